@@ -2,7 +2,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "graph/target.h"
 #include "tests/testing.h"
 
 namespace tessera {
@@ -41,13 +40,6 @@ TEST(StatusDeathTest, CheckAbortsWithItsParts) {
 TEST(Environment, TestsRunAtSpec2WithTheirOwnCache) {
   EXPECT_STREQ(std::getenv("SPEC"), "2");
   EXPECT_NE(std::getenv("CACHE_DIR"), nullptr);
-}
-
-TEST(Target, KeyDependsOnTheChip) {
-  Target small, large;
-  large.vector_bytes = 64;
-  EXPECT_NE(small.Key(), large.Key());
-  EXPECT_EQ(small.Key(), Target().Key());
 }
 
 }  // namespace
