@@ -1,4 +1,5 @@
-// Status macros and the CHECK family: what a user can cause is a Status, what only a bug can cause is a CHECK.
+// Status macros and the CHECK family: what a user can cause is a Status, what only a bug can cause
+// is a CHECK.
 #pragma once
 
 #include <cstdio>
@@ -13,14 +14,14 @@
 #define TS_CONCAT_INNER(a, b) a##b
 #define TS_CONCAT(a, b) TS_CONCAT_INNER(a, b)
 
-#define RETURN_IF_ERROR(expr)                          \
-  do {                                                 \
+#define RETURN_IF_ERROR(expr)                                               \
+  do {                                                                      \
     if (absl::Status ts_status = (expr); !ts_status.ok()) return ts_status; \
   } while (0)
 
 #define ASSIGN_OR_RETURN(lhs, expr) ASSIGN_OR_RETURN_IMPL(TS_CONCAT(ts_or_, __LINE__), lhs, expr)
-#define ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \
-  auto tmp = (expr);                          \
+#define ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)    \
+  auto tmp = (expr);                             \
   if (!tmp.ok()) return std::move(tmp).status(); \
   lhs = *std::move(tmp)
 
@@ -33,7 +34,7 @@ namespace tessera::internal {
 }  // namespace tessera::internal
 
 // CHECK(cond, parts...) aborts with the parts joined as text; it is never compiled out.
-#define CHECK(cond, ...)                                                             \
-  (__builtin_expect(!!(cond), 1)                                                     \
-       ? (void)0                                                                     \
+#define CHECK(cond, ...)         \
+  (__builtin_expect(!!(cond), 1) \
+       ? (void)0                 \
        : ::tessera::internal::CheckFailed(__FILE__, __LINE__, #cond, absl::StrCat(__VA_ARGS__)))

@@ -1,0 +1,34 @@
+// Storage of a tensor: bytes that the runtime supplies and frees.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "graph/device.h"
+#include "graph/dtype.h"
+
+namespace tessera {
+
+// Bytes on one device. The deleter is the runtime's.
+struct Storage {
+  void* data = nullptr;
+  int64_t bytes = 0;
+  std::function<void(Storage&)> deleter;
+  Storage() = default;
+  Storage(const Storage&) = delete;
+  ~Storage() {
+    if (deleter) deleter(*this);
+  }
+};
+
+// What a BUFFER node stands for. Two buffers are never the same one, whatever they hold. The
+// storage is empty until something is computed into it.
+struct Buffer {
+  const int64_t id;
+  std::shared_ptr<Storage> storage;
+  Buffer();
+};
+
+}  // namespace tessera

@@ -1,0 +1,31 @@
+// Where the user's program called the API: kept beside nodes, never in their identity.
+#pragma once
+
+#include <string>
+
+namespace tessera {
+
+struct CallSite {
+  const char* file = "";
+  int line = 0;
+  static CallSite Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+  std::string ToString() const;  // "mlp.cc:12"
+};
+
+// While one lives, nodes made by this thread carry its call site; the outermost one counts.
+class CallScope {
+ public:
+  explicit CallScope(CallSite site);
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+
+ private:
+  bool outermost_;
+};
+
+// The call site of the outermost scope of this thread, interned; null outside any.
+const CallSite* CurrentCallSite();
+
+}  // namespace tessera

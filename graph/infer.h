@@ -1,0 +1,28 @@
+// What a node's dtype, shape, device and bounds are, given its sources: one rule an op.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+struct Inferred {
+  DType dtype;
+  Shape shape;
+  Device device;
+};
+
+// Checks arity, source dtypes, shapes, devices and the argument of the node to be made, and gives
+// what follows. `declared` is used by ops whose type rule is kDeclared. A message starts with the
+// op and shows the sources.
+absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs, const Arg& arg);
+
+// Bounds of an integer or bool node, inclusive; never wrong, at worst the dtype's limits.
+std::pair<int64_t, int64_t> InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs,
+                                        const Arg& arg);
+
+// "f32[4, 5] on CPU": how messages show a value.
+std::string Describe(const UOp& u);
+std::string Describe(DType dtype, const Shape& shape, Device device);
+
+}  // namespace tessera

@@ -1,0 +1,85 @@
+// The op enum and what the op table (graph/ops.def) says of each op.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera {
+
+enum class Op : uint8_t {
+#define OP(name, ...) k##name,
+#include "graph/ops.def"
+};
+
+inline constexpr int kOpCount = 0
+#define OP(...) +1
+#include "graph/ops.def"
+    ;
+
+enum class OpClass : uint8_t { kLeaf, kElementwise, kMovement, kReduce, kData, kKernel, kProgram };
+
+// How the result's dtype follows from the sources'.
+enum class TypeRule : uint8_t {
+  kDeclared,  // given with the node
+  kSame,      // all sources alike, result too
+  kFirst,     // the first source's
+  kVoid,      // no value
+  kNumber,    // sources alike, any dtype
+  kArith,     // sources alike, not bool
+  kFloat,     // sources alike, floating
+  kInt,       // sources alike, integers
+  kBits,      // sources alike, integers or bool
+  kCompare,   // sources alike; result bool
+  kWhere,     // bool and two alike
+  kRandom,    // u64
+  kReduce,    // as the op of the argument
+};
+
+enum class ArgKind : uint8_t {
+  kNone,
+  kScalar,
+  kVar,
+  kBuffer,
+  kParam,
+  kExtents,
+  kInts,
+  kPairs,
+  kWindow,
+  kReduce,
+  kInt,
+  kDevice,
+  kRange,
+  kStage,
+  kString,
+};
+
+enum OpProperty : uint8_t {
+  kCommutative = 1,
+  kAssociative = 2,
+  kNoDevice = 4,   // takes the device of what it meets
+  kExpensive = 8,  // worth keeping rather than computing again
+};
+
+struct OpInfo {
+  const char* name;  // enumerator without the k
+  const char* text;  // in the text form
+  int arity;         // -1: any number
+  OpClass cls;
+  TypeRule type;
+  ArgKind arg;
+  uint8_t props;
+  const char* ctext;  // elementwise: an expression over $0, $1, $2
+  const char* comment;
+};
+
+const OpInfo& Info(Op op);
+inline bool HasProperty(Op op, OpProperty p) { return Info(op).props & p; }
+inline bool IsElementwise(Op op) { return Info(op).cls == OpClass::kElementwise; }
+inline bool IsMovement(Op op) { return Info(op).cls == OpClass::kMovement; }
+
+// The op with this text ("ADD").
+absl::StatusOr<Op> ParseOp(absl::string_view text);
+
+}  // namespace tessera

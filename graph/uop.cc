@@ -1,0 +1,401 @@
+// The table of interned nodes, handles, extents and shapes.
+#include "graph/uop.h"
+
+#include <algorithm>
+#include <limits>
+#include <new>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "graph/buffer.h"
+#include "graph/callsite.h"
+#include "graph/infer.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+std::atomic<int64_t> live_nodes{0};
+std::atomic<int64_t> next_buffer_id{0};
+
+struct HashArgValue {
+  size_t operator()(std::monostate) const { return 0; }
+  size_t operator()(Scalar s) const { return absl::HashOf(s.bits); }
+  size_t operator()(const VarArg& v) const { return absl::HashOf(v.name, v.min, v.max); }
+  size_t operator()(const BufferArg& b) const { return absl::HashOf(b.buffer.get(), b.shape); }
+  size_t operator()(const ParamArg& p) const { return absl::HashOf(p.slot, p.shape, p.device); }
+  size_t operator()(const Extents& e) const { return absl::HashOf(e); }
+  size_t operator()(const Ints& i) const { return absl::HashOf(i); }
+  size_t operator()(const Pairs& p) const { return absl::HashOf(p); }
+  size_t operator()(const WindowArg& w) const {
+    return absl::HashOf(w.axes, w.size, w.stride, w.dilation);
+  }
+  size_t operator()(const ReduceArg& r) const { return absl::HashOf(r.op, r.axes); }
+  size_t operator()(int64_t i) const { return absl::HashOf(i); }
+  size_t operator()(Device d) const { return absl::HashOf(d); }
+  size_t operator()(RangeArg r) const { return absl::HashOf(r.id, r.kind); }
+  size_t operator()(StageArg s) const { return absl::HashOf(s.id, s.space); }
+  size_t operator()(const std::string& s) const { return absl::HashOf(s); }
+};
+
+struct NodeKey {
+  Op op;
+  DType dtype;
+  absl::Span<const UOp> srcs;
+  const Arg& arg;
+  size_t hash;
+};
+
+NodeKey MakeKey(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& arg) {
+  size_t h = absl::HashOf(op, dtype, arg.value.index(), std::visit(HashArgValue(), arg.value));
+  for (const UOp& s : srcs) h = absl::HashOf(h, s.get());
+  return {op, dtype, srcs, arg, h};
+}
+
+struct NodeHash {
+  using is_transparent = void;
+  size_t operator()(const Node* n) const { return n->hash; }
+  size_t operator()(const NodeKey& k) const { return k.hash; }
+};
+
+struct NodeEq {
+  using is_transparent = void;
+  bool operator()(const Node* a, const Node* b) const { return a == b; }
+  bool operator()(const Node* n, const NodeKey& k) const {
+    return n->hash == k.hash && n->op == k.op && n->dtype == k.dtype &&
+           n->num_srcs == k.srcs.size() && std::equal(k.srcs.begin(), k.srcs.end(), n->srcs()) &&
+           n->arg == k.arg;
+  }
+  bool operator()(const NodeKey& k, const Node* n) const { return (*this)(n, k); }
+};
+
+Node* NewNode(const NodeKey& key, Arg arg) {
+  void* memory = ::operator new(sizeof(Node) + key.srcs.size() * sizeof(UOp));
+  Node* n = new (memory) Node;
+  n->op = key.op;
+  n->dtype = key.dtype;
+  n->num_srcs = static_cast<uint32_t>(key.srcs.size());
+  n->hash = key.hash;
+  UOp* srcs = reinterpret_cast<UOp*>(n + 1);
+  for (size_t i = 0; i < key.srcs.size(); ++i) new (srcs + i) UOp(key.srcs[i]);
+  n->arg = std::move(arg);
+  live_nodes.fetch_add(1, std::memory_order_relaxed);
+  return n;
+}
+
+void FreeNode(Node* n) {
+  UOp* srcs = reinterpret_cast<UOp*>(n + 1);
+  for (uint32_t i = 0; i < n->num_srcs; ++i) srcs[i].~UOp();
+  n->~Node();
+  ::operator delete(n);
+  live_nodes.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Nodes this thread has dropped and not yet freed: freeing one drops its sources, which join the
+// list instead of recursing.
+thread_local Node* dead_head = nullptr;
+thread_local bool freeing = false;
+
+}  // namespace
+
+// The nodes alive, by content. A table entry holds no reference: a node whose count has reached
+// zero is as good as absent, and is replaced by whoever finds it before its owner removes it.
+class NodeTable {
+ public:
+  static NodeTable& Get() {
+    static NodeTable& table = *new NodeTable;
+    return table;
+  }
+
+  UOp Find(const NodeKey& key) {
+    Part& part = PartOf(key.hash);
+    absl::MutexLock lock(&part.mutex);
+    return FindLocked(part, key);
+  }
+
+  // Adopts `fresh`, or frees it and returns the equal node that came first.
+  UOp Insert(const NodeKey& key, Node* fresh) {
+    Part& part = PartOf(key.hash);
+    UOp winner;
+    {
+      absl::MutexLock lock(&part.mutex);
+      winner = FindLocked(part, key);
+      if (!winner) {
+        part.nodes.insert(fresh);
+        return UOp(fresh);
+      }
+    }
+    FreeNode(fresh);
+    return winner;
+  }
+
+  void Remove(Node* n) {
+    Part& part = PartOf(n->hash);
+    absl::MutexLock lock(&part.mutex);
+    if (auto it = part.nodes.find(n); it != part.nodes.end() && *it == n) part.nodes.erase(it);
+  }
+
+ private:
+  struct alignas(64) Part {
+    absl::Mutex mutex;
+    absl::flat_hash_set<Node*, NodeHash, NodeEq> nodes;
+  };
+  static constexpr size_t kParts = 64;
+  Part& PartOf(size_t hash) { return parts_[(hash >> 7) % kParts]; }
+
+  static UOp FindLocked(Part& part, const NodeKey& key) {
+    auto it = part.nodes.find(key);
+    if (it == part.nodes.end()) return UOp();
+    int32_t refs = (*it)->refs.load(std::memory_order_relaxed);
+    while (refs > 0) {
+      if ((*it)->refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel)) {
+        return UOp(*it);
+      }
+    }
+    part.nodes.erase(it);
+    return UOp();
+  }
+
+  Part parts_[kParts];
+};
+
+void UOp::Unref() {
+  if (node_ == nullptr || node_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  node_->next_dead = dead_head;
+  dead_head = node_;
+  if (freeing) return;
+  freeing = true;
+  while (Node* n = dead_head) {
+    dead_head = n->next_dead;
+    NodeTable::Get().Remove(n);
+    if (Node* r = n->realized.load(std::memory_order_acquire)) UOp drop(r);
+    FreeNode(n);
+  }
+  freeing = false;
+}
+
+absl::StatusOr<UOp> UOp::TryMake(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
+  const OpInfo& info = Info(op);
+  // The dtype is part of the key, so it is found before the lookup; an op that declares none and
+  // takes its source's is the common case.
+  DType key_dtype = dtype;
+  switch (info.type) {
+    case TypeRule::kDeclared:
+      break;
+    case TypeRule::kVoid:
+      key_dtype = kVoid;
+      break;
+    case TypeRule::kCompare:
+      key_dtype = srcs.empty() ? kVoid : kBool.WithLanes(srcs[0].dtype().lanes());
+      break;
+    case TypeRule::kWhere:
+      key_dtype = srcs.size() < 2 ? kVoid : srcs[1].dtype();
+      break;
+    default:
+      key_dtype = srcs.empty() ? kVoid : srcs[0].dtype();
+      break;
+  }
+  NodeKey key = MakeKey(op, key_dtype, srcs, arg);
+  if (UOp found = NodeTable::Get().Find(key)) return found;
+  ASSIGN_OR_RETURN(Inferred inferred, Infer(op, key_dtype, srcs, arg));
+  const auto [vmin, vmax] = InferBounds(op, inferred.dtype, srcs, arg);
+  Node* n = NewNode(key, std::move(arg));
+  n->dtype = inferred.dtype;
+  n->shape = std::move(inferred.shape);
+  n->device = inferred.device;
+  n->vmin = vmin;
+  n->vmax = vmax;
+  n->site.store(CurrentCallSite(), std::memory_order_relaxed);
+  const NodeKey own{n->op, n->dtype, {n->srcs(), n->num_srcs}, n->arg, n->hash};
+  return NodeTable::Get().Insert(own, n);
+}
+
+absl::StatusOr<UOp> UOp::TryMake(Op op, absl::Span<const UOp> srcs, Arg arg) {
+  return TryMake(op, kVoid, srcs, std::move(arg));
+}
+absl::StatusOr<UOp> UOp::TryMake(Op op, absl::Span<const UOp> srcs) {
+  return TryMake(op, kVoid, srcs, Arg());
+}
+UOp UOp::Make(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
+  absl::StatusOr<UOp> made = TryMake(op, dtype, srcs, std::move(arg));
+  CHECK(made.ok(), made.status().message());
+  return *std::move(made);
+}
+UOp UOp::Make(Op op, DType dtype, absl::Span<const UOp> srcs) {
+  return Make(op, dtype, srcs, Arg());
+}
+UOp UOp::Make(Op op, absl::Span<const UOp> srcs, Arg arg) {
+  return Make(op, kVoid, srcs, std::move(arg));
+}
+UOp UOp::Make(Op op, absl::Span<const UOp> srcs) { return Make(op, kVoid, srcs, Arg()); }
+
+UOp UOp::Const(DType dtype, Scalar value) { return Make(Op::kConst, dtype, {}, value); }
+UOp UOp::Const(DType dtype, int64_t value) {
+  return Const(dtype, Convert(Scalar::Int(value), kInt64, dtype.Scalar()));
+}
+UOp UOp::Const(DType dtype, double value) {
+  return Const(dtype, Convert(Scalar::Float(value), kFloat64, dtype.Scalar()));
+}
+
+bool UOp::IsConst(int64_t value) const {
+  return IsConst() && !dtype().IsFloat() && arg<Scalar>().AsInt() == value;
+}
+
+UOp UOp::WithSrcs(absl::Span<const UOp> srcs) const {
+  if (srcs == this->srcs()) return *this;
+  return Make(op(), dtype(), srcs, arg());
+}
+
+UOp UOp::realized() const {
+  Node* r = node_->realized.load(std::memory_order_acquire);
+  if (r == nullptr) return UOp();
+  r->refs.fetch_add(1, std::memory_order_relaxed);
+  return UOp(r);
+}
+
+void UOp::SetRealized(const UOp& buffer) const {
+  UOp held = buffer;
+  Node* old = node_->realized.exchange(held.node_, std::memory_order_acq_rel);
+  held.node_ = nullptr;
+  if (old != nullptr) UOp drop(old);
+}
+
+int64_t LiveNodes() { return live_nodes.load(); }
+
+std::vector<UOp> TopoSort(absl::Span<const UOp> roots, bool with_extents) {
+  std::vector<UOp> order;
+  absl::flat_hash_set<const Node*> seen;
+  std::vector<std::pair<UOp, bool>> stack;  // node, sources done
+  for (auto it = roots.rbegin(); it != roots.rend(); ++it) {
+    if (*it) stack.emplace_back(*it, false);
+  }
+  while (!stack.empty()) {
+    auto [u, done] = std::move(stack.back());
+    stack.pop_back();
+    if (done) {
+      order.push_back(std::move(u));
+      continue;
+    }
+    if (!seen.insert(u.get()).second) continue;
+    stack.emplace_back(u, true);
+    for (int i = u.size() - 1; i >= 0; --i) {
+      if (!seen.contains(u.src(i).get())) stack.emplace_back(u.src(i), false);
+    }
+    if (with_extents) {
+      ForEachArgUOp(u.arg(), [&](const UOp& e) {
+        if (!seen.contains(e.get())) stack.emplace_back(e, false);
+      });
+    }
+  }
+  return order;
+}
+
+Buffer::Buffer() : id(next_buffer_id.fetch_add(1)) {}
+
+// ---- extents and shapes
+
+Extent::Extent(const UOp& expr) {
+  if (expr.IsConst()) {
+    value_ = expr.arg<Scalar>().AsInt();
+  } else {
+    expr_ = expr;
+  }
+}
+
+int64_t Extent::value() const {
+  CHECK(is_int(), "extent ", ToString(), " is symbolic");
+  return value_;
+}
+int64_t Extent::min() const { return is_int() ? value_ : expr_.vmin(); }
+int64_t Extent::max() const { return is_int() ? value_ : expr_.vmax(); }
+UOp Extent::ToUOp() const { return is_int() ? UOp::Index(value_) : expr_; }
+
+namespace {
+// A small infix printer for extents; they are shallow, but a deep one is cut rather than recursed.
+std::string ExprToString(const UOp& u, int depth) {
+  if (depth > 16) return "...";
+  if (u.IsConst()) return absl::StrCat(u.arg<Scalar>().AsInt());
+  if (u.is(Op::kVar)) return u.arg<VarArg>().name;
+  const char* infix = u.is(Op::kAdd)        ? "+"
+                      : u.is(Op::kSub)      ? "-"
+                      : u.is(Op::kMul)      ? "*"
+                      : u.is(Op::kFloorDiv) ? "//"
+                      : u.is(Op::kFloorMod) ? "%"
+                                            : nullptr;
+  if (infix != nullptr && u.size() == 2) {
+    return absl::StrCat("(", ExprToString(u.src(0), depth + 1), infix,
+                        ExprToString(u.src(1), depth + 1), ")");
+  }
+  return absl::StrCat(Info(u.op()).text, "(",
+                      absl::StrJoin(u.srcs(), ",",
+                                    [depth](std::string* out, const UOp& s) {
+                                      absl::StrAppend(out, ExprToString(s, depth + 1));
+                                    }),
+                      ")");
+}
+
+Extent Fold(Op op, const Extent& a, const Extent& b) {
+  return Extent(UOp::Make(op, {a.ToUOp(), b.ToUOp()}));
+}
+}  // namespace
+
+std::string Extent::ToString() const {
+  return is_int() ? absl::StrCat(value_) : ExprToString(expr_, 0);
+}
+
+bool Shape::is_static() const {
+  return std::all_of(begin(), end(), [](const Extent& e) { return e.is_int(); });
+}
+
+int64_t Shape::MaxElements() const {
+  int64_t n = 1;
+  bool overflow = false;
+  for (const Extent& e : dims()) {
+    if (e.max() == 0) return 0;
+    overflow |= __builtin_mul_overflow(n, e.max(), &n);
+    if (overflow) n = std::numeric_limits<int64_t>::max();
+  }
+  return n;
+}
+
+Extent Shape::Elements() const {
+  Extent n = 1;
+  for (const Extent& e : dims()) n = n * e;
+  return n;
+}
+
+std::string Shape::ToString() const {
+  return absl::StrCat(
+      "[",
+      absl::StrJoin(dims(), ", ",
+                    [](std::string* out, const Extent& e) { absl::StrAppend(out, e.ToString()); }),
+      "]");
+}
+
+Extent operator+(const Extent& a, const Extent& b) {
+  int64_t v;
+  if (a.is_int() && b.is_int() && !__builtin_add_overflow(a.value(), b.value(), &v)) return v;
+  if (a.is_int(0)) return b;
+  if (b.is_int(0)) return a;
+  return Fold(Op::kAdd, a, b);
+}
+Extent operator-(const Extent& a, const Extent& b) {
+  int64_t v;
+  if (a.is_int() && b.is_int() && !__builtin_sub_overflow(a.value(), b.value(), &v)) return v;
+  if (b.is_int(0)) return a;
+  if (a == b) return 0;
+  return Fold(Op::kSub, a, b);
+}
+Extent operator*(const Extent& a, const Extent& b) {
+  int64_t v;
+  if (a.is_int() && b.is_int() && !__builtin_mul_overflow(a.value(), b.value(), &v)) return v;
+  if (a.is_int(0) || b.is_int(0)) return 0;
+  if (a.is_int(1)) return b;
+  if (b.is_int(1)) return a;
+  return Fold(Op::kMul, a, b);
+}
+
+}  // namespace tessera
