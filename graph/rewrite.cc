@@ -22,9 +22,12 @@ bool MatchSources(const Pat& p, const UOp& u, Match& m, bool swapped) {
 UOp Instantiate(const Pat& p, const Match& m, DType literal_type) {
   switch (p.kind) {
     case Pat::kAny:
-    case Pat::kConst: return m[p];
-    case Pat::kLiteral: return UOp::Const(literal_type, p.literal);
-    case Pat::kOp: break;
+    case Pat::kConst:
+      return m[p];
+    case Pat::kLiteral:
+      return UOp::Const(literal_type, p.literal);
+    case Pat::kOp:
+      break;
   }
   DType type = literal_type;
   absl::InlinedVector<UOp, 3> srcs(p.srcs.size());
@@ -67,7 +70,8 @@ bool TryMatch(const Pat& p, const UOp& u, Match& m) {
       const Scalar want = Convert(Scalar::Float(p.literal), kFloat64, u.dtype().Scalar());
       return u.arg<Scalar>() == want;
     }
-    case Pat::kOp: break;
+    case Pat::kOp:
+      break;
   }
   if (u.op() != p.op || u.size() != static_cast<int>(p.srcs.size())) return false;
   if (!HasProperty(p.op, kCommutative)) return MatchSources(p, u, m, false);

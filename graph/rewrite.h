@@ -52,13 +52,19 @@ using Replacement = std::function<UOp(const Match&)>;
 struct Rule {
   Pat pattern;
   Replacement replace;
-  int line;  // where it is written: its name
-  bool floats = true;   // applies to floating dtypes
-  bool ints = true;     // applies to integers and bools
+  int line;            // where it is written: its name
+  bool floats = true;  // applies to floating dtypes
+  bool ints = true;    // applies to integers and bools
   Rule(Pat p, Pat replacement, int line = __builtin_LINE());
   Rule(Pat p, Replacement r, int line = __builtin_LINE());
-  Rule& IntsOnly() { floats = false; return *this; }
-  Rule& FloatsOnly() { ints = false; return *this; }
+  Rule& IntsOnly() {
+    floats = false;
+    return *this;
+  }
+  Rule& FloatsOnly() {
+    ints = false;
+    return *this;
+  }
 };
 
 // Rules under a name, indexed by the op at their root.
