@@ -13,6 +13,7 @@
 #include "graph/buffer.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -338,7 +339,7 @@ std::string ExprToString(const UOp& u, int depth) {
 }
 
 Extent Fold(Op op, const Extent& a, const Extent& b) {
-  return Extent(UOp::Make(op, {a.ToUOp(), b.ToUOp()}));
+  return Extent(Simplify(UOp::Make(op, {a.ToUOp(), b.ToUOp()})));
 }
 }  // namespace
 
