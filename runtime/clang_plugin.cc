@@ -132,6 +132,9 @@ std::vector<std::string> FrontendArguments(const TesseraCompileOptions& options)
       // Addresses are relative, so that the loader may put the object anywhere.
       "-mrelocation-model", "pic", "-pic-level", "2", "-fvisibility=hidden", "-mframe-pointer=none",
       "-target-cpu", options.cpu};
+#if LLVM_VERSION_MAJOR < 15  // no _Float16 on most chips; __fp16 serves, once it may be an argument
+  args.push_back("-fallow-half-arguments-and-returns");
+#endif
   args.push_back("-mprefer-vector-width=" + std::to_string(options.vector_bits));
   llvm::SmallVector<llvm::StringRef, 64> features;
   llvm::StringRef(options.features).split(features, ',', -1, false);
