@@ -159,6 +159,7 @@ std::unique_ptr<llvm::Module> ParseText(llvm::LLVMContext& context, llvm::String
     return nullptr;
   }
   compiler.getFrontendOpts().DisableFree = false;
+  compiler.getDiagnosticOpts().ShowCarets = false;  // else "1 error generated" goes to stderr
   compiler.createDiagnostics(&printer, false);
   // The text is the only file that exists.
   llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem> files(new llvm::vfs::InMemoryFileSystem);
