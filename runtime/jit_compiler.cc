@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/flags.h"
 #include "graph/status.h"
 #include "runtime/child_process.h"
@@ -116,8 +115,9 @@ std::atomic<bool> plugin_loaded{false};
 std::atomic<int> in_flight{0};
 std::atomic<bool> exiting{false};
 
-// Exit handlers run last in, first out. LLVM registers destructors of its own when it is loaded, and
-// more as code paths run for the first time, so ours is registered again after each early compile.
+// Exit handlers run last in, first out. LLVM registers destructors of its own when it is loaded,
+// and more as code paths run for the first time, so ours is registered again after each early
+// compile.
 constexpr int kMaxHandlers = 256;
 std::atomic<int> handlers{0};
 
