@@ -121,6 +121,23 @@ TEST(ElfLoader, EveryExternalResolves) {
   EXPECT_EQ(reinterpret_cast<float (*)(float)>(FindExternal("expf"))(1.0f), std::exp(1.0f));
 }
 
+// What the compiler calls by itself: wide division, and the copy of a large struct.
+TEST(ElfLoader, CompilerHelpersResolve) {
+  const std::string text =
+      "extern \"C\" void divide(__int128* p) { p[0] = p[1] / p[2]; }"
+      "struct S { char b[5000]; }; extern \"C\" void copy(S* p) { p[0] = p[1]; }";
+  ASSERT_OK_AND_ASSIGN(const std::string bytes, CompileToObject(text, HostTarget()));
+  ASSERT_OK_AND_ASSIGN(auto object, LoadedObject::Load(bytes));
+  __extension__ using Wide = __int128;
+  Wide numbers[3] = {0, Wide{1} << 100, 1 << 20};
+  reinterpret_cast<void (*)(Wide*)>(object->Symbol("divide"))(numbers);
+  EXPECT_TRUE(numbers[0] == Wide{1} << 80);
+  std::string twice(10000, 'a');
+  std::fill(twice.begin() + 5000, twice.end(), 'b');
+  reinterpret_cast<void (*)(char*)>(object->Symbol("copy"))(twice.data());
+  EXPECT_EQ(twice, std::string(10000, 'b'));
+}
+
 // Every prefix of the file: the symbol tables lie at its end, so each lacks something.
 TEST(ElfLoader, EveryTruncationIsAnError) {
   const std::string& whole = Everything();

@@ -76,6 +76,19 @@ TEST_P(Compile, BackEndErrorIsAnError) {
               StatusIs(absl::StatusCode::kInvalidArgument, "no_such_instruction"));
 }
 
+#if defined(__x86_64__)
+// What LLVM calls fatal would end the process; the compiles after it work.
+TEST_P(Compile, FatalErrorIsAnError) {
+  const std::string text =
+      "#pragma clang diagnostic ignored \"-Wregister\"\n"
+      "register long frame asm(\"rbp\"); extern \"C\" long f() { return frame; }";
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Text(text), StatusIs(absl::StatusCode::kInvalidArgument, "rbp is allocatable"));
+    EXPECT_OK(Text(ScaleText(i)));
+  }
+}
+#endif
+
 TEST_P(Compile, NoHeaderIsSeen) {
   EXPECT_THAT(Text("#include <stddef.h>\n"),
               StatusIs(absl::StatusCode::kInvalidArgument, "file not found"));

@@ -152,6 +152,23 @@ TEST_F(KernelCacheTest, FolderThatCannotBeMade) {
   EXPECT_FALSE(nowhere.Store("key", "object").ok());
 }
 
+TEST_F(KernelCacheTest, TroubleIsReportedOnceAndOnlyWhenAsked) {
+  const KernelCache nowhere("/proc/no-such/kernels");
+  testing::internal::CaptureStderr();
+  {
+    SetFlagForTest quiet(Flag::kDebug, "0");
+    EXPECT_FALSE(nowhere.Store("key", "object").ok());
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  testing::internal::CaptureStderr();
+  SetFlagForTest debug(Flag::kDebug, "1");
+  EXPECT_FALSE(nowhere.Store("key", "object").ok());
+  EXPECT_FALSE(nowhere.Store("key", "object").ok());
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(text.find("without the disk cache"), text.rfind("without the disk cache"));
+  EXPECT_NE(text.find("/proc/no-such"), std::string::npos);
+}
+
 TEST_F(KernelCacheTest, ReadOnlyFolder) {
   if (geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
   const KernelCache cache(folder_);
