@@ -175,7 +175,7 @@ DType Promote(DType a, DType b) {
   if (ca < cb && (ca == KindClass::kBool || cb == KindClass::kFloat)) return b;
   if (cb < ca && (cb == KindClass::kBool || ca == KindClass::kFloat)) return a;
   if (ca == KindClass::kFloat) {
-    if (a.bits() == b.bits()) return kFloat32;
+    if (a.bits() == b.bits()) return a.bits() == 8 ? kFloat16 : kFloat32;
     return a.bits() > b.bits() ? a : b;
   }
   if (ca == cb) return a.bits() > b.bits() ? a : b;

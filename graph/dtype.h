@@ -82,8 +82,7 @@ inline constexpr DType kFloat16{Kind::kF16}, kBFloat16{Kind::kBF16}, kFloat32{Ki
 
 // The type both operands of a binary op are cast to. bool < integers < floats; a signed and an
 // unsigned integer meet in the next wider signed one (i64 with u64 in f32, as JAX has it); the two
-// fp8 kinds meet in f32, and so do f16 and bf16: each pair has no narrower type that holds both and
-// that every order of promotion reaches.
+// fp8 kinds meet in f16, f16 and bf16 in f32.
 DType Promote(DType a, DType b);
 
 // The type of a weak scalar (a C++ literal) of class `cls` beside a tensor of type `tensor`: the

@@ -160,22 +160,21 @@ TEST(DType, PromotionIsALattice) {
   }
 }
 
-// The order of operands does not matter, except where i64 meets u64 in f32 beside a narrow float.
+// The order of operands does not matter, but for two joins that pass over a narrower float: i64
+// with u64 is f32, and the two fp8 kinds are f16.
 TEST(DType, PromotionIsAssociative) {
+  const auto has = [](std::initializer_list<DType> types, auto is) {
+    return std::any_of(types.begin(), types.end(), is);
+  };
   for (DType a : kAll) {
     for (DType b : kAll) {
       for (DType c : kAll) {
-        const bool mixed64 = [&] {
-          bool u64 = false, any_signed = false, any_float = false;
-          for (DType t : {a, b, c}) {
-            u64 |= t == kUInt64;
-            any_signed |= t.kind_class() == KindClass::kInt;
-            any_float |= t.IsFloat();
-          }
-          // u32 with i64 is i64, but u64 with any signed integer is f32.
-          return u64 && any_signed && any_float;
-        }();
-        if (mixed64) continue;
+        const auto any = [&](DType t) { return has({a, b, c}, [t](DType x) { return x == t; }); };
+        const bool any_signed =
+            has({a, b, c}, [](DType x) { return x.kind_class() == KindClass::kInt; });
+        const bool any_float = has({a, b, c}, [](DType x) { return x.IsFloat(); });
+        if (any(kUInt64) && any_signed && any_float) continue;
+        if (any(kFloat8E4M3) && any(kFloat8E5M2) && any(kBFloat16)) continue;
         EXPECT_EQ(Promote(Promote(a, b), c), Promote(a, Promote(b, c)))
             << a.ToString() << " " << b.ToString() << " " << c.ToString();
       }
@@ -194,7 +193,7 @@ TEST(DType, PromotionTable) {
       {kInt64, kUInt64, kFloat32},
       {kInt64, kFloat16, kFloat16},
       {kFloat16, kBFloat16, kFloat32},
-      {kFloat8E4M3, kFloat8E5M2, kFloat32},
+      {kFloat8E4M3, kFloat8E5M2, kFloat16},
       {kFloat8E4M3, kBFloat16, kBFloat16},
       {kBool, kUInt8, kUInt8},
       {kFloat32, kFloat64, kFloat64},
