@@ -1,0 +1,14 @@
+// The main of every test binary: SPEC=2 and a kernel cache of the build folder's own, unless
+// already set.
+#include <cstdlib>
+
+#include "tests/testing.h"
+
+extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1"; }
+
+int main(int argc, char** argv) {
+  setenv("SPEC", "2", /*overwrite=*/0);
+  setenv("CACHE_DIR", TESSERA_TEST_CACHE_DIR, /*overwrite=*/0);
+  testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}

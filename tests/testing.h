@@ -1,0 +1,57 @@
+// GoogleTest with matchers and macros for absl::Status and StatusOr, which older abseils lack.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace internal {
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
+  return value.status();
+}
+}  // namespace internal
+
+// Matches a Status or StatusOr that is OK.
+MATCHER(IsOk, negation ? "is an error" : "is OK") {
+  const absl::Status& status = internal::StatusOf(arg);
+  *result_listener << status.ToString();
+  return status.ok();
+}
+
+// Matches an OK StatusOr whose value matches `inner` (a value or a matcher).
+MATCHER_P(IsOkAndHolds, inner, "is OK and holds a matching value") {
+  if (!arg.ok()) {
+    *result_listener << arg.status().ToString();
+    return false;
+  }
+  return ::testing::ExplainMatchResult(inner, *arg, result_listener);
+}
+
+// Matches an error of this code whose message contains `part`.
+MATCHER_P2(StatusIs, code, part, "is an error with that code and message") {
+  const absl::Status& status = internal::StatusOf(arg);
+  *result_listener << status.ToString();
+  return status.code() == code && std::string(status.message()).find(part) != std::string::npos;
+}
+}  // namespace tessera
+
+#define EXPECT_OK(expr) EXPECT_THAT((expr), ::tessera::IsOk())
+#define ASSERT_OK(expr) ASSERT_THAT((expr), ::tessera::IsOk())
+
+// ASSERT_OK_AND_ASSIGN(auto value, StatusOrExpr()): the value, or a fatal failure with the status.
+#define ASSERT_OK_AND_ASSIGN(lhs, expr) \
+  ASSERT_OK_AND_ASSIGN_IMPL(TS_CONCAT(ts_or_, __LINE__), lhs, expr)
+#define ASSERT_OK_AND_ASSIGN_IMPL(tmp, lhs, expr)         \
+  auto tmp = (expr);                                      \
+  ASSERT_TRUE(tmp.ok()) << #expr << ": " << tmp.status(); \
+  lhs = *std::move(tmp)
