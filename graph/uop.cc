@@ -20,7 +20,6 @@ namespace tessera {
 namespace {
 
 std::atomic<int64_t> live_nodes{0};
-std::atomic<int64_t> next_buffer_id{0};
 
 struct HashArgValue {
   size_t operator()(std::monostate) const { return 0; }
@@ -293,8 +292,6 @@ std::vector<UOp> TopoSort(absl::Span<const UOp> roots, bool with_extents) {
   }
   return order;
 }
-
-Buffer::Buffer() : id(next_buffer_id.fetch_add(1)) {}
 
 // ---- extents and shapes
 
