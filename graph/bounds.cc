@@ -54,9 +54,10 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
     case Op::kIota:
       return within({0, std::max<int64_t>(0, std::get<Extents>(arg.value)[0].max() - 1)});
     case Op::kRange:
-      if (srcs.size() == 1) return within({0, std::max<int64_t>(0, srcs[0].vmax() - 1)});
+      if (srcs.size() == 1) return within({0, std::max<int64_t>(1, srcs[0].vmax()) - 1});
       if (srcs.size() == 3) {
-        return within({srcs[0].vmin(), std::max(srcs[0].vmin(), srcs[1].vmax() - 1)});
+        const int64_t begin = srcs[0].vmin(), end = srcs[1].vmax();
+        return within({begin, end > begin ? end - 1 : begin});
       }
       return all;
     case Op::kAdd:

@@ -25,10 +25,15 @@ struct Storage {
 
 // What a BUFFER node stands for. Two buffers are never the same one, whatever they hold. The
 // storage is empty until something is computed into it.
-struct Buffer {
+struct Buffer : std::enable_shared_from_this<Buffer> {
   const int64_t id;
   std::shared_ptr<Storage> storage;
   Buffer();
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
 };
+
+// The buffer of this id, if it is alive.
+std::shared_ptr<Buffer> FindBuffer(int64_t id);
 
 }  // namespace tessera

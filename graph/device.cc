@@ -1,13 +1,16 @@
 // Places, shardings, and the table that interns them.
 #include "graph/device.h"
 
+#include <algorithm>
 #include <variant>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/synchronization/mutex.h"
 #include "graph/error.h"
 #include "graph/status.h"
@@ -66,8 +69,30 @@ const Device::Data* Intern(std::variant<Place, Sharding> value) {
 Device::Device(const Place& place) : data_(Intern(place)) {}
 Device::Device(const Sharding& sharding) : data_(Intern(sharding)) {}
 
+namespace {
+// "{CPU,CPU:1}@0": places, and the axis they divide.
+absl::StatusOr<Device> ParseSharding(absl::string_view text) {
+  const size_t close = text.find('}');
+  const absl::string_view tail = text.substr(std::min(text.size(), close + 1));
+  int axis = 0;
+  const bool whole = tail.empty();
+  if (close == absl::string_view::npos ||
+      (!whole && (tail[0] != '@' || !absl::SimpleAtoi(tail.substr(1), &axis)))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("device: '", text, "' is not of the form {CPU,CPU:1}@0"));
+  }
+  std::vector<Place> places;
+  for (absl::string_view part : absl::StrSplit(text.substr(1, close - 1), ',')) {
+    ASSIGN_OR_RETURN(Place place, Place::Parse(absl::StripAsciiWhitespace(part)));
+    places.push_back(std::move(place));
+  }
+  return Device(Sharding(std::move(places), whole ? std::nullopt : std::optional<int>(axis)));
+}
+}  // namespace
+
 absl::StatusOr<Device> Device::Parse(absl::string_view text) {
   if (text == "none") return Device();
+  if (!text.empty() && text[0] == '{') return ParseSharding(text);
   ASSIGN_OR_RETURN(Place place, Place::Parse(text));
   return Device(place);
 }

@@ -68,7 +68,7 @@ class Device {
   Device() = default;
   Device(const Place& place);
   Device(const Sharding& sharding);
-  static absl::StatusOr<Device> Parse(absl::string_view text);  // a place, "none"
+  static absl::StatusOr<Device> Parse(absl::string_view text);  // a place, "{CPU,CPU:1}@0", "none"
 
   explicit operator bool() const { return data_ != nullptr; }
   bool is_sharding() const;

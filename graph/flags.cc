@@ -5,10 +5,10 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -37,16 +37,16 @@ std::string Env(const char* name) {
 }
 
 struct Values {
-  absl::Mutex mutex;
-  std::string text[kCount] ABSL_GUARDED_BY(mutex);
+  std::mutex mutex;          // an absl::Mutex hides from the race detector
+  std::string text[kCount];  // guarded by mutex
   std::atomic<int64_t> number[kCount];
 
   Values() {
-    absl::MutexLock lock(&mutex);
     for (int i = 0; i < kCount; ++i) Set(i, Env(kRows[i].name));
   }
 
-  void Set(int i, const std::string& value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+  // With the mutex held.
+  void Set(int i, const std::string& value) {
     const Row& row = kRows[i];
     text[i] = value.empty() ? row.default_text : value;
     int64_t parsed = 0;
@@ -79,7 +79,7 @@ std::string TextFlag(Flag flag) {
   const int i = static_cast<int>(flag);
   CHECK(kRows[i].kind == Kind::kText, kRows[i].name);
   Values& values = GetValues();
-  absl::MutexLock lock(&values.mutex);
+  std::lock_guard<std::mutex> lock(values.mutex);
   return values.text[i];
 }
 
@@ -105,14 +105,14 @@ std::string FlagHelp() {
 
 SetFlagForTest::SetFlagForTest(Flag flag, const std::string& value) : flag_(flag) {
   Values& values = GetValues();
-  absl::MutexLock lock(&values.mutex);
+  std::lock_guard<std::mutex> lock(values.mutex);
   before_ = values.text[static_cast<int>(flag)];
   values.Set(static_cast<int>(flag), value);
 }
 
 SetFlagForTest::~SetFlagForTest() {
   Values& values = GetValues();
-  absl::MutexLock lock(&values.mutex);
+  std::lock_guard<std::mutex> lock(values.mutex);
   values.Set(static_cast<int>(flag_), before_);
 }
 

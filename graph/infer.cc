@@ -236,10 +236,12 @@ absl::StatusOr<Shape> InferWindow(const Context& c) {
     }
     Extent& d = dims[w->axes[i]];
     if (!d.is_int()) return c.Fail("axis ", w->axes[i], " has a symbolic extent");
-    const int64_t reach = w->dilation[i] * (w->size[i] - 1) + 1;
-    if (reach > d.value()) {
-      return c.Fail("a window that reaches over ", reach, " does not fit axis ", w->axes[i]);
+    int64_t reach;
+    if (__builtin_mul_overflow(w->dilation[i], w->size[i] - 1, &reach) || reach >= d.value()) {
+      return c.Fail("a window of ", w->size[i], " with dilation ", w->dilation[i],
+                    " does not fit axis ", w->axes[i]);
     }
+    ++reach;
     d = (d.value() - reach) / w->stride[i] + 1;
   }
   for (int64_t s : w->size) dims.push_back(s);
@@ -424,6 +426,9 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   const OpInfo& info = Info(op);
   if (info.arity >= 0 && srcs.size() != static_cast<size_t>(info.arity)) {
     return c.Fail("takes ", info.arity, " sources, has ", srcs.size());
+  }
+  if (arg.value.index() != static_cast<size_t>(info.arg)) {
+    return c.Fail("the argument is not of the op's kind");
   }
   const bool needs_one =
       op == Op::kReduce || op == Op::kCat || op == Op::kRange || op == Op::kStage;

@@ -13,13 +13,13 @@
 #include "graph/buffer.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 
 namespace tessera {
 namespace {
 
 std::atomic<int64_t> live_nodes{0};
-std::atomic<int64_t> next_buffer_id{0};
 
 struct HashArgValue {
   size_t operator()(std::monostate) const { return 0; }
@@ -293,8 +293,6 @@ std::vector<UOp> TopoSort(absl::Span<const UOp> roots, bool with_extents) {
   return order;
 }
 
-Buffer::Buffer() : id(next_buffer_id.fetch_add(1)) {}
-
 // ---- extents and shapes
 
 Extent::Extent(const UOp& expr) {
@@ -338,7 +336,7 @@ std::string ExprToString(const UOp& u, int depth) {
 }
 
 Extent Fold(Op op, const Extent& a, const Extent& b) {
-  return Extent(UOp::Make(op, {a.ToUOp(), b.ToUOp()}));
+  return Extent(Simplify(UOp::Make(op, {a.ToUOp(), b.ToUOp()})));
 }
 }  // namespace
 

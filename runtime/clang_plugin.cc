@@ -130,8 +130,11 @@ std::vector<std::string> FrontendArguments(const TesseraCompileOptions& options)
       "-relaxed-aliasing", "-fno-rtti", "-ffreestanding", "-fno-builtin", "-nostdsysteminc",
       "-nobuiltininc", "-fbracket-depth", "4096", "-fno-threadsafe-statics", "-w",
       // Addresses are relative, so that the loader may put the object anywhere.
-      "-mrelocation-model", "pic", "-pic-level", "2", "-fvisibility=hidden", "-mframe-pointer=none",
-      "-target-cpu", options.cpu};
+      "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none", "-target-cpu",
+      options.cpu};
+#if LLVM_VERSION_MAJOR < 15  // no _Float16 on most chips; __fp16 serves, once it may be an argument
+  args.push_back("-fallow-half-arguments-and-returns");
+#endif
   args.push_back("-mprefer-vector-width=" + std::to_string(options.vector_bits));
   llvm::SmallVector<llvm::StringRef, 64> features;
   llvm::StringRef(options.features).split(features, ',', -1, false);
@@ -159,6 +162,9 @@ std::unique_ptr<llvm::Module> ParseText(llvm::LLVMContext& context, llvm::String
     return nullptr;
   }
   compiler.getFrontendOpts().DisableFree = false;
+  compiler.getLangOpts().setValueVisibilityMode(
+      clang::HiddenVisibility);                     // flag differs by version
+  compiler.getDiagnosticOpts().ShowCarets = false;  // else "1 error generated" goes to stderr
   compiler.createDiagnostics(&printer, false);
   // The text is the only file that exists.
   llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem> files(new llvm::vfs::InMemoryFileSystem);

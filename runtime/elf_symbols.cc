@@ -12,6 +12,12 @@ __int128 __modti3(__int128, __int128);
 unsigned __int128 __udivti3(unsigned __int128, unsigned __int128);
 unsigned __int128 __umodti3(unsigned __int128, unsigned __int128);
 #endif
+#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 12
+#define TESSERA_HALF_HELPERS 1
+void __truncdfhf2();  // their types have no name in C++ yet
+void __truncsfhf2();
+void __extendhfsf2();
+#endif
 }
 
 namespace tessera {
@@ -98,6 +104,11 @@ const Row kRows[] = {
     {"__modti3", Address(__modti3)},
     {"__udivti3", Address(__udivti3)},
     {"__umodti3", Address(__umodti3)},
+#endif
+#if defined(TESSERA_HALF_HELPERS)
+    {"__truncdfhf2", Address(__truncdfhf2)},
+    {"__truncsfhf2", Address(__truncsfhf2)},
+    {"__extendhfsf2", Address(__extendhfsf2)},
 #endif
 };
 

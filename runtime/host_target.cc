@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -97,16 +98,34 @@ bool RequestTileState() {
   return syscall(SYS_arch_prctl, kArchReqXcompPerm, kXfeatureXtiledata) == 0;
 }
 
-bool CpuHas(const Feature& feature) {
-  if (__get_cpuid_max(feature.leaf & 0x80000000u, nullptr) < feature.leaf) return false;
-  if (feature.subleaf > 0) {
-    uint32_t max_subleaf, b, c, d;
-    __cpuid_count(feature.leaf, 0, max_subleaf, b, c, d);
-    if (max_subleaf < feature.subleaf) return false;
-  }
+// The registers of one cpuid leaf; zeros where the CPU has no such leaf.
+struct Leaf {
+  uint32_t leaf;
+  uint32_t subleaf;
   uint32_t regs[4];
-  __cpuid_count(feature.leaf, feature.subleaf, regs[0], regs[1], regs[2], regs[3]);
-  return (regs[feature.reg] >> feature.bit & 1) != 0;
+};
+
+// Each leaf is read once: under a hypervisor every cpuid is an exit.
+std::array<Leaf, 4> ReadLeaves() {
+  std::array<Leaf, 4> leaves = {Leaf{1, 0, {}}, Leaf{7, 0, {}}, Leaf{7, 1, {}},
+                                Leaf{0x80000001, 0, {}}};
+  for (Leaf& leaf : leaves) {
+    uint32_t* r = leaf.regs;
+    if (__get_cpuid_max(leaf.leaf & 0x80000000u, nullptr) < leaf.leaf) continue;
+    if (leaf.subleaf > 0 && leaves[1].regs[kEax] < leaf.subleaf) continue;  // leaf 7 counts them
+    __cpuid_count(leaf.leaf, leaf.subleaf, r[0], r[1], r[2], r[3]);
+  }
+  return leaves;
+}
+
+bool CpuHas(const Feature& feature) {
+  static const std::array<Leaf, 4> leaves = ReadLeaves();
+  for (const Leaf& leaf : leaves) {
+    if (leaf.leaf == feature.leaf && leaf.subleaf == feature.subleaf) {
+      return (leaf.regs[feature.reg] >> feature.bit & 1) != 0;
+    }
+  }
+  return false;
 }
 
 // Bits of XCR0: which register states the system saves.

@@ -4,13 +4,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/flags.h"
 #include "graph/status.h"
 #include "runtime/jit_compiler.h"
@@ -19,16 +20,18 @@
 namespace tessera {
 namespace {
 
-// One kernel that is there or being made.
+// One kernel that is there or being made. (The race detector sees through std::mutex, and not
+// through the absl::Mutex of a packaged abseil.)
 struct Entry {
-  absl::Mutex mutex;
-  bool done ABSL_GUARDED_BY(mutex) = false;
-  absl::StatusOr<CpuKernelPtr> kernel ABSL_GUARDED_BY(mutex) = CpuKernelPtr();
+  std::mutex mutex;
+  std::condition_variable ready;
+  bool done = false;  // with the mutex held, as the next
+  absl::StatusOr<CpuKernelPtr> kernel = CpuKernelPtr();
 };
 
 struct Table {
-  absl::Mutex mutex;
-  absl::flat_hash_map<std::string, std::shared_ptr<Entry>> entries ABSL_GUARDED_BY(mutex);
+  std::mutex mutex;
+  absl::flat_hash_map<std::string, std::shared_ptr<Entry>> entries;  // with the mutex held
   std::atomic<int64_t> memory_hits{0}, disk_hits{0}, compiles{0}, broken_entries{0};
 };
 
@@ -90,7 +93,7 @@ absl::StatusOr<CpuKernelPtr> MakeKernel(absl::string_view text, absl::string_vie
 bool InMemory(const KernelRequest& request, const Target& target) {
   Table& table = GetTable();
   const std::string key = TableKey(request.text, request.entry, target);
-  absl::MutexLock lock(&table.mutex);
+  std::lock_guard<std::mutex> lock(table.mutex);
   return table.entries.contains(key);
 }
 
@@ -103,27 +106,28 @@ absl::StatusOr<CpuKernelPtr> GetKernel(absl::string_view text, absl::string_view
   std::shared_ptr<Entry> found;
   bool ours = false;
   {
-    absl::MutexLock lock(&table.mutex);
+    std::lock_guard<std::mutex> lock(table.mutex);
     std::shared_ptr<Entry>& slot = table.entries[key];
     ours = slot == nullptr;
     if (ours) slot = std::make_shared<Entry>();
     found = slot;
   }
   if (!ours) {
-    absl::MutexLock lock(&found->mutex);
-    found->mutex.Await(absl::Condition(&found->done));
+    std::unique_lock<std::mutex> lock(found->mutex);
+    found->ready.wait(lock, [&] { return found->done; });
     if (found->kernel.ok()) table.memory_hits.fetch_add(1);
     return found->kernel;
   }
   absl::StatusOr<CpuKernelPtr> kernel = MakeKernel(text, entry, target);
   if (!kernel.ok()) {
-    absl::MutexLock lock(&table.mutex);
+    std::lock_guard<std::mutex> lock(table.mutex);
     const auto at = table.entries.find(key);
     if (at != table.entries.end() && at->second == found) table.entries.erase(at);
   }
-  absl::MutexLock lock(&found->mutex);
+  std::lock_guard<std::mutex> lock(found->mutex);
   found->kernel = kernel;
   found->done = true;
+  found->ready.notify_all();
   return kernel;
 }
 
@@ -154,7 +158,7 @@ absl::StatusOr<std::vector<CpuKernelPtr>> CompileAll(absl::Span<const KernelRequ
 
 void ClearKernels() {
   Table& table = GetTable();
-  absl::MutexLock lock(&table.mutex);
+  std::lock_guard<std::mutex> lock(table.mutex);
   table.entries.clear();
 }
 

@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/flags.h"
 #include "graph/status.h"
 #include "runtime/child_process.h"
@@ -116,11 +115,21 @@ std::atomic<bool> plugin_loaded{false};
 std::atomic<int> in_flight{0};
 std::atomic<bool> exiting{false};
 
+// Exit handlers run last in, first out. LLVM registers destructors of its own when it is loaded,
+// and more as code paths run for the first time, so ours is registered again after each early
+// compile.
+constexpr int kMaxHandlers = 256;
+std::atomic<int> handlers{0};
+
 void WaitForCompiles() {
   exiting.store(true);
   for (int i = 0; i < 5000 && in_flight.load() > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
+}
+
+void RegisterWait() {
+  if (handlers.fetch_add(1) < kMaxHandlers) std::atexit(WaitForCompiles);
 }
 
 absl::Status PluginMissing(absl::string_view why) {
@@ -153,8 +162,7 @@ Plugin LoadPlugin() {
   }
   plugin_failed.store(!plugin.status.ok());
   plugin_loaded.store(plugin.status.ok());
-  // Registered after the libraries' own destructors, so it runs before them.
-  if (plugin.status.ok()) std::atexit(WaitForCompiles);
+  if (plugin.status.ok()) RegisterWait();
   return plugin;
 }
 
@@ -256,6 +264,7 @@ absl::StatusOr<std::string> CompileInProcess(absl::string_view text, const Targe
   bool ok = false;
   const absl::Status started = RunOnBigStack(
       [&] { ok = plugin.compile(text.data(), text.size(), &options, &object, &log) == 1; });
+  RegisterWait();
   in_flight.fetch_sub(1);
   std::string object_bytes(object.data, object.size);
   std::string log_text(log.data, log.size);
