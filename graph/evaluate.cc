@@ -102,8 +102,12 @@ class Evaluator {
   }
 
  private:
+  // Assigning to the whole of a base does not need what it held.
+  static bool IsOverwrite(const UOp& u) { return u.is(Op::kAssign) && u.src(0) == u.src(1); }
+
   template <typename Fn>
   static void ForEachUse(const UOp& u, Fn fn) {
+    if (IsOverwrite(u)) return fn(u.src(2));
     for (const UOp& s : u.srcs()) fn(s);
     ForEachArgUOp(u.arg(), fn);
   }
@@ -388,7 +392,7 @@ class Evaluator {
       case OpClass::kData:
         if (u.is(Op::kGather)) return Gather(u);
         if (u.is(Op::kCat)) return Cat(u);
-        if (u.is(Op::kAssign)) return Assign(u);
+        if (u.is(Op::kAssign)) return IsOverwrite(u) ? Of(u.src(2)) : Assign(u);
         return Of(u.src(0));  // COPY and CONTIGUOUS
       case OpClass::kKernel:
       case OpClass::kProgram:
