@@ -13,7 +13,8 @@ namespace {
 
 class CpuExecutable : public Executable {
  public:
-  CpuExecutable(CpuKernelPtr kernel, int64_t scratch) : kernel(std::move(kernel)), scratch(scratch) {}
+  CpuExecutable(CpuKernelPtr kernel, int64_t scratch)
+      : kernel(std::move(kernel)), scratch(scratch) {}
   const CpuKernelPtr kernel;
   const int64_t scratch;
 };
@@ -49,7 +50,8 @@ class CpuDevice : public DeviceRuntime {
     ASSIGN_OR_RETURN(std::vector<CpuKernelPtr> kernels, CompileAll(requests, target()));
     std::vector<std::shared_ptr<Executable>> out;
     for (size_t i = 0; i < kernels.size(); ++i) {
-      out.push_back(std::make_shared<CpuExecutable>(std::move(kernels[i]), programs[i].scratch_bytes));
+      out.push_back(
+          std::make_shared<CpuExecutable>(std::move(kernels[i]), programs[i].scratch_bytes));
     }
     return out;
   }

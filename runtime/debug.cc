@@ -18,7 +18,8 @@ void DebugPlan(const Plan& plan) {
 void DebugProgram(const PlanKernel& kernel, const Program& program) {
   const int64_t level = IntFlag(Flag::kDebug);
   if (level >= 5) {
-    std::fprintf(stderr, "// %s, index form\n%s", kernel.name.c_str(), Print({&kernel.graph, 1}).c_str());
+    std::fprintf(stderr, "// %s, index form\n%s", kernel.name.c_str(),
+                 Print({&kernel.graph, 1}).c_str());
   }
   if (level >= 6) {
     std::fprintf(stderr, "// %s, program\n%s", kernel.name.c_str(),
@@ -32,12 +33,12 @@ void DebugProgram(const PlanKernel& kernel, const Program& program) {
 
 void DebugLaunch(const PlanKernel& kernel, const PlanStep& step, double seconds, double bytes,
                  double flops) {
-  std::fprintf(stderr, "%s", absl::StrFormat("%-32s %2d core%s %9.1f us %8.2f GB/s %8.2f GFLOP/s  %s\n",
-                                             kernel.name, kernel.workers, kernel.workers == 1 ? " " : "s",
-                                             seconds * 1e6, bytes / seconds * 1e-9,
-                                             flops / seconds * 1e-9,
-                                             step.site ? step.site->ToString() : "")
-                                 .c_str());
+  std::fprintf(stderr, "%s",
+               absl::StrFormat("%-32s %2d core%s %9.1f us %8.2f GB/s %8.2f GFLOP/s  %s\n",
+                               kernel.name, kernel.workers, kernel.workers == 1 ? " " : "s",
+                               seconds * 1e6, bytes / seconds * 1e-9, flops / seconds * 1e-9,
+                               step.site ? step.site->ToString() : "")
+                   .c_str());
 }
 
 }  // namespace tessera

@@ -26,8 +26,8 @@ constexpr int kMaxIndex = 4096;
 
 absl::StatusOr<DeviceRuntime*> GetDevice(const Place& place) {
   if (place.index() >= kMaxIndex) {
-    return absl::InvalidArgumentError(absl::StrCat("device: ", place.ToString(), " is past ",
-                                                   place.kind(), ":", kMaxIndex - 1));
+    return absl::InvalidArgumentError(
+        absl::StrCat("device: ", place.ToString(), " is past ", place.kind(), ":", kMaxIndex - 1));
   }
   Registry& registry = Devices();
   absl::MutexLock lock(&registry.mutex);
@@ -37,8 +37,8 @@ absl::StatusOr<DeviceRuntime*> GetDevice(const Place& place) {
     if (place.kind() == "NULL") device = MakeNullDevice();
     if (device == nullptr) {
       registry.devices.erase(place.ToString());
-      return absl::UnavailableError(absl::StrCat("device: this build has no ", place.kind(),
-                                                 " devices; use CPU"));
+      return absl::UnavailableError(
+          absl::StrCat("device: this build has no ", place.kind(), " devices; use CPU"));
     }
   }
   return device.get();

@@ -27,7 +27,7 @@ struct Launch {
 };
 
 struct MemoryStats {
-  int64_t live_bytes = 0;    // held by tensors and plans
+  int64_t live_bytes = 0;  // held by tensors and plans
   int64_t peak_bytes = 0;
   int64_t cached_bytes = 0;  // kept for reuse
   int64_t allocations = 0;   // from the system

@@ -52,7 +52,9 @@ class Execution {
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const PlanBuffer& b = plan_.buffers[i];
       switch (b.kind) {
-        case PlanBuffer::kInput: storage_[i] = leaves_[b.slot]; break;
+        case PlanBuffer::kInput:
+          storage_[i] = leaves_[b.slot];
+          break;
         case PlanBuffer::kOutput: {
           ASSIGN_OR_RETURN(DeviceRuntime * runtime, GetDevice(b.device.place()));
           ASSIGN_OR_RETURN(storage_[i], runtime->Allocate(b.bytes));

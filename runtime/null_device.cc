@@ -29,7 +29,8 @@ class NullDevice : public DeviceRuntime {
   }
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(
       absl::Span<const Program> programs) override {
-    return std::vector<std::shared_ptr<Executable>>(programs.size(), std::make_shared<Executable>());
+    return std::vector<std::shared_ptr<Executable>>(programs.size(),
+                                                    std::make_shared<Executable>());
   }
   absl::Status Run(const Executable&, const Launch&) override { return absl::OkStatus(); }
   absl::Status CopyIn(void*, const void*, int64_t) override { return absl::OkStatus(); }

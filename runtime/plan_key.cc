@@ -148,9 +148,9 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key) {
   absl::flat_hash_map<const Node*, UOp> params;
   for (size_t i = 0; i < key.leaves.size(); ++i) {
     const UOp& leaf = key.leaves[i];
-    params[leaf.get()] = UOp::Make(
-        Op::kParam, leaf.dtype(), {},
-        ParamArg{static_cast<int64_t>(i), leaf.shape().ToExtents(), leaf.device()});
+    params[leaf.get()] =
+        UOp::Make(Op::kParam, leaf.dtype(), {},
+                  ParamArg{static_cast<int64_t>(i), leaf.shape().ToExtents(), leaf.device()});
   }
   absl::flat_hash_map<const Node*, UOp> done;
   for (const UOp& u : key.order) {

@@ -14,8 +14,8 @@ namespace tessera {
 // words are the whole structure, so equal keys are equal graphs.
 struct PlanKey {
   std::vector<uint64_t> words;
-  std::vector<UOp> order;    // the nodes, sources first, down to leaves
-  std::vector<UOp> leaves;   // BUFFERs by slot
+  std::vector<UOp> order;   // the nodes, sources first, down to leaves
+  std::vector<UOp> leaves;  // BUFFERs by slot
 };
 
 PlanKey MakePlanKey(absl::Span<const UOp> roots);

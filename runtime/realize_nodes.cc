@@ -62,7 +62,8 @@ absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots, const Pl
 
 }  // namespace
 
-absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings) {
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
+                                              const Bindings& bindings) {
   const PlanKey key = MakePlanKey(roots);
   const auto overwritten = Overwritten(key);
   std::vector<std::shared_ptr<Storage>> leaves;
@@ -70,9 +71,9 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     Buffer& buffer = *leaf.arg<BufferArg>().buffer;
     if (buffer.storage == nullptr) {
       if (!overwritten.contains(leaf.get())) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "realize: ", Describe(leaf),
-            " was never given data; Assign to it first, or create it with Zeros"));
+        return absl::FailedPreconditionError(
+            absl::StrCat("realize: ", Describe(leaf),
+                         " was never given data; Assign to it first, or create it with Zeros"));
       }
       const int64_t bytes = leaf.shape().MaxElements() * leaf.dtype().bytes();
       ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));

@@ -20,8 +20,8 @@ using Bindings = std::map<std::string, int64_t>;  // values of VARs by name
 // A Plan with its kernels compiled: runs any number of times on any buffers of its shapes.
 struct CompiledPlan {
   Plan plan;
-  std::vector<Program> programs;                        // by kernel
-  std::vector<DeviceRuntime*> devices;                  // by kernel
+  std::vector<Program> programs;                         // by kernel
+  std::vector<DeviceRuntime*> devices;                   // by kernel
   std::vector<std::shared_ptr<Executable>> executables;  // by kernel
 };
 using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
@@ -36,7 +36,8 @@ absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
 
 // Computes the roots. Each result is a BUFFER that holds the root's value; nodes remember what they
 // were computed into. An expression elsewhere that still needs what an ASSIGN overwrites keeps it.
-absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings);
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
+                                              const Bindings& bindings);
 
 // Counters of this process, for tests and tools.
 struct RuntimeStats {

@@ -17,9 +17,8 @@ std::string Plan::ToString() const {
     absl::StrAppend(&out, "\n");
   }
   for (const PlanStep& s : steps) {
-    const std::string list = absl::StrJoin(s.buffers, ", ", [](std::string* o, int b) {
-      absl::StrAppend(o, "b", b);
-    });
+    const std::string list =
+        absl::StrJoin(s.buffers, ", ", [](std::string* o, int b) { absl::StrAppend(o, "b", b); });
     absl::StrAppend(&out, "  ", s.kind == PlanStep::kCopy ? "copy" : kernels[s.kernel].name, "(",
                     list, ")", s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }
