@@ -186,12 +186,16 @@ RT_FN V rt_where(rt_like_<V, rt_bool> mask, V a, V b) {
 
 template <class V>
 RT_FN rt_bool rt_any_(V mask) {  // whether any lane is not 0
-  if constexpr (rt_lanes_<V> == 0)
-    return mask != 0;
+  if constexpr (rt_lanes_<V> == 0) return mask != 0;
+#if __has_builtin(__builtin_reduce_or)
+  else
+    return __builtin_reduce_or(mask) != 0;
+#else
   else if constexpr (rt_lanes_<V> == 2)
     return (mask[0] | mask[1]) != 0;
   else
     return rt_any_(mask.lo | mask.hi);
+#endif
 }
 
 // ---- extremes
