@@ -25,11 +25,11 @@ struct rt_asin_lanes_ {
 #pragma clang fp contract(on)
     V a = rt_abs(x);
     rt_ints_<V> large = a > 0.5f;
-    V s = large ? 0.5f - 0.5f * a : a * a;
-    V b = large ? rt_sqrt(s) : a;
+    V s = rt_pick_<V>(large, 0.5f - 0.5f * a, a * a);
+    V b = rt_pick_(large, rt_sqrt(s), a);
     V t = rt_asin_poly_(s) * (s * b);                                 // asin(b) - b
     V y = (0x1.921fb6p0f - 2.0f * b) - (2.0f * t + 0x1.777a5cp-25f);  // pi/2 in two parts
-    return rt_or_sign_(large ? y : b + t, x);
+    return rt_or_sign_(rt_pick_<V>(large, y, b + t), x);
   }
 };
 template <class V>
@@ -42,13 +42,13 @@ struct rt_acos_lanes_ {
 #pragma clang fp contract(on)
     V a = rt_abs(x);
     rt_ints_<V> large = a > 0.5f;
-    V s = large ? 0.5f - 0.5f * a : a * a;
-    V b = large ? rt_sqrt(s) : x;
+    V s = rt_pick_<V>(large, 0.5f - 0.5f * a, a * a);
+    V b = rt_pick_(large, rt_sqrt(s), x);
     V t = rt_asin_poly_(s) * (s * b);  // asin(b) - b
     V middle = 0x1.921fb6p0f - (b - (-0x1.777a5cp-25f - t));
     V y = b + t;
-    V end = x < 0.0f ? 0x1.921fb6p1f - 2.0f * y : 2.0f * y;
-    return large ? end : middle;
+    V end = rt_pick_<V>(x < 0.0f, 0x1.921fb6p1f - 2.0f * y, 2.0f * y);
+    return rt_pick_(large, end, middle);
   }
 };
 template <class V>
@@ -63,7 +63,7 @@ struct rt_atan_lanes_ {
 #pragma clang fp contract(on)
     V a = rt_abs(x);
     rt_ints_<V> large = a > 1.0f;
-    V b = large ? 1.0f / a : a;
+    V b = rt_pick_<V>(large, 1.0f / a, a);
     V s = b * b;
     V q = s * -0x1.d4984ap-10f + 0x1.64c1cep-7f;
     q = q * s + -0x1.fdfc1cp-6f;
@@ -75,7 +75,7 @@ struct rt_atan_lanes_ {
     q = q * s + -0x1.55553ep-2f;
     V t = q * (s * b);  // atan(b) - b
     V y = (0x1.921fb6p0f - b) - (t + 0x1.777a5cp-25f);
-    return rt_or_sign_(large ? y : b + t, x);
+    return rt_or_sign_(rt_pick_<V>(large, y, b + t), x);
   }
 };
 template <class V>

@@ -48,7 +48,7 @@ struct rt_exp_lanes_ {
   template <class V>
   RT_FN V of(V x) {
     x = rt_min_or_nan_(x, 89.0f);
-    x = x < -104.0f ? (V)-104.0f : x;
+    x = rt_pick_<V>(x < -104.0f, -104.0f, x);
     auto s = rt_exp_reduce_(x);
     return rt_scale_(rt_exp_poly_(s.r), s.n, s.t);
   }
@@ -63,7 +63,7 @@ struct rt_exp2_lanes_ {
   RT_FN V of(V x) {
 #pragma clang fp contract(on)
     x = rt_min_or_nan_(x, 129.0f);
-    x = x < -151.0f ? (V)-151.0f : x;
+    x = rt_pick_<V>(x < -151.0f, -151.0f, x);
     V t = x + RT_ROUND_MAGIC;
     V n = t - RT_ROUND_MAGIC;
     V r = x - n;
@@ -88,13 +88,13 @@ struct rt_expm1_lanes_ {
 #pragma clang fp contract(on)
     typedef rt_ints_<V> I;
     V y = rt_min_or_nan_(x, 89.0f);
-    y = y < -30.0f ? (V)-30.0f : y;
+    y = rt_pick_<V>(y < -30.0f, -30.0f, y);
     auto s = rt_exp_reduce_(y);
     V p = rt_expm1_poly_(s.r);
     I k = (I)s.t - __builtin_bit_cast(rt_i32, RT_ROUND_MAGIC);
     V half = (V)((k + 126) << 23);  // 2^(n - 1)
     V e = (p * half + (half - 0.5f)) * 2.0f;
-    return rt_or_sign_(k == 0 ? p : e, x);
+    return rt_or_sign_(rt_pick_(k == 0, p, e), x);
   }
 };
 template <class V>

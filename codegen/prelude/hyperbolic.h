@@ -31,7 +31,7 @@ struct rt_tanh_lanes_ {
     q = q * s + 0x1.111086p-3f;
     q = q * s + -0x1.555554p-2f;
     V small = q * (s * a) + a;
-    return rt_or_sign_(a < 0.6f ? small : large, x);
+    return rt_or_sign_(rt_pick_(a < 0.6f, small, large), x);
   }
 };
 template <class V>
@@ -51,7 +51,7 @@ struct rt_sinh_lanes_ {
     q = q * s + 0x1.1110e6p-7f;
     q = q * s + 0x1.555556p-3f;
     V small = q * (s * a) + a;
-    return rt_or_sign_(a < 1.0f ? small : large, x);
+    return rt_or_sign_(rt_pick_(a < 1.0f, small, large), x);
   }
 };
 template <class V>
@@ -92,7 +92,7 @@ struct rt_erf_lanes_ {
     q = q * s + -0x1.8126e2p-2f;
     q = q * s + 0x1.06eba6p-3f;
     V small = q * a + a;
-    return rt_or_sign_(a > 0.927734375f ? large : small, x);
+    return rt_or_sign_(rt_pick_(a > 0.927734375f, large, small), x);
   }
 };
 template <class V>

@@ -17,9 +17,9 @@ RT_FN rt_log_parts_<V> rt_log_reduce_(V x) {
 #pragma clang fp contract(on)
   typedef rt_ints_<V> I;
   I tiny = x < 0x1p-126f;
-  x = tiny ? x * 0x1p23f : x;
+  x = rt_pick_<V>(tiny, x * 0x1p23f, x);
   I e = ((I)x - 0x3f2aaaab) & (rt_i32)0xff800000;
-  V bias = tiny ? (V)-23.0f : (V)0.0f;
+  V bias = rt_pick_<V>(tiny, -23.0f, 0.0f);
   return {__builtin_convertvector(e, V) * 0x1p-23f + bias, (V)((I)x - e) - 1.0f};
 }
 template <class V>  // ln(1 + f)
@@ -37,9 +37,9 @@ RT_FN V rt_log_poly_(V f) {
 }
 template <class V>  // puts in what belongs to 0, infinity, NaN and below 0
 RT_FN V rt_log_edges_(V y, V x) {
-  y = x < __builtin_inff() ? y : x;
-  y = x == 0.0f ? (V)-__builtin_inff() : y;
-  return x < 0.0f ? (V)__builtin_nanf("") : y;
+  y = rt_pick_(x < __builtin_inff(), y, x);
+  y = rt_pick_<V>(x == 0.0f, -__builtin_inff(), y);
+  return rt_pick_<V>(x < 0.0f, __builtin_nanf(""), y);
 }
 
 struct rt_log_lanes_ {
@@ -88,7 +88,7 @@ struct rt_log1p_lanes_ {
     I e = ((I)u - 0x3f2aaaab) & (rt_i32)0xff800000;
     V scale = (V)(0x40800000 - e);  // 4 * 2^-k, as 2^-128 has too few bits
     V f = x * 0.25f * scale + (scale * 0.25f - 1.0f);
-    f = e == 0 ? x : f;
+    f = rt_pick_(e == 0, x, f);
     V y = __builtin_convertvector(e, V) * 0x1.62e43p-24f + rt_log_poly_(f);
     return rt_or_sign_(rt_log_edges_(y, u), x);
   }

@@ -70,7 +70,7 @@ RT_FN V rt_cos_poly_(V r) {
 template <class V>  // the sine of r and `quadrant` quarter turns
 RT_FN V rt_sin_turned_(V r, rt_ints_<V> quadrant) {
   typedef rt_ints_<V> I;
-  V y = (quadrant & 1) != 0 ? rt_cos_poly_(r) : rt_sin_poly_(r);
+  V y = rt_pick_((quadrant & 1) != 0, rt_cos_poly_(r), rt_sin_poly_(r));
   return (V)((I)y ^ ((quadrant & 2) << 30));
 }
 
@@ -109,7 +109,7 @@ struct rt_tan_lanes_ {
     q = q * s + 0x1.110d96p-3f;
     q = q * s + 0x1.55556p-2f;
     V y = q * (s * r) + r;
-    y = (p.quadrant & 1) != 0 ? -1.0f / y : y;
+    y = rt_pick_<V>((p.quadrant & 1) != 0, -1.0f / y, y);
     return rt_trig_fix_<rt_libm_tan_>(y, x);
   }
 };

@@ -27,7 +27,7 @@ RT_FN V rt_or_sign_(V x, V y) {
 }
 template <class V>
 RT_FN V rt_min_or_nan_(V x, rt_f32 limit) {
-  return x > limit ? (V)limit : x;
+  return rt_pick_<V>(x > limit, limit, x);
 }
 
 // p * 2^n, rounded once; n is a whole number within +-252, and t the sum n + kRoundMagic.
