@@ -159,6 +159,7 @@ void InferNode(SpecGraph& g, int i, const NodeView& view, bool vague, const UOp&
 
 void CheckNode(SpecGraph& g, int i, const UOp& stated, const StatedShape& annotation) {
   SpecNode& n = g.nodes[i];
+  n.value = stated;
   std::vector<UOp> srcs;
   std::vector<Op> ops;
   bool vague = false;
@@ -180,10 +181,7 @@ void CheckNode(SpecGraph& g, int i, const UOp& stated, const StatedShape& annota
     const NodeView view{n.op, n.dtype, srcs, ops, *n.arg};
     if (CheckOperands(view, report)) InferNode(g, i, view, vague, stated, report, shape);
   }
-  if (stated) {
-    n.value = stated;
-    return;
-  }
+  if (stated) return;
   // What is wrong, or made of what is not known, takes the place that its statement gives it.
   const bool has_kind = Info(n.op).cls == OpClass::kKernel || Info(n.op).cls == OpClass::kProgram;
   n.vague = (vague && !annotation.known) || (n.bad && (!shape.known || has_kind));
