@@ -332,7 +332,7 @@ absl::StatusOr<Shape> InferAssign(const Context& c) {
 
 absl::Status CheckStore(const Context& c) {
   if (!c.srcs[0].is(Op::kIndex)) return c.Fail("the first source must be an INDEX");
-  if (!(c.srcs[0].dtype() == c.srcs[1].dtype())) {
+  if (!(c.srcs[0].dtype().Scalar() == c.srcs[1].dtype().Scalar())) {
     return c.Fail("the value's dtype is not the element's");
   }
   for (const UOp& s : c.srcs.subspan(2)) {
@@ -421,22 +421,30 @@ std::string Describe(DType dtype, const Shape& shape, Device device) {
 
 std::string Describe(const UOp& u) { return Describe(u.dtype(), u.shape(), u.device()); }
 
-absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs, const Arg& arg) {
+absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs, const Arg& arg,
+                               InferStep* failed) {
   const Context c{op, srcs, arg};
   const OpInfo& info = Info(op);
+  InferStep unused;
+  InferStep& step = failed != nullptr ? *failed : unused;
+  step = InferStep::kArity;
   if (info.arity >= 0 && srcs.size() != static_cast<size_t>(info.arity)) {
     return c.Fail("takes ", info.arity, " sources, has ", srcs.size());
-  }
-  if (arg.value.index() != static_cast<size_t>(info.arg)) {
-    return c.Fail("the argument is not of the op's kind");
   }
   const bool needs_one =
       op == Op::kReduce || op == Op::kCat || op == Op::kRange || op == Op::kStage;
   const size_t least = op == Op::kIndex || op == Op::kStore ? 2 : needs_one ? 1 : 0;
   if (srcs.size() < least) return c.Fail("takes at least ", least, " sources");
+  step = InferStep::kArgument;
+  if (arg.value.index() != static_cast<size_t>(info.arg)) {
+    return c.Fail("the argument is not of the op's kind");
+  }
   Inferred out;
+  step = InferStep::kType;
   ASSIGN_OR_RETURN(out.dtype, InferType(c, declared));
+  step = InferStep::kShape;
   ASSIGN_OR_RETURN(out.shape, InferShape(c));
+  step = InferStep::kDevice;
   if (op == Op::kCopy) {
     ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
     out.device = *to;

@@ -14,6 +14,7 @@
 #include "graph/callsite.h"
 #include "graph/infer.h"
 #include "graph/simplify.h"
+#include "graph/spec.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -201,6 +202,7 @@ absl::StatusOr<UOp> UOp::TryMake(Op op, DType dtype, absl::Span<const UOp> srcs,
   NodeKey key = MakeKey(op, key_dtype, srcs, arg);
   if (UOp found = NodeTable::Get().Find(key)) return found;
   ASSIGN_OR_RETURN(Inferred inferred, Infer(op, key_dtype, srcs, arg));
+  if (SpecLevel() >= 2) RETURN_IF_ERROR(VerifyNewNode(op, key_dtype, srcs, arg));
   const auto [vmin, vmax] = InferBounds(op, inferred.dtype, srcs, arg);
   Node* n = NewNode(key, std::move(arg));
   n->dtype = inferred.dtype;
