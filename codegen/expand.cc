@@ -42,11 +42,13 @@ class Vectoriser {
 
   UOp Run(const UOp& sink) {
     for (const UOp& u : sets_.order()) {
-      if (u == sink) break;
       if (u.is(Op::kStore)) {
         Store(u);
+      } else if (u.is(Op::kSink) || u.is(Op::kStage)) {
+        done_.emplace(u, Gathered(u));
       } else if (u == range_) {
-        done_.emplace(u, UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
+        done_.emplace(u,
+                      UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
       } else if (sets_.Free(u) & bit_) {
         done_.emplace(u, u.is(Op::kIndex) ? Load(u) : Vector(u));
       } else if (sets_.Closed(u) & bit_) {
@@ -55,10 +57,24 @@ class Vectoriser {
         done_.emplace(u, Scalar(u));
       }
     }
-    return UOp::Make(Op::kSink, stores_);
+    return done_.at(sink);
   }
 
  private:
+  // A SINK or STAGE over what its stores have become.
+  UOp Gathered(const UOp& u) {
+    std::vector<UOp> srcs;
+    for (const UOp& s : u.srcs()) {
+      if (s.is(Op::kStore)) {
+        const std::vector<UOp>& parts = stores_.at(s);
+        srcs.insert(srcs.end(), parts.begin(), parts.end());
+      } else {
+        srcs.push_back(done_.at(s));
+      }
+    }
+    return u.WithSrcs(srcs);
+  }
+
   int Lanes() const { return static_cast<int>(lanes_); }
 
   UOp Splat(const UOp& u) {
@@ -120,7 +136,7 @@ class Vectoriser {
     const auto emit = [&](const UOp& at, const UOp& value) {
       std::vector<UOp> srcs = {at, value};
       srcs.insert(srcs.end(), ranges.begin(), ranges.end());
-      stores_.push_back(UOp::Make(Op::kStore, srcs, u.arg()));
+      stores_[u].push_back(UOp::Make(Op::kStore, srcs, u.arg()));
     };
     if (!over_lanes) {
       emit(Scalar(index), done_.at(u.src(1)));
@@ -143,7 +159,7 @@ class Vectoriser {
   const UOp range_;
   const int64_t lanes_;
   absl::flat_hash_map<UOp, UOp> done_;
-  std::vector<UOp> stores_;
+  absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
 };
 
 UOp FindRange(const UOp& sink, RangeKind kind) {

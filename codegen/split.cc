@@ -17,7 +17,6 @@ class Splitter {
 
   UOp Run(const UOp& sink) {
     for (const UOp& u : sets_.order()) {
-      if (u == sink) break;
       if (u == range_) {
         for (const Segment& s : segments_) variants_[u.get()].push_back(s.value);
       } else if (sets_.Free(u) & bit_) {
@@ -28,7 +27,7 @@ class Splitter {
         whole_.emplace(u.get(), Rebuild(u, 0));
       }
     }
-    return UOp::Make(Op::kSink, stores_);
+    return whole_.at(sink.get());
   }
 
  private:
@@ -42,10 +41,15 @@ class Splitter {
 
   UOp Rebuild(const UOp& u, size_t segment) {
     absl::InlinedVector<UOp, 6> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(Source(s, segment));
-    const UOp made = u.WithSrcs(srcs);
-    if (u.is(Op::kStore)) stores_.push_back(made);
-    return made;
+    for (const UOp& s : u.srcs()) {
+      // A store that runs over the range has become several.
+      if (auto it = parts_.find(s.get()); it != parts_.end()) {
+        srcs.insert(srcs.end(), it->second.begin(), it->second.end());
+      } else {
+        srcs.push_back(Source(s, segment));
+      }
+    }
+    return u.WithSrcs(srcs);
   }
 
   // A node that runs over the range: one for each segment.
@@ -72,10 +76,9 @@ class Splitter {
       parts.push_back(bare ? srcs[0] : u.WithSrcs(srcs));
     }
     if (u.is(Op::kStore)) {
-      stores_.insert(stores_.end(), parts.begin(), parts.end());
+      parts_.emplace(u.get(), std::move(parts));
       return;
     }
-    CHECK(u.is(Op::kReduce) || parts.size() == 1, "a STAGE cannot be split into parts");
     // Combined as a tree, which keeps the parts independent.
     while (parts.size() > 1) {
       std::vector<UOp> next;
@@ -94,14 +97,12 @@ class Splitter {
   const std::vector<Segment>& segments_;
   absl::flat_hash_map<const Node*, std::vector<UOp>> variants_;
   absl::flat_hash_map<const Node*, UOp> whole_;
-  std::vector<UOp> stores_;
+  absl::flat_hash_map<const Node*, std::vector<UOp>> parts_;  // of stores
 };
 
 UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
 UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Over(const UOp& a, int64_t b) {
-  return Simplify(UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)}));
-}
+UOp Over(const UOp& a, int64_t b) { return Simplify(UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)})); }
 
 }  // namespace
 

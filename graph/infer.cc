@@ -342,8 +342,8 @@ absl::Status CheckStore(const Context& c) {
 }
 
 absl::Status CheckIndex(const Context& c) {
-  if (!c.srcs[0].is(Op::kParam) && !c.srcs[0].is(Op::kScratch)) {
-    return c.Fail("the first source must be a PARAM");
+  if (!c.srcs[0].is(Op::kParam) && !c.srcs[0].is(Op::kScratch) && !c.srcs[0].is(Op::kStage)) {
+    return c.Fail("the first source must be a PARAM or a STAGE");
   }
   if (!(c.srcs[1].dtype() == kInt64)) return c.Fail("the offset must be i64");
   if (c.srcs.size() == 3 && !c.srcs[2].dtype().IsBool()) return c.Fail("the gate must be bool");

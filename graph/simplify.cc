@@ -71,9 +71,9 @@ std::vector<RewriteRule> MakeRules() {
       // Integers and bools.
       RewriteRule{x + Literal(0), x}.IntsOnly(),
       RewriteRule{x * Literal(0),
-           [=](const Match& m) {
-             return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp();
-           }}
+                  [=](const Match& m) {
+                    return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp();
+                  }}
           .IntsOnly(),
       RewriteRule{op(Op::kAnd, {x, x}), x}.IntsOnly(),
       RewriteRule{op(Op::kOr, {x, x}), x}.IntsOnly(),
@@ -82,19 +82,21 @@ std::vector<RewriteRule> MakeRules() {
       RewriteRule{op(Op::kShl, {x, Literal(0)}), x}.IntsOnly(),
       RewriteRule{op(Op::kShr, {x, Literal(0)}), x}.IntsOnly(),
       RewriteRule{op(Op::kAnd, {x, c}),
-           [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
+                  [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
           .IntsOnly(),
       RewriteRule{op(Op::kOr, {x, c}),
-           [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
+                  [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
           .IntsOnly(),
       RewriteRule{op(Op::kXor, {op(Op::kXor, {x, c}), d}),
-           [=](const Match& m) {
-             return UOp::Make(Op::kXor, {m[x], UOp::Make(Op::kXor, {m[c], m[d]})});
-           }}
+                  [=](const Match& m) {
+                    return UOp::Make(Op::kXor, {m[x], UOp::Make(Op::kXor, {m[c], m[d]})});
+                  }}
           .IntsOnly(),
-      RewriteRule{op(Op::kMax, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
+      RewriteRule{op(Op::kMax, {x, y}),
+                  [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
           .IntsOnly(),
-      RewriteRule{op(Op::kMin, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
+      RewriteRule{op(Op::kMin, {x, y}),
+                  [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
           .IntsOnly(),
       // Index algebra, on scalar i64.
       RewriteRule{x + y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
@@ -108,7 +110,8 @@ std::vector<RewriteRule> MakeRules() {
           .IntsOnly(),
       RewriteRule{FloorModPat(x, y), [=](const Match& m) { return ModuloByVariable(m[x], m[y]); }}
           .IntsOnly(),
-      RewriteRule{LessPat(x, y), [=](const Match& m) { return SimplifyLess(m[x], m[y]); }}.IntsOnly(),
+      RewriteRule{LessPat(x, y), [=](const Match& m) { return SimplifyLess(m[x], m[y]); }}
+          .IntsOnly(),
   };
   // Folding applies to every elementwise op of the table.
   for (int i = 0; i < kOpCount; ++i) {
@@ -116,8 +119,8 @@ std::vector<RewriteRule> MakeRules() {
     if (info.cls != OpClass::kElementwise) continue;
     std::vector<Pat> any;
     for (int s = 0; s < info.arity; ++s) any.push_back(Any(s));
-    rules.push_back(
-        RewriteRule{OpPat(static_cast<Op>(i), any), [](const Match& m) { return FoldScalar(m.root); }});
+    rules.push_back(RewriteRule{OpPat(static_cast<Op>(i), any),
+                                [](const Match& m) { return FoldScalar(m.root); }});
   }
   return rules;
 }
