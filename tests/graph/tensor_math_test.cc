@@ -157,6 +157,11 @@ TEST(TensorMath, NumbersMustFit) {
   EXPECT_THAT(Values(u - 2), ElementsAre(255, 0));
   EXPECT_ERROR(u + 300, "Add", "300 does not fit u8");
   EXPECT_ERROR(u + -1, "Add", "-1 does not fit u8");
+  EXPECT_ERROR(Tensor::Full({1}, 1.5, kInt32), "Full", "1.5 does not fit i32");
+  EXPECT_ERROR(Tensor::Full({1}, kNan, kInt32), "Full", "nan does not fit i32");
+  EXPECT_ERROR(Tensor::Full({1}, ~uint64_t{0}, kInt64), "Full", "does not fit i64");
+  EXPECT_ERROR(Tensor::Full({1}, -1, kUInt64), "Full", "-1 does not fit u64");
+  EXPECT_THAT(Values(Tensor::Full({1}, 3.0, kInt32)), ElementsAre(3));
   EXPECT_EQ((u + 0.5).dtype(), kFloat32);
   EXPECT_THAT(Values(Tensor::From({1.0}, kFloat16) * 1e6), ElementsAre(kInf));
 }
