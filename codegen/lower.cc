@@ -162,12 +162,16 @@ class Lowerer {
     switch (u.op()) {
       case Op::kConst:
       case Op::kVar:
-      case Op::kParam: Define(u, u); return absl::OkStatus();
+      case Op::kParam:
+        Define(u, u);
+        return absl::OkStatus();
       case Op::kRange:
-        return absl::InternalError(absl::StrCat("lower: range ", u.arg<RangeArg>().id,
-                                                " is used outside of its loop"));
-      case Op::kReduce: return EmitReduces(u);
-      case Op::kStage: return EmitStage(u);
+        return absl::InternalError(
+            absl::StrCat("lower: range ", u.arg<RangeArg>().id, " is used outside of its loop"));
+      case Op::kReduce:
+        return EmitReduces(u);
+      case Op::kStage:
+        return EmitStage(u);
       case Op::kIndex:
       case Op::kLoad: {
         std::vector<UOp> srcs;
@@ -264,8 +268,7 @@ class Lowerer {
     int64_t stride = 1;
     const absl::Span<const UOp> ranges = ClosedRanges(stage);
     for (size_t i = ranges.size(); i-- > 0;) {
-      offset = UOp::Make(Op::kAdd,
-                         {offset, UOp::Make(Op::kMul, {ranges[i], UOp::Index(stride)})});
+      offset = UOp::Make(Op::kAdd, {offset, UOp::Make(Op::kMul, {ranges[i], UOp::Index(stride)})});
       stride *= ranges[i].src(0).vmax();
     }
     return offset;

@@ -28,6 +28,7 @@ struct Lowered {
 absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name);
 
 // The C++ text of a program, after its prelude.
-absl::StatusOr<std::string> RenderCpp(const UOp& program, const std::vector<std::string>& variables);
+absl::StatusOr<std::string> RenderCpp(const UOp& program,
+                                      const std::vector<std::string>& variables);
 
 }  // namespace tessera

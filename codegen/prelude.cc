@@ -25,7 +25,12 @@ namespace tessera {
   X(float)                        \
   X(integer)                      \
   X(random)                       \
-  X(math)
+  X(vector_math)                  \
+  X(exp)                          \
+  X(log)                          \
+  X(trig)                         \
+  X(arc)                          \
+  X(hyperbolic)
 #define X(name) extern const std::string_view kPrelude_##name;
 TESSERA_PRELUDE_CHUNKS(X)
 #undef X

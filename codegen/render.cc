@@ -1,9 +1,9 @@
 // The renderer: C++ text of a program, one statement a line, every name the prelude's.
 #include <cmath>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/container/flat_hash_map.h"
 #include "codegen/passes.h"
 #include "graph/status.h"
 
@@ -21,7 +21,8 @@ std::string Literal(Scalar v, DType t) {
   if (t.kind() == Kind::kF32 || t.kind() == Kind::kF64) {
     const double d = v.AsFloat();
     const char* suffix = t.kind() == Kind::kF32 ? "f" : "";
-    if (std::isnan(d)) return absl::StrCat(std::signbit(d) ? "-" : "", "__builtin_nan", suffix, "(\"\")");
+    if (std::isnan(d))
+      return absl::StrCat(std::signbit(d) ? "-" : "", "__builtin_nan", suffix, "(\"\")");
     if (std::isinf(d)) return absl::StrCat(d < 0 ? "-" : "", "__builtin_inf", suffix, "()");
     return absl::StrCat(ScalarToString(v, t), suffix);
   }
@@ -76,7 +77,8 @@ class Renderer {
                         ")rt_vars[", i, "];"));
       return absl::OkStatus();
     }
-    return absl::InternalError(absl::StrCat("render: variable ", var, " is not among the kernel's"));
+    return absl::InternalError(
+        absl::StrCat("render: variable ", var, " is not among the kernel's"));
   }
 
   std::string Use(const UOp& u) {
@@ -105,7 +107,8 @@ class Renderer {
     const auto use = [&](int i) { return UseAs(u.src(i), lanes); };
     const DType operand = u.src(0).dtype();
     if (u.is(Op::kCast)) return Cast(use(0), operand, u.dtype());
-    if (u.is(Op::kBitcast)) return absl::StrCat("rt_bitcast<", TypeName(u.dtype().Scalar()), ">(", use(0), ")");
+    if (u.is(Op::kBitcast))
+      return absl::StrCat("rt_bitcast<", TypeName(u.dtype().Scalar()), ">(", use(0), ")");
     // Division of what is never negative needs no care for signs.
     const bool plain_division = operand.IsInt() && u.size() == 2 && lanes == 1 &&
                                 u.src(0).vmin() >= 0 && u.src(1).vmin() > 0;
@@ -129,7 +132,8 @@ class Renderer {
     if (storage_only(from)) {
       return absl::StrCat("rt_", from.Scalar().ToString(), "_to_f32(", value, ")");
     }
-    if (storage_only(to)) return absl::StrCat("rt_f32_to_", to.Scalar().ToString(), "(", value, ")");
+    if (storage_only(to))
+      return absl::StrCat("rt_f32_to_", to.Scalar().ToString(), "(", value, ")");
     return absl::StrCat("rt_cast<", TypeName(to.Scalar()), ">(", value, ")");
   }
 
@@ -137,10 +141,10 @@ class Renderer {
     if (u.src(0).is(Op::kReg)) return Use(u.src(0));
     const std::string pointer = Use(u.src(0)), offset = Use(u.src(1));
     const std::string type = TypeName(u.dtype().Scalar());
-    std::string load =
-        u.dtype().lanes() == 1
-            ? absl::StrCat(pointer, "[", offset, "]")
-            : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer, ", ", offset, ")");
+    std::string load = u.dtype().lanes() == 1
+                           ? absl::StrCat(pointer, "[", offset, "]")
+                           : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer,
+                                          ", ", offset, ")");
     if (u.size() < 3) return load;
     return absl::StrCat(Use(u.src(2)), " ? ", load, " : ", TypeName(u.dtype()), "{}");
   }
@@ -179,7 +183,8 @@ class Renderer {
     switch (u.op()) {
       case Op::kConst:
       case Op::kVar:
-      case Op::kParam: break;
+      case Op::kParam:
+        break;
       case Op::kScratch: {
         const auto& range = u.arg<Pairs>()[0];
         const std::string name = absl::StrCat("s", next_++);
@@ -196,8 +201,12 @@ class Renderer {
         scopes_.back().push_back(u.get());
         break;
       }
-      case Op::kIf: Open(absl::StrCat("if (", Use(u.src(0)), ") {")); break;
-      case Op::kEnd: Close(); break;
+      case Op::kIf:
+        Open(absl::StrCat("if (", Use(u.src(0)), ") {"));
+        break;
+      case Op::kEnd:
+        Close();
+        break;
       case Op::kReg: {
         const std::string name = absl::StrCat("a", u.arg<int64_t>());
         Line(absl::StrCat(type, " ", name, " = ", UseAs(u.src(0), u.dtype().lanes()), ";"));
@@ -205,20 +214,30 @@ class Renderer {
         scopes_.back().push_back(u.get());
         break;
       }
-      case Op::kSet: Line(absl::StrCat(Use(u.src(0)), " = ", Use(u.src(1)), ";")); break;
-      case Op::kLoad: Value(u, Load(u)); break;
-      case Op::kPut: Put(u); break;
-      case Op::kSplat: Value(u, absl::StrCat("rt_splat<", u.dtype().lanes(), ">(", Use(u.src(0)), ")")); break;
+      case Op::kSet:
+        Line(absl::StrCat(Use(u.src(0)), " = ", Use(u.src(1)), ";"));
+        break;
+      case Op::kLoad:
+        Value(u, Load(u));
+        break;
+      case Op::kPut:
+        Put(u);
+        break;
+      case Op::kSplat:
+        Value(u, absl::StrCat("rt_splat<", u.dtype().lanes(), ">(", Use(u.src(0)), ")"));
+        break;
       case Op::kLanes: {
         std::string list;
         for (const UOp& s : u.srcs()) absl::StrAppend(&list, list.empty() ? "" : ", ", Use(s));
         Value(u, absl::StrCat(type, "{", list, "}"));
         break;
       }
-      case Op::kLane: Value(u, absl::StrCat("rt_lane<", u.arg<int64_t>(), ">(", Use(u.src(0)), ")")); break;
+      case Op::kLane:
+        Value(u, absl::StrCat("rt_lane<", u.arg<int64_t>(), ">(", Use(u.src(0)), ")"));
+        break;
       case Op::kRamp:
-        Value(u, absl::StrCat("rt_ramp<", TypeName(u.dtype().Scalar()), ", ", u.dtype().lanes(), ">(",
-                              Use(u.src(0)), ", ", u.arg<int64_t>(), ")"));
+        Value(u, absl::StrCat("rt_ramp<", TypeName(u.dtype().Scalar()), ", ", u.dtype().lanes(),
+                              ">(", Use(u.src(0)), ", ", u.arg<int64_t>(), ")"));
         break;
       case Op::kFold: {
         std::string op = Info(u.arg<ReduceArg>().op).text;
@@ -242,7 +261,8 @@ class Renderer {
 
 }  // namespace
 
-absl::StatusOr<std::string> RenderCpp(const UOp& program, const std::vector<std::string>& variables) {
+absl::StatusOr<std::string> RenderCpp(const UOp& program,
+                                      const std::vector<std::string>& variables) {
   return Renderer(variables).Run(program);
 }
 

@@ -7,9 +7,7 @@ namespace {
 
 bool IsNarrow(DType t) { return t.IsFloat() && t.bits() < 32; }
 
-UOp CastTo(const UOp& u, DType t) {
-  return u.dtype() == t ? u : UOp::Make(Op::kCast, t, {u});
-}
+UOp CastTo(const UOp& u, DType t) { return u.dtype() == t ? u : UOp::Make(Op::kCast, t, {u}); }
 
 UOp ToF32(const UOp& u) {
   return IsNarrow(u.dtype()) ? CastTo(u, kFloat32.WithLanes(u.dtype().lanes())) : u;

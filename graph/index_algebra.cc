@@ -104,9 +104,7 @@ bool BoundsKnown(const UOp& x) { return x.vmin() > INT64_MIN && x.vmax() < INT64
 UOp Div(const UOp& a, int64_t c) {
   return c == 1 ? a : UOp::Make(Op::kFloorDiv, {a, UOp::Const(a.dtype(), c)});
 }
-UOp Mod(const UOp& a, int64_t c) {
-  return UOp::Make(Op::kFloorMod, {a, UOp::Const(a.dtype(), c)});
-}
+UOp Mod(const UOp& a, int64_t c) { return UOp::Make(Op::kFloorMod, {a, UOp::Const(a.dtype(), c)}); }
 
 }  // namespace
 
@@ -182,9 +180,8 @@ UOp SimplifySum(const UOp& u) {
   Sum sum = ToSum(u);
   JoinDivMod(sum);
   DropZeroTerms(sum, u.dtype());
-  std::stable_sort(sum.terms.begin(), sum.terms.end(), [](const auto& a, const auto& b) {
-    return CompareExpr(a.term, b.term) < 0;
-  });
+  std::stable_sort(sum.terms.begin(), sum.terms.end(),
+                   [](const auto& a, const auto& b) { return CompareExpr(a.term, b.term) < 0; });
   return FromSum(sum, u.dtype());
 }
 
@@ -200,7 +197,8 @@ UOp SimplifyFloorDiv(const UOp& x, const UOp& divisor) {
   }
   if (x.is(Op::kFloorDiv) && x.src(1).IsConst() && ConstValue(x.src(1)) > 0) {
     int64_t product;
-    if (!__builtin_mul_overflow(ConstValue(x.src(1)), c, &product) && product <= MaxInt(x.dtype())) {
+    if (!__builtin_mul_overflow(ConstValue(x.src(1)), c, &product) &&
+        product <= MaxInt(x.dtype())) {
       return Div(x.src(0), product);
     }
   }
@@ -304,7 +302,8 @@ UOp SimplifyLess(const UOp& a, const UOp& b) {
   Sum sum = ToSum(a);
   const Sum other = ToSum(b);
   int64_t low, high;  // neither side may wrap
-  if (!SumBounds(sum, a.dtype(), low, high) || !SumBounds(other, a.dtype(), low, high)) return UOp();
+  if (!SumBounds(sum, a.dtype(), low, high) || !SumBounds(other, a.dtype(), low, high))
+    return UOp();
   for (const Sum::Term& t : other.terms) AddTerm(sum, t.term, ev::Neg(t.factor));
   sum.constant = ev::Sub(sum.constant, other.constant);
   DropZeroTerms(sum, kInt64);

@@ -7,10 +7,10 @@
 
 namespace tessera {
 
-UOp SimplifySum(const UOp& sum);                             // collects like terms, in a fixed order
+UOp SimplifySum(const UOp& sum);  // collects like terms, in a fixed order
 UOp SimplifyFloorDiv(const UOp& x, const UOp& divisor);
 UOp SimplifyFloorMod(const UOp& x, const UOp& divisor);
-UOp DivideByVariable(const UOp& x, const UOp& divisor);      // (a*n + r) / n for r a RANGE below n
+UOp DivideByVariable(const UOp& x, const UOp& divisor);  // (a*n + r) / n for r a RANGE below n
 UOp ModuloByVariable(const UOp& x, const UOp& divisor);
 UOp SimplifyLess(const UOp& a, const UOp& b);
 UOp PickByBounds(const UOp& max_or_min, const UOp& a, const UOp& b);

@@ -81,7 +81,8 @@ UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
       }
     }
     // A reduction left without ranges is its value.
-    done.emplace(u, u.is(Op::kReduce) && srcs.size() == 1 && u.size() > 1 ? srcs[0] : u.WithSrcs(srcs));
+    done.emplace(
+        u, u.is(Op::kReduce) && srcs.size() == 1 && u.size() > 1 ? srcs[0] : u.WithSrcs(srcs));
   }
   return done.at(sink);
 }

@@ -22,7 +22,8 @@ UOp FoldConstants(const UOp& u) {
   return UOp::Const(u.dtype(), EvaluateScalarOp(u.op(), u.dtype(), operand, args));
 }
 
-// A bool or integer whose bounds meet is that value (not in tensors: a scalar has no shape to keep).
+// A bool or integer whose bounds meet is that value (not in tensors: a scalar has no shape to
+// keep).
 UOp FoldByBounds(const UOp& u) {
   if (u.IsConst() || u.rank() != 0 || u.dtype().IsFloat() || u.dtype().lanes() != 1) return UOp();
   if (u.vmin() != u.vmax() || u.dtype().kind() == Kind::kU64) return UOp();
@@ -62,31 +63,51 @@ std::vector<Rule> MakeRules() {
       {op(Op::kMin, {x, x}), x},
       {WherePat(x, y, y), y},
       {WherePat(c, x, y), [=](const Match& m) { return m[c].arg<Scalar>().bits ? m[x] : m[y]; }},
-      {op(Op::kCast, {x}), [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
+      {op(Op::kCast, {x}),
+       [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
       {op(Op::kCast, {x}), [](const Match& m) { return MergeCasts(m.root); }},
-      {op(Op::kBitcast, {x}), [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
+      {op(Op::kBitcast, {x}),
+       [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
       // Integers and bools.
       Rule{x + Literal(0), x}.IntsOnly(),
-      Rule{x * Literal(0), [=](const Match& m) { return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp(); }}.IntsOnly(),
+      Rule{x * Literal(0),
+           [=](const Match& m) {
+             return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp();
+           }}
+          .IntsOnly(),
       Rule{op(Op::kAnd, {x, x}), x}.IntsOnly(),
       Rule{op(Op::kOr, {x, x}), x}.IntsOnly(),
       Rule{FloorDivPat(x, Literal(1)), x}.IntsOnly(),
       Rule{op(Op::kTruncDiv, {x, Literal(1)}), x}.IntsOnly(),
       Rule{op(Op::kShl, {x, Literal(0)}), x}.IntsOnly(),
       Rule{op(Op::kShr, {x, Literal(0)}), x}.IntsOnly(),
-      Rule{op(Op::kAnd, {x, c}), [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}.IntsOnly(),
-      Rule{op(Op::kOr, {x, c}), [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}.IntsOnly(),
-      Rule{op(Op::kXor, {op(Op::kXor, {x, c}), d}), [=](const Match& m) { return UOp::Make(Op::kXor, {m[x], UOp::Make(Op::kXor, {m[c], m[d]})}); }}.IntsOnly(),
-      Rule{op(Op::kMax, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}.IntsOnly(),
-      Rule{op(Op::kMin, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}.IntsOnly(),
+      Rule{op(Op::kAnd, {x, c}),
+           [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
+          .IntsOnly(),
+      Rule{op(Op::kOr, {x, c}),
+           [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
+          .IntsOnly(),
+      Rule{op(Op::kXor, {op(Op::kXor, {x, c}), d}),
+           [=](const Match& m) {
+             return UOp::Make(Op::kXor, {m[x], UOp::Make(Op::kXor, {m[c], m[d]})});
+           }}
+          .IntsOnly(),
+      Rule{op(Op::kMax, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
+          .IntsOnly(),
+      Rule{op(Op::kMin, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
+          .IntsOnly(),
       // Index algebra, on scalar i64.
       Rule{x + y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
       Rule{x - y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
       Rule{x * y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
-      Rule{FloorDivPat(x, c), [=](const Match& m) { return SimplifyFloorDiv(m[x], m[c]); }}.IntsOnly(),
-      Rule{FloorModPat(x, c), [=](const Match& m) { return SimplifyFloorMod(m[x], m[c]); }}.IntsOnly(),
-      Rule{FloorDivPat(x, y), [=](const Match& m) { return DivideByVariable(m[x], m[y]); }}.IntsOnly(),
-      Rule{FloorModPat(x, y), [=](const Match& m) { return ModuloByVariable(m[x], m[y]); }}.IntsOnly(),
+      Rule{FloorDivPat(x, c), [=](const Match& m) { return SimplifyFloorDiv(m[x], m[c]); }}
+          .IntsOnly(),
+      Rule{FloorModPat(x, c), [=](const Match& m) { return SimplifyFloorMod(m[x], m[c]); }}
+          .IntsOnly(),
+      Rule{FloorDivPat(x, y), [=](const Match& m) { return DivideByVariable(m[x], m[y]); }}
+          .IntsOnly(),
+      Rule{FloorModPat(x, y), [=](const Match& m) { return ModuloByVariable(m[x], m[y]); }}
+          .IntsOnly(),
       Rule{LessPat(x, y), [=](const Match& m) { return SimplifyLess(m[x], m[y]); }}.IntsOnly(),
   };
   // Folding applies to every elementwise op of the table.
@@ -95,8 +116,8 @@ std::vector<Rule> MakeRules() {
     if (info.cls != OpClass::kElementwise) continue;
     std::vector<Pat> any;
     for (int s = 0; s < info.arity; ++s) any.push_back(Any(s));
-    rules.push_back(Rule{OpPat(static_cast<Op>(i), any),
-                         [](const Match& m) { return FoldScalar(m.root); }});
+    rules.push_back(
+        Rule{OpPat(static_cast<Op>(i), any), [](const Match& m) { return FoldScalar(m.root); }});
   }
   return rules;
 }

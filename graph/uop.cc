@@ -246,7 +246,10 @@ bool UOp::IsConst(int64_t value) const {
 
 UOp UOp::WithSrcs(absl::Span<const UOp> srcs) const {
   if (srcs == this->srcs()) return *this;
-  return Make(op(), dtype(), srcs, arg());
+  UOp made = Make(op(), dtype(), srcs, arg());
+  // What is rebuilt is still what the user wrote there.
+  if (const CallSite* site = call_site()) made.node_->site.store(site, std::memory_order_relaxed);
+  return made;
 }
 
 UOp UOp::realized() const {

@@ -54,7 +54,9 @@ absl::InlinedVector<ReshapeGroup, 4> ReshapeGroups(const Shape& in, const Shape&
     if (o < out.rank()) po = out[o++];
     while (!(pi == po)) {
       const bool numbers = pi.is_int() && po.is_int();
-      const bool take_in = i < in.rank() && (o == out.rank() || (numbers ? pi.value() < po.value() : pi.max() < po.max()));
+      const bool take_in =
+          i < in.rank() &&
+          (o == out.rank() || (numbers ? pi.value() < po.value() : pi.max() < po.max()));
       if (take_in) {
         pi = pi * in[i++];
       } else if (o < out.rank()) {
@@ -174,12 +176,16 @@ AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
         }
         if (same) continue;
         AxisLoop& a = out.axes[i];
-        a = src.shape()[i].is_int(1) && u.is(Op::kShrink) ? AxisLoop{} : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask};
+        a = src.shape()[i].is_int(1) && u.is(Op::kShrink)
+                ? AxisLoop{}
+                : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask};
         if (!u.is(Op::kShrink)) out.gate = absl::HashOf(out.gate, a.id);
       }
       return out;
     }
-    default: out.axes = map.axes; return out;
+    default:
+      out.axes = map.axes;
+      return out;
   }
 }
 
@@ -196,7 +202,9 @@ bool VariesOnAxis(const UOp& value, int axis) {
         axis = static_cast<int>(u.arg<Ints>()[axis]);
         u = UOp(u.src(0));
         break;
-      case Op::kCast: u = UOp(u.src(0)); break;
+      case Op::kCast:
+        u = UOp(u.src(0));
+        break;
       case Op::kReshape: {
         const UOp src = u.src(0);
         int next = -1;
@@ -214,7 +222,8 @@ bool VariesOnAxis(const UOp& value, int axis) {
         u = src;
         break;
       }
-      default: return true;
+      default:
+        return true;
     }
   }
 }

@@ -21,8 +21,8 @@ struct Below {
 };
 
 constexpr int kManyOps = 1 << 20;
-constexpr int kCheapOps = 6;              // computed again rather than stored
-constexpr int64_t kSmallWork = 1 << 16;   // elements below which parallelism does not matter
+constexpr int kCheapOps = 6;             // computed again rather than stored
+constexpr int64_t kSmallWork = 1 << 16;  // elements below which parallelism does not matter
 
 struct Demand {
   int kernel;
@@ -38,9 +38,9 @@ struct NodeState {
 
 struct Kernel {
   int root = -1;
-  int ranges = 0;           // loops over the root's axes: the first ones
+  int ranges = 0;  // loops over the root's axes: the first ones
   int nodes = 0;
-  uint64_t reduce_mask = 0; // the loops outside of its inlined reductions
+  uint64_t reduce_mask = 0;  // the loops outside of its inlined reductions
   bool has_reduce = false, has_contraction = false;
 };
 
@@ -151,7 +151,9 @@ class Fuser {
     for (const Demand& d : state.demands) Enter(i, d);
   }
 
-  static const Shape& LoopShape(const UOp& u) { return u.is(Op::kAssign) ? u.src(1).shape() : u.shape(); }
+  static const Shape& LoopShape(const UOp& u) {
+    return u.is(Op::kAssign) ? u.src(1).shape() : u.shape();
+  }
 
   bool MustKeep(int i) {
     const NodeState& state = states_[i];
@@ -200,7 +202,8 @@ class Fuser {
     if (k.has_reduce && k.reduce_mask != mask) return false;
     if (!epilogue || k.has_reduce || order_[k.root].is(Op::kReduce)) {
       // The row is read again: it must stay in cache, and rows are what is left to share out.
-      const int64_t row = r.src(0).shape().MaxElements() / std::max<int64_t>(1, r.shape().MaxElements());
+      const int64_t row =
+          r.src(0).shape().MaxElements() / std::max<int64_t>(1, r.shape().MaxElements());
       const int64_t rows = Iterations(k, mask);
       if (row * r.src(0).dtype().bytes() > target_.l2_bytes / 2) return false;
       if (rows < 2 * target_.cores && row * Iterations(k, all & ~mask) > kSmallWork) return false;
@@ -230,7 +233,8 @@ class Fuser {
     for (int s = 0; s < u.size(); ++s) {
       AxisMap map = SourceMap(u, s, d.map, LoopShape(order_[k.root]));
       if (!contraction) {
-        Ask(u.src(s), d.kernel, map, states_[i].repeated_operand && (IsMovement(u.op()) || u.is(Op::kCast)));
+        Ask(u.src(s), d.kernel, map,
+            states_[i].repeated_operand && (IsMovement(u.op()) || u.is(Op::kCast)));
         continue;
       }
       // Straight to the product's operands: one that lacks the last loop is read once a tile of it.
@@ -283,7 +287,8 @@ bool IsContraction(const UOp& reduce) {
   const auto& axes = reduce.arg<ReduceArg>().axes;
   bool lacks[2] = {false, false};
   for (int a = 0; a < reduce.rank(); ++a) {
-    if (std::find(axes.begin(), axes.end(), a) != axes.end() || product.shape()[a].max() <= 1) continue;
+    if (std::find(axes.begin(), axes.end(), a) != axes.end() || product.shape()[a].max() <= 1)
+      continue;
     for (int s : {0, 1}) lacks[s] |= !VariesOnAxis(product.src(s), a);
   }
   return lacks[0] || lacks[1];

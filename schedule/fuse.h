@@ -17,7 +17,7 @@ struct FusedGroup {
 };
 
 struct Fusion {
-  std::vector<FusedGroup> groups;                // producers before consumers
+  std::vector<FusedGroup> groups;                  // producers before consumers
   absl::flat_hash_map<const Node*, int> group_of;  // of each value that gets a buffer
 };
 

@@ -12,9 +12,7 @@ namespace {
 
 bool IsLeaf(const UOp& u) { return Info(u.op()).cls == OpClass::kLeaf; }
 
-const Shape& LoopShape(const UOp& u) {
-  return u.is(Op::kAssign) ? u.src(1).shape() : u.shape();
-}
+const Shape& LoopShape(const UOp& u) { return u.is(Op::kAssign) ? u.src(1).shape() : u.shape(); }
 
 // What must agree between groups that are joined, beside their loops: the reduction they hold.
 struct GroupTraits {
@@ -70,7 +68,8 @@ GroupTraits TraitsOf(const FusedGroup& group, const Fusion& fusion) {
 
 std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion) {
   std::vector<UOp> inputs;
-  WalkGroup(group, fusion, [](const UOp&) {}, [&](const UOp& u) { inputs.push_back(u); });
+  WalkGroup(
+      group, fusion, [](const UOp&) {}, [&](const UOp& u) { inputs.push_back(u); });
   return inputs;
 }
 
@@ -117,7 +116,8 @@ void JoinGroups(Fusion& fusion) {
         const GroupTraits& t = traits[other];
         if (t.reduced != traits[g].reduced || !(t.axes == traits[g].axes)) continue;
         if (!(LoopShape(fusion.groups[other].roots[0]) == shape)) continue;
-        if (!(fusion.groups[other].roots[0].device() == fusion.groups[g].roots[0].device())) continue;
+        if (!(fusion.groups[other].roots[0].device() == fusion.groups[g].roots[0].device()))
+          continue;
         if (!reaches(g, other)) host = other;
       }
     }
@@ -154,7 +154,8 @@ absl::Status OrderGroups(Fusion& fusion) {
   for (int g = 0; g < n; ++g) {
     for (const UOp& in : GroupInputs(fusion.groups[g], fusion)) {
       readers[in.get()].push_back(g);
-      if (auto it = fusion.group_of.find(in.get()); it != fusion.group_of.end()) edge(it->second, g);
+      if (auto it = fusion.group_of.find(in.get()); it != fusion.group_of.end())
+        edge(it->second, g);
     }
   }
   for (int g = 0; g < n; ++g) {
@@ -204,7 +205,8 @@ std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots) {
       UOp written = base.is(Op::kAssign) ? UOp(read.at(base).src(0)) : base;
       // The base in place; a base that is computed is computed over the copies as well.
       const UOp old = read.at(base);
-      const UOp target = old.is(Op::kContiguous) && overwritten.contains(base.get()) ? UOp(old.src(0)) : old;
+      const UOp target =
+          old.is(Op::kContiguous) && overwritten.contains(base.get()) ? UOp(old.src(0)) : old;
       srcs[0] = target;
       srcs[1] = Substitute(u.src(1), {{base, target}});
     }

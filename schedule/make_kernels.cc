@@ -89,8 +89,7 @@ class KernelMaker {
   }
 
   static UOp MakeParam(int64_t slot, const UOp& u, Device device) {
-    return UOp::Make(Op::kParam, u.dtype(), {},
-                     ParamArg{slot, u.shape().ToExtents(), device});
+    return UOp::Make(Op::kParam, u.dtype(), {}, ParamArg{slot, u.shape().ToExtents(), device});
   }
 
   absl::Status AddKernel(const FusedGroup& group) {

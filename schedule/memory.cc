@@ -27,8 +27,9 @@ void PlanMemory(Plan& plan) {
       life.bytes = (plan.buffers[b].bytes + kAlignment - 1) / kAlignment * kAlignment;
     }
   }
-  lives.erase(std::remove_if(lives.begin(), lives.end(), [](const Life& l) { return l.buffer < 0; }),
-              lives.end());
+  lives.erase(
+      std::remove_if(lives.begin(), lives.end(), [](const Life& l) { return l.buffer < 0; }),
+      lives.end());
   std::vector<Device> devices;
   for (const Life& l : lives) {
     const Device d = plan.buffers[l.buffer].device;

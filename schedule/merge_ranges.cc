@@ -35,9 +35,9 @@ UOp Merge(const UOp& sink, const RangeSets& sets, const UOp& a, const UOp& b) {
   const UOp merged = UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)},
                                RangeArg{FreshRangeId(sets), RangeKind::kLoop});
   const UOp n = UOp::Index(inner);
-  const UOp out = Simplify(ReplaceRanges(
-      sink, {{a, {UOp::Make(Op::kFloorDiv, {merged, n}), {merged}}},
-             {b, {UOp::Make(Op::kFloorMod, {merged, n}), {}}}}));
+  const UOp out =
+      Simplify(ReplaceRanges(sink, {{a, {UOp::Make(Op::kFloorDiv, {merged, n}), {merged}}},
+                                    {b, {UOp::Make(Op::kFloorMod, {merged, n}), {}}}}));
   return CountDivisions(out) <= CountDivisions(sink) ? out : UOp();
 }
 

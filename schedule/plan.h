@@ -24,19 +24,19 @@ struct PlanKernel {
 struct PlanBuffer {
   enum Kind : uint8_t { kInput, kOutput, kTemp };
   Kind kind = kTemp;
-  int slot = -1;         // of an input: the leaf's; of an output: the root's
+  int slot = -1;  // of an input: the leaf's; of an output: the root's
   DType dtype;
   Shape shape;
   Device device;
-  int64_t bytes = 0;     // with every variable at its highest
-  int64_t offset = -1;   // of a temp: in the arena of its device
+  int64_t bytes = 0;    // with every variable at its highest
+  int64_t offset = -1;  // of a temp: in the arena of its device
 };
 
 struct PlanStep {
   enum Kind : uint8_t { kKernel, kCopy };
   Kind kind = kKernel;
-  int kernel = -1;            // of a kernel step
-  std::vector<int> buffers;   // by slot; of a copy: destination, source
+  int kernel = -1;           // of a kernel step
+  std::vector<int> buffers;  // by slot; of a copy: destination, source
   const CallSite* site = nullptr;
 };
 
@@ -44,7 +44,7 @@ struct Plan {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> steps;
-  std::vector<int> roots;  // the buffer of each root
+  std::vector<int> roots;                          // the buffer of each root
   std::vector<std::pair<Device, int64_t>> arenas;  // bytes of temps by device
   std::string ToString() const;
 };

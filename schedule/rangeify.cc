@@ -217,7 +217,8 @@ class Rangeifier {
         }
         return out;
       }
-      default: return at;
+      default:
+        return at;
     }
   }
 
@@ -260,8 +261,12 @@ class Rangeifier {
           break;
         }
         case Op::kContiguous:
-        case Op::kCopy: fresh.srcs.push_back(Want(u.src(0), at)); break;
-        case Op::kGather: DescendGather(u, at, fresh); break;
+        case Op::kCopy:
+          fresh.srcs.push_back(Want(u.src(0), at));
+          break;
+        case Op::kGather:
+          DescendGather(u, at, fresh);
+          break;
         case Op::kCat: {
           const int axis = static_cast<int>(u.arg<int64_t>());
           UOp begin = UOp::Index(0);
@@ -280,7 +285,8 @@ class Rangeifier {
         case Op::kParam:
         case Op::kConst:
         case Op::kIota:
-        case Op::kVar: break;
+        case Op::kVar:
+          break;
         default:
           return absl::InternalError(absl::StrCat(Info(u.op()).text, ": cannot stand in a kernel"));
       }
@@ -298,8 +304,9 @@ class Rangeifier {
     index.index.assign(at.index.begin() + axis, at.index.begin() + axis + index_rank);
     const Extent& n = u.src(0).shape()[axis];
     // Not yet known: a variable of its own stands in, with the bounds that the gate enforces.
-    fresh.gathered = UOp::Make(Op::kVar, kInt64, {},
-                               VarArg{absl::StrCat("@", gathered_.size()), INT64_MIN / 4, INT64_MAX / 4});
+    fresh.gathered =
+        UOp::Make(Op::kVar, kInt64, {},
+                  VarArg{absl::StrCat("@", gathered_.size()), INT64_MIN / 4, INT64_MAX / 4});
     uint64_t mask = 0;
     for (const UOp& i : index.index) mask |= RangeMask(i);
     gathered_mask_[fresh.gathered] = mask;
@@ -357,9 +364,12 @@ class Rangeifier {
         return UOp::Make(Op::kIndex, srcs);
       }
       case Op::kConst:
-      case Op::kVar: return u;
-      case Op::kIota: return Simplify(UOp::Make(Op::kCast, u.dtype(), {place.at.index[0]}));
-      default: return Value(place, 0);
+      case Op::kVar:
+        return u;
+      case Op::kIota:
+        return Simplify(UOp::Make(Op::kCast, u.dtype(), {place.at.index[0]}));
+      default:
+        return Value(place, 0);
     }
   }
 

@@ -137,7 +137,21 @@ RT_FN rt_like_<V, To> rt_bitcast(V x) {
 
 // ---- comparison and selection
 
-template <class Mask>  // what < gives (bool, or lanes of 0 and -1) as rt_bool
+// a where the mask (of < and the like: bool, or lanes of 0 and -1) holds, else b. Of ext_vectors,
+// Clang would make it from and, or and not, where other vectors give the one instruction.
+template <class V, class M>
+RT_FN V rt_pick_(M mask, V a, V b) {
+  if constexpr (rt_lanes_<V> == 0) {
+    return mask ? a : b;
+  } else {
+    typedef typename rt_int_<sizeof(rt_elem_<V>)>::type Int;
+    typedef Int Mask __attribute__((vector_size(sizeof(V))));
+    typedef rt_elem_<V> Plain __attribute__((vector_size(sizeof(V))));
+    return (V)((Mask)mask ? (Plain)a : (Plain)b);
+  }
+}
+
+template <class Mask>
 RT_FN auto rt_as_bool_(Mask m) {
   if constexpr (rt_lanes_<Mask> == 0)
     return (rt_bool)m;
@@ -181,17 +195,21 @@ RT_FN V rt_where(rt_like_<V, rt_bool> mask, V a, V b) {
   if constexpr (rt_lanes_<V> == 0)
     return mask ? a : b;
   else
-    return __builtin_convertvector(mask != (rt_bool)0, rt_ints_<V>) ? a : b;
+    return rt_pick_(__builtin_convertvector(mask != (rt_bool)0, rt_ints_<V>), a, b);
 }
 
 template <class V>
 RT_FN rt_bool rt_any_(V mask) {  // whether any lane is not 0
-  if constexpr (rt_lanes_<V> == 0)
-    return mask != 0;
+  if constexpr (rt_lanes_<V> == 0) return mask != 0;
+#if __has_builtin(__builtin_reduce_or)
+  else
+    return __builtin_reduce_or(mask) != 0;
+#else
   else if constexpr (rt_lanes_<V> == 2)
     return (mask[0] | mask[1]) != 0;
   else
     return rt_any_(mask.lo | mask.hi);
+#endif
 }
 
 // ---- extremes
@@ -203,25 +221,25 @@ template <class V, class Bits = rt_ints_<V>>
 RT_FN V rt_max(V a, V b) {
   typedef rt_elem_<V> T;
   if constexpr (!rt_is_float_<T>)
-    return a > b ? a : b;
+    return rt_pick_(a > b, a, b);
   else if constexpr (__is_same(T, rt_f16))
     return rt_narrow_(rt_max(rt_wide_(a), rt_wide_(b)));
   else
-    return (a != a) | (b != b) ? a + b
-                               : __builtin_bit_cast(V, __builtin_bit_cast(Bits, a > b ? a : b) &
-                                                           __builtin_bit_cast(Bits, b > a ? b : a));
+    return rt_pick_<V>((a != a) | (b != b), a + b,
+                       __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a > b, a, b)) &
+                                                 __builtin_bit_cast(Bits, rt_pick_(b > a, b, a))));
 }
 template <class V, class Bits = rt_ints_<V>>
 RT_FN V rt_min(V a, V b) {
   typedef rt_elem_<V> T;
   if constexpr (!rt_is_float_<T>)
-    return a < b ? a : b;
+    return rt_pick_(a < b, a, b);
   else if constexpr (__is_same(T, rt_f16))
     return rt_narrow_(rt_min(rt_wide_(a), rt_wide_(b)));
   else
-    return (a != a) | (b != b) ? a + b
-                               : __builtin_bit_cast(V, __builtin_bit_cast(Bits, a < b ? a : b) |
-                                                           __builtin_bit_cast(Bits, b < a ? b : a));
+    return rt_pick_<V>((a != a) | (b != b), a + b,
+                       __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a < b, a, b)) |
+                                                 __builtin_bit_cast(Bits, rt_pick_(b < a, b, a))));
 }
 template <class V, class Bits = rt_ints_<V>>
 RT_FN V rt_abs(V x) {
@@ -230,7 +248,7 @@ RT_FN V rt_abs(V x) {
     return __builtin_bit_cast(
         V, (Bits)(__builtin_bit_cast(Bits, x) & (rt_elem_<Bits>)(~0ull >> (65 - 8 * sizeof(T)))));
   else if constexpr (rt_is_signed_<T>)
-    return x < (T)0 ? (V)(-x) : x;
+    return rt_pick_<V>(x < (T)0, -x, x);
   else
     return x;
 }

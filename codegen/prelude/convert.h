@@ -28,9 +28,9 @@ RT_FN rt_like_<V, To> rt_saturate_(V x) {
   constexpr From low = (From)Range::min;
   if constexpr (Range::bits <= precision) {
     constexpr From high = (From)Range::max;
-    x = x == x ? x : (V)(From)0;
-    x = x < (V)low ? (V)low : x;
-    x = x > (V)high ? (V)high : x;
+    x = rt_pick_<V>(x == x, x, (From)0);
+    x = rt_pick_<V>(x < low, low, x);
+    x = rt_pick_<V>(x > high, high, x);
     if constexpr (sizeof(To) < 4)
       return rt_convert_<To>(rt_convert_<rt_i32>(x));
     else
@@ -39,8 +39,8 @@ RT_FN rt_like_<V, To> rt_saturate_(V x) {
     constexpr From limit = (From)(1ull << (Range::bits - 1)) * 2;  // one above the highest
     constexpr From high = limit - limit / (1ull << precision);
     typedef rt_like_<V, To> R;
-    V y = x > (V)low ? x : (V)low;  // NaN too
-    y = y < (V)high ? y : (V)high;
+    V y = rt_pick_<V>(x > low, x, low);  // NaN too
+    y = rt_pick_<V>(y < high, y, high);
     R r = rt_convert_<To>(y);
     r = rt_where(rt_le((V)limit, x), (R)Range::max, r);
     if constexpr (rt_is_signed_<To>) r = rt_where(rt_eq(x, x), r, (R)(To)0);

@@ -14,12 +14,12 @@ RT_FN V rt_divide_lanes_(V a, V b) {
   if constexpr (rt_is_signed_<T>) minus = (V)(b == (T)-1);
   V q;
   if (sizeof(T) == 8 || __builtin_constant_p(b[0]))
-    q = a / ((zero | minus) != (T)0 ? (V)(T)1 : b);
+    q = a / (rt_pick_<V>((zero | minus) != (T)0, (T)1, b));
   else if constexpr (sizeof(T) == 4)
     q = rt_convert_<T>(rt_convert_<rt_f64>(a) / rt_convert_<rt_f64>(b));
   else
     q = rt_convert_<T>(rt_convert_<rt_i32>(rt_convert_<rt_f32>(a) / rt_convert_<rt_f32>(b)));
-  q = minus != (T)0 ? -a : q;
+  q = rt_pick_<V>(minus != (T)0, -a, q);
   return q & ~zero;
 }
 template <class V>
@@ -91,11 +91,11 @@ RT_FN V rt_pow(V a, V b) {
     V result = (V)(T)1, base = a;
     U n = (U)b;
     for (; rt_any_(n); n >>= (rt_elem_<U>)1, base = (V)(base * base))
-      result = (n & (rt_elem_<U>)1) != (rt_elem_<U>)0 ? (V)(result * base) : result;
+      result = rt_pick_<V>((n & (rt_elem_<U>)1) != (rt_elem_<U>)0, result * base, result);
     if constexpr (rt_is_signed_<T>) {
-      V odd = (b & (T)1) != (T)0 ? a : (V)(T)1;
-      V negative = (a == (T)1) | (a == (T)-1) ? odd : (V)(T)0;
-      result = b < (T)0 ? negative : result;
+      V odd = rt_pick_<V>((b & (T)1) != (T)0, a, (T)1);
+      V negative = rt_pick_<V>((a == (T)1) | (a == (T)-1), odd, (T)0);
+      result = rt_pick_(b < (T)0, negative, result);
     }
     return result;
   }
@@ -107,7 +107,7 @@ RT_FN V rt_shl(V a, V b) {
   typedef rt_uints_<V> U;
   typedef rt_elem_<U> T;
   constexpr T width = 8 * sizeof(T);
-  return (V)((U)b < width ? (U)a << (U)b : (U)(T)0);
+  return (V)(rt_pick_<U>((U)b < width, (U)a << (U)b, (T)0));
 }
 template <class V>
 RT_FN V rt_shr(V a, V b) {
@@ -115,7 +115,7 @@ RT_FN V rt_shr(V a, V b) {
   typedef rt_elem_<U> T;
   constexpr T width = 8 * sizeof(T);
   if constexpr (rt_is_signed_<rt_elem_<V>>)
-    return (V)(a >> (V)((U)b < width ? (U)b : (U)(T)(width - 1)));
+    return (V)(a >> (V)(rt_pick_<U>((U)b < width, (U)b, (T)(width - 1))));
   else
-    return (V)((U)b < width ? (V)(a >> b) : (V)(T)0);
+    return rt_pick_<V>((U)b < width, a >> b, (T)0);
 }

@@ -14,7 +14,7 @@ RT_FN rt_like_<V, rt_bf16> rt_f32_to_bf16(V x) {
   U u = rt_bitcast<rt_u32>(x);
   U rounded = (u + (rt_u32)0x7fff + (u >> 16 & (rt_u32)1)) >> 16;
   U nan = (u >> 16 & (rt_u32)0x8000) | (rt_u32)0x7fc0;
-  return rt_convert_<rt_bf16>(x == x ? rounded : nan);
+  return rt_convert_<rt_bf16>(rt_pick_(x == x, rounded, nan));
 }
 
 // An fp8 number is an f16 with fewer bits: e5m2 its upper byte, e4m3 with another bias, 2^8 apart.
@@ -45,13 +45,13 @@ RT_FN rt_like_<V, rt_u8> rt_f32_to_f8_(V x) {
   U a = u & (rt_u32)0x7fffffff;
   constexpr rt_u32 rebias = (rt_u32)(127 - Bias) << 23;
   constexpr rt_u32 top = ((rt_u32)Top << drop) + rebias;
-  U b = a < top ? a : (U)top;
+  U b = rt_pick_<U>(a < top, a, top);
   U normal = (b - rebias + (rt_u32)((1u << (drop - 1)) - 1) + (b >> drop & (rt_u32)1)) >> drop;
   // Added to a number whose last bit weighs as much as the lowest subnormal, the FPU rounds.
   constexpr rt_u32 magic = (rt_u32)(127 + 1 - Bias + drop) << 23;
   U tiny = rt_bitcast<rt_u32>(rt_bitcast<rt_f32>(b) + __builtin_bit_cast(rt_f32, magic)) - magic;
-  U r = b < rebias + (1u << 23) ? tiny : normal;
-  r = a > (rt_u32)0x7f800000 ? (U)(rt_u32)Nan : r;
+  U r = rt_pick_(b < rebias + (1u << 23), tiny, normal);
+  r = rt_pick_<U>(a > (rt_u32)0x7f800000, Nan, r);
   return rt_convert_<rt_u8>(r | sign);
 }
 template <class V>
