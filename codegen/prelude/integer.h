@@ -1,9 +1,9 @@
 // Division, remainder, powers and shifts of integers, defined for every operand; fmod and pow.
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/convert.h"
 #include "codegen/prelude/libm.h"
+#include "codegen/prelude/select.h"
 
 // a / b in lanes. Chips divide floats only: a quotient of integers below 2^16 is exact after
 // truncation in f32, of those below 2^32 in f64. Division by constants is LLVM's: multiplication.
@@ -22,6 +22,7 @@ RT_FN V rt_divide_lanes_(V a, V b) {
   q = rt_pick_<V>(minus != (T)0, -a, q);
   return q & ~zero;
 }
+
 template <class V>
 RT_FN V rt_truncdiv(V a, V b) {
   if constexpr (rt_lanes_<V> != 0)
@@ -33,6 +34,8 @@ RT_FN V rt_truncdiv(V a, V b) {
   else
     return (V)(a / b);
 }
+
+RT_LIBM2(fmod)
 template <class V>
 RT_FN V rt_truncmod(V a, V b) {
   typedef rt_elem_<V> T;
@@ -45,6 +48,7 @@ RT_FN V rt_truncmod(V a, V b) {
   else
     return (V)(a % b);
 }
+
 template <class V>
 RT_FN V rt_floordiv(V a, V b) {
   typedef rt_elem_<V> T;
@@ -64,6 +68,7 @@ RT_FN V rt_floordiv(V a, V b) {
     return (V)(q - (r != 0 && (r ^ b) < 0));
   }
 }
+
 template <class V>
 RT_FN V rt_floormod(V a, V b) {
   typedef rt_elem_<V> T;
@@ -81,6 +86,7 @@ RT_FN V rt_floormod(V a, V b) {
 }
 
 // Integers by squaring. A negative power of a is 0, unless a is 1 or -1.
+RT_LIBM2(pow)
 template <class V>
 RT_FN V rt_pow(V a, V b) {
   typedef rt_elem_<V> T;
@@ -109,6 +115,7 @@ RT_FN V rt_shl(V a, V b) {
   constexpr T width = 8 * sizeof(T);
   return (V)(rt_pick_<U>((U)b < width, (U)a << (U)b, (T)0));
 }
+
 template <class V>
 RT_FN V rt_shr(V a, V b) {
   typedef rt_uints_<V> U;

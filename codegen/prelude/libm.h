@@ -1,7 +1,6 @@
 // Functions of the C library, called lane by lane.
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/convert.h"
 
 // Declares one, as a struct whose `of` calls the version of the argument's width.
@@ -12,6 +11,7 @@
     RT_FN rt_f32 of(rt_f32 x) { return fn##f(x); } \
     RT_FN rt_f64 of(rt_f64 x) { return fn(x); }    \
   };
+
 #define RT_LIBM2(fn)                                            \
   extern "C" float fn##f(float, float);                         \
   extern "C" double fn(double, double);                         \
@@ -19,8 +19,6 @@
     RT_FN rt_f32 of(rt_f32 a, rt_f32 b) { return fn##f(a, b); } \
     RT_FN rt_f64 of(rt_f64 a, rt_f64 b) { return fn(a, b); }    \
   };
-RT_LIBM2(fmod)
-RT_LIBM2(pow)
 
 template <class Fn, class V, class... Vs>
 RT_FN V rt_each_(V x, Vs... more) {
