@@ -125,3 +125,11 @@ RT_FN V rt_abs(V x) {
   else
     return x;
 }
+
+// x with the sign of y added, which is y's where x has none.
+template <class V, class Bits = rt_ints_<V>>
+RT_FN V rt_or_sign_(V x, V y) {
+  constexpr auto sign = (rt_elem_<Bits>)(1ull << (8 * sizeof(rt_elem_<V>) - 1));
+  return __builtin_bit_cast(
+      V, (Bits)(__builtin_bit_cast(Bits, x) | (__builtin_bit_cast(Bits, y) & sign)));
+}

@@ -10,24 +10,10 @@
 #define RT_TRIG_LIMIT 0.0f
 #endif
 
-// Replaces y in the lanes whose x is large. Out of line and with all registers kept, so that a loop
-// that never calls it is none the slower.
-template <class Libm>
-__attribute__((noinline, cold, preserve_all)) static void rt_trig_large_(const rt_f32* x, rt_f32* y,
-                                                                         int lanes) {
-  for (int i = 0; i < lanes; ++i) {
-    if (x[i] > RT_TRIG_LIMIT || x[i] < -RT_TRIG_LIMIT) y[i] = Libm::of(x[i]);
-  }
-}
-
+// y, but of the C library where x is large.
 template <class Libm, class V>
 RT_FN V rt_trig_fix_(V y, V x) {
-  if (rt_any_(rt_abs(x) > RT_TRIG_LIMIT)) {
-    V in = x, out = y;
-    rt_trig_large_<Libm>((const rt_f32*)&in, (rt_f32*)&out, rt_lanes_<V>);
-    return out;
-  }
-  return y;
+  return rt_redo_where_<Libm>(rt_abs(x) > RT_TRIG_LIMIT, y, x);
 }
 
 // x = j pi/2 + r with |r| <= pi/4; quadrant is j modulo 4, plus higher bits.
