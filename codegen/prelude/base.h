@@ -104,8 +104,9 @@ RT_FN rt_vec<T, N> rt_load(const T* p, rt_i64 offset) {
   return *(const Unaligned*)(p + offset);
 }
 
-template <int N, class T>
-RT_FN void rt_store(T* p, rt_i64 offset, rt_vec<T, N> v) {
+template <int N,
+          class T>  // v is of T; spelled so that a sum of f16, not quite that in Clang 14, fits
+RT_FN void rt_store(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {
   typedef rt_vec<T, N> Unaligned __attribute__((aligned(alignof(T)), may_alias));
   *(Unaligned*)(p + offset) = v;
 }

@@ -50,7 +50,8 @@ void CheckAccuracy(uint64_t step) {
   for (uint64_t begin = 0; begin < uint64_t{1} << 32; begin += kBlock * step) {
     Elements in{kFloat32, {}};
     for (uint64_t i = 0; i < kBlock; ++i) in.Push(static_cast<uint32_t>(begin + i * step));
-    const auto got = RunPrelude(tests, 16, std::vector<std::vector<Elements>>(tests.size(), {in}));
+    const auto got =
+        RunPrelude(tests, {16}, std::vector<std::vector<Elements>>(tests.size(), {in}));
     ASSERT_EQ(got.size(), tests.size());
     for (size_t c = 0; c < tests.size(); ++c) {
       for (uint64_t i = 0; i < kBlock; ++i) {
@@ -91,7 +92,7 @@ TEST(PreludeMath, Edges) {
     operands.push_back({in});
   }
   for (int lanes : {1, 8}) {
-    const auto got = RunPrelude(tests, lanes, operands);
+    const auto got = RunPrelude(tests, {lanes}, operands);
     ASSERT_EQ(got.size(), tests.size());
     for (size_t c = 0; c < tests.size(); ++c) {
       for (int64_t i = 0; i < in.size(); ++i) {
@@ -122,13 +123,13 @@ TEST(PreludeMath, LargeArgumentsBesideSmallOnes) {
       {"rt_exp($1) * rt_sin($0) + rt_cos($0) * $1 + rt_exp2($1)", two, kFloat32},
       {"rt_truncmod($0, $1) * rt_tanh($1) + rt_tan($0 * $1)", two, kFloat32}};
   const std::vector<std::vector<Elements>> operands(tests.size(), {x, y});
-  const auto scalar = RunPrelude(tests, 1, operands);
+  const auto scalar = RunPrelude(tests, {1}, operands);
   ASSERT_EQ(scalar.size(), tests.size());
   for (int lanes : {4, 8, 16, 32}) {
-    const auto got = RunPrelude(tests, lanes, operands);
+    const auto got = RunPrelude(tests, {lanes}, operands);
     ASSERT_EQ(got.size(), tests.size());
     for (size_t c = 0; c < tests.size(); ++c) {
-      ExpectNear(tests[c], lanes, operands[c], got[c], scalar[c], 0);
+      ExpectNear(tests[c], {lanes}, operands[c], got[c], scalar[c], 0);
     }
   }
 }

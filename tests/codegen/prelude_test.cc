@@ -14,7 +14,7 @@ namespace {
 
 constexpr DType kNative[] = {kBool,   kInt8,   kInt16,  kInt32,   kInt64,   kUInt8,
                              kUInt16, kUInt32, kUInt64, kFloat16, kFloat32, kFloat64};
-constexpr int kLanes[] = {1, 4, 16};
+constexpr PreludeMode kModes[] = {{1}, {4}, {16}, {8, /*avx2=*/true}};
 
 // Values at the edges of the dtype, small ones, and some at random.
 std::vector<uint64_t> Samples(DType t, int random) {
@@ -175,15 +175,15 @@ TEST_P(PreludeOps, AgreeWithTheEvaluator) {
     operands.push_back(Tuples(dtypes));
   }
   std::vector<Elements> first;
-  for (int lanes : kLanes) {
-    const auto got = RunPrelude(tests, lanes, operands);
+  for (PreludeMode mode : kModes) {
+    const auto got = RunPrelude(tests, mode, operands);
     ASSERT_EQ(got.size(), cases.size());
     for (size_t c = 0; c < cases.size(); ++c) {
-      ExpectNear(tests[c], lanes, operands[c], got[c], Want(cases[c], operands[c]),
+      ExpectNear(tests[c], mode, operands[c], got[c], Want(cases[c], operands[c]),
                  Tolerance(cases[c].op, t));
-      if (lanes > 1) ExpectNear(tests[c], lanes, operands[c], got[c], first[c], 0);
+      if (mode.lanes > 1) ExpectNear(tests[c], mode, operands[c], got[c], first[c], 0);
     }
-    if (lanes == 1) first = got;
+    if (mode.lanes == 1) first = got;
   }
 }
 
@@ -205,8 +205,8 @@ Elements CastInputs(DType t) {
 void CheckConversions(const std::vector<PreludeCase>& tests) {
   std::vector<std::vector<Elements>> operands;
   for (const PreludeCase& test : tests) operands.push_back({CastInputs(test.operands[0])});
-  for (int lanes : kLanes) {
-    const auto got = RunPrelude(tests, lanes, operands);
+  for (PreludeMode mode : kModes) {
+    const auto got = RunPrelude(tests, mode, operands);
     ASSERT_EQ(got.size(), tests.size());
     for (size_t c = 0; c < tests.size(); ++c) {
       Elements want{tests[c].result, {}};
@@ -216,7 +216,7 @@ void CheckConversions(const std::vector<PreludeCase>& tests) {
                     Convert(operands[c][0].at(i), tests[c].operands[0], want.dtype));
         want.Push(raw);
       }
-      ExpectNear(tests[c], lanes, operands[c], got[c], want, 0);
+      ExpectNear(tests[c], mode, operands[c], got[c], want, 0);
     }
   }
 }
@@ -253,7 +253,7 @@ TEST(Prelude, NarrowFloatsRoundToEven) {
          t});
   }
   const std::vector<std::vector<Elements>> operands(tests.size(), {in});
-  const auto got = RunPrelude(tests, 16, operands);
+  const auto got = RunPrelude(tests, {16}, operands);
   ASSERT_EQ(got.size(), tests.size());
   for (size_t c = 0; c < tests.size(); ++c) {
     Elements want{tests[c].result, {}};
@@ -262,7 +262,7 @@ TEST(Prelude, NarrowFloatsRoundToEven) {
       StoreScalar(&raw, want.dtype, Convert(in.at(i), kFloat32, want.dtype));
       want.Push(raw);
     }
-    ExpectNear(tests[c], 16, operands[c], got[c], want, 0);
+    ExpectNear(tests[c], {16}, operands[c], got[c], want, 0);
   }
 }
 
@@ -314,9 +314,9 @@ TEST(Prelude, DivisionByConstants) {
         operands.push_back({Tuples({t})});
         divisors.push_back(d);
       }
-      for (int lanes : {1, 16}) {
-        const auto& tests = lanes == 1 ? scalars : vectors;
-        const auto got = RunPrelude(tests, lanes, operands);
+      for (PreludeMode mode : {PreludeMode{1}, PreludeMode{16}}) {
+        const auto& tests = mode.lanes == 1 ? scalars : vectors;
+        const auto got = RunPrelude(tests, mode, operands);
         ASSERT_EQ(got.size(), tests.size());
         for (size_t c = 0; c < tests.size(); ++c) {
           Elements want{t, {}};
@@ -327,7 +327,7 @@ TEST(Prelude, DivisionByConstants) {
                 EvaluateScalarOp(op, t, t, {operands[c][0].at(i), Scalar::Int(divisors[c])}));
             want.Push(raw);
           }
-          ExpectNear(tests[c], lanes, operands[c], got[c], want, 0);
+          ExpectNear(tests[c], mode, operands[c], got[c], want, 0);
         }
       }
     }
