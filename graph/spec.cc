@@ -134,7 +134,7 @@ class TextGraph {
     for (absl::string_view name : s.statement.srcs) {
       const int k = Find(name, i);
       if (k < 0) {
-        g_.nodes[i].bad = g_.nodes[i].vague = true;
+        g_.nodes[i].bad = g_.nodes[i].partial = true;
         continue;
       }
       used_[k] = true;
