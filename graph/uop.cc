@@ -14,6 +14,7 @@
 #include "graph/callsite.h"
 #include "graph/infer.h"
 #include "graph/spec.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -247,7 +248,10 @@ bool UOp::IsConst(int64_t value) const {
 
 UOp UOp::WithSrcs(absl::Span<const UOp> srcs) const {
   if (srcs == this->srcs()) return *this;
-  return Make(op(), dtype(), srcs, arg());
+  UOp made = Make(op(), dtype(), srcs, arg());
+  // What is rebuilt is still what the user wrote there.
+  if (const CallSite* site = call_site()) made.node_->site.store(site, std::memory_order_relaxed);
+  return made;
 }
 
 UOp UOp::realized() const {
@@ -337,7 +341,7 @@ std::string ExprToString(const UOp& u, int depth) {
 }
 
 Extent Fold(Op op, const Extent& a, const Extent& b) {
-  return Extent(UOp::Make(op, {a.ToUOp(), b.ToUOp()}));
+  return Extent(Simplify(UOp::Make(op, {a.ToUOp(), b.ToUOp()})));
 }
 }  // namespace
 

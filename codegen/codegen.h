@@ -1,0 +1,25 @@
+// Code generation: a kernel in index form and a Target in, the text of one function out.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/target.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+struct Program {
+  UOp statements;             // PROGRAM: what the text says, statement by statement
+  std::string text;           // with its prelude, ready for the compiler
+  std::string entry;          // the function
+  int64_t scratch_bytes = 0;  // that each worker needs
+};
+
+// Generates the kernel `sink` (a SINK of STOREs) as a function `name` whose VARs are in the order
+// of `variables`.
+absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
+                                const std::vector<std::string>& variables, const Target& target);
+
+}  // namespace tessera

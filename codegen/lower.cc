@@ -1,0 +1,296 @@
+// Lowering: from a graph of stores and reductions over ranges to statements in order.
+#include <algorithm>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/passes.h"
+#include "graph/fold.h"
+#include "graph/kernel_form.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+class Lowerer {
+ public:
+  explicit Lowerer(const UOp& sink) : sink_(sink), sets_(sink) {
+    for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
+    for (const UOp& u : sets_.order()) {
+      if (u.is(Op::kReduce)) reduces_.push_back(u);
+    }
+  }
+
+  absl::StatusOr<Lowered> Run(const std::string& name) {
+    blocks_.emplace_back();
+    std::vector<UOp> stores(sink_.srcs().begin(), sink_.srcs().end());
+    RETURN_IF_ERROR(EmitStores(stores, 0));
+    Lowered out;
+    out.program = UOp::Make(Op::kProgram, blocks_[0].statements, Arg(name));
+    out.scratch_bytes = scratch_bytes_;
+    return out;
+  }
+
+ private:
+  // An open loop, or the function's body (bit 0): its statements so far, and what stands for each
+  // node computed in it.
+  struct Block {
+    uint64_t bit = 0;
+    UOp range;  // in the program
+    std::vector<UOp> statements;
+    absl::flat_hash_map<const Node*, UOp> values;
+  };
+
+  int DepthOf(const UOp& u) const {
+    int d = 0;
+    for (const UOp& s : u.srcs()) d = std::max(d, depth_.at(s.get()));
+    return d + (u.is(Op::kReduce) || u.is(Op::kStage));
+  }
+
+  // The outermost block in which everything that u depends on is known.
+  int Home(const UOp& u) const {
+    const uint64_t free = sets_.Free(u);
+    for (int b = static_cast<int>(blocks_.size()) - 1; b > 0; --b) {
+      if (blocks_[b].bit & free) return b;
+    }
+    return 0;
+  }
+
+  UOp* Find(const UOp& u) {
+    Block& block = blocks_[Home(u)];
+    auto it = block.values.find(u.get());
+    return it == block.values.end() ? nullptr : &it->second;
+  }
+
+  UOp Append(int block, UOp statement) {
+    blocks_[block].statements.push_back(statement);
+    return statement;
+  }
+  void Define(const UOp& u, const UOp& value) { blocks_[Home(u)].values.emplace(u.get(), value); }
+  Arg FreshId() { return Arg(next_id_++); }
+
+  absl::Status EmitStores(const std::vector<UOp>& stores, size_t depth) {
+    std::vector<bool> done(stores.size(), false);
+    for (size_t i = 0; i < stores.size(); ++i) {
+      if (done[i]) continue;
+      const absl::Span<const UOp> ranges = ClosedRanges(stores[i]);
+      if (ranges.size() == depth) {
+        RETURN_IF_ERROR(EmitStore(stores[i]));
+        continue;
+      }
+      std::vector<UOp> inside;
+      for (size_t j = i; j < stores.size(); ++j) {
+        const absl::Span<const UOp> other = ClosedRanges(stores[j]);
+        if (done[j] || other.size() <= depth || !(other[depth] == ranges[depth])) continue;
+        inside.push_back(stores[j]);
+        done[j] = true;
+      }
+      RETURN_IF_ERROR(OpenLoop(ranges[depth]));
+      RETURN_IF_ERROR(EmitStores(inside, depth + 1));
+      CloseLoop();
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenLoop(const UOp& range) {
+    RETURN_IF_ERROR(Compute({range.src(0)}));
+    const UOp extent = *Find(range.src(0));
+    UOp begin = UOp::Index(0), end = extent;
+    if (range.arg<RangeArg>().kind == RangeKind::kGrid) {
+      const UOp worker = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_worker", 0, 65535});
+      const UOp workers = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_workers", 1, 65536});
+      const auto share = [&](const UOp& w) {
+        const UOp scaled = Append(0, UOp::Make(Op::kMul, {w, extent}));
+        return Append(0, UOp::Make(Op::kFloorDiv, {scaled, workers}));
+      };
+      begin = share(worker);
+      end = share(Append(0, UOp::Make(Op::kAdd, {worker, UOp::Index(1)})));
+    }
+    Block block;
+    block.bit = sets_.Bit(range);
+    RangeArg arg = range.arg<RangeArg>();
+    arg.id = next_id_++;
+    block.range = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(1)}, arg);
+    block.values.emplace(range.get(), block.range);
+    blocks_.push_back(std::move(block));
+    return absl::OkStatus();
+  }
+
+  void CloseLoop() {
+    Block inner = std::move(blocks_.back());
+    blocks_.pop_back();
+    std::vector<UOp>& out = blocks_.back().statements;
+    out.push_back(inner.range);
+    out.insert(out.end(), inner.statements.begin(), inner.statements.end());
+    out.push_back(UOp::Make(Op::kEnd, {inner.range}, inner.range.arg<RangeArg>().id));
+  }
+
+  absl::Status EmitStore(const UOp& store) {
+    const UOp& index = store.src(0);
+    std::vector<UOp> needed = {index.src(1), store.src(1)};
+    if (index.size() == 3) needed.push_back(index.src(2));
+    RETURN_IF_ERROR(Compute(needed));
+    std::vector<UOp> srcs = {index.src(0), *Find(needed[0]), *Find(needed[1])};
+    if (index.size() == 3) srcs.push_back(*Find(needed[2]));
+    Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(Op::kPut, srcs, FreshId()));
+    return absl::OkStatus();
+  }
+
+  // Emits whatever is missing for the nodes, sources first. Does not look inside reductions and
+  // stages: these emit what is inside their loops themselves.
+  absl::Status Compute(const std::vector<UOp>& nodes) {
+    std::vector<std::pair<UOp, bool>> stack;
+    for (const UOp& n : nodes) stack.emplace_back(n, false);
+    while (!stack.empty()) {
+      auto [u, ready] = std::move(stack.back());
+      stack.pop_back();
+      if (Find(u) != nullptr) continue;
+      if (ready) {
+        RETURN_IF_ERROR(Emit(u));
+        continue;
+      }
+      stack.emplace_back(u, true);
+      if (u.is(Op::kReduce) || u.is(Op::kStage)) continue;
+      for (int i = u.size() - 1; i >= 0; --i) {
+        if (Find(u.src(i)) == nullptr) stack.emplace_back(u.src(i), false);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Emit(const UOp& u) {
+    const int home = Home(u);
+    switch (u.op()) {
+      case Op::kConst:
+      case Op::kVar:
+      case Op::kParam:
+        Define(u, u);
+        return absl::OkStatus();
+      case Op::kRange:
+        return absl::InternalError(
+            absl::StrCat("lower: range ", u.arg<RangeArg>().id, " is used outside of its loop"));
+      case Op::kReduce:
+        return EmitReduces(u);
+      case Op::kStage:
+        return EmitStage(u);
+      case Op::kIndex:
+      case Op::kLoad: {
+        std::vector<UOp> srcs;
+        for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
+        Define(u, Append(home, UOp::Make(Op::kLoad, u.dtype(), srcs, FreshId())));
+        return absl::OkStatus();
+      }
+      default: {
+        std::vector<UOp> srcs;
+        for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
+        const UOp made = u.WithSrcs(srcs);
+        // Two nodes may become one here; the statement stands where it was first needed.
+        Define(u, Append(home, made));
+        return absl::OkStatus();
+      }
+    }
+  }
+
+  // Runs `body` with the loops above `home` set aside, so that what it emits comes before them.
+  template <typename Body>
+  absl::Status AtHome(int home, Body body) {
+    std::vector<Block> aside(std::make_move_iterator(blocks_.begin() + home + 1),
+                             std::make_move_iterator(blocks_.end()));
+    blocks_.resize(home + 1);
+    const absl::Status status = body();
+    blocks_.insert(blocks_.end(), std::make_move_iterator(aside.begin()),
+                   std::make_move_iterator(aside.end()));
+    return status;
+  }
+
+  absl::Status EmitReduces(const UOp& first) {
+    const int home = Home(first);
+    std::vector<UOp> group;
+    for (const UOp& r : reduces_) {
+      if (depth_.at(r.get()) == depth_.at(first.get()) && sets_.Free(r) == sets_.Free(first) &&
+          ClosedRanges(r) == ClosedRanges(first) && Find(r) == nullptr) {
+        group.push_back(r);
+      }
+    }
+    return AtHome(home, [&]() -> absl::Status {
+      std::vector<UOp> regs, values;
+      for (const UOp& r : group) {
+        const Scalar identity = ReduceIdentity(r.arg<ReduceArg>().op, r.dtype().Scalar());
+        UOp start = UOp::Const(r.dtype().Scalar(), identity);
+        if (r.dtype().lanes() > 1) {
+          start = Append(home, UOp::Make(Op::kSplat, r.dtype(), {start}));
+        }
+        regs.push_back(Append(home, UOp::Make(Op::kReg, {start}, FreshId())));
+        values.push_back(r.src(0));
+      }
+      for (const UOp& range : ClosedRanges(first)) RETURN_IF_ERROR(OpenLoop(range));
+      RETURN_IF_ERROR(EmitSteps(group, regs));
+      for (size_t i = 0; i < ClosedRanges(first).size(); ++i) CloseLoop();
+      for (size_t i = 0; i < group.size(); ++i) {
+        const UOp result = UOp::Make(Op::kLoad, group[i].dtype(), {regs[i]}, FreshId());
+        Define(group[i], Append(home, result));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  // One iteration: each register takes up its value. A sum of products is one rounding.
+  absl::Status EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
+    std::vector<UOp> needed;
+    const auto fused = [&](const UOp& r) {
+      return r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul);
+    };
+    for (const UOp& r : group) {
+      if (fused(r)) {
+        needed.insert(needed.end(), r.src(0).srcs().begin(), r.src(0).srcs().end());
+      } else {
+        needed.push_back(r.src(0));
+      }
+    }
+    // Reversed, as Compute takes the last first.
+    std::reverse(needed.begin(), needed.end());
+    RETURN_IF_ERROR(Compute(needed));
+    const int inner = static_cast<int>(blocks_.size()) - 1;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const UOp& r = group[i];
+      const UOp old = Append(inner, UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId()));
+      const UOp next =
+          fused(r) ? UOp::Make(Op::kFma, {*Find(r.src(0).src(0)), *Find(r.src(0).src(1)), old})
+                   : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(r.src(0))});
+      Append(inner, next);
+      Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
+    }
+    return absl::OkStatus();
+  }
+
+  // Row-major offset of the ranges in a stage's scratch.
+  static UOp StageOffset(const UOp& stage) {
+    UOp offset = UOp::Index(0);
+    int64_t stride = 1;
+    const absl::Span<const UOp> ranges = ClosedRanges(stage);
+    for (size_t i = ranges.size(); i-- > 0;) {
+      offset = UOp::Make(Op::kAdd, {offset, UOp::Make(Op::kMul, {ranges[i], UOp::Index(stride)})});
+      stride *= ranges[i].src(0).vmax();
+    }
+    return offset;
+  }
+
+  absl::Status EmitStage(const UOp& stage) {
+    return absl::UnimplementedError(absl::StrCat("lower: STAGE of ", StageOffset(stage).size()));
+  }
+
+  const UOp sink_;
+  const RangeSets sets_;
+  absl::flat_hash_map<const Node*, int> depth_;
+  std::vector<UOp> reduces_;
+  std::vector<Block> blocks_;
+  int64_t next_id_ = 0;
+  int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name) {
+  return Lowerer(sink).Run(name);
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// The passes of code generation, in the order in which codegen.cc runs them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/target.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// Chooses tiles, unrolling, vector lanes and staging, and splits the ranges accordingly.
+UOp Optimise(const UOp& sink, const Target& target);
+
+// Arithmetic on floats narrower than f32 is done in f32 and rounded after each op.
+UOp WidenFloats(const UOp& sink);
+
+// Ranges of kind kUnroll and kVector go: a copy of their users for each value, and vectors.
+UOp Expand(const UOp& sink);
+
+// Statements in order: loops opened and closed, values computed once in the outermost loop that
+// they depend on, reductions in registers, independent ones over the same ranges in one loop.
+struct Lowered {
+  UOp program;
+  int64_t scratch_bytes = 0;
+};
+absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name);
+
+// The C++ text of a program, after its prelude.
+absl::StatusOr<std::string> RenderCpp(const UOp& program,
+                                      const std::vector<std::string>& variables);
+
+}  // namespace tessera

@@ -1,0 +1,121 @@
+// Division, remainder, powers and shifts of integers, defined for every operand; fmod and pow.
+#pragma once
+
+#include "codegen/prelude/base.h"
+#include "codegen/prelude/convert.h"
+#include "codegen/prelude/libm.h"
+
+// a / b in lanes. Chips divide floats only: a quotient of integers below 2^16 is exact after
+// truncation in f32, of those below 2^32 in f64. Division by constants is LLVM's: multiplication.
+template <class V>
+RT_FN V rt_divide_lanes_(V a, V b) {
+  typedef rt_elem_<V> T;
+  V zero = (V)(b == (T)0), minus = (V)(T)0;  // lanes of ones where b is 0, and -1
+  if constexpr (rt_is_signed_<T>) minus = (V)(b == (T)-1);
+  V q;
+  if (sizeof(T) == 8 || __builtin_constant_p(b[0]))
+    q = a / (rt_pick_<V>((zero | minus) != (T)0, (T)1, b));
+  else if constexpr (sizeof(T) == 4)
+    q = rt_convert_<T>(rt_convert_<rt_f64>(a) / rt_convert_<rt_f64>(b));
+  else
+    q = rt_convert_<T>(rt_convert_<rt_i32>(rt_convert_<rt_f32>(a) / rt_convert_<rt_f32>(b)));
+  q = rt_pick_<V>(minus != (T)0, -a, q);
+  return q & ~zero;
+}
+template <class V>
+RT_FN V rt_truncdiv(V a, V b) {
+  if constexpr (rt_lanes_<V> != 0)
+    return rt_divide_lanes_(a, b);
+  else if (b == 0)
+    return 0;
+  else if (rt_is_signed_<V> && b == (V)-1)
+    return (V)-a;
+  else
+    return (V)(a / b);
+}
+template <class V>
+RT_FN V rt_truncmod(V a, V b) {
+  typedef rt_elem_<V> T;
+  if constexpr (rt_is_float_<T>)
+    return rt_each_<rt_libm_fmod_>(a, b);
+  else if constexpr (rt_lanes_<V> != 0)
+    return (a - rt_divide_lanes_(a, b) * b) & (V)(b != (T)0);
+  else if (b == 0 || (rt_is_signed_<V> && b == (V)-1))
+    return 0;
+  else
+    return (V)(a % b);
+}
+template <class V>
+RT_FN V rt_floordiv(V a, V b) {
+  typedef rt_elem_<V> T;
+  if constexpr (!rt_is_signed_<T>) {
+    return rt_truncdiv(a, b);
+  } else if constexpr (rt_lanes_<V> != 0) {
+    V q = rt_divide_lanes_(a, b);
+    V r = a - q * b;
+    return q + (V)((r != (T)0) & ((r ^ b) < (T)0) & (b != (T)0));
+  } else {
+    if (__builtin_constant_p(b) && b > 0 && (b & (b - 1)) == 0)
+      return (V)(a >> __builtin_ctzll((rt_u64)b));
+    if (b == 0) return 0;
+    if (b == (V)-1) return (V)-a;
+    V q = (V)(a / b);
+    V r = (V)(a - q * b);
+    return (V)(q - (r != 0 && (r ^ b) < 0));
+  }
+}
+template <class V>
+RT_FN V rt_floormod(V a, V b) {
+  typedef rt_elem_<V> T;
+  if constexpr (!rt_is_signed_<T>) {
+    return rt_truncmod(a, b);
+  } else if constexpr (rt_lanes_<V> != 0) {
+    V r = (a - rt_divide_lanes_(a, b) * b) & (V)(b != (T)0);
+    return r + ((V)((r != (T)0) & ((r ^ b) < (T)0)) & b);
+  } else {
+    if (__builtin_constant_p(b) && b > 0 && (b & (b - 1)) == 0) return (V)(a & (b - 1));
+    if (b == 0 || b == (V)-1) return 0;
+    V r = (V)(a % b);
+    return (V)(r != 0 && (r ^ b) < 0 ? r + b : r);
+  }
+}
+
+// Integers by squaring. A negative power of a is 0, unless a is 1 or -1.
+template <class V>
+RT_FN V rt_pow(V a, V b) {
+  typedef rt_elem_<V> T;
+  if constexpr (rt_is_float_<T>) {
+    return rt_each_<rt_libm_pow_>(a, b);
+  } else {
+    typedef rt_uints_<V> U;
+    V result = (V)(T)1, base = a;
+    U n = (U)b;
+    for (; rt_any_(n); n >>= (rt_elem_<U>)1, base = (V)(base * base))
+      result = rt_pick_<V>((n & (rt_elem_<U>)1) != (rt_elem_<U>)0, result * base, result);
+    if constexpr (rt_is_signed_<T>) {
+      V odd = rt_pick_<V>((b & (T)1) != (T)0, a, (T)1);
+      V negative = rt_pick_<V>((a == (T)1) | (a == (T)-1), odd, (T)0);
+      result = rt_pick_(b < (T)0, negative, result);
+    }
+    return result;
+  }
+}
+
+// A count is out of range where it is negative or not below the width.
+template <class V>
+RT_FN V rt_shl(V a, V b) {
+  typedef rt_uints_<V> U;
+  typedef rt_elem_<U> T;
+  constexpr T width = 8 * sizeof(T);
+  return (V)(rt_pick_<U>((U)b < width, (U)a << (U)b, (T)0));
+}
+template <class V>
+RT_FN V rt_shr(V a, V b) {
+  typedef rt_uints_<V> U;
+  typedef rt_elem_<U> T;
+  constexpr T width = 8 * sizeof(T);
+  if constexpr (rt_is_signed_<rt_elem_<V>>)
+    return (V)(a >> (V)(rt_pick_<U>((U)b < width, (U)b, (T)(width - 1))));
+  else
+    return rt_pick_<V>((U)b < width, a >> b, (T)0);
+}

@@ -1,0 +1,50 @@
+// What the f32 functions that are computed in lanes share.
+#pragma once
+
+#include "codegen/prelude/base.h"
+#include "codegen/prelude/libm.h"
+
+// A function of floats: f32 by Lanes::of, which takes vectors; f64 by Libm::of. A scalar goes
+// through the code of vectors, so that the tail of a loop has the same bits as its body.
+template <class Lanes, class Libm, class V>
+RT_FN V rt_math_(V x) {
+  typedef rt_elem_<V> T;
+  if constexpr (__is_same(T, rt_f64))
+    return rt_each_<Libm>(x);
+  else if constexpr (__is_same(T, rt_f16))
+    return rt_narrow_(rt_math_<Lanes, Libm>(rt_wide_(x)));
+  else if constexpr (rt_lanes_<V> == 0)
+    return Lanes::of((rt_vec<rt_f32, 4>)x)[0];
+  else
+    return Lanes::of(x);
+}
+
+// x with the sign of y added, which is y's where x has none.
+template <class V>
+RT_FN V rt_or_sign_(V x, V y) {
+  typedef rt_ints_<V> I;
+  return (V)((I)x | ((I)y & (I)(rt_i32)0x80000000));
+}
+template <class V>
+RT_FN V rt_min_or_nan_(V x, rt_f32 limit) {
+  return rt_pick_<V>(x > limit, limit, x);
+}
+
+// p * 2^n, rounded once; n is a whole number within +-252, and t the sum n + kRoundMagic.
+#define RT_ROUND_MAGIC 0x1.8p23f
+template <class V>
+RT_FN V rt_scale_(V p, V n, V t) {
+  constexpr int lanes = rt_lanes_<V>;
+#if defined(__AVX512F__)
+  if constexpr (lanes == 16) return (V)__builtin_ia32_scalefps512_mask(p, n, p, 0xffff, 4);
+#endif
+#if defined(__AVX512VL__)
+  if constexpr (lanes == 8) return (V)__builtin_ia32_scalefps256_mask(p, n, p, 0xff);
+  if constexpr (lanes == 4) return (V)__builtin_ia32_scalefps128_mask(p, n, p, 0xf);
+#endif
+  typedef rt_ints_<V> I;
+  I k = (I)t - __builtin_bit_cast(rt_i32, RT_ROUND_MAGIC);
+  I half = k >> 1;
+  V low = (V)((half + 127) << 23), high = (V)((k - half + 127) << 23);
+  return p * low * high;
+}

@@ -1,0 +1,420 @@
+// The reference evaluator.
+#include "graph/evaluate.h"
+
+#include <memory>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "graph/buffer.h"
+#include "graph/fold.h"
+#include "graph/infer.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+// A value on the way: its elements are shared where a node only renames them.
+struct Value {
+  Ints dims;
+  std::shared_ptr<const std::vector<Scalar>> data;
+};
+
+constexpr int64_t kMaxElements = int64_t{1} << 31;
+
+absl::StatusOr<int64_t> Count(const Ints& dims) {
+  int64_t n = 1;
+  for (int64_t d : dims) {
+    if (d < 0) return absl::InvalidArgumentError(absl::StrCat("Evaluate: an extent is ", d));
+    if (d != 0 && n > kMaxElements / d) {
+      return absl::ResourceExhaustedError("Evaluate: the tensor is too large for the evaluator");
+    }
+    n *= d;
+  }
+  return n;
+}
+
+Ints RowMajor(const Ints& dims) {
+  Ints strides(dims.size());
+  int64_t n = 1;
+  for (int i = static_cast<int>(dims.size()) - 1; i >= 0; --i) {
+    strides[i] = n;
+    n *= dims[i];
+  }
+  return strides;
+}
+
+// Calls fn(offset) for each point of the box in row-major order; the offset starts at base and
+// moves by the strides.
+template <typename Fn>
+void Walk(const Ints& dims, const Ints& strides, int64_t base, Fn fn) {
+  for (int64_t d : dims) {
+    if (d == 0) return;
+  }
+  const int rank = static_cast<int>(dims.size());
+  Ints at(dims.size(), 0);
+  for (int64_t offset = base;;) {
+    fn(offset);
+    int axis = rank - 1;
+    for (; axis >= 0; --axis) {
+      offset += strides[axis];
+      if (++at[axis] < dims[axis]) break;
+      offset -= strides[axis] * dims[axis];
+      at[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+// Computes the nodes that the roots need, sources first, and drops a value after its last use.
+class Evaluator {
+ public:
+  explicit Evaluator(const EvaluateOptions& options) : options_(options) {}
+
+  absl::StatusOr<std::vector<HostArray>> Run(absl::Span<const UOp> roots) {
+    const std::vector<UOp> order = TopoSort(roots, /*with_extents=*/true);
+    for (const UOp& r : roots) ++uses_[r.get()];
+    for (auto it = order.rbegin(); it != order.rend(); ++it) {
+      if (uses_.contains(it->get()) && !IsRealized(*it)) {
+        ForEachUse(*it, [this](const UOp& s) { ++uses_[s.get()]; });
+      }
+    }
+    for (const UOp& u : order) {
+      if (!uses_.contains(u.get())) continue;
+      ASSIGN_OR_RETURN(values_[u.get()], Compute(u));
+      if (!IsRealized(u)) {
+        ForEachUse(u, [this](const UOp& s) {
+          if (--uses_[s.get()] == 0) values_.erase(s.get());
+        });
+      }
+    }
+    std::vector<HostArray> out;
+    for (const UOp& r : roots) {
+      const Value& v = values_.at(r.get());
+      HostArray host{r.dtype(), {v.dims.begin(), v.dims.end()}, {}};
+      const int width = r.dtype().bytes();
+      host.bytes.resize(v.data->size() * width);
+      for (size_t i = 0; i < v.data->size(); ++i) {
+        StoreScalar(&host.bytes[i * width], r.dtype(), (*v.data)[i]);
+      }
+      out.push_back(std::move(host));
+    }
+    return out;
+  }
+
+ private:
+  // Assigning to the whole of a base does not need what it held.
+  static bool IsOverwrite(const UOp& u) { return u.is(Op::kAssign) && u.src(0) == u.src(1); }
+
+  template <typename Fn>
+  static void ForEachUse(const UOp& u, Fn fn) {
+    if (IsOverwrite(u)) return fn(u.src(2));
+    for (const UOp& s : u.srcs()) fn(s);
+    ForEachArgUOp(u.arg(), fn);
+  }
+
+  static const uint8_t* StorageOf(const UOp& buffer) {
+    const auto& arg = buffer.arg<BufferArg>();
+    const Device d = arg.device;
+    const bool on_host = !d || (!d.is_sharding() && d.place().kind() == "CPU");
+    if (!on_host || arg.buffer->storage == nullptr) return nullptr;
+    return static_cast<const uint8_t*>(arg.buffer->storage->data);
+  }
+
+  bool IsRealized(const UOp& u) const {
+    if (!options_.stop_at_realized) return false;
+    const UOp buffer = u.realized();
+    return buffer && buffer.is(Op::kBuffer) && StorageOf(buffer) != nullptr;
+  }
+
+  const Value& Of(const UOp& u) const { return values_.at(u.get()); }
+  int64_t IntOf(const Extent& e) const {
+    return e.is_int() ? e.value() : Of(e.expr()).data->front().AsInt();
+  }
+  Ints IntsOf(absl::Span<const Extent> extents) const {
+    Ints out;
+    for (const Extent& e : extents) out.push_back(IntOf(e));
+    return out;
+  }
+
+  static absl::Status Fail(const UOp& u, absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Evaluate: ", Info(u.op()).text, " ", Describe(u), " ", what));
+  }
+
+  absl::StatusOr<Value> FromBytes(const UOp& u, const uint8_t* bytes, Ints dims) {
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    std::vector<Scalar> data(n);
+    for (int64_t i = 0; i < n; ++i) data[i] = LoadScalar(bytes + i * u.dtype().bytes(), u.dtype());
+    return Make(std::move(dims), std::move(data));
+  }
+
+  static Value Make(Ints dims, std::vector<Scalar> data) {
+    return {std::move(dims), std::make_shared<const std::vector<Scalar>>(std::move(data))};
+  }
+
+  absl::StatusOr<Value> Leaf(const UOp& u) {
+    if (u.is(Op::kConst)) return Make({}, {u.arg<Scalar>()});
+    if (u.is(Op::kVar)) {
+      const auto& var = u.arg<VarArg>();
+      auto it = options_.vars.find(var.name);
+      if (it == options_.vars.end()) return Fail(u, absl::StrCat(var.name, " has no value"));
+      if (it->second < var.min || it->second > var.max) {
+        return Fail(
+            u, absl::StrCat(var.name, " = ", it->second, " lies outside ", var.min, "..", var.max));
+      }
+      return Make({}, {Scalar::Int(it->second)});
+    }
+    if (u.is(Op::kIota)) {
+      Ints dims = IntsOf(u.arg<Extents>());
+      ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+      std::vector<Scalar> data(n);
+      for (int64_t i = 0; i < n; ++i) data[i] = Convert(Scalar::Int(i), kInt64, u.dtype());
+      return Make(std::move(dims), std::move(data));
+    }
+    const bool is_buffer = u.is(Op::kBuffer);
+    Ints dims = IntsOf(is_buffer ? u.arg<BufferArg>().shape : u.arg<ParamArg>().shape);
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    if (n == 0) return Make(std::move(dims), {});
+    const uint8_t* bytes = options_.contents ? options_.contents(u) : nullptr;
+    if (bytes == nullptr && is_buffer) bytes = StorageOf(u);
+    if (bytes == nullptr) return Fail(u, "was never given data");
+    return FromBytes(u, bytes, std::move(dims));
+  }
+
+  absl::StatusOr<Value> Elementwise(const UOp& u) {
+    Ints dims;
+    std::vector<ScalarSource> srcs;
+    for (const UOp& s : u.srcs()) {
+      const Value& v = Of(s);
+      if (s.rank() > 0) dims = v.dims;
+      srcs.push_back({v.data->data(), s.rank() > 0});
+    }
+    for (const UOp& s : u.srcs()) {
+      if (s.rank() > 0 && Of(s).dims != dims) return Fail(u, "has sources that differ in shape");
+    }
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    std::vector<Scalar> out(n);
+    const DType operand = u.src(u.is(Op::kWhere) ? 1 : 0).dtype();
+    EvaluateElementwise(u.op(), u.dtype(), operand, srcs, absl::MakeSpan(out));
+    return Make(std::move(dims), std::move(out));
+  }
+
+  // The elements of v at base + point * strides, for the points of the box.
+  static absl::StatusOr<Value> Strided(const Value& v, Ints dims, const Ints& strides,
+                                       int64_t base) {
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    std::vector<Scalar> out;
+    out.reserve(n);
+    Walk(dims, strides, base, [&](int64_t offset) { out.push_back((*v.data)[offset]); });
+    return Make(std::move(dims), std::move(out));
+  }
+
+  absl::StatusOr<Value> PadOrShrink(const UOp& u, const Value& v) {
+    const auto& pairs = u.arg<Pairs>();
+    Ints dims = v.dims;
+    int64_t base = 0;
+    const bool pad = u.is(Op::kPad);
+    Ints first;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      const int64_t a = IntOf(pairs[i].first), b = IntOf(pairs[i].second);
+      if (a < 0 || (pad ? b < 0 : b < a || b > v.dims[i])) return Fail(u, "is out of bounds");
+      dims[i] = pad ? a + v.dims[i] + b : b - a;
+      first.push_back(a);
+    }
+    const Ints strides = RowMajor(pad ? dims : v.dims);
+    for (size_t i = 0; i < dims.size(); ++i) base += first[i] * strides[i];
+    if (!pad) return Strided(v, std::move(dims), strides, base);
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    std::vector<Scalar> out(n);
+    int64_t next = 0;
+    Walk(v.dims, strides, base, [&](int64_t offset) { out[offset] = (*v.data)[next++]; });
+    return Make(std::move(dims), std::move(out));
+  }
+
+  // One movement op applied to a value, which need not be its source's (see Assign).
+  absl::StatusOr<Value> Move(const UOp& u, const Value& v) {
+    Ints dims = v.dims;
+    Ints strides = RowMajor(dims);
+    int64_t base = 0;
+    if (u.is(Op::kReshape)) {
+      dims = IntsOf(u.arg<Extents>());
+      ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+      if (n != static_cast<int64_t>(v.data->size())) return Fail(u, "has another element count");
+      return Value{std::move(dims), v.data};
+    } else if (u.is(Op::kPermute)) {
+      const auto& order = u.arg<Ints>();
+      const Ints own = strides;
+      for (size_t i = 0; i < dims.size(); ++i) {
+        dims[i] = v.dims[order[i]];
+        strides[i] = own[order[i]];
+      }
+    } else if (u.is(Op::kExpand)) {
+      dims = IntsOf(u.arg<Extents>());
+      for (size_t i = 0; i < dims.size(); ++i) {
+        if (dims[i] == v.dims[i]) continue;
+        if (v.dims[i] != 1) return Fail(u, "expands an axis that is not 1");
+        strides[i] = 0;
+      }
+    } else if (u.is(Op::kFlip)) {
+      for (int64_t axis : u.arg<Ints>()) {
+        base += (dims[axis] - 1) * strides[axis];
+        strides[axis] = -strides[axis];
+      }
+    } else if (u.is(Op::kWindow)) {
+      const auto& w = u.arg<WindowArg>();
+      for (size_t i = 0; i < w.axes.size(); ++i) {
+        int64_t& d = dims[w.axes[i]];
+        d = (d - w.dilation[i] * (w.size[i] - 1) - 1) / w.stride[i] + 1;
+        dims.push_back(w.size[i]);
+        strides.push_back(strides[w.axes[i]] * w.dilation[i]);
+        strides[w.axes[i]] *= w.stride[i];
+      }
+    } else {
+      return PadOrShrink(u, v);
+    }
+    return Strided(v, std::move(dims), strides, base);
+  }
+
+  absl::StatusOr<Value> Reduce(const UOp& u) {
+    const Value& v = Of(u.src(0));
+    const auto& [op, axes] = u.arg<ReduceArg>();
+    Ints dims = v.dims;
+    for (int64_t axis : axes) dims[axis] = 1;
+    Ints strides = RowMajor(dims);
+    for (int64_t axis : axes) strides[axis] = 0;
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    // Floats are combined in f64, integers in 64 bits; both are rounded once, at the end.
+    const DType wide = u.dtype().IsFloat() ? kFloat64 : u.dtype();
+    std::vector<Scalar> out(n, ReduceIdentity(op, u.dtype()));
+    int64_t next = 0;
+    Walk(v.dims, strides, 0, [&, op = op](int64_t offset) {
+      out[offset] = EvaluateScalarOp(op, wide, wide, {out[offset], (*v.data)[next++]});
+    });
+    for (Scalar& s : out) {
+      if (wide == u.dtype()) break;
+      const DType sum = AccumulateType(u.dtype());
+      s = Convert(Convert(s, kFloat64, sum), sum, u.dtype());
+    }
+    return Make(std::move(dims), std::move(out));
+  }
+
+  absl::StatusOr<Value> Gather(const UOp& u) {
+    const Value& x = Of(u.src(0));
+    const Value& index = Of(u.src(1));
+    const auto axis = static_cast<size_t>(u.arg<int64_t>());
+    const bool is_u64 = u.src(1).dtype().kind() == Kind::kU64;
+    Ints dims(x.dims.begin(), x.dims.begin() + axis);
+    dims.insert(dims.end(), index.dims.begin(), index.dims.end());
+    dims.insert(dims.end(), x.dims.begin() + axis + 1, x.dims.end());
+    int64_t outer = 1, inner = 1;
+    for (size_t i = 0; i < axis; ++i) outer *= x.dims[i];
+    for (size_t i = axis + 1; i < x.dims.size(); ++i) inner *= x.dims[i];
+    const int64_t extent = x.dims[axis];
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    std::vector<Scalar> out(n);
+    int64_t next = 0;
+    for (int64_t o = 0; o < outer && inner > 0; ++o) {
+      for (const Scalar i : *index.data) {
+        const int64_t at = i.AsInt();
+        const bool inside = at >= 0 && at < extent && !(is_u64 && i.bits >> 63);
+        for (int64_t k = 0; k < inner; ++k, ++next) {
+          if (inside) out[next] = (*x.data)[(o * extent + at) * inner + k];
+        }
+      }
+    }
+    return Make(std::move(dims), std::move(out));
+  }
+
+  absl::StatusOr<Value> Cat(const UOp& u) {
+    const auto axis = static_cast<size_t>(u.arg<int64_t>());
+    Ints dims = Of(u.src(0)).dims;
+    dims[axis] = 0;
+    for (const UOp& s : u.srcs()) dims[axis] += Of(s).dims[axis];
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    const Ints strides = RowMajor(dims);
+    std::vector<Scalar> out(n);
+    int64_t base = 0;
+    for (const UOp& s : u.srcs()) {
+      const Value& v = Of(s);
+      int64_t next = 0;
+      Walk(v.dims, strides, base, [&](int64_t offset) { out[offset] = (*v.data)[next++]; });
+      base += v.dims[axis] * strides[axis];
+    }
+    return Make(std::move(dims), std::move(out));
+  }
+
+  // Which elements of the base the view shows is found by moving their numbers, from 1, as the
+  // view moves the elements; padding shows as 0 and is not written.
+  absl::StatusOr<Value> Assign(const UOp& u) {
+    const Value& base = Of(u.src(0));
+    std::vector<UOp> chain;
+    UOp at = u.src(1);
+    for (; !(at == u.src(0)); at = at.src(0)) {
+      if (!IsMovement(at.op())) return Fail(u, "has a target that is no view of its base");
+      chain.push_back(at);
+    }
+    std::vector<Scalar> numbers(base.data->size());
+    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = Scalar::Int(i + 1);
+    Value places = Make(base.dims, std::move(numbers));
+    for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+      ASSIGN_OR_RETURN(places, Move(*it, places));
+    }
+    const Value& value = Of(u.src(2));
+    if (value.dims != places.dims) return Fail(u, "has a value of another shape than its target");
+    std::vector<Scalar> out = *base.data;
+    for (size_t i = 0; i < places.data->size(); ++i) {
+      const int64_t place = (*places.data)[i].AsInt();
+      if (place > 0) out[place - 1] = (*value.data)[i];
+    }
+    return Make(base.dims, std::move(out));
+  }
+
+  absl::StatusOr<Value> Compute(const UOp& u) {
+    if (IsRealized(u)) {
+      const UOp buffer = u.realized();
+      Ints dims;
+      for (const Extent& e : u.shape()) {
+        if (!e.is_int()) return Fail(u, "is realised with a symbolic shape");
+        dims.push_back(e.value());
+      }
+      return FromBytes(u, StorageOf(buffer), std::move(dims));
+    }
+    switch (Info(u.op()).cls) {
+      case OpClass::kLeaf:
+        return Leaf(u);
+      case OpClass::kElementwise:
+        return Elementwise(u);
+      case OpClass::kMovement:
+        return Move(u, Of(u.src(0)));
+      case OpClass::kReduce:
+        if (u.size() > 1) return Fail(u, "is part of a kernel");
+        return Reduce(u);
+      case OpClass::kData:
+        if (u.is(Op::kGather)) return Gather(u);
+        if (u.is(Op::kCat)) return Cat(u);
+        if (u.is(Op::kAssign)) return IsOverwrite(u) ? Of(u.src(2)) : Assign(u);
+        return Of(u.src(0));  // COPY and CONTIGUOUS
+      case OpClass::kKernel:
+      case OpClass::kProgram:
+        break;
+    }
+    return Fail(u, "is not an op of tensors");
+  }
+
+  const EvaluateOptions& options_;
+  absl::flat_hash_map<const Node*, int64_t> uses_;
+  absl::flat_hash_map<const Node*, Value> values_;
+};
+
+}  // namespace
+
+double HostArray::AsDouble(int64_t flat) const {
+  return Convert(At(flat), dtype, kFloat64).AsFloat();
+}
+
+absl::StatusOr<std::vector<HostArray>> Evaluate(absl::Span<const UOp> roots,
+                                                const EvaluateOptions& options) {
+  return Evaluator(options).Run(roots);
+}
+
+}  // namespace tessera

@@ -1,0 +1,19 @@
+// The side conditions and results of the simplifier's index rules. Each returns nothing where it
+// does not apply. Divisors are positive constants unless said otherwise; results are exact for all
+// values within the operands' bounds, and nothing is done where bounds show that a sum may wrap.
+#pragma once
+
+#include "graph/uop.h"
+
+namespace tessera {
+
+UOp SimplifySum(const UOp& sum);  // collects like terms, in a fixed order
+UOp SimplifyFloorDiv(const UOp& x, const UOp& divisor);
+UOp SimplifyFloorMod(const UOp& x, const UOp& divisor);
+UOp DivideByVariable(const UOp& x, const UOp& divisor);  // (a*n + r) / n for r a RANGE below n
+UOp ModuloByVariable(const UOp& x, const UOp& divisor);
+UOp SimplifyLess(const UOp& a, const UOp& b);
+UOp PickByBounds(const UOp& max_or_min, const UOp& a, const UOp& b);
+UOp SimplifyBoolConst(const UOp& and_or_or, const UOp& x, const UOp& constant);
+
+}  // namespace tessera

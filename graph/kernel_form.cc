@@ -1,0 +1,96 @@
+// Range bookkeeping of kernels.
+#include "graph/kernel_form.h"
+
+#include <algorithm>
+
+#include "graph/ops.h"
+#include "graph/status.h"
+
+namespace tessera {
+
+bool ClosesRanges(const UOp& u) {
+  return u.is(Op::kStore) || u.is(Op::kStage) || (u.is(Op::kReduce) && u.size() > 1);
+}
+
+absl::Span<const UOp> ClosedRanges(const UOp& u) {
+  if (!ClosesRanges(u)) return {};
+  return u.srcs().subspan(u.is(Op::kStore) ? 2 : 1);
+}
+
+RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {
+  free_.reserve(order_.size());
+  for (const UOp& u : order_) {
+    uint64_t mask = 0;
+    if (u.is(Op::kRange)) {
+      CHECK(ranges_.size() < 64, "a kernel has more than 64 ranges");
+      mask = uint64_t{1} << ranges_.size();
+      ranges_.push_back(u);
+    }
+    const size_t values = u.size() - ClosedRanges(u).size();
+    for (size_t i = 0; i < values; ++i) mask |= free_.at(u.src(static_cast<int>(i)).get());
+    for (const UOp& r : ClosedRanges(u)) mask &= ~free_.at(r.get());
+    for (const UOp& r : ClosedRanges(u)) mask |= free_.at(r.src(0).get());
+    free_.emplace(u.get(), mask);
+  }
+}
+
+uint64_t RangeSets::Bit(const UOp& range) const {
+  const auto it = std::find(ranges_.begin(), ranges_.end(), range);
+  return it == ranges_.end() ? 0 : uint64_t{1} << (it - ranges_.begin());
+}
+
+uint64_t RangeSets::Closed(const UOp& u) const {
+  uint64_t mask = 0;
+  for (const UOp& r : ClosedRanges(u)) mask |= Bit(r);
+  return mask;
+}
+
+uint64_t RangeSets::ClosedBy(Op op) const {
+  uint64_t mask = 0;
+  for (const UOp& u : order_) {
+    if (u.is(op)) mask |= Closed(u);
+  }
+  return mask;
+}
+
+int64_t RangeSets::Iterations(uint64_t mask) const {
+  int64_t n = 1;
+  for (; mask != 0; mask &= mask - 1) {
+    const int64_t extent = std::max<int64_t>(1, ranges_[std::countr_zero(mask)].src(0).vmax());
+    if (__builtin_mul_overflow(n, extent, &n)) return INT64_MAX;
+  }
+  return n;
+}
+
+UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
+  absl::flat_hash_map<UOp, UOp> done;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (auto it = map.find(u); it != map.end()) {
+      done.emplace(u, it->second.value);
+      continue;
+    }
+    absl::InlinedVector<UOp, 6> srcs;
+    const size_t values = u.size() - ClosedRanges(u).size();
+    for (size_t i = 0; i < values; ++i) srcs.push_back(done.at(u.src(static_cast<int>(i))));
+    for (const UOp& r : ClosedRanges(u)) {
+      auto it = map.find(r);
+      if (it == map.end()) {
+        srcs.push_back(done.at(r));
+      } else {
+        srcs.insert(srcs.end(), it->second.ranges.begin(), it->second.ranges.end());
+      }
+    }
+    // A reduction left without ranges is its value.
+    done.emplace(
+        u, u.is(Op::kReduce) && srcs.size() == 1 && u.size() > 1 ? srcs[0] : u.WithSrcs(srcs));
+  }
+  return done.at(sink);
+}
+
+int64_t FreshRangeId(const RangeSets& sets) {
+  int64_t id = 0;
+  for (const UOp& r : sets.ranges()) id = std::max(id, r.arg<RangeArg>().id + 1);
+  return id;
+}
+
+}  // namespace tessera

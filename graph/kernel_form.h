@@ -1,0 +1,48 @@
+// Kernels in index form: which ranges a node depends on, which nodes close them, replacing ranges.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// STORE, REDUCE (in a kernel) and STAGE close ranges: those sources, after which the node no longer
+// depends on them.
+bool ClosesRanges(const UOp& u);
+absl::Span<const UOp> ClosedRanges(const UOp& u);
+
+// The ranges of a kernel by number, and for every node those it depends on, as a mask.
+class RangeSets {
+ public:
+  explicit RangeSets(const UOp& sink);
+  const std::vector<UOp>& order() const { return order_; }    // every node, sources first
+  const std::vector<UOp>& ranges() const { return ranges_; }  // by number
+  uint64_t Bit(const UOp& range) const;
+  uint64_t Free(const UOp& u) const { return free_.at(u.get()); }
+  uint64_t Closed(const UOp& u) const;  // by the node itself
+  // Ranges that some node of these ops closes.
+  uint64_t ClosedBy(Op op) const;
+  // Product of the extents of the ranges in a mask, each at its highest.
+  int64_t Iterations(uint64_t mask) const;
+
+ private:
+  std::vector<UOp> order_, ranges_;
+  absl::flat_hash_map<const Node*, uint64_t> free_;
+};
+
+// What stands for a range from now on: its value, and the ranges that its closers close instead.
+struct RangeReplacement {
+  UOp value;
+  std::vector<UOp> ranges;
+};
+using RangeReplacements = absl::flat_hash_map<UOp, RangeReplacement>;
+UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map);
+
+// An id that no RANGE of the kernel has.
+int64_t FreshRangeId(const RangeSets& sets);
+
+}  // namespace tessera

@@ -1,0 +1,209 @@
+// Pattern matching and the fixed-point driver.
+#include "graph/rewrite.h"
+
+#include "absl/strings/str_cat.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+Pat Binary(Op op, Pat a, Pat b) { return OpPat(op, {std::move(a), std::move(b)}); }
+
+bool MatchSources(const Pat& p, const UOp& u, Match& m, bool swapped) {
+  const int n = static_cast<int>(p.srcs.size());
+  for (int i = 0; i < n; ++i) {
+    if (!TryMatch(p.srcs[i], u.src(swapped ? n - 1 - i : i), m)) return false;
+  }
+  return true;
+}
+
+// The replacement that a pattern on the right side stands for. A literal takes the dtype of its
+// first sibling that has one, at the root that of the node replaced.
+UOp Instantiate(const Pat& p, const Match& m, DType literal_type) {
+  switch (p.kind) {
+    case Pat::kAny:
+    case Pat::kConst:
+      return m[p];
+    case Pat::kLiteral:
+      return UOp::Const(literal_type, p.literal);
+    case Pat::kOp:
+      break;
+  }
+  DType type = literal_type;
+  absl::InlinedVector<UOp, 3> srcs(p.srcs.size());
+  for (bool literals : {false, true}) {
+    for (size_t i = 0; i < p.srcs.size(); ++i) {
+      if ((p.srcs[i].kind == Pat::kLiteral) != literals) continue;
+      srcs[i] = Instantiate(p.srcs[i], m, type);
+      if (!literals) type = srcs[i].dtype();
+    }
+  }
+  return UOp::Make(p.op, srcs);
+}
+
+}  // namespace
+
+Pat operator+(Pat a, Pat b) { return Binary(Op::kAdd, std::move(a), std::move(b)); }
+Pat operator-(Pat a, Pat b) { return Binary(Op::kSub, std::move(a), std::move(b)); }
+Pat operator*(Pat a, Pat b) { return Binary(Op::kMul, std::move(a), std::move(b)); }
+Pat operator-(Pat a) { return OpPat(Op::kNeg, {std::move(a)}); }
+Pat FloorDivPat(Pat a, Pat b) { return Binary(Op::kFloorDiv, std::move(a), std::move(b)); }
+Pat FloorModPat(Pat a, Pat b) { return Binary(Op::kFloorMod, std::move(a), std::move(b)); }
+Pat LessPat(Pat a, Pat b) { return Binary(Op::kCmpLt, std::move(a), std::move(b)); }
+Pat WherePat(Pat c, Pat a, Pat b) {
+  return OpPat(Op::kWhere, {std::move(c), std::move(a), std::move(b)});
+}
+
+bool TryMatch(const Pat& p, const UOp& u, Match& m) {
+  switch (p.kind) {
+    case Pat::kConst:
+      if (!u.IsConst()) return false;
+      [[fallthrough]];
+    case Pat::kAny: {
+      UOp& slot = m.slots[p.slot];
+      if (slot) return slot == u;
+      slot = u;
+      return true;
+    }
+    case Pat::kLiteral: {
+      if (!u.IsConst()) return false;
+      const Scalar want = Convert(Scalar::Float(p.literal), kFloat64, u.dtype().Scalar());
+      return u.arg<Scalar>() == want;
+    }
+    case Pat::kOp:
+      break;
+  }
+  if (u.op() != p.op || u.size() != static_cast<int>(p.srcs.size())) return false;
+  if (!HasProperty(p.op, kCommutative)) return MatchSources(p, u, m, false);
+  const Match before = m;
+  if (MatchSources(p, u, m, false)) return true;
+  m = before;
+  return MatchSources(p, u, m, true);
+}
+
+Rule::Rule(Pat p, Pat replacement, int line)
+    : pattern(std::move(p)),
+      replace([r = std::move(replacement)](const Match& m) {
+        return Instantiate(r, m, m.root.dtype());
+      }),
+      line(line) {}
+
+Rule::Rule(Pat p, Replacement r, int line)
+    : pattern(std::move(p)), replace(std::move(r)), line(line) {}
+
+RuleSet::RuleSet(std::string name, std::vector<Rule> rules)
+    : name_(std::move(name)), rules_(std::move(rules)), by_op_(kOpCount) {
+  for (size_t i = 0; i < rules_.size(); ++i) {
+    CHECK(rules_[i].pattern.kind == Pat::kOp, name_, ": a rule must have an op at its root");
+    by_op_[static_cast<int>(rules_[i].pattern.op)].push_back(static_cast<int>(i));
+  }
+}
+
+UOp RuleSet::Apply(const UOp& u, const Rule** fired) const {
+  for (int i : by_op_[static_cast<int>(u.op())]) {
+    const Rule& rule = rules_[i];
+    const DType t = u.size() > 0 ? u.src(u.size() - 1).dtype() : u.dtype();
+    if (t.IsFloat() ? !rule.floats : !rule.ints) continue;
+    Match m;
+    if (!TryMatch(rule.pattern, u, m)) continue;
+    m.root = u;
+    UOp r = rule.replace(m);
+    if (r && !(r == u)) {
+      if (fired != nullptr) *fired = &rule;
+      return r;
+    }
+  }
+  return UOp();
+}
+
+std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets) {
+  absl::flat_hash_map<UOp, UOp> done;
+  // A frame visits a node (kVisit), rebuilds it over its finished sources (kBuild), or waits for
+  // the node it was replaced by (kAlias).
+  enum Stage : uint8_t { kVisit, kBuild, kAlias };
+  struct Frame {
+    UOp node;
+    Stage stage;
+    UOp other;
+  };
+  std::vector<Frame> stack;
+  for (const UOp& r : roots) stack.push_back({r, kVisit, {}});
+  int64_t fired_count = 0, visited = 0;
+  const Rule *last = nullptr, *before_last = nullptr;
+  while (!stack.empty()) {
+    Frame f = std::move(stack.back());
+    stack.pop_back();
+    if (f.stage == kAlias) {
+      done[f.node] = done.at(f.other);
+      continue;
+    }
+    if (done.contains(f.node)) continue;
+    if (f.stage == kVisit) {
+      ++visited;
+      stack.push_back({f.node, kBuild, {}});
+      for (int i = f.node.size() - 1; i >= 0; --i) {
+        if (!done.contains(f.node.src(i))) stack.push_back({f.node.src(i), kVisit, {}});
+      }
+      continue;
+    }
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : f.node.srcs()) srcs.push_back(done.at(s));
+    const UOp built = f.node.WithSrcs(srcs);
+    if (!(built == f.node)) {
+      if (auto it = done.find(built); it != done.end()) {
+        done[f.node] = UOp(it->second);
+      } else {
+        for (const UOp& s : srcs) done.emplace(s, s);  // sources are finished themselves
+        stack.push_back({f.node, kAlias, built});
+        stack.push_back({built, kBuild, {}});
+      }
+      continue;
+    }
+    UOp next;
+    for (const RuleSet* set : sets) {
+      const Rule* fired = nullptr;
+      next = set->Apply(f.node, &fired);
+      if (!next) continue;
+      before_last = std::exchange(last, fired);
+      CHECK(++fired_count < 1000 * visited + 100000, set->name(),
+            ": rules do not come to an end; the last were those at lines ",
+            before_last ? before_last->line : 0, " and ", last->line);
+      break;
+    }
+    if (!next) {
+      done.emplace(f.node, f.node);
+    } else {
+      stack.push_back({f.node, kAlias, next});
+      stack.push_back({next, kVisit, {}});
+    }
+  }
+  std::vector<UOp> out;
+  for (const UOp& r : roots) out.push_back(done.at(r));
+  return out;
+}
+
+UOp Rewrite(const UOp& root, const RuleSet& set) {
+  const RuleSet* sets[] = {&set};
+  return Rewrite({&root, 1}, sets)[0];
+}
+
+std::vector<UOp> Substitute(absl::Span<const UOp> roots, const Substitution& map) {
+  Substitution done = map;
+  for (const UOp& u : TopoSort(roots)) {
+    if (done.contains(u)) continue;
+    absl::InlinedVector<UOp, 4> srcs;
+    bool same = true;
+    for (const UOp& s : u.srcs()) {
+      srcs.push_back(done.at(s));
+      same &= srcs.back() == s;
+    }
+    done.emplace(u, same ? u : u.WithSrcs(srcs));
+  }
+  std::vector<UOp> out;
+  for (const UOp& r : roots) out.push_back(done.at(r));
+  return out;
+}
+
+UOp Substitute(const UOp& root, const Substitution& map) { return Substitute({&root, 1}, map)[0]; }
+
+}  // namespace tessera

@@ -1,0 +1,300 @@
+// Tensors as handles: state, views and assignment, and the helpers that all members share.
+#include "graph/tensor.h"
+
+#include <algorithm>
+
+#include "graph/buffer.h"
+#include "graph/tensor_internal.h"
+#include "graph/tensor_moved.h"
+
+namespace tessera {
+namespace internal {
+
+UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
+  absl::StatusOr<UOp> made = UOp::TryMake(op, dtype, srcs, std::move(arg));
+  if (made.ok()) return *std::move(made);
+  // "PERMUTE: axis 1 is repeated" reads "Permute: axis 1 is repeated".
+  absl::string_view message = made.status().message();
+  const std::string prefix = absl::StrCat(Info(op).text, ": ");
+  if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
+  Fail(message);
+}
+
+std::string Show(const Tensor& t) { return Describe(t.uop()); }
+
+std::string Show(const Operand& o) {
+  if (o.tensor() != nullptr) return Show(*o.tensor());
+  return o.extent() ? Extent(o.extent()).ToString() : o.number().ToString();
+}
+
+UOp CastTo(const UOp& u, DType dtype) {
+  return u.dtype() == dtype ? u : Build(Op::kCast, dtype, {u}, {});
+}
+
+UOp ReshapeTo(const UOp& u, const Extents& dims) {
+  if (u.shape().dims() == absl::MakeConstSpan(dims)) return u;
+  return Build(Op::kReshape, {u}, dims);
+}
+
+UOp PermuteTo(const UOp& u, const Ints& order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (order[i] != static_cast<int64_t>(i)) return Build(Op::kPermute, {u}, order);
+  }
+  return u;
+}
+
+UOp BroadcastTo(const UOp& u, const Shape& shape, bool keep_scalar) {
+  if (u.shape() == shape || (keep_scalar && u.rank() == 0)) return u;
+  const int extra = shape.rank() - u.rank();
+  UOp v = u;
+  if (extra > 0) {
+    Extents dims(extra, Extent(1));
+    dims.insert(dims.end(), u.shape().begin(), u.shape().end());
+    v = ReshapeTo(u, dims);
+  }
+  return v.shape() == shape ? v : Build(Op::kExpand, {v}, shape.ToExtents());
+}
+
+UOp CopyTo(const UOp& u, Device device) {
+  return !device || u.device() == device ? u : Build(Op::kCopy, {u}, device);
+}
+
+Shape BroadcastShape(const Shape& a, const Shape& b) {
+  if (a == b || b.rank() == 0) return a;
+  if (a.rank() == 0) return b;
+  const int rank = std::max(a.rank(), b.rank());
+  Extents dims;
+  for (int i = 0; i < rank; ++i) {
+    const int ia = i - rank + a.rank(), ib = i - rank + b.rank();
+    const Extent one = 1;
+    const Extent &x = ia < 0 ? one : a[ia], &y = ib < 0 ? one : b[ib];
+    if (!(x == y) && !x.is_int(1) && !y.is_int(1)) {
+      Fail("the shapes ", a.ToString(), " and ", b.ToString(),
+           " do not broadcast: counted from the last axis, extents must be equal or 1, and axis ",
+           i - rank, " has ", x.ToString(), " and ", y.ToString());
+    }
+    dims.push_back(x.is_int(1) ? y : x);
+  }
+  return Shape(std::move(dims));
+}
+
+DType CommonType(const Operand& a, const Operand& b) {
+  const auto cls = [](const Operand& o) { return o.extent() ? KindClass::kInt : o.number().cls; };
+  if (a.tensor() != nullptr && b.tensor() != nullptr) {
+    return Promote(a.tensor()->dtype(), b.tensor()->dtype());
+  }
+  if (a.tensor() != nullptr) return PromoteWeak(a.tensor()->dtype(), cls(b));
+  if (b.tensor() != nullptr) return PromoteWeak(b.tensor()->dtype(), cls(a));
+  return Promote(a.extent() ? kInt32 : a.number().DefaultType(),
+                 b.extent() ? kInt32 : b.number().DefaultType());
+}
+
+UOp NumberAs(const Number& n, DType dtype) {
+  if (n.cls == KindClass::kFloat) {
+    return UOp::Const(dtype, Convert(n.value, kFloat64, dtype));
+  }
+  const DType from = n.cls == KindClass::kUint ? kUInt64 : kInt64;
+  const Scalar value = Convert(n.value, from, dtype);
+  if (dtype.IsInt()) {
+    const bool fits = n.cls == KindClass::kUint
+                          ? dtype.kind() == Kind::kU64
+                          : n.value.AsInt() >= MinInt(dtype) && n.value.AsInt() <= MaxInt(dtype);
+    if (!fits) {
+      Fail(n.ToString(), " does not fit ", dtype.ToString(), "; cast the tensor to a wider dtype");
+    }
+  }
+  return UOp::Const(dtype, value);
+}
+
+UOp AsNode(const Operand& o, DType dtype) {
+  if (o.tensor() != nullptr) return CastTo(o.tensor()->uop(), dtype);
+  return o.extent() ? CastTo(o.extent(), dtype) : NumberAs(o.number(), dtype);
+}
+
+Tensor Combine(Op op, DType dtype, const Operand& a, const Operand& b) {
+  UOp x = AsNode(a, dtype), y = AsNode(b, dtype);
+  if (!(x.shape() == y.shape())) {
+    const Shape shape = BroadcastShape(x.shape(), y.shape());
+    x = BroadcastTo(x, shape, /*keep_scalar=*/true);
+    y = BroadcastTo(y, shape, /*keep_scalar=*/true);
+  }
+  return Tensor(Build(op, {x, y}));
+}
+
+int NormalAxis(int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank) {
+    Fail("there is no axis ", axis, " in a tensor of rank ", rank,
+         rank == 0 ? "" : absl::StrCat("; it has axes ", -rank, " to ", rank - 1));
+  }
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+Ints NormalAxes(const Axes& axes, int rank) {
+  Ints out;
+  if (axes.axes().empty()) {
+    for (int i = 0; i < rank; ++i) out.push_back(i);
+  }
+  for (int64_t a : axes.axes()) {
+    const int64_t axis = NormalAxis(a, rank);
+    if (std::find(out.begin(), out.end(), axis) != out.end()) Fail("axis ", a, " is given twice");
+    out.push_back(axis);
+  }
+  return out;
+}
+
+UOp NewBuffer(DType dtype, const Extents& dims, Device device) {
+  return Build(Op::kBuffer, dtype, {}, BufferArg{std::make_shared<Buffer>(), dims, device});
+}
+
+Device DefaultDevice() {
+  static const Device device(Place("CPU", 0));
+  return device;
+}
+
+}  // namespace internal
+
+using internal::Call;
+using internal::Fail;
+
+double Number::AsDouble() const {
+  if (cls == KindClass::kFloat) return value.AsFloat();
+  return Convert(value, cls == KindClass::kUint ? kUInt64 : kInt64, kFloat64).AsFloat();
+}
+
+DType Number::DefaultType() const {
+  switch (cls) {
+    case KindClass::kBool:
+      return kBool;
+    case KindClass::kFloat:
+      return kFloat32;
+    case KindClass::kUint:
+      return kUInt64;
+    default:
+      return value.AsInt() == static_cast<int32_t>(value.AsInt()) ? kInt32 : kInt64;
+  }
+}
+
+std::string Number::ToString() const {
+  switch (cls) {
+    case KindClass::kBool:
+      return ScalarToString(value, kBool);
+    case KindClass::kFloat:
+      return ScalarToString(value, kFloat64);
+    case KindClass::kUint:
+      return ScalarToString(value, kUInt64);
+    default:
+      return ScalarToString(value, kInt64);
+  }
+}
+
+namespace {
+UOp MakeVariable(const std::string& name, int64_t min, int64_t max, CallSite at) {
+  Call call("Variable", at);
+  if (name.empty()) Fail("needs a name");
+  if (min > max) Fail(name, " has a lowest value of ", min, " above its highest of ", max);
+  return internal::Build(Op::kVar, kInt64, {}, VarArg{name, min, max});
+}
+}  // namespace
+
+Variable::Variable(const std::string& name, int64_t min, int64_t max, CallSite at)
+    : Extent(MakeVariable(name, min, max, at)) {}
+
+Tensor::Tensor(UOp value) : state_(std::make_shared<State>()) { state_->value = std::move(value); }
+
+const UOp& Tensor::uop() const {
+  if (state_ == nullptr) {
+    Fail("the tensor is empty: it was default-constructed and given no value");
+  }
+  return state_->value;
+}
+
+void Tensor::SetUOp(const UOp& value) const {
+  CHECK(value.dtype() == dtype() && value.shape() == shape());
+  state_->value = value;
+}
+
+int64_t Tensor::size(int axis) const {
+  const Extent& e = shape()[internal::NormalAxis(axis, rank())];
+  if (!e.is_int()) Fail("axis ", axis, " has the symbolic extent ", e.ToString());
+  return e.value();
+}
+
+int64_t Tensor::elements() const {
+  const Extent n = shape().Elements();
+  if (!n.is_int()) Fail("the shape ", shape().ToString(), " is symbolic");
+  return n.value();
+}
+
+Tensor Tensor::To(Device to, CallSite at) const {
+  Call call("To", at);
+  if (!to || device() == to) return *this;
+  return Tensor(internal::CopyTo(uop(), to));
+}
+
+Tensor Tensor::Contiguous(CallSite at) const {
+  Call call("Contiguous", at);
+  if (uop().is(Op::kBuffer) || uop().is(Op::kContiguous)) return *this;
+  return Tensor(internal::Build(Op::kContiguous, {uop()}));
+}
+
+namespace {
+
+// A view's elements can be written where each shows a different element of the base.
+void CheckAssignable(const UOp& u) {
+  bool repeats = u.is(Op::kExpand);
+  if (u.is(Op::kWindow)) {
+    const auto& w = u.arg<WindowArg>();
+    for (size_t i = 0; i < w.axes.size(); ++i) {
+      repeats |= w.size[i] > 1 && w.stride[i] < w.dilation[i] * (w.size[i] - 1) + 1;
+    }
+  }
+  if (repeats) {
+    Fail("the target ", Describe(u), " repeats elements of ", Describe(u.src(0)), " (",
+         Info(u.op()).text, "); assign to a copy made with .Contiguous()");
+  }
+  if (u.is(Op::kPad)) {
+    Fail("the target ", Describe(u), " has padding, which is not stored; assign to the tensor ",
+         "before .Pad(...), or to a copy made with .Contiguous()");
+  }
+}
+
+}  // namespace
+
+// Every version that can be written lies in a BUFFER of the tensor's own: a value that has none
+// yet, which other tensors may share as a node, is first assigned to a fresh one.
+Tensor& Tensor::Assign(const Operand& value) {
+  Call call("Assign", value.site());
+  const UOp old = uop();
+  State& root = state_->base ? *state_->base : *state_;
+  std::vector<UOp> chain;  // from the view to the base
+  if (state_->base) {
+    for (UOp u = state_->view; !(u == state_->base_version); u = u.src(0)) {
+      CheckAssignable(u);
+      chain.push_back(u);
+    }
+  }
+  UOp v = internal::AsNode(value, old.dtype());
+  if (!(internal::BroadcastShape(v.shape(), old.shape()) == old.shape())) {
+    Fail("cannot make ", Describe(v), " fill the target ", Describe(old));
+  }
+  v = internal::BroadcastTo(v, old.shape(), /*keep_scalar=*/false);
+  if (!root.value.is(Op::kBuffer) && !root.value.is(Op::kAssign)) {
+    Device device = root.value.device() ? root.value.device() : v.device();
+    if (!device) device = internal::DefaultDevice();
+    const UOp fresh =
+        internal::NewBuffer(root.value.dtype(), root.value.shape().ToExtents(), device);
+    root.value = chain.empty() ? fresh : internal::Build(Op::kAssign, {fresh, fresh, root.value});
+  }
+  const auto view_of = [&chain](UOp u) {
+    for (auto it = chain.rbegin(); it != chain.rend(); ++it) u = it->WithSrcs({u});
+    return u;
+  };
+  root.value = internal::Build(Op::kAssign, {root.value, view_of(root.value), v});
+  if (state_->base) {
+    state_->value = state_->view = view_of(root.value);
+    state_->base_version = root.value;
+  }
+  return *this;
+}
+
+}  // namespace tessera

@@ -1,0 +1,414 @@
+// The user's tensor: creation, arithmetic, movement, reductions, neural-network functions,
+// assignment.
+//
+// A Tensor is an expression. Nothing runs until a value is asked for (Realize, Item, ToVector,
+// Data, printing); then everything it needs is fused, compiled and run. Copying a Tensor copies a
+// handle: both names are the same tensor.
+//
+//   Assignment. An expression captures the values of its operands when it is written; an Assign
+//   later does not change it. The results of movement functions (Reshape, Permute, Slice, Flip,
+//   ...) are views: assigning to one writes into the tensor it was made from. Broadcasting. Shapes
+//   are aligned at the last axis; extents of 1 repeat. Dtypes. Two tensors meet in Promote(a, b); a
+//   C++ number takes the dtype of the tensor beside it, but makes f32 of integers where it is a
+//   float, and i32 of bools where it is an integer. Functions that need floats (Exp, Mean,
+//   operator/) take integers as f32. Bools: + and * are "or" and "and". Low precision. Sums,
+//   products of matrices, Softmax and norms of f16, bf16 and fp8 are computed in f32 and rounded
+//   once at the end; those of narrow integers are returned as i32 or u32. Devices. A tensor made of
+//   numbers alone has no device and takes that of what it meets. Errors. A mistake throws
+//   tessera::Error where it is written; its message starts with the function's name.
+//
+// The last argument `at` records the caller's file and line; leave it out.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "graph/device.h"
+#include "graph/error.h"
+#include "graph/operand.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+struct Conv2dOptions;
+struct Pool2dOptions;
+struct AttentionOptions;
+
+class Tensor {
+ public:
+  Tensor() = default;  // empty: no tensor; where an argument is optional, none
+  explicit Tensor(UOp value);
+
+  // ---- what it is
+  const Shape& shape() const { return uop().shape(); }
+  DType dtype() const { return uop().dtype(); }
+  Device device() const { return uop().device(); }
+  int rank() const { return uop().rank(); }
+  int64_t size(int axis) const;  // the extent of an axis; an Error where it is symbolic
+  int64_t elements() const;      // an Error where it is symbolic
+  explicit operator bool() const { return state_ != nullptr; }  // not empty
+
+  // ---- what runs it (runtime/realize.cc)
+  Tensor& Realize(CallSite at = CallSite::Here());
+  static void Realize(absl::Span<Tensor> tensors, CallSite at = CallSite::Here());
+  double Item(CallSite at = CallSite::Here()) const;  // of one element
+  template <typename E>
+  E Item(CallSite at = CallSite::Here()) const;
+  template <typename E>
+  std::vector<E> ToVector(CallSite at = CallSite::Here()) const;  // row-major, converted to E
+  // The realised elements themselves, on a CPU; E must be the dtype's own type.
+  template <typename E>
+  const E* Data(CallSite at = CallSite::Here()) const;
+  // A tensor over the caller's memory, which must outlive it or be freed by the deleter.
+  static Tensor FromBlob(void* data, const Dims& shape, DType dtype,
+                         std::function<void(void*)> deleter = {}, Device device = {},
+                         CallSite at = CallSite::Here());
+
+  // ---- creation. Tensors of numbers have no device unless one is given.
+  static Tensor Empty(const Dims& shape, DType dtype = kFloat32, Device device = {},
+                      CallSite at = CallSite::Here());  // storage without contents
+  static Tensor Zeros(const Dims& shape, DType dtype = kFloat32, Device device = {},
+                      CallSite at = CallSite::Here());
+  static Tensor Ones(const Dims& shape, DType dtype = kFloat32, Device device = {},
+                     CallSite at = CallSite::Here());
+  // Without a dtype: bool, i32 or f32, as the number is.
+  static Tensor Full(const Dims& shape, Number value, std::optional<DType> dtype = {},
+                     Device device = {}, CallSite at = CallSite::Here());
+  static Tensor Scalar(Number value, std::optional<DType> dtype = {}, Device device = {},
+                       CallSite at = CallSite::Here());
+  static Tensor FromExtent(const Extent& value, DType dtype = kInt32,
+                           CallSite at = CallSite::Here());
+  // Of numbers in braces, copied: From({{1, 2}, {3, 4}}).
+  static Tensor From(const Nested& values, std::optional<DType> dtype = {}, Device device = {},
+                     CallSite at = CallSite::Here());
+  // Of a vector, copied; a tensor of E's own dtype.
+  template <typename E>
+  static Tensor From(const std::vector<E>& values, CallSite at = CallSite::Here());
+  template <typename E>
+  static Tensor From(const std::vector<E>& values, const Dims& shape, Device device = {},
+                     CallSite at = CallSite::Here());
+  // Of row-major bytes, copied.
+  static Tensor FromBytes(const void* bytes, const Dims& shape, DType dtype, Device device = {},
+                          CallSite at = CallSite::Here());
+  // 0, 1, ... stop-1.
+  static Tensor Arange(const Extent& stop, DType dtype = kInt32, CallSite at = CallSite::Here());
+  // start, start + step, ... before stop; i32 if all three are integers, else f32.
+  static Tensor Arange(Number start, Number stop, Number step = 1, std::optional<DType> dtype = {},
+                       CallSite at = CallSite::Here());
+  static Tensor Linspace(double start, double stop, int64_t n, DType dtype = kFloat32,
+                         CallSite at = CallSite::Here());
+  static Tensor Eye(int64_t rows, int64_t columns = -1, DType dtype = kFloat32,
+                    CallSite at = CallSite::Here());
+  // Of the same shape, dtype and device; or of another dtype.
+  Tensor EmptyLike(std::optional<DType> dtype = {}, CallSite at = CallSite::Here()) const;
+  Tensor ZerosLike(std::optional<DType> dtype = {}, CallSite at = CallSite::Here()) const;
+  Tensor OnesLike(std::optional<DType> dtype = {}, CallSite at = CallSite::Here()) const;
+  Tensor FullLike(Number value, std::optional<DType> dtype = {},
+                  CallSite at = CallSite::Here()) const;
+
+  // ---- random numbers. Element i of the process's n-th draw after ManualSeed(seed) is made of
+  // the 64 bits THREEFRY(elements drawn before + i, seed): the same for any device, sharding or
+  // order of evaluation. Without ManualSeed the seed is 0. Floats have all bits of their mantissa.
+  static void ManualSeed(uint64_t seed);
+  static Tensor Rand(const Dims& shape, DType dtype = kFloat32, Device device = {},
+                     CallSite at = CallSite::Here());  // uniform in [0, 1)
+  static Tensor Uniform(double low, double high, const Dims& shape, DType dtype = kFloat32,
+                        Device device = {}, CallSite at = CallSite::Here());
+  static Tensor RandN(const Dims& shape, DType dtype = kFloat32, Device device = {},
+                      CallSite at = CallSite::Here());  // normal, mean 0, deviation 1
+  static Tensor RandInt(int64_t low, int64_t high, const Dims& shape, DType dtype = kInt32,
+                        Device device = {}, CallSite at = CallSite::Here());  // below high
+  Tensor RandLike(CallSite at = CallSite::Here()) const;
+  Tensor RandNLike(CallSite at = CallSite::Here()) const;
+
+  // ---- operators; % is FloorMod, the comparisons give bool, & | ^ ~ are bitwise
+  friend Tensor operator+(const Operand& a, const Operand& b);
+  friend Tensor operator-(const Operand& a, const Operand& b);
+  friend Tensor operator*(const Operand& a, const Operand& b);
+  friend Tensor operator/(const Operand& a, const Operand& b);
+  friend Tensor operator%(const Operand& a, const Operand& b);
+  friend Tensor operator&(const Operand& a, const Operand& b);
+  friend Tensor operator|(const Operand& a, const Operand& b);
+  friend Tensor operator^(const Operand& a, const Operand& b);
+  friend Tensor operator<<(const Operand& a, const Operand& b);
+  friend Tensor operator>>(const Operand& a, const Operand& b);
+  friend Tensor operator==(const Operand& a, const Operand& b);
+  friend Tensor operator!=(const Operand& a, const Operand& b);
+  friend Tensor operator<(const Operand& a, const Operand& b);
+  friend Tensor operator<=(const Operand& a, const Operand& b);
+  friend Tensor operator>(const Operand& a, const Operand& b);
+  friend Tensor operator>=(const Operand& a, const Operand& b);
+  friend Tensor operator-(const Operand& a);
+  friend Tensor operator~(const Operand& a);
+
+  // ---- two operands
+  Tensor Add(const Operand& b) const;
+  Tensor Sub(const Operand& b) const;
+  Tensor Mul(const Operand& b) const;
+  Tensor Div(const Operand& b) const;       // integers are divided as f32
+  Tensor FloorDiv(const Operand& b) const;  // rounds down; of integers by 0 it is 0
+  Tensor TruncDiv(const Operand& b) const;  // rounds toward 0; of integers by 0 it is 0
+  Tensor Mod(const Operand& b) const;   // the sign of b, as % in Python; x mod 0 of integers is 0
+  Tensor Fmod(const Operand& b) const;  // the sign of this, as % in C++
+  Tensor Pow(const Operand& b) const;   // of integers an integer, truncated where b is negative
+  Tensor Maximum(const Operand& b) const;  // NaN wins
+  Tensor Minimum(const Operand& b) const;  // NaN wins
+  Tensor BitAnd(const Operand& b) const;
+  Tensor BitOr(const Operand& b) const;
+  Tensor BitXor(const Operand& b) const;
+  Tensor Shl(const Operand& b) const;  // 0 where the count is negative or not below the width
+  Tensor Shr(const Operand& b) const;  // arithmetic for signed; fills where the count is beyond
+  Tensor LogicalAnd(const Operand& b) const;  // of what is not 0
+  Tensor LogicalOr(const Operand& b) const;
+  Tensor LogicalXor(const Operand& b) const;
+  Tensor Lerp(const Operand& end, const Operand& weight) const;  // this + (end - this) * weight
+
+  // ---- one operand
+  Tensor Neg(CallSite at = CallSite::Here()) const;
+  Tensor Abs(CallSite at = CallSite::Here()) const;
+  Tensor Sign(CallSite at = CallSite::Here()) const;  // of a zero or NaN itself
+  Tensor Square(CallSite at = CallSite::Here()) const;
+  Tensor Reciprocal(CallSite at = CallSite::Here()) const;
+  Tensor Sqrt(CallSite at = CallSite::Here()) const;
+  Tensor Rsqrt(CallSite at = CallSite::Here()) const;
+  Tensor Exp(CallSite at = CallSite::Here()) const;
+  Tensor Exp2(CallSite at = CallSite::Here()) const;
+  Tensor Expm1(CallSite at = CallSite::Here()) const;
+  Tensor Log(CallSite at = CallSite::Here()) const;
+  Tensor Log2(CallSite at = CallSite::Here()) const;
+  Tensor Log10(CallSite at = CallSite::Here()) const;
+  Tensor Log1p(CallSite at = CallSite::Here()) const;
+  Tensor Sin(CallSite at = CallSite::Here()) const;
+  Tensor Cos(CallSite at = CallSite::Here()) const;
+  Tensor Tan(CallSite at = CallSite::Here()) const;
+  Tensor Asin(CallSite at = CallSite::Here()) const;
+  Tensor Acos(CallSite at = CallSite::Here()) const;
+  Tensor Atan(CallSite at = CallSite::Here()) const;
+  Tensor Sinh(CallSite at = CallSite::Here()) const;
+  Tensor Cosh(CallSite at = CallSite::Here()) const;
+  Tensor Tanh(CallSite at = CallSite::Here()) const;
+  Tensor Erf(CallSite at = CallSite::Here()) const;
+  Tensor Floor(CallSite at = CallSite::Here()) const;  // integers stay as they are, in all four
+  Tensor Ceil(CallSite at = CallSite::Here()) const;
+  Tensor Trunc(CallSite at = CallSite::Here()) const;
+  Tensor Round(CallSite at = CallSite::Here()) const;  // ties to even
+  Tensor LogicalNot(CallSite at = CallSite::Here()) const;
+  Tensor BitNot(CallSite at = CallSite::Here()) const;
+  Tensor IsNan(CallSite at = CallSite::Here()) const;
+  Tensor IsInf(CallSite at = CallSite::Here()) const;
+  Tensor IsFinite(CallSite at = CallSite::Here()) const;
+  // NaN becomes `nan`, infinities the dtype's largest finite numbers.
+  Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;
+  Tensor Clip(std::optional<Number> low, std::optional<Number> high,
+              CallSite at = CallSite::Here()) const;
+  Tensor Cast(DType dtype, CallSite at = CallSite::Here()) const;     // see Convert in dtype.h
+  Tensor Bitcast(DType dtype, CallSite at = CallSite::Here()) const;  // of equal width
+
+  // ---- activations
+  Tensor Relu(CallSite at = CallSite::Here()) const;
+  Tensor Relu6(CallSite at = CallSite::Here()) const;
+  Tensor LeakyRelu(double slope = 0.01, CallSite at = CallSite::Here()) const;
+  Tensor Elu(double alpha = 1, CallSite at = CallSite::Here()) const;
+  Tensor Sigmoid(CallSite at = CallSite::Here()) const;
+  Tensor LogSigmoid(CallSite at = CallSite::Here()) const;
+  Tensor HardSigmoid(CallSite at = CallSite::Here()) const;
+  Tensor HardSwish(CallSite at = CallSite::Here()) const;
+  Tensor Silu(CallSite at = CallSite::Here()) const;
+  Tensor Softplus(CallSite at = CallSite::Here()) const;
+  Tensor Mish(CallSite at = CallSite::Here()) const;
+  Tensor Gelu(CallSite at = CallSite::Here()) const;      // by Erf
+  Tensor GeluTanh(CallSite at = CallSite::Here()) const;  // the usual approximation
+  Tensor QuickGelu(CallSite at = CallSite::Here()) const;
+
+  // ---- movement; the results are views
+  Tensor Reshape(const Dims& shape, CallSite at = CallSite::Here()) const;  // one extent may be -1
+  Tensor View(const Dims& shape, CallSite at = CallSite::Here()) const;     // Reshape
+  Tensor Flatten(int first = 0, int last = -1, CallSite at = CallSite::Here()) const;
+  Tensor Unflatten(int axis, const Dims& shape, CallSite at = CallSite::Here()) const;
+  Tensor Unsqueeze(int axis, CallSite at = CallSite::Here()) const;
+  Tensor Squeeze(CallSite at = CallSite::Here()) const;  // every axis of extent 1
+  Tensor Squeeze(const Axes& axes, CallSite at = CallSite::Here()) const;
+  Tensor Permute(const Axes& order, CallSite at = CallSite::Here()) const;
+  Tensor Transpose(int a = -2, int b = -1, CallSite at = CallSite::Here()) const;
+  Tensor T(CallSite at = CallSite::Here()) const;  // all axes reversed
+  // To exactly this shape; -1 keeps an extent.
+  Tensor Expand(const Dims& shape, CallSite at = CallSite::Here()) const;
+  Tensor BroadcastTo(const Dims& shape, CallSite at = CallSite::Here()) const;
+  // A pair (before, after) for each axis.
+  Tensor Pad(const Pairs& pairs, Number value = 0, CallSite at = CallSite::Here()) const;
+  // A pair (begin, end) for each axis, within it.
+  Tensor Shrink(const Pairs& pairs, CallSite at = CallSite::Here()) const;
+  // One Slice an axis, from the first; axes beyond the list stay whole.
+  Tensor Slice(const std::vector<tessera::Slice>& slices, CallSite at = CallSite::Here()) const;
+  Tensor SliceAxis(int axis, const tessera::Slice& slice, CallSite at = CallSite::Here()) const;
+  // x[2], x[Slice{1, 3}], x[{2, Slice{1, 3}}].
+  Tensor operator[](const Index& index) const;
+  Tensor operator[](std::initializer_list<Index> indices) const;
+  Tensor Select(int axis, const Extent& position, CallSite at = CallSite::Here()) const;
+  Tensor Flip(const Axes& axes, CallSite at = CallSite::Here()) const;
+  // Each windowed axis becomes positions (every stride-th), and an axis of `size` elements,
+  // `dilation` apart, is appended for each.
+  Tensor Window(const Axes& axes, const Ints& size, const Ints& stride = {},
+                const Ints& dilation = {}, CallSite at = CallSite::Here()) const;
+
+  // ---- movement; the results are tensors of their own
+  Tensor Repeat(const Ints& counts, CallSite at = CallSite::Here()) const;  // the whole, per axis
+  Tensor RepeatInterleave(int64_t count, int axis, CallSite at = CallSite::Here()) const;
+  Tensor Roll(int64_t shift, int axis, CallSite at = CallSite::Here()) const;
+  Tensor Tril(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
+  Tensor Triu(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
+  // Pieces of `size`, the last one smaller; of the given sizes; or `n` pieces as even as can be.
+  std::vector<Tensor> Split(int64_t size, int axis = 0, CallSite at = CallSite::Here()) const;
+  std::vector<Tensor> Split(const std::vector<int64_t>& sizes, int axis = 0,
+                            CallSite at = CallSite::Here()) const;
+  std::vector<Tensor> Chunk(int64_t n, int axis = 0, CallSite at = CallSite::Here()) const;
+
+  // ---- reductions over axes (none: all); the axes go, or stay with extent 1 if keepdim
+  Tensor Sum(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor Prod(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor Mean(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  // NaN wins; of nothing an Error.
+  Tensor Max(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor Min(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor Any(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor All(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  // Divided by the count less `correction`.
+  Tensor Var(const Axes& axes = {}, int correction = 1, bool keepdim = false,
+             CallSite at = CallSite::Here()) const;
+  Tensor Std(const Axes& axes = {}, int correction = 1, bool keepdim = false,
+             CallSite at = CallSite::Here()) const;
+  Tensor LogSumExp(const Axes& axes = {}, bool keepdim = false,
+                   CallSite at = CallSite::Here()) const;
+  // A row of -inf alone has no maximum to subtract: it is NaN throughout.
+  Tensor Softmax(int axis = -1, CallSite at = CallSite::Here()) const;
+  Tensor LogSoftmax(int axis = -1, CallSite at = CallSite::Here()) const;
+  // The first position of the extreme, as i32; NaN counts as the extreme. Without an axis, of all
+  // elements in order.
+  Tensor ArgMax(std::optional<int> axis = {}, bool keepdim = false,
+                CallSite at = CallSite::Here()) const;
+  Tensor ArgMin(std::optional<int> axis = {}, bool keepdim = false,
+                CallSite at = CallSite::Here()) const;
+  Tensor CumSum(int axis, CallSite at = CallSite::Here()) const;
+
+  // ---- by index. An index outside the axis, negative ones included, reads 0.
+  // The axis is replaced by the axes of the index.
+  Tensor Take(const Tensor& index, int axis = 0, CallSite at = CallSite::Here()) const;
+  // Element [i][j][k] is this[i][index[i][j][k]][k] for axis 1, and so on.
+  Tensor Gather(int axis, const Tensor& index, CallSite at = CallSite::Here()) const;
+  // This tensor of integers as rows of n zeros with a one at each position.
+  Tensor OneHot(int64_t n, DType dtype = kFloat32, CallSite at = CallSite::Here()) const;
+
+  // ---- linear algebra and networks
+  // Vectors, matrices and batches of matrices, as in NumPy.
+  Tensor MatMul(const Tensor& b, CallSite at = CallSite::Here()) const;
+  Tensor Dot(const Tensor& b, CallSite at = CallSite::Here()) const;  // MatMul
+  // x W^T + bias; weight is [out, in].
+  Tensor Linear(const Tensor& weight, const Tensor& bias = {},
+                CallSite at = CallSite::Here()) const;
+  // Images [N, C, H, W] under weight [out, C / groups, h, w].
+  Tensor Conv2d(const Tensor& weight, const Conv2dOptions& options,
+                CallSite at = CallSite::Here()) const;
+  Tensor Conv2d(const Tensor& weight, CallSite at = CallSite::Here()) const;
+  Tensor MaxPool2d(const Pool2dOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor AvgPool2d(const Pool2dOptions& options, CallSite at = CallSite::Here()) const;
+  // Over the last axes, as many as `axes`; weight and bias broadcast to them.
+  Tensor LayerNorm(const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
+                   int axes = 1, CallSite at = CallSite::Here()) const;
+  Tensor RmsNorm(const Tensor& weight = {}, double eps = 1e-6,
+                 CallSite at = CallSite::Here()) const;
+  // By recorded statistics of axis 1.
+  Tensor BatchNorm(const Tensor& mean, const Tensor& variance, const Tensor& weight = {},
+                   const Tensor& bias = {}, double eps = 1e-5,
+                   CallSite at = CallSite::Here()) const;
+  // The rows of this table at the indices.
+  Tensor Embedding(const Tensor& index, CallSite at = CallSite::Here()) const;
+  // Queries [..., L, E], keys [..., S, E], values [..., S, F]; the mask is bool (true: may be seen)
+  // or is added to the scores.
+  Tensor ScaledDotProductAttention(const Tensor& key, const Tensor& value,
+                                   const AttentionOptions& options,
+                                   CallSite at = CallSite::Here()) const;
+  Tensor ScaledDotProductAttention(const Tensor& key, const Tensor& value,
+                                   CallSite at = CallSite::Here()) const;
+
+  // ---- place and storage
+  Tensor To(Device device, CallSite at = CallSite::Here()) const;
+  Tensor Contiguous(CallSite at = CallSite::Here()) const;  // in storage of its own
+  // Makes the next version: this tensor, or the part of the tensor that this is a view of, becomes
+  // the value, cast to the dtype and broadcast to the shape.
+  Tensor& Assign(const Operand& value);
+
+  // ---- for the core
+  const UOp& uop() const;
+  // Replaces the value by an equal one (the storage it was computed into).
+  void SetUOp(const UOp& value) const;
+
+ private:
+  // One version chain. A view's `view` is a chain of movement ops over `base_version`, the value
+  // that its base had when the view was taken.
+  struct State {
+    UOp value;
+    std::shared_ptr<State> base;
+    UOp base_version;
+    UOp view;
+  };
+  // The view of this tensor that fn, from node to node by movement ops, makes.
+  template <typename Fn>
+  Tensor Moved(Fn fn) const;
+
+  std::shared_ptr<State> state_;
+};
+
+struct Conv2dOptions {
+  Tensor bias = {};
+  Ints stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};  // height, width
+  int64_t groups = 1;
+};
+struct Pool2dOptions {
+  Ints size = {2, 2};
+  Ints stride = {};  // empty: the size
+  Ints padding = {0, 0}, dilation = {1, 1};
+  bool count_padding = true;  // averages divide by the whole window
+};
+struct AttentionOptions {
+  Tensor mask = {};
+  bool causal = false;               // query i sees keys up to i + S - L
+  std::optional<double> scale = {};  // 1 / sqrt(E)
+};
+
+// ---- of several tensors alike
+Tensor Where(const Operand& condition, const Operand& a, const Operand& b);
+Tensor Cat(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallSite::Here());
+Tensor Stack(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallSite::Here());
+
+// Values, dtype, shape and device (runtime/realize.cc).
+std::ostream& operator<<(std::ostream& out, const Tensor& t);
+
+// ---- implementation
+
+template <typename E>
+Tensor Tensor::From(const std::vector<E>& values, const Dims& shape, Device device, CallSite at) {
+  const Extent n = Shape(shape.extents()).Elements();
+  if (!n.is_int(static_cast<int64_t>(values.size()))) {
+    throw Error(absl::InvalidArgumentError("From: " + std::to_string(values.size()) +
+                                           " values do not fill the shape " +
+                                           Shape(shape.extents()).ToString()));
+  }
+  if constexpr (std::is_same_v<E, bool>) {
+    const std::vector<uint8_t> bytes(values.begin(), values.end());
+    return FromBytes(bytes.data(), shape, kBool, device, at);
+  } else {
+    return FromBytes(values.data(), shape, DTypeOf<E>(), device, at);
+  }
+}
+template <typename E>
+Tensor Tensor::From(const std::vector<E>& values, CallSite at) {
+  return From(values, {static_cast<int64_t>(values.size())}, {}, at);
+}
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+// Activation functions.
+#include <cmath>
+#include <numbers>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+
+namespace {
+// Activations of integers are those of f32.
+Tensor Floats(const Tensor& t) { return t.dtype().IsFloat() ? t : t.Cast(kFloat32); }
+}  // namespace
+
+Tensor Tensor::Relu(CallSite at) const {
+  Call call("Relu", at);
+  return Maximum(dtype().IsBool() ? Operand(false) : Operand(0));
+}
+
+Tensor Tensor::Relu6(CallSite at) const {
+  Call call("Relu6", at);
+  return Clip(0, 6);
+}
+
+Tensor Tensor::LeakyRelu(double slope, CallSite at) const {
+  Call call("LeakyRelu", at);
+  const Tensor x = Floats(*this);
+  return Where(x > 0, x, x * slope);
+}
+
+Tensor Tensor::Elu(double alpha, CallSite at) const {
+  Call call("Elu", at);
+  const Tensor x = Floats(*this);
+  return Where(x > 0, x, x.Expm1() * alpha);
+}
+
+Tensor Tensor::Sigmoid(CallSite at) const {
+  Call call("Sigmoid", at);
+  return 1 / (Floats(*this).Neg().Exp() + 1);
+}
+
+Tensor Tensor::LogSigmoid(CallSite at) const {
+  Call call("LogSigmoid", at);
+  return Floats(*this).Neg().Softplus().Neg();
+}
+
+Tensor Tensor::HardSigmoid(CallSite at) const {
+  Call call("HardSigmoid", at);
+  return (Floats(*this) / 6 + 0.5).Clip(0, 1);
+}
+
+Tensor Tensor::HardSwish(CallSite at) const {
+  Call call("HardSwish", at);
+  const Tensor x = Floats(*this);
+  return x * (x + 3).Relu6() / 6;
+}
+
+Tensor Tensor::Silu(CallSite at) const {
+  Call call("Silu", at);
+  const Tensor x = Floats(*this);
+  return x / (x.Neg().Exp() + 1);
+}
+
+// log(1 + e^x), without the overflow of e^x.
+Tensor Tensor::Softplus(CallSite at) const {
+  Call call("Softplus", at);
+  const Tensor x = Floats(*this);
+  return x.Relu() + x.Abs().Neg().Exp().Log1p();
+}
+
+Tensor Tensor::Mish(CallSite at) const {
+  Call call("Mish", at);
+  const Tensor x = Floats(*this);
+  return x * x.Softplus().Tanh();
+}
+
+Tensor Tensor::Gelu(CallSite at) const {
+  Call call("Gelu", at);
+  const Tensor x = Floats(*this);
+  return x * 0.5 * ((x * (1 / std::numbers::sqrt2)).Erf() + 1);
+}
+
+Tensor Tensor::GeluTanh(CallSite at) const {
+  Call call("GeluTanh", at);
+  const Tensor x = Floats(*this);
+  const double scale = std::sqrt(2 / std::numbers::pi);
+  return x * 0.5 * (((x + x * x * x * 0.044715) * scale).Tanh() + 1);
+}
+
+Tensor Tensor::QuickGelu(CallSite at) const {
+  Call call("QuickGelu", at);
+  const Tensor x = Floats(*this);
+  return x / ((x * -1.702).Exp() + 1);
+}
+
+}  // namespace tessera

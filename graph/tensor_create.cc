@@ -1,0 +1,188 @@
+// Tensors made of numbers, host data and counting.
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "graph/buffer.h"
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Build;
+using internal::Call;
+using internal::CastTo;
+using internal::Fail;
+
+namespace {
+
+UOp Filled(const UOp& scalar, const Shape& shape, Device device) {
+  return internal::CopyTo(internal::BroadcastTo(scalar, shape, /*keep_scalar=*/false), device);
+}
+
+Tensor FullOf(const char* name, const Dims& dims, Number value, DType dtype, Device device,
+              CallSite at) {
+  Call call(name, at);
+  return Tensor(Filled(internal::NumberAs(value, dtype), Shape(dims.extents()), device));
+}
+
+// 0, 1, ... n-1 in the dtype; narrow floats count in f32 first.
+UOp Counting(const Extent& n, DType dtype) { return Build(Op::kIota, dtype, {}, Extents{n}); }
+
+}  // namespace
+
+Tensor Tensor::Empty(const Dims& shape, DType dtype, Device device, CallSite at) {
+  Call call("Empty", at);
+  return Tensor(
+      internal::NewBuffer(dtype, shape.extents(), device ? device : internal::DefaultDevice()));
+}
+
+Tensor Tensor::Zeros(const Dims& shape, DType dtype, Device device, CallSite at) {
+  return FullOf("Zeros", shape, 0, dtype, device, at);
+}
+
+Tensor Tensor::Ones(const Dims& shape, DType dtype, Device device, CallSite at) {
+  return FullOf("Ones", shape, 1, dtype, device, at);
+}
+
+Tensor Tensor::Full(const Dims& shape, Number value, std::optional<DType> dtype, Device device,
+                    CallSite at) {
+  return FullOf("Full", shape, value, dtype.value_or(value.DefaultType()), device, at);
+}
+
+Tensor Tensor::Scalar(Number value, std::optional<DType> dtype, Device device, CallSite at) {
+  return FullOf("Scalar", {}, value, dtype.value_or(value.DefaultType()), device, at);
+}
+
+Tensor Tensor::FromExtent(const Extent& value, DType dtype, CallSite at) {
+  Call call("FromExtent", at);
+  return Tensor(internal::AsNode(value, dtype));
+}
+
+Tensor Tensor::FromBytes(const void* bytes, const Dims& shape, DType dtype, Device device,
+                         CallSite at) {
+  Call call("From", at);
+  const Extent n = Shape(shape.extents()).Elements();
+  if (!n.is_int()) Fail("the shape ", Shape(shape.extents()).ToString(), " is symbolic");
+  // Checks the shape before its bytes are read.
+  const UOp node = internal::NewBuffer(dtype, shape.extents(), Device(Place("CPU", 0)));
+  constexpr int64_t kAlign = 64;
+  auto storage = std::make_shared<Storage>();
+  storage->bytes = n.value() * dtype.bytes();
+  const int64_t room = (storage->bytes + kAlign) / kAlign * kAlign;
+  storage->data = std::aligned_alloc(kAlign, static_cast<size_t>(room));
+  if (storage->data == nullptr) {
+    throw Error(absl::ResourceExhaustedError(
+        absl::StrCat("From: there is no memory for ", storage->bytes, " bytes")));
+  }
+  storage->deleter = [](Storage& s) { std::free(s.data); };
+  if (storage->bytes > 0) std::memcpy(storage->data, bytes, static_cast<size_t>(storage->bytes));
+  node.arg<BufferArg>().buffer->storage = std::move(storage);
+  return Tensor(internal::CopyTo(node, device));
+}
+
+namespace {
+
+// The extents of nested lists, and their numbers in order. Depth is bounded by the program's text.
+void Unnest(const Nested& list, size_t depth, Extents& dims, std::vector<Number>& numbers) {
+  if (!list.is_list) {
+    if (depth != dims.size()) Fail("the lists are nested unevenly");
+    numbers.push_back(list.number);
+    return;
+  }
+  const auto n = static_cast<int64_t>(list.items.size());
+  if (depth == dims.size()) {
+    if (!numbers.empty()) Fail("the lists are nested unevenly");
+    dims.push_back(n);
+  } else if (!dims[depth].is_int(n)) {
+    Fail("a list has ", n, " entries where another has ", dims[depth].ToString());
+  }
+  for (const Nested& item : list.items) Unnest(item, depth + 1, dims, numbers);
+}
+
+}  // namespace
+
+Tensor Tensor::From(const Nested& values, std::optional<DType> dtype, Device device, CallSite at) {
+  Call call("From", at);
+  Extents dims;
+  std::vector<Number> numbers;
+  Unnest(values, 0, dims, numbers);
+  DType type = numbers.empty() ? kFloat32 : kBool;
+  for (const Number& n : numbers) type = Promote(type, n.DefaultType());
+  type = dtype.value_or(type);
+  std::vector<uint8_t> bytes(numbers.size() * type.bytes());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const tessera::Scalar value = internal::NumberAs(numbers[i], type).arg<tessera::Scalar>();
+    StoreScalar(&bytes[i * type.bytes()], type, value);
+  }
+  return FromBytes(bytes.data(), dims, type, device, at);
+}
+
+Tensor Tensor::Arange(const Extent& stop, DType dtype, CallSite at) {
+  Call call("Arange", at);
+  if (stop.is_int() && stop.value() < 0) Fail("cannot count to ", stop.value());
+  return Tensor(Counting(stop, dtype));
+}
+
+Tensor Tensor::Arange(Number start, Number stop, Number step, std::optional<DType> dtype,
+                      CallSite at) {
+  Call call("Arange", at);
+  const auto is_float = [](const Number& n) { return n.cls == KindClass::kFloat; };
+  const double first = start.AsDouble(), last = stop.AsDouble(), by = step.AsDouble();
+  if (by == 0 || !std::isfinite(first) || !std::isfinite(last) || !std::isfinite(by)) {
+    Fail("cannot count from ", start.ToString(), " to ", stop.ToString(), " by ", step.ToString());
+  }
+  const bool floats = is_float(start) || is_float(stop) || is_float(step);
+  const DType type = dtype.value_or(
+      floats ? kFloat32
+             : Promote(start.DefaultType(), Promote(stop.DefaultType(), step.DefaultType())));
+  const double count = std::max(0.0, std::ceil((last - first) / by));
+  if (count >= 9e18) Fail("the number of elements does not fit in 64 bits");
+  // Narrow floats are computed in f32, as a sum of two rounded numbers is not the number rounded.
+  const DType wide = floats ? AccumulateType(type) : type;
+  Tensor t(Counting(static_cast<int64_t>(count), wide));
+  if (by != 1) t = t * step;
+  if (first != 0) t = t + start;
+  return Tensor(CastTo(t.uop(), type));
+}
+
+Tensor Tensor::Linspace(double start, double stop, int64_t n, DType dtype, CallSite at) {
+  Call call("Linspace", at);
+  if (n < 0) Fail("cannot make ", n, " elements");
+  if (!dtype.IsFloat()) Fail("gives floats, not ", dtype.ToString(), "; cast the result");
+  if (n == 1) return Full({1}, start, dtype);
+  // From both ends, so that both are exact.
+  const Tensor i(Counting(n, AccumulateType(dtype)));
+  const double step = (stop - start) / static_cast<double>(n - 1);
+  const Tensor up = i * step + start, down = stop - (static_cast<double>(n - 1) - i) * step;
+  return Where(i < static_cast<double>(n / 2), up, down).Cast(dtype);
+}
+
+Tensor Tensor::Eye(int64_t rows, int64_t columns, DType dtype, CallSite at) {
+  Call call("Eye", at);
+  if (columns < 0) columns = rows;
+  if (rows < 0) Fail("cannot make ", rows, " rows");
+  return (Arange(rows).Unsqueeze(1) == Arange(columns)).Cast(dtype);
+}
+
+Tensor Tensor::EmptyLike(std::optional<DType> dtype, CallSite at) const {
+  Call call("EmptyLike", at);
+  return Empty(shape(), dtype.value_or(this->dtype()), device(), at);
+}
+
+Tensor Tensor::ZerosLike(std::optional<DType> dtype, CallSite at) const {
+  Call call("ZerosLike", at);
+  return Zeros(shape(), dtype.value_or(this->dtype()), device(), at);
+}
+
+Tensor Tensor::OnesLike(std::optional<DType> dtype, CallSite at) const {
+  Call call("OnesLike", at);
+  return Ones(shape(), dtype.value_or(this->dtype()), device(), at);
+}
+
+Tensor Tensor::FullLike(Number value, std::optional<DType> dtype, CallSite at) const {
+  Call call("FullLike", at);
+  return Full(shape(), value, dtype.value_or(this->dtype()), device(), at);
+}
+
+}  // namespace tessera

@@ -1,0 +1,108 @@
+// Gathering by index tensors, and masks made of counting.
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Build;
+using internal::Call;
+using internal::Fail;
+using internal::NormalAxis;
+using internal::Show;
+
+namespace {
+
+void CheckIndex(const Tensor& index) {
+  if (!index.dtype().IsInt()) {
+    Fail("the index ", Show(index), " must be of an integer dtype; cast it");
+  }
+}
+
+// A type that holds every index and positions up to n. What u64 holds beyond i64 becomes negative,
+// which is outside as well.
+DType PositionType(DType index, int64_t n) {
+  const bool narrow = n <= INT32_MAX && MinInt(index) >= INT32_MIN && MaxInt(index) <= INT32_MAX;
+  return narrow ? kInt32 : kInt64;
+}
+
+}  // namespace
+
+Tensor Tensor::Take(const Tensor& index, int axis, CallSite at) const {
+  Call call("Take", at);
+  CheckIndex(index);
+  return Tensor(Build(Op::kGather, {uop(), index.uop()}, int64_t{NormalAxis(axis, rank())}));
+}
+
+Tensor Tensor::Embedding(const Tensor& index, CallSite at) const {
+  Call call("Embedding", at);
+  CheckIndex(index);
+  if (rank() != 2) Fail("the table ", Show(*this), " must have two axes, rows and features");
+  return Tensor(Build(Op::kGather, {uop(), index.uop()}, int64_t{0}));
+}
+
+// By the primitive, on the elements in one row: the other axes' positions are counted into the
+// index, and an index outside its own axis goes outside the row.
+Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
+  Call call("Gather", at);
+  CheckIndex(index);
+  const int a = NormalAxis(axis, rank());
+  bool fits = index.rank() == rank();
+  for (int i = 0; fits && i < rank(); ++i) {
+    fits = i == a || index.shape()[i] == shape()[i] ||
+           (index.shape()[i].is_int() && index.shape()[i].max() <= shape()[i].min());
+  }
+  if (!fits) {
+    Fail("the index ", Show(index), " must have the rank of ", Show(*this),
+         " and lie within it on every axis but ", a);
+  }
+  const DType type = PositionType(index.dtype(), shape().MaxElements());
+  const Tensor position = index.Cast(type);
+  Tensor flat = Scalar(0, type);
+  Extent stride = 1;
+  for (int i = rank() - 1; i >= 0; --i) {
+    Tensor at_axis;
+    if (i == a) {
+      at_axis = position;
+    } else {
+      Extents dims(rank() - i, 1);
+      dims[0] = index.shape()[i];
+      at_axis = Arange(index.shape()[i], type).Reshape(dims);
+    }
+    flat = stride.is_int(1) ? flat + at_axis : flat + at_axis * stride;
+    stride = stride * shape()[i];
+  }
+  const Tensor inside = (position >= 0) & (position < shape()[a]);
+  return Reshape({shape().Elements()}).Take(Where(inside, flat, -1));
+}
+
+Tensor Tensor::OneHot(int64_t n, DType type, CallSite at) const {
+  Call call("OneHot", at);
+  CheckIndex(*this);
+  if (n < 0) Fail("cannot have ", n, " classes");
+  const DType type_of_index = PositionType(dtype(), n);
+  return (Cast(type_of_index).Unsqueeze(-1) == Arange(n, type_of_index)).Cast(type);
+}
+
+namespace {
+
+// Whether an element of the last two axes lies on or below the diagonal.
+Tensor Below(const Tensor& t, int64_t diagonal) {
+  if (t.rank() < 2) Fail("takes matrices, not ", Show(t));
+  const Tensor row = Tensor::Arange(t.shape()[t.rank() - 2], kInt64).Unsqueeze(1);
+  const Tensor column = Tensor::Arange(t.shape()[t.rank() - 1], kInt64);
+  return column <= (diagonal == 0 ? row : row + diagonal);
+}
+
+}  // namespace
+
+Tensor Tensor::Tril(int64_t diagonal, CallSite at) const {
+  Call call("Tril", at);
+  return Where(Below(*this, diagonal), *this, false);
+}
+
+Tensor Tensor::Triu(int64_t diagonal, CallSite at) const {
+  Call call("Triu", at);
+  return Where(Below(*this, diagonal - 1), false, *this);
+}
+
+}  // namespace tessera

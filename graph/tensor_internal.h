@@ -1,0 +1,80 @@
+// What the definitions of Tensor's members share: errors that name the public call, nodes, shapes.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "graph/error.h"
+#include "graph/infer.h"
+#include "graph/status.h"
+#include "graph/tensor.h"
+
+namespace tessera::internal {
+
+// Opened by every public function: nodes made while it lives carry the call site, and errors begin
+// with the name. The outermost one of the thread counts, so that what a composite calls stays its
+// own.
+class Call {
+ public:
+  Call(const char* name, CallSite site) : scope_(site), outer_(name_) {
+    if (outer_ == nullptr) name_ = name;
+  }
+  ~Call() { name_ = outer_; }
+  Call(const Call&) = delete;
+  static const char* Name() { return name_ == nullptr ? "Tensor" : name_; }
+
+ private:
+  static inline thread_local const char* name_ = nullptr;
+  CallScope scope_;
+  const char* outer_;
+};
+
+// Throws an Error whose message is the call's name and the parts.
+template <typename... Parts>
+[[noreturn]] void Fail(const Parts&... parts) {
+  throw Error(absl::InvalidArgumentError(absl::StrCat(Call::Name(), ": ", parts...)));
+}
+
+// The node, or an Error that begins with the call's name instead of the op's.
+UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);
+inline UOp Build(Op op, absl::Span<const UOp> srcs, Arg arg = {}) {
+  return Build(op, kVoid, srcs, std::move(arg));
+}
+
+// "f32[4, 5] on CPU", or the text of a number.
+std::string Show(const Tensor& t);
+std::string Show(const Operand& o);
+
+// ---- on nodes: each returns its source where there is nothing to do
+
+UOp CastTo(const UOp& u, DType dtype);
+UOp ReshapeTo(const UOp& u, const Extents& dims);
+UOp PermuteTo(const UOp& u, const Ints& order);
+// Axes are aligned at the last; extents of 1 repeat. A rank-0 value stays as it is if `keep_scalar`
+// (elementwise ops take it beside any shape).
+UOp BroadcastTo(const UOp& u, const Shape& shape, bool keep_scalar);
+UOp CopyTo(const UOp& u, Device device);  // to no device: as it is
+
+// The shape that both broadcast to, or an Error.
+Shape BroadcastShape(const Shape& a, const Shape& b);
+
+// The dtype in which two operands meet.
+DType CommonType(const Operand& a, const Operand& b);
+// An operand as a node of the dtype; a number that the dtype cannot hold is an Error.
+UOp AsNode(const Operand& o, DType dtype);
+UOp NumberAs(const Number& n, DType dtype);
+// The operands in the dtype, broadcast to one shape, combined.
+Tensor Combine(Op op, DType dtype, const Operand& a, const Operand& b);
+
+// An axis from -rank to rank-1 as one from 0; an Error outside.
+int NormalAxis(int64_t axis, int rank);
+// The same for many, distinct; none means all axes.
+Ints NormalAxes(const Axes& axes, int rank);
+
+// A fresh BUFFER without storage.
+UOp NewBuffer(DType dtype, const Extents& dims, Device device);
+// Where tensors without a device of their own are put.
+Device DefaultDevice();
+
+}  // namespace tessera::internal

@@ -1,0 +1,340 @@
+// Elementwise functions and operators.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Build;
+using internal::Call;
+using internal::CastTo;
+using internal::Combine;
+using internal::CommonType;
+using internal::Fail;
+using internal::Show;
+
+namespace {
+
+// ---- two operands
+
+Tensor Logical(Op op, const Operand& a, const Operand& b) { return Combine(op, kBool, a, b); }
+
+void RefuseBool(DType type, const Operand& a, const Operand& b) {
+  if (type.IsBool()) {
+    Fail("does not take bools (", Show(a), " and ", Show(b),
+         "); cast them to i32, or use the logical functions");
+  }
+}
+
+Tensor Arith(Op op, const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  RefuseBool(type, a, b);
+  return Combine(op, type, a, b);
+}
+
+DType FloatOf(DType type) { return type.IsFloat() ? type : kFloat32; }
+
+Tensor Integers(Op op, const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  if (!type.IsInt()) {
+    Fail("takes integers, not ", Show(a), " and ", Show(b), "; cast them to an integer dtype");
+  }
+  return Combine(op, type, a, b);
+}
+
+Tensor Bitwise(Op op, const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  if (type.IsFloat()) {
+    Fail("takes integers or bools, not ", Show(a), " and ", Show(b),
+         "; cast or bitcast them to an integer dtype");
+  }
+  return Combine(op, type, a, b);
+}
+
+// Of bools, + is "or" and * is "and".
+Tensor SumOf(const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  return Combine(type.IsBool() ? Op::kOr : Op::kAdd, type, a, b);
+}
+Tensor ProductOf(const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  return Combine(type.IsBool() ? Op::kAnd : Op::kMul, type, a, b);
+}
+Tensor QuotientOf(const Operand& a, const Operand& b) {
+  return Combine(Op::kDiv, FloatOf(CommonType(a, b)), a, b);
+}
+
+// Whole quotients of floats are those of IEEE division, rounded.
+Tensor WholeQuotient(Op integer, Op rounding, const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  RefuseBool(type, a, b);
+  if (type.IsInt()) return Combine(integer, type, a, b);
+  return Tensor(Build(rounding, {Combine(Op::kDiv, type, a, b).uop()}));
+}
+
+// The remainder with the sign of b. Of floats it is fmod, which is exact, moved by b where the
+// signs differ.
+Tensor Remainder(const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  RefuseBool(type, a, b);
+  if (type.IsInt()) return Combine(Op::kFloorMod, type, a, b);
+  const Tensor r = Combine(Op::kTruncMod, type, a, b), by(internal::AsNode(b, type));
+  return Where(((r < 0) != (by < 0)) & (r != 0), r + by, r);
+}
+
+Tensor Compare(Op op, const Operand& a, const Operand& b) {
+  return Combine(op, CommonType(a, b), a, b);
+}
+
+// Both operands carry a call site; the left one's comes first in the text.
+#define TESSERA_BINARY(name, member, symbol, ...)              \
+  Tensor operator symbol(const Operand& a, const Operand& b) { \
+    Call call(name, a.site());                                 \
+    return __VA_ARGS__;                                        \
+  }                                                            \
+  Tensor Tensor::member(const Operand& b) const {              \
+    Call call(name, b.site());                                 \
+    const Operand a(*this);                                    \
+    return __VA_ARGS__;                                        \
+  }
+}  // namespace
+
+TESSERA_BINARY("Add", Add, +, SumOf(a, b))
+TESSERA_BINARY("Sub", Sub, -, Arith(Op::kSub, a, b))
+TESSERA_BINARY("Mul", Mul, *, ProductOf(a, b))
+TESSERA_BINARY("Div", Div, /, QuotientOf(a, b))
+TESSERA_BINARY("Mod", Mod, %, Remainder(a, b))
+TESSERA_BINARY("BitAnd", BitAnd, &, Bitwise(Op::kAnd, a, b))
+TESSERA_BINARY("BitOr", BitOr, |, Bitwise(Op::kOr, a, b))
+TESSERA_BINARY("BitXor", BitXor, ^, Bitwise(Op::kXor, a, b))
+TESSERA_BINARY("Shl", Shl, <<, Integers(Op::kShl, a, b))
+TESSERA_BINARY("Shr", Shr, >>, Integers(Op::kShr, a, b))
+#undef TESSERA_BINARY
+
+#define TESSERA_COMPARE(name, symbol, op, left, right)         \
+  Tensor operator symbol(const Operand& a, const Operand& b) { \
+    Call call(name, a.site());                                 \
+    return Compare(Op::op, left, right);                       \
+  }
+TESSERA_COMPARE("Equal", ==, kCmpEq, a, b)
+TESSERA_COMPARE("NotEqual", !=, kCmpNe, a, b)
+TESSERA_COMPARE("Less", <, kCmpLt, a, b)
+TESSERA_COMPARE("LessEqual", <=, kCmpLe, a, b)
+TESSERA_COMPARE("Greater", >, kCmpLt, b, a)
+TESSERA_COMPARE("GreaterEqual", >=, kCmpLe, b, a)
+#undef TESSERA_COMPARE
+
+Tensor operator-(const Operand& a) {
+  Call call("Neg", a.site());
+  return a.tensor()->Neg(a.site());
+}
+Tensor operator~(const Operand& a) {
+  Call call("BitNot", a.site());
+  return a.tensor()->BitNot(a.site());
+}
+
+Tensor Tensor::FloorDiv(const Operand& b) const {
+  Call call("FloorDiv", b.site());
+  return WholeQuotient(Op::kFloorDiv, Op::kFloor, *this, b);
+}
+Tensor Tensor::TruncDiv(const Operand& b) const {
+  Call call("TruncDiv", b.site());
+  return WholeQuotient(Op::kTruncDiv, Op::kTrunc, *this, b);
+}
+Tensor Tensor::Fmod(const Operand& b) const {
+  Call call("Fmod", b.site());
+  return Arith(Op::kTruncMod, *this, b);
+}
+Tensor Tensor::Pow(const Operand& b) const {
+  Call call("Pow", b.site());
+  if (b.tensor() == nullptr && !b.extent() && b.number().AsDouble() == 2) {
+    const DType type = CommonType(*this, b);
+    RefuseBool(type, *this, b);
+    const UOp x = CastTo(uop(), type);
+    return Tensor(Build(Op::kMul, {x, x}));
+  }
+  return Arith(Op::kPow, *this, b);
+}
+Tensor Tensor::Maximum(const Operand& b) const {
+  Call call("Maximum", b.site());
+  return Combine(Op::kMax, CommonType(*this, b), *this, b);
+}
+Tensor Tensor::Minimum(const Operand& b) const {
+  Call call("Minimum", b.site());
+  return Combine(Op::kMin, CommonType(*this, b), *this, b);
+}
+Tensor Tensor::LogicalAnd(const Operand& b) const {
+  Call call("LogicalAnd", b.site());
+  return Logical(Op::kAnd, *this, b);
+}
+Tensor Tensor::LogicalOr(const Operand& b) const {
+  Call call("LogicalOr", b.site());
+  return Logical(Op::kOr, *this, b);
+}
+Tensor Tensor::LogicalXor(const Operand& b) const {
+  Call call("LogicalXor", b.site());
+  return Logical(Op::kXor, *this, b);
+}
+Tensor Tensor::Lerp(const Operand& end, const Operand& weight) const {
+  Call call("Lerp", end.site());
+  return *this + (end - *this) * weight;
+}
+
+Tensor Where(const Operand& condition, const Operand& a, const Operand& b) {
+  Call call("Where", condition.site());
+  const DType type = CommonType(a, b);
+  if (condition.tensor() != nullptr && !condition.tensor()->dtype().IsBool()) {
+    Fail("the condition ", Show(condition), " must be bool; compare it with 0");
+  }
+  UOp srcs[3] = {internal::AsNode(condition, kBool), internal::AsNode(a, type),
+                 internal::AsNode(b, type)};
+  Shape shape = internal::BroadcastShape(srcs[1].shape(), srcs[2].shape());
+  shape = internal::BroadcastShape(srcs[0].shape(), shape);
+  for (UOp& s : srcs) s = internal::BroadcastTo(s, shape, /*keep_scalar=*/true);
+  return Tensor(Build(Op::kWhere, srcs));
+}
+
+// ---- one operand
+
+// Functions that need floats take integers and bools as f32.
+#define TESSERA_FLOAT_UNARY(name, op)                                \
+  Tensor Tensor::name(CallSite at) const {                           \
+    Call call(#name, at);                                            \
+    return Tensor(Build(Op::op, {CastTo(uop(), FloatOf(dtype()))})); \
+  }
+TESSERA_FLOAT_UNARY(Sqrt, kSqrt)
+TESSERA_FLOAT_UNARY(Exp, kExp)
+TESSERA_FLOAT_UNARY(Exp2, kExp2)
+TESSERA_FLOAT_UNARY(Expm1, kExpm1)
+TESSERA_FLOAT_UNARY(Log, kLog)
+TESSERA_FLOAT_UNARY(Log2, kLog2)
+TESSERA_FLOAT_UNARY(Log1p, kLog1p)
+TESSERA_FLOAT_UNARY(Sin, kSin)
+TESSERA_FLOAT_UNARY(Cos, kCos)
+TESSERA_FLOAT_UNARY(Tan, kTan)
+TESSERA_FLOAT_UNARY(Asin, kAsin)
+TESSERA_FLOAT_UNARY(Acos, kAcos)
+TESSERA_FLOAT_UNARY(Atan, kAtan)
+TESSERA_FLOAT_UNARY(Sinh, kSinh)
+TESSERA_FLOAT_UNARY(Cosh, kCosh)
+TESSERA_FLOAT_UNARY(Tanh, kTanh)
+TESSERA_FLOAT_UNARY(Erf, kErf)
+#undef TESSERA_FLOAT_UNARY
+
+#define TESSERA_ROUNDING(name, op)         \
+  Tensor Tensor::name(CallSite at) const { \
+    Call call(#name, at);                  \
+    if (!dtype().IsFloat()) return *this;  \
+    return Tensor(Build(Op::op, {uop()})); \
+  }
+TESSERA_ROUNDING(Floor, kFloor)
+TESSERA_ROUNDING(Ceil, kCeil)
+TESSERA_ROUNDING(Trunc, kTrunc)
+TESSERA_ROUNDING(Round, kRound)
+#undef TESSERA_ROUNDING
+
+Tensor Tensor::Neg(CallSite at) const {
+  Call call("Neg", at);
+  if (dtype().IsBool()) Fail("does not take ", Show(*this), "; use LogicalNot, or cast it to i32");
+  return Tensor(Build(Op::kNeg, {uop()}));
+}
+Tensor Tensor::Abs(CallSite at) const {
+  Call call("Abs", at);
+  return dtype().IsBool() ? *this : Tensor(Build(Op::kAbs, {uop()}));
+}
+Tensor Tensor::Sign(CallSite at) const {
+  Call call("Sign", at);
+  if (dtype().IsBool()) return *this;
+  const Tensor up = Where(*this > 0, 1, *this);
+  return dtype().IsUnsigned() ? up : Where(*this < 0, -1, up);
+}
+Tensor Tensor::Square(CallSite at) const {
+  Call call("Square", at);
+  return *this * *this;
+}
+Tensor Tensor::Reciprocal(CallSite at) const {
+  Call call("Reciprocal", at);
+  return 1 / *this;
+}
+Tensor Tensor::Rsqrt(CallSite at) const {
+  Call call("Rsqrt", at);
+  return 1 / Sqrt();
+}
+Tensor Tensor::Log10(CallSite at) const {
+  Call call("Log10", at);
+  return Log2() * (std::numbers::ln2 / std::numbers::ln10);
+}
+Tensor Tensor::LogicalNot(CallSite at) const {
+  Call call("LogicalNot", at);
+  return Logical(Op::kXor, *this, true);
+}
+Tensor Tensor::BitNot(CallSite at) const {
+  Call call("BitNot", at);
+  if (dtype().IsFloat()) Fail("takes integers or bools, not ", Show(*this));
+  const tessera::Scalar ones = Convert(tessera::Scalar::Int(-1), kInt64, dtype());
+  return Tensor(Build(Op::kXor, {uop(), UOp::Const(dtype(), ones)}));
+}
+Tensor Tensor::IsNan(CallSite at) const {
+  Call call("IsNan", at);
+  return *this != *this;
+}
+Tensor Tensor::IsInf(CallSite at) const {
+  Call call("IsInf", at);
+  if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
+  return Abs() == std::numeric_limits<double>::infinity();
+}
+Tensor Tensor::IsFinite(CallSite at) const {
+  Call call("IsFinite", at);
+  if (!dtype().IsFloat()) return Ones(shape(), kBool, device());
+  return Abs() < std::numeric_limits<double>::infinity();
+}
+
+namespace {
+double LargestFinite(DType t) {
+  switch (t.kind()) {
+    case Kind::kF8E4M3:
+      return 448;
+    case Kind::kF8E5M2:
+      return 57344;
+    case Kind::kF16:
+      return 65504;
+    case Kind::kBF16:
+      return 0x1.fep127;
+    case Kind::kF32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+}  // namespace
+
+Tensor Tensor::NanToNum(Number nan, CallSite at) const {
+  Call call("NanToNum", at);
+  if (!dtype().IsFloat()) return *this;
+  const double top = LargestFinite(dtype());
+  return Where(IsNan(), nan, Clip(-top, top));
+}
+
+// NaN stays NaN, as Max and Min keep it.
+Tensor Tensor::Clip(std::optional<Number> low, std::optional<Number> high, CallSite at) const {
+  Call call("Clip", at);
+  if (!low && !high) Fail("needs a lower or an upper bound");
+  Tensor t = *this;
+  if (low) t = t.Maximum(*low);
+  return high ? t.Minimum(*high) : t;
+}
+
+Tensor Tensor::Cast(DType to, CallSite at) const {
+  Call call("Cast", at);
+  return dtype() == to ? *this : Tensor(CastTo(uop(), to));
+}
+
+Tensor Tensor::Bitcast(DType to, CallSite at) const {
+  Call call("Bitcast", at);
+  return dtype() == to ? *this : Tensor(Build(Op::kBitcast, to, {uop()}, {}));
+}
+
+}  // namespace tessera

@@ -1,0 +1,127 @@
+// Random numbers: bits of a counter under a key, so that they depend on the global index alone.
+#include <cmath>
+#include <numbers>
+
+#include "absl/synchronization/mutex.h"
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Build;
+using internal::Call;
+using internal::CastTo;
+using internal::Fail;
+
+namespace {
+
+// The process's seed, and how many elements have been drawn under it.
+struct Generator {
+  absl::Mutex mutex;
+  uint64_t seed = 0;
+  uint64_t drawn = 0;
+  static Generator& Get() {
+    static Generator& g = *new Generator;
+    return g;
+  }
+};
+
+// 64 bits an element. The shape is given to the counter, so that what follows is elementwise.
+Tensor RandomBits(const Shape& shape) {
+  uint64_t seed, first;
+  const int64_t elements = shape.MaxElements();
+  {
+    Generator& g = Generator::Get();
+    absl::MutexLock lock(&g.mutex);
+    seed = g.seed;
+    first = g.drawn;
+    g.drawn += static_cast<uint64_t>(elements);
+  }
+  const UOp iota = Build(Op::kIota, kUInt64, {}, Extents{shape.Elements()});
+  const UOp index = internal::ReshapeTo(iota, shape.ToExtents());
+  const UOp counter = Build(Op::kAdd, {index, UOp::Const(kUInt64, tessera::Scalar{first})});
+  return Tensor(Build(Op::kThreefry, {counter, UOp::Const(kUInt64, tessera::Scalar{seed})}));
+}
+
+// The top bits as a float in [0, 1): as many as the mantissa holds, so none is rounded up to 1.
+Tensor UnitFloats(const Tensor& bits, DType dtype) {
+  int digits = 24;
+  if (dtype == kFloat64) digits = 53;
+  if (dtype == kFloat16) digits = 11;
+  if (dtype == kBFloat16) digits = 8;
+  if (dtype == kFloat8E4M3) digits = 4;
+  if (dtype == kFloat8E5M2) digits = 3;
+  const Tensor top = bits.Shr(64 - digits).Cast(digits == 53 ? kInt64 : kInt32);
+  return top.Cast(dtype) * std::ldexp(1.0, -digits);
+}
+
+void CheckFloat(DType dtype) {
+  if (!dtype.IsFloat()) Fail("gives floats, not ", dtype.ToString(), "; use RandInt");
+}
+
+}  // namespace
+
+void Tensor::ManualSeed(uint64_t seed) {
+  Generator& g = Generator::Get();
+  absl::MutexLock lock(&g.mutex);
+  g.seed = seed;
+  g.drawn = 0;
+}
+
+Tensor Tensor::Rand(const Dims& shape, DType dtype, Device device, CallSite at) {
+  Call call("Rand", at);
+  CheckFloat(dtype);
+  return UnitFloats(RandomBits(Shape(shape.extents())), dtype).To(device);
+}
+
+Tensor Tensor::Uniform(double low, double high, const Dims& shape, DType dtype, Device device,
+                       CallSite at) {
+  Call call("Uniform", at);
+  CheckFloat(dtype);
+  const DType wide = AccumulateType(dtype);
+  const Tensor unit = UnitFloats(RandomBits(Shape(shape.extents())), wide);
+  return (unit * (high - low) + low).Cast(dtype).To(device);
+}
+
+// Box and Muller, of the two halves of an element's bits.
+Tensor Tensor::RandN(const Dims& shape, DType dtype, Device device, CallSite at) {
+  Call call("RandN", at);
+  CheckFloat(dtype);
+  const Tensor bits = RandomBits(Shape(shape.extents()));
+  const bool wide = dtype == kFloat64;
+  const int digits = wide ? 32 : 24;
+  const DType integer = wide ? kInt64 : kInt32, type = wide ? kFloat64 : kFloat32;
+  const double unit = std::ldexp(1.0, -digits);
+  const Tensor high = bits.Shr(64 - digits).Cast(integer).Cast(type);
+  const Tensor low = bits.BitAnd((int64_t{1} << digits) - 1).Cast(integer).Cast(type);
+  const Tensor radius = (((high + 1) * unit).Log() * -2.0).Sqrt();  // of (0, 1]
+  return (radius * (low * (2 * std::numbers::pi * unit)).Cos()).Cast(dtype).To(device);
+}
+
+Tensor Tensor::RandInt(int64_t low, int64_t high, const Dims& shape, DType dtype, Device device,
+                       CallSite at) {
+  Call call("RandInt", at);
+  if (low >= high) Fail("there is no integer from ", low, " below ", high);
+  if (!dtype.IsInt()) Fail("gives integers, not ", dtype.ToString());
+  if (low < MinInt(dtype) || high - 1 > MaxInt(dtype)) {
+    Fail(low, " to ", high - 1, " does not fit ", dtype.ToString());
+  }
+  const uint64_t range = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  const Tensor bits = RandomBits(Shape(shape.extents()));
+  // A fraction of 32 bits times the range; a remainder where the range is wider.
+  const Tensor offset = range >> 32 == 0 ? bits.Shr(32).Mul(range).Shr(32) : bits.Fmod(range);
+  const Tensor value = offset.Cast(kInt64) + low;
+  return value.Cast(dtype).To(device);
+}
+
+Tensor Tensor::RandLike(CallSite at) const {
+  Call call("RandLike", at);
+  return Rand(shape(), dtype(), device(), at);
+}
+
+Tensor Tensor::RandNLike(CallSite at) const {
+  Call call("RandNLike", at);
+  return RandN(shape(), dtype(), device(), at);
+}
+
+}  // namespace tessera

@@ -1,0 +1,240 @@
+// Movement: parts of tensors, padding and windows.
+#include <algorithm>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+#include "graph/tensor_moved.h"
+
+namespace tessera {
+
+using internal::Build;
+using internal::Call;
+using internal::Fail;
+using internal::NormalAxes;
+using internal::NormalAxis;
+using internal::ReshapeTo;
+using internal::Show;
+
+Tensor Tensor::Pad(const Pairs& pairs, Number value, CallSite at) const {
+  Call call("Pad", at);
+  if (static_cast<int>(pairs.size()) != rank()) {
+    Fail("needs a pair for each axis of ", Show(*this), ", has ", pairs.size());
+  }
+  bool none = true;
+  for (const auto& [before, after] : pairs) {
+    if (before.min() < 0 || after.min() < 0) {
+      Fail("cannot add ", before.ToString(), " and ", after.ToString(),
+           " elements to an axis; use Slice to remove some");
+    }
+    none &= before.is_int(0) && after.is_int(0);
+  }
+  const Tensor padded = Moved([&](const UOp& u) { return none ? u : Build(Op::kPad, {u}, pairs); });
+  if (none || value.AsDouble() == 0) return padded;
+  const UOp inside = internal::BroadcastTo(UOp::Const(kBool, int64_t{1}), shape(), false);
+  return Where(Tensor(Build(Op::kPad, {inside}, pairs)), padded,
+               Tensor(internal::NumberAs(value, dtype())));
+}
+
+Tensor Tensor::Shrink(const Pairs& pairs, CallSite at) const {
+  Call call("Shrink", at);
+  if (static_cast<int>(pairs.size()) != rank()) {
+    Fail("needs a pair for each axis of ", Show(*this), ", has ", pairs.size());
+  }
+  bool whole = true;
+  for (int i = 0; i < rank(); ++i) {
+    const auto& [begin, end] = pairs[i];
+    whole &= begin.is_int(0) && end == shape()[i];
+    if (begin.min() < 0 || (end - begin).max() < 0) {
+      Fail("cannot take elements ", begin.ToString(), " to ", end.ToString(), " of axis ", i,
+           " of ", Show(*this));
+    }
+  }
+  return Moved([&](const UOp& u) { return whole ? u : Build(Op::kShrink, {u}, pairs); });
+}
+
+namespace {
+
+// The elements of one axis that a Slice means: begin..end, reversed if the step is negative, and
+// every |step|-th of them.
+struct Span {
+  Extent begin, end;
+  int64_t step = 1;
+};
+
+// As Python's slice.indices, for integer bounds.
+Span NormalSlice(const Slice& s, const Extent& extent, int axis) {
+  if (s.step == 0) Fail("the step of axis ", axis, " is 0");
+  const bool symbolic = (s.begin && !s.begin->is_int()) || (s.end && !s.end->is_int());
+  if (symbolic || !extent.is_int()) {
+    if (s.step != 1) Fail("axis ", axis, " has symbolic bounds and so takes only steps of 1");
+    const auto bound = [&](const Extent& e) {
+      return e.is_int() && e.value() < 0 ? extent + e : e;
+    };
+    return {s.begin ? bound(*s.begin) : Extent(0), s.end ? bound(*s.end) : extent, 1};
+  }
+  const int64_t n = extent.value();
+  const bool down = s.step < 0;
+  const auto bound = [&](const std::optional<Extent>& e, int64_t absent) {
+    if (!e) return absent;
+    const int64_t v = e->value() < 0 ? std::max<int64_t>(e->value() + n, -1) : e->value();
+    return std::clamp<int64_t>(v, down ? -1 : 0, down ? n - 1 : n);
+  };
+  const int64_t begin = bound(s.begin, down ? n - 1 : 0), end = bound(s.end, down ? -1 : n);
+  if (down ? begin <= end : begin >= end) return {0, 0, 1};
+  if (!down) return {begin, end, s.step};
+  return {end + 1, begin + 1, s.step};
+}
+
+// Every step-th element of an axis, by a window of one element.
+UOp Strided(const UOp& u, int axis, int64_t step) {
+  const int64_t n = u.shape()[axis].value();
+  if (step == 1 || n == 0) return u;
+  const UOp w = Build(Op::kWindow, {u}, WindowArg{{axis}, {1}, {step}, {1}});
+  Extents dims = u.shape().ToExtents();
+  dims[axis] = (n + step - 1) / step;
+  return ReshapeTo(w, dims);
+}
+
+UOp SlicedBy(const UOp& u, absl::Span<const Span> spans) {
+  Pairs pairs;
+  Ints flips;
+  bool whole = true;
+  for (int i = 0; i < u.rank(); ++i) {
+    pairs.emplace_back(spans[i].begin, spans[i].end);
+    whole &= spans[i].begin.is_int(0) && spans[i].end == u.shape()[i];
+    if (spans[i].step < 0) flips.push_back(i);
+  }
+  UOp v = whole ? u : Build(Op::kShrink, {u}, pairs);
+  if (!flips.empty()) v = Build(Op::kFlip, {v}, flips);
+  for (int i = 0; i < u.rank(); ++i) {
+    if (spans[i].step != 1) v = Strided(v, i, std::abs(spans[i].step));
+  }
+  return v;
+}
+
+std::vector<Span> NormalSlices(const Tensor& t, absl::Span<const Slice> slices) {
+  if (static_cast<int>(slices.size()) > t.rank()) {
+    Fail(slices.size(), " slices do not fit ", Show(t));
+  }
+  std::vector<Span> spans;
+  for (int i = 0; i < t.rank(); ++i) {
+    const Slice s = i < static_cast<int>(slices.size()) ? slices[i] : Slice();
+    spans.push_back(NormalSlice(s, t.shape()[i], i));
+  }
+  return spans;
+}
+
+// A position counted from the end where it is negative; an Error outside the axis.
+Extent NormalPosition(const Tensor& t, int axis, const Extent& position) {
+  const Extent& n = t.shape()[axis];
+  const Extent p = position.max() < 0 ? n + position : position;
+  if (p.min() < 0 || p.max() >= n.max()) {
+    Fail("position ", position.ToString(), " lies outside axis ", axis, " of ", Show(t));
+  }
+  return p;
+}
+
+}  // namespace
+
+Tensor Tensor::Slice(const std::vector<tessera::Slice>& slices, CallSite at) const {
+  Call call("Slice", at);
+  const std::vector<Span> spans = NormalSlices(*this, slices);
+  return Moved([&](const UOp& u) { return SlicedBy(u, spans); });
+}
+
+Tensor Tensor::SliceAxis(int axis, const tessera::Slice& slice, CallSite at) const {
+  Call call("SliceAxis", at);
+  std::vector<tessera::Slice> slices(NormalAxis(axis, rank()) + 1);
+  slices.back() = slice;
+  return Slice(slices, at);
+}
+
+Tensor Tensor::Select(int axis, const Extent& position, CallSite at) const {
+  Call call("Select", at);
+  const int a = NormalAxis(axis, rank());
+  const Extent p = NormalPosition(*this, a, position);
+  return SliceAxis(a, {p, p + Extent(1)}).Squeeze(a);
+}
+
+Tensor Tensor::operator[](const Index& index) const { return (*this)[{index}]; }
+
+Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
+  Call call("Index", indices.size() == 0 ? CallSite::Here() : indices.begin()->site());
+  if (static_cast<int>(indices.size()) > rank()) {
+    Fail(indices.size(), " indices do not fit ", Show(*this));
+  }
+  std::vector<tessera::Slice> slices;
+  Ints selected;
+  for (const Index& i : indices) {
+    const int axis = static_cast<int>(slices.size());
+    if (i.position()) {
+      const Extent p = NormalPosition(*this, axis, *i.position());
+      slices.push_back({p, p + Extent(1)});
+      selected.push_back(axis);
+    } else {
+      slices.push_back(i.slice());
+    }
+  }
+  const Tensor part = Slice(slices);
+  return selected.empty() ? part : part.Squeeze(selected);
+}
+
+Tensor Tensor::Flip(const Axes& axes, CallSite at) const {
+  Call call("Flip", at);
+  const Ints flipped = NormalAxes(axes, rank());
+  return Moved([&](const UOp& u) { return flipped.empty() ? u : Build(Op::kFlip, {u}, flipped); });
+}
+
+Tensor Tensor::Window(const Axes& axes, const Ints& size, const Ints& stride, const Ints& dilation,
+                      CallSite at) const {
+  Call call("Window", at);
+  const Ints windowed = NormalAxes(axes, rank());
+  const Ints ones(windowed.size(), 1);
+  const WindowArg arg{windowed, size, stride.empty() ? ones : stride,
+                      dilation.empty() ? ones : dilation};
+  return Moved([&](const UOp& u) { return Build(Op::kWindow, {u}, arg); });
+}
+
+std::vector<Tensor> Tensor::Split(const std::vector<int64_t>& sizes, int axis, CallSite at) const {
+  Call call("Split", at);
+  const int a = NormalAxis(axis, rank());
+  std::vector<Tensor> out;
+  int64_t begin = 0;
+  for (int64_t n : sizes) {
+    if (n < 0) Fail("a piece cannot have the size ", n);
+    out.push_back(begin + n <= size(a) ? SliceAxis(a, {begin, begin + n}) : Tensor());
+    begin += n;
+  }
+  if (begin != size(a)) {
+    Fail("pieces of ", begin, " elements in all do not make up axis ", axis, " of ", Show(*this));
+  }
+  return out;
+}
+
+Tensor Tensor::Roll(int64_t shift, int axis, CallSite at) const {
+  Call call("Roll", at);
+  const int a = NormalAxis(axis, rank());
+  const int64_t n = size(a);
+  const int64_t cut = n == 0 ? 0 : (n - shift % n) % n;
+  if (cut == 0) return *this;
+  return Cat({SliceAxis(a, {cut, n}), SliceAxis(a, {0, cut})}, a);
+}
+
+std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
+  Call call("Split", at);
+  if (piece < 1) Fail("pieces cannot have the size ", piece);
+  std::vector<int64_t> sizes;
+  for (int64_t left = size(axis); left > 0; left -= piece) sizes.push_back(std::min(left, piece));
+  return Split(sizes, axis);
+}
+
+std::vector<Tensor> Tensor::Chunk(int64_t n, int axis, CallSite at) const {
+  Call call("Chunk", at);
+  if (n < 1) Fail("cannot make ", n, " pieces");
+  const int64_t all = size(axis);
+  std::vector<int64_t> sizes;
+  for (int64_t i = 0; i < n; ++i) sizes.push_back(all / n + (i < all % n));
+  return Split(sizes, axis);
+}
+
+}  // namespace tessera

@@ -1,0 +1,164 @@
+// CorePool: one mailbox word per thread carries every hand-over, sleeping and stealing included.
+#include "runtime/core_pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <thread>
+
+#include "graph/status.h"
+#include "runtime/host_target.h"
+
+namespace tessera {
+namespace {
+
+// The states of a mailbox. The owner of each transition:
+//   kIdle -> kAsleep (thread), kIdle/kAsleep -> kPosted (caller), kPosted -> kRunning (thread),
+//   kPosted -> kIdle (caller takes the share back), kRunning -> kAwaited (caller goes to sleep),
+//   kRunning/kAwaited -> kIdle (thread), kIdle/kAsleep -> kQuit (destructor).
+enum MailboxState : uint32_t { kIdle, kAsleep, kPosted, kRunning, kAwaited, kQuit };
+
+constexpr auto kPlanSpin = std::chrono::microseconds(100);  // a thread, for the next kernel
+constexpr auto kJoinSpin = std::chrono::microseconds(50);   // a caller, for the last worker
+constexpr int kPausesPerLook = 32;                          // between two looks at the clock
+
+using Clock = std::chrono::steady_clock;
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+void FutexWait(std::atomic<uint32_t>& word, uint32_t expected) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_PRIVATE, expected, nullptr,
+          nullptr, 0);
+}
+
+void FutexWake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr,
+          nullptr, 0);
+}
+
+}  // namespace
+
+struct alignas(128) CorePool::Mailbox {
+  std::atomic<uint32_t> state{kIdle};
+  int64_t share = 0;   // which share is this thread's: one and up
+  int64_t shares = 0;  // of how many, this time
+  std::thread thread;
+};
+
+CorePool& CorePool::Global() {
+  static CorePool* const pool = new CorePool(HostTarget().cores);
+  return *pool;
+}
+
+CorePool::CorePool(int cores) : cores_(std::max(cores, 1)) {}
+
+CorePool::~CorePool() {
+  CHECK(!taken_.load(), "a CorePool dies under a Run");
+  for (auto& box : boxes_) {
+    box->state.store(kQuit);
+    FutexWake(box->state);
+    box->thread.join();
+  }
+}
+
+void CorePool::Start() {
+  sigset_t all, before;
+  sigfillset(&all);  // the program's signal handlers run on threads of its own
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (int i = 1; i < cores_; ++i) {
+    boxes_.push_back(std::make_unique<Mailbox>());
+    Mailbox& box = *boxes_.back();
+    box.share = i;
+    box.thread = std::thread([this, &box] { ThreadMain(box); });
+    pthread_setname_np(box.thread.native_handle(), "tessera-core");
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Waits until the mailbox holds a share and takes it; false on quitting.
+bool CorePool::AwaitWork(Mailbox& box) {
+  for (;;) {
+    const auto begin = Clock::now();
+    uint32_t state;
+    for (;;) {
+      for (int i = 0; i < kPausesPerLook; ++i) {
+        state = box.state.load(std::memory_order_relaxed);
+        if (state != kIdle) break;
+        Pause();
+      }
+      if (state != kIdle) break;
+      if (plans_.load(std::memory_order_relaxed) != 1 || Clock::now() - begin > kPlanSpin) break;
+    }
+    if (state == kIdle && box.state.compare_exchange_strong(state, kAsleep)) {
+      do FutexWait(box.state, kAsleep);
+      while (box.state.load() == kAsleep);
+    }
+    state = kPosted;
+    if (box.state.compare_exchange_strong(state, kRunning, std::memory_order_acquire)) return true;
+    if (state == kQuit) return false;
+  }
+}
+
+void CorePool::ThreadMain(Mailbox& box) {
+  while (AwaitWork(box)) {
+    RunShare(box.share, box.shares);
+    const uint32_t before = box.state.exchange(kIdle, std::memory_order_acq_rel);
+    if (before == kAwaited) FutexWake(box.state);
+  }
+}
+
+// A share is a contiguous block of workers, so that neighbours meet in one cache.
+void CorePool::RunShare(int64_t share, int64_t shares) {
+  const int64_t end = (share + 1) * workers_ / shares;
+  for (int64_t w = share * workers_ / shares; w < end; ++w) fn_(arg_, w, workers_);
+}
+
+void CorePool::Run(CoreFn fn, void* arg, int64_t workers) {
+  if (workers <= 1 || cores_ <= 1 || taken_.exchange(true, std::memory_order_acquire)) {
+    for (int64_t w = 0; w < workers; ++w) fn(arg, w, workers);
+    return;
+  }
+  if (boxes_.empty()) Start();
+  fn_ = fn;
+  arg_ = arg;
+  workers_ = workers;
+  const int64_t shares = std::min<int64_t>(workers, cores_);
+  for (int64_t i = 1; i < shares; ++i) {
+    Mailbox& box = *boxes_[i - 1];
+    box.shares = shares;
+    if (box.state.exchange(kPosted, std::memory_order_release) == kAsleep) FutexWake(box.state);
+  }
+  RunShare(0, shares);
+  for (int64_t i = 1; i < shares; ++i) {
+    uint32_t posted = kPosted;
+    if (boxes_[i - 1]->state.compare_exchange_strong(posted, kIdle)) RunShare(i, shares);
+  }
+  for (int64_t i = 1; i < shares; ++i) {
+    std::atomic<uint32_t>& state = boxes_[i - 1]->state;
+    const auto begin = Clock::now();
+    for (int spins = 0;; ++spins) {
+      uint32_t now = state.load(std::memory_order_acquire);
+      if (now == kIdle || now == kAsleep) break;
+      Pause();
+      if (spins % kPausesPerLook != 0 || Clock::now() - begin < kJoinSpin) continue;
+      if (now == kAwaited || state.compare_exchange_strong(now, kAwaited)) {
+        FutexWait(state, kAwaited);
+      }
+    }
+  }
+  taken_.store(false, std::memory_order_release);
+}
+
+}  // namespace tessera

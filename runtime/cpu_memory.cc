@@ -1,0 +1,143 @@
+// The CPU allocator.
+#include "runtime/cpu_memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "graph/flags.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kHuge = 2 << 20;
+constexpr int64_t kMaxCached = int64_t{4} << 30;
+
+int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Sizes are rounded so that near ones share a class: to 1/8 of their power of two.
+int64_t SizeClass(int64_t bytes) {
+  int64_t unit = kAlignment;
+  while (unit * 16 <= bytes) unit *= 2;
+  return RoundUp(std::max<int64_t>(bytes, kAlignment), unit);
+}
+
+void* MapBlock(int64_t bytes) {
+  void* p = nullptr;
+  const int64_t alignment = bytes >= kHuge ? kHuge : kAlignment;
+  if (posix_memalign(&p, alignment, bytes) != 0) return nullptr;
+  if (bytes >= kHuge) madvise(p, bytes, MADV_HUGEPAGE);
+  return p;
+}
+
+}  // namespace
+
+struct CpuMemory::State {
+  mutable absl::Mutex mutex;
+  std::map<int64_t, std::vector<void*>> free;  // by size class
+  MemoryStats stats;
+
+  ~State() { Drop(); }
+  void Drop() {
+    for (auto& [size, blocks] : free) {
+      for (void* p : blocks) std::free(p);
+    }
+    free.clear();
+    stats.cached_bytes = 0;
+  }
+  void Count(int64_t bytes) {
+    stats.live_bytes += bytes;
+    stats.peak_bytes = std::max(stats.peak_bytes, stats.live_bytes);
+  }
+};
+
+CpuMemory::CpuMemory() : state_(std::make_shared<State>()) {}
+
+namespace {
+
+// The block and an unmapped page on each side; its end meets the second one, up to alignment.
+absl::StatusOr<std::shared_ptr<Storage>> GuardedBlock(int64_t bytes) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  const int64_t inner = RoundUp(std::max<int64_t>(bytes, 1), page);
+  char* base = static_cast<char*>(
+      mmap(nullptr, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  if (base == MAP_FAILED || mprotect(base + page, inner, PROT_READ | PROT_WRITE) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("allocate: no memory for ", bytes, " bytes"));
+  }
+  std::memset(base + page, 0xFF, inner);
+  auto storage = std::make_shared<Storage>();
+  storage->data = base + page + (inner - bytes) / 8 * 8;
+  storage->bytes = bytes;
+  storage->deleter = [base, inner, page](Storage&) { munmap(base, inner + 2 * page); };
+  return storage;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes) {
+  if (bytes < 0 || bytes > (int64_t{1} << 47)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("allocate: ", bytes, " bytes are more than a process can have"));
+  }
+  if (IntFlag(Flag::kGuardPages) != 0) return GuardedBlock(bytes);
+  const int64_t size = SizeClass(bytes);
+  void* block = nullptr;
+  {
+    absl::MutexLock lock(&state_->mutex);
+    if (auto it = state_->free.find(size); it != state_->free.end() && !it->second.empty()) {
+      block = it->second.back();
+      it->second.pop_back();
+      state_->stats.cached_bytes -= size;
+    }
+  }
+  if (block == nullptr) {
+    block = MapBlock(size);
+    if (block == nullptr) {
+      Trim();
+      block = MapBlock(size);
+    }
+    if (block == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("allocate: no memory for ", bytes, " bytes; ", Stats().live_bytes,
+                       " are in use. Free tensors, or compute in smaller pieces"));
+    }
+    absl::MutexLock lock(&state_->mutex);
+    ++state_->stats.allocations;
+  }
+  auto storage = std::make_shared<Storage>();
+  storage->data = block;
+  storage->bytes = bytes;
+  storage->deleter = [state = state_, size](Storage& s) {
+    absl::MutexLock lock(&state->mutex);
+    state->stats.live_bytes -= size;
+    if (state->stats.cached_bytes + size > kMaxCached) {
+      std::free(s.data);
+      return;
+    }
+    state->free[size].push_back(s.data);
+    state->stats.cached_bytes += size;
+  };
+  absl::MutexLock lock(&state_->mutex);
+  state_->Count(size);
+  return storage;
+}
+
+MemoryStats CpuMemory::Stats() const {
+  absl::MutexLock lock(&state_->mutex);
+  return state_->stats;
+}
+
+void CpuMemory::Trim() {
+  absl::MutexLock lock(&state_->mutex);
+  state_->Drop();
+}
+
+}  // namespace tessera

@@ -1,0 +1,65 @@
+// The one virtual interface of the project: a device that stores, compiles and runs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "codegen/codegen.h"
+#include "graph/buffer.h"
+#include "graph/target.h"
+
+namespace tessera {
+
+// A compiled kernel of one device.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+};
+
+// One launch: buffers by slot, variables by slot, over how many workers.
+struct Launch {
+  absl::Span<void* const> buffers;
+  absl::Span<const int64_t> variables;
+  int workers = 1;
+};
+
+struct MemoryStats {
+  int64_t live_bytes = 0;  // held by tensors and plans
+  int64_t peak_bytes = 0;
+  int64_t cached_bytes = 0;  // kept for reuse
+  int64_t allocations = 0;   // from the system
+};
+
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+  virtual const Target& target() const = 0;
+  // Bytes of undefined content. ResourceExhausted where there are none.
+  virtual absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes) = 0;
+  // Each program, compiled; those not yet known in parallel.
+  virtual absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(
+      absl::Span<const Program> programs) = 0;
+  virtual absl::Status Run(const Executable& executable, const Launch& launch) = 0;
+  virtual absl::Status CopyIn(void* to, const void* host, int64_t bytes) = 0;
+  virtual absl::Status CopyOut(void* host, const void* from, int64_t bytes) = 0;
+  // Whether host code may read and write its storage.
+  virtual bool IsHost() const = 0;
+  // Whether anything is computed at all (not on NULL).
+  virtual bool Computes() const { return true; }
+  virtual MemoryStats Memory() const = 0;
+  virtual void Trim() {}  // gives cached bytes back
+};
+
+// The device at a place, made at its first use; never destroyed.
+absl::StatusOr<DeviceRuntime*> GetDevice(const Place& place);
+
+// Memory of every device used so far, as a table.
+std::string MemoryReport();
+
+std::unique_ptr<DeviceRuntime> MakeCpuDevice(int index);
+std::unique_ptr<DeviceRuntime> MakeNullDevice();
+
+}  // namespace tessera

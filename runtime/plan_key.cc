@@ -1,0 +1,171 @@
+// Serialising graphs into plan keys.
+#include "runtime/plan_key.h"
+
+#include "absl/container/flat_hash_map.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(PlanKey& key) : key_(key) {}
+
+  void Run(absl::Span<const UOp> roots) {
+    std::vector<std::pair<UOp, bool>> stack;
+    for (auto it = roots.rbegin(); it != roots.rend(); ++it) stack.emplace_back(*it, false);
+    while (!stack.empty()) {
+      auto [u, ready] = std::move(stack.back());
+      stack.pop_back();
+      if (ready) {
+        Write(u);
+        continue;
+      }
+      if (!number_.try_emplace(u.get(), -1).second) continue;
+      stack.emplace_back(u, true);
+      if (u.realized()) continue;
+      for (int i = u.size() - 1; i >= 0; --i) {
+        if (!number_.contains(u.src(i).get())) stack.emplace_back(u.src(i), false);
+      }
+      ForEachArgUOp(u.arg(), [&](const UOp& e) {
+        if (!number_.contains(e.get())) stack.emplace_back(e, false);
+      });
+    }
+    key_.words.push_back(~uint64_t{0});
+    for (const UOp& r : roots) key_.words.push_back(number_.at(r.get()));
+  }
+
+ private:
+  void Word(uint64_t w) { key_.words.push_back(w); }
+  void Text(const std::string& s) {
+    Word(s.size());
+    for (size_t i = 0; i < s.size(); i += 8) {
+      uint64_t w = 0;
+      s.copy(reinterpret_cast<char*>(&w), 8, i);
+      Word(w);
+    }
+  }
+  void Write(const Extent& e) {
+    Word(e.is_int() ? 0 : 1);
+    Word(e.is_int() ? e.value() : number_.at(e.expr().get()));
+  }
+  template <typename List>
+  void WriteInts(const List& list) {
+    Word(list.size());
+    for (int64_t v : list) Word(v);
+  }
+  template <typename List>
+  void WriteExtents(const List& list) {
+    Word(list.size());
+    for (const Extent& e : list) Write(e);
+  }
+
+  void Write(const UOp& u) {
+    number_[u.get()] = next_++;
+    key_.order.push_back(u);
+    const UOp computed = u.realized();
+    const UOp& leaf = computed ? computed : u;
+    if (leaf.is(Op::kBuffer)) {
+      // The same buffer may be reached as itself and as what a node was computed into.
+      const auto [it, fresh] = slot_.try_emplace(leaf.get(), key_.leaves.size());
+      if (fresh) key_.leaves.push_back(leaf);
+      Word(static_cast<uint64_t>(Op::kBuffer));
+      Word(it->second);
+      Word(static_cast<uint64_t>(u.dtype().kind()));
+      WriteExtents(u.shape().dims());
+      WriteDevice(u.device());
+      return;
+    }
+    Word(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().kind()) << 8 |
+         static_cast<uint64_t>(u.size()) << 16);
+    for (const UOp& s : u.srcs()) Word(number_.at(s.get()));
+    WriteArg(u.arg());
+  }
+
+  void WriteDevice(Device d) { Text(d.ToString()); }
+
+  void WriteArg(const Arg& arg) {
+    std::visit(
+        [this](const auto& a) {
+          using T = std::decay_t<decltype(a)>;
+          if constexpr (std::is_same_v<T, Scalar>) {
+            Word(a.bits);
+          } else if constexpr (std::is_same_v<T, VarArg>) {
+            Text(a.name);
+            Word(a.min);
+            Word(a.max);
+          } else if constexpr (std::is_same_v<T, ParamArg>) {
+            Word(a.slot);
+            WriteExtents(a.shape);
+            WriteDevice(a.device);
+          } else if constexpr (std::is_same_v<T, Extents>) {
+            WriteExtents(a);
+          } else if constexpr (std::is_same_v<T, Ints>) {
+            WriteInts(a);
+          } else if constexpr (std::is_same_v<T, Pairs>) {
+            Word(a.size());
+            for (const auto& [x, y] : a) Write(x), Write(y);
+          } else if constexpr (std::is_same_v<T, WindowArg>) {
+            WriteInts(a.axes);
+            WriteInts(a.size);
+            WriteInts(a.stride);
+            WriteInts(a.dilation);
+          } else if constexpr (std::is_same_v<T, ReduceArg>) {
+            Word(static_cast<uint64_t>(a.op));
+            WriteInts(a.axes);
+          } else if constexpr (std::is_same_v<T, int64_t>) {
+            Word(a);
+          } else if constexpr (std::is_same_v<T, Device>) {
+            WriteDevice(a);
+          } else if constexpr (std::is_same_v<T, std::string>) {
+            Text(a);
+          } else if constexpr (std::is_same_v<T, RangeArg>) {
+            Word(a.id);
+            Word(static_cast<uint64_t>(a.kind));
+          } else if constexpr (std::is_same_v<T, StageArg>) {
+            Word(a.id);
+            Word(static_cast<uint64_t>(a.space));
+          }  // a BUFFER was written as a leaf, and no argument is no word
+        },
+        arg.value);
+  }
+
+  PlanKey& key_;
+  absl::flat_hash_map<const Node*, int64_t> number_;
+  absl::flat_hash_map<const Node*, uint64_t> slot_;
+  int64_t next_ = 0;
+};
+
+}  // namespace
+
+PlanKey MakePlanKey(absl::Span<const UOp> roots) {
+  PlanKey key;
+  Writer(key).Run(roots);
+  return key;
+}
+
+std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key) {
+  absl::flat_hash_map<const Node*, UOp> params;
+  for (size_t i = 0; i < key.leaves.size(); ++i) {
+    const UOp& leaf = key.leaves[i];
+    params[leaf.get()] =
+        UOp::Make(Op::kParam, leaf.dtype(), {},
+                  ParamArg{static_cast<int64_t>(i), leaf.shape().ToExtents(), leaf.device()});
+  }
+  absl::flat_hash_map<const Node*, UOp> done;
+  for (const UOp& u : key.order) {
+    const UOp computed = u.realized();
+    if (auto it = params.find((computed ? computed : u).get()); it != params.end()) {
+      done.emplace(u.get(), it->second);
+      continue;
+    }
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.get()));
+    done.emplace(u.get(), u.WithSrcs(srcs));
+  }
+  std::vector<UOp> out;
+  for (const UOp& r : roots) out.push_back(done.at(r.get()));
+  return out;
+}
+
+}  // namespace tessera

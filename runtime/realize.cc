@@ -1,0 +1,217 @@
+// The members of Tensor that run something: realising, reading, wrapping memory, printing.
+#include <cmath>
+#include <cstring>
+#include <ostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/buffer.h"
+#include "graph/evaluate.h"
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+#include "runtime/runtime.h"
+
+namespace tessera {
+namespace {
+
+using internal::Call;
+using internal::Fail;
+
+std::shared_ptr<Storage> StorageOf(const UOp& buffer) {
+  return buffer.arg<BufferArg>().buffer->storage;
+}
+
+bool IsRealised(const UOp& u) { return u.is(Op::kBuffer) && StorageOf(u) != nullptr; }
+
+// A status of the core as the Error of the public call under way.
+void ThrowAsCall(const absl::Status& status) {
+  if (status.ok()) return;
+  absl::string_view message = status.message();
+  const absl::string_view prefix = "realize: ";
+  if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
+  throw Error(absl::Status(status.code(), absl::StrCat(Call::Name(), ": ", message)));
+}
+
+void RealizeAll(absl::Span<Tensor> tensors) {
+  std::vector<UOp> roots;
+  std::vector<Tensor*> pending;
+  for (Tensor& t : tensors) {
+    if (IsRealised(t.uop())) continue;
+    roots.push_back(t.uop());
+    pending.push_back(&t);
+  }
+  if (roots.empty()) return;
+  absl::StatusOr<std::vector<UOp>> done = RealizeNodes(roots, {});
+  ThrowAsCall(done.status());
+  for (size_t i = 0; i < pending.size(); ++i) pending[i]->SetUOp((*done)[i]);
+}
+
+// The elements of a realised tensor, in host memory.
+HostArray ReadBack(const Tensor& tensor) {
+  Tensor t = tensor;
+  RealizeAll({&t, 1});
+  HostArray out;
+  out.dtype = t.dtype();
+  for (const Extent& e : t.shape()) {
+    if (!e.is_int())
+      Fail("the shape ", t.shape().ToString(), " is symbolic; it has no values to read");
+    out.shape.push_back(e.value());
+  }
+  out.bytes.resize(t.elements() * t.dtype().bytes());
+  absl::StatusOr<DeviceRuntime*> device = GetDevice(t.device().place());
+  ThrowAsCall(device.status());
+  ThrowAsCall((*device)->CopyOut(out.bytes.data(), StorageOf(t.uop())->data,
+                                 static_cast<int64_t>(out.bytes.size())));
+  return out;
+}
+
+template <typename E>
+E As(Scalar v, DType from) {
+  const Scalar to = Convert(v, from, DTypeOf<E>());
+  if constexpr (std::is_floating_point_v<E>) return static_cast<E>(to.AsFloat());
+  return static_cast<E>(to.bits);
+}
+
+// How many entries of a long axis are printed at each end.
+constexpr int64_t kEdge = 3, kLong = 8;
+
+std::string Element(const HostArray& a, int64_t i) {
+  if (!a.dtype.IsFloat()) return ScalarToString(a.At(i), a.dtype);
+  const double d = a.At(i).AsFloat();
+  return absl::StrFormat("%.*g", a.dtype.bits() >= 32 ? 6 : 4, d);
+}
+
+void PrintAxis(std::ostream& out, const HostArray& a, size_t axis, int64_t offset,
+               int64_t elements) {
+  if (axis == a.shape.size()) {
+    out << Element(a, offset);
+    return;
+  }
+  const int64_t n = a.shape[axis], inner = n == 0 ? 0 : elements / n;
+  const bool last = axis + 1 == a.shape.size();
+  out << "[";
+  for (int64_t i = 0; i < n; ++i) {
+    if (i > 0) out << (last ? ", " : ",\n" + std::string(axis + 1, ' '));
+    if (n > kLong && i == kEdge) {
+      out << "...";
+      i = n - kEdge - 1;
+      continue;
+    }
+    PrintAxis(out, a, axis + 1, offset + i * inner, inner);
+  }
+  out << "]";
+}
+
+}  // namespace
+
+Tensor& Tensor::Realize(CallSite at) {
+  Call call("Realize", at);
+  RealizeAll({this, 1});
+  return *this;
+}
+
+void Tensor::Realize(absl::Span<Tensor> tensors, CallSite at) {
+  Call call("Realize", at);
+  RealizeAll(tensors);
+}
+
+double Tensor::Item(CallSite at) const { return Item<double>(at); }
+
+template <typename E>
+E Tensor::Item(CallSite at) const {
+  Call call("Item", at);
+  if (!shape().Elements().is_int(1)) {
+    Fail("takes a tensor of one element; got ", internal::Show(*this),
+         "; index it, or use ToVector");
+  }
+  return As<E>(ReadBack(*this).At(0), dtype());
+}
+
+template <typename E>
+std::vector<E> Tensor::ToVector(CallSite at) const {
+  Call call("ToVector", at);
+  const HostArray a = ReadBack(*this);
+  const int64_t n = static_cast<int64_t>(a.bytes.size()) / a.dtype.bytes();
+  std::vector<E> out(n);
+  if constexpr (!std::is_same_v<E, bool>) {
+    if (a.dtype == DTypeOf<E>()) {
+      if (n > 0) std::memcpy(out.data(), a.bytes.data(), a.bytes.size());
+      return out;
+    }
+  }
+  for (int64_t i = 0; i < n; ++i) out[i] = As<E>(a.At(i), a.dtype);
+  return out;
+}
+
+template <typename E>
+const E* Tensor::Data(CallSite at) const {
+  Call call("Data", at);
+  if (!(dtype() == DTypeOf<E>())) {
+    Fail("the tensor is ", dtype().ToString(), ", not ", DTypeOf<E>().ToString(),
+         "; cast it, or use ToVector");
+  }
+  Tensor t = *this;
+  RealizeAll({&t, 1});
+  absl::StatusOr<DeviceRuntime*> device = GetDevice(t.device().place());
+  ThrowAsCall(device.status());
+  if (!(*device)->IsHost())
+    Fail("the tensor is on ", t.device().ToString(), "; move it with .To(\"CPU\")");
+  return static_cast<const E*>(StorageOf(t.uop())->data);
+}
+
+#define TESSERA_READ(E)                                        \
+  template E Tensor::Item<E>(CallSite) const;                  \
+  template std::vector<E> Tensor::ToVector<E>(CallSite) const; \
+  template const E* Tensor::Data<E>(CallSite) const;
+TESSERA_READ(bool)
+TESSERA_READ(int8_t)
+TESSERA_READ(int16_t)
+TESSERA_READ(int32_t)
+TESSERA_READ(int64_t)
+TESSERA_READ(uint8_t)
+TESSERA_READ(uint16_t)
+TESSERA_READ(uint32_t)
+TESSERA_READ(uint64_t)
+TESSERA_READ(float)
+TESSERA_READ(double)
+#undef TESSERA_READ
+
+Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
+                        std::function<void(void*)> deleter, Device device, CallSite at) {
+  Call call("FromBlob", at);
+  const Device home = device ? device : internal::DefaultDevice();
+  const UOp buffer = internal::NewBuffer(dtype, shape.extents(), home);
+  if (!buffer.shape().is_static()) Fail("the shape ", buffer.shape().ToString(), " is symbolic");
+  if (home.is_sharding() || home.place().kind() != "CPU") {
+    Fail("memory of the host belongs to a CPU place, not to ", home.ToString());
+  }
+  const int64_t elements = buffer.shape().MaxElements();
+  if (data == nullptr && elements > 0) Fail("the pointer is null");
+  if (reinterpret_cast<uintptr_t>(data) % dtype.bytes() != 0) {
+    Fail("the pointer is not aligned to ", dtype.bytes(), " bytes, as ", dtype.ToString(),
+         " must be");
+  }
+  auto storage = std::make_shared<Storage>();
+  storage->data = data;
+  storage->bytes = elements * dtype.bytes();
+  if (deleter) storage->deleter = [deleter = std::move(deleter)](Storage& s) { deleter(s.data); };
+  buffer.arg<BufferArg>().buffer->storage = std::move(storage);
+  return Tensor(buffer);
+}
+
+std::ostream& operator<<(std::ostream& out, const Tensor& t) {
+  if (!t) return out << "(empty tensor)";
+  Call call("operator<<", CallSite::Here());
+  const std::string what =
+      absl::StrCat(t.dtype().ToString(), t.shape().ToString(), " on ",
+                   t.device() ? t.device().ToString() : internal::DefaultDevice().ToString());
+  if (!t.shape().is_static() ||
+      (t.device() && !t.device().is_sharding() && t.device().place().kind() == "NULL")) {
+    return out << "(" << what << ", not computed)";
+  }
+  const HostArray a = ReadBack(t);
+  PrintAxis(out, a, 0, 0, static_cast<int64_t>(a.bytes.size()) / std::max(1, a.dtype.bytes()));
+  return out << "  " << what;
+}
+
+}  // namespace tessera

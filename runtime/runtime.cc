@@ -1,0 +1,106 @@
+// The runtime's list of stages: key, schedule, generate, compile; plans kept by key.
+#include "runtime/runtime.h"
+
+#include <list>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "graph/flags.h"
+#include "graph/status.h"
+#include "runtime/counters.h"
+#include "runtime/debug.h"
+#include "schedule/schedule.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMaxPlans = 1024;
+
+// Plans by key; the oldest go first.
+struct PlanCache {
+  std::mutex mutex;
+  absl::flat_hash_map<std::vector<uint64_t>, CompiledPlanPtr> plans;
+  std::list<std::vector<uint64_t>> age;
+};
+PlanCache& Plans() {
+  static PlanCache& cache = *new PlanCache;
+  return cache;
+}
+
+absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
+  auto out = std::make_shared<CompiledPlan>();
+  const std::vector<UOp> values = WithParams(roots, key);
+  Device home;
+  for (const UOp& v : values) {
+    if (!home) home = v.device();
+  }
+  if (!home) home = Device(Place("CPU", 0));
+  if (home.is_sharding()) {
+    return absl::UnimplementedError("realize: sharded tensors cannot run yet; use one place");
+  }
+  ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
+  ASSIGN_OR_RETURN(out->plan, Schedule(values, first->target(), home));
+  DebugPlan(out->plan);
+
+  const size_t n = out->plan.kernels.size();
+  out->devices.assign(n, nullptr);
+  out->executables.resize(n);
+  for (const PlanStep& step : out->plan.steps) {
+    if (step.kind != PlanStep::kKernel || out->devices[step.kernel] != nullptr) continue;
+    const Device device = out->plan.buffers[step.buffers[0]].device;
+    ASSIGN_OR_RETURN(out->devices[step.kernel], GetDevice(device.place()));
+  }
+  for (size_t k = 0; k < n; ++k) {
+    const PlanKernel& kernel = out->plan.kernels[k];
+    ASSIGN_OR_RETURN(Program program, Codegen(kernel.graph, kernel.name, kernel.variables,
+                                              out->devices[k]->target()));
+    DebugProgram(kernel, program);
+    out->programs.push_back(std::move(program));
+  }
+  // All kernels of a device at once, so that they compile in parallel.
+  for (size_t k = 0; k < n; ++k) {
+    if (out->executables[k] != nullptr) continue;
+    std::vector<Program> batch;
+    std::vector<size_t> members;
+    for (size_t j = k; j < n; ++j) {
+      if (out->devices[j] != out->devices[k]) continue;
+      members.push_back(j);
+      batch.push_back(out->programs[j]);
+    }
+    ASSIGN_OR_RETURN(auto executables, out->devices[k]->Compile(batch));
+    for (size_t j = 0; j < members.size(); ++j) out->executables[members[j]] = executables[j];
+  }
+  return CompiledPlanPtr(std::move(out));
+}
+
+}  // namespace
+
+absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key) {
+  PlanCache& cache = Plans();
+  {
+    std::lock_guard lock(cache.mutex);
+    if (auto it = cache.plans.find(key.words); it != cache.plans.end()) {
+      Count(&RuntimeStats::plans_reused);
+      return it->second;
+    }
+  }
+  ASSIGN_OR_RETURN(CompiledPlanPtr plan, MakePlan(roots, key));
+  Count(&RuntimeStats::plans_made);
+  std::lock_guard lock(cache.mutex);
+  if (!cache.plans.emplace(key.words, plan).second) return plan;
+  cache.age.push_back(key.words);
+  if (cache.age.size() > kMaxPlans) {
+    cache.plans.erase(cache.age.front());
+    cache.age.pop_front();
+  }
+  return plan;
+}
+
+void ClearPlans() {
+  PlanCache& cache = Plans();
+  std::lock_guard lock(cache.mutex);
+  cache.plans.clear();
+  cache.age.clear();
+}
+
+}  // namespace tessera

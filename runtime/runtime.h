@@ -1,0 +1,53 @@
+// The runtime: from tensor graphs to computed buffers.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "codegen/codegen.h"
+#include "graph/uop.h"
+#include "runtime/device.h"
+#include "runtime/plan_key.h"
+#include "schedule/plan.h"
+
+namespace tessera {
+
+using Bindings = std::map<std::string, int64_t>;  // values of VARs by name
+
+// A Plan with its kernels compiled: runs any number of times on any buffers of its shapes.
+struct CompiledPlan {
+  Plan plan;
+  std::vector<Program> programs;                         // by kernel
+  std::vector<DeviceRuntime*> devices;                   // by kernel
+  std::vector<std::shared_ptr<Executable>> executables;  // by kernel
+};
+using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
+
+// The plan of the roots, whose key this is: scheduled and compiled, or found in memory.
+absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key);
+
+// Runs a plan on the storage of its leaves, by slot. Gives the storage of each root.
+absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
+    const CompiledPlan& plan, absl::Span<const std::shared_ptr<Storage>> leaves,
+    const Bindings& bindings);
+
+// Computes the roots. Each result is a BUFFER that holds the root's value; nodes remember what they
+// were computed into. An expression elsewhere that still needs what an ASSIGN overwrites keeps it.
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
+                                              const Bindings& bindings);
+
+// Counters of this process, for tests and tools.
+struct RuntimeStats {
+  int64_t plans_made = 0;
+  int64_t plans_reused = 0;
+  int64_t kernels_run = 0;
+};
+RuntimeStats GetRuntimeStats();
+
+// Forgets all plans.
+void ClearPlans();
+
+}  // namespace tessera

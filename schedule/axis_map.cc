@@ -1,0 +1,231 @@
+// Axis maps through movement ops and reductions.
+#include "schedule/axis_map.h"
+
+#include <algorithm>
+
+#include "absl/hash/hash.h"
+
+namespace tessera {
+namespace {
+
+// An id for "some expression of these": its top bit keeps it apart from loop ids.
+uint64_t ExpressionId(const Node* node, size_t axis, uint64_t of) {
+  return absl::HashOf(node, axis, of) | uint64_t{1} << 63;
+}
+
+}  // namespace
+
+uint64_t AxisMap::Mask() const {
+  uint64_t mask = 0;
+  for (const AxisLoop& a : axes) mask |= a.mask;
+  return mask;
+}
+
+bool AxisMap::PlainLoops(int loops) const {
+  uint64_t seen = 0;
+  for (const AxisLoop& a : axes) {
+    if (a.id == 0) continue;
+    if (a.id > static_cast<uint64_t>(loops) || (seen & a.mask)) return false;
+    seen |= a.mask;
+  }
+  return true;
+}
+
+AxisMap IdentityMap(const Shape& shape) {
+  AxisMap map;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (shape[i].is_int(1)) {
+      map.axes.push_back({});
+    } else {
+      map.axes.push_back({static_cast<uint64_t>(i) + 1, uint64_t{1} << std::min(i, 62)});
+    }
+  }
+  return map;
+}
+
+absl::InlinedVector<ReshapeGroup, 4> ReshapeGroups(const Shape& in, const Shape& out) {
+  absl::InlinedVector<ReshapeGroup, 4> groups;
+  int i = 0, o = 0;
+  while (i < in.rank() || o < out.rank()) {
+    ReshapeGroup g{i, i, o, o};
+    // Extent products with symbolic factors are compared as expressions, never by value.
+    Extent pi = 1, po = 1;
+    if (i < in.rank()) pi = in[i++];
+    if (o < out.rank()) po = out[o++];
+    while (!(pi == po)) {
+      const bool numbers = pi.is_int() && po.is_int();
+      const bool take_in =
+          i < in.rank() &&
+          (o == out.rank() || (numbers ? pi.value() < po.value() : pi.max() < po.max()));
+      if (take_in) {
+        pi = pi * in[i++];
+      } else if (o < out.rank()) {
+        po = po * out[o++];
+      } else {
+        break;
+      }
+    }
+    if (i == in.rank()) o = out.rank();  // trailing axes of extent 1
+    if (o == out.rank()) i = in.rank();
+    g.in_end = i;
+    g.out_end = o;
+    groups.push_back(g);
+  }
+  return groups;
+}
+
+AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
+  const UOp& src = u.src(s);
+  AxisMap out;
+  out.gate = map.gate;
+  if (IsElementwise(u.op())) {
+    if (src.rank() == static_cast<int>(map.axes.size())) out.axes = map.axes;
+    return out;
+  }
+  const int rank = src.rank();
+  switch (u.op()) {
+    case Op::kPermute: {
+      out.axes.resize(rank);
+      const Ints& order = u.arg<Ints>();
+      for (int i = 0; i < rank; ++i) out.axes[order[i]] = map.axes[i];
+      return out;
+    }
+    case Op::kExpand:
+      for (int i = 0; i < rank; ++i) {
+        out.axes.push_back(src.shape()[i].is_int(1) ? AxisLoop{} : map.axes[i]);
+      }
+      return out;
+    case Op::kReshape: {
+      out.axes.resize(rank);
+      for (const ReshapeGroup& g : ReshapeGroups(src.shape(), u.shape())) {
+        // Axes of extent 1 do not count: one real axis on each side passes through.
+        int in_axis = -1, out_axis = -1, ins = 0, outs = 0;
+        uint64_t mask = 0, id = 0;
+        for (int i = g.in_begin; i < g.in_end; ++i) {
+          if (!src.shape()[i].is_int(1)) in_axis = i, ++ins;
+        }
+        for (int o = g.out_begin; o < g.out_end; ++o) {
+          if (!u.shape()[o].is_int(1)) out_axis = o, ++outs;
+          mask |= map.axes[o].mask;
+          id = absl::HashOf(id, map.axes[o].id);
+        }
+        if (ins == 1 && outs == 1) {
+          out.axes[in_axis] = map.axes[out_axis];
+          continue;
+        }
+        for (int i = g.in_begin; i < g.in_end; ++i) {
+          if (!src.shape()[i].is_int(1)) out.axes[i] = {ExpressionId(u.get(), i, id), mask};
+        }
+      }
+      return out;
+    }
+    case Op::kReduce: {
+      const Ints& axes = u.arg<ReduceArg>().axes;
+      out.axes = map.axes;
+      for (int64_t a : axes) {
+        if (src.shape()[a].is_int(1)) continue;
+        int loop = std::min<int>(62, loops.rank() + static_cast<int>(a));
+        if (a < loops.rank() && loops[a] == src.shape()[a] && !(map.Mask() >> a & 1)) {
+          loop = static_cast<int>(a);
+        }
+        out.axes[a] = {static_cast<uint64_t>(loop) + 1, uint64_t{1} << loop};
+      }
+      return out;
+    }
+    case Op::kGather: {
+      const int axis = static_cast<int>(u.arg<int64_t>());
+      const int index_rank = u.src(1).rank();
+      if (s == 1) {
+        out.axes.assign(map.axes.begin() + axis, map.axes.begin() + axis + index_rank);
+        return out;
+      }
+      AxisLoop gathered;
+      for (int i = 0; i < index_rank; ++i) {
+        gathered.mask |= map.axes[axis + i].mask;
+        gathered.id = absl::HashOf(gathered.id, map.axes[axis + i].id);
+      }
+      gathered.id = ExpressionId(u.get(), axis, gathered.id);
+      for (int i = 0; i < rank; ++i) {
+        out.axes.push_back(i == axis  ? gathered
+                           : i < axis ? map.axes[i]
+                                      : map.axes[i + index_rank - 1]);
+      }
+      return out;
+    }
+    case Op::kWindow: {
+      const WindowArg& w = u.arg<WindowArg>();
+      out.axes.assign(map.axes.begin(), map.axes.begin() + rank);
+      for (size_t i = 0; i < w.axes.size(); ++i) {
+        AxisLoop& a = out.axes[w.axes[i]];
+        const AxisLoop& within = map.axes[rank + i];
+        if (within.id == 0 && w.stride[i] == 1) continue;
+        a = {ExpressionId(u.get(), i, absl::HashOf(a.id, within.id)), a.mask | within.mask};
+      }
+      return out;
+    }
+    case Op::kPad:
+    case Op::kShrink:
+    case Op::kFlip:
+    case Op::kCat: {
+      out.axes = map.axes;
+      for (int i = 0; i < rank; ++i) {
+        bool same = src.shape()[i] == u.shape()[i];
+        if (u.is(Op::kFlip)) {
+          const Ints& f = u.arg<Ints>();
+          same = std::find(f.begin(), f.end(), i) == f.end();
+        }
+        if (same) continue;
+        AxisLoop& a = out.axes[i];
+        a = src.shape()[i].is_int(1) && u.is(Op::kShrink)
+                ? AxisLoop{}
+                : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask};
+        if (!u.is(Op::kShrink)) out.gate = absl::HashOf(out.gate, a.id);
+      }
+      return out;
+    }
+    default:
+      out.axes = map.axes;
+      return out;
+  }
+}
+
+bool VariesOnAxis(const UOp& value, int axis) {
+  UOp u = value;
+  for (;;) {
+    if (u.rank() == 0 || u.shape()[axis].is_int(1)) return false;
+    switch (u.op()) {
+      case Op::kExpand:
+        if (u.src(0).shape()[axis].is_int(1)) return false;
+        u = UOp(u.src(0));
+        break;
+      case Op::kPermute:
+        axis = static_cast<int>(u.arg<Ints>()[axis]);
+        u = UOp(u.src(0));
+        break;
+      case Op::kCast:
+        u = UOp(u.src(0));
+        break;
+      case Op::kReshape: {
+        const UOp src = u.src(0);
+        int next = -1;
+        for (const ReshapeGroup& g : ReshapeGroups(src.shape(), u.shape())) {
+          if (axis < g.out_begin || axis >= g.out_end) continue;
+          int ins = 0, outs = 0;
+          for (int i = g.in_begin; i < g.in_end; ++i) {
+            if (!src.shape()[i].is_int(1)) next = i, ++ins;
+          }
+          for (int o = g.out_begin; o < g.out_end; ++o) outs += !u.shape()[o].is_int(1);
+          if (ins != 1 || outs != 1) return true;
+        }
+        if (next < 0) return true;
+        axis = next;
+        u = src;
+        break;
+      }
+      default:
+        return true;
+    }
+  }
+}
+
+}  // namespace tessera

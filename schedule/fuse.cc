@@ -1,0 +1,301 @@
+// Fusion by one walk from the roots to the leaves, tracking which loops index each axis.
+#include "schedule/fuse.h"
+
+#include <algorithm>
+
+#include "absl/hash/hash.h"
+#include "graph/infer.h"
+#include "graph/status.h"
+#include "schedule/axis_map.h"
+
+namespace tessera {
+namespace {
+
+// What lies below a node, down to leaves and reductions.
+struct Below {
+  int ops = 0;                 // elementwise, saturating
+  const Node* leaf = nullptr;  // the one leaf with storage, if there is one
+  bool many_leaves = false;
+  bool reduces = false;
+  bool expensive = false;
+};
+
+constexpr int kManyOps = 1 << 20;
+constexpr int kCheapOps = 6;             // computed again rather than stored
+constexpr int64_t kSmallWork = 1 << 16;  // elements below which parallelism does not matter
+
+struct Demand {
+  int kernel;
+  AxisMap map;
+};
+
+struct NodeState {
+  absl::InlinedVector<Demand, 1> demands;
+  bool materialize = false;
+  // The value is read about this many times by a contraction's tile loop.
+  bool repeated_operand = false;
+};
+
+struct Kernel {
+  int root = -1;
+  int ranges = 0;  // loops over the root's axes: the first ones
+  int nodes = 0;
+  uint64_t reduce_mask = 0;  // the loops outside of its inlined reductions
+  bool has_reduce = false, has_contraction = false;
+};
+
+class Fuser {
+ public:
+  Fuser(absl::Span<const UOp> roots, const Target& target) : target_(target) {
+    order_ = TopoSort(roots);
+    states_.resize(order_.size());
+    index_.reserve(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) index_[order_[i].get()] = static_cast<int>(i);
+    for (const UOp& r : roots) states_[index_[r.get()]].materialize = !IsLeaf(r);
+    Summarize();
+    MarkForced();
+  }
+
+  Fusion Run() {
+    for (int i = static_cast<int>(order_.size()) - 1; i >= 0; --i) Visit(i);
+    Fusion out;
+    for (size_t i = 0; i < order_.size(); ++i) {
+      if (!states_[i].materialize) continue;
+      out.group_of[order_[i].get()] = static_cast<int>(out.groups.size());
+      out.groups.push_back({{order_[i]}});
+    }
+    return out;
+  }
+
+ private:
+  static bool IsLeaf(const UOp& u) { return Info(u.op()).cls == OpClass::kLeaf; }
+
+  void Summarize() {
+    below_.resize(order_.size());
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const UOp& u = order_[i];
+      Below& b = below_[i];
+      if (u.is(Op::kParam) || u.is(Op::kBuffer)) b.leaf = u.get();
+      for (const UOp& s : u.srcs()) {
+        const Below& sb = below_[index_[s.get()]];
+        b.ops = std::min(kManyOps, b.ops + sb.ops);
+        b.reduces |= sb.reduces;
+        b.expensive |= sb.expensive;
+        b.many_leaves |= sb.many_leaves || (b.leaf && sb.leaf && b.leaf != sb.leaf);
+        if (b.leaf == nullptr) b.leaf = sb.leaf;
+      }
+      if (IsElementwise(u.op()) && !u.is(Op::kCast)) ++b.ops;
+      b.expensive |= HasProperty(u.op(), kExpensive);
+      b.reduces |= u.is(Op::kReduce);
+    }
+  }
+
+  // Values that have a buffer whatever reads them.
+  void MarkForced() {
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const UOp& u = order_[i];
+      if (u.is(Op::kContiguous) || u.is(Op::kCopy) || u.is(Op::kAssign)) {
+        states_[i].materialize = true;
+      }
+      if (u.is(Op::kCopy)) Materialize(u.src(0));
+      if (u.is(Op::kAssign)) {
+        Materialize(u.src(0));
+        if (ReadsElsewhere(u)) Materialize(u.src(2));
+      }
+    }
+  }
+
+  void Materialize(const UOp& u) {
+    if (!u.is(Op::kParam) && !u.is(Op::kBuffer)) states_[index_[u.get()]].materialize = true;
+  }
+
+  // Whether the value of an ASSIGN reads its base other than element by element at the very place
+  // that it overwrites.
+  bool ReadsElsewhere(const UOp& assign) {
+    const UOp& base = assign.src(0);
+    const UOp& view = assign.src(1);
+    absl::flat_hash_map<const Node*, bool> seen;
+    std::vector<std::pair<UOp, bool>> stack = {{assign.src(2), true}};  // node, still pointwise
+    while (!stack.empty()) {
+      auto [u, pointwise] = stack.back();
+      stack.pop_back();
+      if (u == view && pointwise) continue;
+      if (u == base) return true;
+      if (!seen.emplace(u.get(), true).second) continue;
+      if (states_[index_[u.get()]].materialize || u.is(Op::kContiguous)) continue;
+      for (const UOp& s : u.srcs()) stack.emplace_back(s, pointwise && IsElementwise(u.op()));
+    }
+    return false;
+  }
+
+  bool Cheap(int i) const {
+    const Below& b = below_[i];
+    return !b.reduces && !b.many_leaves && !b.expensive && b.ops <= kCheapOps;
+  }
+
+  void Visit(int i) {
+    NodeState& state = states_[i];
+    const UOp& u = order_[i];
+    if (IsLeaf(u) || (state.demands.empty() && !state.materialize)) return;
+    if (!state.materialize) state.materialize = MustKeep(i);
+    if (state.materialize) {
+      // A kernel of its own, one loop an axis.
+      Kernel k;
+      k.root = i;
+      k.ranges = u.rank();
+      kernels_.push_back(k);
+      Demand own{static_cast<int>(kernels_.size()) - 1, IdentityMap(LoopShape(u))};
+      state.demands.clear();
+      state.demands.push_back(std::move(own));
+    }
+    for (const Demand& d : state.demands) Enter(i, d);
+  }
+
+  static const Shape& LoopShape(const UOp& u) {
+    return u.is(Op::kAssign) ? u.src(1).shape() : u.shape();
+  }
+
+  bool MustKeep(int i) {
+    const NodeState& state = states_[i];
+    const UOp& u = order_[i];
+    if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
+    if (state.demands.size() > 4) return true;
+    const Demand& d = state.demands[0];
+    Kernel& k = kernels_[d.kernel];
+    if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
+    if (state.repeated_operand && IsElementwise(u.op()) && !u.is(Op::kCast)) return true;
+    if (u.is(Op::kReduce)) return !CanInline(u, d, k);
+    if (IsElementwise(u.op()) && !u.is(Op::kCast) && below_[i].expensive) return !Hoistable(d, k);
+    return false;
+  }
+
+  // Whether the loops that do not index the value all lie inside those that do.
+  bool Hoistable(const Demand& d, const Kernel& k) const {
+    const uint64_t mask = d.map.Mask();
+    const uint64_t root = (uint64_t{1} << std::min(k.ranges, 63)) - 1;
+    if (mask & ~root) return true;  // inside a reduction: indexed by its loop
+    const uint64_t missing = RealLoops(k) & ~mask;
+    return missing == 0 || mask == 0 || std::countr_zero(missing) > 63 - std::countl_zero(mask);
+  }
+
+  // The loops of a kernel's root that have more than one iteration.
+  uint64_t RealLoops(const Kernel& k) const {
+    return IdentityMap(LoopShape(order_[k.root])).Mask();
+  }
+
+  int64_t Iterations(const Kernel& k, uint64_t mask) const {
+    int64_t n = 1;
+    const Shape& shape = LoopShape(order_[k.root]);
+    for (int a = 0; a < shape.rank(); ++a) {
+      if (mask >> a & 1) n *= std::max<int64_t>(1, shape[a].max());
+    }
+    return n;
+  }
+
+  bool CanInline(const UOp& r, const Demand& d, Kernel& k) {
+    const uint64_t mask = d.map.Mask(), all = RealLoops(k);
+    if (!d.map.PlainLoops(k.ranges)) return false;
+    const bool epilogue = mask == all;
+    const bool contraction = IsContraction(r);
+    if (contraction && (!epilogue || k.has_reduce)) return false;
+    if (k.has_contraction) return false;
+    if (k.has_reduce && k.reduce_mask != mask) return false;
+    if (!epilogue || k.has_reduce || order_[k.root].is(Op::kReduce)) {
+      // The row is read again: it must stay in cache, and rows are what is left to share out.
+      const int64_t row =
+          r.src(0).shape().MaxElements() / std::max<int64_t>(1, r.shape().MaxElements());
+      const int64_t rows = Iterations(k, mask);
+      if (row * r.src(0).dtype().bytes() > target_.l2_bytes / 2) return false;
+      if (rows < 2 * target_.cores && row * Iterations(k, all & ~mask) > kSmallWork) return false;
+    }
+    k.has_reduce = true;
+    k.has_contraction |= contraction;
+    k.reduce_mask = mask;
+    return true;
+  }
+
+  // Node i is computed by kernel d.kernel at d.map: asks for its sources.
+  void Enter(int i, const Demand& d) {
+    const UOp& u = order_[i];
+    Kernel& k = kernels_[d.kernel];
+    ++k.nodes;
+    if (u.is(Op::kCopy)) return;  // reads a buffer whole
+    if (u.is(Op::kAssign)) {
+      Ask(u.src(2), d.kernel, d.map, false);
+      return;
+    }
+    if (u.is(Op::kReduce) && k.root == i) {
+      k.has_reduce = true;
+      k.reduce_mask = d.map.Mask();
+      k.has_contraction = IsContraction(u);
+    }
+    const bool contraction = u.is(Op::kReduce) && IsContraction(u);
+    for (int s = 0; s < u.size(); ++s) {
+      AxisMap map = SourceMap(u, s, d.map, LoopShape(order_[k.root]));
+      if (!contraction) {
+        Ask(u.src(s), d.kernel, map,
+            states_[i].repeated_operand && (IsMovement(u.op()) || u.is(Op::kCast)));
+        continue;
+      }
+      // Straight to the product's operands: one that lacks the last loop is read once a tile of it.
+      ++k.nodes;
+      for (const UOp& operand : u.src(0).srcs()) {
+        const bool lacks_last = LacksLastLoop(u, operand);
+        Ask(operand, d.kernel, map, lacks_last);
+      }
+    }
+  }
+
+  // Whether an operand of a contraction is the same along the result's last axis, which is long.
+  static bool LacksLastLoop(const UOp& reduce, const UOp& operand) {
+    const auto& axes = reduce.arg<ReduceArg>().axes;
+    for (int a = reduce.rank() - 1; a >= 0; --a) {
+      if (std::find(axes.begin(), axes.end(), a) != axes.end()) continue;
+      if (reduce.shape()[a].max() <= 1) continue;
+      return reduce.shape()[a].max() > 4 && VariesOnAxis(operand, a) == false;
+    }
+    return false;
+  }
+
+  void Ask(const UOp& s, int kernel, const AxisMap& map, bool repeated) {
+    NodeState& state = states_[index_[s.get()]];
+    state.repeated_operand |= repeated;
+    for (const Demand& d : state.demands) {
+      if (d.kernel == kernel && d.map == map) return;
+    }
+    if (state.demands.size() < 6) state.demands.push_back({kernel, map});
+  }
+
+  static constexpr int kMaxKernelNodes = 600;
+  const Target& target_;
+  std::vector<UOp> order_;
+  std::vector<NodeState> states_;
+  std::vector<Below> below_;
+  absl::flat_hash_map<const Node*, int> index_;
+  std::vector<Kernel> kernels_;
+};
+
+}  // namespace
+
+bool IsContraction(const UOp& reduce) {
+  if (!reduce.is(Op::kReduce) || reduce.arg<ReduceArg>().op != Op::kAdd) return false;
+  const UOp& product = reduce.src(0);
+  if (!product.is(Op::kMul) || product.src(0).rank() != product.rank() ||
+      product.src(1).rank() != product.rank()) {
+    return false;
+  }
+  const auto& axes = reduce.arg<ReduceArg>().axes;
+  bool lacks[2] = {false, false};
+  for (int a = 0; a < reduce.rank(); ++a) {
+    if (std::find(axes.begin(), axes.end(), a) != axes.end() || product.shape()[a].max() <= 1)
+      continue;
+    for (int s : {0, 1}) lacks[s] |= !VariesOnAxis(product.src(s), a);
+  }
+  return lacks[0] || lacks[1];
+}
+
+absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Target& target) {
+  return Fuser(roots, target).Run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// Fusion: which values get a buffer, and which are computed inside the kernels that read them.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "graph/target.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// Values computed by one kernel: one loop nest over their common shape. More than one where they
+// share shape and inputs. A COPY is a group of its own.
+struct FusedGroup {
+  std::vector<UOp> roots;
+};
+
+struct Fusion {
+  std::vector<FusedGroup> groups;                  // producers before consumers
+  absl::flat_hash_map<const Node*, int> group_of;  // of each value that gets a buffer
+};
+
+// Decides from the roots down. A value gets a buffer where it must (a root, a COPY and what it
+// reads, CONTIGUOUS, what an ASSIGN overwrites), where computing it in each reader costs more than
+// keeping it, and where its kernel would outgrow the target's limits. A reduction is computed
+// inside its reader where its outer axes are the reader's own loops: then it is hoisted and nothing
+// is computed twice.
+absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Target& target);
+
+// Whether a REDUCE is a sum of products whose operands each lack an axis of the result: a matmul.
+bool IsContraction(const UOp& reduce);
+
+}  // namespace tessera

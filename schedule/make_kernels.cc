@@ -1,0 +1,184 @@
+// From groups to kernels in index form, plan buffers and steps.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "graph/rewrite.h"
+#include "graph/status.h"
+#include "schedule/passes.h"
+
+namespace tessera {
+namespace {
+
+// Everything that names a kernel: what it does and over what.
+std::string KernelName(const UOp& value) {
+  const UOp* widest = nullptr;
+  const char* kind = "map";
+  const std::vector<UOp> order = TopoSort({&value, 1});
+  for (const UOp& u : order) {
+    if (!u.is(Op::kReduce)) continue;
+    kind = IsContraction(u) ? "dot" : "reduce";
+    widest = &u.src(0);
+  }
+  const Shape& shape = widest != nullptr ? widest->shape() : value.shape();
+  std::string name = kind;
+  char sep = '_';
+  for (const Extent& e : shape) {
+    if (e.is_int(1)) continue;
+    name += sep;
+    name += e.is_int() ? absl::StrCat(e.value()) : "n";
+    sep = 'x';
+  }
+  return absl::StrCat(name, "_", value.dtype().ToString());
+}
+
+std::vector<std::string> Variables(const UOp& sink) {
+  std::vector<std::string> names;
+  for (const UOp& u : TopoSort({&sink, 1}, /*with_extents=*/true)) {
+    if (u.is(Op::kVar)) names.push_back(u.arg<VarArg>().name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+class KernelMaker {
+ public:
+  KernelMaker(absl::Span<const UOp> roots, const Fusion& fusion, const Target& target,
+              Device default_device)
+      : roots_(roots), fusion_(fusion), target_(target), default_(default_device) {}
+
+  absl::StatusOr<Plan> Run() {
+    for (const FusedGroup& g : fusion_.groups) {
+      RETURN_IF_ERROR(g.roots[0].is(Op::kCopy) ? AddCopy(g.roots[0]) : AddKernel(g));
+    }
+    for (size_t i = 0; i < roots_.size(); ++i) {
+      const int b = BufferOf(roots_[i]);
+      plan_.roots.push_back(b);
+      PlanBuffer& buffer = plan_.buffers[b];
+      if (buffer.kind == PlanBuffer::kTemp) {
+        buffer.kind = PlanBuffer::kOutput;
+        buffer.slot = static_cast<int>(i);
+      }
+    }
+    return std::move(plan_);
+  }
+
+ private:
+  int BufferOf(const UOp& u) {
+    UOp base = u;
+    while (base.is(Op::kAssign)) base = UOp(base.src(0));
+    auto [it, fresh] = buffers_.try_emplace(base.get(), static_cast<int>(plan_.buffers.size()));
+    if (fresh) {
+      PlanBuffer b;
+      if (base.is(Op::kParam)) {
+        b.kind = PlanBuffer::kInput;
+        b.slot = static_cast<int>(base.arg<ParamArg>().slot);
+      }
+      b.dtype = base.dtype();
+      b.shape = base.shape();
+      b.device = base.device() ? base.device() : default_;
+      b.bytes = base.shape().MaxElements() * base.dtype().bytes();
+      plan_.buffers.push_back(std::move(b));
+    }
+    return it->second;
+  }
+
+  absl::Status AddCopy(const UOp& u) {
+    plan_.steps.push_back({PlanStep::kCopy, -1, {BufferOf(u), BufferOf(u.src(0))}, u.call_site()});
+    return absl::OkStatus();
+  }
+
+  static UOp MakeParam(int64_t slot, const UOp& u, Device device) {
+    return UOp::Make(Op::kParam, u.dtype(), {}, ParamArg{slot, u.shape().ToExtents(), device});
+  }
+
+  absl::Status AddKernel(const FusedGroup& group) {
+    PlanStep step;
+    step.site = group.roots[0].call_site();
+    Substitution params;
+    absl::flat_hash_map<int, UOp> param_of_buffer;
+    std::vector<UOp> signature;  // values and targets, as the identity of the kernel
+    const Device device = group.roots[0].device() ? group.roots[0].device() : default_;
+    // Outputs come first. An ASSIGN's base is written through its view.
+    for (const UOp& r : group.roots) {
+      const UOp base = r.is(Op::kAssign) ? UOp(r.src(0)) : r;
+      const UOp param = MakeParam(static_cast<int64_t>(step.buffers.size()), base, device);
+      step.buffers.push_back(BufferOf(r));
+      param_of_buffer[step.buffers.back()] = param;
+      if (r.is(Op::kAssign)) params.emplace(base, param);
+    }
+    const int outputs = static_cast<int>(step.buffers.size());
+    for (const UOp& in : GroupInputs(group, fusion_)) {
+      if (params.contains(in)) continue;
+      const int b = BufferOf(in);
+      UOp& param = param_of_buffer[b];
+      if (!param) {
+        param = MakeParam(static_cast<int64_t>(step.buffers.size()), in, device);
+        step.buffers.push_back(b);
+      }
+      params.emplace(in, param);
+    }
+    std::vector<UOp> sources;
+    for (const UOp& r : group.roots) {
+      if (r.is(Op::kAssign)) {
+        sources.push_back(r.src(2));
+        sources.push_back(r.src(1));
+      } else {
+        sources.insert(sources.end(), r.srcs().begin(), r.srcs().end());
+      }
+    }
+    const std::vector<UOp> replaced = Substitute(sources, params);
+    std::vector<KernelOutput> kernel_outputs;
+    size_t next = 0;
+    for (int i = 0; i < outputs; ++i) {
+      const UOp& r = group.roots[i];
+      KernelOutput o;
+      if (r.is(Op::kAssign)) {
+        o.value = replaced[next++];
+        o.target = replaced[next++];
+      } else {
+        o.value = r.WithSrcs(absl::MakeSpan(replaced).subspan(next, r.size()));
+        next += r.size();
+        o.target = param_of_buffer[step.buffers[i]];
+      }
+      signature.push_back(o.value);
+      signature.push_back(o.target);
+      kernel_outputs.push_back(std::move(o));
+    }
+    // Nothing to write: no step.
+    if (kernel_outputs[0].value.shape().MaxElements() == 0) return absl::OkStatus();
+    const UOp identity = UOp::Make(Op::kSink, signature);
+    auto [it, fresh] = kernels_.try_emplace(identity, static_cast<int>(plan_.kernels.size()));
+    if (fresh) {
+      PlanKernel k;
+      ASSIGN_OR_RETURN(UOp sink, Rangeify(kernel_outputs));
+      k.graph = MergeRanges(sink);
+      k.name = KernelName(kernel_outputs[0].value);
+      k.variables = Variables(k.graph);
+      k.num_buffers = static_cast<int>(step.buffers.size());
+      k.num_outputs = outputs;
+      DivideWork(k, target_);
+      plan_.kernels.push_back(std::move(k));
+    }
+    step.kernel = it->second;
+    plan_.steps.push_back(std::move(step));
+    return absl::OkStatus();
+  }
+
+  absl::Span<const UOp> roots_;
+  const Fusion& fusion_;
+  const Target& target_;
+  Device default_;
+  Plan plan_;
+  absl::flat_hash_map<const Node*, int> buffers_;
+  absl::flat_hash_map<UOp, int> kernels_;
+};
+
+}  // namespace
+
+absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
+                                 const Target& target, Device default_device) {
+  return KernelMaker(roots, fusion, target, default_device).Run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,44 @@
+// The scheduler's passes, in the order in which schedule.cc runs them.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/target.h"
+#include "schedule/fuse.h"
+#include "schedule/plan.h"
+#include "schedule/rangeify.h"
+
+namespace tessera {
+
+// A reduction of much to little becomes two: partial results, enough to occupy the cores, then
+// their reduction.
+std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Target& target);
+
+// Joins groups of one shape that read a common input and do not depend on one another.
+void JoinGroups(Fusion& fusion);
+
+// Orders the groups so that producers come before consumers and whoever reads a buffer before the
+// ASSIGN that overwrites it. Where both cannot be, the error is FailedPrecondition.
+absl::Status OrderGroups(Fusion& fusion);
+
+// `roots` with every other reader of an overwritten base reading a copy of it instead.
+std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots);
+
+// What a group reads: PARAMs and values of other groups, in the order of their first use.
+std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion);
+
+// Turns groups into kernels in index form (each distinct one once) and steps over plan buffers.
+absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
+                                 const Target& target, Device default_device);
+
+// Adjacent loops that every access runs through as one become one loop.
+UOp MergeRanges(const UOp& sink);
+
+// Decides over how many cores each kernel's outermost loop is divided, and marks that loop.
+void DivideWork(PlanKernel& kernel, const Target& target);
+
+// Gives temps offsets in their device's arena; two share bytes where their lifetimes are apart.
+void PlanMemory(Plan& plan);
+
+}  // namespace tessera

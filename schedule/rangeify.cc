@@ -1,0 +1,390 @@
+// Index form in two passes: positions flow from the outputs down, values from the leaves up.
+#include "schedule/rangeify.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "graph/simplify.h"
+#include "graph/status.h"
+#include "schedule/axis_map.h"
+
+namespace tessera {
+namespace {
+
+// Where a value is wanted: one index an axis, and the condition under which it counts (none:
+// always). Under a false condition loads give 0 and touch no memory.
+struct Position {
+  absl::InlinedVector<UOp, 4> index;
+  UOp gate;
+  friend bool operator==(const Position& a, const Position& b) {
+    return a.index == b.index && a.gate == b.gate;
+  }
+};
+
+UOp Add(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kAdd, {a, b})); }
+UOp Sub(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kSub, {a, b})); }
+UOp Mul(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kMul, {a, b})); }
+UOp Less(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
+UOp And(const UOp& a, const UOp& b) {
+  if (!a || a == b) return b;
+  if (!b) return a;
+  return Simplify(UOp::Make(Op::kAnd, {a, b}));
+}
+UOp NotLess(const UOp& a, const UOp& b) {  // a >= b for integers
+  return Less(Sub(b, UOp::Index(1)), a);
+}
+
+class Rangeifier {
+ public:
+  absl::StatusOr<UOp> Run(absl::Span<const KernelOutput> outputs) {
+    std::vector<UOp> roots;
+    for (const KernelOutput& o : outputs) {
+      roots.push_back(o.value);
+      roots.push_back(o.target);
+    }
+    order_ = TopoSort(roots);
+    for (size_t i = 0; i < order_.size(); ++i) index_[order_[i].get()] = static_cast<int>(i);
+    places_.resize(order_.size());
+
+    Position out;
+    for (const Extent& e : outputs[0].value.shape()) out.index.push_back(RootRange(e));
+    for (const KernelOutput& o : outputs) Want(o.value, out);
+    for (int i = static_cast<int>(order_.size()) - 1; i >= 0; --i) {
+      for (size_t p = 0; p < places_[i].size(); ++p) RETURN_IF_ERROR(Descend(i, p));
+    }
+    for (size_t i = 0; i < order_.size(); ++i) {
+      for (Place& place : places_[i]) {
+        ASSIGN_OR_RETURN(place.value, Compute(order_[i], place));
+      }
+    }
+
+    std::vector<UOp> stores;
+    for (const KernelOutput& o : outputs) {
+      const UOp value = places_[index_[o.value.get()]][0].value;
+      UOp param;
+      const Position at = ThroughTarget(o.target, out, param);
+      std::vector<UOp> srcs = {UOp::Make(Op::kIndex, {param, Flat(param.shape(), at)}), value};
+      for (const UOp& r : out.index) {
+        if (r.is(Op::kRange)) srcs.push_back(r);
+      }
+      stores.push_back(UOp::Make(Op::kStore, srcs, Arg(static_cast<int64_t>(stores.size()))));
+    }
+    UOp sink = UOp::Make(Op::kSink, stores);
+    // Gathered indices, innermost last: each may stand in a later one's expression.
+    for (auto it = gathered_.rbegin(); it != gathered_.rend(); ++it) {
+      sink = Substitute(sink, {{it->first, it->second}});
+    }
+    return Simplify(sink);
+  }
+
+ private:
+  struct Place {
+    Position at;
+    std::vector<std::pair<int, int>> srcs;  // node and place of each source
+    std::vector<UOp> ranges;                // of a reduction
+    UOp gathered;                           // stands for a gathered index until it is known
+    std::vector<UOp> conditions;            // of PAD and CAT
+    UOp value;
+  };
+
+  UOp RootRange(const Extent& extent) {
+    if (extent.is_int(1)) return UOp::Index(0);
+    return NewRange(extent);
+  }
+
+  UOp NewRange(const Extent& extent) {
+    const RangeArg arg{static_cast<int64_t>(ranges_.size()), RangeKind::kLoop};
+    ranges_.push_back(UOp::Make(Op::kRange, kInt64, {extent.ToUOp()}, arg));
+    return ranges_.back();
+  }
+
+  // The RANGEs in an expression, as a mask by id.
+  uint64_t RangeMask(const UOp& u) {
+    if (u.is(Op::kRange)) return uint64_t{1} << std::min<int64_t>(63, u.arg<RangeArg>().id);
+    if (u.size() == 0) {
+      auto it = gathered_mask_.find(u);
+      return it == gathered_mask_.end() ? 0 : it->second;
+    }
+    if (auto it = masks_.find(u); it != masks_.end()) return it->second;
+    uint64_t mask = 0;
+    for (const UOp& s : TopoSort({&u, 1})) {
+      if (s.size() == 0 || s.is(Op::kRange)) mask |= RangeMask(s);
+    }
+    masks_.emplace(u, mask);
+    return mask;
+  }
+
+  UOp ReduceRange(const Extent& extent, const Position& at, absl::Span<const UOp> taken) {
+    uint64_t used = at.gate ? RangeMask(at.gate) : 0;
+    for (const UOp& i : at.index) used |= RangeMask(i);
+    for (const UOp& t : taken) used |= RangeMask(t);
+    for (const UOp& r : ranges_) {
+      if (r.src(0) == extent.ToUOp() && !(used & RangeMask(r))) return r;
+    }
+    return NewRange(extent);
+  }
+
+  // Asks for node u at a position; returns its place.
+  std::pair<int, int> Want(const UOp& u, const Position& at) {
+    const int i = index_.at(u.get());
+    for (size_t p = 0; p < places_[i].size(); ++p) {
+      if (places_[i][p].at == at) return {i, static_cast<int>(p)};
+    }
+    places_[i].push_back({});
+    places_[i].back().at = at;
+    return {i, static_cast<int>(places_[i].size()) - 1};
+  }
+
+  static UOp Flat(const Shape& shape, const Position& at) {
+    UOp flat = UOp::Index(0);
+    Extent stride = 1;
+    for (int a = shape.rank() - 1; a >= 0; --a) {
+      flat = UOp::Make(Op::kAdd, {flat, UOp::Make(Op::kMul, {at.index[a], stride.ToUOp()})});
+      stride = stride * shape[a];
+    }
+    return Simplify(flat);
+  }
+
+  // The index of a movement's source, from that of its result.
+  Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* conditions) {
+    const Shape& in = u.src(0).shape();
+    Position out;
+    out.gate = at.gate;
+    switch (u.op()) {
+      case Op::kPermute: {
+        out.index.resize(in.rank());
+        const Ints& order = u.arg<Ints>();
+        for (int i = 0; i < in.rank(); ++i) out.index[order[i]] = at.index[i];
+        return out;
+      }
+      case Op::kExpand:
+        for (int i = 0; i < in.rank(); ++i) {
+          out.index.push_back(in[i].is_int(1) ? UOp::Index(0) : at.index[i]);
+        }
+        return out;
+      case Op::kShrink:
+        for (int i = 0; i < in.rank(); ++i) {
+          out.index.push_back(Add(at.index[i], u.arg<Pairs>()[i].first.ToUOp()));
+        }
+        return out;
+      case Op::kFlip: {
+        out.index = at.index;
+        for (int64_t a : u.arg<Ints>()) {
+          out.index[a] = Sub(Sub(in[a].ToUOp(), UOp::Index(1)), at.index[a]);
+        }
+        return out;
+      }
+      case Op::kPad: {
+        UOp inside;
+        for (int i = 0; i < in.rank(); ++i) {
+          const auto& [before, after] = u.arg<Pairs>()[i];
+          out.index.push_back(Sub(at.index[i], before.ToUOp()));
+          if (!before.is_int(0)) inside = And(inside, NotLess(at.index[i], before.ToUOp()));
+          if (!after.is_int(0)) inside = And(inside, Less(out.index[i], in[i].ToUOp()));
+        }
+        conditions->push_back(inside ? inside : UOp::Const(kBool, int64_t{1}));
+        out.gate = And(at.gate, inside);
+        return out;
+      }
+      case Op::kWindow: {
+        const WindowArg& w = u.arg<WindowArg>();
+        out.index.assign(at.index.begin(), at.index.begin() + in.rank());
+        for (size_t i = 0; i < w.axes.size(); ++i) {
+          UOp& x = out.index[w.axes[i]];
+          x = Add(Mul(x, UOp::Index(w.stride[i])),
+                  Mul(at.index[in.rank() + i], UOp::Index(w.dilation[i])));
+        }
+        return out;
+      }
+      case Op::kReshape: {
+        out.index.resize(in.rank(), UOp::Index(0));
+        for (const ReshapeGroup& g : ReshapeGroups(in, u.shape())) {
+          UOp flat = UOp::Index(0);
+          Extent stride = 1;
+          for (int o = g.out_end - 1; o >= g.out_begin; --o) {
+            flat = Add(flat, Mul(at.index[o], stride.ToUOp()));
+            stride = stride * u.shape()[o];
+          }
+          int first = g.in_begin;  // the outermost real axis needs no modulo
+          while (first < g.in_end && in[first].is_int(1)) ++first;
+          for (int i = g.in_end - 1; i > first; --i) {
+            if (in[i].is_int(1)) continue;
+            out.index[i] = Simplify(UOp::Make(Op::kFloorMod, {flat, in[i].ToUOp()}));
+            flat = Simplify(UOp::Make(Op::kFloorDiv, {flat, in[i].ToUOp()}));
+          }
+          if (first < g.in_end) out.index[first] = flat;
+        }
+        return out;
+      }
+      default:
+        return at;
+    }
+  }
+
+  Position ThroughTarget(const UOp& target, const Position& at, UOp& param) {
+    Position p = at;
+    UOp u = target;
+    while (!u.is(Op::kParam)) {
+      std::vector<UOp> ignored;
+      p = ThroughMovement(u, p, &ignored);
+      u = UOp(u.src(0));
+    }
+    param = u;
+    return p;
+  }
+
+  absl::Status Descend(int i, size_t p) {
+    const UOp u = order_[i];
+    const Position at = places_[i][p].at;
+    Place fresh;
+    if (IsElementwise(u.op())) {
+      Position scalar;
+      scalar.gate = at.gate;
+      for (const UOp& s : u.srcs()) {
+        fresh.srcs.push_back(Want(s, s.rank() == 0 ? scalar : at));
+      }
+    } else if (IsMovement(u.op())) {
+      const Position below = ThroughMovement(u, at, &fresh.conditions);
+      fresh.srcs.push_back(Want(u.src(0), below));
+    } else {
+      switch (u.op()) {
+        case Op::kReduce: {
+          Position below = at;
+          for (int64_t a : u.arg<ReduceArg>().axes) {
+            const Extent& e = u.src(0).shape()[a];
+            if (e.is_int(1)) continue;
+            below.index[a] = ReduceRange(e, at, fresh.ranges);
+            fresh.ranges.push_back(below.index[a]);
+          }
+          fresh.srcs.push_back(Want(u.src(0), below));
+          break;
+        }
+        case Op::kContiguous:
+        case Op::kCopy:
+          fresh.srcs.push_back(Want(u.src(0), at));
+          break;
+        case Op::kGather:
+          DescendGather(u, at, fresh);
+          break;
+        case Op::kCat: {
+          const int axis = static_cast<int>(u.arg<int64_t>());
+          UOp begin = UOp::Index(0);
+          for (const UOp& s : u.srcs()) {
+            Position below = at;
+            below.index[axis] = Sub(at.index[axis], begin);
+            const UOp end = Add(begin, s.shape()[axis].ToUOp());
+            const UOp inside = Less(at.index[axis], end);
+            fresh.conditions.push_back(inside);
+            below.gate = And(And(at.gate, NotLess(at.index[axis], begin)), inside);
+            fresh.srcs.push_back(Want(s, below));
+            begin = end;
+          }
+          break;
+        }
+        case Op::kParam:
+        case Op::kConst:
+        case Op::kIota:
+        case Op::kVar:
+          break;
+        default:
+          return absl::InternalError(absl::StrCat(Info(u.op()).text, ": cannot stand in a kernel"));
+      }
+    }
+    fresh.at = at;
+    places_[i][p] = std::move(fresh);
+    return absl::OkStatus();
+  }
+
+  void DescendGather(const UOp& u, const Position& at, Place& fresh) {
+    const int axis = static_cast<int>(u.arg<int64_t>());
+    const int index_rank = u.src(1).rank();
+    Position index;
+    index.gate = at.gate;
+    index.index.assign(at.index.begin() + axis, at.index.begin() + axis + index_rank);
+    const Extent& n = u.src(0).shape()[axis];
+    // Not yet known: a variable of its own stands in, with the bounds that the gate enforces.
+    fresh.gathered =
+        UOp::Make(Op::kVar, kInt64, {},
+                  VarArg{absl::StrCat("@", gathered_.size()), INT64_MIN / 4, INT64_MAX / 4});
+    uint64_t mask = 0;
+    for (const UOp& i : index.index) mask |= RangeMask(i);
+    gathered_mask_[fresh.gathered] = mask;
+    gathered_.emplace_back(fresh.gathered, UOp());
+    Position below;
+    below.index.assign(at.index.begin(), at.index.begin() + axis);
+    below.index.push_back(fresh.gathered);
+    below.index.insert(below.index.end(), at.index.begin() + axis + index_rank, at.index.end());
+    const UOp inside = And(NotLess(fresh.gathered, UOp::Index(0)), Less(fresh.gathered, n.ToUOp()));
+    fresh.conditions.push_back(inside);
+    below.gate = And(at.gate, inside);
+    fresh.srcs.push_back(Want(u.src(0), below));
+    fresh.srcs.push_back(Want(u.src(1), index));
+  }
+
+  const UOp& Value(const Place& place, int s) {
+    const auto [node, p] = place.srcs[s];
+    return places_[node][p].value;
+  }
+
+  absl::StatusOr<UOp> Compute(const UOp& u, const Place& place) {
+    if (IsElementwise(u.op())) {
+      absl::InlinedVector<UOp, 3> srcs;
+      for (int s = 0; s < u.size(); ++s) srcs.push_back(Value(place, s));
+      return UOp::TryMake(u.op(), u.dtype(), srcs, Arg());
+    }
+    const UOp zero = UOp::Const(u.dtype(), int64_t{0});
+    switch (u.op()) {
+      case Op::kPad:
+        return UOp::Make(Op::kWhere, {place.conditions[0], Value(place, 0), zero});
+      case Op::kReduce: {
+        if (place.ranges.empty()) return Value(place, 0);
+        std::vector<UOp> srcs = {Value(place, 0)};
+        srcs.insert(srcs.end(), place.ranges.begin(), place.ranges.end());
+        return UOp::Make(Op::kReduce, srcs, ReduceArg{u.arg<ReduceArg>().op, {}});
+      }
+      case Op::kGather: {
+        for (auto& [stand_in, value] : gathered_) {
+          if (stand_in == place.gathered) {
+            value = Simplify(UOp::Make(Op::kCast, kInt64, {Value(place, 1)}));
+          }
+        }
+        return UOp::Make(Op::kWhere, {place.conditions[0], Value(place, 0), zero});
+      }
+      case Op::kCat: {
+        UOp value = Value(place, u.size() - 1);
+        for (int s = u.size() - 2; s >= 0; --s) {
+          value = UOp::Make(Op::kWhere, {place.conditions[s], Value(place, s), value});
+        }
+        return value;
+      }
+      case Op::kParam: {
+        std::vector<UOp> srcs = {u, Flat(u.shape(), place.at)};
+        if (place.at.gate) srcs.push_back(place.at.gate);
+        return UOp::Make(Op::kIndex, srcs);
+      }
+      case Op::kConst:
+      case Op::kVar:
+        return u;
+      case Op::kIota:
+        return Simplify(UOp::Make(Op::kCast, u.dtype(), {place.at.index[0]}));
+      default:
+        return Value(place, 0);
+    }
+  }
+
+  std::vector<UOp> order_;
+  absl::flat_hash_map<const Node*, int> index_;
+  std::vector<std::vector<Place>> places_;
+  std::vector<UOp> ranges_;
+  std::vector<std::pair<UOp, UOp>> gathered_;
+  absl::flat_hash_map<UOp, uint64_t> gathered_mask_, masks_;
+};
+
+}  // namespace
+
+absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs) {
+  return Rangeifier().Run(outputs);
+}
+
+}  // namespace tessera

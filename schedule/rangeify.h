@@ -1,0 +1,23 @@
+// A tensor kernel into index form: shapes and movement ops become index expressions over RANGEs.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// One value that a kernel computes and the PARAM it is written to. `target` is the PARAM itself,
+// or a chain of movement ops over it for a write into a view.
+struct KernelOutput {
+  UOp value, target;
+};
+
+// The index form of a kernel that computes the outputs, all over one shape: a SINK of STOREs whose
+// ranges are the loops over that shape. The values' leaves are PARAMs, CONSTs, IOTAs and VARs. A
+// reduction runs over a RANGE of the kernel where one of its extent does not index its result, so
+// that equal reads are equal nodes whichever loop they stand in.
+absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs);
+
+}  // namespace tessera

@@ -1,0 +1,29 @@
+// The scheduler's list of passes.
+#include "schedule/schedule.h"
+
+#include "graph/status.h"
+#include "schedule/passes.h"
+
+namespace tessera {
+
+absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
+                              Device default_device) {
+  // Before fusion: it decides on reductions as they stand.
+  std::vector<UOp> values = SplitReductions(roots, target);
+  ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, target));
+  // After fusion: joining needs to know which values have buffers.
+  JoinGroups(fusion);
+  if (!OrderGroups(fusion).ok()) {
+    // A reader of an old version needs the new one too: it gets a copy of the old.
+    values = CopyOverwritten(values);
+    ASSIGN_OR_RETURN(fusion, Fuse(values, target));
+    JoinGroups(fusion);
+    RETURN_IF_ERROR(OrderGroups(fusion));
+  }
+  ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, target, default_device));
+  // Last: lifetimes are those of the final order.
+  PlanMemory(plan);
+  return plan;
+}
+
+}  // namespace tessera

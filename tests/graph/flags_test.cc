@@ -1,0 +1,83 @@
+// The flag table: defaults, off, overrides, broken values, the cache folder.
+#include "graph/flags.h"
+
+#include <thread>
+#include <vector>
+
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+TEST(Flags, OverrideHoldsUntilItsScopeEnds) {
+  const int64_t before = IntFlag(Flag::kStrict);
+  {
+    SetFlagForTest set(Flag::kStrict, "7");
+    EXPECT_EQ(IntFlag(Flag::kStrict), 7);
+    {
+      SetFlagForTest inner(Flag::kStrict, "8");
+      EXPECT_EQ(IntFlag(Flag::kStrict), 8);
+    }
+    EXPECT_EQ(IntFlag(Flag::kStrict), 7);
+  }
+  EXPECT_EQ(IntFlag(Flag::kStrict), before);
+}
+
+TEST(Flags, ZeroIsOffAndEmptyIsTheDefault) {
+  SetFlagForTest spec_off(Flag::kSpec, "0");
+  EXPECT_EQ(IntFlag(Flag::kSpec), 0);
+  SetFlagForTest spec_unset(Flag::kSpec, "");
+  EXPECT_EQ(IntFlag(Flag::kSpec), 1);
+  SetFlagForTest dump_off(Flag::kDump, "0");
+  EXPECT_EQ(TextFlag(Flag::kDump), "");
+  SetFlagForTest dump(Flag::kDump, "out");
+  EXPECT_EQ(TextFlag(Flag::kDump), "out");
+}
+
+TEST(Flags, BrokenIntegerTakesTheDefault) {
+  SetFlagForTest set(Flag::kCache, "yes");
+  EXPECT_EQ(IntFlag(Flag::kCache), 1);
+}
+
+TEST(Flags, WrongKindIsABug) { EXPECT_DEATH(IntFlag(Flag::kDump), "DUMP"); }
+
+TEST(Flags, CacheFolder) {
+  SetFlagForTest set(Flag::kCacheDir, "/some/where");
+  EXPECT_EQ(CacheRoot(), "/some/where");
+  SetFlagForTest unset(Flag::kCacheDir, "");
+  EXPECT_THAT(CacheRoot(), EndsWith("/tessera"));
+}
+
+TEST(Flags, HelpListsEveryRow) {
+  const std::string help = FlagHelp();
+#define EXPECT_LISTED(id, name, kind, default_text, meaning) \
+  EXPECT_THAT(help, HasSubstr(name "=" default_text));       \
+  EXPECT_THAT(help, HasSubstr(meaning));
+  TESSERA_FLAGS(EXPECT_LISTED)
+#undef EXPECT_LISTED
+}
+
+TEST(Flags, ThreadsReadWhileOneSets) {
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([] {
+      for (int k = 0; k < 1000; ++k) {
+        const std::string text = TextFlag(Flag::kSkipPass);
+        EXPECT_TRUE(text.empty() || text == "fuse");
+        const int64_t number = IntFlag(Flag::kBisect);
+        EXPECT_TRUE(number == -1 || number == 5);
+      }
+    });
+  }
+  for (int k = 0; k < 1000; ++k) {
+    SetFlagForTest text(Flag::kSkipPass, "fuse");
+    SetFlagForTest number(Flag::kBisect, "5");
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace tessera

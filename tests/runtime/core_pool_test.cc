@@ -1,0 +1,189 @@
+// The core pool: every worker once, nesting, many threads at once, scopes.
+#include "runtime/core_pool.h"
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "runtime/host_target.h"
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+// Counts calls by worker.
+struct Calls {
+  explicit Calls(int64_t workers) : count(workers) {}
+  static void Fn(void* arg, int64_t worker, int64_t workers) {
+    auto& calls = *static_cast<Calls*>(arg);
+    EXPECT_EQ(workers, static_cast<int64_t>(calls.count.size()));
+    calls.count[worker].fetch_add(1, std::memory_order_relaxed);
+  }
+  std::vector<std::atomic<int>> count;
+};
+
+TEST(CorePool, EveryWorkerOnce) {
+  for (int cores : {1, 2, 5}) {
+    CorePool pool(cores);
+    for (int64_t workers : {0, 1, 2, 3, 5, 8, 64, 1000}) {
+      Calls calls(workers);
+      pool.Run(&Calls::Fn, &calls, workers);
+      for (int64_t w = 0; w < workers; ++w)
+        EXPECT_EQ(calls.count[w].load(), 1) << cores << " " << w;
+    }
+  }
+}
+
+// Plain memory: the race detector and the sum both notice a missing hand-over.
+TEST(CorePool, ResultsAreVisibleToTheCaller) {
+  CorePool pool(4);
+  struct Job {
+    const std::vector<int64_t>* in;
+    int64_t sums[4];
+  };
+  std::vector<int64_t> values(4096);
+  for (int round = 0; round < 2000; ++round) {
+    values[round] = round;  // written by the caller, read by the workers
+    Job job = {&values, {}};
+    pool.Run(
+        [](void* arg, int64_t worker, int64_t workers) {
+          auto& job = *static_cast<Job*>(arg);
+          const int64_t n = job.in->size();
+          const auto begin = job.in->begin();
+          job.sums[worker] = std::accumulate(begin + n * worker / workers,
+                                             begin + n * (worker + 1) / workers, int64_t{0});
+        },
+        &job, 4);
+    ASSERT_EQ(std::accumulate(job.sums, job.sums + 4, int64_t{0}),
+              int64_t{round} * (round + 1) / 2);
+  }
+}
+
+TEST(CorePool, WorkerZeroIsTheCaller) {
+  CorePool pool(3);
+  for (int round = 0; round < 100; ++round) {
+    std::thread::id ids[3];
+    pool.Run(
+        [](void* arg, int64_t worker, int64_t) {
+          static_cast<std::thread::id*>(arg)[worker] = std::this_thread::get_id();
+        },
+        ids, 3);
+    EXPECT_EQ(ids[0], std::this_thread::get_id());
+  }
+}
+
+// While the caller is held up, somebody else must do the other share.
+TEST(CorePool, ThreadsReallyHelp) {
+  CorePool pool(2);
+  struct Job {
+    std::atomic<bool> other_ran{false};
+    std::thread::id other;
+  } job;
+  pool.Run(
+      [](void* arg, int64_t worker, int64_t) {
+        auto& job = *static_cast<Job*>(arg);
+        if (worker == 1) {
+          job.other = std::this_thread::get_id();
+          job.other_ran.store(true);
+          return;
+        }
+        for (int i = 0; i < 10000 && !job.other_ran.load(); ++i) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      },
+      &job, 2);
+  EXPECT_TRUE(job.other_ran.load());
+  EXPECT_NE(job.other, std::this_thread::get_id());
+}
+
+TEST(CorePool, NestedRunsAreSerial) {
+  CorePool pool(4);
+  struct Job {
+    CorePool* pool;
+    std::atomic<int> inner{0};
+  } job;
+  job.pool = &pool;
+  pool.Run(
+      [](void* arg, int64_t, int64_t) {
+        auto& job = *static_cast<Job*>(arg);
+        job.pool->Run(
+            [](void* arg, int64_t, int64_t) { static_cast<Job*>(arg)->inner.fetch_add(1); }, &job,
+            8);
+      },
+      &job, 6);
+  EXPECT_EQ(job.inner.load(), 48);
+}
+
+// Eight virtual places on a few cores, with plans that start and end all the time.
+TEST(CorePool, ManyThreadsRunPlansAtOnce) {
+  CorePool pool(4);
+  std::vector<std::thread> places;
+  for (int place = 0; place < 8; ++place) {
+    places.emplace_back([&pool, place] {
+      for (int plan = 0; plan < 20; ++plan) {
+        PlanScope scope(pool);
+        for (int kernel = 0; kernel < 50; ++kernel) {
+          int64_t parts[6] = {};
+          int64_t base = place * 1000 + kernel;
+          void* args[] = {parts, &base};
+          pool.Run(
+              [](void* arg, int64_t worker, int64_t) {
+                void** args = static_cast<void**>(arg);
+                static_cast<int64_t*>(args[0])[worker] = *static_cast<int64_t*>(args[1]) + worker;
+              },
+              args, 6);
+          for (int64_t w = 0; w < 6; ++w) ASSERT_EQ(parts[w], base + w);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : places) thread.join();
+}
+
+// Pauses long enough that the threads go to sleep between kernels, and short ones where they spin.
+TEST(CorePool, WakesAfterAnyPause) {
+  CorePool pool(3);
+  PlanScope scope(pool);
+  for (int pause : {0, 1, 50, 99, 100, 101, 300, 2000}) {
+    for (int round = 0; round < 20; ++round) {
+      Calls calls(3);
+      pool.Run(&Calls::Fn, &calls, 3);
+      for (auto& count : calls.count) ASSERT_EQ(count.load(), 1);
+      if (pause > 0) std::this_thread::sleep_for(std::chrono::microseconds(pause));
+    }
+  }
+}
+
+// One worker outlasts the caller's spinning, so that the caller sleeps and is woken.
+TEST(CorePool, CallerWaitsForALongWorker) {
+  CorePool pool(2);
+  for (int round = 0; round < 20; ++round) {
+    std::atomic<int> ended{0};
+    pool.Run(
+        [](void* arg, int64_t worker, int64_t) {
+          if (worker == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+          static_cast<std::atomic<int>*>(arg)->fetch_add(1);
+        },
+        &ended, 2);
+    EXPECT_EQ(ended.load(), 2);
+  }
+}
+
+TEST(CorePool, ComesAndGoes) {
+  for (int round = 0; round < 50; ++round) {
+    CorePool pool(4);
+    Calls calls(4);
+    if (round % 2 == 0) pool.Run(&Calls::Fn, &calls, 4);
+  }
+}
+
+TEST(CorePool, GlobalIsAsWideAsTheHost) {
+  EXPECT_EQ(CorePool::Global().cores(), HostTarget().cores);
+  Calls calls(7);
+  CorePool::Global().Run(&Calls::Fn, &calls, 7);
+  for (auto& count : calls.count) EXPECT_EQ(count.load(), 1);
+}
+
+}  // namespace
+}  // namespace tessera
