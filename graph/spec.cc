@@ -2,13 +2,12 @@
 #include "graph/spec.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "graph/flags.h"
 #include "graph/spec_graph.h"
 #include "graph/statement.h"
 #include "graph/text.h"
@@ -134,7 +133,7 @@ class TextGraph {
     for (absl::string_view name : s.statement.srcs) {
       const int k = Find(name, i);
       if (k < 0) {
-        g_.nodes[i].bad = g_.nodes[i].vague = true;
+        g_.nodes[i].bad = g_.nodes[i].partial = true;
         continue;
       }
       used_[k] = true;
@@ -241,14 +240,7 @@ std::string Violation::ToString() const {
   return absl::StrCat(node, ": ", Info(rule).name, " (level ", Info(rule).level, "): ", message);
 }
 
-int SpecLevel() {
-  static const int level = [] {
-    const char* text = std::getenv("SPEC");
-    int value = 1;
-    return text != nullptr && absl::SimpleAtoi(text, &value) ? value : 1;
-  }();
-  return level;
-}
+int SpecLevel() { return static_cast<int>(IntFlag(Flag::kSpec)); }
 
 SpecStage DetectStage(absl::string_view text) {
   SpecStage stage = SpecStage::kTensor;

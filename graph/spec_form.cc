@@ -82,7 +82,15 @@ struct Form {
     if (size() == 3 && !IsScalar(2)) Fail(Rule::kIndexForm, "the gate must be a scalar");
   }
   void Store() const {
-    if (!IsScalar(1)) Fail(Rule::kStoreForm, "the value must be a scalar");
+    if (!IsScalar(1) && dtype(1).lanes() == 1) Fail(Rule::kStoreForm, "the value must be a scalar");
+  }
+  void Stage() const {
+    for (int i = 0; i < size(); ++i) {
+      if (op(i) != (i == 0 ? Op::kScratch : Op::kStore)) {
+        Fail(Rule::kStageForm, "takes a SCRATCH and the STOREs that fill it");
+        return;
+      }
+    }
   }
   void Scratch() const {
     const Pairs& p = arg<Pairs>();
@@ -171,7 +179,7 @@ struct Form {
       case Op::kStore:
         return Store();
       case Op::kStage:
-        RangesFrom(1, Rule::kStageForm);
+        Stage();
         return;
       case Op::kScratch:
         return Scratch();

@@ -18,9 +18,12 @@ struct SpecNode {
   UOp value;                 // the node, or a stand-in of its dtype where that cannot be made
   int first_src = 0;         // in SpecGraph::edges
   int num_srcs = 0;
-  bool bad = false;  // a violation of its own has been reported, or a source is unknown
-  bool stand_in = false;
-  bool vague = false;  // its shape, or what kind of node it is, is not known
+  bool bad = false;       // a violation of its own has been reported, or a source is unknown
+  bool partial = false;   // a source is unknown, and missing from the edges
+  bool stand_in = false;  // `value` is one
+  bool vague = false;     // its shape, or what kind of node it is, is not known
+  // Whether the value is the node itself, with all its properties.
+  bool sure() const { return !bad && !stand_in && !vague; }
 };
 
 struct SpecGraph {

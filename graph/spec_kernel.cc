@@ -54,7 +54,11 @@ int64_t Product(int64_t a, int64_t b) {
 class KernelCheck {
  public:
   explicit KernelCheck(SpecGraph& g)
-      : g_(g), open_(g.nodes.size()), may_(g.nodes.size()), attains_(g.nodes.size()) {}
+      : g_(g),
+        open_(g.nodes.size()),
+        may_(g.nodes.size()),
+        lost_(g.nodes.size()),
+        attains_(g.nodes.size()) {}
 
   void Check() {
     for (int i = 0; i < size(); ++i) {
@@ -64,7 +68,7 @@ class KernelCheck {
         g_.Report(Rule::kScalarLanes, i, Info(g_.nodes[i].op).text,
                   ": a kernel's values are scalar");
       }
-      if (g_.nodes[i].op == Op::kIndex) CheckIndex(i);
+      if (g_.nodes[i].op == Op::kIndex && g_.nodes[i].sure()) CheckIndex(i);
     }
   }
 
@@ -87,19 +91,21 @@ class KernelCheck {
     return ranges;
   }
 
-  // `open_` is what whoever uses a node must close; `may_` is what it may close: a value kept by a
-  // STAGE can be used at every point of its ranges, and without them.
+  // `open_` is what whoever uses a node must close; `may_` is what it may close.
   void Node(int i) {
     const SpecNode& n = g_.nodes[i];
+    const bool closes = n.op == Op::kReduce || n.op == Op::kRange;
+    lost_[i] = n.partial || (closes && n.bad);
+    for (int s : g_.srcs(i)) lost_[i] = lost_[i] || lost_[s];
     for (int s : g_.srcs(i)) {
-      if (n.op == Op::kReduce || n.op == Op::kStage) break;
+      if (n.op == Op::kReduce) break;
       open_[i] = sets_.Union(open_[i], open_[s]);
       may_[i] = sets_.Union(may_[i], may_[s]);
     }
     if (n.op == Op::kRange) {
       open_[i] = sets_.With(open_[i], i);
       may_[i] = sets_.With(may_[i], i);
-    } else if (n.op == Op::kReduce || n.op == Op::kStage) {
+    } else if (n.op == Op::kReduce) {
       Close(i);
     } else if (n.op == Op::kStore) {
       Store(i);
@@ -116,14 +122,14 @@ class KernelCheck {
       g_.Report(Rule::kReduceForm, i, "REDUCE: a kernel reduces over RANGEs");
     }
     open_[i] = sets_.Without(open_[value], ranges);
-    may_[i] = n.op == Op::kStage ? may_[value] : sets_.Without(may_[value], ranges);
+    may_[i] = sets_.Without(may_[value], ranges);
     for (int r : ranges) {
-      if (n.op == Op::kReduce && !g_.nodes[value].bad && !sets_.Contains(may_[value], r)) {
+      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r)) {
         g_.Report(Rule::kRangeNotOpen, i, "REDUCE: the value does not depend on ", g_.NodeText(r));
       }
       const RangeSets::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
       open_[i] = sets_.Union(open_[i], outer);
-      may_[i] = sets_.Union(may_[i], n.op == Op::kStage ? may_[r] : outer);
+      may_[i] = sets_.Union(may_[i], outer);
     }
   }
 
@@ -131,7 +137,7 @@ class KernelCheck {
     const SpecNode& n = g_.nodes[i];
     if (n.num_srcs < 2) return;
     const std::vector<int> ranges = Listed(i, 2);
-    if (n.bad) return;
+    if (n.bad || lost_[i]) return;
     int64_t grid = 1, unroll = 1;
     for (int r : sets_.Elements(open_[i])) {  // those listed are open in what lists them
       if (std::binary_search(ranges.begin(), ranges.end(), r)) continue;
@@ -140,9 +146,9 @@ class KernelCheck {
     }
     for (int r : ranges) {
       const SpecNode& range = g_.nodes[r];
-      if (range.bad) continue;
+      if (!range.sure() || range.num_srcs != 1) continue;
       const int64_t extent = std::max<int64_t>(0, range.value.src(0).vmax());
-      if (extent > 1 && !g_.src(i, 0).bad && !sets_.Contains(may_[g_.srcs(i)[0]], r)) {
+      if (extent > 1 && !sets_.Contains(may_[g_.srcs(i)[0]], r)) {
         g_.Report(Rule::kStoreRangeIdle, i, "STORE: every point of ", g_.NodeText(r),
                   " writes the same element");
       }
@@ -163,7 +169,7 @@ class KernelCheck {
   // loops that are not empty.
   bool Attains(int i) const {
     const SpecNode& n = g_.nodes[i];
-    if (n.bad || !n.dtype.IsInt()) return false;
+    if (!n.sure() || !n.dtype.IsInt()) return false;
     const auto is_const = [&](int k) { return g_.src(i, k).op == Op::kConst; };
     const auto src = [&](int k) { return g_.srcs(i)[k]; };
     if (n.value.vmin() == MinInt(n.dtype) && n.value.vmax() == MaxInt(n.dtype)) return false;
@@ -186,7 +192,7 @@ class KernelCheck {
     const auto srcs = g_.srcs(i);
     if (srcs.size() == 3 && g_.nodes[srcs[2]].value.vmin() != 1) return;  // guarded
     for (int r : sets_.Elements(may_[srcs[1]])) {
-      if (g_.nodes[r].bad || g_.nodes[r].value.src(0).vmin() <= 0) return;  // may never run
+      if (!g_.nodes[r].sure() || g_.nodes[r].value.src(0).vmin() <= 0) return;  // may never run
     }
     const UOp& offset = g_.nodes[srcs[1]].value;
     CheckAccess(g_, i, srcs[0], offset.vmin(), offset.vmax(), 1, attains_[srcs[1]]);
@@ -195,6 +201,7 @@ class KernelCheck {
   SpecGraph& g_;
   RangeSets sets_;
   std::vector<RangeSets::Id> open_, may_;
+  std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
   std::vector<bool> attains_;
 };
 
@@ -202,7 +209,7 @@ class KernelCheck {
 
 void CheckAccess(SpecGraph& g, int i, int pointer, int64_t lo, int64_t hi, int lanes,
                  bool attained) {
-  if (!g.Applies(Rule::kIndexBounds) || g.nodes[pointer].bad) return;
+  if (!g.Applies(Rule::kIndexBounds) || !g.nodes[pointer].sure()) return;
   const UOp& p = g.nodes[pointer].value;
   const int64_t count = p.is(Op::kScratch)
                             ? p.arg<Pairs>()[0].second.value() / std::max(1, p.dtype().bytes())
@@ -231,7 +238,7 @@ void CheckRanges(SpecGraph& g) {
                  " itself, not an element of it");
       }
     }
-    if (n.bad) continue;
+    if (!n.sure()) continue;
     if (n.dtype.lanes() > g.options.target.max_lanes) {
       g.Report(Rule::kLaunchLimits, i, n.dtype.lanes(), " lanes; the target takes ",
                g.options.target.max_lanes);
@@ -257,7 +264,7 @@ void CheckLaunch(SpecGraph& g) {
   int params = 0, last = -1, on_device = -1;
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     const SpecNode& n = g.nodes[i];
-    if (n.bad || n.stand_in || n.op != Op::kParam || g.index.at(n.value.get()) != i) continue;
+    if (!n.sure() || n.op != Op::kParam || g.index.at(n.value.get()) != i) continue;
     ++params;
     last = i;
     if (!n.value.device()) continue;

@@ -97,7 +97,7 @@ class ProgramCheck {
     }
     if (n.op == Op::kEnd) return End(i);
     for (int s : g_.srcs(i)) Use(s, i);
-    if ((n.op == Op::kLoad || n.op == Op::kPut) && !n.bad) Access(i);
+    if ((n.op == Op::kLoad || n.op == Op::kPut) && n.sure()) Access(i);
     if (n.op == Op::kRange || n.op == Op::kIf) Open(i);
     block_[i] = current();
   }
@@ -105,8 +105,8 @@ class ProgramCheck {
   void Open(int i) {
     const SpecNode& n = g_.nodes[i];
     Block b{i, blocks_[current()].depth + 1, true, blocks_[current()].grid, false};
-    if (n.op == Op::kRange && !n.bad && std::get<RangeArg>(n.arg->value).kind == RangeKind::kGrid &&
-        n.num_srcs == 3) {
+    if (n.op == Op::kRange && n.sure() &&
+        std::get<RangeArg>(n.arg->value).kind == RangeKind::kGrid && n.num_srcs == 3) {
       const UOp& range = n.value;
       int64_t trips = 0;
       if (__builtin_sub_overflow(range.src(1).vmax(), range.src(0).vmin(), &trips)) {
@@ -132,6 +132,7 @@ class ProgramCheck {
     const int head = g_.srcs(i)[0];
     const int block = block_[head];
     if (block == kUnlisted) return NotYet(head, i);
+    if (blocks_[block].head != head) return;  // what is wrong with it has been reported
     if (blocks_[block].late) {
       blocks_[block].late = blocks_[block].open = false;
       return;
@@ -197,7 +198,7 @@ class ProgramCheck {
     for (int b : open_) {  // an IF may guard it, an empty loop may leave it out
       if (blocks_[b].head == kUnlisted) continue;
       const SpecNode& head = g_.nodes[blocks_[b].head];
-      if (head.op == Op::kIf || head.bad || head.num_srcs != 3 ||
+      if (head.op == Op::kIf || !head.sure() || head.num_srcs != 3 ||
           head.value.src(0).vmax() >= head.value.src(1).vmin()) {
         return;
       }

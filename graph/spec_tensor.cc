@@ -31,7 +31,7 @@ void CheckNames(SpecGraph& g) {
   absl::flat_hash_map<const Buffer*, int> buffers;
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     const SpecNode& n = g.nodes[i];
-    if (n.bad) continue;
+    if (!n.sure()) continue;
     const auto first = [&](auto& map, const auto& key) {
       const int k = map.emplace(key, i).first->second;
       return g.nodes[k].value == n.value ? -1 : k;
@@ -136,11 +136,11 @@ void CheckCommon(SpecGraph& g) {
 void CheckTensorGraph(SpecGraph& g) {
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     const SpecNode& n = g.nodes[i];
-    if (n.bad || n.vague) continue;
+    if (!n.sure()) continue;
     if (n.dtype.lanes() != 1) {
       g.Report(Rule::kScalarLanes, i, Info(n.op).text, ": a tensor has one lane");
     }
-    if (n.op != Op::kAssign || g.src(i, 0).bad || g.src(i, 1).bad) continue;
+    if (n.op != Op::kAssign || !g.src(i, 0).sure() || !g.src(i, 1).sure()) continue;
     const UOp& base = n.value.src(0);
     const UOp* view = &n.value.src(1);
     while (!(*view == base) && IsView(*view)) view = &view->src(0);

@@ -317,7 +317,7 @@ void Mutate(std::chrono::milliseconds time) {
       const std::vector<Violation> found = Check(text, stage);
       if (!found.empty()) continue;
       auto roots = Parse(text);
-      ASSERT_OK(roots) << "seed " << seed << "\n" << text;
+      ASSERT_TRUE(roots.ok()) << roots.status() << " seed " << seed << "\n" << text;
       ASSERT_OK(Verify(*roots, stage, kMaxSpecLevel)) << "seed " << seed << "\n" << text;
     }
   }
@@ -326,7 +326,7 @@ void Mutate(std::chrono::milliseconds time) {
 TEST(SpecFuzz, MutatedTexts) { Mutate(std::chrono::seconds(3)); }
 TEST(SpecFuzz, MutatedTextsLong) { Mutate(std::chrono::seconds(10)); }
 
-TEST(SpecDepth, AMillionNodesAndSixtyFourDoublingsOnASmallStack) {
+TEST(SpecDepth, AMillionNodesAndSixtyFourDoublingsOnASmallStackSlow) {
   OnSmallStack([] {
     UOp x = UOp::Make(Op::kParam, kFloat32, {}, ParamArg{0, {4}, Device(Place("CPU", 0))});
     UOp chain = x, twice = x;
@@ -337,7 +337,7 @@ TEST(SpecDepth, AMillionNodesAndSixtyFourDoublingsOnASmallStack) {
   });
 }
 
-TEST(SpecDepth, ADeepKernelAndADeepProgram) {
+TEST(SpecDepth, ADeepKernelAndADeepProgramSlow) {
   OnSmallStack([] {
     const Device cpu(Place("CPU", 0));
     const UOp p = UOp::Make(Op::kParam, kFloat32, {}, ParamArg{0, {4}, cpu});
