@@ -127,6 +127,8 @@ int64_t Tolerance(Op op, DType t) {
     case Op::kLog:
     case Op::kErf:
       return 1;
+    case Op::kTan:
+      return 3;
     default:
       return 2;
   }
