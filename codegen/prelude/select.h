@@ -85,33 +85,46 @@ RT_FN rt_bool rt_any_(V mask) {  // whether any lane is not 0
 #endif
 }
 
+// Whether all lanes of b are known to be numbers other than the zero with these bits.
+template <class Bits, class V>
+RT_FN bool rt_plain_(V b, rt_elem_<Bits> zero) {
+  const bool plain = !rt_any_((Bits)(b != b) | (Bits)(__builtin_bit_cast(Bits, b) == zero));
+  return __builtin_constant_p(plain) && plain;
+}
+
 // Equal operands differ in bits only if they are zeros: max takes the common bits of the two, min
 // all bits, which is +0 and -0. Where one is a NaN neither arm is of use, and their sum is a NaN.
-
+// A constant, as in max(x, 0), needs no such care: what is not below it or equal stays, NaN too.
 template <class V, class Bits = rt_ints_<V>>
 RT_FN V rt_max(V a, V b) {
   typedef rt_elem_<V> T;
-  if constexpr (!rt_is_float_<T>)
+  if constexpr (!rt_is_float_<T>) {
     return rt_pick_(a > b, a, b);
-  else if constexpr (__is_same(T, rt_f16))
+  } else if constexpr (__is_same(T, rt_f16)) {
     return rt_narrow_(rt_max(rt_wide_(a), rt_wide_(b)));
-  else
+  } else {
+    if (rt_plain_<Bits>(b, (rt_elem_<Bits>)(1ull << (8 * sizeof(T) - 1)))) {
+      return rt_pick_(a <= b, b, a);
+    }
     return rt_pick_<V>((a != a) | (b != b), a + b,
                        __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a > b, a, b)) &
                                                  __builtin_bit_cast(Bits, rt_pick_(b > a, b, a))));
+  }
 }
 
 template <class V, class Bits = rt_ints_<V>>
 RT_FN V rt_min(V a, V b) {
   typedef rt_elem_<V> T;
-  if constexpr (!rt_is_float_<T>)
+  if constexpr (!rt_is_float_<T>) {
     return rt_pick_(a < b, a, b);
-  else if constexpr (__is_same(T, rt_f16))
+  } else if constexpr (__is_same(T, rt_f16)) {
     return rt_narrow_(rt_min(rt_wide_(a), rt_wide_(b)));
-  else
+  } else {
+    if (rt_plain_<Bits>(b, 0)) return rt_pick_(a >= b, b, a);
     return rt_pick_<V>((a != a) | (b != b), a + b,
                        __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a < b, a, b)) |
                                                  __builtin_bit_cast(Bits, rt_pick_(b < a, b, a))));
+  }
 }
 
 template <class V, class Bits = rt_ints_<V>>

@@ -1,6 +1,7 @@
 // The CPU prelude against the reference evaluator: every elementwise op on every dtype, and casts.
 #include "codegen/prelude.h"
 
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -126,6 +127,8 @@ int64_t Tolerance(Op op, DType t) {
     case Op::kLog:
     case Op::kErf:
       return 1;
+    case Op::kTan:
+      return 3;
     default:
       return 2;
   }
@@ -325,6 +328,45 @@ TEST(Prelude, DivisionByConstants) {
             StoreScalar(
                 &raw, t,
                 EvaluateScalarOp(op, t, t, {operands[c][0].at(i), Scalar::Int(divisors[c])}));
+            want.Push(raw);
+          }
+          ExpectNear(tests[c], mode, operands[c], got[c], want, 0);
+        }
+      }
+    }
+  }
+}
+
+// So does a constant bound of max and min.
+TEST(Prelude, ExtremesWithConstants) {
+  for (DType t : {kFloat16, kFloat32, kFloat64}) {
+    for (Op op : {Op::kMax, Op::kMin}) {
+      const std::vector<std::pair<const char*, double>> bounds = {{"0.0", 0.0},
+                                                                  {"-0.0", -0.0},
+                                                                  {"6.0", 6.0},
+                                                                  {"-1.0", -1.0},
+                                                                  {"__builtin_inf()", INFINITY},
+                                                                  {"__builtin_nan(\"\")", NAN}};
+      for (PreludeMode mode : kModes) {
+        std::vector<PreludeCase> tests;
+        std::vector<std::vector<Elements>> operands;
+        for (const auto& [text, value] : bounds) {
+          const std::string scalar = absl::StrCat("(", PreludeType(t), ")", text);
+          const std::string b =
+              mode.lanes == 1 ? scalar : absl::StrCat("rt_splat<", mode.lanes, ">(", scalar, ")");
+          tests.push_back(
+              {absl::StrCat(op == Op::kMax ? "rt_max($0, " : "rt_min($0, ", b, ")"), {t}, t});
+          operands.push_back({Tuples({t})});
+        }
+        const auto got = RunPrelude(tests, mode, operands);
+        ASSERT_EQ(got.size(), tests.size());
+        for (size_t c = 0; c < tests.size(); ++c) {
+          Elements want{t, {}};
+          for (int64_t i = 0; i < operands[c][0].size(); ++i) {
+            uint64_t raw = 0;
+            StoreScalar(&raw, t,
+                        EvaluateScalarOp(op, t, t,
+                                         {operands[c][0].at(i), Scalar::Float(bounds[c].second)}));
             want.Push(raw);
           }
           ExpectNear(tests[c], mode, operands[c], got[c], want, 0);
