@@ -161,7 +161,6 @@ struct Form {
         return;
       case Op::kBuffer:
         if (!arg<BufferArg>().buffer) Fail(SpecRule::kArgument, "has no buffer");
-        if (!arg<BufferArg>().device) Fail(SpecRule::kBufferPlace, "is on no device");
         return;
       case Op::kCopy:
         if (!arg<Device>()) Fail(SpecRule::kCopyDevice, "names no device to copy to");
