@@ -35,11 +35,11 @@ void CheckStage(SpecGraph& g) {
 }
 
 void CheckRoundTrip(SpecGraph& g, absl::Span<const UOp> roots) {
-  if (!g.Applies(Rule::kRoundTrip) || roots.empty()) return;
+  if (!g.Applies(SpecRule::kRoundTrip) || roots.empty()) return;
   const absl::StatusOr<std::vector<UOp>> back = Parse(Print(roots));
-  if (!back.ok()) return g.Report(Rule::kRoundTrip, g.roots[0], back.status().message());
+  if (!back.ok()) return g.Report(SpecRule::kRoundTrip, g.roots[0], back.status().message());
   if (absl::Span<const UOp>(*back) != roots) {
-    g.Report(Rule::kRoundTrip, g.roots[0], "the text of the graph reads back as other nodes");
+    g.Report(SpecRule::kRoundTrip, g.roots[0], "the text of the graph reads back as other nodes");
   }
 }
 
@@ -83,9 +83,9 @@ class TextGraph {
   // A line that is no statement may still say what it defines; its users then find something.
   void Broken(absl::string_view raw, int line, const absl::Status& status) {
     const absl::string_view text = absl::StripAsciiWhitespace(raw);
-    if (g_.Applies(Rule::kSyntax)) {
+    if (g_.Applies(SpecRule::kSyntax)) {
       g_.violations.push_back(
-          {std::string(text), Rule::kSyntax, std::string(status.message()), line});
+          {std::string(text), SpecRule::kSyntax, std::string(status.message()), line});
     }
     size_t n = 1;
     while (n < text.size() && (absl::ascii_isalnum(text[n]) || text[n] == '_' || text[n] == '.')) {
@@ -112,9 +112,9 @@ class TextGraph {
     if (const auto it = names_.find(name); it != names_.end()) return it->second;
     if (broken_.contains(name)) return -1;
     if (defined_.contains(name)) {
-      g_.Report(Rule::kUseBeforeDefinition, i, name, " is used before it is defined");
+      g_.Report(SpecRule::kUseBeforeDefinition, i, name, " is used before it is defined");
     } else {
-      g_.Report(Rule::kUndefinedName, i, name, " is not defined");
+      g_.Report(SpecRule::kUndefinedName, i, name, " is not defined");
     }
     return -1;
   }
@@ -158,7 +158,7 @@ class TextGraph {
         g_.nodes[i].stand_in ? i : g_.index.emplace(g_.nodes[i].value.get(), i).first->second;
     if (node != i) used_[i] = true;
     if (!names_.emplace(s.statement.name, node).second) {
-      g_.Report(Rule::kRedefinition, i, s.statement.name, " is defined twice");
+      g_.Report(SpecRule::kRedefinition, i, s.statement.name, " is defined twice");
     }
   }
 
@@ -166,9 +166,9 @@ class TextGraph {
     const absl::string_view op = Info(g_.nodes[i].op).text;
     const bool constant = Info(g_.nodes[i].op).arg == ArgKind::kScalar;
     const bool extent = absl::StrContains(status.message(), "an extent must be");
-    g_.Report(constant ? Rule::kConstValue
-              : extent ? Rule::kExtentForm
-                       : Rule::kArgument,
+    g_.Report(constant ? SpecRule::kConstValue
+              : extent ? SpecRule::kExtentForm
+                       : SpecRule::kArgument,
               i, op, ": ", status.message());
   }
 
@@ -189,7 +189,7 @@ class TextGraph {
     CheckNode(g_, i, UOp(), stated);
     if (!annotation.ok()) {
       if (!absl::IsNotFound(annotation.status())) {
-        g_.Report(Rule::kSyntax, i, annotation.status().message());
+        g_.Report(SpecRule::kSyntax, i, annotation.status().message());
       }
       return;
     }
@@ -197,23 +197,23 @@ class TextGraph {
     if (!*annotation || n.bad || n.vague) return;
     const absl::Status same =
         CheckAnnotation(**annotation, n.dtype, n.value.shape(), n.value.device());
-    if (!same.ok()) g_.Report(Rule::kAnnotation, i, same.message());
+    if (!same.ok()) g_.Report(SpecRule::kAnnotation, i, same.message());
   }
 
   void Return(const Numbered& s) {
-    const auto report = [&](Rule rule, std::string message) {
+    const auto report = [&](SpecRule rule, std::string message) {
       if (g_.Applies(rule)) {
         g_.violations.push_back({std::string(s.statement.text), rule, std::move(message), s.line});
       }
     };
-    if (returned_) return report(Rule::kSyntax, "a second return");
+    if (returned_) return report(SpecRule::kSyntax, "a second return");
     returned_ = true;
     for (absl::string_view name : s.statement.srcs) {
       if (const auto it = names_.find(name); it != names_.end()) {
         g_.roots.push_back(it->second);
       } else if (!broken_.contains(name)) {
         const bool later = defined_.contains(name);
-        report(later ? Rule::kUseBeforeDefinition : Rule::kUndefinedName,
+        report(later ? SpecRule::kUseBeforeDefinition : SpecRule::kUndefinedName,
                absl::StrCat(name, later ? " is used before it is defined" : " is not defined"));
       }
     }
@@ -232,7 +232,7 @@ class TextGraph {
 
 }  // namespace
 
-const RuleInfo& Info(Rule rule) { return kRules[static_cast<int>(rule)]; }
+const RuleInfo& Info(SpecRule rule) { return kRules[static_cast<int>(rule)]; }
 absl::Span<const RuleInfo> AllRules() { return kRules; }
 absl::string_view StageName(SpecStage stage) { return kStages[static_cast<int>(stage)]; }
 

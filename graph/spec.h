@@ -21,7 +21,7 @@ namespace tessera {
 
 enum class SpecStage : uint8_t { kTensor, kKernel, kProgram };
 
-enum class Rule : uint8_t {
+enum class SpecRule : uint8_t {
 #define SPEC_RULE(name, ...) k##name,
 #include "graph/spec_rules.def"
 };
@@ -33,14 +33,14 @@ struct RuleInfo {
   const char* sentence;  // what holds
 };
 
-const RuleInfo& Info(Rule rule);
+const RuleInfo& Info(SpecRule rule);
 absl::Span<const RuleInfo> AllRules();
 
 inline constexpr int kMaxSpecLevel = 2;
 
 struct Violation {
   std::string node;  // its statement
-  Rule rule = Rule::kSyntax;
+  SpecRule rule = SpecRule::kSyntax;
   std::string message;
   int line = 0;  // of the text; 0 in memory
   // "%2 = ADD f32 (%0, %1): shapes-alike (level 1): ADD: the shapes do not match; ..."

@@ -21,20 +21,20 @@ struct Form {
     return std::get<T>(v.arg.value);
   }
   template <typename... Parts>
-  void Fail(Rule rule, const Parts&... parts) const {
+  void Fail(SpecRule rule, const Parts&... parts) const {
     std::string got;
     for (const UOp& s : v.srcs) absl::StrAppend(&got, got.empty() ? "; got " : ", ", Describe(s));
     report(rule, absl::StrCat(Info(v.op).text, ": ", parts..., got));
   }
   bool Count(int least, int most) const {
     if (size() >= least && size() <= most) return true;
-    Fail(Rule::kArity, "takes ", least, least == most ? "" : absl::StrCat(" to ", most),
+    Fail(SpecRule::kArity, "takes ", least, least == most ? "" : absl::StrCat(" to ", most),
          " sources, has ", size());
     return false;
   }
   bool IsScalar(int i) const { return dtype(i).lanes() == 1 && v.srcs[i].rank() == 0; }
   bool IsPointer(int i) const { return op(i) == Op::kParam || op(i) == Op::kScratch; }
-  bool RangesFrom(int first, Rule rule) const {
+  bool RangesFrom(int first, SpecRule rule) const {
     for (int i = first; i < size(); ++i) {
       if (op(i) == Op::kRange) continue;
       Fail(rule, "everything after the value must be a RANGE");
@@ -48,46 +48,47 @@ struct Form {
     const DType t = v.dtype.Scalar();
     const DType widest = t.IsFloat() ? kFloat64 : t.kind() == Kind::kU64 ? kUInt64 : kInt64;
     if (t.IsFloat() && std::isnan(s.AsFloat())) return;
-    if (!(Convert(s, widest, t) == s)) Fail(Rule::kConstValue, "is no value of ", t.ToString());
+    if (!(Convert(s, widest, t) == s)) Fail(SpecRule::kConstValue, "is no value of ", t.ToString());
   }
   void Var() const {
     const VarArg& a = arg<VarArg>();
     if (!v.dtype.IsInt() || v.dtype.lanes() != 1) {
-      Fail(Rule::kVarBounds, a.name, " must be an integer scalar, not ", v.dtype.ToString());
+      Fail(SpecRule::kVarBounds, a.name, " must be an integer scalar, not ", v.dtype.ToString());
     } else if (a.min > a.max || a.min < MinInt(v.dtype) || a.max > MaxInt(v.dtype)) {
-      Fail(Rule::kVarBounds, a.name, " has the bounds ", a.min, "..", a.max);
+      Fail(SpecRule::kVarBounds, a.name, " has the bounds ", a.min, "..", a.max);
     }
   }
   void Range() const {
     bool same = size() == 1 || size() == 3;
     for (int i = 0; i < size(); ++i) same &= dtype(i) == v.dtype && IsScalar(i);
     if (!same || !v.dtype.IsInt() || v.dtype.lanes() != 1) {
-      return Fail(Rule::kRangeForm, "takes one extent, or begin, end and step, of its own dtype");
+      return Fail(SpecRule::kRangeForm,
+                  "takes one extent, or begin, end and step, of its own dtype");
     }
     if (v.srcs[size() == 1 ? 0 : 1].vmax() < 0 && size() == 1) {
-      return Fail(Rule::kRangeForm, "the extent is negative");
+      return Fail(SpecRule::kRangeForm, "the extent is negative");
     }
     if (size() == 3 && v.srcs[2].vmax() <= 0) {
-      return Fail(Rule::kRangeForm, "the step must be positive");
+      return Fail(SpecRule::kRangeForm, "the step must be positive");
     }
     const RangeKind kind = arg<RangeArg>().kind;
     if (kind != RangeKind::kUnroll && kind != RangeKind::kVector) return;
     for (int i = 0; i < size(); ++i) {
-      if (op(i) != Op::kConst) return Fail(Rule::kRangeConstant, "must be of constant extent");
+      if (op(i) != Op::kConst) return Fail(SpecRule::kRangeConstant, "must be of constant extent");
     }
   }
   void Index() const {
     if (!Count(2, 3)) return;
-    if (!IsScalar(1)) Fail(Rule::kIndexForm, "the offset must be a scalar");
-    if (size() == 3 && !IsScalar(2)) Fail(Rule::kIndexForm, "the gate must be a scalar");
+    if (!IsScalar(1)) Fail(SpecRule::kIndexForm, "the offset must be a scalar");
+    if (size() == 3 && !IsScalar(2)) Fail(SpecRule::kIndexForm, "the gate must be a scalar");
   }
   void Store() const {
-    if (!IsScalar(1) && dtype(1).lanes() == 1) Fail(Rule::kStoreForm, "the value must be a scalar");
+    if (!IsScalar(1) && dtype(1).lanes() == 1) Fail(SpecRule::kStoreForm, "the value must be a scalar");
   }
   void Stage() const {
     for (int i = 0; i < size(); ++i) {
       if (op(i) != (i == 0 ? Op::kScratch : Op::kStore)) {
-        Fail(Rule::kStageForm, "takes a SCRATCH and the STOREs that fill it");
+        Fail(SpecRule::kStageForm, "takes a SCRATCH and the STOREs that fill it");
         return;
       }
     }
@@ -96,7 +97,7 @@ struct Form {
     const Pairs& p = arg<Pairs>();
     if (p.size() != 1 || !p[0].first.is_int() || !p[0].second.is_int() || p[0].first.value() < 0 ||
         p[0].second.value() < 0) {
-      Fail(Rule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
+      Fail(SpecRule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
     }
   }
   // LOAD (pointer, offset, gate?), PUT (pointer, offset, value, gate?).
@@ -105,27 +106,28 @@ struct Form {
     if (!Count(gate, gate + 1)) return;
     const DType t = v.op == Op::kPut ? dtype(2) : v.dtype;
     if (!IsPointer(0))
-      return Fail(Rule::kAccessForm, "the first source must be a PARAM or SCRATCH");
+      return Fail(SpecRule::kAccessForm, "the first source must be a PARAM or SCRATCH");
     if (!dtype(1).IsInt() || !IsScalar(1)) {
-      return Fail(Rule::kAccessForm, "the offset must be an integer scalar");
+      return Fail(SpecRule::kAccessForm, "the offset must be an integer scalar");
     }
     if (!(t.Scalar() == dtype(0).Scalar())) {
-      return Fail(Rule::kAccessForm, "the value's dtype is not the pointer's");
+      return Fail(SpecRule::kAccessForm, "the value's dtype is not the pointer's");
     }
     if (size() > gate &&
         (!dtype(gate).IsBool() || (dtype(gate).lanes() != 1 && dtype(gate).lanes() != t.lanes()))) {
-      Fail(Rule::kAccessForm, "the gate must be bool, one for all lanes or one each");
+      Fail(SpecRule::kAccessForm, "the gate must be bool, one for all lanes or one each");
     }
   }
   // An elementwise op works lane by lane.
   void Lanes() const {
     for (int i = 0; i < size(); ++i) {
       if (dtype(i).lanes() == v.dtype.lanes()) continue;
-      return Fail(Rule::kLanesAlike, "gives ", v.dtype.ToString(), ", in another number of lanes");
+      return Fail(SpecRule::kLanesAlike, "gives ", v.dtype.ToString(),
+                  ", in another number of lanes");
     }
   }
   void Lane(bool holds, const char* what) const {
-    if (!holds) Fail(Rule::kLaneForm, what, "; gives ", v.dtype.ToString());
+    if (!holds) Fail(SpecRule::kLaneForm, what, "; gives ", v.dtype.ToString());
   }
   bool SameKind(int i) const { return dtype(i).kind() == v.dtype.kind(); }
   bool LanesForm() const {
@@ -163,14 +165,13 @@ struct Form {
       case Op::kVar:
         return Var();
       case Op::kIota:
-        if (v.dtype.IsBool()) Fail(Rule::kDeclaredDtype, "counts in numbers, not bools");
+        if (v.dtype.IsBool()) Fail(SpecRule::kDeclaredDtype, "counts in numbers, not bools");
         return;
       case Op::kBuffer:
-        if (!arg<BufferArg>().buffer) Fail(Rule::kArgument, "has no buffer");
-        if (!arg<BufferArg>().device) Fail(Rule::kBufferPlace, "is on no device");
+        if (!arg<BufferArg>().buffer) Fail(SpecRule::kArgument, "has no buffer");
         return;
       case Op::kCopy:
-        if (!arg<Device>()) Fail(Rule::kCopyDevice, "names no device to copy to");
+        if (!arg<Device>()) Fail(SpecRule::kCopyDevice, "names no device to copy to");
         return;
       case Op::kRange:
         return Range();
@@ -185,9 +186,9 @@ struct Form {
         return Scratch();
       case Op::kSet:
         if (op(0) != Op::kReg) {
-          Fail(Rule::kSetForm, "the first source must be a REG");
+          Fail(SpecRule::kSetForm, "the first source must be a REG");
         } else if (!(dtype(0) == dtype(1))) {
-          Fail(Rule::kSetForm, "the value's dtype is not the REG's");
+          Fail(SpecRule::kSetForm, "the value's dtype is not the REG's");
         }
         return;
       case Op::kLoad:
@@ -195,11 +196,11 @@ struct Form {
         return Access();
       case Op::kEnd:
         if (op(0) != Op::kRange && op(0) != Op::kIf) {
-          Fail(Rule::kEndForm, "closes a RANGE or an IF, not ", Info(op(0)).text);
+          Fail(SpecRule::kEndForm, "closes a RANGE or an IF, not ", Info(op(0)).text);
         }
         return;
       case Op::kIf:
-        if (!(dtype(0) == kBool)) Fail(Rule::kIfForm, "the condition must be one bool");
+        if (!(dtype(0) == kBool)) Fail(SpecRule::kIfForm, "the condition must be one bool");
         return;
       case Op::kSplat:
         return Lane(SameKind(0) && dtype(0).lanes() == 1 && v.dtype.lanes() > 1,
@@ -246,7 +247,7 @@ bool CheckOperands(const NodeView& v, ReportFn report) {
   for (size_t i = 0; i < v.srcs.size(); ++i) {
     if (!v.srcs[i].dtype().IsVoid()) continue;
     const bool store = v.src_ops[i] == Op::kStore;
-    report(store ? Rule::kStoreOutsideSink : Rule::kVoidOperand,
+    report(store ? SpecRule::kStoreOutsideSink : SpecRule::kVoidOperand,
            absl::StrCat(Info(v.op).text, ": uses ", Info(v.src_ops[i]).text,
                         store ? ", which belongs in a SINK" : ", which has no value"));
     return false;

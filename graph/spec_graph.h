@@ -46,14 +46,14 @@ struct SpecGraph {
 
   // Reports node i under a rule, unless the rule is of another stage or a higher level.
   template <typename... Parts>
-  void Report(Rule rule, int i, const Parts&... parts) {
+  void Report(SpecRule rule, int i, const Parts&... parts) {
     if (Applies(rule)) Add(rule, i, absl::StrCat(parts...));
   }
-  bool Applies(Rule rule) const;
+  bool Applies(SpecRule rule) const;
   std::string NodeText(int i) const;
 
  private:
-  void Add(Rule rule, int i, std::string message);
+  void Add(SpecRule rule, int i, std::string message);
 };
 
 // A node as the rules on single nodes see it. src_ops are the ops as stated, where a value of srcs
@@ -65,7 +65,7 @@ struct NodeView {
   absl::Span<const Op> src_ops;
   const Arg& arg;
 };
-using ReportFn = absl::FunctionRef<void(Rule rule, std::string message)>;
+using ReportFn = absl::FunctionRef<void(SpecRule rule, std::string message)>;
 
 // Whether all sources have values, where the op needs them; reports one that has not.
 bool CheckOperands(const NodeView& v, ReportFn report);

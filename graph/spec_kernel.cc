@@ -65,7 +65,7 @@ class KernelCheck {
       Node(i);
       if (g_.nodes[i].bad) continue;
       if (g_.nodes[i].dtype.lanes() != 1) {
-        g_.Report(Rule::kScalarLanes, i, Info(g_.nodes[i].op).text,
+        g_.Report(SpecRule::kScalarLanes, i, Info(g_.nodes[i].op).text,
                   ": a kernel's values are scalar");
       }
       if (g_.nodes[i].op == Op::kIndex && g_.nodes[i].sure()) CheckIndex(i);
@@ -84,7 +84,7 @@ class KernelCheck {
     std::sort(ranges.begin(), ranges.end());
     const auto twice = std::adjacent_find(ranges.begin(), ranges.end());
     if (twice != ranges.end()) {
-      g_.Report(Rule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
+      g_.Report(SpecRule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
                 g_.NodeText(*twice), " twice");
       ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
     }
@@ -119,13 +119,14 @@ class KernelCheck {
     const int value = g_.srcs(i)[0];
     const std::vector<int> ranges = Listed(i, 1);
     if (n.op == Op::kReduce && n.num_srcs == 1 && !n.bad) {
-      g_.Report(Rule::kReduceForm, i, "REDUCE: a kernel reduces over RANGEs");
+      g_.Report(SpecRule::kReduceForm, i, "REDUCE: a kernel reduces over RANGEs");
     }
     open_[i] = sets_.Without(open_[value], ranges);
     may_[i] = sets_.Without(may_[value], ranges);
     for (int r : ranges) {
       if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r)) {
-        g_.Report(Rule::kRangeNotOpen, i, "REDUCE: the value does not depend on ", g_.NodeText(r));
+        g_.Report(SpecRule::kRangeNotOpen, i, "REDUCE: the value does not depend on ",
+                  g_.NodeText(r));
       }
       const RangeSets::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
       open_[i] = sets_.Union(open_[i], outer);
@@ -141,7 +142,7 @@ class KernelCheck {
     int64_t grid = 1, unroll = 1;
     for (int r : sets_.Elements(open_[i])) {  // those listed are open in what lists them
       if (std::binary_search(ranges.begin(), ranges.end(), r)) continue;
-      g_.Report(Rule::kRangeUnclosed, i, "STORE: depends on ", g_.NodeText(r),
+      g_.Report(SpecRule::kRangeUnclosed, i, "STORE: depends on ", g_.NodeText(r),
                 ", which it does not list");
     }
     for (int r : ranges) {
@@ -149,7 +150,7 @@ class KernelCheck {
       if (!range.sure() || range.num_srcs != 1) continue;
       const int64_t extent = std::max<int64_t>(0, range.value.src(0).vmax());
       if (extent > 1 && !sets_.Contains(may_[g_.srcs(i)[0]], r)) {
-        g_.Report(Rule::kStoreRangeIdle, i, "STORE: every point of ", g_.NodeText(r),
+        g_.Report(SpecRule::kStoreRangeIdle, i, "STORE: every point of ", g_.NodeText(r),
                   " writes the same element");
       }
       const RangeKind kind = std::get<RangeArg>(range.arg->value).kind;
@@ -162,7 +163,7 @@ class KernelCheck {
 
   void Limit(int i, const char* what, int64_t have, int64_t most) {
     if (have <= most) return;
-    g_.Report(Rule::kLaunchLimits, i, have, " ", what, "; the target takes ", most);
+    g_.Report(SpecRule::kLaunchLimits, i, have, " ", what, "; the target takes ", most);
   }
 
   // Whether node i, an integer, does take both its lowest and its highest value in every run of its
@@ -209,7 +210,7 @@ class KernelCheck {
 
 void CheckAccess(SpecGraph& g, int i, int pointer, int64_t lo, int64_t hi, int lanes,
                  bool attained) {
-  if (!g.Applies(Rule::kIndexBounds) || !g.nodes[pointer].sure()) return;
+  if (!g.Applies(SpecRule::kIndexBounds) || !g.nodes[pointer].sure()) return;
   const UOp& p = g.nodes[pointer].value;
   const int64_t count = p.is(Op::kScratch)
                             ? p.arg<Pairs>()[0].second.value() / std::max(1, p.dtype().bytes())
@@ -219,9 +220,9 @@ void CheckAccess(SpecGraph& g, int i, int pointer, int64_t lo, int64_t hi, int l
   const bool low_out = lo<0, high_out = hi> count - lanes;
   const bool never_in = hi < 0 || lo > count - lanes;
   if (never_in || (attained && (low_out || high_out))) {
-    g.Report(Rule::kIndexBounds, i, Info(g.nodes[i].op).text, ": the offset is in ", lo, "..", hi,
-             lanes > 1 ? absl::StrCat(" and ", lanes - 1, " further") : "", ", and ", Describe(p),
-             " has ", count, " elements");
+    g.Report(SpecRule::kIndexBounds, i, Info(g.nodes[i].op).text, ": the offset is in ", lo, "..",
+             hi, lanes > 1 ? absl::StrCat(" and ", lanes - 1, " further") : "", ", and ",
+             Describe(p), " has ", count, " elements");
   }
 }
 
@@ -234,26 +235,26 @@ void CheckRanges(SpecGraph& g) {
       if (op != Op::kParam && op != Op::kScratch) continue;
       const bool pointer = k == 0 && (n.op == Op::kIndex || n.op == Op::kLoad || n.op == Op::kPut);
       if (!pointer && n.op != Op::kProgram && !n.bad) {
-        g.Report(Rule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
+        g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
                  " itself, not an element of it");
       }
     }
     if (!n.sure()) continue;
     if (n.dtype.lanes() > g.options.target.max_lanes) {
-      g.Report(Rule::kLaunchLimits, i, n.dtype.lanes(), " lanes; the target takes ",
+      g.Report(SpecRule::kLaunchLimits, i, n.dtype.lanes(), " lanes; the target takes ",
                g.options.target.max_lanes);
     }
     if (n.op != Op::kRange) continue;
     const RangeArg r = std::get<RangeArg>(n.arg->value);
     const int first = ids.emplace(r.id, i).first->second;
     if (!(g.nodes[first].value == n.value)) {
-      g.Report(Rule::kRangeId, i, "RANGE: the id ", r.id, " is taken by ", g.NodeText(first));
+      g.Report(SpecRule::kRangeId, i, "RANGE: the id ", r.id, " is taken by ", g.NodeText(first));
     }
     if (n.num_srcs != (g.stage == SpecStage::kProgram ? 3 : 1)) {
-      g.Report(Rule::kRangeForm, i, "RANGE: takes ",
+      g.Report(SpecRule::kRangeForm, i, "RANGE: takes ",
                g.stage == SpecStage::kProgram ? "begin, end and step" : "one extent", " here");
     } else if (r.kind == RangeKind::kVector && n.value.src(0).vmax() > g.options.target.max_lanes) {
-      g.Report(Rule::kLaunchLimits, i, n.value.src(0).vmax(), " lanes; the target takes ",
+      g.Report(SpecRule::kLaunchLimits, i, n.value.src(0).vmax(), " lanes; the target takes ",
                g.options.target.max_lanes);
     }
   }
@@ -270,17 +271,18 @@ void CheckLaunch(SpecGraph& g) {
     if (!n.value.device()) continue;
     if (on_device < 0) on_device = i;
     if (!(g.nodes[on_device].value.device() == n.value.device())) {
-      g.Report(Rule::kOneDevice, i, "a kernel's parameters are on one device; another is ",
+      g.Report(SpecRule::kOneDevice, i, "a kernel's parameters are on one device; another is ",
                g.NodeText(on_device));
     }
   }
   if (params > target.max_params) {
-    g.Report(Rule::kLaunchLimits, last, params, " parameters; the target takes ",
+    g.Report(SpecRule::kLaunchLimits, last, params, " parameters; the target takes ",
              target.max_params);
   }
   const int64_t nodes = static_cast<int64_t>(g.nodes.size());
   if (g.stage == SpecStage::kKernel && nodes > target.max_nodes && !g.roots.empty()) {
-    g.Report(Rule::kLaunchLimits, g.roots[0], nodes, " nodes; the target takes ", target.max_nodes);
+    g.Report(SpecRule::kLaunchLimits, g.roots[0], nodes, " nodes; the target takes ",
+             target.max_nodes);
   }
 }
 

@@ -7,16 +7,16 @@ namespace tessera {
 namespace {
 
 // The rule that a node breaks where inference of its dtype fails.
-Rule TypeFailure(Op op, absl::Span<const UOp> srcs) {
+SpecRule TypeFailure(Op op, absl::Span<const UOp> srcs) {
   bool alike = true;
   for (const UOp& s : srcs) alike &= s.dtype() == srcs[0].dtype();
   switch (Info(op).type) {
     case TypeRule::kDeclared:
-      return Rule::kDeclaredDtype;
+      return SpecRule::kDeclaredDtype;
     case TypeRule::kWhere:
-      return srcs[0].dtype().IsBool() ? Rule::kWhereBranches : Rule::kWhereCondition;
+      return srcs[0].dtype().IsBool() ? SpecRule::kWhereBranches : SpecRule::kWhereCondition;
     case TypeRule::kRandom:
-      return Rule::kOperandClass;
+      return SpecRule::kOperandClass;
     case TypeRule::kVoid:
     case TypeRule::kFirst:
     case TypeRule::kReduce:
@@ -29,48 +29,49 @@ Rule TypeFailure(Op op, absl::Span<const UOp> srcs) {
     case TypeRule::kBits:
       break;
   }
-  return alike ? Rule::kOperandClass : Rule::kOperandsAlike;
+  return alike ? SpecRule::kOperandClass : SpecRule::kOperandsAlike;
 }
 
 // The rule that a node breaks where inference of its shape fails.
-Rule ShapeFailure(const NodeView& v) {
+SpecRule ShapeFailure(const NodeView& v) {
   switch (v.op) {
 #define OP(...)
 #define EW(name, ...) case Op::k##name:
 #include "graph/ops.def"
-    return Rule::kShapesAlike;
+    return SpecRule::kShapesAlike;
     case Op::kReshape:
-      return Rule::kReshapeCount;
+      return SpecRule::kReshapeCount;
     case Op::kPermute:
-      return Rule::kPermuteOrder;
+      return SpecRule::kPermuteOrder;
     case Op::kExpand:
-      return Rule::kExpandAxes;
+      return SpecRule::kExpandAxes;
     case Op::kPad:
-      return Rule::kPadBounds;
+      return SpecRule::kPadBounds;
     case Op::kShrink:
-      return Rule::kShrinkBounds;
+      return SpecRule::kShrinkBounds;
     case Op::kFlip:
-      return Rule::kFlipAxes;
+      return SpecRule::kFlipAxes;
     case Op::kWindow:
-      return Rule::kWindowFits;
+      return SpecRule::kWindowFits;
     case Op::kReduce:
-      return Rule::kReduceForm;
+      return SpecRule::kReduceForm;
     case Op::kGather:
-      return Rule::kGatherIndex;
+      return SpecRule::kGatherIndex;
     case Op::kCat:
-      return Rule::kCatPieces;
+      return SpecRule::kCatPieces;
     case Op::kAssign:
-      return Rule::kAssignValue;
+      return SpecRule::kAssignValue;
     case Op::kParam:
-      return std::get<ParamArg>(v.arg.value).slot < 0 ? Rule::kSlotShared : Rule::kExtentForm;
+      return std::get<ParamArg>(v.arg.value).slot < 0 ? SpecRule::kSlotShared
+                                                      : SpecRule::kExtentForm;
     case Op::kStore:
       return v.srcs[0].is(Op::kIndex) && !(v.srcs[0].dtype() == v.srcs[1].dtype())
-                 ? Rule::kStoreDtype
-                 : Rule::kStoreForm;
+                 ? SpecRule::kStoreDtype
+                 : SpecRule::kStoreForm;
     case Op::kIndex:
-      return Rule::kIndexForm;
+      return SpecRule::kIndexForm;
     case Op::kStage:
-      return Rule::kStageForm;
+      return SpecRule::kStageForm;
     case Op::kConst:
     case Op::kVar:
     case Op::kIota:
@@ -93,25 +94,25 @@ Rule ShapeFailure(const NodeView& v) {
     case Op::kLane:
     case Op::kRamp:
     case Op::kFold:
-      return Rule::kExtentForm;
+      return SpecRule::kExtentForm;
   }
-  return Rule::kExtentForm;
+  return SpecRule::kExtentForm;
 }
 
-Rule FailedRule(InferStep step, const NodeView& v) {
+SpecRule FailedRule(InferStep step, const NodeView& v) {
   switch (step) {
     case InferStep::kArity:
-      return Rule::kArity;
+      return SpecRule::kArity;
     case InferStep::kArgument:
-      return Rule::kArgument;
+      return SpecRule::kArgument;
     case InferStep::kType:
       return TypeFailure(v.op, v.srcs);
     case InferStep::kShape:
       return ShapeFailure(v);
     case InferStep::kDevice:
-      return Rule::kOneDevice;
+      return SpecRule::kOneDevice;
   }
-  return Rule::kArgument;
+  return SpecRule::kArgument;
 }
 
 // A node to go on with in place of one that cannot be made: a parameter in a slot of no kernel.
@@ -127,7 +128,7 @@ void CompareStored(SpecGraph& g, int i, const UOp& u, const Inferred& inferred) 
       bounds == std::pair(u.vmin(), u.vmax())) {
     return;
   }
-  g.Report(Rule::kInferred, i, "stores ", Describe(u), " in ", u.vmin(), "..", u.vmax(),
+  g.Report(SpecRule::kInferred, i, "stores ", Describe(u), " in ", u.vmin(), "..", u.vmax(),
            ", but is ", Describe(inferred.dtype, inferred.shape, inferred.device), " in ",
            bounds.first, "..", bounds.second);
 }
@@ -147,12 +148,13 @@ void InferNode(SpecGraph& g, int i, const NodeView& view, bool vague, const UOp&
   }
   if (!shape.known && !vague) shape = {true, inferred->shape, inferred->device};
   if (!(inferred->dtype == view.dtype)) {
-    return report(compares && !view.dtype.IsBool() ? Rule::kCompareBool : Rule::kResultDtype,
-                  absl::StrCat(Info(view.op).text, ": gives ", inferred->dtype.ToString(),
-                               " here, not ", view.dtype.ToString()));
+    return report(
+        compares && !view.dtype.IsBool() ? SpecRule::kCompareBool : SpecRule::kResultDtype,
+        absl::StrCat(Info(view.op).text, ": gives ", inferred->dtype.ToString(), " here, not ",
+                     view.dtype.ToString()));
   }
   if (!vague) CheckForm(view, report);
-  if (stated && g.Applies(Rule::kInferred)) CompareStored(g, i, stated, *inferred);
+  if (stated && g.Applies(SpecRule::kInferred)) CompareStored(g, i, stated, *inferred);
 }
 
 }  // namespace
@@ -169,12 +171,12 @@ void CheckNode(SpecGraph& g, int i, const UOp& stated, const StatedShape& annota
     vague |= g.nodes[s].vague;
   }
   StatedShape shape = annotation;
-  const auto report = [&](Rule rule, const std::string& message) {
+  const auto report = [&](SpecRule rule, const std::string& message) {
     n.bad = true;
     g.Report(rule, i, message);
   };
   if (!n.bad && !absl::StrContains(Info(n.op).stages, StageName(g.stage).substr(0, 1))) {
-    report(Rule::kOpStage,
+    report(SpecRule::kOpStage,
            absl::StrCat(Info(n.op).text, " is no op of ", StageName(g.stage), " graphs"));
   }
   if (!n.bad) {
@@ -196,7 +198,7 @@ absl::Status VerifyNewNode(Op op, DType dtype, absl::Span<const UOp> srcs, const
   absl::InlinedVector<Op, 8> ops;
   for (const UOp& s : srcs) ops.push_back(s.op());
   absl::Status status;
-  const auto report = [&status](Rule rule, const std::string& message) {
+  const auto report = [&status](SpecRule rule, const std::string& message) {
     status.Update(absl::InvalidArgumentError(
         absl::StrCat(message, " [rule ", Info(rule).name, ", level ", Info(rule).level, "]")));
   };

@@ -92,8 +92,8 @@ class ProgramCheck {
   void Statement(int i) {
     const SpecNode& n = g_.nodes[i];
     if (listed_[i] != now_) {
-      return g_.Report(n.op == Op::kEnd ? Rule::kRangeClosedTwice : Rule::kStatementTwice, i,
-                       Info(n.op).text, ": is listed twice");
+      return g_.Report(n.op == Op::kEnd ? SpecRule::kRangeClosedTwice : SpecRule::kStatementTwice,
+                       i, Info(n.op).text, ": is listed twice");
     }
     if (n.op == Op::kEnd) return End(i);
     for (int s : g_.srcs(i)) Use(s, i);
@@ -115,7 +115,7 @@ class ProgramCheck {
       trips = std::max<int64_t>(0, trips) / std::max<int64_t>(1, range.src(2).vmin());
       if (__builtin_mul_overflow(b.grid, trips, &b.grid)) b.grid = INT64_MAX;
       if (b.grid > g_.options.target.max_grid) {
-        g_.Report(Rule::kLaunchLimits, i, b.grid, " grid points; the target takes ",
+        g_.Report(SpecRule::kLaunchLimits, i, b.grid, " grid points; the target takes ",
                   g_.options.target.max_grid);
       }
     }
@@ -138,11 +138,11 @@ class ProgramCheck {
       return;
     }
     if (!blocks_[block].open) {
-      return g_.Report(Rule::kRangeClosedTwice, i, "END: ", g_.NodeText(head),
+      return g_.Report(SpecRule::kRangeClosedTwice, i, "END: ", g_.NodeText(head),
                        " is closed already");
     }
     if (block != current()) {
-      g_.Report(Rule::kEndNesting, i, "END: ", g_.NodeText(blocks_[current()].head),
+      g_.Report(SpecRule::kEndNesting, i, "END: ", g_.NodeText(blocks_[current()].head),
                 " is still open inside ", g_.NodeText(head));
     }
     // What else was opened inside is over as well; its own END, which comes too late, has been
@@ -158,7 +158,7 @@ class ProgramCheck {
   void NotYet(int s, int user) {
     if (g_.nodes[s].bad) return;
     const bool later = listed_[s] != kUnlisted;
-    g_.Report(later ? Rule::kStatementOrder : Rule::kStatementListed, user,
+    g_.Report(later ? SpecRule::kStatementOrder : SpecRule::kStatementListed, user,
               Info(g_.nodes[user].op).text, ": uses ", g_.NodeText(s),
               later ? ", which comes later" : ", which is not in the program's list");
     block_[s] = 0;  // once is enough
@@ -172,7 +172,7 @@ class ProgramCheck {
       stack.pop_back();
       if (block_[i] != kUnlisted) {
         if (!blocks_[block_[i]].open) {
-          g_.Report(Rule::kUsedAfterEnd, user, Info(g_.nodes[user].op).text, ": uses ",
+          g_.Report(SpecRule::kUsedAfterEnd, user, Info(g_.nodes[user].op).text, ": uses ",
                     g_.NodeText(i), " after its loop or IF");
           block_[i] = 0;
         }
@@ -213,7 +213,7 @@ class ProgramCheck {
     for (size_t k = 1; k < open_.size(); ++k) {
       const int head = blocks_[open_[k]].head;
       const bool is_if = g_.nodes[head].op == Op::kIf;
-      g_.Report(is_if ? Rule::kIfUnclosed : Rule::kRangeUnclosed, head,
+      g_.Report(is_if ? SpecRule::kIfUnclosed : SpecRule::kRangeUnclosed, head,
                 Info(g_.nodes[head].op).text, ": has no END");
     }
   }

@@ -19,7 +19,7 @@ void CheckExtentForms(SpecGraph& g) {
       const auto it = g.index.find(e.get());
       const bool over_variables = it == g.index.end() || pure[it->second];
       if (over_variables && e.dtype() == kInt64 && e.rank() == 0) return;
-      g.Report(Rule::kExtentForm, static_cast<int>(i), Info(n.op).text,
+      g.Report(SpecRule::kExtentForm, static_cast<int>(i), Info(n.op).text,
                ": an extent must be an i64 expression over variables");
     });
   }
@@ -39,16 +39,17 @@ void CheckNames(SpecGraph& g) {
     if (n.op == Op::kVar) {
       const auto& name = std::get<VarArg>(n.arg->value).name;
       const int k = first(vars, name);
-      if (k >= 0) g.Report(Rule::kVarName, i, "the name ", name, " is taken by ", g.NodeText(k));
+      if (k >= 0)
+        g.Report(SpecRule::kVarName, i, "the name ", name, " is taken by ", g.NodeText(k));
     } else if (n.op == Op::kParam) {
       const int64_t slot = std::get<ParamArg>(n.arg->value).slot;
       const int k = first(slots, slot);
-      if (k >= 0) g.Report(Rule::kSlotShared, i, "slot ", slot, " is taken by ", g.NodeText(k));
+      if (k >= 0) g.Report(SpecRule::kSlotShared, i, "slot ", slot, " is taken by ", g.NodeText(k));
     } else if (n.op == Op::kBuffer) {
       const BufferArg& b = std::get<BufferArg>(n.arg->value);
       const int k = first(buffers, b.buffer.get());
       if (k >= 0 && !(g.nodes[k].value.device() == b.device)) {
-        g.Report(Rule::kBufferPlace, i, "the buffer is on another device in ", g.NodeText(k));
+        g.Report(SpecRule::kBufferPlace, i, "the buffer is on another device in ", g.NodeText(k));
       }
     }
   }
@@ -61,18 +62,19 @@ void CheckRoots(SpecGraph& g) {
     switch (g.stage) {
       case SpecStage::kTensor:
         if (n.dtype.IsVoid() && n.op != Op::kSink) {
-          g.Report(Rule::kRoot, r, "a root of a tensor graph is a tensor or a SINK");
+          g.Report(SpecRule::kRoot, r, "a root of a tensor graph is a tensor or a SINK");
         }
         break;
       case SpecStage::kKernel:
         if (n.op == Op::kStore) {
-          g.Report(Rule::kStoreOutsideSink, r, "a STORE belongs in a SINK");
+          g.Report(SpecRule::kStoreOutsideSink, r, "a STORE belongs in a SINK");
         } else if (n.op != Op::kSink) {
-          g.Report(Rule::kRoot, r, "a root of a kernel graph is a SINK of STOREs");
+          g.Report(SpecRule::kRoot, r, "a root of a kernel graph is a SINK of STOREs");
         }
         break;
       case SpecStage::kProgram:
-        if (n.op != Op::kProgram) g.Report(Rule::kRoot, r, "the root of a program is a PROGRAM");
+        if (n.op != Op::kProgram)
+          g.Report(SpecRule::kRoot, r, "the root of a program is a PROGRAM");
         break;
     }
   }
@@ -83,11 +85,11 @@ void CheckRoots(SpecGraph& g) {
       const SpecNode& n = g.nodes[s];
       if (n.bad) continue;
       if (n.op == Op::kSink || n.op == Op::kProgram) {
-        g.Report(Rule::kVoidOperand, i, "a ", Info(n.op).text, " cannot be held by another");
+        g.Report(SpecRule::kVoidOperand, i, "a ", Info(n.op).text, " cannot be held by another");
       } else if (g.stage == SpecStage::kTensor && n.dtype.IsVoid()) {
-        g.Report(Rule::kVoidOperand, i, "a SINK of tensors holds ", Info(n.op).text);
+        g.Report(SpecRule::kVoidOperand, i, "a SINK of tensors holds ", Info(n.op).text);
       } else if (g.stage == SpecStage::kKernel && n.op != Op::kStore) {
-        g.Report(Rule::kRoot, i, "the SINK of a kernel holds STOREs, not ", Info(n.op).text);
+        g.Report(SpecRule::kRoot, i, "the SINK of a kernel holds STOREs, not ", Info(n.op).text);
       }
     }
   }
@@ -107,7 +109,7 @@ bool IsView(const UOp& u) {
 
 }  // namespace
 
-bool SpecGraph::Applies(Rule rule) const {
+bool SpecGraph::Applies(SpecRule rule) const {
   return Info(rule).level <= options.level &&
          absl::StrContains(Info(rule).stages, StageName(stage).substr(0, 1));
 }
@@ -123,7 +125,7 @@ std::string SpecGraph::NodeText(int i) const {
   return PrintNode(nodes[i].value, names);
 }
 
-void SpecGraph::Add(Rule rule, int i, std::string message) {
+void SpecGraph::Add(SpecRule rule, int i, std::string message) {
   violations.push_back({NodeText(i), rule, std::move(message), lines.empty() ? 0 : lines[i]});
 }
 
@@ -138,14 +140,14 @@ void CheckTensorGraph(SpecGraph& g) {
     const SpecNode& n = g.nodes[i];
     if (!n.sure()) continue;
     if (n.dtype.lanes() != 1) {
-      g.Report(Rule::kScalarLanes, i, Info(n.op).text, ": a tensor has one lane");
+      g.Report(SpecRule::kScalarLanes, i, Info(n.op).text, ": a tensor has one lane");
     }
     if (n.op != Op::kAssign || !g.src(i, 0).sure() || !g.src(i, 1).sure()) continue;
     const UOp& base = n.value.src(0);
     const UOp* view = &n.value.src(1);
     while (!(*view == base) && IsView(*view)) view = &view->src(0);
     if (!(*view == base)) {
-      g.Report(Rule::kAssignView, i, "ASSIGN: ", Info(view->op()).text,
+      g.Report(SpecRule::kAssignView, i, "ASSIGN: ", Info(view->op()).text,
                " does not lead from the view to the base without repeating or adding elements");
     }
   }

@@ -186,8 +186,8 @@ TEST(Spec, ANestedMistakeIsReportedOnce) {
 )",
                                              SpecStage::kProgram);
   ASSERT_EQ(found.size(), 2u) << All(found);
-  EXPECT_EQ(found[0].rule, Rule::kEndNesting);
-  EXPECT_EQ(found[1].rule, Rule::kRangeClosedTwice);
+  EXPECT_EQ(found[0].rule, SpecRule::kEndNesting);
+  EXPECT_EQ(found[1].rule, SpecRule::kRangeClosedTwice);
 }
 
 TEST(Spec, StatusNamesPassNodeRuleAndLevel) {
