@@ -90,17 +90,18 @@ DType CommonType(const Operand& a, const Operand& b) {
 }
 
 UOp NumberAs(const Number& n, DType dtype) {
-  if (n.cls == KindClass::kFloat) {
-    return UOp::Const(dtype, Convert(n.value, kFloat64, dtype));
-  }
-  const DType from = n.cls == KindClass::kUint ? kUInt64 : kInt64;
+  const DType from = n.cls == KindClass::kFloat  ? kFloat64
+                     : n.cls == KindClass::kUint ? kUInt64
+                                                 : kInt64;
   const Scalar value = Convert(n.value, from, dtype);
   if (dtype.IsInt()) {
-    const bool fits = n.cls == KindClass::kUint
-                          ? dtype.kind() == Kind::kU64
-                          : n.value.AsInt() >= MinInt(dtype) && n.value.AsInt() <= MaxInt(dtype);
-    if (!fits) {
-      Fail(n.ToString(), " does not fit ", dtype.ToString(), "; cast the tensor to a wider dtype");
+    // It fits if it comes back the same, and not by wrapping.
+    const Scalar again = Convert(value, dtype, from);
+    const bool back = from.IsFloat() ? again.AsFloat() == n.value.AsFloat() : again == n.value;
+    const bool wraps = n.cls == KindClass::kUint ? dtype.kind() != Kind::kU64
+                                                 : dtype.IsUnsigned() && n.AsDouble() < 0;
+    if (!back || wraps) {
+      Fail(n.ToString(), " does not fit ", dtype.ToString(), "; use a dtype that holds it");
     }
   }
   return UOp::Const(dtype, value);

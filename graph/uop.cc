@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <new>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/buffer.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
 #include "graph/simplify.h"
+#include "graph/spec.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -112,7 +113,7 @@ class NodeTable {
 
   UOp Find(const NodeKey& key) {
     Part& part = PartOf(key.hash);
-    absl::MutexLock lock(&part.mutex);
+    std::lock_guard lock(part.mutex);
     return FindLocked(part, key);
   }
 
@@ -121,7 +122,7 @@ class NodeTable {
     Part& part = PartOf(key.hash);
     UOp winner;
     {
-      absl::MutexLock lock(&part.mutex);
+      std::lock_guard lock(part.mutex);
       winner = FindLocked(part, key);
       if (!winner) {
         part.nodes.insert(fresh);
@@ -134,13 +135,13 @@ class NodeTable {
 
   void Remove(Node* n) {
     Part& part = PartOf(n->hash);
-    absl::MutexLock lock(&part.mutex);
+    std::lock_guard lock(part.mutex);
     if (auto it = part.nodes.find(n); it != part.nodes.end() && *it == n) part.nodes.erase(it);
   }
 
  private:
   struct alignas(64) Part {
-    absl::Mutex mutex;
+    std::mutex mutex;  // Debian's absl::Mutex checks for deadlocks, at the cost of the rest
     absl::flat_hash_set<Node*, NodeHash, NodeEq> nodes;
   };
   static constexpr size_t kParts = 64;
@@ -201,6 +202,7 @@ absl::StatusOr<UOp> UOp::TryMake(Op op, DType dtype, absl::Span<const UOp> srcs,
   NodeKey key = MakeKey(op, key_dtype, srcs, arg);
   if (UOp found = NodeTable::Get().Find(key)) return found;
   ASSIGN_OR_RETURN(Inferred inferred, Infer(op, key_dtype, srcs, arg));
+  if (SpecLevel() >= 2) RETURN_IF_ERROR(VerifyNewNode(op, key_dtype, srcs, arg));
   const auto [vmin, vmax] = InferBounds(op, inferred.dtype, srcs, arg);
   Node* n = NewNode(key, std::move(arg));
   n->dtype = inferred.dtype;
