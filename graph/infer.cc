@@ -137,13 +137,38 @@ absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
   return absl::OkStatus();
 }
 
+// Whether two shapes have the same symbolic extents and integers of the same product: surely as
+// many elements, found without arithmetic on expressions.
+bool SurelyAsMany(const Shape& a, const Shape& b) {
+  int64_t left = 1, right = 1;
+  absl::InlinedVector<const Node*, 4> unmatched;
+  for (const Extent& e : a) {
+    if (!e.is_int()) {
+      unmatched.push_back(e.expr().get());
+    } else if (__builtin_mul_overflow(left, e.value(), &left)) {
+      return false;
+    }
+  }
+  for (const Extent& e : b) {
+    if (e.is_int()) {
+      if (__builtin_mul_overflow(right, e.value(), &right)) return false;
+      continue;
+    }
+    auto it = std::find(unmatched.begin(), unmatched.end(), e.expr().get());
+    if (it == unmatched.end()) return false;
+    unmatched.erase(it);
+  }
+  return left == right && unmatched.empty();
+}
+
 absl::StatusOr<Shape> InferReshape(const Context& c) {
   ASSIGN_OR_RETURN(const Extents* to, ArgOf<Extents>(c));
   RETURN_IF_ERROR(CheckExtents(c, *to));
   const Shape result(*to);
-  if (!(c.srcs[0].shape().Elements() == result.Elements())) {
-    return c.Fail("cannot make ", result.ToString(), " of ",
-                  c.srcs[0].shape().Elements().ToString(), " elements");
+  const Shape& from = c.srcs[0].shape();
+  if (!SurelyAsMany(from, result) && !(from.Elements() == result.Elements())) {
+    return c.Fail("cannot make ", result.ToString(), " of ", from.Elements().ToString(),
+                  " elements");
   }
   return result;
 }

@@ -189,8 +189,21 @@ UOp Rewrite(const UOp& root, const RuleSet& set) {
 
 std::vector<UOp> Substitute(absl::Span<const UOp> roots, const Substitution& map) {
   Substitution done = map;
-  for (const UOp& u : TopoSort(roots)) {
-    if (done.contains(u)) continue;
+  // What lies below a replaced node is not looked at.
+  std::vector<const UOp*> stack;
+  for (const UOp& r : roots) stack.push_back(&r);
+  while (!stack.empty()) {
+    const UOp& u = *stack.back();
+    if (done.contains(u)) {
+      stack.pop_back();
+      continue;
+    }
+    const size_t before = stack.size();
+    for (int i = u.size() - 1; i >= 0; --i) {
+      if (!done.contains(u.src(i))) stack.push_back(&u.src(i));
+    }
+    if (stack.size() > before) continue;
+    stack.pop_back();
     absl::InlinedVector<UOp, 4> srcs;
     bool same = true;
     for (const UOp& s : u.srcs()) {

@@ -273,25 +273,31 @@ int64_t LiveNodes() { return live_nodes.load(); }
 std::vector<UOp> TopoSort(absl::Span<const UOp> roots, bool with_extents) {
   std::vector<UOp> order;
   absl::flat_hash_set<const Node*> seen;
-  std::vector<std::pair<UOp, bool>> stack;  // node, sources done
+  // The roots keep every node alive, so the stack need not count. Node, sources done:
+  std::vector<std::pair<const UOp*, bool>> stack;
   for (auto it = roots.rbegin(); it != roots.rend(); ++it) {
-    if (*it) stack.emplace_back(*it, false);
+    if (*it) stack.emplace_back(&*it, false);
   }
   while (!stack.empty()) {
-    auto [u, done] = std::move(stack.back());
+    const auto [u, done] = stack.back();
     stack.pop_back();
     if (done) {
-      order.push_back(std::move(u));
+      order.push_back(*u);
       continue;
     }
-    if (!seen.insert(u.get()).second) continue;
-    stack.emplace_back(u, true);
-    for (int i = u.size() - 1; i >= 0; --i) {
-      if (!seen.contains(u.src(i).get())) stack.emplace_back(u.src(i), false);
+    if (!seen.insert(u->get()).second) continue;
+    if (u->size() > 0 || with_extents) {
+      stack.emplace_back(u, true);
+    } else {
+      order.push_back(*u);
+      continue;
+    }
+    for (int i = u->size() - 1; i >= 0; --i) {
+      if (!seen.contains(u->src(i).get())) stack.emplace_back(&u->src(i), false);
     }
     if (with_extents) {
-      ForEachArgUOp(u.arg(), [&](const UOp& e) {
-        if (!seen.contains(e.get())) stack.emplace_back(e, false);
+      ForEachArgUOp(u->arg(), [&](const UOp& e) {
+        if (!seen.contains(e.get())) stack.emplace_back(&e, false);
       });
     }
   }
@@ -365,8 +371,14 @@ int64_t Shape::MaxElements() const {
 }
 
 Extent Shape::Elements() const {
+  // Integers first: they multiply without an expression.
   Extent n = 1;
-  for (const Extent& e : dims()) n = n * e;
+  for (const Extent& e : dims()) {
+    if (e.is_int()) n = n * e;
+  }
+  for (const Extent& e : dims()) {
+    if (!e.is_int()) n = n * e;
+  }
   return n;
 }
 
