@@ -7,14 +7,15 @@ namespace tessera {
 
 template <typename Fn>
 Tensor Tensor::Moved(Fn fn) const {
-  const UOp& value = uop();
+  const UOp value = uop();
   Tensor out(fn(value));
   State& view = *out.state_;
-  if (state_->base) {
-    view.base = state_->base;
-    view.base_version = state_->base_version;
+  const State& now = Now();
+  if (now.base) {
+    view.base = now.base;
+    view.base_version = now.base_version;
     // The value may have been replaced by the storage it was computed into.
-    view.view = state_->view == value ? view.value : fn(state_->view);
+    view.view = now.view == value ? view.value : fn(now.view);
   } else {
     view.base = state_;
     view.base_version = value;

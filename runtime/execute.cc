@@ -8,13 +8,11 @@
 #include "runtime/core_pool.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
-#include "runtime/runtime.h"
+#include "runtime/execute.h"
 
 namespace tessera {
-namespace {
 
-// The value of an extent under the bindings.
-absl::StatusOr<int64_t> Value(const Extent& e, const Bindings& bindings) {
+absl::StatusOr<int64_t> ExtentValue(const Extent& e, const Bindings& bindings) {
   if (e.is_int()) return e.value();
   EvaluateOptions options;
   options.vars.insert(bindings.begin(), bindings.end());
@@ -22,6 +20,22 @@ absl::StatusOr<int64_t> Value(const Extent& e, const Bindings& bindings) {
   ASSIGN_OR_RETURN(auto values, Evaluate({&expr, 1}, options));
   return values[0].At(0).AsInt();
 }
+
+absl::Status CheckBinding(const std::string& name, int64_t min, int64_t max,
+                          const int64_t* value) {
+  if (value == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("realize: the variable '", name, "' has no value; give it one between ", min,
+                     " and ", max, ", as in {{\"", name, "\", ", min, "}}"));
+  }
+  if (*value < min || *value > max) {
+    return absl::OutOfRangeError(absl::StrCat("realize: the variable '", name, "' is ", *value,
+                                              ", outside its bounds ", min, " to ", max));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
 
 class Execution {
  public:
@@ -73,7 +87,9 @@ class Execution {
   }
 
   absl::Status RunStep(const PlanStep& step) {
-    if (step.kind == PlanStep::kCopy) return RunCopy(step);
+    if (step.kind == PlanStep::kCopy) {
+      return RunCopyStep(plan_, step, data_[step.buffers[0]], data_[step.buffers[1]]);
+    }
     const PlanKernel& kernel = plan_.kernels[step.kernel];
     absl::InlinedVector<void*, 16> buffers;
     for (int b : step.buffers) buffers.push_back(data_[b]);
@@ -93,24 +109,10 @@ class Execution {
     const auto start = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(device.Run(*compiled_.executables[step.kernel], launch));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    ASSIGN_OR_RETURN(const int64_t bytes, Value(kernel.bytes, bindings_));
-    ASSIGN_OR_RETURN(const int64_t flops, Value(kernel.flops, bindings_));
+    ASSIGN_OR_RETURN(const int64_t bytes, ExtentValue(kernel.bytes, bindings_));
+    ASSIGN_OR_RETURN(const int64_t flops, ExtentValue(kernel.flops, bindings_));
     DebugLaunch(kernel, step, took.count(), static_cast<double>(bytes), static_cast<double>(flops));
     return absl::OkStatus();
-  }
-
-  absl::Status RunCopy(const PlanStep& step) {
-    const PlanBuffer &to = plan_.buffers[step.buffers[0]], &from = plan_.buffers[step.buffers[1]];
-    ASSIGN_OR_RETURN(DeviceRuntime * to_device, GetDevice(to.device.place()));
-    ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));
-    if (!to_device->Computes() || !from_device->Computes()) return absl::OkStatus();
-    void* target = data_[step.buffers[0]];
-    const void* source = data_[step.buffers[1]];
-    if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
-    if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
-    std::vector<char> staging(to.bytes);
-    RETURN_IF_ERROR(from_device->CopyOut(staging.data(), source, to.bytes));
-    return to_device->CopyIn(target, staging.data(), to.bytes);
   }
 
   const CompiledPlan& compiled_;
@@ -123,6 +125,19 @@ class Execution {
 };
 
 }  // namespace
+
+absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target,
+                         const void* source) {
+  const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
+  ASSIGN_OR_RETURN(DeviceRuntime * to_device, GetDevice(to.device.place()));
+  ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));
+  if (!to_device->Computes() || !from_device->Computes()) return absl::OkStatus();
+  if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
+  if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
+  std::vector<char> staging(to.bytes);
+  RETURN_IF_ERROR(from_device->CopyOut(staging.data(), source, to.bytes));
+  return to_device->CopyIn(target, staging.data(), to.bytes);
+}
 
 absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
     const CompiledPlan& plan, absl::Span<const std::shared_ptr<Storage>> leaves,

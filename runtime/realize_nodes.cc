@@ -1,10 +1,12 @@
 // Realising nodes: storage for what is assigned, versions kept for readers elsewhere.
+#include <algorithm>
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/infer.h"
 #include "graph/status.h"
-#include "runtime/runtime.h"
+#include "runtime/execute.h"
 
 namespace tessera {
 namespace {
@@ -25,10 +27,45 @@ absl::flat_hash_set<const Node*> Overwritten(const PlanKey& key) {
   return out;
 }
 
+// The versions that later ASSIGNs of this graph overwrite.
+absl::flat_hash_set<const Node*> OldVersions(const PlanKey& key) {
+  absl::flat_hash_set<const Node*> out;
+  for (const UOp& u : key.order) {
+    if (u.is(Op::kAssign) && !u.realized()) out.insert(u.src(0).get());
+  }
+  return out;
+}
+
+// Every VAR has a value within its bounds, and every value a VAR.
+absl::Status CheckBindings(const PlanKey& key, const Bindings& bindings) {
+  size_t used = 0;
+  for (const UOp& u : key.order) {
+    if (!u.is(Op::kVar)) continue;
+    const VarArg& v = u.arg<VarArg>();
+    const auto it = bindings.find(v.name);
+    RETURN_IF_ERROR(
+        CheckBinding(v.name, v.min, v.max, it == bindings.end() ? nullptr : &it->second));
+    ++used;
+  }
+  if (used == bindings.size()) return absl::OkStatus();
+  for (const auto& [name, value] : bindings) {
+    const auto is = [&name = name](const UOp& u) {
+      return u.is(Op::kVar) && u.arg<VarArg>().name == name;
+    };
+    if (std::none_of(key.order.begin(), key.order.end(), is)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "realize: a value is given for '", name, "', which is no Variable of these tensors"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The overwritten leaves whose old content something outside of this graph still reads: a node with
 // more holders than the graph accounts for, that sees a leaf other than through an ASSIGN.
-absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots, const PlanKey& key,
-                                           const absl::flat_hash_set<const Node*>& overwritten) {
+absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots,
+                                           absl::Span<const UOp> computed_roots, const PlanKey& key,
+                                           const absl::flat_hash_set<const Node*>& overwritten,
+                                           const absl::flat_hash_set<const Node*>& old_versions) {
   absl::flat_hash_map<const Node*, int> held;  // by this graph and by us
   for (const UOp& u : key.order) {
     ++held[u.get()];
@@ -38,6 +75,7 @@ absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots, const Pl
   for (const UOp& l : key.leaves) ++held[l.get()];
   absl::flat_hash_set<const Node*> is_root, out;
   for (const UOp& r : roots) is_root.insert(r.get());
+  for (const UOp& c : computed_roots) is_root.insert(c.get());
   absl::flat_hash_map<const Node*, absl::InlinedVector<const Node*, 2>> sees;
   for (const UOp& u : key.order) {
     const UOp computed = u.realized();
@@ -45,7 +83,10 @@ absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots, const Pl
     auto& seen = sees[u.get()];
     if (leaf.is(Op::kBuffer)) {
       if (overwritten.contains(leaf.get())) seen.push_back(leaf.get());
-    } else if (!u.is(Op::kAssign)) {
+    } else if (u.is(Op::kAssign)) {
+      // The last version is computed here; an older one would be again, from the leaf.
+      if (old_versions.contains(u.get())) seen.push_back(BaseOf(u).get());
+    } else {
       for (const UOp& s : u.srcs()) {
         for (const Node* l : sees[s.get()]) seen.push_back(l);
       }
@@ -62,10 +103,29 @@ absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots, const Pl
 
 }  // namespace
 
-absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> wanted,
                                               const Bindings& bindings) {
-  const PlanKey key = MakePlanKey(roots);
+  PlanKey key = MakePlanKey(wanted);
   const auto overwritten = Overwritten(key);
+  const auto old_versions = OldVersions(key);
+  std::vector<UOp> roots(wanted.begin(), wanted.end());
+  std::vector<UOp> computed = roots;  // of each root: itself, or a copy of a version that is lost
+  if (!overwritten.empty()) {
+    // An ASSIGN runs once: the versions it leaves are results, asked for or not.
+    absl::flat_hash_set<const Node*> is_root;
+    for (const UOp& r : roots) is_root.insert(r.get());
+    for (UOp& c : computed) {
+      if (old_versions.contains(c.get()) && !c.realized()) c = UOp::Make(Op::kContiguous, {c});
+    }
+    for (const UOp& u : key.order) {
+      if (!u.is(Op::kAssign) || u.realized() || old_versions.contains(u.get())) continue;
+      if (!is_root.insert(u.get()).second) continue;
+      roots.push_back(u);
+      computed.push_back(u);
+    }
+    key = MakePlanKey(computed);
+  }
+  RETURN_IF_ERROR(CheckBindings(key, bindings));
   std::vector<std::shared_ptr<Storage>> leaves;
   for (const UOp& leaf : key.leaves) {
     Buffer& buffer = *leaf.arg<BufferArg>().buffer;
@@ -81,10 +141,10 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
     }
     leaves.push_back(buffer.storage);
   }
-  ASSIGN_OR_RETURN(CompiledPlanPtr plan, PreparePlan(roots, key));
+  ASSIGN_OR_RETURN(CompiledPlanPtr plan, PreparePlan(computed, key));
   // Whoever reads an old version elsewhere goes on with a copy of it.
   if (!overwritten.empty()) {
-    const auto keep = StillRead(roots, key, overwritten);
+    const auto keep = StillRead(roots, computed, key, overwritten, old_versions);
     for (size_t i = 0; i < key.leaves.size(); ++i) {
       const UOp& leaf = key.leaves[i];
       if (!keep.contains(leaf.get())) continue;
@@ -108,11 +168,20 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
     auto buffer = std::make_shared<Buffer>();
     buffer->storage = storage[i];
     const Device device = plan->plan.buffers[plan->plan.roots[i]].device;
+    // With values for VARs, a node is that only this once; what an ASSIGN did is done.
+    const bool lasting = bindings.empty() || root.is(Op::kAssign);
+    Extents dims = root.shape().ToExtents();
+    if (!lasting) {
+      for (Extent& e : dims) {
+        ASSIGN_OR_RETURN(e, ExtentValue(e, bindings));
+      }
+    }
     const UOp made = UOp::Make(Op::kBuffer, root.dtype(), {},
-                               BufferArg{std::move(buffer), root.shape().ToExtents(), device});
-    root.SetRealized(made);
+                               BufferArg{std::move(buffer), std::move(dims), device});
+    if (lasting) root.SetRealized(made);
     out.push_back(made);
   }
+  out.resize(wanted.size());
   return out;
 }
 
