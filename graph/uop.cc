@@ -13,8 +13,8 @@
 #include "graph/buffer.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
-#include "graph/spec.h"
 #include "graph/simplify.h"
+#include "graph/spec.h"
 #include "graph/status.h"
 
 namespace tessera {
