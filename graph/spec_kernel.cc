@@ -61,6 +61,7 @@ class KernelCheck {
       : g_(g),
         open_(g.nodes.size()),
         may_(g.nodes.size()),
+        closed_(g.nodes.size()),
         lost_(g.nodes.size()),
         attains_(g.nodes.size()) {}
 
@@ -96,12 +97,16 @@ class KernelCheck {
   }
 
   // `open_` is what whoever uses a node must close; `may_` is what it may close: a value kept by a
-  // STAGE can be used at every point of its ranges, and without them.
+  // STAGE can be used at every point of its ranges, and without them. `closed_` is
+  // what REDUCEs within it have closed.
   void Node(int i) {
     const SpecNode& n = g_.nodes[i];
     const bool closes = n.op == Op::kReduce || n.op == Op::kStage || n.op == Op::kRange;
     lost_[i] = n.partial || (closes && n.bad);
-    for (int s : g_.srcs(i)) lost_[i] = lost_[i] || lost_[s];
+    for (int s : g_.srcs(i)) {
+      lost_[i] = lost_[i] || lost_[s];
+      closed_[i] = sets_.Union(closed_[i], closed_[s]);
+    }
     for (int s : g_.srcs(i)) {
       if (n.op == Op::kReduce || n.op == Op::kStage) break;
       open_[i] = sets_.Union(open_[i], open_[s]);
@@ -129,9 +134,12 @@ class KernelCheck {
     open_[i] = sets_.Without(open_[value], ranges);
     may_[i] = n.op == Op::kStage ? may_[value] : sets_.Without(may_[value], ranges);
     for (int r : ranges) {
-      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r)) {
-        g_.Report(SpecRule::kRangeNotOpen, i, "REDUCE: the value does not depend on ",
-                  g_.NodeText(r));
+      if (n.op == Op::kReduce) closed_[i] = sets_.With(closed_[i], r);
+      // A value that never was open in the range is the same at each of its points, which is fine.
+      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r) &&
+          sets_.Contains(closed_[value], r)) {
+        g_.Report(SpecRule::kRangeReused, i, "REDUCE: the value has closed ", g_.NodeText(r),
+                  " already");
       }
       const OpenRanges::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
       open_[i] = sets_.Union(open_[i], outer);
@@ -206,7 +214,7 @@ class KernelCheck {
 
   SpecGraph& g_;
   OpenRanges sets_;
-  std::vector<OpenRanges::Id> open_, may_;
+  std::vector<OpenRanges::Id> open_, may_, closed_;
   std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
   std::vector<bool> attains_;
 };
