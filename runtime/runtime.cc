@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/flags.h"
+#include "graph/spec.h"
 #include "graph/status.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
@@ -39,7 +40,11 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
     return absl::UnimplementedError("realize: sharded tensors cannot run yet; use one place");
   }
   ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
+  RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", first->target()));
   ASSIGN_OR_RETURN(out->plan, Schedule(values, first->target(), home));
+  for (const PlanKernel& k : out->plan.kernels) {
+    RETURN_IF_ERROR(Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", first->target()));
+  }
   DebugPlan(out->plan);
 
   const size_t n = out->plan.kernels.size();
