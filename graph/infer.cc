@@ -437,6 +437,9 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   Inferred out;
   ASSIGN_OR_RETURN(out.dtype, InferType(c, declared));
   ASSIGN_OR_RETURN(out.shape, InferShape(c));
+  if (out.shape.rank() > kMaxRank) {
+    return c.Fail("gives ", out.shape.rank(), " axes; a tensor has at most ", kMaxRank);
+  }
   if (op == Op::kCopy) {
     ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
     out.device = *to;
