@@ -126,11 +126,11 @@ class Lowerer {
 
   absl::Status EmitStore(const UOp& store) {
     const UOp& index = store.src(0);
-    std::vector<UOp> needed = {index.src(1), store.src(1)};
+    std::vector<UOp> needed = {index.src(1), store.src(1), index.src(0)};
     if (index.size() == 3) needed.push_back(index.src(2));
     RETURN_IF_ERROR(Compute(needed));
-    std::vector<UOp> srcs = {index.src(0), *Find(needed[0]), *Find(needed[1])};
-    if (index.size() == 3) srcs.push_back(*Find(needed[2]));
+    std::vector<UOp> srcs = {*Find(index.src(0)), *Find(needed[0]), *Find(needed[1])};
+    if (index.size() == 3) srcs.push_back(*Find(needed[3]));
     Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(Op::kPut, srcs, FreshId()));
     return absl::OkStatus();
   }
@@ -262,20 +262,17 @@ class Lowerer {
     return absl::OkStatus();
   }
 
-  // Row-major offset of the ranges in a stage's scratch.
-  static UOp StageOffset(const UOp& stage) {
-    UOp offset = UOp::Index(0);
-    int64_t stride = 1;
-    const absl::Span<const UOp> ranges = ClosedRanges(stage);
-    for (size_t i = ranges.size(); i-- > 0;) {
-      offset = UOp::Make(Op::kAdd, {offset, UOp::Make(Op::kMul, {ranges[i], UOp::Index(stride)})});
-      stride *= ranges[i].src(0).vmax();
-    }
-    return offset;
-  }
-
+  // Fills a stage's scratch at the outermost place where what it holds is known.
   absl::Status EmitStage(const UOp& stage) {
-    return absl::UnimplementedError(absl::StrCat("lower: STAGE of ", StageOffset(stage).size()));
+    return AtHome(Home(stage), [&]() -> absl::Status {
+      const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
+      const UOp scratch = Append(0, UOp::Make(Op::kScratch, stage.dtype(), {},
+                                              Pairs{{Extent(scratch_bytes_), Extent(size)}}));
+      scratch_bytes_ += (size + 63) / 64 * 64;
+      blocks_[0].values.emplace(stage.src(0).get(), scratch);
+      Define(stage, scratch);
+      return EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0);
+    });
   }
 
   const UOp sink_;

@@ -1,9 +1,59 @@
-// Optimisation choices (none yet).
+// Optimisation choices by heuristic: register tiles for contractions, lanes and unrolling for
+// everything else, staging of what would be computed or gathered again.
+#include <algorithm>
+
+#include "codegen/contraction.h"
+#include "codegen/lanes.h"
 #include "codegen/passes.h"
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "graph/flags.h"
+#include "graph/kernel_form.h"
+#include "graph/simplify.h"
 
 namespace tessera {
+namespace {
 
-UOp Optimise(const UOp& sink, const Target& target) { return sink; }
-UOp Expand(const UOp& sink) { return sink; }
+// Elementwise work per step of a range, expensive ops counted as what they cost.
+int ArithmeticOf(const UOp& range, const RangeSets& sets) {
+  const uint64_t bit = sets.Bit(range);
+  int ops = 0;
+  for (const UOp& u : sets.order()) {
+    if (!IsElementwise(u.op()) || !(sets.Free(u) & bit)) continue;
+    if (u.dtype() == kInt64 || u.dtype().IsBool()) continue;
+    ops += HasProperty(u.op(), kExpensive) ? 12 : 1;
+  }
+  return ops;
+}
+
+UOp OptimiseLoops(const UOp& sink, const Target& target) {
+  const UOp staged = StageRecomputed(sink, target);
+  const RangeSets sets(staged);
+  const UOp best = BestLaneRange(sets);
+  if (!best) return staged;
+  int64_t lanes = LanesFor(best, sets, target);
+  while (lanes > 1 && lanes > best.src(0).vmax()) lanes /= 2;
+  if (lanes < 2) return staged;
+  // Short bodies are unrolled: reductions for independent sums, others for longer streaks.
+  const int ops = ArithmeticOf(best, sets);
+  const bool reduced = (sets.ClosedBy(Op::kReduce) & sets.Bit(best)) != 0;
+  int64_t unroll = reduced    ? std::clamp(24 / std::max(1, ops), 1, 8)
+                   : ops <= 4 ? 4
+                   : ops <= 8 ? 2
+                              : 1;
+  while (unroll > 1 && unroll * lanes * 2 > best.src(0).vmax()) unroll /= 2;
+  return Tile(staged, best, unroll, lanes);
+}
+
+}  // namespace
+
+UOp Optimise(const UOp& sink, const Target& target) {
+  if (IntFlag(Flag::kNoOpt) != 0) return sink;
+  const RangeSets sets(sink);
+  if (const std::optional<Contraction> c = FindContraction(sets)) {
+    if (UOp tiled = TileContraction(sink, sets, *c, target)) return Simplify(tiled);
+  }
+  return Simplify(OptimiseLoops(sink, target));
+}
 
 }  // namespace tessera

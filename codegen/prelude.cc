@@ -1,7 +1,7 @@
-// Picks the chunks of the CPU prelude that a kernel needs, from what their texts define and
-// include.
+// Picks the paragraphs of the CPU prelude that a kernel needs, by the names that occur in them.
 #include "codegen/prelude.h"
 
+#include <algorithm>
 #include <string_view>
 #include <vector>
 
@@ -10,115 +10,114 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "graph/status.h"
 
 namespace tessera {
 
-// Embedded at build, one for each file of codegen/prelude/; CMakeLists.txt knows the same list.
-#define TESSERA_PRELUDE_CHUNKS(X) \
-  X(base)                         \
-  X(fold)                         \
-  X(convert)                      \
-  X(narrow)                       \
-  X(libm)                         \
-  X(float)                        \
-  X(integer)                      \
-  X(random)                       \
-  X(vector_math)                  \
-  X(exp)                          \
-  X(log)                          \
-  X(trig)                         \
-  X(arc)                          \
+// The files of codegen/prelude/, embedded at build, each after those that it includes.
+#define TESSERA_PRELUDE_FILES(X) \
+  X(base)                        \
+  X(select)                      \
+  X(fold)                        \
+  X(convert)                     \
+  X(narrow)                      \
+  X(libm)                        \
+  X(float)                       \
+  X(integer)                     \
+  X(random)                      \
+  X(vector_math)                 \
+  X(exp)                         \
+  X(log)                         \
+  X(trig)                        \
+  X(arc)                         \
   X(hyperbolic)
 #define X(name) extern const std::string_view kPrelude_##name;
-TESSERA_PRELUDE_CHUNKS(X)
+TESSERA_PRELUDE_FILES(X)
 #undef X
 
 namespace {
 
-struct Chunk {
-  std::string text;        // without comments and includes
-  std::vector<int> needs;  // other chunks, all before this one
+// Lines between two empty ones, without comments and includes.
+struct Paragraph {
+  std::string text;
+  std::vector<int> needs;  // earlier ones
 };
 
-struct Chunks {
-  std::vector<Chunk> list;
-  absl::flat_hash_map<std::string, int> defined_by;
+struct Prelude {
+  std::vector<Paragraph> paragraphs;
+  absl::flat_hash_map<std::string, int> defined_by;  // the first in which a name occurs
 };
 
 bool IsNameChar(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
-// The first name in `text` that begins with rt_, which is cut off with all before it.
-absl::string_view NextName(absl::string_view& text) {
-  for (size_t at = text.find("rt_"); at != text.npos; at = text.find("rt_", at + 1)) {
-    if (at > 0 && IsNameChar(text[at - 1])) continue;
+// Calls fn(name) for each name in `text` that begins with rt_ or RT_.
+template <typename Fn>
+void ForEachName(absl::string_view text, Fn fn) {
+  for (size_t at = 0; at < text.size();) {
+    if (!IsNameChar(text[at])) {
+      ++at;
+      continue;
+    }
     size_t end = at;
     while (end < text.size() && IsNameChar(text[end])) ++end;
     const absl::string_view name = text.substr(at, end - at);
-    text.remove_prefix(end);
-    return name;
+    if (absl::StartsWith(name, "rt_") || absl::StartsWith(name, "RT_")) fn(name);
+    at = end;
   }
-  text = {};
-  return {};
 }
 
-Chunks ReadChunks() {
-  Chunks chunks;
-  absl::flat_hash_map<std::string, int> by_file;
-  const auto add = [&](absl::string_view file, std::string_view raw) {
-    const int index = static_cast<int>(chunks.list.size());
-    Chunk chunk;
-    for (absl::string_view line : absl::StrSplit(absl::string_view(raw.data(), raw.size()), '\n')) {
-      line = line.substr(0, line.find("//"));
-      line = absl::StripTrailingAsciiWhitespace(line);
-      if (absl::ConsumePrefix(&line, "#include \"codegen/prelude/")) {
-        const auto found = by_file.find(line.substr(0, line.find('"')));
-        CHECK(found != by_file.end(), file, " includes ", line, ", which comes after it");
-        chunk.needs.push_back(found->second);
-        continue;
-      }
-      if (line.empty() || line == "#pragma once") continue;
-      absl::StrAppend(&chunk.text, line, "\n");
-      // A function's name is the one before its parenthesis.
-      const size_t paren = line.find('(');
-      if (!absl::StartsWith(line, "RT_FN ") || paren == line.npos) continue;
-      absl::string_view name, rest = line.substr(0, paren);
-      while (!rest.empty()) {
-        const absl::string_view next = NextName(rest);
-        if (!next.empty()) name = next;
-      }
-      chunks.defined_by.try_emplace(name, index);
+void AddParagraph(std::string text, Prelude& prelude) {
+  const int index = static_cast<int>(prelude.paragraphs.size());
+  Paragraph paragraph;
+  ForEachName(text, [&](absl::string_view name) {
+    const int definer = prelude.defined_by.try_emplace(name, index).first->second;
+    std::vector<int>& needs = paragraph.needs;
+    if (definer != index && std::find(needs.begin(), needs.end(), definer) == needs.end()) {
+      needs.push_back(definer);
     }
-    by_file.emplace(absl::StrCat(file, ".h"), index);
-    chunks.list.push_back(std::move(chunk));
-  };
-#define X(name) add(#name, kPrelude_##name);
-  TESSERA_PRELUDE_CHUNKS(X)
+  });
+  paragraph.text = std::move(text);
+  prelude.paragraphs.push_back(std::move(paragraph));
+}
+
+void AddFile(absl::string_view file, Prelude& prelude) {
+  std::string text;
+  for (absl::string_view line : absl::StrSplit(file, '\n')) {
+    const bool empty = absl::StripAsciiWhitespace(line).empty();
+    line = absl::StripTrailingAsciiWhitespace(line.substr(0, line.find("//")));
+    if (absl::StartsWith(line, "#include ") || line == "#pragma once") continue;
+    if (!line.empty()) absl::StrAppend(&text, line, "\n");
+    if (empty && !text.empty()) AddParagraph(std::move(text), prelude), text.clear();
+  }
+  if (!text.empty()) AddParagraph(std::move(text), prelude);
+}
+
+const Prelude& GetPrelude() {
+  static const Prelude* const prelude = [] {
+    auto* p = new Prelude;
+#define X(name) AddFile(absl::string_view(kPrelude_##name.data(), kPrelude_##name.size()), *p);
+    TESSERA_PRELUDE_FILES(X)
 #undef X
-  return chunks;
+    return p;
+  }();
+  return *prelude;
 }
 
 }  // namespace
 
 std::string PreludeFor(absl::string_view body) {
-  static const Chunks* const chunks = new Chunks(ReadChunks());
-  std::vector<bool> used(chunks->list.size());
-  used[0] = true;
-  while (!body.empty()) {
-    const auto found = chunks->defined_by.find(NextName(body));
-    if (found != chunks->defined_by.end()) used[found->second] = true;
-  }
-  size_t bytes = 0;
-  for (size_t i = used.size(); i-- > 0;) {  // a chunk's needs come before it
+  const Prelude& prelude = GetPrelude();
+  std::vector<bool> used(prelude.paragraphs.size());
+  ForEachName(body, [&](absl::string_view name) {
+    const auto found = prelude.defined_by.find(name);
+    if (found != prelude.defined_by.end()) used[found->second] = true;
+  });
+  for (size_t i = used.size(); i-- > 0;) {
     if (!used[i]) continue;
-    for (int need : chunks->list[i].needs) used[need] = true;
-    bytes += chunks->list[i].text.size();
+    for (int need : prelude.paragraphs[i].needs) used[need] = true;
   }
   std::string text;
-  text.reserve(bytes);
   for (size_t i = 0; i < used.size(); ++i) {
-    if (used[i]) text += chunks->list[i].text;
+    if (used[i]) text += prelude.paragraphs[i].text;
   }
   return text;
 }

@@ -7,9 +7,10 @@
 
 namespace tessera {
 
-// The chunks of codegen/prelude/ that define what `body` uses, those that they use, and the base,
-// in an order in which they compile. Their comments and includes are left out: kernels pay for
-// each line. A name that is no chunk's is the compiler's to complain about.
+// The part of codegen/prelude/ that `body` uses, in an order that compiles. It is picked by
+// paragraphs, as every kernel pays for each line: those in which a name of the body (rt_exp, say)
+// occurs for the first time, those that define what they use in turn, and no others. Comments and
+// includes are left out. A name that no file there knows is the compiler's to complain about.
 std::string PreludeFor(absl::string_view body);
 
 }  // namespace tessera

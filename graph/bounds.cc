@@ -34,8 +34,8 @@ bool DivOk(int64_t x, int64_t y, int64_t& v) {
 }  // namespace
 
 Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& arg) {
-  const Bounds all{MinInt(dtype), MaxInt(dtype)};
   if (dtype.IsFloat() || dtype.IsVoid()) return {INT64_MIN, INT64_MAX};
+  const Bounds all{MinInt(dtype), MaxInt(dtype)};
   const auto of = [&](size_t i) { return Bounds{srcs[i].vmin(), srcs[i].vmax()}; };
   // A result outside the dtype wraps, so nothing is known of it.
   const auto within = [&](Bounds b) {

@@ -90,6 +90,8 @@ absl::StatusOr<Device> ParseSharding(absl::string_view text) {
 }
 }  // namespace
 
+Device::Device(const char* text) : Device(ValueOrThrow(Place::Parse(text))) {}
+
 absl::StatusOr<Device> Device::Parse(absl::string_view text) {
   if (text == "none") return Device();
   if (!text.empty() && text[0] == '{') return ParseSharding(text);

@@ -68,6 +68,8 @@ class Device {
   Device() = default;
   Device(const Place& place);
   Device(const Sharding& sharding);
+  Device(const char* text);  // a place; text that is none throws tessera::Error
+  Device(const std::string& text) : Device(text.c_str()) {}
   static absl::StatusOr<Device> Parse(absl::string_view text);  // a place, "{CPU,CPU:1}@0", "none"
 
   explicit operator bool() const { return data_ != nullptr; }

@@ -107,7 +107,13 @@ class Evaluator {
 
   template <typename Fn>
   static void ForEachUse(const UOp& u, Fn fn) {
-    if (IsOverwrite(u)) return fn(u.src(2));
+    if (u.is(Op::kAssign)) {  // the view is followed, not computed
+      if (!IsOverwrite(u)) fn(u.src(0));
+      for (UOp v = u.src(1); !(v == u.src(0)) && IsMovement(v.op()); v = v.src(0)) {
+        ForEachArgUOp(v.arg(), fn);
+      }
+      return fn(u.src(2));
+    }
     for (const UOp& s : u.srcs()) fn(s);
     ForEachArgUOp(u.arg(), fn);
   }

@@ -137,13 +137,38 @@ absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
   return absl::OkStatus();
 }
 
+// Whether two shapes have the same symbolic extents and integers of the same product: surely as
+// many elements, found without arithmetic on expressions.
+bool SurelyAsMany(const Shape& a, const Shape& b) {
+  int64_t left = 1, right = 1;
+  absl::InlinedVector<const Node*, 4> unmatched;
+  for (const Extent& e : a) {
+    if (!e.is_int()) {
+      unmatched.push_back(e.expr().get());
+    } else if (__builtin_mul_overflow(left, e.value(), &left)) {
+      return false;
+    }
+  }
+  for (const Extent& e : b) {
+    if (e.is_int()) {
+      if (__builtin_mul_overflow(right, e.value(), &right)) return false;
+      continue;
+    }
+    auto it = std::find(unmatched.begin(), unmatched.end(), e.expr().get());
+    if (it == unmatched.end()) return false;
+    unmatched.erase(it);
+  }
+  return left == right && unmatched.empty();
+}
+
 absl::StatusOr<Shape> InferReshape(const Context& c) {
   ASSIGN_OR_RETURN(const Extents* to, ArgOf<Extents>(c));
   RETURN_IF_ERROR(CheckExtents(c, *to));
   const Shape result(*to);
-  if (!(c.srcs[0].shape().Elements() == result.Elements())) {
-    return c.Fail("cannot make ", result.ToString(), " of ",
-                  c.srcs[0].shape().Elements().ToString(), " elements");
+  const Shape& from = c.srcs[0].shape();
+  if (!SurelyAsMany(from, result) && !(from.Elements() == result.Elements())) {
+    return c.Fail("cannot make ", result.ToString(), " of ", from.Elements().ToString(),
+                  " elements");
   }
   return result;
 }
@@ -332,7 +357,7 @@ absl::StatusOr<Shape> InferAssign(const Context& c) {
 
 absl::Status CheckStore(const Context& c) {
   if (!c.srcs[0].is(Op::kIndex)) return c.Fail("the first source must be an INDEX");
-  if (!(c.srcs[0].dtype() == c.srcs[1].dtype())) {
+  if (!(c.srcs[0].dtype().Scalar() == c.srcs[1].dtype().Scalar())) {
     return c.Fail("the value's dtype is not the element's");
   }
   for (const UOp& s : c.srcs.subspan(2)) {
@@ -342,8 +367,8 @@ absl::Status CheckStore(const Context& c) {
 }
 
 absl::Status CheckIndex(const Context& c) {
-  if (!c.srcs[0].is(Op::kParam) && !c.srcs[0].is(Op::kScratch)) {
-    return c.Fail("the first source must be a PARAM");
+  if (!c.srcs[0].is(Op::kParam) && !c.srcs[0].is(Op::kScratch) && !c.srcs[0].is(Op::kStage)) {
+    return c.Fail("the first source must be a PARAM or a STAGE");
   }
   if (!(c.srcs[1].dtype() == kInt64)) return c.Fail("the offset must be i64");
   if (c.srcs.size() == 3 && !c.srcs[2].dtype().IsBool()) return c.Fail("the gate must be bool");
@@ -421,25 +446,33 @@ std::string Describe(DType dtype, const Shape& shape, Device device) {
 
 std::string Describe(const UOp& u) { return Describe(u.dtype(), u.shape(), u.device()); }
 
-absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs, const Arg& arg) {
+absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs, const Arg& arg,
+                               InferStep* failed) {
   const Context c{op, srcs, arg};
   const OpInfo& info = Info(op);
+  InferStep unused;
+  InferStep& step = failed != nullptr ? *failed : unused;
+  step = InferStep::kArity;
   if (info.arity >= 0 && srcs.size() != static_cast<size_t>(info.arity)) {
     return c.Fail("takes ", info.arity, " sources, has ", srcs.size());
-  }
-  if (arg.value.index() != static_cast<size_t>(info.arg)) {
-    return c.Fail("the argument is not of the op's kind");
   }
   const bool needs_one =
       op == Op::kReduce || op == Op::kCat || op == Op::kRange || op == Op::kStage;
   const size_t least = op == Op::kIndex || op == Op::kStore ? 2 : needs_one ? 1 : 0;
   if (srcs.size() < least) return c.Fail("takes at least ", least, " sources");
+  step = InferStep::kArgument;
+  if (arg.value.index() != static_cast<size_t>(info.arg)) {
+    return c.Fail("the argument is not of the op's kind");
+  }
   Inferred out;
+  step = InferStep::kType;
   ASSIGN_OR_RETURN(out.dtype, InferType(c, declared));
+  step = InferStep::kShape;
   ASSIGN_OR_RETURN(out.shape, InferShape(c));
   if (out.shape.rank() > kMaxRank) {
     return c.Fail("gives ", out.shape.rank(), " axes; a tensor has at most ", kMaxRank);
   }
+  step = InferStep::kDevice;
   if (op == Op::kCopy) {
     ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
     out.device = *to;

@@ -16,8 +16,10 @@ struct Inferred {
 
 // Checks arity, source dtypes, shapes, devices and the argument of the node to be made, and gives
 // what follows. `declared` is used by ops whose type rule is kDeclared. A message starts with the
-// op and shows the sources.
-absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs, const Arg& arg);
+// op and shows the sources. The step that fails goes to `failed`, if given.
+enum class InferStep : uint8_t { kArgument, kArity, kType, kShape, kDevice };
+absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs, const Arg& arg,
+                               InferStep* failed = nullptr);
 
 // Bounds of an integer or bool node, inclusive; never wrong, at worst the dtype's limits.
 std::pair<int64_t, int64_t> InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs,

@@ -8,9 +8,7 @@
 
 namespace tessera {
 
-bool ClosesRanges(const UOp& u) {
-  return u.is(Op::kStore) || u.is(Op::kStage) || (u.is(Op::kReduce) && u.size() > 1);
-}
+bool ClosesRanges(const UOp& u) { return u.is(Op::kStore) || (u.is(Op::kReduce) && u.size() > 1); }
 
 absl::Span<const UOp> ClosedRanges(const UOp& u) {
   if (!ClosesRanges(u)) return {};

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-// STORE, REDUCE (in a kernel) and STAGE close ranges: those sources, after which the node no longer
-// depends on them.
+// STORE and REDUCE (in a kernel) close ranges: those sources, after which the node no longer
+// depends on them. A STAGE is filled by STOREs that close theirs.
 bool ClosesRanges(const UOp& u);
 absl::Span<const UOp> ClosedRanges(const UOp& u);
 

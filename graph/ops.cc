@@ -8,11 +8,12 @@ namespace tessera {
 namespace {
 
 constexpr OpInfo kOps[] = {
-#define EW(name, text, arity, type, props, ctext, value, comment)                  \
-  {#name, text,  arity,  OpClass::kElementwise, TypeRule::k##type, ArgKind::kNone, \
-   props, ctext, comment},
-#define OP(name, text, arity, cls, type, arg, props, comment) \
-  {#name, text, arity, OpClass::k##cls, TypeRule::k##type, ArgKind::k##arg, props, "", comment},
+#define EW(name, text, arity, type, props, ctext, value, comment)                         \
+  {#name, text,  arity,  OpClass::kElementwise, TypeRule::k##type, ArgKind::kNone, props, \
+   ctext, "tkp", comment},
+#define OP(name, text, arity, cls, type, arg, props, stages, comment) \
+  {#name,           text,  arity, OpClass::k##cls, TypeRule::k##type, \
+   ArgKind::k##arg, props, "",    stages,          comment},
 #include "graph/ops.def"
 };
 

@@ -70,7 +70,8 @@ struct OpInfo {
   TypeRule type;
   ArgKind arg;
   uint8_t props;
-  const char* ctext;  // elementwise: an expression over $0, $1, $2
+  const char* ctext;   // elementwise: an expression over $0, $1, $2
+  const char* stages;  // letters of the graphs it belongs in: tensor, kernel, program
   const char* comment;
 };
 

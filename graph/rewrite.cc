@@ -81,17 +81,17 @@ bool TryMatch(const Pat& p, const UOp& u, Match& m) {
   return MatchSources(p, u, m, true);
 }
 
-Rule::Rule(Pat p, Pat replacement, int line)
+RewriteRule::RewriteRule(Pat p, Pat replacement, int line)
     : pattern(std::move(p)),
       replace([r = std::move(replacement)](const Match& m) {
         return Instantiate(r, m, m.root.dtype());
       }),
       line(line) {}
 
-Rule::Rule(Pat p, Replacement r, int line)
+RewriteRule::RewriteRule(Pat p, Replacement r, int line)
     : pattern(std::move(p)), replace(std::move(r)), line(line) {}
 
-RuleSet::RuleSet(std::string name, std::vector<Rule> rules)
+RuleSet::RuleSet(std::string name, std::vector<RewriteRule> rules)
     : name_(std::move(name)), rules_(std::move(rules)), by_op_(kOpCount) {
   for (size_t i = 0; i < rules_.size(); ++i) {
     CHECK(rules_[i].pattern.kind == Pat::kOp, name_, ": a rule must have an op at its root");
@@ -99,9 +99,9 @@ RuleSet::RuleSet(std::string name, std::vector<Rule> rules)
   }
 }
 
-UOp RuleSet::Apply(const UOp& u, const Rule** fired) const {
+UOp RuleSet::Apply(const UOp& u, const RewriteRule** fired) const {
   for (int i : by_op_[static_cast<int>(u.op())]) {
-    const Rule& rule = rules_[i];
+    const RewriteRule& rule = rules_[i];
     const DType t = u.size() > 0 ? u.src(u.size() - 1).dtype() : u.dtype();
     if (t.IsFloat() ? !rule.floats : !rule.ints) continue;
     Match m;
@@ -129,7 +129,7 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
   std::vector<Frame> stack;
   for (const UOp& r : roots) stack.push_back({r, kVisit, {}});
   int64_t fired_count = 0, visited = 0;
-  const Rule *last = nullptr, *before_last = nullptr;
+  const RewriteRule *last = nullptr, *before_last = nullptr;
   while (!stack.empty()) {
     Frame f = std::move(stack.back());
     stack.pop_back();
@@ -161,7 +161,7 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     }
     UOp next;
     for (const RuleSet* set : sets) {
-      const Rule* fired = nullptr;
+      const RewriteRule* fired = nullptr;
       next = set->Apply(f.node, &fired);
       if (!next) continue;
       before_last = std::exchange(last, fired);
@@ -189,8 +189,21 @@ UOp Rewrite(const UOp& root, const RuleSet& set) {
 
 std::vector<UOp> Substitute(absl::Span<const UOp> roots, const Substitution& map) {
   Substitution done = map;
-  for (const UOp& u : TopoSort(roots)) {
-    if (done.contains(u)) continue;
+  // What lies below a replaced node is not looked at.
+  std::vector<const UOp*> stack;
+  for (const UOp& r : roots) stack.push_back(&r);
+  while (!stack.empty()) {
+    const UOp& u = *stack.back();
+    if (done.contains(u)) {
+      stack.pop_back();
+      continue;
+    }
+    const size_t before = stack.size();
+    for (int i = u.size() - 1; i >= 0; --i) {
+      if (!done.contains(u.src(i))) stack.push_back(&u.src(i));
+    }
+    if (stack.size() > before) continue;
+    stack.pop_back();
     absl::InlinedVector<UOp, 4> srcs;
     bool same = true;
     for (const UOp& s : u.srcs()) {

@@ -49,19 +49,19 @@ Pat WherePat(Pat c, Pat a, Pat b);
 
 using Replacement = std::function<UOp(const Match&)>;
 
-struct Rule {
+struct RewriteRule {
   Pat pattern;
   Replacement replace;
   int line;            // where it is written: its name
   bool floats = true;  // applies to floating dtypes
   bool ints = true;    // applies to integers and bools
-  Rule(Pat p, Pat replacement, int line = __builtin_LINE());
-  Rule(Pat p, Replacement r, int line = __builtin_LINE());
-  Rule& IntsOnly() {
+  RewriteRule(Pat p, Pat replacement, int line = __builtin_LINE());
+  RewriteRule(Pat p, Replacement r, int line = __builtin_LINE());
+  RewriteRule& IntsOnly() {
     floats = false;
     return *this;
   }
-  Rule& FloatsOnly() {
+  RewriteRule& FloatsOnly() {
     ints = false;
     return *this;
   }
@@ -70,15 +70,15 @@ struct Rule {
 // Rules under a name, indexed by the op at their root.
 class RuleSet {
  public:
-  RuleSet(std::string name, std::vector<Rule> rules);
+  RuleSet(std::string name, std::vector<RewriteRule> rules);
   const std::string& name() const { return name_; }
-  const std::vector<Rule>& rules() const { return rules_; }
+  const std::vector<RewriteRule>& rules() const { return rules_; }
   // The first replacement that a rule gives for u, or nothing; `fired` names the rule.
-  UOp Apply(const UOp& u, const Rule** fired = nullptr) const;
+  UOp Apply(const UOp& u, const RewriteRule** fired = nullptr) const;
 
  private:
   std::string name_;
-  std::vector<Rule> rules_;
+  std::vector<RewriteRule> rules_;
   std::vector<std::vector<int>> by_op_;
 };
 

@@ -49,10 +49,10 @@ UOp MergeCasts(const UOp& u) {
   return from == to ? inner.src(0) : UOp::Make(Op::kCast, to, {inner.src(0)});
 }
 
-std::vector<Rule> MakeRules() {
+std::vector<RewriteRule> MakeRules() {
   const Pat x = Any(0), y = Any(1), z = Any(2), c = ConstAny(3), d = ConstAny(4);
   const auto op = [](Op o, std::vector<Pat> srcs) { return OpPat(o, std::move(srcs)); };
-  std::vector<Rule> rules = {
+  std::vector<RewriteRule> rules = {
       // Identities that hold for floats too: NaN and the sign of zero survive.
       {x * Literal(1), x},
       {x - Literal(0), x},
@@ -69,46 +69,49 @@ std::vector<Rule> MakeRules() {
       {op(Op::kBitcast, {x}),
        [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
       // Integers and bools.
-      Rule{x + Literal(0), x}.IntsOnly(),
-      Rule{x * Literal(0),
-           [=](const Match& m) {
-             return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp();
-           }}
+      RewriteRule{x + Literal(0), x}.IntsOnly(),
+      RewriteRule{x * Literal(0),
+                  [=](const Match& m) {
+                    return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp();
+                  }}
           .IntsOnly(),
-      Rule{op(Op::kAnd, {x, x}), x}.IntsOnly(),
-      Rule{op(Op::kOr, {x, x}), x}.IntsOnly(),
-      Rule{FloorDivPat(x, Literal(1)), x}.IntsOnly(),
-      Rule{op(Op::kTruncDiv, {x, Literal(1)}), x}.IntsOnly(),
-      Rule{op(Op::kShl, {x, Literal(0)}), x}.IntsOnly(),
-      Rule{op(Op::kShr, {x, Literal(0)}), x}.IntsOnly(),
-      Rule{op(Op::kAnd, {x, c}),
-           [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
+      RewriteRule{op(Op::kAnd, {x, x}), x}.IntsOnly(),
+      RewriteRule{op(Op::kOr, {x, x}), x}.IntsOnly(),
+      RewriteRule{FloorDivPat(x, Literal(1)), x}.IntsOnly(),
+      RewriteRule{op(Op::kTruncDiv, {x, Literal(1)}), x}.IntsOnly(),
+      RewriteRule{op(Op::kShl, {x, Literal(0)}), x}.IntsOnly(),
+      RewriteRule{op(Op::kShr, {x, Literal(0)}), x}.IntsOnly(),
+      RewriteRule{op(Op::kAnd, {x, c}),
+                  [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
           .IntsOnly(),
-      Rule{op(Op::kOr, {x, c}),
-           [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
+      RewriteRule{op(Op::kOr, {x, c}),
+                  [=](const Match& m) { return SimplifyBoolConst(m.root, m[x], m[c]); }}
           .IntsOnly(),
-      Rule{op(Op::kXor, {op(Op::kXor, {x, c}), d}),
-           [=](const Match& m) {
-             return UOp::Make(Op::kXor, {m[x], UOp::Make(Op::kXor, {m[c], m[d]})});
-           }}
+      RewriteRule{op(Op::kXor, {op(Op::kXor, {x, c}), d}),
+                  [=](const Match& m) {
+                    return UOp::Make(Op::kXor, {m[x], UOp::Make(Op::kXor, {m[c], m[d]})});
+                  }}
           .IntsOnly(),
-      Rule{op(Op::kMax, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
+      RewriteRule{op(Op::kMax, {x, y}),
+                  [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
           .IntsOnly(),
-      Rule{op(Op::kMin, {x, y}), [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
+      RewriteRule{op(Op::kMin, {x, y}),
+                  [=](const Match& m) { return PickByBounds(m.root, m[x], m[y]); }}
           .IntsOnly(),
       // Index algebra, on scalar i64.
-      Rule{x + y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
-      Rule{x - y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
-      Rule{x * y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
-      Rule{FloorDivPat(x, c), [=](const Match& m) { return SimplifyFloorDiv(m[x], m[c]); }}
+      RewriteRule{x + y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
+      RewriteRule{x - y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
+      RewriteRule{x * y, [](const Match& m) { return SimplifySum(m.root); }}.IntsOnly(),
+      RewriteRule{FloorDivPat(x, c), [=](const Match& m) { return SimplifyFloorDiv(m[x], m[c]); }}
           .IntsOnly(),
-      Rule{FloorModPat(x, c), [=](const Match& m) { return SimplifyFloorMod(m[x], m[c]); }}
+      RewriteRule{FloorModPat(x, c), [=](const Match& m) { return SimplifyFloorMod(m[x], m[c]); }}
           .IntsOnly(),
-      Rule{FloorDivPat(x, y), [=](const Match& m) { return DivideByVariable(m[x], m[y]); }}
+      RewriteRule{FloorDivPat(x, y), [=](const Match& m) { return DivideByVariable(m[x], m[y]); }}
           .IntsOnly(),
-      Rule{FloorModPat(x, y), [=](const Match& m) { return ModuloByVariable(m[x], m[y]); }}
+      RewriteRule{FloorModPat(x, y), [=](const Match& m) { return ModuloByVariable(m[x], m[y]); }}
           .IntsOnly(),
-      Rule{LessPat(x, y), [=](const Match& m) { return SimplifyLess(m[x], m[y]); }}.IntsOnly(),
+      RewriteRule{LessPat(x, y), [=](const Match& m) { return SimplifyLess(m[x], m[y]); }}
+          .IntsOnly(),
   };
   // Folding applies to every elementwise op of the table.
   for (int i = 0; i < kOpCount; ++i) {
@@ -116,8 +119,8 @@ std::vector<Rule> MakeRules() {
     if (info.cls != OpClass::kElementwise) continue;
     std::vector<Pat> any;
     for (int s = 0; s < info.arity; ++s) any.push_back(Any(s));
-    rules.push_back(
-        Rule{OpPat(static_cast<Op>(i), any), [](const Match& m) { return FoldScalar(m.root); }});
+    rules.push_back(RewriteRule{OpPat(static_cast<Op>(i), any),
+                                [](const Match& m) { return FoldScalar(m.root); }});
   }
   return rules;
 }

@@ -8,7 +8,8 @@ namespace tessera {
 std::string Target::Key() const {
   return absl::StrCat(static_cast<int>(dialect), "|", arch, "|", features, "|", vector_bytes, "|",
                       vector_registers, "|", cores, "|", l1_bytes, "|", l2_bytes, "|", span_limit,
-                      "|", max_params, "|", max_nodes);
+                      "|", max_params, "|", max_nodes, "|", max_lanes, "|", max_unroll, "|",
+                      max_grid);
 }
 
 }  // namespace tessera

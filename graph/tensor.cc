@@ -90,17 +90,18 @@ DType CommonType(const Operand& a, const Operand& b) {
 }
 
 UOp NumberAs(const Number& n, DType dtype) {
-  if (n.cls == KindClass::kFloat) {
-    return UOp::Const(dtype, Convert(n.value, kFloat64, dtype));
-  }
-  const DType from = n.cls == KindClass::kUint ? kUInt64 : kInt64;
+  const DType from = n.cls == KindClass::kFloat  ? kFloat64
+                     : n.cls == KindClass::kUint ? kUInt64
+                                                 : kInt64;
   const Scalar value = Convert(n.value, from, dtype);
   if (dtype.IsInt()) {
-    const bool fits = n.cls == KindClass::kUint
-                          ? dtype.kind() == Kind::kU64
-                          : n.value.AsInt() >= MinInt(dtype) && n.value.AsInt() <= MaxInt(dtype);
-    if (!fits) {
-      Fail(n.ToString(), " does not fit ", dtype.ToString(), "; cast the tensor to a wider dtype");
+    // It fits if it comes back the same, and not by wrapping.
+    const Scalar again = Convert(value, dtype, from);
+    const bool back = from.IsFloat() ? again.AsFloat() == n.value.AsFloat() : again == n.value;
+    const bool wraps = n.cls == KindClass::kUint ? dtype.kind() != Kind::kU64
+                                                 : dtype.IsUnsigned() && n.AsDouble() < 0;
+    if (!back || wraps) {
+      Fail(n.ToString(), " does not fit ", dtype.ToString(), "; use a dtype that holds it");
     }
   }
   return UOp::Const(dtype, value);
@@ -266,6 +267,10 @@ Tensor& Tensor::Assign(const Operand& value) {
   Call call("Assign", value.site());
   const UOp old = uop();
   State& root = state_->base ? *state_->base : *state_;
+  // A version that was computed on the way to another result is the buffer that it lies in.
+  if (root.value.is(Op::kAssign)) {
+    if (UOp computed = root.value.realized()) root.value = computed;
+  }
   std::vector<UOp> chain;  // from the view to the base
   if (state_->base) {
     for (UOp u = state_->view; !(u == state_->base_version); u = u.src(0)) {

@@ -174,9 +174,11 @@ class Reader {
                        return nodes_[i];
                      }));
     if (annotation) RETURN_IF_ERROR(CheckAnnotation(*annotation, u.dtype(), u.shape(), u.device()));
-    if (!index_.emplace(s->name, nodes_.size()).second) {
+    const size_t i = of_node_.emplace(u.get(), nodes_.size()).first->second;
+    if (!index_.emplace(s->name, i).second) {
       return absl::InvalidArgumentError(absl::StrCat(s->name, " is defined twice"));
     }
+    if (i < nodes_.size()) return absl::OkStatus();  // equal statements are one node
     nodes_.push_back(std::move(u));
     used_.push_back(false);
     return absl::OkStatus();
@@ -204,6 +206,7 @@ class Reader {
   }
 
   absl::flat_hash_map<absl::string_view, size_t> index_;
+  absl::flat_hash_map<const Node*, size_t> of_node_;
   std::vector<UOp> nodes_;
   std::vector<bool> used_;
   std::optional<std::vector<UOp>> roots_;

@@ -24,10 +24,11 @@
 //   extent     := integer | name of an i64 expression over VARs
 //   annotation := [dtype] '[' [(extent | '?') (',' (extent | '?'))*] ']' ['on' device]
 //
-// A name is defined before it is used, once. An annotation says what is inferred, and is checked.
-// The roots are the names after `return`, or else what no other statement uses, in order. A buffer
-// id that is alive means that buffer; any other one is a fresh buffer, the same within a text. A
-// device that is left out is none. Quoted strings are escaped as in C.
+// A name is defined before it is used, once. Equal statements are one node. An annotation says what
+// is inferred, and is checked. The roots are the names after `return`, or else what no other
+// statement uses, in order. A buffer id that is alive means that buffer; any other one is a fresh
+// buffer, the same within a text. A device that is left out is none. Quoted strings are escaped as
+// in C.
 #pragma once
 
 #include <string>

@@ -3,17 +3,18 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <new>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/buffer.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
 #include "graph/simplify.h"
+#include "graph/spec.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -112,7 +113,7 @@ class NodeTable {
 
   UOp Find(const NodeKey& key) {
     Part& part = PartOf(key.hash);
-    absl::MutexLock lock(&part.mutex);
+    std::lock_guard lock(part.mutex);
     return FindLocked(part, key);
   }
 
@@ -121,7 +122,7 @@ class NodeTable {
     Part& part = PartOf(key.hash);
     UOp winner;
     {
-      absl::MutexLock lock(&part.mutex);
+      std::lock_guard lock(part.mutex);
       winner = FindLocked(part, key);
       if (!winner) {
         part.nodes.insert(fresh);
@@ -134,13 +135,13 @@ class NodeTable {
 
   void Remove(Node* n) {
     Part& part = PartOf(n->hash);
-    absl::MutexLock lock(&part.mutex);
+    std::lock_guard lock(part.mutex);
     if (auto it = part.nodes.find(n); it != part.nodes.end() && *it == n) part.nodes.erase(it);
   }
 
  private:
   struct alignas(64) Part {
-    absl::Mutex mutex;
+    std::mutex mutex;  // Debian's absl::Mutex checks for deadlocks, at the cost of the rest
     absl::flat_hash_set<Node*, NodeHash, NodeEq> nodes;
   };
   static constexpr size_t kParts = 64;
@@ -201,6 +202,7 @@ absl::StatusOr<UOp> UOp::TryMake(Op op, DType dtype, absl::Span<const UOp> srcs,
   NodeKey key = MakeKey(op, key_dtype, srcs, arg);
   if (UOp found = NodeTable::Get().Find(key)) return found;
   ASSIGN_OR_RETURN(Inferred inferred, Infer(op, key_dtype, srcs, arg));
+  if (SpecLevel() >= 2) RETURN_IF_ERROR(VerifyNewNode(op, key_dtype, srcs, arg));
   const auto [vmin, vmax] = InferBounds(op, inferred.dtype, srcs, arg);
   Node* n = NewNode(key, std::move(arg));
   n->dtype = inferred.dtype;
@@ -271,25 +273,31 @@ int64_t LiveNodes() { return live_nodes.load(); }
 std::vector<UOp> TopoSort(absl::Span<const UOp> roots, bool with_extents) {
   std::vector<UOp> order;
   absl::flat_hash_set<const Node*> seen;
-  std::vector<std::pair<UOp, bool>> stack;  // node, sources done
+  // The roots keep every node alive, so the stack need not count. Node, sources done:
+  std::vector<std::pair<const UOp*, bool>> stack;
   for (auto it = roots.rbegin(); it != roots.rend(); ++it) {
-    if (*it) stack.emplace_back(*it, false);
+    if (*it) stack.emplace_back(&*it, false);
   }
   while (!stack.empty()) {
-    auto [u, done] = std::move(stack.back());
+    const auto [u, done] = stack.back();
     stack.pop_back();
     if (done) {
-      order.push_back(std::move(u));
+      order.push_back(*u);
       continue;
     }
-    if (!seen.insert(u.get()).second) continue;
-    stack.emplace_back(u, true);
-    for (int i = u.size() - 1; i >= 0; --i) {
-      if (!seen.contains(u.src(i).get())) stack.emplace_back(u.src(i), false);
+    if (!seen.insert(u->get()).second) continue;
+    if (u->size() > 0 || with_extents) {
+      stack.emplace_back(u, true);
+    } else {
+      order.push_back(*u);
+      continue;
+    }
+    for (int i = u->size() - 1; i >= 0; --i) {
+      if (!seen.contains(u->src(i).get())) stack.emplace_back(&u->src(i), false);
     }
     if (with_extents) {
-      ForEachArgUOp(u.arg(), [&](const UOp& e) {
-        if (!seen.contains(e.get())) stack.emplace_back(e, false);
+      ForEachArgUOp(u->arg(), [&](const UOp& e) {
+        if (!seen.contains(e.get())) stack.emplace_back(&e, false);
       });
     }
   }
@@ -363,8 +371,14 @@ int64_t Shape::MaxElements() const {
 }
 
 Extent Shape::Elements() const {
+  // Integers first: they multiply without an expression.
   Extent n = 1;
-  for (const Extent& e : dims()) n = n * e;
+  for (const Extent& e : dims()) {
+    if (e.is_int()) n = n * e;
+  }
+  for (const Extent& e : dims()) {
+    if (!e.is_int()) n = n * e;
+  }
   return n;
 }
 

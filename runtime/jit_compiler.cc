@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -230,6 +231,11 @@ std::vector<std::string> ChildArguments(const std::string& clang, const std::str
                                    "-fno-asynchronous-unwind-tables",
                                    "-fno-unwind-tables",
                                    absl::StrCat("-mprefer-vector-width=", target.vector_bytes * 8)};
+  // As the plugin does for the f16 of Clang 14; later versions have it, and no longer the option.
+  std::unique_ptr<char, decltype(&free)> real(realpath(clang.c_str(), nullptr), &free);
+  if (real != nullptr && absl::EndsWith(DirOf(DirOf(real.get())), "llvm-14")) {
+    args.insert(args.end(), {"-Xclang", "-fallow-half-arguments-and-returns"});
+  }
   auto cc1 = [&args](const std::string& name, absl::string_view value) {
     for (const std::string& arg :
          {std::string("-Xclang"), name, std::string("-Xclang"), std::string(value)}) {

@@ -115,14 +115,16 @@ class Fuser {
   bool ReadsElsewhere(const UOp& assign) {
     const UOp& base = assign.src(0);
     const UOp& view = assign.src(1);
-    absl::flat_hash_map<const Node*, bool> seen;
+    absl::flat_hash_map<const Node*, bool> seen;  // whether only pointwise
     std::vector<std::pair<UOp, bool>> stack = {{assign.src(2), true}};  // node, still pointwise
     while (!stack.empty()) {
       auto [u, pointwise] = stack.back();
       stack.pop_back();
       if (u == view && pointwise) continue;
       if (u == base) return true;
-      if (!seen.emplace(u.get(), true).second) continue;
+      const auto [before, fresh] = seen.emplace(u.get(), pointwise);
+      if (!fresh && (pointwise || !before->second)) continue;
+      before->second = pointwise;
       if (states_[index_[u.get()]].materialize || u.is(Op::kContiguous)) continue;
       for (const UOp& s : u.srcs()) stack.emplace_back(s, pointwise && IsElementwise(u.op()));
     }

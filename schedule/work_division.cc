@@ -37,7 +37,7 @@ void Price(PlanKernel& k, const RangeSets& sets) {
 void DivideWork(PlanKernel& kernel, const Target& target) {
   const RangeSets sets(kernel.graph);
   Price(kernel, sets);
-  const uint64_t closed_inside = sets.ClosedBy(Op::kReduce) | sets.ClosedBy(Op::kStage);
+  const uint64_t closed_inside = sets.ClosedBy(Op::kReduce);
   const UOp store = kernel.graph.src(0);
   const absl::Span<const UOp> loops = ClosedRanges(store);
   // Outer loops first, and those that a reduction runs over never.

@@ -4,10 +4,6 @@
 #include "codegen/prelude/float.h"
 #include "codegen/prelude/vector_math.h"
 
-RT_LIBM(asin)
-RT_LIBM(acos)
-RT_LIBM(atan)
-
 template <class V>  // (asin(x) - x) / x^3 of s = x^2, for |x| <= 1/2
 RT_FN V rt_asin_poly_(V s) {
 #pragma clang fp contract(on)
@@ -32,10 +28,13 @@ struct rt_asin_lanes_ {
     return rt_or_sign_(rt_pick_<V>(large, y, b + t), x);
   }
 };
+
+RT_LIBM(asin)
 template <class V>
 RT_FN V rt_asin(V x) {
   return rt_math_<rt_asin_lanes_, rt_libm_asin_>(x);
 }
+
 struct rt_acos_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -51,6 +50,8 @@ struct rt_acos_lanes_ {
     return rt_pick_(large, end, middle);
   }
 };
+
+RT_LIBM(acos)
 template <class V>
 RT_FN V rt_acos(V x) {
   return rt_math_<rt_acos_lanes_, rt_libm_acos_>(x);
@@ -78,6 +79,8 @@ struct rt_atan_lanes_ {
     return rt_or_sign_(rt_pick_<V>(large, y, b + t), x);
   }
 };
+
+RT_LIBM(atan)
 template <class V>
 RT_FN V rt_atan(V x) {
   return rt_math_<rt_atan_lanes_, rt_libm_atan_>(x);

@@ -1,7 +1,7 @@
 // Casts between native types: floats saturate into integers, NaN becomes 0.
 #pragma once
 
-#include "codegen/prelude/base.h"
+#include "codegen/prelude/select.h"
 
 template <class To, class V>  // what C makes of it
 RT_FN rt_like_<V, To> rt_convert_(V x) {

@@ -3,16 +3,13 @@
 
 #include "codegen/prelude/vector_math.h"
 
-RT_LIBM(exp)
-RT_LIBM(exp2)
-RT_LIBM(expm1)
-
 // x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^22 ln 2. ln 2 has its upper part in few bits, so
 // that its multiples are exact.
 template <class V>
 struct rt_exp_parts_ {
   V n, t, r;
 };
+
 template <class V>
 RT_FN rt_exp_parts_<V> rt_exp_reduce_(V x) {
 #pragma clang fp contract(on)
@@ -23,6 +20,7 @@ RT_FN rt_exp_parts_<V> rt_exp_reduce_(V x) {
   s.r = s.r - s.n * 0x1.7f7d1cp-20f;
   return s;
 }
+
 template <class V>  // e^r
 RT_FN V rt_exp_poly_(V r) {
 #pragma clang fp contract(on)
@@ -33,6 +31,7 @@ RT_FN V rt_exp_poly_(V r) {
   q = q * r + 1.0f;
   return q * r + 1.0f;
 }
+
 template <class V>  // e^r - 1
 RT_FN V rt_expm1_poly_(V r) {
 #pragma clang fp contract(on)
@@ -53,6 +52,8 @@ struct rt_exp_lanes_ {
     return rt_scale_(rt_exp_poly_(s.r), s.n, s.t);
   }
 };
+
+RT_LIBM(exp)
 template <class V>
 RT_FN V rt_exp(V x) {
   return rt_math_<rt_exp_lanes_, rt_libm_exp_>(x);
@@ -75,6 +76,8 @@ struct rt_exp2_lanes_ {
     return rt_scale_(q * r + 1.0f, n, t);
   }
 };
+
+RT_LIBM(exp2)
 template <class V>
 RT_FN V rt_exp2(V x) {
   return rt_math_<rt_exp2_lanes_, rt_libm_exp2_>(x);
@@ -97,6 +100,8 @@ struct rt_expm1_lanes_ {
     return rt_or_sign_(rt_pick_(k == 0, p, e), x);
   }
 };
+
+RT_LIBM(expm1)
 template <class V>
 RT_FN V rt_expm1(V x) {
   return rt_math_<rt_expm1_lanes_, rt_libm_expm1_>(x);

@@ -1,8 +1,8 @@
 // Rounding, square root and fused multiply-add of floats.
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/libm.h"
+#include "codegen/prelude/select.h"
 
 template <class V>
 RT_FN V rt_floor(V x) {
@@ -11,6 +11,7 @@ RT_FN V rt_floor(V x) {
   else
     return __builtin_elementwise_floor(x);
 }
+
 template <class V>
 RT_FN V rt_ceil(V x) {
   if constexpr (__is_same(rt_elem_<V>, rt_f16))
@@ -18,6 +19,7 @@ RT_FN V rt_ceil(V x) {
   else
     return __builtin_elementwise_ceil(x);
 }
+
 template <class V>
 RT_FN V rt_trunc(V x) {
   if constexpr (__is_same(rt_elem_<V>, rt_f16))
@@ -25,6 +27,7 @@ RT_FN V rt_trunc(V x) {
   else
     return __builtin_elementwise_trunc(x);
 }
+
 template <class V>
 RT_FN V rt_round(V x) {
   if constexpr (__is_same(rt_elem_<V>, rt_f16))
@@ -76,6 +79,7 @@ struct rt_libm_fma_ {
   RT_FN rt_f32 of(rt_f32 a, rt_f32 b, rt_f32 c) { return fmaf(a, b, c); }
   RT_FN rt_f64 of(rt_f64 a, rt_f64 b, rt_f64 c) { return fma(a, b, c); }
 };
+
 template <class V>
 RT_FN V rt_fma(V a, V b, V c) {
   if constexpr (__is_same(rt_elem_<V>, rt_f16)) {

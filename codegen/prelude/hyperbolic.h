@@ -4,11 +4,6 @@
 #include "codegen/prelude/exp.h"
 #include "codegen/prelude/vector_math.h"
 
-RT_LIBM(sinh)
-RT_LIBM(cosh)
-RT_LIBM(tanh)
-RT_LIBM(erf)
-
 template <class V>  // e^x times 2^shift, for x that is not below -80
 RT_FN V rt_exp_shifted_(V x, rt_i32 shift) {
   typedef rt_ints_<V> I;
@@ -34,6 +29,8 @@ struct rt_tanh_lanes_ {
     return rt_or_sign_(rt_pick_(a < 0.6f, small, large), x);
   }
 };
+
+RT_LIBM(tanh)
 template <class V>
 RT_FN V rt_tanh(V x) {
   return rt_math_<rt_tanh_lanes_, rt_libm_tanh_>(x);
@@ -54,10 +51,13 @@ struct rt_sinh_lanes_ {
     return rt_or_sign_(rt_pick_(a < 1.0f, small, large), x);
   }
 };
+
+RT_LIBM(sinh)
 template <class V>
 RT_FN V rt_sinh(V x) {
   return rt_math_<rt_sinh_lanes_, rt_libm_sinh_>(x);
 }
+
 struct rt_cosh_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -66,6 +66,8 @@ struct rt_cosh_lanes_ {
     return 2.0f * e + 0.125f / e;
   }
 };
+
+RT_LIBM(cosh)
 template <class V>
 RT_FN V rt_cosh(V x) {
   return rt_math_<rt_cosh_lanes_, rt_libm_cosh_>(x);
@@ -95,6 +97,8 @@ struct rt_erf_lanes_ {
     return rt_or_sign_(rt_pick_(a > 0.927734375f, large, small), x);
   }
 };
+
+RT_LIBM(erf)
 template <class V>
 RT_FN V rt_erf(V x) {
   return rt_math_<rt_erf_lanes_, rt_libm_erf_>(x);

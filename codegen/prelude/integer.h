@@ -1,9 +1,10 @@
 // Division, remainder, powers and shifts of integers, defined for every operand; fmod and pow.
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/convert.h"
+#include "codegen/prelude/float.h"
 #include "codegen/prelude/libm.h"
+#include "codegen/prelude/select.h"
 
 // a / b in lanes. Chips divide floats only: a quotient of integers below 2^16 is exact after
 // truncation in f32, of those below 2^32 in f64. Division by constants is LLVM's: multiplication.
@@ -22,6 +23,7 @@ RT_FN V rt_divide_lanes_(V a, V b) {
   q = rt_pick_<V>(minus != (T)0, -a, q);
   return q & ~zero;
 }
+
 template <class V>
 RT_FN V rt_truncdiv(V a, V b) {
   if constexpr (rt_lanes_<V> != 0)
@@ -33,11 +35,35 @@ RT_FN V rt_truncdiv(V a, V b) {
   else
     return (V)(a / b);
 }
+
+// The remainder of the division of magnitudes, which is exact as long as the quotient is: rounded
+// up to a whole number it is one too large. Larger quotients are the C library's.
+RT_LIBM2(fmod)
+template <class V>
+RT_FN V rt_fmod_(V a, V b) {
+  typedef rt_elem_<V> T;
+  if constexpr (__is_same(T, rt_f16)) {
+    return rt_narrow_(rt_fmod_(rt_wide_(a), rt_wide_(b)));
+  } else {
+#if defined(__FMA__) || defined(__aarch64__)
+#pragma clang fp contract(on)
+    V x = rt_abs(a), y = rt_abs(b);
+    V q = rt_trunc(x / y);
+    V r = x - q * y;
+    r = rt_pick_<V>(r < (T)0, r + y, r);
+    r = rt_or_sign_(rt_pick_(x < y, x, r), a);
+    return rt_redo_where_<rt_libm_fmod_>(q >= (T)(sizeof(T) == 4 ? 0x1p22 : 0x1p51), r, a, b);
+#else
+    return rt_each_<rt_libm_fmod_>(a, b);
+#endif
+  }
+}
+
 template <class V>
 RT_FN V rt_truncmod(V a, V b) {
   typedef rt_elem_<V> T;
   if constexpr (rt_is_float_<T>)
-    return rt_each_<rt_libm_fmod_>(a, b);
+    return rt_fmod_(a, b);
   else if constexpr (rt_lanes_<V> != 0)
     return (a - rt_divide_lanes_(a, b) * b) & (V)(b != (T)0);
   else if (b == 0 || (rt_is_signed_<V> && b == (V)-1))
@@ -45,6 +71,7 @@ RT_FN V rt_truncmod(V a, V b) {
   else
     return (V)(a % b);
 }
+
 template <class V>
 RT_FN V rt_floordiv(V a, V b) {
   typedef rt_elem_<V> T;
@@ -64,6 +91,7 @@ RT_FN V rt_floordiv(V a, V b) {
     return (V)(q - (r != 0 && (r ^ b) < 0));
   }
 }
+
 template <class V>
 RT_FN V rt_floormod(V a, V b) {
   typedef rt_elem_<V> T;
@@ -81,6 +109,7 @@ RT_FN V rt_floormod(V a, V b) {
 }
 
 // Integers by squaring. A negative power of a is 0, unless a is 1 or -1.
+RT_LIBM2(pow)
 template <class V>
 RT_FN V rt_pow(V a, V b) {
   typedef rt_elem_<V> T;
@@ -109,6 +138,7 @@ RT_FN V rt_shl(V a, V b) {
   constexpr T width = 8 * sizeof(T);
   return (V)(rt_pick_<U>((U)b < width, (U)a << (U)b, (T)0));
 }
+
 template <class V>
 RT_FN V rt_shr(V a, V b) {
   typedef rt_uints_<V> U;

@@ -1,7 +1,6 @@
 // Functions of the C library, called lane by lane.
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/convert.h"
 
 // Declares one, as a struct whose `of` calls the version of the argument's width.
@@ -12,6 +11,7 @@
     RT_FN rt_f32 of(rt_f32 x) { return fn##f(x); } \
     RT_FN rt_f64 of(rt_f64 x) { return fn(x); }    \
   };
+
 #define RT_LIBM2(fn)                                            \
   extern "C" float fn##f(float, float);                         \
   extern "C" double fn(double, double);                         \
@@ -19,8 +19,6 @@
     RT_FN rt_f32 of(rt_f32 a, rt_f32 b) { return fn##f(a, b); } \
     RT_FN rt_f64 of(rt_f64 a, rt_f64 b) { return fn(a, b); }    \
   };
-RT_LIBM2(fmod)
-RT_LIBM2(pow)
 
 template <class Fn, class V, class... Vs>
 RT_FN V rt_each_(V x, Vs... more) {
@@ -45,4 +43,26 @@ RT_FN V rt_each_(V x, Vs... more) {
     }
     return out;
   }
+}
+
+// y, but Fn of x in the lanes of the mask. The rare case, out of line. (Not preserve_all: LLVM 19
+// ends such a function with vzeroupper, after it has restored the registers.)
+template <class Fn, class I, class T, class... Ts>
+__attribute__((noinline, cold)) static void rt_redo_(int lanes, const I* mask, T* y,
+                                                     const Ts*... x) {
+  for (int i = 0; i < lanes; ++i) {
+    if (mask[i]) y[i] = Fn::of(x[i]...);
+  }
+}
+template <class Fn, class V, class... Vs>  // copies, so that the originals stay in registers
+RT_FN V rt_redo_copies_(rt_ints_<V> mask, V y, Vs... x) {
+  typedef rt_elem_<V> T;
+  rt_redo_<Fn>(rt_lanes_<V>, (const rt_elem_<rt_ints_<V>>*)&mask, (T*)&y, (const T*)&x...);
+  return y;
+}
+template <class Fn, class M, class V, class... Vs>
+RT_FN V rt_redo_where_(M mask, V y, Vs... x) {
+  if constexpr (rt_lanes_<V> == 0) return mask ? Fn::of(x...) : y;
+  if (rt_any_(mask)) y = rt_redo_copies_<Fn>((rt_ints_<V>)mask, y, x...);
+  return y;
 }

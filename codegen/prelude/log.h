@@ -3,15 +3,12 @@
 
 #include "codegen/prelude/vector_math.h"
 
-RT_LIBM(log)
-RT_LIBM(log2)
-RT_LIBM(log1p)
-
 // x = 2^k (1 + f) with f in [-1/3, 1/3), for x > 0.
 template <class V>
 struct rt_log_parts_ {
   V k, f;
 };
+
 template <class V>
 RT_FN rt_log_parts_<V> rt_log_reduce_(V x) {
 #pragma clang fp contract(on)
@@ -22,6 +19,7 @@ RT_FN rt_log_parts_<V> rt_log_reduce_(V x) {
   V bias = rt_pick_<V>(tiny, -23.0f, 0.0f);
   return {__builtin_convertvector(e, V) * 0x1p-23f + bias, (V)((I)x - e) - 1.0f};
 }
+
 template <class V>  // ln(1 + f)
 RT_FN V rt_log_poly_(V f) {
 #pragma clang fp contract(on)
@@ -35,6 +33,7 @@ RT_FN V rt_log_poly_(V f) {
   q = q * f + -0.5f;
   return f * f * q + f;
 }
+
 template <class V>  // puts in what belongs to 0, infinity, NaN and below 0
 RT_FN V rt_log_edges_(V y, V x) {
   y = rt_pick_(x < __builtin_inff(), y, x);
@@ -50,6 +49,8 @@ struct rt_log_lanes_ {
     return rt_log_edges_(s.k * 0x1.62e43p-1f + rt_log_poly_(s.f), x);
   }
 };
+
+RT_LIBM(log)
 template <class V>
 RT_FN V rt_log(V x) {
   return rt_math_<rt_log_lanes_, rt_libm_log_>(x);
@@ -73,6 +74,8 @@ struct rt_log2_lanes_ {
     return rt_log_edges_(s.k + (f * 0x1.715476p0f + f * low), x);
   }
 };
+
+RT_LIBM(log2)
 template <class V>
 RT_FN V rt_log2(V x) {
   return rt_math_<rt_log2_lanes_, rt_libm_log2_>(x);
@@ -93,6 +96,8 @@ struct rt_log1p_lanes_ {
     return rt_or_sign_(rt_log_edges_(y, u), x);
   }
 };
+
+RT_LIBM(log1p)
 template <class V>
 RT_FN V rt_log1p(V x) {
   return rt_math_<rt_log1p_lanes_, rt_libm_log1p_>(x);

@@ -1,13 +1,14 @@
 // bf16 and the two fp8 formats, which are held as bits, from and to f32.
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/convert.h"
+#include "codegen/prelude/select.h"
 
 template <class V>
 RT_FN rt_like_<V, rt_f32> rt_bf16_to_f32(V x) {
   return rt_bitcast<rt_f32>(rt_convert_<rt_u32>(x) << 16);
 }
+
 template <class V>
 RT_FN rt_like_<V, rt_bf16> rt_f32_to_bf16(V x) {
   typedef rt_like_<V, rt_u32> U;
@@ -24,6 +25,7 @@ RT_FN rt_like_<V, rt_f32> rt_f8e5m2_to_f32(V x) {
   U u = rt_convert_<rt_u16>(x);
   return rt_wide_(rt_bitcast<rt_f16>((U)(u << 8)));
 }
+
 template <class V>
 RT_FN rt_like_<V, rt_f32> rt_f8e4m3_to_f32(V x) {
   typedef rt_like_<V, rt_u16> U;
@@ -54,10 +56,12 @@ RT_FN rt_like_<V, rt_u8> rt_f32_to_f8_(V x) {
   r = rt_pick_<U>(a > (rt_u32)0x7f800000, Nan, r);
   return rt_convert_<rt_u8>(r | sign);
 }
+
 template <class V>
 RT_FN rt_like_<V, rt_f8e5m2> rt_f32_to_f8e5m2(V x) {
   return rt_f32_to_f8_<2, 15, 0x7c, 0x7e>(x);
 }
+
 template <class V>
 RT_FN rt_like_<V, rt_f8e4m3> rt_f32_to_f8e4m3(V x) {
   return rt_f32_to_f8_<3, 7, 0x7f, 0x7f>(x);

@@ -1,8 +1,8 @@
 // Random bits of a counter under a key: Threefry-2x32 with 20 rounds (Salmon et al., 2011).
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/convert.h"
+#include "codegen/prelude/select.h"
 
 template <int R0, int R1, int R2, int R3, class V>
 RT_FN void rt_threefry_rounds_(V& x0, V& x1) {
@@ -11,6 +11,7 @@ RT_FN void rt_threefry_rounds_(V& x0, V& x1) {
   x0 += x1, x1 = (x1 << R2 | x1 >> (32 - R2)) ^ x0;
   x0 += x1, x1 = (x1 << R3 | x1 >> (32 - R3)) ^ x0;
 }
+
 template <class V>  // of rt_u64
 RT_FN V rt_threefry(V counter, V key) {
   typedef rt_like_<V, rt_u32> U;

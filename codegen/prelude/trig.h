@@ -3,10 +3,6 @@
 
 #include "codegen/prelude/vector_math.h"
 
-RT_LIBM(sin)
-RT_LIBM(cos)
-RT_LIBM(tan)
-
 // Above this the reduction loses bits, and the C library takes over.
 #if defined(__FMA__) || defined(__aarch64__)
 #define RT_TRIG_LIMIT 60000.0f
@@ -14,23 +10,10 @@ RT_LIBM(tan)
 #define RT_TRIG_LIMIT 0.0f
 #endif
 
-// Replaces y in the lanes whose x is large. Out of line and with all registers kept, so that a loop
-// that never calls it is none the slower.
-template <class Libm>
-__attribute__((noinline, cold, preserve_all)) static void rt_trig_large_(const rt_f32* x, rt_f32* y,
-                                                                         int lanes) {
-  for (int i = 0; i < lanes; ++i) {
-    if (x[i] > RT_TRIG_LIMIT || x[i] < -RT_TRIG_LIMIT) y[i] = Libm::of(x[i]);
-  }
-}
+// y, but of the C library where x is large.
 template <class Libm, class V>
 RT_FN V rt_trig_fix_(V y, V x) {
-  if (rt_any_(rt_abs(x) > RT_TRIG_LIMIT)) {
-    V in = x, out = y;
-    rt_trig_large_<Libm>((const rt_f32*)&in, (rt_f32*)&out, rt_lanes_<V>);
-    return out;
-  }
-  return y;
+  return rt_redo_where_<Libm>(rt_abs(x) > RT_TRIG_LIMIT, y, x);
 }
 
 // x = j pi/2 + r with |r| <= pi/4; quadrant is j modulo 4, plus higher bits.
@@ -39,6 +22,7 @@ struct rt_trig_parts_ {
   V r;
   rt_ints_<V> quadrant;
 };
+
 template <class V>
 RT_FN rt_trig_parts_<V> rt_trig_reduce_(V x) {
 #pragma clang fp contract(on)
@@ -49,6 +33,7 @@ RT_FN rt_trig_parts_<V> rt_trig_reduce_(V x) {
   r = r - j * 0x1.846988p-48f;
   return {r, (rt_ints_<V>)t};
 }
+
 template <class V>
 RT_FN V rt_sin_poly_(V r) {
 #pragma clang fp contract(on)
@@ -58,6 +43,7 @@ RT_FN V rt_sin_poly_(V r) {
   q = q * s + -0x1.555556p-3f;
   return q * (s * r + 0.0f) + r;  // the + 0 keeps a result of -0
 }
+
 template <class V>
 RT_FN V rt_cos_poly_(V r) {
 #pragma clang fp contract(on)
@@ -67,6 +53,7 @@ RT_FN V rt_cos_poly_(V r) {
   q = q * s + -0.5f;
   return q * s + 1.0f;
 }
+
 template <class V>  // the sine of r and `quadrant` quarter turns
 RT_FN V rt_sin_turned_(V r, rt_ints_<V> quadrant) {
   typedef rt_ints_<V> I;
@@ -74,6 +61,7 @@ RT_FN V rt_sin_turned_(V r, rt_ints_<V> quadrant) {
   return (V)((I)y ^ ((quadrant & 2) << 30));
 }
 
+RT_LIBM(sin)
 struct rt_sin_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -81,10 +69,13 @@ struct rt_sin_lanes_ {
     return rt_trig_fix_<rt_libm_sin_>(rt_sin_turned_(p.r, p.quadrant), x);
   }
 };
+
 template <class V>
 RT_FN V rt_sin(V x) {
   return rt_math_<rt_sin_lanes_, rt_libm_sin_>(x);
 }
+
+RT_LIBM(cos)
 struct rt_cos_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -92,10 +83,13 @@ struct rt_cos_lanes_ {
     return rt_trig_fix_<rt_libm_cos_>(rt_sin_turned_(p.r, p.quadrant + 1), x);
   }
 };
+
 template <class V>
 RT_FN V rt_cos(V x) {
   return rt_math_<rt_cos_lanes_, rt_libm_cos_>(x);
 }
+
+RT_LIBM(tan)
 struct rt_tan_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -113,6 +107,7 @@ struct rt_tan_lanes_ {
     return rt_trig_fix_<rt_libm_tan_>(y, x);
   }
 };
+
 template <class V>
 RT_FN V rt_tan(V x) {
   return rt_math_<rt_tan_lanes_, rt_libm_tan_>(x);

@@ -1,8 +1,8 @@
 // What the f32 functions that are computed in lanes share.
 #pragma once
 
-#include "codegen/prelude/base.h"
 #include "codegen/prelude/libm.h"
+#include "codegen/prelude/select.h"
 
 // A function of floats: f32 by Lanes::of, which takes vectors; f64 by Libm::of. A scalar goes
 // through the code of vectors, so that the tail of a loop has the same bits as its body.
@@ -19,12 +19,6 @@ RT_FN V rt_math_(V x) {
     return Lanes::of(x);
 }
 
-// x with the sign of y added, which is y's where x has none.
-template <class V>
-RT_FN V rt_or_sign_(V x, V y) {
-  typedef rt_ints_<V> I;
-  return (V)((I)x | ((I)y & (I)(rt_i32)0x80000000));
-}
 template <class V>
 RT_FN V rt_min_or_nan_(V x, rt_f32 limit) {
   return rt_pick_<V>(x > limit, limit, x);

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/substitute.h"
 #include "codegen/prelude.h"
 #include "graph/dtype.h"
 #include "runtime/host_target.h"
@@ -73,11 +73,27 @@ inline std::string PreludeKernel(const std::vector<PreludeCase>& cases, int lane
   return absl::StrCat(PreludeFor(body), body);
 }
 
+// How a kernel is compiled: with that many lanes, for the host or for what most x86 chips have.
+struct PreludeMode {
+  int lanes;
+  bool avx2 = false;
+};
+inline Target TargetOf(PreludeMode mode) {
+  Target target = HostTarget();
+  if (mode.avx2 && absl::StrContains(target.features, "+avx2")) {
+    target.arch = "x86-64-v3";
+    target.features.clear();
+    target.vector_bytes = 32;
+  }
+  return target;
+}
+
 // The results of all cases over their operands, all of as many elements.
-inline std::vector<Elements> RunPrelude(const std::vector<PreludeCase>& cases, int lanes,
+inline std::vector<Elements> RunPrelude(const std::vector<PreludeCase>& cases, PreludeMode mode,
                                         const std::vector<std::vector<Elements>>& operands) {
+  const int lanes = mode.lanes;
   std::vector<Elements> results;
-  auto kernel = GetKernel(PreludeKernel(cases, lanes), "test", HostTarget());
+  auto kernel = GetKernel(PreludeKernel(cases, lanes), "test", TargetOf(mode));
   EXPECT_OK(kernel);
   if (!kernel.ok()) return results;
   for (size_t c = 0; c < cases.size(); ++c) {
@@ -110,8 +126,9 @@ inline int64_t Distance(DType t, uint64_t a, uint64_t b) {
 
 // Expects each result to be within `tolerance` of the wanted one; reports the first few that are
 // not.
-inline void ExpectNear(const PreludeCase& test, int lanes, const std::vector<Elements>& operands,
-                       const Elements& got, const Elements& want, int64_t tolerance) {
+inline void ExpectNear(const PreludeCase& test, PreludeMode mode,
+                       const std::vector<Elements>& operands, const Elements& got,
+                       const Elements& want, int64_t tolerance) {
   int64_t failures = 0;
   for (int64_t i = 0; i < want.size(); ++i) {
     if (Distance(want.dtype, got.raw(i), want.raw(i)) <= tolerance) continue;
@@ -122,7 +139,7 @@ inline void ExpectNear(const PreludeCase& test, int lanes, const std::vector<Ele
                       ")");
     }
     ADD_FAILURE() << test.expression << " of" << args << " as " << test.operands[0].ToString()
-                  << ", lanes " << lanes << ": got " << ScalarToString(got.at(i), got.dtype)
+                  << ", lanes " << mode.lanes << ": got " << ScalarToString(got.at(i), got.dtype)
                   << " (0x" << std::hex << got.raw(i) << "), want "
                   << ScalarToString(want.at(i), want.dtype) << " (0x" << want.raw(i) << ")";
   }

@@ -1,6 +1,7 @@
 // The CPU prelude against the reference evaluator: every elementwise op on every dtype, and casts.
 #include "codegen/prelude.h"
 
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -14,7 +15,7 @@ namespace {
 
 constexpr DType kNative[] = {kBool,   kInt8,   kInt16,  kInt32,   kInt64,   kUInt8,
                              kUInt16, kUInt32, kUInt64, kFloat16, kFloat32, kFloat64};
-constexpr int kLanes[] = {1, 4, 16};
+constexpr PreludeMode kModes[] = {{1}, {4}, {16}, {8, /*avx2=*/true}};
 
 // Values at the edges of the dtype, small ones, and some at random.
 std::vector<uint64_t> Samples(DType t, int random) {
@@ -126,6 +127,8 @@ int64_t Tolerance(Op op, DType t) {
     case Op::kLog:
     case Op::kErf:
       return 1;
+    case Op::kTan:
+      return 3;
     default:
       return 2;
   }
@@ -175,15 +178,15 @@ TEST_P(PreludeOps, AgreeWithTheEvaluator) {
     operands.push_back(Tuples(dtypes));
   }
   std::vector<Elements> first;
-  for (int lanes : kLanes) {
-    const auto got = RunPrelude(tests, lanes, operands);
+  for (PreludeMode mode : kModes) {
+    const auto got = RunPrelude(tests, mode, operands);
     ASSERT_EQ(got.size(), cases.size());
     for (size_t c = 0; c < cases.size(); ++c) {
-      ExpectNear(tests[c], lanes, operands[c], got[c], Want(cases[c], operands[c]),
+      ExpectNear(tests[c], mode, operands[c], got[c], Want(cases[c], operands[c]),
                  Tolerance(cases[c].op, t));
-      if (lanes > 1) ExpectNear(tests[c], lanes, operands[c], got[c], first[c], 0);
+      if (mode.lanes > 1) ExpectNear(tests[c], mode, operands[c], got[c], first[c], 0);
     }
-    if (lanes == 1) first = got;
+    if (mode.lanes == 1) first = got;
   }
 }
 
@@ -205,8 +208,8 @@ Elements CastInputs(DType t) {
 void CheckConversions(const std::vector<PreludeCase>& tests) {
   std::vector<std::vector<Elements>> operands;
   for (const PreludeCase& test : tests) operands.push_back({CastInputs(test.operands[0])});
-  for (int lanes : kLanes) {
-    const auto got = RunPrelude(tests, lanes, operands);
+  for (PreludeMode mode : kModes) {
+    const auto got = RunPrelude(tests, mode, operands);
     ASSERT_EQ(got.size(), tests.size());
     for (size_t c = 0; c < tests.size(); ++c) {
       Elements want{tests[c].result, {}};
@@ -216,7 +219,7 @@ void CheckConversions(const std::vector<PreludeCase>& tests) {
                     Convert(operands[c][0].at(i), tests[c].operands[0], want.dtype));
         want.Push(raw);
       }
-      ExpectNear(tests[c], lanes, operands[c], got[c], want, 0);
+      ExpectNear(tests[c], mode, operands[c], got[c], want, 0);
     }
   }
 }
@@ -253,7 +256,7 @@ TEST(Prelude, NarrowFloatsRoundToEven) {
          t});
   }
   const std::vector<std::vector<Elements>> operands(tests.size(), {in});
-  const auto got = RunPrelude(tests, 16, operands);
+  const auto got = RunPrelude(tests, {16}, operands);
   ASSERT_EQ(got.size(), tests.size());
   for (size_t c = 0; c < tests.size(); ++c) {
     Elements want{tests[c].result, {}};
@@ -262,7 +265,7 @@ TEST(Prelude, NarrowFloatsRoundToEven) {
       StoreScalar(&raw, want.dtype, Convert(in.at(i), kFloat32, want.dtype));
       want.Push(raw);
     }
-    ExpectNear(tests[c], 16, operands[c], got[c], want, 0);
+    ExpectNear(tests[c], {16}, operands[c], got[c], want, 0);
   }
 }
 
@@ -314,9 +317,9 @@ TEST(Prelude, DivisionByConstants) {
         operands.push_back({Tuples({t})});
         divisors.push_back(d);
       }
-      for (int lanes : {1, 16}) {
-        const auto& tests = lanes == 1 ? scalars : vectors;
-        const auto got = RunPrelude(tests, lanes, operands);
+      for (PreludeMode mode : {PreludeMode{1}, PreludeMode{16}}) {
+        const auto& tests = mode.lanes == 1 ? scalars : vectors;
+        const auto got = RunPrelude(tests, mode, operands);
         ASSERT_EQ(got.size(), tests.size());
         for (size_t c = 0; c < tests.size(); ++c) {
           Elements want{t, {}};
@@ -327,22 +330,78 @@ TEST(Prelude, DivisionByConstants) {
                 EvaluateScalarOp(op, t, t, {operands[c][0].at(i), Scalar::Int(divisors[c])}));
             want.Push(raw);
           }
-          ExpectNear(tests[c], lanes, operands[c], got[c], want, 0);
+          ExpectNear(tests[c], mode, operands[c], got[c], want, 0);
         }
       }
     }
   }
 }
 
+// So does a constant bound of max and min.
+TEST(Prelude, ExtremesWithConstants) {
+  for (DType t : {kFloat16, kFloat32, kFloat64}) {
+    for (Op op : {Op::kMax, Op::kMin}) {
+      const std::vector<std::pair<const char*, double>> bounds = {{"0.0", 0.0},
+                                                                  {"-0.0", -0.0},
+                                                                  {"6.0", 6.0},
+                                                                  {"-1.0", -1.0},
+                                                                  {"__builtin_inf()", INFINITY},
+                                                                  {"__builtin_nan(\"\")", NAN}};
+      for (PreludeMode mode : kModes) {
+        std::vector<PreludeCase> tests;
+        std::vector<std::vector<Elements>> operands;
+        for (const auto& [text, value] : bounds) {
+          const std::string scalar = absl::StrCat("(", PreludeType(t), ")", text);
+          const std::string b =
+              mode.lanes == 1 ? scalar : absl::StrCat("rt_splat<", mode.lanes, ">(", scalar, ")");
+          tests.push_back(
+              {absl::StrCat(op == Op::kMax ? "rt_max($0, " : "rt_min($0, ", b, ")"), {t}, t});
+          operands.push_back({Tuples({t})});
+        }
+        const auto got = RunPrelude(tests, mode, operands);
+        ASSERT_EQ(got.size(), tests.size());
+        for (size_t c = 0; c < tests.size(); ++c) {
+          Elements want{t, {}};
+          for (int64_t i = 0; i < operands[c][0].size(); ++i) {
+            uint64_t raw = 0;
+            StoreScalar(&raw, t,
+                        EvaluateScalarOp(op, t, t,
+                                         {operands[c][0].at(i), Scalar::Float(bounds[c].second)}));
+            want.Push(raw);
+          }
+          ExpectNear(tests[c], mode, operands[c], got[c], want, 0);
+        }
+      }
+    }
+  }
+}
+
+// Each op by itself, on scalars: its paragraphs bring all that they need.
+TEST(Prelude, EachOpCompilesAlone) {
+  for (int i = 0; i < kOpCount; ++i) {
+    const OpInfo& info = Info(static_cast<Op>(i));
+    for (DType t : {kFloat32, kUInt64}) {
+      if (!IsElementwise(static_cast<Op>(i)) || !info.ctext[0] || !Takes(info.type, t)) continue;
+      std::vector<DType> dtypes(info.arity, t);
+      if (info.type == TypeRule::kWhere) dtypes[0] = kBool;
+      const DType result = info.type == TypeRule::kCompare ? kBool : t;
+      for (int lanes : {1, 8}) {
+        EXPECT_OK(
+            GetKernel(PreludeKernel({{info.ctext, dtypes, result}}, lanes), "test", HostTarget()));
+      }
+    }
+  }
+}
+
 TEST(Prelude, HoldsOnlyWhatIsUsed) {
-  const std::string base = PreludeFor("RT_KERNEL(f) { rt_i64 x = rt_vars[0]; }");
-  EXPECT_THAT(base, testing::HasSubstr("rt_load"));
-  EXPECT_THAT(base, testing::Not(testing::HasSubstr("rt_exp")));
-  EXPECT_THAT(base, testing::Not(testing::HasSubstr("//")));
-  EXPECT_THAT(base, testing::Not(testing::HasSubstr("#include")));
-  EXPECT_THAT(base, testing::Not(testing::HasSubstr("#pragma once")));
-  EXPECT_THAT(PreludeFor("my_rt_exp(x)"), base);
-  EXPECT_THAT(PreludeFor("rt_exp2(x)"), testing::HasSubstr("rt_math_("));
+  EXPECT_EQ(PreludeFor("void f() {}"), "");
+  EXPECT_EQ(PreludeFor("my_rt_exp(x); rt_exponential(x)"), "");
+  const std::string text = PreludeFor("RT_KERNEL(f) { rt_exp2(x); }");
+  EXPECT_THAT(text, testing::HasSubstr("rt_math_("));
+  EXPECT_THAT(text, testing::HasSubstr("define RT_KERNEL"));
+  for (const char* absent : {"rt_load", "rt_expm1", "//", "#include", "#pragma once"}) {
+    EXPECT_THAT(text, testing::Not(testing::HasSubstr(absent)));
+  }
 }
 
 }  // namespace

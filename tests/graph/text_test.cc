@@ -82,7 +82,8 @@ TEST(Text, IsWhatTheContractShows) {
 }
 
 TEST(Text, RootsAreTheReturnedOrTheUnused) {
-  const std::string text = "%a = CONST i32 () 1\n%b = CONST i32 () 2\n%c = ADD i32 (%a, %b)\n";
+  const std::string text =
+      "%a = CONST i32 () 1\n%d = CONST i32 () 1\n%b = CONST i32 () 2\n%c = ADD i32 (%a, %b)\n";
   const UOp a = UOp::Const(kInt32, int64_t{1}), b = UOp::Const(kInt32, int64_t{2});
   const UOp c = UOp::Make(Op::kAdd, {a, b});
   EXPECT_THAT(MustParse(text), ElementsAre(c));
@@ -110,11 +111,10 @@ TEST(Text, AnUnknownIdIsOneFreshBufferWithinAText) {
     }
   }
   const std::vector<UOp> roots = MustParse(text);
-  ASSERT_EQ(roots.size(), 40u);
+  ASSERT_EQ(roots.size(), 20u);
   std::set<const Node*> distinct;
   for (int i = 0; i < 20; ++i) {
-    EXPECT_EQ(roots[2 * i], roots[2 * i + 1]);
-    distinct.insert(roots[2 * i].get());
+    distinct.insert(roots[i].get());
   }
   EXPECT_EQ(distinct.size(), 20u);
 }
@@ -171,7 +171,7 @@ TEST(Text, MistakesNameTheirLine) {
   }
 }
 
-TEST(Text, AMillionNodesAndSixtyFourDoublingsOnASmallStack) {
+TEST(Text, AMillionNodesAndSixtyFourDoublingsOnASmallStackSlow) {
   OnSmallStack([] {
     UOp x = UOp::Make(Op::kParam, kFloat32, {}, ParamArg{0, {4}, Device(Place("CPU", 0))});
     UOp chain = x, twice = x;

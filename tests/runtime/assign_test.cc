@@ -1,4 +1,5 @@
 // Versions of tensors: assignment to wholes and views, readers of old versions, reading and blobs.
+#include <cmath>
 #include <numeric>
 
 #include "tests/support/check.h"
@@ -150,7 +151,7 @@ TEST(Assign, OneExpressionOfBothVersions) {
 
 TEST(Assign, LazyHoldersKeepWhatTheyCaptured) {
   Tensor b = Data({1, 2, 3, 4});
-  Tensor view = b[Slice{1, 3}], sum = b.Sum(), copy = b.Contiguous();
+  Tensor view = b[Slice{1, 3}], sum = b.Sum(), copy = b + 0;
   b.Assign(0);
   b.Realize();
   EXPECT_THAT(Read(view), ElementsAre(2, 3));
@@ -173,10 +174,51 @@ TEST(Assign, ChainsOfAssigns) {
     history.push_back(b + 0);
     b[i % 4].Assign(b.Sum());
   }
-  EXPECT_THAT(Read(b), ElementsAre(25, 49, 7, 13));
+  EXPECT_THAT(Read(b), ElementsAre(49, 94, 13, 25));
   EXPECT_THAT(Read(history[0]), ElementsAre(1, 1, 1, 1));
-  EXPECT_THAT(Read(history[5]), ElementsAre(25, 4, 7, 13));
+  EXPECT_THAT(Read(history[5]), ElementsAre(49, 7, 13, 25));
   EXPECT_THAT(Read(history[3]), ElementsAre(4, 7, 13, 1));
+}
+
+TEST(Assign, ReadersOnTheWayDoNotRunItAgain) {
+  Tensor b = Data({1, 2, 3, 4});
+  b.Assign(b * 2);
+  Tensor first = b.Sum(), middle = b + 0;
+  b.Assign(b * 10);
+  Tensor last = b[0];
+  EXPECT_EQ(last.Item(), 20);  // runs both
+  EXPECT_EQ(first.Item(), 20);
+  EXPECT_EQ(b.Sum().Item(), 200);
+  EXPECT_THAT(Read(middle), ElementsAre(2, 4, 6, 8));
+  b.Assign(b + 1);
+  EXPECT_THAT(Read(b), ElementsAre(21, 41, 61, 81));
+}
+
+// Two tensors of one expression share its node once realised, and part when one is written.
+TEST(Assign, TensorsThatShareANode) {
+  const Tensor x = Data({1, 2, 3});
+  Tensor p = x + 1, q = x + 1;
+  p.Realize();
+  q.Realize();
+  p.Assign(0);
+  q[0].Assign(7);
+  std::vector<Tensor> both = {p, q};
+  Tensor::Realize(absl::MakeSpan(both));
+  EXPECT_THAT(Read(p), ElementsAre(0, 0, 0));
+  EXPECT_THAT(Read(q), ElementsAre(7, 3, 4));
+  EXPECT_THAT(Read(x + 1), ElementsAre(2, 3, 4));
+}
+
+TEST(Assign, LoopsHoldNoMemory) {
+  Tensor b = Data({1, 2, 3, 4}), sum;
+  int64_t nodes = 0;
+  for (int i = 0; i < 50; ++i) {
+    b.Assign(b * 0.5);
+    sum = b.Sum();
+    EXPECT_EQ(sum.Item(), std::ldexp(10.0, -i - 1));
+    if (i == 10) nodes = LiveNodes();
+  }
+  EXPECT_LE(LiveNodes(), nodes + 10);
 }
 
 TEST(Assign, OtherTensorsAreLeftAlone) {

@@ -1,0 +1,28 @@
+// Contractions: sums of products as a struct that templates take, and their register tiles.
+#pragma once
+
+#include <optional>
+
+#include "graph/kernel_form.h"
+#include "graph/target.h"
+
+namespace tessera {
+
+// REDUCE(add) of a product: the ranges of the result over which only one operand varies (rows: a,
+// columns: b), those over which both do, and those summed over. Columns are where the result is
+// adjacent in memory. The operands are expressions of any depth.
+struct Contraction {
+  UOp reduce, a, b;
+  std::vector<UOp> batch, rows, columns, inner;
+  UOp lane;  // the column over which the result is adjacent
+};
+
+// The contraction of a kernel that has just one, or nothing.
+std::optional<Contraction> FindContraction(const RangeSets& sets);
+
+// The kernel with its contraction in register tiles and b, where rows reuse it, packed in panels;
+// or nothing where loops do better.
+UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c,
+                    const Target& target);
+
+}  // namespace tessera

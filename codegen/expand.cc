@@ -1,0 +1,186 @@
+// Expansion: unrolled ranges become copies, vector ranges become lanes.
+#include <algorithm>
+
+#include "codegen/passes.h"
+#include "codegen/split.h"
+#include "graph/kernel_form.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+bool DependsOn(const UOp& u, const UOp& range) {
+  for (const UOp& s : TopoSort({&u, 1})) {
+    if (s == range) return true;
+  }
+  return false;
+}
+
+UOp AtLane(const UOp& u, const UOp& range, int64_t lane) {
+  return Simplify(Substitute(u, {{range, UOp::Index(lane)}}));
+}
+
+// The step between the values of an index at neighbouring lanes, or false where it is not one.
+bool LaneStride(const UOp& index, const UOp& range, int64_t& stride) {
+  stride = 0;
+  for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {
+    if (t.term == range) {
+      stride = t.factor;
+    } else if (DependsOn(t.term, range)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+class Vectoriser {
+ public:
+  Vectoriser(const UOp& sink, const UOp& range)
+      : sets_(sink), bit_(sets_.Bit(range)), range_(range), lanes_(range.src(0).vmax()) {}
+
+  UOp Run(const UOp& sink) {
+    for (const UOp& u : sets_.order()) {
+      if (u.is(Op::kStore)) {
+        Store(u);
+      } else if (u.is(Op::kSink) || u.is(Op::kStage)) {
+        done_.emplace(u, Gathered(u));
+      } else if (u == range_) {
+        done_.emplace(u,
+                      UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
+      } else if (sets_.Free(u) & bit_) {
+        done_.emplace(u, u.is(Op::kIndex) ? Load(u) : Vector(u));
+      } else if (sets_.Closed(u) & bit_) {
+        done_.emplace(u, Fold(u));
+      } else {
+        done_.emplace(u, Scalar(u));
+      }
+    }
+    return done_.at(sink);
+  }
+
+ private:
+  // A SINK or STAGE over what its stores have become.
+  UOp Gathered(const UOp& u) {
+    std::vector<UOp> srcs;
+    for (const UOp& s : u.srcs()) {
+      if (s.is(Op::kStore)) {
+        const std::vector<UOp>& parts = stores_.at(s);
+        srcs.insert(srcs.end(), parts.begin(), parts.end());
+      } else {
+        srcs.push_back(done_.at(s));
+      }
+    }
+    return u.WithSrcs(srcs);
+  }
+
+  int Lanes() const { return static_cast<int>(lanes_); }
+
+  UOp Splat(const UOp& u) {
+    if (u.dtype().lanes() == Lanes()) return u;
+    return UOp::Make(Op::kSplat, u.dtype().WithLanes(Lanes()), {u});
+  }
+
+  UOp Scalar(const UOp& u) {
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(done_.at(s));
+    return u.WithSrcs(srcs);
+  }
+
+  // A node that depends on the lane, over vectors.
+  UOp Vector(const UOp& u) {
+    absl::InlinedVector<UOp, 4> srcs;
+    const size_t values = u.size() - ClosedRanges(u).size();
+    for (size_t i = 0; i < values; ++i) srcs.push_back(Splat(done_.at(u.src(static_cast<int>(i)))));
+    for (const UOp& r : ClosedRanges(u)) srcs.push_back(done_.at(r));
+    return UOp::Make(u.op(), u.dtype().WithLanes(Lanes()), srcs, u.arg());
+  }
+
+  UOp Load(const UOp& u) {
+    const bool gated = u.size() == 3;
+    int64_t stride;
+    if (LaneStride(u.src(1), range_, stride) && stride == 1 &&
+        (!gated || !(sets_.Free(u.src(2)) & bit_))) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
+      if (gated) srcs.push_back(done_.at(u.src(2)));
+      return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
+    }
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; ++l) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
+      if (gated) srcs.push_back(AtLane(u.src(2), range_, l));
+      parts.push_back(UOp::Make(Op::kIndex, srcs));
+    }
+    return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
+  }
+
+  // A reduction over the lanes: lane by lane over its other ranges, then the lanes.
+  UOp Fold(const UOp& u) {
+    CHECK(u.is(Op::kReduce), "only reductions and stores run over lanes");
+    std::vector<UOp> srcs = {Splat(done_.at(u.src(0)))};
+    for (const UOp& r : ClosedRanges(u)) {
+      if (!(r == range_)) srcs.push_back(done_.at(r));
+    }
+    const UOp lanes = srcs.size() == 1 ? srcs[0] : UOp::Make(Op::kReduce, srcs, u.arg());
+    return UOp::Make(Op::kFold, u.dtype(), {lanes}, u.arg());
+  }
+
+  void Store(const UOp& u) {
+    const bool over_lanes = sets_.Closed(u) & bit_;
+    const UOp& index = u.src(0);
+    std::vector<UOp> ranges;
+    for (const UOp& r : ClosedRanges(u)) {
+      if (!(r == range_)) ranges.push_back(done_.at(r));
+    }
+    const auto emit = [&](const UOp& at, const UOp& value) {
+      std::vector<UOp> srcs = {at, value};
+      srcs.insert(srcs.end(), ranges.begin(), ranges.end());
+      stores_[u].push_back(UOp::Make(Op::kStore, srcs, u.arg()));
+    };
+    if (!over_lanes) {
+      emit(Scalar(index), done_.at(u.src(1)));
+      return;
+    }
+    const UOp value = Splat(done_.at(u.src(1)));
+    int64_t stride;
+    if (LaneStride(index.src(1), range_, stride) && stride == 1) {
+      emit(UOp::Make(Op::kIndex, {done_.at(index.src(0)), AtLane(index.src(1), range_, 0)}), value);
+      return;
+    }
+    for (int64_t l = 0; l < lanes_; ++l) {
+      emit(UOp::Make(Op::kIndex, {done_.at(index.src(0)), AtLane(index.src(1), range_, l)}),
+           UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
+    }
+  }
+
+  const RangeSets sets_;
+  const uint64_t bit_;
+  const UOp range_;
+  const int64_t lanes_;
+  absl::flat_hash_map<UOp, UOp> done_;
+  absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
+};
+
+UOp FindRange(const UOp& sink, RangeKind kind) {
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (u.is(Op::kRange) && u.arg<RangeArg>().kind == kind) return u;
+  }
+  return UOp();
+}
+
+}  // namespace
+
+UOp Expand(const UOp& sink) {
+  UOp out = sink;
+  while (UOp r = FindRange(out, RangeKind::kUnroll)) {
+    std::vector<Segment> copies;
+    for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
+    out = SplitIntoSegments(out, r, copies);
+  }
+  out = Simplify(out);
+  while (UOp r = FindRange(out, RangeKind::kVector)) out = Vectoriser(out, r).Run(out);
+  return Simplify(out);
+}
+
+}  // namespace tessera

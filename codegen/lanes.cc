@@ -1,0 +1,69 @@
+// Lane choice.
+#include "codegen/lanes.h"
+
+#include <algorithm>
+
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kFewestIterations = 4;
+
+// Bytes that one launch would move in whole vectors if the range became lanes, less those that it
+// would gather or scatter one by one.
+double LaneScore(const UOp& range, const RangeSets& sets) {
+  const uint64_t bit = sets.Bit(range);
+  double score = 0;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & bit)) continue;
+    const Step s = StepOf(u.src(1), range, sets);
+    const bool gated = u.size() == 3 && (sets.Free(u.src(2)) & bit);
+    const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
+    const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
+    score += adjacent ? bytes : -2 * bytes;
+  }
+  return score;
+}
+
+}  // namespace
+
+Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets) {
+  Step step;
+  const uint64_t bit = sets.Bit(range);
+  for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {
+    if (t.term == range) {
+      step.factor = t.factor;
+    } else if (sets.Free(t.term) & bit) {
+      step.linear = false;
+    }
+  }
+  return step;
+}
+
+UOp BestLaneRange(const RangeSets& sets) {
+  UOp best;
+  double best_score = 0;
+  for (const UOp& r : sets.ranges()) {
+    if (r.src(0).vmax() < kFewestIterations) continue;
+    if (const double score = LaneScore(r, sets); score > best_score) {
+      best = r;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target) {
+  const uint64_t bit = sets.Bit(range);
+  int widest = 1;
+  for (const UOp& u : sets.order()) {
+    if (!(sets.Free(u) & bit) || u.dtype().IsVoid() || u.is(Op::kRange)) continue;
+    if (u.dtype() == kInt64 && !u.is(Op::kIndex)) continue;  // mostly indices
+    // Narrow floats are computed in f32.
+    widest = std::max({widest, u.dtype().bytes(), u.dtype().IsFloat() ? 4 : 1});
+  }
+  return std::max<int64_t>(1, target.vector_bytes / widest);
+}
+
+}  // namespace tessera

@@ -1,0 +1,22 @@
+// How accesses move with a range, and which range makes the best lanes.
+#pragma once
+
+#include "graph/kernel_form.h"
+#include "graph/target.h"
+
+namespace tessera {
+
+// How an index moves with a range: by a fixed step (0: not at all), or in no regular way.
+struct Step {
+  bool linear = true;
+  int64_t factor = 0;
+};
+Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets);
+
+// The range over which most bytes are adjacent, or nothing where lanes would gather.
+UOp BestLaneRange(const RangeSets& sets);
+
+// Lanes of one register for the widest type that depends on the range.
+int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target);
+
+}  // namespace tessera

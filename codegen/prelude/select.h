@@ -1,0 +1,148 @@
+// Comparison, selection and extremes.
+#pragma once
+
+#include "codegen/prelude/base.h"
+
+// a where the mask (of < and the like: bool, or lanes of 0 and -1) holds, else b. Of ext_vectors,
+// Clang would make it from and, or and not, where other vectors give the one instruction.
+template <class V, class M>
+RT_FN V rt_pick_(M mask, V a, V b) {
+  if constexpr (rt_lanes_<V> == 0) {
+    return mask ? a : b;
+  } else {
+    typedef typename rt_int_<sizeof(rt_elem_<V>)>::type Int;
+    typedef Int Mask __attribute__((vector_size(sizeof(V))));
+    typedef rt_elem_<V> Plain __attribute__((vector_size(sizeof(V))));
+    return (V)((Mask)mask ? (Plain)a : (Plain)b);
+  }
+}
+
+template <class Mask>
+RT_FN auto rt_as_bool_(Mask m) {
+  if constexpr (rt_lanes_<Mask> == 0)
+    return (rt_bool)m;
+  else
+    return __builtin_convertvector(m, rt_like_<Mask, rt_bool>) & (rt_bool)1;
+}
+
+template <class V>  // f16 as f32, for LLVM compares vectors of f16 lane by lane
+RT_FN auto rt_wide_(V x) {
+  if constexpr (!__is_same(rt_elem_<V>, rt_f16))
+    return x;
+  else if constexpr (rt_lanes_<V> == 0)
+    return (rt_f32)x;
+  else
+    return __builtin_convertvector(x, rt_like_<V, rt_f32>);
+}
+
+template <class V>  // back to f16
+RT_FN auto rt_narrow_(V x) {
+  if constexpr (rt_lanes_<V> == 0)
+    return (rt_f16)x;
+  else
+    return __builtin_convertvector(x, rt_like_<V, rt_f16>);
+}
+
+template <class V>
+RT_FN rt_like_<V, rt_bool> rt_lt(V a, V b) {
+  return rt_as_bool_(rt_wide_(a) < rt_wide_(b));
+}
+
+template <class V>
+RT_FN rt_like_<V, rt_bool> rt_le(V a, V b) {
+  return rt_as_bool_(rt_wide_(a) <= rt_wide_(b));
+}
+
+template <class V>
+RT_FN rt_like_<V, rt_bool> rt_eq(V a, V b) {
+  return rt_as_bool_(rt_wide_(a) == rt_wide_(b));
+}
+
+template <class V>
+RT_FN rt_like_<V, rt_bool> rt_ne(V a, V b) {
+  return rt_as_bool_(rt_wide_(a) != rt_wide_(b));
+}
+
+template <class V>
+RT_FN V rt_where(rt_like_<V, rt_bool> mask, V a, V b) {
+  if constexpr (rt_lanes_<V> == 0)
+    return mask ? a : b;
+  else
+    return rt_pick_(__builtin_convertvector(mask != (rt_bool)0, rt_ints_<V>), a, b);
+}
+
+template <class V>
+RT_FN rt_bool rt_any_(V mask) {  // whether any lane is not 0
+  if constexpr (rt_lanes_<V> == 0) return mask != 0;
+#if __has_builtin(__builtin_reduce_or)
+  else
+    return __builtin_reduce_or(mask) != 0;
+#else
+  else if constexpr (rt_lanes_<V> == 2)
+    return (mask[0] | mask[1]) != 0;
+  else
+    return rt_any_(mask.lo | mask.hi);
+#endif
+}
+
+// Whether all lanes of b are known to be numbers other than the zero with these bits.
+template <class Bits, class V>
+RT_FN bool rt_plain_(V b, rt_elem_<Bits> zero) {
+  const bool plain = !rt_any_((Bits)(b != b) | (Bits)(__builtin_bit_cast(Bits, b) == zero));
+  return __builtin_constant_p(plain) && plain;
+}
+
+// Equal operands differ in bits only if they are zeros: max takes the common bits of the two, min
+// all bits, which is +0 and -0. Where one is a NaN neither arm is of use, and their sum is a NaN.
+// A constant, as in max(x, 0), needs no such care: what is not below it or equal stays, NaN too.
+template <class V, class Bits = rt_ints_<V>>
+RT_FN V rt_max(V a, V b) {
+  typedef rt_elem_<V> T;
+  if constexpr (!rt_is_float_<T>) {
+    return rt_pick_(a > b, a, b);
+  } else if constexpr (__is_same(T, rt_f16)) {
+    return rt_narrow_(rt_max(rt_wide_(a), rt_wide_(b)));
+  } else {
+    if (rt_plain_<Bits>(b, (rt_elem_<Bits>)(1ull << (8 * sizeof(T) - 1)))) {
+      return rt_pick_(a <= b, b, a);
+    }
+    return rt_pick_<V>((a != a) | (b != b), a + b,
+                       __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a > b, a, b)) &
+                                                 __builtin_bit_cast(Bits, rt_pick_(b > a, b, a))));
+  }
+}
+
+template <class V, class Bits = rt_ints_<V>>
+RT_FN V rt_min(V a, V b) {
+  typedef rt_elem_<V> T;
+  if constexpr (!rt_is_float_<T>) {
+    return rt_pick_(a < b, a, b);
+  } else if constexpr (__is_same(T, rt_f16)) {
+    return rt_narrow_(rt_min(rt_wide_(a), rt_wide_(b)));
+  } else {
+    if (rt_plain_<Bits>(b, 0)) return rt_pick_(a >= b, b, a);
+    return rt_pick_<V>((a != a) | (b != b), a + b,
+                       __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a < b, a, b)) |
+                                                 __builtin_bit_cast(Bits, rt_pick_(b < a, b, a))));
+  }
+}
+
+template <class V, class Bits = rt_ints_<V>>
+RT_FN V rt_abs(V x) {
+  typedef rt_elem_<V> T;
+  if constexpr (rt_is_float_<T>)
+    return __builtin_bit_cast(
+        V, (Bits)(__builtin_bit_cast(Bits, x) & (rt_elem_<Bits>)(~0ull >> (65 - 8 * sizeof(T)))));
+  else if constexpr (rt_is_signed_<T>)
+    return rt_pick_<V>(x < (T)0, -x, x);
+  else
+    return x;
+}
+
+// x with the sign of y added, which is y's where x has none.
+template <class V, class Bits = rt_ints_<V>>
+RT_FN V rt_or_sign_(V x, V y) {
+  constexpr auto sign = (rt_elem_<Bits>)(1ull << (8 * sizeof(rt_elem_<V>) - 1));
+  return __builtin_bit_cast(
+      V, (Bits)(__builtin_bit_cast(Bits, x) | (__builtin_bit_cast(Bits, y) & sign)));
+}

@@ -1,0 +1,152 @@
+// Segments of ranges.
+#include "codegen/split.h"
+
+#include <algorithm>
+
+#include "graph/kernel_form.h"
+#include "graph/simplify.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+class Splitter {
+ public:
+  Splitter(const UOp& sink, const UOp& range, const std::vector<Segment>& segments)
+      : sets_(sink), bit_(sets_.Bit(range)), range_(range), segments_(segments) {}
+
+  UOp Run(const UOp& sink) {
+    for (const UOp& u : sets_.order()) {
+      if (u == range_) {
+        for (const Segment& s : segments_) variants_[u.get()].push_back(s.value);
+      } else if (sets_.Free(u) & bit_) {
+        for (size_t s = 0; s < segments_.size(); ++s) variants_[u.get()].push_back(Rebuild(u, s));
+      } else if (Closes(u)) {
+        Close(u);
+      } else {
+        whole_.emplace(u.get(), Rebuild(u, 0));
+      }
+    }
+    return whole_.at(sink.get());
+  }
+
+ private:
+  bool Closes(const UOp& u) const { return sets_.Closed(u) & bit_; }
+
+  // What source `s` is in a segment; the same in all where it does not depend on the range.
+  UOp Source(const UOp& s, size_t segment) {
+    if (auto it = variants_.find(s.get()); it != variants_.end()) return it->second[segment];
+    return whole_.at(s.get());
+  }
+
+  UOp Rebuild(const UOp& u, size_t segment) {
+    absl::InlinedVector<UOp, 6> srcs;
+    for (const UOp& s : u.srcs()) {
+      // A store that runs over the range has become several.
+      if (auto it = parts_.find(s.get()); it != parts_.end()) {
+        srcs.insert(srcs.end(), it->second.begin(), it->second.end());
+      } else {
+        srcs.push_back(Source(s, segment));
+      }
+    }
+    return u.WithSrcs(srcs);
+  }
+
+  // A node that runs over the range: one for each segment.
+  void Close(const UOp& u) {
+    std::vector<UOp> parts;
+    for (size_t s = 0; s < segments_.size(); ++s) {
+      const size_t values = u.size() - ClosedRanges(u).size();
+      std::vector<UOp> srcs, inner;
+      for (size_t i = 0; i < values; ++i) srcs.push_back(Source(u.src(static_cast<int>(i)), s));
+      for (const UOp& r : ClosedRanges(u)) {
+        if (!(r == range_)) {
+          srcs.push_back(Source(r, s));
+          continue;
+        }
+        // A loop stays where the range was; lanes and copies go innermost.
+        for (const UOp& part : segments_[s].ranges) {
+          const RangeKind kind = part.arg<RangeArg>().kind;
+          const bool loop = kind == RangeKind::kLoop || kind == RangeKind::kGrid;
+          (loop ? srcs : inner).push_back(part);
+        }
+      }
+      srcs.insert(srcs.end(), inner.begin(), inner.end());
+      const bool bare = u.is(Op::kReduce) && srcs.size() == 1;
+      parts.push_back(bare ? srcs[0] : u.WithSrcs(srcs));
+    }
+    if (u.is(Op::kStore)) {
+      parts_.emplace(u.get(), std::move(parts));
+      return;
+    }
+    // Combined as a tree, which keeps the parts independent.
+    while (parts.size() > 1) {
+      std::vector<UOp> next;
+      for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+        next.push_back(UOp::Make(u.arg<ReduceArg>().op, {parts[i], parts[i + 1]}));
+      }
+      if (parts.size() % 2 == 1) next.push_back(parts.back());
+      parts = std::move(next);
+    }
+    whole_.emplace(u.get(), parts[0]);
+  }
+
+  const RangeSets sets_;
+  const uint64_t bit_;
+  const UOp range_;
+  const std::vector<Segment>& segments_;
+  absl::flat_hash_map<const Node*, std::vector<UOp>> variants_;
+  absl::flat_hash_map<const Node*, UOp> whole_;
+  absl::flat_hash_map<const Node*, std::vector<UOp>> parts_;  // of stores
+};
+
+UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
+UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+UOp Over(const UOp& a, int64_t b) { return Simplify(UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)})); }
+
+}  // namespace
+
+UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments) {
+  return Splitter(sink, range, segments).Run(sink);
+}
+
+UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
+  const RangeSets sets(sink);
+  int64_t next_id = FreshRangeId(sets);
+  const auto make = [&](const UOp& extent, RangeKind kind) {
+    return UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{next_id++, kind});
+  };
+  const RangeKind kind = range.arg<RangeArg>().kind;
+  const UOp& n = range.src(0);
+  std::vector<Segment> segments;
+  UOp done = UOp::Index(0);  // elements before the segment
+  const auto add = [&](int64_t copies, int64_t width) {
+    const UOp left = Simplify(UOp::Make(Op::kSub, {n, done}));
+    const UOp tiles = Over(left, copies * width);
+    if (tiles.vmax() <= 0) return;
+    Segment s;
+    UOp tile = UOp::Index(0);
+    if (!tiles.IsConst(1)) {
+      tile = make(tiles, kind);
+      s.ranges.push_back(tile);
+    }
+    s.value = Plus(done, Times(tile, copies * width));
+    if (copies > 1) {
+      s.ranges.push_back(make(UOp::Index(copies), RangeKind::kUnroll));
+      s.value = Plus(s.value, Times(s.ranges.back(), width));
+    }
+    if (width > 1) {
+      s.ranges.push_back(make(UOp::Index(width), RangeKind::kVector));
+      s.value = Plus(s.value, s.ranges.back());
+    }
+    s.value = Simplify(s.value);
+    segments.push_back(std::move(s));
+    done = Simplify(Plus(done, Times(tiles, copies * width)));
+  };
+  add(unroll, lanes);
+  if (unroll > 1 && lanes > 1) add(1, lanes);
+  if (unroll > 1 || lanes > 1) add(1, 1);
+  return SplitIntoSegments(sink, range, segments);
+}
+
+}  // namespace tessera

@@ -1,0 +1,25 @@
+// Replacing a loop by segments: tiles with their remainder, or single values.
+#pragma once
+
+#include <vector>
+
+#include "graph/uop.h"
+
+namespace tessera {
+
+// Part of a range: what the range is there, and the ranges that run over the part. No ranges: the
+// part is one value.
+struct Segment {
+  UOp value;
+  std::vector<UOp> ranges;
+};
+
+// The kernel with `range` run segment by segment; together they must cover it once. A STORE becomes
+// one for each segment, a REDUCE the combination of one for each.
+UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments);
+
+// Tiles of a range: `unroll` copies of `lanes` lanes, then what is left, by lanes and one by one.
+// Splits the kernel; the loop over whole tiles keeps the kind of the range.
+UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
+
+}  // namespace tessera

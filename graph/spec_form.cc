@@ -1,0 +1,260 @@
+// The rules on one node that inference does not know: values and arguments, ranges, lanes, and the
+// forms of kernel and program ops.
+#include <cmath>
+
+#include "graph/buffer.h"
+#include "graph/infer.h"
+#include "graph/spec_graph.h"
+
+namespace tessera {
+namespace {
+
+struct Form {
+  const NodeView& v;
+  ReportFn report;
+
+  int size() const { return static_cast<int>(v.srcs.size()); }
+  DType dtype(int i) const { return v.srcs[i].dtype(); }
+  Op op(int i) const { return v.src_ops[i]; }
+  template <typename T>
+  const T& arg() const {
+    return std::get<T>(v.arg.value);
+  }
+  template <typename... Parts>
+  void Fail(SpecRule rule, const Parts&... parts) const {
+    std::string got;
+    for (const UOp& s : v.srcs) absl::StrAppend(&got, got.empty() ? "; got " : ", ", Describe(s));
+    report(rule, absl::StrCat(Info(v.op).text, ": ", parts..., got));
+  }
+  bool Count(int least, int most) const {
+    if (size() >= least && size() <= most) return true;
+    Fail(SpecRule::kArity, "takes ", least, least == most ? "" : absl::StrCat(" to ", most),
+         " sources, has ", size());
+    return false;
+  }
+  bool IsScalar(int i) const { return dtype(i).lanes() == 1 && v.srcs[i].rank() == 0; }
+  bool IsPointer(int i) const { return op(i) == Op::kParam || op(i) == Op::kScratch; }
+  bool RangesFrom(int first, SpecRule rule) const {
+    for (int i = first; i < size(); ++i) {
+      if (op(i) == Op::kRange) continue;
+      Fail(rule, "everything after the value must be a RANGE");
+      return false;
+    }
+    return true;
+  }
+
+  void Const() const {
+    const Scalar s = arg<Scalar>();
+    const DType t = v.dtype.Scalar();
+    const DType widest = t.IsFloat() ? kFloat64 : t.kind() == Kind::kU64 ? kUInt64 : kInt64;
+    if (t.IsFloat() && std::isnan(s.AsFloat())) return;
+    if (!(Convert(s, widest, t) == s)) Fail(SpecRule::kConstValue, "is no value of ", t.ToString());
+  }
+  void Var() const {
+    const VarArg& a = arg<VarArg>();
+    if (!v.dtype.IsInt() || v.dtype.lanes() != 1) {
+      Fail(SpecRule::kVarBounds, a.name, " must be an integer scalar, not ", v.dtype.ToString());
+    } else if (a.min > a.max || a.min < MinInt(v.dtype) || a.max > MaxInt(v.dtype)) {
+      Fail(SpecRule::kVarBounds, a.name, " has the bounds ", a.min, "..", a.max);
+    }
+  }
+  void Range() const {
+    bool same = size() == 1 || size() == 3;
+    for (int i = 0; i < size(); ++i) same &= dtype(i) == v.dtype && IsScalar(i);
+    if (!same || !v.dtype.IsInt() || v.dtype.lanes() != 1) {
+      return Fail(SpecRule::kRangeForm,
+                  "takes one extent, or begin, end and step, of its own dtype");
+    }
+    if (v.srcs[size() == 1 ? 0 : 1].vmax() < 0 && size() == 1) {
+      return Fail(SpecRule::kRangeForm, "the extent is negative");
+    }
+    if (size() == 3 && v.srcs[2].vmax() <= 0) {
+      return Fail(SpecRule::kRangeForm, "the step must be positive");
+    }
+    const RangeKind kind = arg<RangeArg>().kind;
+    if (kind != RangeKind::kUnroll && kind != RangeKind::kVector) return;
+    for (int i = 0; i < size(); ++i) {
+      if (op(i) != Op::kConst) return Fail(SpecRule::kRangeConstant, "must be of constant extent");
+    }
+  }
+  void Index() const {
+    if (!Count(2, 3)) return;
+    if (!IsScalar(1)) Fail(SpecRule::kIndexForm, "the offset must be a scalar");
+    if (size() == 3 && !IsScalar(2)) Fail(SpecRule::kIndexForm, "the gate must be a scalar");
+  }
+  void Store() const {
+    if (!IsScalar(1) && dtype(1).lanes() == 1) Fail(SpecRule::kStoreForm, "the value must be a scalar");
+  }
+  void Stage() const {
+    for (int i = 0; i < size(); ++i) {
+      if (op(i) != (i == 0 ? Op::kScratch : Op::kStore)) {
+        Fail(SpecRule::kStageForm, "takes a SCRATCH and the STOREs that fill it");
+        return;
+      }
+    }
+  }
+  void Scratch() const {
+    const Pairs& p = arg<Pairs>();
+    if (p.size() != 1 || !p[0].first.is_int() || !p[0].second.is_int() || p[0].first.value() < 0 ||
+        p[0].second.value() < 0) {
+      Fail(SpecRule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
+    }
+  }
+  // LOAD (pointer, offset, gate?), PUT (pointer, offset, value, gate?).
+  void Access() const {
+    const int gate = v.op == Op::kPut ? 3 : 2;
+    if (!Count(gate, gate + 1)) return;
+    const DType t = v.op == Op::kPut ? dtype(2) : v.dtype;
+    if (!IsPointer(0))
+      return Fail(SpecRule::kAccessForm, "the first source must be a PARAM or SCRATCH");
+    if (!dtype(1).IsInt() || !IsScalar(1)) {
+      return Fail(SpecRule::kAccessForm, "the offset must be an integer scalar");
+    }
+    if (!(t.Scalar() == dtype(0).Scalar())) {
+      return Fail(SpecRule::kAccessForm, "the value's dtype is not the pointer's");
+    }
+    if (size() > gate &&
+        (!dtype(gate).IsBool() || (dtype(gate).lanes() != 1 && dtype(gate).lanes() != t.lanes()))) {
+      Fail(SpecRule::kAccessForm, "the gate must be bool, one for all lanes or one each");
+    }
+  }
+  // An elementwise op works lane by lane.
+  void Lanes() const {
+    for (int i = 0; i < size(); ++i) {
+      if (dtype(i).lanes() == v.dtype.lanes()) continue;
+      return Fail(SpecRule::kLanesAlike, "gives ", v.dtype.ToString(),
+                  ", in another number of lanes");
+    }
+  }
+  void Lane(bool holds, const char* what) const {
+    if (!holds) Fail(SpecRule::kLaneForm, what, "; gives ", v.dtype.ToString());
+  }
+  bool SameKind(int i) const { return dtype(i).kind() == v.dtype.kind(); }
+  bool LanesForm() const {
+    bool holds = size() == v.dtype.lanes() && size() > 1;
+    for (int i = 0; i < size(); ++i) holds &= dtype(i) == v.dtype.Scalar();
+    return holds;
+  }
+  bool FoldForm() const {
+    const ReduceArg& r = arg<ReduceArg>();
+    if (!r.axes.empty() || dtype(0).lanes() < 2 || !(dtype(0).Scalar() == v.dtype)) return false;
+    switch (r.op) {
+      case Op::kAdd:
+      case Op::kMul:
+        return !v.dtype.IsBool();
+      case Op::kMax:
+      case Op::kMin:
+        return true;
+      case Op::kAnd:
+      case Op::kOr:
+      case Op::kXor:
+        return !v.dtype.IsFloat();
+      default:
+        return false;
+    }
+  }
+
+  void Check() const {
+    switch (v.op) {
+#define OP(...)
+#define EW(name, ...) case Op::k##name:
+#include "graph/ops.def"
+      return Lanes();
+      case Op::kConst:
+        return Const();
+      case Op::kVar:
+        return Var();
+      case Op::kIota:
+        if (v.dtype.IsBool()) Fail(SpecRule::kDeclaredDtype, "counts in numbers, not bools");
+        return;
+      case Op::kBuffer:
+        if (!arg<BufferArg>().buffer) Fail(SpecRule::kArgument, "has no buffer");
+        return;
+      case Op::kCopy:
+        if (!arg<Device>()) Fail(SpecRule::kCopyDevice, "names no device to copy to");
+        return;
+      case Op::kRange:
+        return Range();
+      case Op::kIndex:
+        return Index();
+      case Op::kStore:
+        return Store();
+      case Op::kStage:
+        Stage();
+        return;
+      case Op::kScratch:
+        return Scratch();
+      case Op::kSet:
+        if (op(0) != Op::kReg) {
+          Fail(SpecRule::kSetForm, "the first source must be a REG");
+        } else if (!(dtype(0) == dtype(1))) {
+          Fail(SpecRule::kSetForm, "the value's dtype is not the REG's");
+        }
+        return;
+      case Op::kLoad:
+      case Op::kPut:
+        return Access();
+      case Op::kEnd:
+        if (op(0) != Op::kRange && op(0) != Op::kIf) {
+          Fail(SpecRule::kEndForm, "closes a RANGE or an IF, not ", Info(op(0)).text);
+        }
+        return;
+      case Op::kIf:
+        if (!(dtype(0) == kBool)) Fail(SpecRule::kIfForm, "the condition must be one bool");
+        return;
+      case Op::kSplat:
+        return Lane(SameKind(0) && dtype(0).lanes() == 1 && v.dtype.lanes() > 1,
+                    "makes a vector of a scalar of its dtype");
+      case Op::kLanes:
+        return Lane(LanesForm(), "takes a scalar of its dtype for each lane");
+      case Op::kLane: {
+        const int64_t lane = arg<int64_t>();
+        return Lane(SameKind(0) && v.dtype.lanes() == 1 && lane >= 0 && lane < dtype(0).lanes(),
+                    "takes one of the lanes of a vector of its dtype");
+      }
+      case Op::kRamp:
+        return Lane(SameKind(0) && v.dtype.IsInt() && dtype(0).lanes() == 1 && v.dtype.lanes() > 1,
+                    "makes a vector of an integer scalar of its dtype");
+      case Op::kFold:
+        return Lane(FoldForm(), "combines the lanes of a vector to a scalar of its dtype");
+      case Op::kParam:
+      case Op::kReshape:
+      case Op::kPermute:
+      case Op::kExpand:
+      case Op::kPad:
+      case Op::kShrink:
+      case Op::kFlip:
+      case Op::kWindow:
+      case Op::kReduce:
+      case Op::kGather:
+      case Op::kCat:
+      case Op::kContiguous:
+      case Op::kAssign:
+      case Op::kSink:
+      case Op::kProgram:
+      case Op::kReg:
+      case Op::kBarrier:
+        return;
+    }
+  }
+};
+
+}  // namespace
+
+bool CheckOperands(const NodeView& v, ReportFn report) {
+  // What has no value has no dtype to check either; only these three may hold it.
+  if (v.op == Op::kSink || v.op == Op::kProgram || v.op == Op::kEnd) return true;
+  for (size_t i = 0; i < v.srcs.size(); ++i) {
+    if (!v.srcs[i].dtype().IsVoid()) continue;
+    const bool store = v.src_ops[i] == Op::kStore;
+    report(store ? SpecRule::kStoreOutsideSink : SpecRule::kVoidOperand,
+           absl::StrCat(Info(v.op).text, ": uses ", Info(v.src_ops[i]).text,
+                        store ? ", which belongs in a SINK" : ", which has no value"));
+    return false;
+  }
+  return true;
+}
+
+void CheckForm(const NodeView& v, ReportFn report) { Form{v, report}.Check(); }
+
+}  // namespace tessera

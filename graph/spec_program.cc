@@ -1,0 +1,240 @@
+// The rules on programs: the order of statements, the nesting of loops and IFs, and the accesses.
+#include <algorithm>
+
+#include "graph/spec_graph.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kUnlisted = -1;
+
+// What runs where it is listed, so that it must be; the rest is computed where it is used if it is
+// not listed.
+bool HasPlace(Op op) {
+  switch (op) {
+#define OP(...)
+#define EW(name, ...) case Op::k##name:
+#include "graph/ops.def"
+    return false;
+    case Op::kRange:
+    case Op::kIf:
+    case Op::kEnd:
+    case Op::kReg:
+    case Op::kSet:
+    case Op::kLoad:
+    case Op::kPut:
+    case Op::kBarrier:
+      return true;
+    case Op::kConst:
+    case Op::kVar:
+    case Op::kIota:
+    case Op::kBuffer:
+    case Op::kParam:
+    case Op::kReshape:
+    case Op::kPermute:
+    case Op::kExpand:
+    case Op::kPad:
+    case Op::kShrink:
+    case Op::kFlip:
+    case Op::kWindow:
+    case Op::kReduce:
+    case Op::kGather:
+    case Op::kCat:
+    case Op::kCopy:
+    case Op::kContiguous:
+    case Op::kAssign:
+    case Op::kSink:
+    case Op::kIndex:
+    case Op::kStore:
+    case Op::kStage:
+    case Op::kProgram:
+    case Op::kScratch:
+    case Op::kSplat:
+    case Op::kLanes:
+    case Op::kLane:
+    case Op::kRamp:
+    case Op::kFold:
+      return false;
+  }
+  return false;
+}
+
+class ProgramCheck {
+ public:
+  ProgramCheck(SpecGraph& g, int program)
+      : g_(g), listed_(g.nodes.size(), kUnlisted), block_(g.nodes.size(), kUnlisted) {
+    const auto srcs = g.srcs(program);
+    for (size_t p = 0; p < srcs.size(); ++p) {
+      int& at = listed_[srcs[p]];
+      if (at == kUnlisted) at = static_cast<int>(p);
+    }
+    blocks_.push_back({kUnlisted, 0, true, 1, false});
+    open_.push_back(0);
+    for (size_t p = 0; p < srcs.size(); ++p) {
+      now_ = static_cast<int>(p);
+      Statement(srcs[p]);
+    }
+    Unclosed();
+  }
+
+ private:
+  // A loop's or IF's body; the first is the whole program.
+  struct Block {
+    int head;
+    int depth;
+    bool open;
+    int64_t grid;  // product of the grid ranges around
+    bool late = false;
+  };
+
+  int current() const { return open_.back(); }
+
+  void Statement(int i) {
+    const SpecNode& n = g_.nodes[i];
+    if (listed_[i] != now_) {
+      return g_.Report(n.op == Op::kEnd ? SpecRule::kRangeClosedTwice : SpecRule::kStatementTwice,
+                       i, Info(n.op).text, ": is listed twice");
+    }
+    if (n.op == Op::kEnd) return End(i);
+    for (int s : g_.srcs(i)) Use(s, i);
+    if ((n.op == Op::kLoad || n.op == Op::kPut) && n.sure()) Access(i);
+    if (n.op == Op::kRange || n.op == Op::kIf) Open(i);
+    block_[i] = current();
+  }
+
+  void Open(int i) {
+    const SpecNode& n = g_.nodes[i];
+    Block b{i, blocks_[current()].depth + 1, true, blocks_[current()].grid, false};
+    if (n.op == Op::kRange && n.sure() &&
+        std::get<RangeArg>(n.arg->value).kind == RangeKind::kGrid && n.num_srcs == 3) {
+      const UOp& range = n.value;
+      int64_t trips = 0;
+      if (__builtin_sub_overflow(range.src(1).vmax(), range.src(0).vmin(), &trips)) {
+        trips = INT64_MAX;
+      }
+      trips = std::max<int64_t>(0, trips) / std::max<int64_t>(1, range.src(2).vmin());
+      if (__builtin_mul_overflow(b.grid, trips, &b.grid)) b.grid = INT64_MAX;
+      if (b.grid > g_.options.target.max_grid) {
+        g_.Report(SpecRule::kLaunchLimits, i, b.grid, " grid points; the target takes ",
+                  g_.options.target.max_grid);
+      }
+    }
+    open_.push_back(static_cast<int>(blocks_.size()));
+    blocks_.push_back(b);
+  }
+
+  void End(int i) {
+    const SpecNode& n = g_.nodes[i];
+    if (n.bad || n.num_srcs != 1) {
+      lost_an_end_ = true;  // what it closes is unknown
+      return;
+    }
+    const int head = g_.srcs(i)[0];
+    const int block = block_[head];
+    if (block == kUnlisted) return NotYet(head, i);
+    if (blocks_[block].head != head) return;  // what is wrong with it has been reported
+    if (blocks_[block].late) {
+      blocks_[block].late = blocks_[block].open = false;
+      return;
+    }
+    if (!blocks_[block].open) {
+      return g_.Report(SpecRule::kRangeClosedTwice, i, "END: ", g_.NodeText(head),
+                       " is closed already");
+    }
+    if (block != current()) {
+      g_.Report(SpecRule::kEndNesting, i, "END: ", g_.NodeText(blocks_[current()].head),
+                " is still open inside ", g_.NodeText(head));
+    }
+    // What else was opened inside is over as well; its own END, which comes too late, has been
+    // reported with this one.
+    while (open_.back() != block) {
+      blocks_[open_.back()].late = true;
+      open_.pop_back();
+    }
+    blocks_[block].open = false;
+    open_.pop_back();
+  }
+
+  void NotYet(int s, int user) {
+    if (g_.nodes[s].bad) return;
+    const bool later = listed_[s] != kUnlisted;
+    g_.Report(later ? SpecRule::kStatementOrder : SpecRule::kStatementListed, user,
+              Info(g_.nodes[user].op).text, ": uses ", g_.NodeText(s),
+              later ? ", which comes later" : ", which is not in the program's list");
+    block_[s] = 0;  // once is enough
+  }
+
+  // Node `user` uses node s here: s, or all that an unlisted s is made of, must be at hand.
+  void Use(int s, int user) {
+    std::vector<std::pair<int, bool>> stack = {{s, false}};
+    while (!stack.empty()) {
+      const auto [i, done] = stack.back();
+      stack.pop_back();
+      if (block_[i] != kUnlisted) {
+        if (!blocks_[block_[i]].open) {
+          g_.Report(SpecRule::kUsedAfterEnd, user, Info(g_.nodes[user].op).text, ": uses ",
+                    g_.NodeText(i), " after its loop or IF");
+          block_[i] = 0;
+        }
+      } else if (listed_[i] != kUnlisted || HasPlace(g_.nodes[i].op)) {
+        NotYet(i, user);
+      } else if (!done) {
+        stack.emplace_back(i, true);
+        for (int k : g_.srcs(i)) stack.emplace_back(k, false);
+      } else {
+        int block = 0;
+        for (int k : g_.srcs(i)) {
+          if (block_[k] > 0 && blocks_[block_[k]].depth > blocks_[block].depth) block = block_[k];
+        }
+        block_[i] = block;
+      }
+    }
+  }
+
+  void Access(int i) {
+    const SpecNode& n = g_.nodes[i];
+    const int gate = n.op == Op::kPut ? 3 : 2;
+    if (n.num_srcs > gate) return;
+    for (int b : open_) {  // an IF may guard it, an empty loop may leave it out
+      if (blocks_[b].head == kUnlisted) continue;
+      const SpecNode& head = g_.nodes[blocks_[b].head];
+      if (head.op == Op::kIf || !head.sure() || head.num_srcs != 3 ||
+          head.value.src(0).vmax() >= head.value.src(1).vmin()) {
+        return;
+      }
+    }
+    const UOp& offset = g_.src(i, 1).value;
+    const DType t = n.op == Op::kPut ? g_.src(i, 2).dtype : n.dtype;
+    CheckAccess(g_, i, g_.srcs(i)[0], offset.vmin(), offset.vmax(), t.lanes(), offset.IsConst());
+  }
+
+  void Unclosed() {
+    if (lost_an_end_) return;
+    for (size_t k = 1; k < open_.size(); ++k) {
+      const int head = blocks_[open_[k]].head;
+      const bool is_if = g_.nodes[head].op == Op::kIf;
+      g_.Report(is_if ? SpecRule::kIfUnclosed : SpecRule::kRangeUnclosed, head,
+                Info(g_.nodes[head].op).text, ": has no END");
+    }
+  }
+
+  SpecGraph& g_;
+  std::vector<int> listed_;  // where a node is first listed
+  std::vector<int> block_;   // the innermost block that a node's value needs, once it is made
+  std::vector<Block> blocks_;
+  std::vector<int> open_;
+  int now_ = 0;
+  bool lost_an_end_ = false;
+};
+
+}  // namespace
+
+void CheckProgramGraph(SpecGraph& g) {
+  CheckRanges(g);
+  CheckLaunch(g);
+  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    if (g.nodes[i].op == Op::kProgram) ProgramCheck(g, i);
+  }
+}
+
+}  // namespace tessera

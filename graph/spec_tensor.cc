@@ -1,0 +1,156 @@
+// The rules on graphs of every stage, and on tensor graphs.
+#include "absl/strings/match.h"
+#include "graph/buffer.h"
+#include "graph/spec_graph.h"
+#include "graph/text.h"
+
+namespace tessera {
+namespace {
+
+// Extents are integers or expressions over variables and constants.
+void CheckExtentForms(SpecGraph& g) {
+  std::vector<bool> pure(g.nodes.size());
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const SpecNode& n = g.nodes[i];
+    pure[i] = n.op == Op::kConst || n.op == Op::kVar || IsElementwise(n.op);
+    for (int s : g.srcs(static_cast<int>(i))) pure[i] = pure[i] && pure[s];
+    if (n.arg == nullptr || n.bad) continue;
+    ForEachArgUOp(*n.arg, [&](const UOp& e) {
+      const auto it = g.index.find(e.get());
+      const bool over_variables = it == g.index.end() || pure[it->second];
+      if (over_variables && e.dtype() == kInt64 && e.rank() == 0) return;
+      g.Report(SpecRule::kExtentForm, static_cast<int>(i), Info(n.op).text,
+               ": an extent must be an i64 expression over variables");
+    });
+  }
+}
+
+void CheckNames(SpecGraph& g) {
+  absl::flat_hash_map<std::string, int> vars;
+  absl::flat_hash_map<int64_t, int> slots;
+  absl::flat_hash_map<const Buffer*, int> buffers;
+  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    const SpecNode& n = g.nodes[i];
+    if (!n.sure()) continue;
+    const auto first = [&](auto& map, const auto& key) {
+      const int k = map.emplace(key, i).first->second;
+      return g.nodes[k].value == n.value ? -1 : k;
+    };
+    if (n.op == Op::kVar) {
+      const auto& name = std::get<VarArg>(n.arg->value).name;
+      const int k = first(vars, name);
+      if (k >= 0)
+        g.Report(SpecRule::kVarName, i, "the name ", name, " is taken by ", g.NodeText(k));
+    } else if (n.op == Op::kParam) {
+      const int64_t slot = std::get<ParamArg>(n.arg->value).slot;
+      const int k = first(slots, slot);
+      if (k >= 0) g.Report(SpecRule::kSlotShared, i, "slot ", slot, " is taken by ", g.NodeText(k));
+    } else if (n.op == Op::kBuffer) {
+      const BufferArg& b = std::get<BufferArg>(n.arg->value);
+      const int k = first(buffers, b.buffer.get());
+      if (k >= 0 && !(g.nodes[k].value.device() == b.device)) {
+        g.Report(SpecRule::kBufferPlace, i, "the buffer is on another device in ", g.NodeText(k));
+      }
+    }
+  }
+}
+
+void CheckRoots(SpecGraph& g) {
+  for (int r : g.roots) {
+    const SpecNode& n = g.nodes[r];
+    if (n.bad) continue;
+    switch (g.stage) {
+      case SpecStage::kTensor:
+        if (n.dtype.IsVoid() && n.op != Op::kSink) {
+          g.Report(SpecRule::kRoot, r, "a root of a tensor graph is a tensor or a SINK");
+        }
+        break;
+      case SpecStage::kKernel:
+        if (n.op == Op::kStore) {
+          g.Report(SpecRule::kStoreOutsideSink, r, "a STORE belongs in a SINK");
+        } else if (n.op != Op::kSink) {
+          g.Report(SpecRule::kRoot, r, "a root of a kernel graph is a SINK of STOREs");
+        }
+        break;
+      case SpecStage::kProgram:
+        if (n.op != Op::kProgram)
+          g.Report(SpecRule::kRoot, r, "the root of a program is a PROGRAM");
+        break;
+    }
+  }
+  // A SINK holds what its stage stores; a SINK or PROGRAM is held by nothing.
+  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    if (g.nodes[i].op != Op::kSink && g.nodes[i].op != Op::kProgram) continue;
+    for (int s : g.srcs(i)) {
+      const SpecNode& n = g.nodes[s];
+      if (n.bad) continue;
+      if (n.op == Op::kSink || n.op == Op::kProgram) {
+        g.Report(SpecRule::kVoidOperand, i, "a ", Info(n.op).text, " cannot be held by another");
+      } else if (g.stage == SpecStage::kTensor && n.dtype.IsVoid()) {
+        g.Report(SpecRule::kVoidOperand, i, "a SINK of tensors holds ", Info(n.op).text);
+      } else if (g.stage == SpecStage::kKernel && n.op != Op::kStore) {
+        g.Report(SpecRule::kRoot, i, "the SINK of a kernel holds STOREs, not ", Info(n.op).text);
+      }
+    }
+  }
+}
+
+// Whether each element of the result is another element of the source, and none is made up.
+bool IsView(const UOp& u) {
+  if (!IsMovement(u.op())) return false;
+  if (u.is(Op::kExpand) || u.is(Op::kPad)) return u.shape() == u.src(0).shape();
+  if (!u.is(Op::kWindow)) return true;
+  const WindowArg& w = u.arg<WindowArg>();
+  for (size_t i = 0; i < w.axes.size(); ++i) {
+    if (w.size[i] > 1 && w.stride[i] <= w.dilation[i] * (w.size[i] - 1)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool SpecGraph::Applies(SpecRule rule) const {
+  return Info(rule).level <= options.level &&
+         absl::StrContains(Info(rule).stages, StageName(stage).substr(0, 1));
+}
+
+std::string SpecGraph::NodeText(int i) const {
+  if (!texts.empty()) return std::string(texts[i]);
+  NodeNames names;
+  names.emplace(nodes[i].value.get(), i);
+  for (int s : srcs(i)) names.emplace(nodes[s].value.get(), s);
+  ForEachArgUOp(nodes[i].value.arg(), [&](const UOp& e) {
+    if (const auto it = index.find(e.get()); it != index.end()) names.emplace(e.get(), it->second);
+  });
+  return PrintNode(nodes[i].value, names);
+}
+
+void SpecGraph::Add(SpecRule rule, int i, std::string message) {
+  violations.push_back({NodeText(i), rule, std::move(message), lines.empty() ? 0 : lines[i]});
+}
+
+void CheckCommon(SpecGraph& g) {
+  CheckExtentForms(g);
+  CheckNames(g);
+  CheckRoots(g);
+}
+
+void CheckTensorGraph(SpecGraph& g) {
+  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    const SpecNode& n = g.nodes[i];
+    if (!n.sure()) continue;
+    if (n.dtype.lanes() != 1) {
+      g.Report(SpecRule::kScalarLanes, i, Info(n.op).text, ": a tensor has one lane");
+    }
+    if (n.op != Op::kAssign || !g.src(i, 0).sure() || !g.src(i, 1).sure()) continue;
+    const UOp& base = n.value.src(0);
+    const UOp* view = &n.value.src(1);
+    while (!(*view == base) && IsView(*view)) view = &view->src(0);
+    if (!(*view == base)) {
+      g.Report(SpecRule::kAssignView, i, "ASSIGN: ", Info(view->op()).text,
+               " does not lead from the view to the base without repeating or adding elements");
+    }
+  }
+}
+
+}  // namespace tessera

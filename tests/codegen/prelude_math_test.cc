@@ -1,0 +1,138 @@
+// Accuracy of the prelude's f32 functions over all exponents, against the C library in double.
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/codegen/prelude_harness.h"
+
+namespace tessera {
+namespace {
+
+struct MathCase {
+  const char* name;
+  double (*reference)(double);
+  double ulp;  // the bound that we keep to, in units of the last place of the exact value
+};
+
+const MathCase kMath[] = {
+    {"exp", std::exp, 0.95},  {"exp2", std::exp2, 0.9},  {"expm1", std::expm1, 1.5},
+    {"log", std::log, 1.0},   {"log2", std::log2, 1.4},  {"log1p", std::log1p, 1.6},
+    {"sin", std::sin, 1.55},  {"cos", std::cos, 1.55},   {"tan", std::tan, 3.0},
+    {"asin", std::asin, 2.1}, {"acos", std::acos, 1.35}, {"atan", std::atan, 1.35},
+    {"sinh", std::sinh, 1.7}, {"cosh", std::cosh, 1.45}, {"tanh", std::tanh, 1.5},
+    {"erf", std::erf, 1.1},
+};
+
+// How far `got` is from the exact value, in units of the last place of the float nearest to it.
+double Ulps(float got, double exact) {
+  const float rounded = static_cast<float>(exact);
+  if (std::isnan(rounded) || std::isnan(got))
+    return std::isnan(rounded) == std::isnan(got) ? 0 : 1e9;
+  if (std::signbit(rounded) != std::signbit(got)) return 1e8;
+  if (got == rounded)
+    return std::isinf(got)
+               ? 0
+               : std::fabs(got - exact) / std::ldexp(1.0, std::max(std::ilogb(rounded), -126) - 23);
+  if (std::isinf(got) || std::isinf(rounded)) return 1e7;
+  const int exponent = exact == 0 ? -126 : std::max(std::ilogb(exact), -126);
+  return std::fabs(got - exact) / std::ldexp(1.0, exponent - 23);
+}
+
+void CheckAccuracy(uint64_t step) {
+  std::vector<PreludeCase> tests;
+  for (const MathCase& c : kMath) {
+    tests.push_back({absl::StrCat("rt_", c.name, "($0)"), {kFloat32}, kFloat32});
+  }
+  constexpr uint64_t kBlock = 1 << 20;
+  std::vector<double> worst(tests.size());
+  std::vector<float> worst_at(tests.size());
+  for (uint64_t begin = 0; begin < uint64_t{1} << 32; begin += kBlock * step) {
+    Elements in{kFloat32, {}};
+    for (uint64_t i = 0; i < kBlock; ++i) in.Push(static_cast<uint32_t>(begin + i * step));
+    const auto got =
+        RunPrelude(tests, {16}, std::vector<std::vector<Elements>>(tests.size(), {in}));
+    ASSERT_EQ(got.size(), tests.size());
+    for (size_t c = 0; c < tests.size(); ++c) {
+      for (uint64_t i = 0; i < kBlock; ++i) {
+        float x, y;
+        std::memcpy(&x, in.bytes.data() + 4 * i, 4);
+        std::memcpy(&y, got[c].bytes.data() + 4 * i, 4);
+        const double ulps = Ulps(y, kMath[c].reference(x));
+        if (ulps > worst[c]) worst[c] = ulps, worst_at[c] = x;
+      }
+    }
+  }
+  for (size_t c = 0; c < tests.size(); ++c) {
+    EXPECT_LE(worst[c], kMath[c].ulp) << tests[c].expression << " at " << worst_at[c];
+  }
+}
+
+TEST(PreludeMath, AccurateOnSamples) { CheckAccuracy(8191); }
+
+TEST(PreludeMathLong, AccurateOnEveryFloat) { CheckAccuracy(1); }
+
+// The values that a polynomial gets wrong unless told.
+TEST(PreludeMath, Edges) {
+  const float inf = INFINITY, tiny = 1e-45f;
+  std::vector<PreludeCase> tests;
+  std::vector<std::vector<Elements>> operands;
+  Elements in{kFloat32, {}};
+  for (float x : {0.0f,    -0.0f,      inf,         -inf,     NAN,     tiny,     -tiny,    1e-40f,
+                  -1e-40f, 1e-38f,     88.72284f,   88.7229f, 89.0f,   -87.4f,   -103.97f, -103.98f,
+                  -104.0f, 128.0f,     127.9999f,   -149.0f,  -149.5f, -150.0f,  -151.0f,  1.0f,
+                  -1.0f,   1.0000001f, -1.0000001f, 89.4159f, 89.416f, 59999.9f, 60001.0f, 1e30f,
+                  3.4e38f, -3.4e38f,   10.0f,       4.0f,     -17.4f,  0.5f,     -0.5f,    2.0f}) {
+    uint32_t raw;
+    std::memcpy(&raw, &x, 4);
+    in.Push(raw);
+  }
+  for (const MathCase& c : kMath) {
+    tests.push_back({absl::StrCat("rt_", c.name, "($0)"), {kFloat32}, kFloat32});
+    operands.push_back({in});
+  }
+  for (int lanes : {1, 8}) {
+    const auto got = RunPrelude(tests, {lanes}, operands);
+    ASSERT_EQ(got.size(), tests.size());
+    for (size_t c = 0; c < tests.size(); ++c) {
+      for (int64_t i = 0; i < in.size(); ++i) {
+        const double x = in.at(i).AsFloat();
+        const double want = kMath[c].reference(x);
+        EXPECT_LE(Ulps(static_cast<float>(got[c].at(i).AsFloat()), want), kMath[c].ulp)
+            << tests[c].expression << " of " << x << " with lanes " << lanes << ": got "
+            << got[c].at(i).AsFloat() << ", want " << want;
+      }
+    }
+  }
+}
+
+// Large arguments leave the vector code for the C library and come back: what else is in registers
+// must live through that, and lanes that are not large keep their bits.
+TEST(PreludeMath, LargeArgumentsBesideSmallOnes) {
+  Elements x{kFloat32, {}}, y{kFloat32, {}};
+  for (int i = 0; i < 4096; ++i) {
+    const float vx = i % 37 == 5 ? 1e9f * i : 0.01f * i, vy = 1.0f / (i + 1);
+    uint32_t raw;
+    std::memcpy(&raw, &vx, 4);
+    x.Push(raw);
+    std::memcpy(&raw, &vy, 4);
+    y.Push(raw);
+  }
+  const std::vector<DType> two = {kFloat32, kFloat32};
+  const std::vector<PreludeCase> tests = {
+      {"rt_exp($1) * rt_sin($0) + rt_cos($0) * $1 + rt_exp2($1)", two, kFloat32},
+      {"rt_truncmod($0, $1) * rt_tanh($1) + rt_tan($0 * $1)", two, kFloat32}};
+  const std::vector<std::vector<Elements>> operands(tests.size(), {x, y});
+  const auto scalar = RunPrelude(tests, {1}, operands);
+  ASSERT_EQ(scalar.size(), tests.size());
+  for (int lanes : {4, 8, 16, 32}) {
+    const auto got = RunPrelude(tests, {lanes}, operands);
+    ASSERT_EQ(got.size(), tests.size());
+    for (size_t c = 0; c < tests.size(); ++c) {
+      ExpectNear(tests[c], {lanes}, operands[c], got[c], scalar[c], 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

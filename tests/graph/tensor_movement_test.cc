@@ -1,0 +1,236 @@
+// Movement functions of Tensor: shapes, slices, windows and joins.
+#include <algorithm>
+#include <numeric>
+
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+
+Tensor Counted(const Dims& dims) {
+  return Tensor::Arange(Shape(dims.extents()).Elements()).Reshape(dims);
+}
+
+TEST(TensorMovement, Reshape) {
+  const Tensor x = Counted({2, 6});
+  EXPECT_THAT(Sizes(x.Reshape({3, -1})), ElementsAre(3, 4));
+  EXPECT_THAT(Sizes(x.Reshape({-1})), ElementsAre(12));
+  EXPECT_THAT(Sizes(x.View({2, 3, 2, 1})), ElementsAre(2, 3, 2, 1));
+  EXPECT_EQ(x.Reshape({2, 6}).uop(), x.uop());
+  EXPECT_THAT(Sizes(Tensor::Zeros({0, 3}).Reshape({3, 0})), ElementsAre(3, 0));
+  EXPECT_THAT(Sizes(Tensor::Zeros({0, 4}).Reshape({-1, 2})), ElementsAre(0, 2));
+  EXPECT_THAT(Sizes(Tensor::Zeros({1}).Reshape({})), ElementsAre());
+  EXPECT_THAT(Sizes(Tensor::Zeros({}).Reshape({1, 1})), ElementsAre(1, 1));
+  EXPECT_ERROR(x.Reshape({5}), "Reshape", "12 elements are not 5");
+  EXPECT_ERROR(x.Reshape({5, -1}), "Reshape", "cannot infer -1");
+  EXPECT_ERROR(x.Reshape({-1, -1}), "Reshape", "only one");
+  EXPECT_ERROR(x.Reshape({-2, -6}), "Reshape", "negative");
+  EXPECT_ERROR(Tensor::Zeros({0}).Reshape({0, -1}), "Reshape", "an extent is 0");
+}
+
+TEST(TensorMovement, FlattenAndAxes) {
+  const Tensor x = Counted({2, 3, 4});
+  EXPECT_THAT(Sizes(x.Flatten()), ElementsAre(24));
+  EXPECT_THAT(Sizes(x.Flatten(1)), ElementsAre(2, 12));
+  EXPECT_THAT(Sizes(x.Flatten(0, -2)), ElementsAre(6, 4));
+  EXPECT_THAT(Sizes(x.Unflatten(-1, {2, -1})), ElementsAre(2, 3, 2, 2));
+  EXPECT_THAT(Sizes(x.Unsqueeze(0)), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(Sizes(x.Unsqueeze(-1)), ElementsAre(2, 3, 4, 1));
+  EXPECT_THAT(Sizes(Tensor::Zeros({1, 2, 1}).Squeeze()), ElementsAre(2));
+  EXPECT_THAT(Sizes(Tensor::Zeros({1, 2, 1}).Squeeze(-1)), ElementsAre(1, 2));
+  EXPECT_ERROR(x.Squeeze(0), "Squeeze", "extent 1");
+  EXPECT_ERROR(x.Unsqueeze(5), "Unsqueeze", "no axis 5");
+  EXPECT_ERROR(x.Flatten(2, 1), "Flatten", "after");
+  EXPECT_THAT(Sizes(Tensor::Scalar(1).Flatten()), ElementsAre(1));
+}
+
+TEST(TensorMovement, Permute) {
+  const Tensor x = Counted({2, 3});
+  EXPECT_THAT(Values(x.T()), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(Values(x.Permute({1, 0})), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(Values(x.Transpose()), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_EQ(x.Permute({0, 1}).uop(), x.uop());
+  EXPECT_THAT(Sizes(Tensor::Zeros({2, 3, 4}).Permute({2, 0, -2})), ElementsAre(4, 2, 3));
+  EXPECT_THAT(Sizes(Tensor::Zeros({2, 3, 4}).Transpose(0, 2)), ElementsAre(4, 3, 2));
+  EXPECT_THAT(Sizes(Tensor::Scalar(1).T()), ElementsAre());
+  EXPECT_ERROR(x.Permute({0, 0}), "Permute", "given twice");
+  EXPECT_ERROR(x.Permute({0}), "Permute", "names 1 axes");
+  EXPECT_ERROR(x.Permute({0, 2}), "Permute", "no axis 2");
+}
+
+TEST(TensorMovement, ExpandAndRepeat) {
+  const Tensor x = Tensor::From({{1}, {2}});
+  EXPECT_THAT(Values(x.Expand({2, 2})), ElementsAre(1, 1, 2, 2));
+  EXPECT_THAT(Sizes(x.Expand({3, -1, 2})), ElementsAre(3, 2, 2));
+  EXPECT_THAT(Sizes(x.BroadcastTo({2, 0})), ElementsAre(2, 0));
+  EXPECT_ERROR(x.Expand({3, 2}), "Expand", "do not broadcast");
+  EXPECT_ERROR(x.Expand({2}), "Expand", "cannot expand");
+  const Tensor y = Tensor::From({1, 2});
+  EXPECT_THAT(Values(y.Repeat({2})), ElementsAre(1, 2, 1, 2));
+  EXPECT_THAT(Values(y.Repeat({2, 1})), ElementsAre(1, 2, 1, 2));
+  EXPECT_THAT(Sizes(y.Repeat({2, 3})), ElementsAre(2, 6));
+  EXPECT_THAT(Sizes(y.Repeat({0})), ElementsAre(0));
+  EXPECT_THAT(Values(y.RepeatInterleave(2, 0)), ElementsAre(1, 1, 2, 2));
+  EXPECT_ERROR(Tensor::Zeros({2, 2}).Repeat({2}), "Repeat", "count for each axis");
+}
+
+TEST(TensorMovement, Pad) {
+  const Tensor x = Counted({2, 2}) + 1;
+  EXPECT_THAT(Values(x.Pad({{0, 0}, {1, 1}})), ElementsAre(0, 1, 2, 0, 0, 3, 4, 0));
+  EXPECT_THAT(Values(x.Pad({{1, 0}, {0, 0}}, 9)), ElementsAre(9, 9, 1, 2, 3, 4));
+  EXPECT_THAT(Values(Tensor::From({1.0}).Pad({{1, 0}}, -kInf)), ElementsAre(-kInf, 1));
+  EXPECT_EQ(x.Pad({{0, 0}, {0, 0}}).uop(), x.uop());
+  EXPECT_THAT(Values(Tensor::Zeros({0}).Pad({{1, 1}}, 3)), ElementsAre(3, 3));
+  // The padding of an operand takes part in what comes after.
+  EXPECT_THAT(Values(Tensor::From({1.0}).Pad({{1, 0}}).Exp())[0], 1);
+  EXPECT_THAT(Values(Tensor::From({-1}).Pad({{1, 0}}) > -1), ElementsAre(1, 0));
+  EXPECT_ERROR(x.Pad({{0, 0}}), "Pad", "pair for each axis");
+  EXPECT_ERROR(x.Pad({{-1, 0}, {0, 0}}), "Pad", "use Slice");
+  EXPECT_ERROR(x.Pad({{1, 0}, {0, 0}}, 1.5), "Pad", "1.5 does not fit i32");
+}
+
+TEST(TensorMovement, Shrink) {
+  const Tensor x = Counted({3, 4});
+  EXPECT_THAT(Values(x.Shrink({{1, 3}, {0, 1}})), ElementsAre(4, 8));
+  EXPECT_THAT(Sizes(x.Shrink({{1, 1}, {0, 4}})), ElementsAre(0, 4));
+  EXPECT_ERROR(x.Shrink({{0, 4}, {0, 4}}), "Shrink", "past its extent 3");
+  EXPECT_ERROR(x.Shrink({{2, 1}, {0, 4}}), "Shrink", "2 to 1");
+  EXPECT_ERROR(x.Shrink({{0, 1}}), "Shrink", "pair for each axis");
+}
+
+// Every slice of a short axis, against a loop that follows Python's rules.
+TEST(TensorMovement, SlicesAreThoseOfNumPy) {
+  for (int n : {0, 1, 5}) {
+    const Tensor x = Tensor::Arange(n);
+    for (int step : {1, 2, 3, -1, -2, -7}) {
+      for (int begin = -7; begin <= 7; ++begin) {
+        for (int end = -7; end <= 7; ++end) {
+          for (int given = 0; given < 4; ++given) {
+            Slice s{std::nullopt, std::nullopt, step};
+            if (given & 1) s.begin = begin;
+            if (given & 2) s.end = end;
+            // The positions that the slice starts from and stops before.
+            const auto normal = [&](int v) {
+              if (v < 0) v += n;
+              return step > 0 ? std::clamp(v, 0, n) : std::clamp(v, -1, n - 1);
+            };
+            const int from = given & 1 ? normal(begin) : step > 0 ? 0 : n - 1;
+            const int to = given & 2 ? normal(end) : step > 0 ? n : -1;
+            std::vector<double> expected;
+            for (int i = from; step > 0 ? i < to : i > to; i += step) expected.push_back(i);
+            ASSERT_EQ(Values(x.Slice({s})), expected)
+                << n << " " << begin << ":" << end << ":" << step << " " << given;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorMovement, Indexing) {
+  const Tensor x = Counted({3, 4});
+  EXPECT_THAT(Values(x[1]), ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(Values(x[-1]), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(Values(x[{0, 0}]), ElementsAre(0));
+  EXPECT_EQ((x[{0, 0}]).rank(), 0);
+  EXPECT_THAT(Values(x[{Slice{1, 3}, -1}]), ElementsAre(7, 11));
+  EXPECT_THAT(Values(x[{Slice{}, Slice{std::nullopt, std::nullopt, -2}}]),
+              ElementsAre(3, 1, 7, 5, 11, 9));
+  EXPECT_THAT(Values(x[Slice{-1}]), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(Values(x.SliceAxis(1, {1, 2})), ElementsAre(1, 5, 9));
+  EXPECT_THAT(Values(x.Select(1, -1)), ElementsAre(3, 7, 11));
+  EXPECT_ERROR(x[3], "Index", "position 3 lies outside axis 0 of i32[3, 4]");
+  EXPECT_ERROR(x[-4], "Index", "outside");
+  EXPECT_ERROR((x[{0, 0, 0}]), "Index", "3 indices do not fit");
+  EXPECT_ERROR(x.Slice({{0, 1, 0}}), "Slice", "step of axis 0 is 0");
+  EXPECT_ERROR(Tensor::Scalar(1)[0], "Index", "do not fit");
+}
+
+TEST(TensorMovement, SymbolicExtents) {
+  const Variable start("start", 0, 3);
+  const Tensor x = Counted({8, 2});
+  EvaluateOptions options;
+  const Tensor s = x.Slice({{start, start + 2}});
+  EXPECT_THAT(Sizes(s), ElementsAre(2, 2));
+  const Tensor grown = x.Slice({{0, start + 1}});
+  EXPECT_FALSE(grown.shape().is_static());
+  const Tensor row = x[start];
+  const Tensor joined = grown.Reshape({start + 1, 1, 2}).Sum({0});
+  for (int v = 0; v <= 3; ++v) {
+    options.vars["start"] = v;
+    EXPECT_THAT(Values(s, options), ElementsAre(2 * v, 2 * v + 1, 2 * v + 2, 2 * v + 3));
+    EXPECT_EQ(Values(grown, options).size(), 2u * (v + 1));
+    EXPECT_THAT(Values(row, options), ElementsAre(2 * v, 2 * v + 1));
+    EXPECT_THAT(Values(joined, options), ElementsAre(v * (v + 1), (v + 1) * (v + 1)));
+    EXPECT_EQ(Values(grown.Reshape({-1}), options).size(), 2u * (v + 1));
+    EXPECT_EQ(Values(grown.Reshape({-1, 2, 1}), options).size(), 2u * (v + 1));
+    ExpectNear(Values(grown.Mean(0), options), {v * 1.0, v + 1.0});
+    EXPECT_THAT(Values(grown.Flip(0).Slice({{0, 1}}), options), ElementsAre(2 * v, 2 * v + 1));
+  }
+  EXPECT_ERROR(grown.size(0), "Tensor", "symbolic");
+  EXPECT_ERROR(x.Slice({{start, start + 6}}), "Slice", "past its extent 8");
+  EXPECT_ERROR(x.Slice({{start, 8, 2}}), "Slice", "steps of 1");
+  EXPECT_ERROR(Variable("v", 3, 2), "Variable", "v has a lowest value");
+}
+
+TEST(TensorMovement, FlipRollAndWindow) {
+  const Tensor x = Counted({2, 3});
+  EXPECT_THAT(Values(x.Flip(1)), ElementsAre(2, 1, 0, 5, 4, 3));
+  EXPECT_THAT(Values(x.Flip({0, 1})), ElementsAre(5, 4, 3, 2, 1, 0));
+  EXPECT_THAT(Values(x.Roll(1, 1)), ElementsAre(2, 0, 1, 5, 3, 4));
+  EXPECT_THAT(Values(x.Roll(-1, 1)), ElementsAre(1, 2, 0, 4, 5, 3));
+  EXPECT_THAT(Values(x.Roll(7, 1)), ElementsAre(2, 0, 1, 5, 3, 4));
+  EXPECT_THAT(Values(Tensor::Arange(5).Window(0, {3}, {2})), ElementsAre(0, 1, 2, 2, 3, 4));
+  EXPECT_THAT(Values(Tensor::Arange(5).Window(0, {2}, {1}, {3})), ElementsAre(0, 3, 1, 4));
+  EXPECT_THAT(Sizes(Counted({4, 5}).Window({0, 1}, {2, 3})), ElementsAre(3, 3, 2, 3));
+  EXPECT_ERROR(x.Window(1, {4}), "Window", "does not fit axis 1");
+  EXPECT_ERROR(x.Window(1, {0}), "Window", "at least 1");
+  EXPECT_ERROR(x.Window(1, {1, 1}), "Window", "for each windowed axis");
+}
+
+TEST(TensorMovement, SplitAndJoin) {
+  const Tensor x = Tensor::Arange(7);
+  const auto sizes = [](const std::vector<Tensor>& parts) {
+    std::vector<int64_t> out;
+    for (const Tensor& t : parts) out.push_back(t.size(0));
+    return out;
+  };
+  EXPECT_THAT(sizes(x.Split(3)), ElementsAre(3, 3, 1));
+  EXPECT_THAT(sizes(x.Split(std::vector<int64_t>{0, 5, 2})), ElementsAre(0, 5, 2));
+  EXPECT_THAT(sizes(x.Chunk(3)), ElementsAre(3, 2, 2));
+  EXPECT_THAT(Values(Cat(x.Chunk(3))), ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_ERROR(x.Split(std::vector<int64_t>{3, 5}), "Split", "8 elements");
+  EXPECT_ERROR(x.Split(0), "Split", "size 0");
+  const Tensor a = Tensor::From({{1, 2}}), b = Tensor::From({{3.5, 4.5}});
+  EXPECT_THAT(Values(Cat({a, b})), ElementsAre(1, 2, 3.5, 4.5));
+  EXPECT_THAT(Sizes(Cat({a, b}, 1)), ElementsAre(1, 4));
+  EXPECT_THAT(Sizes(Cat({a, Tensor::Zeros({0, 2})})), ElementsAre(1, 2));
+  EXPECT_THAT(Sizes(Stack({a, a}, -1)), ElementsAre(1, 2, 2));
+  EXPECT_THAT(Values(Stack({Tensor::Scalar(1), Tensor::Scalar(2)})), ElementsAre(1, 2));
+  // An expanded and a plain tensor side by side.
+  EXPECT_THAT(Values(-Cat({Tensor::Ones({1, 1}).Expand({1, 2}), b})),
+              ElementsAre(-1, -1, -3.5, -4.5));
+  EXPECT_ERROR(Cat({}), "Cat", "at least one");
+  EXPECT_ERROR(Cat({a, Tensor::Zeros({1, 3})}), "Cat", "may differ only on axis 0");
+  EXPECT_ERROR(Cat({a, Tensor::Zeros({2})}), "Cat", "differ");
+  EXPECT_ERROR(Cat({a, a}, 2), "Cat", "no axis 2");
+  EXPECT_ERROR(Stack({a, b.T()}), "Stack", "shapes");
+}
+
+TEST(TensorMovement, Triangles) {
+  const Tensor x = Counted({2, 3}) + 1;
+  EXPECT_THAT(Values(x.Tril()), ElementsAre(1, 0, 0, 4, 5, 0));
+  EXPECT_THAT(Values(x.Triu()), ElementsAre(1, 2, 3, 0, 5, 6));
+  EXPECT_THAT(Values(x.Tril(1)), ElementsAre(1, 2, 0, 4, 5, 6));
+  EXPECT_THAT(Values(x.Triu(1)), ElementsAre(0, 2, 3, 0, 0, 6));
+  EXPECT_THAT(Values(x.Tril(-1)), ElementsAre(0, 0, 0, 4, 0, 0));
+  EXPECT_EQ(x.Tril().dtype(), kInt32);
+  EXPECT_EQ(Tensor::Full({2, 2}, kInf).Tril().dtype(), kFloat32);
+  EXPECT_EQ(Values(Tensor::Full({2, 2}, kInf).Tril())[1], 0);
+  EXPECT_ERROR(Tensor::Arange(3).Tril(), "Tril", "takes matrices");
+}
+
+}  // namespace
+}  // namespace tessera

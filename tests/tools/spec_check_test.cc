@@ -1,0 +1,66 @@
+// tools/spec-check: what it prints, and how it exits.
+#include <cstdio>
+#include <fstream>
+
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int exit = -1;
+  std::string out;
+};
+
+// Runs spec-check on files of these texts, which are named 0.txt, 1.txt, ...
+Outcome SpecCheckOn(const std::string& flags, const std::vector<std::string>& texts) {
+  std::string command = std::string(TESSERA_BIN_DIR) + "/spec-check " + flags;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::string path = testing::TempDir() + "spec_check_" + std::to_string(i) + ".txt";
+    std::ofstream(path) << texts[i];
+    command += " " + path;
+  }
+  Outcome o;
+  FILE* pipe = popen((command + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return o;
+  char buffer[4096];
+  while (size_t n = fread(buffer, 1, sizeof(buffer), pipe)) o.out.append(buffer, n);
+  o.exit = WEXITSTATUS(pclose(pipe));
+  return o;
+}
+
+constexpr char kGood[] = "%0 = CONST f32 () 1.0\n";
+constexpr char kBad[] = "%0 = CONST f32 () 1.0\n%1 = SHL f32 (%0, %0)\n";
+
+TEST(SpecCheck, AcceptsAndRejects) {
+  const Outcome good = SpecCheckOn("", {kGood});
+  EXPECT_EQ(good.exit, 0);
+  EXPECT_EQ(good.out, "ok\n");
+  const Outcome bad = SpecCheckOn("", {kGood, std::string(kGood) + "---\n" + kBad});
+  EXPECT_EQ(bad.exit, 1);
+  EXPECT_THAT(bad.out,
+              HasSubstr("spec_check_1.txt:4: %1 = SHL f32 (%0, %0): operand-class (level 1): "));
+  EXPECT_THAT(bad.out, ::testing::Not(HasSubstr("ok\n")));
+}
+
+TEST(SpecCheck, TakesALevelAndAStage) {
+  EXPECT_EQ(SpecCheckOn("--level 0", {kBad}).exit, 0);
+  EXPECT_EQ(SpecCheckOn("--level 1", {kBad}).exit, 1);
+  EXPECT_EQ(SpecCheckOn("--stage kernel", {kGood}).exit, 1);
+  EXPECT_EQ(SpecCheckOn("--stage tensor", {kGood}).exit, 0);
+}
+
+TEST(SpecCheck, WrongUsageAndUnreadableFilesExitWith2) {
+  EXPECT_EQ(SpecCheckOn("", {}).exit, 2);
+  EXPECT_EQ(SpecCheckOn("--level 3", {kGood}).exit, 2);
+  EXPECT_EQ(SpecCheckOn("--level", {}).exit, 2);
+  EXPECT_EQ(SpecCheckOn("--stage loop", {kGood}).exit, 2);
+  EXPECT_EQ(SpecCheckOn("--what", {kGood}).exit, 2);
+  EXPECT_EQ(SpecCheckOn("/does/not/exist", {kGood}).exit, 2);
+  EXPECT_EQ(SpecCheckOn(testing::TempDir(), {kGood}).exit, 2);  // a folder
+}
+
+}  // namespace
+}  // namespace tessera
