@@ -79,11 +79,13 @@ struct Form {
   }
   void Index() const {
     if (!Count(2, 3)) return;
-    if (!IsScalar(1)) Fail(SpecRule::kIndexForm, "the offset must be a scalar");
-    if (size() == 3 && !IsScalar(2)) Fail(SpecRule::kIndexForm, "the gate must be a scalar");
+    if (v.srcs[1].rank() != 0) Fail(SpecRule::kIndexForm, "the offset must be a scalar");
+    if (size() == 3 && v.srcs[2].rank() != 0) {
+      Fail(SpecRule::kIndexForm, "the gate must be a scalar");
+    }
   }
   void Store() const {
-    if (!IsScalar(1) && dtype(1).lanes() == 1) Fail(SpecRule::kStoreForm, "the value must be a scalar");
+    if (v.srcs[1].rank() != 0) Fail(SpecRule::kStoreForm, "the value must be a scalar");
   }
   void Stage() const {
     for (int i = 0; i < size(); ++i) {
@@ -100,8 +102,12 @@ struct Form {
       Fail(SpecRule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
     }
   }
-  // LOAD (pointer, offset, gate?), PUT (pointer, offset, value, gate?).
+  // LOAD (pointer, offset, gate?) or (REG), PUT (pointer, offset, value, gate?).
   void Access() const {
+    if (v.op == Op::kLoad && size() > 0 && op(0) == Op::kReg) {
+      if (!Count(1, 1) || dtype(0) == v.dtype) return;
+      return Fail(SpecRule::kAccessForm, "gives another dtype than the REG's");
+    }
     const int gate = v.op == Op::kPut ? 3 : 2;
     if (!Count(gate, gate + 1)) return;
     const DType t = v.op == Op::kPut ? dtype(2) : v.dtype;

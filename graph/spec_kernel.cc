@@ -4,47 +4,51 @@
 
 #include "absl/algorithm/container.h"
 #include "graph/infer.h"
-#include "graph/range_sets.h"
 #include "graph/spec_graph.h"
 
 namespace tessera {
 
-RangeSets::Id RangeSets::Intern(std::vector<int> set) {
-  const auto [it, added] = ids_.emplace(std::move(set), static_cast<Id>(sets_.size()));
-  if (added) sets_.push_back(it->first);
-  return it->second;
-}
-
-RangeSets::Id RangeSets::Union(Id a, Id b) {
-  if (a == b || b == 0) return a;
-  if (a == 0) return b;
-  const auto key = std::minmax(a, b);
-  if (const auto it = unions_.find(key); it != unions_.end()) return it->second;
-  std::vector<int> both;
-  std::set_union(sets_[a].begin(), sets_[a].end(), sets_[b].begin(), sets_[b].end(),
-                 std::back_inserter(both));
-  return unions_[key] = Intern(std::move(both));
-}
-
-RangeSets::Id RangeSets::With(Id a, int range) { return Union(a, Intern({range})); }
-
-RangeSets::Id RangeSets::Without(Id a, absl::Span<const int> ranges) {
-  std::vector<int> left;
-  for (int r : sets_[a]) {
-    if (!absl::c_linear_search(ranges, r)) left.push_back(r);
-  }
-  return Intern(std::move(left));
-}
-
-bool RangeSets::Contains(Id a, int range) const {
-  return std::binary_search(sets_[a].begin(), sets_[a].end(), range);
-}
-
-bool RangeSets::Disjoint(Id a, Id b) const {
-  return absl::c_none_of(sets_[a], [&](int r) { return Contains(b, r); });
-}
-
 namespace {
+
+// Sets of ranges, so that the many nodes that depend on the same ones share one.
+class OpenRanges {
+ public:
+  using Id = int;  // 0 is the empty set
+  OpenRanges() { Intern({}); }
+
+  Id Union(Id a, Id b) {
+    if (a == b || b == 0) return a;
+    if (a == 0) return b;
+    const auto key = std::minmax(a, b);
+    if (const auto it = unions_.find(key); it != unions_.end()) return it->second;
+    std::vector<int> both;
+    absl::c_set_union(sets_[a], sets_[b], std::back_inserter(both));
+    return unions_[key] = Intern(std::move(both));
+  }
+  Id With(Id a, int range) { return Union(a, Intern({range})); }
+  Id Without(Id a, absl::Span<const int> ranges) {
+    std::vector<int> left;
+    for (int r : sets_[a]) {
+      if (!absl::c_linear_search(ranges, r)) left.push_back(r);
+    }
+    return Intern(std::move(left));
+  }
+  bool Contains(Id a, int range) const { return absl::c_binary_search(sets_[a], range); }
+  bool Disjoint(Id a, Id b) const {
+    return absl::c_none_of(sets_[a], [&](int r) { return Contains(b, r); });
+  }
+  absl::Span<const int> Elements(Id a) const { return sets_[a]; }  // ascending
+
+ private:
+  Id Intern(std::vector<int> set) {
+    const auto [it, added] = ids_.emplace(std::move(set), static_cast<Id>(sets_.size()));
+    if (added) sets_.push_back(it->first);
+    return it->second;
+  }
+  std::vector<std::vector<int>> sets_;
+  absl::flat_hash_map<std::vector<int>, Id> ids_;
+  absl::flat_hash_map<std::pair<Id, Id>, Id> unions_;
+};
 
 int64_t Product(int64_t a, int64_t b) {
   int64_t p;
@@ -128,7 +132,7 @@ class KernelCheck {
         g_.Report(SpecRule::kRangeNotOpen, i, "REDUCE: the value does not depend on ",
                   g_.NodeText(r));
       }
-      const RangeSets::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
+      const OpenRanges::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
       open_[i] = sets_.Union(open_[i], outer);
       may_[i] = sets_.Union(may_[i], outer);
     }
@@ -200,8 +204,8 @@ class KernelCheck {
   }
 
   SpecGraph& g_;
-  RangeSets sets_;
-  std::vector<RangeSets::Id> open_, may_;
+  OpenRanges sets_;
+  std::vector<OpenRanges::Id> open_, may_;
   std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
   std::vector<bool> attains_;
 };
@@ -232,11 +236,13 @@ void CheckRanges(SpecGraph& g) {
     const SpecNode& n = g.nodes[i];
     for (size_t k = 0; k < g.srcs(i).size(); ++k) {
       const Op op = g.src(i, static_cast<int>(k)).op;
-      if (op != Op::kParam && op != Op::kScratch) continue;
-      const bool pointer = k == 0 && (n.op == Op::kIndex || n.op == Op::kLoad || n.op == Op::kPut);
+      if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
+      const bool pointer =
+          k == 0 && (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
+                     (n.op == Op::kIndex && op != Op::kReg));
       if (!pointer && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
-                 " itself, not an element of it");
+                 " itself, not what it holds");
       }
     }
     if (!n.sure()) continue;
