@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "graph/kernel_form.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
@@ -342,10 +343,7 @@ class Rangeifier {
       case Op::kPad:
         return UOp::Make(Op::kWhere, {place.conditions[0], Value(place, 0), zero});
       case Op::kReduce: {
-        if (place.ranges.empty()) {  // 0 + x is +0 where x is -0
-          const bool sum = u.arg<ReduceArg>().op == Op::kAdd && u.dtype().IsFloat();
-          return sum ? UOp::Make(Op::kAdd, {zero, Value(place, 0)}) : Value(place, 0);
-        }
+        if (place.ranges.empty()) return ReducedOnce(u.arg<ReduceArg>(), Value(place, 0));
         std::vector<UOp> srcs = {Value(place, 0)};
         srcs.insert(srcs.end(), place.ranges.begin(), place.ranges.end());
         return UOp::Make(Op::kReduce, srcs, ReduceArg{u.arg<ReduceArg>().op, {}});
