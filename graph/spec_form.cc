@@ -251,8 +251,10 @@ struct Form {
 }  // namespace
 
 bool CheckOperands(const NodeView& v, ReportFn report) {
-  // What has no value has no dtype to check either; only these three may hold it.
-  if (v.op == Op::kSink || v.op == Op::kProgram || v.op == Op::kEnd) return true;
+  // What has no value has no dtype to check either; only these may hold it.
+  if (v.op == Op::kSink || v.op == Op::kStage || v.op == Op::kProgram || v.op == Op::kEnd) {
+    return true;
+  }
   for (size_t i = 0; i < v.srcs.size(); ++i) {
     if (!v.srcs[i].dtype().IsVoid()) continue;
     const bool store = v.src_ops[i] == Op::kStore;

@@ -36,6 +36,10 @@ template <typename... Parts>
   throw Error(absl::InvalidArgumentError(absl::StrCat(Call::Name(), ": ", parts...)));
 }
 
+// The buffer in which a version lies if it was computed, perhaps on the way to another result; else
+// the version. Keeps chains of assignments from growing.
+UOp Current(const UOp& version);
+
 // The node, or an Error that begins with the call's name instead of the op's.
 UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);
 inline UOp Build(Op op, absl::Span<const UOp> srcs, Arg arg = {}) {

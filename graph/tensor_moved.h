@@ -2,19 +2,22 @@
 #pragma once
 
 #include "graph/tensor.h"
+#include "graph/tensor_internal.h"
 
 namespace tessera {
 
 template <typename Fn>
 Tensor Tensor::Moved(Fn fn) const {
-  const UOp& value = uop();
+  const UOp value = internal::Current(uop());
   Tensor out(fn(value));
   State& view = *out.state_;
   if (state_->base) {
     view.base = state_->base;
     view.base_version = state_->base_version;
+    UOp from = state_->view;
+    if (from == state_->base_version) view.base_version = from = internal::Current(from);
     // The value may have been replaced by the storage it was computed into.
-    view.view = state_->view == value ? view.value : fn(state_->view);
+    view.view = from == value ? view.value : fn(from);
   } else {
     view.base = state_;
     view.base_version = value;

@@ -72,9 +72,13 @@ class Rangeifier {
       stores.push_back(UOp::Make(Op::kStore, srcs, Arg(static_cast<int64_t>(stores.size()))));
     }
     UOp sink = UOp::Make(Op::kSink, stores);
-    // Gathered indices, innermost last: each may stand in a later one's expression.
-    for (auto it = gathered_.rbegin(); it != gathered_.rend(); ++it) {
-      sink = Substitute(sink, {{it->first, it->second}});
+    // Gathered indices stand in one another's expressions, whichever was met first.
+    Substitution indices;
+    for (const auto& [stand_in, value] : gathered_) indices.emplace(stand_in, value);
+    for (size_t i = 0; i < gathered_.size(); ++i) {
+      const UOp next = Substitute(sink, indices);
+      if (next == sink) break;
+      sink = next;
     }
     return Simplify(sink);
   }
@@ -353,7 +357,7 @@ class Rangeifier {
       case Op::kPad:
         return UOp::Make(Op::kWhere, {place.conditions[0], Value(place, 0), zero});
       case Op::kReduce: {
-        if (place.ranges.empty()) return Value(place, 0);
+        if (place.ranges.empty()) return ReducedOnce(u.arg<ReduceArg>(), Value(place, 0));
         std::vector<UOp> srcs = {Value(place, 0)};
         const uint64_t free = FreeMask(srcs[0]);
         for (const UOp& r : place.ranges) {
