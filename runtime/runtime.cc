@@ -29,17 +29,7 @@ PlanCache& Plans() {
 
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   auto out = std::make_shared<CompiledPlan>();
-  const std::vector<UOp> values = WithParams(roots, key);
-  Device home;
-  for (const UOp& v : values) {
-    if (!home) home = v.device();
-  }
-  if (!home) home = Device(Place("CPU", 0));
-  if (home.is_sharding()) {
-    return absl::UnimplementedError("realize: sharded tensors cannot run yet; use one place");
-  }
-  ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
-  ASSIGN_OR_RETURN(out->plan, Schedule(values, first->target(), home));
+  ASSIGN_OR_RETURN(out->plan, PlanOnly(roots, key));
   DebugPlan(out->plan);
 
   const size_t n = out->plan.kernels.size();
@@ -74,6 +64,20 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
 }
 
 }  // namespace
+
+absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
+  const std::vector<UOp> values = WithParams(roots, key);
+  Device home;
+  for (const UOp& v : values) {
+    if (!home) home = v.device();
+  }
+  if (!home) home = Device(Place("CPU", 0));
+  if (home.is_sharding()) {
+    return absl::UnimplementedError("realize: sharded tensors cannot run yet; use one place");
+  }
+  ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
+  return Schedule(values, first->target(), home);
+}
 
 absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   PlanCache& cache = Plans();

@@ -29,6 +29,9 @@ using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
 // The plan of the roots, whose key this is: scheduled and compiled, or found in memory.
 absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key);
 
+// The plan of the roots as it was scheduled; nothing is generated, compiled or kept.
+absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key);
+
 // Runs a plan on the storage of its leaves, by slot. Gives the storage of each root.
 absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
     const CompiledPlan& plan, absl::Span<const std::shared_ptr<Storage>> leaves,
