@@ -206,7 +206,7 @@ class Fuser {
           r.src(0).shape().MaxElements() / std::max<int64_t>(1, r.shape().MaxElements());
       const int64_t rows = Iterations(k, mask);
       if (row * r.src(0).dtype().bytes() > target_.l2_bytes / 2) return false;
-      if (rows < 2 * target_.cores && row * Iterations(k, all & ~mask) > kSmallWork) return false;
+      if (rows < 2 * target_.cores && rows * (row + Iterations(k, all & ~mask)) > kSmallWork) return false;
     }
     k.has_reduce = true;
     k.has_contraction |= contraction;
