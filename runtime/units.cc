@@ -26,8 +26,5 @@ std::string ShowSeconds(double seconds) {
   if (seconds < 1e-3) return absl::StrFormat("%.1f us", seconds * 1e6);
   return absl::StrFormat(seconds < 1 ? "%.2f ms" : "%.2f s", seconds * (seconds < 1 ? 1e3 : 1));
 }
-std::string ShowPercent(double part, double whole) {
-  return whole > 0 ? absl::StrFormat("%.0f %%", 100 * part / whole) : "-";
-}
 
 }  // namespace tessera

@@ -5,9 +5,8 @@
 
 namespace tessera {
 
-std::string ShowBytes(double bytes);                 // "17 B", "1.5 KiB", "2.0 GiB"
-std::string ShowCount(double n);                     // "17", "1.5 k", "2.1 G"
-std::string ShowSeconds(double seconds);             // "0.3 us", "1.5 ms", "2.1 s"
-std::string ShowPercent(double part, double whole);  // "42 %"; "-" where the whole is unknown
+std::string ShowBytes(double bytes);      // "17 B", "1.5 KiB", "2.0 GiB"
+std::string ShowCount(double n);          // "17", "1.5 k", "2.1 G"
+std::string ShowSeconds(double seconds);  // "0.3 us", "1.5 ms", "2.1 s"
 
 }  // namespace tessera
