@@ -43,7 +43,7 @@ TEST_F(CheckNan, FindsTheOpInsideOfAReduction) {
   const Tensor x = Tensor::From({{1, 2}, {inf, 3}}, kFloat32);
   EXPECT_THAT(MessageOf((x - x).Sum()), HasSubstr("makes the first NaN, at [1, 0]"));
   const Tensor y = Tensor::From({inf, -inf}, kFloat32);
-  EXPECT_THAT(MessageOf(y.Sum()), HasSubstr("REDUCE makes the first NaN, at []"));
+  EXPECT_THAT(MessageOf(y.Sum()), HasSubstr("REDUCE makes the first NaN, at [0]"));
 }
 
 TEST_F(CheckNan, FollowsNoNanThatWasReadAlready) {
