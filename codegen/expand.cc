@@ -122,8 +122,11 @@ class Vectoriser {
     for (const UOp& r : ClosedRanges(u)) {
       if (!(r == range_)) srcs.push_back(done_.at(r));
     }
-    const UOp lanes = srcs.size() == 1 ? srcs[0] : UOp::Make(Op::kReduce, srcs, u.arg());
-    return UOp::Make(Op::kFold, u.dtype(), {lanes}, u.arg());
+    if (srcs.size() > 1) {
+      const UOp lanes = UOp::Make(Op::kReduce, srcs, u.arg());
+      return UOp::Make(Op::kFold, u.dtype(), {lanes}, u.arg());
+    }
+    return ReducedOnce(u.arg<ReduceArg>(), UOp::Make(Op::kFold, u.dtype(), srcs, u.arg()));
   }
 
   void Store(const UOp& u) {

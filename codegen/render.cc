@@ -129,12 +129,18 @@ class Renderer {
     const auto storage_only = [](DType t) {
       return t.kind() == Kind::kBF16 || t.kind() == Kind::kF8E4M3 || t.kind() == Kind::kF8E5M2;
     };
+    // Those are cast from and to f32; the cast beyond it may have been merged with this one.
+    std::string x = value;
     if (storage_only(from)) {
-      return absl::StrCat("rt_", from.Scalar().ToString(), "_to_f32(", value, ")");
+      x = absl::StrCat("rt_", from.Scalar().ToString(), "_to_f32(", x, ")");
+      from = kFloat32.WithLanes(from.lanes());
     }
-    if (storage_only(to))
-      return absl::StrCat("rt_f32_to_", to.Scalar().ToString(), "(", value, ")");
-    return absl::StrCat("rt_cast<", TypeName(to.Scalar()), ">(", value, ")");
+    if (storage_only(to)) {
+      if (from.kind() != Kind::kF32) x = absl::StrCat("rt_cast<rt_f32>(", x, ")");
+      return absl::StrCat("rt_f32_to_", to.Scalar().ToString(), "(", x, ")");
+    }
+    if (from == to) return x;
+    return absl::StrCat("rt_cast<", TypeName(to.Scalar()), ">(", x, ")");
   }
 
   std::string Load(const UOp& u) {

@@ -73,7 +73,7 @@ class Splitter {
       }
       srcs.insert(srcs.end(), inner.begin(), inner.end());
       const bool bare = u.is(Op::kReduce) && srcs.size() == 1;
-      parts.push_back(bare ? srcs[0] : u.WithSrcs(srcs));
+      parts.push_back(bare ? ReducedOnce(u.arg<ReduceArg>(), srcs[0]) : u.WithSrcs(srcs));
     }
     if (u.is(Op::kStore)) {
       parts_.emplace(u.get(), std::move(parts));

@@ -469,6 +469,9 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   ASSIGN_OR_RETURN(out.dtype, InferType(c, declared));
   step = InferStep::kShape;
   ASSIGN_OR_RETURN(out.shape, InferShape(c));
+  if (out.shape.rank() > kMaxRank) {
+    return c.Fail("gives ", out.shape.rank(), " axes; a tensor has at most ", kMaxRank);
+  }
   step = InferStep::kDevice;
   if (op == Op::kCopy) {
     ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));

@@ -6,6 +6,8 @@
 
 namespace tessera {
 
+inline constexpr int kMaxRank = 60;  // passes keep sets of axes in 64 bits
+
 struct Inferred {
   DType dtype;
   Shape shape;

@@ -60,6 +60,11 @@ int64_t RangeSets::Iterations(uint64_t mask) const {
   return n;
 }
 
+UOp ReducedOnce(const ReduceArg& arg, const UOp& value) {
+  if (arg.op != Op::kAdd || !value.dtype().IsFloat()) return value;
+  return UOp::Make(Op::kAdd, {value, UOp::Const(value.dtype(), 0.0)});
+}
+
 UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
   absl::flat_hash_map<UOp, UOp> done;
   for (const UOp& u : TopoSort({&sink, 1})) {
@@ -78,9 +83,8 @@ UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
         srcs.insert(srcs.end(), it->second.ranges.begin(), it->second.ranges.end());
       }
     }
-    // A reduction left without ranges is its value.
-    done.emplace(
-        u, u.is(Op::kReduce) && srcs.size() == 1 && u.size() > 1 ? srcs[0] : u.WithSrcs(srcs));
+    const bool bare = u.is(Op::kReduce) && srcs.size() == 1 && u.size() > 1;
+    done.emplace(u, bare ? ReducedOnce(u.arg<ReduceArg>(), srcs[0]) : u.WithSrcs(srcs));
   }
   return done.at(sink);
 }

@@ -34,6 +34,9 @@ class RangeSets {
   absl::flat_hash_map<const Node*, uint64_t> free_;
 };
 
+// A reduction left without ranges: its value, but as sums of floats start at +0, -0 becomes +0.
+UOp ReducedOnce(const ReduceArg& arg, const UOp& value);
+
 // What stands for a range from now on: its value, and the ranges that its closers close instead.
 struct RangeReplacement {
   UOp value;

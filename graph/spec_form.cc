@@ -33,7 +33,10 @@ struct Form {
     return false;
   }
   bool IsScalar(int i) const { return dtype(i).lanes() == 1 && v.srcs[i].rank() == 0; }
-  bool IsPointer(int i) const { return op(i) == Op::kParam || op(i) == Op::kScratch; }
+  // In a kernel whose loops have become lanes a STAGE stands for its SCRATCH.
+  bool IsPointer(int i) const {
+    return op(i) == Op::kParam || op(i) == Op::kScratch || op(i) == Op::kStage;
+  }
   bool RangesFrom(int first, SpecRule rule) const {
     for (int i = first; i < size(); ++i) {
       if (op(i) == Op::kRange) continue;
@@ -79,11 +82,13 @@ struct Form {
   }
   void Index() const {
     if (!Count(2, 3)) return;
-    if (!IsScalar(1)) Fail(SpecRule::kIndexForm, "the offset must be a scalar");
-    if (size() == 3 && !IsScalar(2)) Fail(SpecRule::kIndexForm, "the gate must be a scalar");
+    if (v.srcs[1].rank() != 0) Fail(SpecRule::kIndexForm, "the offset must be a scalar");
+    if (size() == 3 && v.srcs[2].rank() != 0) {
+      Fail(SpecRule::kIndexForm, "the gate must be a scalar");
+    }
   }
   void Store() const {
-    if (!IsScalar(1) && dtype(1).lanes() == 1) Fail(SpecRule::kStoreForm, "the value must be a scalar");
+    if (v.srcs[1].rank() != 0) Fail(SpecRule::kStoreForm, "the value must be a scalar");
   }
   void Stage() const {
     for (int i = 0; i < size(); ++i) {
@@ -100,8 +105,12 @@ struct Form {
       Fail(SpecRule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
     }
   }
-  // LOAD (pointer, offset, gate?), PUT (pointer, offset, value, gate?).
+  // LOAD (pointer, offset, gate?) or (REG), PUT (pointer, offset, value, gate?).
   void Access() const {
+    if (v.op == Op::kLoad && size() > 0 && op(0) == Op::kReg) {
+      if (!Count(1, 1) || dtype(0) == v.dtype) return;
+      return Fail(SpecRule::kAccessForm, "gives another dtype than the REG's");
+    }
     const int gate = v.op == Op::kPut ? 3 : 2;
     if (!Count(gate, gate + 1)) return;
     const DType t = v.op == Op::kPut ? dtype(2) : v.dtype;
@@ -242,11 +251,14 @@ struct Form {
 }  // namespace
 
 bool CheckOperands(const NodeView& v, ReportFn report) {
-  // What has no value has no dtype to check either; only these three may hold it.
-  if (v.op == Op::kSink || v.op == Op::kProgram || v.op == Op::kEnd) return true;
+  // What has no value has no dtype to check either; only these may hold it.
+  if (v.op == Op::kSink || v.op == Op::kStage || v.op == Op::kProgram || v.op == Op::kEnd) {
+    return true;
+  }
   for (size_t i = 0; i < v.srcs.size(); ++i) {
     if (!v.srcs[i].dtype().IsVoid()) continue;
     const bool store = v.src_ops[i] == Op::kStore;
+    if (store && v.op == Op::kStage) continue;
     report(store ? SpecRule::kStoreOutsideSink : SpecRule::kVoidOperand,
            absl::StrCat(Info(v.op).text, ": uses ", Info(v.src_ops[i]).text,
                         store ? ", which belongs in a SINK" : ", which has no value"));

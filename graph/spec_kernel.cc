@@ -4,47 +4,51 @@
 
 #include "absl/algorithm/container.h"
 #include "graph/infer.h"
-#include "graph/range_sets.h"
 #include "graph/spec_graph.h"
 
 namespace tessera {
 
-RangeSets::Id RangeSets::Intern(std::vector<int> set) {
-  const auto [it, added] = ids_.emplace(std::move(set), static_cast<Id>(sets_.size()));
-  if (added) sets_.push_back(it->first);
-  return it->second;
-}
-
-RangeSets::Id RangeSets::Union(Id a, Id b) {
-  if (a == b || b == 0) return a;
-  if (a == 0) return b;
-  const auto key = std::minmax(a, b);
-  if (const auto it = unions_.find(key); it != unions_.end()) return it->second;
-  std::vector<int> both;
-  std::set_union(sets_[a].begin(), sets_[a].end(), sets_[b].begin(), sets_[b].end(),
-                 std::back_inserter(both));
-  return unions_[key] = Intern(std::move(both));
-}
-
-RangeSets::Id RangeSets::With(Id a, int range) { return Union(a, Intern({range})); }
-
-RangeSets::Id RangeSets::Without(Id a, absl::Span<const int> ranges) {
-  std::vector<int> left;
-  for (int r : sets_[a]) {
-    if (!absl::c_linear_search(ranges, r)) left.push_back(r);
-  }
-  return Intern(std::move(left));
-}
-
-bool RangeSets::Contains(Id a, int range) const {
-  return std::binary_search(sets_[a].begin(), sets_[a].end(), range);
-}
-
-bool RangeSets::Disjoint(Id a, Id b) const {
-  return absl::c_none_of(sets_[a], [&](int r) { return Contains(b, r); });
-}
-
 namespace {
+
+// Sets of ranges, so that the many nodes that depend on the same ones share one.
+class OpenRanges {
+ public:
+  using Id = int;  // 0 is the empty set
+  OpenRanges() { Intern({}); }
+
+  Id Union(Id a, Id b) {
+    if (a == b || b == 0) return a;
+    if (a == 0) return b;
+    const auto key = std::minmax(a, b);
+    if (const auto it = unions_.find(key); it != unions_.end()) return it->second;
+    std::vector<int> both;
+    absl::c_set_union(sets_[a], sets_[b], std::back_inserter(both));
+    return unions_[key] = Intern(std::move(both));
+  }
+  Id With(Id a, int range) { return Union(a, Intern({range})); }
+  Id Without(Id a, absl::Span<const int> ranges) {
+    std::vector<int> left;
+    for (int r : sets_[a]) {
+      if (!absl::c_linear_search(ranges, r)) left.push_back(r);
+    }
+    return Intern(std::move(left));
+  }
+  bool Contains(Id a, int range) const { return absl::c_binary_search(sets_[a], range); }
+  bool Disjoint(Id a, Id b) const {
+    return absl::c_none_of(sets_[a], [&](int r) { return Contains(b, r); });
+  }
+  absl::Span<const int> Elements(Id a) const { return sets_[a]; }  // ascending
+
+ private:
+  Id Intern(std::vector<int> set) {
+    const auto [it, added] = ids_.emplace(std::move(set), static_cast<Id>(sets_.size()));
+    if (added) sets_.push_back(it->first);
+    return it->second;
+  }
+  std::vector<std::vector<int>> sets_;
+  absl::flat_hash_map<std::vector<int>, Id> ids_;
+  absl::flat_hash_map<std::pair<Id, Id>, Id> unions_;
+};
 
 int64_t Product(int64_t a, int64_t b) {
   int64_t p;
@@ -57,6 +61,7 @@ class KernelCheck {
       : g_(g),
         open_(g.nodes.size()),
         may_(g.nodes.size()),
+        closed_(g.nodes.size()),
         lost_(g.nodes.size()),
         attains_(g.nodes.size()) {}
 
@@ -76,7 +81,7 @@ class KernelCheck {
   int size() const { return static_cast<int>(g_.nodes.size()); }
 
   // The ranges that node i lists from source `first` on, those listed twice reported.
-  std::vector<int> Listed(int i, int first) {
+  std::vector<int> Listed(int i, int first, bool report = true) {
     std::vector<int> ranges;
     for (int s : g_.srcs(i).subspan(std::min(first, g_.nodes[i].num_srcs))) {
       if (g_.nodes[s].op == Op::kRange) ranges.push_back(s);
@@ -84,19 +89,23 @@ class KernelCheck {
     std::sort(ranges.begin(), ranges.end());
     const auto twice = std::adjacent_find(ranges.begin(), ranges.end());
     if (twice != ranges.end()) {
-      g_.Report(SpecRule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
+      if (report) g_.Report(SpecRule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
                 g_.NodeText(*twice), " twice");
       ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
     }
     return ranges;
   }
 
-  // `open_` is what whoever uses a node must close; `may_` is what it may close.
+  // `open_` is what whoever uses a node must close; `may_` is what it may close; `closed_` is what
+  // REDUCEs within it have closed.
   void Node(int i) {
     const SpecNode& n = g_.nodes[i];
     const bool closes = n.op == Op::kReduce || n.op == Op::kRange;
     lost_[i] = n.partial || (closes && n.bad);
-    for (int s : g_.srcs(i)) lost_[i] = lost_[i] || lost_[s];
+    for (int s : g_.srcs(i)) {
+      lost_[i] = lost_[i] || lost_[s];
+      closed_[i] = sets_.Union(closed_[i], closed_[s]);
+    }
     for (int s : g_.srcs(i)) {
       if (n.op == Op::kReduce) break;
       open_[i] = sets_.Union(open_[i], open_[s]);
@@ -109,6 +118,11 @@ class KernelCheck {
       Close(i);
     } else if (n.op == Op::kStore) {
       Store(i);
+      const std::vector<int> ranges = Listed(i, 2, /*report=*/false);
+      open_[i] = sets_.Without(open_[i], ranges);
+      may_[i] = sets_.Without(may_[i], ranges);
+    } else if (n.op == Op::kSink) {
+      for (int s : g_.srcs(i)) CheckClosed(s);
     }
     attains_[i] = Attains(i);
   }
@@ -124,11 +138,14 @@ class KernelCheck {
     open_[i] = sets_.Without(open_[value], ranges);
     may_[i] = sets_.Without(may_[value], ranges);
     for (int r : ranges) {
-      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r)) {
-        g_.Report(SpecRule::kRangeNotOpen, i, "REDUCE: the value does not depend on ",
-                  g_.NodeText(r));
+      if (n.op == Op::kReduce) closed_[i] = sets_.With(closed_[i], r);
+      // A value that never was open in the range is the same at each of its points, which is fine.
+      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r) &&
+          sets_.Contains(closed_[value], r)) {
+        g_.Report(SpecRule::kRangeReused, i, "REDUCE: the value has closed ", g_.NodeText(r),
+                  " already");
       }
-      const RangeSets::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
+      const OpenRanges::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
       open_[i] = sets_.Union(open_[i], outer);
       may_[i] = sets_.Union(may_[i], outer);
     }
@@ -140,11 +157,6 @@ class KernelCheck {
     const std::vector<int> ranges = Listed(i, 2);
     if (n.bad || lost_[i]) return;
     int64_t grid = 1, unroll = 1;
-    for (int r : sets_.Elements(open_[i])) {  // those listed are open in what lists them
-      if (std::binary_search(ranges.begin(), ranges.end(), r)) continue;
-      g_.Report(SpecRule::kRangeUnclosed, i, "STORE: depends on ", g_.NodeText(r),
-                ", which it does not list");
-    }
     for (int r : ranges) {
       const SpecNode& range = g_.nodes[r];
       if (!range.sure() || range.num_srcs != 1) continue;
@@ -159,6 +171,16 @@ class KernelCheck {
     }
     Limit(i, "grid points", grid, g_.options.target.max_grid);
     Limit(i, "unrolled copies", unroll, g_.options.target.max_unroll);
+  }
+
+  // A STORE of the kernel itself leaves no range open; one that fills a STAGE may, inside the loops
+  // around the STAGE.
+  void CheckClosed(int i) {
+    if (g_.nodes[i].op != Op::kStore || g_.nodes[i].bad || lost_[i]) return;
+    for (int r : sets_.Elements(open_[i])) {
+      g_.Report(SpecRule::kRangeUnclosed, i, "STORE: depends on ", g_.NodeText(r),
+                ", which it does not list");
+    }
   }
 
   void Limit(int i, const char* what, int64_t have, int64_t most) {
@@ -200,8 +222,8 @@ class KernelCheck {
   }
 
   SpecGraph& g_;
-  RangeSets sets_;
-  std::vector<RangeSets::Id> open_, may_;
+  OpenRanges sets_;
+  std::vector<OpenRanges::Id> open_, may_, closed_;
   std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
   std::vector<bool> attains_;
 };
@@ -211,7 +233,8 @@ class KernelCheck {
 void CheckAccess(SpecGraph& g, int i, int pointer, int64_t lo, int64_t hi, int lanes,
                  bool attained) {
   if (!g.Applies(SpecRule::kIndexBounds) || !g.nodes[pointer].sure()) return;
-  const UOp& p = g.nodes[pointer].value;
+  const UOp& whole = g.nodes[pointer].value;
+  const UOp p = whole.is(Op::kStage) ? UOp(whole.src(0)) : whole;
   const int64_t count = p.is(Op::kScratch)
                             ? p.arg<Pairs>()[0].second.value() / std::max(1, p.dtype().bytes())
                             : p.shape().MaxElements();
@@ -232,11 +255,14 @@ void CheckRanges(SpecGraph& g) {
     const SpecNode& n = g.nodes[i];
     for (size_t k = 0; k < g.srcs(i).size(); ++k) {
       const Op op = g.src(i, static_cast<int>(k)).op;
-      if (op != Op::kParam && op != Op::kScratch) continue;
-      const bool pointer = k == 0 && (n.op == Op::kIndex || n.op == Op::kLoad || n.op == Op::kPut);
+      if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
+      const bool pointer =
+          k == 0 && (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
+                     (n.op == Op::kIndex && op != Op::kReg) ||
+                     (n.op == Op::kStage && op == Op::kScratch));
       if (!pointer && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
-                 " itself, not an element of it");
+                 " itself, not what it holds");
       }
     }
     if (!n.sure()) continue;

@@ -119,6 +119,9 @@ SpecRule FailedRule(InferStep step, const NodeView& v) {
 UOp StandIn(DType dtype, int i, const StatedShape& shape) {
   if (dtype.IsVoid()) return UOp::Make(Op::kSink, {});
   ParamArg arg{(int64_t{1} << 40) + i, shape.shape.ToExtents(), shape.device};
+  // An annotation may state a shape that nothing can have.
+  if (auto made = UOp::TryMake(Op::kParam, dtype, {}, arg); made.ok()) return *std::move(made);
+  arg.shape.clear();
   return UOp::Make(Op::kParam, dtype, {}, std::move(arg));
 }
 

@@ -91,15 +91,17 @@ class ProgramCheck {
 
   void Statement(int i) {
     const SpecNode& n = g_.nodes[i];
-    if (listed_[i] != now_) {
+    if (listed_[i] != now_ && HasPlace(n.op)) {
       return g_.Report(n.op == Op::kEnd ? SpecRule::kRangeClosedTwice : SpecRule::kStatementTwice,
                        i, Info(n.op).text, ": is listed twice");
     }
     if (n.op == Op::kEnd) return End(i);
     for (int s : g_.srcs(i)) Use(s, i);
-    if ((n.op == Op::kLoad || n.op == Op::kPut) && n.sure()) Access(i);
+    if ((n.op == Op::kLoad || n.op == Op::kPut) && n.sure() && g_.src(i, 0).op != Op::kReg)
+      Access(i);
     if (n.op == Op::kRange || n.op == Op::kIf) Open(i);
-    block_[i] = current();
+    // An expression that is listed again is known already, or computed again where it is not.
+    if (block_[i] == kUnlisted || !blocks_[block_[i]].open || HasPlace(n.op)) block_[i] = current();
   }
 
   void Open(int i) {

@@ -11,8 +11,17 @@
 namespace tessera {
 namespace internal {
 
+UOp Current(const UOp& version) {
+  if (version.is(Op::kAssign)) {
+    if (UOp computed = version.realized()) return computed;
+  }
+  return version;
+}
+
 UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
-  absl::StatusOr<UOp> made = UOp::TryMake(op, dtype, srcs, std::move(arg));
+  absl::InlinedVector<UOp, 4> current;
+  for (const UOp& s : srcs) current.push_back(Current(s));
+  absl::StatusOr<UOp> made = UOp::TryMake(op, dtype, current, std::move(arg));
   if (made.ok()) return *std::move(made);
   // "PERMUTE: axis 1 is repeated" reads "Permute: axis 1 is repeated".
   absl::string_view message = made.status().message();
@@ -280,6 +289,7 @@ Tensor& Tensor::Assign(const Operand& value) {
   Tensor base;
   base.state_ = held;
   State& root = base.Now();
+  root.value = internal::Current(root.value);
   std::vector<UOp> chain;  // from the view to the base
   if (self.base) {
     for (UOp u = self.view; !(u == self.base_version); u = u.src(0)) {

@@ -45,6 +45,10 @@ inline void ThrowAsCall(const absl::Status& status) {
   throw Error(absl::Status(status.code(), absl::StrCat(Call::Name(), ": ", message)));
 }
 
+// The buffer in which a version lies if it was computed, perhaps on the way to another result; else
+// the version. Keeps chains of assignments from growing.
+UOp Current(const UOp& version);
+
 // The node, or an Error that begins with the call's name instead of the op's.
 UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);
 inline UOp Build(Op op, absl::Span<const UOp> srcs, Arg arg = {}) {

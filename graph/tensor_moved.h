@@ -2,20 +2,23 @@
 #pragma once
 
 #include "graph/tensor.h"
+#include "graph/tensor_internal.h"
 
 namespace tessera {
 
 template <typename Fn>
 Tensor Tensor::Moved(Fn fn) const {
-  const UOp value = uop();
+  const UOp value = internal::Current(uop());
   Tensor out(fn(value));
   State& view = *out.state_;
   const State& now = Now();
   if (now.base) {
     view.base = now.base;
     view.base_version = now.base_version;
+    UOp from = now.view;
+    if (from == now.base_version) view.base_version = from = internal::Current(from);
     // The value may have been replaced by the storage it was computed into.
-    view.view = now.view == value ? view.value : fn(now.view);
+    view.view = from == value ? view.value : fn(from);
   } else {
     view.base = state_;
     view.base_version = value;

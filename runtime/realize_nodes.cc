@@ -4,34 +4,30 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "graph/flags.h"
 #include "graph/infer.h"
 #include "graph/status.h"
+#include "runtime/check_nan.h"
 #include "runtime/execute.h"
 
 namespace tessera {
 namespace {
 
-UOp BaseOf(const UOp& u) {
-  UOp base = u;
-  while (base.is(Op::kAssign) && !base.realized()) base = UOp(base.src(0));
-  const UOp computed = base.realized();
-  return computed ? computed : base;
+using NodeSet = absl::flat_hash_set<const Node*>;
+
+bool IsPending(const UOp& u) { return u.is(Op::kAssign) && !u.realized(); }
+
+// The node that a version is: an ASSIGN still to be run, or the BUFFER that it lies in.
+UOp VersionOf(const UOp& u) {
+  const UOp computed = u.realized();
+  return computed ? computed : u;
 }
 
-// The leaves that ASSIGNs of this graph overwrite.
-absl::flat_hash_set<const Node*> Overwritten(const PlanKey& key) {
-  absl::flat_hash_set<const Node*> out;
+// The versions that ASSIGNs of this graph overwrite: BUFFERs, and other ASSIGNs of the graph.
+NodeSet Overwritten(const PlanKey& key) {
+  NodeSet out;
   for (const UOp& u : key.order) {
-    if (u.is(Op::kAssign) && !u.realized()) out.insert(BaseOf(u.src(0)).get());
-  }
-  return out;
-}
-
-// The versions that later ASSIGNs of this graph overwrite.
-absl::flat_hash_set<const Node*> OldVersions(const PlanKey& key) {
-  absl::flat_hash_set<const Node*> out;
-  for (const UOp& u : key.order) {
-    if (u.is(Op::kAssign) && !u.realized()) out.insert(u.src(0).get());
+    if (IsPending(u)) out.insert(VersionOf(u.src(0)).get());
   }
   return out;
 }
@@ -60,12 +56,9 @@ absl::Status CheckBindings(const PlanKey& key, const Bindings& bindings) {
   return absl::OkStatus();
 }
 
-// The overwritten leaves whose old content something outside of this graph still reads: a node with
-// more holders than the graph accounts for, that sees a leaf other than through an ASSIGN.
-absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots,
-                                           absl::Span<const UOp> computed_roots, const PlanKey& key,
-                                           const absl::flat_hash_set<const Node*>& overwritten,
-                                           const absl::flat_hash_set<const Node*>& old_versions) {
+// The overwritten versions that something outside of this graph still reads: a node with more
+// holders than the graph accounts for, that sees such a version and not only later ones.
+NodeSet StillRead(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet& overwritten) {
   absl::flat_hash_map<const Node*, int> held;  // by this graph and by us
   for (const UOp& u : key.order) {
     ++held[u.get()];
@@ -73,59 +66,79 @@ absl::flat_hash_set<const Node*> StillRead(absl::Span<const UOp> roots,
     for (const UOp& s : u.srcs()) ++held[s.get()];
   }
   for (const UOp& l : key.leaves) ++held[l.get()];
-  absl::flat_hash_set<const Node*> is_root, out;
+  NodeSet is_root, out;
   for (const UOp& r : roots) is_root.insert(r.get());
-  for (const UOp& c : computed_roots) is_root.insert(c.get());
   absl::flat_hash_map<const Node*, absl::InlinedVector<const Node*, 2>> sees;
   for (const UOp& u : key.order) {
     const UOp computed = u.realized();
-    const UOp leaf = computed ? computed : u;
+    const UOp version = computed ? computed : u;
     auto& seen = sees[u.get()];
-    if (leaf.is(Op::kBuffer)) {
-      if (overwritten.contains(leaf.get())) seen.push_back(leaf.get());
-    } else if (u.is(Op::kAssign)) {
-      // The last version is computed here; an older one would be again, from the leaf.
-      if (old_versions.contains(u.get())) seen.push_back(BaseOf(u).get());
+    if (version.is(Op::kBuffer) || version.is(Op::kAssign)) {
+      if (overwritten.contains(version.get())) seen.push_back(version.get());
     } else {
       for (const UOp& s : u.srcs()) {
-        for (const Node* l : sees[s.get()]) seen.push_back(l);
+        for (const Node* v : sees[s.get()]) seen.push_back(v);
       }
     }
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
     if (is_root.contains(u.get()) || seen.empty()) continue;
     const int extra = computed ? 1 : 0;  // `computed` above
     if (u.get()->refs.load() > held[u.get()] + (computed ? 0 : 1) ||
-        (computed && leaf.get()->refs.load() > held[leaf.get()] + 2 + extra)) {
+        (computed && version.get()->refs.load() > held[version.get()] + 2 + extra)) {
       out.insert(seen.begin(), seen.end());
     }
   }
   return out;
 }
 
+// What is computed: the roots, and every version that the ASSIGNs on the way leave, so that none is
+// run again. A version that is overwritten in turn is kept as a copy where someone reads it.
+struct Targets {
+  std::vector<UOp> nodes;   // what gets a value: the roots first
+  std::vector<UOp> values;  // of each: the node itself, or a copy
+};
+
+Targets TargetsOf(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet& overwritten,
+                  const NodeSet& still_read) {
+  Targets out;
+  const auto add = [&](const UOp& u) {
+    const bool copy = u.is(Op::kAssign) && overwritten.contains(u.get());
+    out.nodes.push_back(u);
+    out.values.push_back(copy ? UOp::Make(Op::kContiguous, {u}) : u);
+  };
+  NodeSet is_root;
+  for (const UOp& r : roots) {
+    is_root.insert(r.get());
+    add(r);
+  }
+  for (const UOp& u : key.order) {
+    if (!IsPending(u) || is_root.contains(u.get())) continue;
+    if (!overwritten.contains(u.get()) || still_read.contains(u.get())) add(u);
+  }
+  return out;
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> wanted,
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
                                               const Bindings& bindings) {
-  PlanKey key = MakePlanKey(wanted);
-  const auto overwritten = Overwritten(key);
-  const auto old_versions = OldVersions(key);
-  std::vector<UOp> roots(wanted.begin(), wanted.end());
-  std::vector<UOp> computed = roots;  // of each root: itself, or a copy of a version that is lost
-  if (!overwritten.empty()) {
-    // An ASSIGN runs once: the versions it leaves are results, asked for or not.
-    absl::flat_hash_set<const Node*> is_root;
-    for (const UOp& r : roots) is_root.insert(r.get());
-    for (UOp& c : computed) {
-      if (old_versions.contains(c.get()) && !c.realized()) c = UOp::Make(Op::kContiguous, {c});
-    }
-    for (const UOp& u : key.order) {
-      if (!u.is(Op::kAssign) || u.realized() || old_versions.contains(u.get())) continue;
-      if (!is_root.insert(u.get()).second) continue;
-      roots.push_back(u);
-      computed.push_back(u);
-    }
-    key = MakePlanKey(computed);
-  }
+  return RealizeNodes(roots, bindings, IntFlag(Flag::kCheckNan) > 0);
+}
+
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings,
+                                              bool check_nan) {
+  PlanKey key = MakePlanKey(roots);
   RETURN_IF_ERROR(CheckBindings(key, bindings));
+  const NodeSet overwritten = Overwritten(key);
+  NodeSet still_read;
+  Targets targets{{roots.begin(), roots.end()}, {roots.begin(), roots.end()}};
+  if (!overwritten.empty()) {
+    targets = {};
+    still_read = StillRead(roots, key, overwritten);
+    targets = TargetsOf(roots, key, overwritten, still_read);
+    key = MakePlanKey(targets.values);
+  }
   std::vector<std::shared_ptr<Storage>> leaves;
   for (const UOp& leaf : key.leaves) {
     Buffer& buffer = *leaf.arg<BufferArg>().buffer;
@@ -141,47 +154,44 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> wanted,
     }
     leaves.push_back(buffer.storage);
   }
-  ASSIGN_OR_RETURN(CompiledPlanPtr plan, PreparePlan(computed, key));
+  ASSIGN_OR_RETURN(CompiledPlanPtr plan, PreparePlan(targets.values, key));
   // Whoever reads an old version elsewhere goes on with a copy of it.
-  if (!overwritten.empty()) {
-    const auto keep = StillRead(roots, computed, key, overwritten, old_versions);
-    for (size_t i = 0; i < key.leaves.size(); ++i) {
-      const UOp& leaf = key.leaves[i];
-      if (!keep.contains(leaf.get())) continue;
-      ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));
-      ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, device->Allocate(leaves[i]->bytes));
-      if (device->IsHost()) {
-        RETURN_IF_ERROR(device->CopyIn(copy->data, leaves[i]->data, leaves[i]->bytes));
-      }
-      leaf.arg<BufferArg>().buffer->storage = std::move(copy);
+  for (size_t i = 0; i < key.leaves.size(); ++i) {
+    const UOp& leaf = key.leaves[i];
+    if (!still_read.contains(leaf.get())) continue;
+    ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));
+    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, device->Allocate(leaves[i]->bytes));
+    if (device->IsHost()) {
+      RETURN_IF_ERROR(device->CopyIn(copy->data, leaves[i]->data, leaves[i]->bytes));
     }
+    leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
-  ASSIGN_OR_RETURN(auto storage, ExecutePlan(*plan, leaves, bindings));
+  bool made_nan = false;
+  auto ran = ExecutePlan(*plan, leaves, bindings, check_nan ? &made_nan : nullptr);
+  if (made_nan) return NameNanOp(key, bindings, ran.status());
+  ASSIGN_OR_RETURN(auto storage, std::move(ran));
   std::vector<UOp> out;
-  for (size_t i = 0; i < roots.size(); ++i) {
-    const UOp& root = roots[i];
-    const UOp done = root.realized();
-    if (root.is(Op::kBuffer) || done) {
-      out.push_back(done ? done : root);
-      continue;
-    }
-    auto buffer = std::make_shared<Buffer>();
-    buffer->storage = storage[i];
-    const Device device = plan->plan.buffers[plan->plan.roots[i]].device;
-    // With values for VARs, a node is that only this once; what an ASSIGN did is done.
-    const bool lasting = bindings.empty() || root.is(Op::kAssign);
-    Extents dims = root.shape().ToExtents();
-    if (!lasting) {
-      for (Extent& e : dims) {
-        ASSIGN_OR_RETURN(e, ExtentValue(e, bindings));
+  for (size_t i = 0; i < targets.nodes.size(); ++i) {
+    const UOp& node = targets.nodes[i];
+    UOp made = VersionOf(node);
+    if (!made.is(Op::kBuffer)) {
+      auto buffer = std::make_shared<Buffer>();
+      buffer->storage = storage[i];
+      const Device device = plan->plan.buffers[plan->plan.roots[i]].device;
+      // With values for VARs, a node is that only this once; what an ASSIGN did is done.
+      const bool lasting = bindings.empty() || node.is(Op::kAssign);
+      Extents dims = node.shape().ToExtents();
+      if (!lasting) {
+        for (Extent& e : dims) {
+          ASSIGN_OR_RETURN(e, ExtentValue(e, bindings));
+        }
       }
+      made = UOp::Make(Op::kBuffer, node.dtype(), {},
+                       BufferArg{std::move(buffer), std::move(dims), device});
+      if (lasting) node.SetRealized(made);
     }
-    const UOp made = UOp::Make(Op::kBuffer, root.dtype(), {},
-                               BufferArg{std::move(buffer), std::move(dims), device});
-    if (lasting) root.SetRealized(made);
-    out.push_back(made);
+    if (i < roots.size()) out.push_back(made);
   }
-  out.resize(wanted.size());
   return out;
 }
 

@@ -40,6 +40,7 @@ struct Kernel {
   int root = -1;
   int ranges = 0;  // loops over the root's axes: the first ones
   int nodes = 0;
+  int loops = 0;             // of its own and of its reductions, at most
   uint64_t reduce_mask = 0;  // the loops outside of its inlined reductions
   bool has_reduce = false, has_contraction = false;
 };
@@ -114,14 +115,16 @@ class Fuser {
   bool ReadsElsewhere(const UOp& assign) {
     const UOp& base = assign.src(0);
     const UOp& view = assign.src(1);
-    absl::flat_hash_map<const Node*, bool> seen;
+    absl::flat_hash_map<const Node*, bool> seen;  // whether only pointwise
     std::vector<std::pair<UOp, bool>> stack = {{assign.src(2), true}};  // node, still pointwise
     while (!stack.empty()) {
       auto [u, pointwise] = stack.back();
       stack.pop_back();
       if (u == view && pointwise) continue;
       if (u == base) return true;
-      if (!seen.emplace(u.get(), true).second) continue;
+      const auto [before, fresh] = seen.emplace(u.get(), pointwise);
+      if (!fresh && (pointwise || !before->second)) continue;
+      before->second = pointwise;
       if (states_[index_[u.get()]].materialize || u.is(Op::kContiguous)) continue;
       for (const UOp& s : u.srcs()) stack.emplace_back(s, pointwise && IsElementwise(u.op()));
     }
@@ -143,6 +146,7 @@ class Fuser {
       Kernel k;
       k.root = i;
       k.ranges = u.rank();
+      k.loops = std::popcount(IdentityMap(LoopShape(u)).Mask()) + ReducedAxes(u);
       kernels_.push_back(k);
       Demand own{static_cast<int>(kernels_.size()) - 1, IdentityMap(LoopShape(u))};
       state.demands.clear();
@@ -192,7 +196,12 @@ class Fuser {
     return n;
   }
 
+  static int ReducedAxes(const UOp& u) {
+    return u.is(Op::kReduce) ? static_cast<int>(u.arg<ReduceArg>().axes.size()) : 0;
+  }
+
   bool CanInline(const UOp& r, const Demand& d, Kernel& k) {
+    if (k.loops + ReducedAxes(r) > kMaxKernelLoops) return false;
     const uint64_t mask = d.map.Mask(), all = RealLoops(k);
     if (!d.map.PlainLoops(k.ranges)) return false;
     const bool epilogue = mask == all;
@@ -206,8 +215,9 @@ class Fuser {
           r.src(0).shape().MaxElements() / std::max<int64_t>(1, r.shape().MaxElements());
       const int64_t rows = Iterations(k, mask);
       if (row * r.src(0).dtype().bytes() > target_.l2_bytes / 2) return false;
-      if (rows < 2 * target_.cores && row * Iterations(k, all & ~mask) > kSmallWork) return false;
+      if (rows < 2 * target_.cores && rows * (row + Iterations(k, all & ~mask)) > kSmallWork) return false;
     }
+    k.loops += ReducedAxes(r);
     k.has_reduce = true;
     k.has_contraction |= contraction;
     k.reduce_mask = mask;
@@ -267,6 +277,7 @@ class Fuser {
   }
 
   static constexpr int kMaxKernelNodes = 600;
+  static constexpr int kMaxKernelLoops = 32;
   const Target& target_;
   std::vector<UOp> order_;
   std::vector<NodeState> states_;

@@ -197,16 +197,19 @@ std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots) {
   }
   // Each node twice: as it stands below an ASSIGN's base and view, and as others read it.
   Substitution read;
+  absl::flat_hash_map<const Node*, int> writers;
   for (const UOp& u : order) {
     absl::InlinedVector<UOp, 4> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(read.at(s));
     if (u.is(Op::kAssign)) {
+      // The base in place; a base that is computed is computed over the copies as well. A second
+      // ASSIGN of one version writes into a copy that nobody reads.
       const UOp base = u.src(0);
-      UOp written = base.is(Op::kAssign) ? UOp(read.at(base).src(0)) : base;
-      // The base in place; a base that is computed is computed over the copies as well.
-      const UOp old = read.at(base);
-      const UOp target =
-          old.is(Op::kContiguous) && overwritten.contains(base.get()) ? UOp(old.src(0)) : old;
+      UOp target = read.at(base).src(0);
+      const int earlier = writers[base.get()]++;
+      for (int i = 0; i < earlier + (earlier > 0); ++i) {
+        target = UOp::Make(Op::kContiguous, {target});
+      }
       srcs[0] = target;
       srcs[1] = Substitute(u.src(1), {{base, target}});
     }

@@ -5,11 +5,25 @@
 #include "schedule/passes.h"
 
 namespace tessera {
+namespace {
+
+// A root that is a constant, a counter or a variable has a buffer all the same.
+std::vector<UOp> WithBuffers(absl::Span<const UOp> roots) {
+  std::vector<UOp> out(roots.begin(), roots.end());
+  for (UOp& r : out) {
+    if (r.size() == 0 && !r.is(Op::kParam) && !r.is(Op::kBuffer)) {
+      r = UOp::Make(Op::kContiguous, {r});
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
                               Device default_device) {
   // Before fusion: it decides on reductions as they stand.
-  std::vector<UOp> values = SplitReductions(roots, target);
+  std::vector<UOp> values = SplitReductions(WithBuffers(roots), target);
   ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, target));
   // After fusion: joining needs to know which values have buffers.
   JoinGroups(fusion);

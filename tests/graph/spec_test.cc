@@ -172,6 +172,14 @@ TEST(Spec, GoesOnAfterAMistakeWithTheDeclaredType) {
   EXPECT_EQ(got, want) << All(found);
 }
 
+TEST(Spec, AnAnnotationOfAWrongNodeMayBeImpossible) {
+  const std::vector<Violation> found =
+      Check("%0 = CONST f32 () 1.0\n%1 = SHL f32 (%0, %0) : f32[-9]\n%2 = NEG f32 (%1)\n",
+            SpecStage::kTensor);
+  ASSERT_EQ(found.size(), 1u) << All(found);
+  EXPECT_EQ(found[0].rule, SpecRule::kOperandClass);
+}
+
 TEST(Spec, ANestedMistakeIsReportedOnce) {
   // After a wrong nesting the loops count as closed, each once.
   const std::vector<Violation> found = Check(R"(
