@@ -76,6 +76,7 @@ class Capture {
            " that it made in variables outside, where a replay would not update them; return ",
            "them, or Assign to a tensor that exists outside");
     }
+    for (const auto& c : captured_) c->Release();
   }
 
   bool Fits(const std::vector<Tensor>& inputs) const {
@@ -106,7 +107,7 @@ class Capture {
   };
   struct Result {
     enum Kind : uint8_t { kTensor, kRoot } kind = kRoot;
-    Source tensor;  // the very tensor
+    Source tensor;   // the very tensor
     int index = -1;  // of the root
   };
   struct Write {
@@ -306,9 +307,10 @@ std::vector<int64_t> Capture::Values(const Bindings& values) const {
 std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindings& values) {
   for (int c : watched_) {
     if (!captured_[c]->abandoned()) continue;
-    Fail("a tensor that the step captured is held by nothing else any more, so that changes to it "
-         "cannot be seen; Assign to a captured tensor instead of replacing it, or pass it as an "
-         "input");
+    Fail(
+        "a tensor that the step captured is held by nothing else any more, so that changes to it "
+        "cannot be seen; Assign to a captured tensor instead of replacing it, or pass it as an "
+        "input");
   }
   std::vector<Tensor> pending;
   for (const auto& c : captured_) {
@@ -445,8 +447,9 @@ std::vector<Tensor> Jit::operator()(const std::vector<Tensor>& inputs, const Bin
   if (Trace::Current() != nullptr) {
     Call call("Jit", at);
     if (!values.empty()) {
-      Fail("inside a step that is being captured, Variables have no values yet; give them to the "
-           "outer Jit");
+      Fail(
+          "inside a step that is being captured, Variables have no values yet; give them to the "
+          "outer Jit");
     }
     return impl_->step(inputs);
   }
