@@ -3,6 +3,7 @@
 
 #include "codegen/passes.h"
 #include "codegen/prelude.h"
+#include "graph/pass.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 
@@ -10,12 +11,22 @@ namespace tessera {
 
 absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
                                 const std::vector<std::string>& variables, const Target& target) {
+  PassRunner passes("codegen", SpecStage::kKernel, target);
+  PassRunner::Roots kernel = {sink};
+  const auto on_sink = [](auto pass) {
+    return [pass](const PassRunner::Roots& r) { return PassRunner::Roots{pass(r[0])}; };
+  };
   // First, on the kernel as the scheduler wrote it: what is chosen here shapes all that follows.
-  UOp kernel = Optimise(sink, target);
+  RETURN_IF_ERROR(passes.RunOptional("optimise", kernel,
+                                     on_sink([&](const UOp& k) { return Optimise(k, target); })));
   // Before expansion: one cast for all lanes.
-  kernel = Simplify(WidenFloats(kernel));
-  kernel = Expand(kernel);
-  ASSIGN_OR_RETURN(Lowered lowered, Lower(kernel, name));
+  RETURN_IF_ERROR(
+      passes.Run("widen", kernel, on_sink([](const UOp& k) { return Simplify(WidenFloats(k)); })));
+  // Unchecked: a kernel with lanes is neither a kernel nor a program yet.
+  RETURN_IF_ERROR(passes.Run("expand", kernel, on_sink(Expand), /*check=*/false));
+  ASSIGN_OR_RETURN(Lowered lowered, Lower(kernel[0], name));
+  RETURN_IF_ERROR(
+      Verify({&lowered.program, 1}, SpecStage::kProgram, SpecLevel(), "codegen.lower", target));
   Program out;
   out.statements = lowered.program;
   out.scratch_bytes = lowered.scratch_bytes;

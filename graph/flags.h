@@ -7,7 +7,8 @@
 // X(enumerator, environment name, kind, default text, meaning). A flag set to 0 is off: an integer
 // flag reads 0, a text flag reads "". An empty value counts as unset.
 #define TESSERA_FLAGS(X)                                                                          \
-  X(kDebug, "DEBUG", kInt, "0", "how much is printed: 1 notes, 2 stages, 4 kernel texts")         \
+  X(kDebug, "DEBUG", kInt, "0",                                                                   \
+    "printed: 1 notes, 2 launches, 3 plans, 4 texts, 5 kernels, 6 programs")                      \
   X(kSpec, "SPEC", kInt, "1", "validator level: 0 only what is never off, 1 borders, 2 all")      \
   X(kCheckNan, "CHECK_NAN", kInt, "0", "1: an error names the first kernel that makes a NaN")     \
   X(kCache, "CACHE", kInt, "1", "1: keep compiled kernels on disk")                               \

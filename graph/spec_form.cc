@@ -33,7 +33,10 @@ struct Form {
     return false;
   }
   bool IsScalar(int i) const { return dtype(i).lanes() == 1 && v.srcs[i].rank() == 0; }
-  bool IsPointer(int i) const { return op(i) == Op::kParam || op(i) == Op::kScratch; }
+  // In a kernel whose loops have become lanes a STAGE stands for its SCRATCH.
+  bool IsPointer(int i) const {
+    return op(i) == Op::kParam || op(i) == Op::kScratch || op(i) == Op::kStage;
+  }
   bool RangesFrom(int first, SpecRule rule) const {
     for (int i = first; i < size(); ++i) {
       if (op(i) == Op::kRange) continue;
@@ -255,6 +258,7 @@ bool CheckOperands(const NodeView& v, ReportFn report) {
   for (size_t i = 0; i < v.srcs.size(); ++i) {
     if (!v.srcs[i].dtype().IsVoid()) continue;
     const bool store = v.src_ops[i] == Op::kStore;
+    if (store && v.op == Op::kStage) continue;
     report(store ? SpecRule::kStoreOutsideSink : SpecRule::kVoidOperand,
            absl::StrCat(Info(v.op).text, ": uses ", Info(v.src_ops[i]).text,
                         store ? ", which belongs in a SINK" : ", which has no value"));

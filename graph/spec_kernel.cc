@@ -61,6 +61,7 @@ class KernelCheck {
       : g_(g),
         open_(g.nodes.size()),
         may_(g.nodes.size()),
+        closed_(g.nodes.size()),
         lost_(g.nodes.size()),
         attains_(g.nodes.size()) {}
 
@@ -80,7 +81,7 @@ class KernelCheck {
   int size() const { return static_cast<int>(g_.nodes.size()); }
 
   // The ranges that node i lists from source `first` on, those listed twice reported.
-  std::vector<int> Listed(int i, int first) {
+  std::vector<int> Listed(int i, int first, bool report = true) {
     std::vector<int> ranges;
     for (int s : g_.srcs(i).subspan(std::min(first, g_.nodes[i].num_srcs))) {
       if (g_.nodes[s].op == Op::kRange) ranges.push_back(s);
@@ -88,19 +89,24 @@ class KernelCheck {
     std::sort(ranges.begin(), ranges.end());
     const auto twice = std::adjacent_find(ranges.begin(), ranges.end());
     if (twice != ranges.end()) {
-      g_.Report(SpecRule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
-                g_.NodeText(*twice), " twice");
+      if (report)
+        g_.Report(SpecRule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
+                  g_.NodeText(*twice), " twice");
       ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
     }
     return ranges;
   }
 
-  // `open_` is what whoever uses a node must close; `may_` is what it may close.
+  // `open_` is what whoever uses a node must close; `may_` is what it may close; `closed_` is what
+  // REDUCEs within it have closed.
   void Node(int i) {
     const SpecNode& n = g_.nodes[i];
     const bool closes = n.op == Op::kReduce || n.op == Op::kRange;
     lost_[i] = n.partial || (closes && n.bad);
-    for (int s : g_.srcs(i)) lost_[i] = lost_[i] || lost_[s];
+    for (int s : g_.srcs(i)) {
+      lost_[i] = lost_[i] || lost_[s];
+      closed_[i] = sets_.Union(closed_[i], closed_[s]);
+    }
     for (int s : g_.srcs(i)) {
       if (n.op == Op::kReduce) break;
       open_[i] = sets_.Union(open_[i], open_[s]);
@@ -113,6 +119,11 @@ class KernelCheck {
       Close(i);
     } else if (n.op == Op::kStore) {
       Store(i);
+      const std::vector<int> ranges = Listed(i, 2, /*report=*/false);
+      open_[i] = sets_.Without(open_[i], ranges);
+      may_[i] = sets_.Without(may_[i], ranges);
+    } else if (n.op == Op::kSink) {
+      for (int s : g_.srcs(i)) CheckClosed(s);
     }
     attains_[i] = Attains(i);
   }
@@ -128,9 +139,12 @@ class KernelCheck {
     open_[i] = sets_.Without(open_[value], ranges);
     may_[i] = sets_.Without(may_[value], ranges);
     for (int r : ranges) {
-      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r)) {
-        g_.Report(SpecRule::kRangeNotOpen, i, "REDUCE: the value does not depend on ",
-                  g_.NodeText(r));
+      if (n.op == Op::kReduce) closed_[i] = sets_.With(closed_[i], r);
+      // A value that never was open in the range is the same at each of its points, which is fine.
+      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r) &&
+          sets_.Contains(closed_[value], r)) {
+        g_.Report(SpecRule::kRangeReused, i, "REDUCE: the value has closed ", g_.NodeText(r),
+                  " already");
       }
       const OpenRanges::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
       open_[i] = sets_.Union(open_[i], outer);
@@ -144,11 +158,6 @@ class KernelCheck {
     const std::vector<int> ranges = Listed(i, 2);
     if (n.bad || lost_[i]) return;
     int64_t grid = 1, unroll = 1;
-    for (int r : sets_.Elements(open_[i])) {  // those listed are open in what lists them
-      if (std::binary_search(ranges.begin(), ranges.end(), r)) continue;
-      g_.Report(SpecRule::kRangeUnclosed, i, "STORE: depends on ", g_.NodeText(r),
-                ", which it does not list");
-    }
     for (int r : ranges) {
       const SpecNode& range = g_.nodes[r];
       if (!range.sure() || range.num_srcs != 1) continue;
@@ -163,6 +172,16 @@ class KernelCheck {
     }
     Limit(i, "grid points", grid, g_.options.target.max_grid);
     Limit(i, "unrolled copies", unroll, g_.options.target.max_unroll);
+  }
+
+  // A STORE of the kernel itself leaves no range open; one that fills a STAGE may, inside the loops
+  // around the STAGE.
+  void CheckClosed(int i) {
+    if (g_.nodes[i].op != Op::kStore || g_.nodes[i].bad || lost_[i]) return;
+    for (int r : sets_.Elements(open_[i])) {
+      g_.Report(SpecRule::kRangeUnclosed, i, "STORE: depends on ", g_.NodeText(r),
+                ", which it does not list");
+    }
   }
 
   void Limit(int i, const char* what, int64_t have, int64_t most) {
@@ -205,7 +224,7 @@ class KernelCheck {
 
   SpecGraph& g_;
   OpenRanges sets_;
-  std::vector<OpenRanges::Id> open_, may_;
+  std::vector<OpenRanges::Id> open_, may_, closed_;
   std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
   std::vector<bool> attains_;
 };
@@ -215,7 +234,8 @@ class KernelCheck {
 void CheckAccess(SpecGraph& g, int i, int pointer, int64_t lo, int64_t hi, int lanes,
                  bool attained) {
   if (!g.Applies(SpecRule::kIndexBounds) || !g.nodes[pointer].sure()) return;
-  const UOp& p = g.nodes[pointer].value;
+  const UOp& whole = g.nodes[pointer].value;
+  const UOp p = whole.is(Op::kStage) ? UOp(whole.src(0)) : whole;
   const int64_t count = p.is(Op::kScratch)
                             ? p.arg<Pairs>()[0].second.value() / std::max(1, p.dtype().bytes())
                             : p.shape().MaxElements();
@@ -238,8 +258,9 @@ void CheckRanges(SpecGraph& g) {
       const Op op = g.src(i, static_cast<int>(k)).op;
       if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
       const bool pointer =
-          k == 0 && (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
-                     (n.op == Op::kIndex && op != Op::kReg));
+          k == 0 &&
+          (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
+           (n.op == Op::kIndex && op != Op::kReg) || (n.op == Op::kStage && op == Op::kScratch));
       if (!pointer && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
                  " itself, not what it holds");

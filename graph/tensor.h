@@ -389,6 +389,11 @@ Tensor Stack(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallS
 // Values, dtype, shape and device (runtime/realize.cc).
 std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
+// What realising would run, as text, without running it: kernels with their bytes, flops and cores,
+// copies with their reason, buffers, and where each was written (runtime/explain.cc).
+std::string Explain(const Tensor& tensor, CallSite at = CallSite::Here());
+std::string Explain(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());
+
 // ---- implementation
 
 template <typename E>

@@ -2,11 +2,17 @@
 #include "runtime/debug.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/callsite.h"
 #include "graph/flags.h"
 #include "graph/text.h"
+#include "runtime/device.h"
+#include "runtime/peak.h"
+#include "runtime/units.h"
 
 namespace tessera {
 
@@ -31,13 +37,53 @@ void DebugProgram(const PlanKernel& kernel, const Program& program) {
   }
 }
 
-void DebugLaunch(const PlanKernel& kernel, const PlanStep& step, double seconds, double bytes,
-                 double flops) {
+LaunchTable::LaunchTable(const Plan& plan) : plan_(plan) {
+  static const bool once = [] {
+    const Peak& peak = MeasuredPeak();
+    std::fprintf(
+        stderr,
+        "peak of this machine, measured: read %.1f GB/s, copy %.1f GB/s, %.0f GFLOP/s (f32)\n",
+        peak.read * 1e-9, peak.copy * 1e-9, peak.flops * 1e-9);
+    std::atexit([] { std::fprintf(stderr, "%s", MemoryReport().c_str()); });
+    return true;
+  }();
+  (void)once;
   std::fprintf(stderr, "%s",
-               absl::StrFormat("%-32s %2d core%s %9.1f us %8.2f GB/s %8.2f GFLOP/s  %s\n",
-                               kernel.name, kernel.workers, kernel.workers == 1 ? " " : "s",
-                               seconds * 1e6, bytes / seconds * 1e-9, flops / seconds * 1e-9,
-                               step.site ? step.site->ToString() : "")
+               absl::StrFormat("%-32s %5s %10s %9s %9s %10s  %s\n", "kernel", "cores", "time",
+                               "GB/s", "GFLOP/s", "of peak", "written at")
+                   .c_str());
+}
+
+LaunchTable::~LaunchTable() {
+  if (launches_ < 2) return;
+  Line(absl::StrCat("all ", launches_), "", seconds_, bytes_, flops_, computed_, "");
+}
+
+void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double flops,
+                      bool computes) {
+  ++launches_;
+  seconds_ += seconds, bytes_ += bytes, flops_ += flops;
+  computed_ |= computes;
+  const bool copy = step.kind == PlanStep::kCopy;
+  Line(copy ? absl::StrCat("copy ", plan_.buffers[step.buffers[1]].device.ToString(), " -> ",
+                           plan_.buffers[step.buffers[0]].device.ToString())
+            : plan_.kernels[step.kernel].name,
+       copy ? "" : absl::StrCat(plan_.kernels[step.kernel].workers), seconds, bytes, flops,
+       computes, step.site ? step.site->ToString() : "");
+}
+
+void LaunchTable::Line(const std::string& name, const std::string& cores, double seconds,
+                       double bytes, double flops, bool computes, const std::string& site) const {
+  std::string gbps = "-", gflops = "-", share = "-";
+  if (computes && seconds > 0) {
+    gbps = absl::StrFormat("%.2f", bytes / seconds * 1e-9);
+    gflops = absl::StrFormat("%.2f", flops / seconds * 1e-9);
+    const PeakShare s = ShareOfPeak(bytes / seconds, flops / seconds);
+    if (s.share > 0) share = absl::StrFormat("%.0f %% %s", 100 * s.share, s.memory ? "mem" : "fma");
+  }
+  std::fprintf(stderr, "%s",
+               absl::StrFormat("%-32s %5s %10s %9s %9s %10s  %s\n", name, cores,
+                               ShowSeconds(seconds), gbps, gflops, share, site)
                    .c_str());
 }
 

@@ -1,6 +1,8 @@
-// What DEBUG prints, to stderr: 2 a table of kernels as they run, 3 the plan, 4 kernel texts, 5
-// kernels in index form, 6 programs statement by statement.
+// What DEBUG prints, to stderr: 2 a table of what runs, 3 plans, 4 kernel texts, 5 kernels in index
+// form, 6 programs statement by statement.
 #pragma once
+
+#include <string>
 
 #include "codegen/codegen.h"
 #include "schedule/plan.h"
@@ -9,8 +11,27 @@ namespace tessera {
 
 void DebugPlan(const Plan& plan);
 void DebugProgram(const PlanKernel& kernel, const Program& program);
-// One line of the table, with rates, and their share of the machine's measured peak.
-void DebugLaunch(const PlanKernel& kernel, const PlanStep& step, double seconds, double bytes,
-                 double flops);
+
+// The table of one execution of a plan: a header when it is made, a line for each launch as it
+// happens, totals when it dies. Rates are shown beside the share of the machine's measured peak
+// that they are, of memory or of arithmetic, whichever is nearer to its limit. When the process
+// ends, the memory of each device is printed.
+class LaunchTable {
+ public:
+  explicit LaunchTable(const Plan& plan);
+  ~LaunchTable();
+  LaunchTable(const LaunchTable&) = delete;
+  // A launch that computed nothing, on NULL, has no rates.
+  void Add(const PlanStep& step, double seconds, double bytes, double flops, bool computes);
+
+ private:
+  void Line(const std::string& name, const std::string& cores, double seconds, double bytes,
+            double flops, bool computes, const std::string& site) const;
+
+  const Plan& plan_;
+  int launches_ = 0;
+  double seconds_ = 0, bytes_ = 0, flops_ = 0;
+  bool computed_ = false;
+};
 
 }  // namespace tessera

@@ -1,10 +1,15 @@
 // Running a compiled plan: buffers bound, steps in order.
 #include <chrono>
+#include <optional>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "graph/callsite.h"
 #include "graph/evaluate.h"
 #include "graph/flags.h"
+#include "graph/infer.h"
 #include "graph/status.h"
+#include "runtime/check_nan.h"
 #include "runtime/core_pool.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
@@ -26,11 +31,16 @@ absl::StatusOr<int64_t> Value(const Extent& e, const Bindings& bindings) {
 class Execution {
  public:
   Execution(const CompiledPlan& compiled, absl::Span<const std::shared_ptr<Storage>> leaves,
-            const Bindings& bindings)
-      : compiled_(compiled), plan_(compiled.plan), leaves_(leaves), bindings_(bindings) {}
+            const Bindings& bindings, bool* made_nan)
+      : compiled_(compiled),
+        plan_(compiled.plan),
+        leaves_(leaves),
+        bindings_(bindings),
+        made_nan_(made_nan) {}
 
   absl::StatusOr<std::vector<std::shared_ptr<Storage>>> Run() {
     RETURN_IF_ERROR(BindBuffers());
+    if (IntFlag(Flag::kDebug) >= 2) table_.emplace(plan_);
     {
       PlanScope scope;
       for (const PlanStep& step : plan_.steps) RETURN_IF_ERROR(RunStep(step));
@@ -73,6 +83,24 @@ class Execution {
   }
 
   absl::Status RunStep(const PlanStep& step) {
+    if (!table_) return Launch(step);
+    const auto start = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(Launch(step));
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    int64_t bytes = 2 * plan_.buffers[step.buffers[0]].bytes, flops = 0;
+    bool computes = true;
+    if (step.kind == PlanStep::kKernel) {
+      const PlanKernel& kernel = plan_.kernels[step.kernel];
+      ASSIGN_OR_RETURN(bytes, Value(kernel.bytes, bindings_));
+      ASSIGN_OR_RETURN(flops, Value(kernel.flops, bindings_));
+      computes = compiled_.devices[step.kernel]->Computes();
+    }
+    table_->Add(step, took.count(), static_cast<double>(bytes), static_cast<double>(flops),
+                computes);
+    return absl::OkStatus();
+  }
+
+  absl::Status Launch(const PlanStep& step) {
     if (step.kind == PlanStep::kCopy) return RunCopy(step);
     const PlanKernel& kernel = plan_.kernels[step.kernel];
     absl::InlinedVector<void*, 16> buffers;
@@ -86,17 +114,44 @@ class Execution {
       }
       variables.push_back(it->second);
     }
-    Launch launch{buffers, variables, kernel.workers};
     Count(&RuntimeStats::kernels_run);
     DeviceRuntime& device = *compiled_.devices[step.kernel];
-    if (IntFlag(Flag::kDebug) < 2) return device.Run(*compiled_.executables[step.kernel], launch);
-    const auto start = std::chrono::steady_clock::now();
-    RETURN_IF_ERROR(device.Run(*compiled_.executables[step.kernel], launch));
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    ASSIGN_OR_RETURN(const int64_t bytes, Value(kernel.bytes, bindings_));
-    ASSIGN_OR_RETURN(const int64_t flops, Value(kernel.flops, bindings_));
-    DebugLaunch(kernel, step, took.count(), static_cast<double>(bytes), static_cast<double>(flops));
-    return absl::OkStatus();
+    const Executable& executable = *compiled_.executables[step.kernel];
+    const tessera::Launch launch{buffers, variables, kernel.workers};
+    if (made_nan_ == nullptr || !device.IsHost()) return device.Run(executable, launch);
+    ASSIGN_OR_RETURN(const auto before, FirstNan(step, /*written=*/false));
+    RETURN_IF_ERROR(device.Run(executable, launch));
+    if (before) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const auto made, FirstNan(step, /*written=*/true));
+    if (!made) return absl::OkStatus();
+    *made_nan_ = true;
+    return absl::InvalidArgumentError(
+        absl::StrCat("realize: CHECK_NAN: kernel ", kernel.name,
+                     step.site != nullptr ? absl::StrCat(" of ", step.site->ToString()) : "",
+                     " made a NaN at ", *made, " and read none"));
+  }
+
+  // Where a step's buffers hold a NaN: those that it has written, or those that hold something
+  // before it runs.
+  absl::StatusOr<std::optional<std::string>> FirstNan(const PlanStep& step, bool written) {
+    const int outputs = plan_.kernels[step.kernel].num_outputs;
+    for (int i = 0; i < static_cast<int>(step.buffers.size()); ++i) {
+      const PlanBuffer& b = plan_.buffers[step.buffers[i]];
+      if (written ? i >= outputs : i < outputs && b.kind != PlanBuffer::kInput) continue;
+      std::vector<int64_t> shape;
+      int64_t elements = 1;
+      for (const Extent& e : b.shape) {
+        ASSIGN_OR_RETURN(const int64_t extent, Value(e, bindings_));
+        shape.push_back(extent);
+        elements *= extent;
+      }
+      const int64_t at = FindNan(data_[step.buffers[i]], b.dtype, elements);
+      if (at >= 0) {
+        return std::optional<std::string>(
+            absl::StrCat(ShowPosition(at, shape), " of ", Describe(b.dtype, b.shape, b.device)));
+      }
+    }
+    return std::optional<std::string>();
   }
 
   absl::Status RunCopy(const PlanStep& step) {
@@ -117,6 +172,8 @@ class Execution {
   const Plan& plan_;
   absl::Span<const std::shared_ptr<Storage>> leaves_;
   const Bindings& bindings_;
+  bool* const made_nan_;
+  std::optional<LaunchTable> table_;
   std::vector<std::pair<Device, std::shared_ptr<Storage>>> arenas_;
   std::vector<std::shared_ptr<Storage>> storage_;
   std::vector<void*> data_;
@@ -126,8 +183,8 @@ class Execution {
 
 absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
     const CompiledPlan& plan, absl::Span<const std::shared_ptr<Storage>> leaves,
-    const Bindings& bindings) {
-  return Execution(plan, leaves, bindings).Run();
+    const Bindings& bindings, bool* made_nan) {
+  return Execution(plan, leaves, bindings, made_nan).Run();
 }
 
 }  // namespace tessera

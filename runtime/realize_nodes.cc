@@ -4,8 +4,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "graph/flags.h"
 #include "graph/infer.h"
 #include "graph/status.h"
+#include "runtime/check_nan.h"
 #include "runtime/runtime.h"
 
 namespace tessera {
@@ -97,6 +99,11 @@ Targets TargetsOf(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
 
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
                                               const Bindings& bindings) {
+  return RealizeNodes(roots, bindings, IntFlag(Flag::kCheckNan) > 0);
+}
+
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings,
+                                              bool check_nan) {
   PlanKey key = MakePlanKey(roots);
   const NodeSet overwritten = Overwritten(key);
   NodeSet still_read;
@@ -134,7 +141,10 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
     }
     leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
-  ASSIGN_OR_RETURN(auto storage, ExecutePlan(*plan, leaves, bindings));
+  bool made_nan = false;
+  auto ran = ExecutePlan(*plan, leaves, bindings, check_nan ? &made_nan : nullptr);
+  if (made_nan) return NameNanOp(key, bindings, ran.status());
+  ASSIGN_OR_RETURN(auto storage, std::move(ran));
   std::vector<UOp> out;
   for (size_t i = 0; i < targets.nodes.size(); ++i) {
     const UOp& node = targets.nodes[i];

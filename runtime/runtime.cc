@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/flags.h"
+#include "graph/spec.h"
 #include "graph/status.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
@@ -29,17 +30,7 @@ PlanCache& Plans() {
 
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   auto out = std::make_shared<CompiledPlan>();
-  const std::vector<UOp> values = WithParams(roots, key);
-  Device home;
-  for (const UOp& v : values) {
-    if (!home) home = v.device();
-  }
-  if (!home) home = Device(Place("CPU", 0));
-  if (home.is_sharding()) {
-    return absl::UnimplementedError("realize: sharded tensors cannot run yet; use one place");
-  }
-  ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
-  ASSIGN_OR_RETURN(out->plan, Schedule(values, first->target(), home));
+  ASSIGN_OR_RETURN(out->plan, PlanOnly(roots, key));
   DebugPlan(out->plan);
 
   const size_t n = out->plan.kernels.size();
@@ -74,6 +65,26 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
 }
 
 }  // namespace
+
+absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
+  const std::vector<UOp> values = WithParams(roots, key);
+  Device home;
+  for (const UOp& v : values) {
+    if (!home) home = v.device();
+  }
+  if (!home) home = Device(Place("CPU", 0));
+  if (home.is_sharding()) {
+    return absl::UnimplementedError("realize: sharded tensors cannot run yet; use one place");
+  }
+  ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
+  const Target& target = first->target();
+  RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", target));
+  ASSIGN_OR_RETURN(Plan plan, Schedule(values, target, home));
+  for (const PlanKernel& k : plan.kernels) {
+    RETURN_IF_ERROR(Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", target));
+  }
+  return plan;
+}
 
 absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   PlanCache& cache = Plans();

@@ -29,15 +29,22 @@ using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
 // The plan of the roots, whose key this is: scheduled and compiled, or found in memory.
 absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key);
 
-// Runs a plan on the storage of its leaves, by slot. Gives the storage of each root.
+// The plan of the roots as it was scheduled; nothing is generated, compiled or kept.
+absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key);
+
+// Runs a plan on the storage of its leaves, by slot. Gives the storage of each root. Where
+// `made_nan` is given, a kernel that makes a NaN though it reads none is an error, and sets it.
 absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
     const CompiledPlan& plan, absl::Span<const std::shared_ptr<Storage>> leaves,
-    const Bindings& bindings);
+    const Bindings& bindings, bool* made_nan = nullptr);
 
 // Computes the roots. Each result is a BUFFER that holds the root's value; nodes remember what they
 // were computed into. An expression elsewhere that still needs what an ASSIGN overwrites keeps it.
+// With check_nan (else as the flag CHECK_NAN says) the op that makes the first NaN is an error.
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
                                               const Bindings& bindings);
+absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings,
+                                              bool check_nan);
 
 // Counters of this process, for tests and tools.
 struct RuntimeStats {

@@ -120,6 +120,21 @@ class Rangeifier {
     return mask;
   }
 
+  // The RANGEs on which a computed value still depends.
+  uint64_t FreeMask(const UOp& value) {
+    if (auto it = free_.find(value); it != free_.end()) return it->second;
+    for (const UOp& u : TopoSort({&value, 1})) {
+      if (free_.contains(u)) continue;
+      uint64_t mask = u.is(Op::kRange) || u.size() == 0 ? RangeMask(u) : 0;
+      const size_t values = u.size() - ClosedRanges(u).size();
+      for (size_t i = 0; i < values && !u.is(Op::kRange); ++i)
+        mask |= free_.at(u.src(static_cast<int>(i)));
+      for (const UOp& r : ClosedRanges(u)) mask &= ~RangeMask(r);
+      free_.emplace(u, mask);
+    }
+    return free_.at(value);
+  }
+
   UOp ReduceRange(const Extent& extent, const Position& at, absl::Span<const UOp> taken) {
     uint64_t used = at.gate ? RangeMask(at.gate) : 0;
     for (const UOp& i : at.index) used |= RangeMask(i);
@@ -345,7 +360,13 @@ class Rangeifier {
       case Op::kReduce: {
         if (place.ranges.empty()) return ReducedOnce(u.arg<ReduceArg>(), Value(place, 0));
         std::vector<UOp> srcs = {Value(place, 0)};
-        srcs.insert(srcs.end(), place.ranges.begin(), place.ranges.end());
+        const uint64_t free = FreeMask(srcs[0]);
+        for (const UOp& r : place.ranges) {
+          // A value that has run over the range itself does not depend on it: another range counts
+          // the repetitions.
+          const bool own = !(free & RangeMask(r)) && srcs[0].size() > 0;
+          srcs.push_back(own ? NewRange(Extent(r.src(0))) : r);
+        }
         return UOp::Make(Op::kReduce, srcs, ReduceArg{u.arg<ReduceArg>().op, {}});
       }
       case Op::kGather: {
@@ -383,7 +404,7 @@ class Rangeifier {
   std::vector<std::vector<Place>> places_;
   std::vector<UOp> ranges_;
   std::vector<std::pair<UOp, UOp>> gathered_;
-  absl::flat_hash_map<UOp, uint64_t> gathered_mask_, masks_;
+  absl::flat_hash_map<UOp, uint64_t> gathered_mask_, masks_, free_;
 };
 
 }  // namespace

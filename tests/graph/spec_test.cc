@@ -173,9 +173,9 @@ TEST(Spec, GoesOnAfterAMistakeWithTheDeclaredType) {
 }
 
 TEST(Spec, AnAnnotationOfAWrongNodeMayBeImpossible) {
-  const std::vector<Violation> found = Check(
-      "%0 = CONST f32 () 1.0\n%1 = SHL f32 (%0, %0) : f32[-9]\n%2 = NEG f32 (%1)\n",
-      SpecStage::kTensor);
+  const std::vector<Violation> found =
+      Check("%0 = CONST f32 () 1.0\n%1 = SHL f32 (%0, %0) : f32[-9]\n%2 = NEG f32 (%1)\n",
+            SpecStage::kTensor);
   ASSERT_EQ(found.size(), 1u) << All(found);
   EXPECT_EQ(found[0].rule, SpecRule::kOperandClass);
 }

@@ -1,0 +1,123 @@
+// Explain: the plan that would run, as text.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "graph/callsite.h"
+#include "graph/infer.h"
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+#include "runtime/runtime.h"
+#include "runtime/units.h"
+
+namespace tessera {
+namespace {
+
+using internal::Call;
+
+std::string Name(int buffer) { return absl::StrCat("b", buffer); }
+
+std::string Names(const std::vector<int>& buffers, int begin, int end) {
+  std::string out;
+  for (int i = begin; i < end; ++i) absl::StrAppend(&out, i > begin ? ", " : "", Name(buffers[i]));
+  return out;
+}
+
+// What a launch takes; of a kernel with variables, what it takes at their highest.
+std::string Quantity(const PlanKernel& k, const Extent& e, std::string (*show)(double)) {
+  return absl::StrCat(k.variables.empty() ? "" : "<= ", show(static_cast<double>(e.max())));
+}
+
+// Whether a kernel stores what it loads, computing nothing.
+bool OnlyMoves(const PlanKernel& k) {
+  const auto stores = k.graph.srcs();
+  return std::all_of(stores.begin(), stores.end(),
+                     [](const UOp& s) { return s.is(Op::kStore) && s.src(1).is(Op::kIndex); });
+}
+
+std::string Plural(size_t n, const char* noun) {
+  return absl::StrCat(n, " ", noun, n == 1 ? "" : "s");
+}
+
+void ShowStep(const Plan& plan, size_t i, std::string* out) {
+  const PlanStep& s = plan.steps[i];
+  const int n = static_cast<int>(s.buffers.size());
+  std::string what, cores = "-", bytes, flops = "-", buffers;
+  if (s.kind == PlanStep::kCopy) {
+    const PlanBuffer &to = plan.buffers[s.buffers[0]], &from = plan.buffers[s.buffers[1]];
+    what = absl::StrCat("copy ", from.device.ToString(), " -> ", to.device.ToString(),
+                        " (as written: To)");
+    bytes = ShowBytes(static_cast<double>(to.bytes));
+    buffers = absl::StrCat(Name(s.buffers[0]), " <- ", Name(s.buffers[1]));
+  } else {
+    const PlanKernel& k = plan.kernels[s.kernel];
+    what = absl::StrCat(k.name, OnlyMoves(k) ? " (moves data)" : "");
+    cores = absl::StrCat(k.workers);
+    bytes = Quantity(k, k.bytes, ShowBytes);
+    flops = Quantity(k, k.flops, ShowCount);
+    buffers = absl::StrCat(Names(s.buffers, 0, k.num_outputs), " <- ",
+                           Names(s.buffers, k.num_outputs, n));
+  }
+  absl::StrAppend(out, absl::StrFormat("  %4d  %-36s %5s %11s %9s  %-20s %s\n", i + 1, what, cores,
+                                       bytes, flops, buffers, s.site ? s.site->ToString() : ""));
+}
+
+void ShowBuffers(const Plan& plan, std::string* out) {
+  const char* kinds[] = {"reads", "result", "temp"};
+  for (size_t i = 0; i < plan.buffers.size(); ++i) {
+    const PlanBuffer& b = plan.buffers[i];
+    absl::StrAppend(out, absl::StrFormat("  %4s  %-6s %11s  %s", Name(static_cast<int>(i)),
+                                         kinds[b.kind], ShowBytes(static_cast<double>(b.bytes)),
+                                         Describe(b.dtype, b.shape, b.device)));
+    if (b.kind == PlanBuffer::kTemp && b.offset >= 0) {
+      absl::StrAppend(out, ", at ", b.offset, " of the temps");
+    }
+    *out += "\n";
+  }
+}
+
+std::string ShowPlan(const Plan& plan) {
+  size_t copies = 0;
+  double copied = 0;
+  for (const PlanStep& s : plan.steps) {
+    if (s.kind != PlanStep::kCopy) continue;
+    ++copies;
+    copied += static_cast<double>(plan.buffers[s.buffers[0]].bytes);
+  }
+  std::string out = Plural(plan.steps.size() - copies, "kernel");
+  const size_t launches = plan.steps.size() - copies;
+  if (plan.kernels.size() != launches)
+    absl::StrAppend(&out, " (", plan.kernels.size(), " distinct)");
+  absl::StrAppend(&out, ", ", copies == 1 ? "1 copy" : absl::StrCat(copies, " copies"));
+  if (copies > 0) absl::StrAppend(&out, " of ", ShowBytes(copied));
+  for (const auto& [device, bytes] : plan.arenas) {
+    absl::StrAppend(&out, ", temps of ", ShowBytes(static_cast<double>(bytes)), " on ",
+                    device.ToString());
+  }
+  absl::StrAppend(
+      &out, absl::StrFormat("\n  %4s  %-36s %5s %11s %9s  %-20s %s\n", "step", "kernel", "cores",
+                            "bytes", "flops", "writes <- reads", "written at"));
+  for (size_t i = 0; i < plan.steps.size(); ++i) ShowStep(plan, i, &out);
+  ShowBuffers(plan, &out);
+  return out;
+}
+
+}  // namespace
+
+std::string Explain(absl::Span<const Tensor> tensors, CallSite at) {
+  Call call("Explain", at);
+  std::vector<UOp> roots;
+  std::string out = "plan of ";
+  for (const Tensor& t : tensors) {
+    absl::StrAppend(&out, roots.empty() ? "" : ", ", internal::Show(t));
+    roots.push_back(t.uop());
+  }
+  const absl::StatusOr<Plan> plan = PlanOnly(roots, MakePlanKey(roots));
+  if (!plan.ok()) throw Error(plan.status());
+  return absl::StrCat(out, ": ", ShowPlan(*plan));
+}
+
+std::string Explain(const Tensor& tensor, CallSite at) { return Explain({&tensor, 1}, at); }
+
+}  // namespace tessera
