@@ -17,8 +17,8 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
     return [pass](const PassRunner::Roots& r) { return PassRunner::Roots{pass(r[0])}; };
   };
   // First, on the kernel as the scheduler wrote it: what is chosen here shapes all that follows.
-  RETURN_IF_ERROR(passes.RunOptional(
-      "optimise", kernel, on_sink([&](const UOp& k) { return Optimise(k, target); })));
+  RETURN_IF_ERROR(passes.RunOptional("optimise", kernel,
+                                     on_sink([&](const UOp& k) { return Optimise(k, target); })));
   // Before expansion: one cast for all lanes.
   RETURN_IF_ERROR(
       passes.Run("widen", kernel, on_sink([](const UOp& k) { return Simplify(WidenFloats(k)); })));

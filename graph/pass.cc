@@ -33,8 +33,8 @@ void Dump(const std::string& name, const PassRunner::Roots& roots) {
   if (folder.empty()) return;
   std::error_code ignored;
   std::filesystem::create_directories(folder, ignored);
-  const std::string path = absl::StrCat(folder, "/", absl::Dec(dumps.fetch_add(1), absl::kZeroPad5),
-                                        "_", name, ".txt");
+  const std::string path =
+      absl::StrCat(folder, "/", absl::Dec(dumps.fetch_add(1), absl::kZeroPad5), "_", name, ".txt");
   std::ofstream file(path);
   file << Print(roots);
   if (!file) std::fprintf(stderr, "tessera: cannot write %s\n", path.c_str());

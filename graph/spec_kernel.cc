@@ -89,8 +89,9 @@ class KernelCheck {
     std::sort(ranges.begin(), ranges.end());
     const auto twice = std::adjacent_find(ranges.begin(), ranges.end());
     if (twice != ranges.end()) {
-      if (report) g_.Report(SpecRule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
-                g_.NodeText(*twice), " twice");
+      if (report)
+        g_.Report(SpecRule::kRangeClosedTwice, i, Info(g_.nodes[i].op).text, ": closes ",
+                  g_.NodeText(*twice), " twice");
       ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
     }
     return ranges;
@@ -257,9 +258,9 @@ void CheckRanges(SpecGraph& g) {
       const Op op = g.src(i, static_cast<int>(k)).op;
       if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
       const bool pointer =
-          k == 0 && (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
-                     (n.op == Op::kIndex && op != Op::kReg) ||
-                     (n.op == Op::kStage && op == Op::kScratch));
+          k == 0 &&
+          (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
+           (n.op == Op::kIndex && op != Op::kReg) || (n.op == Op::kStage && op == Op::kScratch));
       if (!pointer && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
                  " itself, not what it holds");

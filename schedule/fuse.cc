@@ -115,7 +115,7 @@ class Fuser {
   bool ReadsElsewhere(const UOp& assign) {
     const UOp& base = assign.src(0);
     const UOp& view = assign.src(1);
-    absl::flat_hash_map<const Node*, bool> seen;  // whether only pointwise
+    absl::flat_hash_map<const Node*, bool> seen;                        // whether only pointwise
     std::vector<std::pair<UOp, bool>> stack = {{assign.src(2), true}};  // node, still pointwise
     while (!stack.empty()) {
       auto [u, pointwise] = stack.back();
@@ -215,7 +215,8 @@ class Fuser {
           r.src(0).shape().MaxElements() / std::max<int64_t>(1, r.shape().MaxElements());
       const int64_t rows = Iterations(k, mask);
       if (row * r.src(0).dtype().bytes() > target_.l2_bytes / 2) return false;
-      if (rows < 2 * target_.cores && rows * (row + Iterations(k, all & ~mask)) > kSmallWork) return false;
+      if (rows < 2 * target_.cores && rows * (row + Iterations(k, all & ~mask)) > kSmallWork)
+        return false;
     }
     k.loops += ReducedAxes(r);
     k.has_reduce = true;

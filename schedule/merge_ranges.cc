@@ -15,7 +15,7 @@ bool AlwaysTogether(const RangeSets& sets, const UOp& a, const UOp& b) {
     const auto pa = std::find(closed.begin(), closed.end(), a);
     const auto pb = std::find(closed.begin(), closed.end(), b);
     if (pa == closed.end() && pb == closed.end()) continue;
-    if (pa == closed.end() || pb != pa + 1) return false;
+    if (pa == closed.end() || pb == closed.end() || pb != pa + 1) return false;
   }
   return true;
 }

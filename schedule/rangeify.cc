@@ -127,7 +127,8 @@ class Rangeifier {
       if (free_.contains(u)) continue;
       uint64_t mask = u.is(Op::kRange) || u.size() == 0 ? RangeMask(u) : 0;
       const size_t values = u.size() - ClosedRanges(u).size();
-      for (size_t i = 0; i < values && !u.is(Op::kRange); ++i) mask |= free_.at(u.src(static_cast<int>(i)));
+      for (size_t i = 0; i < values && !u.is(Op::kRange); ++i)
+        mask |= free_.at(u.src(static_cast<int>(i)));
       for (const UOp& r : ClosedRanges(u)) mask &= ~RangeMask(r);
       free_.emplace(u, mask);
     }

@@ -1,6 +1,7 @@
 // The scheduler's list of passes.
 #include "schedule/schedule.h"
 
+#include "graph/pass.h"
 #include "graph/status.h"
 #include "schedule/passes.h"
 
@@ -22,8 +23,14 @@ std::vector<UOp> WithBuffers(absl::Span<const UOp> roots) {
 
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
                               Device default_device) {
-  // Before fusion: it decides on reductions as they stand.
-  std::vector<UOp> values = SplitReductions(WithBuffers(roots), target);
+  PassRunner passes("schedule", SpecStage::kTensor, target);
+  PassRunner::Roots values = WithBuffers(roots);
+  // Before fusion: it decides on assignments and reductions as they stand.
+  RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,
+                                     [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
+  RETURN_IF_ERROR(passes.RunOptional("split_reductions", values, [&](const PassRunner::Roots& r) {
+    return SplitReductions(r, target);
+  }));
   ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, target));
   // After fusion: joining needs to know which values have buffers.
   JoinGroups(fusion);

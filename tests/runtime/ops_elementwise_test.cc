@@ -7,9 +7,9 @@
 namespace tessera {
 namespace {
 
-constexpr DType kAll[] = {kBool,   kInt8,   kInt16,  kInt32,      kInt64,      kUInt8,   kUInt16,
-                          kUInt32, kUInt64, kFloat8E4M3, kFloat8E5M2, kFloat16, kBFloat16,
-                          kFloat32, kFloat64};
+constexpr DType kAll[] = {kBool,       kInt8,    kInt16,    kInt32,   kInt64,
+                          kUInt8,      kUInt16,  kUInt32,   kUInt64,  kFloat8E4M3,
+                          kFloat8E5M2, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 // Limits, zeros, subnormals and ordinary values of a dtype.
 std::vector<Scalar> SpecialValues(DType t) {
@@ -17,17 +17,46 @@ std::vector<Scalar> SpecialValues(DType t) {
   if (t.IsFloat()) {
     const double inf = std::numeric_limits<double>::infinity();
     const double nan = std::numeric_limits<double>::quiet_NaN();
-    for (double d : {0.0, -0.0, 1.0, -1.0, 0.5, -1.5, 2.0, 2.5, 3.0, -7.25, 100.0, 1e-3, 0.1, inf,
-                     -inf, nan, 448.0, 65504.0, 1e30, -3.4028234663852886e38, 1e-40, -1e-45,
-                     5.9604644775390625e-8, 3e9, -3e9, 1e19, 0x1p-14, 88.7, 127.5, 128.0}) {
+    for (double d : {0.0,
+                     -0.0,
+                     1.0,
+                     -1.0,
+                     0.5,
+                     -1.5,
+                     2.0,
+                     2.5,
+                     3.0,
+                     -7.25,
+                     100.0,
+                     1e-3,
+                     0.1,
+                     inf,
+                     -inf,
+                     nan,
+                     448.0,
+                     65504.0,
+                     1e30,
+                     -3.4028234663852886e38,
+                     1e-40,
+                     -1e-45,
+                     5.9604644775390625e-8,
+                     3e9,
+                     -3e9,
+                     1e19,
+                     0x1p-14,
+                     88.7,
+                     127.5,
+                     128.0}) {
       out.push_back(Convert(Scalar::Float(d), kFloat64, t));
     }
   } else {
-    for (int64_t i : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3}, int64_t{-1}, int64_t{-2},
-                      int64_t{5}, int64_t{7}, int64_t{-7}, int64_t{31}, int64_t{32}, int64_t{63},
-                      int64_t{64}, int64_t{100}, int64_t{127}, int64_t{-128}, int64_t{255},
-                      int64_t{32767}, int64_t{-32768}, int64_t{65535}, int64_t{INT32_MAX},
-                      int64_t{INT32_MIN}, int64_t{UINT32_MAX}, INT64_MAX, INT64_MIN}) {
+    for (int64_t i : {int64_t{0},         int64_t{1},         int64_t{2},          int64_t{3},
+                      int64_t{-1},        int64_t{-2},        int64_t{5},          int64_t{7},
+                      int64_t{-7},        int64_t{31},        int64_t{32},         int64_t{63},
+                      int64_t{64},        int64_t{100},       int64_t{127},        int64_t{-128},
+                      int64_t{255},       int64_t{32767},     int64_t{-32768},     int64_t{65535},
+                      int64_t{INT32_MAX}, int64_t{INT32_MIN}, int64_t{UINT32_MAX}, INT64_MAX,
+                      INT64_MIN}) {
       out.push_back(Convert(Scalar::Int(i), kInt64, t));
     }
   }

@@ -16,8 +16,8 @@ Tensor Count(const std::vector<int64_t>& shape, DType dtype = kFloat32) {
 
 TEST(OpsMovement, EachAlone) {
   const Tensor x = Count({3, 4, 5});
-  EXPECT_REFERENCE(x.Reshape({5, 12}), x.Reshape({60}), x.Permute({2, 0, 1}), x.T(),
-                   x.Transpose(), x.Flip(0), x.Flip({0, 2}), x.Flip({}), x.Unsqueeze(1),
+  EXPECT_REFERENCE(x.Reshape({5, 12}), x.Reshape({60}), x.Permute({2, 0, 1}), x.T(), x.Transpose(),
+                   x.Flip(0), x.Flip({0, 2}), x.Flip({}), x.Unsqueeze(1),
                    x.Pad({{1, 0}, {0, 2}, {3, 1}}), x.Pad({{1, 0}, {0, 2}, {0, 0}}, 2.5),
                    x.Shrink({{1, 3}, {0, 4}, {2, 2}}), x.Slice({{1, 2}, {}, {{}, {}, -2}}),
                    x.Window({1, 2}, {2, 3}), x.Window({2}, {2}, {2}, {3}));
@@ -37,7 +37,8 @@ TEST(OpsMovement, PiecesOfOneTensor) {
 
 TEST(OpsMovement, Chained) {
   const Tensor x = Count({4, 6});
-  EXPECT_REFERENCE(x.T().Reshape({2, 12}).Flip(1), x.Reshape({2, 2, 6}).Permute({1, 2, 0}).Flatten(),
+  EXPECT_REFERENCE(x.T().Reshape({2, 12}).Flip(1),
+                   x.Reshape({2, 2, 6}).Permute({1, 2, 0}).Flatten(),
                    x.Pad({{1, 1}, {2, 0}}).Shrink({{0, 5}, {1, 7}}).T(),
                    x.Pad({{1, 1}, {2, 0}}).Flip({0, 1}).Pad({{0, 1}, {0, 1}}, -1),
                    x.Slice({{{}, {}, 2}, {{}, {}, -1}}).Reshape({3, 4}).T(),
@@ -63,8 +64,9 @@ TEST(OpsMovement, ExpandedViews) {
 
 TEST(OpsMovement, ReversedThenReduced) {
   const Tensor x = Count({5, 7});
-  EXPECT_REFERENCE(x.Flip(1).Sum(1), x.Flip(0).Max(0), x.Flip({0, 1}).ArgMax(1), x.Flip(1).CumSum(1),
-                   x.Flip(1) + x, x.Slice({{}, {{}, {}, -1}}).Min(1), x.Flip(1).Softmax());
+  EXPECT_REFERENCE(x.Flip(1).Sum(1), x.Flip(0).Max(0), x.Flip({0, 1}).ArgMax(1),
+                   x.Flip(1).CumSum(1), x.Flip(1) + x, x.Slice({{}, {{}, {}, -1}}).Min(1),
+                   x.Flip(1).Softmax());
 }
 
 TEST(OpsMovement, PaddingIsZeroWhateverFollows) {
@@ -87,17 +89,20 @@ TEST(OpsMovement, Cat) {
   const Tensor empty = Tensor::Zeros({0, 3});
   EXPECT_REFERENCE(Cat({empty, a, empty}), Cat({empty, empty}), Cat({a}, 1));
   EXPECT_REFERENCE(Cat({Cat({a, b}), Cat({b, c})}, 0), Cat({a.Pad({{1, 1}, {0, 0}}), b}));
-  Tensor zeros = Cat({Tensor::From(std::vector<float>{-0.0f, 1}), Tensor::From(std::vector<float>{2})});
+  Tensor zeros =
+      Cat({Tensor::From(std::vector<float>{-0.0f, 1}), Tensor::From(std::vector<float>{2})});
   EXPECT_TRUE(std::signbit(zeros.ToVector<float>()[0]));
 }
 
 TEST(OpsMovement, ZeroSizedAndScalar) {
-  const Tensor none = Tensor::Zeros({0, 3}), scalar = Tensor::From(std::vector<float>{4}).Reshape(Dims{});
+  const Tensor none = Tensor::Zeros({0, 3}),
+               scalar = Tensor::From(std::vector<float>{4}).Reshape(Dims{});
   EXPECT_REFERENCE(none, none + 1, none.T(), none.Reshape({3, 0, 2}), none.Sum(0), none.Prod(0),
                    none.Sum(), none.Pad({{1, 1}, {0, 0}}), none.Flip(0), none.Expand({0, 3}),
                    none.Cast(kInt32).Any(0), none.Cast(kInt32).All(0), none.Sum(1));
   EXPECT_REFERENCE(scalar, scalar.Sum(), scalar.Reshape({1, 1}).Expand({2, 3}), scalar.Exp(),
-                   scalar.Max(), scalar.Softmax(), scalar.ArgMax(), scalar.Unsqueeze(0).Pad({{2, 2}}));
+                   scalar.Max(), scalar.Softmax(), scalar.ArgMax(),
+                   scalar.Unsqueeze(0).Pad({{2, 2}}));
   EXPECT_REFERENCE(none.MatMul(Tensor::Zeros({3, 0})), Tensor::Zeros({2, 0}).MatMul(none),
                    Count({4, 3}).MatMul(Tensor::Zeros({3, 0})));
   const Tensor some = Count({3, 3}).Shrink({{1, 1}, {0, 3}});

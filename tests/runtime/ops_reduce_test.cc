@@ -24,7 +24,8 @@ TEST(OpsReduce, EveryOpAndAxis) {
   const Tensor x = Random({3, 4, 5});
   for (bool keep : {false, true}) {
     std::vector<Tensor> r;
-    for (const Axes& a : {Axes(), Axes(0), Axes(1), Axes(-1), Axes({0, 2}), Axes({1, 2}), Axes({0, 1})}) {
+    for (const Axes& a :
+         {Axes(), Axes(0), Axes(1), Axes(-1), Axes({0, 2}), Axes({1, 2}), Axes({0, 1})}) {
       for (Tensor t : {x.Sum(a, keep), x.Prod(a, keep), x.Max(a, keep), x.Min(a, keep),
                        x.Mean(a, keep), x.Var(a, 1, keep), x.Std(a, 0, keep), x.LogSumExp(a, keep),
                        (x > 1).Any(a, keep), (x > -1).All(a, keep)}) {
@@ -41,8 +42,8 @@ TEST(OpsReduce, EveryDtype) {
   for (DType t : {kBool, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64,
                   kFloat8E4M3, kFloat8E5M2, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     const Tensor x = t.IsFloat() ? Random({6, 37}, t) : Ints({6, 37}, t);
-    std::vector<Tensor> r = {x.Sum(1), x.Sum(0), x.Max(1), x.Min(0), x.Mean(1), x.Any(1), x.All(0),
-                             x.ArgMax(1), x.ArgMin(0), x.CumSum(1), x.Softmax(), x.Sum()};
+    std::vector<Tensor> r = {x.Sum(1), x.Sum(0),    x.Max(1),    x.Min(0),    x.Mean(1),   x.Any(1),
+                             x.All(0), x.ArgMax(1), x.ArgMin(0), x.CumSum(1), x.Softmax(), x.Sum()};
     if (!t.IsBool()) r.push_back(x.Prod(0));
     const std::string mismatch = Mismatch(r);
     EXPECT_TRUE(mismatch.empty()) << t.ToString() << ": " << mismatch;
@@ -83,7 +84,8 @@ TEST(OpsReduce, FullyMaskedRowIsNan) {
 
 TEST(OpsReduce, OfNothing) {
   const Tensor x = Tensor::Zeros({0, 4});
-  EXPECT_REFERENCE(x.Sum(0), x.Prod(0), x.Mean(0), (x > 0).Any(0), (x > 0).All(0), x.Sum(1), x.Max(1));
+  EXPECT_REFERENCE(x.Sum(0), x.Prod(0), x.Mean(0), (x > 0).Any(0), (x > 0).All(0), x.Sum(1),
+                   x.Max(1));
   EXPECT_THROW(x.Max(0), Error);
   EXPECT_THROW(x.Min(0), Error);
 }
@@ -98,7 +100,8 @@ TEST(OpsReduce, SeveralReductionsOfOneRange) {
   EXPECT_REFERENCE(x.Sum(1) + x.Max(1), x.Sum(1) / x.Min(1), x - x.Mean(1, true),
                    (x - x.Max(1, true)) / (x.Sum(1, true) + 20), x.Sum() + x.Max());
   EXPECT_REFERENCE(x.Sum(0) + x.Max(1).Sum(), x.Sum(1, true) * x.Sum(0, true));
-  EXPECT_REFERENCE((x * x.Sum(0)).Sum(0), (x.Max(1, true) - x).Max(0), x.Sum(1).Sum(), x.Sum(0).Max());
+  EXPECT_REFERENCE((x * x.Sum(0)).Sum(0), (x.Max(1, true) - x).Max(0), x.Sum(1).Sum(),
+                   x.Sum(0).Max());
 }
 
 TEST(OpsReduce, SoftmaxAndNorms) {

@@ -32,8 +32,7 @@ std::string Mismatch(std::vector<Tensor> tensors, Compared* compared) {
     return absl::StrCat(error.what(), "\n", texts[0]);
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string difference =
-        Difference(ReadBuffer(tensors[i].uop()), (*want)[i], compared);
+    const std::string difference = Difference(ReadBuffer(tensors[i].uop()), (*want)[i], compared);
     if (!difference.empty()) return absl::StrCat("result ", i, ": ", difference, "\n", texts[i]);
   }
   return "";

@@ -16,9 +16,9 @@ HostArray ReadBuffer(const UOp& buffer);
 // Realises the tensors together; "" where each agrees with the reference, else what differs.
 std::string Mismatch(std::vector<Tensor> tensors, Compared* compared = nullptr);
 
-#define EXPECT_REFERENCE(...)                                                        \
+#define EXPECT_REFERENCE(...)                                                                \
   if (const std::string mismatch_ = ::tessera::Mismatch({__VA_ARGS__}); mismatch_.empty()) { \
-  } else                                                                             \
+  } else                                                                                     \
     ADD_FAILURE() << mismatch_ << "\n"
 
 }  // namespace tessera
