@@ -11,6 +11,10 @@
 
 namespace tessera {
 
+// CONTIGUOUS around leaves that need a buffer of their own: roots that are constants, counters or
+// variables, and a base that is assigned to another view of itself.
+std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
+
 // A reduction of much to little becomes two: partial results, enough to occupy the cores, then
 // their reduction.
 std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Target& target);

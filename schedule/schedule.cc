@@ -5,25 +5,12 @@
 #include "schedule/passes.h"
 
 namespace tessera {
-namespace {
-
-// A root that is a constant, a counter or a variable has a buffer all the same.
-std::vector<UOp> WithBuffers(absl::Span<const UOp> roots) {
-  std::vector<UOp> out(roots.begin(), roots.end());
-  for (UOp& r : out) {
-    if (r.size() == 0 && !r.is(Op::kParam) && !r.is(Op::kBuffer)) {
-      r = UOp::Make(Op::kContiguous, {r});
-    }
-  }
-  return out;
-}
-
-}  // namespace
-
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
                               Device default_device) {
+  // First: what must have a buffer is a node of its own from here on.
+  std::vector<UOp> values = GiveBuffers(roots);
   // Before fusion: it decides on reductions as they stand.
-  std::vector<UOp> values = SplitReductions(WithBuffers(roots), target);
+  values = SplitReductions(values, target);
   ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, target));
   // After fusion: joining needs to know which values have buffers.
   JoinGroups(fusion);

@@ -96,7 +96,7 @@ Tensor RandomTensors::Leaf() {
       return Tensor::Full(shape, t.IsBool() ? Number(Chance(0.5)) : Number(Int(0, 9)), t);
     }
     case 1:
-      return Tensor::Arange(Size(), AnyType());
+      return Tensor::Arange(Size(), Chance(0.5) ? IntType() : FloatType());
     case 2:
       return Tensor::Rand(shape, FloatType());
     case 3:
