@@ -15,6 +15,10 @@ namespace tessera {
 // variables, and a base that is assigned to another view of itself.
 std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
 
+// A value that is assigned is written in the shape in which it is computed, not in one that it was
+// given afterwards: so that a reduction and the write of its reshaped result are one kernel.
+std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
+
 // A reduction of much to little becomes two: partial results, enough to occupy the cores, then
 // their reduction.
 std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Target& target);

@@ -1,16 +1,22 @@
 // The scheduler's list of passes.
 #include "schedule/schedule.h"
 
+#include "graph/pass.h"
 #include "graph/status.h"
 #include "schedule/passes.h"
 
 namespace tessera {
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
                               Device default_device) {
+  PassRunner passes("schedule", SpecStage::kTensor, target);
   // First: what must have a buffer is a node of its own from here on.
-  std::vector<UOp> values = GiveBuffers(roots);
-  // Before fusion: it decides on reductions as they stand.
-  values = SplitReductions(values, target);
+  PassRunner::Roots values = GiveBuffers(roots);
+  // Before fusion: it decides on assignments and reductions as they stand.
+  RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,
+                                     [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
+  RETURN_IF_ERROR(passes.RunOptional("split_reductions", values, [&](const PassRunner::Roots& r) {
+    return SplitReductions(r, target);
+  }));
   ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, target));
   // After fusion: joining needs to know which values have buffers.
   JoinGroups(fusion);

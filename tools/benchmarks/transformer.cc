@@ -6,19 +6,15 @@
 #include "graph/buffer.h"
 
 namespace tessera::benchmarks {
-namespace {
 
-// A buffer that counts as given: nothing computes on NULL, so no contents are needed.
-Tensor Given(const Dims& dims, DType dtype, Device device) {
-  Tensor t = Tensor::Empty(dims, dtype, device);
+Tensor GivenBuffer(const Dims& dims, DType dtype, Device device) {
+  const Tensor t = Tensor::Empty(dims, dtype, device);
   t.uop().arg<BufferArg>().buffer->storage = std::make_shared<Storage>();
   return t;
 }
 
-}  // namespace
-
 Transformer::Transformer(const TransformerShape& s, Device device) : shape_(s) {
-  const auto weight = [&](const Dims& dims) { return Given(dims, s.dtype, device); };
+  const auto weight = [&](const Dims& dims) { return GivenBuffer(dims, s.dtype, device); };
   const int64_t kv = s.kv_heads * s.head_dim();
   embedding_ = weight({s.vocab, s.dim});
   norm_ = weight({s.dim});

@@ -14,6 +14,9 @@ struct TransformerShape {
   int64_t head_dim() const { return dim / heads; }
 };
 
+// A buffer that counts as given though it has no contents: on NULL nothing is ever read.
+Tensor GivenBuffer(const Dims& dims, DType dtype, Device device);
+
 class Transformer {
  public:
   // Weights and caches are storage on the device, without contents.

