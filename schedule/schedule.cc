@@ -6,14 +6,16 @@
 #include "schedule/passes.h"
 
 namespace tessera {
+
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
                               Device default_device) {
   PassRunner passes("schedule", SpecStage::kTensor, target);
-  // First: what must have a buffer is a node of its own from here on.
-  PassRunner::Roots values = GiveBuffers(roots);
+  PassRunner::Roots values(roots.begin(), roots.end());
   // Before fusion: it decides on assignments and reductions as they stand.
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,
                                      [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
+  // Now that it is known which views are assigned what.
+  values = GiveBuffers(values);
   RETURN_IF_ERROR(passes.RunOptional("split_reductions", values, [&](const PassRunner::Roots& r) {
     return SplitReductions(r, target);
   }));
