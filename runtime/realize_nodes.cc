@@ -82,7 +82,11 @@ NodeSet StillRead(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
     }
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
-    if (is_root.contains(u.get()) || seen.empty()) continue;
+    if (seen.empty()) continue;
+    if (is_root.contains(u.get())) {  // computed now, unless it is the old version itself
+      if (version.is(Op::kBuffer)) out.insert(version.get());
+      continue;
+    }
     const int extra = computed ? 1 : 0;  // `computed` above
     if (u.get()->refs.load() > held[u.get()] + (computed ? 0 : 1) ||
         (computed && version.get()->refs.load() > held[version.get()] + 2 + extra)) {

@@ -96,7 +96,7 @@ Tensor RandomTensors::Leaf() {
       return Tensor::Full(shape, t.IsBool() ? Number(Chance(0.5)) : Number(Int(0, 9)), t);
     }
     case 1:
-      return Tensor::Arange(Size(), AnyType());
+      return Tensor::Arange(Size(), Chance(0.5) ? IntType() : FloatType());
     case 2:
       return Tensor::Rand(shape, FloatType());
     case 3:
@@ -275,7 +275,7 @@ Tensor RandomTensors::Moved(const Tensor& a) {
     case 12:
       return a.Flip(SomeAxes(a.rank()));
     case 13 ... 14: {
-      const int64_t size = Int(1, std::min<int64_t>(n, 4)), stride = Int(1, 3);
+      const int64_t size = Int(1, std::clamp<int64_t>(n, 1, 4)), stride = Int(1, 3);
       const int64_t dilation = size > 1 && (n - 1) / (size - 1) > 1 && Chance(0.4) ? 2 : 1;
       return a.Window(axis, {size}, {stride}, {dilation});
     }
