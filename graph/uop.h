@@ -238,6 +238,7 @@ struct Node {
   int64_t vmin = 0, vmax = 0;
   mutable std::atomic<const CallSite*> site{nullptr};
   mutable std::atomic<Node*> realized{nullptr};
+  mutable std::atomic<bool> simplest{false};  // Simplify leaves it as it is
   Node* next_dead = nullptr;
   const UOp* srcs() const { return reinterpret_cast<const UOp*>(this + 1); }
 };
