@@ -12,23 +12,25 @@ class Writer {
   explicit Writer(PlanKey& key) : key_(key) {}
 
   void Run(absl::Span<const UOp> roots) {
-    std::vector<std::pair<UOp, bool>> stack;
-    for (auto it = roots.rbegin(); it != roots.rend(); ++it) stack.emplace_back(*it, false);
+    // The roots keep every node alive, so the stack need not count.
+    std::vector<std::pair<const UOp*, bool>> stack;
+    for (auto it = roots.rbegin(); it != roots.rend(); ++it) stack.emplace_back(&*it, false);
     while (!stack.empty()) {
-      auto [u, ready] = std::move(stack.back());
+      const UOp& u = *stack.back().first;
+      const bool ready = stack.back().second;
       stack.pop_back();
       if (ready) {
         Write(u);
         continue;
       }
       if (!number_.try_emplace(u.get(), -1).second) continue;
-      stack.emplace_back(u, true);
+      stack.emplace_back(&u, true);
       if (u.realized()) continue;
       for (int i = u.size() - 1; i >= 0; --i) {
-        if (!number_.contains(u.src(i).get())) stack.emplace_back(u.src(i), false);
+        if (!number_.contains(u.src(i).get())) stack.emplace_back(&u.src(i), false);
       }
       ForEachArgUOp(u.arg(), [&](const UOp& e) {
-        if (!number_.contains(e.get())) stack.emplace_back(e, false);
+        if (!number_.contains(e.get())) stack.emplace_back(&e, false);
       });
     }
     key_.words.push_back(~uint64_t{0});
