@@ -70,7 +70,7 @@ void CheckAccuracy(uint64_t step) {
 
 TEST(PreludeMath, AccurateOnSamples) { CheckAccuracy(8191); }
 
-TEST(PreludeMathLong, AccurateOnEveryFloat) { CheckAccuracy(1); }
+TEST(PreludeMath, AccurateOnEveryFloatLong) { CheckAccuracy(1); }
 
 // The values that a polynomial gets wrong unless told.
 TEST(PreludeMath, Edges) {
