@@ -125,10 +125,11 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     UOp node;
     Stage stage;
     UOp other;
+    bool made;  // by a rule
   };
   std::vector<Frame> stack;
-  for (const UOp& r : roots) stack.push_back({r, kVisit, {}});
-  int64_t fired_count = 0, visited = 0;
+  for (const UOp& r : roots) stack.push_back({r, kVisit, {}, false});
+  int64_t fired_count = 0, visited = 0;  // of the nodes that were there before
   const RewriteRule *last = nullptr, *before_last = nullptr;
   while (!stack.empty()) {
     Frame f = std::move(stack.back());
@@ -139,10 +140,10 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     }
     if (done.contains(f.node)) continue;
     if (f.stage == kVisit) {
-      ++visited;
-      stack.push_back({f.node, kBuild, {}});
+      visited += f.made ? 0 : 1;
+      stack.push_back({f.node, kBuild, {}, f.made});
       for (int i = f.node.size() - 1; i >= 0; --i) {
-        if (!done.contains(f.node.src(i))) stack.push_back({f.node.src(i), kVisit, {}});
+        if (!done.contains(f.node.src(i))) stack.push_back({f.node.src(i), kVisit, {}, f.made});
       }
       continue;
     }
@@ -154,8 +155,8 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
         done[f.node] = UOp(it->second);
       } else {
         for (const UOp& s : srcs) done.emplace(s, s);  // sources are finished themselves
-        stack.push_back({f.node, kAlias, built});
-        stack.push_back({built, kBuild, {}});
+        stack.push_back({f.node, kAlias, built, f.made});
+        stack.push_back({built, kBuild, {}, f.made});
       }
       continue;
     }
@@ -173,8 +174,8 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     if (!next) {
       done.emplace(f.node, f.node);
     } else {
-      stack.push_back({f.node, kAlias, next});
-      stack.push_back({next, kVisit, {}});
+      stack.push_back({f.node, kAlias, next, true});
+      stack.push_back({next, kVisit, {}, true});
     }
   }
   std::vector<UOp> out;
