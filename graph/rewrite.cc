@@ -116,8 +116,13 @@ UOp RuleSet::Apply(const UOp& u, const RewriteRule** fired) const {
   return UOp();
 }
 
-std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets) {
+std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets,
+                         bool mark) {
   absl::flat_hash_map<UOp, UOp> done;
+  const auto is_settled = [mark](const UOp& u) {
+    return mark && u.get()->simplest.load(std::memory_order_relaxed);
+  };
+  const auto result = [&](const UOp& u) -> const UOp& { return is_settled(u) ? u : done.at(u); };
   // A frame visits a node (kVisit), rebuilds it over its finished sources (kBuild), or waits for
   // the node it was replaced by (kAlias).
   enum Stage : uint8_t { kVisit, kBuild, kAlias };
@@ -135,23 +140,30 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     Frame f = std::move(stack.back());
     stack.pop_back();
     if (f.stage == kAlias) {
-      done[f.node] = done.at(f.other);
+      done[f.node] = UOp(result(f.other));
       continue;
     }
-    if (done.contains(f.node)) continue;
+    if (is_settled(f.node) || done.contains(f.node)) continue;
     if (f.stage == kVisit) {
       visited += f.made ? 0 : 1;
       stack.push_back({f.node, kBuild, {}, f.made});
       for (int i = f.node.size() - 1; i >= 0; --i) {
-        if (!done.contains(f.node.src(i))) stack.push_back({f.node.src(i), kVisit, {}, f.made});
+        const UOp& s = f.node.src(i);
+        if (!is_settled(s) && !done.contains(s)) stack.push_back({s, kVisit, {}, f.made});
       }
       continue;
     }
     absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : f.node.srcs()) srcs.push_back(done.at(s));
-    const UOp built = f.node.WithSrcs(srcs);
+    bool same = true;
+    for (const UOp& s : f.node.srcs()) {
+      srcs.push_back(result(s));
+      same &= srcs.back() == s;
+    }
+    const UOp built = same ? f.node : f.node.WithSrcs(srcs);
     if (!(built == f.node)) {
-      if (auto it = done.find(built); it != done.end()) {
+      if (is_settled(built)) {
+        done[f.node] = built;
+      } else if (auto it = done.find(built); it != done.end()) {
         done[f.node] = UOp(it->second);
       } else {
         for (const UOp& s : srcs) done.emplace(s, s);  // sources are finished themselves
@@ -173,19 +185,20 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     }
     if (!next) {
       done.emplace(f.node, f.node);
+      if (mark) f.node.get()->simplest.store(true, std::memory_order_relaxed);
     } else {
       stack.push_back({f.node, kAlias, next, true});
       stack.push_back({next, kVisit, {}, true});
     }
   }
   std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(done.at(r));
+  for (const UOp& r : roots) out.push_back(result(r));
   return out;
 }
 
-UOp Rewrite(const UOp& root, const RuleSet& set) {
+UOp Rewrite(const UOp& root, const RuleSet& set, bool mark) {
   const RuleSet* sets[] = {&set};
-  return Rewrite({&root, 1}, sets)[0];
+  return Rewrite({&root, 1}, sets, mark)[0];
 }
 
 std::vector<UOp> Substitute(absl::Span<const UOp> roots, const Substitution& map) {

@@ -87,8 +87,12 @@ bool TryMatch(const Pat& p, const UOp& u, Match& m);
 
 // Applies the rule sets everywhere below the roots, bottom up, until none fires. Two rules that
 // undo each other are a bug: the driver stops and names them.
-std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets);
-UOp Rewrite(const UOp& root, const RuleSet& set);
+//
+// Simplify alone sets `mark`: nodes that its rules leave as they are, which depends on the node
+// alone, are marked as simplest, and what is marked is not looked at again.
+std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets,
+                         bool mark = false);
+UOp Rewrite(const UOp& root, const RuleSet& set, bool mark = false);
 
 // Replaces nodes by others, everywhere below the roots (not inside the replacements).
 using Substitution = absl::flat_hash_map<UOp, UOp>;

@@ -132,6 +132,9 @@ const RuleSet& SimplifyRules() {
   return rules;
 }
 
-UOp Simplify(const UOp& u) { return Rewrite(u, SimplifyRules()); }
+UOp Simplify(const UOp& u) {
+  if (u.get()->simplest.load(std::memory_order_relaxed)) return u;
+  return Rewrite(u, SimplifyRules(), /*mark=*/true);
+}
 
 }  // namespace tessera

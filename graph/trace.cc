@@ -35,15 +35,20 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   c.inside_ = *state;
   const UOp& value = state->value;
   c.is_placeholder_ = bool{value.device()};
-  c.seen_ = c.is_placeholder_
-                ? NewBuffer(value.dtype(), value.shape().ToExtents(), value.device())
-                : value;
+  c.seen_ = c.is_placeholder_ ? NewBuffer(value.dtype(), value.shape().ToExtents(), value.device())
+                              : value;
   c.inside_.value = c.seen_;
   captured_.push_back(std::move(made));
   by_state_.emplace(state.get(), &c);
   if (state->base) {
     See(state->base);
-    for (UOp u = state->view; !(u == state->base_version); u = u.src(0)) c.chain_.push_back(u);
+    std::vector<UOp> chain;  // from the view to its base
+    for (UOp u = state->view; !(u == state->base_version); u = u.src(0)) chain.push_back(u);
+    UOp u = by_state_.at(state->base.get())->seen_;
+    for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+      u = it->WithSrcs({u});
+      c.chain_.push_back(u);
+    }
   }
   return c.inside_;
 }
@@ -62,7 +67,7 @@ Tensor Trace::Captured::base() const {
 
 void Trace::Captured::SetView(const UOp& base_value) const {
   UOp u = base_value;
-  for (auto it = chain_.rbegin(); it != chain_.rend(); ++it) u = it->WithSrcs({u});
+  for (const UOp& step : chain_) u = step.WithSrcs({u});
   outside_->value = outside_->view = u;
   outside_->base_version = base_value;
 }
@@ -81,9 +86,7 @@ UOp Trace::RandomCounter(int64_t elements) {
   return Build(Op::kAdd, {RandomVar(kCounterName, 0), before});
 }
 
-UOp Trace::RandomSeed() const {
-  return RandomVar(kSeedName, std::numeric_limits<int64_t>::min());
-}
+UOp Trace::RandomSeed() const { return RandomVar(kSeedName, std::numeric_limits<int64_t>::min()); }
 
 int Trace::Escaped(std::initializer_list<absl::Span<const Tensor>> held) const {
   absl::flat_hash_map<const Tensor::State*, int64_t> known;

@@ -42,6 +42,8 @@ class Trace {
     bool abandoned() const { return outside_.use_count() == 1; }
     // The value outside now; null of a moved or empty tensor.
     const UOp& now() const { return outside_->value; }
+    // Drops what the step made; the graph need not live on.
+    void Release() { inside_ = {}; }
     // What assigning to a view from outside leaves behind: its chain over the base's new value.
     Tensor base() const;
     void SetView(const UOp& base_value) const;
@@ -52,7 +54,7 @@ class Trace {
     Tensor::State inside_;
     UOp seen_;
     bool is_placeholder_ = false;
-    std::vector<UOp> chain_;  // from the view to its base, over the placeholder
+    std::vector<UOp> chain_;  // from the base to the view, over the base's placeholder
   };
   const std::vector<std::shared_ptr<Captured>>& captured() const { return captured_; }
 

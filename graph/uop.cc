@@ -163,10 +163,9 @@ class NodeTable {
   Part parts_[kParts];
 };
 
-void UOp::Unref() {
-  if (node_ == nullptr || node_->refs.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  node_->next_dead = dead_head;
-  dead_head = node_;
+void UOp::Drop(Node* node) {
+  node->next_dead = dead_head;
+  dead_head = node;
   if (freeing) return;
   freeing = true;
   while (Node* n = dead_head) {

@@ -93,6 +93,7 @@ class UOp {
   explicit UOp(Node* adopted) : node_(adopted) {}
   void Ref() const;
   void Unref();
+  static void Drop(Node* node);  // whose last handle is gone
   Node* node_ = nullptr;
 };
 
@@ -238,6 +239,7 @@ struct Node {
   int64_t vmin = 0, vmax = 0;
   mutable std::atomic<const CallSite*> site{nullptr};
   mutable std::atomic<Node*> realized{nullptr};
+  mutable std::atomic<bool> simplest{false};  // Simplify leaves it as it is
   Node* next_dead = nullptr;
   const UOp* srcs() const { return reinterpret_cast<const UOp*>(this + 1); }
 };
@@ -262,6 +264,10 @@ inline const CallSite* UOp::call_site() const {
 }
 inline void UOp::Ref() const {
   if (node_) node_->refs.fetch_add(1, std::memory_order_relaxed);
+}
+
+inline void UOp::Unref() {
+  if (node_ && node_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) Drop(node_);
 }
 
 // Number of nodes alive in the process.

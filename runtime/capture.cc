@@ -76,6 +76,7 @@ class Capture {
            " that it made in variables outside, where a replay would not update them; return ",
            "them, or Assign to a tensor that exists outside");
     }
+    for (const auto& c : captured_) c->Release();
   }
 
   bool Fits(const std::vector<Tensor>& inputs) const {
@@ -106,7 +107,7 @@ class Capture {
   };
   struct Result {
     enum Kind : uint8_t { kTensor, kRoot } kind = kRoot;
-    Source tensor;  // the very tensor
+    Source tensor;   // the very tensor
     int index = -1;  // of the root
   };
   struct Write {
@@ -137,6 +138,15 @@ class Capture {
   std::string Name(const Source& s) const {
     return s.kind == Source::kInput ? absl::StrCat("input ", s.index) : "a captured tensor";
   }
+  // The storage of each leaf in one call.
+  struct Bound {
+    std::vector<Storage*> leaves;
+    Storages own;   // made for this call
+    Storages kept;  // by write: what others still see a copy of; null if nobody does
+  };
+  void Prepare(const std::vector<Tensor>& inputs) const;
+  Bound Bind(const std::vector<Tensor>& inputs) const;
+  Storages Execute(const Bound& bound, const std::vector<int64_t>& numbers) const;
   void CheckAliases(absl::Span<Storage* const> leaves) const;
   std::vector<int64_t> Values(const Bindings& values) const;
 
@@ -302,13 +312,14 @@ std::vector<int64_t> Capture::Values(const Bindings& values) const {
   return out;
 }
 
-// Every check comes before the first change of a tensor.
-std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindings& values) {
+// Realises what the step captured, and checks that each write has somewhere to go.
+void Capture::Prepare(const std::vector<Tensor>& inputs) const {
   for (int c : watched_) {
     if (!captured_[c]->abandoned()) continue;
-    Fail("a tensor that the step captured is held by nothing else any more, so that changes to it "
-         "cannot be seen; Assign to a captured tensor instead of replacing it, or pass it as an "
-         "input");
+    Fail(
+        "a tensor that the step captured is held by nothing else any more, so that changes to it "
+        "cannot be seen; Assign to a captured tensor instead of replacing it, or pass it as an "
+        "input");
   }
   std::vector<Tensor> pending;
   for (const auto& c : captured_) {
@@ -320,8 +331,12 @@ std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindin
     Fail("the step assigns to ", Name(w.target), ", which is a view of another tensor in this ",
          "call; pass the tensor that it was made from, and take the view in the step");
   }
-  absl::InlinedVector<Storage*, 32> leaves(leaves_.size(), nullptr);
-  Storages own;  // made for this call
+}
+
+Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
+  Bound bound;
+  auto& [leaves, own, kept] = bound;
+  leaves.resize(leaves_.size());
   for (size_t i = 0; i < leaves_.size(); ++i) {
     const Leaf& l = leaves_[i];
     const UOp& value = l.own ? l.own : ValueOf(l.source, inputs);
@@ -344,10 +359,8 @@ std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindin
     leaves[i] = buffer.storage.get();
   }
   CheckAliases(leaves);
-  const std::vector<int64_t> numbers = Values(values);
-
   // Whoever reads an old version elsewhere goes on with a copy of it.
-  absl::InlinedVector<std::shared_ptr<Storage>, 4> kept(writes_.size());
+  kept.resize(writes_.size());
   for (size_t w = 0; w < writes_.size(); ++w) {
     if (writes_[w].leaf < 0) continue;
     const Leaf& leaf = leaves_[writes_[w].leaf];
@@ -361,26 +374,37 @@ std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindin
     }
     kept[w] = std::exchange(buffer.storage, std::move(copy));
   }
+  return bound;
+}
 
+Storages Capture::Execute(const Bound& bound, const std::vector<int64_t>& numbers) const {
   Storages storage(roots_.size());
   if (IntFlag(Flag::kDebug) >= 2 || IntFlag(Flag::kCheckNan) != 0) {
     Bindings bindings;
     for (size_t i = 0; i < variables_.size(); ++i) bindings[variables_[i].name] = numbers[i];
     Storages shared;
-    for (Storage* s : leaves) shared.emplace_back(std::shared_ptr<void>(), s);
+    for (Storage* s : bound.leaves) shared.emplace_back(std::shared_ptr<void>(), s);
     storage = Take(ExecutePlan(replay_->plan(), shared, bindings));
     for (size_t r = 0; r < roots_.size(); ++r) {
       if (roots_[r].leaf >= 0) storage[r] = nullptr;
     }
   } else {
-    ThrowAsCall(replay_->Run(leaves, numbers, absl::MakeSpan(storage)));
+    ThrowAsCall(replay_->Run(bound.leaves, numbers, absl::MakeSpan(storage)));
   }
   for (size_t r = 0; r < roots_.size(); ++r) {  // written into a buffer that the step made
-    for (const auto& s : own) {
-      if (roots_[r].leaf >= 0 && s.get() == leaves[roots_[r].leaf]) storage[r] = s;
+    for (const auto& s : bound.own) {
+      if (roots_[r].leaf >= 0 && s.get() == bound.leaves[roots_[r].leaf]) storage[r] = s;
     }
   }
+  return storage;
+}
 
+// Every check comes before the first change of a tensor.
+std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindings& values) {
+  Prepare(inputs);
+  const std::vector<int64_t> numbers = Values(values);
+  Bound bound = Bind(inputs);
+  Storages storage = Execute(bound, numbers);
   std::vector<UOp> made(roots_.size());
   const auto result = [&](int r) -> const UOp& {
     if (made[r]) return made[r];
@@ -395,7 +419,7 @@ std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindin
   for (size_t w = 0; w < writes_.size(); ++w) {
     const Root& root = roots_[writes_[w].root];
     std::shared_ptr<Storage>& s = storage[writes_[w].root];
-    if (kept[w]) s = std::move(kept[w]);
+    if (bound.kept[w]) s = std::move(bound.kept[w]);
     if (s == nullptr) continue;  // in place, and nobody reads another version
     made[writes_[w].root] = NewResult(root.like, root.dims, root.device, s);
     TensorOf(writes_[w].target, inputs).SetUOp(made[writes_[w].root]);
@@ -445,8 +469,9 @@ std::vector<Tensor> Jit::operator()(const std::vector<Tensor>& inputs, const Bin
   if (Trace::Current() != nullptr) {
     Call call("Jit", at);
     if (!values.empty()) {
-      Fail("inside a step that is being captured, Variables have no values yet; give them to the "
-           "outer Jit");
+      Fail(
+          "inside a step that is being captured, Variables have no values yet; give them to the "
+          "outer Jit");
     }
     return impl_->step(inputs);
   }

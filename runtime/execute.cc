@@ -26,8 +26,7 @@ absl::StatusOr<int64_t> ExtentValue(const Extent& e, const Bindings& bindings) {
   return values[0].At(0).AsInt();
 }
 
-absl::Status CheckBinding(const std::string& name, int64_t min, int64_t max,
-                          const int64_t* value) {
+absl::Status CheckBinding(const std::string& name, int64_t min, int64_t max, const int64_t* value) {
   if (value == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("realize: the variable '", name, "' has no value; give it one between ", min,
@@ -183,8 +182,7 @@ class Execution {
 
 }  // namespace
 
-absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target,
-                         const void* source) {
+absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, const void* source) {
   const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
   ASSIGN_OR_RETURN(DeviceRuntime * to_device, GetDevice(to.device.place()));
   ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));

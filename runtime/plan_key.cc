@@ -26,25 +26,27 @@ class Writer {
   explicit Writer(PlanKey& key) : key_(key) {}
 
   void Run(absl::Span<const UOp> roots) {
-    std::vector<std::pair<UOp, bool>> stack;
-    for (auto it = roots.rbegin(); it != roots.rend(); ++it) stack.emplace_back(*it, false);
+    // The roots keep every node alive, so the stack need not count.
+    std::vector<std::pair<const UOp*, bool>> stack;
+    for (auto it = roots.rbegin(); it != roots.rend(); ++it) stack.emplace_back(&*it, false);
     while (!stack.empty()) {
-      auto [u, ready] = std::move(stack.back());
+      const UOp& u = *stack.back().first;
+      const bool ready = stack.back().second;
       stack.pop_back();
       if (ready) {
         Write(u);
         continue;
       }
       if (!number_.try_emplace(u.get(), -1).second) continue;
-      stack.emplace_back(u, true);
+      stack.emplace_back(&u, true);
       if (u.realized()) continue;
       const std::vector<UOp> view = ComputedView(u);
       for (int i = u.size() - 1; i >= 0; --i) {
         if (i == 1 && !view.empty()) continue;
-        if (!number_.contains(u.src(i).get())) stack.emplace_back(u.src(i), false);
+        if (!number_.contains(u.src(i).get())) stack.emplace_back(&u.src(i), false);
       }
       const auto visit = [&](const UOp& e) {
-        if (!number_.contains(e.get())) stack.emplace_back(e, false);
+        if (!number_.contains(e.get())) stack.emplace_back(&e, false);
       };
       ForEachArgUOp(u.arg(), visit);
       for (const UOp& v : view) ForEachArgUOp(v.arg(), visit);

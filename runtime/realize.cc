@@ -27,8 +27,9 @@ bool IsRealised(const UOp& u) { return u.is(Op::kBuffer) && StorageOf(u) != null
 
 void CheckNotCaptured() {
   if (internal::Trace::Current() == nullptr) return;
-  Fail("a step that is being captured has no values yet, and what it read now would not change in "
-       "a replay; return the tensor from the step and read the result");
+  Fail(
+      "a step that is being captured has no values yet, and what it read now would not change in "
+      "a replay; return the tensor from the step and read the result");
 }
 
 void RealizeAll(absl::Span<Tensor> tensors) {

@@ -49,8 +49,8 @@ absl::Status CheckBindings(const PlanKey& key, const Bindings& bindings) {
       return u.is(Op::kVar) && u.arg<VarArg>().name == name;
     };
     if (std::none_of(key.order.begin(), key.order.end(), is)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "realize: a value is given for '", name, "', which is no Variable of these tensors"));
+      return absl::InvalidArgumentError(absl::StrCat("realize: a value is given for '", name,
+                                                     "', which is no Variable of these tensors"));
     }
   }
   return absl::OkStatus();

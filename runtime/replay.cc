@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "absl/strings/str_cat.h"
 #include "graph/status.h"
 #include "runtime/capture.h"
 #include "runtime/core_pool.h"
@@ -113,10 +114,10 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
         RETURN_IF_ERROR(RunCopyStep(plan_->plan, *l.step, arguments[0], arguments[1]));
         continue;
       }
-      const Launch launch{{arguments, static_cast<size_t>(l.num_buffers)},
-                          {frame->variables.data() + l.first_variable,
-                           static_cast<size_t>(l.num_variables)},
-                          l.workers};
+      const Launch launch{
+          {arguments, static_cast<size_t>(l.num_buffers)},
+          {frame->variables.data() + l.first_variable, static_cast<size_t>(l.num_variables)},
+          l.workers};
       RETURN_IF_ERROR(l.device->Run(*l.executable, launch));
     }
   }
@@ -127,6 +128,7 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
 }
 
 absl::StatusOr<double> MeasureReplay(const Place& place, int kernels, int rounds) {
+  if (kernels < 1 || rounds < 1) return absl::InvalidArgumentError("replay: nothing to run");
   try {
     Jit step([kernels](const Tensor& x) {
       Tensor y = x;
@@ -143,8 +145,12 @@ absl::StatusOr<double> MeasureReplay(const Place& place, int kernels, int rounds
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
       least = std::min(least, took.count());
     }
-    const int64_t ran = (GetRuntimeStats().kernels_run - before) / std::max(rounds, 1);
-    return least / static_cast<double>(std::max<int64_t>(ran, 1));
+    const int64_t ran = GetRuntimeStats().kernels_run - before;
+    if (ran != int64_t{kernels} * rounds) {
+      return absl::InternalError(absl::StrCat("replay: ", kernels * rounds,
+                                              " kernels were meant to run, and ", ran, " did"));
+    }
+    return least / kernels;
   } catch (const Error& e) {
     return e.status();
   }

@@ -182,6 +182,10 @@ TEST(Capture, ViewsFromOutside) {
   EXPECT_THAT(Read(step.One({})), ElementsAre(73));
   EXPECT_THAT(Read(step.One({})), ElementsAre(703));
   EXPECT_THAT(Read(base), ElementsAre(1, 2, 300, 400));
+  tail.Assign(tail + 1);
+  EXPECT_THAT(Read(base), ElementsAre(1, 2, 301, 401));
+  EXPECT_THAT(Read(step.One({})), ElementsAre(7023));
+  tail.Assign(Row({300, 400}));
   EXPECT_THAT(Read(tail), ElementsAre(300, 400));
 }
 
@@ -465,8 +469,7 @@ TEST(Capture, NullDevice) {
 TEST(Capture, OverheadOfAKernelSlow) {
   for (const char* place : {"CPU", "NULL"}) {
     ASSERT_OK_AND_ASSIGN(const double seconds, MeasureReplay(Device(place).place(), 200, 200));
-    std::printf("%s: %.3f us a kernel\n", place, seconds * 1e6);
-    EXPECT_LT(seconds, 20e-6);
+    EXPECT_LT(seconds, 2e-6) << place;
   }
 }
 
