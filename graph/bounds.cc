@@ -41,6 +41,11 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
   const auto within = [&](Bounds b) {
     return b.first >= all.first && b.second <= all.second ? b : all;
   };
+  // A u64 of which the highest bound is that of i64 may lie anywhere above it.
+  const auto open = [&](size_t i) {
+    return srcs[i].dtype().kind() == Kind::kU64 && srcs[i].vmax() == INT64_MAX;
+  };
+  const bool unknown = srcs.size() == 2 && (open(0) || open(1));
   Bounds out = all;
   switch (op) {
     case Op::kConst: {
@@ -61,25 +66,25 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
       }
       return all;
     case Op::kAdd:
-      return Corners(of(0), of(1), AddOk, out) ? within(out) : all;
+      return !unknown && Corners(of(0), of(1), AddOk, out) ? within(out) : all;
     case Op::kSub:
-      return Corners(of(0), of(1), SubOk, out) ? within(out) : all;
+      return !unknown && Corners(of(0), of(1), SubOk, out) ? within(out) : all;
     case Op::kMul:
-      return Corners(of(0), of(1), MulOk, out) ? within(out) : all;
+      return !unknown && Corners(of(0), of(1), MulOk, out) ? within(out) : all;
     case Op::kFloorDiv: {
       const Bounds b = of(1);
-      if (b.first <= 0 && b.second >= 0) return all;
+      if (unknown || (b.first <= 0 && b.second >= 0)) return all;
       return Corners(of(0), b, DivOk, out) ? within(out) : all;
     }
     case Op::kTruncDiv:
-      if (srcs[0].vmin() < 0 || srcs[1].vmin() <= 0) return all;
+      if (unknown || srcs[0].vmin() < 0 || srcs[1].vmin() <= 0) return all;
       return Corners(of(0), of(1), DivOk, out) ? within(out) : all;
     case Op::kFloorMod:
-      if (srcs[1].vmin() <= 0) return all;
+      if (open(1) || srcs[1].vmin() <= 0) return all;
       if (srcs[0].vmin() >= 0) return {0, std::min(srcs[0].vmax(), srcs[1].vmax() - 1)};
       return {0, srcs[1].vmax() - 1};
     case Op::kTruncMod:
-      if (srcs[1].vmin() <= 0 || srcs[0].vmin() < 0) return all;
+      if (open(1) || srcs[1].vmin() <= 0 || srcs[0].vmin() < 0) return all;
       return {0, std::min(srcs[0].vmax(), srcs[1].vmax() - 1)};
     case Op::kMax:
       return {std::max(srcs[0].vmin(), srcs[1].vmin()), std::max(srcs[0].vmax(), srcs[1].vmax())};

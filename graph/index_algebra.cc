@@ -233,7 +233,7 @@ UOp SimplifyFloorMod(const UOp& x, const UOp& divisor) {
   if (const int64_t q = ev::FloorDiv(low, c); q == ev::FloorDiv(high, c)) {
     if (q == 0) return x;
     Sum shifted = sum;
-    shifted.constant -= q * c;  // q*c lies between the bounds
+    shifted.constant = ev::Sub(shifted.constant, ev::Mul(q, c));
     return FromSum(shifted, x.dtype());
   }
   if (x.is(Op::kFloorMod) && x.src(1).IsConst() && ConstValue(x.src(1)) > 0 &&
@@ -250,7 +250,9 @@ UOp SimplifyFloorMod(const UOp& x, const UOp& divisor) {
     changed |= factor != t.factor;
     if (factor != 0) rest.terms.push_back({t.term, factor});
   }
-  if (changed && SumBounds(rest, x.dtype(), low, high)) return Mod(FromSum(rest, x.dtype()), c);
+  if (changed) {
+    return SumBounds(rest, x.dtype(), low, high) ? Mod(FromSum(rest, x.dtype()), c) : UOp();
+  }
   if (const int64_t g = FactorGcd(rest, c); g > 1 && !rest.terms.empty()) {
     // (g*r + k) % c = g * (r % (c/g)) + k for 0 <= k < g
     const UOp r = FromSum(Divided(rest, g), x.dtype());
@@ -262,12 +264,31 @@ UOp SimplifyFloorMod(const UOp& x, const UOp& divisor) {
 }
 
 namespace {
+// Whether a product never wraps.
+bool IsExactProduct(const UOp& u) {
+  for (int64_t a : {u.src(0).vmin(), u.src(0).vmax()}) {
+    for (int64_t b : {u.src(1).vmin(), u.src(1).vmax()}) {
+      int64_t v;
+      if (__builtin_mul_overflow(a, b, &v) || v < MinInt(u.dtype()) || v > MaxInt(u.dtype())) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 // Splits x = n*q + r where r is a RANGE that ends at n, or nothing.
 bool SplitByVariable(const UOp& x, const UOp& n, UOp& quotient, UOp& rest) {
-  if (!IsScalarInt(x) || n.IsConst() || n.vmin() < 1) return false;
+  if (!IsScalarInt(x) || x.dtype().kind() == Kind::kU64 || n.IsConst() || n.vmin() < 1) {
+    return false;
+  }
   Sum q, r;
-  for (const Sum& sum = ToSum(x); const Sum::Term& t : sum.terms) {
+  const Sum sum = ToSum(x);
+  int64_t low, high;
+  if (!SumBounds(sum, x.dtype(), low, high)) return false;
+  for (const Sum::Term& t : sum.terms) {
     const bool multiple = t.term.is(Op::kMul) && (t.term.src(0) == n || t.term.src(1) == n);
+    if (multiple && !IsExactProduct(t.term)) return false;
     if (t.term == n) {
       q.constant += t.factor;
     } else if (multiple) {
@@ -276,7 +297,7 @@ bool SplitByVariable(const UOp& x, const UOp& n, UOp& quotient, UOp& rest) {
       r.terms.push_back(t);
     }
   }
-  r.constant = ToSum(x).constant;
+  r.constant = sum.constant;
   if (r.terms.size() > 1 || r.constant != 0) return false;
   rest = FromSum(r, x.dtype());
   const bool below = r.terms.empty() ||

@@ -130,10 +130,11 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     UOp node;
     Stage stage;
     UOp other;
+    bool made;  // by a rule
   };
   std::vector<Frame> stack;
-  for (const UOp& r : roots) stack.push_back({r, kVisit, {}});
-  int64_t fired_count = 0, visited = 0;
+  for (const UOp& r : roots) stack.push_back({r, kVisit, {}, false});
+  int64_t fired_count = 0, visited = 0;  // of the nodes that were there before
   const RewriteRule *last = nullptr, *before_last = nullptr;
   while (!stack.empty()) {
     Frame f = std::move(stack.back());
@@ -144,11 +145,11 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     }
     if (is_settled(f.node) || done.contains(f.node)) continue;
     if (f.stage == kVisit) {
-      ++visited;
-      stack.push_back({f.node, kBuild, {}});
+      visited += f.made ? 0 : 1;
+      stack.push_back({f.node, kBuild, {}, f.made});
       for (int i = f.node.size() - 1; i >= 0; --i) {
         const UOp& s = f.node.src(i);
-        if (!is_settled(s) && !done.contains(s)) stack.push_back({s, kVisit, {}});
+        if (!is_settled(s) && !done.contains(s)) stack.push_back({s, kVisit, {}, f.made});
       }
       continue;
     }
@@ -166,8 +167,8 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
         done[f.node] = UOp(it->second);
       } else {
         for (const UOp& s : srcs) done.emplace(s, s);  // sources are finished themselves
-        stack.push_back({f.node, kAlias, built});
-        stack.push_back({built, kBuild, {}});
+        stack.push_back({f.node, kAlias, built, f.made});
+        stack.push_back({built, kBuild, {}, f.made});
       }
       continue;
     }
@@ -186,8 +187,8 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
       done.emplace(f.node, f.node);
       if (mark) f.node.get()->simplest.store(true, std::memory_order_relaxed);
     } else {
-      stack.push_back({f.node, kAlias, next});
-      stack.push_back({next, kVisit, {}});
+      stack.push_back({f.node, kAlias, next, true});
+      stack.push_back({next, kVisit, {}, true});
     }
   }
   std::vector<UOp> out;

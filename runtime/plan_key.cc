@@ -7,6 +7,20 @@
 namespace tessera {
 namespace {
 
+// The views of an ASSIGN's target, outermost first, if one of them was computed: it is written all
+// the same, so here it is no leaf. Else nothing.
+std::vector<UOp> ComputedView(const UOp& u) {
+  std::vector<UOp> chain;
+  if (!u.is(Op::kAssign)) return chain;
+  bool computed = false;
+  for (UOp v = u.src(1); !(v == u.src(0)); v = UOp(v.src(0))) {
+    computed |= static_cast<bool>(v.realized());
+    chain.push_back(v);
+  }
+  if (!computed) chain.clear();
+  return chain;
+}
+
 class Writer {
  public:
   explicit Writer(PlanKey& key) : key_(key) {}
@@ -26,12 +40,16 @@ class Writer {
       if (!number_.try_emplace(u.get(), -1).second) continue;
       stack.emplace_back(&u, true);
       if (u.realized()) continue;
+      const std::vector<UOp> view = ComputedView(u);
       for (int i = u.size() - 1; i >= 0; --i) {
+        if (i == 1 && !view.empty()) continue;
         if (!number_.contains(u.src(i).get())) stack.emplace_back(&u.src(i), false);
       }
-      ForEachArgUOp(u.arg(), [&](const UOp& e) {
+      const auto visit = [&](const UOp& e) {
         if (!number_.contains(e.get())) stack.emplace_back(&e, false);
-      });
+      };
+      ForEachArgUOp(u.arg(), visit);
+      for (const UOp& v : view) ForEachArgUOp(v.arg(), visit);
     }
     key_.words.push_back(~uint64_t{0});
     for (const UOp& r : roots) key_.words.push_back(number_.at(r.get()));
@@ -80,6 +98,17 @@ class Writer {
     }
     Word(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().kind()) << 8 |
          static_cast<uint64_t>(u.size()) << 16);
+    const std::vector<UOp> view = ComputedView(u);
+    if (!view.empty()) {
+      Word(number_.at(u.src(0).get()));
+      Word(number_.at(u.src(2).get()));
+      Word(~static_cast<uint64_t>(view.size()));  // no number
+      for (const UOp& v : view) {
+        Word(static_cast<uint64_t>(v.op()));
+        WriteArg(v.arg());
+      }
+      return;
+    }
     for (const UOp& s : u.srcs()) Word(number_.at(s.get()));
     WriteArg(u.arg());
   }
@@ -162,7 +191,13 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key) {
       continue;
     }
     absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.get()));
+    if (std::vector<UOp> view = ComputedView(u); !view.empty()) {
+      const UOp target = done.at(u.src(0).get());
+      srcs = {target, target, done.at(u.src(2).get())};
+      for (auto v = view.rbegin(); v != view.rend(); ++v) srcs[1] = v->WithSrcs({srcs[1]});
+    } else {
+      for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.get()));
+    }
     done.emplace(u.get(), u.WithSrcs(srcs));
   }
   std::vector<UOp> out;

@@ -1,0 +1,153 @@
+// Index expressions over bounded ranges and variables: simplified and direct, at every point.
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "graph/simplify.h"
+#include "graph/text.h"
+#include "tests/support/sample_evaluator.h"
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+class IndexFuzz {
+ public:
+  explicit IndexFuzz(uint64_t seed) : rng_(seed) {}
+  int64_t Int(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(rng_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool Chance(double p) { return static_cast<double>(rng_() >> 11) < p * 0x1p53; }
+
+  // Ranges over integers and over a variable, and variables that may be negative.
+  void Leaves() {
+    const UOp n = UOp::Make(Op::kVar, kInt64, {}, VarArg{"n", Int(1, 2), Int(3, 6)});
+    const UOp low = UOp::Make(Op::kVar, kInt64, {}, VarArg{"m", -Int(0, 5), Int(0, 5)});
+    leaves_ = {n, low};
+    for (int64_t i = 0; i < 3; ++i) {
+      const UOp extent = i == 2 && Chance(0.5) ? n : UOp::Index(Int(1, 7));
+      leaves_.push_back(UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{i, RangeKind::kLoop}));
+    }
+    nodes_ = leaves_;
+  }
+
+  UOp Expression() {
+    for (int64_t steps = Int(1, 9); steps > 0; --steps) {
+      const UOp a = Node(), b = Node(), c = UOp::Index(Chance(0.1) ? Int(-40, 40) : Int(0, 12));
+      const UOp positive = UOp::Index(Int(1, 12));
+      switch (Int(0, 12)) {
+        case 0 ... 1:
+          nodes_.push_back(UOp::Make(Op::kAdd, {a, Chance(0.5) ? b : c}));
+          break;
+        case 2:
+          nodes_.push_back(UOp::Make(Op::kSub, {a, Chance(0.5) ? b : c}));
+          break;
+        case 3 ... 4:
+          nodes_.push_back(UOp::Make(Op::kMul, {a, Chance(0.2) ? leaves_[0] : c}));
+          break;
+        case 5 ... 6:
+          nodes_.push_back(UOp::Make(Op::kFloorDiv, {a, Chance(0.15) ? leaves_[0] : positive}));
+          break;
+        case 7 ... 8:
+          nodes_.push_back(UOp::Make(Op::kFloorMod, {a, Chance(0.15) ? leaves_[0] : positive}));
+          break;
+        case 9:
+          nodes_.push_back(UOp::Make(Op::kWhere, {UOp::Make(Op::kCmpLt, {a, Chance(0.5) ? b : c}), b, a}));
+          break;
+        case 10:
+          nodes_.push_back(UOp::Make(Chance(0.5) ? Op::kMax : Op::kMin, {a, Chance(0.5) ? b : c}));
+          break;
+        case 11: {
+          // How a reshape takes an index apart.
+          const int64_t d = Int(2, 6);
+          const UOp q = UOp::Make(Op::kFloorDiv, {a, UOp::Index(d)});
+          const UOp r = UOp::Make(Op::kFloorMod, {a, UOp::Index(d)});
+          nodes_.push_back(UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {q, UOp::Index(Chance(0.7) ? d : Int(1, 9))}), r}));
+          break;
+        }
+        default:
+          nodes_.push_back(UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {a, UOp::Index(Int(1, 8))}), b}));
+      }
+    }
+    const UOp last = nodes_.back();
+    return Chance(0.2) ? UOp::Make(Op::kCmpLt, {last, Chance(0.5) ? Node() : UOp::Index(Int(-9, 60))}) : last;
+  }
+
+  // Every point of the leaves.
+  std::vector<std::vector<int64_t>> Points() const {
+    std::vector<std::vector<int64_t>> points = {{}};
+    for (const UOp& leaf : leaves_) {
+      std::vector<std::vector<int64_t>> next;
+      for (const auto& p : points) {
+        int64_t low = 0, high = 0;
+        if (leaf.is(Op::kVar)) {
+          low = leaf.arg<VarArg>().min, high = leaf.arg<VarArg>().max;
+        } else {
+          high = (leaf.src(0).IsConst() ? leaf.src(0).vmax() : p[0]) - 1;
+        }
+        for (int64_t v = low; v <= high; ++v) {
+          next.push_back(p);
+          next.back().push_back(v);
+        }
+      }
+      points = std::move(next);
+    }
+    return points;
+  }
+
+  const std::vector<UOp>& leaves() const { return leaves_; }
+
+ private:
+  UOp Node() { return nodes_[Int(0, static_cast<int64_t>(nodes_.size()) - 1)]; }
+  std::mt19937_64 rng_;
+  std::vector<UOp> leaves_, nodes_;
+};
+
+void Fuzz(uint64_t first, int rounds) {
+  int failures = 0, divisions = 0, fewer = 0;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds) && failures < 3; ++seed) {
+    IndexFuzz fuzz(seed);
+    fuzz.Leaves();
+    const UOp u = fuzz.Expression(), r = Simplify(u);
+    const auto count = [](const UOp& root) {
+      int n = 0;
+      for (const UOp& x : TopoSort({&root, 1})) n += x.is(Op::kFloorDiv) || x.is(Op::kFloorMod);
+      return n;
+    };
+    divisions += count(u);
+    fewer += count(u) - count(r);
+    const auto points = fuzz.Points();
+    SampleEvaluator evaluator(static_cast<int64_t>(points.size()));
+    for (size_t i = 0; i < fuzz.leaves().size(); ++i) {
+      std::vector<Scalar> values;
+      for (const auto& p : points) values.push_back(Scalar::Int(p[i]));
+      evaluator.Set(fuzz.leaves()[i], std::move(values));
+    }
+    const std::vector<Scalar> a = evaluator.Of(u), b = evaluator.Of(r);
+    std::string wrong;
+    for (size_t k = 0; k < points.size() && wrong.empty(); ++k) {
+      if (!(a[k] == b[k])) {
+        wrong = absl::StrCat(a[k].AsInt(), " became ", b[k].AsInt(), " at ",
+                             testing::PrintToString(points[k]));
+      }
+    }
+    for (const UOp& root : {u, r}) {
+      for (const UOp& x : TopoSort({&root, 1})) {
+        for (const Scalar& v : evaluator.Of(x)) {
+          if (v.AsInt() >= x.vmin() && v.AsInt() <= x.vmax()) continue;
+          wrong = absl::StrCat(v.AsInt(), " lies outside of ", x.vmin(), "..", x.vmax(), " of ",
+                               Info(x.op()).text);
+        }
+      }
+    }
+    if (wrong.empty()) continue;
+    ++failures;
+    ADD_FAILURE() << "seed " << seed << ": " << wrong << "\n" << Print({&u, 1}) << "=>\n" << Print({&r, 1});
+  }
+  EXPECT_GT(fewer * 4, divisions);  // it does simplify
+}
+
+TEST(IndexAlgebra, RandomExpressions) { Fuzz(1, 2000); }
+TEST(IndexAlgebra, ManyRandomExpressionsSlow) { Fuzz(100000, 20000); }
+
+}  // namespace
+}  // namespace tessera
