@@ -55,11 +55,12 @@ Row FirstStep() {
   auto step = std::make_unique<DecodeStep>(16);
   ClearPlans();
   const double first = Milliseconds([&] { step->Run(); });
-  row.ours_ms = InterleavedMedians({[&] {
-                                     ClearPlans();
-                                     step->Run();
-                                   }},
-                                   kRounds)[0];
+  row.ours_ms = Interleaved({[&] {
+                              ClearPlans();
+                              step->Run();
+                            }},
+                            kRounds)[0]
+                    .median;
   row.kernels = KernelsOf(*step);
   row.peer = "tinygrad, recorded";
   row.note = absl::StrFormat(
@@ -72,7 +73,7 @@ Row CachedStep() {
   row.name = "graph_cached_step";
   DecodeStep step(16);
   step.Run();
-  row.ours_ms = InterleavedMedians({[&] { step.Run(); }}, kRounds)[0];
+  row.ours_ms = Interleaved({[&] { step.Run(); }}, kRounds)[0].median;
   row.kernels = KernelsOf(step);
   row.note = "the second call: built again, its plan found";
   return row;
@@ -105,29 +106,31 @@ Row NodeCreation() {
   row.name = "node_creation";
   const UOp x = UOp::Make(Op::kVar, kInt64, {}, VarArg{"bench_node", 0, 9});
   int64_t made = 0;
-  const double chain = InterleavedMedians({[&] {
-                                            const int64_t before = LiveNodes();
-                                            UOp u = x;
-                                            for (int i = 0; i < kChain; ++i) {
-                                              u = UOp::Make(Op::kMax, {u, i % 2 ? x : u});
-                                              u = UOp::Make(Op::kXor, {u, x});
-                                            }
-                                            made = LiveNodes() - before;
-                                          }},
-                                          5)[0];
+  const double chain = Interleaved({[&] {
+                                     const int64_t before = LiveNodes();
+                                     UOp u = x;
+                                     for (int i = 0; i < kChain; ++i) {
+                                       u = UOp::Make(Op::kMax, {u, i % 2 ? x : u});
+                                       u = UOp::Make(Op::kXor, {u, x});
+                                     }
+                                     made = LiveNodes() - before;
+                                   }},
+                                   5)[0]
+                           .median;
   row.ours_ms = chain / static_cast<double>(made);
   // Through Tensor, with its checks and views.
   Transformer model({}, "NULL");
   const Tensor token = GivenBuffer({1}, kInt32, "NULL");
   const Variable position("bench_position", 0, 4095);
   int64_t nodes = 0;
-  const double build = InterleavedMedians({[&] {
-                                            const int64_t before = LiveNodes();
-                                            Transformer fresh = model;
-                                            const Tensor logits = fresh.Step(token, position);
-                                            nodes = LiveNodes() - before;
-                                          }},
-                                          kRounds)[0];
+  const double build = Interleaved({[&] {
+                                     const int64_t before = LiveNodes();
+                                     Transformer fresh = model;
+                                     const Tensor logits = fresh.Step(token, position);
+                                     nodes = LiveNodes() - before;
+                                   }},
+                                   kRounds)[0]
+                           .median;
   row.note = absl::StrFormat(
       "%.3f us a node made and dropped; %.3f us a node of the step (%d nodes), by Tensor calls",
       *row.ours_ms * 1e3, build * 1e3 / static_cast<double>(nodes), nodes);
