@@ -41,11 +41,23 @@ Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets) {
   return step;
 }
 
+namespace {
+
+// Whether scratch is filled anew at each point of the range: lanes and copies would share it.
+bool FillsScratch(const RangeSets& sets, const UOp& range) {
+  for (const UOp& u : sets.order()) {
+    if (u.is(Op::kStage) && (sets.Free(u) & sets.Bit(range))) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 UOp BestLaneRange(const RangeSets& sets) {
   UOp best;
   double best_score = 0;
   for (const UOp& r : sets.ranges()) {
-    if (r.src(0).vmax() < kFewestIterations) continue;
+    if (r.src(0).vmax() < kFewestIterations || FillsScratch(sets, r)) continue;
     if (const double score = LaneScore(r, sets); score > best_score) {
       best = r;
       best_score = score;

@@ -6,6 +6,7 @@
 #include "graph/buffer.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_moved.h"
+#include "graph/trace.h"
 
 namespace tessera {
 namespace internal {
@@ -209,13 +210,21 @@ UOp MakeVariable(const std::string& name, int64_t min, int64_t max, CallSite at)
 Variable::Variable(const std::string& name, int64_t min, int64_t max, CallSite at)
     : Extent(MakeVariable(name, min, max, at)) {}
 
-Tensor::Tensor(UOp value) : state_(std::make_shared<State>()) { state_->value = std::move(value); }
+Tensor::Tensor(UOp value) : state_(std::make_shared<State>()) {
+  state_->value = std::move(value);
+  if (internal::Trace* trace = internal::Trace::Current()) trace->Born(state_);
+}
+
+Tensor::State& Tensor::Now() const {
+  internal::Trace* trace = internal::Trace::Current();
+  return trace == nullptr ? *state_ : trace->See(state_);
+}
 
 const UOp& Tensor::uop() const {
   if (state_ == nullptr) {
     Fail("the tensor is empty: it was default-constructed and given no value");
   }
-  return state_->value;
+  return Now().value;
 }
 
 void Tensor::SetUOp(const UOp& value) const {
@@ -275,11 +284,15 @@ void CheckAssignable(const UOp& u) {
 Tensor& Tensor::Assign(const Operand& value) {
   Call call("Assign", value.site());
   const UOp old = uop();
-  State& root = state_->base ? *state_->base : *state_;
+  State& self = Now();
+  const std::shared_ptr<State> held = self.base ? self.base : state_;
+  Tensor base;
+  base.state_ = held;
+  State& root = base.Now();
   root.value = internal::Current(root.value);
   std::vector<UOp> chain;  // from the view to the base
-  if (state_->base) {
-    for (UOp u = state_->view; !(u == state_->base_version); u = u.src(0)) {
+  if (self.base) {
+    for (UOp u = self.view; !(u == self.base_version); u = u.src(0)) {
       CheckAssignable(u);
       chain.push_back(u);
     }
@@ -301,9 +314,9 @@ Tensor& Tensor::Assign(const Operand& value) {
     return u;
   };
   root.value = internal::Build(Op::kAssign, {root.value, view_of(root.value), v});
-  if (state_->base) {
-    state_->value = state_->view = view_of(root.value);
-    state_->base_version = root.value;
+  if (self.base) {
+    self.value = self.view = view_of(root.value);
+    self.base_version = root.value;
   }
   return *this;
 }

@@ -39,6 +39,9 @@ namespace tessera {
 struct Conv2dOptions;
 struct Pool2dOptions;
 struct AttentionOptions;
+namespace internal {
+class Trace;  // graph/trace.h
+}
 
 class Tensor {
  public:
@@ -347,6 +350,9 @@ class Tensor {
   const UOp& uop() const;
   // Replaces the value by an equal one (the storage it was computed into).
   void SetUOp(const UOp& value) const;
+  // Whether both are handles to one tensor.
+  bool Is(const Tensor& other) const { return state_ == other.state_; }
+  bool is_view() const { return state_->base != nullptr; }
 
  private:
   // One version chain. A view's `view` is a chain of movement ops over `base_version`, the value
@@ -356,7 +362,11 @@ class Tensor {
     std::shared_ptr<State> base;
     UOp base_version;
     UOp view;
+    uint64_t trace = 0;  // the capture that made it
   };
+  friend class internal::Trace;
+  // The state as this thread sees it: under capture, that of a tensor from outside is a stand-in.
+  State& Now() const;
   // The view of this tensor that fn, from node to node by movement ops, makes.
   template <typename Fn>
   Tensor Moved(Fn fn) const;

@@ -36,6 +36,15 @@ template <typename... Parts>
   throw Error(absl::InvalidArgumentError(absl::StrCat(Call::Name(), ": ", parts...)));
 }
 
+// Throws a status of the core, if it is none, as the Error of the call under way.
+inline void ThrowAsCall(const absl::Status& status) {
+  if (status.ok()) return;
+  absl::string_view message = status.message();
+  const absl::string_view prefix = "realize: ";
+  if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
+  throw Error(absl::Status(status.code(), absl::StrCat(Call::Name(), ": ", message)));
+}
+
 // The buffer in which a version lies if it was computed, perhaps on the way to another result; else
 // the version. Keeps chains of assignments from growing.
 UOp Current(const UOp& version);

@@ -11,11 +11,12 @@ Tensor Tensor::Moved(Fn fn) const {
   const UOp value = internal::Current(uop());
   Tensor out(fn(value));
   State& view = *out.state_;
-  if (state_->base) {
-    view.base = state_->base;
-    view.base_version = state_->base_version;
-    UOp from = state_->view;
-    if (from == state_->base_version) view.base_version = from = internal::Current(from);
+  const State& now = Now();
+  if (now.base) {
+    view.base = now.base;
+    view.base_version = now.base_version;
+    UOp from = now.view;
+    if (from == now.base_version) view.base_version = from = internal::Current(from);
     // The value may have been replaced by the storage it was computed into.
     view.view = from == value ? view.value : fn(from);
   } else {

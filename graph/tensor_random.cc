@@ -5,6 +5,7 @@
 #include "absl/synchronization/mutex.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/trace.h"
 
 namespace tessera {
 
@@ -26,21 +27,33 @@ struct Generator {
   }
 };
 
+}  // namespace
+
+internal::RandomState internal::DrawRandom(int64_t elements) {
+  Generator& g = Generator::Get();
+  absl::MutexLock lock(&g.mutex);
+  const RandomState state{g.drawn, g.seed};
+  g.drawn += static_cast<uint64_t>(elements);
+  return state;
+}
+
+namespace {
+
 // 64 bits an element. The shape is given to the counter, so that what follows is elementwise.
 Tensor RandomBits(const Shape& shape) {
-  uint64_t seed, first;
   const int64_t elements = shape.MaxElements();
-  {
-    Generator& g = Generator::Get();
-    absl::MutexLock lock(&g.mutex);
-    seed = g.seed;
-    first = g.drawn;
-    g.drawn += static_cast<uint64_t>(elements);
+  UOp first, seed;
+  if (internal::Trace* trace = internal::Trace::Current()) {
+    first = trace->RandomCounter(elements);
+    seed = trace->RandomSeed();
+  } else {
+    const internal::RandomState state = internal::DrawRandom(elements);
+    first = UOp::Const(kUInt64, tessera::Scalar{state.first});
+    seed = UOp::Const(kUInt64, tessera::Scalar{state.seed});
   }
   const UOp iota = Build(Op::kIota, kUInt64, {}, Extents{shape.Elements()});
   const UOp index = internal::ReshapeTo(iota, shape.ToExtents());
-  const UOp counter = Build(Op::kAdd, {index, UOp::Const(kUInt64, tessera::Scalar{first})});
-  return Tensor(Build(Op::kThreefry, {counter, UOp::Const(kUInt64, tessera::Scalar{seed})}));
+  return Tensor(Build(Op::kThreefry, {Build(Op::kAdd, {index, first}), seed}));
 }
 
 // The top bits as a float in [0, 1): as many as the mantissa holds, so none is rounded up to 1.
@@ -62,6 +75,10 @@ void CheckFloat(DType dtype) {
 }  // namespace
 
 void Tensor::ManualSeed(uint64_t seed) {
+  Call call("ManualSeed", CallSite::Here());
+  if (internal::Trace::Current() != nullptr) {
+    Fail("a captured step cannot seed, since that would run once; call it before the step");
+  }
   Generator& g = Generator::Get();
   absl::MutexLock lock(&g.mutex);
   g.seed = seed;

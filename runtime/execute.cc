@@ -13,13 +13,11 @@
 #include "runtime/core_pool.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
-#include "runtime/runtime.h"
+#include "runtime/execute.h"
 
 namespace tessera {
-namespace {
 
-// The value of an extent under the bindings.
-absl::StatusOr<int64_t> Value(const Extent& e, const Bindings& bindings) {
+absl::StatusOr<int64_t> ExtentValue(const Extent& e, const Bindings& bindings) {
   if (e.is_int()) return e.value();
   EvaluateOptions options;
   options.vars.insert(bindings.begin(), bindings.end());
@@ -27,6 +25,21 @@ absl::StatusOr<int64_t> Value(const Extent& e, const Bindings& bindings) {
   ASSIGN_OR_RETURN(auto values, Evaluate({&expr, 1}, options));
   return values[0].At(0).AsInt();
 }
+
+absl::Status CheckBinding(const std::string& name, int64_t min, int64_t max, const int64_t* value) {
+  if (value == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("realize: the variable '", name, "' has no value; give it one between ", min,
+                     " and ", max, ", as in {{\"", name, "\", ", min, "}}"));
+  }
+  if (*value < min || *value > max) {
+    return absl::OutOfRangeError(absl::StrCat("realize: the variable '", name, "' is ", *value,
+                                              ", outside its bounds ", min, " to ", max));
+  }
+  return absl::OkStatus();
+}
+
+namespace {
 
 class Execution {
  public:
@@ -91,8 +104,8 @@ class Execution {
     bool computes = true;
     if (step.kind == PlanStep::kKernel) {
       const PlanKernel& kernel = plan_.kernels[step.kernel];
-      ASSIGN_OR_RETURN(bytes, Value(kernel.bytes, bindings_));
-      ASSIGN_OR_RETURN(flops, Value(kernel.flops, bindings_));
+      ASSIGN_OR_RETURN(bytes, ExtentValue(kernel.bytes, bindings_));
+      ASSIGN_OR_RETURN(flops, ExtentValue(kernel.flops, bindings_));
       computes = compiled_.devices[step.kernel]->Computes();
     }
     table_->Add(step, took.count(), static_cast<double>(bytes), static_cast<double>(flops),
@@ -101,7 +114,9 @@ class Execution {
   }
 
   absl::Status Launch(const PlanStep& step) {
-    if (step.kind == PlanStep::kCopy) return RunCopy(step);
+    if (step.kind == PlanStep::kCopy) {
+      return RunCopyStep(plan_, step, data_[step.buffers[0]], data_[step.buffers[1]]);
+    }
     const PlanKernel& kernel = plan_.kernels[step.kernel];
     absl::InlinedVector<void*, 16> buffers;
     for (int b : step.buffers) buffers.push_back(data_[b]);
@@ -141,7 +156,7 @@ class Execution {
       std::vector<int64_t> shape;
       int64_t elements = 1;
       for (const Extent& e : b.shape) {
-        ASSIGN_OR_RETURN(const int64_t extent, Value(e, bindings_));
+        ASSIGN_OR_RETURN(const int64_t extent, ExtentValue(e, bindings_));
         shape.push_back(extent);
         elements *= extent;
       }
@@ -152,20 +167,6 @@ class Execution {
       }
     }
     return std::optional<std::string>();
-  }
-
-  absl::Status RunCopy(const PlanStep& step) {
-    const PlanBuffer &to = plan_.buffers[step.buffers[0]], &from = plan_.buffers[step.buffers[1]];
-    ASSIGN_OR_RETURN(DeviceRuntime * to_device, GetDevice(to.device.place()));
-    ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));
-    if (!to_device->Computes() || !from_device->Computes()) return absl::OkStatus();
-    void* target = data_[step.buffers[0]];
-    const void* source = data_[step.buffers[1]];
-    if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
-    if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
-    std::vector<char> staging(to.bytes);
-    RETURN_IF_ERROR(from_device->CopyOut(staging.data(), source, to.bytes));
-    return to_device->CopyIn(target, staging.data(), to.bytes);
   }
 
   const CompiledPlan& compiled_;
@@ -180,6 +181,18 @@ class Execution {
 };
 
 }  // namespace
+
+absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, const void* source) {
+  const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
+  ASSIGN_OR_RETURN(DeviceRuntime * to_device, GetDevice(to.device.place()));
+  ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));
+  if (!to_device->Computes() || !from_device->Computes()) return absl::OkStatus();
+  if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
+  if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
+  std::vector<char> staging(to.bytes);
+  RETURN_IF_ERROR(from_device->CopyOut(staging.data(), source, to.bytes));
+  return to_device->CopyIn(target, staging.data(), to.bytes);
+}
 
 absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
     const CompiledPlan& plan, absl::Span<const std::shared_ptr<Storage>> leaves,

@@ -9,13 +9,15 @@
 #include "graph/evaluate.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
-#include "runtime/runtime.h"
+#include "graph/trace.h"
+#include "runtime/realize.h"
 
 namespace tessera {
 namespace {
 
 using internal::Call;
 using internal::Fail;
+using internal::ThrowAsCall;
 
 std::shared_ptr<Storage> StorageOf(const UOp& buffer) {
   return buffer.arg<BufferArg>().buffer->storage;
@@ -23,16 +25,15 @@ std::shared_ptr<Storage> StorageOf(const UOp& buffer) {
 
 bool IsRealised(const UOp& u) { return u.is(Op::kBuffer) && StorageOf(u) != nullptr; }
 
-// A status of the core as the Error of the public call under way.
-void ThrowAsCall(const absl::Status& status) {
-  if (status.ok()) return;
-  absl::string_view message = status.message();
-  const absl::string_view prefix = "realize: ";
-  if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
-  throw Error(absl::Status(status.code(), absl::StrCat(Call::Name(), ": ", message)));
+void CheckNotCaptured() {
+  if (internal::Trace::Current() == nullptr) return;
+  Fail(
+      "a step that is being captured has no values yet, and what it read now would not change in "
+      "a replay; return the tensor from the step and read the result");
 }
 
 void RealizeAll(absl::Span<Tensor> tensors) {
+  CheckNotCaptured();
   std::vector<UOp> roots;
   std::vector<Tensor*> pending;
   for (Tensor& t : tensors) {
@@ -113,6 +114,22 @@ Tensor& Tensor::Realize(CallSite at) {
 void Tensor::Realize(absl::Span<Tensor> tensors, CallSite at) {
   Call call("Realize", at);
   RealizeAll(tensors);
+}
+
+std::vector<Tensor> Realize(const std::vector<Tensor>& tensors, const Bindings& values,
+                            CallSite at) {
+  Call call("Realize", at);
+  CheckNotCaptured();
+  std::vector<UOp> roots;
+  for (const Tensor& t : tensors) roots.push_back(t.uop());
+  absl::StatusOr<std::vector<UOp>> done = RealizeNodes(roots, values);
+  ThrowAsCall(done.status());
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (roots[i].is(Op::kAssign)) tensors[i].SetUOp((*done)[i]);
+    out.push_back(roots[i].is(Op::kAssign) ? tensors[i] : Tensor((*done)[i]));
+  }
+  return out;
 }
 
 double Tensor::Item(CallSite at) const { return Item<double>(at); }

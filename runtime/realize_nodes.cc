@@ -8,7 +8,7 @@
 #include "graph/infer.h"
 #include "graph/status.h"
 #include "runtime/check_nan.h"
-#include "runtime/runtime.h"
+#include "runtime/execute.h"
 
 namespace tessera {
 namespace {
@@ -30,6 +30,30 @@ NodeSet Overwritten(const PlanKey& key) {
     if (IsPending(u)) out.insert(VersionOf(u.src(0)).get());
   }
   return out;
+}
+
+// Every VAR has a value within its bounds, and every value a VAR.
+absl::Status CheckBindings(const PlanKey& key, const Bindings& bindings) {
+  size_t used = 0;
+  for (const UOp& u : key.order) {
+    if (!u.is(Op::kVar)) continue;
+    const VarArg& v = u.arg<VarArg>();
+    const auto it = bindings.find(v.name);
+    RETURN_IF_ERROR(
+        CheckBinding(v.name, v.min, v.max, it == bindings.end() ? nullptr : &it->second));
+    ++used;
+  }
+  if (used == bindings.size()) return absl::OkStatus();
+  for (const auto& [name, value] : bindings) {
+    const auto is = [&name = name](const UOp& u) {
+      return u.is(Op::kVar) && u.arg<VarArg>().name == name;
+    };
+    if (std::none_of(key.order.begin(), key.order.end(), is)) {
+      return absl::InvalidArgumentError(absl::StrCat("realize: a value is given for '", name,
+                                                     "', which is no Variable of these tensors"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The overwritten versions that something outside of this graph still reads: a node with more
@@ -58,7 +82,11 @@ NodeSet StillRead(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
     }
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
-    if (is_root.contains(u.get()) || seen.empty()) continue;
+    if (seen.empty()) continue;
+    if (is_root.contains(u.get())) {  // computed now, unless it is the old version itself
+      if (version.is(Op::kBuffer)) out.insert(version.get());
+      continue;
+    }
     const int extra = computed ? 1 : 0;  // `computed` above
     if (u.get()->refs.load() > held[u.get()] + (computed ? 0 : 1) ||
         (computed && version.get()->refs.load() > held[version.get()] + 2 + extra)) {
@@ -105,6 +133,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings,
                                               bool check_nan) {
   PlanKey key = MakePlanKey(roots);
+  RETURN_IF_ERROR(CheckBindings(key, bindings));
   const NodeSet overwritten = Overwritten(key);
   NodeSet still_read;
   Targets targets{{roots.begin(), roots.end()}, {roots.begin(), roots.end()}};
@@ -153,9 +182,17 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
       auto buffer = std::make_shared<Buffer>();
       buffer->storage = storage[i];
       const Device device = plan->plan.buffers[plan->plan.roots[i]].device;
+      // With values for VARs, a node is that only this once; what an ASSIGN did is done.
+      const bool lasting = bindings.empty() || node.is(Op::kAssign);
+      Extents dims = node.shape().ToExtents();
+      if (!lasting) {
+        for (Extent& e : dims) {
+          ASSIGN_OR_RETURN(e, ExtentValue(e, bindings));
+        }
+      }
       made = UOp::Make(Op::kBuffer, node.dtype(), {},
-                       BufferArg{std::move(buffer), node.shape().ToExtents(), device});
-      node.SetRealized(made);
+                       BufferArg{std::move(buffer), std::move(dims), device});
+      if (lasting) node.SetRealized(made);
     }
     if (i < roots.size()) out.push_back(made);
   }

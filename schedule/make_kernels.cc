@@ -122,7 +122,6 @@ class KernelMaker {
     for (const UOp& r : group.roots) {
       if (r.is(Op::kAssign)) {
         sources.push_back(r.src(2));
-        sources.push_back(r.src(1));
       } else {
         sources.insert(sources.end(), r.srcs().begin(), r.srcs().end());
       }
@@ -135,7 +134,8 @@ class KernelMaker {
       KernelOutput o;
       if (r.is(Op::kAssign)) {
         o.value = replaced[next++];
-        o.target = replaced[next++];
+        // A part of the view may be read as well, from a buffer; what is written lies in the base.
+        o.target = Substitute(r.src(1), {{r.src(0), params.at(r.src(0))}});
       } else {
         o.value = r.WithSrcs(absl::MakeSpan(replaced).subspan(next, r.size()));
         next += r.size();
@@ -152,7 +152,7 @@ class KernelMaker {
     if (fresh) {
       PlanKernel k;
       ASSIGN_OR_RETURN(UOp sink, Rangeify(kernel_outputs));
-      k.graph = MergeRanges(sink);
+      k.graph = SeparateRanges(MergeRanges(sink));
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());

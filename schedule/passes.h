@@ -11,6 +11,10 @@
 
 namespace tessera {
 
+// CONTIGUOUS around leaves that need a buffer of their own: roots that are constants, counters or
+// variables, and a base that is assigned to another view of itself.
+std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
+
 // A value that is assigned is written in the shape in which it is computed, not in one that it was
 // given afterwards: so that a reduction and the write of its reshaped result are one kernel.
 std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
@@ -38,6 +42,10 @@ absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusi
 
 // Adjacent loops that every access runs through as one become one loop.
 UOp MergeRanges(const UOp& sink);
+
+// A REDUCE over a range that was closed below it, of a value that no longer depends on it, gets a
+// range of its own.
+UOp SeparateRanges(const UOp& sink);
 
 // Decides over how many cores each kernel's outermost loop is divided, and marks that loop.
 void DivideWork(PlanKernel& kernel, const Target& target);

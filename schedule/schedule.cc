@@ -6,28 +6,16 @@
 #include "schedule/passes.h"
 
 namespace tessera {
-namespace {
-
-// A root that is a constant, a counter or a variable has a buffer all the same.
-std::vector<UOp> WithBuffers(absl::Span<const UOp> roots) {
-  std::vector<UOp> out(roots.begin(), roots.end());
-  for (UOp& r : out) {
-    if (r.size() == 0 && !r.is(Op::kParam) && !r.is(Op::kBuffer)) {
-      r = UOp::Make(Op::kContiguous, {r});
-    }
-  }
-  return out;
-}
-
-}  // namespace
 
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
                               Device default_device) {
   PassRunner passes("schedule", SpecStage::kTensor, target);
-  PassRunner::Roots values = WithBuffers(roots);
+  PassRunner::Roots values(roots.begin(), roots.end());
   // Before fusion: it decides on assignments and reductions as they stand.
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,
                                      [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
+  // Now that it is known which views are assigned what.
+  values = GiveBuffers(values);
   RETURN_IF_ERROR(passes.RunOptional("split_reductions", values, [&](const PassRunner::Roots& r) {
     return SplitReductions(r, target);
   }));

@@ -1,0 +1,109 @@
+// Tensors as a captured step sees them.
+#include "graph/trace.h"
+
+#include <limits>
+
+#include "graph/status.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera::internal {
+
+Trace::Trace() : id_(last_id_.fetch_add(1) + 1) {
+  CHECK(current_ == nullptr, "a trace is open already");
+  current_ = this;
+}
+
+Trace::~Trace() { current_ = nullptr; }
+
+Tensor Trace::AddInput(DType dtype, const Shape& shape, Device device) {
+  return Tensor(NewBuffer(dtype, shape.ToExtents(), device));
+}
+
+void Trace::Born(const std::shared_ptr<Tensor::State>& state) {
+  state->trace = id_;
+  born_.push_back(state);
+}
+
+Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
+  if (state->trace == id_) return *state;
+  if (const auto it = by_state_.find(state.get()); it != by_state_.end()) {
+    return it->second->inside_;
+  }
+  auto made = std::make_shared<Captured>();
+  Captured& c = *made;
+  c.outside_ = state;
+  c.inside_ = *state;
+  const UOp& value = state->value;
+  c.is_placeholder_ = bool{value.device()};
+  c.seen_ = c.is_placeholder_ ? NewBuffer(value.dtype(), value.shape().ToExtents(), value.device())
+                              : value;
+  c.inside_.value = c.seen_;
+  captured_.push_back(std::move(made));
+  by_state_.emplace(state.get(), &c);
+  if (state->base) {
+    See(state->base);
+    std::vector<UOp> chain;  // from the view to its base
+    for (UOp u = state->view; !(u == state->base_version); u = u.src(0)) chain.push_back(u);
+    UOp u = by_state_.at(state->base.get())->seen_;
+    for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
+      u = it->WithSrcs({u});
+      c.chain_.push_back(u);
+    }
+  }
+  return c.inside_;
+}
+
+Tensor Trace::Captured::tensor() const {
+  Tensor t;
+  t.state_ = outside_;
+  return t;
+}
+
+Tensor Trace::Captured::base() const {
+  Tensor t;
+  t.state_ = outside_->base;
+  return t;
+}
+
+void Trace::Captured::SetView(const UOp& base_value) const {
+  UOp u = base_value;
+  for (const UOp& step : chain_) u = step.WithSrcs({u});
+  outside_->value = outside_->view = u;
+  outside_->base_version = base_value;
+}
+
+namespace {
+UOp RandomVar(const char* name, int64_t min) {
+  const UOp var =
+      Build(Op::kVar, kInt64, {}, VarArg{name, min, std::numeric_limits<int64_t>::max()});
+  return CastTo(var, kUInt64);
+}
+}  // namespace
+
+UOp Trace::RandomCounter(int64_t elements) {
+  const UOp before = UOp::Const(kUInt64, Scalar{static_cast<uint64_t>(drawn_)});
+  drawn_ += elements;
+  return Build(Op::kAdd, {RandomVar(kCounterName, 0), before});
+}
+
+UOp Trace::RandomSeed() const { return RandomVar(kSeedName, std::numeric_limits<int64_t>::min()); }
+
+int Trace::Escaped(std::initializer_list<absl::Span<const Tensor>> held) const {
+  absl::flat_hash_map<const Tensor::State*, int64_t> known;
+  std::vector<std::shared_ptr<Tensor::State>> alive;
+  for (const auto& weak : born_) {
+    if (auto state = weak.lock()) alive.push_back(std::move(state));
+  }
+  for (const auto& list : held) {
+    for (const Tensor& t : list) ++known[t.state_.get()];
+  }
+  for (const auto& state : alive) {
+    ++known[state.get()];
+    if (state->base) ++known[state->base.get()];
+  }
+  int escaped = 0;
+  for (const auto& state : alive) escaped += state.use_count() > known[state.get()];
+  return escaped;
+}
+
+}  // namespace tessera::internal

@@ -1,0 +1,113 @@
+// Capture and replay: a step written with Tensors, scheduled and compiled once, then only run.
+//
+//   Variable position("position", 0, 4095);
+//   Jit step([&](const Tensor& token) {
+//     cache.Slice({{position, position + 1}}).Assign(token);
+//     return cache.Slice({{0, position + 1}}).Sum({0});
+//   });
+//   Tensor sum = step.One({token}, {{"position", 5}});
+//
+// What a step may rely on:
+//   Inputs, and tensors that it captures from outside, are read as they are at each call, and what
+//   it assigns to them happens at each call, returned or not. Results are new tensors each time;
+//   an extent that depends on a Variable becomes the number it has in that call. An input or a
+//   captured tensor that is returned is that tensor itself. Random numbers go on with the process's
+//   counter and seed. Inputs of other shapes, dtypes or devices are captured beside the others.
+//   Everything else that C++ computes runs once, at capture: `x * rate` keeps the rate of that
+//   time. Pass what changes as a tensor or as a Variable.
+// What is an Error: reading values or seeding inside the step; an empty input; storing a tensor
+// made by the step in a variable outside instead of returning or assigning it; a captured tensor
+// that nothing else holds any more (its variable was given another tensor: Assign to it instead);
+// a step that overwrites a tensor which it also gets by another way in the same call.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "graph/tensor.h"
+#include "runtime/realize.h"
+
+namespace tessera {
+
+class Jit {
+ public:
+  using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+  // Of a function from a vector of tensors, or from up to 8 of them, to a vector, one or none.
+  template <typename Fn>
+  requires(!std::is_same_v<std::decay_t<Fn>, Jit>) explicit Jit(Fn fn)
+      : Jit(Erased{Erase<0>(std::move(fn))}) {}
+  ~Jit();
+  Jit(Jit&&) noexcept;
+
+  // Any number of threads may call at once, as long as they do not assign to the same tensors.
+  // Inside a step that is being captured, a Jit is a plain function.
+  std::vector<Tensor> operator()(const std::vector<Tensor>& inputs, const Bindings& values = {},
+                                 CallSite at = CallSite::Here());
+  // The only result of the step.
+  Tensor One(const std::vector<Tensor>& inputs, const Bindings& values = {},
+             CallSite at = CallSite::Here());
+
+  // How many steps were captured: one for each signature of the inputs.
+  int captures() const;
+
+ private:
+  struct Erased {
+    Step step;
+  };
+  struct Impl;
+  explicit Jit(Erased step);
+
+  template <typename Result>
+  static std::vector<Tensor> AsVector(const Result& result) {
+    if constexpr (std::is_same_v<Result, Tensor>) {
+      return {result};
+    } else {
+      return result;
+    }
+  }
+  template <int arity, typename Fn>
+  static Step Erase(Fn fn) {
+    using Inputs = std::vector<Tensor>;
+    if constexpr (std::is_invocable_v<Fn&, const Inputs&>) {
+      return [fn = std::move(fn)](const Inputs& inputs) mutable -> Inputs {
+        if constexpr (std::is_void_v<std::invoke_result_t<Fn&, const Inputs&>>) {
+          fn(inputs);
+          return {};
+        } else {
+          return AsVector(fn(inputs));
+        }
+      };
+    } else {
+      static_assert(arity <= 8, "a step takes a vector of tensors or up to 8 of them");
+      return EraseArity<arity>(std::move(fn), std::make_index_sequence<arity>());
+    }
+  }
+  template <size_t>
+  using Each = const Tensor&;
+  template <int arity, typename Fn, size_t... i>
+  static Step EraseArity(Fn fn, std::index_sequence<i...>) {
+    using Inputs = std::vector<Tensor>;
+    if constexpr (std::is_invocable_v<Fn&, Each<i>...>) {
+      return [fn = std::move(fn)](const Inputs& inputs) mutable -> Inputs {
+        CheckArity(arity, inputs.size());
+        if constexpr (std::is_void_v<std::invoke_result_t<Fn&, Each<i>...>>) {
+          fn(inputs[i]...);
+          return {};
+        } else {
+          return AsVector(fn(inputs[i]...));
+        }
+      };
+    } else {
+      return Erase<arity + 1>(std::move(fn));
+    }
+  }
+  static void CheckArity(size_t takes, size_t given);
+
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tessera

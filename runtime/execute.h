@@ -1,0 +1,17 @@
+// The pieces of running a plan that a replay shares.
+#pragma once
+
+#include "runtime/runtime.h"
+
+namespace tessera {
+
+// Performs a copy step between these addresses.
+absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, const void* source);
+
+// The value of an extent under the bindings.
+absl::StatusOr<int64_t> ExtentValue(const Extent& e, const Bindings& bindings);
+
+// Whether a VAR of this name and bounds can be bound to the value; null: none was given.
+absl::Status CheckBinding(const std::string& name, int64_t min, int64_t max, const int64_t* value);
+
+}  // namespace tessera

@@ -1,0 +1,221 @@
+// The generator: leaves, then one random function after another over what there is.
+#include "tests/fuzz/generator.h"
+
+#include <algorithm>
+#include <random>
+
+#include "graph/error.h"
+#include "tests/fuzz/random_tensors.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMaxWork = 60000;  // elements of all nodes of a graph, for the reference's sake
+
+class Generator : public RandomTensors {
+ public:
+  explicit Generator(uint64_t seed) : RandomTensors(seed) {}
+
+  FuzzCase Run() {
+    const int leaves = static_cast<int>(Int(1, 3));
+    for (int i = 0; i < leaves; ++i) pool_.push_back(Leaf());
+    const int64_t steps = Int(2, Chance(0.2) ? 16 : 8);
+    for (int tries = 0; made_ < steps && tries < 60; ++tries) Step();
+    std::vector<UOp> roots = {pool_.back().uop()};
+    for (const Tensor& t : written_) roots.push_back(t.uop());
+    while (Chance(0.35)) roots.push_back(pool_[Int(0, Last())].uop());
+    std::shuffle(roots.begin(), roots.end(), rng());
+    std::vector<UOp> distinct;
+    for (const UOp& r : roots) {
+      if (std::find(distinct.begin(), distinct.end(), r) == distinct.end()) distinct.push_back(r);
+    }
+    return CaseOf(distinct);
+  }
+
+ private:
+  int64_t Last() const { return static_cast<int64_t>(pool_.size()) - 1; }
+
+  // A tensor there is, recent ones more often.
+  const Tensor& Pick() { return pool_[std::max(Int(0, Last()), Int(0, Last()))]; }
+
+  Tensor PickFloat() {
+    const Tensor& t = Pick();
+    return t.dtype().IsFloat() ? t : t.Cast(FloatType());
+  }
+  Tensor PickInt() {
+    const Tensor& t = Pick();
+    return t.dtype().IsInt() ? t : t.Cast(IntType());
+  }
+  Tensor PickBool() {
+    const Tensor& t = Pick();
+    return t.dtype().IsBool() ? t : t > 0;
+  }
+
+  // Something that broadcasts with a.
+  Tensor Partner(const Tensor& a) {
+    for (int i = 0; i < 6; ++i) {
+      const Tensor& b = Pick();
+      if (Broadcasts(a.shape(), b.shape())) return b;
+    }
+    std::vector<int64_t> shape;
+    for (const Extent& e : a.shape()) shape.push_back(Chance(0.2) ? 1 : e.value());
+    if (!shape.empty() && Chance(0.2)) shape.erase(shape.begin());
+    return LeafOf(Chance(0.7) ? a.dtype() : AnyType(), shape);
+  }
+
+  static bool Broadcasts(const Shape& a, const Shape& b) {
+    for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {
+      const Extent &x = a[a.rank() - i], &y = b[b.rank() - i];
+      if (!(x == y) && !x.is_int(1) && !y.is_int(1)) return false;
+    }
+    return true;
+  }
+
+  void Step() {
+    Tensor t;
+    try {
+      t = Function();
+      if (!t || WorkOf(t) > kMaxWork) return;
+    } catch (const Error&) {
+      return;  // what the API refuses is no graph
+    }
+    pool_.push_back(t);
+    ++made_;
+  }
+
+  static int64_t WorkOf(const Tensor& t) {
+    int64_t n = 0;
+    for (const UOp& u : TopoSort({&t.uop(), 1})) {
+      if (u.shape().MaxElements() > kMaxWork) return kMaxWork + 1;
+      n += u.shape().MaxElements();
+    }
+    return n;
+  }
+
+  Tensor Function() {
+    switch (Int(0, 99)) {
+      case 0 ... 15:
+        return Unary(style() == kSmooth || Chance(0.3) ? PickFloat() : Pick());
+      case 16 ... 37: {
+        const Tensor& a = Pick();
+        return Chance(0.25) ? BinaryWithNumber(a) : Binary(a, Partner(a));
+      }
+      case 38 ... 60:
+        return Moved(Pick());
+      case 61 ... 76:
+        return Reduced(Pick());
+      case 77 ... 80: {
+        const Tensor& a = Pick();
+        return Where(PickBoolLike(a), a, Partner(a));
+      }
+      case 81 ... 84:
+        return Joined(Pick());
+      case 85 ... 87:
+        return Indexed();
+      case 88 ... 90:
+        return Contracted(Pick());
+      case 91 ... 93:
+        return Pick().Cast(AnyType());
+      case 94:
+        return Leaf();
+      case 95:
+        return Pick().Contiguous() + 0;
+      default:
+        return Written();
+    }
+  }
+
+  Tensor PickBoolLike(const Tensor& a) {
+    const Tensor& b = Pick();
+    if (b.dtype().IsBool() && Broadcasts(a.shape(), b.shape())) return b;
+    return a > Partner(a);
+  }
+
+  Tensor Joined(const Tensor& a) {
+    if (a.rank() == 0) return Stack({a, Pick().Sum().Cast(a.dtype())});
+    const int axis = static_cast<int>(Int(0, a.rank() - 1));
+    std::vector<Tensor> parts;
+    for (int64_t n = Int(1, 3); n >= 0; --n) {
+      const Tensor& b = Chance(0.4) ? a : Pick();
+      bool fits = b.rank() == a.rank();
+      for (int i = 0; fits && i < a.rank(); ++i) fits = i == axis || a.shape()[i] == b.shape()[i];
+      std::vector<int64_t> shape;
+      for (int i = 0; i < a.rank(); ++i) shape.push_back(i == axis ? Size() : a.size(i));
+      Tensor part = fits ? b.Cast(a.dtype()) : LeafOf(a.dtype(), shape);
+      parts.push_back(Chance(0.2) ? part.Flip(axis) : part);
+    }
+    return Chance(0.2) ? Stack({parts[0], parts[0] == parts[0]}, axis) : Cat(parts, axis);
+  }
+
+  Tensor Indexed() {
+    const Tensor& table = Pick();
+    if (table.rank() == 0) return Tensor();
+    const int axis = static_cast<int>(Int(0, table.rank() - 1));
+    Tensor index = Chance(0.4) ? PickInt() : LeafOf(IntType(), RandomShape(2));
+    if (Chance(0.6)) index = index.Abs() % std::max<int64_t>(1, table.size(axis));
+    if (Chance(0.15)) return index.OneHot(Int(1, 5), AnyType());
+    return table.Take(index, axis);
+  }
+
+  Tensor Contracted(const Tensor& a) {
+    if (a.rank() == 0) return Tensor();
+    const int64_t k = a.size(-1);
+    if (a.rank() == 4 && Chance(0.4)) {
+      Conv2dOptions o{.stride = {Int(1, 2), Int(1, 2)}, .padding = {Int(0, 1), Int(0, 2)}};
+      return a.Conv2d(LeafOf(a.dtype(), {Int(1, 3), a.size(1), Int(1, 3), Int(1, 2)}), o);
+    }
+    const Tensor b = LeafOf(a.dtype(), Chance(0.2) ? std::vector<int64_t>{k}
+                                                   : std::vector<int64_t>{k, Size()});
+    const Tensor y = a.MatMul(b);
+    return Chance(0.3) ? y + 1 : y;
+  }
+
+  // Writes into a tensor there is, or into a view of it. Others keep what they have captured.
+  Tensor Written() {
+    Tensor base = Chance(0.5) ? Leaf() : Pick();
+    Tensor target = base;
+    for (int64_t n = Int(0, 3); n > 0; --n) target = Writable(target);
+    Tensor value = Chance(0.3)   ? Partner(target)
+                   : Chance(0.5) ? Moved(base)
+                                 : Binary(target, Partner(target));
+    if (!Broadcasts(value.shape(), target.shape()) || value.rank() > target.rank()) {
+      value = LeafOf(target.dtype(), {});
+    }
+    if (WorkOf(value) > kMaxWork) return Tensor();
+    target.Assign(value);
+    written_.push_back(base);
+    return Chance(0.5) ? target : base;
+  }
+
+  Tensor Writable(const Tensor& t) {
+    if (t.rank() == 0) return t;
+    const int axis = static_cast<int>(Int(0, t.rank() - 1));
+    const int64_t n = t.size(axis);
+    switch (Int(0, 4)) {
+      case 0:
+        return t.Flip(axis);
+      case 1:
+        return t.Transpose(axis, 0);
+      case 2:
+        return t.Flatten();
+      case 3:
+        return t.SliceAxis(axis, {{}, {}, Chance(0.5) ? 2 : -2});
+      default: {
+        const int64_t begin = Int(0, n), end = Int(begin, n);
+        return t.SliceAxis(axis, {begin, end});
+      }
+    }
+  }
+
+  std::vector<Tensor> pool_, written_;
+  int64_t made_ = 0;
+};
+
+}  // namespace
+
+FuzzCase RandomCase(uint64_t seed) {
+  Tensor::ManualSeed(seed);
+  return Generator(seed).Run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,182 @@
+// Which kernels come of which expressions: fusion, joining, order, sharing and memory.
+#include <gtest/gtest.h>
+
+#include "graph/kernel_form.h"
+#include "graph/tensor.h"
+#include "runtime/plan_key.h"
+#include "schedule/schedule.h"
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+Target TwoCores() {
+  Target t;
+  t.cores = 2;
+  t.l2_bytes = 1 << 20;
+  return t;
+}
+
+Tensor Input(const Dims& shape, DType dtype = kFloat32) { return Tensor::Empty(shape, dtype); }
+
+Plan PlanOf(const std::vector<Tensor>& tensors) {
+  std::vector<UOp> roots;
+  for (const Tensor& t : tensors) roots.push_back(t.uop());
+  const PlanKey key = MakePlanKey(roots);
+  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), TwoCores(), Device(Place("CPU", 0)));
+  EXPECT_OK(plan);
+  return plan.ok() ? *std::move(plan) : Plan();
+}
+
+size_t Steps(const std::vector<Tensor>& tensors) { return PlanOf(tensors).steps.size(); }
+
+TEST(Fusion, ChainOfElementwiseOpsIsOneKernel) {
+  Tensor x = Input({64, 64}), y = Input({64});
+  EXPECT_EQ(Steps({((x + y) * 2 - x.Exp()).Relu().Tanh()}), 1u);
+}
+
+TEST(Fusion, MovementIsNoKernel) {
+  Tensor x = Input({8, 6});
+  EXPECT_EQ(Steps({x.Transpose().Reshape({3, 16}).Flip({0}).Pad({{1, 0}, {0, 2}}) + 1}), 1u);
+}
+
+TEST(Fusion, SoftmaxIsOneKernelWhereARowFits) {
+  EXPECT_EQ(Steps({Input({512, 256}).Softmax()}), 1u);
+  // Rows of 8 MiB stay in no cache: the maximum and the sum have buffers.
+  EXPECT_GT(Steps({Input({64, 1 << 21}).Softmax()}), 1u);
+}
+
+TEST(Fusion, NormsAreOneKernel) {
+  Tensor x = Input({128, 256}), w = Input({256}), b = Input({256});
+  EXPECT_EQ(Steps({x.RmsNorm(w)}), 1u);
+  EXPECT_EQ(Steps({x.LayerNorm(w, b)}), 1u);
+  EXPECT_EQ(Steps({Input({1, 2048}).RmsNorm()}), 1u);
+}
+
+TEST(Fusion, MatMulTakesBiasAndActivation) {
+  Tensor x = Input({32, 64}), w = Input({64, 48}), b = Input({48});
+  EXPECT_EQ(Steps({(x.MatMul(w) + b).Relu()}), 1u);
+}
+
+TEST(Fusion, MatMulOfComputedOperandKeepsIt) {
+  // Each element of the operand is read 512 times: it is computed once.
+  Tensor x = Input({64, 64}), w = Input({64, 512});
+  EXPECT_EQ(Steps({x.Exp().MatMul(w)}), 2u);
+}
+
+TEST(Fusion, TwoReductionsOfTheSameDataAreOneKernel) {
+  Tensor x = Input({128, 96});
+  const Plan plan = PlanOf({x.Sum({1}), x.Max({1})});
+  ASSERT_EQ(plan.steps.size(), 1u);
+  EXPECT_EQ(plan.kernels[0].num_outputs, 2);
+}
+
+TEST(Fusion, ADependentReductionOfAnotherShapeIsAKernelOfItsOwn) {
+  Tensor x = Input({64, 64});
+  Tensor s = x.Sum({1}, /*keepdim=*/true);
+  EXPECT_EQ(Steps({(x / s).Sum({0})}), 2u);
+}
+
+TEST(Fusion, LargeReductionToOneElementOccupiesTheCores) {
+  const Plan plan = PlanOf({Input({1024, 1024}).Sum()});
+  ASSERT_EQ(plan.steps.size(), 2u);
+  EXPECT_EQ(plan.kernels[plan.steps[0].kernel].workers, 2);
+}
+
+TEST(Fusion, CopiesAreSteps) {
+  const Plan plan = PlanOf({(Input({16}) + 1).To(Place("CPU", 1)) * 2});
+  ASSERT_EQ(plan.steps.size(), 3u);
+  EXPECT_EQ(plan.steps[1].kind, PlanStep::kCopy);
+}
+
+TEST(Fusion, NothingIsRunForAnEmptyTensor) { EXPECT_EQ(Steps({Input({0, 4}) + 1}), 0u); }
+
+TEST(Kernels, IdenticalLayersAreLoweredOnce) {
+  Tensor x = Input({4, 64});
+  for (int layer = 0; layer < 8; ++layer) x = x.Linear(Input({64, 64})).Relu();
+  const Plan plan = PlanOf({x});
+  EXPECT_EQ(plan.steps.size(), 8u);
+  EXPECT_EQ(plan.kernels.size(), 1u);
+}
+
+TEST(Kernels, LongChainsAreCut) {
+  Tensor x = Input({4});
+  for (int i = 0; i < 5000; ++i) x = x.Sin();
+  const Plan plan = PlanOf({x});
+  EXPECT_GT(plan.steps.size(), 4u);
+  for (const PlanKernel& k : plan.kernels) EXPECT_LT(RangeSets(k.graph).order().size(), 2000u);
+}
+
+TEST(Kernels, SharedDoublingsStayLinear) {
+  Tensor x = Input({4});
+  for (int i = 0; i < 64; ++i) x = x + x;
+  const Plan plan = PlanOf({x});
+  EXPECT_EQ(plan.steps.size(), 1u);
+  EXPECT_LT(RangeSets(plan.kernels[0].graph).order().size(), 200u);
+}
+
+TEST(Kernels, AdjacentLoopsBecomeOne) {
+  const Plan plan = PlanOf({Input({16, 32, 8}) * 2});
+  EXPECT_EQ(RangeSets(plan.kernels[0].graph).ranges().size(), 1u);
+  const Plan apart = PlanOf({Input({16, 32}) * Input({32})});
+  EXPECT_EQ(RangeSets(apart.kernels[0].graph).ranges().size(), 2u);
+}
+
+TEST(Order, ReadersOfTheOldVersionComeFirst) {
+  Tensor cache = Input({8}), x = Input({4});
+  Tensor old = cache * 2;
+  cache[Slice{0, 4}].Assign(x);
+  const Plan plan = PlanOf({cache, old});
+  ASSERT_EQ(plan.steps.size(), 2u);
+  // The reader's output is not the cache's buffer, and it runs before the write.
+  EXPECT_NE(plan.steps[0].buffers[0], plan.roots[0]);
+  EXPECT_EQ(plan.steps[1].buffers[0], plan.roots[0]);
+}
+
+TEST(Order, AReaderOfBothVersionsGetsACopyOfTheOld) {
+  Tensor cache = Input({8}), x = Input({8});
+  Tensor old = cache * 1;
+  cache.Assign(x);
+  Tensor both = old + cache.Flip({0});
+  EXPECT_GE(PlanOf({cache, both}).steps.size(), 2u);
+}
+
+TEST(Memory, TempsShareBytesWhereTheirLivesAreApart) {
+  Tensor x = Input({64, 64});
+  for (int i = 0; i < 8; ++i) x = x.MatMul(Input({64, 64}));
+  const Plan plan = PlanOf({x});
+  ASSERT_EQ(plan.arenas.size(), 1u);
+  EXPECT_EQ(plan.arenas[0].second, 2 * 64 * 64 * 4);
+}
+
+TEST(Memory, LiveTempsNeverOverlap) {
+  Tensor x = Input({64, 64});
+  std::vector<Tensor> layers;
+  for (int i = 0; i < 6; ++i) layers.push_back(x.MatMul(Input({64, 64})));
+  Tensor sum = layers[0];
+  for (int i = 1; i < 6; ++i) sum = sum.MatMul(layers[i]);
+  const Plan plan = PlanOf({sum});
+  std::vector<int> first(plan.buffers.size(), -1), last(plan.buffers.size(), -1);
+  for (int s = 0; s < static_cast<int>(plan.steps.size()); ++s) {
+    for (int b : plan.steps[s].buffers) {
+      if (first[b] < 0) first[b] = s;
+      last[b] = s;
+    }
+  }
+  int temps = 0;
+  for (size_t a = 0; a < plan.buffers.size(); ++a) {
+    if (plan.buffers[a].kind != PlanBuffer::kTemp) continue;
+    ++temps;
+    for (size_t b = a + 1; b < plan.buffers.size(); ++b) {
+      if (plan.buffers[b].kind != PlanBuffer::kTemp) continue;
+      const bool together = first[a] <= last[b] && first[b] <= last[a];
+      const auto &x1 = plan.buffers[a], &x2 = plan.buffers[b];
+      const bool overlap = x1.offset < x2.offset + x2.bytes && x2.offset < x1.offset + x1.bytes;
+      EXPECT_FALSE(together && overlap) << plan.ToString();
+    }
+  }
+  EXPECT_GE(temps, 6);
+}
+
+}  // namespace
+}  // namespace tessera
