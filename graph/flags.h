@@ -8,9 +8,9 @@
 // flag reads 0, a text flag reads "". An empty value counts as unset.
 #define TESSERA_FLAGS(X)                                                                          \
   X(kDebug, "DEBUG", kInt, "0",                                                                   \
-    "printed: 1 notes, 2 launches, 3 plans, 4 texts, 5 kernels, 6 programs")                      \
+    "printed: 1 notes, 2 launches, 3 plans, 4 texts, 5 kernels, 6 programs, 7 passes")            \
   X(kSpec, "SPEC", kInt, "1", "validator level: 0 only what is never off, 1 borders, 2 all")      \
-  X(kCheckNan, "CHECK_NAN", kInt, "0", "1: an error names the first kernel that makes a NaN")     \
+  X(kCheckNan, "CHECK_NAN", kInt, "0", "1: an error names the first op that makes a NaN")         \
   X(kCache, "CACHE", kInt, "1", "1: keep compiled kernels on disk")                               \
   X(kCacheDir, "CACHE_DIR", kText, "", "where; else $XDG_CACHE_HOME/tessera or ~/.cache/tessera") \
   X(kCores, "CORES", kInt, "0", "most cores that one kernel may use; 0: all that we may run on")  \

@@ -77,16 +77,16 @@ Row Measure(const OpenBlas& blas, int64_t n) {
   };
   std::function<void()> peer;
   if (blas) peer = [&] { Multiply(blas, a, b, room); };
-  const std::vector<double> ms = InterleavedMedians({ours, peer}, kRounds);
+  const std::vector<Times> ms = Interleaved({ours, peer}, kRounds);
   Row row;
   row.name = absl::StrCat("matmul_f32_", n);
-  row.ours_ms = ms[0];
+  row.ours_ms = ms[0].median;
   row.bytes = 12.0 * static_cast<double>(n * n);
   row.flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
   row.kernels = (GetRuntimeStats().kernels_run - before) / runs;
   if (blas) {
     row.peer = absl::StrCat("OpenBLAS, ", blas.corename != nullptr ? blas.corename() : "");
-    row.peer_ms = ms[1];
+    row.peer_ms = ms[1].median;
   } else {
     row.peer = "OpenBLAS, not installed";
     row.note =

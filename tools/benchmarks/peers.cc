@@ -119,20 +119,27 @@ void Elementwise(const float* a, float* b, int64_t n, Form form) {
   Map(a, b, n, form, [](Vec x) { return Max(x * 1.5f + 0.5f, Vec{}) * x - 0.25f; });
 }
 
+// The loads of a row run beside the arithmetic of the one before it: its maximum is found while
+// that one's exponentials are computed, and the row after is on its way.
 template <bool kPast>
 void SoftmaxLoop(const float* a, float* b, int64_t rows, int64_t columns) {
   alignas(64) float e[8192];
+  Vec m[4] = {All(a[0]), All(a[0]), All(a[0]), All(a[0])};
+  for (int64_t i = 0; i < columns; i += 4 * kLanes) {
+    for (int k = 0; k < 4; ++k) m[k] = Max(m[k], *(const Vec*)(a + i + k * kLanes));
+  }
   for (int64_t r = 0; r < rows; ++r, a += columns, b += columns) {
-    Vec m[4] = {All(a[0]), All(a[0]), All(a[0]), All(a[0])};
-    for (int64_t i = 0; i < columns; i += 4 * kLanes) {
-      for (int k = 0; k < 4; ++k) m[k] = Max(m[k], *(const Vec*)(a + i + k * kLanes));
-    }
     const Vec top = All(Highest(Max(Max(m[0], m[1]), Max(m[2], m[3]))));
+    const float* next = r + 1 < rows ? a + columns : a;
+    for (int k = 0; k < 4; ++k) m[k] = All(next[0]);
     Vec t[4] = {};
     for (int64_t i = 0; i < columns; i += 4 * kLanes) {
       for (int k = 0; k < 4; ++k) {
-        const Vec x = Exp(*(const Vec*)(a + i + k * kLanes) - top);
-        *(Vec*)(e + i + k * kLanes) = x;
+        const int64_t at = i + k * kLanes;
+        __builtin_prefetch(next + columns + at);
+        m[k] = Max(m[k], *(const Vec*)(next + at));
+        const Vec x = Exp(*(const Vec*)(a + at) - top);
+        *(Vec*)(e + at) = x;
         t[k] += x;
       }
     }
@@ -150,18 +157,26 @@ void Softmax(const float* a, float* b, int64_t rows, int64_t columns, Form form)
 template <bool kPast>
 void RmsNormLoop(const float* a, const float* weight, float* b, int64_t rows, int64_t columns,
                  float eps) {
-  for (int64_t r = 0; r < rows; ++r, a += columns, b += columns) {
-    Vec t[4] = {};
-    for (int64_t i = 0; i < columns; i += 4 * kLanes) {
-      for (int k = 0; k < 4; ++k) {
-        const Vec x = *(const Vec*)(a + i + k * kLanes);
-        t[k] += x * x;
-      }
+  Vec t[4] = {};
+  for (int64_t i = 0; i < columns; i += 4 * kLanes) {
+    for (int k = 0; k < 4; ++k) {
+      const Vec x = *(const Vec*)(a + i + k * kLanes);
+      t[k] += x * x;
     }
+  }
+  for (int64_t r = 0; r < rows; ++r, a += columns, b += columns) {
     const float mean = Total((t[0] + t[1]) + (t[2] + t[3])) / static_cast<float>(columns);
     const Vec scale = All(1.0f / __builtin_sqrtf(mean + eps));
-    for (int64_t i = 0; i < columns; i += kLanes) {
-      Store(b + i, *(const Vec*)(a + i) * scale * *(const Vec*)(weight + i), kPast);
+    const float* next = r + 1 < rows ? a + columns : a;
+    for (int k = 0; k < 4; ++k) t[k] = Vec{};
+    for (int64_t i = 0; i < columns; i += 4 * kLanes) {
+      for (int k = 0; k < 4; ++k) {
+        const int64_t at = i + k * kLanes;
+        __builtin_prefetch(next + columns + at);
+        const Vec x = *(const Vec*)(next + at);
+        t[k] += x * x;
+        Store(b + at, *(const Vec*)(a + at) * scale * *(const Vec*)(weight + at), kPast);
+      }
     }
   }
 }

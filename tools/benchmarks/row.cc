@@ -22,7 +22,7 @@ double Median(std::vector<double> values) {
   return values[middle];
 }
 
-std::vector<double> InterleavedMedians(const std::vector<std::function<void()>>& fns, int rounds) {
+std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, int rounds) {
   std::vector<std::vector<double>> times(fns.size());
   for (int round = 0; round <= rounds; ++round) {
     for (size_t i = 0; i < fns.size(); ++i) {
@@ -31,8 +31,11 @@ std::vector<double> InterleavedMedians(const std::vector<std::function<void()>>&
       if (round > 0) times[i].push_back(ms);
     }
   }
-  std::vector<double> out;
-  for (std::vector<double>& t : times) out.push_back(Median(std::move(t)));
+  std::vector<Times> out;
+  for (std::vector<double>& t : times) {
+    const double least = t.empty() ? 0 : *std::min_element(t.begin(), t.end());
+    out.push_back({Median(std::move(t)), least});
+  }
   return out;
 }
 

@@ -28,10 +28,13 @@ struct Row {
 // Milliseconds of one call.
 double Milliseconds(const std::function<void()>& fn);
 
-// The median of each function's times, over rounds in which each runs once, in turn: what slows the
-// machine for a while slows all of them. The first round is not counted. A null function is left
-// out.
-std::vector<double> InterleavedMedians(const std::vector<std::function<void()>>& fns, int rounds);
+// The median and the least of each function's times, over rounds in which each runs once, in turn:
+// what slows the machine for a while slows all of them. The first round is not counted. A null
+// function is left out.
+struct Times {
+  double median = 0, least = 0;
+};
+std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, int rounds);
 
 double Median(std::vector<double> values);
 

@@ -1,0 +1,72 @@
+// tools/explain: every stage of an expression, from names and from files.
+#include <fstream>
+
+#include "tests/testing.h"
+#include "tests/tools/run_tool.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(ExplainTool, ShowsEveryStageInOrder) {
+  const Outcome o = RunTool("explain", "softmax");
+  EXPECT_EQ(o.exit, 0);
+  size_t at = 0;
+  for (const char* part : {"tensor graph", "REDUCE f32", "; ---- plan", "1 kernel, 0 copies",
+                           "index form", "SINK void", "statements", "PUT", "RT_KERNEL("}) {
+    const size_t found = o.out.find(part, at);
+    ASSERT_NE(found, std::string::npos) << part << "\n" << o.out;
+    at = found;
+  }
+}
+
+TEST(ExplainTool, ShowsTheStagesAskedFor) {
+  const Outcome o = RunTool("explain", "--stage plan --stage text matmul");
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_THAT(o.out, AllOf(HasSubstr("plan of"), HasSubstr("RT_KERNEL(dot_"),
+                           Not(HasSubstr("SINK")), Not(HasSubstr("PROGRAM"))));
+  EXPECT_THAT(RunTool("explain", "--stage text --prelude add").out, HasSubstr("typedef"));
+}
+
+TEST(ExplainTool, TakesTextFilesAndShowsTheirMistakes) {
+  const std::string good = testing::TempDir() + "explain_good.txt";
+  std::ofstream(good) << "%0 = PARAM f32 () slot 0 [4, 8] @CPU\n"
+                         "%1 = REDUCE f32 (%0) ADD axes=[1]\n";
+  const Outcome o = RunTool("explain", good);
+  EXPECT_EQ(o.exit, 0) << o.out;
+  EXPECT_THAT(o.out,
+              AllOf(HasSubstr("1 kernel, 0 copies"), HasSubstr("RT_KERNEL(reduce_4x8_f32)")));
+  const std::string bad = testing::TempDir() + "explain_bad.txt";
+  std::ofstream(bad) << "%0 = PARAM f32 () slot 0 [4, 8] @CPU\n%1 = SHL f32 (%0, %0)\n";
+  const Outcome wrong = RunTool("explain", bad);
+  EXPECT_EQ(wrong.exit, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("SHL"));
+}
+
+TEST(ExplainTool, EveryNamedExpressionIsExplained) {
+  const Outcome help = RunTool("explain", "--help");
+  EXPECT_EQ(help.exit, 0);
+  std::istringstream lines(help.out.substr(help.out.find("of:\n") + 4));
+  int names = 0;
+  for (std::string line; std::getline(lines, line); ++names) {
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
+    const Outcome o = RunTool("explain", name);
+    EXPECT_EQ(o.exit, 0) << name << "\n" << o.out;
+    EXPECT_THAT(o.out, HasSubstr("RT_KERNEL("));
+  }
+  EXPECT_GE(names, 10);
+}
+
+TEST(ExplainTool, RejectsWhatIsNoExpression) {
+  const Outcome o = RunTool("explain", "nosuch");
+  EXPECT_EQ(o.exit, 2);
+  EXPECT_THAT(o.out, AllOf(HasSubstr("no expression and no file"), HasSubstr("softmax")));
+  EXPECT_EQ(RunTool("explain", "").exit, 2);
+  EXPECT_EQ(RunTool("explain", "--stage nonsense add").exit, 2);
+}
+
+}  // namespace
+}  // namespace tessera
