@@ -22,7 +22,7 @@
   X(kBisect, "BISECT", kInt, "-1", "run only the first N optional passes; -1: all")               \
   X(kDump, "DUMP", kText, "", "folder that receives graphs and texts after each pass")            \
   X(kFault, "FAULT", kText, "", "test mode: the fault to plant")                                  \
-  X(kFuzzSeed, "FUZZ_SEED", kInt, "-1", "fuzz tests: the first seed; alone, unless FUZZ_GRAPHS")   \
+  X(kFuzzSeed, "FUZZ_SEED", kInt, "-1", "fuzz tests: the first seed; alone, unless FUZZ_GRAPHS")  \
   X(kFuzzGraphs, "FUZZ_GRAPHS", kInt, "0", "fuzz tests: how many seeds; 0: as the test says")     \
   X(kNoOpt, "NOOPT", kInt, "0", "1: kernels are lowered without optimisation choices")
 

@@ -46,10 +46,12 @@ FuzzCase CaseOf(std::vector<UOp> roots) {
   Substitution params;
   for (const UOp& u : TopoSort(roots)) {
     if (!u.is(Op::kBuffer)) continue;
-    const HostArray content = u.arg<BufferArg>().buffer->storage == nullptr
-                                  ? HostArray{u.dtype(), {}, std::vector<uint8_t>(
-                                        u.shape().MaxElements() * u.dtype().bytes(), 0xff)}
-                                  : ReadBack(u);
+    const HostArray content =
+        u.arg<BufferArg>().buffer->storage == nullptr
+            ? HostArray{u.dtype(),
+                        {},
+                        std::vector<uint8_t>(u.shape().MaxElements() * u.dtype().bytes(), 0xff)}
+            : ReadBack(u);
     params.emplace(u, UOp::Make(Op::kParam, u.dtype(), {},
                                 ParamArg{static_cast<int64_t>(out.data.size()),
                                          u.shape().ToExtents(), Device(Place("CPU", 0))}));

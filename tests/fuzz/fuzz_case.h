@@ -1,4 +1,5 @@
-// One graph to try: roots over PARAMs, and the contents of these. Running, and shrinking what fails.
+// One graph to try: roots over PARAMs, and the contents of these. Running, and shrinking what
+// fails.
 #pragma once
 
 #include <functional>

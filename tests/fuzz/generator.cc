@@ -164,8 +164,8 @@ class Generator : public RandomTensors {
       Conv2dOptions o{.stride = {Int(1, 2), Int(1, 2)}, .padding = {Int(0, 1), Int(0, 2)}};
       return a.Conv2d(LeafOf(a.dtype(), {Int(1, 3), a.size(1), Int(1, 3), Int(1, 2)}), o);
     }
-    const Tensor b = LeafOf(a.dtype(), Chance(0.2) ? std::vector<int64_t>{k}
-                                                   : std::vector<int64_t>{k, Size()});
+    const Tensor b =
+        LeafOf(a.dtype(), Chance(0.2) ? std::vector<int64_t>{k} : std::vector<int64_t>{k, Size()});
     const Tensor y = a.MatMul(b);
     return Chance(0.3) ? y + 1 : y;
   }

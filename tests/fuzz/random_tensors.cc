@@ -19,8 +19,8 @@ RandomTensors::RandomTensors(uint64_t seed) : rng_(seed * 0x9E3779B97F4A7C15u + 
 }
 
 DType RandomTensors::AnyType() {
-  constexpr DType kTypes[] = {kBool,   kBool,   kInt8,    kInt16,      kInt32,      kInt32,
-                              kInt32,  kInt64,  kUInt8,   kUInt16,     kUInt32,     kUInt64,
+  constexpr DType kTypes[] = {kBool,    kBool,     kInt8,       kInt16,      kInt32,   kInt32,
+                              kInt32,   kInt64,    kUInt8,      kUInt16,     kUInt32,  kUInt64,
                               kFloat16, kBFloat16, kFloat8E4M3, kFloat8E5M2, kFloat64, kFloat64};
   return Chance(0.45) ? kFloat32 : kTypes[Int(0, std::size(kTypes) - 1)];
 }
@@ -52,9 +52,23 @@ std::vector<int64_t> RandomTensors::RandomShape(int max_rank) {
 
 double RandomTensors::FloatValue() {
   constexpr double inf = std::numeric_limits<double>::infinity();
-  constexpr double kSpecials[] = {0.0, -0.0, std::numeric_limits<double>::quiet_NaN(), inf, -inf,
-                                  1e-40, -1e-45, 3.4028234663852886e38, -65504, 448, 1e-8, 5e-324,
-                                  1.7976931348623157e308, 0x1p-126, 0x1p-14, 2147483648.0, -1e10};
+  constexpr double kSpecials[] = {0.0,
+                                  -0.0,
+                                  std::numeric_limits<double>::quiet_NaN(),
+                                  inf,
+                                  -inf,
+                                  1e-40,
+                                  -1e-45,
+                                  3.4028234663852886e38,
+                                  -65504,
+                                  448,
+                                  1e-8,
+                                  5e-324,
+                                  1.7976931348623157e308,
+                                  0x1p-126,
+                                  0x1p-14,
+                                  2147483648.0,
+                                  -1e10};
   const double special = style_ == kSpecial ? 0.4 : style_ == kSmooth ? 0.004 : 0.0;
   if (Chance(special)) return kSpecials[Int(0, std::size(kSpecials) - 1)];
   if (style_ == kSmooth) {
@@ -120,54 +134,99 @@ Tensor RandomTensors::Unary(const Tensor& a) {
   const bool smooth = style_ == kSmooth ? Chance(0.6) : Chance(0.15);
   if (smooth && a.dtype().IsFloat()) {
     switch (Int(0, 24)) {
-      case 0: return a.Exp();
-      case 1: return a.Exp2();
-      case 2: return a.Expm1();
-      case 3: return a.Log();
-      case 4: return a.Log2();
-      case 5: return a.Log1p();
-      case 6: return a.Sin();
-      case 7: return a.Cos();
-      case 8: return a.Tan();
-      case 9: return a.Asin();
-      case 10: return a.Acos();
-      case 11: return a.Atan();
-      case 12: return a.Sinh();
-      case 13: return a.Cosh();
-      case 14: return a.Tanh();
-      case 15: return a.Erf();
-      case 16: return a.Sigmoid();
-      case 17: return a.Gelu();
-      case 18: return a.Silu();
-      case 19: return a.Softplus();
-      case 20: return a.Log10();
-      case 21: return a.Rsqrt();
-      case 22: return a.Abs().Log();
-      case 23: return a.Pow(1.5);
-      default: return a.Tanh().Asin();
+      case 0:
+        return a.Exp();
+      case 1:
+        return a.Exp2();
+      case 2:
+        return a.Expm1();
+      case 3:
+        return a.Log();
+      case 4:
+        return a.Log2();
+      case 5:
+        return a.Log1p();
+      case 6:
+        return a.Sin();
+      case 7:
+        return a.Cos();
+      case 8:
+        return a.Tan();
+      case 9:
+        return a.Asin();
+      case 10:
+        return a.Acos();
+      case 11:
+        return a.Atan();
+      case 12:
+        return a.Sinh();
+      case 13:
+        return a.Cosh();
+      case 14:
+        return a.Tanh();
+      case 15:
+        return a.Erf();
+      case 16:
+        return a.Sigmoid();
+      case 17:
+        return a.Gelu();
+      case 18:
+        return a.Silu();
+      case 19:
+        return a.Softplus();
+      case 20:
+        return a.Log10();
+      case 21:
+        return a.Rsqrt();
+      case 22:
+        return a.Abs().Log();
+      case 23:
+        return a.Pow(1.5);
+      default:
+        return a.Tanh().Asin();
     }
   }
   switch (Int(0, 20)) {
-    case 0: return a.Neg();
-    case 1: return a.Abs();
-    case 2: return a.Sign();
-    case 3: return a.Square();
-    case 4: return a.Reciprocal();
-    case 5: return a.Sqrt();
-    case 6: return a.Floor();
-    case 7: return a.Ceil();
-    case 8: return a.Trunc();
-    case 9: return a.Round();
-    case 10: return a.LogicalNot();
-    case 11: return a.BitNot();
-    case 12: return a.IsNan();
-    case 13: return a.IsInf();
-    case 14: return a.IsFinite();
-    case 15: return a.NanToNum();
-    case 16: return a.Relu();
-    case 17: return a.Clip(-1, 2);
-    case 18: return a.LeakyRelu(0.5);
-    case 19: return a.Neg().Neg();
+    case 0:
+      return a.Neg();
+    case 1:
+      return a.Abs();
+    case 2:
+      return a.Sign();
+    case 3:
+      return a.Square();
+    case 4:
+      return a.Reciprocal();
+    case 5:
+      return a.Sqrt();
+    case 6:
+      return a.Floor();
+    case 7:
+      return a.Ceil();
+    case 8:
+      return a.Trunc();
+    case 9:
+      return a.Round();
+    case 10:
+      return a.LogicalNot();
+    case 11:
+      return a.BitNot();
+    case 12:
+      return a.IsNan();
+    case 13:
+      return a.IsInf();
+    case 14:
+      return a.IsFinite();
+    case 15:
+      return a.NanToNum();
+    case 16:
+      return a.Relu();
+    case 17:
+      return a.Clip(-1, 2);
+    case 18:
+      return a.LeakyRelu(0.5);
+    case 19:
+      return a.Neg().Neg();
     default: {
       for (DType t : {kFloat32, kInt32, kUInt16, kFloat16, kInt8, kFloat64, kUInt64}) {
         if (t.bits() == a.dtype().bits() && !(t == a.dtype())) return a.Bitcast(t);
@@ -179,42 +238,72 @@ Tensor RandomTensors::Unary(const Tensor& a) {
 
 Tensor RandomTensors::Binary(const Tensor& a, const Tensor& b) {
   switch (Int(0, 31)) {
-    case 0 ... 4: return a + b;
-    case 5 ... 7: return a - b;
-    case 8 ... 11: return a * b;
-    case 12: return a / b;
-    case 13: return a % b;
-    case 14: return a.FloorDiv(b);
-    case 15: return a.TruncDiv(b);
-    case 16: return a.Fmod(b);
-    case 17: return style_ == kSmooth || !a.dtype().IsFloat() ? a.Pow(b) : a * b;
-    case 18 ... 19: return a.Maximum(b);
-    case 20 ... 21: return a.Minimum(b);
-    case 22: return a & b;
-    case 23: return a | b;
-    case 24: return a ^ b;
-    case 25: return Chance(0.5) ? a << b : a >> b;
-    case 26: return a == b;
-    case 27: return a != b;
-    case 28: return a < b;
-    case 29: return a <= b;
-    case 30: return a > b;
-    default: return a.LogicalXor(b);
+    case 0 ... 4:
+      return a + b;
+    case 5 ... 7:
+      return a - b;
+    case 8 ... 11:
+      return a * b;
+    case 12:
+      return a / b;
+    case 13:
+      return a % b;
+    case 14:
+      return a.FloorDiv(b);
+    case 15:
+      return a.TruncDiv(b);
+    case 16:
+      return a.Fmod(b);
+    case 17:
+      return style_ == kSmooth || !a.dtype().IsFloat() ? a.Pow(b) : a * b;
+    case 18 ... 19:
+      return a.Maximum(b);
+    case 20 ... 21:
+      return a.Minimum(b);
+    case 22:
+      return a & b;
+    case 23:
+      return a | b;
+    case 24:
+      return a ^ b;
+    case 25:
+      return Chance(0.5) ? a << b : a >> b;
+    case 26:
+      return a == b;
+    case 27:
+      return a != b;
+    case 28:
+      return a < b;
+    case 29:
+      return a <= b;
+    case 30:
+      return a > b;
+    default:
+      return a.LogicalXor(b);
   }
 }
 
 Tensor RandomTensors::BinaryWithNumber(const Tensor& a) {
-  const Number n = a.dtype().IsFloat() && Chance(0.5) ? Number(FloatValue())
-                                                      : Number(Int(a.dtype().IsUnsigned() ? 0 : -3, 8));
+  const Number n = a.dtype().IsFloat() && Chance(0.5)
+                       ? Number(FloatValue())
+                       : Number(Int(a.dtype().IsUnsigned() ? 0 : -3, 8));
   switch (Int(0, 9)) {
-    case 0 ... 1: return a + n;
-    case 2: return n - a;
-    case 3 ... 4: return a * n;
-    case 5: return a.dtype().IsFloat() ? a / n : a.FloorDiv(n);
-    case 6: return a % n;
-    case 7: return a.Maximum(n);
-    case 8: return a < n;
-    default: return a == n;
+    case 0 ... 1:
+      return a + n;
+    case 2:
+      return n - a;
+    case 3 ... 4:
+      return a * n;
+    case 5:
+      return a.dtype().IsFloat() ? a / n : a.FloorDiv(n);
+    case 6:
+      return a % n;
+    case 7:
+      return a.Maximum(n);
+    case 8:
+      return a < n;
+    default:
+      return a == n;
   }
 }
 
@@ -293,20 +382,34 @@ Tensor RandomTensors::Reduced(const Tensor& a) {
   const bool keep = Chance(0.4);
   const int axis = a.rank() == 0 ? 0 : static_cast<int>(Int(0, a.rank() - 1));
   switch (Int(0, style_ == kSmooth ? 17 : 12)) {
-    case 0 ... 3: return a.Sum(axes, keep);
-    case 4 ... 5: return a.Max(axes, keep);
-    case 6: return a.Min(axes, keep);
-    case 7: return a.Any(axes, keep);
-    case 8: return a.All(axes, keep);
-    case 9: return a.ArgMax(axis, keep);
-    case 10: return a.ArgMin(axis, keep);
-    case 11: return a.CumSum(axis);
-    case 12: return a.Prod(axes, keep);
-    case 13: return a.Mean(axes, keep);
-    case 14: return a.Softmax(axis);
-    case 15: return a.LogSumExp(axes, keep);
-    case 16: return a.rank() > 0 ? a.LayerNorm() : a.Mean();
-    default: return a.Var(axes, 0, keep);
+    case 0 ... 3:
+      return a.Sum(axes, keep);
+    case 4 ... 5:
+      return a.Max(axes, keep);
+    case 6:
+      return a.Min(axes, keep);
+    case 7:
+      return a.Any(axes, keep);
+    case 8:
+      return a.All(axes, keep);
+    case 9:
+      return a.ArgMax(axis, keep);
+    case 10:
+      return a.ArgMin(axis, keep);
+    case 11:
+      return a.CumSum(axis);
+    case 12:
+      return a.Prod(axes, keep);
+    case 13:
+      return a.Mean(axes, keep);
+    case 14:
+      return a.Softmax(axis);
+    case 15:
+      return a.LogSumExp(axes, keep);
+    case 16:
+      return a.rank() > 0 ? a.LayerNorm() : a.Mean();
+    default:
+      return a.Var(axes, 0, keep);
   }
 }
 

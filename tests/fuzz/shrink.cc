@@ -69,7 +69,9 @@ class Shrinker {
   bool Cut() {
     EvaluateOptions options;
     options.stop_at_realized = false;
-    options.contents = [&](const UOp& leaf) { return best_.data[leaf.arg<ParamArg>().slot].data(); };
+    options.contents = [&](const UOp& leaf) {
+      return best_.data[leaf.arg<ParamArg>().slot].data();
+    };
     std::vector<UOp> order = TopoSort(best_.roots);
     std::reverse(order.begin(), order.end());
     for (const UOp& u : order) {

@@ -31,14 +31,25 @@ struct Handle {
 
 struct Instruction {
   enum Kind : uint8_t {
-    kNew, kCopy, kAffine, kAdd, kSumOf, kView, kAssignNumber, kAssign, kAssignSelf, kRealize, kRead, kDrop,
+    kNew,
+    kCopy,
+    kAffine,
+    kAdd,
+    kSumOf,
+    kView,
+    kAssignNumber,
+    kAssign,
+    kAssignSelf,
+    kRealize,
+    kRead,
+    kDrop,
     kCount,
   } kind;
   unsigned a, b, c;
 };
 
-const char* const kNames[] = {"new",  "copy",   "affine",  "add",     "sum",  "view", "assign_number",
-                              "assign", "assign_self", "realize", "read", "drop"};
+const char* const kNames[] = {"new",           "copy",   "affine",      "add",     "sum",  "view",
+                              "assign_number", "assign", "assign_self", "realize", "read", "drop"};
 
 std::string ToString(const std::vector<Instruction>& program) {
   std::string out;

@@ -51,7 +51,8 @@ class IndexFuzz {
           nodes_.push_back(UOp::Make(Op::kFloorMod, {a, Chance(0.15) ? leaves_[0] : positive}));
           break;
         case 9:
-          nodes_.push_back(UOp::Make(Op::kWhere, {UOp::Make(Op::kCmpLt, {a, Chance(0.5) ? b : c}), b, a}));
+          nodes_.push_back(
+              UOp::Make(Op::kWhere, {UOp::Make(Op::kCmpLt, {a, Chance(0.5) ? b : c}), b, a}));
           break;
         case 10:
           nodes_.push_back(UOp::Make(Chance(0.5) ? Op::kMax : Op::kMin, {a, Chance(0.5) ? b : c}));
@@ -61,15 +62,19 @@ class IndexFuzz {
           const int64_t d = Int(2, 6);
           const UOp q = UOp::Make(Op::kFloorDiv, {a, UOp::Index(d)});
           const UOp r = UOp::Make(Op::kFloorMod, {a, UOp::Index(d)});
-          nodes_.push_back(UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {q, UOp::Index(Chance(0.7) ? d : Int(1, 9))}), r}));
+          nodes_.push_back(UOp::Make(
+              Op::kAdd, {UOp::Make(Op::kMul, {q, UOp::Index(Chance(0.7) ? d : Int(1, 9))}), r}));
           break;
         }
         default:
-          nodes_.push_back(UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {a, UOp::Index(Int(1, 8))}), b}));
+          nodes_.push_back(
+              UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {a, UOp::Index(Int(1, 8))}), b}));
       }
     }
     const UOp last = nodes_.back();
-    return Chance(0.2) ? UOp::Make(Op::kCmpLt, {last, Chance(0.5) ? Node() : UOp::Index(Int(-9, 60))}) : last;
+    return Chance(0.2)
+               ? UOp::Make(Op::kCmpLt, {last, Chance(0.5) ? Node() : UOp::Index(Int(-9, 60))})
+               : last;
   }
 
   // Every point of the leaves.
@@ -104,7 +109,8 @@ class IndexFuzz {
 
 void Fuzz(uint64_t first, int rounds) {
   int failures = 0, divisions = 0, fewer = 0;
-  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds) && failures < 3; ++seed) {
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(rounds) && failures < 3;
+       ++seed) {
     IndexFuzz fuzz(seed);
     fuzz.Leaves();
     const UOp u = fuzz.Expression(), r = Simplify(u);
@@ -141,7 +147,9 @@ void Fuzz(uint64_t first, int rounds) {
     }
     if (wrong.empty()) continue;
     ++failures;
-    ADD_FAILURE() << "seed " << seed << ": " << wrong << "\n" << Print({&u, 1}) << "=>\n" << Print({&r, 1});
+    ADD_FAILURE() << "seed " << seed << ": " << wrong << "\n"
+                  << Print({&u, 1}) << "=>\n"
+                  << Print({&r, 1});
   }
   EXPECT_GT(fewer * 4, divisions);  // it does simplify
 }

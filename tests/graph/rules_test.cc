@@ -14,9 +14,9 @@
 namespace tessera {
 namespace {
 
-constexpr DType kAll[] = {kBool,   kInt8,   kInt16,      kInt32,      kInt64,   kUInt8,    kUInt16,
-                          kUInt32, kUInt64, kFloat8E4M3, kFloat8E5M2, kFloat16, kBFloat16, kFloat32,
-                          kFloat64};
+constexpr DType kAll[] = {kBool,       kInt8,    kInt16,    kInt32,   kInt64,
+                          kUInt8,      kUInt16,  kUInt32,   kUInt64,  kFloat8E4M3,
+                          kFloat8E5M2, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 class RuleFuzz {
  public:
@@ -30,12 +30,16 @@ class RuleFuzz {
   Scalar Value(DType t) {
     if (t.IsFloat()) {
       constexpr double inf = std::numeric_limits<double>::infinity();
-      const double specials[] = {0.0, -0.0, 1, -1, 0.5, inf, -inf, std::nan(""), 1e-40, 1e30, 448, 3};
-      const double d = Chance(0.5) ? specials[Int(0, 11)] : std::ldexp(Int(-999, 999), static_cast<int>(Int(-12, 6)));
+      const double specials[] = {0.0,  -0.0,         1,     -1,   0.5, inf,
+                                 -inf, std::nan(""), 1e-40, 1e30, 448, 3};
+      const double d = Chance(0.5) ? specials[Int(0, 11)]
+                                   : std::ldexp(Int(-999, 999), static_cast<int>(Int(-12, 6)));
       return Convert(Scalar::Float(d), kFloat64, t);
     }
     const int64_t specials[] = {0, 1, 2, -1, INT64_MIN, INT64_MAX, 127, -128, 255, 31, 32, 64};
-    int64_t v = Chance(0.3) ? specials[Int(0, 11)] : Chance(0.5) ? Int(-20, 20) : static_cast<int64_t>(rng_());
+    int64_t v = Chance(0.3)   ? specials[Int(0, 11)]
+                : Chance(0.5) ? Int(-20, 20)
+                              : static_cast<int64_t>(rng_());
     if (Chance(0.1)) v = Chance(0.5) ? MinInt(t) + Int(0, 2) : MaxInt(t) - Int(0, 2);
     return Convert(Scalar::Int(v), kInt64, t);
   }
@@ -59,7 +63,8 @@ class RuleFuzz {
       case 3:
         return UOp::Make(Op::kMax, {leaf, UOp::Const(t, Int(1, 5))});
       case 4:
-        return UOp::Make(Chance(0.5) ? Op::kFloorDiv : Op::kTruncDiv, {leaf, UOp::Const(t, Int(1, 9))});
+        return UOp::Make(Chance(0.5) ? Op::kFloorDiv : Op::kTruncDiv,
+                         {leaf, UOp::Const(t, Int(1, 9))});
       default: {
         const Op ops[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kFloorMod, Op::kMin};
         return UOp::Make(ops[Int(0, 4)], {Operand(t), Operand(t)});
@@ -131,10 +136,13 @@ std::string Compare(const UOp& left, const UOp& right, SampleEvaluator& points, 
   const std::vector<Scalar>&a = points.Of(left), b = points.Of(right);
   for (int64_t i = 0; i < n; ++i) {
     if (a[i] == b[i]) continue;
-    if (left.dtype().IsFloat() && std::isnan(a[i].AsFloat()) && std::isnan(b[i].AsFloat())) continue;
-    std::string out = absl::StrCat(Show(a[i], left.dtype()), " became ", Show(b[i], left.dtype()), " at");
+    if (left.dtype().IsFloat() && std::isnan(a[i].AsFloat()) && std::isnan(b[i].AsFloat()))
+      continue;
+    std::string out =
+        absl::StrCat(Show(a[i], left.dtype()), " became ", Show(b[i], left.dtype()), " at");
     for (const UOp& u : TopoSort({&left, 1})) {
-      if (u.size() == 0 && !u.IsConst()) absl::StrAppend(&out, " ", Show(points.Of(u)[i], u.dtype()));
+      if (u.size() == 0 && !u.IsConst())
+        absl::StrAppend(&out, " ", Show(points.Of(u)[i], u.dtype()));
     }
     return absl::StrCat(out, "\n", Print({&left, 1}), "=>\n", Print({&right, 1}));
   }
@@ -176,9 +184,9 @@ TEST(Rules, BothSidesAreEqual) {
 // Random expressions through all rules together.
 TEST(Rules, SimplifiedExpressionsAreEqual) {
   RuleFuzz fuzz(77);
-  const Op kBinary[] = {Op::kAdd, Op::kSub, Op::kMul, Op::kFloorDiv, Op::kFloorMod, Op::kTruncDiv,
-                        Op::kTruncMod, Op::kMax, Op::kMin, Op::kAnd, Op::kOr, Op::kXor, Op::kShl,
-                        Op::kShr, Op::kPow};
+  const Op kBinary[] = {Op::kAdd,      Op::kSub,      Op::kMul, Op::kFloorDiv, Op::kFloorMod,
+                        Op::kTruncDiv, Op::kTruncMod, Op::kMax, Op::kMin,      Op::kAnd,
+                        Op::kOr,       Op::kXor,      Op::kShl, Op::kShr,      Op::kPow};
   int failures = 0, changed = 0;
   for (int round = 0; round < 12000 && failures < 3; ++round) {
     const DType t = kAll[fuzz.Int(0, 14)];
@@ -186,12 +194,14 @@ TEST(Rules, SimplifiedExpressionsAreEqual) {
     for (int i = 0; i < 3; ++i) nodes.push_back(fuzz.Operand(t));
     for (int64_t steps = fuzz.Int(1, 6); steps > 0; --steps) {
       const UOp a = nodes[fuzz.Int(0, nodes.size() - 1)];
-      UOp b = fuzz.Chance(0.4) ? UOp::Const(t, fuzz.Value(t)) : nodes[fuzz.Int(0, nodes.size() - 1)];
+      UOp b =
+          fuzz.Chance(0.4) ? UOp::Const(t, fuzz.Value(t)) : nodes[fuzz.Int(0, nodes.size() - 1)];
       if (t.IsInt() && fuzz.Chance(0.3)) b = UOp::Const(t, fuzz.Int(0, 12));
       absl::StatusOr<UOp> u = absl::InvalidArgumentError("");
       if (fuzz.Chance(0.12)) {
         const Op compare[] = {Op::kCmpLt, Op::kCmpLe, Op::kCmpEq, Op::kCmpNe};
-        u = UOp::TryMake(Op::kWhere, kVoid, {UOp::Make(compare[fuzz.Int(0, 3)], {a, b}), a, nodes[0]}, {});
+        u = UOp::TryMake(Op::kWhere, kVoid,
+                         {UOp::Make(compare[fuzz.Int(0, 3)], {a, b}), a, nodes[0]}, {});
       } else if (fuzz.Chance(0.12)) {
         u = UOp::Make(Op::kCast, t, {UOp::Make(Op::kCast, kAll[fuzz.Int(0, 14)], {a})});
       } else if (fuzz.Chance(0.1)) {
@@ -234,12 +244,13 @@ TEST(Rules, BoundsHoldEveryValue) {
       for (const Scalar& v : points.Of(node)) {
         // Of a u64 the highest bound stands for all beyond it.
         const bool large = type.kind() == Kind::kU64 && v.AsInt() < 0;
-        const bool inside = large ? node.vmax() == INT64_MAX
-                                  : v.AsInt() >= node.vmin() && v.AsInt() <= node.vmax();
+        const bool inside =
+            large ? node.vmax() == INT64_MAX : v.AsInt() >= node.vmin() && v.AsInt() <= node.vmax();
         if (inside) continue;
         ++failures;
         ADD_FAILURE() << ScalarToString(v, type) << " lies outside " << node.vmin() << ".."
-                      << node.vmax() << "\n" << Print({&node, 1});
+                      << node.vmax() << "\n"
+                      << Print({&node, 1});
         break;
       }
     }

@@ -96,8 +96,8 @@ class BoundsOf {
       if (!unrounded.empty()) {
         unrounded[i] =
             std::fabs(std::fma(args[0].value.AsFloat(), args[1].value.AsFloat(), -r.AsDouble(i)));
-        const bool finite = std::isfinite(args[0].value.AsFloat()) &&
-                            std::isfinite(args[1].value.AsFloat());
+        const bool finite =
+            std::isfinite(args[0].value.AsFloat()) && std::isfinite(args[1].value.AsFloat());
         if (!std::isfinite(unrounded[i])) unrounded[i] = finite ? kUnknown : 0;
       }
     }

@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-// The values of an elementwise expression over leaves (PARAM, VAR, RANGE) at n points. Keeps what it
-// has computed, so that several expressions over the same leaves share it.
+// The values of an elementwise expression over leaves (PARAM, VAR, RANGE) at n points. Keeps what
+// it has computed, so that several expressions over the same leaves share it.
 class SampleEvaluator {
  public:
   explicit SampleEvaluator(int64_t n) : n_(n) {}
