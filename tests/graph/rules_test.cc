@@ -111,13 +111,15 @@ class RuleFuzz {
     const bool all = bits <= 16 && Chance(bits <= 8 ? 1.0 : 0.1);
     n = all ? int64_t{1} << bits : 150;
     SampleEvaluator out(n);
+    int shift = 0;  // where a leaf's bits lie in the number of the point
     for (size_t i = 0; i < leaves.size(); ++i) {
       std::vector<Scalar> values(n);
       for (int64_t k = 0; k < n; ++k) {
         const DType t = leaves[i].dtype();
-        const uint8_t byte = static_cast<uint8_t>(k >> (8 * i));
-        values[k] = all ? LoadScalar(&byte, t) : Value(t);
+        const uint64_t raw = static_cast<uint64_t>(k) >> shift;
+        values[k] = all ? LoadScalar(&raw, t) : Value(t);
       }
+      if (all) shift += leaves[i].dtype().bits();
       out.Set(leaves[i], std::move(values));
     }
     return out;

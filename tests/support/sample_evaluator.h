@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "graph/fold.h"
 #include "graph/uop.h"
 
@@ -38,7 +38,7 @@ class SampleEvaluator {
 
  private:
   int64_t n_;
-  absl::flat_hash_map<UOp, std::vector<Scalar>> values_;
+  absl::node_hash_map<UOp, std::vector<Scalar>> values_;  // Of() gives references into it
 };
 
 }  // namespace tessera
