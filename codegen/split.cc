@@ -2,8 +2,11 @@
 #include "codegen/split.h"
 
 #include <algorithm>
+#include <map>
 
+#include "absl/container/flat_hash_set.h"
 #include "graph/kernel_form.h"
+#include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 
@@ -108,6 +111,42 @@ UOp Over(const UOp& a, int64_t b) { return Simplify(UOp::Make(Op::kFloorDiv, {a,
 
 UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments) {
   return Splitter(sink, range, segments).Run(sink);
+}
+
+UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own) {
+  const RangeSets sets(sink);
+  const uint64_t bit = sets.Bit(range);
+  int64_t next_id = FreshRangeId(sets);
+  absl::flat_hash_set<const Node*> last;  // the kernel's stores
+  for (const UOp& s : sink.srcs()) last.insert(s.get());
+  struct Made {
+    UOp node;
+    int depth = 0;  // reductions and stages on the longest way down
+  };
+  absl::flat_hash_map<const Node*, Made> made;
+  std::map<std::pair<int, Op>, UOp> loops;
+  for (const UOp& u : sets.order()) {
+    Made m;
+    absl::InlinedVector<UOp, 6> srcs;
+    for (const UOp& s : u.srcs()) {
+      const Made& source = made.at(s.get());
+      srcs.push_back(source.node);
+      m.depth = std::max(m.depth, source.depth);
+    }
+    m.depth += u.is(Op::kReduce) || u.is(Op::kStage);
+    m.node = u.WithSrcs(srcs);
+    if ((sets.Closed(u) & bit) && !last.contains(u.get())) {
+      UOp& loop = loops[{m.depth, u.op()}];
+      if (!loop) {
+        loop = UOp::Make(Op::kRange, kInt64, {range.src(0)},
+                         RangeArg{next_id++, range.arg<RangeArg>().kind});
+        own.push_back(loop);
+      }
+      m.node = Substitute(m.node, {{range, loop}});
+    }
+    made.emplace(u.get(), std::move(m));
+  }
+  return made.at(sink.get()).node;
 }
 
 UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
