@@ -5,21 +5,18 @@
 #include <bit>
 
 #include "codegen/lanes.h"
+#include "graph/simplify.h"
 
 namespace tessera {
 namespace {
 
-// Bytes of a buffer, or 0 where they are not known.
-int64_t BytesOf(const UOp& param) {
-  int64_t bytes = param.dtype().bytes();
-  for (const Extent& e : param.shape()) {
-    if (!e.is_int() || __builtin_mul_overflow(bytes, e.value(), &bytes)) return 0;
-  }
-  return bytes;
-}
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kLeastStride = 1024;  // rows closer than that are one stream to the hardware
 
-bool IsVectorLoad(const UOp& u) {
-  return u.is(Op::kLoad) && u.dtype().lanes() > 1 && u.size() == 2 && u.src(0).is(Op::kParam);
+// Bytes of a buffer, every variable at its highest.
+int64_t BytesOf(const UOp& param) {
+  int64_t bytes = param.shape().MaxElements();
+  return __builtin_mul_overflow(bytes, param.dtype().bytes(), &bytes) ? INT64_MAX : bytes;
 }
 
 void FindStreamed(const RangeSets& sets, const Target& target, MemoryHints& hints) {
@@ -80,35 +77,67 @@ Rows FindRows(const RangeSets& sets) {
   return rows;
 }
 
+// A load in a loop inside of the innermost loop over rows.
+struct RowLoad {
+  UOp load;
+  int level = 0;
+  Sum offset;
+};
+
+std::vector<RowLoad> FindRowLoads(const RangeSets& sets, const Rows& rows) {
+  std::vector<RowLoad> out;
+  const uint64_t outer = sets.Bit(rows.outer);
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kLoad) || u.dtype().lanes() < 2 || u.size() != 2 || !u.src(0).is(Op::kParam)) {
+      continue;
+    }
+    const uint64_t free = sets.Free(u), inside = free & ~rows.outside;
+    if (!(free & outer) || std::popcount(inside) != 1) continue;
+    out.push_back({u, rows.level[std::countr_zero(inside)], ToSum(u.src(1))});
+  }
+  return out;
+}
+
+// Whether b lies at most a line after or before a, wherever both are.
+bool OnOneLine(const RowLoad& a, const RowLoad& b) {
+  if (!(a.load.src(0) == b.load.src(0)) || a.offset.terms.size() != b.offset.terms.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.offset.terms.size(); ++i) {
+    const Sum::Term &s = a.offset.terms[i], &t = b.offset.terms[i];
+    if (!(s.term == t.term) || s.factor != t.factor) return false;
+  }
+  const int64_t apart = std::abs(a.offset.constant - b.offset.constant);
+  return apart < kLineBytes / a.load.dtype().Scalar().bytes();
+}
+
 void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
   const Rows rows = FindRows(sets);
   if (!rows.outer) return;
-  const uint64_t outer = sets.Bit(rows.outer);
+  const std::vector<RowLoad> loads = FindRowLoads(sets, rows);
   struct Reads {
     int first = INT32_MAX, last = 0;  // levels
   };
   absl::flat_hash_map<const Node*, Reads> reads;  // of a buffer
-  const auto for_each_load = [&](auto fn) {
-    for (const UOp& u : sets.order()) {
-      if (!IsVectorLoad(u)) continue;
-      const uint64_t free = sets.Free(u), inside = free & ~rows.outside;
-      if (!(free & outer) || std::popcount(inside) != 1) continue;
-      fn(u, rows.level[std::countr_zero(inside)]);
-    }
-  };
-  for_each_load([&](const UOp& u, int level) {
-    Reads& r = reads[u.src(0).get()];
-    r.first = std::min(r.first, level);
-    r.last = std::max(r.last, level);
-  });
-  for_each_load([&](const UOp& u, int level) {
-    const Reads& r = reads.at(u.src(0).get());
-    if (r.first == r.last || level != r.last) return;
-    const Step step = StepOf(u.src(1), rows.outer, sets);
-    if (!step.linear || step.factor == 0) return;
-    if (std::abs(step.factor) > target.l2_bytes / 4 / u.dtype().Scalar().bytes()) return;
-    hints.ahead.emplace(u.get(), step.factor);
-  });
+  for (const RowLoad& l : loads) {
+    Reads& r = reads[l.load.src(0).get()];
+    r.first = std::min(r.first, l.level);
+    r.last = std::max(r.last, l.level);
+  }
+  std::vector<const RowLoad*> chosen;
+  for (const RowLoad& l : loads) {
+    const UOp& buffer = l.load.src(0);
+    const Reads& r = reads.at(buffer.get());
+    if (l.level != r.last) continue;
+    if (r.first == r.last && BytesOf(buffer) <= target.l2_bytes) continue;
+    const Step step = StepOf(l.load.src(1), rows.outer, sets);
+    const int64_t bytes = std::abs(step.factor) * l.load.dtype().Scalar().bytes();
+    if (!step.linear || bytes < kLeastStride || bytes > target.l2_bytes / 4) continue;
+    const auto near = [&](const RowLoad* c) { return OnOneLine(*c, l); };
+    if (std::any_of(chosen.begin(), chosen.end(), near)) continue;
+    chosen.push_back(&l);
+    hints.ahead.emplace(l.load.get(), step.factor);
+  }
 }
 
 }  // namespace

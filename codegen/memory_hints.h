@@ -13,9 +13,10 @@ struct MemoryHints {
   // STOREs of vectors to a result that no cache holds until it is read: a plain store would read
   // each line first, and drive out what is still wanted.
   absl::flat_hash_set<const Node*> streamed;
-  // LOADs, with the elements from each to its like in the next row. A row that several loops read
-  // one after another waits for memory in the first only, while the others leave memory idle: the
-  // last of them asks for the row after. (Hardware follows no stream across pages.)
+  // LOADs, with the elements from each to its like in the next row. Hardware follows no stream
+  // across pages, so the first touch of each row waits for memory. Rows of a large buffer are
+  // asked for while the row before is worked on; a row that several loops read one after another
+  // by the last of them, which would leave memory idle.
   absl::flat_hash_map<const Node*, int64_t> ahead;
 };
 

@@ -61,9 +61,10 @@ UOp Optimise(const UOp& sink, const Target& target) {
   if (IntFlag(Flag::kNoOpt) != 0) return sink;
   const RangeSets sets(sink);
   if (const std::optional<Contraction> c = FindContraction(sets)) {
-    if (UOp tiled = TileContraction(sink, sets, *c, target)) return Simplify(tiled);
+    if (UOp tiled = TileContraction(sink, sets, *c, target)) return SeparateRanges(Simplify(tiled));
   }
-  return Simplify(OptimiseLoops(sink, target));
+  // In a piece of a range a value may no longer depend on what its reduction runs over.
+  return SeparateRanges(Simplify(OptimiseLoops(sink, target)));
 }
 
 }  // namespace tessera

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
+#include "codegen/lanes.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -156,9 +157,8 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
     return UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{next_id++, kind});
   };
   const RangeKind kind = range.arg<RangeArg>().kind;
-  const UOp& n = range.src(0);
   std::vector<Segment> segments;
-  UOp done = UOp::Index(0);  // elements before the segment
+  UOp n, done = UOp::Index(0);  // the end of the piece, elements before the segment
   const auto add = [&](int64_t copies, int64_t width) {
     const UOp left = Simplify(UOp::Make(Op::kSub, {n, done}));
     const UOp tiles = Over(left, copies * width);
@@ -182,9 +182,15 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
     segments.push_back(std::move(s));
     done = Simplify(Plus(done, Times(tiles, copies * width)));
   };
-  add(unroll, lanes);
-  if (unroll > 1 && lanes > 1) add(1, lanes);
-  if (unroll > 1 || lanes > 1) add(1, 1);
+  std::vector<UOp> ends;
+  for (int64_t at : Thresholds(sets, range)) ends.push_back(UOp::Index(at));
+  ends.push_back(range.src(0));
+  for (const UOp& end : ends) {
+    n = end;
+    add(unroll, lanes);
+    if (unroll > 1 && lanes > 1) add(1, lanes);
+    if (unroll > 1 || lanes > 1) add(1, 1);
+  }
   return SplitIntoSegments(sink, range, segments);
 }
 

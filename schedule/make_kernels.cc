@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "schedule/passes.h"
@@ -152,7 +153,7 @@ class KernelMaker {
     if (fresh) {
       PlanKernel k;
       ASSIGN_OR_RETURN(UOp sink, Rangeify(kernel_outputs));
-      k.graph = SeparateRanges(MergeRanges(sink));
+      k.graph = SeparateRanges(SplitRanges(MergeRanges(sink)));
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());
