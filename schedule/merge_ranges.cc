@@ -64,8 +64,8 @@ UOp SplitRange(const UOp& sink, const RangeSets& sets, const UOp& range, int64_t
   };
   const UOp outer = make(range.src(0).vmax() / inner_extent, id);
   const UOp inner = make(inner_extent, id + 1);
-  const UOp whole = UOp::Make(
-      Op::kAdd, {UOp::Make(Op::kMul, {outer, UOp::Index(inner_extent)}), inner});
+  const UOp whole =
+      UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {outer, UOp::Index(inner_extent)}), inner});
   return Simplify(ReplaceRanges(sink, {{range, {whole, {outer, inner}}}}));
 }
 

@@ -5,6 +5,7 @@
 
 #include "graph/kernel_form.h"
 #include "graph/spec.h"
+#include "graph/text.h"
 #include "tests/codegen/kernels.h"
 
 namespace tessera {
@@ -67,6 +68,29 @@ TEST(Tile, CoversARangeByWholeTilesThenLanesThenElements) {
   }
   EXPECT_EQ(covered, 77);
   EXPECT_OK(Verify({&out, 1}, SpecStage::kKernel, 2, "test", SmallChip()));
+}
+
+// Pieces of a CAT: each is read whole, without a comparison for each element.
+TEST(Tile, CutsWhereComparisonsChange) {
+  const Tensor a = Tensor::Empty({16}), b = Tensor::Empty({40});
+  const UOp program = ProgramOf(Cat({a, b}, 0) * 2, SmallChip());
+  EXPECT_EQ(Count(program, Op::kCmpLt), 0);
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kLoad)) continue;
+    EXPECT_EQ(s.size(), 2) << "no gate";
+    EXPECT_EQ(s.dtype().lanes(), 8);
+  }
+}
+
+TEST(SplitRanges, QuotientAndRemainderBecomeLoops) {
+  // Scales of blocks of 32: the flat index is divided by 32.
+  const Tensor w = Tensor::Empty({4, 32}), scale = Tensor::Empty({4, 1});
+  const Tensor y = (w * scale).Reshape({128}) + Tensor::Empty({128});
+  const UOp kernel = KernelsOf(y, SmallChip()).at(0).graph;
+  for (const UOp& u : TopoSort({&kernel, 1})) {
+    EXPECT_FALSE(u.is(Op::kFloorDiv) || u.is(Op::kFloorMod)) << Print({&kernel, 1});
+  }
+  EXPECT_EQ(Closers(kernel, Op::kStore, 32).size(), 1u);
 }
 
 }  // namespace
