@@ -172,8 +172,9 @@ UOp FindRange(const UOp& sink, RangeKind kind) {
   return UOp();
 }
 
-// Loads whose gate has become a constant.
-const RuleSet& GateRules() {
+// What shows once copies and lanes are made: gates that have become constants, and lanes of two
+// vectors that are combined more cheaply before than after their own.
+const RuleSet& LaneRules() {
   const auto fold = [](const Match& m) {
     const UOp& load = m.root;
     if (load.src(2).arg<Scalar>().bits != 0) {
@@ -182,10 +183,21 @@ const RuleSet& GateRules() {
     const UOp zero = UOp::Const(load.dtype().Scalar(), Scalar{});
     return load.dtype().lanes() == 1 ? zero : UOp::Make(Op::kSplat, load.dtype(), {zero});
   };
+  const auto join = [](const Match& m) {
+    const UOp &a = m.root.src(0), &b = m.root.src(1);
+    if (!m.root.is(a.arg<ReduceArg>().op) || !(a.arg() == b.arg())) return UOp();
+    if (!(a.src(0).dtype() == b.src(0).dtype())) return UOp();
+    return UOp::Make(Op::kFold, a.dtype(), {UOp::Make(m.root.op(), {a.src(0), b.src(0)})}, a.arg());
+  };
   const Pat pointer = Any(0), offset = Any(1), gate = ConstAny(2);
+  const Pat folded = OpPat(Op::kFold, {Any(3)}), other = OpPat(Op::kFold, {Any(4)});
   static const RuleSet& rules =
-      *new RuleSet("gates", {{OpPat(Op::kIndex, {pointer, offset, gate}), fold},
-                             {OpPat(Op::kLoad, {pointer, offset, gate}), fold}});
+      *new RuleSet("lanes", {{OpPat(Op::kIndex, {pointer, offset, gate}), fold},
+                             {OpPat(Op::kLoad, {pointer, offset, gate}), fold},
+                             {OpPat(Op::kAdd, {folded, other}), join},
+                             {OpPat(Op::kMul, {folded, other}), join},
+                             {OpPat(Op::kMax, {folded, other}), join},
+                             {OpPat(Op::kMin, {folded, other}), join}});
   return rules;
 }
 
@@ -198,9 +210,9 @@ UOp Expand(const UOp& sink) {
     for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
     out = SplitIntoSegments(out, r, copies);
   }
-  out = Simplify(Rewrite(Simplify(out), GateRules()));
+  out = Simplify(Rewrite(Simplify(out), LaneRules()));
   while (UOp r = FindRange(out, RangeKind::kVector)) out = Vectoriser(out, r).Run(out);
-  return Simplify(Rewrite(Simplify(out), GateRules()));
+  return Simplify(Rewrite(Simplify(out), LaneRules()));
 }
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // Lowering: from a graph of stores and reductions over ranges to statements in order.
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,10 @@ namespace {
 class Lowerer {
  public:
   Lowerer(const UOp& sink, const Target& target)
-      : sink_(sink), sets_(sink), hints_(FindMemoryHints(sets_, target)) {
+      : sink_(sink),
+        sets_(sink),
+        hints_(FindMemoryHints(sets_, target)),
+        most_sums_(target.vector_registers - 6) {
     for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
     for (const UOp& u : sets_.order()) {
       if (u.is(Op::kReduce)) reduces_.push_back(u);
@@ -218,26 +222,65 @@ class Lowerer {
         group.push_back(r);
       }
     }
+    const std::vector<int> pool = Pool(group);
     return AtHome(home, [&]() -> absl::Status {
-      std::vector<UOp> regs, values;
-      for (const UOp& r : group) {
-        const Scalar identity = ReduceIdentity(r.arg<ReduceArg>().op, r.dtype().Scalar());
-        UOp start = UOp::Const(r.dtype().Scalar(), identity);
-        if (r.dtype().lanes() > 1) {
-          start = Append(home, UOp::Make(Op::kSplat, r.dtype(), {start}));
+      std::vector<UOp> regs;
+      for (size_t i = 0; i < group.size(); ++i) {
+        const UOp& r = group[i];
+        if (pool[i] != static_cast<int>(i)) {
+          regs.push_back(regs[pool[i]]);
+          continue;
         }
+        const UOp start = Start(r, home);
         regs.push_back(Append(home, UOp::Make(Op::kReg, {start}, FreshId())));
-        values.push_back(r.src(0));
       }
       for (const UOp& range : ClosedRanges(first)) RETURN_IF_ERROR(OpenLoop(range));
       RETURN_IF_ERROR(EmitSteps(group, regs));
       for (size_t i = 0; i < ClosedRanges(first).size(); ++i) CloseLoop();
       for (size_t i = 0; i < group.size(); ++i) {
-        const UOp result = UOp::Make(Op::kLoad, group[i].dtype(), {regs[i]}, FreshId());
-        Define(group[i], Append(home, result));
+        const UOp& r = group[i];
+        if (pool[i] == static_cast<int>(i)) {
+          const UOp result = UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId());
+          Define(r, Append(home, result));
+        } else {  // its part is in the other's register
+          Define(r, Start(r, home));
+        }
       }
       return absl::OkStatus();
     });
+  }
+
+  // What a reduction starts from: a constant, or one in every lane.
+  UOp Start(const UOp& r, int block) {
+    const DType scalar = r.dtype().Scalar();
+    const UOp one = UOp::Const(scalar, ReduceIdentity(r.arg<ReduceArg>().op, scalar));
+    if (r.dtype().lanes() == 1) return one;
+    return Append(block, UOp::Make(Op::kSplat, r.dtype(), {one}));
+  }
+
+  // In which other's register, by place in the group, each reduction takes up its values: its own,
+  // unless there are more than registers. Then two that are only combined with one another share.
+  std::vector<int> Pool(const std::vector<UOp>& group) const {
+    std::vector<int> pool(group.size());
+    for (size_t i = 0; i < group.size(); ++i) pool[i] = static_cast<int>(i);
+    if (static_cast<int>(group.size()) <= most_sums_) return pool;
+    absl::flat_hash_map<const Node*, int> place, uses;
+    for (size_t i = 0; i < group.size(); ++i) place[group[i].get()] = static_cast<int>(i);
+    for (const UOp& u : sets_.order()) {
+      for (const UOp& s : u.srcs()) {
+        if (place.contains(s.get())) ++uses[s.get()];
+      }
+    }
+    for (const UOp& u : sets_.order()) {
+      if (u.size() != 2) continue;
+      const auto a = place.find(u.src(0).get()), b = place.find(u.src(1).get());
+      if (a == place.end() || b == place.end() || a == b) continue;
+      if (uses[a->first] != 1 || uses[b->first] != 1) continue;
+      const Op op = group[a->second].arg<ReduceArg>().op;
+      if (!u.is(op) || group[b->second].arg<ReduceArg>().op != op) continue;
+      pool[std::max(a->second, b->second)] = std::min(a->second, b->second);
+    }
+    return pool;
   }
 
   // One iteration: each register takes up its value. A sum of products is one rounding.
@@ -276,15 +319,20 @@ class Lowerer {
       const UOp scratch = Append(0, UOp::Make(Op::kScratch, stage.dtype(), {},
                                               Pairs{{Extent(scratch_bytes_), Extent(size)}}));
       scratch_bytes_ += (size + 63) / 64 * 64;
-      blocks_[0].values.emplace(stage.src(0).get(), scratch);
       Define(stage, scratch);
-      return EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0);
+      // Stages over other loops may have been made of one, and still name one SCRATCH.
+      const Node* name = stage.src(0).get();
+      const UOp outer = std::exchange(blocks_[0].values[name], scratch);
+      const absl::Status status = EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0);
+      blocks_[0].values[name] = outer;
+      return status;
     });
   }
 
   const UOp sink_;
   const RangeSets sets_;
   const MemoryHints hints_;
+  const int most_sums_;  // registers that sums may take, others left for operands
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;

@@ -11,6 +11,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLineBytes = 64;
+constexpr int64_t kMostReadings = 4;    // beyond, asking each time costs more than it gains
 constexpr int64_t kLeastStride = 1024;  // rows closer than that are one stream to the hardware
 
 // Bytes of a buffer, every variable at its highest.
@@ -40,8 +41,8 @@ void FindStreamed(const RangeSets& sets, const Target& target, MemoryHints& hint
 
 // How loops of a kernel nest, as far as rows go.
 struct Rows {
-  UOp outer;               // the innermost loop that holds others
-  uint64_t outside = 0;    // it and those around it
+  std::vector<UOp> outer;  // loops that hold others, from the outermost in
+  uint64_t outside = 0;    // the same
   std::vector<int> level;  // of the loops inside, by number: the later, the higher
 };
 
@@ -68,7 +69,9 @@ Rows FindRows(const RangeSets& sets) {
   for (const UOp& store : sets.order().back().srcs()) {
     for (const UOp& r : ClosedRanges(store)) {
       if (rows.outside & sets.Bit(r)) {
-        rows.outer = r;
+        if (std::find(rows.outer.begin(), rows.outer.end(), r) == rows.outer.end()) {
+          rows.outer.push_back(r);
+        }
       } else {
         rows.level[std::countr_zero(sets.Bit(r))] = deepest + 1;
       }
@@ -77,23 +80,38 @@ Rows FindRows(const RangeSets& sets) {
   return rows;
 }
 
-// A load in a loop inside of the innermost loop over rows.
+// A load in a loop inside of one over rows.
 struct RowLoad {
   UOp load;
-  int level = 0;
+  UOp row;        // the innermost loop over rows that it moves with
+  int level = 0;  // of its own loop
   Sum offset;
 };
 
 std::vector<RowLoad> FindRowLoads(const RangeSets& sets, const Rows& rows) {
   std::vector<RowLoad> out;
-  const uint64_t outer = sets.Bit(rows.outer);
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kLoad) || u.dtype().lanes() < 2 || u.size() != 2 || !u.src(0).is(Op::kParam)) {
       continue;
     }
     const uint64_t free = sets.Free(u), inside = free & ~rows.outside;
-    if (!(free & outer) || std::popcount(inside) != 1) continue;
-    out.push_back({u, rows.level[std::countr_zero(inside)], ToSum(u.src(1))});
+    RowLoad l;
+    int64_t again = 1;  // how often it is read in loops further in
+    for (const UOp& r : rows.outer) {
+      if (free & sets.Bit(r)) {
+        l.row = r;
+        again = 1;
+      } else {
+        again *= std::max<int64_t>(1, r.src(0).vmax());
+      }
+    }
+    if (!l.row || inside == 0 || again > kMostReadings) continue;
+    for (uint64_t bits = inside; bits != 0; bits &= bits - 1) {
+      l.level = std::max(l.level, rows.level[std::countr_zero(bits)]);
+    }
+    l.load = u;
+    l.offset = ToSum(u.src(1));
+    out.push_back(std::move(l));
   }
   return out;
 }
@@ -113,7 +131,7 @@ bool OnOneLine(const RowLoad& a, const RowLoad& b) {
 
 void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
   const Rows rows = FindRows(sets);
-  if (!rows.outer) return;
+  if (rows.outer.empty()) return;
   const std::vector<RowLoad> loads = FindRowLoads(sets, rows);
   struct Reads {
     int first = INT32_MAX, last = 0;  // levels
@@ -130,7 +148,7 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
     const Reads& r = reads.at(buffer.get());
     if (l.level != r.last) continue;
     if (r.first == r.last && BytesOf(buffer) <= target.l2_bytes) continue;
-    const Step step = StepOf(l.load.src(1), rows.outer, sets);
+    const Step step = StepOf(l.load.src(1), l.row, sets);
     const int64_t bytes = std::abs(step.factor) * l.load.dtype().Scalar().bytes();
     if (!step.linear || bytes < kLeastStride || bytes > target.l2_bytes / 4) continue;
     const auto near = [&](const RowLoad* c) { return OnOneLine(*c, l); };

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "graph/fold.h"
 #include "graph/kernel_form.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
@@ -359,6 +360,11 @@ class Rangeifier {
         return UOp::Make(Op::kWhere, {place.conditions[0], Value(place, 0), zero});
       case Op::kReduce: {
         if (place.ranges.empty()) return ReducedOnce(u.arg<ReduceArg>(), Value(place, 0));
+        for (const UOp& r : place.ranges) {  // whose index may be none, whatever becomes of it
+          if (r.src(0).IsConst() && r.src(0).vmax() <= 0) {
+            return UOp::Const(u.dtype(), ReduceIdentity(u.arg<ReduceArg>().op, u.dtype()));
+          }
+        }
         std::vector<UOp> srcs = {Value(place, 0)};
         const uint64_t free = FreeMask(srcs[0]);
         for (const UOp& r : place.ranges) {
