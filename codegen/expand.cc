@@ -3,6 +3,7 @@
 
 #include "codegen/passes.h"
 #include "codegen/split.h"
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -28,7 +29,7 @@ bool LaneStride(const UOp& index, const UOp& range, int64_t& stride) {
   for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {
     if (t.term == range) {
       stride = t.factor;
-    } else if (DependsOn(t.term, range)) {
+    } else if (DependsOn(t.term, range) && !FaultPlanted(Fault::kLanesNotAdjacent)) {
       return false;
     }
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -45,6 +46,7 @@ namespace {
 
 // Whether scratch is filled anew at each point of the range: lanes and copies would share it.
 bool FillsScratch(const RangeSets& sets, const UOp& range) {
+  if (FaultPlanted(Fault::kLanesShareScratch)) return false;
   for (const UOp& u : sets.order()) {
     if (u.is(Op::kStage) && (sets.Free(u) & sets.Bit(range))) return true;
   }

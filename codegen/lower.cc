@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/passes.h"
+#include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
 #include "graph/status.h"
@@ -99,6 +100,10 @@ class Lowerer {
       const UOp worker = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_worker", 0, 65535});
       const UOp workers = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_workers", 1, 65536});
       const auto share = [&](const UOp& w) {
+        if (FaultPlanted(Fault::kLastChunkLost)) {
+          const UOp chunk = Append(0, UOp::Make(Op::kFloorDiv, {extent, workers}));
+          return Append(0, UOp::Make(Op::kMul, {w, chunk}));
+        }
         const UOp scaled = Append(0, UOp::Make(Op::kMul, {w, extent}));
         return Append(0, UOp::Make(Op::kFloorDiv, {scaled, workers}));
       };
@@ -212,14 +217,17 @@ class Lowerer {
       }
     }
     return AtHome(home, [&]() -> absl::Status {
+      const int begin = FaultPlanted(Fault::kAccumulatorKept) ? 0 : home;
       std::vector<UOp> regs, values;
       for (const UOp& r : group) {
-        const Scalar identity = ReduceIdentity(r.arg<ReduceArg>().op, r.dtype().Scalar());
+        const Op op = r.arg<ReduceArg>().op;
+        const bool zero = op == Op::kMax && FaultPlanted(Fault::kMaxStartsAtZero);
+        const Scalar identity = zero ? tessera::Scalar() : ReduceIdentity(op, r.dtype().Scalar());
         UOp start = UOp::Const(r.dtype().Scalar(), identity);
         if (r.dtype().lanes() > 1) {
-          start = Append(home, UOp::Make(Op::kSplat, r.dtype(), {start}));
+          start = Append(begin, UOp::Make(Op::kSplat, r.dtype(), {start}));
         }
-        regs.push_back(Append(home, UOp::Make(Op::kReg, {start}, FreshId())));
+        regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
         values.push_back(r.src(0));
       }
       for (const UOp& range : ClosedRanges(first)) RETURN_IF_ERROR(OpenLoop(range));
@@ -266,8 +274,9 @@ class Lowerer {
   absl::Status EmitStage(const UOp& stage) {
     return AtHome(Home(stage), [&]() -> absl::Status {
       const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
-      const UOp scratch = Append(0, UOp::Make(Op::kScratch, stage.dtype(), {},
-                                              Pairs{{Extent(scratch_bytes_), Extent(size)}}));
+      const int64_t at = FaultPlanted(Fault::kScratchOverlaps) ? 0 : scratch_bytes_;
+      const UOp scratch =
+          Append(0, UOp::Make(Op::kScratch, stage.dtype(), {}, Pairs{{Extent(at), Extent(size)}}));
       scratch_bytes_ += (size + 63) / 64 * 64;
       blocks_[0].values.emplace(stage.src(0).get(), scratch);
       Define(stage, scratch);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
@@ -85,7 +86,8 @@ class Splitter {
       for (size_t i = 0; i + 1 < parts.size(); i += 2) {
         next.push_back(UOp::Make(u.arg<ReduceArg>().op, {parts[i], parts[i + 1]}));
       }
-      if (parts.size() % 2 == 1) next.push_back(parts.back());
+      const bool lost = FaultPlanted(Fault::kOddPartLost);
+      if (parts.size() % 2 == 1 && !lost) next.push_back(parts.back());
       parts = std::move(next);
     }
     whole_.emplace(u.get(), parts[0]);
@@ -145,7 +147,7 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
   };
   add(unroll, lanes);
   if (unroll > 1 && lanes > 1) add(1, lanes);
-  if (unroll > 1 || lanes > 1) add(1, 1);
+  if ((unroll > 1 || lanes > 1) && !FaultPlanted(Fault::kRemainderLost)) add(1, 1);
   return SplitIntoSegments(sink, range, segments);
 }
 

@@ -1,6 +1,7 @@
 // Memory of a plan: offsets of its temps.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "schedule/passes.h"
 
 namespace tessera {
@@ -24,7 +25,8 @@ void PlanMemory(Plan& plan) {
       Life& life = lives[b];
       if (life.buffer < 0) life = {b, s, s, 0};
       life.last = s;
-      life.bytes = (plan.buffers[b].bytes + kAlignment - 1) / kAlignment * kAlignment;
+      const int64_t round = FaultPlanted(Fault::kTempsOverlap) ? 0 : kAlignment - 1;
+      life.bytes = (plan.buffers[b].bytes + round) / kAlignment * kAlignment;
     }
   }
   lives.erase(
@@ -45,7 +47,8 @@ void PlanMemory(Plan& plan) {
       if (!(plan.buffers[l.buffer].device == device)) continue;
       int64_t offset = 0;
       for (const Life* p : placed) {
-        if (p->last < l.first || l.last < p->first) continue;
+        const int early = FaultPlanted(Fault::kFreedEarly) ? 1 : 0;
+        if (p->last - early < l.first || l.last - early < p->first) continue;
         const int64_t begin = plan.buffers[p->buffer].offset;
         if (offset + l.bytes <= begin) break;
         offset = std::max(offset, begin + p->bytes);

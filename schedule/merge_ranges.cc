@@ -1,6 +1,7 @@
 // Merging of adjacent loops, and parting of those that only share a range.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -16,6 +17,7 @@ bool AlwaysTogether(const RangeSets& sets, const UOp& a, const UOp& b) {
     const auto pa = std::find(closed.begin(), closed.end(), a);
     const auto pb = std::find(closed.begin(), closed.end(), b);
     if (pa == closed.end() && pb == closed.end()) continue;
+    if (FaultPlanted(Fault::kRangesMergedApart) && u.is(Op::kReduce)) continue;
     if (pa == closed.end() || pb == closed.end() || pb != pa + 1) return false;
   }
   return true;
@@ -65,6 +67,7 @@ UOp MergeRanges(const UOp& sink) {
 }
 
 UOp SeparateRanges(const UOp& sink) {
+  if (FaultPlanted(Fault::kRangesNotSeparated)) return sink;
   const RangeSets sets(sink);
   absl::flat_hash_map<const Node*, uint64_t> closed;  // by a node and all below it
   Substitution fresh;

@@ -339,7 +339,9 @@ Tensor RandomTensors::Moved(const Tensor& a) {
     }
     case 5: {
       std::vector<int64_t> shape;
-      for (const Extent& e : a.shape()) shape.push_back(e.is_int(1) ? Size() : e.value());
+      for (int i = 0; i < a.rank(); ++i) {
+        shape.push_back(a.shape()[i].is_int(1) ? Size() : a.size(i));
+      }
       return a.Expand(shape);
     }
     case 6:
