@@ -43,7 +43,7 @@
   X(SecondStepSums, "the second step of a two-step reduction adds, whatever the first")    \
   /* memory */                                                                             \
   X(FreedEarly, "a temp's memory is free in the step that reads it last")                  \
-  X(TempsOverlap, "the size of a temp is rounded down to the alignment")                   \
+  X(TempsOverlap, "a temp begins in the last bytes of the one before it")                  \
   /* code generation */                                                                    \
   X(LastChunkLost, "cores share a loop in equal chunks; what is left over is lost")        \
   X(RemainderLost, "a tiled loop ends with its last whole tile")                           \
@@ -52,7 +52,7 @@
   X(AccumulatorKept, "an inner reduction starts where it ended in the row before")         \
   X(LanesShareScratch, "scratch filled at each point of a range is shared by its lanes")   \
   X(ScratchOverlaps, "stages share one place in scratch")                                  \
-  X(LanesNotAdjacent, "an index that is no multiple of the lane counts as adjacent")       \
+  X(LanesNotAdjacent, "a load that strides over memory takes its neighbours instead")      \
   /* text */                                                                               \
   X(FloorDivTruncates, "integer division is C's, whatever the signs")                      \
   X(MaxDropsNan, "a maximum with NaN gives the other operand")                             \
@@ -61,7 +61,7 @@
   X(ShiftUnsigned, "negative numbers are shifted right as unsigned ones")                  \
   /* keys and replay */                                                                    \
   X(PlanKeyLacksConstants, "plans are found without regard to constants")                  \
-  X(PlanKeyLacksOffsets, "plans are found without regard to where a slice begins")         \
+  X(PlanKeyLacksOffsets, "plans are found without regard to where slices lie")             \
   X(KernelKeyByLength, "kernels are found by the length of their text")                    \
   X(ReplayOldVariables, "a replay runs with the variables of the first one")               \
   X(ReplayOldInputs, "a replay reads the inputs of the first one")

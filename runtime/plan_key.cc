@@ -136,10 +136,8 @@ class Writer {
             WriteInts(a);
           } else if constexpr (std::is_same_v<T, Pairs>) {
             Word(a.size());
-            for (const auto& [x, y] : a) {
-              if (!FaultPlanted(Fault::kPlanKeyLacksOffsets)) Write(x);
-              Write(y);
-            }
+            if (FaultPlanted(Fault::kPlanKeyLacksOffsets)) return;
+            for (const auto& [x, y] : a) Write(x), Write(y);
           } else if constexpr (std::is_same_v<T, WindowArg>) {
             WriteInts(a.axes);
             WriteInts(a.size);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
+#include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "schedule/passes.h"

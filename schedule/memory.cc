@@ -25,8 +25,7 @@ void PlanMemory(Plan& plan) {
       Life& life = lives[b];
       if (life.buffer < 0) life = {b, s, s, 0};
       life.last = s;
-      const int64_t round = FaultPlanted(Fault::kTempsOverlap) ? 0 : kAlignment - 1;
-      life.bytes = (plan.buffers[b].bytes + round) / kAlignment * kAlignment;
+      life.bytes = (plan.buffers[b].bytes + kAlignment - 1) / kAlignment * kAlignment;
     }
   }
   lives.erase(
@@ -51,7 +50,8 @@ void PlanMemory(Plan& plan) {
         if (p->last - early < l.first || l.last - early < p->first) continue;
         const int64_t begin = plan.buffers[p->buffer].offset;
         if (offset + l.bytes <= begin) break;
-        offset = std::max(offset, begin + p->bytes);
+        const int64_t overlap = FaultPlanted(Fault::kTempsOverlap) ? kAlignment : 0;
+        offset = std::max(offset, begin + p->bytes - overlap);
       }
       plan.buffers[l.buffer].offset = offset;
       arena = std::max(arena, offset + l.bytes);

@@ -43,10 +43,6 @@ absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusi
 // Adjacent loops that every access runs through as one become one loop.
 UOp MergeRanges(const UOp& sink);
 
-// A REDUCE over a range that was closed below it, of a value that no longer depends on it, gets a
-// range of its own.
-UOp SeparateRanges(const UOp& sink);
-
 // Decides over how many cores each kernel's outermost loop is divided, and marks that loop.
 void DivideWork(PlanKernel& kernel, const Target& target);
 

@@ -17,7 +17,7 @@ constexpr int64_t kMaxWork = 60000, kMaxLargeWork = 1200000;
 class Generator : public RandomTensors {
  public:
   explicit Generator(uint64_t seed) : RandomTensors(seed) {
-    large_ = Chance(0.012);
+    large_ = Chance(0.03);
     if (Chance(0.08)) {
       bound_ = Size();
       variable_.emplace("n", 1, std::max<int64_t>(1, bound_));
@@ -57,11 +57,13 @@ class Generator : public RandomTensors {
     const std::vector<std::vector<int64_t>> shapes = {
         {70000}, {65537}, {2, 67200}, {300, 257}, {131072}, {3, 2, 66000}, {66000, 2}};
     pool_.push_back(LeafOf(AnyType(), shapes[Int(0, static_cast<int64_t>(shapes.size()) - 1)]));
-    const Tensor leaf = pool_.back();
-    if (Chance(0.5)) pool_.push_back(Unary(leaf));
-    const Tensor x = pool_.back();
-    pool_.push_back(Chance(0.5) ? Reduced(x) : x.Sum());
-    for (int tries = 0; made_ < 2 && tries < 10; ++tries) Step();
+    if (Chance(0.5)) Add([&] { return Unary(pool_.back()); });
+    Add([&] {
+      const Tensor x = pool_.back();
+      const Axes axes = Chance(0.7) ? Axes() : Axes(x.rank() - 1);
+      return Chance(0.4) ? x.Sum(axes) : Chance(0.4) ? x.Max(axes) : Reduced(x);
+    });
+    for (int tries = 0; made_ < 3 && tries < 10; ++tries) Step();
     return Finished();
   }
 
@@ -133,9 +135,14 @@ class Generator : public RandomTensors {
   }
 
   void Step() {
+    Add([&] { return Function(); });
+  }
+
+  template <typename Make>
+  void Add(Make make) {
     Tensor t;
     try {
-      t = Function();
+      t = make();
       if (!t || WorkOf(t) > MaxWork()) return;
     } catch (const Error&) {
       return;  // what the API refuses is no graph
@@ -159,29 +166,29 @@ class Generator : public RandomTensors {
     switch (Int(0, 99)) {
       case 0 ... 15:
         return Unary(style() == kSmooth || Chance(0.3) ? PickFloat() : Pick());
-      case 16 ... 37: {
+      case 16 ... 36: {
         const Tensor& a = Pick();
         return Chance(0.25) ? BinaryWithNumber(a) : Binary(a, Partner(a));
       }
-      case 38 ... 60:
+      case 37 ... 58:
         return Moved(Pick());
-      case 61 ... 76:
+      case 59 ... 73:
         return Reduced(Pick());
-      case 77 ... 80: {
+      case 74 ... 77: {
         const Tensor& a = Pick();
         return Where(PickBoolLike(a), a, Partner(a));
       }
-      case 81 ... 84:
+      case 78 ... 81:
         return Joined(Pick());
-      case 85 ... 87:
+      case 82 ... 84:
         return Indexed();
-      case 88 ... 90:
+      case 85 ... 87:
         return Contracted(Pick());
-      case 91 ... 93:
-        return Pick().Cast(AnyType());
-      case 94:
+      case 88 ... 90:
+        return Chance(0.5) ? CastAround(Pick()) : Pick().Cast(AnyType());
+      case 91:
         return AnyLeaf();
-      case 95:
+      case 92 ... 93:
         return Pick().Contiguous() + 0;
       default:
         return Written();
@@ -247,6 +254,11 @@ class Generator : public RandomTensors {
     if (WorkOf(value) > MaxWork()) return Tensor();
     target.Assign(value);
     written_.push_back(base);
+    // This version, whatever is written over it.
+    if (Chance(0.3)) {
+      pool_.push_back(Tensor(base.uop()));
+      if (Chance(0.5)) written_.push_back(pool_.back());
+    }
     return Chance(0.5) ? target : base;
   }
 

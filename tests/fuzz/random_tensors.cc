@@ -103,6 +103,7 @@ Tensor RandomTensors::LeafOf(DType t, const std::vector<int64_t>& shape) {
 Tensor RandomTensors::Leaf() {
   const std::vector<int64_t> shape = RandomShape(Chance(0.15) ? 5 : 3);
   if (Chance(0.9)) return LeafOf(AnyType(), shape);
+  if (Chance(0.2)) return Counter();
   switch (Int(0, 4)) {
     case 0: {
       const DType t = AnyType();
@@ -267,7 +268,7 @@ Tensor RandomTensors::Binary(const Tensor& a, const Tensor& b) {
     case 24:
       return a ^ b;
     case 25:
-      return Chance(0.5) ? a << b : a >> b;
+      return Chance(0.4) ? a << b : a >> b;
     case 26:
       return a == b;
     case 27:
@@ -284,9 +285,12 @@ Tensor RandomTensors::Binary(const Tensor& a, const Tensor& b) {
 }
 
 Tensor RandomTensors::BinaryWithNumber(const Tensor& a) {
-  const Number n = a.dtype().IsFloat() && Chance(0.5)
-                       ? Number(FloatValue())
-                       : Number(Int(a.dtype().IsUnsigned() ? 0 : -3, 8));
+  // Numbers that rules look for, now and then.
+  const Number n = a.dtype().IsFloat() && Chance(0.2)   ? Number(Chance(0.5) ? 0.0 : -0.0)
+                   : a.dtype().IsFloat() && Chance(0.5) ? Number(FloatValue())
+                   : Chance(0.2)                        ? Number(Int(0, 1))
+                                 : Number(Int(a.dtype().IsUnsigned() ? 0 : -3, 8));
+  if (a.dtype().IsInt() && Chance(0.3)) return IntegerRule(a);
   switch (Int(0, 9)) {
     case 0 ... 1:
       return a + n;
@@ -305,6 +309,41 @@ Tensor RandomTensors::BinaryWithNumber(const Tensor& a) {
     default:
       return a == n;
   }
+}
+
+Tensor RandomTensors::IntegerRule(const Tensor& a) {
+  const int64_t n = Int(1, 9), m = Int(a.dtype().IsUnsigned() ? 0 : -9, 20);
+  switch (Int(0, 7)) {
+    case 0:
+      return (a * n + m).FloorDiv(n);
+    case 1:
+      return (a * n + m) % n;
+    case 2:
+      return (a + m) < a;
+    case 3:
+      return (a * n) >= a + m;
+    case 4:
+      return a.FloorDiv(n).FloorDiv(Int(1, 4));
+    case 5:
+      return (a % (n * 2)).FloorDiv(n);
+    case 6:
+      return Chance(0.5) ? a >> Int(0, 7) : a << Int(0, 7);
+    default:
+      return a.FloorDiv(n) * n + a % n;
+  }
+}
+
+Tensor RandomTensors::Counter() {
+  const int64_t m = Int(-9, 9);
+  const Tensor count = Tensor::Arange(Size(), kInt32) * Int(1, 9) + m;
+  const Tensor narrow = count.Cast(Chance(0.5) ? kInt8 : IntType());
+  return Chance(0.5) ? BinaryWithNumber(narrow) : narrow;
+}
+
+Tensor RandomTensors::CastAround(const Tensor& a) {
+  const DType through = AnyType();
+  const bool back = Chance(0.5);
+  return a.Cast(through).Cast(back ? a.dtype() : AnyType());
 }
 
 Tensor RandomTensors::Moved(const Tensor& a) {
@@ -404,8 +443,11 @@ Tensor RandomTensors::Reduced(const Tensor& a) {
       return a.Prod(axes, keep);
     case 13:
       return a.Mean(axes, keep);
-    case 14:
-      return a.Softmax(axis);
+    case 14: {
+      if (Chance(0.5)) return a.Softmax(axis);
+      const Tensor x = Unary(a);
+      return x + x.Softmax(axis);
+    }
     case 15:
       return a.LogSumExp(axes, keep);
     case 16:

@@ -31,11 +31,14 @@ class RandomTensors {
   Tensor Unary(const Tensor& a);
   Tensor Binary(const Tensor& a, const Tensor& b);
   Tensor BinaryWithNumber(const Tensor& a);
+  Tensor IntegerRule(const Tensor& a);  // what the index algebra knows about, on any integers
+  Tensor CastAround(const Tensor& a);   // to some dtype and on, or back
   Tensor Moved(const Tensor& a);
   Tensor Reduced(const Tensor& a);
 
  private:
   double FloatValue();
+  Tensor Counter();  // integers with bounds, cast to a narrower type
   int64_t IntValue(DType t);
   Axes SomeAxes(int rank);
 
