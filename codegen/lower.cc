@@ -270,16 +270,21 @@ class Lowerer {
     return absl::OkStatus();
   }
 
+  UOp MakeScratch(const UOp& stage) {
+    const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
+    const int64_t at = FaultPlanted(Fault::kScratchOverlaps) ? 0 : scratch_bytes_;
+    scratch_bytes_ += (size + 63) / 64 * 64;
+    const Pairs where = {{Extent(at), Extent(size)}};
+    return Append(0, UOp::Make(Op::kScratch, stage.dtype(), {}, where));
+  }
+
   // Fills a stage's scratch at the outermost place where what it holds is known.
   absl::Status EmitStage(const UOp& stage) {
     return AtHome(Home(stage), [&]() -> absl::Status {
-      const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
-      const int64_t at = FaultPlanted(Fault::kScratchOverlaps) ? 0 : scratch_bytes_;
-      const UOp scratch =
-          Append(0, UOp::Make(Op::kScratch, stage.dtype(), {}, Pairs{{Extent(at), Extent(size)}}));
-      scratch_bytes_ += (size + 63) / 64 * 64;
-      blocks_[0].values.emplace(stage.src(0).get(), scratch);
-      Define(stage, scratch);
+      // One that two loops fill, one after the other, is one place.
+      UOp& scratch = blocks_[0].values[stage.src(0).get()];
+      if (!scratch) scratch = MakeScratch(stage);
+      Define(stage, UOp(scratch));
       return EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0);
     });
   }

@@ -36,6 +36,19 @@ std::vector<UOp> LoopsOver(const UOp& value, uint64_t bit, const RangeSets& sets
   return closers;
 }
 
+// Whether two loops over the range compute the value and could read it from one place. Where both
+// run over something else as well that it depends on, each would fill that place for itself.
+bool SharedByLoops(const UOp& value, uint64_t bit, const RangeSets& sets) {
+  const std::vector<UOp> closers = LoopsOver(value, bit, sets);
+  for (size_t i = 0; i < closers.size(); ++i) {
+    for (size_t j = i + 1; j < closers.size(); ++j) {
+      const uint64_t both = sets.Closed(closers[i]) & sets.Closed(closers[j]) & ~bit;
+      if (!(both & sets.Free(value))) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges) {
@@ -69,7 +82,7 @@ UOp StageRecomputed(const UOp& sink, const Target& target) {
         if (!(sets.Free(u) & bit) || !r.src(0).IsConst()) continue;
         if (!(sets.ClosedBy(Op::kReduce) & bit)) continue;
         if (r.src(0).vmax() * u.dtype().bytes() > target.l1_bytes) continue;
-        if (LoopsOver(u, bit, sets).size() < 2) continue;
+        if (!SharedByLoops(u, bit, sets)) continue;
         chosen = u;  // the last in order: the most of the expression
         over = r;
       }

@@ -5,36 +5,26 @@
 #include <unistd.h>
 
 #include <climits>
-#include <cstdio>
 #include <iostream>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
+#include "runtime/child_process.h"
 #include "runtime/host_target.h"
 #include "tests/testing.h"
 
 namespace tessera {
 namespace {
 
-struct Outcome {
-  int exit = -1;
-  std::string out;  // and what it printed as errors
-};
-
 // This binary with a fault planted and a filter on its tests.
-Outcome RunWithFault(const std::string& fault, const std::string& filter) {
+ChildResult RunWithFault(const std::string& fault, const std::string& filter) {
   char self[PATH_MAX] = {};
   if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) return {};
-  const std::string command =
-      absl::StrCat("FAULT=", fault, " '", self, "' --gtest_filter=", filter, " 2>&1");
-  Outcome o;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return o;
-  char buffer[4096];
-  while (size_t n = fread(buffer, 1, sizeof(buffer), pipe)) o.out.append(buffer, n);
-  o.exit = WEXITSTATUS(pclose(pipe));
-  return o;
+  const auto ran = RunChild({"/usr/bin/env", absl::StrCat("FAULT=", fault), self,
+                             absl::StrCat("--gtest_filter=", filter)},
+                            /*input=*/"", /*seconds=*/300);
+  return ran.ok() ? *ran : ChildResult{-1, ran.status().ToString()};
 }
 
 // The line that has this part, or nothing.
@@ -54,10 +44,10 @@ TEST(Faults, AreManyAndDistinct) {
 }
 
 TEST(Faults, ANameThatIsNotInTheTableEndsTheProcess) {
-  const Outcome o = RunWithFault("NoSuchFault", "GraphFuzz.Few");
-  EXPECT_EQ(o.exit, 2);
-  EXPECT_THAT(o.out, testing::HasSubstr("FAULT=NoSuchFault is none of"));
-  EXPECT_THAT(o.out, testing::HasSubstr("ZeroTimesFloat"));
+  const ChildResult o = RunWithFault("NoSuchFault", "GraphFuzz.Few");
+  EXPECT_EQ(o.exit_code, 2);
+  EXPECT_THAT(o.output, testing::HasSubstr("FAULT=NoSuchFault is none of"));
+  EXPECT_THAT(o.output, testing::HasSubstr("ZeroTimesFloat"));
 }
 
 class EveryFault : public testing::TestWithParam<FaultInfo> {};
@@ -67,12 +57,12 @@ TEST_P(EveryFault, IsFoundSlow) {
   if (name == "SecondStepSums" || name == "LastChunkLost") {
     if (HostTarget().cores < 2) GTEST_SKIP() << "one core shares nothing";
   }
-  const Outcome o = RunWithFault(name, "GraphFuzz.ManySlow");
-  EXPECT_NE(o.exit, 0);
-  EXPECT_THAT(o.out, testing::HasSubstr(absl::StrCat("FAULT=", name, " is planted")));
-  std::string found = LineWith(o.out, absl::StrCat("FAULT=", name, " found by"));
-  if (found.empty()) found = LineWith(o.out, "fuzz: signal");  // a CHECK, or worse
-  EXPECT_FALSE(found.empty()) << GetParam().meaning << "\n" << o.out;
+  const ChildResult o = RunWithFault(name, "GraphFuzz.ManySlow");
+  EXPECT_NE(o.exit_code, 0);
+  EXPECT_THAT(o.output, testing::HasSubstr(absl::StrCat("FAULT=", name, " is planted")));
+  std::string found = LineWith(o.output, absl::StrCat("FAULT=", name, " found by"));
+  if (found.empty()) found = LineWith(o.output, "fuzz: signal");  // a CHECK, or worse
+  EXPECT_FALSE(found.empty()) << GetParam().meaning << "\n" << o.output;
   std::cout << found << "\n";
 }
 

@@ -18,7 +18,7 @@ class Generator : public RandomTensors {
  public:
   explicit Generator(uint64_t seed) : RandomTensors(seed) {
     large_ = Chance(0.03);
-    if (Chance(0.08)) {
+    if (Chance(0.12)) {
       bound_ = Size();
       variable_.emplace("n", 1, std::max<int64_t>(1, bound_));
     }
@@ -187,9 +187,9 @@ class Generator : public RandomTensors {
       case 88 ... 90:
         return Chance(0.5) ? CastAround(Pick()) : Pick().Cast(AnyType());
       case 91:
-        return AnyLeaf();
+        return Chance(0.4) ? Counter() : AnyLeaf();
       case 92 ... 93:
-        return Pick().Contiguous() + 0;
+        return Chance(0.5) ? Pick().Contiguous() + 0 : Moved(Pick().Contiguous());
       default:
         return Written();
     }
@@ -242,7 +242,22 @@ class Generator : public RandomTensors {
 
   // Writes into a tensor there is, or into a view of it. Others keep what they have captured.
   Tensor Written() {
-    Tensor base = Chance(0.5) ? Leaf() : Pick();
+    const Tensor base = Chance(0.5) ? Leaf() : Pick();
+    Tensor target = Write(base);
+    // Over what was just written, and again; versions in between are wanted as they were.
+    while (target && Chance(0.3)) {
+      if (Chance(0.5)) {
+        const Tensor version(base.uop());
+        pool_.push_back(version);
+        if (Chance(0.5)) written_.push_back(version);
+      }
+      if (Tensor next = Write(base)) target = next;
+    }
+    return Chance(0.5) ? target : base;
+  }
+
+  // Gives the view that was written; nothing where that would be too much work.
+  Tensor Write(const Tensor& base) {
     Tensor target = base;
     for (int64_t n = Int(0, 3); n > 0; --n) target = Writable(target);
     Tensor value = Chance(0.3)   ? Partner(target)
@@ -254,12 +269,7 @@ class Generator : public RandomTensors {
     if (WorkOf(value) > MaxWork()) return Tensor();
     target.Assign(value);
     written_.push_back(base);
-    // This version, whatever is written over it.
-    if (Chance(0.3)) {
-      pool_.push_back(Tensor(base.uop()));
-      if (Chance(0.5)) written_.push_back(pool_.back());
-    }
-    return Chance(0.5) ? target : base;
+    return target;
   }
 
   Tensor Writable(const Tensor& t) {

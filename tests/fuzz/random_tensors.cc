@@ -290,7 +290,7 @@ Tensor RandomTensors::BinaryWithNumber(const Tensor& a) {
                    : a.dtype().IsFloat() && Chance(0.5) ? Number(FloatValue())
                    : Chance(0.2)                        ? Number(Int(0, 1))
                                  : Number(Int(a.dtype().IsUnsigned() ? 0 : -3, 8));
-  if (a.dtype().IsInt() && Chance(0.3)) return IntegerRule(a);
+  if (a.dtype().IsInt() && Chance(0.4)) return IntegerRule(a);
   switch (Int(0, 9)) {
     case 0 ... 1:
       return a + n;
@@ -312,7 +312,8 @@ Tensor RandomTensors::BinaryWithNumber(const Tensor& a) {
 }
 
 Tensor RandomTensors::IntegerRule(const Tensor& a) {
-  const int64_t n = Int(1, 9), m = Int(a.dtype().IsUnsigned() ? 0 : -9, 20);
+  const int64_t n = Chance(0.8) ? Int(1, 9) : 16 * Int(1, 3),
+                m = Int(a.dtype().IsUnsigned() ? 0 : -9, 20);
   switch (Int(0, 7)) {
     case 0:
       return (a * n + m).FloorDiv(n);
@@ -337,17 +338,19 @@ Tensor RandomTensors::Counter() {
   const int64_t m = Int(-9, 9);
   const Tensor count = Tensor::Arange(Size(), kInt32) * Int(1, 9) + m;
   const Tensor narrow = count.Cast(Chance(0.5) ? kInt8 : IntType());
-  return Chance(0.5) ? BinaryWithNumber(narrow) : narrow;
+  return Chance(0.7) ? BinaryWithNumber(narrow) : narrow;
 }
 
 Tensor RandomTensors::CastAround(const Tensor& a) {
-  const DType through = AnyType();
+  const DType through = a.dtype().IsInt() && Chance(0.6) ? IntType() : AnyType();
   const bool back = Chance(0.5);
   return a.Cast(through).Cast(back ? a.dtype() : AnyType());
 }
 
 Tensor RandomTensors::Moved(const Tensor& a) {
   if (a.rank() == 0) return a.Reshape({1, 1}).Expand({Int(1, 3), Size()});
+  // One long axis of what a variable sizes: an index that is divided by it.
+  if (!a.shape().is_static() && Chance(0.25)) return a.Flatten();
   const int axis = static_cast<int>(Int(0, a.rank() - 1));
   const int64_t n = a.size(axis);
   switch (Int(0, 17)) {
@@ -422,7 +425,7 @@ Tensor RandomTensors::Reduced(const Tensor& a) {
   const Axes axes = SomeAxes(a.rank());
   const bool keep = Chance(0.4);
   const int axis = a.rank() == 0 ? 0 : static_cast<int>(Int(0, a.rank() - 1));
-  switch (Int(0, style_ == kSmooth ? 17 : 12)) {
+  switch (Int(0, style_ == kSmooth ? 18 : 12)) {
     case 0 ... 3:
       return a.Sum(axes, keep);
     case 4 ... 5:
@@ -443,14 +446,15 @@ Tensor RandomTensors::Reduced(const Tensor& a) {
       return a.Prod(axes, keep);
     case 13:
       return a.Mean(axes, keep);
-    case 14: {
-      if (Chance(0.5)) return a.Softmax(axis);
-      const Tensor x = Unary(a);
-      return x + x.Softmax(axis);
+    case 14:
+      return a.Softmax(axis);
+    case 15: {  // what is costly and wanted twice
+      const Tensor x = Chance(0.3) ? Unary(a) : Chance(0.5) ? a.Tanh() : a.Sin();
+      return Chance(0.5) ? x + x.Softmax(axis) : x.Softmax(axis) * x.Sum({axis}, /*keep=*/true);
     }
-    case 15:
-      return a.LogSumExp(axes, keep);
     case 16:
+      return a.LogSumExp(axes, keep);
+    case 17:
       return a.rank() > 0 ? a.LayerNorm() : a.Mean();
     default:
       return a.Var(axes, 0, keep);

@@ -26,6 +26,7 @@ class RandomTensors {
   int64_t Size();  // an extent: of the few that this case uses
   std::vector<int64_t> RandomShape(int max_rank);
   Tensor Leaf();
+  Tensor Counter();  // integers with bounds, cast to a narrower type
   Tensor LeafOf(DType t, const std::vector<int64_t>& shape);
 
   Tensor Unary(const Tensor& a);
@@ -38,7 +39,6 @@ class RandomTensors {
 
  private:
   double FloatValue();
-  Tensor Counter();  // integers with bounds, cast to a narrower type
   int64_t IntValue(DType t);
   Axes SomeAxes(int rank);
 
