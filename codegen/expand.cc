@@ -3,6 +3,7 @@
 
 #include "codegen/passes.h"
 #include "codegen/split.h"
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -100,8 +101,9 @@ class Vectoriser {
   UOp Load(const UOp& u) {
     const bool gated = u.size() == 3;
     int64_t stride;
-    if (LaneStride(u.src(1), range_, stride) && stride == 1 &&
-        (!gated || !(sets_.Free(u.src(2)) & bit_))) {
+    const bool linear = LaneStride(u.src(1), range_, stride);
+    if (linear && FaultPlanted(Fault::kLanesNotAdjacent)) stride = 1;
+    if (linear && stride == 1 && (!gated || !(sets_.Free(u.src(2)) & bit_))) {
       std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
       if (gated) srcs.push_back(done_.at(u.src(2)));
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
-
+#include "graph/fault.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -93,6 +93,7 @@ namespace {
 
 // Whether scratch is filled anew at each point of the range: lanes and copies would share it.
 bool FillsScratch(const RangeSets& sets, const UOp& range) {
+  if (FaultPlanted(Fault::kLanesShareScratch)) return false;
   for (const UOp& u : sets.order()) {
     if (u.is(Op::kStage) && (sets.Free(u) & sets.Bit(range))) return true;
   }

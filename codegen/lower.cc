@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "codegen/memory_hints.h"
 #include "codegen/passes.h"
+#include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
 #include "graph/status.h"
@@ -105,6 +106,10 @@ class Lowerer {
       const UOp worker = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_worker", 0, 65535});
       const UOp workers = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_workers", 1, 65536});
       const auto share = [&](const UOp& w) {
+        if (FaultPlanted(Fault::kLastChunkLost)) {
+          const UOp chunk = Append(0, UOp::Make(Op::kFloorDiv, {extent, workers}));
+          return Append(0, UOp::Make(Op::kMul, {w, chunk}));
+        }
         const UOp scaled = Append(0, UOp::Make(Op::kMul, {w, extent}));
         return Append(0, UOp::Make(Op::kFloorDiv, {scaled, workers}));
       };
@@ -224,6 +229,7 @@ class Lowerer {
     }
     const std::vector<int> pool = Pool(group);
     return AtHome(home, [&]() -> absl::Status {
+      const int begin = FaultPlanted(Fault::kAccumulatorKept) ? 0 : home;
       std::vector<UOp> regs;
       for (size_t i = 0; i < group.size(); ++i) {
         const UOp& r = group[i];
@@ -231,8 +237,8 @@ class Lowerer {
           regs.push_back(regs[pool[i]]);
           continue;
         }
-        const UOp start = Start(r, home);
-        regs.push_back(Append(home, UOp::Make(Op::kReg, {start}, FreshId())));
+        const UOp start = Start(r, begin);
+        regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
       }
       for (const UOp& range : ClosedRanges(first)) RETURN_IF_ERROR(OpenLoop(range));
       RETURN_IF_ERROR(EmitSteps(group, regs));
@@ -253,7 +259,9 @@ class Lowerer {
   // What a reduction starts from: a constant, or one in every lane.
   UOp Start(const UOp& r, int block) {
     const DType scalar = r.dtype().Scalar();
-    const UOp one = UOp::Const(scalar, ReduceIdentity(r.arg<ReduceArg>().op, scalar));
+    const Op op = r.arg<ReduceArg>().op;
+    const bool zero = op == Op::kMax && FaultPlanted(Fault::kMaxStartsAtZero);
+    const UOp one = UOp::Const(scalar, zero ? tessera::Scalar() : ReduceIdentity(op, scalar));
     if (r.dtype().lanes() == 1) return one;
     return Append(block, UOp::Make(Op::kSplat, r.dtype(), {one}));
   }
@@ -312,13 +320,18 @@ class Lowerer {
     return absl::OkStatus();
   }
 
+  UOp MakeScratch(const UOp& stage) {
+    const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
+    const int64_t at = FaultPlanted(Fault::kScratchOverlaps) ? 0 : scratch_bytes_;
+    scratch_bytes_ += (size + 63) / 64 * 64;
+    const Pairs where = {{Extent(at), Extent(size)}};
+    return Append(0, UOp::Make(Op::kScratch, stage.dtype(), {}, where));
+  }
+
   // Fills a stage's scratch at the outermost place where what it holds is known.
   absl::Status EmitStage(const UOp& stage) {
     return AtHome(Home(stage), [&]() -> absl::Status {
-      const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
-      const UOp scratch = Append(0, UOp::Make(Op::kScratch, stage.dtype(), {},
-                                              Pairs{{Extent(scratch_bytes_), Extent(size)}}));
-      scratch_bytes_ += (size + 63) / 64 * 64;
+      const UOp scratch = MakeScratch(stage);
       Define(stage, scratch);
       // Stages over other loops may have been made of one, and still name one SCRATCH.
       const Node* name = stage.src(0).get();

@@ -60,11 +60,12 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
 UOp Optimise(const UOp& sink, const Target& target) {
   if (IntFlag(Flag::kNoOpt) != 0) return sink;
   const RangeSets sets(sink);
+  UOp out;
   if (const std::optional<Contraction> c = FindContraction(sets)) {
-    if (UOp tiled = TileContraction(sink, sets, *c, target)) return SeparateRanges(Simplify(tiled));
+    out = TileContraction(sink, sets, *c, target);
   }
-  // In a piece of a range a value may no longer depend on what its reduction runs over.
-  return SeparateRanges(Simplify(OptimiseLoops(sink, target)));
+  // A tile of which there is one at most has no index, and what ran over it twice counts anew.
+  return SeparateRanges(Simplify(out ? out : OptimiseLoops(sink, target)));
 }
 
 }  // namespace tessera

@@ -3,8 +3,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/passes.h"
+#include "graph/fault.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -24,6 +26,7 @@ std::string Literal(Scalar v, DType t) {
     if (std::isnan(d))
       return absl::StrCat(std::signbit(d) ? "-" : "", "__builtin_nan", suffix, "(\"\")");
     if (std::isinf(d)) return absl::StrCat(d < 0 ? "-" : "", "__builtin_inf", suffix, "()");
+    if (FaultPlanted(Fault::kShortLiterals)) return absl::StrFormat("%.5e%s", d, suffix);
     return absl::StrCat(ScalarToString(v, t), suffix);
   }
   if (t.IsFloat()) {
@@ -112,11 +115,19 @@ class Renderer {
       return absl::StrCat("rt_bitcast<", TypeName(u.dtype().Scalar()), ">(", use(0), ")");
     // Division of what is never negative needs no care for signs.
     const bool plain_division = operand.IsInt() && u.size() == 2 && lanes == 1 &&
-                                u.src(0).vmin() >= 0 && u.src(1).vmin() > 0;
+                                u.src(1).vmin() > 0 &&
+                                (u.src(0).vmin() >= 0 || FaultPlanted(Fault::kFloorDivTruncates));
     const char* form = Info(u.op()).ctext;
     if (plain_division && (u.is(Op::kFloorDiv) || u.is(Op::kTruncDiv))) form = "$0 / $1";
     if (plain_division && (u.is(Op::kFloorMod) || u.is(Op::kTruncMod))) form = "$0 % $1";
     std::vector<std::pair<std::string, std::string>> args;
+    if (u.is(Op::kMax) && FaultPlanted(Fault::kMaxDropsNan)) {
+      form = "rt_where(rt_lt($0, $1), $1, $0)";
+    }
+    if (u.is(Op::kShr) && !operand.IsUnsigned() && FaultPlanted(Fault::kShiftUnsigned)) {
+      form = "rt_bitcast<$t>(rt_shr(rt_bitcast<$u>($0), rt_bitcast<$u>($1)))";
+      args = {{"$t", TypeName(operand.Scalar())}, {"$u", absl::StrCat("rt_u", operand.bits())}};
+    }
     for (int i = 0; i < u.size(); ++i) args.emplace_back(absl::StrCat("$", i), use(i));
     std::string expr = absl::StrReplaceAll(form, args);
     // C++ computes narrow integers as int.
@@ -141,6 +152,9 @@ class Renderer {
       return absl::StrCat("rt_f32_to_", to.Scalar().ToString(), "(", x, ")");
     }
     if (from == to) return x;
+    if (from.IsFloat() && to.IsInt() && to.lanes() == 1 && FaultPlanted(Fault::kPlainCast)) {
+      return absl::StrCat("(", TypeName(to), ")(", x, ")");
+    }
     return absl::StrCat("rt_cast<", TypeName(to.Scalar()), ">(", x, ")");
   }
 

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "codegen/lanes.h"
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -89,7 +90,8 @@ class Splitter {
       for (size_t i = 0; i + 1 < parts.size(); i += 2) {
         next.push_back(UOp::Make(u.arg<ReduceArg>().op, {parts[i], parts[i + 1]}));
       }
-      if (parts.size() % 2 == 1) next.push_back(parts.back());
+      const bool lost = FaultPlanted(Fault::kOddPartLost);
+      if (parts.size() % 2 == 1 && !lost) next.push_back(parts.back());
       parts = std::move(next);
     }
     whole_.emplace(u.get(), parts[0]);
@@ -189,7 +191,7 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
     n = end;
     add(unroll, lanes);
     if (unroll > 1 && lanes > 1) add(1, lanes);
-    if (unroll > 1 || lanes > 1) add(1, 1);
+    if ((unroll > 1 || lanes > 1) && !FaultPlanted(Fault::kRemainderLost)) add(1, 1);
   }
   return SplitIntoSegments(sink, range, segments);
 }

@@ -2,6 +2,7 @@
 #include "graph/device.h"
 
 #include <algorithm>
+#include <mutex>
 #include <variant>
 
 #include "absl/container/flat_hash_set.h"
@@ -11,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/error.h"
 #include "graph/status.h"
 
@@ -59,9 +59,9 @@ std::string Sharding::ToString() const {
 
 namespace {
 const Device::Data* Intern(std::variant<Place, Sharding> value) {
-  static absl::Mutex& mutex = *new absl::Mutex;
+  static std::mutex& mutex = *new std::mutex;
   static auto& table = *new absl::node_hash_set<Device::Data>;
-  absl::MutexLock lock(&mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   return &*table.insert(Device::Data{std::move(value)}).first;
 }
 }  // namespace

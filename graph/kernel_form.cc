@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/ops.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
@@ -90,7 +91,14 @@ UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
   return done.at(sink);
 }
 
+int64_t FreshRangeId(const RangeSets& sets) {
+  int64_t id = 0;
+  for (const UOp& r : sets.ranges()) id = std::max(id, r.arg<RangeArg>().id + 1);
+  return id;
+}
+
 UOp SeparateRanges(const UOp& sink) {
+  if (FaultPlanted(Fault::kRangesNotSeparated)) return sink;
   const RangeSets sets(sink);
   absl::flat_hash_map<const Node*, uint64_t> closed;  // by a node and all below it
   Substitution fresh;
@@ -126,12 +134,6 @@ UOp SeparateRanges(const UOp& sink) {
     map.emplace(u, from.WithSrcs(srcs));
   }
   return map.at(sink);
-}
-
-int64_t FreshRangeId(const RangeSets& sets) {
-  int64_t id = 0;
-  for (const UOp& r : sets.ranges()) id = std::max(id, r.arg<RangeArg>().id + 1);
-  return id;
 }
 
 }  // namespace tessera

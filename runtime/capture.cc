@@ -214,7 +214,10 @@ void Capture::Collect(Trace& trace, const std::vector<Tensor>& arguments,
     }
     if (out.tensor.index < 0) {
       UOp u = r.uop();
-      if (u.is(Op::kBuffer) || overwritten.contains(u.get())) u = UOp::Make(Op::kContiguous, {u});
+      // Nor is a result what someone else has computed the same node into.
+      if (u.is(Op::kBuffer) || u.realized() || overwritten.contains(u.get())) {
+        u = UOp::Make(Op::kContiguous, {u});
+      }
       out.kind = Result::kRoot;
       out.index = add_root(u);
     }

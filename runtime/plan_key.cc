@@ -2,6 +2,7 @@
 #include "runtime/plan_key.h"
 
 #include "absl/container/flat_hash_map.h"
+#include "graph/fault.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -120,7 +121,7 @@ class Writer {
         [this](const auto& a) {
           using T = std::decay_t<decltype(a)>;
           if constexpr (std::is_same_v<T, Scalar>) {
-            Word(a.bits);
+            Word(FaultPlanted(Fault::kPlanKeyLacksConstants) ? 0 : a.bits);
           } else if constexpr (std::is_same_v<T, VarArg>) {
             Text(a.name);
             Word(a.min);
@@ -135,6 +136,7 @@ class Writer {
             WriteInts(a);
           } else if constexpr (std::is_same_v<T, Pairs>) {
             Word(a.size());
+            if (FaultPlanted(Fault::kPlanKeyLacksOffsets)) return;
             for (const auto& [x, y] : a) Write(x), Write(y);
           } else if constexpr (std::is_same_v<T, WindowArg>) {
             WriteInts(a.axes);

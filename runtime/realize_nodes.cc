@@ -4,6 +4,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "graph/fault.h"
 #include "graph/flags.h"
 #include "graph/infer.h"
 #include "graph/status.h"
@@ -107,7 +108,8 @@ Targets TargetsOf(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
                   const NodeSet& still_read) {
   Targets out;
   const auto add = [&](const UOp& u) {
-    const bool copy = u.is(Op::kAssign) && overwritten.contains(u.get());
+    const bool copy = u.is(Op::kAssign) && overwritten.contains(u.get()) &&
+                      !FaultPlanted(Fault::kOldVersionNotCopied);
     out.nodes.push_back(u);
     out.values.push_back(copy ? UOp::Make(Op::kContiguous, {u}) : u);
   };

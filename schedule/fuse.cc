@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/hash/hash.h"
+#include "graph/fault.h"
 #include "graph/infer.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
@@ -113,6 +114,7 @@ class Fuser {
   // Whether the value of an ASSIGN reads its base other than element by element at the very place
   // that it overwrites.
   bool ReadsElsewhere(const UOp& assign) {
+    if (FaultPlanted(Fault::kOverwrittenInPlace)) return false;
     const UOp& base = assign.src(0);
     const UOp& view = assign.src(1);
     absl::flat_hash_map<const Node*, bool> seen;                        // whether only pointwise

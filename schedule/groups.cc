@@ -3,6 +3,7 @@
 #include <queue>
 
 #include "absl/container/flat_hash_set.h"
+#include "graph/fault.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "schedule/passes.h"
@@ -83,6 +84,7 @@ void JoinGroups(Fusion& fusion) {
   std::vector<int> merged_into(n);
   // Whether group `a` depends on group `b`, by search over direct dependencies; b < a.
   const auto reaches = [&](int a, int b) {
+    if (FaultPlanted(Fault::kJoinDespitePath)) return false;
     std::vector<int> stack = {a};
     absl::flat_hash_set<int> seen;
     while (!stack.empty()) {
@@ -115,7 +117,11 @@ void JoinGroups(Fusion& fusion) {
         if (host >= 0 || fusion.groups[other].roots.size() >= 8) break;
         const GroupTraits& t = traits[other];
         if (t.reduced != traits[g].reduced || !(t.axes == traits[g].axes)) continue;
-        if (!(LoopShape(fusion.groups[other].roots[0]) == shape)) continue;
+        const Shape& theirs = LoopShape(fusion.groups[other].roots[0]);
+        const bool same = FaultPlanted(Fault::kJoinTransposed)
+                              ? theirs.MaxElements() == shape.MaxElements()
+                              : theirs == shape;
+        if (!same) continue;
         if (!(fusion.groups[other].roots[0].device() == fusion.groups[g].roots[0].device()))
           continue;
         if (!reaches(g, other)) host = other;
@@ -160,7 +166,7 @@ absl::Status OrderGroups(Fusion& fusion) {
   }
   for (int g = 0; g < n; ++g) {
     for (const UOp& r : fusion.groups[g].roots) {
-      if (!r.is(Op::kAssign)) continue;
+      if (!r.is(Op::kAssign) || FaultPlanted(Fault::kReaderEdgeLost)) continue;
       for (int reader : readers[r.src(0).get()]) edge(reader, g);
     }
   }

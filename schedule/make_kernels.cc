@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
@@ -143,7 +144,7 @@ class KernelMaker {
         o.target = param_of_buffer[step.buffers[i]];
       }
       signature.push_back(o.value);
-      signature.push_back(o.target);
+      if (!FaultPlanted(Fault::kKernelTargetIgnored)) signature.push_back(o.target);
       kernel_outputs.push_back(std::move(o));
     }
     // Nothing to write: no step.

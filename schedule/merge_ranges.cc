@@ -1,6 +1,7 @@
 // Merging of adjacent loops, and splitting at divisions.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/simplify.h"
 #include "schedule/passes.h"
@@ -15,6 +16,7 @@ bool AlwaysTogether(const RangeSets& sets, const UOp& a, const UOp& b) {
     const auto pa = std::find(closed.begin(), closed.end(), a);
     const auto pb = std::find(closed.begin(), closed.end(), b);
     if (pa == closed.end() && pb == closed.end()) continue;
+    if (FaultPlanted(Fault::kRangesMergedApart) && u.is(Op::kReduce)) continue;
     if (pa == closed.end() || pb == closed.end() || pb != pa + 1) return false;
   }
   return true;

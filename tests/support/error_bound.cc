@@ -144,6 +144,8 @@ class BoundsOf {
     }
     absl::InlinedVector<UOp, 4> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(Substitute(s, params));
+    // A view that is also the value is moved as a view.
+    if (u.is(Op::kAssign)) srcs[1] = Substitute(u.src(1), {{u.src(0), srcs[0]}});
     EvaluateOptions options;
     options.vars = options_.vars;
     options.contents = [&](const UOp& leaf) { return bytes[leaf.arg<ParamArg>().slot].data(); };
