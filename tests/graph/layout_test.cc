@@ -240,7 +240,9 @@ TEST(Layout, PiecesThatMeetAnInterval) {
               int64_t counted = 0;
               for (int64_t e = cut[i]; e < cut[i + 1]; ++e) counted += e >= a && e < b;
               ASSERT_EQ(shared, counted);
-              if (shared > 0) ASSERT_TRUE(i >= first && i < last);
+              if (shared > 0) {
+                ASSERT_TRUE(i >= first && i < last);
+              }
             }
             if (first < last) {
               ASSERT_GT(Intersect({cut[first], cut[first + 1]}, {a, b}).size(), 0);
