@@ -53,6 +53,7 @@ enum class ArgKind : uint8_t {
   kRange,
   kStage,
   kString,
+  kExchange,
 };
 
 enum OpProperty : uint8_t {

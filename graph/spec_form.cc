@@ -241,6 +241,10 @@ struct Form {
       case Op::kGather:
       case Op::kCat:
       case Op::kContiguous:
+      case Op::kAllReduce:
+      case Op::kMStack:
+      case Op::kMSelect:
+      case Op::kExchange:
       case Op::kAssign:
       case Op::kSink:
       case Op::kProgram:

@@ -78,6 +78,10 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kBuffer:
     case Op::kCopy:
     case Op::kContiguous:
+    case Op::kAllReduce:
+    case Op::kMStack:
+    case Op::kMSelect:
+    case Op::kExchange:
     case Op::kSink:
     case Op::kRange:
     case Op::kProgram:

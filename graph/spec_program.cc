@@ -44,6 +44,10 @@ bool HasPlace(Op op) {
     case Op::kCat:
     case Op::kCopy:
     case Op::kContiguous:
+    case Op::kAllReduce:
+    case Op::kMStack:
+    case Op::kMSelect:
+    case Op::kExchange:
     case Op::kAssign:
     case Op::kSink:
     case Op::kIndex:

@@ -44,7 +44,7 @@ void ShowStep(const Plan& plan, size_t i, std::string* out) {
   const PlanStep& s = plan.steps[i];
   const int n = static_cast<int>(s.buffers.size());
   std::string what, cores = "-", bytes, flops = "-", buffers;
-  if (s.kind == PlanStep::kCopy) {
+  if (s.kind != PlanStep::kKernel) {
     const PlanBuffer &to = plan.buffers[s.buffers[0]], &from = plan.buffers[s.buffers[1]];
     what = absl::StrCat("copy ", from.device.ToString(), " -> ", to.device.ToString(),
                         " (as written: To)");

@@ -83,6 +83,7 @@ class Writer {
 
   void Write(const UOp& u) {
     number_[u.get()] = next_++;
+    key_.on_meshes |= u.device().is_sharding();
     key_.order.push_back(u);
     const UOp computed = u.realized();
     const UOp& leaf = computed ? computed : u;
@@ -114,7 +115,7 @@ class Writer {
     WriteArg(u.arg());
   }
 
-  void WriteDevice(Device d) { Text(d.ToString()); }
+  void WriteDevice(Device d) { Word(d.id()); }
 
   void WriteArg(const Arg& arg) {
     std::visit(
@@ -158,6 +159,8 @@ class Writer {
           } else if constexpr (std::is_same_v<T, StageArg>) {
             Word(a.id);
             Word(static_cast<uint64_t>(a.space));
+          } else if constexpr (std::is_same_v<T, ExchangeArg>) {
+            CHECK(false, "an EXCHANGE before localise");
           }  // a BUFFER was written as a leaf, and no argument is no word
         },
         arg.value);

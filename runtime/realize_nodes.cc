@@ -10,6 +10,7 @@
 #include "graph/status.h"
 #include "runtime/check_nan.h"
 #include "runtime/execute.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 namespace {
@@ -154,9 +155,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
             absl::StrCat("realize: ", Describe(leaf),
                          " was never given data; Assign to it first, or create it with Zeros"));
       }
-      const int64_t bytes = leaf.shape().MaxElements() * leaf.dtype().bytes();
-      ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));
-      ASSIGN_OR_RETURN(buffer.storage, device->Allocate(bytes));
+      ASSIGN_OR_RETURN(buffer.storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device()));
     }
     leaves.push_back(buffer.storage);
   }
@@ -165,11 +164,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
   for (size_t i = 0; i < key.leaves.size(); ++i) {
     const UOp& leaf = key.leaves[i];
     if (!still_read.contains(leaf.get())) continue;
-    ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));
-    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, device->Allocate(leaves[i]->bytes));
-    if (device->IsHost()) {
-      RETURN_IF_ERROR(device->CopyIn(copy->data, leaves[i]->data, leaves[i]->bytes));
-    }
+    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, CopyStorage(*leaves[i], leaf.device()));
     leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
   bool made_nan = false;
@@ -183,7 +178,8 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     if (!made.is(Op::kBuffer)) {
       auto buffer = std::make_shared<Buffer>();
       buffer->storage = storage[i];
-      const Device device = plan->plan.buffers[plan->plan.roots[i]].device;
+      const Device device =
+          node.device() ? node.device() : plan->plan.buffers[plan->plan.roots[i]].device;
       // With values for VARs, a node is that only this once; what an ASSIGN did is done.
       const bool lasting = bindings.empty() || node.is(Op::kAssign);
       Extents dims = node.shape().ToExtents();

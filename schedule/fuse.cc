@@ -8,6 +8,7 @@
 #include "graph/infer.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
+#include "schedule/localise.h"
 
 namespace tessera {
 namespace {
@@ -96,10 +97,12 @@ class Fuser {
   void MarkForced() {
     for (size_t i = 0; i < order_.size(); ++i) {
       const UOp& u = order_[i];
-      if (u.is(Op::kContiguous) || u.is(Op::kCopy) || u.is(Op::kAssign)) {
+      if (u.is(Op::kContiguous) || IsTransfer(u) || u.is(Op::kAssign)) {
         states_[i].materialize = true;
       }
-      if (u.is(Op::kCopy)) Materialize(u.src(0));
+      if (IsTransfer(u)) {
+        for (const UOp& s : u.srcs()) Materialize(s);
+      }
       if (u.is(Op::kAssign)) {
         Materialize(u.src(0));
         if (ReadsElsewhere(u)) Materialize(u.src(2));
@@ -233,7 +236,7 @@ class Fuser {
     const UOp& u = order_[i];
     Kernel& k = kernels_[d.kernel];
     ++k.nodes;
-    if (u.is(Op::kCopy)) return;  // reads a buffer whole
+    if (IsTransfer(u)) return;  // reads buffers whole
     if (u.is(Op::kAssign)) {
       Ask(u.src(2), d.kernel, d.map, false);
       return;

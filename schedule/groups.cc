@@ -6,6 +6,7 @@
 #include "graph/fault.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
+#include "schedule/localise.h"
 #include "schedule/passes.h"
 
 namespace tessera {
@@ -51,7 +52,7 @@ void WalkGroup(const FusedGroup& group, const Fusion& fusion, Own own, Read read
 
 GroupTraits TraitsOf(const FusedGroup& group, const Fusion& fusion) {
   GroupTraits t;
-  for (const UOp& r : group.roots) t.joinable &= !r.is(Op::kCopy) && !r.is(Op::kAssign);
+  for (const UOp& r : group.roots) t.joinable &= !IsTransfer(r) && !r.is(Op::kAssign);
   WalkGroup(
       group, fusion,
       [&](const UOp& u) {

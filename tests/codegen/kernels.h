@@ -27,7 +27,8 @@ inline Target SmallChip() {
 inline std::vector<PlanKernel> KernelsOf(const Tensor& tensor, const Target& target) {
   const std::vector<UOp> roots = {tensor.uop()};
   const PlanKey key = MakePlanKey(roots);
-  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)));
+  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)),
+                                       /*on_meshes=*/false);
   EXPECT_OK(plan);
   return plan.ok() ? plan->kernels : std::vector<PlanKernel>();
 }

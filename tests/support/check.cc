@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/buffer.h"
 #include "graph/text.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 
@@ -14,7 +15,12 @@ HostArray ReadBuffer(const UOp& buffer) {
   for (const Extent& e : buffer.shape()) out.shape.push_back(e.value());
   const auto& storage = buffer.arg<BufferArg>().buffer->storage;
   out.bytes.resize(buffer.shape().MaxElements() * buffer.dtype().bytes());
-  if (!out.bytes.empty()) std::memcpy(out.bytes.data(), storage->data, out.bytes.size());
+  if (!storage->parts.empty()) {
+    EXPECT_OK(
+        ReadTensor(buffer.shape(), buffer.dtype(), buffer.device(), *storage, out.bytes.data()));
+  } else if (!out.bytes.empty()) {
+    std::memcpy(out.bytes.data(), storage->data, out.bytes.size());
+  }
   return out;
 }
 

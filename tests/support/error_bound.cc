@@ -71,6 +71,8 @@ class BoundsOf {
     if (IsElementwise(u.op())) return Elementwise(u);
     if (u.is(Op::kReduce)) return Reduce(u);
     if (IsOverwrite(u)) return NodeErrors{ErrorsOf(u.src(2)).error, {}};
+    const bool same = u.is(Op::kCopy) || u.is(Op::kAllReduce) || u.is(Op::kContiguous);
+    if (same) return NodeErrors(ErrorsOf(u.src(0)));
     return Moved(u);
   }
 
@@ -126,9 +128,9 @@ class BoundsOf {
       const UOp& src = u.src(s);
       if (u.is(Op::kAssign) && s == 1) continue;
       const bool index = u.is(Op::kGather) && s == 1;
-      const UOp param =
-          UOp::Make(Op::kParam, index ? src.dtype() : kInt64, {},
-                    ParamArg{static_cast<int64_t>(bytes.size()), src.shape().ToExtents(), {}});
+      const UOp param = UOp::Make(
+          Op::kParam, index ? src.dtype() : kInt64, {},
+          ParamArg{static_cast<int64_t>(bytes.size()), src.shape().ToExtents(), src.device()});
       params.emplace(src, param);
       if (index) {
         bytes.push_back(Value(src).bytes);

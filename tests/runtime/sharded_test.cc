@@ -1,0 +1,195 @@
+// Tensors on several virtual devices, against the reference, which knows of none.
+#include "graph/box.h"
+#include "graph/flags.h"
+#include "runtime/mesh.h"
+#include "runtime/runtime.h"
+#include "tests/support/check.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+
+Sharding Line(int n, std::optional<int> axis = 0, Layout layout = {}) {
+  std::vector<Place> places;
+  for (int i = 0; i < n; ++i) places.emplace_back("CPU", i);
+  return Sharding(std::move(places), axis, std::move(layout));
+}
+
+Tensor Count(const std::vector<int64_t>& shape, DType dtype = kFloat32) {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  std::vector<float> v(n);
+  for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(i % 251) - 100;
+  return Tensor::From(v, shape).Cast(dtype);
+}
+
+int CountOps(const Tensor& t, Op op) {
+  int n = 0;
+  for (const UOp& u : TopoSort({&t.uop(), 1})) n += u.is(op);
+  return n;
+}
+
+TEST(Sharded, TheSeedsExample) {
+  const Tensor x = Tensor::Ones({256}).Contiguous().To("CPU");
+  const Tensor s = x.Shard({"CPU:0", "CPU:1"}, 0);
+  EXPECT_EQ(s.device().ToString(), "CPU:0-1{S0}");
+  const Tensor y = s.Reshape({128, 2});
+  EXPECT_EQ(y.device(), s.device());
+  const Tensor z = (y + 1).Sum({0});
+  EXPECT_EQ(CountOps(z, Op::kAllReduce), 1);
+  EXPECT_EQ(z.device().ToString(), "CPU:0-1{R}");
+  EXPECT_EQ(z.ToVector<float>(), (std::vector<float>{256, 256}));
+}
+
+TEST(Sharded, EvenPieces) {
+  const Tensor x = Count({8, 6}).Shard(Line(4));
+  EXPECT_REFERENCE(x + 1, x * x, x.Sum(), x.Sum({0}), x.Sum({1}), x.Max({0}), x.T(),
+                   x.Reshape({4, 2, 6}), x.Reshape({48}), x.Softmax(), x.Softmax(0));
+}
+
+TEST(Sharded, UnevenAndEmptyPieces) {
+  for (int places : {2, 3, 4, 6}) {
+    for (int64_t n : {1, 2, 5, 7}) {
+      const Tensor x = Count({n, 3}).Shard(Line(places));
+      EXPECT_REFERENCE(x + 1, x.Sum({0}), x.Sum({1}), x.Max({0}), x.Prod({0}), x.T(), x.Softmax(0),
+                       x.Reshape({n * 3}), x.ArgMax(0),
+                       x + Tensor::Arange(n, kFloat32).Unsqueeze(1));
+    }
+  }
+}
+
+TEST(Sharded, Movement) {
+  for (int places : {1, 2, 3, 5}) {
+    const Tensor x = Count({7, 4}).Shard(Line(places));
+    EXPECT_REFERENCE(x.Flip(0), x.Flip({0, 1}), x.Shrink({{2, 6}, {0, 3}}) * 2,
+                     x.Pad({{1, 2}, {0, 1}}) + 1, x.Shrink({{2, 6}, {0, 4}}).Pad({{2, 1}, {0, 0}}),
+                     x.Slice({{1, 7, 2}}), x.Slice({{{}, {}, -1}}), x.Slice({{{}, {}, -3}}),
+                     x.Window(0, {3}), x.Window(0, {2}, {2}), x.Window(0, {3}, {1}, {2}),
+                     x.Pad({{1, 1}, {0, 0}}).Window(0, {3}),
+                     x.Pad({{3, 3}, {0, 0}}).Window(0, {7}).Sum(-1), x.Reshape({7, 2, 2}));
+    EXPECT_REFERENCE(Cat({x, x + 1}, 0), Cat({x, x * 2}, 1),
+                     Cat({x, Count({2, 4}).To("CPU").Shard(Line(places, std::nullopt))}, 0),
+                     Stack({x, x}, 0), Stack({x, x}, 2), x.Repeat({2, 1}), x.RepeatInterleave(3, 0),
+                     x.Roll(2, 0), x.CumSum(0), x.Tril(), x.Unsqueeze(0), x.Flatten(),
+                     x.Unsqueeze(1).Expand({7, 3, 4}));
+  }
+}
+
+TEST(Sharded, OperandsThatDiffer) {
+  for (int places : {2, 3}) {
+    const Tensor a = Count({6, 5}), b = Count({6, 5}) * 2, row = Count({5}), column = Count({6, 1});
+    for (const Sharding& s : {Line(places, 0), Line(places, 1), Line(places, 0, Layout::Ceil()),
+                              Line(places, std::nullopt)}) {
+      for (const Sharding& t : {Line(places, 0), Line(places, 1), Line(places, std::nullopt)}) {
+        const Tensor x = a.Shard(s), y = b.Shard(t);
+        EXPECT_REFERENCE(x + y, y + x, Where(x > y, x, y + 1), (x + y).Sum({1}));
+        EXPECT_REFERENCE(x.MatMul(y.T()), x.T().MatMul(y), Cat({x, y}, 0), Cat({x, y}, 1));
+      }
+      const Tensor x = a.Shard(s);
+      EXPECT_REFERENCE(x + row.To(Line(places, std::nullopt)), x + row.To(Line(places, 0)),
+                       x * column.To(Line(places, 0)), x * column.To(Line(places, std::nullopt)));
+    }
+  }
+}
+
+TEST(Sharded, Repartition) {
+  const Tensor a = Count({7, 6});
+  const Mesh grid({"CPU:0", "CPU:1", "CPU:2", "CPU:3"}, {{2, "a"}, {2, "b"}});
+  const auto S = [](int axis, Layout l = {}) { return Placement::Shard(axis, l); };
+  const std::vector<Device> all = {
+      Line(4),
+      Line(4, 1),
+      Line(2),
+      Line(4, std::nullopt),
+      Line(4, 0, Layout::Aligned(2)),
+      Line(3, 0, Layout::Sizes({0, 5, 2})),
+      Sharding(grid, {S(0), S(1)}),
+      Sharding(grid, {S(1), S(0)}),
+      Sharding(grid, {S(0), S(0)}),
+      Sharding(grid, {Placement::Replicate(), S(0)}),
+      Place("CPU", 1),
+      Place("CPU", 5),
+      Sharding(std::vector<std::string>{"CPU:5", "CPU:3", "CPU:0"}, 1)};
+  for (const Device& from : all) {
+    const Tensor x = a.To(from);
+    for (const Device& to : all) EXPECT_REFERENCE(x.To(to), (x + 1).To(to) * 2);
+  }
+}
+
+TEST(Sharded, Lookups) {
+  const Tensor table = Count({9, 4}), index = Tensor::From(std::vector<int>{0, 8, -1, 3, 9, 4, 4});
+  for (int places : {2, 4}) {
+    for (const std::optional<int> t :
+         {std::optional<int>(), std::optional<int>(0), std::optional<int>(1)}) {
+      for (const std::optional<int> i : {std::optional<int>(), std::optional<int>(0)}) {
+        const Tensor x = table.To(Line(places, t)), at = index.To(Line(places, i));
+        EXPECT_REFERENCE(x.Take(at), x.Embedding(at) + 1, x.T().Take(at, 1),
+                         x.Take(at.Unsqueeze(1)));
+      }
+    }
+  }
+}
+
+TEST(Sharded, Assignment) {
+  for (const std::optional<int> axis :
+       {std::optional<int>(), std::optional<int>(0), std::optional<int>(1)}) {
+    const Sharding s = Line(3, axis);
+    Tensor x = Count({5, 4}).To(s);
+    x.Realize();
+    const Tensor before = x * 1;
+    x.Assign(Count({5, 4}).To(Line(3, 0)) + 7);
+    EXPECT_EQ(x.device(), Device(s));
+    EXPECT_REFERENCE(x, before);
+    Tensor y = Count({5, 4}).To(s);
+    y.Slice({{1, 4}, {0, 3}}).Assign(Count({3, 3}).To(Line(3, std::nullopt)) * 2);
+    EXPECT_REFERENCE(y, y.T());
+    Tensor z = Count({5, 4}).To(s);
+    z.Realize();
+    z.Slice({{2, 3}}).Assign(5);
+    z.Slice({{}, {1, 2}}).Assign(z.Slice({{}, {2, 3}}));
+    EXPECT_REFERENCE(z);
+    EXPECT_EQ(z.device(), Device(s));
+  }
+}
+
+TEST(Sharded, RandomBitsAreThoseOfTheGlobalIndex) {
+  std::vector<std::vector<float>> all;
+  for (int places : {1, 2, 5}) {
+    Tensor::ManualSeed(7);
+    all.push_back(Tensor::Rand({7, 3}).Shard(Line(places)).ToVector<float>());
+    Tensor::ManualSeed(7);
+    all.push_back((Tensor::Rand({7, 3}).To(Line(places, 1)) * 1).ToVector<float>());
+  }
+  Tensor::ManualSeed(7);
+  all.push_back(Tensor::Rand({7, 3}).ToVector<float>());
+  for (const auto& v : all) EXPECT_EQ(v, all.back());
+}
+
+TEST(Sharded, ShardsAndBack) {
+  const Tensor x = Count({5, 2}).Shard(Line(3));
+  EXPECT_EQ(x.ShardAt(1).device().ToString(), "CPU:1");
+  EXPECT_EQ(x.ShardAt(2).size(0), 1);
+  EXPECT_REFERENCE(x.ShardAt(0), x.ShardAt(1) + 1, x.ShardAt(2));
+  const std::vector<Tensor> parts = {x.ShardAt(0), x.ShardAt(1), x.ShardAt(2)};
+  EXPECT_EQ(Tensor::FromShards(parts, Line(3)).uop(), x.uop());
+  const std::vector<Tensor> own = {parts[0] * 2, parts[1] + 1, parts[2] * 0};
+  const Tensor y = Tensor::FromShards(own, Line(3));
+  EXPECT_EQ(y.ShardAt(1).uop(), own[1].uop());
+  EXPECT_REFERENCE(y, y + x);
+  EXPECT_THROW(Tensor::FromShards({parts[1], parts[0], parts[2]}, Line(3)), Error);
+}
+
+TEST(Sharded, ConvolutionsAndNorms) {
+  const Tensor x = Count({3, 4, 6, 5}) * 0.01, w = Count({2, 4, 3, 3}) * 0.02;
+  for (int axis = 0; axis < 4; ++axis) {
+    const Tensor s = x.Shard(Line(3, axis)), k = w.To(Line(3, std::nullopt));
+    EXPECT_REFERENCE(s.Conv2d(k), s.Conv2d(k, {.padding = {1, 1}}),
+                     s.Conv2d(k, {.stride = {2, 2}, .padding = {2, 1}}), s.MaxPool2d({}),
+                     s.AvgPool2d({.size = {3, 2}, .stride = {1, 1}, .padding = {1, 0}}));
+    EXPECT_REFERENCE(s.LayerNorm(), s.RmsNorm(), s.Var({axis}), s.LogSoftmax(axis));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
