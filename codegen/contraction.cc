@@ -72,9 +72,25 @@ UOp ColumnOperand(const RangeSets& sets, const UOp& product) {
   return UOp();
 }
 
+// A panel whose columns lie across the grain of memory: lanes run along `along`, as memory does,
+// and the columns are copies, so that square blocks of them turn in registers (see JoinTransposed).
+UOp PackAcross(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& along) {
+  std::vector<RangeKind> kinds;
+  const UOp columns = over.back();
+  size_t at = 0;
+  for (const UOp& r : over) {
+    if (r == along) at = kinds.size();
+    const bool loop = r.arg<RangeArg>().kind == RangeKind::kLoop;
+    kinds.push_back(loop ? RangeKind::kLoop : RangeKind::kUnroll);
+  }
+  const UOp out = StageValueOver(sink, b, over, kinds);
+  return Tile(out, over[at], 1, columns.src(0).vmax());
+}
+
 // Panels: what the products read of b goes to scratch, once for all tiles of rows. In a panel the
-// range `fastest` is adjacent, where it is given; else the columns of a tile.
-UOp PackColumns(const UOp& sink, const UOp& fastest, int64_t most_bytes) {
+// range `fastest` is adjacent, where it is given; else the columns of a tile, which may lie across
+// the range over which b is adjacent in memory.
+UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, int64_t most_bytes) {
   UOp out = sink;
   for (int rounds = 0; rounds < 3; ++rounds) {
     const RangeSets sets(out);
@@ -103,7 +119,7 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, int64_t most_bytes) {
       };
       std::stable_sort(over.begin(), over.end(),
                        [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
-      out = StageValue(out, b, over);
+      out = across ? PackAcross(out, b, over, across) : StageValue(out, b, over);
       packed = true;
       break;
     }
@@ -153,11 +169,13 @@ UOp TileFewRows(const UOp& sink, const Contraction& c, int64_t lanes) {
   return Tile(sink, c.lane, c.lane.src(0).vmax() >= 8 * lanes ? 4 : 1, lanes);
 }
 
-// The range summed over along which both operands are adjacent, if it is long enough for lanes.
-UOp RangeAlong(const RangeSets& sets, const Contraction& c, int64_t lanes) {
+// The range summed over along which these operands are adjacent, if it is long enough for lanes.
+UOp RangeAlong(const RangeSets& sets, const Contraction& c, absl::Span<const UOp> operands,
+               int64_t lanes) {
   std::vector<UOp> adjacent;
   for (const UOp& r : c.inner) {
-    if (AdjacentOver(c.a, r, sets) && AdjacentOver(c.b, r, sets)) adjacent.push_back(r);
+    const auto is = [&](const UOp& u) { return AdjacentOver(u, r, sets); };
+    if (std::all_of(operands.begin(), operands.end(), is)) adjacent.push_back(r);
   }
   const UOp along = Longest(adjacent);
   return along && along.src(0).vmax() >= lanes ? along : UOp();
@@ -187,7 +205,7 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   UOp out = MoveOutward(sink, c.lane, c.batch);
   out = Simplify(Tile(out, c.lane, tile_columns, 1));
   if (tiles > 1 && OpsOver(c.b, along, sets) >= kOpsToStage) {
-    out = Simplify(PackColumns(out, along, target.l2_bytes / 2));
+    out = Simplify(PackColumns(out, along, UOp(), target.l2_bytes / 2));
   }
   if (rows > 1) out = Simplify(Tile(out, row, tile_rows, 1));
   const int64_t length = along.src(0).vmax();
@@ -196,14 +214,17 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
 }
 
 // Outer products: lanes over columns, b packed in panels where tiles of rows use it again.
-UOp TileAcross(const UOp& sink, const Contraction& c, const UOp& row, int64_t lanes,
-               const Target& target) {
+UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
+               int64_t lanes, const Target& target) {
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t tile_rows = std::min<int64_t>(rows, target.vector_registers >= 32 ? 8 : 4);
   const int64_t tile_columns = columns >= 2 * lanes ? 2 : 1;
   UOp out = MoveOutward(sink, c.lane, c.batch);
   out = Simplify(Tile(out, c.lane, tile_columns, lanes));
-  if (rows >= 2 * tile_rows) out = Simplify(PackColumns(out, UOp(), target.l2_bytes * 3 / 4));
+  if (rows >= 2 * tile_rows) {
+    const UOp across = AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes);
+    out = Simplify(PackColumns(out, UOp(), across, target.l2_bytes * 3 / 4));
+  }
   return Tile(out, row, tile_rows, 1);
 }
 
@@ -222,12 +243,12 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   const bool across = AdjacentOver(c.b, c.lane, sets) && columns >= lanes;
   if (across && rows < kFewRows) return TileFewRows(sink, c, lanes);
   if (!across && rows < kRowsToTranspose) {
-    if (const UOp along = RangeAlong(sets, c, lanes)) {
+    if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
       return TileAlong(sink, sets, c, row, along, lanes, target);
     }
   }
   if (rows < kFewRows || columns < lanes) return UOp();
-  return TileAcross(sink, c, row, lanes, target);
+  return TileAcross(sink, sets, c, row, lanes, target);
 }
 
 }  // namespace tessera

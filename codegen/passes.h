@@ -19,6 +19,9 @@ UOp WidenFloats(const UOp& sink);
 // Ranges of kind kUnroll and kVector go: a copy of their users for each value, and vectors.
 UOp Expand(const UOp& sink);
 
+// Stores of single lanes that make up a square of vectors store the square's other side instead.
+UOp JoinTransposed(const UOp& sink);
+
 // Statements in order: loops opened and closed, values computed once in the outermost loop that
 // they depend on, reductions in registers, independent ones over the same ranges in one loop.
 struct Lowered {

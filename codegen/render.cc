@@ -263,6 +263,10 @@ class Renderer {
       case Op::kLane:
         Value(u, absl::StrCat("rt_lane<", u.arg<int64_t>(), ">(", Use(u.src(0)), ")"));
         break;
+      case Op::kZip:
+        Value(u, absl::StrCat("rt_zip<", u.arg<int64_t>(), ">(", Use(u.src(0)), ", ", Use(u.src(1)),
+                              ")"));
+        break;
       case Op::kRamp:
         Value(u, absl::StrCat("rt_ramp<", TypeName(u.dtype().Scalar()), ", ", u.dtype().lanes(),
                               ">(", Use(u.src(0)), ", ", u.arg<int64_t>(), ")"));

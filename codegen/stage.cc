@@ -39,7 +39,11 @@ std::vector<UOp> LoopsOver(const UOp& value, uint64_t bits, const RangeSets& set
 
 }  // namespace
 
-UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges) {
+namespace {
+
+// `value` is read at `ranges` and filled at `fill`.
+UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
+          const std::vector<UOp>& fill) {
   UOp offset = UOp::Index(0);
   int64_t size = 1;
   for (size_t i = ranges.size(); i-- > 0;) {
@@ -50,11 +54,32 @@ UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges
   const int64_t id = FreshStageId(sink);
   const UOp scratch = UOp::Make(Op::kScratch, value.dtype(), {},
                                 Pairs{{Extent(id), Extent(size * value.dtype().bytes())}});
-  std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, offset}), value};
-  store.insert(store.end(), ranges.begin(), ranges.end());
+  Substitution there;
+  for (size_t i = 0; i < ranges.size(); ++i) there.emplace(ranges[i], fill[i]);
+  const UOp index = UOp::Make(Op::kIndex, {scratch, offset});
+  std::vector<UOp> store = {Substitute(index, there), Substitute(value, there)};
+  store.insert(store.end(), fill.begin(), fill.end());
   const UOp stage = UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
                               StageArg{id, Space::kShared});
   return Substitute(sink, {{value, UOp::Make(Op::kIndex, {stage, offset})}});
+}
+
+}  // namespace
+
+UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges) {
+  return Stage(sink, value, ranges, ranges);
+}
+
+UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
+                   const std::vector<RangeKind>& kinds) {
+  int64_t id = FreshRangeId(RangeSets(sink));
+  std::vector<UOp> fill;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    fill.push_back(UOp::Make(Op::kRange, kInt64, {ranges[i].src(0)}, RangeArg{id++, kinds[i]}));
+  }
+  const UOp out = Stage(sink, value, ranges, fill);
+  ranges = std::move(fill);
+  return out;
 }
 
 UOp StageRecomputed(const UOp& sink, const Target& target) {

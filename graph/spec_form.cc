@@ -224,6 +224,12 @@ struct Form {
         return Lane(SameKind(0) && v.dtype.lanes() == 1 && lane >= 0 && lane < dtype(0).lanes(),
                     "takes one of the lanes of a vector of its dtype");
       }
+      case Op::kZip: {
+        const int64_t half = arg<int64_t>();
+        return Lane(SameKind(0) && dtype(0) == dtype(1) && v.dtype == dtype(0) &&
+                        v.dtype.lanes() % 2 == 0 && (half == 0 || half == 1),
+                    "takes lanes in turn from the halves 0 or 1 of two vectors of its dtype");
+      }
       case Op::kRamp:
         return Lane(SameKind(0) && v.dtype.IsInt() && dtype(0).lanes() == 1 && v.dtype.lanes() > 1,
                     "makes a vector of an integer scalar of its dtype");

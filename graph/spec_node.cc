@@ -98,6 +98,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kSplat:
     case Op::kLanes:
     case Op::kLane:
+    case Op::kZip:
     case Op::kRamp:
     case Op::kFold:
       return SpecRule::kExtentForm;

@@ -58,6 +58,7 @@ bool HasPlace(Op op) {
     case Op::kSplat:
     case Op::kLanes:
     case Op::kLane:
+    case Op::kZip:
     case Op::kRamp:
     case Op::kFold:
       return false;

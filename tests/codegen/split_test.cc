@@ -93,5 +93,16 @@ TEST(SplitRanges, QuotientAndRemainderBecomeLoops) {
   EXPECT_EQ(Closers(kernel, Op::kStore, 32).size(), 1u);
 }
 
+// Columns that lie across memory are read along it and turned: no load or store of one element.
+TEST(JoinTransposed, PanelsAcrossTheGrain) {
+  const Tensor x = Tensor::Empty({64, 32}), w = Tensor::Empty({48, 32});
+  const UOp program = ProgramOf(x.MatMul(w.Transpose()), SmallChip());
+  EXPECT_GT(Count(program, Op::kZip), 0);
+  EXPECT_EQ(Count(program, Op::kLane), 0);
+  for (const UOp& s : program.srcs()) {
+    EXPECT_TRUE(!s.is(Op::kPut) || s.src(2).dtype().lanes() == 8);
+  }
+}
+
 }  // namespace
 }  // namespace tessera

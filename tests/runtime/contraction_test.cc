@@ -156,5 +156,13 @@ TEST(Contraction, QuantisedBlocks) {
   }
 }
 
+// Panels turned in registers, with every remainder of columns and of the sum.
+TEST(Contraction, ColumnsAcrossTheGrain) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (int64_t n : {16, 31, 33, 64}) {
+    for (int64_t k : {15, 16, 17, 40}) ExpectProduct(37, k, n, true);
+  }
+}
+
 }  // namespace
 }  // namespace tessera
