@@ -1,0 +1,328 @@
+// Parsing the command line, and the modes that generate text.
+#include "examples/llm/command.h"
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "examples/llm/chat.h"
+#include "graph/status.h"
+#include "runtime/mapped_file.h"
+#include "runtime/units.h"
+
+namespace tessera::llm {
+
+std::atomic<bool> interrupted{false};
+
+namespace {
+
+// X(name, its value's name or "", what it does, what it sets from `v`)
+struct Option {
+  const char* name;
+  const char* value;
+  const char* meaning;
+  bool (*set)(Command& c, const std::string& v);  // false: the value is wrong
+};
+
+template <Command::Mode mode>
+bool SetMode(Command& c, const std::string&) {
+  c.mode = mode;
+  return true;
+}
+bool Double(const std::string& v, double* to) { return absl::SimpleAtod(v, to); }
+bool Int(const std::string& v, int64_t* to) { return absl::SimpleAtoi(v, to); }
+
+constexpr Option kOptions[] = {
+    {"--model", "FILE|DIR", "a GGUF file, or a folder with config.json and safetensors",
+     [](Command& c, const std::string& v) { return c.model = v, true; }},
+    {"--prompt", "TEXT", "what to continue; - or none: stdin",
+     [](Command& c, const std::string& v) {
+       c.prompt = v;
+       c.prompt_given = v != "-";
+       return true;
+     }},
+    {"--max-tokens", "N",
+     "new tokens; without it a text ends at 256 with its prompt, or 128 after a long one",
+     [](Command& c, const std::string& v) { return Int(v, &c.max_tokens) && c.max_tokens >= 0; }},
+    {"--temperature", "T", "0 (the default): always the likeliest token",
+     [](Command& c, const std::string& v) { return Double(v, &c.sampler.temperature); }},
+    {"--top-k", "K", "only the K likeliest tokens; 0: all",
+     [](Command& c, const std::string& v) { return Int(v, &c.sampler.top_k); }},
+    {"--top-p", "P", "only the fewest tokens that reach probability P",
+     [](Command& c, const std::string& v) { return Double(v, &c.sampler.top_p); }},
+    {"--min-p", "M", "only tokens with M times the likeliest one's probability",
+     [](Command& c, const std::string& v) { return Double(v, &c.sampler.min_p); }},
+    {"--repeat-penalty", "R", "above 1: recent tokens become less likely",
+     [](Command& c, const std::string& v) { return Double(v, &c.sampler.repeat_penalty); }},
+    {"--seed", "S", "of the draws; the same seed gives the same text",
+     [](Command& c, const std::string& v) { return absl::SimpleAtoi(v, &c.sampler.seed); }},
+    {"--stop", "TEXT", "ends the text before this; may be given several times",
+     [](Command& c, const std::string& v) { return c.stops.push_back(v), !v.empty(); }},
+    {"--context", "N", "positions to make room for; else the model's, at most 4096",
+     [](Command& c, const std::string& v) {
+       return Int(v, &c.context) && c.context > 0 && c.context <= (int64_t{1} << 24);
+     }},
+    {"--devices", "A", "where to run; one device, until operations carry shardings",
+     [](Command& c, const std::string& v) { return c.device = Device(v), true; }},
+    {"--chat", "", "a conversation: each line of stdin is a message",
+     SetMode<Command::Mode::kChat>},
+    {"--system", "TEXT", "a chat's system message",
+     [](Command& c, const std::string& v) { return c.system = v, true; }},
+    {"--tokenize", "", "prints the ids of stdin's tokens", SetMode<Command::Mode::kTokenize>},
+    {"--no-bos", "", "with --tokenize: without the tokens that begin and end a text",
+     [](Command& c, const std::string&) { return c.bos = false, true; }},
+    {"--check", "", "checks all names and sizes, says what the model is, runs one token",
+     SetMode<Command::Mode::kCheck>},
+    {"--check-tensors", "", "with --check: also that every weight is finite",
+     [](Command& c, const std::string&) {
+       c.mode = Command::Mode::kCheck;
+       return c.check_tensors = true;
+     }},
+    {"--bench", "", "tokens/s and share of the memory bandwidth", SetMode<Command::Mode::kBench>},
+    {"--perplexity", "FILE", "of a text",
+     [](Command& c, const std::string& v) {
+       c.file = v;
+       return SetMode<Command::Mode::kPerplexity>(c, v);
+     }},
+    {"--logits", "FILE.npy", "writes the logits of the prompt's tokens",
+     [](Command& c, const std::string& v) {
+       c.file = v;
+       return SetMode<Command::Mode::kLogits>(c, v);
+     }},
+    {"--explain", "", "the kernels and collectives of a step", SetMode<Command::Mode::kExplain>},
+    {"--json", "", "the result as one JSON object",
+     [](Command& c, const std::string&) { return c.json = true; }},
+    {"--help", "", "this", [](Command& c, const std::string&) { return c.help = true; }},
+};
+
+const Option* FindOption(const std::string& name) {
+  for (const Option& o : kOptions) {
+    if (name == o.name) return &o;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::string CommandHelp() {
+  std::string out =
+      "tools/llm --model FILE|DIR [--prompt TEXT] [...]: text from a language model\n\n";
+  for (const Option& o : kOptions) {
+    absl::StrAppendFormat(&out, "  %-26s %s\n", absl::StrCat(o.name, " ", o.value), o.meaning);
+  }
+  return out;
+}
+
+absl::StatusOr<Command> ParseCommand(absl::Span<const std::string> arguments) {
+  Command c;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Option* option = FindOption(arguments[i]);
+    if (option == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(ShowName(arguments[i]), " is no option; --help lists them"));
+    }
+    std::string value;
+    if (option->value[0] != '\0') {
+      if (i + 1 == arguments.size()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(option->name, " wants a value: ", option->value));
+      }
+      value = arguments[++i];
+    }
+    bool right = false;
+    try {
+      right = option->set(c, value);
+    } catch (const Error& e) {
+      return absl::InvalidArgumentError(absl::StrCat(option->name, ": ", e.what()));
+    }
+    if (!right) {
+      return absl::InvalidArgumentError(absl::StrCat(option->name, " ", ShowName(value), ": wants ",
+                                                     option->value, ", ", option->meaning));
+    }
+  }
+  if (!c.help && c.model.empty()) {
+    return absl::InvalidArgumentError("--model FILE|DIR is missing; --help lists the options");
+  }
+  RETURN_IF_ERROR(CheckSampler(c.sampler));
+  return c;
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path) {
+  if (path == "-") {
+    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  }
+  ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
+  return std::string(file->bytes());
+}
+
+std::string JsonString(absl::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<uint8_t>(c) < 0x20) {
+      absl::StrAppendFormat(&out, "\\u%04x", static_cast<uint8_t>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+namespace {
+
+constexpr int64_t kTextTokens = 256, kLeastNewTokens = 128;
+
+double PerSecond(int64_t tokens, double seconds) {
+  return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+}
+
+void ReportSpeed(const Generated& g) {
+  std::fprintf(stderr, "llm: %d tokens of prompt at %.1f tokens/s, %d more at %.1f tokens/s (%s)\n",
+               static_cast<int>(g.prompt_tokens), PerSecond(g.prompt_tokens, g.prefill_seconds),
+               static_cast<int>(g.tokens.size()), PerSecond(g.decode_steps, g.decode_seconds),
+               g.reason);
+}
+
+void PrintJson(const std::string& prompt, const Generated& g) {
+  std::string ids;
+  for (int32_t id : g.tokens) absl::StrAppend(&ids, ids.empty() ? "" : ",", id);
+  std::printf(
+      "{\"prompt\":%s,\"text\":%s,\"tokens\":[%s],\"reason\":\"%s\",\"prompt_tokens\":%d,"
+      "\"prefill_tokens_per_second\":%.2f,\"decode_tokens_per_second\":%.2f}\n",
+      JsonString(prompt).c_str(), JsonString(g.text).c_str(), ids.c_str(), g.reason,
+      static_cast<int>(g.prompt_tokens), PerSecond(g.prompt_tokens, g.prefill_seconds),
+      PerSecond(g.decode_steps, g.decode_seconds));
+}
+
+void Show(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Session& session) {
+  std::string prompt = command.prompt;
+  if (!command.prompt_given) {
+    ASSIGN_OR_RETURN(prompt, ReadText("-"));
+  }
+  if (const size_t valid = ValidUtf8Prefix(prompt); valid != prompt.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt is not UTF-8 from byte ", valid));
+  }
+  Tokenizer::Options as_text;
+  as_text.markup = true;
+  const std::vector<int32_t> ids = model.tokenizer->Encode(prompt, as_text);
+  GenerateOptions options;
+  const int64_t given =
+      static_cast<int64_t>(ids.size()) - (model.tokenizer->spec().add_bos ? 1 : 0);
+  options.max_tokens =
+      command.max_tokens >= 0 ? command.max_tokens : std::max(kTextTokens - given, kLeastNewTokens);
+  options.stops = command.stops;
+  options.sampler = command.sampler;
+  options.interrupted = &interrupted;
+  if (!command.json) Show(prompt);
+  ASSIGN_OR_RETURN(const Generated g,
+                   Generate(session, model, ids, options, [&](const std::string& text) {
+                     if (!command.json) Show(text);
+                   }));
+  if (command.json) {
+    PrintJson(prompt, g);
+  } else {
+    const std::string& last = g.text.empty() ? prompt : g.text;
+    if (last.empty() || last.back() != '\n') Show("\n");
+  }
+  ReportSpeed(g);
+  return interrupted ? 130 : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session& session) {
+  ASSIGN_OR_RETURN(const ChatForm form, RecogniseChat(model.tokenizer->spec().chat_template));
+  std::vector<Message> messages;
+  if (!command.system.empty()) messages.push_back({"system", command.system});
+  GenerateOptions options;
+  options.stops = command.stops;
+  options.sampler = command.sampler;
+  options.interrupted = &interrupted;
+  std::vector<int32_t> fed;  // what the session has seen
+  std::string line;
+  while (!interrupted) {
+    std::fprintf(stderr, "> ");
+    if (!std::getline(std::cin, line)) break;
+    messages.push_back({"user", line});
+    const std::vector<int32_t> ids = EncodeChat(*model.tokenizer, form, messages);
+    size_t same = 0;  // what the session need not see again
+    while (same + 1 < ids.size() && same < fed.size() && ids[same] == fed[same]) ++same;
+    session.Rewind(static_cast<int64_t>(same));
+    options.max_tokens = command.max_tokens >= 0 ? command.max_tokens : session.room();
+    ASSIGN_OR_RETURN(
+        const Generated g,
+        Generate(session, model, absl::MakeConstSpan(ids).subspan(same), options, Show));
+    Show("\n");
+    fed = ids;
+    fed.insert(fed.end(), g.tokens.begin(), g.tokens.end());
+    fed.resize(static_cast<size_t>(session.position()));
+    messages.push_back({"assistant", g.text});
+    ReportSpeed(g);
+  }
+  std::fprintf(stderr, "\n");
+  return interrupted ? 130 : 0;
+}
+
+absl::StatusOr<int> RunCommand(const Command& command) {
+  if (command.help) {
+    Show(CommandHelp());
+    return 0;
+  }
+  if (command.mode == Command::Mode::kTokenize) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer,
+                     LoadTokenizer(command.model));
+    ASSIGN_OR_RETURN(const std::string text, ReadText("-"));
+    Tokenizer::Options options;
+    options.special = command.bos;
+    std::string ids;
+    for (int32_t id : tokenizer->Encode(text, options)) {
+      absl::StrAppend(&ids, ids.empty() ? "" : " ", id);
+    }
+    Show(ids + "\n");
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const Model model, LoadModel(command.model));
+  std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s of weights in %s\n", command.model.c_str(),
+               model.config.architecture.c_str(), static_cast<int>(model.config.layers),
+               static_cast<int>(model.config.dim),
+               ShowBytes(static_cast<double>(model.bytes_stored)).c_str(), model.format.c_str());
+  SessionOptions options;
+  options.context = command.context;
+  options.device = command.device;
+  Session session(model, options);
+  switch (command.mode) {
+    case Command::Mode::kGenerate:
+      return RunGenerate(command, model, session);
+    case Command::Mode::kChat:
+      return RunChat(command, model, session);
+    case Command::Mode::kCheck:
+      RETURN_IF_ERROR(RunCheck(command, model, session));
+      return 0;
+    case Command::Mode::kBench:
+      RETURN_IF_ERROR(RunBench(command, model, session));
+      return 0;
+    case Command::Mode::kPerplexity:
+      RETURN_IF_ERROR(RunPerplexity(command, model, session));
+      return 0;
+    case Command::Mode::kLogits:
+      RETURN_IF_ERROR(RunLogits(command, model, session));
+      return 0;
+    case Command::Mode::kExplain:
+      Show(session.ExplainStep());
+      return 0;
+    case Command::Mode::kTokenize:
+      break;
+  }
+  return 0;
+}
+
+}  // namespace tessera::llm

@@ -1,0 +1,53 @@
+// The command line of tools/llm: what was asked for, and the modes that do it.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "examples/llm/generate.h"
+
+namespace tessera::llm {
+
+struct Command {
+  enum class Mode { kGenerate, kChat, kTokenize, kCheck, kBench, kPerplexity, kLogits, kExplain };
+  Mode mode = Mode::kGenerate;
+  std::string model;
+  std::string prompt;
+  bool prompt_given = false;  // else stdin is read
+  int64_t max_tokens = -1;    // -1: as Generate's mode decides
+  int64_t context = 0;
+  std::vector<std::string> stops;
+  SamplerOptions sampler;
+  Device device = "CPU";
+  std::string system;  // of a chat
+  std::string file;    // of --perplexity and --logits
+  bool json = false, bos = true, check_tensors = false, help = false;
+};
+
+// From the arguments after the program's name. An error names the argument.
+absl::StatusOr<Command> ParseCommand(absl::Span<const std::string> arguments);
+std::string CommandHelp();
+
+// What may stop generation early.
+extern std::atomic<bool> interrupted;
+
+// Each mode prints its result on stdout and all else on stderr, and gives the exit status.
+absl::StatusOr<int> RunCommand(const Command& command);
+absl::Status RunBench(const Command& command, const Model& model, Session& session);
+absl::Status RunPerplexity(const Command& command, const Model& model, Session& session);
+absl::Status RunLogits(const Command& command, const Model& model, Session& session);
+absl::Status RunCheck(const Command& command, const Model& model, Session& session);
+absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session& session);
+
+// The mean of -log p of each token after the first, in one window that fits the context.
+double MeanNegativeLogLikelihood(Session& session, int64_t vocabulary,
+                                 absl::Span<const int32_t> ids);
+
+// "text" as a JSON string.
+std::string JsonString(absl::string_view text);
+// All of a file or of stdin ("-").
+absl::StatusOr<std::string> ReadText(const std::string& path);
+
+}  // namespace tessera::llm

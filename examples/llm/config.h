@@ -1,0 +1,37 @@
+// What a model is: the numbers that its metadata gives, checked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/gguf.h"
+#include "runtime/json.h"
+
+namespace tessera::llm {
+
+struct ModelConfig {
+  std::string architecture;  // one of KnownArchitectures
+  std::string name;
+  int64_t layers = 0, dim = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0;
+  int64_t vocabulary = 0;  // 0: the rows of the embedding
+  int64_t context = 0;     // what the model was trained for
+  double norm_eps = 0;
+  double rope_base = 10000;
+  bool rope_interleaved = false;      // pairs are neighbours, not halves of a head
+  std::vector<double> rope_divisors;  // of each pair's frequency; empty: none
+  double rope_magnitude = 1;          // of cosine and sine
+  int64_t window = 0;                 // how many positions back are seen; 0: all
+};
+
+std::string KnownArchitectures();
+
+// The errors name file and key, the value found and the value allowed.
+absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata);
+absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& config, const std::string& file);
+
+// Checks what must hold of any model, by the names that the file gives the numbers.
+absl::Status CheckConfig(const ModelConfig& config, const std::string& file);
+
+}  // namespace tessera::llm

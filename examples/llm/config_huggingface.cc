@@ -1,0 +1,165 @@
+// config.json of Hugging Face models as a configuration.
+#include <cmath>
+
+#include "examples/llm/config.h"
+#include "graph/status.h"
+
+namespace tessera::llm {
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+
+struct Reader {
+  const Json& json;
+  const std::string& file;
+  std::string within = {};  // the key of the object, for messages
+
+  template <typename... Parts>
+  absl::Status Bad(const Parts&... parts) const {
+    return absl::DataLossError(absl::StrCat(file, ": ", parts...));
+  }
+  absl::Status Wrong(absl::string_view key, const Json& value, const char* wanted) const {
+    return Bad("key '", within, key, "' is ", ShowName(std::string(value.text())), ", not ",
+               wanted);
+  }
+  // Null and absent are the same.
+  std::optional<Json> Find(absl::string_view key) const {
+    const std::optional<Json> v = json.Find(key);
+    return v && v->is(Json::Type::kNull) ? std::nullopt : v;
+  }
+  absl::StatusOr<int64_t> Int(absl::string_view key, std::optional<int64_t> otherwise = {}) const {
+    const std::optional<Json> v = Find(key);
+    if (!v) {
+      if (otherwise) return *otherwise;
+      return Bad("the key '", within, key, "' is missing");
+    }
+    const std::optional<int64_t> n = v->Int();
+    if (!n) return Wrong(key, *v, "an integer");
+    return *n;
+  }
+  absl::StatusOr<double> Number(absl::string_view key, std::optional<double> otherwise = {}) const {
+    const std::optional<Json> v = Find(key);
+    if (!v) {
+      if (otherwise) return *otherwise;
+      return Bad("the key '", within, key, "' is missing");
+    }
+    const std::optional<double> n = v->Number();
+    if (!n) return Wrong(key, *v, "a number");
+    return *n;
+  }
+  absl::StatusOr<bool> Bool(absl::string_view key, bool otherwise) const {
+    const std::optional<Json> v = Find(key);
+    if (!v) return otherwise;
+    const std::optional<bool> b = v->Bool();
+    if (!b) return Wrong(key, *v, "a bool");
+    return *b;
+  }
+};
+
+// Wavelengths beyond the trained context are stretched, short ones kept, those between blended.
+absl::Status Llama3Scaling(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(const double factor, r.Number("factor"));
+  ASSIGN_OR_RETURN(const double low, r.Number("low_freq_factor"));
+  ASSIGN_OR_RETURN(const double high, r.Number("high_freq_factor"));
+  ASSIGN_OR_RETURN(const double trained, r.Number("original_max_position_embeddings"));
+  if (!(factor > 0) || !(low > 0) || !(high > low) || !(trained > 0)) {
+    return r.Bad("key 'rope_scaling': wants factor > 0, high_freq_factor > low_freq_factor > 0");
+  }
+  for (int64_t i = 0; i < c->head_dim / 2; ++i) {
+    const double frequency = std::pow(c->rope_base, -2.0 * static_cast<double>(i) / c->head_dim);
+    const double turns = trained * frequency / (2 * kPi);  // within the trained context
+    double kept = (turns - low) / (high - low);            // 1: unchanged, 0: divided
+    kept = std::min(1.0, std::max(0.0, kept));
+    c->rope_divisors.push_back(1 / (kept + (1 - kept) / factor));
+  }
+  return absl::OkStatus();
+}
+
+// As Llama3Scaling by the dimension's number of turns, and attention a little sharper.
+absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(const double factor, r.Number("factor"));
+  ASSIGN_OR_RETURN(const double trained,
+                   r.Number("original_max_position_embeddings", static_cast<double>(c->context)));
+  ASSIGN_OR_RETURN(const double fast, r.Number("beta_fast", 32));
+  ASSIGN_OR_RETURN(const double slow, r.Number("beta_slow", 1));
+  if (!(factor > 0) || !(trained > 0) || !(fast > slow) || !(slow > 0)) {
+    return r.Bad("key 'rope_scaling': wants factor > 0, beta_fast > beta_slow > 0");
+  }
+  const auto pair_of = [&](double turns) {  // the pair that turns so often in the trained context
+    return c->head_dim * std::log(trained / (turns * 2 * kPi)) / (2 * std::log(c->rope_base));
+  };
+  const double begin = std::max(0.0, std::floor(pair_of(fast)));
+  const double end = std::min(static_cast<double>(c->head_dim - 1), std::ceil(pair_of(slow)));
+  for (int64_t i = 0; i < c->head_dim / 2; ++i) {
+    double stretched = (static_cast<double>(i) - begin) / std::max(end - begin, 0.001);
+    stretched = std::min(1.0, std::max(0.0, stretched));
+    c->rope_divisors.push_back(1 / (stretched / factor + (1 - stretched)));
+  }
+  ASSIGN_OR_RETURN(c->rope_magnitude,
+                   r.Number("attention_factor", factor > 1 ? 0.1 * std::log(factor) + 1 : 1));
+  return absl::OkStatus();
+}
+
+absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
+  const std::optional<Json> value = r.Find("rope_scaling");
+  if (!value) return absl::OkStatus();
+  if (!value->is(Json::Type::kObject)) return r.Wrong("rope_scaling", *value, "an object");
+  const Reader s{*value, r.file, "rope_scaling."};
+  std::optional<Json> type = s.Find("rope_type");
+  if (!type) type = s.Find("type");
+  const std::string name = type && type->String() ? *type->String() : "";
+  if (name == "default") return absl::OkStatus();
+  if (name == "llama3") return Llama3Scaling(s, c);
+  if (name == "yarn") return YarnScaling(s, c);
+  if (name == "linear") {
+    ASSIGN_OR_RETURN(const double factor, s.Number("factor"));
+    if (!(factor > 0)) return r.Bad("key 'rope_scaling.factor' is ", factor, ", not above 0");
+    c->rope_divisors.assign(static_cast<size_t>(c->head_dim / 2), factor);
+    return absl::OkStatus();
+  }
+  return r.Bad("key 'rope_scaling': the type ", ShowName(name),
+               " is not known; default, linear, llama3 and yarn are");
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::string& file) {
+  const Reader r{json, file};
+  if (!json.is(Json::Type::kObject)) return r.Bad("the configuration is no object");
+  const std::optional<Json> type = r.Find("model_type");
+  if (!type || !type->String()) return r.Bad("the key 'model_type' is missing");
+  ModelConfig c;
+  c.architecture = *type->String();
+  bool known = false;
+  for (const char* k : {"llama", "mistral", "qwen2", "qwen3"}) known = known || c.architecture == k;
+  if (!known) {
+    return r.Bad("the model_type ", ShowName(c.architecture), " is not known; known are ",
+                 KnownArchitectures());
+  }
+  ASSIGN_OR_RETURN(c.layers, r.Int("num_hidden_layers"));
+  ASSIGN_OR_RETURN(c.dim, r.Int("hidden_size"));
+  ASSIGN_OR_RETURN(c.heads, r.Int("num_attention_heads"));
+  ASSIGN_OR_RETURN(c.kv_heads, r.Int("num_key_value_heads", c.heads));
+  ASSIGN_OR_RETURN(c.ffn, r.Int("intermediate_size"));
+  ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size"));
+  ASSIGN_OR_RETURN(c.context, r.Int("max_position_embeddings"));
+  ASSIGN_OR_RETURN(c.norm_eps, r.Number("rms_norm_eps"));
+  ASSIGN_OR_RETURN(c.rope_base, r.Number("rope_theta", 10000));
+  if (c.heads <= 0) return r.Bad("key 'num_attention_heads' is ", c.heads);
+  if (!r.Find("head_dim") && c.dim % c.heads != 0) {
+    return r.Bad("the hidden_size ", c.dim, " is no multiple of ", c.heads, " heads");
+  }
+  ASSIGN_OR_RETURN(c.head_dim, r.Int("head_dim", c.dim / c.heads));
+  ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", c.architecture == "mistral"));
+  if (window) {
+    ASSIGN_OR_RETURN(c.window, r.Int("sliding_window", 0));
+  }
+  if (const std::optional<Json> act = r.Find("hidden_act"); act && act->String() != "silu") {
+    return r.Wrong("hidden_act", *act, "\"silu\"");
+  }
+  RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used
+  RETURN_IF_ERROR(ReadRopeScaling(r, &c));
+  return c;
+}
+
+}  // namespace tessera::llm

@@ -1,0 +1,37 @@
+// Generation: a prompt goes in, text comes out piece by piece until something ends it.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "examples/llm/sampler.h"
+#include "examples/llm/session.h"
+
+namespace tessera::llm {
+
+struct GenerateOptions {
+  int64_t max_tokens = 256;
+  std::vector<std::string> stops;  // texts that end it and are not shown
+  SamplerOptions sampler;
+  const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C
+};
+
+struct Generated {
+  std::string text;
+  std::vector<int32_t> tokens;
+  const char* reason = "";  // "end", "length", "stop", "context" or "interrupt"
+  int64_t prompt_tokens = 0;
+  double prefill_seconds = 0, decode_seconds = 0;
+  int64_t decode_steps = 0;
+};
+
+// Continues the session after `prompt`. `show` gets whole characters as they become certain. The
+// last token is not fed to the session.
+absl::StatusOr<Generated> Generate(Session& session, const Model& model,
+                                   absl::Span<const int32_t> prompt, const GenerateOptions& options,
+                                   const std::function<void(const std::string&)>& show);
+
+}  // namespace tessera::llm

@@ -1,0 +1,55 @@
+// A model loaded from files: configuration, tokenizer, and weights as they are stored.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "examples/llm/config.h"
+#include "examples/llm/quant.h"
+#include "examples/llm/tokenizer.h"
+#include "graph/tensor.h"
+
+namespace tessera::llm {
+
+// A matrix as it is stored, [rows, columns] of values.
+struct Matrix {
+  Tensor stored;
+  WeightFormat format = WeightFormat::kF32;
+  explicit operator bool() const { return static_cast<bool>(stored); }
+  Tensor values() const { return Values(stored, format); }
+};
+
+// Biases and the norms of queries and keys are empty where the model has none.
+struct LayerWeights {
+  Tensor attention_norm, ffn_norm;
+  Matrix q, k, v, o;
+  Tensor q_bias, k_bias, v_bias;
+  Tensor q_norm, k_norm;
+  Matrix gate, up, down;
+};
+
+struct Model {
+  ModelConfig config;
+  std::unique_ptr<const Tokenizer> tokenizer;
+  Matrix embedding, output;  // the same one where they are tied
+  Tensor norm;
+  std::vector<LayerWeights> layers;
+  // What a decode step reads: every matrix once, of the embedding only rows unless it is tied.
+  uint64_t bytes_read = 0;
+  uint64_t bytes_stored = 0;
+  std::string format;  // of most bytes
+};
+
+// A GGUF file, or a folder with config.json, tokenizer.json and safetensors. Every error is one
+// line that names the file and key, byte or tensor.
+absl::StatusOr<Model> LoadModel(const std::string& path);
+// The tokenizer alone; GGUF files without weights have one too.
+absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::string& path);
+
+// From what was read already (tests make models this way).
+absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokenizer> tokenizer,
+                                const WeightSet& weights, bool gguf_names, const std::string& file);
+
+}  // namespace tessera::llm

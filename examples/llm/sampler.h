@@ -1,0 +1,41 @@
+// Which token comes next: greedy, or drawn by temperature from what top-k, top-p and min-p leave.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+
+namespace tessera::llm {
+
+struct SamplerOptions {
+  double temperature = 0;     // 0: the token with the greatest logit, the first of equal ones
+  int64_t top_k = 0;          // 0: all
+  double top_p = 1;           // the fewest tokens whose probabilities reach it
+  double min_p = 0;           // of the greatest probability
+  double repeat_penalty = 1;  // divides positive and multiplies negative logits of recent tokens
+  int64_t repeat_last = 64;   // what counts as recent
+  uint64_t seed = 0;
+};
+// The first option out of its range, by its name on the command line.
+absl::Status CheckSampler(const SamplerOptions& options);
+
+class Sampler {
+ public:
+  Sampler(const SamplerOptions& options, int64_t vocabulary);
+  // Allocates nothing. Equal seeds, logits and recent tokens give equal picks.
+  int32_t Pick(const float* logits, absl::Span<const int32_t> recent);
+
+ private:
+  void Keep(size_t count) { kept_ = std::min(kept_, count); }
+  SamplerOptions options_;
+  std::vector<std::pair<float, int32_t>> candidates_;  // logit and id
+  std::vector<double> weights_;
+  size_t kept_ = 0;
+  std::mt19937_64 random_;
+};
+
+}  // namespace tessera::llm

@@ -1,0 +1,126 @@
+// Steps of 1, 16 and 128 tokens, captured when first needed and replayed for every position.
+#include "examples/llm/session.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "graph/status.h"
+
+namespace tessera::llm {
+namespace {
+
+constexpr int64_t kStepSizes[] = {128, 16, 1};  // largest first
+constexpr int64_t kAllTokens = 64;
+constexpr int64_t kDefaultContext = 4096;
+
+int64_t ContextOf(const Model& model, const SessionOptions& options) {
+  if (options.context > 0) return options.context;
+  return std::min(model.config.context, kDefaultContext);
+}
+
+}  // namespace
+
+Session::Session(const Model& model, const SessionOptions& options)
+    : model_(model),
+      transformer_(model, ContextOf(model, options), options.device),
+      device_(options.device) {
+  logits_ = Tensor::Zeros({model.config.vocabulary}, kFloat32, device_).Contiguous().Realize();
+}
+
+std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
+  // A name has one pair of bounds in the process, so it tells both.
+  const std::string position_name = absl::StrCat("position_", tokens, "_of_", context());
+  const std::string row_name = absl::StrCat("row_", tokens);
+  const Variable position(position_name, 0, context() - tokens), row(row_name, 0, tokens - 1);
+  auto body = [this, tokens, all, position, row](const Tensor& input) {
+    const Tensor hidden = transformer_.Hidden(input, position);
+    if (all) {
+      all_logits_.SliceAxis(0, {0, tokens}).Assign(transformer_.Logits(hidden));
+    } else {
+      const Tensor last = tokens == 1 ? hidden : hidden.SliceAxis(0, {row, row + 1});
+      logits_.Assign(transformer_.Logits(last).Reshape({model_.config.vocabulary}));
+    }
+  };
+  auto step =
+      std::make_unique<Step>(Step{tokens, position_name, row_name, std::vector<int32_t>(tokens),
+                                  Tensor(), Jit(std::move(body))});
+  step->input = Tensor::FromBlob(step->ids.data(), {tokens}, kInt32, {}, device_);
+  return step;
+}
+
+Session::Step& Session::StepFor(size_t tokens, bool all) {
+  if (all) {
+    const int64_t size = std::min(kAllTokens, context());
+    if (all_ == nullptr) {
+      all_logits_ =
+          Tensor::Zeros({size, model_.config.vocabulary}, kFloat32, device_).Contiguous().Realize();
+      all_ = MakeStep(size, true);
+    }
+    return *all_;
+  }
+  // A larger step costs as much for a few tokens as for all; past an eighth it pays.
+  int64_t best = 1;
+  for (int64_t size : kStepSizes) {
+    if (static_cast<int64_t>(tokens) * 8 > size && size <= room()) {
+      best = size;
+      break;
+    }
+  }
+  if (tokens == 1) best = 1;
+  for (const std::unique_ptr<Step>& s : steps_) {
+    if (s->tokens == best) return *s;
+  }
+  steps_.push_back(MakeStep(best, false));
+  return *steps_.back();
+}
+
+void Session::Run(Step& step, absl::Span<const int32_t> tokens) {
+  std::copy(tokens.begin(), tokens.end(), step.ids.begin());
+  std::fill(step.ids.begin() + static_cast<int64_t>(tokens.size()), step.ids.end(), 0);
+  Bindings values = {{step.position, position_}};
+  if (step.tokens > 1 && &step != all_.get()) {
+    values[step.row] = static_cast<int64_t>(tokens.size()) - 1;
+  }
+  step.jit({step.input}, values);
+  position_ += static_cast<int64_t>(tokens.size());
+}
+
+const float* Session::Feed(absl::Span<const int32_t> tokens) {
+  CHECK(!tokens.empty() && static_cast<int64_t>(tokens.size()) <= room());
+  while (!tokens.empty()) {
+    Step& step = StepFor(tokens.size(), false);
+    const size_t n = std::min<size_t>(tokens.size(), step.tokens);
+    Run(step, tokens.subspan(0, n));
+    tokens.remove_prefix(n);
+  }
+  return logits_.Data<float>();
+}
+
+std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
+  CHECK(static_cast<int64_t>(tokens.size()) <= room());
+  std::vector<float> out;
+  const size_t row = static_cast<size_t>(model_.config.vocabulary);
+  while (!tokens.empty()) {
+    Step& step = StepFor(tokens.size(), true);
+    if (step.tokens > room()) {  // no room for padding
+      const float* logits = Feed(tokens.subspan(0, 1));
+      out.insert(out.end(), logits, logits + row);
+      tokens.remove_prefix(1);
+      continue;
+    }
+    const size_t n = std::min<size_t>(tokens.size(), step.tokens);
+    Run(step, tokens.subspan(0, n));
+    const float* logits = all_logits_.Data<float>();
+    out.insert(out.end(), logits, logits + n * row);
+    tokens.remove_prefix(n);
+  }
+  return out;
+}
+
+std::string Session::ExplainStep() {
+  const Variable position(absl::StrCat("position_1_of_", context()), 0, context() - 1);
+  const Tensor token = Tensor::Zeros({1}, kInt32, device_).Contiguous().Realize();
+  return Explain(transformer_.Logits(transformer_.Hidden(token, position)));
+}
+
+}  // namespace tessera::llm

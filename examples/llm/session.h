@@ -1,0 +1,64 @@
+// A model at work: tokens go in, logits come out, keys and values stay in the caches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "examples/llm/model.h"
+#include "examples/llm/transformer.h"
+#include "runtime/capture.h"
+
+namespace tessera::llm {
+
+struct SessionOptions {
+  int64_t context = 0;  // positions; 0: what the model was trained for, at most 4096
+  Device device = "CPU";
+};
+
+class Session {
+ public:
+  // The model must outlive it.
+  Session(const Model& model, const SessionOptions& options);
+
+  // Runs the tokens at the next positions; the logits [vocabulary] of the last one, which stay
+  // until the next call. There must be room, and at least one token.
+  const float* Feed(absl::Span<const int32_t> tokens);
+  // The same with the logits of every token, [tokens, vocabulary].
+  std::vector<float> FeedForAll(absl::Span<const int32_t> tokens);
+
+  int64_t position() const { return position_; }
+  int64_t context() const { return transformer_.context(); }
+  int64_t room() const { return context() - position_; }
+  void Rewind(int64_t position) { position_ = position; }
+  uint64_t cache_bytes() const { return transformer_.cache_bytes(); }
+  // What the kernels of one decode step are.
+  std::string ExplainStep();
+
+ private:
+  // One captured step for a number of tokens. What is padded beyond the tokens is overwritten by
+  // the positions that follow before anything sees it.
+  struct Step {
+    int64_t tokens;
+    std::string position, row;  // names of its variables
+    std::vector<int32_t> ids;   // what `input` reads
+    Tensor input;
+    Jit jit;
+  };
+  std::unique_ptr<Step> MakeStep(int64_t tokens, bool all);
+  Step& StepFor(size_t tokens, bool all);
+  void Run(Step& step, absl::Span<const int32_t> tokens);
+
+  const Model& model_;
+  Transformer transformer_;
+  Device device_;
+  Tensor logits_;      // [vocabulary]
+  Tensor all_logits_;  // [kAllTokens, vocabulary], made when first asked for
+  std::vector<std::unique_ptr<Step>> steps_;
+  std::unique_ptr<Step> all_;
+  int64_t position_ = 0;
+};
+
+}  // namespace tessera::llm

@@ -1,0 +1,96 @@
+// Text to token ids and back: byte-level BPE, SentencePiece BPE by scores or by merges, unigram.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/gguf.h"
+
+namespace tessera::llm {
+
+enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+// A vocabulary and its rules as files give them.
+struct TokenizerSpec {
+  enum class Model {
+    kByteLevel,  // merges over bytes, which the file writes as printable characters
+    kScores,     // SentencePiece BPE: the pair whose token has the highest score is merged first
+    kMerges,     // merges over characters, unknown ones as byte tokens
+    kUnigram     // the split with the greatest sum of scores
+  };
+  struct Token {
+    std::string text;  // as in the file
+    float score = 0;
+    TokenKind kind = TokenKind::kNormal;
+  };
+  std::string file;  // for messages
+  Model model = Model::kByteLevel;
+  std::vector<Token> tokens;
+  std::vector<std::pair<std::string, std::string>> merges;  // first is done first
+  std::vector<std::string> patterns;                        // of the pre-tokeniser, applied in turn
+  bool whole_words = false;                                 // a word that is a token is not merged
+  bool space_prefix = false;                                // a space goes before the text
+  bool add_bos = false, add_eos = false;
+  int64_t bos = -1, eos = -1, unknown = -1;
+  std::vector<int64_t> ends;  // what ends a turn beside eos
+  std::string chat_template;
+};
+
+// The errors name the file and the key, token or merge.
+absl::StatusOr<TokenizerSpec> TokenizerFromGguf(const GgufMetadata& metadata);
+absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFace(const std::string& folder);
+// From the text of a tokenizer.json alone.
+absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFaceText(absl::string_view text,
+                                                           const std::string& file);
+
+class Tokenizer {
+ public:
+  static absl::StatusOr<std::unique_ptr<const Tokenizer>> Make(TokenizerSpec spec);
+  ~Tokenizer();
+
+  // `special`: with the tokens that the model wants at begin and end. `markup`: the names of
+  // control tokens in the text are those tokens. Where continues is set the text follows other.
+  struct Options {
+    bool special = true;
+    bool markup = false;
+    bool continues = false;
+  };
+  std::vector<int32_t> Encode(absl::string_view text, const Options& options) const;
+
+  // The bytes of a token as it is generated: "" for control tokens; a character may be spread
+  // over several.
+  const std::string& Piece(int32_t id) const;
+  // The id of a token by its text in the file, or -1.
+  int32_t Find(absl::string_view text) const;
+  bool EndsText(int32_t id) const;
+  const TokenizerSpec& spec() const;
+  int size() const;
+
+ private:
+  struct Data;
+  explicit Tokenizer(std::unique_ptr<Data> data);
+  std::unique_ptr<Data> data_;
+};
+
+// The printable characters that stand for bytes in byte-level vocabularies, as UTF-8.
+const std::array<std::string, 256>& ByteCharacters();
+// The patterns of a pre-tokeniser by the name that GGUF files give it; an error lists the known.
+absl::StatusOr<std::vector<std::string>> PatternsNamed(absl::string_view name);
+extern const char kGpt2Pattern[];
+
+// Holds back the bytes of a character that is not yet complete.
+class Utf8Stream {
+ public:
+  std::string Push(absl::string_view bytes);  // what is complete; bytes that are no UTF-8 as U+FFFD
+  std::string Finish();
+
+ private:
+  std::string pending_;
+};
+
+}  // namespace tessera::llm

@@ -1,0 +1,117 @@
+// The parts of the decoder, each a few lines; positions are symbolic, so one capture serves all.
+#include "examples/llm/transformer.h"
+
+#include <cmath>
+#include <limits>
+
+namespace tessera::llm {
+namespace {
+
+Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias = {}) {
+  return x.Linear(weight.values(), bias);
+}
+
+}  // namespace
+
+Transformer::Transformer(const Model& model, int64_t context, Device device)
+    : model_(model), context_(context) {
+  const ModelConfig& c = model.config;
+  const int64_t half = c.head_dim / 2;
+  std::vector<float> cos(context * half), sin(context * half);
+  for (int64_t i = 0; i < half; ++i) {
+    double frequency = std::pow(c.rope_base, -static_cast<double>(2 * i) / c.head_dim);
+    if (!c.rope_divisors.empty()) frequency /= c.rope_divisors[i];
+    for (int64_t p = 0; p < context; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      cos[p * half + i] = static_cast<float>(std::cos(angle) * c.rope_magnitude);
+      sin[p * half + i] = static_cast<float>(std::sin(angle) * c.rope_magnitude);
+    }
+  }
+  cos_ = Tensor::From(cos, {context, half}, device);
+  sin_ = Tensor::From(sin, {context, half}, device);
+  const Dims shape = {c.kv_heads, context, c.head_dim};
+  for (int64_t i = 0; i < c.layers; ++i) {
+    caches_.push_back({Tensor::Zeros(shape, kFloat32, device).Contiguous().Realize(),
+                       Tensor::Zeros(shape, kFloat32, device).Contiguous().Realize()});
+  }
+}
+
+uint64_t Transformer::cache_bytes() const {
+  uint64_t sum = 0;
+  for (const Cache& c : caches_) sum += 2 * static_cast<uint64_t>(c.keys.elements()) * 4;
+  return sum;
+}
+
+// Rotary positions of [T, heads, head_dim]: each pair of elements turns by its angle.
+Tensor Transformer::Rotate(const Tensor& x, const Extent& position) const {
+  const int64_t tokens = x.size(0), half = model_.config.head_dim / 2;
+  const Slice here{position, position + tokens};
+  const Tensor cos = cos_.SliceAxis(0, here).Unsqueeze(1),
+               sin = sin_.SliceAxis(0, here).Unsqueeze(1);
+  if (model_.config.rope_interleaved) {
+    const Tensor pairs = x.Unflatten(-1, {half, 2});
+    const Tensor a = pairs.Select(-1, 0), b = pairs.Select(-1, 1);
+    return Stack({a * cos - b * sin, b * cos + a * sin}, -1).Flatten(-2);
+  }
+  const Tensor a = x.SliceAxis(-1, {0, half}), b = x.SliceAxis(-1, {half, 2 * half});
+  return Cat({a * cos - b * sin, b * cos + a * sin}, -1);
+}
+
+// Which keys [0, position + T) each of T queries sees: its own position and those before it, as
+// far back as the window.
+Tensor Transformer::Mask(int64_t tokens, const Extent& position) const {
+  const Tensor key = Tensor::Arange(position + tokens);
+  const Tensor query = (Tensor::Arange(tokens) + position).Unsqueeze(1);
+  const Tensor seen = key <= query;
+  if (model_.config.window == 0) return seen;
+  return seen & (key > query - model_.config.window);
+}
+
+Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor& x,
+                              const Extent& position) {
+  const ModelConfig& c = model_.config;
+  const int64_t tokens = x.size(0), group = c.heads / c.kv_heads;
+  Tensor q = Project(x, w.q, w.q_bias).Reshape({tokens, c.heads, c.head_dim});
+  Tensor k = Project(x, w.k, w.k_bias).Reshape({tokens, c.kv_heads, c.head_dim});
+  const Tensor v = Project(x, w.v, w.v_bias).Reshape({tokens, c.kv_heads, c.head_dim});
+  if (w.q_norm) q = q.RmsNorm(w.q_norm, c.norm_eps);
+  if (w.k_norm) k = k.RmsNorm(w.k_norm, c.norm_eps);
+  const Slice here{position, position + tokens}, seen{0, position + tokens};
+  cache.keys.SliceAxis(1, here).Assign(Rotate(k, position).Permute({1, 0, 2}));
+  cache.values.SliceAxis(1, here).Assign(v.Permute({1, 0, 2}));
+  const Tensor keys = cache.keys.SliceAxis(1, seen), values = cache.values.SliceAxis(1, seen);
+
+  // Heads that share keys are rows of one product.
+  const Tensor rows = Rotate(q, position)
+                          .Reshape({tokens, c.kv_heads, group, c.head_dim})
+                          .Permute({1, 2, 0, 3})
+                          .Reshape({c.kv_heads, group * tokens, c.head_dim});
+  Tensor scores = rows.MatMul(keys.Transpose()) * (1 / std::sqrt(static_cast<double>(c.head_dim)));
+  if (tokens > 1 || c.window > 0) {
+    const Dims shape = {c.kv_heads, group, tokens, position + tokens};
+    scores = Where(Mask(tokens, position), scores.Reshape(shape),
+                   -std::numeric_limits<float>::infinity())
+                 .Reshape({c.kv_heads, group * tokens, position + tokens});
+  }
+  const Tensor mixed = scores.Softmax().MatMul(values);
+  return Project(mixed.Reshape({c.heads, tokens, c.head_dim})
+                     .Permute({1, 0, 2})
+                     .Reshape({tokens, c.heads * c.head_dim}),
+                 w.o);
+}
+
+Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
+  const double eps = model_.config.norm_eps;
+  Tensor x = Values(model_.embedding.stored.Take(tokens), model_.embedding.format);
+  for (size_t i = 0; i < model_.layers.size(); ++i) {
+    const LayerWeights& w = model_.layers[i];
+    x = x + Attention(w, caches_[i], x.RmsNorm(w.attention_norm, eps), position);
+    const Tensor y = x.RmsNorm(w.ffn_norm, eps);
+    x = x + Project(Project(y, w.gate).Silu() * Project(y, w.up), w.down);
+  }
+  return x.RmsNorm(model_.norm, eps);
+}
+
+Tensor Transformer::Logits(const Tensor& hidden) const { return Project(hidden, model_.output); }
+
+}  // namespace tessera::llm

@@ -1,0 +1,73 @@
+// The category table is searched by halving; decoding takes what is not UTF-8 byte by byte.
+#include "examples/llm/unicode.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace tessera::llm {
+namespace {
+
+constexpr uint32_t kRanges[] = {
+#include "examples/llm/unicode_table.inc"
+};
+
+}  // namespace
+
+Category CategoryOf(uint32_t code_point) {
+  if (code_point >= kNoCharacter) return Category::kCn;
+  const uint32_t* next =
+      std::upper_bound(std::begin(kRanges), std::end(kRanges), code_point << 5 | 31);
+  return static_cast<Category>(next[-1] & 31);
+}
+
+bool IsWhitespace(uint32_t c) {
+  return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
+}
+
+std::vector<Character> Characters(absl::string_view text) {
+  std::vector<Character> out;
+  out.reserve(text.size() + 1);
+  size_t i = 0;
+  while (i < text.size()) {
+    const uint8_t b = static_cast<uint8_t>(text[i]);
+    const size_t n = b < 0x80 ? 1 : b >> 5 == 6 ? 2 : b >> 4 == 14 ? 3 : b >> 3 == 30 ? 4 : 0;
+    uint32_t code = n == 1 ? b : b & (0x7F >> n);
+    bool whole = n > 0 && i + n <= text.size();
+    for (size_t k = 1; whole && k < n; ++k) {
+      const uint8_t c = static_cast<uint8_t>(text[i + k]);
+      whole = c >> 6 == 2;
+      code = code << 6 | (c & 0x3F);
+    }
+    constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+    whole = whole && code >= kLeast[n] && code < kNoCharacter && (code < 0xD800 || code > 0xDFFF);
+    out.push_back({whole ? code : kNoCharacter, static_cast<uint32_t>(i)});
+    i += whole ? n : 1;
+  }
+  out.push_back({kNoCharacter, static_cast<uint32_t>(text.size())});
+  return out;
+}
+
+void AppendUtf8(uint32_t c, std::string* out) {
+  const auto tail = [&](int shift) {
+    out->push_back(static_cast<char>(0x80 | (c >> shift & 0x3F)));
+  };
+  if (c < 0x80) {
+    out->push_back(static_cast<char>(c));
+  } else if (c < 0x800) {
+    out->push_back(static_cast<char>(0xC0 | c >> 6));
+    tail(0);
+  } else if (c < 0x10000) {
+    out->push_back(static_cast<char>(0xE0 | c >> 12));
+    tail(6);
+    tail(0);
+  } else {
+    out->push_back(static_cast<char>(0xF0 | c >> 18));
+    tail(12);
+    tail(6);
+    tail(0);
+  }
+}
+
+}  // namespace tessera::llm
