@@ -123,10 +123,8 @@ Sharding::Sharding(const Mesh& mesh, std::vector<Placement> placements)
     : data_(ValueOrThrow(MakeSharding(mesh, std::move(placements)))) {}
 Sharding::Sharding(const Mesh& mesh)
     : Sharding(mesh, std::vector<Placement>(mesh.ndim(), Placement::Replicate())) {}
-Sharding::Sharding(std::vector<Place> places, std::optional<int> axis, Layout layout)
+Sharding::Sharding(PlaceList places, std::optional<int> axis, Layout layout)
     : Sharding(Mesh(std::move(places)), LinePlacement(axis, std::move(layout))) {}
-Sharding::Sharding(const std::vector<std::string>& places, std::optional<int> axis, Layout layout)
-    : Sharding(Mesh(places), LinePlacement(axis, std::move(layout))) {}
 
 const Mesh& Sharding::mesh() const { return *data_->mesh; }
 const std::vector<Placement>& Sharding::placements() const { return data_->placements; }

@@ -52,9 +52,7 @@ struct DeviceData;
 class Sharding {
  public:
   // Over a line of places: pieces of an axis, or the whole on each.
-  Sharding(std::vector<Place> places, std::optional<int> axis = std::nullopt, Layout layout = {});
-  Sharding(const std::vector<std::string>& places, std::optional<int> axis = std::nullopt,
-           Layout layout = {});
+  explicit Sharding(PlaceList places, std::optional<int> axis = std::nullopt, Layout layout = {});
   Sharding(const Mesh& mesh, std::vector<Placement> placements);
   explicit Sharding(const Mesh& mesh);  // replicated
 

@@ -173,28 +173,41 @@ absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
   return absl::OkStatus();
 }
 
-// Whether two shapes have the same symbolic extents and integers of the same product: surely as
-// many elements, found without arithmetic on expressions.
-bool SurelyAsMany(const Shape& a, const Shape& b) {
-  int64_t left = 1, right = 1;
-  absl::InlinedVector<const Node*, 4> unmatched;
-  for (const Extent& e : a) {
-    if (!e.is_int()) {
-      unmatched.push_back(e.expr().get());
-    } else if (__builtin_mul_overflow(left, e.value(), &left)) {
-      return false;
-    }
-  }
-  for (const Extent& e : b) {
+// A product taken apart: its integer, and the rest in order.
+struct Factors {
+  int64_t number = 1;
+  bool overflow = false;
+  absl::InlinedVector<const Node*, 4> rest;
+
+  void Add(const Extent& e) {
     if (e.is_int()) {
-      if (__builtin_mul_overflow(right, e.value(), &right)) return false;
-      continue;
+      overflow |= __builtin_mul_overflow(number, e.value(), &number);
+      return;
     }
-    auto it = std::find(unmatched.begin(), unmatched.end(), e.expr().get());
-    if (it == unmatched.end()) return false;
-    unmatched.erase(it);
+    std::vector<UOp> stack = {e.expr()};
+    while (!stack.empty()) {
+      const UOp u = std::move(stack.back());
+      stack.pop_back();
+      if (u.is(Op::kMul)) {
+        for (const UOp& s : u.srcs()) stack.push_back(s);
+      } else if (u.IsConst()) {
+        overflow |= __builtin_mul_overflow(number, u.arg<Scalar>().AsInt(), &number);
+      } else {
+        rest.push_back(u.get());
+      }
+    }
   }
-  return left == right && unmatched.empty();
+};
+
+// Whether two shapes surely have as many elements: their products are the same, factor by factor.
+bool SurelyAsMany(const Shape& a, const Shape& b) {
+  Factors left, right;
+  for (const Extent& e : a) left.Add(e);
+  for (const Extent& e : b) right.Add(e);
+  std::sort(left.rest.begin(), left.rest.end());
+  std::sort(right.rest.begin(), right.rest.end());
+  return !left.overflow && !right.overflow && left.number == right.number &&
+         left.rest == right.rest;
 }
 
 absl::StatusOr<Shape> InferReshape(const Context& c) {

@@ -52,12 +52,6 @@ std::string Place::ToString() const {
 
 namespace {
 
-std::vector<Place> PlacesOf(const std::vector<std::string>& texts) {
-  std::vector<Place> out;
-  for (const std::string& t : texts) out.push_back(ValueOrThrow(Place::Parse(t)));
-  return out;
-}
-
 bool IsName(absl::string_view text) {
   bool ok = !text.empty() && !absl::ascii_isdigit(text[0]);
   for (char c : text) ok &= absl::ascii_isalnum(c) || c == '_';
@@ -110,16 +104,19 @@ absl::StatusOr<Mesh> Mesh::Make(std::vector<Place> places, std::vector<MeshDim> 
   return Mesh(&*table.insert(std::move(data)).first);
 }
 
-Mesh::Mesh(std::vector<Place> places, std::vector<MeshDim> dims)
-    : data_(ValueOrThrow(Make(std::move(places), std::move(dims))).data_) {}
-Mesh::Mesh(const std::vector<std::string>& places, std::vector<MeshDim> dims)
-    : Mesh(PlacesOf(places), std::move(dims)) {}
-Mesh::Mesh(std::vector<Place> places, const std::string& name) : data_(nullptr) {
-  const auto n = static_cast<int64_t>(places.size());
-  *this = ValueOrThrow(Make(std::move(places), {{n, name}}));
+PlaceList::PlaceList(std::initializer_list<const char*> texts) {
+  for (const char* t : texts) places.push_back(ValueOrThrow(Place::Parse(t)));
 }
-Mesh::Mesh(const std::vector<std::string>& places, const std::string& name)
-    : Mesh(PlacesOf(places), name) {}
+PlaceList::PlaceList(const std::vector<std::string>& texts) {
+  for (const std::string& t : texts) places.push_back(ValueOrThrow(Place::Parse(t)));
+}
+
+Mesh::Mesh(PlaceList places, std::vector<MeshDim> dims)
+    : data_(ValueOrThrow(Make(std::move(places.places), std::move(dims))).data_) {}
+Mesh::Mesh(PlaceList list, const char* name) : data_(nullptr) {
+  const auto n = static_cast<int64_t>(list.places.size());
+  *this = ValueOrThrow(Make(std::move(list.places), {{n, name}}));
+}
 
 Mesh::Tree::Tree(const char* place) : leaf(ValueOrThrow(Place::Parse(place))) {}
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,14 @@ class Place {
   int index_ = 0;
 };
 
+// Places as they are written: {"CPU:0", "CPU:1"}, or a vector. Text that is none throws Error.
+struct PlaceList {
+  std::vector<Place> places;
+  PlaceList(std::initializer_list<const char*> texts);
+  PlaceList(std::vector<Place> places) : places(std::move(places)) {}
+  PlaceList(const std::vector<std::string>& texts);
+};
+
 struct MeshDim {
   int64_t size = 1;
   std::string name = {};  // may be empty
@@ -51,10 +60,8 @@ class Mesh {
   struct Data;
   // A line of places; a grid; a tree of places whose nodes at one depth have as many children each,
   // as {{"CPU:1", "CPU:3"}, {"CPU:2", "CPU:4"}}: a dim for each depth.
-  explicit Mesh(std::vector<Place> places, const std::string& name = "");
-  explicit Mesh(const std::vector<std::string>& places, const std::string& name = "");
-  Mesh(std::vector<Place> places, std::vector<MeshDim> dims);
-  Mesh(const std::vector<std::string>& places, std::vector<MeshDim> dims);
+  explicit Mesh(PlaceList places, const char* name = "");
+  Mesh(PlaceList places, std::vector<MeshDim> dims);
   struct Tree {
     Place leaf;
     std::vector<Tree> children;

@@ -263,7 +263,7 @@ Tensor Tensor::Shard(const Sharding& to, CallSite at) const {
   return Tensor(internal::CopyTo(uop(), to));
 }
 
-Tensor Tensor::Shard(const std::vector<std::string>& places, int axis, CallSite at) const {
+Tensor Tensor::Shard(const PlaceList& places, int axis, CallSite at) const {
   Call call("Shard", at);
   return Shard(Sharding(places, internal::NormalAxis(axis, rank())), at);
 }

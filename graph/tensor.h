@@ -343,8 +343,7 @@ class Tensor {
   Tensor To(Device device, CallSite at = CallSite::Here()) const;
   // Spread over places: pieces of an axis each, or as the Sharding says.
   Tensor Shard(const Sharding& to, CallSite at = CallSite::Here()) const;
-  Tensor Shard(const std::vector<std::string>& places, int axis,
-               CallSite at = CallSite::Here()) const;
+  Tensor Shard(const PlaceList& places, int axis, CallSite at = CallSite::Here()) const;
   // One tensor of parts, the i-th on the i-th place; and the part on one place.
   static Tensor FromShards(absl::Span<const Tensor> shards, const Sharding& to,
                            CallSite at = CallSite::Here());

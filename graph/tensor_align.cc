@@ -328,12 +328,28 @@ std::optional<Sharding> AlignGather(std::vector<UOp>& srcs, int axis) {
   return sx.With(std::move(out));
 }
 
+bool Redeals(const UOp& v) {
+  const Sharding s = v.device().sharding();
+  Ints axes;
+  if (v.is(Op::kFlip)) axes = v.arg<Ints>();
+  if (v.is(Op::kWindow)) axes = v.arg<WindowArg>().axes;
+  return std::any_of(axes.begin(), axes.end(),
+                     [&s](int64_t a) { return !s.DimsOf(static_cast<int>(a)).empty(); });
+}
+
 void AlignAssign(std::vector<UOp>& srcs) {
   const Device target = srcs[1].device();
   UOp& value = srcs[2];
   if (!target.is_sharding()) {
     Fail("the value ", Describe(value), " is on other places than the target ", Describe(srcs[1]),
          "; move it with .To(...)");
+  }
+  // A view that deals the pieces out again shows copies of elements of other places.
+  for (UOp v = srcs[1]; !(v == srcs[0]) && v.size() > 0; v = UOp(v.src(0))) {
+    if (IsMovement(v.op()) && !Redeals(v)) continue;
+    Fail("the target ", Describe(srcs[1]), " is ", Info(v.op()).text, " along a sharded axis of ",
+         Describe(v.src(0)), ", and its elements lie on other places; assign to .To(...) a device ",
+         "that does not shard that axis, or to a slice without steps");
   }
   if (!value.device()) return;
   const absl::Span<const Place> places = value.device().places();

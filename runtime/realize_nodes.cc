@@ -190,7 +190,8 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
       }
       made = UOp::Make(Op::kBuffer, node.dtype(), {},
                        BufferArg{std::move(buffer), std::move(dims), device});
-      if (lasting) node.SetRealized(made);
+      // A node without a device is at home on whichever it meets: elsewhere it is computed again.
+      if (lasting && node.device()) node.SetRealized(made);
     }
     if (i < roots.size()) out.push_back(made);
   }

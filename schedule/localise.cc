@@ -235,8 +235,34 @@ class Localiser {
     return dims;
   }
 
+  // What has no device, computed by each place for itself: should it get a buffer, then one there.
+  UOp Home(const UOp& x, Device manual) {
+    auto& homed = homed_[manual];
+    for (const UOp& u : TopoSort({&x, 1})) {
+      if (homed.contains(u.get())) continue;
+      UOp made;
+      if (u.size() == 0) {
+        made = UOp::Make(Op::kCopy, {u}, manual);
+      } else {
+        // Numbers beside others need no place of their own.
+        absl::InlinedVector<UOp, 4> srcs;
+        const bool beside = IsElementwise(u.op()) &&
+                            std::any_of(u.srcs().begin(), u.srcs().end(),
+                                        [](const UOp& s) { return s.size() > 0 || s.rank() > 0; });
+        for (const UOp& s : u.srcs()) {
+          const bool number = beside && s.size() == 0 && s.rank() == 0;
+          srcs.push_back(number ? s : homed.at(s.get()));
+        }
+        made = u.WithSrcs(srcs);
+      }
+      homed.emplace(u.get(), made);
+    }
+    return homed.at(x.get());
+  }
+
   // A place's part of what every place can compute whole.
-  UOp PartOf(const UOp& x, const Shape& shape, Device device) {
+  UOp PartOf(const UOp& given, const Shape& shape, Device device) {
+    const UOp x = Home(given, ManualOf(device));
     Boxes whole = PartsOf(shape, device);
     const Boxes to = whole;
     for (int a = 0; a < shape.rank(); ++a) whole.axes[a] = {{}, {{0, shape[a].max()}}};
@@ -254,7 +280,8 @@ class Localiser {
     const Device device = u.device(), manual = ManualOf(device);
     if (IsElementwise(u.op())) {
       for (int i = 0; i < u.size(); ++i) {
-        if (!u.src(i).device() && u.src(i).rank() > 0) srcs[i] = PartOf(srcs[i], u.shape(), device);
+        if (u.src(i).device() || (u.src(i).rank() == 0 && u.src(i).size() == 0)) continue;
+        srcs[i] = u.src(i).rank() == 0 ? Home(srcs[i], manual) : PartOf(srcs[i], u.shape(), device);
       }
       return u.WithSrcs(srcs);
     }
@@ -290,6 +317,8 @@ class Localiser {
       case Op::kAssign:
         if (!u.src(2).device()) srcs[2] = PartOf(srcs[2], u.src(1).shape(), u.src(1).device());
         return u.WithSrcs(srcs);
+      case Op::kReduce:
+        return Reduced(u, srcs[0]);
       case Op::kAllReduce: {
         const Mesh mesh = device.sharding().mesh();
         ReduceArg arg{u.arg<ReduceArg>().op, {}};
@@ -303,13 +332,25 @@ class Localiser {
     }
   }
 
+  // Extremes of a place that has nothing are the lowest and highest numbers of the dtype, which for
+  // f8e4m3 are not those of the f32 in which they are compared.
+  UOp Reduced(const UOp& u, const UOp& x) {
+    const ReduceArg& arg = u.arg<ReduceArg>();
+    const bool extreme = arg.op == Op::kMax || arg.op == Op::kMin;
+    if (!extreme || !(u.dtype() == kFloat8E4M3)) return u.WithSrcs({x});
+    const UOp wide = UOp::Make(Op::kReduce, {UOp::Make(Op::kCast, kFloat32, {x})}, arg);
+    const Scalar end = arg.op == Op::kMax ? LowestScalar(u.dtype()) : HighestScalar(u.dtype());
+    const UOp within = UOp::Make(arg.op, {wide, UOp::Const(kFloat32, end)});
+    return UOp::Make(Op::kCast, u.dtype(), {within});
+  }
+
   UOp Copied(const UOp& u) {
     const UOp& src = u.src(0);
     const UOp x = Of(src);
     const Device to = u.device();
     if (!src.device().is_sharding() && !to.is_sharding()) return u.WithSrcs({x});
     if (!src.device()) {
-      return UOp::Make(Op::kCopy, {PartOf(x, u.shape(), to)}, ManualOf(to));
+      return PartOf(x, u.shape(), to);
     }
     return Exchange(x, u.shape(), PartsOf(src), PartsOf(u));
   }
@@ -371,7 +412,10 @@ class Localiser {
     return Exchange(u.WithSrcs({x}), u.shape(), turned, PartsOf(u));
   }
 
-  UOp Gathered(const UOp& u, const UOp& x, const UOp& index) {
+  UOp Gathered(const UOp& u, const UOp& table_part, const UOp& index_part) {
+    const Device manual = ManualOf(u.device());
+    const UOp x = u.src(0).device() ? table_part : Home(table_part, manual);
+    const UOp index = u.src(1).device() ? index_part : Home(index_part, manual);
     const auto axis = static_cast<size_t>(u.arg<int64_t>());
     if (!u.src(0).device()) return u.WithSrcs({x, index});
     const Boxes table = PartsOf(u.src(0));
@@ -403,7 +447,8 @@ class Localiser {
       }
       Boxes from = PartsOf(s);
       if (!s.device()) from.device = to.device;
-      UOp part = Exchange(Of(s), s.shape(), from, to);
+      const UOp x = s.device() ? Of(s) : Home(Of(s), to.device);
+      UOp part = Exchange(x, s.shape(), from, to);
       parts.push_back(Recast(part, ShapeOf(s.shape(), to)));
       offset += n;
     }
@@ -490,6 +535,7 @@ class Localiser {
 
   Variables variables_;
   absl::flat_hash_map<const Node*, UOp> done_;
+  absl::flat_hash_map<Device, absl::flat_hash_map<const Node*, UOp>> homed_;
 };
 
 }  // namespace

@@ -97,20 +97,19 @@ TEST(Sharded, Repartition) {
   const Tensor a = Count({7, 6});
   const Mesh grid({"CPU:0", "CPU:1", "CPU:2", "CPU:3"}, {{2, "a"}, {2, "b"}});
   const auto S = [](int axis, Layout l = {}) { return Placement::Shard(axis, l); };
-  const std::vector<Device> all = {
-      Line(4),
-      Line(4, 1),
-      Line(2),
-      Line(4, std::nullopt),
-      Line(4, 0, Layout::Aligned(2)),
-      Line(3, 0, Layout::Sizes({0, 5, 2})),
-      Sharding(grid, {S(0), S(1)}),
-      Sharding(grid, {S(1), S(0)}),
-      Sharding(grid, {S(0), S(0)}),
-      Sharding(grid, {Placement::Replicate(), S(0)}),
-      Place("CPU", 1),
-      Place("CPU", 5),
-      Sharding(std::vector<std::string>{"CPU:5", "CPU:3", "CPU:0"}, 1)};
+  const std::vector<Device> all = {Line(4),
+                                   Line(4, 1),
+                                   Line(2),
+                                   Line(4, std::nullopt),
+                                   Line(4, 0, Layout::Aligned(2)),
+                                   Line(3, 0, Layout::Sizes({0, 5, 2})),
+                                   Sharding(grid, {S(0), S(1)}),
+                                   Sharding(grid, {S(1), S(0)}),
+                                   Sharding(grid, {S(0), S(0)}),
+                                   Sharding(grid, {Placement::Replicate(), S(0)}),
+                                   Place("CPU", 1),
+                                   Place("CPU", 5),
+                                   Sharding({"CPU:5", "CPU:3", "CPU:0"}, 1)};
   for (const Device& from : all) {
     const Tensor x = a.To(from);
     for (const Device& to : all) EXPECT_REFERENCE(x.To(to), (x + 1).To(to) * 2);
@@ -178,6 +177,49 @@ TEST(Sharded, ShardsAndBack) {
   EXPECT_EQ(y.ShardAt(1).uop(), own[1].uop());
   EXPECT_REFERENCE(y, y + x);
   EXPECT_THROW(Tensor::FromShards({parts[1], parts[0], parts[2]}, Line(3)), Error);
+}
+
+// ShardedFuzz 5000..5809: what a fuzz run found.
+TEST(Sharded, ValuesWithoutADeviceAreKeptWhereTheyAreRead) {
+  const Tensor x = Count({6, 4}).Shard(Line(3));
+  const Tensor counted = Tensor::Arange(64, kFloat32).Reshape({16, 4}).Exp().Sum({0});
+  EXPECT_REFERENCE(x * counted, (x + counted).Sum({1}), x.T().MatMul(x) + counted);
+  Tensor own = Tensor::Arange(5).Sum();
+  own.Realize();
+  EXPECT_REFERENCE(Count({3}).To("CPU:1") + Tensor::Arange(5).Sum());
+}
+
+TEST(Sharded, ExtremesOfNothingAreNoNans) {
+  const Tensor x = Count({2, 3}).Cast(kFloat8E4M3).Shard(Line(4));
+  EXPECT_REFERENCE(x.Max({0}), x.Min({0}), x.Max());
+}
+
+TEST(Sharded, ReshapesOfTwoUnevenAxes) {
+  const Mesh grid({"CPU:0", "CPU:1", "CPU:2", "CPU:3"}, {{2}, {2}});
+  const Sharding s(grid, {Placement::Shard(0), Placement::Shard(1)});
+  const Tensor x = Count({3, 5, 1, 8}).To(s);
+  EXPECT_REFERENCE(x.Reshape({3, 1, 1, 1, 40}), x.Reshape({3, 40}).Reshape({3, 5, 2, 4}),
+                   x.Reshape({3, 5, 8}).Permute({1, 0, 2}).Sum({1}));
+}
+
+TEST(Sharded, AssigningThroughAViewOfOtherPlacesIsRefused) {
+  Tensor x = Count({6, 4}).Shard(Line(2, 1));
+  Tensor y = Count({6, 4}).Shard(Line(2));
+  for (const auto& assign :
+       {std::function<void()>([&] { x.Flatten().Assign(1); }),
+        std::function<void()>([&] { y.Flip(0).Assign(1); }), std::function<void()>([&] {
+          y.Slice({{0, 6, 2}}).Assign(1);
+        })}) {
+    try {
+      assign();
+      ADD_FAILURE() << "was accepted";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("Assign: "));
+      EXPECT_THAT(e.what(), HasSubstr("the target"));
+    }
+  }
+  x.Flip(0).Assign(Count({6, 4}).Shard(Line(2, 1)));
+  EXPECT_REFERENCE(x);
 }
 
 TEST(Sharded, ConvolutionsAndNorms) {
