@@ -170,9 +170,11 @@ void Fuzz(uint64_t first, int64_t count) {
   }
   if (IntFlag(Flag::kFuzzGraphs) > 0) count = IntFlag(Flag::kFuzzGraphs);
   Tally tally;
-  int failures = 0;
+  int failures = 0, tried = 0;
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
     const FuzzCase c = RandomCase(seed);
+    if (!c.values.empty()) continue;  // symbolic extents have tests of their own
+    ++tried;
     if (RunSpread(c, seed, tally).empty()) continue;
     if (++failures > 3) break;
     Tally ignored;
@@ -186,12 +188,13 @@ void Fuzz(uint64_t first, int64_t count) {
             << tally.compared.within << " within a bound, " << tally.compared.unknown
             << " unknown\n";
   if (count < 50) return;
-  EXPECT_GT(tally.ran, count * 8 / 10);
-  EXPECT_GT(tally.sharded_roots, count / 2);
+  EXPECT_GT(tried, count / 2);
+  EXPECT_GT(tally.ran, tried * 8 / 10);
+  EXPECT_GT(tally.sharded_roots, tried / 2);
 }
 
 TEST(ShardedFuzz, Few) { Fuzz(1, 60); }
-TEST(ShardedFuzz, ManySlow) { Fuzz(5000, 2000); }
+TEST(ShardedFuzz, ManySlow) { Fuzz(5000, 3000); }
 TEST(ShardedFuzz, FreshSeedsLong) { Fuzz(uint64_t{std::random_device()()} << 16, 100000); }
 
 }  // namespace
