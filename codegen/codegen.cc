@@ -24,7 +24,7 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
       passes.Run("widen", kernel, on_sink([](const UOp& k) { return Simplify(WidenFloats(k)); })));
   // Unchecked: a kernel with lanes is neither a kernel nor a program yet.
   RETURN_IF_ERROR(passes.Run("expand", kernel, on_sink(Expand), /*check=*/false));
-  ASSIGN_OR_RETURN(Lowered lowered, Lower(kernel[0], name));
+  ASSIGN_OR_RETURN(Lowered lowered, Lower(kernel[0], name, target));
   RETURN_IF_ERROR(
       Verify({&lowered.program, 1}, SpecStage::kProgram, SpecLevel(), "codegen.lower", target));
   Program out;

@@ -35,7 +35,8 @@ bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   for (const UOp& l : Loads(u)) {
     if (!(sets.Free(l) & sets.Bit(range))) continue;
     const Step s = StepOf(l.src(1), range, sets);
-    if (!s.linear || s.factor != 1 || l.size() == 3) return false;
+    if (!s.linear || s.factor != 1) return false;
+    if (l.size() == 3 && !DecidedByThresholds(l.src(2), range, sets)) return false;
   }
   return true;
 }
@@ -141,11 +142,15 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   if (lanes < 2) return UOp();
   if (rows < 4) {
     // Few rows: each b is read once, so its own order decides.
-    const UOp inner = Longest(c.inner);
     if (AdjacentOver(c.b, c.lane, sets) && columns >= lanes) {
       return Tile(sink, c.lane, columns >= 8 * lanes ? 4 : 1, lanes);
     }
-    if (!AdjacentOver(c.b, inner, sets) || inner.src(0).vmax() < lanes) return UOp();
+    std::vector<UOp> adjacent;
+    for (const UOp& r : c.inner) {
+      if (AdjacentOver(c.a, r, sets) && AdjacentOver(c.b, r, sets)) adjacent.push_back(r);
+    }
+    const UOp inner = Longest(adjacent);
+    if (!inner || inner.src(0).vmax() < lanes) return UOp();
     // Lanes along the sum, several columns at once: as many streams.
     const int64_t streams = columns % 4 == 0 ? 4 : 1;
     UOp out = Simplify(Tile(sink, c.lane, streams, 1));

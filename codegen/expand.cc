@@ -174,6 +174,23 @@ UOp FindRange(const UOp& sink, RangeKind kind) {
   return UOp();
 }
 
+// Loads whose gate has become a constant.
+const RuleSet& GateRules() {
+  const auto fold = [](const Match& m) {
+    const UOp& load = m.root;
+    if (load.src(2).arg<Scalar>().bits != 0) {
+      return UOp::Make(load.op(), load.dtype(), {load.src(0), load.src(1)}, load.arg());
+    }
+    const UOp zero = UOp::Const(load.dtype().Scalar(), Scalar{});
+    return load.dtype().lanes() == 1 ? zero : UOp::Make(Op::kSplat, load.dtype(), {zero});
+  };
+  const Pat pointer = Any(0), offset = Any(1), gate = ConstAny(2);
+  static const RuleSet& rules =
+      *new RuleSet("gates", {{OpPat(Op::kIndex, {pointer, offset, gate}), fold},
+                             {OpPat(Op::kLoad, {pointer, offset, gate}), fold}});
+  return rules;
+}
+
 }  // namespace
 
 UOp Expand(const UOp& sink) {
@@ -183,9 +200,9 @@ UOp Expand(const UOp& sink) {
     for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
     out = SplitIntoSegments(out, r, copies);
   }
-  out = Simplify(out);
+  out = Simplify(Rewrite(Simplify(out), GateRules()));
   while (UOp r = FindRange(out, RangeKind::kVector)) out = Vectoriser(out, r).Run(out);
-  return Simplify(out);
+  return Simplify(Rewrite(Simplify(out), GateRules()));
 }
 
 }  // namespace tessera

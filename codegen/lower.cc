@@ -3,6 +3,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/memory_hints.h"
 #include "codegen/passes.h"
 #include "graph/fault.h"
 #include "graph/fold.h"
@@ -14,7 +15,8 @@ namespace {
 
 class Lowerer {
  public:
-  explicit Lowerer(const UOp& sink) : sink_(sink), sets_(sink) {
+  Lowerer(const UOp& sink, const Target& target)
+      : sink_(sink), sets_(sink), hints_(FindMemoryHints(sets_, target)) {
     for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
     for (const UOp& u : sets_.order()) {
       if (u.is(Op::kReduce)) reduces_.push_back(u);
@@ -136,7 +138,8 @@ class Lowerer {
     RETURN_IF_ERROR(Compute(needed));
     std::vector<UOp> srcs = {*Find(index.src(0)), *Find(needed[0]), *Find(needed[1])};
     if (index.size() == 3) srcs.push_back(*Find(needed[3]));
-    Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(Op::kPut, srcs, FreshId()));
+    const Op put = hints_.streamed.contains(store.get()) ? Op::kStream : Op::kPut;
+    Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(put, srcs, FreshId()));
     return absl::OkStatus();
   }
 
@@ -182,6 +185,10 @@ class Lowerer {
         std::vector<UOp> srcs;
         for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
         Define(u, Append(home, UOp::Make(Op::kLoad, u.dtype(), srcs, FreshId())));
+        if (auto ahead = hints_.ahead.find(u.get()); ahead != hints_.ahead.end()) {
+          const UOp at = Append(home, UOp::Make(Op::kAdd, {srcs[1], UOp::Index(ahead->second)}));
+          Append(home, UOp::Make(Op::kPrefetch, {srcs[0], at}, FreshId()));
+        }
         return absl::OkStatus();
       }
       default: {
@@ -291,6 +298,7 @@ class Lowerer {
 
   const UOp sink_;
   const RangeSets sets_;
+  const MemoryHints hints_;
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
@@ -300,8 +308,8 @@ class Lowerer {
 
 }  // namespace
 
-absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name) {
-  return Lowerer(sink).Run(name);
+absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name, const Target& target) {
+  return Lowerer(sink, target).Run(name);
 }
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ struct Lowered {
   UOp program;
   int64_t scratch_bytes = 0;
 };
-absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name);
+absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name, const Target& target);
 
 // The C++ text of a program, after its prelude.
 absl::StatusOr<std::string> RenderCpp(const UOp& program,

@@ -50,6 +50,7 @@ class Renderer {
       if (u.is(Op::kVar)) RETURN_IF_ERROR(Variable(u));
     }
     for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
+    if (streams_) Line("rt_stream_end();");
     return absl::StrCat("RT_KERNEL(", program.arg<std::string>(), ") {\n", text_, "}\n");
   }
 
@@ -173,10 +174,13 @@ class Renderer {
     const std::string pointer = Use(u.src(0)), offset = Use(u.src(1)), value = Use(u.src(2));
     const std::string gate = u.size() == 4 ? absl::StrCat("if (", Use(u.src(3)), ") ") : "";
     const int lanes = u.src(2).dtype().lanes();
+    const bool streamed = u.is(Op::kStream);
+    streams_ |= streamed;
     if (lanes == 1) {
       Line(absl::StrCat(gate, pointer, "[", offset, "] = ", value, ";"));
     } else {
-      Line(absl::StrCat(gate, "rt_store<", lanes, ">(", pointer, ", ", offset, ", ", value, ");"));
+      Line(absl::StrCat(gate, streamed ? "rt_stream<" : "rt_store<", lanes, ">(", pointer, ", ",
+                        offset, ", ", value, ");"));
     }
   }
 
@@ -241,7 +245,11 @@ class Renderer {
         Value(u, Load(u));
         break;
       case Op::kPut:
+      case Op::kStream:
         Put(u);
+        break;
+      case Op::kPrefetch:
+        Line(absl::StrCat("rt_prefetch(", Use(u.src(0)), ", ", Use(u.src(1)), ");"));
         break;
       case Op::kSplat:
         Value(u, absl::StrCat("rt_splat<", u.dtype().lanes(), ">(", Use(u.src(0)), ")"));
@@ -275,6 +283,7 @@ class Renderer {
   std::string text_;
   int indent_ = 1;
   int64_t next_ = 0;
+  bool streams_ = false;
   absl::flat_hash_map<const Node*, std::string> names_;
   std::vector<std::vector<const Node*>> scopes_{1};
 };

@@ -105,15 +105,16 @@ struct Form {
       Fail(SpecRule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
     }
   }
-  // LOAD (pointer, offset, gate?) or (REG), PUT (pointer, offset, value, gate?).
+  // LOAD (pointer, offset, gate?) or (REG), PUT and STREAM (pointer, offset, value, gate?),
+  // PREFETCH (pointer, offset).
   void Access() const {
     if (v.op == Op::kLoad && size() > 0 && op(0) == Op::kReg) {
       if (!Count(1, 1) || dtype(0) == v.dtype) return;
       return Fail(SpecRule::kAccessForm, "gives another dtype than the REG's");
     }
-    const int gate = v.op == Op::kPut ? 3 : 2;
-    if (!Count(gate, gate + 1)) return;
-    const DType t = v.op == Op::kPut ? dtype(2) : v.dtype;
+    const int gate = IsPut(v.op) ? 3 : 2;
+    if (v.op != Op::kPrefetch && !Count(gate, gate + 1)) return;
+    const DType t = v.op == Op::kPrefetch ? dtype(0) : IsPut(v.op) ? dtype(2) : v.dtype;
     if (!IsPointer(0))
       return Fail(SpecRule::kAccessForm, "the first source must be a PARAM or SCRATCH");
     if (!dtype(1).IsInt() || !IsScalar(1)) {
@@ -202,6 +203,8 @@ struct Form {
         return;
       case Op::kLoad:
       case Op::kPut:
+      case Op::kStream:
+      case Op::kPrefetch:
         return Access();
       case Op::kEnd:
         if (op(0) != Op::kRange && op(0) != Op::kIf) {

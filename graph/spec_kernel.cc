@@ -258,9 +258,9 @@ void CheckRanges(SpecGraph& g) {
       const Op op = g.src(i, static_cast<int>(k)).op;
       if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
       const bool pointer =
-          k == 0 &&
-          (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
-           (n.op == Op::kIndex && op != Op::kReg) || (n.op == Op::kStage && op == Op::kScratch));
+          k == 0 && (n.op == Op::kLoad || (op == Op::kReg ? n.op == Op::kSet : IsPut(n.op)) ||
+                     ((n.op == Op::kIndex || n.op == Op::kPrefetch) && op != Op::kReg) ||
+                     (n.op == Op::kStage && op == Op::kScratch));
       if (!pointer && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
                  " itself, not what it holds");

@@ -86,6 +86,8 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kSet:
     case Op::kLoad:
     case Op::kPut:
+    case Op::kStream:
+    case Op::kPrefetch:
     case Op::kEnd:
     case Op::kIf:
     case Op::kBarrier:

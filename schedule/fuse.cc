@@ -124,6 +124,7 @@ class Fuser {
       stack.pop_back();
       if (u == view && pointwise) continue;
       if (u == base) return true;
+      if (index_[u.get()] < index_[base.get()]) continue;  // before it: cannot read it
       const auto [before, fresh] = seen.emplace(u.get(), pointwise);
       if (!fresh && (pointwise || !before->second)) continue;
       before->second = pointwise;

@@ -154,7 +154,7 @@ class KernelMaker {
     if (fresh) {
       PlanKernel k;
       ASSIGN_OR_RETURN(UOp sink, Rangeify(kernel_outputs));
-      k.graph = SeparateRanges(MergeRanges(sink));
+      k.graph = SeparateRanges(SplitRanges(MergeRanges(sink)));
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());

@@ -1,9 +1,8 @@
-// Merging of adjacent loops.
+// Merging of adjacent loops, and splitting at divisions.
 #include <algorithm>
 
 #include "graph/fault.h"
 #include "graph/kernel_form.h"
-#include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "schedule/passes.h"
 
@@ -44,7 +43,53 @@ UOp Merge(const UOp& sink, const RangeSets& sets, const UOp& a, const UOp& b) {
   return CountDivisions(out) <= CountDivisions(sink) ? out : UOp();
 }
 
+// The least number by which a range is divided that divides its extent, or 0.
+int64_t LeastDivisor(const UOp& sink, const UOp& range) {
+  int64_t least = 0;
+  if (!range.src(0).IsConst()) return 0;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (!(u.is(Op::kFloorDiv) || u.is(Op::kFloorMod)) || !(u.src(0) == range)) continue;
+    if (!u.src(1).IsConst()) continue;
+    const int64_t by = u.src(1).vmin();
+    if (by < 2 || by >= range.src(0).vmax() || range.src(0).vmax() % by != 0) continue;
+    if (least == 0 || by < least) least = by;
+  }
+  return least;
+}
+
+// The kernel with a range as two loops, the inner one of that extent.
+UOp SplitRange(const UOp& sink, const RangeSets& sets, const UOp& range, int64_t inner_extent) {
+  const int64_t id = FreshRangeId(sets);
+  const auto make = [&](int64_t extent, int64_t range_id) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)},
+                     RangeArg{range_id, range.arg<RangeArg>().kind});
+  };
+  const UOp outer = make(range.src(0).vmax() / inner_extent, id);
+  const UOp inner = make(inner_extent, id + 1);
+  const UOp whole =
+      UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {outer, UOp::Index(inner_extent)}), inner});
+  return Simplify(ReplaceRanges(sink, {{range, {whole, {outer, inner}}}}));
+}
+
 }  // namespace
+
+UOp SplitRanges(const UOp& sink) {
+  UOp out = sink;
+  for (bool again = true; again;) {
+    again = false;
+    const RangeSets sets(out);
+    for (const UOp& r : sets.ranges()) {
+      const int64_t by = LeastDivisor(out, r);
+      if (by == 0) continue;
+      const UOp split = SplitRange(out, sets, r, by);
+      if (CountDivisions(split) >= CountDivisions(out)) continue;
+      out = split;
+      again = true;
+      break;
+    }
+  }
+  return out;
+}
 
 UOp MergeRanges(const UOp& sink) {
   UOp out = sink;

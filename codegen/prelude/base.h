@@ -111,6 +111,26 @@ RT_FN void rt_store(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {
   *(Unaligned*)(p + offset) = v;
 }
 
+template <int N, class T>  // past the caches where the place allows it
+RT_FN void rt_stream(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {
+  typedef rt_vec<T, N> Vector;
+  if (((__UINTPTR_TYPE__)(p + offset) & (sizeof(Vector) - 1)) == 0)
+    __builtin_nontemporal_store((Vector)v, (Vector*)(p + offset));
+  else
+    rt_store<N>(p, offset, v);
+}
+
+RT_FN void rt_stream_end() {  // streamed stores come before what follows, for every core
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#endif
+}
+
+template <class T>
+RT_FN void rt_prefetch(const T* p, rt_i64 offset) {
+  __builtin_prefetch(p + offset);
+}
+
 template <int N, class T>
 RT_FN rt_vec<T, N> rt_splat(T s) {
   return (rt_vec<T, N>)s;
