@@ -64,7 +64,7 @@ UOp Optimise(const UOp& sink, const Target& target) {
   if (const std::optional<Contraction> c = FindContraction(sets)) {
     out = TileContraction(sink, sets, *c, target);
   }
-  // A tile of which there is one at most has no index, and what ran over it twice counts anew.
+  // In a piece of a range a value may no longer depend on what its reduction runs over.
   return SeparateRanges(Simplify(out ? out : OptimiseLoops(sink, target)));
 }
 

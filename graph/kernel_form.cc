@@ -91,12 +91,6 @@ UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
   return done.at(sink);
 }
 
-int64_t FreshRangeId(const RangeSets& sets) {
-  int64_t id = 0;
-  for (const UOp& r : sets.ranges()) id = std::max(id, r.arg<RangeArg>().id + 1);
-  return id;
-}
-
 UOp SeparateRanges(const UOp& sink) {
   if (FaultPlanted(Fault::kRangesNotSeparated)) return sink;
   const RangeSets sets(sink);
@@ -134,6 +128,12 @@ UOp SeparateRanges(const UOp& sink) {
     map.emplace(u, from.WithSrcs(srcs));
   }
   return map.at(sink);
+}
+
+int64_t FreshRangeId(const RangeSets& sets) {
+  int64_t id = 0;
+  for (const UOp& r : sets.ranges()) id = std::max(id, r.arg<RangeArg>().id + 1);
+  return id;
 }
 
 }  // namespace tessera

@@ -15,6 +15,10 @@
 #include "tests/testing.h"
 
 namespace tessera {
+
+// In the names of tests.
+void PrintTo(const FaultInfo& fault, std::ostream* out) { *out << fault.name; }
+
 namespace {
 
 // This binary with a fault planted and a filter on its tests.
