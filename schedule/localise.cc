@@ -63,7 +63,12 @@ AxisBoxes Pieces(const AxisBoxes& axis, Fn fn) {
 class Localiser {
  public:
   absl::StatusOr<Localised> Run(absl::Span<const UOp> roots) {
-    for (const UOp& u : TopoSort(roots)) {
+    const std::vector<UOp> order = TopoSort(roots);
+    for (const UOp& r : roots) ++uses_[r.get()];
+    for (const UOp& u : order) {
+      for (const UOp& s : u.srcs()) ++uses_[s.get()];
+    }
+    for (const UOp& u : order) {
       UOp made = Local(u);
       if (u.device().is_sharding()) made = Recast(made, LocalShape(u.shape(), u.device()));
       if (!(made == u)) made.SetMarks(u);
@@ -290,6 +295,12 @@ class Localiser {
         return UOp::Make(Op::kParam, u.dtype(), {},
                          ParamArg{u.arg<ParamArg>().slot, LocalShape(u.shape(), device), manual});
       case Op::kReshape:
+        // Collectives give their results in the shape in which they are read, if by one reader.
+        if (srcs[0].is(Op::kAllReduce) && uses_[u.src(0).get()] == 1) {
+          const UOp part = UOp::Make(u.op(), {srcs[0].src(0)}, LocalShape(u.shape(), device));
+          return UOp::Make(Op::kAllReduce, {part}, srcs[0].arg());
+        }
+        return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
       case Op::kExpand:
         return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
       case Op::kPad:
@@ -534,6 +545,7 @@ class Localiser {
   }
 
   Variables variables_;
+  absl::flat_hash_map<const Node*, int> uses_;
   absl::flat_hash_map<const Node*, UOp> done_;
   absl::flat_hash_map<Device, absl::flat_hash_map<const Node*, UOp>> homed_;
 };
