@@ -31,7 +31,8 @@ int64_t BytesBetween(const UOp& u, Device to) {
 
 // A COPY that no user wrote.
 UOp ImpliedCopy(const UOp& u, const Sharding& to, const std::string& why) {
-  const int64_t bytes = BytesBetween(u, to);
+  const bool asked = IntFlag(Flag::kStrict) > 0 || IntFlag(Flag::kDebug) >= 1;
+  const int64_t bytes = asked ? BytesBetween(u, to) : 0;
   if (bytes > 0 && IntFlag(Flag::kStrict) > 0) {
     Fail(
         why, ": ", Describe(u), " would be moved to ", to.ToString(), " (", bytes,
@@ -144,9 +145,13 @@ namespace {
 // Brings all sources that have a device onto one mesh.
 void OneMesh(Op op, std::vector<UOp>& srcs) {
   std::vector<const UOp*> sharded;
+  bool one = true;
   for (const UOp& s : srcs) {
     if (s.device().is_sharding()) sharded.push_back(&s);
+    one &= !s.device() || (s.device().is_sharding() &&
+                           s.device().sharding().mesh() == sharded[0]->device().sharding().mesh());
   }
+  if (one) return;
   // The mesh to which the others move with the fewest bytes; the one that is written first if tied.
   std::optional<Mesh> best;
   int64_t least = 0;

@@ -23,6 +23,7 @@ struct Replay::Frame {
 
 Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables) : plan_(std::move(plan)) {
   const Plan& p = plan_->plan;
+  if (p.has_meshes()) return;  // runs by ExecutePlan, place by place
   std::vector<int> result_of(p.buffers.size(), -1);
   for (size_t r = 0; r < p.roots.size(); ++r) {
     const int b = p.roots[r];
@@ -89,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
 
 absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int64_t> values,
                          absl::Span<std::shared_ptr<Storage>> results) {
+  CHECK(!plan_->plan.has_meshes());
   std::unique_ptr<Frame> frame;
   {
     std::lock_guard lock(mutex_);

@@ -63,7 +63,12 @@ AxisBoxes Pieces(const AxisBoxes& axis, Fn fn) {
 class Localiser {
  public:
   absl::StatusOr<Localised> Run(absl::Span<const UOp> roots) {
-    for (const UOp& u : TopoSort(roots)) {
+    const std::vector<UOp> order = TopoSort(roots);
+    for (const UOp& r : roots) ++uses_[r.get()];
+    for (const UOp& u : order) {
+      for (const UOp& s : u.srcs()) ++uses_[s.get()];
+    }
+    for (const UOp& u : order) {
       UOp made = Local(u);
       if (u.device().is_sharding()) made = Recast(made, LocalShape(u.shape(), u.device()));
       if (!(made == u)) made.SetMarks(u);
@@ -103,7 +108,17 @@ class Localiser {
   Extents LocalShape(const Shape& shape, Device device) {
     Extents out = shape.ToExtents();
     if (!device.is_sharding()) return out;
-    return ShapeOf(shape, PartsOf(shape, device));
+    const Sharding s = device.sharding();
+    for (int a = 0; a < shape.rank(); ++a) {
+      if (!shape[a].is_int()) continue;
+      const bool divided = std::any_of(s.placements().begin(), s.placements().end(),
+                                       [a](const Placement& p) { return p.ShardsAxis(a); });
+      if (!divided) continue;
+      Extent& known = sizes_.try_emplace({device.id(), a, shape[a].value()}, -1).first->second;
+      if (known.is_int(-1)) known = SizeOf(ManualOf(device), PartsOf(shape, device).axes[a]);
+      out[a] = known;
+    }
+    return out;
   }
   Extents ShapeOf(const Shape& shape, const Boxes& boxes) {
     Extents out = shape.ToExtents();
@@ -155,9 +170,33 @@ class Localiser {
     }());
   }
 
+  static bool WithinByAxis(const Boxes& from, const Boxes& to) {
+    const Mesh mesh = from.device.sharding().mesh();
+    for (size_t a = 0; a < to.axes.size(); ++a) {
+      if (from.axes[a] == to.axes[a]) continue;
+      if (from.axes[a].dims.empty() && from.axes[a].pieces[0].begin == 0) {
+        const Interval own = from.axes[a].pieces[0];
+        const auto& pieces = to.axes[a].pieces;
+        if (std::all_of(pieces.begin(), pieces.end(),
+                        [&own](const Interval& i) { return i.begin >= 0 && i.end <= own.end; })) {
+          continue;
+        }
+      }
+      const auto [own, want] = Together(mesh, from.axes[a], to.axes[a]);
+      for (size_t c = 0; c < own.pieces.size(); ++c) {
+        const Interval w = want.pieces[c], o = own.pieces[c];
+        if (w.size() > 0 && (w.begin < o.begin || w.end > o.end)) return false;
+      }
+    }
+    return true;
+  }
+
   // Whether every place's part of `to` lies within its part of `from`.
   static bool Within(const Boxes& from, const Boxes& to) {
     if (!(from.device == to.device)) return false;
+    // Axis by axis, which does not take longer on more places; else place by place, as one with no
+    // element wants nothing of the other axes.
+    if (from.device.is_sharding() && WithinByAxis(from, to)) return true;
     const int places = from.device.is_sharding() ? from.device.sharding().size() : 1;
     for (int i = 0; i < places; ++i) {
       const Box a = from.At(i), b = to.At(i);
@@ -290,6 +329,12 @@ class Localiser {
         return UOp::Make(Op::kParam, u.dtype(), {},
                          ParamArg{u.arg<ParamArg>().slot, LocalShape(u.shape(), device), manual});
       case Op::kReshape:
+        // Collectives give their results in the shape in which they are read, if by one reader.
+        if (srcs[0].is(Op::kAllReduce) && uses_[u.src(0).get()] == 1) {
+          const UOp part = UOp::Make(u.op(), {srcs[0].src(0)}, LocalShape(u.shape(), device));
+          return UOp::Make(Op::kAllReduce, {part}, srcs[0].arg());
+        }
+        return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
       case Op::kExpand:
         return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
       case Op::kPad:
@@ -534,6 +579,8 @@ class Localiser {
   }
 
   Variables variables_;
+  std::map<std::tuple<uint64_t, int, int64_t>, Extent> sizes_;  // by device, axis and extent
+  absl::flat_hash_map<const Node*, int> uses_;
   absl::flat_hash_map<const Node*, UOp> done_;
   absl::flat_hash_map<Device, absl::flat_hash_map<const Node*, UOp>> homed_;
 };

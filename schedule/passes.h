@@ -15,6 +15,10 @@ namespace tessera {
 // variables, and a base that is assigned to another view of itself.
 std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
 
+// ALLREDUCEs of sums that are added up afterwards, perhaps scaled, cast down or moved before,
+// become one ALLREDUCE of their sum: it moves no more bytes than one of them did.
+std::vector<UOp> MergeCollectives(absl::Span<const UOp> roots);
+
 // A value that is assigned is written in the shape in which it is computed, not in one that it was
 // given afterwards: so that a reduction and the write of its reshaped result are one kernel.
 std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);

@@ -19,6 +19,9 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
     place_variables = std::move(local.variables);
     RETURN_IF_ERROR(
         passes.Run("localise", values, [&](const PassRunner::Roots&) { return local.roots; }));
+    RETURN_IF_ERROR(passes.RunOptional("merge_collectives", values, [](const PassRunner::Roots& r) {
+      return MergeCollectives(r);
+    }));
   }
   // Before fusion: it decides on assignments and reductions as they stand.
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,

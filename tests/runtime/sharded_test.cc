@@ -1,6 +1,8 @@
 // Tensors on several virtual devices, against the reference, which knows of none.
 #include "graph/box.h"
 #include "graph/flags.h"
+#include "graph/visualize.h"
+#include "runtime/capture.h"
 #include "runtime/mesh.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
@@ -231,6 +233,124 @@ TEST(Sharded, ConvolutionsAndNorms) {
                      s.AvgPool2d({.size = {3, 2}, .stride = {1, 1}, .padding = {1, 0}}));
     EXPECT_REFERENCE(s.LayerNorm(), s.RmsNorm(), s.Var({axis}), s.LogSoftmax(axis));
   }
+}
+
+TEST(Sharded, CapturedSteps) {
+  for (const Sharding& s : {Line(2), Line(3, 1), Line(2, std::nullopt)}) {
+    Tensor state = Count({5, 4}).To(s);
+    state.Realize();
+    Jit step([&](const Tensor& x) {
+      const Tensor seen = state + x;
+      state.Assign(seen * 2);
+      return seen.Sum({0});
+    });
+    Tensor plain = Count({5, 4});
+    plain.Realize();
+    for (int i = 0; i < 5; ++i) {
+      const Tensor x = Count({5, 4}) + i;
+      const Tensor got = step.One({x.To("CPU").To(s)});
+      const Tensor want = plain + x;
+      plain.Assign(want * 2);
+      EXPECT_EQ(got.ToVector<float>(), want.Sum({0}).ToVector<float>()) << i;
+      EXPECT_EQ(got.device().sharding().mesh(), s.mesh());
+    }
+    EXPECT_EQ(state.ToVector<float>(), plain.ToVector<float>());
+    EXPECT_EQ(state.device(), Device(s));
+    EXPECT_EQ(step.captures(), 1);
+  }
+}
+
+TEST(Sharded, StrictRefusesToMoveWhatNobodyMoved) {
+  SetFlagForTest strict(Flag::kStrict, "1");
+  const Tensor x = Count({8, 4}).Shard(Line(4)), y = Count({8, 4}).Shard(Line(4, 1));
+  const Tensor whole = Count({8, 4}).To(Line(4, std::nullopt));
+  EXPECT_REFERENCE(x + whole, x + whole.Sum({0}), x.Reshape({32}));
+  for (const auto& wrong :
+       {std::function<void()>([&] { x + y; }), std::function<void()>([&] { y.Reshape({32}); })}) {
+    try {
+      wrong();
+      ADD_FAILURE() << "was accepted";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("STRICT=1 forbids implicit moves"));
+      EXPECT_THAT(e.what(), HasSubstr("f32[8"));
+      EXPECT_THAT(e.what(), HasSubstr(".To("));
+    }
+  }
+}
+
+TEST(Sharded, Mistakes) {
+  const auto thrown = [](const std::function<void()>& fn) -> std::string {
+    try {
+      fn();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "nothing";
+  };
+  const Tensor x = Count({8, 4});
+  EXPECT_THAT(thrown([&] { x.Shard(Line(2, 2)); }),
+              HasSubstr("Shard: there is no axis 2 to shard in [8, 4]"));
+  EXPECT_THAT(thrown([&] {
+                x.Shard(Line(2, 0, Layout::Sizes({3, 4})));
+              }),
+              HasSubstr("adds up to 7 elements of 8"));
+  EXPECT_THAT(thrown([&] { x.Shard({"CPU:0", "CPU:0"}, 0); }), HasSubstr("is repeated"));
+  EXPECT_THAT(thrown([&] { x.Shard({"CPU:0", "CPU:1"}, 2); }), HasSubstr("there is no axis 2"));
+  EXPECT_THAT(thrown([&] { x.Shard(Line(2)) + x.Shard(Line(3)); }),
+              HasSubstr("different devices, CPU:0-"));
+  EXPECT_THAT(thrown([&] { x.Shard(Line(2)) + x.To("CPU:5"); }), HasSubstr(".To(...)"));
+  EXPECT_THAT(thrown([&] { x.ShardAt(0); }), HasSubstr("not on a Sharding"));
+  EXPECT_THAT(thrown([&] { x.Shard(Line(2)).ShardAt(2); }), HasSubstr("there is no shard 2"));
+  EXPECT_THAT(thrown([&] { x.Shard(Line(2)).Data<float>(); }), HasSubstr("in parts on"));
+}
+
+Plan PlanOf(const std::vector<Tensor>& tensors) {
+  std::vector<UOp> roots;
+  for (const Tensor& t : tensors) roots.push_back(t.uop());
+  absl::StatusOr<Plan> plan = PlanOnly(roots, MakePlanKey(roots));
+  EXPECT_OK(plan);
+  return plan.ok() ? *std::move(plan) : Plan();
+}
+
+// One graph and one kernel for all places of a mesh, however many there are.
+TEST(Sharded, PlansDoNotGrowWithTheMesh) {
+  std::optional<size_t> steps, kernels;
+  for (int places : {2, 8, 64}) {
+    std::vector<Place> list;
+    for (int i = 0; i < places; ++i) list.emplace_back("NULL", i);
+    const Mesh mesh(list, {{places / 2, "dp"}, {2, "tp"}});
+    const auto on = [&](Placement dp, Placement tp) { return Sharding(mesh, {dp, tp}); };
+    const Placement whole = Placement::Replicate();
+    const Tensor x = Tensor::Empty({128, 64}, kFloat32, on(Placement::Shard(0), whole));
+    const Tensor up = Tensor::Empty({64, 256}, kFloat32, on(whole, Placement::Shard(1)));
+    const Tensor down = Tensor::Empty({256, 64}, kFloat32, on(whole, Placement::Shard(0)));
+    const Tensor y = x + x.RmsNorm().MatMul(up).Silu().MatMul(down);
+    const Plan plan = PlanOf({y});
+    int reductions = 0;
+    for (const PlanStep& s : plan.steps) {
+      reductions += s.kind == PlanStep::kAllReduce;
+      EXPECT_NE(s.kind, PlanStep::kExchange);
+    }
+    EXPECT_EQ(reductions, 1);
+    if (!steps) steps = plan.steps.size(), kernels = plan.kernels.size();
+    EXPECT_EQ(plan.steps.size(), *steps);
+    EXPECT_EQ(plan.kernels.size(), *kernels);
+    // The all-reduce of the rows of each group of two.
+    EXPECT_EQ(BytesMoved(plan), 2 * 128 * 64 * 4);
+    EXPECT_LT(TopoSort({&y.uop(), 1}).size(), 80u);
+  }
+}
+
+TEST(Sharded, ExplainNamesWhatMovesAndWhy) {
+  const Tensor x = Count({8, 4}).To("CPU").Shard(Line(4)),
+               y = Count({8, 4}).To("CPU").Shard(Line(4, 1));
+  const std::string text = Explain((x + y).Sum());
+  EXPECT_THAT(text, HasSubstr("operands of ADD are sharded differently"));
+  EXPECT_THAT(text, HasSubstr("all-reduce ADD of groups of 4"));
+  EXPECT_THAT(text, HasSubstr("sharded_test.cc:"));
+  EXPECT_EQ(VisualizeSharding(Count({5, 4}).Shard(Line(3))),
+            "f32[5/3, 4] on CPU:0-2\n  CPU    [0:2, 0:4]  2x4\n  CPU:1  [2:4, 0:4]  2x4\n"
+            "  CPU:2  [4:5, 0:4]  1x4\n");
 }
 
 }  // namespace
