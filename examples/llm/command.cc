@@ -1,6 +1,7 @@
 // Parsing the command line, and the modes that generate text.
 #include "examples/llm/command.h"
 
+#include <chrono>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -290,11 +291,14 @@ absl::StatusOr<int> RunCommand(const Command& command) {
     Show(ids + "\n");
     return 0;
   }
+  const auto begin = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(const Model model, LoadModel(command.model));
-  std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s of weights in %s\n", command.model.c_str(),
-               model.config.architecture.c_str(), static_cast<int>(model.config.layers),
-               static_cast<int>(model.config.dim),
-               ShowBytes(static_cast<double>(model.bytes_stored)).c_str(), model.format.c_str());
+  const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+  std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s in %s, mapped in %s\n",
+               command.model.c_str(), model.config.architecture.c_str(),
+               static_cast<int>(model.config.layers), static_cast<int>(model.config.dim),
+               ShowBytes(static_cast<double>(model.bytes_stored)).c_str(), model.format.c_str(),
+               ShowSeconds(taken.count()).c_str());
   SessionOptions options;
   options.context = command.context;
   options.device = command.device;

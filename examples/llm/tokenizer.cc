@@ -152,6 +152,7 @@ absl::Status Tokenizer::Data::Fill() {
   }
   if (spec.add_bos && spec.bos < 0) return Error("texts begin with bos, and there is no bos token");
   if (spec.model == TokenizerSpec::Model::kByteLevel) {
+    bytes.fill(-1);  // by their characters alone
     for (int b = 0; b < 256; ++b) {
       const auto it = by_text.find(ByteCharacters()[b]);
       if (it != by_text.end()) bytes[b] = it->second;

@@ -1,0 +1,52 @@
+// Writing GGUF files: metadata and tensors in the order given, version 3.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/weight_file.h"
+
+namespace tessera {
+
+class GgufWriter {
+ public:
+  void Set(const std::string& key, const std::string& value);
+  void Set(const std::string& key, const char* value) { Set(key, std::string(value)); }
+  void Set(const std::string& key, uint32_t value);
+  void Set(const std::string& key, float value);
+  void Set(const std::string& key, bool value);
+  void Set(const std::string& key, const std::vector<std::string>& value);
+  void Set(const std::string& key, const std::vector<float>& value);
+  void Set(const std::string& key, const std::vector<int32_t>& value);
+
+  // Fills `size` bytes when the file is written, so that large models need no memory.
+  using Fill = std::function<void(char* bytes, int64_t size)>;
+  // A row-major shape; CHECKs that it is made of whole blocks.
+  void Add(const std::string& name, WeightFormat format, const std::vector<int64_t>& shape,
+           Fill fill);
+  void Add(const std::string& name, WeightFormat format, const std::vector<int64_t>& shape,
+           const std::string& bytes);
+
+  std::string Bytes() const;  // the whole file
+  absl::Status Write(const std::string& path) const;
+
+ private:
+  struct Tensor {
+    std::string name;
+    WeightFormat format;
+    std::vector<int64_t> shape;
+    int64_t bytes;
+    Fill fill;
+  };
+  void Value(const std::string& key, uint32_t type, const std::string& bytes);
+  void Emit(const std::function<void(const std::string&)>& out) const;
+
+  std::string values_;
+  uint64_t count_ = 0;
+  std::vector<Tensor> tensors_;
+};
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// libFuzzer targets of everything that reads files: FUZZ_TARGET chooses one. tools/fuzz runs them.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "examples/llm/config.h"
+#include "examples/llm/pattern.h"
+#include "examples/llm/tokenizer.h"
+#include "runtime/gguf.h"
+#include "runtime/json.h"
+#include "runtime/safetensors.h"
+
+namespace tessera::llm {
+namespace {
+
+constexpr char kText[] = "Hello, y'all! \xF0\x9F\x98\x80 1234 \n\n x";
+
+void UseTokenizer(absl::StatusOr<TokenizerSpec> spec) {
+  if (!spec.ok()) return;
+  const auto tokenizer = Tokenizer::Make(*std::move(spec));
+  if (!tokenizer.ok()) return;
+  for (int32_t id : (*tokenizer)->Encode(kText, {})) (*tokenizer)->Piece(id);
+}
+
+void Gguf(absl::string_view bytes) {
+  const absl::StatusOr<tessera::Gguf> file = ParseGguf(bytes, "fuzz", nullptr);
+  if (!file.ok()) return;
+  for (const Weight& w : file->weights.all()) {
+    if (!w.bytes.empty() && (w.bytes.front() ^ w.bytes.back()) == 1) continue;  // they are there
+  }
+  ConfigFromGguf(file->metadata).status().IgnoreError();
+  UseTokenizer(TokenizerFromGguf(file->metadata));
+}
+
+void ReadAll(const Json& json, int depth) {
+  json.String();
+  json.Number();
+  if (depth > 70) std::abort();
+  for (const JsonItem item : json.Items()) {
+    item.key();
+    ReadAll(item.value(), depth + 1);
+  }
+}
+
+void Parse(absl::string_view bytes) {
+#if FUZZ_TARGET == 0
+  Gguf(bytes);
+#elif FUZZ_TARGET == 1
+  ParseSafetensors(bytes, "fuzz", nullptr).status().IgnoreError();
+#elif FUZZ_TARGET == 2
+  const absl::StatusOr<Json> json = Json::Parse(bytes, "fuzz");
+  if (json.ok()) ReadAll(*json, 0);
+#elif FUZZ_TARGET == 3
+  UseTokenizer(TokenizerFromHuggingFaceText(bytes, "fuzz"));
+#elif FUZZ_TARGET == 4
+  const absl::StatusOr<Json> json = Json::Parse(bytes, "fuzz");
+  if (json.ok()) ConfigFromHuggingFace(*json, "fuzz").status().IgnoreError();
+#else
+  const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
+  const std::vector<Character> text = Characters(kText);
+  if (!pattern.ok()) return;
+  for (size_t i = 0; i + 1 < text.size(); ++i) {
+    if (pattern->Match(text, i, text.size() - 1) >= static_cast<int64_t>(text.size())) std::abort();
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace tessera::llm
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  tessera::llm::Parse({reinterpret_cast<const char*>(data), size});
+  return 0;
+}

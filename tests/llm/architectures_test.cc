@@ -1,0 +1,203 @@
+// Logits of every architecture at small random size, against plain loops in float64.
+#include <cmath>
+
+#include "examples/llm/session.h"
+#include "tests/llm/models.h"
+
+namespace tessera::llm {
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector MatVec(const float* w, const Vector& x, int64_t rows) {
+  Vector y(rows, 0.0);
+  for (int64_t r = 0; r < rows; ++r) {
+    for (size_t k = 0; k < x.size(); ++k) y[r] += double(w[r * x.size() + k]) * x[k];
+  }
+  return y;
+}
+
+void AddBias(const float* b, Vector* y) {
+  for (size_t i = 0; b != nullptr && i < y->size(); ++i) (*y)[i] += b[i];
+}
+
+// RMS norm of x[begin, begin + n).
+void Norm(const float* w, double eps, int64_t begin, int64_t n, Vector* x) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += (*x)[begin + i] * (*x)[begin + i];
+  const double scale = 1 / std::sqrt(sum / n + eps);
+  for (int64_t i = 0; i < n; ++i) (*x)[begin + i] *= scale * w[i];
+}
+
+void Rotate(const ModelConfig& c, int64_t position, int64_t begin, Vector* x) {
+  const int64_t half = c.head_dim / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    double angle = position * std::pow(c.rope_base, -2.0 * i / c.head_dim);
+    if (!c.rope_divisors.empty()) angle /= c.rope_divisors[i];
+    const double cos = std::cos(angle) * c.rope_magnitude;
+    const double sin = std::sin(angle) * c.rope_magnitude;
+    double& a = (*x)[begin + (c.rope_interleaved ? 2 * i : i)];
+    double& b = (*x)[begin + (c.rope_interleaved ? 2 * i + 1 : half + i)];
+    const double a0 = a, b0 = b;
+    a = a0 * cos - b0 * sin;
+    b = b0 * cos + a0 * sin;
+  }
+}
+
+// The logits after each of the tokens.
+std::vector<Vector> Reference(const ModelConfig& c, const RandomWeights& w,
+                              const std::vector<int32_t>& tokens) {
+  std::vector<std::vector<Vector>> keys(c.layers), values(c.layers);
+  std::vector<Vector> out;
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    const float* row = w.Of("token_embd.weight") + tokens[t] * c.dim;
+    Vector x(row, row + c.dim);
+    for (int64_t l = 0; l < c.layers; ++l) {
+      const std::string p = "blk." + std::to_string(l) + ".";
+      Vector n = x;
+      Norm(w.Of(p + "attn_norm.weight"), c.norm_eps, 0, c.dim, &n);
+      Vector q = MatVec(w.Of(p + "attn_q.weight"), n, c.heads * c.head_dim);
+      Vector k = MatVec(w.Of(p + "attn_k.weight"), n, c.kv_heads * c.head_dim);
+      Vector v = MatVec(w.Of(p + "attn_v.weight"), n, c.kv_heads * c.head_dim);
+      AddBias(w.Of(p + "attn_q.bias"), &q);
+      AddBias(w.Of(p + "attn_k.bias"), &k);
+      AddBias(w.Of(p + "attn_v.bias"), &v);
+      for (int64_t h = 0; h < c.heads; ++h) {
+        const float* norm = w.Of(p + "attn_q_norm.weight");
+        if (norm != nullptr) Norm(norm, c.norm_eps, h * c.head_dim, c.head_dim, &q);
+        Rotate(c, t, h * c.head_dim, &q);
+      }
+      for (int64_t h = 0; h < c.kv_heads; ++h) {
+        const float* norm = w.Of(p + "attn_k_norm.weight");
+        if (norm != nullptr) Norm(norm, c.norm_eps, h * c.head_dim, c.head_dim, &k);
+        Rotate(c, t, h * c.head_dim, &k);
+      }
+      keys[l].push_back(k);
+      values[l].push_back(v);
+      Vector mixed(c.heads * c.head_dim, 0.0);
+      for (int64_t h = 0; h < c.heads; ++h) {
+        const int64_t g = h / (c.heads / c.kv_heads);
+        const size_t first = c.window > 0 && int64_t(t) >= c.window ? t + 1 - c.window : 0;
+        Vector score;
+        double sum = 0;
+        for (size_t s = first; s <= t; ++s) {
+          double dot = 0;
+          for (int64_t i = 0; i < c.head_dim; ++i) {
+            dot += q[h * c.head_dim + i] * keys[l][s][g * c.head_dim + i];
+          }
+          score.push_back(std::exp(dot / std::sqrt(double(c.head_dim))));
+          sum += score.back();
+        }
+        for (size_t s = first; s <= t; ++s) {
+          for (int64_t i = 0; i < c.head_dim; ++i) {
+            mixed[h * c.head_dim + i] += score[s - first] / sum * values[l][s][g * c.head_dim + i];
+          }
+        }
+      }
+      const Vector o = MatVec(w.Of(p + "attn_output.weight"), mixed, c.dim);
+      for (int64_t i = 0; i < c.dim; ++i) x[i] += o[i];
+      n = x;
+      Norm(w.Of(p + "ffn_norm.weight"), c.norm_eps, 0, c.dim, &n);
+      Vector gate = MatVec(w.Of(p + "ffn_gate.weight"), n, c.ffn);
+      const Vector up = MatVec(w.Of(p + "ffn_up.weight"), n, c.ffn);
+      for (int64_t i = 0; i < c.ffn; ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
+      const Vector down = MatVec(w.Of(p + "ffn_down.weight"), gate, c.dim);
+      for (int64_t i = 0; i < c.dim; ++i) x[i] += down[i];
+    }
+    Norm(w.Of("output_norm.weight"), c.norm_eps, 0, c.dim, &x);
+    const float* output = w.Of("output.weight");
+    out.push_back(MatVec(output ? output : w.Of("token_embd.weight"), x, c.vocabulary));
+  }
+  return out;
+}
+
+ModelConfig Small(const std::string& architecture) {
+  ModelConfig c;
+  c.architecture = architecture;
+  c.layers = 2;
+  c.dim = 24;
+  c.heads = 6;
+  c.kv_heads = 2;
+  c.head_dim = architecture == "qwen3" ? 8 : 4;  // Qwen 3 gives it apart from dim / heads
+  c.ffn = 40;
+  c.vocabulary = 50;
+  c.context = 48;
+  c.norm_eps = 1e-5;
+  c.rope_interleaved = architecture == "llama";
+  return c;
+}
+
+void ExpectReference(const ModelConfig& config, bool tied) {
+  const RandomWeights weights = WeightsFor(config, tied);
+  ASSERT_OK_AND_ASSIGN(const Model model, MakeModel(config, nullptr, weights.set, true, "test"));
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 29; ++i) tokens.push_back((i * 17 + 3) % static_cast<int>(config.vocabulary));
+  const std::vector<Vector> expected = Reference(config, weights, tokens);
+  double largest = 0;
+  for (double v : expected.back()) largest = std::max(largest, std::fabs(v));
+
+  // As a prompt in parts of 16, 1, 1, 8 (padded to 16), then token by token.
+  Session session(model, {});
+  size_t fed = 0;
+  for (size_t n : {16, 1, 1, 8, 1, 1, 1}) {
+    const float* logits = session.Feed(absl::MakeConstSpan(tokens).subspan(fed, n));
+    fed += n;
+    for (int64_t i = 0; i < config.vocabulary; ++i) {
+      ASSERT_NEAR(logits[i], expected[fed - 1][i], 1e-4 * largest) << "token " << fed << ", " << i;
+    }
+  }
+  session.Rewind(0);
+  const std::vector<float> all = session.FeedForAll(tokens);
+  for (size_t t = 0; t < tokens.size(); ++t) {
+    for (int64_t i = 0; i < config.vocabulary; ++i) {
+      ASSERT_NEAR(all[t * config.vocabulary + i], expected[t][i], 1e-4 * largest) << t << " " << i;
+    }
+  }
+}
+
+TEST(Architectures, Llama) { ExpectReference(Small("llama"), false); }
+TEST(Architectures, LlamaTied) { ExpectReference(Small("llama"), true); }
+TEST(Architectures, LlamaWithHalvedPairsAndScaledRope) {
+  ModelConfig c = Small("llama");
+  c.rope_interleaved = false;
+  c.rope_divisors = {1, 4.5};
+  c.rope_magnitude = 1.1;
+  ExpectReference(c, true);
+}
+TEST(Architectures, MistralSlidingWindow) {
+  ModelConfig c = Small("mistral");
+  c.window = 7;
+  ExpectReference(c, false);
+}
+TEST(Architectures, Qwen2) { ExpectReference(Small("qwen2"), true); }
+TEST(Architectures, Qwen3) { ExpectReference(Small("qwen3"), false); }
+TEST(Architectures, AsManyKeyHeadsAsHeads) {
+  ModelConfig c = Small("llama");
+  c.kv_heads = c.heads;
+  ExpectReference(c, false);
+}
+
+TEST(Architectures, RopeScalingOfConfigJson) {
+  const std::string text = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1,
+    "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 131072, "rope_theta": 500000.0, "rope_scaling": {
+      "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+      "original_max_position_embeddings": 8192, "rope_type": "llama3"}})";
+  ASSERT_OK_AND_ASSIGN(const Json json, Json::Parse(text, "config.json"));
+  ASSERT_OK_AND_ASSIGN(const ModelConfig c, ConfigFromHuggingFace(json, "config.json"));
+  ASSERT_EQ(c.rope_divisors.size(), 32u);
+  for (int i = 0; i < 32; ++i) {
+    const double wave = 2 * M_PI * std::pow(500000.0, 2.0 * i / 64);
+    double want = 1;  // short waves stay
+    if (wave > 8192.0) {
+      want = 32;  // long ones are stretched
+    } else if (wave > 8192.0 / 4) {
+      const double smooth = (8192 / wave - 1) / 3;
+      want = 1 / ((1 - smooth) / 32 + smooth);
+    }
+    EXPECT_NEAR(c.rope_divisors[i], want, 1e-9 * want) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tessera::llm

@@ -1,0 +1,134 @@
+// The command line: options, modes, what goes to which stream, and errors in one line.
+#include "examples/llm/command.h"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/llm/models.h"
+#include "tests/tools/run_tool.h"
+
+namespace tessera::llm {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::string kModel = std::string("--model ") + kStory + " ";
+
+// What it prints on stdout, with this text on stdin.
+Outcome Llm(const std::string& arguments, const std::string& in = "") {
+  const std::string file = ::testing::TempDir() + "/stdin.txt";
+  std::ofstream(file) << in;
+  return RunTool("llm", kModel + arguments + " 2>/dev/null <" + file + " #");
+}
+
+TEST(Command, TellsTheStoryByDefault) {
+  const Outcome o = Llm("--prompt 'Once upon a time'");
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_EQ(o.out, ReadFile(kStoryText));
+}
+
+TEST(Command, PromptFromStdin) {
+  for (const char* option : {"", "--prompt -"}) {
+    EXPECT_EQ(Llm(std::string("--max-tokens 3 ") + option, "Once upon a time").out,
+              "Once upon a time, there was\n");
+  }
+}
+
+TEST(Command, JsonIsOneObject) {
+  const Outcome o = Llm("--prompt 'Once upon a time' --max-tokens 4 --json");
+  const nlohmann::json json = nlohmann::json::parse(o.out);
+  EXPECT_EQ(json["prompt"], "Once upon a time");
+  EXPECT_EQ(json["text"], ", there was a");
+  EXPECT_EQ(json["tokens"].size(), 4u);
+  EXPECT_EQ(json["reason"], "length");
+  EXPECT_EQ(json["prompt_tokens"], 5);
+}
+
+TEST(Command, Tokenize) {
+  EXPECT_EQ(Llm("--tokenize", "Once upon a time").out, "1 403 407 261 378\n");
+  EXPECT_EQ(Llm("--tokenize --no-bos", "Once upon a time").out, "403 407 261 378\n");
+  EXPECT_EQ(Llm("--tokenize --no-bos", "").out, "\n");
+}
+
+TEST(Command, ChecksAndExplains) {
+  const Outcome check = Llm("--check-tensors");
+  EXPECT_EQ(check.exit, 0);
+  EXPECT_THAT(check.out, HasSubstr("layers         5 of 64, feed-forward 172\n"));
+  EXPECT_THAT(check.out, HasSubstr("weights are    finite\n"));
+  EXPECT_THAT(check.out, HasSubstr("first token    403 \" Once\"\n"));
+  EXPECT_THAT(Llm("--explain").out, HasSubstr("kernels"));
+}
+
+TEST(Command, WritesLogits) {
+  const std::string path = ::testing::TempDir() + "/logits.npy";
+  const Outcome o = Llm("--prompt 'Once upon a time' --logits " + path);
+  ASSERT_EQ(o.exit, 0);
+  const std::string bytes = ReadFile(path);
+  ASSERT_EQ(bytes.substr(0, 6), "\x93NUMPY");
+  EXPECT_THAT(bytes, HasSubstr("'shape': (5, 512)"));
+  const size_t header = 10 + static_cast<uint8_t>(bytes[8]) + 256 * static_cast<uint8_t>(bytes[9]);
+  EXPECT_EQ(header % 64, 0u);
+  ASSERT_EQ(bytes.size(), header + 5 * 512 * 4);
+  float first;
+  std::memcpy(&first, &bytes[header + 4 * 512 * 4], 4);
+  EXPECT_NEAR(first, -10.136578, 1e-3);  // golden.json
+}
+
+TEST(Command, Perplexity) {
+  const std::string path = ::testing::TempDir() + "/story.txt";
+  const std::string text = ReadFile(kStoryText);
+  std::ofstream(path) << text.substr(0, text.size() - 1);  // as the golden value's tokens
+  const Outcome o = Llm("--perplexity " + path);
+  EXPECT_NEAR(std::stod(o.out), std::exp(0.457346), 1e-3);  // greedy_story_mean_nll of golden.json
+}
+
+TEST(Command, ErrorsAreOneLine) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"", "llm: --model FILE|DIR is missing"},
+      {"--modle x", "llm: '--modle' is no option"},
+      {"--model", "llm: --model wants a value"},
+      {"--model x --temperature hot", "--temperature 'hot': wants T"},
+      {"--model x --temperature -1", "--temperature is -1"},
+      {"--model x --top-p 2", "--top-p is 2"},
+      {"--model x --max-tokens -3", "--max-tokens '-3'"},
+      {"--model x --context 0", "--context '0'"},
+      {"--model x --stop ''", "--stop ''"},
+      {"--model x --devices GPU:0", "--devices"},
+      {"--model /nowhere --prompt a", "/nowhere: No such file"}};
+  for (const auto& [arguments, error] : rows) {
+    const Outcome o = RunTool("llm", arguments);
+    EXPECT_NE(o.exit, 0) << arguments;
+    EXPECT_THAT(o.out, HasSubstr(error)) << arguments;
+    EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
+  }
+  const Outcome chat = RunTool("llm", kModel + "--chat");
+  EXPECT_THAT(chat.out, HasSubstr("no chat template"));
+  const Outcome utf8 = Llm("--prompt -", "a\xFF");
+  EXPECT_EQ(utf8.exit, 1);
+}
+
+TEST(Command, OptionsAreSet) {
+  ASSERT_OK_AND_ASSIGN(
+      const Command c,
+      ParseCommand(std::vector<std::string>{
+          "--model",          "m",   "--prompt",      "p",   "--stop",    "a",   "--stop",  "b",
+          "--seed",           "9",   "--top-k",       "4",   "--top-p",   "0.5", "--min-p", "0.1",
+          "--repeat-penalty", "1.1", "--temperature", "0.7", "--context", "99"}));
+  EXPECT_EQ(c.model, "m");
+  EXPECT_EQ(c.prompt, "p");
+  EXPECT_TRUE(c.prompt_given);
+  EXPECT_EQ(c.stops, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(c.sampler.seed, 9u);
+  EXPECT_EQ(c.sampler.top_k, 4);
+  EXPECT_EQ(c.sampler.temperature, 0.7);
+  EXPECT_EQ(c.context, 99);
+  EXPECT_THAT(CommandHelp(), HasSubstr("--repeat-penalty R"));
+}
+
+TEST(Command, JsonStringsAreEscaped) {
+  EXPECT_EQ(JsonString("a\"\\\n\xC3\xA9"), "\"a\\\"\\\\\\u000a\xC3\xA9\"");
+}
+
+}  // namespace
+}  // namespace tessera::llm

@@ -1,0 +1,155 @@
+// Every number format against plain loops over its blocks, written from the format's description.
+#include "examples/llm/quant.h"
+
+#include <cmath>
+#include <random>
+
+#include "graph/fold.h"
+#include "tests/llm/models.h"
+
+namespace tessera::llm {
+namespace {
+
+double Half(const uint8_t* p) { return LoadScalar(p, kFloat16).AsFloat(); }
+
+// The 256 or 32 values of the block at p.
+std::vector<double> Block(WeightFormat format, const uint8_t* p) {
+  std::vector<double> y(InfoOf(format).block_elements);
+  const auto nibble = [](const uint8_t* q, int i, int half) {
+    return i < half ? q[i] & 15 : q[i - half] >> 4;
+  };
+  const auto bit = [](const uint8_t* q, int i) { return q[i / 8] >> (i % 8) & 1; };
+  for (int i = 0; i < static_cast<int>(y.size()); ++i) {
+    switch (format) {
+      case WeightFormat::kQ8_0:
+        y[i] = Half(p) * static_cast<int8_t>(p[2 + i]);
+        break;
+      case WeightFormat::kQ4_0:
+        y[i] = Half(p) * (nibble(p + 2, i, 16) - 8);
+        break;
+      case WeightFormat::kQ4_1:
+        y[i] = Half(p) * nibble(p + 4, i, 16) + Half(p + 2);
+        break;
+      case WeightFormat::kQ5_0:
+        y[i] = Half(p) * ((nibble(p + 6, i, 16) | bit(p + 2, i) << 4) - 16);
+        break;
+      case WeightFormat::kQ5_1:
+        y[i] = Half(p) * (nibble(p + 8, i, 16) | bit(p + 4, i) << 4) + Half(p + 2);
+        break;
+      case WeightFormat::kQ4K:
+      case WeightFormat::kQ5K: {
+        const int g = i / 32;  // the group, with a scale and a minimum of six bits
+        const uint8_t* s = p + 4;
+        const int scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | (s[g - 4] >> 6) << 4;
+        const int minimum = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | (s[g] >> 6) << 4;
+        const uint8_t* quants = p + (format == WeightFormat::kQ4K ? 16 : 48) + g / 2 * 32;
+        int q = g % 2 == 0 ? quants[i % 32] & 15 : quants[i % 32] >> 4;
+        if (format == WeightFormat::kQ5K) q |= (p[16 + i % 32] >> g & 1) << 4;
+        y[i] = Half(p) * scale * q - Half(p + 2) * minimum;
+        break;
+      }
+      case WeightFormat::kQ6K: {
+        const int n = i / 128, t = i % 128, l = t % 32, part = t / 32;
+        const uint8_t low = p[n * 64 + l + (part % 2) * 32];
+        const uint8_t high = p[128 + n * 32 + l];
+        const int q = ((part < 2 ? low & 15 : low >> 4) | (high >> (2 * part) & 3) << 4) - 32;
+        y[i] = Half(p + 208) * static_cast<int8_t>(p[192 + n * 8 + t / 16]) * q;
+        break;
+      }
+      default:
+        ADD_FAILURE();
+    }
+  }
+  return y;
+}
+
+// Random blocks whose halves (at these bytes) are small finite numbers.
+std::string RandomBlocks(WeightFormat format, int64_t count) {
+  std::mt19937 random(static_cast<unsigned>(format));
+  const WeightFormatInfo& info = InfoOf(format);
+  std::vector<int> halves = {0};
+  if (format == WeightFormat::kQ6K) halves = {208};
+  if (format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1 ||
+      format == WeightFormat::kQ4K || format == WeightFormat::kQ5K) {
+    halves = {0, 2};
+  }
+  std::string bytes(count * info.block_bytes, '\0');
+  for (char& c : bytes) c = static_cast<char>(random());
+  for (int64_t b = 0; b < count; ++b) {
+    for (int at : halves) {
+      const uint16_t half = static_cast<uint16_t>((random() & 0x83FF) | (10 + random() % 8) << 10);
+      std::memcpy(&bytes[b * info.block_bytes + at], &half, 2);
+    }
+  }
+  return bytes;
+}
+
+constexpr WeightFormat kBlockFormats[] = {
+    WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0,
+    WeightFormat::kQ5_1, WeightFormat::kQ4K,  WeightFormat::kQ5K,  WeightFormat::kQ6K};
+
+TEST(Quant, ValuesAreThoseOfPlainLoops) {
+  constexpr int64_t kRows = 3, kBlocks = 2;
+  for (WeightFormat format : kBlockFormats) {
+    SCOPED_TRACE(InfoOf(format).name);
+    const int64_t columns = kBlocks * InfoOf(format).block_elements;
+    const std::string bytes = RandomBlocks(format, kRows * kBlocks);
+    Weight w;
+    w.format = format;
+    w.shape = {kRows, columns};
+    w.bytes = bytes;
+    const Tensor values = Values(Stored(w), format);
+    EXPECT_EQ(values.dtype(), kFloat32);
+    ASSERT_EQ(values.elements(), kRows * columns);
+    std::vector<double> expected;
+    for (int64_t b = 0; b < kRows * kBlocks; ++b) {
+      const auto* p = reinterpret_cast<const uint8_t*>(bytes.data());
+      for (double v : Block(format, p + b * InfoOf(format).block_bytes)) expected.push_back(v);
+    }
+    const std::vector<double> got = values.ToVector<double>();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(got[i], expected[i], 1e-5 * std::max(1.0, std::fabs(expected[i]))) << i;
+    }
+    // Inside a product, and of chosen rows.
+    const Tensor x = Tensor::Arange(columns, kFloat32).Reshape({1, columns}) * 0.01 - 1;
+    const std::vector<double> product = x.Linear(values).ToVector<double>();
+    const Tensor rows = Values(Stored(w).Take(Tensor::From(std::vector<int32_t>{2, 0})), format);
+    const std::vector<double> taken = rows.ToVector<double>();
+    for (int64_t r = 0; r < kRows; ++r) {
+      double want = 0, size = 0;
+      for (int64_t k = 0; k < columns; ++k) {
+        want += (k * 0.01 - 1) * expected[r * columns + k];
+        size += std::fabs((k * 0.01 - 1) * expected[r * columns + k]);
+      }
+      EXPECT_NEAR(product[r], want, 1e-5 * size) << r;
+    }
+    for (int64_t k = 0; k < columns; ++k) {
+      ASSERT_EQ(taken[k], got[2 * columns + k]);
+      ASSERT_EQ(taken[columns + k], got[k]);
+    }
+  }
+}
+
+TEST(Quant, EveryFormatIsTestedAndNamed) {
+  EXPECT_EQ(ComputableFormats(), "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K");
+  for (WeightFormat format : kBlockFormats) EXPECT_TRUE(CanCompute(format));
+  EXPECT_FALSE(CanCompute(WeightFormat::kIQ1S));
+}
+
+TEST(Quant, HalfAndBrainNumbersAreReadAsTheyLie) {
+  const uint16_t halves[] = {0x3C00, 0xC000, 0x3555}, brains[] = {0x3F80, 0xC000, 0x3EAB};
+  for (const auto& [format, bits] :
+       {std::pair(WeightFormat::kF16, halves), std::pair(WeightFormat::kBF16, brains)}) {
+    Weight w;
+    w.format = format;
+    w.shape = {3};
+    w.bytes = {reinterpret_cast<const char*>(bits), 6};
+    const std::vector<double> v = Values(Stored(w), format).ToVector<double>();
+    EXPECT_EQ(v[0], 1);
+    EXPECT_EQ(v[1], -2);
+    EXPECT_NEAR(v[2], 1.0 / 3, 0.002);
+  }
+}
+
+}  // namespace
+}  // namespace tessera::llm

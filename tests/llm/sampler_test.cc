@@ -1,0 +1,86 @@
+// Sampling: what each option leaves over, and how often it is drawn.
+#include "examples/llm/sampler.h"
+
+#include <cmath>
+#include <set>
+
+#include "tests/testing.h"
+
+namespace tessera::llm {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int kVocabulary = 6;
+const std::vector<float> kLogits = {0.5f, 2.0f, -1.0f, 2.0f, 1.0f, -3.0f};
+
+std::set<int32_t> Drawn(const SamplerOptions& options, const std::vector<int32_t>& recent = {}) {
+  Sampler sampler(options, kVocabulary);
+  std::set<int32_t> out;
+  for (int i = 0; i < 2000; ++i) out.insert(sampler.Pick(kLogits.data(), recent));
+  return out;
+}
+
+SamplerOptions Warm() {
+  SamplerOptions o;
+  o.temperature = 2;
+  return o;
+}
+
+TEST(Sampler, GreedyTakesTheFirstOfTheGreatest) { EXPECT_THAT(Drawn({}), ElementsAre(1)); }
+
+TEST(Sampler, OptionsLeaveTheLikeliest) {
+  EXPECT_EQ(Drawn(Warm()).size(), 6u);
+  SamplerOptions o = Warm();
+  o.top_k = 3;
+  EXPECT_THAT(Drawn(o), ElementsAre(1, 3, 4));
+  o = Warm();
+  o.top_p = 0.7;  // 1 and 3 have 0.71 together
+  EXPECT_THAT(Drawn(o), ElementsAre(1, 3));
+  o = Warm();
+  o.min_p = 0.3;  // of 1's: e^-1 is above, e^-1.5 is not
+  EXPECT_THAT(Drawn(o), ElementsAre(1, 3, 4));
+}
+
+TEST(Sampler, RecentTokensBecomeLessLikely) {
+  SamplerOptions o;
+  o.repeat_penalty = 1.5;
+  EXPECT_THAT(Drawn(o, {1, 1}), ElementsAre(3));
+  EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(1));
+  o.repeat_penalty = 10;
+  EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(4));
+}
+
+TEST(Sampler, DrawsFollowTheProbabilities) {
+  SamplerOptions o;
+  o.temperature = 1;
+  o.seed = 3;
+  Sampler sampler(o, kVocabulary);
+  std::vector<double> expected, count(kVocabulary, 0.0);
+  double sum = 0;
+  for (float v : kLogits) expected.push_back(std::exp(v)), sum += expected.back();
+  constexpr int kDraws = 40000;
+  for (int i = 0; i < kDraws; ++i) ++count[sampler.Pick(kLogits.data(), {})];
+  for (int i = 0; i < kVocabulary; ++i) {
+    const double p = expected[i] / sum;
+    EXPECT_NEAR(count[i] / kDraws, p, 5 * std::sqrt(p * (1 - p) / kDraws)) << i;
+  }
+}
+
+TEST(Sampler, OptionsOutOfRangeAreErrors) {
+  const auto bad = [](auto set, const char* name) {
+    SamplerOptions o;
+    set(o);
+    EXPECT_THAT(CheckSampler(o), StatusIs(absl::StatusCode::kInvalidArgument, name));
+  };
+  bad([](auto& o) { o.temperature = -1; }, "--temperature");
+  bad([](auto& o) { o.temperature = std::nan(""); }, "--temperature");
+  bad([](auto& o) { o.top_k = -1; }, "--top-k");
+  bad([](auto& o) { o.top_p = 0; }, "--top-p");
+  bad([](auto& o) { o.top_p = 1.5; }, "--top-p");
+  bad([](auto& o) { o.min_p = -0.1; }, "--min-p");
+  bad([](auto& o) { o.repeat_penalty = 0; }, "--repeat-penalty");
+}
+
+}  // namespace
+}  // namespace tessera::llm

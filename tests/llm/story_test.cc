@@ -1,0 +1,173 @@
+// The story model of the repository: its text, its logits against float64 goldens, its counters.
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/llm/command.h"
+#include "examples/llm/session.h"
+#include "runtime/device.h"
+#include "runtime/runtime.h"
+#include "tests/llm/models.h"
+
+namespace tessera::llm {
+namespace {
+
+const char kPrompt[] = "Once upon a time";
+
+struct Told {
+  std::string text;
+  Generated result;
+};
+
+absl::StatusOr<Told> Tell(const Model& model, GenerateOptions options) {
+  Session session(model, {});
+  Told told;
+  told.text = kPrompt;
+  ASSIGN_OR_RETURN(told.result, Generate(session, model, model.tokenizer->Encode(kPrompt, {}),
+                                         options, [&](const std::string& t) { told.text += t; }));
+  return told;
+}
+
+GenerateOptions Greedy(int64_t tokens) {
+  GenerateOptions options;
+  options.max_tokens = tokens;
+  return options;
+}
+
+void ExpectStory(const std::string& path) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(path));
+  ASSERT_OK_AND_ASSIGN(const Told told, Tell(model, Greedy(252)));
+  EXPECT_EQ(told.text + "\n", ReadFile(kStoryText));
+  EXPECT_STREQ(told.result.reason, "length");
+}
+
+TEST(Story, TellsTheExpectedText) { ExpectStory(kStory); }
+TEST(Story, TheSameFromSafetensors) {
+  SKIP_WITHOUT_DATA();
+  ExpectStory(std::string(kData) + "models/stories260K/hf");
+}
+
+nlohmann::json Golden() {
+  return nlohmann::json::parse(ReadFile(std::string(kData) + "models/stories260K/golden.json"));
+}
+
+TEST(Story, LogitsAreTheGoldens) {
+  SKIP_WITHOUT_DATA();
+  const nlohmann::json golden = Golden();
+  for (const char* path : {kStory, "../shared/data/models/stories260K/hf"}) {
+    ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(path));
+    const std::vector<int32_t> ids = model.tokenizer->Encode(kPrompt, {});
+    EXPECT_EQ(ids, golden["prompt_ids"].get<std::vector<int32_t>>());
+    Session session(model, {});
+    const float* logits = session.Feed(ids);
+    const auto expected = golden["last_logits_f64"].get<std::vector<double>>();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_NEAR(logits[i], expected[i], 1e-4 * std::fabs(expected[i])) << i;
+    }
+    for (const char* text : {"shakespeare_512", "greedy_story"}) {
+      const auto tokens = golden[std::string(text) + "_ids"].get<std::vector<int32_t>>();
+      session.Rewind(0);
+      EXPECT_NEAR(MeanNegativeLogLikelihood(session, model.config.vocabulary, tokens),
+                  golden[std::string(text) + "_mean_nll"].get<double>(), 1e-4);
+    }
+  }
+}
+
+// Weights are exact in Q8_0 to 1/254 of their block's greatest; activations stay f32. So the text
+// may differ from other programs', which round activations too; the likelihood hardly does.
+TEST(Story, QuantisedToEightBitsIsNearlyTheSame) {
+  SKIP_WITHOUT_DATA();
+  const nlohmann::json golden = Golden();
+  ASSERT_OK_AND_ASSIGN(const Model model,
+                       LoadModel(std::string(kData) + "models/stories260K/stories260K-Q8_0.gguf"));
+  EXPECT_EQ(model.format, "Q8_0");
+  Session session(model, {});
+  const float* logits = session.Feed(model.tokenizer->Encode(kPrompt, {}));
+  const auto expected = golden["last_logits_f64"].get<std::vector<double>>();
+  double error = 0, size = 0;
+  for (size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(logits[i] - expected[i], 2);
+    size += std::pow(expected[i], 2);
+  }
+  EXPECT_LT(std::sqrt(error / size), 0.01);
+  EXPECT_GT(std::sqrt(error / size), 1e-5);  // it is quantised
+  session.Rewind(0);
+  EXPECT_NEAR(MeanNegativeLogLikelihood(session, model.config.vocabulary,
+                                        golden["greedy_story_ids"].get<std::vector<int32_t>>()),
+              golden["greedy_story_mean_nll"].get<double>(), 0.01);
+}
+
+TEST(Story, AStepAfterTheFirstPlansAndAllocatesNothing) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory));
+  Session session(model, {});
+  int32_t token = 1;
+  for (int i = 0; i < 3; ++i) session.Feed({&token, 1});
+  ASSERT_OK_AND_ASSIGN(DeviceRuntime * device, GetDevice(Place("CPU", 0)));
+  const RuntimeStats before = GetRuntimeStats();
+  const MemoryStats memory = device->Memory();
+  for (int i = 0; i < 100; ++i) session.Feed({&token, 1});
+  EXPECT_EQ(GetRuntimeStats().plans_made, before.plans_made);
+  EXPECT_GT(GetRuntimeStats().kernels_run, before.kernels_run);
+  EXPECT_EQ(device->Memory().allocations, memory.allocations);
+  EXPECT_EQ(device->Memory().live_bytes, memory.live_bytes);
+  EXPECT_EQ(session.position(), 103);
+}
+
+TEST(Story, TheLastPositionsOfTheContext) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory));
+  SessionOptions options;
+  options.context = 40;
+  Session session(model, options);
+  ASSERT_OK_AND_ASSIGN(
+      const Generated g,
+      Generate(session, model, model.tokenizer->Encode(kPrompt, {}), Greedy(100), [](auto&) {}));
+  EXPECT_STREQ(g.reason, "context");
+  EXPECT_EQ(g.tokens.size(), 40u - 5 + 1);  // the one after the last position is known too
+  EXPECT_EQ(ReadFile(kStoryText).substr(16, g.text.size()), g.text);
+  const std::vector<int32_t> long_prompt(41, 5);
+  session.Rewind(0);
+  EXPECT_THAT(Generate(session, model, long_prompt, Greedy(1), [](auto&) {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "41 tokens"));
+  EXPECT_THAT(Generate(session, model, {}, Greedy(1), [](auto&) {}),
+              StatusIs(absl::StatusCode::kInvalidArgument, "empty"));
+}
+
+TEST(Story, StopTextsAreNotShown) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory));
+  GenerateOptions options = Greedy(100);
+  options.stops = {"never", " She loved"};
+  ASSERT_OK_AND_ASSIGN(const Told told, Tell(model, options));
+  EXPECT_EQ(told.text, "Once upon a time, there was a little girl named Lily.");
+  EXPECT_STREQ(told.result.reason, "stop");
+}
+
+TEST(Story, ASeedGivesItsTextEveryTime) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory));
+  GenerateOptions options = Greedy(40);
+  options.sampler.temperature = 1;
+  options.sampler.top_p = 0.9;
+  std::vector<std::string> texts;
+  for (uint64_t seed : {7, 7, 8}) {
+    options.sampler.seed = seed;
+    ASSERT_OK_AND_ASSIGN(const Told told, Tell(model, options));
+    texts.push_back(told.text);
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+  EXPECT_NE(texts[0], texts[2]);
+}
+
+TEST(Story, AnInterruptEndsTheText) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory));
+  std::atomic<bool> stop{false};
+  GenerateOptions options = Greedy(100);
+  options.interrupted = &stop;
+  Session session(model, {});
+  ASSERT_OK_AND_ASSIGN(const Generated g,
+                       Generate(session, model, model.tokenizer->Encode(kPrompt, {}), options,
+                                [&](const std::string&) { stop = true; }));
+  EXPECT_STREQ(g.reason, "interrupt");
+  EXPECT_EQ(g.tokens.size(), 1u);
+}
+
+}  // namespace
+}  // namespace tessera::llm

@@ -1,0 +1,196 @@
+// Tokenizers: the samples of public vocabularies, the story's from both files, streaming, patterns.
+#include "examples/llm/tokenizer.h"
+
+#include "absl/strings/str_split.h"
+#include "examples/llm/chat.h"
+#include "examples/llm/pattern.h"
+#include "tests/llm/models.h"
+
+namespace tessera::llm {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string DecodeAll(const Tokenizer& t, const std::vector<int32_t>& ids) {
+  std::string out;
+  for (int32_t id : ids) out += t.Piece(id);
+  return out;
+}
+
+std::vector<int32_t> Ids(const std::string& line) {
+  std::vector<int32_t> out;
+  for (absl::string_view s : absl::StrSplit(line, ' ', absl::SkipEmpty())) {
+    out.push_back(std::stoi(std::string(s)));
+  }
+  return out;
+}
+
+void ExpectSamples(const Tokenizer& tokenizer, const std::string& name, bool space_prefix) {
+  const std::string base = std::string(kData) + "tokenizers/ggml-vocab-" + name + ".gguf";
+  const std::string in = ReadFile(base + ".inp"), out = ReadFile(base + ".out");
+  const std::vector<std::string> texts = absl::StrSplit(in, "\n__ggml_vocab_test__\n");
+  const std::vector<std::string> lines = absl::StrSplit(out, '\n');
+  ASSERT_EQ(texts.size(), lines.size());
+  ASSERT_GT(texts.size(), 40u);
+  Tokenizer::Options options;
+  options.special = false;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::vector<int32_t> ids = tokenizer.Encode(texts[i], options);
+    EXPECT_EQ(ids, Ids(lines[i])) << name << ": " << texts[i];
+    const std::string begin = space_prefix && !texts[i].empty() ? " " : "";
+    EXPECT_EQ(DecodeAll(tokenizer, ids), begin + texts[i]) << name;
+  }
+}
+
+TEST(Tokenizer, SamplesOfPublicVocabularies) {
+  SKIP_WITHOUT_DATA();
+  for (const char* name : {"gpt-2", "llama-bpe", "falcon", "llama-spm", "phi-3"}) {
+    const std::string path = std::string(kData) + "tokenizers/ggml-vocab-" + name + ".gguf";
+    ASSERT_OK_AND_ASSIGN(const auto tokenizer, LoadTokenizer(path));
+    ExpectSamples(*tokenizer, name,
+                  std::string(name) == "llama-spm" || std::string(name) == "phi-3");
+  }
+}
+
+TEST(Tokenizer, SamplesFromTokenizerJson) {
+  SKIP_WITHOUT_DATA();
+  const std::string path = std::string(kData) + "tokenizers/gpt2-tokenizer.json";
+  const std::string text = ReadFile(path);
+  ASSERT_OK_AND_ASSIGN(TokenizerSpec spec, TokenizerFromHuggingFaceText(text, path));
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Make(std::move(spec)));
+  ExpectSamples(*tokenizer, "gpt-2", false);
+  Tokenizer::Options markup;
+  markup.markup = true;
+  EXPECT_THAT(tokenizer->Encode("a<|endoftext|>", markup), ElementsAre(64, 50256));
+  EXPECT_GT(tokenizer->Encode("a<|endoftext|>", {}).size(), 2u);
+}
+
+TEST(Tokenizer, TheStorysVocabularyIsTheSameFromBothFiles) {
+  SKIP_WITHOUT_DATA();
+  ASSERT_OK_AND_ASSIGN(const auto a, LoadTokenizer(kStory));
+  ASSERT_OK_AND_ASSIGN(const auto b, LoadTokenizer(std::string(kData) + "models/stories260K/hf"));
+  for (const char* text : {"Once upon a time", "", " ", "Lily's mom said, \"no\"\n\n",
+                           "\u00e9\U0001F600", "  two  spaces  "}) {
+    EXPECT_EQ(a->Encode(text, {}), b->Encode(text, {})) << text;
+    EXPECT_EQ(a->Encode(text, {})[0], 1);
+  }
+}
+
+TEST(Tokenizer, BytesStandForUnknownCharacters) {
+  ASSERT_OK_AND_ASSIGN(const auto t, LoadTokenizer(kStory));
+  const std::string text = "caf\xC3\xA9 \xF0\x9F\x98\x80";
+  const std::vector<int32_t> ids = t->Encode(text, {});
+  EXPECT_EQ(DecodeAll(*t, ids), " " + text);
+  EXPECT_EQ(t->Piece(-1), "");
+  EXPECT_EQ(t->Piece(1 << 20), "");
+  EXPECT_EQ(t->Piece(1), "");  // <s> is no text
+}
+
+TEST(Tokenizer, UnigramTakesTheLikeliestSplit) {
+  TokenizerSpec spec;
+  spec.model = TokenizerSpec::Model::kUnigram;
+  const std::pair<const char*, float> tokens[] = {{"<unk>", 0}, {"a", -1},   {"b", -1},
+                                                  {"ab", -1.5}, {"abb", -4}, {"bb", -1.7}};
+  for (const auto& [text, score] : tokens) spec.tokens.push_back({text, score, TokenKind::kNormal});
+  spec.tokens[0].kind = TokenKind::kUnknown;
+  spec.unknown = 0;
+  ASSERT_OK_AND_ASSIGN(const auto t, Tokenizer::Make(std::move(spec)));
+  EXPECT_THAT(t->Encode("abb", {}), ElementsAre(3, 2));   // ab b: -2.5; a bb: -2.7; abb: -4
+  EXPECT_THAT(t->Encode("abbb", {}), ElementsAre(3, 5));  // ab bb
+  EXPECT_THAT(t->Encode("axb", {}), ElementsAre(1, 0, 2));
+}
+
+TEST(Tokenizer, CharactersAreStreamedWhole) {
+  Utf8Stream stream;
+  EXPECT_EQ(stream.Push("a\xF0\x9F"), "a");
+  EXPECT_EQ(stream.Push("\x98"), "");
+  EXPECT_EQ(stream.Push("\x80z"), "\xF0\x9F\x98\x80z");
+  EXPECT_EQ(stream.Push("\xC3"), "");
+  EXPECT_EQ(stream.Push("x"), "\xEF\xBF\xBDx");  // the character never came
+  EXPECT_EQ(stream.Push("\xFFy"), "\xEF\xBF\xBDy");
+  EXPECT_EQ(stream.Push("\xE2\x82"), "");
+  EXPECT_EQ(stream.Finish(), "\xEF\xBF\xBD");
+  EXPECT_EQ(stream.Finish(), "");
+}
+
+std::vector<std::string> Words(const std::string& pattern, const std::string& text) {
+  absl::StatusOr<Pattern> p = Pattern::Compile(pattern);
+  EXPECT_OK(p);
+  const std::vector<Character> c = Characters(text);
+  std::vector<std::string> out;
+  for (size_t at = 0; at + 1 < c.size();) {
+    const int64_t to = p->Match(c, at, c.size() - 1);
+    if (to <= static_cast<int64_t>(at)) {
+      ++at;
+      continue;
+    }
+    out.push_back(text.substr(c[at].begin, c[to].begin - c[at].begin));
+    at = to;
+  }
+  return out;
+}
+
+TEST(Pattern, WordsNumbersAndSpaces) {
+  EXPECT_THAT(Words(kGpt2Pattern, "It's  12a \n\n!"),
+              ElementsAre("It", "'s", " ", " 12", "a", " \n", "\n", "!"));
+  EXPECT_THAT(Words(R"(\p{N}{1,3})", "1234567"), ElementsAre("123", "456", "7"));
+  EXPECT_THAT(Words(R"((?i:'s|'ll)|a(?=b)|[^a-c]{2,})", "'Sab'LLxyz"),
+              ElementsAre("'S", "a", "'LL", "xyz"));
+  EXPECT_THAT(Words(R"((ab|c)*d)", "ababcd cd d e"), ElementsAre("ababcd", "cd", "d"));
+}
+
+TEST(Pattern, WhatIsNotKnownIsAnError) {
+  for (const char* wrong : {"(", ")", "[", "[a", "a{", "a{3,1}", "*", "a**", "\\", "\\q", "\\p{Xx}",
+                            "\\pL", "(?<a>b)", "a+?", "[z-a]", "^a"}) {
+    EXPECT_FALSE(Pattern::Compile(wrong).ok()) << wrong;
+  }
+  EXPECT_FALSE(Pattern::Compile(std::string(1000, '(')).ok());
+}
+
+TEST(Pattern, MatchingEndsOnHostileTexts) {
+  EXPECT_EQ(Words("(a|aa)*(a|aa)*(a|aa)*b", std::string(300, 'a')).size(), 0u);
+  EXPECT_EQ(Words(R"(\s*[\r\n]+|\s+(?!\S)|\s+)", std::string(20000, ' ')).size(), 1u);
+  EXPECT_EQ(Words(R"(\p{L}+)", std::string(20000, 'x')).size(), 1u);
+}
+
+// ---- conversations
+
+TEST(Chat, TemplatesAreRecognised) {
+  SKIP_WITHOUT_DATA();
+  ASSERT_OK_AND_ASSIGN(const auto t,
+                       LoadTokenizer(std::string(kData) + "tokenizers/ggml-vocab-llama-bpe.gguf"));
+  ASSERT_OK_AND_ASSIGN(const ChatForm form, RecogniseChat(t->spec().chat_template));
+  EXPECT_EQ(form, ChatForm::kLlama3);
+  const Message messages[] = {{"user", "Hello <|eot_id|>"}};
+  const std::vector<int32_t> ids = EncodeChat(*t, form, messages);
+  EXPECT_EQ(ids.front(), 128000);  // <|begin_of_text|>
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128009), 1) << "what a user types is no mark";
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128006), 2);
+  EXPECT_TRUE(t->EndsText(128009));
+  EXPECT_EQ(DecodeAll(*t, ids), "user\n\nHello <|eot_id|>assistant\n\n");
+}
+
+TEST(Chat, FormsByTheirMarks) {
+  EXPECT_THAT(RecogniseChat("x<|im_start|>y"), IsOkAndHolds(ChatForm::kChatMl));
+  EXPECT_THAT(RecogniseChat("[INST] <<SYS>>"), IsOkAndHolds(ChatForm::kLlama2));
+  EXPECT_THAT(RecogniseChat("[INST]"), IsOkAndHolds(ChatForm::kMistral));
+  EXPECT_THAT(RecogniseChat("{{'<|user|>' + eos_token}}"), IsOkAndHolds(ChatForm::kZephyr));
+  EXPECT_THAT(RecogniseChat(""), StatusIs(absl::StatusCode::kInvalidArgument, "no chat template"));
+  EXPECT_THAT(RecogniseChat("{{ x }}"), StatusIs(absl::StatusCode::kInvalidArgument, "not known"));
+}
+
+TEST(Chat, EveryFormWritesItsMarksInOrder) {
+  ASSERT_OK_AND_ASSIGN(const auto t, LoadTokenizer(kStory));
+  const Message messages[] = {{"system", "S"}, {"user", "U"}, {"assistant", "A"}, {"user", "V"}};
+  const auto text = [&](ChatForm form) { return DecodeAll(*t, EncodeChat(*t, form, messages)); };
+  EXPECT_THAT(text(ChatForm::kChatMl),
+              HasSubstr("<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n"));
+  EXPECT_THAT(text(ChatForm::kLlama2), HasSubstr("[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A "));
+  EXPECT_THAT(text(ChatForm::kMistral), HasSubstr("[INST] S\n\nU [/INST]A"));
+  EXPECT_THAT(text(ChatForm::kZephyr), HasSubstr("<|user|>\nU"));
+  EXPECT_THAT(text(ChatForm::kZephyr), ::testing::EndsWith("<|assistant|>\n"));
+}
+
+}  // namespace
+}  // namespace tessera::llm
