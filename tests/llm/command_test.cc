@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/llm/models.h"
+#include "tests/testing.h"
 #include "tests/tools/run_tool.h"
 
 namespace tessera::llm {
@@ -17,7 +18,7 @@ const std::string kModel = std::string("--model ") + kStory + " ";
 
 // What it prints on stdout, with this text on stdin.
 Outcome Llm(const std::string& arguments, const std::string& in = "") {
-  const std::string file = ::testing::TempDir() + "/stdin.txt";
+  const std::string file = OwnTempDir() + "/stdin.txt";
   std::ofstream(file) << in;
   return RunTool("llm", kModel + arguments + " 2>/dev/null <" + file + " #");
 }
@@ -61,7 +62,7 @@ TEST(Command, ChecksAndExplains) {
 }
 
 TEST(Command, WritesLogits) {
-  const std::string path = ::testing::TempDir() + "/logits.npy";
+  const std::string path = OwnTempDir() + "/logits.npy";
   const Outcome o = Llm("--prompt 'Once upon a time' --logits " + path);
   ASSERT_EQ(o.exit, 0);
   const std::string bytes = ReadFile(path);
@@ -76,7 +77,7 @@ TEST(Command, WritesLogits) {
 }
 
 TEST(Command, Perplexity) {
-  const std::string path = ::testing::TempDir() + "/story.txt";
+  const std::string path = OwnTempDir() + "/story.txt";
   const std::string text = ReadFile(kStoryText);
   std::ofstream(path) << text.substr(0, text.size() - 1);  // as the golden value's tokens
   const Outcome o = Llm("--perplexity " + path);
