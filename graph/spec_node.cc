@@ -94,6 +94,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kLane:
     case Op::kRamp:
     case Op::kFold:
+    case Op::kCombine:
       return SpecRule::kExtentForm;
   }
   return SpecRule::kExtentForm;

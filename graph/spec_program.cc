@@ -24,6 +24,7 @@ bool HasPlace(Op op) {
     case Op::kLoad:
     case Op::kPut:
     case Op::kBarrier:
+    case Op::kCombine:
       return true;
     case Op::kConst:
     case Op::kVar:

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/buffer.h"
+#include "graph/flags.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_moved.h"
 #include "graph/trace.h"
@@ -158,7 +159,7 @@ UOp NewBuffer(DType dtype, const Extents& dims, Device device) {
 }
 
 Device DefaultDevice() {
-  static const Device device(Place("CPU", 0));
+  static const Device device(TextFlag(Flag::kDevice));
   return device;
 }
 

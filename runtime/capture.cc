@@ -343,8 +343,8 @@ Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
     Buffer& buffer = BufferOf(value);
     if (l.own && l.overwritten) {
       own.push_back(Take(l.device->Allocate(l.bytes)));
-      if (buffer.storage && l.device->IsHost()) {
-        ThrowAsCall(l.device->CopyIn(own.back()->data, buffer.storage->data, l.bytes));
+      if (buffer.storage) {
+        ThrowAsCall(l.device->CopyWithin(own.back()->data, buffer.storage->data, l.bytes));
       }
       leaves[i] = own.back().get();
       continue;
@@ -369,9 +369,7 @@ Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
     if (value.get()->refs.load(std::memory_order_acquire) == 1) continue;
     Buffer& buffer = BufferOf(value);
     std::shared_ptr<Storage> copy = Take(leaf.device->Allocate(leaf.bytes));
-    if (leaf.device->IsHost()) {
-      ThrowAsCall(leaf.device->CopyIn(copy->data, buffer.storage->data, leaf.bytes));
-    }
+    ThrowAsCall(leaf.device->CopyWithin(copy->data, buffer.storage->data, leaf.bytes));
     kept[w] = std::exchange(buffer.storage, std::move(copy));
   }
   return bound;

@@ -165,9 +165,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     if (!still_read.contains(leaf.get())) continue;
     ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));
     ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, device->Allocate(leaves[i]->bytes));
-    if (device->IsHost()) {
-      RETURN_IF_ERROR(device->CopyIn(copy->data, leaves[i]->data, leaves[i]->bytes));
-    }
+    RETURN_IF_ERROR(device->CopyWithin(copy->data, leaves[i]->data, leaves[i]->bytes));
     leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
   bool made_nan = false;

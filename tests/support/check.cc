@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/buffer.h"
 #include "graph/text.h"
+#include "runtime/device.h"
 
 namespace tessera {
 
@@ -14,7 +15,11 @@ HostArray ReadBuffer(const UOp& buffer) {
   for (const Extent& e : buffer.shape()) out.shape.push_back(e.value());
   const auto& storage = buffer.arg<BufferArg>().buffer->storage;
   out.bytes.resize(buffer.shape().MaxElements() * buffer.dtype().bytes());
-  if (!out.bytes.empty()) std::memcpy(out.bytes.data(), storage->data, out.bytes.size());
+  const absl::StatusOr<DeviceRuntime*> device = GetDevice(buffer.device().place());
+  CHECK(device.ok(), device.status().ToString());
+  const absl::Status read =
+      (*device)->CopyOut(out.bytes.data(), storage->data, static_cast<int64_t>(out.bytes.size()));
+  CHECK(read.ok(), read.ToString());
   return out;
 }
 
