@@ -10,6 +10,7 @@
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
 #include "graph/kernel_form.h"
+#include "graph/rewrite.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -32,7 +33,7 @@ UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
 class Binder {
  public:
   explicit Binder(const UOp& sink)
-      : sink_(AsLoops(sink)), sets_(sink_), next_id_(FreshRangeId(sets_)) {}
+      : sink_(OwnLoops(AsLoops(sink))), sets_(sink_), next_id_(FreshRangeId(sets_)) {}
 
   UOp Run() {
     if (sink_.size() == 0 || !SameLoops()) return sink_;
@@ -49,6 +50,7 @@ class Binder {
     lane_ = BestLaneRange(sets_);
     if (reduces_.empty() || (rows == all && ThreadEach(all))) {
       BindThreads();
+      Settle();
     } else {
       BindBlocks(rows);
     }
@@ -67,6 +69,25 @@ class Binder {
       map.emplace(r, RangeReplacement{loop, {loop}});
     }
     return map.empty() ? sink : ReplaceRanges(sink, map);
+  }
+
+  // Stores and reductions may close the same range; here each gets its own.
+  static UOp OwnLoops(const UOp& sink) {
+    UOp out = sink;
+    if (sink.size() == 0) return out;
+    for (const UOp& r : ClosedRanges(sink.src(0))) {
+      const RangeSets sets(out);
+      const UOp own = UOp::Make(Op::kRange, kInt64, r.srcs(),
+                                RangeArg{FreshRangeId(sets), RangeKind::kLoop});
+      Substitution reductions;
+      for (const UOp& u : sets.order()) {
+        if (u.is(Op::kReduce) && (sets.Closed(u) & sets.Bit(r))) {
+          reductions.emplace(u, Substitute(u, {{r, own}}));
+        }
+      }
+      if (!reductions.empty()) out = Substitute(out, reductions);
+    }
+    return out;
   }
 
   bool SameLoops() const {
@@ -159,7 +180,7 @@ class Binder {
     int64_t lanes = in_output ? VectorOf(lane_) : 1;
     uint64_t all = 0;
     for (const UOp& r : loops_) all |= sets_.Bit(r);
-    // A reduction's threads are worth more than its vectors.
+    // Threads of reductions are worth more than vectors.
     if (!reduces_.empty() && sets_.Iterations(all) / lanes < 4 * kEnoughThreads) lanes = 1;
     const Flat flat = Flatten(loops_, lane_, lanes);
     int64_t threads = kThreads;
@@ -171,7 +192,6 @@ class Binder {
         Range(whole ? UOp::Index(threads) : UOp::Make(Op::kMin, {UOp::Index(threads), left}),
               RangeKind::kThread);
     Place(flat, Plus(Times(block, threads), thread), {block, thread});
-    Settle();
   }
 
   // The ranges of a reduction that its threads can share: no other reduction over some of them.
@@ -189,10 +209,17 @@ class Binder {
     return best ? lane_ : ranges.back();
   }
 
-  // The flat index shared by the threads of a block, or of a row.
-  void Share(const std::vector<UOp>& ranges, int64_t threads, int64_t lanes) {
+  // The flat index shared by the threads of a block, or of a row. What they reduce must be enough
+  // for each to have some in the first step: else nothing would keep the others from loading.
+  void Share(const std::vector<UOp>& ranges, bool reduced, int64_t threads, int64_t lanes) {
     const Flat flat = Flatten(ranges, Innermost(ranges), lanes);
-    const UOp thread = Range(UOp::Index(threads), RangeKind::kThread);
+    const bool enough = flat.count.vmax() > threads || flat.count.IsConst(threads);
+    if (!enough && reduced) return;
+    const UOp thread = Range(enough ? UOp::Index(threads) : flat.count, RangeKind::kThread);
+    if (!enough) {
+      Place(flat, thread, {thread});
+      return;
+    }
     const UOp step = Range(Steps(flat.count, thread, threads), RangeKind::kLoop);
     Place(flat, Plus(Times(step, threads), thread), {thread, step});
   }
@@ -216,15 +243,23 @@ class Binder {
       for (const UOp& r : over) bits |= sets_.Bit(r);
       longest = std::max(longest, sets_.Iterations(bits) / lanes.back());
     }
+    // What the threads share comes last among a store's loops.
+    loops_ = rows;
+    if (longest < kWarp) {
+      BindThreads();
+      loops_.insert(loops_.end(), columns.begin(), columns.end());
+      Settle();
+      return;
+    }
     int64_t threads = kThreads;
-    while (threads > kWarp && threads >= 2 * longest) threads /= 2;
+    while (threads > kWarp && threads > longest) threads /= 2;
     const Flat flat = Flatten(rows, UOp(), 1);
     const bool several = flat.count.vmax() >= kWarpsOfBlock && longest <= 8 * kWarp;
     if (several) threads = kWarp;
     if (!rows.empty()) PlaceRows(flat, several ? kWarpsOfBlock : 1);
-    for (size_t i = 0; i < shared.size(); ++i) Share(shared[i], threads, lanes[i]);
-    // What the threads share comes last among a store's loops.
-    loops_ = rows;
+    for (size_t i = 0; i < shared.size(); ++i) {
+      Share(shared[i], shared[i] != columns, threads, lanes[i]);
+    }
     loops_.insert(loops_.end(), columns.begin(), columns.end());
     Settle();
   }
