@@ -9,6 +9,7 @@
 #include "graph/rewrite.h"
 #include "graph/text.h"
 #include "runtime/runtime.h"
+#include "tests/support/check.h"
 
 namespace tessera {
 namespace {
@@ -30,15 +31,6 @@ struct Memory {
   }
 };
 
-HostArray ReadBack(const UOp& buffer) {
-  HostArray out{buffer.dtype(), {}, {}};
-  for (const Extent& e : buffer.shape()) out.shape.push_back(e.value());
-  out.bytes.resize(buffer.shape().MaxElements() * buffer.dtype().bytes());
-  const auto& storage = buffer.arg<BufferArg>().buffer->storage;
-  if (!out.bytes.empty()) std::memcpy(out.bytes.data(), storage->data, out.bytes.size());
-  return out;
-}
-
 }  // namespace
 
 FuzzCase CaseOf(std::vector<UOp> roots) {
@@ -51,10 +43,10 @@ FuzzCase CaseOf(std::vector<UOp> roots) {
             ? HostArray{u.dtype(),
                         {},
                         std::vector<uint8_t>(u.shape().MaxElements() * u.dtype().bytes(), 0xff)}
-            : ReadBack(u);
+            : ReadBuffer(u);
     params.emplace(u, UOp::Make(Op::kParam, u.dtype(), {},
                                 ParamArg{static_cast<int64_t>(out.data.size()),
-                                         u.shape().ToExtents(), Device(Place("CPU", 0))}));
+                                         u.shape().ToExtents(), u.device()}));
     out.data.push_back(content.bytes);
   }
   out.roots = Substitute(roots, params);
@@ -76,9 +68,20 @@ std::string RunCase(const FuzzCase& c, Compared* compared) {
     if (!u.is(Op::kParam)) continue;
     const int64_t slot = u.arg<ParamArg>().slot;
     auto buffer = std::make_shared<Buffer>();
-    buffer->storage = std::make_shared<Storage>();
-    buffer->storage->data = &memory[slot].bytes[kGuard];
-    buffer->storage->bytes = static_cast<int64_t>(c.data[slot].size());
+    const auto bytes = static_cast<int64_t>(c.data[slot].size());
+    const auto device = GetDevice(u.device().place());
+    if (!device.ok()) return device.status().ToString();
+    if ((*device)->IsHost()) {
+      buffer->storage = std::make_shared<Storage>();
+      buffer->storage->data = &memory[slot].bytes[kGuard];
+      buffer->storage->bytes = bytes;
+    } else {
+      auto storage = (*device)->Allocate(bytes);
+      if (!storage.ok()) return storage.status().ToString();
+      const absl::Status copied = (*device)->CopyIn((*storage)->data, c.data[slot].data(), bytes);
+      if (!copied.ok()) return copied.ToString();
+      buffer->storage = *std::move(storage);
+    }
     buffers.emplace(u, UOp::Make(Op::kBuffer, u.dtype(), {},
                                  BufferArg{buffer, u.shape().ToExtents(), u.device()}));
   }
@@ -87,7 +90,7 @@ std::string RunCase(const FuzzCase& c, Compared* compared) {
   const auto got = RealizeNodes(roots, {});
   if (!got.ok()) return absl::StrCat("realize: ", got.status().ToString());
   for (size_t i = 0; i < roots.size(); ++i) {
-    const std::string difference = Difference(ReadBack((*got)[i]), (*want)[i], compared);
+    const std::string difference = Difference(ReadBuffer((*got)[i]), (*want)[i], compared);
     if (!difference.empty()) return absl::StrCat("root ", i, ": ", difference);
   }
   for (size_t i = 0; i < memory.size(); ++i) {

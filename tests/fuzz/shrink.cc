@@ -81,7 +81,7 @@ class Shrinker {
       FuzzCase c = best_;
       const UOp leaf = UOp::Make(Op::kParam, u.dtype(), {},
                                  ParamArg{static_cast<int64_t>(c.data.size()),
-                                          u.shape().ToExtents(), Device(Place("CPU", 0))});
+                                          u.shape().ToExtents(), u.device() ? u.device() : Device(Place("CPU", 0))});
       c.data.push_back((*value)[0].bytes);
       c.roots = Substitute(c.roots, {{u, leaf}});
       if (Fits(c) && Try(c)) return true;
