@@ -1,6 +1,7 @@
 // The list of passes of code generation.
 #include "codegen/codegen.h"
 
+#include "absl/strings/str_cat.h"
 #include "codegen/passes.h"
 #include "codegen/prelude.h"
 #include "graph/pass.h"
@@ -33,6 +34,17 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
   out.statements = lowered.program;
   out.scratch_bytes = lowered.scratch_bytes;
   out.entry = name;
+  if (target.dialect == Dialect::kCuda) {
+    ASSIGN_OR_RETURN(const GpuText gpu, RenderGpu(lowered, variables));
+    out.text = absl::StrCat(PreludeFor(gpu.text, PreludeKind::kCuda), kBodyMark, gpu.text);
+    out.grid = lowered.grid;
+    out.threads = lowered.threads * lowered.rows;
+    out.rows = lowered.rows;
+    out.buffers = gpu.buffers;
+    out.variables = gpu.variables;
+    out.names = variables;
+    return out;
+  }
   ASSIGN_OR_RETURN(const std::string body, RenderCpp(lowered.program, variables));
   out.text = PreludeFor(body) + body;
   return out;

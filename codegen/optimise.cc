@@ -59,6 +59,7 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
 
 UOp Optimise(const UOp& sink, const Target& target) {
   if (IntFlag(Flag::kNoOpt) != 0) return sink;
+  if (target.dialect == Dialect::kCuda) return BindRanges(sink, target);
   const RangeSets sets(sink);
   UOp out;
   if (const std::optional<Contraction> c = FindContraction(sets)) {

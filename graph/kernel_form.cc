@@ -30,6 +30,7 @@ RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {
     for (size_t i = 0; i < values; ++i) mask |= free_.at(u.src(static_cast<int>(i)).get());
     for (const UOp& r : ClosedRanges(u)) mask &= ~free_.at(r.get());
     for (const UOp& r : ClosedRanges(u)) mask |= free_.at(r.src(0).get());
+    mask &= ~Closed(u);  // the extent of one may depend on another
     free_.emplace(u.get(), mask);
   }
 }

@@ -145,9 +145,11 @@ struct Form {
     for (int i = 0; i < size(); ++i) holds &= dtype(i) == v.dtype.Scalar();
     return holds;
   }
-  bool FoldForm() const {
+  bool FoldForm() const { return dtype(0).lanes() > 1 && SameKind(0) && Combines(); }
+  // Whether the argument is an op that scalars of the result's dtype are combined by.
+  bool Combines() const {
     const ReduceArg& r = arg<ReduceArg>();
-    if (!r.axes.empty() || dtype(0).lanes() < 2 || !(dtype(0).Scalar() == v.dtype)) return false;
+    if (!r.axes.empty() || v.dtype.lanes() != 1) return false;
     switch (r.op) {
       case Op::kAdd:
       case Op::kMul:
@@ -235,6 +237,8 @@ struct Form {
                     "makes a vector of an integer scalar of its dtype");
       case Op::kFold:
         return Lane(FoldForm(), "combines the lanes of a vector to a scalar of its dtype");
+      case Op::kCombine:
+        return Lane(dtype(0) == v.dtype && Combines(), "combines scalars of its dtype");
       case Op::kParam:
       case Op::kReshape:
       case Op::kPermute:

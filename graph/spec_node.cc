@@ -101,6 +101,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kZip:
     case Op::kRamp:
     case Op::kFold:
+    case Op::kCombine:
       return SpecRule::kExtentForm;
   }
   return SpecRule::kExtentForm;

@@ -26,6 +26,7 @@ bool HasPlace(Op op) {
     case Op::kStream:
     case Op::kPrefetch:
     case Op::kBarrier:
+    case Op::kCombine:
       return true;
     case Op::kConst:
     case Op::kVar:

@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr absl::string_view kRangeKinds[] = {"loop", "grid", "unroll", "vector"};
+constexpr absl::string_view kRangeKinds[] = {"loop", "grid", "unroll", "vector", "thread", "row"};
 constexpr absl::string_view kSpaces[] = {"global", "shared", "register"};
 
 bool IsNameChar(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '.'; }

@@ -25,6 +25,8 @@ struct Target {
   int max_lanes = 256;                  // of one vector value
   int64_t max_unroll = 4096;            // copies of a body
   int64_t max_grid = int64_t{1} << 40;  // points of the grid ranges of one kernel
+  int max_threads = 1;                  // of one block
+  int64_t shared_bytes = 0;             // of one block
 
   // Everything above that changes the generated code, as one string: part of every cache key.
   std::string Key() const;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/buffer.h"
+#include "graph/flags.h"
 #include "graph/infer_device.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
@@ -166,7 +167,7 @@ UOp NewBuffer(DType dtype, const Extents& dims, Device device) {
 }
 
 Device DefaultDevice() {
-  static const Device device(Place("CPU", 0));
+  static const Device device(TextFlag(Flag::kDevice));
   return device;
 }
 

@@ -205,6 +205,8 @@ enum class RangeKind : uint8_t {
   kGrid,    // divided over cores, or blocks
   kUnroll,  // a copy of the body for each value, of constant extent
   kVector,  // lanes of one vector, of constant extent
+  kThread,  // points run at once by the threads of a block, those of a row
+  kRow,     // the same, by its rows of threads
 };
 struct RangeArg {
   int64_t id = 0;

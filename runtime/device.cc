@@ -35,6 +35,16 @@ absl::StatusOr<DeviceRuntime*> GetDevice(const Place& place) {
   if (device == nullptr) {
     if (place.kind() == "CPU") device = MakeCpuDevice(place.index());
     if (place.kind() == "NULL") device = MakeNullDevice();
+    if (place.kind() == "CUDA" || place.kind() == "SIM") {
+      auto made =
+          place.kind() == "SIM" ? MakeSimDevice(place.index()) : MakeCudaDevice(place.index());
+      if (made.ok()) {
+        device = *std::move(made);
+      } else {
+        registry.devices.erase(place.ToString());
+        return made.status();
+      }
+    }
     if (device == nullptr) {
       registry.devices.erase(place.ToString());
       return absl::UnavailableError(

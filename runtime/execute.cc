@@ -107,6 +107,7 @@ class Execution {
     if (!table_) return Launch(step);
     const auto start = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(Launch(step));
+    if (step.kind == PlanStep::kKernel) RETURN_IF_ERROR(compiled_.devices[step.kernel]->Wait());
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     int64_t bytes = 2 * plan_.buffers[step.buffers[0]].bytes, flops = 0;
     bool computes = true;
@@ -266,6 +267,8 @@ absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, c
   if (!to_device->Computes() || !from_device->Computes()) return absl::OkStatus();
   if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
   if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
+  ASSIGN_OR_RETURN(const bool copied, to_device->CopyFrom(*from_device, target, source, to.bytes));
+  if (copied) return absl::OkStatus();
   std::vector<char> staging(to.bytes);
   RETURN_IF_ERROR(from_device->CopyOut(staging.data(), source, to.bytes));
   return to_device->CopyIn(target, staging.data(), to.bytes);

@@ -113,7 +113,7 @@ absl::StatusOr<std::shared_ptr<Storage>> CopyStorage(const Storage& storage, Dev
   const auto copy = [](DeviceRuntime* place,
                        const Storage& from) -> absl::StatusOr<std::shared_ptr<Storage>> {
     ASSIGN_OR_RETURN(std::shared_ptr<Storage> to, place->Allocate(from.bytes));
-    if (place->IsHost()) RETURN_IF_ERROR(place->CopyIn(to->data, from.data, from.bytes));
+    RETURN_IF_ERROR(place->CopyWithin(to->data, from.data, from.bytes));
     return to;
   };
   if (storage.parts.empty()) return copy(places[0], storage);

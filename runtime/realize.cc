@@ -197,7 +197,7 @@ TESSERA_READ(double)
 Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
                         std::function<void(void*)> deleter, Device device, CallSite at) {
   Call call("FromBlob", at);
-  const Device home = device ? device : internal::DefaultDevice();
+  const Device home = device ? device : Device(Place("CPU", 0));
   const UOp buffer = internal::NewBuffer(dtype, shape.extents(), home);
   if (!buffer.shape().is_static()) Fail("the shape ", buffer.shape().ToString(), " is symbolic");
   if (home.is_sharding() || home.place().kind() != "CPU") {

@@ -8,6 +8,7 @@
 #include "graph/flags.h"
 #include "graph/spec.h"
 #include "graph/status.h"
+#include "graph/tensor_internal.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
 #include "runtime/mesh.h"
@@ -78,7 +79,7 @@ absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
   for (const UOp& v : values) {
     if (!home) home = v.device();
   }
-  if (!home) home = Device(Place("CPU", 0));
+  if (!home) home = internal::DefaultDevice();
   home = Device(home.places()[0]);
   ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
   const Target& target = first->target();

@@ -176,6 +176,16 @@ RT_FN rt_vec<T, N> rt_lanes(T first, Rest... rest) {
   return rt_vec<T, N>{first, rest...};
 }
 
+template <class T>
+RT_FN T rt_nan() {
+  return (T)__builtin_nanf("");
+}
+
+template <class T>
+RT_FN T rt_inf() {
+  return (T)__builtin_inff();
+}
+
 template <class To, class V>
 RT_FN rt_like_<V, To> rt_bitcast(V x) {
   if constexpr (rt_lanes_<V> == 0)

@@ -15,6 +15,7 @@
 #include "runtime/capture.h"
 #include "runtime/execute.h"
 #include "runtime/runtime.h"
+#include "tests/support/check.h"
 
 namespace tessera {
 namespace {
@@ -47,7 +48,8 @@ absl::StatusOr<HostArray> ReadBack(const UOp& buffer, const Bindings& values) {
   }
   out.bytes.resize(bytes);
   const auto& storage = buffer.arg<BufferArg>().buffer->storage;
-  if (!out.bytes.empty()) std::memcpy(out.bytes.data(), storage->data, out.bytes.size());
+  ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(buffer.device().place()));
+  RETURN_IF_ERROR(device->CopyOut(out.bytes.data(), storage->data, bytes));
   return out;
 }
 
@@ -66,7 +68,7 @@ FuzzCase CaseOf(std::vector<UOp> roots) {
             : ReadBack(u, {}).value();
     params.emplace(u, UOp::Make(Op::kParam, u.dtype(), {},
                                 ParamArg{static_cast<int64_t>(out.data.size()),
-                                         u.shape().ToExtents(), Device(Place("CPU", 0))}));
+                                         u.shape().ToExtents(), u.device()}));
     out.data.push_back(content.bytes);
   }
   out.roots = Substitute(roots, params);
@@ -87,12 +89,26 @@ struct Buffers {
       if (!u.is(Op::kParam)) continue;
       const int64_t slot = u.arg<ParamArg>().slot;
       auto buffer = std::make_shared<Buffer>();
-      buffer->storage = std::make_shared<Storage>();
-      buffer->storage->data = &memory[slot].bytes[kGuard];
-      buffer->storage->bytes = static_cast<int64_t>(c.data[slot].size());
+      buffer->storage = On(u.device(), memory[slot], c.data[slot]);
       nodes[slot] = UOp::Make(Op::kBuffer, u.dtype(), {},
                               BufferArg{buffer, u.shape().ToExtents(), u.device()});
     }
+  }
+
+  // The guarded bytes themselves where the device computes in them, else a copy.
+  static std::shared_ptr<Storage> On(Device device, Memory& memory,
+                                     const std::vector<uint8_t>& data) {
+    const auto bytes = static_cast<int64_t>(data.size());
+    DeviceRuntime& runtime = *ValueOrThrow(GetDevice(device.place()));
+    if (!runtime.IsHost()) {
+      std::shared_ptr<Storage> storage = ValueOrThrow(runtime.Allocate(bytes));
+      ThrowIfError(runtime.CopyIn(storage->data, data.data(), bytes));
+      return storage;
+    }
+    auto storage = std::make_shared<Storage>();
+    storage->data = &memory.bytes[kGuard];
+    storage->bytes = bytes;
+    return storage;
   }
 
   std::string Check() const {

@@ -86,9 +86,10 @@ class Shrinker {
       const auto value = Evaluate({u}, options);
       if (!value.ok()) continue;
       FuzzCase c = best_;
-      const UOp leaf = UOp::Make(Op::kParam, u.dtype(), {},
-                                 ParamArg{static_cast<int64_t>(c.data.size()),
-                                          u.shape().ToExtents(), Device(Place("CPU", 0))});
+      const UOp leaf =
+          UOp::Make(Op::kParam, u.dtype(), {},
+                    ParamArg{static_cast<int64_t>(c.data.size()), u.shape().ToExtents(),
+                             u.device() ? u.device() : Device(Place("CPU", 0))});
       c.data.push_back((*value)[0].bytes);
       c.roots = Substitute(c.roots, {{u, leaf}});
       if (Fits(c) && Try(c)) return true;
