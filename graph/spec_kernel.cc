@@ -298,6 +298,13 @@ void CheckLaunch(SpecGraph& g) {
     ++params;
     last = i;
     if (!n.value.device()) continue;
+    if (n.value.device().is_sharding() && !n.value.device().is_manual()) {
+      if (g.stage == SpecStage::kKernel) {
+        g.Report(SpecRule::kKernelPlace, i, "a kernel's buffer is on ", n.value.device().ToString(),
+                 ", which localise would have made Manual");
+      }
+      continue;
+    }
     if (on_device < 0) on_device = i;
     if (!(g.nodes[on_device].value.device() == n.value.device())) {
       g.Report(SpecRule::kOneDevice, i, "a kernel's parameters are on one device; another is ",

@@ -64,6 +64,9 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kParam:
       return std::get<ParamArg>(v.arg.value).slot < 0 ? SpecRule::kSlotShared
                                                       : SpecRule::kExtentForm;
+    case Op::kMStack:
+    case Op::kMSelect:
+      return SpecRule::kMeshParts;
     case Op::kStore:
       return v.srcs[0].is(Op::kIndex) && !(v.srcs[0].dtype() == v.srcs[1].dtype())
                  ? SpecRule::kStoreDtype
@@ -79,8 +82,6 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kCopy:
     case Op::kContiguous:
     case Op::kAllReduce:
-    case Op::kMStack:
-    case Op::kMSelect:
     case Op::kExchange:
     case Op::kSink:
     case Op::kRange:
@@ -107,6 +108,17 @@ SpecRule ShapeFailure(const NodeView& v) {
   return SpecRule::kExtentForm;
 }
 
+// The rule that a node breaks where inference of its device fails.
+SpecRule DeviceFailure(const NodeView& v) {
+  if (v.op == Op::kMStack || v.op == Op::kMSelect) return SpecRule::kMeshParts;
+  if (v.op == Op::kAllReduce) return SpecRule::kMeshReduce;
+  for (const UOp& s : v.srcs) {
+    if (!s.device().is_sharding()) continue;
+    if (s.device().sharding().Has(Placement::Kind::kPartial)) return SpecRule::kPartialUse;
+  }
+  return SpecRule::kOneDevice;
+}
+
 SpecRule FailedRule(InferStep step, const NodeView& v) {
   switch (step) {
     case InferStep::kArity:
@@ -118,7 +130,7 @@ SpecRule FailedRule(InferStep step, const NodeView& v) {
     case InferStep::kShape:
       return ShapeFailure(v);
     case InferStep::kDevice:
-      return SpecRule::kOneDevice;
+      return DeviceFailure(v);
   }
   return SpecRule::kArgument;
 }

@@ -136,6 +136,13 @@ void CheckCommon(SpecGraph& g) {
 }
 
 void CheckTensorGraph(SpecGraph& g) {
+  for (int r : g.roots) {
+    const SpecNode& n = g.nodes[r];
+    const Device d = n.sure() ? n.value.device() : Device();
+    if (d.is_sharding() && d.sharding().Has(Placement::Kind::kPartial)) {
+      g.Report(SpecRule::kPartialUse, r, Info(n.op).text, ": a root is partial, on ", d.ToString());
+    }
+  }
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     const SpecNode& n = g.nodes[i];
     if (!n.sure()) continue;

@@ -77,6 +77,11 @@ class Localiser {
     Localised out;
     for (const UOp& r : roots) out.roots.push_back(done_.at(r.get()));
     out.variables = variables_.Take();
+    for (const UOp& u : TopoSort(out.roots)) {
+      if (!u.device().is_sharding() || u.device().is_manual()) continue;
+      return absl::InternalError(
+          absl::StrCat("localise: ", Info(u.op()).text, " is left as ", Describe(u)));
+    }
     return out;
   }
 
