@@ -221,8 +221,9 @@ struct GgufParser {
       return array;
     }
     array.strings.reserve(array.count);
+    const std::string what = ShowName(key);
     for (uint64_t i = 0; i < array.count; ++i) {
-      ASSIGN_OR_RETURN(const absl::string_view s, String(ShowName(key), kMaxString));
+      ASSIGN_OR_RETURN(const absl::string_view s, String(what, kMaxString));
       array.strings.push_back(s);
     }
     return array;

@@ -240,6 +240,22 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
 
 }  // namespace
 
+// The conversation in at most three quarters of the context: the oldest turns go first, a system
+// message and what was said last stay.
+static std::vector<int32_t> EncodeWhatFits(const Tokenizer& tokenizer, ChatForm form,
+                                           const Session& session, std::vector<Message>* messages) {
+  const int64_t most = session.context() * 3 / 4;
+  const int64_t first = messages->front().role == "system" ? 1 : 0;
+  while (true) {
+    std::vector<int32_t> ids = EncodeChat(tokenizer, form, *messages);
+    const bool one_left = static_cast<int64_t>(messages->size()) < first + 3;
+    if (static_cast<int64_t>(ids.size()) <= most || one_left) return ids;
+    std::fprintf(stderr,
+                 "llm: the conversation outgrows the context; its oldest turn is dropped\n");
+    messages->erase(messages->begin() + first, messages->begin() + first + 2);
+  }
+}
+
 absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session& session) {
   ASSIGN_OR_RETURN(const ChatForm form, RecogniseChat(model.tokenizer->spec().chat_template));
   std::vector<Message> messages;
@@ -254,7 +270,7 @@ absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session&
     std::fprintf(stderr, "> ");
     if (!std::getline(std::cin, line)) break;
     messages.push_back({"user", line});
-    const std::vector<int32_t> ids = EncodeChat(*model.tokenizer, form, messages);
+    const std::vector<int32_t> ids = EncodeWhatFits(*model.tokenizer, form, session, &messages);
     size_t same = 0;  // what the session need not see again
     while (same + 1 < ids.size() && same < fed.size() && ids[same] == fed[same]) ++same;
     session.Rewind(static_cast<int64_t>(same));

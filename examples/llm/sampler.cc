@@ -33,6 +33,13 @@ Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary)
 
 int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent) {
   const size_t n = candidates_.size();
+  if (options_.temperature == 0 && options_.repeat_penalty == 1) {
+    size_t best = 0;
+    for (size_t i = 1; i < n; ++i) {
+      if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
+    }
+    return static_cast<int32_t>(best);
+  }
   for (size_t i = 0; i < n; ++i) {
     const float v = std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
     candidates_[i] = {v, static_cast<int32_t>(i)};

@@ -30,9 +30,11 @@ Transformer::Transformer(const Model& model, int64_t context, Device device)
   cos_ = Tensor::From(cos, {context, half}, device);
   sin_ = Tensor::From(sin, {context, half}, device);
   const Dims shape = {c.kv_heads, context, c.head_dim};
+  // Without contents: a position is written in the step that first sees it, so memory is touched
+  // only as far as texts reach.
   for (int64_t i = 0; i < c.layers; ++i) {
-    caches_.push_back({Tensor::Zeros(shape, kFloat32, device).Contiguous().Realize(),
-                       Tensor::Zeros(shape, kFloat32, device).Contiguous().Realize()});
+    caches_.push_back(
+        {Tensor::Empty(shape, kFloat32, device), Tensor::Empty(shape, kFloat32, device)});
   }
 }
 

@@ -5,7 +5,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_split.h"
 #include "tests/llm/models.h"
+#include "tests/llm/small_files.h"
 #include "tests/testing.h"
 #include "tests/tools/run_tool.h"
 
@@ -82,6 +84,21 @@ TEST(Command, Perplexity) {
   std::ofstream(path) << text.substr(0, text.size() - 1);  // as the golden value's tokens
   const Outcome o = Llm("--perplexity " + path);
   EXPECT_NEAR(std::stod(o.out), std::exp(0.457346), 1e-3);  // greedy_story_mean_nll of golden.json
+}
+
+TEST(Command, ChatsAndForgetsTheOldestTurns) {
+  const std::string model = OwnTempDir() + "/chat.gguf", in = model + ".in";
+  std::ofstream(model, std::ios::binary) << SmallGguf()
+                                                .Set("llama.context_length", uint32_t{256})
+                                                .Set("tokenizer.chat_template", "<|im_start|>")
+                                                .Bytes();
+  std::ofstream(in) << "ab ab\n" << std::string(40, 'a') << "\n" << std::string(40, 'b') << "\n";
+  const std::string arguments = "--model " + model + " --chat --max-tokens 2 ";
+  const Outcome three = RunTool("llm", arguments + "<" + in);
+  EXPECT_EQ(three.exit, 0) << three.out;
+  EXPECT_THAT(three.out, HasSubstr("its oldest turn is dropped"));
+  const std::vector<std::string> answers = absl::StrSplit(three.out, "2 more at");
+  EXPECT_EQ(answers.size(), 4u) << three.out;
 }
 
 TEST(Command, ErrorsAreOneLine) {
