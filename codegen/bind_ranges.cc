@@ -77,8 +77,8 @@ class Binder {
     if (sink.size() == 0) return out;
     for (const UOp& r : ClosedRanges(sink.src(0))) {
       const RangeSets sets(out);
-      const UOp own = UOp::Make(Op::kRange, kInt64, r.srcs(),
-                                RangeArg{FreshRangeId(sets), RangeKind::kLoop});
+      const UOp own =
+          UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{FreshRangeId(sets), RangeKind::kLoop});
       Substitution reductions;
       for (const UOp& u : sets.order()) {
         if (u.is(Op::kReduce) && (sets.Closed(u) & sets.Bit(r))) {

@@ -34,7 +34,8 @@ std::vector<UOp> FromHost(const std::vector<UOp>& roots) {
     if (!u.is(Op::kBuffer) || u.device().place().kind() == "CPU") continue;
     if (u.arg<BufferArg>().buffer->storage == nullptr) continue;
     const HostArray held = ReadBuffer(u);
-    const Tensor copy = Tensor::FromBytes(held.bytes.data(), Dims(u.shape().ToExtents()), u.dtype(), u.device());
+    const Tensor copy =
+        Tensor::FromBytes(held.bytes.data(), Dims(u.shape().ToExtents()), u.dtype(), u.device());
     copies.emplace(u, copy.uop());
   }
   return copies.empty() ? roots : Substitute(roots, copies);
