@@ -23,6 +23,7 @@
   X(kNccl, "NCCL", kText, "", "NCCL's library; else as the loader finds it")                      \
   X(kCudaArch, "CUDA_ARCH", kText, "", "kernels are compiled for it; else the device's: sm_90")   \
   X(kSimSeed, "SIM_SEED", kInt, "1", "simulated GPUs: what their random orders start from")       \
+  X(kSimNvrtc, "SIM_NVRTC", kText, "", "archs for which SIM has NVRTC compile each text as well") \
   X(kStrict, "STRICT", kInt, "0", "1: an implicit reshard is an error")                           \
   X(kSkipPass, "SKIP_PASS", kText, "", "comma-separated names of passes to leave out")            \
   X(kBisect, "BISECT", kInt, "-1", "run only the first N optional passes; -1: all")               \

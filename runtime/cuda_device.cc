@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/prelude.h"
+#include "graph/flags.h"
 #include "graph/status.h"
 #include "runtime/content_hash.h"
 #include "runtime/cuda_compiler.h"
@@ -52,6 +53,52 @@ class CudaExecutable : public Executable {
   Program program;
   CUmodule module = nullptr;
   CUfunction function = nullptr;
+
+ private:
+  DriverDevice& device_;
+};
+
+// A launch's arguments by value, as the driver takes them.
+struct LaunchParams {
+  unsigned blocks = 0;
+  absl::InlinedVector<uint64_t, 16> values;
+
+  static absl::StatusOr<LaunchParams> Of(const CudaExecutable& e, const Launch& launch) {
+    LaunchParams out;
+    ASSIGN_OR_RETURN(const int64_t blocks, e.Blocks(launch.variables));
+    // More than a grid holds are taken in turns by the kernel itself.
+    out.blocks = static_cast<unsigned>(std::clamp<int64_t>(blocks, 0, INT32_MAX));
+    for (int slot : e.program.buffers) out.values.push_back(Address(launch.buffers[slot]));
+    for (int slot : e.program.variables) {
+      out.values.push_back(static_cast<uint64_t>(launch.variables[slot]));
+    }
+    return out;
+  }
+  absl::InlinedVector<void*, 16> Pointers() {
+    absl::InlinedVector<void*, 16> out;
+    for (uint64_t& v : values) out.push_back(&v);
+    return out;
+  }
+  friend bool operator==(const LaunchParams& a, const LaunchParams& b) {
+    return a.blocks == b.blocks && a.values == b.values;
+  }
+};
+
+// A CUDA graph of kernels one after another, and the arguments that its nodes have now.
+class CudaRecording : public Recording {
+ public:
+  explicit CudaRecording(DriverDevice& device) : device_(device) {}
+  ~CudaRecording() override {
+    if (!device_.Enter().ok()) return;
+    if (exec != nullptr) (void)device_.driver().cuGraphExecDestroy(exec);
+    if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
+  }
+
+  cuda::CUgraph graph = nullptr;
+  cuda::CUgraphExec exec = nullptr;
+  std::vector<cuda::CUgraphNode> nodes;
+  std::vector<LaunchParams> params;
+  std::string name;
 
  private:
   DriverDevice& device_;
@@ -120,24 +167,77 @@ class CudaDevice : public DeviceRuntime {
   absl::Status Run(const Executable& executable, const Launch& launch) override {
     const auto& e = static_cast<const CudaExecutable&>(executable);
     const Program& p = e.program;
-    ASSIGN_OR_RETURN(const int64_t blocks, e.Blocks(launch.variables));
-    if (blocks <= 0) return absl::OkStatus();
-    absl::InlinedVector<uint64_t, 24> values;
-    for (int slot : p.buffers) values.push_back(Address(launch.buffers[slot]));
-    for (int slot : p.variables) values.push_back(static_cast<uint64_t>(launch.variables[slot]));
-    absl::InlinedVector<void*, 24> params;
-    for (uint64_t& v : values) params.push_back(&v);
+    ASSIGN_OR_RETURN(LaunchParams params, LaunchParams::Of(e, launch));
+    if (params.blocks == 0) return absl::OkStatus();
     RETURN_IF_ERROR(device_->Enter());
-    const auto grid = static_cast<unsigned>(std::min<int64_t>(blocks, INT32_MAX));
     // One launch and its count at a time, so that they are in one order.
     std::lock_guard lock(launch_mutex_);
     RETURN_IF_ERROR(device_->Check(
-        driver().cuLaunchKernel(e.function, grid, 1, 1, static_cast<unsigned>(p.threads / p.rows),
-                                static_cast<unsigned>(p.rows), 1,
-                                static_cast<unsigned>(p.scratch_bytes), device_->compute(),
-                                params.data(), nullptr),
+        driver().cuLaunchKernel(
+            e.function, params.blocks, 1, 1, static_cast<unsigned>(p.threads / p.rows),
+            static_cast<unsigned>(p.rows), 1, static_cast<unsigned>(p.scratch_bytes),
+            device_->compute(), params.Pointers().data(), nullptr),
         absl::StrCat("launching ", p.entry)));
     return device_->Launched(p.entry);
+  }
+
+  absl::StatusOr<std::unique_ptr<Recording>> Record(
+      absl::Span<const RecordedLaunch> launches) override {
+    RETURN_IF_ERROR(device_->Enter());
+    auto out = std::make_unique<CudaRecording>(*device_);
+    RETURN_IF_ERROR(device_->Check(driver().cuGraphCreate(&out->graph, 0), "making a graph"));
+    for (const RecordedLaunch& l : launches) {
+      const auto& e = static_cast<const CudaExecutable&>(*l.executable);
+      ASSIGN_OR_RETURN(LaunchParams params, LaunchParams::Of(e, l.launch));
+      if (params.blocks == 0) params.blocks = 1;  // until there is a call; no such one is launched
+      auto pointers = params.Pointers();
+      const cuda::KernelNodeParams node = NodeParams(e, params.blocks, pointers.data());
+      cuda::CUgraphNode made = nullptr;
+      RETURN_IF_ERROR(device_->Check(
+          driver().cuGraphAddKernelNode(&made, out->graph,
+                                        out->nodes.empty() ? nullptr : &out->nodes.back(),
+                                        out->nodes.empty() ? 0 : 1, &node),
+          absl::StrCat("adding ", e.program.entry, " to a graph")));
+      out->nodes.push_back(made);
+      out->params.push_back(std::move(params));
+      absl::StrAppend(&out->name, out->name.empty() ? "one of a replay's: " : ", ",
+                      e.program.entry);
+    }
+    RETURN_IF_ERROR(device_->Check(driver().cuGraphInstantiate(&out->exec, out->graph, 0),
+                                   "instantiating a graph"));
+    return out;
+  }
+
+  absl::Status RunRecording(Recording& recording,
+                            absl::Span<const RecordedLaunch> launches) override {
+    auto& r = static_cast<CudaRecording&>(recording);
+    std::vector<LaunchParams> now;
+    bool empty = false;
+    for (const RecordedLaunch& l : launches) {
+      const auto& e = static_cast<const CudaExecutable&>(*l.executable);
+      ASSIGN_OR_RETURN(LaunchParams params, LaunchParams::Of(e, l.launch));
+      empty |= params.blocks == 0;
+      now.push_back(std::move(params));
+    }
+    if (empty) {  // a graph has no node without blocks
+      for (const RecordedLaunch& l : launches) RETURN_IF_ERROR(Run(*l.executable, l.launch));
+      return absl::OkStatus();
+    }
+    RETURN_IF_ERROR(device_->Enter());
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (now[i] == r.params[i]) continue;
+      const auto& e = static_cast<const CudaExecutable&>(*launches[i].executable);
+      auto pointers = now[i].Pointers();
+      const cuda::KernelNodeParams node = NodeParams(e, now[i].blocks, pointers.data());
+      RETURN_IF_ERROR(
+          device_->Check(driver().cuGraphExecKernelNodeSetParams(r.exec, r.nodes[i], &node),
+                         absl::StrCat("giving a graph other arguments of ", e.program.entry)));
+      r.params[i] = std::move(now[i]);
+    }
+    std::lock_guard lock(launch_mutex_);
+    RETURN_IF_ERROR(
+        device_->Check(driver().cuGraphLaunch(r.exec, device_->compute()), "launching a graph"));
+    return device_->Launched(r.name);
   }
 
   absl::Status CopyIn(void* to, const void* host, int64_t bytes) override {
@@ -203,6 +303,20 @@ class CudaDevice : public DeviceRuntime {
 
  private:
   const cuda::DriverTable& driver() const { return device_->driver(); }
+
+  static cuda::KernelNodeParams NodeParams(const CudaExecutable& e, unsigned blocks,
+                                           void** pointers) {
+    const Program& p = e.program;
+    cuda::KernelNodeParams out = {};
+    out.func = e.function;
+    out.gridDimX = blocks;
+    out.gridDimY = out.gridDimZ = out.blockDimZ = 1;
+    out.blockDimX = static_cast<unsigned>(p.threads / p.rows);
+    out.blockDimY = static_cast<unsigned>(p.rows);
+    out.sharedMemBytes = static_cast<unsigned>(p.scratch_bytes);
+    out.kernelParams = pointers;
+    return out;
+  }
 
   void Count(int64_t bytes) {
     std::lock_guard lock(mutex_);
@@ -328,7 +442,8 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeSimDevice(int index) {
                [](const cuda::NvrtcTable&) -> absl::StatusOr<std::string> {
                  // The text is compiled under another prelude than it carries, for this CPU.
                  return absl::StrCat("sim|", WholePrelude(PreludeKind::kSim), "|",
-                                     HostTarget().Key(), "|", CompilerIdentity());
+                                     HostTarget().Key(), "|", CompilerIdentity(), "|",
+                                     TextFlag(Flag::kSimNvrtc));
                }});
 }
 

@@ -33,6 +33,16 @@ struct MemoryStats {
   int64_t allocations = 0;   // from the system
 };
 
+// Launches in order, made once and run many times; each with its arguments as they then are.
+struct RecordedLaunch {
+  const Executable* executable = nullptr;
+  Launch launch;
+};
+class Recording {
+ public:
+  virtual ~Recording() = default;
+};
+
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
@@ -43,6 +53,14 @@ class DeviceRuntime {
   virtual absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(
       absl::Span<const Program> programs) = 0;
   virtual absl::Status Run(const Executable& executable, const Launch& launch) = 0;
+  // Null where running them one by one is all there is.
+  virtual absl::StatusOr<std::unique_ptr<Recording>> Record(absl::Span<const RecordedLaunch>) {
+    return std::unique_ptr<Recording>();
+  }
+  // The same launches, in the same order, with any arguments.
+  virtual absl::Status RunRecording(Recording&, absl::Span<const RecordedLaunch>) {
+    return absl::UnimplementedError("device: it makes no recordings");
+  }
   virtual absl::Status CopyIn(void* to, const void* host, int64_t bytes) = 0;
   virtual absl::Status CopyOut(void* host, const void* from, int64_t bytes) = 0;
   // Within the device, in the order of its launches.

@@ -19,6 +19,8 @@ struct Replay::Frame {
   std::vector<void*> arguments;
   std::vector<int64_t> variables;
   std::vector<std::shared_ptr<Storage>> arenas;
+  std::vector<RecordedLaunch> recorded;  // over the arrays above
+  std::unique_ptr<Recording> recording;
 };
 
 Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables) : plan_(std::move(plan)) {
@@ -64,6 +66,10 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables) : plan_
     }
     launches_.push_back(l);
   }
+  for (const Launchable& l : launches_) {
+    if (l.device != launches_[0].device) return;
+  }
+  if (launches_.size() > 1) only_device_ = launches_[0].device;
 }
 
 Replay::~Replay() = default;
@@ -85,7 +91,40 @@ absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
     }
     frame->arenas.push_back(std::move(arena));
   }
+  for (const Launchable& l : launches_) {
+    if (only_device_ == nullptr) break;
+    frame->recorded.push_back(
+        {l.executable,
+         {{frame->arguments.data() + l.first_buffer, static_cast<size_t>(l.num_buffers)},
+          {frame->variables.data() + l.first_variable, static_cast<size_t>(l.num_variables)},
+          l.workers}});
+  }
   return frame;
+}
+
+absl::Status Replay::RunLaunches(Frame& frame) const {
+  PlanScope scope;
+  if (only_device_ != nullptr) {
+    if (frame.recording == nullptr) {
+      ASSIGN_OR_RETURN(frame.recording, only_device_->Record(frame.recorded));
+    }
+    if (frame.recording != nullptr) {
+      return only_device_->RunRecording(*frame.recording, frame.recorded);
+    }
+  }
+  for (const Launchable& l : launches_) {
+    void* const* arguments = frame.arguments.data() + l.first_buffer;
+    if (l.device == nullptr) {
+      RETURN_IF_ERROR(RunCopyStep(plan_->plan, *l.step, arguments[0], arguments[1]));
+      continue;
+    }
+    const Launch launch{
+        {arguments, static_cast<size_t>(l.num_buffers)},
+        {frame.variables.data() + l.first_variable, static_cast<size_t>(l.num_variables)},
+        l.workers};
+    RETURN_IF_ERROR(l.device->Run(*l.executable, launch));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int64_t> values,
@@ -115,21 +154,7 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
     if (frame->variables[p.at] != 0 && FaultPlanted(Fault::kReplayOldVariables)) continue;
     frame->variables[p.at] = values[p.from];
   }
-  {
-    PlanScope scope;
-    for (const Launchable& l : launches_) {
-      void* const* arguments = frame->arguments.data() + l.first_buffer;
-      if (l.device == nullptr) {
-        RETURN_IF_ERROR(RunCopyStep(plan_->plan, *l.step, arguments[0], arguments[1]));
-        continue;
-      }
-      const Launch launch{
-          {arguments, static_cast<size_t>(l.num_buffers)},
-          {frame->variables.data() + l.first_variable, static_cast<size_t>(l.num_variables)},
-          l.workers};
-      RETURN_IF_ERROR(l.device->Run(*l.executable, launch));
-    }
-  }
+  RETURN_IF_ERROR(RunLaunches(*frame));
   Count(&RuntimeStats::kernels_run, kernels_);
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(frame));

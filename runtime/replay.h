@@ -47,6 +47,7 @@ class Replay {
     int64_t bytes;
   };
   struct Frame;
+  absl::Status RunLaunches(Frame& frame) const;
   absl::StatusOr<std::unique_ptr<Frame>> MakeFrame() const;
 
   const CompiledPlanPtr plan_;
@@ -56,6 +57,7 @@ class Replay {
   std::vector<Result> results_;
   std::vector<std::pair<int, int>> same_results_;  // a root that is another root
   int64_t num_variables_ = 0, kernels_ = 0;
+  DeviceRuntime* only_device_ = nullptr;  // where all launches are kernels of one device
   std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
 };

@@ -66,13 +66,12 @@ struct rt_int_<8> {
 template <class T>
 using rt_uint_ = typename rt_int_<sizeof(T)>::unsigned_type;
 
-// ---- vectors
+// ---- vectors: one paragraph, as their operators have no names to be picked by
 
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) rt_vec {
   T v[N];
 };
-
 // Functions of one, two and three vectors by those of their lanes; the result's lanes may differ.
 #define RT_LANES1(fn)                                \
   template <class T, int N>                          \
@@ -82,7 +81,6 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) rt_vec {
     for (int i = 0; i < N; ++i) r.v[i] = fn(a.v[i]); \
     return r;                                        \
   }
-
 #define RT_LANES2(fn)                                        \
   template <class T, int N>                                  \
   RT_FN auto fn(rt_vec<T, N> a, rt_vec<T, N> b) {            \
@@ -91,7 +89,6 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) rt_vec {
     for (int i = 0; i < N; ++i) r.v[i] = fn(a.v[i], b.v[i]); \
     return r;                                                \
   }
-
 #define RT_LANES3(fn)                                                     \
   template <class A, class T, int N>                                      \
   RT_FN rt_vec<T, N> fn(rt_vec<A, N> a, rt_vec<T, N> b, rt_vec<T, N> c) { \
@@ -100,7 +97,6 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) rt_vec {
     for (int i = 0; i < N; ++i) r.v[i] = fn(a.v[i], b.v[i], c.v[i]);      \
     return r;                                                             \
   }
-
 // Integers wrap, which C++ promises of unsigned ones only.
 template <class T>
 RT_FN T rt_add(T a, T b) {
@@ -243,7 +239,7 @@ RT_FN rt_i32 rt_row() { return (rt_i32)threadIdx.y; }
 
 RT_FN void rt_barrier() { __syncthreads(); }
 
-extern __shared__ alignas(16) rt_u8 rt_shared_[];
+extern __shared__ __align__(16) rt_u8 rt_shared_[];
 #define RT_SHARED(type, name, offset) type* const name = (type*)(rt_shared_ + (offset))
 
 template <class T>

@@ -6,7 +6,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "codegen/prelude.h"
+#include "graph/flags.h"
+#include "runtime/cuda_compiler.h"
 #include "runtime/host_target.h"
 #include "runtime/jit_compiler.h"
 #include "runtime/sim/faults.h"
@@ -40,6 +43,21 @@ nvrtcResult Destroy(nvrtcProgram* p) {
   return kOk;
 }
 
+// What NVRTC itself says of the text for each of the archs that SIM_NVRTC lists.
+std::string AskNvrtc(const std::string& source) {
+  for (const std::string& arch : std::vector<std::string>(
+           absl::StrSplit(TextFlag(Flag::kSimNvrtc), ',', absl::SkipEmpty()))) {
+    const auto nvrtc = cuda::NvrtcFromLibrary();
+    if (!nvrtc.ok()) return std::string(nvrtc.status().message());
+    Target target;
+    target.arch = arch;
+    const auto compiled =
+        cuda::CompileText(**nvrtc, source, "kernel", cuda::CompileOptions(target));
+    if (!compiled.ok()) return absl::StrCat(arch, ": ", compiled.status().message());
+  }
+  return "";
+}
+
 nvrtcResult Compile(nvrtcProgram p, int, const char* const*) {
   Text& t = *Of(p);
   const size_t mark = t.source.find(kBodyMark);
@@ -51,6 +69,7 @@ nvrtcResult Compile(nvrtcProgram p, int, const char* const*) {
     t.log = "planted: the compiler refuses this text";
     return kCompilation;
   }
+  if (t.log = AskNvrtc(t.source); !t.log.empty()) return kCompilation;
   const std::string body = t.source.substr(mark + std::strlen(kBodyMark));
   std::string text = absl::StrCat(PreludeFor(body, PreludeKind::kSim), body);
   constexpr char kBarrier[] = "rt_barrier();";

@@ -3,6 +3,7 @@
 
 #include "graph/evaluate.h"
 #include "graph/rewrite.h"
+#include "graph/tensor_internal.h"
 #include "tests/fuzz/fuzz_case.h"
 
 namespace tessera {
@@ -89,7 +90,7 @@ class Shrinker {
       const UOp leaf =
           UOp::Make(Op::kParam, u.dtype(), {},
                     ParamArg{static_cast<int64_t>(c.data.size()), u.shape().ToExtents(),
-                             u.device() ? u.device() : Device(Place("CPU", 0))});
+                             u.device() ? u.device() : internal::DefaultDevice()});
       c.data.push_back((*value)[0].bytes);
       c.roots = Substitute(c.roots, {{u, leaf}});
       if (Fits(c) && Try(c)) return true;
@@ -102,6 +103,7 @@ class Shrinker {
     for (const UOp& u : TopoSort(best_.roots)) {
       for (const UOp& s : u.srcs()) {
         if (!(s.dtype() == u.dtype()) || !(s.shape() == u.shape())) continue;
+        if (!(s.device() == u.device())) continue;
         FuzzCase c = best_;
         c.roots = Substitute(c.roots, {{u, s}});
         if (Fits(c) && Try(c)) return true;

@@ -1,0 +1,102 @@
+// NVRTC, where it is installed: what it makes of our texts, and what it says of wrong ones.
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "graph/tensor.h"
+#include "runtime/cuda_compiler.h"
+#include "runtime/plan_key.h"
+#include "runtime/runtime.h"
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+class Nvrtc : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto table = cuda::NvrtcFromLibrary();
+    if (!table.ok()) GTEST_SKIP() << table.status();
+    nvrtc_ = *table;
+    int major = 0, minor = 0;
+    nvrtc_->nvrtcVersion(&major, &minor);
+    const bool blackwell = major > 12 || (major == 12 && minor >= 8);
+    archs_ = absl::StrSplit(blackwell ? "sm_80,sm_90,sm_100" : "sm_80,sm_90", ',');
+  }
+
+  // The texts of all kernels that compute the tensors.
+  static std::vector<Program> Programs(const std::vector<Tensor>& tensors) {
+    std::vector<UOp> roots;
+    for (const Tensor& t : tensors) roots.push_back(t.uop());
+    const auto plan = PreparePlan(roots, MakePlanKey(roots));
+    EXPECT_OK(plan);
+    return plan.ok() ? (*plan)->programs : std::vector<Program>();
+  }
+
+  cuda::Compiled Compile(const Program& program, const std::string& arch) {
+    Target target;
+    target.arch = arch;
+    std::vector<std::string> options = cuda::CompileOptions(target);
+    options.emplace_back("--ptxas-options=-v");
+    const auto compiled = cuda::CompileText(*nvrtc_, program.text, program.entry, options);
+    EXPECT_OK(compiled);
+    return compiled.ok() ? *compiled : cuda::Compiled();
+  }
+
+  // Of every kernel, for every arch: no spills, and these in the PTX.
+  void ExpectPtx(const std::vector<Tensor>& tensors, const std::vector<std::string>& parts) {
+    for (const std::string& arch : archs_) {
+      for (const Program& p : Programs(tensors)) {
+        const cuda::Compiled c = Compile(p, arch);
+        EXPECT_NE(c.log.find(" 0 bytes spill stores"), std::string::npos) << c.log;
+        for (const std::string& part : parts) {
+          EXPECT_NE(c.ptx.find(part), std::string::npos) << part << " in\n" << c.ptx << p.text;
+        }
+      }
+    }
+  }
+
+  const cuda::NvrtcTable* nvrtc_ = nullptr;
+  std::vector<std::string> archs_;
+};
+
+Tensor Given(const Dims& dims, DType dtype = kFloat32) { return Tensor::Empty(dims, dtype, "SIM"); }
+
+TEST_F(Nvrtc, ElementwiseLoadsAndStoresVectors) {
+  ExpectPtx({Given({1024, 1024}) * 2 + Given({1024, 1024})},
+            {"ld.global.nc.v4.f32", "st.global.v4.f32"});
+}
+
+TEST_F(Nvrtc, ReductionsLoadVectorsAndShuffle) {
+  ExpectPtx({Given({512, 4096}).Sum({1})}, {"ld.global.nc.v4.f32", "shfl.sync.bfly", "bar.sync"});
+  ExpectPtx({Given({4096, 256}).Max({1})}, {"ld.global.nc.v4.f32", "shfl.sync.bfly"});
+}
+
+TEST_F(Nvrtc, SoftmaxIsOneKernelOfVectors) {
+  const std::vector<Tensor> softmax = {Given({512, 4096}).Softmax()};
+  EXPECT_EQ(Programs(softmax).size(), 1u);
+  ExpectPtx(softmax, {"ld.global.nc.v4.f32", "st.global.v4.f32", "shfl.sync.bfly"});
+}
+
+TEST_F(Nvrtc, IndicesAreNarrowWhereTheyFit) {
+  const Program small = Programs({Given({1 << 20}) + 1})[0];
+  EXPECT_EQ(small.text.find("rt_i64", small.text.find("//@ kernel")), std::string::npos)
+      << small.text;
+  const Program large = Programs({Given({int64_t{3} << 30}, kInt8) + 1})[0];
+  EXPECT_NE(large.text.find("rt_i64", large.text.find("//@ kernel")), std::string::npos)
+      << large.text;
+}
+
+TEST_F(Nvrtc, AWrongTextGivesLogAndNumberedText) {
+  const auto result = cuda::CompileText(*nvrtc_, "int x;\nnonsense;\n", "f", {});
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kInvalidArgument, "f.cu(2): error"));
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kInvalidArgument, "2: nonsense;"));
+}
+
+TEST_F(Nvrtc, AnArchThatItDoesNotKnow) {
+  const auto result = cuda::CompileText(*nvrtc_, "int x;", "f", {"--gpu-architecture=sm_999"});
+  EXPECT_THAT(result, StatusIs(absl::StatusCode::kFailedPrecondition, "CUDA_ARCH"));
+}
+
+}  // namespace
+}  // namespace tessera
