@@ -1,6 +1,7 @@
 // The list of passes of code generation.
 #include "codegen/codegen.h"
 
+#include "absl/strings/str_cat.h"
 #include "codegen/passes.h"
 #include "codegen/prelude.h"
 #include "graph/pass.h"
@@ -24,13 +25,26 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
       passes.Run("widen", kernel, on_sink([](const UOp& k) { return Simplify(WidenFloats(k)); })));
   // Unchecked: a kernel with lanes is neither a kernel nor a program yet.
   RETURN_IF_ERROR(passes.Run("expand", kernel, on_sink(Expand), /*check=*/false));
-  ASSIGN_OR_RETURN(Lowered lowered, Lower(kernel[0], name));
+  RETURN_IF_ERROR(
+      passes.RunOptional("join_transposed", kernel, on_sink(JoinTransposed), /*check=*/false));
+  ASSIGN_OR_RETURN(Lowered lowered, Lower(kernel[0], name, target));
   RETURN_IF_ERROR(
       Verify({&lowered.program, 1}, SpecStage::kProgram, SpecLevel(), "codegen.lower", target));
   Program out;
   out.statements = lowered.program;
   out.scratch_bytes = lowered.scratch_bytes;
   out.entry = name;
+  if (target.dialect == Dialect::kCuda) {
+    ASSIGN_OR_RETURN(const GpuText gpu, RenderGpu(lowered, variables));
+    out.text = absl::StrCat(PreludeFor(gpu.text, PreludeKind::kCuda), kBodyMark, gpu.text);
+    out.grid = lowered.grid;
+    out.threads = lowered.threads * lowered.rows;
+    out.rows = lowered.rows;
+    out.buffers = gpu.buffers;
+    out.variables = gpu.variables;
+    out.names = variables;
+    return out;
+  }
   ASSIGN_OR_RETURN(const std::string body, RenderCpp(lowered.program, variables));
   out.text = PreludeFor(body) + body;
   return out;

@@ -35,7 +35,8 @@ bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   for (const UOp& l : Loads(u)) {
     if (!(sets.Free(l) & sets.Bit(range))) continue;
     const Step s = StepOf(l.src(1), range, sets);
-    if (!s.linear || s.factor != 1 || l.size() == 3) return false;
+    if (!s.linear || s.factor != 1) return false;
+    if (l.size() == 3 && !DecidedByThresholds(l.src(2), range, sets)) return false;
   }
   return true;
 }
@@ -59,24 +60,50 @@ UOp MoveOutward(const UOp& sink, const UOp& range, const std::vector<UOp>& stay)
   return UOp::Make(Op::kSink, stores);
 }
 
-// Panels: every product's b that tiles of rows reuse goes to scratch, a tile's columns side by
-// side.
-UOp PackColumns(const UOp& sink, const UOp& row_tile, const Target& target) {
+// The operand of a product that varies over a tile's columns, which are ranges below the loops.
+UOp ColumnOperand(const RangeSets& sets, const UOp& product) {
+  for (const UOp& operand : product.srcs()) {
+    for (const UOp& r : sets.ranges()) {
+      const RangeKind kind = r.arg<RangeArg>().kind;
+      const bool tile = kind == RangeKind::kUnroll || kind == RangeKind::kVector;
+      if (tile && (sets.Free(operand) & sets.Bit(r))) return operand;
+    }
+  }
+  return UOp();
+}
+
+// A panel whose columns lie across the grain of memory: lanes run along `along`, as memory does,
+// and the columns are copies, so that square blocks of them turn in registers (see JoinTransposed).
+UOp PackAcross(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& along) {
+  std::vector<RangeKind> kinds;
+  const UOp columns = over.back();
+  size_t at = 0;
+  for (const UOp& r : over) {
+    if (r == along) at = kinds.size();
+    const bool loop = r.arg<RangeArg>().kind == RangeKind::kLoop;
+    kinds.push_back(loop ? RangeKind::kLoop : RangeKind::kUnroll);
+  }
+  const UOp out = StageValueOver(sink, b, over, kinds);
+  return Tile(out, over[at], 1, columns.src(0).vmax());
+}
+
+// Panels: what the products read of b goes to scratch, once for all tiles of rows. In a panel the
+// range `fastest` is adjacent, where it is given; else the columns of a tile, which may lie across
+// the range over which b is adjacent in memory.
+UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, int64_t most_bytes) {
   UOp out = sink;
   for (int rounds = 0; rounds < 3; ++rounds) {
     const RangeSets sets(out);
     bool packed = false;
     for (const UOp& u : sets.order()) {
       if (!u.is(Op::kReduce) || !u.src(0).is(Op::kMul)) continue;
-      const UOp& b = u.src(0).src(1);
-      if (b.is(Op::kIndex) && b.src(0).is(Op::kStage)) continue;
+      const UOp b = ColumnOperand(sets, u.src(0));
+      if (!b || (b.is(Op::kIndex) && b.src(0).is(Op::kStage))) continue;
       std::vector<UOp> over(ClosedRanges(u).begin(), ClosedRanges(u).end());
-      bool lanes = false;
       for (const UOp& r : sets.ranges()) {
         const RangeKind kind = r.arg<RangeArg>().kind;
         if (!(sets.Free(b) & sets.Bit(r))) continue;
         if (kind == RangeKind::kUnroll || kind == RangeKind::kVector) over.push_back(r);
-        lanes |= kind == RangeKind::kVector;
       }
       int64_t bytes = b.dtype().bytes();
       bool constant = true;
@@ -84,12 +111,15 @@ UOp PackColumns(const UOp& sink, const UOp& row_tile, const Target& target) {
         constant &= r.src(0).IsConst();
         bytes *= r.src(0).vmax();
       }
-      if (!lanes || !constant || bytes > target.l2_bytes * 3 / 4) continue;
-      // Unrolled copies before lanes, so that a tile's columns are adjacent.
-      std::stable_sort(over.begin(), over.end(), [](const UOp& x, const UOp& y) {
-        return x.arg<RangeArg>().kind < y.arg<RangeArg>().kind;
-      });
-      out = StageValue(out, b, over);
+      if (!constant || bytes > most_bytes) continue;
+      const auto place = [&](const UOp& r) {
+        const RangeKind kind = r.arg<RangeArg>().kind;
+        if (fastest) return r == fastest ? 2 : kind == RangeKind::kUnroll ? 0 : 1;
+        return kind == RangeKind::kVector ? 2 : kind == RangeKind::kUnroll ? 1 : 0;
+      };
+      std::stable_sort(over.begin(), over.end(),
+                       [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
+      out = across ? PackAcross(out, b, over, across) : StageValue(out, b, over);
       packed = true;
       break;
     }
@@ -132,37 +162,93 @@ std::optional<Contraction> FindContraction(const RangeSets& sets) {
   return c;
 }
 
-UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c,
-                    const Target& target) {
-  const UOp row = Longest(c.rows);
-  const int64_t lanes = std::max<int64_t>(1, target.vector_bytes / c.reduce.dtype().bytes());
-  const int64_t columns = c.lane.src(0).vmax();
-  const int64_t rows = row ? row.src(0).vmax() : 1;
-  if (lanes < 2) return UOp();
-  if (rows < 4) {
-    // Few rows: each b is read once, so its own order decides.
-    const UOp inner = Longest(c.inner);
-    if (AdjacentOver(c.b, c.lane, sets) && columns >= lanes) {
-      return Tile(sink, c.lane, columns >= 8 * lanes ? 4 : 1, lanes);
-    }
-    if (!AdjacentOver(c.b, inner, sets) || inner.src(0).vmax() < lanes) return UOp();
-    // Lanes along the sum, several columns at once: as many streams.
-    const int64_t streams = columns % 4 == 0 ? 4 : 1;
-    UOp out = Simplify(Tile(sink, c.lane, streams, 1));
-    const RangeSets tiled(out);
-    UOp along;
-    for (const UOp& r : tiled.ranges()) {
-      if (r == inner) along = r;
-    }
-    return along ? Tile(out, along, inner.src(0).vmax() >= 2 * lanes ? 2 : 1, lanes) : out;
+namespace {
+
+// Lanes over columns of which each b is used by few rows, or none: b's own order decides.
+UOp TileFewRows(const UOp& sink, const Contraction& c, int64_t lanes) {
+  return Tile(sink, c.lane, c.lane.src(0).vmax() >= 8 * lanes ? 4 : 1, lanes);
+}
+
+// The range summed over along which these operands are adjacent, if it is long enough for lanes.
+UOp RangeAlong(const RangeSets& sets, const Contraction& c, absl::Span<const UOp> operands,
+               int64_t lanes) {
+  std::vector<UOp> adjacent;
+  for (const UOp& r : c.inner) {
+    const auto is = [&](const UOp& u) { return AdjacentOver(u, r, sets); };
+    if (std::all_of(operands.begin(), operands.end(), is)) adjacent.push_back(r);
   }
-  if (columns < lanes) return UOp();
+  const UOp along = Longest(adjacent);
+  return along && along.src(0).vmax() >= lanes ? along : UOp();
+}
+
+// Elementwise ops of an expression for each step of a range.
+int OpsOver(const UOp& u, const UOp& range, const RangeSets& sets) {
+  int ops = 0;
+  for (const UOp& s : TopoSort({&u, 1})) {
+    ops += IsElementwise(s.op()) && s.dtype() != kInt64 && (sets.Free(s) & sets.Bit(range));
+  }
+  return ops;
+}
+
+constexpr int kOpsToStage = 3;  // cheaper to keep than to compute for each tile of rows
+
+// Dot products: lanes along the sum, several columns at once as so many streams, and several rows
+// that share what is read of b.
+UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
+              const UOp& along, int64_t lanes, const Target& target) {
+  const int64_t columns = c.lane.src(0).vmax(), rows = row ? row.src(0).vmax() : 1;
+  const int64_t tile_columns = columns >= 4 ? 4 : 1;
+  // Registers: the sums, the columns' part of b, and one of a.
+  const int64_t most = (target.vector_registers - 2 - tile_columns) / tile_columns;
+  const int64_t tiles = (rows + most - 1) / most;
+  const int64_t tile_rows = (rows + tiles - 1) / tiles;
+  UOp out = MoveOutward(sink, c.lane, c.batch);
+  out = Simplify(Tile(out, c.lane, tile_columns, 1));
+  if (tiles > 1 && OpsOver(c.b, along, sets) >= kOpsToStage) {
+    out = Simplify(PackColumns(out, along, UOp(), target.l2_bytes / 2));
+  }
+  if (rows > 1) out = Simplify(Tile(out, row, tile_rows, 1));
+  const int64_t length = along.src(0).vmax();
+  const int64_t unroll = length <= 2 * lanes ? length / lanes : rows == 1 ? 2 : 1;
+  return RangeSets(out).Bit(along) != 0 ? Tile(out, along, unroll, lanes) : out;
+}
+
+// Outer products: lanes over columns, b packed in panels where tiles of rows use it again.
+UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
+               int64_t lanes, const Target& target) {
+  const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t tile_rows = std::min<int64_t>(rows, target.vector_registers >= 32 ? 8 : 4);
   const int64_t tile_columns = columns >= 2 * lanes ? 2 : 1;
   UOp out = MoveOutward(sink, c.lane, c.batch);
   out = Simplify(Tile(out, c.lane, tile_columns, lanes));
-  if (rows >= 2 * tile_rows) out = Simplify(PackColumns(out, row, target));
+  if (rows >= 2 * tile_rows) {
+    const UOp across = AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes);
+    out = Simplify(PackColumns(out, UOp(), across, target.l2_bytes * 3 / 4));
+  }
   return Tile(out, row, tile_rows, 1);
+}
+
+constexpr int64_t kFewRows = 4;
+constexpr int64_t kRowsToTranspose = 32;  // that pay for packing columns across the grain
+
+}  // namespace
+
+UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c,
+                    const Target& target) {
+  const UOp row = Longest(c.rows);
+  const int64_t lanes = target.vector_bytes / c.reduce.dtype().bytes();
+  const int64_t columns = c.lane.src(0).vmax();
+  const int64_t rows = row ? row.src(0).vmax() : 1;
+  if (lanes < 2) return UOp();
+  const bool across = AdjacentOver(c.b, c.lane, sets) && columns >= lanes;
+  if (across && rows < kFewRows) return TileFewRows(sink, c, lanes);
+  if (!across && rows < kRowsToTranspose) {
+    if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
+      return TileAlong(sink, sets, c, row, along, lanes, target);
+    }
+  }
+  if (rows < kFewRows || columns < lanes) return UOp();
+  return TileAcross(sink, sets, c, row, lanes, target);
 }
 
 }  // namespace tessera

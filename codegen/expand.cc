@@ -3,6 +3,7 @@
 
 #include "codegen/passes.h"
 #include "codegen/split.h"
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -100,8 +101,9 @@ class Vectoriser {
   UOp Load(const UOp& u) {
     const bool gated = u.size() == 3;
     int64_t stride;
-    if (LaneStride(u.src(1), range_, stride) && stride == 1 &&
-        (!gated || !(sets_.Free(u.src(2)) & bit_))) {
+    const bool linear = LaneStride(u.src(1), range_, stride);
+    if (linear && FaultPlanted(Fault::kLanesNotAdjacent)) stride = 1;
+    if (linear && stride == 1 && (!gated || !(sets_.Free(u.src(2)) & bit_))) {
       std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
       if (gated) srcs.push_back(done_.at(u.src(2)));
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
@@ -172,6 +174,35 @@ UOp FindRange(const UOp& sink, RangeKind kind) {
   return UOp();
 }
 
+// What shows once copies and lanes are made: gates that have become constants, and lanes of two
+// vectors that are combined more cheaply before than after their own.
+const RuleSet& LaneRules() {
+  const auto fold = [](const Match& m) {
+    const UOp& load = m.root;
+    if (load.src(2).arg<Scalar>().bits != 0) {
+      return UOp::Make(load.op(), load.dtype(), {load.src(0), load.src(1)}, load.arg());
+    }
+    const UOp zero = UOp::Const(load.dtype().Scalar(), Scalar{});
+    return load.dtype().lanes() == 1 ? zero : UOp::Make(Op::kSplat, load.dtype(), {zero});
+  };
+  const auto join = [](const Match& m) {
+    const UOp &a = m.root.src(0), &b = m.root.src(1);
+    if (!m.root.is(a.arg<ReduceArg>().op) || !(a.arg() == b.arg())) return UOp();
+    if (!(a.src(0).dtype() == b.src(0).dtype())) return UOp();
+    return UOp::Make(Op::kFold, a.dtype(), {UOp::Make(m.root.op(), {a.src(0), b.src(0)})}, a.arg());
+  };
+  const Pat pointer = Any(0), offset = Any(1), gate = ConstAny(2);
+  const Pat folded = OpPat(Op::kFold, {Any(3)}), other = OpPat(Op::kFold, {Any(4)});
+  static const RuleSet& rules =
+      *new RuleSet("lanes", {{OpPat(Op::kIndex, {pointer, offset, gate}), fold},
+                             {OpPat(Op::kLoad, {pointer, offset, gate}), fold},
+                             {OpPat(Op::kAdd, {folded, other}), join},
+                             {OpPat(Op::kMul, {folded, other}), join},
+                             {OpPat(Op::kMax, {folded, other}), join},
+                             {OpPat(Op::kMin, {folded, other}), join}});
+  return rules;
+}
+
 }  // namespace
 
 UOp Expand(const UOp& sink) {
@@ -181,9 +212,9 @@ UOp Expand(const UOp& sink) {
     for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
     out = SplitIntoSegments(out, r, copies);
   }
-  out = Simplify(out);
+  out = Simplify(Rewrite(Simplify(out), LaneRules()));
   while (UOp r = FindRange(out, RangeKind::kVector)) out = Vectoriser(out, r).Run(out);
-  return Simplify(out);
+  return Simplify(Rewrite(Simplify(out), LaneRules()));
 }
 
 }  // namespace tessera

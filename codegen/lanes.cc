@@ -3,12 +3,29 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
+#include "graph/fault.h"
 #include "graph/simplify.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kFewestIterations = 4;
+constexpr size_t kMostThresholds = 4;
+
+// Whether u compares the range with a constant; then also at which index its value changes.
+bool IsThreshold(const UOp& u, const UOp& range, int64_t& at) {
+  if (!u.is(Op::kCmpLt)) return false;
+  if (u.src(0) == range && u.src(1).IsConst()) {
+    at = u.src(1).vmin();
+    return true;
+  }
+  if (u.src(1) == range && u.src(0).IsConst()) {
+    at = u.src(0).vmin() + 1;
+    return true;
+  }
+  return false;
+}
 
 // Bytes that one launch would move in whole vectors if the range became lanes, less those that it
 // would gather or scatter one by one.
@@ -18,7 +35,7 @@ double LaneScore(const UOp& range, const RangeSets& sets) {
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kIndex) || !(sets.Free(u) & bit)) continue;
     const Step s = StepOf(u.src(1), range, sets);
-    const bool gated = u.size() == 3 && (sets.Free(u.src(2)) & bit);
+    const bool gated = u.size() == 3 && !DecidedByThresholds(u.src(2), range, sets);
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
     score += adjacent ? bytes : -2 * bytes;
@@ -41,10 +58,42 @@ Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets) {
   return step;
 }
 
+std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range) {
+  std::vector<int64_t> out;
+  if (!range.src(0).IsConst()) return out;
+  for (const UOp& u : sets.order()) {
+    int64_t at;
+    if (!IsThreshold(u, range, at) || at <= 0 || at >= range.src(0).vmax()) continue;
+    if (std::find(out.begin(), out.end(), at) == out.end()) out.push_back(at);
+  }
+  if (out.size() > kMostThresholds) out.clear();
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets) {
+  const uint64_t bit = sets.Bit(range);
+  if (!(sets.Free(condition) & bit)) return true;
+  if (Thresholds(sets, range).empty()) return false;
+  absl::flat_hash_set<const Node*> seen;
+  std::vector<const UOp*> stack = {&condition};
+  while (!stack.empty()) {
+    const UOp& u = *stack.back();
+    stack.pop_back();
+    int64_t at;
+    if (!(sets.Free(u) & bit) || IsThreshold(u, range, at)) continue;
+    if (u == range) return false;
+    if (!seen.insert(u.get()).second) continue;
+    for (const UOp& s : u.srcs()) stack.push_back(&s);
+  }
+  return true;
+}
+
 namespace {
 
 // Whether scratch is filled anew at each point of the range: lanes and copies would share it.
 bool FillsScratch(const RangeSets& sets, const UOp& range) {
+  if (FaultPlanted(Fault::kLanesShareScratch)) return false;
   for (const UOp& u : sets.order()) {
     if (u.is(Op::kStage) && (sets.Free(u) & sets.Bit(range))) return true;
   }

@@ -13,6 +13,13 @@ struct Step {
 };
 Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets);
 
+// Where comparisons of a range with constants change, in order, 0 and the extent left out: between
+// two of them each such comparison is a constant. Nothing where there are too many to cut at.
+std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range);
+
+// Whether `condition` depends on the range only by comparisons that Thresholds counts.
+bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets);
+
 // The range over which most bytes are adjacent, or nothing where lanes would gather.
 UOp BestLaneRange(const RangeSets& sets);
 

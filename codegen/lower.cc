@@ -1,9 +1,12 @@
 // Lowering: from a graph of stores and reductions over ranges to statements in order.
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/memory_hints.h"
 #include "codegen/passes.h"
+#include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
 #include "graph/status.h"
@@ -13,7 +16,12 @@ namespace {
 
 class Lowerer {
  public:
-  explicit Lowerer(const UOp& sink) : sink_(sink), sets_(sink) {
+  Lowerer(const UOp& sink, const Target& target)
+      : sink_(sink),
+        sets_(sink),
+        hints_(FindMemoryHints(sets_, target)),
+        most_sums_(target.vector_registers - 6),
+        threads_(target.dialect == Dialect::kCuda) {
     for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
     for (const UOp& u : sets_.order()) {
       if (u.is(Op::kReduce)) reduces_.push_back(u);
@@ -21,10 +29,11 @@ class Lowerer {
   }
 
   absl::StatusOr<Lowered> Run(const std::string& name) {
+    if (threads_) RETURN_IF_ERROR(ShapeLaunch());
     blocks_.emplace_back();
     std::vector<UOp> stores(sink_.srcs().begin(), sink_.srcs().end());
     RETURN_IF_ERROR(EmitStores(stores, 0));
-    Lowered out;
+    Lowered out = std::move(shape_);
     out.program = UOp::Make(Op::kProgram, blocks_[0].statements, Arg(name));
     out.scratch_bytes = scratch_bytes_;
     return out;
@@ -35,7 +44,8 @@ class Lowerer {
   // node computed in it.
   struct Block {
     uint64_t bit = 0;
-    UOp range;  // in the program
+    UOp head;  // in the program: a RANGE, an IF, or nothing where all that run it take one value
+    RangeKind kind = RangeKind::kLoop;
     std::vector<UOp> statements;
     absl::flat_hash_map<const Node*, UOp> values;
   };
@@ -94,11 +104,18 @@ class Lowerer {
   absl::Status OpenLoop(const UOp& range) {
     RETURN_IF_ERROR(Compute({range.src(0)}));
     const UOp extent = *Find(range.src(0));
+    if (threads_ && range.arg<RangeArg>().kind != RangeKind::kLoop) {
+      return OpenAtOnce(range, extent);
+    }
     UOp begin = UOp::Index(0), end = extent;
     if (range.arg<RangeArg>().kind == RangeKind::kGrid) {
       const UOp worker = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_worker", 0, 65535});
       const UOp workers = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_workers", 1, 65536});
       const auto share = [&](const UOp& w) {
+        if (FaultPlanted(Fault::kLastChunkLost)) {
+          const UOp chunk = Append(0, UOp::Make(Op::kFloorDiv, {extent, workers}));
+          return Append(0, UOp::Make(Op::kMul, {w, chunk}));
+        }
         const UOp scaled = Append(0, UOp::Make(Op::kMul, {w, extent}));
         return Append(0, UOp::Make(Op::kFloorDiv, {scaled, workers}));
       };
@@ -109,19 +126,113 @@ class Lowerer {
     block.bit = sets_.Bit(range);
     RangeArg arg = range.arg<RangeArg>();
     arg.id = next_id_++;
-    block.range = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(1)}, arg);
-    block.values.emplace(range.get(), block.range);
+    block.head = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(1)}, arg);
+    block.values.emplace(range.get(), block.head);
     blocks_.push_back(std::move(block));
     return absl::OkStatus();
+  }
+
+  // What the launch looks like: the blocks of the one grid range, the threads of the widest ranges.
+  absl::Status ShapeLaunch() {
+    for (const UOp& r : sets_.ranges()) {
+      const int64_t most = r.src(0).vmax();
+      switch (r.arg<RangeArg>().kind) {
+        case RangeKind::kGrid:
+          if (!shape_.grid.IsConst(1)) return absl::InternalError("lower: two ranges are the grid");
+          shape_.grid = r.src(0);
+          break;
+        case RangeKind::kThread:
+          shape_.threads = std::max(shape_.threads, static_cast<int>(most));
+          break;
+        case RangeKind::kRow:
+          shape_.rows = std::max(shape_.rows, static_cast<int>(most));
+          break;
+        case RangeKind::kLoop:
+        case RangeKind::kUnroll:
+        case RangeKind::kVector:
+          break;
+      }
+    }
+    const bool combines =
+        std::any_of(reduces_.begin(), reduces_.end(), [&](const UOp& r) { return OverThreads(r); });
+    if (combines && shape_.threads > kWarp) scratch_bytes_ = kCombineBytes;
+    return absl::OkStatus();
+  }
+
+  static constexpr int64_t kMostBlocks = INT32_MAX;
+  UOp ThreadVar() const {
+    return UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_thread", 0, shape_.threads - 1});
+  }
+  UOp RowVar() const {
+    return UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_row", 0, shape_.rows - 1});
+  }
+
+  // A range whose points run at once: each block, thread or row of threads is one of them.
+  absl::Status OpenAtOnce(const UOp& range, const UOp& extent) {
+    Block block;
+    block.bit = sets_.Bit(range);
+    block.kind = range.arg<RangeArg>().kind;
+    UOp point;
+    if (block.kind == RangeKind::kGrid) {
+      const int64_t most = std::min(kMostBlocks, std::max<int64_t>(1, extent.vmax()));
+      point = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_block", 0, most - 1});
+      if (extent.vmax() > kMostBlocks) {
+        const UOp blocks = UOp::Make(Op::kVar, kInt64, {}, VarArg{"rt_blocks", 1, kMostBlocks});
+        RangeArg arg = range.arg<RangeArg>();
+        arg.id = next_id_++;
+        point = block.head = UOp::Make(Op::kRange, kInt64, {point, extent, blocks}, arg);
+      }
+    } else if (block.kind == RangeKind::kThread || block.kind == RangeKind::kRow) {
+      const bool is_row = block.kind == RangeKind::kRow;
+      point = is_row ? RowVar() : ThreadVar();
+      if (!extent.IsConst(is_row ? shape_.rows : shape_.threads)) {
+        const UOp holds =
+            Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(Op::kCmpLt, {point, extent}));
+        block.head = UOp::Make(Op::kIf, {holds}, FreshId());
+      }
+    } else {
+      return absl::InternalError("lower: a range of unrolled copies or lanes is left");
+    }
+    block.values.emplace(range.get(), point);
+    blocks_.push_back(std::move(block));
+    return absl::OkStatus();
+  }
+
+  // Whether all threads of a block reach what is appended now: nothing open runs in some only.
+  bool AllThreads() const {
+    for (const Block& b : blocks_) {
+      if (b.head && b.head.is(Op::kIf)) return false;
+    }
+    return true;
+  }
+
+  // True in one thread of those that would write the same, or nothing where there is only one.
+  UOp OneThread() {
+    const auto open = [&](RangeKind kind) {
+      return std::any_of(blocks_.begin(), blocks_.end(),
+                         [&](const Block& b) { return b.kind == kind; });
+    };
+    const int here = static_cast<int>(blocks_.size()) - 1;
+    UOp gate;
+    const auto first = [&](const UOp& var) {
+      const UOp is = Append(here, UOp::Make(Op::kCmpEq, {var, UOp::Index(0)}));
+      gate = gate ? Append(here, UOp::Make(Op::kAnd, {gate, is})) : is;
+    };
+    if (shape_.threads > 1 && !open(RangeKind::kThread)) first(ThreadVar());
+    if (shape_.rows > 1 && !open(RangeKind::kRow)) first(RowVar());
+    return gate;
   }
 
   void CloseLoop() {
     Block inner = std::move(blocks_.back());
     blocks_.pop_back();
     std::vector<UOp>& out = blocks_.back().statements;
-    out.push_back(inner.range);
+    if (inner.head) out.push_back(inner.head);
     out.insert(out.end(), inner.statements.begin(), inner.statements.end());
-    out.push_back(UOp::Make(Op::kEnd, {inner.range}, inner.range.arg<RangeArg>().id));
+    if (!inner.head) return;
+    const bool is_if = inner.head.is(Op::kIf);
+    const int64_t id = is_if ? inner.head.arg<int64_t>() : inner.head.arg<RangeArg>().id;
+    out.push_back(UOp::Make(Op::kEnd, {inner.head}, id));
   }
 
   absl::Status EmitStore(const UOp& store) {
@@ -131,7 +242,14 @@ class Lowerer {
     RETURN_IF_ERROR(Compute(needed));
     std::vector<UOp> srcs = {*Find(index.src(0)), *Find(needed[0]), *Find(needed[1])};
     if (index.size() == 3) srcs.push_back(*Find(needed[3]));
-    Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(Op::kPut, srcs, FreshId()));
+    if (UOp gate = threads_ ? OneThread() : UOp()) {
+      const int here = static_cast<int>(blocks_.size()) - 1;
+      if (srcs.size() == 4) gate = Append(here, UOp::Make(Op::kAnd, {gate, srcs.back()}));
+      srcs.resize(3);
+      srcs.push_back(gate);
+    }
+    const Op put = hints_.streamed.contains(store.get()) ? Op::kStream : Op::kPut;
+    Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(put, srcs, FreshId()));
     return absl::OkStatus();
   }
 
@@ -177,6 +295,10 @@ class Lowerer {
         std::vector<UOp> srcs;
         for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
         Define(u, Append(home, UOp::Make(Op::kLoad, u.dtype(), srcs, FreshId())));
+        if (auto ahead = hints_.ahead.find(u.get()); ahead != hints_.ahead.end()) {
+          const UOp at = Append(home, UOp::Make(Op::kAdd, {srcs[1], UOp::Index(ahead->second)}));
+          Append(home, UOp::Make(Op::kPrefetch, {srcs[0], at}, FreshId()));
+        }
         return absl::OkStatus();
       }
       default: {
@@ -202,6 +324,36 @@ class Lowerer {
     return status;
   }
 
+  // A reduction over the threads of a row: each computes its value, then all combine them.
+  absl::Status EmitCombines(const std::vector<UOp>& group, int home) {
+    return AtHome(home, [&]() -> absl::Status {
+      const UOp& range = ClosedRanges(group[0])[0];
+      const bool whole = range.src(0).IsConst(shape_.threads) && ClosedRanges(group[0]).size() == 1;
+      const bool warps = shape_.threads == kWarp || (shape_.rows == 1 && AllThreads());
+      if (!whole || !warps) {
+        return absl::InternalError("lower: a reduction over threads that not all of them reach");
+      }
+      RETURN_IF_ERROR(OpenLoop(range));
+      std::vector<UOp> values;
+      for (const UOp& r : group) {
+        RETURN_IF_ERROR(Compute({r.src(0)}));
+        values.push_back(*Find(r.src(0)));
+      }
+      CloseLoop();
+      for (size_t i = 0; i < group.size(); ++i) {
+        const UOp all = UOp::Make(Op::kCombine, group[i].dtype(), {values[i]}, group[i].arg());
+        Define(group[i], Append(home, all));
+      }
+      return absl::OkStatus();
+    });
+  }
+
+  bool OverThreads(const UOp& u) const {
+    return threads_ && std::any_of(ClosedRanges(u).begin(), ClosedRanges(u).end(), [](auto& r) {
+             return r.template arg<RangeArg>().kind == RangeKind::kThread;
+           });
+  }
+
   absl::Status EmitReduces(const UOp& first) {
     const int home = Home(first);
     std::vector<UOp> group;
@@ -211,26 +363,69 @@ class Lowerer {
         group.push_back(r);
       }
     }
+    if (OverThreads(first)) return EmitCombines(group, home);
+    const std::vector<int> pool = Pool(group);
     return AtHome(home, [&]() -> absl::Status {
-      std::vector<UOp> regs, values;
-      for (const UOp& r : group) {
-        const Scalar identity = ReduceIdentity(r.arg<ReduceArg>().op, r.dtype().Scalar());
-        UOp start = UOp::Const(r.dtype().Scalar(), identity);
-        if (r.dtype().lanes() > 1) {
-          start = Append(home, UOp::Make(Op::kSplat, r.dtype(), {start}));
+      const int begin = FaultPlanted(Fault::kAccumulatorKept) ? 0 : home;
+      std::vector<UOp> regs;
+      for (size_t i = 0; i < group.size(); ++i) {
+        const UOp& r = group[i];
+        if (pool[i] != static_cast<int>(i)) {
+          regs.push_back(regs[pool[i]]);
+          continue;
         }
-        regs.push_back(Append(home, UOp::Make(Op::kReg, {start}, FreshId())));
-        values.push_back(r.src(0));
+        const UOp start = Start(r, begin);
+        regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
       }
       for (const UOp& range : ClosedRanges(first)) RETURN_IF_ERROR(OpenLoop(range));
       RETURN_IF_ERROR(EmitSteps(group, regs));
       for (size_t i = 0; i < ClosedRanges(first).size(); ++i) CloseLoop();
       for (size_t i = 0; i < group.size(); ++i) {
-        const UOp result = UOp::Make(Op::kLoad, group[i].dtype(), {regs[i]}, FreshId());
-        Define(group[i], Append(home, result));
+        const UOp& r = group[i];
+        if (pool[i] == static_cast<int>(i)) {
+          const UOp result = UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId());
+          Define(r, Append(home, result));
+        } else {  // its part is in the other's register
+          Define(r, Start(r, home));
+        }
       }
       return absl::OkStatus();
     });
+  }
+
+  // What a reduction starts from: a constant, or one in every lane.
+  UOp Start(const UOp& r, int block) {
+    const DType scalar = r.dtype().Scalar();
+    const Op op = r.arg<ReduceArg>().op;
+    const bool zero = op == Op::kMax && FaultPlanted(Fault::kMaxStartsAtZero);
+    const UOp one = UOp::Const(scalar, zero ? tessera::Scalar() : ReduceIdentity(op, scalar));
+    if (r.dtype().lanes() == 1) return one;
+    return Append(block, UOp::Make(Op::kSplat, r.dtype(), {one}));
+  }
+
+  // In which other's register, by place in the group, each reduction takes up its values: its own,
+  // unless there are more than registers. Then two that are only combined with one another share.
+  std::vector<int> Pool(const std::vector<UOp>& group) const {
+    std::vector<int> pool(group.size());
+    for (size_t i = 0; i < group.size(); ++i) pool[i] = static_cast<int>(i);
+    if (static_cast<int>(group.size()) <= most_sums_) return pool;
+    absl::flat_hash_map<const Node*, int> place, uses;
+    for (size_t i = 0; i < group.size(); ++i) place[group[i].get()] = static_cast<int>(i);
+    for (const UOp& u : sets_.order()) {
+      for (const UOp& s : u.srcs()) {
+        if (place.contains(s.get())) ++uses[s.get()];
+      }
+    }
+    for (const UOp& u : sets_.order()) {
+      if (u.size() != 2) continue;
+      const auto a = place.find(u.src(0).get()), b = place.find(u.src(1).get());
+      if (a == place.end() || b == place.end() || a == b) continue;
+      if (uses[a->first] != 1 || uses[b->first] != 1) continue;
+      const Op op = group[a->second].arg<ReduceArg>().op;
+      if (!u.is(op) || group[b->second].arg<ReduceArg>().op != op) continue;
+      pool[std::max(a->second, b->second)] = std::min(a->second, b->second);
+    }
+    return pool;
   }
 
   // One iteration: each register takes up its value. A sum of products is one rounding.
@@ -262,21 +457,49 @@ class Lowerer {
     return absl::OkStatus();
   }
 
+  UOp MakeScratch(const UOp& stage) {
+    const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
+    const int64_t at = FaultPlanted(Fault::kScratchOverlaps) ? 0 : scratch_bytes_;
+    scratch_bytes_ += (size + 63) / 64 * 64;
+    const Pairs where = {{Extent(at), Extent(size)}};
+    return Append(0, UOp::Make(Op::kScratch, stage.dtype(), {}, where));
+  }
+
   // Fills a stage's scratch at the outermost place where what it holds is known.
   absl::Status EmitStage(const UOp& stage) {
     return AtHome(Home(stage), [&]() -> absl::Status {
-      const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
-      const UOp scratch = Append(0, UOp::Make(Op::kScratch, stage.dtype(), {},
-                                              Pairs{{Extent(scratch_bytes_), Extent(size)}}));
-      scratch_bytes_ += (size + 63) / 64 * 64;
-      blocks_[0].values.emplace(stage.src(0).get(), scratch);
+      if (threads_) RETURN_IF_ERROR(Arrive(/*only_in_loops=*/true));
+      const UOp scratch = MakeScratch(stage);
       Define(stage, scratch);
-      return EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0);
+      // Stages over other loops may have been made of one, and still name one SCRATCH.
+      const Node* name = stage.src(0).get();
+      const UOp outer = std::exchange(blocks_[0].values[name], scratch);
+      const absl::Status status = EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0);
+      blocks_[0].values[name] = outer;
+      RETURN_IF_ERROR(status);
+      return threads_ ? Arrive(/*only_in_loops=*/false) : absl::OkStatus();
     });
   }
 
+  // A barrier for all threads of the block: before scratch is filled again, and once it is filled.
+  absl::Status Arrive(bool only_in_loops) {
+    const bool looped = std::any_of(blocks_.begin(), blocks_.end(),
+                                    [](const Block& b) { return b.head && b.head.is(Op::kRange); });
+    if (shape_.threads * shape_.rows == 1 || (only_in_loops && !looped)) return absl::OkStatus();
+    if (!AllThreads()) return absl::InternalError("lower: a stage that not all threads fill");
+    Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(Op::kBarrier, {}, FreshId()));
+    return absl::OkStatus();
+  }
+
+  static constexpr int kWarp = 32;
+  static constexpr int64_t kCombineBytes = 256;  // a value of each warp
+
   const UOp sink_;
   const RangeSets sets_;
+  const MemoryHints hints_;
+  const int most_sums_;  // registers that sums may take, others left for operands
+  const bool threads_;   // whether grid ranges are blocks of threads, not shares of workers
+  Lowered shape_;
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
@@ -286,8 +509,8 @@ class Lowerer {
 
 }  // namespace
 
-absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name) {
-  return Lowerer(sink).Run(name);
+absl::StatusOr<Lowered> Lower(const UOp& sink, const std::string& name, const Target& target) {
+  return Lowerer(sink, target).Run(name);
 }
 
 }  // namespace tessera

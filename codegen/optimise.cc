@@ -26,6 +26,18 @@ int ArithmeticOf(const UOp& range, const RangeSets& sets) {
   return ops;
 }
 
+// Short bodies are unrolled: reductions for independent sums, others for longer streaks.
+int64_t UnrollOf(const UOp& range, const RangeSets& sets, int64_t lanes) {
+  const int ops = ArithmeticOf(range, sets);
+  const bool reduced = (sets.ClosedBy(Op::kReduce) & sets.Bit(range)) != 0;
+  int64_t unroll = reduced    ? std::clamp(24 / std::max(1, ops), 1, 8)
+                   : ops <= 4 ? 4
+                   : ops <= 8 ? 2
+                              : 1;
+  while (unroll > 1 && unroll * lanes * 2 > range.src(0).vmax()) unroll /= 2;
+  return unroll;
+}
+
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
   const UOp staged = StageRecomputed(sink, target);
   const RangeSets sets(staged);
@@ -34,26 +46,27 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   int64_t lanes = LanesFor(best, sets, target);
   while (lanes > 1 && lanes > best.src(0).vmax()) lanes /= 2;
   if (lanes < 2) return staged;
-  // Short bodies are unrolled: reductions for independent sums, others for longer streaks.
-  const int ops = ArithmeticOf(best, sets);
-  const bool reduced = (sets.ClosedBy(Op::kReduce) & sets.Bit(best)) != 0;
-  int64_t unroll = reduced    ? std::clamp(24 / std::max(1, ops), 1, 8)
-                   : ops <= 4 ? 4
-                   : ops <= 8 ? 2
-                              : 1;
-  while (unroll > 1 && unroll * lanes * 2 > best.src(0).vmax()) unroll /= 2;
-  return Tile(staged, best, unroll, lanes);
+  std::vector<UOp> loops = {best};
+  UOp out = SeparateLoops(staged, best, loops);
+  for (const UOp& loop : loops) {
+    const RangeSets now(out);
+    if (now.Bit(loop) != 0) out = Tile(out, loop, UnrollOf(loop, now, lanes), lanes);
+  }
+  return out;
 }
 
 }  // namespace
 
 UOp Optimise(const UOp& sink, const Target& target) {
   if (IntFlag(Flag::kNoOpt) != 0) return sink;
+  if (target.dialect == Dialect::kCuda) return BindRanges(sink, target);
   const RangeSets sets(sink);
+  UOp out;
   if (const std::optional<Contraction> c = FindContraction(sets)) {
-    if (UOp tiled = TileContraction(sink, sets, *c, target)) return Simplify(tiled);
+    out = TileContraction(sink, sets, *c, target);
   }
-  return Simplify(OptimiseLoops(sink, target));
+  // In a piece of a range a value may no longer depend on what its reduction runs over.
+  return SeparateRanges(Simplify(out ? out : OptimiseLoops(sink, target)));
 }
 
 }  // namespace tessera

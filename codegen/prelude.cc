@@ -1,4 +1,4 @@
-// Picks the paragraphs of the CPU prelude that a kernel needs, by the names that occur in them.
+// Picks the paragraphs of a prelude that a kernel needs, by the names that occur in them.
 #include "codegen/prelude.h"
 
 #include <algorithm>
@@ -30,8 +30,16 @@ namespace tessera {
   X(trig)                        \
   X(arc)                         \
   X(hyperbolic)
+// Those of GPUs: the first for CUDA, sim after the CPU's for the simulated one, gpu for both.
+#define TESSERA_GPU_FILES(X) \
+  X(cuda_base)               \
+  X(cuda_select)             \
+  X(cuda_math)               \
+  X(sim)                     \
+  X(gpu)
 #define X(name) extern const std::string_view kPrelude_##name;
 TESSERA_PRELUDE_FILES(X)
+TESSERA_GPU_FILES(X)
 #undef X
 
 namespace {
@@ -91,21 +99,33 @@ void AddFile(absl::string_view file, Prelude& prelude) {
   if (!text.empty()) AddParagraph(std::move(text), prelude);
 }
 
-const Prelude& GetPrelude() {
-  static const Prelude* const prelude = [] {
-    auto* p = new Prelude;
-#define X(name) AddFile(absl::string_view(kPrelude_##name.data(), kPrelude_##name.size()), *p);
-    TESSERA_PRELUDE_FILES(X)
+const Prelude* MakePrelude(std::initializer_list<std::string_view> files) {
+  auto* prelude = new Prelude;
+  for (std::string_view file : files) AddFile({file.data(), file.size()}, *prelude);
+  return prelude;
+}
+
+const Prelude& GetPrelude(PreludeKind kind) {
+#define X(name) kPrelude_##name,
+  static const Prelude* const cpp = MakePrelude({TESSERA_PRELUDE_FILES(X)});
+  static const Prelude* const sim =
+      MakePrelude({TESSERA_PRELUDE_FILES(X) kPrelude_sim, kPrelude_gpu});
 #undef X
-    return p;
-  }();
-  return *prelude;
+  static const Prelude* const cuda =
+      MakePrelude({kPrelude_cuda_base, kPrelude_cuda_select, kPrelude_cuda_math, kPrelude_gpu});
+  return kind == PreludeKind::kCpp ? *cpp : kind == PreludeKind::kCuda ? *cuda : *sim;
 }
 
 }  // namespace
 
-std::string PreludeFor(absl::string_view body) {
-  const Prelude& prelude = GetPrelude();
+std::string WholePrelude(PreludeKind kind) {
+  std::string text;
+  for (const Paragraph& p : GetPrelude(kind).paragraphs) text += p.text;
+  return text;
+}
+
+std::string PreludeFor(absl::string_view body, PreludeKind kind) {
+  const Prelude& prelude = GetPrelude(kind);
   std::vector<bool> used(prelude.paragraphs.size());
   ForEachName(body, [&](absl::string_view name) {
     const auto found = prelude.defined_by.find(name);

@@ -1,4 +1,4 @@
-// What kernels are written in: the text before each kernel function, for CPUs.
+// What kernels are written in: the text before each kernel function, by who compiles it.
 #pragma once
 
 #include <string>
@@ -11,6 +11,13 @@ namespace tessera {
 // paragraphs, as every kernel pays for each line: those in which a name of the body (rt_exp, say)
 // occurs for the first time, those that define what they use in turn, and no others. Comments and
 // includes are left out. A name that no file there knows is the compiler's to complain about.
-std::string PreludeFor(absl::string_view body);
+enum class PreludeKind : uint8_t { kCpp, kCuda, kSim };
+std::string PreludeFor(absl::string_view body, PreludeKind kind = PreludeKind::kCpp);
+
+// All of it: what a text under this prelude may depend on.
+std::string WholePrelude(PreludeKind kind);
+
+// Stands between prelude and body of a GPU's text, so that the simulated GPU finds the body.
+inline constexpr char kBodyMark[] = "//@ kernel\n";
 
 }  // namespace tessera

@@ -1,10 +1,16 @@
 // The renderer: C++ text of a program, one statement a line, every name the prelude's.
 #include <cmath>
 
+#include <map>
+
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/passes.h"
+#include "graph/fault.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -21,9 +27,10 @@ std::string Literal(Scalar v, DType t) {
   if (t.kind() == Kind::kF32 || t.kind() == Kind::kF64) {
     const double d = v.AsFloat();
     const char* suffix = t.kind() == Kind::kF32 ? "f" : "";
-    if (std::isnan(d))
-      return absl::StrCat(std::signbit(d) ? "-" : "", "__builtin_nan", suffix, "(\"\")");
-    if (std::isinf(d)) return absl::StrCat(d < 0 ? "-" : "", "__builtin_inf", suffix, "()");
+    const char* type = t.kind() == Kind::kF32 ? "<rt_f32>()" : "<rt_f64>()";
+    if (std::isnan(d)) return absl::StrCat(std::signbit(d) ? "-" : "", "rt_nan", type);
+    if (std::isinf(d)) return absl::StrCat(d < 0 ? "-" : "", "rt_inf", type);
+    if (FaultPlanted(Fault::kShortLiterals)) return absl::StrFormat("%.5e%s", d, suffix);
     return absl::StrCat(ScalarToString(v, t), suffix);
   }
   if (t.IsFloat()) {
@@ -36,9 +43,46 @@ std::string Literal(Scalar v, DType t) {
   return absl::StrCat(TypeName(t), "(", v.AsInt(), t.bits() == 64 ? "ll" : "", ")");
 }
 
+// What reads an element that a kernel stores or fills must not be taken for constant.
+absl::flat_hash_set<const Node*> Written(const UOp& program) {
+  absl::flat_hash_set<const Node*> written;
+  for (const UOp& u : program.srcs()) {
+    if (u.is(Op::kPut)) written.insert(u.src(0).get());
+  }
+  return written;
+}
+
 class Renderer {
  public:
   explicit Renderer(const std::vector<std::string>& variables) : variables_(variables) {}
+
+  // For GPUs: parameters of the function itself, and integers no wider than their bounds ask for.
+  absl::StatusOr<GpuText> RunGpu(const Lowered& lowered) {
+    gpu_ = true;
+    const UOp& program = lowered.program;
+    const auto written = Written(program);
+    GpuText out;
+    std::map<int64_t, UOp> params;
+    for (const UOp& u : TopoSort({&program, 1})) {
+      if (u.is(Op::kParam)) params.emplace(u.arg<ParamArg>().slot, u);
+      if (u.is(Op::kVar)) RETURN_IF_ERROR(GpuVariable(u, out));
+    }
+    std::string list;
+    for (const auto& [slot, u] : params) {
+      const std::string name = absl::StrCat("b", slot);
+      absl::StrAppend(&list, list.empty() ? "" : ", ", written.contains(u.get()) ? "" : "const ",
+                      TypeName(u.dtype()), "* RT_RESTRICT ", name);
+      names_.emplace(u.get(), name);
+      out.buffers.push_back(static_cast<int>(slot));
+    }
+    for (int v : out.variables) absl::StrAppend(&list, ", rt_i64 p", v);
+    threads_ = lowered.threads;
+    for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
+    const std::string& name = program.arg<std::string>();
+    out.text = absl::StrCat("RT_GLOBAL(", name, ", ", lowered.threads * lowered.rows,
+                            ")(RT_THREAD ", list, ") {\n", text_, "}\nRT_ENTRY(", name, ")\n");
+    return out;
+  }
 
   absl::StatusOr<std::string> Run(const UOp& program) {
     // Parameters first: they are no statements.
@@ -47,6 +91,7 @@ class Renderer {
       if (u.is(Op::kVar)) RETURN_IF_ERROR(Variable(u));
     }
     for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
+    if (streams_) Line("rt_stream_end();");
     return absl::StrCat("RT_KERNEL(", program.arg<std::string>(), ") {\n", text_, "}\n");
   }
 
@@ -81,41 +126,114 @@ class Renderer {
         absl::StrCat("render: variable ", var, " is not among the kernel's"));
   }
 
+  // What the launch gives, by functions of the prelude; the caller's values, as parameters.
+  absl::Status GpuVariable(const UOp& u, GpuText& out) {
+    const std::string& var = u.arg<VarArg>().name;
+    std::string from;
+    for (const char* own : {"rt_block", "rt_blocks", "rt_thread", "rt_row"}) {
+      if (var == own) from = absl::StrCat(own, "()");
+    }
+    for (size_t i = 0; i < variables_.size(); ++i) {
+      if (variables_[i] != var) continue;
+      from = absl::StrCat("p", i);
+      out.variables.push_back(static_cast<int>(i));
+    }
+    if (from.empty()) {
+      return absl::InternalError(
+          absl::StrCat("render: variable ", var, " is not among the kernel's"));
+    }
+    const std::string type = TypeName(Held(u)), name = absl::StrCat("n", next_++);
+    names_.emplace(u.get(), name);
+    Line(absl::StrCat("const ", type, " ", name, " = (", type, ")", from, ";"));
+    return absl::OkStatus();
+  }
+
+  // The dtype in which the text computes a node: i64 whose bounds, and those of what it is computed
+  // from, fit in 32 bits is i32 on a GPU, where i64 costs several times as much.
+  DType Held(const UOp& u) {
+    if (!gpu_ || !(u.dtype() == kInt64)) return u.dtype();
+    const auto [it, fresh] = held_.try_emplace(u.get(), kInt64);
+    if (!fresh) return it->second;
+    bool small = u.vmin() >= INT32_MIN && u.vmax() <= INT32_MAX;
+    const bool computed = IsElementwise(u.op()) && !u.is(Op::kBitcast) && !u.is(Op::kShl) &&
+                          !u.is(Op::kShr) && !u.is(Op::kPow) &&
+                          !(u.is(Op::kCast) && !u.src(0).dtype().IsInt());
+    small &= computed || u.is(Op::kRange) || u.is(Op::kVar) || u.IsConst();
+    for (const UOp& s : u.srcs()) {
+      if (s.dtype() == kInt64) small &= Held(s) == kInt32;
+    }
+    return held_[u.get()] = small ? kInt32 : kInt64;
+  }
+
+  // An i64 operand in the dtype in which its user computes.
+  std::string UseHeld(const UOp& u, DType as) {
+    if (u.IsConst()) return Literal(u.arg<Scalar>(), as);
+    return Held(u) == as ? Use(u) : absl::StrCat("(", TypeName(as), ")", Use(u));
+  }
+
+  // The dtype of a node's i64 operands: narrow if all are and the result is.
+  DType OperandsHeld(const UOp& u) {
+    if (!gpu_ || (u.dtype() == kInt64 && Held(u) == kInt64)) return kInt64;
+    for (const UOp& s : u.srcs()) {
+      if (s.dtype() == kInt64 && Held(s) == kInt64) return kInt64;
+    }
+    return kInt32;
+  }
+
   std::string Use(const UOp& u) {
-    if (u.IsConst()) return Literal(u.arg<Scalar>(), u.dtype());
+    if (u.IsConst()) return Literal(u.arg<Scalar>(), Held(u));
     auto it = names_.find(u.get());
     CHECK(it != names_.end(), "render: ", Info(u.op()).text, " is used before its statement");
     return it->second;
   }
 
   // An operand of a vector op: a scalar among vectors is spread.
-  std::string UseAs(const UOp& u, int lanes) {
-    if (lanes == 1 || u.dtype().lanes() == lanes) return Use(u);
-    return absl::StrCat("rt_splat<", lanes, ">(", Use(u), ")");
+  std::string UseAs(const UOp& u, int lanes, DType index = kInt64) {
+    if (lanes == 1) return u.dtype() == kInt64 ? UseHeld(u, index) : Use(u);
+    if (u.dtype().lanes() == lanes) return Use(u);
+    return absl::StrCat("rt_splat<", lanes, ">(", UseAs(u, 1), ")");
   }
 
   void Value(const UOp& u, const std::string& expr) {
     if (names_.contains(u.get())) return;
     const std::string name = absl::StrCat("v", next_++);
-    Line(absl::StrCat("const ", TypeName(u.dtype()), " ", name, " = ", expr, ";"));
+    Line(absl::StrCat("const ", TypeName(Held(u)), " ", name, " = ", expr, ";"));
     names_.emplace(u.get(), name);
     scopes_.back().push_back(u.get());
   }
 
   std::string Elementwise(const UOp& u) {
     const int lanes = u.dtype().lanes();
-    const auto use = [&](int i) { return UseAs(u.src(i), lanes); };
+    const DType index = OperandsHeld(u);
+    const auto use = [&](int i) { return UseAs(u.src(i), lanes, index); };
     const DType operand = u.src(0).dtype();
-    if (u.is(Op::kCast)) return Cast(use(0), operand, u.dtype());
+    if (u.is(Op::kCast)) {
+      return Cast(use(0), operand == kInt64 ? index : operand, Held(u));
+    }
     if (u.is(Op::kBitcast))
       return absl::StrCat("rt_bitcast<", TypeName(u.dtype().Scalar()), ">(", use(0), ")");
     // Division of what is never negative needs no care for signs.
     const bool plain_division = operand.IsInt() && u.size() == 2 && lanes == 1 &&
-                                u.src(0).vmin() >= 0 && u.src(1).vmin() > 0;
+                                u.src(1).vmin() > 0 &&
+                                (u.src(0).vmin() >= 0 || FaultPlanted(Fault::kFloorDivTruncates));
     const char* form = Info(u.op()).ctext;
+    // Where C++ leaves overflow open, a function of the prelude wraps.
+    if (gpu_ && lanes == 1 && u.dtype().IsInt() && Held(u) == u.dtype()) {
+      if (u.is(Op::kAdd)) form = "rt_add($0, $1)";
+      if (u.is(Op::kSub)) form = "rt_sub($0, $1)";
+      if (u.is(Op::kMul)) form = "rt_mul($0, $1)";
+      if (u.is(Op::kNeg)) form = "rt_neg($0)";
+    }
     if (plain_division && (u.is(Op::kFloorDiv) || u.is(Op::kTruncDiv))) form = "$0 / $1";
     if (plain_division && (u.is(Op::kFloorMod) || u.is(Op::kTruncMod))) form = "$0 % $1";
     std::vector<std::pair<std::string, std::string>> args;
+    if (u.is(Op::kMax) && FaultPlanted(Fault::kMaxDropsNan)) {
+      form = "rt_where(rt_lt($0, $1), $1, $0)";
+    }
+    if (u.is(Op::kShr) && !operand.IsUnsigned() && FaultPlanted(Fault::kShiftUnsigned)) {
+      form = "rt_bitcast<$t>(rt_shr(rt_bitcast<$u>($0), rt_bitcast<$u>($1)))";
+      args = {{"$t", TypeName(operand.Scalar())}, {"$u", absl::StrCat("rt_u", operand.bits())}};
+    }
     for (int i = 0; i < u.size(); ++i) args.emplace_back(absl::StrCat("$", i), use(i));
     std::string expr = absl::StrReplaceAll(form, args);
     // C++ computes narrow integers as int.
@@ -140,6 +258,9 @@ class Renderer {
       return absl::StrCat("rt_f32_to_", to.Scalar().ToString(), "(", x, ")");
     }
     if (from == to) return x;
+    if (from.IsFloat() && to.IsInt() && to.lanes() == 1 && FaultPlanted(Fault::kPlainCast)) {
+      return absl::StrCat("(", TypeName(to), ")(", x, ")");
+    }
     return absl::StrCat("rt_cast<", TypeName(to.Scalar()), ">(", x, ")");
   }
 
@@ -159,10 +280,13 @@ class Renderer {
     const std::string pointer = Use(u.src(0)), offset = Use(u.src(1)), value = Use(u.src(2));
     const std::string gate = u.size() == 4 ? absl::StrCat("if (", Use(u.src(3)), ") ") : "";
     const int lanes = u.src(2).dtype().lanes();
+    const bool streamed = u.is(Op::kStream);
+    streams_ |= streamed;
     if (lanes == 1) {
       Line(absl::StrCat(gate, pointer, "[", offset, "] = ", value, ";"));
     } else {
-      Line(absl::StrCat(gate, "rt_store<", lanes, ">(", pointer, ", ", offset, ", ", value, ");"));
+      Line(absl::StrCat(gate, streamed ? "rt_stream<" : "rt_store<", lanes, ">(", pointer, ", ",
+                        offset, ", ", value, ");"));
     }
   }
 
@@ -180,6 +304,11 @@ class Renderer {
     Line("}");
   }
 
+  // What a FOLD or COMBINE combines by, as the prelude spells it.
+  static std::string Lower(const UOp& u) {
+    return absl::AsciiStrToLower(Info(u.arg<ReduceArg>().op).text);
+  }
+
   absl::Status Statement(const UOp& u) {
     if (IsElementwise(u.op())) {
       Value(u, Elementwise(u));
@@ -194,15 +323,19 @@ class Renderer {
       case Op::kScratch: {
         const auto& range = u.arg<Pairs>()[0];
         const std::string name = absl::StrCat("s", next_++);
-        Line(absl::StrCat(type, "* RT_RESTRICT ", name, " = (", type, "*)((rt_u8*)rt_scratch + ",
-                          range.first.value(), ");"));
+        if (gpu_) {
+          Line(absl::StrCat("RT_SHARED(", type, ", ", name, ", ", range.first.value(), ");"));
+        } else {
+          Line(absl::StrCat(type, "* RT_RESTRICT ", name, " = (", type, "*)((rt_u8*)rt_scratch + ",
+                            range.first.value(), ");"));
+        }
         names_.emplace(u.get(), name);
         break;
       }
       case Op::kRange: {
         const std::string name = absl::StrCat("i", u.arg<RangeArg>().id);
-        Open(absl::StrCat("for (rt_i64 ", name, " = ", Use(u.src(0)), "; ", name, " < ",
-                          Use(u.src(1)), "; ", name, " += ", Use(u.src(2)), ") {"));
+        Open(absl::StrCat("for (", TypeName(Held(u)), " ", name, " = ", Use(u.src(0)), "; ", name,
+                          " < ", Use(u.src(1)), "; ", name, " += ", Use(u.src(2)), ") {"));
         names_.emplace(u.get(), name);
         scopes_.back().push_back(u.get());
         break;
@@ -227,10 +360,14 @@ class Renderer {
         Value(u, Load(u));
         break;
       case Op::kPut:
+      case Op::kStream:
         Put(u);
         break;
+      case Op::kPrefetch:
+        Line(absl::StrCat("rt_prefetch(", Use(u.src(0)), ", ", Use(u.src(1)), ");"));
+        break;
       case Op::kSplat:
-        Value(u, absl::StrCat("rt_splat<", u.dtype().lanes(), ">(", Use(u.src(0)), ")"));
+        Value(u, UseAs(u.src(0), u.dtype().lanes()));
         break;
       case Op::kLanes: {
         std::string list;
@@ -241,16 +378,24 @@ class Renderer {
       case Op::kLane:
         Value(u, absl::StrCat("rt_lane<", u.arg<int64_t>(), ">(", Use(u.src(0)), ")"));
         break;
+      case Op::kZip:
+        Value(u, absl::StrCat("rt_zip<", u.arg<int64_t>(), ">(", Use(u.src(0)), ", ", Use(u.src(1)),
+                              ")"));
+        break;
       case Op::kRamp:
         Value(u, absl::StrCat("rt_ramp<", TypeName(u.dtype().Scalar()), ", ", u.dtype().lanes(),
-                              ">(", Use(u.src(0)), ", ", u.arg<int64_t>(), ")"));
+                              ">(", UseAs(u.src(0), 1), ", ", u.arg<int64_t>(), ")"));
         break;
-      case Op::kFold: {
-        std::string op = Info(u.arg<ReduceArg>().op).text;
-        for (char& c : op) c = static_cast<char>(std::tolower(c));
-        Value(u, absl::StrCat("rt_fold_", op, "(", Use(u.src(0)), ")"));
+      case Op::kBarrier:
+        Line("rt_barrier();");
         break;
-      }
+      case Op::kCombine:
+        Value(u, absl::StrCat("rt_", threads_ > 32 ? "block" : "warp", "_", Lower(u), "(RT_SELF ",
+                              threads_, ", ", UseAs(u.src(0), 1), ")"));
+        break;
+      case Op::kFold:
+        Value(u, absl::StrCat("rt_fold_", Lower(u), "(", Use(u.src(0)), ")"));
+        break;
       default:
         return absl::InternalError(absl::StrCat("render: ", Info(u.op()).text, " is no statement"));
     }
@@ -258,14 +403,23 @@ class Renderer {
   }
 
   const std::vector<std::string>& variables_;
+  bool gpu_ = false;
+  int threads_ = 1;
+  absl::flat_hash_map<const Node*, DType> held_;
   std::string text_;
   int indent_ = 1;
   int64_t next_ = 0;
+  bool streams_ = false;
   absl::flat_hash_map<const Node*, std::string> names_;
   std::vector<std::vector<const Node*>> scopes_{1};
 };
 
 }  // namespace
+
+absl::StatusOr<GpuText> RenderGpu(const Lowered& lowered,
+                                  const std::vector<std::string>& variables) {
+  return Renderer(variables).RunGpu(lowered);
+}
 
 absl::StatusOr<std::string> RenderCpp(const UOp& program,
                                       const std::vector<std::string>& variables) {

@@ -2,8 +2,13 @@
 #include "codegen/split.h"
 
 #include <algorithm>
+#include <map>
 
+#include "absl/container/flat_hash_set.h"
+#include "codegen/lanes.h"
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
+#include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 
@@ -85,7 +90,8 @@ class Splitter {
       for (size_t i = 0; i + 1 < parts.size(); i += 2) {
         next.push_back(UOp::Make(u.arg<ReduceArg>().op, {parts[i], parts[i + 1]}));
       }
-      if (parts.size() % 2 == 1) next.push_back(parts.back());
+      const bool lost = FaultPlanted(Fault::kOddPartLost);
+      if (parts.size() % 2 == 1 && !lost) next.push_back(parts.back());
       parts = std::move(next);
     }
     whole_.emplace(u.get(), parts[0]);
@@ -110,6 +116,42 @@ UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segme
   return Splitter(sink, range, segments).Run(sink);
 }
 
+UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own) {
+  const RangeSets sets(sink);
+  const uint64_t bit = sets.Bit(range);
+  int64_t next_id = FreshRangeId(sets);
+  absl::flat_hash_set<const Node*> last;  // the kernel's stores
+  for (const UOp& s : sink.srcs()) last.insert(s.get());
+  struct Made {
+    UOp node;
+    int depth = 0;  // reductions and stages on the longest way down
+  };
+  absl::flat_hash_map<const Node*, Made> made;
+  std::map<std::pair<int, Op>, UOp> loops;
+  for (const UOp& u : sets.order()) {
+    Made m;
+    absl::InlinedVector<UOp, 6> srcs;
+    for (const UOp& s : u.srcs()) {
+      const Made& source = made.at(s.get());
+      srcs.push_back(source.node);
+      m.depth = std::max(m.depth, source.depth);
+    }
+    m.depth += u.is(Op::kReduce) || u.is(Op::kStage);
+    m.node = u.WithSrcs(srcs);
+    if ((sets.Closed(u) & bit) && !last.contains(u.get())) {
+      UOp& loop = loops[{m.depth, u.op()}];
+      if (!loop) {
+        loop = UOp::Make(Op::kRange, kInt64, {range.src(0)},
+                         RangeArg{next_id++, range.arg<RangeArg>().kind});
+        own.push_back(loop);
+      }
+      m.node = Substitute(m.node, {{range, loop}});
+    }
+    made.emplace(u.get(), std::move(m));
+  }
+  return made.at(sink.get()).node;
+}
+
 UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
   const RangeSets sets(sink);
   int64_t next_id = FreshRangeId(sets);
@@ -117,9 +159,8 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
     return UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{next_id++, kind});
   };
   const RangeKind kind = range.arg<RangeArg>().kind;
-  const UOp& n = range.src(0);
   std::vector<Segment> segments;
-  UOp done = UOp::Index(0);  // elements before the segment
+  UOp n, done = UOp::Index(0);  // the end of the piece, elements before the segment
   const auto add = [&](int64_t copies, int64_t width) {
     const UOp left = Simplify(UOp::Make(Op::kSub, {n, done}));
     const UOp tiles = Over(left, copies * width);
@@ -143,9 +184,15 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
     segments.push_back(std::move(s));
     done = Simplify(Plus(done, Times(tiles, copies * width)));
   };
-  add(unroll, lanes);
-  if (unroll > 1 && lanes > 1) add(1, lanes);
-  if (unroll > 1 || lanes > 1) add(1, 1);
+  std::vector<UOp> ends;
+  for (int64_t at : Thresholds(sets, range)) ends.push_back(UOp::Index(at));
+  ends.push_back(range.src(0));
+  for (const UOp& end : ends) {
+    n = end;
+    add(unroll, lanes);
+    if (unroll > 1 && lanes > 1) add(1, lanes);
+    if ((unroll > 1 || lanes > 1) && !FaultPlanted(Fault::kRemainderLost)) add(1, 1);
+  }
   return SplitIntoSegments(sink, range, segments);
 }
 

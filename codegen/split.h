@@ -18,8 +18,12 @@ struct Segment {
 // one for each segment, a REDUCE the combination of one for each.
 UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments);
 
-// Tiles of a range: `unroll` copies of `lanes` lanes, then what is left, by lanes and one by one.
-// Splits the kernel; the loop over whole tiles keeps the kind of the range.
+// Gives the loops that reductions and stages run over `range` before others do ranges of their own,
+// one for each depth of nesting, so that each can be tiled by itself. Adds them to `own`.
+UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own);
+
+// Tiles of a range: `unroll` copies of `lanes` lanes, then what is left, by lanes and one by one;
+// all that for each piece between two Thresholds. The loops over whole tiles keep the range's kind.
 UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
 
 }  // namespace tessera

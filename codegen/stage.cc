@@ -2,6 +2,7 @@
 #include "codegen/stage.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -17,9 +18,9 @@ int64_t FreshStageId(const UOp& sink) {
   return id;
 }
 
-// Nodes that close ranges under which `value` is computed, without closing ranges on the way there.
-std::vector<UOp> LoopsOver(const UOp& value, uint64_t bit, const RangeSets& sets) {
-  // Which nodes reach the value with the range still open.
+// Nodes that close ranges of `bits` under which `value` is computed, the first on each way there.
+std::vector<UOp> LoopsOver(const UOp& value, uint64_t bits, const RangeSets& sets) {
+  // Which nodes reach the value with the ranges still open.
   absl::flat_hash_map<const Node*, bool> reaches;
   std::vector<UOp> closers;
   for (const UOp& u : sets.order()) {
@@ -27,18 +28,22 @@ std::vector<UOp> LoopsOver(const UOp& value, uint64_t bit, const RangeSets& sets
     if (!r) {
       for (const UOp& s : u.srcs()) r |= reaches[s.get()];
     }
-    if (r && (sets.Closed(u) & bit)) {
+    if (r && (sets.Closed(u) & bits)) {
       closers.push_back(u);
       r = false;
     }
-    reaches[u.get()] = r && (sets.Free(u) & bit);
+    reaches[u.get()] = r && (sets.Free(u) & bits);
   }
   return closers;
 }
 
 }  // namespace
 
-UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges) {
+namespace {
+
+// `value` is read at `ranges` and filled at `fill`.
+UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
+          const std::vector<UOp>& fill) {
   UOp offset = UOp::Index(0);
   int64_t size = 1;
   for (size_t i = ranges.size(); i-- > 0;) {
@@ -49,33 +54,57 @@ UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges
   const int64_t id = FreshStageId(sink);
   const UOp scratch = UOp::Make(Op::kScratch, value.dtype(), {},
                                 Pairs{{Extent(id), Extent(size * value.dtype().bytes())}});
-  std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, offset}), value};
-  store.insert(store.end(), ranges.begin(), ranges.end());
+  Substitution there;
+  for (size_t i = 0; i < ranges.size(); ++i) there.emplace(ranges[i], fill[i]);
+  const UOp index = UOp::Make(Op::kIndex, {scratch, offset});
+  std::vector<UOp> store = {Substitute(index, there), Substitute(value, there)};
+  store.insert(store.end(), fill.begin(), fill.end());
   const UOp stage = UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
                               StageArg{id, Space::kShared});
   return Substitute(sink, {{value, UOp::Make(Op::kIndex, {stage, offset})}});
+}
+
+}  // namespace
+
+UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges) {
+  return Stage(sink, value, ranges, ranges);
+}
+
+UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
+                   const std::vector<RangeKind>& kinds) {
+  int64_t id = FreshRangeId(RangeSets(sink));
+  std::vector<UOp> fill;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    fill.push_back(UOp::Make(Op::kRange, kInt64, {ranges[i].src(0)}, RangeArg{id++, kinds[i]}));
+  }
+  const UOp out = Stage(sink, value, ranges, fill);
+  ranges = std::move(fill);
+  return out;
 }
 
 UOp StageRecomputed(const UOp& sink, const Target& target) {
   UOp out = sink;
   for (int rounds = 0; rounds < 4; ++rounds) {
     const RangeSets sets(out);
-    UOp chosen;
-    UOp over;
+    const uint64_t reduced = sets.ClosedBy(Op::kReduce);
+    UOp chosen;  // the last in order: the most of the expression
+    std::vector<UOp> row;
     for (const UOp& u : sets.order()) {
       if (!IsElementwise(u.op()) || !HasProperty(u.op(), kExpensive)) continue;
-      for (const UOp& r : sets.ranges()) {
-        const uint64_t bit = sets.Bit(r);
-        if (!(sets.Free(u) & bit) || !r.src(0).IsConst()) continue;
-        if (!(sets.ClosedBy(Op::kReduce) & bit)) continue;
-        if (r.src(0).vmax() * u.dtype().bytes() > target.l1_bytes) continue;
-        if (LoopsOver(u, bit, sets).size() < 2) continue;
-        chosen = u;  // the last in order: the most of the expression
-        over = r;
+      const uint64_t inner = sets.Free(u) & reduced;
+      if (inner == 0 || sets.Iterations(inner) > target.l1_bytes / u.dtype().bytes()) continue;
+      const std::vector<UOp> loops = LoopsOver(u, inner, sets);
+      if (loops.size() < 2) continue;
+      std::vector<UOp> over;  // all of `inner`, as one of the loops nests them
+      for (const UOp& r : ClosedRanges(loops[0])) {
+        if ((inner & sets.Bit(r)) && r.src(0).IsConst()) over.push_back(r);
       }
+      if (static_cast<int>(over.size()) != std::popcount(inner)) continue;
+      chosen = u;
+      row = std::move(over);
     }
     if (!chosen) return out;
-    out = StageValue(out, chosen, {over});
+    out = StageValue(out, chosen, row);
   }
   return out;
 }

@@ -6,9 +6,13 @@
 
 namespace tessera {
 
-// What reads `value` reads a STAGE of it instead, filled over `ranges` (all of constant extent).
-// The value's other ranges stay those of the loops around.
+// What reads `value` reads a STAGE of it instead, filled over `ranges` (all of constant extent), of
+// which the last is adjacent. The value's other ranges stay those of the loops around.
 UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges);
+
+// The same, filled over new ranges of these kinds, which it puts in the place of the given ones.
+UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
+                   const std::vector<RangeKind>& kinds);
 
 // Stages expensive values that more than one loop of a row would compute, where a row fits cache.
 UOp StageRecomputed(const UOp& sink, const Target& target);

@@ -1,5 +1,6 @@
 // Narrow floats: computed in f32, rounded after each op.
 #include "codegen/passes.h"
+#include "graph/fold.h"
 #include "graph/rewrite.h"
 
 namespace tessera {
@@ -11,6 +12,15 @@ UOp CastTo(const UOp& u, DType t) { return u.dtype() == t ? u : UOp::Make(Op::kC
 
 UOp ToF32(const UOp& u) {
   return IsNarrow(u.dtype()) ? CastTo(u, kFloat32.WithLanes(u.dtype().lanes())) : u;
+}
+
+// A reduction in f32 of nothing (a part of a symbolic loop) gives its identity there, an infinity
+// that some narrow floats lack: it becomes their own.
+UOp WithinRange(Op op, const UOp& result, DType narrow) {
+  const DType wide = result.dtype().Scalar();
+  const Scalar own = Convert(ReduceIdentity(op, narrow.Scalar()), narrow.Scalar(), wide);
+  if (own == ReduceIdentity(op, wide)) return result;
+  return UOp::Make(op, {result, UOp::Const(wide, own)});
 }
 
 UOp Widen(const UOp& u, absl::Span<const UOp> srcs) {
@@ -28,7 +38,8 @@ UOp Widen(const UOp& u, absl::Span<const UOp> srcs) {
   if (!arithmetic || !IsNarrow(operand)) return u.WithSrcs(srcs);
   absl::InlinedVector<UOp, 4> wide;
   for (const UOp& s : srcs) wide.push_back(ToF32(s));
-  const UOp result = UOp::Make(u.op(), wide, u.arg());
+  UOp result = UOp::Make(u.op(), wide, u.arg());
+  if (u.is(Op::kReduce)) result = WithinRange(u.arg<ReduceArg>().op, result, u.dtype());
   return IsNarrow(u.dtype()) ? CastTo(result, u.dtype()) : result;
 }
 

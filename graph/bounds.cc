@@ -1,6 +1,7 @@
 // Bounds of integer nodes: interval arithmetic that gives up at overflow.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/infer.h"
 
 namespace tessera {
@@ -91,6 +92,7 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
     case Op::kMin:
       return {std::min(srcs[0].vmin(), srcs[1].vmin()), std::min(srcs[0].vmax(), srcs[1].vmax())};
     case Op::kWhere:
+      if (FaultPlanted(Fault::kWhereBounds)) return of(1);
       return {std::min(srcs[1].vmin(), srcs[2].vmin()), std::max(srcs[1].vmax(), srcs[2].vmax())};
     case Op::kAnd:
       if (srcs[0].vmin() < 0 || srcs[1].vmin() < 0) return all;
@@ -102,6 +104,10 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
       return all;
     case Op::kCast:
       if (srcs[0].dtype().IsFloat() || srcs[0].dtype().kind() == Kind::kU64) return all;
+      if (FaultPlanted(Fault::kCastBounds)) {
+        return {std::clamp(srcs[0].vmin(), all.first, all.second),
+                std::clamp(srcs[0].vmax(), all.first, all.second)};
+      }
       return dtype.IsBool() ? all : within(of(0));
     case Op::kReshape:
     case Op::kPermute:

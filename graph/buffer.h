@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "graph/device.h"
 #include "graph/dtype.h"
@@ -16,6 +17,8 @@ struct Storage {
   void* data = nullptr;
   int64_t bytes = 0;
   std::function<void(Storage&)> deleter;
+  // Of a tensor on a Sharding: the storage of each place, in order; there is no data of its own.
+  std::vector<std::shared_ptr<Storage>> parts;
   Storage() = default;
   Storage(const Storage&) = delete;
   ~Storage() {

@@ -1,12 +1,12 @@
 // The thread's current call site, and the table that keeps each one once.
 #include "graph/callsite.h"
 
+#include <mutex>
 #include <utility>
 
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 
 namespace tessera {
 namespace {
@@ -19,9 +19,9 @@ struct ThreadSite {
 thread_local ThreadSite current;
 
 const CallSite* Intern(CallSite site) {
-  static absl::Mutex& mutex = *new absl::Mutex;
+  static std::mutex& mutex = *new std::mutex;
   static auto& table = *new absl::node_hash_map<std::pair<const char*, int>, CallSite>;
-  absl::MutexLock lock(&mutex);
+  std::lock_guard<std::mutex> lock(mutex);
   return &table.try_emplace({site.file, site.line}, site).first->second;
 }
 

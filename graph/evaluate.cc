@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/fold.h"
 #include "graph/infer.h"
@@ -126,10 +127,16 @@ class Evaluator {
     return static_cast<const uint8_t*>(arg.buffer->storage->data);
   }
 
+  static bool HasParts(const UOp& buffer) {
+    const auto& arg = buffer.arg<BufferArg>();
+    return arg.buffer->storage != nullptr && !arg.buffer->storage->parts.empty() &&
+           arg.device.places()[0].kind() == "CPU";
+  }
+
   bool IsRealized(const UOp& u) const {
     if (!options_.stop_at_realized) return false;
     const UOp buffer = u.realized();
-    return buffer && buffer.is(Op::kBuffer) && StorageOf(buffer) != nullptr;
+    return buffer && buffer.is(Op::kBuffer) && (StorageOf(buffer) != nullptr || HasParts(buffer));
   }
 
   const Value& Of(const UOp& u) const { return values_.at(u.get()); }
@@ -183,6 +190,11 @@ class Evaluator {
     if (n == 0) return Make(std::move(dims), {});
     const uint8_t* bytes = options_.contents ? options_.contents(u) : nullptr;
     if (bytes == nullptr && is_buffer) bytes = StorageOf(u);
+    if (bytes == nullptr && is_buffer && HasParts(u)) {
+      ASSIGN_OR_RETURN(const std::vector<uint8_t> joined,
+                       Joined(u, *u.arg<BufferArg>().buffer->storage));
+      return FromBytes(u, joined.data(), std::move(dims));
+    }
     if (bytes == nullptr) return Fail(u, "was never given data");
     return FromBytes(u, bytes, std::move(dims));
   }
@@ -331,6 +343,59 @@ class Evaluator {
     return Make(std::move(dims), std::move(out));
   }
 
+  // The elements of a box, in order.
+  static int64_t FirstOf(const Box& box, const Ints& strides) {
+    int64_t base = 0;
+    for (size_t a = 0; a < box.size(); ++a) base += box[a].begin * strides[a];
+    return base;
+  }
+  static Ints DimsOf(const Box& box) {
+    Ints dims;
+    for (const Interval& i : box) dims.push_back(i.size());
+    return dims;
+  }
+
+  absl::StatusOr<Value> Stack(const UOp& u) {
+    const Ints dims = IntsOf(u.shape().dims());
+    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
+    const Boxes boxes = BoxesOf(u.shape(), u.device());
+    const Ints strides = RowMajor(dims);
+    std::vector<Scalar> out(n);
+    for (int i = 0; i < u.size(); ++i) {
+      const Box box = boxes.At(i);
+      int64_t next = 0;
+      const Value& part = Of(u.src(i));
+      Walk(DimsOf(box), strides, FirstOf(box, strides),
+           [&](int64_t offset) { out[offset] = (*part.data)[next++]; });
+    }
+    return Make(dims, std::move(out));
+  }
+
+  absl::StatusOr<Value> Selected(const UOp& u) {
+    const Value& v = Of(u.src(0));
+    const Ints strides = RowMajor(v.dims);
+    const Box box =
+        BoxesOf(u.src(0).shape(), u.src(0).device()).At(static_cast<int>(u.arg<int64_t>()));
+    return Strided(v, DimsOf(box), strides, FirstOf(box, strides));
+  }
+
+  // The bytes of a tensor whose parts lie on several places of the host; of none that has no parts.
+  absl::StatusOr<std::vector<uint8_t>> Joined(const UOp& u, const Storage& storage) {
+    const Boxes boxes = BoxesOf(u.shape(), u.device());
+    const Ints strides = RowMajor(IntsOf(u.shape().dims()));
+    const int64_t width = u.dtype().bytes();
+    std::vector<uint8_t> out(u.shape().MaxElements() * width);
+    for (size_t i = 0; i < storage.parts.size(); ++i) {
+      const Box box = boxes.At(static_cast<int>(i));
+      const auto* part = static_cast<const uint8_t*>(storage.parts[i]->data);
+      Walk(DimsOf(box), strides, FirstOf(box, strides), [&](int64_t offset) {
+        std::copy(part, part + width, &out[offset * width]);
+        part += width;
+      });
+    }
+    return out;
+  }
+
   absl::StatusOr<Value> Cat(const UOp& u) {
     const auto axis = static_cast<size_t>(u.arg<int64_t>());
     Ints dims = Of(u.src(0)).dims;
@@ -383,6 +448,11 @@ class Evaluator {
         if (!e.is_int()) return Fail(u, "is realised with a symbolic shape");
         dims.push_back(e.value());
       }
+      if (HasParts(buffer)) {
+        ASSIGN_OR_RETURN(const std::vector<uint8_t> joined,
+                         Joined(buffer, *buffer.arg<BufferArg>().buffer->storage));
+        return FromBytes(u, joined.data(), std::move(dims));
+      }
       return FromBytes(u, StorageOf(buffer), std::move(dims));
     }
     switch (Info(u.op()).cls) {
@@ -398,8 +468,11 @@ class Evaluator {
       case OpClass::kData:
         if (u.is(Op::kGather)) return Gather(u);
         if (u.is(Op::kCat)) return Cat(u);
+        if (u.is(Op::kMStack)) return Stack(u);
+        if (u.is(Op::kMSelect)) return Selected(u);
+        if (u.is(Op::kExchange)) return Fail(u, "is made by the scheduler");
         if (u.is(Op::kAssign)) return IsOverwrite(u) ? Of(u.src(2)) : Assign(u);
-        return Of(u.src(0));  // COPY and CONTIGUOUS
+        return Of(u.src(0));  // COPY, CONTIGUOUS, and ALLREDUCE: the REDUCE below was of all
       case OpClass::kKernel:
       case OpClass::kProgram:
         break;

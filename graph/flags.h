@@ -17,6 +17,12 @@
   X(kGuardPages, "GUARD_PAGES", kInt, "0", "1: unmapped pages around every CPU buffer")           \
   X(kJit, "JIT", kInt, "1", "CPU compiler: 0 none, 1 Clang in process, 2 a child clang")          \
   X(kClang, "CLANG", kText, "", "path of the child clang; else clang-19 to clang-14 of the PATH") \
+  X(kDevice, "DEVICE", kText, "CPU", "where tensors are made that name no device, e.g. CUDA:1")   \
+  X(kCudaDriver, "CUDA_DRIVER", kText, "", "the driver's library; else libcuda.so.1")             \
+  X(kNvrtc, "NVRTC", kText, "", "NVRTC's library; else as the loader finds it, or the toolkit's") \
+  X(kNccl, "NCCL", kText, "", "NCCL's library; else as the loader finds it")                      \
+  X(kCudaArch, "CUDA_ARCH", kText, "", "kernels are compiled for it; else the device's: sm_90")   \
+  X(kSimSeed, "SIM_SEED", kInt, "1", "simulated GPUs: what their random orders start from")       \
   X(kStrict, "STRICT", kInt, "0", "1: an implicit reshard is an error")                           \
   X(kSkipPass, "SKIP_PASS", kText, "", "comma-separated names of passes to leave out")            \
   X(kBisect, "BISECT", kInt, "-1", "run only the first N optional passes; -1: all")               \

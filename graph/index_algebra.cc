@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "graph/fault.h"
 #include "graph/scalar_math.h"
 #include "graph/simplify.h"
 
@@ -30,7 +31,7 @@ bool SumBounds(const Sum& s, DType dtype, int64_t& low, int64_t& high) {
       return false;
     }
   }
-  return low >= MinInt(dtype) && high <= MaxInt(dtype);
+  return (low >= MinInt(dtype) && high <= MaxInt(dtype)) || FaultPlanted(Fault::kWrapIgnored);
 }
 
 void DropZeroTerms(Sum& sum, DType dtype) {
@@ -230,6 +231,7 @@ UOp SimplifyFloorMod(const UOp& x, const UOp& divisor) {
   const Sum sum = ToSum(x);
   int64_t low, high;
   if (!SumBounds(sum, x.dtype(), low, high)) return UOp();
+  high -= FaultPlanted(Fault::kModuloOffByOne);
   if (const int64_t q = ev::FloorDiv(low, c); q == ev::FloorDiv(high, c)) {
     if (q == 0) return x;
     Sum shifted = sum;
@@ -300,9 +302,9 @@ bool SplitByVariable(const UOp& x, const UOp& n, UOp& quotient, UOp& rest) {
   r.constant = sum.constant;
   if (r.terms.size() > 1 || r.constant != 0) return false;
   rest = FromSum(r, x.dtype());
-  const bool below = r.terms.empty() ||
-                     (r.terms[0].factor == 1 && rest.is(Op::kRange) && rest.src(0) == n) ||
-                     (rest.vmin() >= 0 && rest.vmax() < n.vmin());
+  const bool below =
+      r.terms.empty() || (r.terms[0].factor == 1 && rest.is(Op::kRange) && rest.src(0) == n) ||
+      (rest.vmin() >= 0 && rest.vmax() < n.vmin()) || FaultPlanted(Fault::kRemainderOfVariable);
   quotient = FromSum(q, x.dtype());
   return below;
 }
@@ -329,6 +331,7 @@ UOp SimplifyLess(const UOp& a, const UOp& b) {
   sum.constant = ev::Sub(sum.constant, other.constant);
   DropZeroTerms(sum, kInt64);
   if (!SumBounds(sum, kInt64, low, high)) return UOp();
+  high -= FaultPlanted(Fault::kLessOffByOne);
   if (high < 0) return UOp::Const(kBool, int64_t{1});
   if (low >= 0) return UOp::Const(kBool, int64_t{0});
   return UOp();

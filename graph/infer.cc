@@ -5,6 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "graph/box.h"
+#include "graph/infer_device.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -101,8 +104,21 @@ absl::StatusOr<DType> InferType(const Context& c, DType declared) {
 }
 
 // The device of a node is that of its sources; nodes without one follow those that have one.
-absl::StatusOr<Device> InferDevice(const Context& c) {
+absl::StatusOr<Device> InferDevice(const Context& c, const Shape& shape) {
   Device device;
+  if (c.op == Op::kAllReduce && !c.srcs[0].device().is_sharding()) {
+    return c.Fail("takes a value on several places");
+  }
+  for (const UOp& s : c.srcs) {
+    if (!s.device().is_sharding()) continue;
+    const bool alike = std::all_of(c.srcs.begin(), c.srcs.end(), [&s](const UOp& o) {
+      return !o.device() || o.device() == s.device();
+    });
+    if (alike && (s.device().is_manual() || Info(c.op).cls == OpClass::kKernel)) return s.device();
+    absl::StatusOr<Device> out = InferSharded(c.op, c.srcs, c.arg, shape);
+    if (!out.ok()) return c.Fail(out.status().message());
+    return out;
+  }
   for (const UOp& s : c.srcs) {
     if (!s.device() || s.device() == device) continue;
     if (device) {
@@ -112,6 +128,26 @@ absl::StatusOr<Device> InferDevice(const Context& c) {
     device = s.device();
   }
   return device;
+}
+
+absl::Status CheckCopy(const Context& c, Device to) {
+  using Kind = Placement::Kind;
+  const auto whole = [](const Sharding& s) {
+    return !s.Has(Kind::kPartial) && !s.Has(Kind::kManual);
+  };
+  if (c.srcs[0].device().is_sharding() && !whole(c.srcs[0].device().sharding())) {
+    return c.Fail("cannot copy what is partial or each place's own");
+  }
+  if (!to.is_sharding()) return absl::OkStatus();
+  // After localise: what each place computes for itself is put there.
+  if (to.is_manual() && !c.srcs[0].device()) return absl::OkStatus();
+  if (!whole(to.sharding())) return c.Fail("nothing is copied to ", to.ToString());
+  for (int a = 0; a < c.srcs[0].rank(); ++a) {
+    if (c.srcs[0].shape()[a].is_int() || to.sharding().DimsOf(a).empty()) continue;
+    return c.Fail("axis ", a, " has a symbolic extent and cannot be sharded");
+  }
+  absl::Status fits = CheckPlacement(c.srcs[0].shape(), to.sharding());
+  return fits.ok() ? fits : c.Fail(fits.message());
 }
 
 absl::StatusOr<Shape> InferElementwise(const Context& c) {
@@ -137,28 +173,41 @@ absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
   return absl::OkStatus();
 }
 
-// Whether two shapes have the same symbolic extents and integers of the same product: surely as
-// many elements, found without arithmetic on expressions.
-bool SurelyAsMany(const Shape& a, const Shape& b) {
-  int64_t left = 1, right = 1;
-  absl::InlinedVector<const Node*, 4> unmatched;
-  for (const Extent& e : a) {
-    if (!e.is_int()) {
-      unmatched.push_back(e.expr().get());
-    } else if (__builtin_mul_overflow(left, e.value(), &left)) {
-      return false;
-    }
-  }
-  for (const Extent& e : b) {
+// A product taken apart: its integer, and the rest in order.
+struct Factors {
+  int64_t number = 1;
+  bool overflow = false;
+  absl::InlinedVector<const Node*, 4> rest;
+
+  void Add(const Extent& e) {
     if (e.is_int()) {
-      if (__builtin_mul_overflow(right, e.value(), &right)) return false;
-      continue;
+      overflow |= __builtin_mul_overflow(number, e.value(), &number);
+      return;
     }
-    auto it = std::find(unmatched.begin(), unmatched.end(), e.expr().get());
-    if (it == unmatched.end()) return false;
-    unmatched.erase(it);
+    std::vector<UOp> stack = {e.expr()};
+    while (!stack.empty()) {
+      const UOp u = std::move(stack.back());
+      stack.pop_back();
+      if (u.is(Op::kMul)) {
+        for (const UOp& s : u.srcs()) stack.push_back(s);
+      } else if (u.IsConst()) {
+        overflow |= __builtin_mul_overflow(number, u.arg<Scalar>().AsInt(), &number);
+      } else {
+        rest.push_back(u.get());
+      }
+    }
   }
-  return left == right && unmatched.empty();
+};
+
+// Whether two shapes surely have as many elements: their products are the same, factor by factor.
+bool SurelyAsMany(const Shape& a, const Shape& b) {
+  Factors left, right;
+  for (const Extent& e : a) left.Add(e);
+  for (const Extent& e : b) right.Add(e);
+  std::sort(left.rest.begin(), left.rest.end());
+  std::sort(right.rest.begin(), right.rest.end());
+  return !left.overflow && !right.overflow && left.number == right.number &&
+         left.rest == right.rest;
 }
 
 absl::StatusOr<Shape> InferReshape(const Context& c) {
@@ -216,6 +265,17 @@ absl::StatusOr<Shape> InferExpand(const Context& c) {
   return Shape(*to);
 }
 
+// What localise makes lies within its source, though bounds of its variables, each by itself, do
+// not show it.
+bool MentionsPlace(const Extent& e) {
+  if (e.is_int()) return false;
+  const UOp expr = e.expr();
+  for (const UOp& u : TopoSort({&expr, 1})) {
+    if (u.is(Op::kVar) && u.arg<VarArg>().name.substr(0, 2) == kPlaceVariable) return true;
+  }
+  return false;
+}
+
 absl::StatusOr<Shape> InferPadShrink(const Context& c) {
   ASSIGN_OR_RETURN(const Pairs* pairs, ArgOf<Pairs>(c));
   const Shape& from = c.srcs[0].shape();
@@ -235,6 +295,10 @@ absl::StatusOr<Shape> InferPadShrink(const Context& c) {
     const bool known = a.is_int() && b.is_int();
     if (known && a.value() > b.value()) {
       return c.Fail("axis ", i, " begins at ", a.value(), " after its end ", b.value());
+    }
+    if (MentionsPlace(a) || MentionsPlace(b)) {
+      dims.push_back(b - a);
+      continue;
     }
     if (b.max() > from[i].max() ||
         (b.is_int() && from[i].is_int() && b.value() > from[i].value())) {
@@ -260,14 +324,22 @@ absl::StatusOr<Shape> InferWindow(const Context& c) {
       return c.Fail("size, stride and dilation must be at least 1");
     }
     Extent& d = dims[w->axes[i]];
-    if (!d.is_int()) return c.Fail("axis ", w->axes[i], " has a symbolic extent");
+    if (!d.is_int() && !MentionsPlace(d)) {
+      return c.Fail("axis ", w->axes[i], " has a symbolic extent");
+    }
     int64_t reach;
-    if (__builtin_mul_overflow(w->dilation[i], w->size[i] - 1, &reach) || reach >= d.value()) {
+    if (__builtin_mul_overflow(w->dilation[i], w->size[i] - 1, &reach) ||
+        (d.is_int() && reach >= d.value())) {
       return c.Fail("a window of ", w->size[i], " with dilation ", w->dilation[i],
                     " does not fit axis ", w->axes[i]);
     }
     ++reach;
-    d = (d.value() - reach) / w->stride[i] + 1;
+    if (d.is_int()) {
+      d = (d.value() - reach) / w->stride[i] + 1;
+    } else {
+      const UOp rest = (d - Extent(reach)).ToUOp();
+      d = Extent(Simplify(UOp::Make(Op::kFloorDiv, {rest, UOp::Index(w->stride[i])}))) + Extent(1);
+    }
   }
   for (int64_t s : w->size) dims.push_back(s);
   return Shape(std::move(dims));
@@ -375,6 +447,41 @@ absl::Status CheckIndex(const Context& c) {
   return absl::OkStatus();
 }
 
+// The parts' extents along the places that divide an axis add up; along others they agree.
+absl::StatusOr<Shape> InferStack(const Context& c) {
+  ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
+  if (!to->is_sharding() || static_cast<int>(c.srcs.size()) != to->sharding().size()) {
+    return c.Fail("needs a part for each place of ", to->ToString());
+  }
+  const Sharding s = to->sharding();
+  Extents dims = c.srcs[0].shape().ToExtents();
+  for (int a = 0; a < c.srcs[0].rank(); ++a) {
+    const std::vector<int> over = s.DimsOf(a);
+    if (over.empty()) continue;
+    dims[a] = 0;
+    const std::vector<std::vector<int>> groups = s.mesh().Groups(over);
+    for (int i : groups[0]) {
+      if (c.srcs[i].rank() <= a) return c.Fail("the parts differ in rank");
+      dims[a] = dims[a] + c.srcs[i].shape()[a];
+    }
+  }
+  RETURN_IF_ERROR(CheckExtents(c, dims));
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferSelect(const Context& c) {
+  ASSIGN_OR_RETURN(const int64_t* i, ArgOf<int64_t>(c));
+  const Device from = c.srcs[0].device();
+  if (!from.is_sharding()) return c.Fail("takes a tensor on a Sharding");
+  if (*i < 0 || *i >= from.sharding().size()) return c.Fail("there is no shard ", *i);
+  if (!c.srcs[0].shape().is_static()) return c.Fail("the shape is symbolic");
+  Extents dims;
+  for (const Interval& part : BoxesOf(c.srcs[0].shape(), from).At(static_cast<int>(*i))) {
+    dims.push_back(part.size());
+  }
+  return Shape(std::move(dims));
+}
+
 absl::StatusOr<Shape> InferShape(const Context& c) {
   switch (Info(c.op).cls) {
     case OpClass::kElementwise:
@@ -412,6 +519,15 @@ absl::StatusOr<Shape> InferShape(const Context& c) {
       return InferCat(c);
     case Op::kAssign:
       return InferAssign(c);
+    case Op::kMStack:
+      return InferStack(c);
+    case Op::kMSelect:
+      return InferSelect(c);
+    case Op::kExchange: {
+      ASSIGN_OR_RETURN(const ExchangeArg* x, ArgOf<ExchangeArg>(c));
+      RETURN_IF_ERROR(CheckExtents(c, x->shape));
+      return Shape(x->shape);
+    }
     case Op::kIota: {
       ASSIGN_OR_RETURN(const Extents* n, ArgOf<Extents>(c));
       if (n->size() != 1) return c.Fail("takes one extent");
@@ -439,7 +555,34 @@ absl::StatusOr<Shape> InferShape(const Context& c) {
 
 }  // namespace
 
+namespace {
+// "f32[8/2@dp, 4] on CPU:0-3[dp=2,tp=2]{P:ADD@tp}": each axis with the dims that divide it.
+std::string DescribeSharded(DType dtype, const Shape& shape, const Sharding& s) {
+  const Mesh mesh = s.mesh();
+  const auto at = [&mesh](int d) {
+    const bool plain = mesh.ndim() == 1 && mesh.dims()[d].name.empty();
+    return plain ? "" : absl::StrCat("@", mesh.DimName(d));
+  };
+  std::string out = absl::StrCat(dtype.ToString(), "[");
+  for (int a = 0; a < shape.rank(); ++a) {
+    absl::StrAppend(&out, a > 0 ? ", " : "", shape[a].ToString());
+    for (int d : s.DimsOf(a)) {
+      absl::StrAppend(&out, "/", mesh.dims()[d].size, at(d));
+      if (!(s(d).layout == Layout())) absl::StrAppend(&out, ":", s(d).layout.ToString());
+    }
+  }
+  absl::StrAppend(&out, "] on ", mesh.ToString());
+  std::string rest;
+  for (int d = 0; d < mesh.ndim(); ++d) {
+    if (s(d).is(Placement::Kind::kReplicate) || s(d).is(Placement::Kind::kShard)) continue;
+    absl::StrAppend(&rest, rest.empty() ? "" : ",", s(d).ToString(), at(d));
+  }
+  return rest.empty() ? out : absl::StrCat(out, "{", rest, "}");
+}
+}  // namespace
+
 std::string Describe(DType dtype, const Shape& shape, Device device) {
+  if (device.is_sharding()) return DescribeSharded(dtype, shape, device.sharding());
   return absl::StrCat(dtype.ToString(), shape.ToString(), device ? " on " : "",
                       device ? device.ToString() : "");
 }
@@ -456,8 +599,8 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   if (info.arity >= 0 && srcs.size() != static_cast<size_t>(info.arity)) {
     return c.Fail("takes ", info.arity, " sources, has ", srcs.size());
   }
-  const bool needs_one =
-      op == Op::kReduce || op == Op::kCat || op == Op::kRange || op == Op::kStage;
+  const bool needs_one = op == Op::kReduce || op == Op::kCat || op == Op::kRange ||
+                         op == Op::kStage || op == Op::kMStack || op == Op::kExchange;
   const size_t least = op == Op::kIndex || op == Op::kStore ? 2 : needs_one ? 1 : 0;
   if (srcs.size() < least) return c.Fail("takes at least ", least, " sources");
   step = InferStep::kArgument;
@@ -475,13 +618,20 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   step = InferStep::kDevice;
   if (op == Op::kCopy) {
     ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
+    RETURN_IF_ERROR(CheckCopy(c, *to));
     out.device = *to;
   } else if (op == Op::kBuffer) {
     out.device = std::get<BufferArg>(arg.value).device;
   } else if (op == Op::kParam) {
     out.device = std::get<ParamArg>(arg.value).device;
+  } else if (op == Op::kExchange) {
+    out.device = std::get<ExchangeArg>(arg.value).to->device;
+  } else if (op == Op::kMStack) {
+    absl::StatusOr<Device> device = InferSharded(op, srcs, arg, out.shape);
+    if (!device.ok()) return c.Fail(device.status().message());
+    out.device = *device;
   } else if (info.cls != OpClass::kProgram && op != Op::kSink) {
-    ASSIGN_OR_RETURN(out.device, InferDevice(c));
+    ASSIGN_OR_RETURN(out.device, InferDevice(c, out.shape));
   }
   return out;
 }

@@ -8,6 +8,9 @@ namespace tessera {
 
 inline constexpr int kMaxRank = 60;  // passes keep sets of axes in 64 bits
 
+// Names of variables that hold a place's own numbers begin with this (schedule/localise.h).
+inline constexpr char kPlaceVariable[] = "@p";
+
 struct Inferred {
   DType dtype;
   Shape shape;

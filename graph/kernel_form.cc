@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/ops.h"
+#include "graph/rewrite.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -28,6 +30,7 @@ RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {
     for (size_t i = 0; i < values; ++i) mask |= free_.at(u.src(static_cast<int>(i)).get());
     for (const UOp& r : ClosedRanges(u)) mask &= ~free_.at(r.get());
     for (const UOp& r : ClosedRanges(u)) mask |= free_.at(r.src(0).get());
+    mask &= ~Closed(u);  // the extent of one may depend on another
     free_.emplace(u.get(), mask);
   }
 }
@@ -87,6 +90,45 @@ UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
     done.emplace(u, bare ? ReducedOnce(u.arg<ReduceArg>(), srcs[0]) : u.WithSrcs(srcs));
   }
   return done.at(sink);
+}
+
+UOp SeparateRanges(const UOp& sink) {
+  if (FaultPlanted(Fault::kRangesNotSeparated)) return sink;
+  const RangeSets sets(sink);
+  absl::flat_hash_map<const Node*, uint64_t> closed;  // by a node and all below it
+  Substitution fresh;
+  int64_t id = FreshRangeId(sets);
+  for (const UOp& u : sets.order()) {
+    uint64_t below = 0;
+    for (const UOp& s : u.srcs()) below |= closed[s.get()];
+    closed[u.get()] = below | sets.Closed(u);
+    if (!u.is(Op::kReduce)) continue;
+    std::vector<UOp> srcs(u.srcs().begin(), u.srcs().end());
+    bool changed = false;
+    for (size_t i = 1; i < srcs.size(); ++i) {
+      const uint64_t bit = sets.Bit(srcs[i]);
+      if (!(below & bit) || (sets.Free(u.src(0)) & bit)) continue;
+      RangeArg arg = srcs[i].arg<RangeArg>();
+      arg.id = id++;
+      srcs[i] = UOp::Make(Op::kRange, kInt64, {srcs[i].src(0)}, arg);
+      changed = true;
+    }
+    if (changed) fresh.emplace(u, u.WithSrcs(srcs));
+  }
+  if (fresh.empty()) return sink;
+  // From below, as one may hold another.
+  Substitution map;
+  for (const UOp& u : sets.order()) {
+    const auto it = fresh.find(u);
+    const UOp& from = it == fresh.end() ? u : it->second;
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : from.srcs()) {
+      const auto at = map.find(s);
+      srcs.push_back(at == map.end() ? s : at->second);
+    }
+    map.emplace(u, from.WithSrcs(srcs));
+  }
+  return map.at(sink);
 }
 
 int64_t FreshRangeId(const RangeSets& sets) {

@@ -45,6 +45,10 @@ struct RangeReplacement {
 using RangeReplacements = absl::flat_hash_map<UOp, RangeReplacement>;
 UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map);
 
+// A REDUCE over a range that was closed below it, of a value that no longer depends on it, gets a
+// range of its own.
+UOp SeparateRanges(const UOp& sink);
+
 // An id that no RANGE of the kernel has.
 int64_t FreshRangeId(const RangeSets& sets);
 

@@ -53,6 +53,7 @@ enum class ArgKind : uint8_t {
   kRange,
   kStage,
   kString,
+  kExchange,
 };
 
 enum OpProperty : uint8_t {
@@ -60,6 +61,7 @@ enum OpProperty : uint8_t {
   kAssociative = 2,
   kNoDevice = 4,   // takes the device of what it meets
   kExpensive = 8,  // worth keeping rather than computing again
+  kPuts = 16,      // a statement that stores a value at a pointer
 };
 
 struct OpInfo {
@@ -78,6 +80,7 @@ struct OpInfo {
 const OpInfo& Info(Op op);
 inline bool HasProperty(Op op, OpProperty p) { return Info(op).props & p; }
 inline bool IsElementwise(Op op) { return Info(op).cls == OpClass::kElementwise; }
+inline bool IsPut(Op op) { return HasProperty(op, kPuts); }
 inline bool IsMovement(Op op) { return Info(op).cls == OpClass::kMovement; }
 
 // The op with this text ("ADD").

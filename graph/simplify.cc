@@ -1,6 +1,7 @@
 // The simplification rules, one a line; what needs more than a line is in index_algebra.cc.
 #include "graph/simplify.h"
 
+#include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/index_algebra.h"
 #include "graph/status.h"
@@ -44,7 +45,9 @@ UOp MergeCasts(const UOp& u) {
       (from.IsFloat() && mid.IsFloat() && mid.bits() > from.bits() && mid.bits() >= 32) ||
       (from.IsBool() && !mid.IsBool()) ||
       (from.IsInt() && mid.IsInt() && mid.bits() > from.bits() &&
-       (from.IsUnsigned() || !mid.IsUnsigned()));
+       (from.IsUnsigned() || !mid.IsUnsigned())) ||
+      (from.IsInt() && mid.IsInt() && FaultPlanted(Fault::kNarrowCastMerged)) ||
+      (from.IsFloat() && mid.IsFloat() && FaultPlanted(Fault::kRoundingSkipped));
   if (!widens) return UOp();
   return from == to ? inner.src(0) : UOp::Make(Op::kCast, to, {inner.src(0)});
 }
@@ -52,6 +55,9 @@ UOp MergeCasts(const UOp& u) {
 std::vector<RewriteRule> MakeRules() {
   const Pat x = Any(0), y = Any(1), z = Any(2), c = ConstAny(3), d = ConstAny(4);
   const auto op = [](Op o, std::vector<Pat> srcs) { return OpPat(o, std::move(srcs)); };
+  const auto ints_only = [](RewriteRule r, Fault fault) {
+    return FaultPlanted(fault) ? r : r.IntsOnly();
+  };
   std::vector<RewriteRule> rules = {
       // Identities that hold for floats too: NaN and the sign of zero survive.
       {x * Literal(1), x},
@@ -62,19 +68,22 @@ std::vector<RewriteRule> MakeRules() {
       {op(Op::kMax, {x, x}), x},
       {op(Op::kMin, {x, x}), x},
       {WherePat(x, y, y), y},
-      {WherePat(c, x, y), [=](const Match& m) { return m[c].arg<Scalar>().bits ? m[x] : m[y]; }},
+      {WherePat(c, x, y),
+       [=](const Match& m) {
+         return (m[c].arg<Scalar>().bits != 0) != FaultPlanted(Fault::kWhereSwapped) ? m[x] : m[y];
+       }},
       {op(Op::kCast, {x}),
        [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
       {op(Op::kCast, {x}), [](const Match& m) { return MergeCasts(m.root); }},
       {op(Op::kBitcast, {x}),
        [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
       // Integers and bools.
-      RewriteRule{x + Literal(0), x}.IntsOnly(),
-      RewriteRule{x * Literal(0),
-                  [=](const Match& m) {
-                    return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp();
-                  }}
-          .IntsOnly(),
+      ints_only({x + Literal(0), x}, Fault::kFloatPlusZero),
+      ints_only({x * Literal(0),
+                 [=](const Match& m) {
+                   return m[x].rank() == 0 ? UOp::Const(m.root.dtype(), int64_t{0}) : UOp();
+                 }},
+                Fault::kZeroTimesFloat),
       RewriteRule{op(Op::kAnd, {x, x}), x}.IntsOnly(),
       RewriteRule{op(Op::kOr, {x, x}), x}.IntsOnly(),
       RewriteRule{FloorDivPat(x, Literal(1)), x}.IntsOnly(),

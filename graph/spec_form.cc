@@ -105,15 +105,16 @@ struct Form {
       Fail(SpecRule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
     }
   }
-  // LOAD (pointer, offset, gate?) or (REG), PUT (pointer, offset, value, gate?).
+  // LOAD (pointer, offset, gate?) or (REG), PUT and STREAM (pointer, offset, value, gate?),
+  // PREFETCH (pointer, offset).
   void Access() const {
     if (v.op == Op::kLoad && size() > 0 && op(0) == Op::kReg) {
       if (!Count(1, 1) || dtype(0) == v.dtype) return;
       return Fail(SpecRule::kAccessForm, "gives another dtype than the REG's");
     }
-    const int gate = v.op == Op::kPut ? 3 : 2;
-    if (!Count(gate, gate + 1)) return;
-    const DType t = v.op == Op::kPut ? dtype(2) : v.dtype;
+    const int gate = IsPut(v.op) ? 3 : 2;
+    if (v.op != Op::kPrefetch && !Count(gate, gate + 1)) return;
+    const DType t = v.op == Op::kPrefetch ? dtype(0) : IsPut(v.op) ? dtype(2) : v.dtype;
     if (!IsPointer(0))
       return Fail(SpecRule::kAccessForm, "the first source must be a PARAM or SCRATCH");
     if (!dtype(1).IsInt() || !IsScalar(1)) {
@@ -144,9 +145,11 @@ struct Form {
     for (int i = 0; i < size(); ++i) holds &= dtype(i) == v.dtype.Scalar();
     return holds;
   }
-  bool FoldForm() const {
+  bool FoldForm() const { return dtype(0).lanes() > 1 && SameKind(0) && Combines(); }
+  // Whether the argument is an op that scalars of the result's dtype are combined by.
+  bool Combines() const {
     const ReduceArg& r = arg<ReduceArg>();
-    if (!r.axes.empty() || dtype(0).lanes() < 2 || !(dtype(0).Scalar() == v.dtype)) return false;
+    if (!r.axes.empty() || v.dtype.lanes() != 1) return false;
     switch (r.op) {
       case Op::kAdd:
       case Op::kMul:
@@ -202,6 +205,8 @@ struct Form {
         return;
       case Op::kLoad:
       case Op::kPut:
+      case Op::kStream:
+      case Op::kPrefetch:
         return Access();
       case Op::kEnd:
         if (op(0) != Op::kRange && op(0) != Op::kIf) {
@@ -221,11 +226,19 @@ struct Form {
         return Lane(SameKind(0) && v.dtype.lanes() == 1 && lane >= 0 && lane < dtype(0).lanes(),
                     "takes one of the lanes of a vector of its dtype");
       }
+      case Op::kZip: {
+        const int64_t half = arg<int64_t>();
+        return Lane(SameKind(0) && dtype(0) == dtype(1) && v.dtype == dtype(0) &&
+                        v.dtype.lanes() % 2 == 0 && (half == 0 || half == 1),
+                    "takes lanes in turn from the halves 0 or 1 of two vectors of its dtype");
+      }
       case Op::kRamp:
         return Lane(SameKind(0) && v.dtype.IsInt() && dtype(0).lanes() == 1 && v.dtype.lanes() > 1,
                     "makes a vector of an integer scalar of its dtype");
       case Op::kFold:
         return Lane(FoldForm(), "combines the lanes of a vector to a scalar of its dtype");
+      case Op::kCombine:
+        return Lane(dtype(0) == v.dtype && Combines(), "combines scalars of its dtype");
       case Op::kParam:
       case Op::kReshape:
       case Op::kPermute:
@@ -238,6 +251,10 @@ struct Form {
       case Op::kGather:
       case Op::kCat:
       case Op::kContiguous:
+      case Op::kAllReduce:
+      case Op::kMStack:
+      case Op::kMSelect:
+      case Op::kExchange:
       case Op::kAssign:
       case Op::kSink:
       case Op::kProgram:

@@ -146,7 +146,7 @@ class KernelCheck {
         g_.Report(SpecRule::kRangeReused, i, "REDUCE: the value has closed ", g_.NodeText(r),
                   " already");
       }
-      const OpenRanges::Id outer = sets_.Without(open_[r], {r});  // a range's extent may vary
+      const OpenRanges::Id outer = sets_.Without(open_[r], ranges);  // a range's extent may vary
       open_[i] = sets_.Union(open_[i], outer);
       may_[i] = sets_.Union(may_[i], outer);
     }
@@ -157,7 +157,7 @@ class KernelCheck {
     if (n.num_srcs < 2) return;
     const std::vector<int> ranges = Listed(i, 2);
     if (n.bad || lost_[i]) return;
-    int64_t grid = 1, unroll = 1;
+    int64_t grid = 1, unroll = 1, threads = 1;
     for (int r : ranges) {
       const SpecNode& range = g_.nodes[r];
       if (!range.sure() || range.num_srcs != 1) continue;
@@ -169,9 +169,11 @@ class KernelCheck {
       const RangeKind kind = std::get<RangeArg>(range.arg->value).kind;
       if (kind == RangeKind::kGrid) grid = Product(grid, extent);
       if (kind == RangeKind::kUnroll) unroll = Product(unroll, extent);
+      if (kind == RangeKind::kThread || kind == RangeKind::kRow) threads = Product(threads, extent);
     }
     Limit(i, "grid points", grid, g_.options.target.max_grid);
     Limit(i, "unrolled copies", unroll, g_.options.target.max_unroll);
+    Limit(i, "threads of a block", threads, g_.options.target.max_threads);
   }
 
   // A STORE of the kernel itself leaves no range open; one that fills a STAGE may, inside the loops
@@ -258,9 +260,9 @@ void CheckRanges(SpecGraph& g) {
       const Op op = g.src(i, static_cast<int>(k)).op;
       if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
       const bool pointer =
-          k == 0 &&
-          (n.op == Op::kLoad || n.op == (op == Op::kReg ? Op::kSet : Op::kPut) ||
-           (n.op == Op::kIndex && op != Op::kReg) || (n.op == Op::kStage && op == Op::kScratch));
+          k == 0 && (n.op == Op::kLoad || (op == Op::kReg ? n.op == Op::kSet : IsPut(n.op)) ||
+                     ((n.op == Op::kIndex || n.op == Op::kPrefetch) && op != Op::kReg) ||
+                     (n.op == Op::kStage && op == Op::kScratch));
       if (!pointer && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
                  " itself, not what it holds");

@@ -78,6 +78,10 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kBuffer:
     case Op::kCopy:
     case Op::kContiguous:
+    case Op::kAllReduce:
+    case Op::kMStack:
+    case Op::kMSelect:
+    case Op::kExchange:
     case Op::kSink:
     case Op::kRange:
     case Op::kProgram:
@@ -86,14 +90,18 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kSet:
     case Op::kLoad:
     case Op::kPut:
+    case Op::kStream:
+    case Op::kPrefetch:
     case Op::kEnd:
     case Op::kIf:
     case Op::kBarrier:
     case Op::kSplat:
     case Op::kLanes:
     case Op::kLane:
+    case Op::kZip:
     case Op::kRamp:
     case Op::kFold:
+    case Op::kCombine:
       return SpecRule::kExtentForm;
   }
   return SpecRule::kExtentForm;

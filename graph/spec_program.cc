@@ -23,7 +23,10 @@ bool HasPlace(Op op) {
     case Op::kSet:
     case Op::kLoad:
     case Op::kPut:
+    case Op::kStream:
+    case Op::kPrefetch:
     case Op::kBarrier:
+    case Op::kCombine:
       return true;
     case Op::kConst:
     case Op::kVar:
@@ -42,6 +45,10 @@ bool HasPlace(Op op) {
     case Op::kCat:
     case Op::kCopy:
     case Op::kContiguous:
+    case Op::kAllReduce:
+    case Op::kMStack:
+    case Op::kMSelect:
+    case Op::kExchange:
     case Op::kAssign:
     case Op::kSink:
     case Op::kIndex:
@@ -52,6 +59,7 @@ bool HasPlace(Op op) {
     case Op::kSplat:
     case Op::kLanes:
     case Op::kLane:
+    case Op::kZip:
     case Op::kRamp:
     case Op::kFold:
       return false;
@@ -97,8 +105,7 @@ class ProgramCheck {
     }
     if (n.op == Op::kEnd) return End(i);
     for (int s : g_.srcs(i)) Use(s, i);
-    if ((n.op == Op::kLoad || n.op == Op::kPut) && n.sure() && g_.src(i, 0).op != Op::kReg)
-      Access(i);
+    if ((n.op == Op::kLoad || IsPut(n.op)) && n.sure() && g_.src(i, 0).op != Op::kReg) Access(i);
     if (n.op == Op::kRange || n.op == Op::kIf) Open(i);
     // An expression that is listed again is known already, or computed again where it is not.
     if (block_[i] == kUnlisted || !blocks_[block_[i]].open || HasPlace(n.op)) block_[i] = current();
@@ -195,7 +202,7 @@ class ProgramCheck {
 
   void Access(int i) {
     const SpecNode& n = g_.nodes[i];
-    const int gate = n.op == Op::kPut ? 3 : 2;
+    const int gate = IsPut(n.op) ? 3 : 2;
     if (n.num_srcs > gate) return;
     for (int b : open_) {  // an IF may guard it, an empty loop may leave it out
       if (blocks_[b].head == kUnlisted) continue;
@@ -206,7 +213,7 @@ class ProgramCheck {
       }
     }
     const UOp& offset = g_.src(i, 1).value;
-    const DType t = n.op == Op::kPut ? g_.src(i, 2).dtype : n.dtype;
+    const DType t = IsPut(n.op) ? g_.src(i, 2).dtype : n.dtype;
     CheckAccess(g_, i, g_.srcs(i)[0], offset.vmin(), offset.vmax(), t.lanes(), offset.IsConst());
   }
 

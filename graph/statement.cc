@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/infer.h"
 #include "graph/status.h"
@@ -12,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr absl::string_view kRangeKinds[] = {"loop", "grid", "unroll", "vector"};
+constexpr absl::string_view kRangeKinds[] = {"loop", "grid", "unroll", "vector", "thread", "row"};
 constexpr absl::string_view kSpaces[] = {"global", "shared", "register"};
 
 bool IsNameChar(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '.'; }
@@ -222,6 +223,17 @@ absl::StatusOr<Arg> TakeParam(Cursor& c, FindNode find) {
   return Arg(std::move(p));
 }
 
+absl::StatusOr<Arg> TakeExchange(Cursor& c, FindNode find) {
+  ExchangeArg x;
+  for (auto* boxes : {&x.from, &x.to}) {
+    ASSIGN_OR_RETURN(const std::string text, c.TakeQuoted());
+    ASSIGN_OR_RETURN(Boxes parsed, Boxes::Parse(text));
+    *boxes = std::make_shared<const Boxes>(std::move(parsed));
+  }
+  ASSIGN_OR_RETURN(x.shape, TakeExtents(c, find));
+  return Arg(std::move(x));
+}
+
 absl::StatusOr<Arg> TakeWindow(Cursor& c) {
   WindowArg w;
   for (auto [key, list] : {std::pair{"axes=", &w.axes}, std::pair{"size=", &w.size},
@@ -356,6 +368,8 @@ absl::StatusOr<Arg> ParseArg(Op op, DType dtype, absl::string_view& text, FindNo
         ASSIGN_OR_RETURN(s.space, TakeEnum<Space>(c, kSpaces));
         return Arg(s);
       }
+      case ArgKind::kExchange:
+        return TakeExchange(c, find);
       case ArgKind::kString: {
         ASSIGN_OR_RETURN(std::string s, c.TakeQuoted());
         return Arg(std::move(s));

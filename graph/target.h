@@ -18,12 +18,15 @@ struct Target {
   int cores = 1;                        // cores that one kernel may use
   int64_t l1_bytes = 32 << 10;          // per core
   int64_t l2_bytes = 512 << 10;         // per core
+  int64_t cache_bytes = 0;              // last level, of all cores; what is larger leaves it unread
   int64_t span_limit = INT64_MAX;       // bytes that one core may address in one tensor
   int max_params = 512;                 // buffers of one kernel
   int max_nodes = 20000;                // nodes of one kernel graph
   int max_lanes = 256;                  // of one vector value
   int64_t max_unroll = 4096;            // copies of a body
   int64_t max_grid = int64_t{1} << 40;  // points of the grid ranges of one kernel
+  int max_threads = 1;                  // of one block
+  int64_t shared_bytes = 0;             // of one block
 
   // Everything above that changes the generated code, as one string: part of every cache key.
   std::string Key() const;

@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "graph/buffer.h"
+#include "graph/flags.h"
+#include "graph/infer_device.h"
+#include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_moved.h"
 #include "graph/trace.h"
@@ -20,7 +23,12 @@ UOp Current(const UOp& version) {
 
 UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
   absl::InlinedVector<UOp, 4> current;
-  for (const UOp& s : srcs) current.push_back(Current(s));
+  bool sharded = false;
+  for (const UOp& s : srcs) {
+    current.push_back(Current(s));
+    sharded |= s.device().is_sharding();
+  }
+  if (sharded) return BuildSharded(op, dtype, current, std::move(arg));
   absl::StatusOr<UOp> made = UOp::TryMake(op, dtype, current, std::move(arg));
   if (made.ok()) return *std::move(made);
   // "PERMUTE: axis 1 is repeated" reads "Permute: axis 1 is repeated".
@@ -66,7 +74,8 @@ UOp BroadcastTo(const UOp& u, const Shape& shape, bool keep_scalar) {
 }
 
 UOp CopyTo(const UOp& u, Device device) {
-  return !device || u.device() == device ? u : Build(Op::kCopy, {u}, device);
+  if (!device || SamePlacement(u.shape(), u.device(), device)) return u;
+  return Build(Op::kCopy, {u}, device);
 }
 
 Shape BroadcastShape(const Shape& a, const Shape& b) {
@@ -158,7 +167,7 @@ UOp NewBuffer(DType dtype, const Extents& dims, Device device) {
 }
 
 Device DefaultDevice() {
-  static const Device device(Place("CPU", 0));
+  static const Device device(TextFlag(Flag::kDevice));
   return device;
 }
 
@@ -250,6 +259,43 @@ Tensor Tensor::To(Device to, CallSite at) const {
   return Tensor(internal::CopyTo(uop(), to));
 }
 
+Tensor Tensor::Shard(const Sharding& to, CallSite at) const {
+  Call call("Shard", at);
+  return Tensor(internal::CopyTo(uop(), to));
+}
+
+Tensor Tensor::Shard(const PlaceList& places, int axis, CallSite at) const {
+  Call call("Shard", at);
+  return Shard(Sharding(places, internal::NormalAxis(axis, rank())), at);
+}
+
+Tensor Tensor::FromShards(absl::Span<const Tensor> shards, const Sharding& to, CallSite at) {
+  Call call("FromShards", at);
+  std::vector<UOp> srcs;
+  bool selected = !shards.empty();
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const UOp u = internal::Current(shards[i].uop());
+    srcs.push_back(u);
+    // The shards of a tensor, put together again, are the tensor.
+    selected &= u.is(Op::kMSelect) && u.arg<int64_t>() == static_cast<int64_t>(i) &&
+                u.src(0) == srcs[0].src(0) && u.src(0).device() == Device(to);
+  }
+  if (selected && static_cast<int>(shards.size()) == to.size()) return Tensor(UOp(srcs[0].src(0)));
+  return Tensor(internal::BuildStack(srcs, to));
+}
+
+Tensor Tensor::ShardAt(int index, CallSite at) const {
+  Call call("ShardAt", at);
+  if (!device().is_sharding()) Fail(internal::Show(*this), " is not on a Sharding");
+  const Sharding s = device().sharding();
+  if (index < 0 || index >= s.size()) {
+    Fail("there is no shard ", index, "; ", s.ToString(), " has ", s.size(), " places");
+  }
+  const UOp u = internal::Current(uop());
+  if (u.is(Op::kMStack)) return Tensor(u.src(index));
+  return Tensor(internal::Build(Op::kMSelect, {u}, int64_t{index}));
+}
+
 Tensor Tensor::Contiguous(CallSite at) const {
   Call call("Contiguous", at);
   if (uop().is(Op::kBuffer) || uop().is(Op::kContiguous)) return *this;
@@ -270,6 +316,11 @@ void CheckAssignable(const UOp& u) {
   if (repeats) {
     Fail("the target ", Describe(u), " repeats elements of ", Describe(u.src(0)), " (",
          Info(u.op()).text, "); assign to a copy made with .Contiguous()");
+  }
+  if (!IsMovement(u.op())) {
+    Fail("the target ", Describe(u), " is a copy of ", Describe(u.src(0)),
+         u.note().empty() ? "" : absl::StrCat(" (", u.note(), ")"),
+         ", and what is written to it would be lost; assign to the tensor itself");
   }
   if (u.is(Op::kPad)) {
     Fail("the target ", Describe(u), " has padding, which is not stored; assign to the tensor ",

@@ -341,6 +341,13 @@ class Tensor {
 
   // ---- place and storage
   Tensor To(Device device, CallSite at = CallSite::Here()) const;
+  // Spread over places: pieces of an axis each, or as the Sharding says.
+  Tensor Shard(const Sharding& to, CallSite at = CallSite::Here()) const;
+  Tensor Shard(const PlaceList& places, int axis, CallSite at = CallSite::Here()) const;
+  // One tensor of parts, the i-th on the i-th place; and the part on one place.
+  static Tensor FromShards(absl::Span<const Tensor> shards, const Sharding& to,
+                           CallSite at = CallSite::Here());
+  Tensor ShardAt(int index, CallSite at = CallSite::Here()) const;
   Tensor Contiguous(CallSite at = CallSite::Here()) const;  // in storage of its own
   // Makes the next version: this tensor, or the part of the tensor that this is a view of, becomes
   // the value, cast to the dtype and broadcast to the shape.

@@ -78,7 +78,7 @@ Tensor Tensor::FromBytes(const void* bytes, const Dims& shape, DType dtype, Devi
   storage->deleter = [](Storage& s) { std::free(s.data); };
   if (storage->bytes > 0) std::memcpy(storage->data, bytes, static_cast<size_t>(storage->bytes));
   node.arg<BufferArg>().buffer->storage = std::move(storage);
-  return Tensor(internal::CopyTo(node, device));
+  return Tensor(internal::CopyTo(node, device ? device : internal::DefaultDevice()));
 }
 
 namespace {

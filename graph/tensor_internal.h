@@ -51,6 +51,7 @@ UOp Current(const UOp& version);
 
 // The node, or an Error that begins with the call's name instead of the op's.
 UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);
+UOp BuildStack(absl::Span<const UOp> srcs, const Sharding& to);  // MSTACK
 inline UOp Build(Op op, absl::Span<const UOp> srcs, Arg arg = {}) {
   return Build(op, kVoid, srcs, std::move(arg));
 }

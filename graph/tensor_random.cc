@@ -1,8 +1,8 @@
 // Random numbers: bits of a counter under a key, so that they depend on the global index alone.
 #include <cmath>
+#include <mutex>
 #include <numbers>
 
-#include "absl/synchronization/mutex.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
@@ -18,7 +18,7 @@ namespace {
 
 // The process's seed, and how many elements have been drawn under it.
 struct Generator {
-  absl::Mutex mutex;
+  std::mutex mutex;
   uint64_t seed = 0;
   uint64_t drawn = 0;
   static Generator& Get() {
@@ -31,7 +31,7 @@ struct Generator {
 
 internal::RandomState internal::DrawRandom(int64_t elements) {
   Generator& g = Generator::Get();
-  absl::MutexLock lock(&g.mutex);
+  std::lock_guard<std::mutex> lock(g.mutex);
   const RandomState state{g.drawn, g.seed};
   g.drawn += static_cast<uint64_t>(elements);
   return state;
@@ -80,7 +80,7 @@ void Tensor::ManualSeed(uint64_t seed) {
     Fail("a captured step cannot seed, since that would run once; call it before the step");
   }
   Generator& g = Generator::Get();
-  absl::MutexLock lock(&g.mutex);
+  std::lock_guard<std::mutex> lock(g.mutex);
   g.seed = seed;
   g.drawn = 0;
 }

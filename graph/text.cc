@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/statement.h"
 #include "graph/status.h"
@@ -103,6 +104,10 @@ struct Printer {
   void operator()(StageArg s) { absl::StrAppend(&out, "s", s.id, ":", SpaceText(s.space)); }
   void operator()(const std::string& s) {
     absl::StrAppend(&out, "\"", absl::Utf8SafeCEscape(s), "\"");
+  }
+  void operator()(const ExchangeArg& x) {
+    absl::StrAppend(&out, "\"", x.from->ToString(), "\" \"", x.to->ToString(), "\" ");
+    (*this)(x.shape);
   }
   void operator()(Scalar) {}  // needs the dtype: see Argument
 

@@ -7,9 +7,11 @@
 #include <new>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/container/node_hash_set.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
@@ -40,6 +42,9 @@ struct HashArgValue {
   size_t operator()(RangeArg r) const { return absl::HashOf(r.id, r.kind); }
   size_t operator()(StageArg s) const { return absl::HashOf(s.id, s.space); }
   size_t operator()(const std::string& s) const { return absl::HashOf(s); }
+  size_t operator()(const ExchangeArg& x) const {
+    return absl::HashOf(x.from->device, x.to->device, x.shape);
+  }
 };
 
 struct NodeKey {
@@ -248,6 +253,7 @@ bool UOp::IsConst(int64_t value) const {
 UOp UOp::WithSrcs(absl::Span<const UOp> srcs) const {
   if (srcs == this->srcs()) return *this;
   UOp made = Make(op(), dtype(), srcs, arg());
+  if (const std::string* why = node_->note.load()) made.node_->note.store(why);
   // What is rebuilt is still what the user wrote there.
   if (const CallSite* site = call_site()) made.node_->site.store(site, std::memory_order_relaxed);
   return made;
@@ -265,6 +271,35 @@ void UOp::SetRealized(const UOp& buffer) const {
   Node* old = node_->realized.exchange(held.node_, std::memory_order_acq_rel);
   held.node_ = nullptr;
   if (old != nullptr) UOp drop(old);
+}
+
+namespace {
+const std::string* InternNote(const std::string& text) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& table = *new absl::node_hash_set<std::string>;
+  std::lock_guard lock(mutex);
+  return &*table.insert(text).first;
+}
+}  // namespace
+
+const std::string& UOp::note() const {
+  static const std::string& none = *new std::string;
+  const std::string* text = node_->note.load(std::memory_order_acquire);
+  return text == nullptr ? none : *text;
+}
+
+void UOp::SetNote(const std::string& why) const {
+  node_->note.store(InternNote(why), std::memory_order_release);
+}
+
+void UOp::SetMarks(const UOp& from) const {
+  if (const CallSite* site = from.call_site()) node_->site.store(site, std::memory_order_relaxed);
+  if (const std::string* why = from.node_->note.load()) node_->note.store(why);
+}
+
+bool operator==(const ExchangeArg& a, const ExchangeArg& b) {
+  const auto same = [](const auto& x, const auto& y) { return x == y || *x == *y; };
+  return same(a.from, b.from) && same(a.to, b.to) && a.shape == b.shape;
 }
 
 int64_t LiveNodes() { return live_nodes.load(); }

@@ -25,6 +25,7 @@ namespace tessera {
 struct Node;
 struct CallSite;
 struct Buffer;  // graph/buffer.h
+struct Boxes;   // graph/box.h
 class Shape;
 struct Arg;
 
@@ -79,6 +80,11 @@ class UOp {
   // What a realised node was computed into: a BUFFER node, or nothing.
   UOp realized() const;
   void SetRealized(const UOp& buffer) const;
+  // Why a builder put the node there, where it was no user; empty if a user did.
+  const std::string& note() const;
+  void SetNote(const std::string& why) const;
+  // Call site and note of another node, for one that is made in its place.
+  void SetMarks(const UOp& from) const;
   // Where the user's call that first made the node was written; null if unknown.
   const CallSite* call_site() const;
 
@@ -199,6 +205,8 @@ enum class RangeKind : uint8_t {
   kGrid,    // divided over cores, or blocks
   kUnroll,  // a copy of the body for each value, of constant extent
   kVector,  // lanes of one vector, of constant extent
+  kThread,  // points run at once by the threads of a block, those of a row
+  kRow,     // the same, by its rows of threads
 };
 struct RangeArg {
   int64_t id = 0;
@@ -212,11 +220,19 @@ struct StageArg {
   friend bool operator==(const StageArg&, const StageArg&) = default;
 };
 
+// Parts that lie in the boxes `from` of an index space become parts that lie in the boxes `to`, of
+// which `shape` is one place's.
+struct ExchangeArg {
+  std::shared_ptr<const Boxes> from, to;
+  Extents shape;
+  friend bool operator==(const ExchangeArg& a, const ExchangeArg& b);
+};
+
 // The argument of a node; which alternative an op takes is its ArgKind in the op table.
 struct Arg {
-  using Value =
-      std::variant<std::monostate, Scalar, VarArg, BufferArg, ParamArg, Extents, Ints, Pairs,
-                   WindowArg, ReduceArg, int64_t, Device, RangeArg, StageArg, std::string>;
+  using Value = std::variant<std::monostate, Scalar, VarArg, BufferArg, ParamArg, Extents, Ints,
+                             Pairs, WindowArg, ReduceArg, int64_t, Device, RangeArg, StageArg,
+                             std::string, ExchangeArg>;
   Value value;
   Arg() = default;
   template <typename T>
@@ -238,6 +254,7 @@ struct Node {
   Device device;
   int64_t vmin = 0, vmax = 0;
   mutable std::atomic<const CallSite*> site{nullptr};
+  mutable std::atomic<const std::string*> note{nullptr};
   mutable std::atomic<Node*> realized{nullptr};
   mutable std::atomic<bool> simplest{false};  // Simplify leaves it as it is
   Node* next_dead = nullptr;
@@ -292,6 +309,8 @@ void ForEachArgUOp(const Arg& arg, Fn fn) {
     for (const Extent& x : b->shape) visit(x);
   } else if (auto* q = std::get_if<ParamArg>(&arg.value)) {
     for (const Extent& x : q->shape) visit(x);
+  } else if (auto* x = std::get_if<ExchangeArg>(&arg.value)) {
+    for (const Extent& e : x->shape) visit(e);
   }
 }
 

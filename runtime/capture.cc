@@ -13,6 +13,7 @@
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
 #include "runtime/execute.h"
+#include "runtime/mesh.h"
 #include "runtime/replay.h"
 
 namespace tessera {
@@ -102,8 +103,9 @@ class Capture {
     Source source;
     UOp own;  // a buffer that the step made
     bool overwritten = false;
-    int64_t bytes = 0;
-    DeviceRuntime* device = nullptr;
+    DType dtype;
+    Shape shape;
+    Device device;
   };
   struct Result {
     enum Kind : uint8_t { kTensor, kRoot } kind = kRoot;
@@ -214,7 +216,10 @@ void Capture::Collect(Trace& trace, const std::vector<Tensor>& arguments,
     }
     if (out.tensor.index < 0) {
       UOp u = r.uop();
-      if (u.is(Op::kBuffer) || overwritten.contains(u.get())) u = UOp::Make(Op::kContiguous, {u});
+      // Nor is a result what someone else has computed the same node into.
+      if (u.is(Op::kBuffer) || u.realized() || overwritten.contains(u.get())) {
+        u = UOp::Make(Op::kContiguous, {u});
+      }
       out.kind = Result::kRoot;
       out.index = add_root(u);
     }
@@ -235,7 +240,7 @@ void Capture::Collect(Trace& trace, const std::vector<Tensor>& arguments,
     Root root;
     root.like = UOp::Make(Op::kParam, roots[r].dtype(), {}, ParamArg{0, {}, b.device});
     root.dims = roots[r].shape().ToExtents();
-    root.device = b.device;
+    root.device = roots[r].device() ? roots[r].device() : b.device;
     root.symbolic = !roots[r].shape().is_static();
     if (b.kind == PlanBuffer::kInput) root.leaf = b.slot;
     roots_.push_back(std::move(root));
@@ -267,8 +272,9 @@ void Capture::CollectLeaves(const PlanKey& key, const std::vector<UOp>& placehol
       l.own = leaf;
     }
     l.overwritten = overwritten.contains(leaf.get());
-    l.bytes = leaf.shape().MaxElements() * leaf.dtype().bytes();
-    l.device = Take(GetDevice(leaf.device().place()));
+    l.dtype = leaf.dtype();
+    l.shape = leaf.shape();
+    l.device = leaf.device();
     leaves_.push_back(std::move(l));
   }
 }
@@ -342,10 +348,8 @@ Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
     const UOp& value = l.own ? l.own : ValueOf(l.source, inputs);
     Buffer& buffer = BufferOf(value);
     if (l.own && l.overwritten) {
-      own.push_back(Take(l.device->Allocate(l.bytes)));
-      if (buffer.storage && l.device->IsHost()) {
-        ThrowAsCall(l.device->CopyIn(own.back()->data, buffer.storage->data, l.bytes));
-      }
+      own.push_back(Take(buffer.storage ? CopyStorage(*buffer.storage, l.device)
+                                        : AllocateTensor(l.shape, l.dtype, l.device)));
       leaves[i] = own.back().get();
       continue;
     }
@@ -354,7 +358,7 @@ Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
         Fail(l.own ? std::string("a tensor made by the step") : Name(l.source), ", ",
              Describe(value), ", was never given data; Assign to it first");
       }
-      buffer.storage = Take(l.device->Allocate(l.bytes));
+      buffer.storage = Take(AllocateTensor(l.shape, l.dtype, l.device));
     }
     leaves[i] = buffer.storage.get();
   }
@@ -368,10 +372,7 @@ Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
     const UOp& value = ValueOf(leaf.source, inputs);
     if (value.get()->refs.load(std::memory_order_acquire) == 1) continue;
     Buffer& buffer = BufferOf(value);
-    std::shared_ptr<Storage> copy = Take(leaf.device->Allocate(leaf.bytes));
-    if (leaf.device->IsHost()) {
-      ThrowAsCall(leaf.device->CopyIn(copy->data, buffer.storage->data, leaf.bytes));
-    }
+    std::shared_ptr<Storage> copy = Take(CopyStorage(*buffer.storage, leaf.device));
     kept[w] = std::exchange(buffer.storage, std::move(copy));
   }
   return bound;
@@ -379,7 +380,8 @@ Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
 
 Storages Capture::Execute(const Bound& bound, const std::vector<int64_t>& numbers) const {
   Storages storage(roots_.size());
-  if (IntFlag(Flag::kDebug) >= 2 || IntFlag(Flag::kCheckNan) != 0) {
+  if (IntFlag(Flag::kDebug) >= 2 || IntFlag(Flag::kCheckNan) != 0 ||
+      replay_->plan().plan.has_meshes()) {
     Bindings bindings;
     for (size_t i = 0; i < variables_.size(); ++i) bindings[variables_[i].name] = numbers[i];
     Storages shared;

@@ -83,6 +83,9 @@ class CpuDevice : public DeviceRuntime {
     if (bytes > 0) std::memcpy(host, from, bytes);
     return absl::OkStatus();
   }
+  absl::Status CopyWithin(void* to, const void* from, int64_t bytes) override {
+    return CopyIn(to, from, bytes);
+  }
   bool IsHost() const override { return true; }
   MemoryStats Memory() const override { return memory_.Stats(); }
   void Trim() override { memory_.Trim(); }

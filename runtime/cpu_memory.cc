@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include <mutex>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "graph/flags.h"
 
 namespace tessera {
@@ -41,7 +41,7 @@ void* MapBlock(int64_t bytes) {
 }  // namespace
 
 struct CpuMemory::State {
-  mutable absl::Mutex mutex;
+  mutable std::mutex mutex;
   std::map<int64_t, std::vector<void*>> free;  // by size class
   MemoryStats stats;
 
@@ -91,7 +91,7 @@ absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes) {
   const int64_t size = SizeClass(bytes);
   void* block = nullptr;
   {
-    absl::MutexLock lock(&state_->mutex);
+    std::lock_guard<std::mutex> lock(state_->mutex);
     if (auto it = state_->free.find(size); it != state_->free.end() && !it->second.empty()) {
       block = it->second.back();
       it->second.pop_back();
@@ -109,14 +109,14 @@ absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes) {
           absl::StrCat("allocate: no memory for ", bytes, " bytes; ", Stats().live_bytes,
                        " are in use. Free tensors, or compute in smaller pieces"));
     }
-    absl::MutexLock lock(&state_->mutex);
+    std::lock_guard<std::mutex> lock(state_->mutex);
     ++state_->stats.allocations;
   }
   auto storage = std::make_shared<Storage>();
   storage->data = block;
   storage->bytes = bytes;
   storage->deleter = [state = state_, size](Storage& s) {
-    absl::MutexLock lock(&state->mutex);
+    std::lock_guard<std::mutex> lock(state->mutex);
     state->stats.live_bytes -= size;
     if (state->stats.cached_bytes + size > kMaxCached) {
       std::free(s.data);
@@ -125,18 +125,18 @@ absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes) {
     state->free[size].push_back(s.data);
     state->stats.cached_bytes += size;
   };
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard<std::mutex> lock(state_->mutex);
   state_->Count(size);
   return storage;
 }
 
 MemoryStats CpuMemory::Stats() const {
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard<std::mutex> lock(state_->mutex);
   return state_->stats;
 }
 
 void CpuMemory::Trim() {
-  absl::MutexLock lock(&state_->mutex);
+  std::lock_guard<std::mutex> lock(state_->mutex);
   state_->Drop();
 }
 

@@ -64,7 +64,7 @@ void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double
   ++launches_;
   seconds_ += seconds, bytes_ += bytes, flops_ += flops;
   computed_ |= computes;
-  const bool copy = step.kind == PlanStep::kCopy;
+  const bool copy = step.kind != PlanStep::kKernel;
   Line(copy ? absl::StrCat("copy ", plan_.buffers[step.buffers[1]].device.ToString(), " -> ",
                            plan_.buffers[step.buffers[0]].device.ToString())
             : plan_.kernels[step.kernel].name,

@@ -2,16 +2,16 @@
 #include "runtime/device.h"
 
 #include <map>
+#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/synchronization/mutex.h"
 
 namespace tessera {
 namespace {
 
 struct Registry {
-  absl::Mutex mutex;
+  std::mutex mutex;
   std::map<std::string, std::unique_ptr<DeviceRuntime>> devices;
 };
 
@@ -30,11 +30,21 @@ absl::StatusOr<DeviceRuntime*> GetDevice(const Place& place) {
         absl::StrCat("device: ", place.ToString(), " is past ", place.kind(), ":", kMaxIndex - 1));
   }
   Registry& registry = Devices();
-  absl::MutexLock lock(&registry.mutex);
+  std::lock_guard<std::mutex> lock(registry.mutex);
   std::unique_ptr<DeviceRuntime>& device = registry.devices[place.ToString()];
   if (device == nullptr) {
     if (place.kind() == "CPU") device = MakeCpuDevice(place.index());
     if (place.kind() == "NULL") device = MakeNullDevice();
+    if (place.kind() == "CUDA" || place.kind() == "SIM") {
+      auto made =
+          place.kind() == "SIM" ? MakeSimDevice(place.index()) : MakeCudaDevice(place.index());
+      if (made.ok()) {
+        device = *std::move(made);
+      } else {
+        registry.devices.erase(place.ToString());
+        return made.status();
+      }
+    }
     if (device == nullptr) {
       registry.devices.erase(place.ToString());
       return absl::UnavailableError(
@@ -46,7 +56,7 @@ absl::StatusOr<DeviceRuntime*> GetDevice(const Place& place) {
 
 std::string MemoryReport() {
   Registry& registry = Devices();
-  absl::MutexLock lock(&registry.mutex);
+  std::lock_guard<std::mutex> lock(registry.mutex);
   std::string out = absl::StrFormat("%-10s %14s %14s %14s %8s\n", "device", "live bytes",
                                     "peak bytes", "cached bytes", "allocs");
   for (const auto& [name, device] : registry.devices) {

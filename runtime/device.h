@@ -45,6 +45,15 @@ class DeviceRuntime {
   virtual absl::Status Run(const Executable& executable, const Launch& launch) = 0;
   virtual absl::Status CopyIn(void* to, const void* host, int64_t bytes) = 0;
   virtual absl::Status CopyOut(void* host, const void* from, int64_t bytes) = 0;
+  // Within the device, in the order of its launches.
+  virtual absl::Status CopyWithin(void* to, const void* from, int64_t bytes) = 0;
+  // From another device that this one can reach by itself; false where it cannot.
+  virtual absl::StatusOr<bool> CopyFrom(DeviceRuntime& other, void* to, const void* from,
+                                        int64_t bytes) {
+    return false;
+  }
+  // Waits for all that was launched; an error is that of a launch.
+  virtual absl::Status Wait() { return absl::OkStatus(); }
   // Whether host code may read and write its storage.
   virtual bool IsHost() const = 0;
   // Whether anything is computed at all (not on NULL).
@@ -61,5 +70,7 @@ std::string MemoryReport();
 
 std::unique_ptr<DeviceRuntime> MakeCpuDevice(int index);
 std::unique_ptr<DeviceRuntime> MakeNullDevice();
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaDevice(int index);
+absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeSimDevice(int index);
 
 }  // namespace tessera

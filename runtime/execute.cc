@@ -14,6 +14,7 @@
 #include "runtime/counters.h"
 #include "runtime/debug.h"
 #include "runtime/execute.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 
@@ -66,11 +67,13 @@ class Execution {
  private:
   absl::Status BindBuffers() {
     storage_.resize(plan_.buffers.size());
-    data_.resize(plan_.buffers.size(), nullptr);
+    data_.resize(plan_.buffers.size());
     for (const auto& [device, bytes] : plan_.arenas) {
-      ASSIGN_OR_RETURN(DeviceRuntime * runtime, GetDevice(device.place()));
-      ASSIGN_OR_RETURN(std::shared_ptr<Storage> arena, runtime->Allocate(bytes));
-      arenas_.emplace_back(device, std::move(arena));
+      for (const Place& place : device.places()) {
+        ASSIGN_OR_RETURN(DeviceRuntime * runtime, GetDevice(place));
+        arenas_.emplace_back(device, nullptr);
+        ASSIGN_OR_RETURN(arenas_.back().second, runtime->Allocate(bytes));
+      }
     }
     for (size_t i = 0; i < plan_.buffers.size(); ++i) {
       const PlanBuffer& b = plan_.buffers[i];
@@ -79,18 +82,23 @@ class Execution {
           storage_[i] = leaves_[b.slot];
           break;
         case PlanBuffer::kOutput: {
-          ASSIGN_OR_RETURN(DeviceRuntime * runtime, GetDevice(b.device.place()));
-          ASSIGN_OR_RETURN(storage_[i], runtime->Allocate(b.bytes));
+          ASSIGN_OR_RETURN(storage_[i], AllocateBuffer(plan_, b));
           break;
         }
         case PlanBuffer::kTemp:
           if (b.offset < 0) break;  // of no step
           for (const auto& [device, arena] : arenas_) {
-            if (device == b.device) data_[i] = static_cast<char*>(arena->data) + b.offset;
+            if (device == b.device) {
+              // By number, as there may be no memory behind it (NULL).
+              data_[i].push_back(
+                  reinterpret_cast<void*>(reinterpret_cast<intptr_t>(arena->data) + b.offset));
+            }
           }
           break;
       }
-      if (storage_[i] != nullptr) data_[i] = storage_[i]->data;
+      if (storage_[i] != nullptr && storage_[i]->parts.empty()) data_[i] = {storage_[i]->data};
+      if (storage_[i] == nullptr) continue;
+      for (const auto& part : storage_[i]->parts) data_[i].push_back(part->data);
     }
     return absl::OkStatus();
   }
@@ -99,11 +107,17 @@ class Execution {
     if (!table_) return Launch(step);
     const auto start = std::chrono::steady_clock::now();
     RETURN_IF_ERROR(Launch(step));
+    if (step.kind == PlanStep::kKernel) RETURN_IF_ERROR(compiled_.devices[step.kernel]->Wait());
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     int64_t bytes = 2 * plan_.buffers[step.buffers[0]].bytes, flops = 0;
     bool computes = true;
     if (step.kind == PlanStep::kKernel) {
       const PlanKernel& kernel = plan_.kernels[step.kernel];
+      if (plan_.has_meshes()) {
+        table_->Add(step, took.count(), static_cast<double>(kernel.bytes.max()),
+                    static_cast<double>(kernel.flops.max()), true);
+        return absl::OkStatus();
+      }
       ASSIGN_OR_RETURN(bytes, ExtentValue(kernel.bytes, bindings_));
       ASSIGN_OR_RETURN(flops, ExtentValue(kernel.flops, bindings_));
       computes = compiled_.devices[step.kernel]->Computes();
@@ -115,11 +129,14 @@ class Execution {
 
   absl::Status Launch(const PlanStep& step) {
     if (step.kind == PlanStep::kCopy) {
-      return RunCopyStep(plan_, step, data_[step.buffers[0]], data_[step.buffers[1]]);
+      return RunCopyStep(plan_, step, data_[step.buffers[0]][0], data_[step.buffers[1]][0]);
     }
+    if (step.kind != PlanStep::kKernel) return LaunchTransfer(step);
     const PlanKernel& kernel = plan_.kernels[step.kernel];
+    const Device on = plan_.buffers[step.buffers[0]].device;
+    if (on.is_sharding()) return LaunchOnMesh(step, kernel, on);
     absl::InlinedVector<void*, 16> buffers;
-    for (int b : step.buffers) buffers.push_back(data_[b]);
+    for (int b : step.buffers) buffers.push_back(data_[b][0]);
     absl::InlinedVector<int64_t, 4> variables;
     for (const std::string& name : kernel.variables) {
       auto it = bindings_.find(name);
@@ -146,6 +163,67 @@ class Execution {
                      " made a NaN at ", *made, " and read none"));
   }
 
+  absl::Status LaunchTransfer(const PlanStep& step) {
+    const PlanBuffer& to = plan_.buffers[step.buffers[0]];
+    std::vector<const void*> source;
+    for (size_t i = 1; i < step.buffers.size(); ++i) {
+      for (void* p : data_[step.buffers[i]]) source.push_back(p);
+    }
+    if (step.kind == PlanStep::kExchange) {
+      return RunExchange(step, Row(to), data_[step.buffers[0]], source);
+    }
+    std::vector<int64_t> elements(data_[step.buffers[0]].size(), 1);
+    for (size_t i = 0; i < elements.size(); ++i) {
+      for (const Extent& e : to.shape) {
+        ASSIGN_OR_RETURN(const int64_t n, ExtentOn(e, to.device, static_cast<int>(i)));
+        elements[i] *= n;
+      }
+    }
+    return RunAllReduce(step, to.dtype, to.device, elements, data_[step.buffers[0]], source);
+  }
+  static int64_t Row(const PlanBuffer& b) { return b.dtype.bytes(); }
+
+  // An extent on one place of a mesh.
+  absl::StatusOr<int64_t> ExtentOn(const Extent& e, Device mesh, int place) {
+    if (e.is_int()) return e.value();
+    Bindings all = bindings_;
+    for (const PlaceVariable& v : plan_.place_variables) {
+      if (v.mesh == mesh) all[v.name] = v.values[place];
+    }
+    return ExtentValue(e, all);
+  }
+
+  // One kernel on all places, side by side.
+  absl::Status LaunchOnMesh(const PlanStep& step, const PlanKernel& kernel, Device mesh) {
+    const std::vector<DeviceRuntime*>& places = compiled_.meshes.at(mesh);
+    std::vector<const PlaceVariable*> own(kernel.variables.size(), nullptr);
+    std::vector<int64_t> common(kernel.variables.size(), 0);
+    for (size_t v = 0; v < own.size(); ++v) {
+      const std::string& name = kernel.variables[v];
+      for (const PlaceVariable& p : plan_.place_variables) {
+        if (p.name == name) own[v] = &p;
+      }
+      if (own[v] != nullptr) continue;
+      auto it = bindings_.find(name);
+      if (it == bindings_.end()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("realize: the variable '", name, "' has no value; give it one"));
+      }
+      common[v] = it->second;
+    }
+    Count(&RuntimeStats::kernels_run, static_cast<int64_t>(places.size()));
+    return ForEachPlace(static_cast<int>(places.size()), [&](int i) {
+      absl::InlinedVector<void*, 16> buffers;
+      for (int b : step.buffers) buffers.push_back(data_[b][i]);
+      absl::InlinedVector<int64_t, 8> variables(common.begin(), common.end());
+      for (size_t v = 0; v < own.size(); ++v) {
+        if (own[v] != nullptr) variables[v] = own[v]->values[i];
+      }
+      return places[i]->Run(*compiled_.executables[step.kernel],
+                            tessera::Launch{buffers, variables, kernel.workers});
+    });
+  }
+
   // Where a step's buffers hold a NaN: those that it has written, or those that hold something
   // before it runs.
   absl::StatusOr<std::optional<std::string>> FirstNan(const PlanStep& step, bool written) {
@@ -160,7 +238,7 @@ class Execution {
         shape.push_back(extent);
         elements *= extent;
       }
-      const int64_t at = FindNan(data_[step.buffers[i]], b.dtype, elements);
+      const int64_t at = FindNan(data_[step.buffers[i]][0], b.dtype, elements);
       if (at >= 0) {
         return std::optional<std::string>(
             absl::StrCat(ShowPosition(at, shape), " of ", Describe(b.dtype, b.shape, b.device)));
@@ -177,7 +255,7 @@ class Execution {
   std::optional<LaunchTable> table_;
   std::vector<std::pair<Device, std::shared_ptr<Storage>>> arenas_;
   std::vector<std::shared_ptr<Storage>> storage_;
-  std::vector<void*> data_;
+  std::vector<absl::InlinedVector<void*, 1>> data_;  // by place
 };
 
 }  // namespace
@@ -189,6 +267,8 @@ absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, c
   if (!to_device->Computes() || !from_device->Computes()) return absl::OkStatus();
   if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
   if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
+  ASSIGN_OR_RETURN(const bool copied, to_device->CopyFrom(*from_device, target, source, to.bytes));
+  if (copied) return absl::OkStatus();
   std::vector<char> staging(to.bytes);
   RETURN_IF_ERROR(from_device->CopyOut(staging.data(), source, to.bytes));
   return to_device->CopyIn(target, staging.data(), to.bytes);

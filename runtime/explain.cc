@@ -40,15 +40,42 @@ std::string Plural(size_t n, const char* noun) {
   return absl::StrCat(n, " ", noun, n == 1 ? "" : "s");
 }
 
+std::string MeshText(Device d) {
+  return d.is_sharding() ? d.sharding().mesh().ToString() : d.ToString();
+}
+
+// What moves, between which places, and why.
+std::string TransferName(const Plan& plan, const PlanStep& s) {
+  const PlanBuffer &to = plan.buffers[s.buffers[0]], &from = plan.buffers[s.buffers[1]];
+  const std::string why = absl::StrCat(" (", s.why.empty() ? "as written" : s.why, ")");
+  switch (s.kind) {
+    case PlanStep::kKernel:
+      break;
+    case PlanStep::kCopy:
+      return absl::StrCat("copy ", from.device.ToString(), " -> ", to.device.ToString(),
+                          s.why.empty() ? " (as written: To)" : why);
+    case PlanStep::kExchange:
+      return absl::StrCat("exchange ", MeshText(from.device), " -> ", MeshText(to.device), why);
+    case PlanStep::kAllReduce: {
+      const Mesh mesh = to.device.sharding().mesh();
+      const std::string dims =
+          absl::StrJoin(s.dims, ",", [&mesh](std::string* o, int d) { *o += mesh.DimName(d); });
+      return absl::StrCat("all-reduce ", s.op == Op::kWhere ? "select" : Info(s.op).text,
+                          " of groups of ", mesh.Groups(s.dims)[0].size(), " along ", dims, " of ",
+                          mesh.ToString());
+    }
+  }
+  return "";
+}
+
 void ShowStep(const Plan& plan, size_t i, std::string* out) {
   const PlanStep& s = plan.steps[i];
   const int n = static_cast<int>(s.buffers.size());
   std::string what, cores = "-", bytes, flops = "-", buffers;
-  if (s.kind == PlanStep::kCopy) {
-    const PlanBuffer &to = plan.buffers[s.buffers[0]], &from = plan.buffers[s.buffers[1]];
-    what = absl::StrCat("copy ", from.device.ToString(), " -> ", to.device.ToString(),
-                        " (as written: To)");
-    bytes = ShowBytes(static_cast<double>(to.bytes));
+  if (s.kind != PlanStep::kKernel) {
+    what = TransferName(plan, s);
+    bytes = ShowBytes(static_cast<double>(
+        s.kind == PlanStep::kCopy ? plan.buffers[s.buffers[0]].bytes : BytesMoved(plan, s)));
     buffers = absl::StrCat(Name(s.buffers[0]), " <- ", Name(s.buffers[1]));
   } else {
     const PlanKernel& k = plan.kernels[s.kernel];
@@ -78,19 +105,26 @@ void ShowBuffers(const Plan& plan, std::string* out) {
 }
 
 std::string ShowPlan(const Plan& plan) {
-  size_t copies = 0;
+  size_t copies = 0, exchanges = 0, reductions = 0;
   double copied = 0;
   for (const PlanStep& s : plan.steps) {
+    exchanges += s.kind == PlanStep::kExchange;
+    reductions += s.kind == PlanStep::kAllReduce;
     if (s.kind != PlanStep::kCopy) continue;
     ++copies;
     copied += static_cast<double>(plan.buffers[s.buffers[0]].bytes);
   }
-  std::string out = Plural(plan.steps.size() - copies, "kernel");
-  const size_t launches = plan.steps.size() - copies;
+  const size_t launches = plan.steps.size() - copies - exchanges - reductions;
+  std::string out = Plural(launches, "kernel");
   if (plan.kernels.size() != launches)
     absl::StrAppend(&out, " (", plan.kernels.size(), " distinct)");
   absl::StrAppend(&out, ", ", copies == 1 ? "1 copy" : absl::StrCat(copies, " copies"));
   if (copies > 0) absl::StrAppend(&out, " of ", ShowBytes(copied));
+  if (exchanges + reductions > 0) {
+    absl::StrAppend(&out, ", ", Plural(exchanges, "exchange"), ", ",
+                    Plural(reductions, "all-reduce"), ", ",
+                    ShowBytes(static_cast<double>(BytesMoved(plan))), " between places");
+  }
   for (const auto& [device, bytes] : plan.arenas) {
     absl::StrAppend(&out, ", temps of ", ShowBytes(static_cast<double>(bytes)), " on ",
                     device.ToString());

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "graph/fault.h"
 #include "graph/flags.h"
 #include "graph/status.h"
 #include "runtime/jit_compiler.h"
@@ -44,6 +45,8 @@ Table& GetTable() {
 // Lengths keep the parts of a key apart.
 std::string TableKey(absl::string_view text, absl::string_view entry, const Target& target) {
   const std::string target_key = target.Key();
+  const std::string length = absl::StrCat(text.size());
+  if (FaultPlanted(Fault::kKernelKeyByLength)) text = length;
   return absl::StrCat(entry.size(), ",", target_key.size(), ",", IntFlag(Flag::kJit), "\n", entry,
                       "\n", target_key, "\n", text);
 }

@@ -1,7 +1,7 @@
 // NULL places: everything is scheduled and generated, memory is counted, nothing runs.
 #include <algorithm>
+#include <mutex>
 
-#include "absl/synchronization/mutex.h"
 #include "runtime/device.h"
 #include "runtime/host_target.h"
 
@@ -15,14 +15,14 @@ class NullDevice : public DeviceRuntime {
     auto storage = std::make_shared<Storage>();
     storage->bytes = bytes;
     {
-      absl::MutexLock lock(&counts_->mutex);
+      std::lock_guard<std::mutex> lock(counts_->mutex);
       MemoryStats& s = counts_->stats;
       s.live_bytes += bytes;
       s.peak_bytes = std::max(s.peak_bytes, s.live_bytes);
       ++s.allocations;
     }
     storage->deleter = [counts = counts_](Storage& s) {
-      absl::MutexLock lock(&counts->mutex);
+      std::lock_guard<std::mutex> lock(counts->mutex);
       counts->stats.live_bytes -= s.bytes;
     };
     return storage;
@@ -38,16 +38,17 @@ class NullDevice : public DeviceRuntime {
     return absl::FailedPreconditionError(
         "read: a tensor on NULL has no values, since nothing runs there; use a CPU device");
   }
+  absl::Status CopyWithin(void*, const void*, int64_t) override { return absl::OkStatus(); }
   bool IsHost() const override { return false; }
   bool Computes() const override { return false; }
   MemoryStats Memory() const override {
-    absl::MutexLock lock(&counts_->mutex);
+    std::lock_guard<std::mutex> lock(counts_->mutex);
     return counts_->stats;
   }
 
  private:
   struct Counts {
-    absl::Mutex mutex;
+    std::mutex mutex;
     MemoryStats stats;
   };
   std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();

@@ -2,6 +2,7 @@
 #include "runtime/plan_key.h"
 
 #include "absl/container/flat_hash_map.h"
+#include "graph/fault.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -82,6 +83,7 @@ class Writer {
 
   void Write(const UOp& u) {
     number_[u.get()] = next_++;
+    key_.on_meshes |= u.device().is_sharding();
     key_.order.push_back(u);
     const UOp computed = u.realized();
     const UOp& leaf = computed ? computed : u;
@@ -113,14 +115,14 @@ class Writer {
     WriteArg(u.arg());
   }
 
-  void WriteDevice(Device d) { Text(d.ToString()); }
+  void WriteDevice(Device d) { Word(d.id()); }
 
   void WriteArg(const Arg& arg) {
     std::visit(
         [this](const auto& a) {
           using T = std::decay_t<decltype(a)>;
           if constexpr (std::is_same_v<T, Scalar>) {
-            Word(a.bits);
+            Word(FaultPlanted(Fault::kPlanKeyLacksConstants) ? 0 : a.bits);
           } else if constexpr (std::is_same_v<T, VarArg>) {
             Text(a.name);
             Word(a.min);
@@ -135,6 +137,7 @@ class Writer {
             WriteInts(a);
           } else if constexpr (std::is_same_v<T, Pairs>) {
             Word(a.size());
+            if (FaultPlanted(Fault::kPlanKeyLacksOffsets)) return;
             for (const auto& [x, y] : a) Write(x), Write(y);
           } else if constexpr (std::is_same_v<T, WindowArg>) {
             WriteInts(a.axes);
@@ -156,6 +159,8 @@ class Writer {
           } else if constexpr (std::is_same_v<T, StageArg>) {
             Word(a.id);
             Word(static_cast<uint64_t>(a.space));
+          } else if constexpr (std::is_same_v<T, ExchangeArg>) {
+            CHECK(false, "an EXCHANGE before localise");
           }  // a BUFFER was written as a leaf, and no argument is no word
         },
         arg.value);

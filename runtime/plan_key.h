@@ -16,6 +16,7 @@ struct PlanKey {
   std::vector<uint64_t> words;
   std::vector<UOp> order;   // the nodes, sources first, down to leaves
   std::vector<UOp> leaves;  // BUFFERs by slot
+  bool on_meshes = false;   // some node is on a Sharding
 };
 
 PlanKey MakePlanKey(absl::Span<const UOp> roots);

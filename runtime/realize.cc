@@ -10,6 +10,7 @@
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
+#include "runtime/mesh.h"
 #include "runtime/realize.h"
 
 namespace tessera {
@@ -59,10 +60,7 @@ HostArray ReadBack(const Tensor& tensor) {
     out.shape.push_back(e.value());
   }
   out.bytes.resize(t.elements() * t.dtype().bytes());
-  absl::StatusOr<DeviceRuntime*> device = GetDevice(t.device().place());
-  ThrowAsCall(device.status());
-  ThrowAsCall((*device)->CopyOut(out.bytes.data(), StorageOf(t.uop())->data,
-                                 static_cast<int64_t>(out.bytes.size())));
+  ThrowAsCall(ReadTensor(t.shape(), t.dtype(), t.device(), *StorageOf(t.uop()), out.bytes.data()));
   return out;
 }
 
@@ -169,6 +167,9 @@ const E* Tensor::Data(CallSite at) const {
   }
   Tensor t = *this;
   RealizeAll({&t, 1});
+  if (t.device().is_sharding()) {
+    Fail("the tensor is in parts on ", t.device().ToString(), "; gather it with .To(\"CPU\")");
+  }
   absl::StatusOr<DeviceRuntime*> device = GetDevice(t.device().place());
   ThrowAsCall(device.status());
   if (!(*device)->IsHost())
@@ -196,7 +197,7 @@ TESSERA_READ(double)
 Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
                         std::function<void(void*)> deleter, Device device, CallSite at) {
   Call call("FromBlob", at);
-  const Device home = device ? device : internal::DefaultDevice();
+  const Device home = device ? device : Device(Place("CPU", 0));
   const UOp buffer = internal::NewBuffer(dtype, shape.extents(), home);
   if (!buffer.shape().is_static()) Fail("the shape ", buffer.shape().ToString(), " is symbolic");
   if (home.is_sharding() || home.place().kind() != "CPU") {
@@ -222,8 +223,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& t) {
   const std::string what =
       absl::StrCat(t.dtype().ToString(), t.shape().ToString(), " on ",
                    t.device() ? t.device().ToString() : internal::DefaultDevice().ToString());
-  if (!t.shape().is_static() ||
-      (t.device() && !t.device().is_sharding() && t.device().place().kind() == "NULL")) {
+  if (!t.shape().is_static() || (t.device() && t.device().places()[0].kind() == "NULL")) {
     return out << "(" << what << ", not computed)";
   }
   const HostArray a = ReadBack(t);

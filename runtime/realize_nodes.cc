@@ -4,11 +4,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "graph/fault.h"
 #include "graph/flags.h"
 #include "graph/infer.h"
 #include "graph/status.h"
 #include "runtime/check_nan.h"
 #include "runtime/execute.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 namespace {
@@ -107,7 +109,8 @@ Targets TargetsOf(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
                   const NodeSet& still_read) {
   Targets out;
   const auto add = [&](const UOp& u) {
-    const bool copy = u.is(Op::kAssign) && overwritten.contains(u.get());
+    const bool copy = u.is(Op::kAssign) && overwritten.contains(u.get()) &&
+                      !FaultPlanted(Fault::kOldVersionNotCopied);
     out.nodes.push_back(u);
     out.values.push_back(copy ? UOp::Make(Op::kContiguous, {u}) : u);
   };
@@ -152,9 +155,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
             absl::StrCat("realize: ", Describe(leaf),
                          " was never given data; Assign to it first, or create it with Zeros"));
       }
-      const int64_t bytes = leaf.shape().MaxElements() * leaf.dtype().bytes();
-      ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));
-      ASSIGN_OR_RETURN(buffer.storage, device->Allocate(bytes));
+      ASSIGN_OR_RETURN(buffer.storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device()));
     }
     leaves.push_back(buffer.storage);
   }
@@ -163,11 +164,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
   for (size_t i = 0; i < key.leaves.size(); ++i) {
     const UOp& leaf = key.leaves[i];
     if (!still_read.contains(leaf.get())) continue;
-    ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(leaf.device().place()));
-    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, device->Allocate(leaves[i]->bytes));
-    if (device->IsHost()) {
-      RETURN_IF_ERROR(device->CopyIn(copy->data, leaves[i]->data, leaves[i]->bytes));
-    }
+    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, CopyStorage(*leaves[i], leaf.device()));
     leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
   bool made_nan = false;
@@ -181,7 +178,8 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     if (!made.is(Op::kBuffer)) {
       auto buffer = std::make_shared<Buffer>();
       buffer->storage = storage[i];
-      const Device device = plan->plan.buffers[plan->plan.roots[i]].device;
+      const Device device =
+          node.device() ? node.device() : plan->plan.buffers[plan->plan.roots[i]].device;
       // With values for VARs, a node is that only this once; what an ASSIGN did is done.
       const bool lasting = bindings.empty() || node.is(Op::kAssign);
       Extents dims = node.shape().ToExtents();
@@ -192,7 +190,8 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
       }
       made = UOp::Make(Op::kBuffer, node.dtype(), {},
                        BufferArg{std::move(buffer), std::move(dims), device});
-      if (lasting) node.SetRealized(made);
+      // A node without a device is at home on whichever it meets: elsewhere it is computed again.
+      if (lasting && node.device()) node.SetRealized(made);
     }
     if (i < roots.size()) out.push_back(made);
   }

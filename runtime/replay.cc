@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "graph/fault.h"
 #include "graph/status.h"
 #include "runtime/capture.h"
 #include "runtime/core_pool.h"
@@ -22,6 +23,7 @@ struct Replay::Frame {
 
 Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables) : plan_(std::move(plan)) {
   const Plan& p = plan_->plan;
+  if (p.has_meshes()) return;  // runs by ExecutePlan, place by place
   std::vector<int> result_of(p.buffers.size(), -1);
   for (size_t r = 0; r < p.roots.size(); ++r) {
     const int b = p.roots[r];
@@ -88,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
 
 absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int64_t> values,
                          absl::Span<std::shared_ptr<Storage>> results) {
+  CHECK(!plan_->plan.has_meshes());
   std::unique_ptr<Frame> frame;
   {
     std::lock_guard lock(mutex_);
@@ -103,9 +106,15 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
     ASSIGN_OR_RETURN(results[r.root], r.device->Allocate(r.bytes));
   }
   for (const auto& [root, same] : same_results_) results[root] = results[same];
-  for (const Patch& p : leaf_patches_) frame->arguments[p.at] = leaves[p.from]->data;
+  for (const Patch& p : leaf_patches_) {
+    if (frame->arguments[p.at] != nullptr && FaultPlanted(Fault::kReplayOldInputs)) continue;
+    frame->arguments[p.at] = leaves[p.from]->data;
+  }
   for (const Patch& p : result_patches_) frame->arguments[p.at] = results[p.from]->data;
-  for (const Patch& p : variable_patches_) frame->variables[p.at] = values[p.from];
+  for (const Patch& p : variable_patches_) {
+    if (frame->variables[p.at] != 0 && FaultPlanted(Fault::kReplayOldVariables)) continue;
+    frame->variables[p.at] = values[p.from];
+  }
   {
     PlanScope scope;
     for (const Launchable& l : launches_) {

@@ -8,8 +8,10 @@
 #include "graph/flags.h"
 #include "graph/spec.h"
 #include "graph/status.h"
+#include "graph/tensor_internal.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
+#include "runtime/mesh.h"
 #include "schedule/schedule.h"
 
 namespace tessera {
@@ -39,7 +41,8 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
   for (const PlanStep& step : out->plan.steps) {
     if (step.kind != PlanStep::kKernel || out->devices[step.kernel] != nullptr) continue;
     const Device device = out->plan.buffers[step.buffers[0]].device;
-    ASSIGN_OR_RETURN(out->devices[step.kernel], GetDevice(device.place()));
+    // All places of a mesh are of one kind, and run the program of the first.
+    ASSIGN_OR_RETURN(out->devices[step.kernel], GetDevice(device.places()[0]));
   }
   for (size_t k = 0; k < n; ++k) {
     const PlanKernel& kernel = out->plan.kernels[k];
@@ -47,6 +50,10 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
                                               out->devices[k]->target()));
     DebugProgram(kernel, program);
     out->programs.push_back(std::move(program));
+  }
+  for (const PlanBuffer& b : out->plan.buffers) {
+    if (!b.device.is_sharding() || out->meshes.contains(b.device)) continue;
+    ASSIGN_OR_RETURN(out->meshes[b.device], DevicesOf(b.device));
   }
   // All kernels of a device at once, so that they compile in parallel.
   for (size_t k = 0; k < n; ++k) {
@@ -72,14 +79,12 @@ absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
   for (const UOp& v : values) {
     if (!home) home = v.device();
   }
-  if (!home) home = Device(Place("CPU", 0));
-  if (home.is_sharding()) {
-    return absl::UnimplementedError("realize: sharded tensors cannot run yet; use one place");
-  }
+  if (!home) home = internal::DefaultDevice();
+  home = Device(home.places()[0]);
   ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
   const Target& target = first->target();
   RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", target));
-  ASSIGN_OR_RETURN(Plan plan, Schedule(values, target, home));
+  ASSIGN_OR_RETURN(Plan plan, Schedule(values, target, home, key.on_meshes));
   for (const PlanKernel& k : plan.kernels) {
     RETURN_IF_ERROR(Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", target));
   }

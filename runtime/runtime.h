@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "codegen/codegen.h"
 #include "graph/uop.h"
@@ -20,9 +21,10 @@ using Bindings = std::map<std::string, int64_t>;  // values of VARs by name
 // A Plan with its kernels compiled: runs any number of times on any buffers of its shapes.
 struct CompiledPlan {
   Plan plan;
-  std::vector<Program> programs;                         // by kernel
-  std::vector<DeviceRuntime*> devices;                   // by kernel
-  std::vector<std::shared_ptr<Executable>> executables;  // by kernel
+  std::vector<Program> programs;                                    // by kernel
+  std::vector<DeviceRuntime*> devices;                              // by kernel
+  std::vector<std::shared_ptr<Executable>> executables;             // by kernel
+  absl::flat_hash_map<Device, std::vector<DeviceRuntime*>> meshes;  // the places of each
 };
 using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
 

@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "absl/hash/hash.h"
+#include "graph/fault.h"
 #include "graph/infer.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
+#include "schedule/localise.h"
 
 namespace tessera {
 namespace {
@@ -95,10 +97,12 @@ class Fuser {
   void MarkForced() {
     for (size_t i = 0; i < order_.size(); ++i) {
       const UOp& u = order_[i];
-      if (u.is(Op::kContiguous) || u.is(Op::kCopy) || u.is(Op::kAssign)) {
+      if (u.is(Op::kContiguous) || IsTransfer(u) || u.is(Op::kAssign)) {
         states_[i].materialize = true;
       }
-      if (u.is(Op::kCopy)) Materialize(u.src(0));
+      if (IsTransfer(u)) {
+        for (const UOp& s : u.srcs()) Materialize(s);
+      }
       if (u.is(Op::kAssign)) {
         Materialize(u.src(0));
         if (ReadsElsewhere(u)) Materialize(u.src(2));
@@ -113,6 +117,7 @@ class Fuser {
   // Whether the value of an ASSIGN reads its base other than element by element at the very place
   // that it overwrites.
   bool ReadsElsewhere(const UOp& assign) {
+    if (FaultPlanted(Fault::kOverwrittenInPlace)) return false;
     const UOp& base = assign.src(0);
     const UOp& view = assign.src(1);
     absl::flat_hash_map<const Node*, bool> seen;                        // whether only pointwise
@@ -122,6 +127,7 @@ class Fuser {
       stack.pop_back();
       if (u == view && pointwise) continue;
       if (u == base) return true;
+      if (index_[u.get()] < index_[base.get()]) continue;  // before it: cannot read it
       const auto [before, fresh] = seen.emplace(u.get(), pointwise);
       if (!fresh && (pointwise || !before->second)) continue;
       before->second = pointwise;
@@ -230,7 +236,7 @@ class Fuser {
     const UOp& u = order_[i];
     Kernel& k = kernels_[d.kernel];
     ++k.nodes;
-    if (u.is(Op::kCopy)) return;  // reads a buffer whole
+    if (IsTransfer(u)) return;  // reads buffers whole
     if (u.is(Op::kAssign)) {
       Ask(u.src(2), d.kernel, d.map, false);
       return;

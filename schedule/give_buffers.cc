@@ -1,6 +1,7 @@
 // Leaves that need a buffer of their own.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/rewrite.h"
 #include "schedule/passes.h"
 
@@ -8,7 +9,8 @@ namespace tessera {
 namespace {
 
 bool MovesItself(const UOp& u) {
-  return u.is(Op::kAssign) && u.src(2) == u.src(0) && !(u.src(1) == u.src(0));
+  return u.is(Op::kAssign) && u.src(2) == u.src(0) && !(u.src(1) == u.src(0)) &&
+         !FaultPlanted(Fault::kMoveInPlace);
 }
 
 }  // namespace

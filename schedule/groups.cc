@@ -3,8 +3,10 @@
 #include <queue>
 
 #include "absl/container/flat_hash_set.h"
+#include "graph/fault.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
+#include "schedule/localise.h"
 #include "schedule/passes.h"
 
 namespace tessera {
@@ -13,6 +15,14 @@ namespace {
 bool IsLeaf(const UOp& u) { return Info(u.op()).cls == OpClass::kLeaf; }
 
 const Shape& LoopShape(const UOp& u) { return u.is(Op::kAssign) ? u.src(1).shape() : u.shape(); }
+
+bool SameLoops(const Shape& a, const Shape& b) {
+  if (!FaultPlanted(Fault::kJoinTransposed)) return a == b;
+  // Loops that stay within both: wrong values, and no memory that is not ours.
+  bool within = a.rank() >= b.rank() && a.MaxElements() == b.MaxElements();
+  for (int i = 0; within && i < b.rank(); ++i) within = a[i].max() <= b[i].max();
+  return within;
+}
 
 // What must agree between groups that are joined, beside their loops: the reduction they hold.
 struct GroupTraits {
@@ -50,7 +60,7 @@ void WalkGroup(const FusedGroup& group, const Fusion& fusion, Own own, Read read
 
 GroupTraits TraitsOf(const FusedGroup& group, const Fusion& fusion) {
   GroupTraits t;
-  for (const UOp& r : group.roots) t.joinable &= !r.is(Op::kCopy) && !r.is(Op::kAssign);
+  for (const UOp& r : group.roots) t.joinable &= !IsTransfer(r) && !r.is(Op::kAssign);
   WalkGroup(
       group, fusion,
       [&](const UOp& u) {
@@ -83,6 +93,7 @@ void JoinGroups(Fusion& fusion) {
   std::vector<int> merged_into(n);
   // Whether group `a` depends on group `b`, by search over direct dependencies; b < a.
   const auto reaches = [&](int a, int b) {
+    if (FaultPlanted(Fault::kJoinDespitePath)) return false;
     std::vector<int> stack = {a};
     absl::flat_hash_set<int> seen;
     while (!stack.empty()) {
@@ -115,7 +126,7 @@ void JoinGroups(Fusion& fusion) {
         if (host >= 0 || fusion.groups[other].roots.size() >= 8) break;
         const GroupTraits& t = traits[other];
         if (t.reduced != traits[g].reduced || !(t.axes == traits[g].axes)) continue;
-        if (!(LoopShape(fusion.groups[other].roots[0]) == shape)) continue;
+        if (!SameLoops(LoopShape(fusion.groups[other].roots[0]), shape)) continue;
         if (!(fusion.groups[other].roots[0].device() == fusion.groups[g].roots[0].device()))
           continue;
         if (!reaches(g, other)) host = other;
@@ -160,7 +171,7 @@ absl::Status OrderGroups(Fusion& fusion) {
   }
   for (int g = 0; g < n; ++g) {
     for (const UOp& r : fusion.groups[g].roots) {
-      if (!r.is(Op::kAssign)) continue;
+      if (!r.is(Op::kAssign) || FaultPlanted(Fault::kReaderEdgeLost)) continue;
       for (int reader : readers[r.src(0).get()]) edge(reader, g);
     }
   }

@@ -2,8 +2,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "graph/fault.h"
+#include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
+#include "schedule/localise.h"
 #include "schedule/passes.h"
 
 namespace tessera {
@@ -49,7 +52,7 @@ class KernelMaker {
 
   absl::StatusOr<Plan> Run() {
     for (const FusedGroup& g : fusion_.groups) {
-      RETURN_IF_ERROR(g.roots[0].is(Op::kCopy) ? AddCopy(g.roots[0]) : AddKernel(g));
+      RETURN_IF_ERROR(IsTransfer(g.roots[0]) ? AddTransfer(g.roots[0]) : AddKernel(g));
     }
     for (size_t i = 0; i < roots_.size(); ++i) {
       const int b = BufferOf(roots_[i]);
@@ -78,13 +81,29 @@ class KernelMaker {
       b.shape = base.shape();
       b.device = base.device() ? base.device() : default_;
       b.bytes = base.shape().MaxElements() * base.dtype().bytes();
+      plan_.on_meshes |= b.device.is_sharding();
       plan_.buffers.push_back(std::move(b));
     }
     return it->second;
   }
 
-  absl::Status AddCopy(const UOp& u) {
-    plan_.steps.push_back({PlanStep::kCopy, -1, {BufferOf(u), BufferOf(u.src(0))}, u.call_site()});
+  absl::Status AddTransfer(const UOp& u) {
+    PlanStep step;
+    step.kind = PlanStep::kCopy;
+    step.buffers.push_back(BufferOf(u));
+    for (const UOp& s : u.srcs()) step.buffers.push_back(BufferOf(s));
+    step.site = u.call_site();
+    step.why = u.note();
+    if (u.is(Op::kExchange)) {
+      step.kind = PlanStep::kExchange;
+      step.from = u.arg<ExchangeArg>().from;
+      step.to = u.arg<ExchangeArg>().to;
+    } else if (u.is(Op::kAllReduce)) {
+      step.kind = PlanStep::kAllReduce;
+      step.op = u.arg<ReduceArg>().op;
+      for (int64_t d : u.arg<ReduceArg>().axes) step.dims.push_back(static_cast<int>(d));
+    }
+    plan_.steps.push_back(std::move(step));
     return absl::OkStatus();
   }
 
@@ -142,7 +161,7 @@ class KernelMaker {
         o.target = param_of_buffer[step.buffers[i]];
       }
       signature.push_back(o.value);
-      signature.push_back(o.target);
+      if (!FaultPlanted(Fault::kKernelTargetIgnored)) signature.push_back(o.target);
       kernel_outputs.push_back(std::move(o));
     }
     // Nothing to write: no step.
@@ -152,7 +171,7 @@ class KernelMaker {
     if (fresh) {
       PlanKernel k;
       ASSIGN_OR_RETURN(UOp sink, Rangeify(kernel_outputs));
-      k.graph = SeparateRanges(MergeRanges(sink));
+      k.graph = SeparateRanges(SplitRanges(MergeRanges(sink)));
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());

@@ -1,6 +1,7 @@
 // Memory of a plan: offsets of its temps.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "schedule/passes.h"
 
 namespace tessera {
@@ -45,10 +46,12 @@ void PlanMemory(Plan& plan) {
       if (!(plan.buffers[l.buffer].device == device)) continue;
       int64_t offset = 0;
       for (const Life* p : placed) {
-        if (p->last < l.first || l.last < p->first) continue;
+        const int early = FaultPlanted(Fault::kFreedEarly) ? 1 : 0;
+        if (p->last - early < l.first || l.last - early < p->first) continue;
         const int64_t begin = plan.buffers[p->buffer].offset;
         if (offset + l.bytes <= begin) break;
-        offset = std::max(offset, begin + p->bytes);
+        const int64_t overlap = FaultPlanted(Fault::kTempsOverlap) ? kAlignment : 0;
+        offset = std::max(offset, begin + p->bytes - overlap);
       }
       plan.buffers[l.buffer].offset = offset;
       arena = std::max(arena, offset + l.bytes);

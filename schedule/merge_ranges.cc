@@ -1,8 +1,8 @@
-// Merging of adjacent loops, and parting of those that only share a range.
+// Merging of adjacent loops, and splitting at divisions.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/kernel_form.h"
-#include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "schedule/passes.h"
 
@@ -16,6 +16,7 @@ bool AlwaysTogether(const RangeSets& sets, const UOp& a, const UOp& b) {
     const auto pa = std::find(closed.begin(), closed.end(), a);
     const auto pb = std::find(closed.begin(), closed.end(), b);
     if (pa == closed.end() && pb == closed.end()) continue;
+    if (FaultPlanted(Fault::kRangesMergedApart) && u.is(Op::kReduce)) continue;
     if (pa == closed.end() || pb == closed.end() || pb != pa + 1) return false;
   }
   return true;
@@ -42,7 +43,53 @@ UOp Merge(const UOp& sink, const RangeSets& sets, const UOp& a, const UOp& b) {
   return CountDivisions(out) <= CountDivisions(sink) ? out : UOp();
 }
 
+// The least number by which a range is divided that divides its extent, or 0.
+int64_t LeastDivisor(const UOp& sink, const UOp& range) {
+  int64_t least = 0;
+  if (!range.src(0).IsConst()) return 0;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (!(u.is(Op::kFloorDiv) || u.is(Op::kFloorMod)) || !(u.src(0) == range)) continue;
+    if (!u.src(1).IsConst()) continue;
+    const int64_t by = u.src(1).vmin();
+    if (by < 2 || by >= range.src(0).vmax() || range.src(0).vmax() % by != 0) continue;
+    if (least == 0 || by < least) least = by;
+  }
+  return least;
+}
+
+// The kernel with a range as two loops, the inner one of that extent.
+UOp SplitRange(const UOp& sink, const RangeSets& sets, const UOp& range, int64_t inner_extent) {
+  const int64_t id = FreshRangeId(sets);
+  const auto make = [&](int64_t extent, int64_t range_id) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)},
+                     RangeArg{range_id, range.arg<RangeArg>().kind});
+  };
+  const UOp outer = make(range.src(0).vmax() / inner_extent, id);
+  const UOp inner = make(inner_extent, id + 1);
+  const UOp whole =
+      UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {outer, UOp::Index(inner_extent)}), inner});
+  return Simplify(ReplaceRanges(sink, {{range, {whole, {outer, inner}}}}));
+}
+
 }  // namespace
+
+UOp SplitRanges(const UOp& sink) {
+  UOp out = sink;
+  for (bool again = true; again;) {
+    again = false;
+    const RangeSets sets(out);
+    for (const UOp& r : sets.ranges()) {
+      const int64_t by = LeastDivisor(out, r);
+      if (by == 0) continue;
+      const UOp split = SplitRange(out, sets, r, by);
+      if (CountDivisions(split) >= CountDivisions(out)) continue;
+      out = split;
+      again = true;
+      break;
+    }
+  }
+  return out;
+}
 
 UOp MergeRanges(const UOp& sink) {
   UOp out = sink;
@@ -62,44 +109,6 @@ UOp MergeRanges(const UOp& sink) {
     }
   }
   return out;
-}
-
-UOp SeparateRanges(const UOp& sink) {
-  const RangeSets sets(sink);
-  absl::flat_hash_map<const Node*, uint64_t> closed;  // by a node and all below it
-  Substitution fresh;
-  int64_t id = FreshRangeId(sets);
-  for (const UOp& u : sets.order()) {
-    uint64_t below = 0;
-    for (const UOp& s : u.srcs()) below |= closed[s.get()];
-    closed[u.get()] = below | sets.Closed(u);
-    if (!u.is(Op::kReduce)) continue;
-    std::vector<UOp> srcs(u.srcs().begin(), u.srcs().end());
-    bool changed = false;
-    for (size_t i = 1; i < srcs.size(); ++i) {
-      const uint64_t bit = sets.Bit(srcs[i]);
-      if (!(below & bit) || (sets.Free(u.src(0)) & bit)) continue;
-      RangeArg arg = srcs[i].arg<RangeArg>();
-      arg.id = id++;
-      srcs[i] = UOp::Make(Op::kRange, kInt64, {srcs[i].src(0)}, arg);
-      changed = true;
-    }
-    if (changed) fresh.emplace(u, u.WithSrcs(srcs));
-  }
-  if (fresh.empty()) return sink;
-  // From below, as one may hold another.
-  Substitution map;
-  for (const UOp& u : sets.order()) {
-    const auto it = fresh.find(u);
-    const UOp& from = it == fresh.end() ? u : it->second;
-    absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : from.srcs()) {
-      const auto at = map.find(s);
-      srcs.push_back(at == map.end() ? s : at->second);
-    }
-    map.emplace(u, from.WithSrcs(srcs));
-  }
-  return map.at(sink);
 }
 
 }  // namespace tessera

@@ -15,6 +15,10 @@ namespace tessera {
 // variables, and a base that is assigned to another view of itself.
 std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
 
+// ALLREDUCEs of sums that are added up afterwards, perhaps scaled, cast down or moved before,
+// become one ALLREDUCE of their sum: it moves no more bytes than one of them did.
+std::vector<UOp> MergeCollectives(absl::Span<const UOp> roots);
+
 // A value that is assigned is written in the shape in which it is computed, not in one that it was
 // given afterwards: so that a reduction and the write of its reshaped result are one kernel.
 std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
@@ -43,9 +47,8 @@ absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusi
 // Adjacent loops that every access runs through as one become one loop.
 UOp MergeRanges(const UOp& sink);
 
-// A REDUCE over a range that was closed below it, of a value that no longer depends on it, gets a
-// range of its own.
-UOp SeparateRanges(const UOp& sink);
+// A loop whose index is divided becomes two, so that quotient and remainder are their indices.
+UOp SplitRanges(const UOp& sink);
 
 // Decides over how many cores each kernel's outermost loop is divided, and marks that loop.
 void DivideWork(PlanKernel& kernel, const Target& target);

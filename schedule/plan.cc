@@ -1,11 +1,56 @@
 // Plans as text.
 #include "schedule/plan.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/infer.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
 
 namespace tessera {
+
+int64_t ExtentAt(const Plan& plan, const Extent& extent, Device mesh, int place) {
+  if (extent.is_int()) return extent.value();
+  Substitution values;
+  for (const PlaceVariable& v : plan.place_variables) {
+    if (!(v.mesh == mesh)) continue;
+    const auto [low, high] = std::minmax_element(v.values.begin(), v.values.end());
+    values.emplace(UOp::Make(Op::kVar, kInt64, {}, VarArg{v.name, *low, *high}),
+                   UOp::Index(v.values[place]));
+  }
+  return std::max<int64_t>(0, Extent(Simplify(Substitute(extent.expr(), values))).max());
+}
+
+int64_t BytesMoved(const Plan& plan, const PlanStep& step) {
+  const PlanBuffer& to = plan.buffers[step.buffers[0]];
+  const int64_t width = to.dtype.bytes();
+  switch (step.kind) {
+    case PlanStep::kKernel:
+      return 0;
+    case PlanStep::kCopy:
+      return to.device == plan.buffers[step.buffers[1]].device ? 0 : to.bytes;
+    case PlanStep::kExchange:
+      return MovedElements(*step.from, *step.to) * width;
+    case PlanStep::kAllReduce: {
+      int64_t bytes = 0;
+      for (const std::vector<int>& group : to.device.sharding().mesh().Groups(step.dims)) {
+        int64_t elements = 1;
+        for (const Extent& e : to.shape) elements *= ExtentAt(plan, e, to.device, group[0]);
+        bytes += 2 * (static_cast<int64_t>(group.size()) - 1) * elements * width;
+      }
+      return bytes;
+    }
+  }
+  return 0;
+}
+
+int64_t BytesMoved(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const PlanStep& s : plan.steps) bytes += BytesMoved(plan, s);
+  return bytes;
+}
 
 std::string Plan::ToString() const {
   std::string out = absl::StrCat("plan: ", steps.size(), " steps, ", kernels.size(), " kernels\n");
@@ -19,8 +64,12 @@ std::string Plan::ToString() const {
   for (const PlanStep& s : steps) {
     const std::string list =
         absl::StrJoin(s.buffers, ", ", [](std::string* o, int b) { absl::StrAppend(o, "b", b); });
-    absl::StrAppend(&out, "  ", s.kind == PlanStep::kCopy ? "copy" : kernels[s.kernel].name, "(",
-                    list, ")", s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
+    const std::string name = s.kind == PlanStep::kKernel      ? kernels[s.kernel].name
+                             : s.kind == PlanStep::kCopy      ? "copy"
+                             : s.kind == PlanStep::kAllReduce ? "all-reduce"
+                                                              : "exchange";
+    absl::StrAppend(&out, "  ", name, "(", list, ")",
+                    s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }
   for (const auto& [device, bytes] : arenas) {
     absl::StrAppend(&out, "  temps on ", device.ToString(), ": ", bytes, " bytes\n");

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "graph/box.h"
 #include "graph/callsite.h"
 #include "graph/uop.h"
+#include "schedule/localise.h"
 
 namespace tessera {
 
@@ -33,11 +35,17 @@ struct PlanBuffer {
 };
 
 struct PlanStep {
-  enum Kind : uint8_t { kKernel, kCopy };
+  enum Kind : uint8_t { kKernel, kCopy, kExchange, kAllReduce };
   Kind kind = kKernel;
   int kernel = -1;           // of a kernel step
-  std::vector<int> buffers;  // by slot; of a copy: destination, source
+  std::vector<int> buffers;  // by slot; of the others: destination, source
   const CallSite* site = nullptr;
+  // Of an exchange: where the parts lie before and after. Its sources are one buffer on all places
+  // of `from`, or a buffer for each place.
+  std::shared_ptr<const Boxes> from, to;
+  Op op = Op::kAdd;       // of an all-reduce; kWhere: one place has each element, the others zeros
+  std::vector<int> dims;  // of the mesh, over which it combines
+  std::string why;        // the note of the node, where a builder put it there
 };
 
 struct Plan {
@@ -46,7 +54,20 @@ struct Plan {
   std::vector<PlanStep> steps;
   std::vector<int> roots;                          // the buffer of each root
   std::vector<std::pair<Device, int64_t>> arenas;  // bytes of temps by device
+  std::vector<PlaceVariable> place_variables;
   std::string ToString() const;
+
+  bool has_meshes() const { return !place_variables.empty() || on_meshes; }
+  bool on_meshes = false;  // some buffer is on several places
 };
+
+// Bytes that a step moves between places, before an algorithm is chosen: what each place wants and
+// does not hold; of an all-reduce of n bytes over P places 2 (P - 1) n for each group.
+int64_t BytesMoved(const Plan& plan, const PlanStep& step);
+int64_t BytesMoved(const Plan& plan);
+
+// An extent with the variables of a place given their values there, as far as that makes it known;
+// else with the others at their highest.
+int64_t ExtentAt(const Plan& plan, const Extent& extent, Device mesh, int place);
 
 }  // namespace tessera

@@ -5,6 +5,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "graph/fault.h"
+#include "graph/fold.h"
 #include "graph/kernel_form.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
@@ -139,6 +141,7 @@ class Rangeifier {
     uint64_t used = at.gate ? RangeMask(at.gate) : 0;
     for (const UOp& i : at.index) used |= RangeMask(i);
     for (const UOp& t : taken) used |= RangeMask(t);
+    if (FaultPlanted(Fault::kReduceRangeShared)) used = 0;
     for (const UOp& r : ranges_) {
       if (r.src(0) == extent.ToUOp() && !(used & RangeMask(r))) return r;
     }
@@ -176,6 +179,9 @@ class Rangeifier {
         out.index.resize(in.rank());
         const Ints& order = u.arg<Ints>();
         for (int i = 0; i < in.rank(); ++i) out.index[order[i]] = at.index[i];
+        if (FaultPlanted(Fault::kPermuteInverted)) {
+          for (int i = 0; i < in.rank(); ++i) out.index[i] = at.index[order[i]];
+        }
         return out;
       }
       case Op::kExpand:
@@ -192,6 +198,7 @@ class Rangeifier {
         out.index = at.index;
         for (int64_t a : u.arg<Ints>()) {
           out.index[a] = Sub(Sub(in[a].ToUOp(), UOp::Index(1)), at.index[a]);
+          if (FaultPlanted(Fault::kFlipOneAxis)) break;
         }
         return out;
       }
@@ -213,7 +220,8 @@ class Rangeifier {
         for (size_t i = 0; i < w.axes.size(); ++i) {
           UOp& x = out.index[w.axes[i]];
           x = Add(Mul(x, UOp::Index(w.stride[i])),
-                  Mul(at.index[in.rank() + i], UOp::Index(w.dilation[i])));
+                  Mul(at.index[in.rank() + i],
+                      UOp::Index(FaultPlanted(Fault::kDilationIgnored) ? 1 : w.dilation[i])));
         }
         return out;
       }
@@ -356,9 +364,15 @@ class Rangeifier {
     const UOp zero = UOp::Const(u.dtype(), int64_t{0});
     switch (u.op()) {
       case Op::kPad:
+        if (FaultPlanted(Fault::kPadMaskLost)) return Value(place, 0);
         return UOp::Make(Op::kWhere, {place.conditions[0], Value(place, 0), zero});
       case Op::kReduce: {
         if (place.ranges.empty()) return ReducedOnce(u.arg<ReduceArg>(), Value(place, 0));
+        for (const UOp& r : place.ranges) {  // whose index may be none, whatever becomes of it
+          if (r.src(0).IsConst() && r.src(0).vmax() <= 0) {
+            return UOp::Const(u.dtype(), ReduceIdentity(u.arg<ReduceArg>().op, u.dtype()));
+          }
+        }
         std::vector<UOp> srcs = {Value(place, 0)};
         const uint64_t free = FreeMask(srcs[0]);
         for (const UOp& r : place.ranges) {

@@ -3,14 +3,26 @@
 
 #include "graph/pass.h"
 #include "graph/status.h"
+#include "schedule/localise.h"
 #include "schedule/passes.h"
 
 namespace tessera {
 
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
-                              Device default_device) {
+                              Device default_device, bool on_meshes) {
   PassRunner passes("schedule", SpecStage::kTensor, target);
   PassRunner::Roots values(roots.begin(), roots.end());
+  std::vector<PlaceVariable> place_variables;
+  if (on_meshes) {
+    // First: everything below sees what one place computes.
+    ASSIGN_OR_RETURN(Localised local, Localise(values));
+    place_variables = std::move(local.variables);
+    RETURN_IF_ERROR(
+        passes.Run("localise", values, [&](const PassRunner::Roots&) { return local.roots; }));
+    RETURN_IF_ERROR(passes.RunOptional("merge_collectives", values, [](const PassRunner::Roots& r) {
+      return MergeCollectives(r);
+    }));
+  }
   // Before fusion: it decides on assignments and reductions as they stand.
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,
                                      [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
@@ -30,6 +42,7 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
     RETURN_IF_ERROR(OrderGroups(fusion));
   }
   ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, target, default_device));
+  plan.place_variables = std::move(place_variables);
   // Last: lifetimes are those of the final order.
   PlanMemory(plan);
   return plan;

@@ -1,6 +1,7 @@
 // Two-step reductions.
 #include <algorithm>
 
+#include "graph/fault.h"
 #include "graph/rewrite.h"
 #include "schedule/passes.h"
 
@@ -41,7 +42,9 @@ UOp Split(const UOp& u, const Target& target) {
     Extents merged = x.shape().ToExtents();
     for (int64_t a : arg.axes) merged[a] = a == axis ? Extent(parts) : Extent(1);
     partial = UOp::Make(Op::kContiguous, {UOp::Make(Op::kReshape, {partial}, merged)});
-    return UOp::Make(Op::kReduce, {partial}, ReduceArg{arg.op, {axis}});
+    const Op second =
+        FaultPlanted(Fault::kSecondStepSums) && !x.dtype().IsBool() ? Op::kAdd : arg.op;
+    return UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {axis}});
   }
   return UOp();
 }

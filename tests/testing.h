@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <ostream>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,6 +23,22 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& value) {
   return value.status();
 }
 }  // namespace internal
+
+// A folder of this process alone, gone when it ends: tests run beside one another.
+inline const std::string& OwnTempDir() {
+  struct Folder {
+    std::string path = ::testing::TempDir() + "/tessera_test_XXXXXX";
+    Folder() {
+      if (mkdtemp(path.data()) == nullptr) std::abort();
+    }
+    ~Folder() {
+      std::error_code ignored;
+      std::filesystem::remove_all(path, ignored);
+    }
+  };
+  static const Folder folder;
+  return folder.path;
+}
 
 // Matches a Status or StatusOr that is OK.
 MATCHER(IsOk, negation ? "is an error" : "is OK") {

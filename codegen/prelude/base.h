@@ -111,6 +111,26 @@ RT_FN void rt_store(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {
   *(Unaligned*)(p + offset) = v;
 }
 
+template <int N, class T>  // past the caches where the place allows it
+RT_FN void rt_stream(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {
+  typedef rt_vec<T, N> Vector;
+  if (((__UINTPTR_TYPE__)(p + offset) & (sizeof(Vector) - 1)) == 0)
+    __builtin_nontemporal_store((Vector)v, (Vector*)(p + offset));
+  else
+    rt_store<N>(p, offset, v);
+}
+
+RT_FN void rt_stream_end() {  // streamed stores come before what follows, for every core
+#if defined(__x86_64__)
+  __builtin_ia32_sfence();
+#endif
+}
+
+template <class T>
+RT_FN void rt_prefetch(const T* p, rt_i64 offset) {
+  __builtin_prefetch(p + offset);
+}
+
 template <int N, class T>
 RT_FN rt_vec<T, N> rt_splat(T s) {
   return (rt_vec<T, N>)s;
@@ -134,6 +154,18 @@ RT_FN rt_vec<T, N> rt_ramp(T base, T stride) {
   return (rt_vec<T, N>)base + rt_iota_<T>(Indices()) * (rt_vec<T, N>)stride;
 }
 
+template <int Half, class V, int... I>
+RT_FN V rt_zip_(V a, V b, rt_indices_<I...>) {
+  constexpr int n = sizeof...(I);
+  return __builtin_shufflevector(a, b, (Half * n / 2 + I / 2 + I % 2 * n)...);
+}
+
+template <int Half, class V>  // the lower or upper halves of a and b, a lane of each in turn
+RT_FN V rt_zip(V a, V b) {
+  return rt_zip_<Half>(a, b,
+                       typename __make_integer_seq<rt_make_indices_, int, rt_lanes_<V>>::type());
+}
+
 template <int I, class V>
 RT_FN rt_elem_<V> rt_lane(V v) {
   return v[I];
@@ -142,6 +174,16 @@ RT_FN rt_elem_<V> rt_lane(V v) {
 template <int N, class T, class... Rest>
 RT_FN rt_vec<T, N> rt_lanes(T first, Rest... rest) {
   return rt_vec<T, N>{first, rest...};
+}
+
+template <class T>
+RT_FN T rt_nan() {
+  return (T)__builtin_nanf("");
+}
+
+template <class T>
+RT_FN T rt_inf() {
+  return (T)__builtin_inff();
 }
 
 template <class To, class V>

@@ -376,6 +376,31 @@ TEST(Prelude, ExtremesWithConstants) {
   }
 }
 
+// Streamed and prefetched accesses at every alignment write what plain ones would, and only that.
+TEST(Prelude, StreamedStoresAtAnyAlignment) {
+  for (PreludeMode mode : kModes) {
+    if (mode.lanes == 1) continue;
+    const std::string body =
+        absl::StrCat("RT_KERNEL(test) {\n  const rt_f32* a = (const rt_f32*)rt_buffers[0];\n",
+                     "  rt_f32* b = (rt_f32*)rt_buffers[1];\n  rt_prefetch(a, 1 << 30);\n",
+                     "  rt_stream<", mode.lanes, ">(b, rt_vars[0], rt_load<rt_f32, ", mode.lanes,
+                     ">(a, 0));\n", "  rt_stream_end();\n}\n");
+    auto kernel = GetKernel(absl::StrCat(PreludeFor(body), body), "test", TargetOf(mode));
+    ASSERT_OK(kernel);
+    alignas(64) float a[16], b[64];
+    for (int i = 0; i < 16; ++i) a[i] = static_cast<float>(i + 1);
+    for (int64_t at = 0; at < 32; ++at) {
+      std::fill(std::begin(b), std::end(b), -1.0f);
+      void* buffers[2] = {a, b};
+      (*kernel)->fn(buffers, &at, nullptr, 0, 1);
+      for (int64_t i = 0; i < 64; ++i) {
+        const bool inside = i >= at && i < at + mode.lanes;
+        ASSERT_EQ(b[i], inside ? a[i - at] : -1.0f) << "at " << at << ", element " << i;
+      }
+    }
+  }
+}
+
 // Each op by itself, on scalars: its paragraphs bring all that they need.
 TEST(Prelude, EachOpCompilesAlone) {
   for (int i = 0; i < kOpCount; ++i) {

@@ -2,6 +2,7 @@
 #include "tests/fuzz/generator.h"
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 #include "graph/error.h"
@@ -10,17 +11,30 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMaxWork = 60000;  // elements of all nodes of a graph, for the reference's sake
+// Elements of all nodes of a graph, for the reference's sake.
+constexpr int64_t kMaxWork = 60000, kMaxLargeWork = 1200000;
 
 class Generator : public RandomTensors {
  public:
-  explicit Generator(uint64_t seed) : RandomTensors(seed) {}
+  explicit Generator(uint64_t seed) : RandomTensors(seed) {
+    large_ = Chance(0.03);
+    if (Chance(0.12)) {
+      bound_ = Size();
+      variable_.emplace("n", 1, std::max<int64_t>(1, bound_));
+    }
+  }
 
   FuzzCase Run() {
+    if (large_) return Large();
     const int leaves = static_cast<int>(Int(1, 3));
-    for (int i = 0; i < leaves; ++i) pool_.push_back(Leaf());
+    for (int i = 0; i < leaves; ++i) pool_.push_back(AnyLeaf());
     const int64_t steps = Int(2, Chance(0.2) ? 16 : 8);
-    for (int tries = 0; made_ < steps && tries < 60; ++tries) Step();
+    for (int tries = 0; made_ < steps && tries < (variable_ ? 200 : 60); ++tries) Step();
+    return Finished();
+  }
+
+ private:
+  FuzzCase Finished() {
     std::vector<UOp> roots = {pool_.back().uop()};
     for (const Tensor& t : written_) roots.push_back(t.uop());
     while (Chance(0.35)) roots.push_back(pool_[Int(0, Last())].uop());
@@ -29,10 +43,51 @@ class Generator : public RandomTensors {
     for (const UOp& r : roots) {
       if (std::find(distinct.begin(), distinct.end(), r) == distinct.end()) distinct.push_back(r);
     }
-    return CaseOf(distinct);
+    FuzzCase out = CaseOf(distinct);
+    if (variable_) out.values["n"] = Int(1, std::max<int64_t>(1, bound_));
+    out.then = Chance(variable_ ? 0.6 : 0.15) ? FuzzCase::kReplay
+               : Chance(0.2)                  ? FuzzCase::kChange
+                                              : FuzzCase::kNothing;
+    out.seed = rng()();
+    return out;
   }
 
- private:
+  // Little of much: reductions in two steps, loops over all cores.
+  FuzzCase Large() {
+    const std::vector<std::vector<int64_t>> shapes = {
+        {70000}, {65537}, {2, 67200}, {300, 257}, {131072}, {3, 2, 66000}, {66000, 2}};
+    pool_.push_back(LeafOf(AnyType(), shapes[Int(0, static_cast<int64_t>(shapes.size()) - 1)]));
+    if (Chance(0.5)) Add([&] { return Unary(pool_.back()); });
+    Add([&] {
+      const Tensor x = pool_.back();
+      const Axes axes = Chance(0.7) ? Axes() : Axes(x.rank() - 1);
+      return Chance(0.4) ? x.Sum(axes) : Chance(0.4) ? x.Max(axes) : Reduced(x);
+    });
+    for (int tries = 0; made_ < 3 && tries < 10; ++tries) Step();
+    return Finished();
+  }
+
+  // With the variable for an extent, where the case has one.
+  Tensor AnyLeaf() {
+    if (!variable_ || Chance(0.2)) return Leaf();
+    std::vector<int64_t> shape = RandomShape(3);
+    if (shape.empty()) shape.push_back(1);
+    std::vector<bool> varies(shape.size(), false);
+    varies[Int(0, static_cast<int64_t>(shape.size()) - 1)] = true;
+    return Cut(shape, varies, AnyType());
+  }
+
+  Tensor Cut(std::vector<int64_t> shape, const std::vector<bool>& varies, DType t) {
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (varies[i]) shape[i] = std::max<int64_t>(1, bound_);
+    }
+    Tensor out = LeafOf(t, shape);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (varies[i]) out = out.SliceAxis(static_cast<int>(i), {0, *variable_});
+    }
+    return out;
+  }
+
   int64_t Last() const { return static_cast<int64_t>(pool_.size()) - 1; }
 
   // A tensor there is, recent ones more often.
@@ -58,9 +113,17 @@ class Generator : public RandomTensors {
       if (Broadcasts(a.shape(), b.shape())) return b;
     }
     std::vector<int64_t> shape;
-    for (const Extent& e : a.shape()) shape.push_back(Chance(0.2) ? 1 : e.value());
-    if (!shape.empty() && Chance(0.2)) shape.erase(shape.begin());
-    return LeafOf(Chance(0.7) ? a.dtype() : AnyType(), shape);
+    std::vector<bool> varies;
+    for (int i = 0; i < a.rank(); ++i) {
+      const bool one = Chance(0.2);
+      varies.push_back(!one && variable_ && a.shape()[i] == Extent(*variable_));
+      shape.push_back(one || varies.back() ? 1 : a.size(i));
+    }
+    if (!shape.empty() && Chance(0.2)) {
+      shape.erase(shape.begin());
+      varies.erase(varies.begin());
+    }
+    return Cut(shape, varies, Chance(0.7) ? a.dtype() : AnyType());
   }
 
   static bool Broadcasts(const Shape& a, const Shape& b) {
@@ -72,10 +135,15 @@ class Generator : public RandomTensors {
   }
 
   void Step() {
+    Add([&] { return Function(); });
+  }
+
+  template <typename Make>
+  void Add(Make make) {
     Tensor t;
     try {
-      t = Function();
-      if (!t || WorkOf(t) > kMaxWork) return;
+      t = make();
+      if (!t || WorkOf(t) > MaxWork()) return;
     } catch (const Error&) {
       return;  // what the API refuses is no graph
     }
@@ -83,10 +151,12 @@ class Generator : public RandomTensors {
     ++made_;
   }
 
-  static int64_t WorkOf(const Tensor& t) {
+  int64_t MaxWork() const { return large_ ? kMaxLargeWork : kMaxWork; }
+
+  int64_t WorkOf(const Tensor& t) const {
     int64_t n = 0;
     for (const UOp& u : TopoSort({&t.uop(), 1})) {
-      if (u.shape().MaxElements() > kMaxWork) return kMaxWork + 1;
+      if (u.shape().MaxElements() > MaxWork()) return MaxWork() + 1;
       n += u.shape().MaxElements();
     }
     return n;
@@ -96,30 +166,30 @@ class Generator : public RandomTensors {
     switch (Int(0, 99)) {
       case 0 ... 15:
         return Unary(style() == kSmooth || Chance(0.3) ? PickFloat() : Pick());
-      case 16 ... 37: {
+      case 16 ... 36: {
         const Tensor& a = Pick();
         return Chance(0.25) ? BinaryWithNumber(a) : Binary(a, Partner(a));
       }
-      case 38 ... 60:
+      case 37 ... 58:
         return Moved(Pick());
-      case 61 ... 76:
+      case 59 ... 73:
         return Reduced(Pick());
-      case 77 ... 80: {
+      case 74 ... 77: {
         const Tensor& a = Pick();
         return Where(PickBoolLike(a), a, Partner(a));
       }
-      case 81 ... 84:
+      case 78 ... 81:
         return Joined(Pick());
-      case 85 ... 87:
+      case 82 ... 84:
         return Indexed();
-      case 88 ... 90:
+      case 85 ... 87:
         return Contracted(Pick());
-      case 91 ... 93:
-        return Pick().Cast(AnyType());
-      case 94:
-        return Leaf();
-      case 95:
-        return Pick().Contiguous() + 0;
+      case 88 ... 90:
+        return Chance(0.5) ? CastAround(Pick()) : Pick().Cast(AnyType());
+      case 91:
+        return Chance(0.4) ? Counter() : AnyLeaf();
+      case 92 ... 93:
+        return Chance(0.5) ? Pick().Contiguous() + 0 : Moved(Pick().Contiguous());
       default:
         return Written();
     }
@@ -172,7 +242,22 @@ class Generator : public RandomTensors {
 
   // Writes into a tensor there is, or into a view of it. Others keep what they have captured.
   Tensor Written() {
-    Tensor base = Chance(0.5) ? Leaf() : Pick();
+    const Tensor base = Chance(0.5) ? Leaf() : Pick();
+    Tensor target = Write(base);
+    // Over what was just written, and again; versions in between are wanted as they were.
+    while (target && Chance(0.3)) {
+      if (Chance(0.5)) {
+        const Tensor version(base.uop());
+        pool_.push_back(version);
+        if (Chance(0.5)) written_.push_back(version);
+      }
+      if (Tensor next = Write(base)) target = next;
+    }
+    return Chance(0.5) ? target : base;
+  }
+
+  // Gives the view that was written; nothing where that would be too much work.
+  Tensor Write(const Tensor& base) {
     Tensor target = base;
     for (int64_t n = Int(0, 3); n > 0; --n) target = Writable(target);
     Tensor value = Chance(0.3)   ? Partner(target)
@@ -181,10 +266,10 @@ class Generator : public RandomTensors {
     if (!Broadcasts(value.shape(), target.shape()) || value.rank() > target.rank()) {
       value = LeafOf(target.dtype(), {});
     }
-    if (WorkOf(value) > kMaxWork) return Tensor();
+    if (WorkOf(value) > MaxWork()) return Tensor();
     target.Assign(value);
     written_.push_back(base);
-    return Chance(0.5) ? target : base;
+    return target;
   }
 
   Tensor Writable(const Tensor& t) {
@@ -209,6 +294,9 @@ class Generator : public RandomTensors {
 
   std::vector<Tensor> pool_, written_;
   int64_t made_ = 0;
+  bool large_ = false;
+  std::optional<Variable> variable_;  // of extents
+  int64_t bound_ = 1;
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Random graphs: the reference evaluator against scheduler, compiler and CPU.
 //
 // A failure prints its seed and a graph made as small as possible. FUZZ_SEED=n tries that seed
-// alone; FUZZ_GRAPHS=n tries that many.
+// alone; FUZZ_GRAPHS=n tries that many. With a FAULT planted, the first failure ends the run and is
+// printed as it is.
 #include <unistd.h>
 
 #include <chrono>
@@ -31,6 +32,13 @@ void NameSeed(int signal) {
   std::raise(signal);
 }
 
+// By what a failure showed itself, for those who planted it.
+const char* Kind(const std::string& failure) {
+  const auto has = [&](const char* part) { return failure.find(part) != std::string::npos; };
+  if (has("spec: ")) return "SPEC";
+  return has("root ") ? "values" : has("memory beside") ? "memory" : "an error";
+}
+
 // Tries the seeds; gives the number that failed, of which it reports the first few.
 int TrySeeds(uint64_t first, int64_t count, Compared& compared) {
   for (int s : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(s, NameSeed);
@@ -38,7 +46,14 @@ int TrySeeds(uint64_t first, int64_t count, Compared& compared) {
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
     now_seed = seed;
     const FuzzCase c = RandomCase(seed);
-    if (RunCase(c, &compared).empty()) continue;
+    const std::string failure = RunCase(c, &compared);
+    if (failure.empty()) continue;
+    if (const std::string fault = TextFlag(Flag::kFault); !fault.empty()) {
+      ADD_FAILURE() << "FAULT=" << fault << " found by " << Kind(failure) << " in graph "
+                    << seed - first + 1 << ", FUZZ_SEED=" << seed << "\n"
+                    << failure;
+      return 1;
+    }
     if (++failures > 5) break;
     const FuzzCase small = Shrink(c, [](const FuzzCase& x) { return !RunCase(x).empty(); });
     ClearPlans();  // so that DEBUG=4 shows its kernels last

@@ -103,6 +103,7 @@ Tensor RandomTensors::LeafOf(DType t, const std::vector<int64_t>& shape) {
 Tensor RandomTensors::Leaf() {
   const std::vector<int64_t> shape = RandomShape(Chance(0.15) ? 5 : 3);
   if (Chance(0.9)) return LeafOf(AnyType(), shape);
+  if (Chance(0.2)) return Counter();
   switch (Int(0, 4)) {
     case 0: {
       const DType t = AnyType();
@@ -267,7 +268,7 @@ Tensor RandomTensors::Binary(const Tensor& a, const Tensor& b) {
     case 24:
       return a ^ b;
     case 25:
-      return Chance(0.5) ? a << b : a >> b;
+      return Chance(0.4) ? a << b : a >> b;
     case 26:
       return a == b;
     case 27:
@@ -284,9 +285,12 @@ Tensor RandomTensors::Binary(const Tensor& a, const Tensor& b) {
 }
 
 Tensor RandomTensors::BinaryWithNumber(const Tensor& a) {
-  const Number n = a.dtype().IsFloat() && Chance(0.5)
-                       ? Number(FloatValue())
-                       : Number(Int(a.dtype().IsUnsigned() ? 0 : -3, 8));
+  // Numbers that rules look for, now and then.
+  const Number n = a.dtype().IsFloat() && Chance(0.2)   ? Number(Chance(0.5) ? 0.0 : -0.0)
+                   : a.dtype().IsFloat() && Chance(0.5) ? Number(FloatValue())
+                   : Chance(0.2)                        ? Number(Int(0, 1))
+                                 : Number(Int(a.dtype().IsUnsigned() ? 0 : -3, 8));
+  if (a.dtype().IsInt() && Chance(0.4)) return IntegerRule(a);
   switch (Int(0, 9)) {
     case 0 ... 1:
       return a + n;
@@ -307,8 +311,46 @@ Tensor RandomTensors::BinaryWithNumber(const Tensor& a) {
   }
 }
 
+Tensor RandomTensors::IntegerRule(const Tensor& a) {
+  const int64_t n = Chance(0.8) ? Int(1, 9) : 16 * Int(1, 3),
+                m = Int(a.dtype().IsUnsigned() ? 0 : -9, 20);
+  switch (Int(0, 7)) {
+    case 0:
+      return (a * n + m).FloorDiv(n);
+    case 1:
+      return (a * n + m) % n;
+    case 2:
+      return (a + m) < a;
+    case 3:
+      return (a * n) >= a + m;
+    case 4:
+      return a.FloorDiv(n).FloorDiv(Int(1, 4));
+    case 5:
+      return (a % (n * 2)).FloorDiv(n);
+    case 6:
+      return Chance(0.5) ? a >> Int(0, 7) : a << Int(0, 7);
+    default:
+      return a.FloorDiv(n) * n + a % n;
+  }
+}
+
+Tensor RandomTensors::Counter() {
+  const int64_t m = Int(-9, 9);
+  const Tensor count = Tensor::Arange(Size(), kInt32) * Int(1, 9) + m;
+  const Tensor narrow = count.Cast(Chance(0.5) ? kInt8 : IntType());
+  return Chance(0.7) ? BinaryWithNumber(narrow) : narrow;
+}
+
+Tensor RandomTensors::CastAround(const Tensor& a) {
+  const DType through = a.dtype().IsInt() && Chance(0.6) ? IntType() : AnyType();
+  const bool back = Chance(0.5);
+  return a.Cast(through).Cast(back ? a.dtype() : AnyType());
+}
+
 Tensor RandomTensors::Moved(const Tensor& a) {
   if (a.rank() == 0) return a.Reshape({1, 1}).Expand({Int(1, 3), Size()});
+  // One long axis of what a variable sizes: an index that is divided by it.
+  if (!a.shape().is_static() && Chance(0.25)) return a.Flatten();
   const int axis = static_cast<int>(Int(0, a.rank() - 1));
   const int64_t n = a.size(axis);
   switch (Int(0, 17)) {
@@ -339,7 +381,9 @@ Tensor RandomTensors::Moved(const Tensor& a) {
     }
     case 5: {
       std::vector<int64_t> shape;
-      for (const Extent& e : a.shape()) shape.push_back(e.is_int(1) ? Size() : e.value());
+      for (int i = 0; i < a.rank(); ++i) {
+        shape.push_back(a.shape()[i].is_int(1) ? Size() : a.size(i));
+      }
       return a.Expand(shape);
     }
     case 6:
@@ -381,7 +425,7 @@ Tensor RandomTensors::Reduced(const Tensor& a) {
   const Axes axes = SomeAxes(a.rank());
   const bool keep = Chance(0.4);
   const int axis = a.rank() == 0 ? 0 : static_cast<int>(Int(0, a.rank() - 1));
-  switch (Int(0, style_ == kSmooth ? 17 : 12)) {
+  switch (Int(0, style_ == kSmooth ? 18 : 12)) {
     case 0 ... 3:
       return a.Sum(axes, keep);
     case 4 ... 5:
@@ -404,9 +448,13 @@ Tensor RandomTensors::Reduced(const Tensor& a) {
       return a.Mean(axes, keep);
     case 14:
       return a.Softmax(axis);
-    case 15:
-      return a.LogSumExp(axes, keep);
+    case 15: {  // what is costly and wanted twice
+      const Tensor x = Chance(0.3) ? Unary(a) : Chance(0.5) ? a.Tanh() : a.Sin();
+      return Chance(0.5) ? x + x.Softmax(axis) : x.Softmax(axis) * x.Sum({axis}, /*keep=*/true);
+    }
     case 16:
+      return a.LogSumExp(axes, keep);
+    case 17:
       return a.rank() > 0 ? a.LayerNorm() : a.Mean();
     default:
       return a.Var(axes, 0, keep);

@@ -26,11 +26,14 @@ class RandomTensors {
   int64_t Size();  // an extent: of the few that this case uses
   std::vector<int64_t> RandomShape(int max_rank);
   Tensor Leaf();
+  Tensor Counter();  // integers with bounds, cast to a narrower type
   Tensor LeafOf(DType t, const std::vector<int64_t>& shape);
 
   Tensor Unary(const Tensor& a);
   Tensor Binary(const Tensor& a, const Tensor& b);
   Tensor BinaryWithNumber(const Tensor& a);
+  Tensor IntegerRule(const Tensor& a);  // what the index algebra knows about, on any integers
+  Tensor CastAround(const Tensor& a);   // to some dtype and on, or back
   Tensor Moved(const Tensor& a);
   Tensor Reduced(const Tensor& a);
 

@@ -15,7 +15,7 @@ class Shrinker {
 
   FuzzCase Run() {
     for (bool again = true; again && tries_ < kMaxTries;) {
-      again = OneRoot() || Cut() || Skip() || Narrow() || Dull();
+      again = NothingThen() || OneRoot() || Cut() || Skip() || Narrow() || Dull();
     }
     return best_;
   }
@@ -41,6 +41,12 @@ class Shrinker {
     if (!fails_(c)) return false;
     best_ = std::move(c);
     return true;
+  }
+
+  bool NothingThen() {
+    FuzzCase c = best_;
+    c.then = FuzzCase::kNothing;
+    return best_.then != FuzzCase::kNothing && Try(c);
   }
 
   bool OneRoot() {
@@ -69,6 +75,7 @@ class Shrinker {
   bool Cut() {
     EvaluateOptions options;
     options.stop_at_realized = false;
+    options.vars.insert(best_.values.begin(), best_.values.end());
     options.contents = [&](const UOp& leaf) {
       return best_.data[leaf.arg<ParamArg>().slot].data();
     };
@@ -79,9 +86,10 @@ class Shrinker {
       const auto value = Evaluate({u}, options);
       if (!value.ok()) continue;
       FuzzCase c = best_;
-      const UOp leaf = UOp::Make(Op::kParam, u.dtype(), {},
-                                 ParamArg{static_cast<int64_t>(c.data.size()),
-                                          u.shape().ToExtents(), Device(Place("CPU", 0))});
+      const UOp leaf =
+          UOp::Make(Op::kParam, u.dtype(), {},
+                    ParamArg{static_cast<int64_t>(c.data.size()), u.shape().ToExtents(),
+                             u.device() ? u.device() : Device(Place("CPU", 0))});
       c.data.push_back((*value)[0].bytes);
       c.roots = Substitute(c.roots, {{u, leaf}});
       if (Fits(c) && Try(c)) return true;

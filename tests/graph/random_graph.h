@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/uop.h"
 
@@ -95,6 +96,12 @@ inline Arg RandomArg(Op op, absl::Span<const UOp> srcs, std::mt19937& rng) {
       return StageArg{pick(0, 5), Space::kShared};
     case ArgKind::kString:
       return std::string("a \"name\"; of\n");
+    case ArgKind::kExchange: {
+      const auto boxes = [&shape](int place) {
+        return std::make_shared<const Boxes>(BoxesOf(shape, Device(Place("CPU", place))));
+      };
+      return ExchangeArg{boxes(0), boxes(1), shape.ToExtents()};
+    }
   }
   return Arg();
 }

@@ -38,7 +38,7 @@ constexpr char kAllArguments[] =
 %9 = WINDOW f32 (%0) axes=[1] size=[3] stride=[2] dilation=[1] : f32[4, 3, 3] on CPU
 %10 = REDUCE f32 (%9) ADD axes=[2] : f32[4, 3, 1] on CPU
 %11 = COPY f32 (%10) @CUDA:1 : f32[4, 3, 1] on CUDA:1
-%12 = COPY f32 (%10) @{CPU,CPU:1}@0 : f32[4, 3, 1] on {CPU,CPU:1}@0
+%12 = COPY f32 (%10) @CPU:0-1{S0} : f32[4, 3, 1] on CPU:0-1{S0}
 %13 = CONST f32 () -0.0
 %14 = CONST bool () true
 %15 = IOTA i32 () [%1]
@@ -54,18 +54,19 @@ constexpr char kAllArguments[] =
 %22 = CONST f32x4 () 1.5
 %23 = PROGRAM void (%22) "a \"name\"; of\n"
 %24 = VAR i64 () "odd name" -3..-1
-return %23, %7, %8, %11, %12, %13, %14, %15, %20, %21, %24, %5
+%25 = EXCHANGE f32 (%0) "CPU<:0..4;:0..8>" "CPU:0-1{M}<0:0..2,2..4;:0..8>" [2, 8] : f32[2, 8] on CPU:0-1{M}
+return %23, %7, %8, %11, %12, %13, %14, %15, %20, %21, %24, %5, %25
 )";
 
 TEST(Text, PrintsEveryKindOfArgumentAndReadsItBack) {
   const std::vector<UOp> roots = MustParse(kAllArguments);
-  EXPECT_EQ(roots.size(), 12u);
+  EXPECT_EQ(roots.size(), 13u);
   const std::string printed = Print(roots);
   EXPECT_EQ(MustParse(printed), roots) << printed;
   // The numbering is Print's own, so it is a fixed point of printing and parsing.
   EXPECT_EQ(Print(MustParse(printed)), printed);
   for (const char* line :
-       {"= VAR i64 () start_pos 0..4095\n", " @{CPU,CPU:1}@0 : f32[4, 3, 1] on {CPU,CPU:1}@0\n",
+       {"= VAR i64 () start_pos 0..4095\n", " @CPU:0-1{S0} : f32[4, 3, 1] on CPU:0-1{S0}\n",
         "axes=[1] size=[3] stride=[2] dilation=[1] : f32[4, 3, 3] on CPU\n", ":loop\n",
         " s3:register\n", "\"a \\\"name\\\"; of\\n\"\n", "\"odd name\" -3..-1\n",
         " = CONST f32 () -0.0\n"}) {

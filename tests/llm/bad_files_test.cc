@@ -9,6 +9,7 @@
 #include "tests/llm/allocations.h"
 #include "tests/llm/models.h"
 #include "tests/llm/small_files.h"
+#include "tests/testing.h"
 
 namespace tessera::llm {
 namespace {
@@ -221,7 +222,7 @@ std::vector<Row> TokenizerRows() {
 }
 
 void ExpectAllRefused(const std::vector<Row>& rows) {
-  const std::string path = ::testing::TempDir() + "/bad.gguf";
+  const std::string path = OwnTempDir() + "/bad.gguf";
   for (const Row& row : rows) {
     SCOPED_TRACE(row.what);
     Write(path, row.bytes);
@@ -230,7 +231,7 @@ void ExpectAllRefused(const std::vector<Row>& rows) {
 }
 
 TEST(BadFiles, TheBaseIsGood) {
-  const std::string path = ::testing::TempDir() + "/good.gguf";
+  const std::string path = OwnTempDir() + "/good.gguf";
   Write(path, Small().Bytes());
   EXPECT_OK(LoadModel(path));
 }
@@ -343,7 +344,7 @@ std::vector<FolderRow> FolderRows() {
 }
 
 TEST(BadFiles, Folders) {
-  const std::string folder = ::testing::TempDir() + "/bad_folder";
+  const std::string folder = OwnTempDir() + "/bad_folder";
   mkdir(folder.c_str(), 0755);
   const auto reset = [&] {
     unlink((folder + "/model.safetensors.index.json").c_str());

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "tests/llm/models.h"
 #include "tests/llm/small_files.h"
+#include "tests/testing.h"
 #include "tests/tools/run_tool.h"
 
 namespace tessera::llm {
@@ -19,7 +20,7 @@ const std::string kModel = std::string("--model ") + kStory + " ";
 
 // What it prints on stdout, with this text on stdin.
 Outcome Llm(const std::string& arguments, const std::string& in = "") {
-  const std::string file = ::testing::TempDir() + "/stdin.txt";
+  const std::string file = OwnTempDir() + "/stdin.txt";
   std::ofstream(file) << in;
   return RunTool("llm", kModel + arguments + " 2>/dev/null <" + file + " #");
 }
@@ -63,7 +64,7 @@ TEST(Command, ChecksAndExplains) {
 }
 
 TEST(Command, WritesLogits) {
-  const std::string path = ::testing::TempDir() + "/logits.npy";
+  const std::string path = OwnTempDir() + "/logits.npy";
   const Outcome o = Llm("--prompt 'Once upon a time' --logits " + path);
   ASSERT_EQ(o.exit, 0);
   const std::string bytes = ReadFile(path);
@@ -78,7 +79,7 @@ TEST(Command, WritesLogits) {
 }
 
 TEST(Command, Perplexity) {
-  const std::string path = ::testing::TempDir() + "/story.txt";
+  const std::string path = OwnTempDir() + "/story.txt";
   const std::string text = ReadFile(kStoryText);
   std::ofstream(path) << text.substr(0, text.size() - 1);  // as the golden value's tokens
   const Outcome o = Llm("--perplexity " + path);
@@ -86,7 +87,7 @@ TEST(Command, Perplexity) {
 }
 
 TEST(Command, ChatsAndForgetsTheOldestTurns) {
-  const std::string model = ::testing::TempDir() + "/chat.gguf", in = model + ".in";
+  const std::string model = OwnTempDir() + "/chat.gguf", in = model + ".in";
   std::ofstream(model, std::ios::binary) << SmallGguf()
                                                 .Set("llama.context_length", uint32_t{256})
                                                 .Set("tokenizer.chat_template", "<|im_start|>")

@@ -388,6 +388,18 @@ TEST(Capture, InsideAnotherStepItIsAFunction) {
   EXPECT_THAT(Read(inner.One({Row({1, 2})})), ElementsAre(8, 14));
 }
 
+// GraphFuzz seed 1020.
+TEST(Capture, AResultThatIsRealisedElsewhere) {
+  const Tensor elsewhere = Tensor::Full({2}, 7.0).Realize();
+  Jit step([](const Tensor& x) { return std::vector<Tensor>{Tensor::Full({2}, 7.0), x + 1}; });
+  for (float i : {1.f, 2.f}) {
+    const auto out = step({Row({i})});
+    EXPECT_THAT(Read(out[0]), ElementsAre(7, 7));
+    EXPECT_THAT(Read(out[1]), ElementsAre(i + 1));
+    EXPECT_FALSE(out[0].Is(elsewhere));
+  }
+}
+
 TEST(Capture, TensorsMadeInTheStep) {
   Jit step([](const Tensor& x) {
     Tensor table = Tensor::From({10, 20, 30});

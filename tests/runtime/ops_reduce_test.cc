@@ -141,5 +141,19 @@ TEST(OpsReduce, ArgExtremesTakeTheFirst) {
                    (k > 0).ArgMax(1), k.Cast(kFloat16).ArgMax(1));
 }
 
+// An expensive value that a reduction and what follows it read over several loops each.
+TEST(Reduce, Seed10794) {
+  const Tensor mask = (Tensor::Arange(18) % 2).Cast(kBool).Realize();
+  const Tensor x = Tensor::Uniform(-1, 1, {2, 3, 1, 3}).Realize();
+  const Tensor y = x.Asin().Reshape({18});
+  EXPECT_REFERENCE(Where(mask, y, y.Min({0}, true).Expand({18})));
+}
+
+// The index of what is never read need not exist.
+TEST(Reduce, Seed13336) {
+  const Tensor x = Tensor::Uniform(-1, 1, {4, 2, 33}).Realize();
+  EXPECT_REFERENCE(x.Slice({Slice(0, 0)}).Reshape({0}).Flip({0}).Sum({0}));
+}
+
 }  // namespace
 }  // namespace tessera

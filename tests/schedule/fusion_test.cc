@@ -23,7 +23,8 @@ Plan PlanOf(const std::vector<Tensor>& tensors) {
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.uop());
   const PlanKey key = MakePlanKey(roots);
-  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), TwoCores(), Device(Place("CPU", 0)));
+  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), TwoCores(), Device(Place("CPU", 0)),
+                                       /*on_meshes=*/false);
   EXPECT_OK(plan);
   return plan.ok() ? *std::move(plan) : Plan();
 }

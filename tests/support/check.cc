@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/buffer.h"
+#include "graph/rewrite.h"
 #include "graph/text.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 
@@ -14,16 +16,36 @@ HostArray ReadBuffer(const UOp& buffer) {
   for (const Extent& e : buffer.shape()) out.shape.push_back(e.value());
   const auto& storage = buffer.arg<BufferArg>().buffer->storage;
   out.bytes.resize(buffer.shape().MaxElements() * buffer.dtype().bytes());
-  if (!out.bytes.empty()) std::memcpy(out.bytes.data(), storage->data, out.bytes.size());
+  EXPECT_OK(
+      ReadTensor(buffer.shape(), buffer.dtype(), buffer.device(), *storage, out.bytes.data()));
   return out;
 }
+
+namespace {
+
+// The roots over copies, on the host, of the buffers that only other devices hold: the reference
+// reads the host's.
+std::vector<UOp> FromHost(const std::vector<UOp>& roots) {
+  Substitution copies;
+  for (const UOp& u : TopoSort(roots)) {
+    if (!u.is(Op::kBuffer) || u.device().places()[0].kind() == "CPU") continue;
+    if (u.arg<BufferArg>().buffer->storage == nullptr) continue;
+    const HostArray held = ReadBuffer(u);
+    const Tensor copy =
+        Tensor::FromBytes(held.bytes.data(), Dims(u.shape().ToExtents()), u.dtype(), u.device());
+    copies.emplace(u, copy.uop());
+  }
+  return copies.empty() ? roots : Substitute(roots, copies);
+}
+
+}  // namespace
 
 std::string Mismatch(std::vector<Tensor> tensors, Compared* compared) {
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.uop());
   std::vector<std::string> texts;
   for (const UOp& r : roots) texts.push_back(Print({&r, 1}));
-  const auto want = EvaluateWithBounds(roots);
+  const auto want = EvaluateWithBounds(FromHost(roots));
   if (!want.ok()) return want.status().ToString();
   roots.clear();
   try {

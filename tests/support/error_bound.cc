@@ -71,6 +71,8 @@ class BoundsOf {
     if (IsElementwise(u.op())) return Elementwise(u);
     if (u.is(Op::kReduce)) return Reduce(u);
     if (IsOverwrite(u)) return NodeErrors{ErrorsOf(u.src(2)).error, {}};
+    const bool same = u.is(Op::kCopy) || u.is(Op::kAllReduce) || u.is(Op::kContiguous);
+    if (same) return NodeErrors(ErrorsOf(u.src(0)));
     return Moved(u);
   }
 
@@ -126,9 +128,9 @@ class BoundsOf {
       const UOp& src = u.src(s);
       if (u.is(Op::kAssign) && s == 1) continue;
       const bool index = u.is(Op::kGather) && s == 1;
-      const UOp param =
-          UOp::Make(Op::kParam, index ? src.dtype() : kInt64, {},
-                    ParamArg{static_cast<int64_t>(bytes.size()), src.shape().ToExtents(), {}});
+      const UOp param = UOp::Make(
+          Op::kParam, index ? src.dtype() : kInt64, {},
+          ParamArg{static_cast<int64_t>(bytes.size()), src.shape().ToExtents(), src.device()});
       params.emplace(src, param);
       if (index) {
         bytes.push_back(Value(src).bytes);
@@ -144,6 +146,8 @@ class BoundsOf {
     }
     absl::InlinedVector<UOp, 4> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(Substitute(s, params));
+    // A view that is also the value is moved as a view.
+    if (u.is(Op::kAssign)) srcs[1] = Substitute(u.src(1), {{u.src(0), srcs[0]}});
     EvaluateOptions options;
     options.vars = options_.vars;
     options.contents = [&](const UOp& leaf) { return bytes[leaf.arg<ParamArg>().slot].data(); };

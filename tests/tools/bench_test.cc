@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 // The rows of these names, from the file that bench wrote.
 nlohmann::json Rows(const std::string& names) {
-  const std::string path = testing::TempDir() + "bench_rows.json";
+  const std::string path = OwnTempDir() + "/bench_rows.json";
   std::remove(path.c_str());
   const Outcome o = RunTool("bench", "--only " + names + " --json " + path);
   EXPECT_EQ(o.exit, 0) << o.out;

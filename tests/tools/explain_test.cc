@@ -32,14 +32,14 @@ TEST(ExplainTool, ShowsTheStagesAskedFor) {
 }
 
 TEST(ExplainTool, TakesTextFilesAndShowsTheirMistakes) {
-  const std::string good = testing::TempDir() + "explain_good.txt";
+  const std::string good = OwnTempDir() + "/explain_good.txt";
   std::ofstream(good) << "%0 = PARAM f32 () slot 0 [4, 8] @CPU\n"
                          "%1 = REDUCE f32 (%0) ADD axes=[1]\n";
   const Outcome o = RunTool("explain", good);
   EXPECT_EQ(o.exit, 0) << o.out;
   EXPECT_THAT(o.out,
               AllOf(HasSubstr("1 kernel, 0 copies"), HasSubstr("RT_KERNEL(reduce_4x8_f32)")));
-  const std::string bad = testing::TempDir() + "explain_bad.txt";
+  const std::string bad = OwnTempDir() + "/explain_bad.txt";
   std::ofstream(bad) << "%0 = PARAM f32 () slot 0 [4, 8] @CPU\n%1 = SHL f32 (%0, %0)\n";
   const Outcome wrong = RunTool("explain", bad);
   EXPECT_EQ(wrong.exit, 1);

@@ -18,7 +18,7 @@ struct Outcome {
 Outcome SpecCheckOn(const std::string& flags, const std::vector<std::string>& texts) {
   std::string command = std::string(TESSERA_BIN_DIR) + "/spec-check " + flags;
   for (size_t i = 0; i < texts.size(); ++i) {
-    const std::string path = testing::TempDir() + "spec_check_" + std::to_string(i) + ".txt";
+    const std::string path = OwnTempDir() + "/spec_check_" + std::to_string(i) + ".txt";
     std::ofstream(path) << texts[i];
     command += " " + path;
   }
@@ -59,7 +59,7 @@ TEST(SpecCheck, WrongUsageAndUnreadableFilesExitWith2) {
   EXPECT_EQ(SpecCheckOn("--stage loop", {kGood}).exit, 2);
   EXPECT_EQ(SpecCheckOn("--what", {kGood}).exit, 2);
   EXPECT_EQ(SpecCheckOn("/does/not/exist", {kGood}).exit, 2);
-  EXPECT_EQ(SpecCheckOn(testing::TempDir(), {kGood}).exit, 2);  // a folder
+  EXPECT_EQ(SpecCheckOn(OwnTempDir(), {kGood}).exit, 2);  // a folder
 }
 
 }  // namespace

@@ -1,0 +1,345 @@
+// GPU optimisation choices by heuristic: ranges bound to blocks and threads, and vectors of 16
+// bytes.
+//
+// A kernel without reductions gives each thread one vector of the output. A reduction gives each
+// thread one output where neighbours then read neighbours, and else each block, or each warp, one
+// point of the ranges that reductions depend on: its threads share the reduction, combine, and then
+// share what is left of the output (so a softmax reads its row in one block).
+#include <algorithm>
+
+#include "codegen/lanes.h"
+#include "codegen/passes.h"
+#include "graph/kernel_form.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kThreads = 256, kWarp = 32, kWarpsOfBlock = 8, kVectorBytes = 16;
+constexpr int64_t kEnoughThreads = 1 << 14;  // outputs that occupy a chip with a thread each
+
+UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+UOp Minus(const UOp& a, const UOp& b) { return UOp::Make(Op::kSub, {a, b}); }
+UOp Times(const UOp& a, const UOp& b) { return UOp::Make(Op::kMul, {a, b}); }
+UOp Over(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorDiv, {a, b}); }
+UOp Times(const UOp& a, int64_t b) { return Times(a, UOp::Index(b)); }
+
+// How many points `stride` steps reach from `from` below n.
+UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
+  return Simplify(Over(Plus(Minus(n, from), UOp::Index(stride - 1)), UOp::Index(stride)));
+}
+
+class Binder {
+ public:
+  explicit Binder(const UOp& sink)
+      : sink_(OwnLoops(AsLoops(sink))), sets_(sink_), next_id_(FreshRangeId(sets_)) {}
+
+  UOp Run() {
+    if (sink_.size() == 0 || !SameLoops()) return sink_;
+    const absl::Span<const UOp> loops = ClosedRanges(sink_.src(0));
+    loops_.assign(loops.begin(), loops.end());
+    uint64_t all = 0;
+    for (const UOp& r : loops_) all |= sets_.Bit(r);
+    uint64_t rows = 0;
+    for (const UOp& u : sets_.order()) {
+      if (!u.is(Op::kReduce) || u.size() < 2 || (sets_.Free(u) & ~all) != 0) continue;
+      rows |= sets_.Free(u);
+      reduces_.push_back(u);
+    }
+    lane_ = BestLaneRange(sets_);
+    if (reduces_.empty() || (rows == all && ThreadEach(all))) {
+      BindThreads();
+      Settle();
+    } else {
+      BindBlocks(rows);
+    }
+    return NestThreads(ReplaceRanges(sink_, map_));
+  }
+
+ private:
+  // The scheduler's choice of a loop for cores is none for blocks.
+  static UOp AsLoops(const UOp& sink) {
+    const RangeSets sets(sink);
+    RangeReplacements map;
+    for (const UOp& r : sets.ranges()) {
+      if (r.arg<RangeArg>().kind == RangeKind::kLoop) continue;
+      const UOp loop =
+          UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{r.arg<RangeArg>().id, RangeKind::kLoop});
+      map.emplace(r, RangeReplacement{loop, {loop}});
+    }
+    return map.empty() ? sink : ReplaceRanges(sink, map);
+  }
+
+  // Stores and reductions may close the same range; here each gets its own.
+  static UOp OwnLoops(const UOp& sink) {
+    UOp out = sink;
+    if (sink.size() == 0) return out;
+    for (const UOp& r : ClosedRanges(sink.src(0))) {
+      const RangeSets sets(out);
+      const UOp own =
+          UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{FreshRangeId(sets), RangeKind::kLoop});
+      Substitution reductions;
+      for (const UOp& u : sets.order()) {
+        if (u.is(Op::kReduce) && (sets.Closed(u) & sets.Bit(r))) {
+          reductions.emplace(u, Substitute(u, {{r, own}}));
+        }
+      }
+      if (!reductions.empty()) out = Substitute(out, reductions);
+    }
+    return out;
+  }
+
+  bool SameLoops() const {
+    for (const UOp& s : sink_.srcs()) {
+      if (!(ClosedRanges(s) == ClosedRanges(sink_.src(0)))) return false;
+    }
+    return true;
+  }
+
+  // Whether a thread for each output keeps neighbours together and the chip busy.
+  bool ThreadEach(uint64_t all) const {
+    const int64_t outputs = sets_.Iterations(all);
+    int64_t longest = 1;
+    for (const UOp& r : reduces_) longest = std::max(longest, sets_.Iterations(sets_.Closed(r)));
+    const bool neighbours = lane_ && (sets_.Bit(lane_) & all);
+    return longest < kWarp || (neighbours && outputs >= kEnoughThreads) ||
+           (neighbours && outputs >= longest);
+  }
+
+  UOp Range(const UOp& extent, RangeKind kind) {
+    return UOp::Make(Op::kRange, kInt64, {Simplify(extent)}, RangeArg{next_id_++, kind});
+  }
+
+  // Lanes of 16 bytes along the range, where every access that moves with it is whole vectors.
+  int64_t VectorOf(const UOp& range) const {
+    const uint64_t bit = sets_.Bit(range);
+    if (!range.src(0).IsConst()) return 1;
+    int widest = 1;
+    int64_t lanes = kVectorBytes;
+    for (const UOp& u : sets_.order()) {
+      if (!u.is(Op::kIndex) || !(sets_.Free(u) & bit)) continue;
+      if (u.size() == 3 && (sets_.Free(u.src(2)) & bit)) return 1;
+      const Sum sum = ToSum(u.src(1));
+      const Step step = StepOf(u.src(1), range, sets_);
+      if (!step.linear || (step.factor != 1 && step.factor != 0)) return 1;
+      widest = std::max(widest, u.dtype().bytes());
+      if (step.factor == 0) continue;
+      while (sum.constant % lanes != 0) lanes /= 2;
+      for (const Sum::Term& t : sum.terms) {
+        while (!(t.term == range) && t.factor % lanes != 0) lanes /= 2;
+      }
+    }
+    lanes = std::min({lanes, kVectorBytes / widest, int64_t{8}});
+    while (lanes > 1 && range.src(0).vmax() % lanes != 0) lanes /= 2;
+    return lanes;
+  }
+
+  // One index for several ranges, the last of them innermost and in vectors of `lanes`.
+  struct Flat {
+    std::vector<UOp> ranges;
+    UOp count = UOp::Index(1);  // of the index
+    int64_t lanes = 1;
+  };
+  static Flat Flatten(std::vector<UOp> ranges, const UOp& innermost, int64_t lanes) {
+    if (auto it = std::find(ranges.begin(), ranges.end(), innermost); it != ranges.end()) {
+      std::rotate(it, it + 1, ranges.end());
+    }
+    Flat flat{std::move(ranges), UOp::Index(1), lanes};
+    for (const UOp& r : flat.ranges) {
+      const bool last = r == flat.ranges.back();
+      flat.count = Times(flat.count, last ? Over(r.src(0), UOp::Index(lanes)) : UOp(r.src(0)));
+    }
+    flat.count = Simplify(flat.count);
+    return flat;
+  }
+
+  // What each range is at `index`, with the loops that run over all of them in place of the first.
+  void Place(const Flat& flat, const UOp& index, std::vector<UOp> loops) {
+    UOp rest = index;
+    for (size_t i = flat.ranges.size(); i-- > 0;) {
+      const UOp& r = flat.ranges[i];
+      const bool last = i + 1 == flat.ranges.size();
+      const UOp extent = Simplify(last ? Over(r.src(0), UOp::Index(flat.lanes)) : UOp(r.src(0)));
+      UOp value = i == 0 ? rest : UOp::Make(Op::kFloorMod, {rest, extent});
+      rest = Over(rest, extent);
+      if (last && flat.lanes > 1) {
+        const UOp vector = Range(UOp::Index(flat.lanes), RangeKind::kVector);
+        value = Plus(Times(value, flat.lanes), vector);
+        loops.push_back(vector);
+      }
+      map_.emplace(r, RangeReplacement{Simplify(value), {}});
+    }
+    // ReplaceRanges puts the loops where the outermost range stood.
+    outermost_.push_back({flat.ranges, std::move(loops)});
+  }
+
+  void BindThreads() {
+    if (loops_.empty()) return;
+    const bool in_output = lane_ && std::find(loops_.begin(), loops_.end(), lane_) != loops_.end();
+    int64_t lanes = in_output ? VectorOf(lane_) : 1;
+    uint64_t all = 0;
+    for (const UOp& r : loops_) all |= sets_.Bit(r);
+    // Threads of reductions are worth more than vectors.
+    if (!reduces_.empty() && sets_.Iterations(all) / lanes < 4 * kEnoughThreads) lanes = 1;
+    const Flat flat = Flatten(loops_, lane_, lanes);
+    int64_t threads = kThreads;
+    while (threads > kWarp && threads / 2 >= flat.count.vmax()) threads /= 2;
+    const UOp block = Range(Steps(flat.count, UOp::Index(0), threads), RangeKind::kGrid);
+    const UOp left = Minus(flat.count, Times(block, threads));
+    const bool whole = flat.count.IsConst() && flat.count.vmax() % threads == 0;
+    const UOp thread =
+        Range(whole ? UOp::Index(threads) : UOp::Make(Op::kMin, {UOp::Index(threads), left}),
+              RangeKind::kThread);
+    Place(flat, Plus(Times(block, threads), thread), {block, thread});
+  }
+
+  // The ranges of a reduction that its threads can share: no other reduction over some of them.
+  bool Shareable(const UOp& reduce) const {
+    for (const UOp& u : sets_.order()) {
+      if (!u.is(Op::kReduce) || !(sets_.Closed(u) & sets_.Closed(reduce))) continue;
+      if (!(ClosedRanges(u) == ClosedRanges(reduce))) return false;
+      if (std::find(reduces_.begin(), reduces_.end(), u) == reduces_.end()) return false;
+    }
+    return true;
+  }
+
+  UOp Innermost(const std::vector<UOp>& ranges) const {
+    const bool best = lane_ && std::find(ranges.begin(), ranges.end(), lane_) != ranges.end();
+    return best ? lane_ : ranges.back();
+  }
+
+  // The flat index shared by the threads of a block, or of a row. What they reduce must be enough
+  // for each to have some in the first step: else nothing would keep the others from loading.
+  void Share(const std::vector<UOp>& ranges, bool reduced, int64_t threads, int64_t lanes) {
+    const Flat flat = Flatten(ranges, Innermost(ranges), lanes);
+    const bool enough = flat.count.vmax() > threads || flat.count.IsConst(threads);
+    if (!enough && reduced) return;
+    const UOp thread = Range(enough ? UOp::Index(threads) : flat.count, RangeKind::kThread);
+    if (!enough) {
+      Place(flat, thread, {thread});
+      return;
+    }
+    const UOp step = Range(Steps(flat.count, thread, threads), RangeKind::kLoop);
+    Place(flat, Plus(Times(step, threads), thread), {thread, step});
+  }
+
+  void BindBlocks(uint64_t row_bits) {
+    std::vector<UOp> rows, columns;
+    for (const UOp& r : loops_) (sets_.Bit(r) & row_bits ? rows : columns).push_back(r);
+    std::vector<std::vector<UOp>> shared;  // the ranges of each reduction that threads share
+    for (const UOp& u : reduces_) {
+      std::vector<UOp> over(ClosedRanges(u).begin(), ClosedRanges(u).end());
+      if (Shareable(u) && std::find(shared.begin(), shared.end(), over) == shared.end()) {
+        shared.push_back(std::move(over));
+      }
+    }
+    if (!columns.empty()) shared.push_back(columns);
+    int64_t longest = 1;
+    std::vector<int64_t> lanes;
+    for (const std::vector<UOp>& over : shared) {
+      lanes.push_back(VectorOf(Innermost(over)));
+      uint64_t bits = 0;
+      for (const UOp& r : over) bits |= sets_.Bit(r);
+      longest = std::max(longest, sets_.Iterations(bits) / lanes.back());
+    }
+    // What the threads share comes last among a store's loops.
+    loops_ = rows;
+    if (longest < kWarp) {
+      BindThreads();
+      loops_.insert(loops_.end(), columns.begin(), columns.end());
+      Settle();
+      return;
+    }
+    int64_t threads = kThreads;
+    while (threads > kWarp && threads > longest) threads /= 2;
+    const Flat flat = Flatten(rows, UOp(), 1);
+    const bool several = flat.count.vmax() >= kWarpsOfBlock && longest <= 8 * kWarp;
+    if (several) threads = kWarp;
+    if (!rows.empty()) PlaceRows(flat, several ? kWarpsOfBlock : 1);
+    for (size_t i = 0; i < shared.size(); ++i) {
+      Share(shared[i], shared[i] != columns, threads, lanes[i]);
+    }
+    loops_.insert(loops_.end(), columns.begin(), columns.end());
+    Settle();
+  }
+
+  void PlaceRows(const Flat& flat, int64_t of_block) {
+    if (of_block == 1) {
+      const UOp block = Range(flat.count, RangeKind::kGrid);
+      Place(flat, block, {block});
+      return;
+    }
+    const UOp block = Range(Steps(flat.count, UOp::Index(0), of_block), RangeKind::kGrid);
+    const UOp left = Minus(flat.count, Times(block, of_block));
+    const bool whole = flat.count.IsConst() && flat.count.vmax() % of_block == 0;
+    const UOp row =
+        Range(whole ? UOp::Index(of_block) : UOp::Make(Op::kMin, {UOp::Index(of_block), left}),
+              RangeKind::kRow);
+    Place(flat, Plus(Times(block, of_block), row), {block, row});
+  }
+
+  // Stores with their loops in the order of loops_; each flat index's loops where the first of its
+  // ranges is listed.
+  void Settle() {
+    std::vector<UOp> stores;
+    for (const UOp& s : sink_.srcs()) {
+      std::vector<UOp> srcs = {s.src(0), s.src(1)};
+      srcs.insert(srcs.end(), loops_.begin(), loops_.end());
+      stores.push_back(s.WithSrcs(srcs));
+    }
+    const auto listed = [&](const std::vector<UOp>& ranges) {
+      for (const UOp& r : loops_) {
+        if (std::find(ranges.begin(), ranges.end(), r) != ranges.end()) return r;
+      }
+      for (const UOp& u : reduces_) {
+        for (const UOp& r : ClosedRanges(u)) {
+          if (std::find(ranges.begin(), ranges.end(), r) != ranges.end()) return r;
+        }
+      }
+      return UOp();
+    };
+    for (auto& [ranges, loops] : outermost_) map_.at(listed(ranges)).ranges = loops;
+    sink_ = UOp::Make(Op::kSink, stores);
+  }
+
+  // A reduction over threads and more is one over threads of what each of them reduces.
+  static UOp NestThreads(const UOp& sink) {
+    absl::flat_hash_map<UOp, UOp> done;
+    for (const UOp& u : TopoSort({&sink, 1})) {
+      absl::InlinedVector<UOp, 6> srcs;
+      for (const UOp& s : u.srcs()) srcs.push_back(done.at(s));
+      if (!u.is(Op::kReduce) || u.size() < 3) {
+        done.emplace(u, u.WithSrcs(srcs));
+        continue;
+      }
+      std::vector<UOp> inner = {srcs[0]}, outer;
+      for (size_t i = 1; i < srcs.size(); ++i) {
+        const bool thread = srcs[i].arg<RangeArg>().kind == RangeKind::kThread;
+        (thread ? outer : inner).push_back(srcs[i]);
+      }
+      UOp out = UOp::Make(Op::kReduce, inner, u.arg());
+      if (!outer.empty()) {
+        outer.insert(outer.begin(), out);
+        out = UOp::Make(Op::kReduce, outer, u.arg());
+      }
+      done.emplace(u, out);
+    }
+    return done.at(sink);
+  }
+
+  UOp sink_;
+  const RangeSets sets_;
+  int64_t next_id_;
+  std::vector<UOp> loops_;    // of the stores
+  std::vector<UOp> reduces_;  // outside of all others
+  UOp lane_;
+  RangeReplacements map_;
+  std::vector<std::pair<std::vector<UOp>, std::vector<UOp>>> outermost_;
+};
+
+}  // namespace
+
+UOp BindRanges(const UOp& sink, const Target& target) { return Simplify(Binder(sink).Run()); }
+
+}  // namespace tessera

@@ -1,0 +1,170 @@
+// Choice of streamed stores and of rows to fetch ahead.
+#include "codegen/memory_hints.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "codegen/lanes.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLineBytes = 64;
+constexpr int64_t kMostReadings = 4;    // beyond, asking each time costs more than it gains
+constexpr int64_t kLeastStride = 1024;  // rows closer than that are one stream to the hardware
+
+// Bytes of a buffer, every variable at its highest.
+int64_t BytesOf(const UOp& param) {
+  int64_t bytes = param.shape().MaxElements();
+  return __builtin_mul_overflow(bytes, param.dtype().bytes(), &bytes) ? INT64_MAX : bytes;
+}
+
+void FindStreamed(const RangeSets& sets, const Target& target, MemoryHints& hints) {
+  if (target.cache_bytes <= 0) return;
+  absl::flat_hash_set<const Node*> read;
+  for (const UOp& u : sets.order()) {
+    if (u.is(Op::kLoad)) read.insert(u.src(0).get());
+    for (const UOp& s : u.srcs().subspan(u.is(Op::kStore) ? 1 : 0)) {  // past the address
+      if (s.is(Op::kIndex)) read.insert(s.src(0).get());
+    }
+  }
+  for (const UOp& store : sets.order().back().srcs()) {
+    const UOp& index = store.src(0);
+    if (store.src(1).dtype().lanes() < 2 || index.size() != 2 || !index.src(0).is(Op::kParam) ||
+        read.contains(index.src(0).get()) || BytesOf(index.src(0)) <= target.cache_bytes) {
+      continue;
+    }
+    hints.streamed.insert(store.get());
+  }
+}
+
+// How loops of a kernel nest, as far as rows go.
+struct Rows {
+  std::vector<UOp> outer;  // loops that hold others, from the outermost in
+  uint64_t outside = 0;    // the same
+  std::vector<int> level;  // of the loops inside, by number: the later, the higher
+};
+
+Rows FindRows(const RangeSets& sets) {
+  Rows rows;
+  rows.level.resize(sets.ranges().size());
+  absl::flat_hash_map<const Node*, int> depth;
+  int deepest = 0;
+  for (const UOp& u : sets.order()) {
+    int d = 0;
+    for (const UOp& s : u.srcs()) d = std::max(d, depth.at(s.get()));
+    const bool loops = (u.is(Op::kReduce) && u.size() > 1) || u.is(Op::kStage);
+    if (loops) rows.outside |= sets.Free(u);
+    d += loops;
+    depth.emplace(u.get(), d);
+    deepest = std::max(deepest, d);
+    if (!ClosesRanges(u)) continue;
+    for (uint64_t bits = sets.Closed(u); bits != 0; bits &= bits - 1) {
+      int& level = rows.level[std::countr_zero(bits)];
+      level = std::max(level, d + u.is(Op::kStore));  // a stage's come after what they read
+    }
+  }
+  // Stores of the kernel come after all reductions.
+  for (const UOp& store : sets.order().back().srcs()) {
+    for (const UOp& r : ClosedRanges(store)) {
+      if (rows.outside & sets.Bit(r)) {
+        if (std::find(rows.outer.begin(), rows.outer.end(), r) == rows.outer.end()) {
+          rows.outer.push_back(r);
+        }
+      } else {
+        rows.level[std::countr_zero(sets.Bit(r))] = deepest + 1;
+      }
+    }
+  }
+  return rows;
+}
+
+// A load in a loop inside of one over rows.
+struct RowLoad {
+  UOp load;
+  UOp row;        // the innermost loop over rows that it moves with
+  int level = 0;  // of its own loop
+  Sum offset;
+};
+
+std::vector<RowLoad> FindRowLoads(const RangeSets& sets, const Rows& rows) {
+  std::vector<RowLoad> out;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kLoad) || u.dtype().lanes() < 2 || u.size() != 2 || !u.src(0).is(Op::kParam)) {
+      continue;
+    }
+    const uint64_t free = sets.Free(u), inside = free & ~rows.outside;
+    RowLoad l;
+    int64_t again = 1;  // how often it is read in loops further in
+    for (const UOp& r : rows.outer) {
+      if (free & sets.Bit(r)) {
+        l.row = r;
+        again = 1;
+      } else {
+        again *= std::max<int64_t>(1, r.src(0).vmax());
+      }
+    }
+    if (!l.row || inside == 0 || again > kMostReadings) continue;
+    for (uint64_t bits = inside; bits != 0; bits &= bits - 1) {
+      l.level = std::max(l.level, rows.level[std::countr_zero(bits)]);
+    }
+    l.load = u;
+    l.offset = ToSum(u.src(1));
+    out.push_back(std::move(l));
+  }
+  return out;
+}
+
+// Whether b lies at most a line after or before a, wherever both are.
+bool OnOneLine(const RowLoad& a, const RowLoad& b) {
+  if (!(a.load.src(0) == b.load.src(0)) || a.offset.terms.size() != b.offset.terms.size()) {
+    return false;
+  }
+  for (size_t i = 0; i < a.offset.terms.size(); ++i) {
+    const Sum::Term &s = a.offset.terms[i], &t = b.offset.terms[i];
+    if (!(s.term == t.term) || s.factor != t.factor) return false;
+  }
+  const int64_t apart = std::abs(a.offset.constant - b.offset.constant);
+  return apart < kLineBytes / a.load.dtype().Scalar().bytes();
+}
+
+void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
+  const Rows rows = FindRows(sets);
+  if (rows.outer.empty()) return;
+  const std::vector<RowLoad> loads = FindRowLoads(sets, rows);
+  struct Reads {
+    int first = INT32_MAX, last = 0;  // levels
+  };
+  absl::flat_hash_map<const Node*, Reads> reads;  // of a buffer
+  for (const RowLoad& l : loads) {
+    Reads& r = reads[l.load.src(0).get()];
+    r.first = std::min(r.first, l.level);
+    r.last = std::max(r.last, l.level);
+  }
+  std::vector<const RowLoad*> chosen;
+  for (const RowLoad& l : loads) {
+    const UOp& buffer = l.load.src(0);
+    const Reads& r = reads.at(buffer.get());
+    if (l.level != r.last) continue;
+    if (r.first == r.last && BytesOf(buffer) <= target.l2_bytes) continue;
+    const Step step = StepOf(l.load.src(1), l.row, sets);
+    const int64_t bytes = std::abs(step.factor) * l.load.dtype().Scalar().bytes();
+    if (!step.linear || bytes < kLeastStride || bytes > target.l2_bytes / 4) continue;
+    const auto near = [&](const RowLoad* c) { return OnOneLine(*c, l); };
+    if (std::any_of(chosen.begin(), chosen.end(), near)) continue;
+    chosen.push_back(&l);
+    hints.ahead.emplace(l.load.get(), step.factor);
+  }
+}
+
+}  // namespace
+
+MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
+  MemoryHints hints;
+  FindStreamed(sets, target, hints);
+  FindAhead(sets, target, hints);
+  return hints;
+}
+
+}  // namespace tessera

@@ -1,0 +1,26 @@
+// Which accesses of a kernel say how they use the caches: results that leave them, rows fetched
+// ahead.
+#pragma once
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "graph/kernel_form.h"
+#include "graph/target.h"
+
+namespace tessera {
+
+struct MemoryHints {
+  // STOREs of vectors to a result that no cache holds until it is read: a plain store would read
+  // each line first, and drive out what is still wanted.
+  absl::flat_hash_set<const Node*> streamed;
+  // LOADs, with the elements from each to its like in the next row. Hardware follows no stream
+  // across pages, so the first touch of each row waits for memory. Rows of a large buffer are
+  // asked for while the row before is worked on; a row that several loops read one after another
+  // by the last of them, which would leave memory idle.
+  absl::flat_hash_map<const Node*, int64_t> ahead;
+};
+
+// For a kernel whose lanes are expanded.
+MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target);
+
+}  // namespace tessera

@@ -1,0 +1,330 @@
+// The walk from the loss to the parameters, and the rules of movement, reduction and data.
+#include "graph/grad.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "graph/grad_rules.h"
+#include "graph/infer_device.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+namespace {
+
+using internal::Build;
+using internal::Call;
+using internal::Fail;
+using internal::ReshapeTo;
+using internal::Show;
+
+// A cotangent of each source, or none where nothing flows there.
+using Cotangents = absl::InlinedVector<Tensor, 3>;
+
+Tensor Of(const UOp& u) { return Tensor(u); }
+
+Tensor Expanded(const Tensor& g, const Shape& shape) {
+  return Of(internal::BroadcastTo(g.uop(), shape, /*keep_scalar=*/false));
+}
+
+// What comes from a value that elementwise ops repeat: a scalar beside a shape.
+Tensor Fitted(const Tensor& g, const UOp& src) {
+  if (!g || g.rank() == src.rank()) return g;
+  return g.Sum().Cast(src.dtype());
+}
+
+// ---- reductions
+
+Tensor OfExtreme(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& axes) {
+  const Tensor most = Expanded(y, x.shape());
+  const Tensor mask = (x == most).Cast(x.dtype());
+  const Tensor ties = mask.Sum(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
+  return mask * Expanded(g / ties, x.shape());
+}
+
+// The product of the others; where one element is 0, only that one's is not.
+Tensor OfProduct(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& axes) {
+  const Tensor zero = x == 0;
+  const Tensor zeros = zero.Cast(kInt32).Sum(Axes(axes), /*keepdim=*/true);
+  const Tensor rest = Where(zero, 1, x).Prod(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
+  const Tensor others = Where(zeros == 0, y, Where(zeros == 1, rest, 0));
+  const Tensor each = Expanded(g * others, x.shape());
+  const Tensor any = Expanded(zeros, x.shape()) > 0;
+  return Where(any, Where(zero, each, 0), each / Where(zero, 1, x));
+}
+
+// By the finished result, whichever places took part in it.
+Tensor OfReduce(const UOp& reduce, const Tensor& y, const Tensor& g) {
+  const auto& [op, axes] = reduce.arg<ReduceArg>();
+  const Tensor x = Of(reduce.src(0));
+  if (op == Op::kAdd) return Expanded(g, x.shape());
+  if (op == Op::kMax || op == Op::kMin) return OfExtreme(x, y, g, axes);
+  if (op == Op::kMul) return OfProduct(x, y, g, axes);
+  return Tensor();
+}
+
+// ---- windows
+
+// Every stride-th element of an axis of `length`, from `begin`; zeros between.
+Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, int64_t length) {
+  Tensor t = g;
+  if (stride > 1) {
+    t = t.Unsqueeze(axis + 1);
+    Pairs pairs(t.rank(), {0, 0});
+    pairs[axis + 1] = {0, stride - 1};
+    t = t.Pad(pairs).Flatten(axis, axis + 1);
+  }
+  if (begin + t.size(axis) > length) t = t.SliceAxis(axis, {0, length - begin});
+  Pairs pairs(t.rank(), {0, 0});
+  pairs[axis] = {begin, length - begin - t.size(axis)};
+  return t.Pad(pairs);
+}
+
+constexpr int64_t kFewTerms = 8;
+
+// The elements of windows of one axis, the last axis of g, added up where they came from.
+Tensor Overlapped(const Tensor& g, int axis, int64_t n, int64_t stride, int64_t dilation) {
+  const int64_t k = g.size(-1);
+  if (k > kFewTerms && stride == 1 && dilation == 1) {
+    // The diagonals of [positions, window] are the windows of its rows, joined, that step by a row.
+    Pairs pairs(g.rank(), {0, 0});
+    pairs[axis] = {k - 1, k - 1};
+    Ints order;
+    for (int i = 0; i < g.rank() - 1; ++i) {
+      order.push_back(i);
+      if (i == axis) order.push_back(g.rank() - 1);
+    }
+    const Tensor rows = g.Pad(pairs).Flip(-1).Permute(order).Flatten(axis, axis + 1);
+    return rows.Window(axis, {k}, {k}, {k + 1}).Sum(-1).Cast(g.dtype());
+  }
+  Tensor sum;
+  for (int64_t w = 0; w < k; ++w) {
+    const Tensor term = Spread(g.Select(-1, w), axis, stride, w * dilation, n);
+    sum = sum ? sum + term : term;
+  }
+  return sum;
+}
+
+Tensor OfWindow(const UOp& u, Tensor g) {
+  const WindowArg& w = u.arg<WindowArg>();
+  for (size_t i = w.axes.size(); i-- > 0;) {
+    const int axis = static_cast<int>(w.axes[i]);
+    g = Overlapped(g, axis, u.src(0).shape()[axis].value(), w.stride[i], w.dilation[i]);
+  }
+  return g;
+}
+
+// ---- movement and data
+
+Tensor OfMovement(const UOp& u, const Tensor& g) {
+  const Shape& from = u.src(0).shape();
+  switch (u.op()) {
+    case Op::kReshape:
+      return Of(ReshapeTo(g.uop(), from.ToExtents()));
+    case Op::kPermute: {
+      Ints back(u.rank());
+      for (int i = 0; i < u.rank(); ++i) back[u.arg<Ints>()[i]] = i;
+      return g.Permute(Axes(back));
+    }
+    case Op::kExpand: {
+      Ints axes;
+      for (int i = 0; i < u.rank(); ++i) {
+        if (!(from[i] == u.shape()[i])) axes.push_back(i);
+      }
+      return axes.empty() ? g : g.Sum(Axes(axes), /*keepdim=*/true).Cast(g.dtype());
+    }
+    case Op::kPad: {
+      Pairs pairs;
+      for (int i = 0; i < u.rank(); ++i) {
+        const Extent& before = u.arg<Pairs>()[i].first;
+        pairs.emplace_back(before, before + from[i]);
+      }
+      return g.Shrink(pairs);
+    }
+    case Op::kShrink: {
+      Pairs pairs;
+      for (int i = 0; i < u.rank(); ++i) {
+        const auto& [begin, end] = u.arg<Pairs>()[i];
+        pairs.emplace_back(begin, from[i] - end);
+      }
+      return g.Pad(pairs);
+    }
+    case Op::kFlip:
+      return g.Flip(Axes(u.arg<Ints>()));
+    default:
+      return OfWindow(u, g);
+  }
+}
+
+// Rows that are looked up add up where they came from: a product with one-hot rows.
+Tensor OfGather(const UOp& u, const Tensor& g) {
+  const int axis = static_cast<int>(u.arg<int64_t>());
+  const UOp &x = u.src(0), &index = u.src(1);
+  const Extent n = x.shape()[axis];
+  const Extent looked_up = index.shape().Elements();
+  Extents outer(x.shape().begin(), x.shape().begin() + axis);
+  Extents inner(x.shape().begin() + axis + 1, x.shape().end());
+  Extents one = outer, hot(outer.size(), Extent(1));
+  one.insert(one.end(), {looked_up, Extent(1)});
+  hot.insert(hot.end(), {looked_up, n});
+  for (const Extent& e : inner) {
+    one.push_back(e);
+    hot.push_back(1);
+  }
+  const Tensor position = Of(index).Reshape({looked_up, 1}).Cast(kInt64);
+  const Tensor inside = (position == Tensor::Arange(n, kInt64)).Cast(u.dtype());
+  const Tensor product = Of(ReshapeTo(g.uop(), one)) * inside.Reshape(hot);
+  return product.Sum(axis).Cast(u.dtype());
+}
+
+Cotangents OfCat(const UOp& u, const Tensor& g) {
+  Cotangents out;
+  const int axis = static_cast<int>(u.arg<int64_t>());
+  Extent begin = 0;
+  for (const UOp& s : u.srcs()) {
+    const Extent end = begin + s.shape()[axis];
+    Pairs pairs;
+    for (const Extent& e : u.shape()) pairs.emplace_back(Extent(0), e);
+    pairs[axis] = {begin, end};
+    out.push_back(g.Shrink(pairs));
+    begin = end;
+  }
+  return out;
+}
+
+// The part of one place among zeros.
+Tensor OfSelect(const UOp& u, const Tensor& g) {
+  const UOp& x = u.src(0);
+  std::vector<Tensor> parts;
+  const Sharding s = x.device().sharding();
+  for (int i = 0; i < s.size(); ++i) {
+    const UOp part = Build(Op::kMSelect, {x}, int64_t{i});
+    parts.push_back(i == u.arg<int64_t>() ? g.To(s[i]) : Tensor::Zeros(part.shape(), g.dtype()));
+  }
+  return Tensor::FromShards(parts, s);
+}
+
+bool SamePlaces(Device a, Device b) {
+  const auto x = a.places(), y = b.places();
+  return x.size() == y.size() && std::all_of(x.begin(), x.end(), [&y](const Place& p) {
+           return std::find(y.begin(), y.end(), p) != y.end();
+         });
+}
+
+Cotangents OfData(const UOp& u, const Tensor& g) {
+  switch (u.op()) {
+    case Op::kGather:
+      return {OfGather(u, g), Tensor()};
+    case Op::kCat:
+      return OfCat(u, g);
+    case Op::kCopy:
+      // On the same places the cotangent stays as it lies; elsewhere it goes back.
+      if (!u.src(0).device() || SamePlaces(u.src(0).device(), u.device())) return {g};
+      return {g.To(u.src(0).device())};
+    case Op::kAllReduce:  // of a sum, or of a lookup; see Walk for the others
+    case Op::kContiguous:
+      return {g};
+    case Op::kMStack: {
+      Cotangents out;
+      const Tensor there = g.To(u.device());
+      for (int i = 0; i < u.size(); ++i) out.push_back(there.ShardAt(i));
+      return out;
+    }
+    case Op::kMSelect:
+      return {OfSelect(u, g)};
+    default:
+      Fail("cannot differentiate through ", Info(u.op()).text, " of ", Describe(u),
+           "; write the new value instead of assigning it");
+  }
+}
+
+// ---- the walk
+
+class Walk {
+ public:
+  Walk(const Tensor& loss, absl::Span<const Tensor> parameters)
+      : order_(TopoSort({&loss.uop(), 1})) {
+    for (const Tensor& p : parameters) is_parameter_.insert({p.uop().get(), true});
+    for (const UOp& u : order_) {
+      bool needs = IsParameter(u);
+      for (const UOp& s : u.srcs()) needs |= needs_[s.get()];
+      needs_[u.get()] = needs && u.dtype().IsFloat();
+    }
+    Tensor one = Tensor::Ones(loss.shape(), loss.dtype());
+    grads_[loss.uop().get()] = one;
+    for (auto it = order_.rbegin(); it != order_.rend(); ++it) Visit(*it);
+  }
+
+  // Of the node or, where that was computed since, of the node that it was.
+  Tensor Of(const Tensor& parameter) const {
+    Tensor sum;
+    for (const UOp& u : order_) {
+      if (!(u == parameter.uop()) && !(u.realized() == parameter.uop())) continue;
+      const auto it = grads_.find(u.get());
+      if (it == grads_.end()) continue;
+      sum = sum ? sum + it->second : it->second;
+    }
+    return sum;
+  }
+
+ private:
+  bool IsParameter(const UOp& u) const {
+    if (is_parameter_.contains(u.get())) return true;
+    const UOp computed = u.realized();
+    return computed && is_parameter_.contains(computed.get());
+  }
+
+  void Visit(const UOp& u) {
+    const auto it = grads_.find(u.get());
+    if (it == grads_.end() || u.size() == 0 || IsParameter(u)) return;
+    const Tensor g = it->second;
+    if (u.is(Op::kReduce)) return Add(u.src(0), OfReduce(u, Tensor(u), g));
+    if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce)) {
+      return Add(u.src(0).src(0), OfReduce(u.src(0), Tensor(u), g));
+    }
+    if (IsMovement(u.op()))
+      return Add(u.src(0), needs_[u.src(0).get()] ? OfMovement(u, g) : Tensor());
+    const Cotangents all = IsElementwise(u.op()) ? OfElementwise(u, g) : OfData(u, g);
+    for (size_t i = 0; i < all.size(); ++i) Add(u.src(static_cast<int>(i)), all[i]);
+  }
+
+  static Cotangents OfElementwise(const UOp& u, const Tensor& g) {
+    Cotangents out;
+    for (int i = 0; i < u.size(); ++i) {
+      const bool flows = u.src(i).dtype().IsFloat();
+      out.push_back(flows ? Fitted(ElementwiseCotangent(u, i, g), u.src(i)) : Tensor());
+    }
+    return out;
+  }
+
+  void Add(const UOp& s, const Tensor& g) {
+    if (!g || !needs_[s.get()]) return;
+    Tensor& sum = grads_[s.get()];
+    sum = sum ? sum + g : g;
+  }
+
+  const std::vector<UOp> order_;
+  absl::flat_hash_map<const Node*, bool> is_parameter_, needs_;
+  absl::flat_hash_map<const Node*, Tensor> grads_;
+};
+
+}  // namespace
+
+std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters, CallSite at) {
+  Call call("Grad", at);
+  if (!loss.dtype().IsFloat() || !loss.shape().Elements().is_int(1)) {
+    Fail("the loss ", Show(loss), " is not one float; sum it, or take the mean");
+  }
+  for (const Tensor& p : parameters) {
+    if (!p.dtype().IsFloat()) Fail("the parameter ", Show(p), " is not of a float dtype");
+  }
+  const Walk walk(loss, parameters);
+  std::vector<Tensor> out;
+  for (const Tensor& p : parameters) {
+    Tensor g = walk.Of(p);
+    if (!g) g = Tensor::Zeros(p.shape(), p.dtype());
+    out.push_back(Tensor(internal::CopyTo(g.uop(), p.device())));
+  }
+  return out;
+}
+
+}  // namespace tessera

@@ -1,0 +1,20 @@
+// Gradients: the adjoint of a graph, one rule a primitive.
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "graph/tensor.h"
+
+namespace tessera {
+
+// The derivative of a loss, a float scalar, by each parameter, on the parameter's device and of its
+// shape; zeros for one that the loss does not depend on. A cotangent keeps the placement in which
+// it arises on the way. An Error where the path to a parameter holds an assignment.
+//
+// Ties of Max and Min share alike. Of functions with a kink the derivative is that of one side, of
+// rounding and of comparisons it is 0.
+std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters,
+                         CallSite at = CallSite::Here());
+
+}  // namespace tessera

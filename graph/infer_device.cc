@@ -1,0 +1,496 @@
+// Placements through the primitives.
+#include "graph/infer_device.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "graph/box.h"
+#include "graph/infer.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+using How = Placement::Kind;
+
+template <typename... Parts>
+absl::Status Fail(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+int64_t ExtentOf(const Shape& shape, int axis) { return std::max<int64_t>(0, shape[axis].max()); }
+
+// What a reshape does to an axis: where it goes, and boundary * num / den.
+struct AxisImage {
+  int axis;
+  int64_t num, den;
+};
+
+Extent ProductOf(const Shape& shape, int begin, int end) {
+  Extent n = 1;
+  for (int i = begin; i < end; ++i) n = n * shape[i];
+  return n;
+}
+
+std::optional<AxisImage> ImageOfAxis(const Shape& from, int axis, const Shape& to) {
+  const Extent before = ProductOf(from, 0, axis), after = ProductOf(from, axis + 1, from.rank());
+  if (before.is_int(0) || after.is_int(0)) return std::nullopt;
+  int found = -1;
+  Extent prefix = 1;
+  for (int j = 0; j < to.rank(); ++j) {
+    if (prefix == before) found = j;
+    prefix = prefix * to[j];
+  }
+  if (found < 0) return std::nullopt;
+  const Extent inner = ProductOf(to, found + 1, to.rank());
+  if (inner == after) return AxisImage{found, 1, 1};
+  if (!inner.is_int() || !after.is_int() || inner.is_int(0)) return std::nullopt;
+  return AxisImage{found, after.value(), inner.value()};
+}
+
+bool Scales(int64_t v, const AxisImage& m) {
+  int64_t scaled;
+  return !__builtin_mul_overflow(v, m.num, &scaled) && scaled % m.den == 0;
+}
+
+// The nest after the reshape of its axis.
+std::optional<Nest> ImageOfNest(const Nest& nest, int64_t n, const AxisImage& m) {
+  if (m.num == m.den) return nest;
+  absl::InlinedVector<int64_t, 2> parts;
+  for (const NestLevel& l : nest) parts.push_back(l.parts);
+  Nest base = nest;
+  const Layout clip = nest[0].layout;
+  const bool clipped = clip.kind() == Layout::Kind::kClip;
+  int64_t whole = n;
+  if (clipped) {
+    if (!Scales(clip.lo(), m) || !Scales(clip.hi(), m) || !Scales(clip.n(), m)) return std::nullopt;
+    base[0].layout = Layout(clip.base());
+    whole = clip.n();
+  }
+  const std::optional<Cut> cut = ScaleCut(CutAxis(base, whole), m.num, m.den);
+  if (!cut) return std::nullopt;
+  const auto layouts = WriteCut(parts, *cut);
+  if (!layouts) return std::nullopt;
+  for (size_t i = 0; i < base.size(); ++i) base[i].layout = (*layouts)[i];
+  if (clipped) {
+    const auto scale = [&m](int64_t v) { return v * m.num / m.den; };
+    base[0].layout =
+        Layout::Clip(base[0].layout, scale(clip.n()), scale(clip.lo()), scale(clip.hi()));
+  }
+  return base;
+}
+
+// ---- the rules
+
+// Takes the placements apart by axis, and puts them together under new axes.
+class Rule {
+ public:
+  Rule(const UOp& src, const Shape& shape)
+      : src_(src),
+        shape_(shape),
+        sharding_(src.device().sharding()),
+        out_(sharding_.placements()) {}
+
+  const Sharding& sharding() const { return sharding_; }
+  std::vector<Placement>& out() { return out_; }
+
+  void Set(int axis, const Placement& p) {
+    for (int d : sharding_.DimsOf(axis)) out_[d] = p;
+  }
+  // Pieces of a source's axis become the same pieces of the result's axis.
+  void Rename(int axis, int to) {
+    for (int d : sharding_.DimsOf(axis)) out_[d] = Placement::Shard(to, sharding_(d).layout);
+  }
+  void SetNest(int axis, int to, const Nest& nest) {
+    const std::vector<int> dims = sharding_.DimsOf(axis);
+    for (size_t i = 0; i < dims.size(); ++i) out_[dims[i]] = Placement::Shard(to, nest[i].layout);
+  }
+  Device Result() const { return CanonicalSharding(shape_, sharding_.With(out_)); }
+  const UOp& src() const { return src_; }
+  const Shape& shape() const { return shape_; }
+
+ private:
+  const UOp& src_;
+  const Shape& shape_;
+  const Sharding sharding_;
+  std::vector<Placement> out_;
+};
+
+absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
+  for (int a = 0; a < r.src().rank(); ++a) {
+    const Nest nest = r.sharding().NestOf(a);
+    const auto& [first, second] = pairs[a];
+    const Extent& n = r.src().shape()[a];
+    const bool whole =
+        op == Op::kPad ? first.is_int(0) && second.is_int(0) : first.is_int(0) && second == n;
+    if (nest.empty() || whole) continue;
+    if (!first.is_int() || !second.is_int() || !n.is_int()) {
+      return Fail("axis ", a, " is sharded and its bounds are symbolic; .To(...) a device that ",
+                  "does not shard it first");
+    }
+    const int64_t lo = op == Op::kPad ? -first.value() : first.value();
+    const int64_t hi = op == Op::kPad ? n.value() + second.value() : second.value();
+    Nest cut = nest;
+    cut[0].layout = Layout::Clip(nest[0].layout, n.value(), lo, hi);
+    r.SetNest(a, a, cut);
+  }
+  return r.Result();
+}
+
+// Balanced, or under Sizes and Aligned the positions lie where their window begins.
+absl::StatusOr<Device> Windowed(Rule& r, const WindowArg& w) {
+  for (size_t i = 0; i < w.axes.size(); ++i) {
+    const int a = static_cast<int>(w.axes[i]);
+    const Nest nest = r.sharding().NestOf(a);
+    if (nest.empty() || (w.size[i] == 1 && w.stride[i] == 1)) continue;
+    Nest out = nest;
+    bool follows = false;
+    for (NestLevel& l : out) {
+      follows |=
+          l.layout.kind() == Layout::Kind::kSizes || l.layout.kind() == Layout::Kind::kAligned;
+      l.layout = Layout();
+    }
+    if (follows) {
+      Cut cut = CutAxis(nest, ExtentOf(r.src().shape(), a));
+      const int64_t positions = ExtentOf(r.shape(), a);
+      for (int64_t& b : cut) b = std::min(positions, (b + w.stride[i] - 1) / w.stride[i]);
+      cut.back() = positions;
+      absl::InlinedVector<int64_t, 2> parts;
+      for (const NestLevel& l : nest) parts.push_back(l.parts);
+      if (const auto layouts = WriteCut(parts, cut)) {
+        for (size_t k = 0; k < out.size(); ++k) out[k].layout = (*layouts)[k];
+      }
+    }
+    r.SetNest(a, a, out);
+  }
+  return r.Result();
+}
+
+absl::StatusOr<Device> Reduced(Rule& r, const ReduceArg& arg) {
+  for (int64_t a : arg.axes) r.Set(static_cast<int>(a), Placement::Partial(arg.op));
+  return r.Result();
+}
+
+absl::StatusOr<Device> AllReduced(Rule& r, const ReduceArg& arg) {
+  for (int64_t d : arg.axes) {
+    if (d < 0 || d >= r.sharding().mesh().ndim()) return Fail("the mesh has no dim ", d);
+    Placement& p = r.out()[d];
+    if (!p.is(How::kPartial) && !p.is(How::kManual)) {
+      return Fail("mesh dim ", r.sharding().mesh().DimName(static_cast<int>(d)), " is ",
+                  p.ToString(), ", which needs no reduction");
+    }
+    if (p.is(How::kPartial)) {
+      if (p.op != arg.op) return Fail("combines by ", Info(p.op).text);
+      p = Placement::Replicate();
+    }
+  }
+  return r.Result();
+}
+
+absl::StatusOr<Device> Gathered(absl::Span<const UOp> srcs, int axis, const Shape& shape) {
+  const UOp &x = srcs[0], &index = srcs[1];
+  const Mesh mesh = (x.device().is_sharding() ? x : index).device().sharding().mesh();
+  std::vector<Placement> out(mesh.ndim(), Placement::Replicate());
+  if (x.device()) {
+    const Sharding s = x.device().sharding();
+    for (int d = 0; d < mesh.ndim(); ++d) {
+      out[d] = s(d);
+      if (s(d).ShardsAxis(axis)) out[d] = Placement::Partial(Op::kWhere);
+      if (s(d).is(How::kShard) && s(d).axis > axis) out[d].axis += index.rank() - 1;
+    }
+  }
+  if (index.device()) {
+    const Sharding s = index.device().sharding();
+    for (int d = 0; d < mesh.ndim(); ++d) {
+      if (!s(d).is(How::kShard)) continue;
+      if (!out[d].is(How::kReplicate)) {
+        return Fail("mesh dim ", mesh.DimName(d), " shards both the table and the index");
+      }
+      out[d] = Placement::Shard(s(d).axis + axis, s(d).layout);
+    }
+  }
+  return Device(CanonicalSharding(shape, Sharding(mesh, std::move(out))));
+}
+
+// One mesh for all sources that have a device.
+absl::Status CheckMeshes(absl::Span<const UOp> srcs) {
+  const UOp* first = nullptr;
+  for (const UOp& s : srcs) {
+    if (!s.device()) continue;
+    if (first == nullptr) first = &s;
+    if (s.device().is_sharding() && first->device().is_sharding() &&
+        s.device().sharding().mesh() == first->device().sharding().mesh()) {
+      continue;
+    }
+    if (s.device() == first->device()) continue;
+    return Fail("the operands are on different devices, ", first->device().ToString(), " and ",
+                s.device().ToString(), "; move one of them with .To(...)");
+  }
+  return absl::OkStatus();
+}
+
+// Sources of which each holds the same part of its axes; what differs in rank or has no device
+// follows. `free_axis` may differ.
+absl::StatusOr<Device> Alike(absl::Span<const UOp> srcs, const Shape& shape) {
+  const UOp* first = nullptr;
+  for (const UOp& s : srcs) {
+    if (!s.device()) continue;
+    if (first == nullptr || (first->rank() == 0 && s.rank() > 0)) first = &s;
+  }
+  for (const UOp& s : srcs) {
+    if (!s.device() || s.device() == first->device()) continue;
+    if (s.rank() == 0 ? !s.device().sharding().Has(How::kPartial)
+                      : SamePlacement(shape, s.device(), first->device())) {
+      continue;
+    }
+    return Fail("the operands are sharded in different ways, ", first->device().ToString(), " and ",
+                s.device().ToString(), "; reshard one of them with .To(...)");
+  }
+  // The form that sorts first, whichever operand has it.
+  std::optional<Sharding> best;
+  for (const UOp& s : srcs) {
+    if (!s.device() || s.rank() != first->rank()) continue;
+    const Sharding form = CanonicalSharding(shape, s.device().sharding());
+    if (!best || form.placements() < best->placements()) best = form;
+  }
+  return Device(*best);
+}
+
+// On the joined axis every piece may be cut as it likes, by the same mesh dims; the result is
+// Balanced.
+absl::StatusOr<Device> Joined(absl::Span<const UOp> srcs, int axis, const Shape& shape) {
+  std::optional<Sharding> out;
+  const auto without_axis = [axis](const Sharding& s) {
+    std::vector<Placement> p = s.placements();
+    for (Placement& q : p) {
+      if (q.ShardsAxis(axis)) q = Placement::Replicate();
+    }
+    return s.With(std::move(p));
+  };
+  std::vector<bool> joins;
+  for (const UOp& s : srcs) {
+    if (!s.device()) continue;
+    const Sharding sharding = s.device().sharding();
+    joins.resize(sharding.mesh().ndim());
+    for (int d : sharding.DimsOf(axis)) joins[d] = true;
+    const Sharding rest = without_axis(sharding);
+    if (!out) out = rest;
+    if (!SamePlacement(s.shape(), rest, *out)) {
+      return Fail("the pieces are sharded in different ways, ", out->ToString(), " and ",
+                  sharding.ToString(), "; reshard one of them with .To(...)");
+    }
+  }
+  std::vector<Placement> p = out->placements();
+  for (size_t d = 0; d < joins.size(); ++d) {
+    if (!joins[d]) continue;
+    if (!p[d].is(How::kReplicate)) return Fail("mesh dim ", d, " shards two axes of the result");
+    p[d] = Placement::Shard(axis);
+  }
+  return Device(CanonicalSharding(shape, out->With(std::move(p))));
+}
+
+absl::StatusOr<Device> Stacked(absl::Span<const UOp> srcs, Device to, const Shape& shape) {
+  if (!to.is_sharding()) return Fail("stacks to a Sharding, not to ", to.ToString());
+  const Sharding s = to.sharding();
+  RETURN_IF_ERROR(CheckPlacement(shape, s));
+  if (static_cast<int>(srcs.size()) != s.size()) {
+    return Fail(s.ToString(), " has ", s.size(), " places for ", srcs.size(), " shards");
+  }
+  const Boxes boxes = BoxesOf(shape, to);
+  for (int i = 0; i < s.size(); ++i) {
+    const Box box = boxes.At(i);
+    bool fits = srcs[i].rank() == shape.rank();
+    for (int a = 0; fits && a < shape.rank(); ++a) fits = srcs[i].shape()[a].is_int(box[a].size());
+    if (!fits)
+      return Fail("shard ", i, " is ", Describe(srcs[i]), ", which is not its part of ",
+                  Describe(srcs[i].dtype(), shape, to));
+    if (srcs[i].device() && !(srcs[i].device() == Device(s[i]))) {
+      return Fail("shard ", i, " is on ", srcs[i].device().ToString(), ", not on ",
+                  s[i].ToString());
+    }
+  }
+  return to;
+}
+
+absl::StatusOr<Device> OfReshape(Rule& r) {
+  std::vector<int> lost;
+  const Sharding image = ReshapeImage(r.src().shape(), r.sharding(), r.shape(), &lost);
+  if (lost.empty()) return Device(image);
+  return Fail("the pieces of axis ", r.sharding()(lost[0]).axis, " of ", Describe(r.src()),
+              " are not pieces of ", r.shape().ToString(), "; reshard it first with .To(...)");
+}
+
+absl::StatusOr<Device> OfExpand(Rule& r) {
+  for (int a = 0; a < r.src().rank(); ++a) {
+    if (r.src().shape()[a] == r.shape()[a] || r.sharding().DimsOf(a).empty()) continue;
+    return Fail("axis ", a, " of ", Describe(r.src()), " is sharded; replicate it first");
+  }
+  return r.Result();
+}
+
+absl::Status RefusePartial(Op op, absl::Span<const UOp> srcs) {
+  if (op == Op::kAllReduce) return absl::OkStatus();
+  for (const UOp& s : srcs) {
+    if (s.device().is_sharding() && s.device().sharding().Has(How::kPartial)) {
+      return Fail("takes a value that is partial (", s.device().ToString(),
+                  "), which only an ALLREDUCE may read");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding) {
+  for (const Placement& p : sharding.placements()) {
+    if (p.is(How::kShard) && p.axis >= shape.rank()) {
+      return Fail("there is no axis ", p.axis, " to shard in ", shape.ToString());
+    }
+  }
+  for (int a = 0; a < shape.rank(); ++a) {
+    const Nest nest = sharding.NestOf(a);
+    if (nest.empty()) continue;
+    if (absl::Status s = CheckNest(nest, ExtentOf(shape, a)); !s.ok()) {
+      return Fail("axis ", a, " of ", shape.ToString(), " cannot be sharded as ",
+                  sharding.ToString(), ": ", s.message());
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool SamePlacement(const Shape& shape, Device a, Device b) {
+  if (a == b) return true;
+  if (!a.is_sharding() || !b.is_sharding()) return false;
+  const Sharding x = a.sharding(), y = b.sharding();
+  if (!(x.mesh() == y.mesh())) return false;
+  for (int d = 0; d < x.mesh().ndim(); ++d) {
+    const Placement &p = x(d), &q = y(d);
+    if (p.kind != q.kind || p.axis != q.axis || p.op != q.op) return false;
+  }
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const Nest nx = x.NestOf(axis), ny = y.NestOf(axis);
+    bool same = true;
+    for (size_t i = 0; i < nx.size(); ++i) same &= nx[i].layout == ny[i].layout;
+    const int64_t n = ExtentOf(shape, axis);
+    if (same) continue;
+    if (!CheckNest(nx, n).ok() || !CheckNest(ny, n).ok() || CutAxis(nx, n) != CutAxis(ny, n)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Sharding CanonicalSharding(const Shape& shape, const Sharding& sharding) {
+  std::vector<Placement> out = sharding.placements();
+  bool changed = false;
+  for (int a = 0; a < shape.rank(); ++a) {
+    const std::vector<int> dims = sharding.DimsOf(a);
+    bool plain = true;
+    for (int d : dims) plain &= out[d].layout == Layout();
+    if (plain) continue;
+    const Nest nest = Canonical(sharding.NestOf(a), ExtentOf(shape, a));
+    // What a clip leaves of a piece keeps its form: Sizes would pin it to this extent.
+    const bool clipped = out[dims[0]].layout.kind() == Layout::Kind::kClip;
+    bool fixed = false;
+    for (const NestLevel& l : nest) fixed |= l.layout.kind() == Layout::Kind::kSizes;
+    if (clipped && fixed) continue;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      changed |= !(out[dims[i]].layout == nest[i].layout);
+      out[dims[i]].layout = nest[i].layout;
+    }
+  }
+  return changed ? sharding.With(std::move(out)) : sharding;
+}
+
+Sharding ReshapeImage(const Shape& from, const Sharding& sharding, const Shape& to,
+                      std::vector<int>* lost) {
+  std::vector<Placement> out = sharding.placements();
+  std::vector<int> taken;
+  for (int a = 0; a < from.rank(); ++a) {
+    const std::vector<int> dims = sharding.DimsOf(a);
+    if (dims.empty()) continue;
+    std::optional<Nest> nest;
+    const std::optional<AxisImage> image = ImageOfAxis(from, a, to);
+    if (image && std::find(taken.begin(), taken.end(), image->axis) == taken.end()) {
+      nest = ImageOfNest(sharding.NestOf(a), ExtentOf(from, a), *image);
+    }
+    for (size_t i = 0; i < dims.size(); ++i) {
+      if (nest) {
+        out[dims[i]] = Placement::Shard(image->axis, (*nest)[i].layout);
+      } else {
+        out[dims[i]] = Placement::Replicate();
+        if (lost != nullptr) lost->push_back(dims[i]);
+      }
+    }
+    if (nest) taken.push_back(image->axis);
+  }
+  return sharding.With(std::move(out));
+}
+
+std::optional<Layout> SurvivingLayout(const Shape& from, int axis, const Shape& to) {
+  const std::optional<AxisImage> image = ImageOfAxis(from, axis, to);
+  if (!image) return std::nullopt;
+  const int64_t unit = FinestUnit(image->num, image->den);
+  if (ExtentOf(from, axis) <= unit) return std::nullopt;
+  return Layout::Aligned(unit);
+}
+
+absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg& arg,
+                                    const Shape& shape) {
+  if (op == Op::kMStack) return Stacked(srcs, std::get<Device>(arg.value), shape);
+  if (op == Op::kMSelect) {
+    const Sharding s = srcs[0].device().sharding();
+    return Device(s[static_cast<int>(std::get<int64_t>(arg.value))]);
+  }
+  RETURN_IF_ERROR(CheckMeshes(srcs));
+  RETURN_IF_ERROR(RefusePartial(op, srcs));
+  const UOp* first = nullptr;
+  for (const UOp& s : srcs) {
+    if (first == nullptr && s.device()) first = &s;
+  }
+  if (first->device().is_manual()) return first->device();
+  if (IsElementwise(op)) return Alike(srcs, shape);
+  if (op == Op::kCat) return Joined(srcs, static_cast<int>(std::get<int64_t>(arg.value)), shape);
+  if (op == Op::kGather) {
+    return Gathered(srcs, static_cast<int>(std::get<int64_t>(arg.value)), shape);
+  }
+  if (op == Op::kAssign) {
+    if (srcs[2].device() && !SamePlacement(srcs[1].shape(), srcs[1].device(), srcs[2].device())) {
+      return Fail("the value is on ", srcs[2].device().ToString(), ", the target on ",
+                  srcs[1].device().ToString(), "; move the value with .To(...)");
+    }
+    return srcs[0].device();
+  }
+  Rule r(srcs[0], shape);
+  switch (op) {
+    case Op::kReshape:
+      return OfReshape(r);
+    case Op::kExpand:
+      return OfExpand(r);
+    case Op::kPermute: {
+      const Ints& order = std::get<Ints>(arg.value);
+      for (size_t i = 0; i < order.size(); ++i) {
+        r.Rename(static_cast<int>(order[i]), static_cast<int>(i));
+      }
+      return r.Result();
+    }
+    case Op::kPad:
+    case Op::kShrink:
+      return PadOrShrink(r, op, std::get<Pairs>(arg.value));
+    case Op::kFlip:
+      for (int64_t a : std::get<Ints>(arg.value)) {
+        r.Set(static_cast<int>(a), Placement::Shard(static_cast<int>(a)));
+      }
+      return r.Result();
+    case Op::kWindow:
+      return Windowed(r, std::get<WindowArg>(arg.value));
+    case Op::kReduce:
+      return Reduced(r, std::get<ReduceArg>(arg.value));
+    case Op::kAllReduce:
+      return AllReduced(r, std::get<ReduceArg>(arg.value));
+    default:
+      return srcs[0].device();  // CONTIGUOUS
+  }
+}
+
+}  // namespace tessera

@@ -1,0 +1,34 @@
+// The device of a node over several places: how placements go through each primitive.
+#pragma once
+
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// The device of a node of this shape, some of whose sources are sharded. Sources that do not fit
+// together are an error: the builders of graph/tensor_align.h put reshards before such nodes. A
+// message is what follows the op's name.
+absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg& arg,
+                                    const Shape& shape);
+
+// Whether a tensor of this shape can be on the device: axes exist, sizes add up.
+absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding);
+
+// Whether two devices hold the same box of a tensor of this shape at each place.
+bool SamePlacement(const Shape& shape, Device a, Device b);
+
+// The sharding with each axis in the form that sorts first.
+Sharding CanonicalSharding(const Shape& shape, const Sharding& sharding);
+
+// The placements after a reshape, dim by dim; nothing for the axes that do not survive, whose dims
+// are left as Replicate and listed in `lost`.
+Sharding ReshapeImage(const Shape& from, const Sharding& sharding, const Shape& to,
+                      std::vector<int>* lost);
+// The finest Aligned layout of an axis that survives the reshape with at least two units.
+std::optional<Layout> SurvivingLayout(const Shape& from, int axis, const Shape& to);
+
+}  // namespace tessera

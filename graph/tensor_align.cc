@@ -1,0 +1,514 @@
+// Alignment of sharded operands, one rule a primitive.
+#include "graph/tensor_align.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "graph/box.h"
+#include "graph/callsite.h"
+#include "graph/flags.h"
+#include "graph/infer_device.h"
+
+namespace tessera::internal {
+namespace {
+
+using How = Placement::Kind;
+using Placements = std::vector<Placement>;
+
+UOp Made(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
+  absl::StatusOr<UOp> made = UOp::TryMake(op, dtype, srcs, std::move(arg));
+  if (made.ok()) return *std::move(made);
+  absl::string_view message = made.status().message();
+  const std::string prefix = absl::StrCat(Info(op).text, ": ");
+  if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
+  Fail(message);
+}
+
+int64_t BytesBetween(const UOp& u, Device to) {
+  if (!u.device()) return 0;  // each place makes its own
+  return MovedElements(BoxesOf(u.shape(), u.device()), BoxesOf(u.shape(), to)) * u.dtype().bytes();
+}
+
+// A COPY that no user wrote.
+UOp ImpliedCopy(const UOp& u, const Sharding& to, const std::string& why) {
+  const bool asked = IntFlag(Flag::kStrict) > 0 || IntFlag(Flag::kDebug) >= 1;
+  const int64_t bytes = asked ? BytesBetween(u, to) : 0;
+  if (bytes > 0 && IntFlag(Flag::kStrict) > 0) {
+    Fail(
+        why, ": ", Describe(u), " would be moved to ", to.ToString(), " (", bytes,
+        " bytes), and STRICT=1 forbids implicit moves; write .To(Sharding(...)) where it is meant");
+  }
+  if (bytes > 0 && IntFlag(Flag::kDebug) >= 1) {
+    const CallSite* at = CurrentCallSite();
+    std::fprintf(stderr, "tessera: %s: %s to %s, %lld bytes%s%s\n", why.c_str(),
+                 Describe(u).c_str(), to.ToString().c_str(), static_cast<long long>(bytes),
+                 at != nullptr ? " at " : "", at != nullptr ? at->ToString().c_str() : "");
+  }
+  const UOp copy = Made(Op::kCopy, u.dtype(), {u}, Device(to));
+  if (copy.note().empty()) copy.SetNote(why);
+  return copy;
+}
+
+// The sharding that a movement's source needs for its result to come out as close to `to` as can
+// be; nothing where the reshard belongs above it.
+std::optional<Sharding> BelowMovement(const UOp& u, const Sharding& to) {
+  const UOp& src = u.src(0);
+  if (!src.device().is_sharding() || !(src.device().sharding().mesh() == to.mesh())) {
+    return std::nullopt;
+  }
+  Placements out = to.placements();
+  switch (u.op()) {
+    case Op::kExpand:
+      for (Placement& p : out) {
+        if (p.is(How::kShard) && !(src.shape()[p.axis] == u.shape()[p.axis])) {
+          p = Placement::Replicate();
+        }
+      }
+      return to.With(std::move(out));
+    case Op::kPermute:
+      for (Placement& p : out) {
+        if (p.is(How::kShard)) p.axis = static_cast<int>(u.arg<Ints>()[p.axis]);
+      }
+      return to.With(std::move(out));
+    case Op::kReshape: {
+      std::vector<int> lost;
+      const Sharding back = ReshapeImage(u.shape(), to, src.shape(), &lost);
+      // A dim that cuts only repeated elements is lost as well, and is cut above.
+      std::vector<int> again;
+      ReshapeImage(src.shape(), back, u.shape(), &again);
+      if (!again.empty()) return std::nullopt;
+      for (int d : lost) {
+        if (!u.shape()[to(d).axis].is_int(1)) return std::nullopt;
+      }
+      return CheckPlacement(src.shape(), back).ok() ? std::optional<Sharding>(back) : std::nullopt;
+    }
+    case Op::kCast:
+      return to;
+    default:
+      return std::nullopt;
+  }
+}
+
+// The chain of movement ops down to where a repetition starts, if there is one.
+bool HasExpandBelow(const UOp& u) {
+  UOp v = u;
+  while (v.is(Op::kExpand) || v.is(Op::kPermute) || v.is(Op::kReshape) || v.is(Op::kCast)) {
+    if (v.is(Op::kExpand)) return true;
+    v = UOp(v.src(0));
+  }
+  return false;
+}
+
+}  // namespace
+
+UOp Reshard(const UOp& u, const Sharding& to, const std::string& why) {
+  if (SamePlacement(u.shape(), u.device(), to)) return u;
+  // Down through movement ops to the smallest tensor, then up again.
+  std::vector<UOp> path;
+  std::vector<Sharding> wanted = {to};
+  UOp at = u;
+  while (HasExpandBelow(at)) {
+    const std::optional<Sharding> below = BelowMovement(at, wanted.back());
+    if (!below) break;
+    path.push_back(at);
+    wanted.push_back(*below);
+    at = UOp(at.src(0));
+    if (SamePlacement(at.shape(), at.device(), wanted.back())) break;
+  }
+  UOp out = SamePlacement(at.shape(), at.device(), wanted.back())
+                ? at
+                : ImpliedCopy(at, wanted.back(), why);
+  for (size_t i = path.size(); i-- > 0;) {
+    out = Made(path[i].op(), path[i].dtype(), {out}, path[i].arg());
+    if (!SamePlacement(out.shape(), out.device(), wanted[i]))
+      out = ImpliedCopy(out, wanted[i], why);
+  }
+  return out;
+}
+
+int64_t ReshardBytes(const UOp& u, const Sharding& to) {
+  int64_t bytes = 0;
+  UOp at = u;
+  Sharding wanted = to;
+  while (HasExpandBelow(at) && !SamePlacement(at.shape(), at.device(), wanted)) {
+    const std::optional<Sharding> below = BelowMovement(at, wanted);
+    if (!below) break;
+    at = UOp(at.src(0));
+    wanted = *below;
+  }
+  if (!SamePlacement(at.shape(), at.device(), wanted)) bytes += BytesBetween(at, wanted);
+  return bytes;
+}
+
+namespace {
+
+// Brings all sources that have a device onto one mesh.
+void OneMesh(Op op, std::vector<UOp>& srcs) {
+  std::vector<const UOp*> sharded;
+  bool one = true;
+  for (const UOp& s : srcs) {
+    if (s.device().is_sharding()) sharded.push_back(&s);
+    one &= !s.device() || (s.device().is_sharding() &&
+                           s.device().sharding().mesh() == sharded[0]->device().sharding().mesh());
+  }
+  if (one) return;
+  // The mesh to which the others move with the fewest bytes; the one that is written first if tied.
+  std::optional<Mesh> best;
+  int64_t least = 0;
+  for (const UOp* s : sharded) {
+    const Mesh mesh = s->device().sharding().mesh();
+    int64_t bytes = 0;
+    for (const UOp& o : srcs) {
+      if (!o.device()) continue;
+      if (o.device().is_sharding() && o.device().sharding().mesh() == mesh) continue;
+      bytes += BytesBetween(o, Sharding(mesh));
+    }
+    if (!best || bytes < least || (bytes == least && mesh.ToString() < best->ToString())) {
+      best = mesh;
+      least = bytes;
+    }
+  }
+  for (UOp& s : srcs) {
+    if (!s.device()) continue;
+    const absl::Span<const Place> places = s.device().places();
+    const bool same = static_cast<int>(places.size()) == best->size() &&
+                      std::all_of(places.begin(), places.end(),
+                                  [&best](const Place& p) { return best->IndexOf(p) >= 0; });
+    if (!same) {
+      Fail("the operands are on different devices, ", best->ToString(), " and ", Describe(s),
+           "; move one of them with .To(...)");
+    }
+    if (s.device().is_sharding() && s.device().sharding().mesh() == *best) continue;
+    s = ImpliedCopy(s, Sharding(*best),
+                    absl::StrCat(Info(op).text, " over another mesh of the same places"));
+  }
+}
+
+// Placements that differ are brought together: those that the operands agree on, or where they do
+// not, the operand's for which the fewest bytes move; ties go to the one that sorts first.
+class Chooser {
+ public:
+  // `free_axis`: of CAT, where every source may be cut as it likes.
+  Chooser(const std::vector<UOp>& srcs, const Shape& shape, int free_axis)
+      : srcs_(srcs), shape_(shape), free_axis_(free_axis) {
+    for (const UOp& s : srcs) {
+      if (!s.device() || s.rank() != shape.rank()) continue;
+      if (!mesh_) mesh_ = s.device().sharding().mesh();
+      Placements p = CanonicalSharding(s.shape(), s.device().sharding()).placements();
+      for (Placement& q : p) {
+        if (q.ShardsAxis(free_axis)) q.layout = Layout();
+      }
+      have_.push_back(std::move(p));
+    }
+  }
+
+  // Nothing where no source has a device and axes.
+  std::optional<Sharding> Choose() {
+    if (!mesh_) return std::nullopt;
+    std::vector<Placements> sorted = have_;
+    std::sort(sorted.begin(), sorted.end());
+    sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+    if (sorted.size() == 1) return Sharding(*mesh_, sorted[0]);
+    std::vector<Placements> candidates = {Filled(sorted, 0)};
+    for (size_t i = 1; i < sorted.size(); ++i) candidates.push_back(Filled(sorted, i));
+    std::optional<Sharding> best;
+    int64_t least = 0;
+    std::sort(candidates.begin(), candidates.end());
+    for (const Placements& c : candidates) {
+      const Sharding s(*mesh_, c);
+      const int64_t bytes = Cost(s);
+      if (best && bytes >= least) continue;
+      best = s;
+      least = bytes;
+    }
+    return best;
+  }
+
+ private:
+  // One operand's placements, its whole copies cut as the others are.
+  Placements Filled(const std::vector<Placements>& all, size_t first) const {
+    Placements out = all[first];
+    for (const Placements& other : all) {
+      for (size_t d = 0; d < out.size(); ++d) {
+        if (!out[d].is(How::kReplicate) || other[d].is(How::kReplicate)) continue;
+        Placements next = out;
+        next[d] = other[d];
+        if (CheckPlacement(shape_, Sharding(*mesh_, next)).ok()) out = std::move(next);
+      }
+    }
+    return out;
+  }
+
+  int64_t Cost(const Sharding& to) const {
+    int64_t bytes = 0;
+    for (const UOp& s : srcs_) {
+      if (!s.device() || s.rank() != shape_.rank()) continue;
+      const int64_t more = free_axis_ >= 0 ? BytesBetween(s, to) : ReshardBytes(s, to);
+      if (__builtin_add_overflow(bytes, more, &bytes)) bytes = INT64_MAX;
+    }
+    return bytes;
+  }
+
+  const std::vector<UOp>& srcs_;
+  const Shape& shape_;
+  const int free_axis_;
+  std::optional<Mesh> mesh_;
+  std::vector<Placements> have_;
+};
+
+Shape ResultShape(absl::Span<const UOp> srcs) {
+  Shape shape;
+  for (const UOp& s : srcs) {
+    if (s.rank() > shape.rank()) shape = s.shape();
+  }
+  return shape;
+}
+
+void AlignElementwise(Op op, std::vector<UOp>& srcs) {
+  OneMesh(op, srcs);
+  const Shape shape = ResultShape(srcs);
+  for (const UOp& s : srcs) {
+    if (s.rank() > 0 && !(s.shape() == shape)) return;  // inference says what is wrong
+  }
+  const std::optional<Sharding> to = Chooser(srcs, shape, -1).Choose();
+  if (!to) return;
+  for (UOp& s : srcs) {
+    if (!s.device() || s.rank() == 0) continue;
+    s = Reshard(s, *to, absl::StrCat("operands of ", Info(op).text, " are sharded differently"));
+  }
+}
+
+void AlignCat(std::vector<UOp>& srcs, int axis) {
+  OneMesh(Op::kCat, srcs);
+  for (const UOp& s : srcs) {
+    if (s.rank() != srcs[0].rank() || axis < 0 || axis >= s.rank()) return;
+  }
+  const std::optional<Sharding> to = Chooser(srcs, srcs[0].shape(), axis).Choose();
+  if (!to) return;
+  for (UOp& s : srcs) {
+    if (!s.device()) continue;
+    const Sharding own = s.device().sharding();
+    Placements p = to->placements();
+    for (size_t d = 0; d < p.size(); ++d) {
+      if (!p[d].ShardsAxis(axis)) continue;
+      const Placement& q = own(static_cast<int>(d));
+      if (q.ShardsAxis(axis) || q.is(How::kReplicate)) p[d] = q;
+    }
+    const Sharding wanted = to->With(std::move(p));
+    s = Reshard(s, wanted, "pieces of CAT are sharded differently");
+  }
+}
+
+// Index and table may not be cut by the same dim: the index is gathered where the table is cut on
+// the axis that is looked up, else whichever is cheaper. What was cut of the index is cut again
+// from the result.
+std::optional<Sharding> AlignGather(std::vector<UOp>& srcs, int axis) {
+  OneMesh(Op::kGather, srcs);
+  UOp &x = srcs[0], &index = srcs[1];
+  if (!x.device() || !index.device() || axis < 0 || axis >= x.rank()) return std::nullopt;
+  const Sharding sx = x.device().sharding(), si = index.device().sharding();
+  Placements px = sx.placements(), pi = si.placements();
+  std::vector<int> again;
+  for (size_t d = 0; d < px.size(); ++d) {
+    if (!px[d].is(How::kShard) || !pi[d].is(How::kShard)) continue;
+    Placements without = pi;
+    without[d] = Placement::Replicate();
+    Placements whole = px;
+    whole[d] = Placement::Replicate();
+    const bool looked_up = px[d].ShardsAxis(axis);
+    if (looked_up || BytesBetween(index, si.With(without)) <= BytesBetween(x, sx.With(whole))) {
+      if (looked_up) again.push_back(static_cast<int>(d));
+      pi = without;
+    } else {
+      px = whole;
+    }
+  }
+  const std::string why = "table and index of GATHER are cut by the same mesh dim";
+  x = Reshard(x, sx.With(px), why);
+  index = Reshard(index, si.With(pi), why);
+  if (again.empty()) return std::nullopt;
+  // In terms of the result's axes, which Inference gives for the rest.
+  Placements out(px.size(), Placement::Replicate());
+  for (int d : again) out[d] = Placement::Shard(si(d).axis + axis, si(d).layout);
+  return sx.With(std::move(out));
+}
+
+bool Redeals(const UOp& v) {
+  const Sharding s = v.device().sharding();
+  Ints axes;
+  if (v.is(Op::kFlip)) axes = v.arg<Ints>();
+  if (v.is(Op::kWindow)) axes = v.arg<WindowArg>().axes;
+  return std::any_of(axes.begin(), axes.end(),
+                     [&s](int64_t a) { return !s.DimsOf(static_cast<int>(a)).empty(); });
+}
+
+void AlignAssign(std::vector<UOp>& srcs) {
+  const Device target = srcs[1].device();
+  UOp& value = srcs[2];
+  if (!target.is_sharding()) {
+    Fail("the value ", Describe(value), " is on other places than the target ", Describe(srcs[1]),
+         "; move it with .To(...)");
+  }
+  // A view that deals the pieces out again shows copies of elements of other places.
+  for (UOp v = srcs[1]; !(v == srcs[0]) && v.size() > 0; v = UOp(v.src(0))) {
+    if (IsMovement(v.op()) && !Redeals(v)) continue;
+    Fail("the target ", Describe(srcs[1]), " is ", Info(v.op()).text, " along a sharded axis of ",
+         Describe(v.src(0)), ", and its elements lie on other places; assign to .To(...) a device ",
+         "that does not shard that axis, or to a slice without steps");
+  }
+  if (!value.device()) return;
+  const absl::Span<const Place> places = value.device().places();
+  const Mesh mesh = target.sharding().mesh();
+  for (const Place& p : places) {
+    if (mesh.IndexOf(p) >= 0 && static_cast<int>(places.size()) == mesh.size()) continue;
+    Fail("the value ", Describe(value), " is on other places than the target ", Describe(srcs[1]),
+         "; move it with .To(...)");
+  }
+  value = Reshard(value, target.sharding(), "the value of ASSIGN goes where its target lies");
+}
+
+// Dims that cut an axis become whole.
+Sharding Whole(const Sharding& s, absl::Span<const int> dims) {
+  Placements p = s.placements();
+  for (int d : dims) p[d] = Placement::Replicate();
+  return s.With(std::move(p));
+}
+
+void AlignExpand(UOp& u, const Extents& to) {
+  const Sharding s = u.device().sharding();
+  std::vector<int> dims;
+  for (int a = 0; a < u.rank() && a < static_cast<int>(to.size()); ++a) {
+    if (u.shape()[a] == to[a]) continue;
+    for (int d : s.DimsOf(a)) dims.push_back(d);
+  }
+  if (!dims.empty()) u = Reshard(u, Whole(s, dims), "EXPAND repeats an element that one place has");
+}
+
+// The pieces go to the finest layout that survives, on their own axis, else on axis 0.
+void AlignReshape(UOp& u, const Shape& to) {
+  const Sharding s = u.device().sharding();
+  std::vector<int> lost;
+  ReshapeImage(u.shape(), s, to, &lost);
+  if (lost.empty()) return;
+  Placements p = s.placements();
+  for (int d : lost) p[d] = Placement::Replicate();
+  const auto survives = [&](const Placements& next) {
+    const Sharding wanted = s.With(next);
+    std::vector<int> still;
+    if (!CheckPlacement(u.shape(), wanted).ok()) return false;
+    ReshapeImage(u.shape(), wanted, to, &still);
+    return still.empty();
+  };
+  const auto try_axis = [&](absl::Span<const int> dims, int axis) {
+    const std::optional<Layout> layout = SurvivingLayout(u.shape(), axis, to);
+    if (!layout) return false;
+    Placements next = p;
+    for (int d : dims) next[d] = Placement::Shard(axis, *layout);
+    if (!survives(next)) return false;
+    p = CanonicalSharding(u.shape(), s.With(std::move(next))).placements();
+    return true;
+  };
+  for (int axis = 0; axis < u.rank(); ++axis) {
+    std::vector<int> dims;
+    for (int d : s.DimsOf(axis)) {
+      if (std::find(lost.begin(), lost.end(), d) != lost.end()) dims.push_back(d);
+    }
+    if (dims.empty() || try_axis(dims, axis)) continue;
+    const bool free =
+        std::none_of(p.begin(), p.end(), [](const Placement& q) { return q.ShardsAxis(0); });
+    if (axis != 0 && free) try_axis(dims, 0);
+  }
+  u = Reshard(u, s.With(std::move(p)),
+              absl::StrCat("RESHAPE to ", to.ToString(), " cannot keep the pieces of ",
+                           u.shape().ToString()));
+}
+
+// Symbolic bounds on a sharded axis: the axis is gathered first.
+void AlignBounds(Op op, UOp& u, const Pairs& pairs) {
+  const Sharding s = u.device().sharding();
+  std::vector<int> dims;
+  for (int a = 0; a < u.rank() && a < static_cast<int>(pairs.size()); ++a) {
+    const auto& [first, second] = pairs[a];
+    const bool whole = op == Op::kShrink && first.is_int(0) && second == u.shape()[a];
+    if (whole || (first.is_int() && second.is_int() && u.shape()[a].is_int())) continue;
+    for (int d : s.DimsOf(a)) dims.push_back(d);
+  }
+  if (dims.empty()) return;
+  u = Reshard(u, Whole(s, dims), absl::StrCat(Info(op).text, " with symbolic bounds"));
+}
+
+// Pieces that have become longer than twice their share are dealt out again.
+UOp Rebalanced(const UOp& u) {
+  const Sharding s = u.device().sharding();
+  Placements p = s.placements();
+  bool changed = false;
+  for (int a = 0; a < u.rank(); ++a) {
+    const Nest nest = s.NestOf(a);
+    if (nest.empty() || nest[0].layout.kind() != Layout::Kind::kClip) continue;
+    const int64_t n = u.shape()[a].max();
+    const Cut cut = CutAxis(nest, n);
+    const auto parts = static_cast<int64_t>(cut.size()) - 1;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < parts; ++i) longest = std::max(longest, cut[i + 1] - cut[i]);
+    if (longest <= 2 * ((n + parts - 1) / parts)) continue;
+    for (int d : s.DimsOf(a)) p[d].layout = Layout();
+    changed = true;
+  }
+  if (!changed || IntFlag(Flag::kStrict) > 0) return u;
+  return ImpliedCopy(u, s.With(std::move(p)), "one place has more than twice its share");
+}
+
+UOp WithAllReduce(const UOp& u) {
+  const Sharding s = u.device().sharding();
+  ReduceArg arg;
+  for (int d = 0; d < s.mesh().ndim(); ++d) {
+    if (!s(d).is(How::kPartial)) continue;
+    arg.op = s(d).op;
+    arg.axes.push_back(d);
+  }
+  return arg.axes.empty() ? u : Made(Op::kAllReduce, u.dtype(), {u}, arg);
+}
+
+}  // namespace
+
+UOp BuildStack(absl::Span<const UOp> srcs, const Sharding& to) {
+  return Made(Op::kMStack, kVoid, srcs, Device(to));
+}
+
+UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
+  std::vector<UOp> srcs(given.begin(), given.end());
+  const bool manual = std::all_of(
+      srcs.begin(), srcs.end(), [](const UOp& s) { return !s.device() || s.device().is_manual(); });
+  if (manual) return Made(op, dtype, srcs, std::move(arg));
+  std::optional<Sharding> cut_again;
+  if (IsElementwise(op)) {
+    AlignElementwise(op, srcs);
+  } else if (op == Op::kCat) {
+    AlignCat(srcs, static_cast<int>(std::get<int64_t>(arg.value)));
+  } else if (op == Op::kGather) {
+    cut_again = AlignGather(srcs, static_cast<int>(std::get<int64_t>(arg.value)));
+  } else if (op == Op::kAssign) {
+    AlignAssign(srcs);
+  } else if (op == Op::kExpand) {
+    AlignExpand(srcs[0], std::get<Extents>(arg.value));
+  } else if (op == Op::kReshape) {
+    AlignReshape(srcs[0], Shape(std::get<Extents>(arg.value)));
+  } else if (op == Op::kPad || op == Op::kShrink) {
+    AlignBounds(op, srcs[0], std::get<Pairs>(arg.value));
+  }
+  UOp out = Made(op, dtype, srcs, std::move(arg));
+  if (!out.device().is_sharding()) return out;
+  if (op == Op::kReduce || op == Op::kGather) out = WithAllReduce(out);
+  if (op == Op::kPad || op == Op::kShrink) out = Rebalanced(out);
+  if (cut_again) {
+    Placements p = out.device().sharding().placements();
+    for (size_t d = 0; d < p.size(); ++d) {
+      const Placement& q = (*cut_again)(static_cast<int>(d));
+      if (q.is(How::kShard)) p[d] = q;
+    }
+    out = Reshard(out, cut_again->With(std::move(p)), "GATHER's result goes where its index lay");
+  }
+  return out;
+}
+
+}  // namespace tessera::internal

@@ -1,0 +1,155 @@
+// Tables from shared libraries: where they are looked for, and what is said when they are not
+// there.
+#include "runtime/cuda_tables.h"
+
+#include <dlfcn.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/flags.h"
+#include "graph/status.h"
+
+namespace tessera::cuda {
+namespace {
+
+// A library opened by one of its names. Never closed: its threads and exit handlers live on.
+struct Library {
+  void* handle = nullptr;
+  std::string name;
+  std::vector<std::string> tried;  // why each name before did not do
+};
+
+// With a path given, that alone; else by soname, as the loader searches, then in the toolkit.
+Library OpenLibrary(const std::string& given, const std::vector<std::string>& names,
+                    const std::vector<std::string>& folders) {
+  Library out;
+  std::vector<std::string> paths;
+  if (!given.empty()) {
+    paths.push_back(given);
+  } else {
+    paths = names;
+    for (const std::string& folder : folders) {
+      for (const std::string& name : names) paths.push_back(absl::StrCat(folder, "/", name));
+    }
+  }
+  for (const std::string& path : paths) {
+    out.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    out.name = path;
+    if (out.handle != nullptr) return out;
+    const char* why = dlerror();
+    out.tried.push_back(why != nullptr ? why : path);
+  }
+  return out;
+}
+
+absl::Status NotOpened(const char* what, const Library& library, const char* advice) {
+  return absl::UnavailableError(absl::StrCat("cuda: there is no ", what, " (",
+                                             absl::StrJoin(library.tried, "; "), "); ", advice));
+}
+
+template <typename Fn>
+absl::Status Resolve(const Library& library, const char* symbol, Fn*& fn) {
+  fn = reinterpret_cast<Fn*>(dlsym(library.handle, symbol));
+  if (fn != nullptr) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cuda: ", library.name, " has no function ", symbol,
+                                             ", which CUDA 12 has; install a newer one"));
+}
+
+const std::vector<std::string>& ToolkitFolders() {
+  static const auto* const folders = new std::vector<std::string>{
+      "/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", "/opt/cuda/lib64"};
+  return *folders;
+}
+
+std::string VersionText(int version) {
+  return absl::StrCat(version / 1000, ".", version % 1000 / 10);
+}
+
+absl::Status Initialise(const DriverTable& t, const std::string& name) {
+  const CUresult result = t.cuInit(0);
+  if (result == kSuccess) {
+    int version = 0;
+    t.cuDriverGetVersion(&version);
+    if (version >= 12000) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        absl::StrCat("cuda: the driver in ", name, " is for CUDA ", VersionText(version),
+                     ", and 12.0 is needed; install a newer driver"));
+  }
+  const char* text = nullptr;
+  if (t.cuGetErrorString(result, &text) != kSuccess || text == nullptr) text = "unknown error";
+  std::string advice = "; see whether nvidia-smi works";
+  if (result == kStubLibrary) {
+    advice =
+        "; it is the toolkit's stub library, which is for linking only: take its folder out of "
+        "LD_LIBRARY_PATH, or install the driver";
+  } else if (result == kNoDevice) {
+    advice = "; this machine shows no GPU to us: see nvidia-smi and CUDA_VISIBLE_DEVICES";
+  } else if (result == kSystemDriverMismatch) {
+    advice = "; the driver's library and its kernel module differ: reboot after a driver update";
+  }
+  return absl::UnavailableError(
+      absl::StrCat("cuda: cuInit of ", name, " failed with ", result, " (", text, ")", advice));
+}
+
+}  // namespace
+
+absl::StatusOr<const DriverTable*> DriverFromLibrary() {
+  static const auto* const result =
+      new absl::StatusOr<const DriverTable*>([]() -> absl::StatusOr<const DriverTable*> {
+        const Library library = OpenLibrary(TextFlag(Flag::kCudaDriver), {"libcuda.so.1"}, {});
+        if (library.handle == nullptr) {
+          return NotOpened("driver", library,
+                           "install NVIDIA's driver, or use SIM, a GPU simulated on the CPU");
+        }
+        auto* table = new DriverTable;
+#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
+        TESSERA_DRIVER_FUNCTIONS(X)
+#undef X
+        RETURN_IF_ERROR(Initialise(*table, library.name));
+        return table;
+      }());
+  return *result;
+}
+
+absl::StatusOr<const NvrtcTable*> NvrtcFromLibrary() {
+  static const auto* const result =
+      new absl::StatusOr<const NvrtcTable*>([]() -> absl::StatusOr<const NvrtcTable*> {
+        const Library library =
+            OpenLibrary(TextFlag(Flag::kNvrtc), {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+                        ToolkitFolders());
+        if (library.handle == nullptr) {
+          return NotOpened("NVRTC", library,
+                           "install the package cuda-nvrtc of the toolkit, or name the file with "
+                           "NVRTC=/path/to/libnvrtc.so");
+        }
+        auto* table = new NvrtcTable;
+#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
+        TESSERA_NVRTC_FUNCTIONS(X)
+#undef X
+        return table;
+      }());
+  return *result;
+}
+
+absl::StatusOr<const NcclTable*> NcclFromLibrary() {
+  static const auto* const result =
+      new absl::StatusOr<const NcclTable*>([]() -> absl::StatusOr<const NcclTable*> {
+        const Library library =
+            OpenLibrary(TextFlag(Flag::kNccl), {"libnccl.so.2", "libnccl.so"}, ToolkitFolders());
+        if (library.handle == nullptr) {
+          return NotOpened("NCCL", library,
+                           "install the package libnccl2, or name the file with NCCL=");
+        }
+        auto* table = new NcclTable;
+#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
+        TESSERA_NCCL_FUNCTIONS(X)
+#undef X
+        return table;
+      }());
+  return *result;
+}
+
+}  // namespace tessera::cuda

@@ -1,0 +1,46 @@
+// What runs on several places at once: storage of parts, exchanges and reductions between them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "graph/box.h"
+#include "graph/buffer.h"
+#include "graph/uop.h"
+#include "runtime/device.h"
+#include "schedule/plan.h"
+
+namespace tessera {
+
+// The devices at the places of a device, in order.
+absl::StatusOr<std::vector<DeviceRuntime*>> DevicesOf(Device device);
+
+// Storage of a tensor on one place, or parts of it on each: as many bytes as each part has.
+absl::StatusOr<std::shared_ptr<Storage>> AllocateTensor(const Shape& shape, DType dtype,
+                                                        Device device);
+// The same of a plan's buffer.
+absl::StatusOr<std::shared_ptr<Storage>> AllocateBuffer(const Plan& plan, const PlanBuffer& buffer);
+
+// New storage with the same bytes, on the same places.
+absl::StatusOr<std::shared_ptr<Storage>> CopyStorage(const Storage& storage, Device device);
+
+// The whole tensor, row-major, into host memory.
+absl::Status ReadTensor(const Shape& shape, DType dtype, Device device, const Storage& storage,
+                        void* host);
+
+// Calls fn(i) for each of n places, side by side on the core pool; the first error, if any.
+absl::Status ForEachPlace(int n, absl::FunctionRef<absl::Status(int)> fn);
+
+// Runs an exchange between these addresses, by place.
+absl::Status RunExchange(const PlanStep& step, int64_t width, absl::Span<void* const> target,
+                         absl::Span<const void* const> source);
+
+// Combines `elements[i]` elements on each place i within groups; the order is that of the places,
+// so that results repeat bit for bit.
+absl::Status RunAllReduce(const PlanStep& step, DType dtype, Device mesh,
+                          absl::Span<const int64_t> elements, absl::Span<void* const> target,
+                          absl::Span<const void* const> source);
+
+}  // namespace tessera

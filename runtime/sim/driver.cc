@@ -1,0 +1,549 @@
+// The driver's functions over the simulated machine, each checked as the real one would.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/sim/faults.h"
+#include "runtime/sim/machine.h"
+
+namespace tessera::sim {
+namespace {
+
+using namespace cuda;
+
+thread_local int current = -1;  // device of the thread's context
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+Machine& M() { return Machine::Get(); }
+Stream* Of(CUstream s) { return reinterpret_cast<Stream*>(s); }
+Event* Of(CUevent e) { return reinterpret_cast<Event*>(e); }
+Function* Of(CUfunction f) { return reinterpret_cast<Function*>(f); }
+Device* Of(CUcontext c) { return reinterpret_cast<Device*>(c); }
+
+CUresult StateOf(const Stream* s) { return s == nullptr ? kInvalidValue : s->device->lost; }
+
+#define RETURN_IF_LOST(stream) \
+  if (const CUresult state = StateOf(stream); state != kSuccess) return state
+
+CUresult Name(CUresult r, const char** out) {
+  struct Row {
+    CUresult code;
+    const char* name;
+  };
+  static constexpr Row kRows[] = {{kSuccess, "no error"},
+                                  {kInvalidValue, "invalid argument"},
+                                  {kOutOfMemory, "out of memory"},
+                                  {kIllegalAddress, "an illegal memory access"},
+                                  {kLaunchFailed, "unspecified launch failure"},
+                                  {kLaunchOutOfResources, "too many resources for a launch"},
+                                  {kNotFound, "not found"},
+                                  {kNotReady, "not ready"},
+                                  {kInvalidImage, "no image that this device knows"}};
+  Lock lock(M().mutex);
+  *out = "an error of the simulated GPU";
+  for (const Row& row : kRows) {
+    if (row.code == r) *out = row.name;
+  }
+  if (r == kIllegalAddress || r == kLaunchFailed) {  // kept: the caller holds on to the text
+    static auto& texts = *new std::set<std::string>;
+    *out = texts.insert(absl::StrCat(*out, ": ", M().fault)).first->c_str();
+  }
+  return kSuccess;
+}
+
+CUresult Attribute(int* out, int which, CUdevice) {
+  switch (which) {
+    case kMaxThreadsPerBlock:
+      *out = 1024;
+      return kSuccess;
+    case kMultiprocessorCount:
+      *out = 4;
+      return kSuccess;
+    case kComputeMajor:
+      *out = 9;
+      return kSuccess;
+    case kComputeMinor:
+      *out = 0;
+      return kSuccess;
+    case kL2Bytes:
+      *out = 4 << 20;
+      return kSuccess;
+    case kSharedPerBlockOptin:
+      *out = 227 << 10;
+      return kSuccess;
+    case kPoolsSupported:
+      *out = 1;
+      return kSuccess;
+  }
+  return kInvalidValue;
+}
+
+// ---- modules
+
+CUresult LoadModule(CUmodule* out, const void* image) {
+  auto module = LoadImage(image);
+  if (!module.ok()) return kInvalidImage;
+  *out = reinterpret_cast<CUmodule>(module->release());
+  return kSuccess;
+}
+
+CUresult GetFunction(CUfunction* out, CUmodule module, const char* name) {
+  Function* f = reinterpret_cast<Module*>(module)->Find(name);
+  *out = reinterpret_cast<CUfunction>(f);
+  return f != nullptr ? kSuccess : kNotFound;
+}
+
+CUresult SetFunction(CUfunction f, int which, int value) {
+  if (which != kFuncMaxDynamicShared || value < 0 || value > 227 << 10) return kInvalidValue;
+  Of(f)->most_shared = value;
+  return kSuccess;
+}
+
+// ---- streams and events
+
+CUresult CreateStream(CUstream* out, unsigned) {
+  Lock lock(M().mutex);
+  if (current < 0) return kInvalidValue;
+  auto* s = new Stream{M().devices[current].get(), static_cast<int>(M().streams.size()), {}};
+  M().streams.insert(s);
+  *out = reinterpret_cast<CUstream>(s);
+  return kSuccess;
+}
+
+CUresult Synchronize(CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  ++M().counts.host_waits;
+  if (!M().RunUntil([&] { return Of(stream)->queue.empty(); })) return kLaunchFailed;
+  return StateOf(Of(stream));
+}
+
+CUresult WaitEvent(CUstream stream, CUevent event, unsigned) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  if (Strikes(Fault::kDropWait)) return kSuccess;
+  Task t;
+  t.wait = Of(event);
+  t.until = Of(event)->recorded;
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+CUresult Record(CUevent event, CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  Task t;
+  t.records = Of(event);
+  t.record = ++Of(event)->recorded;
+  M().Enqueue(*Of(stream), std::move(t));
+  return StateOf(Of(stream));
+}
+
+CUresult CreateEvent(CUevent* out, unsigned) {
+  *out = reinterpret_cast<CUevent>(new Event);
+  return kSuccess;
+}
+
+// Whoever still waits for it is let go first; a real driver keeps it until then.
+CUresult DestroyEvent(CUevent event) {
+  Lock lock(M().mutex);
+  Event* const e = Of(event);
+  M().RunUntil([&] {
+    return std::none_of(M().streams.begin(), M().streams.end(), [&](const Stream* s) {
+      return std::any_of(s->queue.begin(), s->queue.end(),
+                         [&](const Task& t) { return t.wait == e || t.records == e; });
+    });
+  });
+  delete e;
+  return kSuccess;
+}
+
+CUresult SynchronizeEvent(CUevent event) {
+  Lock lock(M().mutex);
+  ++M().counts.host_waits;
+  const uint64_t until = Of(event)->recorded;
+  if (!M().RunUntil([&] { return Of(event)->done >= until; })) return kLaunchFailed;
+  return current >= 0 ? M().devices[current]->lost : kSuccess;
+}
+
+CUresult QueryEvent(CUevent event) {
+  Lock lock(M().mutex);
+  if (current >= 0 && M().devices[current]->lost != kSuccess) return M().devices[current]->lost;
+  return Of(event)->done >= Of(event)->recorded ? kSuccess : kNotReady;
+}
+
+// ---- memory
+
+CUresult Allocate(CUdeviceptr* out, size_t bytes, CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  ++M().counts.allocations;
+  if (bytes == 0) return kInvalidValue;
+  if (Strikes(Fault::kAllocation)) return kOutOfMemory;
+  Device* const d = Of(stream)->device;
+  const auto address = d->memory.Reserve(static_cast<int64_t>(bytes));
+  if (!address.ok()) return kOutOfMemory;
+  *out = *address;
+  Task t;
+  t.run = [d, a = *address] { return d->memory.Enter(a); };
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+CUresult Free(CUdeviceptr address, CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  Device* const d = Of(stream)->device;
+  Task t;
+  t.run = [d, address] { return d->memory.Leave(address); };
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+CUresult PoolAttribute(CUmemoryPool pool, int which, void* out) {
+  Lock lock(M().mutex);
+  const Device* d = reinterpret_cast<Device*>(pool);
+  const int64_t value = which == kPoolReservedCurrent ? d->memory.reserved()
+                        : which == kPoolUsedCurrent   ? d->memory.used()
+                                                      : d->release_threshold;
+  std::memcpy(out, &value, sizeof(value));
+  return kSuccess;
+}
+
+CUresult AllocatePinned(void** out, size_t bytes, unsigned) {
+  Lock lock(M().mutex);
+  if (Strikes(Fault::kPinned)) return kOutOfMemory;
+  *out = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (*out == nullptr) return kOutOfMemory;
+  std::memset(*out, 0xff, bytes);
+  const char* p = static_cast<char*>(*out);
+  M().pinned.emplace_back(p, p + bytes);
+  return kSuccess;
+}
+
+CUresult FreePinned(void* p) {
+  Lock lock(M().mutex);
+  auto& ranges = M().pinned;
+  ranges.erase(std::remove_if(ranges.begin(), ranges.end(),
+                              [&](const auto& r) { return r.first == static_cast<char*>(p); }),
+               ranges.end());
+  std::free(p);
+  return kSuccess;
+}
+
+absl::Status CheckRange(const Device& d, uint64_t address, size_t bytes) {
+  if (d.memory.Holds(address, static_cast<int64_t>(bytes))) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("a copy of ", bytes, " bytes at ", absl::Hex(address),
+                                          ", which is not allocated"));
+}
+
+CUresult CopyIn(CUdeviceptr to, const void* host, size_t bytes, CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  Device* const d = Of(stream)->device;
+  // Pageable memory is the caller's again when the call returns.
+  std::shared_ptr<std::vector<char>> taken;
+  const char* from = static_cast<const char*>(host);
+  if (!M().IsPinned(host)) {
+    taken = std::make_shared<std::vector<char>>(from, from + bytes);
+    from = taken->data();
+  }
+  Task t;
+  t.run = [=] {
+    absl::Status s = CheckRange(*d, to, bytes);
+    if (s.ok()) std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+    (void)taken;
+    return s;
+  };
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+CUresult CopyOut(void* host, CUdeviceptr from, size_t bytes, CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  Device* const d = Of(stream)->device;
+  Task t;
+  t.run = [=] {
+    absl::Status s = CheckRange(*d, from, bytes);
+    if (s.ok()) std::memcpy(host, reinterpret_cast<const void*>(from), bytes);
+    return s;
+  };
+  M().Enqueue(*Of(stream), std::move(t));
+  return M().IsPinned(host) ? kSuccess : Synchronize(stream);
+}
+
+CUresult CopyBetween(CUdeviceptr to, Device* to_device, CUdeviceptr from, Device* from_device,
+                     size_t bytes, CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  Task t;
+  t.run = [=] {
+    absl::Status s = CheckRange(*to_device, to, bytes);
+    if (s.ok()) s = CheckRange(*from_device, from, bytes);
+    if (!s.ok()) return s;
+    std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+    if (to_device != from_device && bytes > 0 && Strikes(Fault::kPeerCorrupt)) {
+      reinterpret_cast<char*>(to)[bytes / 2] ^= 0x10;
+    }
+    return s;
+  };
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+CUresult CopyOnDevice(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  return CopyBetween(to, Of(stream)->device, from, Of(stream)->device, bytes, stream);
+}
+
+CUresult CopyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                  size_t bytes, CUstream stream) {
+  return CopyBetween(to, Of(to_context), from, Of(from_context), bytes, stream);
+}
+
+CUresult WriteValue(CUstream stream, CUdeviceptr address, uint32_t value, unsigned) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  Task t;
+  t.run = [=] {
+    *reinterpret_cast<volatile uint32_t*>(address) = value;
+    return absl::OkStatus();
+  };
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+// ---- launches
+
+CUresult MakeCall(const KernelNodeParams& p, KernelCall& out) {
+  Function* const f = Of(p.func);
+  const uint64_t threads = uint64_t{p.blockDimX} * p.blockDimY * p.blockDimZ;
+  if (f == nullptr || threads == 0 || threads > 1024 || p.blockDimZ != 1 || p.gridDimX == 0 ||
+      p.gridDimX > INT32_MAX || p.gridDimY != 1 || p.gridDimZ != 1 ||
+      p.sharedMemBytes > f->most_shared) {
+    return kInvalidValue;
+  }
+  out.function = f;
+  out.launch.entry = f->entry;
+  out.launch.name = f->name;
+  out.launch.blocks = static_cast<int>(p.gridDimX);
+  out.launch.threads = static_cast<int>(p.blockDimX);
+  out.launch.rows = static_cast<int>(p.blockDimY);
+  out.launch.shared_bytes = p.sharedMemBytes;
+  out.arguments.resize(f->params);
+  for (int i = 0; i < f->params; ++i) std::memcpy(&out.arguments[i], p.kernelParams[i], 8);
+  return kSuccess;
+}
+
+CUresult LaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                      unsigned bz, unsigned shared, CUstream stream, void** params, void**) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  if (Strikes(Fault::kLaunch)) return kLaunchOutOfResources;
+  KernelCall call;
+  const KernelNodeParams p = {f, gx, gy, gz, bx, by, bz, shared, params, nullptr, nullptr, nullptr};
+  if (const CUresult r = MakeCall(p, call); r != kSuccess) return r;
+  Device* const d = Of(stream)->device;
+  Task t;
+  t.run = [d, call = std::move(call)] { return M().RunKernel(*d, call); };
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+// ---- graphs of kernels
+
+struct Node {
+  KernelCall call;
+  std::vector<size_t> after;
+};
+struct Graph {
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+struct Exec {
+  std::vector<Node> nodes;
+  std::vector<const Node*> made_from;
+};
+
+CUresult AddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
+                 const KernelNodeParams* params) {
+  Graph& g = *reinterpret_cast<Graph*>(graph);
+  auto node = std::make_unique<Node>();
+  if (const CUresult r = MakeCall(*params, node->call); r != kSuccess) return r;
+  for (size_t i = 0; i < count; ++i) {
+    for (size_t n = 0; n < g.nodes.size(); ++n) {
+      if (g.nodes[n].get() == reinterpret_cast<Node*>(after[i])) node->after.push_back(n);
+    }
+  }
+  if (node->after.size() != count) return kInvalidValue;
+  *out = reinterpret_cast<CUgraphNode>(node.get());
+  g.nodes.push_back(std::move(node));
+  return kSuccess;
+}
+
+CUresult Instantiate(CUgraphExec* out, CUgraph graph, unsigned long long) {
+  auto* exec = new Exec;
+  for (const auto& n : reinterpret_cast<Graph*>(graph)->nodes) {
+    exec->nodes.push_back(*n);
+    exec->made_from.push_back(n.get());
+  }
+  *out = reinterpret_cast<CUgraphExec>(exec);
+  return kSuccess;
+}
+
+CUresult SetNode(CUgraphExec exec, CUgraphNode node, const KernelNodeParams* params) {
+  Lock lock(M().mutex);
+  Exec& e = *reinterpret_cast<Exec*>(exec);
+  for (size_t i = 0; i < e.nodes.size(); ++i) {
+    if (e.made_from[i] != reinterpret_cast<Node*>(node)) continue;
+    if (Of(params->func) != e.nodes[i].call.function) return kInvalidValue;
+    return MakeCall(*params, e.nodes[i].call);
+  }
+  return kInvalidValue;
+}
+
+// The nodes in a random order that their edges allow.
+absl::Status RunGraph(Device& d, const std::vector<Node>& nodes) {
+  std::vector<bool> done(nodes.size(), false);
+  for (size_t left = nodes.size(); left > 0; --left) {
+    std::vector<size_t> ready;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      const bool may = std::all_of(nodes[i].after.begin(), nodes[i].after.end(),
+                                   [&](size_t a) { return done[a]; });
+      if (!done[i] && may) ready.push_back(i);
+    }
+    const size_t next = ready[M().random() % ready.size()];
+    if (absl::Status s = M().RunKernel(d, nodes[next].call); !s.ok()) return s;
+    done[next] = true;
+  }
+  return absl::OkStatus();
+}
+
+CUresult LaunchGraph(CUgraphExec exec, CUstream stream) {
+  Lock lock(M().mutex);
+  RETURN_IF_LOST(Of(stream));
+  if (Strikes(Fault::kLaunch)) return kLaunchOutOfResources;
+  ++M().counts.graph_launches;
+  Device* const d = Of(stream)->device;
+  Task t;
+  t.run = [d, nodes = reinterpret_cast<Exec*>(exec)->nodes] { return RunGraph(*d, nodes); };
+  M().Enqueue(*Of(stream), std::move(t));
+  return kSuccess;
+}
+
+void FillDevices(DriverTable& t) {
+  t.cuInit = [](unsigned) { return CUresult{kSuccess}; };
+  t.cuDriverGetVersion = [](int* v) { return *v = 13000, CUresult{kSuccess}; };
+  t.cuGetErrorName = Name;
+  t.cuGetErrorString = Name;
+  t.cuDeviceGetCount = [](int* n) { return *n = kDevices, CUresult{kSuccess}; };
+  t.cuDeviceGet = [](CUdevice* out, int i) {
+    *out = i;
+    return i >= 0 && i < kDevices ? CUresult{kSuccess} : CUresult{kInvalidValue};
+  };
+  t.cuDeviceGetName = [](char* out, int n, CUdevice) {
+    std::snprintf(out, static_cast<size_t>(n), "simulated GPU");
+    return CUresult{kSuccess};
+  };
+  t.cuDeviceGetAttribute = Attribute;
+  t.cuDeviceTotalMem = [](size_t* out, CUdevice d) {
+    Lock lock(M().mutex);
+    *out = static_cast<size_t>(M().devices[d]->memory.capacity());
+    return CUresult{kSuccess};
+  };
+  t.cuDevicePrimaryCtxRetain = [](CUcontext* out, CUdevice d) {
+    *out = reinterpret_cast<CUcontext>(M().devices[d].get());
+    return CUresult{kSuccess};
+  };
+  t.cuCtxSetCurrent = [](CUcontext c) { return current = Of(c)->index, CUresult{kSuccess}; };
+  t.cuMemGetInfo = [](size_t* available, size_t* total) {
+    Lock lock(M().mutex);
+    const Memory& memory = M().devices[current]->memory;
+    *total = static_cast<size_t>(memory.capacity());
+    *available = static_cast<size_t>(memory.capacity() - memory.reserved());
+    return CUresult{kSuccess};
+  };
+  t.cuDeviceCanAccessPeer = [](int* can, CUdevice a, CUdevice b) {
+    return *can = a != b, CUresult{kSuccess};
+  };
+}
+
+void FillMemory(DriverTable& t) {
+  t.cuDeviceGetDefaultMemPool = [](CUmemoryPool* out, CUdevice d) {
+    *out = reinterpret_cast<CUmemoryPool>(M().devices[d].get());
+    return CUresult{kSuccess};
+  };
+  t.cuMemPoolSetAttribute = [](CUmemoryPool pool, int which, void* value) {
+    if (which != kPoolReleaseThreshold) return CUresult{kInvalidValue};
+    std::memcpy(&reinterpret_cast<Device*>(pool)->release_threshold, value, sizeof(int64_t));
+    return CUresult{kSuccess};
+  };
+  t.cuMemPoolGetAttribute = PoolAttribute;
+  t.cuMemPoolSetAccess = [](CUmemoryPool, const MemAccessDesc*, size_t) {
+    return CUresult{kSuccess};
+  };
+  t.cuMemPoolTrimTo = [](CUmemoryPool pool, size_t) {
+    Lock lock(M().mutex);
+    reinterpret_cast<Device*>(pool)->memory.Trim();
+    return CUresult{kSuccess};
+  };
+  t.cuMemAllocAsync = Allocate;
+  t.cuMemFreeAsync = Free;
+  t.cuMemHostAlloc = AllocatePinned;
+  t.cuMemFreeHost = FreePinned;
+  t.cuMemcpyHtoDAsync = CopyIn;
+  t.cuMemcpyDtoHAsync = CopyOut;
+  t.cuMemcpyDtoDAsync = CopyOnDevice;
+  t.cuMemcpyPeerAsync = CopyPeer;
+  t.cuStreamWriteValue32 = WriteValue;
+}
+
+void FillLaunches(DriverTable& t) {
+  t.cuModuleLoadData = LoadModule;
+  t.cuModuleUnload = [](CUmodule m) {
+    delete reinterpret_cast<Module*>(m);
+    return CUresult{kSuccess};
+  };
+  t.cuModuleGetFunction = GetFunction;
+  t.cuFuncSetAttribute = SetFunction;
+  t.cuStreamCreate = CreateStream;
+  t.cuStreamSynchronize = Synchronize;
+  t.cuStreamWaitEvent = WaitEvent;
+  t.cuEventCreate = CreateEvent;
+  t.cuEventDestroy = DestroyEvent;
+  t.cuEventRecord = Record;
+  t.cuEventSynchronize = SynchronizeEvent;
+  t.cuEventQuery = QueryEvent;
+  t.cuLaunchKernel = LaunchKernel;
+  t.cuGraphCreate = [](CUgraph* out, unsigned) {
+    *out = reinterpret_cast<CUgraph>(new Graph);
+    return CUresult{kSuccess};
+  };
+  t.cuGraphDestroy = [](CUgraph g) {
+    delete reinterpret_cast<Graph*>(g);
+    return CUresult{kSuccess};
+  };
+  t.cuGraphAddKernelNode = AddNode;
+  t.cuGraphInstantiate = Instantiate;
+  t.cuGraphExecKernelNodeSetParams = SetNode;
+  t.cuGraphLaunch = LaunchGraph;
+  t.cuGraphExecDestroy = [](CUgraphExec e) {
+    delete reinterpret_cast<Exec*>(e);
+    return CUresult{kSuccess};
+  };
+}
+
+}  // namespace
+
+const DriverTable* Driver() {
+  static const DriverTable* const table = [] {
+    auto* t = new DriverTable;
+    FillDevices(*t);
+    FillMemory(*t);
+    FillLaunches(*t);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace tessera::sim

@@ -1,0 +1,34 @@
+// Tensors on several places become what one place computes: every mesh dim Manual.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// A variable whose value is each place's own: an extent, a begin, a coordinate. Its name begins
+// with kPlaceVariable.
+struct PlaceVariable {
+  std::string name;
+  Device mesh;                  // Manual
+  std::vector<int64_t> values;  // by place
+};
+
+struct Localised {
+  std::vector<UOp> roots;
+  std::vector<PlaceVariable> variables;
+};
+
+// One graph per mesh, whatever its size: shapes become those of one place's part, with variables
+// where they differ; data moves only in EXCHANGE and ALLREDUCE; a COPY to a place's own part is a
+// SHRINK. Afterwards no device is Shard, Replicate or Partial.
+absl::StatusOr<Localised> Localise(absl::Span<const UOp> roots);
+
+// Whether a node is a step of its own: data goes from buffer to buffer.
+bool IsTransfer(const UOp& u);
+
+}  // namespace tessera

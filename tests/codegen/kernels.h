@@ -1,0 +1,53 @@
+// Kernels and programs of expressions, for tests of single passes.
+#pragma once
+
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "codegen/codegen.h"
+#include "graph/tensor.h"
+#include "runtime/plan_key.h"
+#include "schedule/schedule.h"
+#include "tests/testing.h"
+
+namespace tessera {
+
+// A chip of round numbers.
+inline Target SmallChip() {
+  Target t;
+  t.vector_bytes = 32;
+  t.cores = 2;
+  t.l1_bytes = 32 << 10;
+  t.l2_bytes = 1 << 20;
+  t.cache_bytes = 4 << 20;
+  return t;
+}
+
+// The kernels that compute an expression.
+inline std::vector<PlanKernel> KernelsOf(const Tensor& tensor, const Target& target) {
+  const std::vector<UOp> roots = {tensor.uop()};
+  const PlanKey key = MakePlanKey(roots);
+  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)),
+                                       /*on_meshes=*/false);
+  EXPECT_OK(plan);
+  return plan.ok() ? plan->kernels : std::vector<PlanKernel>();
+}
+
+// The statements of the one kernel that computes an expression.
+inline UOp ProgramOf(const Tensor& tensor, const Target& target) {
+  const std::vector<PlanKernel> kernels = KernelsOf(tensor, target);
+  EXPECT_EQ(kernels.size(), 1u);
+  absl::StatusOr<Program> program =
+      Codegen(kernels.at(0).graph, kernels[0].name, kernels[0].variables, target);
+  EXPECT_OK(program);
+  return program->statements;
+}
+
+// How many statements of a program are of this op.
+inline int Count(const UOp& program, Op op) {
+  int count = 0;
+  for (const UOp& s : program.srcs()) count += s.is(op);
+  return count;
+}
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// Which stores go past the caches, and which rows are fetched ahead.
+#include <gtest/gtest.h>
+
+#include "tests/codegen/kernels.h"
+
+namespace tessera {
+namespace {
+
+Tensor Input(const Dims& shape, DType dtype = kFloat32) { return Tensor::Empty(shape, dtype); }
+
+TEST(MemoryHints, ResultsLargerThanTheCacheAreStreamed) {
+  const UOp large = ProgramOf(Input({2048, 1024}) + 1, SmallChip());
+  EXPECT_GT(Count(large, Op::kStream), 0);
+  EXPECT_EQ(Count(large, Op::kPut), 0);
+  const UOp small = ProgramOf(Input({1024, 1024}) + 1, SmallChip());
+  EXPECT_EQ(Count(small, Op::kStream), 0);
+  EXPECT_GT(Count(small, Op::kPut), 0);
+}
+
+TEST(MemoryHints, NothingIsStreamedWhereTheCacheIsUnknown) {
+  Target target = SmallChip();
+  target.cache_bytes = 0;
+  EXPECT_EQ(Count(ProgramOf(Input({2048, 1024}) + 1, target), Op::kStream), 0);
+}
+
+TEST(MemoryHints, WhatIsReadInPlaceIsNotStreamed) {
+  Tensor x = Input({2048, 1024});
+  x.Assign(x * 2);  // the line is in the cache: it was just read
+  EXPECT_EQ(Count(ProgramOf(x, SmallChip()), Op::kStream), 0);
+}
+
+TEST(MemoryHints, SingleElementsAreNotStreamed) {
+  const UOp rows = ProgramOf(Input({1 << 21, 4}).Sum({1}), SmallChip());
+  for (const UOp& s : rows.srcs()) {
+    EXPECT_TRUE(!s.is(Op::kStream) || s.src(2).dtype().lanes() > 1);
+  }
+}
+
+// The next row is asked for by the last loop that reads this one, at a row's distance.
+TEST(MemoryHints, RowsReadTwiceAreFetchedAhead) {
+  const UOp softmax = ProgramOf(Input({512, 256}).Softmax(), SmallChip());
+  ASSERT_GT(Count(softmax, Op::kPrefetch), 0);
+  int loops = 0, fetching = 0;
+  for (const UOp& s : softmax.srcs()) {
+    loops += s.is(Op::kRange);
+    if (!s.is(Op::kPrefetch)) continue;
+    const UOp& at = s.src(1);
+    ASSERT_TRUE(at.is(Op::kAdd));
+    EXPECT_TRUE(at.src(1).IsConst(256));
+    if (fetching == 0) fetching = loops;
+    EXPECT_EQ(fetching, loops) << "in one loop only";
+  }
+  EXPECT_EQ(fetching, 3) << "rows, the maximum, the exponentials";
+}
+
+TEST(MemoryHints, RowsReadOnceAreNot) {
+  EXPECT_EQ(Count(ProgramOf(Input({512, 256}).Sum({1}), SmallChip()), Op::kPrefetch), 0);
+  EXPECT_EQ(Count(ProgramOf(Input({512, 256}).Exp(), SmallChip()), Op::kPrefetch), 0);
+}
+
+// A row that would drive this one out of the cache is left where it is.
+TEST(MemoryHints, LongRowsAreNot) {
+  const Tensor x = Input({64, 1 << 18});
+  Target target = SmallChip();
+  target.l2_bytes = 1 << 19;
+  for (const PlanKernel& k : KernelsOf(x.RmsNorm(Input({1 << 18}), 1e-5), target)) {
+    absl::StatusOr<Program> program = Codegen(k.graph, k.name, k.variables, target);
+    ASSERT_OK(program);
+    EXPECT_EQ(Count(program->statements, Op::kPrefetch), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

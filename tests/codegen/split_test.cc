@@ -1,0 +1,108 @@
+// Loops given ranges of their own, and tiles with their remainders.
+#include "codegen/split.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/kernel_form.h"
+#include "graph/spec.h"
+#include "graph/text.h"
+#include "tests/codegen/kernels.h"
+
+namespace tessera {
+namespace {
+
+// The numbers of ranges that each op closes, over all nodes that close `extent`.
+std::vector<int64_t> Closers(const UOp& sink, Op op, int64_t extent) {
+  std::vector<int64_t> ids;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (!u.is(op)) continue;
+    for (const UOp& r : ClosedRanges(u)) {
+      if (r.src(0).IsConst(extent)) ids.push_back(r.arg<RangeArg>().id);
+    }
+  }
+  return ids;
+}
+
+UOp RowRange(const UOp& sink, int64_t extent) {
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (u.is(Op::kRange) && u.src(0).IsConst(extent)) return u;
+  }
+  return UOp();
+}
+
+TEST(SeparateLoops, DependentReductionsRunOverRangesOfTheirOwn) {
+  const Tensor x = Tensor::Empty({64, 128});
+  const UOp kernel = KernelsOf(x.Softmax(), SmallChip()).at(0).graph;
+  const UOp row = RowRange(kernel, 128);
+  std::vector<UOp> own;
+  const UOp out = SeparateLoops(kernel, row, own);
+  EXPECT_EQ(own.size(), 2u);
+  const std::vector<int64_t> reductions = Closers(out, Op::kReduce, 128);
+  ASSERT_EQ(reductions.size(), 2u);
+  EXPECT_NE(reductions[0], reductions[1]);
+  EXPECT_EQ(Closers(out, Op::kStore, 128), std::vector<int64_t>{row.arg<RangeArg>().id});
+  EXPECT_OK(Verify({&out, 1}, SpecStage::kKernel, 2, "test", SmallChip()));
+}
+
+TEST(SeparateLoops, ReductionsOfTheSameDataStayOneLoop) {
+  const Tensor x = Tensor::Empty({64, 128});
+  const Tensor y = x.Sum({1}, true) * x.Max({1}, true) + x;
+  const UOp kernel = KernelsOf(y, SmallChip()).at(0).graph;
+  std::vector<UOp> own;
+  const UOp out = SeparateLoops(kernel, RowRange(kernel, 128), own);
+  EXPECT_EQ(own.size(), 1u);
+  const std::vector<int64_t> reductions = Closers(out, Op::kReduce, 128);
+  ASSERT_EQ(reductions.size(), 2u);
+  EXPECT_EQ(reductions[0], reductions[1]);
+}
+
+TEST(Tile, CoversARangeByWholeTilesThenLanesThenElements) {
+  const UOp kernel = KernelsOf(Tensor::Empty({77}) + 1, SmallChip()).at(0).graph;
+  const UOp out = Tile(kernel, RowRange(kernel, 77), 4, 8);
+  ASSERT_EQ(out.size(), 3);  // 2 tiles of 32, 1 of 8, 5 single
+  int64_t covered = 0;
+  for (const UOp& store : out.srcs()) {
+    int64_t points = 1;
+    for (const UOp& r : ClosedRanges(store)) points *= r.src(0).vmax();
+    covered += points;
+  }
+  EXPECT_EQ(covered, 77);
+  EXPECT_OK(Verify({&out, 1}, SpecStage::kKernel, 2, "test", SmallChip()));
+}
+
+// Pieces of a CAT: each is read whole, without a comparison for each element.
+TEST(Tile, CutsWhereComparisonsChange) {
+  const Tensor a = Tensor::Empty({16}), b = Tensor::Empty({40});
+  const UOp program = ProgramOf(Cat({a, b}, 0) * 2, SmallChip());
+  EXPECT_EQ(Count(program, Op::kCmpLt), 0);
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kLoad)) continue;
+    EXPECT_EQ(s.size(), 2) << "no gate";
+    EXPECT_EQ(s.dtype().lanes(), 8);
+  }
+}
+
+TEST(SplitRanges, QuotientAndRemainderBecomeLoops) {
+  // Scales of blocks of 32: the flat index is divided by 32.
+  const Tensor w = Tensor::Empty({4, 32}), scale = Tensor::Empty({4, 1});
+  const Tensor y = (w * scale).Reshape({128}) + Tensor::Empty({128});
+  const UOp kernel = KernelsOf(y, SmallChip()).at(0).graph;
+  for (const UOp& u : TopoSort({&kernel, 1})) {
+    EXPECT_FALSE(u.is(Op::kFloorDiv) || u.is(Op::kFloorMod)) << Print({&kernel, 1});
+  }
+  EXPECT_EQ(Closers(kernel, Op::kStore, 32).size(), 1u);
+}
+
+// Columns that lie across memory are read along it and turned: no load or store of one element.
+TEST(JoinTransposed, PanelsAcrossTheGrain) {
+  const Tensor x = Tensor::Empty({64, 32}), w = Tensor::Empty({48, 32});
+  const UOp program = ProgramOf(x.MatMul(w.Transpose()), SmallChip());
+  EXPECT_GT(Count(program, Op::kZip), 0);
+  EXPECT_EQ(Count(program, Op::kLane), 0);
+  for (const UOp& s : program.srcs()) {
+    EXPECT_TRUE(!s.is(Op::kPut) || s.src(2).dtype().lanes() == 8);
+  }
+}
+
+}  // namespace
+}  // namespace tessera

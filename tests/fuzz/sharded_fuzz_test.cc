@@ -1,0 +1,201 @@
+// Random graphs with their leaves, and values on the way, spread over random meshes: what comes out
+// is what the reference says of the graph without them, and every place holds its part alone.
+//
+// FUZZ_SEED=n tries that seed alone; FUZZ_GRAPHS=n tries that many.
+#include <iostream>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "graph/box.h"
+#include "graph/buffer.h"
+#include "graph/flags.h"
+#include "graph/infer_device.h"
+#include "graph/tensor_internal.h"
+#include "graph/text.h"
+#include "runtime/mesh.h"
+#include "runtime/runtime.h"
+#include "tests/fuzz/generator.h"
+#include "tests/support/check.h"
+
+namespace tessera {
+namespace {
+
+struct Tally {
+  int64_t ran = 0, refused = 0, sharded_roots = 0, moved = 0;
+  Compared compared;
+};
+
+// Decides where things lie.
+class Spreader {
+ public:
+  explicit Spreader(uint64_t seed) : rng_(seed) {
+    std::vector<MeshDim> dims;
+    int64_t places = 1;
+    for (int64_t n = Int(1, 3); n > 0 && places < 8; --n) {
+      MeshDim dim{Int(1, 8 / places)};
+      if (Chance(0.3)) dim.name = absl::StrCat("d", dims.size());
+      dims.push_back(std::move(dim));
+      places *= dims.back().size;
+    }
+    std::vector<Place> list;
+    for (int i = 0; i < places; ++i) list.emplace_back("CPU", i);
+    if (Chance(0.3)) std::shuffle(list.begin(), list.end(), rng_);
+    mesh_ = Mesh(std::move(list), std::move(dims));
+  }
+
+  int64_t Int(int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(rng_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool Chance(double p) { return static_cast<double>(rng_() >> 11) < p * 0x1p53; }
+
+  Sharding Any(const Shape& shape) {
+    for (;;) {
+      std::vector<Placement> p;
+      for (int d = 0; d < mesh_->ndim(); ++d) {
+        if (shape.rank() == 0 || Chance(0.25)) {
+          p.push_back(Placement::Replicate());
+          continue;
+        }
+        const int axis = static_cast<int>(Int(0, shape.rank() - 1));
+        p.push_back(Placement::Shard(axis, AnyLayout(shape[axis].value(), mesh_->dims()[d].size)));
+      }
+      const Sharding s(*mesh_, std::move(p));
+      if (CheckPlacement(shape, s).ok()) return s;
+    }
+  }
+
+  const Mesh& mesh() const { return *mesh_; }
+
+ private:
+  Layout AnyLayout(int64_t n, int64_t parts) {
+    switch (Int(0, 9)) {
+      case 0:
+        return Layout::Ceil();
+      case 1:
+        return Layout::Aligned(Int(2, 4));
+      case 2: {
+        std::vector<int64_t> sizes(parts, 0);
+        for (int64_t i = 0; i < n; ++i) ++sizes[Int(0, parts - 1)];
+        return Layout::Sizes(std::move(sizes));
+      }
+      default:
+        return Layout();
+    }
+  }
+
+  std::mt19937_64 rng_;
+  std::optional<Mesh> mesh_;
+};
+
+// The graph of the case with leaves on Shardings, and reshards here and there.
+std::vector<UOp> Spread(const FuzzCase& c, Spreader& s) {
+  absl::flat_hash_map<const Node*, UOp> made;
+  for (const UOp& u : TopoSort(c.roots)) {
+    UOp out;
+    if (u.is(Op::kParam)) {
+      const auto& bytes = c.data[u.arg<ParamArg>().slot];
+      const Tensor t = Tensor::FromBytes(bytes.data(), Dims(u.shape()), u.dtype(), "CPU");
+      Tensor spread = t.Shard(s.Any(u.shape()));
+      if (s.Chance(0.7)) spread.Realize();
+      out = spread.uop();
+    } else if (u.size() == 0) {
+      out = u;
+    } else if (u.is(Op::kCopy)) {
+      out = made.at(u.src(0).get());
+    } else {
+      std::vector<UOp> srcs;
+      for (const UOp& x : u.srcs()) srcs.push_back(made.at(x.get()));
+      out = internal::Build(u.op(), u.dtype(), srcs, u.arg());
+      const bool written = std::any_of(c.roots.begin(), c.roots.end(),
+                                       [](const UOp& r) { return r.is(Op::kAssign); });
+      if (!written && out.device() && s.Chance(0.1)) {
+        out = internal::CopyTo(out, s.Any(out.shape()));
+      }
+    }
+    made.emplace(u.get(), out);
+  }
+  std::vector<UOp> roots;
+  for (const UOp& r : c.roots) roots.push_back(made.at(r.get()));
+  return roots;
+}
+
+// Every place holds its part and nothing else.
+std::string CheckHeld(const UOp& buffer, Tally& tally) {
+  if (!buffer.device().is_sharding()) return "";
+  ++tally.sharded_roots;
+  const auto& parts = buffer.arg<BufferArg>().buffer->storage->parts;
+  const Boxes boxes = BoxesOf(buffer.shape(), buffer.device());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const int64_t want = Volume(boxes.At(static_cast<int>(i))) * buffer.dtype().bytes();
+    if (parts[i]->bytes != want) {
+      return absl::StrCat("place ", i, " holds ", parts[i]->bytes, " bytes, not ", want);
+    }
+  }
+  return "";
+}
+
+std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
+  EvaluateOptions options;
+  options.stop_at_realized = false;
+  options.contents = [&](const UOp& leaf) { return c.data[leaf.arg<ParamArg>().slot].data(); };
+  const auto want = EvaluateWithBounds(c.roots, options);
+  if (!want.ok()) return absl::StrCat("reference: ", want.status().ToString());
+  Spreader spreader(seed);
+  std::vector<UOp> roots;
+  try {
+    roots = Spread(c, spreader);
+  } catch (const Error& e) {
+    bool assigns = false;
+    for (const UOp& u : TopoSort(c.roots)) assigns |= u.is(Op::kAssign);
+    if (!assigns) return absl::StrCat("refused: ", e.what());
+    ++tally.refused;
+    return "";
+  }
+  const std::string text = Print(roots);
+  const auto got = RealizeNodes(roots, {});
+  if (!got.ok()) return absl::StrCat("realize: ", got.status().ToString(), "\n", text);
+  ++tally.ran;
+  for (size_t i = 0; i < roots.size(); ++i) {
+    std::string wrong = Difference(ReadBuffer((*got)[i]), (*want)[i], &tally.compared);
+    if (wrong.empty()) wrong = CheckHeld((*got)[i], tally);
+    if (!wrong.empty()) return absl::StrCat("root ", i, ": ", wrong, "\n", text);
+  }
+  return "";
+}
+
+void Fuzz(uint64_t first, int64_t count) {
+  if (IntFlag(Flag::kFuzzSeed) >= 0) {
+    first = IntFlag(Flag::kFuzzSeed);
+    count = 1;
+  }
+  if (IntFlag(Flag::kFuzzGraphs) > 0) count = IntFlag(Flag::kFuzzGraphs);
+  Tally tally;
+  int failures = 0, tried = 0;
+  for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
+    const FuzzCase c = RandomCase(seed);
+    if (!c.values.empty()) continue;  // symbolic extents have tests of their own
+    ++tried;
+    if (RunSpread(c, seed, tally).empty()) continue;
+    if (++failures > 3) break;
+    Tally ignored;
+    const FuzzCase small =
+        Shrink(c, [&](const FuzzCase& x) { return !RunSpread(x, seed, ignored).empty(); });
+    ADD_FAILURE() << "FUZZ_SEED=" << seed << "\n"
+                  << ToString(small) << RunSpread(small, seed, ignored);
+  }
+  std::cout << tally.ran << " ran, " << tally.refused << " refused, " << tally.sharded_roots
+            << " results in parts; elements: " << tally.compared.exact << " exact, "
+            << tally.compared.within << " within a bound, " << tally.compared.unknown
+            << " unknown\n";
+  if (count < 50) return;
+  EXPECT_GT(tried, count / 2);
+  EXPECT_GT(tally.ran, tried * 8 / 10);
+  EXPECT_GT(tally.sharded_roots, tried / 2);
+}
+
+TEST(ShardedFuzz, Few) { Fuzz(1, 60); }
+TEST(ShardedFuzz, ManySlow) { Fuzz(5000, 3000); }
+TEST(ShardedFuzz, FreshSeedsLong) { Fuzz(uint64_t{std::random_device()()} << 16, 100000); }
+
+}  // namespace
+}  // namespace tessera

@@ -1,0 +1,243 @@
+// Bytes that plans move between places, against the least that could do: docs/sharding_bytes.md is
+// the table. The least is counted here element by element, not by the code under test.
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/str_format.h"
+#include "graph/box.h"
+#include "graph/grad.h"
+#include "runtime/runtime.h"
+#include "tests/support/check.h"
+
+namespace tessera {
+namespace {
+
+const Placement R = Placement::Replicate();
+Placement S(int axis, Layout layout = {}) { return Placement::Shard(axis, std::move(layout)); }
+
+std::vector<Place> Cpus(int n) {
+  std::vector<Place> out;
+  for (int i = 0; i < n; ++i) out.emplace_back("CPU", i);
+  return out;
+}
+Sharding Line(int n, Placement p) { return Sharding(Mesh(Cpus(n)), {std::move(p)}); }
+
+// A tensor in storage, so that nothing moves to put it there.
+Tensor On(const std::vector<int64_t>& shape, Device device, DType dtype = kFloat32) {
+  return Tensor::Empty(Dims(shape), dtype, device);
+}
+
+// Which places hold an element, by position.
+using Holders = std::map<std::vector<int64_t>, std::set<std::string>>;
+Holders HoldersOf(const std::vector<int64_t>& shape, Device device) {
+  Holders out;
+  const Boxes boxes = BoxesOf(Shape(Dims(shape).extents()), device);
+  for (size_t i = 0; i < device.places().size(); ++i) {
+    const Box box = boxes.At(static_cast<int>(i));
+    if (Volume(box) == 0) continue;
+    std::vector<int64_t> at;
+    for (const Interval& x : box) at.push_back(x.begin);
+    for (;;) {
+      out[at].insert(device.places()[i].ToString());
+      int a = static_cast<int>(at.size()) - 1;
+      for (; a >= 0; --a) {
+        if (++at[a] < box[a].end) break;
+        at[a] = box[a].begin;
+      }
+      if (a < 0) break;
+    }
+  }
+  return out;
+}
+
+// Elements that places want and do not hold, where element `source(at)` of `from` is wanted
+// wherever element `at` of `to` lies.
+template <typename Fn>
+int64_t Wanted(const Holders& from, const Holders& to, Fn source) {
+  std::set<std::pair<std::vector<int64_t>, std::string>> moved;
+  for (const auto& [at, places] : to) {
+    for (const std::vector<int64_t>& s : source(at)) {
+      const auto it = from.find(s);
+      if (it == from.end()) continue;  // padding
+      for (const std::string& p : places) {
+        if (!it->second.contains(p)) moved.insert({s, p});
+      }
+    }
+  }
+  return static_cast<int64_t>(moved.size());
+}
+
+struct Row {
+  std::string name;
+  std::vector<Tensor> results;
+  int64_t least;
+};
+
+using Positions = std::vector<std::vector<int64_t>>;
+
+class Table {
+ public:
+  void Add(const std::string& name, const std::vector<Tensor>& results, int64_t least) {
+    rows_.push_back({name, results, least});
+  }
+  // A movement of one source, given by the positions of which each element is made.
+  template <typename Fn>
+  void AddMove(const std::string& name, const Tensor& x, const Tensor& y, Fn source) {
+    const auto shape = [](const Tensor& t) {
+      std::vector<int64_t> out;
+      for (const Extent& e : t.shape()) out.push_back(e.value());
+      return out;
+    };
+    Add(name, {y},
+        4 * Wanted(HoldersOf(shape(x), x.device()), HoldersOf(shape(y), y.device()), source));
+  }
+
+  std::string Text() {
+    std::string out =
+        "# Bytes that sharded programs move\n\n"
+        "What plans move between places, before an algorithm is chosen, against the least that "
+        "could "
+        "do: elements\nthat a place wants and does not hold; 2(P-1)n for an all-reduce of n bytes "
+        "over P "
+        "places. Written by\n`tests/runtime/sharding_bytes_test.cc`, which fails where this table "
+        "is not "
+        "what the code does.\n\n"
+        "| case | bytes moved | minimum | ratio |\n|---|---|---|---|\n";
+    for (const Row& r : rows_) {
+      std::vector<UOp> roots;
+      for (const Tensor& t : r.results) roots.push_back(t.uop());
+      const absl::StatusOr<Plan> plan = PlanOnly(roots, MakePlanKey(roots));
+      EXPECT_OK(plan) << r.name;
+      if (!plan.ok()) continue;
+      const int64_t moved = BytesMoved(*plan);
+      const double ratio = r.least == 0 ? (moved == 0 ? 1.0 : 99.0)
+                                        : static_cast<double>(moved) / static_cast<double>(r.least);
+      EXPECT_EQ(moved, r.least) << r.name << "\n" << plan->ToString();
+      absl::StrAppend(&out,
+                      absl::StrFormat("| %s | %d | %d | %.2f |\n", r.name, moved, r.least, ratio));
+    }
+    return out;
+  }
+
+ private:
+  std::vector<Row> rows_;
+};
+
+void AddPrimitives(Table& t) {
+  using At = std::vector<int64_t>;
+  const auto same = [](const At& a) { return Positions{a}; };
+  for (const auto& [label, on] : {std::pair<std::string, Sharding>{"on the axis", Line(4, S(0))},
+                                  {"on the axis, uneven", Line(3, S(0))},
+                                  {"on the axis, ceil", Line(4, S(0, Layout::Ceil()))},
+                                  {"on the axis, sizes", Line(3, S(0, Layout::Sizes({1, 7, 2})))},
+                                  {"off the axis", Line(3, S(1))}}) {
+    const Tensor x = On({10, 6}, on);
+    const int64_t places = on.size();
+    const bool along = on.axis() == 0;
+    t.Add("elementwise, " + label, {x * x + 1}, 0);
+    t.Add("replicated operand, " + label, {x + On({10, 6}, Sharding(on.mesh()))}, 0);
+    t.Add("broadcast row, " + label, {x + On({6}, Sharding(on.mesh()))}, 0);
+    t.Add("permute, " + label, {x.T()}, 0);
+    t.Add("expand, " + label, {x.Unsqueeze(1).Expand({10, 3, 6})}, 0);
+    t.Add("reshape, split, " + label, {x.Reshape({10, 2, 3})},
+          along ? 0
+                : 4 * Wanted(HoldersOf({10, 6}, on),
+                             HoldersOf({10, 6}, Sharding(on.mesh(), {S(1, Layout::Aligned(3))})),
+                             same));
+    t.Add("pad, " + label, {x.Pad({{1, 1}, {0, 0}})}, 0);
+    t.Add("shrink, " + label, {x.Shrink({{2, 9}, {0, 6}})}, 0);
+    t.Add("reduce, " + label, {x.Sum({0})}, along ? 2 * (places - 1) * 6 * 4 : 0);
+    t.Add("iota, random, " + label, {x + Tensor::Rand({10, 6})}, 0);
+    t.AddMove("flip, " + label, x, x.Flip(0), [](const At& a) {
+      return Positions{{9 - a[0], a[1]}};
+    });
+    t.AddMove("window of 3, " + label, x, x.Window(0, {3}), [](const At& a) {
+      return Positions{{a[0] + a[2], a[1]}};
+    });
+    t.AddMove("window of 5, padded, " + label, x, x.Pad({{2, 2}, {0, 0}}).Window(0, {5}),
+              [](const At& a) {
+                return Positions{{a[0] + a[2] - 2, a[1]}};
+              });
+    t.AddMove("every second, " + label, x, x.Slice({{{}, {}, 2}}), [](const At& a) {
+      return Positions{{2 * a[0], a[1]}};
+    });
+    t.AddMove("gather to one place, " + label, x, x.To("CPU:1"), same);
+    t.AddMove("all-gather, " + label, x, x.To(Sharding(on.mesh())), same);
+    t.AddMove("to the other axis, " + label, x, x.To(Sharding(on.mesh(), {S(along ? 1 : 0)})),
+              same);
+    t.AddMove("to other places, " + label, x, x.To(Sharding({"CPU:7", "CPU:0"}, 0)), same);
+  }
+}
+
+void AddSchemes(Table& t) {
+  const auto over = [](int n) { return Sharding(Mesh(Cpus(n))); };
+  const int p = 4;
+  const auto all_reduce = [p](int64_t n) { return 2 * (p - 1) * n * 4; };
+  const Tensor x = On({16, 8}, over(p)), up = On({8, 32}, Line(p, S(1))),
+               down = On({32, 8}, Line(p, S(0)));
+  t.Add("Megatron MLP", {x + x.MatMul(up).Relu().MatMul(down)}, all_reduce(16 * 8));
+  t.Add("column-then-row matmuls", {x.MatMul(up).MatMul(down)}, all_reduce(16 * 8));
+  {
+    const Tensor q = On({8, 8}, Line(p, S(1))), o = On({8, 8}, Line(p, S(0)));
+    const auto heads = [&](const Tensor& w) {
+      return x.MatMul(w).Reshape({16, 4, 2}).Permute({1, 0, 2});
+    };
+    const Tensor a = heads(q).ScaledDotProductAttention(heads(q * 2), heads(q * 3));
+    t.Add("Megatron attention", {a.Permute({1, 0, 2}).Reshape({16, 8}).MatMul(o)},
+          all_reduce(16 * 8));
+  }
+  {
+    const Tensor rows = On({16, 8}, Line(p, S(0)));
+    t.Add("sequence parallel: norm on pieces, gathered for a matmul",
+          {rows.RmsNorm().To(over(p)).MatMul(up)}, (p - 1) * 16 * 8 * 4);
+    const Tensor w = On({8, 32}, Line(p, S(0)));
+    t.Add("FSDP: weights gathered before use", {rows.MatMul(w.To(over(p)))}, (p - 1) * 8 * 32 * 4);
+    t.Add("expert all-to-all", {rows.To(Line(p, S(1))).To(Line(p, S(0)))},
+          2 * 16 * 8 * 4 * (p - 1) / p);
+  }
+  {
+    const Tensor table = On({20, 8}, Line(p, S(0))), ids = On({6}, over(p), kInt32);
+    t.Add("vocabulary-parallel embedding", {table.Embedding(ids)}, all_reduce(6 * 8));
+    const Tensor logits = On({6, 20}, Line(p, S(1)));
+    t.Add("vocabulary-parallel softmax", {logits.LogSoftmax()}, all_reduce(6) + all_reduce(6));
+  }
+  {
+    // Each of 8 microbatches gives a gradient; the places add up once.
+    const Tensor w = On({8, 4}, over(p));
+    Tensor sum;
+    for (int i = 0; i < 8; ++i) {
+      const Tensor batch = On({8, 8}, Line(p, S(0)));
+      const Tensor g = Grad(batch.MatMul(w).Tanh().Sum(), {w})[0];
+      sum = sum ? sum + g : g;
+    }
+    t.Add("data parallel, 8 microbatches", {sum * 0.125}, all_reduce(8 * 4));
+    const Tensor v = On({8, 4}, Line(p, S(0)));
+    t.Add("sum(x @ w1) + sum(x @ w2)", {x.MatMul(up).Sum({1}) + x.MatMul(up * 2).Sum({1})},
+          all_reduce(16));
+    t.Add("pipeline of two stages",
+          {(On({16, 8}, Place("CPU", 0)) * 2).To("CPU:1").Relu().To("CPU:2")}, 2 * 16 * 8 * 4);
+  }
+  {
+    // A row of zeros around; each place reads one row of each neighbour.
+    const Tensor image = On({1, 2, 8, 8}, Line(p, S(2))), k = On({3, 2, 3, 3}, over(p));
+    t.Add("halo convolution", {image.Conv2d(k, {.padding = {1, 1}})}, 6 * 2 * 8 * 4);
+  }
+}
+
+TEST(ShardingBytes, AreTheMinimumAndTheTableSaysSo) {
+  Table table;
+  AddPrimitives(table);
+  AddSchemes(table);
+  const std::string text = table.Text();
+  std::ifstream file("docs/sharding_bytes.md");
+  std::stringstream was;
+  was << file.rdbuf();
+  if (was.str() == text) return;
+  const std::string path = std::string(TESSERA_BIN_DIR) + "/sharding_bytes.md";
+  std::ofstream(path) << text;
+  ADD_FAILURE() << "docs/sharding_bytes.md is not what the code does; the new table is " << path;
+}
+
+}  // namespace
+}  // namespace tessera
