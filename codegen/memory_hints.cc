@@ -162,6 +162,7 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
 
 MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
   MemoryHints hints;
+  if (target.dialect == Dialect::kCuda) return hints;  // its threads wait for one another's memory
   FindStreamed(sets, target, hints);
   FindAhead(sets, target, hints);
   return hints;

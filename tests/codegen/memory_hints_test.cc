@@ -70,5 +70,14 @@ TEST(MemoryHints, LongRowsAreNot) {
   }
 }
 
+TEST(MemoryHints, GpusHaveNone) {
+  Target target = SmallChip();
+  target.dialect = Dialect::kCuda;
+  target.max_threads = 1024;
+  target.shared_bytes = 48 << 10;
+  const UOp softmax = ProgramOf(Input({4096, 1024}).Softmax(), target);
+  EXPECT_EQ(Count(softmax, Op::kPrefetch) + Count(softmax, Op::kStream), 0);
+}
+
 }  // namespace
 }  // namespace tessera
