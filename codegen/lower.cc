@@ -48,6 +48,7 @@ class Lowerer {
     RangeKind kind = RangeKind::kLoop;
     std::vector<UOp> statements;
     absl::flat_hash_map<const Node*, UOp> values;
+    int base_around = 0;  // base_ before it was opened
   };
 
   int DepthOf(const UOp& u) const {
@@ -56,13 +57,14 @@ class Lowerer {
     return d + (u.is(Op::kReduce) || u.is(Op::kStage));
   }
 
-  // The outermost block in which everything that u depends on is known.
+  // The outermost block in which everything that u depends on is known; but nothing leaves a loop
+  // that may not run, as what it would read need not exist.
   int Home(const UOp& u) const {
     const uint64_t free = sets_.Free(u);
-    for (int b = static_cast<int>(blocks_.size()) - 1; b > 0; --b) {
-      if (blocks_[b].bit & free) return b;
-    }
-    return 0;
+    int home = static_cast<int>(blocks_.size()) - 1;
+    while (home > 0 && !(blocks_[home].bit & free)) --home;
+    const bool known = u.size() == 0 || u.is(Op::kRange);
+    return known ? home : std::max(home, base_);
   }
 
   UOp* Find(const UOp& u) {
@@ -102,8 +104,10 @@ class Lowerer {
   }
 
   absl::Status OpenLoop(const UOp& range) {
+    const int base = std::exchange(base_, 0);  // extents need nothing of the loops around
     RETURN_IF_ERROR(Compute({range.src(0)}));
     const UOp extent = *Find(range.src(0));
+    base_ = base;
     if (threads_ && range.arg<RangeArg>().kind != RangeKind::kLoop) {
       return OpenAtOnce(range, extent);
     }
@@ -128,7 +132,9 @@ class Lowerer {
     arg.id = next_id_++;
     block.head = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(1)}, arg);
     block.values.emplace(range.get(), block.head);
+    block.base_around = base_;
     blocks_.push_back(std::move(block));
+    if (!threads_ && range.src(0).vmin() < 1) base_ = static_cast<int>(blocks_.size()) - 1;
     return absl::OkStatus();
   }
 
@@ -226,6 +232,7 @@ class Lowerer {
   void CloseLoop() {
     Block inner = std::move(blocks_.back());
     blocks_.pop_back();
+    if (!threads_) base_ = inner.base_around;
     std::vector<UOp>& out = blocks_.back().statements;
     if (inner.head) out.push_back(inner.head);
     out.insert(out.end(), inner.statements.begin(), inner.statements.end());
@@ -503,6 +510,7 @@ class Lowerer {
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
+  int base_ = 0;  // the innermost open loop that may not run
   int64_t next_id_ = 0;
   int64_t scratch_bytes_ = 0;
 };

@@ -353,5 +353,14 @@ TEST(Sharded, ExplainNamesWhatMovesAndWhy) {
             "  CPU:2  [4:5, 0:4]  1x4\n");
 }
 
+// Seed 44: of 2 rows over 5 places 3 hold none, and their kernels must not read one.
+TEST(Sharded, PlacesWithoutRowsReadNone) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  const Sharding five({"CPU:0", "CPU:1", "CPU:2", "CPU:3", "CPU:4"}, 0);
+  const Tensor whole = Tensor::RandInt(0, 1000, {2, 67200}).Realize();
+  Tensor parts = whole.Shard(five).Realize();
+  EXPECT_EQ((parts & parts.Max()).ToVector<int32_t>(), (whole & whole.Max()).ToVector<int32_t>());
+}
+
 }  // namespace
 }  // namespace tessera
