@@ -1,4 +1,8 @@
 // Fibers with a switch in assembly, turns by policy, and faults caught.
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 #include "runtime/sim/fibers.h"
 
 #include <sys/mman.h>
@@ -53,6 +57,13 @@ tessera_sim_switch:
 .size tessera_sim_switch,.-tessera_sim_switch
 )");
 
+// What the fiber before left on the stack, its red zones among it, is gone.
+void Forget(char* stack, size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(stack, bytes);
+#endif
+}
+
 struct Context {
   void* stack_pointer = nullptr;
 };
@@ -60,6 +71,7 @@ void Switch(Context& from, Context& to) {
   tessera_sim_switch(&from.stack_pointer, to.stack_pointer);
 }
 void Prepare(Context& c, char* stack, size_t bytes, void (*entry)()) {
+  Forget(stack, bytes);
   // As after a call: the return address at 16n + 8, then six registers.
   void** top = reinterpret_cast<void**>(stack + bytes - 64);
   *--top = nullptr;
@@ -288,7 +300,8 @@ class Runner {
     }
     enum { kForward, kReverse, kRandom, kGreedy, kPolicies };
     const int policy = static_cast<int>(random_() % kPolicies);
-    std::vector<int> order(policy == kGreedy ? warps() : static_cast<int>(fibers_.size()));
+    std::vector<int>& order = order_;  // a fault jumps out of here: nothing to be destroyed
+    order.resize(policy == kGreedy ? warps() : static_cast<int>(fibers_.size()));
     std::iota(order.begin(), order.end(), 0);
     if (policy == kReverse) std::reverse(order.begin(), order.end());
     for (;;) {
@@ -324,6 +337,7 @@ class Runner {
   const Launch& launch_;
   std::mt19937_64& random_;
   std::vector<Fiber> fibers_;
+  std::vector<int> order_;  // of turns
   std::vector<unsigned char> exchange_;
   std::vector<char*> idle_stacks_;
   size_t used_stacks_ = 0;
