@@ -173,7 +173,7 @@ void Fuzz(uint64_t first, int64_t count) {
   int failures = 0, tried = 0;
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
     const FuzzCase c = RandomCase(seed);
-    if (!c.values.empty()) continue;  // symbolic extents have tests of their own
+    if (!c.values.empty()) continue;  // a symbolic extent cannot be laid out yet
     ++tried;
     if (RunSpread(c, seed, tally).empty()) continue;
     if (++failures > 3) break;
