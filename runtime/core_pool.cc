@@ -3,6 +3,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -54,6 +55,7 @@ struct alignas(128) CorePool::Mailbox {
   std::atomic<uint32_t> state{kIdle};
   int64_t share = 0;   // which share is this thread's: one and up
   int64_t shares = 0;  // of how many, this time
+  int avoided = -1;    // the core that `thread` keeps off: its caller's
   std::thread thread;
 };
 
@@ -77,6 +79,8 @@ void CorePool::Start() {
   sigset_t all, before;
   sigfillset(&all);  // the program's signal handlers run on threads of its own
   pthread_sigmask(SIG_SETMASK, &all, &before);
+  CPU_ZERO(&allowed_);
+  pthread_getaffinity_np(pthread_self(), sizeof allowed_, &allowed_);
   for (int i = 1; i < cores_; ++i) {
     boxes_.push_back(std::make_unique<Mailbox>());
     Mailbox& box = *boxes_.back();
@@ -85,6 +89,17 @@ void CorePool::Start() {
     pthread_setname_np(box.thread.native_handle(), "tessera-core");
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// The kernel may wake a thread on its caller's core while others idle, and leave it waiting there.
+void CorePool::KeepOffCaller(Mailbox& box) {
+  const int here = sched_getcpu();
+  if (here < 0 || here == box.avoided) return;
+  cpu_set_t others = allowed_;
+  CPU_CLR(here, &others);
+  if (CPU_COUNT(&others) == 0) return;
+  pthread_setaffinity_np(box.thread.native_handle(), sizeof others, &others);
+  box.avoided = here;
 }
 
 // Waits until the mailbox holds a share and takes it; false on quitting.
@@ -138,6 +153,7 @@ void CorePool::Run(CoreFn fn, void* arg, int64_t workers) {
   for (int64_t i = 1; i < shares; ++i) {
     Mailbox& box = *boxes_[i - 1];
     box.shares = shares;
+    KeepOffCaller(box);
     if (box.state.exchange(kPosted, std::memory_order_release) == kAsleep) FutexWake(box.state);
   }
   RunShare(0, shares);

@@ -1,6 +1,8 @@
 // The cores of this process as one pool: a kernel's workers run on the caller and on its threads.
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -41,11 +43,13 @@ class CorePool {
 
   void Start();
   void ThreadMain(Mailbox& box);
+  void KeepOffCaller(Mailbox& box);
   bool AwaitWork(Mailbox& box);
   void RunShare(int64_t share, int64_t shares);
 
   const int cores_;
   std::vector<std::unique_ptr<Mailbox>> boxes_;  // one per thread, made by Start
+  cpu_set_t allowed_;                            // the cores that the program may use
   std::atomic<bool> taken_{false};
   std::atomic<int> plans_{0};
 

@@ -1,11 +1,16 @@
 // The core pool: every worker once, nesting, many threads at once, scopes.
 #include "runtime/core_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <atomic>
+#include <chrono>
 #include <numeric>
 #include <thread>
 #include <vector>
 
+#include "graph/status.h"
 #include "runtime/host_target.h"
 #include "tests/testing.h"
 
@@ -95,6 +100,48 @@ TEST(CorePool, ThreadsReallyHelp) {
       &job, 2);
   EXPECT_TRUE(job.other_ran.load());
   EXPECT_NE(job.other, std::this_thread::get_id());
+}
+
+// A caller that stays on its core finds the pool's threads on others, whichever it is.
+TEST(CorePool, ThreadsKeepOffTheCallersCore) {
+  cpu_set_t allowed;
+  ASSERT_EQ(pthread_getaffinity_np(pthread_self(), sizeof allowed, &allowed), 0);
+  if (CPU_COUNT(&allowed) < 2) GTEST_SKIP() << "one core";
+  CorePool pool(2);
+  struct Seen {
+    std::thread::id caller = std::this_thread::get_id();
+    int core = -1;
+    std::atomic<int> helped{0}, allowed{0};
+  };
+  const auto look = [](void* arg, int64_t, int64_t) {
+    auto& seen = *static_cast<Seen*>(arg);
+    if (std::this_thread::get_id() == seen.caller) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other share is not ours
+      return;
+    }
+    cpu_set_t mine;
+    CHECK(pthread_getaffinity_np(pthread_self(), sizeof mine, &mine) == 0, "affinity");
+    ++seen.helped;
+    seen.allowed += CPU_ISSET(seen.core, &mine) != 0;
+  };
+  Seen warm;
+  warm.core = 0;
+  pool.Run(look, &warm, 2);  // starts the thread while all cores are allowed
+  int helped = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed)) continue;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(core, &one);
+    ASSERT_EQ(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+    Seen seen;
+    seen.core = core;
+    pool.Run(look, &seen, 2);
+    helped += seen.helped.load();
+    EXPECT_EQ(seen.allowed.load(), 0) << core;
+  }
+  pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
+  EXPECT_GT(helped, 0);
 }
 
 TEST(CorePool, NestedRunsAreSerial) {
