@@ -164,33 +164,14 @@ class Execution {
   }
 
   absl::Status LaunchTransfer(const PlanStep& step) {
-    const PlanBuffer& to = plan_.buffers[step.buffers[0]];
     std::vector<const void*> source;
     for (size_t i = 1; i < step.buffers.size(); ++i) {
       for (void* p : data_[step.buffers[i]]) source.push_back(p);
     }
-    if (step.kind == PlanStep::kExchange) {
-      return RunExchange(step, Row(to), data_[step.buffers[0]], source);
-    }
-    std::vector<int64_t> elements(data_[step.buffers[0]].size(), 1);
-    for (size_t i = 0; i < elements.size(); ++i) {
-      for (const Extent& e : to.shape) {
-        ASSIGN_OR_RETURN(const int64_t n, ExtentOn(e, to.device, static_cast<int>(i)));
-        elements[i] *= n;
-      }
-    }
-    return RunAllReduce(step, to.dtype, to.device, elements, data_[step.buffers[0]], source);
-  }
-  static int64_t Row(const PlanBuffer& b) { return b.dtype.bytes(); }
-
-  // An extent on one place of a mesh.
-  absl::StatusOr<int64_t> ExtentOn(const Extent& e, Device mesh, int place) {
-    if (e.is_int()) return e.value();
-    Bindings all = bindings_;
-    for (const PlaceVariable& v : plan_.place_variables) {
-      if (v.mesh == mesh) all[v.name] = v.values[place];
-    }
-    return ExtentValue(e, all);
+    const auto step_index = static_cast<size_t>(&step - plan_.steps.data());
+    return compiled_.transfers[step_index]->Run(
+        data_[step.buffers[0]], source,
+        [this](const Extent& e) { return ExtentValue(e, bindings_); });
   }
 
   // One kernel on all places, side by side.

@@ -1,4 +1,4 @@
-// What runs on several places at once: storage of parts, exchanges and reductions between them.
+// What is on several places at once: storage of parts, and work for each of them.
 #pragma once
 
 #include <memory>
@@ -22,6 +22,10 @@ absl::StatusOr<std::shared_ptr<Storage>> AllocateTensor(const Shape& shape, DTyp
                                                         Device device);
 // The same of a plan's buffer.
 absl::StatusOr<std::shared_ptr<Storage>> AllocateBuffer(const Plan& plan, const PlanBuffer& buffer);
+// What it takes at one of its places, and a part of so many bytes on each.
+int64_t BytesAt(const Plan& plan, const PlanBuffer& buffer, int place);
+absl::StatusOr<std::shared_ptr<Storage>> AllocateParts(absl::Span<DeviceRuntime* const> places,
+                                                       absl::Span<const int64_t> bytes);
 
 // New storage with the same bytes, on the same places.
 absl::StatusOr<std::shared_ptr<Storage>> CopyStorage(const Storage& storage, Device device);
@@ -32,15 +36,5 @@ absl::Status ReadTensor(const Shape& shape, DType dtype, Device device, const St
 
 // Calls fn(i) for each of n places, side by side on the core pool; the first error, if any.
 absl::Status ForEachPlace(int n, absl::FunctionRef<absl::Status(int)> fn);
-
-// Runs an exchange between these addresses, by place.
-absl::Status RunExchange(const PlanStep& step, int64_t width, absl::Span<void* const> target,
-                         absl::Span<const void* const> source);
-
-// Combines `elements[i]` elements on each place i within groups; the order is that of the places,
-// so that results repeat bit for bit.
-absl::Status RunAllReduce(const PlanStep& step, DType dtype, Device mesh,
-                          absl::Span<const int64_t> elements, absl::Span<void* const> target,
-                          absl::Span<const void* const> source);
 
 }  // namespace tessera

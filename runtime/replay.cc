@@ -11,6 +11,7 @@
 #include "runtime/core_pool.h"
 #include "runtime/counters.h"
 #include "runtime/execute.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 
@@ -23,73 +24,113 @@ struct Replay::Frame {
   std::unique_ptr<Recording> recording;
 };
 
-Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables) : plan_(std::move(plan)) {
+Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
+    : plan_(std::move(plan)), names_(std::move(variables)) {
   const Plan& p = plan_->plan;
-  if (p.has_meshes()) return;  // runs by ExecutePlan, place by place
   std::vector<int> result_of(p.buffers.size(), -1);
   for (size_t r = 0; r < p.roots.size(); ++r) {
-    const int b = p.roots[r];
-    if (p.buffers[b].kind == PlanBuffer::kInput) continue;
-    if (result_of[b] >= 0) {
-      same_results_.emplace_back(static_cast<int>(r), result_of[b]);
+    const PlanBuffer& b = p.buffers[p.roots[r]];
+    if (b.kind == PlanBuffer::kInput) continue;
+    int& first = result_of[p.roots[r]];
+    if (first >= 0) {
+      same_results_.emplace_back(static_cast<int>(r), first);
       continue;
     }
-    result_of[b] = static_cast<int>(r);
-    DeviceRuntime* device = ValueOrThrow(GetDevice(p.buffers[b].device.place()));
-    results_.push_back({static_cast<int>(r), b, device, p.buffers[b].bytes});
+    first = static_cast<int>(r);
+    Result result{first, ValueOrThrow(DevicesOf(b.device)), {}, b.device.is_sharding()};
+    for (size_t i = 0; i < result.places.size(); ++i) {
+      result.bytes.push_back(BytesAt(p, b, static_cast<int>(i)));
+    }
+    results_.push_back(std::move(result));
   }
   for (const PlanStep& step : p.steps) {
+    if (step.kind == PlanStep::kKernel) {
+      AddKernel(step, names_, result_of);
+      continue;
+    }
     Launchable l;
     l.step = &step;
-    l.first_buffer = static_cast<int>(buffer_of_argument_.size());
-    l.num_buffers = static_cast<int>(step.buffers.size());
+    l.transfer = plan_->transfers[&step - p.steps.data()].get();
+    l.first_buffer = static_cast<int>(arguments_.size());
     for (int b : step.buffers) {
-      const int at = static_cast<int>(buffer_of_argument_.size());
-      buffer_of_argument_.push_back(b);
-      if (p.buffers[b].kind == PlanBuffer::kInput) leaf_patches_.push_back({at, p.buffers[b].slot});
-      if (result_of[b] >= 0) result_patches_.push_back({at, result_of[b]});
+      const auto parts = static_cast<int>(p.buffers[b].device.places().size());
+      for (int i = 0; i < parts; ++i) AddArgument(b, i, result_of);
+      if (l.num_targets == 0) l.num_targets = parts;
     }
-    if (step.kind == PlanStep::kKernel) {
-      const PlanKernel& kernel = p.kernels[step.kernel];
-      l.device = plan_->devices[step.kernel];
-      l.executable = plan_->executables[step.kernel].get();
-      l.workers = kernel.workers;
-      l.first_variable = static_cast<int>(num_variables_);
-      l.num_variables = static_cast<int>(kernel.variables.size());
-      for (const std::string& name : kernel.variables) {
-        const auto it = std::find(variables.begin(), variables.end(), name);
-        CHECK(it != variables.end(), "a plan has the variable ", name, " that its graph has not");
-        variable_patches_.push_back(
-            {static_cast<int>(num_variables_++), static_cast<int>(it - variables.begin())});
-      }
-      ++kernels_;
-    }
-    launches_.push_back(l);
+    l.num_buffers = static_cast<int>(arguments_.size()) - l.first_buffer;
+    launches_.push_back(std::move(l));
   }
   for (const Launchable& l : launches_) {
-    if (l.device != launches_[0].device) return;
+    if (l.places.size() != 1 || l.places != launches_[0].places) return;
   }
-  if (launches_.size() > 1) only_device_ = launches_[0].device;
+  if (launches_.size() > 1) only_device_ = launches_[0].places[0];
 }
 
 Replay::~Replay() = default;
 
+void Replay::AddArgument(int buffer, int place, const std::vector<int>& result_of) {
+  const PlanBuffer& b = plan_->plan.buffers[buffer];
+  const auto at = static_cast<int>(arguments_.size());
+  const int part = b.device.is_sharding() ? place : -1;
+  arguments_.push_back({buffer, place});
+  if (b.kind == PlanBuffer::kInput) leaf_patches_.push_back({at, b.slot, part});
+  if (result_of[buffer] >= 0) result_patches_.push_back({at, result_of[buffer], part});
+}
+
+void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> variables,
+                       const std::vector<int>& result_of) {
+  const Plan& p = plan_->plan;
+  const PlanKernel& kernel = p.kernels[step.kernel];
+  const Device on = p.buffers[step.buffers[0]].device;
+  Launchable l;
+  l.step = &step;
+  l.places = on.is_sharding() ? plan_->meshes.at(on)
+                              : std::vector<DeviceRuntime*>{plan_->devices[step.kernel]};
+  l.executable = plan_->executables[step.kernel].get();
+  l.workers = kernel.workers;
+  l.first_buffer = static_cast<int>(arguments_.size());
+  l.num_buffers = static_cast<int>(step.buffers.size());
+  l.first_variable = static_cast<int>(num_variables_);
+  l.num_variables = static_cast<int>(kernel.variables.size());
+  for (size_t i = 0; i < l.places.size(); ++i) {
+    for (int b : step.buffers) AddArgument(b, static_cast<int>(i), result_of);
+    for (const std::string& name : kernel.variables) {
+      const auto at = static_cast<int>(num_variables_++);
+      const auto own = std::find_if(p.place_variables.begin(), p.place_variables.end(),
+                                    [&name](const PlaceVariable& v) { return v.name == name; });
+      if (own != p.place_variables.end()) {
+        place_values_.emplace_back(at, own->values[i]);
+        continue;
+      }
+      const auto it = std::find(variables.begin(), variables.end(), name);
+      CHECK(it != variables.end(), "a plan has the variable ", name, " that its graph has not");
+      variable_patches_.push_back({at, static_cast<int>(it - variables.begin())});
+    }
+    ++kernels_;
+  }
+  launches_.push_back(std::move(l));
+}
+
 absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
   const Plan& p = plan_->plan;
   auto frame = std::make_unique<Frame>();
-  frame->arguments.resize(buffer_of_argument_.size(), nullptr);
+  frame->arguments.resize(arguments_.size(), nullptr);
   frame->variables.resize(num_variables_);
+  for (const auto& [at, value] : place_values_) frame->variables[at] = value;
   for (const auto& [device, bytes] : p.arenas) {
-    ASSIGN_OR_RETURN(DeviceRuntime * runtime, GetDevice(device.place()));
-    ASSIGN_OR_RETURN(std::shared_ptr<Storage> arena, runtime->Allocate(bytes));
-    for (size_t i = 0; i < buffer_of_argument_.size(); ++i) {
-      const PlanBuffer& b = p.buffers[buffer_of_argument_[i]];
-      if (b.kind != PlanBuffer::kTemp || !(b.device == device)) continue;
-      // Integers, as there may be no memory behind it (NULL).
-      frame->arguments[i] =
-          reinterpret_cast<void*>(reinterpret_cast<intptr_t>(arena->data) + b.offset);
+    ASSIGN_OR_RETURN(const std::vector<DeviceRuntime*> places, DevicesOf(device));
+    for (size_t place = 0; place < places.size(); ++place) {
+      ASSIGN_OR_RETURN(std::shared_ptr<Storage> arena, places[place]->Allocate(bytes));
+      for (size_t i = 0; i < arguments_.size(); ++i) {
+        const PlanBuffer& b = p.buffers[arguments_[i].buffer];
+        if (b.kind != PlanBuffer::kTemp || !(b.device == device)) continue;
+        if (arguments_[i].place != static_cast<int>(place)) continue;
+        // Integers, as there may be no memory behind it (NULL).
+        frame->arguments[i] =
+            reinterpret_cast<void*>(reinterpret_cast<intptr_t>(arena->data) + b.offset);
+      }
+      frame->arenas.push_back(std::move(arena));
     }
-    frame->arenas.push_back(std::move(arena));
   }
   for (const Launchable& l : launches_) {
     if (only_device_ == nullptr) break;
@@ -102,7 +143,18 @@ absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
   return frame;
 }
 
-absl::Status Replay::RunLaunches(Frame& frame) const {
+absl::Status Replay::RunKernel(const Launchable& l, const Frame& frame) const {
+  return ForEachPlace(static_cast<int>(l.places.size()), [&](int i) {
+    const Launch launch{{frame.arguments.data() + l.first_buffer + int64_t{i} * l.num_buffers,
+                         static_cast<size_t>(l.num_buffers)},
+                        {frame.variables.data() + l.first_variable + int64_t{i} * l.num_variables,
+                         static_cast<size_t>(l.num_variables)},
+                        l.workers};
+    return l.places[i]->Run(*l.executable, launch);
+  });
+}
+
+absl::Status Replay::RunLaunches(Frame& frame, absl::Span<const int64_t> values) const {
   PlanScope scope;
   if (only_device_ != nullptr) {
     if (frame.recording == nullptr) {
@@ -113,23 +165,34 @@ absl::Status Replay::RunLaunches(Frame& frame) const {
     }
   }
   for (const Launchable& l : launches_) {
+    if (!l.places.empty()) {
+      RETURN_IF_ERROR(RunKernel(l, frame));
+      continue;
+    }
     void* const* arguments = frame.arguments.data() + l.first_buffer;
-    if (l.device == nullptr) {
+    if (l.transfer == nullptr) {
       RETURN_IF_ERROR(RunCopyStep(plan_->plan, *l.step, arguments[0], arguments[1]));
       continue;
     }
-    const Launch launch{
-        {arguments, static_cast<size_t>(l.num_buffers)},
-        {frame.variables.data() + l.first_variable, static_cast<size_t>(l.num_variables)},
-        l.workers};
-    RETURN_IF_ERROR(l.device->Run(*l.executable, launch));
+    const auto targets = static_cast<size_t>(l.num_targets);
+    RETURN_IF_ERROR(l.transfer->Run(
+        {arguments, targets}, {arguments + targets, static_cast<size_t>(l.num_buffers) - targets},
+        [&](const Extent& e) {
+          Bindings bindings;
+          for (size_t v = 0; v < names_.size(); ++v) bindings[names_[v]] = values[v];
+          return ExtentValue(e, bindings);
+        }));
   }
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<Storage>> Replay::Allocate(const Result& result) {
+  if (!result.in_parts) return result.places[0]->Allocate(result.bytes[0]);
+  return AllocateParts(result.places, result.bytes);
+}
+
 absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int64_t> values,
                          absl::Span<std::shared_ptr<Storage>> results) {
-  CHECK(!plan_->plan.has_meshes());
   std::unique_ptr<Frame> frame;
   {
     std::lock_guard lock(mutex_);
@@ -142,19 +205,24 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
     ASSIGN_OR_RETURN(frame, MakeFrame());
   }
   for (const Result& r : results_) {
-    ASSIGN_OR_RETURN(results[r.root], r.device->Allocate(r.bytes));
+    ASSIGN_OR_RETURN(results[r.root], Allocate(r));
   }
   for (const auto& [root, same] : same_results_) results[root] = results[same];
+  const auto data = [](const Storage& s, int part) {
+    return part < 0 ? s.data : s.parts[part]->data;
+  };
   for (const Patch& p : leaf_patches_) {
     if (frame->arguments[p.at] != nullptr && FaultPlanted(Fault::kReplayOldInputs)) continue;
-    frame->arguments[p.at] = leaves[p.from]->data;
+    frame->arguments[p.at] = data(*leaves[p.from], p.part);
   }
-  for (const Patch& p : result_patches_) frame->arguments[p.at] = results[p.from]->data;
+  for (const Patch& p : result_patches_) {
+    frame->arguments[p.at] = data(*results[p.from], p.part);
+  }
   for (const Patch& p : variable_patches_) {
     if (frame->variables[p.at] != 0 && FaultPlanted(Fault::kReplayOldVariables)) continue;
     frame->variables[p.at] = values[p.from];
   }
-  RETURN_IF_ERROR(RunLaunches(*frame));
+  RETURN_IF_ERROR(RunLaunches(*frame, values));
   Count(&RuntimeStats::kernels_run, kernels_);
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(frame));

@@ -30,29 +30,45 @@ class Replay {
   int64_t kernels() const { return kernels_; }
 
  private:
+  // A step: a kernel on one place or on each of several, whose arguments and variables follow one
+  // another; a transfer, whose targets come before its sources; or a copy.
   struct Launchable {
-    DeviceRuntime* device = nullptr;  // null: a copy
+    std::vector<DeviceRuntime*> places;  // of a kernel
     const Executable* executable = nullptr;
-    int first_buffer = 0, num_buffers = 0;
+    const Transfer* transfer = nullptr;
+    int first_buffer = 0, num_buffers = 0;  // of one place; of a transfer all
+    int num_targets = 0;                    // of a transfer
     int first_variable = 0, num_variables = 0;
     int workers = 1;
     const PlanStep* step = nullptr;
   };
-  struct Patch {  // an argument that changes from call to call, and what it becomes
-    int at, from;
+  // An argument that changes from call to call: what it becomes, and which part of that.
+  struct Patch {
+    int at, from, part = -1;
+  };
+  struct Argument {
+    int buffer, place;
   };
   struct Result {
-    int root, buffer;
-    DeviceRuntime* device;
-    int64_t bytes;
+    int root;
+    std::vector<DeviceRuntime*> places;
+    std::vector<int64_t> bytes;  // of each
+    bool in_parts;
   };
   struct Frame;
-  absl::Status RunLaunches(Frame& frame) const;
+  void AddArgument(int buffer, int place, const std::vector<int>& result_of);
+  void AddKernel(const PlanStep& step, absl::Span<const std::string> variables,
+                 const std::vector<int>& result_of);
+  static absl::StatusOr<std::shared_ptr<Storage>> Allocate(const Result& result);
+  absl::Status RunLaunches(Frame& frame, absl::Span<const int64_t> values) const;
+  absl::Status RunKernel(const Launchable& l, const Frame& frame) const;
   absl::StatusOr<std::unique_ptr<Frame>> MakeFrame() const;
 
   const CompiledPlanPtr plan_;
   std::vector<Launchable> launches_;
-  std::vector<int> buffer_of_argument_;
+  const std::vector<std::string> names_;  // of the variables
+  std::vector<Argument> arguments_;
+  std::vector<std::pair<int, int64_t>> place_values_;  // variables that a place knows
   std::vector<Patch> leaf_patches_, result_patches_, variable_patches_;
   std::vector<Result> results_;
   std::vector<std::pair<int, int>> same_results_;  // a root that is another root

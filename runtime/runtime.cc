@@ -55,6 +55,11 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
     if (!b.device.is_sharding() || out->meshes.contains(b.device)) continue;
     ASSIGN_OR_RETURN(out->meshes[b.device], DevicesOf(b.device));
   }
+  for (const PlanStep& step : out->plan.steps) {
+    out->transfers.emplace_back();
+    if (step.kind != PlanStep::kExchange && step.kind != PlanStep::kAllReduce) continue;
+    ASSIGN_OR_RETURN(out->transfers.back(), Transfer::Make(out->plan, step));
+  }
   // All kernels of a device at once, so that they compile in parallel.
   for (size_t k = 0; k < n; ++k) {
     if (out->executables[k] != nullptr) continue;

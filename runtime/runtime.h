@@ -12,6 +12,7 @@
 #include "graph/uop.h"
 #include "runtime/device.h"
 #include "runtime/plan_key.h"
+#include "runtime/transfer.h"
 #include "schedule/plan.h"
 
 namespace tessera {
@@ -25,6 +26,7 @@ struct CompiledPlan {
   std::vector<DeviceRuntime*> devices;                              // by kernel
   std::vector<std::shared_ptr<Executable>> executables;             // by kernel
   absl::flat_hash_map<Device, std::vector<DeviceRuntime*>> meshes;  // the places of each
+  std::vector<std::unique_ptr<const Transfer>> transfers;           // by step; of others null
 };
 using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
 

@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-int64_t ExtentAt(const Plan& plan, const Extent& extent, Device mesh, int place) {
-  if (extent.is_int()) return extent.value();
+Extent ExtentOn(const Plan& plan, const Extent& extent, Device mesh, int place) {
+  if (extent.is_int()) return extent;
   Substitution values;
   for (const PlaceVariable& v : plan.place_variables) {
     if (!(v.mesh == mesh)) continue;
@@ -20,7 +20,11 @@ int64_t ExtentAt(const Plan& plan, const Extent& extent, Device mesh, int place)
     values.emplace(UOp::Make(Op::kVar, kInt64, {}, VarArg{v.name, *low, *high}),
                    UOp::Index(v.values[place]));
   }
-  return std::max<int64_t>(0, Extent(Simplify(Substitute(extent.expr(), values))).max());
+  return Extent(Simplify(Substitute(extent.expr(), values)));
+}
+
+int64_t ExtentAt(const Plan& plan, const Extent& extent, Device mesh, int place) {
+  return std::max<int64_t>(0, ExtentOn(plan, extent, mesh, place).max());
 }
 
 int64_t BytesMoved(const Plan& plan, const PlanStep& step) {

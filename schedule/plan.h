@@ -66,8 +66,9 @@ struct Plan {
 int64_t BytesMoved(const Plan& plan, const PlanStep& step);
 int64_t BytesMoved(const Plan& plan);
 
-// An extent with the variables of a place given their values there, as far as that makes it known;
-// else with the others at their highest.
+// An extent with the variables of a place given their values there.
+Extent ExtentOn(const Plan& plan, const Extent& extent, Device mesh, int place);
+// As far as that makes it known; else with the others at their highest.
 int64_t ExtentAt(const Plan& plan, const Extent& extent, Device mesh, int place);
 
 }  // namespace tessera

@@ -1,0 +1,68 @@
+// Exchanges and reductions between places, in this process: everything about one that is known
+// before its addresses.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "graph/box.h"
+#include "runtime/device.h"
+#include "schedule/plan.h"
+
+namespace tessera {
+
+// One transfer step of a plan. Its results are the same bits in every run: values are combined in
+// the order of the places, whichever way they travel.
+class Transfer {
+ public:
+  // The step must be an exchange or an all-reduce.
+  static absl::StatusOr<std::unique_ptr<const Transfer>> Make(const Plan& plan,
+                                                              const PlanStep& step);
+  using Values = absl::FunctionRef<absl::StatusOr<int64_t>(const Extent&)>;
+
+  // Addresses by place. `value` gives extents that depend on variables. Nothing is allocated where
+  // all places are of the host and no extent does.
+  absl::Status Run(absl::Span<void* const> target, absl::Span<const void* const> source,
+                   Values value) const;
+
+ private:
+  struct Copies {
+    std::vector<Box> want, have;           // by place, of the target and of the source
+    std::vector<std::vector<Move>> moves;  // by place of the target
+    int64_t elements = 0;                  // of all moves
+  };
+  struct Group {
+    std::vector<int> places;
+    Extent elements;
+  };
+
+  static Copies CopiesOf(const Boxes& from, const Boxes& to);
+  absl::Status RunExchange(const Copies& copies, absl::Span<void* const> target,
+                           absl::Span<const void* const> source) const;
+  absl::Status FillHost(const Copies& copies, int place, void* target,
+                        absl::Span<const void* const> source) const;
+  absl::Status FillDevice(const Copies& copies, int place, void* target,
+                          absl::Span<const void* const> source) const;
+  absl::Status RunAllReduce(absl::Span<void* const> target, absl::Span<const void* const> source,
+                            Values value) const;
+  absl::Status ReduceOffHost(const Group& group, int64_t elements, absl::Span<void* const> target,
+                             absl::Span<const void* const> source) const;
+  void Combine(const Group& group, int64_t begin, int64_t end, absl::Span<void* const> target,
+               absl::Span<const void* const> source) const;
+
+  PlanStep::Kind kind_ = PlanStep::kExchange;
+  Op op_ = Op::kAdd;
+  DType dtype_;
+  std::vector<DeviceRuntime*> to_, from_;
+  bool computes_ = true, on_host_ = true;
+  // Of an exchange; the extents of symbolic axes, which its boxes hold with their highest values.
+  std::shared_ptr<const Boxes> boxes_from_, boxes_to_;
+  std::vector<std::pair<int, Extent>> symbolic_;
+  Copies copies_;
+  std::vector<Group> groups_;  // of an all-reduce
+};
+
+}  // namespace tessera
