@@ -298,8 +298,9 @@ Tensor Tensor::ShardAt(int index, CallSite at) const {
 
 Tensor Tensor::Contiguous(CallSite at) const {
   Call call("Contiguous", at);
-  if (uop().is(Op::kBuffer) || uop().is(Op::kContiguous)) return *this;
-  return Tensor(internal::Build(Op::kContiguous, {uop()}));
+  const UOp& u = uop();
+  if (u.is(Op::kContiguous) || (u.is(Op::kBuffer) && !internal::IsSharedMemory(u))) return *this;
+  return Tensor(internal::Build(Op::kContiguous, {u}));
 }
 
 namespace {
@@ -330,6 +331,12 @@ void CheckAssignable(const UOp& u) {
 
 }  // namespace
 
+bool internal::IsSharedMemory(const UOp& buffer) {
+  if (!buffer.is(Op::kBuffer)) return false;
+  const std::shared_ptr<Storage>& storage = buffer.arg<BufferArg>().buffer->storage;
+  return storage != nullptr && storage->data != nullptr && !storage->parts.empty();
+}
+
 // Every version that can be written lies in a BUFFER of the tensor's own: a value that has none
 // yet, which other tensors may share as a node, is first assigned to a fresh one.
 Tensor& Tensor::Assign(const Operand& value) {
@@ -341,6 +348,11 @@ Tensor& Tensor::Assign(const Operand& value) {
   base.state_ = held;
   State& root = base.Now();
   root.value = internal::Current(root.value);
+  if (internal::IsSharedMemory(root.value)) {
+    Fail("the memory of ", Describe(root.value),
+         " is one for all its places, which would each write it; assign to a copy made with ",
+         ".Contiguous()");
+  }
   std::vector<UOp> chain;  // from the view to the base
   if (self.base) {
     for (UOp u = self.view; !(u == self.base_version); u = u.src(0)) {

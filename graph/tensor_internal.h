@@ -88,6 +88,9 @@ Ints NormalAxes(const Axes& axes, int rank);
 
 // A fresh BUFFER without storage.
 UOp NewBuffer(DType dtype, const Extents& dims, Device device);
+// Whether all places of a value read the same memory, the caller's: it must not be written, as each
+// place would do so.
+bool IsSharedMemory(const UOp& buffer);
 // Where tensors without a device of their own are put.
 Device DefaultDevice();
 

@@ -333,6 +333,11 @@ void Capture::Prepare(const std::vector<Tensor>& inputs) const {
   }
   if (!pending.empty()) Tensor::Realize(absl::MakeSpan(pending), at_);
   for (const Write& w : writes_) {
+    if (internal::IsSharedMemory(ValueOf(w.target, inputs))) {
+      Fail("the step assigns to ", Name(w.target),
+           ", whose memory is one for all its places in this call; pass a copy made with ",
+           ".Contiguous()");
+    }
     if (w.target.kind != Source::kInput || !inputs[w.target.index].is_view()) continue;
     Fail("the step assigns to ", Name(w.target), ", which is a view of another tensor in this ",
          "call; pass the tensor that it was made from, and take the view in the step");

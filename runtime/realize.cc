@@ -200,8 +200,10 @@ Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
   const Device home = device ? device : Device(Place("CPU", 0));
   const UOp buffer = internal::NewBuffer(dtype, shape.extents(), home);
   if (!buffer.shape().is_static()) Fail("the shape ", buffer.shape().ToString(), " is symbolic");
-  if (home.is_sharding() || home.place().kind() != "CPU") {
-    Fail("memory of the host belongs to a CPU place, not to ", home.ToString());
+  // Places that all have the whole may all read it there.
+  const bool shared = home.is_sharding() && home.sharding() == Sharding(home.sharding().mesh());
+  if ((home.is_sharding() && !shared) || home.places()[0].kind() != "CPU") {
+    Fail("memory of the host belongs to CPU places that have all of it, not to ", home.ToString());
   }
   const int64_t elements = buffer.shape().MaxElements();
   if (data == nullptr && elements > 0) Fail("the pointer is null");
@@ -212,6 +214,11 @@ Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
   auto storage = std::make_shared<Storage>();
   storage->data = data;
   storage->bytes = elements * dtype.bytes();
+  for (size_t i = 0; shared && i < home.places().size(); ++i) {
+    storage->parts.push_back(std::make_shared<Storage>());
+    storage->parts.back()->data = data;
+    storage->parts.back()->bytes = storage->bytes;
+  }
   if (deleter) storage->deleter = [deleter = std::move(deleter)](Storage& s) { deleter(s.data); };
   buffer.arg<BufferArg>().buffer->storage = std::move(storage);
   return Tensor(buffer);

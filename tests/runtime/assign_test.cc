@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "runtime/capture.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -282,6 +283,27 @@ TEST(Blob, OldVersionsLiveOnElsewhere) {
   t.Realize();
   EXPECT_THAT(memory, ElementsAre(0, 0));
   EXPECT_THAT(Read(old), ElementsAre(10, 20));
+}
+
+TEST(Blob, OnPlacesThatShareIt) {
+  std::vector<float> memory = {1, 2};
+  const Sharding both({"CPU:0", "CPU:1"});
+  Tensor t = Tensor::FromBlob(memory.data(), {2}, kFloat32, {}, both);
+  EXPECT_EQ(t.device(), Device(both));
+  EXPECT_THAT(Read(t * 2), ElementsAre(2, 4));
+  memory[1] = 5;
+  EXPECT_THAT(Read(t * 3), ElementsAre(3, 15));
+  EXPECT_THAT(Read(t.ShardAt(1)), ElementsAre(1, 5));
+  EXPECT_THROW(t.Assign(0), Error);
+  EXPECT_THROW(t[0].Assign(0), Error);
+  Jit step([](Tensor x) { x.Assign(x + 1); });
+  EXPECT_THROW(step({t}), Error);
+  Tensor copy = t.Contiguous();
+  copy.Assign(copy + 1);
+  EXPECT_THAT(Read(copy), ElementsAre(2, 6));
+  EXPECT_THAT(memory, ElementsAre(1, 5));
+  const Sharding parts({"CPU:0", "CPU:1"}, 0);
+  EXPECT_THROW(Tensor::FromBlob(memory.data(), {2}, kFloat32, {}, parts), Error);
 }
 
 TEST(Read, ConvertsAndChecks) {
