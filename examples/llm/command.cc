@@ -8,7 +8,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "examples/llm/chat.h"
+#include "examples/llm/parallel.h"
 #include "graph/status.h"
 #include "runtime/mapped_file.h"
 #include "runtime/units.h"
@@ -65,8 +67,13 @@ constexpr Option kOptions[] = {
      [](Command& c, const std::string& v) {
        return Int(v, &c.context) && c.context > 0 && c.context <= (int64_t{1} << 24);
      }},
-    {"--devices", "A", "where to run; one device, until operations carry shardings",
-     [](Command& c, const std::string& v) { return c.device = Device(v), true; }},
+    {"--devices", "A,B,...", "where to run: one device, or several of a kind side by side",
+     [](Command& c, const std::string& v) {
+       c.devices = PlaceList(std::vector<std::string>(absl::StrSplit(v, ','))).places;
+       return true;
+     }},
+    {"--parallel", "tensor", "how several devices share the work: each has a part of every layer",
+     [](Command&, const std::string& v) { return v == "tensor"; }},
     {"--chat", "", "a conversation: each line of stdin is a message",
      SetMode<Command::Mode::kChat>},
     {"--system", "TEXT", "a chat's system message",
@@ -308,16 +315,24 @@ absl::StatusOr<int> RunCommand(const Command& command) {
     return 0;
   }
   const auto begin = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(const Model model, LoadModel(command.model));
+  ASSIGN_OR_RETURN(Model model, LoadModel(command.model));
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s in %s, mapped in %s\n",
                command.model.c_str(), model.config.architecture.c_str(),
                static_cast<int>(model.config.layers), static_cast<int>(model.config.dim),
                ShowBytes(static_cast<double>(model.bytes_stored)).c_str(), model.format.c_str(),
                ShowSeconds(taken.count()).c_str());
+  if (const absl::Status moved = Distribute(&model, command.devices); !moved.ok()) {
+    return absl::Status(moved.code(), absl::StrCat("--devices: ", moved.message()));
+  }
+  if (model.division.whole.is_sharding()) {
+    const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;
+    std::fprintf(stderr, "llm: in parts on %s after %s\n",
+                 model.division.whole.sharding().mesh().ToString().c_str(),
+                 ShowSeconds(all.count()).c_str());
+  }
   SessionOptions options;
   options.context = command.context;
-  options.device = command.device;
   Session session(model, options);
   switch (command.mode) {
     case Command::Mode::kGenerate:

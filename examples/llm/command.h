@@ -20,7 +20,7 @@ struct Command {
   int64_t context = 0;
   std::vector<std::string> stops;
   SamplerOptions sampler;
-  Device device = "CPU";
+  std::vector<Place> devices = {Place("CPU", 0)};
   std::string system;  // of a chat
   std::string file;    // of --perplexity and --logits
   bool json = false, bos = true, check_tensors = false, help = false;

@@ -184,6 +184,7 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
     const Weight* e = weights.Find(gguf_names ? kEmbedding.gguf : kEmbedding.hugging_face);
     m.bytes_read -= e->bytes.size();
   }
+  m.division.kv_heads = config.kv_heads;
   m.config = std::move(config);
   return m;
 }

@@ -30,8 +30,18 @@ struct LayerWeights {
   Matrix gate, up, down;
 };
 
+// Where the parts of a model are (examples/llm/parallel.h); on one place, all are there.
+struct Division {
+  Device whole = "CPU";            // what every place has all of: activations, norms, tables
+  Device tokens = "CPU";           // where tokens are written
+  Place logits = Place("CPU", 0);  // the place of the host that gets the logits
+  Device heads = "CPU";            // the caches, [kv_heads, ...]
+  int64_t kv_heads = 0;            // in the caches: those of the model, or each several times
+};
+
 struct Model {
   ModelConfig config;
+  Division division;
   std::unique_ptr<const Tokenizer> tokenizer;
   Matrix embedding, output;  // the same one where they are tied
   Tensor norm;

@@ -18,13 +18,15 @@ int64_t ContextOf(const Model& model, const SessionOptions& options) {
   return std::min(model.config.context, kDefaultContext);
 }
 
+Tensor EmptyLogits(const Dims& shape, const Model& model) {
+  return Tensor::Zeros(shape, kFloat32, model.division.logits).Contiguous().Realize();
+}
+
 }  // namespace
 
 Session::Session(const Model& model, const SessionOptions& options)
-    : model_(model),
-      transformer_(model, ContextOf(model, options), options.device),
-      device_(options.device) {
-  logits_ = Tensor::Zeros({model.config.vocabulary}, kFloat32, device_).Contiguous().Realize();
+    : model_(model), transformer_(model, ContextOf(model, options)) {
+  logits_ = EmptyLogits({model.config.vocabulary}, model);
 }
 
 std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
@@ -33,7 +35,7 @@ std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
   const std::string row_name = absl::StrCat("row_", tokens);
   const Variable position(position_name, 0, context() - tokens), row(row_name, 0, tokens - 1);
   auto body = [this, tokens, all, position, row](const Tensor& input) {
-    const Tensor hidden = transformer_.Hidden(input, position);
+    const Tensor hidden = transformer_.Hidden(input.To(model_.division.whole), position);
     if (all) {
       all_logits_.SliceAxis(0, {0, tokens}).Assign(transformer_.Logits(hidden));
     } else {
@@ -44,7 +46,7 @@ std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
   auto step =
       std::make_unique<Step>(Step{tokens, position_name, row_name, std::vector<int32_t>(tokens),
                                   Tensor(), Jit(std::move(body))});
-  step->input = Tensor::FromBlob(step->ids.data(), {tokens}, kInt32, {}, device_);
+  step->input = Tensor::FromBlob(step->ids.data(), {tokens}, kInt32, {}, model_.division.tokens);
   return step;
 }
 
@@ -52,8 +54,7 @@ Session::Step& Session::StepFor(size_t tokens, bool all) {
   if (all) {
     const int64_t size = std::min(kAllTokens, context());
     if (all_ == nullptr) {
-      all_logits_ =
-          Tensor::Zeros({size, model_.config.vocabulary}, kFloat32, device_).Contiguous().Realize();
+      all_logits_ = EmptyLogits({size, model_.config.vocabulary}, model_);
       all_ = MakeStep(size, true);
     }
     return *all_;
@@ -119,7 +120,7 @@ std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
 
 std::string Session::ExplainStep() {
   const Variable position(absl::StrCat("position_1_of_", context()), 0, context() - 1);
-  const Tensor token = Tensor::Zeros({1}, kInt32, device_).Contiguous().Realize();
+  const Tensor token = Tensor::Zeros({1}, kInt32, model_.division.whole).Contiguous().Realize();
   return Explain(transformer_.Logits(transformer_.Hidden(token, position)));
 }
 

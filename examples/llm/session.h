@@ -15,12 +15,11 @@ namespace tessera::llm {
 
 struct SessionOptions {
   int64_t context = 0;  // positions; 0: what the model was trained for, at most 4096
-  Device device = "CPU";
 };
 
 class Session {
  public:
-  // The model must outlive it.
+  // The model must outlive it; the session works where the model's parts are.
   Session(const Model& model, const SessionOptions& options);
 
   // Runs the tokens at the next positions; the logits [vocabulary] of the last one, which stay
@@ -53,7 +52,6 @@ class Session {
 
   const Model& model_;
   Transformer transformer_;
-  Device device_;
   Tensor logits_;      // [vocabulary]
   Tensor all_logits_;  // [kAllTokens, vocabulary], made when first asked for
   std::vector<std::unique_ptr<Step>> steps_;

@@ -13,8 +13,7 @@ Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias = {}) {
 
 }  // namespace
 
-Transformer::Transformer(const Model& model, int64_t context, Device device)
-    : model_(model), context_(context) {
+Transformer::Transformer(const Model& model, int64_t context) : model_(model), context_(context) {
   const ModelConfig& c = model.config;
   const int64_t half = c.head_dim / 2;
   std::vector<float> cos(context * half), sin(context * half);
@@ -27,14 +26,15 @@ Transformer::Transformer(const Model& model, int64_t context, Device device)
       sin[p * half + i] = static_cast<float>(std::sin(angle) * c.rope_magnitude);
     }
   }
-  cos_ = Tensor::From(cos, {context, half}, device);
-  sin_ = Tensor::From(sin, {context, half}, device);
-  const Dims shape = {c.kv_heads, context, c.head_dim};
+  cos_ = Tensor::From(cos, {context, half}, model.division.whole).Realize();
+  sin_ = Tensor::From(sin, {context, half}, model.division.whole).Realize();
+  const Device by_heads = model.division.heads;
+  const Dims shape = {model.division.kv_heads, context, c.head_dim};
   // Without contents: a position is written in the step that first sees it, so memory is touched
   // only as far as texts reach.
   for (int64_t i = 0; i < c.layers; ++i) {
     caches_.push_back(
-        {Tensor::Empty(shape, kFloat32, device), Tensor::Empty(shape, kFloat32, device)});
+        {Tensor::Empty(shape, kFloat32, by_heads), Tensor::Empty(shape, kFloat32, by_heads)});
   }
 }
 
@@ -72,10 +72,11 @@ Tensor Transformer::Mask(int64_t tokens, const Extent& position) const {
 Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor& x,
                               const Extent& position) {
   const ModelConfig& c = model_.config;
-  const int64_t tokens = x.size(0), group = c.heads / c.kv_heads;
+  const int64_t kv_heads = model_.division.kv_heads;
+  const int64_t tokens = x.size(0), group = c.heads / kv_heads;
   Tensor q = Project(x, w.q, w.q_bias).Reshape({tokens, c.heads, c.head_dim});
-  Tensor k = Project(x, w.k, w.k_bias).Reshape({tokens, c.kv_heads, c.head_dim});
-  const Tensor v = Project(x, w.v, w.v_bias).Reshape({tokens, c.kv_heads, c.head_dim});
+  Tensor k = Project(x, w.k, w.k_bias).Reshape({tokens, kv_heads, c.head_dim});
+  const Tensor v = Project(x, w.v, w.v_bias).Reshape({tokens, kv_heads, c.head_dim});
   if (w.q_norm) q = q.RmsNorm(w.q_norm, c.norm_eps);
   if (w.k_norm) k = k.RmsNorm(w.k_norm, c.norm_eps);
   const Slice here{position, position + tokens}, seen{0, position + tokens};
@@ -85,15 +86,15 @@ Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor&
 
   // Heads that share keys are rows of one product.
   const Tensor rows = Rotate(q, position)
-                          .Reshape({tokens, c.kv_heads, group, c.head_dim})
+                          .Reshape({tokens, kv_heads, group, c.head_dim})
                           .Permute({1, 2, 0, 3})
-                          .Reshape({c.kv_heads, group * tokens, c.head_dim});
+                          .Reshape({kv_heads, group * tokens, c.head_dim});
   Tensor scores = rows.MatMul(keys.Transpose()) * (1 / std::sqrt(static_cast<double>(c.head_dim)));
   if (tokens > 1 || c.window > 0) {
-    const Dims shape = {c.kv_heads, group, tokens, position + tokens};
+    const Dims shape = {kv_heads, group, tokens, position + tokens};
     scores = Where(Mask(tokens, position), scores.Reshape(shape),
                    -std::numeric_limits<float>::infinity())
-                 .Reshape({c.kv_heads, group * tokens, position + tokens});
+                 .Reshape({kv_heads, group * tokens, position + tokens});
   }
   const Tensor mixed = scores.Softmax().MatMul(values);
   return Project(mixed.Reshape({c.heads, tokens, c.head_dim})
@@ -114,6 +115,8 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
   return x.RmsNorm(model_.norm, eps);
 }
 
-Tensor Transformer::Logits(const Tensor& hidden) const { return Project(hidden, model_.output); }
+Tensor Transformer::Logits(const Tensor& hidden) const {
+  return Project(hidden, model_.output).To(model_.division.logits);
+}
 
 }  // namespace tessera::llm

@@ -11,12 +11,12 @@ namespace tessera::llm {
 class Transformer {
  public:
   // With empty caches for `context` positions. The model must outlive it.
-  Transformer(const Model& model, int64_t context, Device device);
+  Transformer(const Model& model, int64_t context);
 
   // The last hidden states [T, dim], normed, of tokens [T] (i32) at position, position + 1, ...;
   // writes their keys and values into the caches.
   Tensor Hidden(const Tensor& tokens, const Extent& position);
-  // [..., vocabulary] of hidden states [..., dim].
+  // [..., vocabulary] of hidden states [..., dim], where the model's division wants them.
   Tensor Logits(const Tensor& hidden) const;
 
   int64_t context() const { return context_; }

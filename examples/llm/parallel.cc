@@ -1,0 +1,142 @@
+// Which axis of each weight is cut, and where.
+#include "examples/llm/parallel.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "graph/error.h"
+
+namespace tessera::llm {
+namespace {
+
+int64_t BlockOf(const Matrix& m) { return InfoOf(m.format).block_elements; }
+
+// Moves the weights of one model.
+class Mover {
+ public:
+  Mover(Model* model, const std::vector<Place>& places) : model_(*model), mesh_(PlaceList(places)) {
+    const ModelConfig& c = model_.config;
+    int64_t block = 1;
+    for (const LayerWeights& w : model_.layers) block = std::lcm(block, BlockOf(w.o));
+    heads_ = DivideHeads(c.heads, c.kv_heads, c.head_dim, block, mesh_.size());
+  }
+
+  void Run() {
+    const ModelConfig& c = model_.config;
+    const Sharding whole(mesh_);
+    model_.division.whole = whole;
+    if (mesh_.places()[0].kind() == "CPU") {
+      model_.division.tokens = whole;
+      model_.division.logits = mesh_.places()[0];
+    }
+    model_.division.heads = Cut(0, heads_.layout);
+    model_.division.kv_heads = c.kv_heads * heads_.repeats;
+    const bool tied = model_.output.stored.Is(model_.embedding.stored);
+    Move(model_.embedding.stored, Cut(0, Layout()));
+    if (tied) {
+      model_.output = model_.embedding;
+    } else {
+      Move(model_.output.stored, Cut(0, Layout()));
+    }
+    Move(model_.norm, whole);
+    for (LayerWeights& w : model_.layers) MoveLayer(w);
+  }
+
+ private:
+  void MoveLayer(LayerWeights& w) {
+    const ModelConfig& c = model_.config;
+    const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
+    const Sharding whole(mesh_);
+    for (Tensor* t : {&w.attention_norm, &w.ffn_norm, &w.q_norm, &w.k_norm}) Move(*t, whole);
+    for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(group)));
+    for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) {
+      if (!*t) continue;
+      if (heads_.repeats > 1) {
+        *t = t->Unflatten(0, {c.kv_heads, c.head_dim})
+                 .RepeatInterleave(heads_.repeats, 0)
+                 .Flatten(0, 1);
+      }
+      Move(*t, Cut(0, Scaled(c.head_dim)));
+    }
+    Move(w.o.stored, Cut(1, Scaled(group, BlockOf(w.o))));
+    const int64_t block = BlockOf(w.down);
+    for (Tensor* t : {&w.gate.stored, &w.up.stored}) Move(*t, Cut(0, Layout::Aligned(block)));
+    Move(w.down.stored, Cut(1, Layout()));
+  }
+
+  Sharding Cut(int axis, const Layout& layout) const {
+    return Sharding(mesh_, {Placement::Shard(axis, layout)});
+  }
+  // The layout of the key heads, of an axis with `width` values for each in blocks of `block`.
+  Layout Scaled(int64_t width, int64_t block = 1) const {
+    const int64_t unit = heads_.layout.kind() == Layout::Kind::kAligned ? heads_.layout.unit() : 1;
+    return Layout::Aligned(unit * width / block);
+  }
+  void Move(Tensor& t, const Sharding& to) {
+    if (t) t = t.Shard(to).Realize();
+  }
+
+  Model& model_;
+  const Mesh mesh_;
+  HeadDivision heads_;
+};
+
+void MoveWhole(Model* model, const Place& place) {
+  const bool tied = model->output.stored.Is(model->embedding.stored);
+  const auto move = [&place](Tensor& t) {
+    if (t) t = t.To(place).Realize();
+  };
+  move(model->embedding.stored);
+  if (tied) {
+    model->output = model->embedding;
+  } else {
+    move(model->output.stored);
+  }
+  move(model->norm);
+  for (LayerWeights& w : model->layers) {
+    for (Tensor* t : {&w.attention_norm, &w.ffn_norm, &w.q.stored, &w.k.stored, &w.v.stored,
+                      &w.o.stored, &w.q_bias, &w.k_bias, &w.v_bias, &w.q_norm, &w.k_norm,
+                      &w.gate.stored, &w.up.stored, &w.down.stored}) {
+      move(*t);
+    }
+  }
+  model->division.whole = model->division.heads = place;
+  if (place.kind() != "CPU") return;
+  model->division.tokens = place;
+  model->division.logits = place;
+}
+
+}  // namespace
+
+HeadDivision DivideHeads(int64_t heads, int64_t kv_heads, int64_t head_dim, int64_t block,
+                         int places) {
+  const int64_t group = heads / kv_heads;
+  HeadDivision best;
+  int64_t least = heads + 1;
+  for (int64_t repeats = 1; repeats <= group; ++repeats) {
+    if (group % repeats != 0) continue;
+    const int64_t queries = group / repeats, slots = kv_heads * repeats;
+    const int64_t unit = std::lcm(queries * head_dim, block) / (queries * head_dim);
+    const int64_t units = (slots + unit - 1) / unit;
+    const int64_t most = std::min(slots, (units + places - 1) / places * unit) * queries;
+    if (most >= least) continue;
+    least = most;
+    best = {repeats, unit == 1 ? Layout() : Layout::Aligned(unit)};
+  }
+  return best;
+}
+
+absl::Status Distribute(Model* model, const std::vector<Place>& places) {
+  try {
+    if (places.size() > 1) {
+      Mover(model, places).Run();
+    } else if (!(places[0] == Place("CPU", 0))) {
+      MoveWhole(model, places[0]);
+    }
+  } catch (const Error& e) {
+    return e.status();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::llm
