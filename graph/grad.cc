@@ -64,51 +64,11 @@ Tensor OfReduce(const UOp& reduce, const Tensor& y, const Tensor& g) {
 
 // ---- windows
 
-// Every stride-th element of an axis of `length`, from `begin`; zeros between.
-Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, int64_t length) {
-  Tensor t = g;
-  if (stride > 1) {
-    t = t.Unsqueeze(axis + 1);
-    Pairs pairs(t.rank(), {0, 0});
-    pairs[axis + 1] = {0, stride - 1};
-    t = t.Pad(pairs).Flatten(axis, axis + 1);
-  }
-  if (begin + t.size(axis) > length) t = t.SliceAxis(axis, {0, length - begin});
-  Pairs pairs(t.rank(), {0, 0});
-  pairs[axis] = {begin, length - begin - t.size(axis)};
-  return t.Pad(pairs);
-}
-
-constexpr int64_t kFewTerms = 8;
-
-// The elements of windows of one axis, the last axis of g, added up where they came from.
-Tensor Overlapped(const Tensor& g, int axis, int64_t n, int64_t stride, int64_t dilation) {
-  const int64_t k = g.size(-1);
-  if (k > kFewTerms && stride == 1 && dilation == 1) {
-    // The diagonals of [positions, window] are the windows of its rows, joined, that step by a row.
-    Pairs pairs(g.rank(), {0, 0});
-    pairs[axis] = {k - 1, k - 1};
-    Ints order;
-    for (int i = 0; i < g.rank() - 1; ++i) {
-      order.push_back(i);
-      if (i == axis) order.push_back(g.rank() - 1);
-    }
-    const Tensor rows = g.Pad(pairs).Flip(-1).Permute(order).Flatten(axis, axis + 1);
-    return rows.Window(axis, {k}, {k}, {k + 1}).Sum(-1).Cast(g.dtype());
-  }
-  Tensor sum;
-  for (int64_t w = 0; w < k; ++w) {
-    const Tensor term = Spread(g.Select(-1, w), axis, stride, w * dilation, n);
-    sum = sum ? sum + term : term;
-  }
-  return sum;
-}
-
 Tensor OfWindow(const UOp& u, Tensor g) {
   const WindowArg& w = u.arg<WindowArg>();
   for (size_t i = w.axes.size(); i-- > 0;) {
     const int axis = static_cast<int>(w.axes[i]);
-    g = Overlapped(g, axis, u.src(0).shape()[axis].value(), w.stride[i], w.dilation[i]);
+    g = internal::OverlapAdd(g, axis, u.src(0).shape()[axis].value(), w.stride[i], w.dilation[i]);
   }
   return g;
 }

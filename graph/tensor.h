@@ -28,17 +28,22 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "graph/device.h"
 #include "graph/error.h"
 #include "graph/operand.h"
+#include "graph/tensor_options.h"
 #include "graph/uop.h"
 
 namespace tessera {
 
-struct Conv2dOptions;
-struct Pool2dOptions;
+struct ConvOptions;
+struct ConvTransposeOptions;
 struct AttentionOptions;
+struct ClassLossOptions;
+struct ValuesAndIndices;
+struct Normalised;
 namespace internal {
 class Trace;  // graph/trace.h
 }
@@ -108,6 +113,14 @@ class Tensor {
                          CallSite at = CallSite::Here());
   static Tensor Eye(int64_t rows, int64_t columns = -1, DType dtype = kFloat32,
                     CallSite at = CallSite::Here());
+  // base to the power of Linspace.
+  static Tensor Logspace(double start, double stop, int64_t n, double base = 10,
+                         DType dtype = kFloat32, CallSite at = CallSite::Here());
+  // Ones on and below a diagonal.
+  static Tensor Tri(int64_t rows, int64_t columns = -1, int64_t diagonal = 0,
+                    DType dtype = kFloat32, CallSite at = CallSite::Here());
+  // The powers of a vector's elements as rows, falling from n - 1 to 0, or rising.
+  Tensor Vander(int64_t n = -1, bool increasing = false, CallSite at = CallSite::Here()) const;
   // Of the same shape, dtype and device; or of another dtype.
   Tensor EmptyLike(std::optional<DType> dtype = {}, CallSite at = CallSite::Here()) const;
   Tensor ZerosLike(std::optional<DType> dtype = {}, CallSite at = CallSite::Here()) const;
@@ -129,6 +142,15 @@ class Tensor {
                         Device device = {}, CallSite at = CallSite::Here());  // below high
   Tensor RandLike(CallSite at = CallSite::Here()) const;
   Tensor RandNLike(CallSite at = CallSite::Here()) const;
+  // 0 to n-1 in random order; the rows of an axis in random order.
+  static Tensor Permutation(int64_t n, DType dtype = kInt32, CallSite at = CallSite::Here());
+  Tensor Shuffle(int axis = 0, CallSite at = CallSite::Here()) const;
+  // 1 with the probability of each element, else 0.
+  Tensor Bernoulli(CallSite at = CallSite::Here()) const;
+  // n positions of the last axis drawn by its weights, as i32.
+  Tensor Multinomial(int64_t n, bool replacement = true, CallSite at = CallSite::Here()) const;
+  // Each element 0 with probability p, else divided by 1 - p.
+  Tensor Dropout(double p = 0.5, CallSite at = CallSite::Here()) const;
 
   // ---- operators; % is FloorMod, the comparisons give bool, & | ^ ~ are bitwise
   friend Tensor operator+(const Operand& a, const Operand& b);
@@ -171,6 +193,19 @@ class Tensor {
   Tensor LogicalOr(const Operand& b) const;
   Tensor LogicalXor(const Operand& b) const;
   Tensor Lerp(const Operand& end, const Operand& weight) const;  // this + (end - this) * weight
+  Tensor Atan2(const Operand& x) const;                          // the angle of the point (x, this)
+  Tensor Hypot(const Operand& b) const;  // sqrt(this^2 + b^2) without overflow between
+  Tensor LogAddExp(const Operand& b) const;
+  Tensor CopySign(const Operand& b) const;   // the magnitude of this, the sign of b
+  Tensor Heaviside(const Operand& b) const;  // 0 below 0, 1 above, b at 0
+  Tensor XLogY(const Operand& b) const;      // this * log(b), 0 where this is 0
+  Tensor Remainder(const Operand& b) const;  // Mod
+  Tensor Clamp(const Operand& low, const Operand& high) const;        // between tensors; high wins
+  Tensor MaskedFill(const Tensor& mask, const Operand& value) const;  // where the mask holds
+  Tensor IsClose(const Operand& b, double rtol = 1e-5, double atol = 1e-8,
+                 bool equal_nan = false) const;  // |this - b| <= atol + rtol |b|
+  Tensor AllClose(const Operand& b, double rtol = 1e-5, double atol = 1e-8,
+                  bool equal_nan = false) const;  // one bool
 
   // ---- one operand
   Tensor Neg(CallSite at = CallSite::Here()) const;
@@ -196,7 +231,13 @@ class Tensor {
   Tensor Sinh(CallSite at = CallSite::Here()) const;
   Tensor Cosh(CallSite at = CallSite::Here()) const;
   Tensor Tanh(CallSite at = CallSite::Here()) const;
+  Tensor Asinh(CallSite at = CallSite::Here()) const;
+  Tensor Acosh(CallSite at = CallSite::Here()) const;
+  Tensor Atanh(CallSite at = CallSite::Here()) const;
+  Tensor Sinc(CallSite at = CallSite::Here()) const;  // sin(pi x) / (pi x)
   Tensor Erf(CallSite at = CallSite::Here()) const;
+  Tensor Erfc(CallSite at = CallSite::Here()) const;   // 1 - Erf; few digits far above 0
+  Tensor Frac(CallSite at = CallSite::Here()) const;   // x - Trunc(x)
   Tensor Floor(CallSite at = CallSite::Here()) const;  // integers stay as they are, in all four
   Tensor Ceil(CallSite at = CallSite::Here()) const;
   Tensor Trunc(CallSite at = CallSite::Here()) const;
@@ -206,6 +247,9 @@ class Tensor {
   Tensor IsNan(CallSite at = CallSite::Here()) const;
   Tensor IsInf(CallSite at = CallSite::Here()) const;
   Tensor IsFinite(CallSite at = CallSite::Here()) const;
+  Tensor IsPosInf(CallSite at = CallSite::Here()) const;
+  Tensor IsNegInf(CallSite at = CallSite::Here()) const;
+  Tensor SignBit(CallSite at = CallSite::Here()) const;  // of -0.0 and NaNs as well
   // NaN becomes `nan`, infinities the dtype's largest finite numbers.
   Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;
   Tensor Clip(std::optional<Number> low, std::optional<Number> high,
@@ -220,7 +264,8 @@ class Tensor {
   Tensor Elu(double alpha = 1, CallSite at = CallSite::Here()) const;
   Tensor Sigmoid(CallSite at = CallSite::Here()) const;
   Tensor LogSigmoid(CallSite at = CallSite::Here()) const;
-  Tensor HardSigmoid(CallSite at = CallSite::Here()) const;
+  Tensor HardSigmoid(double alpha = 1.0 / 6, double beta = 0.5,
+                     CallSite at = CallSite::Here()) const;  // alpha x + beta, in [0, 1]
   Tensor HardSwish(CallSite at = CallSite::Here()) const;
   Tensor Silu(CallSite at = CallSite::Here()) const;
   Tensor Softplus(CallSite at = CallSite::Here()) const;
@@ -228,6 +273,20 @@ class Tensor {
   Tensor Gelu(CallSite at = CallSite::Here()) const;      // by Erf
   Tensor GeluTanh(CallSite at = CallSite::Here()) const;  // the usual approximation
   Tensor QuickGelu(CallSite at = CallSite::Here()) const;
+  Tensor Celu(double alpha = 1, CallSite at = CallSite::Here()) const;
+  Tensor Selu(double alpha = 1.6732632423543772, double gamma = 1.0507009873554805,
+              CallSite at = CallSite::Here()) const;
+  Tensor Swish(double beta = 1, CallSite at = CallSite::Here()) const;  // x Sigmoid(beta x)
+  Tensor Softsign(CallSite at = CallSite::Here()) const;
+  Tensor Softshrink(double lambda = 0.5, CallSite at = CallSite::Here()) const;
+  Tensor Hardshrink(double lambda = 0.5, CallSite at = CallSite::Here()) const;
+  Tensor Tanhshrink(CallSite at = CallSite::Here()) const;
+  Tensor Hardtanh(double low = -1, double high = 1, CallSite at = CallSite::Here()) const;
+  Tensor ThresholdedRelu(double alpha = 1, CallSite at = CallSite::Here()) const;  // 0 up to alpha
+  Tensor Prelu(const Tensor& slope, CallSite at = CallSite::Here()) const;  // broadcasts to this
+  Tensor Glu(int axis = -1, CallSite at = CallSite::Here()) const;  // one half, gated by the other
+  Tensor Hardmax(int axis = -1, CallSite at = CallSite::Here()) const;  // 1 at the first maximum
+  Tensor Logit(std::optional<double> eps = {}, CallSite at = CallSite::Here()) const;
 
   // ---- movement; the results are views
   Tensor Reshape(const Dims& shape, CallSite at = CallSite::Here()) const;  // one extent may be -1
@@ -247,6 +306,10 @@ class Tensor {
   Tensor Pad(const Pairs& pairs, Number value = 0, CallSite at = CallSite::Here()) const;
   // A pair (begin, end) for each axis, within it.
   Tensor Shrink(const Pairs& pairs, CallSite at = CallSite::Here()) const;
+  // With values by the mode, mirrored or wrapped around as often as needed; negative numbers remove
+  // elements.
+  Tensor PadBy(PadMode mode, const Pairs& pairs, Number value = 0,
+               CallSite at = CallSite::Here()) const;
   // One Slice an axis, from the first; axes beyond the list stay whole.
   Tensor Slice(const std::vector<tessera::Slice>& slices, CallSite at = CallSite::Here()) const;
   Tensor SliceAxis(int axis, const tessera::Slice& slice, CallSite at = CallSite::Here()) const;
@@ -260,12 +323,33 @@ class Tensor {
   Tensor Window(const Axes& axes, const Ints& size, const Ints& stride = {},
                 const Ints& dilation = {}, CallSite at = CallSite::Here()) const;
 
+  // Windows of one axis, every step-th; their elements are a last axis.
+  Tensor Unfold(int axis, int64_t size, int64_t step = 1, CallSite at = CallSite::Here()) const;
+  Tensor MoveAxis(const Axes& from, const Axes& to, CallSite at = CallSite::Here()) const;
+  Tensor SwapAxes(int a, int b, CallSite at = CallSite::Here()) const;  // Transpose
+  Tensor AtLeast(int rank, CallSite at = CallSite::Here()) const;       // axes of 1 before
+  // By k quarter turns from axis a towards axis b.
+  Tensor Rot90(int64_t k = 1, int a = 0, int b = 1, CallSite at = CallSite::Here()) const;
+  // Elements [i, i + offset] of two axes, as a last axis.
+  Tensor Diagonal(int64_t offset = 0, int a = 0, int b = 1, CallSite at = CallSite::Here()) const;
+
   // ---- movement; the results are tensors of their own
   Tensor Repeat(const Ints& counts, CallSite at = CallSite::Here()) const;  // the whole, per axis
   Tensor RepeatInterleave(int64_t count, int axis, CallSite at = CallSite::Here()) const;
   Tensor Roll(int64_t shift, int axis, CallSite at = CallSite::Here()) const;
   Tensor Tril(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
   Tensor Triu(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
+  // Repeat, which may be given fewer counts than there are axes.
+  Tensor Tile(const Ints& counts, CallSite at = CallSite::Here()) const;
+  // The last axis as a diagonal of matrices; and, of a vector or matrix, Diagonal or its reverse.
+  Tensor DiagEmbed(int64_t offset = 0, CallSite at = CallSite::Here()) const;
+  Tensor Diag(int64_t offset = 0, CallSite at = CallSite::Here()) const;
+  // [.., C r r, H, W] as [.., C, H r, W r], and back.
+  Tensor PixelShuffle(int64_t r, CallSite at = CallSite::Here()) const;
+  Tensor PixelUnshuffle(int64_t r, CallSite at = CallSite::Here()) const;
+  // Pieces between the positions.
+  std::vector<Tensor> TensorSplit(const std::vector<int64_t>& positions, int axis = 0,
+                                  CallSite at = CallSite::Here()) const;
   // Pieces of `size`, the last one smaller; of the given sizes; or `n` pieces as even as can be.
   std::vector<Tensor> Split(int64_t size, int axis = 0, CallSite at = CallSite::Here()) const;
   std::vector<Tensor> Split(const std::vector<int64_t>& sizes, int axis = 0,
@@ -286,6 +370,18 @@ class Tensor {
              CallSite at = CallSite::Here()) const;
   Tensor Std(const Axes& axes = {}, int correction = 1, bool keepdim = false,
              CallSite at = CallSite::Here()) const;
+  std::pair<Tensor, Tensor> VarMean(const Axes& axes = {}, int correction = 1, bool keepdim = false,
+                                    CallSite at = CallSite::Here()) const;
+  // (sum |x|^p)^(1/p); p may be 0 (how many are not 0), or an infinity of either sign.
+  Tensor Norm(double p = 2, const Axes& axes = {}, bool keepdim = false,
+              CallSite at = CallSite::Here()) const;
+  Tensor CountNonzero(const Axes& axes = {}, bool keepdim = false,
+                      CallSite at = CallSite::Here()) const;  // i32
+  // Without the NaNs. NanMax and NanMin of NaNs alone are NaN.
+  Tensor NanSum(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor NanMean(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor NanMax(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor NanMin(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor LogSumExp(const Axes& axes = {}, bool keepdim = false,
                    CallSite at = CallSite::Here()) const;
   // A row of -inf alone has no maximum to subtract: it is NaN throughout.
@@ -297,9 +393,43 @@ class Tensor {
                 CallSite at = CallSite::Here()) const;
   Tensor ArgMin(std::optional<int> axis = {}, bool keepdim = false,
                 CallSite at = CallSite::Here()) const;
-  Tensor CumSum(int axis, CallSite at = CallSite::Here()) const;
 
-  // ---- by index. An index outside the axis, negative ones included, reads 0.
+  // ---- running along an axis, from its begin
+  Tensor CumSum(int axis, CallSite at = CallSite::Here()) const;
+  Tensor CumSum(int axis, const ScanOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor CumProd(int axis, const ScanOptions& options = {}, CallSite at = CallSite::Here()) const;
+  // With the last position so far that holds the extreme, as i32; NaN wins.
+  ValuesAndIndices CumMax(int axis, CallSite at = CallSite::Here()) const;
+  ValuesAndIndices CumMin(int axis, CallSite at = CallSite::Here()) const;
+  Tensor LogCumSumExp(int axis, CallSite at = CallSite::Here()) const;
+  // Each element less the one before it, n times over.
+  Tensor Diff(int n = 1, int axis = -1, CallSite at = CallSite::Here()) const;
+
+  // ---- in order. Equal elements stay as they are ordered, -0 and 0 are equal, and NaN is above
+  // all. Positions are i32, or i64 where those do not fit.
+  ValuesAndIndices Sort(int axis = -1, bool descending = false,
+                        CallSite at = CallSite::Here()) const;
+  Tensor ArgSort(int axis = -1, bool descending = false, CallSite at = CallSite::Here()) const;
+  // The k largest or smallest, in order.
+  ValuesAndIndices TopK(int64_t k, int axis = -1, bool largest = true,
+                        CallSite at = CallSite::Here()) const;
+  // The k-th smallest, from 1.
+  ValuesAndIndices KthValue(int64_t k, int axis = -1, bool keepdim = false,
+                            CallSite at = CallSite::Here()) const;
+  // The middle one, of an even number the lower; NaN where there is one.
+  ValuesAndIndices Median(int axis = -1, bool keepdim = false,
+                          CallSite at = CallSite::Here()) const;
+  // Between the neighbours of q (n - 1) in order; NaN where there is one.
+  Tensor Quantile(double q, std::optional<int> axis = {}, bool keepdim = false,
+                  CallSite at = CallSite::Here()) const;
+  // Where each value would go into the last axis of this tensor, which is in order: before its
+  // equals, or after them.
+  Tensor SearchSorted(const Tensor& values, bool right = false,
+                      CallSite at = CallSite::Here()) const;
+  // How often each of 0 to n-1 occurs in this tensor of integers, or the sum of its weights.
+  Tensor BinCount(int64_t n, const Tensor& weights = {}, CallSite at = CallSite::Here()) const;
+
+  // ---- by index. An index outside the axis, negative ones included, reads 0 and writes nothing.
   // The axis is replaced by the axes of the index.
   Tensor Take(const Tensor& index, int axis = 0, CallSite at = CallSite::Here()) const;
   // Element [i][j][k] is this[i][index[i][j][k]][k] for axis 1, and so on.
@@ -307,19 +437,96 @@ class Tensor {
   // This tensor of integers as rows of n zeros with a one at each position.
   Tensor OneHot(int64_t n, DType dtype = kFloat32, CallSite at = CallSite::Here()) const;
 
+  // Element [i][index[i][j][k]][k] of the result, for axis 1, is made of src[i][j][k] and, unless
+  // include_self is false, of what this tensor has there. Of several updates kSet keeps the last.
+  Tensor Scatter(int axis, const Tensor& index, const Tensor& src, ScatterMode = ScatterMode::kSet,
+                 bool include_self = true, CallSite at = CallSite::Here()) const;
+  Tensor ScatterAdd(int axis, const Tensor& index, const Tensor& src,
+                    CallSite at = CallSite::Here()) const;
+  // The last axis of the index names positions of as many axes, after `batch` common ones. The
+  // result has the index's other axes, then those that are not named.
+  Tensor GatherND(const Tensor& index, int batch = 0, CallSite at = CallSite::Here()) const;
+  Tensor ScatterND(const Tensor& index, const Tensor& updates, ScatterMode = ScatterMode::kSet,
+                   CallSite at = CallSite::Here()) const;
+  // Whole rows of an axis by a vector of positions.
+  Tensor IndexSelect(int axis, const Tensor& index, CallSite at = CallSite::Here()) const;
+  Tensor IndexAdd(int axis, const Tensor& index, const Tensor& src,
+                  CallSite at = CallSite::Here()) const;
+  Tensor IndexCopy(int axis, const Tensor& index, const Tensor& src,
+                   CallSite at = CallSite::Here()) const;
+  Tensor IndexFill(int axis, const Tensor& index, Number value,
+                   CallSite at = CallSite::Here()) const;
+  // By one index for each of the first axes, which broadcast together: x[i, j], and x[i, j] = v.
+  Tensor IndexGet(absl::Span<const Tensor> indices, CallSite at = CallSite::Here()) const;
+  Tensor IndexPut(absl::Span<const Tensor> indices, const Tensor& values, bool accumulate = false,
+                  CallSite at = CallSite::Here()) const;
+
   // ---- linear algebra and networks
   // Vectors, matrices and batches of matrices, as in NumPy.
   Tensor MatMul(const Tensor& b, CallSite at = CallSite::Here()) const;
   Tensor Dot(const Tensor& b, CallSite at = CallSite::Here()) const;  // MatMul
+  // Sums of products over the last `axes` axes of this and the first of b; or over pairs of axes.
+  Tensor TensorDot(const Tensor& b, int axes = 2, CallSite at = CallSite::Here()) const;
+  Tensor TensorDot(const Tensor& b, const Axes& own, const Axes& of_b,
+                   CallSite at = CallSite::Here()) const;
+  Tensor Outer(const Tensor& b, CallSite at = CallSite::Here()) const;  // of vectors
+  Tensor Inner(const Tensor& b, CallSite at = CallSite::Here()) const;  // over both last axes
+  Tensor Kron(const Tensor& b, CallSite at = CallSite::Here()) const;
+  Tensor Cross(const Tensor& b, int axis = -1, CallSite at = CallSite::Here()) const;  // of 3 each
+  Tensor Trace(int64_t offset = 0, int a = 0, int b = 1, CallSite at = CallSite::Here()) const;
+  // Distances by the p-norm between rows [..., M, E] and rows [..., N, E].
+  Tensor CDist(const Tensor& b, double p = 2, CallSite at = CallSite::Here()) const;
+  Tensor Det(CallSite at = CallSite::Here()) const;  // of square matrices [..., N, N]
   // x W^T + bias; weight is [out, in].
   Tensor Linear(const Tensor& weight, const Tensor& bias = {},
                 CallSite at = CallSite::Here()) const;
-  // Images [N, C, H, W] under weight [out, C / groups, h, w].
-  Tensor Conv2d(const Tensor& weight, const Conv2dOptions& options,
+  // [N, C, D1, ...] under weight [out, C / groups, d1, ...], of any number of axes.
+  Tensor Conv(const Tensor& weight, CallSite at = CallSite::Here()) const;
+  Tensor Conv(const Tensor& weight, const ConvOptions& options,
+              CallSite at = CallSite::Here()) const;
+  Tensor Conv1d(const Tensor& weight, const ConvOptions& options,
                 CallSite at = CallSite::Here()) const;
   Tensor Conv2d(const Tensor& weight, CallSite at = CallSite::Here()) const;
-  Tensor MaxPool2d(const Pool2dOptions& options, CallSite at = CallSite::Here()) const;
-  Tensor AvgPool2d(const Pool2dOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor Conv2d(const Tensor& weight, const ConvOptions& options,
+                CallSite at = CallSite::Here()) const;
+  Tensor Conv3d(const Tensor& weight, const ConvOptions& options,
+                CallSite at = CallSite::Here()) const;
+  // The adjoint of Conv with the same options; weight is [C, out / groups, d1, ...].
+  Tensor ConvTranspose(const Tensor& weight, CallSite at = CallSite::Here()) const;
+  Tensor ConvTranspose(const Tensor& weight, const ConvTransposeOptions& options,
+                       CallSite at = CallSite::Here()) const;
+  // [N, C, D1, ...] as columns of windows, [N, C d1 ..., positions]; and such columns added up to
+  // [N, C, D1, ...] of the given extents after C.
+  Tensor Im2Col(const PoolOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor Col2Im(const Ints& extents, const PoolOptions& options,
+                CallSite at = CallSite::Here()) const;
+  // Over windows of the axes after [N, C], any number of them, or just two.
+  Tensor MaxPool(const PoolOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor AvgPool(const PoolOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor MaxPool2d(const PoolOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor AvgPool2d(const PoolOptions& options, CallSite at = CallSite::Here()) const;
+  Tensor LpPool(double p, const PoolOptions& options, CallSite at = CallSite::Here()) const;
+  // With the positions of the maxima in the axes after [N, C], counted in one; i64. And back: each
+  // value at its position among zeros of the given extents.
+  ValuesAndIndices MaxPoolWithIndices(const PoolOptions& options,
+                                      CallSite at = CallSite::Here()) const;
+  Tensor MaxUnpool(const Tensor& indices, const Ints& extents,
+                   CallSite at = CallSite::Here()) const;
+  // To so many positions, by windows of nearly equal size.
+  Tensor AdaptiveAvgPool(const Ints& extents, CallSite at = CallSite::Here()) const;
+  Tensor AdaptiveMaxPool(const Ints& extents, CallSite at = CallSite::Here()) const;
+  Tensor GlobalAvgPool(CallSite at = CallSite::Here()) const;  // to 1 each
+  Tensor GlobalMaxPool(CallSite at = CallSite::Here()) const;
+  // To other extents of the last axes, as many as are given, between the elements that there are.
+  Tensor Resize(const Ints& extents, const ResizeOptions& options = {},
+                CallSite at = CallSite::Here()) const;
+  // [N, C, D1, ...] read at the points [N, d1, ..., axes] of a grid, whose last axis names the last
+  // axis of this first, from -1 to 1.
+  Tensor GridSample(const Tensor& grid, const GridSampleOptions& options = {},
+                    CallSite at = CallSite::Here()) const;
+  // The grid of affine maps [N, axes, axes + 1] for [N, C, D1, ...]: extents are N, C, D1, ...
+  Tensor AffineGrid(const Ints& extents, bool align_corners = false,
+                    CallSite at = CallSite::Here()) const;
   // Over the last axes, as many as `axes`; weight and bias broadcast to them.
   Tensor LayerNorm(const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
                    int axes = 1, CallSite at = CallSite::Here()) const;
@@ -329,6 +536,21 @@ class Tensor {
   Tensor BatchNorm(const Tensor& mean, const Tensor& variance, const Tensor& weight = {},
                    const Tensor& bias = {}, double eps = 1e-5,
                    CallSite at = CallSite::Here()) const;
+  // By the statistics of this batch, which are given back, the variance with that correction.
+  Normalised BatchNormTraining(const Tensor& weight = {}, const Tensor& bias = {},
+                               double eps = 1e-5, int correction = 0,
+                               CallSite at = CallSite::Here()) const;
+  // By the statistics of groups of channels (axis 1) of each sample; of each channel alone.
+  Tensor GroupNorm(int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                   double eps = 1e-5, CallSite at = CallSite::Here()) const;
+  Tensor InstanceNorm(const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
+                      CallSite at = CallSite::Here()) const;
+  // Divided by (bias + alpha / size * sum of squares over `size` channels around)^beta.
+  Tensor LocalResponseNorm(int64_t size, double alpha = 1e-4, double beta = 0.75, double bias = 1,
+                           CallSite at = CallSite::Here()) const;
+  // Divided by the p-norm along an axis, or by eps where that is more.
+  Tensor LpNormalize(double p = 2, int axis = -1, double eps = 1e-12,
+                     CallSite at = CallSite::Here()) const;
   // The rows of this table at the indices.
   Tensor Embedding(const Tensor& index, CallSite at = CallSite::Here()) const;
   // Queries [..., L, E], keys [..., S, E], values [..., S, F]; the mask is bool (true: may be seen)
@@ -338,6 +560,40 @@ class Tensor {
                                    CallSite at = CallSite::Here()) const;
   Tensor ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                    CallSite at = CallSite::Here()) const;
+
+  // ---- losses of this prediction
+  Tensor MseLoss(const Tensor& target, LossReduction = LossReduction::kMean,
+                 CallSite at = CallSite::Here()) const;
+  Tensor L1Loss(const Tensor& target, LossReduction = LossReduction::kMean,
+                CallSite at = CallSite::Here()) const;
+  // Half the square up to delta, then a line; SmoothL1Loss is that over beta.
+  Tensor HuberLoss(const Tensor& target, double delta = 1, LossReduction = LossReduction::kMean,
+                   CallSite at = CallSite::Here()) const;
+  Tensor SmoothL1Loss(const Tensor& target, double beta = 1, LossReduction = LossReduction::kMean,
+                      CallSite at = CallSite::Here()) const;
+  // Of logits, and of log-probabilities, [N, classes, ...] and classes [N, ...]; of CrossEntropy
+  // also probabilities of this shape.
+  Tensor CrossEntropy(const Tensor& target, CallSite at = CallSite::Here()) const;
+  Tensor CrossEntropy(const Tensor& target, const ClassLossOptions& options,
+                      CallSite at = CallSite::Here()) const;
+  Tensor NllLoss(const Tensor& target, const ClassLossOptions& options,
+                 CallSite at = CallSite::Here()) const;
+  // Of probabilities, whose logarithms count down to -100; and of logits.
+  Tensor BinaryCrossEntropy(const Tensor& target, LossReduction = LossReduction::kMean,
+                            const Tensor& weight = {}, CallSite at = CallSite::Here()) const;
+  Tensor BinaryCrossEntropyWithLogits(const Tensor& target, LossReduction = LossReduction::kMean,
+                                      const Tensor& weight = {}, const Tensor& positive_weight = {},
+                                      CallSite at = CallSite::Here()) const;
+  // Of log-probabilities from the target's probabilities, or from log ones.
+  Tensor KlDivLoss(const Tensor& target, LossReduction = LossReduction::kMean,
+                   bool log_target = false, CallSite at = CallSite::Here()) const;
+  Tensor CosineSimilarity(const Tensor& b, int axis = 1, double eps = 1e-8,
+                          CallSite at = CallSite::Here()) const;
+  // max(0, 1 - target * this), of targets 1 and -1.
+  Tensor HingeLoss(const Tensor& target, LossReduction = LossReduction::kMean,
+                   CallSite at = CallSite::Here()) const;
+  Tensor PoissonNllLoss(const Tensor& target, bool log_input = true,
+                        LossReduction = LossReduction::kMean, CallSite at = CallSite::Here()) const;
 
   // ---- place and storage
   Tensor To(Device device, CallSite at = CallSite::Here()) const;
@@ -381,16 +637,17 @@ class Tensor {
   std::shared_ptr<State> state_;
 };
 
-struct Conv2dOptions {
+struct ConvOptions {
   Tensor bias = {};
-  Ints stride = {1, 1}, padding = {0, 0}, dilation = {1, 1};  // height, width
+  Ints stride = {}, padding = {}, dilation = {};  // as in PoolOptions; a stride is 1 if not given
   int64_t groups = 1;
 };
-struct Pool2dOptions {
-  Ints size = {2, 2};
-  Ints stride = {};  // empty: the size
-  Ints padding = {0, 0}, dilation = {1, 1};
-  bool count_padding = true;  // averages divide by the whole window
+using Conv2dOptions = ConvOptions;
+struct ConvTransposeOptions {
+  Tensor bias = {};
+  Ints stride = {}, padding = {}, dilation = {};
+  int64_t groups = 1;
+  Ints output_padding = {};  // more elements at the end
 };
 struct AttentionOptions {
   Tensor mask = {};
@@ -398,10 +655,34 @@ struct AttentionOptions {
   std::optional<double> scale = {};  // 1 / sqrt(E)
 };
 
+struct ClassLossOptions {
+  Tensor weight = {};                        // of each class
+  std::optional<int64_t> ignore_index = {};  // a class that does not count
+  double label_smoothing = 0;                // the share that all classes get; of CrossEntropy
+  LossReduction reduction = LossReduction::kMean;  // the mean divides by the sum of the weights
+};
+struct ValuesAndIndices {
+  Tensor values, indices;
+};
+struct Normalised {
+  Tensor output, mean, variance;
+};
+
 // ---- of several tensors alike
 Tensor Where(const Operand& condition, const Operand& a, const Operand& b);
 Tensor Cat(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallSite::Here());
 Tensor Stack(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallSite::Here());
+
+Tensor HStack(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());  // along axis 1
+Tensor VStack(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());  // as rows
+std::vector<Tensor> BroadcastTensors(absl::Span<const Tensor> tensors,
+                                     CallSite at = CallSite::Here());
+// A grid of vectors: the i-th varies along axis i ("ij"), or with the first two exchanged ("xy").
+std::vector<Tensor> MeshGrid(absl::Span<const Tensor> vectors, absl::string_view indexing = "ij",
+                             CallSite at = CallSite::Here());
+// Sums of products by an equation of letters: "ij,jk->ik", "...ii", with the output or without.
+Tensor Einsum(absl::string_view equation, absl::Span<const Tensor> tensors,
+              CallSite at = CallSite::Here());
 
 // Values, dtype, shape and device (runtime/realize.cc).
 std::ostream& operator<<(std::ostream& out, const Tensor& t);

@@ -46,9 +46,9 @@ Tensor Tensor::LogSigmoid(CallSite at) const {
   return Floats(*this).Neg().Softplus().Neg();
 }
 
-Tensor Tensor::HardSigmoid(CallSite at) const {
+Tensor Tensor::HardSigmoid(double alpha, double beta, CallSite at) const {
   Call call("HardSigmoid", at);
-  return (Floats(*this) / 6 + 0.5).Clip(0, 1);
+  return (Floats(*this) * alpha + beta).Clip(0, 1);
 }
 
 Tensor Tensor::HardSwish(CallSite at) const {

@@ -86,6 +86,23 @@ int NormalAxis(int64_t axis, int rank);
 // The same for many, distinct; none means all axes.
 Ints NormalAxes(const Axes& axes, int rank);
 
+// ---- on tensors
+
+// Narrow floats in f32, integers too: what means, norms and losses are computed in; and the dtype
+// that these give back.
+Tensor WideFloat(const Tensor& t);
+DType FloatResult(DType t);
+// 0, 1, ... n-1 along one axis of a tensor of that rank.
+Tensor CountAlong(int axis, int rank, const Extent& n, DType dtype);
+// An Error unless the index is of an integer dtype.
+void CheckIndex(const Tensor& index);
+// A type that holds every index and positions up to n. What u64 holds beyond i64 becomes negative,
+// which is outside as well.
+DType PositionType(DType index, int64_t n);
+// What lies in the windows of one axis, the last axis of g, added up where it came from: n
+// elements.
+Tensor OverlapAdd(const Tensor& g, int axis, int64_t n, int64_t stride, int64_t dilation);
+
 // A fresh BUFFER without storage.
 UOp NewBuffer(DType dtype, const Extents& dims, Device device);
 // Whether all places of a value read the same memory, the caller's: it must not be written, as each

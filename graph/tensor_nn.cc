@@ -1,4 +1,4 @@
-// Contractions, convolutions, pooling, norms and attention, as compositions of primitives.
+// Contractions and attention, as compositions of primitives.
 #include <cmath>
 #include <limits>
 
@@ -11,8 +11,10 @@ using internal::Build;
 using internal::Call;
 using internal::CastTo;
 using internal::Fail;
+using internal::FloatResult;
 using internal::ReshapeTo;
 using internal::Show;
+using internal::WideFloat;
 
 namespace {
 
@@ -88,131 +90,6 @@ Tensor Tensor::Linear(const Tensor& weight, const Tensor& bias, CallSite at) con
   return bias ? product + bias : product;
 }
 
-// ---- convolution and pooling
-
-namespace {
-
-void CheckPair(const char* what, const Ints& v, int64_t least) {
-  if (v.size() != 2 || v[0] < least || v[1] < least) {
-    Fail("the ", what, " must be two numbers, height and width, from ", least, " up");
-  }
-}
-
-Tensor Padded(const Tensor& x, const Ints& padding, Number value) {
-  if (padding[0] == 0 && padding[1] == 0) return x;
-  return x.Pad({{0, 0}, {0, 0}, {padding[0], padding[0]}, {padding[1], padding[1]}}, value);
-}
-
-// Windows of images, [N, C, positions, positions, h, w].
-Tensor Windows(const Tensor& x, const Pool2dOptions& o, Number padding) {
-  CheckPair("size", o.size, 1);
-  CheckPair("padding", o.padding, 0);
-  CheckPair("dilation", o.dilation, 1);
-  const Ints stride = o.stride.empty() ? o.size : o.stride;
-  CheckPair("stride", stride, 1);
-  if (x.rank() != 4) Fail("takes images [N, C, H, W], not ", Show(x));
-  return Padded(x, o.padding, padding).Window({2, 3}, o.size, stride, o.dilation);
-}
-
-}  // namespace
-
-Tensor Tensor::Conv2d(const Tensor& weight, CallSite at) const {
-  return Conv2d(weight, Conv2dOptions(), at);
-}
-
-// Products over [N, groups, out / groups, in / groups, positions, positions, h, w].
-Tensor Tensor::Conv2d(const Tensor& weight, const Conv2dOptions& o, CallSite at) const {
-  Call call("Conv2d", at);
-  if (rank() != 4 || weight.rank() != 4) {
-    Fail("takes images [N, C, H, W] and a weight [out, C / groups, h, w], not ", Show(*this),
-         " and ", Show(weight));
-  }
-  const int64_t g = o.groups, in = size(1), out = weight.size(0);
-  if (g < 1 || in % g != 0 || out % g != 0 || weight.size(1) != in / g) {
-    Fail("the weight ", Show(weight), " does not fit ", Show(*this), " in ", g,
-         " groups: it must be [out, ", g < 1 ? 0 : in / g, ", h, w], and both ", in, " and ", out,
-         " multiples of the groups");
-  }
-  const auto [wide, result] = TypesOf(*this, weight);
-  const int64_t h = weight.size(2), w = weight.size(3);
-  const Tensor windows =
-      Windows(Cast(wide), {{h, w}, o.stride, o.padding, o.dilation, /*count_padding=*/true}, 0);
-  const Extent n = shape()[0];
-  const int64_t rows = windows.size(2), columns = windows.size(3);
-  const Tensor x = windows.Reshape({n, g, 1, in / g, rows, columns, h, w});
-  const Tensor k = weight.Cast(wide).Reshape({1, g, out / g, in / g, 1, 1, h, w});
-  const Tensor y = (x * k).Sum({3, 6, 7}).Reshape({n, out, rows, columns}).Cast(result);
-  return o.bias ? y + o.bias.Reshape({o.bias.shape().Elements(), 1, 1}) : y;
-}
-
-Tensor Tensor::MaxPool2d(const Pool2dOptions& o, CallSite at) const {
-  Call call("MaxPool2d", at);
-  const tessera::Scalar lowest = LowestScalar(dtype());
-  const Number padding = dtype().IsFloat() ? Number(lowest.AsFloat()) : Number(lowest.AsInt());
-  return Windows(*this, o, padding).Max({-2, -1});
-}
-
-Tensor Tensor::AvgPool2d(const Pool2dOptions& o, CallSite at) const {
-  Call call("AvgPool2d", at);
-  const Tensor x = Cast(dtype().IsFloat() ? AccumulateType(dtype()) : kFloat32);
-  const DType result = dtype().IsFloat() ? dtype() : kFloat32;
-  const Tensor sum = Windows(x, o, 0).Sum({-2, -1});
-  if (o.count_padding) return (sum / (o.size[0] * o.size[1])).Cast(result);
-  const Tensor ones = Ones({1, 1, shape()[2], shape()[3]}, x.dtype());
-  return (sum / Windows(ones, o, 0).Sum({-2, -1})).Cast(result);
-}
-
-// ---- norms
-
-namespace {
-Tensor WideFloat(const Tensor& t) {
-  return t.Cast(t.dtype().IsFloat() ? AccumulateType(t.dtype()) : kFloat32);
-}
-DType FloatResult(const Tensor& t) { return t.dtype().IsFloat() ? t.dtype() : kFloat32; }
-}  // namespace
-
-Tensor Tensor::LayerNorm(const Tensor& weight, const Tensor& bias, double eps, int axes,
-                         CallSite at) const {
-  Call call("LayerNorm", at);
-  if (axes < 1 || axes > rank()) Fail("cannot normalise the last ", axes, " axes of ", Show(*this));
-  Ints last;
-  for (int i = 0; i < axes; ++i) last.push_back(rank() - axes + i);
-  const Tensor x = WideFloat(*this);
-  const Tensor centred = x - x.Mean(last, /*keepdim=*/true);
-  const Tensor variance = centred.Square().Mean(last, /*keepdim=*/true);
-  Tensor y = (centred * (variance + eps).Rsqrt()).Cast(FloatResult(*this));
-  if (weight) y = y * weight;
-  return bias ? y + bias : y;
-}
-
-Tensor Tensor::RmsNorm(const Tensor& weight, double eps, CallSite at) const {
-  Call call("RmsNorm", at);
-  if (rank() == 0) Fail("takes at least one axis");
-  const Tensor x = WideFloat(*this);
-  const Tensor scale = (x.Square().Mean(-1, /*keepdim=*/true) + eps).Rsqrt();
-  const Tensor y = (x * scale).Cast(FloatResult(*this));
-  return weight ? y * weight : y;
-}
-
-Tensor Tensor::BatchNorm(const Tensor& mean, const Tensor& variance, const Tensor& weight,
-                         const Tensor& bias, double eps, CallSite at) const {
-  Call call("BatchNorm", at);
-  if (rank() < 2) Fail("takes [N, C, ...], not ", Show(*this));
-  Extents dims(rank() - 1, 1);
-  dims[0] = shape()[1];
-  const auto per_channel = [&](const Tensor& t) {
-    if (!(t.shape().Elements() == shape()[1])) {
-      Fail(Show(t), " must have one element for each channel (axis 1) of ", Show(*this));
-    }
-    return WideFloat(t).Reshape(dims);
-  };
-  Tensor scale = (per_channel(variance) + eps).Rsqrt();
-  if (weight) scale = scale * per_channel(weight);
-  Tensor y = (WideFloat(*this) - per_channel(mean)) * scale;
-  if (bias) y = y + per_channel(bias);
-  return y.Cast(FloatResult(*this));
-}
-
 // ---- attention
 
 Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
@@ -240,7 +117,7 @@ Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
     const Tensor row = Arange(queries, kInt64).Unsqueeze(1), column = Arange(keys, kInt64);
     scores = Where(column <= (queries == keys ? row : row + (keys - queries)), scores, -infinity);
   }
-  return scores.Softmax().MatMul(WideFloat(value)).Cast(FloatResult(*this));
+  return scores.Softmax().MatMul(WideFloat(value)).Cast(FloatResult(dtype()));
 }
 
 }  // namespace tessera

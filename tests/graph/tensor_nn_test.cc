@@ -128,7 +128,7 @@ TEST(TensorNN, Conv2d) {
     ExpectNear(Values(y), expected, 1e-13);
   }
   const Tensor x = Tensor::Zeros({1, 3, 4, 4});
-  EXPECT_ERROR(x.Conv2d(Tensor::Zeros({2, 4, 3, 3})), "Conv2d", "[out, 3, h, w]");
+  EXPECT_ERROR(x.Conv2d(Tensor::Zeros({2, 4, 3, 3})), "Conv2d", "[out, 3, ...]");
   EXPECT_ERROR(x.Conv2d(Tensor::Zeros({2, 3, 5, 3})), "Conv2d", "does not fit axis 2");
   EXPECT_ERROR(x[0].Conv2d(Tensor::Zeros({2, 3, 3, 3})), "Conv2d", "takes images");
 }
@@ -144,8 +144,9 @@ TEST(TensorNN, Pooling) {
   o.count_padding = false;
   EXPECT_EQ(Values(x.AvgPool2d(o))[1], 1.5);
   EXPECT_THAT(Values(x.Cast(kInt8).MaxPool2d({})), ElementsAre(5, 7, 13, 15));
-  o.size = {2};
-  EXPECT_ERROR(x.MaxPool2d(o), "MaxPool2d", "size must be two numbers");
+  o.size = {2, 2, 2};
+  EXPECT_ERROR(x.MaxPool2d(o), "MaxPool2d",
+               "size must be one number, or one for each of the 2 axes");
 }
 
 TEST(TensorNN, Norms) {

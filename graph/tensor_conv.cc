@@ -1,0 +1,223 @@
+// Convolutions of any number of axes: products of windows and weights.
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+#include "graph/tensor_windows.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::Fail;
+using internal::Show;
+using internal::Windowing;
+
+Ints internal::PerAxis(const char* what, const Ints& given, int axes, int64_t absent,
+                       int64_t least) {
+  Ints out = given;
+  if (given.empty()) out.assign(axes, absent);
+  if (given.size() == 1) out.assign(axes, given[0]);
+  bool fits = static_cast<int>(out.size()) == axes;
+  for (int64_t v : out) fits &= v >= least;
+  if (!fits) {
+    Fail("the ", what, " must be one number, or one for each of the ", axes,
+         " axes after [N, C], from ", least, " up");
+  }
+  return out;
+}
+
+Windowing internal::NormalWindowing(const Tensor& x, const Ints& size, const Ints& stride,
+                                    const Ints& padding, const Ints& dilation) {
+  const int axes = x.rank() - 2;
+  if (axes < 1) Fail("takes [N, C, D1, ...], not ", Show(x));
+  Windowing w;
+  w.size = PerAxis("size", size, axes, 2, 1);
+  w.stride = PerAxis("stride", stride, axes, 1, 1);
+  w.dilation = PerAxis("dilation", dilation, axes, 1, 1);
+  if (static_cast<int>(padding.size()) == 2 * axes) {
+    w.before = PerAxis("padding", Ints(padding.begin(), padding.begin() + axes), axes, 0, 0);
+    w.after = PerAxis("padding", Ints(padding.begin() + axes, padding.end()), axes, 0, 0);
+  } else {
+    w.before = w.after = PerAxis("padding", padding, axes, 0, 0);
+  }
+  for (int i = 0; i < axes; ++i) {
+    const int64_t n = x.size(2 + i), reach = w.dilation[i] * (w.size[i] - 1) + 1;
+    if (w.before[i] + n + w.after[i] < reach) {
+      Fail("a window of ", reach, " elements does not fit axis ", 2 + i, " of ", Show(x),
+           " with padding of ", w.before[i], " and ", w.after[i]);
+    }
+  }
+  return w;
+}
+
+Tensor internal::WindowsOf(const Tensor& x, const Windowing& w, Number padding) {
+  Pairs pairs(x.rank(), {0, 0});
+  Ints axes;
+  for (int i = 0; i < w.axes(); ++i) {
+    pairs[2 + i] = {w.before[i], w.after[i]};
+    axes.push_back(2 + i);
+  }
+  return x.Pad(pairs, padding).Window(axes, w.size, w.stride, w.dilation);
+}
+
+namespace {
+
+void CheckChannels(const Tensor& x, const Tensor& weight, int64_t groups, bool transposed) {
+  if (x.rank() < 3 || weight.rank() != x.rank()) {
+    Fail("takes [N, C, D1, ...] and a weight of as many axes, not ", Show(x), " and ",
+         Show(weight));
+  }
+  const int64_t g = groups, in = x.size(1), out = weight.size(0);
+  const bool fits = g >= 1 && in % g == 0 &&
+                    (transposed ? weight.size(0) == in : out % g == 0 && weight.size(1) == in / g);
+  if (fits) return;
+  if (transposed) {
+    Fail("the weight ", Show(weight), " does not fit ", Show(x), " in ", g, " groups: it must be [",
+         in, ", out / groups, ...], and ", in, " a multiple of the groups");
+  }
+  Fail("the weight ", Show(weight), " does not fit ", Show(x), " in ", g,
+       " groups: it must be [out, ", g < 1 ? 0 : in / g, ", ...], and both ", in, " and ", out,
+       " multiples of the groups");
+}
+
+// Products over [N, groups, out / groups, in / groups, positions ..., window ...].
+Tensor Convolved(const Tensor& x, const Tensor& weight, const Windowing& w, int64_t groups) {
+  const DType result = SumType(Promote(x.dtype(), weight.dtype()));
+  const DType wide = AccumulateType(result);
+  const Tensor windows = internal::WindowsOf(x.Cast(wide), w, 0);
+  const Extent n = x.shape()[0];
+  const int64_t in = x.size(1), out = weight.size(0);
+  Extents of_x = {n, groups, 1, in / groups}, of_weight = {1, groups, out / groups, in / groups};
+  Extents dims = {n, out};
+  Ints summed = {3};
+  for (int i = 0; i < w.axes(); ++i) {
+    of_x.push_back(windows.shape()[2 + i]);
+    of_weight.push_back(1);
+    dims.push_back(windows.shape()[2 + i]);
+    summed.push_back(4 + w.axes() + i);
+  }
+  for (int i = 0; i < w.axes(); ++i) {
+    of_x.push_back(w.size[i]);
+    of_weight.push_back(w.size[i]);
+  }
+  const Tensor product = windows.Reshape(of_x) * weight.Cast(wide).Reshape(of_weight);
+  return product.Sum(summed).Reshape(dims).Cast(result);
+}
+
+Tensor WithBias(const Tensor& y, const Tensor& bias) {
+  if (!bias) return y;
+  if (!(bias.shape().Elements() == y.shape()[1])) {
+    Fail("the bias ", Show(bias), " must have one element for each channel of ", Show(y));
+  }
+  Extents dims(y.rank() - 1, 1);
+  dims[0] = y.shape()[1];
+  return y + bias.Reshape(dims);
+}
+
+Ints SizeOf(const Tensor& weight) {
+  Ints size;
+  for (int i = 2; i < weight.rank(); ++i) size.push_back(weight.size(i));
+  return size;
+}
+
+Tensor ConvOf(const Tensor& x, const Tensor& weight, const ConvOptions& o) {
+  CheckChannels(x, weight, o.groups, /*transposed=*/false);
+  const Windowing w = internal::NormalWindowing(x, SizeOf(weight), o.stride, o.padding, o.dilation);
+  return WithBias(Convolved(x, weight, w, o.groups), o.bias);
+}
+
+void CheckRank(const Tensor& x, int rank, const char* what) {
+  if (x.rank() != rank) Fail("takes ", what, ", not ", Show(x));
+}
+
+// Zeros between the elements of each axis after [N, C], so that they are `stride` apart.
+Tensor Spaced(Tensor x, const Ints& stride) {
+  for (int i = 0; i < static_cast<int>(stride.size()); ++i) {
+    const int axis = 2 + i;
+    const int64_t n = x.size(axis);
+    if (stride[i] == 1 || n == 0) continue;
+    x = x.Unsqueeze(axis + 1);
+    Pairs pairs(x.rank(), {0, 0});
+    pairs[axis + 1] = {0, stride[i] - 1};
+    x = x.Pad(pairs).Flatten(axis, axis + 1).SliceAxis(axis, {0, (n - 1) * stride[i] + 1});
+  }
+  return x;
+}
+
+}  // namespace
+
+Tensor Tensor::Conv(const Tensor& weight, CallSite at) const {
+  return Conv(weight, ConvOptions(), at);
+}
+Tensor Tensor::Conv(const Tensor& weight, const ConvOptions& o, CallSite at) const {
+  Call call("Conv", at);
+  return ConvOf(*this, weight, o);
+}
+Tensor Tensor::Conv1d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
+  Call call("Conv1d", at);
+  CheckRank(*this, 3, "signals [N, C, L]");
+  return ConvOf(*this, weight, o);
+}
+Tensor Tensor::Conv2d(const Tensor& weight, CallSite at) const {
+  return Conv2d(weight, ConvOptions(), at);
+}
+Tensor Tensor::Conv2d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
+  Call call("Conv2d", at);
+  CheckRank(*this, 4, "images [N, C, H, W]");
+  return ConvOf(*this, weight, o);
+}
+Tensor Tensor::Conv3d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
+  Call call("Conv3d", at);
+  CheckRank(*this, 5, "volumes [N, C, D, H, W]");
+  return ConvOf(*this, weight, o);
+}
+
+Tensor Tensor::ConvTranspose(const Tensor& weight, CallSite at) const {
+  return ConvTranspose(weight, ConvTransposeOptions(), at);
+}
+
+// A convolution of the elements set apart by the stride, under the weight reversed, with input and
+// output channels exchanged within each group.
+Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o,
+                             CallSite at) const {
+  Call call("ConvTranspose", at);
+  CheckChannels(*this, weight, o.groups, /*transposed=*/true);
+  const int axes = rank() - 2;
+  const Ints kernel = SizeOf(weight), stride = internal::PerAxis("stride", o.stride, axes, 1, 1);
+  const Ints more = internal::PerAxis("output padding", o.output_padding, axes, 0, 0);
+  Windowing w;
+  w.size = internal::PerAxis("size", kernel, axes, 1, 1);
+  w.stride.assign(axes, 1);
+  w.dilation = internal::PerAxis("dilation", o.dilation, axes, 1, 1);
+  Ints before, after;
+  if (static_cast<int>(o.padding.size()) == 2 * axes) {
+    before.assign(o.padding.begin(), o.padding.begin() + axes);
+    after.assign(o.padding.begin() + axes, o.padding.end());
+  } else {
+    before = after = internal::PerAxis("padding", o.padding, axes, 0, 0);
+  }
+  w.before.assign(axes, 0);
+  w.after.assign(axes, 0);
+  Pairs pairs(rank(), {0, 0});
+  Tensor x = Spaced(*this, stride);
+  for (int i = 0; i < axes; ++i) {
+    const int64_t reach = w.dilation[i] * (kernel[i] - 1);
+    const int64_t length = (x.size(2 + i) - 1) + reach + 1 + more[i] - before[i] - after[i];
+    if (length < 0 || before[i] < 0 || after[i] < 0) {
+      Fail("the padding of ", before[i], " and ", after[i], " leaves nothing of axis ", 2 + i,
+           " of ", Show(*this));
+    }
+    pairs[2 + i] = {reach - before[i], reach - after[i] + more[i]};
+  }
+  x = x.PadBy(PadMode::kConstant, pairs);
+  const int64_t g = o.groups, in = size(1);
+  Extents split = {g, in / g, weight.size(1)}, merged = {g * weight.size(1), in / g};
+  Ints flipped;
+  for (int i = 0; i < axes; ++i) {
+    split.push_back(kernel[i]);
+    merged.push_back(kernel[i]);
+    flipped.push_back(2 + i);
+  }
+  const Tensor k = weight.Reshape(split).Transpose(1, 2).Reshape(merged).Flip(flipped);
+  return WithBias(Convolved(x, k, w, g), o.bias);
+}
+
+}  // namespace tessera

@@ -1,0 +1,98 @@
+// Padding by modes: joined pieces of the tensor itself.
+#include <algorithm>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::Fail;
+using internal::Show;
+
+namespace {
+
+// The `count` elements next to one side of an axis, nearest first, in order away from it.
+struct Side {
+  const Tensor& x;
+  int axis;
+  bool before;
+
+  Tensor Part(int64_t begin, int64_t end, bool reversed) const {
+    const Tensor part = x.SliceAxis(axis, {begin, end});
+    return reversed ? part.Flip(axis) : part;
+  }
+
+  // Whole copies, then the part of one that is left: `period` elements of which the k-th copy is
+  // reversed if `turns` says so. Pieces are in the order of the tensor.
+  std::vector<Tensor> Pieces(PadMode mode, int64_t count) const {
+    const int64_t n = x.size(axis);
+    std::vector<Tensor> pieces;
+    if (mode == PadMode::kReplicate || (mode == PadMode::kReflect && n == 1)) {
+      Extents dims(x.shape().begin(), x.shape().end());
+      dims[axis] = count;
+      pieces.push_back(Part(before ? 0 : n - 1, before ? 1 : n, false).Expand(dims));
+      return pieces;
+    }
+    const int64_t period = mode == PadMode::kReflect ? n - 1 : n;
+    bool mirrored = mode == PadMode::kReflect;
+    while (count > 0) {
+      const int64_t take = std::min(count, period);
+      pieces.push_back(Piece(mode, mirrored, take, n));
+      mirrored = mode == PadMode::kReflect && !mirrored;
+      count -= take;
+    }
+    if (before) std::reverse(pieces.begin(), pieces.end());
+    return pieces;
+  }
+
+  // Mirrored, a piece leaves out the edge that it stands at; the next one, the edge beyond.
+  Tensor Piece(PadMode mode, bool mirrored, int64_t take, int64_t n) const {
+    if (mode == PadMode::kCircular) {
+      return before ? Part(n - take, n, false) : Part(0, take, false);
+    }
+    if (mirrored) return before ? Part(1, 1 + take, true) : Part(n - 1 - take, n - 1, true);
+    return before ? Part(n - 1 - take, n - 1, false) : Part(1, 1 + take, false);
+  }
+};
+
+Tensor PaddedAxis(const Tensor& x, int axis, PadMode mode, int64_t before, int64_t after) {
+  if (before == 0 && after == 0) return x;
+  if (x.size(axis) == 0) Fail("axis ", axis, " of ", Show(x), " has nothing to repeat");
+  std::vector<Tensor> all;
+  if (before > 0) all = Side{x, axis, true}.Pieces(mode, before);
+  all.push_back(x);
+  if (after > 0) {
+    const std::vector<Tensor> more = Side{x, axis, false}.Pieces(mode, after);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return Cat(all, axis);
+}
+
+}  // namespace
+
+Tensor Tensor::PadBy(PadMode mode, const Pairs& pairs, Number value, CallSite at) const {
+  Call call("PadBy", at);
+  if (static_cast<int>(pairs.size()) != rank()) {
+    Fail("needs a pair for each axis of ", Show(*this), ", has ", pairs.size());
+  }
+  // What is removed goes first.
+  Pairs kept, added;
+  for (int i = 0; i < rank(); ++i) {
+    const auto& [before, after] = pairs[i];
+    if (!before.is_int() || !after.is_int()) {
+      Fail("takes whole numbers of elements, not ", before.ToString(), " and ", after.ToString());
+    }
+    const int64_t b = before.value(), a = after.value();
+    kept.emplace_back(std::max<int64_t>(0, -b), shape()[i] - Extent(std::max<int64_t>(0, -a)));
+    added.emplace_back(std::max<int64_t>(0, b), std::max<int64_t>(0, a));
+  }
+  Tensor t = Shrink(kept);
+  if (mode == PadMode::kConstant) return t.Pad(added, value);
+  for (int i = 0; i < rank(); ++i) {
+    t = PaddedAxis(t, i, mode, added[i].first.value(), added[i].second.value());
+  }
+  return t;
+}
+
+}  // namespace tessera
