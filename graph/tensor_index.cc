@@ -1,4 +1,4 @@
-// Gathering by index tensors, and masks made of counting.
+// Lookup by index tensors, and masks made of counting.
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 
@@ -6,26 +6,28 @@ namespace tessera {
 
 using internal::Build;
 using internal::Call;
+using internal::CheckIndex;
 using internal::Fail;
 using internal::NormalAxis;
+using internal::PositionType;
 using internal::Show;
 
-namespace {
-
-void CheckIndex(const Tensor& index) {
+void internal::CheckIndex(const Tensor& index) {
   if (!index.dtype().IsInt()) {
     Fail("the index ", Show(index), " must be of an integer dtype; cast it");
   }
 }
 
-// A type that holds every index and positions up to n. What u64 holds beyond i64 becomes negative,
-// which is outside as well.
-DType PositionType(DType index, int64_t n) {
+DType internal::PositionType(DType index, int64_t n) {
   const bool narrow = n <= INT32_MAX && MinInt(index) >= INT32_MIN && MaxInt(index) <= INT32_MAX;
   return narrow ? kInt32 : kInt64;
 }
 
-}  // namespace
+Tensor internal::CountAlong(int axis, int rank, const Extent& n, DType dtype) {
+  Extents dims(rank, 1);
+  dims[axis] = n;
+  return Tensor::Arange(n, dtype).Reshape(dims);
+}
 
 Tensor Tensor::Take(const Tensor& index, int axis, CallSite at) const {
   Call call("Take", at);
