@@ -12,9 +12,11 @@ using internal::Build;
 using internal::Call;
 using internal::CastTo;
 using internal::Fail;
+using internal::FloatResult;
 using internal::NormalAxes;
 using internal::NormalAxis;
 using internal::Show;
+using internal::WideFloat;
 
 namespace {
 
@@ -48,14 +50,13 @@ Operand CountOf(const Tensor& t, const Axes& axes) {
   return n;
 }
 
-// Narrow floats in f32, integers too: what means and norms are computed in.
-Tensor Wide(const Tensor& t) {
+}  // namespace
+
+Tensor internal::WideFloat(const Tensor& t) {
   return t.Cast(t.dtype().IsFloat() ? AccumulateType(t.dtype()) : kFloat32);
 }
 
-DType FloatResult(DType t) { return t.IsFloat() ? t : kFloat32; }
-
-}  // namespace
+DType internal::FloatResult(DType t) { return t.IsFloat() ? t : kFloat32; }
 
 Tensor Tensor::Sum(const Axes& axes, bool keepdim, CallSite at) const {
   Call call("Sum", at);
@@ -69,7 +70,7 @@ Tensor Tensor::Prod(const Axes& axes, bool keepdim, CallSite at) const {
 
 Tensor Tensor::Mean(const Axes& axes, bool keepdim, CallSite at) const {
   Call call("Mean", at);
-  const Tensor sum = Wide(*this).Sum(axes, keepdim);
+  const Tensor sum = WideFloat(*this).Sum(axes, keepdim);
   return (sum / CountOf(*this, axes)).Cast(FloatResult(dtype()));
 }
 
@@ -95,7 +96,7 @@ Tensor Tensor::All(const Axes& axes, bool keepdim, CallSite at) const {
 
 Tensor Tensor::Var(const Axes& axes, int correction, bool keepdim, CallSite at) const {
   Call call("Var", at);
-  const Tensor x = Wide(*this);
+  const Tensor x = WideFloat(*this);
   const Tensor squares = (x - x.Mean(axes, /*keepdim=*/true)).Square().Sum(axes, keepdim);
   const Operand n = CountOf(x, axes);
   const Tensor variance = n.extent()
@@ -106,13 +107,72 @@ Tensor Tensor::Var(const Axes& axes, int correction, bool keepdim, CallSite at) 
 
 Tensor Tensor::Std(const Axes& axes, int correction, bool keepdim, CallSite at) const {
   Call call("Std", at);
-  return Wide(*this).Var(axes, correction, keepdim).Sqrt().Cast(FloatResult(dtype()));
+  return WideFloat(*this).Var(axes, correction, keepdim).Sqrt().Cast(FloatResult(dtype()));
+}
+
+std::pair<Tensor, Tensor> Tensor::VarMean(const Axes& axes, int correction, bool keepdim,
+                                          CallSite at) const {
+  Call call("VarMean", at);
+  return {Var(axes, correction, keepdim), Mean(axes, keepdim)};
+}
+
+Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("Norm", at);
+  if (std::isnan(p)) Fail("takes a number or an infinity for p");
+  const DType result = FloatResult(dtype());
+  const Tensor x = WideFloat(*this).Abs();
+  if (p == 0) return (x != 0).Cast(x.dtype()).Sum(axes, keepdim).Cast(result);
+  if (std::isinf(p)) return (p > 0 ? x.Max(axes, keepdim) : x.Min(axes, keepdim)).Cast(result);
+  if (p == 1) return x.Sum(axes, keepdim).Cast(result);
+  if (p == 2) return x.Square().Sum(axes, keepdim).Sqrt().Cast(result);
+  return x.Pow(p).Sum(axes, keepdim).Pow(1 / p).Cast(result);
+}
+
+Tensor Tensor::CountNonzero(const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("CountNonzero", at);
+  return Cast(kBool).Cast(kInt32).Sum(axes, keepdim);
+}
+
+Tensor Tensor::NanSum(const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("NanSum", at);
+  return dtype().IsFloat() ? Where(IsNan(), 0, *this).Sum(axes, keepdim) : Sum(axes, keepdim);
+}
+
+Tensor Tensor::NanMean(const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("NanMean", at);
+  if (!dtype().IsFloat()) return Mean(axes, keepdim);
+  const Tensor x = WideFloat(*this);
+  const Tensor count = IsNan().LogicalNot().Cast(x.dtype()).Sum(axes, keepdim);
+  return (x.NanSum(axes, keepdim) / count).Cast(dtype());
+}
+
+namespace {
+
+// The extreme of what is no NaN; NaN where nothing else is.
+Tensor NanExtreme(const Tensor& t, const Axes& axes, bool keepdim, bool max) {
+  if (!t.dtype().IsFloat()) return max ? t.Max(axes, keepdim) : t.Min(axes, keepdim);
+  const tessera::Scalar worst = max ? LowestScalar(t.dtype()) : HighestScalar(t.dtype());
+  const Tensor masked = Where(t.IsNan(), Tensor(UOp::Const(t.dtype(), worst)), t);
+  const Tensor most = max ? masked.Max(axes, keepdim) : masked.Min(axes, keepdim);
+  return Where(t.IsNan().All(axes, keepdim), std::nan(""), most);
+}
+
+}  // namespace
+
+Tensor Tensor::NanMax(const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("NanMax", at);
+  return NanExtreme(*this, axes, keepdim, /*max=*/true);
+}
+
+Tensor Tensor::NanMin(const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("NanMin", at);
+  return NanExtreme(*this, axes, keepdim, /*max=*/false);
 }
 
 // The largest element is subtracted first, unless it is infinite.
 Tensor Tensor::LogSumExp(const Axes& axes, bool keepdim, CallSite at) const {
   Call call("LogSumExp", at);
-  const Tensor x = Wide(*this);
+  const Tensor x = WideFloat(*this);
   const Tensor max = x.Max(axes, /*keepdim=*/true);
   const Tensor shift = Where(max.IsInf(), 0, max);
   const Tensor sum = (x - shift).Exp().Sum(axes, /*keepdim=*/true).Log() + shift;
@@ -124,7 +184,7 @@ Tensor Tensor::Softmax(int axis, CallSite at) const {
   Call call("Softmax", at);
   const int a = rank() == 0 ? 0 : NormalAxis(axis, rank());
   const Axes over = rank() == 0 ? Axes() : Axes(a);
-  const Tensor x = Wide(*this);
+  const Tensor x = WideFloat(*this);
   const Tensor e = (x - x.Max(over, /*keepdim=*/true)).Exp();
   return (e * e.Sum(over, /*keepdim=*/true).Reciprocal()).Cast(FloatResult(dtype()));
 }
@@ -133,7 +193,7 @@ Tensor Tensor::LogSoftmax(int axis, CallSite at) const {
   Call call("LogSoftmax", at);
   const int a = rank() == 0 ? 0 : NormalAxis(axis, rank());
   const Axes over = rank() == 0 ? Axes() : Axes(a);
-  const Tensor x = Wide(*this);
+  const Tensor x = WideFloat(*this);
   const Tensor y = x - x.Max(over, /*keepdim=*/true);
   return (y - y.Exp().Sum(over, /*keepdim=*/true).Log()).Cast(FloatResult(dtype()));
 }
@@ -169,43 +229,6 @@ Tensor Tensor::ArgMax(std::optional<int> axis, bool keepdim, CallSite at) const 
 Tensor Tensor::ArgMin(std::optional<int> axis, bool keepdim, CallSite at) const {
   Call call("ArgMin", at);
   return ArgExtreme(Op::kMin, *this, axis, keepdim);
-}
-
-namespace {
-
-// Running sums along the last axis, of type AccumulateType already. Each is the sum of a window
-// over zeros and what comes before; a long axis is cut into blocks, which add what all earlier
-// blocks sum to. The depth of the recursion is the logarithm of the extent.
-Tensor RunningSums(const Tensor& x) {
-  constexpr int64_t kBlock = 256;
-  const int last = x.rank() - 1;
-  const int64_t n = x.size(last);
-  const auto padded = [&](const Tensor& t, int64_t before, int64_t after) {
-    Pairs pairs(t.rank(), {0, 0});
-    pairs.back() = {before, after};
-    return t.Pad(pairs);
-  };
-  if (n <= 2 * kBlock) {
-    if (n <= 1) return x;
-    return padded(x, n - 1, 0).Window(last, {n}).Sum(-1);
-  }
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
-  const Tensor parts = padded(x, 0, blocks * kBlock - n).Unflatten(last, {blocks, kBlock});
-  const Tensor within = RunningSums(parts);
-  const Tensor totals = within.Select(-1, kBlock - 1);
-  const Tensor before = padded(RunningSums(totals).SliceAxis(last, {0, blocks - 1}), 1, 0);
-  return (within + before.Unsqueeze(-1)).Flatten(last).SliceAxis(last, {0, n});
-}
-
-}  // namespace
-
-Tensor Tensor::CumSum(int axis, CallSite at) const {
-  Call call("CumSum", at);
-  const DType result = SumType(dtype());
-  const int a = NormalAxis(axis, rank());
-  const Tensor x = Cast(AccumulateType(result)).Transpose(a, -1);
-  const Tensor sums = RunningSums(x).Transpose(a, -1);
-  return Tensor(CastTo(sums.uop(), result));
 }
 
 }  // namespace tessera

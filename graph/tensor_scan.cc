@@ -1,0 +1,153 @@
+// Running sums, products and extremes along an axis.
+//
+// Each result combines a window over the identity and what comes before it. A long axis is cut into
+// blocks, which are combined with all that earlier blocks come to; the depth of that recursion is
+// the logarithm of the extent.
+#include <algorithm>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::CountAlong;
+using internal::Fail;
+using internal::NormalAxis;
+using internal::Show;
+
+namespace {
+
+// An associative operation: over the last axis, of two tensors, and what changes nothing in it.
+struct Fold {
+  Tensor (*over)(const Tensor& windows);
+  Tensor (*of_two)(const Tensor& a, const Tensor& b);
+  Number identity;
+};
+
+constexpr int64_t kBlock = 256;
+
+Tensor PadLast(const Tensor& t, int64_t before, int64_t after, Number value) {
+  Pairs pairs(t.rank(), {0, 0});
+  pairs.back() = {before, after};
+  return t.Pad(pairs, value);
+}
+
+// Along the last axis.
+Tensor Running(const Tensor& x, const Fold& fold) {
+  const int last = x.rank() - 1;
+  const int64_t n = x.size(last);
+  if (n <= 2 * kBlock) {
+    if (n <= 1) return x;
+    return fold.over(PadLast(x, n - 1, 0, fold.identity).Window(last, {n}));
+  }
+  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  const Tensor padded = PadLast(x, 0, blocks * kBlock - n, fold.identity);
+  const Tensor within = Running(padded.Unflatten(last, {blocks, kBlock}), fold);
+  const Tensor totals = Running(within.Select(-1, kBlock - 1), fold);
+  const Tensor before = PadLast(totals.SliceAxis(last, {0, blocks - 1}), 1, 0, fold.identity);
+  return fold.of_two(before.Unsqueeze(-1), within).Flatten(last).SliceAxis(last, {0, n});
+}
+
+Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o = {}) {
+  if (x.rank() == 0) {
+    Fail("takes at least one axis, not ", Show(x));
+  }
+  const int a = NormalAxis(axis, x.rank());
+  Tensor t = x.Transpose(a, -1);
+  if (o.reverse) t = t.Flip(-1);
+  if (o.exclusive && t.size(-1) > 0) {
+    t = PadLast(t.SliceAxis(-1, {0, t.size(-1) - 1}), 1, 0, fold.identity);
+  }
+  t = Running(t, fold);
+  if (o.reverse) t = t.Flip(-1);
+  return t.Transpose(a, -1);
+}
+
+// In the type that sums and products accumulate in.
+Tensor Accumulated(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o) {
+  const DType result = SumType(x.dtype());
+  return Along(x.Cast(AccumulateType(result)), axis, fold, o).Cast(result);
+}
+
+Number AsNumber(tessera::Scalar value, DType dtype) {
+  if (dtype.IsFloat()) return value.AsFloat();
+  if (dtype.IsBool()) return value.bits != 0;
+  return dtype.IsUnsigned() ? Number(value.bits) : Number(value.AsInt());
+}
+
+// An element attains the running extreme where it equals it; the last that did holds it still.
+ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
+  if (x.dtype().IsBool()) Fail("takes numbers, not ", Show(x), "; cast it to u8");
+  const DType type = x.dtype();
+  Fold fold;
+  fold.identity = AsNumber(max ? LowestScalar(type) : HighestScalar(type), type);
+  if (max) {
+    fold.over = [](const Tensor& w) { return w.Max(-1); };
+    fold.of_two = [](const Tensor& a, const Tensor& b) { return a.Maximum(b); };
+  } else {
+    fold.over = [](const Tensor& w) { return w.Min(-1); };
+    fold.of_two = [](const Tensor& a, const Tensor& b) { return a.Minimum(b); };
+  }
+  const Tensor values = Along(x, axis, fold);
+  const int a = NormalAxis(axis, x.rank());
+  Tensor attains = x == values;
+  if (type.IsFloat()) attains = attains | x.IsNan();
+  const Tensor position = CountAlong(a, x.rank(), x.shape()[a], kInt32);
+  const Fold latest = {[](const Tensor& w) { return w.Max(-1); },
+                       [](const Tensor& p, const Tensor& q) { return p.Maximum(q); }, 0};
+  return {values, Along(Where(attains, position, 0), a, latest)};
+}
+
+}  // namespace
+
+Tensor Tensor::CumSum(int axis, CallSite at) const { return CumSum(axis, ScanOptions(), at); }
+
+Tensor Tensor::CumSum(int axis, const ScanOptions& o, CallSite at) const {
+  Call call("CumSum", at);
+  return Accumulated(*this, axis,
+                     {[](const Tensor& w) { return w.Sum(-1); },
+                      [](const Tensor& a, const Tensor& b) { return a + b; }, 0},
+                     o);
+}
+
+Tensor Tensor::CumProd(int axis, const ScanOptions& o, CallSite at) const {
+  Call call("CumProd", at);
+  return Accumulated(*this, axis,
+                     {[](const Tensor& w) { return w.Prod(-1); },
+                      [](const Tensor& a, const Tensor& b) { return a * b; }, 1},
+                     o);
+}
+
+ValuesAndIndices Tensor::CumMax(int axis, CallSite at) const {
+  Call call("CumMax", at);
+  return Extreme(*this, axis, /*max=*/true);
+}
+
+ValuesAndIndices Tensor::CumMin(int axis, CallSite at) const {
+  Call call("CumMin", at);
+  return Extreme(*this, axis, /*max=*/false);
+}
+
+Tensor Tensor::LogCumSumExp(int axis, CallSite at) const {
+  Call call("LogCumSumExp", at);
+  const Tensor sums = Along(internal::WideFloat(*this), axis,
+                            {[](const Tensor& w) { return w.LogSumExp(-1); },
+                             [](const Tensor& a, const Tensor& b) { return a.LogAddExp(b); },
+                             LowestScalar(kFloat64).AsFloat()});
+  return sums.Cast(internal::FloatResult(dtype()));
+}
+
+Tensor Tensor::Diff(int n, int axis, CallSite at) const {
+  Call call("Diff", at);
+  if (n < 0) Fail("cannot be taken ", n, " times");
+  const int a = NormalAxis(axis, rank());
+  Tensor t = *this;
+  for (int i = 0; i < n && t.size(a) > 0; ++i) {
+    const Tensor later = t.SliceAxis(a, {1, {}}), earlier = t.SliceAxis(a, {0, t.size(a) - 1});
+    t = dtype().IsBool() ? later.LogicalXor(earlier) : later - earlier;
+  }
+  return t;
+}
+
+}  // namespace tessera

@@ -1,0 +1,222 @@
+// Sorting, and what follows from order.
+//
+// Elements are ordered by whole numbers that compare as they do. Short axes are sorted by counting,
+// for each element, those that come before it. Long ones are cut into blocks, each sorted so; then
+// neighbours are merged, every element of a merged block finding by bisection how many of those
+// before it come from the first one. Of n elements log n merges of log n steps.
+#include <algorithm>
+#include <cmath>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::CountAlong;
+using internal::Fail;
+using internal::NormalAxis;
+using internal::Show;
+
+namespace {
+
+// Axes up to this long are sorted by counting.
+constexpr int64_t kCounted = 256;
+constexpr int64_t kBlock = 64;
+
+// Unsigned numbers in the elements' order: -0 is 0, and NaN above all. Of u32 or u64.
+Tensor OrderOf(const Tensor& x, bool descending) {
+  const DType type = x.dtype();
+  Tensor order;
+  if (type.IsFloat()) {
+    const bool wide = type == kFloat64;
+    const DType bits = wide ? kUInt64 : kUInt32;
+    const Tensor value = x.Cast(wide ? kFloat64 : kFloat32);
+    const Tensor zero_or_value = Where(value == 0, 0, value);
+    const Tensor raw = zero_or_value.Bitcast(bits);
+    const uint64_t sign = wide ? uint64_t{1} << 63 : uint64_t{1} << 31;
+    const Tensor negative = (raw & sign) != 0;
+    order = Where(negative, ~raw, raw | sign);
+    order = Where(value.IsNan(), ~Tensor::Zeros({}, bits), order);
+  } else if (type.IsUnsigned() || type.IsBool()) {
+    order = x.Cast(type == kUInt64 ? kUInt64 : kUInt32);
+  } else {
+    const bool wide = type == kInt64;
+    const DType bits = wide ? kUInt64 : kUInt32;
+    const uint64_t sign = wide ? uint64_t{1} << 63 : uint64_t{1} << 31;
+    order = x.Cast(wide ? kInt64 : kInt32).Bitcast(bits) ^ sign;
+  }
+  return descending ? ~order : order;
+}
+
+// Positions along the last axis in order of `order`, equal ones as they come.
+Tensor Counted(const Tensor& order, DType type) {
+  const int rank = order.rank();
+  const Extent n = order.shape()[rank - 1];
+  const Tensor own = order.Unsqueeze(-1), other = order.Unsqueeze(-2);
+  const Tensor i = CountAlong(rank - 1, rank + 1, n, type), j = CountAlong(rank, rank + 1, n, type);
+  const Tensor before = (other < own) | ((other == own) & (j < i));
+  // Materialised: it is looked at once more for every element.
+  const Tensor place = before.Cast(type).Sum(-1).Cast(type).Contiguous();
+  const Tensor found = place.Unsqueeze(-2) == CountAlong(rank - 1, rank + 1, n, type);
+  return Where(found, CountAlong(rank, rank + 1, n, type), 0).Sum(-1).Cast(type);
+}
+
+// Rows of sorted blocks of m elements each, laid out in one row: element p of the result is at the
+// returned position of `order`, where pairs of blocks are merged.
+Tensor Merged(const Tensor& order, int64_t m, DType type) {
+  const Tensor p = Tensor::Arange(order.shape()[0], type);
+  const Tensor k = p % (2 * m), first = p - k, second = first + m;
+  Tensor low = (k - m).Maximum(0), high = k.Minimum(m);
+  for (int64_t span = m; span > 0; span /= 2) {
+    const Tensor middle = (low + high).FloorDiv(2);
+    const Tensor a = order.Take(first + middle), b = order.Take(second + k - 1 - middle);
+    const Tensor open = low < high, from_first = a <= b;
+    low = Where(open & from_first, middle + 1, low);
+    high = Where(open & from_first, high, Where(open, middle, high));
+  }
+  const Tensor a = first + low, b = second + k - low;
+  const Tensor take_first = (low < m) & ((k - low >= m) | (order.Take(a) <= order.Take(b)));
+  return Where(take_first, a, b);
+}
+
+// The same as Counted, by merging.
+Tensor MergeSorted(const Tensor& order, DType type) {
+  const int last = order.rank() - 1;
+  const int64_t n = order.size(last);
+  int64_t length = kBlock;
+  while (length < n) length *= 2;
+  Pairs pairs(order.rank(), {0, 0});
+  pairs.back() = {0, length - n};
+  // What is added goes behind its equals, as it comes later.
+  const Tensor most = ~Tensor::Zeros({}, order.dtype());
+  const Tensor inside = Tensor::Ones(order.shape(), kBool).Pad(pairs);
+  const Tensor padded = Where(inside, order.Pad(pairs), most);
+  const Tensor blocks = padded.Reshape({padded.shape().Elements().value() / kBlock, kBlock});
+  const Tensor within = Counted(blocks, type);
+  Tensor key = blocks.Gather(1, within).Flatten().Contiguous();
+  const int64_t elements = key.size(0);
+  const Tensor start = Tensor::Arange(elements / kBlock, type).Unsqueeze(1) * kBlock;
+  Tensor position = (within + start).Flatten().Contiguous();
+  for (int64_t m = kBlock; m < length; m *= 2) {
+    const Tensor from = Merged(key, m, type).Contiguous();
+    key = key.Take(from).Contiguous();
+    position = position.Take(from).Contiguous();
+  }
+  Extents dims(order.shape().begin(), order.shape().end());
+  dims[last] = length;
+  const Tensor rows = position.Reshape(dims).SliceAxis(last, {0, n});
+  return rows % length;
+}
+
+struct Sorted {
+  Tensor index;  // along the last axis
+  int axis;
+};
+
+// Positions along an axis in order, moved to the last one.
+Sorted SortedIndex(const Tensor& x, int axis, bool descending) {
+  const int a = NormalAxis(axis, x.rank());
+  const Extent n = x.shape()[a];
+  const bool narrow = x.shape().MaxElements() <= INT32_MAX / 4;
+  const Tensor order = OrderOf(x, descending).Transpose(a, -1);
+  const bool count = !n.is_int() || !x.shape().is_static() || n.value() <= kCounted;
+  const Tensor index = count ? Counted(order, n.max() <= INT32_MAX ? kInt32 : kInt64)
+                             : MergeSorted(order, narrow ? kInt32 : kInt64);
+  return {index.Cast(n.max() <= INT32_MAX ? kInt32 : kInt64), a};
+}
+
+ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
+  if (x.rank() == 0) return {x, Tensor::Scalar(0, kInt32)};
+  const auto [index, a] = SortedIndex(x, axis, descending);
+  const Tensor in_place = index.Transpose(a, -1);
+  return {x.Gather(a, in_place), in_place};
+}
+
+ValuesAndIndices At(const Tensor& x, int axis, const Tensor& index, int64_t k, bool keepdim) {
+  const Tensor one = index.SliceAxis(axis, {k, k + 1});
+  const Tensor value = x.Gather(axis, one);
+  if (keepdim) return {value, one};
+  return {value.Squeeze(axis), one.Squeeze(axis)};
+}
+
+}  // namespace
+
+ValuesAndIndices Tensor::Sort(int axis, bool descending, CallSite at) const {
+  Call call("Sort", at);
+  return SortedBy(*this, axis, descending);
+}
+
+Tensor Tensor::ArgSort(int axis, bool descending, CallSite at) const {
+  Call call("ArgSort", at);
+  return SortedBy(*this, axis, descending).indices;
+}
+
+ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) const {
+  Call call("TopK", at);
+  const int64_t n = rank() == 0 ? 1 : size(NormalAxis(axis, rank()));
+  if (k < 0 || k > n) Fail("cannot take ", k, " of the ", n, " elements of ", Show(*this));
+  if (rank() == 0) return Reshape({1}).TopK(k, 0, largest);
+  const auto [index, a] = SortedIndex(*this, axis, largest);
+  const Tensor first = index.Transpose(a, -1).SliceAxis(a, {0, k});
+  return {Gather(a, first), first};
+}
+
+ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
+  Call call("KthValue", at);
+  const int a = NormalAxis(axis, rank());
+  if (k < 1 || k > size(a)) Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
+  return At(*this, a, SortedBy(*this, a, false).indices, k - 1, keepdim);
+}
+
+// NaNs are in order at the end: the last one stands for all.
+ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
+  Call call("Median", at);
+  const int a = NormalAxis(axis, rank());
+  const int64_t n = size(a);
+  if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
+  const Tensor index = SortedBy(*this, a, false).indices;
+  const auto [value, position] = At(*this, a, index, (n - 1) / 2, keepdim);
+  if (!dtype().IsFloat()) return {value, position};
+  const Tensor nan = IsNan().Any(a, keepdim);
+  const Tensor first = IsNan().Cast(kUInt8).ArgMax(a, keepdim).Cast(position.dtype());
+  return {Where(nan, std::nan(""), value), Where(nan, first, position)};
+}
+
+Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSite at) const {
+  Call call("Quantile", at);
+  if (!(q >= 0 && q <= 1)) Fail("takes a share from 0 to 1, not ", q);
+  if (!axis) {
+    const Tensor flat = Flatten().Quantile(q, 0);
+    return keepdim ? flat.Reshape(std::vector<int64_t>(rank(), 1)) : flat;
+  }
+  const int a = NormalAxis(*axis, rank());
+  const int64_t n = size(a);
+  if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
+  const Tensor x = internal::WideFloat(*this);
+  const Tensor index = SortedBy(x, a, false).indices;
+  const double place = q * static_cast<double>(n - 1);
+  const auto below = static_cast<int64_t>(std::floor(place));
+  const Tensor low = At(x, a, index, below, keepdim).values;
+  const Tensor high = At(x, a, index, std::min(below + 1, n - 1), keepdim).values;
+  const double share = place - std::floor(place);
+  const Tensor value = share == 0 ? low : low + (high - low) * share;
+  return Where(x.IsNan().Any(a, keepdim), std::nan(""), value).Cast(internal::FloatResult(dtype()));
+}
+
+Tensor Tensor::SearchSorted(const Tensor& values, bool right, CallSite at) const {
+  Call call("SearchSorted", at);
+  bool fits = rank() == 1 || (rank() > 1 && rank() == values.rank());
+  for (int i = 0; fits && i + 1 < rank(); ++i) fits = shape()[i] == values.shape()[i];
+  if (!fits) {
+    Fail(Show(*this), " must be a vector, or agree with ", Show(values),
+         " on all axes but the last");
+  }
+  const DType type = internal::CommonType(*this, values);
+  const Tensor in_order = OrderOf(Cast(type), false), wanted = OrderOf(values.Cast(type), false);
+  const Tensor own = rank() == 1 ? in_order : in_order.Unsqueeze(-2);
+  const Tensor other = wanted.Unsqueeze(-1);
+  return (right ? own <= other : own < other).Cast(kInt32).Sum(-1);
+}
+
+}  // namespace tessera
