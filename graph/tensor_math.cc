@@ -77,7 +77,7 @@ Tensor WholeQuotient(Op integer, Op rounding, const Operand& a, const Operand& b
 
 // The remainder with the sign of b. Of floats it is fmod, which is exact, moved by b where the
 // signs differ.
-Tensor Remainder(const Operand& a, const Operand& b) {
+Tensor FlooredRemainder(const Operand& a, const Operand& b) {
   const DType type = CommonType(a, b);
   RefuseBool(type, a, b);
   if (type.IsInt()) return Combine(Op::kFloorMod, type, a, b);
@@ -106,7 +106,7 @@ TESSERA_BINARY("Add", Add, +, SumOf(a, b))
 TESSERA_BINARY("Sub", Sub, -, Arith(Op::kSub, a, b))
 TESSERA_BINARY("Mul", Mul, *, ProductOf(a, b))
 TESSERA_BINARY("Div", Div, /, QuotientOf(a, b))
-TESSERA_BINARY("Mod", Mod, %, Remainder(a, b))
+TESSERA_BINARY("Mod", Mod, %, FlooredRemainder(a, b))
 TESSERA_BINARY("BitAnd", BitAnd, &, Bitwise(Op::kAnd, a, b))
 TESSERA_BINARY("BitOr", BitOr, |, Bitwise(Op::kOr, a, b))
 TESSERA_BINARY("BitXor", BitXor, ^, Bitwise(Op::kXor, a, b))

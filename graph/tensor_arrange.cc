@@ -1,0 +1,238 @@
+// Movement by names that users know: axes moved, turned, joined, and diagonals.
+#include <algorithm>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+#include "graph/tensor_moved.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::CountAlong;
+using internal::Fail;
+using internal::NormalAxes;
+using internal::NormalAxis;
+using internal::Show;
+
+Tensor Tensor::Unfold(int axis, int64_t size, int64_t step, CallSite at) const {
+  Call call("Unfold", at);
+  return Window(NormalAxis(axis, rank()), {size}, {step});
+}
+
+Tensor Tensor::MoveAxis(const Axes& from, const Axes& to, CallSite at) const {
+  Call call("MoveAxis", at);
+  const size_t n = from.axes().size();
+  if (n != to.axes().size()) {
+    Fail("moves ", n, " axes of ", Show(*this), " to ", to.axes().size(), " places");
+  }
+  if (n == 0) return *this;
+  const Ints source = NormalAxes(from, rank()), target = NormalAxes(to, rank());
+  Ints order(rank(), -1);
+  for (size_t i = 0; i < n; ++i) order[target[i]] = source[i];
+  int next = 0;
+  for (int64_t& place : order) {
+    if (place >= 0) continue;
+    while (std::find(source.begin(), source.end(), next) != source.end()) ++next;
+    place = next++;
+  }
+  return Permute(order);
+}
+
+Tensor Tensor::SwapAxes(int a, int b, CallSite at) const {
+  Call call("SwapAxes", at);
+  return Transpose(a, b);
+}
+
+Tensor Tensor::AtLeast(int least, CallSite at) const {
+  Call call("AtLeast", at);
+  if (rank() >= least) return *this;
+  Extents dims(least - rank(), 1);
+  dims.insert(dims.end(), shape().begin(), shape().end());
+  return Reshape(dims);
+}
+
+Tensor Tensor::Rot90(int64_t k, int a, int b, CallSite at) const {
+  Call call("Rot90", at);
+  const int from = NormalAxis(a, rank()), to = NormalAxis(b, rank());
+  if (from == to) Fail("turns from one axis to another, not from ", a, " to ", b);
+  switch ((k % 4 + 4) % 4) {
+    case 0:
+      return *this;
+    case 1:
+      return Flip(to).Transpose(from, to);
+    case 2:
+      return Flip({from, to});
+    default:
+      return Transpose(from, to).Flip(to);
+  }
+}
+
+// Every (columns + 1)-th element of the rows joined, from where the diagonal begins.
+Tensor Tensor::Diagonal(int64_t offset, int a, int b, CallSite at) const {
+  Call call("Diagonal", at);
+  const int row = NormalAxis(a, rank()), column = NormalAxis(b, rank());
+  if (row == column) Fail("takes two axes, not ", a, " and ", b);
+  const int64_t rows = size(row), columns = size(column);
+  const int64_t length = std::max<int64_t>(
+      0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
+  const Tensor moved = MoveAxis({row, column}, {-2, -1});
+  if (length == 0) return moved.SliceAxis(-2, {0, 0}).Flatten(-2);
+  const int64_t begin = offset >= 0 ? offset : -offset * columns;
+  const int64_t end = begin + (length - 1) * (columns + 1) + 1;
+  return moved.Flatten(-2).SliceAxis(-1, {begin, end, columns + 1});
+}
+
+Tensor Tensor::Tile(const Ints& counts, CallSite at) const {
+  Call call("Tile", at);
+  Ints all = counts;
+  while (static_cast<int>(all.size()) < rank()) all.insert(all.begin(), 1);
+  return Repeat(all);
+}
+
+Tensor Tensor::DiagEmbed(int64_t offset, CallSite at) const {
+  Call call("DiagEmbed", at);
+  if (rank() == 0) Fail("takes at least one axis");
+  const int64_t n = size(-1), side = n + std::abs(offset);
+  const Tensor at_row = Pad([&] {
+                          Pairs pairs(rank(), {0, 0});
+                          pairs.back() = offset >= 0 ? std::pair<Extent, Extent>(0, offset)
+                                                     : std::pair<Extent, Extent>(-offset, 0);
+                          return pairs;
+                        }())
+                            .Unsqueeze(-1);
+  const Tensor row = Arange(side, kInt64).Unsqueeze(1), column = Arange(side, kInt64);
+  return Where(column - row == offset, at_row, false);
+}
+
+Tensor Tensor::Diag(int64_t offset, CallSite at) const {
+  Call call("Diag", at);
+  if (rank() == 1) return DiagEmbed(offset);
+  if (rank() != 2) Fail("takes a vector or a matrix, not ", Show(*this));
+  return Diagonal(offset);
+}
+
+Tensor Tensor::PixelShuffle(int64_t r, CallSite at) const {
+  Call call("PixelShuffle", at);
+  if (rank() < 3 || r < 1 || size(-3) % (r * r) != 0) {
+    Fail("takes [..., C, H, W] with C a multiple of ", r, " * ", r, ", not ", Show(*this));
+  }
+  const int c = rank() - 3;
+  const int64_t h = size(-2), w = size(-1);
+  Ints order;
+  for (int i = 0; i < c; ++i) order.push_back(i);
+  for (int i : {c, c + 3, c + 1, c + 4, c + 2}) order.push_back(i);
+  Extents dims(shape().begin(), shape().begin() + c);
+  dims.insert(dims.end(), {Extent(size(-3) / (r * r)), Extent(h * r), Extent(w * r)});
+  return Unflatten(c, {size(-3) / (r * r), r, r}).Permute(order).Reshape(dims);
+}
+
+Tensor Tensor::PixelUnshuffle(int64_t r, CallSite at) const {
+  Call call("PixelUnshuffle", at);
+  if (rank() < 3 || r < 1 || size(-2) % r != 0 || size(-1) % r != 0) {
+    Fail("takes [..., C, H, W] with H and W multiples of ", r, ", not ", Show(*this));
+  }
+  const int c = rank() - 3;
+  const int64_t h = size(-2) / r, w = size(-1) / r;
+  Ints order;
+  for (int i = 0; i < c; ++i) order.push_back(i);
+  for (int i : {c, c + 2, c + 4, c + 1, c + 3}) order.push_back(i);
+  Extents dims(shape().begin(), shape().begin() + c);
+  dims.insert(dims.end(), {Extent(size(-3) * r * r), Extent(h), Extent(w)});
+  return Unflatten(c + 2, {w, r}).Unflatten(c + 1, {h, r}).Permute(order).Reshape(dims);
+}
+
+std::vector<Tensor> Tensor::TensorSplit(const std::vector<int64_t>& positions, int axis,
+                                        CallSite at) const {
+  Call call("TensorSplit", at);
+  const int a = NormalAxis(axis, rank());
+  const int64_t n = size(a);
+  std::vector<Tensor> pieces;
+  int64_t begin = 0;
+  for (size_t i = 0; i <= positions.size(); ++i) {
+    int64_t end = n;
+    if (i < positions.size()) end = positions[i] < 0 ? positions[i] + n : positions[i];
+    end = std::clamp<int64_t>(end, 0, n);
+    pieces.push_back(SliceAxis(a, {std::min(begin, end), end}));
+    begin = end;
+  }
+  return pieces;
+}
+
+// ---- of several tensors
+
+Tensor HStack(absl::Span<const Tensor> tensors, CallSite at) {
+  Call call("HStack", at);
+  std::vector<Tensor> parts;
+  int rank = 1;
+  for (const Tensor& t : tensors) {
+    parts.push_back(t.AtLeast(1));
+    rank = std::max(rank, t.rank());
+  }
+  return Cat(parts, rank == 1 ? 0 : 1);
+}
+
+Tensor VStack(absl::Span<const Tensor> tensors, CallSite at) {
+  Call call("VStack", at);
+  std::vector<Tensor> parts;
+  for (const Tensor& t : tensors) parts.push_back(t.AtLeast(2));
+  return Cat(parts, 0);
+}
+
+std::vector<Tensor> BroadcastTensors(absl::Span<const Tensor> tensors, CallSite at) {
+  Call call("BroadcastTensors", at);
+  Shape shape;
+  for (const Tensor& t : tensors) shape = internal::BroadcastShape(shape, t.shape());
+  std::vector<Tensor> out;
+  for (const Tensor& t : tensors) out.push_back(t.Expand(shape));
+  return out;
+}
+
+std::vector<Tensor> MeshGrid(absl::Span<const Tensor> vectors, absl::string_view indexing,
+                             CallSite at) {
+  Call call("MeshGrid", at);
+  if (indexing != "ij" && indexing != "xy") {
+    Fail("the indexing is \"ij\" or \"xy\", not \"", indexing, "\"");
+  }
+  const int n = static_cast<int>(vectors.size());
+  std::vector<Tensor> along;
+  for (int i = 0; i < n; ++i) {
+    if (vectors[i].rank() > 1) Fail("takes vectors, not ", Show(vectors[i]));
+    int axis = i;
+    if (indexing == "xy" && n > 1 && i < 2) axis = 1 - i;
+    Extents dims(n, 1);
+    dims[axis] = vectors[i].shape().Elements();
+    along.push_back(vectors[i].Reshape(dims));
+  }
+  return BroadcastTensors(along);
+}
+
+// ---- creation
+
+Tensor Tensor::Logspace(double start, double stop, int64_t n, double base, DType dtype,
+                        CallSite at) {
+  Call call("Logspace", at);
+  if (!dtype.IsFloat()) Fail("gives floats, not ", dtype.ToString(), "; cast the result");
+  const DType wide = AccumulateType(dtype);
+  return Full({}, base, wide).Pow(Linspace(start, stop, n, wide)).Cast(dtype);
+}
+
+Tensor Tensor::Tri(int64_t rows, int64_t columns, int64_t diagonal, DType dtype, CallSite at) {
+  Call call("Tri", at);
+  return Ones({rows, columns < 0 ? rows : columns}, dtype).Tril(diagonal);
+}
+
+// By repeated products, as whole powers are: 1 is exact, and so is the element itself.
+Tensor Tensor::Vander(int64_t n, bool increasing, CallSite at) const {
+  Call call("Vander", at);
+  if (rank() != 1) Fail("takes a vector, not ", Show(*this));
+  const int64_t columns = n < 0 ? size(0) : n;
+  const DType type = SumType(dtype());
+  const Tensor column = CountAlong(1, 2, columns, kInt64);
+  const Tensor power = increasing ? column : (columns - 1) - column;
+  const Tensor factors =
+      Where(power.Unsqueeze(-1) > Arange(std::max<int64_t>(columns - 1, 0), kInt64),
+            Cast(type).Reshape({size(0), 1, 1}), 1);
+  return factors.Prod(-1);
+}
+
+}  // namespace tessera

@@ -1,0 +1,204 @@
+// Elementwise functions composed of others.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::CommonType;
+using internal::Fail;
+using internal::FloatResult;
+using internal::Show;
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+Tensor Floats(const Tensor& t) { return t.Cast(FloatResult(t.dtype())); }
+
+// Both operands as floats of one dtype.
+struct TwoFloats {
+  Tensor a, b;
+  TwoFloats(const Operand& x, const Operand& y) {
+    const DType type = FloatResult(CommonType(x, y));
+    a = Tensor(internal::AsNode(x, type));
+    b = Tensor(internal::AsNode(y, type));
+  }
+};
+
+}  // namespace
+
+// ---- two operands
+
+// By the quotient that is at most 1, so that nothing overflows: then the octant, then the signs.
+Tensor Tensor::Atan2(const Operand& of) const {
+  Call call("Atan2", of.site());
+  const auto [y, x] = TwoFloats(*this, of);
+  const Tensor ax = x.Abs(), ay = y.Abs();
+  const Tensor small = ax.Minimum(ay), large = ax.Maximum(ay);
+  const Tensor both_infinite = ax.IsInf() & ay.IsInf();
+  const Tensor ratio = Where(both_infinite, 1, small / Where(large == 0, 1, large));
+  Tensor angle = ratio.Atan();
+  angle = Where(ay > ax, std::numbers::pi / 2 - angle, angle);
+  angle = Where(x.SignBit(), std::numbers::pi - angle, angle);
+  angle = angle.CopySign(y);
+  return Where(x.IsNan() | y.IsNan(), std::nan(""), angle);
+}
+
+Tensor Tensor::Hypot(const Operand& of) const {
+  Call call("Hypot", of.site());
+  const auto [a, b] = TwoFloats(*this, of);
+  const Tensor large = a.Abs().Maximum(b.Abs()), small = a.Abs().Minimum(b.Abs());
+  const Tensor ratio = small / Where((large == 0) | large.IsInf(), 1, large);
+  const Tensor length = large * (ratio * ratio + 1).Sqrt();
+  return Where(a.IsInf() | b.IsInf(), kInfinity, length);
+}
+
+// The larger, and what the smaller adds to it; alike infinities stay.
+Tensor Tensor::LogAddExp(const Operand& of) const {
+  Call call("LogAddExp", of.site());
+  const auto [a, b] = TwoFloats(*this, of);
+  const Tensor large = a.Maximum(b);
+  const Tensor apart = Where(a == b, 0, (a - b).Abs());
+  return large + apart.Neg().Exp().Log1p();
+}
+
+Tensor Tensor::CopySign(const Operand& of) const {
+  Call call("CopySign", of.site());
+  const auto [a, b] = TwoFloats(*this, of);
+  return Where(a.SignBit() == b.SignBit(), a, -a);
+}
+
+Tensor Tensor::Heaviside(const Operand& b) const {
+  Call call("Heaviside", b.site());
+  const DType type = CommonType(*this, b);
+  const Tensor x = Cast(type), at_zero(internal::AsNode(b, type));
+  const Tensor step = Where(x == 0, at_zero, (x > 0).Cast(type));
+  return type.IsFloat() ? Where(x.IsNan(), x, step) : step;
+}
+
+Tensor Tensor::XLogY(const Operand& of) const {
+  Call call("XLogY", of.site());
+  const auto [x, y] = TwoFloats(*this, of);
+  // The logarithm of 1 where it does not count keeps NaN out of the adjoint as well.
+  const Tensor none = (x == 0) & y.IsNan().LogicalNot();
+  return Where(none, 0, x * Where(none, 1, y).Log());
+}
+
+Tensor Tensor::Remainder(const Operand& b) const {
+  Call call("Remainder", b.site());
+  return Mod(b);
+}
+
+Tensor Tensor::Clamp(const Operand& low, const Operand& high) const {
+  Call call("Clamp", low.site());
+  return Maximum(low).Minimum(high);
+}
+
+Tensor Tensor::MaskedFill(const Tensor& mask, const Operand& value) const {
+  Call call("MaskedFill", value.site());
+  if (!mask.dtype().IsBool()) Fail("the mask ", Show(mask), " must be bool; compare it with 0");
+  return Where(mask, Tensor(internal::AsNode(value, dtype())), *this);
+}
+
+Tensor Tensor::IsClose(const Operand& of, double rtol, double atol, bool equal_nan) const {
+  Call call("IsClose", of.site());
+  const DType type = CommonType(*this, of);
+  const DType wide = type.IsFloat() ? type : kFloat64;  // whole numbers differ by whole numbers
+  const Tensor a = Cast(wide), b = Tensor(internal::AsNode(of, type)).Cast(wide);
+  const Tensor near = ((a - b).Abs() <= b.Abs() * rtol + atol) & b.IsFinite();
+  const Tensor close = near | (a == b);
+  return equal_nan ? close | (a.IsNan() & b.IsNan()) : close;
+}
+
+Tensor Tensor::AllClose(const Operand& b, double rtol, double atol, bool equal_nan) const {
+  Call call("AllClose", b.site());
+  return IsClose(b, rtol, atol, equal_nan).All();
+}
+
+// ---- one operand
+
+// Of the magnitude, where nothing cancels; log(2x) where x^2 would overflow.
+Tensor Tensor::Asinh(CallSite at) const {
+  Call call("Asinh", at);
+  const Tensor x = Floats(*this), a = x.Abs();
+  const double large = dtype() == kFloat64 ? 1e150 : dtype() == kFloat16 ? 200 : 1e15;
+  const Tensor capped = a.Minimum(large);
+  const Tensor square = capped * capped;
+  const Tensor near = (capped + square / ((square + 1).Sqrt() + 1)).Log1p();
+  const Tensor far = a.Log() + std::numbers::ln2;
+  const Tensor value = Where(a > large, far, near);
+  return Where(x.SignBit(), -value, value);
+}
+
+Tensor Tensor::Acosh(CallSite at) const {
+  Call call("Acosh", at);
+  const Tensor x = Floats(*this);
+  const double large = dtype() == kFloat64 ? 1e150 : dtype() == kFloat16 ? 200 : 1e15;
+  const Tensor t = x.Minimum(large) - 1;
+  const Tensor near = (t + (t * (t + 2)).Sqrt()).Log1p();
+  return Where(x > large, x.Log() + std::numbers::ln2, near);
+}
+
+Tensor Tensor::Atanh(CallSite at) const {
+  Call call("Atanh", at);
+  const Tensor x = Floats(*this);
+  return (x.Log1p() - (-x).Log1p()) * 0.5;
+}
+
+Tensor Tensor::Sinc(CallSite at) const {
+  Call call("Sinc", at);
+  const Tensor x = Floats(*this) * std::numbers::pi;
+  const Tensor safe = Where(x == 0, 1, x);
+  return Where(x == 0, 1, safe.Sin() / safe);
+}
+
+Tensor Tensor::Erfc(CallSite at) const {
+  Call call("Erfc", at);
+  return 1 - Erf();
+}
+
+Tensor Tensor::Frac(CallSite at) const {
+  Call call("Frac", at);
+  return *this - Trunc();
+}
+
+Tensor Tensor::IsPosInf(CallSite at) const {
+  Call call("IsPosInf", at);
+  if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
+  return *this == kInfinity;
+}
+
+Tensor Tensor::IsNegInf(CallSite at) const {
+  Call call("IsNegInf", at);
+  if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
+  return *this == -kInfinity;
+}
+
+Tensor Tensor::SignBit(CallSite at) const {
+  Call call("SignBit", at);
+  if (dtype().IsUnsigned() || dtype().IsBool()) return Zeros(shape(), kBool, device());
+  if (!dtype().IsFloat()) return *this < 0;
+  switch (dtype().bits()) {
+    case 8:
+      return Bitcast(kInt8) < 0;
+    case 16:
+      return Bitcast(kInt16) < 0;
+    case 32:
+      return Bitcast(kInt32) < 0;
+    default:
+      return Bitcast(kInt64) < 0;
+  }
+}
+
+Tensor Tensor::Logit(std::optional<double> eps, CallSite at) const {
+  Call call("Logit", at);
+  const Tensor x = eps ? Floats(*this).Clip(*eps, 1 - *eps) : Floats(*this);
+  return x.Log() - (-x).Log1p();
+}
+
+}  // namespace tessera

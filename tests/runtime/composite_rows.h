@@ -1,0 +1,31 @@
+// A table of the composed functions of graph/tensor.h, with small inputs for each.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "graph/tensor.h"
+
+namespace tessera {
+
+// Distinct values between low and high, in an order of their own.
+struct CompositeInput {
+  std::vector<int64_t> shape;
+  double low = -2, high = 2;
+  DType dtype = kFloat32;
+};
+
+struct CompositeRow {
+  std::string name;
+  std::vector<CompositeInput> inputs;
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> fn;
+  bool differentiable = true;
+  bool flat = false;  // some of its derivatives are 0 throughout
+};
+
+inline void PrintTo(const CompositeRow& row, std::ostream* out) { *out << row.name; }
+
+std::vector<CompositeRow> CompositeRows();
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+// Every composed function, one row each: compiled against the reference, spread over three places
+// along every axis against itself on one, and its adjoint against differences.
+#include <cmath>
+
+#include "graph/grad.h"
+#include "tests/runtime/composite_rows.h"
+#include "tests/support/check.h"
+
+namespace tessera {
+namespace {
+
+Sharding Three(int axis) { return Sharding({"CPU:0", "CPU:1", "CPU:2"}, axis); }
+
+// Multiples of 1/8 without ties, so that sums are exact and differences stay on one side.
+Tensor Input(const CompositeInput& in, uint64_t seed) {
+  int64_t n = 1;
+  for (int64_t d : in.shape) n *= d;
+  std::vector<double> v(n);
+  uint64_t state = seed * 2654435761u + 99991;
+  std::vector<int64_t> order(n);
+  for (int64_t i = 0; i < n; ++i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    const auto j = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(i + 1));
+    order[i] = order[j];
+    order[j] = i;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const double unit = (static_cast<double>(order[i]) + 0.5) / static_cast<double>(n);
+    v[i] = in.low + std::round((in.high - in.low) * unit * 64) / 64;
+    if (in.dtype.IsInt()) v[i] = std::floor(v[i]);
+  }
+  return Tensor::From(v, in.shape).Cast(in.dtype).To("CPU");
+}
+
+std::vector<Tensor> Inputs(const CompositeRow& row, std::optional<DType> floats = {}) {
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < row.inputs.size(); ++i) {
+    Tensor t = Input(row.inputs[i], i + 1);
+    if (floats && t.dtype().IsFloat()) t = t.Cast(*floats);
+    out.push_back(t.Realize());
+  }
+  return out;
+}
+
+class Composite : public ::testing::TestWithParam<CompositeRow> {};
+
+TEST_P(Composite, AgreesWithTheReference) {
+  const CompositeRow& row = GetParam();
+  Compared compared;
+  EXPECT_EQ(Mismatch(row.fn(Inputs(row)), &compared), "") << row.name;
+  // Something must have been compared.
+  int64_t elements = 0;
+  for (const Tensor& t : row.fn(Inputs(row))) elements += t.elements();
+  EXPECT_GT(elements, 0);
+  EXPECT_GT(compared.exact + compared.within, 0);
+}
+
+TEST_P(Composite, SpreadOverPlaces) {
+  const CompositeRow& row = GetParam();
+  std::vector<Tensor> inputs = Inputs(row);
+  const std::vector<Tensor> whole = row.fn(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (int axis = 0; axis < inputs[i].rank(); ++axis) {
+      std::vector<Tensor> spread;
+      for (size_t j = 0; j < inputs.size(); ++j) {
+        spread.push_back(j == i ? inputs[j].Shard(Three(axis))
+                                : inputs[j].To(Sharding({"CPU:0", "CPU:1", "CPU:2"})));
+      }
+      const std::vector<Tensor> parts = row.fn(spread);
+      ASSERT_EQ(parts.size(), whole.size());
+      for (size_t k = 0; k < parts.size(); ++k) {
+        EXPECT_EQ(parts[k].shape(), whole[k].shape());
+        const auto got = parts[k].ToVector<double>(), want = whole[k].ToVector<double>();
+        for (size_t e = 0; e < want.size(); ++e) {
+          ASSERT_TRUE(std::fabs(got[e] - want[e]) <= 1e-5 * (1 + std::fabs(want[e])) ||
+                      got[e] == want[e] || (std::isnan(got[e]) && std::isnan(want[e])))
+              << row.name << ", input " << i << " along axis " << axis << ", result " << k
+              << ", element " << e << ": " << got[e] << " is not " << want[e];
+        }
+      }
+    }
+  }
+}
+
+Tensor Loss(const CompositeRow& row, const std::vector<Tensor>& inputs) {
+  Tensor sum = Tensor::Scalar(0.0, kFloat64);
+  for (const Tensor& t : row.fn(inputs)) {
+    if (!t.dtype().IsFloat()) continue;
+    // Weights that no symmetry of the function cancels.
+    const Tensor w = (Tensor::Arange(t.elements(), kFloat64) * 0.37 + 0.2).Sin().Reshape(t.shape());
+    sum = sum + (t * w).Sum();
+  }
+  return sum;
+}
+
+TEST_P(Composite, AdjointAgreesWithDifferences) {
+  const CompositeRow& row = GetParam();
+  if (!row.differentiable) GTEST_SKIP() << "whole numbers, or a step";
+  std::vector<Tensor> inputs = Inputs(row, kFloat64);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].dtype().IsFloat()) continue;
+    std::vector<double> direction(inputs[i].elements());
+    for (size_t e = 0; e < direction.size(); ++e) direction[e] = std::cos(1.3 * e + 0.5);
+    const Tensor along = Tensor::From(direction, inputs[i].shape());
+    const double h = 1e-5;
+    const auto at = [&](double step) {
+      std::vector<Tensor> moved = inputs;
+      moved[i] = (inputs[i] + along * step).Realize();
+      return Loss(row, moved).Item();
+    };
+    const double difference = (at(h) - at(-h)) / (2 * h);
+    const Tensor grad = Grad(Loss(row, inputs), {inputs[i]})[0];
+    const double derivative = (grad * along).Sum().Item();
+    EXPECT_NEAR(derivative, difference, 1e-6 * (1 + std::fabs(difference)))
+        << row.name << ", input " << i;
+    EXPECT_TRUE(row.flat || derivative != 0) << row.name << ", input " << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, Composite, ::testing::ValuesIn(CompositeRows()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tessera
