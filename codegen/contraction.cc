@@ -190,7 +190,23 @@ int OpsOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   return ops;
 }
 
+constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;  // cheaper to keep than to compute for each tile of rows
+
+// Short loops of a sum beside the one that has the lanes are written out: what depends on their
+// steps, as the fields of a byte do, is decided then, and what they share is read once.
+UOp UnrollShort(const UOp& sink, const Contraction& c, const UOp& along) {
+  UOp out = sink;
+  int64_t copies = 1;
+  for (auto it = c.inner.rbegin(); it != c.inner.rend(); ++it) {  // from the innermost
+    const UOp& r = *it;
+    const int64_t extent = r.src(0).vmax();
+    if (r == along || !r.src(0).IsConst() || copies * extent > kCopiesOfShort) continue;
+    copies *= extent;
+    out = Tile(out, r, extent, 1);
+  }
+  return out;
+}
 
 // Dot products: lanes along the sum, several columns at once as so many streams, and several rows
 // that share what is read of b.
@@ -210,7 +226,8 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   if (rows > 1) out = Simplify(Tile(out, row, tile_rows, 1));
   const int64_t length = along.src(0).vmax();
   const int64_t unroll = length <= 2 * lanes ? length / lanes : rows == 1 ? 2 : 1;
-  return RangeSets(out).Bit(along) != 0 ? Tile(out, along, unroll, lanes) : out;
+  if (RangeSets(out).Bit(along) == 0) return out;
+  return UnrollShort(Tile(out, along, unroll, lanes), c, along);
 }
 
 // Outer products: lanes over columns, b packed in panels where tiles of rows use it again.

@@ -51,20 +51,31 @@ void AddTerm(Sum& sum, const UOp& term, int64_t factor) {
   sum.terms.push_back({term, factor});
 }
 
+// The node that x/c is once simplified, where it stays one division: (y/a)/c is y/(a*c).
+UOp Quotient(const UOp& x, const UOp& c) {
+  UOp out = UOp::Make(Op::kFloorDiv, {x, c});
+  while (out.is(Op::kFloorDiv) && out.src(1).IsConst()) {
+    const UOp next = SimplifyFloorDiv(out.src(0), out.src(1));
+    if (!next) break;
+    out = next;
+  }
+  return out;
+}
+
 // x%c * m and x/c * (m*c) are together x * m.
 void JoinDivMod(Sum& sum) {
   for (size_t i = 0; i < sum.terms.size(); ++i) {
     const UOp mod = sum.terms[i].term;
     if (!mod.is(Op::kFloorMod) || !mod.src(1).IsConst()) continue;
-    const int64_t c = ConstValue(mod.src(1));
+    const int64_t c = ConstValue(mod.src(1)), factor = sum.terms[i].factor;
+    int64_t whole;
+    if (c <= 0 || __builtin_mul_overflow(factor, c, &whole)) continue;
+    UOp quotient;  // made only where something could be it
     for (size_t j = 0; j < sum.terms.size(); ++j) {
       const UOp& div = sum.terms[j].term;
-      int64_t whole;
-      if (!div.is(Op::kFloorDiv) || !(div.srcs() == mod.srcs()) || c <= 0 ||
-          __builtin_mul_overflow(sum.terms[i].factor, c, &whole) || sum.terms[j].factor != whole) {
-        continue;
-      }
-      const int64_t factor = sum.terms[i].factor;
+      if (!div.is(Op::kFloorDiv) || sum.terms[j].factor != whole) continue;
+      if (!quotient) quotient = Quotient(mod.src(0), mod.src(1));
+      if (!(div == quotient)) continue;
       sum.terms.erase(sum.terms.begin() + std::max(i, j));
       sum.terms.erase(sum.terms.begin() + std::min(i, j));
       Sum inner = ToSum(mod.src(0));

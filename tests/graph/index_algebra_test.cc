@@ -154,6 +154,21 @@ void Fuzz(uint64_t first, int rounds) {
   EXPECT_GT(fewer * 4, divisions);  // it does simplify
 }
 
+// The digits of a number, however its divisions were joined, are together the number.
+TEST(IndexAlgebra, DigitsJoin) {
+  const UOp x = UOp::Make(Op::kRange, kInt64, {UOp::Index(64)}, RangeArg{0, RangeKind::kLoop});
+  const auto binary = [](Op op, const UOp& a, int64_t b) {
+    return UOp::Make(op, {a, UOp::Index(b)});
+  };
+  const auto digit = [&](int64_t unit, int64_t base) {
+    return binary(Op::kFloorMod, binary(Op::kFloorDiv, x, unit), base);
+  };
+  const UOp high = binary(Op::kMul, binary(Op::kFloorDiv, x, 8), 256);
+  const UOp middle = binary(Op::kMul, digit(2, 4), 64), low = binary(Op::kMul, digit(1, 2), 32);
+  const UOp sum = UOp::Make(Op::kAdd, {UOp::Make(Op::kAdd, {high, low}), middle});
+  EXPECT_EQ(Simplify(sum), binary(Op::kMul, x, 32));
+}
+
 TEST(IndexAlgebra, RandomExpressions) { Fuzz(1, 2000); }
 TEST(IndexAlgebra, ManyRandomExpressionsSlow) { Fuzz(100000, 20000); }
 

@@ -1,0 +1,46 @@
+// The programs of contractions: what is read, in which widths, and what is decided beforehand.
+#include "codegen/contraction.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/codegen/kernels.h"
+
+namespace tessera {
+namespace {
+
+// Loads from memory: (from a pointer, of so many lanes, under a gate).
+struct LoadCount {
+  int vectors = 0, scalars = 0, gated = 0;
+};
+LoadCount LoadsOf(const UOp& program, DType element) {
+  LoadCount out;
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kLoad) || s.size() < 2 || !(s.dtype().Scalar() == element)) continue;
+    ++(s.dtype().lanes() > 1 ? out.vectors : out.scalars);
+    out.gated += s.size() == 3;
+  }
+  return out;
+}
+
+// Weights in fields of four bits: a byte is read once, and which field it is is no question.
+TEST(Contraction, FieldsOfBytesAreUnrolled) {
+  const Tensor bytes = Tensor::Empty({64, 8, 16}, kUInt8), x = Tensor::Empty({1, 256});
+  const Tensor fields = Stack({bytes & 15, bytes >> 4}, -2);
+  const Tensor weights = fields.Cast(kFloat32).Reshape({64, 256});
+  const UOp program = ProgramOf(x.Linear(weights), SmallChip());
+  const LoadCount loads = LoadsOf(program, kUInt8);
+  EXPECT_EQ(loads.vectors, 4 * 2);  // of four columns the two halves of 16 bytes
+  EXPECT_EQ(loads.scalars, 0);
+  EXPECT_EQ(loads.gated, 0);
+}
+
+// Heads that were computed in groups are in order in memory: the product over them reads vectors.
+TEST(Contraction, ReadsRegroupedHeadsAsVectors) {
+  const Tensor mixed = Tensor::Empty({8, 4, 64}), w = Tensor::Empty({96, 64, 32});
+  const Tensor rows = mixed.Reshape({32, 1, 64}).Permute({1, 0, 2}).Reshape({1, 2048});
+  const UOp program = ProgramOf(rows.Linear(w.Reshape({96, 2048})), SmallChip());
+  EXPECT_EQ(LoadsOf(program, kFloat32).scalars, 0);
+}
+
+}  // namespace
+}  // namespace tessera
