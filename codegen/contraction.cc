@@ -230,17 +230,26 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   return UnrollShort(Tile(out, along, unroll, lanes), c, along);
 }
 
+// Every tile of rows reads a panel whole: from the core's own cache, or its part of the last one,
+// which is slower by less than packing gains.
+int64_t MostOfPanel(const Target& target) {
+  return std::max(target.l2_bytes * 3 / 4, target.cache_bytes / (2 * target.cores));
+}
+
 // Outer products: lanes over columns, b packed in panels where tiles of rows use it again.
 UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                int64_t lanes, const Target& target) {
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t tile_rows = std::min<int64_t>(rows, target.vector_registers >= 32 ? 8 : 4);
-  const int64_t tile_columns = columns >= 2 * lanes ? 2 : 1;
+  const int64_t most = MostOfPanel(target);
+  int64_t deep = target.vector_bytes;
+  for (const UOp& r : c.inner) deep *= r.src(0).vmax();
+  const int64_t tile_columns = columns >= 2 * lanes && 2 * deep <= most ? 2 : 1;
   UOp out = MoveOutward(sink, c.lane, c.batch);
   out = Simplify(Tile(out, c.lane, tile_columns, lanes));
   if (rows >= 2 * tile_rows) {
     const UOp across = AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes);
-    out = Simplify(PackColumns(out, UOp(), across, target.l2_bytes * 3 / 4));
+    out = Simplify(PackColumns(out, UOp(), across, most));
   }
   return Tile(out, row, tile_rows, 1);
 }
