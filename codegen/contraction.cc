@@ -6,6 +6,7 @@
 #include "codegen/lanes.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
+#include "graph/merge_ranges.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -41,21 +42,22 @@ bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   return true;
 }
 
-// The loop over `range` comes before every other of the stores' loops but the batch's.
-UOp MoveOutward(const UOp& sink, const UOp& range, const std::vector<UOp>& stay) {
+// The loops over the batch and the columns, the lanes' the last of them, come before the others.
+UOp ColumnsOutward(const UOp& sink, const Contraction& c) {
+  const auto place = [&](const UOp& r) {
+    const auto in = [&](const std::vector<UOp>& ranges) {
+      return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
+    };
+    return in(c.batch) ? 0 : r == c.lane ? 2 : in(c.columns) ? 1 : 3;
+  };
   std::vector<UOp> stores;
   for (const UOp& s : sink.srcs()) {
-    std::vector<UOp> first = {s.src(0), s.src(1)}, rest;
-    for (const UOp& r : ClosedRanges(s)) {
-      const bool early = std::find(stay.begin(), stay.end(), r) != stay.end();
-      if (early)
-        first.push_back(r);
-      else if (!(r == range))
-        rest.push_back(r);
-    }
-    first.push_back(range);
-    first.insert(first.end(), rest.begin(), rest.end());
-    stores.push_back(s.WithSrcs(first));
+    std::vector<UOp> loops(ClosedRanges(s).begin(), ClosedRanges(s).end());
+    std::stable_sort(loops.begin(), loops.end(),
+                     [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
+    std::vector<UOp> srcs = {s.src(0), s.src(1)};
+    srcs.insert(srcs.end(), loops.begin(), loops.end());
+    stores.push_back(s.WithSrcs(srcs));
   }
   return UOp::Make(Op::kSink, stores);
 }
@@ -190,6 +192,7 @@ int OpsOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   return ops;
 }
 
+constexpr int64_t kLeastLanes = 4;  // worth a tile of their own at the end of the columns
 constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;  // cheaper to keep than to compute for each tile of rows
 
@@ -218,7 +221,7 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   const int64_t most = (target.vector_registers - 2 - tile_columns) / tile_columns;
   const int64_t tiles = (rows + most - 1) / most;
   const int64_t tile_rows = (rows + tiles - 1) / tiles;
-  UOp out = MoveOutward(sink, c.lane, c.batch);
+  UOp out = ColumnsOutward(sink, c);
   out = Simplify(Tile(out, c.lane, tile_columns, 1));
   if (tiles > 1 && OpsOver(c.b, along, sets) >= kOpsToStage) {
     out = Simplify(PackColumns(out, along, UOp(), target.l2_bytes / 2));
@@ -236,17 +239,42 @@ int64_t MostOfPanel(const Target& target) {
   return std::max(target.l2_bytes * 3 / 4, target.cache_bytes / (2 * target.cores));
 }
 
+// The vectors of columns that are under way together: those of a tile; or, where there is but one
+// tile, those of the rest as well.
+int64_t VectorsAtOnce(int64_t columns, int64_t tile_columns, int64_t lanes) {
+  if (columns >= 2 * tile_columns * lanes) return tile_columns;
+  int64_t vectors = 0;
+  for (int64_t width = lanes; width >= kLeastLanes; width /= 2) {
+    vectors += columns / width;
+    columns %= width;
+  }
+  return std::max(vectors, tile_columns);
+}
+
+// Rows whose sums stay in registers, with the columns and one element of a: as many as can be, or
+// somewhat fewer where no row is left over then.
+int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
+  const int64_t wide = target.vector_registers >= 32 ? 8 : 4;
+  const int64_t most =
+      std::clamp<int64_t>((target.vector_registers - 1 - vectors) / vectors, 1, wide);
+  if (rows <= most) return rows;
+  for (int64_t r = most; r > most / 2; --r) {
+    if (rows % r == 0) return r;
+  }
+  return most;
+}
+
 // Outer products: lanes over columns, b packed in panels where tiles of rows use it again.
 UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                int64_t lanes, const Target& target) {
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
-  const int64_t tile_rows = std::min<int64_t>(rows, target.vector_registers >= 32 ? 8 : 4);
   const int64_t most = MostOfPanel(target);
   int64_t deep = target.vector_bytes;
   for (const UOp& r : c.inner) deep *= r.src(0).vmax();
   const int64_t tile_columns = columns >= 2 * lanes && 2 * deep <= most ? 2 : 1;
-  UOp out = MoveOutward(sink, c.lane, c.batch);
-  out = Simplify(Tile(out, c.lane, tile_columns, lanes));
+  const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
+  UOp out = ColumnsOutward(sink, c);
+  out = Simplify(Tile(out, c.lane, tile_columns, lanes, kLeastLanes));
   if (rows >= 2 * tile_rows) {
     const UOp across = AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes);
     out = Simplify(PackColumns(out, UOp(), across, most));
@@ -254,7 +282,63 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   return Tile(out, row, tile_rows, 1);
 }
 
+// The columns, from the innermost outwards, that lie in the result as one row of memory.
+std::vector<UOp> AdjacentColumns(const RangeSets& sets, const UOp& store, const Contraction& c) {
+  std::vector<UOp> out;
+  int64_t elements = 1;
+  for (bool found = true; found;) {
+    found = false;
+    for (const UOp& r : c.columns) {
+      const Step s = StepOf(store.src(0).src(1), r, sets);
+      if (!s.linear || s.factor != elements || !r.src(0).IsConst()) continue;
+      if (r.arg<RangeArg>().kind != RangeKind::kLoop) continue;
+      if (std::find(out.begin(), out.end(), r) != out.end()) continue;
+      out.push_back(r);
+      elements *= r.src(0).vmax();
+      found = true;
+      break;
+    }
+  }
+  return out;
+}
+
+// Columns over several ranges, as a convolution's are, become one: what the products read of b is
+// first laid out with as many of them in a row as a core's cache holds. Nothing where b is in
+// order.
+UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
+  const RangeSets sets(sink);
+  if (AdjacentOver(c.b, c.lane, sets) && c.lane.src(0).vmax() % lanes == 0) return UOp();
+  std::vector<UOp> columns = AdjacentColumns(sets, sink.src(0), c);
+  const int64_t most = target.l2_bytes * 3 / 4;
+  int64_t bytes = c.b.dtype().bytes();
+  std::vector<UOp> over = c.inner;
+  for (const UOp& r : over) {
+    if (!r.src(0).IsConst() || bytes > most) return UOp();
+    bytes *= r.src(0).vmax();
+  }
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const int64_t extent = columns[i].src(0).vmax();
+    if (bytes * extent > most) {  // a part of this one
+      int64_t part = most / bytes;
+      while (part > 1 && extent % part != 0) --part;
+      if (part > 1 && i > 0) {
+        const UOp split = SplitRange(sink, columns[i], part);
+        const std::optional<Contraction> again = FindContraction(RangeSets(split));
+        return again ? FlattenColumns(split, *again, lanes, target) : UOp();
+      }
+      columns.resize(i);
+    }
+    bytes *= extent;
+  }
+  if (columns.size() < 2) return UOp();
+  over.insert(over.end(), columns.rbegin(), columns.rend());
+  UOp out = StageValueOver(sink, c.b, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop));
+  out = Tile(out, over.back(), 1, lanes, kLeastLanes);
+  return MergeRanges(ColumnsOutward(Simplify(out), c));
+}
+
 constexpr int64_t kFewRows = 4;
+constexpr int64_t kRowsToFlatten = 16;    // that pay for laying out the columns in a row
 constexpr int64_t kRowsToTranspose = 32;  // that pay for packing columns across the grain
 
 }  // namespace
@@ -271,6 +355,14 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   if (!across && rows < kRowsToTranspose) {
     if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
       return TileAlong(sink, sets, c, row, along, lanes, target);
+    }
+  }
+  if (rows >= kRowsToFlatten) {
+    if (const UOp flat = FlattenColumns(sink, c, lanes, target)) {
+      const RangeSets flat_sets(flat);
+      const std::optional<Contraction> again = FindContraction(flat_sets);
+      if (!again) return UOp();
+      return TileAcross(flat, flat_sets, *again, Longest(again->rows), lanes, target);
     }
   }
   if (rows < kFewRows || columns < lanes) return UOp();

@@ -103,9 +103,9 @@ class Vectoriser {
     int64_t stride;
     const bool linear = LaneStride(u.src(1), range_, stride);
     if (linear && FaultPlanted(Fault::kLanesNotAdjacent)) stride = 1;
-    if (linear && stride == 1 && (!gated || !(sets_.Free(u.src(2)) & bit_))) {
+    if (linear && stride == 1) {
       std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
-      if (gated) srcs.push_back(done_.at(u.src(2)));
+      if (gated) srcs.push_back(done_.at(u.src(2)));  // one for all lanes, or one each
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     }
     std::vector<UOp> parts;

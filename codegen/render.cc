@@ -273,6 +273,10 @@ class Renderer {
                            : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer,
                                           ", ", offset, ")");
     if (u.size() < 3) return load;
+    if (u.src(2).dtype().lanes() > 1) {
+      return absl::StrCat("rt_load_where<", type, ", ", u.dtype().lanes(), ">(", pointer, ", ",
+                          offset, ", ", Use(u.src(2)), ")");
+    }
     return absl::StrCat(Use(u.src(2)), " ? ", load, " : ", TypeName(u.dtype()), "{}");
   }
 

@@ -152,7 +152,7 @@ UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own) {
   return made.at(sink.get()).node;
 }
 
-UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
+UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes) {
   const RangeSets sets(sink);
   int64_t next_id = FreshRangeId(sets);
   const auto make = [&](const UOp& extent, RangeKind kind) {
@@ -191,6 +191,7 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
     n = end;
     add(unroll, lanes);
     if (unroll > 1 && lanes > 1) add(1, lanes);
+    for (int64_t w = lanes / 2; least_lanes > 1 && w >= least_lanes; w /= 2) add(1, w);
     if ((unroll > 1 || lanes > 1) && !FaultPlanted(Fault::kRemainderLost)) add(1, 1);
   }
   return SplitIntoSegments(sink, range, segments);

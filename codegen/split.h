@@ -22,8 +22,9 @@ UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segme
 // one for each depth of nesting, so that each can be tiled by itself. Adds them to `own`.
 UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own);
 
-// Tiles of a range: `unroll` copies of `lanes` lanes, then what is left, by lanes and one by one;
-// all that for each piece between two Thresholds. The loops over whole tiles keep the range's kind.
-UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
+// Tiles of a range: `unroll` copies of `lanes` lanes, then what is left, by lanes, by halves of
+// them down to `least_lanes` (0: none), and one by one; all that for each piece between two
+// Thresholds. The loops over whole tiles keep the range's kind.
+UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes = 0);
 
 }  // namespace tessera

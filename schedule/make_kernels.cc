@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
 #include "graph/kernel_form.h"
+#include "graph/merge_ranges.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "schedule/localise.h"

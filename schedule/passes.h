@@ -44,12 +44,6 @@ std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion);
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
                                  const Target& target, Device default_device);
 
-// Adjacent loops that every access runs through as one become one loop.
-UOp MergeRanges(const UOp& sink);
-
-// A loop whose index is divided becomes two, so that quotient and remainder are their indices.
-UOp SplitRanges(const UOp& sink);
-
 // Decides over how many cores each kernel's outermost loop is divided, and marks that loop.
 void DivideWork(PlanKernel& kernel, const Target& target);
 

@@ -104,6 +104,29 @@ RT_FN rt_vec<T, N> rt_load(const T* p, rt_i64 offset) {
   return *(const Unaligned*)(p + offset);
 }
 
+template <class T, int N>  // 0 where the mask is 0: memory there is not touched
+RT_FN rt_vec<T, N> rt_load_where(const T* p, rt_i64 offset, rt_vec<rt_bool, N> mask) {
+#if defined(__AVX512DQ__)
+  if constexpr (sizeof(T) == 4 && N == 16) {
+    typedef rt_vec<rt_i32, 16> Ints;
+    const unsigned short lanes = __builtin_ia32_cvtd2mask512(-__builtin_convertvector(mask, Ints));
+    return (rt_vec<T, N>)__builtin_ia32_loaddqusi512_mask((const int*)(p + offset), Ints{}, lanes);
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (sizeof(T) == 4 && N == 8) {
+    typedef rt_vec<rt_i32, 8> Ints;
+    const Ints lanes = -__builtin_convertvector(mask, Ints);
+    return (rt_vec<T, N>)__builtin_ia32_maskloadd256((const Ints*)(p + offset), lanes);
+  }
+#endif
+  rt_vec<T, N> r = {};
+  for (int i = 0; i < N; ++i) {
+    if (mask[i]) r[i] = p[offset + i];
+  }
+  return r;
+}
+
 template <int N,
           class T>  // v is of T; spelled so that a sum of f16, not quite that in Clang 14, fits
 RT_FN void rt_store(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {

@@ -168,6 +168,14 @@ RT_FN rt_vec<T, N> rt_load(const T* p, rt_i64 offset) {
   return *(const rt_vec<T, N>*)(p + offset);
 }
 
+template <class T, int N>  // 0 where the mask is 0: memory there is not touched
+RT_FN rt_vec<T, N> rt_load_where(const T* p, rt_i64 offset, rt_vec<rt_bool, N> mask) {
+  rt_vec<T, N> r;
+  RT_UNROLL
+  for (int i = 0; i < N; ++i) r.v[i] = mask.v[i] ? p[offset + i] : T();
+  return r;
+}
+
 template <int N, class T>
 RT_FN void rt_store(T* p, rt_i64 offset, rt_vec<T, N> v) {
   *(rt_vec<T, N>*)(p + offset) = v;

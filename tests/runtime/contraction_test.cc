@@ -70,6 +70,55 @@ TEST(Contraction, ColumnsReusedByManyRowsArePacked) {
   EXPECT_NE(plan->programs[0].text.find("rt_store"), std::string::npos);
 }
 
+// A convolution by plain loops, of small integers.
+void ExpectConvolution(const Dims& image, const Dims& kernel, const Conv2dOptions& options) {
+  const Tensor x = Guarded(image), w = Guarded(kernel);
+  const Tensor y = x.Conv2d(w, options);
+  const std::vector<float> a = x.ToVector<float>(), b = w.ToVector<float>();
+  const std::vector<float> got = y.ToVector<float>();
+  const int64_t in = x.size(1), high = x.size(2), wide = x.size(3), out = w.size(0);
+  const int64_t each = w.size(1), h = w.size(2), v = w.size(3);
+  size_t at = 0;
+  for (int64_t n = 0; n < x.size(0); ++n) {
+    for (int64_t o = 0; o < out; ++o) {
+      const int64_t first = o / (out / options.groups) * each;
+      for (int64_t i = 0; i < y.size(2); ++i) {
+        for (int64_t j = 0; j < y.size(3); ++j) {
+          float want = 0;
+          for (int64_t t = 0; t < each * h * v; ++t) {
+            const int64_t c = t / (h * v), p = t / v % h, q = t % v;
+            const int64_t row =
+                i * options.stride[0] + p * options.dilation[0] - options.padding[0];
+            const int64_t col =
+                j * options.stride[1] + q * options.dilation[1] - options.padding[1];
+            if (row < 0 || row >= high || col < 0 || col >= wide) continue;
+            want += a[((n * in + first + c) * high + row) * wide + col] * b[o * each * h * v + t];
+          }
+          ASSERT_EQ(got[at++], want) << testing::PrintToString(x.shape().ToString()) << " under "
+                                     << w.shape().ToString() << " at " << o << "," << i << "," << j;
+        }
+      }
+    }
+  }
+}
+
+// Columns over two axes, whole, in parts, in lanes and halves of them, under gates of their own.
+TEST(Contraction, ConvolutionsOfEverySize) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const int64_t size : {1, 3, 4, 7, 8, 13, 14, 16, 17, 28, 33}) {
+    ExpectConvolution({2, 3, size, size}, {17, 3, 3, 3}, {.padding = {1, 1}});
+    ExpectConvolution({1, 2, size, size + 5}, {16, 2, 1, 2}, {.stride = {1, 2}, .padding = {0, 1}});
+    ExpectConvolution({1, 4, size + 4, size + 3}, {32, 2, 3, 2},
+                      {.stride = {2, 1}, .padding = {1, 0}, .dilation = {2, 1}, .groups = 2});
+  }
+}
+
+// So deep that a part of the rows fills a core's cache.
+TEST(Contraction, ConvolutionsInParts) {
+  ExpectConvolution({1, 160, 24, 24}, {16, 160, 3, 3}, {.padding = {1, 1}});
+  ExpectConvolution({1, 160, 23, 17}, {16, 160, 3, 3}, {});
+}
+
 TEST(Contraction, SumsOfProductsThatAreNoContractionStillAddUp) {
   Tensor x = Guarded({19, 37}), y = Guarded({19, 37});
   EXPECT_REFERENCE((x * y).Sum({1}));

@@ -1,10 +1,11 @@
 // Merging of adjacent loops, and splitting at divisions.
+#include "graph/merge_ranges.h"
+
 #include <algorithm>
 
 #include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/simplify.h"
-#include "schedule/passes.h"
 
 namespace tessera {
 namespace {
@@ -31,6 +32,8 @@ int CountDivisions(const UOp& sink) {
 // The kernel with a and b as one loop, or nothing where some index would need a division.
 UOp Merge(const UOp& sink, const RangeSets& sets, const UOp& a, const UOp& b) {
   if (!a.src(0).IsConst() || !b.src(0).IsConst()) return UOp();
+  const auto loop = [](const UOp& r) { return r.arg<RangeArg>().kind == RangeKind::kLoop; };
+  if (!loop(a) || !loop(b)) return UOp();
   const int64_t inner = b.src(0).vmax();
   int64_t extent;
   if (inner < 1 || __builtin_mul_overflow(a.src(0).vmax(), inner, &extent)) return UOp();
@@ -57,9 +60,10 @@ int64_t LeastDivisor(const UOp& sink, const UOp& range) {
   return least;
 }
 
-// The kernel with a range as two loops, the inner one of that extent.
-UOp SplitRange(const UOp& sink, const RangeSets& sets, const UOp& range, int64_t inner_extent) {
-  const int64_t id = FreshRangeId(sets);
+}  // namespace
+
+UOp SplitRange(const UOp& sink, const UOp& range, int64_t inner_extent) {
+  const int64_t id = FreshRangeId(RangeSets(sink));
   const auto make = [&](int64_t extent, int64_t range_id) {
     return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)},
                      RangeArg{range_id, range.arg<RangeArg>().kind});
@@ -71,8 +75,6 @@ UOp SplitRange(const UOp& sink, const RangeSets& sets, const UOp& range, int64_t
   return Simplify(ReplaceRanges(sink, {{range, {whole, {outer, inner}}}}));
 }
 
-}  // namespace
-
 UOp SplitRanges(const UOp& sink) {
   UOp out = sink;
   for (bool again = true; again;) {
@@ -81,7 +83,7 @@ UOp SplitRanges(const UOp& sink) {
     for (const UOp& r : sets.ranges()) {
       const int64_t by = LeastDivisor(out, r);
       if (by == 0) continue;
-      const UOp split = SplitRange(out, sets, r, by);
+      const UOp split = SplitRange(out, r, by);
       if (CountDivisions(split) >= CountDivisions(out)) continue;
       out = split;
       again = true;
