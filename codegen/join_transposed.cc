@@ -1,10 +1,11 @@
-// Square blocks that are loaded by rows and stored by columns turn in registers.
+// Square blocks that are loaded by rows and stored, or used, by columns turn in registers.
 #include <algorithm>
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
 #include "codegen/passes.h"
 #include "graph/kernel_form.h"
+#include "graph/rewrite.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -122,9 +123,87 @@ class Joiner {
   std::vector<UOp> stores_, out_;
 };
 
+// Vectors whose lanes are loaded one by one: lane l from l * stride beyond lane 0.
+struct LaneLoads {
+  UOp vector;
+  int64_t offset = 0;  // of lane 0, beyond what it shares with the others of its block
+};
+struct LoadBlock {
+  int64_t stride = 0;
+  std::vector<LaneLoads> vectors;
+};
+
+// What vectors of one block share: pointer, index of lane 0 but for a constant, stride, lanes;
+// empty where the lanes are not a regular row of plain loads.
+std::string LoadKey(const UOp& u, int64_t& offset, int64_t& stride) {
+  std::vector<Sum> sums;
+  for (const UOp& s : u.srcs()) {
+    if (!s.is(Op::kIndex) || s.size() != 2 || !(s.src(0) == u.src(0).src(0))) return "";
+    sums.push_back(ToSum(s.src(1)));
+  }
+  if (sums.size() < 2) return "";
+  std::string key;
+  const auto add = [&](const void* p) { key.append(reinterpret_cast<const char*>(&p), sizeof(p)); };
+  const auto number = [&](int64_t n) { key.append(reinterpret_cast<const char*>(&n), sizeof(n)); };
+  add(u.src(0).src(0).get());
+  offset = sums[0].constant;
+  stride = sums[1].constant - offset;
+  number(stride);
+  number(static_cast<int64_t>(sums.size()));
+  for (size_t l = 0; l < sums.size(); ++l) {
+    if (sums[l].constant != offset + static_cast<int64_t>(l) * stride) return "";
+    if (sums[l].terms.size() != sums[0].terms.size()) return "";
+    for (size_t t = 0; t < sums[0].terms.size(); ++t) {
+      const Sum::Term &a = sums[l].terms[t], &b = sums[0].terms[t];
+      if (!(a.term == b.term) || a.factor != b.factor) return "";
+      if (l > 0) continue;
+      add(b.term.get());
+      number(b.factor);
+    }
+  }
+  return key;
+}
+
+// n such vectors that begin one element after another are n rows of memory that turn.
+UOp JoinLoads(const UOp& sink) {
+  std::map<std::string, LoadBlock> blocks;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (!u.is(Op::kLanes) || (u.size() & (u.size() - 1)) != 0) continue;
+    int64_t offset, stride;
+    const std::string key = LoadKey(u, offset, stride);
+    if (key.empty()) continue;
+    LoadBlock& block = blocks[key];
+    block.stride = stride;
+    block.vectors.push_back({u, offset});
+  }
+  Substitution turned;
+  for (auto& [key, block] : blocks) {
+    std::vector<LaneLoads>& vectors = block.vectors;
+    std::sort(vectors.begin(), vectors.end(),
+              [](const LaneLoads& a, const LaneLoads& b) { return a.offset < b.offset; });
+    const size_t n = vectors[0].vector.size();
+    for (size_t i = 0; i + n <= vectors.size();) {
+      if (vectors[i + n - 1].offset - vectors[i].offset != static_cast<int64_t>(n) - 1) {
+        ++i;
+        continue;
+      }
+      std::vector<UOp> rows;
+      for (const UOp& first : vectors[i].vector.srcs()) {
+        rows.push_back(UOp::Make(Op::kLoad, vectors[i].vector.dtype(), {first.src(0), first.src(1)},
+                                 int64_t{0}));
+      }
+      rows = Transposed(std::move(rows));
+      for (size_t k = 0; k < n; ++k) turned.emplace(vectors[i + k].vector, rows[k]);
+      i += n;
+    }
+  }
+  return turned.empty() ? sink : Substitute(sink, turned);
+}
+
 }  // namespace
 
-UOp JoinTransposed(const UOp& sink) {
+UOp JoinTransposed(const UOp& kernel) {
+  const UOp sink = JoinLoads(kernel);
   absl::flat_hash_map<UOp, UOp> done;
   for (const UOp& u : TopoSort({&sink, 1})) {
     absl::InlinedVector<UOp, 6> srcs;

@@ -27,8 +27,10 @@ bool IsThreshold(const UOp& u, const UOp& range, int64_t& at) {
   return false;
 }
 
+constexpr int64_t kLeastTurned = 4;  // elements of a side that make blocks worth turning
+
 // Bytes that one launch would move in whole vectors if the range became lanes, less those that it
-// would gather or scatter one by one.
+// would gather or scatter one by one. What turns in blocks counts little, but does no harm.
 double LaneScore(const UOp& range, const RangeSets& sets) {
   const uint64_t bit = sets.Bit(range);
   double score = 0;
@@ -38,12 +40,27 @@ double LaneScore(const UOp& range, const RangeSets& sets) {
     const bool gated = u.size() == 3 && !DecidedByThresholds(u.src(2), range, sets);
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
-    score += adjacent ? bytes : -2 * bytes;
+    score += adjacent ? bytes : !gated && TurnsWith(u, range, sets) ? bytes / 8 : -2 * bytes;
   }
   return score;
 }
 
 }  // namespace
+
+UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets) {
+  const UOp& sink = sets.order().back();
+  if (!sink.is(Op::kSink) || load.size() != 2 || !load.src(0).is(Op::kParam)) return UOp();
+  if (load.dtype().bytes() > 4 || lane.src(0).vmax() < kLeastTurned) return UOp();
+  const Step jump = StepOf(load.src(1), lane, sets);
+  if (!jump.linear || jump.factor == 0 || jump.factor == 1) return UOp();
+  for (const UOp& r : ClosedRanges(sink.src(0))) {
+    if (r == lane || r.src(0).vmax() < kLeastTurned || !r.src(0).IsConst()) continue;
+    if (sets.ClosedBy(Op::kReduce) & sets.Bit(r)) continue;
+    const Step s = StepOf(load.src(1), r, sets);
+    if (s.linear && s.factor == 1) return r;
+  }
+  return UOp();
+}
 
 Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets) {
   Step step;

@@ -20,6 +20,10 @@ std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range);
 // Whether `condition` depends on the range only by comparisons that Thresholds counts.
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets);
 
+// For a load that jumps along `lane`: the loop of the kernel's stores along which it is adjacent,
+// so that square blocks of it can turn in registers (see JoinTransposed); or nothing.
+UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets);
+
 // The range over which most bytes are adjacent, or nothing where lanes would gather.
 UOp BestLaneRange(const RangeSets& sets);
 

@@ -38,6 +38,8 @@ int64_t UnrollOf(const UOp& range, const RangeSets& sets, int64_t lanes) {
   return unroll;
 }
 
+constexpr int64_t kTurnedBlock = 16;  // a side of blocks that turn in registers, at most
+
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
   const UOp staged = StageRecomputed(sink, target);
   const RangeSets sets(staged);
@@ -46,6 +48,15 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   int64_t lanes = LanesFor(best, sets, target);
   while (lanes > 1 && lanes > best.src(0).vmax()) lanes /= 2;
   if (lanes < 2) return staged;
+  UOp turned;  // along which loads that jump over the lanes are adjacent
+  for (const UOp& u : sets.order()) {
+    if (u.is(Op::kIndex) && !turned) turned = TurnsWith(u, best, sets);
+  }
+  if (turned) {
+    lanes = std::min(lanes, kTurnedBlock);
+    const UOp out = Tile(staged, best, 1, lanes);
+    return Tile(out, turned, lanes, 1);
+  }
   std::vector<UOp> loops = {best};
   UOp out = SeparateLoops(staged, best, loops);
   for (const UOp& loop : loops) {

@@ -93,6 +93,17 @@ TEST(SplitRanges, QuotientAndRemainderBecomeLoops) {
   EXPECT_EQ(Closers(kernel, Op::kStore, 32).size(), 1u);
 }
 
+// A transposition reads rows, turns squares of them, and writes rows; so does one beside other
+// data.
+TEST(JoinTransposed, LoadsAcrossTheLanes) {
+  const Tensor x = Tensor::Empty({64, 64});
+  for (const Tensor& y : {x.T().Contiguous(), x + x.T(), x.T().Exp() * 2}) {
+    const UOp program = ProgramOf(y, SmallChip());
+    EXPECT_GT(Count(program, Op::kZip), 0);
+    EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0);
+  }
+}
+
 // Columns that lie across memory are read along it and turned: no load or store of one element.
 TEST(JoinTransposed, PanelsAcrossTheGrain) {
   const Tensor x = Tensor::Empty({64, 32}), w = Tensor::Empty({48, 32});

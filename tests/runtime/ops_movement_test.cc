@@ -1,7 +1,9 @@
 // Movement functions, alone and fused with what surrounds them.
 #include <cmath>
 
+#include "graph/flags.h"
 #include "tests/support/check.h"
+#include "tests/testing.h"
 
 namespace tessera {
 namespace {
@@ -24,6 +26,21 @@ TEST(OpsMovement, EachAlone) {
   EXPECT_REFERENCE(x.Select(1, 2), x[{2, Slice{1, 3}}], x[-1], x.Repeat({2, 1, 3}),
                    x.RepeatInterleave(3, 1), x.Roll(2, 2), x.Roll(-7, 1), x.Tril(), x.Triu(1),
                    x.Tril(-2), x.Flatten(1), x.Unflatten(1, {2, 2}));
+}
+
+// Blocks that turn in registers, with rows and columns left over, of every width of element.
+TEST(OpsMovement, Transpositions) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const DType t : {kUInt8, kBool, kFloat16, kInt32, kFloat32, kInt64, kFloat64}) {
+    for (const int64_t n : {3, 4, 15, 16, 17, 35}) {
+      Tensor x = Count({n, 20}, t).Realize(), y = Count({20, n}, t).Realize();
+      EXPECT_REFERENCE(x.T().Contiguous(), x.T() + y, Where(x.T() == y, y, x.T()));
+    }
+    Tensor z = Count({2, 18, 3, 17}, t).Realize();
+    EXPECT_REFERENCE(z.Transpose(1, 3).Contiguous(), z.Permute({0, 2, 3, 1}) + 1,
+                     z.Permute({3, 1, 0, 2}).Contiguous(), z.Transpose(1, 3).Flip(1) + 1,
+                     z.Pad({{0, 0}, {1, 1}, {0, 0}, {2, 0}}).Transpose(1, 3).Contiguous());
+  }
 }
 
 TEST(OpsMovement, PiecesOfOneTensor) {
