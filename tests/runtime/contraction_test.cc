@@ -71,7 +71,10 @@ TEST(Contraction, ColumnsReusedByManyRowsArePacked) {
 }
 
 // A convolution by plain loops, of small integers.
-void ExpectConvolution(const Dims& image, const Dims& kernel, const Conv2dOptions& options) {
+void ExpectConvolution(const Dims& image, const Dims& kernel, ConvOptions options) {
+  if (options.stride.empty()) options.stride = {1, 1};
+  if (options.padding.empty()) options.padding = {0, 0};
+  if (options.dilation.empty()) options.dilation = {1, 1};
   const Tensor x = Guarded(image), w = Guarded(kernel);
   const Tensor y = x.Conv2d(w, options);
   const std::vector<float> a = x.ToVector<float>(), b = w.ToVector<float>();
