@@ -6,6 +6,8 @@
 #include "examples/llm/config.h"
 #include "examples/llm/pattern.h"
 #include "examples/llm/tokenizer.h"
+#include "examples/onnx/plain.h"
+#include "examples/onnx/proto.h"
 #include "runtime/gguf.h"
 #include "runtime/json.h"
 #include "runtime/safetensors.h"
@@ -42,6 +44,27 @@ void ReadAll(const Json& json, int depth) {
   }
 }
 
+void ReadTensorBytes(const onnx::TensorData& t) {
+  const absl::string_view bytes = t.bytes();
+  if (!bytes.empty() && (bytes.front() ^ bytes.back()) == 1) return;  // they are there
+}
+void Onnx(absl::string_view bytes) {
+  const absl::StatusOr<onnx::TensorData> tensor = onnx::ParseTensor(bytes, "fuzz");
+  if (tensor.ok()) ReadTensorBytes(*tensor);
+  const absl::StatusOr<onnx::Model> model = onnx::ParseModel(bytes, "fuzz");
+  if (!model.ok()) return;
+  onnx::PlainnessOf(*model);
+  for (const onnx::Graph& g : model->graphs) {
+    for (const onnx::TensorData& t : g.initializers) ReadTensorBytes(t);
+    for (const onnx::Node& node : g.nodes) {
+      for (const auto& [name, a] : node.attributes) {
+        for (const onnx::TensorData& t : a.tensors) ReadTensorBytes(t);
+        if (a.graph >= static_cast<int>(model->graphs.size())) std::abort();
+      }
+    }
+  }
+}
+
 void Parse(absl::string_view bytes) {
 #if FUZZ_TARGET == 0
   Gguf(bytes);
@@ -55,6 +78,8 @@ void Parse(absl::string_view bytes) {
 #elif FUZZ_TARGET == 4
   const absl::StatusOr<Json> json = Json::Parse(bytes, "fuzz");
   if (json.ok()) ConfigFromHuggingFace(*json, "fuzz").status().IgnoreError();
+#elif FUZZ_TARGET == 6
+  Onnx(bytes);
 #else
   const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
   const std::vector<Character> text = Characters(kText);

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_replace.h"
 #include "examples/llm/model.h"
-#include "tests/llm/allocations.h"
 #include "tests/llm/models.h"
 #include "tests/llm/small_files.h"
+#include "tests/support/allocations.h"
 #include "tests/testing.h"
 
 namespace tessera::llm {

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 
-namespace tessera::llm {
+namespace tessera {
 
 size_t LargestAllocation();  // 0 where a sanitizer brings an allocator of its own
 void ForgetAllocations();
 
-}  // namespace tessera::llm
+}  // namespace tessera

@@ -1,5 +1,5 @@
 // operator new and delete of the test binary, which remember the largest block.
-#include "tests/llm/allocations.h"
+#include "tests/support/allocations.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -21,9 +21,9 @@ void operator delete(void* p) noexcept { std::free(p); }
 void operator delete(void* p, size_t) noexcept { std::free(p); }
 #endif
 
-namespace tessera::llm {
+namespace tessera {
 
 size_t LargestAllocation() { return largest; }
 void ForgetAllocations() { largest = 0; }
 
-}  // namespace tessera::llm
+}  // namespace tessera
