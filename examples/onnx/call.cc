@@ -1,0 +1,153 @@
+// Inputs and attributes of one node, and the look-up of ops.
+#include "examples/onnx/call.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "examples/onnx/import.h"
+#include "graph/status.h"
+
+namespace tessera::onnx {
+
+Call::Call(Importer& importer, const Node& node, int64_t opset, std::vector<Value> inputs)
+    : importer_(importer), node_(node), opset_(opset), inputs_(std::move(inputs)) {
+  all_known_ = std::all_of(inputs_.begin(), inputs_.end(),
+                           [](const Value& v) { return !v.tensor || v.known; });
+}
+
+Tensor Call::In(int i) {
+  if (!Has(i)) Fail("input ", i, " is missing");
+  const Value& v = inputs_[i];
+  return v.known && !all_known_ ? importer_.Placed(v.tensor) : v.tensor;
+}
+
+const Tensor& Call::Known(int i) const {
+  if (!Has(i)) Fail("input ", i, " is missing");
+  if (!inputs_[i].known) {
+    Unsupported("input ", i, " ('", node_.inputs[i],
+                "') has to be known while the graph is built, and follows from data");
+  }
+  return inputs_[i].tensor;
+}
+std::vector<int64_t> Call::HostInts(int i) const { return Known(i).ToVector<int64_t>(); }
+std::vector<double> Call::HostFloats(int i) const { return Known(i).ToVector<double>(); }
+int64_t Call::HostInt(int i) const {
+  const std::vector<int64_t> v = HostInts(i);
+  if (v.size() != 1) Fail("input ", i, " has ", v.size(), " elements, not 1");
+  return v[0];
+}
+double Call::HostFloat(int i) const {
+  const std::vector<double> v = HostFloats(i);
+  if (v.size() != 1) Fail("input ", i, " has ", v.size(), " elements, not 1");
+  return v[0];
+}
+
+const Attribute* Call::Find(const std::string& name) const {
+  const auto it = node_.attributes.find(name);
+  return it == node_.attributes.end() ? nullptr : &it->second;
+}
+int64_t Call::Int(const std::string& name, int64_t other) const {
+  const Attribute* a = Find(name);
+  return a == nullptr ? other : a->i;
+}
+int64_t Call::Int(const std::string& name) const {
+  if (Find(name) == nullptr) Fail("attribute '", name, "' is missing");
+  return Int(name, 0);
+}
+double Call::Float(const std::string& name, double other) const {
+  const Attribute* a = Find(name);
+  return a == nullptr ? other : a->f;
+}
+std::string Call::String(const std::string& name, const std::string& other) const {
+  const Attribute* a = Find(name);
+  return a == nullptr ? other : std::string(a->s);
+}
+std::vector<int64_t> Call::Ints(const std::string& name, std::vector<int64_t> other) const {
+  const Attribute* a = Find(name);
+  return a == nullptr ? std::move(other) : a->ints;
+}
+std::vector<double> Call::Floats(const std::string& name) const {
+  const Attribute* a = Find(name);
+  if (a == nullptr) return {};
+  return {a->floats.begin(), a->floats.end()};
+}
+const TensorData& Call::TensorOf(const std::string& name) const {
+  const Attribute* a = Find(name);
+  if (a == nullptr || a->tensors.empty()) Fail("attribute '", name, "' is no tensor");
+  return a->tensors[0];
+}
+std::vector<int64_t> Call::IntsFor(const std::string& name, size_t n, int64_t other) const {
+  std::vector<int64_t> out = Ints(name, std::vector<int64_t>(n, other));
+  if (out.size() != n) Fail("attribute '", name, "' has ", out.size(), " entries, not ", n);
+  return out;
+}
+std::vector<std::string> Call::Strings(const std::string& name) const {
+  const Attribute* a = Find(name);
+  if (a == nullptr) return {};
+  return {a->strings.begin(), a->strings.end()};
+}
+DType Call::Type(const std::string& name, DType other) const {
+  const Attribute* a = Find(name);
+  if (a == nullptr) return other;
+  const std::optional<DType> t = DTypeOfElement(a->i);
+  if (!t) Unsupported("the element type ", ElementName(a->i), " is none of a Tensor");
+  return *t;
+}
+std::optional<std::vector<int64_t>> Call::IntsOf(int input, const std::string& attribute) const {
+  if (Has(input)) return HostInts(input);
+  if (Find(attribute) != nullptr) return Ints(attribute);
+  return {};
+}
+
+void Call::Out(const Tensor& t) {
+  outputs_.push_back({t, all_known_ || (FindOp(op()) != nullptr && FindOp(op())->shape_only)});
+}
+bool Call::Wants(int output) const {
+  return output < static_cast<int>(node_.outputs.size()) && !node_.outputs[output].empty();
+}
+
+int Call::Axis(int64_t axis, int rank) const {
+  if (axis < -rank || axis >= std::max(rank, 1)) {
+    Fail("axis ", axis, " is none of a tensor of rank ", rank);
+  }
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<Value> Call::RunGraph(const std::string& attribute, std::vector<Value> arguments) {
+  const Attribute* a = Find(attribute);
+  if (a == nullptr || a->graph < 0) Fail("the graph '", attribute, "' is missing");
+  return importer_.RunGraph(importer_.model().graphs[a->graph], std::move(arguments));
+}
+
+const OpRow* FindOp(const std::string& name) {
+  static const auto* const table = [] {
+    auto* map = new absl::flat_hash_map<std::string, const OpRow*>();
+    for (const absl::Span<const OpRow> rows :
+         {ArithmeticOps(), ActivationOps(), ReduceOps(), MovementOps(), CreationOps(), IndexOps(),
+          LinearOps(), NormOps(), ConvolutionOps(), PoolOps(), AttentionOps(), RecurrentOps(),
+          QuantizeOps(), SignalOps(), RegionOps(), LossOps(), ControlOps(), NgramOps()}) {
+      for (const OpRow& row : rows) {
+        CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");
+      }
+    }
+    return map;
+  }();
+  const auto it = table->find(name);
+  return it == table->end() ? nullptr : it->second;
+}
+
+std::vector<int64_t> Sizes(const Tensor& t) {
+  std::vector<int64_t> out;
+  for (int i = 0; i < t.rank(); ++i) out.push_back(t.size(i));
+  return out;
+}
+int64_t Product(absl::Span<const int64_t> sizes) {
+  int64_t out = 1;
+  for (const int64_t n : sizes) out *= n;
+  return out;
+}
+Tensor Wrapped(const Tensor& index, int64_t extent) {
+  return Where(index < 0, index + extent, index);
+}
+
+}  // namespace tessera::onnx

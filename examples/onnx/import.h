@@ -1,0 +1,72 @@
+// Models as Tensor expressions: each node becomes public Tensor functions on lazy values.
+//
+// Inputs that set shapes or attributes, and what follows from them or from shapes alone, are read
+// on the host while the graph is built; nothing else is read before the results are.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "examples/onnx/call.h"
+#include "examples/onnx/proto.h"
+#include "graph/tensor.h"
+
+namespace tessera::onnx {
+
+// The names of the model's inputs that set shapes or attributes: they are given as known values.
+std::set<std::string> HostInputs(const Model& model);
+
+// A tensor of a file, copied to a device.
+Tensor MakeTensor(const TensorData& data, Device device);
+
+// Functions that call each other and loops may not write out more nodes than this.
+inline constexpr int64_t kMostNodes = 1 << 20;
+
+class Importer {
+ public:
+  // `data` is where initializers and known values go when they meet data: the place of the inputs,
+  // or a Sharding that replicates over theirs. The model must outlive the importer.
+  Importer(const Model& model, Device data);
+
+  // The values of the model's outputs for its inputs, by name. Throws tessera::Error; what is not
+  // supported has the code kUnimplemented.
+  std::vector<Value> Run(const absl::flat_hash_map<std::string, Value>& inputs);
+
+  // ---- for nodes that hold graphs
+  std::vector<Value> RunGraph(const Graph& graph, std::vector<Value> arguments);
+  const Model& model() const { return model_; }
+  Device data_device() const { return data_; }
+  // Whether random numbers were drawn, so that results cannot be foretold.
+  bool drew_random() const { return drew_random_; }
+  void SetDrewRandom() { drew_random_ = true; }
+  // A known value where data lies.
+  Tensor Placed(const Tensor& known) const;
+
+ private:
+  using Names = absl::flat_hash_map<std::string, Value>;
+  // The names of one graph or function; those of the graphs around it are seen through it.
+  struct Scope {
+    Names names;
+    const Scope* outer = nullptr;
+    const std::map<std::string, int64_t>* opsets = nullptr;
+    const std::map<std::string, Attribute>* attributes = nullptr;  // of the function's call
+    const std::map<std::string, Attribute>* defaults = nullptr;
+  };
+  const Value* Find(const std::string& name) const;
+  void RunNodes(absl::Span<const Node> nodes);
+  void RunNode(const Node& node);
+  void CallFunction(const Function& function, const Node& node);
+  Node Resolved(const Node& node) const;
+  std::vector<Value> Outputs(absl::Span<const std::string> names) const;
+
+  const Model& model_;
+  Device data_;
+  Scope* scope_ = nullptr;
+  int depth_ = 0;
+  bool drew_random_ = false;
+  int64_t nodes_ = 0;
+};
+
+}  // namespace tessera::onnx

@@ -1,0 +1,120 @@
+// Control flow whose course is known while the graph is built: each branch and turn is written out.
+#include "examples/onnx/call.h"
+#include "examples/onnx/import.h"
+
+namespace tessera::onnx {
+namespace {
+
+constexpr int64_t kMostTurns = 100000;
+
+void If(Call& c) {
+  const bool condition = c.HostInt(0) != 0;
+  for (const Value& v : c.RunGraph(condition ? "then_branch" : "else_branch", {})) c.Out(v);
+}
+
+// The tensors of all turns as one, along a new axis.
+Value Stacked(Call& c, const std::vector<Value>& turns, int axis) {
+  std::vector<Tensor> parts;
+  Value out;
+  out.known = true;
+  for (const Value& v : turns) out.known = out.known && v.known;
+  for (const Value& v : turns) {
+    parts.push_back(v.known && !out.known ? c.importer().Placed(v.tensor) : v.tensor);
+  }
+  out.tensor = Stack(parts, axis);
+  return out;
+}
+
+void Loop(Call& c) {
+  const int64_t turns = c.Has(0) ? c.HostInt(0) : kMostTurns;
+  bool goes_on = !c.Has(1) || c.HostInt(1) != 0;
+  std::vector<Value> carried;
+  for (int i = 2; i < c.inputs(); ++i) carried.push_back(c.Input(i));
+  const size_t count = carried.size();
+  std::vector<std::vector<Value>> scans(c.node().outputs.size() -
+                                        std::min(c.node().outputs.size(), count));
+  for (int64_t turn = 0; turn < turns && goes_on; ++turn) {
+    if (turn >= kMostTurns) c.Unsupported("more than ", kMostTurns, " turns");
+    std::vector<Value> arguments = {{Tensor::From(std::vector<int64_t>{turn}, {}, "CPU"), true},
+                                    {Tensor::From(std::vector<bool>{goes_on}, {}, "CPU"), true}};
+    arguments.insert(arguments.end(), carried.begin(), carried.end());
+    std::vector<Value> results = c.RunGraph("body", std::move(arguments));
+    if (results.size() < 1 + count + scans.size()) c.Fail("the body gives too few results");
+    if (!results[0].known) c.Unsupported("whether it goes on follows from data");
+    goes_on = results[0].tensor.Item<int64_t>() != 0;
+    for (size_t i = 0; i < count; ++i) carried[i] = results[1 + i];
+    for (size_t i = 0; i < scans.size(); ++i) scans[i].push_back(results[1 + count + i]);
+  }
+  for (const Value& v : carried) c.Out(v);
+  for (const std::vector<Value>& scan : scans) {
+    if (scan.empty()) c.Unsupported("a scan output of no turns has no known shape");
+    c.Out(Stacked(c, scan, 0));
+  }
+}
+
+// Version 8 has a batch axis and lengths before what later versions have.
+void Scan(Call& c) {
+  const bool batched = c.opset() < 9;
+  const int first = batched ? 1 : 0;
+  if (batched && c.Has(0)) c.Unsupported("lengths of sequences");
+  const auto scanned = static_cast<int>(c.Int("num_scan_inputs"));
+  const int states = c.inputs() - first - scanned;
+  if (scanned < 1 || scanned > c.inputs() || states < 0) c.Fail("num_scan_inputs is ", scanned);
+  const auto outputs = static_cast<int>(c.node().outputs.size()) - states;
+  if (outputs < 0) c.Fail("fewer outputs than states");
+  const std::vector<int64_t> in_axes = c.IntsFor("scan_input_axes", scanned, 0);
+  const std::vector<int64_t> out_axes = c.IntsFor("scan_output_axes", outputs, 0);
+  const std::vector<int64_t> backward =
+      c.IntsFor(batched ? "directions" : "scan_input_directions", scanned, 0);
+  const std::vector<int64_t> prepend = c.IntsFor("scan_output_directions", outputs, 0);
+  const int64_t batches = batched ? c.Input(first).tensor.size(0) : 1;
+  if (batches < 1) c.Unsupported("no batches");
+  std::vector<std::vector<Value>> results(states + outputs);
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    const auto of_batch = [&](const Value& v) {
+      return batched ? Value{v.tensor.Select(0, batch), v.known} : v;
+    };
+    std::vector<Value> state, inputs;
+    for (int i = 0; i < states; ++i) state.push_back(of_batch(c.Input(first + i)));
+    for (int i = 0; i < scanned; ++i) inputs.push_back(of_batch(c.Input(first + states + i)));
+    const auto axis_of = [&](int i) { return c.Axis(in_axes[i], inputs[i].tensor.rank()); };
+    const int64_t turns = inputs[0].tensor.size(axis_of(0));
+    std::vector<std::vector<Value>> scans(outputs);
+    for (int64_t turn = 0; turn < turns; ++turn) {
+      std::vector<Value> arguments = state;
+      for (int i = 0; i < scanned; ++i) {
+        const int64_t at = backward[i] != 0 ? turns - 1 - turn : turn;
+        arguments.push_back({inputs[i].tensor.Select(axis_of(i), at), inputs[i].known});
+      }
+      std::vector<Value> made = c.RunGraph("body", std::move(arguments));
+      if (static_cast<int>(made.size()) < states + outputs)
+        c.Fail("the body gives too few results");
+      for (int i = 0; i < states; ++i) state[i] = made[i];
+      for (int i = 0; i < outputs; ++i) {
+        const auto where = prepend[i] != 0 ? scans[i].begin() : scans[i].end();
+        scans[i].insert(where, made[states + i]);
+      }
+    }
+    for (int i = 0; i < states; ++i) results[i].push_back(state[i]);
+    for (int i = 0; i < outputs; ++i) {
+      if (scans[i].empty()) c.Unsupported("a scan output of no turns has no known shape");
+      const int to = c.Axis(out_axes[i], scans[i][0].tensor.rank() + 1);
+      results[states + i].push_back(Stacked(c, scans[i], to));
+    }
+  }
+  for (const std::vector<Value>& r : results) {
+    c.Out(batched ? Stacked(c, r, 0) : r[0]);
+  }
+}
+
+constexpr OpRow kRows[] = {
+    {"If", If, HostInput({0})},
+    {"Loop", Loop, HostInput({0, 1})},
+    {"Scan", Scan},
+};
+
+}  // namespace
+
+absl::Span<const OpRow> ControlOps() { return kRows; }
+
+}  // namespace tessera::onnx

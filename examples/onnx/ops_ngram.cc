@@ -1,0 +1,89 @@
+// Counts of n-grams of integers.
+#include <algorithm>
+
+#include "examples/onnx/call.h"
+#include "examples/onnx/import.h"
+
+namespace tessera::onnx {
+namespace {
+
+// The pool's grams of one length, and which entry of the pool the first of them is.
+struct Grams {
+  int64_t length, first, count;
+  std::vector<int64_t> items;
+};
+std::vector<Grams> PoolOf(Call& c) {
+  const std::vector<int64_t> pool = c.Ints("pool_int64s"), starts = c.Ints("ngram_counts");
+  std::vector<Grams> out;
+  int64_t first = 0;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const auto length = static_cast<int64_t>(i) + 1;
+    const auto size = static_cast<int64_t>(pool.size());
+    const int64_t begin = starts[i], end = i + 1 < starts.size() ? starts[i + 1] : size;
+    if (begin < 0 || end < begin || end > size || (end - begin) % length != 0) {
+      c.Fail("ngram_counts do not fit a pool of ", size);
+    }
+    out.push_back({length, first, (end - begin) / length,
+                   std::vector<int64_t>(pool.begin() + begin, pool.begin() + end)});
+    first += out.back().count;
+  }
+  return out;
+}
+
+// How often each gram occurs in each row [N, C], with up to `skips` items left out between its own.
+Tensor Occurrences(Call& c, const Tensor& x, const Grams& grams, int64_t skips) {
+  Tensor counts = Tensor::Zeros({x.size(0), grams.count}, kInt32);
+  Tensor wanted = Tensor::From(grams.items, {1, 1, grams.count, grams.length}, "CPU");
+  if (!c.all_known()) wanted = c.importer().Placed(wanted);
+  for (int64_t skip = 0; skip <= (grams.length == 1 ? 0 : skips); ++skip) {
+    const int64_t reach = (grams.length - 1) * (skip + 1) + 1;
+    if (reach > x.size(1)) break;
+    const Tensor windows = x.Window(1, {grams.length}, {}, {skip + 1});  // [N, places, length]
+    const Tensor found = (windows.Unsqueeze(2) == wanted).All(3);
+    counts = counts + found.Cast(kInt32).Sum({1});
+  }
+  return counts;
+}
+
+void TfIdfVectorizer(Call& c) {
+  if (c.Find("pool_int64s") == nullptr) c.Unsupported("a pool of strings");
+  const Tensor in = c.In(0);
+  if (in.rank() != 1 && in.rank() != 2) c.Fail("the input has shape ", in.shape().ToString());
+  const Tensor x = (in.rank() == 1 ? in.Unsqueeze(0) : in).Cast(kInt64);
+  const int64_t shortest = c.Int("min_gram_length"), longest = c.Int("max_gram_length");
+  const int64_t skips = c.Int("max_skip_count");
+  const std::vector<int64_t> to = c.Ints("ngram_indexes");
+  const std::string mode = c.String("mode", "TF");
+  const std::vector<double> weights = c.Floats("weights");
+  if (mode != "TF" && mode != "IDF" && mode != "TFIDF") c.Fail("mode '", mode, "' is none");
+  const std::vector<Grams> pool = PoolOf(c);
+  const auto total = static_cast<int64_t>(to.size());
+  int64_t size = 0;
+  for (const int64_t i : to) {
+    if (i < 0 || i >= 1 << 20) c.Fail("an index of ngram_indexes is ", i);
+    size = std::max(size, i + 1);
+  }
+  Tensor y = Tensor::Zeros({x.size(0), size});
+  for (const Grams& grams : pool) {
+    if (grams.first + grams.count > total) c.Fail("ngram_indexes has ", total, " entries");
+    if (grams.length < shortest || grams.length > longest || grams.count == 0) continue;
+    const Tensor counts = Occurrences(c, x, grams, skips);
+    // Each gram has a place in the result, and a weight.
+    for (int64_t g = 0; g < grams.count; ++g) {
+      const auto at = static_cast<size_t>(grams.first + g);
+      Tensor value = counts.SliceAxis(1, {g, g + 1}).Cast(kFloat32);
+      if (mode == "IDF") value = (value > 0).Cast(kFloat32);
+      if (mode != "TF" && at < weights.size()) value = value * weights[at];
+      y = Where(Tensor::Arange(size, kInt64) == to[at], value, y);
+    }
+  }
+  c.Out(in.rank() == 1 ? y.Squeeze(Axes{0}) : y);
+}
+
+constexpr OpRow kRows[] = {{"TfIdfVectorizer", TfIdfVectorizer}};
+
+}  // namespace
+
+absl::Span<const OpRow> NgramOps() { return kRows; }
+
+}  // namespace tessera::onnx
