@@ -1,0 +1,311 @@
+// Running ONNX backend node tests, on one device and sharded.
+#include "examples/onnx/conformance.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "examples/onnx/import.h"
+#include "examples/onnx/plain.h"
+#include "runtime/mapped_file.h"
+#include "runtime/runtime.h"
+
+namespace tessera::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+using File = std::shared_ptr<const MappedFile>;
+
+std::string ShapeText(const std::vector<int64_t>& dims) {
+  return absl::StrCat("(", absl::StrJoin(dims, ", "), ")");
+}
+
+// The tensors of input_0.pb, input_1.pb, ... (or output_), and the files that they point into.
+struct DataSet {
+  std::vector<TensorData> inputs, outputs;
+  std::vector<File> files;
+};
+absl::StatusOr<std::vector<TensorData>> ReadAll(const std::string& prefix, DataSet& set) {
+  std::vector<TensorData> out;
+  for (int i = 0;; ++i) {
+    const std::string path = absl::StrCat(prefix, i, ".pb");
+    std::error_code error;
+    if (!fs::exists(path, error)) return out;
+    if (fs::file_size(path, error) == 0) {  // a message without fields is an empty file
+      out.emplace_back();
+      continue;
+    }
+    ASSIGN_OR_RETURN(File file, MappedFile::Open(path));
+    set.files.push_back(file);
+    ASSIGN_OR_RETURN(TensorData t, ParseTensor(file->bytes(), file->path()));
+    out.push_back(std::move(t));
+  }
+}
+absl::StatusOr<DataSet> ReadDataSet(const std::string& folder) {
+  DataSet set;
+  ASSIGN_OR_RETURN(set.inputs, ReadAll(folder + "/input_", set));
+  ASSIGN_OR_RETURN(set.outputs, ReadAll(folder + "/output_", set));
+  return set;
+}
+
+// How the inputs of one run lie.
+struct Placing {
+  std::string name;  // for messages: "sharded on axis 1, uneven: "
+  Device data;       // of what is not sharded
+  std::optional<int> axis;
+  bool uneven = false;
+  std::vector<Place> places;
+};
+
+// Everything at the end: the first place has nothing, the last most.
+Layout UnevenLayout(int64_t extent, int places) {
+  absl::InlinedVector<int64_t, 4> sizes(places, 0);
+  int64_t left = extent;
+  for (int i = places - 1; i > 0; --i) {
+    sizes[i] = i == 1 ? left : (2 * left + 2) / 3;
+    left -= sizes[i];
+  }
+  return Layout::Sizes({sizes.begin(), sizes.end()});
+}
+Tensor Placed(const Tensor& x, const Placing& placing) {
+  if (!placing.axis || *placing.axis >= x.rank()) {
+    return x.device() == placing.data ? x : x.To(placing.data).Realize();
+  }
+  const int places = static_cast<int>(placing.data.places().size());
+  const Layout layout = placing.uneven ? UnevenLayout(x.size(*placing.axis), places) : Layout();
+  return x.To(Sharding(PlaceList(placing.places), *placing.axis, layout)).Realize();
+}
+
+bool IsSharded(const Tensor& t) {
+  return t.device().is_sharding() && t.device().sharding().Has(Placement::Kind::kShard);
+}
+
+// What a graph of elementwise ops alone must keep: its results are sharded as its inputs are, and
+// where those have one shape nothing moves.
+std::string PlacementFault(const Model& model, const std::vector<Tensor>& inputs,
+                           const std::vector<Value>& outputs, int64_t moved) {
+  for (const Node& node : model.graphs[0].nodes) {
+    const OpRow* row = node.domain.empty() ? FindOp(node.op) : nullptr;
+    if (row == nullptr || row->flow != Flow::kElementwise) return "";
+  }
+  bool one_shape = true;
+  for (const Tensor& x : inputs) one_shape = one_shape && x.shape() == inputs[0].shape();
+  if (inputs.empty() || !one_shape || !IsSharded(inputs[0])) return "";
+  for (const Value& v : outputs) {
+    if (v.tensor.shape() == inputs[0].shape() && !IsSharded(v.tensor)) {
+      return absl::StrCat("the result lies on ", v.tensor.device().ToString(),
+                          " though its inputs are sharded");
+    }
+  }
+  return moved == 0 ? "" : absl::StrCat(moved, " bytes moved where none had to");
+}
+
+struct RunOutcome {
+  std::string fault;  // empty: as expected
+  bool random = false;
+  int64_t moved = 0;
+};
+
+RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placing,
+                   double tolerance) {
+  const std::set<std::string> host = HostInputs(model);
+  const std::vector<ValueInfo>& names = model.graphs[0].inputs;
+  RunOutcome out;
+  if (set.inputs.size() > names.size()) {
+    out.fault = absl::StrCat(set.inputs.size(), " inputs for ", names.size(), " names");
+    return out;
+  }
+  absl::flat_hash_map<std::string, Value> inputs;
+  std::vector<Tensor> data;
+  for (size_t i = 0; i < set.inputs.size(); ++i) {
+    if (set.inputs[i].element == 0) continue;  // an optional input that was left out
+    const bool known = host.contains(names[i].name);
+    Tensor t = MakeTensor(set.inputs[i], known || placing.axis ? Device("CPU") : placing.data);
+    if (!known) data.push_back(t = Placed(t, placing));
+    inputs[names[i].name] = {t, known};
+  }
+  Importer importer(model, placing.data);
+  const std::vector<Value> outputs = importer.Run(inputs);
+  out.random = importer.drew_random();
+  if (placing.axis) {
+    std::vector<UOp> roots;
+    for (const Value& v : outputs) roots.push_back(v.tensor.uop());
+    out.moved = BytesMoved(ValueOrThrow(PlanOnly(roots, MakePlanKey(roots))));
+    out.fault = PlacementFault(model, data, outputs, out.moved);
+    if (!out.fault.empty()) return out;
+  }
+  std::vector<Tensor> results;
+  for (const Value& v : outputs) results.push_back(v.tensor);
+  Tensor::Realize(absl::MakeSpan(results));
+  for (size_t i = 0; i < set.outputs.size(); ++i) {
+    if (i >= results.size()) {
+      out.fault = absl::StrCat("output ", i, " is missing");
+      return out;
+    }
+    // Of random values only the type and shape can be compared.
+    const double most = out.random ? INFINITY : tolerance;
+    const std::string difference = Difference(results[i], set.outputs[i], most);
+    if (difference.empty()) continue;
+    out.fault =
+        absl::StrCat("output ", i, " ('", model.graphs[0].outputs[i].name, "'): ", difference);
+    return out;
+  }
+  return out;
+}
+
+std::vector<Placing> ShardedPlacings(const DataSet& set, int places) {
+  size_t rank = 0;
+  for (const TensorData& t : set.inputs) rank = std::max(rank, t.dims.size());
+  std::vector<Place> line;
+  for (int i = 0; i < places; ++i) line.emplace_back("CPU", i);
+  std::vector<Placing> out;
+  for (size_t axis = 0; axis < rank; ++axis) {
+    for (const bool uneven : {false, true}) {
+      Placing p;
+      p.name = absl::StrCat("sharded on axis ", axis, uneven ? ", uneven: " : ": ");
+      p.places = line;
+      p.data = Sharding(PlaceList(line));
+      p.axis = static_cast<int>(axis);
+      p.uneven = uneven;
+      out.push_back(std::move(p));
+    }
+  }
+  return out;
+}
+
+// Fills the result; errors of the run are thrown.
+void RunDataSet(const Model& model, const DataSet& set, const CaseOptions& options,
+                CaseResult& result) {
+  Placing plain;
+  plain.data = options.device;
+  const RunOutcome outcome = RunOnce(model, set, plain, options.tolerance);
+  if (!outcome.fault.empty()) {
+    result.kind = CaseResult::Kind::kFail;
+    result.why = outcome.fault;
+    return;
+  }
+  std::vector<std::string> moved;
+  if (options.shard > 1) {
+    for (const Placing& placing : ShardedPlacings(set, options.shard)) {
+      RunOutcome sharded;
+      try {
+        sharded = RunOnce(model, set, placing, options.tolerance);
+      } catch (const Error& e) {
+        sharded.fault = e.what();
+      }
+      if (!sharded.fault.empty()) {
+        result.kind = CaseResult::Kind::kFail;
+        result.why = placing.name + sharded.fault;
+        return;
+      }
+      moved.push_back(absl::StrCat(sharded.moved));
+    }
+    result.moved = absl::StrJoin(moved, " ");
+  }
+  if (outcome.random) {
+    result.kind = CaseResult::Kind::kSkip;
+    result.why = "its values are random: only types and shapes were compared";
+  }
+}
+
+}  // namespace
+
+std::string Difference(const Tensor& got, const TensorData& expected, double tolerance) {
+  const std::optional<DType> dtype = expected.dtype();
+  if (!dtype)
+    return absl::StrCat("expected ", ElementName(expected.element), ", which is no dtype");
+  const std::vector<int64_t> shape = Sizes(got);
+  if (got.dtype() != *dtype || shape != expected.dims) {
+    return absl::StrCat("is ", got.dtype().ToString(), ShapeText(shape), ", expected ",
+                        dtype->ToString(), ShapeText(expected.dims));
+  }
+  const auto size = static_cast<size_t>(dtype->bytes());
+  const auto want = [&](size_t i) {
+    return LoadScalar(expected.bytes().data() + i * size, *dtype);
+  };
+  const auto wrong = [&](size_t i, const std::string& value) {
+    return absl::StrCat("element ", i, " of ", ShapeText(shape), " is ", value, ", expected ",
+                        ScalarToString(want(i), *dtype));
+  };
+  if (std::isinf(tolerance)) return "";
+  if (!dtype->IsFloat()) {
+    const std::vector<uint64_t> values = got.ToVector<uint64_t>();  // bits of 64-bit integers
+    for (size_t i = 0; i < values.size(); ++i) {
+      const bool same =
+          dtype->IsBool() ? (values[i] != 0) == (want(i).AsInt() != 0) : values[i] == want(i).bits;
+      if (!same) return wrong(i, ScalarToString({values[i]}, *dtype));
+    }
+    return "";
+  }
+  // What a sum cancels to is as exact as its largest terms, so a little of the largest value
+  // counts.
+  double largest = 1;
+  const int64_t count = got.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const double b = std::abs(want(i).AsFloat());
+    if (std::isfinite(b)) largest = std::max(largest, b);
+  }
+  const double least = std::min(1e-7, tolerance) * largest;
+  const std::vector<double> values = got.ToVector<double>();
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double a = values[i], b = want(i).AsFloat();
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (!(std::abs(a - b) <= least + tolerance * std::abs(b)) || std::isinf(b)) {
+      return wrong(i, absl::StrFormat("%.9g", a));
+    }
+  }
+  return "";
+}
+
+CaseResult RunCase(const std::string& folder, const CaseOptions& options) {
+  CaseResult result;
+  const auto end = [&](CaseResult::Kind kind, absl::string_view why) {
+    result.kind = kind;
+    result.why = std::string(why);
+    return result;
+  };
+  const absl::StatusOr<File> file = MappedFile::Open(folder + "/model.onnx");
+  if (!file.ok()) return end(CaseResult::Kind::kFail, file.status().message());
+  const absl::StatusOr<Model> model = ParseModel((*file)->bytes(), (*file)->path());
+  if (!model.ok()) return end(CaseResult::Kind::kFail, model.status().message());
+  const Plainness plainness = PlainnessOf(*model);
+  result.plain = plainness.reason.empty();
+  if (!plainness.may_run) return end(CaseResult::Kind::kSkip, plainness.reason);
+  try {
+    int sets = 0;
+    while (result.kind != CaseResult::Kind::kFail) {
+      const std::string data = absl::StrCat(folder, "/test_data_set_", sets);
+      if (!fs::exists(data)) break;
+      RunDataSet(*model, ValueOrThrow(ReadDataSet(data)), options, result);
+      ++sets;
+    }
+    if (sets == 0) return end(CaseResult::Kind::kSkip, "there is no test_data_set_0");
+  } catch (const Error& e) {
+    const bool unsupported = e.status().code() == absl::StatusCode::kUnimplemented;
+    return end(unsupported ? CaseResult::Kind::kSkip : CaseResult::Kind::kFail, e.what());
+  }
+  return result;
+}
+
+std::string WhyNotPlain(const std::string& folder) {
+  const absl::StatusOr<File> file = MappedFile::Open(folder + "/model.onnx");
+  if (!file.ok()) return std::string(file.status().message());
+  const absl::StatusOr<Model> model = ParseModel((*file)->bytes(), (*file)->path());
+  return model.ok() ? PlainnessOf(*model).reason : std::string(model.status().message());
+}
+
+std::vector<std::string> CaseFolders(const std::string& path) {
+  std::error_code error;
+  if (fs::exists(path + "/model.onnx", error)) return {path};
+  std::vector<std::string> out;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (fs::exists(entry.path() / "model.onnx", error)) out.push_back(entry.path().string());
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace tessera::onnx
