@@ -10,13 +10,17 @@ Tensor Loss(Call& c, const Tensor& log_p, const Tensor& target, const Tensor& we
   const DType dtype = log_p.dtype();
   const int64_t classes = log_p.size(1);
   const Tensor t = target.Cast(kInt64);
-  const Tensor picked = log_p.Gather(1, t.Unsqueeze(1)).Squeeze(Axes{1});
-  Tensor w = weight ? weight.Take(t, 0) : (t >= 0).Cast(dtype);
-  if (!weight) w = Where(t < classes, w, 0);
+  std::vector<int64_t> along(log_p.rank(), 1);
+  along[1] = classes;
+  // Picking by comparison leaves every axis but that of classes where it lies; a gather would not.
+  const Tensor hot = Tensor::Arange(classes, kInt64).Reshape(along) == t.Unsqueeze(1);
+  const Tensor picked = Where(hot, log_p, 0).Sum({1});
+  Tensor w = weight ? Where(hot, weight.Reshape(along), 0).Sum({1})
+                    : ((t >= 0) & (t < classes)).Cast(dtype);
   if (c.Find("ignore_index") != nullptr) {
     w = Where(t == c.Int("ignore_index"), 0, w);
   }
-  // A target that is no class may be ignored only; what it picks must not make a NaN.
+  // What is ignored may have picked an infinity.
   const Tensor loss = Where(w == 0, 0, -picked * w);
   const std::string reduction = c.String("reduction", "mean");
   if (reduction == "none") return loss.Cast(dtype);
