@@ -42,13 +42,15 @@ bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   return true;
 }
 
-// The loops over the batch and the columns, the lanes' the last of them, come before the others.
-UOp ColumnsOutward(const UOp& sink, const Contraction& c) {
+// The loops over the batch and the columns, the lanes' the last of them, come before the others;
+// only `block` before them.
+UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block = UOp()) {
   const auto place = [&](const UOp& r) {
     const auto in = [&](const std::vector<UOp>& ranges) {
       return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
     };
-    return in(c.batch) ? 0 : r == c.lane ? 2 : in(c.columns) ? 1 : 3;
+    if (block && r == block) return 0;
+    return in(c.batch) ? 1 : r == c.lane ? 3 : in(c.columns) ? 2 : 4;
   };
   std::vector<UOp> stores;
   for (const UOp& s : sink.srcs()) {
@@ -192,7 +194,8 @@ int OpsOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   return ops;
 }
 
-constexpr int64_t kLeastLanes = 4;  // worth a tile of their own at the end of the columns
+constexpr int64_t kLeastRowsOfBlock = 64;  // for which packing a panel anew is little
+constexpr int64_t kLeastLanes = 4;         // worth a tile of their own at the end of the columns
 constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;  // cheaper to keep than to compute for each tile of rows
 
@@ -264,16 +267,38 @@ int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
   return most;
 }
 
+// Every panel meets all rows: so many of them at a time as stay in the core's part of the last
+// cache. 0 where all do, or nothing divides them well.
+int64_t RowsOfBlock(const Contraction& c, const UOp& row, const Target& target) {
+  int64_t bytes = c.a.dtype().bytes();
+  for (const UOp& r : c.inner) bytes *= std::max<int64_t>(1, r.src(0).vmax());
+  const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
+  const int64_t rows = row.src(0).vmax(), cores = divided ? target.cores : 1;
+  const int64_t most = target.cache_bytes / (2 * target.cores) / std::max<int64_t>(1, bytes);
+  if (!row.src(0).IsConst() || rows / cores <= most) return 0;
+  for (int64_t block = most; block >= kLeastRowsOfBlock; --block) {
+    if (rows % block == 0) return block;
+  }
+  return 0;
+}
+
 // Outer products: lanes over columns, b packed in panels where tiles of rows use it again.
 UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
-               int64_t lanes, const Target& target) {
+               int64_t lanes, const Target& target, const UOp& block = UOp()) {
+  if (const int64_t rows = block ? 0 : RowsOfBlock(c, row, target)) {
+    const SplitLoops split = SplitRange(sink, row, rows);
+    const RangeSets split_sets(split.sink);
+    const std::optional<Contraction> again = FindContraction(split_sets);
+    if (!again) return UOp();
+    return TileAcross(split.sink, split_sets, *again, split.inner, lanes, target, split.outer);
+  }
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t most = MostOfPanel(target);
   int64_t deep = target.vector_bytes;
   for (const UOp& r : c.inner) deep *= r.src(0).vmax();
   const int64_t tile_columns = columns >= 2 * lanes && 2 * deep <= most ? 2 : 1;
   const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
-  UOp out = ColumnsOutward(sink, c);
+  UOp out = ColumnsOutward(sink, c, block);
   out = Simplify(Tile(out, c.lane, tile_columns, lanes, kLeastLanes));
   if (rows >= 2 * tile_rows) {
     const UOp across = AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes);
@@ -322,7 +347,7 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
       int64_t part = most / bytes;
       while (part > 1 && extent % part != 0) --part;
       if (part > 1 && i > 0) {
-        const UOp split = SplitRange(sink, columns[i], part);
+        const UOp split = SplitRange(sink, columns[i], part).sink;
         const std::optional<Contraction> again = FindContraction(RangeSets(split));
         return again ? FlattenColumns(split, *again, lanes, target) : UOp();
       }

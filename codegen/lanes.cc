@@ -39,8 +39,12 @@ double LaneScore(const UOp& range, const RangeSets& sets) {
     const Step s = StepOf(u.src(1), range, sets);
     const bool gated = u.size() == 3 && !DecidedByThresholds(u.src(2), range, sets);
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
+    const bool masked = s.linear && s.factor == 1 && u.dtype().bytes() == 4;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
-    score += adjacent ? bytes : !gated && TurnsWith(u, range, sets) ? bytes / 8 : -2 * bytes;
+    score += adjacent                              ? bytes
+             : masked                              ? bytes / 2
+             : !gated && TurnsWith(u, range, sets) ? bytes / 8
+                                                   : -2 * bytes;
   }
   return score;
 }

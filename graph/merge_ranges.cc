@@ -62,17 +62,18 @@ int64_t LeastDivisor(const UOp& sink, const UOp& range) {
 
 }  // namespace
 
-UOp SplitRange(const UOp& sink, const UOp& range, int64_t inner_extent) {
+SplitLoops SplitRange(const UOp& sink, const UOp& range, int64_t inner_extent) {
   const int64_t id = FreshRangeId(RangeSets(sink));
-  const auto make = [&](int64_t extent, int64_t range_id) {
-    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)},
-                     RangeArg{range_id, range.arg<RangeArg>().kind});
+  const auto make = [&](int64_t extent, int64_t range_id, RangeKind kind) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{range_id, kind});
   };
-  const UOp outer = make(range.src(0).vmax() / inner_extent, id);
-  const UOp inner = make(inner_extent, id + 1);
-  const UOp whole =
-      UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {outer, UOp::Index(inner_extent)}), inner});
-  return Simplify(ReplaceRanges(sink, {{range, {whole, {outer, inner}}}}));
+  SplitLoops out;
+  out.outer = make(range.src(0).vmax() / inner_extent, id, range.arg<RangeArg>().kind);
+  out.inner = make(inner_extent, id + 1, RangeKind::kLoop);
+  const UOp begin = UOp::Make(Op::kMul, {out.outer, UOp::Index(inner_extent)});
+  const UOp whole = UOp::Make(Op::kAdd, {begin, out.inner});
+  out.sink = Simplify(ReplaceRanges(sink, {{range, {whole, {out.outer, out.inner}}}}));
+  return out;
 }
 
 UOp SplitRanges(const UOp& sink) {
@@ -83,7 +84,7 @@ UOp SplitRanges(const UOp& sink) {
     for (const UOp& r : sets.ranges()) {
       const int64_t by = LeastDivisor(out, r);
       if (by == 0) continue;
-      const UOp split = SplitRange(out, r, by);
+      const UOp split = SplitRange(out, r, by).sink;
       if (CountDivisions(split) >= CountDivisions(out)) continue;
       out = split;
       again = true;

@@ -11,7 +11,11 @@ UOp MergeRanges(const UOp& sink);
 // A loop whose index is divided becomes two, so that quotient and remainder are their indices.
 UOp SplitRanges(const UOp& sink);
 
-// The kernel with a range as two loops, the inner one of that extent, which divides it.
-UOp SplitRange(const UOp& sink, const UOp& range, int64_t inner_extent);
+// The kernel with a range as two loops, the inner one of that extent, which divides it; the outer
+// one is of the range's kind.
+struct SplitLoops {
+  UOp sink, outer, inner;
+};
+SplitLoops SplitRange(const UOp& sink, const UOp& range, int64_t inner_extent);
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ struct Fold {
   Number identity;
 };
 
-constexpr int64_t kBlock = 256;
+constexpr int64_t kBlock = 32;
 
 Tensor PadLast(const Tensor& t, int64_t before, int64_t after, Number value) {
   Pairs pairs(t.rank(), {0, 0});
@@ -44,7 +44,8 @@ Tensor Running(const Tensor& x, const Fold& fold) {
   const int64_t blocks = (n + kBlock - 1) / kBlock;
   const Tensor padded = PadLast(x, 0, blocks * kBlock - n, fold.identity);
   const Tensor within = Running(padded.Unflatten(last, {blocks, kBlock}), fold);
-  const Tensor totals = Running(within.Select(-1, kBlock - 1), fold);
+  // Laid out by themselves: windows over them are read many times.
+  const Tensor totals = Running(within.Select(-1, kBlock - 1).Contiguous(), fold);
   const Tensor before = PadLast(totals.SliceAxis(last, {0, blocks - 1}), 1, 0, fold.identity);
   return fold.of_two(before.Unsqueeze(-1), within).Flatten(last).SliceAxis(last, {0, n});
 }

@@ -1,4 +1,5 @@
-// Measures Tessera beside its peers: tools/bench [--only NAME[,NAME...]] [--json FILE]
+// Measures Tessera beside its peers: tools/bench [--only NAME[,NAME...]] [--json FILE] [--python
+// PROGRAM]
 #include <unistd.h>
 
 #include <cstdio>
@@ -9,10 +10,14 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "graph/error.h"
+#include "runtime/core_pool.h"
 #include "runtime/peak.h"
+#include "tools/benchmarks/chart.h"
 #include "tools/benchmarks/row.h"
 
 namespace tessera::benchmarks {
@@ -20,11 +25,13 @@ namespace {
 
 struct Options {
   absl::flat_hash_set<std::string> only;
-  std::string json;
+  std::string json, svg, python = "python3";
 };
 
 [[noreturn]] void Usage() {
-  std::fprintf(stderr, "usage: tools/bench [--only NAME[,NAME...]] [--json FILE]\n");
+  std::fprintf(
+      stderr,
+      "usage: tools/bench [--only NAME[,NAME...]] [--json FILE] [--svg FILE] [--python PROGRAM]\n");
   std::exit(2);
 }
 
@@ -37,6 +44,10 @@ Options Parse(int argc, char** argv) {
       for (absl::string_view name : absl::StrSplit(argv[++i], ',')) out.only.emplace(name);
     } else if (arg == "--json") {
       out.json = argv[++i];
+    } else if (arg == "--svg") {
+      out.svg = argv[++i];
+    } else if (arg == "--python") {
+      out.python = argv[++i];
     } else {
       Usage();
     }
@@ -114,6 +125,27 @@ nlohmann::json Json(const Row& row) {
           {"note", row.note}};
 }
 
+bool Write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file.good()) std::fprintf(stderr, "tools/bench: cannot write %s\n", path.c_str());
+  return file.good();
+}
+
+// The chip's name, where the system tells it, and how many cores kernels use.
+std::string Machine() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string name = "CPU";
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (!absl::StartsWith(line, "model name") || colon == std::string::npos) continue;
+    name = line.substr(colon + 2);
+    break;
+  }
+  return absl::StrCat(name, ", ", CorePool::Global().cores(), " cores");
+}
+
 int Main(int argc, char** argv) {
   const Options options = Parse(argc, argv);
   DropCoreType(argv);
@@ -122,29 +154,33 @@ int Main(int argc, char** argv) {
   const Wanted wanted = [&](const std::string& name) {
     return options.only.empty() || options.only.contains(name);
   };
+  std::printf("%s\n", Machine().c_str());
   PrintHeader();
-  nlohmann::json rows = nlohmann::json::array();
+  std::vector<Row> rows;
   const auto add = [&](const std::vector<Row>& some) {
     for (const Row& row : some) {
       Print(row);
-      rows.push_back(Json(row));
+      rows.push_back(row);
     }
   };
   add(GraphRows(wanted));
   add(KernelRows(wanted));
   add(MatMulRows(wanted));
+  add(GemvRows(wanted));
+  add(NetworkRows(wanted, options.python));
   add(FirstResultRows(wanted, first_result));
   if (rows.empty()) {
     std::fprintf(stderr, "tools/bench: there is no row of that name\n");
     return 2;
   }
-  if (options.json.empty()) return 0;
-  std::ofstream file(options.json);
-  file << rows.dump(2) << "\n";
-  file.close();
-  if (file.good()) return 0;
-  std::fprintf(stderr, "tools/bench: cannot write %s\n", options.json.c_str());
-  return 1;
+  bool written = true;
+  if (!options.json.empty()) {
+    nlohmann::json all = nlohmann::json::array();
+    for (const Row& row : rows) all.push_back(Json(row));
+    written &= Write(options.json, all.dump(2) + "\n");
+  }
+  if (!options.svg.empty()) written &= Write(options.svg, Chart(rows, Machine()));
+  return written ? 0 : 1;
 }
 
 }  // namespace

@@ -34,6 +34,16 @@ TEST(Contraction, FieldsOfBytesAreUnrolled) {
   EXPECT_EQ(loads.gated, 0);
 }
 
+// A left operand that a core's part of the last cache does not hold meets the panels in blocks of
+// rows: one more loop than a small one's.
+TEST(Contraction, RowsComeInBlocks) {
+  const auto loops = [](int64_t rows) {
+    const Tensor a = Tensor::Empty({rows, 1024}), b = Tensor::Empty({1024, 96});
+    return Count(ProgramOf(a.MatMul(b), SmallChip()), Op::kRange);
+  };
+  EXPECT_EQ(loops(1024), loops(256) + 1);
+}
+
 // Heads that were computed in groups are in order in memory: the product over them reads vectors.
 TEST(Contraction, ReadsRegroupedHeadsAsVectors) {
   const Tensor mixed = Tensor::Empty({8, 4, 64}), w = Tensor::Empty({96, 64, 32});

@@ -70,6 +70,16 @@ TEST(Contraction, ColumnsReusedByManyRowsArePacked) {
   EXPECT_NE(plan->programs[0].text.find("rt_store"), std::string::npos);
 }
 
+// Blocks of rows of a left operand that no cache holds: the same as row by row.
+TEST(Contraction, ManyRowsOfALongSum) {
+  const Tensor a = Guarded({4096, 3072}), b = Guarded({3072, 40});
+  const std::vector<float> got = a.MatMul(b).ToVector<float>();
+  for (const int64_t at : {0, 700, 2047, 2048, 4032}) {
+    const std::vector<float> want = a.Slice({{at, at + 64}}).MatMul(b).ToVector<float>();
+    EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin() + at * 40)) << at;
+  }
+}
+
 // A convolution by plain loops, of small integers.
 void ExpectConvolution(const Dims& image, const Dims& kernel, ConvOptions options) {
   if (options.stride.empty()) options.stride = {1, 1};

@@ -99,6 +99,17 @@ std::vector<Case> Cases() {
               static_cast<float>(kEps), form);
     return 0.0f;
   };
+  const Loop layernorm = [&p](const Data& d, int64_t begin, int64_t end, Form form) {
+    const int64_t at = begin * d.columns;
+    p.layernorm(d.in() + at, d.weight.Data<float>(), d.out() + at, end - begin, d.columns,
+                static_cast<float>(kEps), form);
+    return 0.0f;
+  };
+  const Loop transpose = [&p](const Data& d, int64_t begin, int64_t end, Form form) {
+    const int64_t last = end == d.rows ? end : end / 16 * 16;
+    p.transpose(d.in(), d.out(), begin / 16 * 16, last, d.rows, d.columns, form);
+    return 0.0f;
+  };
   return {
       {"elementwise", [](const Data& d) { return (d.x * 1.5 + 0.5).Relu() * d.x - 0.25; },
        elementwise, copy, true, 5,
@@ -134,12 +145,35 @@ std::vector<Case> Cases() {
            for (int64_t i = 0; i < d.columns; ++i) r[i] *= scale * w[i];
          });
        }},
+      {"layernorm", [](const Data& d) { return d.x.LayerNorm(d.weight, {}, kEps); }, layernorm,
+       copy, true, 7,
+       [](const Data& d) {
+         const std::vector<float> w = d.weight.ToVector<float>();
+         return Reference(d, [&](double* r) {
+           const double n = static_cast<double>(d.columns);
+           double mean = 0, squares = 0;
+           for (int64_t i = 0; i < d.columns; ++i) mean += r[i] / n;
+           for (int64_t i = 0; i < d.columns; ++i) squares += (r[i] - mean) * (r[i] - mean) / n;
+           for (int64_t i = 0; i < d.columns; ++i) {
+             r[i] = (r[i] - mean) / std::sqrt(squares + kEps) * w[i];
+           }
+         });
+       }},
+      {"transpose", [](const Data& d) { return d.x.T().Contiguous(); }, transpose, copy, true, 0,
+       [](const Data& d) {
+         const std::vector<float> x = d.x.ToVector<float>();
+         std::vector<double> out(x.size());
+         for (size_t i = 0; i < x.size(); ++i) {
+           out[i % d.columns * d.rows + i / d.columns] = x[i];
+         }
+         return out;
+       }},
   };
 }
 
 // Ours and the peer, in each of its forms, against the reference, at a small size.
 void Check(const Case& c) {
-  const Data d(36, kColumns);
+  const Data d(48, kColumns);
   const std::vector<double> want = c.reference(d);
   CheckClose(c.name, c.ours(d).ToVector<float>(), want, 1e-4);
   for (const Form form : {Form{}, Form{true, false}, Form{false, true}, Form{true, true}}) {

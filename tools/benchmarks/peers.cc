@@ -186,12 +186,79 @@ void RmsNorm(const float* a, const float* weight, float* b, int64_t rows, int64_
                   : RmsNormLoop<false>(a, weight, b, rows, columns, eps);
 }
 
+template <bool kPast>
+void LayerNormLoop(const float* a, const float* weight, float* b, int64_t rows, int64_t columns,
+                   float eps) {
+  const float n = static_cast<float>(columns);
+  Vec t[4] = {}, q[4] = {};
+  for (int64_t i = 0; i < columns; i += 4 * kLanes) {
+    for (int k = 0; k < 4; ++k) {
+      const Vec x = *(const Vec*)(a + i + k * kLanes);
+      t[k] += x;
+      q[k] += x * x;
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r, a += columns, b += columns) {
+    const float mean = Total((t[0] + t[1]) + (t[2] + t[3])) / n;
+    const float square = Total((q[0] + q[1]) + (q[2] + q[3])) / n;
+    const Vec scale = All(1.0f / __builtin_sqrtf(square - mean * mean + eps)), middle = All(mean);
+    const float* next = r + 1 < rows ? a + columns : a;
+    for (int k = 0; k < 4; ++k) t[k] = q[k] = Vec{};
+    for (int64_t i = 0; i < columns; i += 4 * kLanes) {
+      for (int k = 0; k < 4; ++k) {
+        const int64_t at = i + k * kLanes;
+        __builtin_prefetch(next + columns + at);
+        const Vec x = *(const Vec*)(next + at);
+        t[k] += x;
+        q[k] += x * x;
+        const Vec y = (*(const Vec*)(a + at) - middle) * scale;
+        Store(b + at, y * *(const Vec*)(weight + at), kPast);
+      }
+    }
+  }
+}
+void LayerNorm(const float* a, const float* weight, float* b, int64_t rows, int64_t columns,
+               float eps, Form form) {
+  form.past_cache ? LayerNormLoop<true>(a, weight, b, rows, columns, eps)
+                  : LayerNormLoop<false>(a, weight, b, rows, columns, eps);
+}
+
+// A square of kLanes x kLanes turns in registers: each round interleaves the halves.
+inline void Turn(Vec* rows) {
+  IVec low, high;
+  for (int i = 0; i < kLanes / 2; ++i) {
+    low[2 * i] = high[2 * i] = i;
+    low[2 * i + 1] = high[2 * i + 1] = kLanes + i;
+  }
+  high += kLanes / 2;
+  for (int round = 1; round < kLanes; round *= 2) {
+    Vec next[kLanes];
+    for (int i = 0; i < kLanes / 2; ++i) {
+      next[2 * i] = __builtin_shuffle(rows[i], rows[i + kLanes / 2], low);
+      next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + kLanes / 2], high);
+    }
+    for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
+  }
+}
+void Transpose(const float* a, float* b, int64_t begin, int64_t end, int64_t rows, int64_t columns,
+               Form form) {
+  for (int64_t i = begin; i < end; i += kLanes) {
+    for (int64_t j = 0; j < columns; j += kLanes) {
+      Vec block[kLanes];
+      for (int k = 0; k < kLanes; ++k) block[k] = *(const Vec*)(a + (i + k) * columns + j);
+      Turn(block);
+      for (int k = 0; k < kLanes; ++k) Store(b + (j + k) * rows + i, block[k], form.past_cache);
+    }
+  }
+}
+
 }  // namespace
 
 #define PEER_TEXT_INNER(x) #x
 #define PEER_TEXT(x) PEER_TEXT_INNER(x)
 const Peers& PEER_LEVEL() {
-  static constexpr Peers kPeers = {PEER_TEXT(PEER_LEVEL), Sum, Copy, Elementwise, Softmax, RmsNorm};
+  static constexpr Peers kPeers = {
+      PEER_TEXT(PEER_LEVEL), Sum, Copy, Elementwise, Softmax, RmsNorm, LayerNorm, Transpose};
   return kPeers;
 }
 

@@ -25,6 +25,11 @@ struct Peers {
   void (*softmax)(const float* a, float* b, int64_t rows, int64_t columns, Form form);
   void (*rmsnorm)(const float* a, const float* weight, float* b, int64_t rows, int64_t columns,
                   float eps, Form form);
+  void (*layernorm)(const float* a, const float* weight, float* b, int64_t rows, int64_t columns,
+                    float eps, Form form);
+  // Rows [begin, end) of [rows, columns] as columns of b, in blocks of 16; all multiples of 16.
+  void (*transpose)(const float* a, float* b, int64_t begin, int64_t end, int64_t rows,
+                    int64_t columns, Form form);
 };
 
 // The best of what this build holds that this CPU can run.

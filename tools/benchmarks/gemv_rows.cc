@@ -1,0 +1,120 @@
+// Rows of a vector times a large matrix in the number formats of model files, beside the time that
+// reading as many bytes takes.
+#include <cmath>
+
+#include "examples/llm/quant.h"
+#include "graph/tensor.h"
+#include "runtime/core_pool.h"
+#include "runtime/runtime.h"
+#include "tools/benchmarks/peers.h"
+#include "tools/benchmarks/row.h"
+
+namespace tessera::benchmarks {
+namespace {
+
+constexpr int64_t kIn = 4096, kOut = 49152;
+constexpr int kRounds = 15;
+
+struct Format {
+  std::string name;
+  WeightFormat format;
+  int64_t block, bytes;  // elements of a block, and its bytes
+};
+const Format kFormats[] = {{"gemv_f16", WeightFormat::kF16, 1, 2},
+                           {"gemv_q8_0", WeightFormat::kQ8_0, 32, 34},
+                           {"gemv_q4_0", WeightFormat::kQ4_0, 32, 18}};
+
+// A matrix as a file holds it: random bytes whose scales are small finite numbers.
+Tensor Weights(const Format& f, int64_t rows, int64_t columns) {
+  if (f.block == 1) return Tensor::Uniform(-1, 1, {rows, columns}).Cast(kFloat16).Realize();
+  const Dims scales = {rows, columns / f.block, 1}, rest = {rows, columns / f.block, f.bytes - 2};
+  const Tensor low = Tensor::RandInt(0, 256, scales).Cast(kUInt8);
+  const Tensor high = Tensor::RandInt(0x20, 0x28, scales).Cast(kUInt8);  // 2^-7 to 2^-5
+  return Cat({low, high, Tensor::RandInt(0, 256, rest).Cast(kUInt8)}, -1).Realize();
+}
+
+Tensor Product(const Format& f, const Tensor& x, const Tensor& weights, int64_t columns) {
+  const Tensor values = llm::Values(weights, f.format);
+  return x.Linear(values.Reshape({values.size(0), columns}));
+}
+
+void Check(const Format& f) {
+  constexpr int64_t kRows = 12, kColumns = 256;
+  const Tensor x = Tensor::Uniform(-1, 1, {1, kColumns}).Realize(), w = Weights(f, kRows, kColumns);
+  const std::vector<float> a = x.ToVector<float>();
+  const std::vector<double> b = w.ToVector<double>();
+  std::vector<double> want(kRows);
+  for (int64_t i = 0; i < kRows * kColumns; ++i) {
+    double value = b[f.block == 1 ? i : 0];
+    if (f.block > 1) {
+      const double* block = &b[i / f.block * f.bytes];
+      const int bits = static_cast<int>(block[0]) | static_cast<int>(block[1]) << 8;
+      const double scale = std::ldexp(1 + (bits & 1023) / 1024.0, (bits >> 10) - 15);
+      const int64_t at = i % f.block;
+      if (f.bytes == 34) {
+        value = scale * static_cast<int8_t>(block[2 + at]);
+      } else {
+        const int nibbles = static_cast<int>(block[2 + at % 16]);
+        value = scale * ((at < 16 ? nibbles & 15 : nibbles >> 4) - 8);
+      }
+    }
+    want[i / kColumns] += value * a[i % kColumns];
+  }
+  CheckClose(f.name, Product(f, x, w, kColumns).ToVector<float>(), want, 1e-4);
+}
+
+// Reads n floats by all cores, in this form.
+void Read(const float* from, int64_t n, Form form) {
+  struct Call {
+    const float* from;
+    int64_t blocks;
+    Form form;
+    float sums[256];
+  } call{from, n / 1024, form, {}};
+  CorePool& pool = CorePool::Global();
+  const CoreFn run = [](void* arg, int64_t worker, int64_t workers) {
+    Call& c = *static_cast<Call*>(arg);
+    const int64_t begin = c.blocks * worker / workers, end = c.blocks * (worker + 1) / workers;
+    c.sums[worker % 256] = HostPeers().sum(c.from + begin * 1024, (end - begin) * 1024, c.form);
+  };
+  pool.Run(run, &call, pool.cores());
+}
+
+Row Measure(const Format& f) {
+  const Tensor x = Tensor::Uniform(-1, 1, {1, kIn}).Realize(), w = Weights(f, kOut, kIn);
+  const int64_t bytes = kOut * kIn / f.block * f.bytes;
+  const Tensor plain = Tensor::Zeros({bytes / 4}).Contiguous().Realize();
+  const int64_t before = GetRuntimeStats().kernels_run;
+  int64_t runs = 0;
+  const auto read = [&](bool many) { Read(plain.Data<float>(), bytes / 4, {many, false}); };
+  const std::vector<Times> ms = Interleaved({[&] {
+                                               ++runs;
+                                               Tensor y = Product(f, x, w, kIn);
+                                               y.Realize();
+                                             },
+                                             [&] { read(false); }, [&] { read(true); }},
+                                            kRounds);
+  Row row;
+  row.name = f.name;
+  row.ours_ms = ms[0].median;
+  row.peer = "reading as many bytes";
+  row.peer_ms = std::min(ms[1].median, ms[2].median);
+  row.bytes = static_cast<double>(bytes);
+  row.flops = 2.0 * kIn * kOut;
+  row.kernels = (GetRuntimeStats().kernels_run - before) / runs;
+  return row;
+}
+
+}  // namespace
+
+std::vector<Row> GemvRows(const Wanted& wanted) {
+  std::vector<Row> out;
+  for (const Format& f : kFormats) {
+    if (!wanted(f.name)) continue;
+    Check(f);
+    out.push_back(Measure(f));
+  }
+  return out;
+}
+
+}  // namespace tessera::benchmarks

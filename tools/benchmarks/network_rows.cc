@@ -1,0 +1,233 @@
+// Rows of layers: a convolution and attention beside PyTorch, and operations by index beside
+// hand-written loops.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "graph/tensor.h"
+#include "runtime/core_pool.h"
+#include "runtime/runtime.h"
+#include "tools/benchmarks/python_peer.h"
+#include "tools/benchmarks/row.h"
+
+namespace tessera::benchmarks {
+namespace {
+
+constexpr int kRounds = 9;
+
+Tensor Random(const Dims& shape) { return Tensor::Uniform(-1, 1, shape).Realize(); }
+
+// ---- what is compared, and checked at small sizes
+
+Tensor Convolution(const Tensor& x, const Tensor& w) {
+  ConvOptions options;
+  options.padding = {1, 1};
+  return x.Conv2d(w, options);
+}
+
+void CheckConvolution() {
+  constexpr int64_t kIn = 5, kOut = 17, kSize = 14;
+  const Tensor x = Random({2, kIn, kSize, kSize}), w = Random({kOut, kIn, 3, 3});
+  const std::vector<float> a = x.ToVector<float>(), b = w.ToVector<float>();
+  std::vector<double> want;
+  for (int64_t i = 0; i < 2 * kOut * kSize * kSize; ++i) {
+    const int64_t n = i / (kOut * kSize * kSize), o = i / (kSize * kSize) % kOut;
+    double sum = 0;
+    for (int64_t t = 0; t < kIn * 9; ++t) {
+      const int64_t row = i / kSize % kSize + t / 3 % 3 - 1, column = i % kSize + t % 3 - 1;
+      if (row < 0 || row >= kSize || column < 0 || column >= kSize) continue;
+      sum += a[((n * kIn + t / 9) * kSize + row) * kSize + column] * b[o * kIn * 9 + t];
+    }
+    want.push_back(sum);
+  }
+  CheckClose("conv2d", Convolution(x, w).ToVector<float>(), want, 1e-4);
+}
+
+void CheckAttention() {
+  constexpr int64_t kHeads = 2, kTokens = 9, kWide = 16;
+  const Tensor q = Random({kHeads, kTokens, kWide}), k = Random({kHeads, kTokens, kWide}),
+               v = Random({kHeads, kTokens, kWide});
+  const std::vector<float> a = q.ToVector<float>(), b = k.ToVector<float>(),
+                           c = v.ToVector<float>();
+  std::vector<double> want;
+  for (int64_t row = 0; row < kHeads * kTokens; ++row) {
+    const int64_t first = row / kTokens * kTokens;
+    std::vector<double> score(kTokens), out(kWide);
+    double total = 0;
+    for (int64_t s = 0; s < kTokens; ++s) {
+      for (int64_t d = 0; d < kWide; ++d)
+        score[s] += a[row * kWide + d] * b[(first + s) * kWide + d];
+      total += score[s] = std::exp(score[s] / 4);
+    }
+    for (int64_t s = 0; s < kTokens; ++s) {
+      for (int64_t d = 0; d < kWide; ++d) out[d] += score[s] / total * c[(first + s) * kWide + d];
+    }
+    want.insert(want.end(), out.begin(), out.end());
+  }
+  CheckClose("attention", q.ScaledDotProductAttention(k, v).ToVector<float>(), want, 1e-4);
+}
+
+// ---- rows
+
+struct Measured {
+  double ours = 0, peer = 0;
+  int64_t kernels = 0;
+};
+Measured Measure(const std::function<Tensor()>& ours, const std::function<void()>& peer) {
+  const int64_t before = GetRuntimeStats().kernels_run;
+  int64_t runs = 0;
+  const std::vector<Times> ms = Interleaved({[&] {
+                                               ++runs;
+                                               Tensor y = ours();
+                                               y.Realize();
+                                             },
+                                             peer},
+                                            kRounds);
+  return {ms[0].median, ms[1].median, (GetRuntimeStats().kernels_run - before) / runs};
+}
+
+Row BesideTorch(const std::string& name, const std::string& python, const std::string& text,
+                double bytes, double flops, const std::function<Tensor()>& ours) {
+  const std::string all =
+      absl::StrCat("import torch\ntorch.set_num_threads(", CorePool::Global().cores(),
+                   ")\ntorch.set_grad_enabled(False)\nversion = torch.__version__\n", text);
+  const std::unique_ptr<PythonPeer> torch = PythonPeer::Start(python, all);
+  const Measured m = Measure(ours, torch ? [&] { torch->Step(); } : std::function<void()>());
+  Row row;
+  row.name = name;
+  row.ours_ms = m.ours;
+  row.bytes = bytes;
+  row.flops = flops;
+  row.kernels = m.kernels;
+  if (torch) {
+    row.peer = absl::StrCat("PyTorch ", torch->version());
+    row.peer_ms = m.peer;
+  } else {
+    row.peer = "PyTorch, not installed";
+    row.note = absl::StrCat("to measure it here: pip install torch, and --python if ", python,
+                            " is not the one that has it");
+  }
+  return row;
+}
+
+// A loop over [0, n), on every core its share.
+void OnCores(int64_t n, const std::function<void(int64_t begin, int64_t end)>& loop) {
+  struct Call {
+    int64_t n;
+    const std::function<void(int64_t, int64_t)>& loop;
+  } call{n, loop};
+  CorePool& pool = CorePool::Global();
+  const CoreFn run = [](void* arg, int64_t worker, int64_t workers) {
+    const Call& c = *static_cast<Call*>(arg);
+    c.loop(c.n * worker / workers, c.n * (worker + 1) / workers);
+  };
+  pool.Run(run, &call, pool.cores());
+}
+
+Row BesideLoop(const std::string& name, double bytes, double flops,
+               const std::function<Tensor()>& ours, const std::string& peer,
+               const std::function<void()>& loop) {
+  const Measured m = Measure(ours, loop);
+  Row row;
+  row.name = name;
+  row.ours_ms = m.ours;
+  row.peer = peer;
+  row.peer_ms = m.peer;
+  row.bytes = bytes;
+  row.flops = flops;
+  row.kernels = m.kernels;
+  return row;
+}
+
+std::vector<double> Doubles(const std::vector<float>& v) { return {v.begin(), v.end()}; }
+
+Row CumSumRow() {
+  constexpr int64_t kLines = 4096;
+  Tensor out = Tensor::Zeros({kLines, kLines}).Contiguous().Realize();
+  const Tensor x = Random({kLines, kLines});
+  float* room = const_cast<float*>(out.Data<float>());
+  const auto loop = [&] {
+    OnCores(kLines, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        const float* from = x.Data<float>() + r * kLines;
+        float sum = 0;
+        for (int64_t i = 0; i < kLines; ++i) room[r * kLines + i] = sum += from[i];
+      }
+    });
+  };
+  loop();
+  CheckClose("cumsum", x.CumSum(1).ToVector<float>(), Doubles(out.ToVector<float>()), 1e-3);
+  return BesideLoop(
+      "cumsum", 8.0 * kLines * kLines, 1.0 * kLines * kLines, [&] { return x.CumSum(1); },
+      "hand loop", loop);
+}
+
+Row SortRow() {
+  constexpr int64_t kElements = 1 << 20;
+  const Tensor x = Random({kElements});
+  std::vector<float> sorted(kElements);
+  const auto loop = [&] {
+    std::memcpy(sorted.data(), x.Data<float>(), kElements * sizeof(float));
+    std::sort(sorted.begin(), sorted.end());
+  };
+  loop();
+  CheckClose("sort", x.Sort().values.ToVector<float>(), Doubles(sorted), 0);
+  return BesideLoop(
+      "sort_1m", 8.0 * kElements, 0, [&] { return x.Sort().values; },
+      "std::sort, one core, values alone", loop);
+}
+
+Row GatherRow() {
+  constexpr int64_t kLines = 65536, kColumns = 1024;
+  const Tensor table = Random({kLines, kColumns});
+  const Tensor index = Tensor::RandInt(0, kLines, {kLines}).Realize();
+  Tensor out = Tensor::Zeros({kLines, kColumns}).Contiguous().Realize();
+  float* room = const_cast<float*>(out.Data<float>());
+  const auto loop = [&] {
+    OnCores(kLines, [&](int64_t begin, int64_t end) {
+      for (int64_t r = begin; r < end; ++r) {
+        std::memcpy(room + r * kColumns, table.Data<float>() + index.Data<int32_t>()[r] * kColumns,
+                    kColumns * sizeof(float));
+      }
+    });
+  };
+  loop();
+  const double unlike = (table.Take(index) != out).Any().Item();
+  CheckClose("gather", {static_cast<float>(unlike)}, {0}, 0);
+  return BesideLoop(
+      "gather_rows", 8.0 * kLines * kColumns, 0, [&] { return table.Take(index); },
+      "memcpy of each row", loop);
+}
+
+}  // namespace
+
+std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
+  std::vector<Row> out;
+  if (wanted("conv2d_3x3")) {
+    CheckConvolution();
+    const Tensor x = Random({8, 64, 56, 56}), w = Random({64, 64, 3, 3});
+    out.push_back(BesideTorch("conv2d_3x3", python,
+                              "x = torch.rand(8, 64, 56, 56)\nw = torch.rand(64, 64, 3, 3)\n"
+                              "def step():\n    torch.nn.functional.conv2d(x, w, padding=1)\n",
+                              4.0 * (2 * 8 * 64 * 56 * 56 + 64 * 64 * 9),
+                              2.0 * 8 * 64 * 64 * 56 * 56 * 9, [&] { return Convolution(x, w); }));
+  }
+  if (wanted("attention_prefill")) {
+    CheckAttention();
+    const Tensor q = Random({32, 2048, 128}), k = Random({32, 2048, 128}),
+                 v = Random({32, 2048, 128});
+    out.push_back(BesideTorch("attention_prefill", python,
+                              "q, k, v = (torch.rand(1, 32, 2048, 128) for _ in range(3))\n"
+                              "def step():\n"
+                              "    torch.nn.functional.scaled_dot_product_attention(q, k, v)\n",
+                              16.0 * 32 * 2048 * 128, 4.0 * 32 * 2048 * 2048 * 128,
+                              [&] { return q.ScaledDotProductAttention(k, v); }));
+  }
+  if (wanted("cumsum")) out.push_back(CumSumRow());
+  if (wanted("sort_1m")) out.push_back(SortRow());
+  if (wanted("gather_rows")) out.push_back(GatherRow());
+  return out;
+}
+
+}  // namespace tessera::benchmarks
