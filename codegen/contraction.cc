@@ -195,6 +195,7 @@ int OpsOver(const UOp& u, const UOp& range, const RangeSets& sets) {
 }
 
 constexpr int64_t kLeastRowsOfBlock = 64;  // for which packing a panel anew is little
+constexpr int64_t kRowsToTranspose = 32;   // that pay for packing across the grain
 constexpr int64_t kLeastLanes = 4;         // worth a tile of their own at the end of the columns
 constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;  // cheaper to keep than to compute for each tile of rows
@@ -268,29 +269,61 @@ int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
 }
 
 // Every panel meets all rows: so many of them at a time as stay in the core's part of the last
-// cache. 0 where all do, or nothing divides them well.
+// cache. The largest divisor of the rows that does, or 0 where it is small.
 int64_t RowsOfBlock(const Contraction& c, const UOp& row, const Target& target) {
   int64_t bytes = c.a.dtype().bytes();
   for (const UOp& r : c.inner) bytes *= std::max<int64_t>(1, r.src(0).vmax());
   const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
-  const int64_t rows = row.src(0).vmax(), cores = divided ? target.cores : 1;
+  const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
   const int64_t most = target.cache_bytes / (2 * target.cores) / std::max<int64_t>(1, bytes);
-  if (!row.src(0).IsConst() || rows / cores <= most) return 0;
-  for (int64_t block = most; block >= kLeastRowsOfBlock; --block) {
+  if (!row.src(0).IsConst()) return 0;
+  for (int64_t block = std::min(most, each); block >= kLeastRowsOfBlock; --block) {
     if (rows % block == 0) return block;
   }
   return 0;
 }
 
+// Whether a lies in memory along the rows: a tile's elements of one step are then adjacent, but
+// every step is far from the last.
+bool LiesAlongRows(const RangeSets& sets, const Contraction& c, const UOp& row) {
+  if (!AdjacentOver(c.a, row, sets) || Loads(c.a).empty()) return false;
+  return std::all_of(c.inner.begin(), c.inner.end(), [&](const UOp& r) {
+    return r.src(0).IsConst() && !AdjacentOver(c.a, r, sets);
+  });
+}
+
+// What the products read of a, in blocks of rows; turned, where it lies along the rows. `row` and
+// `block` become the loops within and over blocks. Nothing where all of a is in order and in cache.
+UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int64_t lanes,
+              const Target& target, UOp& row, UOp& block) {
+  const int64_t rows = RowsOfBlock(c, row, target);
+  const bool turn = LiesAlongRows(sets, c, row) && row.src(0).vmax() >= kRowsToTranspose;
+  const bool grid = row.arg<RangeArg>().kind == RangeKind::kGrid;
+  if (rows == 0 || (!turn && rows * (grid ? target.cores : 1) >= row.src(0).vmax())) return UOp();
+  SplitLoops split = SplitRange(sink, row, rows);
+  row = split.inner;
+  block = split.outer;
+  if (!turn) return split.sink;
+  const std::optional<Contraction> again = FindContraction(RangeSets(split.sink));
+  if (!again) return UOp();
+  std::vector<UOp> over = {row};
+  over.insert(over.end(), again->inner.begin(), again->inner.end());
+  UOp out = StageValueOver(split.sink, again->a, over,
+                           std::vector<RangeKind>(over.size(), RangeKind::kLoop));
+  out = Tile(out, over.front(), 1, lanes);
+  return Simplify(Tile(out, over.back(), lanes, 1));
+}
+
 // Outer products: lanes over columns, b packed in panels where tiles of rows use it again.
 UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                int64_t lanes, const Target& target, const UOp& block = UOp()) {
-  if (const int64_t rows = block ? 0 : RowsOfBlock(c, row, target)) {
-    const SplitLoops split = SplitRange(sink, row, rows);
-    const RangeSets split_sets(split.sink);
-    const std::optional<Contraction> again = FindContraction(split_sets);
-    if (!again) return UOp();
-    return TileAcross(split.sink, split_sets, *again, split.inner, lanes, target, split.outer);
+  if (!block) {
+    UOp inner = row, outer;
+    if (const UOp blocked = BlockRows(sink, sets, c, lanes, target, inner, outer)) {
+      const RangeSets now(blocked);
+      const std::optional<Contraction> again = FindContraction(now);
+      return again ? TileAcross(blocked, now, *again, inner, lanes, target, outer) : UOp();
+    }
   }
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t most = MostOfPanel(target);
@@ -363,8 +396,7 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
 }
 
 constexpr int64_t kFewRows = 4;
-constexpr int64_t kRowsToFlatten = 16;    // that pay for laying out the columns in a row
-constexpr int64_t kRowsToTranspose = 32;  // that pay for packing columns across the grain
+constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns in a row
 
 }  // namespace
 

@@ -80,6 +80,22 @@ TEST(Contraction, ManyRowsOfALongSum) {
   }
 }
 
+// A left operand that lies along its rows is turned, in blocks, with rows and steps left over.
+TEST(Contraction, LeftOperandsAcrossTheGrain) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const int64_t rows : {64, 80, 128, 130, 200}) {
+    for (const int64_t k : {5, 16, 37}) {
+      const Tensor a = Guarded({k, rows}), b = Guarded({k, 35}), c = Guarded({3, 35, k});
+      const Tensor turned = a.T().Contiguous().Realize();
+      EXPECT_EQ(a.T().MatMul(b).ToVector<float>(), turned.MatMul(b).ToVector<float>());
+      EXPECT_EQ(a.T().MatMul(c.Transpose()).ToVector<float>(),
+                turned.MatMul(c.Transpose()).ToVector<float>());
+      EXPECT_EQ((a * 2 + 1).T().MatMul(b).ToVector<float>(),
+                (turned * 2 + 1).MatMul(b).ToVector<float>());
+    }
+  }
+}
+
 // A convolution by plain loops, of small integers.
 void ExpectConvolution(const Dims& image, const Dims& kernel, ConvOptions options) {
   if (options.stride.empty()) options.stride = {1, 1};
