@@ -8,6 +8,8 @@
 namespace tessera {
 
 using internal::Call;
+using internal::Fail;
+using internal::Show;
 
 namespace {
 // Activations of integers are those of f32.
@@ -93,6 +95,86 @@ Tensor Tensor::QuickGelu(CallSite at) const {
   Call call("QuickGelu", at);
   const Tensor x = Floats(*this);
   return x / ((x * -1.702).Exp() + 1);
+}
+
+Tensor Tensor::Celu(double alpha, CallSite at) const {
+  Call call("Celu", at);
+  const Tensor x = Floats(*this);
+  return Where(x > 0, x, (x.Minimum(0) / alpha).Expm1() * alpha);
+}
+
+Tensor Tensor::Selu(double alpha, double gamma, CallSite at) const {
+  Call call("Selu", at);
+  const Tensor x = Floats(*this);
+  return Where(x > 0, x, x.Minimum(0).Expm1() * alpha) * gamma;
+}
+
+Tensor Tensor::Swish(double beta, CallSite at) const {
+  Call call("Swish", at);
+  const Tensor x = Floats(*this);
+  return x / ((x * -beta).Exp() + 1);
+}
+
+Tensor Tensor::Softsign(CallSite at) const {
+  Call call("Softsign", at);
+  const Tensor x = Floats(*this);
+  return x / (x.Abs() + 1);
+}
+
+// NaN compares as nothing and goes through.
+Tensor Tensor::Softshrink(double lambda, CallSite at) const {
+  Call call("Softshrink", at);
+  const Tensor x = Floats(*this);
+  return Where(x.Abs() <= lambda, 0, Where(x > 0, x - lambda, x + lambda));
+}
+
+Tensor Tensor::Hardshrink(double lambda, CallSite at) const {
+  Call call("Hardshrink", at);
+  const Tensor x = Floats(*this);
+  return Where(x.Abs() <= lambda, 0, x);
+}
+
+Tensor Tensor::Tanhshrink(CallSite at) const {
+  Call call("Tanhshrink", at);
+  const Tensor x = Floats(*this);
+  return x - x.Tanh();
+}
+
+Tensor Tensor::Hardtanh(double low, double high, CallSite at) const {
+  Call call("Hardtanh", at);
+  if (!(low <= high)) Fail("the bounds ", low, " and ", high, " are in no order");
+  return Floats(*this).Clip(low, high);
+}
+
+Tensor Tensor::ThresholdedRelu(double alpha, CallSite at) const {
+  Call call("ThresholdedRelu", at);
+  const Tensor x = Floats(*this);
+  return Where(x <= alpha, 0, x);
+}
+
+Tensor Tensor::Prelu(const Tensor& slope, CallSite at) const {
+  Call call("Prelu", at);
+  if (!(internal::BroadcastShape(shape(), slope.shape()) == shape())) {
+    Fail("the slope ", Show(slope), " does not broadcast to ", Show(*this));
+  }
+  return Where(*this < 0, *this * slope, *this);
+}
+
+Tensor Tensor::Glu(int axis, CallSite at) const {
+  Call call("Glu", at);
+  const int a = internal::NormalAxis(axis, rank());
+  const int64_t n = size(a);
+  if (n % 2 != 0) Fail("axis ", a, " of ", Show(*this), " has no halves");
+  const Tensor x = Floats(*this);
+  return x.SliceAxis(a, {0, n / 2}) * x.SliceAxis(a, {n / 2, n}).Sigmoid();
+}
+
+Tensor Tensor::Hardmax(int axis, CallSite at) const {
+  Call call("Hardmax", at);
+  const int a = internal::NormalAxis(axis, rank());
+  const Tensor first = ArgMax(a, /*keepdim=*/true);
+  const Tensor position = internal::CountAlong(a, rank(), shape()[a], kInt32);
+  return (first == position).Cast(dtype());
 }
 
 }  // namespace tessera

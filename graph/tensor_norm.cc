@@ -53,4 +53,94 @@ Tensor Tensor::BatchNorm(const Tensor& mean, const Tensor& variance, const Tenso
   return y.Cast(FloatResult(dtype()));
 }
 
+namespace {
+
+// One element a channel, along axis 1.
+Tensor PerChannel(const Tensor& of, const Tensor& x) {
+  if (!(of.shape().Elements() == x.shape()[1])) {
+    Fail(Show(of), " must have one element for each channel (axis 1) of ", Show(x));
+  }
+  Extents dims(x.rank() - 1, 1);
+  dims[0] = x.shape()[1];
+  return WideFloat(of).Reshape(dims);
+}
+
+Tensor Scaled(Tensor y, const Tensor& like, const Tensor& weight, const Tensor& bias) {
+  if (weight) y = y * PerChannel(weight, like);
+  if (bias) y = y + PerChannel(bias, like);
+  return y.Cast(FloatResult(like.dtype()));
+}
+
+Tensor Grouped(const Tensor& t, int64_t groups, const Tensor& weight, const Tensor& bias,
+               double eps) {
+  if (t.rank() < 2 || groups < 1 || t.size(1) % groups != 0) {
+    Fail("takes [N, C, ...] with C a multiple of ", groups, " groups, not ", Show(t));
+  }
+  Extents split = {t.shape()[0], groups, Extent(t.size(1) / groups)};
+  for (int i = 2; i < t.rank(); ++i) split.push_back(t.shape()[i]);
+  Ints axes;
+  for (int i = 2; i < static_cast<int>(split.size()); ++i) axes.push_back(i);
+  const Tensor x = WideFloat(t).Reshape(split);
+  const Tensor centred = x - x.Mean(axes, /*keepdim=*/true);
+  const Tensor variance = centred.Square().Mean(axes, /*keepdim=*/true);
+  return Scaled((centred * (variance + eps).Rsqrt()).Reshape(t.shape()), t, weight, bias);
+}
+
+}  // namespace
+
+Tensor Tensor::GroupNorm(int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
+                         CallSite at) const {
+  Call call("GroupNorm", at);
+  return Grouped(*this, groups, weight, bias, eps);
+}
+
+Tensor Tensor::InstanceNorm(const Tensor& weight, const Tensor& bias, double eps,
+                            CallSite at) const {
+  Call call("InstanceNorm", at);
+  if (rank() < 3) Fail("takes [N, C, D1, ...], not ", Show(*this));
+  return Grouped(*this, size(1), weight, bias, eps);
+}
+
+Normalised Tensor::BatchNormTraining(const Tensor& weight, const Tensor& bias, double eps,
+                                     int correction, CallSite at) const {
+  Call call("BatchNormTraining", at);
+  if (rank() < 2) Fail("takes [N, C, ...], not ", Show(*this));
+  Ints axes = {0};
+  Extent n = shape()[0];
+  for (int i = 2; i < rank(); ++i) {
+    axes.push_back(i);
+    n = n * shape()[i];
+  }
+  const Tensor x = WideFloat(*this);
+  const Tensor mean = x.Mean(axes, /*keepdim=*/true), centred = x - mean;
+  const Tensor variance = centred.Square().Mean(axes, /*keepdim=*/true);
+  const Tensor y = Scaled(centred * (variance + eps).Rsqrt(), *this, weight, bias);
+  Tensor given = variance.Squeeze(axes);
+  if (correction != 0)
+    given = given * FromExtent(n, x.dtype()) / FromExtent(n - correction, x.dtype());
+  return {y, mean.Squeeze(axes), given};
+}
+
+// Of an even size, one channel more after than before.
+Tensor Tensor::LocalResponseNorm(int64_t size, double alpha, double beta, double bias,
+                                 CallSite at) const {
+  Call call("LocalResponseNorm", at);
+  if (rank() < 2 || size < 1) {
+    Fail("takes [N, C, ...] and at least one channel, not ", Show(*this), " and ", size);
+  }
+  const Tensor x = WideFloat(*this);
+  Pairs pairs(rank(), {0, 0});
+  pairs[1] = {(size - 1) / 2, size / 2};
+  const Tensor sum = x.Square().Pad(pairs).Window(1, {size}).Sum(-1);
+  const Tensor scale = sum * (alpha / static_cast<double>(size)) + bias;
+  return (x / scale.Pow(beta)).Cast(FloatResult(dtype()));
+}
+
+Tensor Tensor::LpNormalize(double p, int axis, double eps, CallSite at) const {
+  Call call("LpNormalize", at);
+  const int a = NormalAxis(axis, rank());
+  const Tensor x = WideFloat(*this);
+  return (x / x.Norm(p, a, /*keepdim=*/true).Maximum(eps)).Cast(FloatResult(dtype()));
+}
+
 }  // namespace tessera

@@ -49,9 +49,9 @@ enum class ResizeRounding : uint8_t { kRoundPreferFloor, kRoundPreferCeil, kFloo
 struct ResizeOptions {
   ResizeMode mode = ResizeMode::kNearest;
   ResizeCoordinates coordinates = ResizeCoordinates::kHalfPixel;
-  ResizeRounding rounding = ResizeRounding::kFloor;  // of kNearest
-  bool antialias = false;                            // smaller by a wider kernel; not for kNearest
-  double cubic = -0.75;                              // the coefficient of the cubic
+  ResizeRounding rounding = ResizeRounding::kRoundPreferFloor;  // of kNearest
+  bool antialias = false;        // smaller by a wider kernel; not for kNearest
+  double cubic = -0.75;          // the coefficient of the cubic
   bool exclude_outside = false;  // no weight for what is outside; else the edge stands there
   absl::InlinedVector<double, 4> scale = {};  // of each axis; empty: out / in
   // (begin, end) of the source that is taken, as shares of it, for each axis; what is read outside

@@ -141,4 +141,53 @@ Tensor Tensor::RandNLike(CallSite at) const {
   return RandN(shape(), dtype(), device(), at);
 }
 
+// By the order of random bits.
+Tensor Tensor::Permutation(int64_t n, DType dtype, CallSite at) {
+  Call call("Permutation", at);
+  if (n < 0) Fail("cannot order ", n, " numbers");
+  if (!dtype.IsInt()) Fail("gives integers, not ", dtype.ToString());
+  return RandomBits(Shape({n})).Contiguous().ArgSort().Cast(dtype);
+}
+
+Tensor Tensor::Shuffle(int axis, CallSite at) const {
+  Call call("Shuffle", at);
+  const int a = internal::NormalAxis(axis, rank());
+  return Take(Permutation(size(a)), a);
+}
+
+Tensor Tensor::Bernoulli(CallSite at) const {
+  Call call("Bernoulli", at);
+  const DType type = internal::FloatResult(dtype());
+  return (Rand(shape(), AccumulateType(type)) < *this).Cast(type);
+}
+
+Tensor Tensor::Dropout(double p, CallSite at) const {
+  Call call("Dropout", at);
+  if (!(p >= 0 && p <= 1)) Fail("takes a probability from 0 to 1, not ", p);
+  const DType type = internal::FloatResult(dtype());
+  const Tensor keep = Rand(shape(), kFloat32) >= p;
+  return Where(keep, Cast(type) * (p < 1 ? 1 / (1 - p) : 0), 0);
+}
+
+// With replacement: where a share of the sum falls among the running sums. Without: the first to
+// come of events whose waiting times are exponential, with the weights for rates.
+Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
+  Call call("Multinomial", at);
+  if (rank() < 1 || n < 0 || size(-1) == 0 || (!replacement && n > size(-1))) {
+    Fail("cannot draw ", n, " positions", replacement ? "" : ", each once,",
+         " of the last axis of ", internal::Show(*this));
+  }
+  const Tensor weights = Cast(kFloat64);
+  if (!replacement) {
+    const Tensor waiting = (1 - Rand(shape(), kFloat32).Cast(kFloat64)).Log().Neg() / weights;
+    return waiting.Contiguous().TopK(n, -1, /*largest=*/false).indices.Cast(kInt32);
+  }
+  const Tensor sums = weights.CumSum(-1).Contiguous();
+  Extents dims(shape().begin(), shape().end());
+  dims.back() = n;
+  // A share of 24 bits times the sum is below the sum in f64.
+  const Tensor share = Rand(dims, kFloat32).Cast(kFloat64) * sums.SliceAxis(-1, {-1, {}});
+  return sums.SearchSorted(share, /*right=*/true);
+}
+
 }  // namespace tessera

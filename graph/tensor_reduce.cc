@@ -116,6 +116,16 @@ std::pair<Tensor, Tensor> Tensor::VarMean(const Axes& axes, int correction, bool
   return {Var(axes, correction, keepdim), Mean(axes, keepdim)};
 }
 
+namespace {
+
+// A root whose adjoint at 0 is 0.
+Tensor RootOf(const Tensor& sum, double p) {
+  const Tensor none = sum == 0, safe = Where(none, 1, sum);
+  return Where(none, 0, p == 2 ? safe.Sqrt() : safe.Pow(1 / p));
+}
+
+}  // namespace
+
 Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const {
   Call call("Norm", at);
   if (std::isnan(p)) Fail("takes a number or an infinity for p");
@@ -124,8 +134,8 @@ Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const
   if (p == 0) return (x != 0).Cast(x.dtype()).Sum(axes, keepdim).Cast(result);
   if (std::isinf(p)) return (p > 0 ? x.Max(axes, keepdim) : x.Min(axes, keepdim)).Cast(result);
   if (p == 1) return x.Sum(axes, keepdim).Cast(result);
-  if (p == 2) return x.Square().Sum(axes, keepdim).Sqrt().Cast(result);
-  return x.Pow(p).Sum(axes, keepdim).Pow(1 / p).Cast(result);
+  if (p == 2) return RootOf(x.Square().Sum(axes, keepdim), 2).Cast(result);
+  return RootOf(x.Pow(p).Sum(axes, keepdim), p).Cast(result);
 }
 
 Tensor Tensor::CountNonzero(const Axes& axes, bool keepdim, CallSite at) const {

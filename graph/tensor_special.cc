@@ -39,11 +39,12 @@ Tensor Tensor::Atan2(const Operand& of) const {
   Call call("Atan2", of.site());
   const auto [y, x] = TwoFloats(*this, of);
   const Tensor ax = x.Abs(), ay = y.Abs();
-  const Tensor small = ax.Minimum(ay), large = ax.Maximum(ay);
+  const Tensor steep = ay > ax;  // and no Minimum, whose adjoint is another where both are equal
+  const Tensor small = Where(steep, ax, ay), large = Where(steep, ay, ax);
   const Tensor both_infinite = ax.IsInf() & ay.IsInf();
   const Tensor ratio = Where(both_infinite, 1, small / Where(large == 0, 1, large));
   Tensor angle = ratio.Atan();
-  angle = Where(ay > ax, std::numbers::pi / 2 - angle, angle);
+  angle = Where(steep, std::numbers::pi / 2 - angle, angle);
   angle = Where(x.SignBit(), std::numbers::pi - angle, angle);
   angle = angle.CopySign(y);
   return Where(x.IsNan() | y.IsNan(), std::nan(""), angle);
@@ -130,7 +131,7 @@ Tensor Tensor::Asinh(CallSite at) const {
   const Tensor capped = a.Minimum(large);
   const Tensor square = capped * capped;
   const Tensor near = (capped + square / ((square + 1).Sqrt() + 1)).Log1p();
-  const Tensor far = a.Log() + std::numbers::ln2;
+  const Tensor far = a.Maximum(1).Log() + std::numbers::ln2;  // at 0 its adjoint would be NaN
   const Tensor value = Where(a > large, far, near);
   return Where(x.SignBit(), -value, value);
 }
@@ -141,7 +142,7 @@ Tensor Tensor::Acosh(CallSite at) const {
   const double large = dtype() == kFloat64 ? 1e150 : dtype() == kFloat16 ? 200 : 1e15;
   const Tensor t = x.Minimum(large) - 1;
   const Tensor near = (t + (t * (t + 2)).Sqrt()).Log1p();
-  return Where(x > large, x.Log() + std::numbers::ln2, near);
+  return Where(x < 1, std::nan(""), Where(x > large, x.Log() + std::numbers::ln2, near));
 }
 
 Tensor Tensor::Atanh(CallSite at) const {

@@ -165,9 +165,17 @@ class Fuser {
     return u.is(Op::kAssign) ? u.src(1).shape() : u.shape();
   }
 
+  // One number made of launch variables: a kernel of its own would run on no place, and some of
+  // them have values on places alone.
+  bool OfVariables(int i) const {
+    const UOp& u = order_[i];
+    return u.rank() == 0 && !u.device() && below_[i].leaf == nullptr && !below_[i].reduces;
+  }
+
   bool MustKeep(int i) {
     const NodeState& state = states_[i];
     const UOp& u = order_[i];
+    if (OfVariables(i)) return false;
     if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
     if (state.demands.size() > 4) return true;
     const Demand& d = state.demands[0];

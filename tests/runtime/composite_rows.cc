@@ -53,6 +53,7 @@ void AddOrdered(std::vector<CompositeRow>& rows) {
   const std::vector<CompositeInput> x = {{{3, 7}}};
   rows.push_back({"Sort", x, [](In x) -> Out { return Both(x[0].Sort(1)); }});
   rows.push_back({"SortDown", x, [](In x) -> Out { return Both(x[0].Sort(0, true)); }});
+  rows.push_back({"SortLong", {{{300}, -8, 8}}, [](In x) -> Out { return Both(x[0].Sort()); }});
   rows.push_back({"TopK", x, [](In x) -> Out { return Both(x[0].TopK(3)); }});
   rows.push_back({"KthValue", x, [](In x) -> Out { return Both(x[0].KthValue(2)); }});
   rows.push_back({"Median", x, [](In x) -> Out { return Both(x[0].Median(1)); }});
@@ -165,6 +166,115 @@ void AddLinear(std::vector<CompositeRow>& rows) {
                   }});
 }
 
+void AddElementwise(std::vector<CompositeRow>& rows) {
+  const std::vector<CompositeInput> two = {{{3, 5}}, {{3, 5}}};
+  rows.push_back({"TwoOperands", two, [](In x) -> Out {
+                    return {x[0].Atan2(x[1]), x[0].Hypot(x[1]), x[0].LogAddExp(x[1]),
+                            x[0].CopySign(x[1]), x[0].Remainder(x[1].Abs() + 3)};
+                  }});
+  rows.push_back(
+      {"XLogY", {{{7}}, {{7}, 0.25, 2}}, [](In x) -> Out { return {x[0].XLogY(x[1])}; }});
+  rows.push_back({"Selected", two, [](In x) -> Out {
+                    return {x[0].Heaviside(x[1]), x[0].Clamp(x[1], x[1] + 1),
+                            x[0].MaskedFill(x[1] > 0, 3), x[0].IsClose(x[1], 0.5, 0.1),
+                            x[0].AllClose(x[1])};
+                  }});
+  rows.push_back(
+      {"OneOperand", {{{3, 5}, -0.875, 0.875}}, [](In x) -> Out {
+         return {x[0].Asinh(), (x[0] + 3).Acosh(),      x[0].Atanh(), x[0].Sinc(), x[0].Erfc(),
+                 x[0].Frac(),  ((x[0] + 1) / 2).Logit()};
+       }});
+  rows.push_back({"Classified",
+                  {{{3, 5}}},
+                  [](In x) -> Out {
+                    return {x[0].SignBit(), x[0].IsPosInf(), x[0].IsNegInf(), x[0].CountNonzero(1),
+                            x[0].Hardmax(0)};
+                  },
+                  false});
+  rows.push_back({"Activations", {{{4, 6}}, {{6}, 0.1, 0.9}}, [](In x) -> Out {
+                    return {x[0].Celu(2),      x[0].Selu(),       x[0].Swish(2),
+                            x[0].Softsign(),   x[0].Softshrink(), x[0].Hardshrink(),
+                            x[0].Tanhshrink(), x[0].Hardtanh(),   x[0].ThresholdedRelu(0.3),
+                            x[0].Prelu(x[1]),  x[0].Glu(0),       x[0].HardSigmoid(0.2, 0.5)};
+                  }});
+}
+
+void AddReduced(std::vector<CompositeRow>& rows) {
+  const std::vector<CompositeInput> x = {{{4, 6}}};
+  rows.push_back({"Norms", x, [](In x) -> Out {
+                    return {x[0].Norm(2, 1),         x[0].Norm(1, 0),    x[0].Norm(3, 1, true),
+                            x[0].Norm(1.0 / 0.0, 0), x[0].LpNormalize(), x[0].LpNormalize(1, 0)};
+                  }});
+  rows.push_back({"WithoutNans", x, [](In x) -> Out {
+                    return {x[0].NanSum(0), x[0].NanMean(1), x[0].NanMax(0), x[0].NanMin(1),
+                            x[0].VarMean(1).first};
+                  }});
+  const std::vector<CompositeInput> image = {{{2, 4, 3}}, {{4}}, {{4}}};
+  rows.push_back({"GroupNorm", image, [](In x) -> Out {
+                    return {x[0].GroupNorm(2, x[1], x[2]), x[0].InstanceNorm(x[1], x[2]),
+                            x[0].LocalResponseNorm(3, 0.5)};
+                  }});
+  rows.push_back({"BatchNormTraining", image, [](In x) -> Out {
+                    const auto [y, mean, variance] = x[0].BatchNormTraining(x[1], x[2], 1e-3, 1);
+                    return {y, mean, variance};
+                  }});
+}
+
+void AddLosses(std::vector<CompositeRow>& rows) {
+  const LossReduction none = LossReduction::kNone;
+  rows.push_back({"Losses", {{{3, 5}}, {{3, 5}}}, [=](In x) -> Out {
+                    return {x[0].MseLoss(x[1]),
+                            x[0].L1Loss(x[1], none),
+                            x[0].HuberLoss(x[1], 0.7),
+                            x[0].SmoothL1Loss(x[1], 0.3, none),
+                            x[0].KlDivLoss(x[1], none, true),
+                            x[0].PoissonNllLoss(x[1]),
+                            x[0].HingeLoss(x[1], none),
+                            x[0].CosineSimilarity(x[1])};
+                  }});
+  rows.push_back({"BinaryLosses", {{{3, 5}, 0.1, 0.9}, {{3, 5}, 0.1, 0.9}}, [=](In x) -> Out {
+                    return {x[0].BinaryCrossEntropy(x[1]), x[0].KlDivLoss(x[1]),
+                            x[0].BinaryCrossEntropyWithLogits(x[1], none)};
+                  }});
+  rows.push_back(
+      {"CrossEntropy", {{{4, 3, 2}}, {{4, 2}, 0, 3, kInt32}, {{3}, 0.5, 2}}, [=](In x) -> Out {
+         const ClassLossOptions o{.weight = x[2], .ignore_index = 1, .label_smoothing = 0.1};
+         return {x[0].CrossEntropy(x[1], o), x[0].CrossEntropy(x[1]),
+                 x[0].LogSoftmax(1).NllLoss(x[1], {.weight = x[2], .reduction = none}),
+                 x[0].CrossEntropy(x[0].Softmax(1))};
+       }});
+}
+
+void AddRead(std::vector<CompositeRow>& rows) {
+  const std::vector<CompositeInput> image = {{{1, 2, 4, 5}}};
+  rows.push_back({"Resize", image, [](In x) -> Out {
+                    return {x[0].Resize({7, 3}), x[0].Resize({7, 3}, {.mode = ResizeMode::kLinear}),
+                            x[0].Resize({3, 8}, {.mode = ResizeMode::kCubic,
+                                                 .coordinates = ResizeCoordinates::kAlignCorners}),
+                            x[0].Resize({2, 3}, {.mode = ResizeMode::kLinear, .antialias = true})};
+                  }});
+  rows.push_back({"GridSample", {{{2, 2, 4, 5}}, {{2, 3, 2, 2}, -1.3, 1.3}}, [](In x) -> Out {
+                    return {x[0].GridSample(x[1]),
+                            x[0].GridSample(x[1], {.mode = ResizeMode::kCubic,
+                                                   .padding = PadMode::kReplicate})};
+                  }});
+  rows.push_back({"AffineGrid", {{{2, 2, 3}}}, [](In x) -> Out {
+                    return {x[0].AffineGrid({2, 1, 3, 4})};
+                  }});
+}
+
+// Draws count on from the same seed each time.
+void AddDrawn(std::vector<CompositeRow>& rows) {
+  rows.push_back({"Drawn",
+                  {{{4, 6}, 0.1, 0.9}},
+                  [](In x) -> Out {
+                    Tensor::ManualSeed(3);
+                    return {x[0].Shuffle(), x[0].Bernoulli(), x[0].Dropout(0.3),
+                            x[0].Multinomial(3), x[0].Multinomial(3, false)};
+                  },
+                  false});
+}
+
 }  // namespace
 
 std::vector<CompositeRow> CompositeRows() {
@@ -174,6 +284,11 @@ std::vector<CompositeRow> CompositeRows() {
   AddRunning(rows);
   AddWindows(rows);
   AddLinear(rows);
+  AddElementwise(rows);
+  AddReduced(rows);
+  AddLosses(rows);
+  AddRead(rows);
+  AddDrawn(rows);
   return rows;
 }
 
