@@ -50,12 +50,26 @@ Tensor Running(const Tensor& x, const Fold& fold) {
   return fold.of_two(before.Unsqueeze(-1), within).Flatten(last).SliceAxis(last, {0, n});
 }
 
+// Of an extent that varies: each result folds all elements, with the identity in place of those
+// that do not count.
+Tensor Masked(const Tensor& x, const Fold& fold, const ScanOptions& o) {
+  const int rank = x.rank();
+  const Extent n = x.shape()[rank - 1];
+  const Tensor i = CountAlong(rank - 1, rank + 1, n, kInt64);
+  const Tensor j = CountAlong(rank, rank + 1, n, kInt64);
+  const Tensor before = o.reverse ? j > i : j < i;
+  const Tensor counts = o.exclusive ? before : before | (i == j);
+  const Tensor identity(internal::NumberAs(fold.identity, x.dtype()));
+  return fold.over(Where(counts, x.Unsqueeze(-2), identity));
+}
+
 Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o = {}) {
   if (x.rank() == 0) {
     Fail("takes at least one axis, not ", Show(x));
   }
   const int a = NormalAxis(axis, x.rank());
   Tensor t = x.Transpose(a, -1);
+  if (!t.shape()[t.rank() - 1].is_int()) return Masked(t, fold, o).Transpose(a, -1);
   if (o.reverse) t = t.Flip(-1);
   if (o.exclusive && t.size(-1) > 0) {
     t = PadLast(t.SliceAxis(-1, {0, t.size(-1) - 1}), 1, 0, fold.identity);
