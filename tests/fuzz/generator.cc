@@ -170,8 +170,10 @@ class Generator : public RandomTensors {
         const Tensor& a = Pick();
         return Chance(0.25) ? BinaryWithNumber(a) : Binary(a, Partner(a));
       }
-      case 37 ... 58:
+      case 37 ... 53:
         return Moved(Pick());
+      case 54 ... 58:
+        return Composed(Pick());
       case 59 ... 73:
         return Reduced(Pick());
       case 74 ... 77: {

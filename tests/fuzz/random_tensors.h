@@ -36,6 +36,12 @@ class RandomTensors {
   Tensor CastAround(const Tensor& a);   // to some dtype and on, or back
   Tensor Moved(const Tensor& a);
   Tensor Reduced(const Tensor& a);
+  Tensor Composed(const Tensor& a);  // one of those below (random_composed.cc)
+  Tensor ByIndex(const Tensor& a);
+  Tensor Ordered(const Tensor& a);
+  Tensor Pooled(const Tensor& a);
+  Tensor Arranged(const Tensor& a);
+  Tensor Special(const Tensor& a);
 
  private:
   double FloatValue();
