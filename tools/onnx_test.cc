@@ -23,7 +23,9 @@ constexpr char kUsage[] =
     "  --device D     where tensors lie (CPU)\n"
     "  --tolerance T  how far floats may be off, relative to what is expected (1e-3)\n"
     "  --shard N      runs each also with its data inputs over CPU:0 to CPU:N-1, on each axis in\n"
-    "                 turn, in even and in uneven pieces; prints the bytes moved in each such run\n"
+    "                 turn, in even and in uneven pieces; prints the bytes moved in each such "
+    "run,\n"
+    "                 with a w where the results lie whole on every place\n"
     "  --time         prints the milliseconds of each, and their median\n"
     "  --not-plain    prints those that are not plain, and why, and runs nothing\n";
 

@@ -15,19 +15,22 @@ Call::Call(Importer& importer, const Node& node, int64_t opset, std::vector<Valu
                            [](const Value& v) { return !v.tensor || v.known; });
 }
 
-Tensor Call::In(int i) {
+const Value& Call::Input(int i) const {
   if (!Has(i)) Fail("input ", i, " is missing");
-  const Value& v = inputs_[i];
+  return inputs_[i];
+}
+Tensor Call::In(int i) {
+  const Value& v = Input(i);
   return v.known && !all_known_ ? importer_.Placed(v.tensor) : v.tensor;
 }
 
 const Tensor& Call::Known(int i) const {
-  if (!Has(i)) Fail("input ", i, " is missing");
-  if (!inputs_[i].known) {
+  const Value& v = Input(i);
+  if (!v.known) {
     Unsupported("input ", i, " ('", node_.inputs[i],
                 "') has to be known while the graph is built, and follows from data");
   }
-  return inputs_[i].tensor;
+  return v.tensor;
 }
 std::vector<int64_t> Call::HostInts(int i) const { return Known(i).ToVector<int64_t>(); }
 std::vector<double> Call::HostFloats(int i) const { return Known(i).ToVector<double>(); }
@@ -107,7 +110,7 @@ bool Call::Wants(int output) const {
 }
 
 int Call::Axis(int64_t axis, int rank) const {
-  if (axis < -rank || axis >= std::max(rank, 1)) {
+  if (axis < -rank || axis >= rank) {
     Fail("axis ", axis, " is none of a tensor of rank ", rank);
   }
   return static_cast<int>(axis < 0 ? axis + rank : axis);
@@ -143,7 +146,11 @@ std::vector<int64_t> Sizes(const Tensor& t) {
 }
 int64_t Product(absl::Span<const int64_t> sizes) {
   int64_t out = 1;
-  for (const int64_t n : sizes) out *= n;
+  for (const int64_t n : sizes) {
+    if (__builtin_mul_overflow(out, n, &out)) {
+      throw Error(absl::InvalidArgumentError("Shape: its elements do not fit 64 bits"));
+    }
+  }
   return out;
 }
 Tensor Wrapped(const Tensor& index, int64_t extent) {

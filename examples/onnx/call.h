@@ -34,8 +34,8 @@ class Call {
   // ---- inputs
   int inputs() const { return static_cast<int>(inputs_.size()); }
   bool Has(int i) const { return i < inputs() && inputs_[i].tensor; }
-  const Value& Input(int i) const { return inputs_[i]; }
-  // As data, where the other data lies; an Error where it is left out.
+  const Value& Input(int i) const;  // an Error where it is left out, as in all that follow
+  // As data, where the other data lies.
   Tensor In(int i);
   Tensor InOr(int i, const Tensor& other = {}) { return Has(i) ? In(i) : other; }
   // Read on the host: an Error where the value is not known.

@@ -107,6 +107,7 @@ struct RunOutcome {
   std::string fault;  // empty: as expected
   bool random = false;
   int64_t moved = 0;
+  bool whole = false;  // no result is sharded
 };
 
 RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placing,
@@ -134,6 +135,8 @@ RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placin
     std::vector<UOp> roots;
     for (const Value& v : outputs) roots.push_back(v.tensor.uop());
     out.moved = BytesMoved(ValueOrThrow(PlanOnly(roots, MakePlanKey(roots))));
+    out.whole = std::none_of(outputs.begin(), outputs.end(),
+                             [](const Value& v) { return IsSharded(v.tensor); });
     out.fault = PlacementFault(model, data, outputs, out.moved);
     if (!out.fault.empty()) return out;
   }
@@ -201,7 +204,7 @@ void RunDataSet(const Model& model, const DataSet& set, const CaseOptions& optio
         result.why = placing.name + sharded.fault;
         return;
       }
-      moved.push_back(absl::StrCat(sharded.moved));
+      moved.push_back(absl::StrCat(sharded.moved, sharded.whole ? "w" : ""));
     }
     result.moved = absl::StrJoin(moved, " ");
   }

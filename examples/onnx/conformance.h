@@ -19,7 +19,7 @@ struct CaseResult {
   enum class Kind { kPass, kFail, kSkip };
   Kind kind = Kind::kPass;
   std::string why;     // of a failure or a skip
-  std::string moved;   // what sharded runs moved, in words
+  std::string moved;   // bytes that each sharded run moved, with a w if no result is sharded
   bool plain = false;  // see plain.h
 };
 

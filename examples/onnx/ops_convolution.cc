@@ -21,6 +21,13 @@ Windows WindowsOf(Call& c, const std::vector<int64_t>& extents, const std::vecto
   if (kernel.size() != n || strides.size() != n || dilations.size() != n || pads.size() != 2 * n) {
     c.Fail("kernel_shape, strides, dilations or pads do not fit ", n, " axes");
   }
+  const auto far = [](int64_t v) { return v < -(1ll << 31) || v > 1ll << 31; };
+  const auto any_far = [&](const std::vector<int64_t>& list) {
+    return std::any_of(list.begin(), list.end(), far);
+  };
+  if (any_far(kernel) || any_far(strides) || any_far(dilations) || any_far(pads)) {
+    c.Fail("an attribute is beyond 2^31");
+  }
   for (size_t i = 0; i < n; ++i) {
     if (kernel[i] < 1 || strides[i] < 1 || dilations[i] < 1) {
       c.Fail("a window of ", kernel[i], " with stride ", strides[i], " and dilation ",

@@ -184,7 +184,7 @@ void Expand(Call& c) {
 void DepthToSpace(Call& c) {
   const Tensor x = c.In(0);
   const int64_t b = c.Int("blocksize");
-  if (x.rank() != 4 || b < 1 || x.size(1) % (b * b) != 0) {
+  if (x.rank() != 4 || b < 1 || b > 1 << 15 || x.size(1) % (b * b) != 0) {
     c.Fail("blocks of ", b, " do not fit ", x.shape().ToString());
   }
   const int64_t n = x.size(0), d = x.size(1) / (b * b), h = x.size(2), w = x.size(3);
@@ -197,7 +197,7 @@ void DepthToSpace(Call& c) {
 void SpaceToDepth(Call& c) {
   const Tensor x = c.In(0);
   const int64_t b = c.Int("blocksize");
-  if (x.rank() != 4 || b < 1 || x.size(2) % b != 0 || x.size(3) % b != 0) {
+  if (x.rank() != 4 || b < 1 || b > 1 << 15 || x.size(2) % b != 0 || x.size(3) % b != 0) {
     c.Fail("blocks of ", b, " do not fit ", x.shape().ToString());
   }
   const int64_t n = x.size(0), d = x.size(1), h = x.size(2) / b, w = x.size(3) / b;

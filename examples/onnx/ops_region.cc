@@ -10,6 +10,9 @@ void RoiAlign(Call& c) {
   const int64_t count = rois.size(0), height = x.size(2), width = x.size(3);
   const int64_t rows = c.Int("output_height", 1), columns = c.Int("output_width", 1);
   const int64_t points = c.Int("sampling_ratio", 0);
+  if (rows < 1 || columns < 1 || rows > 1 << 20 || columns > 1 << 20 || points > 1 << 20) {
+    c.Fail("of ", rows, " x ", columns, " bins of ", points, " points");
+  }
   if (points <= 0) {
     c.Unsupported("sampling_ratio is ", points,
                   ": how many points are read would follow from data");
