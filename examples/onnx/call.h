@@ -132,6 +132,7 @@ absl::Span<const OpRow> RecurrentOps();
 absl::Span<const OpRow> QuantizeOps();
 absl::Span<const OpRow> SignalOps();
 absl::Span<const OpRow> RegionOps();
+absl::Span<const OpRow> ImageOps();
 absl::Span<const OpRow> LossOps();
 absl::Span<const OpRow> ControlOps();
 absl::Span<const OpRow> NgramOps();
