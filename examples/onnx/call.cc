@@ -128,7 +128,8 @@ const OpRow* FindOp(const std::string& name) {
     for (const absl::Span<const OpRow> rows :
          {ArithmeticOps(), ActivationOps(), ReduceOps(), MovementOps(), CreationOps(), IndexOps(),
           LinearOps(), NormOps(), ConvolutionOps(), PoolOps(), AttentionOps(), RecurrentOps(),
-          QuantizeOps(), SignalOps(), RegionOps(), ImageOps(), LossOps(), ControlOps(), NgramOps()}) {
+          QuantizeOps(), SignalOps(), RegionOps(), ImageOps(), LossOps(), ControlOps(),
+          NgramOps()}) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");
       }

@@ -12,8 +12,8 @@ using Unary = Tensor (*)(const Tensor& x);
 // The second operand of ops before version 7, whose axes began at an attribute's.
 Tensor SecondOperand(Call& c, const Tensor& a) {
   const Tensor b = c.In(1);
-  if (c.opset() >= 7 || c.Int("broadcast", 0) == 0) return b;
-  const int axis = c.Axis(c.Int("axis", a.rank() - b.rank()), a.rank());
+  if (c.opset() >= 7 || c.Int("broadcast", 0) == 0 || c.Find("axis") == nullptr) return b;
+  const int axis = c.Axis(c.Int("axis"), a.rank());
   std::vector<int64_t> shape = Sizes(b);
   while (static_cast<int>(shape.size()) < a.rank() - axis) shape.push_back(1);
   return b.Reshape(shape);

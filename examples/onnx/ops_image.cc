@@ -33,7 +33,8 @@ struct Plan {
 Tensor Resized(const Tensor& x, const Plan& plan, ResizeOptions options) {
   std::vector<int64_t> order, changed;
   for (size_t i = 0; i < plan.axes.size(); ++i) {
-    const bool same = plan.scale[i] == 1 && plan.extents[i] == x.size(static_cast<int>(plan.axes[i]));
+    const bool same =
+        plan.scale[i] == 1 && plan.extents[i] == x.size(static_cast<int>(plan.axes[i]));
     if (!same || !plan.region.empty()) changed.push_back(static_cast<int64_t>(i));
   }
   if (changed.empty()) return x;
@@ -117,6 +118,7 @@ void Resize(Call& c) {
   options.mode = ModeOf(c, c.String("mode", "nearest"));
   if (c.opset() < 11) {  // version 10 knew scales alone, as the second input
     options.coordinates = ResizeCoordinates::kAsymmetric;
+    options.rounding = ResizeRounding::kFloor;
     return c.Out(Resized(x, ScaledPlan(c, x, c.HostFloats(1)), options).Cast(x.dtype()));
   }
   options.rounding = RoundingOf(c);
@@ -150,6 +152,7 @@ void Upsample(Call& c) {
   ResizeOptions options;
   options.mode = ModeOf(c, c.String("mode", "nearest"));
   options.coordinates = ResizeCoordinates::kAsymmetric;
+  options.rounding = ResizeRounding::kFloor;
   const Plan plan = ScaledPlan(c, x, c.Has(1) ? c.HostFloats(1) : c.Floats("scales"));
   c.Out(Resized(x, plan, options).Cast(x.dtype()));
 }

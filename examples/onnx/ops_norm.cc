@@ -109,16 +109,9 @@ void RmsNormalization(Call& c) {
   c.Out((wide * (mean + c.Float("epsilon", 1e-5)).Rsqrt()).Cast(x.dtype()) * c.In(1));
 }
 
-// Divided by a power of the squares in a window of channels, which begins (size - 1) / 2 before.
 void Lrn(Call& c) {
-  const Tensor x = c.In(0);
-  const int64_t size = c.Int("size");
-  if (size < 1 || x.rank() < 2) c.Fail("size is ", size, " for ", x.shape().ToString());
-  Pairs around(x.rank());
-  around[1] = {(size - 1) / 2, size / 2};
-  const Tensor sum = x.Square().Pad(around).Window(1, {size}).Sum(x.rank());
-  const double share = c.Float("alpha", 1e-4) / static_cast<double>(size);
-  c.Out((x / (sum * share + c.Float("bias", 1)).Pow(c.Float("beta", 0.75))).Cast(x.dtype()));
+  c.Out(c.In(0).LocalResponseNorm(c.Int("size"), c.Float("alpha", 1e-4), c.Float("beta", 0.75),
+                                  c.Float("bias", 1)));
 }
 
 constexpr OpRow kRows[] = {

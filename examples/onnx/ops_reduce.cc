@@ -113,12 +113,7 @@ void AlongAxis(Call& c) {
 }
 Tensor Softmax(const Tensor& x, int axis) { return x.Softmax(axis); }
 Tensor LogSoftmax(const Tensor& x, int axis) { return x.LogSoftmax(axis); }
-// 1 at the first maximum, else 0.
-Tensor Hardmax(const Tensor& x, int axis) {
-  std::vector<int64_t> along(x.rank(), 1);
-  along[axis] = x.size(axis);
-  return (x.ArgMax(axis, true) == Tensor::Arange(x.size(axis)).Reshape(along)).Cast(x.dtype());
-}
+Tensor Hardmax(const Tensor& x, int axis) { return x.Hardmax(axis); }
 
 ScanOptions ScanOf(const Call& c) { return {c.Int("exclusive", 0) != 0, c.Int("reverse", 0) != 0}; }
 void CumSum(Call& c) {

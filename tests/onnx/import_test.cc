@@ -45,6 +45,23 @@ TEST(OnnxImport, RunsNodesInOrder) {
   EXPECT_THAT(Result(ModelText(graph), {{"x", {1, 2}}}).values, ElementsAre(-11, -22));
 }
 
+// Before version 7 the axes of the second operand began where an attribute says.
+TEST(OnnxImport, AddsByAxisInOldModels) {
+  const std::string reshape = NodeText("Reshape", {"x", "s"}, {"m"});
+  const auto model = [&](const std::vector<std::string>& attributes, const std::string& b) {
+    return ModelText(
+        GraphText({reshape, NodeText("Add", {"m", b}, {"y"}, attributes)}, {"x"}, {"y"},
+                  {Longs("s", {2}, {2, 2}), Floats("w", {2}, {10, 20}), Floats("one", {}, {1})}),
+        6);
+  };
+  const std::map<std::string, std::vector<float>> x = {{"x", {1, 2, 3, 4}}};
+  const std::string broadcast = IntAttribute("broadcast", 1);
+  EXPECT_THAT(Result(model({broadcast}, "w"), x).values, ElementsAre(11, 22, 13, 24));
+  EXPECT_THAT(Result(model({broadcast, IntAttribute("axis", 0)}, "w"), x).values,
+              ElementsAre(11, 12, 23, 24));
+  EXPECT_THAT(Result(model({broadcast}, "one"), x).values, ElementsAre(2, 3, 4, 5));
+}
+
 TEST(OnnxImport, AnInputReplacesItsInitializer) {
   const std::string graph =
       GraphText({NodeText("Neg", {"w"}, {"y"})}, {"w"}, {"y"}, {Floats("w", {1}, {7})});
