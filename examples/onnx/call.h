@@ -99,6 +99,8 @@ class Call {
 enum class Flow : uint8_t {
   kAny,
   kElementwise,  // each element of the result is made of those at its own position
+  kPermute,      // the axes of one input in another order
+  kReduce,       // sums and the like over axes of one input
 };
 
 // One op of ONNX.

@@ -26,6 +26,12 @@ struct CaseResult {
 // Runs the case in a folder. It throws nothing: what goes wrong is in the result.
 CaseResult RunCase(const std::string& folder, const CaseOptions& options);
 
+// What is wrong with where results lie, or with the bytes that were moved to make them of inputs
+// over several places; empty: nothing, or nothing that can be told. Graphs of elementwise ops, one
+// permutation and one reduction are judged, whose inputs have one shape.
+std::string PlacementFault(const Model& model, const std::vector<Tensor>& inputs,
+                           const std::vector<Tensor>& outputs, int64_t moved);
+
 // Why the model of a folder is not plain (see plain.h), or cannot be read; empty: it is plain.
 std::string WhyNotPlain(const std::string& folder);
 

@@ -257,7 +257,7 @@ constexpr OpRow kRows[] = {
     {"Split", Split, HostInput({1})},
     {"Squeeze", Squeeze, HostInput({1})},
     {"Tile", Tile, HostInput({1})},
-    {"Transpose", Transpose},
+    {"Transpose", Transpose, 0, Flow::kPermute},
     {"Trilu", Trilu, HostInput({1})},
     {"Unsqueeze", Unsqueeze, HostInput({1})},
 };

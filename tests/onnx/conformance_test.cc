@@ -112,6 +112,26 @@ TEST(OnnxConformance, ComparesIntegersTypesAndShapes) {
   EXPECT_NE(difference(bools, kElementBool, {2}, std::string("\0\0", 2)), "");
 }
 
+TEST(OnnxConformance, JudgesPlacements) {
+  const auto fault = [](const std::string& op, const Tensor& x, const Tensor& y, int64_t moved) {
+    const std::string bytes = ModelText(GraphText({NodeText(op, {"x"}, {"y"})}, {"x"}, {"y"}));
+    return PlacementFault(ValueOrThrow(ParseModel(bytes, "test")), {x}, {y}, moved);
+  };
+  const PlaceList places{"CPU:0", "CPU:1", "CPU:2"};
+  const Device rows = Sharding(places, 0), whole = Sharding(places);
+  const Tensor x = Tensor::Zeros({6, 4}, kFloat32, rows);
+  EXPECT_EQ(fault("Neg", x, x, 0), "");
+  EXPECT_THAT(fault("Neg", x, x, 8), HasSubstr("8 bytes moved where 0 may be"));
+  EXPECT_THAT(fault("Neg", x, x.To(whole), 0), HasSubstr("though its inputs are sharded"));
+  EXPECT_THAT(fault("Transpose", x, x.T().To(whole), 0), HasSubstr("though its inputs"));
+  EXPECT_EQ(fault("ReduceSum", x, x.Sum({0}, true), 2 * 2 * 4 * 4), "");
+  EXPECT_THAT(fault("ReduceSum", x, x.Sum({0}, true), 1000), HasSubstr("1000 bytes moved"));
+  EXPECT_EQ(fault("ReduceSum", x, x.Sum({1}, true), 0), "");
+  EXPECT_THAT(fault("ReduceSum", x, x.Sum({1}, true), 4), HasSubstr("4 bytes moved"));
+  EXPECT_THAT(fault("ReduceSum", x, x.Sum({1}, true).To(whole), 0), HasSubstr("though its inputs"));
+  EXPECT_EQ(fault("Gather", x, x.To(whole), 1000), "") << "cannot be told";
+}
+
 // A folder with one case: a model of one node, its input and its expected output.
 std::string MakeCase(const std::string& name, const std::string& node, const std::string& in,
                      const std::string& out) {
