@@ -2,11 +2,13 @@
 // bytes.
 //
 // A kernel without reductions gives each thread one vector of the output. A reduction gives each
-// thread one output where neighbours then read neighbours, and else each block, or each warp, one
+// thread one output where neighbours then read neighbours, or of a contraction a tile of rows and
+// one vector of columns; and else each block, or each warp, one
 // point of the ranges that reductions depend on: its threads share the reduction, combine, and then
 // share what is left of the output (so a softmax reads its row in one block).
 #include <algorithm>
 
+#include "codegen/contraction.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
 #include "graph/kernel_form.h"
@@ -18,6 +20,7 @@ namespace {
 
 constexpr int64_t kThreads = 256, kWarp = 32, kWarpsOfBlock = 8, kVectorBytes = 16;
 constexpr int64_t kEnoughThreads = 1 << 14;  // outputs that occupy a chip with a thread each
+constexpr int64_t kTileRows = 8;             // of a contraction, at most, in a thread's registers
 
 UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 UOp Minus(const UOp& a, const UOp& b) { return UOp::Make(Op::kSub, {a, b}); }
@@ -140,16 +143,22 @@ class Binder {
     std::vector<UOp> ranges;
     UOp count = UOp::Index(1);  // of the index
     int64_t lanes = 1;
+    UOp copied;  // one of the others, of which each index has several neighbours
+    int64_t copies = 1;
+
+    // How many values of the index a range takes part in.
+    UOp Extent(const UOp& r) const {
+      const int64_t each = r == ranges.back() ? lanes : copied && r == copied ? copies : 1;
+      return Simplify(Over(r.src(0), UOp::Index(each)));
+    }
   };
-  static Flat Flatten(std::vector<UOp> ranges, const UOp& innermost, int64_t lanes) {
+  static Flat Flatten(std::vector<UOp> ranges, const UOp& innermost, int64_t lanes,
+                      const UOp& copied = UOp(), int64_t copies = 1) {
     if (auto it = std::find(ranges.begin(), ranges.end(), innermost); it != ranges.end()) {
       std::rotate(it, it + 1, ranges.end());
     }
-    Flat flat{std::move(ranges), UOp::Index(1), lanes};
-    for (const UOp& r : flat.ranges) {
-      const bool last = r == flat.ranges.back();
-      flat.count = Times(flat.count, last ? Over(r.src(0), UOp::Index(lanes)) : UOp(r.src(0)));
-    }
+    Flat flat{std::move(ranges), UOp::Index(1), lanes, copied, copies};
+    for (const UOp& r : flat.ranges) flat.count = Times(flat.count, flat.Extent(r));
     flat.count = Simplify(flat.count);
     return flat;
   }
@@ -160,7 +169,7 @@ class Binder {
     for (size_t i = flat.ranges.size(); i-- > 0;) {
       const UOp& r = flat.ranges[i];
       const bool last = i + 1 == flat.ranges.size();
-      const UOp extent = Simplify(last ? Over(r.src(0), UOp::Index(flat.lanes)) : UOp(r.src(0)));
+      const UOp extent = flat.Extent(r);
       UOp value = i == 0 ? rest : UOp::Make(Op::kFloorMod, {rest, extent});
       rest = Over(rest, extent);
       if (last && flat.lanes > 1) {
@@ -168,10 +177,30 @@ class Binder {
         value = Plus(Times(value, flat.lanes), vector);
         loops.push_back(vector);
       }
+      if (!last && flat.copies > 1 && r == flat.copied) {
+        const UOp copy = Range(UOp::Index(flat.copies), RangeKind::kUnroll);
+        value = Plus(Times(value, flat.copies), copy);
+        loops.push_back(copy);
+      }
       map_.emplace(r, RangeReplacement{Simplify(value), {}});
     }
     // ReplaceRanges puts the loops where the outermost range stood.
     outermost_.push_back({flat.ranges, std::move(loops)});
+  }
+
+  // Rows of a contraction that one thread computes, so that what it reads of b serves them all:
+  // as many as leave the chip enough of `threads`.
+  int64_t RowsOfTile(int64_t threads, UOp& row) const {
+    const std::optional<Contraction> c = FindContraction(sets_);
+    if (!c || !(c->lane == lane_)) return 1;
+    for (const UOp& r : c->rows) {
+      const bool ours = std::find(loops_.begin(), loops_.end(), r) != loops_.end();
+      if (ours && r.src(0).IsConst() && (!row || r.src(0).vmax() > row.src(0).vmax())) row = r;
+    }
+    int64_t rows = row ? kTileRows : 1;
+    while (rows > 1 && (row.src(0).vmax() % rows != 0 || threads / rows < kEnoughThreads))
+      rows /= 2;
+    return rows;
   }
 
   void BindThreads() {
@@ -182,7 +211,9 @@ class Binder {
     for (const UOp& r : loops_) all |= sets_.Bit(r);
     // Threads of reductions are worth more than vectors.
     if (!reduces_.empty() && sets_.Iterations(all) / lanes < 4 * kEnoughThreads) lanes = 1;
-    const Flat flat = Flatten(loops_, lane_, lanes);
+    UOp row;
+    const int64_t rows = in_output ? RowsOfTile(sets_.Iterations(all) / lanes, row) : 1;
+    const Flat flat = Flatten(loops_, lane_, lanes, row, rows);
     int64_t threads = kThreads;
     while (threads > kWarp && threads / 2 >= flat.count.vmax()) threads /= 2;
     const UOp block = Range(Steps(flat.count, UOp::Index(0), threads), RangeKind::kGrid);

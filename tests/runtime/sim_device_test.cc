@@ -67,6 +67,18 @@ TEST_F(SimDevice, RandomBitsAreThoseOfTheCpu) {
   EXPECT_EQ(bits.To("SIM:1").ToVector<float>(), bits.To("CPU").ToVector<float>());
 }
 
+// Register tiles of every height, with and without vectors, and one thread for each output.
+TEST_F(SimDevice, ProductsOfEveryTile) {
+  const int64_t sizes[][3] = {{256, 7, 512}, {512, 5, 512},  {264, 9, 1000},
+                              {130, 3, 520}, {1, 40, 20000}, {96, 16, 700}};
+  for (const auto& [m, k, n] : sizes) {
+    const Tensor a = Tensor::RandInt(-4, 5, {m, k}).Cast(kFloat32).Realize();
+    const Tensor b = Tensor::RandInt(-4, 5, {k, n}).Cast(kFloat32).Realize();
+    const Tensor c = (a.To("SIM").MatMul(b.To("SIM")) + 1).Relu();
+    EXPECT_EQ(c.ToVector<float>(), (a.MatMul(b) + 1).Relu().ToVector<float>()) << m << "x" << n;
+  }
+}
+
 TEST_F(SimDevice, CopiesLargerThanTheStaging) {
   const std::vector<float> values = Counted((18 << 20) / 4 + 3, 1);
   const Tensor there = On("SIM", values).Realize();
