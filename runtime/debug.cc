@@ -49,7 +49,7 @@ LaunchTable::LaunchTable(const Plan& plan) : plan_(plan) {
   }();
   (void)once;
   std::fprintf(stderr, "%s",
-               absl::StrFormat("%-32s %5s %10s %9s %9s %10s  %s\n", "kernel", "cores", "time",
+               absl::StrFormat("%-32s %7s %10s %9s %9s %10s  %s\n", "kernel", "cores", "time",
                                "GB/s", "GFLOP/s", "of peak", "written at")
                    .c_str());
 }
@@ -68,8 +68,9 @@ void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double
   Line(copy ? absl::StrCat("copy ", plan_.buffers[step.buffers[1]].device.ToString(), " -> ",
                            plan_.buffers[step.buffers[0]].device.ToString())
             : plan_.kernels[step.kernel].name,
-       copy ? "" : absl::StrCat(plan_.kernels[step.kernel].workers), seconds, bytes, flops,
-       computes, step.site ? step.site->ToString() : "");
+       copy ? ""
+            : ShowCores(plan_.kernels[step.kernel].workers, plan_.kernels[step.kernel].utilisation),
+       seconds, bytes, flops, computes, step.site ? step.site->ToString() : "");
 }
 
 void LaunchTable::Line(const std::string& name, const std::string& cores, double seconds,
@@ -82,7 +83,7 @@ void LaunchTable::Line(const std::string& name, const std::string& cores, double
     if (s.share > 0) share = absl::StrFormat("%.0f %% %s", 100 * s.share, s.memory ? "mem" : "fma");
   }
   std::fprintf(stderr, "%s",
-               absl::StrFormat("%-32s %5s %10s %9s %9s %10s  %s\n", name, cores,
+               absl::StrFormat("%-32s %7s %10s %9s %9s %10s  %s\n", name, cores,
                                ShowSeconds(seconds), gbps, gflops, share, site)
                    .c_str());
 }

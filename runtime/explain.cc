@@ -80,13 +80,13 @@ void ShowStep(const Plan& plan, size_t i, std::string* out) {
   } else {
     const PlanKernel& k = plan.kernels[s.kernel];
     what = absl::StrCat(k.name, OnlyMoves(k) ? " (moves data)" : "");
-    cores = absl::StrCat(k.workers);
+    cores = ShowCores(k.workers, k.utilisation);
     bytes = Quantity(k, k.bytes, ShowBytes);
     flops = Quantity(k, k.flops, ShowCount);
     buffers = absl::StrCat(Names(s.buffers, 0, k.num_outputs), " <- ",
                            Names(s.buffers, k.num_outputs, n));
   }
-  absl::StrAppend(out, absl::StrFormat("  %4d  %-36s %5s %11s %9s  %-20s %s\n", i + 1, what, cores,
+  absl::StrAppend(out, absl::StrFormat("  %4d  %-36s %7s %11s %9s  %-20s %s\n", i + 1, what, cores,
                                        bytes, flops, buffers, s.site ? s.site->ToString() : ""));
 }
 
@@ -130,7 +130,7 @@ std::string ShowPlan(const Plan& plan) {
                     device.ToString());
   }
   absl::StrAppend(
-      &out, absl::StrFormat("\n  %4s  %-36s %5s %11s %9s  %-20s %s\n", "step", "kernel", "cores",
+      &out, absl::StrFormat("\n  %4s  %-36s %7s %11s %9s  %-20s %s\n", "step", "kernel", "cores",
                             "bytes", "flops", "writes <- reads", "written at"));
   for (size_t i = 0; i < plan.steps.size(); ++i) ShowStep(plan, i, &out);
   ShowBuffers(plan, &out);

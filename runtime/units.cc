@@ -27,4 +27,9 @@ std::string ShowSeconds(double seconds) {
   return absl::StrFormat(seconds < 1 ? "%.2f ms" : "%.2f s", seconds * (seconds < 1 ? 1e3 : 1));
 }
 
+std::string ShowCores(int workers, double utilisation) {
+  if (workers < 2 || utilisation > 0.995) return std::to_string(workers);
+  return absl::StrFormat("%d %.0f%%", workers, 100 * utilisation);
+}
+
 }  // namespace tessera

@@ -5,8 +5,10 @@
 
 namespace tessera {
 
-std::string ShowBytes(double bytes);      // "17 B", "1.5 KiB", "2.0 GiB"
-std::string ShowCount(double n);          // "17", "1.5 k", "2.1 G"
-std::string ShowSeconds(double seconds);  // "0.3 us", "1.5 ms", "2.1 s"
+std::string ShowBytes(double bytes);  // "17 B", "1.5 KiB", "2.0 GiB"
+// Of a kernel: how many, and how much of those worth waking is in use where it is not all.
+std::string ShowCores(int workers, double utilisation);  // "8", "6 75%"
+std::string ShowCount(double n);                         // "17", "1.5 k", "2.1 G"
+std::string ShowSeconds(double seconds);                 // "0.3 us", "1.5 ms", "2.1 s"
 
 }  // namespace tessera

@@ -177,7 +177,7 @@ class KernelMaker {
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());
       k.num_outputs = outputs;
-      DivideWork(k, target_);
+      RETURN_IF_ERROR(DivideWork(k, target_));
       plan_.kernels.push_back(std::move(k));
     }
     step.kernel = it->second;

@@ -44,8 +44,9 @@ std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion);
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
                                  const Target& target, Device default_device);
 
-// Decides over how many cores each kernel's outermost loop is divided, and marks that loop.
-void DivideWork(PlanKernel& kernel, const Target& target);
+// Decides over how many cores a kernel is divided, and marks the loop whose points they share; see
+// schedule/work_division.h. An error where a core would reach further than the target allows.
+absl::Status DivideWork(PlanKernel& kernel, const Target& target);
 
 // Gives temps offsets in their device's arena; two share bytes where their lifetimes are apart.
 void PlanMemory(Plan& plan);

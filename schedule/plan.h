@@ -20,6 +20,7 @@ struct PlanKernel {
   int num_buffers = 0;                 // PARAM slots 0 .. num_buffers - 1
   int num_outputs = 0;                 // slots below are written
   int workers = 1;                     // over how many cores its grid is divided
+  double utilisation = 1;              // of the cores worth waking, until the last of them is done
   Extent bytes = 0, flops = 0;         // least traffic and arithmetic of one launch
 };
 

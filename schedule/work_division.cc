@@ -1,87 +1,177 @@
-// Work division, first form: one loop of each kernel is divided over cores.
-#include <algorithm>
+// The two passes of work division.
+#include "schedule/work_division.h"
 
-#include "graph/kernel_form.h"
-#include "schedule/passes.h"
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/status.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for waking one
-
-// What one launch costs: arithmetic on every point of the ranges that a node depends on, and each
-// buffer's bytes once.
-void Price(PlanKernel& k, const RangeSets& sets) {
-  int64_t flops = 0;
-  int64_t bytes = 0;
-  for (const UOp& u : sets.order()) {
-    const bool arithmetic = IsElementwise(u.op()) && u.dtype().IsFloat() && !u.is(Op::kWhere) &&
-                            !u.is(Op::kCast) && !u.is(Op::kBitcast);
-    if (arithmetic) flops += sets.Iterations(sets.Free(u));
-    if (u.is(Op::kReduce)) flops += sets.Iterations(sets.Free(u) | sets.Closed(u));
-    if (u.is(Op::kParam)) {
-      // What is read at most: fewer bytes where the ranges do not reach all of it.
-      int64_t elements = 0;
-      for (const UOp& i : sets.order()) {
-        if (i.is(Op::kIndex) && i.src(0) == u) elements += sets.Iterations(sets.Free(i));
-      }
-      bytes += std::min(elements, u.shape().MaxElements()) * u.dtype().bytes();
-    }
-  }
-  k.flops = flops;
-  k.bytes = bytes;
+// What splits of an axis divide: its sticks, or those of its granularity.
+int64_t Units(const IterationAxis& axis) {
+  return std::max<int64_t>(1, (axis.granularity > 0 ? axis.granularity : axis.size) / axis.stick);
 }
+
+// The splits of an axis that are multiples of what is committed, from the smallest on.
+std::vector<int64_t> Candidates(const IterationAxis& axis, int64_t committed, int64_t cores) {
+  std::vector<int64_t> out;
+  const int64_t units = Units(axis);
+  for (int64_t s = committed; s <= std::min(units, cores); s += committed) {
+    if (units % s == 0) out.push_back(s);
+  }
+  return out;
+}
+
+int ReductionsSplit(const IterationSpace& space, const Division& division) {
+  int count = 0;
+  for (size_t i = 0; i < space.axes.size(); ++i) {
+    count += space.axes[i].reduction && division.splits[i] > 1;
+  }
+  return count;
+}
+
+// Searches all combinations of splits of the axes that move in one access.
+class SpanSearch {
+ public:
+  SpanSearch(const IterationSpace& space, const IterationAccess& access,
+             const DivisionLimits& limits, const Division& committed)
+      : space_(space), access_(access), limits_(limits), now_(committed) {
+    for (size_t i = 0; i < space.axes.size(); ++i) {
+      if (access.strides[i] != 0 && space.axes[i].size > 1) axes_.push_back(i);
+    }
+    // Outer first: where the tensor is furthest apart.
+    std::stable_sort(axes_.begin(), axes_.end(), [&](size_t a, size_t b) {
+      return std::abs(access.strides[a]) > std::abs(access.strides[b]);
+    });
+  }
+
+  // The fewest cores that fit; of several such the largest span.
+  bool Run(Division& out) {
+    Try(0);
+    if (best_.splits.empty()) return false;
+    out = best_;
+    return true;
+  }
+  int64_t least_span() const { return least_; }
+
+ private:
+  void Try(size_t depth) {
+    if (now_.cores() > limits_.cores) return;
+    if (ReductionsSplit(space_, now_) > limits_.reduction_axes) return;
+    const int64_t span = Span(space_, access_, now_);
+    least_ = std::min(least_, span);
+    if (span <= limits_.span_bytes) {
+      const int64_t cores = now_.cores();
+      const bool fewer = best_.splits.empty() || cores < best_.cores();
+      if (fewer || (cores == best_.cores() && span > best_span_)) {
+        best_ = now_;
+        best_span_ = span;
+      }
+      return;  // more splits only cost cores
+    }
+    if (depth == axes_.size()) return;
+    const size_t axis = axes_[depth];
+    const int64_t committed = now_.splits[axis];
+    for (const int64_t s : Candidates(space_.axes[axis], committed, limits_.cores)) {
+      now_.splits[axis] = s;
+      Try(depth + 1);
+    }
+    now_.splits[axis] = committed;
+  }
+
+  const IterationSpace& space_;
+  const IterationAccess& access_;
+  const DivisionLimits& limits_;
+  std::vector<size_t> axes_;
+  Division now_, best_;
+  int64_t best_span_ = 0, least_ = INT64_MAX;
+};
 
 }  // namespace
 
-void DivideWork(PlanKernel& kernel, const Target& target) {
-  const RangeSets sets(kernel.graph);
-  Price(kernel, sets);
-  const uint64_t closed_inside = sets.ClosedBy(Op::kReduce);
-  const UOp store = kernel.graph.src(0);
-  const absl::Span<const UOp> loops = ClosedRanges(store);
-  // Outer loops first, and those that a reduction runs over never.
-  std::vector<UOp> order;
-  for (const UOp& r : loops) {
-    if (!(sets.Bit(r) & closed_inside)) order.push_back(r);
+int64_t Division::cores() const {
+  return std::accumulate(splits.begin(), splits.end(), int64_t{1}, std::multiplies<>());
+}
+
+int64_t CoreSplit(int64_t size, int64_t cores) {
+  for (int64_t d = std::min(size, cores); d > 1; --d) {
+    if (size % d == 0) return d;
   }
-  const size_t outer = order.size();
-  for (const UOp& r : loops) {
-    if (sets.Bit(r) & closed_inside) order.push_back(r);
-  }
-  int64_t work = 0;
-  for (const UOp& u : sets.order()) {
-    if (IsElementwise(u.op()) || u.is(Op::kIndex)) work += sets.Iterations(sets.Free(u));
-  }
-  const int64_t wanted = std::min<int64_t>(target.cores, std::max<int64_t>(1, work / kWorthACore));
-  // The first loop long enough to occupy the cores; else the longest.
-  size_t grid = outer;
-  for (size_t i = 0; i < outer; ++i) {
-    const int64_t extent = order[i].src(0).vmax();
-    if (grid == outer || order[grid].src(0).vmax() < std::min<int64_t>(extent, 4 * wanted)) {
-      grid = i;
+  return 1;
+}
+
+int64_t Span(const IterationSpace& space, const IterationAccess& access, const Division& division) {
+  int64_t elements = 1;
+  for (size_t i = 0; i < space.axes.size(); ++i) {
+    const int64_t each = (space.axes[i].size + division.splits[i] - 1) / division.splits[i];
+    int64_t reach;
+    if (__builtin_mul_overflow(std::max<int64_t>(0, each - 1), std::abs(access.strides[i]),
+                               &reach) ||
+        __builtin_add_overflow(elements, reach, &elements)) {
+      return INT64_MAX;
     }
   }
-  if (wanted <= 1 || grid == outer || order[grid].src(0).vmax() < 2) {
-    kernel.workers = 1;
-    grid = outer;
-  } else {
-    kernel.workers = static_cast<int>(std::min<int64_t>(wanted, order[grid].src(0).vmax()));
-    std::rotate(order.begin(), order.begin() + grid, order.begin() + grid + 1);
+  int64_t bytes;
+  return __builtin_mul_overflow(elements, access.element_bytes, &bytes) ? INT64_MAX : bytes;
+}
+
+absl::StatusOr<Division> FitSpans(const IterationSpace& space, const DivisionLimits& limits) {
+  Division division{std::vector<int64_t>(space.axes.size(), 1)};
+  for (const IterationAccess& access : space.accesses) {
+    if (Span(space, access, division) <= limits.span_bytes) continue;
+    SpanSearch search(space, access, limits, division);
+    if (search.Run(division)) continue;
+    const auto size = [](std::string* out, const IterationAxis& a) {
+      absl::StrAppend(out, a.size, a.reduction ? " (reduced)" : "");
+    };
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "one core would reach over ", Span(space, access, division), " bytes of a tensor, and ",
+        search.least_span(), " however the loops ", absl::StrJoin(space.axes, " x ", size),
+        " are split over ", limits.cores, " cores; the target allows ", limits.span_bytes,
+        ": compute it in parts, or in another order of its axes"));
   }
-  RangeReplacements kinds;
-  if (grid < outer) {
-    const UOp marked = UOp::Make(Op::kRange, kInt64, {order[0].src(0)},
-                                 RangeArg{order[0].arg<RangeArg>().id, RangeKind::kGrid});
-    kinds.emplace(order[0], RangeReplacement{marked, {marked}});
+  return division;
+}
+
+Division UseCores(const IterationSpace& space, const DivisionLimits& limits, Division committed) {
+  std::vector<size_t> outputs, reductions;
+  for (size_t i = 0; i < space.axes.size(); ++i) {
+    (space.axes[i].reduction ? reductions : outputs).push_back(i);
   }
-  std::vector<UOp> stores;
-  for (const UOp& s : kernel.graph.srcs()) {
-    std::vector<UOp> srcs = {s.src(0), s.src(1)};
-    srcs.insert(srcs.end(), order.begin(), order.end());
-    stores.push_back(s.WithSrcs(srcs));
+  // Axes that are split already take what the others leave.
+  std::stable_sort(outputs.begin(), outputs.end(), [&](size_t a, size_t b) {
+    const bool free_a = committed.splits[a] == 1, free_b = committed.splits[b] == 1;
+    return free_a != free_b ? free_a : Units(space.axes[a]) > Units(space.axes[b]);
+  });
+  for (const size_t i : outputs) {
+    const int64_t now = committed.splits[i];
+    committed.splits[i] =
+        now * CoreSplit(Units(space.axes[i]) / now, limits.cores / committed.cores());
   }
-  kernel.graph = ReplaceRanges(UOp::Make(Op::kSink, stores), kinds);
+  if (ReductionsSplit(space, committed) >= limits.reduction_axes) return committed;
+  size_t best = space.axes.size();
+  int64_t most = 1;
+  for (const size_t i : reductions) {
+    if (committed.splits[i] > 1) continue;
+    const int64_t split = CoreSplit(Units(space.axes[i]), limits.cores / committed.cores());
+    if (split > most) {
+      best = i;
+      most = split;
+    }
+  }
+  if (best < space.axes.size()) committed.splits[best] = most;
+  return committed;
+}
+
+absl::StatusOr<Division> DivideIterationSpace(const IterationSpace& space,
+                                              const DivisionLimits& limits) {
+  ASSIGN_OR_RETURN(Division division, FitSpans(space, limits));
+  return UseCores(space, limits, std::move(division));
 }
 
 }  // namespace tessera

@@ -1,0 +1,176 @@
+// Work division of kernels: one loop is shared by the cores as evenly as its extent allows, or
+// several are split into equal parts, whichever keeps more of them busy.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "graph/kernel_form.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+#include "schedule/passes.h"
+#include "schedule/work_division.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for waking one
+
+// What one launch costs: arithmetic on every point of the ranges that a node depends on, and each
+// buffer's bytes once.
+void Price(PlanKernel& k, const RangeSets& sets) {
+  int64_t flops = 0;
+  int64_t bytes = 0;
+  for (const UOp& u : sets.order()) {
+    const bool arithmetic = IsElementwise(u.op()) && u.dtype().IsFloat() && !u.is(Op::kWhere) &&
+                            !u.is(Op::kCast) && !u.is(Op::kBitcast);
+    if (arithmetic) flops += sets.Iterations(sets.Free(u));
+    if (u.is(Op::kReduce)) flops += sets.Iterations(sets.Free(u) | sets.Closed(u));
+    if (u.is(Op::kParam)) {
+      // What is read at most: fewer bytes where the ranges do not reach all of it.
+      int64_t elements = 0;
+      for (const UOp& i : sets.order()) {
+        if (i.is(Op::kIndex) && i.src(0) == u) elements += sets.Iterations(sets.Free(i));
+      }
+      bytes += std::min(elements, u.shape().MaxElements()) * u.dtype().bytes();
+    }
+  }
+  k.flops = flops;
+  k.bytes = bytes;
+}
+
+// The loops of a kernel's stores, and how far each goes in every tensor.
+IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops) {
+  IterationSpace space;
+  for (const UOp& r : loops) {
+    IterationAxis axis;
+    axis.size = r.src(0).vmax();
+    axis.granularity = r.src(0).IsConst() ? 0 : 1;
+    space.axes.push_back(axis);
+  }
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
+    IterationAccess access{u.dtype().bytes(), std::vector<int64_t>(loops.size(), 0)};
+    for (const Sum sum = ToSum(u.src(1)); const Sum::Term& t : sum.terms) {
+      const auto at = std::find(loops.begin(), loops.end(), t.term);
+      if (at != loops.end()) access.strides[at - loops.begin()] = t.factor;
+    }
+    space.accesses.push_back(std::move(access));
+  }
+  return space;
+}
+
+// The kernel with its loops in this order.
+UOp InOrder(const UOp& sink, absl::Span<const UOp> order) {
+  std::vector<UOp> stores;
+  for (const UOp& s : sink.srcs()) {
+    std::vector<UOp> srcs = {s.src(0), s.src(1)};
+    srcs.insert(srcs.end(), order.begin(), order.end());
+    stores.push_back(s.WithSrcs(srcs));
+  }
+  return UOp::Make(Op::kSink, stores);
+}
+
+UOp GridRange(const UOp& extent, int64_t id) {
+  return UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{id, RangeKind::kGrid});
+}
+
+// The kernel with the parts of all split loops as one, outermost, whose points the cores share.
+UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& division) {
+  const int64_t id = FreshRangeId(RangeSets(sink));
+  const UOp parts = GridRange(UOp::Index(division.cores()), id);
+  RangeReplacements map;
+  UOp rest = parts;
+  for (size_t i = division.splits.size(); i-- > 0;) {
+    const int64_t n = division.splits[i];
+    if (n == 1) continue;
+    const UOp part = UOp::Make(Op::kFloorMod, {rest, UOp::Index(n)});
+    rest = UOp::Make(Op::kFloorDiv, {rest, UOp::Index(n)});
+    const UOp each = UOp::Index(order[i].src(0).vmax() / n);
+    const UOp inner = UOp::Make(Op::kRange, kInt64, {each},
+                                RangeArg{id + 1 + static_cast<int64_t>(i), RangeKind::kLoop});
+    const UOp value = UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {part, each}), inner});
+    map.emplace(order[i], RangeReplacement{value, {inner}});
+  }
+  UOp out = Simplify(ReplaceRanges(InOrder(sink, order), map));
+  std::vector<UOp> loops = {parts};
+  const absl::Span<const UOp> inner = ClosedRanges(out.src(0));
+  loops.insert(loops.end(), inner.begin(), inner.end());
+  return InOrder(out, loops);
+}
+
+// How much of the cores is busy until the last of them is done, where n equal parts are shared out.
+double Utilisation(int64_t n, int64_t workers, int64_t cores) {
+  const int64_t most = (n + workers - 1) / workers;
+  return static_cast<double>(n) / static_cast<double>(most * cores);
+}
+
+}  // namespace
+
+absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
+  const RangeSets sets(kernel.graph);
+  Price(kernel, sets);
+  const uint64_t closed_inside = sets.ClosedBy(Op::kReduce);
+  const absl::Span<const UOp> loops = ClosedRanges(kernel.graph.src(0));
+  // Outer loops first, and those that a reduction runs over never.
+  std::vector<UOp> order;
+  for (const UOp& r : loops) {
+    if (!(sets.Bit(r) & closed_inside)) order.push_back(r);
+  }
+  const size_t outer = order.size();
+  for (const UOp& r : loops) {
+    if (sets.Bit(r) & closed_inside) order.push_back(r);
+  }
+  int64_t work = 0;
+  for (const UOp& u : sets.order()) {
+    if (IsElementwise(u.op()) || u.is(Op::kIndex)) work += sets.Iterations(sets.Free(u));
+  }
+  const int64_t wanted = std::min<int64_t>(target.cores, std::max<int64_t>(1, work / kWorthACore));
+
+  // What must be split to fit, and what may be to keep more cores busy than one loop does.
+  const IterationSpace space = SpaceOf(sets, absl::MakeSpan(order).subspan(0, outer));
+  const DivisionLimits limits{target.cores, target.span_limit, /*reduction_axes=*/0};
+  const absl::StatusOr<Division> fits = FitSpans(space, limits);
+  if (!fits.ok()) {
+    return absl::Status(fits.status().code(),
+                        absl::StrCat(kernel.name, ": ", fits.status().message()));
+  }
+  Division division = *fits;
+  const bool must = division.cores() > 1;
+  if (wanted > 1) {
+    division = UseCores(space, {std::max(wanted, division.cores()), target.span_limit, 0}, *fits);
+  }
+
+  // The first loop long enough to occupy the cores; else the longest.
+  size_t grid = outer;
+  for (size_t i = 0; i < outer; ++i) {
+    const int64_t extent = order[i].src(0).vmax();
+    if (grid == outer || order[grid].src(0).vmax() < std::min<int64_t>(extent, 4 * wanted)) {
+      grid = i;
+    }
+  }
+  const int64_t one = grid < outer ? order[grid].src(0).vmax() : 1;
+  const int64_t sharers = std::min(wanted, one);
+  const double shared_use = sharers > 0 ? Utilisation(one, sharers, wanted) : 0;
+  const double divided_use = Utilisation(division.cores(), division.cores(), wanted);
+  // GPUs bind their loops to blocks later (codegen/bind_ranges.cc).
+  const bool better = target.dialect == Dialect::kCpp && divided_use > shared_use;
+  if (must || (wanted > 1 && better)) {
+    kernel.workers = static_cast<int>(division.cores());
+    kernel.utilisation = divided_use;
+    kernel.graph = ApplyDivision(kernel.graph, order, division);
+    return absl::OkStatus();
+  }
+  kernel.workers = 1;
+  if (wanted > 1 && sharers > 1) {
+    kernel.workers = static_cast<int>(sharers);
+    kernel.utilisation = shared_use;
+    std::rotate(order.begin(), order.begin() + grid, order.begin() + grid + 1);
+    const UOp marked = GridRange(order[0].src(0), order[0].arg<RangeArg>().id);
+    const UOp ordered = InOrder(kernel.graph, order);
+    kernel.graph = ReplaceRanges(ordered, {{order[0], RangeReplacement{marked, {marked}}}});
+    return absl::OkStatus();
+  }
+  kernel.graph = InOrder(kernel.graph, order);
+  return absl::OkStatus();
+}
+
+}  // namespace tessera

@@ -1,0 +1,124 @@
+// The two passes of work division on iteration spaces, and what kernels make of them.
+#include "schedule/work_division.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "graph/kernel_form.h"
+#include "tests/codegen/kernels.h"
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+using testing::ElementsAre;
+
+IterationSpace Space(const std::vector<int64_t>& outputs, const std::vector<int64_t>& reductions) {
+  IterationSpace space;
+  for (int64_t n : outputs) space.axes.push_back({.size = n});
+  for (int64_t n : reductions) space.axes.push_back({.size = n, .reduction = true});
+  return space;
+}
+
+std::vector<int64_t> Splits(const IterationSpace& space, const DivisionLimits& limits) {
+  const absl::StatusOr<Division> division = DivideIterationSpace(space, limits);
+  EXPECT_OK(division);
+  return division.ok() ? division->splits : std::vector<int64_t>();
+}
+
+TEST(WorkDivision, TheLargestDivisorWithinTheCores) {
+  EXPECT_EQ(CoreSplit(1152, 32), 32);
+  EXPECT_EQ(CoreSplit(100, 32), 25);
+  EXPECT_EQ(CoreSplit(17, 32), 17);
+  EXPECT_EQ(CoreSplit(7, 4), 1);
+  EXPECT_EQ(CoreSplit(96, 20), 16);
+  EXPECT_EQ(CoreSplit(0, 4), 1);
+  EXPECT_EQ(CoreSplit(5, 0), 1);
+}
+
+TEST(WorkDivision, OutputsFirstThenOneReduction) {
+  EXPECT_THAT(Splits(Space({16, 16}, {8}), {32}), ElementsAre(16, 2, 1));
+  EXPECT_THAT(Splits(Space({4, 3}, {4096}), {32}), ElementsAre(4, 3, 2));
+  EXPECT_THAT(Splits(Space({3, 64}, {}), {32}), ElementsAre(1, 32));  // the largest, not the first
+  // Of two reductions the one that takes more of what is left; never both.
+  EXPECT_THAT(Splits(Space({2}, {9, 8}), {16}), ElementsAre(2, 1, 8));
+  EXPECT_THAT(Splits(Space({2}, {8}), {16, INT64_MAX, 0}), ElementsAre(2, 1));
+}
+
+TEST(WorkDivision, SticksAndGranularitiesStayWhole) {
+  IterationSpace space = Space({64}, {});
+  space.axes[0].stick = 16;  // four sticks
+  EXPECT_THAT(Splits(space, {32}), ElementsAre(4));
+  space.axes[0] = {.size = 4096, .granularity = 12};
+  EXPECT_THAT(Splits(space, {8}), ElementsAre(6));
+}
+
+TEST(WorkDivision, SpansAreMadeToFitByTheFewestCores) {
+  IterationSpace space = Space({8, 1024}, {});
+  space.accesses = {{4, {1024, 1}}};
+  // 32 KiB in all: a quarter each, along the outer axis.
+  const absl::StatusOr<Division> fits = FitSpans(space, {32, 8192});
+  ASSERT_OK(fits);
+  EXPECT_THAT(fits->splits, ElementsAre(4, 1));
+  EXPECT_LE(Span(space, space.accesses[0], *fits), 8192);
+  // The cores that are left go to the other axis; what is committed stays.
+  EXPECT_THAT(Splits(space, {32, 8192}), ElementsAre(4, 8));
+  // What one tensor has committed the next can only add to.
+  space.accesses = {{4, {0, 1}}, {4, {1024, 1}}};
+  const absl::StatusOr<Division> both = FitSpans(space, {64, 2048});
+  ASSERT_OK(both);
+  EXPECT_THAT(both->splits, ElementsAre(8, 2));
+  EXPECT_THAT(Splits(space, {64, 2048}), ElementsAre(8, 8));
+}
+
+TEST(WorkDivision, AnErrorWhereNoSplitFits) {
+  IterationSpace space = Space({7}, {});
+  space.accesses = {{4, {1000}}};
+  EXPECT_THAT(FitSpans(space, {4, 1000}),
+              StatusIs(absl::StatusCode::kResourceExhausted, "split over 4 cores"));
+  // Two reductions would have to be split.
+  IterationSpace reduced = Space({}, {4, 4});
+  reduced.accesses = {{1, {100, 1}}, {1, {1, 100}}};
+  EXPECT_THAT(FitSpans(reduced, {16, 120}),
+              StatusIs(absl::StatusCode::kResourceExhausted, "4 (reduced) x 4 (reduced)"));
+}
+
+// ---- kernels
+
+PlanKernel KernelOf(const Tensor& tensor, int cores, int64_t span = INT64_MAX) {
+  Target target = SmallChip();
+  target.cores = cores;
+  target.span_limit = span;
+  const std::vector<PlanKernel> kernels = KernelsOf(tensor, target);
+  return kernels.empty() ? PlanKernel() : kernels[0];
+}
+
+TEST(DivideWork, OneLongLoopIsSharedUnevenly) {
+  const PlanKernel k = KernelOf(Tensor::Empty({1000, 1024}).Sum({1}), 32);
+  EXPECT_EQ(k.workers, 32);
+  EXPECT_NEAR(k.utilisation, 1000.0 / 1024, 1e-9);  // some have 32 rows, some 31
+}
+
+TEST(DivideWork, ShortLoopsAreSplitTogether) {
+  const PlanKernel k = KernelOf(Tensor::Empty({16, 16, 8192}).Sum({2}), 32);
+  EXPECT_EQ(k.workers, 32);
+  EXPECT_EQ(k.utilisation, 1);
+  const PlanKernel most = KernelOf(Tensor::Empty({4, 3, 65536 / 4}).Exp().Max({2}), 16);
+  EXPECT_EQ(most.workers, 12);
+  EXPECT_EQ(most.utilisation, 0.75);
+}
+
+TEST(DivideWork, ATensorBeyondTheSpanIsSplitOrRefused) {
+  const Tensor x = Tensor::Empty({64, 1024});
+  const PlanKernel k = KernelOf(x.T().Sum({0}), 8, 64 * 1024);
+  EXPECT_EQ(k.workers, 4);  // 256 KiB in parts of 64
+  const std::vector<UOp> roots = {x.Sum({1}).uop()};
+  Target target = SmallChip();
+  target.span_limit = 4000;
+  const PlanKey key = MakePlanKey(roots);
+  EXPECT_THAT(Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)), false),
+              StatusIs(absl::StatusCode::kResourceExhausted, "the target allows 4000"));
+}
+
+}  // namespace
+}  // namespace tessera
