@@ -52,6 +52,8 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   for (const UOp& u : sets.order()) {
     if (u.is(Op::kIndex) && !turned) turned = TurnsWith(u, best, sets);
   }
+  // Reductions give loops of their own to what they run over; blocks need both loops to themselves.
+  if (turned && (sets.ClosedBy(Op::kReduce) & (sets.Bit(best) | sets.Bit(turned)))) turned = UOp();
   if (turned) {
     lanes = std::min(lanes, kTurnedBlock);
     const UOp out = Tile(staged, best, 1, lanes);

@@ -43,6 +43,13 @@ TEST(OpsMovement, Transpositions) {
   }
 }
 
+// Loops that reductions run over as well are no blocks.
+TEST(OpsMovement, TranspositionsBesideReductions) {
+  const Tensor x = Count({33, 36}), y = Count({36, 33});
+  EXPECT_REFERENCE(x.Softmax() + y.T(), x - x.Max(1, true) * y.T(), x / (y.T() + x.Sum(0, true)),
+                   Where(x == x.Max(1, true), y.T(), x));
+}
+
 TEST(OpsMovement, PiecesOfOneTensor) {
   const Tensor x = Count({7, 3});
   std::vector<Tensor> all = x.Split(3);
