@@ -117,6 +117,36 @@ TEST_P(Composite, AdjointAgreesWithDifferences) {
   }
 }
 
+// Every dtype works, or is refused where the function is written.
+class CompositeDtypes : public Composite {};
+
+void TryDtypes(const CompositeRow& row, std::initializer_list<DType> dtypes) {
+  int worked = 0;
+  for (DType t : dtypes) {
+    SCOPED_TRACE(t.ToString());
+    const std::vector<Tensor> inputs = Inputs(row, t);
+    std::vector<Tensor> out;
+    try {
+      out = row.fn(inputs);
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), ::testing::ContainsRegex("^[A-Z][A-Za-z0-9]+: "));
+      continue;
+    }
+    ++worked;
+    EXPECT_EQ(Mismatch(out), "");
+  }
+  EXPECT_GT(worked, 0);
+}
+
+TEST_P(CompositeDtypes, WorkOrAreRefusedSlow) { TryDtypes(GetParam(), {kBool, kInt8, kBFloat16}); }
+
+TEST_P(CompositeDtypes, AllWorkOrAreRefusedLong) {
+  TryDtypes(GetParam(), {kInt16, kInt64, kUInt8, kUInt16, kUInt32, kUInt64, kFloat8E4M3,
+                         kFloat8E5M2, kFloat16, kFloat64});
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, CompositeDtypes, ::testing::ValuesIn(CompositeRows()),
+                         [](const auto& info) { return info.param.name; });
 INSTANTIATE_TEST_SUITE_P(Functions, Composite, ::testing::ValuesIn(CompositeRows()),
                          [](const auto& info) { return info.param.name; });
 
