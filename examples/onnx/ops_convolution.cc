@@ -142,8 +142,9 @@ void DeformConv(Call& c) {
   const int64_t groups = c.Int("group", 1), maps = c.Int("offset_group", 1);
   const int64_t kernel = windows.size[0] * windows.size[1];
   const int64_t rows = offset.size(2), columns = offset.size(3), places = rows * columns;
-  if (maps < 1 || groups < 1 || channels % maps != 0 || w.size(0) % groups != 0 ||
-      channels != w.size(1) * groups || offset.size(1) != maps * kernel * 2) {
+  if (maps < 1 || groups < 1 || maps > channels || groups > channels || kernel > 1 << 20 ||
+      channels % maps != 0 || w.size(0) % groups != 0 || channels != w.size(1) * groups ||
+      offset.size(1) != maps * kernel * 2) {
     c.Fail("of ", x.shape().ToString(), " under ", w.shape().ToString(), " by offsets ",
            offset.shape().ToString());
   }

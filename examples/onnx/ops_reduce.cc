@@ -34,10 +34,9 @@ std::vector<int64_t> ReducedShape(const Tensor& x, const Over& over) {
   }
   return out;
 }
-int64_t ReducedCount(const Tensor& x, const Over& over) {
-  int64_t n = 1;
-  for (const int64_t a : over.axes) n *= x.size(static_cast<int>(a));
-  return n;
+bool IsEmpty(const Tensor& x, const Over& over) {
+  return std::any_of(over.axes.begin(), over.axes.end(),
+                     [&](int64_t a) { return x.size(static_cast<int>(a)) == 0; });
 }
 
 // `before` makes the terms and `after` the result of the reduced ones; both also run where nothing
@@ -66,7 +65,7 @@ void LogSumExpOf(Call& c) {
   const Tensor x = c.In(0);
   const Over over = OverOf(c, x.rank());
   if (over.axes.empty()) return c.Out(x);
-  if (ReducedCount(x, over) == 0) {
+  if (IsEmpty(x, over)) {
     return c.Out(Tensor::Full(ReducedShape(x, over), -INFINITY, x.dtype()));
   }
   c.Out(LogSumExp(x, over.axes, over.keep).Cast(x.dtype()));
@@ -79,7 +78,7 @@ void Extreme(Call& c) {
   const Over over = OverOf(c, x.rank());
   if (over.axes.empty()) return c.Out(x);
   const DType dtype = x.dtype();
-  if (ReducedCount(x, over) == 0) {
+  if (IsEmpty(x, over)) {
     const Scalar s = max ? LowestScalar(dtype) : HighestScalar(dtype);
     const std::vector<int64_t> shape = ReducedShape(x, over);
     if (dtype.IsFloat()) return c.Out(Tensor::Full(shape, s.AsFloat(), dtype));
