@@ -112,8 +112,8 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, int64_t 
       int64_t bytes = b.dtype().bytes();
       bool constant = true;
       for (const UOp& r : over) {
-        constant &= r.src(0).IsConst();
-        bytes *= r.src(0).vmax();
+        constant &= r.src(0).IsConst() && bytes <= most_bytes;
+        if (constant) bytes *= r.src(0).vmax();
       }
       if (!constant || bytes > most_bytes) continue;
       const auto place = [&](const UOp& r) {
@@ -194,6 +194,8 @@ int OpsOver(const UOp& u, const UOp& range, const RangeSets& sets) {
   return ops;
 }
 
+constexpr int64_t kNoPanel = int64_t{1} << 40;  // bytes that no cache holds
+constexpr int64_t kMostRowsOfBlock = 1 << 14;
 constexpr int64_t kLeastRowsOfBlock = 64;  // for which packing a panel anew is little
 constexpr int64_t kRowsToTranspose = 32;   // that pay for packing across the grain
 constexpr int64_t kLeastLanes = 4;         // worth a tile of their own at the end of the columns
@@ -237,6 +239,18 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   return UnrollShort(Tile(out, along, unroll, lanes), c, along);
 }
 
+// Elements that an operand has for each point of the result: the steps of the sum, as bytes of
+// `each`; no more than can be multiplied further.
+int64_t BytesOfSum(const Contraction& c, int64_t each) {
+  int64_t bytes = each;
+  for (const UOp& r : c.inner) {
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(1, r.src(0).vmax()), &bytes)) {
+      return kNoPanel;
+    }
+  }
+  return std::min(bytes, kNoPanel);
+}
+
 // Every tile of rows reads a panel whole: from the core's own cache, or its part of the last one,
 // which is slower by less than packing gains.
 int64_t MostOfPanel(const Target& target) {
@@ -271,11 +285,10 @@ int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
 // Every panel meets all rows: so many of them at a time as stay in the core's part of the last
 // cache. The largest divisor of the rows that does, or 0 where it is small.
 int64_t RowsOfBlock(const Contraction& c, const UOp& row, const Target& target) {
-  int64_t bytes = c.a.dtype().bytes();
-  for (const UOp& r : c.inner) bytes *= std::max<int64_t>(1, r.src(0).vmax());
+  const int64_t bytes = BytesOfSum(c, c.a.dtype().bytes());
   const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
   const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
-  const int64_t most = target.cache_bytes / (2 * target.cores) / std::max<int64_t>(1, bytes);
+  const int64_t most = std::min(kMostRowsOfBlock, target.cache_bytes / (2 * target.cores) / bytes);
   if (!row.src(0).IsConst()) return 0;
   for (int64_t block = std::min(most, each); block >= kLeastRowsOfBlock; --block) {
     if (rows % block == 0) return block;
@@ -327,8 +340,7 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   }
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t most = MostOfPanel(target);
-  int64_t deep = target.vector_bytes;
-  for (const UOp& r : c.inner) deep *= r.src(0).vmax();
+  const int64_t deep = BytesOfSum(c, target.vector_bytes);
   const int64_t tile_columns = columns >= 2 * lanes && 2 * deep <= most ? 2 : 1;
   const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
   UOp out = ColumnsOutward(sink, c, block);
@@ -368,15 +380,14 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
   if (AdjacentOver(c.b, c.lane, sets) && c.lane.src(0).vmax() % lanes == 0) return UOp();
   std::vector<UOp> columns = AdjacentColumns(sets, sink.src(0), c);
   const int64_t most = target.l2_bytes * 3 / 4;
-  int64_t bytes = c.b.dtype().bytes();
   std::vector<UOp> over = c.inner;
   for (const UOp& r : over) {
-    if (!r.src(0).IsConst() || bytes > most) return UOp();
-    bytes *= r.src(0).vmax();
+    if (!r.src(0).IsConst()) return UOp();
   }
+  int64_t bytes = BytesOfSum(c, c.b.dtype().bytes());
   for (size_t i = 0; i < columns.size(); ++i) {
     const int64_t extent = columns[i].src(0).vmax();
-    if (bytes * extent > most) {  // a part of this one
+    if (extent > most / bytes) {  // a part of this one
       int64_t part = most / bytes;
       while (part > 1 && extent % part != 0) --part;
       if (part > 1 && i > 0) {
