@@ -223,6 +223,15 @@ absl::StatusOr<Arg> TakeParam(Cursor& c, FindNode find) {
   return Arg(std::move(p));
 }
 
+absl::StatusOr<Arg> TakeReduce(Cursor& c) {
+  ReduceArg r;
+  ASSIGN_OR_RETURN(r.op, ParseOp(c.TakeWord()));
+  if (c.Take("axes=")) {
+    ASSIGN_OR_RETURN(r.axes, TakeInts(c));
+  }
+  return Arg(std::move(r));
+}
+
 absl::StatusOr<Arg> TakeExchange(Cursor& c, FindNode find) {
   ExchangeArg x;
   for (auto* boxes : {&x.from, &x.to}) {
@@ -231,6 +240,11 @@ absl::StatusOr<Arg> TakeExchange(Cursor& c, FindNode find) {
     *boxes = std::make_shared<const Boxes>(std::move(parsed));
   }
   ASSIGN_OR_RETURN(x.shape, TakeExtents(c, find));
+  if (!c.AtEnd() && !c.Peek(':')) {
+    ASSIGN_OR_RETURN(const Arg arg, TakeReduce(c));
+    x.op = std::get<ReduceArg>(arg.value).op;
+    x.over = std::get<ReduceArg>(arg.value).axes;
+  }
   return Arg(std::move(x));
 }
 
@@ -242,15 +256,6 @@ absl::StatusOr<Arg> TakeWindow(Cursor& c) {
     ASSIGN_OR_RETURN(*list, TakeInts(c));
   }
   return Arg(std::move(w));
-}
-
-absl::StatusOr<Arg> TakeReduce(Cursor& c) {
-  ReduceArg r;
-  ASSIGN_OR_RETURN(r.op, ParseOp(c.TakeWord()));
-  if (c.Take("axes=")) {
-    ASSIGN_OR_RETURN(r.axes, TakeInts(c));
-  }
-  return Arg(std::move(r));
 }
 
 template <typename Enum, size_t n>

@@ -108,6 +108,9 @@ struct Printer {
   void operator()(const ExchangeArg& x) {
     absl::StrAppend(&out, "\"", x.from->ToString(), "\" \"", x.to->ToString(), "\" ");
     (*this)(x.shape);
+    if (x.over.empty()) return;
+    out += ' ';
+    (*this)(ReduceArg{x.op, x.over});
   }
   void operator()(Scalar) {}  // needs the dtype: see Argument
 

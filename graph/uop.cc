@@ -43,7 +43,7 @@ struct HashArgValue {
   size_t operator()(StageArg s) const { return absl::HashOf(s.id, s.space); }
   size_t operator()(const std::string& s) const { return absl::HashOf(s); }
   size_t operator()(const ExchangeArg& x) const {
-    return absl::HashOf(x.from->device, x.to->device, x.shape);
+    return absl::HashOf(x.from->device, x.to->device, x.shape, x.op, x.over);
   }
 };
 
@@ -299,7 +299,8 @@ void UOp::SetMarks(const UOp& from) const {
 
 bool operator==(const ExchangeArg& a, const ExchangeArg& b) {
   const auto same = [](const auto& x, const auto& y) { return x == y || *x == *y; };
-  return same(a.from, b.from) && same(a.to, b.to) && a.shape == b.shape;
+  return same(a.from, b.from) && same(a.to, b.to) && a.shape == b.shape && a.op == b.op &&
+         a.over == b.over;
 }
 
 int64_t LiveNodes() { return live_nodes.load(); }

@@ -221,10 +221,13 @@ struct StageArg {
 };
 
 // Parts that lie in the boxes `from` of an index space become parts that lie in the boxes `to`, of
-// which `shape` is one place's.
+// which `shape` is one place's. Where `over` names mesh dims, the parts of places that differ in
+// them are combined by `op`: each place gets its box of the result.
 struct ExchangeArg {
   std::shared_ptr<const Boxes> from, to;
   Extents shape;
+  Op op = Op::kAdd;
+  Ints over = {};
   friend bool operator==(const ExchangeArg& a, const ExchangeArg& b);
 };
 

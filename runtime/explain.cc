@@ -56,13 +56,14 @@ std::string TransferName(const Plan& plan, const PlanStep& s) {
                           s.why.empty() ? " (as written: To)" : why);
     case PlanStep::kExchange:
       return absl::StrCat("exchange ", MeshText(from.device), " -> ", MeshText(to.device), why);
-    case PlanStep::kAllReduce: {
+    case PlanStep::kAllReduce:
+    case PlanStep::kReduceScatter: {
       const Mesh mesh = to.device.sharding().mesh();
       const std::string dims =
           absl::StrJoin(s.dims, ",", [&mesh](std::string* o, int d) { *o += mesh.DimName(d); });
-      return absl::StrCat("all-reduce ", s.op == Op::kWhere ? "select" : Info(s.op).text,
-                          " of groups of ", mesh.Groups(s.dims)[0].size(), " along ", dims, " of ",
-                          mesh.ToString());
+      return absl::StrCat(s.kind == PlanStep::kAllReduce ? "all-reduce " : "reduce-scatter ",
+                          s.op == Op::kWhere ? "select" : Info(s.op).text, " of groups of ",
+                          mesh.Groups(s.dims)[0].size(), " along ", dims, " of ", mesh.ToString());
     }
   }
   return "";
@@ -105,24 +106,26 @@ void ShowBuffers(const Plan& plan, std::string* out) {
 }
 
 std::string ShowPlan(const Plan& plan) {
-  size_t copies = 0, exchanges = 0, reductions = 0;
+  size_t copies = 0, exchanges = 0, reductions = 0, scatters = 0;
   double copied = 0;
   for (const PlanStep& s : plan.steps) {
     exchanges += s.kind == PlanStep::kExchange;
     reductions += s.kind == PlanStep::kAllReduce;
+    scatters += s.kind == PlanStep::kReduceScatter;
     if (s.kind != PlanStep::kCopy) continue;
     ++copies;
     copied += static_cast<double>(plan.buffers[s.buffers[0]].bytes);
   }
-  const size_t launches = plan.steps.size() - copies - exchanges - reductions;
+  const size_t launches = plan.steps.size() - copies - exchanges - reductions - scatters;
   std::string out = Plural(launches, "kernel");
   if (plan.kernels.size() != launches)
     absl::StrAppend(&out, " (", plan.kernels.size(), " distinct)");
   absl::StrAppend(&out, ", ", copies == 1 ? "1 copy" : absl::StrCat(copies, " copies"));
   if (copies > 0) absl::StrAppend(&out, " of ", ShowBytes(copied));
-  if (exchanges + reductions > 0) {
+  if (exchanges + reductions + scatters > 0) {
     absl::StrAppend(&out, ", ", Plural(exchanges, "exchange"), ", ",
                     Plural(reductions, "all-reduce"), ", ",
+                    scatters > 0 ? absl::StrCat(Plural(scatters, "reduce-scatter"), ", ") : "",
                     ShowBytes(static_cast<double>(BytesMoved(plan))), " between places");
   }
   for (const auto& [device, bytes] : plan.arenas) {

@@ -57,7 +57,7 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
   }
   for (const PlanStep& step : out->plan.steps) {
     out->transfers.emplace_back();
-    if (step.kind != PlanStep::kExchange && step.kind != PlanStep::kAllReduce) continue;
+    if (step.kind == PlanStep::kKernel || step.kind == PlanStep::kCopy) continue;
     ASSIGN_OR_RETURN(out->transfers.back(), Transfer::Make(out->plan, step));
   }
   // All kernels of a device at once, so that they compile in parallel.

@@ -55,6 +55,9 @@ struct RuntimeStats {
   int64_t plans_made = 0;
   int64_t plans_reused = 0;
   int64_t kernels_run = 0;
+  int64_t transfers_run = 0;  // exchanges and reductions between places
+  int64_t bytes_moved = 0;    // by them: the least that each needs
+  int64_t bytes_sent = 0;     // by the way that each was done
 };
 RuntimeStats GetRuntimeStats();
 

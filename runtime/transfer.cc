@@ -8,6 +8,7 @@
 #include "graph/scalar_math.h"
 #include "graph/status.h"
 #include "runtime/box_rows.h"
+#include "runtime/counters.h"
 #include "runtime/mesh.h"
 
 namespace tessera {
@@ -122,6 +123,8 @@ absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
     t->computes_ &= d->Computes();
     t->on_host_ &= d->IsHost();
   }
+  t->bytes_moved_ = BytesMoved(plan, step);
+  t->bytes_sent_ = BytesSent(plan, step);
   if (!t->computes_) return t;
   if (exchanges) {
     t->boxes_from_ = step.from;
@@ -132,6 +135,13 @@ absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
     }
     if (t->symbolic_.empty()) t->copies_ = CopiesOf(*step.from, *step.to);
     return t;
+  }
+  if (step.kind == PlanStep::kReduceScatter) {
+    for (size_t i = 0; i < t->to_.size(); ++i) {
+      t->copies_.want.push_back(step.to->At(static_cast<int>(i)));
+      t->copies_.have.push_back(step.from->At(static_cast<int>(i)));
+      t->copies_.elements += Volume(t->copies_.have.back());
+    }
   }
   for (std::vector<int>& places : to.device.sharding().mesh().Groups(step.dims)) {
     Group g;
@@ -147,7 +157,11 @@ absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
 
 absl::Status Transfer::Run(absl::Span<void* const> target, absl::Span<const void* const> source,
                            Values value) const {
+  Count(&RuntimeStats::transfers_run);
+  Count(&RuntimeStats::bytes_moved, bytes_moved_);
+  Count(&RuntimeStats::bytes_sent, bytes_sent_);
   if (!computes_) return absl::OkStatus();
+  if (kind_ == PlanStep::kReduceScatter) return RunReduceScatter(target, source);
   if (kind_ == PlanStep::kAllReduce) return RunAllReduce(target, source, value);
   if (symbolic_.empty()) return RunExchange(copies_, target, source);
   Boxes from = *boxes_from_, to = *boxes_to_;
@@ -227,13 +241,68 @@ absl::Status Transfer::FillDevice(const Copies& copies, int place, void* target,
   return to.CopyIn(target, part.data(), static_cast<int64_t>(part.size()));
 }
 
+// One place's part of what its group has.
+void Transfer::CombinePart(const Group& group, int place, void* target,
+                           absl::Span<const void* const> parts) const {
+  const int64_t width = dtype_.bytes();
+  absl::InlinedVector<const void*, 16> moved(parts.size());
+  ForEachRow(copies_.want[place], copies_.want[place], copies_.have[group.places[0]],
+             [&](int64_t a, int64_t b, int64_t n) {
+               for (size_t i = 0; i < parts.size(); ++i) {
+                 moved[i] = static_cast<const char*>(parts[i]) + (b - a) * width;
+               }
+               CombineAny(op_, dtype_, target, moved, a, a + n);
+             });
+}
+
+absl::Status Transfer::RunReduceScatter(absl::Span<void* const> target,
+                                        absl::Span<const void* const> source) const {
+  const int64_t width = dtype_.bytes();
+  for (const Group& group : groups_) {
+    std::vector<std::vector<char>> staged;
+    absl::InlinedVector<const void*, 16> parts;
+    for (int i : group.places) {
+      if (on_host_) {
+        parts.push_back(source[i]);
+        continue;
+      }
+      staged.emplace_back(Volume(copies_.have[i]) * width);
+      RETURN_IF_ERROR(from_[i]->CopyOut(staged.back().data(), source[i],
+                                        static_cast<int64_t>(staged.back().size())));
+      parts.push_back(staged.back().data());
+    }
+    const auto one = [&](int k) -> absl::Status {
+      const int place = group.places[k];
+      if (on_host_) {
+        CombinePart(group, place, target[place], parts);
+        return absl::OkStatus();
+      }
+      std::vector<char> part(Volume(copies_.want[place]) * width);
+      CombinePart(group, place, part.data(), parts);
+      return to_[place]->CopyIn(target[place], part.data(), static_cast<int64_t>(part.size()));
+    };
+    const auto places = static_cast<int>(group.places.size());
+    if (on_host_ && copies_.elements * width > kSerialBytes) {
+      RETURN_IF_ERROR(ForEachPlace(places, one));
+    } else {
+      for (int k = 0; k < places; ++k) RETURN_IF_ERROR(one(k));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Few elements are combined by every place for itself; of many, a part at one place for all.
 void Transfer::Combine(const Group& group, int64_t begin, int64_t end,
                        absl::Span<void* const> target, absl::Span<const void* const> source) const {
   absl::InlinedVector<const void*, 16> parts;
   for (int i : group.places) parts.push_back(source[i]);
+  const int64_t width = dtype_.bytes();
+  if (GoesAtOnce(end * width, static_cast<int>(parts.size()))) {
+    for (int i : group.places) CombineAny(op_, dtype_, target[i], parts, begin, end);
+    return;
+  }
   char* first = static_cast<char*>(target[group.places[0]]);
   CombineAny(op_, dtype_, first, parts, begin, end);
-  const int64_t width = dtype_.bytes();
   for (size_t i = 1; i < group.places.size(); ++i) {
     std::memcpy(static_cast<char*>(target[group.places[i]]) + begin * width, first + begin * width,
                 (end - begin) * width);

@@ -18,7 +18,7 @@ namespace tessera {
 // the order of the places, whichever way they travel.
 class Transfer {
  public:
-  // The step must be an exchange or an all-reduce.
+  // The step must be no kernel and no copy.
   static absl::StatusOr<std::unique_ptr<const Transfer>> Make(const Plan& plan,
                                                               const PlanStep& step);
   using Values = absl::FunctionRef<absl::StatusOr<int64_t>(const Extent&)>;
@@ -52,6 +52,10 @@ class Transfer {
                              absl::Span<const void* const> source) const;
   void Combine(const Group& group, int64_t begin, int64_t end, absl::Span<void* const> target,
                absl::Span<const void* const> source) const;
+  absl::Status RunReduceScatter(absl::Span<void* const> target,
+                                absl::Span<const void* const> source) const;
+  void CombinePart(const Group& group, int place, void* target,
+                   absl::Span<const void* const> parts) const;
 
   PlanStep::Kind kind_ = PlanStep::kExchange;
   Op op_ = Op::kAdd;
@@ -62,7 +66,8 @@ class Transfer {
   std::shared_ptr<const Boxes> boxes_from_, boxes_to_;
   std::vector<std::pair<int, Extent>> symbolic_;
   Copies copies_;
-  std::vector<Group> groups_;  // of an all-reduce
+  std::vector<Group> groups_;  // of a reduction
+  int64_t bytes_moved_ = 0, bytes_sent_ = 0;
 };
 
 }  // namespace tessera

@@ -99,6 +99,11 @@ class KernelMaker {
       step.kind = PlanStep::kExchange;
       step.from = u.arg<ExchangeArg>().from;
       step.to = u.arg<ExchangeArg>().to;
+      if (const Ints& over = u.arg<ExchangeArg>().over; !over.empty()) {
+        step.kind = PlanStep::kReduceScatter;
+        step.op = u.arg<ExchangeArg>().op;
+        step.dims.assign(over.begin(), over.end());
+      }
     } else if (u.is(Op::kAllReduce)) {
       step.kind = PlanStep::kAllReduce;
       step.op = u.arg<ReduceArg>().op;

@@ -19,6 +19,11 @@ std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
 // become one ALLREDUCE of their sum: it moves no more bytes than one of them did.
 std::vector<UOp> MergeCollectives(absl::Span<const UOp> roots);
 
+// An ALLREDUCE of which each place reads only a part of its own becomes an EXCHANGE that combines:
+// a place gets that part alone.
+std::vector<UOp> ScatterReductions(absl::Span<const UOp> roots,
+                                   absl::Span<const PlaceVariable> variables);
+
 // A value that is assigned is written in the shape in which it is computed, not in one that it was
 // given afterwards: so that a reduction and the write of its reshaped result are one kernel.
 std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);

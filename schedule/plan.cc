@@ -46,6 +46,15 @@ int64_t BytesMoved(const Plan& plan, const PlanStep& step) {
       }
       return bytes;
     }
+    case PlanStep::kReduceScatter: {
+      int64_t bytes = 0;
+      for (const std::vector<int>& group : to.device.sharding().mesh().Groups(step.dims)) {
+        for (int i : group) {
+          bytes += (static_cast<int64_t>(group.size()) - 1) * Volume(step.to->At(i)) * width;
+        }
+      }
+      return bytes;
+    }
   }
   return 0;
 }
@@ -53,6 +62,24 @@ int64_t BytesMoved(const Plan& plan, const PlanStep& step) {
 int64_t BytesMoved(const Plan& plan) {
   int64_t bytes = 0;
   for (const PlanStep& s : plan.steps) bytes += BytesMoved(plan, s);
+  return bytes;
+}
+
+bool GoesAtOnce(int64_t bytes, int places) {
+  constexpr int64_t kMost = 4096;
+  return bytes * places <= kMost;
+}
+
+int64_t BytesSent(const Plan& plan, const PlanStep& step) {
+  if (step.kind != PlanStep::kAllReduce) return BytesMoved(plan, step);
+  const PlanBuffer& to = plan.buffers[step.buffers[0]];
+  int64_t bytes = 0;
+  for (const std::vector<int>& group : to.device.sharding().mesh().Groups(step.dims)) {
+    int64_t n = to.dtype.bytes();
+    for (const Extent& e : to.shape) n *= ExtentAt(plan, e, to.device, group[0]);
+    const auto places = static_cast<int>(group.size());
+    bytes += (GoesAtOnce(n, places) ? places : 2) * int64_t{places - 1} * n;
+  }
   return bytes;
 }
 
@@ -68,10 +95,11 @@ std::string Plan::ToString() const {
   for (const PlanStep& s : steps) {
     const std::string list =
         absl::StrJoin(s.buffers, ", ", [](std::string* o, int b) { absl::StrAppend(o, "b", b); });
-    const std::string name = s.kind == PlanStep::kKernel      ? kernels[s.kernel].name
-                             : s.kind == PlanStep::kCopy      ? "copy"
-                             : s.kind == PlanStep::kAllReduce ? "all-reduce"
-                                                              : "exchange";
+    const std::string name = s.kind == PlanStep::kKernel          ? kernels[s.kernel].name
+                             : s.kind == PlanStep::kCopy          ? "copy"
+                             : s.kind == PlanStep::kAllReduce     ? "all-reduce"
+                             : s.kind == PlanStep::kReduceScatter ? "reduce-scatter"
+                                                                  : "exchange";
     absl::StrAppend(&out, "  ", name, "(", list, ")",
                     s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }

@@ -36,15 +36,15 @@ struct PlanBuffer {
 };
 
 struct PlanStep {
-  enum Kind : uint8_t { kKernel, kCopy, kExchange, kAllReduce };
+  enum Kind : uint8_t { kKernel, kCopy, kExchange, kAllReduce, kReduceScatter };
   Kind kind = kKernel;
   int kernel = -1;           // of a kernel step
   std::vector<int> buffers;  // by slot; of the others: destination, source
   const CallSite* site = nullptr;
-  // Of an exchange: where the parts lie before and after. Its sources are one buffer on all places
-  // of `from`, or a buffer for each place.
+  // Of an exchange or reduce-scatter: where the parts lie before and after. Its sources are one
+  // buffer on all places of `from`, or a buffer for each place.
   std::shared_ptr<const Boxes> from, to;
-  Op op = Op::kAdd;       // of an all-reduce; kWhere: one place has each element, the others zeros
+  Op op = Op::kAdd;       // of a reduction; kWhere: one place has each element, the others zeros
   std::vector<int> dims;  // of the mesh, over which it combines
   std::string why;        // the note of the node, where a builder put it there
 };
@@ -63,9 +63,16 @@ struct Plan {
 };
 
 // Bytes that a step moves between places, before an algorithm is chosen: what each place wants and
-// does not hold; of an all-reduce of n bytes over P places 2 (P - 1) n for each group.
+// does not hold; of an all-reduce of n bytes over P places 2 (P - 1) n for each group, of a
+// reduce-scatter (P - 1) n.
 int64_t BytesMoved(const Plan& plan, const PlanStep& step);
 int64_t BytesMoved(const Plan& plan);
+
+// What moves by the way that is chosen: a small all-reduce goes from each place to every other at
+// once, P (P - 1) n bytes; a larger one is scattered and gathered, as in a ring. All else moves its
+// least.
+bool GoesAtOnce(int64_t bytes, int places);
+int64_t BytesSent(const Plan& plan, const PlanStep& step);
 
 // An extent with the variables of a place given their values there.
 Extent ExtentOn(const Plan& plan, const Extent& extent, Device mesh, int place);

@@ -22,6 +22,10 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
     RETURN_IF_ERROR(passes.RunOptional("merge_collectives", values, [](const PassRunner::Roots& r) {
       return MergeCollectives(r);
     }));
+    // After merging: what is added up first is scattered once.
+    RETURN_IF_ERROR(passes.RunOptional(
+        "scatter_reductions", values,
+        [&](const PassRunner::Roots& r) { return ScatterReductions(r, place_variables); }));
   }
   // Before fusion: it decides on assignments and reductions as they stand.
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,

@@ -100,7 +100,9 @@ inline Arg RandomArg(Op op, absl::Span<const UOp> srcs, std::mt19937& rng) {
       const auto boxes = [&shape](int place) {
         return std::make_shared<const Boxes>(BoxesOf(shape, Device(Place("CPU", place))));
       };
-      return ExchangeArg{boxes(0), boxes(1), shape.ToExtents()};
+      ExchangeArg x{boxes(0), boxes(1), shape.ToExtents()};
+      if (pick(0, 1) == 1) x.over = {0};
+      return x;
     }
   }
   return Arg();
