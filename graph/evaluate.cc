@@ -471,6 +471,9 @@ class Evaluator {
         if (u.is(Op::kMStack)) return Stack(u);
         if (u.is(Op::kMSelect)) return Selected(u);
         if (u.is(Op::kExchange)) return Fail(u, "is made by the scheduler");
+        if (u.is(Op::kLocal) || u.is(Op::kGlobal) || u.is(Op::kPass)) {
+          return Fail(u, "is of what each place has as its own, and this knows whole tensors");
+        }
         if (u.is(Op::kAssign)) return IsOverwrite(u) ? Of(u.src(2)) : Assign(u);
         return Of(u.src(0));  // COPY, CONTIGUOUS, and ALLREDUCE: the REDUCE below was of all
       case OpClass::kKernel:

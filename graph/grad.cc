@@ -2,10 +2,13 @@
 #include "graph/grad.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "graph/grad_rules.h"
 #include "graph/infer_device.h"
+#include "graph/shard_map.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
@@ -170,8 +173,99 @@ bool SamePlaces(Device a, Device b) {
          });
 }
 
+// ---- what is each place's own: every place's element counts
+
+// A cotangent of something inside, as each place's own.
+Tensor Inside(const Tensor& g, Device device) {
+  if (g.device()) return g;
+  const Sharding everywhere(device.sharding().mesh());
+  const UOp whole = internal::CopyTo(g.uop(), everywhere);
+  std::vector<Placement> p = everywhere.placements();
+  for (size_t d = 0; d < p.size(); ++d) {
+    const Placement& q = device.sharding()(static_cast<int>(d));
+    if (q.is(Placement::Kind::kManual)) p[d] = q;
+  }
+  return Of(Build(Op::kLocal, {whole}, Device(everywhere.With(std::move(p)))));
+}
+
+// Whether an ALLREDUCE combines what is each place's own.
+bool IsOwn(const UOp& all_reduce) {
+  const auto dim = static_cast<int>(all_reduce.arg<ReduceArg>().axes[0]);
+  return all_reduce.device().sharding()(dim).is(Placement::Kind::kManual);
+}
+
+Tensor SummedOver(const Tensor& g, const Ints& dims) {
+  if (dims.empty()) return g;
+  return Of(Build(Op::kAllReduce, {g.uop()}, ReduceArg{Op::kAdd, dims}));
+}
+
+// A part that was cut goes back where it was cut; of what every place has whole, all of them count.
+Tensor OfLocal(const UOp& u, const Tensor& g) {
+  const Sharding outside = u.src(0).device().sharding(), inside = u.device().sharding();
+  Ints whole;
+  for (int d = 0; d < outside.mesh().ndim(); ++d) {
+    if (!(outside(d) == inside(d)) && outside(d).is(Placement::Kind::kReplicate)) {
+      whole.push_back(d);
+    }
+  }
+  const UOp sum = internal::CopyTo(SummedOver(Inside(g, inside), whole).uop(), inside);
+  return Of(Build(Op::kGlobal, {sum}, Device(outside)));
+}
+
+// What is whole outside counts once: at the first place.
+Tensor OfGlobal(const UOp& u, const Tensor& g) {
+  const Sharding outside = u.device().sharding(), inside = u.src(0).device().sharding();
+  const UOp there = internal::CopyTo(g.uop(), outside);
+  Tensor own = Of(Build(Op::kLocal, {there}, Device(inside)));
+  for (int d = 0; d < outside.mesh().ndim(); ++d) {
+    if (outside(d) == inside(d) || !outside(d).is(Placement::Kind::kReplicate)) continue;
+    own = Where(PlaceIndex(own, d) == 0, own, 0);
+  }
+  return own;
+}
+
+Tensor OfOwnAllReduce(const UOp& u, const Tensor& given) {
+  const ReduceArg& arg = u.arg<ReduceArg>();
+  const Tensor g = SummedOver(Inside(given, u.device()), arg.axes);
+  if (arg.op == Op::kAdd) return g;
+  if (arg.op != Op::kMax && arg.op != Op::kMin) {
+    Fail("cannot differentiate an AllReduce by ", Info(arg.op).text);
+  }
+  const Tensor mask = (Of(u.src(0)) == Of(u)).Cast(u.dtype());
+  return mask * (g / SummedOver(mask, arg.axes));
+}
+
+// What a place sent on comes back from those that got it, one after another.
+Tensor OfPass(const UOp& u, const Tensor& given) {
+  const Ints& arg = u.arg<Ints>();
+  const Tensor g = Inside(given, u.device());
+  const auto dim = static_cast<int>(arg[0]), places = static_cast<int>(arg.size()) - 1;
+  std::vector<std::vector<int>> got(places);
+  size_t rounds = 0;
+  for (int i = 0; i < places; ++i) {
+    got[arg[i + 1]].push_back(i);
+    rounds = std::max(rounds, got[arg[i + 1]].size());
+  }
+  Tensor sum;
+  for (size_t r = 0; r < rounds; ++r) {
+    std::vector<int> sources(places, -1);
+    for (int i = 0; i < places; ++i) {
+      if (r < got[i].size()) sources[i] = got[i][r];
+    }
+    const Tensor back = Permute(g, dim, sources);
+    sum = sum ? sum + back : back;
+  }
+  return sum;
+}
+
 Cotangents OfData(const UOp& u, const Tensor& g) {
   switch (u.op()) {
+    case Op::kLocal:
+      return {OfLocal(u, g)};
+    case Op::kGlobal:
+      return {OfGlobal(u, g)};
+    case Op::kPass:
+      return {OfPass(u, g)};
     case Op::kGather:
       return {OfGather(u, g), Tensor()};
     case Op::kCat:
@@ -181,6 +275,8 @@ Cotangents OfData(const UOp& u, const Tensor& g) {
       if (!u.src(0).device() || SamePlaces(u.src(0).device(), u.device())) return {g};
       return {g.To(u.src(0).device())};
     case Op::kAllReduce:  // of a sum, or of a lookup; see Walk for the others
+      if (IsOwn(u)) return {OfOwnAllReduce(u, g)};
+      return {g};
     case Op::kContiguous:
       return {g};
     case Op::kMStack: {
@@ -238,7 +334,7 @@ class Walk {
     if (it == grads_.end() || u.size() == 0 || IsParameter(u)) return;
     const Tensor g = it->second;
     if (u.is(Op::kReduce)) return Add(u.src(0), OfReduce(u, Tensor(u), g));
-    if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce)) {
+    if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce) && !IsOwn(u)) {
       return Add(u.src(0).src(0), OfReduce(u.src(0), Tensor(u), g));
     }
     if (IsMovement(u.op()))
@@ -285,6 +381,76 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
     out.push_back(Tensor(internal::CopyTo(g.uop(), p.device())));
   }
   return out;
+}
+
+// ---- Backward
+
+namespace {
+
+// The tensors that are marked, while they live.
+struct Marked {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<void>> states;
+};
+Marked& AllMarked() {
+  static Marked& marked = *new Marked;
+  return marked;
+}
+
+}  // namespace
+
+Tensor& Tensor::RequireGrad(bool required) {
+  Call call("RequireGrad", CallSite::Here());
+  uop();
+  if (required && !dtype().IsFloat()) Fail(Show(*this), " is not of a float dtype");
+  Marked& marked = AllMarked();
+  std::lock_guard lock(marked.mutex);
+  std::erase_if(marked.states, [this](const std::weak_ptr<void>& w) {
+    const std::shared_ptr<void> s = w.lock();
+    return s == nullptr || s == state_;
+  });
+  if (required) marked.states.push_back(state_);
+  state_->grad = nullptr;
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  Tensor out;
+  out.state_ = state_ == nullptr ? nullptr : state_->grad;
+  return out;
+}
+
+void Tensor::ClearGrad() {
+  if (state_ != nullptr) state_->grad = nullptr;
+}
+
+void Tensor::Backward(CallSite at) const {
+  Call call("Backward", at);
+  absl::flat_hash_set<const Node*> reached;
+  for (const UOp& u : TopoSort({&uop(), 1})) {
+    reached.insert(u.get());
+    if (const UOp computed = u.realized()) reached.insert(computed.get());
+  }
+  std::vector<Tensor> parameters;
+  {
+    Marked& marked = AllMarked();
+    std::lock_guard lock(marked.mutex);
+    for (const std::weak_ptr<void>& w : marked.states) {
+      Tensor t;
+      t.state_ = std::static_pointer_cast<State>(w.lock());
+      if (t.state_ != nullptr && reached.contains(t.uop().get())) parameters.push_back(t);
+    }
+  }
+  if (parameters.empty()) {
+    Fail("the loss ", Show(*this), " depends on no tensor that is marked with RequireGrad");
+  }
+  const std::vector<Tensor> grads = Grad(*this, parameters, at);
+  for (size_t i = 0; i < grads.size(); ++i) {
+    std::shared_ptr<State>& sum = parameters[i].state_->grad;
+    Tensor before;
+    before.state_ = sum;
+    sum = before ? (before + grads[i]).state_ : grads[i].state_;
+  }
 }
 
 }  // namespace tessera

@@ -132,10 +132,13 @@ absl::StatusOr<Device> InferDevice(const Context& c, const Shape& shape) {
 
 absl::Status CheckCopy(const Context& c, Device to) {
   using Kind = Placement::Kind;
-  const auto whole = [](const Sharding& s) {
-    return !s.Has(Kind::kPartial) && !s.Has(Kind::kManual);
+  // What is each place's own stays so on the same dims.
+  const Device from = c.srcs[0].device();
+  const bool own = from.is_sharding() && to.is_sharding() && SameManualDims(from, to);
+  const auto whole = [own](const Sharding& s) {
+    return !s.Has(Kind::kPartial) && (own || !s.Has(Kind::kManual));
   };
-  if (c.srcs[0].device().is_sharding() && !whole(c.srcs[0].device().sharding())) {
+  if (from.is_sharding() && !whole(from.sharding())) {
     return c.Fail("cannot copy what is partial or each place's own");
   }
   if (!to.is_sharding()) return absl::OkStatus();
@@ -523,6 +526,18 @@ absl::StatusOr<Shape> InferShape(const Context& c) {
       return InferStack(c);
     case Op::kMSelect:
       return InferSelect(c);
+    case Op::kLocal:
+    case Op::kGlobal: {
+      ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
+      absl::StatusOr<Shape> shape = ManualShape(c.op, c.srcs[0], *to);
+      return shape.ok() ? std::move(shape) : c.Fail(shape.status().message());
+    }
+    case Op::kPass: {
+      ASSIGN_OR_RETURN(const Ints* sources, ArgOf<Ints>(c));
+      const absl::Status fits = CheckPass(c.srcs[0], *sources);
+      if (!fits.ok()) return c.Fail(fits.message());
+      return c.srcs[0].shape();
+    }
     case Op::kExchange: {
       ASSIGN_OR_RETURN(const ExchangeArg* x, ArgOf<ExchangeArg>(c));
       RETURN_IF_ERROR(CheckExtents(c, x->shape));
@@ -624,6 +639,11 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
     out.device = std::get<BufferArg>(arg.value).device;
   } else if (op == Op::kParam) {
     out.device = std::get<ParamArg>(arg.value).device;
+  } else if (op == Op::kLocal || op == Op::kGlobal) {
+    ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
+    const absl::Status border = CheckBorder(op, srcs[0], *to);
+    if (!border.ok()) return c.Fail(border.message());
+    out.device = *to;
   } else if (op == Op::kExchange) {
     out.device = std::get<ExchangeArg>(arg.value).to->device;
   } else if (op == Op::kMStack) {

@@ -202,6 +202,7 @@ absl::StatusOr<Device> Gathered(absl::Span<const UOp> srcs, int axis, const Shap
   if (index.device()) {
     const Sharding s = index.device().sharding();
     for (int d = 0; d < mesh.ndim(); ++d) {
+      if (s(d).is(How::kManual)) out[d] = s(d);
       if (!s(d).is(How::kShard)) continue;
       if (!out[d].is(How::kReplicate)) {
         return Fail("mesh dim ", mesh.DimName(d), " shards both the table and the index");

@@ -15,6 +15,17 @@ namespace tessera {
 absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg& arg,
                                     const Shape& shape);
 
+// ---- what is each place's own (Manual)
+
+// The shape on the other side of a LOCAL or GLOBAL, and whether it may go there.
+absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to);
+absl::Status CheckBorder(Op op, const UOp& src, Device to);
+absl::Status CheckPass(const UOp& src, const Ints& arg);
+// Whether two shardings are over one mesh and Manual on the same of its dims.
+bool SameManualDims(Device a, Device b);
+// Whether the value may differ between places along a mesh dim that is Manual.
+bool Varies(const UOp& u, int dim);
+
 // Whether a tensor of this shape can be on the device: axes exist, sizes add up.
 absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding);
 

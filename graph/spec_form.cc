@@ -254,6 +254,9 @@ struct Form {
       case Op::kAllReduce:
       case Op::kMStack:
       case Op::kMSelect:
+      case Op::kLocal:
+      case Op::kGlobal:
+      case Op::kPass:
       case Op::kExchange:
       case Op::kAssign:
       case Op::kSink:

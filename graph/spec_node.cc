@@ -67,6 +67,10 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kMStack:
     case Op::kMSelect:
       return SpecRule::kMeshParts;
+    case Op::kLocal:
+    case Op::kGlobal:
+    case Op::kPass:
+      return SpecRule::kManualBorder;
     case Op::kStore:
       return v.srcs[0].is(Op::kIndex) && !(v.srcs[0].dtype() == v.srcs[1].dtype())
                  ? SpecRule::kStoreDtype
@@ -112,6 +116,9 @@ SpecRule ShapeFailure(const NodeView& v) {
 SpecRule DeviceFailure(const NodeView& v) {
   if (v.op == Op::kMStack || v.op == Op::kMSelect) return SpecRule::kMeshParts;
   if (v.op == Op::kAllReduce) return SpecRule::kMeshReduce;
+  if (v.op == Op::kLocal || v.op == Op::kGlobal || v.op == Op::kPass) {
+    return SpecRule::kManualBorder;
+  }
   for (const UOp& s : v.srcs) {
     if (!s.device().is_sharding()) continue;
     if (s.device().sharding().Has(Placement::Kind::kPartial)) return SpecRule::kPartialUse;

@@ -48,6 +48,9 @@ bool HasPlace(Op op) {
     case Op::kAllReduce:
     case Op::kMStack:
     case Op::kMSelect:
+    case Op::kLocal:
+    case Op::kGlobal:
+    case Op::kPass:
     case Op::kExchange:
     case Op::kAssign:
     case Op::kSink:

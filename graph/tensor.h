@@ -73,7 +73,8 @@ class Tensor {
   // The realised elements themselves, on a CPU; E must be the dtype's own type.
   template <typename E>
   const E* Data(CallSite at = CallSite::Here()) const;
-  // A tensor over the caller's memory, which must outlive it or be freed by the deleter.
+  // A tensor over the caller's memory, which must outlive it or be freed by the deleter; on a
+  // Sharding that replicates, each place reads that memory, and nothing may be assigned to it.
   static Tensor FromBlob(void* data, const Dims& shape, DType dtype,
                          std::function<void(void*)> deleter = {}, Device device = {},
                          CallSite at = CallSite::Here());
@@ -609,6 +610,16 @@ class Tensor {
   // the value, cast to the dtype and broadcast to the shape.
   Tensor& Assign(const Operand& value);
 
+  // ---- gradients; graph/grad.h has them as a function, which keeps nothing
+  // Marks a tensor as one whose gradient Backward keeps.
+  Tensor& RequireGrad(bool required = true);
+  // Adds the derivative of this, a float scalar, to the gradient of every marked tensor that it
+  // depends on.
+  void Backward(CallSite at = CallSite::Here()) const;
+  // What was added up since the mark, or empty; and starts anew.
+  Tensor grad() const;
+  void ClearGrad();
+
   // ---- for the core
   const UOp& uop() const;
   // Replaces the value by an equal one (the storage it was computed into).
@@ -625,7 +636,8 @@ class Tensor {
     std::shared_ptr<State> base;
     UOp base_version;
     UOp view;
-    uint64_t trace = 0;  // the capture that made it
+    uint64_t trace = 0;           // the capture that made it
+    std::shared_ptr<State> grad;  // see Backward
   };
   friend class internal::Trace;
   // The state as this thread sees it: under capture, that of a tensor from outside is a stand-in.

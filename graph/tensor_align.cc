@@ -142,6 +142,35 @@ int64_t ReshardBytes(const UOp& u, const Sharding& to) {
 
 namespace {
 
+// Beside what is each place's own, a tensor from outside that is whole on those mesh dims is each
+// place's own too.
+void EnterManual(Op op, std::vector<UOp>& srcs) {
+  const UOp* own = nullptr;
+  for (const UOp& s : srcs) {
+    if (s.device().is_sharding() && s.device().sharding().Has(How::kManual)) own = &s;
+  }
+  if (own == nullptr) return;
+  const Sharding inside = own->device().sharding();
+  const Mesh mesh = inside.mesh();
+  for (UOp& s : srcs) {
+    if (!s.device() || SameManualDims(s.device(), inside)) continue;
+    const bool here = s.device().is_sharding() && s.device().sharding().mesh() == mesh;
+    Placements p = here ? s.device().sharding().placements() : Placements();
+    bool enters = here;
+    for (int d = 0; enters && d < mesh.ndim(); ++d) {
+      if (p[d].is(How::kManual) == inside(d).is(How::kManual)) continue;
+      enters = p[d].is(How::kReplicate);
+      p[d] = Placement::Manual();
+    }
+    if (!enters) {
+      Fail(
+          Info(op).text, " of ", Describe(*own), ", which is each place's own, and ", Describe(s),
+          ", which is not; pass both as arguments to ShardMap, or use the latter where it returns");
+    }
+    s = Made(Op::kLocal, s.dtype(), {s}, Device(Sharding(mesh, std::move(p))));
+  }
+}
+
 // Brings all sources that have a device onto one mesh.
 void OneMesh(Op op, std::vector<UOp>& srcs) {
   std::vector<const UOp*> sharded;
@@ -477,6 +506,7 @@ UOp BuildStack(absl::Span<const UOp> srcs, const Sharding& to) {
 
 UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
   std::vector<UOp> srcs(given.begin(), given.end());
+  if (op != Op::kMStack && op != Op::kCopy) EnterManual(op, srcs);
   const bool manual = std::all_of(
       srcs.begin(), srcs.end(), [](const UOp& s) { return !s.device() || s.device().is_manual(); });
   if (manual) return Made(op, dtype, srcs, std::move(arg));

@@ -50,6 +50,11 @@ void RealizeAll(absl::Span<Tensor> tensors) {
 
 // The elements of a realised tensor, in host memory.
 HostArray ReadBack(const Tensor& tensor) {
+  if (const Device d = tensor.device();
+      d.is_sharding() && d.sharding().Has(Placement::Kind::kManual)) {
+    Fail(internal::Show(tensor), " is each place's own, and so no one value; return it from the ",
+         "ShardMap and read the result");
+  }
   Tensor t = tensor;
   RealizeAll({&t, 1});
   HostArray out;

@@ -330,6 +330,11 @@ class Localiser {
       return u.WithSrcs(srcs);
     }
     switch (u.op()) {
+      case Op::kLocal:
+      case Op::kGlobal:
+        return srcs[0];  // the same bytes, of which shape and placement say something else
+      case Op::kPass:
+        return Passed(u, srcs[0]);
       case Op::kParam:
         return UOp::Make(Op::kParam, u.dtype(), {},
                          ParamArg{u.arg<ParamArg>().slot, LocalShape(u.shape(), device), manual});
@@ -340,6 +345,11 @@ class Localiser {
           return UOp::Make(Op::kAllReduce, {part}, srcs[0].arg());
         }
         return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
+      case Op::kPermute:
+        if (srcs[0].is(Op::kAllReduce) && uses_[u.src(0).get()] == 1) {
+          return UOp::Make(Op::kAllReduce, {u.WithSrcs({srcs[0].src(0)})}, srcs[0].arg());
+        }
+        return u.WithSrcs(srcs);
       case Op::kExpand:
         return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
       case Op::kPad:
@@ -378,7 +388,7 @@ class Localiser {
         return arg.axes.empty() ? srcs[0] : UOp::Make(Op::kAllReduce, srcs, arg);
       }
       default:
-        return u.WithSrcs(srcs);  // PERMUTE, REDUCE, CONTIGUOUS
+        return u.WithSrcs(srcs);  // REDUCE, CONTIGUOUS
     }
   }
 
@@ -403,6 +413,21 @@ class Localiser {
       return PartOf(x, u.shape(), to);
     }
     return Exchange(x, u.shape(), PartsOf(src), PartsOf(u));
+  }
+
+  // Along a mesh dim the places stand one after another on axis 0; each wants another's position.
+  UOp Passed(const UOp& u, const UOp& x) {
+    const Ints& arg = u.arg<Ints>();
+    Boxes from = PartsOf(u), to = from;
+    AxisBoxes stand{{static_cast<int>(arg[0])}, {}}, want = stand;
+    for (size_t i = 1; i < arg.size(); ++i) {
+      const auto place = static_cast<int64_t>(i) - 1;
+      stand.pieces.push_back({place, place + 1});
+      want.pieces.push_back({arg[i], arg[i] + 1});
+    }
+    from.axes[0] = std::move(stand);
+    to.axes[0] = std::move(want);
+    return Exchange(x, u.shape(), from, to);
   }
 
   UOp Selected(const UOp& u) {
