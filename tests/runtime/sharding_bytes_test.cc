@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "graph/box.h"
 #include "graph/grad.h"
+#include "graph/shard_map.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
 
@@ -100,7 +101,8 @@ class Table {
         "could "
         "do: elements\nthat a place wants and does not hold; 2(P-1)n for an all-reduce of n bytes "
         "over P "
-        "places. Written by\n`tests/runtime/sharding_bytes_test.cc`, which fails where this table "
+        "places, (P-1)n for a\nreduce-scatter. Written by\n`tests/runtime/sharding_bytes_test.cc`, "
+        "which fails where this table "
         "is not "
         "what the code does.\n\n"
         "| case | bytes moved | minimum | ratio |\n|---|---|---|---|\n";
@@ -170,6 +172,47 @@ void AddPrimitives(Table& t) {
   }
 }
 
+// Softmax(q k^T) v with a running maximum and sum, one part of the keys at a time.
+Tensor RingAttention(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const int places = q.device().sharding().size();
+  std::vector<int> previous;
+  for (int i = 0; i < places; ++i) previous.push_back((i + places - 1) % places);
+  return ShardMap(
+      {"ring"}, {S(0)},
+      [&](const Tensor& queries, Tensor keys, Tensor values) {
+        Tensor most, sum, mixed;
+        for (int step = 0; step < places; ++step) {
+          const Tensor scores = queries.MatMul(keys.T());
+          const Tensor top =
+              step == 0 ? scores.Max({1}, true) : most.Maximum(scores.Max({1}, true));
+          const Tensor weights = (scores - top).Exp();
+          const Tensor part = weights.MatMul(values), total = weights.Sum({1}, true);
+          const Tensor fade = step == 0 ? Tensor() : (most - top).Exp();
+          mixed = step == 0 ? part : mixed * fade + part;
+          sum = step == 0 ? total : sum * fade + total;
+          most = top;
+          if (step + 1 == places) break;
+          keys = Permute(keys, "ring", previous);
+          values = Permute(values, "ring", previous);
+        }
+        return mixed / sum;
+      },
+      q, k, v);
+}
+
+TEST(ShardingBytes, RingAttentionIsAttention) {
+  std::vector<float> v(3 * 12 * 4);
+  for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>(i * 37 % 19) / 7 - 1;
+  const Tensor all = Tensor::From(v, {3, 12, 4});
+  const Sharding ring(Mesh(Cpus(3), std::vector<MeshDim>{{3, "ring"}}), {S(0)});
+  const std::vector<float> got =
+      RingAttention(all[0].To(ring), all[1].To(ring), all[2].To(ring)).ToVector<float>();
+  const std::vector<float> expected =
+      all[0].MatMul(all[1].T()).Softmax().MatMul(all[2]).ToVector<float>();
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << i;
+}
+
 void AddSchemes(Table& t) {
   const auto over = [](int n) { return Sharding(Mesh(Cpus(n))); };
   const int p = 4;
@@ -193,6 +236,11 @@ void AddSchemes(Table& t) {
           {rows.RmsNorm().To(over(p)).MatMul(up)}, (p - 1) * 16 * 8 * 4);
     const Tensor w = On({8, 32}, Line(p, S(0)));
     t.Add("FSDP: weights gathered before use", {rows.MatMul(w.To(over(p)))}, (p - 1) * 8 * 32 * 4);
+    t.Add("sequence parallel: gathered before two matmuls, scattered after",
+          {rows.RmsNorm().To(over(p)).MatMul(up).Relu().MatMul(down).To(rows.device()) + rows},
+          2 * (p - 1) * 16 * 8 * 4);
+    const Tensor g = Grad(rows.MatMul(w.To(over(p))).Square().Sum(), {w})[0];
+    t.Add("FSDP: weights gathered, gradients reduce-scattered", {g}, 2 * (p - 1) * 8 * 32 * 4);
     t.Add("expert all-to-all", {rows.To(Line(p, S(1))).To(Line(p, S(0)))},
           2 * 16 * 8 * 4 * (p - 1) / p);
   }
@@ -200,6 +248,8 @@ void AddSchemes(Table& t) {
     const Tensor table = On({20, 8}, Line(p, S(0))), ids = On({6}, over(p), kInt32);
     t.Add("vocabulary-parallel embedding", {table.Embedding(ids)}, all_reduce(6 * 8));
     const Tensor logits = On({6, 20}, Line(p, S(1)));
+    const Tensor hot = ids.OneHot(20);
+    t.Add("vocabulary-parallel loss", {-(logits.LogSoftmax() * hot).Sum({1})}, 3 * all_reduce(6));
     t.Add("vocabulary-parallel softmax", {logits.LogSoftmax()}, all_reduce(6) + all_reduce(6));
   }
   {
@@ -217,6 +267,21 @@ void AddSchemes(Table& t) {
           all_reduce(16));
     t.Add("pipeline of two stages",
           {(On({16, 8}, Place("CPU", 0)) * 2).To("CPU:1").Relu().To("CPU:2")}, 2 * 16 * 8 * 4);
+  }
+  {
+    // Blocks of a row of places meet blocks of a column.
+    const Mesh grid(Cpus(4), {{2, "row"}, {2, "column"}});
+    const Tensor a = On({16, 8}, Sharding(grid, {S(0), S(1)})),
+                 b = On({8, 12}, Sharding(grid, {S(0), S(1)}));
+    t.Add("2-D matmul (SUMMA)",
+          {a.To(Sharding(grid, {S(0), R})).MatMul(b.To(Sharding(grid, {R, S(1)})))},
+          (16 * 8 + 8 * 12) * 4);
+  }
+  {
+    // Keys and values go round; each place meets all of them.
+    const Sharding ring(Mesh(Cpus(p), std::vector<MeshDim>{{p, "ring"}}), {S(0)});
+    const Tensor q = On({16, 8}, ring), k = On({16, 8}, ring), v = On({16, 8}, ring);
+    t.Add("ring attention", {RingAttention(q, k, v)}, (p - 1) * 2 * 16 * 8 * 4);
   }
   {
     // A row of zeros around; each place reads one row of each neighbour.
