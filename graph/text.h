@@ -22,6 +22,7 @@
 //     Stage      s0:shared             (global, shared, register)
 //     String     "name"
 //     Exchange   "CPU<:0..4>" "CPU:0-1{M}<0:0..2,2..4>" [2]   (boxes, boxes, extents)
+//                and perhaps ADD axes=[0]      (combined over mesh dims)
 //   extent     := integer | name of an i64 expression over VARs
 //   annotation := [dtype] '[' [(extent | '?') (',' (extent | '?'))*] ']' ['on' device]
 //
