@@ -1,0 +1,36 @@
+// What the rules of inference share: the node to be made, and how its errors
+// read. Private to infer.cc and infer_shape.cc.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "graph/infer.h"
+
+namespace tessera {
+
+struct InferContext {
+  Op op;
+  absl::Span<const UOp> srcs;
+  const Arg& arg;
+
+  template <typename... Parts>
+  absl::Status Fail(const Parts&... parts) const {
+    return absl::InvalidArgumentError(absl::StrCat(
+        Info(op).text, ": ", parts..., srcs.empty() ? "" : "; got ",
+        absl::StrJoin(srcs, ", ",
+                      [](std::string* out, const UOp& u) { absl::StrAppend(out, Describe(u)); })));
+  }
+};
+
+template <typename T>
+absl::StatusOr<const T*> ArgOf(const InferContext& c) {
+  if (const T* v = std::get_if<T>(&c.arg.value)) return v;
+  return c.Fail("the argument is of the wrong kind");
+}
+
+// The shape of a node, by op.
+absl::StatusOr<Shape> InferShape(const InferContext& c);
+
+}  // namespace tessera

@@ -1,0 +1,434 @@
+// Inference of shapes, op by op.
+#include <algorithm>
+
+#include "graph/box.h"
+#include "graph/infer_context.h"
+#include "graph/infer_device.h"
+#include "graph/simplify.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+using Context = InferContext;
+
+absl::StatusOr<Shape> InferElementwise(const Context& c) {
+  const Shape* shape = nullptr;
+  for (const UOp& s : c.srcs) {
+    if (s.rank() == 0) continue;
+    if (shape != nullptr && !(*shape == s.shape())) {
+      return c.Fail("the shapes do not match; expand them to one shape");
+    }
+    shape = &s.shape();
+  }
+  return shape == nullptr ? Shape() : *shape;
+}
+
+absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
+  int64_t n = 1;
+  for (const Extent& e : dims) {
+    if (e.max() < 0) return c.Fail("an extent of ", e.ToString(), " is negative");
+    if (e.max() != 0 && __builtin_mul_overflow(n, e.max(), &n)) {
+      return c.Fail("the number of elements does not fit in 64 bits");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A product taken apart: its integer, and the rest in order.
+struct Factors {
+  int64_t number = 1;
+  bool overflow = false;
+  absl::InlinedVector<const Node*, 4> rest;
+
+  void Add(const Extent& e) {
+    if (e.is_int()) {
+      overflow |= __builtin_mul_overflow(number, e.value(), &number);
+      return;
+    }
+    std::vector<UOp> stack = {e.expr()};
+    while (!stack.empty()) {
+      const UOp u = std::move(stack.back());
+      stack.pop_back();
+      if (u.is(Op::kMul)) {
+        for (const UOp& s : u.srcs()) stack.push_back(s);
+      } else if (u.IsConst()) {
+        overflow |= __builtin_mul_overflow(number, u.arg<Scalar>().AsInt(), &number);
+      } else {
+        rest.push_back(u.get());
+      }
+    }
+  }
+};
+
+// Whether two shapes surely have as many elements: their products are the same,
+// factor by factor.
+bool SurelyAsMany(const Shape& a, const Shape& b) {
+  Factors left, right;
+  for (const Extent& e : a) left.Add(e);
+  for (const Extent& e : b) right.Add(e);
+  std::sort(left.rest.begin(), left.rest.end());
+  std::sort(right.rest.begin(), right.rest.end());
+  return !left.overflow && !right.overflow && left.number == right.number &&
+         left.rest == right.rest;
+}
+
+absl::StatusOr<Shape> InferReshape(const Context& c) {
+  ASSIGN_OR_RETURN(const Extents* to, ArgOf<Extents>(c));
+  RETURN_IF_ERROR(CheckExtents(c, *to));
+  const Shape result(*to);
+  const Shape& from = c.srcs[0].shape();
+  if (!SurelyAsMany(from, result) && !(from.Elements() == result.Elements())) {
+    return c.Fail("cannot make ", result.ToString(), " of ", from.Elements().ToString(),
+                  " elements");
+  }
+  return result;
+}
+
+absl::Status CheckAxis(const Context& c, int64_t axis) {
+  const int rank = c.srcs[0].rank();
+  if (axis >= 0 && axis < rank) return absl::OkStatus();
+  return c.Fail("there is no axis ", axis, " in rank ", rank);
+}
+
+absl::Status CheckAxes(const Context& c, const Ints& axes) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    RETURN_IF_ERROR(CheckAxis(c, axes[i]));
+    if (std::find(axes.begin(), axes.begin() + i, axes[i]) != axes.begin() + i) {
+      return c.Fail("axis ", axes[i], " is repeated");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Shape> InferPermute(const Context& c) {
+  ASSIGN_OR_RETURN(const Ints* order, ArgOf<Ints>(c));
+  if (static_cast<int>(order->size()) != c.srcs[0].rank()) {
+    return c.Fail("the order names ", order->size(), " axes");
+  }
+  RETURN_IF_ERROR(CheckAxes(c, *order));
+  Extents dims;
+  for (int64_t axis : *order) dims.push_back(c.srcs[0].shape()[static_cast<int>(axis)]);
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferExpand(const Context& c) {
+  ASSIGN_OR_RETURN(const Extents* to, ArgOf<Extents>(c));
+  RETURN_IF_ERROR(CheckExtents(c, *to));
+  const Shape& from = c.srcs[0].shape();
+  if (static_cast<int>(to->size()) != from.rank()) {
+    return c.Fail("cannot expand to ", Shape(*to).ToString(), ", which has another rank");
+  }
+  for (int i = 0; i < from.rank(); ++i) {
+    if (!((*to)[i] == from[i]) && !from[i].is_int(1)) {
+      return c.Fail("cannot expand axis ", i, " of extent ", from[i].ToString(), " to ",
+                    (*to)[i].ToString());
+    }
+  }
+  return Shape(*to);
+}
+
+// What localise makes lies within its source, though bounds of its variables,
+// each by itself, do not show it.
+bool MentionsPlace(const Extent& e) {
+  if (e.is_int()) return false;
+  const UOp expr = e.expr();
+  for (const UOp& u : TopoSort({&expr, 1})) {
+    if (u.is(Op::kVar) && u.arg<VarArg>().name.substr(0, 2) == kPlaceVariable) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<Shape> InferPadShrink(const Context& c) {
+  ASSIGN_OR_RETURN(const Pairs* pairs, ArgOf<Pairs>(c));
+  const Shape& from = c.srcs[0].shape();
+  if (static_cast<int>(pairs->size()) != from.rank()) {
+    return c.Fail("needs a pair for each axis, has ", pairs->size());
+  }
+  Extents dims;
+  for (int i = 0; i < from.rank(); ++i) {
+    const auto& [a, b] = (*pairs)[i];
+    if (a.max() < 0 || b.max() < 0) {
+      return c.Fail("axis ", i, " has a negative bound (", a.ToString(), ", ", b.ToString(), ")");
+    }
+    if (c.op == Op::kPad) {
+      dims.push_back(a + from[i] + b);
+      continue;
+    }
+    const bool known = a.is_int() && b.is_int();
+    if (known && a.value() > b.value()) {
+      return c.Fail("axis ", i, " begins at ", a.value(), " after its end ", b.value());
+    }
+    if (MentionsPlace(a) || MentionsPlace(b)) {
+      dims.push_back(b - a);
+      continue;
+    }
+    if (b.max() > from[i].max() ||
+        (b.is_int() && from[i].is_int() && b.value() > from[i].value())) {
+      return c.Fail("axis ", i, " ends at ", b.ToString(), ", past its extent ",
+                    from[i].ToString());
+    }
+    dims.push_back(b - a);
+  }
+  RETURN_IF_ERROR(CheckExtents(c, dims));
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferWindow(const Context& c) {
+  ASSIGN_OR_RETURN(const WindowArg* w, ArgOf<WindowArg>(c));
+  RETURN_IF_ERROR(CheckAxes(c, w->axes));
+  const size_t n = w->axes.size();
+  if (w->size.size() != n || w->stride.size() != n || w->dilation.size() != n) {
+    return c.Fail("needs a size, a stride and a dilation for each windowed axis");
+  }
+  Extents dims = c.srcs[0].shape().ToExtents();
+  for (size_t i = 0; i < n; ++i) {
+    if (w->size[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1) {
+      return c.Fail("size, stride and dilation must be at least 1");
+    }
+    Extent& d = dims[w->axes[i]];
+    if (!d.is_int() && !MentionsPlace(d)) {
+      return c.Fail("axis ", w->axes[i], " has a symbolic extent");
+    }
+    int64_t reach;
+    if (__builtin_mul_overflow(w->dilation[i], w->size[i] - 1, &reach) ||
+        (d.is_int() && reach >= d.value())) {
+      return c.Fail("a window of ", w->size[i], " with dilation ", w->dilation[i],
+                    " does not fit axis ", w->axes[i]);
+    }
+    ++reach;
+    if (d.is_int()) {
+      d = (d.value() - reach) / w->stride[i] + 1;
+    } else {
+      const UOp rest = (d - Extent(reach)).ToUOp();
+      d = Extent(Simplify(UOp::Make(Op::kFloorDiv, {rest, UOp::Index(w->stride[i])}))) + Extent(1);
+    }
+  }
+  for (int64_t s : w->size) dims.push_back(s);
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferReduce(const Context& c) {
+  ASSIGN_OR_RETURN(const ReduceArg* r, ArgOf<ReduceArg>(c));
+  const DType t = c.srcs[0].dtype();
+  switch (r->op) {
+    case Op::kAdd:
+    case Op::kMul:
+      if (t.IsBool()) return c.Fail("cannot add or multiply bools; cast them to i32");
+      break;
+    case Op::kMax:
+    case Op::kMin:
+      break;
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+      if (t.IsFloat()) return c.Fail("cannot combine the bits of floats");
+      break;
+    default:
+      return c.Fail("cannot reduce by ", Info(r->op).text);
+  }
+  if (c.srcs.size() > 1) {  // in a kernel
+    if (!r->axes.empty()) return c.Fail("takes axes or RANGEs, not both");
+    for (const UOp& s : c.srcs.subspan(1)) {
+      if (!s.is(Op::kRange)) return c.Fail("everything after the value must be a RANGE");
+    }
+    return Shape();
+  }
+  RETURN_IF_ERROR(CheckAxes(c, r->axes));
+  Extents dims = c.srcs[0].shape().ToExtents();
+  const bool has_identity = (r->op != Op::kMax && r->op != Op::kMin) || t.IsBool();
+  for (int64_t axis : r->axes) {
+    if (!has_identity && dims[axis].is_int(0)) {
+      return c.Fail("axis ", axis, " is empty, and ", Info(r->op).text, " of nothing has no value");
+    }
+    dims[axis] = 1;
+  }
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferGather(const Context& c) {
+  ASSIGN_OR_RETURN(const int64_t* axis, ArgOf<int64_t>(c));
+  RETURN_IF_ERROR(CheckAxis(c, *axis));
+  if (!c.srcs[1].dtype().IsInt()) return c.Fail("the index must be of an integer dtype");
+  Extents dims;
+  for (int i = 0; i < c.srcs[0].rank(); ++i) {
+    if (i != *axis) {
+      dims.push_back(c.srcs[0].shape()[i]);
+    } else {
+      dims.insert(dims.end(), c.srcs[1].shape().begin(), c.srcs[1].shape().end());
+    }
+  }
+  RETURN_IF_ERROR(CheckExtents(c, dims));
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferCat(const Context& c) {
+  ASSIGN_OR_RETURN(const int64_t* axis, ArgOf<int64_t>(c));
+  RETURN_IF_ERROR(CheckAxis(c, *axis));
+  Extents dims = c.srcs[0].shape().ToExtents();
+  for (const UOp& s : c.srcs.subspan(1)) {
+    if (s.rank() != static_cast<int>(dims.size())) return c.Fail("the ranks differ");
+    for (int i = 0; i < s.rank(); ++i) {
+      if (i == *axis) {
+        dims[i] = dims[i] + s.shape()[i];
+      } else if (!(s.shape()[i] == dims[i])) {
+        return c.Fail("the pieces may differ only on axis ", *axis);
+      }
+    }
+  }
+  RETURN_IF_ERROR(CheckExtents(c, dims));
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferAssign(const Context& c) {
+  if (!(c.srcs[1].shape() == c.srcs[2].shape())) {
+    return c.Fail("the value must have the shape of the target");
+  }
+  if (!(c.srcs[1].dtype() == c.srcs[0].dtype()) || !(c.srcs[2].dtype() == c.srcs[0].dtype())) {
+    return c.Fail("the value must have the dtype of the target; cast it");
+  }
+  return c.srcs[0].shape();
+}
+
+absl::Status CheckStore(const Context& c) {
+  if (!c.srcs[0].is(Op::kIndex)) return c.Fail("the first source must be an INDEX");
+  if (!(c.srcs[0].dtype().Scalar() == c.srcs[1].dtype().Scalar())) {
+    return c.Fail("the value's dtype is not the element's");
+  }
+  for (const UOp& s : c.srcs.subspan(2)) {
+    if (!s.is(Op::kRange)) return c.Fail("everything after the value must be a RANGE");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckIndex(const Context& c) {
+  if (!c.srcs[0].is(Op::kParam) && !c.srcs[0].is(Op::kScratch) && !c.srcs[0].is(Op::kStage)) {
+    return c.Fail("the first source must be a PARAM or a STAGE");
+  }
+  if (!(c.srcs[1].dtype() == kInt64)) return c.Fail("the offset must be i64");
+  if (c.srcs.size() == 3 && !c.srcs[2].dtype().IsBool()) return c.Fail("the gate must be bool");
+  return absl::OkStatus();
+}
+
+// The parts' extents along the places that divide an axis add up; along others
+// they agree.
+absl::StatusOr<Shape> InferStack(const Context& c) {
+  ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
+  if (!to->is_sharding() || static_cast<int>(c.srcs.size()) != to->sharding().size()) {
+    return c.Fail("needs a part for each place of ", to->ToString());
+  }
+  const Sharding s = to->sharding();
+  Extents dims = c.srcs[0].shape().ToExtents();
+  for (int a = 0; a < c.srcs[0].rank(); ++a) {
+    const std::vector<int> over = s.DimsOf(a);
+    if (over.empty()) continue;
+    dims[a] = 0;
+    const std::vector<std::vector<int>> groups = s.mesh().Groups(over);
+    for (int i : groups[0]) {
+      if (c.srcs[i].rank() <= a) return c.Fail("the parts differ in rank");
+      dims[a] = dims[a] + c.srcs[i].shape()[a];
+    }
+  }
+  RETURN_IF_ERROR(CheckExtents(c, dims));
+  return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferSelect(const Context& c) {
+  ASSIGN_OR_RETURN(const int64_t* i, ArgOf<int64_t>(c));
+  const Device from = c.srcs[0].device();
+  if (!from.is_sharding()) return c.Fail("takes a tensor on a Sharding");
+  if (*i < 0 || *i >= from.sharding().size()) return c.Fail("there is no shard ", *i);
+  if (!c.srcs[0].shape().is_static()) return c.Fail("the shape is symbolic");
+  Extents dims;
+  for (const Interval& part : BoxesOf(c.srcs[0].shape(), from).At(static_cast<int>(*i))) {
+    dims.push_back(part.size());
+  }
+  return Shape(std::move(dims));
+}
+
+}  // namespace
+
+absl::StatusOr<Shape> InferShape(const InferContext& c) {
+  switch (Info(c.op).cls) {
+    case OpClass::kElementwise:
+      return InferElementwise(c);
+    case OpClass::kKernel:
+    case OpClass::kProgram:
+      if (c.op == Op::kStore) RETURN_IF_ERROR(CheckStore(c));
+      if (c.op == Op::kIndex) RETURN_IF_ERROR(CheckIndex(c));
+      return Shape();
+    default:
+      break;
+  }
+  switch (c.op) {
+    case Op::kReshape:
+      return InferReshape(c);
+    case Op::kPermute:
+      return InferPermute(c);
+    case Op::kExpand:
+      return InferExpand(c);
+    case Op::kPad:
+    case Op::kShrink:
+      return InferPadShrink(c);
+    case Op::kFlip: {
+      ASSIGN_OR_RETURN(const Ints* axes, ArgOf<Ints>(c));
+      RETURN_IF_ERROR(CheckAxes(c, *axes));
+      return c.srcs[0].shape();
+    }
+    case Op::kWindow:
+      return InferWindow(c);
+    case Op::kReduce:
+      return InferReduce(c);
+    case Op::kGather:
+      return InferGather(c);
+    case Op::kCat:
+      return InferCat(c);
+    case Op::kAssign:
+      return InferAssign(c);
+    case Op::kMStack:
+      return InferStack(c);
+    case Op::kMSelect:
+      return InferSelect(c);
+    case Op::kLocal:
+    case Op::kGlobal: {
+      ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
+      absl::StatusOr<Shape> shape = ManualShape(c.op, c.srcs[0], *to);
+      return shape.ok() ? std::move(shape) : c.Fail(shape.status().message());
+    }
+    case Op::kPass: {
+      ASSIGN_OR_RETURN(const Ints* sources, ArgOf<Ints>(c));
+      const absl::Status fits = CheckPass(c.srcs[0], *sources);
+      if (!fits.ok()) return c.Fail(fits.message());
+      return c.srcs[0].shape();
+    }
+    case Op::kExchange: {
+      ASSIGN_OR_RETURN(const ExchangeArg* x, ArgOf<ExchangeArg>(c));
+      RETURN_IF_ERROR(CheckExtents(c, x->shape));
+      return Shape(x->shape);
+    }
+    case Op::kIota: {
+      ASSIGN_OR_RETURN(const Extents* n, ArgOf<Extents>(c));
+      if (n->size() != 1) return c.Fail("takes one extent");
+      RETURN_IF_ERROR(CheckExtents(c, *n));
+      return Shape(*n);
+    }
+    case Op::kBuffer: {
+      ASSIGN_OR_RETURN(const BufferArg* b, ArgOf<BufferArg>(c));
+      RETURN_IF_ERROR(CheckExtents(c, b->shape));
+      return Shape(b->shape);
+    }
+    case Op::kParam: {
+      ASSIGN_OR_RETURN(const ParamArg* p, ArgOf<ParamArg>(c));
+      if (p->slot < 0) return c.Fail("the slot ", p->slot, " is negative");
+      RETURN_IF_ERROR(CheckExtents(c, p->shape));
+      return Shape(p->shape);
+    }
+    case Op::kConst:
+    case Op::kVar:
+      return Shape();
+    default:
+      return c.srcs[0].shape();  // COPY, CONTIGUOUS
+  }
+}
+
+}  // namespace tessera
