@@ -2,55 +2,18 @@
 #include "schedule/localise.h"
 
 #include <algorithm>
-#include <map>
-#include <numeric>
-#include <tuple>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "graph/box.h"
 #include "graph/infer.h"
 #include "graph/status.h"
+#include "schedule/local_parts.h"
 
 namespace tessera {
 namespace {
 
 using How = Placement::Kind;
-
-// Numbers by coordinate as extents: a constant where they are all equal, else a multiple of a
-// variable, so that an axis and its image under a reshape share one.
-class Variables {
- public:
-  Extent Of(Device device, absl::Span<const int> dims, const std::vector<int64_t>& values) {
-    if (std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; })) {
-      return values[0];
-    }
-    int64_t g = 0;
-    for (int64_t v : values) g = std::gcd(g, v);
-    std::vector<int64_t> units;
-    for (int64_t v : values) units.push_back(v / g);
-    return Extent(g) * Extent(Variable(device, dims, std::move(units)));
-  }
-
-  std::vector<PlaceVariable> Take() { return std::move(all_); }
-
- private:
-  UOp Variable(Device device, absl::Span<const int> dims, std::vector<int64_t> units) {
-    const Mesh mesh = device.sharding().mesh();
-    auto key = std::tuple(device.id(), std::vector<int>(dims.begin(), dims.end()), units);
-    const auto [it, fresh] = known_.try_emplace(std::move(key), UOp());
-    if (!fresh) return it->second;
-    PlaceVariable v{absl::StrCat(kPlaceVariable, all_.size()), device, {}};
-    for (int i = 0; i < mesh.size(); ++i) v.values.push_back(units[mesh.CoordinateOver(i, dims)]);
-    const auto [low, high] = std::minmax_element(units.begin(), units.end());
-    it->second = UOp::Make(Op::kVar, kInt64, {}, VarArg{v.name, *low, *high});
-    all_.push_back(std::move(v));
-    return it->second;
-  }
-
-  std::map<std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>>, UOp> known_;
-  std::vector<PlaceVariable> all_;
-};
 
 // A pair of numbers for each piece of an axis.
 template <typename Fn>
@@ -60,7 +23,7 @@ AxisBoxes Pieces(const AxisBoxes& axis, Fn fn) {
   return out;
 }
 
-class Localiser {
+class Localiser : private LocalParts {
  public:
   absl::StatusOr<Localised> Run(absl::Span<const UOp> roots) {
     const std::vector<UOp> order = TopoSort(roots);
@@ -76,7 +39,7 @@ class Localiser {
     }
     Localised out;
     for (const UOp& r : roots) out.roots.push_back(done_.at(r.get()));
-    out.variables = variables_.Take();
+    out.variables = TakeVariables();
     for (const UOp& u : TopoSort(out.roots)) {
       if (!u.device().is_sharding() || u.device().is_manual()) continue;
       return absl::InternalError(
@@ -86,232 +49,7 @@ class Localiser {
   }
 
  private:
-  static Device ManualOf(Device d) {
-    return d.is_sharding() ? Device(d.sharding().AllManual()) : d;
-  }
-  static Boxes PartsOf(const UOp& u) {
-    Boxes boxes = BoxesOf(u.shape(), u.device());
-    boxes.device = ManualOf(boxes.device);
-    return boxes;
-  }
-  static Boxes PartsOf(const Shape& shape, Device device) {
-    Boxes boxes = BoxesOf(shape, device);
-    boxes.device = ManualOf(device);
-    return boxes;
-  }
-
-  Extent SizeOf(Device manual, const AxisBoxes& axis) {
-    std::vector<int64_t> sizes;
-    for (const Interval& i : axis.pieces) sizes.push_back(i.size());
-    return variables_.Of(manual, axis.dims, sizes);
-  }
-  Extent Number(Device manual, const AxisBoxes& axis, absl::Span<const int64_t> values) {
-    return variables_.Of(manual, axis.dims, std::vector<int64_t>(values.begin(), values.end()));
-  }
-
-  // The extents of a place's part; those of axes that are not divided as they are.
-  Extents LocalShape(const Shape& shape, Device device) {
-    Extents out = shape.ToExtents();
-    if (!device.is_sharding()) return out;
-    const Sharding s = device.sharding();
-    for (int a = 0; a < shape.rank(); ++a) {
-      if (!shape[a].is_int()) continue;
-      const bool divided = std::any_of(s.placements().begin(), s.placements().end(),
-                                       [a](const Placement& p) { return p.ShardsAxis(a); });
-      if (!divided) continue;
-      Extent& known = sizes_.try_emplace({device.id(), a, shape[a].value()}, -1).first->second;
-      if (known.is_int(-1)) known = SizeOf(ManualOf(device), PartsOf(shape, device).axes[a]);
-      out[a] = known;
-    }
-    return out;
-  }
-  Extents ShapeOf(const Shape& shape, const Boxes& boxes) {
-    Extents out = shape.ToExtents();
-    for (int a = 0; a < shape.rank(); ++a) {
-      const AxisBoxes& axis = boxes.axes[a];
-      if (!shape[a].is_int()) continue;
-      out[a] = axis.dims.empty() ? Extent(axis.pieces[0].size()) : SizeOf(boxes.device, axis);
-    }
-    return out;
-  }
-
-  // The same extents, written as others are.
-  UOp Recast(const UOp& u, const Extents& dims) {
-    if (u.shape().dims() == absl::MakeConstSpan(dims)) return u;
-    Pairs pairs;
-    for (const Extent& e : dims) pairs.emplace_back(Extent(0), e);
-    return UOp::Make(Op::kShrink, {u}, std::move(pairs));
-  }
-
   const UOp& Of(const UOp& u) const { return done_.at(u.get()); }
-
-  // ---- cutting
-
-  // Elements begin, begin + size of each axis; below the repetitions that it cuts.
-  UOp Cut(const UOp& x, const Pairs& parts) {
-    bool whole = true;
-    for (int a = 0; a < x.rank(); ++a) {
-      whole &= parts[a].first.is_int(0) && parts[a].second == x.shape()[a];
-    }
-    if (whole) return x;
-    if (x.is(Op::kExpand)) {
-      Pairs below = parts;
-      Extents dims;
-      for (int a = 0; a < x.rank(); ++a) {
-        const bool repeats = !(x.src(0).shape()[a] == x.shape()[a]);
-        if (repeats) below[a] = {Extent(0), x.src(0).shape()[a]};
-        dims.push_back(parts[a].second);
-      }
-      return UOp::Make(Op::kExpand, {Cut(x.src(0), below)}, dims);
-    }
-    Pairs pairs;
-    for (int a = 0; a < x.rank(); ++a) {
-      pairs.emplace_back(parts[a].first, parts[a].first + parts[a].second);
-    }
-    return Recast(UOp::Make(Op::kShrink, {x}, pairs), [&] {
-      Extents dims;
-      for (const auto& [begin, size] : parts) dims.push_back(size);
-      return dims;
-    }());
-  }
-
-  static bool WithinByAxis(const Boxes& from, const Boxes& to) {
-    const Mesh mesh = from.device.sharding().mesh();
-    for (size_t a = 0; a < to.axes.size(); ++a) {
-      if (from.axes[a] == to.axes[a]) continue;
-      if (from.axes[a].dims.empty() && from.axes[a].pieces[0].begin == 0) {
-        const Interval own = from.axes[a].pieces[0];
-        const auto& pieces = to.axes[a].pieces;
-        if (std::all_of(pieces.begin(), pieces.end(),
-                        [&own](const Interval& i) { return i.begin >= 0 && i.end <= own.end; })) {
-          continue;
-        }
-      }
-      const auto [own, want] = Together(mesh, from.axes[a], to.axes[a]);
-      for (size_t c = 0; c < own.pieces.size(); ++c) {
-        const Interval w = want.pieces[c], o = own.pieces[c];
-        if (w.size() > 0 && (w.begin < o.begin || w.end > o.end)) return false;
-      }
-    }
-    return true;
-  }
-
-  // Whether every place's part of `to` lies within its part of `from`.
-  static bool Within(const Boxes& from, const Boxes& to) {
-    if (!(from.device == to.device)) return false;
-    // Axis by axis, which does not take longer on more places; else place by place, as one with no
-    // element wants nothing of the other axes.
-    if (from.device.is_sharding() && WithinByAxis(from, to)) return true;
-    const int places = from.device.is_sharding() ? from.device.sharding().size() : 1;
-    for (int i = 0; i < places; ++i) {
-      const Box a = from.At(i), b = to.At(i);
-      if (Volume(b) == 0) continue;
-      for (size_t k = 0; k < a.size(); ++k) {
-        if (b[k].begin < a[k].begin || b[k].end > a[k].end) return false;
-      }
-    }
-    return true;
-  }
-
-  // The mesh dims of two divisions of an axis, and both as functions of the coordinate over them.
-  static std::pair<AxisBoxes, AxisBoxes> Together(const Mesh& mesh, const AxisBoxes& a,
-                                                  const AxisBoxes& b) {
-    std::pair<AxisBoxes, AxisBoxes> out;
-    for (int d = 0; d < mesh.ndim(); ++d) {
-      const auto has = [d](const AxisBoxes& x) {
-        return std::find(x.dims.begin(), x.dims.end(), d) != x.dims.end();
-      };
-      if (has(a) || has(b)) out.first.dims.push_back(d);
-    }
-    out.second.dims = out.first.dims;
-    int64_t n = 1;
-    for (int d : out.first.dims) n *= mesh.dims()[d].size;
-    std::vector<int64_t> at(mesh.ndim(), 0);
-    for (int64_t c = 0; c < n; ++c) {
-      int64_t rest = c;
-      for (auto d = out.first.dims.rbegin(); d != out.first.dims.rend(); ++d) {
-        at[*d] = rest % mesh.dims()[*d].size;
-        rest /= mesh.dims()[*d].size;
-      }
-      const int place = mesh.IndexAt(at);
-      out.first.pieces.push_back(a.pieces[a.dims.empty() ? 0 : mesh.CoordinateOver(place, a.dims)]);
-      out.second.pieces.push_back(
-          b.pieces[b.dims.empty() ? 0 : mesh.CoordinateOver(place, b.dims)]);
-    }
-    return out;
-  }
-
-  // A place's part of `to` out of its part of `from`, both in one index space.
-  UOp CutWithin(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to) {
-    const Mesh mesh = to.device.sharding().mesh();
-    const Extents sizes = ShapeOf(shape, to);
-    Pairs parts;
-    for (int a = 0; a < x.rank(); ++a) {
-      if (!shape[a].is_int()) {
-        parts.emplace_back(Extent(0), x.shape()[a]);
-        continue;
-      }
-      const auto [own, want] = Together(mesh, from.axes[a], to.axes[a]);
-      std::vector<int64_t> begins;
-      for (size_t c = 0; c < own.pieces.size(); ++c) {
-        const bool empty = want.pieces[c].size() == 0;
-        begins.push_back(empty ? 0 : want.pieces[c].begin - own.pieces[c].begin);
-      }
-      parts.emplace_back(Number(to.device, own, begins), sizes[a]);
-    }
-    return Cut(x, parts);
-  }
-
-  // The parts that lie in `from`, as they lie in `to`.
-  UOp Exchange(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to) {
-    if (from == to) return x;
-    if (to.device.is_sharding() && Within(from, to)) return CutWithin(x, shape, from, to);
-    Extents dims = to.device.is_sharding() ? ShapeOf(shape, to) : PlainShape(shape, to);
-    return UOp::Make(Op::kExchange, {x},
-                     ExchangeArg{std::make_shared<const Boxes>(from),
-                                 std::make_shared<const Boxes>(to), std::move(dims)});
-  }
-  static Extents PlainShape(const Shape& shape, const Boxes& to) {
-    Extents dims = shape.ToExtents();
-    for (int a = 0; a < shape.rank(); ++a) {
-      if (shape[a].is_int()) dims[a] = to.axes[a].pieces[0].size();
-    }
-    return dims;
-  }
-
-  // What has no device, computed by each place for itself: should it get a buffer, then one there.
-  UOp Home(const UOp& x, Device manual) {
-    auto& homed = homed_[manual];
-    for (const UOp& u : TopoSort({&x, 1})) {
-      if (homed.contains(u.get())) continue;
-      UOp made;
-      if (u.size() == 0) {
-        made = UOp::Make(Op::kCopy, {u}, manual);
-      } else {
-        // Numbers beside others need no place of their own.
-        absl::InlinedVector<UOp, 4> srcs;
-        const bool beside = IsElementwise(u.op()) &&
-                            std::any_of(u.srcs().begin(), u.srcs().end(),
-                                        [](const UOp& s) { return s.size() > 0 || s.rank() > 0; });
-        for (const UOp& s : u.srcs()) {
-          const bool number = beside && s.size() == 0 && s.rank() == 0;
-          srcs.push_back(number ? s : homed.at(s.get()));
-        }
-        made = u.WithSrcs(srcs);
-      }
-      homed.emplace(u.get(), made);
-    }
-    return homed.at(x.get());
-  }
-
-  // A place's part of what every place can compute whole.
-  UOp PartOf(const UOp& given, const Shape& shape, Device device) {
-    const UOp x = Home(given, ManualOf(device));
-    Boxes whole = PartsOf(shape, device);
-    const Boxes to = whole;
-    for (int a = 0; a < shape.rank(); ++a) whole.axes[a] = {{}, {{0, shape[a].max()}}};
-    return CutWithin(x, shape, whole, to);
-  }
 
   // ---- the rules
 
@@ -608,11 +346,8 @@ class Localiser {
     return UOp::Make(Op::kWindow, {Recast(x, lengths)}, w);
   }
 
-  Variables variables_;
-  std::map<std::tuple<uint64_t, int, int64_t>, Extent> sizes_;  // by device, axis and extent
   absl::flat_hash_map<const Node*, int> uses_;
   absl::flat_hash_map<const Node*, UOp> done_;
-  absl::flat_hash_map<Device, absl::flat_hash_map<const Node*, UOp>> homed_;
 };
 
 }  // namespace

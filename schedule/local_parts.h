@@ -1,0 +1,68 @@
+// What one place has of a tensor: extents that differ between places as variables, and parts cut
+// out of other parts.
+#pragma once
+
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "graph/box.h"
+#include "graph/uop.h"
+#include "schedule/localise.h"
+
+namespace tessera {
+
+// Numbers by coordinate as extents: a constant where they are all equal, else a multiple of a
+// variable, so that an axis and its image under a reshape share one.
+class PlaceVariables {
+ public:
+  Extent Of(Device device, absl::Span<const int> dims, const std::vector<int64_t>& values);
+  std::vector<PlaceVariable> Take() { return std::move(all_); }
+
+ private:
+  UOp Variable(Device device, absl::Span<const int> dims, std::vector<int64_t> units);
+
+  std::map<std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>>, UOp> known_;
+  std::vector<PlaceVariable> all_;
+};
+
+// Nodes are those of one graph, in which every mesh dim is Manual.
+class LocalParts {
+ public:
+  static Device ManualOf(Device d);
+  // The boxes of a tensor, on the Manual mesh.
+  static Boxes PartsOf(const UOp& u);
+  static Boxes PartsOf(const Shape& shape, Device device);
+
+  // Of one axis by place: how long its pieces are, or other numbers.
+  Extent SizeOf(Device manual, const AxisBoxes& axis);
+  Extent Number(Device manual, const AxisBoxes& axis, absl::Span<const int64_t> values);
+  // The extents of a place's part; those of axes that are not divided as they are.
+  Extents LocalShape(const Shape& shape, Device device);
+  Extents ShapeOf(const Shape& shape, const Boxes& boxes);
+  // The same extents, written as others are.
+  static UOp Recast(const UOp& u, const Extents& dims);
+
+  // Elements begin, begin + size of each axis; below the repetitions that it cuts.
+  static UOp Cut(const UOp& x, const Pairs& parts);
+  // A place's part of `to` out of its part of `from`, both in one index space.
+  UOp CutWithin(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to);
+  // The parts that lie in `from`, as they lie in `to`: cut where no place wants what it has not.
+  UOp Exchange(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to);
+
+  // What has no device, computed by each place for itself: should it get a buffer, then one there.
+  UOp Home(const UOp& x, Device manual);
+  // A place's part of what every place can compute whole.
+  UOp PartOf(const UOp& given, const Shape& shape, Device device);
+
+  std::vector<PlaceVariable> TakeVariables() { return variables_.Take(); }
+
+ private:
+  PlaceVariables variables_;
+  std::map<std::tuple<uint64_t, int, int64_t>, Extent> sizes_;  // by device, axis and extent
+  absl::flat_hash_map<Device, absl::flat_hash_map<const Node*, UOp>> homed_;
+};
+
+}  // namespace tessera
