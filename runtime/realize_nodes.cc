@@ -109,7 +109,7 @@ Targets TargetsOf(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
                   const NodeSet& still_read) {
   Targets out;
   const auto add = [&](const UOp& u) {
-    const bool copy = u.is(Op::kAssign) && overwritten.contains(u.get()) &&
+    const bool copy = !u.is(Op::kBuffer) && overwritten.contains(u.get()) &&
                       !FaultPlanted(Fault::kOldVersionNotCopied);
     out.nodes.push_back(u);
     out.values.push_back(copy ? UOp::Make(Op::kContiguous, {u}) : u);

@@ -2,7 +2,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "graph/tensor_internal.h"
 #include "runtime/capture.h"
+#include "runtime/runtime.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -255,6 +257,21 @@ TEST(Assign, NarrowTypes) {
     Tensor a = Data({0, 1, 1, 0}).Cast(t).Contiguous();
     a[Slice{1, 3}].Assign(a[Slice{0, 2}]);
     EXPECT_THAT(a.ToVector<int>(), ElementsAre(0, 0, 1, 0)) << t.ToString();
+  }
+}
+
+// A graph may ask for a value and for what it becomes by an assignment, though no Tensor does.
+TEST(Assign, WhatACopyMadeIsAResultBesideWhatItBecomes) {
+  const Sharding three({"CPU:0", "CPU:1", "CPU:2"}), parts({"CPU:0", "CPU:1", "CPU:2"}, 0);
+  for (const Device& there : {Device(Place("CPU", 1)), Device(three), Device(parts)}) {
+    const Tensor x = Data({1, 2, 3, 4}).To("CPU").Realize();
+    const UOp copy = internal::Build(Op::kCopy, {x.uop()}, there);
+    const UOp view = internal::Build(Op::kShrink, {copy}, Pairs{{Extent(1), Extent(3)}});
+    const UOp value = Data({8, 9}).To("CPU").To(view.device()).Realize().uop();
+    const UOp written = internal::Build(Op::kAssign, {copy, view, value});
+    ASSERT_OK_AND_ASSIGN(const std::vector<UOp> got, RealizeNodes({copy, written}, {}));
+    EXPECT_THAT(Read(Tensor(got[0])), ElementsAre(1, 2, 3, 4)) << there.ToString();
+    EXPECT_THAT(Read(Tensor(got[1])), ElementsAre(1, 8, 9, 4)) << there.ToString();
   }
 }
 
