@@ -1,5 +1,6 @@
 // Random graphs with their leaves, and values on the way, spread over random meshes: what comes out
-// is what the reference says of the graph without them, and every place holds its part alone.
+// is what the reference says of the graph without them, every place holds its part alone, and no
+// more moves between them than must.
 //
 // FUZZ_SEED=n tries that seed alone; FUZZ_GRAPHS=n tries that many.
 #include <iostream>
@@ -15,6 +16,7 @@
 #include "runtime/mesh.h"
 #include "runtime/runtime.h"
 #include "tests/fuzz/generator.h"
+#include "tests/fuzz/least_bytes.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -152,9 +154,15 @@ std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
     return "";
   }
   const std::string text = Print(roots);
+  const int64_t least = LeastBytes(roots), before = GetRuntimeStats().bytes_moved;
   const auto got = RealizeNodes(roots, {});
   if (!got.ok()) return absl::StrCat("realize: ", got.status().ToString(), "\n", text);
   ++tally.ran;
+  const int64_t moved = GetRuntimeStats().bytes_moved - before;
+  tally.moved += moved;
+  if (moved > least) {
+    return absl::StrCat("moved ", moved, " bytes where ", least, " would do\n", text);
+  }
   for (size_t i = 0; i < roots.size(); ++i) {
     std::string wrong = Difference(ReadBuffer((*got)[i]), (*want)[i], &tally.compared);
     if (wrong.empty()) wrong = CheckHeld((*got)[i], tally);
@@ -186,7 +194,7 @@ void Fuzz(uint64_t first, int64_t count) {
   std::cout << tally.ran << " ran, " << tally.refused << " refused, " << tally.sharded_roots
             << " results in parts; elements: " << tally.compared.exact << " exact, "
             << tally.compared.within << " within a bound, " << tally.compared.unknown
-            << " unknown\n";
+            << " unknown; " << tally.moved << " bytes moved\n";
   if (count < 50) return;
   EXPECT_GT(tried, count / 2);
   EXPECT_GT(tally.ran, tried * 8 / 10);

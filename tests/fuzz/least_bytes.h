@@ -1,0 +1,13 @@
+// The least that a tensor graph must move between places, counted element by element.
+#pragma once
+
+#include "absl/types/span.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// Over all nodes that are not realised yet: what places need for their parts of the result and do
+// not have of the sources; of an ALLREDUCE of n bytes over P places 2 (P - 1) n. Shapes are static.
+int64_t LeastBytes(absl::Span<const UOp> roots);
+
+}  // namespace tessera
