@@ -313,12 +313,6 @@ class Binder {
   // Stores with their loops in the order of loops_; each flat index's loops where the first of its
   // ranges is listed.
   void Settle() {
-    std::vector<UOp> stores;
-    for (const UOp& s : sink_.srcs()) {
-      std::vector<UOp> srcs = {s.src(0), s.src(1)};
-      srcs.insert(srcs.end(), loops_.begin(), loops_.end());
-      stores.push_back(s.WithSrcs(srcs));
-    }
     const auto listed = [&](const std::vector<UOp>& ranges) {
       for (const UOp& r : loops_) {
         if (std::find(ranges.begin(), ranges.end(), r) != ranges.end()) return r;
@@ -331,7 +325,7 @@ class Binder {
       return UOp();
     };
     for (auto& [ranges, loops] : outermost_) map_.at(listed(ranges)).ranges = loops;
-    sink_ = UOp::Make(Op::kSink, stores);
+    sink_ = WithLoops(sink_, loops_);
   }
 
   // A reduction over threads and more is one over threads of what each of them reduces.

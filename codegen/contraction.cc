@@ -52,16 +52,11 @@ UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block = UOp
     if (block && r == block) return 0;
     return in(c.batch) ? 1 : r == c.lane ? 3 : in(c.columns) ? 2 : 4;
   };
-  std::vector<UOp> stores;
-  for (const UOp& s : sink.srcs()) {
-    std::vector<UOp> loops(ClosedRanges(s).begin(), ClosedRanges(s).end());
-    std::stable_sort(loops.begin(), loops.end(),
-                     [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
-    std::vector<UOp> srcs = {s.src(0), s.src(1)};
-    srcs.insert(srcs.end(), loops.begin(), loops.end());
-    stores.push_back(s.WithSrcs(srcs));
-  }
-  return UOp::Make(Op::kSink, stores);
+  const absl::Span<const UOp> closed = ClosedRanges(sink.src(0));  // of the one store
+  std::vector<UOp> loops(closed.begin(), closed.end());
+  std::stable_sort(loops.begin(), loops.end(),
+                   [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
+  return WithLoops(sink, loops);
 }
 
 // The operand of a product that varies over a tile's columns, which are ranges below the loops.
@@ -239,8 +234,8 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   return UnrollShort(Tile(out, along, unroll, lanes), c, along);
 }
 
-// Elements that an operand has for each point of the result: the steps of the sum, as bytes of
-// `each`; no more than can be multiplied further.
+// The bytes of an operand for one row or column of the result, at `each` a step of the sum; at most
+// kNoPanel, so that they can be multiplied further.
 int64_t BytesOfSum(const Contraction& c, int64_t each) {
   int64_t bytes = each;
   for (const UOp& r : c.inner) {
@@ -276,10 +271,8 @@ int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
   const int64_t most =
       std::clamp<int64_t>((target.vector_registers - 1 - vectors) / vectors, 1, wide);
   if (rows <= most) return rows;
-  for (int64_t r = most; r > most / 2; --r) {
-    if (rows % r == 0) return r;
-  }
-  return most;
+  const int64_t even = LargestDivisor(rows, most);
+  return even > most / 2 ? even : most;
 }
 
 // Every panel meets all rows: so many of them at a time as stay in the core's part of the last
@@ -290,10 +283,8 @@ int64_t RowsOfBlock(const Contraction& c, const UOp& row, const Target& target) 
   const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
   const int64_t most = std::min(kMostRowsOfBlock, target.cache_bytes / (2 * target.cores) / bytes);
   if (!row.src(0).IsConst()) return 0;
-  for (int64_t block = std::min(most, each); block >= kLeastRowsOfBlock; --block) {
-    if (rows % block == 0) return block;
-  }
-  return 0;
+  const int64_t block = LargestDivisor(rows, std::min(most, each));
+  return block >= kLeastRowsOfBlock ? block : 0;
 }
 
 // Whether a lies in memory along the rows: a tile's elements of one step are then adjacent, but
@@ -388,8 +379,7 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
   for (size_t i = 0; i < columns.size(); ++i) {
     const int64_t extent = columns[i].src(0).vmax();
     if (extent > most / bytes) {  // a part of this one
-      int64_t part = most / bytes;
-      while (part > 1 && extent % part != 0) --part;
+      const int64_t part = LargestDivisor(extent, most / bytes);
       if (part > 1 && i > 0) {
         const UOp split = SplitRange(sink, columns[i], part).sink;
         const std::optional<Contraction> again = FindContraction(RangeSets(split));

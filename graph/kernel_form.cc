@@ -92,6 +92,23 @@ UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map) {
   return done.at(sink);
 }
 
+UOp WithLoops(const UOp& sink, absl::Span<const UOp> loops) {
+  std::vector<UOp> stores;
+  for (const UOp& s : sink.srcs()) {
+    std::vector<UOp> srcs = {s.src(0), s.src(1)};
+    srcs.insert(srcs.end(), loops.begin(), loops.end());
+    stores.push_back(s.WithSrcs(srcs));
+  }
+  return sink.WithSrcs(stores);
+}
+
+int64_t LargestDivisor(int64_t n, int64_t most) {
+  for (int64_t d = std::min(n, most); d > 1; --d) {
+    if (n % d == 0) return d;
+  }
+  return 1;
+}
+
 UOp SeparateRanges(const UOp& sink) {
   if (FaultPlanted(Fault::kRangesNotSeparated)) return sink;
   const RangeSets sets(sink);

@@ -45,6 +45,12 @@ struct RangeReplacement {
 using RangeReplacements = absl::flat_hash_map<UOp, RangeReplacement>;
 UOp ReplaceRanges(const UOp& sink, const RangeReplacements& map);
 
+// The kernel whose stores all close these loops, in this order.
+UOp WithLoops(const UOp& sink, absl::Span<const UOp> loops);
+
+// The largest divisor of n that is at most `most`; 1 where no other is.
+int64_t LargestDivisor(int64_t n, int64_t most);
+
 // A REDUCE over a range that was closed below it, of a value that no longer depends on it, gets a
 // range of its own.
 UOp SeparateRanges(const UOp& sink);

@@ -37,8 +37,8 @@ void Price(PlanKernel& k, const RangeSets& sets) {
   k.bytes = bytes;
 }
 
-// The loops of a kernel's stores, and how far each goes in every tensor.
-IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops) {
+// The loops of a kernel's stores; and, where spans are limited, how far each goes in every tensor.
+IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops, const Target& target) {
   IterationSpace space;
   for (const UOp& r : loops) {
     IterationAxis axis;
@@ -46,6 +46,7 @@ IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops) {
     axis.granularity = r.src(0).IsConst() ? 0 : 1;
     space.axes.push_back(axis);
   }
+  if (target.span_limit == INT64_MAX) return space;
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
     IterationAccess access{u.dtype().bytes(), std::vector<int64_t>(loops.size(), 0)};
@@ -56,17 +57,6 @@ IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops) {
     space.accesses.push_back(std::move(access));
   }
   return space;
-}
-
-// The kernel with its loops in this order.
-UOp InOrder(const UOp& sink, absl::Span<const UOp> order) {
-  std::vector<UOp> stores;
-  for (const UOp& s : sink.srcs()) {
-    std::vector<UOp> srcs = {s.src(0), s.src(1)};
-    srcs.insert(srcs.end(), order.begin(), order.end());
-    stores.push_back(s.WithSrcs(srcs));
-  }
-  return UOp::Make(Op::kSink, stores);
 }
 
 UOp GridRange(const UOp& extent, int64_t id) {
@@ -90,11 +80,11 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
     const UOp value = UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {part, each}), inner});
     map.emplace(order[i], RangeReplacement{value, {inner}});
   }
-  UOp out = Simplify(ReplaceRanges(InOrder(sink, order), map));
+  UOp out = Simplify(ReplaceRanges(WithLoops(sink, order), map));
   std::vector<UOp> loops = {parts};
   const absl::Span<const UOp> inner = ClosedRanges(out.src(0));
   loops.insert(loops.end(), inner.begin(), inner.end());
-  return InOrder(out, loops);
+  return WithLoops(out, loops);
 }
 
 // How much of the cores is busy until the last of them is done, where n equal parts are shared out.
@@ -126,7 +116,7 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const int64_t wanted = std::min<int64_t>(target.cores, std::max<int64_t>(1, work / kWorthACore));
 
   // What must be split to fit, and what may be to keep more cores busy than one loop does.
-  const IterationSpace space = SpaceOf(sets, absl::MakeSpan(order).subspan(0, outer));
+  const IterationSpace space = SpaceOf(sets, absl::MakeSpan(order).subspan(0, outer), target);
   const DivisionLimits limits{target.cores, target.span_limit, /*reduction_axes=*/0};
   const absl::StatusOr<Division> fits = FitSpans(space, limits);
   if (!fits.ok()) {
@@ -165,11 +155,11 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     kernel.utilisation = shared_use;
     std::rotate(order.begin(), order.begin() + grid, order.begin() + grid + 1);
     const UOp marked = GridRange(order[0].src(0), order[0].arg<RangeArg>().id);
-    const UOp ordered = InOrder(kernel.graph, order);
+    const UOp ordered = WithLoops(kernel.graph, order);
     kernel.graph = ReplaceRanges(ordered, {{order[0], RangeReplacement{marked, {marked}}}});
     return absl::OkStatus();
   }
-  kernel.graph = InOrder(kernel.graph, order);
+  kernel.graph = WithLoops(kernel.graph, order);
   return absl::OkStatus();
 }
 

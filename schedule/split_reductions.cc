@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "graph/fault.h"
+#include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "schedule/passes.h"
 
@@ -10,14 +11,6 @@ namespace {
 
 constexpr int64_t kLargeReduction = 1 << 16;
 constexpr int64_t kPartsPerCore = 16;
-
-// The largest divisor of n that is at most `limit`.
-int64_t DivisorUpTo(int64_t n, int64_t limit) {
-  for (int64_t d = std::min(n, limit); d > 1; --d) {
-    if (n % d == 0) return d;
-  }
-  return 1;
-}
 
 // The reduction in two steps, or nothing where one is enough or no axis divides.
 UOp Split(const UOp& u, const Target& target) {
@@ -31,7 +24,7 @@ UOp Split(const UOp& u, const Target& target) {
   const ReduceArg& arg = u.arg<ReduceArg>();
   for (int64_t axis : arg.axes) {
     const int64_t n = x.shape()[axis].value();
-    const int64_t parts = DivisorUpTo(n, kPartsPerCore * target.cores);
+    const int64_t parts = LargestDivisor(n, kPartsPerCore * target.cores);
     if (parts < 2 * target.cores) continue;
     Extents split = x.shape().ToExtents();
     split[axis] = parts;

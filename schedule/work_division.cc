@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "graph/kernel_form.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -98,13 +99,6 @@ int64_t Division::cores() const {
   return std::accumulate(splits.begin(), splits.end(), int64_t{1}, std::multiplies<>());
 }
 
-int64_t CoreSplit(int64_t size, int64_t cores) {
-  for (int64_t d = std::min(size, cores); d > 1; --d) {
-    if (size % d == 0) return d;
-  }
-  return 1;
-}
-
 int64_t Span(const IterationSpace& space, const IterationAccess& access, const Division& division) {
   int64_t elements = 1;
   for (size_t i = 0; i < space.axes.size(); ++i) {
@@ -151,14 +145,14 @@ Division UseCores(const IterationSpace& space, const DivisionLimits& limits, Div
   for (const size_t i : outputs) {
     const int64_t now = committed.splits[i];
     committed.splits[i] =
-        now * CoreSplit(Units(space.axes[i]) / now, limits.cores / committed.cores());
+        now * LargestDivisor(Units(space.axes[i]) / now, limits.cores / committed.cores());
   }
   if (ReductionsSplit(space, committed) >= limits.reduction_axes) return committed;
   size_t best = space.axes.size();
   int64_t most = 1;
   for (const size_t i : reductions) {
     if (committed.splits[i] > 1) continue;
-    const int64_t split = CoreSplit(Units(space.axes[i]), limits.cores / committed.cores());
+    const int64_t split = LargestDivisor(Units(space.axes[i]), limits.cores / committed.cores());
     if (split > most) {
       best = i;
       most = split;

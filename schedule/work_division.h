@@ -44,9 +44,6 @@ struct Division {
   int64_t cores() const;  // their product
 };
 
-// The largest divisor of a size that is at most so many cores.
-int64_t CoreSplit(int64_t size, int64_t cores);
-
 // The bytes between the first and the last that one core reaches of a tensor.
 int64_t Span(const IterationSpace& space, const IterationAccess& access, const Division& division);
 

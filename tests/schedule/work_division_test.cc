@@ -27,13 +27,13 @@ std::vector<int64_t> Splits(const IterationSpace& space, const DivisionLimits& l
 }
 
 TEST(WorkDivision, TheLargestDivisorWithinTheCores) {
-  EXPECT_EQ(CoreSplit(1152, 32), 32);
-  EXPECT_EQ(CoreSplit(100, 32), 25);
-  EXPECT_EQ(CoreSplit(17, 32), 17);
-  EXPECT_EQ(CoreSplit(7, 4), 1);
-  EXPECT_EQ(CoreSplit(96, 20), 16);
-  EXPECT_EQ(CoreSplit(0, 4), 1);
-  EXPECT_EQ(CoreSplit(5, 0), 1);
+  EXPECT_EQ(LargestDivisor(1152, 32), 32);
+  EXPECT_EQ(LargestDivisor(100, 32), 25);
+  EXPECT_EQ(LargestDivisor(17, 32), 17);
+  EXPECT_EQ(LargestDivisor(7, 4), 1);
+  EXPECT_EQ(LargestDivisor(96, 20), 16);
+  EXPECT_EQ(LargestDivisor(0, 4), 1);
+  EXPECT_EQ(LargestDivisor(5, 0), 1);
 }
 
 TEST(WorkDivision, OutputsFirstThenOneReduction) {
