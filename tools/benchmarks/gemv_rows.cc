@@ -1,10 +1,10 @@
 // Rows of a vector times a large matrix in the number formats of model files, beside the time that
 // reading as many bytes takes.
 #include <cmath>
+#include <cstdlib>
 
 #include "examples/llm/quant.h"
 #include "graph/tensor.h"
-#include "runtime/core_pool.h"
 #include "runtime/runtime.h"
 #include "tools/benchmarks/peers.h"
 #include "tools/benchmarks/row.h"
@@ -63,21 +63,12 @@ void Check(const Format& f) {
   CheckClose(f.name, Product(f, x, w, kColumns).ToVector<float>(), want, 1e-4);
 }
 
-// Reads n floats by all cores, in this form.
-void Read(const float* from, int64_t n, Form form) {
-  struct Call {
-    const float* from;
-    int64_t blocks;
-    Form form;
-    float sums[256];
-  } call{from, n / 1024, form, {}};
-  CorePool& pool = CorePool::Global();
-  const CoreFn run = [](void* arg, int64_t worker, int64_t workers) {
-    Call& c = *static_cast<Call*>(arg);
-    const int64_t begin = c.blocks * worker / workers, end = c.blocks * (worker + 1) / workers;
-    c.sums[worker % 256] = HostPeers().sum(c.from + begin * 1024, (end - begin) * 1024, c.form);
-  };
-  pool.Run(run, &call, pool.cores());
+// Reads n floats by all cores, in this form; what it gives keeps the reading from being left out.
+float Read(const float* from, int64_t n, Form form) {
+  constexpr int64_t kUnit = 1024;
+  return OnCores(n / kUnit, [&](int64_t begin, int64_t end) {
+    return HostPeers().sum(from + begin * kUnit, (end - begin) * kUnit, form);
+  });
 }
 
 Row Measure(const Format& f) {
@@ -86,7 +77,9 @@ Row Measure(const Format& f) {
   const Tensor plain = Tensor::Zeros({bytes / 4}).Contiguous().Realize();
   const int64_t before = GetRuntimeStats().kernels_run;
   int64_t runs = 0;
-  const auto read = [&](bool many) { Read(plain.Data<float>(), bytes / 4, {many, false}); };
+  const auto read = [&](bool many) {
+    if (Read(plain.Data<float>(), bytes / 4, {many, false}) != 0) std::abort();
+  };
   const std::vector<Times> ms = Interleaved({[&] {
                                                ++runs;
                                                Tensor y = Product(f, x, w, kIn);

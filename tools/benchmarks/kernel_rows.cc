@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_format.h"
 #include "graph/tensor.h"
-#include "runtime/core_pool.h"
 #include "runtime/runtime.h"
 #include "tools/benchmarks/peers.h"
 #include "tools/benchmarks/row.h"
@@ -37,24 +36,7 @@ struct Data {
 using Loop = std::function<float(const Data& d, int64_t begin, int64_t end, Form form)>;
 
 float RunLoop(const Data& d, const Loop& loop, Form form) {
-  struct Call {
-    const Data& d;
-    const Loop& loop;
-    Form form;
-    std::vector<float> results;
-  };
-  CorePool& pool = CorePool::Global();
-  const PlanScope scope;  // its threads spin, as between our kernels
-  Call call{d, loop, form, std::vector<float>(pool.cores())};
-  const CoreFn run = [](void* arg, int64_t worker, int64_t workers) {
-    Call& c = *static_cast<Call*>(arg);
-    c.results[worker] =
-        c.loop(c.d, c.d.rows * worker / workers, c.d.rows * (worker + 1) / workers, c.form);
-  };
-  pool.Run(run, &call, pool.cores());
-  float sum = 0;
-  for (float r : call.results) sum += r;
-  return sum;
+  return OnCores(d.rows, [&](int64_t begin, int64_t end) { return loop(d, begin, end, form); });
 }
 
 struct Case {

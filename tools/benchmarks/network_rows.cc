@@ -70,11 +70,10 @@ void CheckAttention() {
 
 // ---- rows
 
-struct Measured {
-  double ours = 0, peer = 0;
-  int64_t kernels = 0;
-};
-Measured Measure(const std::function<Tensor()>& ours, const std::function<void()>& peer) {
+// A row of ours and a peer, or of ours alone.
+Row Measured(const std::string& name, double bytes, double flops,
+             const std::function<Tensor()>& ours, const std::string& peer,
+             const std::function<void()>& step) {
   const int64_t before = GetRuntimeStats().kernels_run;
   int64_t runs = 0;
   const std::vector<Times> ms = Interleaved({[&] {
@@ -82,9 +81,17 @@ Measured Measure(const std::function<Tensor()>& ours, const std::function<void()
                                                Tensor y = ours();
                                                y.Realize();
                                              },
-                                             peer},
+                                             step},
                                             kRounds);
-  return {ms[0].median, ms[1].median, (GetRuntimeStats().kernels_run - before) / runs};
+  Row row;
+  row.name = name;
+  row.ours_ms = ms[0].median;
+  row.peer = peer;
+  if (step) row.peer_ms = ms[1].median;
+  row.bytes = bytes;
+  row.flops = flops;
+  row.kernels = (GetRuntimeStats().kernels_run - before) / runs;
+  return row;
 }
 
 Row BesideTorch(const std::string& name, const std::string& python, const std::string& text,
@@ -93,50 +100,13 @@ Row BesideTorch(const std::string& name, const std::string& python, const std::s
       absl::StrCat("import torch\ntorch.set_num_threads(", CorePool::Global().cores(),
                    ")\ntorch.set_grad_enabled(False)\nversion = torch.__version__\n", text);
   const std::unique_ptr<PythonPeer> torch = PythonPeer::Start(python, all);
-  const Measured m = Measure(ours, torch ? [&] { torch->Step(); } : std::function<void()>());
-  Row row;
-  row.name = name;
-  row.ours_ms = m.ours;
-  row.bytes = bytes;
-  row.flops = flops;
-  row.kernels = m.kernels;
   if (torch) {
-    row.peer = absl::StrCat("PyTorch ", torch->version());
-    row.peer_ms = m.peer;
-  } else {
-    row.peer = "PyTorch, not installed";
-    row.note = absl::StrCat("to measure it here: pip install torch, and --python if ", python,
-                            " is not the one that has it");
+    return Measured(name, bytes, flops, ours, absl::StrCat("PyTorch ", torch->version()),
+                    [&] { torch->Step(); });
   }
-  return row;
-}
-
-// A loop over [0, n), on every core its share.
-void OnCores(int64_t n, const std::function<void(int64_t begin, int64_t end)>& loop) {
-  struct Call {
-    int64_t n;
-    const std::function<void(int64_t, int64_t)>& loop;
-  } call{n, loop};
-  CorePool& pool = CorePool::Global();
-  const CoreFn run = [](void* arg, int64_t worker, int64_t workers) {
-    const Call& c = *static_cast<Call*>(arg);
-    c.loop(c.n * worker / workers, c.n * (worker + 1) / workers);
-  };
-  pool.Run(run, &call, pool.cores());
-}
-
-Row BesideLoop(const std::string& name, double bytes, double flops,
-               const std::function<Tensor()>& ours, const std::string& peer,
-               const std::function<void()>& loop) {
-  const Measured m = Measure(ours, loop);
-  Row row;
-  row.name = name;
-  row.ours_ms = m.ours;
-  row.peer = peer;
-  row.peer_ms = m.peer;
-  row.bytes = bytes;
-  row.flops = flops;
-  row.kernels = m.kernels;
+  Row row = Measured(name, bytes, flops, ours, "PyTorch, not installed", nullptr);
+  row.note = absl::StrCat("to measure it here: pip install torch, and --python if ", python,
+                          " is not the one that has it");
   return row;
 }
 
@@ -154,11 +124,12 @@ Row CumSumRow() {
         float sum = 0;
         for (int64_t i = 0; i < kLines; ++i) room[r * kLines + i] = sum += from[i];
       }
+      return 0.0f;
     });
   };
   loop();
   CheckClose("cumsum", x.CumSum(1).ToVector<float>(), Doubles(out.ToVector<float>()), 1e-3);
-  return BesideLoop(
+  return Measured(
       "cumsum", 8.0 * kLines * kLines, 1.0 * kLines * kLines, [&] { return x.CumSum(1); },
       "hand loop", loop);
 }
@@ -173,7 +144,7 @@ Row SortRow() {
   };
   loop();
   CheckClose("sort", x.Sort().values.ToVector<float>(), Doubles(sorted), 0);
-  return BesideLoop(
+  return Measured(
       "sort_1m", 8.0 * kElements, 0, [&] { return x.Sort().values; },
       "std::sort, one core, values alone", loop);
 }
@@ -190,12 +161,13 @@ Row GatherRow() {
         std::memcpy(room + r * kColumns, table.Data<float>() + index.Data<int32_t>()[r] * kColumns,
                     kColumns * sizeof(float));
       }
+      return 0.0f;
     });
   };
   loop();
   const double unlike = (table.Take(index) != out).Any().Item();
   CheckClose("gather", {static_cast<float>(unlike)}, {0}, 0);
-  return BesideLoop(
+  return Measured(
       "gather_rows", 8.0 * kLines * kColumns, 0, [&] { return table.Take(index); },
       "memcpy of each row", loop);
 }

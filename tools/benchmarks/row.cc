@@ -5,6 +5,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
+
+#include "runtime/core_pool.h"
 
 namespace tessera::benchmarks {
 
@@ -37,6 +40,23 @@ std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, in
     out.push_back({Median(std::move(t)), least});
   }
   return out;
+}
+
+float OnCores(int64_t n, const std::function<float(int64_t begin, int64_t end)>& loop) {
+  struct Call {
+    int64_t n;
+    const std::function<float(int64_t, int64_t)>& loop;
+    std::vector<float> results;
+  };
+  CorePool& pool = CorePool::Global();
+  const PlanScope scope;
+  Call call{n, loop, std::vector<float>(pool.cores())};
+  const CoreFn run = [](void* arg, int64_t worker, int64_t workers) {
+    Call& c = *static_cast<Call*>(arg);
+    c.results[worker] = c.loop(c.n * worker / workers, c.n * (worker + 1) / workers);
+  };
+  pool.Run(run, &call, pool.cores());
+  return std::accumulate(call.results.begin(), call.results.end(), 0.0f);
 }
 
 void CheckClose(const std::string& what, const std::vector<float>& got,

@@ -38,6 +38,10 @@ std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, in
 
 double Median(std::vector<double> values);
 
+// A hand-written loop over [0, n): every core its share, the cores awake between calls as they are
+// between our kernels. The sum of what the shares give.
+float OnCores(int64_t n, const std::function<float(int64_t begin, int64_t end)>& loop);
+
 // Ends the process with a message unless the values agree within a relative and absolute tolerance.
 void CheckClose(const std::string& what, const std::vector<float>& got,
                 const std::vector<double>& want, double tolerance);
