@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "graph/error.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -38,6 +39,17 @@ inline const std::string& OwnTempDir() {
   };
   static const Folder folder;
   return folder.path;
+}
+
+// The message of the Error that fn throws; empty if it throws none.
+template <typename Fn>
+std::string ErrorOf(Fn fn) {
+  try {
+    fn();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
 }
 
 // Matches a Status or StatusOr that is OK.

@@ -19,16 +19,6 @@ std::vector<Place> Cpus(int n) {
   return out;
 }
 
-template <typename Fn>
-std::string Thrown(Fn fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "nothing";
-}
-
 TEST(Mesh, Golden) {
   // All-sum-reduce of 2x3x2 over dims {0, 2}.
   const Mesh grid(Cpus(12), {{2, "a"}, {3, "b"}, {2, "c"}});
@@ -57,22 +47,25 @@ TEST(Mesh, CoordinatesNeighboursAndParts) {
 }
 
 TEST(Mesh, WhatIsNone) {
-  EXPECT_THAT(Thrown([] { Mesh({"CPU:0", "CPU"}); }), HasSubstr("CPU is repeated"));
-  EXPECT_THAT(Thrown([] { Mesh({"CPU:0", "NULL:1"}); }), HasSubstr("of different kinds"));
-  EXPECT_THAT(Thrown([] { Mesh({"TPU:0"}); }), HasSubstr("no kind of device 'TPU'"));
-  EXPECT_THAT(Thrown([] { Mesh(std::vector<Place>()); }), HasSubstr("at least one place"));
-  EXPECT_THAT(Thrown([] { Mesh(Cpus(4), {{2}, {3}}); }), HasSubstr("6 places in all do not fit 4"));
-  EXPECT_THAT(Thrown([] { Mesh(Cpus(4), {{2, "a"}, {2, "a"}}); }), HasSubstr("are named a"));
-  EXPECT_THAT(Thrown([] {
+  EXPECT_THAT(ErrorOf([] { Mesh({"CPU:0", "CPU"}); }), HasSubstr("CPU is repeated"));
+  EXPECT_THAT(ErrorOf([] { Mesh({"CPU:0", "NULL:1"}); }), HasSubstr("of different kinds"));
+  EXPECT_THAT(ErrorOf([] { Mesh({"TPU:0"}); }), HasSubstr("no kind of device 'TPU'"));
+  EXPECT_THAT(ErrorOf([] { Mesh(std::vector<Place>()); }), HasSubstr("at least one place"));
+  EXPECT_THAT(ErrorOf([] {
+                Mesh(Cpus(4), {{2}, {3}});
+              }),
+              HasSubstr("6 places in all do not fit 4"));
+  EXPECT_THAT(ErrorOf([] { Mesh(Cpus(4), {{2, "a"}, {2, "a"}}); }), HasSubstr("are named a"));
+  EXPECT_THAT(ErrorOf([] {
                 Mesh::OfTree({{"CPU:1", "CPU:3"}, {"CPU:3", "CPU:4"}});
               }),
               HasSubstr("CPU:3 is repeated"));
-  EXPECT_THAT(Thrown([] {
+  EXPECT_THAT(ErrorOf([] {
                 Mesh::OfTree({{"CPU:1", "CPU:3"}, {"CPU:4"}});
               }),
               HasSubstr("2 and 1 children"));
-  EXPECT_THAT(Thrown([] { Mesh(Cpus(2)).dim("dp"); }), HasSubstr("no dim named 'dp'"));
-  EXPECT_THAT(Thrown([] { Mesh(Cpus(2)).Select({{"CPU", 7}}); }), HasSubstr("no place of"));
+  EXPECT_THAT(ErrorOf([] { Mesh(Cpus(2)).dim("dp"); }), HasSubstr("no dim named 'dp'"));
+  EXPECT_THAT(ErrorOf([] { Mesh(Cpus(2)).Select({{"CPU", 7}}); }), HasSubstr("no place of"));
 }
 
 TEST(Device, PrintsShortAndReadsBack) {
@@ -113,8 +106,8 @@ TEST(Sharding, IsAnInternedValue) {
   EXPECT_EQ(Sharding(s.devices()), Sharding(Cpus(2)));
   EXPECT_EQ(s.axis(), 0);
   EXPECT_EQ(Device(s).id(), Device(Sharding(Cpus(2), 0)).id());
-  EXPECT_THAT(Thrown([] { Sharding(Cpus(2), -1); }), HasSubstr("no axis -1"));
-  EXPECT_THAT(Thrown([] { Sharding(Mesh(Cpus(2)), {}); }), HasSubstr("each of its 1 dims"));
+  EXPECT_THAT(ErrorOf([] { Sharding(Cpus(2), -1); }), HasSubstr("no axis -1"));
+  EXPECT_THAT(ErrorOf([] { Sharding(Mesh(Cpus(2)), {}); }), HasSubstr("each of its 1 dims"));
 }
 
 TEST(Sharding, CutsThatAreEqualArePlacementsThatAreEqual) {

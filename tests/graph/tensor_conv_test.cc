@@ -1,6 +1,5 @@
 // Convolutions, pools and padding of one to three axes, against plain loops.
 #include <algorithm>
-#include <random>
 
 #include "tests/graph/tensor_testing.h"
 
@@ -9,14 +8,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using Sizes3 = std::array<int64_t, 3>;
-
-std::vector<double> Draw(int64_t n, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  std::vector<double> out(n);
-  for (double& v : out) v = uniform(random);
-  return out;
-}
 
 int64_t Product(const Sizes3& s) { return s[0] * s[1] * s[2]; }
 

@@ -1,6 +1,5 @@
 // Equations of letters, diagonals and small linear algebra, against plain loops.
 #include <map>
-#include <random>
 
 #include "tests/graph/tensor_testing.h"
 
@@ -8,14 +7,6 @@ namespace tessera {
 namespace {
 
 using ::testing::ElementsAre;
-
-std::vector<double> Draw(int64_t n, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  std::vector<double> out(n);
-  for (double& v : out) v = uniform(random);
-  return out;
-}
 
 // Sums over every letter that the output does not name, one point after another.
 std::vector<double> Loops(const std::vector<std::string>& inputs, const std::string& output,

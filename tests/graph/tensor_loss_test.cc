@@ -1,18 +1,8 @@
 // Losses and normalisations against plain loops.
-#include <random>
-
 #include "tests/graph/tensor_testing.h"
 
 namespace tessera {
 namespace {
-
-std::vector<double> Draw(int64_t n, uint32_t seed, double low = -2, double high = 2) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> uniform(low, high);
-  std::vector<double> out(n);
-  for (double& v : out) v = uniform(random);
-  return out;
-}
 
 constexpr LossReduction kNone = LossReduction::kNone, kMean = LossReduction::kMean,
                         kSum = LossReduction::kSum;
@@ -34,7 +24,8 @@ std::vector<double> Each(const std::vector<double>& x, const std::vector<double>
 }
 
 TEST(TensorLoss, ByElements) {
-  const auto x = Draw(12, 1), t = Draw(12, 2), p = Draw(12, 3, 0.01, 0.99), q = Draw(12, 4, 0, 1);
+  const auto x = Draw(12, 1, -2, 2), t = Draw(12, 2, -2, 2), p = Draw(12, 3, 0.01, 0.99),
+             q = Draw(12, 4, 0, 1);
   const Tensor tx = Tensor::From(x, {3, 4}), tt = Tensor::From(t, {3, 4});
   const Tensor tp = Tensor::From(p, {3, 4}), tq = Tensor::From(q, {3, 4});
   Check([&](LossReduction r) { return tx.MseLoss(tt, r); },
@@ -89,7 +80,7 @@ TEST(TensorLoss, ByElements) {
 
 TEST(TensorLoss, OfClasses) {
   const int64_t n = 4, c = 3, d = 2;
-  const auto x = Draw(n * c * d, 5), w = Draw(c, 6, 0.5, 2);
+  const auto x = Draw(n * c * d, 5, -2, 2), w = Draw(c, 6, 0.5, 2);
   const std::vector<int64_t> target = {0, 2, 1, 1, 2, 0, 1, 2};
   const Tensor tx = Tensor::From(x, {n, c, d}), tt = Tensor::From(target, {n, d});
   for (bool weighted : {false, true}) {
@@ -140,7 +131,7 @@ TEST(TensorLoss, OfClasses) {
 }
 
 TEST(TensorLoss, Similarity) {
-  const auto a = Draw(6, 7), b = Draw(6, 8);
+  const auto a = Draw(6, 7, -2, 2), b = Draw(6, 8, -2, 2);
   std::vector<double> expected;
   for (int i = 0; i < 2; ++i) {
     double ab = 0, aa = 0, bb = 0;
@@ -158,7 +149,7 @@ TEST(TensorLoss, Similarity) {
 
 TEST(TensorNorm, GroupsAndBatches) {
   const int64_t n = 2, c = 4, d = 3;
-  const auto x = Draw(n * c * d, 9), w = Draw(c, 10), b = Draw(c, 11);
+  const auto x = Draw(n * c * d, 9, -2, 2), w = Draw(c, 10, -2, 2), b = Draw(c, 11, -2, 2);
   const Tensor tx = Tensor::From(x, {n, c, d}), tw = Tensor::From(w), tb = Tensor::From(b);
   for (int64_t groups : {1, 2, 4}) {
     std::vector<double> expected(x.size());
@@ -206,7 +197,7 @@ TEST(TensorNorm, GroupsAndBatches) {
 
 TEST(TensorNorm, NeighboursAndLengths) {
   const int64_t c = 5;
-  const auto x = Draw(c, 12);
+  const auto x = Draw(c, 12, -2, 2);
   for (int64_t size : {1, 2, 3, 4, 9}) {
     std::vector<double> expected;
     for (int64_t i = 0; i < c; ++i) {

@@ -1,6 +1,5 @@
 // Contractions, convolutions, norms, attention and gathering, against plain loops.
 #include <algorithm>
-#include <random>
 
 #include "tests/graph/tensor_testing.h"
 
@@ -8,14 +7,6 @@ namespace tessera {
 namespace {
 
 using ::testing::ElementsAre;
-
-std::vector<double> Draw(int64_t n, uint32_t seed = 1) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  std::vector<double> out(n);
-  for (double& v : out) v = uniform(random);
-  return out;
-}
 
 TEST(TensorNN, MatMulShapes) {
   const auto shape = [](Dims a, Dims b) {

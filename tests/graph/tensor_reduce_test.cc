@@ -10,7 +10,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 
-std::vector<double> Draw(int64_t n, uint32_t seed = 1) {
+std::vector<double> DrawNormal(int64_t n, uint32_t seed = 1) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
   std::vector<double> out(n);
@@ -89,7 +89,7 @@ TEST(TensorReduce, AnyAndAll) {
 }
 
 TEST(TensorReduce, Moments) {
-  const auto v = Draw(12);
+  const auto v = DrawNormal(12);
   const Tensor x = Tensor::From(v, {3, 4});
   std::vector<double> means, variances, population;
   for (int r = 0; r < 3; ++r) {
@@ -109,7 +109,7 @@ TEST(TensorReduce, Moments) {
 }
 
 TEST(TensorReduce, Softmaxes) {
-  const auto v = Draw(12);
+  const auto v = DrawNormal(12);
   const Tensor x = Tensor::From(v, {3, 4});
   std::vector<double> soft(12), logs(12), totals(3);
   for (int r = 0; r < 3; ++r) {

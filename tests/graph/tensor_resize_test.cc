@@ -1,6 +1,5 @@
 // Resized axes and grids of points, against loops that read one point at a time.
 #include <algorithm>
-#include <random>
 
 #include "tests/graph/tensor_testing.h"
 
@@ -9,14 +8,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using Coordinates = ResizeCoordinates;
-
-std::vector<double> Draw(int64_t n, uint32_t seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> uniform(-1, 1);
-  std::vector<double> out(n);
-  for (double& v : out) v = uniform(random);
-  return out;
-}
 
 double Cubic(double d, double a) {
   d = std::fabs(d);

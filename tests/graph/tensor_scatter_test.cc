@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<double> Draw(int64_t n, uint32_t seed) {
+std::vector<double> DrawWhole(int64_t n, uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<double> out(n);
   for (double& v : out) v = static_cast<double>(static_cast<int>(random() % 17)) - 8;
@@ -71,7 +71,7 @@ TEST(TensorScatter, EveryModeWithDuplicatesAndWhatIsOutside) {
   for (const auto& u : {std::to_array<int64_t>({3, 6, 2}), {2, 5, 1}, {3, 1, 2}, {1, 4, 2}}) {
     const int64_t m[3] = {u[0], u[1], u[2]};
     const int64_t updates = u[0] * u[1] * u[2];
-    const auto self = Draw(24, 1), src = Draw(updates, 2);
+    const auto self = DrawWhole(24, 1), src = DrawWhole(updates, 2);
     const auto index = DrawIndex(updates, n[1], 3);
     const Tensor x = Tensor::From(self, {3, 4, 2}), s = Tensor::From(src, {u[0], u[1], u[2]});
     const Tensor i = Tensor::From(index, {u[0], u[1], u[2]});

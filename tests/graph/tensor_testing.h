@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -50,15 +51,13 @@ inline void ExpectNear(const std::vector<double>& got, const std::vector<double>
   }
 }
 
-// The message of the Error that fn throws; empty if it throws none.
-template <typename Fn>
-std::string ErrorOf(Fn fn) {
-  try {
-    fn();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
+// Numbers of [low, high), others for every seed.
+inline std::vector<double> Draw(int64_t n, uint32_t seed = 1, double low = -1, double high = 1) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> uniform(low, high);
+  std::vector<double> out(n);
+  for (double& v : out) v = uniform(random);
+  return out;
 }
 
 }  // namespace tessera

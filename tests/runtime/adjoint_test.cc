@@ -5,33 +5,18 @@
 #include "graph/grad.h"
 #include "graph/infer_device.h"
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
 
 using Fn = std::function<Tensor(const Tensor&)>;
 
-std::vector<double> Numbers(int64_t n, uint64_t seed) {
-  std::vector<double> v(n);
-  uint64_t state = seed * 2654435761u + 99991;
-  for (double& x : v) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    x = static_cast<double>(state >> 40) / (1 << 23) - 1;
-  }
-  return v;
-}
-
 double Dot(const Tensor& a, const Tensor& b) {
   const std::vector<double> x = a.ToVector<double>(), y = b.ToVector<double>();
   double sum = 0;
   for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
   return sum;
-}
-
-Sharding Line(int n, std::optional<int> axis, Layout layout = {}) {
-  std::vector<Place> places;
-  for (int i = 0; i < n; ++i) places.emplace_back("CPU", i);
-  return Sharding(std::move(places), axis, std::move(layout));
 }
 
 std::vector<Device> Places() {
@@ -48,10 +33,14 @@ std::vector<Device> Places() {
 
 void ExpectAdjoint(const std::string& name, const Fn& f, Device device) {
   SCOPED_TRACE(name + " on " + device.ToString());
-  const Tensor x =
-      Tensor::From(Numbers(24, 1), {6, 4}).Cast(kFloat32).To(Place("CPU", 0)).To(device).Realize();
+  const Tensor x = Tensor::From(Fractions(24, 1), {6, 4})
+                       .Cast(kFloat32)
+                       .To(Place("CPU", 0))
+                       .To(device)
+                       .Realize();
   const Tensor fx = f(x);
-  Tensor y = Tensor::From(Numbers(fx.elements(), 2), fx.shape()).Cast(kFloat32).To(Place("CPU", 0));
+  Tensor y =
+      Tensor::From(Fractions(fx.elements(), 2), fx.shape()).Cast(kFloat32).To(Place("CPU", 0));
   if (fx.device()) y = y.To(fx.device());
   const Tensor back = Grad((fx * y).Sum(), {&x, 1})[0];
   EXPECT_EQ(back.shape(), x.shape());
@@ -73,7 +62,7 @@ TEST(Adjoint, OfEveryLinearPrimitiveSlow) {
   const std::vector<std::pair<const char*, Fn>> all = {
       {"ADD", [](const Tensor& x) { return x + x; }},
       {"SUB", [](const Tensor& x) { return x - 3 * x; }},
-      {"MUL", [](const Tensor& x) { return x * Whole(Tensor::From(Numbers(4, 7)), x); }},
+      {"MUL", [](const Tensor& x) { return x * Whole(Tensor::From(Fractions(4, 7)), x); }},
       {"DIV", [](const Tensor& x) { return x / 7; }},
       {"NEG", [](const Tensor& x) { return -x; }},
       {"CAST", [](const Tensor& x) { return x.Cast(kFloat64).Cast(kFloat32); }},
@@ -138,7 +127,7 @@ TEST(Adjoint, OfEveryLinearPrimitiveSlow) {
        }},
       {"CONTIGUOUS", [](const Tensor& x) { return (x * 2).Contiguous() * 3; }},
       {"a product of matrices", [](const Tensor& x) {
-         return x.MatMul(Whole(Tensor::From(Numbers(8, 4), {4, 2}), x));
+         return x.MatMul(Whole(Tensor::From(Fractions(8, 4), {4, 2}), x));
        }}};
   for (const Device& d : Places()) {
     for (const auto& [name, f] : all) ExpectAdjoint(name, f, d);

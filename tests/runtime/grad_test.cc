@@ -5,28 +5,13 @@
 #include <cmath>
 
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
 using Fn = std::function<Tensor(const Tensor&)>;
-
-Sharding Line(int n, std::optional<int> axis) {
-  std::vector<Place> places;
-  for (int i = 0; i < n; ++i) places.emplace_back("CPU", i);
-  return Sharding(std::move(places), axis);
-}
-
-std::vector<double> Numbers(int64_t n, uint64_t seed) {
-  std::vector<double> v(n);
-  uint64_t state = seed * 2654435761u + 12345;
-  for (double& x : v) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    x = static_cast<double>(state >> 40) / (1 << 23) - 1;
-  }
-  return v;
-}
 
 double Dot(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
@@ -39,7 +24,7 @@ void ExpectDerivative(const Fn& f, const std::vector<int64_t>& shape, Device dev
                       double shift, const std::string& what) {
   int64_t n = 1;
   for (int64_t d : shape) n *= d;
-  std::vector<double> x = Numbers(n, 1), v = Numbers(n, 2);
+  std::vector<double> x = Fractions(n, 1), v = Fractions(n, 2);
   for (double& e : x) e = e * scale + shift;
   const auto at = [&](double h) {
     std::vector<double> moved = x;
@@ -48,7 +33,7 @@ void ExpectDerivative(const Fn& f, const std::vector<int64_t>& shape, Device dev
   };
   const Tensor leaf = at(0);
   const Tensor y = f(leaf);
-  const Tensor weights = Tensor::From(Numbers(y.elements(), 3), y.shape())
+  const Tensor weights = Tensor::From(Fractions(y.elements(), 3), y.shape())
                              .To("CPU")
                              .To(y.device() ? y.device() : device);
   const auto loss = [&](const Tensor& t) { return (f(t) * weights).Sum(); };
@@ -190,8 +175,8 @@ TEST(Grad, TiesShareAndZeroFactorsAreKept) {
 }
 
 TEST(Grad, DataParallelGradientsMeetInOneAllReduce) {
-  const Tensor x = Tensor::From(Numbers(24, 1), {8, 3}).To("CPU").Shard(Line(4, 0));
-  const Tensor w = Tensor::From(Numbers(6, 2), {3, 2}).To("CPU").To(Line(4, std::nullopt));
+  const Tensor x = Tensor::From(Fractions(24, 1), {8, 3}).To("CPU").Shard(Line(4, 0));
+  const Tensor w = Tensor::From(Fractions(6, 2), {3, 2}).To("CPU").To(Line(4, std::nullopt));
   const Tensor g = Grad(x.MatMul(w).Tanh().Sum(), {w})[0];
   int collectives = 0;
   for (const UOp& u : TopoSort({&g.uop(), 1})) collectives += u.is(Op::kAllReduce);
@@ -200,21 +185,13 @@ TEST(Grad, DataParallelGradientsMeetInOneAllReduce) {
 }
 
 TEST(Grad, WhatItRefuses) {
-  const auto thrown = [](const std::function<void()>& fn) -> std::string {
-    try {
-      fn();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "nothing";
-  };
   Tensor x = Tensor::From(std::vector<float>{1, 2});
-  EXPECT_THAT(thrown([&] { Grad(x, {x}); }), HasSubstr("Grad: the loss f32[2]"));
-  EXPECT_THAT(thrown([&] { Grad(x.Sum(), {x.Cast(kInt32)}); }), HasSubstr("not of a float dtype"));
+  EXPECT_THAT(ErrorOf([&] { Grad(x, {x}); }), HasSubstr("Grad: the loss f32[2]"));
+  EXPECT_THAT(ErrorOf([&] { Grad(x.Sum(), {x.Cast(kInt32)}); }), HasSubstr("not of a float dtype"));
   Tensor y = Tensor::Zeros({2}).Contiguous();
   const Tensor p = x * 1;
   y.Assign(p * 2);
-  EXPECT_THAT(thrown([&] { Grad(y.Sum(), {p}); }),
+  EXPECT_THAT(ErrorOf([&] { Grad(y.Sum(), {p}); }),
               HasSubstr("cannot differentiate through ASSIGN"));
 }
 

@@ -3,18 +3,11 @@
 
 #include "graph/flags.h"
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 #include "tests/testing.h"
 
 namespace tessera {
 namespace {
-
-Tensor Count(const std::vector<int64_t>& shape, DType dtype = kFloat32) {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  std::vector<float> v(n);
-  for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(i % 251) - 100;
-  return Tensor::From(v, shape).Cast(dtype);
-}
 
 TEST(OpsMovement, EachAlone) {
   const Tensor x = Count({3, 4, 5});

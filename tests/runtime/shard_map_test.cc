@@ -326,35 +326,27 @@ TEST(ShardMap, Mistakes) {
   const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Cut(Line(3), 0));
   const Tensor uneven = Tensor::From(Numbers(5), {5}).Shard(Cut(Line(3), 0));
   const auto same = [](const Tensor& p) { return p; };
-  const auto message = [](const std::function<void()>& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
-  };
-  EXPECT_THAT(message([&] { ShardMap({"d"}, {kWhole}, same, x); }),
+  EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {kWhole}, same, x); }),
               HasSubstr("may differ, so it cannot be one value on all of them"));
-  EXPECT_THAT(message([&] { ShardMap({"d"}, {Placement::Shard(0)}, same, uneven); }),
+  EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {Placement::Shard(0)}, same, uneven); }),
               HasSubstr("is not cut into 3 equal parts"));
-  EXPECT_THAT(message([&] { ShardMap({"e"}, {kWhole}, same, x); }),
+  EXPECT_THAT(ErrorOf([&] { ShardMap({"e"}, {kWhole}, same, x); }),
               HasSubstr("there is no dim 'e' in the mesh CPU:0-2[d=3]"));
-  EXPECT_THAT(message([&] { ShardMap({"d"}, {kWhole}, same, Tensor::Ones({2}).To("CPU")); }),
+  EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {kWhole}, same, Tensor::Ones({2}).To("CPU")); }),
               HasSubstr("is on one place"));
-  EXPECT_THAT(message([&] { AllReduce(x, "d"); }), HasSubstr("is no place's own along mesh dim d"));
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(ErrorOf([&] { AllReduce(x, "d"); }), HasSubstr("is no place's own along mesh dim d"));
+  EXPECT_THAT(ErrorOf([&] {
                 ShardMap(
                     {"d"}, {Placement::Shard(0)},
                     [](const Tensor& p) { return ReduceScatter(p, "d"); }, x);
               }),
               HasSubstr("is not 3 equal parts"));
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(ErrorOf([&] {
                 ShardMap(
                     {"d"}, {Placement::Shard(0)}, [](const Tensor& p) { return p.To("CPU"); }, x);
               }),
               HasSubstr("each place's own"));
-  EXPECT_THAT(message([&] {
+  EXPECT_THAT(ErrorOf([&] {
                 ShardMap(
                     {"d"}, {Placement::Shard(0)},
                     [](const Tensor& p) {

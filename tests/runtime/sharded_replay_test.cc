@@ -6,15 +6,10 @@
 #include "runtime/device.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
-
-Sharding Line(int n, std::optional<int> axis = 0) {
-  std::vector<Place> places;
-  for (int i = 0; i < n; ++i) places.emplace_back("CPU", i);
-  return Sharding(std::move(places), axis);
-}
 
 std::vector<float> Numbers(int64_t n, int64_t first = 0) {
   std::vector<float> v(n);

@@ -3,16 +3,15 @@
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
 
 using Values = std::vector<float>;
 
-Sharding Line(int n, std::optional<int> axis = 0, Layout layout = {}) {
-  std::vector<Place> places;
-  for (int i = 0; i < n; ++i) places.emplace_back("SIM", i);
-  return Sharding(std::move(places), axis, std::move(layout));
+Sharding Simulated(int n, std::optional<int> axis = 0, Layout layout = {}) {
+  return Line(n, axis, std::move(layout), "SIM");
 }
 Values Numbers(int64_t n, int seed = 0) {
   Values v(n);
@@ -24,13 +23,13 @@ Values Read(const Tensor& t) { return t.ToVector<float>(); }
 TEST(ShardedSim, ToAndFro) {
   const Values v = Numbers(5 * 3);
   const Tensor x = Tensor::From(v, {5, 3}).To("CPU");
-  for (const Sharding& s :
-       {Line(3), Line(2, 1), Line(2, std::nullopt), Line(3, 0, Layout::Sizes({0, 4, 1}))}) {
+  for (const Sharding& s : {Simulated(3), Simulated(2, 1), Simulated(2, std::nullopt),
+                            Simulated(3, 0, Layout::Sizes({0, 4, 1}))}) {
     const Tensor there = x.To(s);
     EXPECT_EQ(Read(there), v);
     EXPECT_EQ(Read(there.To("CPU")), v);
     EXPECT_EQ(Read(there.To("SIM:3")), v);
-    EXPECT_EQ(Read(there.To(Line(4))), v);
+    EXPECT_EQ(Read(there.To(Simulated(4))), v);
     EXPECT_EQ(Read(there.To(Sharding({"CPU:0", "CPU:1"}, 1))), v);
   }
 }
@@ -59,7 +58,7 @@ TEST(ShardedSim, PrimitivesOnAndOffTheAxis) {
         return t.Slice({{1, 6, 2}});
       },
   };
-  for (const Sharding& s : {Line(2), Line(4), Line(3, 1)}) {
+  for (const Sharding& s : {Simulated(2), Simulated(4), Simulated(3, 1)}) {
     const Tensor x = plain.To("CPU").To(s).Realize();
     for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(Read(all[i](x)), Read(all[i](plain))) << i;
   }
@@ -90,15 +89,15 @@ TEST(ShardedSim, TwoDims) {
 
 TEST(ShardedSim, CapturedSteps) {
   const Values v = Numbers(6 * 4);
-  Tensor sum = Tensor::Zeros({4}).To(Line(3, std::nullopt)).Contiguous().Realize();
+  Tensor sum = Tensor::Zeros({4}).To(Simulated(3, std::nullopt)).Contiguous().Realize();
   Jit step([&](const Tensor& t) {
     sum.Assign(sum + (t * t).Sum({0}));
-    return t.To(Line(3, 1));
+    return t.To(Simulated(3, 1));
   });
   Values expected(4);
   for (int call = 0; call < 3; ++call) {
     const Values now = Numbers(24, call);
-    const Tensor got = step.One({Tensor::From(now, {6, 4}).To("CPU").To(Line(3))});
+    const Tensor got = step.One({Tensor::From(now, {6, 4}).To("CPU").To(Simulated(3))});
     for (int i = 0; i < 24; ++i) expected[i % 4] += now[i] * now[i];
     EXPECT_EQ(Read(got), now);
     EXPECT_EQ(Read(sum), expected);

@@ -6,25 +6,12 @@
 #include "runtime/mesh.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
 
 using ::testing::HasSubstr;
-
-Sharding Line(int n, std::optional<int> axis = 0, Layout layout = {}) {
-  std::vector<Place> places;
-  for (int i = 0; i < n; ++i) places.emplace_back("CPU", i);
-  return Sharding(std::move(places), axis, std::move(layout));
-}
-
-Tensor Count(const std::vector<int64_t>& shape, DType dtype = kFloat32) {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  std::vector<float> v(n);
-  for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(i % 251) - 100;
-  return Tensor::From(v, shape).Cast(dtype);
-}
 
 int CountOps(const Tensor& t, Op op) {
   int n = 0;
@@ -279,29 +266,21 @@ TEST(Sharded, StrictRefusesToMoveWhatNobodyMoved) {
 }
 
 TEST(Sharded, Mistakes) {
-  const auto thrown = [](const std::function<void()>& fn) -> std::string {
-    try {
-      fn();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "nothing";
-  };
   const Tensor x = Count({8, 4});
-  EXPECT_THAT(thrown([&] { x.Shard(Line(2, 2)); }),
+  EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2, 2)); }),
               HasSubstr("Shard: there is no axis 2 to shard in [8, 4]"));
-  EXPECT_THAT(thrown([&] {
+  EXPECT_THAT(ErrorOf([&] {
                 x.Shard(Line(2, 0, Layout::Sizes({3, 4})));
               }),
               HasSubstr("adds up to 7 elements of 8"));
-  EXPECT_THAT(thrown([&] { x.Shard({"CPU:0", "CPU:0"}, 0); }), HasSubstr("is repeated"));
-  EXPECT_THAT(thrown([&] { x.Shard({"CPU:0", "CPU:1"}, 2); }), HasSubstr("there is no axis 2"));
-  EXPECT_THAT(thrown([&] { x.Shard(Line(2)) + x.Shard(Line(3)); }),
+  EXPECT_THAT(ErrorOf([&] { x.Shard({"CPU:0", "CPU:0"}, 0); }), HasSubstr("is repeated"));
+  EXPECT_THAT(ErrorOf([&] { x.Shard({"CPU:0", "CPU:1"}, 2); }), HasSubstr("there is no axis 2"));
+  EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2)) + x.Shard(Line(3)); }),
               HasSubstr("different devices, CPU:0-"));
-  EXPECT_THAT(thrown([&] { x.Shard(Line(2)) + x.To("CPU:5"); }), HasSubstr(".To(...)"));
-  EXPECT_THAT(thrown([&] { x.ShardAt(0); }), HasSubstr("not on a Sharding"));
-  EXPECT_THAT(thrown([&] { x.Shard(Line(2)).ShardAt(2); }), HasSubstr("there is no shard 2"));
-  EXPECT_THAT(thrown([&] { x.Shard(Line(2)).Data<float>(); }), HasSubstr("in parts on"));
+  EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2)) + x.To("CPU:5"); }), HasSubstr(".To(...)"));
+  EXPECT_THAT(ErrorOf([&] { x.ShardAt(0); }), HasSubstr("not on a Sharding"));
+  EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2)).ShardAt(2); }), HasSubstr("there is no shard 2"));
+  EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2)).Data<float>(); }), HasSubstr("in parts on"));
 }
 
 Plan PlanOf(const std::vector<Tensor>& tensors) {

@@ -3,17 +3,13 @@
 #include "runtime/mesh.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
 
 using Values = std::vector<float>;
 
-Sharding Line(int n, std::optional<int> axis = 0, Layout layout = {}) {
-  std::vector<Place> places;
-  for (int i = 0; i < n; ++i) places.emplace_back("CPU", i);
-  return Sharding(std::move(places), axis, std::move(layout));
-}
 Values Numbers(int64_t n) {
   Values v(n);
   for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>((i * 7) % 31) / 3 - 5;
