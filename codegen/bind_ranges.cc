@@ -247,11 +247,13 @@ class Binder {
     const bool enough = flat.count.vmax() > threads || flat.count.IsConst(threads);
     if (!enough && reduced) return;
     const UOp thread = Range(enough ? UOp::Index(threads) : flat.count, RangeKind::kThread);
-    if (!enough) {
+    const UOp steps = Steps(flat.count, thread, threads);
+    // A loop of one step would be closed by reductions whose values do not depend on it.
+    if (!enough || steps.IsConst(1)) {
       Place(flat, thread, {thread});
       return;
     }
-    const UOp step = Range(Steps(flat.count, thread, threads), RangeKind::kLoop);
+    const UOp step = Range(steps, RangeKind::kLoop);
     Place(flat, Plus(Times(step, threads), thread), {thread, step});
   }
 

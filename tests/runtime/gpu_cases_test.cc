@@ -1,0 +1,98 @@
+// A case of each form that GPU kernels take, small enough to run under a checker of memory and
+// races: values by the reference evaluator.
+#include "runtime/capture.h"
+#include "tests/support/check.h"
+#include "tests/support/gpu.h"
+
+namespace tessera {
+namespace {
+
+#define GPU_CASE(name, ...) \
+  TEST(GpuCases, name) { EXPECT_REFERENCE(__VA_ARGS__); }
+
+// ---- one thread for each output, or each vector of outputs
+GPU_CASE(MapOfVectors, OnGpu({64, 128}) * 2 + OnGpu({64, 128}, kFloat32, 2))
+GPU_CASE(MapOfOddLength, (OnGpu({1037}) * 3).Relu())
+GPU_CASE(MapThatBroadcasts, OnGpu({33, 1}) * OnGpu({1, 65}, kFloat32, 2))
+GPU_CASE(MapOfHalves, OnGpu({40, 64}, kFloat16) * 2 + 1)
+GPU_CASE(MapOfBrainFloats, OnGpu({40, 63}, kBFloat16) * 2 + 1)
+GPU_CASE(MapOfBytes, (OnGpu({3000}) * 100).Cast(kInt8) + 1)
+GPU_CASE(MapOfLongs, (OnGpu({300}) * 1e6).Cast(kInt64) * 3)
+GPU_CASE(MapOfFunctions, OnGpu({500}).Exp() + OnGpu({500}, kFloat32, 2).Sin())
+GPU_CASE(Transposed, OnGpu({65, 34}).T() + 1)
+GPU_CASE(Joined, Cat({OnGpu({5, 30}), OnGpu({7, 30}, kFloat32, 2) * 2}, 0))
+GPU_CASE(PaddedAndCut, OnGpu({20, 30}).Pad({{1, 2}, {3, 4}}).Slice({{0, 23, 2}}) * 2)
+GPU_CASE(Selected, Where(OnGpu({999}) > 0, OnGpu({999}, kFloat32, 2), OnGpu({999}, kFloat32, 3)))
+GPU_CASE(RandomBits, Tensor::RandInt(0, 1000, {777}, kInt32, Gpu()))
+
+// ---- reductions: by a thread, a warp, a block, over the whole
+GPU_CASE(SumOfColumns, OnGpu({70, 300}).Sum({0}))
+GPU_CASE(SumOfShortRows, OnGpu({300, 40}).Sum({1}))
+GPU_CASE(SumOfLongRows, OnGpu({5, 4100}).Sum({1}))
+GPU_CASE(SumOfAll, OnGpu({50, 1000}).Sum())
+GPU_CASE(MaxOfRows, OnGpu({30, 1000}).Max({1}))
+GPU_CASE(PositionOfTheMaximum, OnGpu({30, 700}).ArgMax(1))
+GPU_CASE(SumOfHalves, OnGpu({16, 512}, kFloat16).Sum({1}))
+GPU_CASE(SoftmaxOfRows, OnGpu({20, 1500}).Softmax())
+GPU_CASE(SoftmaxOfShortRows, OnGpu({64, 33}).Softmax())
+GPU_CASE(SoftmaxOfAVectorForEachThread, OnGpu({4, 256}).Softmax())
+GPU_CASE(SoftmaxOfAnElementForEachThread, OnGpu({5, 64}).Slice({{}, {0, 64, 2}}).Softmax())
+GPU_CASE(SumOfAVectorForEachThread, OnGpu({4, 1024}).Sum({1}), OnGpu({9, 128}).Sum({1}))
+GPU_CASE(RootMeanSquare, OnGpu({12, 2048}).RmsNorm(OnGpu({2048}, kFloat32, 2)))
+GPU_CASE(LayerNormalised, OnGpu({12, 515}).LayerNorm())
+GPU_CASE(RunningSum, OnGpu({6, 300}).CumSum(1))
+
+// ---- products
+GPU_CASE(ProductOfTiles, OnGpu({128, 64}).MatMul(OnGpu({64, 128}, kFloat32, 2)))
+GPU_CASE(ProductOfOddSizes, OnGpu({33, 17}).MatMul(OnGpu({17, 45}, kFloat32, 2)))
+GPU_CASE(ProductTransposed, OnGpu({64, 96}).MatMul(OnGpu({80, 96}, kFloat32, 2).T()).Relu())
+GPU_CASE(ProductOfHalves, OnGpu({128, 64}, kFloat16).MatMul(OnGpu({64, 128}, kFloat16, 2)))
+GPU_CASE(ProductOfBrainFloats,
+         (OnGpu({128, 64}, kBFloat16).MatMul(OnGpu({64, 128}, kBFloat16, 2)) + 1).Relu())
+GPU_CASE(ProductOfBrainFloatsTransposed,
+         OnGpu({128, 96}, kBFloat16).MatMul(OnGpu({128, 96}, kBFloat16, 2).T()))
+GPU_CASE(ProductOfBytes, (OnGpu({64, 64}) * 100)
+                             .Cast(kInt8)
+                             .Cast(kInt32)
+                             .MatMul((OnGpu({64, 64}, kFloat32, 2) * 100).Cast(kInt8).Cast(kInt32)))
+GPU_CASE(ProductWithAVector, OnGpu({300, 512}).MatMul(OnGpu({512}, kFloat32, 2)))
+GPU_CASE(ProductsInABatch, OnGpu({3, 40, 24}).MatMul(OnGpu({3, 24, 50}, kFloat32, 2)))
+GPU_CASE(Attention, OnGpu({2, 16, 32})
+                        .ScaledDotProductAttention(OnGpu({2, 48, 32}, kFloat32, 2),
+                                                   OnGpu({2, 48, 32}, kFloat32, 3)))
+
+// ---- windows and indices
+GPU_CASE(Convolution, OnGpu({2, 3, 12, 12}).Conv2d(OnGpu({4, 3, 3, 3}, kFloat32, 2)))
+GPU_CASE(Pooling, OnGpu({2, 3, 12, 12}).MaxPool2d({{2, 2}}))
+GPU_CASE(RowsByIndex, OnGpu({50, 40}).Embedding((OnGpu({30}, kFloat32, 2) * 60).Cast(kInt32)))
+GPU_CASE(AddedByIndex, OnGpu({20, 8}).IndexAdd(0, (OnGpu({30}, kFloat32, 2) * 25).Cast(kInt32),
+                                               OnGpu({30, 8}, kFloat32, 3)))
+GPU_CASE(SetByIndex, OnGpu({40}).Scatter(0, (OnGpu({25}, kFloat32, 2) * 40).Cast(kInt32),
+                                         OnGpu({25}, kFloat32, 3)))
+GPU_CASE(InOrder, OnGpu({4, 60}).Sort().values)
+GPU_CASE(Nothing, OnGpu({0, 5}) + 1, OnGpu({0, 5}).Sum({0}))
+
+TEST(GpuCases, SymbolicExtentsAndAssignments) {
+  const Variable n("n", 0, 40);
+  Tensor state = Tensor::Zeros({40, 8}, kFloat32, Gpu()).Contiguous().Realize();
+  const Tensor x = OnGpu({40, 8});
+  const std::vector<float> values = x.ToVector<float>();
+  Jit step([&] {
+    state.Slice({{0, n}}).Assign(x.Slice({{0, n}}) + 1);
+    return x.Slice({{0, n}}).Sum({1}) * 2;
+  });
+  for (int64_t v : {40, 0, 7, 33}) {
+    const std::vector<float> got = step.One({}, {{"n", v}}).ToVector<float>();
+    ASSERT_EQ(got.size(), static_cast<size_t>(v));
+    for (int64_t i = 0; i < v; ++i) {
+      double want = 0;
+      for (int64_t k = 0; k < 8; ++k) want += 2.0 * values[i * 8 + k];
+      EXPECT_NEAR(got[i], want, 1e-5) << v;
+    }
+  }
+  const std::vector<float> kept = state.ToVector<float>();
+  for (size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i], values[i] + 1);
+}
+
+}  // namespace
+}  // namespace tessera
