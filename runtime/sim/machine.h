@@ -17,7 +17,7 @@
 
 namespace tessera::sim {
 
-constexpr int kDevices = 8;
+constexpr int kDevices = 16;
 constexpr int64_t kDefaultMemory = int64_t{4} << 30;
 
 struct Event {

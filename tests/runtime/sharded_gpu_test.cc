@@ -1,17 +1,24 @@
-// Tensors over several simulated GPUs: parts in memory of their own, moved through copies.
+// Tensors over several GPUs, simulated or real: parts in memory of their own, moved through copies.
 #include "graph/shard_map.h"
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "tests/support/check.h"
-#include "tests/support/samples.h"
+#include "tests/support/gpu.h"
 
 namespace tessera {
 namespace {
 
 using Values = std::vector<float>;
 
-Sharding Simulated(int n, std::optional<int> axis = 0, Layout layout = {}) {
-  return Line(n, axis, std::move(layout), "SIM");
+class ShardedGpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (GpuCount(4) < 4) GTEST_SKIP() << "there are fewer than four GPUs";
+  }
+};
+
+Sharding OnGpus(int n, std::optional<int> axis = 0, Layout layout = {}) {
+  return Line(n, axis, std::move(layout), GpuKind().c_str());
 }
 Values Numbers(int64_t n, int seed = 0) {
   Values v(n);
@@ -20,21 +27,21 @@ Values Numbers(int64_t n, int seed = 0) {
 }
 Values Read(const Tensor& t) { return t.ToVector<float>(); }
 
-TEST(ShardedSim, ToAndFro) {
+TEST_F(ShardedGpu, ToAndFro) {
   const Values v = Numbers(5 * 3);
   const Tensor x = Tensor::From(v, {5, 3}).To("CPU");
-  for (const Sharding& s : {Simulated(3), Simulated(2, 1), Simulated(2, std::nullopt),
-                            Simulated(3, 0, Layout::Sizes({0, 4, 1}))}) {
+  for (const Sharding& s :
+       {OnGpus(3), OnGpus(2, 1), OnGpus(2, std::nullopt), OnGpus(3, 0, Layout::Sizes({0, 4, 1}))}) {
     const Tensor there = x.To(s);
     EXPECT_EQ(Read(there), v);
     EXPECT_EQ(Read(there.To("CPU")), v);
-    EXPECT_EQ(Read(there.To("SIM:3")), v);
-    EXPECT_EQ(Read(there.To(Simulated(4))), v);
+    EXPECT_EQ(Read(there.To(Gpu(3))), v);
+    EXPECT_EQ(Read(there.To(OnGpus(4))), v);
     EXPECT_EQ(Read(there.To(Sharding({"CPU:0", "CPU:1"}, 1))), v);
   }
 }
 
-TEST(ShardedSim, PrimitivesOnAndOffTheAxis) {
+TEST_F(ShardedGpu, PrimitivesOnAndOffTheAxis) {
   const Values v = Numbers(6 * 4);
   const Tensor plain = Tensor::From(v, {6, 4});
   const std::vector<std::function<Tensor(const Tensor&)>> all = {
@@ -58,14 +65,15 @@ TEST(ShardedSim, PrimitivesOnAndOffTheAxis) {
         return t.Slice({{1, 6, 2}});
       },
   };
-  for (const Sharding& s : {Simulated(2), Simulated(4), Simulated(3, 1)}) {
+  for (const Sharding& s : {OnGpus(2), OnGpus(4), OnGpus(3, 1)}) {
     const Tensor x = plain.To("CPU").To(s).Realize();
     for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(Read(all[i](x)), Read(all[i](plain))) << i;
   }
 }
 
-TEST(ShardedSim, TwoDims) {
-  const Mesh mesh({"SIM:0", "SIM:1", "SIM:2", "SIM:3"}, {{2, "dp"}, {2, "tp"}});
+TEST_F(ShardedGpu, TwoDims) {
+  const Mesh mesh(PlaceList(std::vector<Place>{Gpu(0), Gpu(1), Gpu(2), Gpu(3)}),
+                  {{2, "dp"}, {2, "tp"}});
   const Placement whole = Placement::Replicate();
   const Values a = Numbers(12), b = Numbers(24, 1);
   const Tensor x =
@@ -87,17 +95,17 @@ TEST(ShardedSim, TwoDims) {
   EXPECT_EQ(Read(scattered), Read(x.MatMul(w).MatMul(u)));
 }
 
-TEST(ShardedSim, CapturedSteps) {
+TEST_F(ShardedGpu, CapturedSteps) {
   const Values v = Numbers(6 * 4);
-  Tensor sum = Tensor::Zeros({4}).To(Simulated(3, std::nullopt)).Contiguous().Realize();
+  Tensor sum = Tensor::Zeros({4}).To(OnGpus(3, std::nullopt)).Contiguous().Realize();
   Jit step([&](const Tensor& t) {
     sum.Assign(sum + (t * t).Sum({0}));
-    return t.To(Simulated(3, 1));
+    return t.To(OnGpus(3, 1));
   });
   Values expected(4);
   for (int call = 0; call < 3; ++call) {
     const Values now = Numbers(24, call);
-    const Tensor got = step.One({Tensor::From(now, {6, 4}).To("CPU").To(Simulated(3))});
+    const Tensor got = step.One({Tensor::From(now, {6, 4}).To("CPU").To(OnGpus(3))});
     for (int i = 0; i < 24; ++i) expected[i % 4] += now[i] * now[i];
     EXPECT_EQ(Read(got), now);
     EXPECT_EQ(Read(sum), expected);
