@@ -36,7 +36,7 @@ class Splitter {
   }
 
  private:
-  bool Closes(const UOp& u) const { return sets_.Closed(u) & bit_; }
+  bool Closes(const UOp& u) const { return static_cast<bool>(sets_.Closed(u) & bit_); }
 
   // What source `s` is in a segment; the same in all where it does not depend on the range.
   UOp Source(const UOp& s, size_t segment) {
@@ -98,7 +98,7 @@ class Splitter {
   }
 
   const RangeSets sets_;
-  const uint64_t bit_;
+  const RangeMask bit_;
   const UOp range_;
   const std::vector<Segment>& segments_;
   absl::flat_hash_map<const Node*, std::vector<UOp>> variants_;
@@ -118,7 +118,7 @@ UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segme
 
 UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own) {
   const RangeSets sets(sink);
-  const uint64_t bit = sets.Bit(range);
+  const RangeMask bit = sets.Bit(range);
   int64_t next_id = FreshRangeId(sets);
   absl::flat_hash_set<const Node*> last;  // the kernel's stores
   for (const UOp& s : sink.srcs()) last.insert(s.get());
@@ -167,7 +167,8 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
     if (tiles.vmax() <= 0) return;
     Segment s;
     UOp tile = UOp::Index(0);
-    if (!tiles.IsConst(1)) {
+    // One of the workers runs a single tile, not each of them.
+    if (!tiles.IsConst(1) || kind == RangeKind::kGrid) {
       tile = make(tiles, kind);
       s.ranges.push_back(tile);
     }

@@ -343,5 +343,15 @@ TEST(Read, ExpressionsStayTensors) {
   EXPECT_THAT(Read(x * 2), ElementsAre(4, 6));
 }
 
+// What is left over after whole tiles is one worker's, not each one's.
+TEST(Assign, EveryElementIsUpdatedOnce) {
+  for (int64_t n : {100001, 100017, 100065, 131071}) {
+    Tensor x = Tensor::Zeros({n}).Contiguous().Realize();
+    for (int i = 0; i < 4; ++i) x.Assign(x + 1).Realize();
+    EXPECT_EQ(x.Min().Item(), 4) << n;
+    EXPECT_EQ(x.Max().Item(), 4) << n;
+  }
+}
+
 }  // namespace
 }  // namespace tessera
