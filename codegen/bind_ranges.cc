@@ -42,9 +42,9 @@ class Binder {
     if (sink_.size() == 0 || !SameLoops()) return sink_;
     const absl::Span<const UOp> loops = ClosedRanges(sink_.src(0));
     loops_.assign(loops.begin(), loops.end());
-    uint64_t all = 0;
+    RangeMask all = 0;
     for (const UOp& r : loops_) all |= sets_.Bit(r);
-    uint64_t rows = 0;
+    RangeMask rows = 0;
     for (const UOp& u : sets_.order()) {
       if (!u.is(Op::kReduce) || u.size() < 2 || (sets_.Free(u) & ~all) != 0) continue;
       rows |= sets_.Free(u);
@@ -101,7 +101,7 @@ class Binder {
   }
 
   // Whether a thread for each output keeps neighbours together and the chip busy.
-  bool ThreadEach(uint64_t all) const {
+  bool ThreadEach(RangeMask all) const {
     const int64_t outputs = sets_.Iterations(all);
     int64_t longest = 1;
     for (const UOp& r : reduces_) longest = std::max(longest, sets_.Iterations(sets_.Closed(r)));
@@ -116,7 +116,7 @@ class Binder {
 
   // Lanes of 16 bytes along the range, where every access that moves with it is whole vectors.
   int64_t VectorOf(const UOp& range) const {
-    const uint64_t bit = sets_.Bit(range);
+    const RangeMask bit = sets_.Bit(range);
     if (!range.src(0).IsConst()) return 1;
     int widest = 1;
     int64_t lanes = kVectorBytes;
@@ -207,7 +207,7 @@ class Binder {
     if (loops_.empty()) return;
     const bool in_output = lane_ && std::find(loops_.begin(), loops_.end(), lane_) != loops_.end();
     int64_t lanes = in_output ? VectorOf(lane_) : 1;
-    uint64_t all = 0;
+    RangeMask all = 0;
     for (const UOp& r : loops_) all |= sets_.Bit(r);
     // Threads of reductions are worth more than vectors.
     if (!reduces_.empty() && sets_.Iterations(all) / lanes < 4 * kEnoughThreads) lanes = 1;
@@ -257,7 +257,7 @@ class Binder {
     Place(flat, Plus(Times(step, threads), thread), {thread, step});
   }
 
-  void BindBlocks(uint64_t row_bits) {
+  void BindBlocks(RangeMask row_bits) {
     std::vector<UOp> rows, columns;
     for (const UOp& r : loops_) (sets_.Bit(r) & row_bits ? rows : columns).push_back(r);
     std::vector<std::vector<UOp>> shared;  // the ranges of each reduction that threads share
@@ -272,7 +272,7 @@ class Binder {
     std::vector<int64_t> lanes;
     for (const std::vector<UOp>& over : shared) {
       lanes.push_back(VectorOf(Innermost(over)));
-      uint64_t bits = 0;
+      RangeMask bits = 0;
       for (const UOp& r : over) bits |= sets_.Bit(r);
       longest = std::max(longest, sets_.Iterations(bits) / lanes.back());
     }

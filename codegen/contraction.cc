@@ -151,9 +151,9 @@ std::optional<Contraction> FindContraction(const RangeSets& sets) {
   }
   if (!c.lane) return std::nullopt;
   if (sets.Free(c.a) & sets.Bit(c.lane)) std::swap(c.a, c.b);
-  const uint64_t fa = sets.Free(c.a), fb = sets.Free(c.b);
+  const RangeMask fa = sets.Free(c.a), fb = sets.Free(c.b);
   for (const UOp& r : ClosedRanges(store)) {
-    const bool in_a = fa & sets.Bit(r), in_b = fb & sets.Bit(r);
+    const bool in_a{fa & sets.Bit(r)}, in_b{fb & sets.Bit(r)};
     (in_a == in_b ? c.batch : in_a ? c.rows : c.columns).push_back(r);
   }
   c.inner.assign(ClosedRanges(c.reduce).begin(), ClosedRanges(c.reduce).end());

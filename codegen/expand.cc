@@ -132,7 +132,7 @@ class Vectoriser {
   }
 
   void Store(const UOp& u) {
-    const bool over_lanes = sets_.Closed(u) & bit_;
+    const bool over_lanes{sets_.Closed(u) & bit_};
     const UOp& index = u.src(0);
     std::vector<UOp> ranges;
     for (const UOp& r : ClosedRanges(u)) {
@@ -160,7 +160,7 @@ class Vectoriser {
   }
 
   const RangeSets sets_;
-  const uint64_t bit_;
+  const RangeMask bit_;
   const UOp range_;
   const int64_t lanes_;
   absl::flat_hash_map<UOp, UOp> done_;

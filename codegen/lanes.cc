@@ -32,7 +32,7 @@ constexpr int64_t kLeastTurned = 4;  // elements of a side that make blocks wort
 // Bytes that one launch would move in whole vectors if the range became lanes, less those that it
 // would gather or scatter one by one. What turns in blocks counts little, but does no harm.
 double LaneScore(const UOp& range, const RangeSets& sets) {
-  const uint64_t bit = sets.Bit(range);
+  const RangeMask bit = sets.Bit(range);
   double score = 0;
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kIndex) || !(sets.Free(u) & bit)) continue;
@@ -68,7 +68,7 @@ UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets) {
 
 Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets) {
   Step step;
-  const uint64_t bit = sets.Bit(range);
+  const RangeMask bit = sets.Bit(range);
   for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {
     if (t.term == range) {
       step.factor = t.factor;
@@ -93,7 +93,7 @@ std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range) {
 }
 
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets) {
-  const uint64_t bit = sets.Bit(range);
+  const RangeMask bit = sets.Bit(range);
   if (!(sets.Free(condition) & bit)) return true;
   if (Thresholds(sets, range).empty()) return false;
   absl::flat_hash_set<const Node*> seen;
@@ -137,7 +137,7 @@ UOp BestLaneRange(const RangeSets& sets) {
 }
 
 int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target) {
-  const uint64_t bit = sets.Bit(range);
+  const RangeMask bit = sets.Bit(range);
   int widest = 1;
   for (const UOp& u : sets.order()) {
     if (!(sets.Free(u) & bit) || u.dtype().IsVoid() || u.is(Op::kRange)) continue;

@@ -42,7 +42,7 @@ void FindStreamed(const RangeSets& sets, const Target& target, MemoryHints& hint
 // How loops of a kernel nest, as far as rows go.
 struct Rows {
   std::vector<UOp> outer;  // loops that hold others, from the outermost in
-  uint64_t outside = 0;    // the same
+  RangeMask outside = 0;   // the same
   std::vector<int> level;  // of the loops inside, by number: the later, the higher
 };
 
@@ -60,8 +60,8 @@ Rows FindRows(const RangeSets& sets) {
     depth.emplace(u.get(), d);
     deepest = std::max(deepest, d);
     if (!ClosesRanges(u)) continue;
-    for (uint64_t bits = sets.Closed(u); bits != 0; bits &= bits - 1) {
-      int& level = rows.level[std::countr_zero(bits)];
+    for (RangeMask bits = sets.Closed(u); bits != 0; bits &= bits - 1) {
+      int& level = rows.level[Lowest(bits)];
       level = std::max(level, d + u.is(Op::kStore));  // a stage's come after what they read
     }
   }
@@ -73,7 +73,7 @@ Rows FindRows(const RangeSets& sets) {
           rows.outer.push_back(r);
         }
       } else {
-        rows.level[std::countr_zero(sets.Bit(r))] = deepest + 1;
+        rows.level[Lowest(sets.Bit(r))] = deepest + 1;
       }
     }
   }
@@ -94,7 +94,7 @@ std::vector<RowLoad> FindRowLoads(const RangeSets& sets, const Rows& rows) {
     if (!u.is(Op::kLoad) || u.dtype().lanes() < 2 || u.size() != 2 || !u.src(0).is(Op::kParam)) {
       continue;
     }
-    const uint64_t free = sets.Free(u), inside = free & ~rows.outside;
+    const RangeMask free = sets.Free(u), inside = free & ~rows.outside;
     RowLoad l;
     int64_t again = 1;  // how often it is read in loops further in
     for (const UOp& r : rows.outer) {
@@ -106,8 +106,8 @@ std::vector<RowLoad> FindRowLoads(const RangeSets& sets, const Rows& rows) {
       }
     }
     if (!l.row || inside == 0 || again > kMostReadings) continue;
-    for (uint64_t bits = inside; bits != 0; bits &= bits - 1) {
-      l.level = std::max(l.level, rows.level[std::countr_zero(bits)]);
+    for (RangeMask bits = inside; bits != 0; bits &= bits - 1) {
+      l.level = std::max(l.level, rows.level[Lowest(bits)]);
     }
     l.load = u;
     l.offset = ToSum(u.src(1));

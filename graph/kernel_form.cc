@@ -20,10 +20,10 @@ absl::Span<const UOp> ClosedRanges(const UOp& u) {
 RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {
   free_.reserve(order_.size());
   for (const UOp& u : order_) {
-    uint64_t mask = 0;
+    RangeMask mask = 0;
     if (u.is(Op::kRange)) {
-      CHECK(ranges_.size() < 64, "a kernel has more than 64 ranges");
-      mask = uint64_t{1} << ranges_.size();
+      CHECK(ranges_.size() < kMostRanges, "a kernel has more ranges than a RangeMask has bits");
+      mask = RangeMask{1} << static_cast<int>(ranges_.size());
       ranges_.push_back(u);
     }
     const size_t values = u.size() - ClosedRanges(u).size();
@@ -35,29 +35,29 @@ RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {
   }
 }
 
-uint64_t RangeSets::Bit(const UOp& range) const {
+RangeMask RangeSets::Bit(const UOp& range) const {
   const auto it = std::find(ranges_.begin(), ranges_.end(), range);
-  return it == ranges_.end() ? 0 : uint64_t{1} << (it - ranges_.begin());
+  return it == ranges_.end() ? 0 : RangeMask{1} << static_cast<int>(it - ranges_.begin());
 }
 
-uint64_t RangeSets::Closed(const UOp& u) const {
-  uint64_t mask = 0;
+RangeMask RangeSets::Closed(const UOp& u) const {
+  RangeMask mask = 0;
   for (const UOp& r : ClosedRanges(u)) mask |= Bit(r);
   return mask;
 }
 
-uint64_t RangeSets::ClosedBy(Op op) const {
-  uint64_t mask = 0;
+RangeMask RangeSets::ClosedBy(Op op) const {
+  RangeMask mask = 0;
   for (const UOp& u : order_) {
     if (u.is(op)) mask |= Closed(u);
   }
   return mask;
 }
 
-int64_t RangeSets::Iterations(uint64_t mask) const {
+int64_t RangeSets::Iterations(RangeMask mask) const {
   int64_t n = 1;
   for (; mask != 0; mask &= mask - 1) {
-    const int64_t extent = std::max<int64_t>(1, ranges_[std::countr_zero(mask)].src(0).vmax());
+    const int64_t extent = std::max<int64_t>(1, ranges_[Lowest(mask)].src(0).vmax());
     if (__builtin_mul_overflow(n, extent, &n)) return INT64_MAX;
   }
   return n;
@@ -112,18 +112,18 @@ int64_t LargestDivisor(int64_t n, int64_t most) {
 UOp SeparateRanges(const UOp& sink) {
   if (FaultPlanted(Fault::kRangesNotSeparated)) return sink;
   const RangeSets sets(sink);
-  absl::flat_hash_map<const Node*, uint64_t> closed;  // by a node and all below it
+  absl::flat_hash_map<const Node*, RangeMask> closed;  // by a node and all below it
   Substitution fresh;
   int64_t id = FreshRangeId(sets);
   for (const UOp& u : sets.order()) {
-    uint64_t below = 0;
+    RangeMask below = 0;
     for (const UOp& s : u.srcs()) below |= closed[s.get()];
     closed[u.get()] = below | sets.Closed(u);
     if (!u.is(Op::kReduce)) continue;
     std::vector<UOp> srcs(u.srcs().begin(), u.srcs().end());
     bool changed = false;
     for (size_t i = 1; i < srcs.size(); ++i) {
-      const uint64_t bit = sets.Bit(srcs[i]);
+      const RangeMask bit = sets.Bit(srcs[i]);
       if (!(below & bit) || (sets.Free(u.src(0)) & bit)) continue;
       RangeArg arg = srcs[i].arg<RangeArg>();
       arg.id = id++;

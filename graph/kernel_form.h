@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/numeric/int128.h"
 #include "graph/uop.h"
 
 namespace tessera {
@@ -15,23 +16,34 @@ namespace tessera {
 bool ClosesRanges(const UOp& u);
 absl::Span<const UOp> ClosedRanges(const UOp& u);
 
+// A set of ranges by their numbers in a kernel: bit i is number i.
+using RangeMask = absl::uint128;
+inline constexpr size_t kMostRanges = 128;
+inline int Count(RangeMask m) {
+  return std::popcount(absl::Uint128Low64(m)) + std::popcount(absl::Uint128High64(m));
+}
+inline int Lowest(RangeMask m) {
+  const uint64_t low = absl::Uint128Low64(m);
+  return low != 0 ? std::countr_zero(low) : 64 + std::countr_zero(absl::Uint128High64(m));
+}
+
 // The ranges of a kernel by number, and for every node those it depends on, as a mask.
 class RangeSets {
  public:
   explicit RangeSets(const UOp& sink);
   const std::vector<UOp>& order() const { return order_; }    // every node, sources first
   const std::vector<UOp>& ranges() const { return ranges_; }  // by number
-  uint64_t Bit(const UOp& range) const;
-  uint64_t Free(const UOp& u) const { return free_.at(u.get()); }
-  uint64_t Closed(const UOp& u) const;  // by the node itself
+  RangeMask Bit(const UOp& range) const;
+  RangeMask Free(const UOp& u) const { return free_.at(u.get()); }
+  RangeMask Closed(const UOp& u) const;  // by the node itself
   // Ranges that some node of these ops closes.
-  uint64_t ClosedBy(Op op) const;
+  RangeMask ClosedBy(Op op) const;
   // Product of the extents of the ranges in a mask, each at its highest.
-  int64_t Iterations(uint64_t mask) const;
+  int64_t Iterations(RangeMask mask) const;
 
  private:
   std::vector<UOp> order_, ranges_;
-  absl::flat_hash_map<const Node*, uint64_t> free_;
+  absl::flat_hash_map<const Node*, RangeMask> free_;
 };
 
 // A reduction left without ranges: its value, but as sums of floats start at +0, -0 becomes +0.
