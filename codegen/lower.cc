@@ -43,12 +43,12 @@ class Lowerer {
   // An open loop, or the function's body (bit 0): its statements so far, and what stands for each
   // node computed in it.
   struct Block {
-    uint64_t bit = 0;
+    RangeMask bit = 0;
     UOp head;  // in the program: a RANGE, an IF, or nothing where all that run it take one value
     RangeKind kind = RangeKind::kLoop;
     std::vector<UOp> statements;
     absl::flat_hash_map<const Node*, UOp> values;
-    int base_around = 0;  // base_ before it was opened
+    UOp skipped;  // the extent of a loop that may not run
   };
 
   int DepthOf(const UOp& u) const {
@@ -57,20 +57,45 @@ class Lowerer {
     return d + (u.is(Op::kReduce) || u.is(Op::kStage));
   }
 
-  // The outermost block in which everything that u depends on is known; but nothing leaves a loop
-  // that may not run, as what it would read need not exist.
-  int Home(const UOp& u) const {
-    const uint64_t free = sets_.Free(u);
+  // The outermost block in which everything that u depends on is known.
+  int Known(const UOp& u) const {
+    const RangeMask free = sets_.Free(u);
     int home = static_cast<int>(blocks_.size()) - 1;
     while (home > 0 && !(blocks_[home].bit & free)) --home;
-    const bool known = u.size() == 0 || u.is(Op::kRange);
-    return known ? home : std::max(home, base_);
+    return home;
+  }
+
+  // The outermost in which it may be computed: nothing leaves a loop that may not run, as what it
+  // would read need not exist; but a stage whose own loops do not run either then.
+  int Home(const UOp& u) const {
+    const int known = Known(u);
+    if (threads_ || extents_ || u.size() == 0 || u.is(Op::kRange)) return known;
+    for (int b = static_cast<int>(blocks_.size()) - 1; b > known; --b) {
+      if (blocks_[b].skipped && !(u.is(Op::kStage) && SkippedAlike(u, blocks_[b].skipped)))
+        return b;
+    }
+    return known;
+  }
+
+  // Whether the variables of an extent are among those of the extents that a stage is filled over.
+  static bool SkippedAlike(const UOp& stage, const UOp& extent) {
+    std::vector<UOp> own;
+    for (const UOp& s : stage.srcs()) {
+      for (const UOp& r : ClosedRanges(s)) own.push_back(UOp(r.src(0)));
+    }
+    const std::vector<UOp> among = TopoSort(own);
+    const std::vector<UOp> nodes = TopoSort({&extent, 1});
+    return std::all_of(nodes.begin(), nodes.end(), [&](const UOp& u) {
+      return !u.is(Op::kVar) || std::find(among.begin(), among.end(), u) != among.end();
+    });
   }
 
   UOp* Find(const UOp& u) {
-    Block& block = blocks_[Home(u)];
-    auto it = block.values.find(u.get());
-    return it == block.values.end() ? nullptr : &it->second;
+    for (int b = Home(u), known = Known(u); b >= known; --b) {
+      auto it = blocks_[b].values.find(u.get());
+      if (it != blocks_[b].values.end()) return &it->second;
+    }
+    return nullptr;
   }
 
   UOp Append(int block, UOp statement) {
@@ -104,10 +129,10 @@ class Lowerer {
   }
 
   absl::Status OpenLoop(const UOp& range) {
-    const int base = std::exchange(base_, 0);  // extents need nothing of the loops around
+    const bool around = std::exchange(extents_, true);  // they need nothing of the loops around
     RETURN_IF_ERROR(Compute({range.src(0)}));
     const UOp extent = *Find(range.src(0));
-    base_ = base;
+    extents_ = around;
     if (threads_ && range.arg<RangeArg>().kind != RangeKind::kLoop) {
       return OpenAtOnce(range, extent);
     }
@@ -132,9 +157,8 @@ class Lowerer {
     arg.id = next_id_++;
     block.head = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(1)}, arg);
     block.values.emplace(range.get(), block.head);
-    block.base_around = base_;
+    if (range.src(0).vmin() < 1) block.skipped = UOp(range.src(0));
     blocks_.push_back(std::move(block));
-    if (!threads_ && range.src(0).vmin() < 1) base_ = static_cast<int>(blocks_.size()) - 1;
     return absl::OkStatus();
   }
 
@@ -232,7 +256,6 @@ class Lowerer {
   void CloseLoop() {
     Block inner = std::move(blocks_.back());
     blocks_.pop_back();
-    if (!threads_) base_ = inner.base_around;
     std::vector<UOp>& out = blocks_.back().statements;
     if (inner.head) out.push_back(inner.head);
     out.insert(out.end(), inner.statements.begin(), inner.statements.end());
@@ -510,7 +533,7 @@ class Lowerer {
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
-  int base_ = 0;  // the innermost open loop that may not run
+  bool extents_ = false;  // whether an extent is being computed
   int64_t next_id_ = 0;
   int64_t scratch_bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 #include "codegen/contraction.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
+#include "codegen/product_chain.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/flags.h"
@@ -16,7 +17,7 @@ namespace {
 
 // Elementwise work per step of a range, expensive ops counted as what they cost.
 int ArithmeticOf(const UOp& range, const RangeSets& sets) {
-  const uint64_t bit = sets.Bit(range);
+  const RangeMask bit = sets.Bit(range);
   int ops = 0;
   for (const UOp& u : sets.order()) {
     if (!IsElementwise(u.op()) || !(sets.Free(u) & bit)) continue;
@@ -68,18 +69,29 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   return out;
 }
 
-}  // namespace
-
-UOp Optimise(const UOp& sink, const Target& target) {
-  if (IntFlag(Flag::kNoOpt) != 0) return sink;
-  if (target.dialect == Dialect::kCuda) return BindRanges(sink, target);
+// One nest of loops: a contraction in tiles, or loops.
+UOp OptimiseNest(const UOp& sink, const Target& target) {
   const RangeSets sets(sink);
   UOp out;
   if (const std::optional<Contraction> c = FindContraction(sets)) {
     out = TileContraction(sink, sets, *c, target);
   }
+  return Simplify(out ? out : OptimiseLoops(sink, target));
+}
+
+}  // namespace
+
+UOp Optimise(const UOp& sink, const Target& target) {
+  if (IntFlag(Flag::kNoOpt) != 0) return sink;
+  if (target.dialect == Dialect::kCuda) return BindRanges(sink, target);
+  const auto nest = [&](const UOp& part) { return OptimiseNest(part, target); };
+  UOp out;
+  if (const std::optional<ProductChain> c = FindProductChain(RangeSets(sink))) {
+    out = TileChain(sink, *c, target, nest);
+  }
+  if (!out) out = nest(sink);
   // In a piece of a range a value may no longer depend on what its reduction runs over.
-  return SeparateRanges(Simplify(out ? out : OptimiseLoops(sink, target)));
+  return SeparateRanges(Simplify(out));
 }
 
 }  // namespace tessera

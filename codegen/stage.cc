@@ -13,13 +13,13 @@ namespace {
 int64_t FreshStageId(const UOp& sink) {
   int64_t id = 0;
   for (const UOp& u : TopoSort({&sink, 1})) {
-    if (u.is(Op::kStage)) id = std::max(id, u.arg<StageArg>().id + 1);
+    if (u.is(Op::kScratch)) id = std::max(id, u.arg<Pairs>()[0].first.value() + 1);
   }
   return id;
 }
 
 // Nodes that close ranges of `bits` under which `value` is computed, the first on each way there.
-std::vector<UOp> LoopsOver(const UOp& value, uint64_t bits, const RangeSets& sets) {
+std::vector<UOp> LoopsOver(const UOp& value, RangeMask bits, const RangeSets& sets) {
   // Which nodes reach the value with the ranges still open.
   absl::flat_hash_map<const Node*, bool> reaches;
   std::vector<UOp> closers;
@@ -86,12 +86,12 @@ UOp StageRecomputed(const UOp& sink, const Target& target) {
   UOp out = sink;
   for (int rounds = 0; rounds < 4; ++rounds) {
     const RangeSets sets(out);
-    const uint64_t reduced = sets.ClosedBy(Op::kReduce);
+    const RangeMask reduced = sets.ClosedBy(Op::kReduce);
     UOp chosen;  // the last in order: the most of the expression
     std::vector<UOp> row;
     for (const UOp& u : sets.order()) {
       if (!IsElementwise(u.op()) || !HasProperty(u.op(), kExpensive)) continue;
-      const uint64_t inner = sets.Free(u) & reduced;
+      const RangeMask inner = sets.Free(u) & reduced;
       if (inner == 0 || sets.Iterations(inner) > target.l1_bytes / u.dtype().bytes()) continue;
       const std::vector<UOp> loops = LoopsOver(u, inner, sets);
       if (loops.size() < 2) continue;
@@ -99,7 +99,7 @@ UOp StageRecomputed(const UOp& sink, const Target& target) {
       for (const UOp& r : ClosedRanges(loops[0])) {
         if ((inner & sets.Bit(r)) && r.src(0).IsConst()) over.push_back(r);
       }
-      if (static_cast<int>(over.size()) != std::popcount(inner)) continue;
+      if (static_cast<int>(over.size()) != Count(inner)) continue;
       chosen = u;
       row = std::move(over);
     }

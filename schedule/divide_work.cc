@@ -98,16 +98,20 @@ double Utilisation(int64_t n, int64_t workers, int64_t cores) {
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const RangeSets sets(kernel.graph);
   Price(kernel, sets);
-  const uint64_t closed_inside = sets.ClosedBy(Op::kReduce);
+  // Never shared: loops that a reduction runs over, and those that one inside does not depend on,
+  // as every core would compute it again.
+  RangeMask inside = sets.ClosedBy(Op::kReduce);
+  for (const UOp& u : sets.order()) {
+    if (u.is(Op::kReduce)) inside |= ~sets.Free(u);
+  }
   const absl::Span<const UOp> loops = ClosedRanges(kernel.graph.src(0));
-  // Outer loops first, and those that a reduction runs over never.
   std::vector<UOp> order;
   for (const UOp& r : loops) {
-    if (!(sets.Bit(r) & closed_inside)) order.push_back(r);
+    if (!(sets.Bit(r) & inside)) order.push_back(r);
   }
   const size_t outer = order.size();
   for (const UOp& r : loops) {
-    if (sets.Bit(r) & closed_inside) order.push_back(r);
+    if (sets.Bit(r) & inside) order.push_back(r);
   }
   int64_t work = 0;
   for (const UOp& u : sets.order()) {

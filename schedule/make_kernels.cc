@@ -3,8 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
-#include "graph/kernel_form.h"
-#include "graph/merge_ranges.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "schedule/localise.h"
@@ -176,8 +174,7 @@ class KernelMaker {
     auto [it, fresh] = kernels_.try_emplace(identity, static_cast<int>(plan_.kernels.size()));
     if (fresh) {
       PlanKernel k;
-      ASSIGN_OR_RETURN(UOp sink, Rangeify(kernel_outputs));
-      k.graph = SeparateRanges(SplitRanges(MergeRanges(sink)));
+      ASSIGN_OR_RETURN(k.graph, IndexForm(kernel_outputs));
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());

@@ -8,6 +8,7 @@
 #include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
+#include "graph/merge_ranges.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
@@ -425,6 +426,11 @@ class Rangeifier {
 
 absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs) {
   return Rangeifier().Run(outputs);
+}
+
+absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs) {
+  ASSIGN_OR_RETURN(const UOp sink, Rangeify(outputs));
+  return SeparateRanges(SplitRanges(MergeRanges(sink)));
 }
 
 }  // namespace tessera

@@ -20,4 +20,7 @@ struct KernelOutput {
 // that equal reads are equal nodes whichever loop they stand in.
 absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs);
 
+// The same with loops joined and divided as MergeRanges and SplitRanges do: what a kernel is.
+absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs);
+
 }  // namespace tessera

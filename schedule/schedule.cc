@@ -36,12 +36,15 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
     return SplitReductions(r, target);
   }));
   ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, target));
+  // Before joining: a group with two results is no link of a chain.
+  ChainProducts(fusion, values, target);
   // After fusion: joining needs to know which values have buffers.
   JoinGroups(fusion);
   if (!OrderGroups(fusion).ok()) {
     // A reader of an old version needs the new one too: it gets a copy of the old.
     values = CopyOverwritten(values);
     ASSIGN_OR_RETURN(fusion, Fuse(values, target));
+    ChainProducts(fusion, values, target);
     JoinGroups(fusion);
     RETURN_IF_ERROR(OrderGroups(fusion));
   }

@@ -65,6 +65,41 @@ TEST(Fusion, MatMulOfComputedOperandKeepsIt) {
   EXPECT_EQ(Steps({x.Exp().MatMul(w)}), 2u);
 }
 
+int64_t TempBytes(const Plan& plan) {
+  int64_t bytes = 0;
+  for (const PlanBuffer& b : plan.buffers) bytes += b.kind == PlanBuffer::kTemp ? b.bytes : 0;
+  return bytes;
+}
+
+TEST(Fusion, AttentionKeepsNoScores) {
+  AttentionOptions causal;
+  causal.causal = true;
+  for (int64_t keys : {2, 100, 4096}) {
+    const Tensor q = Input({8, 512, 64}), k = Input({8, keys, 64});
+    const Plan plan = PlanOf({q.ScaledDotProductAttention(k, k * 2, causal)});
+    EXPECT_EQ(plan.steps.size(), 1u) << keys;
+    EXPECT_EQ(TempBytes(plan), 0) << keys;
+  }
+}
+
+TEST(Fusion, ChainsEndWhereTheirRowsAreNeeded) {
+  const Tensor q = Input({8, 512, 64}), k = Input({8, 256, 64});
+  const Tensor scores = q.MatMul(k.Transpose()), weights = scores.Softmax();
+  EXPECT_EQ(Steps({weights.MatMul(k)}), 1u);
+  EXPECT_EQ(Steps({weights.MatMul(k), weights}), 3u);
+  EXPECT_EQ(Steps({weights.MatMul(k), scores}), 3u);
+  EXPECT_EQ(Steps({weights.MatMul(k), weights.MatMul(k * 2)}), 4u);
+  // No row is reduced between these: each is better off with tiles of its own.
+  EXPECT_EQ(Steps({q.MatMul(k.Transpose()).Relu().MatMul(k)}), 2u);
+  // Rows longer than a cache, and fewer than there are cores.
+  EXPECT_GT(Steps({Input({8, 4, 4}).ScaledDotProductAttention(Input({8, 1 << 20, 4}),
+                                                              Input({8, 1 << 20, 4}))}),
+            1u);
+  EXPECT_GT(Steps({Input({1, 1, 64})
+                       .ScaledDotProductAttention(Input({1, 9999, 64}), Input({1, 9999, 64}))}),
+            1u);
+}
+
 TEST(Fusion, TwoReductionsOfTheSameDataAreOneKernel) {
   Tensor x = Input({128, 96});
   const Plan plan = PlanOf({x.Sum({1}), x.Max({1})});

@@ -1,0 +1,188 @@
+// Blocks of rows of chained products.
+#include "codegen/product_chain.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostRows = 256;      // of a block: more would gain little
+constexpr int64_t kRowsOfPacking = 24;  // that take as long as packing the panels of a block
+
+// The longest of the rows, if there are any: the one that blocks divide.
+UOp BlockedRow(const ProductChain& c) {
+  if (c.rows.empty()) return UOp();
+  return *std::max_element(c.rows.begin(), c.rows.end(), [](const UOp& x, const UOp& y) {
+    return x.src(0).vmax() < y.src(0).vmax();
+  });
+}
+
+// So many that both products' rows stay in the core's part of the last cache, and that the worker
+// with most blocks, of which the last has the rest as well, is done soonest.
+int64_t RowsOfBlock(const UOp& row, const ProductChain& c, const RangeSets& sets,
+                    const Target& target) {
+  const int64_t cache = std::max(target.l2_bytes, target.cache_bytes / (2 * target.cores));
+  const int64_t bytes = 2 * c.first.dtype().bytes() * sets.Iterations(sets.Closed(c.second));
+  const int64_t rows = row.src(0).vmax();
+  const int64_t most =
+      std::clamp<int64_t>(cache / std::max<int64_t>(1, bytes), 1, std::min(rows, kMostRows));
+  const bool shared = row.arg<RangeArg>().kind == RangeKind::kGrid;
+  const int64_t workers = shared ? target.cores : 1;
+  int64_t best = 1, least = INT64_MAX;
+  for (int64_t block = 1; block <= most; ++block) {
+    const int64_t blocks = (rows / block + workers - 1) / workers, rest = rows % block;
+    const int64_t time = blocks * (block + kRowsOfPacking) + (rest > 0 ? rest + kRowsOfPacking : 0);
+    if (time > least) continue;
+    least = time;
+    best = block;
+  }
+  return best;
+}
+
+UOp OnlyStage(const UOp& sink) {
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (u.is(Op::kStage)) return u;
+  }
+  return UOp();
+}
+
+// A nest optimised by itself. The ranges that it closes are none of those around it; those of one
+// extent and kind are the same in all nests, as a kernel may have but so many.
+class NestOptimiser {
+ public:
+  NestOptimiser(int64_t next_id, absl::FunctionRef<UOp(const UOp&)> nest)
+      : next_id_(next_id), nest_(nest) {}
+
+  UOp Run(const UOp& sink) {
+    const UOp out = nest_(sink);
+    const RangeSets sets(out);
+    Substitution own;
+    absl::flat_hash_map<std::pair<UOp, RangeKind>, size_t> used;
+    for (const UOp& r : sets.ranges()) {
+      if (sets.Free(out) & sets.Bit(r)) continue;
+      const std::pair<UOp, RangeKind> like(r.src(0), r.arg<RangeArg>().kind);
+      std::vector<UOp>& made = made_[like];
+      const size_t i = used[like]++;
+      if (i == made.size()) {
+        made.push_back(
+            UOp::Make(Op::kRange, kInt64, {like.first}, RangeArg{next_id_++, like.second}));
+      }
+      own.emplace(r, made[i]);
+    }
+    return Substitute(out, own);
+  }
+
+ private:
+  int64_t next_id_;
+  absl::FunctionRef<UOp(const UOp&)> nest_;
+  absl::flat_hash_map<std::pair<UOp, RangeKind>, std::vector<UOp>> made_;
+};
+
+UOp WithStores(const UOp& stage, const UOp& sink) {
+  std::vector<UOp> srcs = {UOp(stage.src(0))};
+  srcs.insert(srcs.end(), sink.srcs().begin(), sink.srcs().end());
+  return stage.WithSrcs(srcs);
+}
+
+// The store's chain over one block: all of `row`, if it has more than one, and the columns are the
+// block's own loops. The stores that take its place.
+std::vector<UOp> TileBlock(const UOp& store, const UOp& row, NestOptimiser& nests) {
+  const UOp sink = UOp::Make(Op::kSink, {store});
+  const std::optional<ProductChain> c = FindProductChain(RangeSets(sink));
+  if (!c) return {};
+  std::vector<UOp> outer, own;
+  for (const UOp& r : ClosedRanges(store)) {
+    const bool column = std::find(c->columns.begin(), c->columns.end(), r) != c->columns.end();
+    (column || r == row ? own : outer).push_back(r);
+  }
+  std::vector<UOp> rows;
+  if (row) rows.push_back(row);
+  rows.insert(rows.end(), c->inner.begin(), c->inner.end());
+  const std::vector<RangeKind> loops(rows.size(), RangeKind::kLoop);
+
+  // From the last nest to the first: each reads the one before it from scratch.
+  std::vector<UOp> over = rows;
+  const UOp mixed = StageValueOver(WithLoops(sink, own), c->weights, over, loops);
+  const UOp weights = OnlyStage(mixed);
+  Substitution there;
+  for (size_t i = 0; i < rows.size(); ++i) there.emplace(rows[i], over[i]);
+  const UOp scaled = StageValueOver(UOp::Make(Op::kSink, {UOp(weights.src(1))}),
+                                    Substitute(c->first, there), over, loops);
+  const UOp scores = OnlyStage(scaled);
+
+  const UOp score_nest = nests.Run(UOp::Make(Op::kSink, {UOp(scores.src(1))}));
+  UOp weight_nest = nests.Run(Substitute(scaled, {{scores, UOp(scores.src(0))}}));
+  weight_nest = Substitute(weight_nest, {{UOp(scores.src(0)), WithStores(scores, score_nest)}});
+  UOp out = nests.Run(Substitute(mixed, {{weights, UOp(weights.src(0))}}));
+  out = Substitute(out, {{UOp(weights.src(0)), WithStores(weights, weight_nest)}});
+
+  std::vector<UOp> stores;
+  for (const UOp& s : out.srcs()) {
+    std::vector<UOp> srcs = {UOp(s.src(0)), UOp(s.src(1))};
+    srcs.insert(srcs.end(), outer.begin(), outer.end());
+    srcs.insert(srcs.end(), ClosedRanges(s).begin(), ClosedRanges(s).end());
+    stores.push_back(s.WithSrcs(srcs));
+  }
+  return stores;
+}
+
+}  // namespace
+
+UOp TileChain(const UOp& sink, const ProductChain& chain, const Target& target,
+              absl::FunctionRef<UOp(const UOp& sink)> nest) {
+  const RangeSets sets(sink);
+  int64_t next_id = FreshRangeId(sets);
+  UOp blocks = sink;
+  std::vector<UOp> rows = {UOp()};  // of each store's block
+  if (const UOp row = BlockedRow(chain)) {
+    rows.clear();
+    const int64_t block = RowsOfBlock(row, chain, sets, target);
+    const auto range = [&](const UOp& extent, RangeKind kind) {
+      return UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{next_id++, kind});
+    };
+    const auto by_block = [&](Op op, const UOp& a) {
+      return Simplify(UOp::Make(op, {a, UOp::Index(block)}));
+    };
+    const RangeKind kind = row.arg<RangeArg>().kind;
+    const UOp whole = by_block(Op::kFloorDiv, UOp(row.src(0)));
+    const UOp rest = by_block(Op::kFloorMod, UOp(row.src(0)));
+    std::vector<Segment> segments;
+    // `count` blocks of `extent` rows from `begin` on. One of the workers runs a single block.
+    const auto add = [&](const UOp& begin, const UOp& count, const UOp& extent) {
+      if (count.vmax() <= 0 || extent.vmax() <= 0) return;
+      Segment s{begin, {}};
+      if (!count.IsConst(1) || kind == RangeKind::kGrid) {
+        s.ranges.push_back(range(count, kind));
+        s.value = UOp::Make(Op::kAdd, {begin, by_block(Op::kMul, s.ranges.back())});
+      }
+      rows.push_back(extent.IsConst(1) ? UOp() : range(extent, RangeKind::kLoop));
+      if (rows.back()) {
+        s.ranges.push_back(rows.back());
+        s.value = UOp::Make(Op::kAdd, {s.value, rows.back()});
+      }
+      segments.push_back(std::move(s));
+    };
+    add(UOp::Index(0), whole, UOp::Index(block));
+    add(by_block(Op::kMul, whole), UOp::Index(1), rest);
+    blocks = Simplify(SplitIntoSegments(sink, row, segments));
+    if (blocks.size() != static_cast<int>(segments.size())) return UOp();
+  }
+
+  constexpr int64_t kIdsOfNests = 1000;  // above those that the kernel has
+  NestOptimiser nests(next_id + kIdsOfNests, nest);
+  std::vector<UOp> stores;
+  for (int i = 0; i < blocks.size(); ++i) {
+    const std::vector<UOp> of_block = TileBlock(blocks.src(i), rows[i], nests);
+    if (of_block.empty()) return UOp();
+    stores.insert(stores.end(), of_block.begin(), of_block.end());
+  }
+  return UOp::Make(Op::kSink, stores);
+}
+
+}  // namespace tessera

@@ -1,0 +1,159 @@
+// Products of which one's rows are the other's operand, as softmax(Q K^T) V: one kernel, if what
+// lies between them is whole rows. Nothing of the first product then leaves the core's caches.
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "graph/flags.h"
+#include "graph/product_chain.h"
+#include "graph/rewrite.h"
+#include "schedule/passes.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMostBetween = 4;  // groups between the two products
+
+class Chainer {
+ public:
+  Chainer(Fusion& fusion, absl::Span<const UOp> roots, const Target& target)
+      : fusion_(fusion), target_(target) {
+    for (const UOp& r : roots) kept_.insert(r.get());
+  }
+
+  void Run() {
+    const int n = static_cast<int>(fusion_.groups.size());
+    inputs_.resize(n);
+    readers_.resize(n);
+    for (int g = 0; g < n; ++g) {
+      inputs_[g] = GroupInputs(fusion_.groups[g], fusion_);
+      for (const UOp& in : inputs_[g]) {
+        if (auto it = fusion_.group_of.find(in.get()); it != fusion_.group_of.end()) {
+          readers_[it->second].push_back(g);
+        }
+      }
+    }
+    bool any = false;
+    for (int g = 0; g < n; ++g) {
+      if (fusion_.groups[g].roots.size() == 1 && Multiplies(g)) any |= ChainFrom(g);
+    }
+    if (any) Renumber();
+  }
+
+ private:
+  const UOp& Root(int g) const { return fusion_.groups[g].roots[0]; }
+
+  // Whether a group's own nodes have a product.
+  bool Multiplies(int g) {
+    std::vector<UOp> stack = {Root(g)};
+    absl::flat_hash_set<const Node*> seen;
+    while (!stack.empty()) {
+      const UOp u = stack.back();
+      stack.pop_back();
+      if (!seen.insert(u.get()).second) continue;
+      if (!(u == Root(g)) && fusion_.group_of.contains(u.get())) continue;
+      if (IsContraction(u)) return true;
+      if (!u.is(Op::kReduce)) stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
+    return false;
+  }
+
+  // The groups from one with a product up to the next product, where nothing else reads them.
+  std::vector<int> Between(int first, int& second) {
+    std::vector<int> out = {first};
+    second = -1;
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (kept_.contains(Root(out[i]).get()) || fusion_.groups[out[i]].roots.size() != 1) return {};
+      if (Root(out[i]).is(Op::kAssign)) return {};
+      for (int reader : readers_[out[i]]) {
+        if (std::find(out.begin(), out.end(), reader) != out.end() || reader == second) continue;
+        const bool product = fusion_.groups[reader].roots.size() == 1 && Multiplies(reader);
+        if (!product) {
+          out.push_back(reader);
+        } else if (second < 0) {
+          second = reader;
+        } else {
+          return {};
+        }
+        if (out.size() > kMostBetween + 1) return {};
+      }
+    }
+    return out;
+  }
+
+  bool ChainFrom(int first) {
+    int second;
+    const std::vector<int> between = Between(first, second);
+    if (between.size() < 2 || second < 0) return false;
+    for (int g : between) fusion_.group_of.erase(Root(g).get());
+    if (Fits(second)) {
+      for (int g : between) fusion_.groups[g].roots.clear();
+      return true;
+    }
+    for (int g : between) fusion_.group_of[Root(g).get()] = g;
+    return false;
+  }
+
+  // Whether the group, with all that it reads now inside of it, is a chain that pays.
+  bool Fits(int g) {
+    Substitution params;
+    int64_t slot = 1;
+    for (const UOp& in : GroupInputs(fusion_.groups[g], fusion_)) {
+      params.emplace(in, UOp::Make(Op::kParam, in.dtype(), {},
+                                   ParamArg{slot++, in.shape().ToExtents(), in.device()}));
+    }
+    const UOp& root = Root(g);
+    const UOp source = root.is(Op::kAssign) ? UOp(root.src(2)) : root;
+    const UOp value = Substitute(source, params);
+    const auto [known, fresh] = fits_.try_emplace(value, false);
+    if (fresh) {
+      const UOp target = UOp::Make(Op::kParam, value.dtype(), {},
+                                   ParamArg{0, value.shape().ToExtents(), value.device()});
+      const absl::StatusOr<UOp> sink = IndexForm({{KernelOutput{value, target}}});
+      known->second = sink.ok() && Pays(*sink);
+    }
+    return known->second;
+  }
+
+  bool Pays(const UOp& sink) const {
+    const RangeSets sets(sink);
+    const std::optional<ProductChain> c = FindProductChain(sets);
+    if (!c) return false;
+    // Cores have rows of their own, and some of them together in cache.
+    int64_t rows = 1;
+    for (const auto& loops : {c->rows, c->batch}) {
+      for (const UOp& r : loops) rows *= std::max<int64_t>(1, r.src(0).vmax());
+    }
+    if (rows < 2 * target_.cores) return false;
+    const int64_t bytes = 2 * c->first.dtype().bytes() * sets.Iterations(sets.Closed(c->second));
+    const int64_t cache = std::max(target_.l2_bytes, target_.cache_bytes / (2 * target_.cores));
+    return bytes <= cache / kLeastRows;
+  }
+
+  void Renumber() {
+    auto& groups = fusion_.groups;
+    groups.erase(std::remove_if(groups.begin(), groups.end(),
+                                [](const FusedGroup& g) { return g.roots.empty(); }),
+                 groups.end());
+    for (size_t g = 0; g < groups.size(); ++g) {
+      for (const UOp& r : groups[g].roots) fusion_.group_of[r.get()] = static_cast<int>(g);
+    }
+  }
+
+  static constexpr int64_t kLeastRows = 4;  // of a block
+  Fusion& fusion_;
+  const Target& target_;
+  absl::flat_hash_set<const Node*> kept_;  // the plan's results
+  std::vector<std::vector<UOp>> inputs_;
+  std::vector<std::vector<int>> readers_;
+  absl::flat_hash_map<UOp, bool> fits_;
+};
+
+}  // namespace
+
+void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Target& target) {
+  if (target.dialect != Dialect::kCpp || IntFlag(Flag::kNoOpt) != 0) return;
+  Chainer(fusion, roots, target).Run();
+}
+
+}  // namespace tessera

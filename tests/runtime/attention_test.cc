@@ -1,0 +1,172 @@
+// Chained products, compiled: attention over many shapes, values and extents, against plain loops.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "graph/tensor.h"
+#include "runtime/capture.h"
+#include "runtime/realize.h"
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+struct Case {
+  int64_t heads, queries, keys, width;
+  bool causal = false;
+};
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.heads << "x" << c.queries << "x" << c.keys << "x" << c.width
+       << (c.causal ? " causal" : "");
+}
+
+std::vector<double> Expected(const std::vector<double>& q, const std::vector<double>& k,
+                             const std::vector<double>& v, const Case& c) {
+  std::vector<double> out(c.heads * c.queries * c.width);
+  for (int64_t h = 0; h < c.heads; ++h) {
+    for (int64_t i = 0; i < c.queries; ++i) {
+      std::vector<double> scores(c.keys);
+      double most = -kInf, sum = 0;
+      for (int64_t j = 0; j < c.keys; ++j) {
+        double s = 0;
+        for (int64_t e = 0; e < c.width; ++e) {
+          s += q[(h * c.queries + i) * c.width + e] * k[(h * c.keys + j) * c.width + e];
+        }
+        const bool seen = !c.causal || j <= i + c.keys - c.queries;
+        scores[j] = seen ? s / std::sqrt(static_cast<double>(c.width)) : -kInf;
+        most = std::isnan(scores[j]) || std::isnan(most) ? kNan : std::max(most, scores[j]);
+      }
+      for (double& s : scores) sum += s = std::exp(s - most);
+      for (int64_t e = 0; e < c.width; ++e) {
+        double& o = out[(h * c.queries + i) * c.width + e];
+        for (int64_t j = 0; j < c.keys; ++j) {
+          o += scores[j] / sum * v[(h * c.keys + j) * c.width + e];
+        }
+      }
+    }
+  }
+  return out;
+}
+
+Tensor Heads(const std::vector<double>& values, int64_t heads, int64_t rows, int64_t width) {
+  return Tensor::From(values, {heads, rows, width}).Cast(kFloat32).Realize();
+}
+
+std::vector<double> Computed(const Tensor& t) { return t.Cast(kFloat64).ToVector<double>(); }
+
+class Attention : public testing::TestWithParam<Case> {};
+
+TEST_P(Attention, AgreesWithLoops) {
+  const Case c = GetParam();
+  const auto q = Draw(c.heads * c.queries * c.width, 1, -2, 2),
+             k = Draw(c.heads * c.keys * c.width, 2, -2, 2),
+             v = Draw(c.heads * c.keys * c.width, 3, -2, 2);
+  AttentionOptions options;
+  options.causal = c.causal;
+  const Tensor queries = Heads(q, c.heads, c.queries, c.width),
+               keys = Heads(k, c.heads, c.keys, c.width),
+               values = Heads(v, c.heads, c.keys, c.width);
+  const Tensor y = queries.ScaledDotProductAttention(keys, values, options);
+  ExpectNear(Computed(y), Expected(q, k, v, c), 2e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
+                         testing::Values(Case{1, 4, 1, 1}, Case{1, 4, 9, 3}, Case{3, 7, 33, 5},
+                                         Case{2, 100, 300, 40}, Case{4, 333, 517, 24},
+                                         Case{1, 1009, 61, 16}, Case{8, 4, 700, 64},
+                                         Case{3, 257, 2, 7}, Case{1, 64, 64, 64, true},
+                                         Case{5, 31, 31, 8, true}, Case{2, 20, 120, 17, true}));
+
+// A row without any key, keys at infinity, and NaN each where they belong and nowhere else.
+TEST(AttentionValues, SpecialOnes) {
+  const Case c{2, 40, 50, 8};
+  auto q = Draw(c.heads * c.queries * c.width, 1), k = Draw(c.heads * c.keys * c.width, 2),
+       v = Draw(c.heads * c.keys * c.width, 3);
+  q[3 * c.width] = kInf;
+  q[5 * c.width + 1] = kNan;
+  v[7 * c.width + 2] = kInf;
+  k[(c.keys + 11) * c.width] = 1e30;
+  const auto heads = [&](const std::vector<double>& x, int64_t rows) {
+    return Heads(x, c.heads, rows, c.width);
+  };
+  const Tensor y =
+      heads(q, c.queries).ScaledDotProductAttention(heads(k, c.keys), heads(v, c.keys));
+  ExpectNear(Computed(y), Expected(q, k, v, c), 2e-5);
+
+  AttentionOptions none;
+  none.mask = Tensor::Arange(c.queries).Unsqueeze(1) + 0 * Tensor::Arange(c.keys) > 0;
+  const auto plain = Draw(c.heads * c.queries * c.width, 4), values = Draw(v.size(), 5);
+  const std::vector<double> got = Computed(
+      heads(plain, c.queries)
+          .ScaledDotProductAttention(
+              heads(plain, c.queries).SliceAxis(1, {0, 1}).Expand({c.heads, c.keys, c.width}),
+              heads(values, c.keys), none));
+  for (int64_t i = 0; i < c.heads * c.queries * c.width; ++i) {
+    const bool seen = i / c.width % c.queries > 0;
+    EXPECT_EQ(std::isnan(got[i]), !seen) << i;
+  }
+}
+
+TEST(AttentionValues, OfHalfPrecision) {
+  const Case c{2, 33, 70, 16};
+  const auto round = [](std::vector<double> x) {
+    for (double& e : x) e = std::round(e * 64) / 64;
+    return x;
+  };
+  const auto q = round(Draw(c.heads * c.queries * c.width, 1)),
+             k = round(Draw(c.heads * c.keys * c.width, 2)),
+             v = round(Draw(c.heads * c.keys * c.width, 3));
+  for (DType dtype : {kFloat16, kBFloat16}) {
+    const auto heads = [&](const std::vector<double>& x, int64_t rows) {
+      return Heads(x, c.heads, rows, c.width).Cast(dtype).Realize();
+    };
+    const Tensor y =
+        heads(q, c.queries).ScaledDotProductAttention(heads(k, c.keys), heads(v, c.keys));
+    EXPECT_EQ(y.dtype(), dtype);
+    ExpectNear(Computed(y), Expected(q, k, v, c), dtype == kFloat16 ? 2e-3 : 2e-2);
+  }
+}
+
+// One compile serves every number of keys, none of which lies on the edge of a tile.
+TEST(AttentionValues, OverKeysSeenSoFar) {
+  const int64_t heads = 2, queries = 12, most = 90, width = 16;
+  const auto q = Draw(heads * queries * width, 1), k = Draw(heads * most * width, 2),
+             v = Draw(heads * most * width, 3);
+  const Tensor keys = Heads(k, heads, most, width).Realize(), values = Heads(v, heads, most, width);
+  const Variable seen("seen", 1, most);
+  Jit step([&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Slice part{0, seen};
+    return {in[0].ScaledDotProductAttention(keys.SliceAxis(1, part), values.SliceAxis(1, part))};
+  });
+  const Tensor input = Heads(q, heads, queries, width);
+  for (int64_t n : {1, 2, 15, 16, 17, 31, 64, 89, 90}) {
+    std::vector<double> kn, vn;
+    for (int64_t h = 0; h < heads; ++h) {
+      for (int64_t i = 0; i < n * width; ++i) {
+        kn.push_back(k[h * most * width + i]);
+        vn.push_back(v[h * most * width + i]);
+      }
+    }
+    ExpectNear(Computed(step.One({input}, {{"seen", n}})),
+               Expected(q, kn, vn, {heads, queries, n, width}), 2e-5);
+  }
+}
+
+// What is written lies where it is read: the sum is taken before, and once.
+TEST(AttentionValues, AddedInPlace) {
+  const Case c{1, 101, 40, 8};
+  const auto q = Draw(c.queries * c.width, 1), k = Draw(c.keys * c.width, 2),
+             v = Draw(c.keys * c.width, 3);
+  Tensor x = Heads(q, 1, c.queries, c.width);
+  x.Assign(x + Heads(q, 1, c.queries, c.width)
+                   .ScaledDotProductAttention(Heads(k, 1, c.keys, c.width),
+                                              Heads(v, 1, c.keys, c.width)));
+  std::vector<double> want = Expected(q, k, v, c);
+  for (size_t i = 0; i < want.size(); ++i) want[i] += q[i];
+  ExpectNear(Computed(x), want, 2e-5);
+}
+
+}  // namespace
+}  // namespace tessera
