@@ -12,7 +12,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostRows = 256;      // of a block: more would gain little
+constexpr int64_t kMostRows = 512;      // of a block: more would gain little
 constexpr int64_t kRowsOfPacking = 24;  // that take as long as packing the panels of a block
 
 // The longest of the rows, if there are any: the one that blocks divide.
@@ -90,19 +90,39 @@ UOp WithStores(const UOp& stage, const UOp& sink) {
   return stage.WithSrcs(srcs);
 }
 
-// The store's chain over one block: all of `row`, if it has more than one, and the columns are the
-// block's own loops. The stores that take its place.
+// The rows that a block takes whole: the one that is its own part, and others, from the innermost
+// outwards, while they are few enough together.
+std::vector<UOp> RowsInside(const ProductChain& c, const UOp& row) {
+  std::vector<UOp> rows;
+  int64_t count = 1;
+  if (row) {
+    rows.push_back(row);
+    count = row.src(0).vmax();
+  }
+  for (auto it = c.rows.rbegin(); it != c.rows.rend(); ++it) {
+    const int64_t extent = it->src(0).vmax();
+    if (*it == row || it->arg<RangeArg>().kind == RangeKind::kGrid) continue;
+    if (!it->src(0).IsConst() || extent > kMostRows / count) break;
+    count *= extent;
+    rows.insert(rows.begin(), *it);
+  }
+  return rows;
+}
+
+// The store's chain over one block, of which `row`, if it has more than one, is a part of a loop
+// over rows. The stores that take its place.
 std::vector<UOp> TileBlock(const UOp& store, const UOp& row, NestOptimiser& nests) {
   const UOp sink = UOp::Make(Op::kSink, {store});
   const std::optional<ProductChain> c = FindProductChain(RangeSets(sink));
   if (!c) return {};
+  std::vector<UOp> rows = RowsInside(*c, row);
   std::vector<UOp> outer, own;
+  const auto in = [](const std::vector<UOp>& ranges, const UOp& r) {
+    return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
+  };
   for (const UOp& r : ClosedRanges(store)) {
-    const bool column = std::find(c->columns.begin(), c->columns.end(), r) != c->columns.end();
-    (column || r == row ? own : outer).push_back(r);
+    (in(c->columns, r) || in(rows, r) ? own : outer).push_back(r);
   }
-  std::vector<UOp> rows;
-  if (row) rows.push_back(row);
   rows.insert(rows.end(), c->inner.begin(), c->inner.end());
   const std::vector<RangeKind> loops(rows.size(), RangeKind::kLoop);
 

@@ -41,6 +41,8 @@ std::vector<UOp> LoopsOver(const UOp& value, RangeMask bits, const RangeSets& se
 
 namespace {
 
+constexpr int64_t kPage = 4096, kLine = 64;  // bytes
+
 // `value` is read at `ranges` and filled at `fill`.
 UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
           const std::vector<UOp>& fill) {
@@ -49,6 +51,9 @@ UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
   for (size_t i = ranges.size(); i-- > 0;) {
     offset = UOp::Make(Op::kAdd, {offset, UOp::Make(Op::kMul, {ranges[i], UOp::Index(size)})});
     size *= ranges[i].src(0).vmax();
+    // Rows a page apart would share few sets of the cache.
+    const bool row = i + 1 == ranges.size() && i > 0;
+    if (row && size * value.dtype().bytes() % kPage == 0) size += kLine / value.dtype().bytes();
   }
   offset = Simplify(offset);
   const int64_t id = FreshStageId(sink);

@@ -182,6 +182,7 @@ class Fuser {
     Kernel& k = kernels_[d.kernel];
     if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
     if (state.repeated_operand && IsElementwise(u.op()) && !u.is(Op::kCast)) return true;
+    if (state.repeated_operand && u.is(Op::kCat) && below_[i].ops > 0) return true;
     if (u.is(Op::kReduce)) return !CanInline(u, d, k);
     if (IsElementwise(u.op()) && !u.is(Op::kCast) && below_[i].expensive) return !Hoistable(d, k);
     return false;

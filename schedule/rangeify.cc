@@ -9,6 +9,8 @@
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
 #include "graph/merge_ranges.h"
+#include "graph/product_chain.h"
+#include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
@@ -429,7 +431,18 @@ absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs) {
 }
 
 absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs) {
-  ASSIGN_OR_RETURN(const UOp sink, Rangeify(outputs));
+  ASSIGN_OR_RETURN(UOp sink, Rangeify(outputs));
+  const RangeSets sets(sink);
+  if (const std::optional<ProductChain> c = FindProductChain(sets)) {
+    // Its first product reads nothing that the others do: how their loops divide is not its matter.
+    int64_t id = FreshRangeId(sets);
+    Substitution own;
+    for (const UOp& r : ClosedRanges(c->first)) {
+      own.emplace(r, UOp::Make(Op::kRange, kInt64, {UOp(r.src(0))},
+                               RangeArg{id++, r.arg<RangeArg>().kind}));
+    }
+    sink = Substitute(sink, {{c->first, Substitute(c->first, own)}});
+  }
   return SeparateRanges(SplitRanges(MergeRanges(sink)));
 }
 

@@ -82,6 +82,12 @@ TEST(Fusion, AttentionKeepsNoScores) {
   }
 }
 
+TEST(Fusion, JoinedOperandIsComputedOnce) {
+  const Tensor x = Input({8, 512, 64}), k = Input({8, 256, 64});
+  const Tensor halves = Cat({x.SliceAxis(2, {32, 64}) * -2, x.SliceAxis(2, {0, 32})}, 2);
+  EXPECT_EQ(Steps({halves.MatMul(k.Transpose())}), 2u);
+}
+
 TEST(Fusion, ChainsEndWhereTheirRowsAreNeeded) {
   const Tensor q = Input({8, 512, 64}), k = Input({8, 256, 64});
   const Tensor scores = q.MatMul(k.Transpose()), weights = scores.Softmax();
