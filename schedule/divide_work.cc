@@ -1,6 +1,7 @@
 // Work division of kernels: one loop is shared by the cores as evenly as its extent allows, or
 // several are split into equal parts, whichever keeps more of them busy.
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "graph/kernel_form.h"
@@ -14,26 +15,39 @@ namespace {
 
 constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for waking one
 
+// The points of some ranges, over the variables that their extents depend on.
+Extent Points(const RangeSets& sets, RangeMask mask) {
+  Extent n = 1;
+  for (; mask != 0; mask &= mask - 1) n = n * Extent(sets.ranges()[Lowest(mask)].src(0));
+  return n;
+}
+
 // What one launch costs: arithmetic on every point of the ranges that a node depends on, and each
 // buffer's bytes once.
 void Price(PlanKernel& k, const RangeSets& sets) {
-  int64_t flops = 0;
-  int64_t bytes = 0;
+  std::map<RangeMask, int64_t> operations;  // by what they run over
+  Extent bytes = 0;
   for (const UOp& u : sets.order()) {
     const bool arithmetic = IsElementwise(u.op()) && u.dtype().IsFloat() && !u.is(Op::kWhere) &&
                             !u.is(Op::kCast) && !u.is(Op::kBitcast);
-    if (arithmetic) flops += sets.Iterations(sets.Free(u));
-    if (u.is(Op::kReduce)) flops += sets.Iterations(sets.Free(u) | sets.Closed(u));
+    if (arithmetic) ++operations[sets.Free(u)];
+    if (u.is(Op::kReduce)) ++operations[sets.Free(u) | sets.Closed(u)];
     if (u.is(Op::kParam)) {
       // What is read at most: fewer bytes where the ranges do not reach all of it.
-      int64_t elements = 0;
+      Extent elements = 0;
       for (const UOp& i : sets.order()) {
-        if (i.is(Op::kIndex) && i.src(0) == u) elements += sets.Iterations(sets.Free(i));
+        if (i.is(Op::kIndex) && i.src(0) == u) {
+          elements = elements + Points(sets, sets.Free(i.src(1)));
+        }
       }
-      bytes += std::min(elements, u.shape().MaxElements()) * u.dtype().bytes();
+      if (elements.is_int() && u.shape().MaxElements() < elements.value()) {
+        elements = u.shape().MaxElements();
+      }
+      bytes = bytes + elements * u.dtype().bytes();
     }
   }
-  k.flops = flops;
+  k.flops = 0;
+  for (const auto& [mask, n] : operations) k.flops = k.flops + Points(sets, mask) * n;
   k.bytes = bytes;
 }
 
