@@ -167,6 +167,7 @@ int Main(int argc, char** argv) {
   add(KernelRows(wanted));
   add(MatMulRows(wanted));
   add(GemvRows(wanted));
+  add(ShardedRows(wanted));
   add(NetworkRows(wanted, options.python));
   add(FirstResultRows(wanted, first_result));
   if (rows.empty()) {

@@ -52,6 +52,7 @@ std::vector<Row> GraphRows(const Wanted& wanted);
 std::vector<Row> KernelRows(const Wanted& wanted);
 std::vector<Row> MatMulRows(const Wanted& wanted);
 std::vector<Row> GemvRows(const Wanted& wanted);
+std::vector<Row> ShardedRows(const Wanted& wanted);
 // `python` is the program that has PyTorch, if any has.
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python);
 // `program` is the path of bench-first-result.
