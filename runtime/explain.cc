@@ -63,7 +63,8 @@ std::string TransferName(const Plan& plan, const PlanStep& s) {
           absl::StrJoin(s.dims, ",", [&mesh](std::string* o, int d) { *o += mesh.DimName(d); });
       return absl::StrCat(s.kind == PlanStep::kAllReduce ? "all-reduce " : "reduce-scatter ",
                           s.op == Op::kWhere ? "select" : Info(s.op).text, " of groups of ",
-                          mesh.Groups(s.dims)[0].size(), " along ", dims, " of ", mesh.ToString());
+                          mesh.Groups(s.dims)[0].size(), " along ", dims, " of ", mesh.ToString(),
+                          s.why.empty() ? "" : why);
     }
   }
   return "";

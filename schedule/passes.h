@@ -19,6 +19,9 @@ std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
 // become one ALLREDUCE of their sum: it moves no more bytes than one of them did.
 std::vector<UOp> MergeCollectives(absl::Span<const UOp> roots);
 
+// Small ALLREDUCEs over the same places that do not need one another's results become one.
+std::vector<UOp> BucketCollectives(absl::Span<const UOp> roots);
+
 // An ALLREDUCE of which each place reads only a part of its own becomes an EXCHANGE that combines:
 // a place gets that part alone.
 std::vector<UOp> ScatterReductions(absl::Span<const UOp> roots,

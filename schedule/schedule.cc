@@ -26,6 +26,10 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
     RETURN_IF_ERROR(passes.RunOptional(
         "scatter_reductions", values,
         [&](const PassRunner::Roots& r) { return ScatterReductions(r, place_variables); }));
+    // After scattering: what is left is wanted whole.
+    RETURN_IF_ERROR(
+        passes.RunOptional("bucket_collectives", values,
+                           [](const PassRunner::Roots& r) { return BucketCollectives(r); }));
   }
   // Before fusion: it decides on assignments and reductions as they stand.
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "runtime/realize.h"
+#include "runtime/runtime.h"
 #include "tests/support/check.h"
 #include "tests/support/samples.h"
 
@@ -182,6 +184,31 @@ TEST(Grad, DataParallelGradientsMeetInOneAllReduce) {
   for (const UOp& u : TopoSort({&g.uop(), 1})) collectives += u.is(Op::kAllReduce);
   EXPECT_EQ(collectives, 1);
   EXPECT_EQ(g.device(), w.device());
+}
+
+TEST(Grad, SmallGradientsShareACollective) {
+  const auto gradients = [](const Device& data, const Device& weights) {
+    const Tensor x = Tensor::From(Fractions(24, 1), {8, 3}).To("CPU").To(data).Realize();
+    const auto weight = [&](const Dims& shape, int64_t n, uint64_t seed) {
+      return Tensor::From(Fractions(n, seed), shape).To("CPU").To(weights).Realize();
+    };
+    const Tensor w1 = weight({3, 5}, 15, 2), b1 = weight({5}, 5, 3), w2 = weight({5, 2}, 10, 4),
+                 b2 = weight({2}, 2, 5);
+    const Tensor y = (x.MatMul(w1) + b1).Tanh().MatMul(w2) + b2;
+    std::vector<Tensor> g = Grad((y * y).Sum(), {w1, b1, w2, b2});
+    const int64_t before = GetRuntimeStats().transfers_run;
+    Realize(g, {});
+    g.push_back(Tensor::Full({}, GetRuntimeStats().transfers_run - before));
+    return g;
+  };
+  const std::vector<Tensor> one = gradients(Place("CPU", 0), Place("CPU", 0)),
+                            four = gradients(Line(4, 0), Line(4, std::nullopt));
+  EXPECT_EQ(four.back().Item(), 1);
+  for (size_t i = 0; i < 4; ++i) {
+    const auto want = one[i].ToVector<double>(), got = four[i].ToVector<double>();
+    ASSERT_EQ(want.size(), got.size());
+    for (size_t j = 0; j < want.size(); ++j) EXPECT_NEAR(got[j], want[j], 1e-12);
+  }
 }
 
 TEST(Grad, WhatItRefuses) {
