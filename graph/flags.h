@@ -21,6 +21,8 @@
   X(kCudaDriver, "CUDA_DRIVER", kText, "", "the driver's library; else libcuda.so.1")             \
   X(kNvrtc, "NVRTC", kText, "", "NVRTC's library; else as the loader finds it, or the toolkit's") \
   X(kNccl, "NCCL", kText, "", "NCCL's library; else as the loader finds it")                      \
+  X(kCollectiveSeconds, "COLLECTIVE_SECONDS", kInt, "60",                                         \
+    "how long a collective over GPUs may take before its communicator is given up")               \
   X(kCudaArch, "CUDA_ARCH", kText, "", "kernels are compiled for it; else the device's: sm_90")   \
   X(kSimSeed, "SIM_SEED", kInt, "1", "simulated GPUs: what their random orders start from")       \
   X(kSimNvrtc, "SIM_NVRTC", kText, "", "archs for which SIM has NVRTC compile each text as well") \

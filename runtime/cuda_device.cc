@@ -10,6 +10,7 @@
 #include "graph/flags.h"
 #include "graph/status.h"
 #include "runtime/content_hash.h"
+#include "runtime/cuda_collectives.h"
 #include "runtime/cuda_compiler.h"
 #include "runtime/cuda_driver.h"
 #include "runtime/cuda_staging.h"
@@ -106,8 +107,12 @@ class CudaRecording : public Recording {
 
 class CudaDevice : public DeviceRuntime {
  public:
-  CudaDevice(std::unique_ptr<DriverDevice> device, cuda::Compiler compiler)
-      : device_(std::move(device)), compiler_(compiler), staging_(*device_) {}
+  using FindNccl = absl::StatusOr<const cuda::NcclTable*> (*)();
+
+  CudaDevice(std::unique_ptr<DriverDevice> device, cuda::Compiler compiler, FindNccl nccl)
+      : device_(std::move(device)), compiler_(compiler), nccl_(nccl), staging_(*device_) {}
+
+  cuda::GpuPlace gpu() const { return {device_.get(), nccl_}; }
 
   const Target& target() const override { return device_->target(); }
   bool IsHost() const override { return false; }
@@ -406,6 +411,7 @@ class CudaDevice : public DeviceRuntime {
 
   const std::unique_ptr<DriverDevice> device_;
   const cuda::Compiler compiler_;
+  const FindNccl nccl_;
   cuda::Staging staging_;
   std::mutex launch_mutex_;
   mutable std::mutex mutex_;  // of what follows
@@ -415,10 +421,11 @@ class CudaDevice : public DeviceRuntime {
 };
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> Make(const cuda::DriverTable* driver, int index,
-                                                    const char* kind, cuda::Compiler compiler) {
+                                                    const char* kind, cuda::Compiler compiler,
+                                                    CudaDevice::FindNccl nccl) {
   const std::string name = Place(kind, index).ToString();
   ASSIGN_OR_RETURN(auto device, DriverDevice::Open(driver, index, name));
-  auto runtime = std::make_unique<CudaDevice>(std::move(device), compiler);
+  auto runtime = std::make_unique<CudaDevice>(std::move(device), compiler, nccl);
   CudaDevice::Known(runtime.get(), runtime.get());
   return runtime;
 }
@@ -427,13 +434,14 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> Make(const cuda::DriverTable* dri
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeCudaDevice(int index) {
   ASSIGN_OR_RETURN(const cuda::DriverTable* driver, cuda::DriverFromLibrary());
-  return Make(
-      driver, index, "CUDA",
-      {cuda::NvrtcFromLibrary, [](const cuda::NvrtcTable& nvrtc) -> absl::StatusOr<std::string> {
-         int major = 0, minor = 0;
-         nvrtc.nvrtcVersion(&major, &minor);
-         return absl::StrCat("nvrtc ", major, ".", minor);
-       }});
+  return Make(driver, index, "CUDA",
+              {cuda::NvrtcFromLibrary,
+               [](const cuda::NvrtcTable& nvrtc) -> absl::StatusOr<std::string> {
+                 int major = 0, minor = 0;
+                 nvrtc.nvrtcVersion(&major, &minor);
+                 return absl::StrCat("nvrtc ", major, ".", minor);
+               }},
+              cuda::NcclFromLibrary);
 }
 
 absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeSimDevice(int index) {
@@ -444,7 +452,14 @@ absl::StatusOr<std::unique_ptr<DeviceRuntime>> MakeSimDevice(int index) {
                  return absl::StrCat("sim|", WholePrelude(PreludeKind::kSim), "|",
                                      HostTarget().Key(), "|", CompilerIdentity(), "|",
                                      TextFlag(Flag::kSimNvrtc));
-               }});
+               }},
+              sim::FindNccl);
+}
+
+std::optional<cuda::GpuPlace> GpuPlaceOf(DeviceRuntime& runtime) {
+  const CudaDevice* const device = CudaDevice::Known(&runtime);
+  if (device == nullptr) return std::nullopt;
+  return device->gpu();
 }
 
 }  // namespace tessera

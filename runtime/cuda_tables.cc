@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -96,59 +97,62 @@ absl::Status Initialise(const DriverTable& t, const std::string& name) {
 
 }  // namespace
 
+absl::StatusOr<const DriverTable*> OpenDriver(const std::string& file) {
+  const Library library = OpenLibrary(file, {"libcuda.so.1"}, {});
+  if (library.handle == nullptr) {
+    return NotOpened("driver", library,
+                     "install NVIDIA's driver, or use SIM, a GPU simulated on the CPU");
+  }
+  auto table = std::make_unique<DriverTable>();
+#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
+  TESSERA_DRIVER_FUNCTIONS(X)
+#undef X
+  RETURN_IF_ERROR(Initialise(*table, library.name));
+  return table.release();
+}
+
+absl::StatusOr<const NvrtcTable*> OpenNvrtc(const std::string& file) {
+  const Library library =
+      OpenLibrary(file, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, ToolkitFolders());
+  if (library.handle == nullptr) {
+    return NotOpened("NVRTC", library,
+                     "install the package cuda-nvrtc of the toolkit, or name the file with "
+                     "NVRTC=/path/to/libnvrtc.so");
+  }
+  auto table = std::make_unique<NvrtcTable>();
+#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
+  TESSERA_NVRTC_FUNCTIONS(X)
+#undef X
+  return table.release();
+}
+
+absl::StatusOr<const NcclTable*> OpenNccl(const std::string& file) {
+  const Library library = OpenLibrary(file, {"libnccl.so.2", "libnccl.so"}, ToolkitFolders());
+  if (library.handle == nullptr) {
+    return NotOpened("NCCL", library, "install the package libnccl2, or name the file with NCCL=");
+  }
+  auto table = std::make_unique<NcclTable>();
+#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
+  TESSERA_NCCL_FUNCTIONS(X)
+#undef X
+  return table.release();
+}
+
 absl::StatusOr<const DriverTable*> DriverFromLibrary() {
   static const auto* const result =
-      new absl::StatusOr<const DriverTable*>([]() -> absl::StatusOr<const DriverTable*> {
-        const Library library = OpenLibrary(TextFlag(Flag::kCudaDriver), {"libcuda.so.1"}, {});
-        if (library.handle == nullptr) {
-          return NotOpened("driver", library,
-                           "install NVIDIA's driver, or use SIM, a GPU simulated on the CPU");
-        }
-        auto* table = new DriverTable;
-#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
-        TESSERA_DRIVER_FUNCTIONS(X)
-#undef X
-        RETURN_IF_ERROR(Initialise(*table, library.name));
-        return table;
-      }());
+      new absl::StatusOr<const DriverTable*>(OpenDriver(TextFlag(Flag::kCudaDriver)));
   return *result;
 }
 
 absl::StatusOr<const NvrtcTable*> NvrtcFromLibrary() {
   static const auto* const result =
-      new absl::StatusOr<const NvrtcTable*>([]() -> absl::StatusOr<const NvrtcTable*> {
-        const Library library =
-            OpenLibrary(TextFlag(Flag::kNvrtc), {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
-                        ToolkitFolders());
-        if (library.handle == nullptr) {
-          return NotOpened("NVRTC", library,
-                           "install the package cuda-nvrtc of the toolkit, or name the file with "
-                           "NVRTC=/path/to/libnvrtc.so");
-        }
-        auto* table = new NvrtcTable;
-#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
-        TESSERA_NVRTC_FUNCTIONS(X)
-#undef X
-        return table;
-      }());
+      new absl::StatusOr<const NvrtcTable*>(OpenNvrtc(TextFlag(Flag::kNvrtc)));
   return *result;
 }
 
 absl::StatusOr<const NcclTable*> NcclFromLibrary() {
   static const auto* const result =
-      new absl::StatusOr<const NcclTable*>([]() -> absl::StatusOr<const NcclTable*> {
-        const Library library =
-            OpenLibrary(TextFlag(Flag::kNccl), {"libnccl.so.2", "libnccl.so"}, ToolkitFolders());
-        if (library.handle == nullptr) {
-          return NotOpened("NCCL", library,
-                           "install the package libnccl2, or name the file with NCCL=");
-        }
-        auto* table = new NcclTable;
-#define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
-        TESSERA_NCCL_FUNCTIONS(X)
-#undef X
-        return table;
-      }());
+      new absl::StatusOr<const NcclTable*>(OpenNccl(TextFlag(Flag::kNccl)));
   return *result;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 #include "absl/status/statusor.h"
@@ -33,6 +34,17 @@ using ncclResult_t = int;
 using ncclComm_t = struct ncclComm*;
 struct ncclUniqueId {
   char internal[128];
+};
+struct NcclConfig {  // the first fields of ncclConfig_t, as of 2.18; later versions take it by its
+                     // size
+  size_t size = sizeof(NcclConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21800;
+  int blocking = 0;
+  int cga_cluster_size = kUnset, min_ctas = kUnset, max_ctas = kUnset;
+  const char* net_name = nullptr;
+  int split_share = kUnset;
+  static constexpr int kUnset = INT32_MIN;
 };
 
 struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
@@ -165,11 +177,52 @@ enum : int {
   X(nvrtcGetProgramLogSize, "nvrtcGetProgramLogSize", nvrtcResult(nvrtcProgram, size_t*)) \
   X(nvrtcGetProgramLog, "nvrtcGetProgramLog", nvrtcResult(nvrtcProgram, char*))
 
-#define TESSERA_NCCL_FUNCTIONS(X)                                        \
-  X(ncclGetVersion, "ncclGetVersion", ncclResult_t(int*))                \
-  X(ncclGetErrorString, "ncclGetErrorString", const char*(ncclResult_t)) \
-  X(ncclGetUniqueId, "ncclGetUniqueId", ncclResult_t(ncclUniqueId*))     \
-  X(ncclCommAbort, "ncclCommAbort", ncclResult_t(ncclComm_t))
+enum : ncclResult_t {
+  kNcclSuccess = 0,
+  kNcclUnhandledCudaError = 1,
+  kNcclSystemError = 2,
+  kNcclInvalidArgument = 4,
+  kNcclInvalidUsage = 5,
+  kNcclRemoteError = 6,
+  kNcclInProgress = 7,
+};
+enum : int {
+  kNcclInt8 = 0,  // ncclDataType_t
+  kNcclUint8 = 1,
+  kNcclInt32 = 2,
+  kNcclUint32 = 3,
+  kNcclInt64 = 4,
+  kNcclUint64 = 5,
+  kNcclFloat16 = 6,
+  kNcclFloat32 = 7,
+  kNcclFloat64 = 8,
+  kNcclBFloat16 = 9,
+  kNcclSum = 0,  // ncclRedOp_t
+  kNcclProd = 1,
+  kNcclMax = 2,
+  kNcclMin = 3,
+};
+
+#define TESSERA_NCCL_FUNCTIONS(X)                                                            \
+  X(ncclGetVersion, "ncclGetVersion", ncclResult_t(int*))                                    \
+  X(ncclGetErrorString, "ncclGetErrorString", const char*(ncclResult_t))                     \
+  X(ncclGetUniqueId, "ncclGetUniqueId", ncclResult_t(ncclUniqueId*))                         \
+  X(ncclCommInitRankConfig, "ncclCommInitRankConfig",                                        \
+    ncclResult_t(ncclComm_t*, int, ncclUniqueId, int, NcclConfig*))                          \
+  X(ncclCommGetAsyncError, "ncclCommGetAsyncError", ncclResult_t(ncclComm_t, ncclResult_t*)) \
+  X(ncclCommAbort, "ncclCommAbort", ncclResult_t(ncclComm_t))                                \
+  X(ncclGroupStart, "ncclGroupStart", ncclResult_t())                                        \
+  X(ncclGroupEnd, "ncclGroupEnd", ncclResult_t())                                            \
+  X(ncclAllReduce, "ncclAllReduce",                                                          \
+    ncclResult_t(const void*, void*, size_t, int, int, ncclComm_t, CUstream))                \
+  X(ncclReduceScatter, "ncclReduceScatter",                                                  \
+    ncclResult_t(const void*, void*, size_t, int, int, ncclComm_t, CUstream))                \
+  X(ncclReduce, "ncclReduce",                                                                \
+    ncclResult_t(const void*, void*, size_t, int, int, int, ncclComm_t, CUstream))           \
+  X(ncclAllGather, "ncclAllGather",                                                          \
+    ncclResult_t(const void*, void*, size_t, int, ncclComm_t, CUstream))                     \
+  X(ncclSend, "ncclSend", ncclResult_t(const void*, size_t, int, int, ncclComm_t, CUstream)) \
+  X(ncclRecv, "ncclRecv", ncclResult_t(void*, size_t, int, int, ncclComm_t, CUstream))
 
 #define TESSERA_TABLE_MEMBER(name, symbol, type) std::add_pointer_t<type> name = nullptr;
 struct DriverTable {
@@ -188,5 +241,9 @@ struct NcclTable {
 absl::StatusOr<const DriverTable*> DriverFromLibrary();  // after cuInit
 absl::StatusOr<const NvrtcTable*> NvrtcFromLibrary();
 absl::StatusOr<const NcclTable*> NcclFromLibrary();
+// The same of a given file, or of where libraries are if it is empty; opened anew at each call.
+absl::StatusOr<const DriverTable*> OpenDriver(const std::string& file);
+absl::StatusOr<const NvrtcTable*> OpenNvrtc(const std::string& file);
+absl::StatusOr<const NcclTable*> OpenNccl(const std::string& file);
 
 }  // namespace tessera::cuda

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
 #include "graph/fold.h"
+#include "graph/infer.h"
 #include "graph/scalar_math.h"
 #include "graph/status.h"
 #include "runtime/box_rows.h"
@@ -90,6 +92,20 @@ absl::Status CopyBytes(DeviceRuntime& to, void* target, DeviceRuntime& from, con
   return to.CopyIn(target, staging.data(), bytes);
 }
 
+// As errors name it: op, shapes, and where the parts lie before and after.
+std::string Name(const Plan& plan, const PlanStep& step) {
+  const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
+  const char* op = step.kind == PlanStep::kExchange    ? "Exchange"
+                   : step.kind == PlanStep::kAllReduce ? "AllReduce"
+                                                       : "ReduceScatter";
+  const auto lies = [](const PlanBuffer& b, const std::shared_ptr<const Boxes>& boxes) {
+    return absl::StrCat(Describe(b.dtype, b.shape, b.device),
+                        boxes != nullptr ? absl::StrCat(" as ", boxes->ToString()) : "");
+  };
+  return absl::StrCat(op, ": of ", lies(from, step.from), " to ", lies(to, step.to),
+                      step.site != nullptr ? absl::StrCat(", at ", step.site->ToString()) : "");
+}
+
 }  // namespace
 
 Transfer::Copies Transfer::CopiesOf(const Boxes& from, const Boxes& to) {
@@ -126,6 +142,10 @@ absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
   t->bytes_moved_ = BytesMoved(plan, step);
   t->bytes_sent_ = BytesSent(plan, step);
   if (!t->computes_) return t;
+  if (!t->on_host_) {
+    t->FindGpus();
+    t->what_ = Name(plan, step);
+  }
   if (exchanges) {
     t->boxes_from_ = step.from;
     t->boxes_to_ = step.to;
@@ -176,6 +196,8 @@ absl::Status Transfer::RunExchange(const Copies& copies, absl::Span<void* const>
                                    absl::Span<const void* const> source) const {
   const int places = static_cast<int>(target.size());
   if (!on_host_) {
+    ASSIGN_OR_RETURN(const bool done, ExchangeByNccl(copies, target, source));
+    if (done) return absl::OkStatus();
     for (int i = 0; i < places; ++i) {
       RETURN_IF_ERROR(FillDevice(copies, i, target[i], source));
     }
@@ -259,6 +281,10 @@ absl::Status Transfer::RunReduceScatter(absl::Span<void* const> target,
                                         absl::Span<const void* const> source) const {
   const int64_t width = dtype_.bytes();
   for (const Group& group : groups_) {
+    if (!on_host_) {
+      ASSIGN_OR_RETURN(const bool done, ScatterByNccl(group, target, source));
+      if (done) continue;
+    }
     std::vector<std::vector<char>> staged;
     absl::InlinedVector<const void*, 16> parts;
     for (int i : group.places) {
@@ -319,6 +345,8 @@ absl::Status Transfer::RunAllReduce(absl::Span<void* const> target,
       ASSIGN_OR_RETURN(n, value(group.elements));
     }
     if (!on_host_) {
+      ASSIGN_OR_RETURN(const bool done, ReduceByNccl(group, n, target, source));
+      if (done) continue;
       RETURN_IF_ERROR(ReduceOffHost(group, n, target, source));
       continue;
     }

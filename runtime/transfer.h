@@ -1,14 +1,17 @@
-// Exchanges and reductions between places, in this process: everything about one that is known
-// before its addresses.
+// Exchanges and reductions between places: everything about one that is known before its addresses.
+// Between GPUs by NCCL where it is installed and does what the step asks for; all else in this
+// process, through memory that the host reaches.
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "graph/box.h"
+#include "runtime/cuda_collectives.h"
 #include "runtime/device.h"
 #include "schedule/plan.h"
 
@@ -57,11 +60,25 @@ class Transfer {
   void CombinePart(const Group& group, int place, void* target,
                    absl::Span<const void* const> parts) const;
 
+  // By NCCL (transfer_nccl.cc). False: it has no such call, or is not there.
+  void FindGpus();
+  bool HaveNccl() const;
+  std::vector<cuda::GpuPlace> GpusOf(const Group& group) const;
+  absl::StatusOr<bool> ReduceByNccl(const Group& group, int64_t elements,
+                                    absl::Span<void* const> target,
+                                    absl::Span<const void* const> source) const;
+  absl::StatusOr<bool> ScatterByNccl(const Group& group, absl::Span<void* const> target,
+                                     absl::Span<const void* const> source) const;
+  absl::StatusOr<bool> ExchangeByNccl(const Copies& copies, absl::Span<void* const> target,
+                                      absl::Span<const void* const> source) const;
+
   PlanStep::Kind kind_ = PlanStep::kExchange;
   Op op_ = Op::kAdd;
   DType dtype_;
   std::vector<DeviceRuntime*> to_, from_;
   bool computes_ = true, on_host_ = true;
+  std::vector<cuda::GpuPlace> gpus_;  // all places, each once, where NCCL may serve them
+  std::string what_;                  // the step, as errors of it begin
   // Of an exchange; the extents of symbolic axes, which its boxes hold with their highest values.
   std::shared_ptr<const Boxes> boxes_from_, boxes_to_;
   std::vector<std::pair<int, Extent>> symbolic_;

@@ -82,6 +82,7 @@ CUresult Attribute(int* out, int which, CUdevice) {
 // ---- modules
 
 CUresult LoadModule(CUmodule* out, const void* image) {
+  if (Strikes(Fault::kOldDriver)) return kNoBinaryForGpu;
   auto module = LoadImage(image);
   if (!module.ok()) return kInvalidImage;
   *out = reinterpret_cast<CUmodule>(module->release());
@@ -169,6 +170,7 @@ CUresult SynchronizeEvent(CUevent event) {
 
 CUresult QueryEvent(CUevent event) {
   Lock lock(M().mutex);
+  M().RunSome();  // time passes between two questions
   if (current >= 0 && M().devices[current]->lost != kSuccess) return M().devices[current]->lost;
   return Of(event)->done >= Of(event)->recorded ? kSuccess : kNotReady;
 }
@@ -534,6 +536,8 @@ void FillLaunches(DriverTable& t) {
 }
 
 }  // namespace
+
+int CurrentDevice() { return current; }
 
 const DriverTable* Driver() {
   static const DriverTable* const table = [] {

@@ -63,8 +63,20 @@ bool Machine::RunOne() {
 
 void Machine::Enqueue(Stream& stream, Task task) {
   stream.queue.push_back(std::move(task));
+  RunSome();
+}
+
+void Machine::RunSome() {
   if (random() % 4 != 0) return;
   for (uint64_t n = random() % 4; n > 0 && RunOne(); --n) {
+  }
+}
+
+void Machine::Drop(const void* owner) {
+  for (Stream* s : streams) {
+    auto& q = s->queue;
+    q.erase(std::remove_if(q.begin(), q.end(), [&](const Task& t) { return t.owner == owner; }),
+            q.end());
   }
 }
 

@@ -34,6 +34,7 @@ struct Task {
   uint64_t until = 0;  // of the event
   Event* records = nullptr;
   uint64_t record = 0;
+  const void* owner = nullptr;  // the communicator that may take it back
 };
 
 struct Stream {
@@ -77,10 +78,17 @@ class Machine {
   absl::Status RunKernel(Device& device, const KernelCall& call);
   bool IsPinned(const void* p) const;
   void Lose(Device& device, const absl::Status& why);
+  // Takes the tasks of a communicator out of all queues.
+  void Drop(const void* owner);
+  // Some tasks may run now.
+  void RunSome();
 
  private:
   Machine();
   bool RunOne();
 };
+
+// The device whose context is the calling thread's, or -1.
+int CurrentDevice();
 
 }  // namespace tessera::sim

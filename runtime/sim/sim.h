@@ -14,23 +14,32 @@ namespace tessera::sim {
 
 const cuda::DriverTable* Driver();
 const cuda::NvrtcTable* Nvrtc();
+const cuda::NcclTable* Nccl();
+// The same as one that may be missing.
+absl::StatusOr<const cuda::NcclTable*> FindNccl();
 
 // ---- for tests
 
 enum class Fault : uint8_t {
-  kAllocation,   // cuMemAllocAsync finds no memory
-  kPinned,       // cuMemHostAlloc finds no memory
-  kLaunch,       // a kernel cannot be launched
-  kCompile,      // the compiler refuses a text
-  kDeviceLost,   // a kernel that runs takes its device along
-  kDropWait,     // cuStreamWaitEvent waits for nothing
-  kDropBarrier,  // a text is compiled without its first barrier
-  kPeerCorrupt,  // copies between devices change a byte in silence, from now on
+  kAllocation,        // cuMemAllocAsync finds no memory
+  kPinned,            // cuMemHostAlloc finds no memory
+  kLaunch,            // a kernel cannot be launched
+  kOldDriver,         // the driver does not know the image of a kernel
+  kCompile,           // the compiler refuses a text
+  kDeviceLost,        // a kernel that runs takes its device along
+  kDropWait,          // cuStreamWaitEvent waits for nothing
+  kDropBarrier,       // a text is compiled without its first barrier
+  kCommunicator,      // a communicator of NCCL is never ready
+  kCollectiveStalls,  // one rank never arrives at a collective
+  kCollectiveFails,   // a communicator reports that a peer is gone
+  kPeerCorrupt,       // copies between devices change a byte in silence, from now on
 };
 // The call after `skip` more of its kind meets the fault, and only that one; kPeerCorrupt stays.
 void Plant(Fault fault, int skip = 0);
 // Removes what is planted.
 void ClearFaults();
+// Whether this machine has an NCCL; it has.
+void HaveNccl(bool have);
 // Random orders start anew from this seed.
 void Seed(uint64_t seed);
 // Gives a device this much memory in all.
@@ -43,6 +52,8 @@ struct Counts {
   int64_t graph_launches = 0;
   int64_t host_waits = 0;  // synchronisations by the host
   int64_t allocations = 0;
+  int64_t communicators = 0;  // of NCCL that were made
+  int64_t collectives = 0;  // that all their ranks have run; what is sent in one group counts once
 };
 Counts GetCounts();
 
