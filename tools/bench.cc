@@ -164,6 +164,7 @@ int Main(int argc, char** argv) {
     }
   };
   add(GraphRows(wanted));
+  add(NvrtcRows(wanted));
   add(KernelRows(wanted));
   add(MatMulRows(wanted));
   add(GemvRows(wanted));

@@ -8,6 +8,7 @@
 #include "runtime/plan_key.h"
 #include "runtime/runtime.h"
 #include "tests/testing.h"
+#include "tools/benchmarks/gpu_texts.h"
 
 namespace tessera {
 namespace {
@@ -86,6 +87,28 @@ TEST_F(Nvrtc, ProductsTileTheirRegisters) {
   size_t sums = 0;
   for (size_t at = 0; (at = text.find(" = rt_fma(", at)) != std::string::npos; ++at) ++sums;
   EXPECT_EQ(sums, 8u);
+}
+
+// Every kernel of a decode step, for every chip: none spills, and those that read weights do so in
+// vectors. (Those over the cache, of an extent that varies, do not yet.)
+TEST_F(Nvrtc, ATransformerStep) {
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    for (const std::string& arch : archs_) {
+      const auto texts = benchmarks::TransformerTexts(1, dtype, benchmarks::GpuTarget(arch));
+      EXPECT_GE(texts.size(), 8u);
+      int large = 0;
+      for (const benchmarks::GpuText& t : texts) {
+        const cuda::Compiled c = Compile(t.program, arch);
+        EXPECT_NE(c.log.find(" 0 bytes spill stores"), std::string::npos) << c.log;
+        if (t.bytes < (1 << 20) || !t.program.names.empty()) continue;
+        ++large;
+        EXPECT_NE(c.ptx.find("ld.global.nc.v"), std::string::npos)
+            << t.program.entry << " for " << arch << "\n"
+            << t.program.text;
+      }
+      EXPECT_GE(large, 5);
+    }
+  }
 }
 
 TEST_F(Nvrtc, IndicesAreNarrowWhereTheyFit) {

@@ -49,6 +49,7 @@ void CheckClose(const std::string& what, const std::vector<float>& got,
 // The rows of each subject; only those whose name `wanted` accepts.
 using Wanted = std::function<bool(const std::string&)>;
 std::vector<Row> GraphRows(const Wanted& wanted);
+std::vector<Row> NvrtcRows(const Wanted& wanted);
 std::vector<Row> KernelRows(const Wanted& wanted);
 std::vector<Row> MatMulRows(const Wanted& wanted);
 std::vector<Row> GemvRows(const Wanted& wanted);
