@@ -47,6 +47,16 @@ TEST(Bench, TimesTheFirstResultOfAProcess) {
   EXPECT_GT(rows[0]["ours_ms"], rows[1]["ours_ms"]);
 }
 
+// Where there is no NVRTC the rows say so, without times.
+TEST(Bench, CompilesAStepForAGpu) {
+  const nlohmann::json rows = Rows("nvrtc_step_cold,nvrtc_step_warm");
+  ASSERT_EQ(rows.size(), 2);
+  if (rows[0]["ours_ms"].is_null()) GTEST_SKIP() << rows[0]["note"];
+  EXPECT_GT(rows[0]["ours_ms"], rows[1]["ours_ms"]);
+  EXPECT_EQ(rows[0]["kernels"], rows[1]["kernels"]);
+  EXPECT_GT(rows[0]["kernels"], 8);
+}
+
 // Gigabytes, checks against references, and peers.
 TEST(Bench, MeasuresKernelsBesideTheirPeersSlow) {
   const nlohmann::json rows = Rows("sum,softmax,rmsnorm,elementwise,matmul_f32_1024");
