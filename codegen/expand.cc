@@ -43,7 +43,7 @@ class Vectoriser {
 
   UOp Run(const UOp& sink) {
     for (const UOp& u : sets_.order()) {
-      if (u.is(Op::kStore)) {
+      if (WritesElements(u)) {
         Store(u);
       } else if (u.is(Op::kSink) || u.is(Op::kStage)) {
         done_.emplace(u, Gathered(u));
@@ -66,7 +66,7 @@ class Vectoriser {
   UOp Gathered(const UOp& u) {
     std::vector<UOp> srcs;
     for (const UOp& s : u.srcs()) {
-      if (s.is(Op::kStore)) {
+      if (WritesElements(s)) {
         const std::vector<UOp>& parts = stores_.at(s);
         srcs.insert(srcs.end(), parts.begin(), parts.end());
       } else {
@@ -141,7 +141,7 @@ class Vectoriser {
     const auto emit = [&](const UOp& at, const UOp& value) {
       std::vector<UOp> srcs = {at, value};
       srcs.insert(srcs.end(), ranges.begin(), ranges.end());
-      stores_[u].push_back(UOp::Make(Op::kStore, srcs, u.arg()));
+      stores_[u].push_back(UOp::Make(u.op(), srcs, u.arg()));
     };
     if (!over_lanes) {
       emit(Scalar(index), done_.at(u.src(1)));
@@ -149,13 +149,18 @@ class Vectoriser {
     }
     const UOp value = Splat(done_.at(u.src(1)));
     int64_t stride;
-    if (LaneStride(index.src(1), range_, stride) && stride == 1) {
-      emit(UOp::Make(Op::kIndex, {done_.at(index.src(0)), AtLane(index.src(1), range_, 0)}), value);
+    const auto at_lane = [&](int64_t l) {
+      std::vector<UOp> srcs = {done_.at(index.src(0)), AtLane(index.src(1), range_, l)};
+      if (index.size() == 3) srcs.push_back(AtLane(index.src(2), range_, l));
+      return UOp::Make(Op::kIndex, srcs);
+    };
+    const bool one_gate = index.size() < 3 || !(sets_.Free(index.src(2)) & bit_);
+    if (one_gate && LaneStride(index.src(1), range_, stride) && stride == 1) {
+      emit(at_lane(0), value);
       return;
     }
     for (int64_t l = 0; l < lanes_; ++l) {
-      emit(UOp::Make(Op::kIndex, {done_.at(index.src(0)), AtLane(index.src(1), range_, l)}),
-           UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
+      emit(at_lane(l), UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
     }
   }
 

@@ -109,6 +109,19 @@ class Lowerer {
     std::vector<bool> done(stores.size(), false);
     for (size_t i = 0; i < stores.size(); ++i) {
       if (done[i]) continue;
+      if (const UOp gate = Testable(stores[i])) {
+        std::vector<UOp> inside;
+        for (size_t j = i; j < stores.size(); ++j) {
+          if (done[j] || !(Testable(stores[j]) == gate)) continue;
+          inside.push_back(stores[j]);
+          done[j] = true;
+        }
+        RETURN_IF_ERROR(OpenIf(gate));
+        RETURN_IF_ERROR(EmitStores(inside, depth));
+        CloseLoop();
+        tested_.pop_back();
+        continue;
+      }
       const absl::Span<const UOp> ranges = ClosedRanges(stores[i]);
       if (ranges.size() == depth) {
         RETURN_IF_ERROR(EmitStore(stores[i]));
@@ -125,6 +138,28 @@ class Lowerer {
       RETURN_IF_ERROR(EmitStores(inside, depth + 1));
       CloseLoop();
     }
+    return absl::OkStatus();
+  }
+
+  // The gate of an UPDATE, once all that it depends on is known and it has not been tested yet.
+  UOp Testable(const UOp& store) const {
+    if (!store.is(Op::kUpdate) || store.src(0).size() < 3) return UOp();
+    const UOp& gate = store.src(0).src(2);
+    RangeMask open = 0;
+    for (const Block& b : blocks_) open |= b.bit;
+    const bool known = (sets_.Free(gate) & ~open) == 0;
+    return known && std::find(tested_.begin(), tested_.end(), gate) == tested_.end() ? gate : UOp();
+  }
+
+  // What is emitted from here on, if it depends on the innermost loop, is where the gate holds.
+  absl::Status OpenIf(const UOp& gate) {
+    RETURN_IF_ERROR(Compute({gate}));
+    Block block;
+    block.bit = blocks_.back().bit;
+    block.head = UOp::Make(Op::kIf, {*Find(gate)}, FreshId());
+    block.values = blocks_.back().values;
+    blocks_.push_back(std::move(block));
+    tested_.push_back(gate);
     return absl::OkStatus();
   }
 
@@ -265,7 +300,26 @@ class Lowerer {
     out.push_back(UOp::Make(Op::kEnd, {inner.head}, id));
   }
 
+  // Reads what the element holds after all updates before this one.
+  absl::Status EmitUpdate(const UOp& update) {
+    const UOp& index = update.src(0);
+    RETURN_IF_ERROR(Compute({index.src(1), update.src(1), index.src(0)}));
+    const int here = static_cast<int>(blocks_.size()) - 1;
+    const UOp pointer = *Find(index.src(0)), offset = *Find(index.src(1));
+    UOp value = *Find(update.src(1));
+    if (const Op op = update.arg<ReduceArg>().op; op != Op::kAssign) {
+      const UOp old =
+          Append(here, UOp::Make(Op::kLoad, value.dtype(), {pointer, offset}, FreshId()));
+      value = Append(here, UOp::Make(op, {old, value}));
+    }
+    std::vector<UOp> srcs = {pointer, offset, value};
+    if (const UOp gate = threads_ ? OneThread() : UOp()) srcs.push_back(gate);
+    Append(here, UOp::Make(Op::kPut, srcs, FreshId()));
+    return absl::OkStatus();
+  }
+
   absl::Status EmitStore(const UOp& store) {
+    if (store.is(Op::kUpdate)) return EmitUpdate(store);
     const UOp& index = store.src(0);
     std::vector<UOp> needed = {index.src(1), store.src(1), index.src(0)};
     if (index.size() == 3) needed.push_back(index.src(2));
@@ -534,6 +588,7 @@ class Lowerer {
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
   bool extents_ = false;  // whether an extent is being computed
+  std::vector<UOp> tested_;  // gates of UPDATEs that hold here
   int64_t next_id_ = 0;
   int64_t scratch_bytes_ = 0;
 };

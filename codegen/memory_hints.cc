@@ -62,7 +62,7 @@ Rows FindRows(const RangeSets& sets) {
     if (!ClosesRanges(u)) continue;
     for (RangeMask bits = sets.Closed(u); bits != 0; bits &= bits - 1) {
       int& level = rows.level[Lowest(bits)];
-      level = std::max(level, d + u.is(Op::kStore));  // a stage's come after what they read
+      level = std::max(level, d + WritesElements(u));  // a stage's come after what they read
     }
   }
   // Stores of the kernel come after all reductions.

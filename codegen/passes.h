@@ -13,6 +13,9 @@ namespace tessera {
 // Chooses tiles, unrolling, vector lanes and staging, and splits the ranges accordingly.
 UOp Optimise(const UOp& sink, const Target& target);
 
+// The same for a kernel with UPDATEs.
+UOp OptimiseUpdates(const UOp& sink, const Target& target);
+
 // Arithmetic on floats narrower than f32 is done in f32 and rounded after each op.
 UOp WidenFloats(const UOp& sink);
 

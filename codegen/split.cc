@@ -80,7 +80,7 @@ class Splitter {
       const bool bare = u.is(Op::kReduce) && srcs.size() == 1;
       parts.push_back(bare ? ReducedOnce(u.arg<ReduceArg>(), srcs[0]) : u.WithSrcs(srcs));
     }
-    if (u.is(Op::kStore)) {
+    if (WritesElements(u)) {
       parts_.emplace(u.get(), std::move(parts));
       return;
     }

@@ -9,6 +9,7 @@
 #include "graph/buffer.h"
 #include "graph/fold.h"
 #include "graph/infer.h"
+#include "graph/lookup.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -316,31 +317,70 @@ class Evaluator {
     return Make(std::move(dims), std::move(out));
   }
 
+  // Calls fn(element, offset in the table at position 0 of the axis, offset in the index, stride of
+  // the axis) for every element of a lookup, in order.
+  template <typename Fn>
+  static void WalkLookup(const Lookup& l, const Ints& table, const Ints& index, Fn fn) {
+    const Ints in_table = RowMajor(table), in_index = RowMajor(index);
+    Ints dims, to_table, to_index;
+    for (int e = 0; e < l.element_rank(); ++e) {
+      const int t = l.ToTable(e), i = l.ToIndex(e);
+      dims.push_back(t == Lookup::kNone ? index[i] : table[t]);
+      to_table.push_back(t == Lookup::kNone ? 0 : in_table[t]);
+      to_index.push_back(i == Lookup::kNone ? 0 : in_index[i]);
+    }
+    std::vector<int64_t> tables;
+    Walk(dims, to_table, 0, [&](int64_t offset) { tables.push_back(offset); });
+    size_t next = 0;
+    Walk(dims, to_index, 0, [&](int64_t offset) {
+      fn(static_cast<int64_t>(next), tables[next], offset, in_table[l.axis]);
+      ++next;
+    });
+  }
+
+  // The position that an index names, or -1 where it is outside.
+  static int64_t PositionOf(Scalar i, int64_t extent, bool is_u64) {
+    const int64_t at = i.AsInt();
+    return at >= 0 && at < extent && !(is_u64 && i.bits >> 63) ? at : -1;
+  }
+
   absl::StatusOr<Value> Gather(const UOp& u) {
-    const Value& x = Of(u.src(0));
-    const Value& index = Of(u.src(1));
-    const auto axis = static_cast<size_t>(u.arg<int64_t>());
+    const Value &x = Of(u.src(0)), &index = Of(u.src(1));
+    const Lookup l = Lookup::Of(u);
     const bool is_u64 = u.src(1).dtype().kind() == Kind::kU64;
-    Ints dims(x.dims.begin(), x.dims.begin() + axis);
-    dims.insert(dims.end(), index.dims.begin(), index.dims.end());
-    dims.insert(dims.end(), x.dims.begin() + axis + 1, x.dims.end());
-    int64_t outer = 1, inner = 1;
-    for (size_t i = 0; i < axis; ++i) outer *= x.dims[i];
-    for (size_t i = axis + 1; i < x.dims.size(); ++i) inner *= x.dims[i];
-    const int64_t extent = x.dims[axis];
+    Ints dims;
+    for (int e = 0; e < l.element_rank(); ++e) {
+      dims.push_back(l.IsOwn(e) ? index.dims[l.ToIndex(e)] : x.dims[l.ToTable(e)]);
+    }
     ASSIGN_OR_RETURN(const int64_t n, Count(dims));
     std::vector<Scalar> out(n);
-    int64_t next = 0;
-    for (int64_t o = 0; o < outer && inner > 0; ++o) {
-      for (const Scalar i : *index.data) {
-        const int64_t at = i.AsInt();
-        const bool inside = at >= 0 && at < extent && !(is_u64 && i.bits >> 63);
-        for (int64_t k = 0; k < inner; ++k, ++next) {
-          if (inside) out[next] = (*x.data)[(o * extent + at) * inner + k];
-        }
-      }
-    }
+    WalkLookup(l, x.dims, index.dims, [&](int64_t e, int64_t base, int64_t i, int64_t stride) {
+      const int64_t at = PositionOf((*index.data)[i], x.dims[l.axis], is_u64);
+      if (at >= 0) out[e] = (*x.data)[base + at * stride];
+    });
     return Make(std::move(dims), std::move(out));
+  }
+
+  // Floats are combined in f64 and rounded once, as by REDUCE.
+  absl::StatusOr<Value> Scatter(const UOp& u) {
+    const Value &base = Of(u.src(0)), &index = Of(u.src(1)), &updates = Of(u.src(2));
+    const Lookup l = Lookup::Of(u);
+    const bool is_u64 = u.src(1).dtype().kind() == Kind::kU64;
+    const Op op = u.arg<ReduceArg>().op;
+    const DType wide = u.dtype().IsFloat() ? kFloat64 : u.dtype();
+    std::vector<Scalar> out = *base.data;
+    WalkLookup(l, base.dims, index.dims, [&](int64_t e, int64_t at0, int64_t i, int64_t stride) {
+      const int64_t at = PositionOf((*index.data)[i], base.dims[l.axis], is_u64);
+      if (at < 0) return;
+      Scalar& to = out[at0 + at * stride];
+      const Scalar v = (*updates.data)[e];
+      to = op == Op::kAssign ? v : EvaluateScalarOp(op, wide, wide, {to, v});
+    });
+    for (Scalar& s : out) {
+      if (wide == u.dtype()) break;
+      s = Convert(s, kFloat64, u.dtype());
+    }
+    return Make(base.dims, std::move(out));
   }
 
   // The elements of a box, in order.
@@ -467,6 +507,7 @@ class Evaluator {
         return Reduce(u);
       case OpClass::kData:
         if (u.is(Op::kGather)) return Gather(u);
+        if (u.is(Op::kScatter)) return Scatter(u);
         if (u.is(Op::kCat)) return Cat(u);
         if (u.is(Op::kMStack)) return Stack(u);
         if (u.is(Op::kMSelect)) return Selected(u);

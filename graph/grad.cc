@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "graph/grad_rules.h"
 #include "graph/infer_device.h"
+#include "graph/lookup.h"
 #include "graph/shard_map.h"
 #include "graph/tensor_internal.h"
 
@@ -118,25 +119,72 @@ Tensor OfMovement(const UOp& u, const Tensor& g) {
   }
 }
 
-// Rows that are looked up add up where they came from: a product with one-hot rows.
+Tensor GatherBy(const Tensor& table, const Tensor& index, const Ints& axes) {
+  return Of(Build(Op::kGather, {table.uop(), index.uop()}, axes));
+}
+Tensor ScatterBy(Op op, const Tensor& base, const Tensor& index, const Tensor& updates,
+                 const Ints& axes) {
+  return Of(Build(Op::kScatter, {base.uop(), index.uop(), updates.uop()}, ReduceArg{op, axes}));
+}
+
+// What is looked up adds up where it came from.
 Tensor OfGather(const UOp& u, const Tensor& g) {
-  const int axis = static_cast<int>(u.arg<int64_t>());
-  const UOp &x = u.src(0), &index = u.src(1);
-  const Extent n = x.shape()[axis];
-  const Extent looked_up = index.shape().Elements();
-  Extents outer(x.shape().begin(), x.shape().begin() + axis);
-  Extents inner(x.shape().begin() + axis + 1, x.shape().end());
-  Extents one = outer, hot(outer.size(), Extent(1));
-  one.insert(one.end(), {looked_up, Extent(1)});
-  hot.insert(hot.end(), {looked_up, n});
-  for (const Extent& e : inner) {
-    one.push_back(e);
-    hot.push_back(1);
+  const DType type = AccumulateType(u.dtype());
+  const Tensor none = Tensor::Zeros(Dims(u.src(0).shape().ToExtents()), type);
+  return ScatterBy(Op::kAdd, none, Of(u.src(1)), g.Cast(type), u.arg<Ints>()).Cast(u.dtype());
+}
+
+// Of what was overwritten nothing flows on, be it the base or an update before the last.
+Cotangents OfOverwrite(const UOp& u, const Tensor& g) {
+  const Tensor base = Of(u.src(0)), index = Of(u.src(1)), updates = Of(u.src(2));
+  const Ints& axes = u.arg<ReduceArg>().axes;
+  const Lookup l = Lookup::Of(u);
+  Tensor order = Tensor::Scalar(0, kInt64);
+  for (int e = l.axis; e < l.axis + l.own(); ++e) {
+    const Extent& n = updates.shape()[e];
+    order = order * n + internal::CountAlong(e - l.axis, l.element_rank() - l.axis, n, kInt64);
   }
-  const Tensor position = Of(index).Reshape({looked_up, 1}).Cast(kInt64);
-  const Tensor inside = (position == Tensor::Arange(n, kInt64)).Cast(u.dtype());
-  const Tensor product = Of(ReshapeTo(g.uop(), one)) * inside.Reshape(hot);
-  return product.Sum(axis).Cast(u.dtype());
+  order = order.Expand(Dims(updates.shape().ToExtents()));
+  const Tensor none = Tensor::Full(Dims(base.shape().ToExtents()), -1, kInt64);
+  const Tensor last = ScatterBy(Op::kAssign, none, index, order, axes);
+  const Tensor stays = GatherBy(last, index, axes) == order;
+  return {Where(last >= 0, 0, g), Tensor(), Where(stays, GatherBy(g, index, axes), 0)};
+}
+
+// Ties share, the base's own element among them.
+Cotangents OfUpdatedExtreme(const UOp& u, const Tensor& y, const Tensor& g) {
+  const Tensor base = Of(u.src(0)), index = Of(u.src(1)), updates = Of(u.src(2));
+  const Ints& axes = u.arg<ReduceArg>().axes;
+  const Tensor kept = base == y, chosen = updates == GatherBy(y, index, axes);
+  const Tensor ties = ScatterBy(Op::kAdd, kept.Cast(kInt32), index, chosen.Cast(kInt32), axes);
+  const Tensor share = g / ties.Maximum(1).Cast(g.dtype());
+  return {Where(kept, share, 0), Tensor(), Where(chosen, GatherBy(share, index, axes), 0)};
+}
+
+// The product of the others; where one factor is 0, only that one's is not.
+Cotangents OfUpdatedProduct(const UOp& u, const Tensor& y, const Tensor& g) {
+  const Tensor base = Of(u.src(0)), index = Of(u.src(1)), updates = Of(u.src(2));
+  const Ints& axes = u.arg<ReduceArg>().axes;
+  const Tensor zero = base == 0, zeros_of = updates == 0;
+  const Tensor zeros = ScatterBy(Op::kAdd, zero.Cast(kInt32), index, zeros_of.Cast(kInt32), axes);
+  const Tensor rest =
+      ScatterBy(Op::kMul, Where(zero, 1, base), index, Where(zeros_of, 1, updates), axes);
+  const Tensor others = g * Where(zeros == 0, y, Where(zeros == 1, rest, 0));
+  const auto of = [](const Tensor& all, const Tensor& any, const Tensor& none, const Tensor& x) {
+    return Where(any > 0, Where(none, all, 0), all / Where(none, 1, x));
+  };
+  return {of(others, zeros, zero, base), Tensor(),
+          of(GatherBy(others, index, axes), GatherBy(zeros, index, axes), zeros_of, updates)};
+}
+
+// By the finished result, as of reductions. What an index outside reads is 0, so nothing flows.
+Cotangents OfScatter(const UOp& u, const Tensor& y, const Tensor& g) {
+  const ReduceArg& arg = u.arg<ReduceArg>();
+  if (arg.op == Op::kAdd) return {g, Tensor(), GatherBy(g, Of(u.src(1)), arg.axes)};
+  if (arg.op == Op::kAssign) return OfOverwrite(u, g);
+  if (arg.op == Op::kMul) return OfUpdatedProduct(u, y, g);
+  if (arg.op == Op::kMax || arg.op == Op::kMin) return OfUpdatedExtreme(u, y, g);
+  return {Tensor(), Tensor(), Tensor()};
 }
 
 Cotangents OfCat(const UOp& u, const Tensor& g) {
@@ -268,6 +316,8 @@ Cotangents OfData(const UOp& u, const Tensor& g) {
       return {OfPass(u, g)};
     case Op::kGather:
       return {OfGather(u, g), Tensor()};
+    case Op::kScatter:
+      return OfScatter(u, Of(u), g);
     case Op::kCat:
       return OfCat(u, g);
     case Op::kCopy:
@@ -336,6 +386,11 @@ class Walk {
     if (u.is(Op::kReduce)) return Add(u.src(0), OfReduce(u, Tensor(u), g));
     if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce) && !IsOwn(u)) {
       return Add(u.src(0).src(0), OfReduce(u.src(0), Tensor(u), g));
+    }
+    if (u.is(Op::kAllReduce) && u.src(0).is(Op::kScatter) && !IsOwn(u)) {
+      const Cotangents all = OfScatter(u.src(0), Tensor(u), g);
+      for (size_t i = 0; i < all.size(); ++i) Add(u.src(0).src(static_cast<int>(i)), all[i]);
+      return;
     }
     if (IsMovement(u.op()))
       return Add(u.src(0), needs_[u.src(0).get()] ? OfMovement(u, g) : Tensor());

@@ -180,7 +180,9 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   }
   const bool needs_one = op == Op::kReduce || op == Op::kCat || op == Op::kRange ||
                          op == Op::kStage || op == Op::kMStack || op == Op::kExchange;
-  const size_t least = op == Op::kIndex || op == Op::kStore ? 2 : needs_one ? 1 : 0;
+  const size_t least = op == Op::kIndex || op == Op::kStore || op == Op::kUpdate ? 2
+                       : needs_one                                               ? 1
+                                                                                 : 0;
   if (srcs.size() < least) return c.Fail("takes at least ", least, " sources");
   step = InferStep::kArgument;
   if (arg.value.index() != static_cast<size_t>(info.arg)) {

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/box.h"
 #include "graph/infer.h"
+#include "graph/lookup.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -187,28 +188,28 @@ absl::StatusOr<Device> AllReduced(Rule& r, const ReduceArg& arg) {
   return r.Result();
 }
 
-absl::StatusOr<Device> Gathered(absl::Span<const UOp> srcs, int axis, const Shape& shape) {
-  const UOp &x = srcs[0], &index = srcs[1];
-  const Mesh mesh = (x.device().is_sharding() ? x : index).device().sharding().mesh();
-  std::vector<Placement> out(mesh.ndim(), Placement::Replicate());
-  if (x.device()) {
-    const Sharding s = x.device().sharding();
-    for (int d = 0; d < mesh.ndim(); ++d) {
-      out[d] = s(d);
-      if (s(d).ShardsAxis(axis)) out[d] = Placement::Partial(Op::kWhere);
-      if (s(d).is(How::kShard) && s(d).axis > axis) out[d].axis += index.rank() - 1;
+// What one place looks up or writes along the axis is its part; where the index is divided, a place
+// has some of the updates only.
+absl::StatusOr<Device> LookedUp(Op op, absl::Span<const UOp> srcs, const Arg& arg,
+                                const Shape& shape) {
+  ASSIGN_OR_RETURN(const Lookup l, Lookup::Of(op, srcs, arg));
+  ASSIGN_OR_RETURN(const std::vector<LookupCut> cuts, CutsOf(l, srcs));
+  const auto with_device = std::find_if(srcs.begin(), srcs.end(),
+                                        [](const UOp& s) { return static_cast<bool>(s.device()); });
+  const Mesh mesh = with_device->device().sharding().mesh();
+  const bool gathers = op == Op::kGather;
+  std::vector<Placement> out =
+      PartSharding(l, gathers ? LookupPart::kElements : LookupPart::kTable, mesh, cuts)
+          .placements();
+  for (size_t d = 0; d < cuts.size(); ++d) {
+    if (gathers && cuts[d].axis == Lookup::kTarget) out[d] = Placement::Partial(Op::kWhere);
+    if (gathers || !l.IsOwn(cuts[d].axis)) continue;
+    const Op combine = std::get<ReduceArg>(arg.value).op;
+    if (combine == Op::kAssign) {
+      return Fail("the index is sharded, and of updates of one element the last must win; ",
+                  "replicate it with .To(...)");
     }
-  }
-  if (index.device()) {
-    const Sharding s = index.device().sharding();
-    for (int d = 0; d < mesh.ndim(); ++d) {
-      if (s(d).is(How::kManual)) out[d] = s(d);
-      if (!s(d).is(How::kShard)) continue;
-      if (!out[d].is(How::kReplicate)) {
-        return Fail("mesh dim ", mesh.DimName(d), " shards both the table and the index");
-      }
-      out[d] = Placement::Shard(s(d).axis + axis, s(d).layout);
-    }
+    out[d] = Placement::Partial(combine);
   }
   return Device(CanonicalSharding(shape, Sharding(mesh, std::move(out))));
 }
@@ -452,9 +453,7 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
   if (first->device().is_manual()) return first->device();
   if (IsElementwise(op)) return Alike(srcs, shape);
   if (op == Op::kCat) return Joined(srcs, static_cast<int>(std::get<int64_t>(arg.value)), shape);
-  if (op == Op::kGather) {
-    return Gathered(srcs, static_cast<int>(std::get<int64_t>(arg.value)), shape);
-  }
+  if (op == Op::kGather || op == Op::kScatter) return LookedUp(op, srcs, arg, shape);
   if (op == Op::kAssign) {
     if (srcs[2].device() && !SamePlacement(srcs[1].shape(), srcs[1].device(), srcs[2].device())) {
       return Fail("the value is on ", srcs[2].device().ToString(), ", the target on ",

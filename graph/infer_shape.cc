@@ -4,6 +4,7 @@
 #include "graph/box.h"
 #include "graph/infer_context.h"
 #include "graph/infer_device.h"
+#include "graph/lookup.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 
@@ -208,25 +209,37 @@ absl::StatusOr<Shape> InferWindow(const Context& c) {
   return Shape(std::move(dims));
 }
 
-absl::StatusOr<Shape> InferReduce(const Context& c) {
-  ASSIGN_OR_RETURN(const ReduceArg* r, ArgOf<ReduceArg>(c));
-  const DType t = c.srcs[0].dtype();
-  switch (r->op) {
+absl::Status CheckCombines(const Context& c, Op op, DType t) {
+  switch (op) {
     case Op::kAdd:
     case Op::kMul:
       if (t.IsBool()) return c.Fail("cannot add or multiply bools; cast them to i32");
-      break;
+      return absl::OkStatus();
     case Op::kMax:
     case Op::kMin:
-      break;
+      return absl::OkStatus();
     case Op::kAnd:
     case Op::kOr:
     case Op::kXor:
       if (t.IsFloat()) return c.Fail("cannot combine the bits of floats");
-      break;
+      return absl::OkStatus();
     default:
-      return c.Fail("cannot reduce by ", Info(r->op).text);
+      return c.Fail("cannot reduce by ", Info(op).text);
   }
+}
+
+// One update after another: in a dtype in which each is rounded as little as can be.
+absl::Status CheckUpdates(const Context& c, Op op, DType t) {
+  if (op == Op::kAssign) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckCombines(c, op, t));
+  if (t.IsFloat() && t.Scalar().bytes() < 4) return c.Fail("combines floats in f32 or f64; cast");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Shape> InferReduce(const Context& c) {
+  ASSIGN_OR_RETURN(const ReduceArg* r, ArgOf<ReduceArg>(c));
+  const DType t = c.srcs[0].dtype();
+  RETURN_IF_ERROR(CheckCombines(c, r->op, t));
   if (c.srcs.size() > 1) {  // in a kernel
     if (!r->axes.empty()) return c.Fail("takes axes or RANGEs, not both");
     for (const UOp& s : c.srcs.subspan(1)) {
@@ -246,20 +259,43 @@ absl::StatusOr<Shape> InferReduce(const Context& c) {
   return Shape(std::move(dims));
 }
 
-absl::StatusOr<Shape> InferGather(const Context& c) {
-  ASSIGN_OR_RETURN(const int64_t* axis, ArgOf<int64_t>(c));
-  RETURN_IF_ERROR(CheckAxis(c, *axis));
+// What an index reads or writes: the axes that it shares with the table agree.
+absl::StatusOr<Extents> LookedUp(const Context& c) {
   if (!c.srcs[1].dtype().IsInt()) return c.Fail("the index must be of an integer dtype");
-  Extents dims;
-  for (int i = 0; i < c.srcs[0].rank(); ++i) {
-    if (i != *axis) {
-      dims.push_back(c.srcs[0].shape()[i]);
-    } else {
-      dims.insert(dims.end(), c.srcs[1].shape().begin(), c.srcs[1].shape().end());
-    }
+  const absl::StatusOr<Lookup> l = Lookup::Of(c.op, c.srcs, c.arg);
+  if (!l.ok()) return c.Fail(l.status().message());
+  const Shape &table = c.srcs[0].shape(), &index = c.srcs[1].shape();
+  for (int a = 0; a < index.rank(); ++a) {
+    const int t = l->ToTable(l->FromIndex(a));
+    if (t == Lookup::kNone || table[t] == index[a]) continue;
+    if (MentionsPlace(table[t]) || MentionsPlace(index[a])) continue;
+    return c.Fail("axis ", a, " of the index is not as long as axis ", t, " of the table");
   }
+  Extents dims = l->Elements(table, index);
   RETURN_IF_ERROR(CheckExtents(c, dims));
+  return dims;
+}
+
+absl::StatusOr<Shape> InferGather(const Context& c) {
+  RETURN_IF_ERROR(ArgOf<Ints>(c).status());
+  ASSIGN_OR_RETURN(Extents dims, LookedUp(c));
   return Shape(std::move(dims));
+}
+
+absl::StatusOr<Shape> InferScatter(const Context& c) {
+  ASSIGN_OR_RETURN(const ReduceArg* r, ArgOf<ReduceArg>(c));
+  ASSIGN_OR_RETURN(const Extents dims, LookedUp(c));
+  const Shape& updates = c.srcs[2].shape();
+  bool fits = updates.rank() == static_cast<int>(dims.size());
+  for (int a = 0; fits && a < updates.rank(); ++a) {
+    fits = updates[a] == dims[a] || MentionsPlace(updates[a]) || MentionsPlace(dims[a]);
+  }
+  if (!fits) return c.Fail("the updates must have the shape ", Shape(dims).ToString());
+  if (!(c.srcs[2].dtype() == c.srcs[0].dtype())) {
+    return c.Fail("the updates must have the dtype of the base; cast them");
+  }
+  RETURN_IF_ERROR(CheckUpdates(c, r->op, c.srcs[0].dtype()));
+  return c.srcs[0].shape();
 }
 
 absl::StatusOr<Shape> InferCat(const Context& c) {
@@ -298,7 +334,9 @@ absl::Status CheckStore(const Context& c) {
   for (const UOp& s : c.srcs.subspan(2)) {
     if (!s.is(Op::kRange)) return c.Fail("everything after the value must be a RANGE");
   }
-  return absl::OkStatus();
+  if (c.op != Op::kUpdate) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ReduceArg* r, ArgOf<ReduceArg>(c));
+  return CheckUpdates(c, r->op, c.srcs[1].dtype());
 }
 
 absl::Status CheckIndex(const Context& c) {
@@ -354,7 +392,7 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
       return InferElementwise(c);
     case OpClass::kKernel:
     case OpClass::kProgram:
-      if (c.op == Op::kStore) RETURN_IF_ERROR(CheckStore(c));
+      if (c.op == Op::kStore || c.op == Op::kUpdate) RETURN_IF_ERROR(CheckStore(c));
       if (c.op == Op::kIndex) RETURN_IF_ERROR(CheckIndex(c));
       return Shape();
     default:
@@ -381,6 +419,8 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
       return InferReduce(c);
     case Op::kGather:
       return InferGather(c);
+    case Op::kScatter:
+      return InferScatter(c);
     case Op::kCat:
       return InferCat(c);
     case Op::kAssign:

@@ -10,11 +10,11 @@
 
 namespace tessera {
 
-bool ClosesRanges(const UOp& u) { return u.is(Op::kStore) || (u.is(Op::kReduce) && u.size() > 1); }
+bool ClosesRanges(const UOp& u) { return WritesElements(u) || (u.is(Op::kReduce) && u.size() > 1); }
 
 absl::Span<const UOp> ClosedRanges(const UOp& u) {
   if (!ClosesRanges(u)) return {};
-  return u.srcs().subspan(u.is(Op::kStore) ? 2 : 1);
+  return u.srcs().subspan(WritesElements(u) ? 2 : 1);
 }
 
 RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {

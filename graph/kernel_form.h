@@ -11,8 +11,11 @@
 
 namespace tessera {
 
-// STORE and REDUCE (in a kernel) close ranges: those sources, after which the node no longer
-// depends on them. A STAGE is filled by STOREs that close theirs.
+// STORE or UPDATE: writes elements of a buffer.
+inline bool WritesElements(const UOp& u) { return u.is(Op::kStore) || u.is(Op::kUpdate); }
+
+// STORE, UPDATE and REDUCE (in a kernel) close ranges: those sources, after which the node no
+// longer depends on them. A STAGE is filled by STOREs that close theirs.
 bool ClosesRanges(const UOp& u);
 absl::Span<const UOp> ClosedRanges(const UOp& u);
 

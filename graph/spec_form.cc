@@ -190,6 +190,7 @@ struct Form {
       case Op::kIndex:
         return Index();
       case Op::kStore:
+      case Op::kUpdate:
         return Store();
       case Op::kStage:
         Stage();
@@ -249,6 +250,7 @@ struct Form {
       case Op::kWindow:
       case Op::kReduce:
       case Op::kGather:
+      case Op::kScatter:
       case Op::kCat:
       case Op::kContiguous:
       case Op::kAllReduce:
@@ -277,8 +279,8 @@ bool CheckOperands(const NodeView& v, ReportFn report) {
   }
   for (size_t i = 0; i < v.srcs.size(); ++i) {
     if (!v.srcs[i].dtype().IsVoid()) continue;
-    const bool store = v.src_ops[i] == Op::kStore;
-    if (store && v.op == Op::kStage) continue;
+    const bool store = v.src_ops[i] == Op::kStore || v.src_ops[i] == Op::kUpdate;
+    if (v.src_ops[i] == Op::kStore && v.op == Op::kStage) continue;
     report(store ? SpecRule::kStoreOutsideSink : SpecRule::kVoidOperand,
            absl::StrCat(Info(v.op).text, ": uses ", Info(v.src_ops[i]).text,
                         store ? ", which belongs in a SINK" : ", which has no value"));

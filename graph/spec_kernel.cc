@@ -117,7 +117,7 @@ class KernelCheck {
       may_[i] = sets_.With(may_[i], i);
     } else if (n.op == Op::kReduce) {
       Close(i);
-    } else if (n.op == Op::kStore) {
+    } else if (n.op == Op::kStore || n.op == Op::kUpdate) {
       Store(i);
       const std::vector<int> ranges = Listed(i, 2, /*report=*/false);
       open_[i] = sets_.Without(open_[i], ranges);
@@ -162,7 +162,7 @@ class KernelCheck {
       const SpecNode& range = g_.nodes[r];
       if (!range.sure() || range.num_srcs != 1) continue;
       const int64_t extent = std::max<int64_t>(0, range.value.src(0).vmax());
-      if (extent > 1 && !sets_.Contains(may_[g_.srcs(i)[0]], r)) {
+      if (n.op == Op::kStore && extent > 1 && !sets_.Contains(may_[g_.srcs(i)[0]], r)) {
         g_.Report(SpecRule::kStoreRangeIdle, i, "STORE: every point of ", g_.NodeText(r),
                   " writes the same element");
       }
@@ -179,9 +179,10 @@ class KernelCheck {
   // A STORE of the kernel itself leaves no range open; one that fills a STAGE may, inside the loops
   // around the STAGE.
   void CheckClosed(int i) {
-    if (g_.nodes[i].op != Op::kStore || g_.nodes[i].bad || lost_[i]) return;
+    const Op op = g_.nodes[i].op;
+    if ((op != Op::kStore && op != Op::kUpdate) || g_.nodes[i].bad || lost_[i]) return;
     for (int r : sets_.Elements(open_[i])) {
-      g_.Report(SpecRule::kRangeUnclosed, i, "STORE: depends on ", g_.NodeText(r),
+      g_.Report(SpecRule::kRangeUnclosed, i, Info(op).text, ": depends on ", g_.NodeText(r),
                 ", which it does not list");
     }
   }

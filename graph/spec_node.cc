@@ -56,6 +56,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kReduce:
       return SpecRule::kReduceForm;
     case Op::kGather:
+    case Op::kScatter:
       return SpecRule::kGatherIndex;
     case Op::kCat:
       return SpecRule::kCatPieces;
@@ -72,6 +73,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kPass:
       return SpecRule::kManualBorder;
     case Op::kStore:
+    case Op::kUpdate:
       return v.srcs[0].is(Op::kIndex) && !(v.srcs[0].dtype() == v.srcs[1].dtype())
                  ? SpecRule::kStoreDtype
                  : SpecRule::kStoreForm;

@@ -42,6 +42,7 @@ bool HasPlace(Op op) {
     case Op::kWindow:
     case Op::kReduce:
     case Op::kGather:
+    case Op::kScatter:
     case Op::kCat:
     case Op::kCopy:
     case Op::kContiguous:
@@ -56,6 +57,7 @@ bool HasPlace(Op op) {
     case Op::kSink:
     case Op::kIndex:
     case Op::kStore:
+    case Op::kUpdate:
     case Op::kStage:
     case Op::kProgram:
     case Op::kScratch:

@@ -66,10 +66,10 @@ void CheckRoots(SpecGraph& g) {
         }
         break;
       case SpecStage::kKernel:
-        if (n.op == Op::kStore) {
-          g.Report(SpecRule::kStoreOutsideSink, r, "a STORE belongs in a SINK");
+        if (n.op == Op::kStore || n.op == Op::kUpdate) {
+          g.Report(SpecRule::kStoreOutsideSink, r, "a ", Info(n.op).text, " belongs in a SINK");
         } else if (n.op != Op::kSink) {
-          g.Report(SpecRule::kRoot, r, "a root of a kernel graph is a SINK of STOREs");
+          g.Report(SpecRule::kRoot, r, "a root of a kernel graph is a SINK of STOREs and UPDATEs");
         }
         break;
       case SpecStage::kProgram:
@@ -88,8 +88,9 @@ void CheckRoots(SpecGraph& g) {
         g.Report(SpecRule::kVoidOperand, i, "a ", Info(n.op).text, " cannot be held by another");
       } else if (g.stage == SpecStage::kTensor && n.dtype.IsVoid()) {
         g.Report(SpecRule::kVoidOperand, i, "a SINK of tensors holds ", Info(n.op).text);
-      } else if (g.stage == SpecStage::kKernel && n.op != Op::kStore) {
-        g.Report(SpecRule::kRoot, i, "the SINK of a kernel holds STOREs, not ", Info(n.op).text);
+      } else if (g.stage == SpecStage::kKernel && n.op != Op::kStore && n.op != Op::kUpdate) {
+        g.Report(SpecRule::kRoot, i, "the SINK of a kernel holds STOREs and UPDATEs, not ",
+                 Info(n.op).text);
       }
     }
   }

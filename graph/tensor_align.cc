@@ -15,6 +15,8 @@ namespace {
 using How = Placement::Kind;
 using Placements = std::vector<Placement>;
 
+}  // namespace
+
 UOp Made(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
   absl::StatusOr<UOp> made = UOp::TryMake(op, dtype, srcs, std::move(arg));
   if (made.ok()) return *std::move(made);
@@ -28,6 +30,8 @@ int64_t BytesBetween(const UOp& u, Device to) {
   if (!u.device()) return 0;  // each place makes its own
   return MovedElements(BoxesOf(u.shape(), u.device()), BoxesOf(u.shape(), to)) * u.dtype().bytes();
 }
+
+namespace {
 
 // A COPY that no user wrote.
 UOp ImpliedCopy(const UOp& u, const Sharding& to, const std::string& why) {
@@ -171,7 +175,8 @@ void EnterManual(Op op, std::vector<UOp>& srcs) {
   }
 }
 
-// Brings all sources that have a device onto one mesh.
+}  // namespace
+
 void OneMesh(Op op, std::vector<UOp>& srcs) {
   std::vector<const UOp*> sharded;
   bool one = true;
@@ -212,6 +217,8 @@ void OneMesh(Op op, std::vector<UOp>& srcs) {
                     absl::StrCat(Info(op).text, " over another mesh of the same places"));
   }
 }
+
+namespace {
 
 // Placements that differ are brought together: those that the operands agree on, or where they do
 // not, the operand's for which the fewest bytes move; ties go to the one that sorts first.
@@ -326,40 +333,6 @@ void AlignCat(std::vector<UOp>& srcs, int axis) {
     const Sharding wanted = to->With(std::move(p));
     s = Reshard(s, wanted, "pieces of CAT are sharded differently");
   }
-}
-
-// Index and table may not be cut by the same dim: the index is gathered where the table is cut on
-// the axis that is looked up, else whichever is cheaper. What was cut of the index is cut again
-// from the result.
-std::optional<Sharding> AlignGather(std::vector<UOp>& srcs, int axis) {
-  OneMesh(Op::kGather, srcs);
-  UOp &x = srcs[0], &index = srcs[1];
-  if (!x.device() || !index.device() || axis < 0 || axis >= x.rank()) return std::nullopt;
-  const Sharding sx = x.device().sharding(), si = index.device().sharding();
-  Placements px = sx.placements(), pi = si.placements();
-  std::vector<int> again;
-  for (size_t d = 0; d < px.size(); ++d) {
-    if (!px[d].is(How::kShard) || !pi[d].is(How::kShard)) continue;
-    Placements without = pi;
-    without[d] = Placement::Replicate();
-    Placements whole = px;
-    whole[d] = Placement::Replicate();
-    const bool looked_up = px[d].ShardsAxis(axis);
-    if (looked_up || BytesBetween(index, si.With(without)) <= BytesBetween(x, sx.With(whole))) {
-      if (looked_up) again.push_back(static_cast<int>(d));
-      pi = without;
-    } else {
-      px = whole;
-    }
-  }
-  const std::string why = "table and index of GATHER are cut by the same mesh dim";
-  x = Reshard(x, sx.With(px), why);
-  index = Reshard(index, si.With(pi), why);
-  if (again.empty()) return std::nullopt;
-  // In terms of the result's axes, which Inference gives for the rest.
-  Placements out(px.size(), Placement::Replicate());
-  for (int d : again) out[d] = Placement::Shard(si(d).axis + axis, si(d).layout);
-  return sx.With(std::move(out));
 }
 
 bool Redeals(const UOp& v) {
@@ -516,7 +489,7 @@ UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
   } else if (op == Op::kCat) {
     AlignCat(srcs, static_cast<int>(std::get<int64_t>(arg.value)));
   } else if (op == Op::kGather) {
-    cut_again = AlignGather(srcs, static_cast<int>(std::get<int64_t>(arg.value)));
+    cut_again = AlignGather(srcs, arg);
   } else if (op == Op::kAssign) {
     AlignAssign(srcs);
   } else if (op == Op::kExpand) {
@@ -526,9 +499,10 @@ UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
   } else if (op == Op::kPad || op == Op::kShrink) {
     AlignBounds(op, srcs[0], std::get<Pairs>(arg.value));
   }
-  UOp out = Made(op, dtype, srcs, std::move(arg));
+  UOp out =
+      op == Op::kScatter ? BuildScatter(dtype, srcs, arg) : Made(op, dtype, srcs, std::move(arg));
   if (!out.device().is_sharding()) return out;
-  if (op == Op::kReduce || op == Op::kGather) out = WithAllReduce(out);
+  if (op == Op::kReduce || op == Op::kGather || op == Op::kScatter) out = WithAllReduce(out);
   if (op == Op::kPad || op == Op::kShrink) out = Rebalanced(out);
   if (cut_again) {
     Placements p = out.device().sharding().placements();

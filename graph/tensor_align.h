@@ -2,7 +2,9 @@
 // the ALLREDUCE after it. Composite functions need none of this.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "graph/tensor_internal.h"
 
@@ -17,5 +19,18 @@ UOp Reshard(const UOp& u, const Sharding& to, const std::string& why);
 
 // What that moves.
 int64_t ReshardBytes(const UOp& u, const Sharding& to);
+
+// ---- what the rules share
+
+// The node, or an Error that begins with the call's name.
+UOp Made(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);
+// What moves when a whole tensor goes to a device.
+int64_t BytesBetween(const UOp& u, Device to);
+// Brings all sources that have a device onto one mesh.
+void OneMesh(Op op, std::vector<UOp>& srcs);
+
+// GATHER's sources, brought together; and how its result is cut again, if it is.
+std::optional<Sharding> AlignGather(std::vector<UOp>& srcs, const Arg& arg);
+UOp BuildScatter(DType dtype, std::vector<UOp> srcs, const Arg& arg);
 
 }  // namespace tessera::internal

@@ -32,18 +32,16 @@ Tensor internal::CountAlong(int axis, int rank, const Extent& n, DType dtype) {
 Tensor Tensor::Take(const Tensor& index, int axis, CallSite at) const {
   Call call("Take", at);
   CheckIndex(index);
-  return Tensor(Build(Op::kGather, {uop(), index.uop()}, int64_t{NormalAxis(axis, rank())}));
+  return Tensor(Build(Op::kGather, {uop(), index.uop()}, Ints{NormalAxis(axis, rank()), 0, 0}));
 }
 
 Tensor Tensor::Embedding(const Tensor& index, CallSite at) const {
   Call call("Embedding", at);
   CheckIndex(index);
   if (rank() != 2) Fail("the table ", Show(*this), " must have two axes, rows and features");
-  return Tensor(Build(Op::kGather, {uop(), index.uop()}, int64_t{0}));
+  return Tensor(Build(Op::kGather, {uop(), index.uop()}, Ints{0, 0, 0}));
 }
 
-// By the primitive, on the elements in one row: the other axes' positions are counted into the
-// index, and an index outside its own axis goes outside the row.
 Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
   Call call("Gather", at);
   CheckIndex(index);
@@ -57,24 +55,11 @@ Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
     Fail("the index ", Show(index), " must have the rank of ", Show(*this),
          " and lie within it on every axis but ", a);
   }
-  const DType type = PositionType(index.dtype(), shape().MaxElements());
-  const Tensor position = index.Cast(type);
-  Tensor flat = Scalar(0, type);
-  Extent stride = 1;
-  for (int i = rank() - 1; i >= 0; --i) {
-    Tensor at_axis;
-    if (i == a) {
-      at_axis = position;
-    } else {
-      Extents dims(rank() - i, 1);
-      dims[0] = index.shape()[i];
-      at_axis = Arange(index.shape()[i], type).Reshape(dims);
-    }
-    flat = stride.is_int(1) ? flat + at_axis : flat + at_axis * stride;
-    stride = stride * shape()[i];
+  Pairs part;
+  for (int i = 0; i < rank(); ++i) {
+    part.emplace_back(Extent(0), i == a ? shape()[i] : index.shape()[i]);
   }
-  const Tensor inside = (position >= 0) & (position < shape()[a]);
-  return Reshape({shape().Elements()}).Take(Where(inside, flat, -1));
+  return Tensor(Build(Op::kGather, {Shrink(part).uop(), index.uop()}, Ints{a, a, rank() - 1 - a}));
 }
 
 Tensor Tensor::OneHot(int64_t n, DType type, CallSite at) const {

@@ -1,18 +1,18 @@
 // Writing by index, and lookup by several indices at once.
 //
-// Every element of a result combines all updates whose index names it: a comparison of positions
-// and a reduction over the updates, so the order in which duplicates count is theirs, on any
-// device.
+// All by the primitive: updates of one element are taken up in the order of the index, on any
+// device, at a cost of the base and the updates.
 #include <algorithm>
 
+#include "graph/fold.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
 
+using internal::Build;
 using internal::Call;
 using internal::CheckIndex;
-using internal::CountAlong;
 using internal::Fail;
 using internal::NormalAxis;
 using internal::PositionType;
@@ -28,59 +28,80 @@ Tensor UpdatesFor(const Tensor& self, const Tensor& src) {
   return src.Cast(self.dtype());
 }
 
-// Sums, products and means of updates, where `hit` holds along `over`.
-Tensor Combined(const Tensor& self, const Tensor& hit, const Tensor& src, int over,
-                ScatterMode mode, bool include_self) {
+// Which axis of a base is written, and how many leading and trailing ones the index has too.
+using Axis = Ints;
+
+Tensor ScatterBy(Op op, const Tensor& base, const Tensor& index, const Tensor& updates,
+                 const Axis& axis) {
+  return Tensor(Build(Op::kScatter, {base.uop(), index.uop(), updates.uop()}, ReduceArg{op, axis}));
+}
+
+Tensor Like(const Tensor& t, const Tensor& value) {
+  return value.Cast(t.dtype()).Expand(t.shape());
+}
+
+// The base with `value` wherever the index names an element.
+Tensor Touched(const Tensor& base, const Tensor& index, const Tensor& updates, const Axis& axis,
+               const Tensor& value) {
+  return ScatterBy(Op::kAssign, base, index, Like(updates, value), axis);
+}
+
+Tensor NumberOf(const DType type, Scalar s) { return Tensor(UOp::Const(type, s)); }
+
+// Sums, products and extremes; without the base's own elements, from what changes none.
+Tensor Combined(Op op, const Tensor& self, const Tensor& index, const Tensor& src, const Axis& axis,
+                bool include_self) {
+  const DType type = self.dtype().IsFloat() ? AccumulateType(self.dtype()) : self.dtype();
+  Tensor base = self.Cast(type);
+  const Tensor updates = src.Cast(type);
+  if (!include_self) {
+    // Infinities are no extremes of the dtype itself: those give way to any update.
+    const bool zero = op == Op::kAdd && type.IsFloat();
+    const Tensor none =
+        zero ? Tensor(UOp::Const(type, -0.0)) : NumberOf(type, ReduceIdentity(op, type));
+    base = Touched(base, index, updates, axis, none);
+  }
+  return ScatterBy(op, base, index, updates, axis).Cast(self.dtype());
+}
+
+// Of the updates of each element, and the element itself; integers round down.
+Tensor Mean(const Tensor& self, const Tensor& index, const Tensor& src, const Axis& axis,
+            bool include_self) {
   const DType type = AccumulateType(SumType(self.dtype()));
-  const Tensor own = self.Cast(type), updates = src.Cast(type);
-  if (mode == ScatterMode::kMul) {
-    const Tensor product = Where(hit, updates, 1).Prod(over);
-    return (include_self ? own * product : product).Cast(self.dtype());
-  }
-  Tensor sum = Where(hit, updates, 0).Sum(over);
-  if (include_self) sum = own + sum;
-  if (mode == ScatterMode::kAdd) return sum.Cast(self.dtype());
-  const Tensor count = hit.Cast(kInt32).Sum(over) + (include_self ? 1 : 0);
-  if (type.IsFloat()) return (sum / count.Cast(type)).Cast(self.dtype());
-  return sum.FloorDiv(count.Cast(type)).Cast(self.dtype());
+  const Tensor sum = Combined(Op::kAdd, self.Cast(type), index, src.Cast(type), axis, include_self);
+  const Tensor ones = Like(src, Tensor::Scalar(1, kInt32)).Cast(kInt32);
+  const Tensor none = Tensor::Zeros(Dims(self.shape().ToExtents()), kInt32);
+  const Tensor hits = ScatterBy(Op::kAdd, none, index, ones, axis);
+  const Tensor count = (include_self ? hits + 1 : hits.Maximum(1)).Cast(type);
+  const Tensor mean = type.IsFloat() ? sum / count : sum.FloorDiv(count);
+  return Where(hits > 0, mean.Cast(self.dtype()), self);
 }
 
-// The extremes of updates, in the dtype itself; bools are ordered as 0 and 1.
-Tensor ExtremeOf(const Tensor& self, const Tensor& hit, const Tensor& src, int over, bool max,
-                 bool include_self) {
-  if (self.dtype().IsBool()) {
-    return ExtremeOf(self.Cast(kUInt8), hit, src.Cast(kUInt8), over, max, include_self).Cast(kBool);
+// `self` with updates of its dtype.
+Tensor Updated(const Tensor& self, const Tensor& index, const Tensor& src, const Axis& axis,
+               ScatterMode mode, bool include_self) {
+  if (src.shape().MaxElements() == 0 || self.shape().MaxElements() == 0) return self;
+  const bool extreme = mode == ScatterMode::kMax || mode == ScatterMode::kMin;
+  if (self.dtype().IsBool() && mode != ScatterMode::kSet) {
+    // Ordered and counted as 0 and 1.
+    const DType as = extreme ? kUInt8 : SumType(kBool);
+    return Updated(self.Cast(as), index, src.Cast(as), axis, mode, include_self).Cast(kBool);
   }
-  const DType type = self.dtype();
-  const Tensor least(UOp::Const(type, max ? LowestScalar(type) : HighestScalar(type)));
-  const Tensor masked = Where(hit, src, least);
-  const Tensor most = max ? masked.Max(over) : masked.Min(over);
-  if (!include_self) return most;
-  return max ? self.Maximum(most) : self.Minimum(most);
-}
-
-// `self` with updates along axis a. The shapes of self and src differ on that axis alone; that of
-// the index is src's, or 1 on other axes.
-Tensor Updated(const Tensor& self, const Tensor& index, const Tensor& src, int a, ScatterMode mode,
-               bool include_self) {
-  const Extent n = self.shape()[a], m = src.shape()[a];
-  if (m.is_int(0) || self.shape().MaxElements() == 0) return self;
-  const DType type = PositionType(index.dtype(), std::max(n.max(), m.max()));
-  const int rank = self.rank(), over = a + 1;
-  const Tensor hit = index.Cast(type).Unsqueeze(a) == CountAlong(a, rank + 1, n, type);
-  if (mode == ScatterMode::kSet) {
-    const Tensor order = CountAlong(over, rank + 1, m, type);
-    const Tensor last = Where(hit, order, -1).Max(over);
-    const bool rows = last.shape().Elements() == n;
-    const Tensor values = rows ? src.Take(last.Reshape({n}), a) : src.Gather(a, last);
-    return Where(last >= 0, values, self);
+  switch (mode) {
+    case ScatterMode::kSet:
+      return ScatterBy(Op::kAssign, self, index, src, axis);
+    case ScatterMode::kAdd:
+      return Combined(Op::kAdd, self, index, src, axis, include_self);
+    case ScatterMode::kMul:
+      return Combined(Op::kMul, self, index, src, axis, include_self);
+    case ScatterMode::kMax:
+      return Combined(Op::kMax, self, index, src, axis, include_self);
+    case ScatterMode::kMin:
+      return Combined(Op::kMin, self, index, src, axis, include_self);
+    case ScatterMode::kMean:
+      return Mean(self, index, src, axis, include_self);
   }
-  const Tensor updates = src.Unsqueeze(a);
-  const bool max = mode == ScatterMode::kMax;
-  const Tensor value = max || mode == ScatterMode::kMin
-                           ? ExtremeOf(self, hit, updates, over, max, include_self)
-                           : Combined(self, hit, updates, over, mode, include_self);
-  return Where(hit.Any(over), value, self);
+  return self;
 }
 
 }  // namespace
@@ -116,7 +137,8 @@ Tensor Tensor::Scatter(int axis, const Tensor& index, const Tensor& src, Scatter
     back.emplace_back(Extent(0), shape()[i] - n);
   }
   const Tensor updates = UpdatesFor(*this, src).Shrink(of_src);
-  const Tensor part = Updated(Shrink(of_self), index, updates, a, mode, include_self);
+  const Axis axes = {a, a, rank() - 1 - a};
+  const Tensor part = Updated(Shrink(of_self), index, updates, axes, mode, include_self);
   if (whole) return part;
   const Tensor inside = Ones(part.shape(), kBool).Pad(back);
   return Where(inside, part.Pad(back), *this);
@@ -178,20 +200,8 @@ Tensor Tensor::GatherND(const Tensor& index, int batch, CallSite at) const {
   CheckPositions(*this, index, batch);
   const int64_t k = index.size(-1);
   const Tensor table = Joined(*this, batch, k);
-  Tensor position = JoinedPosition(*this, index, batch);
-  if (batch == 0) return table.Take(position, 0);
-  // The common axes are counted into the position.
-  const Extent n = table.shape()[batch];
-  Extent rows = 1;
-  Extents outer(position.rank(), 1);
-  for (int i = 0; i < batch; ++i) {
-    rows = rows * shape()[i];
-    outer[i] = shape()[i];
-  }
-  const DType type = PositionType(position.dtype(), shape().MaxElements());
-  const Tensor row = Arange(rows, type).Reshape(outer) * n;
-  position = Where(position >= 0, position.Cast(type) + row, -1);
-  return table.Flatten(0, batch).Take(position, 0);
+  const Tensor position = JoinedPosition(*this, index, batch);
+  return Tensor(Build(Op::kGather, {table.uop(), position.uop()}, Ints{batch, batch, 0}));
 }
 
 Tensor Tensor::ScatterND(const Tensor& index, const Tensor& updates, ScatterMode mode,
@@ -207,37 +217,32 @@ Tensor Tensor::ScatterND(const Tensor& index, const Tensor& updates, ScatterMode
   }
   const Tensor self = Joined(*this, 0, k);
   const Tensor position = JoinedPosition(*this, index, 0);
-  const Extent m = position.shape().Elements();
-  Extents rows(self.shape().begin(), self.shape().end()), one(self.rank(), 1);
-  rows[0] = one[0] = m;
-  const Tensor src = UpdatesFor(*this, updates).Reshape(rows);
-  return Updated(self, position.Reshape(one), src, 0, mode, /*include_self=*/true).Reshape(shape());
+  return Updated(self, position, UpdatesFor(*this, updates), {0, 0, 0}, mode,
+                 /*include_self=*/true)
+      .Reshape(shape());
 }
 
 // ---- whole rows
 
 namespace {
 
-// An index vector with the rank of t, along axis a.
-Tensor RowIndex(const Tensor& t, const Tensor& index, int a) {
+Tensor AsVector(const Tensor& index) {
   CheckIndex(index);
   if (index.rank() > 1) Fail("the index ", Show(index), " must be a vector");
-  Extents one(t.rank(), 1);
-  one[a] = index.shape().Elements();
-  return index.Reshape(one);
+  return index.Reshape({index.shape().Elements()});
 }
 
 Tensor RowsUpdated(const Tensor& t, int axis, const Tensor& index, const Tensor& src,
                    ScatterMode mode) {
   const int a = NormalAxis(axis, t.rank());
-  const Tensor position = RowIndex(t, index, a);
+  const Tensor position = AsVector(index);
   Extents wanted(t.shape().begin(), t.shape().end());
-  wanted[a] = position.shape()[a];
+  wanted[a] = position.shape()[0];
   if (!(src.shape() == Shape(wanted))) {
     Fail("the rows ", Show(src), " must have the shape ", Shape(wanted).ToString(), " for axis ", a,
          " of ", Show(t), " and the index ", Show(index));
   }
-  return Updated(t, position, UpdatesFor(t, src), a, mode, /*include_self=*/true);
+  return Updated(t, position, UpdatesFor(t, src), {a, 0, 0}, mode, /*include_self=*/true);
 }
 
 // The indices, broadcast together, as positions along a new last axis.
@@ -257,9 +262,7 @@ Tensor Positions(absl::Span<const Tensor> indices) {
 
 Tensor Tensor::IndexSelect(int axis, const Tensor& index, CallSite at) const {
   Call call("IndexSelect", at);
-  CheckIndex(index);
-  if (index.rank() > 1) Fail("the index ", Show(index), " must be a vector");
-  return Take(index.Reshape({index.shape().Elements()}), axis);
+  return Take(AsVector(index), axis);
 }
 
 Tensor Tensor::IndexAdd(int axis, const Tensor& index, const Tensor& src, CallSite at) const {
@@ -275,10 +278,11 @@ Tensor Tensor::IndexCopy(int axis, const Tensor& index, const Tensor& src, CallS
 Tensor Tensor::IndexFill(int axis, const Tensor& index, Number value, CallSite at) const {
   Call call("IndexFill", at);
   const int a = NormalAxis(axis, rank());
-  const DType type = PositionType(index.dtype(), shape()[a].max());
-  const Tensor position = RowIndex(*this, index, a).Cast(type).Unsqueeze(a);
-  const Tensor hit = position == CountAlong(a, rank() + 1, shape()[a], type);
-  return Where(hit.Any(a + 1), Tensor(internal::NumberAs(value, dtype())), *this);
+  const Tensor position = AsVector(index);
+  Extents rows(shape().begin(), shape().end());
+  rows[a] = position.shape()[0];
+  const Tensor values = Tensor(internal::NumberAs(value, dtype())).Expand(Dims(rows));
+  return Updated(*this, position, values, {a, 0, 0}, ScatterMode::kSet, /*include_self=*/true);
 }
 
 Tensor Tensor::IndexGet(absl::Span<const Tensor> indices, CallSite at) const {
@@ -301,13 +305,14 @@ Tensor Tensor::BinCount(int64_t n, const Tensor& weights, CallSite at) const {
   Call call("BinCount", at);
   CheckIndex(*this);
   if (n < 0) Fail("cannot have ", n, " bins");
-  const DType type = PositionType(dtype(), n);
-  const Tensor hit = Cast(type).Flatten().Unsqueeze(-1) == Arange(n, type);
-  if (!weights) return hit.Cast(kInt32).Sum(0);
-  if (!(weights.shape() == shape())) {
+  if (weights && !(weights.shape() == shape())) {
     Fail("the weights ", Show(weights), " must have the shape of ", Show(*this));
   }
-  return Where(hit, weights.Flatten().Unsqueeze(-1), 0).Sum(0);
+  const Tensor counted = weights ? weights : Ones(shape(), kInt32);
+  const DType type = SumType(counted.dtype());
+  const Tensor bins = Zeros({n}, type);
+  return Updated(bins, *this, counted.Cast(type), {0, 0, 0}, ScatterMode::kAdd,
+                 /*include_self=*/true);
 }
 
 }  // namespace tessera

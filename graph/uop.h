@@ -196,8 +196,8 @@ struct WindowArg {
   friend bool operator==(const WindowArg&, const WindowArg&) = default;
 };
 struct ReduceArg {
-  Op op = Op::kAdd;  // kAdd, kMul, kMax, kMin, kAnd, kOr, kXor
-  Ints axes;         // of a tensor; empty in kernels
+  Op op = Op::kAdd;  // kAdd, kMul, kMax, kMin, kAnd, kOr, kXor; of SCATTER and UPDATE also kAssign
+  Ints axes;         // of a tensor; empty in kernels; (axis, leading, trailing) of SCATTER
   friend bool operator==(const ReduceArg&, const ReduceArg&) = default;
 };
 enum class RangeKind : uint8_t {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/hash/hash.h"
+#include "graph/lookup.h"
 
 namespace tessera {
 namespace {
@@ -133,22 +134,40 @@ AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
       return out;
     }
     case Op::kGather: {
-      const int axis = static_cast<int>(u.arg<int64_t>());
-      const int index_rank = u.src(1).rank();
+      const Lookup l = Lookup::Of(u);
       if (s == 1) {
-        out.axes.assign(map.axes.begin() + axis, map.axes.begin() + axis + index_rank);
+        for (int i = 0; i < rank; ++i) out.axes.push_back(map.axes[l.FromIndex(i)]);
         return out;
       }
       AxisLoop gathered;
-      for (int i = 0; i < index_rank; ++i) {
-        gathered.mask |= map.axes[axis + i].mask;
-        gathered.id = absl::HashOf(gathered.id, map.axes[axis + i].id);
+      for (int i = 0; i < l.index_rank; ++i) {
+        const AxisLoop& of_index = map.axes[l.FromIndex(i)];
+        gathered.mask |= of_index.mask;
+        gathered.id = absl::HashOf(gathered.id, of_index.id);
       }
-      gathered.id = ExpressionId(u.get(), axis, gathered.id);
+      gathered.id = ExpressionId(u.get(), l.axis, gathered.id);
       for (int i = 0; i < rank; ++i) {
-        out.axes.push_back(i == axis  ? gathered
-                           : i < axis ? map.axes[i]
-                                      : map.axes[i + index_rank - 1]);
+        out.axes.push_back(i == l.axis ? gathered : map.axes[l.FromTable(i)]);
+      }
+      return out;
+    }
+    case Op::kScatter: {
+      if (s == 0) {
+        out.axes = map.axes;
+        return out;
+      }
+      // The index's own axes are loops beside the base's.
+      const Lookup l = Lookup::Of(u);
+      for (int i = 0; i < rank; ++i) {
+        const int e = s == 1 ? l.FromIndex(i) : i;
+        if (!l.IsOwn(e)) {
+          out.axes.push_back(map.axes[l.ToTable(e)]);
+          continue;
+        }
+        const int loop = std::min<int>(62, loops.rank() + e - l.axis);
+        out.axes.push_back(src.shape()[i].is_int(1)
+                               ? AxisLoop{}
+                               : AxisLoop{static_cast<uint64_t>(loop) + 1, uint64_t{1} << loop});
       }
       return out;
     }

@@ -13,12 +13,14 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for waking one
-
 // The points of some ranges, over the variables that their extents depend on.
 Extent Points(const RangeSets& sets, RangeMask mask) {
   Extent n = 1;
-  for (; mask != 0; mask &= mask - 1) n = n * Extent(sets.ranges()[Lowest(mask)].src(0));
+  for (; mask != 0; mask &= mask - 1) {
+    const UOp& r = sets.ranges()[Lowest(mask)];
+    const bool varies = sets.Free(r) != sets.Bit(r);  // within another: taken at its longest
+    n = n * (varies ? Extent(std::max<int64_t>(0, r.src(0).vmax())) : Extent(r.src(0)));
+  }
   return n;
 }
 
@@ -31,6 +33,7 @@ void Price(PlanKernel& k, const RangeSets& sets) {
     const bool arithmetic = IsElementwise(u.op()) && u.dtype().IsFloat() && !u.is(Op::kWhere) &&
                             !u.is(Op::kCast) && !u.is(Op::kBitcast);
     if (arithmetic) ++operations[sets.Free(u)];
+    if (u.is(Op::kUpdate)) ++operations[sets.Closed(u)];
     if (u.is(Op::kReduce)) ++operations[sets.Free(u) | sets.Closed(u)];
     if (u.is(Op::kParam)) {
       // What is read at most: fewer bytes where the ranges do not reach all of it.
@@ -112,6 +115,7 @@ double Utilisation(int64_t n, int64_t workers, int64_t cores) {
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const RangeSets sets(kernel.graph);
   Price(kernel, sets);
+  if (sets.ClosedBy(Op::kUpdate) != 0) return DivideUpdates(kernel, target);
   // Never shared: loops that a reduction runs over, and those that one inside does not depend on,
   // as every core would compute it again.
   RangeMask inside = sets.ClosedBy(Op::kReduce);

@@ -6,6 +6,7 @@
 #include "absl/hash/hash.h"
 #include "graph/fault.h"
 #include "graph/infer.h"
+#include "graph/lookup.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
 #include "schedule/localise.h"
@@ -97,7 +98,7 @@ class Fuser {
   void MarkForced() {
     for (size_t i = 0; i < order_.size(); ++i) {
       const UOp& u = order_[i];
-      if (u.is(Op::kContiguous) || IsTransfer(u) || u.is(Op::kAssign)) {
+      if (u.is(Op::kContiguous) || IsTransfer(u) || u.is(Op::kAssign) || u.is(Op::kScatter)) {
         states_[i].materialize = true;
       }
       if (IsTransfer(u)) {
@@ -212,11 +213,13 @@ class Fuser {
   }
 
   static int ReducedAxes(const UOp& u) {
+    if (u.is(Op::kScatter)) return Lookup::Of(u).own() + 1;
     return u.is(Op::kReduce) ? static_cast<int>(u.arg<ReduceArg>().axes.size()) : 0;
   }
 
   bool CanInline(const UOp& r, const Demand& d, Kernel& k) {
     if (k.loops + ReducedAxes(r) > kMaxKernelLoops) return false;
+    if (order_[k.root].is(Op::kScatter)) return false;  // it would run again for each part
     const uint64_t mask = d.map.Mask(), all = RealLoops(k);
     if (!d.map.PlainLoops(k.ranges)) return false;
     const bool epilogue = mask == all;

@@ -60,7 +60,9 @@ void WalkGroup(const FusedGroup& group, const Fusion& fusion, Own own, Read read
 
 GroupTraits TraitsOf(const FusedGroup& group, const Fusion& fusion) {
   GroupTraits t;
-  for (const UOp& r : group.roots) t.joinable &= !IsTransfer(r) && !r.is(Op::kAssign);
+  for (const UOp& r : group.roots) {
+    t.joinable &= !IsTransfer(r) && !r.is(Op::kAssign) && !r.is(Op::kScatter);
+  }
   WalkGroup(
       group, fusion,
       [&](const UOp& u) {

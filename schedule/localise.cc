@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/box.h"
 #include "graph/infer.h"
+#include "graph/lookup.h"
 #include "graph/status.h"
 #include "schedule/local_parts.h"
 
@@ -99,7 +100,8 @@ class Localiser : private LocalParts {
       case Op::kWindow:
         return Windowed(u);
       case Op::kGather:
-        return Gathered(u, srcs[0], srcs[1]);
+      case Op::kScatter:
+        return LookedUp(u, srcs);
       case Op::kCat:
         return Joined(u);
       case Op::kMStack: {
@@ -225,21 +227,27 @@ class Localiser : private LocalParts {
     return Exchange(u.WithSrcs({x}), u.shape(), turned, PartsOf(u));
   }
 
-  UOp Gathered(const UOp& u, const UOp& table_part, const UOp& index_part) {
-    const Device manual = ManualOf(u.device());
-    const UOp x = u.src(0).device() ? table_part : Home(table_part, manual);
-    const UOp index = u.src(1).device() ? index_part : Home(index_part, manual);
-    const auto axis = static_cast<size_t>(u.arg<int64_t>());
-    if (!u.src(0).device()) return u.WithSrcs({x, index});
+  // Where the table is cut on the axis that is looked up, positions count from where a place's part
+  // begins: it reads and writes what it has, and elsewhere zeros and nothing.
+  UOp LookedUp(const UOp& u, absl::InlinedVector<UOp, 4> srcs) {
+    constexpr LookupPart kParts[] = {LookupPart::kTable, LookupPart::kIndex, LookupPart::kElements};
+    const Lookup l = Lookup::Of(u);
+    const Mesh mesh = u.device().sharding().mesh();
+    const std::vector<LookupCut> cuts = *CutsOf(l, u.srcs());
+    for (int i = 0; i < u.size(); ++i) {
+      if (u.src(i).device()) continue;
+      srcs[i] = PartOf(srcs[i], u.src(i).shape(), PartSharding(l, kParts[i], mesh, cuts));
+    }
+    if (!u.src(0).device()) return u.WithSrcs(srcs);
     const Boxes table = PartsOf(u.src(0));
-    if (table.axes[axis].dims.empty()) return u.WithSrcs({x, index});
-    // A place looks up what it has; elsewhere it reads zeros.
+    const AxisBoxes& axis = table.axes[l.axis];
+    if (axis.dims.empty()) return u.WithSrcs(srcs);
     std::vector<int64_t> begins;
-    for (const Interval& i : table.axes[axis].pieces) begins.push_back(i.begin);
-    const Extent begin = Number(table.device, table.axes[axis], begins);
-    UOp wide = index.dtype() == kInt64 ? index : UOp::Make(Op::kCast, kInt64, {index});
-    wide = UOp::Make(Op::kSub, {wide, begin.ToUOp()});
-    return UOp::Make(Op::kGather, {x, wide}, u.arg());
+    for (const Interval& i : axis.pieces) begins.push_back(i.begin);
+    const Extent begin = Number(table.device, axis, begins);
+    if (!(srcs[1].dtype() == kInt64)) srcs[1] = UOp::Make(Op::kCast, kInt64, {srcs[1]});
+    srcs[1] = UOp::Make(Op::kSub, {srcs[1], begin.ToUOp()});
+    return u.WithSrcs(srcs);
   }
 
   // A place gets its part of each piece, and joins those.

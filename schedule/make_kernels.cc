@@ -14,7 +14,7 @@ namespace {
 // Everything that names a kernel: what it does and over what.
 std::string KernelName(const UOp& value) {
   const UOp* widest = nullptr;
-  const char* kind = "map";
+  const char* kind = value.is(Op::kScatter) ? "scatter" : "map";
   const std::vector<UOp> order = TopoSort({&value, 1});
   for (const UOp& u : order) {
     if (!u.is(Op::kReduce)) continue;
@@ -174,7 +174,8 @@ class KernelMaker {
     auto [it, fresh] = kernels_.try_emplace(identity, static_cast<int>(plan_.kernels.size()));
     if (fresh) {
       PlanKernel k;
-      ASSIGN_OR_RETURN(k.graph, IndexForm(kernel_outputs));
+      ASSIGN_OR_RETURN(
+          k.graph, IndexForm(kernel_outputs, UpdateParts(kernel_outputs[0].value, target_)));
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());

@@ -56,9 +56,17 @@ std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion);
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
                                  const Target& target, Device default_device);
 
+constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for waking one
+
 // Decides over how many cores a kernel is divided, and marks the loop whose points they share; see
 // schedule/work_division.h. An error where a core would reach further than the target allows.
 absl::Status DivideWork(PlanKernel& kernel, const Target& target);
+
+// The same for kernels with UPDATEs. What writes one element stays on one core, in order.
+absl::Status DivideUpdates(PlanKernel& kernel, const Target& target);
+// In how many parts the axis that a SCATTER writes is divided, each of which reads the whole index:
+// 1 unless other axes are too short for the cores. 1 of other values.
+int64_t UpdateParts(const UOp& value, const Target& target);
 
 // Gives temps offsets in their device's arena; two share bytes where their lifetimes are apart.
 void PlanMemory(Plan& plan);

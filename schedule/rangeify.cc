@@ -8,6 +8,7 @@
 #include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
+#include "graph/lookup.h"
 #include "graph/merge_ranges.h"
 #include "graph/product_chain.h"
 #include "graph/rewrite.h"
@@ -43,7 +44,7 @@ UOp NotLess(const UOp& a, const UOp& b) {  // a >= b for integers
 
 class Rangeifier {
  public:
-  absl::StatusOr<UOp> Run(absl::Span<const KernelOutput> outputs) {
+  absl::StatusOr<UOp> Run(absl::Span<const KernelOutput> outputs, int64_t parts) {
     std::vector<UOp> roots;
     for (const KernelOutput& o : outputs) {
       roots.push_back(o.value);
@@ -54,7 +55,16 @@ class Rangeifier {
     places_.resize(order_.size());
 
     Position out;
-    for (const Extent& e : outputs[0].value.shape()) out.index.push_back(RootRange(e));
+    const UOp& first = outputs[0].value;
+    UOp part;  // of the axis that a SCATTER writes
+    for (int a = 0; a < first.rank(); ++a) {
+      out.index.push_back(UOp());
+      if (parts > 1 && a == Lookup::Of(first).axis) {
+        part = InParts(first.shape()[a], parts, out.index.back());
+      } else {
+        out.index.back() = RootRange(first.shape()[a]);
+      }
+    }
     for (const KernelOutput& o : outputs) Want(o.value, out);
     for (int i = static_cast<int>(order_.size()) - 1; i >= 0; --i) {
       for (size_t p = 0; p < places_[i].size(); ++p) RETURN_IF_ERROR(Descend(i, p));
@@ -71,10 +81,15 @@ class Rangeifier {
       UOp param;
       const Position at = ThroughTarget(o.target, out, param);
       std::vector<UOp> srcs = {UOp::Make(Op::kIndex, {param, Flat(param.shape(), at)}), value};
-      for (const UOp& r : out.index) {
-        if (r.is(Op::kRange)) srcs.push_back(r);
+      for (const UOp& i : out.index) {
+        if (part && i == out.index[Lookup::Of(o.value).axis]) srcs.push_back(part);
+        for (const UOp& r : TopoSort({&i, 1})) {
+          if (r.is(Op::kRange) && !(r == part)) srcs.push_back(r);
+        }
       }
       stores.push_back(UOp::Make(Op::kStore, srcs, Arg(static_cast<int64_t>(stores.size()))));
+      if (!o.value.is(Op::kScatter) || o.value.src(2).shape().MaxElements() == 0) continue;
+      if (UOp update = UpdateOf(o.value, param, part)) stores.push_back(std::move(update));
     }
     UOp sink = UOp::Make(Op::kSink, stores);
     // Gathered indices stand in one another's expressions, whichever was met first.
@@ -298,6 +313,9 @@ class Rangeifier {
         case Op::kGather:
           DescendGather(u, at, fresh);
           break;
+        case Op::kScatter:
+          DescendScatter(u, at, fresh);
+          break;
         case Op::kCat: {
           const int axis = static_cast<int>(u.arg<int64_t>());
           UOp begin = UOp::Index(0);
@@ -328,12 +346,11 @@ class Rangeifier {
   }
 
   void DescendGather(const UOp& u, const Position& at, Place& fresh) {
-    const int axis = static_cast<int>(u.arg<int64_t>());
-    const int index_rank = u.src(1).rank();
+    const Lookup l = Lookup::Of(u);
     Position index;
     index.gate = at.gate;
-    index.index.assign(at.index.begin() + axis, at.index.begin() + axis + index_rank);
-    const Extent& n = u.src(0).shape()[axis];
+    for (int i = 0; i < l.index_rank; ++i) index.index.push_back(at.index[l.FromIndex(i)]);
+    const Extent& n = u.src(0).shape()[l.axis];
     // Not yet known: a variable of its own stands in, with the bounds that the gate enforces.
     fresh.gathered =
         UOp::Make(Op::kVar, kInt64, {},
@@ -343,14 +360,69 @@ class Rangeifier {
     gathered_mask_[fresh.gathered] = mask;
     gathered_.emplace_back(fresh.gathered, UOp());
     Position below;
-    below.index.assign(at.index.begin(), at.index.begin() + axis);
-    below.index.push_back(fresh.gathered);
-    below.index.insert(below.index.end(), at.index.begin() + axis + index_rank, at.index.end());
+    for (int t = 0; t < l.table_rank; ++t) {
+      below.index.push_back(t == l.axis ? fresh.gathered : at.index[l.FromTable(t)]);
+    }
     const UOp inside = And(NotLess(fresh.gathered, UOp::Index(0)), Less(fresh.gathered, n.ToUOp()));
     fresh.conditions.push_back(inside);
     below.gate = And(at.gate, inside);
     fresh.srcs.push_back(Want(u.src(0), below));
     fresh.srcs.push_back(Want(u.src(1), index));
+  }
+
+  // The base is copied at the position; the updates have loops of their own beside.
+  void DescendScatter(const UOp& u, const Position& at, Place& fresh) {
+    const Lookup l = Lookup::Of(u);
+    Position elements, index;
+    for (int e = 0; e < l.element_rank(); ++e) {
+      if (!l.IsOwn(e)) {
+        elements.index.push_back(at.index[l.ToTable(e)]);
+        continue;
+      }
+      elements.index.push_back(RootRange(u.src(2).shape()[e]));
+      if (elements.index.back().is(Op::kRange)) fresh.ranges.push_back(elements.index.back());
+    }
+    for (int i = 0; i < l.index_rank; ++i) index.index.push_back(elements.index[l.FromIndex(i)]);
+    fresh.srcs.push_back(Want(u.src(0), at));
+    fresh.srcs.push_back(Want(u.src(1), index));
+    fresh.srcs.push_back(Want(u.src(2), elements));
+  }
+
+  // The axis in parts of which each is written by itself: the loop over them, and the position.
+  UOp InParts(const Extent& n, int64_t parts, UOp& position) {
+    const UOp chunk =
+        Simplify(UOp::Make(Op::kFloorDiv, {(n + Extent(parts - 1)).ToUOp(), UOp::Index(parts)}));
+    const UOp part = NewRange(parts);
+    part_begin_ = Mul(part, chunk);
+    part_end_ = Simplify(UOp::Make(Op::kMin, {Add(part_begin_, chunk), n.ToUOp()}));
+    position = Add(part_begin_, NewRange(Extent(Sub(part_end_, part_begin_))));
+    return part;
+  }
+
+  // What the updates write, after the base's STORE: the loops around both first, then the updates,
+  // then what lies side by side.
+  UOp UpdateOf(const UOp& u, const UOp& param, const UOp& part) {
+    const Lookup l = Lookup::Of(u);
+    const Place& place = places_[index_[u.get()]][0];
+    const UOp at = Simplify(UOp::Make(Op::kCast, kInt64, {Value(place, 1)}));
+    Position to;
+    std::vector<UOp> ranges, inner;
+    for (int t = 0; t < l.table_rank; ++t) {
+      to.index.push_back(t == l.axis ? at : place.at.index[t]);
+      const UOp& i = to.index.back();
+      if (t != l.axis && i.is(Op::kRange)) (t < l.axis ? ranges : inner).push_back(i);
+    }
+    const UOp begin = part ? part_begin_ : UOp::Index(0);
+    const UOp end = part ? part_end_ : u.shape()[l.axis].ToUOp();
+    const UOp inside = And(NotLess(at, begin), Less(at, end));
+    if (inside.IsConst(0)) return UOp();
+    std::vector<UOp> srcs = {UOp::Make(Op::kIndex, {param, Flat(param.shape(), to), inside}),
+                             Value(place, 2)};
+    if (part) ranges.push_back(part);
+    ranges.insert(ranges.end(), place.ranges.begin(), place.ranges.end());
+    srcs.insert(srcs.end(), ranges.begin(), ranges.end());
+    srcs.insert(srcs.end(), inner.begin(), inner.end());
+    return UOp::Make(Op::kUpdate, srcs, ReduceArg{u.arg<ReduceArg>().op, {}});
   }
 
   const UOp& Value(const Place& place, int s) {
@@ -421,17 +493,18 @@ class Rangeifier {
   std::vector<std::vector<Place>> places_;
   std::vector<UOp> ranges_;
   std::vector<std::pair<UOp, UOp>> gathered_;
+  UOp part_begin_, part_end_;
   absl::flat_hash_map<UOp, uint64_t> gathered_mask_, masks_, free_;
 };
 
 }  // namespace
 
-absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs) {
-  return Rangeifier().Run(outputs);
+absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs, int64_t parts) {
+  return Rangeifier().Run(outputs, parts);
 }
 
-absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs) {
-  ASSIGN_OR_RETURN(UOp sink, Rangeify(outputs));
+absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, int64_t parts) {
+  ASSIGN_OR_RETURN(UOp sink, Rangeify(outputs, parts));
   const RangeSets sets(sink);
   if (const std::optional<ProductChain> c = FindProductChain(sets)) {
     // Its first product reads nothing that the others do: how their loops divide is not its matter.

@@ -18,9 +18,13 @@ struct KernelOutput {
 // ranges are the loops over that shape. The values' leaves are PARAMs, CONSTs, IOTAs and VARs. A
 // reduction runs over a RANGE of the kernel where one of its extent does not index its result, so
 // that equal reads are equal nodes whichever loop they stand in.
-absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs);
+//
+// A SCATTER is the one output of its kernel: the STORE of its base, then the UPDATE, after the
+// loops that both have. Over one part of the axis that it writes, of `parts`, if that is more than
+// one.
+absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs, int64_t parts = 1);
 
 // The same with loops joined and divided as MergeRanges and SplitRanges do: what a kernel is.
-absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs);
+absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, int64_t parts = 1);
 
 }  // namespace tessera

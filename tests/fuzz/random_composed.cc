@@ -180,8 +180,92 @@ Tensor RandomTensors::Special(const Tensor& a) {
   }
 }
 
-Tensor RandomTensors::Composed(const Tensor& a) {
+Tensor RandomTensors::Loss(const Tensor& a) {
+  if (!a.dtype().IsFloat() || a.rank() == 0) return Tensor();
+  std::vector<int64_t> shape;
+  for (int i = 0; i < a.rank(); ++i) shape.push_back(a.size(i));
+  const Tensor target = LeafOf(a.dtype(), shape);
+  constexpr LossReduction kWays[] = {LossReduction::kNone, LossReduction::kMean,
+                                     LossReduction::kSum};
+  const LossReduction way = kWays[Int(0, 2)];
+  switch (Int(0, 8)) {
+    case 0:
+      return a.MseLoss(target, way);
+    case 1:
+      return a.L1Loss(target, way);
+    case 2:
+      return a.HuberLoss(target, 1, way);
+    case 3:
+      return a.SmoothL1Loss(target, 2, way);
+    case 4:
+      return a.HingeLoss(target.Sign(), way);
+    case 5:
+      return a.Sigmoid().BinaryCrossEntropy(target.Sigmoid(), way);
+    case 6:
+      return a.BinaryCrossEntropyWithLogits(target.Sigmoid(), way);
+    case 7:
+      return a.LogSoftmax().KlDivLoss(target.Softmax(), way);
+    default: {
+      if (a.rank() < 2 || a.size(1) == 0) return Tensor();
+      const Tensor classes = LeafOf(kInt32, {a.size(0)}).Abs() % a.size(1);
+      if (a.rank() > 2) return Tensor();
+      return a.CrossEntropy(classes, {.label_smoothing = Chance(0.5) ? 0.1 : 0, .reduction = way});
+    }
+  }
+}
+
+Tensor RandomTensors::Normed(const Tensor& given) {
+  const Tensor a = given.dtype().IsFloat() ? given : given.Cast(kFloat32);
+  if (a.rank() == 0) return Tensor();
+  switch (Int(0, 6)) {
+    case 0:
+      return a.LayerNorm({}, {}, 0.5, static_cast<int>(Int(1, a.rank())));
+    case 1:
+      return a.RmsNorm({}, 0.5);
+    case 2:
+      return a.rank() < 2 ? Tensor() : a.InstanceNorm({}, {}, 0.5);
+    case 3:
+      return a.rank() < 2 ? Tensor() : a.LocalResponseNorm(Int(1, 3));
+    case 4:
+      return a.LpNormalize(Chance(0.5) ? 1 : 2, static_cast<int>(Int(0, a.rank() - 1)), 0.5);
+    case 5:
+      return a.rank() < 2 ? Tensor() : a.BatchNormTraining({}, {}, 0.5).output;
+    default:
+      if (a.rank() < 2) return Tensor();
+      return a.GroupNorm(a.size(1) % 2 == 0 && a.size(1) > 0 ? 2 : 1, {}, {}, 0.5);
+  }
+}
+
+Tensor RandomTensors::Sampled(const Tensor& a) {
+  if (a.rank() != 4 || !a.dtype().IsFloat()) return Tensor();
+  const Tensor grid = LeafOf(kFloat32, {a.size(0), Int(1, 3), Int(1, 3), 2}) / 8;
+  GridSampleOptions o;
+  o.mode = Chance(0.5) ? ResizeMode::kLinear : ResizeMode::kNearest;
+  o.padding = Chance(0.5) ? PadMode::kConstant : PadMode::kReplicate;
+  o.align_corners = Chance(0.5);
+  return a.GridSample(grid, o);
+}
+
+// The bits are those of their count, wherever they are made.
+Tensor RandomTensors::Drawn(const Tensor& a) {
+  std::vector<int64_t> shape;
+  for (int i = 0; i < a.rank(); ++i) shape.push_back(a.size(i));
   switch (Int(0, 4)) {
+    case 0:
+      return Tensor::RandInt(-3, 9, Dims(shape)) + Tensor::Permutation(1);
+    case 1:
+      return a.dtype().IsFloat() ? a + Tensor::Rand(Dims(shape), a.dtype()) : Tensor();
+    case 2:
+      return a.dtype().IsFloat() ? a.Dropout(0.5) : Tensor();
+    case 3:
+      return a.rank() > 0 ? a.Shuffle(static_cast<int>(Int(0, a.rank() - 1))) : Tensor();
+    default:
+      return (Tensor::Rand(Dims(shape)) / 2).Bernoulli();
+  }
+}
+
+Tensor RandomTensors::Composed(const Tensor& a) {
+  switch (Int(0, 8)) {
     case 0:
       return ByIndex(a);
     case 1:
@@ -190,6 +274,14 @@ Tensor RandomTensors::Composed(const Tensor& a) {
       return Pooled(a);
     case 3:
       return Arranged(a);
+    case 4:
+      return Loss(a);
+    case 5:
+      return Normed(a);
+    case 6:
+      return Sampled(a);
+    case 7:
+      return Drawn(a);
     default:
       return Special(a);
   }

@@ -42,6 +42,10 @@ class RandomTensors {
   Tensor Pooled(const Tensor& a);
   Tensor Arranged(const Tensor& a);
   Tensor Special(const Tensor& a);
+  Tensor Loss(const Tensor& a);
+  Tensor Normed(const Tensor& a);
+  Tensor Sampled(const Tensor& a);
+  Tensor Drawn(const Tensor& a);
 
  private:
   double FloatValue();

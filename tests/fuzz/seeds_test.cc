@@ -72,7 +72,7 @@ TEST(Seeds, N2579) {
 %0 = PARAM f32 () slot 0 [9, 9, 4] @CPU
 %1 = ERF f32 (%0) : f32[9, 9, 4] on CPU
 %2 = PARAM i32 () slot 1 [9, 9, 4] @CPU
-%3 = GATHER f32 (%1, %2) 0 : f32[9, 9, 4, 9, 4] on CPU
+%3 = GATHER f32 (%1, %2) [0, 0, 0] : f32[9, 9, 4, 9, 4] on CPU
 %4 = REDUCE f32 (%3) ADD axes=[4, 2] : f32[9, 9, 1, 9, 1] on CPU
 %5 = EXPAND f32 (%4) [9, 9, 4, 9, 4] : f32[9, 9, 4, 9, 4] on CPU
 %6 = SUB f32 (%3, %5) : f32[9, 9, 4, 9, 4] on CPU

@@ -134,12 +134,38 @@ TEST(Evaluate, Reductions) {
 TEST(Evaluate, GatherReadsZeroOutOfRange) {
   const UOp x = Count(kFloat32, {2, 3});
   const UOp index = Data<int32_t>(kInt32, {2, -1, 0, 3});
-  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, index}, int64_t{1})),
+  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, index}, Ints{1, 0, 0})),
               ElementsAre(2, 0, 0, 0, 5, 0, 3, 0));
   const UOp huge = Data<uint64_t>(kUInt64, {~uint64_t{0}, 1});
-  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, huge}, int64_t{0})), ElementsAre(0, 0, 0, 3, 4, 5));
+  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, huge}, Ints{0, 0, 0})),
+              ElementsAre(0, 0, 0, 3, 4, 5));
   const UOp scalar = UOp::Const(kInt64, int64_t{1});
-  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, scalar}, int64_t{0})), ElementsAre(3, 4, 5));
+  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, scalar}, Ints{0, 0, 0})), ElementsAre(3, 4, 5));
+}
+
+TEST(Evaluate, GatherAlongSharedAxes) {
+  const UOp x = Count(kFloat32, {2, 3, 2});
+  const UOp index = Data<int32_t>(kInt32, {2, 0, -1, 1});
+  const UOp shared = UOp::Make(Op::kReshape, {index}, Extents{2, 1, 2});
+  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, shared}, Ints{1, 1, 1})), ElementsAre(4, 1, 0, 9));
+  const UOp leading = UOp::Make(Op::kReshape, {index}, Extents{2, 2});
+  EXPECT_THAT(Eval(UOp::Make(Op::kGather, {x, leading}, Ints{1, 1, 0})),
+              ElementsAre(4, 5, 0, 1, 0, 0, 8, 9));
+}
+
+TEST(Evaluate, ScatterTakesUpdatesInOrder) {
+  const UOp base = Data<float>(kFloat32, {-0.0f, 1, 2});
+  const UOp index = Data<int32_t>(kInt32, {2, 1, 2, 3, -1});
+  const UOp updates = Data<float>(kFloat32, {5, -0.0f, 7, 9, 9});
+  const auto by = [&](Op op) {
+    return Eval(UOp::Make(Op::kScatter, {base, index, updates}, ReduceArg{op, {0, 0, 0}}));
+  };
+  EXPECT_THAT(by(Op::kAdd), ElementsAre(0, 1, 14));
+  EXPECT_TRUE(std::signbit(by(Op::kAdd)[0]));
+  EXPECT_THAT(by(Op::kMul), ElementsAre(0, 0, 70));
+  EXPECT_THAT(by(Op::kMax), ElementsAre(0, 1, 7));
+  EXPECT_THAT(by(Op::kAssign), ElementsAre(0, 0, 7));
+  EXPECT_TRUE(std::signbit(by(Op::kAssign)[1]));
 }
 
 TEST(Evaluate, CatKeepsNegativeZero) {

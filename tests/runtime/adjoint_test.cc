@@ -125,6 +125,26 @@ TEST(Adjoint, OfEveryLinearPrimitiveSlow) {
        [](const Tensor& x) {
          return x.Take(Whole(Tensor::From(std::vector<int>{3, 3}), x), 1);
        }},
+      {"GATHER, shared axes",
+       [](const Tensor& x) {
+         const Tensor i = Tensor::From(std::vector<int>{5, 0, 5, -1, 9, 2, 2, 1}, {2, 4});
+         return x.Gather(0, Whole(i, x));
+       }},
+      {"SCATTER, of updates",
+       [](const Tensor& x) {
+         const Tensor i = Whole(Tensor::From(std::vector<int>{1, 0, 1, -1, 7, 2}), x);
+         return Whole(Tensor::Zeros({3, 4}), x).IndexAdd(0, i, x);
+       }},
+      {"SCATTER, of a base",
+       [](const Tensor& x) {
+         const Tensor i = Whole(Tensor::From(std::vector<int>{1, 3, 1}), x);
+         return x.IndexCopy(0, i, Whole(Tensor::Zeros({3, 4}), x));
+       }},
+      {"SCATTER, of what overwrites",
+       [](const Tensor& x) {
+         const Tensor i = Whole(Tensor::From(std::vector<int>{1, 0, 1, -1, 7, 2}), x);
+         return Whole(Tensor::Zeros({3, 4}), x).IndexCopy(0, i, x);
+       }},
       {"CONTIGUOUS", [](const Tensor& x) { return (x * 2).Contiguous() * 3; }},
       {"a product of matrices", [](const Tensor& x) {
          return x.MatMul(Whole(Tensor::From(Fractions(8, 4), {4, 2}), x));

@@ -70,6 +70,7 @@ class BoundsOf {
     if (u.size() == 0 || (options_.stop_at_realized && u.realized())) return NodeErrors{};
     if (IsElementwise(u.op())) return Elementwise(u);
     if (u.is(Op::kReduce)) return Reduce(u);
+    if (u.is(Op::kScatter) && u.arg<ReduceArg>().op != Op::kAssign) return Scattered(u);
     if (IsOverwrite(u)) return NodeErrors{ErrorsOf(u.src(2)).error, {}};
     const bool same = u.is(Op::kCopy) || u.is(Op::kAllReduce) || u.is(Op::kContiguous);
     if (same) return NodeErrors(ErrorsOf(u.src(0)));
@@ -108,8 +109,10 @@ class BoundsOf {
     return out;
   }
 
-  // Movement, GATHER, CAT, ASSIGN: which source element each element of the result is, found by
-  // moving their numbers.
+  static bool HasIndex(const UOp& u) { return u.is(Op::kGather) || u.is(Op::kScatter); }
+
+  // Movement, GATHER, CAT, ASSIGN, SCATTER that overwrites: which source element each element of
+  // the result is, found by moving their numbers.
   absl::StatusOr<NodeErrors> Moved(const UOp& u) {
     bool clean = true;
     for (const UOp& s : u.srcs()) {
@@ -117,7 +120,7 @@ class BoundsOf {
     }
     if (clean) return NodeErrors{};
     const int64_t n = Value(u).elements();
-    if (u.is(Op::kGather) && !ErrorsOf(u.src(1)).error.empty()) {
+    if (HasIndex(u) && !ErrorsOf(u.src(1)).error.empty()) {
       return NodeErrors{Errors(n, kUnknown), {}};
     }
     std::vector<std::vector<uint8_t>> bytes;
@@ -127,7 +130,7 @@ class BoundsOf {
     for (int s = 0; s < u.size(); ++s) {
       const UOp& src = u.src(s);
       if (u.is(Op::kAssign) && s == 1) continue;
-      const bool index = u.is(Op::kGather) && s == 1;
+      const bool index = HasIndex(u) && s == 1;
       const UOp param = UOp::Make(
           Op::kParam, index ? src.dtype() : kInt64, {},
           ParamArg{static_cast<int64_t>(bytes.size()), src.shape().ToExtents(), src.device()});
@@ -160,6 +163,47 @@ class BoundsOf {
       out.unrounded[i] = At(errors->unrounded, at);
     }
     return out;
+  }
+
+  // A reduction for each element of the base, of itself and the updates that a GATHER of the
+  // numbers of all elements finds to be its own.
+  absl::StatusOr<NodeErrors> Scattered(const UOp& u) {
+    const UOp &base = u.src(0), &index = u.src(1), &updates = u.src(2);
+    const ReduceArg& arg = u.arg<ReduceArg>();
+    const HostArray &x = Value(base), &v = Value(updates), &r = Value(u);
+    const NodeErrors &e = ErrorsOf(base), &f = ErrorsOf(updates);
+    if (!u.dtype().IsFloat() && e.error.empty() && f.error.empty()) return NodeErrors{};
+    const int64_t n = r.elements();
+    if (!ErrorsOf(index).error.empty()) return NodeErrors{Errors(n, kUnknown), {}};
+    std::vector<uint8_t> numbers(n * 8);
+    for (int64_t i = 0; i < n; ++i) StoreScalar(&numbers[i * 8], kInt64, Scalar::Int(i + 1));
+    const auto param = [](const UOp& of, DType t, int64_t slot) {
+      return UOp::Make(Op::kParam, t, {}, ParamArg{slot, of.shape().ToExtents(), of.device()});
+    };
+    EvaluateOptions options;
+    options.vars = options_.vars;
+    options.contents = [&](const UOp& leaf) {
+      return leaf.arg<ParamArg>().slot == 0 ? numbers.data() : Value(index).bytes.data();
+    };
+    const UOp found =
+        UOp::Make(Op::kGather, {param(base, kInt64, 0), param(index, index.dtype(), 1)}, arg.axes);
+    ASSIGN_OR_RETURN(const auto cells, Evaluate({found}, options));
+    std::vector<ReduceError> sums(n, ReduceError(arg.op, u.dtype()));
+    std::vector<bool> touched(n, false);
+    for (int64_t i = 0; i < n; ++i) sums[i].Add({x.At(i), At(e.error, i)}, At(e.unrounded, i));
+    for (int64_t i = 0; i < v.elements(); ++i) {
+      const int64_t cell = cells[0].At(i).AsInt() - 1;
+      if (cell < 0) continue;
+      sums[cell].Add({v.At(i), At(f.error, i)}, At(f.unrounded, i));
+      touched[cell] = true;
+    }
+    Errors error(n);
+    bool any = false;
+    for (int64_t i = 0; i < n; ++i) {
+      error[i] = touched[i] ? sums[i].Error(r.At(i)) : At(e.error, i);
+      any |= error[i] != 0;
+    }
+    return any ? NodeErrors{std::move(error), {}} : NodeErrors{};
   }
 
   NodeErrors Reduce(const UOp& u) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "graph/grad.h"
 #include "graph/tensor.h"
 #include "runtime/core_pool.h"
 #include "runtime/runtime.h"
@@ -172,6 +173,68 @@ Row GatherRow() {
       "memcpy of each row", loop);
 }
 
+// What a hand writes: the base, or zeros, then one row after another; cores share the columns.
+void AddRows(const float* base, const int32_t* index, const float* updates, int64_t rows,
+             int64_t lines, int64_t columns, float* out) {
+  OnCores(columns / 64, [&](int64_t begin, int64_t end) {
+    const int64_t from = begin * 64, width = (end - begin) * 64;
+    for (int64_t r = 0; r < rows; ++r) {
+      float* to = out + r * columns + from;
+      if (base == nullptr) {
+        std::memset(to, 0, width * sizeof(float));
+      } else {
+        std::memcpy(to, base + r * columns + from, width * sizeof(float));
+      }
+    }
+    for (int64_t j = 0; j < lines; ++j) {
+      float* to = out + index[j] * columns + from;
+      const float* u = updates + j * columns + from;
+      for (int64_t k = 0; k < width; ++k) to[k] += u[k];
+    }
+    return 0.0f;
+  });
+}
+
+// Rows added to a table, and the adjoint of looking rows up in one, which adds to zeros.
+Row ScatterRow(bool adjoint) {
+  constexpr int64_t kRows = 32768, kLines = 16384, kColumns = 512;
+  const Tensor table = Random({kRows, kColumns}), updates = Random({kLines, kColumns});
+  const Tensor index = Tensor::RandInt(0, kRows, {kLines}).Realize();
+  Tensor out = Tensor::Zeros({kRows, kColumns}).Contiguous().Realize();
+  float* room = const_cast<float*>(out.Data<float>());
+  const auto loop = [&] {
+    AddRows(adjoint ? nullptr : table.Data<float>(), index.Data<int32_t>(), updates.Data<float>(),
+            kRows, kLines, kColumns, room);
+  };
+  const auto ours = [&] {
+    if (!adjoint) return table.IndexAdd(0, index, updates);
+    return Grad((table.Take(index) * updates).Sum(), {table})[0];
+  };
+  loop();
+  const double unlike = (ours() != out).Any().Item();
+  CheckClose("scatter", {static_cast<float>(unlike)}, {0}, 0);
+  const double table_bytes = 4.0 * kRows * kColumns, update_bytes = 12.0 * kLines * kColumns;
+  return Measured(adjoint ? "embedding_backward" : "scatter_add",
+                  (adjoint ? 1 : 2) * table_bytes + update_bytes, 1.0 * kLines * kColumns, ours,
+                  "hand loop, columns over cores", loop);
+}
+
+// Single numbers at random: nothing is side by side.
+Row HistogramRow() {
+  constexpr int64_t kBins = 1 << 16, kCounts = 1 << 22;
+  const Tensor index = Tensor::RandInt(0, kBins, {kCounts}).Realize();
+  std::vector<int32_t> bins(kBins);
+  const auto loop = [&] {
+    std::fill(bins.begin(), bins.end(), 0);
+    for (int64_t i = 0; i < kCounts; ++i) ++bins[index.Data<int32_t>()[i]];
+  };
+  loop();
+  if (index.BinCount(kBins).ToVector<int32_t>() != bins) CheckClose("histogram", {1}, {0}, 0);
+  return Measured(
+      "histogram", 4.0 * (kBins + kCounts), 0, [&] { return index.BinCount(kBins); },
+      "hand loop, one core", loop);
+}
+
 }  // namespace
 
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
@@ -199,6 +262,9 @@ std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
   if (wanted("cumsum")) out.push_back(CumSumRow());
   if (wanted("sort_1m")) out.push_back(SortRow());
   if (wanted("gather_rows")) out.push_back(GatherRow());
+  if (wanted("scatter_add")) out.push_back(ScatterRow(/*adjoint=*/false));
+  if (wanted("embedding_backward")) out.push_back(ScatterRow(/*adjoint=*/true));
+  if (wanted("histogram")) out.push_back(HistogramRow());
   return out;
 }
 

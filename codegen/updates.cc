@@ -1,0 +1,97 @@
+// Optimisation choices for kernels with UPDATEs: lanes on CPUs, threads on GPUs, along what is side
+// by side. The updates' own loops stay as they are, since what they write may be the same element.
+#include <algorithm>
+
+#include "codegen/lanes.h"
+#include "codegen/passes.h"
+#include "codegen/split.h"
+#include "graph/kernel_form.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kThreads = 256, kWarp = 32;
+
+bool IsCommon(const UOp& sink, const UOp& range, const RangeSets& sets) {
+  return std::all_of(sink.srcs().begin(), sink.srcs().end(),
+                     [&](const UOp& s) { return (sets.Closed(s) & sets.Bit(range)) != 0; });
+}
+
+// Whether all that is read and written along the range is adjacent, or the same.
+bool IsAdjacent(const UOp& range, const RangeSets& sets) {
+  const RangeMask bit = sets.Bit(range);
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & bit)) continue;
+    const Step step = StepOf(u.src(1), range, sets);
+    if (!step.linear || (step.factor != 1 && step.factor != 0)) return false;
+    if (u.size() == 3 && (sets.Free(u.src(2)) & bit)) return false;
+  }
+  return true;
+}
+
+UOp InLanes(const UOp& sink, const Target& target) {
+  const RangeSets sets(sink);
+  const absl::Span<const UOp> loops = ClosedRanges(sink.src(0));
+  if (loops.empty()) return sink;
+  // The innermost loop of the base; the updates have it too unless it is the axis that they write.
+  const UOp& range = loops.back();
+  if (range.arg<RangeArg>().kind != RangeKind::kLoop || !IsAdjacent(range, sets)) return sink;
+  int64_t lanes = LanesFor(range, sets, target);
+  while (lanes > 1 && lanes > range.src(0).vmax()) lanes /= 2;
+  return lanes < 2 ? sink : Tile(sink, range, 1, lanes);
+}
+
+UOp OnThreads(const UOp& sink) {
+  const RangeSets sets(sink);
+  int64_t id = FreshRangeId(sets);
+  std::vector<UOp> common;
+  UOp count = UOp::Index(1);
+  for (const UOp& r : ClosedRanges(sink.src(0))) {
+    if (!IsCommon(sink, r, sets)) continue;
+    common.push_back(r);
+    count = UOp::Make(Op::kMul, {count, r.src(0)});
+  }
+  if (common.empty()) return sink;
+  count = Simplify(count);
+  int64_t threads = kThreads;
+  while (threads > kWarp && threads / 2 >= count.vmax()) threads /= 2;
+  const UOp each = UOp::Index(threads);
+  const UOp over = UOp::Make(Op::kAdd, {count, UOp::Index(threads - 1)});
+  const UOp blocks = Simplify(UOp::Make(Op::kFloorDiv, {over, each}));
+  const UOp block = UOp::Make(Op::kRange, kInt64, {blocks}, RangeArg{id++, RangeKind::kGrid});
+  const UOp before = UOp::Make(Op::kMul, {block, each});
+  const bool whole = count.IsConst() && count.vmax() % threads == 0;
+  const UOp left = UOp::Make(Op::kSub, {count, before});
+  const UOp extent = whole ? each : Simplify(UOp::Make(Op::kMin, {each, left}));
+  const UOp thread = UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{id++, RangeKind::kThread});
+  // The innermost loop is that of neighbouring threads.
+  RangeReplacements map;
+  UOp rest = UOp::Make(Op::kAdd, {before, thread});
+  for (size_t i = common.size(); i-- > 0;) {
+    const UOp& n = common[i].src(0);
+    const UOp value = i == 0 ? rest : UOp::Make(Op::kFloorMod, {rest, n});
+    rest = UOp::Make(Op::kFloorDiv, {rest, n});
+    map.emplace(common[i], RangeReplacement{Simplify(value), {}});
+  }
+  map.at(common[0]).ranges = {block, thread};
+  // What the threads share comes first everywhere.
+  std::vector<UOp> stores;
+  for (const UOp& s : sink.srcs()) {
+    std::vector<UOp> srcs = {s.src(0), s.src(1)};
+    srcs.insert(srcs.end(), common.begin(), common.end());
+    for (const UOp& r : ClosedRanges(s)) {
+      if (std::find(common.begin(), common.end(), r) == common.end()) srcs.push_back(r);
+    }
+    stores.push_back(s.WithSrcs(srcs));
+  }
+  return Simplify(ReplaceRanges(sink.WithSrcs(stores), map));
+}
+
+}  // namespace
+
+UOp OptimiseUpdates(const UOp& sink, const Target& target) {
+  return target.dialect == Dialect::kCuda ? OnThreads(sink) : Simplify(InLanes(sink, target));
+}
+
+}  // namespace tessera
