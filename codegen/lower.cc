@@ -587,7 +587,7 @@ class Lowerer {
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
-  bool extents_ = false;  // whether an extent is being computed
+  bool extents_ = false;     // whether an extent is being computed
   std::vector<UOp> tested_;  // gates of UPDATEs that hold here
   int64_t next_id_ = 0;
   int64_t scratch_bytes_ = 0;

@@ -10,6 +10,11 @@
 
 namespace tessera {
 
+bool HasUpdates(const UOp& sink) {
+  return std::any_of(sink.srcs().begin(), sink.srcs().end(),
+                     [](const UOp& s) { return s.is(Op::kUpdate); });
+}
+
 bool ClosesRanges(const UOp& u) { return WritesElements(u) || (u.is(Op::kReduce) && u.size() > 1); }
 
 absl::Span<const UOp> ClosedRanges(const UOp& u) {

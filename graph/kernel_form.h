@@ -14,6 +14,9 @@ namespace tessera {
 // STORE or UPDATE: writes elements of a buffer.
 inline bool WritesElements(const UOp& u) { return u.is(Op::kStore) || u.is(Op::kUpdate); }
 
+// Whether some of a kernel's outputs are UPDATEs: its stores then have loops of their own.
+bool HasUpdates(const UOp& sink);
+
 // STORE, UPDATE and REDUCE (in a kernel) close ranges: those sources, after which the node no
 // longer depends on them. A STAGE is filled by STOREs that close theirs.
 bool ClosesRanges(const UOp& u);

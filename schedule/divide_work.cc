@@ -115,7 +115,7 @@ double Utilisation(int64_t n, int64_t workers, int64_t cores) {
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const RangeSets sets(kernel.graph);
   Price(kernel, sets);
-  if (sets.ClosedBy(Op::kUpdate) != 0) return DivideUpdates(kernel, target);
+  if (HasUpdates(kernel.graph)) return DivideUpdates(kernel, target);
   // Never shared: loops that a reduction runs over, and those that one inside does not depend on,
   // as every core would compute it again.
   RangeMask inside = sets.ClosedBy(Op::kReduce);

@@ -174,8 +174,8 @@ class KernelMaker {
     auto [it, fresh] = kernels_.try_emplace(identity, static_cast<int>(plan_.kernels.size()));
     if (fresh) {
       PlanKernel k;
-      ASSIGN_OR_RETURN(
-          k.graph, IndexForm(kernel_outputs, UpdateParts(kernel_outputs[0].value, target_)));
+      ASSIGN_OR_RETURN(k.graph,
+                       IndexForm(kernel_outputs, UpdateParts(kernel_outputs[0].value, target_)));
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());

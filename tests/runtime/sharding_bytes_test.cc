@@ -164,6 +164,19 @@ void AddPrimitives(Table& t) {
     t.AddMove("every second, " + label, x, x.Slice({{{}, {}, 2}}), [](const At& a) {
       return Positions{{2 * a[0], a[1]}};
     });
+    const int other = along ? 1 : 0;
+    const std::vector<int64_t> some =
+        along ? std::vector<int64_t>{10, 2} : std::vector<int64_t>{3, 6};
+    const Tensor index = On(some, on, kInt32), part = On(some, on);
+    t.Add("lookup, axis shared with the index, " + label, {x.Gather(other, index)}, 0);
+    t.Add("scatter, axis shared with the index, " + label,
+          {x.Scatter(other, index, part), x.ScatterAdd(other, index, part)}, 0);
+    const Sharding whole(on.mesh());
+    t.Add("scatter of whole rows, " + label,
+          {x.IndexAdd(0, On({4}, whole, kInt32), On({4, 6}, whole))}, 0);
+    const Tensor rows = along ? On({10}, on, kInt32) : On({10}, whole, kInt32);
+    t.Add("sum of rows by index, " + label, {Tensor::Zeros({5, 6}).IndexAdd(0, rows, x)},
+          along ? 2 * (places - 1) * 5 * 6 * 4 : 0);
     t.AddMove("gather to one place, " + label, x, x.To("CPU:1"), same);
     t.AddMove("all-gather, " + label, x, x.To(Sharding(on.mesh())), same);
     t.AddMove("to the other axis, " + label, x, x.To(Sharding(on.mesh(), {S(along ? 1 : 0)})),
