@@ -224,9 +224,10 @@ Row HistogramRow() {
   constexpr int64_t kBins = 1 << 16, kCounts = 1 << 22;
   const Tensor index = Tensor::RandInt(0, kBins, {kCounts}).Realize();
   std::vector<int32_t> bins(kBins);
+  const int32_t* positions = index.Data<int32_t>();
   const auto loop = [&] {
     std::fill(bins.begin(), bins.end(), 0);
-    for (int64_t i = 0; i < kCounts; ++i) ++bins[index.Data<int32_t>()[i]];
+    for (int64_t i = 0; i < kCounts; ++i) ++bins[positions[i]];
   };
   loop();
   if (index.BinCount(kBins).ToVector<int32_t>() != bins) CheckClose("histogram", {1}, {0}, 0);
