@@ -2,6 +2,8 @@
 #include "runtime/plan_key.h"
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "graph/fault.h"
 #include "graph/status.h"
 
@@ -22,9 +24,18 @@ std::vector<UOp> ComputedView(const UOp& u) {
   return chain;
 }
 
+// THREEFRY counts from a constant on: the sum, or nothing.
+const UOp* CounterOf(const UOp& u) {
+  if (!u.is(Op::kThreefry) || !u.src(0).is(Op::kAdd)) return nullptr;
+  const UOp& first = u.src(0).src(1);
+  return first.IsConst() && first.arg<Scalar>().bits <= INT64_MAX ? &u.src(0) : nullptr;
+}
+
+std::string DrawName(size_t slot) { return absl::StrCat("@draw", slot); }
+
 class Writer {
  public:
-  explicit Writer(PlanKey& key) : key_(key) {}
+  Writer(PlanKey& key, bool draws_vary) : key_(key), draws_vary_(draws_vary) {}
 
   void Run(absl::Span<const UOp> roots) {
     // The roots keep every node alive, so the stack need not count.
@@ -41,9 +52,13 @@ class Writer {
       if (!number_.try_emplace(u.get(), -1).second) continue;
       stack.emplace_back(&u, true);
       if (u.realized()) continue;
+      if (const UOp* counter = draws_vary_ ? CounterOf(u) : nullptr)
+        counters_.insert(counter->get());
+      const bool draw = counters_.contains(u.get());
+      if (draw && draws_.try_emplace(u.get(), key_.draws.size()).second) key_.draws.push_back(u);
       const std::vector<UOp> view = ComputedView(u);
       for (int i = u.size() - 1; i >= 0; --i) {
-        if (i == 1 && !view.empty()) continue;
+        if (i == 1 && (draw || !view.empty())) continue;
         if (!number_.contains(u.src(i).get())) stack.emplace_back(&u.src(i), false);
       }
       const auto visit = [&](const UOp& e) {
@@ -111,6 +126,11 @@ class Writer {
       }
       return;
     }
+    if (const auto draw = draws_.find(u.get()); draw != draws_.end()) {
+      Word(number_.at(u.src(0).get()));
+      Word(~draw->second);  // no number
+      return;
+    }
     for (const UOp& s : u.srcs()) Word(number_.at(s.get()));
     WriteArg(u.arg());
   }
@@ -168,16 +188,26 @@ class Writer {
 
   PlanKey& key_;
   absl::flat_hash_map<const Node*, int64_t> number_;
-  absl::flat_hash_map<const Node*, uint64_t> slot_;
+  absl::flat_hash_map<const Node*, uint64_t> slot_, draws_;
+  absl::flat_hash_set<const Node*> counters_;  // of draws met so far
+  const bool draws_vary_;
   int64_t next_ = 0;
 };
 
 }  // namespace
 
-PlanKey MakePlanKey(absl::Span<const UOp> roots) {
+PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary) {
   PlanKey key;
-  Writer(key).Run(roots);
+  Writer(key, draws_vary).Run(roots);
   return key;
+}
+
+std::map<std::string, int64_t> DrawBindings(const PlanKey& key) {
+  std::map<std::string, int64_t> out;
+  for (size_t i = 0; i < key.draws.size(); ++i) {
+    out.emplace(DrawName(i), static_cast<int64_t>(key.draws[i].src(1).arg<Scalar>().bits));
+  }
+  return out;
 }
 
 std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key) {
@@ -187,6 +217,11 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key) {
     params[leaf.get()] =
         UOp::Make(Op::kParam, leaf.dtype(), {},
                   ParamArg{static_cast<int64_t>(i), leaf.shape().ToExtents(), leaf.device()});
+  }
+  absl::flat_hash_map<const Node*, UOp> begins;  // of draws
+  for (size_t i = 0; i < key.draws.size(); ++i) {
+    const UOp var = UOp::Make(Op::kVar, kInt64, {}, VarArg{DrawName(i), 0, INT64_MAX});
+    begins[key.draws[i].get()] = UOp::Make(Op::kCast, kUInt64, {var});
   }
   absl::flat_hash_map<const Node*, UOp> done;
   for (const UOp& u : key.order) {
@@ -200,6 +235,8 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key) {
       const UOp target = done.at(u.src(0).get());
       srcs = {target, target, done.at(u.src(2).get())};
       for (auto v = view.rbegin(); v != view.rend(); ++v) srcs[1] = v->WithSrcs({srcs[1]});
+    } else if (const auto begin = begins.find(u.get()); begin != begins.end()) {
+      srcs = {done.at(u.src(0).get()), begin->second};
     } else {
       for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.get()));
     }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -16,10 +18,16 @@ struct PlanKey {
   std::vector<uint64_t> words;
   std::vector<UOp> order;   // the nodes, sources first, down to leaves
   std::vector<UOp> leaves;  // BUFFERs by slot
+  std::vector<UOp> draws;   // by slot, sums whose second operand is where a draw begins to count
   bool on_meshes = false;   // some node is on a Sharding
 };
 
-PlanKey MakePlanKey(absl::Span<const UOp> roots);
+// With `draws_vary`, where random draws begin to count is no part of the words: WithParams makes
+// it a VAR, so that a plan serves later draws too.
+PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary = false);
+
+// The values of the VARs that stand for where draws begin, by name.
+std::map<std::string, int64_t> DrawBindings(const PlanKey& key);
 
 // The roots with each leaf as the PARAM of its slot.
 std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key);

@@ -135,7 +135,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
 
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings,
                                               bool check_nan) {
-  PlanKey key = MakePlanKey(roots);
+  PlanKey key = MakePlanKey(roots, /*draws_vary=*/true);
   RETURN_IF_ERROR(CheckBindings(key, bindings));
   const NodeSet overwritten = Overwritten(key);
   NodeSet still_read;
@@ -144,7 +144,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     targets = {};
     still_read = StillRead(roots, key, overwritten);
     targets = TargetsOf(roots, key, overwritten, still_read);
-    key = MakePlanKey(targets.values);
+    key = MakePlanKey(targets.values, /*draws_vary=*/true);
   }
   std::vector<std::shared_ptr<Storage>> leaves;
   for (const UOp& leaf : key.leaves) {
@@ -168,7 +168,9 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
   bool made_nan = false;
-  auto ran = ExecutePlan(*plan, leaves, bindings, check_nan ? &made_nan : nullptr);
+  Bindings values = DrawBindings(key);
+  values.insert(bindings.begin(), bindings.end());
+  auto ran = ExecutePlan(*plan, leaves, values, check_nan ? &made_nan : nullptr);
   if (made_nan) return NameNanOp(key, bindings, ran.status());
   ASSIGN_OR_RETURN(auto storage, std::move(ran));
   std::vector<UOp> out;
