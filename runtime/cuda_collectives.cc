@@ -172,14 +172,14 @@ absl::Status Communicator::Failed(absl::string_view what, ncclResult_t result) c
 
 void Communicator::Abort() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    (void)devices_[i]->Enter();  // of a lost device as well
+    devices_[i]->MakeCurrent();
     if (ranks_[i] != nullptr) (void)nccl_->ncclCommAbort(ranks_[i]);
   }
   ranks_.clear();
   for (size_t i = 0; i < events_.size(); ++i) {
-    if (events_[i] != nullptr && devices_[i]->Enter().ok()) {
-      (void)devices_[i]->driver().cuEventDestroy(events_[i]);
-    }
+    if (events_[i] == nullptr) continue;
+    devices_[i]->MakeCurrent();
+    (void)devices_[i]->driver().cuEventDestroy(events_[i]);
   }
   events_.clear();
 }

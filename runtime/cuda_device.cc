@@ -37,10 +37,11 @@ class CudaExecutable : public Executable {
     this->program.text.clear();
   }
   ~CudaExecutable() override {
-    // What was launched may still run.
-    if (module != nullptr && device_.Synchronize().ok()) {
-      (void)device_.driver().cuModuleUnload(module);
-    }
+    if (module == nullptr) return;
+    // What was launched may still run; on a lost device nothing does.
+    if (!device_.Synchronize().ok() && !device_.IsLost()) return;
+    device_.MakeCurrent();
+    (void)device_.driver().cuModuleUnload(module);
   }
 
   // How many blocks a launch with these variables has.
@@ -90,7 +91,7 @@ class CudaRecording : public Recording {
  public:
   explicit CudaRecording(DriverDevice& device) : device_(device) {}
   ~CudaRecording() override {
-    if (!device_.Enter().ok()) return;
+    device_.MakeCurrent();
     if (exec != nullptr) (void)device_.driver().cuGraphExecDestroy(exec);
     if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
   }

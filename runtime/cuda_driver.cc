@@ -126,6 +126,11 @@ absl::Status DriverDevice::Enter() {
   return Check(driver_->cuCtxSetCurrent(context_), "entering the context");
 }
 
+bool DriverDevice::IsLost() const {
+  std::lock_guard lock(mutex_);
+  return !lost_.ok();
+}
+
 absl::Status DriverDevice::Check(CUresult result, absl::string_view what) {
   if (result == kSuccess) return absl::OkStatus();
   const char* text = nullptr;

@@ -50,6 +50,9 @@ class DriverDevice {
 
   // Makes the context current; an error once the device is lost.
   absl::Status Enter();
+  // The same of a device that may be lost, to give back what the driver holds for us.
+  void MakeCurrent() { (void)driver_->cuCtxSetCurrent(context_); }
+  bool IsLost() const;
   // A result as a status. Errors that end a context make the device lost: this call and all later
   // ones say so, and name the kernel.
   absl::Status Check(CUresult result, absl::string_view what);
@@ -71,7 +74,7 @@ class DriverDevice {
   CUmemoryPool pool_ = nullptr;
   CUstream compute_ = nullptr, copy_ = nullptr;
   Target target_;
-  std::mutex mutex_;  // of what follows
+  mutable std::mutex mutex_;  // of what follows
   absl::Status lost_;
   Progress progress_;
   std::array<CUevent, 64> events_ = {};

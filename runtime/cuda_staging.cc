@@ -12,6 +12,10 @@ absl::StatusOr<bool> Staging::Prepare() {
   const DriverTable& d = device_.driver();
   for (Chunk& c : chunks_) {
     if (c.data != nullptr || refused_) continue;
+    if (c.free == nullptr) {
+      RETURN_IF_ERROR(
+          device_.Check(d.cuEventCreate(&c.free, kEventDisableTiming), "making an event"));
+    }
     void* p = nullptr;
     const CUresult r = d.cuMemHostAlloc(&p, kChunkBytes, 0);
     if (r == kOutOfMemory) {
@@ -19,8 +23,6 @@ absl::StatusOr<bool> Staging::Prepare() {
       break;
     }
     RETURN_IF_ERROR(device_.Check(r, "allocating pinned memory"));
-    RETURN_IF_ERROR(
-        device_.Check(d.cuEventCreate(&c.free, kEventDisableTiming), "making an event"));
     c.data = static_cast<char*>(p);
   }
   return !refused_;

@@ -59,6 +59,13 @@ absl::Status Resolve(const Library& library, const char* symbol, Fn*& fn) {
                                              ", which CUDA 12 has; install a newer one"));
 }
 
+// For as long as the process lives.
+template <typename Table>
+absl::StatusOr<const Table*> Keep(absl::StatusOr<std::unique_ptr<const Table>> table) {
+  if (!table.ok()) return table.status();
+  return table->release();
+}
+
 const std::vector<std::string>& ToolkitFolders() {
   static const auto* const folders = new std::vector<std::string>{
       "/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", "/opt/cuda/lib64"};
@@ -97,7 +104,7 @@ absl::Status Initialise(const DriverTable& t, const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<const DriverTable*> OpenDriver(const std::string& file) {
+absl::StatusOr<std::unique_ptr<const DriverTable>> OpenDriver(const std::string& file) {
   const Library library = OpenLibrary(file, {"libcuda.so.1"}, {});
   if (library.handle == nullptr) {
     return NotOpened("driver", library,
@@ -108,10 +115,10 @@ absl::StatusOr<const DriverTable*> OpenDriver(const std::string& file) {
   TESSERA_DRIVER_FUNCTIONS(X)
 #undef X
   RETURN_IF_ERROR(Initialise(*table, library.name));
-  return table.release();
+  return table;
 }
 
-absl::StatusOr<const NvrtcTable*> OpenNvrtc(const std::string& file) {
+absl::StatusOr<std::unique_ptr<const NvrtcTable>> OpenNvrtc(const std::string& file) {
   const Library library =
       OpenLibrary(file, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, ToolkitFolders());
   if (library.handle == nullptr) {
@@ -123,10 +130,10 @@ absl::StatusOr<const NvrtcTable*> OpenNvrtc(const std::string& file) {
 #define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
   TESSERA_NVRTC_FUNCTIONS(X)
 #undef X
-  return table.release();
+  return table;
 }
 
-absl::StatusOr<const NcclTable*> OpenNccl(const std::string& file) {
+absl::StatusOr<std::unique_ptr<const NcclTable>> OpenNccl(const std::string& file) {
   const Library library = OpenLibrary(file, {"libnccl.so.2", "libnccl.so"}, ToolkitFolders());
   if (library.handle == nullptr) {
     return NotOpened("NCCL", library, "install the package libnccl2, or name the file with NCCL=");
@@ -135,24 +142,24 @@ absl::StatusOr<const NcclTable*> OpenNccl(const std::string& file) {
 #define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
   TESSERA_NCCL_FUNCTIONS(X)
 #undef X
-  return table.release();
+  return table;
 }
 
 absl::StatusOr<const DriverTable*> DriverFromLibrary() {
   static const auto* const result =
-      new absl::StatusOr<const DriverTable*>(OpenDriver(TextFlag(Flag::kCudaDriver)));
+      new absl::StatusOr<const DriverTable*>(Keep(OpenDriver(TextFlag(Flag::kCudaDriver))));
   return *result;
 }
 
 absl::StatusOr<const NvrtcTable*> NvrtcFromLibrary() {
   static const auto* const result =
-      new absl::StatusOr<const NvrtcTable*>(OpenNvrtc(TextFlag(Flag::kNvrtc)));
+      new absl::StatusOr<const NvrtcTable*>(Keep(OpenNvrtc(TextFlag(Flag::kNvrtc))));
   return *result;
 }
 
 absl::StatusOr<const NcclTable*> NcclFromLibrary() {
   static const auto* const result =
-      new absl::StatusOr<const NcclTable*>(OpenNccl(TextFlag(Flag::kNccl)));
+      new absl::StatusOr<const NcclTable*>(Keep(OpenNccl(TextFlag(Flag::kNccl))));
   return *result;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 
@@ -242,8 +243,8 @@ absl::StatusOr<const DriverTable*> DriverFromLibrary();  // after cuInit
 absl::StatusOr<const NvrtcTable*> NvrtcFromLibrary();
 absl::StatusOr<const NcclTable*> NcclFromLibrary();
 // The same of a given file, or of where libraries are if it is empty; opened anew at each call.
-absl::StatusOr<const DriverTable*> OpenDriver(const std::string& file);
-absl::StatusOr<const NvrtcTable*> OpenNvrtc(const std::string& file);
-absl::StatusOr<const NcclTable*> OpenNccl(const std::string& file);
+absl::StatusOr<std::unique_ptr<const DriverTable>> OpenDriver(const std::string& file);
+absl::StatusOr<std::unique_ptr<const NvrtcTable>> OpenNvrtc(const std::string& file);
+absl::StatusOr<std::unique_ptr<const NcclTable>> OpenNccl(const std::string& file);
 
 }  // namespace tessera::cuda

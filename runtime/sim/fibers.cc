@@ -126,6 +126,14 @@ struct Fiber {
   char* stack = nullptr;
 };
 
+// TSan keeps a stack of the calls that it has seen begin and end, one for each thread: what begins
+// on one fiber and ends, if at all, after a switch to another must not be counted.
+#if defined(__SANITIZE_THREAD__)
+#define TESSERA_SWITCHES_FIBERS __attribute__((no_sanitize_thread))
+#else
+#define TESSERA_SWITCHES_FIBERS
+#endif
+
 class Runner;
 thread_local Runner* running = nullptr;  // the one that a fiber of this thread belongs to
 thread_local sigjmp_buf fault_jump;
@@ -216,7 +224,7 @@ class Runner {
                            current_ != nullptr ? current_->thread.block : -1, launch_.name);
   }
 
-  static void Enter() {
+  TESSERA_SWITCHES_FIBERS static void Enter() {
     Runner* const r = running;
     Fiber* const f = r->current_;
     r->launch_.entry(&f->thread, r->launch_.args);
@@ -226,7 +234,7 @@ class Runner {
     std::abort();
   }
 
-  static void Arrive(Thread* t, Fiber::State state) {
+  TESSERA_SWITCHES_FIBERS static void Arrive(Thread* t, Fiber::State state) {
     Fiber* const f = reinterpret_cast<Fiber*>(t);
     f->state = state;
     Switch(f->context, running->main_);
@@ -295,8 +303,8 @@ class Runner {
                   id % kWarp,
                   shared,
                   exchange_.data() + id / kWarp * kWarp * kLaneBytes,
-                  [](Thread* t) { Arrive(t, Fiber::kAtBlock); },
-                  [](Thread* t) { Arrive(t, Fiber::kAtWarp); }};
+                  [](Thread* t) TESSERA_SWITCHES_FIBERS { Arrive(t, Fiber::kAtBlock); },
+                  [](Thread* t) TESSERA_SWITCHES_FIBERS { Arrive(t, Fiber::kAtWarp); }};
     }
     enum { kForward, kReverse, kRandom, kGreedy, kPolicies };
     const int policy = static_cast<int>(random_() % kPolicies);

@@ -21,7 +21,7 @@ using sim::Fault;
 
 std::string FakeDriver() { return std::string(TESSERA_BIN_DIR) + "/libfake_driver.so"; }
 
-absl::StatusOr<const cuda::DriverTable*> WithAnswers(int init, int version) {
+absl::StatusOr<std::unique_ptr<const cuda::DriverTable>> WithAnswers(int init, int version) {
   void* const library = dlopen(FakeDriver().c_str(), RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(library, nullptr) << dlerror();
   if (library == nullptr) return absl::InternalError("no fake driver");
