@@ -3,7 +3,8 @@
 // Elements are ordered by whole numbers that compare as they do. Short axes are sorted by counting,
 // for each element, those that come before it. Long ones are cut into blocks, each sorted so; then
 // neighbours are merged, every element of a merged block finding by bisection how many of those
-// before it come from the first one. Of n elements log n merges of log n steps.
+// before it come from the first one. Of n elements log n merges of log n steps. The first few of a
+// long axis are found one after the other, each the least of those that come after the one before.
 #include <algorithm>
 #include <cmath>
 
@@ -23,6 +24,8 @@ namespace {
 // Axes up to this long are sorted by counting.
 constexpr int64_t kCounted = 256;
 constexpr int64_t kBlock = 64;
+// As many elements are found one by one before sorting all of them is less work.
+constexpr int64_t kFew = 64;
 
 // Unsigned numbers in the elements' order: -0 is 0, and NaN above all. Of u32 or u64.
 Tensor OrderOf(const Tensor& x, bool descending) {
@@ -109,6 +112,21 @@ Tensor MergeSorted(const Tensor& order, DType type) {
   return rows % length;
 }
 
+// Positions of the first k in order, equal ones as they come. Order and position are one number, so
+// that no two are equal and all that comes after the last one found is still to come.
+Tensor FirstFew(const Tensor& order, int64_t k) {
+  const int last = order.rank() - 1;
+  const Tensor position = CountAlong(last, order.rank(), order.shape()[last], kUInt64);
+  const Tensor key = order.Cast(kUInt64) * (int64_t{1} << 32) + position;
+  const Tensor most = ~Tensor::Zeros({}, kUInt64);
+  std::vector<Tensor> found;
+  for (int64_t i = 0; i < k; ++i) {
+    const Tensor rest = found.empty() ? key : Where(key > found.back(), key, most);
+    found.push_back(rest.Min(-1, /*keepdim=*/true).Contiguous());
+  }
+  return (Cat(found, -1) & INT64_C(0xffffffff)).Cast(kInt32);
+}
+
 struct Sorted {
   Tensor index;  // along the last axis
   int axis;
@@ -157,8 +175,12 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
   const int64_t n = rank() == 0 ? 1 : size(NormalAxis(axis, rank()));
   if (k < 0 || k > n) Fail("cannot take ", k, " of the ", n, " elements of ", Show(*this));
   if (rank() == 0) return Reshape({1}).TopK(k, 0, largest);
-  const auto [index, a] = SortedIndex(*this, axis, largest);
-  const Tensor first = index.Transpose(a, -1).SliceAxis(a, {0, k});
+  const int a = NormalAxis(axis, rank());
+  const Tensor order = OrderOf(*this, largest).Transpose(a, -1);
+  const bool few = k > 0 && k <= kFew && n > kCounted && n <= INT32_MAX && order.dtype() == kUInt32;
+  const Tensor first =
+      few ? FirstFew(order, k).Transpose(a, -1)
+          : SortedIndex(*this, axis, largest).index.Transpose(a, -1).SliceAxis(a, {0, k});
   return {Gather(a, first), first};
 }
 

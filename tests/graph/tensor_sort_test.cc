@@ -32,6 +32,11 @@ std::vector<double> Special(int64_t n, uint32_t seed) {
   return out;
 }
 
+std::vector<double> AsFloats(std::vector<double> v) {
+  for (double& x : v) x = static_cast<double>(static_cast<float>(x));
+  return v;
+}
+
 TEST(TensorSort, AgreesWithTheStandardLibrary) {
   for (int64_t n : {1, 2, 3, 64, 255, 256, 257, 300, 700, 1025}) {
     const auto v = Special(n, static_cast<uint32_t>(n));
@@ -82,6 +87,28 @@ TEST(TensorSort, LongRowsOfBatches) {
       for (int64_t j = 0; j < 300; ++j) line.push_back(v[(i * 300 + j) * 2 + k]);
       const auto order = Order(line, false);
       for (int64_t j = 0; j < 300; ++j) ASSERT_EQ(at[(i * 300 + j) * 2 + k], order[j]);
+    }
+  }
+}
+
+// A few of a long axis are found without sorting it: the same ones, ties and NaN included.
+TEST(TensorSort, FewOfMany) {
+  const int64_t rows = 3, n = 400;
+  const auto v = Special(rows * n, 5);
+  const Tensor x = Tensor::From(v).Cast(kFloat32).Reshape({rows, n});
+  for (const bool descending : {false, true}) {
+    for (const int64_t k : {1, 7, 64, 65}) {
+      const std::vector<double> at = Values(x.TopK(k, 1, descending).indices);
+      const std::vector<double> along = Values(x.T().TopK(k, 0, descending).indices.T());
+      ASSERT_EQ(at.size(), rows * k);
+      for (int64_t r = 0; r < rows; ++r) {
+        const std::vector<double> line(v.begin() + r * n, v.begin() + (r + 1) * n);
+        const auto order = Order(AsFloats(line), descending);
+        for (int64_t i = 0; i < k; ++i) {
+          ASSERT_EQ(at[r * k + i], order[i]) << descending << ", " << k << ", " << r << ", " << i;
+          ASSERT_EQ(along[r * k + i], order[i]);
+        }
+      }
     }
   }
 }
