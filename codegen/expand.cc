@@ -1,6 +1,7 @@
 // Expansion: unrolled ranges become copies, vector ranges become lanes.
 #include <algorithm>
 
+#include "codegen/lanes.h"
 #include "codegen/passes.h"
 #include "codegen/split.h"
 #include "graph/fault.h"
@@ -38,8 +39,12 @@ bool LaneStride(const UOp& index, const UOp& range, int64_t& stride) {
 
 class Vectoriser {
  public:
-  Vectoriser(const UOp& sink, const UOp& range)
-      : sets_(sink), bit_(sets_.Bit(range)), range_(range), lanes_(range.src(0).vmax()) {}
+  Vectoriser(const UOp& sink, const UOp& range, bool shuffles)
+      : sets_(sink),
+        bit_(sets_.Bit(range)),
+        range_(range),
+        lanes_(range.src(0).vmax()),
+        shuffles_(shuffles) {}
 
   UOp Run(const UOp& sink) {
     for (const UOp& u : sets_.order()) {
@@ -92,9 +97,11 @@ class Vectoriser {
   // A node that depends on the lane, over vectors.
   UOp Vector(const UOp& u) {
     absl::InlinedVector<UOp, 4> srcs;
-    const size_t values = u.size() - ClosedRanges(u).size();
-    for (size_t i = 0; i < values; ++i) srcs.push_back(Splat(done_.at(u.src(static_cast<int>(i)))));
-    for (const UOp& r : ClosedRanges(u)) srcs.push_back(done_.at(r));
+    for (int i = 0; i < u.size(); ++i) {
+      const UOp& s = done_.at(u.src(i));
+      const bool loop = i > 0 && (u.is(Op::kReduce) || u.is(Op::kRunning));
+      srcs.push_back(loop ? s : Splat(s));
+    }
     return UOp::Make(u.op(), u.dtype().WithLanes(Lanes()), srcs, u.arg());
   }
 
@@ -108,6 +115,10 @@ class Vectoriser {
       if (gated) srcs.push_back(done_.at(u.src(2)));  // one for all lanes, or one each
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     }
+    if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0 &&
+        !(gated && (sets_.Free(u.src(2)) & bit_))) {
+      return Shuffled(u, stride);
+    }
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; ++l) {
       std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
@@ -115,6 +126,27 @@ class Vectoriser {
       parts.push_back(UOp::Make(Op::kIndex, srcs));
     }
     return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
+  }
+
+  // Lanes that lie 2 apart, or backward: the vectors from the first of them on and up to the last,
+  // of which they are taken. Nothing beyond them is read.
+  UOp Shuffled(const UOp& u, int64_t stride) {
+    const int64_t step = std::abs(stride);
+    const UOp low = AtLane(u.src(1), range_, stride > 0 ? 0 : lanes_ - 1);
+    const auto vector = [&](int64_t ahead) {
+      const UOp at = Simplify(UOp::Make(Op::kAdd, {low, UOp::Index(ahead)}));
+      std::vector<UOp> srcs = {done_.at(u.src(0)), at};
+      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
+    };
+    const int64_t ahead = (step - 1) * (lanes_ - 1);  // from the first vector to the second
+    const UOp first = vector(0), second = ahead == 0 ? first : vector(ahead);
+    Ints from;
+    for (int64_t l = 0; l < lanes_; ++l) {
+      const int64_t at = (stride > 0 ? l : lanes_ - 1 - l) * step;
+      from.push_back(at < lanes_ ? at : at - ahead + lanes_);
+    }
+    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {first, second}, from);
   }
 
   // A reduction over the lanes: lane by lane over its other ranges, then the lanes.
@@ -159,6 +191,12 @@ class Vectoriser {
       emit(at_lane(0), value);
       return;
     }
+    if (one_gate && shuffles_ && LaneStride(index.src(1), range_, stride) && stride == -1) {
+      Ints back;
+      for (int64_t l = lanes_ - 1; l >= 0; --l) back.push_back(l);
+      emit(at_lane(lanes_ - 1), UOp::Make(Op::kShuffle, value.dtype(), {value, value}, back));
+      return;
+    }
     for (int64_t l = 0; l < lanes_; ++l) {
       emit(at_lane(l), UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
     }
@@ -168,6 +206,7 @@ class Vectoriser {
   const RangeMask bit_;
   const UOp range_;
   const int64_t lanes_;
+  const bool shuffles_;  // whether the target's vectors have lanes that move
   absl::flat_hash_map<UOp, UOp> done_;
   absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
 };
@@ -179,47 +218,37 @@ UOp FindRange(const UOp& sink, RangeKind kind) {
   return UOp();
 }
 
-// What shows once copies and lanes are made: gates that have become constants, and lanes of two
-// vectors that are combined more cheaply before than after their own.
+// What shows once copies and lanes are made: lanes of two vectors that are combined more cheaply
+// before than after their own.
 const RuleSet& LaneRules() {
-  const auto fold = [](const Match& m) {
-    const UOp& load = m.root;
-    if (load.src(2).arg<Scalar>().bits != 0) {
-      return UOp::Make(load.op(), load.dtype(), {load.src(0), load.src(1)}, load.arg());
-    }
-    const UOp zero = UOp::Const(load.dtype().Scalar(), Scalar{});
-    return load.dtype().lanes() == 1 ? zero : UOp::Make(Op::kSplat, load.dtype(), {zero});
-  };
   const auto join = [](const Match& m) {
     const UOp &a = m.root.src(0), &b = m.root.src(1);
     if (!m.root.is(a.arg<ReduceArg>().op) || !(a.arg() == b.arg())) return UOp();
     if (!(a.src(0).dtype() == b.src(0).dtype())) return UOp();
     return UOp::Make(Op::kFold, a.dtype(), {UOp::Make(m.root.op(), {a.src(0), b.src(0)})}, a.arg());
   };
-  const Pat pointer = Any(0), offset = Any(1), gate = ConstAny(2);
   const Pat folded = OpPat(Op::kFold, {Any(3)}), other = OpPat(Op::kFold, {Any(4)});
-  static const RuleSet& rules =
-      *new RuleSet("lanes", {{OpPat(Op::kIndex, {pointer, offset, gate}), fold},
-                             {OpPat(Op::kLoad, {pointer, offset, gate}), fold},
-                             {OpPat(Op::kAdd, {folded, other}), join},
-                             {OpPat(Op::kMul, {folded, other}), join},
-                             {OpPat(Op::kMax, {folded, other}), join},
-                             {OpPat(Op::kMin, {folded, other}), join}});
+  static const RuleSet& rules = *new RuleSet("lanes", {{OpPat(Op::kAdd, {folded, other}), join},
+                                                       {OpPat(Op::kMul, {folded, other}), join},
+                                                       {OpPat(Op::kMax, {folded, other}), join},
+                                                       {OpPat(Op::kMin, {folded, other}), join}});
   return rules;
 }
 
 }  // namespace
 
-UOp Expand(const UOp& sink) {
+UOp Expand(const UOp& sink, const Target& target) {
   UOp out = sink;
   while (UOp r = FindRange(out, RangeKind::kUnroll)) {
     std::vector<Segment> copies;
     for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
     out = SplitIntoSegments(out, r, copies);
   }
-  out = Simplify(Rewrite(Simplify(out), LaneRules()));
-  while (UOp r = FindRange(out, RangeKind::kVector)) out = Vectoriser(out, r).Run(out);
-  return Simplify(Rewrite(Simplify(out), LaneRules()));
+  out = Simplify(Rewrite(Rewrite(Simplify(out), GateRules()), LaneRules()));
+  while (UOp r = FindRange(out, RangeKind::kVector)) {
+    out = Vectoriser(out, r, target.dialect == Dialect::kCpp).Run(out);
+  }
+  return Simplify(Rewrite(Rewrite(Simplify(out), GateRules()), LaneRules()));
 }
 
 }  // namespace tessera

@@ -33,6 +33,14 @@ std::string BlockKey(const UOp& store, const Sum& sum) {
   return key;
 }
 
+// The lower (0) or upper (1) halves of two vectors, a lane of each in turn.
+UOp Interleaved(const UOp& a, const UOp& b, int half) {
+  const int lanes = a.dtype().lanes();
+  Ints from;
+  for (int i = 0; i < lanes; ++i) from.push_back(half * lanes / 2 + i / 2 + i % 2 * lanes);
+  return UOp::Make(Op::kShuffle, a.dtype(), {a, b}, from);
+}
+
 // n vectors whose lane l is row l's elements, as n vectors whose lane l is vector l's: n must be a
 // power of two. Each round interleaves the first half with the second.
 std::vector<UOp> Transposed(std::vector<UOp> rows) {
@@ -40,8 +48,8 @@ std::vector<UOp> Transposed(std::vector<UOp> rows) {
   for (size_t round = 1; round < n; round *= 2) {
     std::vector<UOp> next(n);
     for (size_t i = 0; i < n / 2; ++i) {
-      next[2 * i] = UOp::Make(Op::kZip, {rows[i], rows[i + n / 2]}, int64_t{0});
-      next[2 * i + 1] = UOp::Make(Op::kZip, {rows[i], rows[i + n / 2]}, int64_t{1});
+      next[2 * i] = Interleaved(rows[i], rows[i + n / 2], 0);
+      next[2 * i + 1] = Interleaved(rows[i], rows[i + n / 2], 1);
     }
     rows = std::move(next);
   }

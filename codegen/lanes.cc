@@ -34,15 +34,21 @@ constexpr int64_t kLeastTurned = 4;  // elements of a side that make blocks wort
 double LaneScore(const UOp& range, const RangeSets& sets) {
   const RangeMask bit = sets.Bit(range);
   double score = 0;
+  absl::flat_hash_set<const Node*> written;
+  for (const UOp& u : sets.order()) {
+    if (WritesElements(u)) written.insert(u.src(0).get());
+  }
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kIndex) || !(sets.Free(u) & bit)) continue;
     const Step s = StepOf(u.src(1), range, sets);
     const bool gated = u.size() == 3 && !DecidedByThresholds(u.src(2), range, sets);
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
+    const int64_t most = written.contains(u.get()) ? 1 : kMostShuffled;
+    const bool shuffled = s.linear && std::abs(s.factor) <= most && !gated;
     const bool masked = s.linear && s.factor == 1 && u.dtype().bytes() == 4;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
     score += adjacent                              ? bytes
-             : masked                              ? bytes / 2
+             : shuffled || masked                  ? bytes / 2
              : !gated && TurnsWith(u, range, sets) ? bytes / 8
                                                    : -2 * bytes;
   }
@@ -128,7 +134,9 @@ UOp BestLaneRange(const RangeSets& sets) {
   double best_score = 0;
   for (const UOp& r : sets.ranges()) {
     if (r.src(0).vmax() < kFewestIterations || FillsScratch(sets, r)) continue;
-    if (const double score = LaneScore(r, sets); score > best_score) {
+    // Of two alike, the one along which no lanes are left to be combined.
+    const double score = LaneScore(r, sets) * (sets.ClosedBy(Op::kReduce) & sets.Bit(r) ? 0.99 : 1);
+    if (score > best_score) {
       best = r;
       best_score = score;
     }

@@ -374,6 +374,8 @@ class Lowerer {
         return EmitReduces(u);
       case Op::kStage:
         return EmitStage(u);
+      case Op::kRunning:
+        return EmitRunning(u);
       case Op::kIndex:
       case Op::kLoad: {
         std::vector<UOp> srcs;
@@ -475,6 +477,20 @@ class Lowerer {
       }
       return absl::OkStatus();
     });
+  }
+
+  // A register that stands before the loop takes up the value of each of its points.
+  absl::Status EmitRunning(const UOp& u) {
+    const int here = Home(u);
+    if (here == 0 || blocks_[here].bit != sets_.Bit(u.src(1)) || !blocks_[here].head) {
+      return absl::InternalError("lower: a RUNNING whose RANGE is not the innermost of its loops");
+    }
+    const UOp reg = Append(here - 1, UOp::Make(Op::kReg, {Start(u, here - 1)}, FreshId()));
+    const UOp old = Append(here, UOp::Make(Op::kLoad, u.dtype(), {reg}, FreshId()));
+    const UOp now = Append(here, UOp::Make(u.arg<ReduceArg>().op, {old, *Find(u.src(0))}));
+    Append(here, UOp::Make(Op::kSet, {reg, now}, FreshId()));
+    Define(u, now);
+    return absl::OkStatus();
   }
 
   // What a reduction starts from: a constant, or one in every lane.

@@ -83,7 +83,7 @@ UOp OptimiseNest(const UOp& sink, const Target& target) {
 
 UOp Optimise(const UOp& sink, const Target& target) {
   if (IntFlag(Flag::kNoOpt) != 0) return sink;
-  if (HasUpdates(sink)) return OptimiseUpdates(sink, target);
+  if (HasUpdates(sink) || RunningRange(sink)) return OptimiseInOrder(sink, target);
   if (target.dialect == Dialect::kCuda) return BindRanges(sink, target);
   const auto nest = [&](const UOp& part) { return OptimiseNest(part, target); };
   UOp out;

@@ -13,14 +13,14 @@ namespace tessera {
 // Chooses tiles, unrolling, vector lanes and staging, and splits the ranges accordingly.
 UOp Optimise(const UOp& sink, const Target& target);
 
-// The same for a kernel with UPDATEs.
-UOp OptimiseUpdates(const UOp& sink, const Target& target);
+// The same for a kernel with UPDATEs or RUNNINGs.
+UOp OptimiseInOrder(const UOp& sink, const Target& target);
 
 // Arithmetic on floats narrower than f32 is done in f32 and rounded after each op.
 UOp WidenFloats(const UOp& sink);
 
 // Ranges of kind kUnroll and kVector go: a copy of their users for each value, and vectors.
-UOp Expand(const UOp& sink);
+UOp Expand(const UOp& sink, const Target& target);
 
 // Stores of single lanes that make up a square of vectors store the square's other side instead.
 UOp JoinTransposed(const UOp& sink);

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/passes.h"
 #include "graph/fault.h"
@@ -382,9 +383,9 @@ class Renderer {
       case Op::kLane:
         Value(u, absl::StrCat("rt_lane<", u.arg<int64_t>(), ">(", Use(u.src(0)), ")"));
         break;
-      case Op::kZip:
-        Value(u, absl::StrCat("rt_zip<", u.arg<int64_t>(), ">(", Use(u.src(0)), ", ", Use(u.src(1)),
-                              ")"));
+      case Op::kShuffle:
+        Value(u, absl::StrCat("rt_shuffle<", absl::StrJoin(u.arg<Ints>(), ", "), ">(",
+                              Use(u.src(0)), ", ", Use(u.src(1)), ")"));
         break;
       case Op::kRamp:
         Value(u, absl::StrCat("rt_ramp<", TypeName(u.dtype().Scalar()), ", ", u.dtype().lanes(),

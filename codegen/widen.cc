@@ -25,7 +25,8 @@ UOp WithinRange(Op op, const UOp& result, DType narrow) {
 
 UOp Widen(const UOp& u, absl::Span<const UOp> srcs) {
   if (u.size() == 0) return u;
-  const DType operand = srcs[u.is(Op::kReduce) ? 0 : srcs.size() - 1].dtype();
+  const bool reduces = u.is(Op::kReduce) || u.is(Op::kRunning);
+  const DType operand = srcs[reduces ? 0 : srcs.size() - 1].dtype();
   if (u.is(Op::kCast)) {
     const bool via = (IsNarrow(operand) && u.dtype().kind() != Kind::kF32) ||
                      (IsNarrow(u.dtype()) && operand.kind() != Kind::kF32);
@@ -34,12 +35,12 @@ UOp Widen(const UOp& u, absl::Span<const UOp> srcs) {
     return CastTo(wide, u.dtype());
   }
   const bool arithmetic =
-      u.is(Op::kReduce) || (IsElementwise(u.op()) && !u.is(Op::kWhere) && !u.is(Op::kBitcast));
+      reduces || (IsElementwise(u.op()) && !u.is(Op::kWhere) && !u.is(Op::kBitcast));
   if (!arithmetic || !IsNarrow(operand)) return u.WithSrcs(srcs);
   absl::InlinedVector<UOp, 4> wide;
   for (const UOp& s : srcs) wide.push_back(ToF32(s));
   UOp result = UOp::Make(u.op(), wide, u.arg());
-  if (u.is(Op::kReduce)) result = WithinRange(u.arg<ReduceArg>().op, result, u.dtype());
+  if (reduces) result = WithinRange(u.arg<ReduceArg>().op, result, u.dtype());
   return IsNarrow(u.dtype()) ? CastTo(result, u.dtype()) : result;
 }
 

@@ -219,6 +219,18 @@ UOp SimplifyFloorDiv(const UOp& x, const UOp& divisor) {
     if (whole > c && whole % c == 0) return Mod(Div(x.src(0), c), whole / c);
   }
   Sum quotient, rest;
+  // Of each factor the multiple of c; where what is left has one quotient, that is all.
+  for (const Sum::Term& t : sum.terms) {
+    if (const int64_t q = ev::FloorDiv(t.factor, c); q != 0) quotient.terms.push_back({t.term, q});
+    if (const int64_t r = ev::FloorMod(t.factor, c); r != 0) rest.terms.push_back({t.term, r});
+  }
+  rest.constant = sum.constant;
+  if (!quotient.terms.empty() && SumBounds(rest, x.dtype(), low, high) &&
+      ev::FloorDiv(low, c) == ev::FloorDiv(high, c)) {
+    quotient.constant = ev::FloorDiv(low, c);
+    return FromSum(quotient, x.dtype());
+  }
+  quotient = rest = Sum();
   SplitMultiples(sum, c, quotient, rest);
   if (!SumBounds(rest, x.dtype(), low, high)) return UOp();
   if (!quotient.terms.empty() || quotient.constant != 0) {

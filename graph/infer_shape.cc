@@ -339,6 +339,12 @@ absl::Status CheckStore(const Context& c) {
   return CheckUpdates(c, r->op, c.srcs[1].dtype());
 }
 
+absl::Status CheckRunning(const Context& c) {
+  if (!c.srcs[1].is(Op::kRange)) return c.Fail("the second source must be a RANGE");
+  ASSIGN_OR_RETURN(const ReduceArg* r, ArgOf<ReduceArg>(c));
+  return CheckCombines(c, r->op, c.srcs[0].dtype());
+}
+
 absl::Status CheckIndex(const Context& c) {
   if (!c.srcs[0].is(Op::kParam) && !c.srcs[0].is(Op::kScratch) && !c.srcs[0].is(Op::kStage)) {
     return c.Fail("the first source must be a PARAM or a STAGE");
@@ -394,6 +400,7 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
     case OpClass::kProgram:
       if (c.op == Op::kStore || c.op == Op::kUpdate) RETURN_IF_ERROR(CheckStore(c));
       if (c.op == Op::kIndex) RETURN_IF_ERROR(CheckIndex(c));
+      if (c.op == Op::kRunning) RETURN_IF_ERROR(CheckRunning(c));
       return Shape();
     default:
       break;

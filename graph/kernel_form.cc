@@ -15,6 +15,13 @@ bool HasUpdates(const UOp& sink) {
                      [](const UOp& s) { return s.is(Op::kUpdate); });
 }
 
+UOp RunningRange(const UOp& sink) {
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (u.is(Op::kRunning)) return u.src(1);
+  }
+  return UOp();
+}
+
 bool ClosesRanges(const UOp& u) { return WritesElements(u) || (u.is(Op::kReduce) && u.size() > 1); }
 
 absl::Span<const UOp> ClosedRanges(const UOp& u) {

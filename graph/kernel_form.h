@@ -17,6 +17,10 @@ inline bool WritesElements(const UOp& u) { return u.is(Op::kStore) || u.is(Op::k
 // Whether some of a kernel's outputs are UPDATEs: its stores then have loops of their own.
 bool HasUpdates(const UOp& sink);
 
+// The RANGE of a kernel's RUNNINGs, whose points come one after another inside all other loops; or
+// nothing.
+UOp RunningRange(const UOp& sink);
+
 // STORE, UPDATE and REDUCE (in a kernel) close ranges: those sources, after which the node no
 // longer depends on them. A STAGE is filled by STOREs that close theirs.
 bool ClosesRanges(const UOp& u);

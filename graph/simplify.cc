@@ -52,6 +52,15 @@ UOp MergeCasts(const UOp& u) {
   return from == to ? inner.src(0) : UOp::Make(Op::kCast, to, {inner.src(0)});
 }
 
+// A load whose gate is a constant: without it, or 0.
+UOp SimplifyGate(const UOp& load, const UOp& gate) {
+  if (gate.arg<Scalar>().bits != 0) {
+    return UOp::Make(load.op(), load.dtype(), {load.src(0), load.src(1)}, load.arg());
+  }
+  const UOp zero = UOp::Const(load.dtype().Scalar(), Scalar{});
+  return load.dtype().lanes() == 1 ? zero : UOp::Make(Op::kSplat, load.dtype(), {zero});
+}
+
 std::vector<RewriteRule> MakeRules() {
   const Pat x = Any(0), y = Any(1), z = Any(2), c = ConstAny(3), d = ConstAny(4);
   const auto op = [](Op o, std::vector<Pat> srcs) { return OpPat(o, std::move(srcs)); };
@@ -138,6 +147,15 @@ std::vector<RewriteRule> MakeRules() {
 
 const RuleSet& SimplifyRules() {
   static const RuleSet& rules = *new RuleSet("simplify", MakeRules());
+  return rules;
+}
+
+const RuleSet& GateRules() {
+  const Pat pointer = Any(0), offset = Any(1), gate = ConstAny(2);
+  const auto known = [](const Match& m) { return SimplifyGate(m.root, m.root.src(2)); };
+  static const RuleSet& rules =
+      *new RuleSet("gates", {{OpPat(Op::kIndex, {pointer, offset, gate}), known},
+                             {OpPat(Op::kLoad, {pointer, offset, gate}), known}});
   return rules;
 }
 

@@ -9,6 +9,9 @@ namespace tessera {
 // Constant folding, identities, index algebra. Keeps dtype, shape and device of what it rewrites.
 const RuleSet& SimplifyRules();
 
+// Loads in kernels whose gate has become a constant: without it, or 0.
+const RuleSet& GateRules();
+
 UOp Simplify(const UOp& u);
 
 // An integer expression as a sum: constant + coefficient * term, terms in a fixed order.

@@ -146,10 +146,11 @@ struct Form {
     return holds;
   }
   bool FoldForm() const { return dtype(0).lanes() > 1 && SameKind(0) && Combines(); }
-  // Whether the argument is an op that scalars of the result's dtype are combined by.
-  bool Combines() const {
+  // Whether the argument is an op that scalars of the result's dtype are combined by; or lanes.
+  bool Combines() const { return v.dtype.lanes() == 1 && CombinesLanes(); }
+  bool CombinesLanes() const {
     const ReduceArg& r = arg<ReduceArg>();
-    if (!r.axes.empty() || v.dtype.lanes() != 1) return false;
+    if (!r.axes.empty()) return false;
     switch (r.op) {
       case Op::kAdd:
       case Op::kMul:
@@ -192,6 +193,11 @@ struct Form {
       case Op::kStore:
       case Op::kUpdate:
         return Store();
+      case Op::kRunning:
+        if (op(1) != Op::kRange || !(dtype(0) == v.dtype) || !CombinesLanes()) {
+          Fail(SpecRule::kRunningForm, "combines values of its dtype over a RANGE");
+        }
+        return;
       case Op::kStage:
         Stage();
         return;
@@ -227,11 +233,14 @@ struct Form {
         return Lane(SameKind(0) && v.dtype.lanes() == 1 && lane >= 0 && lane < dtype(0).lanes(),
                     "takes one of the lanes of a vector of its dtype");
       }
-      case Op::kZip: {
-        const int64_t half = arg<int64_t>();
-        return Lane(SameKind(0) && dtype(0) == dtype(1) && v.dtype == dtype(0) &&
-                        v.dtype.lanes() % 2 == 0 && (half == 0 || half == 1),
-                    "takes lanes in turn from the halves 0 or 1 of two vectors of its dtype");
+      case Op::kShuffle: {
+        const Ints& from = arg<Ints>();
+        const bool lanes = std::all_of(from.begin(), from.end(), [&](int64_t lane) {
+          return lane >= 0 && lane < 2 * dtype(0).lanes();
+        });
+        return Lane(SameKind(0) && dtype(0) == dtype(1) && dtype(0).lanes() > 1 && lanes &&
+                        static_cast<size_t>(v.dtype.lanes()) == from.size(),
+                    "takes a lane of one of two vectors of its dtype for each lane");
       }
       case Op::kRamp:
         return Lane(SameKind(0) && v.dtype.IsInt() && dtype(0).lanes() == 1 && v.dtype.lanes() > 1,

@@ -81,6 +81,8 @@ SpecRule ShapeFailure(const NodeView& v) {
       return SpecRule::kIndexForm;
     case Op::kStage:
       return SpecRule::kStageForm;
+    case Op::kRunning:
+      return SpecRule::kRunningForm;
     case Op::kConst:
     case Op::kVar:
     case Op::kIota:
@@ -105,7 +107,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kSplat:
     case Op::kLanes:
     case Op::kLane:
-    case Op::kZip:
+    case Op::kShuffle:
     case Op::kRamp:
     case Op::kFold:
     case Op::kCombine:

@@ -58,13 +58,14 @@ bool HasPlace(Op op) {
     case Op::kIndex:
     case Op::kStore:
     case Op::kUpdate:
+    case Op::kRunning:
     case Op::kStage:
     case Op::kProgram:
     case Op::kScratch:
     case Op::kSplat:
     case Op::kLanes:
     case Op::kLane:
-    case Op::kZip:
+    case Op::kShuffle:
     case Op::kRamp:
     case Op::kFold:
       return false;

@@ -19,13 +19,15 @@ using internal::Show;
 namespace {
 
 // An associative operation: over the last axis, of two tensors, and what changes nothing in it.
+constexpr int64_t kRunningBlock = 512;
 struct Fold {
   Tensor (*over)(const Tensor& windows);
   Tensor (*of_two)(const Tensor& a, const Tensor& b);
   Number identity;
+  // Elements of a block. Where `over` is one reduction, that of the next window goes on from it
+  // (schedule/keep_running.cc), and a block is one pass; else each window is a pass of its own.
+  int64_t block = kRunningBlock;
 };
-
-constexpr int64_t kBlock = 32;
 
 Tensor PadLast(const Tensor& t, int64_t before, int64_t after, Number value) {
   Pairs pairs(t.rank(), {0, 0});
@@ -33,19 +35,24 @@ Tensor PadLast(const Tensor& t, int64_t before, int64_t after, Number value) {
   return t.Pad(pairs, value);
 }
 
+// Whole rows occupy a device where there are as many, and are one pass.
+constexpr int64_t kManyRows = 1024, kLongestRow = 8192;
+
 // Along the last axis.
 Tensor Running(const Tensor& x, const Fold& fold) {
   const int last = x.rank() - 1;
   const int64_t n = x.size(last);
-  if (n <= 2 * kBlock) {
+  const bool many =
+      fold.block >= kRunningBlock && n <= kLongestRow && x.shape().MaxElements() >= n * kManyRows;
+  if (n <= 2 * fold.block || many) {
     if (n <= 1) return x;
     return fold.over(PadLast(x, n - 1, 0, fold.identity).Window(last, {n}));
   }
-  const int64_t blocks = (n + kBlock - 1) / kBlock;
-  const Tensor padded = PadLast(x, 0, blocks * kBlock - n, fold.identity);
-  const Tensor within = Running(padded.Unflatten(last, {blocks, kBlock}), fold);
+  const int64_t blocks = (n + fold.block - 1) / fold.block;
+  const Tensor padded = PadLast(x, 0, blocks * fold.block - n, fold.identity);
+  const Tensor within = Running(padded.Unflatten(last, {blocks, fold.block}), fold);
   // Laid out by themselves: windows over them are read many times.
-  const Tensor totals = Running(within.Select(-1, kBlock - 1).Contiguous(), fold);
+  const Tensor totals = Running(within.Select(-1, fold.block - 1).Contiguous(), fold);
   const Tensor before = PadLast(totals.SliceAxis(last, {0, blocks - 1}), 1, 0, fold.identity);
   return fold.of_two(before.Unsqueeze(-1), within).Flatten(last).SliceAxis(last, {0, n});
 }
@@ -110,7 +117,8 @@ ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
   if (type.IsFloat()) attains = attains | x.IsNan();
   const Tensor position = CountAlong(a, x.rank(), x.shape()[a], kInt32);
   const Fold latest = {[](const Tensor& w) { return w.Max(-1); },
-                       [](const Tensor& p, const Tensor& q) { return p.Maximum(q); }, 0};
+                       [](const Tensor& p, const Tensor& q) { return p.Maximum(q); },
+                       AsNumber(LowestScalar(kInt32), kInt32)};
   return {values, Along(Where(attains, position, 0), a, latest)};
 }
 
@@ -149,7 +157,7 @@ Tensor Tensor::LogCumSumExp(int axis, CallSite at) const {
   const Tensor sums = Along(internal::WideFloat(*this), axis,
                             {[](const Tensor& w) { return w.LogSumExp(-1); },
                              [](const Tensor& a, const Tensor& b) { return a.LogAddExp(b); },
-                             LowestScalar(kFloat64).AsFloat()});
+                             LowestScalar(kFloat64).AsFloat(), /*block=*/32});
   return sums.Cast(internal::FloatResult(dtype()));
 }
 

@@ -14,6 +14,8 @@ uint64_t ExpressionId(const Node* node, size_t axis, uint64_t of) {
   return absl::HashOf(node, axis, of) | uint64_t{1} << 63;
 }
 
+bool IsLoop(const AxisLoop& a) { return a.id != 0 && a.id >> 63 == 0; }
+
 }  // namespace
 
 uint64_t AxisMap::Mask() const {
@@ -22,11 +24,13 @@ uint64_t AxisMap::Mask() const {
   return mask;
 }
 
-bool AxisMap::PlainLoops(int loops) const {
+bool AxisMap::OneToOne(int loops) const {
+  const uint64_t own = loops < 63 ? (uint64_t{1} << loops) - 1 : ~uint64_t{0};
   uint64_t seen = 0;
   for (const AxisLoop& a : axes) {
     if (a.id == 0) continue;
-    if (a.id > static_cast<uint64_t>(loops) || (seen & a.mask)) return false;
+    const bool plain = a.id <= static_cast<uint64_t>(loops);
+    if ((!plain && !a.one_loop) || (a.mask & ~own) || (seen & a.mask)) return false;
     seen |= a.mask;
   }
   return true;
@@ -195,9 +199,11 @@ AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
         }
         if (same) continue;
         AxisLoop& a = out.axes[i];
+        const bool moved = u.is(Op::kShrink) || u.is(Op::kFlip);
+        const bool one_loop = moved && (a.one_loop || IsLoop(a));
         a = src.shape()[i].is_int(1) && u.is(Op::kShrink)
                 ? AxisLoop{}
-                : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask};
+                : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask, one_loop};
         if (!u.is(Op::kShrink)) out.gate = absl::HashOf(out.gate, a.id);
       }
       return out;

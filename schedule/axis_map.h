@@ -11,6 +11,7 @@ namespace tessera {
 // of the loops in the mask (another id, equal where the expressions are).
 struct AxisLoop {
   uint64_t id = 0, mask = 0;
+  bool one_loop = false;  // an expression of one loop, another value at each of its points
   friend bool operator==(const AxisLoop&, const AxisLoop&) = default;
 };
 
@@ -19,8 +20,9 @@ struct AxisMap {
   uint64_t gate = 0;  // tells values under a padding's condition from those that are not
 
   uint64_t Mask() const;
-  // Every axis is indexed by one of the first `loops` loops itself, no two by the same.
-  bool PlainLoops(int loops) const;
+  // Every axis is indexed by one of the first `loops` loops, no two by the same: what is there is
+  // computed for one point of them.
+  bool OneToOne(int loops) const;
   friend bool operator==(const AxisMap&, const AxisMap&) = default;
 };
 

@@ -33,6 +33,7 @@ void Price(PlanKernel& k, const RangeSets& sets) {
     const bool arithmetic = IsElementwise(u.op()) && u.dtype().IsFloat() && !u.is(Op::kWhere) &&
                             !u.is(Op::kCast) && !u.is(Op::kBitcast);
     if (arithmetic) ++operations[sets.Free(u)];
+    if (u.is(Op::kRunning)) ++operations[sets.Free(u)];
     if (u.is(Op::kUpdate)) ++operations[sets.Closed(u)];
     if (u.is(Op::kReduce)) ++operations[sets.Free(u) | sets.Closed(u)];
     if (u.is(Op::kParam)) {
@@ -117,8 +118,9 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   Price(kernel, sets);
   if (HasUpdates(kernel.graph)) return DivideUpdates(kernel, target);
   // Never shared: loops that a reduction runs over, and those that one inside does not depend on,
-  // as every core would compute it again.
-  RangeMask inside = sets.ClosedBy(Op::kReduce);
+  // as every core would compute it again; nor one whose points come one after another.
+  const UOp running = RunningRange(kernel.graph);
+  RangeMask inside = sets.ClosedBy(Op::kReduce) | (running ? sets.Bit(running) : 0);
   for (const UOp& u : sets.order()) {
     if (u.is(Op::kReduce)) inside |= ~sets.Free(u);
   }
@@ -129,8 +131,9 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   }
   const size_t outer = order.size();
   for (const UOp& r : loops) {
-    if (sets.Bit(r) & inside) order.push_back(r);
+    if ((sets.Bit(r) & inside) && !(r == running)) order.push_back(r);
   }
+  if (running) order.push_back(running);
   int64_t work = 0;
   for (const UOp& u : sets.order()) {
     if (IsElementwise(u.op()) || u.is(Op::kIndex)) work += sets.Iterations(sets.Free(u));

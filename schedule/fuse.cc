@@ -178,7 +178,8 @@ class Fuser {
     const UOp& u = order_[i];
     if (OfVariables(i)) return false;
     if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
-    if (state.demands.size() > 4) return true;
+    // Many readers: what an EXPAND repeats is kept, not the repetitions.
+    if (state.demands.size() > 4) return !u.is(Op::kExpand);
     const Demand& d = state.demands[0];
     Kernel& k = kernels_[d.kernel];
     if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
@@ -221,7 +222,7 @@ class Fuser {
     if (k.loops + ReducedAxes(r) > kMaxKernelLoops) return false;
     if (order_[k.root].is(Op::kScatter)) return false;  // it would run again for each part
     const uint64_t mask = d.map.Mask(), all = RealLoops(k);
-    if (!d.map.PlainLoops(k.ranges)) return false;
+    if (!d.map.OneToOne(k.ranges)) return false;
     const bool epilogue = mask == all;
     const bool contraction = IsContraction(r);
     if (contraction && (!epilogue || k.has_reduce)) return false;

@@ -176,6 +176,7 @@ class KernelMaker {
       PlanKernel k;
       ASSIGN_OR_RETURN(k.graph,
                        IndexForm(kernel_outputs, UpdateParts(kernel_outputs[0].value, target_)));
+      k.graph = KeepRunning(k.graph);
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());

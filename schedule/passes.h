@@ -56,6 +56,9 @@ std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion);
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
                                  const Target& target, Device default_device);
 
+// Reductions of which each point of a loop takes up one element more become RUNNINGs.
+UOp KeepRunning(const UOp& sink);
+
 constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for waking one
 
 // Decides over how many cores a kernel is divided, and marks the loop whose points they share; see

@@ -177,16 +177,9 @@ RT_FN rt_vec<T, N> rt_ramp(T base, T stride) {
   return (rt_vec<T, N>)base + rt_iota_<T>(Indices()) * (rt_vec<T, N>)stride;
 }
 
-template <int Half, class V, int... I>
-RT_FN V rt_zip_(V a, V b, rt_indices_<I...>) {
-  constexpr int n = sizeof...(I);
-  return __builtin_shufflevector(a, b, (Half * n / 2 + I / 2 + I % 2 * n)...);
-}
-
-template <int Half, class V>  // the lower or upper halves of a and b, a lane of each in turn
-RT_FN V rt_zip(V a, V b) {
-  return rt_zip_<Half>(a, b,
-                       typename __make_integer_seq<rt_make_indices_, int, rt_lanes_<V>>::type());
+template <int... Lanes, class V>  // lanes of a, then of b, by number
+RT_FN rt_vec<rt_elem_<V>, sizeof...(Lanes)> rt_shuffle(V a, V b) {
+  return __builtin_shufflevector(a, b, Lanes...);
 }
 
 template <int I, class V>

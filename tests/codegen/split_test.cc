@@ -99,7 +99,7 @@ TEST(JoinTransposed, LoadsAcrossTheLanes) {
   const Tensor x = Tensor::Empty({64, 64});
   for (const Tensor& y : {x.T().Contiguous(), x + x.T(), x.T().Exp() * 2}) {
     const UOp program = ProgramOf(y, SmallChip());
-    EXPECT_GT(Count(program, Op::kZip), 0);
+    EXPECT_GT(Count(program, Op::kShuffle), 0);
     EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0);
   }
 }
@@ -108,10 +108,21 @@ TEST(JoinTransposed, LoadsAcrossTheLanes) {
 TEST(JoinTransposed, PanelsAcrossTheGrain) {
   const Tensor x = Tensor::Empty({64, 32}), w = Tensor::Empty({48, 32});
   const UOp program = ProgramOf(x.MatMul(w.Transpose()), SmallChip());
-  EXPECT_GT(Count(program, Op::kZip), 0);
+  EXPECT_GT(Count(program, Op::kShuffle), 0);
   EXPECT_EQ(Count(program, Op::kLane), 0);
   for (const UOp& s : program.srcs()) {
     EXPECT_TRUE(!s.is(Op::kPut) || s.src(2).dtype().lanes() == 8);
+  }
+}
+
+// Lanes that lie backward, or every other element, are moved from whole vectors.
+TEST(Vectors, LanesAreMoved) {
+  const Tensor x = Tensor::Empty({64, 64});
+  for (const Tensor& y : {x.Flip({1}).Contiguous(), x + x.Flip({1}), x.SliceAxis(1, {0, 64, 2}) * 2,
+                          x.SliceAxis(1, {1, 64, 2}) + x.SliceAxis(1, {63, {}, -2})}) {
+    const UOp program = ProgramOf(y, SmallChip());
+    EXPECT_GT(Count(program, Op::kShuffle), 0);
+    EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0);
   }
 }
 

@@ -1,5 +1,6 @@
-// Optimisation choices for kernels with UPDATEs: lanes on CPUs, threads on GPUs, along what is side
-// by side. The updates' own loops stay as they are, since what they write may be the same element.
+// Optimisation choices for kernels in which some loops run in order: those of UPDATEs, since what
+// they write may be the same element, and that of RUNNINGs. They stay as they are; what lies side
+// by side in others becomes lanes on CPUs, threads on GPUs.
 #include <algorithm>
 
 #include "codegen/lanes.h"
@@ -12,6 +13,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kThreads = 256, kWarp = 32;
+constexpr int64_t kAtOnce = 4;  // additions of one core that do not wait for one another
 
 bool IsCommon(const UOp& sink, const UOp& range, const RangeSets& sets) {
   return std::all_of(sink.srcs().begin(), sink.srcs().end(),
@@ -30,7 +32,7 @@ bool IsAdjacent(const UOp& range, const RangeSets& sets) {
   return true;
 }
 
-UOp InLanes(const UOp& sink, const Target& target) {
+UOp UpdatesInLanes(const UOp& sink, const Target& target) {
   const RangeSets sets(sink);
   const absl::Span<const UOp> loops = ClosedRanges(sink.src(0));
   if (loops.empty()) return sink;
@@ -42,13 +44,33 @@ UOp InLanes(const UOp& sink, const Target& target) {
   return lanes < 2 ? sink : Tile(sink, range, 1, lanes);
 }
 
+// Each step waits for the one before: several go on at once, in lanes where they are adjacent.
+UOp RunningAtOnce(const UOp& sink, const UOp& running, const Target& target) {
+  const RangeSets sets(sink);
+  const RangeMask reduced = sets.ClosedBy(Op::kReduce);
+  const absl::Span<const UOp> loops = ClosedRanges(sink.src(0));
+  UOp rows;
+  for (size_t i = loops.size(); i-- > 0;) {
+    const UOp& range = loops[i];
+    if (range == running || (sets.Bit(range) & reduced)) continue;
+    if (!rows || rows.src(0).vmax() < kAtOnce) rows = range;
+    if (!IsAdjacent(range, sets)) continue;
+    int64_t lanes = LanesFor(range, sets, target);
+    while (lanes > 1 && lanes > range.src(0).vmax()) lanes /= 2;
+    if (lanes < 2) continue;
+    return Tile(sink, range, range.src(0).vmax() >= 2 * kAtOnce * lanes ? kAtOnce : 1, lanes);
+  }
+  return rows && rows.src(0).vmax() >= kAtOnce ? Tile(sink, rows, kAtOnce, 1) : sink;
+}
+
 UOp OnThreads(const UOp& sink) {
   const RangeSets sets(sink);
+  const UOp running = RunningRange(sink);
   int64_t id = FreshRangeId(sets);
   std::vector<UOp> common;
   UOp count = UOp::Index(1);
   for (const UOp& r : ClosedRanges(sink.src(0))) {
-    if (!IsCommon(sink, r, sets)) continue;
+    if (r == running || !IsCommon(sink, r, sets)) continue;
     common.push_back(r);
     count = UOp::Make(Op::kMul, {count, r.src(0)});
   }
@@ -90,8 +112,10 @@ UOp OnThreads(const UOp& sink) {
 
 }  // namespace
 
-UOp OptimiseUpdates(const UOp& sink, const Target& target) {
-  return target.dialect == Dialect::kCuda ? OnThreads(sink) : Simplify(InLanes(sink, target));
+UOp OptimiseInOrder(const UOp& sink, const Target& target) {
+  if (target.dialect == Dialect::kCuda) return OnThreads(sink);
+  const UOp running = RunningRange(sink);
+  return Simplify(running ? RunningAtOnce(sink, running, target) : UpdatesInLanes(sink, target));
 }
 
 }  // namespace tessera
