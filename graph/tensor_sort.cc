@@ -1,10 +1,18 @@
 // Sorting, and what follows from order.
 //
 // Elements are ordered by whole numbers that compare as they do. Short axes are sorted by counting,
-// for each element, those that come before it. Long ones are cut into blocks, each sorted so; then
-// neighbours are merged, every element of a merged block finding by bisection how many of those
-// before it come from the first one. Of n elements log n merges of log n steps. The first few of a
-// long axis are found one after the other, each the least of those that come after the one before.
+// for each element, those that come before it. Long ones are sorted in one of two ways:
+//
+// By digits, from the last to the first: each element goes behind those of lower digits, and behind
+// those of its own that come before it, which are counted by blocks. Eight passes over 32 bits.
+// Each writes its elements one after another, which suits a core but not the threads of a GPU.
+//
+// By merging: blocks are sorted by counting; then neighbours are merged, every element of a merged
+// block finding by bisection how many of those before it come from the first one. Of n elements
+// log n merges of log n steps.
+//
+// The first few of a long axis are found one after the other, each the least of those that come
+// after the one before.
 #include <algorithm>
 #include <cmath>
 
@@ -24,6 +32,8 @@ namespace {
 // Axes up to this long are sorted by counting.
 constexpr int64_t kCounted = 256;
 constexpr int64_t kBlock = 64;
+// Fewer elements are merged in less time than the passes over digits take to start.
+constexpr int64_t kManyElements = 4096;
 // As many elements are found one by one before sorting all of them is less work.
 constexpr int64_t kFew = 64;
 
@@ -83,6 +93,60 @@ Tensor Merged(const Tensor& order, int64_t m, DType type) {
   return Where(take_first, a, b);
 }
 
+constexpr int64_t kDigitBits = 4, kDigits = 1 << kDigitBits;
+
+// Sums of bools over an axis, at most 255 of them.
+Tensor FewCounted(const Tensor& t, int axis) {
+  const UOp bytes = t.Cast(kUInt8).uop();
+  return Tensor(internal::Build(Op::kReduce, {bytes}, ReduceArg{Op::kAdd, {axis}})).Squeeze(axis);
+}
+
+// The same as Counted, of rows [rows, n] of u32, by digits. Until its turn comes a digit waits in
+// the low half of a word, then in the high one, while the position moves down: at the end it is the
+// low half.
+Tensor DigitsSorted(const Tensor& order, DType type) {
+  const int64_t rows = order.size(0), n = order.size(1);
+  const int64_t blocks = (n + kBlock - 1) / kBlock, padded = blocks * kBlock;
+  // What is added goes behind its equals, as it comes later.
+  const Tensor inside = Tensor::Ones({rows, n}, kBool).Pad({{0, 0}, {0, padded - n}});
+  const Tensor key =
+      Where(inside, order.Pad({{0, 0}, {0, padded - n}}), ~Tensor::Zeros({}, kUInt32));
+  Tensor word = (key.Cast(kUInt64) | Tensor::Arange(padded, kUInt64) << 32).Contiguous();
+  const Tensor place = Tensor::Arange(kBlock, kUInt8), digits = Tensor::Arange(kDigits, kUInt8);
+  const Tensor earlier = place.Unsqueeze(1) < place;
+  const Tensor block = Tensor::Arange(blocks, kInt32).Unsqueeze(1);
+  for (int64_t bit = 0; bit < 32; bit += kDigitBits) {
+    const Tensor digit =
+        (word & (kDigits - 1)).Cast(kUInt8).Reshape({rows, blocks, kBlock}).Contiguous();
+    const Tensor alike = digit.Unsqueeze(-1) == digit.Unsqueeze(-2);
+    const Tensor before = FewCounted(alike & earlier, 2).Contiguous();
+    // Where the first of each digit of each block goes: behind lower digits, and earlier blocks.
+    const Tensor count = FewCounted(digit.Unsqueeze(-1) == digits, 2).Cast(kInt32);
+    const Tensor start =
+        count.Transpose(1, 2).Flatten(1).CumSum(1, {.exclusive = true}).Cast(kInt32).Contiguous();
+    const Tensor first = start.Gather(1, (digit.Cast(kInt32) * blocks + block).Flatten(1));
+    const Tensor to = first + before.Cast(kInt32).Flatten(1);
+    const Tensor turned = word >> kDigitBits | word << (64 - kDigitBits);
+    word = Tensor::Zeros({rows, padded}, kUInt64).Scatter(1, to, turned);
+  }
+  const Tensor position = word & INT64_C(0xffffffff);
+  return position.SliceAxis(1, {0, n}).Cast(type);
+}
+
+// The digits of u64 in two halves, the low one first.
+Tensor WordsSorted(const Tensor& order, DType type) {
+  if (order.dtype() == kUInt32) return DigitsSorted(order, type);
+  const Tensor by_low =
+      DigitsSorted((order & INT64_C(0xffffffff)).Cast(kUInt32), type).Contiguous();
+  const Tensor high = (order >> 32).Cast(kUInt32).Gather(1, by_low);
+  return by_low.Gather(1, DigitsSorted(high, type));
+}
+
+bool IsOnCpu(const Tensor& t) {
+  const Device device = t.device() ? t.device() : internal::DefaultDevice();
+  return device && !device.is_sharding() && device.place().kind() == "CPU";
+}
+
 // The same as Counted, by merging.
 Tensor MergeSorted(const Tensor& order, DType type) {
   const int last = order.rank() - 1;
@@ -139,8 +203,16 @@ Sorted SortedIndex(const Tensor& x, int axis, bool descending) {
   const bool narrow = x.shape().MaxElements() <= INT32_MAX / 4;
   const Tensor order = OrderOf(x, descending).Transpose(a, -1);
   const bool count = !n.is_int() || !x.shape().is_static() || n.value() <= kCounted;
-  const Tensor index = count ? Counted(order, n.max() <= INT32_MAX ? kInt32 : kInt64)
-                             : MergeSorted(order, narrow ? kInt32 : kInt64);
+  const DType type = narrow ? kInt32 : kInt64;
+  Tensor index;
+  if (count) {
+    index = Counted(order, n.max() <= INT32_MAX ? kInt32 : kInt64);
+  } else if (narrow && x.shape().MaxElements() >= kManyElements && IsOnCpu(x)) {
+    const Tensor rows = order.Reshape({x.shape().MaxElements() / n.value(), n.value()});
+    index = WordsSorted(rows, type).Reshape(order.shape());
+  } else {
+    index = MergeSorted(order, type);
+  }
   return {index.Cast(n.max() <= INT32_MAX ? kInt32 : kInt64), a};
 }
 

@@ -1,0 +1,93 @@
+// Sorting of long axes, by digits on CPUs and by merging elsewhere, against the standard library:
+// the same order, equal elements as they come, NaN above all.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+
+#include "runtime/runtime.h"
+#include "tests/support/check.h"
+
+namespace tessera {
+namespace {
+
+template <typename T>
+std::vector<T> Draw(int64_t n, uint32_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<T> out(n);
+  for (T& v : out) {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T odd[] = {0,
+                       static_cast<T>(-0.0),
+                       std::numeric_limits<T>::quiet_NaN(),
+                       std::numeric_limits<T>::infinity(),
+                       -std::numeric_limits<T>::infinity(),
+                       std::numeric_limits<T>::denorm_min(),
+                       std::numeric_limits<T>::lowest()};
+      v = random() % 4 == 0 ? odd[random() % 7] : static_cast<T>(random() % 2000) / 7 - 100;
+    } else {
+      v = static_cast<T>(random() >> random() % 64);
+    }
+  }
+  return out;
+}
+
+template <typename T>
+bool Before(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return a < b || (!std::isnan(a) && std::isnan(b));
+  return a < b;
+}
+
+// Along the last axis of [rows, n].
+template <typename T>
+std::vector<int64_t> Order(const std::vector<T>& v, int64_t rows, bool descending) {
+  const int64_t n = static_cast<int64_t>(v.size()) / rows;
+  std::vector<int64_t> order(v.size());
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto begin = order.begin() + r * n;
+    std::iota(begin, begin + n, 0);
+    std::stable_sort(begin, begin + n, [&, row = v.begin() + r * n](int64_t a, int64_t b) {
+      return descending ? Before(row[b], row[a]) : Before(row[a], row[b]);
+    });
+  }
+  return order;
+}
+
+template <typename T>
+void Check(int64_t rows, int64_t n, const char* place) {
+  const std::vector<T> values = Draw<T>(rows * n, static_cast<uint32_t>(n));
+  const Tensor x = Tensor::From(values).Reshape({rows, n}).To(place);
+  for (const bool descending : {false, true}) {
+    const std::vector<int64_t> order = Order(values, rows, descending);
+    EXPECT_EQ(x.ArgSort(1, descending).template ToVector<int64_t>(), order)
+        << place << " " << rows << "x" << n << (descending ? " descending" : "");
+    if (descending) continue;
+    EXPECT_EQ(x.T().ArgSort(0).T().template ToVector<int64_t>(), order) << "along axis 0";
+    const std::vector<T> sorted = x.Sort(1).values.template ToVector<T>();
+    for (int64_t i = 0; i < rows * n; ++i) {
+      const T want = values[i / n * n + order[i]];
+      ASSERT_TRUE(sorted[i] == want || (want != want && sorted[i] != sorted[i])) << i;
+    }
+  }
+}
+
+TEST(Sort, ByDigits) {
+  Check<float>(1, 5000, "CPU");
+  Check<float>(17, 257, "CPU");
+  Check<double>(1, 4097, "CPU");
+  Check<double>(3, 2000, "CPU");
+  Check<int32_t>(2, 2112, "CPU");
+  Check<int64_t>(5, 1000, "CPU");
+  Check<uint64_t>(1, 4200, "CPU");
+  Check<uint8_t>(1, 5000, "CPU");
+}
+
+TEST(Sort, ByMerging) {
+  Check<float>(1, 300, "CPU");
+  Check<int64_t>(3, 600, "CPU");
+  Check<float>(2, 400, "SIM:0");
+}
+
+}  // namespace
+}  // namespace tessera
