@@ -25,6 +25,7 @@ namespace tessera {
   X(integer)                     \
   X(random)                      \
   X(vector_math)                 \
+  X(power)                       \
   X(exp)                         \
   X(log)                         \
   X(trig)                        \

@@ -1,4 +1,4 @@
-// Division, remainder, powers and shifts of integers, defined for every operand; fmod and pow.
+// Division, remainder and shifts of integers, defined for every operand; fmod.
 #pragma once
 
 #include "codegen/prelude/convert.h"
@@ -105,28 +105,6 @@ RT_FN V rt_floormod(V a, V b) {
     if (b == 0 || b == (V)-1) return 0;
     V r = (V)(a % b);
     return (V)(r != 0 && (r ^ b) < 0 ? r + b : r);
-  }
-}
-
-// Integers by squaring. A negative power of a is 0, unless a is 1 or -1.
-RT_LIBM2(pow)
-template <class V>
-RT_FN V rt_pow(V a, V b) {
-  typedef rt_elem_<V> T;
-  if constexpr (rt_is_float_<T>) {
-    return rt_each_<rt_libm_pow_>(a, b);
-  } else {
-    typedef rt_uints_<V> U;
-    V result = (V)(T)1, base = a;
-    U n = (U)b;
-    for (; rt_any_(n); n >>= (rt_elem_<U>)1, base = (V)(base * base))
-      result = rt_pick_<V>((n & (rt_elem_<U>)1) != (rt_elem_<U>)0, result * base, result);
-    if constexpr (rt_is_signed_<T>) {
-      V odd = rt_pick_<V>((b & (T)1) != (T)0, a, (T)1);
-      V negative = rt_pick_<V>((a == (T)1) | (a == (T)-1), odd, (T)0);
-      result = rt_pick_(b < (T)0, negative, result);
-    }
-    return result;
   }
 }
 
