@@ -164,6 +164,7 @@ int Main(int argc, char** argv) {
     }
   };
   add(GraphRows(wanted));
+  add(CompileRows(wanted));
   add(NvrtcRows(wanted));
   add(KernelRows(wanted));
   add(MatMulRows(wanted));
@@ -171,6 +172,7 @@ int Main(int argc, char** argv) {
   add(ShardedRows(wanted));
   add(NetworkRows(wanted, options.python));
   add(FirstResultRows(wanted, first_result));
+  add(CoreRows(wanted, first_result));
   if (rows.empty()) {
     std::fprintf(stderr, "tools/bench: there is no row of that name\n");
     return 2;

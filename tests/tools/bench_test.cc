@@ -47,6 +47,13 @@ TEST(Bench, TimesTheFirstResultOfAProcess) {
   EXPECT_GT(rows[0]["ours_ms"], rows[1]["ours_ms"]);
 }
 
+TEST(Bench, CompilesAStepForTheCpu) {
+  const nlohmann::json rows = Rows("decode_compile_cold,decode_compile_warm");
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_GT(rows[0]["ours_ms"], rows[1]["ours_ms"]);
+  EXPECT_GT(rows[0]["kernels"], 8);
+}
+
 // Where there is no NVRTC the rows say so, without times.
 TEST(Bench, CompilesAStepForAGpu) {
   const nlohmann::json rows = Rows("nvrtc_step_cold,nvrtc_step_warm");

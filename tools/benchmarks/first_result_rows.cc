@@ -1,4 +1,5 @@
-// Rows of the first result of a process: a child is started, and timed until it has printed it.
+// Rows of processes of their own: a child is started, and timed until it has printed its result;
+// or what it prints is what it measured.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -6,9 +7,11 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "runtime/host_target.h"
+#include "tools/benchmarks/folder.h"
 #include "tools/benchmarks/row.h"
 
 extern char** environ;
@@ -23,18 +26,23 @@ constexpr int kRounds = 9;
   std::exit(1);
 }
 
-// Runs the program with this kernel cache and gives the milliseconds from before its start until
-// its output has arrived.
-double FirstResult(const std::string& program, const std::string& cache) {
-  std::vector<std::string> variables = {"CACHE_DIR=" + cache};
+struct Output {
+  std::string text;
+  double ms = 0;  // from before the start until it has arrived
+};
+
+// Runs a program with these variables, in the place of those that choose caches and cores.
+Output Run(const std::string& program, const char* argument, std::vector<std::string> variables) {
   for (char** v = environ; *v != nullptr; ++v) {
-    if (!absl::StartsWith(*v, "CACHE") && !absl::StartsWith(*v, "DEBUG=")) variables.push_back(*v);
+    const bool ours = absl::StartsWith(*v, "CACHE") || absl::StartsWith(*v, "CORES=") ||
+                      absl::StartsWith(*v, "DEBUG=");
+    if (!ours) variables.push_back(*v);
   }
   std::vector<char*> env;
   for (std::string& v : variables) env.push_back(v.data());
   env.push_back(nullptr);
-  std::string path = program;
-  char* args[] = {path.data(), nullptr};
+  std::string path = program, option = argument;
+  char* args[] = {path.data(), option.empty() ? nullptr : option.data(), nullptr};
 
   const auto start = std::chrono::steady_clock::now();
   int pipe[2];
@@ -54,19 +62,40 @@ double FirstResult(const std::string& program, const std::string& cache) {
   close(pipe[0]);
   int status = 0;
   waitpid(child, &status, 0);
+  if (status != 0 || n <= 0) Die(program + " gave no result");
+  return {text, took.count()};
+}
+
+// Milliseconds from the start of a process to its first result, with this kernel cache.
+double FirstResult(const std::string& program, const std::string& cache) {
+  const Output out = Run(program, "", {"CACHE_DIR=" + cache});
   // Four numbers of [0, 1).
-  const double value = n > 0 ? std::atof(text) : 0;
-  if (status != 0 || value <= 0 || value >= 4) Die(program + " gave no result: '" + text + "'");
-  return took.count();
+  const double value = std::atof(out.text.c_str());
+  if (value <= 0 || value >= 4) Die(program + " gave no result: '" + out.text + "'");
+  return out.ms;
+}
+
+// Operations a second of a product of matrices, and of a loop of nothing but multiplications and
+// additions.
+struct CoreRates {
+  double product = 0, loop = 0;
+};
+CoreRates RatesOn(const std::string& program, const std::string& cache, int cores) {
+  const Output out =
+      Run(program, "rates", {"CACHE_DIR=" + cache, "CORES=" + std::to_string(cores)});
+  CoreRates rates;
+  if (std::sscanf(out.text.c_str(), "%lf %lf", &rates.product, &rates.loop) != 2) {
+    Die(program + " gave no rates: '" + out.text + "'");
+  }
+  return rates;
 }
 
 }  // namespace
 
 std::vector<Row> FirstResultRows(const Wanted& wanted, const std::string& program) {
   std::vector<Row> out;
-  char name[] = "/tmp/tessera-bench-XXXXXX";
-  if (mkdtemp(name) == nullptr) Die("no temporary folder");
-  const std::string root = name;
+  const Folder folder;
+  const std::string& root = folder.path;
   for (const bool cold : {true, false}) {
     Row row;
     row.name = cold ? "first_result_cold" : "first_result_warm";
@@ -83,8 +112,31 @@ std::vector<Row> FirstResultRows(const Wanted& wanted, const std::string& progra
                     : "process start to Rand(4).Sum(), kernel on disk";
     out.push_back(std::move(row));
   }
-  std::filesystem::remove_all(root);
   return out;
+}
+
+std::vector<Row> CoreRows(const Wanted& wanted, const std::string& program) {
+  Row row;
+  row.name = "two_cores";
+  if (!wanted(row.name)) return {};
+  if (CountCores() < 2) {
+    row.note = "skipped: kernels have one core here";
+    return {row};
+  }
+  const Folder folder;
+  std::vector<double> product, loop;
+  for (int i = 0; i < kRounds; ++i) {
+    const CoreRates two = RatesOn(program, folder.path, 2), one = RatesOn(program, folder.path, 1);
+    product.push_back(two.product / one.product);
+    loop.push_back(two.loop / one.loop);
+  }
+  const double ours = Median(product), most = Median(loop);
+  row.note = absl::StrFormat(
+      "a product of 1024x1024 matrices is %.2f times as fast on two cores as on one, a pure loop "
+      "of "
+      "multiplications and additions %.2f times: %.2f of that; at least 0.92 is wanted",
+      ours, most, ours / most);
+  return {row};
 }
 
 }  // namespace tessera::benchmarks

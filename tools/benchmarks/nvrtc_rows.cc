@@ -1,7 +1,4 @@
 // Rows of NVRTC: all kernels of a transformer's decode step compiled, cold and from disk.
-#include <cstdlib>
-#include <filesystem>
-
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/error.h"
@@ -9,6 +6,7 @@
 #include "runtime/cuda_compiler.h"
 #include "runtime/host_target.h"
 #include "runtime/runtime.h"
+#include "tools/benchmarks/folder.h"
 #include "tools/benchmarks/gpu_texts.h"
 #include "tools/benchmarks/row.h"
 #include "tools/benchmarks/transformer.h"
@@ -49,19 +47,6 @@ std::vector<GpuText> TransformerTexts(int64_t layers, DType dtype, const Target&
 namespace {
 
 constexpr int kRounds = 3;
-
-// A folder that is gone when this is.
-struct Folder {
-  std::string path;
-  Folder() {
-    path = std::filesystem::temp_directory_path() / "tessera_nvrtc_XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) std::abort();
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-};
 
 }  // namespace
 

@@ -58,5 +58,7 @@ std::vector<Row> ShardedRows(const Wanted& wanted);
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python);
 // `program` is the path of bench-first-result.
 std::vector<Row> FirstResultRows(const Wanted& wanted, const std::string& program);
+std::vector<Row> CoreRows(const Wanted& wanted, const std::string& program);
+std::vector<Row> CompileRows(const Wanted& wanted);
 
 }  // namespace tessera::benchmarks
