@@ -30,6 +30,20 @@ PlanCache& Plans() {
   return cache;
 }
 
+// Of each kind of place that the values are on.
+absl::StatusOr<Targets> TargetsOf(absl::Span<const UOp> values, Device home) {
+  ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
+  Targets out(home, first->target());
+  Device last = home;  // most are on one
+  for (const UOp& u : TopoSort(values)) {
+    if (u.device() == last || out.Knows(u.device())) continue;
+    last = u.device();
+    ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(last.places()[0]));
+    out.Add(last, device->target());
+  }
+  return out;
+}
+
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   auto out = std::make_shared<CompiledPlan>();
   ASSIGN_OR_RETURN(out->plan, PlanOnly(roots, key));
@@ -38,14 +52,10 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
   const size_t n = out->plan.kernels.size();
   out->devices.assign(n, nullptr);
   out->executables.resize(n);
-  for (const PlanStep& step : out->plan.steps) {
-    if (step.kind != PlanStep::kKernel || out->devices[step.kernel] != nullptr) continue;
-    const Device device = out->plan.buffers[step.buffers[0]].device;
-    // All places of a mesh are of one kind, and run the program of the first.
-    ASSIGN_OR_RETURN(out->devices[step.kernel], GetDevice(device.places()[0]));
-  }
   for (size_t k = 0; k < n; ++k) {
     const PlanKernel& kernel = out->plan.kernels[k];
+    // All places of a mesh are of one kind, and run the program of the first.
+    ASSIGN_OR_RETURN(out->devices[k], GetDevice(kernel.device.places()[0]));
     ASSIGN_OR_RETURN(Program program, Codegen(kernel.graph, kernel.name, kernel.variables,
                                               out->devices[k]->target()));
     DebugProgram(kernel, program);
@@ -86,12 +96,12 @@ absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
   }
   if (!home) home = internal::DefaultDevice();
   home = Device(home.places()[0]);
-  ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
-  const Target& target = first->target();
-  RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", target));
-  ASSIGN_OR_RETURN(Plan plan, Schedule(values, target, home, key.on_meshes));
+  ASSIGN_OR_RETURN(const Targets targets, TargetsOf(values, home));
+  RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
+  ASSIGN_OR_RETURN(Plan plan, Schedule(values, targets, home, key.on_meshes));
   for (const PlanKernel& k : plan.kernels) {
-    RETURN_IF_ERROR(Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", target));
+    RETURN_IF_ERROR(
+        Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", targets.Of(k.device)));
   }
   return plan;
 }

@@ -16,8 +16,8 @@ constexpr size_t kMostBetween = 4;  // groups between the two products
 
 class Chainer {
  public:
-  Chainer(Fusion& fusion, absl::Span<const UOp> roots, const Target& target)
-      : fusion_(fusion), target_(target) {
+  Chainer(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets)
+      : fusion_(fusion), targets_(targets) {
     for (const UOp& r : roots) kept_.insert(r.get());
   }
 
@@ -35,13 +35,16 @@ class Chainer {
     }
     bool any = false;
     for (int g = 0; g < n; ++g) {
-      if (fusion_.groups[g].roots.size() == 1 && Multiplies(g)) any |= ChainFrom(g);
+      if (fusion_.groups[g].roots.size() != 1 || TargetOf(g).dialect != Dialect::kCpp) continue;
+      if (Multiplies(g)) any |= ChainFrom(g);
     }
     if (any) Renumber();
   }
 
  private:
   const UOp& Root(int g) const { return fusion_.groups[g].roots[0]; }
+
+  const Target& TargetOf(int g) const { return targets_.Of(Root(g).device()); }
 
   // Whether a group's own nodes have a product.
   bool Multiplies(int g) {
@@ -110,12 +113,12 @@ class Chainer {
       const UOp target = UOp::Make(Op::kParam, value.dtype(), {},
                                    ParamArg{0, value.shape().ToExtents(), value.device()});
       const absl::StatusOr<UOp> sink = IndexForm({{KernelOutput{value, target}}});
-      known->second = sink.ok() && Pays(*sink);
+      known->second = sink.ok() && Pays(*sink, TargetOf(g));
     }
     return known->second;
   }
 
-  bool Pays(const UOp& sink) const {
+  bool Pays(const UOp& sink, const Target& target) const {
     const RangeSets sets(sink);
     const std::optional<ProductChain> c = FindProductChain(sets);
     if (!c) return false;
@@ -124,9 +127,9 @@ class Chainer {
     for (const auto& loops : {c->rows, c->batch}) {
       for (const UOp& r : loops) rows *= std::max<int64_t>(1, r.src(0).vmax());
     }
-    if (rows < 2 * target_.cores) return false;
+    if (rows < 2 * target.cores) return false;
     const int64_t bytes = 2 * c->first.dtype().bytes() * sets.Iterations(sets.Closed(c->second));
-    const int64_t cache = std::max(target_.l2_bytes, target_.cache_bytes / (2 * target_.cores));
+    const int64_t cache = std::max(target.l2_bytes, target.cache_bytes / (2 * target.cores));
     return bytes <= cache / kLeastRows;
   }
 
@@ -142,7 +145,7 @@ class Chainer {
 
   static constexpr int64_t kLeastRows = 4;  // of a block
   Fusion& fusion_;
-  const Target& target_;
+  const Targets& targets_;
   absl::flat_hash_set<const Node*> kept_;  // the plan's results
   std::vector<std::vector<UOp>> inputs_;
   std::vector<std::vector<int>> readers_;
@@ -151,9 +154,9 @@ class Chainer {
 
 }  // namespace
 
-void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Target& target) {
-  if (target.dialect != Dialect::kCpp || IntFlag(Flag::kNoOpt) != 0) return;
-  Chainer(fusion, roots, target).Run();
+void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets) {
+  if (IntFlag(Flag::kNoOpt) != 0) return;
+  Chainer(fusion, roots, targets).Run();
 }
 
 }  // namespace tessera

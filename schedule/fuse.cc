@@ -50,7 +50,7 @@ struct Kernel {
 
 class Fuser {
  public:
-  Fuser(absl::Span<const UOp> roots, const Target& target) : target_(target) {
+  Fuser(absl::Span<const UOp> roots, const Targets& targets) : targets_(targets) {
     order_ = TopoSort(roots);
     states_.resize(order_.size());
     index_.reserve(order_.size());
@@ -233,8 +233,9 @@ class Fuser {
       const int64_t row =
           r.src(0).shape().MaxElements() / std::max<int64_t>(1, r.shape().MaxElements());
       const int64_t rows = Iterations(k, mask);
-      if (row * r.src(0).dtype().bytes() > target_.l2_bytes / 2) return false;
-      if (rows < 2 * target_.cores && rows * (row + Iterations(k, all & ~mask)) > kSmallWork)
+      const Target& target = targets_.Of(r.device());
+      if (row * r.src(0).dtype().bytes() > target.l2_bytes / 2) return false;
+      if (rows < 2 * target.cores && rows * (row + Iterations(k, all & ~mask)) > kSmallWork)
         return false;
     }
     k.loops += ReducedAxes(r);
@@ -298,7 +299,7 @@ class Fuser {
 
   static constexpr int kMaxKernelNodes = 600;
   static constexpr int kMaxKernelLoops = 32;
-  const Target& target_;
+  const Targets& targets_;
   std::vector<UOp> order_;
   std::vector<NodeState> states_;
   std::vector<Below> below_;
@@ -325,8 +326,8 @@ bool IsContraction(const UOp& reduce) {
   return lacks[0] || lacks[1];
 }
 
-absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Target& target) {
-  return Fuser(roots, target).Run();
+absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Targets& targets) {
+  return Fuser(roots, targets).Run();
 }
 
 }  // namespace tessera

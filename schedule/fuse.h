@@ -5,8 +5,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "graph/target.h"
 #include "graph/uop.h"
+#include "schedule/targets.h"
 
 namespace tessera {
 
@@ -23,10 +23,10 @@ struct Fusion {
 
 // Decides from the roots down. A value gets a buffer where it must (a root, a COPY and what it
 // reads, CONTIGUOUS, what an ASSIGN overwrites), where computing it in each reader costs more than
-// keeping it, and where its kernel would outgrow the target's limits. A reduction is computed
+// keeping it, and where its kernel would outgrow its target's limits. A reduction is computed
 // inside its reader where its outer axes are the reader's own loops: then it is hoisted and nothing
 // is computed twice.
-absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Target& target);
+absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Targets& targets);
 
 // Whether a REDUCE is a sum of products whose operands each lack an axis of the result: a matmul.
 bool IsContraction(const UOp& reduce);

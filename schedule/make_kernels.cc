@@ -45,9 +45,9 @@ std::vector<std::string> Variables(const UOp& sink) {
 
 class KernelMaker {
  public:
-  KernelMaker(absl::Span<const UOp> roots, const Fusion& fusion, const Target& target,
+  KernelMaker(absl::Span<const UOp> roots, const Fusion& fusion, const Targets& targets,
               Device default_device)
-      : roots_(roots), fusion_(fusion), target_(target), default_(default_device) {}
+      : roots_(roots), fusion_(fusion), targets_(targets), default_(default_device) {}
 
   absl::StatusOr<Plan> Run() {
     for (const FusedGroup& g : fusion_.groups) {
@@ -174,14 +174,16 @@ class KernelMaker {
     auto [it, fresh] = kernels_.try_emplace(identity, static_cast<int>(plan_.kernels.size()));
     if (fresh) {
       PlanKernel k;
+      k.device = device;
+      const Target& target = targets_.Of(device);
       ASSIGN_OR_RETURN(k.graph,
-                       IndexForm(kernel_outputs, UpdateParts(kernel_outputs[0].value, target_)));
+                       IndexForm(kernel_outputs, UpdateParts(kernel_outputs[0].value, target)));
       k.graph = KeepRunning(k.graph);
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());
       k.num_outputs = outputs;
-      RETURN_IF_ERROR(DivideWork(k, target_));
+      RETURN_IF_ERROR(DivideWork(k, target));
       plan_.kernels.push_back(std::move(k));
     }
     step.kernel = it->second;
@@ -191,7 +193,7 @@ class KernelMaker {
 
   absl::Span<const UOp> roots_;
   const Fusion& fusion_;
-  const Target& target_;
+  const Targets& targets_;
   Device default_;
   Plan plan_;
   absl::flat_hash_map<const Node*, int> buffers_;
@@ -201,8 +203,8 @@ class KernelMaker {
 }  // namespace
 
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
-                                 const Target& target, Device default_device) {
-  return KernelMaker(roots, fusion, target, default_device).Run();
+                                 const Targets& targets, Device default_device) {
+  return KernelMaker(roots, fusion, targets, default_device).Run();
 }
 
 }  // namespace tessera

@@ -8,6 +8,7 @@
 #include "schedule/fuse.h"
 #include "schedule/plan.h"
 #include "schedule/rangeify.h"
+#include "schedule/targets.h"
 
 namespace tessera {
 
@@ -33,11 +34,11 @@ std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
 
 // A reduction of much to little becomes two: partial results, enough to occupy the cores, then
 // their reduction.
-std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Target& target);
+std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& targets);
 
 // On CPUs, makes a product, what reduces its rows and the product that takes them as an operand one
 // group: softmax(Q K^T) V is then computed a block of rows at a time.
-void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Target& target);
+void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets);
 
 // Joins groups of one shape that read a common input and do not depend on one another.
 void JoinGroups(Fusion& fusion);
@@ -54,7 +55,7 @@ std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion);
 
 // Turns groups into kernels in index form (each distinct one once) and steps over plan buffers.
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
-                                 const Target& target, Device default_device);
+                                 const Targets& targets, Device default_device);
 
 // Reductions of which each point of a loop takes up one element more become RUNNINGs.
 UOp KeepRunning(const UOp& sink);

@@ -15,6 +15,7 @@ namespace tessera {
 // one PlanKernel.
 struct PlanKernel {
   UOp graph;                           // SINK of STOREs
+  Device device;                       // where it runs
   std::string name;                    // of the generated function; made of what it computes
   std::vector<std::string> variables;  // VARs by slot
   int num_buffers = 0;                 // PARAM slots 0 .. num_buffers - 1

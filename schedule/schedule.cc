@@ -8,9 +8,9 @@
 
 namespace tessera {
 
-absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
+absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
                               Device default_device, bool on_meshes) {
-  PassRunner passes("schedule", SpecStage::kTensor, target);
+  PassRunner passes("schedule", SpecStage::kTensor, targets.home());
   PassRunner::Roots values(roots.begin(), roots.end());
   std::vector<PlaceVariable> place_variables;
   if (on_meshes) {
@@ -37,22 +37,22 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
   // Now that it is known which views are assigned what.
   values = GiveBuffers(values);
   RETURN_IF_ERROR(passes.RunOptional("split_reductions", values, [&](const PassRunner::Roots& r) {
-    return SplitReductions(r, target);
+    return SplitReductions(r, targets);
   }));
-  ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, target));
+  ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, targets));
   // Before joining: a group with two results is no link of a chain.
-  ChainProducts(fusion, values, target);
+  ChainProducts(fusion, values, targets);
   // After fusion: joining needs to know which values have buffers.
   JoinGroups(fusion);
   if (!OrderGroups(fusion).ok()) {
     // A reader of an old version needs the new one too: it gets a copy of the old.
     values = CopyOverwritten(values);
-    ASSIGN_OR_RETURN(fusion, Fuse(values, target));
-    ChainProducts(fusion, values, target);
+    ASSIGN_OR_RETURN(fusion, Fuse(values, targets));
+    ChainProducts(fusion, values, targets);
     JoinGroups(fusion);
     RETURN_IF_ERROR(OrderGroups(fusion));
   }
-  ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, target, default_device));
+  ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device));
   plan.place_variables = std::move(place_variables);
   // Last: lifetimes are those of the final order.
   PlanMemory(plan);

@@ -2,15 +2,16 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "graph/target.h"
 #include "schedule/plan.h"
+#include "schedule/targets.h"
 
 namespace tessera {
 
 // Schedules the roots. Their leaves are PARAMs, one slot a buffer; a root that is an ASSIGN is
-// computed into the buffer of its base. What has no device gets the default one.
+// computed into the buffer of its base. What has no device gets the default one. Each kernel is
+// made for the target of its own device.
 // `on_meshes`: whether any node of the graph may be on a Sharding.
-absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Target& target,
+absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
                               Device default_device, bool on_meshes);
 
 }  // namespace tessera

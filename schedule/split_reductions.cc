@@ -44,14 +44,14 @@ UOp Split(const UOp& u, const Target& target) {
 
 }  // namespace
 
-std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Target& target) {
+std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& targets) {
   Substitution map;
   bool any = false;
   for (const UOp& u : TopoSort(roots)) {
     absl::InlinedVector<UOp, 4> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(map.at(s));
     UOp built = any ? u.WithSrcs(srcs) : u;
-    if (UOp two = Split(built, target)) {
+    if (UOp two = Split(built, targets.Of(u.device()))) {
       built = two;
       any = true;
     }
