@@ -11,6 +11,7 @@
 #include "graph/lookup.h"
 #include "graph/shard_map.h"
 #include "graph/tensor_internal.h"
+#include "graph/trace.h"
 
 namespace tessera {
 namespace {
@@ -493,6 +494,9 @@ void Tensor::Backward(CallSite at) const {
     for (const std::weak_ptr<void>& w : marked.states) {
       Tensor t;
       t.state_ = std::static_pointer_cast<State>(w.lock());
+      // A step under capture takes in no tensor that it does not use.
+      const internal::Trace* trace = internal::Trace::Current();
+      if (trace != nullptr && t.state_ != nullptr && !trace->Knows(t.state_)) continue;
       if (t.state_ != nullptr && reached.contains(t.uop().get())) parameters.push_back(t);
     }
   }

@@ -24,6 +24,10 @@ void Trace::Born(const std::shared_ptr<Tensor::State>& state) {
   born_.push_back(state);
 }
 
+bool Trace::Knows(const std::shared_ptr<Tensor::State>& state) const {
+  return state->trace == id_ || by_state_.contains(state.get());
+}
+
 Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   if (state->trace == id_) return *state;
   if (const auto it = by_state_.find(state.get()); it != by_state_.end()) {

@@ -71,6 +71,8 @@ class Trace {
   // ---- for Tensor
   Tensor::State& See(const std::shared_ptr<Tensor::State>& state);
   void Born(const std::shared_ptr<Tensor::State>& state);
+  // Whether the step has made or used it so far.
+  bool Knows(const std::shared_ptr<Tensor::State>& state) const;
 
  private:
   static inline thread_local Trace* current_ = nullptr;
