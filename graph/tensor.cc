@@ -272,7 +272,7 @@ Tensor Tensor::Shard(const PlaceList& places, int axis, CallSite at) const {
 Tensor Tensor::FromShards(absl::Span<const Tensor> shards, const Sharding& to, CallSite at) {
   Call call("FromShards", at);
   std::vector<UOp> srcs;
-  bool selected = !shards.empty();
+  bool selected = !shards.empty() && internal::Current(shards[0].uop()).is(Op::kMSelect);
   for (size_t i = 0; i < shards.size(); ++i) {
     const UOp u = internal::Current(shards[i].uop());
     srcs.push_back(u);
@@ -291,9 +291,14 @@ Tensor Tensor::ShardAt(int index, CallSite at) const {
   if (index < 0 || index >= s.size()) {
     Fail("there is no shard ", index, "; ", s.ToString(), " has ", s.size(), " places");
   }
+  const auto part = [&](const UOp& u) {
+    return internal::Build(Op::kMSelect, {u}, int64_t{index});
+  };
   const UOp u = internal::Current(uop());
-  if (u.is(Op::kMStack)) return Tensor(u.src(index));
-  return Tensor(internal::Build(Op::kMSelect, {u}, int64_t{index}));
+  Tensor out = Moved(part);
+  // What was put together is read as it was; what is written goes to the whole.
+  if (u.is(Op::kMStack)) out.state_->value = UOp(u.src(index));
+  return out;
 }
 
 Tensor Tensor::Contiguous(CallSite at) const {
@@ -303,85 +308,10 @@ Tensor Tensor::Contiguous(CallSite at) const {
   return Tensor(internal::Build(Op::kContiguous, {u}));
 }
 
-namespace {
-
-// A view's elements can be written where each shows a different element of the base.
-void CheckAssignable(const UOp& u) {
-  bool repeats = u.is(Op::kExpand);
-  if (u.is(Op::kWindow)) {
-    const auto& w = u.arg<WindowArg>();
-    for (size_t i = 0; i < w.axes.size(); ++i) {
-      repeats |= w.size[i] > 1 && w.stride[i] < w.dilation[i] * (w.size[i] - 1) + 1;
-    }
-  }
-  if (repeats) {
-    Fail("the target ", Describe(u), " repeats elements of ", Describe(u.src(0)), " (",
-         Info(u.op()).text, "); assign to a copy made with .Contiguous()");
-  }
-  if (!IsMovement(u.op())) {
-    Fail("the target ", Describe(u), " is a copy of ", Describe(u.src(0)),
-         u.note().empty() ? "" : absl::StrCat(" (", u.note(), ")"),
-         ", and what is written to it would be lost; assign to the tensor itself");
-  }
-  if (u.is(Op::kPad)) {
-    Fail("the target ", Describe(u), " has padding, which is not stored; assign to the tensor ",
-         "before .Pad(...), or to a copy made with .Contiguous()");
-  }
-}
-
-}  // namespace
-
 bool internal::IsSharedMemory(const UOp& buffer) {
   if (!buffer.is(Op::kBuffer)) return false;
   const std::shared_ptr<Storage>& storage = buffer.arg<BufferArg>().buffer->storage;
   return storage != nullptr && storage->data != nullptr && !storage->parts.empty();
-}
-
-// Every version that can be written lies in a BUFFER of the tensor's own: a value that has none
-// yet, which other tensors may share as a node, is first assigned to a fresh one.
-Tensor& Tensor::Assign(const Operand& value) {
-  Call call("Assign", value.site());
-  const UOp old = uop();
-  State& self = Now();
-  const std::shared_ptr<State> held = self.base ? self.base : state_;
-  Tensor base;
-  base.state_ = held;
-  State& root = base.Now();
-  root.value = internal::Current(root.value);
-  if (internal::IsSharedMemory(root.value)) {
-    Fail("the memory of ", Describe(root.value),
-         " is one for all its places, which would each write it; assign to a copy made with ",
-         ".Contiguous()");
-  }
-  std::vector<UOp> chain;  // from the view to the base
-  if (self.base) {
-    for (UOp u = self.view; !(u == self.base_version); u = u.src(0)) {
-      CheckAssignable(u);
-      chain.push_back(u);
-    }
-  }
-  UOp v = internal::AsNode(value, old.dtype());
-  if (!(internal::BroadcastShape(v.shape(), old.shape()) == old.shape())) {
-    Fail("cannot make ", Describe(v), " fill the target ", Describe(old));
-  }
-  v = internal::BroadcastTo(v, old.shape(), /*keep_scalar=*/false);
-  if (!root.value.is(Op::kBuffer) && !root.value.is(Op::kAssign)) {
-    Device device = root.value.device() ? root.value.device() : v.device();
-    if (!device) device = internal::DefaultDevice();
-    const UOp fresh =
-        internal::NewBuffer(root.value.dtype(), root.value.shape().ToExtents(), device);
-    root.value = chain.empty() ? fresh : internal::Build(Op::kAssign, {fresh, fresh, root.value});
-  }
-  const auto view_of = [&chain](UOp u) {
-    for (auto it = chain.rbegin(); it != chain.rend(); ++it) u = it->WithSrcs({u});
-    return u;
-  };
-  root.value = internal::Build(Op::kAssign, {root.value, view_of(root.value), v});
-  if (self.base) {
-    self.value = self.view = view_of(root.value);
-    self.base_version = root.value;
-  }
-  return *this;
 }
 
 }  // namespace tessera

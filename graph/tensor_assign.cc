@@ -1,0 +1,180 @@
+// Assignment to tensors and to views of them.
+#include <algorithm>
+
+#include "graph/box.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::Fail;
+
+namespace {
+
+// A view's elements can be written where each shows a different element of the base.
+void CheckAssignable(const UOp& u) {
+  bool repeats = u.is(Op::kExpand);
+  if (u.is(Op::kWindow)) {
+    const auto& w = u.arg<WindowArg>();
+    for (size_t i = 0; i < w.axes.size(); ++i) {
+      repeats |= w.size[i] > 1 && w.stride[i] < w.dilation[i] * (w.size[i] - 1) + 1;
+    }
+  }
+  if (repeats) {
+    Fail("the target ", Describe(u), " repeats elements of ", Describe(u.src(0)), " (",
+         Info(u.op()).text, "); assign to a copy made with .Contiguous()");
+  }
+  if (u.is(Op::kMSelect)) return;
+  if (!IsMovement(u.op())) {
+    Fail("the target ", Describe(u), " is a copy of ", Describe(u.src(0)),
+         u.note().empty() ? "" : absl::StrCat(" (", u.note(), ")"),
+         ", and what is written to it would be lost; assign to the tensor itself");
+  }
+  if (u.is(Op::kPad)) {
+    Fail("the target ", Describe(u), " has padding, which is not stored; assign to the tensor ",
+         "before .Pad(...), or to a copy made with .Contiguous()");
+  }
+}
+
+// ---- views whose elements lie elsewhere than the base's
+
+// A view that deals the pieces out again, or one place's part: what is written to it is written to
+// what it shows.
+bool LiesElsewhere(const UOp& view) {
+  if (view.is(Op::kMSelect)) return true;
+  if (!view.device().is_sharding()) return false;
+  const Sharding s = view.src(0).device().sharding();
+  Ints axes;
+  if (view.is(Op::kFlip)) axes = view.arg<Ints>();
+  if (view.is(Op::kWindow)) axes = view.arg<WindowArg>().axes;
+  return std::any_of(axes.begin(), axes.end(),
+                     [&s](int64_t a) { return !s.DimsOf(static_cast<int>(a)).empty(); });
+}
+
+// As for every other target.
+void CheckPlaces(const UOp& v, const UOp& target) {
+  if (!v.device() || !target.device()) return;
+  const auto from = v.device().places(), to = target.device().places();
+  if (std::is_permutation(from.begin(), from.end(), to.begin(), to.end())) return;
+  Fail("the value ", Describe(v), " is on other places than the target ", Describe(target),
+       "; move it with .To(...)");
+}
+
+// The elements of a movement's view at their places in its source, among zeros.
+Tensor Back(const UOp& view, const Tensor& v) {
+  const Shape& from = view.src(0).shape();
+  switch (view.op()) {
+    case Op::kReshape:
+      return v.Reshape(from);
+    case Op::kPermute: {
+      Ints order(view.rank());
+      for (int i = 0; i < view.rank(); ++i) order[view.arg<Ints>()[i]] = i;
+      return v.Permute(order);
+    }
+    case Op::kFlip:
+      return v.Flip(Axes(view.arg<Ints>()));
+    case Op::kShrink: {
+      Pairs pairs;
+      for (int i = 0; i < view.rank(); ++i) {
+        const auto& [begin, end] = view.arg<Pairs>()[i];
+        pairs.emplace_back(begin, from[i] - end);
+      }
+      return v.Pad(pairs);
+    }
+    default: {  // WINDOW, whose elements do not overlap: each is the only one in its sum
+      const WindowArg& w = view.arg<WindowArg>();
+      Tensor out = v;
+      for (size_t i = w.axes.size(); i-- > 0;) {
+        const int axis = static_cast<int>(w.axes[i]);
+        out = internal::OverlapAdd(out, axis, from[axis].value(), w.stride[i], w.dilation[i]);
+      }
+      return out;
+    }
+  }
+}
+
+// What one place has, with what it shares with others, made v.
+Tensor WithPart(const UOp& select, const Tensor& v) {
+  const UOp& x = select.src(0);
+  const Sharding s = x.device().sharding();
+  const Boxes boxes = BoxesOf(x.shape(), s);
+  const auto index = static_cast<int>(select.arg<int64_t>());
+  std::vector<Tensor> parts;
+  for (int i = 0; i < s.size(); ++i) {
+    const bool same = boxes.At(i) == boxes.At(index);
+    const UOp part = internal::Build(Op::kMSelect, {x}, int64_t{i});
+    parts.push_back(same ? v.To(s[i]) : Tensor(part));
+  }
+  return Tensor::FromShards(parts, s);
+}
+
+// The value of what the view shows, once v is assigned to the view.
+Tensor Shown(const UOp& view, const Tensor& v) {
+  if (view.is(Op::kMSelect)) return WithPart(view, v);
+  const Tensor x(view.src(0));
+  const bool all = view.is(Op::kReshape) || view.is(Op::kPermute) || view.is(Op::kFlip);
+  if (all) return Back(view, v);
+  // As bits, so that adding zeros changes nothing.
+  const int bytes = v.dtype().bytes();
+  const DType bits = bytes == 1 ? kUInt8 : bytes == 2 ? kUInt16 : bytes == 4 ? kUInt32 : kUInt64;
+  const Tensor written = Back(view, Tensor::Ones(v.shape(), kUInt8)) > 0;
+  Tensor placed = Back(view, v.dtype().IsBool() ? v.Cast(kUInt8) : v.Bitcast(bits));
+  placed = v.dtype().IsBool() ? placed.Cast(kBool) : placed.Bitcast(v.dtype());
+  return Where(written, placed.To(x.device()), x);
+}
+
+}  // namespace
+
+// Every version that can be written lies in a BUFFER of the tensor's own: a value that has none
+// yet, which other tensors may share as a node, is first assigned to a fresh one.
+Tensor& Tensor::Assign(const Operand& value) {
+  Call call("Assign", value.site());
+  const UOp old = uop();
+  State& self = Now();
+  const std::shared_ptr<State> held = self.base ? self.base : state_;
+  Tensor base;
+  base.state_ = held;
+  State& root = base.Now();
+  UOp whole = internal::Current(root.value);
+  if (internal::IsSharedMemory(whole)) {
+    Fail("the memory of ", Describe(whole),
+         " is one for all its places, which would each write it; assign to a copy made with ",
+         ".Contiguous()");
+  }
+  std::vector<UOp> chain;  // from the base to the view
+  if (self.base) {
+    for (UOp u = self.view; !(u == self.base_version); u = u.src(0)) {
+      CheckAssignable(u);
+      chain.push_back(u);
+    }
+    std::reverse(chain.begin(), chain.end());
+  }
+  UOp v = internal::AsNode(value, old.dtype());
+  if (!(internal::BroadcastShape(v.shape(), old.shape()) == old.shape())) {
+    Fail("cannot make ", Describe(v), " fill the target ", Describe(old));
+  }
+  v = internal::BroadcastTo(v, old.shape(), /*keep_scalar=*/false);
+  if (!whole.is(Op::kBuffer) && !whole.is(Op::kAssign)) {
+    Device device = whole.device() ? whole.device() : v.device();
+    if (!device) device = internal::DefaultDevice();
+    const UOp fresh = internal::NewBuffer(whole.dtype(), whole.shape().ToExtents(), device);
+    whole = chain.empty() ? fresh : internal::Build(Op::kAssign, {fresh, fresh, whole});
+  }
+  const auto first_elsewhere = std::find_if(chain.begin(), chain.end(), LiesElsewhere);
+  std::vector<UOp> views = {whole};  // each shows the one before
+  for (const UOp& u : chain) views.push_back(u.WithSrcs({views.back()}));
+  const size_t direct = first_elsewhere - chain.begin();
+  if (direct < chain.size()) CheckPlaces(v, old);
+  for (size_t i = chain.size(); i > direct; --i) v = Shown(views[i], Tensor(v)).uop();
+  whole = internal::Build(Op::kAssign, {whole, views[direct], v});
+  if (self.base) {
+    UOp view = whole;
+    for (const UOp& u : chain) view = u.WithSrcs({view});
+    self.value = self.view = view;
+    self.base_version = whole;
+  }
+  root.value = whole;
+  return *this;
+}
+
+}  // namespace tessera
