@@ -11,6 +11,7 @@
 #include "graph/infer.h"
 #include "graph/lookup.h"
 #include "graph/status.h"
+#include "graph/unmap.h"
 
 namespace tessera {
 namespace {
@@ -513,7 +514,7 @@ class Evaluator {
         if (u.is(Op::kMSelect)) return Selected(u);
         if (u.is(Op::kExchange)) return Fail(u, "is made by the scheduler");
         if (u.is(Op::kLocal) || u.is(Op::kGlobal) || u.is(Op::kPass)) {
-          return Fail(u, "is of what each place has as its own, and this knows whole tensors");
+          return Fail(u, "is of what each place has as its own");  // WithoutPrograms leaves none
         }
         if (u.is(Op::kAssign)) return IsOverwrite(u) ? Of(u.src(2)) : Assign(u);
         return Of(u.src(0));  // COPY, CONTIGUOUS, and ALLREDUCE: the REDUCE below was of all
@@ -537,7 +538,8 @@ double HostArray::AsDouble(int64_t flat) const {
 
 absl::StatusOr<std::vector<HostArray>> Evaluate(absl::Span<const UOp> roots,
                                                 const EvaluateOptions& options) {
-  return Evaluator(options).Run(roots);
+  ASSIGN_OR_RETURN(const std::vector<UOp> plain, WithoutPrograms(roots, options.stop_at_realized));
+  return Evaluator(options).Run(plain);
 }
 
 }  // namespace tessera

@@ -206,7 +206,7 @@ Tensor AllToAll(const Tensor& x, const MeshDimName& dim, int split_axis, int joi
   // The parts are an axis of their own, which is dealt out, and another takes its place.
   const int64_t part = x.size(split) / in.places;
   const Tensor parts = x.Unflatten(split, {in.places, part}).Unsqueeze(split);
-  const Inside wide{parts.uop(), in.sharding, in.dim, in.places};
+  const Inside wide{parts.uop(), parts.device().sharding(), in.dim, in.places};
   return Moved(wide, wide.x, Placement::Shard(split), Placement::Shard(split + 1), "AllToAll")
       .Flatten(split, split + 2);
 }

@@ -272,13 +272,13 @@ Tensor Tensor::Shard(const PlaceList& places, int axis, CallSite at) const {
 Tensor Tensor::FromShards(absl::Span<const Tensor> shards, const Sharding& to, CallSite at) {
   Call call("FromShards", at);
   std::vector<UOp> srcs;
-  bool selected = !shards.empty() && internal::Current(shards[0].uop()).is(Op::kMSelect);
+  bool selected = !shards.empty();
   for (size_t i = 0; i < shards.size(); ++i) {
     const UOp u = internal::Current(shards[i].uop());
     srcs.push_back(u);
     // The shards of a tensor, put together again, are the tensor.
-    selected &= u.is(Op::kMSelect) && u.arg<int64_t>() == static_cast<int64_t>(i) &&
-                u.src(0) == srcs[0].src(0) && u.src(0).device() == Device(to);
+    selected = selected && u.is(Op::kMSelect) && u.arg<int64_t>() == static_cast<int64_t>(i) &&
+               u.src(0) == srcs[0].src(0) && u.src(0).device() == Device(to);
   }
   if (selected && static_cast<int>(shards.size()) == to.size()) return Tensor(UOp(srcs[0].src(0)));
   return Tensor(internal::BuildStack(srcs, to));

@@ -24,10 +24,9 @@ void CheckAssignable(const UOp& u) {
     Fail("the target ", Describe(u), " repeats elements of ", Describe(u.src(0)), " (",
          Info(u.op()).text, "); assign to a copy made with .Contiguous()");
   }
-  if (u.is(Op::kMSelect)) return;
+  if (u.is(Op::kMSelect) || u.is(Op::kCopy)) return;
   if (!IsMovement(u.op())) {
-    Fail("the target ", Describe(u), " is a copy of ", Describe(u.src(0)),
-         u.note().empty() ? "" : absl::StrCat(" (", u.note(), ")"),
+    Fail("the target ", Describe(u), " is ", Info(u.op()).text, " of ", Describe(u.src(0)),
          ", and what is written to it would be lost; assign to the tensor itself");
   }
   if (u.is(Op::kPad)) {
@@ -38,10 +37,10 @@ void CheckAssignable(const UOp& u) {
 
 // ---- views whose elements lie elsewhere than the base's
 
-// A view that deals the pieces out again, or one place's part: what is written to it is written to
-// what it shows.
+// A view that deals the pieces out again, a copy that a builder made for a view, or one place's
+// part: what is written to it is written to what it shows.
 bool LiesElsewhere(const UOp& view) {
-  if (view.is(Op::kMSelect)) return true;
+  if (view.is(Op::kMSelect) || view.is(Op::kCopy)) return true;
   if (!view.device().is_sharding()) return false;
   const Sharding s = view.src(0).device().sharding();
   Ints axes;
@@ -112,6 +111,7 @@ Tensor WithPart(const UOp& select, const Tensor& v) {
 Tensor Shown(const UOp& view, const Tensor& v) {
   if (view.is(Op::kMSelect)) return WithPart(view, v);
   const Tensor x(view.src(0));
+  if (view.is(Op::kCopy)) return v.To(x.device());
   const bool all = view.is(Op::kReshape) || view.is(Op::kPermute) || view.is(Op::kFlip);
   if (all) return Back(view, v);
   // As bits, so that adding zeros changes nothing.

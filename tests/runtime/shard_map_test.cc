@@ -134,6 +134,9 @@ TEST(ShardMap, Permute) {
   for (const std::vector<int>& sources : std::vector<std::vector<int>>{
            {3, 0, 1, 2}, {-1, 0, 1, 2}, {0, 1, 2, 3}, {2, 2, 2, 2}, {-1, -1, 3, -1}}) {
     EXPECT_EQ(moved(sources), expected(sources));
+    EXPECT_REFERENCE(ShardMap(
+        {"d"}, {Placement::Shard(0)}, [&](const Tensor& p) { return Permute(p, "d", sources); },
+        x));
   }
 }
 
@@ -207,6 +210,7 @@ TEST(ShardMap, NestsInBothOrders) {
   for (const Tensor& y : {data_outside, tensor_outside, at_once, half}) {
     EXPECT_THAT(Explain(y), HasSubstr("0 exchanges, 1 all-reduce, "));
     EXPECT_EQ(Read(y), Read(plain));
+    EXPECT_REFERENCE(y);
   }
 }
 
@@ -226,6 +230,7 @@ TEST(ShardMap, OverATree) {
       x);
   const float first = v[0] + v[1] + v[2] + v[3], second = v[4] + v[5] + v[6] + v[7];
   EXPECT_EQ(y.Item(), std::max(first, second));
+  EXPECT_REFERENCE(y);
 }
 
 TEST(ShardMap, InACapturedStep) {

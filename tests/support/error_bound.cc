@@ -12,6 +12,7 @@
 #include "graph/infer.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
+#include "graph/unmap.h"
 #include "tests/support/scalar_error.h"
 
 namespace tessera {
@@ -246,7 +247,8 @@ class BoundsOf {
 
 absl::StatusOr<std::vector<Bounded>> EvaluateWithBounds(absl::Span<const UOp> roots,
                                                         const EvaluateOptions& options) {
-  return BoundsOf(options).Run(roots);
+  ASSIGN_OR_RETURN(const std::vector<UOp> plain, WithoutPrograms(roots, options.stop_at_realized));
+  return BoundsOf(options).Run(plain);
 }
 
 std::string Difference(const HostArray& got, const Bounded& want, Compared* compared) {

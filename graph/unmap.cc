@@ -1,0 +1,202 @@
+// One walk from the leaves up: plain nodes to plain nodes, Manual ones to one for each coordinate.
+#include "graph/unmap.h"
+
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "graph/box.h"
+#include "graph/infer.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+using How = Placement::Kind;
+using Coordinates = std::vector<int64_t>;
+
+// The mesh dims along which each place has a value of its own.
+std::vector<int> ManualDims(Device device) {
+  std::vector<int> out;
+  if (!device.is_sharding()) return out;
+  const Sharding s = device.sharding();
+  for (int d = 0; d < s.mesh().ndim(); ++d) {
+    if (s(d).is(How::kManual)) out.push_back(d);
+  }
+  return out;
+}
+
+// Calls fn with each point of those dims, row-major; 0 along the others.
+template <typename Fn>
+void ForEachPoint(const Mesh& mesh, const std::vector<int>& dims, Fn fn) {
+  Coordinates at(mesh.ndim(), 0);
+  for (;;) {
+    fn(at);
+    size_t i = dims.size();
+    for (; i-- > 0;) {
+      if (++at[dims[i]] < mesh.dims()[dims[i]].size) break;
+      at[dims[i]] = 0;
+    }
+    if (i == static_cast<size_t>(-1)) return;
+  }
+}
+
+class Unmapper {
+ public:
+  explicit Unmapper(bool stop_at_realized) : stop_at_realized_(stop_at_realized) {}
+
+  absl::StatusOr<std::vector<UOp>> Run(absl::Span<const UOp> roots) {
+    for (const UOp& u : TopoSort(roots)) {
+      const std::vector<int> own = ManualDims(u.device());
+      if (own.empty()) {
+        plain_[u.get()] = u.is(Op::kGlobal) && !IsLeaf(u) ? Joined(u, {}) : Plain(u);
+        continue;
+      }
+      std::vector<UOp>& parts = parts_[u.get()];
+      ForEachPoint(u.device().sharding().mesh(), own,
+                   [&](const Coordinates& at) { parts.push_back(Part(u, at)); });
+    }
+    std::vector<UOp> out;
+    for (const UOp& r : roots) {
+      if (!ManualDims(r.device()).empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "Evaluate: ", Describe(r), " is each place's own, and has no value as a whole"));
+      }
+      out.push_back(plain_.at(r.get()));
+    }
+    return out;
+  }
+
+ private:
+  bool IsLeaf(const UOp& u) const { return u.size() == 0 || (stop_at_realized_ && u.realized()); }
+
+  UOp Plain(const UOp& u) const {
+    if (IsLeaf(u)) return u;
+    absl::InlinedVector<UOp, 4> srcs;
+    bool same = true;
+    for (const UOp& s : u.srcs()) {
+      srcs.push_back(plain_.at(s.get()));
+      same &= srcs.back() == s;
+    }
+    return same ? u : u.WithSrcs(srcs);
+  }
+
+  // What the place at these coordinates has of a node.
+  UOp At(const UOp& u, const Coordinates& at) const {
+    const std::vector<int> own = ManualDims(u.device());
+    if (own.empty()) return plain_.at(u.get());
+    const Mesh mesh = u.device().sharding().mesh();
+    int64_t index = 0;
+    for (int d : own) index = index * mesh.dims()[d].size + at[d];
+    return parts_.at(u.get())[index];
+  }
+
+  UOp Part(const UOp& u, const Coordinates& at) const {
+    switch (u.op()) {
+      case Op::kLocal:
+        return Cut(u, at);
+      case Op::kGlobal:
+        return Joined(u, at);
+      case Op::kCopy:  // among the places that stay
+        return At(u.src(0), at);
+      case Op::kPass: {
+        const Ints& arg = u.arg<Ints>();
+        Coordinates from = at;
+        from[arg[0]] = arg[1 + at[arg[0]]];
+        return At(u.src(0), from);
+      }
+      case Op::kAllReduce:
+        return Combined(u, at);
+      default:
+        break;
+    }
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(At(s, at));
+    return u.WithSrcs(srcs);
+  }
+
+  // Its own part of what a place enters with.
+  UOp Cut(const UOp& u, const Coordinates& at) const {
+    const UOp& src = u.src(0);
+    const Sharding outside = src.device().sharding(), inside = u.device().sharding();
+    UOp x = At(src, at);
+    if (x.device().is_sharding()) {
+      x = UOp::Make(Op::kCopy, {x}, Device(outside.mesh().places()[0]));
+    }
+    std::vector<Placement> entering = outside.placements();
+    for (int d = 0; d < outside.mesh().ndim(); ++d) {
+      if (outside(d) == inside(d)) entering[d] = Placement::Replicate();
+    }
+    const Boxes boxes = BoxesOf(src.shape(), outside.With(entering));
+    const Box box = boxes.At(outside.mesh().IndexAt(at));
+    Pairs pairs;
+    for (int a = 0; a < src.rank(); ++a) {
+      if (boxes.axes[a].dims.empty()) {
+        pairs.emplace_back(Extent(0), src.shape()[a]);
+      } else {
+        pairs.emplace_back(Extent(box[a].begin), Extent(box[a].end));
+      }
+    }
+    return UOp::Make(Op::kShrink, {x}, pairs);
+  }
+
+  // The parts side by side, along the dims that are no longer each place's own.
+  UOp Joined(const UOp& u, Coordinates at) const {
+    const Sharding outside = u.device().sharding(), inside = u.src(0).device().sharding();
+    at.resize(outside.mesh().ndim(), 0);
+    const UOp whole = JoinedFrom(u, outside, inside, 0, at);
+    return ManualDims(u.device()).empty() ? UOp::Make(Op::kCopy, {whole}, u.device()) : whole;
+  }
+  UOp JoinedFrom(const UOp& u, const Sharding& outside, const Sharding& inside, int dim,
+                 Coordinates& at) const {
+    while (dim < outside.mesh().ndim() && outside(dim) == inside(dim)) ++dim;
+    if (dim == outside.mesh().ndim()) return At(u.src(0), at);
+    const Placement& p = outside(dim);
+    if (!p.is(How::kShard)) return JoinedFrom(u, outside, inside, dim + 1, at);  // all are equal
+    std::vector<UOp> pieces;
+    for (at[dim] = 0; at[dim] < outside.mesh().dims()[dim].size; ++at[dim]) {
+      pieces.push_back(JoinedFrom(u, outside, inside, dim + 1, at));
+    }
+    at[dim] = 0;
+    return pieces.size() == 1 ? pieces[0] : UOp::Make(Op::kCat, pieces, int64_t{p.axis});
+  }
+
+  // Over dims that are Manual, of all the places along them; along others the REDUCE below was.
+  UOp Combined(const UOp& u, const Coordinates& at) const {
+    const ReduceArg& arg = u.arg<ReduceArg>();
+    const std::vector<int> own = ManualDims(u.src(0).device());
+    std::vector<int> over;
+    for (int64_t d : arg.axes) {
+      if (std::find(own.begin(), own.end(), d) != own.end()) over.push_back(static_cast<int>(d));
+    }
+    if (over.empty()) return At(u.src(0), at);
+    const DType wide = AccumulateType(u.dtype());
+    UOp sum;
+    ForEachPoint(u.device().sharding().mesh(), over, [&](const Coordinates& point) {
+      Coordinates from = at;
+      for (int d : over) from[d] = point[d];
+      const UOp part = As(At(u.src(0), from), wide);
+      sum = sum ? UOp::Make(arg.op, {sum, part}) : part;
+    });
+    return As(sum, u.dtype());
+  }
+  static UOp As(const UOp& u, DType t) { return u.dtype() == t ? u : UOp::Make(Op::kCast, t, {u}); }
+
+  const bool stop_at_realized_;
+  absl::flat_hash_map<const Node*, UOp> plain_;
+  absl::flat_hash_map<const Node*, std::vector<UOp>> parts_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<UOp>> WithoutPrograms(absl::Span<const UOp> roots,
+                                                 bool stop_at_realized) {
+  const std::vector<UOp> order = TopoSort(roots);
+  const bool none = std::none_of(order.begin(), order.end(), [](const UOp& u) {
+    return u.is(Op::kLocal) || u.is(Op::kGlobal) || u.is(Op::kPass);
+  });
+  if (none) return std::vector<UOp>(roots.begin(), roots.end());
+  return Unmapper(stop_at_realized).Run(roots);
+}
+
+}  // namespace tessera
