@@ -86,9 +86,18 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
   RETURN_IF_ERROR(CheckPlacement(op == Op::kLocal ? other : src.shape(), b.inside));
   for (int a = 0; a < outside.rank(); ++a) {
     if (PartsOf(b, a) == 1) continue;
+    // What other dims cut of it must be as much on both sides: the same bytes lie on each place.
     const Cut cut = CutAxis(b.outside.NestOf(a), outside[a].value());
-    for (size_t i = 1; i + 1 < cut.size(); ++i) {
-      if (cut[i + 1] - cut[i] == cut[1]) continue;
+    const Nest own = b.inside.NestOf(a);
+    const Shape& within = op == Op::kLocal ? other : src.shape();
+    const Cut rest = own.empty() ? Cut{0, cut[1]} : CutAxis(own, within[a].value());
+    const auto even = [&](const Cut& c) {
+      for (size_t i = 0; i + 1 < c.size(); ++i) {
+        if (c[i + 1] - c[i] != cut[1]) return false;
+      }
+      return true;
+    };
+    if (!even(cut) || !even(rest)) {
       return Fail("axis ", a, " of ", Describe(src.dtype(), outside, b.outside),
                   " is not cut into equal parts, and a per-place program has one shape; pad it, "
                   "or .To(...) an even layout first");

@@ -115,6 +115,43 @@ class Unmapper {
     return u.WithSrcs(srcs);
   }
 
+  // The pieces of an axis in their order, and which of them a place takes along by entering: those
+  // with its coordinates along the dims that become Manual. Dims that stay cut what it takes on.
+  struct Taken {
+    AxisBoxes axis;
+    std::vector<int> dims;  // of the axis, that become Manual
+  };
+  static Taken TakenOf(const Shape& shape, const Sharding& outside, const Sharding& inside,
+                       int axis) {
+    Taken t{BoxesOf(shape, outside).axes[axis], {}};
+    for (int d : t.axis.dims) {
+      if (inside(d).is(How::kManual)) t.dims.push_back(d);
+    }
+    return t;
+  }
+  static bool Takes(const Taken& t, const Mesh& mesh, size_t piece, const Coordinates& at) {
+    int64_t rest = static_cast<int64_t>(piece);
+    for (size_t i = t.axis.dims.size(); i-- > 0;) {
+      const int d = t.axis.dims[i];
+      const int64_t own = rest % mesh.dims()[d].size;
+      rest /= mesh.dims()[d].size;
+      if (Has(t.dims, d) && own != at[d]) return false;
+    }
+    return true;
+  }
+  static bool Has(const std::vector<int>& dims, int d) {
+    return std::find(dims.begin(), dims.end(), d) != dims.end();
+  }
+  static UOp Slice(const UOp& x, int axis, Interval i) {
+    Pairs pairs;
+    for (const Extent& e : x.shape()) pairs.emplace_back(Extent(0), e);
+    pairs[axis] = {Extent(i.begin), Extent(i.end)};
+    return UOp::Make(Op::kShrink, {x}, pairs);
+  }
+  static UOp SideBySide(const std::vector<UOp>& pieces, int axis) {
+    return pieces.size() == 1 ? pieces[0] : UOp::Make(Op::kCat, pieces, int64_t{axis});
+  }
+
   // Its own part of what a place enters with.
   UOp Cut(const UOp& u, const Coordinates& at) const {
     const UOp& src = u.src(0);
@@ -123,42 +160,43 @@ class Unmapper {
     if (x.device().is_sharding()) {
       x = UOp::Make(Op::kCopy, {x}, Device(outside.mesh().places()[0]));
     }
-    std::vector<Placement> entering = outside.placements();
-    for (int d = 0; d < outside.mesh().ndim(); ++d) {
-      if (outside(d) == inside(d)) entering[d] = Placement::Replicate();
-    }
-    const Boxes boxes = BoxesOf(src.shape(), outside.With(entering));
-    const Box box = boxes.At(outside.mesh().IndexAt(at));
-    Pairs pairs;
     for (int a = 0; a < src.rank(); ++a) {
-      if (boxes.axes[a].dims.empty()) {
-        pairs.emplace_back(Extent(0), src.shape()[a]);
-      } else {
-        pairs.emplace_back(Extent(box[a].begin), Extent(box[a].end));
+      const Taken t = TakenOf(src.shape(), outside, inside, a);
+      if (t.dims.empty()) continue;
+      std::vector<UOp> pieces;
+      for (size_t i = 0; i < t.axis.pieces.size(); ++i) {
+        if (Takes(t, outside.mesh(), i, at)) pieces.push_back(Slice(x, a, t.axis.pieces[i]));
       }
+      x = SideBySide(pieces, a);
     }
-    return UOp::Make(Op::kShrink, {x}, pairs);
+    return x;
   }
 
-  // The parts side by side, along the dims that are no longer each place's own.
+  // The parts put together again, along the dims that are no longer each place's own.
   UOp Joined(const UOp& u, Coordinates at) const {
-    const Sharding outside = u.device().sharding(), inside = u.src(0).device().sharding();
-    at.resize(outside.mesh().ndim(), 0);
-    const UOp whole = JoinedFrom(u, outside, inside, 0, at);
+    at.resize(u.device().sharding().mesh().ndim(), 0);
+    const UOp whole = JoinedFrom(u, 0, at);
     return ManualDims(u.device()).empty() ? UOp::Make(Op::kCopy, {whole}, u.device()) : whole;
   }
-  UOp JoinedFrom(const UOp& u, const Sharding& outside, const Sharding& inside, int dim,
-                 Coordinates& at) const {
-    while (dim < outside.mesh().ndim() && outside(dim) == inside(dim)) ++dim;
-    if (dim == outside.mesh().ndim()) return At(u.src(0), at);
-    const Placement& p = outside(dim);
-    if (!p.is(How::kShard)) return JoinedFrom(u, outside, inside, dim + 1, at);  // all are equal
-    std::vector<UOp> pieces;
-    for (at[dim] = 0; at[dim] < outside.mesh().dims()[dim].size; ++at[dim]) {
-      pieces.push_back(JoinedFrom(u, outside, inside, dim + 1, at));
-    }
-    at[dim] = 0;
-    return pieces.size() == 1 ? pieces[0] : UOp::Make(Op::kCat, pieces, int64_t{p.axis});
+  UOp JoinedFrom(const UOp& u, int axis, const Coordinates& at) const {
+    if (axis == u.rank()) return At(u.src(0), at);  // of replicas the first; all are equal
+    const Sharding outside = u.device().sharding(), inside = u.src(0).device().sharding();
+    const Taken t = TakenOf(u.shape(), outside, inside, axis);
+    if (t.dims.empty()) return JoinedFrom(u, axis + 1, at);
+    std::vector<UOp> pieces(t.axis.pieces.size());
+    ForEachPoint(outside.mesh(), t.dims, [&](const Coordinates& point) {
+      Coordinates from = at;
+      for (int d : t.dims) from[d] = point[d];
+      const UOp part = JoinedFrom(u, axis + 1, from);
+      int64_t begin = 0;  // within the part
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        if (!Takes(t, outside.mesh(), i, from)) continue;
+        const int64_t n = t.axis.pieces[i].size();
+        pieces[i] = Slice(part, axis, {begin, begin + n});
+        begin += n;
+      }
+    });
+    return SideBySide(pieces, axis);
   }
 
   // Over dims that are Manual, of all the places along them; along others the REDUCE below was.

@@ -74,17 +74,19 @@ NodeSet StillRead(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
   for (const UOp& u : key.order) {
     const UOp computed = u.realized();
     const UOp version = computed ? computed : u;
-    auto& seen = sees[u.get()];
+    absl::InlinedVector<const Node*, 2> seen;
     if (version.is(Op::kBuffer) || version.is(Op::kAssign)) {
       if (overwritten.contains(version.get())) seen.push_back(version.get());
     } else {
       for (const UOp& s : u.srcs()) {
-        for (const Node* v : sees[s.get()]) seen.push_back(v);
+        const auto it = sees.find(s.get());
+        if (it != sees.end()) seen.insert(seen.end(), it->second.begin(), it->second.end());
       }
     }
     std::sort(seen.begin(), seen.end());
     seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
     if (seen.empty()) continue;
+    sees[u.get()] = seen;
     if (is_root.contains(u.get())) {  // computed now, unless it is the old version itself
       if (version.is(Op::kBuffer)) out.insert(version.get());
       continue;

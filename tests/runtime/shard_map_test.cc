@@ -330,6 +330,18 @@ TEST(ShardMap, GradientsAreThoseOfThePlainProgram) {
 TEST(ShardMap, Mistakes) {
   const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Cut(Line(3), 0));
   const Tensor uneven = Tensor::From(Numbers(5), {5}).Shard(Cut(Line(3), 0));
+  // Halves of 12 rows, of which the places of one half keep 6 and those of the other 2.
+  const Tensor rows =
+      Tensor::From(Numbers(24), {12, 2}).To(Sharding(Grid(), {Placement::Shard(0), kWhole}));
+  EXPECT_THAT(ErrorOf([&] {
+                ShardMap(
+                    {"tp"}, {Placement::Shard(0)},
+                    [](const Tensor& p) {
+                      return p.Slice({{0, 8}});
+                    },
+                    rows);
+              }),
+              HasSubstr("is not cut into equal parts"));
   const auto same = [](const Tensor& p) { return p; };
   EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {kWhole}, same, x); }),
               HasSubstr("may differ, so it cannot be one value on all of them"));
