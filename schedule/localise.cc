@@ -345,6 +345,17 @@ class Localiser : private LocalParts {
       pads[a] = {h.before, h.after};
       lengths[a] = h.length;
     }
+    // Where elements move, those beyond the last window of another axis stay.
+    for (size_t i = 0; i < w.axes.size() && !(to == from); ++i) {
+      const int a = static_cast<int>(w.axes[i]);
+      const Extent &n = base.shape()[a], &windows = u.shape()[a];
+      if (!result.axes[a].dims.empty() || !n.is_int() || !windows.is_int()) continue;
+      if (!pads[a].first.is_int(0) || !pads[a].second.is_int(0) || windows.value() == 0) continue;
+      const int64_t read =
+          (windows.value() - 1) * w.stride[i] + (w.size[i] - 1) * w.dilation[i] + 1;
+      to.axes[a].pieces[0].end = read;
+      lengths[a] = read;
+    }
     UOp x = Exchange(Of(base), base.shape(), from, to);
     x = Recast(x, ShapeOf(base.shape(), to));
     const bool none = std::all_of(pads.begin(), pads.end(), [](const auto& p) {

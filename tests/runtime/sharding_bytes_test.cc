@@ -157,6 +157,10 @@ void AddPrimitives(Table& t) {
     t.AddMove("window of 3, " + label, x, x.Window(0, {3}), [](const At& a) {
       return Positions{{a[0] + a[2], a[1]}};
     });
+    t.AddMove("window of 3 by 5 with steps, " + label, x, x.Window({0, 1}, {3, 5}, {1, 2}),
+              [](const At& a) {
+                return Positions{{a[0] + a[2], a[1] * 2 + a[3]}};
+              });
     t.AddMove("window of 5, padded, " + label, x, x.Pad({{2, 2}, {0, 0}}).Window(0, {5}),
               [](const At& a) {
                 return Positions{{a[0] + a[2] - 2, a[1]}};
