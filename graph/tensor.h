@@ -237,9 +237,12 @@ class Tensor {
   Tensor Atanh(CallSite at = CallSite::Here()) const;
   Tensor Sinc(CallSite at = CallSite::Here()) const;  // sin(pi x) / (pi x)
   Tensor Erf(CallSite at = CallSite::Here()) const;
-  Tensor Erfc(CallSite at = CallSite::Here()) const;   // 1 - Erf; few digits far above 0
-  Tensor Frac(CallSite at = CallSite::Here()) const;   // x - Trunc(x)
-  Tensor Floor(CallSite at = CallSite::Here()) const;  // integers stay as they are, in all four
+  Tensor Erfc(CallSite at = CallSite::Here()) const;  // 1 - Erf; few digits far above 0
+  Tensor ErfInv(CallSite at = CallSite::Here()) const;
+  Tensor Lgamma(CallSite at = CallSite::Here()) const;   // ln |gamma(x)|
+  Tensor Digamma(CallSite at = CallSite::Here()) const;  // the derivative of ln gamma(x)
+  Tensor Frac(CallSite at = CallSite::Here()) const;     // x - Trunc(x)
+  Tensor Floor(CallSite at = CallSite::Here()) const;    // integers stay as they are, in all four
   Tensor Ceil(CallSite at = CallSite::Here()) const;
   Tensor Trunc(CallSite at = CallSite::Here()) const;
   Tensor Round(CallSite at = CallSite::Here()) const;  // ties to even

@@ -179,11 +179,18 @@ void AddElementwise(std::vector<CompositeRow>& rows) {
                             x[0].MaskedFill(x[1] > 0, 3), x[0].IsClose(x[1], 0.5, 0.1),
                             x[0].AllClose(x[1])};
                   }});
-  rows.push_back(
-      {"OneOperand", {{{3, 5}, -0.875, 0.875}}, [](In x) -> Out {
-         return {x[0].Asinh(), (x[0] + 3).Acosh(),      x[0].Atanh(), x[0].Sinc(), x[0].Erfc(),
-                 x[0].Frac(),  ((x[0] + 1) / 2).Logit()};
-       }});
+  rows.push_back({"OneOperand", {{{3, 5}, -0.875, 0.875}}, [](In x) -> Out {
+                    return {x[0].Asinh(),
+                            (x[0] + 3).Acosh(),
+                            x[0].Atanh(),
+                            x[0].Sinc(),
+                            x[0].Erfc(),
+                            x[0].Frac(),
+                            ((x[0] + 1) / 2).Logit(),
+                            x[0].ErfInv(),
+                            (x[0] + 2).Lgamma(),
+                            (x[0] + 2).Digamma()};
+                  }});
   rows.push_back({"Classified",
                   {{{3, 5}}},
                   [](In x) -> Out {
