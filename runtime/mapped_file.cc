@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "absl/strings/str_format.h"
@@ -37,6 +38,21 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::st
 
 MappedFile::~MappedFile() {
   if (size_ > 0) munmap(const_cast<char*>(data_), size_);
+}
+
+void MappedFile::Populate(uint64_t begin, uint64_t size) const {
+  if (begin >= size_ || size == 0) return;
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t end = begin + std::min<uint64_t>(size, size_ - begin);
+  begin -= begin % page;
+#ifdef MADV_POPULATE_READ
+  const int failed = madvise(const_cast<char*>(data_ + begin), end - begin, MADV_POPULATE_READ);
+  if (failed == 0 || errno != EINVAL) return;
+#endif
+  // Kernels before Linux 5.14 do not know it.
+  for (uint64_t at = begin; at < end; at += page) {
+    static_cast<void>(*static_cast<const volatile char*>(data_ + at));
+  }
 }
 
 size_t ValidUtf8Prefix(absl::string_view bytes) {

@@ -23,6 +23,9 @@ class MappedFile {
 
   const std::string& path() const { return path_; }
   absl::string_view bytes() const { return {data_, size_}; }
+  // Brings `size` bytes from `begin` on into memory, as far as the file has them, so that what
+  // reads them next does not wait page by page. Nothing is lost where that fails.
+  void Populate(uint64_t begin, uint64_t size) const;
 
  private:
   MappedFile(std::string path, const char* data, size_t size)

@@ -1,8 +1,11 @@
 // Parsing the command line, and the modes that generate text.
 #include "examples/llm/command.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <iterator>
 
@@ -66,6 +69,11 @@ constexpr Option kOptions[] = {
     {"--context", "N", "positions to make room for; else the model's, at most 4096",
      [](Command& c, const std::string& v) {
        return Int(v, &c.context) && c.context > 0 && c.context <= (int64_t{1} << 24);
+     }},
+    {"--cache", "f32|f16", "how keys and values are kept; else f32 for models in F32, f16 for others",
+     [](Command& c, const std::string& v) {
+       c.cache = v == "f32" ? kFloat32 : kFloat16;
+       return v == "f32" || v == "f16";
      }},
     {"--devices", "A,B,...", "where to run: one device, or several of a kind side by side",
      [](Command& c, const std::string& v) {
@@ -181,6 +189,37 @@ std::string JsonString(absl::string_view text) {
 }
 
 namespace {
+
+// Shows on stderr how far the loading is, once it takes long: on a terminal in one line that
+// changes, elsewhere in lines.
+class ShowProgress {
+ public:
+  explicit ShowProgress(const char* what)
+      : what_(what), terminal_(isatty(2) == 1), begin_(Clock::now()) {}
+  ~ShowProgress() {
+    if (open_) std::fprintf(stderr, "\n");
+  }
+  bool operator()(uint64_t done, uint64_t all) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    if (seconds >= next_) {
+      next_ = seconds + (terminal_ ? 0.1 : 2);
+      std::fprintf(stderr, "%sllm: %s of %s %s, %s/s   %s", terminal_ ? "\r" : "",
+                   ShowBytes(static_cast<double>(done)).c_str(),
+                   ShowBytes(static_cast<double>(all)).c_str(), what_,
+                   ShowBytes(static_cast<double>(done) / seconds).c_str(), terminal_ ? "" : "\n");
+      open_ = terminal_;
+    }
+    return !interrupted;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const char* what_;
+  const bool terminal_;
+  const Clock::time_point begin_;
+  double next_ = 0.5;
+  bool open_ = false;  // a line is not ended
+};
 
 constexpr int64_t kTextTokens = 256, kLeastNewTokens = 128;
 
@@ -315,14 +354,24 @@ absl::StatusOr<int> RunCommand(const Command& command) {
     return 0;
   }
   const auto begin = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(Model model, LoadModel(command.model));
+  absl::StatusOr<Model> loaded = [&command] {
+    ShowProgress progress("read");
+    return LoadModel(command.model, std::ref(progress));
+  }();
+  RETURN_IF_ERROR(loaded.status());
+  Model& model = *loaded;
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-  std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s in %s, mapped in %s\n",
+  const double bytes = static_cast<double>(model.bytes_stored);
+  std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s in %s, loaded in %s, %s/s\n",
                command.model.c_str(), model.config.architecture.c_str(),
                static_cast<int>(model.config.layers), static_cast<int>(model.config.dim),
-               ShowBytes(static_cast<double>(model.bytes_stored)).c_str(), model.format.c_str(),
-               ShowSeconds(taken.count()).c_str());
-  if (const absl::Status moved = Distribute(&model, command.devices); !moved.ok()) {
+               ShowBytes(bytes).c_str(), model.format.c_str(), ShowSeconds(taken.count()).c_str(),
+               ShowBytes(bytes / taken.count()).c_str());
+  const absl::Status moved = [&] {
+    ShowProgress progress("moved");
+    return Distribute(&model, command.devices, std::ref(progress));
+  }();
+  if (!moved.ok()) {
     return absl::Status(moved.code(), absl::StrCat("--devices: ", moved.message()));
   }
   if (model.division.whole.is_sharding()) {
@@ -333,6 +382,7 @@ absl::StatusOr<int> RunCommand(const Command& command) {
   }
   SessionOptions options;
   options.context = command.context;
+  options.cache = command.cache;
   Session session(model, options);
   switch (command.mode) {
     case Command::Mode::kGenerate:

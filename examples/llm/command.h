@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Command {
   bool prompt_given = false;  // else stdin is read
   int64_t max_tokens = -1;    // -1: as Generate's mode decides
   int64_t context = 0;
+  std::optional<DType> cache;
   std::vector<std::string> stops;
   SamplerOptions sampler;
   std::vector<Place> devices = {Place("CPU", 0)};

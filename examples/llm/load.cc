@@ -1,5 +1,9 @@
 // Opening a model: which kind of file or folder it is, and its parts.
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
 
 #include "examples/llm/model.h"
 #include "graph/status.h"
@@ -13,6 +17,50 @@ bool IsFolder(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+// Brings weights into memory on a thread of its own, a part after the other.
+class WeightReader {
+ public:
+  WeightReader(const WeightSet& weights, const LoadProgress& progress)
+      : weights_(weights.all()), bytes_(weights.bytes()), progress_(progress) {
+    const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+                            static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+    if (progress_ && bytes_ <= memory / 4 * 3) thread_ = std::thread([this] { Run(); });
+  }
+  ~WeightReader() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  absl::Status Wait() {
+    if (thread_.joinable()) thread_.join();
+    return stop_ ? absl::CancelledError("interrupted while the weights were read")
+                 : absl::OkStatus();
+  }
+
+ private:
+  void Run() {
+    constexpr uint64_t kPart = uint64_t{16} << 20;
+    uint64_t done = 0;
+    for (const Weight& w : weights_) {
+      for (uint64_t at = 0; at < w.bytes.size(); at += kPart) {
+        const uint64_t size = std::min<uint64_t>(kPart, w.bytes.size() - at);
+        w.file->Populate(w.offset + at, size);
+        done += size;
+        if (stop_) return;
+        if (!progress_(done, bytes_)) {
+          stop_ = true;
+          return;
+        }
+      }
+    }
+  }
+
+  const std::vector<Weight> weights_;
+  const uint64_t bytes_;
+  const LoadProgress& progress_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
 absl::StatusOr<std::unique_ptr<const Tokenizer>> GgufTokenizer(const Gguf& file) {
   ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerFromGguf(file.metadata));
   return Tokenizer::Make(std::move(spec));
@@ -23,27 +71,35 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> FolderTokenizer(const std::stri
   return Tokenizer::Make(std::move(spec));
 }
 
-absl::StatusOr<Model> LoadGguf(const std::string& path) {
+absl::StatusOr<Model> LoadGguf(const std::string& path, const LoadProgress& progress) {
   ASSIGN_OR_RETURN(const Gguf file, OpenGguf(path));
   ASSIGN_OR_RETURN(ModelConfig config, ConfigFromGguf(file.metadata));
+  WeightReader reader(file.weights, progress);
   ASSIGN_OR_RETURN(std::unique_ptr<const Tokenizer> tokenizer, GgufTokenizer(file));
-  return MakeModel(std::move(config), std::move(tokenizer), file.weights, true, path);
+  ASSIGN_OR_RETURN(
+      Model model, MakeModel(std::move(config), std::move(tokenizer), file.weights, true, path));
+  RETURN_IF_ERROR(reader.Wait());
+  return model;
 }
 
-absl::StatusOr<Model> LoadFolder(const std::string& folder) {
+absl::StatusOr<Model> LoadFolder(const std::string& folder, const LoadProgress& progress) {
   const std::string path = folder + "/config.json";
   ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
   ASSIGN_OR_RETURN(const Json json, Json::Parse(file->bytes(), path));
   ASSIGN_OR_RETURN(ModelConfig config, ConfigFromHuggingFace(json, path));
   ASSIGN_OR_RETURN(const WeightSet weights, OpenSafetensorsFolder(folder));
+  WeightReader reader(weights, progress);
   ASSIGN_OR_RETURN(std::unique_ptr<const Tokenizer> tokenizer, FolderTokenizer(folder));
-  return MakeModel(std::move(config), std::move(tokenizer), weights, false, folder);
+  ASSIGN_OR_RETURN(Model model,
+                   MakeModel(std::move(config), std::move(tokenizer), weights, false, folder));
+  RETURN_IF_ERROR(reader.Wait());
+  return model;
 }
 
 }  // namespace
 
-absl::StatusOr<Model> LoadModel(const std::string& path) {
-  return IsFolder(path) ? LoadFolder(path) : LoadGguf(path);
+absl::StatusOr<Model> LoadModel(const std::string& path, const LoadProgress& progress) {
+  return IsFolder(path) ? LoadFolder(path, progress) : LoadGguf(path, progress);
 }
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::string& path) {

@@ -1,6 +1,7 @@
 // A model loaded from files: configuration, tokenizer, and weights as they are stored.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -52,9 +53,13 @@ struct Model {
   std::string format;  // of most bytes
 };
 
+// Told how many bytes are there of how many; false ends the loading.
+using LoadProgress = std::function<bool(uint64_t done, uint64_t all)>;
+
 // A GGUF file, or a folder with config.json, tokenizer.json and safetensors. Every error is one
-// line that names the file and key, byte or tensor.
-absl::StatusOr<Model> LoadModel(const std::string& path);
+// line that names the file and key, byte or tensor. With `progress` the weights are read from disk
+// here, while the tokenizer is made, unless they are more than memory holds; else when first used.
+absl::StatusOr<Model> LoadModel(const std::string& path, const LoadProgress& progress = {});
 // The tokenizer alone; GGUF files without weights have one too.
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::string& path);
 

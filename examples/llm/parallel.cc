@@ -9,12 +9,33 @@
 namespace tessera::llm {
 namespace {
 
+// Moves one weight after the other, and tells how far it is.
+class Progress {
+ public:
+  Progress(uint64_t bytes, const LoadProgress& show) : bytes_(bytes), show_(show) {}
+
+  void Move(Tensor& t, const Device& to) {
+    if (!t) return;
+    t = t.To(to).Realize();
+    done_ += static_cast<uint64_t>(t.elements()) * static_cast<uint64_t>(t.dtype().bytes());
+    if (show_ && !show_(std::min(done_, bytes_), bytes_)) {
+      throw Error(absl::CancelledError("interrupted while the weights were moved"));
+    }
+  }
+
+ private:
+  const uint64_t bytes_;
+  const LoadProgress& show_;
+  uint64_t done_ = 0;
+};
+
 int64_t BlockOf(const Matrix& m) { return InfoOf(m.format).block_elements; }
 
 // Moves the weights of one model.
 class Mover {
  public:
-  Mover(Model* model, const std::vector<Place>& places) : model_(*model), mesh_(PlaceList(places)) {
+  Mover(Model* model, const std::vector<Place>& places, Progress& progress)
+      : model_(*model), mesh_(PlaceList(places)), progress_(progress) {
     const ModelConfig& c = model_.config;
     int64_t block = 1;
     for (const LayerWeights& w : model_.layers) block = std::lcm(block, BlockOf(w.o));
@@ -73,19 +94,18 @@ class Mover {
     return Layout::Aligned(unit * width / block);
   }
   void Move(Tensor& t, const Sharding& to) {
-    if (t) t = t.Shard(to).Realize();
+    progress_.Move(t, to);
   }
 
   Model& model_;
   const Mesh mesh_;
+  Progress& progress_;
   HeadDivision heads_;
 };
 
-void MoveWhole(Model* model, const Place& place) {
+void MoveWhole(Model* model, const Place& place, Progress& progress) {
   const bool tied = model->output.stored.Is(model->embedding.stored);
-  const auto move = [&place](Tensor& t) {
-    if (t) t = t.To(place).Realize();
-  };
+  const auto move = [&](Tensor& t) { progress.Move(t, place); };
   move(model->embedding.stored);
   if (tied) {
     model->output = model->embedding;
@@ -126,12 +146,14 @@ HeadDivision DivideHeads(int64_t heads, int64_t kv_heads, int64_t head_dim, int6
   return best;
 }
 
-absl::Status Distribute(Model* model, const std::vector<Place>& places) {
+absl::Status Distribute(Model* model, const std::vector<Place>& places,
+                        const LoadProgress& progress) {
+  Progress moved(model->bytes_stored, progress);
   try {
     if (places.size() > 1) {
-      Mover(model, places).Run();
+      Mover(model, places, moved).Run();
     } else if (!(places[0] == Place("CPU", 0))) {
-      MoveWhole(model, places[0]);
+      MoveWhole(model, places[0], moved);
     }
   } catch (const Error& e) {
     return e.status();

@@ -18,6 +18,11 @@ int64_t ContextOf(const Model& model, const SessionOptions& options) {
   return std::min(model.config.context, kDefaultContext);
 }
 
+DType CacheOf(const Model& model, const SessionOptions& options) {
+  if (options.cache) return *options.cache;
+  return model.format == InfoOf(WeightFormat::kF32).name ? kFloat32 : kFloat16;
+}
+
 Tensor EmptyLogits(const Dims& shape, const Model& model) {
   return Tensor::Zeros(shape, kFloat32, model.division.logits).Contiguous().Realize();
 }
@@ -25,7 +30,7 @@ Tensor EmptyLogits(const Dims& shape, const Model& model) {
 }  // namespace
 
 Session::Session(const Model& model, const SessionOptions& options)
-    : model_(model), transformer_(model, ContextOf(model, options)) {
+    : model_(model), transformer_(model, ContextOf(model, options), CacheOf(model, options)) {
   logits_ = EmptyLogits({model.config.vocabulary}, model);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace tessera::llm {
 
 struct SessionOptions {
   int64_t context = 0;  // positions; 0: what the model was trained for, at most 4096
+  // Of keys and values; none: f32 for models in F32, and f16 for those stored in less.
+  std::optional<DType> cache;
 };
 
 class Session {

@@ -13,7 +13,8 @@ Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias = {}) {
 
 }  // namespace
 
-Transformer::Transformer(const Model& model, int64_t context) : model_(model), context_(context) {
+Transformer::Transformer(const Model& model, int64_t context, DType cache)
+    : model_(model), context_(context) {
   const ModelConfig& c = model.config;
   const int64_t half = c.head_dim / 2;
   std::vector<float> cos(context * half), sin(context * half);
@@ -34,13 +35,15 @@ Transformer::Transformer(const Model& model, int64_t context) : model_(model), c
   // only as far as texts reach.
   for (int64_t i = 0; i < c.layers; ++i) {
     caches_.push_back(
-        {Tensor::Empty(shape, kFloat32, by_heads), Tensor::Empty(shape, kFloat32, by_heads)});
+        {Tensor::Empty(shape, cache, by_heads), Tensor::Empty(shape, cache, by_heads)});
   }
 }
 
 uint64_t Transformer::cache_bytes() const {
   uint64_t sum = 0;
-  for (const Cache& c : caches_) sum += 2 * static_cast<uint64_t>(c.keys.elements()) * 4;
+  for (const Cache& c : caches_) {
+    sum += 2 * static_cast<uint64_t>(c.keys.elements() * c.keys.dtype().bytes());
+  }
   return sum;
 }
 
@@ -80,9 +83,14 @@ Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor&
   if (w.q_norm) q = q.RmsNorm(w.q_norm, c.norm_eps);
   if (w.k_norm) k = k.RmsNorm(w.k_norm, c.norm_eps);
   const Slice here{position, position + tokens}, seen{0, position + tokens};
-  cache.keys.SliceAxis(1, here).Assign(Rotate(k, position).Permute({1, 0, 2}));
-  cache.values.SliceAxis(1, here).Assign(v.Permute({1, 0, 2}));
-  const Tensor keys = cache.keys.SliceAxis(1, seen), values = cache.values.SliceAxis(1, seen);
+  const auto store = [&](Tensor& kept, const Tensor& t) {
+    kept.SliceAxis(1, here).Assign(t.Permute({1, 0, 2}).Cast(kept.dtype()));
+  };
+  store(cache.keys, Rotate(k, position));
+  store(cache.values, v);
+  // Read as they are kept: the cast is part of the products' kernels.
+  const Tensor keys = cache.keys.SliceAxis(1, seen).Cast(kFloat32);
+  const Tensor values = cache.values.SliceAxis(1, seen).Cast(kFloat32);
 
   // Heads that share keys are rows of one product.
   const Tensor rows = Rotate(q, position)

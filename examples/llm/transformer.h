@@ -10,8 +10,8 @@ namespace tessera::llm {
 
 class Transformer {
  public:
-  // With empty caches for `context` positions. The model must outlive it.
-  Transformer(const Model& model, int64_t context);
+  // With empty caches of this dtype for `context` positions. The model must outlive it.
+  Transformer(const Model& model, int64_t context, DType cache);
 
   // The last hidden states [T, dim], normed, of tokens [T] (i32) at position, position + 1, ...;
   // writes their keys and values into the caches.
