@@ -48,7 +48,10 @@ class Lowerer {
     RangeKind kind = RangeKind::kLoop;
     std::vector<UOp> statements;
     absl::flat_hash_map<const Node*, UOp> values;
-    UOp skipped;  // the extent of a loop that may not run
+    // Of the block right around a loop that may not run: the loop's extent, and what was computed
+    // of it. What the loop needs but does not change stands here, in an IF if there is any.
+    UOp skipped, rounds;
+    bool guarded = false;  // a loop with such a block around it
   };
 
   int DepthOf(const UOp& u) const {
@@ -65,8 +68,8 @@ class Lowerer {
     return home;
   }
 
-  // The outermost in which it may be computed: nothing leaves a loop that may not run, as what it
-  // would read need not exist; but a stage whose own loops do not run either then.
+  // The outermost in which it may be computed: nothing leaves what is around a loop that may not
+  // run, as what it would read need not exist; but a stage whose own loops do not run either then.
   int Home(const UOp& u) const {
     const int known = Known(u);
     if (threads_ || extents_ || u.size() == 0 || u.is(Op::kRange)) return known;
@@ -192,7 +195,13 @@ class Lowerer {
     arg.id = next_id_++;
     block.head = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(1)}, arg);
     block.values.emplace(range.get(), block.head);
-    if (range.src(0).vmin() < 1) block.skipped = UOp(range.src(0));
+    if (range.src(0).vmin() < 1) {
+      Block around_it;
+      around_it.skipped = UOp(range.src(0));
+      around_it.rounds = extent;
+      block.guarded = true;
+      blocks_.push_back(std::move(around_it));
+    }
     blocks_.push_back(std::move(block));
     return absl::OkStatus();
   }
@@ -288,9 +297,29 @@ class Lowerer {
     return gate;
   }
 
+  // Ends the innermost loop or IF.
   void CloseLoop() {
     Block inner = std::move(blocks_.back());
     blocks_.pop_back();
+    UOp test;
+    if (inner.guarded) {
+      const Block around = std::move(blocks_.back());
+      blocks_.pop_back();
+      const int here = static_cast<int>(blocks_.size()) - 1;
+      if (!around.statements.empty()) {
+        const UOp runs = Append(here, UOp::Make(Op::kCmpLt, {UOp::Index(0), around.rounds}));
+        test = Append(here, UOp::Make(Op::kIf, {runs}, FreshId()));
+      }
+      for (const UOp& s : around.statements) Append(here, s);
+    }
+    AppendLoop(inner);
+    if (test) {
+      const int here = static_cast<int>(blocks_.size()) - 1;
+      Append(here, UOp::Make(Op::kEnd, {test}, test.arg<int64_t>()));
+    }
+  }
+
+  void AppendLoop(const Block& inner) {
     std::vector<UOp>& out = blocks_.back().statements;
     if (inner.head) out.push_back(inner.head);
     out.insert(out.end(), inner.statements.begin(), inner.statements.end());
