@@ -70,7 +70,8 @@ constexpr Option kOptions[] = {
      [](Command& c, const std::string& v) {
        return Int(v, &c.context) && c.context > 0 && c.context <= (int64_t{1} << 24);
      }},
-    {"--cache", "f32|f16", "how keys and values are kept; else f32 for models in F32, f16 for others",
+    {"--cache", "f32|f16",
+     "how keys and values are kept; else f32 for models in F32, f16 for others",
      [](Command& c, const std::string& v) {
        c.cache = v == "f32" ? kFloat32 : kFloat16;
        return v == "f32" || v == "f16";

@@ -49,6 +49,24 @@ struct Reader {
   }
 };
 
+absl::Status ReadYarn(const Reader& r, double factor, ModelConfig* c) {
+  Yarn yarn;
+  yarn.factor = factor;
+  ASSIGN_OR_RETURN(const int64_t trained,
+                   r.Int("rope.scaling.original_context_length", c->context));
+  yarn.trained = static_cast<double>(trained);
+  ASSIGN_OR_RETURN(yarn.fast, r.Number("rope.scaling.yarn_beta_fast", yarn.fast));
+  ASSIGN_OR_RETURN(yarn.slow, r.Number("rope.scaling.yarn_beta_slow", yarn.slow));
+  ASSIGN_OR_RETURN(const double magnitude, r.Number("rope.scaling.attn_factor", 1));
+  if (!Stretch(yarn, c) || !(magnitude > 0)) {
+    return r.Bad(absl::StrCat("keys '", r.Key("rope.scaling"),
+                              ".*': yarn wants a factor, an original_context_length and an "
+                              "attn_factor above 0, and yarn_beta_fast > yarn_beta_slow > 0"));
+  }
+  c->rope_magnitude *= magnitude;
+  return absl::OkStatus();
+}
+
 absl::Status ReadRope(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->rope_base, r.Number("rope.freq_base", 10000));
   ASSIGN_OR_RETURN(const int64_t dims, r.Int("rope.dimension_count", c->head_dim));
@@ -56,13 +74,18 @@ absl::Status ReadRope(const Reader& r, ModelConfig* c) {
     return r.Bad(absl::StrCat("key '", r.Key("rope.dimension_count"), "' is ", dims,
                               "; only the whole head, ", c->head_dim, ", is known"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(const std::optional<absl::string_view> type,
                    r.m.String(r.Key("rope.scaling.type")));
   if (!type || *type == "none") return absl::OkStatus();
   ASSIGN_OR_RETURN(const double factor, r.Number("rope.scaling.factor", 1));
+  if (*type == "yarn") return ReadYarn(r, factor, c);
   if (*type != "linear") {
     return r.Bad(absl::StrCat("key '", r.Key("rope.scaling.type"), "' is ", ShowName(*type),
-                              "; none and linear are known"));
+                              "; none, linear and yarn are known"));
   }
   if (!(factor > 0)) {
     return r.Bad(
@@ -78,6 +101,26 @@ std::string KnownArchitectures() {
   std::string out;
   for (const char* name : kKnown) absl::StrAppend(&out, out.empty() ? "" : ", ", name);
   return out;
+}
+
+bool Stretch(const Yarn& y, ModelConfig* c) {
+  constexpr double kPi = 3.14159265358979323846;
+  const bool sensible = y.factor > 0 && y.trained > 0 && y.fast > y.slow && y.slow > 0 &&
+                        c->rope_base > 1 && !std::isinf(y.factor * y.trained * y.fast);
+  if (!sensible) return false;
+  const auto pair_of = [&](double turns) {  // the pair that turns so often in the trained context
+    return c->head_dim * std::log(y.trained / (turns * 2 * kPi)) / (2 * std::log(c->rope_base));
+  };
+  const double begin = std::max(0.0, std::floor(pair_of(y.fast)));
+  const double end = std::min(static_cast<double>(c->head_dim - 1), std::ceil(pair_of(y.slow)));
+  c->rope_divisors.clear();
+  for (int64_t i = 0; i < c->head_dim / 2; ++i) {
+    double slow = (static_cast<double>(i) - begin) / std::max(end - begin, 0.001);
+    slow = std::min(1.0, std::max(0.0, slow));
+    c->rope_divisors.push_back(1 / (slow / y.factor + (1 - slow)));
+  }
+  c->rope_magnitude = y.factor > 1 ? 0.1 * std::log(y.factor) + 1 : 1;
+  return true;
 }
 
 absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
@@ -130,7 +173,8 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   }
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size", 0));
   RETURN_IF_ERROR(ReadRope(r, &c));
-  RETURN_IF_ERROR(CheckConfig(c, m.file()));
+  RETURN_IF_ERROR(CheckConfig(c, m.file()));  // before sizes are used
+  RETURN_IF_ERROR(ReadRopeScaling(r, &c));
   return c;
 }
 

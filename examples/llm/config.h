@@ -31,6 +31,15 @@ std::string KnownArchitectures();
 absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata);
 absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& config, const std::string& file);
 
+// Rotary positions stretched beyond the trained context: of those that turn often in it nothing, of
+// slow ones all, blended between, by pair; and attention a little sharper.
+struct Yarn {
+  double factor = 1, trained = 0;  // by how much, and the trained context
+  double fast = 32, slow = 1;      // turns of the pairs where blending begins and ends
+};
+// False where these numbers make no sense. Sets divisors and magnitude.
+bool Stretch(const Yarn& yarn, ModelConfig* config);
+
 // Checks what must hold of any model, by the names that the file gives the numbers.
 absl::Status CheckConfig(const ModelConfig& config, const std::string& file);
 

@@ -75,28 +75,17 @@ absl::Status Llama3Scaling(const Reader& r, ModelConfig* c) {
   return absl::OkStatus();
 }
 
-// As Llama3Scaling by the dimension's number of turns, and attention a little sharper.
 absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
-  ASSIGN_OR_RETURN(const double factor, r.Number("factor"));
-  ASSIGN_OR_RETURN(const double trained,
+  Yarn yarn;
+  ASSIGN_OR_RETURN(yarn.factor, r.Number("factor"));
+  ASSIGN_OR_RETURN(yarn.trained,
                    r.Number("original_max_position_embeddings", static_cast<double>(c->context)));
-  ASSIGN_OR_RETURN(const double fast, r.Number("beta_fast", 32));
-  ASSIGN_OR_RETURN(const double slow, r.Number("beta_slow", 1));
-  if (!(factor > 0) || !(trained > 0) || !(fast > slow) || !(slow > 0)) {
+  ASSIGN_OR_RETURN(yarn.fast, r.Number("beta_fast", 32));
+  ASSIGN_OR_RETURN(yarn.slow, r.Number("beta_slow", 1));
+  if (!Stretch(yarn, c)) {
     return r.Bad("key 'rope_scaling': wants factor > 0, beta_fast > beta_slow > 0");
   }
-  const auto pair_of = [&](double turns) {  // the pair that turns so often in the trained context
-    return c->head_dim * std::log(trained / (turns * 2 * kPi)) / (2 * std::log(c->rope_base));
-  };
-  const double begin = std::max(0.0, std::floor(pair_of(fast)));
-  const double end = std::min(static_cast<double>(c->head_dim - 1), std::ceil(pair_of(slow)));
-  for (int64_t i = 0; i < c->head_dim / 2; ++i) {
-    double stretched = (static_cast<double>(i) - begin) / std::max(end - begin, 0.001);
-    stretched = std::min(1.0, std::max(0.0, stretched));
-    c->rope_divisors.push_back(1 / (stretched / factor + (1 - stretched)));
-  }
-  ASSIGN_OR_RETURN(c->rope_magnitude,
-                   r.Number("attention_factor", factor > 1 ? 0.1 * std::log(factor) + 1 : 1));
+  ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("attention_factor", c->rope_magnitude));
   return absl::OkStatus();
 }
 

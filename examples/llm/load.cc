@@ -76,8 +76,8 @@ absl::StatusOr<Model> LoadGguf(const std::string& path, const LoadProgress& prog
   ASSIGN_OR_RETURN(ModelConfig config, ConfigFromGguf(file.metadata));
   WeightReader reader(file.weights, progress);
   ASSIGN_OR_RETURN(std::unique_ptr<const Tokenizer> tokenizer, GgufTokenizer(file));
-  ASSIGN_OR_RETURN(
-      Model model, MakeModel(std::move(config), std::move(tokenizer), file.weights, true, path));
+  ASSIGN_OR_RETURN(Model model,
+                   MakeModel(std::move(config), std::move(tokenizer), file.weights, true, path));
   RETURN_IF_ERROR(reader.Wait());
   return model;
 }

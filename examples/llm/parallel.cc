@@ -93,9 +93,7 @@ class Mover {
     const int64_t unit = heads_.layout.kind() == Layout::Kind::kAligned ? heads_.layout.unit() : 1;
     return Layout::Aligned(unit * width / block);
   }
-  void Move(Tensor& t, const Sharding& to) {
-    progress_.Move(t, to);
-  }
+  void Move(Tensor& t, const Sharding& to) { progress_.Move(t, to); }
 
   Model& model_;
   const Mesh mesh_;

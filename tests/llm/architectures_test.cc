@@ -1,8 +1,10 @@
 // Logits of every architecture at small random size, against plain loops in float64.
 #include <cmath>
+#include <fstream>
 
 #include "examples/llm/session.h"
 #include "tests/llm/models.h"
+#include "tests/llm/small_files.h"
 
 namespace tessera::llm {
 namespace {
@@ -197,6 +199,60 @@ TEST(Architectures, RopeScalingOfConfigJson) {
     }
     EXPECT_NEAR(c.rope_divisors[i], want, 1e-9 * want) << i;
   }
+}
+
+// Frequencies that Hugging Face's transformers 5.23 gives for these numbers (ROPE_INIT_FUNCTIONS).
+TEST(Architectures, YarnIsThatOfTransformers) {
+  const std::vector<double> want = {1.0,           0.223994657,    0.0416666642,   0.00395284733,
+                                    0.00124999997, 0.000395284733, 0.000125000006, 3.95284733e-05};
+  const auto expect = [&](const ModelConfig& c, double magnitude) {
+    EXPECT_NEAR(c.rope_magnitude, magnitude, 1e-9);
+    ASSERT_EQ(c.rope_divisors.size(), want.size());
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(std::pow(c.rope_base, -static_cast<double>(i) / 8) / c.rope_divisors[i], want[i],
+                  1e-6 * want[i])
+          << i;
+    }
+  };
+  const std::string text = R"({"model_type": "qwen2", "hidden_size": 32, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+    "max_position_embeddings": 64, "rope_theta": 10000.0, "rope_scaling": {"type": "yarn",
+      "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 4.0, "beta_slow": 1.0,
+      "attention_factor": 1.25}})";
+  ASSERT_OK_AND_ASSIGN(const Json json, Json::Parse(text, "config.json"));
+  ASSERT_OK_AND_ASSIGN(const ModelConfig c, ConfigFromHuggingFace(json, "config.json"));
+  expect(c, 1.25);
+
+  // The same in a GGUF file, whose factor of attention comes on top of yarn's own.
+  SmallGguf file;
+  file.Set("llama.attention.key_length", 16u).Set("llama.rope.scaling.type", "yarn");
+  file.Set("llama.rope.scaling.factor", 8.0f);
+  file.Set("llama.rope.scaling.original_context_length", 64u);
+  file.Set("llama.rope.scaling.yarn_beta_fast", 4.0f);
+  const std::string path = OwnTempDir() + "/yarn.gguf";
+  std::ofstream(path) << file.Bytes();
+  ASSERT_OK_AND_ASSIGN(const Gguf gguf, OpenGguf(path));
+  ASSERT_OK_AND_ASSIGN(const ModelConfig g, ConfigFromGguf(gguf.metadata));
+  expect(g, 1 + 0.1 * std::log(8.0));
+
+  // What Qwen 2.5 is published with: the default turns, 32 and 1, and heads of 128.
+  ModelConfig qwen;
+  qwen.head_dim = 128;
+  qwen.rope_base = 1e6;
+  ASSERT_TRUE(Stretch({4, 32768, 32, 1}, &qwen));
+  EXPECT_NEAR(qwen.rope_magnitude, 1.138629436111989, 1e-12);
+  const std::pair<int, double> some[] = {{0, 1.0},
+                                         {23, 0.00697830599},
+                                         {24, 0.00537532149},
+                                         {31, 0.000802959781},
+                                         {39, 6.4903943e-05},
+                                         {40, 4.44569851e-05},
+                                         {63, 3.10234441e-07}};
+  for (const auto& [i, frequency] : some) {
+    EXPECT_NEAR(std::pow(1e6, -i / 64.0) / qwen.rope_divisors[i], frequency, 1e-6 * frequency) << i;
+  }
+  EXPECT_FALSE(Stretch({0, 32768, 32, 1}, &qwen));
+  EXPECT_FALSE(Stretch({4, 32768, 1, 1}, &qwen));
 }
 
 }  // namespace

@@ -158,6 +158,24 @@ std::vector<Row> ModelRows() {
       {"rope base", With("llama.rope.freq_base", -1.0f), "rotary positions is -1"},
       {"rope NaN", With("llama.rope.freq_base", Float::quiet_NaN()), "rotary positions is nan"},
       {"rope scaling", With("llama.rope.scaling.type", "magic"), "'magic'"},
+      {"rope scaling of an absurd head",
+       Small()
+           .Set("llama.rope.scaling.type", "linear")
+           .Set("llama.attention.key_length", 2147483648u)
+           .Bytes(),
+       "the length of a head is 2147483648"},
+      {"yarn by nothing",
+       Small()
+           .Set("llama.rope.scaling.type", "yarn")
+           .Set("llama.rope.scaling.factor", 0.0f)
+           .Bytes(),
+       "yarn wants a factor"},
+      {"yarn without turns",
+       Small()
+           .Set("llama.rope.scaling.type", "yarn")
+           .Set("llama.rope.scaling.yarn_beta_fast", 1.0f)
+           .Bytes(),
+       "yarn_beta_fast > yarn_beta_slow"},
       {"rope part", With("llama.rope.dimension_count", 2u), "only the whole head"},
       {"eps 0", With("llama.attention.layer_norm_rms_epsilon", 0.0f), "epsilon"},
       {"experts", With("llama.expert_count", 8u), "mixture of 8 experts"},

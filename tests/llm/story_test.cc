@@ -102,6 +102,46 @@ TEST(Story, QuantisedToEightBitsIsNearlyTheSame) {
               golden["greedy_story_mean_nll"].get<double>(), 0.01);
 }
 
+// Keys and values in f16 take half the memory and err by half a unit of f16, 2^-11, each.
+TEST(Story, KeysAndValuesInHalfPrecision) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory));
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < 40; ++i) tokens.push_back((i * 29 + 7) % 512);
+  std::vector<std::vector<float>> logits;
+  std::vector<uint64_t> bytes;
+  for (const DType dtype : {kFloat32, kFloat16}) {
+    SessionOptions options;
+    options.cache = dtype;
+    Session session(model, options);
+    bytes.push_back(session.cache_bytes());
+    logits.push_back(session.FeedForAll(tokens));
+    const float* last = session.Feed({tokens.data(), 1});
+    logits.back().insert(logits.back().end(), last, last + model.config.vocabulary);
+  }
+  EXPECT_EQ(bytes[0], 2 * bytes[1]);
+  double error = 0, size = 0;
+  for (size_t i = 0; i < logits[0].size(); ++i) {
+    error += std::pow(logits[1][i] - logits[0][i], 2);
+    size += std::pow(logits[0][i], 2);
+  }
+  EXPECT_LT(std::sqrt(error / size), 1e-3);
+  EXPECT_GT(std::sqrt(error / size), 1e-7);
+}
+
+TEST(Story, LoadingTellsHowFarItIs) {
+  uint64_t last = 0, all = 0;
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory, [&](uint64_t done, uint64_t bytes) {
+                         EXPECT_GT(done, last);
+                         last = done;
+                         all = bytes;
+                         return true;
+                       }));
+  EXPECT_EQ(last, model.bytes_stored);
+  EXPECT_EQ(all, model.bytes_stored);
+  EXPECT_THAT(LoadModel(kStory, [](uint64_t, uint64_t) { return false; }),
+              StatusIs(absl::StatusCode::kCancelled, "interrupted"));
+}
+
 TEST(Story, AStepAfterTheFirstPlansAndAllocatesNothing) {
   ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(kStory));
   Session session(model, {});
