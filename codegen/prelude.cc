@@ -36,7 +36,9 @@ namespace tessera {
   X(cuda_base)               \
   X(cuda_select)             \
   X(cuda_math)               \
+  X(cuda_matrix)             \
   X(sim)                     \
+  X(sim_matrix)              \
   X(gpu)
 #define X(name) extern const std::string_view kPrelude_##name;
 TESSERA_PRELUDE_FILES(X)
@@ -110,10 +112,11 @@ const Prelude& GetPrelude(PreludeKind kind) {
 #define X(name) kPrelude_##name,
   static const Prelude* const cpp = MakePrelude({TESSERA_PRELUDE_FILES(X)});
   static const Prelude* const sim =
-      MakePrelude({TESSERA_PRELUDE_FILES(X) kPrelude_sim, kPrelude_gpu});
+      MakePrelude({TESSERA_PRELUDE_FILES(X) kPrelude_sim, kPrelude_sim_matrix, kPrelude_gpu});
 #undef X
   static const Prelude* const cuda =
-      MakePrelude({kPrelude_cuda_base, kPrelude_cuda_select, kPrelude_cuda_math, kPrelude_gpu});
+      MakePrelude({kPrelude_cuda_base, kPrelude_cuda_select, kPrelude_cuda_math,
+                   kPrelude_cuda_matrix, kPrelude_gpu});
   return kind == PreludeKind::kCpp ? *cpp : kind == PreludeKind::kCuda ? *cuda : *sim;
 }
 

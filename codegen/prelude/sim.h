@@ -14,6 +14,10 @@ struct rt_sim_ {
   rt_u8* exchange;  // 16 bytes for each lane of the warp
   void (*arrive_block)(rt_sim_*);
   void (*arrive_warp)(rt_sim_*);
+  void (*fetch)(rt_sim_*, void* to, const void* from, rt_i32 bytes);  // zeros from nowhere
+  void (*commit)(rt_sim_*);
+  void (*wait)(rt_sim_*, rt_i32 left);
+  void (*fault)(rt_sim_*, const void* at);  // does not come back
 };
 #define RT_THREAD rt_sim_ *rt_self,
 #define RT_SELF rt_self,

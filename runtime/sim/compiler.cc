@@ -58,6 +58,16 @@ std::string AskNvrtc(const std::string& source) {
   return "";
 }
 
+// Takes the statement that starts so out of the kernel's text, if the fault strikes there.
+void DropOne(absl::string_view statement, Fault fault, std::string& text) {
+  for (size_t at = 0; (at = text.find(statement.data(), at, statement.size())) != std::string::npos;
+       at += statement.size()) {
+    if (!Strikes(fault)) continue;
+    text.erase(at, text.find(';', at) - at);
+    return;
+  }
+}
+
 nvrtcResult Compile(nvrtcProgram p, int, const char* const*) {
   Text& t = *Of(p);
   const size_t mark = t.source.find(kBodyMark);
@@ -72,11 +82,8 @@ nvrtcResult Compile(nvrtcProgram p, int, const char* const*) {
   if (t.log = AskNvrtc(t.source); !t.log.empty()) return kCompilation;
   const std::string body = t.source.substr(mark + std::strlen(kBodyMark));
   std::string text = absl::StrCat(PreludeFor(body, PreludeKind::kSim), body);
-  constexpr char kBarrier[] = "rt_barrier();";
-  if (const size_t at = text.find(kBarrier);
-      at != std::string::npos && Strikes(Fault::kDropBarrier)) {
-    text = absl::StrCat(text.substr(0, at), ";", text.substr(at + std::strlen(kBarrier)));
-  }
+  DropOne("rt_barrier();", Fault::kDropBarrier, text);
+  DropOne("  rt_wait(", Fault::kDropFetchWait, text);
   auto object = CompileToObject(text, HostTarget());
   if (!object.ok()) {
     t.log = std::string(object.status().message());

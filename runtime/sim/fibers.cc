@@ -124,6 +124,14 @@ struct Fiber {
   bool started = false;
   Context context;
   char* stack = nullptr;
+  struct Fetch {
+    void* to;
+    const void* from;
+    int32_t bytes;
+    int group;
+  };
+  std::vector<Fetch> fetches;  // that have not arrived
+  int groups = 0;              // so far
 };
 
 // TSan keeps a stack of the calls that it has seen begin and end, one for each thread: what begins
@@ -240,6 +248,37 @@ class Runner {
     Switch(f->context, running->main_);
   }
 
+  // ---- copies that do not wait
+
+  static void Arrived(const Fiber::Fetch& f) {
+    if (f.from != nullptr) {
+      std::memcpy(f.to, f.from, f.bytes);
+    } else {
+      std::memset(f.to, 0, f.bytes);
+    }
+  }
+  static void Fetch(Thread* t, void* to, const void* from, int32_t bytes) {
+    for (const void* p : {static_cast<const void*>(to), from}) {
+      if (reinterpret_cast<uintptr_t>(p) % bytes != 0) Misaligned(t, p);
+    }
+    Fiber* const f = reinterpret_cast<Fiber*>(t);
+    const Fiber::Fetch fetch = {to, from, bytes, f->groups};
+    if (running->random_() % 2 == 0) return Arrived(fetch);
+    f->fetches.push_back(fetch);
+  }
+  static void Commit(Thread* t) { ++reinterpret_cast<Fiber*>(t)->groups; }
+  static void Wait(Thread* t, int32_t left) {
+    Fiber* const f = reinterpret_cast<Fiber*>(t);
+    const auto late = [&](const Fiber::Fetch& x) { return x.group >= f->groups - left; };
+    const auto begin = std::stable_partition(f->fetches.begin(), f->fetches.end(), late);
+    std::for_each(begin, f->fetches.end(), Arrived);
+    f->fetches.erase(begin, f->fetches.end());
+  }
+  static void Misaligned(Thread*, const void* at) {
+    fault_address = reinterpret_cast<uintptr_t>(at);
+    siglongjmp(fault_jump, 1);
+  }
+
   char* TakeStack() {
     // Kept by the thread: a launch takes as many as threads wait at once.
     thread_local std::vector<std::unique_ptr<GuardedMemory>> stacks;
@@ -304,7 +343,13 @@ class Runner {
                   shared,
                   exchange_.data() + id / kWarp * kWarp * kLaneBytes,
                   [](Thread* t) TESSERA_SWITCHES_FIBERS { Arrive(t, Fiber::kAtBlock); },
-                  [](Thread* t) TESSERA_SWITCHES_FIBERS { Arrive(t, Fiber::kAtWarp); }};
+                  [](Thread* t) TESSERA_SWITCHES_FIBERS { Arrive(t, Fiber::kAtWarp); },
+                  Fetch,
+                  Commit,
+                  Wait,
+                  Misaligned};
+      f.fetches.clear();
+      f.groups = 0;
     }
     enum { kForward, kReverse, kRandom, kGreedy, kPolicies };
     const int policy = static_cast<int>(random_() % kPolicies);

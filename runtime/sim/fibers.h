@@ -19,6 +19,10 @@ struct Thread {
   unsigned char* exchange;  // of the warp, 16 bytes a lane
   void (*arrive_block)(Thread*);
   void (*arrive_warp)(Thread*);
+  void (*fetch)(Thread*, void* to, const void* from, int32_t bytes);
+  void (*commit)(Thread*);
+  void (*wait)(Thread*, int32_t left);
+  void (*fault)(Thread*, const void* at);
 };
 using Entry = void (*)(Thread* self, void* const* args);
 
@@ -30,11 +34,12 @@ struct Launch {
   std::string name;
 };
 
-// Runs all blocks one after another, in random order. The threads of a block take turns at their
-// barriers: in order, in reverse, at random, or each warp as far as it gets; which, is drawn for
-// each block. Shared memory starts as NaNs, ends at an unmapped page, and is as large as asked.
-// DataLoss: an access to memory that is not the kernel's, with its address; FailedPrecondition: a
-// barrier or exchange that not all threads reach.
+// Runs all blocks one after another, in random order. A fetch is done at once or when its group is
+// waited for, at random; one that nobody waits for may never be. The threads of a block take turns
+// at their barriers: in order, in reverse, at random, or each warp as far as it gets; which, is
+// drawn for each block. Shared memory starts as NaNs, ends at an unmapped page, and is as large as
+// asked. DataLoss: an access to memory that is not the kernel's, with its address;
+// FailedPrecondition: a barrier or exchange that not all threads reach.
 absl::Status Run(const Launch& launch, std::mt19937_64& random);
 
 }  // namespace tessera::sim

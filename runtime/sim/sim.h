@@ -29,6 +29,7 @@ enum class Fault : uint8_t {
   kDeviceLost,        // a kernel that runs takes its device along
   kDropWait,          // cuStreamWaitEvent waits for nothing
   kDropBarrier,       // a text is compiled without its first barrier
+  kDropFetchWait,     // a text is compiled without its first wait for what it fetches
   kCommunicator,      // a communicator of NCCL is never ready
   kCollectiveStalls,  // one rank never arrives at a collective
   kCollectiveFails,   // a communicator reports that a peer is gone
