@@ -8,6 +8,7 @@
 // share what is left of the output (so a softmax reads its row in one block).
 #include <algorithm>
 
+#include "codegen/block_tiles.h"
 #include "codegen/contraction.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
@@ -33,10 +34,41 @@ UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
   return Simplify(Over(Plus(Minus(n, from), UOp::Index(stride - 1)), UOp::Index(stride)));
 }
 
+// The scheduler's choice of a loop for cores is none for blocks.
+UOp AsLoops(const UOp& sink) {
+  const RangeSets sets(sink);
+  RangeReplacements map;
+  for (const UOp& r : sets.ranges()) {
+    if (r.arg<RangeArg>().kind == RangeKind::kLoop) continue;
+    const UOp loop =
+        UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{r.arg<RangeArg>().id, RangeKind::kLoop});
+    map.emplace(r, RangeReplacement{loop, {loop}});
+  }
+  return map.empty() ? sink : ReplaceRanges(sink, map);
+}
+
+// Stores and reductions may close the same range; here each gets its own.
+UOp OwnLoops(const UOp& sink) {
+  UOp out = sink;
+  if (sink.size() == 0) return out;
+  for (const UOp& r : ClosedRanges(sink.src(0))) {
+    const RangeSets sets(out);
+    const UOp own =
+        UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{FreshRangeId(sets), RangeKind::kLoop});
+    Substitution reductions;
+    for (const UOp& u : sets.order()) {
+      if (u.is(Op::kReduce) && (sets.Closed(u) & sets.Bit(r))) {
+        reductions.emplace(u, Substitute(u, {{r, own}}));
+      }
+    }
+    if (!reductions.empty()) out = Substitute(out, reductions);
+  }
+  return out;
+}
+
 class Binder {
  public:
-  explicit Binder(const UOp& sink)
-      : sink_(OwnLoops(AsLoops(sink))), sets_(sink_), next_id_(FreshRangeId(sets_)) {}
+  explicit Binder(const UOp& sink) : sink_(sink), sets_(sink_), next_id_(FreshRangeId(sets_)) {}
 
   UOp Run() {
     if (sink_.size() == 0 || !SameLoops()) return sink_;
@@ -61,38 +93,6 @@ class Binder {
   }
 
  private:
-  // The scheduler's choice of a loop for cores is none for blocks.
-  static UOp AsLoops(const UOp& sink) {
-    const RangeSets sets(sink);
-    RangeReplacements map;
-    for (const UOp& r : sets.ranges()) {
-      if (r.arg<RangeArg>().kind == RangeKind::kLoop) continue;
-      const UOp loop =
-          UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{r.arg<RangeArg>().id, RangeKind::kLoop});
-      map.emplace(r, RangeReplacement{loop, {loop}});
-    }
-    return map.empty() ? sink : ReplaceRanges(sink, map);
-  }
-
-  // Stores and reductions may close the same range; here each gets its own.
-  static UOp OwnLoops(const UOp& sink) {
-    UOp out = sink;
-    if (sink.size() == 0) return out;
-    for (const UOp& r : ClosedRanges(sink.src(0))) {
-      const RangeSets sets(out);
-      const UOp own =
-          UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{FreshRangeId(sets), RangeKind::kLoop});
-      Substitution reductions;
-      for (const UOp& u : sets.order()) {
-        if (u.is(Op::kReduce) && (sets.Closed(u) & sets.Bit(r))) {
-          reductions.emplace(u, Substitute(u, {{r, own}}));
-        }
-      }
-      if (!reductions.empty()) out = Substitute(out, reductions);
-    }
-    return out;
-  }
-
   bool SameLoops() const {
     for (const UOp& s : sink_.srcs()) {
       if (!(ClosedRanges(s) == ClosedRanges(sink_.src(0)))) return false;
@@ -367,6 +367,10 @@ class Binder {
 
 }  // namespace
 
-UOp BindRanges(const UOp& sink, const Target& target) { return Simplify(Binder(sink).Run()); }
+UOp BindRanges(const UOp& sink, const Target& target) {
+  const UOp loops = OwnLoops(AsLoops(sink));
+  if (const UOp tiles = TileBlocks(loops, target)) return tiles;
+  return Simplify(Binder(loops).Run());
+}
 
 }  // namespace tessera

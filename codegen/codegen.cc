@@ -2,6 +2,7 @@
 #include "codegen/codegen.h"
 
 #include "absl/strings/str_cat.h"
+#include "codegen/matrix.h"
 #include "codegen/passes.h"
 #include "codegen/prelude.h"
 #include "graph/pass.h"
@@ -23,6 +24,12 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
   // Before expansion: one cast for all lanes.
   RETURN_IF_ERROR(
       passes.Run("widen", kernel, on_sink([](const UOp& k) { return Simplify(WidenFloats(k)); })));
+  // Before expansion: a tile of sums is one value of each thread until then.
+  if (target.dialect == Dialect::kCuda) {
+    RETURN_IF_ERROR(passes.RunOptional(
+        "matrix", kernel, on_sink([&](const UOp& k) { return UseMatrixUnits(k, target); }),
+        /*check=*/false));
+  }
   // Unchecked: a kernel with lanes is neither a kernel nor a program yet.
   RETURN_IF_ERROR(passes.Run(
       "expand", kernel, on_sink([&](const UOp& k) { return Expand(k, target); }), /*check=*/false));

@@ -129,7 +129,7 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, int64_t 
 
 }  // namespace
 
-std::optional<Contraction> FindContraction(const RangeSets& sets) {
+std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers) {
   Contraction c;
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kReduce)) continue;
@@ -137,7 +137,7 @@ std::optional<Contraction> FindContraction(const RangeSets& sets) {
     c.reduce = u;
   }
   if (!c.reduce || c.reduce.arg<ReduceArg>().op != Op::kAdd || !c.reduce.src(0).is(Op::kMul) ||
-      !c.reduce.dtype().IsFloat()) {
+      !(c.reduce.dtype().IsFloat() || (integers && c.reduce.dtype().IsInt()))) {
     return std::nullopt;
   }
   const UOp sink = sets.order().back();

@@ -17,8 +17,8 @@ struct Contraction {
   UOp lane;  // the column over which the result is adjacent
 };
 
-// The contraction of a kernel that has just one, or nothing.
-std::optional<Contraction> FindContraction(const RangeSets& sets);
+// The contraction of a kernel that has just one, or nothing. Of integers only if asked for.
+std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers = false);
 
 // The kernel with its contraction in register tiles and b, where rows reuse it, packed in panels;
 // or nothing where loops do better.

@@ -56,7 +56,7 @@ class Vectoriser {
         done_.emplace(u,
                       UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
       } else if (sets_.Free(u) & bit_) {
-        done_.emplace(u, u.is(Op::kIndex) ? Load(u) : Vector(u));
+        done_.emplace(u, u.is(Op::kIndex) ? Load(u) : u.is(Op::kPart) ? Parts(u) : Vector(u));
       } else if (sets_.Closed(u) & bit_) {
         done_.emplace(u, Fold(u));
       } else {
@@ -103,6 +103,17 @@ class Vectoriser {
       srcs.push_back(loop ? s : Splat(s));
     }
     return UOp::Make(u.op(), u.dtype().WithLanes(Lanes()), srcs, u.arg());
+  }
+
+  // Lanes of another vector, which is the same for all of ours.
+  UOp Parts(const UOp& u) {
+    CHECK(!(sets_.Free(u.src(0)) & bit_), "a vector of lanes of vectors");
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; ++l) {
+      parts.push_back(
+          UOp::Make(Op::kPart, u.dtype(), {done_.at(u.src(0)), AtLane(u.src(1), range_, l)}));
+    }
+    return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
   }
 
   UOp Load(const UOp& u) {
@@ -227,11 +238,16 @@ const RuleSet& LaneRules() {
     if (!(a.src(0).dtype() == b.src(0).dtype())) return UOp();
     return UOp::Make(Op::kFold, a.dtype(), {UOp::Make(m.root.op(), {a.src(0), b.src(0)})}, a.arg());
   };
+  const auto part = [](const Match& m) {
+    return UOp::Make(Op::kLane, m.root.dtype(), {m.root.src(0)}, m.root.src(1).vmin());
+  };
   const Pat folded = OpPat(Op::kFold, {Any(3)}), other = OpPat(Op::kFold, {Any(4)});
-  static const RuleSet& rules = *new RuleSet("lanes", {{OpPat(Op::kAdd, {folded, other}), join},
-                                                       {OpPat(Op::kMul, {folded, other}), join},
-                                                       {OpPat(Op::kMax, {folded, other}), join},
-                                                       {OpPat(Op::kMin, {folded, other}), join}});
+  static const RuleSet& rules =
+      *new RuleSet("lanes", {{OpPat(Op::kPart, {Any(0), ConstAny(1)}), part},
+                             {OpPat(Op::kAdd, {folded, other}), join},
+                             {OpPat(Op::kMul, {folded, other}), join},
+                             {OpPat(Op::kMax, {folded, other}), join},
+                             {OpPat(Op::kMin, {folded, other}), join}});
   return rules;
 }
 

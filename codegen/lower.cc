@@ -21,7 +21,8 @@ class Lowerer {
         sets_(sink),
         hints_(FindMemoryHints(sets_, target)),
         most_sums_(target.vector_registers - 6),
-        threads_(target.dialect == Dialect::kCuda) {
+        threads_(target.dialect == Dialect::kCuda),
+        fetches_(target.fetches) {
     for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
     for (const UOp& u : sets_.order()) {
       if (u.is(Op::kReduce)) reduces_.push_back(u);
@@ -171,7 +172,8 @@ class Lowerer {
     RETURN_IF_ERROR(Compute({range.src(0)}));
     const UOp extent = *Find(range.src(0));
     extents_ = around;
-    if (threads_ && range.arg<RangeArg>().kind != RangeKind::kLoop) {
+    const RangeKind kind = range.arg<RangeArg>().kind;
+    if (threads_ && kind != RangeKind::kLoop && kind != RangeKind::kMatrix) {
       return OpenAtOnce(range, extent);
     }
     UOp begin = UOp::Index(0), end = extent;
@@ -224,6 +226,7 @@ class Lowerer {
         case RangeKind::kLoop:
         case RangeKind::kUnroll:
         case RangeKind::kVector:
+        case RangeKind::kMatrix:
           break;
       }
     }
@@ -350,6 +353,7 @@ class Lowerer {
   absl::Status EmitStore(const UOp& store) {
     if (store.is(Op::kUpdate)) return EmitUpdate(store);
     const UOp& index = store.src(0);
+    if (ahead_ && CanFetch(store)) return EmitFetch(store);
     std::vector<UOp> needed = {index.src(1), store.src(1), index.src(0)};
     if (index.size() == 3) needed.push_back(index.src(2));
     RETURN_IF_ERROR(Compute(needed));
@@ -363,6 +367,29 @@ class Lowerer {
     }
     const Op put = hints_.streamed.contains(store.get()) ? Op::kStream : Op::kPut;
     Append(static_cast<int>(blocks_.size()) - 1, UOp::Make(put, srcs, FreshId()));
+    return absl::OkStatus();
+  }
+
+  // Whether a store only copies 4, 8 or 16 bytes of memory to scratch.
+  bool CanFetch(const UOp& store) const {
+    const UOp &to = store.src(0), &from = store.src(1);
+    if (!fetches_ || to.size() != 2 || !(from.is(Op::kIndex) || from.is(Op::kLoad))) return false;
+    if (!from.src(0).is(Op::kParam) || !(from.src(0).dtype() == to.src(0).dtype())) return false;
+    if (from.size() == 3 && from.src(2).dtype().lanes() > 1) return false;
+    const int bytes = from.dtype().bytes() * from.dtype().lanes();
+    return bytes == 4 || bytes == 8 || bytes == 16;
+  }
+
+  absl::Status EmitFetch(const UOp& store) {
+    const UOp &to = store.src(0), &from = store.src(1);
+    std::vector<UOp> needed = {to.src(0), to.src(1)};
+    needed.insert(needed.end(), from.srcs().begin(), from.srcs().end());
+    RETURN_IF_ERROR(Compute(needed));
+    std::vector<UOp> srcs;
+    for (const UOp& u : needed) srcs.push_back(*Find(u));
+    Append(static_cast<int>(blocks_.size()) - 1,
+           UOp::Make(Op::kFetch, srcs, Ints{next_id_++, from.dtype().lanes()}));
+    fetched_ = true;
     return absl::OkStatus();
   }
 
@@ -414,6 +441,12 @@ class Lowerer {
           const UOp at = Append(home, UOp::Make(Op::kAdd, {srcs[1], UOp::Index(ahead->second)}));
           Append(home, UOp::Make(Op::kPrefetch, {srcs[0], at}, FreshId()));
         }
+        return absl::OkStatus();
+      }
+      case Op::kFragment: {
+        const Ints arg = {next_id_++, u.arg<Ints>()[1]};
+        Define(u,
+               Append(home, UOp::Make(u.op(), u.dtype(), {*Find(u.src(0)), *Find(u.src(1))}, arg)));
         return absl::OkStatus();
       }
       default: {
@@ -492,7 +525,14 @@ class Lowerer {
         const UOp start = Start(r, begin);
         regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
       }
-      for (const UOp& range : ClosedRanges(first)) RETURN_IF_ERROR(OpenLoop(range));
+      const std::vector<UOp> early = FilledAhead(ClosedRanges(first)[0]);
+      if (!early.empty()) RETURN_IF_ERROR(FillFirst(early, ClosedRanges(first)[0]));
+      for (const UOp& range : ClosedRanges(first)) {
+        RETURN_IF_ERROR(OpenLoop(range));
+        if (!early.empty() && range == ClosedRanges(first)[0]) {
+          RETURN_IF_ERROR(FillNext(early, range));
+        }
+      }
       RETURN_IF_ERROR(EmitSteps(group, regs));
       for (size_t i = 0; i < ClosedRanges(first).size(); ++i) CloseLoop();
       for (size_t i = 0; i < group.size(); ++i) {
@@ -560,8 +600,10 @@ class Lowerer {
   // One iteration: each register takes up its value. A sum of products is one rounding.
   absl::Status EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
     std::vector<UOp> needed;
+    const auto by_unit = [&](const UOp& r) { return r.src(0).is(Op::kMma); };
     const auto fused = [&](const UOp& r) {
-      return r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul);
+      return by_unit(r) ||
+             (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul));
     };
     for (const UOp& r : group) {
       if (fused(r)) {
@@ -577,9 +619,10 @@ class Lowerer {
     for (size_t i = 0; i < group.size(); ++i) {
       const UOp& r = group[i];
       const UOp old = Append(inner, UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId()));
-      const UOp next =
-          fused(r) ? UOp::Make(Op::kFma, {*Find(r.src(0).src(0)), *Find(r.src(0).src(1)), old})
-                   : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(r.src(0))});
+      const auto factor = [&](int k) { return *Find(r.src(0).src(k)); };
+      const UOp next = by_unit(r) ? r.src(0).WithSrcs({factor(0), factor(1), old})
+                       : fused(r) ? UOp::Make(Op::kFma, {factor(0), factor(1), old})
+                                  : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(r.src(0))});
       Append(inner, next);
       Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
     }
@@ -592,6 +635,69 @@ class Lowerer {
     scratch_bytes_ += (size + 63) / 64 * 64;
     const Pairs where = {{Extent(at), Extent(size)}};
     return Append(0, UOp::Make(Op::kScratch, stage.dtype(), {}, where));
+  }
+
+  // ---- stages that are filled steps ahead of the loop that reads them
+  //
+  // Scratch has a place for each step that is under way; the offsets say which. So many steps are
+  // filled before the loop. Each step of it waits for its own part; after the barrier all threads
+  // see that, and none still reads the part of the step before, which then is filled anew.
+
+  std::vector<UOp> FilledAhead(const UOp& loop) const {
+    std::vector<UOp> out;
+    for (const UOp& u : sets_.order()) {
+      if (threads_ && u.is(Op::kStage) && u.arg<StageArg>().ahead > 0 &&
+          (sets_.Free(u) & sets_.Bit(loop))) {
+        out.push_back(u);
+      }
+    }
+    return out;
+  }
+
+  // Fills the stages for step `at` of the loop, if there is one.
+  absl::Status FillAt(const std::vector<UOp>& stages, const UOp& loop, const UOp& at) {
+    RETURN_IF_ERROR(Compute({loop.src(0)}));
+    const UOp extent = *Find(loop.src(0));
+    const int here = static_cast<int>(blocks_.size()) - 1;
+    Block block;
+    block.bit = sets_.Bit(loop);
+    if (at.vmax() >= extent.vmin()) {
+      const UOp holds = Append(here, UOp::Make(Op::kCmpLt, {at, extent}));
+      block.head = UOp::Make(Op::kIf, {holds}, FreshId());
+    }
+    block.values.emplace(loop.get(), at);
+    blocks_.push_back(std::move(block));
+    const bool outer = std::exchange(ahead_, true);
+    for (const UOp& stage : stages) {
+      blocks_[0].values[stage.src(0).get()] = scratch_.at(stage.get());
+      RETURN_IF_ERROR(EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0));
+    }
+    ahead_ = outer;
+    CloseLoop();
+    if (fetched_) Append(here, UOp::Make(Op::kCommit, {}, FreshId()));
+    return absl::OkStatus();
+  }
+
+  absl::Status FillFirst(const std::vector<UOp>& stages, const UOp& loop) {
+    RETURN_IF_ERROR(Arrive(/*only_in_loops=*/true));
+    fetched_ = false;
+    for (const UOp& stage : stages) scratch_.insert_or_assign(stage.get(), MakeScratch(stage));
+    for (int64_t i = 0; i < stages[0].arg<StageArg>().ahead; ++i) {
+      RETURN_IF_ERROR(FillAt(stages, loop, UOp::Index(i)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status FillNext(const std::vector<UOp>& stages, const UOp& loop) {
+    const int here = static_cast<int>(blocks_.size()) - 1;
+    const int64_t ahead = stages[0].arg<StageArg>().ahead;
+    if (fetched_) Append(here, UOp::Make(Op::kWait, {}, Ints{next_id_++, ahead - 1}));
+    RETURN_IF_ERROR(Arrive(/*only_in_loops=*/false));
+    for (const UOp& stage : stages) {
+      blocks_[here].values.emplace(stage.get(), scratch_.at(stage.get()));
+    }
+    const UOp next = Append(here, UOp::Make(Op::kAdd, {*Find(loop), UOp::Index(ahead)}));
+    return FillAt(stages, loop, next);
   }
 
   // Fills a stage's scratch at the outermost place where what it holds is known.
@@ -628,12 +734,16 @@ class Lowerer {
   const MemoryHints hints_;
   const int most_sums_;  // registers that sums may take, others left for operands
   const bool threads_;   // whether grid ranges are blocks of threads, not shares of workers
+  const bool fetches_;   // whether the target copies to scratch without waiting
   Lowered shape_;
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
   bool extents_ = false;     // whether an extent is being computed
   std::vector<UOp> tested_;  // gates of UPDATEs that hold here
+  absl::flat_hash_map<const Node*, UOp> scratch_;  // of stages that are filled ahead
+  bool ahead_ = false;    // inside what fills scratch before the step that reads it
+  bool fetched_ = false;  // something that it filled has not arrived
   int64_t next_id_ = 0;
   int64_t scratch_bytes_ = 0;
 };

@@ -398,6 +398,31 @@ class Renderer {
         Value(u, absl::StrCat("rt_", threads_ > 32 ? "block" : "warp", "_", Lower(u), "(RT_SELF ",
                               threads_, ", ", UseAs(u.src(0), 1), ")"));
         break;
+      case Op::kFetch: {
+        const std::string gate = u.size() == 5 ? absl::StrCat(", ", Use(u.src(4))) : "";
+        Line(absl::StrCat("rt_fetch", gate.empty() ? "" : "_where", "<", u.arg<Ints>()[1],
+                          ">(RT_SELF ", Use(u.src(0)), ", ", Use(u.src(1)), ", ", Use(u.src(2)),
+                          ", ", Use(u.src(3)), gate, ");"));
+        break;
+      }
+      case Op::kCommit:
+        Line("rt_commit();");
+        break;
+      case Op::kWait:
+        Line(absl::StrCat("rt_wait(", u.arg<Ints>()[1], ");"));
+        break;
+      case Op::kFragment:
+        Value(u, absl::StrCat("rt_fragment", u.arg<Ints>()[1] != 0 ? "_turned" : "", "(RT_SELF ",
+                              Use(u.src(0)), ", ", Use(u.src(1)), ")"));
+        break;
+      case Op::kMma: {
+        const std::string sum =
+            u.size() == 3 ? Use(u.src(2))
+                          : absl::StrCat("rt_splat<8>(", TypeName(u.dtype().Scalar()), "{})");
+        Value(u, absl::StrCat(u.arg<std::string>(), "(RT_SELF ", Use(u.src(0)), ", ", Use(u.src(1)),
+                              ", ", sum, ")"));
+        break;
+      }
       case Op::kFold:
         Value(u, absl::StrCat("rt_fold_", Lower(u), "(", Use(u.src(0)), ")"));
         break;

@@ -24,6 +24,7 @@
   X(kCollectiveSeconds, "COLLECTIVE_SECONDS", kInt, "60",                                         \
     "how long a collective over GPUs may take before its communicator is given up")               \
   X(kCudaArch, "CUDA_ARCH", kText, "", "kernels are compiled for it; else the device's: sm_90")   \
+  X(kTf32, "TF32", kInt, "0", "1: GPUs may round the operands of f32 products to 10 bits")        \
   X(kSimSeed, "SIM_SEED", kInt, "1", "simulated GPUs: what their random orders start from")       \
   X(kSimNvrtc, "SIM_NVRTC", kText, "", "archs for which SIM has NVRTC compile each text as well") \
   X(kStrict, "STRICT", kInt, "0", "1: an implicit reshard is an error")                           \

@@ -75,7 +75,9 @@ struct Form {
       return Fail(SpecRule::kRangeForm, "the step must be positive");
     }
     const RangeKind kind = arg<RangeArg>().kind;
-    if (kind != RangeKind::kUnroll && kind != RangeKind::kVector) return;
+    if (kind != RangeKind::kUnroll && kind != RangeKind::kVector && kind != RangeKind::kMatrix) {
+      return;
+    }
     for (int i = 0; i < size(); ++i) {
       if (op(i) != Op::kConst) return Fail(SpecRule::kRangeConstant, "must be of constant extent");
     }
@@ -144,6 +146,44 @@ struct Form {
     bool holds = size() == v.dtype.lanes() && size() > 1;
     for (int i = 0; i < size(); ++i) holds &= dtype(i) == v.dtype.Scalar();
     return holds;
+  }
+  bool PartForm() const {
+    return SameKind(0) && v.dtype.lanes() == 1 && dtype(0).lanes() > 1 && dtype(1) == kInt64;
+  }
+  // A fragment of 16 bytes: four matrices, of each 4 bytes a thread.
+  void Fragment() const {
+    const Ints& a = arg<Ints>();
+    if (op(0) != Op::kScratch && op(0) != Op::kStage) {
+      return Fail(SpecRule::kMatrixForm, "the first source must be a SCRATCH");
+    }
+    if (!(dtype(1) == kInt64) || !(dtype(0) == v.dtype.Scalar()) ||
+        v.dtype.bytes() * v.dtype.lanes() != 16 || a.size() != 2 || (a[1] != 0 && a[1] != 1) ||
+        (a[1] == 1 && dtype(0).bytes() != 2)) {
+      Fail(SpecRule::kMatrixForm, "takes 16 bytes of the SCRATCH's dtype, turned only of two each");
+    }
+  }
+  void Mma() const {
+    if (!Count(2, 3)) return;
+    if (dtype(0).bytes() * dtype(0).lanes() != 16 || !(dtype(0) == dtype(1)) ||
+        v.dtype.lanes() != 8 || (size() == 3 && !(dtype(2) == v.dtype)) ||
+        arg<std::string>().empty()) {
+      Fail(SpecRule::kMatrixForm, "takes two parts of 16 bytes, and eight sums of its dtype");
+    }
+  }
+  void Fetch() const {
+    if (!Count(4, 5)) return;
+    const Ints& a = arg<Ints>();
+    const int64_t bytes = a.size() == 2 ? a[1] * dtype(0).bytes() : 0;
+    const bool gated = size() == 5 && !(dtype(4) == kBool);
+    if ((op(0) != Op::kScratch && op(0) != Op::kStage) || op(2) != Op::kParam || gated ||
+        !(dtype(0) == dtype(2)) || !dtype(1).IsInt() || !dtype(3).IsInt() ||
+        (bytes != 4 && bytes != 8 && bytes != 16)) {
+      Fail(SpecRule::kFetchForm, "copies 4, 8 or 16 bytes of a PARAM to a SCRATCH of its dtype");
+    }
+  }
+  void Wait() const {
+    const Ints& a = arg<Ints>();
+    if (a.size() != 2 || a[1] < 0) Fail(SpecRule::kFetchForm, "leaves 0 groups or more under way");
   }
   bool FoldForm() const { return dtype(0).lanes() > 1 && SameKind(0) && Combines(); }
   // Whether the argument is an op that scalars of the result's dtype are combined by; or lanes.
@@ -249,6 +289,17 @@ struct Form {
         return Lane(FoldForm(), "combines the lanes of a vector to a scalar of its dtype");
       case Op::kCombine:
         return Lane(dtype(0) == v.dtype && Combines(), "combines scalars of its dtype");
+      case Op::kPart:
+        return Lane(PartForm(), "takes one of the lanes of a vector of its dtype");
+      case Op::kFetch:
+        return Fetch();
+      case Op::kWait:
+        return Wait();
+      case Op::kFragment:
+        return Fragment();
+      case Op::kMma:
+        return Mma();
+      case Op::kCommit:
       case Op::kParam:
       case Op::kReshape:
       case Op::kPermute:

@@ -263,8 +263,10 @@ void CheckRanges(SpecGraph& g) {
       const bool pointer =
           k == 0 && (n.op == Op::kLoad || (op == Op::kReg ? n.op == Op::kSet : IsPut(n.op)) ||
                      ((n.op == Op::kIndex || n.op == Op::kPrefetch) && op != Op::kReg) ||
-                     (n.op == Op::kStage && op == Op::kScratch));
-      if (!pointer && n.op != Op::kProgram && !n.bad) {
+                     (n.op == Op::kStage && op == Op::kScratch) ||
+                     (n.op == Op::kFragment && op == Op::kScratch));
+      const bool fetched = n.op == Op::kFetch && op != Op::kReg && (k == 0 || k == 2);
+      if (!pointer && !fetched && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
                  " itself, not what it holds");
       }

@@ -111,6 +111,12 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kRamp:
     case Op::kFold:
     case Op::kCombine:
+    case Op::kPart:
+    case Op::kFetch:
+    case Op::kCommit:
+    case Op::kWait:
+    case Op::kFragment:
+    case Op::kMma:
       return SpecRule::kExtentForm;
   }
   return SpecRule::kExtentForm;

@@ -27,6 +27,11 @@ bool HasPlace(Op op) {
     case Op::kPrefetch:
     case Op::kBarrier:
     case Op::kCombine:
+    case Op::kFetch:
+    case Op::kCommit:
+    case Op::kWait:
+    case Op::kFragment:
+    case Op::kMma:
       return true;
     case Op::kConst:
     case Op::kVar:
@@ -68,6 +73,7 @@ bool HasPlace(Op op) {
     case Op::kShuffle:
     case Op::kRamp:
     case Op::kFold:
+    case Op::kPart:
       return false;
   }
   return false;

@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-constexpr absl::string_view kRangeKinds[] = {"loop", "grid", "unroll", "vector", "thread", "row"};
+constexpr absl::string_view kRangeKinds[] = {"loop",   "grid", "unroll", "vector",
+                                             "thread", "row",  "matrix"};
 constexpr absl::string_view kSpaces[] = {"global", "shared", "register"};
 
 bool IsNameChar(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '.'; }
@@ -371,6 +372,9 @@ absl::StatusOr<Arg> ParseArg(Op op, DType dtype, absl::string_view& text, FindNo
         ASSIGN_OR_RETURN(s.id, c.TakeInt());
         RETURN_IF_ERROR(c.Expect(":"));
         ASSIGN_OR_RETURN(s.space, TakeEnum<Space>(c, kSpaces));
+        if (c.Take("ahead")) {
+          ASSIGN_OR_RETURN(s.ahead, c.TakeInt());
+        }
         return Arg(s);
       }
       case ArgKind::kExchange:

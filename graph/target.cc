@@ -1,15 +1,35 @@
-// Target::Key.
+// Target::Key, and what is known of GPUs by their arch.
 #include "graph/target.h"
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "graph/flags.h"
 
 namespace tessera {
 
 std::string Target::Key() const {
-  return absl::StrCat(static_cast<int>(dialect), "|", arch, "|", features, "|", vector_bytes, "|",
-                      vector_registers, "|", cores, "|", l1_bytes, "|", l2_bytes, "|", cache_bytes,
-                      "|", span_limit, "|", max_params, "|", max_nodes, "|", max_lanes, "|",
-                      max_unroll, "|", max_grid, "|", max_threads, "|", shared_bytes);
+  std::string matrices;
+  for (const MatrixShape& m : mma) absl::StrAppend(&matrices, m.name, ",");
+  return absl::StrCat(matrices, "|", fetches, "|", static_cast<int>(dialect), "|", arch, "|",
+                      features, "|", vector_bytes, "|", vector_registers, "|", cores, "|", l1_bytes,
+                      "|", l2_bytes, "|", cache_bytes, "|", span_limit, "|", max_params, "|",
+                      max_nodes, "|", max_lanes, "|", max_unroll, "|", max_grid, "|", max_threads,
+                      "|", shared_bytes);
+}
+
+void DescribeMatrixUnits(Target& target) {
+  int arch = 0;
+  if (!absl::StartsWith(target.arch, "sm_")) return;
+  absl::string_view digits = absl::string_view(target.arch).substr(3);
+  while (!digits.empty() && !absl::ascii_isdigit(digits.back())) digits.remove_suffix(1);
+  if (!absl::SimpleAtoi(digits, &arch) || arch < 80) return;
+  target.fetches = true;
+  target.mma = {{kFloat16, kFloat32, "rt_mma_f16"},
+                {kBFloat16, kFloat32, "rt_mma_bf16"},
+                {kInt8, kInt32, "rt_mma_i8"}};
+  if (IntFlag(Flag::kTf32) != 0) target.mma.push_back({kFloat32, kFloat32, "rt_mma_tf32"});
 }
 
 }  // namespace tessera

@@ -4,8 +4,20 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "graph/dtype.h"
 
 namespace tessera {
+
+// A product of matrices that the threads of a warp do as one: sums [16, 16] of what is in rows of
+// 32 bytes of each operand (so many steps of the sum), of which every thread holds a fragment (see
+// codegen/matrix.h). `name` is the prelude's function for it.
+struct MatrixShape {
+  DType operand, sum;
+  std::string name;
+  int64_t steps() const { return 32 / operand.bytes(); }
+};
 
 enum class Dialect : uint8_t { kCpp, kCuda };
 
@@ -27,9 +39,15 @@ struct Target {
   int64_t max_grid = int64_t{1} << 40;  // points of the grid ranges of one kernel
   int max_threads = 1;                  // of one block
   int64_t shared_bytes = 0;             // of one block
+  bool fetches = false;                 // from memory to a block's own without waiting
+  std::vector<MatrixShape> mma;         // products of its matrix units
 
   // Everything above that changes the generated code, as one string: part of every cache key.
   std::string Key() const;
 };
+
+// Fills in, for a CUDA target, what its arch (sm_80 and up) has for tiles of products. Products of
+// f32 in f32 are among them only with TF32=1.
+void DescribeMatrixUnits(Target& target);
 
 }  // namespace tessera

@@ -101,7 +101,10 @@ struct Printer {
   void operator()(int64_t i) { absl::StrAppend(&out, i); }
   void operator()(Device d) { absl::StrAppend(&out, "@", d.ToString()); }
   void operator()(RangeArg r) { absl::StrAppend(&out, "r", r.id, ":", RangeKindText(r.kind)); }
-  void operator()(StageArg s) { absl::StrAppend(&out, "s", s.id, ":", SpaceText(s.space)); }
+  void operator()(StageArg s) {
+    absl::StrAppend(&out, "s", s.id, ":", SpaceText(s.space));
+    if (s.ahead != 0) absl::StrAppend(&out, " ahead ", s.ahead);
+  }
   void operator()(const std::string& s) {
     absl::StrAppend(&out, "\"", absl::Utf8SafeCEscape(s), "\"");
   }

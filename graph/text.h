@@ -18,8 +18,8 @@
 //     Reduce     ADD axes=[1]          ADD (in kernels)
 //     Int        3
 //     Device     @CUDA:1
-//     Range      r0:loop               (loop, grid, unroll, vector)
-//     Stage      s0:shared             (global, shared, register)
+//     Range      r0:loop               (loop, grid, unroll, vector, thread, row, matrix)
+//     Stage      s0:shared ahead 2     (global, shared, register; ahead 0 is left out)
 //     String     "name"
 //     Exchange   "CPU<:0..4>" "CPU:0-1{M}<0:0..2,2..4>" [2]   (boxes, boxes, extents)
 //                and perhaps ADD axes=[0]      (combined over mesh dims)

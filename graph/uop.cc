@@ -40,7 +40,7 @@ struct HashArgValue {
   size_t operator()(int64_t i) const { return absl::HashOf(i); }
   size_t operator()(Device d) const { return absl::HashOf(d); }
   size_t operator()(RangeArg r) const { return absl::HashOf(r.id, r.kind); }
-  size_t operator()(StageArg s) const { return absl::HashOf(s.id, s.space); }
+  size_t operator()(StageArg s) const { return absl::HashOf(s.id, s.space, s.ahead); }
   size_t operator()(const std::string& s) const { return absl::HashOf(s); }
   size_t operator()(const ExchangeArg& x) const {
     return absl::HashOf(x.from->device, x.to->device, x.shape, x.op, x.over);

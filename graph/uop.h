@@ -207,6 +207,7 @@ enum class RangeKind : uint8_t {
   kVector,  // lanes of one vector, of constant extent
   kThread,  // points run at once by the threads of a block, those of a row
   kRow,     // the same, by its rows of threads
+  kMatrix,  // steps of a sum of products that a matrix unit takes as one, of constant extent
 };
 struct RangeArg {
   int64_t id = 0;
@@ -217,6 +218,7 @@ enum class Space : uint8_t { kGlobal, kShared, kRegister };
 struct StageArg {
   int64_t id = 0;
   Space space = Space::kShared;
+  int64_t ahead = 0;  // steps of the innermost loop around by which it is filled before it is read
   friend bool operator==(const StageArg&, const StageArg&) = default;
 };
 

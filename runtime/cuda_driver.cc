@@ -115,6 +115,7 @@ absl::Status DriverDevice::Describe() {
   target_.max_params = 400;  // of 8 bytes, with the variables within 4 KiB
   target_.max_grid = INT64_MAX;
   target_.max_threads = 1024;
+  DescribeMatrixUnits(target_);
   return absl::OkStatus();
 }
 

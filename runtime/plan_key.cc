@@ -179,6 +179,7 @@ class Writer {
           } else if constexpr (std::is_same_v<T, StageArg>) {
             Word(a.id);
             Word(static_cast<uint64_t>(a.space));
+            Word(a.ahead);
           } else if constexpr (std::is_same_v<T, ExchangeArg>) {
             CHECK(false, "an EXCHANGE before localise");
           }  // a BUFFER was written as a leaf, and no argument is no word

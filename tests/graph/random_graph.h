@@ -93,7 +93,7 @@ inline Arg RandomArg(Op op, absl::Span<const UOp> srcs, std::mt19937& rng) {
     case ArgKind::kRange:
       return RangeArg{pick(0, 5), static_cast<RangeKind>(pick(0, 1))};
     case ArgKind::kStage:
-      return StageArg{pick(0, 5), Space::kShared};
+      return StageArg{pick(0, 5), Space::kShared, pick(0, 2)};
     case ArgKind::kString:
       return std::string("a \"name\"; of\n");
     case ArgKind::kExchange: {

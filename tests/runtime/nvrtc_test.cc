@@ -79,16 +79,6 @@ TEST_F(Nvrtc, SoftmaxIsOneKernelOfVectors) {
   ExpectPtx(softmax, {"ld.global.nc.v4.f32", "st.global.v4.f32", "shfl.sync.bfly"});
 }
 
-// A thread's tile of eight rows and a vector of columns: what is read of b serves all of them.
-TEST_F(Nvrtc, ProductsTileTheirRegisters) {
-  const std::vector<Tensor> product = {Given({1024, 512}).MatMul(Given({512, 1024}))};
-  ExpectPtx(product, {"ld.global.nc.v4.f32", "st.global.v4.f32", "fma.rn.f32"});
-  const std::string text = Programs(product)[0].text;
-  size_t sums = 0;
-  for (size_t at = 0; (at = text.find(" = rt_fma(", at)) != std::string::npos; ++at) ++sums;
-  EXPECT_EQ(sums, 8u);
-}
-
 // Every kernel of a decode step, for every chip: none spills, and those that read weights do so in
 // vectors. (Those over the cache, of an extent that varies, do not yet.)
 TEST_F(Nvrtc, ATransformerStep) {

@@ -1,0 +1,477 @@
+// Tiles of contractions for blocks of threads.
+#include "codegen/block_tiles.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "codegen/contraction.h"
+#include "codegen/lanes.h"
+#include "codegen/matrix.h"
+#include "graph/kernel_form.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kWarp = 32, kVectorBytes = 16, kMostRowBytes = 128;
+constexpr int64_t kSide = 16;        // threads of a block along each side of a tile, without units
+constexpr int64_t kMatrixSide = 16;  // of what a matrix unit does at once
+constexpr int64_t kWarpSide = 2;     // warps along each side of a tile
+constexpr int64_t kLeastRows = 16, kLeastSteps = 8;
+constexpr int64_t kMostAhead = 3;
+constexpr int64_t kReservedBytes = 1 << 10;  // of shared memory, by the system, for each block
+constexpr int64_t kUnrolledCopies = 8;
+
+UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+UOp Times(const UOp& a, const UOp& b) { return UOp::Make(Op::kMul, {a, b}); }
+UOp Times(const UOp& a, int64_t b) { return Times(a, UOp::Index(b)); }
+UOp Over(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorDiv, {a, b}); }
+UOp Over(const UOp& a, int64_t b) { return Over(a, UOp::Index(b)); }
+UOp Modulo(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorMod, {a, b}); }
+UOp Modulo(const UOp& a, int64_t b) { return Modulo(a, UOp::Index(b)); }
+UOp Both(const UOp& a, const UOp& b) { return !a ? b : !b ? a : UOp::Make(Op::kAnd, {a, b}); }
+int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
+UOp CeilOver(const UOp& a, int64_t b) { return Simplify(Over(Plus(a, UOp::Index(b - 1)), b)); }
+
+// The product of the extents of some ranges.
+UOp Count(const std::vector<UOp>& ranges) {
+  UOp n = UOp::Index(1);
+  for (const UOp& r : ranges) n = Times(n, r.src(0));
+  return Simplify(n);
+}
+
+// Several ranges as one index, the last of them fastest: what each is where the index is
+// unit * lanes + lane. `lanes` divides the last one's extent.
+void Place(const std::vector<UOp>& ranges, const UOp& unit, int64_t lanes, const UOp& lane,
+           Substitution& map) {
+  UOp rest = unit;
+  for (size_t i = ranges.size(); i-- > 0;) {
+    const bool last = i + 1 == ranges.size();
+    const UOp extent = Simplify(last ? Over(ranges[i].src(0), lanes) : ranges[i].src(0));
+    UOp value = i == 0 ? rest : Modulo(rest, extent);
+    rest = Over(rest, extent);
+    if (last && lanes > 1) value = Plus(Times(value, lanes), lane);
+    map[ranges[i]] = Simplify(value);
+  }
+}
+
+// Lanes of 16 bytes along the range, where each load of a value that moves with it reads whole
+// vectors; 1 if none moves.
+int64_t LanesAlong(const UOp& value, const UOp& range, const RangeSets& sets) {
+  if (!range.src(0).IsConst()) return 1;
+  int widest = value.dtype().bytes();
+  int64_t lanes = kVectorBytes;
+  bool moves = false;
+  for (const UOp& u : TopoSort({&value, 1})) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & sets.Bit(range))) continue;
+    if (u.size() == 3 && (sets.Free(u.src(2)) & sets.Bit(range))) return 1;
+    const Step step = StepOf(u.src(1), range, sets);
+    if (!step.linear || step.factor != 1) return 1;
+    moves = true;
+    widest = std::max(widest, u.dtype().bytes());
+    const Sum sum = ToSum(u.src(1));
+    while (sum.constant % lanes != 0) lanes /= 2;
+    for (const Sum::Term& t : sum.terms) {
+      while (!(t.term == range) && t.factor % lanes != 0) lanes /= 2;
+    }
+  }
+  if (!moves) return 1;
+  lanes = std::min(lanes, kVectorBytes / widest);
+  while (lanes > 1 && range.src(0).vmax() % lanes != 0) lanes /= 2;
+  return lanes;
+}
+
+// Whether some load of a value moves by one element with the range, and none by more.
+bool Adjacent(const UOp& value, const UOp& range, const RangeSets& sets) {
+  bool moves = false;
+  for (const UOp& u : TopoSort({&value, 1})) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & sets.Bit(range))) continue;
+    const Step step = StepOf(u.src(1), range, sets);
+    if (!step.linear || step.factor != 1) return false;
+    moves = true;
+  }
+  return moves;
+}
+
+// The value with its loads under one more condition, and one node in it replaced.
+UOp Gated(const UOp& value, const UOp& gate, const UOp& except, const UOp& instead) {
+  absl::flat_hash_map<UOp, UOp> done;
+  for (const UOp& u : TopoSort({&value, 1})) {
+    if (except && u == except) {
+      done.emplace(u, instead);
+      continue;
+    }
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(done.at(s));
+    if (gate && u.is(Op::kIndex) && u.src(0).is(Op::kParam)) {
+      srcs.resize(2);
+      srcs.push_back(Both(u.size() == 3 ? done.at(u.src(2)) : UOp(), gate));
+    }
+    done.emplace(u, u.WithSrcs(srcs));
+  }
+  return done.at(value);
+}
+
+// One operand: what is staged of it, and how it lies there.
+struct Operand {
+  UOp value;                // staged
+  std::vector<UOp> ranges;  // rows of a, columns of b
+  int64_t extent = 0;       // of the tile along them
+  bool along_own = false;   // adjacent in memory along them, not along the sum
+  bool turned = false;      // in scratch, too
+  int64_t lanes = 1;        // of the vectors that are stored
+  bool read_only = false;   // just a load
+  int64_t pitch = 0;        // elements from one row to the next
+};
+
+class Tiler {
+ public:
+  Tiler(const UOp& sink, const Target& target)
+      : sink_(sink), sets_(sink), target_(target), next_id_(FreshRangeId(sets_)) {}
+
+  UOp Run() {
+    const std::optional<Contraction> found = FindContraction(sets_, /*integers=*/true);
+    if (!found || found->rows.empty() || found->columns.empty()) return UOp();
+    c_ = *found;
+    if (!Choose()) return UOp();
+    Bind();
+    const UOp a = Staged(a_, 0), b = Staged(b_, 1);
+    UOp product = UOp::Make(Op::kMul, {a, b});
+    std::vector<UOp> sum = {product};
+    sum.insert(sum.end(), sum_ranges_.begin(), sum_ranges_.end());
+    return Simplify(Stored(UOp::Make(Op::kReduce, sum, c_.reduce.arg())));
+  }
+
+ private:
+  UOp Range(int64_t extent, RangeKind kind, std::vector<UOp>& closed) {
+    if (extent == 1) return UOp::Index(0);
+    closed.push_back(
+        UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{next_id_++, kind}));
+    return closed.back();
+  }
+
+  // ---- choices
+
+  // An operand as a matrix unit takes it: what is cast to the dtype of the sum.
+  UOp AsOperandOf(const MatrixShape& shape, const UOp& u) const {
+    if (u.dtype() == shape.operand && shape.operand == shape.sum) return u;
+    return u.is(Op::kCast) && u.src(0).dtype() == shape.operand ? UOp(u.src(0)) : UOp();
+  }
+
+  void ChooseUnit() {
+    for (const MatrixShape& shape : target_.mma) {
+      if (!(shape.sum == c_.reduce.dtype())) continue;
+      const UOp a = AsOperandOf(shape, c_.a), b = AsOperandOf(shape, c_.b);
+      if (!a || !b) continue;
+      unit_ = &shape;
+      a_.value = a;
+      b_.value = b;
+    }
+  }
+
+  // Puts the range that makes the widest vectors last. Returns their lanes.
+  int64_t PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const {
+    size_t best = ranges.size() - 1;
+    int64_t lanes = LanesAlong(value, ranges[best], sets_);
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const int64_t n = LanesAlong(value, ranges[i], sets_);
+      if (n > lanes) lanes = n, best = i;
+    }
+    std::rotate(ranges.begin() + best, ranges.begin() + best + 1, ranges.end());
+    return lanes;
+  }
+
+  // How an operand lies in shared memory. `along_sum`: the lanes of vectors along the sum, `along`:
+  // those along its own ranges.
+  void Lay(Operand& x, int64_t along_sum, int64_t along) const {
+    x.along_own =
+        along > along_sum || (along == along_sum && Adjacent(x.value, x.ranges.back(), sets_) &&
+                              !Adjacent(x.value, c_.inner.back(), sets_));
+    x.turned = x.along_own && (!unit_ || x.value.dtype().bytes() == 2);
+    x.lanes = std::max(along_sum, along);
+    x.read_only = x.value.is(Op::kIndex) && x.value.src(0).is(Op::kParam);
+  }
+
+  bool Choose() {
+    const DType sum = c_.reduce.dtype();
+    a_.value = c_.a;
+    b_.value = c_.b;
+    ChooseUnit();
+    if (!unit_ && sum.bytes() != 4 && sum.bytes() != 8) return false;
+    const int64_t rows = Count(c_.rows).vmax(), columns = Count(c_.columns).vmax();
+    const int64_t steps = Count(c_.inner).vmax(), batch = Count(c_.batch).vmax();
+    if (rows < kLeastRows || columns < kLeastRows || steps < kLeastSteps) return false;
+    if (target_.max_threads < kSide * kSide || target_.shared_bytes < 48 << 10) return false;
+    ChooseTile(rows, columns, batch);
+    // The sum's own order: adjacent in a if anywhere, else in b.
+    std::vector<UOp> of_b = c_.inner;
+    int64_t a_sum = PutAdjacentLast(a_.value, c_.inner);
+    const int64_t b_best = PutAdjacentLast(b_.value, of_b);
+    if (a_sum == 1 && b_best > 1) c_.inner = of_b;
+    a_sum = LanesAlong(a_.value, c_.inner.back(), sets_);
+    const int64_t b_sum = LanesAlong(b_.value, c_.inner.back(), sets_);
+    const int64_t a_own = PutAdjacentLast(a_.value, c_.rows);
+    const auto lane = std::find(c_.columns.begin(), c_.columns.end(), c_.lane);
+    std::rotate(lane, lane + 1, c_.columns.end());
+    a_.ranges = c_.rows;
+    b_.ranges = c_.columns;
+    Lay(a_, a_sum, a_own);
+    Lay(b_, b_sum, LanesAlong(b_.value, c_.lane, sets_));
+    // Along a step: rows of up to 128 bytes, and no more than there is.
+    const int64_t least = unit_ ? unit_->steps() : kLeastSteps;
+    const int bytes = std::max(a_.value.dtype().bytes(), b_.value.dtype().bytes());
+    steps_ = std::max(least, kMostRowBytes / bytes);
+    while (steps_ / 2 >= least && steps_ / 2 >= steps) steps_ /= 2;
+    ChooseLanes();
+    a_.extent = tile_rows_;
+    b_.extent = tile_columns_;
+    int64_t stage = 0;
+    for (Operand* x : {&a_, &b_}) {
+      // Without units a turned b is read in vectors.
+      const int64_t width = x->turned ? x->extent : steps_;
+      x->lanes = std::min(x->lanes, width);
+      x->pitch = width + kVectorBytes / x->value.dtype().bytes();
+      stage += Elements(*x) * x->value.dtype().bytes();
+    }
+    // So many steps at once that two blocks share a multiprocessor.
+    const int64_t room = (target_.shared_bytes + kReservedBytes) / 2 - kReservedBytes;
+    const bool fetched = target_.fetches && (a_.read_only || b_.read_only);
+    const int64_t most = fetched ? kMostAhead : 1;
+    ahead_ = std::clamp<int64_t>(room / stage - 1, 0, std::min(most, Ceil(steps, steps_) - 1));
+    return stage <= target_.shared_bytes;
+  }
+
+  // Large tiles read least; smaller ones where there would be too few for all multiprocessors, or
+  // where most of one would be empty.
+  void ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
+    const bool wide = c_.reduce.dtype().bytes() == 8;
+    constexpr int64_t kTiles[][2] = {{128, 128}, {128, 64}, {64, 128}, {64, 64},
+                                     {64, 32},   {32, 64},  {32, 32}};
+    for (const auto& [m, n] : kTiles) {
+      tile_rows_ = m;
+      tile_columns_ = n;
+      if (wide && m * n > 64 * 64) continue;
+      if ((m > 32 && m >= 2 * rows) || (n > 32 && n >= 2 * columns)) continue;
+      if (Ceil(rows, m) * Ceil(columns, n) >= Ceil(target_.cores, batch)) break;
+    }
+  }
+
+  // The vectors in which sums are stored, and in which b is read without units.
+  void ChooseLanes() {
+    lanes_ = unit_ ? 2 : kVectorBytes / c_.reduce.dtype().bytes();
+    const UOp& store = sink_.src(0);
+    const auto fit = [&](const UOp& value) {
+      for (const UOp& u : TopoSort({&value, 1})) {
+        if (!u.is(Op::kIndex) || !(sets_.Free(u) & sets_.Bit(c_.lane))) continue;
+        lanes_ = std::min(lanes_, LanesAlong(u, c_.lane, sets_));
+      }
+    };
+    const UOp sums = UOp::Const(c_.reduce.dtype(), Scalar());
+    fit(Substitute(store.src(1), {{c_.reduce, sums}}));
+    fit(store.src(0));
+    if (!unit_ && !b_.turned) lanes_ = 1;
+    lanes_ = std::min(lanes_, tile_columns_ / kSide);
+  }
+
+  // ---- ranges
+
+  void Bind() {
+    const UOp rows = Count(c_.rows), columns = Count(c_.columns), batch = Count(c_.batch);
+    const UOp down = CeilOver(rows, tile_rows_), across = CeilOver(columns, tile_columns_);
+    grid_ = UOp::Make(Op::kRange, kInt64, {Simplify(Times(batch, Times(down, across)))},
+                      RangeArg{next_id_++, RangeKind::kGrid});
+    // Blocks that follow one another form squares, so that what they read is shared in the cache.
+    const int64_t group = down.IsConst() ? LargestDivisor(down.vmax(), 8) : 1;
+    const UOp within = Modulo(grid_, Times(down, across));
+    const UOp group_size = Times(across, group);
+    first_row_ =
+        Times(Plus(Times(Over(within, group_size), group), Modulo(within, group)), tile_rows_);
+    first_column_ = Times(Modulo(Over(within, group), across), tile_columns_);
+    first_row_ = Simplify(first_row_);
+    first_column_ = Simplify(first_column_);
+    Place(c_.batch, Over(grid_, Times(down, across)), 1, UOp(), outer_);
+    threads_ = unit_ ? kWarpSide * kWarpSide * kWarp : kSide * kSide;
+    std::vector<UOp> closed = {grid_};
+    thread_ = Range(threads_, RangeKind::kThread, closed);
+    if (unit_) {
+      BindWarps(closed);
+    } else {
+      BindThreads(closed);
+    }
+    closed_ = closed;
+    const UOp count = Count(c_.inner);
+    const UOp loops = CeilOver(count, steps_);
+    if (!loops.IsConst(1)) {
+      step_ = UOp::Make(Op::kRange, kInt64, {loops}, RangeArg{next_id_++, RangeKind::kLoop});
+      sum_ranges_.push_back(step_);
+    }
+    if (unit_) {
+      const UOp part = Range(steps_ / unit_->steps(), RangeKind::kLoop, sum_ranges_);
+      sum_ranges_.push_back(matrix_.steps);
+      at_step_ = Plus(Times(part, unit_->steps()), matrix_.steps);
+    } else {
+      at_step_ = Range(steps_, RangeKind::kLoop, sum_ranges_);
+    }
+    row_gate_ = GateOf(rows, tile_rows_);
+    column_gate_ = GateOf(columns, tile_columns_);
+    step_gate_ = GateOf(count, steps_);
+  }
+
+  // The end of an index that tiles do not divide, or nothing.
+  static UOp GateOf(const UOp& count, int64_t tile) {
+    return count.IsConst() && count.vmax() % tile == 0 ? UOp() : count;
+  }
+
+  // Without matrix units: threads in rows of 16, each with every 16th row and vector of columns.
+  void BindThreads(std::vector<UOp>& closed) {
+    const UOp x = Modulo(thread_, kSide), y = Over(thread_, kSide);
+    const UOp i = Range(tile_rows_ / kSide, RangeKind::kUnroll, closed);
+    row_ = Plus(y, Times(i, kSide));
+    const UOp j = Range(tile_columns_ / kSide / lanes_, RangeKind::kUnroll, closed);
+    lane_ = Range(lanes_, RangeKind::kVector, closed);
+    column_unit_ = Plus(x, Times(j, kSide));
+  }
+
+  void BindWarps(std::vector<UOp>& closed) {
+    matrix_ = MakeMatrixRanges(next_id_, unit_->steps(), lanes_ > 1);
+    next_id_ += 4;
+    const UOp warp = Over(thread_, kWarp), lane = Modulo(thread_, kWarp);
+    const int64_t rows = tile_rows_ / kWarpSide, columns = tile_columns_ / kWarpSide;
+    const UOp i = Range(rows / kMatrixSide, RangeKind::kUnroll, closed);
+    const UOp j = Range(columns / kMatrixSide, RangeKind::kUnroll, closed);
+    row_ = Plus(Plus(Times(Modulo(warp, kWarpSide), rows), Times(i, kMatrixSide)),
+                MatrixRow(matrix_, lane));
+    const UOp from = Plus(Times(Over(warp, kWarpSide), columns), Times(j, kMatrixSide));
+    closed.push_back(matrix_.row_half);
+    closed.push_back(matrix_.column_half);
+    closed.push_back(matrix_.pair);
+    if (lanes_ > 1) {
+      lane_ = matrix_.pair;
+      column_unit_ = Plus(Over(from, 2), MatrixColumnPair(matrix_, lane));
+    } else {
+      lane_ = UOp::Index(0);
+      column_unit_ = Plus(Plus(from, Times(MatrixColumnPair(matrix_, lane), 2)), matrix_.pair);
+    }
+  }
+
+  UOp Column() const { return Plus(Times(column_unit_, lanes_), lane_); }
+
+  // ---- the operands
+
+  static int64_t Rows(const Operand& x, int64_t steps) { return x.turned ? steps : x.extent; }
+  int64_t Elements(const Operand& x) const { return Rows(x, steps_) * x.pitch; }
+
+  // Where an element of a tile lies in scratch.
+  UOp Offset(const Operand& x, const UOp& at, const UOp& step) const {
+    const UOp row = x.turned ? step : at, column = x.turned ? at : step;
+    UOp offset = Plus(Times(row, x.pitch), column);
+    if (ahead_ > 0) offset = Plus(offset, Times(Modulo(step_, ahead_ + 1), Elements(x)));
+    return Simplify(offset);
+  }
+
+  // The tile of an operand, as the products read it.
+  UOp Staged(const Operand& x, int64_t id) {
+    const DType dtype = x.value.dtype();
+    const bool is_a = &x == &a_;
+    const int64_t bytes = Elements(x) * (ahead_ + 1) * dtype.bytes();
+    const UOp scratch =
+        UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent((bytes + 15) / 16 * 16)}});
+    // Units of `lanes` elements are shared out to threads, rows of scratch one after another; those
+    // that cannot be stored as vectors are read in order.
+    const bool by_own = x.along_own;
+    const int64_t fast = (by_own ? x.extent : steps_) / x.lanes;
+    const int64_t units = x.extent * steps_ / x.lanes;
+    std::vector<UOp> closed;
+    UOp unit = Range(std::min(units, threads_), RangeKind::kThread, closed);
+    if (units > threads_) {
+      const int64_t copies = units / threads_, unrolled = std::min(copies, kUnrolledCopies);
+      const UOp loop = Range(copies / unrolled, RangeKind::kLoop, closed);
+      const UOp copy = Range(unrolled, RangeKind::kUnroll, closed);
+      unit = Plus(unit, Times(Plus(Times(loop, unrolled), copy), threads_));
+    }
+    const UOp lane = Range(x.lanes, RangeKind::kVector, closed);
+    const UOp quick = Modulo(unit, fast), slow = Over(unit, fast);
+    const UOp vector = Plus(Times(quick, x.lanes), lane);
+    const UOp at = by_own ? vector : slow, step = by_own ? slow : vector;
+    // Where that is in the operand. Vectors are whole, or nothing.
+    const UOp own_first = is_a ? first_row_ : first_column_;
+    const UOp sum_first = step_ ? Times(step_, steps_) : UOp::Index(0);
+    const int64_t own_lanes = by_own ? x.lanes : 1, sum_lanes = by_own ? 1 : x.lanes;
+    const UOp own_unit = Plus(Over(own_first, own_lanes), by_own ? quick : slow);
+    const UOp sum_unit = Plus(Over(sum_first, sum_lanes), by_own ? slow : quick);
+    Substitution map = outer_;
+    Place(x.ranges, Simplify(own_unit), own_lanes, lane, map);
+    Place(c_.inner, Simplify(sum_unit), sum_lanes, lane, map);
+    const UOp own_end = is_a ? row_gate_ : column_gate_;
+    const UOp in_own = own_end ? Below(Times(own_unit, own_lanes), own_end) : UOp();
+    const UOp in_sum = step_gate_ ? Below(Times(sum_unit, sum_lanes), step_gate_) : UOp();
+    UOp value = Gated(Substitute(x.value, map), Both(in_own, in_sum), UOp(), UOp());
+    // Past the end of the sum both factors are 0, whatever is computed from nothing there.
+    if (in_sum && !x.read_only) {
+      value = UOp::Make(Op::kWhere, {in_sum, value, UOp::Const(dtype, Scalar())});
+    }
+    std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, Offset(x, at, step)}),
+                              Simplify(value)};
+    store.insert(store.end(), closed.begin(), closed.end());
+    const UOp stage = UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
+                                StageArg{id, Space::kShared, ahead_});
+    const UOp read = UOp::Make(Op::kIndex, {stage, Offset(x, is_a ? row_ : Column(), at_step_)});
+    return read.dtype() == c_.reduce.dtype() ? read
+                                             : UOp::Make(Op::kCast, c_.reduce.dtype(), {read});
+  }
+
+  static UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
+
+  // ---- the result
+
+  UOp Stored(const UOp& sums) {
+    const UOp& store = sink_.src(0);
+    Substitution map = outer_;
+    const UOp row = Plus(first_row_, row_);
+    const UOp unit = Plus(Over(first_column_, lanes_), column_unit_);
+    Place(c_.rows, Simplify(row), 1, UOp(), map);
+    Place(c_.columns, Simplify(unit), lanes_, lane_, map);
+    const UOp in_rows = row_gate_ ? Below(row, row_gate_) : UOp();
+    const UOp in_columns = column_gate_ ? Below(Times(unit, lanes_), column_gate_) : UOp();
+    const UOp gate = Both(in_rows, in_columns);
+    // The old sum stays as it is until the new one, whose loads have gates, takes its place.
+    Substitution around = map;
+    around.emplace(c_.reduce, c_.reduce);
+    const UOp value = Gated(Substitute(store.src(1), around), gate, c_.reduce, sums);
+    const UOp& index = store.src(0);
+    std::vector<UOp> at = {index.src(0), Substitute(index.src(1), map)};
+    UOp all = gate;
+    if (index.size() == 3) all = Both(Substitute(index.src(2), map), gate);
+    if (all) at.push_back(all);
+    std::vector<UOp> srcs = {UOp::Make(Op::kIndex, at), value};
+    srcs.insert(srcs.end(), closed_.begin(), closed_.end());
+    return sink_.WithSrcs({store.WithSrcs(srcs)});
+  }
+
+  const UOp sink_;
+  const RangeSets sets_;
+  const Target& target_;
+  int64_t next_id_;
+  Contraction c_;
+  const MatrixShape* unit_ = nullptr;  // null: every thread for itself
+  Operand a_, b_;
+  int64_t tile_rows_ = 0, tile_columns_ = 0, steps_ = 0, threads_ = 0, ahead_ = 0;
+  int64_t lanes_ = 1;  // of a vector of columns
+  UOp grid_, thread_, step_;
+  MatrixRanges matrix_;
+  UOp first_row_, first_column_;            // of the block
+  UOp row_, column_unit_, lane_, at_step_;  // of a thread's sums within the block
+  UOp row_gate_, column_gate_, step_gate_;  // ends that tiles reach over
+  std::vector<UOp> closed_, sum_ranges_;    // by the store, by the sum
+  Substitution outer_;                      // what the batch's ranges are
+};
+
+}  // namespace
+
+UOp TileBlocks(const UOp& sink, const Target& target) {
+  if (sink.size() != 1) return UOp();
+  return Tiler(sink, target).Run();
+}
+
+}  // namespace tessera

@@ -1,0 +1,145 @@
+// Fragments of matrix units.
+#include "codegen/matrix.h"
+
+#include <algorithm>
+
+#include "codegen/lanes.h"
+#include "graph/kernel_form.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kWarp = 32, kFragmentBytes = 16, kMatrixRows = 8, kSums = 8;
+
+UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
+UOp Over(const UOp& a, int64_t b) { return UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)}); }
+UOp Modulo(const UOp& a, int64_t b) { return UOp::Make(Op::kFloorMod, {a, UOp::Index(b)}); }
+
+UOp Range(int64_t id, int64_t extent, RangeKind kind) {
+  return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id, kind});
+}
+
+class MatrixUser {
+ public:
+  MatrixUser(const UOp& sink, const Target& target) : sets_(sink), target_(target) {}
+
+  UOp Run(const UOp& sink) {
+    Substitution map;
+    for (const UOp& u : sets_.order()) {
+      if (!u.is(Op::kReduce)) continue;
+      for (const UOp& r : ClosedRanges(u)) {
+        if (r.arg<RangeArg>().kind != RangeKind::kMatrix) continue;
+        if (const UOp part = PartOf(u, r)) map.emplace(u, part);
+      }
+    }
+    return map.empty() ? sink : Substitute(sink, map);
+  }
+
+ private:
+  UOp WithId(int64_t id) const {
+    for (const UOp& r : sets_.ranges()) {
+      if (r.arg<RangeArg>().id == id) return r;
+    }
+    return UOp();
+  }
+
+  // The element of scratch that a factor is, perhaps cast to the dtype of the sum.
+  static UOp Element(const UOp& factor) {
+    const UOp u = factor.is(Op::kCast) ? UOp(factor.src(0)) : factor;
+    return u.is(Op::kIndex) && u.size() == 2 && u.src(0).is(Op::kStage) ? u : UOp();
+  }
+
+  // A thread's element of the sums, or nothing where this is no work for a unit.
+  UOp PartOf(const UOp& sum, const UOp& steps) {
+    const int64_t id = steps.arg<RangeArg>().id;
+    const MatrixRanges ranges = {steps, WithId(id + 1), WithId(id + 2), WithId(id + 3)};
+    if (!sum.src(0).is(Op::kMul) || !ranges.row_half || !ranges.column_half || !ranges.pair) {
+      return UOp();
+    }
+    UOp a = Element(sum.src(0).src(0)), b = Element(sum.src(0).src(1));
+    if (!a || !b) return UOp();
+    if (sets_.Free(a) & sets_.Bit(ranges.column_half)) std::swap(a, b);
+    for (const UOp& r : sets_.ranges()) {
+      const bool threads = r.arg<RangeArg>().kind == RangeKind::kThread;
+      if (threads && (sets_.Free(a) & sets_.Bit(r))) thread_ = r;
+    }
+    const auto shape = std::find_if(target_.mma.begin(), target_.mma.end(), [&](auto& m) {
+      return m.operand == a.dtype() && m.operand == b.dtype() && m.sum == sum.dtype() &&
+             m.steps() == steps.src(0).vmax();
+    });
+    if (shape == target_.mma.end() || !thread_) return UOp();
+    const UOp left = FragmentOf(a, ranges, /*is_a=*/true);
+    const UOp right = FragmentOf(b, ranges, /*is_a=*/false);
+    if (!left || !right) return UOp();
+    const DType sums = sum.dtype().WithLanes(kSums);
+    std::vector<UOp> srcs = {UOp::Make(Op::kMma, sums, {left, right}, Arg(shape->name))};
+    for (const UOp& r : ClosedRanges(sum)) {
+      if (!(r == steps)) srcs.push_back(r);
+    }
+    const UOp all = srcs.size() > 1 ? UOp::Make(Op::kReduce, srcs, sum.arg())
+                                    : srcs[0];  // the sum starts at +0, as the unit's does
+    const UOp which =
+        Plus(Plus(Times(ranges.column_half, 4), Times(ranges.row_half, 2)), ranges.pair);
+    return UOp::Make(Op::kPart, sum.dtype(), {all, which});
+  }
+
+  // What a thread points at for its fragment is where some thread's own element of the sum lies,
+  // at some step: so the offset says, whatever the layout, with other values of thread and ranges.
+  // Thread t gives row t % 8 of matrix t / 8.
+  UOp FragmentOf(const UOp& element, const MatrixRanges& ranges, bool is_a) {
+    const DType dtype = element.dtype();
+    const int64_t wide = kFragmentBytes / dtype.bytes();  // elements of a row
+    const UOp& offset = element.src(1);
+    const Step step = StepOf(offset, ranges.steps, sets_);
+    const bool turned = !(step.linear && step.factor == 1);
+    if (turned && dtype.bytes() != 2) return UOp();
+    const UOp lane = Modulo(thread_, kWarp), first = Times(Over(thread_, kWarp), kWarp);
+    const UOp row = Modulo(lane, kMatrixRows);
+    const UOp low = Modulo(Over(lane, kMatrixRows), 2), high = Over(lane, 2 * kMatrixRows);
+    Substitution map;
+    // Of a: the matrices are (upper rows, first steps), (lower, first), (upper, next), (lower,
+    // next); of b: (left columns, first steps), (left, next), (right, first), (right, next).
+    const UOp &half = is_a ? low : high, &next = is_a ? high : low;
+    map.emplace(is_a ? ranges.row_half : ranges.column_half, half);
+    if (turned) {
+      map.emplace(thread_, first);
+      map.emplace(ranges.steps, Plus(row, Times(next, wide)));
+    } else {
+      map.emplace(thread_, Plus(first, is_a ? Times(row, 4) : Over(row, 2)));
+      map.emplace(ranges.steps, Times(next, wide));
+    }
+    if (!is_a) map.emplace(ranges.pair, turned ? UOp::Index(0) : Modulo(row, 2));
+    const UOp at = Simplify(Substitute(offset, map));
+    return UOp::Make(Op::kFragment, dtype.WithLanes(static_cast<int>(wide)), {element.src(0), at},
+                     Ints{0, turned});
+  }
+
+  const RangeSets sets_;
+  const Target& target_;
+  UOp thread_;
+};
+
+}  // namespace
+
+MatrixRanges MakeMatrixRanges(int64_t first_id, int64_t steps, bool vectors) {
+  return {Range(first_id, steps, RangeKind::kMatrix), Range(first_id + 1, 2, RangeKind::kUnroll),
+          Range(first_id + 2, 2, RangeKind::kUnroll),
+          Range(first_id + 3, 2, vectors ? RangeKind::kVector : RangeKind::kUnroll)};
+}
+
+UOp MatrixRow(const MatrixRanges& ranges, const UOp& lane) {
+  return Plus(Over(lane, 4), Times(ranges.row_half, kMatrixRows));
+}
+
+UOp MatrixColumnPair(const MatrixRanges& ranges, const UOp& lane) {
+  return Plus(Times(ranges.column_half, kMatrixRows / 2), Modulo(lane, 4));
+}
+
+UOp UseMatrixUnits(const UOp& sink, const Target& target) {
+  return MatrixUser(sink, target).Run(sink);
+}
+
+}  // namespace tessera

@@ -1,0 +1,123 @@
+// What NVRTC makes of the tiles of contractions: instructions, registers, shared memory, and how
+// many blocks a multiprocessor then holds.
+#include <cstdio>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "graph/tensor.h"
+#include "runtime/cuda_compiler.h"
+#include "runtime/plan_key.h"
+#include "runtime/runtime.h"
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+Tensor Given(const Dims& dims, DType dtype) { return Tensor::Empty(dims, dtype, "SIM"); }
+
+// The number before these words in NVRTC's log.
+int64_t NumberBefore(const std::string& log, const std::string& words) {
+  const size_t end = log.find(words);
+  if (end == std::string::npos) return -1;
+  const size_t begin = log.find_last_not_of("0123456789", end - 1) + 1;
+  int64_t n = -1;
+  return absl::SimpleAtoi(log.substr(begin, end - begin), &n) ? n : -1;
+}
+
+// Blocks that share a multiprocessor of 65536 registers, 64 warps and this much shared memory.
+int64_t Occupancy(int64_t threads, int64_t registers, int64_t bytes, int64_t shared) {
+  const int64_t warps = threads / 32, of_warp = (registers * 32 + 255) / 256 * 256;
+  return std::min({65536 / of_warp / warps, 64 / warps, shared / (bytes + 1024)});
+}
+
+class NvrtcTiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto table = cuda::NvrtcFromLibrary();
+    if (!table.ok()) GTEST_SKIP() << table.status();
+    nvrtc_ = *table;
+    int major = 0, minor = 0;
+    nvrtc_->nvrtcVersion(&major, &minor);
+    const bool blackwell = major > 12 || (major == 12 && minor >= 8);
+    archs_ = absl::StrSplit(blackwell ? "sm_80,sm_90,sm_100" : "sm_80,sm_90", ',');
+  }
+
+  // The one kernel of a tensor has no spills for any arch, these parts in its PTX, and leaves room
+  // for a second block on a multiprocessor of sm_90.
+  void ExpectPtx(const char* name, const Tensor& tensor, const std::vector<std::string>& parts) {
+    const std::vector<UOp> roots = {tensor.uop()};
+    const auto plan = PreparePlan(roots, MakePlanKey(roots));
+    ASSERT_OK(plan);
+    ASSERT_EQ((*plan)->programs.size(), 1u);
+    const Program& p = (*plan)->programs[0];
+    for (const std::string& arch : archs_) {
+      Target target;
+      target.arch = arch;
+      std::vector<std::string> options = cuda::CompileOptions(target);
+      options.emplace_back("--ptxas-options=-v");
+      const auto c = cuda::CompileText(*nvrtc_, p.text, p.entry, options);
+      ASSERT_OK(c);
+      EXPECT_NE(c->log.find(" 0 bytes spill stores"), std::string::npos) << c->log;
+      for (const std::string& part : parts) {
+        EXPECT_NE(c->ptx.find(part), std::string::npos) << part << " in\n" << c->ptx << p.text;
+      }
+      const int64_t registers = NumberBefore(c->log, " registers");
+      EXPECT_GT(registers, 0) << c->log;
+      const int64_t shared = arch == "sm_80" ? 164 << 10 : 228 << 10;
+      const int64_t blocks = Occupancy(p.threads, registers, p.scratch_bytes, shared);
+      std::printf("%-28s %-7s %4d threads %4d registers %7d bytes shared %2d blocks %3d %% warps\n",
+                  name, arch.c_str(), p.threads, static_cast<int>(registers),
+                  static_cast<int>(p.scratch_bytes), static_cast<int>(blocks),
+                  static_cast<int>(blocks * p.threads * 100 / 2048));
+      EXPECT_GE(blocks, arch == "sm_80" ? 1 : 2) << name;
+    }
+  }
+
+  const cuda::NvrtcTable* nvrtc_ = nullptr;
+  std::vector<std::string> archs_;
+};
+
+const std::vector<std::string> kPipeline = {"cp.async.cg.shared.global", "cp.async.commit_group",
+                                            "cp.async.wait_group", "bar.sync"};
+
+std::vector<std::string> With(std::vector<std::string> more) {
+  more.insert(more.end(), kPipeline.begin(), kPipeline.end());
+  return more;
+}
+
+TEST_F(NvrtcTiles, F32) {
+  const Tensor a = Given({4096, 4096}, kFloat32), b = Given({4096, 4096}, kFloat32);
+  ExpectPtx("f32", a.MatMul(b), With({"fma.rn.f32", "ld.shared.v4.f32", "st.global.v4.f32"}));
+  ExpectPtx("f32, b turned", a.MatMul(b.T()), With({"fma.rn.f32", "ld.shared.v4.f32"}));
+  ExpectPtx("f32, a turned", a.T().MatMul(b), With({"fma.rn.f32", "ld.shared.v4.f32"}));
+}
+
+TEST_F(NvrtcTiles, MatrixUnits) {
+  for (const DType dtype : {kBFloat16, kFloat16}) {
+    const std::string type = dtype.ToString();
+    const std::string mma = absl::StrCat("mma.sync.aligned.m16n8k16.row.col.f32.", type, ".", type);
+    const Tensor a = Given({4096, 4096}, dtype), b = Given({4096, 4096}, dtype);
+    ExpectPtx(type.c_str(), a.MatMul(b),
+              With({mma, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "m8n8.x4.trans.shared.b16"}));
+    const Tensor bias = Given({4096}, dtype);
+    ExpectPtx((type + ", linear, bias").c_str(), a.Linear(b, bias).Relu(),
+              With({mma, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"}));
+  }
+  const Tensor a = Given({4096, 4096}, kInt8), b = Given({4096, 4096}, kInt8);
+  ExpectPtx("i8, b turned", a.MatMul(b.T()),
+            With({"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"}));
+}
+
+// One operand is computed while it is staged, the other fetched.
+TEST_F(NvrtcTiles, PrologueAndEpilogue) {
+  const Tensor a = Given({4096, 4096}, kBFloat16), b = Given({4096, 4096}, kInt8);
+  const Tensor scale = Given({4096, 1}, kFloat32), rest = Given({4096, 4096}, kBFloat16);
+  const Tensor w = (b.Cast(kFloat32) * scale).Cast(kBFloat16);
+  ExpectPtx("bf16 by dequantised", a.Linear(w).Gelu() + rest,
+            With({"mma.sync.aligned.m16n8k16", "ld.global.nc.v2"}));
+}
+
+}  // namespace
+}  // namespace tessera
