@@ -245,13 +245,17 @@ class Tiler {
   // Large tiles read least; smaller ones where there would be too few for all multiprocessors, or
   // where most of one would be empty.
   void ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
-    const bool wide = c_.reduce.dtype().bytes() == 8;
+    // What follows the sums is written out for each of a thread's: few where that is much.
+    const UOp after =
+        Substitute(sink_.src(0).src(1), {{c_.reduce, UOp::Const(c_.reduce.dtype(), Scalar())}});
+    bool few = c_.reduce.dtype().bytes() == 8;
+    for (const UOp& u : TopoSort({&after, 1})) few |= HasProperty(u.op(), kExpensive);
     constexpr int64_t kTiles[][2] = {{128, 128}, {128, 64}, {64, 128}, {64, 64},
                                      {64, 32},   {32, 64},  {32, 32}};
     for (const auto& [m, n] : kTiles) {
       tile_rows_ = m;
       tile_columns_ = n;
-      if (wide && m * n > 64 * 64) continue;
+      if (few && m * n > 64 * 64) continue;
       if ((m > 32 && m >= 2 * rows) || (n > 32 && n >= 2 * columns)) continue;
       if (Ceil(rows, m) * Ceil(columns, n) >= Ceil(target_.cores, batch)) break;
     }

@@ -251,6 +251,27 @@ const RuleSet& LaneRules() {
   return rules;
 }
 
+// Stores whose gate has become a constant: always, or never.
+UOp DecideStores(const UOp& sink) {
+  std::vector<UOp> stores;
+  for (const UOp& s : sink.srcs()) {
+    const UOp& index = s.src(0);
+    if (index.size() < 3 || !index.src(2).IsConst()) {
+      stores.push_back(s);
+    } else if (index.src(2).arg<Scalar>().bits != 0) {
+      std::vector<UOp> srcs(s.srcs().begin(), s.srcs().end());
+      srcs[0] = index.WithSrcs({index.src(0), index.src(1)});
+      stores.push_back(s.WithSrcs(srcs));
+    }
+  }
+  return sink.WithSrcs(stores);
+}
+
+// After copies or lanes have been made.
+UOp Decide(const UOp& sink) {
+  return Simplify(Rewrite(Rewrite(DecideStores(Simplify(sink)), GateRules()), LaneRules()));
+}
+
 }  // namespace
 
 UOp Expand(const UOp& sink, const Target& target) {
@@ -260,11 +281,11 @@ UOp Expand(const UOp& sink, const Target& target) {
     for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
     out = SplitIntoSegments(out, r, copies);
   }
-  out = Simplify(Rewrite(Rewrite(Simplify(out), GateRules()), LaneRules()));
+  out = Decide(out);
   while (UOp r = FindRange(out, RangeKind::kVector)) {
     out = Vectoriser(out, r, target.dialect == Dialect::kCpp).Run(out);
   }
-  return Simplify(Rewrite(Rewrite(Simplify(out), GateRules()), LaneRules()));
+  return Decide(out);
 }
 
 }  // namespace tessera

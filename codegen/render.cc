@@ -1,4 +1,5 @@
 // The renderer: C++ text of a program, one statement a line, every name the prelude's.
+#include <algorithm>
 #include <cmath>
 
 #include <map>
@@ -53,6 +54,30 @@ absl::flat_hash_set<const Node*> Written(const UOp& program) {
   return written;
 }
 
+constexpr int64_t kCopies = 4;  // of the body of a loop over scratch
+
+// Innermost loops over scratch of as many steps as copies divide: neighbours are then read as one
+// vector, or while others are multiplied.
+absl::flat_hash_set<const Node*> LoopsToUnroll(const UOp& program) {
+  absl::flat_hash_set<const Node*> out;
+  const Node* innermost = nullptr;
+  bool reads = false;
+  for (const UOp& u : program.srcs()) {
+    if (u.is(Op::kRange) || u.is(Op::kIf)) {
+      const bool fixed = u.is(Op::kRange) && u.src(0).IsConst(0) && u.src(1).IsConst() &&
+                         u.src(1).vmax() % kCopies == 0;
+      innermost = fixed ? u.get() : nullptr;
+      reads = false;
+    } else if (u.is(Op::kEnd)) {
+      if (innermost == u.src(0).get() && reads) out.insert(innermost);
+      innermost = nullptr;
+    } else if (u.is(Op::kFragment) || u.is(Op::kLoad)) {
+      reads |= u.src(0).is(Op::kScratch);
+    }
+  }
+  return out;
+}
+
 class Renderer {
  public:
   explicit Renderer(const std::vector<std::string>& variables) : variables_(variables) {}
@@ -78,10 +103,16 @@ class Renderer {
     }
     for (int v : out.variables) absl::StrAppend(&list, ", rt_i64 p", v);
     threads_ = lowered.threads;
+    unrolled_ = LoopsToUnroll(program);
     for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
     const std::string& name = program.arg<std::string>();
-    out.text = absl::StrCat("RT_GLOBAL(", name, ", ", lowered.threads * lowered.rows,
-                            ")(RT_THREAD ", list, ") {\n", text_, "}\nRT_ENTRY(", name, ")\n");
+    // What fetches keeps busy while it waits if two blocks share a multiprocessor's registers.
+    const absl::Span<const UOp> statements = program.srcs();
+    const bool twice = std::any_of(statements.begin(), statements.end(),
+                                   [](const UOp& u) { return u.is(Op::kFetch); });
+    out.text = absl::StrCat(twice ? "RT_GLOBAL_TWICE(" : "RT_GLOBAL(", name, ", ",
+                            lowered.threads * lowered.rows, ")(RT_THREAD ", list, ") {\n", text_,
+                            "}\nRT_ENTRY(", name, ")\n");
     return out;
   }
 
@@ -339,6 +370,7 @@ class Renderer {
       }
       case Op::kRange: {
         const std::string name = absl::StrCat("i", u.arg<RangeArg>().id);
+        if (unrolled_.contains(u.get())) Line(absl::StrCat("RT_UNROLL_BY(", kCopies, ")"));
         Open(absl::StrCat("for (", TypeName(Held(u)), " ", name, " = ", Use(u.src(0)), "; ", name,
                           " < ", Use(u.src(1)), "; ", name, " += ", Use(u.src(2)), ") {"));
         names_.emplace(u.get(), name);
@@ -435,6 +467,7 @@ class Renderer {
   const std::vector<std::string>& variables_;
   bool gpu_ = false;
   int threads_ = 1;
+  absl::flat_hash_set<const Node*> unrolled_;
   absl::flat_hash_map<const Node*, DType> held_;
   std::string text_;
   int indent_ = 1;

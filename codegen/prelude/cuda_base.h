@@ -26,12 +26,17 @@ struct rt_f16 {
 #define RT_FN static __device__ __forceinline__
 #define RT_UNROLL _Pragma("unroll")
 
+#define RT_PRAGMA_(text) _Pragma(#text)
+#define RT_UNROLL_BY(n) RT_PRAGMA_(unroll n)
+
 #define RT_RESTRICT __restrict__
 
 #define RT_THREAD
 #define RT_SELF
 
 #define RT_GLOBAL(name, threads) extern "C" __global__ void __launch_bounds__(threads) name
+
+#define RT_GLOBAL_TWICE(name, threads) extern "C" __global__ void __launch_bounds__(threads, 2) name
 #define RT_ENTRY(name)
 
 template <class A, class B>

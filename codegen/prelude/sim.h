@@ -24,7 +24,11 @@ struct rt_sim_ {
 
 #define RT_UNROLL
 
+#define RT_UNROLL_BY(n)
+
 #define RT_GLOBAL(name, threads) static void name##_body_
+
+#define RT_GLOBAL_TWICE(name, threads) static void name##_body_
 
 template <class... A, int... I>
 RT_FN void rt_call_(void (*body)(rt_sim_*, A...), rt_sim_* self, void* const* args,
