@@ -739,8 +739,8 @@ class Lowerer {
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
   std::vector<Block> blocks_;
-  bool extents_ = false;     // whether an extent is being computed
-  std::vector<UOp> tested_;  // gates of UPDATEs that hold here
+  bool extents_ = false;                           // whether an extent is being computed
+  std::vector<UOp> tested_;                        // gates of UPDATEs that hold here
   absl::flat_hash_map<const Node*, UOp> scratch_;  // of stages that are filled ahead
   bool ahead_ = false;    // inside what fills scratch before the step that reads it
   bool fetched_ = false;  // something that it filled has not arrived
