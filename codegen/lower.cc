@@ -534,7 +534,10 @@ class Lowerer {
         }
       }
       RETURN_IF_ERROR(EmitSteps(group, regs));
-      for (size_t i = 0; i < ClosedRanges(first).size(); ++i) CloseLoop();
+      for (size_t i = ClosedRanges(first).size(); i-- > 0;) {
+        if (i == 0 && !early.empty()) RETURN_IF_ERROR(PutLate(ClosedRanges(first)[0]));
+        CloseLoop();
+      }
       for (size_t i = 0; i < group.size(); ++i) {
         const UOp& r = group[i];
         if (pool[i] == static_cast<int>(i)) {
@@ -641,7 +644,8 @@ class Lowerer {
   //
   // Scratch has a place for each step that is under way; the offsets say which. So many steps are
   // filled before the loop. Each step of it waits for its own part; after the barrier all threads
-  // see that, and none still reads the part of the step before, which then is filled anew.
+  // see that, and none still reads the part of the step before, which then is filled anew. What
+  // cannot be fetched is loaded and computed then, and stored once the step's own work is done.
 
   std::vector<UOp> FilledAhead(const UOp& loop) const {
     std::vector<UOp> out;
@@ -696,8 +700,69 @@ class Lowerer {
     for (const UOp& stage : stages) {
       blocks_[here].values.emplace(stage.get(), scratch_.at(stage.get()));
     }
-    const UOp next = Append(here, UOp::Make(Op::kAdd, {*Find(loop), UOp::Index(ahead)}));
-    return FillAt(stages, loop, next);
+    next_ = Append(here, UOp::Make(Op::kAdd, {*Find(loop), UOp::Index(ahead)}));
+    std::vector<UOp> now;
+    late_.clear();
+    for (const UOp& stage : stages) (IsLate(stage) ? late_ : now).push_back(stage);
+    if (!now.empty()) RETURN_IF_ERROR(FillAt(now, loop, next_));
+    return ComputeLate(loop);
+  }
+
+  // Whether all of a stage is computed by all threads, in copies: its values fit in registers.
+  bool IsLate(const UOp& stage) const {
+    return std::all_of(stage.srcs().begin() + 1, stage.srcs().end(), [&](const UOp& store) {
+      const absl::Span<const UOp> ranges = ClosedRanges(store);
+      return !CanFetch(store) && ranges.size() == 1 && ranges == ClosedRanges(stage.src(1)) &&
+             ranges[0].arg<RangeArg>().kind == RangeKind::kThread &&
+             ranges[0].src(0).IsConst(shape_.threads);
+    });
+  }
+
+  // The values of the next step; past the last one those of the last again, which nobody stores.
+  absl::Status ComputeLate(const UOp& loop) {
+    if (late_.empty()) return absl::OkStatus();
+    const int here = static_cast<int>(blocks_.size()) - 1;
+    const UOp last = Append(here, UOp::Make(Op::kSub, {*Find(loop.src(0)), UOp::Index(1)}));
+    Block block;
+    block.bit = sets_.Bit(loop);
+    block.values.emplace(loop.get(), Append(here, UOp::Make(Op::kMin, {next_, last})));
+    blocks_.push_back(std::move(block));
+    late_values_.clear();
+    for (const UOp& stage : late_) {
+      RETURN_IF_ERROR(OpenLoop(ClosedRanges(stage.src(1))[0]));
+      for (const UOp& store : stage.srcs().subspan(1)) {
+        RETURN_IF_ERROR(Compute({store.src(1)}));
+        late_values_.push_back(*Find(store.src(1)));
+      }
+      CloseLoop();
+    }
+    CloseLoop();
+    return absl::OkStatus();
+  }
+
+  absl::Status PutLate(const UOp& loop) {
+    if (late_.empty()) return absl::OkStatus();
+    const int here = static_cast<int>(blocks_.size()) - 1;
+    Block block;
+    block.bit = sets_.Bit(loop);
+    const UOp holds = Append(here, UOp::Make(Op::kCmpLt, {next_, *Find(loop.src(0))}));
+    block.head = UOp::Make(Op::kIf, {holds}, FreshId());
+    block.values.emplace(loop.get(), next_);
+    blocks_.push_back(std::move(block));
+    size_t i = 0;
+    for (const UOp& stage : late_) {
+      RETURN_IF_ERROR(OpenLoop(ClosedRanges(stage.src(1))[0]));
+      for (const UOp& store : stage.srcs().subspan(1)) {
+        const UOp& offset = store.src(0).src(1);
+        RETURN_IF_ERROR(Compute({offset}));
+        Append(static_cast<int>(blocks_.size()) - 1,
+               UOp::Make(Op::kPut, {scratch_.at(stage.get()), *Find(offset), late_values_[i++]},
+                         FreshId()));
+      }
+      CloseLoop();
+    }
+    CloseLoop();
+    return absl::OkStatus();
   }
 
   // Fills a stage's scratch at the outermost place where what it holds is known.
@@ -742,8 +807,10 @@ class Lowerer {
   bool extents_ = false;                           // whether an extent is being computed
   std::vector<UOp> tested_;                        // gates of UPDATEs that hold here
   absl::flat_hash_map<const Node*, UOp> scratch_;  // of stages that are filled ahead
-  bool ahead_ = false;    // inside what fills scratch before the step that reads it
-  bool fetched_ = false;  // something that it filled has not arrived
+  UOp next_;                                       // the step that is filled now
+  std::vector<UOp> late_, late_values_;  // stages that are stored after their values are computed
+  bool ahead_ = false;                   // inside what fills scratch before the step that reads it
+  bool fetched_ = false;                 // something that it filled has not arrived
   int64_t next_id_ = 0;
   int64_t scratch_bytes_ = 0;
 };
