@@ -11,21 +11,43 @@ namespace {
 
 constexpr int64_t kLargeReduction = 1 << 16;
 constexpr int64_t kPartsPerCore = 16;
+constexpr int64_t kTile = 64 * 64;     // sums of a GPU's block, which keep a multiprocessor busy
+constexpr int64_t kLeastSide = 16;     // rows and columns of a product that is done in tiles
+constexpr int64_t kLeastSteps = 1024;  // of a part, that pay for its sums being written and read
+
+// Of a product of matrices whose result has too few tiles to keep a GPU's multiprocessors busy:
+// into how many parts its sum is split; else 1.
+int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
+  const UOp& x = u.src(0);
+  if (target.dialect != Dialect::kCuda || !x.is(Op::kMul)) return 1;
+  if (u.arg<ReduceArg>().op != Op::kAdd || steps == 0) return 1;
+  for (const UOp& factor : x.srcs()) {
+    // Rows, or columns, of all matrices together: as many as elements that are not repeats.
+    const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
+    const int64_t elements = once.shape().is_static() ? once.shape().MaxElements() : 0;
+    if (elements / steps < kLeastSide || elements / steps >= outputs) return 1;
+  }
+  const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
+  return std::min(target.cores / tiles, steps / kLeastSteps);
+}
 
 // The reduction in two steps, or nothing where one is enough or no axis divides.
 UOp Split(const UOp& u, const Target& target) {
   if (!u.is(Op::kReduce) || target.cores < 2 || !u.shape().is_static()) return UOp();
   const int64_t outputs = u.shape().MaxElements();
   const UOp& x = u.src(0);
-  if (outputs == 0 || !x.shape().is_static() || outputs >= 2 * target.cores ||
-      x.shape().MaxElements() / outputs < kLargeReduction) {
-    return UOp();
-  }
+  if (outputs == 0 || !x.shape().is_static()) return UOp();
+  const int64_t steps = x.shape().MaxElements() / outputs;
+  const int64_t of_product = PartsOfProduct(u, outputs, steps, target);
+  const bool large = outputs < 2 * target.cores && steps >= kLargeReduction;
+  if (!large && of_product < 2) return UOp();
+  const int64_t most = of_product >= 2 ? of_product : kPartsPerCore * target.cores;
+  const int64_t least = of_product >= 2 ? 2 : 2 * target.cores;
   const ReduceArg& arg = u.arg<ReduceArg>();
   for (int64_t axis : arg.axes) {
     const int64_t n = x.shape()[axis].value();
-    const int64_t parts = LargestDivisor(n, kPartsPerCore * target.cores);
-    if (parts < 2 * target.cores) continue;
+    const int64_t parts = LargestDivisor(n, most);
+    if (parts < least) continue;
     Extents split = x.shape().ToExtents();
     split[axis] = parts;
     split.insert(split.begin() + axis + 1, n / parts);
