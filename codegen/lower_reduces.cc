@@ -1,0 +1,166 @@
+// Reductions: in registers, several in one loop, and over threads.
+#include <algorithm>
+
+#include "codegen/lowerer.h"
+#include "graph/fault.h"
+#include "graph/fold.h"
+#include "graph/kernel_form.h"
+#include "graph/status.h"
+
+namespace tessera {
+
+bool Lowerer::OverThreads(const UOp& u) const {
+  return threads_ && std::any_of(ClosedRanges(u).begin(), ClosedRanges(u).end(), [](auto& r) {
+           return r.template arg<RangeArg>().kind == RangeKind::kThread;
+         });
+}
+
+absl::Status Lowerer::EmitCombines(const std::vector<UOp>& group, int home) {
+  return AtHome(home, [&]() -> absl::Status {
+    const UOp& range = ClosedRanges(group[0])[0];
+    const bool whole = range.src(0).IsConst(shape_.threads) && ClosedRanges(group[0]).size() == 1;
+    const bool warps = shape_.threads == kWarp || (shape_.rows == 1 && AllThreads());
+    if (!whole || !warps) {
+      return absl::InternalError("lower: a reduction over threads that not all of them reach");
+    }
+    RETURN_IF_ERROR(OpenLoop(range));
+    std::vector<UOp> values;
+    for (const UOp& r : group) {
+      RETURN_IF_ERROR(Compute({r.src(0)}));
+      values.push_back(*Find(r.src(0)));
+    }
+    CloseLoop();
+    for (size_t i = 0; i < group.size(); ++i) {
+      const UOp all = UOp::Make(Op::kCombine, group[i].dtype(), {values[i]}, group[i].arg());
+      Define(group[i], Append(home, all));
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Lowerer::EmitRunning(const UOp& u) {
+  const int here = Home(u);
+  if (here == 0 || blocks_[here].bit != sets_.Bit(u.src(1)) || !blocks_[here].head) {
+    return absl::InternalError("lower: a RUNNING whose RANGE is not the innermost of its loops");
+  }
+  const UOp reg = Append(here - 1, UOp::Make(Op::kReg, {Start(u, here - 1)}, FreshId()));
+  const UOp old = Append(here, UOp::Make(Op::kLoad, u.dtype(), {reg}, FreshId()));
+  const UOp now = Append(here, UOp::Make(u.arg<ReduceArg>().op, {old, *Find(u.src(0))}));
+  Append(here, UOp::Make(Op::kSet, {reg, now}, FreshId()));
+  Define(u, now);
+  return absl::OkStatus();
+}
+
+absl::Status Lowerer::EmitReduces(const UOp& first) {
+  const int home = Home(first);
+  std::vector<UOp> group;
+  for (const UOp& r : reduces_) {
+    if (depth_.at(r.get()) == depth_.at(first.get()) && sets_.Free(r) == sets_.Free(first) &&
+        ClosedRanges(r) == ClosedRanges(first) && Find(r) == nullptr) {
+      group.push_back(r);
+    }
+  }
+  if (OverThreads(first)) return EmitCombines(group, home);
+  const std::vector<int> pool = Pool(group);
+  return AtHome(home, [&]() -> absl::Status {
+    const int begin = FaultPlanted(Fault::kAccumulatorKept) ? 0 : home;
+    std::vector<UOp> regs;
+    for (size_t i = 0; i < group.size(); ++i) {
+      const UOp& r = group[i];
+      if (pool[i] != static_cast<int>(i)) {
+        regs.push_back(regs[pool[i]]);
+        continue;
+      }
+      const UOp start = Start(r, begin);
+      regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
+    }
+    const std::vector<UOp> early = FilledAhead(ClosedRanges(first)[0]);
+    if (!early.empty()) RETURN_IF_ERROR(FillFirst(early, ClosedRanges(first)[0]));
+    for (const UOp& range : ClosedRanges(first)) {
+      RETURN_IF_ERROR(OpenLoop(range));
+      if (!early.empty() && range == ClosedRanges(first)[0]) {
+        RETURN_IF_ERROR(FillNext(early, range));
+      }
+    }
+    RETURN_IF_ERROR(EmitSteps(group, regs));
+    for (size_t i = ClosedRanges(first).size(); i-- > 0;) {
+      if (i == 0 && !early.empty()) RETURN_IF_ERROR(PutLate(ClosedRanges(first)[0]));
+      CloseLoop();
+    }
+    for (size_t i = 0; i < group.size(); ++i) {
+      const UOp& r = group[i];
+      if (pool[i] == static_cast<int>(i)) {
+        const UOp result = UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId());
+        Define(r, Append(home, result));
+      } else {  // its part is in the other's register
+        Define(r, Start(r, home));
+      }
+    }
+    return absl::OkStatus();
+  });
+}
+
+UOp Lowerer::Start(const UOp& r, int block) {
+  const DType scalar = r.dtype().Scalar();
+  const Op op = r.arg<ReduceArg>().op;
+  const bool zero = op == Op::kMax && FaultPlanted(Fault::kMaxStartsAtZero);
+  const UOp one = UOp::Const(scalar, zero ? tessera::Scalar() : ReduceIdentity(op, scalar));
+  if (r.dtype().lanes() == 1) return one;
+  return Append(block, UOp::Make(Op::kSplat, r.dtype(), {one}));
+}
+
+std::vector<int> Lowerer::Pool(const std::vector<UOp>& group) const {
+  std::vector<int> pool(group.size());
+  for (size_t i = 0; i < group.size(); ++i) pool[i] = static_cast<int>(i);
+  if (static_cast<int>(group.size()) <= most_sums_) return pool;
+  absl::flat_hash_map<const Node*, int> place, uses;
+  for (size_t i = 0; i < group.size(); ++i) place[group[i].get()] = static_cast<int>(i);
+  for (const UOp& u : sets_.order()) {
+    for (const UOp& s : u.srcs()) {
+      if (place.contains(s.get())) ++uses[s.get()];
+    }
+  }
+  for (const UOp& u : sets_.order()) {
+    if (u.size() != 2) continue;
+    const auto a = place.find(u.src(0).get()), b = place.find(u.src(1).get());
+    if (a == place.end() || b == place.end() || a == b) continue;
+    if (uses[a->first] != 1 || uses[b->first] != 1) continue;
+    const Op op = group[a->second].arg<ReduceArg>().op;
+    if (!u.is(op) || group[b->second].arg<ReduceArg>().op != op) continue;
+    pool[std::max(a->second, b->second)] = std::min(a->second, b->second);
+  }
+  return pool;
+}
+
+absl::Status Lowerer::EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
+  std::vector<UOp> needed;
+  const auto by_unit = [&](const UOp& r) { return r.src(0).is(Op::kMma); };
+  const auto fused = [&](const UOp& r) {
+    return by_unit(r) ||
+           (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul));
+  };
+  for (const UOp& r : group) {
+    if (fused(r)) {
+      needed.insert(needed.end(), r.src(0).srcs().begin(), r.src(0).srcs().end());
+    } else {
+      needed.push_back(r.src(0));
+    }
+  }
+  // Reversed, as Compute takes the last first.
+  std::reverse(needed.begin(), needed.end());
+  RETURN_IF_ERROR(Compute(needed));
+  const int inner = static_cast<int>(blocks_.size()) - 1;
+  for (size_t i = 0; i < group.size(); ++i) {
+    const UOp& r = group[i];
+    const UOp old = Append(inner, UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId()));
+    const auto factor = [&](int k) { return *Find(r.src(0).src(k)); };
+    const UOp next = by_unit(r) ? r.src(0).WithSrcs({factor(0), factor(1), old})
+                     : fused(r) ? UOp::Make(Op::kFma, {factor(0), factor(1), old})
+                                : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(r.src(0))});
+    Append(inner, next);
+    Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera

@@ -1,0 +1,155 @@
+// What lowers a kernel, shared by lower.cc (stores and values), lower_loops.cc (loops, blocks and
+// threads), lower_reduces.cc and lower_stages.cc (scratch).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "codegen/memory_hints.h"
+#include "codegen/passes.h"
+#include "graph/kernel_form.h"
+#include "graph/target.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+class Lowerer {
+ public:
+  Lowerer(const UOp& sink, const Target& target);
+  absl::StatusOr<Lowered> Run(const std::string& name);
+
+ private:
+  // An open loop, or the function's body (bit 0): its statements so far, and what stands for each
+  // node computed in it.
+  struct Block {
+    RangeMask bit = 0;
+    UOp head;  // in the program: a RANGE, an IF, or nothing where all that run it take one value
+    RangeKind kind = RangeKind::kLoop;
+    std::vector<UOp> statements;
+    absl::flat_hash_map<const Node*, UOp> values;
+    // Of the block right around a loop that may not run: the loop's extent, and what was computed
+    // of it. What the loop needs but does not change stands here, in an IF if there is any.
+    UOp skipped, rounds;
+    bool guarded = false;  // a loop with such a block around it
+  };
+
+  // ---- values, and where they are computed
+
+  int DepthOf(const UOp& u) const;
+  // The outermost block in which everything that u depends on is known.
+  int Known(const UOp& u) const;
+  // The outermost in which it may be computed: nothing leaves what is around a loop that may not
+  // run, as what it would read need not exist; but a stage whose own loops do not run either then.
+  int Home(const UOp& u) const;
+  // Whether the variables of an extent are among those of the extents that a stage is filled over.
+  static bool SkippedAlike(const UOp& stage, const UOp& extent);
+  UOp* Find(const UOp& u);
+  UOp Append(int block, UOp statement);
+  void Define(const UOp& u, const UOp& value) { blocks_[Home(u)].values.emplace(u.get(), value); }
+  Arg FreshId() { return Arg(next_id_++); }
+  // Emits whatever is missing for the nodes, sources first. Does not look inside reductions and
+  // stages: these emit what is inside their loops themselves.
+  absl::Status Compute(const std::vector<UOp>& nodes);
+  absl::Status Emit(const UOp& u);
+  // Runs `body` with the loops above `home` set aside, so that what it emits comes before them.
+  absl::Status AtHome(int home, absl::FunctionRef<absl::Status()> body);
+
+  // ---- stores
+
+  absl::Status EmitStores(const std::vector<UOp>& stores, size_t depth);
+  absl::Status EmitStore(const UOp& store);
+  // Reads what the element holds after all updates before this one.
+  absl::Status EmitUpdate(const UOp& update);
+  // The gate of an UPDATE, once all that it depends on is known and it has not been tested yet.
+  UOp Testable(const UOp& store) const;
+  // What is emitted from here on, if it depends on the innermost loop, is where the gate holds.
+  absl::Status OpenIf(const UOp& gate);
+
+  // ---- loops
+
+  absl::Status OpenLoop(const UOp& range);
+  // A range whose points run at once: each block, thread or row of threads is one of them.
+  absl::Status OpenAtOnce(const UOp& range, const UOp& extent);
+  void CloseLoop();  // ends the innermost loop or IF
+  void AppendLoop(const Block& inner);
+  // What the launch looks like: the blocks of the one grid range, the threads of the widest ranges.
+  absl::Status ShapeLaunch();
+  UOp ThreadVar() const;
+  UOp RowVar() const;
+  // Whether all threads of a block reach what is appended now: nothing open runs in some only.
+  bool AllThreads() const;
+  // True in one thread of those that would write the same, or nothing where there is only one.
+  UOp OneThread();
+
+  // ---- reductions
+
+  absl::Status EmitReduces(const UOp& first);
+  // A reduction over the threads of a row: each computes its value, then all combine them.
+  absl::Status EmitCombines(const std::vector<UOp>& group, int home);
+  // A register that stands before the loop takes up the value of each of its points.
+  absl::Status EmitRunning(const UOp& u);
+  bool OverThreads(const UOp& u) const;
+  // What a reduction starts from: a constant, or one in every lane.
+  UOp Start(const UOp& r, int block);
+  // In which other's register, by place in the group, each reduction takes up its values: its own,
+  // unless there are more than registers. Then two that are only combined with one another share.
+  std::vector<int> Pool(const std::vector<UOp>& group) const;
+  // One iteration: each register takes up its value. A sum of products is one rounding.
+  absl::Status EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs);
+
+  // ---- stages
+
+  // Fills a stage's scratch at the outermost place where what it holds is known.
+  absl::Status EmitStage(const UOp& stage);
+  UOp MakeScratch(const UOp& stage);
+  // A barrier for all threads of the block: before scratch is filled again, and once it is filled.
+  absl::Status Arrive(bool only_in_loops);
+
+  // Stages that are filled steps ahead of the loop that reads them. Scratch has a place for each
+  // step that is under way; the offsets say which. So many steps are filled before the loop. Each
+  // step of it waits for its own part; after the barrier all threads see that, and none still reads
+  // the part of the step before, which then is filled anew. What cannot be fetched is loaded and
+  // computed then, and stored once the step's own work is done.
+  std::vector<UOp> FilledAhead(const UOp& loop) const;
+  absl::Status FillFirst(const std::vector<UOp>& stages, const UOp& loop);
+  absl::Status FillNext(const std::vector<UOp>& stages, const UOp& loop);
+  // Fills the stages for step `at` of the loop, if there is one.
+  absl::Status FillAt(const std::vector<UOp>& stages, const UOp& loop, const UOp& at);
+  // Whether a store only copies 4, 8 or 16 bytes of memory to scratch.
+  bool CanFetch(const UOp& store) const;
+  absl::Status EmitFetch(const UOp& store);
+  // Whether all of a stage is computed by all threads, in copies: its values fit in registers.
+  bool IsLate(const UOp& stage) const;
+  // The values of the next step; past the last one those of the last again, which nobody stores.
+  absl::Status ComputeLate(const UOp& loop);
+  absl::Status PutLate(const UOp& loop);
+
+  static constexpr int kWarp = 32;
+
+  const UOp sink_;
+  const RangeSets sets_;
+  const MemoryHints hints_;
+  const int most_sums_;  // registers that sums may take, others left for operands
+  const bool threads_;   // whether grid ranges are blocks of threads, not shares of workers
+  const bool fetches_;   // whether the target copies to scratch without waiting
+  Lowered shape_;
+  absl::flat_hash_map<const Node*, int> depth_;
+  std::vector<UOp> reduces_;
+  std::vector<Block> blocks_;
+  bool extents_ = false;                           // whether an extent is being computed
+  std::vector<UOp> tested_;                        // gates of UPDATEs that hold here
+  absl::flat_hash_map<const Node*, UOp> scratch_;  // of stages that are filled ahead
+  UOp next_;                                       // the step that is filled now
+  std::vector<UOp> late_, late_values_;  // stages that are stored after their values are computed
+  bool ahead_ = false;                   // inside what fills scratch before the step that reads it
+  bool fetched_ = false;                 // something that it filled has not arrived
+  int64_t next_id_ = 0;
+  int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace tessera
