@@ -22,10 +22,10 @@ int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Targe
   if (target.dialect != Dialect::kCuda || !x.is(Op::kMul)) return 1;
   if (u.arg<ReduceArg>().op != Op::kAdd || steps == 0) return 1;
   for (const UOp& factor : x.srcs()) {
-    // Rows, or columns, of all matrices together: as many as elements that are not repeats.
     const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
-    const int64_t elements = once.shape().is_static() ? once.shape().MaxElements() : 0;
-    if (elements / steps < kLeastSide || elements / steps >= outputs) return 1;
+    // The rows of all matrices that one factor has; so the columns of each, or the other way round.
+    const int64_t rows = once.shape().is_static() ? once.shape().MaxElements() / steps : 0;
+    if (rows == 0 || outputs / rows < kLeastSide) return 1;
   }
   const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
   return std::min(target.cores / tiles, steps / kLeastSteps);
@@ -44,6 +44,7 @@ UOp Split(const UOp& u, const Target& target) {
   const int64_t most = of_product >= 2 ? of_product : kPartsPerCore * target.cores;
   const int64_t least = of_product >= 2 ? 2 : 2 * target.cores;
   const ReduceArg& arg = u.arg<ReduceArg>();
+  const Op second = FaultPlanted(Fault::kSecondStepSums) && !x.dtype().IsBool() ? Op::kAdd : arg.op;
   for (int64_t axis : arg.axes) {
     const int64_t n = x.shape()[axis].value();
     const int64_t parts = LargestDivisor(n, most);
@@ -54,11 +55,19 @@ UOp Split(const UOp& u, const Target& target) {
     ReduceArg first{arg.op, {}};
     for (int64_t a : arg.axes) first.axes.push_back(a >= axis ? a + 1 : a);
     UOp partial = UOp::Make(Op::kReduce, {UOp::Make(Op::kReshape, {x}, split)}, first);
+    if (of_product >= 2) {
+      // A result for each part: rows and columns lie as they do without parts.
+      Ints order = {axis};
+      for (int64_t i = 0; i < partial.shape().rank(); ++i) {
+        if (i != axis) order.push_back(i);
+      }
+      partial = UOp::Make(Op::kContiguous, {UOp::Make(Op::kPermute, {partial}, order)});
+      const UOp sum = UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {0}});
+      return UOp::Make(Op::kReshape, {sum}, u.shape().ToExtents());
+    }
     Extents merged = x.shape().ToExtents();
     for (int64_t a : arg.axes) merged[a] = a == axis ? Extent(parts) : Extent(1);
     partial = UOp::Make(Op::kContiguous, {UOp::Make(Op::kReshape, {partial}, merged)});
-    const Op second =
-        FaultPlanted(Fault::kSecondStepSums) && !x.dtype().IsBool() ? Op::kAdd : arg.op;
     return UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {axis}});
   }
   return UOp();
