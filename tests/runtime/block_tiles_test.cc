@@ -171,6 +171,32 @@ TEST_F(BlockTiles, NarrowProductsAreSummedInF32) {
   EXPECT_EQ(Values(c), std::vector<float>(1024, 1024));
 }
 
+// A result of few tiles: its sum is done in parts, by blocks of their own, where they divide it.
+TEST_F(BlockTiles, LongSumsAreSplitWhereTilesAreFew) {
+  const auto kernels = [](const Tensor& t) {
+    const std::string text = TextOf(t);
+    size_t n = 0;
+    for (size_t at = 0; (at = text.find("RT_ENTRY(", at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  for (const DType dtype : {kFloat32, kFloat16}) {
+    const Tensor a = Given({33, 4096}, dtype), b = Given({4096, 40}, dtype), bias = Given({40});
+    const Tensor wide_a = a.Cast(kFloat32), wide_b = b.Cast(kFloat32);
+    const Tensor c = (wide_a.MatMul(wide_b) + bias).Relu();
+    EXPECT_EQ(kernels(c), 2u);
+    EXPECT_EQ(Values(c), Values((a.To("CPU").Cast(kFloat32).MatMul(b.To("CPU").Cast(kFloat32)) +
+                                 bias.To("CPU"))
+                                    .Relu()));
+  }
+  const Tensor x = Given({2, 16, 2048}), y = Given({2, 24, 2048});
+  EXPECT_EQ(kernels(x.MatMul(y.Transpose())), 2u);
+  EXPECT_EQ(Values(x.MatMul(y.Transpose())), Values(x.To("CPU").MatMul(y.To("CPU").Transpose())));
+  // Not where parts would be unequal, tiles are many, or there are none.
+  EXPECT_EQ(kernels(Given({32, 4099}).MatMul(Given({4099, 32}))), 1u);
+  EXPECT_EQ(kernels(Given({256, 2048}).MatMul(Given({2048, 256}))), 1u);
+  EXPECT_EQ(kernels(Given({8, 4096}).MatMul(Given({4096, 64}))), 1u);
+}
+
 // ---- computed while staging, and while storing
 
 TEST_F(BlockTiles, PrologueAndEpilogue) {
