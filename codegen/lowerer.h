@@ -1,5 +1,5 @@
-// What lowers a kernel, shared by lower.cc (stores and values), lower_loops.cc (loops, blocks and
-// threads), lower_reduces.cc and lower_stages.cc (scratch).
+// What lowers a kernel: lower.cc (stores and values), lower_loops.cc (blocks and threads, too),
+// lower_reduces.cc and lower_stages.cc (scratch).
 #pragma once
 
 #include <cstdint>
@@ -52,8 +52,7 @@ class Lowerer {
   UOp Append(int block, UOp statement);
   void Define(const UOp& u, const UOp& value) { blocks_[Home(u)].values.emplace(u.get(), value); }
   Arg FreshId() { return Arg(next_id_++); }
-  // Emits whatever is missing for the nodes, sources first. Does not look inside reductions and
-  // stages: these emit what is inside their loops themselves.
+  // Emits whatever is missing for the nodes, sources first; not what is inside loops of their own.
   absl::Status Compute(const std::vector<UOp>& nodes);
   absl::Status Emit(const UOp& u);
   // Runs `body` with the loops above `home` set aside, so that what it emits comes before them.

@@ -180,7 +180,7 @@ TEST_F(BlockTiles, LongSumsAreSplitWhereTilesAreFew) {
     return n;
   };
   for (const DType dtype : {kFloat32, kFloat16}) {
-    const Tensor a = Given({33, 4096}, dtype), b = Given({4096, 40}, dtype), bias = Given({40});
+    const Tensor a = Given({33, 2048}, dtype), b = Given({2048, 20}, dtype), bias = Given({20});
     const Tensor wide_a = a.Cast(kFloat32), wide_b = b.Cast(kFloat32);
     const Tensor c = (wide_a.MatMul(wide_b) + bias).Relu();
     EXPECT_EQ(kernels(c), 2u);
@@ -188,7 +188,7 @@ TEST_F(BlockTiles, LongSumsAreSplitWhereTilesAreFew) {
                                  bias.To("CPU"))
                                     .Relu()));
   }
-  const Tensor x = Given({2, 16, 2048}), y = Given({2, 24, 2048});
+  const Tensor x = Given({2, 16, 2048}), y = Given({2, 17, 2048});
   EXPECT_EQ(kernels(x.MatMul(y.Transpose())), 2u);
   EXPECT_EQ(Values(x.MatMul(y.Transpose())), Values(x.To("CPU").MatMul(y.To("CPU").Transpose())));
   // Not where parts would be unequal, tiles are many, or there are none.
