@@ -7,6 +7,7 @@
 #include "graph/flags.h"
 #include "graph/product_chain.h"
 #include "graph/rewrite.h"
+#include "schedule/groups.h"
 #include "schedule/passes.h"
 
 namespace tessera {
@@ -23,11 +24,11 @@ class Chainer {
 
   void Run() {
     const int n = static_cast<int>(fusion_.groups.size());
-    inputs_.resize(n);
+    multiplies_.resize(n);
     readers_.resize(n);
     for (int g = 0; g < n; ++g) {
-      inputs_[g] = GroupInputs(fusion_.groups[g], fusion_);
-      for (const UOp& in : inputs_[g]) {
+      multiplies_[g] = HoldsProduct(g);
+      for (const UOp& in : fusion_.groups[g].inputs) {
         if (auto it = fusion_.group_of.find(in.get()); it != fusion_.group_of.end()) {
           readers_[it->second].push_back(g);
         }
@@ -36,9 +37,9 @@ class Chainer {
     bool any = false;
     for (int g = 0; g < n; ++g) {
       if (fusion_.groups[g].roots.size() != 1 || TargetOf(g).dialect != Dialect::kCpp) continue;
-      if (Multiplies(g)) any |= ChainFrom(g);
+      if (multiplies_[g]) any |= ChainFrom(g);
     }
-    if (any) Renumber();
+    if (any) RemoveEmptyGroups(fusion_);
   }
 
  private:
@@ -47,7 +48,7 @@ class Chainer {
   const Target& TargetOf(int g) const { return targets_.Of(Root(g).device()); }
 
   // Whether a group's own nodes have a product.
-  bool Multiplies(int g) {
+  bool HoldsProduct(int g) const {
     std::vector<UOp> stack = {Root(g)};
     absl::flat_hash_set<const Node*> seen;
     while (!stack.empty()) {
@@ -70,7 +71,7 @@ class Chainer {
       if (Root(out[i]).is(Op::kAssign)) return {};
       for (int reader : readers_[out[i]]) {
         if (std::find(out.begin(), out.end(), reader) != out.end() || reader == second) continue;
-        const bool product = fusion_.groups[reader].roots.size() == 1 && Multiplies(reader);
+        const bool product = fusion_.groups[reader].roots.size() == 1 && multiplies_[reader];
         if (!product) {
           out.push_back(reader);
         } else if (second < 0) {
@@ -89,7 +90,10 @@ class Chainer {
     const std::vector<int> between = Between(first, second);
     if (between.size() < 2 || second < 0) return false;
     for (int g : between) fusion_.group_of.erase(Root(g).get());
-    if (Fits(second)) {
+    FusedGroup& chain = fusion_.groups[second];
+    std::vector<UOp> inputs = InputsOf(chain, fusion_);
+    if (Fits(second, inputs)) {
+      chain.inputs = std::move(inputs);
       for (int g : between) fusion_.groups[g].roots.clear();
       return true;
     }
@@ -98,10 +102,10 @@ class Chainer {
   }
 
   // Whether the group, with all that it reads now inside of it, is a chain that pays.
-  bool Fits(int g) {
+  bool Fits(int g, const std::vector<UOp>& inputs) {
     Substitution params;
     int64_t slot = 1;
-    for (const UOp& in : GroupInputs(fusion_.groups[g], fusion_)) {
+    for (const UOp& in : inputs) {
       params.emplace(in, UOp::Make(Op::kParam, in.dtype(), {},
                                    ParamArg{slot++, in.shape().ToExtents(), in.device()}));
     }
@@ -133,21 +137,11 @@ class Chainer {
     return bytes <= cache / kLeastRows;
   }
 
-  void Renumber() {
-    auto& groups = fusion_.groups;
-    groups.erase(std::remove_if(groups.begin(), groups.end(),
-                                [](const FusedGroup& g) { return g.roots.empty(); }),
-                 groups.end());
-    for (size_t g = 0; g < groups.size(); ++g) {
-      for (const UOp& r : groups[g].roots) fusion_.group_of[r.get()] = static_cast<int>(g);
-    }
-  }
-
   static constexpr int64_t kLeastRows = 4;  // of a block
   Fusion& fusion_;
   const Targets& targets_;
   absl::flat_hash_set<const Node*> kept_;  // the plan's results
-  std::vector<std::vector<UOp>> inputs_;
+  std::vector<bool> multiplies_;           // before any were chained
   std::vector<std::vector<int>> readers_;
   absl::flat_hash_map<UOp, bool> fits_;
 };

@@ -9,6 +9,7 @@
 #include "graph/lookup.h"
 #include "graph/status.h"
 #include "schedule/axis_map.h"
+#include "schedule/groups.h"
 #include "schedule/localise.h"
 
 namespace tessera {
@@ -66,8 +67,9 @@ class Fuser {
     for (size_t i = 0; i < order_.size(); ++i) {
       if (!states_[i].materialize) continue;
       out.group_of[order_[i].get()] = static_cast<int>(out.groups.size());
-      out.groups.push_back({{order_[i]}});
+      out.groups.push_back({{order_[i]}, {}});
     }
+    for (FusedGroup& g : out.groups) g.inputs = InputsOf(g, out);
     return out;
   }
 

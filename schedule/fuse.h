@@ -14,6 +14,7 @@ namespace tessera {
 // share shape and inputs. A COPY is a group of its own.
 struct FusedGroup {
   std::vector<UOp> roots;
+  std::vector<UOp> inputs;  // what it reads: values of other groups, and leaves with storage
 };
 
 struct Fusion {

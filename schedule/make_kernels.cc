@@ -131,7 +131,7 @@ class KernelMaker {
       if (r.is(Op::kAssign)) params.emplace(base, param);
     }
     const int outputs = static_cast<int>(step.buffers.size());
-    for (const UOp& in : GroupInputs(group, fusion_)) {
+    for (const UOp& in : group.inputs) {
       if (params.contains(in)) continue;
       const int b = BufferOf(in);
       UOp& param = param_of_buffer[b];

@@ -50,9 +50,6 @@ absl::Status OrderGroups(Fusion& fusion);
 // `roots` with every other reader of an overwritten base reading a copy of it instead.
 std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots);
 
-// What a group reads: PARAMs and values of other groups, in the order of their first use.
-std::vector<UOp> GroupInputs(const FusedGroup& group, const Fusion& fusion);
-
 // Turns groups into kernels in index form (each distinct one once) and steps over plan buffers.
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
                                  const Targets& targets, Device default_device);

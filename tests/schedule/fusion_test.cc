@@ -164,6 +164,18 @@ TEST(Kernels, AdjacentLoopsBecomeOne) {
   EXPECT_EQ(RangeSets(apart.kernels[0].graph).ranges().size(), 2u);
 }
 
+TEST(Order, JoinedGroupsNeverWaitForOneAnother) {
+  // The products share x and become one kernel, which waits for d and so for b. The last value
+  // reads y as b does, but it waits for that kernel: joined with b, each would wait for the other.
+  Tensor x = Input({1000}), y = Input({1000});
+  const Tensor a = (x + 1).Contiguous();
+  const Tensor b = (y * 2).Contiguous();
+  const Tensor d = b.Sum().Contiguous();
+  const Tensor joined = (x * d).Contiguous();
+  const Tensor last = (a * y).Contiguous();
+  EXPECT_EQ(Steps({a, b, d, joined, last}), 4u);
+}
+
 TEST(Order, ReadersOfTheOldVersionComeFirst) {
   Tensor cache = Input({8}), x = Input({4});
   Tensor old = cache * 2;
