@@ -141,11 +141,13 @@ class Joiner {
     }
     home_[g] = host;
     for (int need : needs_[g]) Need(host, need);
-    // What needs the host lies above all that it needs now.
+    // What needs the host lies above all that it needs now. Levels end, as there is no circle; with
+    // a fault planted there may be one.
     std::vector<int> raised = {host};
     while (!raised.empty()) {
       const int below = raised.back();
       raised.pop_back();
+      if (level_[below] > static_cast<int>(level_.size())) continue;
       for (int above : needed_by_[below]) {
         if (home_[above] != above || level_[above] > level_[below]) continue;
         level_[above] = level_[below] + 1;
