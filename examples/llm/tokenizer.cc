@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "examples/llm/compose.h"
 #include "examples/llm/pattern.h"
 #include "graph/status.h"
 
@@ -60,7 +61,7 @@ struct Tokenizer::Data {
   absl::Status FillTokens();
   absl::Status FillMerges();
 
-  void EncodeText(absl::string_view text, bool at_begin, std::vector<int32_t>* out) const;
+  void EncodeText(absl::string_view written, bool at_begin, std::vector<int32_t>* out) const;
   void EncodeWord(absl::string_view word, std::vector<int32_t>* out) const;
   void Join(absl::string_view text, std::vector<Symbol> symbols, std::vector<int32_t>* out) const;
   void Unigram(absl::string_view text, std::vector<int32_t>* out) const;
@@ -228,9 +229,12 @@ std::vector<int32_t> Tokenizer::Encode(absl::string_view text, const Options& op
 }
 
 // Words are what the patterns match and what lies between; each pattern splits the words so far.
-void Tokenizer::Data::EncodeText(absl::string_view text, bool at_begin,
+void Tokenizer::Data::EncodeText(absl::string_view written, bool at_begin,
                                  std::vector<int32_t>* out) const {
-  if (text.empty()) return;
+  if (written.empty()) return;
+  const std::string text = spec.form == TokenizerSpec::Form::kComposed     ? Composed(written)
+                           : spec.form == TokenizerSpec::Form::kDecomposed ? Decomposed(written)
+                                                                           : std::string(written);
   if (spec.model != TokenizerSpec::Model::kByteLevel) {
     std::string escaped = absl::StrReplaceAll(text, {{" ", kSpace}});
     if (spec.space_prefix && at_begin) escaped.insert(0, kSpace);
@@ -258,8 +262,8 @@ void Tokenizer::Data::EncodeText(absl::string_view text, bool at_begin,
     words = std::move(split);
   }
   for (const auto& [begin, end] : words) {
-    EncodeWord(
-        text.substr(characters[begin].begin, characters[end].begin - characters[begin].begin), out);
+    const uint32_t from = characters[begin].begin;
+    EncodeWord(absl::string_view(text).substr(from, characters[end].begin - from), out);
   }
 }
 

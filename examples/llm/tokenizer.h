@@ -28,13 +28,16 @@ struct TokenizerSpec {
     float score = 0;
     TokenKind kind = TokenKind::kNormal;
   };
+  // The form in which the vocabulary has characters with marks; see compose.h.
+  enum class Form { kAsWritten, kComposed, kDecomposed };
   std::string file;  // for messages
   Model model = Model::kByteLevel;
   std::vector<Token> tokens;
   std::vector<std::pair<std::string, std::string>> merges;  // first is done first
   std::vector<std::string> patterns;                        // of the pre-tokeniser, applied in turn
   bool whole_words = false;                                 // a word that is a token is not merged
-  bool space_prefix = false;                                // a space goes before the text
+  Form form = Form::kAsWritten;
+  bool space_prefix = false;  // a space goes before the text
   bool add_bos = false, add_eos = false;
   int64_t bos = -1, eos = -1, unknown = -1;
   std::vector<int64_t> ends;  // what ends a turn beside eos
@@ -79,9 +82,6 @@ class Tokenizer {
 
 // The printable characters that stand for bytes in byte-level vocabularies, as UTF-8.
 const std::array<std::string, 256>& ByteCharacters();
-// The patterns of a pre-tokeniser by the name that GGUF files give it; an error lists the known.
-absl::StatusOr<std::vector<std::string>> PatternsNamed(absl::string_view name);
-extern const char kGpt2Pattern[];
 
 // Holds back the bytes of a character that is not yet complete.
 class Utf8Stream {

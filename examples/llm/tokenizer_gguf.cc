@@ -1,43 +1,14 @@
-// Vocabularies from GGUF metadata, and the pre-tokenisers that such files name.
+// Vocabularies from GGUF metadata.
 #include <iterator>
 
-#include "absl/strings/str_join.h"
+#include "examples/llm/pretokenizers.h"
 #include "examples/llm/tokenizer.h"
 #include "examples/llm/unicode.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
 
-const char kGpt2Pattern[] =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 namespace {
-
-// The patterns, as their models publish them.
-constexpr char kLlama3[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kQwen2[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kTekken[] =
-    R"([^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))*((?=[\p{L}])([^A-Z]))+|[^\r\n\p{L}\p{N}]?((?=[\p{L}])([^a-z]))+((?=[\p{L}])([^A-Z]))*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr char kPunctuation[] = R"([\p{P}\$\+<=>\^~\|`]+)";
-constexpr char kThreeDigits[] = "[0-9][0-9][0-9]";
-constexpr char kDigit[] = R"(\p{N})";
-
-struct PreTokenizer {
-  const char* names;  // separated by spaces
-  std::vector<std::string> patterns;
-};
-const std::vector<PreTokenizer>& PreTokenizers() {
-  static const auto* const table = new std::vector<PreTokenizer>{
-      {"gpt-2 phi-2 jina-es jina-de mpt olmo jais", {kGpt2Pattern}},
-      {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral", {kLlama3}},
-      {"qwen2 deepseek-r1-qwen", {kQwen2}},
-      {"tekken", {kTekken}},
-      {"falcon", {kPunctuation, kGpt2Pattern, kThreeDigits}},
-      {"smollm starcoder refact command-r", {kDigit, kGpt2Pattern}}};
-  return *table;
-}
 
 bool Contains(absl::string_view list, absl::string_view name) {
   return !name.empty() &&
@@ -150,16 +121,6 @@ const std::array<std::string, 256>& ByteCharacters() {
   return *table;
 }
 
-absl::StatusOr<std::vector<std::string>> PatternsNamed(absl::string_view name) {
-  std::vector<std::string> known;
-  for (const PreTokenizer& p : PreTokenizers()) {
-    if (Contains(p.names, name)) return p.patterns;
-    known.push_back(p.names);
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "the pre-tokenizer ", ShowName(name), " is not known; ", absl::StrJoin(known, " "), " are"));
-}
-
 absl::StatusOr<TokenizerSpec> TokenizerFromGguf(const GgufMetadata& m) {
   TokenizerSpec spec;
   spec.file = m.file();
@@ -168,12 +129,11 @@ absl::StatusOr<TokenizerSpec> TokenizerFromGguf(const GgufMetadata& m) {
   if (*model == "gpt2") {
     ASSIGN_OR_RETURN(const std::optional<absl::string_view> pre, m.String("tokenizer.ggml.pre"));
     if (!pre) return Bad(m, "the key 'tokenizer.ggml.pre' is missing; convert the file again");
-    absl::StatusOr<std::vector<std::string>> patterns = PatternsNamed(*pre);
-    if (!patterns.ok()) return Bad(m, std::string(patterns.status().message()));
-    spec.patterns = *std::move(patterns);
-    const bool llama3 = spec.patterns.front() == kLlama3, tekken = spec.patterns.front() == kTekken;
-    spec.add_bos = llama3 || tekken;
-    spec.whole_words = llama3 || tekken;
+    const absl::StatusOr<const PreTokenizer*> words = PreTokenizerNamed(*pre);
+    if (!words.ok()) return Bad(m, std::string(words.status().message()));
+    spec.patterns = (*words)->patterns;
+    spec.form = (*words)->form;
+    spec.add_bos = spec.whole_words = (*words)->llama3;
   } else if (*model == "llama") {
     spec.model = TokenizerSpec::Model::kScores;
     spec.space_prefix = spec.add_bos = true;

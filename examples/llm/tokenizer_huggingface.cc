@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "examples/llm/pretokenizers.h"
 #include "examples/llm/tokenizer.h"
 #include "graph/status.h"
 #include "runtime/json.h"
@@ -192,10 +193,21 @@ struct Reader {
       spec->space_prefix = true;
       return absl::OkStatus();
     }
-    if (type == "Replace") return absl::OkStatus();  // of spaces, as every SentencePiece does
-    // What people type is composed already; vocabularies of bytes take the rest as it is.
-    if (type == "NFC") return absl::OkStatus();
-    return Bad("the normalizer ", ShowName(type), " is not known; Prepend, Replace and NFC are");
+    if (type == "Replace") {  // of spaces, as every SentencePiece does
+      const std::optional<Json> pattern = Find(*normalizer, "pattern");
+      const std::string from = pattern ? Text(Find(*pattern, "String")) : "";
+      if (from == " " && Text(Find(*normalizer, "content")) == "\xE2\x96\x81") {
+        return absl::OkStatus();
+      }
+      return Bad("'normalizer': a Replace of other than \" \" by U+2581 is not known");
+    }
+    if (type == "NFC" || type == "NFD") {
+      spec->form =
+          type == "NFC" ? TokenizerSpec::Form::kComposed : TokenizerSpec::Form::kDecomposed;
+      return absl::OkStatus();
+    }
+    return Bad("the normalizer ", ShowName(type),
+               " is not known; Prepend, Replace, NFC and NFD are");
   }
 
   absl::Status PreTokenizer(const std::optional<Json>& pre, int depth) const {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_split.h"
 #include "examples/llm/chat.h"
 #include "examples/llm/pattern.h"
+#include "examples/llm/pretokenizers.h"
 #include "tests/llm/models.h"
 
 namespace tessera::llm {
@@ -138,6 +139,38 @@ TEST(Pattern, WordsNumbersAndSpaces) {
   EXPECT_THAT(Words(R"((?i:'s|'ll)|a(?=b)|[^a-c]{2,})", "'Sab'LLxyz"),
               ElementsAre("'S", "a", "'LL", "xyz"));
   EXPECT_THAT(Words(R"((ab|c)*d)", "ababcd cd d e"), ElementsAre("ababcd", "cd", "d"));
+}
+
+TEST(Pattern, WordsOfNamedVocabularies) {
+  const auto words = [](const char* name, const std::string& text) {
+    absl::StatusOr<const PreTokenizer*> named = PreTokenizerNamed(name);
+    EXPECT_OK(named);
+    return named.ok() ? Words((*named)->patterns.back(), text) : std::vector<std::string>();
+  };
+  EXPECT_THAT(words("gpt-4o", "HelloWorld I'LLs 12345!/"),
+              ElementsAre("Hello", "World", " I'LL", "s", " ", "123", "45", "!/"));
+  EXPECT_THAT(words("tekken", "HelloWorld's 12"),
+              ElementsAre("Hello", "World", "'s", " ", "1", "2"));
+  EXPECT_THAT(words("deepseek-v3", "x_y (ab+\n"), ElementsAre("x", "_y", " (", "ab", "+\n"));
+  EXPECT_THAT(words("bloom", "one, two"), ElementsAre("one", " two"));
+  EXPECT_THAT(PreTokenizerNamed("gpt").status().message(), HasSubstr("qwen2"));
+  EXPECT_THAT(PreTokenizerNamed("").status().message(), HasSubstr("is not known"));
+}
+
+TEST(Tokenizer, CharactersAreComposedWhereTheVocabularyHasThemSo) {
+  TokenizerSpec spec;
+  for (const std::string& b : ByteCharacters()) spec.tokens.push_back({b});
+  spec.patterns = {kGpt2Pattern};
+  for (const auto form : {TokenizerSpec::Form::kAsWritten, TokenizerSpec::Form::kComposed,
+                          TokenizerSpec::Form::kDecomposed}) {
+    spec.form = form;
+    ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Make(spec));
+    const bool composed = form == TokenizerSpec::Form::kComposed;
+    EXPECT_EQ(DecodeAll(*tokenizer, tokenizer->Encode("e\u0301", {})),
+              composed ? "\u00e9" : "e\u0301");
+    const bool apart = form == TokenizerSpec::Form::kDecomposed;
+    EXPECT_EQ(DecodeAll(*tokenizer, tokenizer->Encode("\u00e9", {})), apart ? "e\u0301" : "\u00e9");
+  }
 }
 
 TEST(Pattern, WhatIsNotKnownIsAnError) {
