@@ -61,7 +61,7 @@ struct Tokenizer::Data {
   absl::Status FillTokens();
   absl::Status FillMerges();
 
-  void EncodeText(absl::string_view written, bool at_begin, std::vector<int32_t>* out) const;
+  void EncodeText(absl::string_view written, bool prefixed, std::vector<int32_t>* out) const;
   void EncodeWord(absl::string_view word, std::vector<int32_t>* out) const;
   void Join(absl::string_view text, std::vector<Symbol> symbols, std::vector<int32_t>* out) const;
   void Unigram(absl::string_view text, std::vector<int32_t>* out) const;
@@ -208,20 +208,20 @@ std::vector<int32_t> Tokenizer::Encode(absl::string_view text, const Options& op
   std::vector<int32_t> out;
   if (options.special && d.spec.add_bos) out.push_back(static_cast<int32_t>(d.spec.bos));
   size_t begin = 0;
-  bool after_special = !options.continues;
+  bool prefixed = d.spec.prefix != TokenizerSpec::Prefix::kNone && !options.continues;
   for (size_t i = 0; i < text.size();) {
     const int32_t id = d.SpecialAt(text, i, options.markup);
     if (id < 0) {
       ++i;
       continue;
     }
-    d.EncodeText(text.substr(begin, i - begin), after_special, &out);
+    d.EncodeText(text.substr(begin, i - begin), prefixed, &out);
     out.push_back(id);
     i += d.spec.tokens[id].text.size();
     begin = i;
-    after_special = true;
+    prefixed = d.spec.prefix == TokenizerSpec::Prefix::kEach;
   }
-  d.EncodeText(text.substr(begin), after_special, &out);
+  d.EncodeText(text.substr(begin), prefixed, &out);
   if (options.special && d.spec.add_eos && d.spec.eos >= 0) {
     out.push_back(static_cast<int32_t>(d.spec.eos));
   }
@@ -229,17 +229,23 @@ std::vector<int32_t> Tokenizer::Encode(absl::string_view text, const Options& op
 }
 
 // Words are what the patterns match and what lies between; each pattern splits the words so far.
-void Tokenizer::Data::EncodeText(absl::string_view written, bool at_begin,
+void Tokenizer::Data::EncodeText(absl::string_view written, bool prefixed,
                                  std::vector<int32_t>* out) const {
   if (written.empty()) return;
-  const std::string text = spec.form == TokenizerSpec::Form::kComposed     ? Composed(written)
-                           : spec.form == TokenizerSpec::Form::kDecomposed ? Decomposed(written)
-                                                                           : std::string(written);
+  std::string text = spec.form == TokenizerSpec::Form::kComposed     ? Composed(written)
+                     : spec.form == TokenizerSpec::Form::kDecomposed ? Decomposed(written)
+                                                                     : std::string(written);
+  if (prefixed && !(spec.prefix_once && text[0] == ' ')) text = absl::StrCat(" ", text);
   if (spec.model != TokenizerSpec::Model::kByteLevel) {
-    std::string escaped = absl::StrReplaceAll(text, {{" ", kSpace}});
-    if (spec.space_prefix && at_begin) escaped.insert(0, kSpace);
-    if (spec.model == TokenizerSpec::Model::kUnigram) return Unigram(escaped, out);
-    return Characterwise(escaped, out);
+    const std::string escaped = absl::StrReplaceAll(text, {{" ", kSpace}});
+    std::vector<int32_t> ids;  // apart: unknown tokens are fused within a text only
+    if (spec.model == TokenizerSpec::Model::kUnigram) {
+      Unigram(escaped, &ids);
+    } else {
+      Characterwise(escaped, &ids);
+    }
+    out->insert(out->end(), ids.begin(), ids.end());
+    return;
   }
   const std::vector<Character> characters = Characters(text);
   std::vector<std::pair<size_t, size_t>> words = {{0, characters.size() - 1}};
@@ -300,7 +306,8 @@ void Tokenizer::Data::AppendBytes(absl::string_view text, std::vector<int32_t>* 
     const int32_t byte = bytes[static_cast<uint8_t>(c)];
     if (byte < 0 && spec.unknown < 0) continue;
     if (byte < 0) {
-      out->push_back(static_cast<int32_t>(spec.unknown));
+      const int32_t unknown = static_cast<int32_t>(spec.unknown);
+      if (!spec.fuse_unknown || out->empty() || out->back() != unknown) out->push_back(unknown);
       return;  // one unknown token for the character
     }
     out->push_back(byte);

@@ -28,6 +28,8 @@ struct TokenizerSpec {
     float score = 0;
     TokenKind kind = TokenKind::kNormal;
   };
+  // Where a space is put before a text: nowhere, at its begin, after each control token as well.
+  enum class Prefix { kNone, kBegin, kEach };
   // The form in which the vocabulary has characters with marks; see compose.h.
   enum class Form { kAsWritten, kComposed, kDecomposed };
   std::string file;  // for messages
@@ -37,7 +39,9 @@ struct TokenizerSpec {
   std::vector<std::string> patterns;                        // of the pre-tokeniser, applied in turn
   bool whole_words = false;                                 // a word that is a token is not merged
   Form form = Form::kAsWritten;
-  bool space_prefix = false;  // a space goes before the text
+  Prefix prefix = Prefix::kNone;
+  bool prefix_once = false;   // not where there is a space already
+  bool fuse_unknown = false;  // unknown characters side by side are one token
   bool add_bos = false, add_eos = false;
   int64_t bos = -1, eos = -1, unknown = -1;
   std::vector<int64_t> ends;  // what ends a turn beside eos

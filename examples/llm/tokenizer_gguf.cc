@@ -99,7 +99,9 @@ absl::Status ReadSpecial(const GgufMetadata& m, TokenizerSpec* spec) {
   ASSIGN_OR_RETURN(const std::optional<bool> prefix, m.Bool("tokenizer.ggml.add_space_prefix"));
   if (add_bos) spec->add_bos = *add_bos;
   spec->add_eos = add_eos.value_or(false);
-  if (prefix) spec->space_prefix = *prefix;
+  if (prefix && spec->model != TokenizerSpec::Model::kByteLevel) {
+    spec->prefix = *prefix ? TokenizerSpec::Prefix::kEach : TokenizerSpec::Prefix::kNone;
+  }
   ASSIGN_OR_RETURN(const std::optional<absl::string_view> chat,
                    m.String("tokenizer.chat_template"));
   if (chat) spec->chat_template = std::string(*chat);
@@ -136,10 +138,12 @@ absl::StatusOr<TokenizerSpec> TokenizerFromGguf(const GgufMetadata& m) {
     spec.add_bos = spec.whole_words = (*words)->llama3;
   } else if (*model == "llama") {
     spec.model = TokenizerSpec::Model::kScores;
-    spec.space_prefix = spec.add_bos = true;
+    spec.prefix = TokenizerSpec::Prefix::kEach;
+    spec.add_bos = true;
   } else if (*model == "t5") {
     spec.model = TokenizerSpec::Model::kUnigram;
-    spec.space_prefix = true;
+    spec.prefix = TokenizerSpec::Prefix::kEach;
+    spec.fuse_unknown = true;
   } else {
     return Bad(m, absl::StrCat("the tokenizer model ", ShowName(*model),
                                " is not known; gpt2, llama and t5 are"));

@@ -73,6 +73,7 @@ struct Reader {
     const bool fallback = True(Find(model, "byte_fallback"));
     spec->model = fallback ? TokenizerSpec::Model::kMerges : TokenizerSpec::Model::kByteLevel;
     spec->whole_words = True(Find(model, "ignore_merges"));
+    spec->fuse_unknown = True(Find(model, "fuse_unk"));
     for (const JsonItem item : vocab->Items()) entries += item.key().empty() ? 0 : 1;
     for (const JsonItem item : vocab->Items()) {
       std::string text = item.key();
@@ -131,6 +132,7 @@ struct Reader {
 
   absl::Status UnigramVocabulary(const Json& model, const Json& vocab) const {
     spec->model = TokenizerSpec::Model::kUnigram;
+    spec->fuse_unknown = true;
     if (!vocab.is(Json::Type::kArray)) return Bad("'model.vocab' is no array");
     for (const JsonItem item : vocab.Items()) {
       TokenizerSpec::Token token;
@@ -167,6 +169,7 @@ struct Reader {
       ++entries;
       ASSIGN_OR_RETURN(TokenizerSpec::Token * token, Place(*id, text));
       token->text = text;
+      if (token->kind == TokenKind::kByte) continue;  // what bytes fall back on, all the same
       token->kind =
           True(Find(item.value(), "special")) ? TokenKind::kControl : TokenKind::kUserDefined;
       for (const char* end : {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>",
@@ -190,7 +193,7 @@ struct Reader {
       return absl::OkStatus();
     }
     if (type == "Prepend" && Text(Find(*normalizer, "prepend")) == "\xE2\x96\x81") {
-      spec->space_prefix = true;
+      spec->prefix = TokenizerSpec::Prefix::kEach;
       return absl::OkStatus();
     }
     if (type == "Replace") {  // of spaces, as every SentencePiece does
@@ -210,6 +213,27 @@ struct Reader {
                " is not known; Prepend, Replace, NFC and NFD are");
   }
 
+  // What the pattern matches are words, each or as many as stand side by side.
+  absl::Status Cut(const std::string& pattern, const Json& pre) const {
+    const std::string behavior = Text(Find(pre, "behavior"));
+    if (behavior == "Isolated") {
+      spec->patterns.push_back(pattern);
+    } else if (behavior == "Contiguous") {
+      spec->patterns.push_back(absl::StrCat("(?:", pattern, ")+"));
+    } else {
+      return Bad("'pre_tokenizer': the behavior ", ShowName(behavior),
+                 " is not known; Isolated and Contiguous are");
+    }
+    return absl::OkStatus();
+  }
+
+  void PrefixOnce(absl::string_view scheme) const {
+    spec->prefix = scheme == "never"   ? TokenizerSpec::Prefix::kNone
+                   : scheme == "first" ? TokenizerSpec::Prefix::kBegin
+                                       : TokenizerSpec::Prefix::kEach;
+    spec->prefix_once = true;
+  }
+
   absl::Status PreTokenizer(const std::optional<Json>& pre, int depth) const {
     if (!pre) return absl::OkStatus();
     const std::string type = Text(Find(*pre, "type"));
@@ -222,29 +246,29 @@ struct Reader {
     if (type == "ByteLevel") {
       const std::optional<Json> regex = Find(*pre, "use_regex");
       if (!regex || True(regex)) spec->patterns.push_back(kGpt2Pattern);
+      if (True(Find(*pre, "add_prefix_space"))) PrefixOnce("always");
       return absl::OkStatus();
     }
     if (type == "Split") {
       const std::optional<Json> pattern = Find(*pre, "pattern");
       const std::string regex = pattern ? Text(Find(*pattern, "Regex")) : "";
-      if (regex.empty() || True(Find(*pre, "invert")) ||
-          Text(Find(*pre, "behavior")) == "Removed") {
-        return Bad("'pre_tokenizer': a Split that is not an isolating Regex is not known");
+      if (regex.empty() || True(Find(*pre, "invert"))) {
+        return Bad("'pre_tokenizer': a Split that is inverted or has no Regex is not known");
       }
-      spec->patterns.push_back(regex);
-      return absl::OkStatus();
+      return Cut(regex, *pre);
     }
     if (type == "Digits") {
       spec->patterns.push_back(True(Find(*pre, "individual_digits")) ? R"(\p{N})" : R"(\p{N}+)");
       return absl::OkStatus();
     }
     if (type == "Punctuation") {
-      spec->patterns.push_back(R"([\p{P}\$\+<=>\^~\|`])");
-      return absl::OkStatus();
+      return Cut(R"([\p{P}\$\+<=>\^~\|`])", *pre);
     }
     if (type == "Metaspace") {
-      const std::optional<Json> prefix = Find(*pre, "add_prefix_space");
-      spec->space_prefix = prefix ? True(prefix) : Text(Find(*pre, "prepend_scheme")) != "never";
+      // Older files have a flag in place of a scheme.
+      const std::optional<Json> flag = Find(*pre, "add_prefix_space");
+      const std::string scheme = Text(Find(*pre, "prepend_scheme"));
+      PrefixOnce(!scheme.empty() ? scheme : flag && !True(flag) ? "never" : "always");
       return absl::OkStatus();
     }
     return Bad("the pre_tokenizer ", ShowName(type),

@@ -102,6 +102,79 @@ TEST(Tokenizer, UnigramTakesTheLikeliestSplit) {
   EXPECT_THAT(t->Encode("axb", {}), ElementsAre(1, 0, 2));
 }
 
+std::vector<int32_t> IdsOf(const std::string& json, const std::string& text) {
+  absl::StatusOr<TokenizerSpec> spec = TokenizerFromHuggingFaceText(json, "tokenizer.json");
+  EXPECT_OK(spec);
+  if (!spec.ok()) return {};
+  auto tokenizer = Tokenizer::Make(*std::move(spec));
+  EXPECT_OK(tokenizer);
+  Tokenizer::Options options;
+  options.markup = true;
+  return tokenizer.ok() ? (*tokenizer)->Encode(text, options) : std::vector<int32_t>();
+}
+
+// All bytes by their number, then a few tokens of two.
+std::string ByteLevelJson(const std::string& pre_tokenizer, const std::string& normalizer) {
+  std::string vocabulary;
+  for (int b = 0; b < 256; ++b) {
+    const std::string& text = ByteCharacters()[b];
+    absl::StrAppend(&vocabulary, "\"", text == "\"" || text == "\\" ? "\\" : "", text, "\":", b,
+                    ",");
+  }
+  return absl::StrCat(R"({"model":{"type":"BPE","vocab":{)", vocabulary,
+                      "\"--\":256,\"\u0120a\":257,\"\u00c3\u00a9\":258},",
+                      "\"merges\":[\"- -\",\"\u0120 a\",\"\u00c3 \u00a9\"]},", R"("normalizer":)",
+                      normalizer, R"(,"pre_tokenizer":)", pre_tokenizer, "}");
+}
+
+// The ids are those of Hugging Face's tokenizers 0.23.
+TEST(Tokenizer, OptionsOfTokenizerJson) {
+  const auto punctuation = [](const char* behavior) {
+    return absl::StrCat(R"({"type":"Sequence","pretokenizers":[{"type":"Punctuation","behavior":")",
+                        behavior, R"("},{"type":"ByteLevel","use_regex":false}]})");
+  };
+  EXPECT_THAT(IdsOf(ByteLevelJson(punctuation("Isolated"), "null"), "a--b"),
+              ElementsAre(97, 45, 45, 98));
+  EXPECT_THAT(IdsOf(ByteLevelJson(punctuation("Contiguous"), "null"), "a--b"),
+              ElementsAre(97, 256, 98));
+  EXPECT_THAT(IdsOf(ByteLevelJson(punctuation("Contiguous"), "null"), "---"), ElementsAre(256, 45));
+  const std::string spaced =
+      ByteLevelJson(R"({"type":"ByteLevel","add_prefix_space":true})", "null");
+  EXPECT_THAT(IdsOf(spaced, "a"), ElementsAre(257));
+  EXPECT_THAT(IdsOf(spaced, " a"), ElementsAre(257));
+  EXPECT_THAT(IdsOf(spaced, ""), ElementsAre());
+  const std::string plain = R"({"type":"ByteLevel","add_prefix_space":false})";
+  EXPECT_THAT(IdsOf(ByteLevelJson(plain, "null"), "a"), ElementsAre(97));
+  EXPECT_THAT(IdsOf(ByteLevelJson(plain, R"({"type":"NFC"})"), "e\u0301"), ElementsAre(258));
+}
+
+TEST(Tokenizer, SpacesAndUnknownsOfTokenizerJson) {
+  const auto unigram = [](const char* scheme) {
+    return absl::StrCat(
+        R"({"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["\u2581",-1],["a",-2],)"
+        R"(["\u2581a",-2.5]]},"added_tokens":[{"id":0,"content":"<unk>","special":true}],)"
+        R"("pre_tokenizer":{"type":"Metaspace","prepend_scheme":")",
+        scheme, "\"}}");
+  };
+  EXPECT_THAT(IdsOf(unigram("always"), " a"), ElementsAre(3));
+  EXPECT_THAT(IdsOf(unigram("always"), "xyza"), ElementsAre(1, 0, 2));
+  EXPECT_THAT(IdsOf(unigram("always"), "xy<unk>a"), ElementsAre(1, 0, 0, 3));
+  EXPECT_THAT(IdsOf(unigram("first"), "xy<unk>a"), ElementsAre(1, 0, 0, 2));
+  EXPECT_THAT(IdsOf(unigram("first"), "a"), ElementsAre(3));
+  EXPECT_THAT(IdsOf(unigram("never"), "xyza"), ElementsAre(0, 2));
+  EXPECT_THAT(IdsOf(unigram("never"), " a"), ElementsAre(3));
+  const auto merges = [](const char* fuse) {
+    return absl::StrCat(
+        R"({"model":{"type":"BPE","unk_token":"<unk>","byte_fallback":true,"fuse_unk":)", fuse,
+        R"(,"vocab":{"<unk>":0,"a":1,"\u2581":2,"\u2581a":3},"merges":["\u2581 a"]},)"
+        R"("normalizer":{"type":"Sequence","normalizers":[{"type":"Prepend","prepend":"\u2581"},)"
+        R"({"type":"Replace","pattern":{"String":" "},"content":"\u2581"}]}})");
+  };
+  EXPECT_THAT(IdsOf(merges("true"), "xya"), ElementsAre(2, 0, 1));
+  EXPECT_THAT(IdsOf(merges("false"), "xya"), ElementsAre(2, 0, 0, 1));
+  EXPECT_THAT(IdsOf(merges("true"), " a"), ElementsAre(2, 3));
+}
+
 TEST(Tokenizer, CharactersAreStreamedWhole) {
   Utf8Stream stream;
   EXPECT_EQ(stream.Push("a\xF0\x9F"), "a");
