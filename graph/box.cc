@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 #include "graph/uop.h"
 
@@ -118,6 +119,16 @@ std::optional<int64_t> MovedByAxis(const Boxes& from, const Boxes& to) {
 }
 
 }  // namespace
+
+Extent PartBelow(const Interval& interval, const Extent& limit) {
+  const int64_t size = interval.size();
+  if (limit.is_int()) return Intersect(interval, {0, limit.value()}).size();
+  if (limit.min() >= interval.end) return size;
+  if (size == 0 || limit.max() <= interval.begin) return 0;
+  const UOp rest = (limit - Extent(interval.begin)).ToUOp();
+  const UOp most = UOp::Make(Op::kMin, {rest, UOp::Index(size)});
+  return Extent(Simplify(UOp::Make(Op::kMax, {most, UOp::Index(0)})));
+}
 
 int64_t MovedElements(const Boxes& from, const Boxes& to) {
   if (const auto fast = MovedByAxis(from, to)) return *fast;

@@ -13,6 +13,7 @@
 
 namespace tessera {
 
+class Extent;
 class Shape;
 
 // The pieces of one axis, by the coordinate along the mesh dims that divide it (row-major over
@@ -39,6 +40,9 @@ struct Boxes {
 
 // The boxes of a tensor by its shape and device; symbolic extents count with their highest value.
 Boxes BoxesOf(const Shape& shape, Device device);
+
+// How many elements of an interval lie below a limit, which may be symbolic.
+Extent PartBelow(const Interval& interval, const Extent& limit);
 
 // Elements that some place wants and does not hold.
 int64_t MovedElements(const Boxes& from, const Boxes& to);

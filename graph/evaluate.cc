@@ -415,8 +415,8 @@ class Evaluator {
   absl::StatusOr<Value> Selected(const UOp& u) {
     const Value& v = Of(u.src(0));
     const Ints strides = RowMajor(v.dims);
-    const Box box =
-        BoxesOf(u.src(0).shape(), u.src(0).device()).At(static_cast<int>(u.arg<int64_t>()));
+    Box box = BoxesOf(u.src(0).shape(), u.src(0).device()).At(static_cast<int>(u.arg<int64_t>()));
+    for (size_t a = 0; a < box.size(); ++a) box[a] = Intersect(box[a], {0, v.dims[a]});
     return Strided(v, DimsOf(box), strides, FirstOf(box, strides));
   }
 

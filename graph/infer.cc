@@ -7,6 +7,7 @@
 #include "graph/box.h"
 #include "graph/infer_context.h"
 #include "graph/infer_device.h"
+#include "graph/own_extent.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -126,9 +127,10 @@ absl::Status CheckCopy(const Context& c, Device to) {
   // After localise: what each place computes for itself is put there.
   if (to.is_manual() && !c.srcs[0].device()) return absl::OkStatus();
   if (!whole(to.sharding())) return c.Fail("nothing is copied to ", to.ToString());
-  for (int a = 0; a < c.srcs[0].rank(); ++a) {
-    if (c.srcs[0].shape()[a].is_int() || to.sharding().DimsOf(a).empty()) continue;
-    return c.Fail("axis ", a, " has a symbolic extent and cannot be sharded");
+  const Shape& shape = c.srcs[0].shape();
+  if (own && DiffersAlong(shape, -1) &&
+      MovedElements(BoxesOf(shape, from), BoxesOf(shape, to)) > 0) {
+    return c.Fail("the places' parts differ in size, and do not move inside a per-place program");
   }
   absl::Status fits = CheckPlacement(c.srcs[0].shape(), to.sharding());
   return fits.ok() ? fits : c.Fail(fits.message());

@@ -7,6 +7,7 @@
 #include "graph/box.h"
 #include "graph/infer.h"
 #include "graph/lookup.h"
+#include "graph/own_extent.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -65,17 +66,23 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
     const bool whole =
         op == Op::kPad ? first.is_int(0) && second.is_int(0) : first.is_int(0) && second == n;
     if (nest.empty() || whole) continue;
-    if (!first.is_int() || !second.is_int() || !n.is_int()) {
-      return Fail("axis ", a, " is sharded and its bounds are symbolic; .To(...) a device that ",
-                  "does not shard it first");
+    if (!KeepsPieces(op, r.src().shape(), r.shape(), a, pairs)) {
+      return Fail("axis ", a, " is sharded and begins at the symbolic position ", first.ToString(),
+                  "; .To(...) a device that does not shard it first");
     }
     const int64_t lo = op == Op::kPad ? -first.value() : first.value();
-    const int64_t hi = op == Op::kPad ? n.value() + second.value() : second.value();
     Nest cut = nest;
-    cut[0].layout = Layout::Clip(nest[0].layout, n.value(), lo, hi);
+    cut[0].layout = Layout::Clip(nest[0].layout, n.max(), lo, lo + ExtentOf(r.shape(), a));
     r.SetNest(a, a, cut);
   }
   return r.Result();
+}
+
+// What is laid out by its bound does not turn over or join what is laid out by another.
+absl::Status RefuseSymbolic(const Rule& r, int axis) {
+  if (r.src().shape()[axis].is_int() || r.sharding().DimsOf(axis).empty()) return absl::OkStatus();
+  return Fail("axis ", axis, " of ", Describe(r.src()), " is sharded and symbolic; .To(...) a ",
+              "device that does not shard it first");
 }
 
 // Balanced, or under Sizes and Aligned the positions lie where their window begins.
@@ -212,6 +219,7 @@ absl::StatusOr<Device> Joined(absl::Span<const UOp> srcs, int axis, const Shape&
   std::vector<bool> joins;
   for (const UOp& s : srcs) {
     if (!s.device()) continue;
+    RETURN_IF_ERROR(RefuseSymbolic(Rule(s, shape), axis));
     const Sharding sharding = s.device().sharding();
     joins.resize(sharding.mesh().ndim());
     for (int d : sharding.DimsOf(axis)) joins[d] = true;
@@ -300,6 +308,26 @@ absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding) {
   return absl::OkStatus();
 }
 
+// Boundaries never move with a variable: the end may, the begin may not.
+bool KeepsPieces(Op op, const Shape& from, const Shape& to, int axis, const Pairs& pairs) {
+  const Extent& first = pairs[axis].first;
+  if (!first.is_int()) return false;
+  return op == Op::kPad || first.value() + ExtentOf(to, axis) <= ExtentOf(from, axis);
+}
+
+Device DeviceWithin(const Shape& shape, Device device, absl::Span<const Extent> extents) {
+  if (!device.is_sharding()) return device;
+  const Sharding s = device.sharding();
+  std::vector<Placement> out = s.placements();
+  for (int a = 0; a < shape.rank(); ++a) {
+    const std::vector<int> dims = s.DimsOf(a);
+    if (dims.empty() || shape[a] == extents[a]) continue;
+    Layout& outermost = out[dims[0]].layout;
+    outermost = Layout::Clip(outermost, ExtentOf(shape, a), 0, extents[a].value());
+  }
+  return CanonicalSharding(Shape(Extents(extents.begin(), extents.end())), s.With(std::move(out)));
+}
+
 bool SamePlacement(const Shape& shape, Device a, Device b) {
   if (a == b) return true;
   if (!a.is_sharding() || !b.is_sharding()) return false;
@@ -358,6 +386,13 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
     if (first == nullptr && s.device()) first = &s;
   }
   if (first->device().is_manual()) return first->device();
+  if (op == Op::kFlip || op == Op::kWindow || op == Op::kCat) {
+    for (const UOp& s : srcs) {
+      if (!s.device() || !DiffersAlong(s.shape(), -1)) continue;
+      return Fail("the places' parts of ", Describe(s), " differ in size, and it is sharded along ",
+                  "other mesh dims; name those in the ShardMap as well");
+    }
+  }
   if (IsElementwise(op)) return Alike(srcs, shape);
   if (op == Op::kCat) return Joined(srcs, static_cast<int>(std::get<int64_t>(arg.value)), shape);
   if (op == Op::kGather || op == Op::kScatter) return LookedUp(op, srcs, arg, shape);
@@ -386,6 +421,7 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
       return PadOrShrink(r, op, std::get<Pairs>(arg.value));
     case Op::kFlip:
       for (int64_t a : std::get<Ints>(arg.value)) {
+        RETURN_IF_ERROR(RefuseSymbolic(r, static_cast<int>(a)));
         r.Set(static_cast<int>(a), Placement::Shard(static_cast<int>(a)));
       }
       return r.Result();

@@ -29,6 +29,13 @@ bool Varies(const UOp& u, int dim);
 // Whether a tensor of this shape can be on the device: axes exist, sizes add up.
 absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding);
 
+// Where a tensor of this shape lies once its symbolic extents are these numbers: the parts end
+// sooner, and stay where the bounds have laid them.
+Device DeviceWithin(const Shape& shape, Device device, absl::Span<const Extent> extents);
+
+// Whether a PAD or SHRINK, to a shape, leaves the pieces of an axis where they lie.
+bool KeepsPieces(Op op, const Shape& from, const Shape& to, int axis, const Pairs& pairs);
+
 // Whether two devices hold the same box of a tensor of this shape at each place.
 bool SamePlacement(const Shape& shape, Device a, Device b);
 

@@ -1,10 +1,17 @@
 // The borders of per-place programs: shapes and devices of LOCAL, GLOBAL and PASS, and what varies.
 #include <algorithm>
+#include <numeric>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "graph/infer.h"
 #include "graph/infer_device.h"
+#include "graph/own_extent.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -43,6 +50,22 @@ absl::StatusOr<Border> BorderOf(Op op, const UOp& src, Device to) {
   return b;
 }
 
+// The sizes of the pieces of an axis, by coordinate.
+std::vector<int64_t> SizesOf(const Sharding& s, int axis, int64_t n) {
+  const Cut cut = CutAxis(s.NestOf(axis), n);
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i + 1 < cut.size(); ++i) sizes.push_back(cut[i + 1] - cut[i]);
+  return sizes;
+}
+
+// The extent that places have of an axis cut by no dim that stays.
+Extent OwnExtentOf(const Sharding& s, int axis, int64_t n) {
+  OwnSizes own;
+  for (int d : s.DimsOf(axis)) own.dims.emplace_back(d, s.mesh().dims()[d].size);
+  own.sizes = SizesOf(s, axis, n);
+  return OwnExtent(own);
+}
+
 // The mesh dims that become Manual and cut this axis outside.
 int64_t PartsOf(const Border& b, int axis) {
   int64_t parts = 1;
@@ -53,6 +76,67 @@ int64_t PartsOf(const Border& b, int axis) {
 }
 
 }  // namespace
+
+Extent OwnExtent(const OwnSizes& own) {
+  const auto [low, high] = std::minmax_element(own.sizes.begin(), own.sizes.end());
+  if (*low == *high) return *low;
+  int64_t unit = 0;
+  for (int64_t n : own.sizes) unit = std::gcd(unit, n);
+  const auto dim = [](std::string* out, const std::pair<int, int64_t>& d) {
+    absl::StrAppend(out, d.first, "x", d.second);
+  };
+  const auto number = [unit](std::string* out, int64_t n) { absl::StrAppend(out, n / unit); };
+  const std::string name = absl::StrCat(kOwnVariable, absl::StrJoin(own.dims, ".", dim), ":",
+                                        absl::StrJoin(own.sizes, ".", number));
+  const UOp v = UOp::Make(Op::kVar, kInt64, {}, VarArg{name, *low / unit, *high / unit});
+  return Extent(unit) * Extent(v);
+}
+
+std::optional<OwnSizes> OwnSizesOf(const UOp& variable) {
+  if (!variable.is(Op::kVar)) return std::nullopt;
+  absl::string_view name = variable.arg<VarArg>().name;
+  if (!absl::ConsumePrefix(&name, kOwnVariable)) return std::nullopt;
+  const std::vector<absl::string_view> halves = absl::StrSplit(name, ':');
+  OwnSizes out;
+  for (absl::string_view d : absl::StrSplit(halves[0], '.')) {
+    const std::vector<absl::string_view> pair = absl::StrSplit(d, 'x');
+    out.dims.emplace_back();
+    if (pair.size() != 2 || !absl::SimpleAtoi(pair[0], &out.dims.back().first) ||
+        !absl::SimpleAtoi(pair[1], &out.dims.back().second)) {
+      return std::nullopt;
+    }
+  }
+  for (absl::string_view n : absl::StrSplit(halves.size() > 1 ? halves[1] : "", '.')) {
+    out.sizes.emplace_back();
+    if (!absl::SimpleAtoi(n, &out.sizes.back())) return std::nullopt;
+  }
+  return out;
+}
+
+std::optional<OwnSizes> OwnSizesOf(const Extent& e) {
+  if (e.is_int()) return std::nullopt;
+  const Sum sum = ToSum(e.expr());
+  if (sum.constant != 0 || sum.terms.size() != 1) return std::nullopt;
+  std::optional<OwnSizes> own = OwnSizesOf(sum.terms[0].term);
+  if (!own) return std::nullopt;
+  for (int64_t& n : own->sizes) n *= sum.terms[0].factor;
+  return own;
+}
+
+bool DiffersAlong(const Shape& shape, int dim) {
+  for (const Extent& e : shape) {
+    if (e.is_int()) continue;
+    const UOp expr = e.expr();
+    for (const UOp& u : TopoSort({&expr, 1})) {
+      const std::optional<OwnSizes> own = OwnSizesOf(u);
+      if (!own) continue;
+      for (const auto& [d, size] : own->dims) {
+        if (dim < 0 || d == dim) return true;
+      }
+    }
+  }
+  return false;
+}
 
 absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to) {
   ASSIGN_OR_RETURN(const Border b, BorderOf(op, src, to));
@@ -65,14 +149,23 @@ absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to) {
   for (int a = 0; a < src.rank(); ++a) {
     const int64_t parts = PartsOf(b, a);
     if (parts == 1) continue;
+    const std::optional<OwnSizes> own = OwnSizesOf(dims[a]);
+    if (op == Op::kGlobal && own) {
+      dims[a] = std::accumulate(own->sizes.begin(), own->sizes.end(), int64_t{0});
+      continue;
+    }
     if (!dims[a].is_int()) return Fail("axis ", a, " of ", Describe(src), " is symbolic and cut");
-    if (op == Op::kGlobal) {
+    if (op == Op::kLocal && b.inside.NestOf(a).empty()) {
+      const absl::Status fits = CheckNest(b.outside.NestOf(a), dims[a].value());
+      if (!fits.ok()) return fits;
+      dims[a] = OwnExtentOf(b.outside, a, dims[a].value());
+    } else if (op == Op::kGlobal) {
       dims[a] = dims[a].value() * parts;
     } else if (dims[a].value() % parts == 0) {
       dims[a] = dims[a].value() / parts;
     } else {
       return Fail("axis ", a, " of ", Describe(src), " is not cut into ", parts,
-                  " equal parts, and a per-place program has one shape; pad it first");
+                  " equal parts, which other mesh dims cut on; pad it first");
     }
   }
   return Shape(std::move(dims));
@@ -90,6 +183,12 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
     const Cut cut = CutAxis(b.outside.NestOf(a), outside[a].value());
     const Nest own = b.inside.NestOf(a);
     const Shape& within = op == Op::kLocal ? other : src.shape();
+    if (own.empty()) {
+      if (OwnExtentOf(b.outside, a, outside[a].value()) == within[a]) continue;
+      return Fail("the places' parts of axis ", a, " of ", Describe(src.dtype(), within, to),
+                  " are not those of ", b.outside.ToString(), "; give the result the layout of ",
+                  "its parts");
+    }
     const Cut rest = own.empty() ? Cut{0, cut[1]} : CutAxis(own, within[a].value());
     const auto even = [&](const Cut& c) {
       for (size_t i = 0; i + 1 < c.size(); ++i) {
@@ -99,11 +198,22 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
     };
     if (!even(cut) || !even(rest)) {
       return Fail("axis ", a, " of ", Describe(src.dtype(), outside, b.outside),
-                  " is not cut into equal parts, and a per-place program has one shape; pad it, "
-                  "or .To(...) an even layout first");
+                  " is not cut into equal parts, which other mesh dims cut on; pad it, or .To(...) "
+                  "an even layout first");
     }
   }
   if (op == Op::kLocal) return absl::OkStatus();
+  for (int a = 0; a < src.rank(); ++a) {
+    const std::optional<OwnSizes> own = OwnSizesOf(src.shape()[a]);
+    if (!own) continue;
+    for (const auto& [d, size] : own->dims) {
+      if (b.inside(d).is(How::kManual) == b.outside(d).is(How::kManual)) continue;
+      if (b.outside(d).ShardsAxis(a)) continue;
+      return Fail("the places along mesh dim ", b.outside.mesh().DimName(d),
+                  " have parts of different sizes of axis ", a, " of ", Describe(src),
+                  "; give the result a Shard placement of that axis, or AllGather it first");
+    }
+  }
   for (int d = 0; d < b.outside.mesh().ndim(); ++d) {
     if (!b.inside(d).is(How::kManual) || !b.outside(d).is(How::kReplicate) || !Varies(src, d)) {
       continue;
@@ -132,6 +242,10 @@ absl::Status CheckPass(const UOp& src, const Ints& arg) {
   for (size_t i = 1; i < arg.size(); ++i) {
     if (arg[i] >= 0 && arg[i] < places) continue;
     return Fail("place ", i - 1, " has the source ", arg[i], ", which is not one of ", places);
+  }
+  if (DiffersAlong(src.shape(), dim)) {
+    return Fail("the places along mesh dim ", s.mesh().DimName(dim), " have parts of different ",
+                "sizes, ", src.shape().ToString(), "; AllGather them, or pad them to one size");
   }
   if (src.rank() == 0 || !src.shape()[0].is_int(1) || !s.DimsOf(0).empty()) {
     return Fail("axis 0 of ", Describe(src), " is not whole and of extent 1");

@@ -5,6 +5,7 @@
 #include "graph/infer_context.h"
 #include "graph/infer_device.h"
 #include "graph/lookup.h"
+#include "graph/own_extent.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 
@@ -163,6 +164,10 @@ absl::StatusOr<Shape> InferPadShrink(const Context& c) {
     if (MentionsPlace(a) || MentionsPlace(b)) {
       dims.push_back(b - a);
       continue;
+    }
+    if (b.max() > from[i].min() && OwnSizesOf(from[i])) {
+      return c.Fail("axis ", i, " ends at ", b.ToString(), ", past what some place has of ",
+                    from.ToString());
     }
     if (b.max() > from[i].max() ||
         (b.is_int() && from[i].is_int() && b.value() > from[i].value())) {
@@ -382,10 +387,9 @@ absl::StatusOr<Shape> InferSelect(const Context& c) {
   const Device from = c.srcs[0].device();
   if (!from.is_sharding()) return c.Fail("takes a tensor on a Sharding");
   if (*i < 0 || *i >= from.sharding().size()) return c.Fail("there is no shard ", *i);
-  if (!c.srcs[0].shape().is_static()) return c.Fail("the shape is symbolic");
   Extents dims;
   for (const Interval& part : BoxesOf(c.srcs[0].shape(), from).At(static_cast<int>(*i))) {
-    dims.push_back(part.size());
+    dims.push_back(PartBelow(part, c.srcs[0].shape()[static_cast<int>(dims.size())]));
   }
   return Shape(std::move(dims));
 }

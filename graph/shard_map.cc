@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "graph/infer_device.h"
+#include "graph/own_extent.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
@@ -67,10 +68,30 @@ UOp Border(Op op, const UOp& x, const Sharding& to) {
   return Build(op, x.dtype(), {x}, Device(to));
 }
 
+// Where parts of different sizes leave, the layout that they make is theirs, whatever it was
+// called.
+Sharding LeavingAs(const UOp& x, const Sharding& to) {
+  std::vector<Placement> p = to.placements();
+  for (int a = 0; a < x.rank(); ++a) {
+    const std::optional<OwnSizes> own = OwnSizesOf(x.shape()[a]);
+    const std::vector<int> dims = to.DimsOf(a);
+    if (!own || dims.size() != own->dims.size()) continue;
+    Cut cut = {0};
+    for (int64_t n : own->sizes) cut.push_back(cut.back() + n);
+    const Nest asked = to.NestOf(a);
+    if (CheckNest(asked, cut.back()).ok() && CutAxis(asked, cut.back()) == cut) continue;
+    std::vector<int64_t> parts;
+    for (const NestLevel& l : asked) parts.push_back(l.parts);
+    const auto layouts = WriteCut(parts, cut);
+    for (size_t i = 0; layouts && i < dims.size(); ++i) p[dims[i]].layout = (*layouts)[i];
+  }
+  return to.With(std::move(p));
+}
+
 // From one placement of the dim to another, as seen from outside.
 Tensor Moved(const Inside& in, const UOp& x, const Placement& from, const Placement& to,
              const char* why) {
-  const UOp outside = Border(Op::kGlobal, x, Placed(in.sharding, in.dim, from));
+  const UOp outside = Border(Op::kGlobal, x, LeavingAs(x, Placed(in.sharding, in.dim, from)));
   const Sharding there = Placed(outside.device().sharding(), in.dim, to);
   const UOp moved = SamePlacement(outside.shape(), outside.device(), there)
                         ? outside
@@ -79,6 +100,10 @@ Tensor Moved(const Inside& in, const UOp& x, const Placement& from, const Placem
 }
 
 UOp Reduced(const Inside& in, Op op) {
+  if (DiffersAlong(in.x.shape(), in.dim)) {
+    Fail("the places along mesh dim ", in.sharding.mesh().DimName(in.dim), " have parts of ",
+         "different sizes, ", Describe(in.x), "; reduce the axis that differs first, or AllGather");
+  }
   return Noted(Build(Op::kAllReduce, in.x.dtype(), {in.x}, ReduceArg{op, {in.dim}}), "AllReduce");
 }
 
@@ -105,6 +130,10 @@ UOp Entered(const UOp& u, absl::Span<const int> dims) {
 UOp Left(const UOp& u, const Mesh& mesh, absl::Span<const int> dims,
          absl::Span<const Placement> placements) {
   if (!u.device()) {  // made of numbers alone: the same everywhere
+    if (DiffersAlong(u.shape(), -1)) {
+      Fail("the result ", Describe(u), " is made of numbers alone, and as long as each place's ",
+           "part; add it to a tensor that each place has as its own");
+    }
     for (const Placement& p : placements) {
       if (p.is(How::kReplicate)) continue;
       Fail("the result ", Describe(u), " is made of numbers alone, and is whole on every place; ",
@@ -123,7 +152,7 @@ UOp Left(const UOp& u, const Mesh& mesh, absl::Span<const int> dims,
     p[dims[i]] = placements[i];
     if (p[dims[i]].is(How::kShard) && p[dims[i]].axis < 0) p[dims[i]].axis += u.rank();
   }
-  return Border(Op::kGlobal, u, u.device().sharding().With(std::move(p)));
+  return Border(Op::kGlobal, u, LeavingAs(u, u.device().sharding().With(std::move(p))));
 }
 
 }  // namespace
@@ -189,7 +218,6 @@ Tensor ReduceScatter(const Tensor& x, const MeshDimName& dim, int axis, Op op, C
   Call call("ReduceScatter", at);
   const Inside in = InsideOf(x, dim);
   const int a = internal::NormalAxis(axis, x.rank());
-  CheckDivides(in, a);
   return Moved(in, Reduced(in, op), Placement::Replicate(), Placement::Shard(a), "ReduceScatter");
 }
 
@@ -199,10 +227,10 @@ Tensor AllToAll(const Tensor& x, const MeshDimName& dim, int split_axis, int joi
   const Inside in = InsideOf(x, dim);
   const int split = internal::NormalAxis(split_axis, x.rank());
   const int join = internal::NormalAxis(join_axis, x.rank());
-  CheckDivides(in, split);
   if (split != join) {
     return Moved(in, in.x, Placement::Shard(join), Placement::Shard(split), "AllToAll");
   }
+  CheckDivides(in, split);
   // The parts are an axis of their own, which is dealt out, and another takes its place.
   const int64_t part = x.size(split) / in.places;
   const Tensor parts = x.Unflatten(split, {in.places, part}).Unsqueeze(split);

@@ -34,7 +34,9 @@ using MeshDimNames = std::vector<MeshDimName>;
 using LocalProgram = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 // Of several results, each with its placements along the dims. Arguments without a device go in as
-// they are; the others must be on one mesh, whole or cut into equal parts along the dims.
+// they are; the others must be on one mesh. Parts along the dims may differ in size: then their
+// extent is symbolic inside, each place's own, and such axes are not reduced over places, permuted
+// between them, or cut by other mesh dims as well.
 std::vector<Tensor> ShardMap(const MeshDimNames& dims,
                              const std::vector<std::vector<Placement>>& out_placements,
                              const LocalProgram& program, const std::vector<Tensor>& arguments,

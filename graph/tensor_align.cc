@@ -2,10 +2,7 @@
 #include "graph/tensor_align.h"
 
 #include <algorithm>
-#include <cstdio>
 
-#include "graph/box.h"
-#include "graph/callsite.h"
 #include "graph/flags.h"
 #include "graph/infer_device.h"
 
@@ -14,137 +11,6 @@ namespace {
 
 using How = Placement::Kind;
 using Placements = std::vector<Placement>;
-
-}  // namespace
-
-UOp Made(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
-  absl::StatusOr<UOp> made = UOp::TryMake(op, dtype, srcs, std::move(arg));
-  if (made.ok()) return *std::move(made);
-  absl::string_view message = made.status().message();
-  const std::string prefix = absl::StrCat(Info(op).text, ": ");
-  if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
-  Fail(message);
-}
-
-int64_t BytesBetween(const UOp& u, Device to) {
-  if (!u.device()) return 0;  // each place makes its own
-  return MovedElements(BoxesOf(u.shape(), u.device()), BoxesOf(u.shape(), to)) * u.dtype().bytes();
-}
-
-namespace {
-
-// A COPY that no user wrote.
-UOp ImpliedCopy(const UOp& u, const Sharding& to, const std::string& why) {
-  const bool asked = IntFlag(Flag::kStrict) > 0 || IntFlag(Flag::kDebug) >= 1;
-  const int64_t bytes = asked ? BytesBetween(u, to) : 0;
-  if (bytes > 0 && IntFlag(Flag::kStrict) > 0) {
-    Fail(
-        why, ": ", Describe(u), " would be moved to ", to.ToString(), " (", bytes,
-        " bytes), and STRICT=1 forbids implicit moves; write .To(Sharding(...)) where it is meant");
-  }
-  if (bytes > 0 && IntFlag(Flag::kDebug) >= 1) {
-    const CallSite* at = CurrentCallSite();
-    std::fprintf(stderr, "tessera: %s: %s to %s, %lld bytes%s%s\n", why.c_str(),
-                 Describe(u).c_str(), to.ToString().c_str(), static_cast<long long>(bytes),
-                 at != nullptr ? " at " : "", at != nullptr ? at->ToString().c_str() : "");
-  }
-  const UOp copy = Made(Op::kCopy, u.dtype(), {u}, Device(to));
-  if (copy.note().empty()) copy.SetNote(why);
-  return copy;
-}
-
-// The sharding that a movement's source needs for its result to come out as close to `to` as can
-// be; nothing where the reshard belongs above it.
-std::optional<Sharding> BelowMovement(const UOp& u, const Sharding& to) {
-  const UOp& src = u.src(0);
-  if (!src.device().is_sharding() || !(src.device().sharding().mesh() == to.mesh())) {
-    return std::nullopt;
-  }
-  Placements out = to.placements();
-  switch (u.op()) {
-    case Op::kExpand:
-      for (Placement& p : out) {
-        if (p.is(How::kShard) && !(src.shape()[p.axis] == u.shape()[p.axis])) {
-          p = Placement::Replicate();
-        }
-      }
-      return to.With(std::move(out));
-    case Op::kPermute:
-      for (Placement& p : out) {
-        if (p.is(How::kShard)) p.axis = static_cast<int>(u.arg<Ints>()[p.axis]);
-      }
-      return to.With(std::move(out));
-    case Op::kReshape: {
-      std::vector<int> lost;
-      const Sharding back = ReshapeImage(u.shape(), to, src.shape(), &lost);
-      // A dim that cuts only repeated elements is lost as well, and is cut above.
-      std::vector<int> again;
-      ReshapeImage(src.shape(), back, u.shape(), &again);
-      if (!again.empty()) return std::nullopt;
-      for (int d : lost) {
-        if (!u.shape()[to(d).axis].is_int(1)) return std::nullopt;
-      }
-      return CheckPlacement(src.shape(), back).ok() ? std::optional<Sharding>(back) : std::nullopt;
-    }
-    case Op::kCast:
-      return to;
-    default:
-      return std::nullopt;
-  }
-}
-
-// The chain of movement ops down to where a repetition starts, if there is one.
-bool HasExpandBelow(const UOp& u) {
-  UOp v = u;
-  while (v.is(Op::kExpand) || v.is(Op::kPermute) || v.is(Op::kReshape) || v.is(Op::kCast)) {
-    if (v.is(Op::kExpand)) return true;
-    v = UOp(v.src(0));
-  }
-  return false;
-}
-
-}  // namespace
-
-UOp Reshard(const UOp& u, const Sharding& to, const std::string& why) {
-  if (SamePlacement(u.shape(), u.device(), to)) return u;
-  // Down through movement ops to the smallest tensor, then up again.
-  std::vector<UOp> path;
-  std::vector<Sharding> wanted = {to};
-  UOp at = u;
-  while (HasExpandBelow(at)) {
-    const std::optional<Sharding> below = BelowMovement(at, wanted.back());
-    if (!below) break;
-    path.push_back(at);
-    wanted.push_back(*below);
-    at = UOp(at.src(0));
-    if (SamePlacement(at.shape(), at.device(), wanted.back())) break;
-  }
-  UOp out = SamePlacement(at.shape(), at.device(), wanted.back())
-                ? at
-                : ImpliedCopy(at, wanted.back(), why);
-  for (size_t i = path.size(); i-- > 0;) {
-    out = Made(path[i].op(), path[i].dtype(), {out}, path[i].arg());
-    if (!SamePlacement(out.shape(), out.device(), wanted[i]))
-      out = ImpliedCopy(out, wanted[i], why);
-  }
-  return out;
-}
-
-int64_t ReshardBytes(const UOp& u, const Sharding& to) {
-  int64_t bytes = 0;
-  UOp at = u;
-  Sharding wanted = to;
-  while (HasExpandBelow(at) && !SamePlacement(at.shape(), at.device(), wanted)) {
-    const std::optional<Sharding> below = BelowMovement(at, wanted);
-    if (!below) break;
-    at = UOp(at.src(0));
-    wanted = *below;
-  }
-  if (!SamePlacement(at.shape(), at.device(), wanted)) bytes += BytesBetween(at, wanted);
-  return bytes;
-}
-
-namespace {
 
 // Beside what is each place's own, a tensor from outside that is whole on those mesh dims is each
 // place's own too.
@@ -174,51 +40,6 @@ void EnterManual(Op op, std::vector<UOp>& srcs) {
     s = Made(Op::kLocal, s.dtype(), {s}, Device(Sharding(mesh, std::move(p))));
   }
 }
-
-}  // namespace
-
-void OneMesh(Op op, std::vector<UOp>& srcs) {
-  std::vector<const UOp*> sharded;
-  bool one = true;
-  for (const UOp& s : srcs) {
-    if (s.device().is_sharding()) sharded.push_back(&s);
-    one &= !s.device() || (s.device().is_sharding() &&
-                           s.device().sharding().mesh() == sharded[0]->device().sharding().mesh());
-  }
-  if (one) return;
-  // The mesh to which the others move with the fewest bytes; the one that is written first if tied.
-  std::optional<Mesh> best;
-  int64_t least = 0;
-  for (const UOp* s : sharded) {
-    const Mesh mesh = s->device().sharding().mesh();
-    int64_t bytes = 0;
-    for (const UOp& o : srcs) {
-      if (!o.device()) continue;
-      if (o.device().is_sharding() && o.device().sharding().mesh() == mesh) continue;
-      bytes += BytesBetween(o, Sharding(mesh));
-    }
-    if (!best || bytes < least || (bytes == least && mesh.ToString() < best->ToString())) {
-      best = mesh;
-      least = bytes;
-    }
-  }
-  for (UOp& s : srcs) {
-    if (!s.device()) continue;
-    const absl::Span<const Place> places = s.device().places();
-    const bool same = static_cast<int>(places.size()) == best->size() &&
-                      std::all_of(places.begin(), places.end(),
-                                  [&best](const Place& p) { return best->IndexOf(p) >= 0; });
-    if (!same) {
-      Fail("the operands are on different devices, ", best->ToString(), " and ", Describe(s),
-           "; move one of them with .To(...)");
-    }
-    if (s.device().is_sharding() && s.device().sharding().mesh() == *best) continue;
-    s = ImpliedCopy(s, Sharding(*best),
-                    absl::StrCat(Info(op).text, " over another mesh of the same places"));
-  }
-}
-
-namespace {
 
 // Placements that differ are brought together: those that the operands agree on, or where they do
 // not, the operand's for which the fewest bytes move; ties go to the one that sorts first.
@@ -314,10 +135,31 @@ void AlignElementwise(Op op, std::vector<UOp>& srcs) {
   }
 }
 
+// Dims that cut an axis become whole.
+Sharding Whole(const Sharding& s, absl::Span<const int> dims) {
+  Placements p = s.placements();
+  for (int d : dims) p[d] = Placement::Replicate();
+  return s.With(std::move(p));
+}
+
+// An axis that cannot keep its pieces is gathered first.
+void Gather(UOp& u, absl::Span<const int> axes, const std::string& why) {
+  std::vector<int> dims;
+  for (int a : axes) {
+    for (int d : u.device().sharding().DimsOf(a)) dims.push_back(d);
+  }
+  if (!dims.empty()) u = Reshard(u, Whole(u.device().sharding(), dims), why);
+}
+
 void AlignCat(std::vector<UOp>& srcs, int axis) {
   OneMesh(Op::kCat, srcs);
+  bool symbolic = false;
   for (const UOp& s : srcs) {
     if (s.rank() != srcs[0].rank() || axis < 0 || axis >= s.rank()) return;
+    symbolic |= !s.shape()[axis].is_int();
+  }
+  for (UOp& s : srcs) {
+    if (symbolic && s.device()) Gather(s, {axis}, "CAT along a symbolic axis");
   }
   const std::optional<Sharding> to = Chooser(srcs, srcs[0].shape(), axis).Choose();
   if (!to) return;
@@ -369,13 +211,6 @@ void AlignAssign(std::vector<UOp>& srcs) {
   value = Reshard(value, target.sharding(), "the value of ASSIGN goes where its target lies");
 }
 
-// Dims that cut an axis become whole.
-Sharding Whole(const Sharding& s, absl::Span<const int> dims) {
-  Placements p = s.placements();
-  for (int d : dims) p[d] = Placement::Replicate();
-  return s.With(std::move(p));
-}
-
 void AlignExpand(UOp& u, const Extents& to) {
   const Sharding s = u.device().sharding();
   std::vector<int> dims;
@@ -425,18 +260,29 @@ void AlignReshape(UOp& u, const Shape& to) {
                            u.shape().ToString()));
 }
 
-// Symbolic bounds on a sharded axis: the axis is gathered first.
+// What begins at a symbolic position does not stay where it lies.
 void AlignBounds(Op op, UOp& u, const Pairs& pairs) {
-  const Sharding s = u.device().sharding();
-  std::vector<int> dims;
-  for (int a = 0; a < u.rank() && a < static_cast<int>(pairs.size()); ++a) {
+  if (static_cast<int>(pairs.size()) != u.rank()) return;
+  Extents dims;
+  for (int a = 0; a < u.rank(); ++a) {
     const auto& [first, second] = pairs[a];
-    const bool whole = op == Op::kShrink && first.is_int(0) && second == u.shape()[a];
-    if (whole || (first.is_int() && second.is_int() && u.shape()[a].is_int())) continue;
-    for (int d : s.DimsOf(a)) dims.push_back(d);
+    dims.push_back(op == Op::kPad ? first + u.shape()[a] + second : second - first);
   }
-  if (dims.empty()) return;
-  u = Reshard(u, Whole(s, dims), absl::StrCat(Info(op).text, " with symbolic bounds"));
+  const Shape to(dims);
+  std::vector<int> axes;
+  for (int a = 0; a < u.rank(); ++a) {
+    if (!KeepsPieces(op, u.shape(), to, a, pairs)) axes.push_back(a);
+  }
+  Gather(u, axes, absl::StrCat(Info(op).text, " with symbolic bounds"));
+}
+
+// Pieces that a bound has laid out are not turned over.
+void AlignFlip(UOp& u, const Ints& turned) {
+  std::vector<int> axes;
+  for (int64_t a : turned) {
+    if (a >= 0 && a < u.rank() && !u.shape()[a].is_int()) axes.push_back(static_cast<int>(a));
+  }
+  Gather(u, axes, "FLIP of a symbolic axis");
 }
 
 // Pieces that have become longer than twice their share are dealt out again.
@@ -447,7 +293,8 @@ UOp Rebalanced(const UOp& u) {
   for (int a = 0; a < u.rank(); ++a) {
     const Nest nest = s.NestOf(a);
     if (nest.empty() || nest[0].layout.kind() != Layout::Kind::kClip) continue;
-    const int64_t n = u.shape()[a].max();
+    if (!u.shape()[a].is_int()) continue;
+    const int64_t n = u.shape()[a].value();
     const Cut cut = CutAxis(nest, n);
     const auto parts = static_cast<int64_t>(cut.size()) - 1;
     int64_t longest = 0;
@@ -498,6 +345,8 @@ UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
     AlignReshape(srcs[0], Shape(std::get<Extents>(arg.value)));
   } else if (op == Op::kPad || op == Op::kShrink) {
     AlignBounds(op, srcs[0], std::get<Pairs>(arg.value));
+  } else if (op == Op::kFlip) {
+    AlignFlip(srcs[0], std::get<Ints>(arg.value));
   }
   UOp out =
       op == Op::kScatter ? BuildScatter(dtype, srcs, arg) : Made(op, dtype, srcs, std::move(arg));

@@ -26,6 +26,8 @@ int64_t ReshardBytes(const UOp& u, const Sharding& to);
 UOp Made(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);
 // What moves when a whole tensor goes to a device.
 int64_t BytesBetween(const UOp& u, Device to);
+// A COPY that no user wrote.
+UOp ImpliedCopy(const UOp& u, const Sharding& to, const std::string& why);
 // Brings all sources that have a device onto one mesh.
 void OneMesh(Op op, std::vector<UOp>& srcs);
 

@@ -7,6 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "graph/box.h"
 #include "graph/infer.h"
+#include "graph/own_extent.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -48,6 +51,10 @@ class Unmapper {
   absl::StatusOr<std::vector<UOp>> Run(absl::Span<const UOp> roots) {
     for (const UOp& u : TopoSort(roots)) {
       const std::vector<int> own = ManualDims(u.device());
+      if (!u.device() && IsOwn(u)) {
+        AddOwn(u);
+        continue;
+      }
       if (own.empty()) {
         plain_[u.get()] = u.is(Op::kGlobal) && !IsLeaf(u) ? Joined(u, {}) : Plain(u);
         continue;
@@ -81,9 +88,93 @@ class Unmapper {
     return same ? u : u.WithSrcs(srcs);
   }
 
+  // ---- what has no device, and extents that are each place's own
+
+  using Dims = std::vector<std::pair<int, int64_t>>;  // of a mesh, with their sizes
+
+  // The own extents that an argument mentions.
+  static Dims OwnDims(const UOp& u) {
+    Dims out;
+    const auto add = [&out](const UOp& v) {
+      const std::optional<OwnSizes> own = OwnSizesOf(v);
+      if (own) out.insert(out.end(), own->dims.begin(), own->dims.end());
+    };
+    add(u);
+    ForEachArgUOp(u.arg(), [&](const UOp& e) {
+      for (const UOp& v : TopoSort({&e, 1})) add(v);
+    });
+    std::sort(out.begin(), out.end());
+    out.erase(std::unique(out.begin(), out.end()), out.end());
+    return out;
+  }
+  bool IsOwn(const UOp& u) const {
+    const auto has = [this](const UOp& s) { return own_.contains(s.get()); };
+    return !OwnDims(u).empty() || std::any_of(u.srcs().begin(), u.srcs().end(), has);
+  }
+
+  void AddOwn(const UOp& u) {
+    Dims dims = OwnDims(u);
+    for (const UOp& s : u.srcs()) {
+      const auto it = own_.find(s.get());
+      if (it != own_.end()) dims.insert(dims.end(), it->second.dims.begin(), it->second.dims.end());
+    }
+    std::sort(dims.begin(), dims.end());
+    dims.erase(std::unique(dims.begin(), dims.end()), dims.end());
+    std::vector<UOp> parts;
+    int64_t points = 1;
+    for (const auto& [d, size] : dims) points *= size;
+    for (int64_t p = 0; p < points; ++p) {
+      Coordinates at(dims.back().first + 1, 0);
+      int64_t rest = p;
+      for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
+        at[d->first] = rest % d->second;
+        rest /= d->second;
+      }
+      parts.push_back(Made(u, at));
+    }
+    own_[u.get()] = {std::move(dims), std::move(parts)};
+  }
+
+  static int64_t IndexOf(const Dims& dims, const Coordinates& at) {
+    int64_t index = 0;
+    for (const auto& [d, size] : dims) index = index * size + at[d];
+    return index;
+  }
+
+  static Extent ExtentFor(const Extent& e, const Coordinates& at) {
+    if (e.is_int()) return e;
+    Substitution values;
+    const UOp expr = e.expr();
+    for (const UOp& v : TopoSort({&expr, 1})) {
+      const std::optional<OwnSizes> own = OwnSizesOf(v);
+      if (own) values.emplace(v, UOp::Index(own->sizes[IndexOf(own->dims, at)]));
+    }
+    return values.empty() ? e : Extent(Simplify(Substitute(expr, values)));
+  }
+
+  // A node as it is at a place.
+  UOp Made(const UOp& u, const Coordinates& at) const {
+    if (const std::optional<OwnSizes> own = OwnSizesOf(u)) {
+      return UOp::Index(own->sizes[IndexOf(own->dims, at)]);
+    }
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(At(s, at));
+    if (OwnDims(u).empty()) return u.WithSrcs(srcs);
+    Arg arg = u.arg();
+    if (auto* list = std::get_if<Extents>(&arg.value)) {
+      for (Extent& e : *list) e = ExtentFor(e, at);
+    } else if (auto* pairs = std::get_if<Pairs>(&arg.value)) {
+      for (auto& [a, b] : *pairs) a = ExtentFor(a, at), b = ExtentFor(b, at);
+    }
+    return UOp::Make(u.op(), u.dtype(), srcs, std::move(arg));
+  }
+
   // What the place at these coordinates has of a node.
   UOp At(const UOp& u, const Coordinates& at) const {
     const std::vector<int> own = ManualDims(u.device());
+    if (const auto it = own_.find(u.get()); it != own_.end()) {
+      return it->second.parts[IndexOf(it->second.dims, at)];
+    }
     if (own.empty()) return plain_.at(u.get());
     const Mesh mesh = u.device().sharding().mesh();
     int64_t index = 0;
@@ -110,9 +201,7 @@ class Unmapper {
       default:
         break;
     }
-    absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(At(s, at));
-    return u.WithSrcs(srcs);
+    return Made(u, at);
   }
 
   // The pieces of an axis in their order, and which of them a place takes along by entering: those
@@ -223,6 +312,11 @@ class Unmapper {
   const bool stop_at_realized_;
   absl::flat_hash_map<const Node*, UOp> plain_;
   absl::flat_hash_map<const Node*, std::vector<UOp>> parts_;
+  struct Own {
+    Dims dims;
+    std::vector<UOp> parts;
+  };
+  absl::flat_hash_map<const Node*, Own> own_;
 };
 
 }  // namespace

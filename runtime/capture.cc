@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "graph/buffer.h"
 #include "graph/flags.h"
+#include "graph/infer_device.h"
+#include "graph/own_extent.h"
 #include "graph/status.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
@@ -230,7 +232,7 @@ void Capture::Collect(Trace& trace, const std::vector<Tensor>& arguments,
   const PlanKey key = MakePlanKey(roots);
   CollectLeaves(key, placeholders);
   for (const UOp& u : key.order) {
-    if (!u.is(Op::kVar)) continue;
+    if (!u.is(Op::kVar) || OwnSizesOf(u)) continue;
     const VarArg& v = u.arg<VarArg>();
     variables_.push_back({v.name, v.min, v.max});
   }
@@ -416,10 +418,12 @@ std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindin
     if (made[r]) return made[r];
     const Root& root = roots_[r];
     Extents dims = root.dims;
+    Device device = root.device;
     if (root.symbolic) {
       for (Extent& e : dims) e = Take(ExtentValue(e, values));
+      device = DeviceWithin(Shape(root.dims), device, dims);
     }
-    made[r] = NewResult(root.like, dims, root.device, storage[r]);
+    made[r] = NewResult(root.like, dims, device, storage[r]);
     return made[r];
   };
   for (size_t w = 0; w < writes_.size(); ++w) {

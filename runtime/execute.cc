@@ -182,9 +182,13 @@ class Execution {
     for (size_t v = 0; v < own.size(); ++v) {
       const std::string& name = kernel.variables[v];
       for (const PlaceVariable& p : plan_.place_variables) {
-        if (p.name == name) own[v] = &p;
+        if (p.name == name && p.mesh == mesh) own[v] = &p;
       }
-      if (own[v] != nullptr) continue;
+      if (own[v] != nullptr) {
+        if (!own[v]->is_symbolic()) continue;
+        ASSIGN_OR_RETURN(common[v], ExtentValue(own[v]->within, bindings_));
+        continue;
+      }
       auto it = bindings_.find(name);
       if (it == bindings_.end()) {
         return absl::FailedPreconditionError(
@@ -198,7 +202,7 @@ class Execution {
       for (int b : step.buffers) buffers.push_back(data_[b][i]);
       absl::InlinedVector<int64_t, 8> variables(common.begin(), common.end());
       for (size_t v = 0; v < own.size(); ++v) {
-        if (own[v] != nullptr) variables[v] = own[v]->values[i];
+        if (own[v] != nullptr) variables[v] = own[v]->At(i, common[v]);
       }
       return places[i]->Run(*compiled_.executables[step.kernel],
                             tessera::Launch{buffers, variables, kernel.workers});

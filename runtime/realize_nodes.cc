@@ -7,6 +7,8 @@
 #include "graph/fault.h"
 #include "graph/flags.h"
 #include "graph/infer.h"
+#include "graph/infer_device.h"
+#include "graph/own_extent.h"
 #include "graph/status.h"
 #include "runtime/check_nan.h"
 #include "runtime/execute.h"
@@ -38,7 +40,7 @@ NodeSet Overwritten(const PlanKey& key) {
 absl::Status CheckBindings(const PlanKey& key, const Bindings& bindings) {
   size_t used = 0;
   for (const UOp& u : key.order) {
-    if (!u.is(Op::kVar)) continue;
+    if (!u.is(Op::kVar) || OwnSizesOf(u)) continue;
     const VarArg& v = u.arg<VarArg>();
     const auto it = bindings.find(v.name);
     RETURN_IF_ERROR(
@@ -182,7 +184,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     if (!made.is(Op::kBuffer)) {
       auto buffer = std::make_shared<Buffer>();
       buffer->storage = storage[i];
-      const Device device =
+      Device device =
           node.device() ? node.device() : plan->plan.buffers[plan->plan.roots[i]].device;
       // With values for VARs, a node is that only this once; what an ASSIGN did is done.
       const bool lasting = bindings.empty() || node.is(Op::kAssign);
@@ -191,6 +193,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
         for (Extent& e : dims) {
           ASSIGN_OR_RETURN(e, ExtentValue(e, bindings));
         }
+        device = DeviceWithin(node.shape(), device, dims);
       }
       made = UOp::Make(Op::kBuffer, node.dtype(), {},
                        BufferArg{std::move(buffer), std::move(dims), device});

@@ -60,6 +60,10 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
     l.num_buffers = static_cast<int>(arguments_.size()) - l.first_buffer;
     launches_.push_back(std::move(l));
   }
+  // Of one variable together: its extent is worked out once.
+  std::stable_sort(
+      place_patches_.begin(), place_patches_.end(),
+      [](const PlacePatch& a, const PlacePatch& b) { return a.variable < b.variable; });
   for (const Launchable& l : launches_) {
     if (l.places.size() != 1 || l.places != launches_[0].places) return;
   }
@@ -96,8 +100,13 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
     for (int b : step.buffers) AddArgument(b, static_cast<int>(i), result_of);
     for (const std::string& name : kernel.variables) {
       const auto at = static_cast<int>(num_variables_++);
-      const auto own = std::find_if(p.place_variables.begin(), p.place_variables.end(),
-                                    [&name](const PlaceVariable& v) { return v.name == name; });
+      const auto own =
+          std::find_if(p.place_variables.begin(), p.place_variables.end(),
+                       [&](const PlaceVariable& v) { return v.name == name && v.mesh == on; });
+      if (own != p.place_variables.end() && own->is_symbolic()) {
+        place_patches_.push_back({at, &*own, static_cast<int>(i)});
+        continue;
+      }
       if (own != p.place_variables.end()) {
         place_values_.emplace_back(at, own->values[i]);
         continue;
@@ -154,6 +163,25 @@ absl::Status Replay::RunKernel(const Launchable& l, const Frame& frame) const {
   });
 }
 
+absl::StatusOr<int64_t> Replay::ValueOf(const Extent& e, absl::Span<const int64_t> values) const {
+  Bindings bindings;
+  for (size_t v = 0; v < names_.size(); ++v) bindings[names_[v]] = values[v];
+  return ExtentValue(e, bindings);
+}
+
+absl::Status Replay::PatchPlaces(absl::Span<const int64_t> values, Frame& frame) const {
+  const PlaceVariable* last = nullptr;
+  int64_t number = 0;
+  for (const PlacePatch& p : place_patches_) {
+    if (p.variable != last) {
+      ASSIGN_OR_RETURN(number, ValueOf(p.variable->within, values));
+      last = p.variable;
+    }
+    frame.variables[p.at] = p.variable->At(p.place, number);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Replay::RunLaunches(Frame& frame, absl::Span<const int64_t> values) const {
   PlanScope scope;
   if (only_device_ != nullptr) {
@@ -177,11 +205,7 @@ absl::Status Replay::RunLaunches(Frame& frame, absl::Span<const int64_t> values)
     const auto targets = static_cast<size_t>(l.num_targets);
     RETURN_IF_ERROR(l.transfer->Run(
         {arguments, targets}, {arguments + targets, static_cast<size_t>(l.num_buffers) - targets},
-        [&](const Extent& e) {
-          Bindings bindings;
-          for (size_t v = 0; v < names_.size(); ++v) bindings[names_[v]] = values[v];
-          return ExtentValue(e, bindings);
-        }));
+        [&](const Extent& e) { return ValueOf(e, values); }));
   }
   return absl::OkStatus();
 }
@@ -222,6 +246,7 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
     if (frame->variables[p.at] != 0 && FaultPlanted(Fault::kReplayOldVariables)) continue;
     frame->variables[p.at] = values[p.from];
   }
+  RETURN_IF_ERROR(PatchPlaces(values, *frame));
   RETURN_IF_ERROR(RunLaunches(*frame, values));
   Count(&RuntimeStats::kernels_run, kernels_);
   std::lock_guard lock(mutex_);

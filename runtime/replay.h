@@ -46,6 +46,12 @@ class Replay {
   struct Patch {
     int at, from, part = -1;
   };
+  // A variable of a place, whose value depends on the call's.
+  struct PlacePatch {
+    int at;
+    const PlaceVariable* variable;
+    int place;
+  };
   struct Argument {
     int buffer, place;
   };
@@ -60,6 +66,8 @@ class Replay {
   void AddKernel(const PlanStep& step, absl::Span<const std::string> variables,
                  const std::vector<int>& result_of);
   static absl::StatusOr<std::shared_ptr<Storage>> Allocate(const Result& result);
+  absl::StatusOr<int64_t> ValueOf(const Extent& e, absl::Span<const int64_t> values) const;
+  absl::Status PatchPlaces(absl::Span<const int64_t> values, Frame& frame) const;
   absl::Status RunLaunches(Frame& frame, absl::Span<const int64_t> values) const;
   absl::Status RunKernel(const Launchable& l, const Frame& frame) const;
   absl::StatusOr<std::unique_ptr<Frame>> MakeFrame() const;
@@ -69,6 +77,7 @@ class Replay {
   const std::vector<std::string> names_;  // of the variables
   std::vector<Argument> arguments_;
   std::vector<std::pair<int, int64_t>> place_values_;  // variables that a place knows
+  std::vector<PlacePatch> place_patches_;
   std::vector<Patch> leaf_patches_, result_patches_, variable_patches_;
   std::vector<Result> results_;
   std::vector<std::pair<int, int>> same_results_;  // a root that is another root

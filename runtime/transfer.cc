@@ -1,4 +1,10 @@
 // Transfers through memory: pointers where places are of the host, copies through it elsewhere.
+//
+// In this process no ring is needed: what a ring hands on from place to place, each place reads
+// where it lies, in the order of the places. Of small reductions every place combines all parts for
+// itself; of larger ones a chunk is combined once and copied to the others, which moves what the
+// two halves of a ring move. Nor is a deadline: one call does the work of all places, none of
+// which waits for another, and a place that fails is an error of that call.
 #include "runtime/transfer.h"
 
 #include <algorithm>
@@ -121,6 +127,39 @@ Transfer::Copies Transfer::CopiesOf(const Boxes& from, const Boxes& to) {
   return out;
 }
 
+std::vector<Transfer::Length> Transfer::LengthsOf(const Plan& plan, const PlanBuffer& buffer,
+                                                  const Boxes& boxes) {
+  std::vector<Length> out;
+  for (int a = 0; a < buffer.shape.rank(); ++a) {
+    if (buffer.shape[a].is_int()) continue;
+    const AxisBoxes& axis = boxes.axes[a];
+    std::vector<bool> known(axis.pieces.size(), false);
+    for (size_t i = 0; i < boxes.device.places().size(); ++i) {
+      const auto place = static_cast<int>(i);
+      const bool divided = !axis.dims.empty();
+      const size_t piece =
+          divided ? boxes.device.sharding().mesh().CoordinateOver(place, axis.dims) : 0;
+      if (known[piece]) continue;
+      known[piece] = true;
+      const Extent length = ExtentOn(plan, buffer.shape[a], buffer.device, place);
+      if (length.is_int()) continue;
+      out.push_back({a, piece, length});
+    }
+  }
+  return out;
+}
+
+absl::StatusOr<Boxes> Transfer::Shortened(const Boxes& boxes, absl::Span<const Length> lengths,
+                                          Values value) {
+  Boxes out = boxes;
+  for (const Length& l : lengths) {
+    Interval& piece = out.axes[l.axis].pieces[l.piece];
+    ASSIGN_OR_RETURN(const int64_t length, value(l.extent));
+    piece.end = piece.begin + length;
+  }
+  return out;
+}
+
 absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
                                                                const PlanStep& step) {
   auto t = std::unique_ptr<Transfer>(new Transfer);
@@ -149,11 +188,11 @@ absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
   if (exchanges) {
     t->boxes_from_ = step.from;
     t->boxes_to_ = step.to;
-    for (int a = 0; a < to.shape.rank(); ++a) {
-      const bool divided = !step.from->axes[a].dims.empty() || !step.to->axes[a].dims.empty();
-      if (!divided && !to.shape[a].is_int()) t->symbolic_.emplace_back(a, to.shape[a]);
+    t->lengths_from_ = LengthsOf(plan, from, *step.from);
+    t->lengths_to_ = LengthsOf(plan, to, *step.to);
+    if (t->lengths_from_.empty() && t->lengths_to_.empty()) {
+      t->copies_ = CopiesOf(*step.from, *step.to);
     }
-    if (t->symbolic_.empty()) t->copies_ = CopiesOf(*step.from, *step.to);
     return t;
   }
   if (step.kind == PlanStep::kReduceScatter) {
@@ -183,12 +222,9 @@ absl::Status Transfer::Run(absl::Span<void* const> target, absl::Span<const void
   if (!computes_) return absl::OkStatus();
   if (kind_ == PlanStep::kReduceScatter) return RunReduceScatter(target, source);
   if (kind_ == PlanStep::kAllReduce) return RunAllReduce(target, source, value);
-  if (symbolic_.empty()) return RunExchange(copies_, target, source);
-  Boxes from = *boxes_from_, to = *boxes_to_;
-  for (const auto& [axis, extent] : symbolic_) {
-    ASSIGN_OR_RETURN(const int64_t n, value(extent));
-    for (Boxes* b : {&from, &to}) b->axes[axis].pieces = {Interval{0, n}};
-  }
+  if (lengths_from_.empty() && lengths_to_.empty()) return RunExchange(copies_, target, source);
+  ASSIGN_OR_RETURN(const Boxes from, Shortened(*boxes_from_, lengths_from_, value));
+  ASSIGN_OR_RETURN(const Boxes to, Shortened(*boxes_to_, lengths_to_, value));
   return RunExchange(CopiesOf(from, to), target, source);
 }
 

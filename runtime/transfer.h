@@ -79,9 +79,19 @@ class Transfer {
   bool computes_ = true, on_host_ = true;
   std::vector<cuda::GpuPlace> gpus_;  // all places, each once, where NCCL may serve them
   std::string what_;                  // the step, as errors of it begin
-  // Of an exchange; the extents of symbolic axes, which its boxes hold with their highest values.
+  // Of an exchange; boxes hold symbolic axes with their highest extents. How long a piece of one is
+  // in a call, by axis and piece.
+  struct Length {
+    int axis;
+    size_t piece;
+    Extent extent;
+  };
+  static std::vector<Length> LengthsOf(const Plan& plan, const PlanBuffer& buffer,
+                                       const Boxes& boxes);
+  static absl::StatusOr<Boxes> Shortened(const Boxes& boxes, absl::Span<const Length> lengths,
+                                         Values value);
   std::shared_ptr<const Boxes> boxes_from_, boxes_to_;
-  std::vector<std::pair<int, Extent>> symbolic_;
+  std::vector<Length> lengths_from_, lengths_to_;
   Copies copies_;
   std::vector<Group> groups_;  // of a reduction
   int64_t bytes_moved_ = 0, bytes_sent_ = 0;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "graph/infer.h"
+#include "graph/simplify.h"
 
 namespace tessera {
 namespace {
@@ -39,7 +40,7 @@ std::pair<AxisBoxes, AxisBoxes> Together(const Mesh& mesh, const AxisBoxes& a, c
 Extents PlainShape(const Shape& shape, const Boxes& to) {
   Extents dims = shape.ToExtents();
   for (int a = 0; a < shape.rank(); ++a) {
-    if (shape[a].is_int()) dims[a] = to.axes[a].pieces[0].size();
+    dims[a] = PartBelow(to.axes[a].pieces[0], shape[a]);
   }
   return dims;
 }
@@ -99,15 +100,64 @@ Extent PlaceVariables::Of(Device device, absl::Span<const int> dims,
 UOp PlaceVariables::Variable(Device device, absl::Span<const int> dims,
                              std::vector<int64_t> units) {
   const Mesh mesh = device.sharding().mesh();
-  auto key = std::tuple(device.id(), std::vector<int>(dims.begin(), dims.end()), units);
-  const auto [it, fresh] = known_.try_emplace(std::move(key), UOp());
+  const Key key(device.id(), std::vector<int>(dims.begin(), dims.end()), units, nullptr);
+  const auto [it, fresh] = known_.try_emplace(key, UOp());
   if (!fresh) return it->second;
-  PlaceVariable v{absl::StrCat(kPlaceVariable, all_.size()), device, {}};
+  PlaceVariable v;
+  v.mesh = device;
   for (int i = 0; i < mesh.size(); ++i) v.values.push_back(units[mesh.CoordinateOver(i, dims)]);
   const auto [low, high] = std::minmax_element(units.begin(), units.end());
-  it->second = UOp::Make(Op::kVar, kInt64, {}, VarArg{v.name, *low, *high});
+  return it->second = Add(std::move(v), *low, *high);
+}
+
+UOp PlaceVariables::Add(PlaceVariable v, int64_t low, int64_t high) {
+  v.name = absl::StrCat(kPlaceVariable, all_.size());
+  v.variable = UOp::Make(Op::kVar, kInt64, {}, VarArg{v.name, low, high});
   all_.push_back(std::move(v));
-  return it->second;
+  return all_.back().variable;
+}
+
+Extent PlaceVariables::Below(Device device, absl::Span<const int> dims,
+                             absl::Span<const Interval> pieces, const Extent& within) {
+  std::vector<int64_t> most, least;
+  bool same = true;
+  for (const Interval& i : pieces) {
+    most.push_back(Intersect(i, {0, within.max()}).size());
+    least.push_back(Intersect(i, {0, std::max<int64_t>(0, within.min())}).size());
+    same &= i == pieces[0];
+  }
+  if (most == least) return Of(device, dims, most);
+  if (same) return PartBelow(pieces[0], within);
+  // In units of what divides everything, so that an axis and its image under a reshape share one.
+  Sum sum = ToSum(within.ToUOp());
+  int64_t unit = std::abs(sum.constant);
+  for (const Sum::Term& t : sum.terms) unit = std::gcd(unit, t.factor);
+  for (const Interval& i : pieces) unit = std::gcd(unit, std::gcd(i.begin, i.end));
+  sum.constant /= unit;
+  for (Sum::Term& t : sum.terms) t.factor /= unit;
+  const Extent limit(Simplify(FromSum(sum, kInt64)));
+  std::vector<int64_t> ends;
+  for (const Interval& i : pieces) {
+    ends.push_back(i.begin / unit);
+    ends.push_back(i.end / unit);
+  }
+  const UOp expr = limit.ToUOp();
+  const Key key(device.id(), std::vector<int>(dims.begin(), dims.end()), ends, expr.get());
+  const auto [it, fresh] = known_.try_emplace(key, UOp());
+  if (!fresh) return Extent(unit) * Extent(it->second);
+  PlaceVariable v;
+  v.mesh = device;
+  v.within = limit;
+  const Mesh mesh = device.sharding().mesh();
+  for (int i = 0; i < mesh.size(); ++i) {
+    const int64_t c = mesh.CoordinateOver(i, dims);
+    v.pieces.push_back({ends[2 * c], ends[2 * c + 1]});
+    v.values.push_back(most[c] / unit);
+  }
+  const int64_t low = *std::min_element(least.begin(), least.end()) / unit;
+  const int64_t high = *std::max_element(most.begin(), most.end()) / unit;
+  it->second = Add(std::move(v), low, high);
+  return Extent(unit) * Extent(it->second);
 }
 
 Device LocalParts::ManualOf(Device d) {
@@ -132,6 +182,11 @@ Extent LocalParts::SizeOf(Device manual, const AxisBoxes& axis) {
   return variables_.Of(manual, axis.dims, sizes);
 }
 
+Extent LocalParts::SizeOf(Device manual, const AxisBoxes& axis, const Extent& extent) {
+  if (extent.is_int()) return SizeOf(manual, axis);
+  return variables_.Below(manual, axis.dims, axis.pieces, extent);
+}
+
 Extent LocalParts::Number(Device manual, const AxisBoxes& axis, absl::Span<const int64_t> values) {
   return variables_.Of(manual, axis.dims, std::vector<int64_t>(values.begin(), values.end()));
 }
@@ -141,12 +196,14 @@ Extents LocalParts::LocalShape(const Shape& shape, Device device) {
   if (!device.is_sharding()) return out;
   const Sharding s = device.sharding();
   for (int a = 0; a < shape.rank(); ++a) {
-    if (!shape[a].is_int()) continue;
     const bool divided = std::any_of(s.placements().begin(), s.placements().end(),
                                      [a](const Placement& p) { return p.ShardsAxis(a); });
     if (!divided) continue;
-    Extent& known = sizes_.try_emplace({device.id(), a, shape[a].value()}, -1).first->second;
-    if (known.is_int(-1)) known = SizeOf(ManualOf(device), PartsOf(shape, device).axes[a]);
+    const int64_t number = shape[a].is_int() ? shape[a].value() : -1;
+    const auto key = std::tuple(device.id(), a, number, shape[a].expr().get());
+    Extent& known = sizes_.try_emplace(key, -1).first->second;
+    if (known.is_int(-1))
+      known = SizeOf(ManualOf(device), PartsOf(shape, device).axes[a], shape[a]);
     out[a] = known;
   }
   return out;
@@ -156,8 +213,8 @@ Extents LocalParts::ShapeOf(const Shape& shape, const Boxes& boxes) {
   Extents out = shape.ToExtents();
   for (int a = 0; a < shape.rank(); ++a) {
     const AxisBoxes& axis = boxes.axes[a];
-    if (!shape[a].is_int()) continue;
-    out[a] = axis.dims.empty() ? Extent(axis.pieces[0].size()) : SizeOf(boxes.device, axis);
+    out[a] = axis.dims.empty() ? PartBelow(axis.pieces[0], shape[a])
+                               : SizeOf(boxes.device, axis, shape[a]);
   }
   return out;
 }
@@ -201,10 +258,6 @@ UOp LocalParts::CutWithin(const UOp& x, const Shape& shape, const Boxes& from, c
   const Extents sizes = ShapeOf(shape, to);
   Pairs parts;
   for (int a = 0; a < x.rank(); ++a) {
-    if (!shape[a].is_int()) {
-      parts.emplace_back(Extent(0), x.shape()[a]);
-      continue;
-    }
     const auto [own, want] = Together(mesh, from.axes[a], to.axes[a]);
     std::vector<int64_t> begins;
     for (size_t c = 0; c < own.pieces.size(); ++c) {

@@ -19,12 +19,18 @@ namespace tessera {
 class PlaceVariables {
  public:
   Extent Of(Device device, absl::Span<const int> dims, const std::vector<int64_t>& values);
+  // What of each piece lies below a symbolic extent.
+  Extent Below(Device device, absl::Span<const int> dims, absl::Span<const Interval> pieces,
+               const Extent& within);
   std::vector<PlaceVariable> Take() { return std::move(all_); }
 
  private:
+  // By device, dims, numbers by coordinate, and the symbolic extent if there is one.
+  using Key = std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>, const Node*>;
   UOp Variable(Device device, absl::Span<const int> dims, std::vector<int64_t> units);
+  UOp Add(PlaceVariable v, int64_t low, int64_t high);
 
-  std::map<std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>>, UOp> known_;
+  std::map<Key, UOp> known_;
   std::vector<PlaceVariable> all_;
 };
 
@@ -36,8 +42,9 @@ class LocalParts {
   static Boxes PartsOf(const UOp& u);
   static Boxes PartsOf(const Shape& shape, Device device);
 
-  // Of one axis by place: how long its pieces are, or other numbers.
+  // Of one axis by place: how long its pieces are, of an axis of that extent; or other numbers.
   Extent SizeOf(Device manual, const AxisBoxes& axis);
+  Extent SizeOf(Device manual, const AxisBoxes& axis, const Extent& extent);
   Extent Number(Device manual, const AxisBoxes& axis, absl::Span<const int64_t> values);
   // The extents of a place's part; those of axes that are not divided as they are.
   Extents LocalShape(const Shape& shape, Device device);
@@ -61,7 +68,8 @@ class LocalParts {
 
  private:
   PlaceVariables variables_;
-  std::map<std::tuple<uint64_t, int, int64_t>, Extent> sizes_;  // by device, axis and extent
+  // By device, axis and extent.
+  std::map<std::tuple<uint64_t, int, int64_t, const Node*>, Extent> sizes_;
   absl::flat_hash_map<Device, absl::flat_hash_map<const Node*, UOp>> homed_;
 };
 

@@ -8,6 +8,7 @@
 #include "graph/box.h"
 #include "graph/infer.h"
 #include "graph/lookup.h"
+#include "graph/own_extent.h"
 #include "graph/status.h"
 #include "schedule/local_parts.h"
 
@@ -41,6 +42,7 @@ class Localiser : private LocalParts {
     Localised out;
     for (const UOp& r : roots) out.roots.push_back(done_.at(r.get()));
     out.variables = TakeVariables();
+    AddOwnVariables(out);
     for (const UOp& u : TopoSort(out.roots)) {
       if (!u.device().is_sharding() || u.device().is_manual()) continue;
       return absl::InternalError(
@@ -51,6 +53,36 @@ class Localiser : private LocalParts {
 
  private:
   const UOp& Of(const UOp& u) const { return done_.at(u.get()); }
+
+  // The extents of per-place programs that are each place's own.
+  static void AddOwnVariables(Localised& out) {
+    std::vector<UOp> variables;
+    std::vector<Device> meshes;
+    for (const UOp& u : TopoSort(out.roots, /*with_extents=*/true)) {
+      if (OwnSizesOf(u)) variables.push_back(u);
+      const bool fresh = std::find(meshes.begin(), meshes.end(), u.device()) == meshes.end();
+      if (u.device().is_manual() && fresh) meshes.push_back(u.device());
+    }
+    for (const UOp& u : variables) {
+      const OwnSizes own = *OwnSizesOf(u);
+      for (const Device& device : meshes) {
+        const Mesh mesh = device.sharding().mesh();
+        std::vector<int> dims;
+        for (const auto& [d, size] : own.dims) {
+          if (d < mesh.ndim() && mesh.dims()[d].size == size) dims.push_back(d);
+        }
+        if (dims.size() != own.dims.size()) continue;  // of another mesh
+        PlaceVariable v;
+        v.name = u.arg<VarArg>().name;
+        v.variable = u;
+        v.mesh = device;
+        for (int i = 0; i < mesh.size(); ++i) {
+          v.values.push_back(own.sizes[mesh.CoordinateOver(i, dims)]);
+        }
+        out.variables.push_back(std::move(v));
+      }
+    }
+  }
 
   // ---- the rules
 
@@ -152,6 +184,9 @@ class Localiser : private LocalParts {
     if (!src.device()) {
       return PartOf(x, u.shape(), to);
     }
+    // What is turned over and only then goes elsewhere goes there at once.
+    const bool turns = src.is(Op::kFlip) && src.device().is_sharding() && uses_[src.get()] == 1;
+    if (turns) return Turned(src, Of(src.src(0)), PartsOf(u));
     return Exchange(x, u.shape(), PartsOf(src), PartsOf(u));
   }
 
@@ -184,18 +219,27 @@ class Localiser : private LocalParts {
     const Boxes from = PartsOf(u.src(0)), to = PartsOf(u);
     Pairs pairs = u.arg<Pairs>();
     for (int a = 0; a < u.rank(); ++a) {
-      if (from.axes[a].dims.empty()) continue;
+      if (from.axes[a].dims.empty() || Whole(pairs[a])) continue;
+      const bool symbolic = !u.src(0).shape()[a].is_int() || !u.shape()[a].is_int();
       const int64_t shift = pairs[a].first.value();
       std::vector<int64_t> before, after;
       for (size_t c = 0; c < from.axes[a].pieces.size(); ++c) {
         const Interval in = from.axes[a].pieces[c], out = to.axes[a].pieces[c];
         const bool empty = in.size() == 0;
-        before.push_back(empty ? out.size() : in.begin + shift - out.begin);
+        const int64_t all = symbolic ? 0 : out.size();  // what has nothing has no begin either
+        before.push_back(empty ? all : in.begin + shift - out.begin);
         after.push_back(empty ? 0 : out.end - in.end - shift);
       }
-      pairs[a] = {Number(to.device, to.axes[a], before), Number(to.device, to.axes[a], after)};
+      const Extent first = Number(to.device, to.axes[a], before);
+      pairs[a] = {first, Number(to.device, to.axes[a], after)};
+      if (!symbolic) continue;
+      pairs[a].second = SizeOf(to.device, to.axes[a], u.shape()[a]) - x.shape()[a] - first;
     }
     return UOp::Make(Op::kPad, {x}, pairs);
+  }
+
+  static bool Whole(const std::pair<Extent, Extent>& pad) {
+    return pad.first.is_int(0) && pad.second.is_int(0);
   }
 
   UOp Shrunk(const UOp& u, const UOp& x) {
@@ -203,6 +247,10 @@ class Localiser : private LocalParts {
     Pairs pairs = u.arg<Pairs>();
     for (int a = 0; a < u.rank(); ++a) {
       if (from.axes[a].dims.empty()) continue;
+      if (pairs[a].first.is_int(0) && pairs[a].second == u.src(0).shape()[a]) {
+        pairs[a].second = x.shape()[a];
+        continue;
+      }
       const int64_t lo = pairs[a].first.value();
       std::vector<int64_t> begin;
       for (size_t c = 0; c < from.axes[a].pieces.size(); ++c) {
@@ -210,13 +258,14 @@ class Localiser : private LocalParts {
         begin.push_back(out.size() == 0 ? 0 : out.begin + lo - in.begin);
       }
       const Extent first = Number(to.device, to.axes[a], begin);
-      pairs[a] = {first, first + SizeOf(to.device, to.axes[a])};
+      pairs[a] = {first, first + SizeOf(to.device, to.axes[a], u.shape()[a])};
     }
     return UOp::Make(Op::kShrink, {x}, pairs);
   }
 
   // Each place turns its own part; then the parts lie in reverse.
-  UOp Flipped(const UOp& u, const UOp& x) {
+  UOp Flipped(const UOp& u, const UOp& x) { return Turned(u, x, PartsOf(u)); }
+  UOp Turned(const UOp& u, const UOp& x, const Boxes& to) {
     Boxes turned = PartsOf(u.src(0));
     for (int64_t a : u.arg<Ints>()) {
       const int64_t n = u.shape()[static_cast<int>(a)].max();
@@ -224,7 +273,7 @@ class Localiser : private LocalParts {
         return Interval{n - i.end, n - i.begin};
       });
     }
-    return Exchange(u.WithSrcs({x}), u.shape(), turned, PartsOf(u));
+    return Exchange(u.WithSrcs({x}), u.shape(), turned, to);
   }
 
   // Where the table is cut on the axis that is looked up, positions count from where a place's part
@@ -319,13 +368,20 @@ class Localiser : private LocalParts {
     return h;
   }
 
+  static bool PadsSymbolic(const UOp& pad) {
+    for (int a = 0; a < pad.rank(); ++a) {
+      if (!Whole(pad.arg<Pairs>()[a]) && !pad.shape()[a].is_int()) return true;
+    }
+    return false;
+  }
+
   // Padding below a window is read as one with it, so that no zeros move.
   UOp Windowed(const UOp& u) {
     const WindowArg& w = u.arg<WindowArg>();
     const Boxes result = PartsOf(u);
     UOp base = u.src(0);
     Pairs pads(base.rank(), {Extent(0), Extent(0)});
-    if (base.is(Op::kPad) && base.src(0).device()) {
+    if (base.is(Op::kPad) && base.src(0).device() && !PadsSymbolic(base)) {
       pads = base.arg<Pairs>();
       base = UOp(base.src(0));
     }
@@ -338,6 +394,11 @@ class Localiser : private LocalParts {
       const size_t i = it - w.axes.begin();
       if (out.dims.empty()) continue;
       const bool windowed = it != w.axes.end();
+      if (!windowed && !base.shape()[a].is_int()) {
+        to.axes[a] = out;
+        lengths[a] = SizeOf(result.device, out, base.shape()[a]);
+        continue;
+      }
       const int64_t pad = pads[a].first.value(), n = base.shape()[a].value();
       const Halo h = HaloOf(result.device, out, n, pad, windowed ? w.size[i] : 1,
                             windowed ? w.stride[i] : 1, windowed ? w.dilation[i] : 1);

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "graph/box.h"
 #include "graph/uop.h"
 
 namespace tessera {
@@ -14,8 +15,20 @@ namespace tessera {
 // with kPlaceVariable.
 struct PlaceVariable {
   std::string name;
+  UOp variable;                 // the VAR
   Device mesh;                  // Manual
-  std::vector<int64_t> values;  // by place
+  std::vector<int64_t> values;  // by place; of a symbolic one the most that they are
+  // Of a symbolic one: the value is what of a piece, by place, lies below an extent.
+  Extent within = {};
+  std::vector<Interval> pieces = {};
+  bool is_symbolic() const { return !pieces.empty(); }
+  Extent At(int place) const {
+    return is_symbolic() ? PartBelow(pieces[place], within) : Extent(values[place]);
+  }
+  // Where that extent is this number.
+  int64_t At(int place, int64_t number) const {
+    return is_symbolic() ? Intersect(pieces[place], {0, number}).size() : values[place];
+  }
 };
 
 struct Localised {

@@ -16,9 +16,7 @@ Extent ExtentOn(const Plan& plan, const Extent& extent, Device mesh, int place) 
   Substitution values;
   for (const PlaceVariable& v : plan.place_variables) {
     if (!(v.mesh == mesh)) continue;
-    const auto [low, high] = std::minmax_element(v.values.begin(), v.values.end());
-    values.emplace(UOp::Make(Op::kVar, kInt64, {}, VarArg{v.name, *low, *high}),
-                   UOp::Index(v.values[place]));
+    values.emplace(v.variable, v.At(place).ToUOp());
   }
   return Extent(Simplify(Substitute(extent.expr(), values)));
 }

@@ -65,7 +65,7 @@ struct Plan {
 
 // Bytes that a step moves between places, before an algorithm is chosen: what each place wants and
 // does not hold; of an all-reduce of n bytes over P places 2 (P - 1) n for each group, of a
-// reduce-scatter (P - 1) n.
+// reduce-scatter (P - 1) n. Symbolic extents count with their highest values.
 int64_t BytesMoved(const Plan& plan, const PlanStep& step);
 int64_t BytesMoved(const Plan& plan);
 

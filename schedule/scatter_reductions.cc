@@ -40,10 +40,7 @@ class Scatterer {
     if (e.is_int()) return e.value();
     Substitution values;
     for (const PlaceVariable& v : variables_) {
-      if (!(v.mesh == mesh)) continue;
-      const auto [low, high] = std::minmax_element(v.values.begin(), v.values.end());
-      values.emplace(UOp::Make(Op::kVar, kInt64, {}, VarArg{v.name, *low, *high}),
-                     UOp::Index(v.values[place]));
+      if (v.mesh == mesh) values.emplace(v.variable, v.At(place).ToUOp());
     }
     const Extent known(Simplify(Substitute(e.expr(), values)));
     return known.is_int() ? std::optional<int64_t>(known.value()) : std::nullopt;

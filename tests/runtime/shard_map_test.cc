@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "graph/grad.h"
+#include "graph/infer_device.h"
 #include "runtime/capture.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
@@ -327,6 +328,98 @@ TEST(ShardMap, GradientsAreThoseOfThePlainProgram) {
   EXPECT_EQ(Read(got[1]), Read(plain[1]));
 }
 
+// Parts of different sizes have extents of their own inside.
+TEST(ShardMap, UnevenParts) {
+  const Mesh grid = Grid();
+  for (const auto& [s, n] :
+       {std::pair<Sharding, int64_t>{Cut(Line(3), 0), 7},
+        {Cut(Line(3), 0), 2},
+        {Sharding(Line(3), {Placement::Shard(0, Layout::Sizes({1, 5, 0}))}), 6},
+        {Sharding(Line(4), {Placement::Shard(0, Layout::Ceil())}), 9},
+        {Sharding(Line(2), {Placement::Shard(0, Layout::Aligned(4))}), 12}}) {
+    SCOPED_TRACE(s.ToString());
+    const Tensor plain = Tensor::From(Numbers(n * 4), {n, 4}).To("CPU").Realize();
+    const Tensor w = Tensor::From(Numbers(12, 3), {4, 3});
+    const Tensor x = plain.To(s).Realize(), weight = w.To(Sharding(s.mesh())).Realize();
+    const Placement rows = Placement::Shard(0);
+    const auto mapped = [&](const Placement& out, auto fn) {
+      return ShardMap({"d"}, {out}, fn, x, weight);
+    };
+    const auto expect = [&](const Tensor& got, const Tensor& want) {
+      EXPECT_EQ(got.shape(), want.shape());
+      EXPECT_REFERENCE(got);
+      EXPECT_EQ(Read(got), Read(want));
+    };
+    const Tensor same = mapped(rows, [](const Tensor& a, const Tensor&) { return a * 2 + 1; });
+    EXPECT_TRUE(SamePlacement(same.shape(), same.device(), x.device()));
+    expect(same, plain * 2 + 1);
+    expect(mapped(rows, [](const Tensor& a, const Tensor& b) { return a.MatMul(b).Relu(); }),
+           plain.MatMul(w).Relu());
+    expect(
+        mapped(kWhole, [](const Tensor& a, const Tensor&) { return AllReduce(a.Sum({0}), "d"); }),
+        plain.Sum({0}));
+    expect(mapped(kWhole, [](const Tensor& a, const Tensor&) { return AllGather(a, "d") + 1; }),
+           plain + 1);
+    expect(mapped(rows,
+                  [](const Tensor& a, const Tensor& b) {
+                    return AllGather(a, "d").T().MatMul(AllGather(a, "d")).MatMul(b).Sum() + a;
+                  }),
+           plain.T().MatMul(plain).MatMul(w).Sum() + plain);
+    expect(mapped(Placement::Shard(1),
+                  [](const Tensor& a, const Tensor&) { return AllToAll(a, "d", 1, 0) * 3; }),
+           plain * 3);
+    expect(mapped(rows,
+                  [](const Tensor& a, const Tensor&) {
+                    return ReduceScatter(AllGather(a, "d"), "d", 0, Op::kMax) - 1;
+                  }),
+           plain - 1);
+    expect(
+        mapped(rows,
+               [](const Tensor& a, const Tensor&) {
+                 return a.Reshape({a.shape()[0], 2, 2}).Flip(2).Reshape({a.shape()[0] * Extent(4)});
+               }),
+        plain.Reshape({n, 2, 2}).Flip(2).Reshape({n * 4}));
+    expect(mapped(rows,
+                  [](const Tensor& a, const Tensor&) {
+                    return Cat({a, a + 1}, 1).Max({1});
+                  }),
+           Cat({plain, plain + 1}, 1).Max({1}));
+    // Positions within each part, and zeros as long as it.
+    const Tensor positions = mapped(rows, [](const Tensor& a, const Tensor&) {
+      return Tensor::Arange(a.shape()[0], kFloat32).Unsqueeze(1) + a.ZerosLike();
+    });
+    EXPECT_REFERENCE(positions);
+  }
+  // One dim of two.
+  const Tensor x = Tensor::From(Numbers(20), {5, 4})
+                       .To(Sharding(grid, {Placement::Shard(0), Placement::Shard(1)}));
+  const Tensor y = ShardMap(
+      {"dp"}, {Placement::Shard(0)}, [](const Tensor& a) { return a * 2 + a.Sum({1}, true); }, x);
+  EXPECT_REFERENCE(y);
+  const auto own = [](const Tensor& a) { return a * 2 + AllReduce(a.Sum({1}, true), "tp"); };
+  EXPECT_EQ(Read(ShardMap({"dp", "tp"}, {Placement::Shard(0), Placement::Shard(1)}, own, x)),
+            Read(y));
+}
+
+TEST(ShardMap, UnevenPartsInACapturedStepAndTheirGradients) {
+  const Sharding s = Cut(Line(3), 0);
+  const auto program = [](const Tensor& a) {
+    return AllReduce((a * a).Sum({0}), "d") + AllReduce(a.Max({1}).Sum(), "d");
+  };
+  Jit step([&](const Tensor& a) { return ShardMap({"d"}, {kWhole}, program, a); });
+  for (int i = 0; i < 3; ++i) {
+    const Tensor plain = Tensor::From(Numbers(14, i), {7, 2}).To("CPU").Realize();
+    const Tensor want = (plain * plain).Sum({0}) + plain.Max({1}).Sum();
+    EXPECT_EQ(Read(step.One({plain.To(s).Realize()})), Read(want)) << i;
+  }
+  EXPECT_EQ(step.captures(), 1);
+  const Tensor plain = Tensor::From(Numbers(14), {7, 2}).To("CPU").Realize();
+  const Tensor x = plain.To(s).Realize();
+  const Tensor loss = ShardMap(
+      {"d"}, {kWhole}, [](const Tensor& a) { return AllReduce((a * a * a).Sum(), "d"); }, x);
+  EXPECT_EQ(Read(Grad(loss, {x})[0]), Read(plain * plain * 3));
+}
+
 TEST(ShardMap, Mistakes) {
   const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Cut(Line(3), 0));
   const Tensor uneven = Tensor::From(Numbers(5), {5}).Shard(Cut(Line(3), 0));
@@ -345,8 +438,33 @@ TEST(ShardMap, Mistakes) {
   const auto same = [](const Tensor& p) { return p; };
   EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {kWhole}, same, x); }),
               HasSubstr("may differ, so it cannot be one value on all of them"));
-  EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {Placement::Shard(0)}, same, uneven); }),
-              HasSubstr("is not cut into 3 equal parts"));
+  EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {kWhole}, same, uneven); }),
+              HasSubstr("have parts of different sizes of axis 0"));
+  EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {Placement::Shard(1)}, same, uneven.Unsqueeze(1)); }),
+              HasSubstr("have parts of different sizes of axis 0"));
+  EXPECT_THAT(ErrorOf([&] {
+                ShardMap(
+                    {"d"}, {kWhole}, [](const Tensor& p) { return AllReduce(p, "d"); }, uneven);
+              }),
+              HasSubstr("reduce the axis that differs first"));
+  EXPECT_THAT(ErrorOf([&] {
+                ShardMap(
+                    {"d"}, {kWhole},
+                    [](const Tensor& p) {
+                      return Permute(p, "d", {1, 2, 0});
+                    },
+                    uneven);
+              }),
+              HasSubstr("AllGather them, or pad them to one size"));
+  EXPECT_THAT(ErrorOf([&] {
+                ShardMap(
+                    {"d"}, {Placement::Shard(0)},
+                    [](const Tensor& p) {
+                      return p.Slice({{0, 2}});
+                    },
+                    uneven);
+              }),
+              HasSubstr("past what some place has"));
   EXPECT_THAT(ErrorOf([&] { ShardMap({"e"}, {kWhole}, same, x); }),
               HasSubstr("there is no dim 'e' in the mesh CPU:0-2[d=3]"));
   EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {kWhole}, same, Tensor::Ones({2}).To("CPU")); }),
@@ -355,7 +473,7 @@ TEST(ShardMap, Mistakes) {
   EXPECT_THAT(ErrorOf([&] {
                 ShardMap(
                     {"d"}, {Placement::Shard(0)},
-                    [](const Tensor& p) { return ReduceScatter(p, "d"); }, x);
+                    [](const Tensor& p) { return AllToAll(p, "d", 0, 0); }, x);
               }),
               HasSubstr("is not 3 equal parts"));
   EXPECT_THAT(ErrorOf([&] {

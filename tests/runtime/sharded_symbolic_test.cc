@@ -1,0 +1,303 @@
+// Extents that depend on variables along sharded axes: laid out by their bounds, compiled once, and
+// equal to the same of that extent on one place.
+#include <cmath>
+
+#include "graph/box.h"
+#include "graph/flags.h"
+#include "runtime/capture.h"
+#include "runtime/runtime.h"
+#include "tests/support/check.h"
+#include "tests/support/samples.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::HasSubstr;
+using Fn = std::function<Tensor(const Tensor&)>;
+
+constexpr int64_t kMost = 7;
+
+// On every place that has a part of x.
+Tensor Beside(const Tensor& x, const Tensor& t) {
+  return t.To(x.device().is_sharding() ? Device(Sharding(x.device().sharding().mesh()))
+                                       : x.device());
+}
+
+// Of [n, 4], n from 1 to 7.
+const std::vector<std::pair<std::string, Fn>>& Functions() {
+  static const std::vector<std::pair<std::string, Fn>> all = {
+      {"Add", [](const Tensor& x) { return x + 1; }},
+      {"Square", [](const Tensor& x) { return x * x - x; }},
+      {"Positions",
+       [](const Tensor& x) { return x + Tensor::Arange(x.shape()[0], kFloat32).Unsqueeze(1); }},
+      {"Where", [](const Tensor& x) { return Where(x > 0, x, x.Sum({1}, true)); }},
+      {"Sum", [](const Tensor& x) { return x.Sum(); }},
+      {"SumRows", [](const Tensor& x) { return x.Sum({0}); }},
+      {"SumColumns", [](const Tensor& x) { return x.Sum({1}); }},
+      {"Max", [](const Tensor& x) { return x.Max({0}); }},
+      {"Min",
+       [](const Tensor& x) {
+         return x.Min({0, 1});
+       }},
+      {"Mean", [](const Tensor& x) { return x.Mean({0}); }},
+      {"ArgMax", [](const Tensor& x) { return x.ArgMax(0); }},
+      {"Softmax", [](const Tensor& x) { return x.Softmax(0); }},
+      {"SoftmaxColumns", [](const Tensor& x) { return x.Softmax(1); }},
+      {"LayerNorm", [](const Tensor& x) { return x.LayerNorm(); }},
+      {"MatMul",
+       [](const Tensor& x) {
+         return x.MatMul(Beside(x, Count({4, 3})));
+       }},
+      {"MatMulOver", [](const Tensor& x) { return x.T().MatMul(x); }},
+      {"Scores", [](const Tensor& x) { return x.MatMul(x.T()); }},
+      {"Attention",
+       [](const Tensor& x) {
+         return Beside(x, Count({2, 4})).MatMul(x.T()).Softmax().MatMul(x);
+       }},
+      {"Transpose", [](const Tensor& x) { return x.T() * 2; }},
+      {"Split",
+       [](const Tensor& x) {
+         return x.Reshape({x.shape()[0], 2, 2}).Sum({1});
+       }},
+      {"Merge", [](const Tensor& x) { return x.Reshape({x.shape()[0] * Extent(4)}) + 1; }},
+      {"Unsqueeze", [](const Tensor& x) { return x.Unsqueeze(0).Unsqueeze(2); }},
+      {"Expand",
+       [](const Tensor& x) {
+         return x.Unsqueeze(1).Expand({x.shape()[0], 3, 4}).Sum({0});
+       }},
+      {"CatColumns",
+       [](const Tensor& x) {
+         return Cat({x, x * 2}, 1);
+       }},
+      {"CatRows",
+       [](const Tensor& x) {
+         return Cat({x, x.SliceAxis(0, {0, 1})}, 0);
+       }},
+      {"FlipColumns", [](const Tensor& x) { return x.Flip(1); }},
+      {"FlipRows", [](const Tensor& x) { return x.Flip(0); }},
+      {"ShrinkColumns",
+       [](const Tensor& x) {
+         return x.Shrink({{0, x.shape()[0]}, {1, 3}}) + 1;
+       }},
+      {"ShrinkRows",
+       [](const Tensor& x) {
+         return x.Shrink({{1, x.shape()[0]}, {0, 4}}).Sum({0});
+       }},
+      {"PadAfter",
+       [](const Tensor& x) {
+         return x.Pad({{0, 2}, {0, 1}}) + 1;
+       }},
+      {"PadBefore",
+       [](const Tensor& x) {
+         return x.Pad({{3, 1}, {0, 0}}).CumSum(1);
+       }},
+      {"PadToBound",
+       [](const Tensor& x) {
+         return x.Pad({{0, Extent(kMost) - x.shape()[0]}, {0, 0}}).Max({1});
+       }},
+      {"TakeFrom",
+       [](const Tensor& x) {
+         return x.Take(Beside(x, Tensor::From({0, 1, 6, 3, -1})));
+       }},
+      {"TakeBy",
+       [](const Tensor& x) {
+         return Beside(x, Count({9, 2})).Take(x.Sum({1}).Cast(kInt32) % 9);
+       }},
+      {"IndexAdd",
+       [](const Tensor& x) {
+         return Tensor::Zeros({5, 4}).IndexAdd(0, Tensor::Arange(x.shape()[0]) % 3, x);
+       }},
+      {"IndexAddInto",
+       [](const Tensor& x) {
+         return x.IndexAdd(0, Beside(x, Tensor::From({0, 0})), Tensor::Ones({2, 4}));
+       }},
+      {"CumSum", [](const Tensor& x) { return x.CumSum(0); }},
+      {"Sort", [](const Tensor& x) { return x.Sort(0).values; }},
+      {"Conv",
+       [](const Tensor& x) {
+         return x.Unsqueeze(1).Conv1d(Tensor::Arange(6, kFloat32).Reshape({2, 1, 3}),
+                                      {.padding = {1}});
+       }},
+      {"ToOne", [](const Tensor& x) { return (x + 1).To("CPU:1"); }},
+      {"ToColumns", [](const Tensor& x) { return x.To(Line(3, 1)) + 1; }},
+      {"ToAll", [](const Tensor& x) { return (x * 2).To(Line(2, std::nullopt)).Sum({0}); }},
+      {"ToOthers", [](const Tensor& x) { return (x * 2).To(Line(4, 0, Layout::Ceil())) - 1; }},
+      {"Contiguous", [](const Tensor& x) { return (x * 2).Contiguous().T() + 1; }},
+      {"Half", [](const Tensor& x) { return (x.Cast(kFloat16) * 2).Sum({0}); }},
+      {"Whole", [](const Tensor& x) { return x.Cast(kInt32).Prod({0}); }},
+  };
+  return all;
+}
+
+std::vector<Sharding> Shardings() {
+  const Mesh grid({"CPU:0", "CPU:1", "CPU:2", "CPU:3"}, {{2, "a"}, {2, "b"}});
+  const auto S = [](int axis, Layout l = {}) { return Placement::Shard(axis, std::move(l)); };
+  return {Line(1),
+          Line(2),
+          Line(3),
+          Line(5, 0, Layout::Ceil()),
+          Line(3, 0, Layout::Aligned(2)),
+          Line(3, 0, Layout::Sizes({0, 5, 2})),
+          Line(8),
+          Sharding(grid, {S(0), S(0)}),
+          Sharding(grid, {S(1), S(0)}),
+          Sharding(grid, {Placement::Replicate(), S(0)})};
+}
+
+void ExpectNear(const Tensor& got, const Tensor& want, const std::string& what) {
+  ASSERT_EQ(got.shape(), want.shape()) << what;
+  const auto a = got.ToVector<double>(), b = want.ToVector<double>();
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_NEAR(a[i], b[i], 1e-5 * (1 + std::fabs(b[i]))) << what << ", element " << i;
+  }
+}
+
+Tensor Rows() {
+  const std::vector<double> v = Fractions(kMost * 4, 3);
+  std::vector<float> f;
+  for (double x : v) f.push_back(static_cast<float>(std::round(x * 64) / 16));
+  return Tensor::From(f, {kMost, 4}, "CPU");
+}
+
+TEST(ShardedSymbolic, EveryValueOfTheExtent) {
+  const Tensor data = Rows();
+  const Variable n("sharded_n", 1, kMost);
+  for (const Sharding& s : Shardings()) {
+    const Tensor spread = data.To(s).Realize();
+    for (const auto& [name, fn] : Functions()) {
+      const std::string what = name + " on " + s.ToString();
+      Tensor symbolic;
+      try {
+        symbolic = fn(spread.SliceAxis(0, {0, n}));
+      } catch (const Error& e) {
+        ADD_FAILURE() << what << ": " << e.what();
+        continue;
+      }
+      int64_t plans = 0;
+      for (int64_t value : {4, 1, 7, 5, 2}) {
+        const Tensor want = fn(data.SliceAxis(0, {0, value})).To("CPU");
+        want.ToVector<double>();
+        const int64_t made = GetRuntimeStats().plans_made;
+        const Tensor got = Realize({symbolic}, {{"sharded_n", value}})[0];
+        plans += GetRuntimeStats().plans_made - made;
+        ExpectNear(got, want, what + ", n = " + std::to_string(value));
+      }
+      EXPECT_LE(plans, 1) << what;
+    }
+  }
+}
+
+TEST(ShardedSymbolic, LaidOutByTheBound) {
+  const Variable n("laid_n", 1, kMost);
+  const Tensor x = Rows().Shard(Line(3)).SliceAxis(0, {0, n}) * 2;  // bounds at 3 and 5
+  EXPECT_EQ(x.device(), Device(Line(3)));
+  for (int64_t value : {1, 4, 6, 7}) {
+    const Tensor y = Realize({x}, {{"laid_n", value}})[0];
+    const Boxes boxes = BoxesOf(y.shape(), y.device());
+    int64_t begin = 0;
+    for (int i = 0; i < 3; ++i) {
+      const int64_t most[] = {3, 5, 7};
+      const int64_t end = std::min(value, most[i]);
+      EXPECT_EQ(boxes.At(i)[0], (Interval{begin, end})) << value << " " << i;
+      const Tensor part = Rows().SliceAxis(0, {begin, end}) * 2;
+      EXPECT_EQ(y.ShardAt(i).ToVector<float>(), part.ToVector<float>());
+      begin = end;
+    }
+    // What was computed goes on as any other tensor.
+    const Tensor plain = Rows().SliceAxis(0, {0, value}) * 2;
+    EXPECT_EQ((y + y.Flip(0)).ToVector<float>(), (plain + plain.Flip(0)).ToVector<float>());
+    EXPECT_REFERENCE(y.Sum({0}), y.To(Line(2)), y.To("CPU:4"));
+  }
+}
+
+TEST(ShardedSymbolic, SpecialValues) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), inf = HUGE_VALF;
+  const std::vector<float> v = {-0.0f, 1e-45f, -inf, nan, inf, -1};
+  const Tensor data = Tensor::From(v, {6}, "CPU").Realize();
+  const Variable n("special_n", 0, 6);
+  for (int places : {1, 2, 4, 7}) {
+    const Tensor x = data.Shard(Line(places)).Realize().SliceAxis(0, {0, n});
+    const std::vector<Tensor> all = {x.Sum(), x.Contiguous(), x.To(Line(2, std::nullopt)),
+                                     x.Pad({{1, 1}}), (x * 0).Sum()};
+    for (int64_t value = 0; value <= 6; ++value) {
+      const Tensor y = data.SliceAxis(0, {0, value});
+      const std::vector<Tensor> want = {y.Sum(), y, y, y.Pad({{1, 1}}), (y * 0).Sum()};
+      const std::vector<Tensor> got = Realize(all, {{"special_n", value}});
+      for (size_t i = 0; i < all.size(); ++i) {
+        const std::vector<float> a = got[i].ToVector<float>(), b = want[i].ToVector<float>();
+        ASSERT_EQ(a.size(), b.size()) << value << " " << i;
+        for (size_t k = 0; k < a.size(); ++k) {
+          EXPECT_TRUE((std::isnan(a[k]) && std::isnan(b[k])) ||
+                      (a[k] == b[k] && std::signbit(a[k]) == std::signbit(b[k])))
+              << a[k] << " is not " << b[k] << ", " << places << " places, n = " << value
+              << ", result " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(ShardedSymbolic, PartsOfPlaces) {
+  const Variable n("part_n", 1, kMost);
+  const Tensor x = Rows().Shard(Line(3)).Realize().SliceAxis(0, {0, n});
+  for (int i = 0; i < 3; ++i) {
+    const Tensor sum = x.ShardAt(i).Sum({0});
+    for (int64_t value : {1, 3, 4, 7}) {
+      const int64_t begin[] = {0, 3, 5, 7};
+      const Tensor part =
+          Rows().SliceAxis(0, {std::min(begin[i], value), std::min(begin[i + 1], value)});
+      EXPECT_EQ(Realize({sum}, {{"part_n", value}})[0].ToVector<float>(),
+                part.Sum({0}).ToVector<float>());
+    }
+  }
+}
+
+// A cache that is cut along its rows, as that of a model over long texts.
+TEST(ShardedSymbolic, CapturedSteps) {
+  for (const Sharding& s : {Line(2), Line(3), Line(4, 0, Layout::Ceil())}) {
+    const Tensor plain = Rows().Realize();
+    Tensor cache = Tensor::Zeros({kMost, 4}).To(s).Contiguous().Realize();
+    const Variable n("cached_n", 1, kMost);
+    Jit step([&](const Tensor& rows) {
+      const Tensor seen = rows.SliceAxis(0, {0, n});
+      cache.SliceAxis(0, {0, n}).Assign(seen * 2);
+      const Tensor scores = seen.MatMul(Beside(seen, Count({4, 1}))).Softmax(0);
+      return std::vector<Tensor>{scores, (scores * seen).Sum({0}), cache.Sum({0}), seen + 1};
+    });
+    std::vector<float> held(kMost * 4, 0);
+    for (int64_t value : {3, 7, 1, 5}) {
+      const std::vector<Tensor> got = step({plain.To(s).Realize()}, {{"cached_n", value}});
+      const Tensor seen = plain.SliceAxis(0, {0, value});
+      const Tensor scores = seen.MatMul(Beside(seen, Count({4, 1}))).Softmax(0);
+      const std::vector<float> v = seen.ToVector<float>();
+      for (size_t i = 0; i < v.size(); ++i) held[i] = v[i] * 2;
+      ExpectNear(got[0], scores, "scores");
+      ExpectNear(got[1], (scores * seen).Sum({0}), "mixed");
+      EXPECT_EQ(cache.ToVector<float>(), held);
+      ExpectNear(got[2], Tensor::From(held, {kMost, 4}).Sum({0}), "held");
+      EXPECT_EQ(got[3].ToVector<float>(), (seen + 1).ToVector<float>());
+    }
+    EXPECT_EQ(step.captures(), 1);
+  }
+}
+
+TEST(ShardedSymbolic, WhatCannotKeepItsPieces) {
+  const Variable n("kept_n", 1, kMost), at("kept_at", 0, 3);
+  const Tensor x = Rows().Shard(Line(3)).Realize(), part = x.SliceAxis(0, {0, n});
+  // Gathered first, and said so.
+  EXPECT_EQ(part.Flip(0).device(), Device(Line(3, std::nullopt)));
+  EXPECT_THAT(Explain(part.Flip(0) + 1), HasSubstr("FLIP of a symbolic axis"));
+  const Tensor four = x.SliceAxis(0, {at, at + 4});
+  EXPECT_THAT(Explain(four + 1), HasSubstr("SHRINK with symbolic bounds"));
+  for (int64_t value : {0, 2, 3}) {
+    EXPECT_EQ(Realize({four + 1}, {{"kept_at", value}})[0].ToVector<float>(),
+              (Rows().SliceAxis(0, {value, value + 4}) + 1).ToVector<float>());
+  }
+  const SetFlagForTest strict(Flag::kStrict, "1");
+  EXPECT_THAT(ErrorOf([&] { part.Flip(0); }), HasSubstr("write .To(Sharding(...))"));
+  EXPECT_THAT(ErrorOf([&] { Cat({part, part}, 0); }), HasSubstr("CAT along a symbolic axis"));
+  EXPECT_THAT(ErrorOf([&] { x.SliceAxis(0, {at, at + 4}); }), HasSubstr("symbolic bounds"));
+}
+
+}  // namespace
+}  // namespace tessera
