@@ -92,24 +92,25 @@ Tensor Back(const UOp& view, const Tensor& v) {
   }
 }
 
-// What one place has, with what it shares with others, made v.
-Tensor WithPart(const UOp& select, const Tensor& v) {
+// One place's part as what it is of the tensor: on all places that have it, and nowhere else. Made
+// as it stands, since a builder would deal out what lies on one place.
+UOp PartAsSlice(const UOp& select) {
   const UOp& x = select.src(0);
-  const Sharding s = x.device().sharding();
-  const Boxes boxes = BoxesOf(x.shape(), s);
-  const auto index = static_cast<int>(select.arg<int64_t>());
-  std::vector<Tensor> parts;
-  for (int i = 0; i < s.size(); ++i) {
-    const bool same = boxes.At(i) == boxes.At(index);
-    const UOp part = internal::Build(Op::kMSelect, {x}, int64_t{i});
-    parts.push_back(same ? v.To(s[i]) : Tensor(part));
+  const Box box = BoxesOf(x.shape(), x.device()).At(static_cast<int>(select.arg<int64_t>()));
+  Pairs pairs;
+  for (int a = 0; a < x.rank(); ++a) {
+    const Extent end = Extent(box[a].begin) + PartBelow(box[a], x.shape()[a]);
+    pairs.emplace_back(Extent(box[a].begin), end);
   }
-  return Tensor::FromShards(parts, s);
+  return UOp::Make(Op::kShrink, {x}, std::move(pairs));
 }
 
 // The value of what the view shows, once v is assigned to the view.
 Tensor Shown(const UOp& view, const Tensor& v) {
-  if (view.is(Op::kMSelect)) return WithPart(view, v);
+  if (view.is(Op::kMSelect)) {
+    const UOp part = PartAsSlice(view);
+    return Shown(part, v.To(part.device()));
+  }
   const Tensor x(view.src(0));
   if (view.is(Op::kCopy)) return v.To(x.device());
   const bool all = view.is(Op::kReshape) || view.is(Op::kPermute) || view.is(Op::kFlip);

@@ -156,6 +156,17 @@ TEST(ShardedAssign, ThePartOfAPlace) {
   }
 }
 
+TEST(ShardedAssign, NodesOfAPartDoNotGrowWithTheMesh) {
+  std::vector<size_t> nodes;
+  for (int places : {2, 4, 8}) {
+    Tensor x = Tensor::Empty({16, 4}, kFloat32, Line(places));
+    x.ShardAt(1).Assign(1);
+    nodes.push_back(TopoSort({&x.uop(), 1}).size());
+  }
+  EXPECT_EQ(nodes[1], nodes[0]);
+  EXPECT_EQ(nodes[2], nodes[0]);
+}
+
 TEST(ShardedAssign, SlicesOfAPartAndPartsOfASlice) {
   Tensor x = Count({6, 4}).Shard(Line(2)), plain = Count({6, 4}).To("CPU");
   x.ShardAt(1).Slice({{1, 3}, {0, 4, 3}}).Assign(7);

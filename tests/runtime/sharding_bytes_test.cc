@@ -126,6 +126,36 @@ class Table {
   std::vector<Row> rows_;
 };
 
+// Values that lie as their targets do, and what of them goes elsewhere from there.
+void AddAssignments(Table& t, const std::string& label, const Sharding& on) {
+  using At = std::vector<int64_t>;
+  const auto target = [&] { return On({10, 6}, on); };
+  const auto assigned = [](Tensor x, const Tensor& view, const Tensor& v) {
+    Tensor(view).Assign(v);
+    return x;
+  };
+  {
+    const Tensor x = target(), view = x.Slice({{2, 7}}), v = On({5, 6}, view.device());
+    t.Add("assign to a slice, " + label, {assigned(x, view, v)}, 0);
+  }
+  {
+    const Tensor x = target(), view = x.Flip(0), v = On({10, 6}, view.device());
+    t.AddMove("assign to a flip, " + label, v, assigned(x, view, v), [](const At& a) {
+      return Positions{{9 - a[0], a[1]}};
+    });
+  }
+  if (on.axis() != 0) {  // along the axis zeros between the rows move as well
+    const Tensor x = target(), view = x.Slice({{{}, {}, 2}}), v = On({5, 6}, view.device());
+    t.Add("assign to every second, " + label, {assigned(x, view, v)}, 0);
+  }
+  {
+    const Tensor x = target(), view = x.ShardAt(1);
+    const Box own = BoxesOf(x.shape(), on).At(1);
+    const Tensor v = On({own[0].size(), own[1].size()}, "CPU:1");
+    t.Add("assign to the part of a place, " + label, {assigned(x, view, v)}, 0);
+  }
+}
+
 void AddPrimitives(Table& t) {
   using At = std::vector<int64_t>;
   const auto same = [](const At& a) { return Positions{a}; };
@@ -186,6 +216,11 @@ void AddPrimitives(Table& t) {
     t.AddMove("to the other axis, " + label, x, x.To(Sharding(on.mesh(), {S(along ? 1 : 0)})),
               same);
     t.AddMove("to other places, " + label, x, x.To(Sharding({"CPU:7", "CPU:0"}, 0)), same);
+    t.AddMove("flip, then to other places, " + label, x,
+              x.Flip(0).To(Sharding({"CPU:7", "CPU:0"}, 0)), [](const At& a) {
+                return Positions{{9 - a[0], a[1]}};
+              });
+    AddAssignments(t, label, on);
   }
 }
 
