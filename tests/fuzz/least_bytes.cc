@@ -44,6 +44,8 @@ int PlaceOf(Device device, const Place& place) {
   return -1;
 }
 
+// Symbolic extents count with their highest values.
+
 // Elements of `src` that places lack for their parts of a result; `needs` gives the positions that
 // one of its elements is made of. A box moves, with what steps
 // leave out of it.
@@ -79,7 +81,7 @@ int64_t OfWindow(const UOp& u, const Boxes& to) {
   Box inside;
   for (int a = 0; a < src.rank() && src.is(Op::kPad); ++a) {
     const auto& [before, after] = src.arg<Pairs>()[a];
-    inside.push_back({before.value(), src.shape()[a].value() - after.value()});
+    inside.push_back({before.max(), src.shape()[a].max() - after.max()});
   }
   return Lacking(
       src, to,
@@ -96,7 +98,7 @@ int64_t OfWindow(const UOp& u, const Boxes& to) {
 int64_t OfFlip(const UOp& u, const Boxes& to) {
   return Lacking(u.src(0), to, [&](const At& at, const auto& fn) {
     At s = at;
-    for (int64_t a : u.arg<Ints>()) s[a] = u.shape()[static_cast<int>(a)].value() - 1 - s[a];
+    for (int64_t a : u.arg<Ints>()) s[a] = u.shape()[static_cast<int>(a)].max() - 1 - s[a];
     fn(s);
   });
 }
@@ -105,7 +107,7 @@ int64_t OfCat(const UOp& u, const Boxes& to) {
   const auto axis = static_cast<size_t>(u.arg<int64_t>());
   int64_t moved = 0, begin = 0;
   for (const UOp& src : u.srcs()) {
-    const int64_t n = src.shape()[static_cast<int>(axis)].value();
+    const int64_t n = src.shape()[static_cast<int>(axis)].max();
     moved += Lacking(src, to, [&](const At& at, const auto& fn) {
       At s = at;
       s[axis] -= begin;
@@ -127,6 +129,19 @@ int64_t OfAllReduce(const UOp& u) {
   return moved;
 }
 
+// Every place that wants another's value lacks all of it.
+int64_t OfPass(const UOp& u) {
+  const Mesh mesh = u.device().sharding().mesh();
+  const Ints& arg = u.arg<Ints>();
+  const Boxes boxes = BoxesOf(u.shape(), u.device());
+  int64_t moved = 0;
+  for (int i = 0; i < mesh.size(); ++i) {
+    const int64_t own = mesh.Coordinates(i)[arg[0]];
+    if (arg[1 + own] != own) moved += Volume(boxes.At(i));
+  }
+  return moved;
+}
+
 int64_t Elements(const UOp& u) {
   if (!u.device() || (!u.device().is_sharding() && !u.is(Op::kCopy) && !u.is(Op::kMSelect))) {
     return 0;
@@ -141,6 +156,7 @@ int64_t Elements(const UOp& u) {
     return Lacking(src, there, Same);
   }
   if (u.is(Op::kAllReduce)) return OfAllReduce(u);
+  if (u.is(Op::kPass)) return OfPass(u);
   if (u.is(Op::kWindow)) return OfWindow(u, to);
   if (u.is(Op::kFlip)) return OfFlip(u, to);
   if (u.is(Op::kCat)) return OfCat(u, to);

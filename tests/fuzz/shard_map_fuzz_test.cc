@@ -47,14 +47,17 @@ class Programs {
 
   Tensor Argument() {
     // Halves and whole numbers, whose sums are exact in any order.
-    const int64_t rows = 12, columns = 12;
+    const int64_t rows = Chance(0.3) ? Int(3, 14) : 12, columns = 12;
     std::vector<float> v(rows * columns);
     for (float& x : v) x = static_cast<float>(Int(-6, 6)) / 2;
     const DType types[] = {kFloat32, kFloat32, kInt32, kFloat16};
     std::vector<Placement> p;
     for (int d = 0; d < mesh_->ndim(); ++d) {
-      const bool whole = Chance(0.3) || 12 % mesh_->dims()[d].size != 0;
-      p.push_back(whole ? Placement::Replicate() : Placement::Shard(static_cast<int>(Int(0, 1))));
+      // Parts of different sizes are of one dim.
+      const int axis = static_cast<int>(Int(0, 1));
+      const bool even = (axis == 0 ? rows : columns) % mesh_->dims()[d].size == 0;
+      const bool whole = Chance(0.3) || (!even && (mesh_->ndim() > 1 || Chance(0.2)));
+      p.push_back(whole ? Placement::Replicate() : Placement::Shard(axis));
     }
     if (p.size() == 2 && p[0] == p[1] && mesh_->size() > 4) p[1] = Placement::Replicate();
     const Tensor t = Tensor::From(v, {rows, columns}).Cast(types[Int(0, 3)]);
@@ -79,13 +82,17 @@ class Programs {
           for (int64_t steps = Int(2, 7); steps > 0; --steps) {
             const Tensor& x = values[Int(0, static_cast<int64_t>(values.size()) - 1)];
             const Tensor made = Step(x, values, dims, nested);
-            if (made.elements() <= 600) values.push_back(made);
+            if (made.shape().MaxElements() <= 600) values.push_back(made);
           }
           std::vector<Tensor> out;
           for (size_t r = 0; r < leaves.size(); ++r) {
             Tensor y = values[values.size() - 1 - r];
             for (size_t i = 0; i < dims.size(); ++i) {
               const bool whole = leaves[r][i].is(Placement::Kind::kReplicate);
+              const int own = y.shape()[0].is_int() ? 1 : 0;
+              if (!y.shape().is_static() && (whole || leaves[r][i].axis != own)) {
+                y = AllGather(y, Name(dims[i]), own);
+              }
               if (whole) y = AllReduce(y, Name(dims[i]), Op::kMax);
             }
             out.push_back(y);
@@ -95,9 +102,31 @@ class Programs {
         arguments);
   }
 
+  // Of parts whose sizes differ along the only dim.
+  Tensor UnevenStep(const Tensor& x, const std::string& d) {
+    const int own = x.shape()[0].is_int() ? 1 : 0;
+    switch (Int(0, 6)) {
+      case 0:
+        return AllGather(x, d, own);
+      case 1:
+        return AllToAll(x, d, 1 - own, own);
+      case 2:
+        return x + PlaceIndex(x, d).Cast(x.dtype());
+      case 3:
+        return x.Sum({own}, /*keepdim=*/true);
+      case 4:
+        return Cat({x.Flip(1 - own), x.Abs()}, 1 - own);
+      case 5:
+        return x.T() + Tensor::Arange(x.T().shape()[1]).Cast(x.dtype());
+      default:
+        return x.Max({1 - own}, /*keepdim=*/true) - x;
+    }
+  }
+
   Tensor Step(const Tensor& x, const std::vector<Tensor>& values, const std::vector<int>& dims,
               bool nested) {
     const int d = dims[Int(0, static_cast<int64_t>(dims.size()) - 1)];
+    if (!x.shape().is_static()) return UnevenStep(x, Name(d));
     const int64_t places = mesh_->dims()[d].size;
     const int axis = static_cast<int>(Int(0, 1));
     const auto divides = [&](int a) { return x.size(a) % places == 0; };

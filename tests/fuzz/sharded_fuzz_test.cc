@@ -1,6 +1,6 @@
 // Random graphs with their leaves, and values on the way, spread over random meshes: what comes out
 // is what the reference says of the graph without them, every place holds its part alone, and no
-// more moves between them than must.
+// more moves between them than must. Extents may be symbolic, along sharded axes as well.
 //
 // FUZZ_SEED=n tries that seed alone; FUZZ_GRAPHS=n tries that many.
 #include <iostream>
@@ -11,6 +11,7 @@
 #include "graph/buffer.h"
 #include "graph/flags.h"
 #include "graph/infer_device.h"
+#include "graph/shard_map.h"
 #include "graph/tensor_internal.h"
 #include "graph/text.h"
 #include "runtime/mesh.h"
@@ -23,7 +24,7 @@ namespace tessera {
 namespace {
 
 struct Tally {
-  int64_t ran = 0, refused = 0, sharded_roots = 0, moved = 0;
+  int64_t ran = 0, refused = 0, sharded_roots = 0, moved = 0, programs = 0;
   Compared compared;
 };
 
@@ -59,7 +60,7 @@ class Spreader {
           continue;
         }
         const int axis = static_cast<int>(Int(0, shape.rank() - 1));
-        p.push_back(Placement::Shard(axis, AnyLayout(shape[axis].value(), mesh_->dims()[d].size)));
+        p.push_back(Placement::Shard(axis, AnyLayout(shape[axis].max(), mesh_->dims()[d].size)));
       }
       const Sharding s(*mesh_, std::move(p));
       if (CheckPlacement(shape, s).ok()) return s;
@@ -89,8 +90,50 @@ class Spreader {
   std::optional<Mesh> mesh_;
 };
 
-// The graph of the case with leaves on Shardings, and reshards here and there.
-std::vector<UOp> Spread(const FuzzCase& c, Spreader& s) {
+// An elementwise node as a program of the places along one mesh dim, in which what they have may go
+// round or be dealt out along another axis, and comes back. Nothing where its operands lie in
+// different ways, or a program may not do what was drawn.
+UOp InProgram(const UOp& built, Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& arg,
+              Spreader& s) {
+  const Sharding to = built.device().sharding();
+  std::vector<Tensor> arguments;
+  for (const UOp& x : srcs) {
+    const bool alike = x.device().is_sharding() && x.rank() == built.rank() &&
+                       SamePlacement(x.shape(), x.device(), built.device());
+    if (!alike && (x.device() || x.rank() > 0)) return UOp();
+    arguments.emplace_back(x);
+  }
+  const auto dim = static_cast<int>(s.Int(0, to.mesh().ndim() - 1));
+  const int64_t places = to.mesh().dims()[dim].size, way = s.Int(0, 2);
+  const int axis = to(dim).axis, other = static_cast<int>(s.Int(0, built.rank() - 1));
+  try {
+    return ShardMap(
+               {dim}, {{to(dim)}},
+               [&](const std::vector<Tensor>& own) {
+                 std::vector<UOp> inside;
+                 for (const Tensor& t : own) inside.push_back(t.uop());
+                 Tensor y(internal::Build(op, dtype, inside, arg));
+                 std::vector<int> on, back;
+                 for (int64_t i = 0; i < places; ++i) {
+                   on.push_back(static_cast<int>((i + 1) % places));
+                   back.push_back(static_cast<int>((i + places - 1) % places));
+                 }
+                 if (way == 1) y = Permute(Permute(y, dim, on), dim, back);
+                 if (way == 2 && axis >= 0 && other != axis) {
+                   y = AllToAll(AllToAll(y, dim, other, axis), dim, axis, other);
+                 }
+                 return std::vector<Tensor>{y};
+               },
+               arguments)[0]
+        .uop();
+  } catch (const Error&) {
+    return UOp();
+  }
+}
+
+// The graph of the case with leaves on Shardings, and reshards and per-place programs here and
+// there.
+std::vector<UOp> Spread(const FuzzCase& c, Spreader& s, int64_t* programs = nullptr) {
   absl::flat_hash_map<const Node*, UOp> made;
   for (const UOp& u : TopoSort(c.roots)) {
     UOp out;
@@ -108,6 +151,12 @@ std::vector<UOp> Spread(const FuzzCase& c, Spreader& s) {
       std::vector<UOp> srcs;
       for (const UOp& x : u.srcs()) srcs.push_back(made.at(x.get()));
       out = internal::Build(u.op(), u.dtype(), srcs, u.arg());
+      const bool mapped = out.device().is_sharding() && out.rank() > 0 && IsElementwise(u.op());
+      if (mapped && s.Chance(0.3)) {
+        const UOp program = InProgram(out, u.op(), u.dtype(), srcs, u.arg(), s);
+        if (program) out = program;
+        if (program && programs != nullptr) ++*programs;
+      }
       const bool written = std::any_of(c.roots.begin(), c.roots.end(),
                                        [](const UOp& r) { return r.is(Op::kAssign); });
       if (!written && out.device() && s.Chance(0.1)) {
@@ -121,12 +170,14 @@ std::vector<UOp> Spread(const FuzzCase& c, Spreader& s) {
   return roots;
 }
 
-// Every place holds its part and nothing else.
-std::string CheckHeld(const UOp& buffer, Tally& tally) {
+// Every place holds its part and nothing else; of symbolic extents as long as they may be.
+std::string CheckHeld(const UOp& root, const UOp& buffer, Tally& tally) {
   if (!buffer.device().is_sharding()) return "";
   ++tally.sharded_roots;
   const auto& parts = buffer.arg<BufferArg>().buffer->storage->parts;
-  const Boxes boxes = BoxesOf(buffer.shape(), buffer.device());
+  const bool symbolic = !root.shape().is_static();
+  const Boxes boxes =
+      symbolic ? BoxesOf(root.shape(), root.device()) : BoxesOf(buffer.shape(), buffer.device());
   for (size_t i = 0; i < parts.size(); ++i) {
     const int64_t want = Volume(boxes.At(static_cast<int>(i))) * buffer.dtype().bytes();
     if (parts[i]->bytes != want) {
@@ -139,13 +190,14 @@ std::string CheckHeld(const UOp& buffer, Tally& tally) {
 std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
   EvaluateOptions options;
   options.stop_at_realized = false;
+  options.vars.insert(c.values.begin(), c.values.end());
   options.contents = [&](const UOp& leaf) { return c.data[leaf.arg<ParamArg>().slot].data(); };
   const auto want = EvaluateWithBounds(c.roots, options);
   if (!want.ok()) return absl::StrCat("reference: ", want.status().ToString());
   Spreader spreader(seed);
   std::vector<UOp> roots;
   try {
-    roots = Spread(c, spreader);
+    roots = Spread(c, spreader, &tally.programs);
   } catch (const Error& e) {
     bool assigns = false;
     for (const UOp& u : TopoSort(c.roots)) assigns |= u.is(Op::kAssign);
@@ -155,7 +207,7 @@ std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
   }
   const std::string text = Print(roots);
   const int64_t least = LeastBytes(roots), before = GetRuntimeStats().bytes_moved;
-  const auto got = RealizeNodes(roots, {});
+  const auto got = RealizeNodes(roots, c.values);
   if (!got.ok()) return absl::StrCat("realize: ", got.status().ToString(), "\n", text);
   ++tally.ran;
   const int64_t moved = GetRuntimeStats().bytes_moved - before;
@@ -165,7 +217,7 @@ std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
   }
   for (size_t i = 0; i < roots.size(); ++i) {
     std::string wrong = Difference(ReadBuffer((*got)[i]), (*want)[i], &tally.compared);
-    if (wrong.empty()) wrong = CheckHeld((*got)[i], tally);
+    if (wrong.empty()) wrong = CheckHeld(roots[i], (*got)[i], tally);
     if (!wrong.empty()) return absl::StrCat("root ", i, ": ", wrong, "\n", text);
   }
   return "";
@@ -181,7 +233,6 @@ void Fuzz(uint64_t first, int64_t count) {
   int failures = 0, tried = 0;
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
     const FuzzCase c = RandomCase(seed);
-    if (!c.values.empty()) continue;  // a symbolic extent cannot be laid out yet
     ++tried;
     if (RunSpread(c, seed, tally).empty()) continue;
     if (++failures > 3) break;
@@ -194,11 +245,13 @@ void Fuzz(uint64_t first, int64_t count) {
   std::cout << tally.ran << " ran, " << tally.refused << " refused, " << tally.sharded_roots
             << " results in parts; elements: " << tally.compared.exact << " exact, "
             << tally.compared.within << " within a bound, " << tally.compared.unknown
-            << " unknown; " << tally.moved << " bytes moved\n";
+            << " unknown; " << tally.moved << " bytes moved, " << tally.programs
+            << " per-place programs\n";
   if (count < 50) return;
   EXPECT_GT(tried, count / 2);
   EXPECT_GT(tally.ran, tried * 8 / 10);
   EXPECT_GT(tally.sharded_roots, tried / 2);
+  EXPECT_GT(tally.programs, tried / 20);
 }
 
 TEST(ShardedFuzz, Few) { Fuzz(1, 60); }
