@@ -144,6 +144,24 @@ TEST_F(Collectives, APeerThatDies) {
   const Tensor elsewhere = Laid(Gpus(3), {6, 5});
   EXPECT_EQ(Read(elsewhere.Sum({0})), Read(Tensor::From(Numbers(30), {6, 5}).To("CPU").Sum({0})));
 }
+// In this process no peer can be late: one call does the work of all places, and a place that fails
+// is the error of that call.
+TEST_F(Collectives, APlaceThatDiesWithoutNccl) {
+  sim::HaveNccl(false);
+  const Sharding far({"SIM:8", "SIM:9", "SIM:5"}, 0);
+  const Tensor x = Laid(far, {6, 5});
+  EXPECT_EQ(Read(x.Sum({0})).size(), 5u);
+  sim::Plant(Fault::kDeviceLost, 1);
+  EXPECT_THAT(ErrorOf([&] {
+                for (int i = 0; i < 3; ++i) Read((x * i).Sum({0}));
+              }),
+              testing::HasSubstr("the device is lost"));
+  sim::ClearFaults();
+  EXPECT_THAT(ErrorOf([&] { Read(x.To(Sharding(far.mesh()))); }),
+              testing::HasSubstr("the device is lost"));
+  const Tensor elsewhere = Laid(Gpus(3), {6, 5});
+  EXPECT_EQ(Read(elsewhere.Sum({0})), Read(Tensor::From(Numbers(30), {6, 5}).To("CPU").Sum({0})));
+}
 TEST_F(Collectives, ACommunicatorThatIsNeverReady) {
   const SetFlagForTest soon(Flag::kCollectiveSeconds, "1");
   const Tensor x = Laid(Sharding({"SIM:1", "SIM:0"}, 0), {6, 5});

@@ -139,22 +139,29 @@ TEST(Transfers, AreCounted) {
 
 // Source, target and, where places are not of the host, one block: a move makes nothing else.
 TEST(Transfers, TakeNoMoreMemoryThanTheirEnds) {
-  const Tensor x = Tensor::From(Numbers(6 * 4096), {6, 4096}).To("CPU").Shard(Line(3)).Realize();
-  const auto places = [] {
-    std::vector<MemoryStats> out;
-    for (int i = 0; i < 3; ++i) out.push_back((*GetDevice(Place("CPU", i)))->Memory());
-    return out;
-  };
-  for (int i = 0; i < 3; ++i) (*GetDevice(Place("CPU", i)))->Trim();
-  const std::vector<MemoryStats> before = places();
-  const Tensor y = Tensor(x).To(Line(3, 1)).Realize();
-  const std::vector<MemoryStats> after = places();
-  for (int i = 0; i < 3; ++i) {
-    // To whole pages.
-    const int64_t own = BoxesOf(y.shape(), y.device()).At(i)[1].size() * 6 * 4;
-    EXPECT_LE(after[i].live_bytes - before[i].live_bytes, own + 4096);
-    EXPECT_LE(after[i].peak_bytes,
-              std::max(before[i].peak_bytes, before[i].live_bytes + own + 4096));
+  for (const char* kind : {"CPU", "SIM"}) {
+    const auto on = [kind](std::optional<int> axis) { return Line(3, axis, {}, kind); };
+    const Tensor plain = Tensor::From(Numbers(6 * 4096), {6, 4096}).To("CPU");
+    for (const Sharding& to : {on(1), on(std::nullopt), Line(2, 0, {}, kind)}) {
+      const Tensor x = plain.To(on(0)).Realize();
+      const auto places = [kind] {
+        std::vector<MemoryStats> out;
+        for (int i = 0; i < 3; ++i) out.push_back((*GetDevice(Place(kind, i)))->Memory());
+        return out;
+      };
+      for (int i = 0; i < 3; ++i) (*GetDevice(Place(kind, i)))->Trim();
+      const std::vector<MemoryStats> before = places();
+      const Tensor y = Tensor(x).To(to).Realize();
+      const std::vector<MemoryStats> after = places();
+      for (int i = 0; i < 3; ++i) {
+        // To whole pages.
+        const int64_t own = i < to.size() ? Volume(BoxesOf(y.shape(), y.device()).At(i)) * 4 : 0;
+        EXPECT_LE(after[i].live_bytes - before[i].live_bytes, own + 4096) << kind;
+        EXPECT_LE(after[i].peak_bytes,
+                  std::max(before[i].peak_bytes, before[i].live_bytes + own + 4096))
+            << kind;
+      }
+    }
   }
 }
 
