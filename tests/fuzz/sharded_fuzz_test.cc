@@ -207,7 +207,13 @@ std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
   }
   const std::string text = Print(roots);
   const int64_t least = LeastBytes(roots), before = GetRuntimeStats().bytes_moved;
-  const auto got = RealizeNodes(roots, c.values);
+  Bindings values;
+  for (const UOp& u : TopoSort(roots, /*with_extents=*/true)) {
+    if (!u.is(Op::kVar)) continue;
+    const auto it = c.values.find(u.arg<VarArg>().name);
+    if (it != c.values.end()) values.insert(*it);
+  }
+  const auto got = RealizeNodes(roots, values);
   if (!got.ok()) return absl::StrCat("realize: ", got.status().ToString(), "\n", text);
   ++tally.ran;
   const int64_t moved = GetRuntimeStats().bytes_moved - before;

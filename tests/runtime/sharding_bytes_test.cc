@@ -136,7 +136,9 @@ void AddAssignments(Table& t, const std::string& label, const Sharding& on) {
   };
   {
     const Tensor x = target(), view = x.Slice({{2, 7}}), v = On({5, 6}, view.device());
-    t.Add("assign to a slice, " + label, {assigned(x, view, v)}, 0);
+    t.AddMove("assign to a slice, " + label, v, assigned(x, view, v), [](const At& a) {
+      return a[0] >= 2 && a[0] < 7 ? Positions{{a[0] - 2, a[1]}} : Positions{};
+    });
   }
   {
     const Tensor x = target(), view = x.Flip(0), v = On({10, 6}, view.device());
