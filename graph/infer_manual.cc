@@ -243,9 +243,9 @@ absl::Status CheckPass(const UOp& src, const Ints& arg) {
     if (arg[i] >= 0 && arg[i] < places) continue;
     return Fail("place ", i - 1, " has the source ", arg[i], ", which is not one of ", places);
   }
-  if (DiffersAlong(src.shape(), dim)) {
-    return Fail("the places along mesh dim ", s.mesh().DimName(dim), " have parts of different ",
-                "sizes, ", src.shape().ToString(), "; AllGather them, or pad them to one size");
+  if (DiffersAlong(src.shape(), -1)) {
+    return Fail("places have parts of different sizes, ", src.shape().ToString(),
+                "; AllGather them, or pad them to one size");
   }
   if (src.rank() == 0 || !src.shape()[0].is_int(1) || !s.DimsOf(0).empty()) {
     return Fail("axis 0 of ", Describe(src), " is not whole and of extent 1");

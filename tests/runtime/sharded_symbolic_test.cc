@@ -4,6 +4,7 @@
 
 #include "graph/box.h"
 #include "graph/flags.h"
+#include "graph/grad.h"
 #include "runtime/capture.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
@@ -183,6 +184,29 @@ TEST(ShardedSymbolic, EveryValueOfTheExtent) {
         ExpectNear(got, want, what + ", n = " + std::to_string(value));
       }
       EXPECT_LE(plans, 1) << what;
+    }
+  }
+}
+
+TEST(ShardedSymbolic, Gradients) {
+  const Tensor data = Rows();
+  const Variable n("graded_n", 1, kMost);
+  const std::vector<std::string> smooth = {"Square",    "Sum",   "Softmax",    "MatMulOver",
+                                           "Attention", "Merge", "Expand",     "CatRows",
+                                           "FlipRows",  "Max",   "PadToBound", "ToColumns"};
+  for (const Sharding& s : {Line(1), Line(3), Line(3, 0, Layout::Sizes({0, 5, 2}))}) {
+    const Tensor spread = data.To(s).Realize();
+    for (const auto& [name, fn] : Functions()) {
+      if (std::find(smooth.begin(), smooth.end(), name) == smooth.end()) continue;
+      const auto gradient = [fn = fn](const Tensor& x, const Extent& rows) {
+        return Grad(fn(x.SliceAxis(0, {0, rows})).Square().Sum(), {x})[0];
+      };
+      const Tensor symbolic = gradient(spread, n);
+      EXPECT_EQ(symbolic.device(), spread.device()) << name;
+      for (int64_t value : {1, 4, 7}) {
+        ExpectNear(Realize({symbolic}, {{"graded_n", value}})[0], gradient(data, value),
+                   name + " on " + s.ToString() + ", n = " + std::to_string(value));
+      }
     }
   }
 }
