@@ -172,7 +172,9 @@ void AlignCat(std::vector<UOp>& srcs, int axis) {
       const Placement& q = own(static_cast<int>(d));
       if (q.ShardsAxis(axis) || q.is(How::kReplicate)) p[d] = q;
     }
-    const Sharding wanted = to->With(std::move(p));
+    // Its own layouts along the joined axis, unless they do not nest with what the others have.
+    const Sharding kept = to->With(std::move(p));
+    const Sharding wanted = CheckPlacement(s.shape(), kept).ok() ? kept : *to;
     s = Reshard(s, wanted, "pieces of CAT are sharded differently");
   }
 }

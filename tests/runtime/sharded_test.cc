@@ -65,6 +65,16 @@ TEST(Sharded, Movement) {
   }
 }
 
+// The layout of one piece does not nest with the cut of another.
+TEST(Sharded, PiecesWhoseLayoutsDoNotNest) {
+  const Mesh mesh({"CPU:0", "CPU:1", "CPU:2"}, {{3}, {1}});
+  const auto on = [&](Placement a, Placement b) { return Sharding(mesh, {a, b}); };
+  const Tensor x = Count({3, 3}).To(on(Placement::Shard(1), Placement::Shard(0))),
+               y = Count({3, 3}).To(
+                   on(Placement::Shard(0), Placement::Shard(1, Layout::Sizes({3}))));
+  EXPECT_REFERENCE(Cat({x, y}, 1), Cat({y, x}, 1), Cat({x, y}, 0), x + y);
+}
+
 TEST(Sharded, OperandsThatDiffer) {
   for (int places : {2, 3}) {
     const Tensor a = Count({6, 5}), b = Count({6, 5}) * 2, row = Count({5}), column = Count({6, 1});
