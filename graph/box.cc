@@ -123,6 +123,8 @@ std::optional<int64_t> MovedByAxis(const Boxes& from, const Boxes& to) {
 Extent PartBelow(const Interval& interval, const Extent& limit) {
   const int64_t size = interval.size();
   if (limit.is_int()) return Intersect(interval, {0, limit.value()}).size();
+  // All of it is the limit, however little that may vary: shapes are compared as they are written.
+  if (interval.begin == 0 && limit.max() <= interval.end) return limit;
   if (limit.min() >= interval.end) return size;
   if (size == 0 || limit.max() <= interval.begin) return 0;
   const UOp rest = (limit - Extent(interval.begin)).ToUOp();

@@ -234,6 +234,27 @@ TEST(ShardedSymbolic, LaidOutByTheBound) {
   }
 }
 
+// A variable of one value is still one.
+TEST(ShardedSymbolic, AVariableThatCannotVary) {
+  const Mesh mesh({"CPU:0", "CPU:1"}, {{2}, {1}});
+  const Placement whole = Placement::Replicate();
+  const Variable n("fixed_n", 1, 1);
+  for (const auto& [a, b] : {std::pair{Placement::Shard(0), whole},
+                             {Placement::Shard(1), whole},
+                             {whole, Placement::Shard(0)},
+                             {Placement::Shard(1), Placement::Shard(0)}}) {
+    const Tensor data = Count({3, 4}).To("CPU").Realize();
+    const Tensor x = data.To(Sharding(mesh, {a, b})).Realize().SliceAxis(0, {0, n});
+    const Tensor y = data.SliceAxis(0, {0, 1});
+    const auto fn = [](const Tensor& t) {
+      return Where(t > 0, t.Sum({0}, true), t.MatMul(t.T()).Sum()) + t.T().Reshape({1, -1}).Sum();
+    };
+    ExpectNear(Realize({fn(x)}, {{"fixed_n", 1}})[0], fn(y), x.device().ToString());
+    ExpectNear(Realize({x.To(Sharding(mesh)) * x}, {{"fixed_n", 1}})[0], y * y,
+               x.device().ToString());
+  }
+}
+
 TEST(ShardedSymbolic, SpecialValues) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = HUGE_VALF;
   const std::vector<float> v = {-0.0f, 1e-45f, -inf, nan, inf, -1};
