@@ -370,7 +370,8 @@ class Localiser : private LocalParts {
 
   static bool PadsSymbolic(const UOp& pad) {
     for (int a = 0; a < pad.rank(); ++a) {
-      if (!Whole(pad.arg<Pairs>()[a]) && !pad.shape()[a].is_int()) return true;
+      if (Whole(pad.arg<Pairs>()[a])) continue;
+      if (!pad.shape()[a].is_int() || !pad.src(0).shape()[a].is_int()) return true;
     }
     return false;
   }

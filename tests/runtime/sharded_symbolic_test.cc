@@ -96,6 +96,10 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        [](const Tensor& x) {
          return x.Pad({{0, Extent(kMost) - x.shape()[0]}, {0, 0}}).Max({1});
        }},
+      {"WindowOfPadding",
+       [](const Tensor& x) {
+         return x.Pad({{0, Extent(kMost) - x.shape()[0]}, {0, 0}}).Window(0, {3}).Max({2});
+       }},
       {"TakeFrom",
        [](const Tensor& x) {
          return x.Take(Beside(x, Tensor::From({0, 1, 6, 3, -1})));
