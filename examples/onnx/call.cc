@@ -103,7 +103,8 @@ std::optional<std::vector<int64_t>> Call::IntsOf(int input, const std::string& a
 }
 
 void Call::Out(const Tensor& t) {
-  outputs_.push_back({t, all_known_ || (FindOp(op()) != nullptr && FindOp(op())->shape_only)});
+  const OpRow* row = FindOp(node_);
+  outputs_.push_back({t, all_known_ || (row != nullptr && row->shape_only)});
 }
 bool Call::Wants(int output) const {
   return output < static_cast<int>(node_.outputs.size()) && !node_.outputs[output].empty();
@@ -122,21 +123,21 @@ std::vector<Value> Call::RunGraph(const std::string& attribute, std::vector<Valu
   return importer_.RunGraph(importer_.model().graphs[a->graph], std::move(arguments));
 }
 
-const OpRow* FindOp(const std::string& name) {
+const OpRow* FindOp(const Node& node) {
   static const auto* const table = [] {
     auto* map = new absl::flat_hash_map<std::string, const OpRow*>();
     for (const absl::Span<const OpRow> rows :
-         {ArithmeticOps(), ActivationOps(), ReduceOps(), MovementOps(), CreationOps(), IndexOps(),
-          LinearOps(), NormOps(), ConvolutionOps(), PoolOps(), AttentionOps(), RecurrentOps(),
-          QuantizeOps(), SignalOps(), RegionOps(), ImageOps(), LossOps(), ControlOps(),
-          NgramOps()}) {
+         {ArithmeticOps(), ActivationOps(),      ReduceOps(),    MovementOps(),    CreationOps(),
+          IndexOps(),      LinearOps(),          NormOps(),      ConvolutionOps(), PoolOps(),
+          AttentionOps(),  LinearAttentionOps(), RecurrentOps(), QuantizeOps(),    SignalOps(),
+          RegionOps(),     ImageOps(),           LossOps(),      ControlOps(),     NgramOps()}) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");
       }
     }
     return map;
   }();
-  const auto it = table->find(name);
+  const auto it = table->find(node.domain.empty() ? node.op : node.domain + "." + node.op);
   return it == table->end() ? nullptr : it->second;
 }
 

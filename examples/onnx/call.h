@@ -105,7 +105,7 @@ enum class Flow : uint8_t {
 
 // One op of ONNX.
 struct OpRow {
-  const char* name;
+  const char* name;  // after its domain and a dot, where that is not ai.onnx
   void (*import)(Call&);
   uint32_t host_inputs = 0;  // a bit for each input that sets shapes or attributes
   Flow flow = Flow::kAny;
@@ -130,6 +130,7 @@ absl::Span<const OpRow> NormOps();
 absl::Span<const OpRow> ConvolutionOps();
 absl::Span<const OpRow> PoolOps();
 absl::Span<const OpRow> AttentionOps();
+absl::Span<const OpRow> LinearAttentionOps();
 absl::Span<const OpRow> RecurrentOps();
 absl::Span<const OpRow> QuantizeOps();
 absl::Span<const OpRow> SignalOps();
@@ -139,8 +140,8 @@ absl::Span<const OpRow> LossOps();
 absl::Span<const OpRow> ControlOps();
 absl::Span<const OpRow> NgramOps();
 
-// The row of an op of ai.onnx, or null.
-const OpRow* FindOp(const std::string& name);
+// The row of a node's op, or null.
+const OpRow* FindOp(const Node& node);
 
 // ---- what several subjects use
 std::vector<int64_t> Sizes(const Tensor& t);  // the extents of its shape

@@ -39,7 +39,8 @@ std::string WhyNotPlain(const std::string& folder);
 std::vector<std::string> CaseFolders(const std::string& path);
 
 // Why a tensor is not what is expected; empty where it is. Floats may differ by tolerance *
-// |expected|, and by 1e-7 of the largest expected magnitude or of 1; all else is compared exactly.
+// |expected|, those of 16 bits by two units in the last place, and all by 1e-7 of the largest
+// expected magnitude or of 1; all else is compared exactly.
 std::string Difference(const Tensor& got, const TensorData& expected, double tolerance);
 
 }  // namespace tessera::onnx

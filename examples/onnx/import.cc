@@ -28,7 +28,7 @@ class HostNames {
   void MarkGraph(const Graph& g) {
     for (size_t i = g.nodes.size(); i-- > 0;) {
       const Node& node = g.nodes[i];
-      const OpRow* row = node.domain.empty() ? FindOp(node.op) : nullptr;
+      const OpRow* row = FindOp(node);
       if (row == nullptr) continue;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         if (k < 32 && (row->host_inputs >> k & 1)) Mark(node.inputs[k]);
@@ -201,7 +201,7 @@ void Importer::RunNode(const Node& node) {
   for (const Function& f : model_.functions) {
     if (f.name == node.op && f.domain == node.domain) return CallFunction(f, node);
   }
-  const OpRow* row = node.domain.empty() ? FindOp(node.op) : nullptr;
+  const OpRow* row = FindOp(node);
   if (row == nullptr) {
     throw Error(absl::UnimplementedError(absl::StrCat(
         node.op, ": there is no such op", node.domain.empty() ? "" : " of " + node.domain)));

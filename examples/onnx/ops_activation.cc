@@ -63,6 +63,10 @@ void Swish(Call& c) {
   const Tensor x = c.In(0);
   c.Out(x * (x * c.Float("alpha", 1)).Sigmoid());
 }
+void SwiGlu(Call& c) {
+  const Tensor gate = c.In(0);
+  c.Out(gate.Swish(c.Float("alpha", 1)) * c.In(1));
+}
 void ThresholdedRelu(Call& c) {
   const Tensor x = c.In(0);
   c.Out(Where(x > c.Float("alpha", 1), x, 0));
@@ -84,6 +88,7 @@ constexpr OpRow kRows[] = {
     {"Sigmoid", One<Sigmoid>, 0, kEach},
     {"Softplus", One<Softplus>, 0, kEach},
     {"Softsign", One<Softsign>, 0, kEach},
+    {"SwiGLU", SwiGlu, 0, kEach},
     {"Swish", Swish, 0, kEach},
     {"Tanh", One<Tanh>, 0, kEach},
     {"ThresholdedRelu", ThresholdedRelu, 0, kEach},

@@ -26,6 +26,14 @@ Tensor Hidden(const Tensor& hidden, DType dtype) {
   return Where(hidden, Tensor::Full({}, -INFINITY, dtype), Tensor::Full({}, 0.0, dtype));
 }
 
+// Several heads of queries may share one of keys and values.
+void ShareHeads(const Tensor& q, Tensor& k, Tensor& v) {
+  const int64_t groups = q.size(1) / std::max<int64_t>(k.size(1), 1);
+  if (groups <= 1) return;
+  k = k.RepeatInterleave(groups, 1);
+  v = v.RepeatInterleave(groups, 1);
+}
+
 void Attention(Call& c) {
   Tensor q = SplitHeads(c, c.In(0), "q_num_heads");
   Tensor k = SplitHeads(c, c.In(1), "kv_num_heads");
@@ -41,6 +49,13 @@ void Attention(Call& c) {
   const Tensor present_key = k, present_value = v;
   const int64_t queries = q.size(2), keys = k.size(2);
 
+  // How many keys of each batch there are; the others are padding.
+  const Tensor length = c.Has(6) ? c.In(6).Cast(kInt64).Reshape({-1, 1, 1, 1}) : Tensor();
+  // Those before the first query: of the past, or in a cache that the model keeps itself.
+  const Tensor before = length && !c.Has(4) ? length - queries : Tensor::Scalar(past, kInt64);
+  const Tensor key = Tensor::Arange(keys, kInt64);
+  const Tensor at = Tensor::Arange(queries, kInt64).Unsqueeze(1) + before;  // of each query
+
   Bias bias;
   if (c.Has(3)) {
     Tensor mask = c.In(3);
@@ -52,30 +67,31 @@ void Attention(Call& c) {
     }
     bias.Add(mask);
   }
-  if (c.Int("is_causal", 0) != 0) {
-    const Tensor row = Tensor::Arange(queries).Unsqueeze(1);
-    bias.Add(Hidden(Tensor::Arange(keys) > row + past, dtype));
-  }
-  if (c.Has(6)) {  // how many keys of each batch are none
-    const Tensor length = c.In(6).Cast(kInt64).Reshape({-1, 1, 1, 1});
-    bias.Add(Hidden(Tensor::Arange(keys, kInt64) >= length, dtype));
-  }
+  if (c.Int("is_causal", 0) != 0) bias.Add(Hidden(key > at, dtype));
+  const int64_t left = c.Int("left_window_size", -1), right = c.Int("right_window_size", -1);
+  if (left < -1 || right < -1) c.Fail("windows of ", left, " and ", right, "; -1 is the least");
+  if (left >= 0) bias.Add(Hidden(key < at - left, dtype));
+  if (right >= 0) bias.Add(Hidden(key > at + right, dtype));
+  if (length) bias.Add(Hidden(key >= length, dtype));
 
-  const int64_t groups = q.size(1) / std::max<int64_t>(k.size(1), 1);
-  if (groups > 1) {  // several heads of queries share one of keys
-    k = k.RepeatInterleave(groups, 1);
-    v = v.RepeatInterleave(groups, 1);
-  }
+  ShareHeads(q, k, v);
   // Each side is scaled by the root, so that products of f16 stay in range.
   const double scale = c.Float("scale", 1 / std::sqrt(static_cast<double>(q.size(3))));
   const double root = std::sqrt(scale);
   const Tensor product = (q * root).MatMul((k * root).Transpose());
-  Tensor scores = bias.sum ? product + bias.sum : product;
-  const Tensor biased = scores;
-  if (const double cap = c.Float("softcap", 0); cap > 0) scores = (scores / cap).Tanh() * cap;
-  const Tensor capped = scores;
+  // The scores are capped and hidden; versions before 25 do it in the other order.
+  const double cap = c.Float("softcap", 0);
+  const auto capped = [&](const Tensor& t) { return cap > 0 ? (t / cap).Tanh() * cap : t; };
+  const auto biased = [&](const Tensor& t) { return bias.sum ? t + bias.sum : t; };
+  const bool caps_first = c.opset() >= 25;
+  const Tensor first = caps_first ? capped(product) : biased(product);
+  const Tensor second = caps_first ? biased(first) : capped(first);
+  Tensor scores = second;
   if (c.Int("softmax_precision", 0) != 0) scores = scores.Cast(c.Type("softmax_precision", dtype));
-  const Tensor weights = scores.Softmax(-1);
+  Tensor weights = scores.Softmax(-1);
+  if (bias.sum && keys > 0) {  // a query that sees no key gets zeros
+    weights = Where(scores.Max({-1}, true) == -INFINITY, 0, weights);
+  }
   Tensor y = weights.Cast(dtype).MatMul(v).Cast(dtype);
   if (flat) y = y.Permute({0, 2, 1, 3}).Reshape({y.size(0), queries, -1});
   c.Out(y);
@@ -83,7 +99,31 @@ void Attention(Call& c) {
   c.Out(present_value);
   const int64_t mode = c.Int("qk_matmul_output_mode", 0);
   if (mode < 0 || mode > 3) c.Fail("qk_matmul_output_mode is ", mode, "; it is 0 to 3");
-  c.Out((mode == 0 ? product : mode == 1 ? biased : mode == 2 ? capped : weights).Cast(dtype));
+  c.Out((mode == 0 ? product : mode == 1 ? first : mode == 2 ? second : weights).Cast(dtype));
+}
+
+// Scores and their softmax pass through graphs of the model, in f32 or wider.
+void FlexAttention(Call& c) {
+  const Tensor q = c.In(0);
+  Tensor k = c.In(1), v = c.In(2);
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4) {
+    c.Fail("takes [batch, heads, length, size], not ", q.shape().ToString(), ", ",
+           k.shape().ToString(), " and ", v.shape().ToString());
+  }
+  ShareHeads(q, k, v);
+  const double scale = c.Float("scale", 1 / std::sqrt(static_cast<double>(q.size(3))));
+  const double root = std::sqrt(scale);
+  const auto modified = [&](const char* graph, const Tensor& t) {
+    if (c.Find(graph) == nullptr) return t;
+    const std::vector<Value> out = c.RunGraph(graph, {{t, false}});
+    if (out.size() != 1) c.Fail(graph, " gives ", out.size(), " results instead of one");
+    return out[0].tensor;
+  };
+  const DType wide = q.dtype() == kFloat64 ? kFloat64 : kFloat32;
+  const DType precision = c.Type("softmax_precision", wide);
+  const Tensor product = (q * root).MatMul((k * root).Transpose()).Cast(precision);
+  const Tensor weights = modified("prob_mod", modified("score_mod", product).Softmax(-1));
+  c.Out(weights.MatMul(v.Cast(precision)).Cast(v.dtype()));
 }
 
 void RotaryEmbedding(Call& c) {
@@ -128,6 +168,7 @@ void RotaryEmbedding(Call& c) {
 constexpr OpRow kRows[] = {
     {"Attention", Attention},
     {"RotaryEmbedding", RotaryEmbedding},
+    {"ai.onnx.preview.FlexAttention", FlexAttention},
 };
 
 }  // namespace

@@ -201,7 +201,10 @@ void SpaceToDepth(Call& c) {
     c.Fail("blocks of ", b, " do not fit ", x.shape().ToString());
   }
   const int64_t n = x.size(0), d = x.size(1), h = x.size(2) / b, w = x.size(3) / b;
-  c.Out(x.Reshape({n, d, h, b, w, b}).Permute({0, 3, 5, 1, 2, 4}).Reshape({n, b * b * d, h, w}));
+  const std::string mode = c.String("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") c.Fail("the mode is '", mode, "'; it is DCR or CRD");
+  const Axes order = mode == "DCR" ? Axes{0, 3, 5, 1, 2, 4} : Axes{0, 1, 3, 5, 2, 4};
+  c.Out(x.Reshape({n, d, h, b, w, b}).Permute(order).Reshape({n, b * b * d, h, w}));
 }
 
 void CenterCropPad(Call& c) {
