@@ -73,7 +73,7 @@ Tensor OfWindow(const UOp& u, Tensor g) {
   const WindowArg& w = u.arg<WindowArg>();
   for (size_t i = w.axes.size(); i-- > 0;) {
     const int axis = static_cast<int>(w.axes[i]);
-    g = internal::OverlapAdd(g, axis, u.src(0).shape()[axis].value(), w.stride[i], w.dilation[i]);
+    g = internal::OverlapAdd(g, axis, u.src(0).shape()[axis], w.stride[i], w.dilation[i]);
   }
   return g;
 }

@@ -120,6 +120,23 @@ class Tensor {
   // Ones on and below a diagonal.
   static Tensor Tri(int64_t rows, int64_t columns = -1, int64_t diagonal = 0,
                     DType dtype = kFloat32, CallSite at = CallSite::Here());
+  // Rows and columns, [2, n], of the elements on and below a diagonal, or on and above it, by rows.
+  static Tensor TrilIndices(int64_t rows, int64_t columns, int64_t diagonal = 0,
+                            CallSite at = CallSite::Here());
+  static Tensor TriuIndices(int64_t rows, int64_t columns, int64_t diagonal = 0,
+                            CallSite at = CallSite::Here());
+  // From start to stop by equal ratios.
+  static Tensor GeomSpace(double start, double stop, int64_t n, DType dtype = kFloat32,
+                          CallSite at = CallSite::Here());
+  // Weights of n points that begin anew after the last one, or are symmetric.
+  static Tensor HannWindow(int64_t n, bool periodic = true, DType dtype = kFloat32,
+                           CallSite at = CallSite::Here());
+  static Tensor HammingWindow(int64_t n, bool periodic = true, DType dtype = kFloat32,
+                              CallSite at = CallSite::Here());
+  static Tensor BlackmanWindow(int64_t n, bool periodic = true, DType dtype = kFloat32,
+                               CallSite at = CallSite::Here());
+  static Tensor BartlettWindow(int64_t n, bool periodic = true, DType dtype = kFloat32,
+                               CallSite at = CallSite::Here());
   // The powers of a vector's elements as rows, falling from n - 1 to 0, or rising.
   Tensor Vander(int64_t n = -1, bool increasing = false, CallSite at = CallSite::Here()) const;
   // Of the same shape, dtype and device; or of another dtype.
@@ -141,6 +158,18 @@ class Tensor {
                       CallSite at = CallSite::Here());  // normal, mean 0, deviation 1
   static Tensor RandInt(int64_t low, int64_t high, const Dims& shape, DType dtype = kInt32,
                         Device device = {}, CallSite at = CallSite::Here());  // below high
+  static Tensor Normal(double mean, double deviation, const Dims& shape, DType dtype = kFloat32,
+                       Device device = {}, CallSite at = CallSite::Here());
+  static Tensor Exponential(double rate, const Dims& shape, DType dtype = kFloat32,
+                            Device device = {}, CallSite at = CallSite::Here());
+  // Weights [out, in, ...] at which layers keep the variance of what goes through them; a is the
+  // slope of a LeakyRelu after them.
+  static Tensor GlorotUniform(const Dims& shape, DType dtype = kFloat32, Device device = {},
+                              CallSite at = CallSite::Here());
+  static Tensor KaimingUniform(const Dims& shape, double a = 0.01, DType dtype = kFloat32,
+                               Device device = {}, CallSite at = CallSite::Here());
+  static Tensor KaimingNormal(const Dims& shape, double a = 0.01, DType dtype = kFloat32,
+                              Device device = {}, CallSite at = CallSite::Here());
   Tensor RandLike(CallSite at = CallSite::Here()) const;
   Tensor RandNLike(CallSite at = CallSite::Here()) const;
   // 0 to n-1 in random order; the rows of an axis in random order.
@@ -152,6 +181,12 @@ class Tensor {
   Tensor Multinomial(int64_t n, bool replacement = true, CallSite at = CallSite::Here()) const;
   // Each element 0 with probability p, else divided by 1 - p.
   Tensor Dropout(double p = 0.5, CallSite at = CallSite::Here()) const;
+  // The same for whole channels: for all that has the first two positions in common.
+  Tensor DropoutChannels(double p = 0.5, CallSite at = CallSite::Here()) const;
+  // Softmax with noise by which its largest element is drawn, over tau; hard: a one at the largest,
+  // with the derivative of the soft one.
+  Tensor GumbelSoftmax(double tau = 1, bool hard = false, int axis = -1,
+                       CallSite at = CallSite::Here()) const;
 
   // ---- operators; % is FloorMod, the comparisons give bool, & | ^ ~ are bitwise
   friend Tensor operator+(const Operand& a, const Operand& b);
@@ -201,6 +236,17 @@ class Tensor {
   Tensor Heaviside(const Operand& b) const;  // 0 below 0, 1 above, b at 0
   Tensor XLogY(const Operand& b) const;      // this * log(b), 0 where this is 0
   Tensor Remainder(const Operand& b) const;  // Mod
+  Tensor XLog1pY(const Operand& b) const;    // this * log(1 + b), 0 where this is 0
+  Tensor LogAddExp2(const Operand& b) const;
+  Tensor FMax(const Operand& b) const;  // Maximum and Minimum where a number wins over NaN
+  Tensor FMin(const Operand& b) const;
+  Tensor Gcd(const Operand& b) const;  // of magnitudes; with 0 the other one
+  Tensor Lcm(const Operand& b) const;
+  Tensor LdExp(const Operand& b) const;      // this * 2^b, of whole b
+  Tensor NextAfter(const Operand& b) const;  // the next number towards b
+  // this + value * a * b, and this + value * a / b.
+  Tensor AddCMul(const Operand& a, const Operand& b, double value = 1) const;
+  Tensor AddCDiv(const Operand& a, const Operand& b, double value = 1) const;
   Tensor Clamp(const Operand& low, const Operand& high) const;        // between tensors; high wins
   Tensor MaskedFill(const Tensor& mask, const Operand& value) const;  // where the mask holds
   Tensor IsClose(const Operand& b, double rtol = 1e-5, double atol = 1e-8,
@@ -241,8 +287,17 @@ class Tensor {
   Tensor ErfInv(CallSite at = CallSite::Here()) const;
   Tensor Lgamma(CallSite at = CallSite::Here()) const;   // ln |gamma(x)|
   Tensor Digamma(CallSite at = CallSite::Here()) const;  // the derivative of ln gamma(x)
-  Tensor Frac(CallSite at = CallSite::Here()) const;     // x - Trunc(x)
-  Tensor Floor(CallSite at = CallSite::Here()) const;    // integers stay as they are, in all four
+  Tensor Cbrt(CallSite at = CallSite::Here()) const;
+  Tensor Deg2Rad(CallSite at = CallSite::Here()) const;
+  Tensor Rad2Deg(CallSite at = CallSite::Here()) const;
+  Tensor PopCount(CallSite at = CallSite::Here()) const;  // how many bits are 1, as i32
+  // A fraction of magnitude 0.5 up to 1 and the power of 2 to multiply it by, as i32; of zeros,
+  // infinities and NaN themselves and 0.
+  std::pair<Tensor, Tensor> FrExp(CallSite at = CallSite::Here()) const;
+  Tensor RoundTo(int decimals, CallSite at = CallSite::Here()) const;  // ties of x 10^d to even
+  Tensor Detach(CallSite at = CallSite::Here()) const;                 // a constant to derivatives
+  Tensor Frac(CallSite at = CallSite::Here()) const;                   // x - Trunc(x)
+  Tensor Floor(CallSite at = CallSite::Here()) const;  // integers stay as they are, in all four
   Tensor Ceil(CallSite at = CallSite::Here()) const;
   Tensor Trunc(CallSite at = CallSite::Here()) const;
   Tensor Round(CallSite at = CallSite::Here()) const;  // ties to even
@@ -273,6 +328,8 @@ class Tensor {
   Tensor HardSwish(CallSite at = CallSite::Here()) const;
   Tensor Silu(CallSite at = CallSite::Here()) const;
   Tensor Softplus(CallSite at = CallSite::Here()) const;
+  Tensor Softplus(double beta, double threshold = 20,
+                  CallSite at = CallSite::Here()) const;  // over beta; x where beta x is above
   Tensor Mish(CallSite at = CallSite::Here()) const;
   Tensor Gelu(CallSite at = CallSite::Here()) const;      // by Erf
   Tensor GeluTanh(CallSite at = CallSite::Here()) const;  // the usual approximation
@@ -290,6 +347,10 @@ class Tensor {
   Tensor Prelu(const Tensor& slope, CallSite at = CallSite::Here()) const;  // broadcasts to this
   Tensor Glu(int axis = -1, CallSite at = CallSite::Here()) const;  // one half, gated by the other
   Tensor Hardmax(int axis = -1, CallSite at = CallSite::Here()) const;  // 1 at the first maximum
+  Tensor Softmin(int axis = -1, CallSite at = CallSite::Here()) const;
+  Tensor Threshold(double threshold, double value, CallSite at = CallSite::Here()) const;
+  // Negative numbers by a random slope each.
+  Tensor RRelu(double low = 1.0 / 8, double high = 1.0 / 3, CallSite at = CallSite::Here()) const;
   Tensor Logit(std::optional<double> eps = {}, CallSite at = CallSite::Here()) const;
 
   // ---- movement; the results are views
@@ -331,7 +392,13 @@ class Tensor {
   Tensor Unfold(int axis, int64_t size, int64_t step = 1, CallSite at = CallSite::Here()) const;
   Tensor MoveAxis(const Axes& from, const Axes& to, CallSite at = CallSite::Here()) const;
   Tensor SwapAxes(int a, int b, CallSite at = CallSite::Here()) const;  // Transpose
-  Tensor AtLeast(int rank, CallSite at = CallSite::Here()) const;       // axes of 1 before
+  Tensor Narrow(int axis, const Extent& start, const Extent& length,
+                CallSite at = CallSite::Here()) const;
+  Tensor ExpandAs(const Tensor& other, CallSite at = CallSite::Here()) const;
+  Tensor FlipLr(CallSite at = CallSite::Here()) const;  // along axis 1
+  Tensor FlipUd(CallSite at = CallSite::Here()) const;  // along axis 0
+  std::vector<Tensor> Unbind(int axis = 0, CallSite at = CallSite::Here()) const;
+  Tensor AtLeast(int rank, CallSite at = CallSite::Here()) const;  // axes of 1 before
   // By k quarter turns from axis a towards axis b.
   Tensor Rot90(int64_t k = 1, int a = 0, int b = 1, CallSite at = CallSite::Here()) const;
   // Elements [i, i + offset] of two axes, as a last axis.
@@ -341,6 +408,7 @@ class Tensor {
   Tensor Repeat(const Ints& counts, CallSite at = CallSite::Here()) const;  // the whole, per axis
   Tensor RepeatInterleave(int64_t count, int axis, CallSite at = CallSite::Here()) const;
   Tensor Roll(int64_t shift, int axis, CallSite at = CallSite::Here()) const;
+  Tensor Roll(const Ints& shifts, const Axes& axes, CallSite at = CallSite::Here()) const;
   Tensor Tril(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
   Tensor Triu(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
   // Repeat, which may be given fewer counts than there are axes.
@@ -351,6 +419,14 @@ class Tensor {
   // [.., C r r, H, W] as [.., C, H r, W r], and back.
   Tensor PixelShuffle(int64_t r, CallSite at = CallSite::Here()) const;
   Tensor PixelUnshuffle(int64_t r, CallSite at = CallSite::Here()) const;
+  // [N, groups c, ...] with the channels (axis 1) dealt out over the groups.
+  Tensor ChannelShuffle(int64_t groups, CallSite at = CallSite::Here()) const;
+  // With a part replaced: what Select or SliceAxis would read, or the main diagonal of matrices.
+  Tensor SelectScatter(const Tensor& src, int axis, int64_t position,
+                       CallSite at = CallSite::Here()) const;
+  Tensor SliceScatter(const Tensor& src, int axis, const tessera::Slice& slice,
+                      CallSite at = CallSite::Here()) const;
+  Tensor FillDiagonal(Number value, CallSite at = CallSite::Here()) const;
   // Pieces between the positions.
   std::vector<Tensor> TensorSplit(const std::vector<int64_t>& positions, int axis = 0,
                                   CallSite at = CallSite::Here()) const;
@@ -386,6 +462,22 @@ class Tensor {
   Tensor NanMean(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor NanMax(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor NanMin(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor NanProd(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  Tensor NanVar(const Axes& axes = {}, int correction = 1, bool keepdim = false,
+                CallSite at = CallSite::Here()) const;
+  Tensor NanStd(const Axes& axes = {}, int correction = 1, bool keepdim = false,
+                CallSite at = CallSite::Here()) const;
+  // Max less Min.
+  Tensor Ptp(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  // The mean under weights that broadcast to this, or a vector of them along the one axis.
+  Tensor Average(const Tensor& weights, const Axes& axes = {}, bool keepdim = false,
+                 CallSite at = CallSite::Here()) const;
+  // The extreme of an axis and its first position.
+  ValuesAndIndices MaxWithIndices(int axis, bool keepdim = false,
+                                  CallSite at = CallSite::Here()) const;
+  ValuesAndIndices MinWithIndices(int axis, bool keepdim = false,
+                                  CallSite at = CallSite::Here()) const;
+  Tensor Dist(const Tensor& b, double p = 2, CallSite at = CallSite::Here()) const;  // Norm(this-b)
   Tensor LogSumExp(const Axes& axes = {}, bool keepdim = false,
                    CallSite at = CallSite::Here()) const;
   // A row of -inf alone has no maximum to subtract: it is NaN throughout.
@@ -408,6 +500,11 @@ class Tensor {
   Tensor LogCumSumExp(int axis, CallSite at = CallSite::Here()) const;
   // Each element less the one before it, n times over.
   Tensor Diff(int n = 1, int axis = -1, CallSite at = CallSite::Here()) const;
+  // Areas under lines between samples dx apart: all of it, and up to each sample but the first.
+  Tensor Trapezoid(double dx = 1, int axis = -1, CallSite at = CallSite::Here()) const;
+  Tensor CumTrapezoid(double dx = 1, int axis = -1, CallSite at = CallSite::Here()) const;
+  // The slope at samples dx apart: of both neighbours, at the edges of one.
+  Tensor Gradient(double dx = 1, int axis = -1, CallSite at = CallSite::Here()) const;
 
   // ---- in order. Equal elements stay as they are ordered, -0 and 0 are equal, and NaN is above
   // all. Positions are i32, or i64 where those do not fit.
@@ -432,6 +529,20 @@ class Tensor {
                       CallSite at = CallSite::Here()) const;
   // How often each of 0 to n-1 occurs in this tensor of integers, or the sum of its weights.
   Tensor BinCount(int64_t n, const Tensor& weights = {}, CallSite at = CallSite::Here()) const;
+  // How many lie in each of so many equal intervals from low to high, which counts as inside; i32.
+  Tensor Histogram(int64_t bins, double low, double high, CallSite at = CallSite::Here()) const;
+  // Between which of the boundaries, in order, each element is: SearchSorted the other way round.
+  Tensor Bucketize(const Tensor& boundaries, bool right = false,
+                   CallSite at = CallSite::Here()) const;
+  Tensor IsIn(const Tensor& values, CallSite at = CallSite::Here()) const;
+  // Read off the line through the points (x, y), x in order; beyond its ends they stay.
+  Tensor Interp(const Tensor& x, const Tensor& y, CallSite at = CallSite::Here()) const;
+  // Of rows that are variables, [M, N]: their covariances [M, M], and these over the deviations.
+  Tensor Cov(int correction = 1, CallSite at = CallSite::Here()) const;
+  Tensor CorrCoef(CallSite at = CallSite::Here()) const;
+  // Median of what is no NaN; NaN of NaNs alone.
+  ValuesAndIndices NanMedian(int axis = -1, bool keepdim = false,
+                             CallSite at = CallSite::Here()) const;
 
   // ---- by index. An index outside the axis, negative ones included, reads 0 and writes nothing.
   // The axis is replaced by the axes of the index.
@@ -464,6 +575,15 @@ class Tensor {
   Tensor IndexGet(absl::Span<const Tensor> indices, CallSite at = CallSite::Here()) const;
   Tensor IndexPut(absl::Span<const Tensor> indices, const Tensor& values, bool accumulate = false,
                   CallSite at = CallSite::Here()) const;
+  // Positions [n, rank] of the first n elements that are not 0, in order; then rows of -1.
+  Tensor NonZero(int64_t n, CallSite at = CallSite::Here()) const;
+  // The first n elements where the mask, of this shape, holds; then `fill`.
+  Tensor MaskedSelect(const Tensor& mask, int64_t n, Number fill = 0,
+                      CallSite at = CallSite::Here()) const;
+  // Where the mask holds, the elements of src in order; what there are too few of is 0.
+  Tensor MaskedScatter(const Tensor& mask, const Tensor& src, CallSite at = CallSite::Here()) const;
+  // Positions counted through a tensor of that shape as positions along each axis.
+  std::vector<Tensor> UnravelIndex(const Ints& extents, CallSite at = CallSite::Here()) const;
 
   // ---- linear algebra and networks
   // Vectors, matrices and batches of matrices, as in NumPy.
@@ -481,6 +601,23 @@ class Tensor {
   // Distances by the p-norm between rows [..., M, E] and rows [..., N, E].
   Tensor CDist(const Tensor& b, double p = 2, CallSite at = CallSite::Here()) const;
   Tensor Det(CallSite at = CallSite::Here()) const;  // of square matrices [..., N, N]
+  // The sign of Det, and the logarithm of its magnitude.
+  std::pair<Tensor, Tensor> SlogDet(CallSite at = CallSite::Here()) const;
+  // The X of this X = b, for columns [..., N, K] or vectors [N]; of a singular matrix infinities or
+  // NaNs. By elimination: the graph grows with N.
+  Tensor Solve(const Tensor& b, CallSite at = CallSite::Here()) const;
+  Tensor SolveTriangular(const Tensor& b, bool upper = false,
+                         CallSite at = CallSite::Here()) const;  // reads that triangle alone
+  Tensor Inverse(CallSite at = CallSite::Here()) const;
+  Tensor Cholesky(CallSite at = CallSite::Here()) const;  // the lower L of L L^T; reads the lower
+  Tensor MatrixPower(int64_t n, CallSite at = CallSite::Here()) const;
+  // beta this + alpha a b
+  Tensor AddMatMul(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1,
+                   CallSite at = CallSite::Here()) const;
+  // Of vectors: every overlap ("full"), as many as the longer has, from the middle ("same"), or
+  // whole overlaps ("valid").
+  Tensor Convolve(const Tensor& b, absl::string_view mode = "full",
+                  CallSite at = CallSite::Here()) const;
   // x W^T + bias; weight is [out, in].
   Tensor Linear(const Tensor& weight, const Tensor& bias = {},
                 CallSite at = CallSite::Here()) const;
@@ -598,6 +735,35 @@ class Tensor {
                    CallSite at = CallSite::Here()) const;
   Tensor PoissonNllLoss(const Tensor& target, bool log_input = true,
                         LossReduction = LossReduction::kMean, CallSite at = CallSite::Here()) const;
+  // Half of log(variance) + (this - target)^2 / variance, the variance at least eps.
+  Tensor GaussianNllLoss(const Tensor& target, const Tensor& variance, double eps = 1e-6,
+                         LossReduction = LossReduction::kMean,
+                         CallSite at = CallSite::Here()) const;
+  // log(1 + exp(-target * this)), of targets 1 and -1.
+  Tensor SoftMarginLoss(const Tensor& target, LossReduction = LossReduction::kMean,
+                        CallSite at = CallSite::Here()) const;
+  // this where the target is 1, max(0, margin - this) where it is -1.
+  Tensor HingeEmbeddingLoss(const Tensor& target, double margin = 1,
+                            LossReduction = LossReduction::kMean,
+                            CallSite at = CallSite::Here()) const;
+  // max(0, margin - target * (this - b)), of targets 1 and -1.
+  Tensor MarginRankingLoss(const Tensor& b, const Tensor& target, double margin = 0,
+                           LossReduction = LossReduction::kMean,
+                           CallSite at = CallSite::Here()) const;
+  // Of rows: 1 - CosineSimilarity where the target is 1, its excess over the margin where -1.
+  Tensor CosineEmbeddingLoss(const Tensor& b, const Tensor& target, double margin = 0,
+                             LossReduction = LossReduction::kMean,
+                             CallSite at = CallSite::Here()) const;
+  // By how much less than the margin the negative is further from this than the positive, by the
+  // p-norm of rows.
+  Tensor TripletMarginLoss(const Tensor& positive, const Tensor& negative, double margin = 1,
+                           double p = 2, LossReduction = LossReduction::kMean,
+                           CallSite at = CallSite::Here()) const;
+  // Of logits [N, classes]: max(0, margin - right + other)^p over the other classes, by their
+  // number.
+  Tensor MultiMarginLoss(const Tensor& target, int p = 1, double margin = 1,
+                         LossReduction = LossReduction::kMean,
+                         CallSite at = CallSite::Here()) const;
 
   // ---- place and storage
   Tensor To(Device device, CallSite at = CallSite::Here()) const;
@@ -690,6 +856,12 @@ Tensor Stack(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallS
 
 Tensor HStack(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());  // along axis 1
 Tensor VStack(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());  // as rows
+Tensor DStack(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());  // along axis 2
+Tensor ColumnStack(absl::Span<const Tensor> tensors,
+                   CallSite at = CallSite::Here());  // vectors as columns
+Tensor BlockDiag(absl::Span<const Tensor> matrices, CallSite at = CallSite::Here());
+// Every choice of an element of each vector, as rows, the last varying fastest.
+Tensor CartesianProd(absl::Span<const Tensor> vectors, CallSite at = CallSite::Here());
 std::vector<Tensor> BroadcastTensors(absl::Span<const Tensor> tensors,
                                      CallSite at = CallSite::Here());
 // A grid of vectors: the i-th varies along axis i ("ij"), or with the first two exchanged ("xy").

@@ -72,6 +72,23 @@ Tensor Tensor::Softplus(CallSite at) const {
   return x.Relu() + x.Abs().Neg().Exp().Log1p();
 }
 
+Tensor Tensor::Softplus(double beta, double threshold, CallSite at) const {
+  Call call("Softplus", at);
+  const Tensor x = Floats(*this), scaled = x * beta;
+  return Where(scaled > threshold, x, scaled.Softplus() / beta);
+}
+
+Tensor Tensor::Softmin(int axis, CallSite at) const {
+  Call call("Softmin", at);
+  return Floats(*this).Neg().Softmax(axis);
+}
+
+Tensor Tensor::Threshold(double threshold, double value, CallSite at) const {
+  Call call("Threshold", at);
+  const Tensor x = Floats(*this);
+  return Where(x > threshold, x, value);
+}
+
 Tensor Tensor::Mish(CallSite at) const {
   Call call("Mish", at);
   const Tensor x = Floats(*this);

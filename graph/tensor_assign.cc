@@ -85,7 +85,7 @@ Tensor Back(const UOp& view, const Tensor& v) {
       Tensor out = v;
       for (size_t i = w.axes.size(); i-- > 0;) {
         const int axis = static_cast<int>(w.axes[i]);
-        out = internal::OverlapAdd(out, axis, from[axis].value(), w.stride[i], w.dilation[i]);
+        out = internal::OverlapAdd(out, axis, from[axis], w.stride[i], w.dilation[i]);
       }
       return out;
     }

@@ -39,7 +39,7 @@ Windowing internal::NormalWindowing(const Tensor& x, const Ints& size, const Int
     w.before = w.after = PerAxis("padding", padding, axes, 0, 0);
   }
   for (int i = 0; i < axes; ++i) {
-    const int64_t n = x.size(2 + i), reach = w.dilation[i] * (w.size[i] - 1) + 1;
+    const int64_t n = x.shape()[2 + i].min(), reach = w.dilation[i] * (w.size[i] - 1) + 1;
     if (w.before[i] + n + w.after[i] < reach) {
       Fail("a window of ", reach, " elements does not fit axis ", 2 + i, " of ", Show(x),
            " with padding of ", w.before[i], " and ", w.after[i]);

@@ -1,7 +1,9 @@
 // Tensors made of numbers, host data and counting.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <numbers>
 
 #include "graph/buffer.h"
 #include "graph/tensor.h"
@@ -183,6 +185,77 @@ Tensor Tensor::OnesLike(std::optional<DType> dtype, CallSite at) const {
 Tensor Tensor::FullLike(Number value, std::optional<DType> dtype, CallSite at) const {
   Call call("FullLike", at);
   return Full(shape(), value, dtype.value_or(this->dtype()), device(), at);
+}
+
+namespace {
+
+Tensor TriangleIndices(int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
+  if (rows < 0 || columns < 0) Fail("there is no matrix of ", rows, " by ", columns);
+  std::vector<int64_t> row, column;
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t edge = std::clamp<int64_t>(i + diagonal + (lower ? 1 : 0), 0, columns);
+    for (int64_t j = lower ? 0 : edge; j < (lower ? edge : columns); ++j) {
+      row.push_back(i);
+      column.push_back(j);
+    }
+  }
+  const auto n = static_cast<int64_t>(row.size());
+  row.insert(row.end(), column.begin(), column.end());
+  return Tensor::From(row, {2, n});
+}
+
+// a - b cos(2 pi i / m) + c cos(4 pi i / m), where the weights begin anew after m.
+Tensor Cosines(int64_t n, bool periodic, double a, double b, double c, DType dtype) {
+  if (n < 0) Fail("cannot have ", n, " points");
+  if (!dtype.IsFloat()) Fail("gives floats, not ", dtype.ToString());
+  if (n == 1) return Tensor::Ones({1}, dtype);
+  const double turn = 2 * std::numbers::pi / static_cast<double>(periodic ? n : n - 1);
+  const Tensor angle = Tensor::Arange(n, kFloat64) * turn;
+  return (a - angle.Cos() * b + (angle * 2).Cos() * c).Cast(dtype);
+}
+
+}  // namespace
+
+Tensor Tensor::TrilIndices(int64_t rows, int64_t columns, int64_t diagonal, CallSite at) {
+  Call call("TrilIndices", at);
+  return TriangleIndices(rows, columns, diagonal, /*lower=*/true);
+}
+
+Tensor Tensor::TriuIndices(int64_t rows, int64_t columns, int64_t diagonal, CallSite at) {
+  Call call("TriuIndices", at);
+  return TriangleIndices(rows, columns, diagonal, /*lower=*/false);
+}
+
+Tensor Tensor::GeomSpace(double start, double stop, int64_t n, DType dtype, CallSite at) {
+  Call call("GeomSpace", at);
+  if (start == 0 || stop == 0 || (start < 0) != (stop < 0)) {
+    Fail("goes from one number to another of its sign, not from ", start, " to ", stop);
+  }
+  const Tensor steps = Linspace(0, 1, n, kFloat64);
+  return ((steps * std::log(stop / start)).Exp() * start).Cast(dtype);
+}
+
+Tensor Tensor::HannWindow(int64_t n, bool periodic, DType dtype, CallSite at) {
+  Call call("HannWindow", at);
+  return Cosines(n, periodic, 0.5, 0.5, 0, dtype);
+}
+
+Tensor Tensor::HammingWindow(int64_t n, bool periodic, DType dtype, CallSite at) {
+  Call call("HammingWindow", at);
+  return Cosines(n, periodic, 0.54, 0.46, 0, dtype);
+}
+
+Tensor Tensor::BlackmanWindow(int64_t n, bool periodic, DType dtype, CallSite at) {
+  Call call("BlackmanWindow", at);
+  return Cosines(n, periodic, 0.42, 0.5, 0.08, dtype);
+}
+
+Tensor Tensor::BartlettWindow(int64_t n, bool periodic, DType dtype, CallSite at) {
+  Call call("BartlettWindow", at);
+  const Tensor ramp = Cosines(n, periodic, 1, 0, 0, dtype);  // checks, and the window of one point
+  if (n <= 1) return ramp;
+  const double half = static_cast<double>(periodic ? n : n - 1) / 2;
+  return (1 - (Arange(n, kFloat64) / half - 1).Abs()).Cast(dtype);
 }
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ using internal::Show;
 namespace {
 
 // Every stride-th element of an axis of `length`, from `begin`; zeros between.
-Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, int64_t length) {
+Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, const Extent& length) {
   Tensor t = g;
   if (stride > 1) {
     t = t.Unsqueeze(axis + 1);
@@ -20,9 +20,14 @@ Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, int64_t 
     pairs[axis + 1] = {0, stride - 1};
     t = t.Pad(pairs).Flatten(axis, axis + 1);
   }
-  if (begin + t.size(axis) > length) t = t.SliceAxis(axis, {0, length - begin});
+  const Extent& n = t.shape()[axis];
+  if (stride > 1 && !n.is_int()) {  // without the zeros after the last
+    t = t.SliceAxis(axis, {0, n - Extent(stride - 1)});
+  } else if (n.is_int() && length.is_int() && begin + n.value() > length.value()) {
+    t = t.SliceAxis(axis, {0, length - Extent(begin)});
+  }
   Pairs pairs(t.rank(), {0, 0});
-  pairs[axis] = {begin, length - begin - t.size(axis)};
+  pairs[axis] = {begin, length - Extent(begin) - t.shape()[axis]};
   return t.Pad(pairs);
 }
 
@@ -30,7 +35,7 @@ constexpr int64_t kFewTerms = 8;
 
 }  // namespace
 
-Tensor internal::OverlapAdd(const Tensor& g, int axis, int64_t n, int64_t stride,
+Tensor internal::OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t stride,
                             int64_t dilation) {
   const int64_t k = g.size(-1);
   if (k > kFewTerms && stride == 1 && dilation == 1) {

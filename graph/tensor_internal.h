@@ -101,7 +101,7 @@ void CheckIndex(const Tensor& index);
 DType PositionType(DType index, int64_t n);
 // What lies in the windows of one axis, the last axis of g, added up where it came from: n
 // elements.
-Tensor OverlapAdd(const Tensor& g, int axis, int64_t n, int64_t stride, int64_t dilation);
+Tensor OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t stride, int64_t dilation);
 
 // A fresh BUFFER without storage.
 UOp NewBuffer(DType dtype, const Extents& dims, Device device);

@@ -121,33 +121,4 @@ Tensor Tensor::CDist(const Tensor& b, double p, CallSite at) const {
   return apart.Norm(p, -1).Cast(type);
 }
 
-// By elimination, the row with the largest pivot exchanged for the first of those left.
-Tensor Tensor::Det(CallSite at) const {
-  Call call("Det", at);
-  if (rank() < 2 || size(-1) != size(-2)) Fail("takes square matrices, not ", Show(*this));
-  const int64_t n = size(-1);
-  Tensor m = WideFloat(*this);
-  Extents dims(shape().begin(), shape().end() - 2);
-  Tensor det = Ones(Dims(dims), m.dtype());
-  for (int64_t left = n; left > 0; --left) {
-    const Tensor column = m.Select(-1, 0);
-    const Tensor at_row = column.Abs().ArgMax(-1, /*keepdim=*/true);
-    const Tensor row_of = Arange(left), chosen = at_row == row_of;
-    const Tensor pivot_row = Where(chosen.Unsqueeze(-1), m, 0).Sum(-2);
-    const Tensor first = m.Select(-2, 0);
-    // The first row goes where the pivot was.
-    m = Where(chosen.Unsqueeze(-1), first.Unsqueeze(-2), m);
-    const Tensor pivot = pivot_row.Select(-1, 0);
-    det = det * Where(at_row.Squeeze(-1) == 0, pivot, -pivot);
-    if (left == 1) break;
-    const Tensor rest = m.SliceAxis(-2, {1, left});
-    const Tensor safe = Where(pivot == 0, 1, pivot).Unsqueeze(-1);
-    const Tensor share = rest.Select(-1, 0) / safe;
-    m = rest.SliceAxis(-1, {1, left}) -
-        share.Unsqueeze(-1) * pivot_row.SliceAxis(-1, {1, left}).Unsqueeze(-2);
-    m = m.Contiguous();
-  }
-  return det.Cast(FloatResult(dtype()));
-}
-
 }  // namespace tessera

@@ -214,4 +214,72 @@ Tensor Tensor::PoissonNllLoss(const Tensor& target, bool log_input, LossReductio
   return Ended(each, reduction, c.type);
 }
 
+Tensor Tensor::GaussianNllLoss(const Tensor& target, const Tensor& variance, double eps,
+                               LossReduction reduction, CallSite at) const {
+  Call call("GaussianNllLoss", at);
+  const Compared c(*this, target);
+  const Tensor v = variance.Cast(c.x.dtype()).Maximum(eps);
+  return Ended((v.Log() + (c.x - c.target).Square() / v) * 0.5, reduction, c.type);
+}
+
+Tensor Tensor::SoftMarginLoss(const Tensor& target, LossReduction reduction, CallSite at) const {
+  Call call("SoftMarginLoss", at);
+  const Compared c(*this, target);
+  return Ended((c.x * c.target).Neg().Softplus(), reduction, c.type);
+}
+
+Tensor Tensor::HingeEmbeddingLoss(const Tensor& target, double margin, LossReduction reduction,
+                                  CallSite at) const {
+  Call call("HingeEmbeddingLoss", at);
+  const Compared c(*this, target);
+  const Tensor far = Where(c.target == -1, (margin - c.x).Relu(), 0);
+  return Ended(Where(c.target == 1, c.x, far), reduction, c.type);
+}
+
+Tensor Tensor::MarginRankingLoss(const Tensor& b, const Tensor& target, double margin,
+                                 LossReduction reduction, CallSite at) const {
+  Call call("MarginRankingLoss", at);
+  const Compared c(*this, b), order(*this, target);
+  return Ended((margin - order.target * (c.x - c.target)).Relu(), reduction, c.type);
+}
+
+Tensor Tensor::CosineEmbeddingLoss(const Tensor& b, const Tensor& target, double margin,
+                                   LossReduction reduction, CallSite at) const {
+  Call call("CosineEmbeddingLoss", at);
+  const Compared c(*this, b);
+  if (rank() < 1) Fail("takes rows, not ", Show(*this));
+  const Tensor near = c.x.CosineSimilarity(c.target, -1, 1e-12);
+  const Tensor want = target.Cast(near.dtype()).Expand(near.shape());
+  const Tensor apart = Where(want == -1, (near - margin).Relu(), 0);
+  return Ended(Where(want == 1, 1 - near, apart), reduction, c.type);
+}
+
+Tensor Tensor::TripletMarginLoss(const Tensor& positive, const Tensor& negative, double margin,
+                                 double p, LossReduction reduction, CallSite at) const {
+  Call call("TripletMarginLoss", at);
+  if (rank() < 1) Fail("takes rows, not ", Show(*this));
+  const Compared near(*this, positive), far(*this, negative);
+  // Moved a little off 0, where the norm has no derivative.
+  const auto distance = [&](const Compared& c) { return (c.x - c.target + 1e-6).Norm(p, -1); };
+  return Ended((distance(near) - distance(far) + margin).Relu(), reduction, near.type);
+}
+
+Tensor Tensor::MultiMarginLoss(const Tensor& target, int p, double margin, LossReduction reduction,
+                               CallSite at) const {
+  Call call("MultiMarginLoss", at);
+  CheckIndex(target);
+  if (rank() < 1 || target.rank() != rank() - 1 || (p != 1 && p != 2)) {
+    Fail("takes logits [N, classes], classes [N] and the power 1 or 2, not ", Show(*this), ", ",
+         Show(target), " and ", p);
+  }
+  const Tensor x = WideFloat(*this);
+  const Extent n = shape()[rank() - 1];
+  const Tensor own = target.Cast(kInt64).Unsqueeze(-1) == CountAlong(rank() - 1, rank(), n, kInt64);
+  const Tensor right = Where(own, x, 0).Sum(-1, /*keepdim=*/true);
+  Tensor over = Where(own, 0, (margin - right + x).Relu());
+  if (p == 2) over = over.Square();
+  const Tensor each = over.Sum(-1) / Tensor::FromExtent(n).Cast(x.dtype());
+  return Ended(each, reduction, dtype());
+}
+
 }  // namespace tessera

@@ -75,14 +75,15 @@ Tensor WholeQuotient(Op integer, Op rounding, const Operand& a, const Operand& b
   return Tensor(Build(rounding, {Combine(Op::kDiv, type, a, b).uop()}));
 }
 
-// The remainder with the sign of b. Of floats it is fmod, which is exact, moved by b where the
-// signs differ.
+// The remainder with the sign of b, also where it is 0. Of floats it is fmod, which is exact, moved
+// by b where the signs differ; adding 0 makes a zero positive.
 Tensor FlooredRemainder(const Operand& a, const Operand& b) {
   const DType type = CommonType(a, b);
   RefuseBool(type, a, b);
   if (type.IsInt()) return Combine(Op::kFloorMod, type, a, b);
   const Tensor r = Combine(Op::kTruncMod, type, a, b), by(internal::AsNode(b, type));
-  return Where(((r < 0) != (by < 0)) & (r != 0), r + by, r);
+  const Tensor moved = Where(((r < 0) != (by < 0)) & (r != 0), r + by, r);
+  return Where(by < 0, -(0 - moved), moved + 0);
 }
 
 Tensor Compare(Op op, const Operand& a, const Operand& b) {

@@ -13,9 +13,9 @@ namespace tessera {
 // What a scatter makes of an element and the updates that name it. kMean of integers rounds down.
 enum class ScatterMode : uint8_t { kSet, kAdd, kMul, kMax, kMin, kMean };
 
-// What lies outside: a number, the elements mirrored without the edge, the edge, or those of the
-// other end.
-enum class PadMode : uint8_t { kConstant, kReflect, kReplicate, kCircular };
+// What lies outside: a number, the elements mirrored without the edge, the edge, those of the other
+// end, or the elements mirrored with the edge.
+enum class PadMode : uint8_t { kConstant, kReflect, kReplicate, kCircular, kSymmetric };
 
 // How losses end: one for each element, their mean, or their sum.
 enum class LossReduction : uint8_t { kNone, kMean, kSum };

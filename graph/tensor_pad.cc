@@ -35,20 +35,24 @@ struct Side {
       return pieces;
     }
     const int64_t period = mode == PadMode::kReflect ? n - 1 : n;
-    bool mirrored = mode == PadMode::kReflect;
+    bool mirrored = mode != PadMode::kCircular;
     while (count > 0) {
       const int64_t take = std::min(count, period);
       pieces.push_back(Piece(mode, mirrored, take, n));
-      mirrored = mode == PadMode::kReflect && !mirrored;
+      mirrored = mode != PadMode::kCircular && !mirrored;
       count -= take;
     }
     if (before) std::reverse(pieces.begin(), pieces.end());
     return pieces;
   }
 
-  // Mirrored, a piece leaves out the edge that it stands at; the next one, the edge beyond.
+  // By kReflect a mirrored piece leaves out the edge that it stands at; the next one, the edge
+  // beyond.
   Tensor Piece(PadMode mode, bool mirrored, int64_t take, int64_t n) const {
-    if (mode == PadMode::kCircular) {
+    if (mode == PadMode::kSymmetric && mirrored) {
+      return before ? Part(0, take, true) : Part(n - take, n, true);
+    }
+    if (mode != PadMode::kReflect) {
       return before ? Part(n - take, n, false) : Part(0, take, false);
     }
     if (mirrored) return before ? Part(1, 1 + take, true) : Part(n - 1 - take, n - 1, true);

@@ -131,6 +131,57 @@ Tensor Tensor::RandInt(int64_t low, int64_t high, const Dims& shape, DType dtype
   return value.Cast(dtype).To(device);
 }
 
+Tensor Tensor::Normal(double mean, double deviation, const Dims& shape, DType dtype, Device device,
+                      CallSite at) {
+  Call call("Normal", at);
+  CheckFloat(dtype);
+  return (RandN(shape, AccumulateType(dtype)) * deviation + mean).Cast(dtype).To(device);
+}
+
+// The waiting time whose share of longer ones is drawn, from (0, 1].
+Tensor Tensor::Exponential(double rate, const Dims& shape, DType dtype, Device device,
+                           CallSite at) {
+  Call call("Exponential", at);
+  CheckFloat(dtype);
+  if (!(rate > 0)) Fail("takes a rate above 0, not ", rate);
+  const Tensor unit = 1 - Rand(shape, AccumulateType(dtype));
+  return (unit.Log() * (-1 / rate)).Cast(dtype).To(device);
+}
+
+namespace {
+
+// How many inputs make one output of weights [out, in, ...].
+double FanIn(const Dims& shape) {
+  const Shape whole(shape.extents());
+  if (whole.rank() < 1 || !whole.is_static()) {
+    Fail("makes weights [out, in, ...] of known extents, not ", whole.ToString());
+  }
+  double n = 1;
+  for (int i = 1; i < whole.rank(); ++i) n *= static_cast<double>(whole[i].value());
+  return std::max(n, 1.0);
+}
+
+}  // namespace
+
+Tensor Tensor::GlorotUniform(const Dims& shape, DType dtype, Device device, CallSite at) {
+  Call call("GlorotUniform", at);
+  const double fans = FanIn(shape) + static_cast<double>(shape.extents()[0].value());
+  const double bound = std::sqrt(6 / fans);
+  return Uniform(-bound, bound, shape, dtype, device);
+}
+
+Tensor Tensor::KaimingUniform(const Dims& shape, double a, DType dtype, Device device,
+                              CallSite at) {
+  Call call("KaimingUniform", at);
+  const double bound = std::sqrt(6 / (1 + a * a) / FanIn(shape));
+  return Uniform(-bound, bound, shape, dtype, device);
+}
+
+Tensor Tensor::KaimingNormal(const Dims& shape, double a, DType dtype, Device device, CallSite at) {
+  Call call("KaimingNormal", at);
+  return Normal(0, std::sqrt(2 / (1 + a * a) / FanIn(shape)), shape, dtype, device);
+}
+
 Tensor Tensor::RandLike(CallSite at) const {
   Call call("RandLike", at);
   return Rand(shape(), dtype(), device(), at);
@@ -152,7 +203,8 @@ Tensor Tensor::Permutation(int64_t n, DType dtype, CallSite at) {
 Tensor Tensor::Shuffle(int axis, CallSite at) const {
   Call call("Shuffle", at);
   const int a = internal::NormalAxis(axis, rank());
-  return Take(Permutation(size(a)), a);
+  const Extent& n = shape()[a];
+  return Take(RandomBits(Shape({n})).Contiguous().ArgSort(), a);
 }
 
 Tensor Tensor::Bernoulli(CallSite at) const {
@@ -167,6 +219,35 @@ Tensor Tensor::Dropout(double p, CallSite at) const {
   const DType type = internal::FloatResult(dtype());
   const Tensor keep = Rand(shape(), kFloat32) >= p;
   return Where(keep, Cast(type) * (p < 1 ? 1 / (1 - p) : 0), 0);
+}
+
+Tensor Tensor::DropoutChannels(double p, CallSite at) const {
+  Call call("DropoutChannels", at);
+  if (!(p >= 0 && p <= 1)) Fail("takes a probability from 0 to 1, not ", p);
+  if (rank() < 2) Fail("takes [N, C, ...], not ", internal::Show(*this));
+  Extents dims(rank(), 1);
+  dims[0] = shape()[0];
+  dims[1] = shape()[1];
+  const DType type = internal::FloatResult(dtype());
+  return Where(Rand(dims, kFloat32) >= p, Cast(type) * (p < 1 ? 1 / (1 - p) : 0), 0);
+}
+
+Tensor Tensor::RRelu(double low, double high, CallSite at) const {
+  Call call("RRelu", at);
+  if (!(low <= high)) Fail("takes slopes in order, not ", low, " to ", high);
+  const DType type = internal::FloatResult(dtype());
+  const Tensor x = Cast(type);
+  return Where(x < 0, x * Uniform(low, high, shape(), type), x);
+}
+
+Tensor Tensor::GumbelSoftmax(double tau, bool hard, int axis, CallSite at) const {
+  Call call("GumbelSoftmax", at);
+  if (!(tau > 0)) Fail("takes a temperature above 0, not ", tau);
+  const Tensor x = internal::WideFloat(*this);
+  const Tensor waiting = Exponential(1, shape(), x.dtype()).Maximum(0x1p-25);
+  const Tensor soft = ((x - waiting.Log()) / tau).Softmax(axis);
+  const Tensor y = hard ? soft.Hardmax(axis).Detach() + (soft - soft.Detach()) : soft;
+  return y.Cast(internal::FloatResult(dtype()));
 }
 
 // With replacement: where a share of the sum falls among the running sums. Without: the first to

@@ -194,7 +194,8 @@ Tensor Tensor::GridSample(const Tensor& grid, const GridSampleOptions& o, CallSi
   Call call("GridSample", at);
   const int axes = rank() - 2;
   if (axes < 1 || grid.rank() != rank() || !(grid.shape()[0] == shape()[0]) ||
-      grid.size(-1) != axes || o.padding == PadMode::kCircular) {
+      grid.size(-1) != axes || o.padding == PadMode::kCircular ||
+      o.padding == PadMode::kSymmetric) {
     Fail("takes [N, C, D1, ...], points [N, d1, ..., ", std::max(axes, 0),
          "] and no circular padding, not ", Show(*this), " and ", Show(grid));
   }

@@ -166,8 +166,11 @@ Tensor Tensor::Diff(int n, int axis, CallSite at) const {
   if (n < 0) Fail("cannot be taken ", n, " times");
   const int a = NormalAxis(axis, rank());
   Tensor t = *this;
-  for (int i = 0; i < n && t.size(a) > 0; ++i) {
-    const Tensor later = t.SliceAxis(a, {1, {}}), earlier = t.SliceAxis(a, {0, t.size(a) - 1});
+  for (int i = 0; i < n && t.shape()[a].max() > 0; ++i) {
+    const Extent& extent = t.shape()[a];
+    if (extent.min() < 1) Fail("axis ", a, " of ", Show(t), " may be empty");
+    const Tensor later = t.SliceAxis(a, {1, {}});
+    const Tensor earlier = t.SliceAxis(a, {0, extent - Extent(1)});
     t = dtype().IsBool() ? later.LogicalXor(earlier) : later - earlier;
   }
   return t;

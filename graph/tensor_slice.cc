@@ -66,11 +66,13 @@ Span NormalSlice(const Slice& s, const Extent& extent, int axis) {
   if (s.step == 0) Fail("the step of axis ", axis, " is 0");
   const bool symbolic = (s.begin && !s.begin->is_int()) || (s.end && !s.end->is_int());
   if (symbolic || !extent.is_int()) {
-    if (s.step != 1) Fail("axis ", axis, " has symbolic bounds and so takes only steps of 1");
+    if (s.step < 0 && (s.begin || s.end)) {
+      Fail("axis ", axis, " has symbolic bounds and so is taken backwards only as a whole");
+    }
     const auto bound = [&](const Extent& e) {
       return e.is_int() && e.value() < 0 ? extent + e : e;
     };
-    return {s.begin ? bound(*s.begin) : Extent(0), s.end ? bound(*s.end) : extent, 1};
+    return {s.begin ? bound(*s.begin) : Extent(0), s.end ? bound(*s.end) : extent, s.step};
   }
   const int64_t n = extent.value();
   const bool down = s.step < 0;
@@ -87,11 +89,15 @@ Span NormalSlice(const Slice& s, const Extent& extent, int axis) {
 
 // Every step-th element of an axis, by a window of one element.
 UOp Strided(const UOp& u, int axis, int64_t step) {
-  const int64_t n = u.shape()[axis].value();
-  if (step == 1 || n == 0) return u;
+  const Extent& n = u.shape()[axis];
+  if (step == 1 || n.is_int(0)) return u;
+  if (n.min() < 1) {
+    Fail("axis ", axis,
+         " may be empty, and so takes only steps of 1; a Variable from 1 up would do");
+  }
   const UOp w = Build(Op::kWindow, {u}, WindowArg{{axis}, {1}, {step}, {1}});
   Extents dims = u.shape().ToExtents();
-  dims[axis] = (n + step - 1) / step;
+  dims[axis] = w.shape()[axis];
   return ReshapeTo(w, dims);
 }
 
@@ -214,10 +220,25 @@ std::vector<Tensor> Tensor::Split(const std::vector<int64_t>& sizes, int axis, C
 Tensor Tensor::Roll(int64_t shift, int axis, CallSite at) const {
   Call call("Roll", at);
   const int a = NormalAxis(axis, rank());
+  if (!shape()[a].is_int()) {
+    const Extent& all = shape()[a];
+    return Take((Arange(all, kInt64) - shift) % Tensor::FromExtent(all, kInt64), a);
+  }
   const int64_t n = size(a);
   const int64_t cut = n == 0 ? 0 : (n - shift % n) % n;
   if (cut == 0) return *this;
   return Cat({SliceAxis(a, {cut, n}), SliceAxis(a, {0, cut})}, a);
+}
+
+Tensor Tensor::Roll(const Ints& shifts, const Axes& axes, CallSite at) const {
+  Call call("Roll", at);
+  const Ints order = internal::NormalAxes(axes, rank());
+  if (shifts.size() != order.size()) {
+    Fail(shifts.size(), " shifts do not fit ", order.size(), " axes of ", Show(*this));
+  }
+  Tensor t = *this;
+  for (size_t i = 0; i < order.size(); ++i) t = t.Roll(shifts[i], static_cast<int>(order[i]));
+  return t;
 }
 
 std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {

@@ -66,6 +66,145 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
          return Tensor::From({-1.0, 0.0, 1.0}).SearchSorted(x);
        }},
       {"Atan2", [](const Tensor& x) { return x.Atan2(x + 1); }},
+      {"EverySecond",
+       [](const Tensor& x) {
+         return x.SliceAxis(0, {{}, {}, 2});
+       }},
+      {"EveryThirdBack",
+       [](const Tensor& x) {
+         return x.SliceAxis(0, {{}, {}, -3});
+       }},
+      {"Roll", [](const Tensor& x) { return x.Roll(2, 0).Roll(-3, 0); }},
+      {"RollStatic",
+       [](const Tensor& x) {
+         return x.Roll({1, -2}, {1, 2});
+       }},
+      {"Repeat",
+       [](const Tensor& x) {
+         return x.Repeat({2, 1, 3});
+       }},
+      {"RepeatInterleave", [](const Tensor& x) { return x.RepeatInterleave(3, 0); }},
+      {"CatItself",
+       [](const Tensor& x) {
+         return Cat({x, x + 1, Tensor::Ones({2, 4, 6})}, 0);
+       }},
+      {"OneHot", [](const Tensor& x) { return Tensor::Arange(x.shape()[0]).OneHot(4); }},
+      {"Gather",
+       [](const Tensor& x) {
+         return x.Gather(0, (x.Abs() * 2).Cast(kInt32) % Tensor::FromExtent(x.shape()[0]));
+       }},
+      {"Take",
+       [](const Tensor& x) {
+         return x.Take(Tensor::From({{0, 4}, {1, 0}}), 0);
+       }},
+      {"ArgMax", [](const Tensor& x) { return x.ArgMax(0); }},
+      {"ArgMin", [](const Tensor& x) { return x.ArgMin(); }},
+      {"TopK", [](const Tensor& x) { return x.TopK(3, 2).values; }},
+      {"Median", [](const Tensor& x) { return x.Median(1).values; }},
+      {"VarStd",
+       [](const Tensor& x) {
+         return x.Var(0, 0) + x.Std({0, 1}, 0);
+       }},
+      {"Softmax", [](const Tensor& x) { return x.Softmax(0) + x.LogSoftmax(0); }},
+      {"LayerNorm", [](const Tensor& x) { return x.LayerNorm() + x.RmsNorm(); }},
+      {"InstanceNorm", [](const Tensor& x) { return x.InstanceNorm(); }},
+      {"LpNormalize", [](const Tensor& x) { return x.LpNormalize(2, 0); }},
+      {"Attention",
+       [](const Tensor& x) {
+         return x.Transpose(0, 1).ScaledDotProductAttention(x.Transpose(0, 1),
+                                                            x.Transpose(0, 1) + 1);
+       }},
+      {"CausalAttention",
+       [](const Tensor& x) {
+         AttentionOptions o;
+         o.causal = true;
+         const Tensor q = x.Transpose(0, 1);
+         return q.ScaledDotProductAttention(q + 1, q, o);
+       }},
+      {"MatMulOverIt",
+       [](const Tensor& x) {
+         return x.Permute({1, 2, 0}).MatMul(x.Permute({1, 0, 2}));
+       }},
+      {"MaxPoolAlong",
+       [](const Tensor& x) {
+         return x.Permute({1, 2, 0}).MaxPool({.size = {2}, .stride = {2}, .padding = {1}});
+       }},
+      {"AvgPoolAlong",
+       [](const Tensor& x) {
+         return x.Permute({1, 2, 0}).AvgPool({.size = {3}, .stride = {1}, .padding = {1}});
+       }},
+      {"ConvAlong",
+       [](const Tensor& x) {
+         return x.Permute({1, 2, 0}).Conv1d(Tensor::Arange(36, kFloat32).Reshape({2, 6, 3}),
+                                            {.padding = {1}});
+       }},
+      {"ConvStridedAlong",
+       [](const Tensor& x) {
+         return x.Permute({1, 2, 0}).Conv1d(Tensor::Arange(36, kFloat32).Reshape({2, 6, 3}),
+                                            {.stride = {2}, .padding = {2}});
+       }},
+      {"Unfold",
+       [](const Tensor& x) {
+         return x.Pad({{1, 1}, {0, 0}, {0, 0}}).Unfold(0, 2);
+       }},
+      {"Diff",
+       [](const Tensor& x) {
+         return Cat({x, x}, 0).Diff(1, 0);
+       }},
+      {"Trapezoid", [](const Tensor& x) { return x.Trapezoid(0.5, 0); }},
+      {"Tril",
+       [](const Tensor& x) {
+         return x.Permute({1, 0, 2}).Tril() + x.Permute({1, 0, 2}).Triu(1);
+       }},
+      {"Flip",
+       [](const Tensor& x) {
+         return x.Flip({0, 2});
+       }},
+      {"Shift",
+       [](const Tensor& x) {
+         return x.Pad({{2, 1}, {0, 0}, {0, 0}}, 3);
+       }},
+      {"WhereMask", [](const Tensor& x) { return Where(x > 0, x, 0).MaskedFill(x > 1, 2); }},
+      {"Cov", [](const Tensor& x) { return x.Flatten(1).T().Cov(0); }},
+      {"IsIn",
+       [](const Tensor& x) {
+         return x.IsIn(x.SliceAxis(2, {0, 2}));
+       }},
+      {"Bucketize",
+       [](const Tensor& x) {
+         return x.Bucketize(Tensor::From({-1.0, 0.5}));
+       }},
+      {"NanMedian", [](const Tensor& x) { return x.NanMedian(2).values; }},
+      {"NonZero", [](const Tensor& x) { return (x > 0).NonZero(20); }},
+      {"MaskedSelect", [](const Tensor& x) { return x.MaskedSelect(x > 0, 40, 7); }},
+      {"SelectScatter", [](const Tensor& x) { return x.SelectScatter(Tensor::Ones({6}), 1, 2); }},
+      {"SliceScatter",
+       [](const Tensor& x) {
+         return x.SliceScatter(Tensor::Ones({2, 6}), 1, Slice{0, 4, 2});
+       }},
+      {"Histogram", [](const Tensor& x) { return x.Histogram(4, -1, 1); }},
+      {"BinCount", [](const Tensor& x) { return (x.Abs() * 2).Cast(kInt32).BinCount(5); }},
+      {"Inner", [](const Tensor& x) { return x.Select(1, 0).Inner(x.Select(1, 1)); }},
+      {"Outer",
+       [](const Tensor& x) {
+         return x.Select(1, 0).Select(1, 0).Outer(x.Select(2, 0).Select(1, 1));
+       }},
+      {"Kron",
+       [](const Tensor& x) {
+         return x.Select(1, 0).Kron(Tensor::From({{1, 2}}));
+       }},
+      {"Interpolate", [](const Tensor& x) { return x.Resize({12}); }},
+      {"PixelShuffle", [](const Tensor& x) { return x.Unsqueeze(3).PixelShuffle(2); }},
+      {"Dropout", [](const Tensor& x) { return x.Dropout(0); }},
+      {"Solve",
+       [](const Tensor& x) {
+         return (x.SliceAxis(1, {0, 2}).SliceAxis(2, {0, 2}) * 0 + Tensor::Eye(2) * 2).Inverse();
+       }},
+      {"Quantile", [](const Tensor& x) { return x.Quantile(0.25, 2); }},
+      {"KthValue", [](const Tensor& x) { return x.KthValue(2, 1).values; }},
+      {"CumMinBack", [](const Tensor& x) { return x.CumMin(2).values; }},
+      {"Hardmax", [](const Tensor& x) { return x.Hardmax(0); }},
+      {"Diagonal", [](const Tensor& x) { return x.Diagonal(1, 1, 2); }},
   };
   return all;
 }

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "graph/grad.h"
-#include "tests/runtime/composite_rows.h"
 #include "tests/support/check.h"
+#include "tests/support/composite_rows.h"
 
 namespace tessera {
 namespace {

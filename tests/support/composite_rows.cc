@@ -1,5 +1,5 @@
 // The rows: what is written by index, in order, along axes, under windows, and by equations.
-#include "tests/runtime/composite_rows.h"
+#include "tests/support/composite_rows.h"
 
 namespace tessera {
 
@@ -296,6 +296,7 @@ std::vector<CompositeRow> CompositeRows() {
   AddLosses(rows);
   AddRead(rows);
   AddDrawn(rows);
+  AddMoreRows(rows);
   return rows;
 }
 

@@ -27,5 +27,6 @@ struct CompositeRow {
 inline void PrintTo(const CompositeRow& row, std::ostream* out) { *out << row.name; }
 
 std::vector<CompositeRow> CompositeRows();
+void AddMoreRows(std::vector<CompositeRow>& rows);  // the part in composite_rows_more.cc
 
 }  // namespace tessera

@@ -1,0 +1,200 @@
+// Square matrices: elimination, determinants, systems of equations, and powers.
+//
+// The steps are written out, one for each row: these are for small matrices.
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::Fail;
+using internal::FloatResult;
+using internal::Show;
+using internal::WideFloat;
+
+namespace {
+
+int64_t SquareSize(const Tensor& t) {
+  if (t.rank() < 2 || !t.shape()[t.rank() - 1].is_int() ||
+      !(t.shape()[t.rank() - 1] == t.shape()[t.rank() - 2])) {
+    Fail("takes square matrices, not ", Show(t));
+  }
+  return t.size(-1);
+}
+
+// The pivots of elimination, the sign of each exchange of rows in them: their product is the
+// determinant. The row with the largest pivot is exchanged for the first of those left.
+std::vector<Tensor> Pivots(const Tensor& matrix) {
+  Tensor m = WideFloat(matrix);
+  std::vector<Tensor> pivots;
+  for (int64_t left = m.size(-1); left > 0; --left) {
+    const Tensor column = m.Select(-1, 0);
+    const Tensor at_row = column.Abs().ArgMax(-1, /*keepdim=*/true);
+    const Tensor chosen = at_row == Tensor::Arange(left);
+    const Tensor pivot_row = Where(chosen.Unsqueeze(-1), m, 0).Sum(-2);
+    const Tensor first = m.Select(-2, 0);
+    m = Where(chosen.Unsqueeze(-1), first.Unsqueeze(-2), m);
+    const Tensor pivot = pivot_row.Select(-1, 0);
+    pivots.push_back(Where(at_row.Squeeze(-1) == 0, pivot, -pivot));
+    if (left == 1) break;
+    const Tensor rest = m.SliceAxis(-2, {1, left});
+    const Tensor share = rest.Select(-1, 0) / Where(pivot == 0, 1, pivot).Unsqueeze(-1);
+    m = rest.SliceAxis(-1, {1, left}) -
+        share.Unsqueeze(-1) * pivot_row.SliceAxis(-1, {1, left}).Unsqueeze(-2);
+    m = m.Contiguous();
+  }
+  return pivots;
+}
+
+// What is left of right sides [..., N, K] when the matrices beside them have become the identity.
+Tensor Eliminated(const Tensor& matrix, const Tensor& sides) {
+  const int64_t n = matrix.size(-1);
+  const Tensor row = Tensor::Arange(n);
+  Tensor m = Cat({matrix, sides}, -1);
+  for (int64_t k = 0; k < n; ++k) {
+    // Of the rows that have not been used, the one with the largest pivot, which goes where row k
+    // was. Columns before k are done.
+    const Tensor column = m.Select(-1, 0).Abs();
+    const Tensor at_row = Where(row < k, -1, column).ArgMax(-1, /*keepdim=*/true);
+    const Tensor chosen = (at_row == row).Unsqueeze(-1), here = (row == k).Unsqueeze(-1);
+    const Tensor pivot_row = Where(chosen, m, 0).Sum(-2, /*keepdim=*/true);
+    const Tensor moved = Where(chosen, m.SliceAxis(-2, {k, k + 1}), m);
+    const Tensor scaled = pivot_row / pivot_row.SliceAxis(-1, {0, 1});
+    const Tensor next = Where(here, scaled, moved - moved.SliceAxis(-1, {0, 1}) * scaled);
+    m = next.SliceAxis(-1, {1, {}}).Contiguous();
+  }
+  return m;
+}
+
+// The two with the same batches, the right side as columns.
+struct System {
+  Tensor matrix, sides;
+  bool vector;
+  DType type;
+  System(const Tensor& a, const Tensor& b) : type(FloatResult(Promote(a.dtype(), b.dtype()))) {
+    SquareSize(a);
+    vector = b.rank() == 1;
+    const Tensor columns = vector ? b.Unsqueeze(-1) : b;
+    const int axis = columns.rank() - 2;
+    if (columns.rank() < 2 || !(columns.shape()[axis] == a.shape()[a.rank() - 1])) {
+      Fail("the right side ", Show(b), " must have as many rows as ", Show(a));
+    }
+    Extents own(a.shape().begin(), a.shape().end() - 2);
+    Extents other(columns.shape().begin(), columns.shape().end() - 2);
+    const Shape batch = internal::BroadcastShape(Shape(own), Shape(other));
+    const auto with = [&](const Tensor& t) {
+      Extents dims(batch.begin(), batch.end());
+      dims.insert(dims.end(), t.shape().end() - 2, t.shape().end());
+      return t.Cast(AccumulateType(type)).Expand(dims);
+    };
+    matrix = with(a);
+    sides = with(columns);
+  }
+  Tensor Ended(const Tensor& x) const { return (vector ? x.Squeeze(-1) : x).Cast(type); }
+};
+
+}  // namespace
+
+Tensor Tensor::Det(CallSite at) const {
+  Call call("Det", at);
+  SquareSize(*this);
+  Tensor det = Ones(Dims(Extents(shape().begin(), shape().end() - 2)), WideFloat(*this).dtype());
+  for (const Tensor& pivot : Pivots(*this)) det = det * pivot;
+  return det.Cast(FloatResult(dtype()));
+}
+
+std::pair<Tensor, Tensor> Tensor::SlogDet(CallSite at) const {
+  Call call("SlogDet", at);
+  SquareSize(*this);
+  const Dims dims(Extents(shape().begin(), shape().end() - 2));
+  const DType wide = WideFloat(*this).dtype(), type = FloatResult(dtype());
+  Tensor sign = Ones(dims, wide), log = Zeros(dims, wide);
+  for (const Tensor& pivot : Pivots(*this)) {
+    sign = sign * pivot.Sign();
+    log = log + pivot.Abs().Log();
+  }
+  return {sign.Cast(type), log.Cast(type)};
+}
+
+Tensor Tensor::Solve(const Tensor& b, CallSite at) const {
+  Call call("Solve", at);
+  const System s(*this, b);
+  return s.Ended(Eliminated(s.matrix, s.sides));
+}
+
+Tensor Tensor::SolveTriangular(const Tensor& b, bool upper, CallSite at) const {
+  Call call("SolveTriangular", at);
+  const System s(*this, b);
+  const int64_t n = size(-1);
+  std::vector<Tensor> rows(n);
+  Tensor sides = s.sides;
+  for (int64_t k = 0; k < n; ++k) {
+    const int64_t i = upper ? n - 1 - k : k;
+    const Tensor column = s.matrix.SliceAxis(-1, {i, i + 1});
+    rows[i] = sides.SliceAxis(-2, {i, i + 1}) / column.SliceAxis(-2, {i, i + 1});
+    if (k + 1 < n) sides = (sides - column * rows[i]).Contiguous();
+  }
+  return s.Ended(n == 0 ? sides : Cat(rows, -2));
+}
+
+Tensor Tensor::Inverse(CallSite at) const {
+  Call call("Inverse", at);
+  return Solve(Eye(SquareSize(*this), -1, FloatResult(dtype())));
+}
+
+// Column by column; what each contributes is taken off the matrix that is left.
+Tensor Tensor::Cholesky(CallSite at) const {
+  Call call("Cholesky", at);
+  const int64_t n = SquareSize(*this);
+  Tensor m = WideFloat(*this);
+  const Tensor row = Arange(n);
+  std::vector<Tensor> columns;
+  for (int64_t k = 0; k < n; ++k) {
+    const Tensor pivot = m.Select(-1, k).SliceAxis(-1, {k, k + 1}).Sqrt();
+    columns.push_back(Where(row < k, 0, m.Select(-1, k) / pivot));
+    m = (m - columns.back().Unsqueeze(-1) * columns.back().Unsqueeze(-2)).Contiguous();
+  }
+  return (n == 0 ? m : Stack(columns, -1)).Cast(FloatResult(dtype()));
+}
+
+Tensor Tensor::MatrixPower(int64_t n, CallSite at) const {
+  Call call("MatrixPower", at);
+  const int64_t size = SquareSize(*this);
+  Tensor square = n < 0 ? Inverse() : *this, power;
+  for (uint64_t left = n < 0 ? -static_cast<uint64_t>(n) : n; left > 0; left >>= 1) {
+    if (left & 1) power = power ? power.MatMul(square) : square;
+    if (left > 1) square = square.MatMul(square).Contiguous();
+  }
+  return power ? power : Eye(size, -1, dtype()).Expand(shape());
+}
+
+Tensor Tensor::AddMatMul(const Tensor& a, const Tensor& b, double beta, double alpha,
+                         CallSite at) const {
+  Call call("AddMatMul", at);
+  return *this * beta + a.MatMul(b) * alpha;
+}
+
+Tensor Tensor::Convolve(const Tensor& b, absl::string_view mode, CallSite at) const {
+  Call call("Convolve", at);
+  if (rank() != 1 || b.rank() != 1 || elements() == 0 || b.elements() == 0) {
+    Fail("takes vectors with elements, not ", Show(*this), " and ", Show(b));
+  }
+  const DType type = Promote(dtype(), b.dtype());
+  const bool swapped = b.elements() > elements();
+  const Tensor x = (swapped ? b : *this).Cast(type), w = (swapped ? *this : b).Cast(type);
+  const int64_t n = x.elements(), k = w.elements();
+  int64_t before = 0, after = 0;
+  if (mode == "full") {
+    before = after = k - 1;
+  } else if (mode == "same") {
+    after = (k - 1) / 2;
+    before = k - 1 - after;
+  } else if (mode != "valid") {
+    Fail("the mode is '", mode, "'; it is full, same or valid");
+  }
+  ConvOptions o;
+  o.padding = {before, after};
+  return x.Reshape({1, 1, n}).Conv1d(w.Flip(0).Reshape({1, 1, k}), o).Flatten();
+}
+
+}  // namespace tessera

@@ -1,0 +1,193 @@
+// Statistics: extremes with their positions, weighted means, what leaves out NaNs, areas and
+// slopes, intervals, and covariances.
+#include <cmath>
+
+#include "graph/tensor.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera {
+
+using internal::Call;
+using internal::Fail;
+using internal::FloatResult;
+using internal::NormalAxes;
+using internal::NormalAxis;
+using internal::Show;
+using internal::WideFloat;
+
+ValuesAndIndices Tensor::MaxWithIndices(int axis, bool keepdim, CallSite at) const {
+  Call call("MaxWithIndices", at);
+  return {Max(axis, keepdim), ArgMax(axis, keepdim)};
+}
+
+ValuesAndIndices Tensor::MinWithIndices(int axis, bool keepdim, CallSite at) const {
+  Call call("MinWithIndices", at);
+  return {Min(axis, keepdim), ArgMin(axis, keepdim)};
+}
+
+Tensor Tensor::Ptp(const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("Ptp", at);
+  return Max(axes, keepdim) - Min(axes, keepdim);
+}
+
+Tensor Tensor::Dist(const Tensor& b, double p, CallSite at) const {
+  Call call("Dist", at);
+  return (*this - b).Norm(p);
+}
+
+Tensor Tensor::Average(const Tensor& weights, const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("Average", at);
+  Tensor w = weights;
+  const Ints reduced = NormalAxes(axes, rank());
+  if (w.rank() == 1 && rank() > 1 && reduced.size() == 1) {
+    Extents dims(rank(), 1);
+    dims[reduced[0]] = w.shape()[0];
+    w = w.Reshape(dims);
+  }
+  const DType type = FloatResult(Promote(dtype(), weights.dtype()));
+  const Tensor x = WideFloat(Cast(type));
+  w = w.Cast(x.dtype()).Expand(shape());
+  return ((x * w).Sum(axes, keepdim) / w.Sum(axes, keepdim)).Cast(type);
+}
+
+Tensor Tensor::NanProd(const Axes& axes, bool keepdim, CallSite at) const {
+  Call call("NanProd", at);
+  return dtype().IsFloat() ? Where(IsNan(), 1, *this).Prod(axes, keepdim) : Prod(axes, keepdim);
+}
+
+Tensor Tensor::NanVar(const Axes& axes, int correction, bool keepdim, CallSite at) const {
+  Call call("NanVar", at);
+  if (!dtype().IsFloat()) return Var(axes, correction, keepdim);
+  const Tensor x = WideFloat(*this), nan = IsNan();
+  const Tensor count = nan.LogicalNot().Cast(x.dtype()).Sum(axes, keepdim);
+  const Tensor apart = Where(nan, 0, x - x.NanMean(axes, /*keepdim=*/true));
+  return (apart.Square().Sum(axes, keepdim) / (count - correction).Maximum(0)).Cast(dtype());
+}
+
+Tensor Tensor::NanStd(const Axes& axes, int correction, bool keepdim, CallSite at) const {
+  Call call("NanStd", at);
+  return NanVar(axes, correction, keepdim).Sqrt();
+}
+
+// NaNs are above all in order, so that the others' middle follows from how many there are.
+ValuesAndIndices Tensor::NanMedian(int axis, bool keepdim, CallSite at) const {
+  Call call("NanMedian", at);
+  const int a = NormalAxis(axis, rank());
+  if (!dtype().IsFloat()) return Median(a, keepdim);
+  if (shape()[a].max() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
+  const Tensor order = ArgSort(a);
+  const Tensor count = IsNan().LogicalNot().Cast(kInt32).Sum(a, /*keepdim=*/true);
+  const Tensor middle = ((count - 1) / 2.0).Floor().Maximum(0).Cast(kInt32);
+  const Tensor index = order.Gather(a, middle), value = Gather(a, index);
+  return keepdim ? ValuesAndIndices{value, index}
+                 : ValuesAndIndices{value.Squeeze(a), index.Squeeze(a)};
+}
+
+namespace {
+
+// Of neighbours along an axis: all but the first, and all but the last.
+struct Neighbours {
+  Tensor later, earlier;
+  Neighbours(const Tensor& t, int axis) {
+    const Extent n = t.shape()[axis];
+    if (n.min() < 1) Fail("takes at least one element along axis ", axis, " of ", Show(t));
+    later = t.SliceAxis(axis, {1, {}});
+    earlier = t.SliceAxis(axis, {0, n - Extent(1)});
+  }
+};
+
+Tensor Areas(const Tensor& t, double dx, int axis) {
+  const auto [later, earlier] = Neighbours(WideFloat(t), axis);
+  return (later + earlier) * (dx / 2);
+}
+
+}  // namespace
+
+Tensor Tensor::Trapezoid(double dx, int axis, CallSite at) const {
+  Call call("Trapezoid", at);
+  const int a = NormalAxis(axis, rank());
+  return Areas(*this, dx, a).Sum(a).Cast(FloatResult(dtype()));
+}
+
+Tensor Tensor::CumTrapezoid(double dx, int axis, CallSite at) const {
+  Call call("CumTrapezoid", at);
+  const int a = NormalAxis(axis, rank());
+  return Areas(*this, dx, a).CumSum(a).Cast(FloatResult(dtype()));
+}
+
+Tensor Tensor::Gradient(double dx, int axis, CallSite at) const {
+  Call call("Gradient", at);
+  const int a = NormalAxis(axis, rank());
+  const Extent n = shape()[a];
+  if (n.min() < 2) Fail("takes at least two elements along axis ", a, " of ", Show(*this));
+  const Tensor x = WideFloat(*this);
+  const auto part = [&](const Extent& begin, const Extent& end) {
+    return x.SliceAxis(a, {begin, end});
+  };
+  const Tensor first = part(1, 2) - part(0, 1);
+  const Tensor last = part(n - Extent(1), n) - part(n - Extent(2), n - Extent(1));
+  const Tensor inside = (part(2, n) - part(0, n - Extent(2))) / 2;
+  return (Cat({first, inside, last}, a) / dx).Cast(FloatResult(dtype()));
+}
+
+Tensor Tensor::Histogram(int64_t bins, double low, double high, CallSite at) const {
+  Call call("Histogram", at);
+  if (bins < 1 || !(low < high) || !std::isfinite(high - low)) {
+    Fail("takes one interval or more between numbers in order, not ", bins, " from ", low, " to ",
+         high);
+  }
+  const Tensor x = WideFloat(*this);
+  const Tensor inside = (x >= low) & (x <= high);
+  const Tensor share = Where(inside, (x - low) * (static_cast<double>(bins) / (high - low)), -1);
+  return share.Floor().Cast(kInt32).Minimum(bins - 1).BinCount(bins);
+}
+
+Tensor Tensor::Bucketize(const Tensor& boundaries, bool right, CallSite at) const {
+  Call call("Bucketize", at);
+  if (boundaries.rank() != 1) Fail("the boundaries ", Show(boundaries), " must be a vector");
+  return boundaries.SearchSorted(*this, right);
+}
+
+Tensor Tensor::IsIn(const Tensor& values, CallSite at) const {
+  Call call("IsIn", at);
+  return (Unsqueeze(-1) == values.Flatten()).Any(-1);
+}
+
+Tensor Tensor::Interp(const Tensor& x, const Tensor& y, CallSite at) const {
+  Call call("Interp", at);
+  if (x.rank() != 1 || !(x.shape() == y.shape()) || x.shape()[0].min() < 1) {
+    Fail("takes vectors of points of one size, not ", Show(x), " and ", Show(y));
+  }
+  const DType type = FloatResult(Promote(Promote(dtype(), x.dtype()), y.dtype()));
+  const DType wide = AccumulateType(type);
+  const Tensor to = Cast(wide), xs = x.Cast(wide), ys = y.Cast(wide);
+  const Tensor last = Tensor::FromExtent(x.shape()[0] - Extent(1));
+  const Tensor right = xs.SearchSorted(to, /*right=*/true).Minimum(last);
+  const Tensor left = (right - 1).Maximum(0);
+  const Tensor x0 = xs.Take(left), y0 = ys.Take(left), dx = xs.Take(right) - x0;
+  const Tensor slope = (ys.Take(right) - y0) / Where(dx == 0, 1, dx);
+  // Beyond the ends it is as at them; NaN stays NaN.
+  const Tensor held = to.Maximum(xs.Take(Scalar(0))).Minimum(xs.Take(last));
+  return (y0 + slope * (held - x0)).Cast(type);
+}
+
+Tensor Tensor::Cov(int correction, CallSite at) const {
+  Call call("Cov", at);
+  if (rank() < 1 || rank() > 2) Fail("takes [variables, samples] or [samples], not ", Show(*this));
+  const Tensor x = WideFloat(rank() == 1 ? Unsqueeze(0) : *this);
+  const Tensor apart = x - x.Mean({1}, /*keepdim=*/true);
+  const Tensor count = Tensor::FromExtent(x.shape()[1]).Cast(x.dtype());
+  const Tensor out = apart.MatMul(apart.T()) / (count - correction).Maximum(0);
+  return (rank() == 1 ? out.Reshape({}) : out).Cast(FloatResult(dtype()));
+}
+
+Tensor Tensor::CorrCoef(CallSite at) const {
+  Call call("CorrCoef", at);
+  const Tensor cov = WideFloat(*this).Cov();
+  if (rank() == 1) return (cov / cov).Cast(FloatResult(dtype()));
+  const Tensor deviation = cov.Diagonal().Sqrt();
+  const Tensor ratio = cov / deviation.Unsqueeze(1) / deviation;
+  return ratio.Clip(-1.0, 1.0).Cast(FloatResult(dtype()));
+}
+
+}  // namespace tessera
