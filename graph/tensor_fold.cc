@@ -11,8 +11,10 @@ using internal::Show;
 
 namespace {
 
-// Every stride-th element of an axis of `length`, from `begin`; zeros between.
-Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, const Extent& length) {
+// Every stride-th element of an axis of `length`, from `begin`; zeros between. After the last one
+// there are `most` elements at most.
+Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, const Extent& length,
+              int64_t most) {
   Tensor t = g;
   if (stride > 1) {
     t = t.Unsqueeze(axis + 1);
@@ -20,15 +22,16 @@ Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, const Ex
     pairs[axis + 1] = {0, stride - 1};
     t = t.Pad(pairs).Flatten(axis, axis + 1);
   }
-  const Extent& n = t.shape()[axis];
-  if (stride > 1 && !n.is_int()) {  // without the zeros after the last
-    t = t.SliceAxis(axis, {0, n - Extent(stride - 1)});
-  } else if (n.is_int() && length.is_int() && begin + n.value() > length.value()) {
-    t = t.SliceAxis(axis, {0, length - Extent(begin)});
-  }
   Pairs pairs(t.rank(), {0, 0});
-  pairs[axis] = {begin, length - Extent(begin) - t.shape()[axis]};
-  return t.Pad(pairs);
+  if (length.is_int() && t.shape()[axis].is_int()) {
+    const int64_t left = length.value() - begin;
+    if (t.size(axis) > left) t = t.SliceAxis(axis, {0, left});
+    pairs[axis] = {begin, left - t.size(axis)};
+    return t.Pad(pairs);
+  }
+  // How many elements come after is no expression that is known not to be negative.
+  pairs[axis] = {begin, most};
+  return t.Pad(pairs).SliceAxis(axis, {0, length});
 }
 
 constexpr int64_t kFewTerms = 8;
@@ -52,7 +55,8 @@ Tensor internal::OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t 
   }
   Tensor sum;
   for (int64_t w = 0; w < k; ++w) {
-    const Tensor term = Spread(g.Select(-1, w), axis, stride, w * dilation, n);
+    const int64_t most = (k - 1 - w) * dilation + stride - 1;
+    const Tensor term = Spread(g.Select(-1, w), axis, stride, w * dilation, n, most);
     sum = sum ? sum + term : term;
   }
   return sum;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/fuzz/random_tensors.h"
+#include "tests/support/composite_rows.h"
 
 namespace tessera {
 
@@ -267,7 +268,28 @@ Tensor RandomTensors::Drawn(const Tensor& a) {
   }
 }
 
+// A row of the table of composed functions, of leaves or what is computed from them. Positions stay
+// of the row's dtype; other numbers are of any.
+Tensor RandomTensors::FromTable(DType type) {
+  static const std::vector<CompositeRow>& rows = *new std::vector<CompositeRow>(CompositeRows());
+  const CompositeRow& row = rows[Int(0, static_cast<int64_t>(rows.size()) - 1)];
+  std::vector<Tensor> inputs;
+  for (const CompositeInput& in : row.inputs) {
+    if (in.dtype.IsInt()) {
+      const auto low = static_cast<int64_t>(in.low), high = static_cast<int64_t>(in.high);
+      const Tensor any = LeafOf(kInt32, in.shape);
+      inputs.push_back((any % (high - low) + low).Cast(in.dtype));
+      continue;
+    }
+    const Tensor leaf = LeafOf(type, in.shape);
+    inputs.push_back(Chance(0.4) ? Unary(leaf) : leaf);
+  }
+  const std::vector<Tensor> out = row.fn(inputs);
+  return out[Int(0, static_cast<int64_t>(out.size()) - 1)];
+}
+
 Tensor RandomTensors::Composed(const Tensor& a) {
+  if (Chance(0.4)) return FromTable(Chance(0.7) ? FloatType() : AnyType());
   switch (Int(0, 8)) {
     case 0:
       return ByIndex(a);

@@ -46,6 +46,7 @@ class RandomTensors {
   Tensor Normed(const Tensor& a);
   Tensor Sampled(const Tensor& a);
   Tensor Drawn(const Tensor& a);
+  Tensor FromTable(DType type);
 
  private:
   double FloatValue();

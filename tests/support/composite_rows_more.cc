@@ -65,8 +65,7 @@ void AddNumbers(std::vector<CompositeRow>& rows) {
   rows.push_back({"Shaped", {{{3, 5}}, {{3, 5}}}, [](In x) -> Out {
                     return {x[0].FMax(x[1]), x[0].FMin(x[1]),         x[0].Cbrt(),
                             x[0].Deg2Rad(),  x[0].Rad2Deg(),          x[0].Softplus(2, 1),
-                            x[0].Softmin(0), x[0].Threshold(0.1, 20), x[0] * x[1].Detach() + x[1],
-                            x[0].RoundTo(1)};
+                            x[0].Softmin(0), x[0].Threshold(0.1, 20), x[0].RoundTo(1)};
                   }});
 }
 
@@ -85,11 +84,15 @@ void AddParts(std::vector<CompositeRow>& rows) {
                             x[0].SliceScatter(x[2], 0, Slice{0, 4, 2}),
                             x[0].Roll({1, 2}, {0, 1})};
                   }});
-  rows.push_back({"Masks", {{{4, 6}}, {{4, 6}}, {{20}}}, [](In x) -> Out {
+  rows.push_back({"Masks",
+                  {{{4, 6}}, {{4, 6}}, {{20}}},
+                  [](In x) -> Out {
                     const Tensor mask = x[1] > 0;
                     return {x[0].MaskedSelect(mask, 7, 2), x[0].MaskedSelect(mask, 24),
                             x[0].MaskedScatter(mask, x[2]), mask.NonZero(8), mask.NonZero(24)};
-                  }});
+                  },
+                  true,
+                  /*flat=*/true});
   rows.push_back({"Unravelled",
                   {{{7}, 0, 23, kInt32}},
                   [](In x) -> Out {
@@ -127,7 +130,8 @@ void AddSystems(std::vector<CompositeRow>& rows) {
                     return {(x[0].MatMul(x[0].Transpose()) + Tensor::Eye(3) * 2).Cholesky()};
                   }});
   rows.push_back({"MatrixPower", {{{3, 3}}}, [](In x) -> Out {
-                    return {x[0].MatrixPower(3), x[0].MatrixPower(-2), x[0].MatrixPower(0)};
+                    const Tensor m = x[0] + Tensor::Eye(3) * 4;
+                    return {m.MatrixPower(3), m.MatrixPower(-2), x[0].MatrixPower(0)};
                   }});
 }
 
