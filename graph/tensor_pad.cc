@@ -18,7 +18,7 @@ struct Side {
   int axis;
   bool before;
 
-  Tensor Part(int64_t begin, int64_t end, bool reversed) const {
+  Tensor Part(const Extent& begin, const Extent& end, bool reversed) const {
     const Tensor part = x.SliceAxis(axis, {begin, end});
     return reversed ? part.Flip(axis) : part;
   }
@@ -26,15 +26,19 @@ struct Side {
   // Whole copies, then the part of one that is left: `period` elements of which the k-th copy is
   // reversed if `turns` says so. Pieces are in the order of the tensor.
   std::vector<Tensor> Pieces(PadMode mode, int64_t count) const {
-    const int64_t n = x.size(axis);
+    const Extent& n = x.shape()[axis];
     std::vector<Tensor> pieces;
-    if (mode == PadMode::kReplicate || (mode == PadMode::kReflect && n == 1)) {
+    if (mode == PadMode::kReplicate || (mode == PadMode::kReflect && n.is_int(1))) {
       Extents dims(x.shape().begin(), x.shape().end());
       dims[axis] = count;
-      pieces.push_back(Part(before ? 0 : n - 1, before ? 1 : n, false).Expand(dims));
+      const Extent edge = before ? Extent(0) : n - Extent(1);
+      pieces.push_back(Part(edge, edge + Extent(1), false).Expand(dims));
       return pieces;
     }
-    const int64_t period = mode == PadMode::kReflect ? n - 1 : n;
+    const int64_t period = mode == PadMode::kReflect ? n.min() - 1 : n.min();
+    if (!n.is_int() && count > period) {
+      Fail("axis ", axis, " of ", Show(x), " may be too short for ", count, " elements beside it");
+    }
     bool mirrored = mode != PadMode::kCircular;
     while (count > 0) {
       const int64_t take = std::min(count, period);
@@ -48,21 +52,22 @@ struct Side {
 
   // By kReflect a mirrored piece leaves out the edge that it stands at; the next one, the edge
   // beyond.
-  Tensor Piece(PadMode mode, bool mirrored, int64_t take, int64_t n) const {
+  Tensor Piece(PadMode mode, bool mirrored, const Extent& take, const Extent& n) const {
+    const Extent one = 1;
     if (mode == PadMode::kSymmetric && mirrored) {
       return before ? Part(0, take, true) : Part(n - take, n, true);
     }
     if (mode != PadMode::kReflect) {
       return before ? Part(n - take, n, false) : Part(0, take, false);
     }
-    if (mirrored) return before ? Part(1, 1 + take, true) : Part(n - 1 - take, n - 1, true);
-    return before ? Part(n - 1 - take, n - 1, false) : Part(1, 1 + take, false);
+    if (mirrored) return before ? Part(1, one + take, true) : Part(n - one - take, n - one, true);
+    return before ? Part(n - one - take, n - one, false) : Part(1, one + take, false);
   }
 };
 
 Tensor PaddedAxis(const Tensor& x, int axis, PadMode mode, int64_t before, int64_t after) {
   if (before == 0 && after == 0) return x;
-  if (x.size(axis) == 0) Fail("axis ", axis, " of ", Show(x), " has nothing to repeat");
+  if (x.shape()[axis].min() == 0) Fail("axis ", axis, " of ", Show(x), " has nothing to repeat");
   std::vector<Tensor> all;
   if (before > 0) all = Side{x, axis, true}.Pieces(mode, before);
   all.push_back(x);

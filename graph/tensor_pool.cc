@@ -164,16 +164,17 @@ namespace {
 // One axis of x reduced to n positions: position i covers elements floor(i size / n) to
 // ceil((i + 1) size / n).
 Tensor Adapted(const Tensor& x, int axis, int64_t n, bool max) {
-  const int64_t size = x.size(axis);
-  if (n == size) return x;
-  if (n > 0 && size % n == 0) {
-    const Tensor split = x.Unflatten(axis, {n, size / n});
+  const Extent& extent = x.shape()[axis];
+  if (extent.is_int(n)) return x;
+  if (extent.is_int() && extent.value() % n == 0) {
+    const Tensor split = x.Unflatten(axis, {n, extent.value() / n});
     return max ? split.Max(axis + 1) : split.Mean(axis + 1);
   }
+  const Tensor size = Tensor::FromExtent(extent, kInt64);
   const int rank = x.rank() + 1;
   const Tensor i = CountAlong(axis, rank, n, kInt64);
   const Tensor begin = (i * size).FloorDiv(n), end = ((i + 1) * size + (n - 1)).FloorDiv(n);
-  const Tensor element = CountAlong(axis + 1, rank, size, kInt64);
+  const Tensor element = CountAlong(axis + 1, rank, extent, kInt64);
   const Tensor inside = (element >= begin) & (element < end);
   const Tensor wide = x.Unsqueeze(axis);
   if (max) {
@@ -191,7 +192,7 @@ Tensor AdaptedTo(const Tensor& t, const Ints& extents, bool max) {
   }
   Tensor x = t;
   for (int i = 0; i < axes; ++i) {
-    if (extents[i] < 1 || t.size(t.rank() - axes + i) == 0) {
+    if (extents[i] < 1 || t.shape()[t.rank() - axes + i].min() == 0) {
       Fail("cannot make ", extents[i], " positions of axis ", t.rank() - axes + i, " of ", Show(t));
     }
     x = Adapted(x, t.rank() - axes + i, extents[i], max);

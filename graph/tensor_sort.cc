@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "graph/simplify.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 
@@ -223,8 +224,8 @@ ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
   return {x.Gather(a, in_place), in_place};
 }
 
-ValuesAndIndices At(const Tensor& x, int axis, const Tensor& index, int64_t k, bool keepdim) {
-  const Tensor one = index.SliceAxis(axis, {k, k + 1});
+ValuesAndIndices At(const Tensor& x, int axis, const Tensor& index, const Extent& k, bool keepdim) {
+  const Tensor one = index.SliceAxis(axis, {k, k + Extent(1)});
   const Tensor value = x.Gather(axis, one);
   if (keepdim) return {value, one};
   return {value.Squeeze(axis), one.Squeeze(axis)};
@@ -244,12 +245,14 @@ Tensor Tensor::ArgSort(int axis, bool descending, CallSite at) const {
 
 ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) const {
   Call call("TopK", at);
-  const int64_t n = rank() == 0 ? 1 : size(NormalAxis(axis, rank()));
+  const Extent extent = rank() == 0 ? Extent(1) : shape()[NormalAxis(axis, rank())];
+  const int64_t n = extent.min();
   if (k < 0 || k > n) Fail("cannot take ", k, " of the ", n, " elements of ", Show(*this));
   if (rank() == 0) return Reshape({1}).TopK(k, 0, largest);
   const int a = NormalAxis(axis, rank());
   const Tensor order = OrderOf(*this, largest).Transpose(a, -1);
-  const bool few = k > 0 && k <= kFew && n > kCounted && n <= INT32_MAX && order.dtype() == kUInt32;
+  const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX &&
+                   order.dtype() == kUInt32;
   const Tensor first =
       few ? FirstFew(order, k).Transpose(a, -1)
           : SortedIndex(*this, axis, largest).index.Transpose(a, -1).SliceAxis(a, {0, k});
@@ -259,7 +262,8 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
 ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
   Call call("KthValue", at);
   const int a = NormalAxis(axis, rank());
-  if (k < 1 || k > size(a)) Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
+  if (k < 1 || k > shape()[a].min())
+    Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
   return At(*this, a, SortedBy(*this, a, false).indices, k - 1, keepdim);
 }
 
@@ -267,10 +271,12 @@ ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at
 ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
   Call call("Median", at);
   const int a = NormalAxis(axis, rank());
-  const int64_t n = size(a);
-  if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
+  const Extent& n = shape()[a];
+  if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
   const Tensor index = SortedBy(*this, a, false).indices;
-  const auto [value, position] = At(*this, a, index, (n - 1) / 2, keepdim);
+  const UOp last = (n - Extent(1)).ToUOp();
+  const Extent middle(Simplify(UOp::Make(Op::kFloorDiv, {last, UOp::Index(2)})));
+  const auto [value, position] = At(*this, a, index, middle, keepdim);
   if (!dtype().IsFloat()) return {value, position};
   const Tensor nan = IsNan().Any(a, keepdim);
   const Tensor first = IsNan().Cast(kUInt8).ArgMax(a, keepdim).Cast(position.dtype());

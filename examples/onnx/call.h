@@ -101,6 +101,7 @@ enum class Flow : uint8_t {
   kElementwise,  // each element of the result is made of those at its own position
   kPermute,      // the axes of one input in another order
   kReduce,       // sums and the like over axes of one input
+  kBatch,        // each element along the first axis of the first input by itself
 };
 
 // One op of ONNX.

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "examples/onnx/import.h"
+#include "examples/onnx/least_bytes.h"
 #include "examples/onnx/plain.h"
 #include "runtime/mapped_file.h"
 #include "runtime/runtime.h"
@@ -96,16 +97,55 @@ Flow FlowOf(const Model& model) {
   return flow;
 }
 
+std::string LiesWhole(const Tensor& y) {
+  return absl::StrCat("the result lies on ", y.device().ToString(),
+                      " though its inputs are sharded");
+}
+
+// What has the shape of the result, and goes into it, shards it; where all inputs lie alike,
+// nothing moves.
+std::string ElementwiseFault(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
+                             int64_t moved) {
+  const bool alike = std::all_of(inputs.begin(), inputs.end(), [&](const Tensor& x) {
+    return x.shape() == inputs[0].shape() && x.device() == inputs[0].device();
+  });
+  if (alike && moved > 0) return absl::StrCat(moved, " bytes moved where none may be");
+  for (const Tensor& y : outputs) {
+    if (!y.device() || IsSharded(y)) continue;
+    const std::vector<UOp> made_of = TopoSort({&y.uop(), 1});
+    for (const Tensor& x : inputs) {
+      if (!IsSharded(x) || !(x.shape() == y.shape())) continue;
+      if (x.size(*x.device().sharding().axis()) <= 1) continue;
+      if (std::find(made_of.begin(), made_of.end(), x.uop()) != made_of.end()) return LiesWhole(y);
+    }
+  }
+  return "";
+}
+
+// Positions that are counted one by one; of larger graphs the bytes are printed alone.
+constexpr int64_t kMostCounted = 1 << 20;
+
 }  // namespace
 
 std::string PlacementFault(const Model& model, const std::vector<Tensor>& inputs,
                            const std::vector<Tensor>& outputs, int64_t moved) {
+  std::vector<UOp> roots;
+  for (const Tensor& y : outputs) roots.push_back(y.uop());
+  if (const std::optional<int64_t> least = LeastBytes(roots, kMostCounted);
+      least && *least < moved) {
+    return absl::StrCat(moved, " bytes moved where ", *least, " would do");
+  }
   const Flow flow = FlowOf(model);
   if (flow == Flow::kAny || inputs.empty() || !IsSharded(inputs[0])) return "";
-  for (const Tensor& x : inputs) {
-    if (x.shape() != inputs[0].shape()) return "";
+  if (flow == Flow::kElementwise) return ElementwiseFault(inputs, outputs, moved);
+  const Tensor& x = inputs[0];
+  const int axis = *x.device().sharding().axis();
+  if (flow == Flow::kBatch) {
+    const Tensor& y = outputs[0];
+    const bool kept = axis == 0 && x.size(0) > 1 && y.rank() > 0 && y.size(0) == x.size(0);
+    return kept && !IsSharded(y) ? LiesWhole(y) : "";
   }
-  const auto places = static_cast<int64_t>(inputs[0].device().places().size());
+  const auto places = static_cast<int64_t>(x.device().places().size());
   int64_t allowed = 0;
   for (const Tensor& y : outputs) {
     if (!y.device()) continue;  // made of numbers alone
@@ -114,14 +154,9 @@ std::string PlacementFault(const Model& model, const std::vector<Tensor>& inputs
     if (flow == Flow::kReduce && !IsSharded(y)) {
       allowed += 2 * 2 * (places - 1) * y.elements() * std::max(4, y.dtype().bytes());
     }
-    const int axis = *inputs[0].device().sharding().axis();
-    const bool kept =
-        flow != Flow::kReduce ||
-        (y.rank() == inputs[0].rank() && y.size(axis) == inputs[0].size(axis) && y.size(axis) > 1);
-    if (kept && !IsSharded(y)) {
-      return absl::StrCat("the result lies on ", y.device().ToString(),
-                          " though its inputs are sharded");
-    }
+    const bool kept = flow == Flow::kPermute ||
+                      (y.rank() == x.rank() && y.size(axis) == x.size(axis) && y.size(axis) > 1);
+    if (kept && !IsSharded(y)) return LiesWhole(y);
   }
   if (moved <= allowed) return "";
   return absl::StrCat(moved, " bytes moved where ", allowed, " may be");

@@ -27,8 +27,9 @@ struct CaseResult {
 CaseResult RunCase(const std::string& folder, const CaseOptions& options);
 
 // What is wrong with where results lie, or with the bytes that were moved to make them of inputs
-// over several places; empty: nothing, or nothing that can be told. Graphs of elementwise ops, one
-// permutation and one reduction are judged, whose inputs have one shape.
+// over several places; empty: nothing, or nothing that can be told. Bytes are judged by LeastBytes;
+// where results lie, of graphs that are elementwise, of one permutation or reduction, and of ops
+// that work on each sample of a batch by itself.
 std::string PlacementFault(const Model& model, const std::vector<Tensor>& inputs,
                            const std::vector<Tensor>& outputs, int64_t moved);
 

@@ -166,9 +166,9 @@ void RotaryEmbedding(Call& c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"Attention", Attention},
+    {"Attention", Attention, 0, Flow::kBatch},
     {"RotaryEmbedding", RotaryEmbedding},
-    {"ai.onnx.preview.FlexAttention", FlexAttention},
+    {"ai.onnx.preview.FlexAttention", FlexAttention, 0, Flow::kBatch},
 };
 
 }  // namespace

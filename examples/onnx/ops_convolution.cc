@@ -185,8 +185,8 @@ void Col2Im(Call& c) {
 
 constexpr OpRow kRows[] = {
     {"Col2Im", Col2Im, HostInput({1, 2})},
-    {"Conv", Conv},
-    {"ConvTranspose", ConvTranspose},
+    {"Conv", Conv, 0, Flow::kBatch},
+    {"ConvTranspose", ConvTranspose, 0, Flow::kBatch},
     {"DeformConv", DeformConv},
 };
 

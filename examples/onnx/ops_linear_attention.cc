@@ -81,8 +81,8 @@ void CausalConvWithState(Call& c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"CausalConvWithState", CausalConvWithState},
-    {"LinearAttention", LinearAttention},
+    {"CausalConvWithState", CausalConvWithState, 0, Flow::kBatch},
+    {"LinearAttention", LinearAttention, 0, Flow::kBatch},
 };
 
 }  // namespace

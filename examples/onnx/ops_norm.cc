@@ -115,9 +115,12 @@ void Lrn(Call& c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"BatchNormalization", BatchNormalization},       {"GroupNormalization", GroupNormalization},
-    {"InstanceNormalization", InstanceNormalization}, {"LRN", Lrn},
-    {"LayerNormalization", LayerNormalization},       {"RMSNormalization", RmsNormalization},
+    {"BatchNormalization", BatchNormalization},
+    {"GroupNormalization", GroupNormalization, 0, Flow::kBatch},
+    {"InstanceNormalization", InstanceNormalization, 0, Flow::kBatch},
+    {"LRN", Lrn, 0, Flow::kBatch},
+    {"LayerNormalization", LayerNormalization},
+    {"RMSNormalization", RmsNormalization},
 };
 
 }  // namespace

@@ -89,12 +89,12 @@ void MaxUnpool(Call& c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"AveragePool", AveragePool},
-    {"GlobalAveragePool", GlobalAveragePool},
-    {"GlobalLpPool", GlobalLpPool},
-    {"GlobalMaxPool", GlobalMaxPool},
-    {"LpPool", LpPool},
-    {"MaxPool", MaxPool},
+    {"AveragePool", AveragePool, 0, Flow::kBatch},
+    {"GlobalAveragePool", GlobalAveragePool, 0, Flow::kBatch},
+    {"GlobalLpPool", GlobalLpPool, 0, Flow::kBatch},
+    {"GlobalMaxPool", GlobalMaxPool, 0, Flow::kBatch},
+    {"LpPool", LpPool, 0, Flow::kBatch},
+    {"MaxPool", MaxPool, 0, Flow::kBatch},
     {"MaxUnpool", MaxUnpool, HostInput({2})},
 };
 

@@ -118,10 +118,10 @@ void ConvInteger(Call& c) {
 }
 
 constexpr OpRow kRows[] = {
-    {"ConvInteger", ConvInteger},
+    {"ConvInteger", ConvInteger, 0, Flow::kBatch},
     {"DequantizeLinear", DequantizeLinear},
     {"DynamicQuantizeLinear", DynamicQuantizeLinear},
-    {"QLinearConv", QLinearConv},
+    {"QLinearConv", QLinearConv, 0, Flow::kBatch},
     {"QLinearMatMul", QLinearMatMul},
     {"QuantizeLinear", QuantizeLinear},
 };

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "examples/onnx/least_bytes.h"
 #include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/flags.h"
@@ -17,7 +18,6 @@
 #include "runtime/mesh.h"
 #include "runtime/runtime.h"
 #include "tests/fuzz/generator.h"
-#include "tests/fuzz/least_bytes.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -206,7 +206,7 @@ std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
     return "";
   }
   const std::string text = Print(roots);
-  const int64_t least = LeastBytes(roots), before = GetRuntimeStats().bytes_moved;
+  const int64_t least = *LeastBytes(roots), before = GetRuntimeStats().bytes_moved;
   Bindings values;
   for (const UOp& u : TopoSort(roots, /*with_extents=*/true)) {
     if (!u.is(Op::kVar)) continue;

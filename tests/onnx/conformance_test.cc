@@ -121,7 +121,7 @@ TEST(OnnxConformance, JudgesPlacements) {
   const Device rows = Sharding(places, 0), whole = Sharding(places);
   const Tensor x = Tensor::Zeros({6, 4}, kFloat32, rows);
   EXPECT_EQ(fault("Neg", x, x, 0), "");
-  EXPECT_THAT(fault("Neg", x, x, 8), HasSubstr("8 bytes moved where 0 may be"));
+  EXPECT_THAT(fault("Neg", x, x, 8), HasSubstr("8 bytes moved where 0 would do"));
   EXPECT_THAT(fault("Neg", x, x.To(whole), 0), HasSubstr("though its inputs are sharded"));
   EXPECT_THAT(fault("Transpose", x, x.T().To(whole), 0), HasSubstr("though its inputs"));
   EXPECT_EQ(fault("ReduceSum", x, x.Sum({0}, true), 2 * 2 * 4 * 4), "");
@@ -129,7 +129,19 @@ TEST(OnnxConformance, JudgesPlacements) {
   EXPECT_EQ(fault("ReduceSum", x, x.Sum({1}, true), 0), "");
   EXPECT_THAT(fault("ReduceSum", x, x.Sum({1}, true), 4), HasSubstr("4 bytes moved"));
   EXPECT_THAT(fault("ReduceSum", x, x.Sum({1}, true).To(whole), 0), HasSubstr("though its inputs"));
-  EXPECT_EQ(fault("Gather", x, x.To(whole), 1000), "") << "cannot be told";
+  // A result like an input shards as it does, whatever else goes into it.
+  const Tensor row = Tensor::Zeros({4}, kFloat32, whole);
+  EXPECT_EQ(fault("Add", x, x + row, 0), "");
+  EXPECT_THAT(fault("Add", x, (x + row).To(whole), 0), HasSubstr("though its inputs"));
+  EXPECT_EQ(fault("Add", x, row + 1, 0), "") << "x does not go into it";
+  // Samples stay where they are.
+  const Tensor images = Tensor::Zeros({3, 1, 4, 4}, kFloat32, rows);
+  EXPECT_EQ(fault("MaxPool", images, images.MaxPool({}), 0), "");
+  EXPECT_THAT(fault("MaxPool", images, images.To(whole).MaxPool({}), 384),
+              HasSubstr("though its inputs"));
+  EXPECT_EQ(fault("Gather", x, x.To(whole), 192), "");
+  EXPECT_THAT(fault("Gather", x, x.To(whole), 193),
+              HasSubstr("193 bytes moved where 192 would do"));
 }
 
 // A folder with one case: a model of one node, its input and its expected output.

@@ -207,6 +207,24 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
       {"KthValue", [](const Tensor& x) { return x.KthValue(2, 1).values; }},
       {"CumMinBack", [](const Tensor& x) { return x.CumMin(2).values; }},
       {"Hardmax", [](const Tensor& x) { return x.Hardmax(0); }},
+      {"TopKAlong", [](const Tensor& x) { return x.TopK(1, 0).values; }},
+      {"KthAlong", [](const Tensor& x) { return x.KthValue(1, 0).values; }},
+      {"MedianAlong", [](const Tensor& x) { return x.Median(0).values; }},
+      {"AdaptiveAlong",
+       [](const Tensor& x) {
+         return x.Permute({1, 2, 0}).AdaptiveAvgPool({3}) +
+                x.Permute({1, 2, 0}).AdaptiveMaxPool({3});
+       }},
+      {"PadByAlong",
+       [](const Tensor& x) {
+         const Pairs pairs = {{1, 1}, {0, 0}, {0, 0}};
+         return x.PadBy(PadMode::kSymmetric, pairs) + x.PadBy(PadMode::kCircular, pairs) +
+                x.PadBy(PadMode::kReplicate, pairs);
+       }},
+      {"PadReflectAlong",
+       [](const Tensor& x) {
+         return Cat({x, x}, 0).PadBy(PadMode::kReflect, {{1, 1}, {0, 0}, {0, 0}});
+       }},
       {"Diagonal", [](const Tensor& x) { return x.Diagonal(1, 1, 2); }},
   };
   return all;

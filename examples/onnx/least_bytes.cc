@@ -1,5 +1,5 @@
 // Counting position by position, with nothing of the code under test but where parts lie.
-#include "tests/fuzz/least_bytes.h"
+#include "examples/onnx/least_bytes.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -165,7 +165,7 @@ int64_t Elements(const UOp& u) {
 
 }  // namespace
 
-int64_t LeastBytes(absl::Span<const UOp> roots) {
+std::optional<int64_t> LeastBytes(absl::Span<const UOp> roots, int64_t most) {
   std::set<const Node*> seen;
   std::vector<UOp> stack(roots.begin(), roots.end());
   int64_t bytes = 0;
@@ -173,6 +173,12 @@ int64_t LeastBytes(absl::Span<const UOp> roots) {
     const UOp u = std::move(stack.back());
     stack.pop_back();
     if (u.realized() || !seen.insert(u.get()).second) continue;
+    if (u.device()) {
+      const auto places = static_cast<int64_t>(u.device().places().size());
+      const int64_t elements = u.shape().MaxElements();
+      if (elements > most / places) return std::nullopt;
+      most -= elements * places;
+    }
     bytes += Elements(u) * u.dtype().bytes();
     for (const UOp& s : u.srcs()) stack.push_back(s);
   }

@@ -1,0 +1,329 @@
+// Mistakes in calls of every function: each is an Error that begins with the function's name, shows
+// what it was given, and leaves everything usable.
+#include <string>
+
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Mistake {
+  std::string text;  // the call
+  std::function<void()> call;
+  std::string part = "";  // what the message has in it, beside the name
+
+  std::string name() const { return text.substr(0, text.find_first_of("( ")); }
+};
+
+// x is f32[3, 4], m f32[4, 4], i i32[3, 4], b bool[3, 4], image f32[1, 2, 5, 6], v f32[5].
+struct Given {
+  Tensor x = Tensor::Zeros({3, 4}), m = Tensor::Zeros({4, 4}), i = Tensor::Zeros({3, 4}, kInt32);
+  Tensor b = Tensor::Zeros({3, 4}, kBool), image = Tensor::Zeros({1, 2, 5, 6});
+  Tensor v = Tensor::Zeros({5}), elsewhere = Tensor::Zeros({3, 4}, kFloat32, "CPU:1");
+};
+
+const Given& G() {
+  static const Given& given = *new Given;
+  return given;
+}
+
+void Expect(const std::vector<Mistake>& mistakes) {
+  for (const Mistake& mistake : mistakes) {
+    SCOPED_TRACE(mistake.text);
+    const std::string message = ErrorOf(mistake.call);
+    EXPECT_THAT(message, AllOf(StartsWith(mistake.name() + ": "), HasSubstr(mistake.part)));
+    EXPECT_GT(message.size(), mistake.name().size() + 15);  // says something
+  }
+  EXPECT_EQ((G().x + 1).Sum().Item(), 12);
+}
+
+#define OF(object, ...)                          \
+  Mistake {                                      \
+#__VA_ARGS__, [] { G().object.__VA_ARGS__; } \
+  }
+#define SAYS(part, object, ...)                        \
+  Mistake {                                            \
+#__VA_ARGS__, [] { G().object.__VA_ARGS__; }, part \
+  }
+#define STATIC(...)                           \
+  Mistake {                                   \
+#__VA_ARGS__, [] { Tensor::__VA_ARGS__; } \
+  }
+#define FREE(...)                     \
+  Mistake {                           \
+#__VA_ARGS__, [] { __VA_ARGS__; } \
+  }
+
+// An axis that a matrix does not have.
+TEST(TensorErrors, AxesThatAreNone) {
+  const std::vector<Mistake> mistakes = {
+      OF(x, Sum(2)),
+      OF(x, Prod(-3)),
+      OF(x, Mean(2)),
+      OF(x, Max(5)),
+      OF(x, Min(2)),
+      OF(x, Any(2)),
+      OF(x, All(2)),
+      OF(x, Var(2)),
+      OF(x, Std(2)),
+      OF(x, VarMean(2)),
+      OF(x, Norm(2, 2)),
+      OF(x, CountNonzero(2)),
+      OF(x, NanSum(2)),
+      OF(x, NanMean(2)),
+      OF(x, NanMax(2)),
+      OF(x, NanMin(2)),
+      OF(x, NanProd(2)),
+      OF(x, NanVar(2)),
+      OF(x, NanStd(2)),
+      OF(x, Ptp(2)),
+      OF(x, Average(G().x, 2)),
+      OF(x, MaxWithIndices(2)),
+      OF(x, MinWithIndices(-3)),
+      OF(x, LogSumExp(2)),
+      OF(x, Softmax(2)),
+      OF(x, LogSoftmax(2)),
+      OF(x, Softmin(2)),
+      OF(x, ArgMax(2)),
+      OF(x, ArgMin(-3)),
+      OF(x, Hardmax(2)),
+      OF(x, Glu(2)),
+      OF(x, CumSum(2)),
+      OF(x, CumProd(2)),
+      OF(x, CumMax(2)),
+      OF(x, CumMin(2)),
+      OF(x, LogCumSumExp(2)),
+      OF(x, Diff(1, 2)),
+      OF(x, Trapezoid(1, 2)),
+      OF(x, CumTrapezoid(1, 2)),
+      OF(x, Gradient(1, 2)),
+      OF(x, Sort(2)),
+      OF(x, ArgSort(2)),
+      OF(x, TopK(1, 2)),
+      OF(x, KthValue(1, 2)),
+      OF(x, Median(2)),
+      OF(x, NanMedian(2)),
+      OF(x, Quantile(0.5, 2)),
+      OF(x, Take(G().i, 2)),
+      OF(x, Gather(2, G().i)),
+      OF(x, Scatter(2, G().i, G().x)),
+      OF(x, ScatterAdd(2, G().i, G().x)),
+      OF(x, IndexSelect(2, G().v.Cast(kInt32))),
+      OF(x, IndexAdd(2, G().v.Cast(kInt32), G().x)),
+      OF(x, IndexCopy(2, G().v.Cast(kInt32), G().x)),
+      OF(x, IndexFill(2, G().v.Cast(kInt32), 1)),
+      OF(x, Flatten(0, 2)),
+      OF(x, Unflatten(2, {1})),
+      OF(x, Unsqueeze(4)),
+      OF(x, Squeeze(2)),
+      OF(x, Permute({0, 2})),
+      OF(x, Transpose(0, 2)),
+      OF(x, SwapAxes(0, 2)),
+      OF(x, Flip(2)),
+      OF(x, SliceAxis(2, {0, 1})),
+      OF(x, Select(2, 0)),
+      OF(x, Window(2, {1})),
+      OF(x, Unfold(2, 1)),
+      OF(x, MoveAxis(2, 0)),
+      OF(x, Rot90(1, 0, 2)),
+      OF(x, Diagonal(0, 0, 2)),
+      OF(x, Trace(0, 0, 2)),
+      OF(x, RepeatInterleave(2, 2)),
+      OF(x, Roll(1, 2)),
+      OF(x, Split(1, 2)),
+      OF(x, Chunk(2, 2)),
+      OF(x, TensorSplit({1}, 2)),
+      OF(x, Unbind(2)),
+      OF(x, Narrow(2, 0, 1)),
+      OF(x, SelectScatter(G().v, 2, 0)),
+      OF(x, SliceScatter(G().x, 2, {0, 1})),
+      OF(x, Shuffle(2)),
+      OF(x, GumbelSoftmax(1, false, 2)),
+      OF(x, LpNormalize(2, 2)),
+      OF(x, CosineSimilarity(G().x, 2)),
+      OF(x, Cross(G().x, 2)),
+      FREE(Cat({G().x, G().x}, 2)),
+      FREE(Stack({G().x, G().x}, 3)),
+  };
+  for (const Mistake& mistake : mistakes) {
+    SCOPED_TRACE(mistake.text);
+    EXPECT_THAT(ErrorOf(mistake.call), ContainsRegex("ax(i|e)s"));
+  }
+  Expect(mistakes);
+}
+
+TEST(TensorErrors, DTypesThatDoNotFit) {
+  Expect({
+      SAYS("f32", x, BitAnd(G().x)),
+      SAYS("f32", x, BitOr(1)),
+      SAYS("f32", x, BitXor(G().x)),
+      SAYS("f32", x, Shl(1)),
+      SAYS("f32", x, Shr(1)),
+      SAYS("f32", x, BitNot()),
+      SAYS("bool", b, Sub(G().b)),
+      SAYS("bool", b, Mod(G().b)),
+      SAYS("bool", b, FloorDiv(G().b)),
+      SAYS("bool", b, Neg()),
+      SAYS("f32", x, Gcd(G().x)),
+      SAYS("f32", x, Lcm(G().i * 1.0)),
+      SAYS("f32", x, PopCount()),
+      SAYS("f32", x, LdExp(G().x)),
+      SAYS("i32", i, RoundTo(-1)),
+      SAYS("f32", x, MaskedFill(G().x, 0)),
+      SAYS("f32", x, Gather(0, G().x)),
+      SAYS("f32", x, Take(G().x)),
+      SAYS("f32", x, Scatter(0, G().x, G().x)),
+      SAYS("f32", x, IndexAdd(0, G().v, G().x)),
+      SAYS("f32", x, OneHot(3)),
+      SAYS("f32", x, BinCount(3)),
+      SAYS("f32", x, Embedding(G().x)),
+      SAYS("f32", x, GatherND(G().x)),
+      SAYS("f32", x, MaskedSelect(G().x, 3)),
+      SAYS("i32", x, MaskedScatter(G().i, G().x)),
+      SAYS("f32", v, UnravelIndex({2, 3})),
+      SAYS("bool", b, CumMax(0)),
+      SAYS("f32", x, Bitcast(kInt8)),
+      SAYS("f32", x, CrossEntropy(G().v)),
+      SAYS("f32", x, MultiMarginLoss(G().v)),
+      STATIC(Rand({2}, kInt32)),
+      STATIC(RandN({2}, kInt8)),
+      STATIC(Uniform(0, 1, {2}, kBool)),
+      STATIC(RandInt(0, 5, {2}, kFloat32)),
+      STATIC(Permutation(3, kFloat32)),
+      STATIC(Normal(0, 1, {2}, kInt32)),
+      STATIC(Exponential(1, {2}, kInt32)),
+      STATIC(HannWindow(4, true, kInt32)),
+  });
+}
+
+TEST(TensorErrors, ShapesThatDoNotFit) {
+  Expect({
+      SAYS("[3, 4]", x, Add(G().v)),
+      SAYS("[5]", x, Mul(G().v)),
+      SAYS("[5]", x, Maximum(G().v)),
+      SAYS("[5]", x, Atan2(G().v)),
+      SAYS("[5]", x, LogAddExp(G().v)),
+      SAYS("[5]", x, FMax(G().v)),
+      SAYS("[3, 4]", x, Reshape({5, -1})),
+      SAYS("[3, 4]", x, Expand({3, 5})),
+      SAYS("[3, 4]", x, BroadcastTo({2, 3, 5})),
+      SAYS("[3, 4]", x, ExpandAs(G().v)),
+      SAYS("[3, 4]", x, Pad({{1, 1}})),
+      SAYS("[3, 4]", x, Shrink({{0, 5}, {0, 1}})),
+      SAYS("[3, 4]", x, PadBy(PadMode::kReflect, {{1, 1}})),
+      SAYS("[3, 4]", x, Narrow(0, 2, 2)),
+      SAYS("[3, 4]", x, Select(0, 3)),
+      SAYS("[3, 4]", x, MatMul(G().x)),
+      SAYS("[3, 4]", x, TensorDot(G().m)),
+      SAYS("[3, 4]", x, Inner(G().v)),
+      SAYS("[3, 4]", x, Linear(G().v.Unsqueeze(0))),
+      SAYS("[3, 4]", x, Det()),
+      SAYS("[3, 4]", x, SlogDet()),
+      SAYS("[3, 4]", x, Inverse()),
+      SAYS("[3, 4]", x, Cholesky()),
+      SAYS("[3, 4]", x, MatrixPower(2)),
+      SAYS("[3, 4]", x, Solve(G().v)),
+      SAYS("[5]", m, Solve(G().v)),
+      SAYS("[5]", m, SolveTriangular(G().v)),
+      SAYS("[3, 4]", x, Convolve(G().v)),
+      SAYS("[1, 2, 5, 6]", image, Cov()),
+      SAYS("[3, 4]", x, MseLoss(G().v)),
+      SAYS("[3, 4]", x, L1Loss(G().m)),
+      SAYS("[3, 4]", x, HuberLoss(G().v)),
+      SAYS("[3, 4]", x, BinaryCrossEntropy(G().v)),
+      SAYS("[3, 4]", x, KlDivLoss(G().v)),
+      SAYS("[3, 4]", x, SoftMarginLoss(G().v)),
+      SAYS("[3, 4]", x, GaussianNllLoss(G().m, G().m)),
+      SAYS("[3, 4]", x, TripletMarginLoss(G().v, G().x)),
+      SAYS("[3, 4]", x, CrossEntropy(G().v.Cast(kInt32))),
+      SAYS("[1, 2, 5, 6]", image, Conv2d(Tensor::Zeros({3, 3, 2, 2}))),
+      SAYS("[1, 2, 5, 6]", image, Conv1d(Tensor::Zeros({3, 2, 2}), {})),
+      SAYS("[1, 2, 5, 6]", image, MaxPool({.size = {9}})),
+      SAYS("[3, 4]", x, AvgPool({.size = {2}})),
+      SAYS("[1, 2, 5, 6]", image, GroupNorm(3)),
+      SAYS("[1, 2, 5, 6]", image, PixelShuffle(2)),
+      SAYS("[1, 2, 5, 6]", image, ChannelShuffle(3)),
+      SAYS("[3, 4]", x, BatchNorm(G().v, G().v)),
+      SAYS("[3, 4]", x, LayerNorm(G().v)),
+      SAYS("[3, 4]", x, SearchSorted(G().v)),
+      SAYS("[3, 4]", v, Bucketize(G().x)),
+      SAYS("[3, 4]", v, Interp(G().x, G().x)),
+      SAYS("[3, 4]", x, KthValue(5)),
+      SAYS("[3, 4]", x, TopK(5)),
+      SAYS("[5]", v, FillDiagonal(1)),
+      SAYS("[5]", v, Tril()),
+      SAYS("[3, 4]", x, Gather(0, G().v.Cast(kInt32))),
+      SAYS("[3, 4]", x, Scatter(0, G().i, G().v)),
+      SAYS("[3, 4]", x, MaskedSelect(G().m > 0, 2)),
+      SAYS("[3, 4]", x, Roll({1}, {0, 1})),
+      SAYS("[3, 4]", x, Split({1, 1})),
+      FREE(Cat({G().x, G().v})),
+      FREE(Stack({G().x, G().v})),
+      FREE(Where(G().b, G().x, G().v)),
+      FREE(Einsum("ij,jk->ik", {G().x, G().x})),
+      FREE(Einsum("ij->k", {G().x})),
+      FREE(BlockDiag({G().image})),
+      FREE(MeshGrid({G().x})),
+  });
+}
+
+TEST(TensorErrors, NumbersOutOfRange) {
+  Expect({
+      OF(x, Dropout(1.5)),
+      OF(x, Quantile(2)),
+      OF(x, Multinomial(-1)),
+      OF(x, Chunk(0)),
+      OF(x, Split(0)),
+      OF(x, Histogram(0, 0, 1)),
+      OF(x, Histogram(3, 1, 1)),
+      OF(x, NonZero(-1)),
+      OF(x, GumbelSoftmax(0)),
+      OF(x, DropoutChannels(-1)),
+      OF(x, RRelu(2, 1)),
+      OF(x, Convolve(G().v, "half")),
+      OF(i, OneHot(-1)),
+      OF(i, BinCount(-1)),
+      OF(v, UnravelIndex({0})),
+      OF(x, Diff(-1)),
+      OF(x, SliceAxis(0, {0, 3, 0})),
+      OF(image, MaxPool({.size = {0}})),
+      OF(image, AdaptiveAvgPool({0, 1})),
+      OF(image, Resize({-1, 2})),
+      OF(x, Unfold(0, 0)),
+      OF(x, Repeat({-1, 1})),
+      STATIC(Zeros({-1})),
+      STATIC(RandInt(3, 3, {2})),
+      STATIC(Linspace(0, 1, -1)),
+      STATIC(Eye(-2)),
+      STATIC(Permutation(-1)),
+      STATIC(Exponential(0, {2})),
+      STATIC(GeomSpace(-1, 1, 3)),
+      STATIC(TrilIndices(-1, 2)),
+      STATIC(HammingWindow(-1)),
+      STATIC(KaimingUniform({})),
+      STATIC(Arange(0, 5, 0)),
+      STATIC(Full({2}, 300, kInt8)),
+  });
+}
+
+// Placement is checked where the call is written.
+TEST(TensorErrors, PlacesThatDiffer) {
+  const Tensor here = Tensor::Zeros({3, 4}, kFloat32, "CPU:0");
+  for (const auto& call : std::vector<std::function<void()>>{
+           [&] { here + G().elsewhere; }, [&] { here.MatMul(G().elsewhere.T()); },
+           [&] {
+             Cat({here, G().elsewhere});
+           },
+           [&] { Where(here > 0, here, G().elsewhere); }, [&] { here.MseLoss(G().elsewhere); },
+           [&] { here.Gather(0, G().elsewhere.Cast(kInt32)); }}) {
+    EXPECT_THAT(ErrorOf(call), HasSubstr("on different devices, CPU and CPU:1"));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
