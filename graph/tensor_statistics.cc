@@ -79,8 +79,8 @@ ValuesAndIndices Tensor::NanMedian(int axis, bool keepdim, CallSite at) const {
   const Tensor count = IsNan().LogicalNot().Cast(kInt32).Sum(a, /*keepdim=*/true);
   const Tensor middle = ((count - 1) / 2.0).Floor().Maximum(0).Cast(kInt32);
   const Tensor index = order.Gather(a, middle), value = Gather(a, index);
-  return keepdim ? ValuesAndIndices{value, index}
-                 : ValuesAndIndices{value.Squeeze(a), index.Squeeze(a)};
+  if (keepdim) return {value, index};
+  return {value.Squeeze(a), index.Squeeze(a)};
 }
 
 namespace {

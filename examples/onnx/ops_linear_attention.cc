@@ -70,7 +70,8 @@ void CausalConvWithState(Call& c) {
     c.Fail("there is no activation '", activation, "'");
   }
   const int64_t past = w.size(2) - 1, channels = x.size(1);
-  const Tensor state = c.Has(3) ? c.In(3) : Tensor::Zeros({x.size(0), channels, past}, x.dtype());
+  const Dims before = {x.size(0), channels, past};
+  const Tensor state = c.Has(3) ? c.In(3) : Tensor::Zeros(before, x.dtype());
   const Tensor all = Cat(std::vector<Tensor>{state, x}, 2);
   ConvOptions options;
   options.groups = channels;
