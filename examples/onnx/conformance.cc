@@ -9,8 +9,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "examples/onnx/import.h"
-#include "examples/onnx/least_bytes.h"
 #include "examples/onnx/plain.h"
+#include "graph/least_bytes.h"
 #include "runtime/mapped_file.h"
 #include "runtime/runtime.h"
 

@@ -7,11 +7,11 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "examples/onnx/least_bytes.h"
 #include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/flags.h"
 #include "graph/infer_device.h"
+#include "graph/least_bytes.h"
 #include "graph/shard_map.h"
 #include "graph/tensor_internal.h"
 #include "graph/text.h"

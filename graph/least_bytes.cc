@@ -1,5 +1,5 @@
-// Counting position by position, with nothing of the code under test but where parts lie.
-#include "examples/onnx/least_bytes.h"
+// Counting position by position, with nothing of what plans are made by but where parts lie.
+#include "graph/least_bytes.h"
 
 #include <algorithm>
 #include <cstdint>
