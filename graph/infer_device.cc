@@ -78,7 +78,8 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
   return r.Result();
 }
 
-// What is laid out by its bound does not turn over or join what is laid out by another.
+// What is laid out by its bound is not turned over, read in windows, or joined with what is laid
+// out by another.
 absl::Status RefuseSymbolic(const Rule& r, int axis) {
   if (r.src().shape()[axis].is_int() || r.sharding().DimsOf(axis).empty()) return absl::OkStatus();
   return Fail("axis ", axis, " of ", Describe(r.src()), " is sharded and symbolic; .To(...) a ",
@@ -91,6 +92,7 @@ absl::StatusOr<Device> Windowed(Rule& r, const WindowArg& w) {
     const int a = static_cast<int>(w.axes[i]);
     const Nest nest = r.sharding().NestOf(a);
     if (nest.empty() || (w.size[i] == 1 && w.stride[i] == 1)) continue;
+    RETURN_IF_ERROR(RefuseSymbolic(r, a));
     Nest out = nest;
     bool follows = false;
     for (NestLevel& l : out) {

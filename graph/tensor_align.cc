@@ -278,13 +278,13 @@ void AlignBounds(Op op, UOp& u, const Pairs& pairs) {
   Gather(u, axes, absl::StrCat(Info(op).text, " with symbolic bounds"));
 }
 
-// Pieces that a bound has laid out are not turned over.
-void AlignFlip(UOp& u, const Ints& turned) {
+// Pieces that a bound has laid out are not turned over, and not read in windows.
+void AlignSymbolic(Op op, UOp& u, const Ints& along) {
   std::vector<int> axes;
-  for (int64_t a : turned) {
+  for (int64_t a : along) {
     if (a >= 0 && a < u.rank() && !u.shape()[a].is_int()) axes.push_back(static_cast<int>(a));
   }
-  Gather(u, axes, "FLIP of a symbolic axis");
+  Gather(u, axes, absl::StrCat(Info(op).text, " of a symbolic axis"));
 }
 
 // Pieces that have become longer than twice their share are dealt out again.
@@ -348,7 +348,9 @@ UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
   } else if (op == Op::kPad || op == Op::kShrink) {
     AlignBounds(op, srcs[0], std::get<Pairs>(arg.value));
   } else if (op == Op::kFlip) {
-    AlignFlip(srcs[0], std::get<Ints>(arg.value));
+    AlignSymbolic(op, srcs[0], std::get<Ints>(arg.value));
+  } else if (op == Op::kWindow) {
+    AlignSymbolic(op, srcs[0], std::get<WindowArg>(arg.value).axes);
   }
   UOp out =
       op == Op::kScatter ? BuildScatter(dtype, srcs, arg) : Made(op, dtype, srcs, std::move(arg));

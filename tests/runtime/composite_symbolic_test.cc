@@ -12,6 +12,12 @@ namespace {
 
 using Fn = std::function<Tensor(const Tensor&)>;
 
+// Given numbers where x lies.
+Tensor Beside(const Tensor& x, const Nested& numbers) {
+  const Tensor t = Tensor::From(numbers);
+  return x.device().is_sharding() ? t.To(Sharding({"CPU:0", "CPU:1", "CPU:2"})) : t;
+}
+
 // Of [n, 4, 6], n from 1 to 5.
 const std::vector<std::pair<std::string, Fn>>& Functions() {
   static const std::vector<std::pair<std::string, Fn>> all = {
@@ -25,7 +31,7 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
       {"LogCumSumExp", [](const Tensor& x) { return x.LogCumSumExp(0); }},
       {"Scatter",
        [](const Tensor& x) {
-         return x.IndexAdd(1, Tensor::From({3, 0, 3}), x.SliceAxis(1, {0, 3}));
+         return x.IndexAdd(1, Beside(x, {3, 0, 3}), x.SliceAxis(1, {0, 3}));
        }},
       {"ScatterRows",
        [](const Tensor& x) {
@@ -33,7 +39,7 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        }},
       {"GatherND",
        [](const Tensor& x) {
-         return x.GatherND(Tensor::From({{0, 1}, {4, 2}}));
+         return x.GatherND(Beside(x, {{0, 1}, {4, 2}}));
        }},
       {"Conv1d",
        [](const Tensor& x) {
@@ -66,7 +72,7 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        }},
       {"SearchSorted",
        [](const Tensor& x) {
-         return Tensor::From({-1.0, 0.0, 1.0}).SearchSorted(x);
+         return Beside(x, {-1.0, 0.0, 1.0}).SearchSorted(x);
        }},
       {"Atan2", [](const Tensor& x) { return x.Atan2(x + 1); }},
       {"EverySecond",
@@ -98,7 +104,7 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        }},
       {"Take",
        [](const Tensor& x) {
-         return x.Take(Tensor::From({{0, 4}, {1, 0}}), 0);
+         return x.Take(Beside(x, {{0, 4}, {1, 0}}), 0);
        }},
       {"ArgMax", [](const Tensor& x) { return x.ArgMax(0); }},
       {"ArgMin", [](const Tensor& x) { return x.ArgMin(); }},
@@ -175,7 +181,7 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        }},
       {"Bucketize",
        [](const Tensor& x) {
-         return x.Bucketize(Tensor::From({-1.0, 0.5}));
+         return x.Bucketize(Beside(x, {-1.0, 0.5}));
        }},
       {"NanMedian", [](const Tensor& x) { return x.NanMedian(2).values; }},
       {"NonZero", [](const Tensor& x) { return (x > 0).NonZero(20); }},
@@ -194,7 +200,7 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        }},
       {"Kron",
        [](const Tensor& x) {
-         return x.Select(1, 0).Kron(Tensor::From({{1, 2}}));
+         return x.Select(1, 0).Kron(Beside(x, {{1, 2}}));
        }},
       {"Interpolate", [](const Tensor& x) { return x.Resize({12}); }},
       {"PixelShuffle", [](const Tensor& x) { return x.Unsqueeze(3).PixelShuffle(2); }},
@@ -283,6 +289,13 @@ TEST_P(CompositeSymbolic, ItsAdjointSlow) {
     const Tensor y = GetParam().second(data.SliceAxis(0, {0, n}));
     const Tensor weights = (Tensor::Arange(y.shape().Elements(), kFloat32) * 0.37).Sin();
     return Grad((y * weights.Reshape(y.shape())).Sum(), {data})[0];
+  });
+}
+
+TEST_P(CompositeSymbolic, SpreadAlongItSlow) {
+  const Tensor data = Data(), spread = data.Shard({"CPU:0", "CPU:1", "CPU:2"}, 0).Realize();
+  Compare([&](const Extent& n) {
+    return GetParam().second((n.is_int() ? data : spread).SliceAxis(0, {0, n}));
   });
 }
 
