@@ -10,7 +10,11 @@
 namespace tessera {
 namespace {
 
-using Fn = std::function<Tensor(const Tensor&)>;
+struct Function {
+  std::string name;
+  std::function<Tensor(const Tensor&)> of;
+};
+void PrintTo(const Function& f, std::ostream* out) { *out << f.name; }
 
 // Given numbers where x lies.
 Tensor Beside(const Tensor& x, const Nested& numbers) {
@@ -19,8 +23,8 @@ Tensor Beside(const Tensor& x, const Nested& numbers) {
 }
 
 // Of [n, 4, 6], n from 1 to 5.
-const std::vector<std::pair<std::string, Fn>>& Functions() {
-  static const std::vector<std::pair<std::string, Fn>> all = {
+const std::vector<Function>& Functions() {
+  static const std::vector<Function> all = {
       {"Sort", [](const Tensor& x) { return x.Sort(0).values; }},
       {"ArgSort", [](const Tensor& x) { return x.ArgSort(2, true); }},
       {"CumSum", [](const Tensor& x) { return x.CumSum(0); }},
@@ -246,7 +250,7 @@ Tensor Data() {
 
 constexpr int64_t kValues[] = {1, 2, 4, 5};
 
-class CompositeSymbolic : public ::testing::TestWithParam<std::pair<std::string, Fn>> {
+class CompositeSymbolic : public ::testing::TestWithParam<Function> {
  protected:
   // What `of` makes of the extent as a variable, compiled once, against what it makes of each
   // value.
@@ -276,17 +280,17 @@ class CompositeSymbolic : public ::testing::TestWithParam<std::pair<std::string,
 
 TEST_P(CompositeSymbolic, EveryValueOfTheExtent) {
   const Tensor data = Data();
-  Compare([&](const Extent& n) { return GetParam().second(data.SliceAxis(0, {0, n})); });
+  Compare([&](const Extent& n) { return GetParam().of(data.SliceAxis(0, {0, n})); });
 }
 
 TEST_P(CompositeSymbolic, ItsAdjointSlow) {
   const Tensor data = Data();
-  const Tensor whole = GetParam().second(data);
-  if (!whole.dtype().IsFloat() || GetParam().first == "OneHot" || GetParam().first == "Hardmax") {
+  const Tensor whole = GetParam().of(data);
+  if (!whole.dtype().IsFloat() || GetParam().name == "OneHot" || GetParam().name == "Hardmax") {
     GTEST_SKIP() << "steps";
   }
   Compare([&](const Extent& n) {
-    const Tensor y = GetParam().second(data.SliceAxis(0, {0, n}));
+    const Tensor y = GetParam().of(data.SliceAxis(0, {0, n}));
     const Tensor weights = (Tensor::Arange(y.shape().Elements(), kFloat32) * 0.37).Sin();
     return Grad((y * weights.Reshape(y.shape())).Sum(), {data})[0];
   });
@@ -295,12 +299,12 @@ TEST_P(CompositeSymbolic, ItsAdjointSlow) {
 TEST_P(CompositeSymbolic, SpreadAlongItSlow) {
   const Tensor data = Data(), spread = data.Shard({"CPU:0", "CPU:1", "CPU:2"}, 0).Realize();
   Compare([&](const Extent& n) {
-    return GetParam().second((n.is_int() ? data : spread).SliceAxis(0, {0, n}));
+    return GetParam().of((n.is_int() ? data : spread).SliceAxis(0, {0, n}));
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, CompositeSymbolic, ::testing::ValuesIn(Functions()),
-                         [](const auto& info) { return info.param.first; });
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace tessera
