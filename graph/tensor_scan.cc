@@ -157,7 +157,7 @@ Tensor Tensor::LogCumSumExp(int axis, CallSite at) const {
   const Tensor sums = Along(internal::WideFloat(*this), axis,
                             {[](const Tensor& w) { return w.LogSumExp(-1); },
                              [](const Tensor& a, const Tensor& b) { return a.LogAddExp(b); },
-                             LowestScalar(kFloat64).AsFloat(), /*block=*/32});
+                             LowestScalar(kFloat64).AsFloat(), /*block=*/8});
   return sums.Cast(internal::FloatResult(dtype()));
 }
 
