@@ -13,15 +13,6 @@
 namespace tessera {
 namespace {
 
-// The longest of some ranges, or nothing.
-UOp Longest(const std::vector<UOp>& ranges) {
-  UOp best;
-  for (const UOp& r : ranges) {
-    if (!best || r.src(0).vmax() > best.src(0).vmax()) best = r;
-  }
-  return best;
-}
-
 // The loads in an expression.
 std::vector<UOp> Loads(const UOp& u) {
   std::vector<UOp> out;
@@ -29,34 +20,6 @@ std::vector<UOp> Loads(const UOp& u) {
     if (s.is(Op::kIndex)) out.push_back(s);
   }
   return out;
-}
-
-// Whether every load of an expression that moves with the range moves by one element.
-bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets) {
-  for (const UOp& l : Loads(u)) {
-    if (!(sets.Free(l) & sets.Bit(range))) continue;
-    const Step s = StepOf(l.src(1), range, sets);
-    if (!s.linear || s.factor != 1) return false;
-    if (l.size() == 3 && !DecidedByThresholds(l.src(2), range, sets)) return false;
-  }
-  return true;
-}
-
-// The loops over the batch and the columns, the lanes' the last of them, come before the others;
-// only `block` before them.
-UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block = UOp()) {
-  const auto place = [&](const UOp& r) {
-    const auto in = [&](const std::vector<UOp>& ranges) {
-      return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
-    };
-    if (block && r == block) return 0;
-    return in(c.batch) ? 1 : r == c.lane ? 3 : in(c.columns) ? 2 : 4;
-  };
-  const absl::Span<const UOp> closed = ClosedRanges(sink.src(0));  // of the one store
-  std::vector<UOp> loops(closed.begin(), closed.end());
-  std::stable_sort(loops.begin(), loops.end(),
-                   [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
-  return WithLoops(sink, loops);
 }
 
 // The operand of a product that varies over a tile's columns, which are ranges below the loops.
@@ -129,6 +92,39 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, int64_t 
 
 }  // namespace
 
+UOp Longest(const std::vector<UOp>& ranges) {
+  UOp best;
+  for (const UOp& r : ranges) {
+    if (!best || r.src(0).vmax() > best.src(0).vmax()) best = r;
+  }
+  return best;
+}
+
+bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets) {
+  for (const UOp& l : Loads(u)) {
+    if (!(sets.Free(l) & sets.Bit(range))) continue;
+    const Step s = StepOf(l.src(1), range, sets);
+    if (!s.linear || s.factor != 1) return false;
+    if (l.size() == 3 && !DecidedByThresholds(l.src(2), range, sets)) return false;
+  }
+  return true;
+}
+
+UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block) {
+  const auto place = [&](const UOp& r) {
+    const auto in = [&](const std::vector<UOp>& ranges) {
+      return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
+    };
+    if (block && r == block) return 0;
+    return in(c.batch) ? 1 : r == c.lane ? 3 : in(c.columns) ? 2 : 4;
+  };
+  const absl::Span<const UOp> closed = ClosedRanges(sink.src(0));  // of the one store
+  std::vector<UOp> loops(closed.begin(), closed.end());
+  std::stable_sort(loops.begin(), loops.end(),
+                   [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
+  return WithLoops(sink, loops);
+}
+
 std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers) {
   Contraction c;
   for (const UOp& u : sets.order()) {
@@ -140,11 +136,15 @@ std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers)
       !(c.reduce.dtype().IsFloat() || (integers && c.reduce.dtype().IsInt()))) {
     return std::nullopt;
   }
+  c.a = UOp(c.reduce.src(0).src(0));
+  c.b = UOp(c.reduce.src(0).src(1));
+  return SortRanges(sets, std::move(c));
+}
+
+std::optional<Contraction> SortRanges(const RangeSets& sets, Contraction c) {
   const UOp sink = sets.order().back();
   if (sink.size() != 1) return std::nullopt;
   const UOp& store = sink.src(0);
-  c.a = UOp(c.reduce.src(0).src(0));
-  c.b = UOp(c.reduce.src(0).src(1));
   for (const UOp& r : ClosedRanges(store)) {
     const Step s = StepOf(store.src(0).src(1), r, sets);
     if (s.linear && s.factor == 1) c.lane = r;

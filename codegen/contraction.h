@@ -25,4 +25,18 @@ std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers 
 UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c,
                     const Target& target);
 
+// Whether every load of an expression that moves with the range moves by one element.
+bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets);
+
+// The loops over the batch and the columns, the lanes' the last of them, come before the others;
+// only `block` before them.
+UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block = UOp());
+
+// The longest of some ranges, or nothing.
+UOp Longest(const std::vector<UOp>& ranges);
+
+// Which of the ranges of a kernel's one store only one operand varies over; or nothing where the
+// columns are not adjacent in the result. Of the contraction, reduce, a and b are given.
+std::optional<Contraction> SortRanges(const RangeSets& sets, Contraction c);
+
 }  // namespace tessera

@@ -1,6 +1,12 @@
 // Expansion: unrolled ranges become copies, vector ranges become lanes.
 #include <algorithm>
+#include <bit>
+#include <numeric>
+#include <optional>
+#include <string>
 
+#include "absl/container/flat_hash_set.h"
+#include "codegen/byte_dots.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
 #include "codegen/split.h"
@@ -37,6 +43,90 @@ bool LaneStride(const UOp& index, const UOp& range, int64_t& stride) {
   return true;
 }
 
+// The value of an index expression of this range and constants alone, or nothing.
+std::optional<int64_t> At(const UOp& u, const UOp& range, int64_t point) {
+  if (u == range) return point;
+  if (u.IsConst()) return u.vmin();
+  if (u.size() != 2) return std::nullopt;
+  const std::optional<int64_t> a = At(u.src(0), range, point), b = At(u.src(1), range, point);
+  if (!a || !b) return std::nullopt;
+  if (u.is(Op::kAdd)) return *a + *b;
+  if (u.is(Op::kMul)) return *a * *b;
+  if (*a < 0 || *b <= 0) return std::nullopt;
+  if (u.is(Op::kFloorDiv)) return *a / *b;
+  if (u.is(Op::kFloorMod)) return *a % *b;
+  return std::nullopt;
+}
+
+// How far from the first lane's each lane's value of an index is, or nothing where that varies.
+std::vector<int64_t> LaneOffsets(const UOp& index, const UOp& range) {
+  std::vector<int64_t> out(range.src(0).vmax(), 0);
+  for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {
+    if (!DependsOn(t.term, range)) continue;
+    for (size_t l = 0; l < out.size(); ++l) {
+      const std::optional<int64_t> at = At(t.term, range, static_cast<int64_t>(l));
+      if (!at) return {};
+      out[l] += *at * t.factor;
+    }
+  }
+  for (size_t l = out.size(); l-- > 0;) out[l] -= out[0];
+  return out;
+}
+
+// The lanes of which every run of so many is of neighbours in memory; 1 where there is no such.
+int64_t RunLength(const std::vector<int64_t>& offsets) {
+  const int64_t n = static_cast<int64_t>(offsets.size());
+  int64_t run = 1;
+  while (run < n && offsets[run] == offsets[0] + run) ++run;
+  run = int64_t{1} << std::bit_width(static_cast<uint64_t>(run)) >> 1;
+  if (run == 0 || n % run != 0) return 1;
+  for (int64_t l = 0; l < n; ++l) {
+    if (offsets[l] != offsets[l - l % run] + l % run) return 1;
+  }
+  return run;
+}
+
+// Vectors one after another as one.
+UOp Joined(std::vector<UOp> parts) {
+  while (parts.size() > 1) {
+    std::vector<UOp> next;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+      Ints from(2 * parts[i].dtype().lanes());
+      for (size_t l = 0; l < from.size(); ++l) {
+        // Of one vector twice, lanes of the first alone.
+        from[l] = static_cast<int64_t>(parts[i] == parts[i + 1] ? l % (from.size() / 2) : l);
+      }
+      const DType wide = parts[i].dtype().WithLanes(static_cast<int>(from.size()));
+      next.push_back(UOp::Make(Op::kShuffle, wide, {parts[i], parts[i + 1]}, from));
+    }
+    if (parts.size() % 2 == 1) return UOp();
+    parts = std::move(next);
+  }
+  return parts[0];
+}
+
+// A vector of scalars; of runs of equal ones, each of them once.
+UOp OfScalars(const std::vector<UOp>& parts) {
+  const int lanes = static_cast<int>(parts.size());
+  size_t run = 1;
+  while (run < parts.size() && parts[run] == parts[0]) ++run;
+  std::vector<UOp> distinct;
+  Ints from;
+  for (size_t l = 0; l < parts.size(); ++l) {
+    if (l % run == 0) distinct.push_back(parts[l]);
+    if (!(parts[l] == distinct.back())) run = 0;
+    if (run == 0) break;
+    from.push_back(static_cast<int64_t>(l / run));
+  }
+  const DType dtype = parts[0].dtype();
+  if (run < 2 || distinct.size() < 2) return UOp::Make(Op::kLanes, dtype.WithLanes(lanes), parts);
+  const UOp few =
+      UOp::Make(Op::kLanes, dtype.WithLanes(static_cast<int>(distinct.size())), distinct);
+  return UOp::Make(Op::kShuffle, dtype.WithLanes(lanes), {few, few}, from);
+}
+
+constexpr int64_t kLeastRun = 4;  // lanes that are worth a vector of their own
+
 class Vectoriser {
  public:
   Vectoriser(const UOp& sink, const UOp& range, bool shuffles)
@@ -47,8 +137,12 @@ class Vectoriser {
         shuffles_(shuffles) {}
 
   UOp Run(const UOp& sink) {
+    FindDots();
     for (const UOp& u : sets_.order()) {
-      if (WritesElements(u)) {
+      if (inside_dots_.contains(u.get())) continue;
+      if (dots_.contains(u.get())) {
+        done_.emplace(u, Dot(u));
+      } else if (WritesElements(u)) {
         Store(u);
       } else if (u.is(Op::kSink) || u.is(Op::kStage)) {
         done_.emplace(u, Gathered(u));
@@ -56,7 +150,10 @@ class Vectoriser {
         done_.emplace(u,
                       UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
       } else if (sets_.Free(u) & bit_) {
-        done_.emplace(u, u.is(Op::kIndex) ? Load(u) : u.is(Op::kPart) ? Parts(u) : Vector(u));
+        done_.emplace(u, u.is(Op::kIndex)    ? Load(u)
+                         : u.is(Op::kPart)   ? Parts(u)
+                         : AssemblesBytes(u) ? Assembled(u)
+                                             : Vector(u));
       } else if (sets_.Closed(u) & bit_) {
         done_.emplace(u, Fold(u));
       } else {
@@ -79,6 +176,111 @@ class Vectoriser {
       }
     }
     return u.WithSrcs(srcs);
+  }
+
+  // Sums over four steps of a unit, of products of bytes that depend on the lane, and what is read
+  // inside of them: those are lanes of four bytes each.
+  void FindDots() {
+    RangeMask steps = 0;
+    for (const UOp& r : sets_.ranges()) {
+      const bool unit = r.arg<RangeArg>().kind == RangeKind::kMatrix && !(r == range_);
+      if (unit && r.src(0).IsConst(kBytesOfDot)) steps |= sets_.Bit(r);
+    }
+    if (steps == 0 || !shuffles_) return;
+    const auto is_byte = [](const UOp& u) {
+      return u.is(Op::kCast) && u.src(0).dtype().IsInt() && u.src(0).dtype().bits() == 8;
+    };
+    for (const UOp& u : sets_.order()) {
+      const bool by_lane{sets_.Free(u.is(Op::kReduce) ? u.src(0) : u) & bit_};
+      if (!by_lane) continue;
+      if (!u.is(Op::kReduce) || !(sets_.Closed(u) & steps)) continue;
+      const UOp& value = u.src(0);
+      const bool product = value.is(Op::kMul) && is_byte(value.src(0)) && is_byte(value.src(1));
+      if (u.dtype() == kInt32 && (product || is_byte(value))) dots_.insert(u.get());
+    }
+    // What nothing else reads.
+    absl::flat_hash_set<const Node*> read;
+    for (size_t i = sets_.order().size(); i-- > 0;) {
+      const UOp& u = sets_.order()[i];
+      if (i + 1 < sets_.order().size() && !read.contains(u.get())) {
+        inside_dots_.insert(u.get());
+        continue;
+      }
+      const absl::Span<const UOp> needed = dots_.contains(u.get()) ? ClosedRanges(u) : u.srcs();
+      for (const UOp& s : needed) read.insert(s.get());
+    }
+  }
+
+  UOp Dot(const UOp& u) {
+    std::vector<UOp> loops;
+    UOp step;
+    for (const UOp& r : ClosedRanges(u)) {
+      const bool unit = r.arg<RangeArg>().kind == RangeKind::kMatrix;
+      (unit ? step : loops.emplace_back()) = r;
+    }
+    const UOp& value = u.src(0);
+    UOp a, b;
+    if (value.is(Op::kMul)) {
+      a = UOp(value.src(0).src(0));
+      b = UOp(value.src(1).src(0));
+    } else {  // a sum of bytes
+      b = UOp(value.src(0));
+      a = UOp::Const(b.dtype().IsUnsigned() ? kInt8 : kUInt8, int64_t{1});
+    }
+    if (b.dtype().IsUnsigned()) std::swap(a, b);
+    const DType sums = u.dtype().WithLanes(Lanes());
+    std::vector<UOp> srcs = {
+        UOp::Make(Op::kMma, sums, {OfDot(a, step), OfDot(b, step)}, Arg(std::string(kDotName)))};
+    for (const UOp& r : loops) srcs.push_back(done_.at(r));
+    return srcs.size() == 1 ? srcs[0] : UOp::Make(Op::kReduce, srcs, u.arg());
+  }
+
+  // The bytes of a dot product's operand: lanes of the steps of all lanes.
+  UOp OfDot(const UOp& u, const UOp& step) {
+    if (u.IsConst()) {
+      const int all = Lanes() * static_cast<int>(kBytesOfDot);
+      return UOp::Make(Op::kSplat, u.dtype().WithLanes(all), {u});
+    }
+    const bool by_lane{sets_.Free(u) & bit_};
+    const int64_t id = FreshRangeId(sets_), n = by_lane ? lanes_ * kBytesOfDot : kBytesOfDot;
+    const UOp all =
+        UOp::Make(Op::kRange, kInt64, {UOp::Index(n)}, RangeArg{id, RangeKind::kVector});
+    const UOp four = UOp::Index(kBytesOfDot);
+    Substitution map = {{step, by_lane ? UOp::Make(Op::kFloorMod, {all, four}) : all}};
+    if (by_lane) map.emplace(range_, UOp::Make(Op::kFloorDiv, {all, four}));
+    const UOp flat = Simplify(Substitute(u, map));
+    Vectoriser inner(flat, all, shuffles_);
+    UOp out = inner.Splat(inner.Run(flat));
+    if (by_lane) return out;
+    return Joined(std::vector<UOp>(lanes_, out));
+  }
+
+  // Whether the lanes are numbers that are put together from bytes all over memory: scalars, whose
+  // loads the compiler makes one of.
+  bool AssemblesBytes(const UOp& u) const {
+    if (!u.is(Op::kOr) || u.dtype().bytes() < 2) return false;
+    std::vector<UOp> stack = {u};
+    while (!stack.empty()) {
+      const UOp s = stack.back();
+      stack.pop_back();
+      if (s.IsConst()) continue;
+      if (s.is(Op::kIndex)) {
+        if (s.dtype().bytes() != 1 || s.size() != 2) return false;
+        if (RunLength(LaneOffsets(s.src(1), range_)) > 1) return false;
+        int64_t stride;
+        if (LaneStride(s.src(1), range_, stride) && std::abs(stride) <= kMostShuffled) return false;
+        continue;
+      }
+      if (!s.is(Op::kOr) && !s.is(Op::kShl) && !s.is(Op::kCast)) return false;
+      stack.insert(stack.end(), s.srcs().begin(), s.srcs().end());
+    }
+    return true;
+  }
+
+  UOp Assembled(const UOp& u) {
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; ++l) parts.push_back(AtLane(u, range_, l));
+    return OfScalars(parts);
   }
 
   int Lanes() const { return static_cast<int>(lanes_); }
@@ -130,13 +332,30 @@ class Vectoriser {
         !(gated && (sets_.Free(u.src(2)) & bit_))) {
       return Shuffled(u, stride);
     }
+    if (shuffles_ && !(gated && (sets_.Free(u.src(2)) & bit_))) {
+      if (const UOp runs = InRuns(u)) return runs;
+    }
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; ++l) {
       std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
       if (gated) srcs.push_back(AtLane(u.src(2), range_, l));
       parts.push_back(UOp::Make(Op::kIndex, srcs));
     }
-    return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
+    return OfScalars(parts);
+  }
+
+  // Lanes in runs of neighbours: a vector of each run.
+  UOp InRuns(const UOp& u) {
+    const int64_t run = RunLength(LaneOffsets(u.src(1), range_));
+    if (run < kLeastRun) return UOp();
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; l += run) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
+      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      const DType dtype = u.dtype().WithLanes(static_cast<int>(run));
+      parts.push_back(UOp::Make(Op::kLoad, dtype, srcs, int64_t{0}));
+    }
+    return Joined(parts);
   }
 
   // Lanes that lie 2 apart, or backward: the vectors from the first of them on and up to the last,
@@ -208,8 +427,16 @@ class Vectoriser {
       emit(at_lane(lanes_ - 1), UOp::Make(Op::kShuffle, value.dtype(), {value, value}, back));
       return;
     }
-    for (int64_t l = 0; l < lanes_; ++l) {
-      emit(at_lane(l), UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
+    const int64_t run = one_gate && shuffles_ ? RunLength(LaneOffsets(index.src(1), range_)) : 1;
+    for (int64_t l = 0; l < lanes_; l += run < kLeastRun ? 1 : run) {
+      if (run < kLeastRun) {
+        emit(at_lane(l), UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
+        continue;
+      }
+      Ints from(run);
+      std::iota(from.begin(), from.end(), l);
+      const DType dtype = u.src(1).dtype().WithLanes(static_cast<int>(run));
+      emit(at_lane(l), UOp::Make(Op::kShuffle, dtype, {value, value}, from));
     }
   }
 
@@ -218,6 +445,7 @@ class Vectoriser {
   const UOp range_;
   const int64_t lanes_;
   const bool shuffles_;  // whether the target's vectors have lanes that move
+  absl::flat_hash_set<const Node*> dots_, inside_dots_;
   absl::flat_hash_map<UOp, UOp> done_;
   absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
 };
@@ -241,9 +469,21 @@ const RuleSet& LaneRules() {
   const auto part = [](const Match& m) {
     return UOp::Make(Op::kLane, m.root.dtype(), {m.root.src(0)}, m.root.src(1).vmin());
   };
+  // Dot products take up the sum that they are added to.
+  const auto add = [](const Match& m) {
+    for (int i : {0, 1}) {
+      const UOp &dot = m.root.src(i), &other = m.root.src(1 - i);
+      if (!dot.is(Op::kMma) || dot.arg<std::string>() != kDotName) continue;
+      if (dot.size() == 2) return dot.WithSrcs({dot.src(0), dot.src(1), other});
+      const UOp sum = UOp::Make(Op::kAdd, {UOp(dot.src(2)), other});
+      return dot.WithSrcs({dot.src(0), dot.src(1), sum});
+    }
+    return UOp();
+  };
   const Pat folded = OpPat(Op::kFold, {Any(3)}), other = OpPat(Op::kFold, {Any(4)});
   static const RuleSet& rules =
       *new RuleSet("lanes", {{OpPat(Op::kPart, {Any(0), ConstAny(1)}), part},
+                             {OpPat(Op::kAdd, {Any(0), Any(1)}), add},
                              {OpPat(Op::kAdd, {folded, other}), join},
                              {OpPat(Op::kMul, {folded, other}), join},
                              {OpPat(Op::kMax, {folded, other}), join},

@@ -134,7 +134,7 @@ std::vector<int> Lowerer::Pool(const std::vector<UOp>& group) const {
 
 absl::Status Lowerer::EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
   std::vector<UOp> needed;
-  const auto by_unit = [&](const UOp& r) { return r.src(0).is(Op::kMma); };
+  const auto by_unit = [&](const UOp& r) { return r.src(0).is(Op::kMma) && r.src(0).size() == 2; };
   const auto fused = [&](const UOp& r) {
     return by_unit(r) ||
            (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul));

@@ -2,6 +2,7 @@
 // everything else, staging of what would be computed or gathered again.
 #include <algorithm>
 
+#include "codegen/byte_dots.h"
 #include "codegen/contraction.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
@@ -73,7 +74,9 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
 UOp OptimiseNest(const UOp& sink, const Target& target) {
   const RangeSets sets(sink);
   UOp out;
-  if (const std::optional<Contraction> c = FindContraction(sets)) {
+  if (const std::optional<ByteDots> dots = FindByteDots(sets)) {
+    out = TileByteDots(sink, sets, *dots, target);
+  } else if (const std::optional<Contraction> c = FindContraction(sets)) {
     out = TileContraction(sink, sets, *c, target);
   }
   return Simplify(out ? out : OptimiseLoops(sink, target));

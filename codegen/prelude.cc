@@ -20,6 +20,7 @@ namespace tessera {
   X(fold)                        \
   X(convert)                     \
   X(narrow)                      \
+  X(dot)                         \
   X(libm)                        \
   X(float)                       \
   X(integer)                     \

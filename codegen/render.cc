@@ -448,11 +448,11 @@ class Renderer {
                               Use(u.src(0)), ", ", Use(u.src(1)), ")"));
         break;
       case Op::kMma: {
-        const std::string sum =
-            u.size() == 3 ? Use(u.src(2))
-                          : absl::StrCat("rt_splat<8>(", TypeName(u.dtype().Scalar()), "{})");
-        Value(u, absl::StrCat(u.arg<std::string>(), "(RT_SELF ", Use(u.src(0)), ", ", Use(u.src(1)),
-                              ", ", sum, ")"));
+        const std::string sum = u.size() == 3 ? Use(u.src(2))
+                                              : absl::StrCat("rt_splat<", u.dtype().lanes(), ">(",
+                                                             TypeName(u.dtype().Scalar()), "{})");
+        Value(u, absl::StrCat(u.arg<std::string>(), gpu_ ? "(RT_SELF " : "(", Use(u.src(0)), ", ",
+                              Use(u.src(1)), ", ", sum, ")"));
         break;
       }
       case Op::kFold:

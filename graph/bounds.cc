@@ -97,6 +97,12 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
     case Op::kAnd:
       if (srcs[0].vmin() < 0 || srcs[1].vmin() < 0) return all;
       return {0, std::min(srcs[0].vmax(), srcs[1].vmax())};
+    case Op::kShr: {
+      // What is not negative is filled with zeros, whatever the count.
+      if (open(0) || srcs[0].vmin() < 0) return all;
+      const int64_t least = std::clamp<int64_t>(srcs[1].vmin(), 0, dtype.bits() - 1);
+      return {0, open(1) || srcs[1].vmin() < 0 ? srcs[0].vmax() : srcs[0].vmax() >> least};
+    }
     case Op::kCmpLt:
       if (srcs[0].dtype().IsFloat()) return all;
       if (srcs[0].vmax() < srcs[1].vmin()) return {1, 1};

@@ -164,10 +164,17 @@ struct Form {
   }
   void Mma() const {
     if (!Count(2, 3)) return;
-    if (dtype(0).bytes() * dtype(0).lanes() != 16 || !(dtype(0) == dtype(1)) ||
-        v.dtype.lanes() != 8 || (size() == 3 && !(dtype(2) == v.dtype)) ||
+    const auto bytes = [&](int i) {
+      return dtype(i).IsInt() && dtype(i).bits() == 8 && dtype(i).lanes() == 4 * v.dtype.lanes();
+    };
+    const bool of_matrices =
+        dtype(0).bytes() * dtype(0).lanes() == 16 && dtype(0) == dtype(1) && v.dtype.lanes() == 8;
+    const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
+    if (!(of_matrices || of_lanes) || (size() == 3 && !(dtype(2) == v.dtype)) ||
         arg<std::string>().empty()) {
-      Fail(SpecRule::kMatrixForm, "takes two parts of 16 bytes, and eight sums of its dtype");
+      Fail(SpecRule::kMatrixForm,
+           "takes two parts of 16 bytes, and eight sums of its dtype; or four bytes of each for "
+           "each lane of i32");
     }
   }
   void Fetch() const {

@@ -223,6 +223,11 @@ class Fuser {
   bool CanInline(const UOp& r, const Demand& d, Kernel& k) {
     if (k.loops + ReducedAxes(r) > kMaxKernelLoops) return false;
     if (order_[k.root].is(Op::kScatter)) return false;  // it would run again for each part
+    if (IsByteProduct(r) && OfScaledDots(r, d, k)) {
+      k.loops += ReducedAxes(r);
+      k.has_contraction = true;
+      return true;
+    }
     const uint64_t mask = d.map.Mask(), all = RealLoops(k);
     if (!d.map.OneToOne(k.ranges)) return false;
     const bool epilogue = mask == all;
@@ -245,6 +250,22 @@ class Fuser {
     k.has_contraction |= contraction;
     k.reduce_mask = mask;
     return true;
+  }
+
+  // Whether a reduction is asked for by the one sum of a CPU's kernel at each of its points, by
+  // nothing but loops: products of blocks, which that sum scales. Both are then done as one.
+  bool OfScaledDots(const UOp& r, const Demand& d, const Kernel& k) const {
+    const uint64_t all = RealLoops(k);
+    uint64_t seen = 0;
+    for (const AxisLoop& a : d.map.axes) {
+      if (a.id == 0) continue;
+      if (std::popcount(a.mask) != 1 || a.id != std::countr_zero(a.mask) + uint64_t{1})
+        return false;
+      if (seen & a.mask) return false;
+      seen |= a.mask;
+    }
+    return k.has_reduce && !k.has_contraction && k.reduce_mask == all && (seen & all) == all &&
+           seen != all && targets_.Of(r.device()).dialect == Dialect::kCpp;
   }
 
   // Node i is computed by kernel d.kernel at d.map: asks for its sources.
@@ -326,6 +347,16 @@ bool IsContraction(const UOp& reduce) {
     for (int s : {0, 1}) lacks[s] |= !VariesOnAxis(product.src(s), a);
   }
   return lacks[0] || lacks[1];
+}
+
+bool IsByteProduct(const UOp& reduce) {
+  if (!reduce.is(Op::kReduce) || reduce.arg<ReduceArg>().op != Op::kAdd) return false;
+  const UOp& product = reduce.src(0);
+  if (!product.is(Op::kMul) || !(product.dtype().Scalar() == kInt32)) return false;
+  return std::all_of(product.srcs().begin(), product.srcs().end(), [](UOp s) {
+    while (IsMovement(s.op())) s = UOp(s.src(0));
+    return s.is(Op::kCast) && s.src(0).dtype().IsInt() && s.src(0).dtype().bits() == 8;
+  });
 }
 
 absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Targets& targets) {

@@ -1,0 +1,32 @@
+// Sums of products of bytes, by the chip's dot products of four bytes a lane.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "codegen/contraction.h"
+#include "graph/target.h"
+
+namespace tessera {
+
+inline constexpr int64_t kBytesOfDot = 4;      // that a lane sums at once
+inline constexpr char kDotName[] = "rt_dot4";  // the prelude's name for it, as an MMA's argument
+
+// REDUCE(add) in i32 of products of integers of eight bits: the contraction, of which a and b are
+// the bytes. It is what is stored, or what a sum in f32 scales and takes up: the dot products of
+// blocks, whose scales do not depend on what is inside of a block.
+struct ByteDots {
+  Contraction c;
+  UOp sum;                  // the REDUCE in f32, or nothing
+  std::vector<UOp> blocks;  // the ranges that it closes
+};
+
+// The dot products of bytes of a kernel that has no other reductions, or nothing.
+std::optional<ByteDots> FindByteDots(const RangeSets& sets);
+
+// The kernel with them in tiles, whose steps of four are ranges of kind kMatrix: Expand makes dot
+// products of them. Nothing where that does not pay.
+UOp TileByteDots(const UOp& sink, const RangeSets& sets, const ByteDots& dots,
+                 const Target& target);
+
+}  // namespace tessera

@@ -1,0 +1,74 @@
+// Dot products of the four bytes of each lane, by what the chip has for them.
+#pragma once
+
+#include "codegen/prelude/convert.h"
+
+template <int First, int Step, class V, int... I>
+RT_FN rt_vec<rt_elem_<V>, sizeof...(I)> rt_every_(V v, rt_indices_<I...>) {
+  return __builtin_shufflevector(v, v, (First + Step * I)...);
+}
+template <int First, int Step, int N, class V>  // lanes First, First + Step, ... of v
+RT_FN rt_vec<rt_elem_<V>, N> rt_take_every_(V v) {
+  typedef typename __make_integer_seq<rt_make_indices_, int, N>::type Indices;
+  return rt_every_<First, Step>(v, Indices());
+}
+
+// Sums of the products of neighbours, N of them. Products of bytes fit in 16 bits and a sign.
+template <int N>
+RT_FN rt_vec<rt_i32, N> rt_pairs_(rt_vec<rt_i16, 2 * N> a, rt_vec<rt_i16, 2 * N> b) {
+#if defined(__AVX512BW__)
+  if constexpr (N == 16) return (rt_vec<rt_i32, N>)__builtin_ia32_pmaddwd512(a, b);
+#endif
+#if defined(__AVX2__)
+  if constexpr (N == 8) return (rt_vec<rt_i32, N>)__builtin_ia32_pmaddwd256(a, b);
+#endif
+#if defined(__SSE2__)
+  if constexpr (N == 4) return (rt_vec<rt_i32, N>)__builtin_ia32_pmaddwd128(a, b);
+#endif
+  typedef rt_vec<rt_i32, 2 * N> Wide;
+  Wide products = __builtin_convertvector(a, Wide) * __builtin_convertvector(b, Wide);
+  return rt_take_every_<0, 2, N>(products) + rt_take_every_<1, 2, N>(products);
+}
+
+template <int N, class A, class B>
+RT_FN rt_vec<rt_i32, N> rt_dots_(A a, B b) {
+#if defined(__AVX512BW__)
+  constexpr int most = 8;
+#else
+  constexpr int most = 4;
+#endif
+  if constexpr (N > most) {
+    typedef rt_vec<rt_elem_<A>, 2 * N> HalfA;
+    typedef rt_vec<rt_elem_<B>, 2 * N> HalfB;
+    rt_vec<rt_i32, N> r;
+    r.lo = rt_dots_<N / 2>((HalfA)a.lo, (HalfB)b.lo);
+    r.hi = rt_dots_<N / 2>((HalfA)a.hi, (HalfB)b.hi);
+    return r;
+  } else {
+    rt_vec<rt_i32, 2 * N> pairs = rt_pairs_<2 * N>(rt_convert_<rt_i16>(a), rt_convert_<rt_i16>(b));
+    return rt_take_every_<0, 2, N>(pairs) + rt_take_every_<1, 2, N>(pairs);
+  }
+}
+
+// To each lane of the sum, which wraps, the dot product of four bytes of a and four of b.
+template <class A, class B, class S>
+RT_FN S rt_dot4(A a, B b, S sum) {
+  constexpr int N = rt_lanes_<S>;
+  if constexpr (!rt_is_signed_<rt_elem_<A>> && rt_is_signed_<rt_elem_<B>>) {
+#if defined(__AVX512VNNI__)
+    if constexpr (N == 16) return (S)__builtin_ia32_vpdpbusd512(sum, (S)a, (S)b);
+#endif
+#if (defined(__AVX512VNNI__) && defined(__AVX512VL__)) || defined(__AVXVNNI__)
+    if constexpr (N == 8) return (S)__builtin_ia32_vpdpbusd256(sum, (S)a, (S)b);
+    if constexpr (N == 4) return (S)__builtin_ia32_vpdpbusd128(sum, (S)a, (S)b);
+#endif
+  }
+#if defined(__ARM_FEATURE_DOTPROD)
+  if constexpr (rt_is_signed_<rt_elem_<A>> && rt_is_signed_<rt_elem_<B>> && N == 4) {
+    typedef __attribute__((neon_vector_type(16))) rt_i8 Bytes;
+    typedef __attribute__((neon_vector_type(4))) rt_i32 Ints;
+    return (S)(Ints)__builtin_neon_vdotq_s32((Bytes)sum, (Bytes)a, (Bytes)b, 34);
+  }
+#endif
+  return (S)((rt_vec<rt_u32, N>)sum + (rt_vec<rt_u32, N>)rt_dots_<N>(a, b));
+}
