@@ -346,8 +346,9 @@ class Vectoriser {
 
   // Lanes in runs of neighbours: a vector of each run.
   UOp InRuns(const UOp& u) {
-    const int64_t run = RunLength(LaneOffsets(u.src(1), range_));
-    if (run < kLeastRun) return UOp();
+    const std::vector<int64_t> offsets = LaneOffsets(u.src(1), range_);
+    const int64_t run = RunLength(offsets);
+    if (run < kLeastRun) return Repeated(u, offsets);
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; l += run) {
       std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
@@ -356,6 +357,24 @@ class Vectoriser {
       parts.push_back(UOp::Make(Op::kLoad, dtype, srcs, int64_t{0}));
     }
     return Joined(parts);
+  }
+
+  // Lanes in runs that read the same, and neighbours one after another: each of them once.
+  UOp Repeated(const UOp& u, const std::vector<int64_t>& offsets) {
+    const int64_t n = static_cast<int64_t>(offsets.size());
+    int64_t run = 1;
+    while (run < n && offsets[run] == 0) ++run;
+    if (run == 1 || n == 0 || n % run != 0 || n / run < 2) return UOp();
+    Ints from;
+    for (int64_t l = 0; l < n; ++l) {
+      if (offsets[l] != l / run) return UOp();
+      from.push_back(l / run);
+    }
+    std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
+    if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+    const DType few = u.dtype().WithLanes(static_cast<int>(n / run));
+    const UOp load = UOp::Make(Op::kLoad, few, srcs, int64_t{0});
+    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {load, load}, from);
   }
 
   // Lanes that lie 2 apart, or backward: the vectors from the first of them on and up to the last,

@@ -76,6 +76,12 @@ constexpr Option kOptions[] = {
        c.cache = v == "f32" ? kFloat32 : kFloat16;
        return v == "f32" || v == "f16";
      }},
+    {"--activations", "f32|int8",
+     "what weights of Q8_0 and Q4_0 are multiplied by; else int8 on CPUs, f32 elsewhere",
+     [](Command& c, const std::string& v) {
+       c.activations = v == "f32" ? Activations::kF32 : Activations::kInt8;
+       return v == "f32" || v == "int8";
+     }},
     {"--devices", "A,B,...", "where to run: one device, or several of a kind side by side",
      [](Command& c, const std::string& v) {
        c.devices = PlaceList(std::vector<std::string>(absl::StrSplit(v, ','))).places;
@@ -384,6 +390,7 @@ absl::StatusOr<int> RunCommand(const Command& command) {
   SessionOptions options;
   options.context = command.context;
   options.cache = command.cache;
+  options.activations = command.activations;
   Session session(model, options);
   switch (command.mode) {
     case Command::Mode::kGenerate:

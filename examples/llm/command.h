@@ -20,6 +20,7 @@ struct Command {
   int64_t max_tokens = -1;    // -1: as Generate's mode decides
   int64_t context = 0;
   std::optional<DType> cache;
+  std::optional<Activations> activations;
   std::vector<std::string> stops;
   SamplerOptions sampler;
   std::vector<Place> devices = {Place("CPU", 0)};

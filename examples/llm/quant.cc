@@ -103,14 +103,28 @@ Tensor Q6K(const Tensor& b) {
   return (Cut(q, 16, 16) * scale).Flatten(-2);
 }
 
+// ---- the same as integers and scales, where a block has one scale and nothing to be added
+
+IntegerBlocks IntegersOfQ8_0(const Tensor& b) {
+  return {Bytes(b, 2, 34).Bitcast(kInt8), Half(b, 0).Squeeze(-1)};
+}
+IntegerBlocks IntegersOfQ4_0(const Tensor& b) {
+  return {Nibbles(Bytes(b, 2, 18)).Cast(kInt8) - 8, Half(b, 0).Squeeze(-1)};
+}
+
 struct Format {
   WeightFormat format;
   Tensor (*values)(const Tensor& blocks);
+  IntegerBlocks (*integers)(const Tensor& blocks) = nullptr;
 };
-constexpr Format kBlocks[] = {{WeightFormat::kQ8_0, Q8_0}, {WeightFormat::kQ4_0, Q4_0},
-                              {WeightFormat::kQ4_1, Q4_1}, {WeightFormat::kQ5_0, Q5_0},
-                              {WeightFormat::kQ5_1, Q5_1}, {WeightFormat::kQ4K, Q4K},
-                              {WeightFormat::kQ5K, Q5K},   {WeightFormat::kQ6K, Q6K}};
+constexpr Format kBlocks[] = {{WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},
+                              {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
+                              {WeightFormat::kQ4_1, Q4_1},
+                              {WeightFormat::kQ5_0, Q5_0},
+                              {WeightFormat::kQ5_1, Q5_1},
+                              {WeightFormat::kQ4K, Q4K},
+                              {WeightFormat::kQ5K, Q5K},
+                              {WeightFormat::kQ6K, Q6K}};
 struct Number {
   WeightFormat format;
   DType dtype;
@@ -164,6 +178,30 @@ Tensor Stored(const Weight& w) {
 Tensor Values(const Tensor& stored, WeightFormat format) {
   if (const Format* f = BlocksOf(format)) return f->values(stored).Flatten(-2);
   return stored.Cast(kFloat32);
+}
+
+bool HasIntegers(WeightFormat format) {
+  const Format* f = BlocksOf(format);
+  return f != nullptr && f->integers != nullptr;
+}
+
+IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {
+  return BlocksOf(format)->integers(stored);
+}
+
+IntegerBlocks Quantise(const Tensor& values) {
+  constexpr int64_t kBlock = 32;
+  const Tensor blocks = values.Unflatten(-1, {values.size(-1) / kBlock, kBlock});
+  const Tensor scales = (blocks.Abs().Max({-1}) / 127).Contiguous();
+  // 0 / 0 and what is not finite become some integer: the scale says what they are.
+  return {(blocks / scales.Unsqueeze(-1)).Round().Cast(kInt8).Contiguous(), scales};
+}
+
+Tensor Product(const IntegerBlocks& rows, const IntegerBlocks& columns) {
+  const Tensor sums =
+      (rows.integers.Unsqueeze(1).Cast(kInt32) * columns.integers.Unsqueeze(0).Cast(kInt32))
+          .Sum({-1});
+  return (sums.Cast(kFloat32) * (rows.scales.Unsqueeze(1) * columns.scales)).Sum({-1});
 }
 
 }  // namespace tessera::llm

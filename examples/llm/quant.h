@@ -21,4 +21,25 @@ Tensor Stored(const Weight& weight);
 // The f32 values of what Stored gave, or of any rows of it: [..., columns].
 Tensor Values(const Tensor& stored, WeightFormat format);
 
+// ---- products of integers
+
+// Numbers as integers of eight bits in blocks of 32, each block with what its integers are times.
+struct IntegerBlocks {
+  Tensor integers;  // i8 [..., blocks, 32]
+  Tensor scales;    // f32 [..., blocks]
+};
+
+// Whether the format's values are integers of eight bits times their block's scale.
+bool HasIntegers(WeightFormat format);
+IntegerBlocks Integers(const Tensor& stored, WeightFormat format);
+
+// The nearest that f32 values [..., columns] come to: of each block the number of greatest
+// magnitude is 127 times the scale. What is not finite stays that in its block. Stored, so that
+// all products of the values share them.
+IntegerBlocks Quantise(const Tensor& values);
+
+// [rows, columns] of [rows, n] and [columns, n]: the integers' products are summed exactly within
+// blocks, and blocks in f32.
+Tensor Product(const IntegerBlocks& rows, const IntegerBlocks& columns);
+
 }  // namespace tessera::llm

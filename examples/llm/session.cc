@@ -23,6 +23,13 @@ DType CacheOf(const Model& model, const SessionOptions& options) {
   return model.format == InfoOf(WeightFormat::kF32).name ? kFloat32 : kFloat16;
 }
 
+Activations ActivationsOf(const Model& model, const SessionOptions& options) {
+  if (options.activations) return *options.activations;
+  const Device& device = model.division.whole;
+  const Place& place = device.is_sharding() ? device.sharding().mesh().places()[0] : device.place();
+  return place.kind() == "CPU" ? Activations::kInt8 : Activations::kF32;
+}
+
 Tensor EmptyLogits(const Dims& shape, const Model& model) {
   return Tensor::Zeros(shape, kFloat32, model.division.logits).Contiguous().Realize();
 }
@@ -30,7 +37,9 @@ Tensor EmptyLogits(const Dims& shape, const Model& model) {
 }  // namespace
 
 Session::Session(const Model& model, const SessionOptions& options)
-    : model_(model), transformer_(model, ContextOf(model, options), CacheOf(model, options)) {
+    : model_(model),
+      transformer_(model, ContextOf(model, options), CacheOf(model, options),
+                   ActivationsOf(model, options)) {
   logits_ = EmptyLogits({model.config.vocabulary}, model);
 }
 

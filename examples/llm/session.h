@@ -18,6 +18,8 @@ struct SessionOptions {
   int64_t context = 0;  // positions; 0: what the model was trained for, at most 4096
   // Of keys and values; none: f32 for models in F32, and f16 for those stored in less.
   std::optional<DType> cache;
+  // None: integers on CPUs, where their products are several times as fast; f32 elsewhere.
+  std::optional<Activations> activations;
 };
 
 class Session {

@@ -1,20 +1,14 @@
 // The parts of the decoder, each a few lines; positions are symbolic, so one capture serves all.
 #include "examples/llm/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 namespace tessera::llm {
-namespace {
 
-Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias = {}) {
-  return x.Linear(weight.values(), bias);
-}
-
-}  // namespace
-
-Transformer::Transformer(const Model& model, int64_t context, DType cache)
-    : model_(model), context_(context) {
+Transformer::Transformer(const Model& model, int64_t context, DType cache, Activations activations)
+    : model_(model), context_(context), activations_(activations) {
   const ModelConfig& c = model.config;
   const int64_t half = c.head_dim / 2;
   std::vector<float> cos(context * half), sin(context * half);
@@ -47,6 +41,26 @@ uint64_t Transformer::cache_bytes() const {
   return sum;
 }
 
+bool Transformer::ByIntegers(const Matrix& weight) const {
+  return activations_ == Activations::kInt8 && HasIntegers(weight.format);
+}
+
+Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const {
+  const bool any =
+      std::any_of(weights.begin(), weights.end(), [&](const Matrix& w) { return ByIntegers(w); });
+  return {x, any ? Quantise(x) : IntegerBlocks()};
+}
+
+Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
+  if (!ByIntegers(weight)) return x.values.Linear(weight.values(), bias);
+  const Tensor y = Product(x.blocks, Integers(weight.stored, weight.format));
+  return bias ? y + bias : y;
+}
+
+Tensor Transformer::Project(const Tensor& x, const Matrix& weight) const {
+  return Project(RowsFor(x, {weight}), weight);
+}
+
 // Rotary positions of [T, heads, head_dim]: each pair of elements turns by its angle.
 Tensor Transformer::Rotate(const Tensor& x, const Extent& position) const {
   const int64_t tokens = x.size(0), half = model_.config.head_dim / 2;
@@ -77,9 +91,10 @@ Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor&
   const ModelConfig& c = model_.config;
   const int64_t kv_heads = model_.division.kv_heads;
   const int64_t tokens = x.size(0), group = c.heads / kv_heads;
-  Tensor q = Project(x, w.q, w.q_bias).Reshape({tokens, c.heads, c.head_dim});
-  Tensor k = Project(x, w.k, w.k_bias).Reshape({tokens, kv_heads, c.head_dim});
-  const Tensor v = Project(x, w.v, w.v_bias).Reshape({tokens, kv_heads, c.head_dim});
+  const Rows input = RowsFor(x, {w.q, w.k, w.v});
+  Tensor q = Project(input, w.q, w.q_bias).Reshape({tokens, c.heads, c.head_dim});
+  Tensor k = Project(input, w.k, w.k_bias).Reshape({tokens, kv_heads, c.head_dim});
+  const Tensor v = Project(input, w.v, w.v_bias).Reshape({tokens, kv_heads, c.head_dim});
   if (w.q_norm) q = q.RmsNorm(w.q_norm, c.norm_eps);
   if (w.k_norm) k = k.RmsNorm(w.k_norm, c.norm_eps);
   const Slice here{position, position + tokens}, seen{0, position + tokens};
@@ -117,7 +132,7 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
     x = x + Attention(w, caches_[i], x.RmsNorm(w.attention_norm, eps), position);
-    const Tensor y = x.RmsNorm(w.ffn_norm, eps);
+    const Rows y = RowsFor(x.RmsNorm(w.ffn_norm, eps), {w.gate, w.up});
     x = x + Project(Project(y, w.gate).Silu() * Project(y, w.up), w.down);
   }
   return x.RmsNorm(model_.norm, eps);

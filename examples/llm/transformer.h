@@ -3,15 +3,20 @@
 
 #include <vector>
 
+#include "absl/types/span.h"
 #include "examples/llm/model.h"
 #include "graph/tensor.h"
 
 namespace tessera::llm {
 
+// What products take of activations: f32 numbers, or integers of eight bits in blocks of 32 where
+// the weights are such integers too.
+enum class Activations { kF32, kInt8 };
+
 class Transformer {
  public:
   // With empty caches of this dtype for `context` positions. The model must outlive it.
-  Transformer(const Model& model, int64_t context, DType cache);
+  Transformer(const Model& model, int64_t context, DType cache, Activations activations);
 
   // The last hidden states [T, dim], normed, of tokens [T] (i32) at position, position + 1, ...;
   // writes their keys and values into the caches.
@@ -26,12 +31,22 @@ class Transformer {
   struct Cache {
     Tensor keys, values;  // [kv_heads, context, head_dim]
   };
+  // What several products share: as it is, and rounded where some of these weights want that.
+  struct Rows {
+    Tensor values;
+    IntegerBlocks blocks;
+  };
+  Rows RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const;
+  Tensor Project(const Rows& x, const Matrix& weight, const Tensor& bias = {}) const;
+  Tensor Project(const Tensor& x, const Matrix& weight) const;
+  bool ByIntegers(const Matrix& weight) const;
   Tensor Attention(const LayerWeights& w, Cache& cache, const Tensor& x, const Extent& position);
   Tensor Rotate(const Tensor& x, const Extent& position) const;
   Tensor Mask(int64_t tokens, const Extent& position) const;
 
   const Model& model_;
   int64_t context_;
+  Activations activations_;
   Tensor cos_, sin_;  // [context, head_dim / 2]
   std::vector<Cache> caches_;
 };
