@@ -15,7 +15,7 @@
 namespace tessera {
 namespace {
 
-// What lies below a node, down to leaves and reductions.
+// What lies below a node, down to leaves, reductions and what has a buffer whatever reads it.
 struct Below {
   int ops = 0;                 // elementwise, saturating
   const Node* leaf = nullptr;  // the one leaf with storage, if there is one
@@ -25,6 +25,7 @@ struct Below {
 };
 
 constexpr int kManyOps = 1 << 20;
+constexpr int kMostFactors = 32;         // of a sum, among which its dot products are looked for
 constexpr int kCheapOps = 6;             // computed again rather than stored
 constexpr int64_t kSmallWork = 1 << 16;  // elements below which parallelism does not matter
 
@@ -47,6 +48,7 @@ struct Kernel {
   int loops = 0;             // of its own and of its reductions, at most
   uint64_t reduce_mask = 0;  // the loops outside of its inlined reductions
   bool has_reduce = false, has_contraction = false;
+  bool scales_dots = false;  // its contraction sums dot products that it computes, too
 };
 
 class Fuser {
@@ -57,8 +59,8 @@ class Fuser {
     index_.reserve(order_.size());
     for (size_t i = 0; i < order_.size(); ++i) index_[order_[i].get()] = static_cast<int>(i);
     for (const UOp& r : roots) states_[index_[r.get()]].materialize = !IsLeaf(r);
-    Summarize();
     MarkForced();
+    Summarize();
   }
 
   Fusion Run() {
@@ -93,6 +95,7 @@ class Fuser {
       if (IsElementwise(u.op()) && !u.is(Op::kCast)) ++b.ops;
       b.expensive |= HasProperty(u.op(), kExpensive);
       b.reduces |= u.is(Op::kReduce);
+      if (states_[i].materialize) b = Below{.leaf = u.get()};  // read from its buffer
     }
   }
 
@@ -225,13 +228,12 @@ class Fuser {
     if (order_[k.root].is(Op::kScatter)) return false;  // it would run again for each part
     if (IsByteProduct(r) && OfScaledDots(r, d, k)) {
       k.loops += ReducedAxes(r);
-      k.has_contraction = true;
       return true;
     }
     const uint64_t mask = d.map.Mask(), all = RealLoops(k);
     if (!d.map.OneToOne(k.ranges)) return false;
     const bool epilogue = mask == all;
-    const bool contraction = IsContraction(r);
+    const bool contraction = IsContraction(r) || IsScaledDots(r);
     if (contraction && (!epilogue || k.has_reduce)) return false;
     if (k.has_contraction) return false;
     if (k.has_reduce && k.reduce_mask != mask) return false;
@@ -248,12 +250,13 @@ class Fuser {
     k.loops += ReducedAxes(r);
     k.has_reduce = true;
     k.has_contraction |= contraction;
+    k.scales_dots |= IsScaledDots(r);
     k.reduce_mask = mask;
     return true;
   }
 
-  // Whether a reduction is asked for by the one sum of a CPU's kernel at each of its points, by
-  // nothing but loops: products of blocks, which that sum scales. Both are then done as one.
+  // Whether dot products of bytes are asked for by the sum of a CPU's kernel that scales them, by
+  // nothing but loops: both are then done as one.
   bool OfScaledDots(const UOp& r, const Demand& d, const Kernel& k) const {
     const uint64_t all = RealLoops(k);
     uint64_t seen = 0;
@@ -264,7 +267,7 @@ class Fuser {
       if (seen & a.mask) return false;
       seen |= a.mask;
     }
-    return k.has_reduce && !k.has_contraction && k.reduce_mask == all && (seen & all) == all &&
+    return k.scales_dots && k.reduce_mask == all && (seen & all) == all &&
            seen != all && targets_.Of(r.device()).dialect == Dialect::kCpp;
   }
 
@@ -281,7 +284,8 @@ class Fuser {
     if (u.is(Op::kReduce) && k.root == i) {
       k.has_reduce = true;
       k.reduce_mask = d.map.Mask();
-      k.has_contraction = IsContraction(u);
+      k.scales_dots = IsScaledDots(u);
+      k.has_contraction = k.scales_dots || IsContraction(u);
     }
     const bool contraction = u.is(Op::kReduce) && IsContraction(u);
     for (int s = 0; s < u.size(); ++s) {
@@ -357,6 +361,21 @@ bool IsByteProduct(const UOp& reduce) {
     while (IsMovement(s.op())) s = UOp(s.src(0));
     return s.is(Op::kCast) && s.src(0).dtype().IsInt() && s.src(0).dtype().bits() == 8;
   });
+}
+
+bool IsScaledDots(const UOp& reduce) {
+  if (!reduce.is(Op::kReduce) || reduce.arg<ReduceArg>().op != Op::kAdd) return false;
+  if (!(reduce.dtype() == kFloat32)) return false;
+  std::vector<UOp> stack = {UOp(reduce.src(0))};
+  for (int looked = 0; !stack.empty() && looked < kMostFactors; ++looked) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (IsByteProduct(u)) return true;
+    if (u.is(Op::kMul) || u.is(Op::kCast) || IsMovement(u.op())) {
+      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
+  }
+  return false;
 }
 
 absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Targets& targets) {

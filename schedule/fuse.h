@@ -35,4 +35,7 @@ bool IsContraction(const UOp& reduce);
 // Whether a REDUCE sums products of integers of eight bits each in i32.
 bool IsByteProduct(const UOp& reduce);
 
+// Whether a REDUCE sums such sums, each times something, in f32.
+bool IsScaledDots(const UOp& reduce);
+
 }  // namespace tessera

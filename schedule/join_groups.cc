@@ -74,7 +74,7 @@ class Joiner {
         group, fusion_,
         [&](const UOp& u) {
           if (!u.is(Op::kReduce)) return;
-          if (IsContraction(u)) t.joinable = false;
+          if (IsContraction(u) || IsScaledDots(u)) t.joinable = false;
           if (t.reduced != nullptr && t.reduced != u.src(0).get()) t.joinable = false;
           t.reduced = u.src(0).get();
           t.axes = u.arg<ReduceArg>().axes;

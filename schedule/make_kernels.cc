@@ -18,7 +18,7 @@ std::string KernelName(const UOp& value) {
   const std::vector<UOp> order = TopoSort({&value, 1});
   for (const UOp& u : order) {
     if (!u.is(Op::kReduce)) continue;
-    kind = IsContraction(u) ? "dot" : "reduce";
+    kind = IsContraction(u) || IsScaledDots(u) ? "dot" : "reduce";
     widest = &u.src(0);
   }
   const Shape& shape = widest != nullptr ? widest->shape() : value.shape();
