@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "codegen/split.h"
+#include "codegen/stage.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -20,6 +21,8 @@ namespace {
 constexpr int64_t kExactInF32 = int64_t{1} << 24;
 constexpr int64_t kMostCopies = 8;  // of steps inside a block
 constexpr int64_t kLeastLanes = 4;
+constexpr int64_t kLeastRows = 16;                    // that pay for laying out columns anew
+constexpr int64_t kLeastInRow = 16, kMostInRow = 64;  // lanes by which a panel is filled
 
 bool IsByte(const UOp& u) {
   return u.is(Op::kCast) && u.src(0).dtype().IsInt() && u.src(0).dtype().bits() == 8;
@@ -98,6 +101,11 @@ bool MixedSigns(const Target& target) {
          absl::StrContains(target.features, "+avxvnni");
 }
 
+// Whether one operand, b, must be raised to be unsigned where the other is signed.
+bool MustRaise(const UOp& a, const UOp& b, const Target& target) {
+  return MixedSigns(target) && !a.dtype().IsUnsigned() && !b.dtype().IsUnsigned();
+}
+
 // The sum over `steps` of the products, of which the chip's own instruction takes four.
 UOp DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& steps, const Target& target) {
   const auto plain = [&](const UOp& x, const UOp& y) {
@@ -127,7 +135,8 @@ class Tiler {
         dots_(dots),
         c_(dots.c),
         target_(target),
-        next_id_(FreshRangeId(sets)) {}
+        next_id_(FreshRangeId(sets)),
+        next_stage_(FreshStageId(sink)) {}
 
   // Lanes along the sum, several columns at once as so many streams, and rows that share them.
   UOp Along(const UOp& along) {
@@ -185,7 +194,191 @@ class Tiler {
     return TileOutputs(out);
   }
 
+  // Lanes over columns, whose bytes and scales are laid out first for all rows to read: in a panel
+  // of so many columns, four steps of a column lie next to those of the next one. Rows are copies.
+  // Each element of the result then takes four bytes of its row and of a lane at a time.
+  UOp Across(const UOp& row, const UOp& along) {
+    const int64_t lanes = target_.vector_bytes / kInt32.bytes();
+    const int64_t columns = c_.lane.src(0).vmax(), steps_in_row = along.src(0).vmax();
+    int64_t depth = 1;  // elements of a column
+    std::vector<UOp> deep = dots_.blocks;
+    for (const UOp& r : c_.inner) {
+      if (!(r == along)) deep.push_back(r);
+    }
+    for (const UOp& r : deep) depth *= r.src(0).vmax();
+    const int64_t most = target_.l2_bytes * 3 / 4;
+    const bool two = columns % (2 * lanes) == 0 && depth * steps_in_row * 2 * lanes <= most;
+    const int64_t width = two ? 2 * lanes : lanes;
+
+    // The loops over panels are shared by the cores rather than those over rows, of which each
+    // would lay out all panels.
+    const bool shared = row.arg<RangeArg>().kind == RangeKind::kGrid;
+    const UOp panels = Range(columns / width, shared ? RangeKind::kGrid : RangeKind::kLoop);
+    const UOp column = Range(width, RangeKind::kLoop);
+    const UOp rows = Range(row.src(0).vmax(), RangeKind::kLoop);
+    const UOp part = CopiesOf(UOp::Index(steps_in_row / kBytesOfDot));
+    const UOp step = Range(kBytesOfDot, RangeKind::kMatrix);
+    Substitution map = {{c_.lane, Plus(Times(panels, width), column)}, {row, rows}};
+    map.emplace(along, Plus(Times(part, kBytesOfDot), step));
+    std::vector<UOp> steps;
+    for (const UOp& r : c_.inner) {
+      if (!(r == along)) steps.push_back(CopiesOf(r, map));
+    }
+    steps.push_back(part);
+    steps.push_back(step);
+    const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
+
+    const UOp a = there(c_.a);
+    const bool raise = MustRaise(c_.a, c_.b, target_);
+    const Raised up = raise ? Raise(c_.b) : Raised{c_.b, 0};
+    const UOp b = Panel(up.value, deep, along, width, map, panels, column, step, part);
+    UOp dots = Sum(UOp::Make(Op::kMul, {ToInt32(a), ToInt32(b)}), steps);
+    if (up.by != 0) {
+      dots = UOp::Make(Op::kAdd, {dots, SumsOfRows(c_.a, up.by, row, rows, along)});
+    }
+    UOp sum = dots;
+    if (dots_.sum) {
+      Substitution inside = map;
+      inside.emplace(c_.reduce, dots);
+      for (const UOp& f : FactorsOfColumns()) {
+        inside.emplace(f, PanelOfScales(f, width, panels, column));
+      }
+      std::vector<UOp> blocks = dots_.blocks;
+      sum = Sum(UOp(Substitute(UOp(dots_.sum.src(0)), inside)), blocks);
+    }
+    UOp out = Substitute(sink_, {{dots_.sum ? dots_.sum : c_.reduce, sum}});
+    std::vector<UOp> loops = {panels};
+    for (const UOp& r : ClosedRanges(sink_.src(0))) {
+      if (!(r == c_.lane) && !(r == row)) loops.push_back(r);
+    }
+    loops.push_back(rows);
+    loops.push_back(column);
+    const UOp& store = out.src(0);
+    std::vector<UOp> srcs = {there(UOp(store.src(0))), there(UOp(store.src(1)))};
+    srcs.insert(srcs.end(), loops.begin(), loops.end());
+    out = Simplify(out.WithSrcs({store.WithSrcs(srcs)}));
+    out = Simplify(Tile(out, column, width / lanes, lanes));
+    return Tile(out, rows,
+                LargestDivisor(rows.src(0).vmax(), kRowsOfTile) > kRowsOfTile / 2
+                    ? LargestDivisor(rows.src(0).vmax(), kRowsOfTile)
+                    : kRowsOfTile,
+                1);
+  }
+
  private:
+  static constexpr int64_t kRowsOfTile = 4;
+
+  // The index of a point of these ranges, the last of them adjacent.
+  static UOp PointOf(const std::vector<UOp>& ranges, const std::vector<int64_t>& extents) {
+    UOp out = UOp::Index(0);
+    for (size_t i = 0; i < ranges.size(); ++i) out = Plus(Times(out, extents[i]), ranges[i]);
+    return Simplify(out);
+  }
+
+  // The bytes of a column operand as they lie in its panel, which is filled along memory.
+  UOp Panel(const UOp& b, const std::vector<UOp>& deep, const UOp& along, int64_t width,
+            const Substitution& map, const UOp& panels, const UOp& column, const UOp& step,
+            const UOp& part) {
+    std::vector<int64_t> extents;
+    std::vector<UOp> read, fill, loops;
+    Substitution there;
+    for (const UOp& r : deep) {
+      const bool block =
+          std::find(dots_.blocks.begin(), dots_.blocks.end(), r) != dots_.blocks.end();
+      extents.push_back(r.src(0).vmax());
+      read.push_back(block ? r : map.at(r));
+      fill.push_back(Range(extents.back(), block ? RangeKind::kLoop : RangeKind::kUnroll));
+      loops.push_back(fill.back());
+      there.emplace(r, fill.back());
+    }
+    const UOp lane = Range(along.src(0).vmax(), RangeKind::kVector);
+    const UOp own = Range(width, RangeKind::kLoop);
+    there.emplace(along, lane);
+    there.emplace(c_.lane, Plus(Times(panels, width), own));
+    loops.insert(loops.begin(), own);
+    loops.push_back(lane);
+    const UOp four = UOp::Index(kBytesOfDot);
+    extents.insert(extents.end(), {along.src(0).vmax() / kBytesOfDot, width, kBytesOfDot});
+    read.insert(read.end(), {part, column, step});
+    fill.insert(fill.end(), {UOp::Make(Op::kFloorDiv, {lane, four}), own,
+                             UOp::Make(Op::kFloorMod, {lane, four})});
+    int64_t elements = 1;
+    for (int64_t e : extents) elements *= e;
+    const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents),
+                                Simplify(Substitute(b, there)), loops);
+    return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
+  }
+
+  // What a sum's products are times in each column and block, in a panel too.
+  UOp PanelOfScales(const UOp& factor, int64_t width, const UOp& panels, const UOp& column) {
+    std::vector<int64_t> extents;
+    std::vector<UOp> read, fill;
+    Substitution there;
+    for (const UOp& r : dots_.blocks) {
+      extents.push_back(r.src(0).vmax());
+      read.push_back(r);
+      fill.push_back(Range(extents.back(), RangeKind::kLoop));
+      there.emplace(r, fill.back());
+    }
+    const UOp own = Range(width, RangeKind::kLoop);
+    there.emplace(c_.lane, Plus(Times(panels, width), own));
+    extents.push_back(width);
+    read.push_back(column);
+    fill.push_back(own);
+    int64_t elements = 1;
+    for (int64_t e : extents) elements *= e;
+    const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents),
+                                Simplify(Substitute(factor, there)), fill);
+    return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
+  }
+
+  // Minus `by` times the sum of a row's bytes in each block, which all panels read.
+  UOp SumsOfRows(const UOp& a, int64_t by, const UOp& row, const UOp& rows, const UOp& along) {
+    std::vector<int64_t> extents = {rows.src(0).vmax()};
+    std::vector<UOp> read = {rows}, fill = {Range(rows.src(0).vmax(), RangeKind::kLoop)}, steps;
+    Substitution there = {{row, fill[0]}};
+    for (const UOp& r : dots_.blocks) {
+      extents.push_back(r.src(0).vmax());
+      read.push_back(r);
+      fill.push_back(Range(extents.back(), RangeKind::kLoop));
+      there.emplace(r, fill.back());
+    }
+    for (const UOp& r : c_.inner) {
+      if (r == along) continue;
+      steps.push_back(Range(r.src(0).vmax(), RangeKind::kUnroll));
+      there.emplace(r, steps.back());
+    }
+    const UOp lane = Range(along.src(0).vmax() / kBytesOfDot, RangeKind::kVector);
+    const UOp step = Range(kBytesOfDot, RangeKind::kMatrix);
+    there.emplace(along, Plus(Times(lane, kBytesOfDot), step));
+    steps.push_back(step);
+    const UOp of_lane = Sum(ToInt32(Simplify(Substitute(a, there))), steps);
+    const UOp value = UOp::Make(Op::kMul, {Sum(of_lane, {lane}), UOp::Const(kInt32, -by)});
+    int64_t elements = 1;
+    for (int64_t e : extents) elements *= e;
+    const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents), value, fill);
+    return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
+  }
+
+  // The factors of the sum's products that vary over columns and not over rows.
+  std::vector<UOp> FactorsOfColumns() const {
+    std::vector<UOp> out, stack = {UOp(dots_.sum.src(0))};
+    RangeMask rows = 0;
+    for (const UOp& r : c_.rows) rows |= sets_.Bit(r);
+    for (const UOp& r : c_.batch) rows |= sets_.Bit(r);
+    while (!stack.empty()) {
+      const UOp u = stack.back();
+      stack.pop_back();
+      const RangeMask free = sets_.Free(u);
+      if ((free & sets_.Bit(c_.lane)) && !(free & rows)) {
+        out.push_back(u);
+      } else if (u.is(Op::kMul)) {
+        stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+      }
+    }
+    return out;
+  }
+
   static UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
   static UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
   static int64_t PowerOfTwoIn(int64_t n) { return n & -n; }
@@ -226,9 +419,39 @@ class Tiler {
   const ByteDots& dots_;
   const Contraction& c_;
   const Target& target_;
-  int64_t next_id_;
+  int64_t next_id_, next_stage_;
   int64_t copies_ = 1;
 };
+
+// Whether rows are many enough for the columns to be laid out anew, and panels fit.
+bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, const UOp& along,
+                 const Target& target) {
+  const Contraction& c = dots.c;
+  const int64_t lanes = target.vector_bytes / kInt32.bytes();
+  const int64_t in_row = along.src(0).vmax();
+  if (!row.src(0).IsConst() || row.src(0).vmax() < kLeastRows) return false;
+  if (!c.lane.src(0).IsConst() || c.lane.src(0).vmax() % lanes != 0) return false;
+  if (c.lane.arg<RangeArg>().kind == RangeKind::kGrid || !c.batch.empty()) return false;
+  if (c.columns.size() != 1 || c.rows.size() != 1) return false;
+  if (!std::has_single_bit(static_cast<uint64_t>(in_row)) || in_row < kLeastInRow ||
+      in_row > kMostInRow) {
+    return false;
+  };
+  int64_t bytes = lanes * in_row, rows = row.src(0).vmax() * kInt32.bytes(), copies = in_row / 4;
+  for (const UOp& r : c.inner) {
+    if (r == along) continue;
+    if (!r.src(0).IsConst()) return false;
+    bytes *= r.src(0).vmax();
+    copies *= r.src(0).vmax();
+  }
+  for (const UOp& r : dots.blocks) {
+    if (!r.src(0).IsConst()) return false;
+    bytes *= r.src(0).vmax();
+    rows *= r.src(0).vmax();
+  }
+  return bytes <= target.l2_bytes * 3 / 4 && rows <= target.cache_bytes / 2 &&
+         copies <= kMostCopies && !(sets.Free(row) & ~sets.Bit(row));
+}
 
 }  // namespace
 
@@ -262,16 +485,20 @@ std::optional<ByteDots> FindByteDots(const RangeSets& sets) {
 
 UOp TileByteDots(const UOp& sink, const RangeSets& sets, const ByteDots& dots,
                  const Target& target) {
-  std::vector<UOp> adjacent;
-  for (const UOp& r : dots.c.inner) {
+  const Contraction& c = dots.c;
+  std::vector<UOp> both, of_columns;
+  for (const UOp& r : c.inner) {
     const bool fours = r.src(0).IsConst() && r.src(0).vmax() % kBytesOfDot == 0;
-    if (fours && AdjacentOver(dots.c.a, r, sets) && AdjacentOver(dots.c.b, r, sets)) {
-      adjacent.push_back(r);
-    }
+    if (!fours || r.src(0).vmax() == 0 || !AdjacentOver(c.b, r, sets)) continue;
+    of_columns.push_back(r);
+    if (AdjacentOver(c.a, r, sets)) both.push_back(r);
   }
-  const UOp along = Longest(adjacent);
-  if (!along) return UOp();
-  return Tiler(sink, sets, dots, target).Along(along);
+  Tiler tiler(sink, sets, dots, target);
+  if (const UOp row = Longest(c.rows), along = Longest(of_columns); row && along) {
+    if (WorthPanels(sets, dots, row, along, target)) return tiler.Across(row, along);
+  }
+  const UOp along = Longest(both);
+  return along ? tiler.Along(along) : UOp();
 }
 
 }  // namespace tessera

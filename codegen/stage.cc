@@ -8,7 +8,6 @@
 #include "graph/simplify.h"
 
 namespace tessera {
-namespace {
 
 int64_t FreshStageId(const UOp& sink) {
   int64_t id = 0;
@@ -17,6 +16,18 @@ int64_t FreshStageId(const UOp& sink) {
   }
   return id;
 }
+
+UOp MakeStage(int64_t id, int64_t elements, const UOp& offset, const UOp& value,
+              absl::Span<const UOp> ranges) {
+  const Pairs size{{Extent(id), Extent(elements * value.dtype().bytes())}};
+  const UOp scratch = UOp::Make(Op::kScratch, value.dtype(), {}, size);
+  std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, offset}), value};
+  store.insert(store.end(), ranges.begin(), ranges.end());
+  return UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
+                   StageArg{id, Space::kShared});
+}
+
+namespace {
 
 // Nodes that close ranges of `bits` under which `value` is computed, the first on each way there.
 std::vector<UOp> LoopsOver(const UOp& value, RangeMask bits, const RangeSets& sets) {
@@ -56,16 +67,10 @@ UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
     if (row && size * value.dtype().bytes() % kPage == 0) size += kLine / value.dtype().bytes();
   }
   offset = Simplify(offset);
-  const int64_t id = FreshStageId(sink);
-  const UOp scratch = UOp::Make(Op::kScratch, value.dtype(), {},
-                                Pairs{{Extent(id), Extent(size * value.dtype().bytes())}});
   Substitution there;
   for (size_t i = 0; i < ranges.size(); ++i) there.emplace(ranges[i], fill[i]);
-  const UOp index = UOp::Make(Op::kIndex, {scratch, offset});
-  std::vector<UOp> store = {Substitute(index, there), Substitute(value, there)};
-  store.insert(store.end(), fill.begin(), fill.end());
-  const UOp stage = UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
-                              StageArg{id, Space::kShared});
+  const UOp stage = MakeStage(FreshStageId(sink), size, Substitute(offset, there),
+                              Substitute(value, there), fill);
   return Substitute(sink, {{value, UOp::Make(Op::kIndex, {stage, offset})}});
 }
 

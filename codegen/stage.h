@@ -14,6 +14,12 @@ UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges
 UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
                    const std::vector<RangeKind>& kinds);
 
+// A STAGE of so many elements, filled with `value` at `offset` over `ranges`, whatever their kinds.
+UOp MakeStage(int64_t id, int64_t elements, const UOp& offset, const UOp& value,
+              absl::Span<const UOp> ranges);
+// An id that no stage of the kernel has.
+int64_t FreshStageId(const UOp& sink);
+
 // Stages expensive values that more than one loop of a row would compute, where a row fits cache.
 UOp StageRecomputed(const UOp& sink, const Target& target);
 

@@ -267,8 +267,8 @@ class Fuser {
       if (seen & a.mask) return false;
       seen |= a.mask;
     }
-    return k.scales_dots && k.reduce_mask == all && (seen & all) == all &&
-           seen != all && targets_.Of(r.device()).dialect == Dialect::kCpp;
+    return k.scales_dots && k.reduce_mask == all && (seen & all) == all && seen != all &&
+           targets_.Of(r.device()).dialect == Dialect::kCpp;
   }
 
   // Node i is computed by kernel d.kernel at d.map: asks for its sources.

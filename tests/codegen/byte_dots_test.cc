@@ -1,0 +1,158 @@
+// Dot products of bytes: the prelude's function, and the programs that use it.
+#include "codegen/byte_dots.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "codegen/prelude.h"
+#include "runtime/host_target.h"
+#include "runtime/jit.h"
+#include "tests/codegen/kernels.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLanes = 16 * 6;  // of all vectors of a case
+
+// Sixteen sums a call of the kernel, by vectors of so many.
+std::string DotKernel(int lanes, absl::string_view a, absl::string_view b) {
+  const auto load = [&](absl::string_view type, int buffer, int n, absl::string_view at) {
+    return absl::StrCat("rt_load<", type, ", ", n, ">((const ", type, "*)rt_buffers[", buffer,
+                        "], ", at, ")");
+  };
+  const std::string body =
+      absl::StrCat("RT_KERNEL(test) {\n  for (rt_i64 i = 0; i < ", kLanes, "; i += ", lanes,
+                   ") {\n    rt_store<", lanes, ">((rt_i32*)rt_buffers[3], i, rt_dot4(",
+                   load(a, 0, 4 * lanes, "4 * i"), ", ", load(b, 1, 4 * lanes, "4 * i"), ", ",
+                   load("rt_i32", 2, lanes, "i"), "));\n  }\n}\n");
+  return absl::StrCat(PreludeFor(body), body);
+}
+
+Target Chip(absl::string_view arch) {
+  Target target = HostTarget();
+  if (arch == "host") return target;
+  target.arch = std::string(arch);
+  target.features.clear();
+  return target;
+}
+
+TEST(ByteDots, SumsOfFourProductsOnEveryChip) {
+  std::mt19937 rng(7);
+  std::vector<uint8_t> a(4 * kLanes), b(4 * kLanes);
+  std::vector<int32_t> sums(kLanes), got(kLanes);
+  const uint8_t edges[] = {0, 1, 127, 128, 129, 255};
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = i < a.size() / 2 ? edges[rng() % 6] : static_cast<uint8_t>(rng());
+    b[i] = i < b.size() / 2 ? edges[rng() % 6] : static_cast<uint8_t>(rng());
+  }
+  for (int32_t& s : sums) s = static_cast<int32_t>(rng());
+  sums[0] = INT32_MAX;  // wraps
+  sums[1] = INT32_MIN;
+  std::fill(&a[0], &a[4], 127), std::fill(&b[0], &b[4], 127);
+  std::fill(&a[4], &a[8], 127), std::fill(&b[4], &b[8], 128);
+  std::vector<const char*> chips = {"host"};
+#if defined(__x86_64__)
+  chips.push_back("x86-64");
+  if (absl::StrContains(HostTarget().features, "+avx2")) chips.push_back("x86-64-v3");
+  if (absl::StrContains(HostTarget().features, "+avx512bw")) chips.push_back("x86-64-v4");
+#endif
+  const auto value = [](uint8_t byte, bool is_signed) {
+    return is_signed ? static_cast<int>(static_cast<int8_t>(byte)) : static_cast<int>(byte);
+  };
+  for (const char* chip : chips) {
+    for (const int lanes : {4, 8, 16}) {
+      for (const int signs : {0, 1, 2, 3}) {
+        const bool sa = signs & 1, sb = signs & 2;
+        const std::string text = DotKernel(lanes, sa ? "rt_i8" : "rt_u8", sb ? "rt_i8" : "rt_u8");
+        ASSERT_OK_AND_ASSIGN(const CpuKernelPtr kernel, GetKernel(text, "test", Chip(chip)));
+        void* buffers[] = {a.data(), b.data(), sums.data(), got.data()};
+        kernel->fn(buffers, nullptr, nullptr, 0, 1);
+        for (int64_t i = 0; i < kLanes; ++i) {
+          uint32_t want = static_cast<uint32_t>(sums[i]);
+          for (int64_t k = 4 * i; k < 4 * i + 4; ++k) {
+            want += static_cast<uint32_t>(value(a[k], sa) * value(b[k], sb));
+          }
+          ASSERT_EQ(got[i], static_cast<int32_t>(want))
+              << chip << ", " << lanes << " lanes, signs " << signs << ", lane " << i;
+        }
+      }
+    }
+  }
+}
+
+Target ChipWithDots() {
+  Target t = SmallChip();
+  t.features = "+avx2,+avxvnni";
+  return t;
+}
+
+// [1, n] of blocks of 32: dot products of weights, times a scale of each block.
+Tensor Scaled(const Tensor& x, const Tensor& weights) {
+  const Tensor scales = Tensor::Empty({weights.size(0), weights.size(1)});
+  const Tensor dots = (x.Unsqueeze(1).Cast(kInt32) * weights.Cast(kInt32)).Sum({-1});
+  return (dots.Cast(kFloat32) * scales).Sum({-1});
+}
+
+int LoadsOf(const UOp& program, DType element, bool vectors) {
+  int count = 0;
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kLoad) || s.size() < 2 || !(s.dtype().Scalar() == element)) continue;
+    count += vectors == (s.dtype().lanes() > 1);
+  }
+  return count;
+}
+
+TEST(ByteDots, BlocksAreScaledWhereTheyAreSummed) {
+  const Tensor x = Tensor::Empty({1, 8, 32}, kInt8), w = Tensor::Empty({64, 8, 32}, kInt8);
+  const UOp program = ProgramOf(Scaled(x, w), ChipWithDots());
+  // Of four columns one dot product, and one of what they have in common: the sum of x.
+  EXPECT_EQ(Count(program, Op::kMma), 4 + 1);
+  EXPECT_EQ(Count(program, Op::kFold), 4);  // once a column, not once a block
+  EXPECT_EQ(LoadsOf(program, kInt8, true), 4 + 1);
+  EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
+}
+
+// Fields of a byte less a constant are not negative once the constant is added again: they are
+// what is multiplied, and nothing is spent on making them so.
+TEST(ByteDots, FieldsOfBytesAreMultipliedAsTheyAre) {
+  const Tensor x = Tensor::Empty({1, 8, 32}, kInt8), bytes = Tensor::Empty({64, 8, 16}, kUInt8);
+  const Tensor fields = Stack({bytes & 15, bytes >> 4}, -2).Flatten(-2).Cast(kInt8) - 8;
+  const UOp program = ProgramOf(Scaled(x, fields), ChipWithDots());
+  EXPECT_EQ(Count(program, Op::kMma), 2 * (4 + 1));
+  EXPECT_EQ(LoadsOf(program, kUInt8, false), 0);
+  for (const UOp& s : program.srcs()) {
+    EXPECT_FALSE(s.dtype().lanes() > 8 && (s.is(Op::kAdd) || s.is(Op::kSub) || s.is(Op::kWhere)));
+  }
+}
+
+// What is not negative needs no correction; nor does a chip whose products take any signs.
+TEST(ByteDots, CorrectsOnlyWhatTheChipCannot) {
+  const Tensor w = Tensor::Empty({64, 8, 32}, kInt8);
+  const Tensor x = Tensor::Empty({1, 8, 32}, kInt8), positive = Tensor::Empty({1, 8, 32}, kUInt8);
+  EXPECT_EQ(Count(ProgramOf(Scaled(positive, w), ChipWithDots()), Op::kMma), 4);
+  EXPECT_EQ(Count(ProgramOf(Scaled(x, w), SmallChip()), Op::kMma), 4);
+}
+
+// A block whose products might not be numbers of f32 is summed first.
+TEST(ByteDots, LargeBlocksAreNotScaledInParts) {
+  const Tensor x = Tensor::Empty({1, 2, 2048}, kInt8), w = Tensor::Empty({64, 2, 2048}, kInt8);
+  EXPECT_EQ(Count(ProgramOf(Scaled(x, w), ChipWithDots()), Op::kMma), 0);
+}
+
+TEST(ByteDots, ProductsOfMatricesInIntegers) {
+  const Tensor x = Tensor::Empty({1, 256}, kUInt8), w = Tensor::Empty({64, 256}, kInt8);
+  const Tensor sums = (x.Unsqueeze(1).Cast(kInt32) * w.Cast(kInt32)).Sum({-1});
+  const UOp program = ProgramOf(sums, ChipWithDots());
+  EXPECT_GT(Count(program, Op::kMma), 0);
+  EXPECT_EQ(Count(program, Op::kFold), 4);
+}
+
+}  // namespace
+}  // namespace tessera
