@@ -438,19 +438,24 @@ bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, co
     return false;
   };
   int64_t bytes = lanes * in_row, rows = row.src(0).vmax() * kInt32.bytes(), copies = in_row / 4;
+  const auto fits = [&] {
+    return bytes <= target.l2_bytes * 3 / 4 && rows <= target.cache_bytes / 2 &&
+           copies <= kMostCopies;
+  };
+  if (!fits()) return false;
   for (const UOp& r : c.inner) {
     if (r == along) continue;
-    if (!r.src(0).IsConst()) return false;
+    if (!r.src(0).IsConst() || r.src(0).vmax() > kMostCopies) return false;
     bytes *= r.src(0).vmax();
     copies *= r.src(0).vmax();
   }
   for (const UOp& r : dots.blocks) {
-    if (!r.src(0).IsConst()) return false;
+    if (!r.src(0).IsConst() || r.src(0).vmax() > target.cache_bytes) return false;
     bytes *= r.src(0).vmax();
     rows *= r.src(0).vmax();
+    if (!fits()) return false;
   }
-  return bytes <= target.l2_bytes * 3 / 4 && rows <= target.cache_bytes / 2 &&
-         copies <= kMostCopies && !(sets.Free(row) & ~sets.Bit(row));
+  return fits() && !(sets.Free(row) & ~sets.Bit(row));
 }
 
 }  // namespace

@@ -151,5 +151,88 @@ TEST(Quant, HalfAndBrainNumbersAreReadAsTheyLie) {
   }
 }
 
+// Blocks of random bytes whose scales are numbers.
+Tensor RandomBlocks(int64_t rows, int64_t blocks, WeightFormat format) {
+  const int64_t bytes = InfoOf(format).block_bytes;
+  const Tensor low = Tensor::RandInt(0, 256, {rows, blocks, 1});
+  const Tensor high = Tensor::RandInt(0x20, 0x28, {rows, blocks, 1});
+  return Cat({low, high, Tensor::RandInt(0, 256, {rows, blocks, bytes - 2})}, -1)
+      .Cast(kUInt8)
+      .Realize();
+}
+
+TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
+  for (const WeightFormat format : {WeightFormat::kQ8_0, WeightFormat::kQ4_0}) {
+    ASSERT_TRUE(HasIntegers(format));
+    const Tensor stored = RandomBlocks(3, 2, format);
+    const IntegerBlocks b = Integers(stored, format);
+    const Tensor values = b.integers.Cast(kFloat32) * b.scales.Unsqueeze(-1);
+    EXPECT_EQ(values.ToVector<float>(), Values(stored, format).ToVector<float>());
+  }
+  EXPECT_FALSE(HasIntegers(WeightFormat::kF16));
+  EXPECT_FALSE(HasIntegers(WeightFormat::kQ6K));
+}
+
+TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> x(6 * 32);
+  std::mt19937 rng(3);
+  for (float& v : x) v = static_cast<float>(rng() % 2001) / 1000 - 1;
+  std::fill(x.begin() + 32, x.begin() + 64, 0.0f);
+  x[64] = inf;
+  x[96] = std::nanf("");
+  for (int i = 128; i < 160; ++i) x[i] *= 1e-42f;  // the scale has few bits, or none
+  x[160] = -3;                                     // a greatest that is negative
+  const IntegerBlocks b = Quantise(Tensor::From(x, {2, 96}));
+  const std::vector<int> q = b.integers.ToVector<int>();
+  const std::vector<float> s = b.scales.ToVector<float>();
+  const Tensor ones = Tensor::Ones({1, 96}, kFloat32, "CPU");
+  for (const int block : {0, 1, 4, 5}) {
+    float greatest = 0;
+    for (int i = 32 * block; i < 32 * block + 32; ++i) {
+      greatest = std::max(greatest, std::fabs(x[i]));
+      EXPECT_LE(std::fabs(q[i] * static_cast<double>(s[block]) - x[i]), s[block] * 0.501 + 1e-43);
+      EXPECT_LE(std::abs(q[i]), 127);
+    }
+    EXPECT_NEAR(s[block], greatest / 127, greatest * 1e-7 + 1e-44);
+  }
+  EXPECT_EQ(q[160], -127);
+  EXPECT_EQ(std::vector<int>(q.begin() + 32, q.begin() + 64), std::vector<int>(32, 0));
+  const std::vector<float> sums = Product(b, Quantise(ones)).ToVector<float>();
+  EXPECT_FALSE(std::isfinite(sums[0]));
+  EXPECT_TRUE(std::isnan(sums[1]));
+}
+
+// On each kind of device, for a step's one row and for many.
+TEST(QuantProducts, AreSumsOverBlocks) {
+  for (const char* device : {"CPU", "SIM:0"}) {
+    for (const WeightFormat format : {WeightFormat::kQ8_0, WeightFormat::kQ4_0}) {
+      for (const int64_t rows : {1, 3, 20}) {
+        const int64_t columns = 48, blocks = 4;
+        const Tensor x = Tensor::Uniform(-1, 1, {rows, blocks * 32}).Realize();
+        const Tensor stored = RandomBlocks(columns, blocks, format);
+        const IntegerBlocks a = Quantise(x);
+        const std::vector<double> q = a.integers.ToVector<double>(),
+                                  s = a.scales.ToVector<double>(),
+                                  w = Values(stored, format).ToVector<double>();
+        const std::vector<float> got =
+            Product(Quantise(x.To(device)), Integers(stored.To(device), format)).ToVector<float>();
+        for (int64_t i = 0; i < rows; ++i) {
+          for (int64_t j = 0; j < columns; ++j) {
+            double want = 0, size = 0;
+            for (int64_t k = 0; k < blocks * 32; ++k) {
+              const double term =
+                  q[i * blocks * 32 + k] * s[i * blocks + k / 32] * w[j * blocks * 32 + k];
+              want += term;
+              size += std::fabs(term);
+            }
+            ASSERT_NEAR(got[i * columns + j], want, 2e-6 * size) << device << " " << i << "," << j;
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera::llm
