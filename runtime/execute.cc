@@ -249,7 +249,8 @@ absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, c
   const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
   ASSIGN_OR_RETURN(DeviceRuntime * to_device, GetDevice(to.device.place()));
   ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));
-  if (!to_device->Computes() || !from_device->Computes()) return absl::OkStatus();
+  if (!to_device->Computes()) return absl::OkStatus();
+  if (!from_device->Computes()) return from_device->CopyOut(target, source, to.bytes);  // its error
   if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
   if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
   ASSIGN_OR_RETURN(const bool copied, to_device->CopyFrom(*from_device, target, source, to.bytes));

@@ -171,16 +171,16 @@ absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
   ASSIGN_OR_RETURN(t->to_, DevicesOf(exchanges ? step.to->device : to.device));
   ASSIGN_OR_RETURN(t->from_, DevicesOf(exchanges ? step.from->device : from.device));
   for (DeviceRuntime* d : t->to_) {
-    t->computes_ &= d->Computes();
+    t->wanted_ &= d->Computes();
     t->on_host_ &= d->IsHost();
   }
   for (DeviceRuntime* d : t->from_) {
-    t->computes_ &= d->Computes();
+    t->there_ &= d->Computes();
     t->on_host_ &= d->IsHost();
   }
   t->bytes_moved_ = BytesMoved(plan, step);
   t->bytes_sent_ = BytesSent(plan, step);
-  if (!t->computes_) return t;
+  if (!t->wanted_ || !t->there_) return t;
   if (!t->on_host_) {
     t->FindGpus();
     t->what_ = Name(plan, step);
@@ -219,7 +219,8 @@ absl::Status Transfer::Run(absl::Span<void* const> target, absl::Span<const void
   Count(&RuntimeStats::transfers_run);
   Count(&RuntimeStats::bytes_moved, bytes_moved_);
   Count(&RuntimeStats::bytes_sent, bytes_sent_);
-  if (!computes_) return absl::OkStatus();
+  if (!wanted_) return absl::OkStatus();
+  if (!there_) return from_[0]->CopyOut(target[0], source[0], 0);  // the error of such a read
   if (kind_ == PlanStep::kReduceScatter) return RunReduceScatter(target, source);
   if (kind_ == PlanStep::kAllReduce) return RunAllReduce(target, source, value);
   if (lengths_from_.empty() && lengths_to_.empty()) return RunExchange(copies_, target, source);

@@ -76,7 +76,8 @@ class Transfer {
   Op op_ = Op::kAdd;
   DType dtype_;
   std::vector<DeviceRuntime*> to_, from_;
-  bool computes_ = true, on_host_ = true;
+  bool wanted_ = true, there_ = true;  // computed with after it, and before it (not on NULL)
+  bool on_host_ = true;
   std::vector<cuda::GpuPlace> gpus_;  // all places, each once, where NCCL may serve them
   std::string what_;                  // the step, as errors of it begin
   // Of an exchange; boxes hold symbolic axes with their highest extents. How long a piece of one is

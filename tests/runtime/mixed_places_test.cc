@@ -1,4 +1,5 @@
 // One graph on places of several kinds: each kernel is made for the chip that runs it.
+#include "runtime/capture.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
 #include "tests/support/samples.h"
@@ -46,6 +47,28 @@ TEST(MixedPlaces, EachKernelIsMadeForItsOwnDevice) {
       });
       EXPECT_TRUE(same) << k.name << " on " << k.device.ToString();
     }
+  }
+}
+
+// To NULL everything goes; from there to where something runs nothing does, by no way.
+TEST(MixedPlaces, NothingComesFromWhereNothingRuns) {
+  const Tensor x = Tensor::Zeros({4, 3}, kFloat32, "NULL").Contiguous().Realize();
+  const Sharding paper({"NULL:0", "NULL:1"}, 0), hosts({"CPU:0", "CPU:1"}, 0);
+  const Tensor parts = Tensor::Zeros({4, 3}).To(paper).Contiguous().Realize();
+  for (const Tensor& t : {x.To("CPU"), x.To("CPU") + 1, x.To(hosts), parts.To(hosts),
+                          parts.To("CPU"), parts.Sum({0}).To("CPU:1")}) {
+    Tensor y = t;
+    EXPECT_THAT(ErrorOf([&] { y.Realize(); }), testing::HasSubstr("NULL has no values"));
+  }
+  for (const Tensor& from : {x, parts}) {
+    Jit step([](const Tensor& t) { return t.To("CPU") * 2; });
+    EXPECT_THAT(ErrorOf([&] { step.One({from}); }), testing::HasSubstr("NULL has no values"));
+  }
+  const Tensor y = Count({4, 3}).To("CPU").Realize();
+  for (const Tensor& t : {x.To("NULL:1"), x.To(paper), parts.To("NULL:2"), y.To("NULL"),
+                          y.To(paper), y.Shard(hosts).To(paper)}) {
+    Tensor there = t;
+    EXPECT_EQ(ErrorOf([&] { there.Realize(); }), "");
   }
 }
 
