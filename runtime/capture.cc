@@ -42,6 +42,9 @@ UOp NewResult(const UOp& root, const Extents& dims, Device device,
   return UOp::Make(Op::kBuffer, root.dtype(), {}, BufferArg{std::move(buffer), dims, device});
 }
 
+// Of one Jit; an extent that takes more values than these is better a Variable.
+constexpr size_t kMaxCaptures = 64;
+
 // Where a tensor of a call comes from.
 struct Source {
   enum Kind : uint8_t { kInput, kCaptured, kOwn } kind = kOwn;
@@ -456,7 +459,7 @@ std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindin
 struct Jit::Impl {
   Step step;
   mutable std::mutex mutex;
-  std::vector<std::shared_ptr<Capture>> captures;
+  std::vector<std::shared_ptr<Capture>> captures;  // the last one used is the last
 };
 
 Jit::Jit(Erased step) : impl_(std::make_unique<Impl>()) { impl_->step = std::move(step.step); }
@@ -504,6 +507,7 @@ std::vector<Tensor> Jit::operator()(const std::vector<Tensor>& inputs, const Bin
       if (!(*it)->Fits(inputs)) continue;
       if ((*it)->IsCurrent()) {
         capture = *it;
+        std::rotate(it, it + 1, all.end());
       } else {
         all.erase(it);
       }
@@ -512,6 +516,7 @@ std::vector<Tensor> Jit::operator()(const std::vector<Tensor>& inputs, const Bin
     if (capture == nullptr) {
       capture = std::make_shared<Capture>(impl_->step, inputs, at);
       all.push_back(capture);
+      if (all.size() > kMaxCaptures) all.erase(all.begin());
     }
   }
   Call call("Jit", at);

@@ -51,7 +51,7 @@ class Jit {
   Tensor One(const std::vector<Tensor>& inputs, const Bindings& values = {},
              CallSite at = CallSite::Here());
 
-  // How many steps were captured: one for each signature of the inputs.
+  // How many steps are kept: one for each signature of the inputs, of those last used; at most 64.
   int captures() const;
 
  private:

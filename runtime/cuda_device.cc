@@ -362,6 +362,10 @@ class CudaDevice : public DeviceRuntime {
     }
     std::lock_guard lock(mutex_);
     loaded_[program.text] = e;
+    if (loaded_.size() > sweep_at_) {
+      std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
+      sweep_at_ = std::max<size_t>(1024, 2 * loaded_.size());
+    }
     return e;
   }
 
@@ -418,6 +422,7 @@ class CudaDevice : public DeviceRuntime {
   mutable std::mutex mutex_;  // of what follows
   MemoryStats stats_;
   std::map<std::string, std::weak_ptr<CudaExecutable>> loaded_;  // by text
+  size_t sweep_at_ = 1024;  // with more, those that no plan holds any more are forgotten
   std::map<const CudaDevice*, bool> trusted_;
 };
 

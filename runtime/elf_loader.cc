@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -27,6 +28,21 @@ constexpr uint64_t kMaxAlignment = 4096;
 
 absl::Status Bad(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("not an object that we can load: ", what));
+}
+
+// What the system refuses, by errno.
+absl::Status Refused(absl::string_view what) {
+  const int error = errno;
+  const std::string message =
+      absl::StrCat("a kernel's code: the system refuses ", what, ": ", std::strerror(error));
+  if (error == ENOMEM) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(message, ": there is too little memory, or the process has as many mappings ",
+                     "as vm.max_map_count allows: raise that, or drop Jits that are not needed "
+                     "and call ClearPlans()"));
+  }
+  return absl::UnavailableError(
+      absl::StrCat(message, ": memory that is executable must be allowed to this process"));
 }
 
 uint64_t RoundUp(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
@@ -261,7 +277,7 @@ absl::Status ElfImage::Place() {
   group_begin_[kGroups] = end;
   if (end == 0) return Bad("nothing to load");
   void* base = mmap(nullptr, end, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED) return absl::ResourceExhaustedError("no memory for a kernel's code");
+  if (base == MAP_FAILED) return Refused("memory");
   object_.reset(new LoadedObject);
   object_->base_ = static_cast<char*>(base);
   object_->size_ = end;
@@ -304,7 +320,7 @@ absl::Status ElfImage::Protect() {
   for (int group = 0; group < kGroups; ++group) {
     const uint64_t begin = group_begin_[group], size = group_begin_[group + 1] - begin;
     if (size > 0 && mprotect(object_->base_ + begin, size, kProtection[group]) != 0) {
-      return absl::UnavailableError("this system forbids executable memory");
+      return Refused("its protection");
     }
   }
   __builtin___clear_cache(object_->base_, object_->base_ + group_begin_[kConst]);

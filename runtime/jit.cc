@@ -21,6 +21,9 @@
 namespace tessera {
 namespace {
 
+// Each takes two or three mappings, of which Linux gives a process 65530.
+constexpr int64_t kMaxKernels = 4096;
+
 // One kernel that is there or being made. (The race detector sees through std::mutex, and not
 // through the absl::Mutex of a packaged abseil.)
 struct Entry {
@@ -28,11 +31,14 @@ struct Entry {
   std::condition_variable ready;
   bool done = false;  // with the mutex held, as the next
   absl::StatusOr<CpuKernelPtr> kernel = CpuKernelPtr();
+  uint64_t used = 0;  // by the table's clock; with the table's mutex held
 };
 
 struct Table {
   std::mutex mutex;
   absl::flat_hash_map<std::string, std::shared_ptr<Entry>> entries;  // with the mutex held
+  uint64_t clock = 0;                                                // likewise, as the next
+  int64_t limit = kMaxKernels;
   std::atomic<int64_t> memory_hits{0}, disk_hits{0}, compiles{0}, broken_entries{0};
 };
 
@@ -40,6 +46,18 @@ struct Table {
 Table& GetTable() {
   static Table* const table = new Table;
   return *table;
+}
+
+// Forgets the kernels asked for longest ago, with the mutex held. A look at all entries costs less
+// than the kernel whose making needs one.
+void Forget(Table& table, int64_t limit) {
+  while (static_cast<int64_t>(table.entries.size()) > limit) {
+    auto oldest = table.entries.begin();
+    for (auto it = table.entries.begin(); it != table.entries.end(); ++it) {
+      if (it->second->used < oldest->second->used) oldest = it;
+    }
+    table.entries.erase(oldest);
+  }
 }
 
 // Lengths keep the parts of a key apart.
@@ -113,7 +131,9 @@ absl::StatusOr<CpuKernelPtr> GetKernel(absl::string_view text, absl::string_view
     std::shared_ptr<Entry>& slot = table.entries[key];
     ours = slot == nullptr;
     if (ours) slot = std::make_shared<Entry>();
+    slot->used = ++table.clock;
     found = slot;
+    if (ours) Forget(table, table.limit);
   }
   if (!ours) {
     std::unique_lock<std::mutex> lock(found->mutex);
@@ -163,6 +183,14 @@ void ClearKernels() {
   Table& table = GetTable();
   std::lock_guard<std::mutex> lock(table.mutex);
   table.entries.clear();
+}
+
+int64_t SetKernelLimit(int64_t kernels) {
+  CHECK(kernels > 0);
+  Table& table = GetTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  Forget(table, kernels);
+  return std::exchange(table.limit, kernels);
 }
 
 JitStats GetJitStats() {

@@ -1,4 +1,7 @@
 // CPU kernels by their text: compiled once, kept in memory and on disk, ready to call.
+//
+// A program's own threads that use tensors must have ended before main returns: the compiler that
+// is loaded into the process takes its tables down as the process exits.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +30,9 @@ using CpuKernelPtr = std::shared_ptr<const CpuKernel>;
 
 // The function `entry` of a text, for a target. Looks in memory, then on disk (CACHE, CACHE_DIR),
 // then compiles and stores. Thread-safe; threads that ask for one kernel at the same time wait for
-// one compile. A failure is not kept, so the next call tries again. Errors are CompileToObject's,
-// and InvalidArgument where the text has no such function.
+// one compile. Memory keeps the last few thousand; those forgotten live on where plans hold them,
+// and else come from disk again. A failure is not kept, so the next call tries again. Errors are
+// CompileToObject's, and InvalidArgument where the text has no such function.
 absl::StatusOr<CpuKernelPtr> GetKernel(absl::string_view text, absl::string_view entry,
                                        const Target& target);
 
@@ -45,6 +49,9 @@ absl::StatusOr<std::vector<CpuKernelPtr>> CompileAll(absl::Span<const KernelRequ
 // Forgets every kernel in memory. What callers hold stays valid; compiles under way are finished
 // for those who wait for them.
 void ClearKernels();
+
+// How many kernels are remembered in memory from now on; gives the number before.
+int64_t SetKernelLimit(int64_t kernels);
 
 // How often each source gave a kernel in this process.
 struct JitStats {

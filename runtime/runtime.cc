@@ -18,12 +18,14 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMaxPlans = 1024;
+constexpr size_t kMaxPlanKernels = 8192;  // of all plans but the newest; each holds mappings
 
 // Plans by key; the oldest go first.
 struct PlanCache {
   std::mutex mutex;
   absl::flat_hash_map<std::vector<uint64_t>, CompiledPlanPtr> plans;
   std::list<std::vector<uint64_t>> age;
+  size_t kernels = 0;  // of all plans
 };
 PlanCache& Plans() {
   static PlanCache& cache = *new PlanCache;
@@ -120,8 +122,12 @@ absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const P
   std::lock_guard lock(cache.mutex);
   if (!cache.plans.emplace(key.words, plan).second) return plan;
   cache.age.push_back(key.words);
-  if (cache.age.size() > kMaxPlans) {
-    cache.plans.erase(cache.age.front());
+  cache.kernels += plan->executables.size();
+  while (cache.age.size() > 1 &&
+         (cache.age.size() > kMaxPlans || cache.kernels > kMaxPlanKernels)) {
+    const auto oldest = cache.plans.find(cache.age.front());
+    cache.kernels -= oldest->second->executables.size();
+    cache.plans.erase(oldest);
     cache.age.pop_front();
   }
   return plan;
@@ -132,6 +138,7 @@ void ClearPlans() {
   std::lock_guard lock(cache.mutex);
   cache.plans.clear();
   cache.age.clear();
+  cache.kernels = 0;
 }
 
 }  // namespace tessera

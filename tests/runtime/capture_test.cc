@@ -469,6 +469,28 @@ TEST(Capture, ThreadsReplayAtOnce) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
+TEST(Capture, TheLastUsedAreKept) {
+  int traced = 0;
+  Jit step([&](const Tensor& x) {
+    ++traced;
+    return x;
+  });
+  const auto call = [&](int64_t n) {
+    const Tensor x = Tensor::Empty({n}, kInt8, "NULL");
+    EXPECT_EQ(step.One({x}).size(0), n);
+    return traced;
+  };
+  constexpr int most = 64;
+  for (int n = 1; n <= most; ++n) EXPECT_EQ(call(n), n);
+  EXPECT_EQ(call(1), most);  // the one used last, from now on
+  for (int n = 1; n <= 9; ++n) EXPECT_EQ(call(most + n), most + n);
+  EXPECT_EQ(step.captures(), most);
+  EXPECT_EQ(call(1), most + 9);
+  EXPECT_EQ(call(11), most + 9);
+  EXPECT_EQ(call(2), most + 10);
+  EXPECT_EQ(step.captures(), most);
+}
+
 TEST(Capture, NullDevice) {
   const Variable n("n", 1, 8);
   Tensor cache = Tensor::Empty({8, 4}, kFloat32, "NULL");

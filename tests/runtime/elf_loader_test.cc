@@ -2,6 +2,7 @@
 #include "runtime/elf_loader.h"
 
 #include <elf.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstring>
@@ -99,6 +100,25 @@ TEST(ElfLoader, DestructionUnmaps) {
   const void* code = object->Symbol("everything");
   object.reset();
   EXPECT_EQ(MapLine(code).find("r-xp"), std::string::npos);
+}
+
+// Named Slow as the sanitizers' own memory needs mappings.
+TEST(ElfLoader, WithoutMappingsLeftTheErrorSaysSoSlow) {
+  Everything();
+  constexpr int64_t kPages = 1 << 18, kPage = 4096;
+  void* const pages =
+      mmap(nullptr, kPages * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  bool full = false;
+  for (int64_t i = 0; i < kPages && !full; i += 2) {  // each makes two of one
+    full = mprotect(static_cast<char*>(pages) + i * kPage, kPage, PROT_READ) != 0;
+  }
+  const auto refused = LoadedObject::Load(Everything());
+  munmap(pages, kPages * kPage);
+  if (!full) GTEST_SKIP() << "this system has no limit";
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, "vm.max_map_count"));
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, "Cannot allocate memory"));
+  EXPECT_OK(LoadedObject::Load(Everything()));
 }
 
 TEST(ElfLoader, UnknownExternalIsNamed) {

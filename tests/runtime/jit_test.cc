@@ -104,6 +104,28 @@ TEST_F(Jit, MemoryThenDisk) {
   EXPECT_EQ(GetJitStats().compiles, before.compiles + 1);
 }
 
+TEST_F(Jit, MemoryKeepsTheLastUsed) {
+  const int64_t before = SetKernelLimit(3);
+  std::vector<std::weak_ptr<const CpuKernel>> kernels;
+  ASSERT_OK_AND_ASSIGN(const CpuKernelPtr held, GetKernel(ScaleText(0), "scale", HostTarget()));
+  kernels.emplace_back(held);
+  for (int i = 1; i < 6; ++i) {
+    ASSERT_OK_AND_ASSIGN(const CpuKernelPtr k, GetKernel(ScaleText(i), "scale", HostTarget()));
+    kernels.emplace_back(k);
+    EXPECT_OK(GetKernel(ScaleText(1), "scale", HostTarget()));  // used again and again
+  }
+  const std::vector<bool> there = {true, true, false, false, true, true};
+  for (size_t i = 0; i < there.size(); ++i) EXPECT_EQ(!kernels[i].expired(), there[i]) << i;
+  EXPECT_EQ(Apply(*held, 2), 1.0f);  // forgotten, and held here
+  const JitStats stats = GetJitStats();
+  EXPECT_OK(GetKernel(ScaleText(2), "scale", HostTarget()));
+  EXPECT_EQ(GetJitStats().disk_hits, stats.disk_hits + 1);  // not compiled again
+  EXPECT_EQ(GetJitStats().compiles, stats.compiles);
+  SetKernelLimit(1);
+  EXPECT_TRUE(kernels[5].expired());
+  EXPECT_EQ(SetKernelLimit(before), 1);
+}
+
 TEST_F(Jit, CacheOffWritesNothing) {
   SetFlagForTest off(Flag::kCache, "0");
   EXPECT_OK(GetKernel(ScaleText(3), "scale", HostTarget()));
