@@ -78,7 +78,13 @@ Tensor Tensor::FromBytes(const void* bytes, const Dims& shape, DType dtype, Devi
         absl::StrCat("From: there is no memory for ", storage->bytes, " bytes")));
   }
   storage->deleter = [](Storage& s) { std::free(s.data); };
-  if (storage->bytes > 0) std::memcpy(storage->data, bytes, static_cast<size_t>(storage->bytes));
+  if (dtype.IsBool()) {  // kernels rely on 0 and 1
+    auto* const out = static_cast<uint8_t*>(storage->data);
+    const auto* const in = static_cast<const uint8_t*>(bytes);
+    for (int64_t i = 0; i < storage->bytes; ++i) out[i] = in[i] != 0;
+  } else if (storage->bytes > 0) {
+    std::memcpy(storage->data, bytes, static_cast<size_t>(storage->bytes));
+  }
   node.arg<BufferArg>().buffer->storage = std::move(storage);
   return Tensor(internal::CopyTo(node, device ? device : internal::DefaultDevice()));
 }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
+#include "graph/infer.h"
 #include "graph/tensor_internal.h"
 #include "runtime/mapped_file.h"
 #include "runtime/tensor_bytes.h"
@@ -18,7 +19,7 @@ using internal::Show;
 using internal::ThrowAsCall;
 
 constexpr absl::string_view kMagic("\x93NUMPY", 6);
-constexpr size_t kMaxHeader = 1 << 20, kMaxRank = 32, kAlign = 64;
+constexpr size_t kMaxHeader = 1 << 20, kAlign = 64;
 
 struct Name {
   DType dtype;
@@ -132,7 +133,8 @@ class HeaderReader {
         return Bad("the extent ", ShowName(word), " is no integer from 0 on");
       }
       out->shape.push_back(n);
-      if (out->shape.size() > kMaxRank) return Bad("more than ", kMaxRank, " axes");
+      if (out->shape.size() > static_cast<size_t>(kMaxRank))
+        return Bad("more than ", kMaxRank, " axes");
       if (!Take(',') && !(Blank(), at_ < text_.size() && text_[at_] == ')')) {
         return Bad("a comma or a closing parenthesis is missing in the shape");
       }

@@ -216,6 +216,15 @@ Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
     Fail("the pointer is not aligned to ", dtype.bytes(), " bytes, as ", dtype.ToString(),
          " must be");
   }
+  if (dtype.IsBool()) {  // kernels rely on 0 and 1
+    const auto* const bytes = static_cast<const uint8_t*>(data);
+    const auto* const wrong =
+        std::find_if(bytes, bytes + elements, [](uint8_t b) { return b > 1; });
+    if (wrong != bytes + elements) {
+      Fail("element ", wrong - bytes, " is the byte ", int{*wrong},
+           ", and bools are 0 or 1; pass u8 and compare it, as in t != 0");
+    }
+  }
   auto storage = std::make_shared<Storage>();
   storage->data = data;
   storage->bytes = elements * dtype.bytes();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "graph/infer.h"
 #include "graph/status.h"
 #include "runtime/json.h"
 
@@ -14,7 +15,6 @@ namespace tessera {
 namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;
-constexpr int64_t kMaxRank = 8;
 
 template <typename... Parts>
 absl::Status Bad(const std::string& file, const Parts&... parts) {
@@ -61,7 +61,9 @@ absl::StatusOr<Entry> ParseEntry(const std::string& file, const std::string& nam
                  " is no integer from 0 on");
     }
     e.weight.shape.push_back(*n);
-    if (e.weight.shape.size() > kMaxRank) return bad("more than ", kMaxRank, " axes");
+    if (e.weight.shape.size() > static_cast<size_t>(kMaxRank)) {
+      return bad("more than ", kMaxRank, " axes");
+    }
   }
   std::vector<int64_t> ends;
   for (const JsonItem offset : offsets->Items()) {

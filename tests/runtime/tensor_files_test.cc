@@ -1,4 +1,6 @@
 // .npy and safetensors files and DLPack, there and back, and what is malformed.
+#include <sys/stat.h>
+
 #include <fstream>
 #include <limits>
 
@@ -153,6 +155,36 @@ TEST(TensorFiles, SafetensorsThereAndBack) {
   EXPECT_ERROR(LoadSafetensors(Path("cut.safetensors")), "LoadSafetensors", "cut.safetensors");
 }
 
+TEST(TensorFiles, AsManyAxesAsTensorsHave) {
+  const Tensor x = Sample(kInt16, {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 1}),
+               most = Tensor::Ones(std::vector<int64_t>(60, 1), kInt8);
+  SaveSafetensors(Path("axes.safetensors"), {{"x", x}, {"most", most}});
+  const auto back = LoadSafetensors(Path("axes.safetensors"));
+  EXPECT_EQ(back.at("x").shape(), x.shape());
+  EXPECT_EQ(BytesOf(back.at("x")), BytesOf(x));
+  EXPECT_EQ(back.at("most").rank(), 60);
+  SaveNpy(Path("axes.npy"), most);
+  EXPECT_EQ(LoadNpy(Path("axes.npy")).rank(), 60);
+}
+
+TEST(TensorFiles, APipeIsNoFile) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  EXPECT_ERROR(LoadNpy(Path("pipe")), "LoadNpy", "is not a file");
+  EXPECT_ERROR(LoadSafetensors(Path("pipe")), "LoadSafetensors", "is not a file");
+}
+
+// Kernels rely on bools that are 0 or 1: copies are made so, memory of others is looked at.
+TEST(TensorFiles, BytesOfBools) {
+  std::vector<uint8_t> bytes = {0, 1, 2, 255, 128, 0};
+  const Tensor t = Tensor::FromBytes(bytes.data(), {6}, kBool);
+  EXPECT_THAT(BytesOf(t), ElementsAre(0, 1, 1, 1, 1, 0));
+  EXPECT_EQ(t.Cast(kInt32).Sum().Item(), 4);
+  EXPECT_ERROR(Tensor::FromBlob(bytes.data(), {6}, kBool), "FromBlob",
+               "element 2 is the byte 2, and bools are 0 or 1");
+  EXPECT_THAT(Tensor::FromBlob(bytes.data(), {2}, kBool).ToVector<int>(), ElementsAre(0, 1));
+  EXPECT_EQ(Tensor::FromBlob(nullptr, {0}, kBool).size(0), 0);
+}
+
 // ---- DLPack
 
 TEST(Dlpack, OutSharesTheMemory) {
@@ -221,7 +253,8 @@ TEST(Dlpack, InSharesTheMemoryAndGivesItBack) {
 
 TEST(Dlpack, WhatIsRefusedStaysTheCallers) {
   Producer gaps({2, 2}, {3, 1}), reversed({3}, {-1}), negative({-1}, {}), lanes({2}, {}),
-      huge({INT64_MAX, 8}, {}), cuda({2}, {}), odd({2}, {}, 2);
+      huge({INT64_MAX, 8}, {}), cuda({2}, {}), odd({2}, {}, 2), bools({8}, {});
+  bools.managed.dl_tensor.dtype = {kDLBool, 8, 1};  // of which floats have other bytes
   lanes.managed.dl_tensor.dtype.lanes = 2;
   cuda.managed.dl_tensor.device.device_type = kDLCUDA;
   EXPECT_ERROR(FromDlpack(&gaps.managed), "FromDlpack", "make the tensor contiguous");
@@ -231,8 +264,9 @@ TEST(Dlpack, WhatIsRefusedStaysTheCallers) {
   EXPECT_ERROR(FromDlpack(&huge.managed), "FromDlpack", "do not fit");
   EXPECT_ERROR(FromDlpack(&cuda.managed), "FromDlpack", "only the CPU's");
   EXPECT_ERROR(FromDlpack(&odd.managed), "FromDlpack", "aligned");
+  EXPECT_ERROR(FromDlpack(&bools.managed), "FromDlpack", "element 6 is the byte 128");
   EXPECT_ERROR(FromDlpack(nullptr), "FromDlpack", "null");
-  for (const Producer* p : {&gaps, &reversed, &negative, &lanes, &huge, &cuda, &odd}) {
+  for (const Producer* p : {&gaps, &reversed, &negative, &lanes, &huge, &cuda, &odd, &bools}) {
     EXPECT_EQ(p->deleted, 0);
   }
 }
