@@ -87,7 +87,11 @@ absl::StatusOr<pid_t> Spawn(const std::vector<std::string>& argv, int in, int ou
   sigset_t none;
   sigemptyset(&none);
   posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  sigset_t defaults;  // it may have children itself, and must see them end
+  sigemptyset(&defaults);
+  sigaddset(&defaults, SIGCHLD);
+  posix_spawnattr_setsigdefault(&attributes, &defaults);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t pid = 0;
   errno = posix_spawn(&pid, args[0], &actions, &attributes, args.data(), environ);
   const bool failed = errno != 0;
@@ -143,17 +147,23 @@ absl::StatusOr<ChildResult> RunChild(const std::vector<std::string>& argv, absl:
   ChildResult result;
   bool in_time = Converse(in_write, out_read, input, &result.output, deadline);
   int status = 0;
+  bool known = true;
   for (;;) {  // it has closed its output, so it ends at once or not before the deadline
     if (in_time && Clock::now() > deadline) in_time = false;
     if (!in_time) kill(pid, SIGKILL);
     const pid_t got = waitpid(pid, &status, in_time ? WNOHANG : 0);
     if (got == pid) break;
+    if (got < 0 && errno == ECHILD) {  // it has ended, and somebody else was told how
+      known = false;
+      break;
+    }
     if (got < 0 && errno != EINTR) return SystemError("waitpid");
     if (got == 0) usleep(200);
   }
   if (!in_time) {
     return absl::DeadlineExceededError(absl::StrCat(argv[0], " ran past ", seconds, " s"));
   }
+  if (!known) return result;
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
 }

@@ -1,6 +1,7 @@
 // Runs one child process to its end under a deadline.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,9 @@
 namespace tessera {
 
 struct ChildResult {
-  int exit_code = 0;   // 128 + signal where a signal ended it
+  // 128 + signal where a signal ended it; nothing where this process ignores SIGCHLD or waits for
+  // all its children elsewhere.
+  std::optional<int> exit_code;
   std::string output;  // what it wrote to stdout and stderr, cut at 1 MiB
 };
 

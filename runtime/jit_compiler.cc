@@ -294,9 +294,11 @@ absl::StatusOr<std::string> CompileInChild(absl::string_view text, const Target&
   auto object = ReadFile(out, kMaxObjectBytes);
   unlink(out.c_str());
   RETURN_IF_ERROR(result.status());
-  if (result->exit_code != 0) {
-    return TextError(absl::StrCat(clang, " ended with ", result->exit_code, "\n", result->output),
-                     text);
+  // Where nobody tells how it ended, the object does: a compiler that fails leaves none.
+  const bool failed = result->exit_code ? *result->exit_code != 0 : !object.ok() || object->empty();
+  if (failed) {
+    const std::string code = result->exit_code ? absl::StrCat(*result->exit_code) : "no object";
+    return TextError(absl::StrCat(clang, " ended with ", code, "\n", result->output), text);
   }
   return object;
 }

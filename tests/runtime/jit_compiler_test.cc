@@ -1,6 +1,7 @@
 // Compiling texts in process and in a child: values, exact arithmetic, errors, threads.
 #include "runtime/jit_compiler.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -211,6 +212,36 @@ TEST(RunChild, ReportsExitAndSignal) {
   EXPECT_EQ(result.exit_code, 128 + 9);
   EXPECT_THAT(RunChild({"/no/such/program"}, "", 20),
               StatusIs(absl::StatusCode::kUnavailable, "/no/such/program"));
+}
+
+// Where children are reaped by nobody, nobody says how they ended; their own children are theirs.
+class ReapedElsewhere : public ::testing::Test {
+ protected:
+  ReapedElsewhere() : before_(signal(SIGCHLD, SIG_IGN)) {}
+  ~ReapedElsewhere() override { signal(SIGCHLD, before_); }
+
+ private:
+  void (*const before_)(int);
+};
+TEST_F(ReapedElsewhere, TheOutputIsAllThatIsKnown) {
+  ASSERT_OK_AND_ASSIGN(ChildResult result, RunChild({"/bin/sh", "-c", "echo a; exit 3"}, "", 20));
+  EXPECT_FALSE(result.exit_code.has_value());
+  EXPECT_EQ(result.output, "a\n");
+  ASSERT_OK_AND_ASSIGN(result, RunChild({"/bin/sh", "-c", "/bin/sh -c 'exit 5'; echo $?"}, "", 20));
+  EXPECT_EQ(result.output, "5\n");
+  EXPECT_THAT(RunChild({"/bin/sleep", "60"}, "", 0.05),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, "sleep"));
+}
+TEST_F(ReapedElsewhere, TheObjectSaysWhetherTheCompilerFailed) {
+  const auto object = internal::CompileInChild(ScaleText(2.5), HostTarget());
+  if (absl::IsUnavailable(object.status()) &&
+      object.status().message().find("no child clang") != absl::string_view::npos) {
+    GTEST_SKIP() << object.status();
+  }
+  ASSERT_OK(object);
+  EXPECT_OK(LoadedObject::Load(*object));
+  EXPECT_THAT(internal::CompileInChild("int f( {", HostTarget()),
+              StatusIs(absl::StatusCode::kInvalidArgument, "expected"));
 }
 
 TEST(RunChild, KillsPastTheDeadline) {
