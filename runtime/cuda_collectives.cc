@@ -123,7 +123,7 @@ absl::Status Communicator::Await(absl::string_view what,
     ASSIGN_OR_RETURN(const bool over, done());
     if (over) return absl::OkStatus();
     if (polls > 1000) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    if (std::chrono::steady_clock::now() - begin < limit) continue;
+    if (limit.count() == 0 || std::chrono::steady_clock::now() - begin < limit) continue;
     return absl::DeadlineExceededError(absl::StrCat(
         what, ": not all of ",
         absl::StrJoin(devices_, ", ",

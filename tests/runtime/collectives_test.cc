@@ -131,6 +131,13 @@ TEST_F(Collectives, APeerThatStalls) {
 TEST_F(Collectives, APeerThatFails) {
   ExpectError(Fault::kCollectiveFails, "NCCL fails with 6 (a remote process has gone)");
 }
+TEST_F(Collectives, NoSecondsAreNoLimit) {
+  const SetFlagForTest off(Flag::kCollectiveSeconds, "0");
+  const Tensor x = Laid(Sharding({"SIM:2", "SIM:0"}, 0), {6, 5});
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(Read(x.Sum({0})), Read(Tensor::From(Numbers(30), {6, 5}).To("CPU").Sum({0})));
+  }
+}
 TEST_F(Collectives, APeerThatDies) {
   const SetFlagForTest soon(Flag::kCollectiveSeconds, "5");
   const Sharding far({"SIM:10", "SIM:11", "SIM:12"}, 0);
