@@ -99,6 +99,11 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
 
 absl::Status RunBench(const Command& command, const Model& model, Session& session) {
   constexpr int kRuns = 5;
+  if (session.context() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--bench reads some tokens and writes one; the context is ", session.context(),
+                     "; give --context 2 or more"));
+  }
   const int64_t prefill = std::min<int64_t>(128, session.context() / 2);
   const int64_t decode = std::min<int64_t>(64, session.context() - prefill);
   std::vector<int32_t> ids(static_cast<size_t>(prefill));

@@ -1,6 +1,7 @@
 // config.json of Hugging Face models as a configuration.
 #include <cmath>
 
+#include "absl/strings/strip.h"
 #include "examples/llm/config.h"
 #include "graph/status.h"
 
@@ -10,7 +11,7 @@ namespace {
 constexpr double kPi = 3.14159265358979323846;
 
 struct Reader {
-  const Json& json;
+  Json json;
   const std::string& file;
   std::string within = {};  // the key of the object, for messages
 
@@ -21,6 +22,11 @@ struct Reader {
   absl::Status Wrong(absl::string_view key, const Json& value, const char* wanted) const {
     return Bad("key '", within, key, "' is ", ShowName(std::string(value.text())), ", not ",
                wanted);
+  }
+  // Of the object itself.
+  absl::string_view object() const { return absl::StripSuffix(within, "."); }
+  absl::Status BadHere(absl::string_view wants) const {
+    return Bad("key '", object(), "': wants ", wants);
   }
   // Null and absent are the same.
   std::optional<Json> Find(absl::string_view key) const {
@@ -63,7 +69,7 @@ absl::Status Llama3Scaling(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(const double high, r.Number("high_freq_factor"));
   ASSIGN_OR_RETURN(const double trained, r.Number("original_max_position_embeddings"));
   if (!(factor > 0) || !(low > 0) || !(high > low) || !(trained > 0)) {
-    return r.Bad("key 'rope_scaling': wants factor > 0, high_freq_factor > low_freq_factor > 0");
+    return r.BadHere("factor > 0, high_freq_factor > low_freq_factor > 0");
   }
   for (int64_t i = 0; i < c->head_dim / 2; ++i) {
     const double frequency = std::pow(c->rope_base, -2.0 * static_cast<double>(i) / c->head_dim);
@@ -83,30 +89,59 @@ absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(yarn.fast, r.Number("beta_fast", 32));
   ASSIGN_OR_RETURN(yarn.slow, r.Number("beta_slow", 1));
   if (!Stretch(yarn, c)) {
-    return r.Bad("key 'rope_scaling': wants factor > 0, beta_fast > beta_slow > 0");
+    return r.BadHere("factor > 0, beta_fast > beta_slow > 0");
   }
   ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("attention_factor", c->rope_magnitude));
   return absl::OkStatus();
 }
 
-absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
-  const std::optional<Json> value = r.Find("rope_scaling");
-  if (!value) return absl::OkStatus();
-  if (!value->is(Json::Type::kObject)) return r.Wrong("rope_scaling", *value, "an object");
-  const Reader s{*value, r.file, "rope_scaling."};
+// The object that says how positions turn: rope_scaling, or as transformers 5 writes it
+// rope_parameters; the former counts where both are.
+absl::StatusOr<std::optional<Reader>> FindRope(const Reader& r) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const std::optional<Json> value = r.Find(key);
+    if (!value) continue;
+    if (!value->is(Json::Type::kObject)) return r.Wrong(key, *value, "an object");
+    for (const JsonItem item : value->Items()) {
+      if (item.value().is(Json::Type::kObject)) {
+        return r.Bad("key '", key, "': parameters of each kind of layer, as in ",
+                     ShowName(item.key()), ", are not known");
+      }
+    }
+    return std::optional<Reader>(Reader{*value, r.file, absl::StrCat(key, ".")});
+  }
+  return std::optional<Reader>();
+}
+
+// The base of the frequencies; other keys of the object win over those outside.
+absl::Status ReadRopeBase(const Reader& r, const std::optional<Reader>& rope, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->rope_base, r.Number("rope_theta", 10000));
+  ASSIGN_OR_RETURN(double part, r.Number("partial_rotary_factor", 1));
+  if (rope) {
+    ASSIGN_OR_RETURN(c->rope_base, rope->Number("rope_theta", c->rope_base));
+    ASSIGN_OR_RETURN(part, rope->Number("partial_rotary_factor", part));
+  }
+  if (part != 1) return r.Bad("key 'partial_rotary_factor' is ", part, "; only 1 is known");
+  return absl::OkStatus();
+}
+
+absl::Status ReadRopeScaling(const Reader& r, const std::optional<Reader>& rope, ModelConfig* c) {
+  if (!rope) return absl::OkStatus();
+  const Reader& s = *rope;
   std::optional<Json> type = s.Find("rope_type");
   if (!type) type = s.Find("type");
+  if (!type && s.within == "rope_parameters.") return absl::OkStatus();  // only a base
   const std::string name = type && type->String() ? *type->String() : "";
   if (name == "default") return absl::OkStatus();
   if (name == "llama3") return Llama3Scaling(s, c);
   if (name == "yarn") return YarnScaling(s, c);
   if (name == "linear") {
     ASSIGN_OR_RETURN(const double factor, s.Number("factor"));
-    if (!(factor > 0)) return r.Bad("key 'rope_scaling.factor' is ", factor, ", not above 0");
+    if (!(factor > 0)) return s.BadHere("factor > 0");
     c->rope_divisors.assign(static_cast<size_t>(c->head_dim / 2), factor);
     return absl::OkStatus();
   }
-  return r.Bad("key 'rope_scaling': the type ", ShowName(name),
+  return r.Bad("key '", s.object(), "': the type ", ShowName(name),
                " is not known; default, linear, llama3 and yarn are");
 }
 
@@ -133,7 +168,8 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size"));
   ASSIGN_OR_RETURN(c.context, r.Int("max_position_embeddings"));
   ASSIGN_OR_RETURN(c.norm_eps, r.Number("rms_norm_eps"));
-  ASSIGN_OR_RETURN(c.rope_base, r.Number("rope_theta", 10000));
+  ASSIGN_OR_RETURN(const std::optional<Reader> rope, FindRope(r));
+  RETURN_IF_ERROR(ReadRopeBase(r, rope, &c));
   if (c.heads <= 0) return r.Bad("key 'num_attention_heads' is ", c.heads);
   if (!r.Find("head_dim") && c.dim % c.heads != 0) {
     return r.Bad("the hidden_size ", c.dim, " is no multiple of ", c.heads, " heads");
@@ -147,7 +183,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
     return r.Wrong("hidden_act", *act, "\"silu\"");
   }
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used
-  RETURN_IF_ERROR(ReadRopeScaling(r, &c));
+  RETURN_IF_ERROR(ReadRopeScaling(r, rope, &c));
   return c;
 }
 

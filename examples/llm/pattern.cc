@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMany = 1 << 30;
 constexpr int kMaxDepth = 4000;         // of the matcher
-constexpr int64_t kMaxSteps = 1 << 20;  // of one match; what takes longer does not match
+constexpr int64_t kMaxSteps = 1 << 20;  // of one alternative; what takes longer does not match
 constexpr int kMaxGroupDepth = 32;      // of the pattern
 constexpr size_t kMaxPattern = 65536;
 
@@ -310,6 +310,8 @@ struct Matcher {
   int64_t steps = 0;
   using Next = absl::FunctionRef<bool(size_t)>;
 
+  bool Holds(const Piece& set, size_t at) const { return at < end && set.set.Has(text[at].code); }
+
   bool Try(const Choice& choice, size_t at, Next next) {
     for (const Sequence& sequence : choice) {
       if (Try(sequence, 0, at, next)) return true;
@@ -333,7 +335,13 @@ struct Matcher {
         const size_t most = std::min<size_t>(end - at, piece.max);
         size_t n = 0;
         while (n < most && piece.set.Has(text[at + n].code)) ++n;
+        // A run of a million blanks costs a look at what follows, not as many tries.
+        const Piece* after = i + 1 < sequence.size() ? &sequence[i + 1] : nullptr;
+        if (after != nullptr && (after->kind != Piece::Kind::kSet || after->min == 0)) {
+          after = nullptr;
+        }
         for (int64_t count = static_cast<int64_t>(n); count >= piece.min; --count) {
+          if (after != nullptr && !Holds(*after, at + count)) continue;
           if (Try(sequence, i + 1, at + count, next)) return true;
         }
         return false;
@@ -383,11 +391,14 @@ absl::StatusOr<Pattern> Pattern::Compile(absl::string_view text) {
 
 int64_t Pattern::Match(absl::Span<const Character> text, size_t begin, size_t end) const {
   int64_t to = -1;
-  Matcher matcher{text, end};
-  matcher.Try(tree_->choice, begin, [&](size_t at) {
-    to = static_cast<int64_t>(at);
-    return true;
-  });
+  for (const Sequence& sequence : tree_->choice) {
+    Matcher matcher{text, end};
+    const bool found = matcher.Try(sequence, 0, begin, [&](size_t at) {
+      to = static_cast<int64_t>(at);
+      return true;
+    });
+    if (found) break;
+  }
   return to;
 }
 

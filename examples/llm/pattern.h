@@ -24,8 +24,9 @@ class Pattern {
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
-  // Where the match that starts at `begin` ends (exclusive), or -1. Matching ends at `end`. A
-  // match whose groups would nest deeper than a few thousand is none.
+  // Where the match that starts at `begin` ends (exclusive), or -1. Matching ends at `end`. An
+  // alternative whose groups would nest deeper than a few thousand, or that takes a million tries,
+  // does not match.
   int64_t Match(absl::Span<const Character> text, size_t begin, size_t end) const;
 
  private:

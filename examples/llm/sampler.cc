@@ -40,16 +40,17 @@ int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent) {
     }
     return static_cast<int32_t>(best);
   }
-  for (size_t i = 0; i < n; ++i) {
-    const float v = std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
-    candidates_[i] = {v, static_cast<int32_t>(i)};
-  }
+  const auto logit = [&](size_t i) {
+    return std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
+  };
+  for (size_t i = 0; i < n; ++i) candidates_[i] = {logit(i), static_cast<int32_t>(i)};
   if (options_.repeat_penalty != 1) {
     const size_t last = std::min<size_t>(recent.size(), static_cast<size_t>(options_.repeat_last));
     const float penalty = static_cast<float>(options_.repeat_penalty);
     for (int32_t id : recent.subspan(recent.size() - last)) {
-      const float v = logits[id];  // of the model, so that a token seen twice counts once
-      candidates_[static_cast<size_t>(id)].first = v > 0 ? v / penalty : v * penalty;
+      const auto i = static_cast<size_t>(id);
+      const float v = logit(i);  // of the model, so that a token seen twice counts once
+      candidates_[i].first = v > 0 ? v / penalty : v * penalty;
     }
   }
   // Greatest logit first, of equal ones the lower id.

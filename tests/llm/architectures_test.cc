@@ -201,6 +201,50 @@ TEST(Architectures, RopeScalingOfConfigJson) {
   }
 }
 
+// As transformers 5 writes it: one object, with the base.
+TEST(Architectures, RopeParametersOfConfigJson) {
+  const auto read = [](const std::string& keys) {
+    const std::string text = absl::StrCat(
+        R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 131072)",
+        keys, "}");
+    const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
+    return json.ok() ? ConfigFromHuggingFace(*json, "config.json") : json.status();
+  };
+  const std::string llama3 = R"("factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+      "original_max_position_embeddings": 8192, "rope_type": "llama3")";
+  ASSERT_OK_AND_ASSIGN(
+      const ModelConfig before,
+      read(absl::StrCat(R"(, "rope_theta": 500000.0, "rope_scaling": {)", llama3, "}")));
+  ASSERT_OK_AND_ASSIGN(
+      const ModelConfig now,
+      read(absl::StrCat(R"(, "rope_parameters": {"rope_theta": 500000.0, )", llama3, "}")));
+  EXPECT_EQ(now.rope_base, 500000.0);
+  ASSERT_EQ(now.rope_divisors.size(), 32u);
+  EXPECT_EQ(now.rope_divisors.back(), 32.0);
+  EXPECT_EQ(now.rope_divisors, before.rope_divisors);
+  for (const char* keys : {R"(, "rope_parameters": {"rope_theta": 1e6, "rope_type": "default"})",
+                           R"(, "rope_parameters": {"rope_theta": 1e6}, "rope_scaling": null)",
+                           R"(, "rope_parameters": {}, "rope_theta": 1e6)"}) {
+    ASSERT_OK_AND_ASSIGN(const ModelConfig c, read(keys));
+    EXPECT_EQ(c.rope_base, 1e6);
+    EXPECT_TRUE(c.rope_divisors.empty());
+  }
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"(, "rope_parameters": {"rope_type": "longrope"})",
+       "'rope_parameters': the type 'longrope'"},
+      {R"(, "rope_parameters": {"rope_type": "linear"})", "'rope_parameters.factor' is missing"},
+      {R"(, "rope_parameters": {"rope_type": "linear", "factor": 0})", "wants factor > 0"},
+      {R"(, "rope_parameters": {"full_attention": {"rope_type": "default"}})", "kind of layer"},
+      {R"(, "rope_parameters": 3)", "not an object"},
+      {R"(, "rope_parameters": {"partial_rotary_factor": 0.5})", "only 1 is known"},
+      {R"(, "rope_scaling": {"rope_type": "dynamic"})", "'rope_scaling': the type 'dynamic'"}};
+  for (const auto& [keys, error] : wrong) {
+    EXPECT_THAT(read(keys), StatusIs(absl::StatusCode::kDataLoss, error));
+  }
+}
+
 // Frequencies that Hugging Face's transformers 5.23 gives for these numbers (ROPE_INIT_FUNCTIONS).
 TEST(Architectures, YarnIsThatOfTransformers) {
   const std::vector<double> want = {1.0,           0.223994657,    0.0416666642,   0.00395284733,

@@ -120,6 +120,12 @@ TEST(Command, ErrorsAreOneLine) {
     EXPECT_THAT(o.out, HasSubstr(error)) << arguments;
     EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
   }
+  const Outcome bench = RunTool("llm", kModel + "--bench --context 1");
+  EXPECT_EQ(bench.exit, 1);
+  EXPECT_THAT(bench.out, HasSubstr("give --context 2 or more"));
+  const Outcome nowhere = RunTool("llm", kModel + "--devices NULL:0 --prompt Once");
+  EXPECT_EQ(nowhere.exit, 1);
+  EXPECT_THAT(nowhere.out, HasSubstr("NULL has no values"));
   const Outcome chat = RunTool("llm", kModel + "--chat");
   EXPECT_THAT(chat.out, HasSubstr("no chat template"));
   const Outcome utf8 = Llm("--prompt -", "a\xFF");

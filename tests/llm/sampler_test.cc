@@ -51,6 +51,21 @@ TEST(Sampler, RecentTokensBecomeLessLikely) {
   EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(4));
 }
 
+TEST(Sampler, APenaltyMakesNoTokenOfNaN) {
+  std::vector<float> logits = kLogits;
+  logits[1] = logits[5] = std::nanf("");
+  for (const double temperature : {0.0, 1.0}) {
+    SamplerOptions o;
+    o.temperature = temperature;
+    o.repeat_penalty = 1.5;
+    Sampler sampler(o, kVocabulary);
+    for (int i = 0; i < 500; ++i) {
+      const int32_t id = sampler.Pick(logits.data(), std::vector<int32_t>{1, 5, 1, 3});
+      ASSERT_TRUE(id != 1 && id != 5 && (temperature > 0 || id == 3)) << id;
+    }
+  }
+}
+
 TEST(Sampler, DrawsFollowTheProbabilities) {
   SamplerOptions o;
   o.temperature = 1;

@@ -258,6 +258,15 @@ TEST(Pattern, MatchingEndsOnHostileTexts) {
   EXPECT_EQ(Words("(a|aa)*(a|aa)*(a|aa)*b", std::string(300, 'a')).size(), 0u);
   EXPECT_EQ(Words(R"(\s*[\r\n]+|\s+(?!\S)|\s+)", std::string(20000, ' ')).size(), 1u);
   EXPECT_EQ(Words(R"(\p{L}+)", std::string(20000, 'x')).size(), 1u);
+  // What one alternative spends on its tries is not missing from the next.
+  EXPECT_THAT(Words("(a|aa)*(a|aa)*b|a+", std::string(300, 'a')),
+              ElementsAre(std::string(300, 'a')));
+  // Runs far longer than the number of tries, in one match each.
+  const std::string blanks(3 << 20, ' ');
+  EXPECT_THAT(Words(R"(\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)", blanks + "a"),
+              ElementsAre(blanks.substr(1), " ", "a"));
+  EXPECT_THAT(Words(R"(\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)", "\n" + blanks + "a"),
+              ElementsAre("\n", blanks.substr(1), " ", "a"));
 }
 
 // ---- conversations
