@@ -14,33 +14,12 @@
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
-#include "schedule/axis_map.h"
+#include "schedule/position.h"
 
 namespace tessera {
 namespace {
 
-// Where a value is wanted: one index an axis, and the condition under which it counts (none:
-// always). Under a false condition loads give 0 and touch no memory.
-struct Position {
-  absl::InlinedVector<UOp, 4> index;
-  UOp gate;
-  friend bool operator==(const Position& a, const Position& b) {
-    return a.index == b.index && a.gate == b.gate;
-  }
-};
-
-UOp Add(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kAdd, {a, b})); }
-UOp Sub(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kSub, {a, b})); }
-UOp Mul(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kMul, {a, b})); }
-UOp Less(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
-UOp And(const UOp& a, const UOp& b) {
-  if (!a || a == b) return b;
-  if (!b) return a;
-  return Simplify(UOp::Make(Op::kAnd, {a, b}));
-}
-UOp NotLess(const UOp& a, const UOp& b) {  // a >= b for integers
-  return Less(Sub(b, UOp::Index(1)), a);
-}
+using namespace index;
 
 class Rangeifier {
  public:
@@ -125,43 +104,44 @@ class Rangeifier {
   }
 
   // The RANGEs in an expression, as a mask by id.
-  uint64_t RangeMask(const UOp& u) {
-    if (u.is(Op::kRange)) return uint64_t{1} << std::min<int64_t>(63, u.arg<RangeArg>().id);
+  RangeMask MaskOf(const UOp& u) {
+    if (u.is(Op::kRange))
+      return RangeMask{1} << std::min<int64_t>(kMostRanges - 1, u.arg<RangeArg>().id);
     if (u.size() == 0) {
       auto it = gathered_mask_.find(u);
       return it == gathered_mask_.end() ? 0 : it->second;
     }
     if (auto it = masks_.find(u); it != masks_.end()) return it->second;
-    uint64_t mask = 0;
+    RangeMask mask = 0;
     for (const UOp& s : TopoSort({&u, 1})) {
-      if (s.size() == 0 || s.is(Op::kRange)) mask |= RangeMask(s);
+      if (s.size() == 0 || s.is(Op::kRange)) mask |= MaskOf(s);
     }
     masks_.emplace(u, mask);
     return mask;
   }
 
   // The RANGEs on which a computed value still depends.
-  uint64_t FreeMask(const UOp& value) {
+  RangeMask FreeMask(const UOp& value) {
     if (auto it = free_.find(value); it != free_.end()) return it->second;
     for (const UOp& u : TopoSort({&value, 1})) {
       if (free_.contains(u)) continue;
-      uint64_t mask = u.is(Op::kRange) || u.size() == 0 ? RangeMask(u) : 0;
+      RangeMask mask = u.is(Op::kRange) || u.size() == 0 ? MaskOf(u) : 0;
       const size_t values = u.size() - ClosedRanges(u).size();
       for (size_t i = 0; i < values && !u.is(Op::kRange); ++i)
         mask |= free_.at(u.src(static_cast<int>(i)));
-      for (const UOp& r : ClosedRanges(u)) mask &= ~RangeMask(r);
+      for (const UOp& r : ClosedRanges(u)) mask &= ~MaskOf(r);
       free_.emplace(u, mask);
     }
     return free_.at(value);
   }
 
   UOp ReduceRange(const Extent& extent, const Position& at, absl::Span<const UOp> taken) {
-    uint64_t used = at.gate ? RangeMask(at.gate) : 0;
-    for (const UOp& i : at.index) used |= RangeMask(i);
-    for (const UOp& t : taken) used |= RangeMask(t);
+    RangeMask used = at.gate ? MaskOf(at.gate) : 0;
+    for (const UOp& i : at.index) used |= MaskOf(i);
+    for (const UOp& t : taken) used |= MaskOf(t);
     if (FaultPlanted(Fault::kReduceRangeShared)) used = 0;
     for (const UOp& r : ranges_) {
-      if (r.src(0) == extent.ToUOp() && !(used & RangeMask(r))) return r;
+      if (r.src(0) == extent.ToUOp() && !(used & MaskOf(r))) return r;
     }
     return NewRange(extent);
   }
@@ -175,109 +155,6 @@ class Rangeifier {
     places_[i].push_back({});
     places_[i].back().at = at;
     return {i, static_cast<int>(places_[i].size()) - 1};
-  }
-
-  static UOp Flat(const Shape& shape, const Position& at) {
-    UOp flat = UOp::Index(0);
-    Extent stride = 1;
-    for (int a = shape.rank() - 1; a >= 0; --a) {
-      flat = UOp::Make(Op::kAdd, {flat, UOp::Make(Op::kMul, {at.index[a], stride.ToUOp()})});
-      stride = stride * shape[a];
-    }
-    return Simplify(flat);
-  }
-
-  // The index of a movement's source, from that of its result.
-  Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* conditions) {
-    const Shape& in = u.src(0).shape();
-    Position out;
-    out.gate = at.gate;
-    switch (u.op()) {
-      case Op::kPermute: {
-        out.index.resize(in.rank());
-        const Ints& order = u.arg<Ints>();
-        for (int i = 0; i < in.rank(); ++i) out.index[order[i]] = at.index[i];
-        if (FaultPlanted(Fault::kPermuteInverted)) {
-          for (int i = 0; i < in.rank(); ++i) out.index[i] = at.index[order[i]];
-        }
-        return out;
-      }
-      case Op::kExpand:
-        for (int i = 0; i < in.rank(); ++i) {
-          out.index.push_back(in[i].is_int(1) ? UOp::Index(0) : at.index[i]);
-        }
-        return out;
-      case Op::kShrink:
-        for (int i = 0; i < in.rank(); ++i) {
-          out.index.push_back(Add(at.index[i], u.arg<Pairs>()[i].first.ToUOp()));
-        }
-        return out;
-      case Op::kFlip: {
-        out.index = at.index;
-        for (int64_t a : u.arg<Ints>()) {
-          out.index[a] = Sub(Sub(in[a].ToUOp(), UOp::Index(1)), at.index[a]);
-          if (FaultPlanted(Fault::kFlipOneAxis)) break;
-        }
-        return out;
-      }
-      case Op::kPad: {
-        UOp inside;
-        for (int i = 0; i < in.rank(); ++i) {
-          const auto& [before, after] = u.arg<Pairs>()[i];
-          out.index.push_back(Sub(at.index[i], before.ToUOp()));
-          if (!before.is_int(0)) inside = And(inside, NotLess(at.index[i], before.ToUOp()));
-          if (!after.is_int(0)) inside = And(inside, Less(out.index[i], in[i].ToUOp()));
-        }
-        conditions->push_back(inside ? inside : UOp::Const(kBool, int64_t{1}));
-        out.gate = And(at.gate, inside);
-        return out;
-      }
-      case Op::kWindow: {
-        const WindowArg& w = u.arg<WindowArg>();
-        out.index.assign(at.index.begin(), at.index.begin() + in.rank());
-        for (size_t i = 0; i < w.axes.size(); ++i) {
-          UOp& x = out.index[w.axes[i]];
-          x = Add(Mul(x, UOp::Index(w.stride[i])),
-                  Mul(at.index[in.rank() + i],
-                      UOp::Index(FaultPlanted(Fault::kDilationIgnored) ? 1 : w.dilation[i])));
-        }
-        return out;
-      }
-      case Op::kReshape: {
-        out.index.resize(in.rank(), UOp::Index(0));
-        for (const ReshapeGroup& g : ReshapeGroups(in, u.shape())) {
-          UOp flat = UOp::Index(0);
-          Extent stride = 1;
-          for (int o = g.out_end - 1; o >= g.out_begin; --o) {
-            flat = Add(flat, Mul(at.index[o], stride.ToUOp()));
-            stride = stride * u.shape()[o];
-          }
-          int first = g.in_begin;  // the outermost real axis needs no modulo
-          while (first < g.in_end && in[first].is_int(1)) ++first;
-          for (int i = g.in_end - 1; i > first; --i) {
-            if (in[i].is_int(1)) continue;
-            out.index[i] = Simplify(UOp::Make(Op::kFloorMod, {flat, in[i].ToUOp()}));
-            flat = Simplify(UOp::Make(Op::kFloorDiv, {flat, in[i].ToUOp()}));
-          }
-          if (first < g.in_end) out.index[first] = flat;
-        }
-        return out;
-      }
-      default:
-        return at;
-    }
-  }
-
-  Position ThroughTarget(const UOp& target, const Position& at, UOp& param) {
-    Position p = at;
-    UOp u = target;
-    while (!u.is(Op::kParam)) {
-      std::vector<UOp> ignored;
-      p = ThroughMovement(u, p, &ignored);
-      u = UOp(u.src(0));
-    }
-    param = u;
-    return p;
   }
 
   absl::Status Descend(int i, size_t p) {
@@ -355,8 +232,8 @@ class Rangeifier {
     fresh.gathered =
         UOp::Make(Op::kVar, kInt64, {},
                   VarArg{absl::StrCat("@", gathered_.size()), INT64_MIN / 4, INT64_MAX / 4});
-    uint64_t mask = 0;
-    for (const UOp& i : index.index) mask |= RangeMask(i);
+    RangeMask mask = 0;
+    for (const UOp& i : index.index) mask |= MaskOf(i);
     gathered_mask_[fresh.gathered] = mask;
     gathered_.emplace_back(fresh.gathered, UOp());
     Position below;
@@ -449,11 +326,11 @@ class Rangeifier {
           }
         }
         std::vector<UOp> srcs = {Value(place, 0)};
-        const uint64_t free = FreeMask(srcs[0]);
+        const RangeMask free = FreeMask(srcs[0]);
         for (const UOp& r : place.ranges) {
           // A value that has run over the range itself does not depend on it: another range counts
           // the repetitions.
-          const bool own = !(free & RangeMask(r)) && srcs[0].size() > 0;
+          const bool own = !(free & MaskOf(r)) && srcs[0].size() > 0;
           srcs.push_back(own ? NewRange(Extent(r.src(0))) : r);
         }
         return UOp::Make(Op::kReduce, srcs, ReduceArg{u.arg<ReduceArg>().op, {}});
@@ -494,7 +371,7 @@ class Rangeifier {
   std::vector<UOp> ranges_;
   std::vector<std::pair<UOp, UOp>> gathered_;
   UOp part_begin_, part_end_;
-  absl::flat_hash_map<UOp, uint64_t> gathered_mask_, masks_, free_;
+  absl::flat_hash_map<UOp, RangeMask> gathered_mask_, masks_, free_;
 };
 
 }  // namespace

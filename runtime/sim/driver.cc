@@ -1,11 +1,12 @@
-// The driver's functions over the simulated machine, each checked as the real one would.
+// The driver's functions over the simulated machine, each checked as the real one would: devices,
+// modules, streams, memory.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/sim/driver.h"
 #include "runtime/sim/faults.h"
-#include "runtime/sim/machine.h"
 
 namespace tessera::sim {
 namespace {
@@ -13,18 +14,6 @@ namespace {
 using namespace cuda;
 
 thread_local int current = -1;  // device of the thread's context
-
-using Lock = std::lock_guard<std::recursive_mutex>;
-Machine& M() { return Machine::Get(); }
-Stream* Of(CUstream s) { return reinterpret_cast<Stream*>(s); }
-Event* Of(CUevent e) { return reinterpret_cast<Event*>(e); }
-Function* Of(CUfunction f) { return reinterpret_cast<Function*>(f); }
-Device* Of(CUcontext c) { return reinterpret_cast<Device*>(c); }
-
-CUresult StateOf(const Stream* s) { return s == nullptr ? kInvalidValue : s->device->lost; }
-
-#define RETURN_IF_LOST(stream) \
-  if (const CUresult state = StateOf(stream); state != kSuccess) return state
 
 CUresult Name(CUresult r, const char** out) {
   struct Row {
@@ -316,123 +305,6 @@ CUresult WriteValue(CUstream stream, CUdeviceptr address, uint32_t value, unsign
   return kSuccess;
 }
 
-// ---- launches
-
-CUresult MakeCall(const KernelNodeParams& p, KernelCall& out) {
-  Function* const f = Of(p.func);
-  const uint64_t threads = uint64_t{p.blockDimX} * p.blockDimY * p.blockDimZ;
-  if (f == nullptr || threads == 0 || threads > 1024 || p.blockDimZ != 1 || p.gridDimX == 0 ||
-      p.gridDimX > INT32_MAX || p.gridDimY != 1 || p.gridDimZ != 1 ||
-      p.sharedMemBytes > f->most_shared) {
-    return kInvalidValue;
-  }
-  out.function = f;
-  out.launch.entry = f->entry;
-  out.launch.name = f->name;
-  out.launch.blocks = static_cast<int>(p.gridDimX);
-  out.launch.threads = static_cast<int>(p.blockDimX);
-  out.launch.rows = static_cast<int>(p.blockDimY);
-  out.launch.shared_bytes = p.sharedMemBytes;
-  out.arguments.resize(f->params);
-  for (int i = 0; i < f->params; ++i) std::memcpy(&out.arguments[i], p.kernelParams[i], 8);
-  return kSuccess;
-}
-
-CUresult LaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                      unsigned bz, unsigned shared, CUstream stream, void** params, void**) {
-  Lock lock(M().mutex);
-  RETURN_IF_LOST(Of(stream));
-  if (Strikes(Fault::kLaunch)) return kLaunchOutOfResources;
-  KernelCall call;
-  const KernelNodeParams p = {f, gx, gy, gz, bx, by, bz, shared, params, nullptr, nullptr, nullptr};
-  if (const CUresult r = MakeCall(p, call); r != kSuccess) return r;
-  Device* const d = Of(stream)->device;
-  Task t;
-  t.run = [d, call = std::move(call)] { return M().RunKernel(*d, call); };
-  M().Enqueue(*Of(stream), std::move(t));
-  return kSuccess;
-}
-
-// ---- graphs of kernels
-
-struct Node {
-  KernelCall call;
-  std::vector<size_t> after;
-};
-struct Graph {
-  std::vector<std::unique_ptr<Node>> nodes;
-};
-struct Exec {
-  std::vector<Node> nodes;
-  std::vector<const Node*> made_from;
-};
-
-CUresult AddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size_t count,
-                 const KernelNodeParams* params) {
-  Graph& g = *reinterpret_cast<Graph*>(graph);
-  auto node = std::make_unique<Node>();
-  if (const CUresult r = MakeCall(*params, node->call); r != kSuccess) return r;
-  for (size_t i = 0; i < count; ++i) {
-    for (size_t n = 0; n < g.nodes.size(); ++n) {
-      if (g.nodes[n].get() == reinterpret_cast<Node*>(after[i])) node->after.push_back(n);
-    }
-  }
-  if (node->after.size() != count) return kInvalidValue;
-  *out = reinterpret_cast<CUgraphNode>(node.get());
-  g.nodes.push_back(std::move(node));
-  return kSuccess;
-}
-
-CUresult Instantiate(CUgraphExec* out, CUgraph graph, unsigned long long) {
-  auto* exec = new Exec;
-  for (const auto& n : reinterpret_cast<Graph*>(graph)->nodes) {
-    exec->nodes.push_back(*n);
-    exec->made_from.push_back(n.get());
-  }
-  *out = reinterpret_cast<CUgraphExec>(exec);
-  return kSuccess;
-}
-
-CUresult SetNode(CUgraphExec exec, CUgraphNode node, const KernelNodeParams* params) {
-  Lock lock(M().mutex);
-  Exec& e = *reinterpret_cast<Exec*>(exec);
-  for (size_t i = 0; i < e.nodes.size(); ++i) {
-    if (e.made_from[i] != reinterpret_cast<Node*>(node)) continue;
-    if (Of(params->func) != e.nodes[i].call.function) return kInvalidValue;
-    return MakeCall(*params, e.nodes[i].call);
-  }
-  return kInvalidValue;
-}
-
-// The nodes in a random order that their edges allow.
-absl::Status RunGraph(Device& d, const std::vector<Node>& nodes) {
-  std::vector<bool> done(nodes.size(), false);
-  for (size_t left = nodes.size(); left > 0; --left) {
-    std::vector<size_t> ready;
-    for (size_t i = 0; i < nodes.size(); ++i) {
-      const bool may = std::all_of(nodes[i].after.begin(), nodes[i].after.end(),
-                                   [&](size_t a) { return done[a]; });
-      if (!done[i] && may) ready.push_back(i);
-    }
-    const size_t next = ready[M().random() % ready.size()];
-    if (absl::Status s = M().RunKernel(d, nodes[next].call); !s.ok()) return s;
-    done[next] = true;
-  }
-  return absl::OkStatus();
-}
-
-CUresult LaunchGraph(CUgraphExec exec, CUstream stream) {
-  Lock lock(M().mutex);
-  RETURN_IF_LOST(Of(stream));
-  if (Strikes(Fault::kLaunch)) return kLaunchOutOfResources;
-  ++M().counts.graph_launches;
-  Device* const d = Of(stream)->device;
-  Task t;
-  t.run = [d, nodes = reinterpret_cast<Exec*>(exec)->nodes] { return RunGraph(*d, nodes); };
-  M().Enqueue(*Of(stream), std::move(t));
-  return kSuccess;
-}
-
 void FillDevices(DriverTable& t) {
   t.cuInit = [](unsigned) { return CUresult{kSuccess}; };
   t.cuDriverGetVersion = [](int* v) { return *v = 13000, CUresult{kSuccess}; };
@@ -500,7 +372,7 @@ void FillMemory(DriverTable& t) {
   t.cuStreamWriteValue32 = WriteValue;
 }
 
-void FillLaunches(DriverTable& t) {
+void FillStreams(DriverTable& t) {
   t.cuModuleLoadData = LoadModule;
   t.cuModuleUnload = [](CUmodule m) {
     delete reinterpret_cast<Module*>(m);
@@ -516,23 +388,6 @@ void FillLaunches(DriverTable& t) {
   t.cuEventRecord = Record;
   t.cuEventSynchronize = SynchronizeEvent;
   t.cuEventQuery = QueryEvent;
-  t.cuLaunchKernel = LaunchKernel;
-  t.cuGraphCreate = [](CUgraph* out, unsigned) {
-    *out = reinterpret_cast<CUgraph>(new Graph);
-    return CUresult{kSuccess};
-  };
-  t.cuGraphDestroy = [](CUgraph g) {
-    delete reinterpret_cast<Graph*>(g);
-    return CUresult{kSuccess};
-  };
-  t.cuGraphAddKernelNode = AddNode;
-  t.cuGraphInstantiate = Instantiate;
-  t.cuGraphExecKernelNodeSetParams = SetNode;
-  t.cuGraphLaunch = LaunchGraph;
-  t.cuGraphExecDestroy = [](CUgraphExec e) {
-    delete reinterpret_cast<Exec*>(e);
-    return CUresult{kSuccess};
-  };
 }
 
 }  // namespace
@@ -544,6 +399,7 @@ const DriverTable* Driver() {
     auto* t = new DriverTable;
     FillDevices(*t);
     FillMemory(*t);
+    FillStreams(*t);
     FillLaunches(*t);
     return t;
   }();

@@ -1,0 +1,41 @@
+// Where a kernel wants a value, and how movement ops change that.
+#pragma once
+
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// Where a value is wanted: one index an axis, and the condition under which it counts (none:
+// always). Under a false condition loads give 0 and touch no memory.
+struct Position {
+  absl::InlinedVector<UOp, 4> index;
+  UOp gate;
+  friend bool operator==(const Position& a, const Position& b) {
+    return a.index == b.index && a.gate == b.gate;
+  }
+};
+
+// The index of a movement's source, from that of its result. Where PAD gives 0, the condition is
+// false.
+Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* conditions);
+
+// The same through a chain of movements down to the PARAM that they are a view of.
+Position ThroughTarget(const UOp& target, const Position& at, UOp& param);
+
+// The number of an element in a buffer of this shape.
+UOp Flat(const Shape& shape, const Position& at);
+
+// Index arithmetic, simplified.
+namespace index {
+UOp Add(const UOp& a, const UOp& b);
+UOp Sub(const UOp& a, const UOp& b);
+UOp Mul(const UOp& a, const UOp& b);
+UOp Less(const UOp& a, const UOp& b);
+UOp NotLess(const UOp& a, const UOp& b);  // a >= b
+UOp And(const UOp& a, const UOp& b);      // either may be none, for true
+}  // namespace index
+
+}  // namespace tessera
