@@ -1,8 +1,10 @@
 // Marked tensors, and the gradients that Backward leaves in them.
 #include <mutex>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "graph/grad.h"
+#include "graph/history.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
 
@@ -17,7 +19,15 @@ namespace {
 // The tensors that are marked, while they live.
 struct Marked {
   std::mutex mutex;
-  std::vector<std::weak_ptr<void>> states;
+  absl::flat_hash_map<const void*, std::weak_ptr<void>> states;
+  size_t after_sweep = 0;
+
+  // Forgets those that have died; seldom, so that marking stays cheap.
+  void Sweep() {
+    if (states.size() < 2 * after_sweep + 64) return;
+    absl::erase_if(states, [](const auto& entry) { return entry.second.expired(); });
+    after_sweep = states.size();
+  }
 };
 Marked& AllMarked() {
   static Marked& marked = *new Marked;
@@ -32,13 +42,29 @@ Tensor& Tensor::RequireGrad(bool required) {
   if (required && !dtype().IsFloat()) Fail(Show(*this), " is not of a float dtype");
   Marked& marked = AllMarked();
   std::lock_guard lock(marked.mutex);
-  std::erase_if(marked.states, [this](const std::weak_ptr<void>& w) {
-    const std::shared_ptr<void> s = w.lock();
-    return s == nullptr || s == state_;
-  });
-  if (required) marked.states.push_back(state_);
+  if (required) {
+    marked.states[state_.get()] = state_;
+    marked.Sweep();
+  } else {
+    marked.states.erase(state_.get());
+  }
   state_->grad = nullptr;
   return *this;
+}
+
+std::vector<Tensor> Tensor::AllRequiringGrad() {
+  std::vector<Tensor> out;
+  Marked& marked = AllMarked();
+  std::lock_guard lock(marked.mutex);
+  for (const auto& [key, weak] : marked.states) {
+    Tensor t;
+    t.state_ = std::static_pointer_cast<State>(weak.lock());
+    // A step under capture takes in no tensor that it does not use.
+    const internal::Trace* trace = internal::Trace::Current();
+    if (trace != nullptr && t.state_ != nullptr && !trace->Knows(t.state_)) continue;
+    if (t.state_ != nullptr && t.state_->value) out.push_back(std::move(t));
+  }
+  return out;
 }
 
 Tensor Tensor::grad() const {
@@ -54,23 +80,13 @@ void Tensor::ClearGrad() {
 void Tensor::Backward(CallSite at) const {
   Call call("Backward", at);
   absl::flat_hash_set<const Node*> reached;
-  for (const UOp& u : TopoSort({&uop(), 1})) {
+  const UOp loss = WithHistory(uop());
+  for (const UOp& u : TopoSort({&loss, 1})) {
     reached.insert(u.get());
     if (const UOp computed = u.realized()) reached.insert(computed.get());
   }
-  std::vector<Tensor> parameters;
-  {
-    Marked& marked = AllMarked();
-    std::lock_guard lock(marked.mutex);
-    for (const std::weak_ptr<void>& w : marked.states) {
-      Tensor t;
-      t.state_ = std::static_pointer_cast<State>(w.lock());
-      // A step under capture takes in no tensor that it does not use.
-      const internal::Trace* trace = internal::Trace::Current();
-      if (trace != nullptr && t.state_ != nullptr && !trace->Knows(t.state_)) continue;
-      if (t.state_ != nullptr && reached.contains(t.uop().get())) parameters.push_back(t);
-    }
-  }
+  std::vector<Tensor> parameters = AllRequiringGrad();
+  std::erase_if(parameters, [&](const Tensor& t) { return !reached.contains(t.uop().get()); });
   if (parameters.empty()) {
     Fail("the loss ", Show(*this), " depends on no tensor that is marked with RequireGrad");
   }

@@ -26,11 +26,15 @@ struct Storage {
   }
 };
 
+struct History;
+
 // What a BUFFER node stands for. Two buffers are never the same one, whatever they hold. The
 // storage is empty until something is computed into it.
 struct Buffer : std::enable_shared_from_this<Buffer> {
   const int64_t id;
   std::shared_ptr<Storage> storage;
+  std::shared_ptr<const History> history;  // see graph/history.h
+  std::vector<size_t> computed_from;       // hashes of the nodes, where there is no history
   Buffer();
   ~Buffer();
   Buffer(const Buffer&) = delete;

@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/grad_rules.h"
+#include "graph/history.h"
 #include "graph/infer_device.h"
 #include "graph/lookup.h"
 #include "graph/shard_map.h"
@@ -39,8 +40,9 @@ Tensor Fitted(const Tensor& g, const UOp& src) {
 Tensor OfExtreme(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& axes) {
   const Tensor most = Expanded(y, x.shape());
   const Tensor mask = (x == most).Cast(x.dtype());
-  const Tensor ties = mask.Sum(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
-  return mask * Expanded(g / ties, x.shape());
+  const DType wide = AccumulateType(x.dtype());
+  const Tensor ties = mask.Cast(wide).Sum(Axes(axes), /*keepdim=*/true);
+  return mask * Expanded((g.Cast(wide) / ties).Cast(x.dtype()), x.shape());
 }
 
 // The product of the others; where one element is 0, only that one's is not.
@@ -345,8 +347,8 @@ Cotangents OfData(const UOp& u, const Tensor& g) {
 
 class Walk {
  public:
-  Walk(const Tensor& loss, absl::Span<const Tensor> parameters)
-      : order_(TopoSort({&loss.uop(), 1})) {
+  // The loss with its history.
+  Walk(const UOp& loss, absl::Span<const Tensor> parameters) : order_(TopoSort({&loss, 1})) {
     for (const Tensor& p : parameters) is_parameter_.insert({p.uop().get(), true});
     for (const UOp& u : order_) {
       bool needs = IsParameter(u);
@@ -354,20 +356,29 @@ class Walk {
       needs_[u.get()] = needs && u.dtype().IsFloat();
     }
     Tensor one = Tensor::Ones(loss.shape(), loss.dtype());
-    grads_[loss.uop().get()] = one;
+    grads_[loss.get()] = one;
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) Visit(*it);
-  }
-
-  // Of the node or, where that was computed since, of the node that it was.
-  Tensor Of(const Tensor& parameter) const {
-    Tensor sum;
     for (const UOp& u : order_) {
-      if (!(u == parameter.uop()) && !(u.realized() == parameter.uop())) continue;
       const auto it = grads_.find(u.get());
-      if (it == grads_.end()) continue;
+      if (it == grads_.end() || !IsParameter(u)) continue;
+      const UOp computed = u.realized();
+      const bool itself = is_parameter_.contains(u.get());
+      Tensor& sum = of_parameters_[itself ? u.get() : computed.get()];
       sum = sum ? sum + it->second : it->second;
     }
-    return sum;
+  }
+
+  // Of the node or, where that was computed since, of the node that it was; empty if the loss does
+  // not depend on it.
+  Tensor Of(const Tensor& parameter) const {
+    const auto it = of_parameters_.find(parameter.uop().get());
+    return it == of_parameters_.end() ? Tensor() : it->second;
+  }
+
+  // Whether it came from the parameter by way of a value that nothing says the making of.
+  bool Lost(const Tensor& parameter) const {
+    return std::any_of(order_.begin(), order_.end(),
+                       [&](const UOp& u) { return WasComputedFrom(u, parameter.uop()); });
   }
 
  private:
@@ -379,7 +390,9 @@ class Walk {
 
   void Visit(const UOp& u) {
     const auto it = grads_.find(u.get());
-    if (it == grads_.end() || u.size() == 0 || IsParameter(u)) return;
+    // An assigned parameter begins there: how it was updated is no part of the loss.
+    const bool begins = u.size() == 0 || (u.is(Op::kAssign) && IsParameter(u));
+    if (it == grads_.end() || begins) return;
     const Tensor g = it->second;
     if (u.is(Op::kReduce)) return Add(u.src(0), OfReduce(u, Tensor(u), g));
     if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce) && !IsOwn(u)) {
@@ -413,7 +426,7 @@ class Walk {
 
   const std::vector<UOp> order_;
   absl::flat_hash_map<const Node*, bool> is_parameter_, needs_;
-  absl::flat_hash_map<const Node*, Tensor> grads_;
+  absl::flat_hash_map<const Node*, Tensor> grads_, of_parameters_;
 };
 
 }  // namespace
@@ -426,10 +439,15 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
   for (const Tensor& p : parameters) {
     if (!p.dtype().IsFloat()) Fail("the parameter ", Show(p), " is not of a float dtype");
   }
-  const Walk walk(loss, parameters);
+  const Walk walk(WithHistory(loss.uop()), parameters);
   std::vector<Tensor> out;
   for (const Tensor& p : parameters) {
     Tensor g = walk.Of(p);
+    if (!g && walk.Lost(p)) {
+      Fail("the loss ", Show(loss), " depends on the parameter ", Show(p),
+           " by a value that was realised (or read, or printed) before the loss was written; mark ",
+           "the parameter with RequireGrad before that, so that its history is kept");
+    }
     if (!g) g = Tensor::Zeros(p.shape(), p.dtype());
     out.push_back(Tensor(internal::CopyTo(g.uop(), p.device())));
   }

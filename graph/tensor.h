@@ -780,8 +780,10 @@ class Tensor {
   Tensor& Assign(const Operand& value);
 
   // ---- gradients; graph/grad.h has them as a function, which keeps nothing
-  // Marks a tensor as one whose gradient Backward keeps.
+  // Marks a tensor as one whose gradient Backward keeps. What is computed from it keeps its history
+  // when it is realised.
   Tensor& RequireGrad(bool required = true);
+  static std::vector<Tensor> AllRequiringGrad();  // those that are alive
   // Adds the derivative of this, a float scalar, to the gradient of every marked tensor that it
   // depends on.
   void Backward(CallSite at = CallSite::Here()) const;

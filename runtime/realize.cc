@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "graph/buffer.h"
 #include "graph/evaluate.h"
+#include "graph/history.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
@@ -45,7 +46,10 @@ void RealizeAll(absl::Span<Tensor> tensors) {
   if (roots.empty()) return;
   absl::StatusOr<std::vector<UOp>> done = RealizeNodes(roots, {});
   ThrowAsCall(done.status());
-  for (size_t i = 0; i < pending.size(); ++i) pending[i]->SetUOp((*done)[i]);
+  for (size_t i = 0; i < pending.size(); ++i) {
+    KeepHistory(roots[i], (*done)[i]);
+    pending[i]->SetUOp((*done)[i]);
+  }
 }
 
 // The elements of a realised tensor, in host memory.

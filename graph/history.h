@@ -1,0 +1,31 @@
+// What values were computed from, kept where gradients may still be asked for.
+//
+// Once a tensor has been read or realised it stands for its values alone, and the graph behind it
+// can go. Where that graph leads to a tensor marked with RequireGrad it is kept beside the buffer,
+// and Grad walks on through it.
+#pragma once
+
+#include "absl/types/span.h"
+#include "graph/tensor.h"
+
+namespace tessera {
+
+// An expression without its node, which would keep the buffer that keeps this.
+struct History {
+  Op op;
+  DType dtype;
+  std::vector<UOp> srcs;
+  Arg arg;
+};
+
+// To be called where a tensor's expression is replaced by the buffer that it was computed into.
+void KeepHistory(const UOp& expression, const UOp& buffer);
+
+// The graph with expressions in place of the buffers that have a history; they are not computed
+// again.
+UOp WithHistory(const UOp& root);
+
+// Whether a BUFFER without a history is known to have been computed from this value.
+bool WasComputedFrom(const UOp& buffer, const UOp& value);
+
+}  // namespace tessera

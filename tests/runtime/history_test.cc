@@ -1,0 +1,102 @@
+// Gradients through values that were read, printed or realised before the loss was written.
+#include <sstream>
+
+#include "graph/grad.h"
+#include "runtime/capture.h"
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<float> Floats(const Tensor& t) { return t.ToVector<float>(); }
+
+TEST(History, ReadingAValueLosesNoGradient) {
+  Tensor x = Tensor::From({1.f, 2.f});
+  x.RequireGrad();
+  const Tensor y = x * 3;
+  std::ostringstream printed;
+  printed << y;
+  EXPECT_THAT(Floats(Grad((y * y).Sum(), {x})[0]), ElementsAre(18, 36));
+  // Through several, one of them read twice.
+  const Tensor s = y.Sum();
+  EXPECT_EQ(s.Item(), 9);
+  const Tensor z = s * s;
+  EXPECT_EQ(z.Item(), 81);
+  (z + x.Sum()).Backward();
+  EXPECT_THAT(Floats(x.grad()), ElementsAre(55, 55));
+}
+
+TEST(History, WhatIsLostIsAnError) {
+  const Tensor x = Tensor::From({1.f, 2.f});
+  Tensor y = x * 3;
+  Tensor::Realize({&y, 1});
+  EXPECT_ERROR(Grad((y * y).Sum(), {x}), "Grad", "RequireGrad");
+  EXPECT_THAT(Floats(Grad((y * y).Sum(), {y})[0]), ElementsAre(6, 12));
+  // Nothing was lost where nothing was computed.
+  const Tensor other = Tensor::From({5.f});
+  EXPECT_THAT(Floats(Grad((x * x).Sum(), {other})[0]), ElementsAre(0));
+}
+
+TEST(History, AParameterMayDependOnAnother) {
+  Tensor x = Tensor::From({1.f, 2.f});
+  Tensor y = x * 3;
+  const std::vector<Tensor> both = Grad((y * y).Sum(), {x, y});
+  EXPECT_THAT(Floats(both[0]), ElementsAre(18, 36));
+  EXPECT_THAT(Floats(both[1]), ElementsAre(6, 12));
+  x.RequireGrad();
+  y.RequireGrad();
+  (y * y).Sum().Backward();
+  EXPECT_THAT(Floats(x.grad()), ElementsAre(18, 36));
+  EXPECT_THAT(Floats(y.grad()), ElementsAre(6, 12));
+}
+
+// Updates begin anew, so that steps do not pile up.
+TEST(History, UpdatedParametersHaveNone) {
+  Tensor w = Tensor::From({1.f}), m = Tensor::From({0.f});
+  w.RequireGrad();
+  int64_t nodes = 0;
+  for (int i = 0; i < 40; ++i) {
+    const Tensor loss = (w * w).Sum();
+    EXPECT_GT(loss.Item(), 0);
+    const Tensor g = Grad(loss, {w})[0];
+    m.Assign(m * 0.5 + g);
+    w.Assign(w - m * 0.01);
+    std::vector<Tensor> state = {w, m};
+    Tensor::Realize(absl::MakeSpan(state));
+    if (i == 10) nodes = LiveNodes();
+  }
+  EXPECT_LT(LiveNodes(), nodes + 50);
+  EXPECT_LT(w.Item(), 1);
+}
+
+TEST(History, ManyParametersAreCheap) {
+  std::vector<Tensor> parameters;
+  Tensor sum = Tensor::Scalar(0.0, kFloat32);
+  for (int i = 0; i < 3000; ++i) {
+    parameters.push_back(Tensor::Full({1}, i, kFloat32));
+    parameters.back().RequireGrad();
+    if (i < 300) sum = sum + parameters.back().Sum() * i;
+  }
+  const std::vector<Tensor> grads = Grad(sum, parameters);
+  EXPECT_THAT(Floats(grads[7]), ElementsAre(7));
+  EXPECT_THAT(Floats(grads[2999]), ElementsAre(0));
+}
+
+TEST(History, ResultsAreTensorsOfTheirOwn) {
+  const Tensor x = Tensor::From(std::vector<float>{5}), i = Tensor::From({1, 2});
+  for (Tensor t : {x.CumSum(0), x.Roll(1, 0), Cat({x}, 0), x.Cast(kFloat32), x.Contiguous(),
+                   x.Bitcast(kFloat32), x.Diff(0)}) {
+    t.Assign(9);
+    EXPECT_EQ(t.Item(), 9);
+    EXPECT_EQ(x.Item(), 5);
+  }
+  for (Tensor t : {i.Round(), i.Floor(), i.NanToNum(0)}) {
+    t.Assign(0);
+    EXPECT_THAT(i.ToVector<int32_t>(), ElementsAre(1, 2));
+  }
+}
+
+}  // namespace
+}  // namespace tessera
