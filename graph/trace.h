@@ -36,6 +36,8 @@ class Trace {
     const UOp& value() const { return inside_.value; }  // after the step
     bool assigned() const { return !(inside_.value == seen_); }
     bool is_view() const { return inside_.base != nullptr; }
+    // Of a view that the step assigned: the version of its base that it is a view of after it.
+    const UOp& base_version() const { return inside_.base_version; }
     // Whether its value is the same as when the step saw it.
     bool unchanged() const { return outside_->value == seen_; }
     // Whether nothing but the capture still holds it.

@@ -162,7 +162,12 @@ class Capture {
   std::vector<std::shared_ptr<Trace::Captured>> captured_;
   std::vector<int> constants_;  // captured tensors without a device
   std::vector<int> watched_;    // captured tensors that something else held at capture
-  std::vector<int> views_;      // captured views that are assigned
+  // Captured views that are assigned. What a view is of is its base's value after the step or,
+  // where the base was assigned once more, a copy of the version before: a root.
+  struct View {
+    int captured = -1, root = -1;
+  };
+  std::vector<View> views_;
   std::vector<Leaf> leaves_;
   std::vector<Root> roots_;
   std::vector<Result> results_;
@@ -198,7 +203,11 @@ void Capture::Collect(Trace& trace, const std::vector<Tensor>& arguments,
     if (!t.abandoned()) watched_.push_back(index);
     if (!t.assigned()) continue;
     if (t.is_view()) {
-      views_.push_back(index);
+      View view{index, -1};
+      if (!(t.base().uop() == t.base_version())) {
+        view.root = add_root(UOp::Make(Op::kContiguous, {t.base_version()}));
+      }
+      views_.push_back(view);
     } else {
       writes_.push_back({{Source::kCaptured, index}, add_root(t.value()), -1});
     }
@@ -334,7 +343,14 @@ void Capture::Prepare(const std::vector<Tensor>& inputs) const {
   }
   std::vector<Tensor> pending;
   for (const auto& c : captured_) {
-    if (c->is_placeholder() && !c->now().is(Op::kBuffer)) pending.push_back(c->tensor());
+    if (!c->is_placeholder() || c->now().is(Op::kBuffer)) continue;
+    for (const UOp& u : TopoSort({&c->now(), 1}, /*with_extents=*/true)) {
+      if (!u.is(Op::kVar)) continue;
+      Fail("the step captured ", internal::Show(c->tensor()), ", whose value depends on the ",
+           "Variable '", u.arg<VarArg>().name, "'; compute it inside the step, or pass it as an ",
+           "input");
+    }
+    pending.push_back(c->tensor());
   }
   if (!pending.empty()) Tensor::Realize(absl::MakeSpan(pending), at_);
   for (const Write& w : writes_) {
@@ -395,7 +411,9 @@ Storages Capture::Execute(const Bound& bound, const std::vector<int64_t>& number
     for (size_t i = 0; i < variables_.size(); ++i) bindings[variables_[i].name] = numbers[i];
     Storages shared;
     for (Storage* s : bound.leaves) shared.emplace_back(std::shared_ptr<void>(), s);
-    storage = Take(ExecutePlan(replay_->plan(), shared, bindings));
+    bool made_nan = false;
+    storage = Take(ExecutePlan(replay_->plan(), shared, bindings,
+                               IntFlag(Flag::kCheckNan) != 0 ? &made_nan : nullptr));
     for (size_t r = 0; r < roots_.size(); ++r) {
       if (roots_[r].leaf >= 0) storage[r] = nullptr;
     }
@@ -437,9 +455,9 @@ std::vector<Tensor> Capture::Run(const std::vector<Tensor>& inputs, const Bindin
     made[writes_[w].root] = NewResult(root.like, root.dims, root.device, s);
     TensorOf(writes_[w].target, inputs).SetUOp(made[writes_[w].root]);
   }
-  for (int v : views_) {
-    Tensor base = captured_[v]->base();
-    captured_[v]->SetView(base.uop());
+  for (const View& v : views_) {
+    const Tensor base = captured_[v.captured]->base();
+    captured_[v.captured]->SetView(v.root >= 0 ? result(v.root) : base.uop());
   }
   std::vector<Tensor> out;
   for (const Result& r : results_) {

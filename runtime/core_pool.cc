@@ -60,7 +60,12 @@ struct alignas(128) CorePool::Mailbox {
 };
 
 CorePool& CorePool::Global() {
-  static CorePool* const pool = new CorePool(HostTarget().cores);
+  static CorePool* pool = new CorePool(HostTarget().cores);
+  // A forked child has none of the threads: it gets a pool of its own. What the old one held is
+  // left behind, as a thread of the parent's may have been in the midst of it.
+  static const int handler =
+      pthread_atfork(nullptr, nullptr, [] { pool = new CorePool(pool->cores()); });
+  static_cast<void>(handler);
   return *pool;
 }
 

@@ -23,7 +23,8 @@ using CoreFn = void (*)(void* arg, int64_t worker, int64_t workers);
 // its own share takes the shares that no thread has started.
 class CorePool {
  public:
-  // The pool of the process, as wide as HostTarget().cores. Never destroyed.
+  // The pool of the process, as wide as HostTarget().cores. Never destroyed; a forked child has one
+  // of its own.
   static CorePool& Global();
 
   explicit CorePool(int cores);
