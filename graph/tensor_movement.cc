@@ -221,8 +221,17 @@ Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
     }
     srcs.push_back(internal::CastTo(t.uop(), type));
   }
-  if (srcs.size() == 1) return tensors[0];
-  return Tensor(Build(Op::kCat, srcs, int64_t{a}));
+  // In stages where a kernel could not read them all.
+  constexpr size_t kMostPieces = 256;
+  while (srcs.size() > kMostPieces) {
+    std::vector<UOp> joined;
+    for (size_t i = 0; i < srcs.size(); i += kMostPieces) {
+      const auto some = absl::MakeSpan(srcs).subspan(i, kMostPieces);
+      joined.push_back(some.size() == 1 ? some[0] : Build(Op::kCat, some, int64_t{a}));
+    }
+    srcs = std::move(joined);
+  }
+  return Tensor(srcs.size() == 1 ? srcs[0] : Build(Op::kCat, srcs, int64_t{a}));
 }
 
 Tensor Stack(absl::Span<const Tensor> tensors, int axis, CallSite at) {

@@ -268,9 +268,11 @@ UOp UOp::realized() const {
 
 void UOp::SetRealized(const UOp& buffer) const {
   UOp held = buffer;
-  Node* old = node_->realized.exchange(held.node_, std::memory_order_acq_rel);
-  held.node_ = nullptr;
-  if (old != nullptr) UOp drop(old);
+  Node* none = nullptr;
+  // The first stays while the node lives: a thread that has just read it may not hold it yet.
+  if (node_->realized.compare_exchange_strong(none, held.node_, std::memory_order_acq_rel)) {
+    held.node_ = nullptr;
+  }
 }
 
 namespace {
@@ -425,23 +427,37 @@ std::string Shape::ToString() const {
       "]");
 }
 
+namespace {
+// What is too large for an integer: larger than any tensor.
+int64_t Saturated(bool positive) {
+  return positive ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+}
+}  // namespace
+
 Extent operator+(const Extent& a, const Extent& b) {
   int64_t v;
-  if (a.is_int() && b.is_int() && !__builtin_add_overflow(a.value(), b.value(), &v)) return v;
+  if (a.is_int() && b.is_int()) {
+    return __builtin_add_overflow(a.value(), b.value(), &v) ? Saturated(a.value() > 0) : v;
+  }
   if (a.is_int(0)) return b;
   if (b.is_int(0)) return a;
   return Fold(Op::kAdd, a, b);
 }
 Extent operator-(const Extent& a, const Extent& b) {
   int64_t v;
-  if (a.is_int() && b.is_int() && !__builtin_sub_overflow(a.value(), b.value(), &v)) return v;
+  if (a.is_int() && b.is_int()) {
+    return __builtin_sub_overflow(a.value(), b.value(), &v) ? Saturated(a.value() > 0) : v;
+  }
   if (b.is_int(0)) return a;
   if (a == b) return 0;
   return Fold(Op::kSub, a, b);
 }
 Extent operator*(const Extent& a, const Extent& b) {
   int64_t v;
-  if (a.is_int() && b.is_int() && !__builtin_mul_overflow(a.value(), b.value(), &v)) return v;
+  if (a.is_int() && b.is_int()) {
+    const bool positive = (a.value() > 0) == (b.value() > 0);
+    return __builtin_mul_overflow(a.value(), b.value(), &v) ? Saturated(positive) : v;
+  }
   if (a.is_int(0) || b.is_int(0)) return 0;
   if (a.is_int(1)) return b;
   if (b.is_int(1)) return a;

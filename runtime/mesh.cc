@@ -31,6 +31,7 @@ absl::StatusOr<std::shared_ptr<Storage>> AllocateParts(absl::Span<DeviceRuntime*
 
 absl::StatusOr<std::shared_ptr<Storage>> AllocateTensor(const Shape& shape, DType dtype,
                                                         Device device) {
+  if (shape.MaxElements() > kMostElements) return TooLarge(shape, dtype);
   if (!device.is_sharding()) {
     ASSIGN_OR_RETURN(DeviceRuntime * place, GetDevice(device.place()));
     return place->Allocate(shape.MaxElements() * dtype.bytes());

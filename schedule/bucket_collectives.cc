@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kSmallBytes = 64 << 10;     // on a place: larger ones are worth their own start
 constexpr int64_t kBucketBytes = 1024 << 10;  // of all in a bucket
+constexpr size_t kMostInBucket = 256;         // that one kernel joins
 
 class Bucketer {
  public:
@@ -56,8 +57,8 @@ class Bucketer {
 
   static bool Small(const UOp& u) {
     if (!u.is(Op::kAllReduce) || !u.shape().Elements().is_int()) return false;
-    const int64_t bytes = u.shape().MaxElements() * u.dtype().bytes();
-    return bytes > 0 && bytes <= kSmallBytes;
+    const int64_t most = kSmallBytes / u.dtype().bytes();
+    return u.shape().MaxElements() > 0 && u.shape().MaxElements() <= most;
   }
 
   // Reductions over the same places by the same op and of one dtype, in the order of the graph.
@@ -69,7 +70,7 @@ class Bucketer {
       const int64_t more = u.shape().MaxElements() * u.dtype().bytes();
       const auto fits = [&](const std::vector<UOp>& b) {
         return b[0].arg() == u.arg() && b[0].dtype() == u.dtype() && b[0].device() == u.device() &&
-               bytes[b[0].get()] + more <= kBucketBytes;
+               bytes[b[0].get()] + more <= kBucketBytes && b.size() < kMostInBucket;
       };
       auto bucket = std::find_if(buckets.begin(), buckets.end(), fits);
       if (bucket == buckets.end()) bucket = buckets.emplace(buckets.end());

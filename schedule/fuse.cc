@@ -45,6 +45,7 @@ struct Kernel {
   int root = -1;
   int ranges = 0;  // loops over the root's axes: the first ones
   int nodes = 0;
+  int inputs = 0;            // values asked for that are not computed in it, so far
   int loops = 0;             // of its own and of its reductions, at most
   uint64_t reduce_mask = 0;  // the loops outside of its inlined reductions
   bool has_reduce = false, has_contraction = false;
@@ -164,7 +165,14 @@ class Fuser {
       state.demands.clear();
       state.demands.push_back(std::move(own));
     }
-    for (const Demand& d : state.demands) Enter(i, d);
+    absl::InlinedVector<int, 4> entered;
+    for (const Demand& d : state.demands) {
+      Kernel& k = kernels_[d.kernel];
+      const bool first = std::find(entered.begin(), entered.end(), d.kernel) == entered.end();
+      if (first && k.root != i) --k.inputs;  // no more
+      entered.push_back(d.kernel);
+      Enter(i, d);
+    }
   }
 
   static const Shape& LoopShape(const UOp& u) {
@@ -188,11 +196,20 @@ class Fuser {
     const Demand& d = state.demands[0];
     Kernel& k = kernels_[d.kernel];
     if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
+    if (u.size() > 1 && WouldReadTooMuch(i)) return true;
     if (state.repeated_operand && IsElementwise(u.op()) && !u.is(Op::kCast)) return true;
     if (state.repeated_operand && u.is(Op::kCat) && below_[i].ops > 0) return true;
     if (u.is(Op::kReduce)) return !CanInline(u, d, k);
     if (IsElementwise(u.op()) && !u.is(Op::kCast) && below_[i].expensive) return !Hoistable(d, k);
     return false;
+  }
+
+  // Whether a kernel that computes node i as well would have more inputs than its target takes.
+  bool WouldReadTooMuch(int i) const {
+    const int most = targets_.Of(order_[i].device()).max_params - kSpareParams;
+    return std::any_of(states_[i].demands.begin(), states_[i].demands.end(), [&](const Demand& d) {
+      return kernels_[d.kernel].inputs + order_[i].size() > most;
+    });
   }
 
   // Whether the loops that do not index the value all lie inside those that do.
@@ -318,14 +335,20 @@ class Fuser {
   void Ask(const UOp& s, int kernel, const AxisMap& map, bool repeated) {
     NodeState& state = states_[index_[s.get()]];
     state.repeated_operand |= repeated;
+    bool asked = false;
     for (const Demand& d : state.demands) {
       if (d.kernel == kernel && d.map == map) return;
+      asked |= d.kernel == kernel;
+    }
+    if (!asked && (!IsLeaf(s) || s.is(Op::kParam) || s.is(Op::kBuffer))) {
+      ++kernels_[kernel].inputs;
     }
     if (state.demands.size() < 6) state.demands.push_back({kernel, map});
   }
 
   static constexpr int kMaxKernelNodes = 600;
   static constexpr int kMaxKernelLoops = 32;
+  static constexpr int kSpareParams = 16;  // for outputs
   const Targets& targets_;
   std::vector<UOp> order_;
   std::vector<NodeState> states_;

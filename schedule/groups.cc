@@ -65,7 +65,7 @@ absl::Status OrderGroups(Fusion& fusion) {
     }
   }
   if (static_cast<int>(ordered.size()) < n) {
-    // What was moved out goes back, so that the caller may try otherwise.
+    // The caller fuses anew: the groups have been moved out.
     return absl::FailedPreconditionError(
         "assign: a value that needs the old content comes after one that needs the new");
   }

@@ -31,7 +31,7 @@ struct Traits {
 
 class Joiner {
  public:
-  explicit Joiner(Fusion& fusion) : fusion_(fusion) {
+  Joiner(Fusion& fusion, const Targets& targets) : fusion_(fusion), targets_(targets) {
     const size_t n = fusion.groups.size();
     traits_.resize(n);
     home_.resize(n);
@@ -98,8 +98,11 @@ class Joiner {
   }
 
   bool Alike(int g, int host) const {
-    if (fusion_.groups[host].roots.size() >= kMostRoots) return false;
-    const UOp &a = fusion_.groups[host].roots[0], &b = fusion_.groups[g].roots[0];
+    const FusedGroup &to = fusion_.groups[host], &from = fusion_.groups[g];
+    if (to.roots.size() >= kMostRoots) return false;
+    const size_t params = to.inputs.size() + from.inputs.size() + kMostRoots;
+    if (params > static_cast<size_t>(targets_.Of(to.roots[0].device()).max_params)) return false;
+    const UOp &a = to.roots[0], &b = from.roots[0];
     return traits_[host].reduced == traits_[g].reduced && traits_[host].axes == traits_[g].axes &&
            SameLoops(a.shape(), b.shape()) && a.device() == b.device();
   }
@@ -157,6 +160,7 @@ class Joiner {
   }
 
   Fusion& fusion_;
+  const Targets& targets_;
   std::vector<Traits> traits_;
   std::vector<int> home_;  // the group that each has become part of
   // Between homes: direct needs, and levels above those of all that is needed.
@@ -169,6 +173,6 @@ class Joiner {
 
 }  // namespace
 
-void JoinGroups(Fusion& fusion) { Joiner(fusion).Run(); }
+void JoinGroups(Fusion& fusion, const Targets& targets) { Joiner(fusion, targets).Run(); }
 
 }  // namespace tessera

@@ -53,6 +53,7 @@ class KernelMaker {
     for (const FusedGroup& g : fusion_.groups) {
       RETURN_IF_ERROR(IsTransfer(g.roots[0]) ? AddTransfer(g.roots[0]) : AddKernel(g));
     }
+    if (too_large_) return TooLarge(too_large_.shape(), too_large_.dtype());
     for (size_t i = 0; i < roots_.size(); ++i) {
       const int b = BufferOf(roots_[i]);
       plan_.roots.push_back(b);
@@ -79,7 +80,8 @@ class KernelMaker {
       b.dtype = base.dtype();
       b.shape = base.shape();
       b.device = base.device() ? base.device() : default_;
-      b.bytes = base.shape().MaxElements() * base.dtype().bytes();
+      if (base.shape().MaxElements() > kMostElements) too_large_ = base;
+      b.bytes = std::min(base.shape().MaxElements(), kMostElements) * base.dtype().bytes();
       plan_.on_meshes |= b.device.is_sharding();
       plan_.buffers.push_back(std::move(b));
     }
@@ -196,6 +198,7 @@ class KernelMaker {
   const Targets& targets_;
   Device default_;
   Plan plan_;
+  UOp too_large_;  // a value that no memory holds, if there is one
   absl::flat_hash_map<const Node*, int> buffers_;
   absl::flat_hash_map<UOp, int> kernels_;
 };

@@ -41,7 +41,7 @@ std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& tar
 void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets);
 
 // Joins groups of one shape that read a common input and do not depend on one another.
-void JoinGroups(Fusion& fusion);
+void JoinGroups(Fusion& fusion, const Targets& targets);
 
 // Orders the groups so that producers come before consumers and whoever reads a buffer before the
 // ASSIGN that overwrites it. Where both cannot be, the error is FailedPrecondition.

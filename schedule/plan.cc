@@ -11,6 +11,12 @@
 
 namespace tessera {
 
+absl::Status TooLarge(const Shape& shape, DType dtype) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("realize: a tensor ", dtype.ToString(), shape.ToString(),
+                   " has more elements than any memory holds; compute it in parts"));
+}
+
 Extent ExtentOn(const Plan& plan, const Extent& extent, Device mesh, int place) {
   if (extent.is_int()) return extent;
   Substitution values;

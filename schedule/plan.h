@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "graph/box.h"
 #include "graph/callsite.h"
 #include "graph/uop.h"
@@ -24,6 +25,10 @@ struct PlanKernel {
   double utilisation = 1;              // of the cores worth waking, until the last of them is done
   Extent bytes = 0, flops = 0;         // least traffic and arithmetic of one launch
 };
+
+// Tensors of more elements are refused: no memory holds them, and bytes are counted in 64 bits.
+inline constexpr int64_t kMostElements = int64_t{1} << 44;
+absl::Status TooLarge(const Shape& shape, DType dtype);
 
 struct PlanBuffer {
   enum Kind : uint8_t { kInput, kOutput, kTemp };

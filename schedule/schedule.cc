@@ -43,13 +43,13 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& target
   // Before joining: a group with two results is no link of a chain.
   ChainProducts(fusion, values, targets);
   // After fusion: joining needs to know which values have buffers.
-  JoinGroups(fusion);
+  JoinGroups(fusion, targets);
   if (!OrderGroups(fusion).ok()) {
     // A reader of an old version needs the new one too: it gets a copy of the old.
     values = CopyOverwritten(values);
     ASSIGN_OR_RETURN(fusion, Fuse(values, targets));
     ChainProducts(fusion, values, targets);
-    JoinGroups(fusion);
+    JoinGroups(fusion, targets);
     RETURN_IF_ERROR(OrderGroups(fusion));
   }
   ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device));
