@@ -326,7 +326,8 @@ bool SplitByVariable(const UOp& x, const UOp& n, UOp& quotient, UOp& rest) {
   if (r.terms.size() > 1 || r.constant != 0) return false;
   rest = FromSum(r, x.dtype());
   const bool below =
-      r.terms.empty() || (r.terms[0].factor == 1 && rest.is(Op::kRange) && rest.src(0) == n) ||
+      r.terms.empty() ||
+      (r.terms[0].factor == 1 && rest.is(Op::kRange) && rest.size() == 1 && rest.src(0) == n) ||
       (rest.vmin() >= 0 && rest.vmax() < n.vmin()) || FaultPlanted(Fault::kRemainderOfVariable);
   quotient = FromSum(q, x.dtype());
   return below;

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -173,6 +174,8 @@ absl::StatusOr<Layout> Layout::Parse(absl::string_view text) {
     size_t cut = inside.size();
     for (int i = 0; i < 3 && cut != absl::string_view::npos; ++i) cut = inside.rfind(',', cut - 1);
     if (cut == absl::string_view::npos || cut == 0) return bad;
+    // A clip of a clip is one clip, and is written so.
+    if (absl::StartsWith(inside, "clip")) return bad;
     ASSIGN_OR_RETURN(base, Parse(inside.substr(0, cut)));
     inside = inside.substr(cut + 1);
   }

@@ -1,5 +1,6 @@
 // Tensors as handles: state, views and assignment, and the helpers that all members share.
 #include "graph/tensor.h"
+#include "absl/strings/match.h"
 
 #include <algorithm>
 
@@ -211,6 +212,10 @@ namespace {
 UOp MakeVariable(const std::string& name, int64_t min, int64_t max, CallSite at) {
   Call call("Variable", at);
   if (name.empty()) Fail("needs a name");
+  if (name[0] == '@' || absl::StartsWith(name, "rt_")) {
+    Fail("the name '", name,
+         "' is one that generated code uses; take one that does not begin with ", "'@' or 'rt_'");
+  }
   if (min > max) Fail(name, " has a lowest value of ", min, " above its highest of ", max);
   return internal::Build(Op::kVar, kInt64, {}, VarArg{name, min, max});
 }
@@ -255,7 +260,7 @@ int64_t Tensor::elements() const {
 
 Tensor Tensor::To(Device to, CallSite at) const {
   Call call("To", at);
-  if (!to || device() == to) return *this;
+  if (!to || device() == to) return Tensor(uop());
   return Tensor(internal::CopyTo(uop(), to));
 }
 
@@ -304,7 +309,8 @@ Tensor Tensor::ShardAt(int index, CallSite at) const {
 Tensor Tensor::Contiguous(CallSite at) const {
   Call call("Contiguous", at);
   const UOp& u = uop();
-  if (u.is(Op::kContiguous) || (u.is(Op::kBuffer) && !internal::IsSharedMemory(u))) return *this;
+  if (u.is(Op::kContiguous) || (u.is(Op::kBuffer) && !internal::IsSharedMemory(u)))
+    return Tensor(u);
   return Tensor(internal::Build(Op::kContiguous, {u}));
 }
 

@@ -25,7 +25,7 @@ Tensor Tensor::MoveAxis(const Axes& from, const Axes& to, CallSite at) const {
   if (n != to.axes().size()) {
     Fail("moves ", n, " axes of ", Show(*this), " to ", to.axes().size(), " places");
   }
-  if (n == 0) return *this;
+  if (n == 0) return Tensor(uop());
   const Ints source = NormalAxes(from, rank()), target = NormalAxes(to, rank());
   Ints order(rank(), -1);
   for (size_t i = 0; i < n; ++i) order[target[i]] = source[i];

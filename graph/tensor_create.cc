@@ -3,7 +3,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <numbers>
+#include <optional>
 
 #include "graph/buffer.h"
 #include "graph/tensor.h"
@@ -132,6 +134,28 @@ Tensor Tensor::Arange(const Extent& stop, DType dtype, CallSite at) {
   return Tensor(Counting(stop, dtype));
 }
 
+namespace {
+
+// How many numbers lie from `first` on and before `last`; nothing if 64 bits do not hold it.
+std::optional<int64_t> StepsOf(double first, double last, double by) {
+  const double count = std::max(0.0, std::ceil((last - first) / by));
+  if (count >= 9e18) return std::nullopt;
+  return static_cast<int64_t>(count);
+}
+std::optional<int64_t> StepsOf(const Number& first, const Number& last, const Number& by) {
+  const auto exact = [](const Number& n) {
+    return n.cls == KindClass::kUint ? static_cast<__int128>(n.value.bits)
+                                     : static_cast<__int128>(n.value.AsInt());
+  };
+  const __int128 way = exact(last) - exact(first), step = exact(by);
+  const bool more = way % step != 0 && (way < 0) == (step < 0);
+  const __int128 count = way / step + (more ? 1 : 0);
+  if (count > std::numeric_limits<int64_t>::max()) return std::nullopt;
+  return static_cast<int64_t>(std::max<__int128>(0, count));
+}
+
+}  // namespace
+
 Tensor Tensor::Arange(Number start, Number stop, Number step, std::optional<DType> dtype,
                       CallSite at) {
   Call call("Arange", at);
@@ -144,11 +168,11 @@ Tensor Tensor::Arange(Number start, Number stop, Number step, std::optional<DTyp
   const DType type = dtype.value_or(
       floats ? kFloat32
              : Promote(start.DefaultType(), Promote(stop.DefaultType(), step.DefaultType())));
-  const double count = std::max(0.0, std::ceil((last - first) / by));
-  if (count >= 9e18) Fail("the number of elements does not fit in 64 bits");
+  const std::optional<int64_t> count =
+      floats ? StepsOf(first, last, by) : StepsOf(start, stop, step);
+  if (!count) Fail("the number of elements does not fit in 64 bits");
   // Narrow floats are computed in f32, as a sum of two rounded numbers is not the number rounded.
-  const DType wide = floats ? AccumulateType(type) : type;
-  Tensor t(Counting(static_cast<int64_t>(count), wide));
+  Tensor t(Counting(*count, type.IsFloat() ? AccumulateType(type) : type));
   if (by != 1) t = t * step;
   if (first != 0) t = t + start;
   return Tensor(CastTo(t.uop(), type));

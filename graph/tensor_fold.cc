@@ -1,6 +1,7 @@
 // Windows added up where they came from: the adjoint of Window, and columns back to images.
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 #include "graph/tensor_windows.h"
 
 namespace tessera {
@@ -31,7 +32,7 @@ Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, const Ex
   }
   // How many elements come after is no expression that is known not to be negative.
   pairs[axis] = {begin, most};
-  return t.Pad(pairs).SliceAxis(axis, {0, length});
+  return internal::KnownPart(t.Pad(pairs), axis, 0, length);
 }
 
 constexpr int64_t kFewTerms = 8;

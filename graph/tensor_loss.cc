@@ -85,8 +85,8 @@ Tensor OfClasses(const Tensor& logs, const Tensor& target, const ClassLossOption
   Tensor each = Where(hit, logs * weight, 0).Sum(axis).Neg();
   if (o.label_smoothing != 0) {
     const Tensor all = Where(hit.Any(axis), (logs * weight).Sum(axis).Neg(), 0);
-    const double share = o.label_smoothing / static_cast<double>(n.value());
-    each = each * (1 - o.label_smoothing) + all * share;
+    const Tensor classes = Tensor::FromExtent(n, logs.dtype());
+    each = each * (1 - o.label_smoothing) + all * o.label_smoothing / classes;
   }
   return EndedByWeight(each, of_target, o.reduction, dtype);
 }

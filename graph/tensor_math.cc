@@ -225,11 +225,11 @@ TESSERA_FLOAT_UNARY(Tanh, kTanh)
 TESSERA_FLOAT_UNARY(Erf, kErf)
 #undef TESSERA_FLOAT_UNARY
 
-#define TESSERA_ROUNDING(name, op)         \
-  Tensor Tensor::name(CallSite at) const { \
-    Call call(#name, at);                  \
-    if (!dtype().IsFloat()) return *this;  \
-    return Tensor(Build(Op::op, {uop()})); \
+#define TESSERA_ROUNDING(name, op)                \
+  Tensor Tensor::name(CallSite at) const {        \
+    Call call(#name, at);                         \
+    if (!dtype().IsFloat()) return Tensor(uop()); \
+    return Tensor(Build(Op::op, {uop()}));        \
   }
 TESSERA_ROUNDING(Floor, kFloor)
 TESSERA_ROUNDING(Ceil, kCeil)
@@ -248,7 +248,7 @@ Tensor Tensor::Abs(CallSite at) const {
 }
 Tensor Tensor::Sign(CallSite at) const {
   Call call("Sign", at);
-  if (dtype().IsBool()) return *this;
+  if (dtype().IsBool()) return Tensor(uop());
   const Tensor up = Where(*this > 0, 1, *this);
   return dtype().IsUnsigned() ? up : Where(*this < 0, -1, up);
 }
@@ -287,12 +287,6 @@ Tensor Tensor::IsInf(CallSite at) const {
   if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
   return Abs() == std::numeric_limits<double>::infinity();
 }
-Tensor Tensor::IsFinite(CallSite at) const {
-  Call call("IsFinite", at);
-  if (!dtype().IsFloat()) return Ones(shape(), kBool, device());
-  return Abs() < std::numeric_limits<double>::infinity();
-}
-
 namespace {
 double LargestFinite(DType t) {
   switch (t.kind()) {
@@ -312,9 +306,15 @@ double LargestFinite(DType t) {
 }
 }  // namespace
 
+Tensor Tensor::IsFinite(CallSite at) const {
+  Call call("IsFinite", at);
+  if (!dtype().IsFloat()) return Ones(shape(), kBool, device());
+  return Abs() <= LargestFinite(dtype());
+}
+
 Tensor Tensor::NanToNum(Number nan, CallSite at) const {
   Call call("NanToNum", at);
-  if (!dtype().IsFloat()) return *this;
+  if (!dtype().IsFloat()) return Tensor(uop());
   const double top = LargestFinite(dtype());
   return Where(IsNan(), nan, Clip(-top, top));
 }
@@ -330,12 +330,12 @@ Tensor Tensor::Clip(std::optional<Number> low, std::optional<Number> high, CallS
 
 Tensor Tensor::Cast(DType to, CallSite at) const {
   Call call("Cast", at);
-  return dtype() == to ? *this : Tensor(CastTo(uop(), to));
+  return Tensor(CastTo(uop(), to));
 }
 
 Tensor Tensor::Bitcast(DType to, CallSite at) const {
   Call call("Bitcast", at);
-  return dtype() == to ? *this : Tensor(Build(Op::kBitcast, to, {uop()}, {}));
+  return Tensor(dtype() == to ? uop() : Build(Op::kBitcast, to, {uop()}, {}));
 }
 
 }  // namespace tessera

@@ -179,11 +179,23 @@ Tensor Tensor::NanMin(const Axes& axes, bool keepdim, CallSite at) const {
   return NanExtreme(*this, axes, keepdim, /*max=*/false);
 }
 
+namespace {
+// Of nothing it is what the sum of nothing is the exponential of.
+Tensor MaxOrNone(const Tensor& x, const Axes& axes) {
+  const Ints over = NormalAxes(axes, x.rank());
+  const bool none = std::any_of(over.begin(), over.end(), [&](int64_t a) {
+    return x.shape()[static_cast<int>(a)].is_int(0);
+  });
+  if (!none) return x.Max(axes, /*keepdim=*/true);
+  return x.Sum(axes, /*keepdim=*/true) - std::numeric_limits<double>::infinity();
+}
+}  // namespace
+
 // The largest element is subtracted first, unless it is infinite.
 Tensor Tensor::LogSumExp(const Axes& axes, bool keepdim, CallSite at) const {
   Call call("LogSumExp", at);
   const Tensor x = WideFloat(*this);
-  const Tensor max = x.Max(axes, /*keepdim=*/true);
+  const Tensor max = MaxOrNone(x, axes);
   const Tensor shift = Where(max.IsInf(), 0, max);
   const Tensor sum = (x - shift).Exp().Sum(axes, /*keepdim=*/true).Log() + shift;
   const Tensor result = keepdim || rank() == 0 ? sum : sum.Squeeze(NormalAxes(axes, rank()));
@@ -195,7 +207,7 @@ Tensor Tensor::Softmax(int axis, CallSite at) const {
   const int a = rank() == 0 ? 0 : NormalAxis(axis, rank());
   const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
-  const Tensor e = (x - x.Max(over, /*keepdim=*/true)).Exp();
+  const Tensor e = (x - MaxOrNone(x, over)).Exp();
   return (e * e.Sum(over, /*keepdim=*/true).Reciprocal()).Cast(FloatResult(dtype()));
 }
 
@@ -204,7 +216,7 @@ Tensor Tensor::LogSoftmax(int axis, CallSite at) const {
   const int a = rank() == 0 ? 0 : NormalAxis(axis, rank());
   const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
-  const Tensor y = x - x.Max(over, /*keepdim=*/true);
+  const Tensor y = x - MaxOrNone(x, over);
   return (y - y.Exp().Sum(over, /*keepdim=*/true).Log()).Cast(FloatResult(dtype()));
 }
 
@@ -226,7 +238,7 @@ Tensor ArgExtreme(Op op, const Tensor& t, std::optional<int> axis, bool keepdim)
   Extents dims(t.rank() - a, 1);
   dims[0] = n;
   const Tensor position = Tensor::Arange(n, index).Reshape(dims);
-  return Where(found, position, MaxInt(index)).Min(a, keepdim).Cast(kInt32);
+  return Where(found, position, MaxInt(index)).Min(a, keepdim);
 }
 
 }  // namespace

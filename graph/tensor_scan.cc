@@ -45,7 +45,7 @@ Tensor Running(const Tensor& x, const Fold& fold) {
   const bool many =
       fold.block >= kRunningBlock && n <= kLongestRow && x.shape().MaxElements() >= n * kManyRows;
   if (n <= 2 * fold.block || many) {
-    if (n <= 1) return x;
+    if (n <= 1) return Tensor(x.uop());
     return fold.over(PadLast(x, n - 1, 0, fold.identity).Window(last, {n}));
   }
   const int64_t blocks = (n + fold.block - 1) / fold.block;
@@ -165,7 +165,7 @@ Tensor Tensor::Diff(int n, int axis, CallSite at) const {
   Call call("Diff", at);
   if (n < 0) Fail("cannot be taken ", n, " times");
   const int a = NormalAxis(axis, rank());
-  Tensor t = *this;
+  Tensor t(uop());
   for (int i = 0; i < n && t.shape()[a].max() > 0; ++i) {
     const Extent& extent = t.shape()[a];
     if (extent.min() < 1) Fail("axis ", a, " of ", Show(t), " may be empty");

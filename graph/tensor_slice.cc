@@ -1,6 +1,8 @@
 // Movement: parts of tensors, padding and windows.
 #include <algorithm>
+#include <cmath>
 
+#include "graph/simplify.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_moved.h"
@@ -29,7 +31,8 @@ Tensor Tensor::Pad(const Pairs& pairs, Number value, CallSite at) const {
     none &= before.is_int(0) && after.is_int(0);
   }
   const Tensor padded = Moved([&](const UOp& u) { return none ? u : Build(Op::kPad, {u}, pairs); });
-  if (none || value.AsDouble() == 0) return padded;
+  const double given = value.AsDouble();
+  if (none || (given == 0 && !std::signbit(given))) return padded;
   const UOp inside = internal::BroadcastTo(UOp::Const(kBool, int64_t{1}), shape(), false);
   return Where(Tensor(Build(Op::kPad, {inside}, pairs)), padded,
                Tensor(internal::NumberAs(value, dtype())));
@@ -61,7 +64,21 @@ struct Span {
   int64_t step = 1;
 };
 
-// As Python's slice.indices, for integer bounds.
+Extent Folded(Op op, const Extent& a, const Extent& b) {
+  return Extent(Simplify(UOp::Make(op, {a.ToUOp(), b.ToUOp()})));
+}
+
+// Begin and end cut to 0 .. n, as far as they are not known to lie there.
+Span Cut(Extent begin, Extent end, const Extent& n, int64_t step) {
+  for (Extent* e : {&begin, &end}) {
+    if (e->min() < 0) *e = Folded(Op::kMax, *e, 0);
+    if ((n - *e).min() < 0) *e = Folded(Op::kMin, *e, n);
+  }
+  if ((end - begin).min() < 0) end = begin + Folded(Op::kMax, end - begin, 0);
+  return {begin, end, step};
+}
+
+// As Python's slice.indices.
 Span NormalSlice(const Slice& s, const Extent& extent, int axis) {
   if (s.step == 0) Fail("the step of axis ", axis, " is 0");
   const bool symbolic = (s.begin && !s.begin->is_int()) || (s.end && !s.end->is_int());
@@ -72,7 +89,8 @@ Span NormalSlice(const Slice& s, const Extent& extent, int axis) {
     const auto bound = [&](const Extent& e) {
       return e.is_int() && e.value() < 0 ? extent + e : e;
     };
-    return {s.begin ? bound(*s.begin) : Extent(0), s.end ? bound(*s.end) : extent, s.step};
+    return Cut(s.begin ? bound(*s.begin) : Extent(0), s.end ? bound(*s.end) : extent, extent,
+               s.step);
   }
   const int64_t n = extent.value();
   const bool down = s.step < 0;
@@ -83,8 +101,10 @@ Span NormalSlice(const Slice& s, const Extent& extent, int axis) {
   };
   const int64_t begin = bound(s.begin, down ? n - 1 : 0), end = bound(s.end, down ? -1 : n);
   if (down ? begin <= end : begin >= end) return {0, 0, 1};
-  if (!down) return {begin, end, s.step};
-  return {end + 1, begin + 1, s.step};
+  // What goes beyond the axis goes beyond it.
+  const int64_t step = std::clamp<int64_t>(s.step, -n, n);
+  if (!down) return {begin, end, step};
+  return {end + 1, begin + 1, step};
 }
 
 // Every step-th element of an axis, by a window of one element.
@@ -204,15 +224,20 @@ Tensor Tensor::Window(const Axes& axes, const Ints& size, const Ints& stride, co
 std::vector<Tensor> Tensor::Split(const std::vector<int64_t>& sizes, int axis, CallSite at) const {
   Call call("Split", at);
   const int a = NormalAxis(axis, rank());
+  Extent all = 0;
+  for (int64_t n : sizes) {
+    if (n < 0) Fail("a piece cannot have the size ", n);
+    all = all + n;
+  }
+  if (!all.is_int(size(a))) {
+    Fail("pieces of ", all.ToString(), " elements in all do not make up axis ", axis, " of ",
+         Show(*this));
+  }
   std::vector<Tensor> out;
   int64_t begin = 0;
   for (int64_t n : sizes) {
-    if (n < 0) Fail("a piece cannot have the size ", n);
-    out.push_back(begin + n <= size(a) ? SliceAxis(a, {begin, begin + n}) : Tensor());
+    out.push_back(SliceAxis(a, {begin, begin + n}));
     begin += n;
-  }
-  if (begin != size(a)) {
-    Fail("pieces of ", begin, " elements in all do not make up axis ", axis, " of ", Show(*this));
   }
   return out;
 }
@@ -226,7 +251,7 @@ Tensor Tensor::Roll(int64_t shift, int axis, CallSite at) const {
   }
   const int64_t n = size(a);
   const int64_t cut = n == 0 ? 0 : (n - shift % n) % n;
-  if (cut == 0) return *this;
+  if (cut == 0) return Tensor(uop());
   return Cat({SliceAxis(a, {cut, n}), SliceAxis(a, {0, cut})}, a);
 }
 

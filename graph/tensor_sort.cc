@@ -19,6 +19,7 @@
 #include "graph/simplify.h"
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -225,7 +226,7 @@ ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
 }
 
 ValuesAndIndices At(const Tensor& x, int axis, const Tensor& index, const Extent& k, bool keepdim) {
-  const Tensor one = index.SliceAxis(axis, {k, k + Extent(1)});
+  const Tensor one = internal::KnownPart(index, axis, k, k + Extent(1));
   const Tensor value = x.Gather(axis, one);
   if (keepdim) return {value, one};
   return {value.Squeeze(axis), one.Squeeze(axis)};

@@ -126,23 +126,24 @@ Tensor Tensor::AllClose(const Operand& b, double rtol, double atol, bool equal_n
 // Of the magnitude, where nothing cancels; log(2x) where x^2 would overflow.
 Tensor Tensor::Asinh(CallSite at) const {
   Call call("Asinh", at);
-  const Tensor x = Floats(*this), a = x.Abs();
-  const double large = dtype() == kFloat64 ? 1e150 : dtype() == kFloat16 ? 200 : 1e15;
+  const Tensor given = Floats(*this), x = given.Cast(AccumulateType(given.dtype())), a = x.Abs();
+  const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
   const Tensor capped = a.Minimum(large);
   const Tensor square = capped * capped;
   const Tensor near = (capped + square / ((square + 1).Sqrt() + 1)).Log1p();
   const Tensor far = a.Maximum(1).Log() + std::numbers::ln2;  // at 0 its adjoint would be NaN
   const Tensor value = Where(a > large, far, near);
-  return Where(x.SignBit(), -value, value);
+  return Where(x.SignBit(), -value, value).Cast(given.dtype());
 }
 
 Tensor Tensor::Acosh(CallSite at) const {
   Call call("Acosh", at);
-  const Tensor x = Floats(*this);
-  const double large = dtype() == kFloat64 ? 1e150 : dtype() == kFloat16 ? 200 : 1e15;
+  const Tensor given = Floats(*this), x = given.Cast(AccumulateType(given.dtype()));
+  const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
   const Tensor t = x.Minimum(large) - 1;
   const Tensor near = (t + (t * (t + 2)).Sqrt()).Log1p();
-  return Where(x < 1, std::nan(""), Where(x > large, x.Log() + std::numbers::ln2, near));
+  const Tensor value = Where(x > large, x.Log() + std::numbers::ln2, near);
+  return Where(x < 1, std::nan(""), value).Cast(given.dtype());
 }
 
 Tensor Tensor::Atanh(CallSite at) const {

@@ -170,7 +170,17 @@ TEST(TensorMovement, SymbolicExtents) {
     EXPECT_THAT(Values(grown.Flip(0).Slice({{0, 1}}), options), ElementsAre(2 * v, 2 * v + 1));
   }
   EXPECT_ERROR(grown.size(0), "Tensor", "symbolic");
-  EXPECT_ERROR(x.Slice({{start, start + 6}}), "Slice", "past its extent 8");
+  // Cut to the axis, as integers are.
+  const Tensor cut = x.Slice({{start, start + 6}}), back = grown.SliceAxis(0, {-3, {}});
+  const Tensor none = x.SliceAxis(0, {start + 2, 3});
+  for (int v = 0; v <= 3; ++v) {
+    options.vars["start"] = v;
+    EXPECT_EQ(Values(cut, options).size(), 2u * (std::min(8, v + 6) - v));
+    EXPECT_EQ(Values(cut, options).back(), 2.0 * std::min(8, v + 6) - 1);
+    EXPECT_EQ(Values(back, options).size(), 2u * std::min(3, v + 1));
+    EXPECT_EQ(Values(back, options).back(), 2 * v + 1);
+    EXPECT_EQ(Values(none, options).size(), v == 0 ? 2u : 0u);
+  }
   options.vars["start"] = 1;
   EXPECT_THAT(Values(x.Slice({{start, 8, 2}}), options), ElementsAre(2, 3, 6, 7, 10, 11, 14, 15));
   EXPECT_ERROR(x.Slice({{start, 8, -1}}), "Slice", "backwards only as a whole");

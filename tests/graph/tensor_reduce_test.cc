@@ -63,7 +63,9 @@ TEST(TensorReduce, EmptyReductions) {
   EXPECT_THAT(Sizes(x.Max(1)), ElementsAre(0));
   EXPECT_ERROR(x.Max(0), "Max", "axis 0 is empty");
   EXPECT_ERROR(x.Min(), "Min", "is empty");
-  EXPECT_ERROR(x.Softmax(0), "Softmax", "is empty");
+  EXPECT_THAT(Sizes(x.Softmax(0)), ElementsAre(0, 3));
+  EXPECT_THAT(Sizes(x.LogSoftmax(0)), ElementsAre(0, 3));
+  EXPECT_THAT(Values(x.Cast(kFloat32).LogSumExp(0)), ::testing::Each(-HUGE_VAL));
   EXPECT_ERROR(x.ArgMax(0), "ArgMax", "is empty");
   EXPECT_THAT(Sizes(x.Softmax(1)), ElementsAre(0, 3));
 }

@@ -460,7 +460,7 @@ TEST(ShardMap, Mistakes) {
                 ShardMap(
                     {"d"}, {Placement::Shard(0)},
                     [](const Tensor& p) {
-                      return p.Slice({{0, 2}});
+                      return p.Shrink({{0, 2}});
                     },
                     uneven);
               }),
