@@ -170,6 +170,7 @@ class KernelMaker {
       if (!FaultPlanted(Fault::kKernelTargetIgnored)) signature.push_back(o.target);
       kernel_outputs.push_back(std::move(o));
     }
+    if (too_large_) return TooLarge(too_large_.shape(), too_large_.dtype());
     // Nothing to write: no step.
     if (kernel_outputs[0].value.shape().MaxElements() == 0) return absl::OkStatus();
     const UOp identity = UOp::Make(Op::kSink, signature);

@@ -53,7 +53,7 @@ double SecondsToPrepare(int data, int tensor) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
-TEST(ShardedCost, AThousandPlacesCostLittleMoreThanTwo) {
+TEST(ShardedCost, AThousandPlacesCostLittleMoreThanTwoSlow) {
   const SetFlagForTest no_checks(Flag::kSpec, "0");
   double two = 1e9, thousand = 1e9;
   for (int i = 0; i < 5; ++i) {
@@ -64,7 +64,7 @@ TEST(ShardedCost, AThousandPlacesCostLittleMoreThanTwo) {
   EXPECT_LE(thousand, 1.5 * two);
 }
 
-TEST(ShardedCost, FourPlacesTakeMilliseconds) {
+TEST(ShardedCost, FourPlacesTakeMillisecondsSlow) {
   const SetFlagForTest no_checks(Flag::kSpec, "0");
   double least = 1e9;
   for (int i = 0; i < 5; ++i) {
