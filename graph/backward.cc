@@ -90,7 +90,7 @@ void Tensor::Backward(CallSite at) const {
   if (parameters.empty()) {
     Fail("the loss ", Show(*this), " depends on no tensor that is marked with RequireGrad");
   }
-  const std::vector<Tensor> grads = Grad(*this, parameters, at);
+  const std::vector<Tensor> grads = Grad(Tensor(loss), parameters, at);
   for (size_t i = 0; i < grads.size(); ++i) {
     std::shared_ptr<State>& sum = parameters[i].state_->grad;
     Tensor before;

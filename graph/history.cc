@@ -24,43 +24,70 @@ absl::Span<const UOp> Sources(const UOp& u) {
 
 }  // namespace
 
-void KeepHistory(const UOp& expression, const UOp& buffer) {
-  // An assignment begins anew: no gradient goes through it.
-  if (!buffer.is(Op::kBuffer) || expression.size() == 0 || expression.is(Op::kAssign)) return;
-  if (!expression.dtype().IsFloat()) return;
-  absl::flat_hash_set<const Node*> marked;
-  for (const Tensor& t : Tensor::AllRequiringGrad()) marked.insert(t.uop().get());
+namespace {
+
+// The nodes among which a lost gradient is looked for: the nearest ones.
+std::vector<size_t> NearestHashes(const UOp& expression) {
   constexpr size_t kMostRemembered = 256;
   std::vector<size_t> hashes;
-  bool of_marked = false;
-  for (const UOp& u : TopoSort({&expression, 1})) {
-    const UOp computed = u.realized();
-    if (hashes.size() < kMostRemembered && u.dtype().IsFloat()) hashes.push_back(u.get()->hash);
-    of_marked |= marked.contains(u.get()) || (computed && marked.contains(computed.get())) ||
-                 HistoryOf(u) != nullptr;
+  std::vector<const UOp*> queue = {&expression};
+  absl::flat_hash_set<const Node*> seen = {expression.get()};
+  for (size_t i = 0; i < queue.size(); ++i) {
+    if (queue[i]->dtype().IsFloat()) hashes.push_back(queue[i]->get()->hash);
+    for (const UOp& s : queue[i]->srcs()) {
+      if (queue.size() < kMostRemembered && seen.insert(s.get()).second) queue.push_back(&s);
+    }
   }
-  Buffer& kept = *buffer.arg<BufferArg>().buffer;
-  if (of_marked) {
-    kept.history = std::make_shared<const History>(
-        History{expression.op(),
-                expression.dtype(),
-                {expression.srcs().begin(), expression.srcs().end()},
-                expression.arg()});
-  } else {
-    kept.computed_from = std::move(hashes);
+  return hashes;
+}
+
+// The nodes below these expressions that depend on a marked tensor.
+absl::flat_hash_set<const Node*> DependOnMarked(absl::Span<const UOp> expressions) {
+  absl::flat_hash_set<const Node*> out;
+  const std::vector<Tensor> tensors = Tensor::AllRequiringGrad();
+  if (tensors.empty()) return out;
+  absl::flat_hash_set<const Node*> marked;
+  for (const Tensor& t : tensors) marked.insert(t.uop().get());
+  for (const UOp& u : TopoSort(expressions)) {
+    const UOp computed = u.realized();
+    bool depends = marked.contains(u.get()) || (computed && marked.contains(computed.get())) ||
+                   HistoryOf(u) != nullptr;
+    for (const UOp& s : u.srcs()) depends |= out.contains(s.get());
+    if (depends) out.insert(u.get());
+  }
+  return out;
+}
+
+}  // namespace
+
+void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buffers) {
+  const absl::flat_hash_set<const Node*> depend = DependOnMarked(expressions);
+  for (size_t i = 0; i < expressions.size(); ++i) {
+    const UOp& u = expressions[i];
+    // An assignment begins anew: no gradient goes through it.
+    const bool begins = u.size() == 0 || u.is(Op::kAssign) || !u.dtype().IsFloat();
+    if (begins || !buffers[i].is(Op::kBuffer)) continue;
+    Buffer& kept = *buffers[i].arg<BufferArg>().buffer;
+    if (depend.contains(u.get())) {
+      kept.history = std::make_shared<const History>(
+          History{u.op(), u.dtype(), {u.srcs().begin(), u.srcs().end()}, u.arg()});
+    } else {
+      kept.computed_from = NearestHashes(u);
+    }
   }
 }
 
 UOp WithHistory(const UOp& root) {
-  absl::flat_hash_map<const Node*, UOp> done;
   bool any = false;
+  for (const UOp& u : TopoSort({&root, 1})) any |= HistoryOf(u) != nullptr;
+  if (!any) return root;
+  absl::flat_hash_map<const Node*, UOp> done;
   std::vector<std::pair<UOp, bool>> stack = {{root, false}};  // node, sources done
   while (!stack.empty()) {
     auto [u, ready] = stack.back();
     stack.pop_back();
     if (done.contains(u.get())) continue;
     const History* h = HistoryOf(u);
-    any |= h != nullptr;
     const absl::Span<const UOp> sources = Sources(u);
     if (!ready) {
       stack.emplace_back(u, true);
@@ -74,7 +101,7 @@ UOp WithHistory(const UOp& root) {
     if (value && !made.realized()) made.SetRealized(value);
     done.emplace(u.get(), std::move(made));
   }
-  return any ? done.at(root.get()) : root;
+  return done.at(root.get());
 }
 
 bool WasComputedFrom(const UOp& buffer, const UOp& value) {

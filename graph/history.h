@@ -18,8 +18,9 @@ struct History {
   Arg arg;
 };
 
-// To be called where a tensor's expression is replaced by the buffer that it was computed into.
-void KeepHistory(const UOp& expression, const UOp& buffer);
+// To be called where the expressions of tensors are replaced by the buffers that they were computed
+// into.
+void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buffers);
 
 // The graph with expressions in place of the buffers that have a history; they are not computed
 // again.
