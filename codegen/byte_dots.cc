@@ -24,10 +24,6 @@ constexpr int64_t kLeastLanes = 4;
 constexpr int64_t kLeastRows = 16;                    // that pay for laying out columns anew
 constexpr int64_t kLeastInRow = 16, kMostInRow = 64;  // lanes by which a panel is filled
 
-bool IsByte(const UOp& u) {
-  return u.is(Op::kCast) && u.src(0).dtype().IsInt() && u.src(0).dtype().bits() == 8;
-}
-
 bool IsSumOfByteProducts(const UOp& u) {
   return u.is(Op::kReduce) && u.dtype() == kInt32 && u.arg<ReduceArg>().op == Op::kAdd &&
          u.src(0).is(Op::kMul) && IsByte(u.src(0).src(0)) && IsByte(u.src(0).src(1));
@@ -459,6 +455,10 @@ bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, co
 }
 
 }  // namespace
+
+bool IsByte(const UOp& u) {
+  return u.is(Op::kCast) && u.src(0).dtype().IsInt() && u.src(0).dtype().bits() == 8;
+}
 
 std::optional<ByteDots> FindByteDots(const RangeSets& sets) {
   ByteDots out;

@@ -21,6 +21,9 @@ struct ByteDots {
   std::vector<UOp> blocks;  // the ranges that it closes
 };
 
+// Whether a value is an integer of eight bits, cast to a wider one.
+bool IsByte(const UOp& u);
+
 // The dot products of bytes of a kernel that has no other reductions, or nothing.
 std::optional<ByteDots> FindByteDots(const RangeSets& sets);
 

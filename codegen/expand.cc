@@ -187,16 +187,13 @@ class Vectoriser {
       if (unit && r.src(0).IsConst(kBytesOfDot)) steps |= sets_.Bit(r);
     }
     if (steps == 0 || !shuffles_) return;
-    const auto is_byte = [](const UOp& u) {
-      return u.is(Op::kCast) && u.src(0).dtype().IsInt() && u.src(0).dtype().bits() == 8;
-    };
     for (const UOp& u : sets_.order()) {
       const bool by_lane{sets_.Free(u.is(Op::kReduce) ? u.src(0) : u) & bit_};
       if (!by_lane) continue;
       if (!u.is(Op::kReduce) || !(sets_.Closed(u) & steps)) continue;
       const UOp& value = u.src(0);
-      const bool product = value.is(Op::kMul) && is_byte(value.src(0)) && is_byte(value.src(1));
-      if (u.dtype() == kInt32 && (product || is_byte(value))) dots_.insert(u.get());
+      const bool product = value.is(Op::kMul) && IsByte(value.src(0)) && IsByte(value.src(1));
+      if (u.dtype() == kInt32 && (product || IsByte(value))) dots_.insert(u.get());
     }
     // What nothing else reads.
     absl::flat_hash_set<const Node*> read;

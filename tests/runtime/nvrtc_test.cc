@@ -2,29 +2,18 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "graph/tensor.h"
 #include "runtime/cuda_compiler.h"
 #include "runtime/plan_key.h"
 #include "runtime/runtime.h"
-#include "tests/testing.h"
+#include "tests/runtime/nvrtc_testing.h"
 #include "tools/benchmarks/gpu_texts.h"
 
 namespace tessera {
 namespace {
 
-class Nvrtc : public testing::Test {
+class Nvrtc : public NvrtcTest {
  protected:
-  void SetUp() override {
-    const auto table = cuda::NvrtcFromLibrary();
-    if (!table.ok()) GTEST_SKIP() << table.status();
-    nvrtc_ = *table;
-    int major = 0, minor = 0;
-    nvrtc_->nvrtcVersion(&major, &minor);
-    const bool blackwell = major > 12 || (major == 12 && minor >= 8);
-    archs_ = absl::StrSplit(blackwell ? "sm_80,sm_90,sm_100" : "sm_80,sm_90", ',');
-  }
-
   // The texts of all kernels that compute the tensors.
   static std::vector<Program> Programs(const std::vector<Tensor>& tensors) {
     std::vector<UOp> roots;
@@ -56,9 +45,6 @@ class Nvrtc : public testing::Test {
       }
     }
   }
-
-  const cuda::NvrtcTable* nvrtc_ = nullptr;
-  std::vector<std::string> archs_;
 };
 
 Tensor Given(const Dims& dims, DType dtype = kFloat32) { return Tensor::Empty(dims, dtype, "SIM"); }

@@ -5,12 +5,11 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "graph/tensor.h"
 #include "runtime/cuda_compiler.h"
 #include "runtime/plan_key.h"
 #include "runtime/runtime.h"
-#include "tests/testing.h"
+#include "tests/runtime/nvrtc_testing.h"
 
 namespace tessera {
 namespace {
@@ -32,18 +31,8 @@ int64_t Occupancy(int64_t threads, int64_t registers, int64_t bytes, int64_t sha
   return std::min({65536 / of_warp / warps, 64 / warps, shared / (bytes + 1024)});
 }
 
-class NvrtcTiles : public testing::Test {
+class NvrtcTiles : public NvrtcTest {
  protected:
-  void SetUp() override {
-    const auto table = cuda::NvrtcFromLibrary();
-    if (!table.ok()) GTEST_SKIP() << table.status();
-    nvrtc_ = *table;
-    int major = 0, minor = 0;
-    nvrtc_->nvrtcVersion(&major, &minor);
-    const bool blackwell = major > 12 || (major == 12 && minor >= 8);
-    archs_ = absl::StrSplit(blackwell ? "sm_80,sm_90,sm_100" : "sm_80,sm_90", ',');
-  }
-
   // The one kernel of a tensor has no spills for any arch, these parts in its PTX, and leaves room
   // for a second block on a multiprocessor of sm_90.
   void ExpectPtx(const char* name, const Tensor& tensor, const std::vector<std::string>& parts) {
@@ -74,9 +63,6 @@ class NvrtcTiles : public testing::Test {
       EXPECT_GE(blocks, arch == "sm_80" ? 1 : 2) << name;
     }
   }
-
-  const cuda::NvrtcTable* nvrtc_ = nullptr;
-  std::vector<std::string> archs_;
 };
 
 const std::vector<std::string> kPipeline = {"cp.async.cg.shared.global", "cp.async.commit_group",
