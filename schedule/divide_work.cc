@@ -105,12 +105,6 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
   return WithLoops(out, loops);
 }
 
-// How much of the cores is busy until the last of them is done, where n equal parts are shared out.
-double Utilisation(int64_t n, int64_t workers, int64_t cores) {
-  const int64_t most = n / workers + (n % workers != 0 ? 1 : 0);
-  return static_cast<double>(n) / (static_cast<double>(most) * static_cast<double>(cores));
-}
-
 }  // namespace
 
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {

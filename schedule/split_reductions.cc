@@ -1,10 +1,18 @@
 // Two-step reductions.
+//
+// Parts that divide their axis are an axis of their own. Where none of enough parts does, the first
+// step takes parts of so many whole sticks each, and the second what is left as well, in elements;
+// of a product of matrices the last part is filled with zeros instead, so that all are tiles.
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "graph/fault.h"
-#include "graph/kernel_form.h"
+#include "graph/ops.h"
 #include "graph/rewrite.h"
+#include "schedule/fuse.h"
 #include "schedule/passes.h"
+#include "schedule/work_division.h"
 
 namespace tessera {
 namespace {
@@ -14,6 +22,30 @@ constexpr int64_t kPartsPerCore = 16;
 constexpr int64_t kTile = 64 * 64;     // sums of a GPU's block, which keep a multiprocessor busy
 constexpr int64_t kLeastSide = 16;     // rows and columns of a product that is done in tiles
 constexpr int64_t kLeastSteps = 1024;  // of a part, that pay for its sums being written and read
+constexpr int64_t kStepsOfTile = 64;   // at most, that a tile of a product takes at once
+constexpr int64_t kStickBytes = 64;    // of an adjacent axis, that stay together
+
+// Whether a value is made of a product and of what reduces it, as softmax(Q K^T) is: its rows are
+// then wanted whole (see ChainProducts), and not by parts of what is summed over.
+bool IsReducedProduct(const UOp& value) {
+  std::vector<UOp> stack = {value};
+  absl::flat_hash_set<const Node*> seen;
+  bool product = false, reduction = false;
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (!seen.insert(u.get()).second) continue;
+    if (IsContraction(u)) {
+      product = true;
+      continue;
+    }
+    reduction |= u.is(Op::kReduce);
+    if (IsElementwise(u.op()) || IsMovement(u.op()) || u.is(Op::kReduce)) {
+      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
+  }
+  return product && reduction;
+}
 
 // Of a product of matrices whose result has too few tiles to keep a GPU's multiprocessors busy:
 // into how many parts its sum is split; else 1.
@@ -25,13 +57,131 @@ int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Targe
     const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
     // The rows of all matrices that one factor has; so the columns of each, or the other way round.
     const int64_t rows = once.shape().is_static() ? once.shape().MaxElements() / steps : 0;
-    if (rows == 0 || outputs / rows < kLeastSide) return 1;
+    if (rows == 0 || outputs / rows < kLeastSide || IsReducedProduct(once)) return 1;
   }
   const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
   return std::min(target.cores / tiles, steps / kLeastSteps);
 }
 
-// The reduction in two steps, or nothing where one is enough or no axis divides.
+// One reduced axis in parts of `each` elements, and what is left of it.
+struct Parts {
+  int64_t axis = -1, count = 1, each = 0, left = 0;
+};
+
+// How work division splits the one axis that it may, of what is read by so many cores' parts at
+// most; the results are shared out first, where they are given.
+Parts PartsOf(const UOp& u, bool results, int64_t most, int64_t stick_bytes) {
+  const UOp& x = u.src(0);
+  const auto& reduced = u.arg<ReduceArg>().axes;
+  IterationSpace space;
+  for (int64_t a = 0; a < x.shape().rank(); ++a) {
+    IterationAxis axis;
+    axis.size = x.shape()[a].value();
+    axis.reduction = std::find(reduced.begin(), reduced.end(), a) != reduced.end();
+    axis.uneven = axis.reduction;
+    if (!axis.reduction && !results) axis.size = 1;
+    const bool adjacent = axis.reduction && a + 1 == x.shape().rank();
+    if (adjacent) axis.stick = std::max<int64_t>(1, stick_bytes / x.dtype().bytes());
+    space.axes.push_back(axis);
+  }
+  DivisionLimits limits;
+  limits.cores = most;
+  const Division division = UseCores(space, limits, {std::vector<int64_t>(space.axes.size(), 1)});
+  Parts out;
+  for (int64_t a = 0; a < x.shape().rank(); ++a) {
+    if (!space.axes[a].reduction || division.splits[a] < 2) continue;
+    out.axis = a;
+    out.count = division.splits[a];
+    out.each = EachPart(space.axes[a], out.count);
+    out.left = space.axes[a].size - out.count * out.each;
+  }
+  return out;
+}
+
+UOp ShrinkAxis(const UOp& u, int64_t axis, int64_t begin, int64_t end) {
+  Pairs to;
+  for (const Extent& e : u.shape().ToExtents()) to.emplace_back(Extent(0), e);
+  to[axis] = {Extent(begin), Extent(end)};
+  return UOp::Make(Op::kShrink, {u}, to);
+}
+
+UOp PadAxis(const UOp& u, int64_t axis, int64_t after) {
+  Pairs by(u.shape().rank(), {Extent(0), Extent(0)});
+  by[axis].second = Extent(after);
+  return UOp::Make(Op::kPad, {u}, by);
+}
+
+// Whether two kernels may read parts of a value without computing anything first.
+bool IsThere(UOp u) {
+  while (IsMovement(u.op())) u = UOp(u.src(0));
+  return Info(u.op()).cls == OpClass::kLeaf || u.is(Op::kContiguous);
+}
+
+// Elements begin..end of an axis, computed from those of what the value is computed from; nothing
+// where something else than element by element must be computed first.
+UOp Restricted(const UOp& x, int64_t axis, int64_t begin, int64_t end) {
+  if (!IsElementwise(x.op())) return IsThere(x) ? ShrinkAxis(x, axis, begin, end) : UOp();
+  std::vector<UOp> stack = {x};
+  absl::flat_hash_set<const Node*> pointwise;
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (!IsElementwise(u.op())) {
+      if (!IsThere(u)) return UOp();
+      continue;
+    }
+    if (u.rank() == 0) continue;
+    if (!pointwise.insert(u.get()).second) continue;
+    stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+  }
+  absl::flat_hash_map<const Node*, UOp> done;
+  for (const UOp& u : TopoSort({&x, 1})) {
+    if (!pointwise.contains(u.get())) continue;
+    absl::InlinedVector<UOp, 3> srcs;
+    for (const UOp& s : u.srcs()) {
+      const auto it = done.find(s.get());
+      const bool scalar = s.rank() == 0;  // constants are as long as what they meet
+      srcs.push_back(it != done.end() ? it->second : scalar ? s : ShrinkAxis(s, axis, begin, end));
+    }
+    done.emplace(u.get(), u.WithSrcs(srcs));
+  }
+  return done.at(x.get());
+}
+
+// A product with zeros after an axis of both factors.
+UOp Padded(const UOp& product, int64_t axis, int64_t after) {
+  return UOp::Make(Op::kMul,
+                   {PadAxis(product.src(0), axis, after), PadAxis(product.src(1), axis, after)});
+}
+
+// The reduction of a value in two steps, by parts that divide its axis.
+UOp InParts(const UOp& u, const UOp& x, const Parts& parts, bool of_product) {
+  const ReduceArg& arg = u.arg<ReduceArg>();
+  const Op second = FaultPlanted(Fault::kSecondStepSums) && !x.dtype().IsBool() ? Op::kAdd : arg.op;
+  const int64_t axis = parts.axis;
+  Extents split = x.shape().ToExtents();
+  split[axis] = parts.count;
+  split.insert(split.begin() + axis + 1, parts.each);
+  ReduceArg first{arg.op, {}};
+  for (int64_t a : arg.axes) first.axes.push_back(a >= axis ? a + 1 : a);
+  UOp partial = UOp::Make(Op::kReduce, {UOp::Make(Op::kReshape, {x}, split)}, first);
+  if (of_product) {
+    // A result for each part: rows and columns lie as they do without parts.
+    Ints order = {axis};
+    for (int64_t i = 0; i < partial.shape().rank(); ++i) {
+      if (i != axis) order.push_back(i);
+    }
+    partial = UOp::Make(Op::kContiguous, {UOp::Make(Op::kPermute, {partial}, order)});
+    const UOp sum = UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {0}});
+    return UOp::Make(Op::kReshape, {sum}, u.shape().ToExtents());
+  }
+  Extents merged = x.shape().ToExtents();
+  for (int64_t a : arg.axes) merged[a] = a == axis ? Extent(parts.count) : Extent(1);
+  partial = UOp::Make(Op::kContiguous, {UOp::Make(Op::kReshape, {partial}, merged)});
+  return UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {axis}});
+}
+
+// The reduction in two steps, or nothing where one is enough.
 UOp Split(const UOp& u, const Target& target) {
   if (!u.is(Op::kReduce) || target.cores < 2 || !u.shape().is_static()) return UOp();
   const int64_t outputs = u.shape().MaxElements();
@@ -40,37 +190,27 @@ UOp Split(const UOp& u, const Target& target) {
   const int64_t steps = x.shape().MaxElements() / outputs;
   const int64_t of_product = PartsOfProduct(u, outputs, steps, target);
   const bool large = outputs < 2 * target.cores && steps >= kLargeReduction;
-  if (!large && of_product < 2) return UOp();
-  const int64_t most = of_product >= 2 ? of_product : kPartsPerCore * target.cores;
-  const int64_t least = of_product >= 2 ? 2 : 2 * target.cores;
-  const ReduceArg& arg = u.arg<ReduceArg>();
-  const Op second = FaultPlanted(Fault::kSecondStepSums) && !x.dtype().IsBool() ? Op::kAdd : arg.op;
-  for (int64_t axis : arg.axes) {
-    const int64_t n = x.shape()[axis].value();
-    const int64_t parts = LargestDivisor(n, most);
-    if (parts < least) continue;
-    Extents split = x.shape().ToExtents();
-    split[axis] = parts;
-    split.insert(split.begin() + axis + 1, n / parts);
-    ReduceArg first{arg.op, {}};
-    for (int64_t a : arg.axes) first.axes.push_back(a >= axis ? a + 1 : a);
-    UOp partial = UOp::Make(Op::kReduce, {UOp::Make(Op::kReshape, {x}, split)}, first);
-    if (of_product >= 2) {
-      // A result for each part: rows and columns lie as they do without parts.
-      Ints order = {axis};
-      for (int64_t i = 0; i < partial.shape().rank(); ++i) {
-        if (i != axis) order.push_back(i);
-      }
-      partial = UOp::Make(Op::kContiguous, {UOp::Make(Op::kPermute, {partial}, order)});
-      const UOp sum = UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {0}});
-      return UOp::Make(Op::kReshape, {sum}, u.shape().ToExtents());
-    }
-    Extents merged = x.shape().ToExtents();
-    for (int64_t a : arg.axes) merged[a] = a == axis ? Extent(parts) : Extent(1);
-    partial = UOp::Make(Op::kContiguous, {UOp::Make(Op::kReshape, {partial}, merged)});
-    return UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {axis}});
+  if (of_product >= 2) {
+    Parts parts = PartsOf(u, /*results=*/false, of_product, 1);
+    if (parts.axis < 0) return UOp();
+    if (parts.left == 0) return InParts(u, x, parts, true);
+    // Whole steps of tiles in all parts but the last, which zeros fill.
+    const int64_t n = x.shape()[parts.axis].value();
+    parts.each = (n / parts.count / kStepsOfTile + 1) * kStepsOfTile;
+    parts.count = (n + parts.each - 1) / parts.each;
+    return InParts(u, Padded(x, parts.axis, parts.count * parts.each - n), parts, true);
   }
-  return UOp();
+  if (!large) return UOp();
+  const Parts parts = PartsOf(u, /*results=*/true, kPartsPerCore * target.cores, kStickBytes);
+  if (parts.axis < 0) return UOp();
+  if (parts.left == 0) return InParts(u, x, parts, false);
+  const int64_t whole = parts.count * parts.each;
+  const UOp most = Restricted(x, parts.axis, 0, whole);
+  if (!most) return UOp();
+  UOp rest = Restricted(x, parts.axis, whole, whole + parts.left);
+  rest = UOp::Make(Op::kReduce, {rest}, u.arg());
+  if (const UOp two = Split(rest, target)) rest = two;  // along another axis
+  return UOp::Make(u.arg<ReduceArg>().op, {InParts(u, most, parts, false), rest});
 }
 
 }  // namespace

@@ -18,6 +18,13 @@ int64_t Units(const IterationAxis& axis) {
   return std::max<int64_t>(1, (axis.granularity > 0 ? axis.granularity : axis.size) / axis.stick);
 }
 
+// In how many parts pass 2 splits an axis, at most so many.
+int64_t SplitOf(const IterationAxis& axis, int64_t most) {
+  const int64_t units = Units(axis), even = LargestDivisor(units, most);
+  if (!axis.uneven || 2 * even > std::min(units, most)) return even;
+  return std::max<int64_t>(1, std::min(units, most));
+}
+
 // The splits of an axis that are multiples of what is committed, from the smallest on.
 std::vector<int64_t> Candidates(const IterationAxis& axis, int64_t committed, int64_t cores) {
   std::vector<int64_t> out;
@@ -152,7 +159,7 @@ Division UseCores(const IterationSpace& space, const DivisionLimits& limits, Div
   int64_t most = 1;
   for (const size_t i : reductions) {
     if (committed.splits[i] > 1) continue;
-    const int64_t split = LargestDivisor(Units(space.axes[i]), limits.cores / committed.cores());
+    const int64_t split = SplitOf(space.axes[i], limits.cores / committed.cores());
     if (split > most) {
       best = i;
       most = split;
@@ -160,6 +167,15 @@ Division UseCores(const IterationSpace& space, const DivisionLimits& limits, Div
   }
   if (best < space.axes.size()) committed.splits[best] = most;
   return committed;
+}
+
+int64_t EachPart(const IterationAxis& axis, int64_t split) {
+  return Units(axis) / split * std::min(axis.stick, axis.size);
+}
+
+double Utilisation(int64_t n, int64_t workers, int64_t cores) {
+  const int64_t most = n / workers + (n % workers != 0 ? 1 : 0);
+  return static_cast<double>(n) / (static_cast<double>(most) * static_cast<double>(cores));
 }
 
 absl::StatusOr<Division> DivideIterationSpace(const IterationSpace& space,

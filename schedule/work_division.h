@@ -2,7 +2,9 @@
 //
 // The first makes every core's part fit, the second uses the cores that are left. A split divides
 // its axis evenly and in whole sticks, so that no core has more than another and none cuts a vector
-// or a cache line; what is left over by that is seen in Utilisation.
+// or a cache line; what is left over by that is seen in Utilisation. Only an axis that may be split
+// unevenly has parts of so many whole sticks each, and what is less than a stick for each of them
+// after the last.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +21,7 @@ struct IterationAxis {
   bool reduction = false;
   int64_t stick = 1;        // elements that stay together; 1 where sticks do not divide the axis
   int64_t granularity = 0;  // 0: the size is fixed
+  bool uneven = false;      // may be split by what does not divide it, where that uses more cores
 };
 
 // A tensor that the kernel reads or writes: how far one step of each axis goes in it.
@@ -54,6 +57,13 @@ absl::StatusOr<Division> FitSpans(const IterationSpace& space, const DivisionLim
 // Pass 2: what is left of the cores, by output axes from the largest on, those last that are split
 // already; then by the one reduction axis that uses most of them, unless one is split already.
 Division UseCores(const IterationSpace& space, const DivisionLimits& limits, Division committed);
+
+// How many of its elements each part of a split axis has; what remains is less than a stick a part.
+int64_t EachPart(const IterationAxis& axis, int64_t split);
+
+// How much of the cores is busy until the last of them is done, where n equal parts are shared out
+// among so many of them.
+double Utilisation(int64_t n, int64_t workers, int64_t cores);
 
 // Both passes.
 absl::StatusOr<Division> DivideIterationSpace(const IterationSpace& space,

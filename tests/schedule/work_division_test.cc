@@ -53,6 +53,23 @@ TEST(WorkDivision, SticksAndGranularitiesStayWhole) {
   EXPECT_THAT(Splits(space, {8}), ElementsAre(6));
 }
 
+TEST(WorkDivision, UnevenAxesHaveALastPartOfTheirOwn) {
+  IterationSpace space = Space({2}, {1009});
+  EXPECT_THAT(Splits(space, {16}), ElementsAre(2, 1));  // a prime number
+  space.axes[1].uneven = true;
+  EXPECT_THAT(Splits(space, {16}), ElementsAre(2, 8));
+  EXPECT_EQ(EachPart(space.axes[1], 8), 126);  // and one element is left
+  space.axes[1].stick = 16;
+  EXPECT_EQ(EachPart(space.axes[1], 8), 112);
+  // What divides is taken where it uses half of the cores, sticks are not cut, none is empty.
+  space.axes[1] = {.size = 1000, .reduction = true, .uneven = true};
+  EXPECT_THAT(Splits(space, {24}), ElementsAre(2, 10));
+  space.axes[1] = {.size = 100, .reduction = true, .stick = 32, .uneven = true};
+  EXPECT_THAT(Splits(space, {64}), ElementsAre(2, 3));
+  space.axes[1] = {.size = 20, .reduction = true, .stick = 32, .uneven = true};
+  EXPECT_THAT(Splits(space, {64}), ElementsAre(2, 1));
+}
+
 TEST(WorkDivision, SpansAreMadeToFitByTheFewestCores) {
   IterationSpace space = Space({8, 1024}, {});
   space.accesses = {{4, {1024, 1}}};
@@ -108,6 +125,39 @@ TEST(DivideWork, ShortLoopsAreSplitTogether) {
   EXPECT_EQ(most.utilisation, 0.75);
 }
 
+// Kernels of a reduction, and of how many numbers the first one leaves.
+std::vector<int64_t> StepsOf(const Tensor& tensor, int cores, Dialect dialect = Dialect::kCpp) {
+  Target target = SmallChip();
+  target.cores = cores;
+  target.dialect = dialect;
+  const std::vector<UOp> roots = {tensor.uop()};
+  const absl::StatusOr<Plan> plan =
+      Schedule(WithParams(roots, MakePlanKey(roots)), target, Device(Place("CPU", 0)), false);
+  EXPECT_OK(plan);
+  std::vector<int64_t> out;
+  if (!plan.ok()) return out;
+  for (const PlanStep& s : plan->steps) {
+    out.push_back(plan->buffers[s.buffers[0]].shape.MaxElements());
+  }
+  return out;
+}
+
+TEST(DivideWork, LongReductionsAreDividedWhateverTheirLength) {
+  for (const Dialect dialect : {Dialect::kCpp, Dialect::kCuda}) {
+    EXPECT_THAT(StepsOf(Tensor::Empty({1 << 20}).Sum(), 4, dialect), ElementsAre(64, 1));
+    EXPECT_THAT(StepsOf(Tensor::Empty({1000003}).Sum(), 4, dialect), ElementsAre(50, 1));
+    EXPECT_THAT(StepsOf(Tensor::Empty({1000003}).Exp().Max(), 4, dialect), ElementsAre(50, 1));
+    // Results are shared out first: of three there are up to 21 parts each.
+    EXPECT_THAT(StepsOf(Tensor::Empty({3, 1000003}).Sum({1}), 4, dialect), ElementsAre(60, 3));
+    EXPECT_THAT(StepsOf(Tensor::Empty({1000003, 3}).Sum({0}), 4, dialect), ElementsAre(63, 3));
+    // What is computed in another way than element by element is not computed twice.
+    EXPECT_THAT(StepsOf(Tensor::Empty({101, 9901, 7}).Sum({2}).Max(), 4, dialect).back(), 1);
+    // Enough results, or too little for each.
+    EXPECT_THAT(StepsOf(Tensor::Empty({8, 1000003}).Sum({1}), 4, dialect), ElementsAre(8));
+    EXPECT_THAT(StepsOf(Tensor::Empty({65521}).Sum(), 4, dialect), ElementsAre(1));
+  }
+}
+
 TEST(DivideWork, ATensorBeyondTheSpanIsSplitOrRefused) {
   const Tensor x = Tensor::Empty({64, 1024});
   const PlanKernel k = KernelOf(x.T().Sum({0}), 8, 64 * 1024);
@@ -116,8 +166,11 @@ TEST(DivideWork, ATensorBeyondTheSpanIsSplitOrRefused) {
   Target target = SmallChip();
   target.span_limit = 4000;
   const PlanKey key = MakePlanKey(roots);
-  EXPECT_THAT(Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)), false),
-              StatusIs(absl::StatusCode::kResourceExhausted, "the target allows 4000"));
+  for (const Dialect dialect : {Dialect::kCpp, Dialect::kCuda}) {
+    target.dialect = dialect;
+    EXPECT_THAT(Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)), false),
+                StatusIs(absl::StatusCode::kResourceExhausted, "the target allows 4000"));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,87 @@
+// Reductions in two steps, on CPUs and on the simulated GPU: lengths that nothing divides, several
+// axes, what is computed first, special values.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "graph/tensor.h"
+#include "tests/testing.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kPrime = 200003;
+
+// Small integers: any order of summation gives the same number.
+std::vector<float> Draw(int64_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<float> out(n);
+  for (float& x : out) x = static_cast<float>(static_cast<int>(random() % 9) - 4);
+  return out;
+}
+
+Tensor On(const char* place, const std::vector<float>& values, const Dims& dims) {
+  return Tensor::FromBytes(values.data(), dims, kFloat32, "CPU").To(place).Realize();
+}
+
+std::vector<double> Computed(const Tensor& t) {
+  return t.To("CPU").Cast(kFloat64).ToVector<double>();
+}
+
+class SplitReductions : public testing::TestWithParam<const char*> {};
+
+TEST_P(SplitReductions, OfPrimeLengths) {
+  std::vector<float> x = Draw(kPrime, 1);
+  x[kPrime - 1] = 77;  // in what is left over
+  x[12345] = -78;
+  const Tensor t = On(GetParam(), x, {kPrime});
+  double sum = 0, squares = 0;
+  for (float v : x) sum += v, squares += v * v;
+  EXPECT_EQ(Computed(t.Sum()), std::vector<double>{sum});
+  EXPECT_EQ(Computed((t * t).Sum() + 1), std::vector<double>{squares + 1});
+  EXPECT_EQ(Computed(t.Max()), std::vector<double>{77});
+  EXPECT_EQ(Computed(t.Min()), std::vector<double>{-78});
+  EXPECT_EQ(Computed((t > 76).Any()), std::vector<double>{1});
+  EXPECT_EQ(Computed((t < 77).All()), std::vector<double>{0});
+  EXPECT_EQ(Computed(t.Cast(kInt32).Sum()), std::vector<double>{sum});
+  EXPECT_EQ(Computed(Where(t == 77, -1, 1).Cast(kFloat32).Prod()), std::vector<double>{-1});
+}
+
+TEST_P(SplitReductions, OfSeveralAxes) {
+  constexpr int64_t kRows = 401, kColumns = 503;
+  const std::vector<float> x = Draw(kRows * kColumns, 2);
+  const Tensor t = On(GetParam(), x, {kRows, kColumns});
+  double sum = 0;
+  for (float v : x) sum += v;
+  EXPECT_EQ(Computed(t.Sum()), std::vector<double>{sum});
+  EXPECT_EQ(Computed(t.T().Sum()), std::vector<double>{sum});
+  EXPECT_EQ(Computed((t.Reshape({kColumns, kRows}) * 2).Sum()), std::vector<double>{2 * sum});
+  // Few results, along either axis.
+  const Tensor wide = On(GetParam(), Draw(3 * 70001, 3), {3, 70001});
+  const std::vector<double> all = Computed(wide);
+  std::vector<double> rows(3, 0);
+  for (size_t i = 0; i < all.size(); ++i) rows[i / 70001] += all[i];
+  EXPECT_EQ(Computed(wide.Sum({1})), rows);
+  EXPECT_EQ(Computed(wide.T().Contiguous().Sum({0})), rows);
+}
+
+TEST_P(SplitReductions, SpecialValuesArrive) {
+  for (const int64_t at : {int64_t{0}, kPrime / 2, kPrime - 1}) {
+    std::vector<float> x(kPrime, -3);
+    x[at] = std::numeric_limits<float>::quiet_NaN();
+    const Tensor t = On(GetParam(), x, {kPrime});
+    EXPECT_TRUE(std::isnan(Computed(t.Max())[0])) << at;
+    EXPECT_TRUE(std::isnan(Computed(t.Sum())[0])) << at;
+    x[at] = -std::numeric_limits<float>::infinity();
+    const Tensor low = On(GetParam(), x, {kPrime});
+    EXPECT_EQ(Computed(low.Max())[0], -3) << at;
+    EXPECT_EQ(Computed(low.Sum())[0], -INFINITY) << at;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, SplitReductions, testing::Values("CPU", "SIM"));
+
+}  // namespace
+}  // namespace tessera
