@@ -78,7 +78,7 @@ absl::Status Lowerer::ShapeLaunch() {
   }
   const bool combines =
       std::any_of(reduces_.begin(), reduces_.end(), [&](const UOp& r) { return OverThreads(r); });
-  if (combines && shape_.threads > kWarp) scratch_bytes_ = kCombineBytes;
+  if (combines && shape_.threads > kWarp) scratch_bytes_ = combine_bytes_ = kCombineBytes;
   return absl::OkStatus();
 }
 

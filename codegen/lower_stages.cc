@@ -11,16 +11,30 @@ namespace tessera {
 
 UOp Lowerer::MakeScratch(const UOp& stage) {
   const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
-  const int64_t at = FaultPlanted(Fault::kScratchOverlaps) ? 0 : scratch_bytes_;
-  scratch_bytes_ += (size + 63) / 64 * 64;
+  const int64_t rounded = (size + 63) / 64 * 64;
+  int64_t at = combine_bytes_;
+  std::vector<Held> in_order = held_;
+  std::sort(in_order.begin(), in_order.end(),
+            [](const Held& a, const Held& b) { return a.at < b.at; });
+  for (const Held& h : in_order) {
+    if (at + rounded <= h.at) break;
+    at = std::max(at, h.at + h.size);
+  }
+  if (FaultPlanted(Fault::kScratchOverlaps)) at = 0;
+  held_.push_back({at, rounded, blocks_.size()});
+  scratch_bytes_ = std::max(scratch_bytes_, at + rounded);
   const Pairs where = {{Extent(at), Extent(size)}};
-  return Append(0, UOp::Make(Op::kScratch, stage.dtype(), {}, where));
+  const UOp scratch = UOp::Make(Op::kScratch, stage.dtype(), {}, where);
+  const std::vector<UOp>& made = blocks_[0].statements;
+  if (std::find(made.begin(), made.end(), scratch) == made.end()) Append(0, scratch);
+  return scratch;
 }
 
 absl::Status Lowerer::EmitStage(const UOp& stage) {
   return AtHome(Home(stage), [&]() -> absl::Status {
     if (threads_) RETURN_IF_ERROR(Arrive(/*only_in_loops=*/true));
     const UOp scratch = MakeScratch(stage);
+    const size_t before = held_.size();
     Define(stage, scratch);
     // Stages over other loops may have been made of one, and still name one SCRATCH.
     const Node* name = stage.src(0).get();
@@ -28,6 +42,10 @@ absl::Status Lowerer::EmitStage(const UOp& stage) {
     const absl::Status status = EmitStores({stage.srcs().begin() + 1, stage.srcs().end()}, 0);
     blocks_[0].values[name] = outer;
     RETURN_IF_ERROR(status);
+    const size_t home = blocks_.size();
+    held_.erase(std::remove_if(held_.begin() + before, held_.end(),
+                               [&](const Held& h) { return h.home > home; }),
+                held_.end());
     return threads_ ? Arrive(/*only_in_loops=*/false) : absl::OkStatus();
   });
 }

@@ -105,6 +105,7 @@ class Lowerer {
 
   // Fills a stage's scratch at the outermost place where what it holds is known.
   absl::Status EmitStage(const UOp& stage);
+  // Scratch that is free here. What stages inside of one had is free again once that one is filled.
   UOp MakeScratch(const UOp& stage);
   // A barrier for all threads of the block: before scratch is filled again, and once it is filled.
   absl::Status Arrive(bool only_in_loops);
@@ -147,7 +148,13 @@ class Lowerer {
   std::vector<UOp> late_, late_values_;  // stages that are stored after their values are computed
   bool ahead_ = false;                   // inside what fills scratch before the step that reads it
   bool fetched_ = false;                 // something that it filled has not arrived
+  struct Held {
+    int64_t at = 0, size = 0;
+    size_t home = 0;  // the number of blocks around it
+  };
+  std::vector<Held> held_;  // scratch that is in use, as it was made
   int64_t next_id_ = 0;
+  int64_t combine_bytes_ = 0;  // before all scratch
   int64_t scratch_bytes_ = 0;
 };
 

@@ -78,6 +78,8 @@ absl::flat_hash_set<const Node*> LoopsToUnroll(const UOp& program) {
   return out;
 }
 
+constexpr int64_t kBytesOfTwo = 76 << 10;  // of shared memory, that no chip has three times
+
 class Renderer {
  public:
   explicit Renderer(const std::vector<std::string>& variables) : variables_(variables) {}
@@ -107,8 +109,10 @@ class Renderer {
     for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
     const std::string& name = program.arg<std::string>();
     // What fetches keeps busy while it waits if two blocks share a multiprocessor's registers.
+    // Where shared memory is for two at most, registers need not be saved for a third.
     const absl::Span<const UOp> statements = program.srcs();
-    const bool twice = std::any_of(statements.begin(), statements.end(),
+    const bool twice = lowered.scratch_bytes > kBytesOfTwo ||
+                       std::any_of(statements.begin(), statements.end(),
                                    [](const UOp& u) { return u.is(Op::kFetch); });
     out.text = absl::StrCat(twice ? "RT_GLOBAL_TWICE(" : "RT_GLOBAL(", name, ", ",
                             lowered.threads * lowered.rows, ")(RT_THREAD ", list, ") {\n", text_,
