@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "codegen/block_tiler.h"
 #include "codegen/contraction.h"
 #include "codegen/lanes.h"
 #include "codegen/matrix.h"
@@ -17,11 +18,10 @@ namespace {
 constexpr int64_t kWarp = 32, kVectorBytes = 16, kMostRowBytes = 128;
 constexpr int64_t kSide = 16;        // threads of a block along each side of a tile, without units
 constexpr int64_t kMatrixSide = 16;  // of what a matrix unit does at once
-constexpr int64_t kWarpSide = 2;     // warps along each side of a tile
 constexpr int64_t kLeastRows = 16, kLeastSteps = 8;
 constexpr int64_t kMostAhead = 3;
 constexpr int64_t kReservedBytes = 1 << 10;  // of shared memory, by the system, for each block
-constexpr int64_t kUnrolledCopies = 8;
+constexpr int64_t kUnrolledCopies = 8, kComputedCopies = 2;
 
 UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 UOp Times(const UOp& a, const UOp& b) { return UOp::Make(Op::kMul, {a, b}); }
@@ -33,28 +33,6 @@ UOp Modulo(const UOp& a, int64_t b) { return Modulo(a, UOp::Index(b)); }
 UOp Both(const UOp& a, const UOp& b) { return !a ? b : !b ? a : UOp::Make(Op::kAnd, {a, b}); }
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 UOp CeilOver(const UOp& a, int64_t b) { return Simplify(Over(Plus(a, UOp::Index(b - 1)), b)); }
-
-// The product of the extents of some ranges.
-UOp Count(const std::vector<UOp>& ranges) {
-  UOp n = UOp::Index(1);
-  for (const UOp& r : ranges) n = Times(n, r.src(0));
-  return Simplify(n);
-}
-
-// Several ranges as one index, the last of them fastest: what each is where the index is
-// unit * lanes + lane. `lanes` divides the last one's extent.
-void Place(const std::vector<UOp>& ranges, const UOp& unit, int64_t lanes, const UOp& lane,
-           Substitution& map) {
-  UOp rest = unit;
-  for (size_t i = ranges.size(); i-- > 0;) {
-    const bool last = i + 1 == ranges.size();
-    const UOp extent = Simplify(last ? Over(ranges[i].src(0), lanes) : ranges[i].src(0));
-    UOp value = i == 0 ? rest : Modulo(rest, extent);
-    rest = Over(rest, extent);
-    if (last && lanes > 1) value = Plus(Times(value, lanes), lane);
-    map[ranges[i]] = Simplify(value);
-  }
-}
 
 // Lanes of 16 bytes along the range, where each load of a value that moves with it reads whole
 // vectors; 1 if none moves.
@@ -94,12 +72,42 @@ bool Adjacent(const UOp& value, const UOp& range, const RangeSets& sets) {
   return moves;
 }
 
-// The value with its loads under one more condition, and one node in it replaced.
-UOp Gated(const UOp& value, const UOp& gate, const UOp& except, const UOp& instead) {
+UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
+
+}  // namespace
+
+UOp CountOf(const std::vector<UOp>& ranges) {
+  UOp n = UOp::Index(1);
+  for (const UOp& r : ranges) n = Times(n, r.src(0));
+  return Simplify(n);
+}
+
+void PlaceRanges(const std::vector<UOp>& ranges, const UOp& unit, int64_t lanes, const UOp& lane,
+                 Substitution& map) {
+  UOp rest = unit;
+  for (size_t i = ranges.size(); i-- > 0;) {
+    const bool last = i + 1 == ranges.size();
+    const UOp extent = Simplify(last ? Over(ranges[i].src(0), lanes) : ranges[i].src(0));
+    UOp value = i == 0 ? rest : Modulo(rest, extent);
+    rest = Over(rest, extent);
+    if (last && lanes > 1) value = Plus(Times(value, lanes), lane);
+    map[ranges[i]] = Simplify(value);
+  }
+}
+
+UOp EndOf(const UOp& count, int64_t tile) {
+  return count.IsConst() && count.vmax() % tile == 0 ? UOp() : count;
+}
+
+UOp GatedLoads(const UOp& value, const UOp& gate, const UOp& except, const UOp& instead) {
   absl::flat_hash_map<UOp, UOp> done;
   for (const UOp& u : TopoSort({&value, 1})) {
     if (except && u == except) {
       done.emplace(u, instead);
+      continue;
+    }
+    if (u.is(Op::kStage)) {
+      done.emplace(u, u);
       continue;
     }
     absl::InlinedVector<UOp, 4> srcs;
@@ -113,369 +121,394 @@ UOp Gated(const UOp& value, const UOp& gate, const UOp& except, const UOp& inste
   return done.at(value);
 }
 
-// One operand: what is staged of it, and how it lies there.
-struct Operand {
-  UOp value;                // staged
-  std::vector<UOp> ranges;  // rows of a, columns of b
-  int64_t extent = 0;       // of the tile along them
-  bool along_own = false;   // adjacent in memory along them, not along the sum
-  bool turned = false;      // in scratch, too
-  int64_t lanes = 1;        // of the vectors that are stored
-  bool read_only = false;   // just a load
-  int64_t pitch = 0;        // elements from one row to the next
-};
+BlockTiler::BlockTiler(const UOp& kernel, const Contraction& contraction, const Target& target,
+                       int64_t first_range)
+    : sink_(kernel), sets_(kernel), c_(contraction), target_(target), next_id_(first_range) {}
 
-class Tiler {
- public:
-  Tiler(const UOp& sink, const Target& target)
-      : sink_(sink), sets_(sink), target_(target), next_id_(FreshRangeId(sets_)) {}
+BlockTiler::BlockTiler(const UOp& kernel, const ByteDots& dots, const Target& target,
+                       int64_t first_range)
+    : BlockTiler(kernel, dots.c, target, first_range) {
+  c_.a = UOp(c_.reduce.src(0).src(0));  // cast
+  c_.b = UOp(c_.reduce.src(0).src(1));
+  if (sets_.Free(c_.a) & sets_.Bit(c_.lane)) std::swap(c_.a, c_.b);
+  scaled_ = dots.sum;
+  blocks_ = dots.blocks.size();
+  of_block_ = CountOf(c_.inner).vmax();
+  c_.inner.insert(c_.inner.begin(), dots.blocks.begin(), dots.blocks.end());
+}
 
-  UOp Run() {
-    const std::optional<Contraction> found = FindContraction(sets_, /*integers=*/true);
-    if (!found || found->rows.empty() || found->columns.empty()) return UOp();
-    c_ = *found;
-    if (!Choose()) return UOp();
-    Bind();
-    const UOp a = Staged(a_, 0), b = Staged(b_, 1);
-    UOp product = UOp::Make(Op::kMul, {a, b});
-    std::vector<UOp> sum = {product};
-    sum.insert(sum.end(), sum_ranges_.begin(), sum_ranges_.end());
-    return Simplify(Stored(UOp::Make(Op::kReduce, sum, c_.reduce.arg())));
+UOp BlockTiler::Range(int64_t extent, RangeKind kind, std::vector<UOp>& closed) {
+  if (extent == 1) return UOp::Index(0);
+  closed.push_back(UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{next_id_++, kind}));
+  return closed.back();
+}
+
+UOp BlockTiler::AsOperandOf(const MatrixShape& shape, const UOp& u) const {
+  if (u.dtype() == shape.operand && shape.operand == shape.sum) return u;
+  return u.is(Op::kCast) && u.src(0).dtype() == shape.operand ? UOp(u.src(0)) : UOp();
+}
+
+void BlockTiler::ChooseUnit() {
+  for (const MatrixShape& shape : target_.mma) {
+    if (!(shape.sum == c_.reduce.dtype())) continue;
+    const UOp a = AsOperandOf(shape, c_.a), b = AsOperandOf(shape, c_.b);
+    if (!a || !b) continue;
+    unit_ = &shape;
+    a_.value = a;
+    b_.value = b;
   }
+}
 
- private:
-  UOp Range(int64_t extent, RangeKind kind, std::vector<UOp>& closed) {
-    if (extent == 1) return UOp::Index(0);
-    closed.push_back(
-        UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{next_id_++, kind}));
-    return closed.back();
+int64_t BlockTiler::PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const {
+  size_t best = ranges.size() - 1;
+  int64_t lanes = LanesAlong(value, ranges[best], sets_);
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const int64_t n = LanesAlong(value, ranges[i], sets_);
+    if (n > lanes) lanes = n, best = i;
   }
+  std::rotate(ranges.begin() + best, ranges.begin() + best + 1, ranges.end());
+  return lanes;
+}
 
-  // ---- choices
+void BlockTiler::Lay(Operand& x, int64_t along_sum, int64_t along) const {
+  x.along_own =
+      along > along_sum || (along == along_sum && Adjacent(x.value, x.ranges.back(), sets_) &&
+                            !Adjacent(x.value, c_.inner.back(), sets_));
+  x.turned = x.along_own && (!unit_ || x.value.dtype().bytes() == 2);
+  x.lanes = std::max(along_sum, along);
+  x.read_only = x.value.is(Op::kIndex) && x.value.src(0).is(Op::kParam);
+}
 
-  // An operand as a matrix unit takes it: what is cast to the dtype of the sum.
-  UOp AsOperandOf(const MatrixShape& shape, const UOp& u) const {
-    if (u.dtype() == shape.operand && shape.operand == shape.sum) return u;
-    return u.is(Op::kCast) && u.src(0).dtype() == shape.operand ? UOp(u.src(0)) : UOp();
+bool BlockTiler::Choose(const GivenTile* given) {
+  const DType sum = c_.reduce.dtype();
+  a_.value = c_.a;
+  b_.value = c_.b;
+  ChooseUnit();
+  if (scaled_ && (!unit_ || of_block_ % unit_->steps() != 0 || of_block_ > kMostRowBytes)) {
+    return false;
   }
-
-  void ChooseUnit() {
-    for (const MatrixShape& shape : target_.mma) {
-      if (!(shape.sum == c_.reduce.dtype())) continue;
-      const UOp a = AsOperandOf(shape, c_.a), b = AsOperandOf(shape, c_.b);
-      if (!a || !b) continue;
-      unit_ = &shape;
-      a_.value = a;
-      b_.value = b;
-    }
-  }
-
-  // Puts the range that makes the widest vectors last. Returns their lanes.
-  int64_t PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const {
-    size_t best = ranges.size() - 1;
-    int64_t lanes = LanesAlong(value, ranges[best], sets_);
-    for (size_t i = 0; i < ranges.size(); ++i) {
-      const int64_t n = LanesAlong(value, ranges[i], sets_);
-      if (n > lanes) lanes = n, best = i;
-    }
-    std::rotate(ranges.begin() + best, ranges.begin() + best + 1, ranges.end());
-    return lanes;
-  }
-
-  // How an operand lies in shared memory. `along_sum`: the lanes of vectors along the sum, `along`:
-  // those along its own ranges.
-  void Lay(Operand& x, int64_t along_sum, int64_t along) const {
-    x.along_own =
-        along > along_sum || (along == along_sum && Adjacent(x.value, x.ranges.back(), sets_) &&
-                              !Adjacent(x.value, c_.inner.back(), sets_));
-    x.turned = x.along_own && (!unit_ || x.value.dtype().bytes() == 2);
-    x.lanes = std::max(along_sum, along);
-    x.read_only = x.value.is(Op::kIndex) && x.value.src(0).is(Op::kParam);
-  }
-
-  bool Choose() {
-    const DType sum = c_.reduce.dtype();
-    a_.value = c_.a;
-    b_.value = c_.b;
-    ChooseUnit();
-    if (!unit_ && sum.bytes() != 4 && sum.bytes() != 8) return false;
-    const int64_t rows = Count(c_.rows).vmax(), columns = Count(c_.columns).vmax();
-    const int64_t steps = Count(c_.inner).vmax(), batch = Count(c_.batch).vmax();
+  const std::vector<UOp> blocks(c_.inner.begin(), c_.inner.begin() + blocks_);
+  if (!unit_ && sum.bytes() != 4 && sum.bytes() != 8) return false;
+  const int64_t rows = CountOf(c_.rows).vmax(), columns = CountOf(c_.columns).vmax();
+  const int64_t steps = CountOf(c_.inner).vmax(), batch = CountOf(c_.batch).vmax();
+  if (given != nullptr) {
+    tile_rows_ = given->rows;
+    tile_columns_ = given->columns;
+    warps_down_ = given->warps_down;
+    warps_across_ = given->warps_across;
+  } else {
     if (rows < kLeastRows || columns < kLeastRows || steps < kLeastSteps) return false;
     if (target_.max_threads < kSide * kSide || target_.shared_bytes < 48 << 10) return false;
     ChooseTile(rows, columns, batch);
+  }
+  const bool computed = given != nullptr && given->computed;
+  if (!computed) {
     // The sum's own order: adjacent in a if anywhere, else in b.
     std::vector<UOp> of_b = c_.inner;
-    int64_t a_sum = PutAdjacentLast(a_.value, c_.inner);
+    const int64_t a_best = PutAdjacentLast(a_.value, c_.inner);
     const int64_t b_best = PutAdjacentLast(b_.value, of_b);
-    if (a_sum == 1 && b_best > 1) c_.inner = of_b;
-    a_sum = LanesAlong(a_.value, c_.inner.back(), sets_);
-    const int64_t b_sum = LanesAlong(b_.value, c_.inner.back(), sets_);
-    const int64_t a_own = PutAdjacentLast(a_.value, c_.rows);
-    const auto lane = std::find(c_.columns.begin(), c_.columns.end(), c_.lane);
-    std::rotate(lane, lane + 1, c_.columns.end());
-    a_.ranges = c_.rows;
-    b_.ranges = c_.columns;
-    Lay(a_, a_sum, a_own);
-    Lay(b_, b_sum, LanesAlong(b_.value, c_.lane, sets_));
-    // Along a step: rows of up to 128 bytes, and no more than there is.
-    const int64_t least = unit_ ? unit_->steps() : kLeastSteps;
-    const int bytes = std::max(a_.value.dtype().bytes(), b_.value.dtype().bytes());
-    steps_ = std::max(least, kMostRowBytes / bytes);
-    while (steps_ / 2 >= least && steps_ / 2 >= steps) steps_ /= 2;
-    ChooseLanes();
-    a_.extent = tile_rows_;
-    b_.extent = tile_columns_;
-    int64_t stage = 0;
-    for (Operand* x : {&a_, &b_}) {
-      // Without units a turned b is read in vectors.
-      const int64_t width = x->turned ? x->extent : steps_;
-      x->lanes = std::min(x->lanes, width);
-      x->pitch = width + kVectorBytes / x->value.dtype().bytes();
-      stage += Elements(*x) * x->value.dtype().bytes();
+    if (a_best == 1 && b_best > 1) c_.inner = of_b;
+  }
+  const int64_t a_sum = computed ? 1 : LanesAlong(a_.value, c_.inner.back(), sets_);
+  const int64_t b_sum = LanesAlong(b_.value, c_.inner.back(), sets_);
+  // The tiles of one kernel agree on the order of what they share.
+  const int64_t a_own = computed           ? 1
+                        : given != nullptr ? LanesAlong(a_.value, c_.rows.back(), sets_)
+                                           : PutAdjacentLast(a_.value, c_.rows);
+  const auto lane = std::find(c_.columns.begin(), c_.columns.end(), c_.lane);
+  std::rotate(lane, lane + 1, c_.columns.end());
+  a_.ranges = c_.rows;
+  b_.ranges = c_.columns;
+  if (!computed) Lay(a_, a_sum, a_own);
+  Lay(b_, b_sum, LanesAlong(b_.value, c_.lane, sets_));
+  // Along a step: rows of up to 128 bytes, and no more than there is.
+  const int64_t least = unit_ ? unit_->steps() : kLeastSteps;
+  const int bytes = std::max(a_.value.dtype().bytes(), b_.value.dtype().bytes());
+  steps_ = std::max(least, kMostRowBytes / bytes);
+  while (steps_ / 2 >= least && steps_ / 2 >= steps) steps_ /= 2;
+  if (given != nullptr) steps_ = std::max(least, given->steps);
+  if (steps_ % of_block_ != 0) steps_ = of_block_;
+  if (!std::equal(blocks.begin(), blocks.end(), c_.inner.begin())) return false;
+  if (given == nullptr || !given->kept) ChooseLanes();
+  a_.extent = tile_rows_;
+  b_.extent = tile_columns_;
+  int64_t stage = 0;
+  for (Operand* x : {&a_, &b_}) {
+    // Without units a turned b is read in vectors.
+    const int64_t width = x->turned ? x->extent : steps_;
+    x->lanes = std::min(x->lanes, width);
+    x->pitch = width + kVectorBytes / x->value.dtype().bytes();
+    stage += Elements(*x) * x->value.dtype().bytes();
+  }
+  // So many steps at once that two blocks share a multiprocessor.
+  const int64_t room = (target_.shared_bytes + kReservedBytes) / 2 - kReservedBytes;
+  const bool fetched = target_.fetches && (a_.read_only || b_.read_only);
+  const int64_t most = given != nullptr ? 0 : fetched ? kMostAhead : 1;
+  ahead_ = std::clamp<int64_t>(room / stage - 1, 0, std::min(most, Ceil(steps, steps_) - 1));
+  return stage <= target_.shared_bytes;
+}
+
+void BlockTiler::ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
+  // What follows the sums is written out for each of a thread's: few where that is much.
+  const UOp after =
+      Substitute(sink_.src(0).src(1), {{Result(), UOp::Const(Result().dtype(), Scalar())}});
+  bool few = c_.reduce.dtype().bytes() == 8;
+  for (const UOp& u : TopoSort({&after, 1})) few |= HasProperty(u.op(), kExpensive);
+  constexpr int64_t kTiles[][2] = {{128, 128}, {128, 64}, {64, 128}, {64, 64},
+                                   {64, 32},   {32, 64},  {32, 32}};
+  for (const auto& [m, n] : kTiles) {
+    tile_rows_ = m;
+    tile_columns_ = n;
+    if (few && m * n > 64 * 64) continue;
+    if ((m > 32 && m >= 2 * rows) || (n > 32 && n >= 2 * columns)) continue;
+    if (Ceil(rows, m) * Ceil(columns, n) >= Ceil(target_.cores, batch)) break;
+  }
+}
+
+void BlockTiler::ChooseLanes() {
+  lanes_ = unit_ ? 2 : kVectorBytes / c_.reduce.dtype().bytes();
+  const UOp& store = sink_.src(0);
+  const auto fit = [&](const UOp& value) {
+    for (const UOp& u : TopoSort({&value, 1})) {
+      if (!u.is(Op::kIndex) || !(sets_.Free(u) & sets_.Bit(c_.lane))) continue;
+      lanes_ = std::min(lanes_, LanesAlong(u, c_.lane, sets_));
     }
-    // So many steps at once that two blocks share a multiprocessor.
-    const int64_t room = (target_.shared_bytes + kReservedBytes) / 2 - kReservedBytes;
-    const bool fetched = target_.fetches && (a_.read_only || b_.read_only);
-    const int64_t most = fetched ? kMostAhead : 1;
-    ahead_ = std::clamp<int64_t>(room / stage - 1, 0, std::min(most, Ceil(steps, steps_) - 1));
-    return stage <= target_.shared_bytes;
+  };
+  const UOp sums = UOp::Const(Result().dtype(), Scalar());
+  fit(Substitute(store.src(1), {{Result(), sums}}));
+  fit(store.src(0));
+  if (!unit_ && !b_.turned) lanes_ = 1;
+  lanes_ = std::min(lanes_, tile_columns_ / kSide);
+}
+
+void BlockTiler::Bind() {
+  const UOp rows = CountOf(c_.rows), columns = CountOf(c_.columns), batch = CountOf(c_.batch);
+  const UOp down = CeilOver(rows, tile_rows_), across = CeilOver(columns, tile_columns_);
+  grid_ = UOp::Make(Op::kRange, kInt64, {Simplify(Times(batch, Times(down, across)))},
+                    RangeArg{next_id_++, RangeKind::kGrid});
+  // Blocks that follow one another form squares, so that what they read is shared in the cache.
+  const int64_t group = down.IsConst() ? LargestDivisor(down.vmax(), 8) : 1;
+  const UOp within = Modulo(grid_, Times(down, across));
+  const UOp group_size = Times(across, group);
+  first_row_ =
+      Times(Plus(Times(Over(within, group_size), group), Modulo(within, group)), tile_rows_);
+  first_column_ = Times(Modulo(Over(within, group), across), tile_columns_);
+  first_row_ = Simplify(first_row_);
+  first_column_ = Simplify(first_column_);
+  PlaceRanges(c_.batch, Over(grid_, Times(down, across)), 1, UOp(), outer_);
+  closed_ = {grid_};
+  BindTile(closed_);
+}
+
+void BlockTiler::BindWithin(const UOp& row, const UOp& column, const Substitution& batch) {
+  first_row_ = row;
+  first_column_ = column;
+  outer_ = batch;
+  BindTile(closed_);
+}
+
+void BlockTiler::BindTile(std::vector<UOp>& closed) {
+  threads_ = unit_ ? warps_down_ * warps_across_ * kWarp : kSide * kSide;
+  thread_ = Range(threads_, RangeKind::kThread, closed);
+  if (unit_) {
+    BindWarps(closed);
+  } else {
+    BindThreads(closed);
   }
-
-  // Large tiles read least; smaller ones where there would be too few for all multiprocessors, or
-  // where most of one would be empty.
-  void ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
-    // What follows the sums is written out for each of a thread's: few where that is much.
-    const UOp after =
-        Substitute(sink_.src(0).src(1), {{c_.reduce, UOp::Const(c_.reduce.dtype(), Scalar())}});
-    bool few = c_.reduce.dtype().bytes() == 8;
-    for (const UOp& u : TopoSort({&after, 1})) few |= HasProperty(u.op(), kExpensive);
-    constexpr int64_t kTiles[][2] = {{128, 128}, {128, 64}, {64, 128}, {64, 64},
-                                     {64, 32},   {32, 64},  {32, 32}};
-    for (const auto& [m, n] : kTiles) {
-      tile_rows_ = m;
-      tile_columns_ = n;
-      if (few && m * n > 64 * 64) continue;
-      if ((m > 32 && m >= 2 * rows) || (n > 32 && n >= 2 * columns)) continue;
-      if (Ceil(rows, m) * Ceil(columns, n) >= Ceil(target_.cores, batch)) break;
-    }
+  const UOp count = CountOf(c_.inner);
+  const UOp loops = CeilOver(count, steps_);
+  if (!loops.IsConst(1)) {
+    step_ = UOp::Make(Op::kRange, kInt64, {loops}, RangeArg{next_id_++, RangeKind::kLoop});
+    sum_ranges_.push_back(step_);
   }
-
-  // The vectors in which sums are stored, and in which b is read without units.
-  void ChooseLanes() {
-    lanes_ = unit_ ? 2 : kVectorBytes / c_.reduce.dtype().bytes();
-    const UOp& store = sink_.src(0);
-    const auto fit = [&](const UOp& value) {
-      for (const UOp& u : TopoSort({&value, 1})) {
-        if (!u.is(Op::kIndex) || !(sets_.Free(u) & sets_.Bit(c_.lane))) continue;
-        lanes_ = std::min(lanes_, LanesAlong(u, c_.lane, sets_));
-      }
-    };
-    const UOp sums = UOp::Const(c_.reduce.dtype(), Scalar());
-    fit(Substitute(store.src(1), {{c_.reduce, sums}}));
-    fit(store.src(0));
-    if (!unit_ && !b_.turned) lanes_ = 1;
-    lanes_ = std::min(lanes_, tile_columns_ / kSide);
+  if (unit_) {
+    const int64_t parts = (scaled_ ? of_block_ : steps_) / unit_->steps();
+    const UOp block = Range(scaled_ ? steps_ / of_block_ : 1, RangeKind::kLoop, sum_ranges_);
+    std::vector<UOp>& inside = scaled_ ? block_ranges_ : sum_ranges_;
+    const UOp part = Range(parts, RangeKind::kLoop, inside);
+    inside.push_back(matrix_.steps);
+    in_tile_ = Times(block, of_block_);
+    at_step_ = Plus(in_tile_, Plus(Times(part, unit_->steps()), matrix_.steps));
+  } else {
+    at_step_ = Range(steps_, RangeKind::kLoop, sum_ranges_);
   }
+  row_gate_ = EndOf(CountOf(c_.rows), tile_rows_);
+  column_gate_ = EndOf(CountOf(c_.columns), tile_columns_);
+  step_gate_ = EndOf(count, steps_);
+}
 
-  // ---- ranges
+void BlockTiler::BindThreads(std::vector<UOp>& closed) {
+  const UOp x = Modulo(thread_, kSide), y = Over(thread_, kSide);
+  const UOp i = Range(tile_rows_ / kSide, RangeKind::kUnroll, closed);
+  row_ = Plus(y, Times(i, kSide));
+  const UOp j = Range(tile_columns_ / kSide / lanes_, RangeKind::kUnroll, closed);
+  lane_ = Range(lanes_, RangeKind::kVector, closed);
+  column_unit_ = Plus(x, Times(j, kSide));
+}
 
-  void Bind() {
-    const UOp rows = Count(c_.rows), columns = Count(c_.columns), batch = Count(c_.batch);
-    const UOp down = CeilOver(rows, tile_rows_), across = CeilOver(columns, tile_columns_);
-    grid_ = UOp::Make(Op::kRange, kInt64, {Simplify(Times(batch, Times(down, across)))},
-                      RangeArg{next_id_++, RangeKind::kGrid});
-    // Blocks that follow one another form squares, so that what they read is shared in the cache.
-    const int64_t group = down.IsConst() ? LargestDivisor(down.vmax(), 8) : 1;
-    const UOp within = Modulo(grid_, Times(down, across));
-    const UOp group_size = Times(across, group);
-    first_row_ =
-        Times(Plus(Times(Over(within, group_size), group), Modulo(within, group)), tile_rows_);
-    first_column_ = Times(Modulo(Over(within, group), across), tile_columns_);
-    first_row_ = Simplify(first_row_);
-    first_column_ = Simplify(first_column_);
-    Place(c_.batch, Over(grid_, Times(down, across)), 1, UOp(), outer_);
-    threads_ = unit_ ? kWarpSide * kWarpSide * kWarp : kSide * kSide;
-    std::vector<UOp> closed = {grid_};
-    thread_ = Range(threads_, RangeKind::kThread, closed);
-    if (unit_) {
-      BindWarps(closed);
-    } else {
-      BindThreads(closed);
-    }
-    closed_ = closed;
-    const UOp count = Count(c_.inner);
-    const UOp loops = CeilOver(count, steps_);
-    if (!loops.IsConst(1)) {
-      step_ = UOp::Make(Op::kRange, kInt64, {loops}, RangeArg{next_id_++, RangeKind::kLoop});
-      sum_ranges_.push_back(step_);
-    }
-    if (unit_) {
-      const UOp part = Range(steps_ / unit_->steps(), RangeKind::kLoop, sum_ranges_);
-      sum_ranges_.push_back(matrix_.steps);
-      at_step_ = Plus(Times(part, unit_->steps()), matrix_.steps);
-    } else {
-      at_step_ = Range(steps_, RangeKind::kLoop, sum_ranges_);
-    }
-    row_gate_ = GateOf(rows, tile_rows_);
-    column_gate_ = GateOf(columns, tile_columns_);
-    step_gate_ = GateOf(count, steps_);
+void BlockTiler::BindWarps(std::vector<UOp>& closed) {
+  matrix_ = MakeMatrixRanges(next_id_, unit_->steps(), lanes_ > 1);
+  next_id_ += 4;
+  const UOp warp = Over(thread_, kWarp), lane = Modulo(thread_, kWarp);
+  const int64_t rows = tile_rows_ / warps_down_, columns = tile_columns_ / warps_across_;
+  const UOp i = Range(rows / kMatrixSide, RangeKind::kUnroll, closed);
+  const UOp j = Range(columns / kMatrixSide, RangeKind::kUnroll, closed);
+  row_ = Plus(Plus(Times(Modulo(warp, warps_down_), rows), Times(i, kMatrixSide)),
+              MatrixRow(matrix_, lane));
+  const UOp from = Plus(Times(Over(warp, warps_down_), columns), Times(j, kMatrixSide));
+  closed.push_back(matrix_.row_half);
+  closed.push_back(matrix_.column_half);
+  closed.push_back(matrix_.pair);
+  if (lanes_ > 1) {
+    lane_ = matrix_.pair;
+    column_unit_ = Plus(Over(from, 2), MatrixColumnPair(matrix_, lane));
+  } else {
+    lane_ = UOp::Index(0);
+    column_unit_ = Plus(Plus(from, Times(MatrixColumnPair(matrix_, lane), 2)), matrix_.pair);
   }
+}
 
-  // The end of an index that tiles do not divide, or nothing.
-  static UOp GateOf(const UOp& count, int64_t tile) {
-    return count.IsConst() && count.vmax() % tile == 0 ? UOp() : count;
+UOp BlockTiler::Column() const { return Plus(Times(column_unit_, lanes_), lane_); }
+
+int64_t BlockTiler::Elements(const Operand& x) const {
+  return (x.turned ? steps_ : x.extent) * x.pitch;
+}
+
+UOp BlockTiler::Offset(const Operand& x, const UOp& at, const UOp& step) const {
+  const UOp row = x.turned ? step : at, column = x.turned ? at : step;
+  UOp offset = Plus(Times(row, x.pitch), column);
+  if (ahead_ > 0) offset = Plus(offset, Times(Modulo(step_, ahead_ + 1), Elements(x)));
+  return Simplify(offset);
+}
+
+UOp BlockTiler::Stage(const Operand& x, int64_t id) {
+  const DType dtype = x.value.dtype();
+  const bool is_a = &x == &a_;
+  const int64_t bytes = Elements(x) * (ahead_ + 1) * dtype.bytes();
+  const UOp scratch =
+      UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent((bytes + 15) / 16 * 16)}});
+  // Units of `lanes` elements are shared out to threads, rows of scratch one after another; those
+  // that cannot be stored as vectors are read in order.
+  const bool by_own = x.along_own;
+  const int64_t fast = (by_own ? x.extent : steps_) / x.lanes;
+  const int64_t units = x.extent * steps_ / x.lanes;
+  std::vector<UOp> closed;
+  UOp unit = Range(std::min(units, threads_), RangeKind::kThread, closed);
+  if (units > threads_) {
+    // Of what is computed from more than its own loads, each copy takes many registers.
+    const int64_t copies = units / threads_;
+    const int64_t unrolled = std::min(copies, x.at ? kComputedCopies : kUnrolledCopies);
+    const UOp loop = Range(copies / unrolled, RangeKind::kLoop, closed);
+    const UOp copy = Range(unrolled, RangeKind::kUnroll, closed);
+    unit = Plus(unit, Times(Plus(Times(loop, unrolled), copy), threads_));
   }
-
-  // Without matrix units: threads in rows of 16, each with every 16th row and vector of columns.
-  void BindThreads(std::vector<UOp>& closed) {
-    const UOp x = Modulo(thread_, kSide), y = Over(thread_, kSide);
-    const UOp i = Range(tile_rows_ / kSide, RangeKind::kUnroll, closed);
-    row_ = Plus(y, Times(i, kSide));
-    const UOp j = Range(tile_columns_ / kSide / lanes_, RangeKind::kUnroll, closed);
-    lane_ = Range(lanes_, RangeKind::kVector, closed);
-    column_unit_ = Plus(x, Times(j, kSide));
+  const UOp lane = Range(x.lanes, RangeKind::kVector, closed);
+  const UOp quick = Modulo(unit, fast), slow = Over(unit, fast);
+  const UOp vector = Plus(Times(quick, x.lanes), lane);
+  const UOp at = by_own ? vector : slow, step = by_own ? slow : vector;
+  // Where that is in the operand. Vectors are whole, or nothing.
+  const UOp own_first = is_a ? first_row_ : first_column_;
+  const UOp sum_first = step_ ? Times(step_, steps_) : UOp::Index(0);
+  const int64_t own_lanes = by_own ? x.lanes : 1, sum_lanes = by_own ? 1 : x.lanes;
+  const UOp own_unit = Plus(Over(own_first, own_lanes), by_own ? quick : slow);
+  const UOp sum_unit = Plus(Over(sum_first, sum_lanes), by_own ? slow : quick);
+  Substitution map = outer_;
+  PlaceRanges(x.ranges, Simplify(own_unit), own_lanes, lane, map);
+  PlaceRanges(c_.inner, Simplify(sum_unit), sum_lanes, lane, map);
+  if (x.at) {
+    map.emplace(x.at, at);
+    map.emplace(x.step, step);
+    map.emplace(x.loop, step_ ? step_ : UOp::Index(0));
   }
-
-  void BindWarps(std::vector<UOp>& closed) {
-    matrix_ = MakeMatrixRanges(next_id_, unit_->steps(), lanes_ > 1);
-    next_id_ += 4;
-    const UOp warp = Over(thread_, kWarp), lane = Modulo(thread_, kWarp);
-    const int64_t rows = tile_rows_ / kWarpSide, columns = tile_columns_ / kWarpSide;
-    const UOp i = Range(rows / kMatrixSide, RangeKind::kUnroll, closed);
-    const UOp j = Range(columns / kMatrixSide, RangeKind::kUnroll, closed);
-    row_ = Plus(Plus(Times(Modulo(warp, kWarpSide), rows), Times(i, kMatrixSide)),
-                MatrixRow(matrix_, lane));
-    const UOp from = Plus(Times(Over(warp, kWarpSide), columns), Times(j, kMatrixSide));
-    closed.push_back(matrix_.row_half);
-    closed.push_back(matrix_.column_half);
-    closed.push_back(matrix_.pair);
-    if (lanes_ > 1) {
-      lane_ = matrix_.pair;
-      column_unit_ = Plus(Over(from, 2), MatrixColumnPair(matrix_, lane));
-    } else {
-      lane_ = UOp::Index(0);
-      column_unit_ = Plus(Plus(from, Times(MatrixColumnPair(matrix_, lane), 2)), matrix_.pair);
-    }
+  const UOp own_end = is_a ? row_gate_ : column_gate_;
+  const UOp in_own = own_end ? Below(Times(own_unit, own_lanes), own_end) : UOp();
+  const UOp in_sum = step_gate_ ? Below(Times(sum_unit, sum_lanes), step_gate_) : UOp();
+  UOp value = GatedLoads(Substitute(x.value, map), Both(in_own, in_sum), UOp(), UOp());
+  // Past the end of the sum both factors are 0, whatever is computed from nothing there.
+  if (in_sum && !x.read_only) {
+    value = UOp::Make(Op::kWhere, {in_sum, value, UOp::Const(dtype, Scalar())});
   }
+  std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, Offset(x, at, step)}), Simplify(value)};
+  store.insert(store.end(), closed.begin(), closed.end());
+  return UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
+                   StageArg{id, Space::kShared, ahead_});
+}
 
-  UOp Column() const { return Plus(Times(column_unit_, lanes_), lane_); }
+UOp BlockTiler::Read(const Operand& x, const UOp& stage) const {
+  const UOp read = UOp::Make(Op::kIndex, {stage, Offset(x, &x == &a_ ? row_ : Column(), at_step_)});
+  return read.dtype() == c_.reduce.dtype() ? read : UOp::Make(Op::kCast, c_.reduce.dtype(), {read});
+}
 
-  // ---- the operands
+UOp BlockTiler::AtElement(Substitution& map) const {
+  const UOp row = Plus(first_row_, row_);
+  const UOp unit = Plus(Over(first_column_, lanes_), column_unit_);
+  PlaceRanges(c_.rows, Simplify(row), 1, UOp(), map);
+  PlaceRanges(c_.columns, Simplify(unit), lanes_, lane_, map);
+  const UOp in_rows = row_gate_ ? Below(row, row_gate_) : UOp();
+  const UOp in_columns = column_gate_ ? Below(Times(unit, lanes_), column_gate_) : UOp();
+  return Both(in_rows, in_columns);
+}
 
-  static int64_t Rows(const Operand& x, int64_t steps) { return x.turned ? steps : x.extent; }
-  int64_t Elements(const Operand& x) const { return Rows(x, steps_) * x.pitch; }
-
-  // Where an element of a tile lies in scratch.
-  UOp Offset(const Operand& x, const UOp& at, const UOp& step) const {
-    const UOp row = x.turned ? step : at, column = x.turned ? at : step;
-    UOp offset = Plus(Times(row, x.pitch), column);
-    if (ahead_ > 0) offset = Plus(offset, Times(Modulo(step_, ahead_ + 1), Elements(x)));
-    return Simplify(offset);
+UOp BlockTiler::Sums(const UOp& a, const UOp& b) const {
+  const auto sum = [](const UOp& value, const std::vector<UOp>& ranges, const UOp& like) {
+    if (ranges.empty()) return ReducedOnce(like.arg<ReduceArg>(), value);
+    std::vector<UOp> srcs = {value};
+    srcs.insert(srcs.end(), ranges.begin(), ranges.end());
+    return UOp::Make(Op::kReduce, srcs, like.arg());
+  };
+  const UOp product = UOp::Make(Op::kMul, {a, b});
+  if (!scaled_) return sum(product, sum_ranges_, c_.reduce);
+  Substitution map = outer_;
+  UOp gate = AtElement(map);
+  const UOp first = step_ ? Times(step_, steps_) : UOp::Index(0);
+  const UOp at = Simplify(Plus(first, in_tile_));
+  PlaceRanges(c_.inner, at, 1, UOp(), map);
+  const UOp in_sum = step_gate_ ? Below(at, step_gate_) : UOp();
+  map.emplace(c_.reduce, c_.reduce);
+  UOp value = GatedLoads(Substitute(scaled_.src(0), map), Both(gate, in_sum), c_.reduce,
+                         sum(product, block_ranges_, c_.reduce));
+  // There is nothing past the end, whatever nothing is scaled by.
+  if (in_sum) {
+    value = UOp::Make(Op::kWhere, {in_sum, value, UOp::Const(value.dtype(), Scalar())});
   }
+  return sum(value, sum_ranges_, scaled_);
+}
 
-  // The tile of an operand, as the products read it.
-  UOp Staged(const Operand& x, int64_t id) {
-    const DType dtype = x.value.dtype();
-    const bool is_a = &x == &a_;
-    const int64_t bytes = Elements(x) * (ahead_ + 1) * dtype.bytes();
-    const UOp scratch =
-        UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent((bytes + 15) / 16 * 16)}});
-    // Units of `lanes` elements are shared out to threads, rows of scratch one after another; those
-    // that cannot be stored as vectors are read in order.
-    const bool by_own = x.along_own;
-    const int64_t fast = (by_own ? x.extent : steps_) / x.lanes;
-    const int64_t units = x.extent * steps_ / x.lanes;
-    std::vector<UOp> closed;
-    UOp unit = Range(std::min(units, threads_), RangeKind::kThread, closed);
-    if (units > threads_) {
-      const int64_t copies = units / threads_, unrolled = std::min(copies, kUnrolledCopies);
-      const UOp loop = Range(copies / unrolled, RangeKind::kLoop, closed);
-      const UOp copy = Range(unrolled, RangeKind::kUnroll, closed);
-      unit = Plus(unit, Times(Plus(Times(loop, unrolled), copy), threads_));
-    }
-    const UOp lane = Range(x.lanes, RangeKind::kVector, closed);
-    const UOp quick = Modulo(unit, fast), slow = Over(unit, fast);
-    const UOp vector = Plus(Times(quick, x.lanes), lane);
-    const UOp at = by_own ? vector : slow, step = by_own ? slow : vector;
-    // Where that is in the operand. Vectors are whole, or nothing.
-    const UOp own_first = is_a ? first_row_ : first_column_;
-    const UOp sum_first = step_ ? Times(step_, steps_) : UOp::Index(0);
-    const int64_t own_lanes = by_own ? x.lanes : 1, sum_lanes = by_own ? 1 : x.lanes;
-    const UOp own_unit = Plus(Over(own_first, own_lanes), by_own ? quick : slow);
-    const UOp sum_unit = Plus(Over(sum_first, sum_lanes), by_own ? slow : quick);
-    Substitution map = outer_;
-    Place(x.ranges, Simplify(own_unit), own_lanes, lane, map);
-    Place(c_.inner, Simplify(sum_unit), sum_lanes, lane, map);
-    const UOp own_end = is_a ? row_gate_ : column_gate_;
-    const UOp in_own = own_end ? Below(Times(own_unit, own_lanes), own_end) : UOp();
-    const UOp in_sum = step_gate_ ? Below(Times(sum_unit, sum_lanes), step_gate_) : UOp();
-    UOp value = Gated(Substitute(x.value, map), Both(in_own, in_sum), UOp(), UOp());
-    // Past the end of the sum both factors are 0, whatever is computed from nothing there.
-    if (in_sum && !x.read_only) {
-      value = UOp::Make(Op::kWhere, {in_sum, value, UOp::Const(dtype, Scalar())});
-    }
-    std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, Offset(x, at, step)}),
-                              Simplify(value)};
-    store.insert(store.end(), closed.begin(), closed.end());
-    const UOp stage = UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
-                                StageArg{id, Space::kShared, ahead_});
-    const UOp read = UOp::Make(Op::kIndex, {stage, Offset(x, is_a ? row_ : Column(), at_step_)});
-    return read.dtype() == c_.reduce.dtype() ? read
-                                             : UOp::Make(Op::kCast, c_.reduce.dtype(), {read});
-  }
-
-  static UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
-
-  // ---- the result
-
-  UOp Stored(const UOp& sums) {
-    const UOp& store = sink_.src(0);
-    Substitution map = outer_;
-    const UOp row = Plus(first_row_, row_);
-    const UOp unit = Plus(Over(first_column_, lanes_), column_unit_);
-    Place(c_.rows, Simplify(row), 1, UOp(), map);
-    Place(c_.columns, Simplify(unit), lanes_, lane_, map);
-    const UOp in_rows = row_gate_ ? Below(row, row_gate_) : UOp();
-    const UOp in_columns = column_gate_ ? Below(Times(unit, lanes_), column_gate_) : UOp();
-    const UOp gate = Both(in_rows, in_columns);
-    // The old sum stays as it is until the new one, whose loads have gates, takes its place.
-    Substitution around = map;
-    around.emplace(c_.reduce, c_.reduce);
-    const UOp value = Gated(Substitute(store.src(1), around), gate, c_.reduce, sums);
-    const UOp& index = store.src(0);
-    std::vector<UOp> at = {index.src(0), Substitute(index.src(1), map)};
-    UOp all = gate;
-    if (index.size() == 3) all = Both(Substitute(index.src(2), map), gate);
-    if (all) at.push_back(all);
-    std::vector<UOp> srcs = {UOp::Make(Op::kIndex, at), value};
-    srcs.insert(srcs.end(), closed_.begin(), closed_.end());
-    return sink_.WithSrcs({store.WithSrcs(srcs)});
-  }
-
-  const UOp sink_;
-  const RangeSets sets_;
-  const Target& target_;
-  int64_t next_id_;
-  Contraction c_;
-  const MatrixShape* unit_ = nullptr;  // null: every thread for itself
-  Operand a_, b_;
-  int64_t tile_rows_ = 0, tile_columns_ = 0, steps_ = 0, threads_ = 0, ahead_ = 0;
-  int64_t lanes_ = 1;  // of a vector of columns
-  UOp grid_, thread_, step_;
-  MatrixRanges matrix_;
-  UOp first_row_, first_column_;            // of the block
-  UOp row_, column_unit_, lane_, at_step_;  // of a thread's sums within the block
-  UOp row_gate_, column_gate_, step_gate_;  // ends that tiles reach over
-  std::vector<UOp> closed_, sum_ranges_;    // by the store, by the sum
-  Substitution outer_;                      // what the batch's ranges are
-};
-
-}  // namespace
+UOp BlockTiler::Stored(const UOp& sums) const {
+  const UOp& store = sink_.src(0);
+  Substitution map = outer_;
+  const UOp gate = AtElement(map);
+  // The old sum stays as it is until the new one, whose loads have gates, takes its place.
+  Substitution around = map;
+  around.emplace(Result(), Result());
+  const UOp value = GatedLoads(Substitute(store.src(1), around), gate, Result(), sums);
+  const UOp& index = store.src(0);
+  std::vector<UOp> at = {index.src(0), Substitute(index.src(1), map)};
+  UOp all = gate;
+  if (index.size() == 3) all = Both(Substitute(index.src(2), map), gate);
+  if (all) at.push_back(all);
+  std::vector<UOp> srcs = {UOp::Make(Op::kIndex, at), value};
+  srcs.insert(srcs.end(), closed_.begin(), closed_.end());
+  return sink_.WithSrcs({store.WithSrcs(srcs)});
+}
 
 UOp TileBlocks(const UOp& sink, const Target& target) {
   if (sink.size() != 1) return UOp();
-  return Tiler(sink, target).Run();
+  const RangeSets sets(sink);
+  const auto tile = [](BlockTiler tiler) {
+    if (!tiler.Choose()) return UOp();
+    tiler.Bind();
+    const UOp a = tiler.Stage(tiler.a(), 0), b = tiler.Stage(tiler.b(), 1);
+    return Simplify(tiler.Stored(tiler.Sums(tiler.Read(tiler.a(), a), tiler.Read(tiler.b(), b))));
+  };
+  const auto has_sides = [](const Contraction& c) { return !c.rows.empty() && !c.columns.empty(); };
+  const std::optional<ByteDots> dots = FindByteDots(sets);
+  if (dots && dots->sum) {
+    return has_sides(dots->c) ? tile(BlockTiler(sink, *dots, target, FreshRangeId(sets))) : UOp();
+  }
+  const std::optional<Contraction> c = FindContraction(sets, /*integers=*/true);
+  if (!c || !has_sides(*c)) return UOp();
+  return tile(BlockTiler(sink, *c, target, FreshRangeId(sets)));
 }
 
 }  // namespace tessera

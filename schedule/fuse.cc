@@ -272,7 +272,7 @@ class Fuser {
     return true;
   }
 
-  // Whether dot products of bytes are asked for by the sum of a CPU's kernel that scales them, by
+  // Whether dot products of bytes are asked for by the sum of a kernel that scales them, by
   // nothing but loops: both are then done as one.
   bool OfScaledDots(const UOp& r, const Demand& d, const Kernel& k) const {
     const uint64_t all = RealLoops(k);
@@ -284,8 +284,7 @@ class Fuser {
       if (seen & a.mask) return false;
       seen |= a.mask;
     }
-    return k.scales_dots && k.reduce_mask == all && (seen & all) == all && seen != all &&
-           targets_.Of(r.device()).dialect == Dialect::kCpp;
+    return k.scales_dots && k.reduce_mask == all && (seen & all) == all && seen != all;
   }
 
   // Node i is computed by kernel d.kernel at d.map: asks for its sources.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -82,11 +83,87 @@ TEST_F(BlockTiles, ProductsOf16BitsUseMatrixUnits) {
   ExpectProduct({256, 130, 256}, kBFloat16, false, false, "= rt_fragment_turned(");
 }
 
+// On a device that is first asked for with TF32=1.
+TEST_F(BlockTiles, ProductsOfF32RoundedToTf32) {
+  const SetFlagForTest tf32(Flag::kTf32, "1");
+  const auto on = [](const std::vector<float>& x, const Dims& dims) {
+    return Tensor::FromBytes(x.data(), dims, kFloat32, "CPU").To("SIM:15").Realize();
+  };
+  // Each product is that of numbers of 10 bits, ties away from zero.
+  const auto rounded = [](float x) {
+    uint32_t bits;
+    std::memcpy(&bits, &x, 4);
+    bits = (bits + 0x1000) & ~0x1fffu;
+    std::memcpy(&x, &bits, 4);
+    return x;
+  };
+  for (const Shape3& s : {Shape3{64, 64, 64}, {33, 41, 70}}) {
+    for (const bool turned : {false, true}) {
+      const std::vector<float> x = Tensor::Uniform(-2, 2, {s.m, s.k}).ToVector<float>();
+      const std::vector<float> y = Tensor::Uniform(-2, 2, {s.k, s.n}).ToVector<float>();
+      const Tensor b = turned ? on(y, {s.n, s.k}).T() : on(y, {s.k, s.n});
+      const Tensor c = on(x, {s.m, s.k}).MatMul(b);
+      EXPECT_THAT(TextOf(c), testing::HasSubstr("= rt_mma_tf32("));
+      const std::vector<float> got = Values(c);
+      int far = 0, plain = 0;
+      for (int64_t i = 0; i < s.m; ++i) {
+        for (int64_t j = 0; j < s.n; ++j) {
+          double want = 0, exact = 0;
+          for (int64_t l = 0; l < s.k; ++l) {
+            const float u = x[i * s.k + l], v = turned ? y[j * s.k + l] : y[l * s.n + j];
+            want += static_cast<double>(rounded(u)) * rounded(v);
+            exact += static_cast<double>(u) * v;
+          }
+          far += std::fabs(got[i * s.n + j] - want) > 1e-4;
+          plain += std::fabs(got[i * s.n + j] - exact) > 1e-4;
+        }
+      }
+      EXPECT_EQ(far, 0) << s.m << "x" << s.k << "x" << s.n;
+      EXPECT_GT(plain, 0);  // it was rounded
+    }
+  }
+  EXPECT_THAT(TextOf(Given({64, 64}).MatMul(Given({64, 64}))),
+              testing::Not(testing::HasSubstr("rt_mma_tf32")));
+}
+
 TEST_F(BlockTiles, ProductsOfBytesUseMatrixUnits) {
   for (int turn = 0; turn < 4; ++turn) {
     ExpectProduct({66, 80, 48}, kInt8, turn & 1, turn & 2, "= rt_mma_i8(");
   }
   ExpectProduct({33, 39, 17}, kInt8, false, false, "= rt_mma_i8(");
+}
+
+// Of one block after the other, each scaled in f32; all in one kernel.
+TEST_F(BlockTiles, ProductsOfBytesInScaledBlocks) {
+  const auto check = [](int64_t m, int64_t n, int64_t blocks, int64_t length, const char* uses) {
+    const Tensor x = Tensor::RandInt(-128, 128, {m, blocks, length}).Cast(kInt8).Realize();
+    const Tensor w = Tensor::RandInt(-128, 128, {n, blocks, length}).Cast(kInt8).Realize();
+    const Tensor s = Tensor::Uniform(-1, 1, {m, blocks}).Cast(kFloat16).Realize();
+    const Tensor t = Tensor::Uniform(-1, 1, {n, blocks}).Realize();
+    const auto compute = [&](const char* place) {
+      const Tensor products = x.To(place).Unsqueeze(1).Cast(kInt32) * w.To(place).Cast(kInt32);
+      const Tensor scales = s.To(place).Cast(kFloat32).Unsqueeze(1) * t.To(place);
+      return (products.Sum({-1}).Cast(kFloat32) * scales).Sum({-1}) + 1;
+    };
+    const Tensor y = compute("SIM");
+    const std::string text = TextOf(y);
+    EXPECT_THAT(text, testing::HasSubstr(uses)) << m << "x" << n << ", " << blocks;
+    EXPECT_EQ(text.find("RT_ENTRY", text.find("RT_ENTRY") + 1), std::string::npos);
+    const std::vector<float> got = Values(y), want = Values(compute("CPU"));
+    ASSERT_EQ(got.size(), want.size());
+    int wrong = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      const double size = 128.0 * 128 * static_cast<double>(length * blocks);
+      wrong += !(std::fabs(got[i] - want[i]) <= 1e-6 * size);
+    }
+    EXPECT_EQ(wrong, 0) << m << "x" << n << ", " << blocks << " blocks of " << length;
+  };
+  check(64, 64, 8, 32, "= rt_mma_i8(");
+  check(33, 70, 6, 32, "= rt_mma_i8(");
+  check(17, 40, 3, 64, "= rt_mma_i8(");
+  check(20, 33, 2, 128, "= rt_mma_i8(");
+  check(40, 40, 5, 16, "RT_GLOBAL");  // too short for units
+  check(1, 300, 8, 32, "RT_GLOBAL");
 }
 
 TEST_F(BlockTiles, ProductsOfOtherTypes) {
@@ -191,8 +268,11 @@ TEST_F(BlockTiles, LongSumsAreSplitWhereTilesAreFew) {
   const Tensor x = Given({2, 16, 2048}), y = Given({2, 17, 2048});
   EXPECT_EQ(kernels(x.MatMul(y.Transpose())), 2u);
   EXPECT_EQ(Values(x.MatMul(y.Transpose())), Values(x.To("CPU").MatMul(y.To("CPU").Transpose())));
-  // Not where parts would be unequal, tiles are many, or there are none.
-  EXPECT_EQ(kernels(Given({32, 4099}).MatMul(Given({4099, 32}))), 1u);
+  // The last part is shorter: zeros fill its tiles.
+  const Tensor odd = Given({32, 4099}), other = Given({4099, 32});
+  EXPECT_EQ(kernels(odd.MatMul(other)), 2u);
+  EXPECT_EQ(Values(odd.MatMul(other)), Values(odd.To("CPU").MatMul(other.To("CPU"))));
+  // Not where tiles are many, or there are none.
   EXPECT_EQ(kernels(Given({256, 2048}).MatMul(Given({2048, 256}))), 1u);
   EXPECT_EQ(kernels(Given({8, 4096}).MatMul(Given({4096, 64}))), 1u);
 }
