@@ -8,6 +8,7 @@
 // share what is left of the output (so a softmax reads its row in one block).
 #include <algorithm>
 
+#include "codegen/block_chain.h"
 #include "codegen/block_tiles.h"
 #include "codegen/contraction.h"
 #include "codegen/lanes.h"
@@ -369,6 +370,7 @@ class Binder {
 
 UOp BindRanges(const UOp& sink, const Target& target) {
   const UOp loops = OwnLoops(AsLoops(sink));
+  if (const UOp chain = TileChainBlocks(loops, target)) return chain;
   if (const UOp tiles = TileBlocks(loops, target)) return tiles;
   return Simplify(Binder(loops).Run());
 }

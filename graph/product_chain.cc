@@ -2,9 +2,11 @@
 #include "graph/product_chain.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "absl/container/flat_hash_set.h"
 #include "graph/rewrite.h"
+#include "graph/simplify.h"
 
 namespace tessera {
 namespace {
@@ -77,6 +79,74 @@ std::optional<ProductChain> FindProductChain(const RangeSets& sets) {
   }
   if (c.columns.empty()) return std::nullopt;
   return c;
+}
+
+namespace {
+
+constexpr int64_t kLeastRows = 16, kLeastKeys = 32, kLeastSteps = 8;
+constexpr int64_t kMostSteps = 256, kMostColumns = 128;
+constexpr int64_t kElementBytes = 4, kPadding = 4;  // of what is kept of each, and between rows
+
+RangeMask MaskOf(const std::vector<UOp>& ranges, const RangeSets& sets) {
+  RangeMask mask = 0;
+  for (const UOp& r : ranges) mask |= sets.Bit(r);
+  return mask;
+}
+
+// Bytes of the rows' operand, of the tiles of keys, scores, weights and values, and of the scores
+// and keys once more, as what is freed may lie apart.
+int64_t BytesOf(const ChainTile& t) {
+  const int64_t step_row = t.steps + kPadding;
+  const int64_t kept = t.rows * step_row + 2 * ChainTile::kThreads * kPadding;
+  const int64_t scores = t.keys * step_row + t.rows * (t.keys + kPadding);
+  const int64_t product = t.rows * (t.keys + kPadding) + t.keys * (t.columns + kPadding);
+  return (kept + 2 * scores + product) * kElementBytes;
+}
+
+}  // namespace
+
+std::optional<ChainTile> ChainTileFor(const ProductChain& c, const RangeSets& sets,
+                                      const Target& target) {
+  if (target.max_threads < ChainTile::kThreads) return std::nullopt;
+  if (!(c.first.dtype() == kFloat32) || !(c.second.dtype() == kFloat32)) return std::nullopt;
+  const RangeMask row_mask = MaskOf(c.rows, sets), key_mask = MaskOf(c.inner, sets);
+  ChainTile t;
+  for (const UOp& operand : c.first.src(0).srcs()) {
+    const bool by_rows{sets.Free(operand) & row_mask}, by_keys{sets.Free(operand) & key_mask};
+    if (by_rows != by_keys) (by_rows ? t.queries : t.key) = operand;
+  }
+  if (!t.queries || !t.key) return std::nullopt;
+  for (const UOp& r : ClosedRanges(c.first)) {
+    if (!r.src(0).IsConst()) return std::nullopt;
+  }
+  bool adjacent = false;  // the columns, in the result
+  for (const Sum sum = ToSum(sets.order().back().src(0).src(0).src(1));
+       const auto& term : sum.terms) {
+    const bool column = std::find(c.columns.begin(), c.columns.end(), term.term) != c.columns.end();
+    adjacent |= column && term.factor == 1;
+  }
+  const int64_t rows = sets.Iterations(row_mask), keys = sets.Iterations(key_mask);
+  const int64_t columns = sets.Iterations(MaskOf(c.columns, sets));
+  const int64_t steps = sets.Iterations(sets.Closed(c.first));
+  if (!adjacent || rows < kLeastRows || keys < kLeastKeys || steps < kLeastSteps ||
+      steps > kMostSteps || columns > 2 * kMostColumns) {
+    return std::nullopt;
+  }
+  const auto power = [](int64_t n) {
+    return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n)));
+  };
+  t.steps = std::max<int64_t>(16, power(steps));
+  t.columns = std::clamp<int64_t>(power(columns), 64, kMostColumns);
+  // Many rows read keys least often; fewer, where there would be too few blocks for all cores.
+  const int64_t blocks = (rows + 63) / 64 * sets.Iterations(MaskOf(c.batch, sets));
+  const bool many = rows > 32 && blocks >= target.cores;
+  for (const bool large : {true, false}) {
+    if (large && !many) continue;
+    t.rows = large ? 64 : 32;
+    t.keys = large ? 32 : 64;
+    if (BytesOf(t) <= target.shared_bytes) return t;
+  }
+  return std::nullopt;
 }
 
 }  // namespace tessera

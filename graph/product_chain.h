@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/kernel_form.h"
+#include "graph/target.h"
 
 namespace tessera {
 
@@ -20,5 +21,18 @@ struct ProductChain {
 
 // The chain of a kernel with one store in index form, or nothing.
 std::optional<ProductChain> FindProductChain(const RangeSets& sets);
+
+// How a block of a GPU's threads takes rows of a chain through all of it: so many rows and columns
+// of the result, so many keys (what the second product sums over) at a time, and all steps of the
+// first product's sum.
+struct ChainTile {
+  static constexpr int64_t kThreads = 256;
+  int64_t rows = 0, keys = 0, columns = 0, steps = 0;
+  UOp queries, key;  // the operands of the first product, by what they vary over: rows, and keys
+};
+
+// Nothing where that does not fit into the target's blocks, or is no work for them.
+std::optional<ChainTile> ChainTileFor(const ProductChain& chain, const RangeSets& sets,
+                                      const Target& target);
 
 }  // namespace tessera

@@ -1,5 +1,6 @@
 // Products of which one's rows are the other's operand, as softmax(Q K^T) V: one kernel, if what
-// lies between them is whole rows. Nothing of the first product then leaves the core's caches.
+// lies between them is whole rows. Nothing of the first product then leaves the core's caches, or
+// the memory of a GPU's block.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -36,7 +37,7 @@ class Chainer {
     }
     bool any = false;
     for (int g = 0; g < n; ++g) {
-      if (fusion_.groups[g].roots.size() != 1 || TargetOf(g).dialect != Dialect::kCpp) continue;
+      if (fusion_.groups[g].roots.size() != 1) continue;
       if (multiplies_[g]) any |= ChainFrom(g);
     }
     if (any) RemoveEmptyGroups(fusion_);
@@ -126,6 +127,8 @@ class Chainer {
     const RangeSets sets(sink);
     const std::optional<ProductChain> c = FindProductChain(sets);
     if (!c) return false;
+    // Blocks of threads keep no scores but those of a few keys at a time.
+    if (target.dialect == Dialect::kCuda) return ChainTileFor(*c, sets, target).has_value();
     // Cores have rows of their own, and some of them together in cache.
     int64_t rows = 1;
     for (const auto& loops : {c->rows, c->batch}) {

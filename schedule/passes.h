@@ -36,8 +36,8 @@ std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
 // their reduction.
 std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& targets);
 
-// On CPUs, makes a product, what reduces its rows and the product that takes them as an operand one
-// group: softmax(Q K^T) V is then computed a block of rows at a time.
+// Makes a product, what reduces its rows and the product that takes them as an operand one group:
+// softmax(Q K^T) V is then computed a block of rows at a time.
 void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets);
 
 // Joins groups of one shape that read a common input and do not depend on one another.

@@ -96,6 +96,24 @@ TEST_F(NvrtcTiles, MatrixUnits) {
             With({"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"}));
 }
 
+// Attention of 32 heads of 128 keeps no scores in memory, and spills nothing.
+TEST_F(NvrtcTiles, Attention) {
+  for (const DType dtype : {kBFloat16, kFloat32}) {
+    const Tensor q = Given({32, 2048, 128}, dtype), k = Given({32, 2048, 128}, dtype);
+    const Tensor v = Given({32, 2048, 128}, dtype);
+    const std::string name = "attention, " + dtype.ToString();
+    std::vector<std::string> parts = {"fma.rn.f32", "bar.sync"};
+    if (dtype == kBFloat16) parts.emplace_back("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16");
+    ExpectPtx(name.c_str(), q.ScaledDotProductAttention(k, v), parts);
+    ExpectPtx((name + ", causal").c_str(),
+              q.ScaledDotProductAttention(k, v, AttentionOptions{.causal = true}), parts);
+  }
+  const Tensor q = Given({32, 2048, 128}, kBFloat16), k = Given({32, 2048, 128}, kBFloat16);
+  const Tensor scores = (q.MatMul(k.Transpose()).Cast(kFloat32) * 0.088).Softmax();
+  ExpectPtx("attention, bf16 weights", scores.Cast(kBFloat16).MatMul(k),
+            {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16", "bar.sync"});
+}
+
 // One operand is computed while it is staged, the other fetched.
 TEST_F(NvrtcTiles, PrologueAndEpilogue) {
   const Tensor a = Given({4096, 4096}, kBFloat16), b = Given({4096, 4096}, kInt8);
