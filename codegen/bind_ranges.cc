@@ -69,7 +69,8 @@ UOp OwnLoops(const UOp& sink) {
 
 class Binder {
  public:
-  explicit Binder(const UOp& sink) : sink_(sink), sets_(sink_), next_id_(FreshRangeId(sets_)) {}
+  Binder(const UOp& sink, const Target& target)
+      : sink_(sink), sets_(sink_), cores_(target.cores), next_id_(FreshRangeId(sets_)) {}
 
   UOp Run() {
     if (sink_.size() == 0 || !SameLoops()) return sink_;
@@ -212,11 +213,15 @@ class Binder {
     for (const UOp& r : loops_) all |= sets_.Bit(r);
     // Threads of reductions are worth more than vectors.
     if (!reduces_.empty() && sets_.Iterations(all) / lanes < 4 * kEnoughThreads) lanes = 1;
+    // So are warps for every multiprocessor.
+    while (lanes > 1 && sets_.Iterations(all) / lanes < cores_ * kWarp) lanes /= 2;
     UOp row;
     const int64_t rows = in_output ? RowsOfTile(sets_.Iterations(all) / lanes, row) : 1;
     const Flat flat = Flatten(loops_, lane_, lanes, row, rows);
     int64_t threads = kThreads;
-    while (threads > kWarp && threads / 2 >= flat.count.vmax()) threads /= 2;
+    while (threads > kWarp && flat.count.vmax() <= threads / 2 * std::max<int64_t>(1, cores_)) {
+      threads /= 2;
+    }
     const UOp block = Range(Steps(flat.count, UOp::Index(0), threads), RangeKind::kGrid);
     const UOp left = Minus(flat.count, Times(block, threads));
     const bool whole = flat.count.IsConst() && flat.count.vmax() % threads == 0;
@@ -290,7 +295,9 @@ class Binder {
     const Flat flat = Flatten(rows, UOp(), 1);
     const bool several = flat.count.vmax() >= kWarpsOfBlock && longest <= 8 * kWarp;
     if (several) threads = kWarp;
-    if (!rows.empty()) PlaceRows(flat, several ? kWarpsOfBlock : 1);
+    int64_t of_block = several ? kWarpsOfBlock : 1;
+    while (of_block > 1 && flat.count.vmax() <= of_block / 2 * cores_) of_block /= 2;
+    if (!rows.empty()) PlaceRows(flat, of_block);
     for (size_t i = 0; i < shared.size(); ++i) {
       Share(shared[i], shared[i] != columns, threads, lanes[i]);
     }
@@ -358,6 +365,7 @@ class Binder {
 
   UOp sink_;
   const RangeSets sets_;
+  const int64_t cores_;  // multiprocessors
   int64_t next_id_;
   std::vector<UOp> loops_;    // of the stores
   std::vector<UOp> reduces_;  // outside of all others
@@ -372,7 +380,7 @@ UOp BindRanges(const UOp& sink, const Target& target) {
   const UOp loops = OwnLoops(AsLoops(sink));
   if (const UOp chain = TileChainBlocks(loops, target)) return chain;
   if (const UOp tiles = TileBlocks(loops, target)) return tiles;
-  return Simplify(Binder(loops).Run());
+  return Simplify(Binder(loops, target).Run());
 }
 
 }  // namespace tessera

@@ -151,7 +151,7 @@ std::string Explain(absl::Span<const Tensor> tensors, CallSite at) {
     absl::StrAppend(&out, roots.empty() ? "" : ", ", internal::Show(t));
     roots.push_back(t.uop());
   }
-  const absl::StatusOr<Plan> plan = PlanOnly(roots, MakePlanKey(roots));
+  const absl::StatusOr<Plan> plan = PlanWithGrids(roots, MakePlanKey(roots));
   if (!plan.ok()) throw Error(plan.status());
   return absl::StrCat(out, ": ", ShowPlan(*plan));
 }

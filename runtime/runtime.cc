@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "codegen/codegen.h"
 #include "graph/flags.h"
 #include "graph/spec.h"
 #include "graph/status.h"
@@ -13,6 +14,7 @@
 #include "runtime/debug.h"
 #include "runtime/mesh.h"
 #include "schedule/schedule.h"
+#include "schedule/work_division.h"
 
 namespace tessera {
 namespace {
@@ -46,6 +48,14 @@ absl::StatusOr<Targets> TargetsOf(absl::Span<const UOp> values, Device home) {
   return out;
 }
 
+// Of a GPU's kernel: how many multiprocessors its blocks keep busy, and for how much of the time.
+void DescribeGrid(const Program& program, const Target& target, PlanKernel& kernel) {
+  const int64_t blocks = target.dialect == Dialect::kCuda ? program.grid.vmax() : 0;
+  if (blocks < 1) return;
+  kernel.workers = static_cast<int>(std::min<int64_t>(blocks, target.cores));
+  kernel.utilisation = Utilisation(blocks, kernel.workers, target.cores);
+}
+
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   auto out = std::make_shared<CompiledPlan>();
   ASSIGN_OR_RETURN(out->plan, PlanOnly(roots, key));
@@ -60,6 +70,7 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
     ASSIGN_OR_RETURN(out->devices[k], GetDevice(kernel.device.places()[0]));
     ASSIGN_OR_RETURN(Program program, Codegen(kernel.graph, kernel.name, kernel.variables,
                                               out->devices[k]->target()));
+    DescribeGrid(program, out->devices[k]->target(), out->plan.kernels[k]);
     DebugProgram(kernel, program);
     out->programs.push_back(std::move(program));
   }
@@ -104,6 +115,18 @@ absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
   for (const PlanKernel& k : plan.kernels) {
     RETURN_IF_ERROR(
         Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", targets.Of(k.device)));
+  }
+  return plan;
+}
+
+absl::StatusOr<Plan> PlanWithGrids(absl::Span<const UOp> roots, const PlanKey& key) {
+  ASSIGN_OR_RETURN(Plan plan, PlanOnly(roots, key));
+  for (PlanKernel& k : plan.kernels) {
+    ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(k.device.places()[0]));
+    if (device->target().dialect != Dialect::kCuda) continue;
+    ASSIGN_OR_RETURN(const Program program,
+                     Codegen(k.graph, k.name, k.variables, device->target()));
+    DescribeGrid(program, device->target(), k);
   }
   return plan;
 }

@@ -35,6 +35,8 @@ absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const P
 
 // The plan of the roots as it was scheduled; nothing is generated, compiled or kept.
 absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key);
+// The same, with what GPUs' kernels are generated for: how many multiprocessors have blocks.
+absl::StatusOr<Plan> PlanWithGrids(absl::Span<const UOp> roots, const PlanKey& key);
 
 // Runs a plan on the storage of its leaves, by slot. Gives the storage of each root. Where
 // `made_nan` is given, a kernel that makes a NaN though it reads none is an error, and sets it.

@@ -58,6 +58,15 @@ TEST(Explain, GivesTheHighestOfWhatDependsOnVariables) {
   EXPECT_THAT(Explain(x.Slice({{0, n}}) + 1), HasSubstr("<= 800 B"));
 }
 
+// A simulated GPU has four multiprocessors; each row is a block here.
+TEST(Explain, SaysHowManyMultiprocessorsAreBusy) {
+  const auto rows = [](int64_t n) {
+    return Explain(Tensor::Empty({n, 4096}, kFloat32, "SIM").Sum({1}));
+  };
+  EXPECT_THAT(rows(3), HasSubstr(" 3 75% "));
+  EXPECT_THAT(rows(6), HasSubstr(" 4 75% "));
+}
+
 TEST(Explain, OfNothingToDo) {
   Tensor x = Tensor::From({1, 2}, kFloat32);
   EXPECT_THAT(Explain(x), HasSubstr("0 kernels, 0 copies"));
