@@ -40,6 +40,7 @@ GPU_CASE(SoftmaxOfAnElementForEachThread, OnGpu({5, 64}).Slice({{}, {0, 64, 2}})
 GPU_CASE(SumOfAVectorForEachThread, OnGpu({4, 1024}).Sum({1}), OnGpu({9, 128}).Sum({1}))
 GPU_CASE(RootMeanSquare, OnGpu({12, 2048}).RmsNorm(OnGpu({2048}, kFloat32, 2)))
 GPU_CASE(LayerNormalised, OnGpu({12, 515}).LayerNorm())
+GPU_CASE(SumOfPrimeLength, OnGpu({100003}).Sum())
 GPU_CASE(RunningSum, OnGpu({6, 300}).CumSum(1))
 
 // ---- products
@@ -60,6 +61,15 @@ GPU_CASE(ProductsInABatch, OnGpu({3, 40, 24}).MatMul(OnGpu({3, 24, 50}, kFloat32
 GPU_CASE(Attention, OnGpu({2, 16, 32})
                         .ScaledDotProductAttention(OnGpu({2, 48, 32}, kFloat32, 2),
                                                    OnGpu({2, 48, 32}, kFloat32, 3)))
+GPU_CASE(AttentionOfBrainFloats, OnGpu({3, 70, 64}, kBFloat16)
+                                     .ScaledDotProductAttention(OnGpu({3, 90, 64}, kBFloat16, 2),
+                                                                OnGpu({3, 90, 64}, kBFloat16, 3)))
+GPU_CASE(ProductOfBytesInBlocks, (((OnGpu({40, 1, 6, 32}) * 100).Cast(kInt8).Cast(kInt32) *
+                                   (OnGpu({48, 6, 32}, kFloat32, 2) * 100).Cast(kInt8).Cast(kInt32))
+                                      .Sum({-1})
+                                      .Cast(kFloat32) *
+                                  (OnGpu({40, 1, 6}, kFloat32, 3) * OnGpu({48, 6}, kFloat32, 4)))
+                                     .Sum({-1}))
 
 // ---- windows and indices
 GPU_CASE(Convolution, OnGpu({2, 3, 12, 12}).Conv2d(OnGpu({4, 3, 3, 3}, kFloat32, 2)))
