@@ -7,6 +7,7 @@
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/merge_ranges.h"
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -49,6 +50,18 @@ UOp PackAcross(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& 
   return Tile(out, over[at], 1, columns.src(0).vmax());
 }
 
+// Whether an operand is read as it lies in memory, without a gap, where these loops nest so.
+bool LiesInOrder(const UOp& b, const std::vector<UOp>& over, const RangeSets& sets) {
+  if (!b.is(Op::kIndex) || b.size() != 2 || !b.src(0).is(Op::kParam)) return false;
+  int64_t elements = 1;
+  for (size_t i = over.size(); i-- > 0;) {
+    const Step s = StepOf(b.src(1), over[i], sets);
+    if (!s.linear || s.factor != elements) return false;
+    elements *= over[i].src(0).vmax();
+  }
+  return true;
+}
+
 // Panels: what the products read of b goes to scratch, once for all tiles of rows. In a panel the
 // range `fastest` is adjacent, where it is given; else the columns of a tile, which may lie across
 // the range over which b is adjacent in memory.
@@ -81,6 +94,7 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, int64_t 
       };
       std::stable_sort(over.begin(), over.end(),
                        [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
+      if (LiesInOrder(b, over, sets)) continue;  // a panel already
       out = across ? PackAcross(out, b, over, across) : StageValue(out, b, over);
       packed = true;
       break;
@@ -246,12 +260,6 @@ int64_t BytesOfSum(const Contraction& c, int64_t each) {
   return std::min(bytes, kNoPanel);
 }
 
-// Every tile of rows reads a panel whole: from the core's own cache, or its part of the last one,
-// which is slower by less than packing gains.
-int64_t MostOfPanel(const Target& target) {
-  return std::max(target.l2_bytes * 3 / 4, target.cache_bytes / (2 * target.cores));
-}
-
 // The vectors of columns that are under way together: those of a tile; or, where there is but one
 // tile, those of the rest as well.
 int64_t VectorsAtOnce(int64_t columns, int64_t tile_columns, int64_t lanes) {
@@ -331,8 +339,7 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   }
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t most = MostOfPanel(target);
-  const int64_t deep = BytesOfSum(c, target.vector_bytes);
-  const int64_t tile_columns = columns >= 2 * lanes && 2 * deep <= most ? 2 : 1;
+  const int64_t tile_columns = VectorsOfPanel(target, columns, lanes, BytesOfSum(c, 1));
   const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
   UOp out = ColumnsOutward(sink, c, block);
   out = Simplify(Tile(out, c.lane, tile_columns, lanes, kLeastLanes));
@@ -396,7 +403,6 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
   return MergeRanges(ColumnsOutward(Simplify(out), c));
 }
 
-constexpr int64_t kFewRows = 4;
 constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns in a row
 
 }  // namespace
@@ -409,7 +415,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   const int64_t rows = row ? row.src(0).vmax() : 1;
   if (lanes < 2) return UOp();
   const bool across = AdjacentOver(c.b, c.lane, sets) && columns >= lanes;
-  if (across && rows < kFewRows) return TileFewRows(sink, c, lanes);
+  if (across && rows < kLeastRowsOfPanel) return TileFewRows(sink, c, lanes);
   if (!across && rows < kRowsToTranspose) {
     if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
       return TileAlong(sink, sets, c, row, along, lanes, target);
@@ -423,7 +429,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
       return TileAcross(flat, flat_sets, *again, Longest(again->rows), lanes, target);
     }
   }
-  if (rows < kFewRows || columns < lanes) return UOp();
+  if (rows < kLeastRowsOfPanel || columns < lanes) return UOp();
   return TileAcross(sink, sets, c, row, lanes, target);
 }
 

@@ -1,6 +1,7 @@
 // The buffers alive, by id.
 #include "graph/buffer.h"
 
+#include <algorithm>
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
@@ -24,6 +25,32 @@ struct Registry {
 };
 
 }  // namespace
+
+uint64_t NextStamp() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+Contents ContentsOf(const Storage& storage) {
+  Contents out;
+  out.own = out.newest = storage.stamp.load(std::memory_order_acquire);
+  for (const auto& part : storage.parts) {
+    out.newest = std::max(out.newest, part->stamp.load(std::memory_order_acquire));
+  }
+  return out;
+}
+
+void WillWrite(Storage& storage) {
+  storage.stamp.store(NextStamp(), std::memory_order_release);
+  for (const auto& part : storage.parts) {
+    part->stamp.store(NextStamp(), std::memory_order_release);
+  }
+}
+
+bool MayChangeUnseen(const Storage& storage) {
+  return storage.is_shared || std::any_of(storage.parts.begin(), storage.parts.end(),
+                                          [](const auto& part) { return part->is_shared.load(); });
+}
 
 Buffer::Buffer() : id(Registry::Get().Add(this)) {}
 

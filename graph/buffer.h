@@ -12,6 +12,9 @@
 
 namespace tessera {
 
+// A number that none was before, in this process.
+uint64_t NextStamp();
+
 // Bytes on one device. The deleter is the runtime's.
 struct Storage {
   void* data = nullptr;
@@ -19,12 +22,27 @@ struct Storage {
   std::function<void(Storage&)> deleter;
   // Of a tensor on a Sharding: the storage of each place, in order; there is no data of its own.
   std::vector<std::shared_ptr<Storage>> parts;
+  // Changes whenever a plan writes here: see Contents.
+  std::atomic<uint64_t> stamp{NextStamp()};
+  // Whether others may write here at any time: memory of the caller, or lent to another library.
+  std::atomic<bool> is_shared{false};
   Storage() = default;
   Storage(const Storage&) = delete;
   ~Storage() {
     if (deleter) deleter(*this);
   }
 };
+
+// What a storage holds: equal for as long as no plan has written to it or to one of its parts.
+struct Contents {
+  uint64_t own = 0, newest = 0;
+  friend bool operator==(const Contents&, const Contents&) = default;
+};
+Contents ContentsOf(const Storage& storage);
+// Before a plan writes to a storage.
+void WillWrite(Storage& storage);
+// Whether its contents may change without a plan that writes to it.
+bool MayChangeUnseen(const Storage& storage);
 
 struct History;
 

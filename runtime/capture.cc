@@ -136,6 +136,7 @@ class Capture {
   void Collect(Trace& trace, const std::vector<Tensor>& arguments,
                const std::vector<UOp>& placeholders, const std::vector<Tensor>& results);
   void CollectLeaves(const PlanKey& key, const std::vector<UOp>& placeholders);
+  std::vector<bool> LastingLeaves() const;
   Tensor TensorOf(const Source& s, const std::vector<Tensor>& inputs) const {
     return s.kind == Source::kInput ? inputs[s.index] : captured_[s.index]->tensor();
   }
@@ -241,8 +242,11 @@ void Capture::Collect(Trace& trace, const std::vector<Tensor>& arguments,
   }
   drawn_ = trace.drawn();
 
-  const PlanKey key = MakePlanKey(roots);
+  PlanKey key = MakePlanKey(roots);
   CollectLeaves(key, placeholders);
+  if (const int64_t most = IntFlag(Flag::kKeepMib) << 20; most > 0) {
+    SetLasting(key, {LastingLeaves(), most});
+  }
   for (const UOp& u : key.order) {
     if (!u.is(Op::kVar) || OwnSizesOf(u)) continue;
     const VarArg& v = u.arg<VarArg>();
@@ -291,6 +295,22 @@ void Capture::CollectLeaves(const PlanKey& key, const std::vector<UOp>& placehol
     l.device = leaf.device();
     leaves_.push_back(std::move(l));
   }
+}
+
+// What is no input and not assigned, in memory that only plans write: its results are kept until
+// one does.
+std::vector<bool> Capture::LastingLeaves() const {
+  std::vector<bool> out;
+  for (const Leaf& l : leaves_) {
+    bool lasts = l.source.kind != Source::kInput && !l.overwritten;
+    const UOp value = l.own ? l.own : lasts ? captured_[l.source.index]->now() : UOp();
+    if (lasts && value.is(Op::kBuffer)) {
+      const std::shared_ptr<Storage>& storage = BufferOf(value).storage;
+      lasts = storage != nullptr && !MayChangeUnseen(*storage);
+    }
+    out.push_back(lasts);
+  }
+  return out;
 }
 
 void Capture::CheckAliases(absl::Span<Storage* const> leaves) const {

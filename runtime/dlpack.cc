@@ -101,7 +101,8 @@ DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
   held->tensor = tensor;
   held->tensor.Realize(at);
   const UOp buffer = held->tensor.uop();
-  const Storage& storage = *buffer.arg<BufferArg>().buffer->storage;
+  Storage& storage = *buffer.arg<BufferArg>().buffer->storage;
+  storage.is_shared = true;
   // The storage is held as it is now, whatever the tensor is assigned later.
   held->tensor = Tensor(buffer);
   const DType dtype = tensor.dtype();

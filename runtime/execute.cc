@@ -68,6 +68,7 @@ class Execution {
   absl::Status BindBuffers() {
     storage_.resize(plan_.buffers.size());
     data_.resize(plan_.buffers.size());
+    for (int slot : WrittenLeaves(plan_)) WillWrite(*leaves_[slot]);
     for (const auto& [device, bytes] : plan_.arenas) {
       for (const Place& place : device.places()) {
         ASSIGN_OR_RETURN(DeviceRuntime * runtime, GetDevice(place));
@@ -86,6 +87,10 @@ class Execution {
           break;
         }
         case PlanBuffer::kTemp:
+          if (b.kept) {
+            ASSIGN_OR_RETURN(storage_[i], AllocateBuffer(plan_, b));
+            break;
+          }
           if (b.offset < 0) break;  // of no step
           for (const auto& [device, arena] : arenas_) {
             if (device == b.device) {

@@ -1,6 +1,8 @@
 // Serialising graphs into plan keys.
 #include "runtime/plan_key.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
@@ -201,6 +203,16 @@ PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary) {
   PlanKey key;
   Writer(key, draws_vary).Run(roots);
   return key;
+}
+
+void SetLasting(PlanKey& key, Lasting lasting) {
+  if (std::find(lasting.slots.begin(), lasting.slots.end(), true) == lasting.slots.end()) return;
+  key.words.push_back(~uint64_t{0});
+  key.words.push_back(static_cast<uint64_t>(lasting.most_bytes));
+  for (size_t slot = 0; slot < lasting.slots.size(); ++slot) {
+    if (lasting.slots[slot]) key.words.push_back(slot);
+  }
+  key.lasting = std::move(lasting);
 }
 
 std::map<std::string, int64_t> DrawBindings(const PlanKey& key) {

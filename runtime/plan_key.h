@@ -8,6 +8,7 @@
 
 #include "absl/types/span.h"
 #include "graph/uop.h"
+#include "schedule/plan.h"
 
 namespace tessera {
 
@@ -20,11 +21,15 @@ struct PlanKey {
   std::vector<UOp> leaves;  // BUFFERs by slot
   std::vector<UOp> draws;   // by slot, sums whose second operand is where a draw begins to count
   bool on_meshes = false;   // some node is on a Sharding
+  Lasting lasting;          // none, until SetLasting
 };
 
 // With `draws_vary`, where random draws begin to count is no part of the words: WithParams makes
 // it a VAR, so that a plan serves later draws too.
 PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary = false);
+
+// Makes what lasts from run to run a part of the key, if anything does.
+void SetLasting(PlanKey& key, Lasting lasting);
 
 // The values of the VARs that stand for where draws begin, by name.
 std::map<std::string, int64_t> DrawBindings(const PlanKey& key);

@@ -230,6 +230,7 @@ Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
   auto storage = std::make_shared<Storage>();
   storage->data = data;
   storage->bytes = elements * dtype.bytes();
+  storage->is_shared = true;
   for (size_t i = 0; shared && i < home.places().size(); ++i) {
     storage->parts.push_back(std::make_shared<Storage>());
     storage->parts.back()->data = data;

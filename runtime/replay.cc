@@ -20,6 +20,7 @@ struct Replay::Frame {
   std::vector<void*> arguments;
   std::vector<int64_t> variables;
   std::vector<std::shared_ptr<Storage>> arenas;
+  std::shared_ptr<const Kept> kept;
   std::vector<RecordedLaunch> recorded;  // over the arrays above
   std::unique_ptr<Recording> recording;
 };
@@ -43,6 +44,8 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
     }
     results_.push_back(std::move(result));
   }
+  written_ = WrittenLeaves(p);
+  FindKept();
   for (const PlanStep& step : p.steps) {
     if (step.kind == PlanStep::kKernel) {
       AddKernel(step, names_, result_of);
@@ -58,7 +61,7 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
       if (l.num_targets == 0) l.num_targets = parts;
     }
     l.num_buffers = static_cast<int>(arguments_.size()) - l.first_buffer;
-    launches_.push_back(std::move(l));
+    (step.once ? once_ : launches_).push_back(std::move(l));
   }
   // Of one variable together: its extent is worked out once.
   std::stable_sort(
@@ -72,12 +75,36 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
 
 Replay::~Replay() = default;
 
+void Replay::FindKept() {
+  const Plan& p = plan_->plan;
+  std::vector<bool> often(p.buffers.size(), false);
+  for (const PlanStep& step : p.steps) {
+    for (int b : step.buffers) {
+      if (!step.once) often[b] = true;
+      if (step.once && p.buffers[b].kind == PlanBuffer::kInput) {
+        watched_.push_back(p.buffers[b].slot);
+      }
+    }
+  }
+  std::sort(watched_.begin(), watched_.end());
+  watched_.erase(std::unique(watched_.begin(), watched_.end()), watched_.end());
+  for (size_t b = 0; b < p.buffers.size(); ++b) {
+    if (!p.buffers[b].kept) continue;
+    kept_buffers_.push_back(static_cast<int>(b));
+    kept_wanted_.push_back(often[b]);
+  }
+}
+
 void Replay::AddArgument(int buffer, int place, const std::vector<int>& result_of) {
   const PlanBuffer& b = plan_->plan.buffers[buffer];
   const auto at = static_cast<int>(arguments_.size());
   const int part = b.device.is_sharding() ? place : -1;
   arguments_.push_back({buffer, place});
   if (b.kind == PlanBuffer::kInput) leaf_patches_.push_back({at, b.slot, part});
+  if (b.kept) {
+    const auto kept = std::lower_bound(kept_buffers_.begin(), kept_buffers_.end(), buffer);
+    kept_patches_.push_back({at, static_cast<int>(kept - kept_buffers_.begin()), part});
+  }
   if (result_of[buffer] >= 0) result_patches_.push_back({at, result_of[buffer], part});
 }
 
@@ -115,9 +142,9 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
       CHECK(it != variables.end(), "a plan has the variable ", name, " that its graph has not");
       variable_patches_.push_back({at, static_cast<int>(it - variables.begin())});
     }
-    ++kernels_;
+    ++(step.once ? kernels_once_ : kernels_);
   }
-  launches_.push_back(std::move(l));
+  (step.once ? once_ : launches_).push_back(std::move(l));
 }
 
 absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
@@ -132,7 +159,7 @@ absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
       ASSIGN_OR_RETURN(std::shared_ptr<Storage> arena, places[place]->Allocate(bytes));
       for (size_t i = 0; i < arguments_.size(); ++i) {
         const PlanBuffer& b = p.buffers[arguments_[i].buffer];
-        if (b.kind != PlanBuffer::kTemp || !(b.device == device)) continue;
+        if (b.kind != PlanBuffer::kTemp || b.kept || !(b.device == device)) continue;
         if (arguments_[i].place != static_cast<int>(place)) continue;
         // Integers, as there may be no memory behind it (NULL).
         frame->arguments[i] =
@@ -192,27 +219,67 @@ absl::Status Replay::RunLaunches(Frame& frame, absl::Span<const int64_t> values)
       return only_device_->RunRecording(*frame.recording, frame.recorded);
     }
   }
-  for (const Launchable& l : launches_) {
-    if (!l.places.empty()) {
-      RETURN_IF_ERROR(RunKernel(l, frame));
-      continue;
-    }
-    void* const* arguments = frame.arguments.data() + l.first_buffer;
-    if (l.transfer == nullptr) {
-      RETURN_IF_ERROR(RunCopyStep(plan_->plan, *l.step, arguments[0], arguments[1]));
-      continue;
-    }
-    const auto targets = static_cast<size_t>(l.num_targets);
-    RETURN_IF_ERROR(l.transfer->Run(
-        {arguments, targets}, {arguments + targets, static_cast<size_t>(l.num_buffers) - targets},
-        [&](const Extent& e) { return ValueOf(e, values); }));
-  }
+  for (const Launchable& l : launches_) RETURN_IF_ERROR(RunLaunch(l, frame, values));
   return absl::OkStatus();
+}
+
+absl::Status Replay::RunLaunch(const Launchable& l, const Frame& frame,
+                               absl::Span<const int64_t> values) const {
+  if (!l.places.empty()) return RunKernel(l, frame);
+  void* const* arguments = frame.arguments.data() + l.first_buffer;
+  if (l.transfer == nullptr) {
+    return RunCopyStep(plan_->plan, *l.step, arguments[0], arguments[1]);
+  }
+  const auto targets = static_cast<size_t>(l.num_targets);
+  return l.transfer->Run({arguments, targets},
+                         {arguments + targets, static_cast<size_t>(l.num_buffers) - targets},
+                         [&](const Extent& e) { return ValueOf(e, values); });
 }
 
 absl::StatusOr<std::shared_ptr<Storage>> Replay::Allocate(const Result& result) {
   if (!result.in_parts) return result.places[0]->Allocate(result.bytes[0]);
   return AllocateParts(result.places, result.bytes);
+}
+
+namespace {
+
+void* DataOf(const Storage& s, int part) { return part < 0 ? s.data : s.parts[part]->data; }
+
+}  // namespace
+
+void Replay::PatchKept(const Kept& kept, Frame& frame) const {
+  for (const Patch& p : kept_patches_) {
+    if (kept.storage[p.from] == nullptr) continue;
+    frame.arguments[p.at] = DataOf(*kept.storage[p.from], p.part);
+  }
+}
+
+// What is kept of these leaves; computed now, into a frame whose leaves are patched, where it is
+// not.
+absl::StatusOr<std::shared_ptr<const Replay::Kept>> Replay::KeptFor(
+    absl::Span<Storage* const> leaves, absl::Span<const int64_t> values, Frame& frame) {
+  Kept next;
+  bool unseen = false;
+  for (int slot : watched_) {
+    next.from.push_back(ContentsOf(*leaves[slot]));
+    unseen |= MayChangeUnseen(*leaves[slot]);
+  }
+  std::lock_guard lock(kept_mutex_);
+  if (kept_ != nullptr && kept_->from == next.from && !unseen) return kept_;
+  kept_ = nullptr;  // before there is memory for another
+  for (int b : kept_buffers_) {
+    ASSIGN_OR_RETURN(next.storage.emplace_back(),
+                     AllocateBuffer(plan_->plan, plan_->plan.buffers[b]));
+  }
+  PatchKept(next, frame);
+  PlanScope scope;
+  for (const Launchable& l : once_) RETURN_IF_ERROR(RunLaunch(l, frame, values));
+  Count(&RuntimeStats::kernels_run, kernels_once_);
+  for (size_t i = 0; i < next.storage.size(); ++i) {
+    if (!kept_wanted_[i]) next.storage[i] = nullptr;
+  }
+  kept_ = std::make_shared<const Kept>(std::move(next));
+  return kept_;
 }
 
 absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int64_t> values,
@@ -232,22 +299,25 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
     ASSIGN_OR_RETURN(results[r.root], Allocate(r));
   }
   for (const auto& [root, same] : same_results_) results[root] = results[same];
-  const auto data = [](const Storage& s, int part) {
-    return part < 0 ? s.data : s.parts[part]->data;
-  };
   for (const Patch& p : leaf_patches_) {
     if (frame->arguments[p.at] != nullptr && FaultPlanted(Fault::kReplayOldInputs)) continue;
-    frame->arguments[p.at] = data(*leaves[p.from], p.part);
+    frame->arguments[p.at] = DataOf(*leaves[p.from], p.part);
   }
   for (const Patch& p : result_patches_) {
-    frame->arguments[p.at] = data(*results[p.from], p.part);
+    frame->arguments[p.at] = DataOf(*results[p.from], p.part);
   }
   for (const Patch& p : variable_patches_) {
     if (frame->variables[p.at] != 0 && FaultPlanted(Fault::kReplayOldVariables)) continue;
     frame->variables[p.at] = values[p.from];
   }
   RETURN_IF_ERROR(PatchPlaces(values, *frame));
+  if (!once_.empty()) {
+    ASSIGN_OR_RETURN(frame->kept, KeptFor(leaves, values, *frame));
+    PatchKept(*frame->kept, *frame);
+  }
+  for (int slot : written_) WillWrite(*leaves[slot]);
   RETURN_IF_ERROR(RunLaunches(*frame, values));
+  frame->kept = nullptr;
   Count(&RuntimeStats::kernels_run, kernels_);
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(frame));

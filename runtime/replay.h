@@ -14,6 +14,9 @@ namespace tessera {
 // and new results and the values of variables are written into prepared argument arrays; per
 // kernel, there is one virtual call. The plan's temporary memory is kept from run to run, once for
 // each thread that runs it at the same time.
+//
+// Steps that depend on nothing but lasting leaves run before the first run, and again when one of
+// those leaves is other storage or was written since; what others read of their results is kept.
 class Replay {
  public:
   // `variables` names the values that Run is given, in order; it holds every VAR of the plan.
@@ -55,6 +58,11 @@ class Replay {
   struct Argument {
     int buffer, place;
   };
+  // What the steps that run once computed.
+  struct Kept {
+    std::vector<std::shared_ptr<Storage>> storage;  // by kept buffer; null of what no other reads
+    std::vector<Contents> from;                     // by watched leaf
+  };
   struct Result {
     int root;
     std::vector<DeviceRuntime*> places;
@@ -62,6 +70,7 @@ class Replay {
     bool in_parts;
   };
   struct Frame;
+  void FindKept();
   void AddArgument(int buffer, int place, const std::vector<int>& result_of);
   void AddKernel(const PlanStep& step, absl::Span<const std::string> variables,
                  const std::vector<int>& result_of);
@@ -69,11 +78,17 @@ class Replay {
   absl::StatusOr<int64_t> ValueOf(const Extent& e, absl::Span<const int64_t> values) const;
   absl::Status PatchPlaces(absl::Span<const int64_t> values, Frame& frame) const;
   absl::Status RunLaunches(Frame& frame, absl::Span<const int64_t> values) const;
+  absl::Status RunLaunch(const Launchable& l, const Frame& frame,
+                         absl::Span<const int64_t> values) const;
   absl::Status RunKernel(const Launchable& l, const Frame& frame) const;
+  absl::StatusOr<std::shared_ptr<const Kept>> KeptFor(absl::Span<Storage* const> leaves,
+                                                      absl::Span<const int64_t> values,
+                                                      Frame& frame);
+  void PatchKept(const Kept& kept, Frame& frame) const;
   absl::StatusOr<std::unique_ptr<Frame>> MakeFrame() const;
 
   const CompiledPlanPtr plan_;
-  std::vector<Launchable> launches_;
+  std::vector<Launchable> launches_, once_;
   const std::vector<std::string> names_;  // of the variables
   std::vector<Argument> arguments_;
   std::vector<std::pair<int, int64_t>> place_values_;  // variables that a place knows
@@ -81,10 +96,17 @@ class Replay {
   std::vector<Patch> leaf_patches_, result_patches_, variable_patches_;
   std::vector<Result> results_;
   std::vector<std::pair<int, int>> same_results_;  // a root that is another root
-  int64_t num_variables_ = 0, kernels_ = 0;
+  std::vector<int> written_;                       // slots of leaves
+  std::vector<int> watched_;                       // slots of leaves that steps that run once read
+  std::vector<int> kept_buffers_;                  // of the plan
+  std::vector<bool> kept_wanted_;    // of each, whether steps that run each time read it
+  std::vector<Patch> kept_patches_;  // `from` counts kept buffers
+  int64_t num_variables_ = 0, kernels_ = 0, kernels_once_ = 0;
   DeviceRuntime* only_device_ = nullptr;  // where all launches are kernels of one device
   std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;
+  std::mutex kept_mutex_;
+  std::shared_ptr<const Kept> kept_;
 };
 
 // Seconds that a replay takes per kernel, in a chain of kernels that do next to nothing: the

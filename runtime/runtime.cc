@@ -111,7 +111,7 @@ absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
   home = Device(home.places()[0]);
   ASSIGN_OR_RETURN(const Targets targets, TargetsOf(values, home));
   RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
-  ASSIGN_OR_RETURN(Plan plan, Schedule(values, targets, home, key.on_meshes));
+  ASSIGN_OR_RETURN(Plan plan, Schedule(values, targets, home, key.on_meshes, key.lasting));
   for (const PlanKernel& k : plan.kernels) {
     RETURN_IF_ERROR(
         Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", targets.Of(k.device)));

@@ -186,7 +186,6 @@ class KernelMaker {
       k.variables = Variables(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());
       k.num_outputs = outputs;
-      RETURN_IF_ERROR(DivideWork(k, target));
       plan_.kernels.push_back(std::move(k));
     }
     step.kernel = it->second;

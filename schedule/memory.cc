@@ -21,7 +21,7 @@ void PlanMemory(Plan& plan) {
   std::vector<Life> lives(plan.buffers.size(), Life{-1, -1, -1, 0});
   for (int s = 0; s < static_cast<int>(plan.steps.size()); ++s) {
     for (int b : plan.steps[s].buffers) {
-      if (plan.buffers[b].kind != PlanBuffer::kTemp) continue;
+      if (plan.buffers[b].kind != PlanBuffer::kTemp || plan.buffers[b].kept) continue;
       Life& life = lives[b];
       if (life.buffer < 0) life = {b, s, s, 0};
       life.last = s;

@@ -50,9 +50,20 @@ absl::Status OrderGroups(Fusion& fusion);
 // `roots` with every other reader of an overwritten base reading a copy of it instead.
 std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots);
 
-// Turns groups into kernels in index form (each distinct one once) and steps over plan buffers.
+// Turns groups into kernels in index form (each distinct one once), not yet divided over cores, and
+// steps over plan buffers.
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
                                  const Targets& targets, Device default_device);
+
+// Marks steps that depend on nothing but lasting leaves, and what they compute, as done once and
+// kept, as far as the bytes allow. Gives the bytes that are left.
+int64_t KeepLasting(Plan& plan, const Lasting& lasting);
+
+// On CPUs, gives products of matrices whose right operand lasts that operand in panels: for each
+// vector of columns, or two, all steps of the sum in order. Panels are laid out once and kept, in
+// at most so many bytes.
+void PackLasting(Plan& plan, const Targets& targets, const std::vector<bool>& slots,
+                 int64_t most_bytes);
 
 // Reductions of which each point of a loop takes up one element more become RUNNINGs.
 UOp KeepRunning(const UOp& sink);

@@ -17,6 +17,24 @@ absl::Status TooLarge(const Shape& shape, DType dtype) {
                    " has more elements than any memory holds; compute it in parts"));
 }
 
+absl::Span<const int> WrittenBy(const Plan& plan, const PlanStep& step) {
+  const bool kernel = step.kind == PlanStep::kKernel;
+  return absl::MakeSpan(step.buffers)
+      .subspan(0, kernel ? plan.kernels[step.kernel].num_outputs : 1);
+}
+
+std::vector<int> WrittenLeaves(const Plan& plan) {
+  std::vector<int> out;
+  for (const PlanStep& step : plan.steps) {
+    for (int b : WrittenBy(plan, step)) {
+      if (plan.buffers[b].kind == PlanBuffer::kInput) out.push_back(plan.buffers[b].slot);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
 Extent ExtentOn(const Plan& plan, const Extent& extent, Device mesh, int place) {
   if (extent.is_int()) return extent;
   Substitution values;
@@ -93,7 +111,11 @@ std::string Plan::ToString() const {
   for (size_t i = 0; i < buffers.size(); ++i) {
     const PlanBuffer& b = buffers[i];
     absl::StrAppend(&out, "  b", i, " ", kinds[b.kind], " ", Describe(b.dtype, b.shape, b.device));
-    if (b.kind == PlanBuffer::kTemp) absl::StrAppend(&out, " at ", b.offset);
+    if (b.kept) {
+      absl::StrAppend(&out, " kept");
+    } else if (b.kind == PlanBuffer::kTemp) {
+      absl::StrAppend(&out, " at ", b.offset);
+    }
     absl::StrAppend(&out, "\n");
   }
   for (const PlanStep& s : steps) {
@@ -104,7 +126,7 @@ std::string Plan::ToString() const {
                              : s.kind == PlanStep::kAllReduce     ? "all-reduce"
                              : s.kind == PlanStep::kReduceScatter ? "reduce-scatter"
                                                                   : "exchange";
-    absl::StrAppend(&out, "  ", name, "(", list, ")",
+    absl::StrAppend(&out, "  ", name, "(", list, ")", s.once ? " once" : "",
                     s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }
   for (const auto& [device, bytes] : arenas) {

@@ -39,6 +39,16 @@ struct PlanBuffer {
   Device device;
   int64_t bytes = 0;    // with every variable at its highest
   int64_t offset = -1;  // of a temp: in the arena of its device
+  // Of a temp: it is computed by steps that run `once`, has storage of its own, and none in an
+  // arena.
+  bool kept = false;
+};
+
+// What stays the same from one run of a plan to the next, and how much of what depends on nothing
+// else may be kept between them.
+struct Lasting {
+  std::vector<bool> slots;  // of leaves, by slot; those beyond its end may change
+  int64_t most_bytes = 0;
 };
 
 struct PlanStep {
@@ -53,6 +63,8 @@ struct PlanStep {
   Op op = Op::kAdd;       // of a reduction; kWhere: one place has each element, the others zeros
   std::vector<int> dims;  // of the mesh, over which it combines
   std::string why;        // the note of the node, where a builder put it there
+  // Whether it depends on nothing but what lasts: it may run once for many runs of the other steps.
+  bool once = false;
 };
 
 struct Plan {
@@ -79,6 +91,11 @@ int64_t BytesMoved(const Plan& plan);
 // least.
 bool GoesAtOnce(int64_t bytes, int places);
 int64_t BytesSent(const Plan& plan, const PlanStep& step);
+
+// The buffers that a step writes: the first of its own.
+absl::Span<const int> WrittenBy(const Plan& plan, const PlanStep& step);
+// The slots of leaves that some step writes.
+std::vector<int> WrittenLeaves(const Plan& plan);
 
 // An extent with the variables of a place given their values there.
 Extent ExtentOn(const Plan& plan, const Extent& extent, Device mesh, int place);

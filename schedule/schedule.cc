@@ -9,7 +9,7 @@
 namespace tessera {
 
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
-                              Device default_device, bool on_meshes) {
+                              Device default_device, bool on_meshes, const Lasting& lasting) {
   PassRunner passes("schedule", SpecStage::kTensor, targets.home());
   PassRunner::Roots values(roots.begin(), roots.end());
   std::vector<PlaceVariable> place_variables;
@@ -54,6 +54,9 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& target
   }
   ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device));
   plan.place_variables = std::move(place_variables);
+  // On finished kernels: what they read decides. Before work division, which goes by their loops.
+  PackLasting(plan, targets, lasting.slots, KeepLasting(plan, lasting));
+  for (PlanKernel& k : plan.kernels) RETURN_IF_ERROR(DivideWork(k, targets.Of(k.device)));
   // Last: lifetimes are those of the final order.
   PlanMemory(plan);
   return plan;

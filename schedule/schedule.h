@@ -10,8 +10,9 @@ namespace tessera {
 // Schedules the roots. Their leaves are PARAMs, one slot a buffer; a root that is an ASSIGN is
 // computed into the buffer of its base. What has no device gets the default one. Each kernel is
 // made for the target of its own device.
-// `on_meshes`: whether any node of the graph may be on a Sharding.
+// `on_meshes`: whether any node of the graph may be on a Sharding. `lasting`: what does not change
+// from one run of the plan to the next.
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
-                              Device default_device, bool on_meshes);
+                              Device default_device, bool on_meshes, const Lasting& lasting = {});
 
 }  // namespace tessera

@@ -4,7 +4,10 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "graph/flags.h"
 #include "graph/tensor.h"
+#include "runtime/capture.h"
 #include "runtime/core_pool.h"
 #include "runtime/runtime.h"
 #include "tools/benchmarks/row.h"
@@ -25,6 +28,10 @@ constexpr Size kSizes[] = {{512, 512, 512, 25},
                            {2048, 2048, 2048, 9},
                            {4096, 4096, 4096, 5},
                            {1000, 1017, 999, 15}};
+
+// Of captured steps, whose right operands are weights.
+constexpr Size kSteps[] = {{4, 2048, 8192, 15},  {8, 2048, 8192, 15},   {16, 2048, 8192, 15},
+                           {32, 2048, 8192, 15}, {128, 2048, 8192, 15}, {1024, 1024, 1024, 15}};
 
 // The few functions of OpenBLAS that are used, by its C interface.
 struct OpenBlas {
@@ -109,20 +116,66 @@ Row Measure(const OpenBlas& blas, const Size& size) {
   return row;
 }
 
+std::string StepName(const Size& size) {
+  return absl::StrCat("matmul_step_", size.m, "x", size.k, "x", size.n);
+}
+
+// A step that multiplies by a weight, which it keeps in panels, beside the same that lays them out
+// at each call.
+Row MeasureStep(const OpenBlas& blas, const Size& size) {
+  const Tensor a = Random(size.m, size.k), b = Random(size.k, size.n);
+  const auto product = [b](const Tensor& x) { return x.MatMul(b); };
+  Jit kept(product), anew(product);
+  CheckClose("matmul in a step", kept.One({a}).ToVector<float>(), a.MatMul(b).ToVector<double>(),
+             1e-4);
+  {
+    SetFlagForTest none(Flag::kKeepMib, "0");
+    anew({a});
+  }
+  Tensor c = Tensor::Zeros({size.m, size.n}).Contiguous().Realize();
+  float* room = const_cast<float*>(c.Data<float>());
+  std::function<void()> peer;
+  if (blas) peer = [&] { Multiply(blas, a, b, room); };
+  const std::vector<Times> ms =
+      Interleaved({[&] { kept({a}); }, [&] { anew({a}); }, peer}, size.rounds);
+  Row row;
+  row.name = StepName(size);
+  row.ours_ms = ms[0].median;
+  row.bytes = 4.0 * static_cast<double>(size.m * size.k + size.k * size.n + size.m * size.n);
+  row.flops = 2.0 * static_cast<double>(size.m) * static_cast<double>(size.k * size.n);
+  row.kernels = 1;
+  if (blas) {
+    row.peer = absl::StrCat("OpenBLAS, ", blas.corename != nullptr ? blas.corename() : "");
+    row.peer_ms = ms[2].median;
+  } else {
+    row.peer = "OpenBLAS, not installed";
+  }
+  row.note = absl::StrFormat("panels laid out at each call: %.2f ms, %.2f of that", ms[1].median,
+                             ms[0].median / ms[1].median);
+  return row;
+}
+
 }  // namespace
 
 std::vector<Row> MatMulRows(const Wanted& wanted) {
   std::vector<Row> out;
   OpenBlas blas;
+  const auto load = [&] {
+    if (!out.empty()) return;
+    blas = LoadOpenBlas();
+    if (blas.set_num_threads != nullptr) blas.set_num_threads(CorePool::Global().cores());
+    Check(blas, 37, 65, 129);
+    Check(blas, 128, 96, 256);
+  };
   for (const Size& size : kSizes) {
     if (!wanted(size.name())) continue;
-    if (out.empty()) {
-      blas = LoadOpenBlas();
-      if (blas.set_num_threads != nullptr) blas.set_num_threads(CorePool::Global().cores());
-      Check(blas, 37, 65, 129);
-      Check(blas, 128, 96, 256);
-    }
+    load();
     out.push_back(Measure(blas, size));
+  }
+  for (const Size& size : kSteps) {
+    if (!wanted(StepName(size))) continue;
+    load();
+    out.push_back(MeasureStep(blas, size));
   }
   return out;
 }

@@ -1,0 +1,264 @@
+// Panels of operands that last.
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "graph/kernel_form.h"
+#include "graph/merge_ranges.h"
+#include "graph/panel.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+#include "schedule/lasting.h"
+#include "schedule/passes.h"
+
+namespace tessera {
+namespace {
+
+// An operand of a product of matrices that is read from a buffer.
+struct PanelOperand {
+  UOp load;
+  std::vector<UOp> columns, steps;  // ranges that it depends on; the last column is adjacent
+  int64_t slot() const { return load.src(0).arg<ParamArg>().slot; }
+};
+
+UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
+
+// The index of a point of these ranges, the last of them adjacent.
+UOp PointOf(const std::vector<UOp>& ranges) {
+  UOp out = UOp::Index(0);
+  for (const UOp& r : ranges) out = Plus(Times(out, r.src(0).vmax()), r);
+  return Simplify(out);
+}
+
+// The loop along which the result of a kernel's one store is adjacent, or nothing.
+UOp AdjacentLoop(const UOp& store) {
+  for (const Sum sum = ToSum(store.src(0).src(1)); const Sum::Term& t : sum.terms) {
+    if (t.factor == 1 && t.term.is(Op::kRange)) return t.term;
+  }
+  return UOp();
+}
+
+// The one sum of products of a kernel, or nothing.
+UOp OnlyContraction(const UOp& sink, const RangeSets& sets) {
+  UOp found;
+  if (sink.size() != 1 || HasUpdates(sink) || RunningRange(sink)) return UOp();
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kReduce)) continue;
+    if (found) return UOp();
+    found = u;
+  }
+  const bool is = found && found.arg<ReduceArg>().op == Op::kAdd && found.src(0).is(Op::kMul) &&
+                  found.dtype().IsFloat() && found.dtype().lanes() == 1;
+  return is ? found : UOp();
+}
+
+// The operand that varies over the columns, if it is no more than read, and cast.
+std::optional<PanelOperand> FindOperand(const UOp& sink) {
+  const RangeSets sets(sink);
+  const UOp reduce = OnlyContraction(sink, sets);
+  if (!reduce) return std::nullopt;
+  const UOp& store = sink.src(0);
+  const UOp lane = AdjacentLoop(store);
+  if (!lane) return std::nullopt;
+  for (int side : {0, 1}) {
+    PanelOperand out;
+    out.load = UOp(reduce.src(0).src(side));
+    while (out.load.is(Op::kCast)) out.load = UOp(out.load.src(0));
+    const UOp& other = reduce.src(0).src(1 - side);
+    if (!out.load.is(Op::kIndex) || out.load.size() != 2 || !out.load.src(0).is(Op::kParam)) {
+      continue;
+    }
+    const RangeMask free = sets.Free(out.load), of_other = sets.Free(other);
+    if (!(free & sets.Bit(lane))) continue;
+    bool rows = false, fits = true;
+    for (const UOp& r : ClosedRanges(store)) {
+      if (free & sets.Bit(r)) {
+        fits &= !(of_other & sets.Bit(r)) && r.src(0).IsConst();
+        if (!(r == lane)) out.columns.push_back(r);
+      } else {
+        rows |= (of_other & sets.Bit(r)) && r.src(0).vmax() >= kLeastRowsOfPanel;
+      }
+    }
+    for (const UOp& r : ClosedRanges(reduce)) {
+      if (!(free & sets.Bit(r))) continue;
+      fits &= r.src(0).IsConst();
+      out.steps.push_back(r);
+    }
+    out.columns.push_back(lane);
+    const RangeMask rest = free & ~sets.Closed(store) & ~sets.Closed(reduce);
+    if (rows && fits && rest == 0 && !out.steps.empty()) return out;
+  }
+  return std::nullopt;
+}
+
+int CountLoads(const UOp& sink, const UOp& param) {
+  int n = 0;
+  for (const UOp& u : TopoSort({&sink, 1})) n += u.is(Op::kIndex) && u.src(0) == param;
+  return n;
+}
+
+class Packer {
+ public:
+  Packer(Plan& plan, const Targets& targets, const std::vector<bool>& slots, int64_t most_bytes)
+      : plan_(plan),
+        targets_(targets),
+        lasts_(LastingBuffers(plan, slots)),
+        left_(most_bytes),
+        before_(plan.steps.size()) {}
+
+  void Run() {
+    const auto kernels = static_cast<int>(plan_.kernels.size());
+    for (int k = 0; k < kernels; ++k) Pack(k);
+    std::vector<PlanStep> steps;
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      for (PlanStep& p : before_[s]) steps.push_back(std::move(p));
+      steps.push_back(std::move(plan_.steps[s]));
+    }
+    plan_.steps = std::move(steps);
+  }
+
+ private:
+  // The kernel that lays out panels, and the same product with its operand read from them.
+  struct Packed {
+    UOp pack, product;
+    Extents panels;
+  };
+
+  static std::optional<Packed> Split(const UOp& sink, const PanelOperand& o, int64_t width) {
+    const UOp lane = o.columns.back();
+    const SplitLoops split = SplitRange(sink, lane, width);
+    Packed out;
+    std::vector<UOp> read(o.columns.begin(), o.columns.end() - 1);
+    read.push_back(split.outer);
+    read.insert(read.end(), o.steps.begin(), o.steps.end());
+    read.push_back(split.inner);
+    // Loops of its own over the same points; as many as there are, so that ids are free.
+    Substitution own;
+    std::vector<UOp> fill;
+    for (const UOp& r : read) {
+      fill.push_back(UOp::Make(Op::kRange, kInt64, {UOp(r.src(0))},
+                               RangeArg{static_cast<int64_t>(fill.size()), RangeKind::kLoop}));
+      own.emplace(r, fill.back());
+      out.panels.push_back(r.src(0).vmax());
+    }
+    own.emplace(lane, Plus(Times(own.at(split.outer), width), own.at(split.inner)));
+    const auto param = [&](int64_t slot, const Extents& shape) {
+      const ParamArg& source = o.load.src(0).arg<ParamArg>();
+      return UOp::Make(Op::kParam, o.load.dtype(), {}, ParamArg{slot, shape, source.device});
+    };
+    const UOp from = param(1, o.load.src(0).arg<ParamArg>().shape);
+    std::vector<UOp> store = {
+        UOp::Make(Op::kIndex, {param(0, out.panels), PointOf(fill)}),
+        UOp::Make(Op::kIndex, {from, Simplify(Substitute(UOp(o.load.src(1)), own))})};
+    store.insert(store.end(), fill.begin(), fill.end());
+    out.pack = UOp::Make(Op::kSink, {UOp::Make(Op::kStore, store, Arg(int64_t{0}))});
+    out.pack = SplitRanges(MergeRanges(Simplify(out.pack)));
+    UOp load;
+    for (const UOp& u : TopoSort({&split.sink, 1})) {
+      if (u.is(Op::kIndex) && u.src(0) == o.load.src(0)) load = u;
+    }
+    if (!load) return std::nullopt;
+    const UOp panel = UOp::Make(Op::kIndex, {param(o.slot(), out.panels), PointOf(read)});
+    if (panel.src(1) == load.src(1)) return std::nullopt;  // as it lies already
+    out.product = Simplify(Substitute(split.sink, {{load, panel}}));
+    return out;
+  }
+
+  void Pack(int k) {
+    const Target& target = targets_.Of(plan_.kernels[k].device);
+    if (target.dialect != Dialect::kCpp || left_ <= 0) return;
+    const UOp sink = plan_.kernels[k].graph;
+    const std::optional<PanelOperand> o = FindOperand(sink);
+    if (!o || o->slot() < plan_.kernels[k].num_outputs || CountLoads(sink, o->load.src(0)) != 1) {
+      return;
+    }
+    const DType sums = OnlyContraction(sink, RangeSets(sink)).dtype();
+    const int64_t lanes = target.vector_bytes / sums.bytes();
+    int64_t depth = 1, columns = 1;
+    for (const UOp& r : o->steps) depth *= std::max<int64_t>(1, r.src(0).vmax());
+    for (const UOp& r : o->columns) columns *= std::max<int64_t>(1, r.src(0).vmax());
+    const int64_t adjacent = o->columns.back().src(0).vmax();
+    const int64_t width = VectorsOfPanel(target, adjacent, lanes, depth) * lanes;
+    if (lanes < 2 || adjacent == 0 || adjacent % width != 0) return;
+    // No more than there is: not the windows of a convolution, nor what is read twice.
+    const int64_t elements = depth * columns;
+    if (elements == 0 || elements > o->load.src(0).shape().MaxElements()) return;
+    const int64_t bytes = elements * o->load.dtype().bytes();
+
+    std::vector<int> sources;  // distinct ones, in the order of their first use
+    for (const PlanStep& step : plan_.steps) {
+      if (step.kind != PlanStep::kKernel || step.kernel != k) continue;
+      const int b = step.buffers[o->slot()];
+      if (!lasts_[b] || (plan_.buffers[b].kind == PlanBuffer::kTemp && !plan_.buffers[b].kept)) {
+        return;
+      }
+      if (std::find(sources.begin(), sources.end(), b) == sources.end()) sources.push_back(b);
+    }
+    const auto count = static_cast<int64_t>(sources.size());
+    if (count == 0 || bytes > left_ / count) return;
+    const std::optional<Packed> packed = Split(sink, *o, width);
+    if (!packed) return;
+    left_ -= bytes * count;
+    PlanKernel& kernel = plan_.kernels[k];
+    kernel.graph = packed->product;
+    kernel.name += "_panels";
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      PlanStep& step = plan_.steps[s];
+      if (step.kind != PlanStep::kKernel || step.kernel != k) continue;
+      int& b = step.buffers[o->slot()];
+      b = PanelsOf(b, *packed, bytes, s);
+    }
+  }
+
+  // The panels of a buffer, laid out before that step unless they are already.
+  int PanelsOf(int source, const Packed& packed, int64_t bytes, size_t before) {
+    const auto [kernel, is_new] = kernels_.try_emplace(packed.pack, -1);
+    if (is_new) {
+      kernel->second = static_cast<int>(plan_.kernels.size());
+      PlanKernel k;
+      k.graph = packed.pack;
+      k.device = plan_.buffers[source].device;
+      k.name = "panels";
+      for (const Extent& e : packed.panels) absl::StrAppend(&k.name, "_", e.value());
+      k.num_buffers = 2;
+      k.num_outputs = 1;
+      plan_.kernels.push_back(std::move(k));
+    }
+    const auto [made, first] =
+        panels_.try_emplace({source, kernel->second}, static_cast<int>(plan_.buffers.size()));
+    if (!first) return made->second;
+    PlanBuffer b;
+    b.dtype = plan_.buffers[source].dtype;
+    b.shape = Shape(packed.panels);
+    b.device = plan_.buffers[source].device;
+    b.bytes = bytes;
+    b.kept = true;
+    plan_.buffers.push_back(std::move(b));
+    PlanStep step;
+    step.kernel = kernel->second;
+    step.buffers = {made->second, source};
+    step.site = plan_.steps[before].site;
+    step.once = true;
+    before_[before].push_back(std::move(step));
+    return made->second;
+  }
+
+  Plan& plan_;
+  const Targets& targets_;
+  const std::vector<bool> lasts_;
+  int64_t left_;
+  std::vector<std::vector<PlanStep>> before_;  // by step
+  absl::flat_hash_map<UOp, int> kernels_;
+  std::map<std::pair<int, int>, int> panels_;  // by source and kernel
+};
+
+}  // namespace
+
+void PackLasting(Plan& plan, const Targets& targets, const std::vector<bool>& slots,
+                 int64_t most_bytes) {
+  if (most_bytes > 0) Packer(plan, targets, slots, most_bytes).Run();
+}
+
+}  // namespace tessera
