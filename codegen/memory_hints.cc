@@ -13,6 +13,9 @@ namespace {
 constexpr int64_t kLineBytes = 64;
 constexpr int64_t kMostReadings = 4;    // beyond, asking each time costs more than it gains
 constexpr int64_t kLeastStride = 1024;  // rows closer than that are one stream to the hardware
+// What is read once goes by as fast as memory gives it: it must be asked for so many bytes before,
+// or it comes too late. (At 4 KiB a product with rows of Q4_0 took 1.6 times as long.)
+constexpr int64_t kLeastAhead = 8192;
 
 // Bytes of a buffer, every variable at its highest.
 int64_t BytesOf(const UOp& param) {
@@ -154,7 +157,8 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
     const auto near = [&](const RowLoad* c) { return OnOneLine(*c, l); };
     if (std::any_of(chosen.begin(), chosen.end(), near)) continue;
     chosen.push_back(&l);
-    hints.ahead.emplace(l.load.get(), step.factor);
+    const int64_t rows_ahead = r.first == r.last ? (kLeastAhead + bytes - 1) / bytes : 1;
+    hints.ahead.emplace(l.load.get(), step.factor * rows_ahead);
   }
 }
 

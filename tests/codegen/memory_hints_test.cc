@@ -58,6 +58,22 @@ TEST(MemoryHints, RowsReadOnceAreNot) {
   EXPECT_EQ(Count(ProgramOf(Input({512, 256}).Exp(), SmallChip()), Op::kPrefetch), 0);
 }
 
+// Four rows of a vector's product are a step of the loop; short ones are asked for steps before.
+TEST(MemoryHints, ShortRowsReadOnceAreFetchedFurtherAhead) {
+  for (const auto& [columns, elements] : {std::pair{256, 2048}, {320, 2560}, {2048, 8192}}) {
+    const UOp product =
+        ProgramOf(Input({1, columns}).Linear(Input({1 << 14, columns})), SmallChip());
+    int fetches = 0;
+    for (const UOp& s : product.srcs()) {
+      if (!s.is(Op::kPrefetch)) continue;
+      ++fetches;
+      ASSERT_TRUE(s.src(1).is(Op::kAdd));
+      EXPECT_TRUE(s.src(1).src(1).IsConst(elements)) << s.src(1).src(1).vmax();
+    }
+    EXPECT_GE(fetches, 4) << columns;
+  }
+}
+
 // A row that would drive this one out of the cache is left where it is.
 TEST(MemoryHints, LongRowsAreNot) {
   const Tensor x = Input({64, 1 << 18});
