@@ -82,6 +82,12 @@ constexpr Option kOptions[] = {
        c.activations = v == "f32" ? Activations::kF32 : Activations::kInt8;
        return v == "f32" || v == "int8";
      }},
+    {"--weights", "mapped|copied",
+     "on one CPU: read from the file at each step, or copied to memory that is read faster; mapped",
+     [](Command& c, const std::string& v) {
+       c.copy_weights = v == "copied";
+       return v == "mapped" || v == "copied";
+     }},
     {"--devices", "A,B,...", "where to run: one device, or several of a kind side by side",
      [](Command& c, const std::string& v) {
        c.devices = PlaceList(std::vector<std::string>(absl::StrSplit(v, ','))).places;
@@ -376,7 +382,7 @@ absl::StatusOr<int> RunCommand(const Command& command) {
                ShowBytes(bytes / taken.count()).c_str());
   const absl::Status moved = [&] {
     ShowProgress progress("moved");
-    return Distribute(&model, command.devices, std::ref(progress));
+    return Distribute(&model, command.devices, std::ref(progress), command.copy_weights);
   }();
   if (!moved.ok()) {
     return absl::Status(moved.code(), absl::StrCat("--devices: ", moved.message()));

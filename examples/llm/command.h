@@ -21,6 +21,7 @@ struct Command {
   int64_t context = 0;
   std::optional<DType> cache;
   std::optional<Activations> activations;
+  bool copy_weights = false;
   std::vector<std::string> stops;
   SamplerOptions sampler;
   std::vector<Place> devices = {Place("CPU", 0)};

@@ -16,7 +16,12 @@ class Progress {
 
   void Move(Tensor& t, const Device& to) {
     if (!t) return;
-    t = t.To(to).Realize();
+    Tensor moved = t.To(to);
+    if (t.device() == to) {
+      moved = Tensor::Empty(t.shape(), t.dtype(), to);
+      moved.Assign(t);
+    }
+    t = moved.Realize();
     done_ += static_cast<uint64_t>(t.elements()) * static_cast<uint64_t>(t.dtype().bytes());
     if (show_ && !show_(std::min(done_, bytes_), bytes_)) {
       throw Error(absl::CancelledError("interrupted while the weights were moved"));
@@ -145,12 +150,12 @@ HeadDivision DivideHeads(int64_t heads, int64_t kv_heads, int64_t head_dim, int6
 }
 
 absl::Status Distribute(Model* model, const std::vector<Place>& places,
-                        const LoadProgress& progress) {
+                        const LoadProgress& progress, bool copied) {
   Progress moved(model->bytes_stored, progress);
   try {
     if (places.size() > 1) {
       Mover(model, places, moved).Run();
-    } else if (!(places[0] == Place("CPU", 0))) {
+    } else if (copied || !(places[0] == Place("CPU", 0))) {
       MoveWhole(model, places[0], moved);
     }
   } catch (const Error& e) {
