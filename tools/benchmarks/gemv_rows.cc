@@ -1,5 +1,6 @@
 // Rows of a vector times a large matrix in the number formats of model files, beside the time that
 // reading as many bytes takes.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -18,11 +19,14 @@ constexpr int kRounds = 15;
 struct Format {
   std::string name;
   WeightFormat format;
-  int64_t block, bytes;  // elements of a block, and its bytes
+  int64_t block, bytes;   // elements of a block, and its bytes
+  bool integers = false;  // whether the vector is rounded to integers of eight bits
 };
 const Format kFormats[] = {{"gemv_f16", WeightFormat::kF16, 1, 2},
                            {"gemv_q8_0", WeightFormat::kQ8_0, 32, 34},
-                           {"gemv_q4_0", WeightFormat::kQ4_0, 32, 18}};
+                           {"gemv_q4_0", WeightFormat::kQ4_0, 32, 18},
+                           {"gemv_q8_0_int8", WeightFormat::kQ8_0, 32, 34, true},
+                           {"gemv_q4_0_int8", WeightFormat::kQ4_0, 32, 18, true}};
 
 // A matrix as a file holds it: random bytes whose scales are small finite numbers.
 Tensor Weights(const Format& f, int64_t rows, int64_t columns) {
@@ -34,6 +38,7 @@ Tensor Weights(const Format& f, int64_t rows, int64_t columns) {
 }
 
 Tensor Product(const Format& f, const Tensor& x, const Tensor& weights, int64_t columns) {
+  if (f.integers) return llm::Product(llm::Quantise(x), llm::Integers(weights, f.format));
   const Tensor values = llm::Values(weights, f.format);
   return x.Linear(values.Reshape({values.size(0), columns}));
 }
@@ -41,7 +46,13 @@ Tensor Product(const Format& f, const Tensor& x, const Tensor& weights, int64_t 
 void Check(const Format& f) {
   constexpr int64_t kRows = 12, kColumns = 256;
   const Tensor x = Tensor::Uniform(-1, 1, {1, kColumns}).Realize(), w = Weights(f, kRows, kColumns);
-  const std::vector<float> a = x.ToVector<float>();
+  std::vector<float> a = x.ToVector<float>();
+  for (int64_t i = 0; f.integers && i < kColumns; i += f.block) {
+    float most = 0;
+    for (int64_t j = i; j < i + f.block; ++j) most = std::max(most, std::fabs(a[j]));
+    const float scale = most / 127;
+    for (int64_t j = i; j < i + f.block; ++j) a[j] = scale * std::nearbyint(a[j] / scale);
+  }
   const std::vector<double> b = w.ToVector<double>();
   std::vector<double> want(kRows);
   for (int64_t i = 0; i < kRows * kColumns; ++i) {
