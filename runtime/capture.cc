@@ -244,9 +244,8 @@ void Capture::Collect(Trace& trace, const std::vector<Tensor>& arguments,
 
   PlanKey key = MakePlanKey(roots);
   CollectLeaves(key, placeholders);
-  if (const int64_t most = IntFlag(Flag::kKeepMib) << 20; most > 0) {
-    SetLasting(key, {LastingLeaves(), most});
-  }
+  const int64_t most = (IntFlag(Flag::kKeepMib) << 20) - Replay::KeptBytes();
+  if (most > 0) SetLasting(key, {LastingLeaves(), most});
   for (const UOp& u : key.order) {
     if (!u.is(Op::kVar) || OwnSizesOf(u)) continue;
     const VarArg& v = u.arg<VarArg>();

@@ -2,6 +2,7 @@
 #include "runtime/replay.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
@@ -73,7 +74,15 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
   if (launches_.size() > 1) only_device_ = launches_[0].places[0];
 }
 
-Replay::~Replay() = default;
+namespace {
+
+std::atomic<int64_t> all_kept_bytes{0};
+
+}  // namespace
+
+int64_t Replay::KeptBytes() { return all_kept_bytes; }
+
+Replay::~Replay() { all_kept_bytes -= kept_bytes_; }
 
 void Replay::FindKept() {
   const Plan& p = plan_->plan;
@@ -92,7 +101,9 @@ void Replay::FindKept() {
     if (!p.buffers[b].kept) continue;
     kept_buffers_.push_back(static_cast<int>(b));
     kept_wanted_.push_back(often[b]);
+    if (often[b]) kept_bytes_ += p.buffers[b].bytes;
   }
+  all_kept_bytes += kept_bytes_;
 }
 
 void Replay::AddArgument(int buffer, int place, const std::vector<int>& result_of) {

@@ -32,6 +32,9 @@ class Replay {
   const CompiledPlan& plan() const { return *plan_; }
   int64_t kernels() const { return kernels_; }
 
+  // What all replays of the process keep of steps that run once, or will after their first run.
+  static int64_t KeptBytes();
+
  private:
   // A step: a kernel on one place or on each of several, whose arguments and variables follow one
   // another; a transfer, whose targets come before its sources; or a copy.
@@ -101,7 +104,7 @@ class Replay {
   std::vector<int> kept_buffers_;                  // of the plan
   std::vector<bool> kept_wanted_;    // of each, whether steps that run each time read it
   std::vector<Patch> kept_patches_;  // `from` counts kept buffers
-  int64_t num_variables_ = 0, kernels_ = 0, kernels_once_ = 0;
+  int64_t num_variables_ = 0, kernels_ = 0, kernels_once_ = 0, kept_bytes_ = 0;
   DeviceRuntime* only_device_ = nullptr;  // where all launches are kernels of one device
   std::mutex mutex_;
   std::vector<std::unique_ptr<Frame>> idle_;

@@ -9,6 +9,7 @@
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/dlpack.h"
+#include "runtime/replay.h"
 #include "runtime/runtime.h"
 #include "tests/graph/tensor_testing.h"
 #include "tests/support/samples.h"
@@ -211,12 +212,30 @@ TEST(Lasting, SpecialValuesGoThroughPanels) {
 
 TEST(Lasting, NoMoreIsKeptThanTheFlagSays) {
   const Tensor w = Matrix(512, 1024), x = Matrix(8, 512, 2);  // 2 MiB
-  for (const auto& [flag, kernels] : {std::pair{"0", 1}, {"1", 1}, {"2", 2}}) {
-    SetFlagForTest most(Flag::kKeepMib, flag);
+  for (const auto& [flag, kernels] : {std::pair{0, 1}, {1, 1}, {2, 2}}) {
+    ASSERT_EQ(Replay::KeptBytes(), 0);
+    SetFlagForTest most(Flag::kKeepMib, std::to_string(flag));
     Jit step([&](const Tensor& t) { return t.MatMul(w); });
     EXPECT_EQ(KernelsOf([&] { step({x}); }), kernels) << flag;
     EXPECT_EQ(KernelsOf([&] { step({x}); }), 1) << flag;
   }
+}
+
+// One capture leaves less for the next.
+TEST(Lasting, CapturesShareWhatMayBeKept) {
+  const Tensor w = Matrix(512, 1024), x = Matrix(8, 512, 2), y = Matrix(16, 512, 3);  // 2 MiB
+  const int64_t before = Replay::KeptBytes();
+  SetFlagForTest most(Flag::kKeepMib, std::to_string((before >> 20) + 3));
+  const auto product = [&](const Tensor& t) { return t.MatMul(w); };
+  {
+    Jit first(product);
+    EXPECT_EQ(KernelsOf([&] { first({x}); }), 2);
+    EXPECT_EQ(Replay::KeptBytes(), before + (2 << 20));
+    EXPECT_EQ(KernelsOf([&] { first({y}); }), 1);
+  }
+  EXPECT_EQ(Replay::KeptBytes(), before);
+  Jit second(product);
+  EXPECT_EQ(KernelsOf([&] { second({y}); }), 2);
 }
 
 TEST(Lasting, MemoryIsFreedWithTheCapture) {
