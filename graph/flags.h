@@ -14,7 +14,7 @@
   X(kCache, "CACHE", kInt, "1", "1: keep compiled kernels on disk")                               \
   X(kCacheDir, "CACHE_DIR", kText, "", "where; else $XDG_CACHE_HOME/tessera or ~/.cache/tessera") \
   X(kKeepMib, "KEEP_MIB", kInt, "256",                                                            \
-    "most MiB that a captured step keeps of what each call would compute alike; 0: none")         \
+    "most MiB that captured steps keep of what each call would compute alike; 0: none")           \
   X(kCores, "CORES", kInt, "0", "most cores that one kernel may use; 0: all that we may run on")  \
   X(kGuardPages, "GUARD_PAGES", kInt, "0", "1: unmapped pages around every CPU buffer")           \
   X(kJit, "JIT", kInt, "1", "CPU compiler: 0 none, 1 Clang in process, 2 a child clang")          \
