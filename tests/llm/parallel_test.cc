@@ -22,10 +22,7 @@ std::vector<Place> Cpus(int n, int first = 0) {
   return out;
 }
 
-void ExpectStoryOn(const std::string& path, const std::vector<Place>& places) {
-  SCOPED_TRACE(path + " on " + Mesh(PlaceList(places)).ToString());
-  ASSERT_OK_AND_ASSIGN(Model model, LoadModel(path));
-  ASSERT_OK(Distribute(&model, places));
+void ExpectStory(const Model& model) {
   Session session(model, {});
   std::string text = "Once upon a time";
   GenerateOptions options;
@@ -34,6 +31,13 @@ void ExpectStoryOn(const std::string& path, const std::vector<Place>& places) {
                        Generate(session, model, model.tokenizer->Encode(text, {}), options,
                                 [&](const std::string& t) { text += t; }));
   EXPECT_EQ(text + "\n", ReadFile(kStoryText));
+}
+
+void ExpectStoryOn(const std::string& path, const std::vector<Place>& places) {
+  SCOPED_TRACE(path + " on " + Mesh(PlaceList(places)).ToString());
+  ASSERT_OK_AND_ASSIGN(Model model, LoadModel(path));
+  ASSERT_OK(Distribute(&model, places));
+  ExpectStory(model);
 }
 
 TEST(Parallel, TellsTheSameStory) {
@@ -46,6 +50,16 @@ TEST(Parallel, TellsTheSameStoryFromSafetensors) {
   for (int places : {2, 3, 5}) {
     ExpectStoryOn(std::string(kData) + "models/stories260K/hf", Cpus(places));
   }
+}
+
+// Weights that are copied are no longer those of the file, and the story is the same.
+TEST(Parallel, TellsTheSameStoryFromCopiedWeights) {
+  ASSERT_OK_AND_ASSIGN(Model model, LoadModel(kStory));
+  const void* mapped = model.layers[0].q.stored.Data<float>();
+  ASSERT_OK(Distribute(&model, Cpus(1), {}, /*copied=*/true));
+  EXPECT_NE(model.layers[0].q.stored.Data<float>(), mapped);
+  EXPECT_TRUE(model.output.stored.Is(model.embedding.stored));
+  ExpectStory(model);
 }
 
 // The logits of each token, fed as a prompt in parts and then one by one.
