@@ -366,11 +366,20 @@ absl::StatusOr<Scalar> ParseScalar(absl::string_view text, DType t) {
     const double nan = std::numeric_limits<double>::quiet_NaN();
     if (text == "nan") return Scalar::Float(nan);
     if (text == "-nan") return Scalar::Float(-nan);
+    if (text == "inf" || text == "-inf") {
+      const double inf = std::numeric_limits<double>::infinity();
+      const Scalar s = Scalar::Float(text[0] == '-' ? -inf : inf);
+      return Convert(s, kFloat64, t) == s ? absl::StatusOr<Scalar>(s) : bad();
+    }
+    // Decimal digits, and a number that there is.
     double d;
-    if (!absl::SimpleAtod(text, &d)) return bad();
+    if (text.find_first_not_of("0123456789.eE+-") != absl::string_view::npos ||
+        !absl::SimpleAtod(text, &d) || std::isinf(d)) {
+      return bad();
+    }
     const Scalar s = Scalar::Float(d);
     const Scalar rounded = Convert(s, kFloat64, t);
-    if (!(rounded == s) && !std::isnan(d)) return bad();
+    if (!(rounded == s)) return bad();
     return s;
   }
   if (t.kind() == Kind::kU64) {

@@ -11,7 +11,10 @@
 namespace tessera {
 namespace {
 
+// Sums of more terms stay as they are written: their parts would be put in order again and again.
 constexpr size_t kMaxTerms = 32;
+// Enough for two sums of so many terms.
+constexpr int kMaxSteps = 2 * kMaxTerms;
 
 bool IsScalarInt(const UOp& u) {
   return u.dtype().IsInt() && u.dtype().lanes() == 1 && u.rank() == 0;
@@ -149,13 +152,20 @@ int CompareExpr(const UOp& a, const UOp& b) {
   return 0;
 }
 
-Sum ToSum(const UOp& u) {
+namespace {
+// The sum, of which additions beyond kMaxSteps are terms; `whole` says whether there were none.
+Sum Expand(const UOp& u, bool& whole) {
   Sum sum;
+  int steps = 0;
+  whole = true;
   absl::InlinedVector<std::pair<UOp, int64_t>, 8> stack = {{u, 1}};
   while (!stack.empty()) {
     auto [x, factor] = stack.back();
     stack.pop_back();
-    const bool room = sum.terms.size() + stack.size() < kMaxTerms;
+    const bool adds = x.is(Op::kAdd) || x.is(Op::kSub);
+    const bool room = steps < kMaxSteps;
+    whole = whole && (room || !adds);
+    steps += adds ? 1 : 0;
     if (x.IsConst()) {
       sum.constant = ev::Add(sum.constant, ev::Mul(ConstValue(x), factor));
     } else if (x.is(Op::kAdd) && room) {
@@ -175,6 +185,12 @@ Sum ToSum(const UOp& u) {
   }
   return sum;
 }
+}  // namespace
+
+Sum ToSum(const UOp& u) {
+  bool whole;
+  return Expand(u, whole);
+}
 
 UOp FromSum(const Sum& sum, DType dtype) {
   UOp out;
@@ -189,9 +205,12 @@ UOp FromSum(const Sum& sum, DType dtype) {
 
 UOp SimplifySum(const UOp& u) {
   if (!IsScalarInt(u)) return UOp();
-  Sum sum = ToSum(u);
+  bool whole;
+  Sum sum = Expand(u, whole);
+  if (!whole || sum.terms.size() > kMaxTerms) return UOp();
   JoinDivMod(sum);
   DropZeroTerms(sum, u.dtype());
+  if (sum.terms.size() > kMaxTerms) return UOp();
   std::stable_sort(sum.terms.begin(), sum.terms.end(),
                    [](const auto& a, const auto& b) { return CompareExpr(a.term, b.term) < 0; });
   return FromSum(sum, u.dtype());

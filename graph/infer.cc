@@ -91,6 +91,11 @@ absl::StatusOr<Device> InferDevice(const Context& c, const Shape& shape) {
   if (c.op == Op::kAllReduce && !c.srcs[0].device().is_sharding()) {
     return c.Fail("takes a value on several places");
   }
+  if (c.op == Op::kAllReduce) {
+    const ReduceArg& r = std::get<ReduceArg>(c.arg.value);
+    RETURN_IF_ERROR(CheckMeshDims(c, r.axes, c.srcs[0].device().sharding().mesh()));
+    if (r.op != Op::kWhere) RETURN_IF_ERROR(CheckCombines(c, r.op, c.srcs[0].dtype()));
+  }
   for (const UOp& s : c.srcs) {
     if (!s.device().is_sharding()) continue;
     const bool alike = std::all_of(c.srcs.begin(), c.srcs.end(), [&s](const UOp& o) {
@@ -110,6 +115,18 @@ absl::StatusOr<Device> InferDevice(const Context& c, const Shape& shape) {
     device = s.device();
   }
   return device;
+}
+
+// What a PARAM or BUFFER is said to be on.
+absl::Status CheckStored(const Context& c, DType dtype, const Shape& shape, Device device) {
+  if (!device.is_sharding()) return absl::OkStatus();
+  absl::Status fits = CheckPlacement(shape, device.sharding());
+  if (!fits.ok()) return c.Fail(fits.message());
+  for (const Placement& p : device.sharding().placements()) {
+    if (!p.is(Placement::Kind::kPartial) || p.op == Op::kWhere) continue;
+    RETURN_IF_ERROR(CheckCombines(c, p.op, dtype));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCopy(const Context& c, Device to) {
@@ -162,6 +179,36 @@ std::string DescribeSharded(DType dtype, const Shape& shape, const Sharding& s) 
 }
 }  // namespace
 
+absl::Status CheckMeshDims(const InferContext& c, const Ints& dims, const Mesh& mesh) {
+  if (dims.empty()) return c.Fail("names no dim of ", mesh.ToString(), " to combine over");
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0 || dims[i] >= mesh.ndim()) return c.Fail("the mesh has no dim ", dims[i]);
+    if (std::find(dims.begin(), dims.begin() + i, dims[i]) != dims.begin() + i) {
+      return c.Fail("mesh dim ", dims[i], " is repeated");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCombines(const InferContext& c, Op op, DType t) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kMul:
+      if (t.IsBool()) return c.Fail("cannot add or multiply bools; cast them to i32");
+      return absl::OkStatus();
+    case Op::kMax:
+    case Op::kMin:
+      return absl::OkStatus();
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+      if (t.IsFloat()) return c.Fail("cannot combine the bits of floats");
+      return absl::OkStatus();
+    default:
+      return c.Fail("cannot reduce by ", Info(op).text);
+  }
+}
+
 std::string Describe(DType dtype, const Shape& shape, Device device) {
   if (device.is_sharding()) return DescribeSharded(dtype, shape, device.sharding());
   return absl::StrCat(dtype.ToString(), shape.ToString(), device ? " on " : "",
@@ -205,8 +252,10 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
     out.device = *to;
   } else if (op == Op::kBuffer) {
     out.device = std::get<BufferArg>(arg.value).device;
+    RETURN_IF_ERROR(CheckStored(c, out.dtype, out.shape, out.device));
   } else if (op == Op::kParam) {
     out.device = std::get<ParamArg>(arg.value).device;
+    RETURN_IF_ERROR(CheckStored(c, out.dtype, out.shape, out.device));
   } else if (op == Op::kLocal || op == Op::kGlobal) {
     ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
     const absl::Status border = CheckBorder(op, srcs[0], *to);

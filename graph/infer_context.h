@@ -30,6 +30,15 @@ absl::StatusOr<const T*> ArgOf(const InferContext& c) {
   return c.Fail("the argument is of the wrong kind");
 }
 
+// Whether an op combines values of a dtype in any order.
+absl::Status CheckCombines(const InferContext& c, Op op, DType t);
+
+// Whether a list names dims of a mesh, each once.
+absl::Status CheckMeshDims(const InferContext& c, const Ints& dims, const Mesh& mesh);
+
+// Whether two shapes surely have as many elements: their products are the same, factor by factor.
+bool SurelyAsMany(const Shape& a, const Shape& b);
+
 // The shape of a node, by op.
 absl::StatusOr<Shape> InferShape(const InferContext& c);
 

@@ -71,6 +71,13 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
                   "; .To(...) a device that does not shard it first");
     }
     const int64_t lo = op == Op::kPad ? -first.value() : first.value();
+    if (nest[0].layout.kind() == Layout::Kind::kClip) {
+      int64_t begin = 0, end = 0;
+      if (__builtin_add_overflow(nest[0].layout.lo(), lo, &begin) ||
+          __builtin_add_overflow(begin, ExtentOf(r.shape(), a), &end)) {
+        return Fail("axis ", a, " lies too far from the pieces that it was cut into");
+      }
+    }
     Nest cut = nest;
     cut[0].layout = Layout::Clip(nest[0].layout, n.max(), lo, lo + ExtentOf(r.shape(), a));
     r.SetNest(a, a, cut);
@@ -378,6 +385,7 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
                                     const Shape& shape) {
   if (op == Op::kMStack) return Stacked(srcs, std::get<Device>(arg.value), shape);
   if (op == Op::kMSelect) {
+    RETURN_IF_ERROR(RefusePartial(op, srcs));
     const Sharding s = srcs[0].device().sharding();
     return Device(s[static_cast<int>(std::get<int64_t>(arg.value))]);
   }

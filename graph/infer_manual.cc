@@ -92,6 +92,32 @@ Extent OwnExtent(const OwnSizes& own) {
   return Extent(unit) * Extent(v);
 }
 
+namespace {
+// Whether a name that may come from a text says what this variable can be: a size for each
+// coordinate over dims in order, the least and the largest of them its bounds.
+bool IsOwn(const OwnSizes& own, const VarArg& variable) {
+  int64_t points = 1, sum = 0;
+  int before = -1;
+  for (const auto& [dim, size] : own.dims) {
+    if (dim <= before || size < 1 || __builtin_mul_overflow(points, size, &points)) return false;
+    before = dim;
+  }
+  if (points != static_cast<int64_t>(own.sizes.size())) return false;
+  for (int64_t n : own.sizes) {
+    if (n < 0 || __builtin_add_overflow(sum, n, &sum)) return false;
+  }
+  const auto [low, high] = std::minmax_element(own.sizes.begin(), own.sizes.end());
+  return *low == variable.min && *high == variable.max;
+}
+
+// Whether its dims are of this mesh.
+bool IsOver(const OwnSizes& own, const Mesh& mesh) {
+  return std::all_of(own.dims.begin(), own.dims.end(), [&mesh](const auto& d) {
+    return d.first < mesh.ndim() && mesh.dims()[d.first].size == d.second;
+  });
+}
+}  // namespace
+
 std::optional<OwnSizes> OwnSizesOf(const UOp& variable) {
   if (!variable.is(Op::kVar)) return std::nullopt;
   absl::string_view name = variable.arg<VarArg>().name;
@@ -110,7 +136,7 @@ std::optional<OwnSizes> OwnSizesOf(const UOp& variable) {
     out.sizes.emplace_back();
     if (!absl::SimpleAtoi(n, &out.sizes.back())) return std::nullopt;
   }
-  return out;
+  return IsOwn(out, variable.arg<VarArg>()) ? std::optional(out) : std::nullopt;
 }
 
 std::optional<OwnSizes> OwnSizesOf(const Extent& e) {
@@ -119,7 +145,13 @@ std::optional<OwnSizes> OwnSizesOf(const Extent& e) {
   if (sum.constant != 0 || sum.terms.size() != 1) return std::nullopt;
   std::optional<OwnSizes> own = OwnSizesOf(sum.terms[0].term);
   if (!own) return std::nullopt;
-  for (int64_t& n : own->sizes) n *= sum.terms[0].factor;
+  int64_t all = 0;
+  for (int64_t& n : own->sizes) {
+    if (__builtin_mul_overflow(n, sum.terms[0].factor, &n) || n < 0 ||
+        __builtin_add_overflow(all, n, &all)) {
+      return std::nullopt;
+    }
+  }
   return own;
 }
 
@@ -155,12 +187,16 @@ absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to) {
       continue;
     }
     if (!dims[a].is_int()) return Fail("axis ", a, " of ", Describe(src), " is symbolic and cut");
+    int64_t whole = 0;
+    if (op == Op::kGlobal && __builtin_mul_overflow(dims[a].value(), parts, &whole)) {
+      return Fail("the parts of axis ", a, " of ", Describe(src), " are too many elements");
+    }
     if (op == Op::kLocal && b.inside.NestOf(a).empty()) {
       const absl::Status fits = CheckNest(b.outside.NestOf(a), dims[a].value());
       if (!fits.ok()) return fits;
       dims[a] = OwnExtentOf(b.outside, a, dims[a].value());
     } else if (op == Op::kGlobal) {
-      dims[a] = dims[a].value() * parts;
+      dims[a] = whole;
     } else if (dims[a].value() % parts == 0) {
       dims[a] = dims[a].value() / parts;
     } else {
@@ -206,6 +242,10 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
   for (int a = 0; a < src.rank(); ++a) {
     const std::optional<OwnSizes> own = OwnSizesOf(src.shape()[a]);
     if (!own) continue;
+    if (!IsOver(*own, b.outside.mesh())) {
+      return Fail("axis ", a, " of ", Describe(src), " is of places of another mesh than ",
+                  b.outside.mesh().ToString());
+    }
     for (const auto& [d, size] : own->dims) {
       if (b.inside(d).is(How::kManual) == b.outside(d).is(How::kManual)) continue;
       if (b.outside(d).ShardsAxis(a)) continue;

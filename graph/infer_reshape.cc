@@ -1,6 +1,8 @@
-// Where a reshape takes sharded axes.
+// Whether a reshape keeps the number of elements, and where it takes sharded axes.
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
+#include "graph/infer_context.h"
 #include "graph/infer_device.h"
 #include "graph/layout.h"
 
@@ -77,7 +79,52 @@ std::optional<Nest> ImageOfNest(const Nest& nest, int64_t n, const AxisImage& m)
   return base;
 }
 
+// A product taken apart: its integer, and how often each other factor occurs.
+struct Factors {
+  int64_t number = 1;
+  bool overflow = false;
+  absl::flat_hash_map<const Node*, int64_t> rest;
+
+  void Times(int64_t value) { overflow |= __builtin_mul_overflow(number, value, &number); }
+  void Add(const Extent& e) {
+    if (e.is_int()) return Times(e.value());
+    const UOp root = e.expr();
+    if (!root.is(Op::kMul)) return Count(rest[root.get()], 1);
+    // A product may share its factors: each node is visited once, after all that it is a factor of.
+    const std::vector<UOp> order = TopoSort({&root, 1});
+    absl::flat_hash_map<const Node*, int64_t> times;
+    times[root.get()] = 1;
+    for (auto u = order.rbegin(); u != order.rend(); ++u) {
+      const auto it = times.find(u->get());
+      if (it == times.end()) continue;
+      const int64_t n = it->second;
+      if (u->is(Op::kMul)) {
+        for (const UOp& s : u->srcs()) Count(times[s.get()], n);
+      } else if (u->IsConst()) {
+        Power(u->arg<Scalar>().AsInt(), n);
+      } else {
+        Count(rest[u->get()], n);
+      }
+    }
+  }
+
+ private:
+  void Count(int64_t& count, int64_t n) { overflow |= __builtin_add_overflow(count, n, &count); }
+  void Power(int64_t base, int64_t n) {
+    if (base >= -1 && base <= 1) return Times(base < 0 && n % 2 == 0 ? 1 : base);
+    for (int64_t i = 0; i < n && !overflow && number != 0; ++i) Times(base);
+  }
+};
+
 }  // namespace
+
+bool SurelyAsMany(const Shape& a, const Shape& b) {
+  Factors left, right;
+  for (const Extent& e : a) left.Add(e);
+  for (const Extent& e : b) right.Add(e);
+  return !left.overflow && !right.overflow && left.number == right.number &&
+         left.rest == right.rest;
+}
 
 Sharding ReshapeImage(const Shape& from, const Sharding& sharding, const Shape& to,
                       std::vector<int>* lost) {

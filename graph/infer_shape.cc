@@ -26,6 +26,31 @@ absl::StatusOr<Shape> InferElementwise(const Context& c) {
   return shape == nullptr ? Shape() : *shape;
 }
 
+// A variable that may be negative is no extent, and no number of elements to add; those of passes
+// are what they are said to be.
+bool MayBeNegative(const Extent& e) {
+  if (e.is_int()) return e.value() < 0;
+  return e.expr().is(Op::kVar) && e.min() < 0 && e.expr().arg<VarArg>().name[0] != '@';
+}
+
+absl::Status CheckNotNegative(const Context& c, absl::Span<const Extent> dims) {
+  for (const Extent& e : dims) {
+    if (!MayBeNegative(e)) continue;
+    return c.Fail("an extent of ", e.ToString(), " may be ", e.min(),
+                  "; give the variable bounds that are not negative");
+  }
+  return absl::OkStatus();
+}
+
+// Whether the numbers of elements add up to one of 64 bits.
+bool AddUp(std::initializer_list<int64_t> parts) {
+  int64_t sum = 0;
+  for (int64_t n : parts) {
+    if (__builtin_add_overflow(sum, std::max<int64_t>(0, n), &sum)) return false;
+  }
+  return true;
+}
+
 absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
   int64_t n = 1;
   for (const Extent& e : dims) {
@@ -35,44 +60,6 @@ absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
     }
   }
   return absl::OkStatus();
-}
-
-// A product taken apart: its integer, and the rest in order.
-struct Factors {
-  int64_t number = 1;
-  bool overflow = false;
-  absl::InlinedVector<const Node*, 4> rest;
-
-  void Add(const Extent& e) {
-    if (e.is_int()) {
-      overflow |= __builtin_mul_overflow(number, e.value(), &number);
-      return;
-    }
-    std::vector<UOp> stack = {e.expr()};
-    while (!stack.empty()) {
-      const UOp u = std::move(stack.back());
-      stack.pop_back();
-      if (u.is(Op::kMul)) {
-        for (const UOp& s : u.srcs()) stack.push_back(s);
-      } else if (u.IsConst()) {
-        overflow |= __builtin_mul_overflow(number, u.arg<Scalar>().AsInt(), &number);
-      } else {
-        rest.push_back(u.get());
-      }
-    }
-  }
-};
-
-// Whether two shapes surely have as many elements: their products are the same,
-// factor by factor.
-bool SurelyAsMany(const Shape& a, const Shape& b) {
-  Factors left, right;
-  for (const Extent& e : a) left.Add(e);
-  for (const Extent& e : b) right.Add(e);
-  std::sort(left.rest.begin(), left.rest.end());
-  std::sort(right.rest.begin(), right.rest.end());
-  return !left.overflow && !right.overflow && left.number == right.number &&
-         left.rest == right.rest;
 }
 
 absl::StatusOr<Shape> InferReshape(const Context& c) {
@@ -154,6 +141,14 @@ absl::StatusOr<Shape> InferPadShrink(const Context& c) {
       return c.Fail("axis ", i, " has a negative bound (", a.ToString(), ", ", b.ToString(), ")");
     }
     if (c.op == Op::kPad) {
+      if (MayBeNegative(a) || MayBeNegative(b)) {
+        return c.Fail("axis ", i, " may have a negative bound (", a.ToString(), ", ", b.ToString(),
+                      ")");
+      }
+      if (!AddUp({a.max(), from[i].max(), b.max()})) {
+        return c.Fail("axis ", i, " with ", a.ToString(), " and ", b.ToString(),
+                      " elements more does not fit in 64 bits");
+      }
       dims.push_back(a + from[i] + b);
       continue;
     }
@@ -188,12 +183,14 @@ absl::StatusOr<Shape> InferWindow(const Context& c) {
     return c.Fail("needs a size, a stride and a dilation for each windowed axis");
   }
   Extents dims = c.srcs[0].shape().ToExtents();
+  bool on_places = false;
   for (size_t i = 0; i < n; ++i) {
     if (w->size[i] < 1 || w->stride[i] < 1 || w->dilation[i] < 1) {
       return c.Fail("size, stride and dilation must be at least 1");
     }
     Extent& d = dims[w->axes[i]];
     int64_t reach;
+    on_places = on_places || MentionsPlace(d);
     // A part on one place may be empty; then it is not computed.
     if (__builtin_mul_overflow(w->dilation[i], w->size[i] - 1, &reach) ||
         (!MentionsPlace(d) && reach >= d.min())) {
@@ -209,26 +206,8 @@ absl::StatusOr<Shape> InferWindow(const Context& c) {
     }
   }
   for (int64_t s : w->size) dims.push_back(s);
+  if (!on_places) RETURN_IF_ERROR(CheckExtents(c, dims));
   return Shape(std::move(dims));
-}
-
-absl::Status CheckCombines(const Context& c, Op op, DType t) {
-  switch (op) {
-    case Op::kAdd:
-    case Op::kMul:
-      if (t.IsBool()) return c.Fail("cannot add or multiply bools; cast them to i32");
-      return absl::OkStatus();
-    case Op::kMax:
-    case Op::kMin:
-      return absl::OkStatus();
-    case Op::kAnd:
-    case Op::kOr:
-    case Op::kXor:
-      if (t.IsFloat()) return c.Fail("cannot combine the bits of floats");
-      return absl::OkStatus();
-    default:
-      return c.Fail("cannot reduce by ", Info(op).text);
-  }
 }
 
 // One update after another: in a dtype in which each is rounded as little as can be.
@@ -309,6 +288,9 @@ absl::StatusOr<Shape> InferCat(const Context& c) {
     if (s.rank() != static_cast<int>(dims.size())) return c.Fail("the ranks differ");
     for (int i = 0; i < s.rank(); ++i) {
       if (i == *axis) {
+        if (!AddUp({dims[i].max(), s.shape()[i].max()})) {
+          return c.Fail("axis ", *axis, " of the result does not fit in 64 bits");
+        }
         dims[i] = dims[i] + s.shape()[i];
       } else if (!(s.shape()[i] == dims[i])) {
         return c.Fail("the pieces may differ only on axis ", *axis);
@@ -355,6 +337,26 @@ absl::Status CheckIndex(const Context& c) {
   if (!(c.srcs[1].dtype() == kInt64)) return c.Fail("the offset must be i64");
   if (c.srcs.size() == 3 && !c.srcs[2].dtype().IsBool()) return c.Fail("the gate must be bool");
   return absl::OkStatus();
+}
+
+// The boxes are of the tensor's axes, and what is combined lies on a mesh that has the dims.
+absl::Status CheckExchange(const Context& c, const ExchangeArg& x) {
+  const size_t rank = x.shape.size();
+  if (x.from->axes.size() != rank || x.to->axes.size() != rank) {
+    return c.Fail("has boxes of ", x.from->axes.size(), " and ", x.to->axes.size(),
+                  " axes for a result of ", rank);
+  }
+  for (const UOp& s : c.srcs) {
+    if (s.rank() != static_cast<int>(rank)) return c.Fail("takes parts of ", rank, " axes");
+  }
+  const bool several = x.from->device.places().size() > 1;
+  if (several && c.srcs.size() == 1 && c.srcs[0].device() && !c.srcs[0].device().is_sharding()) {
+    return c.Fail("the parts are not on ", x.from->device.ToString());
+  }
+  if (x.over.empty()) return absl::OkStatus();
+  if (x.op != Op::kWhere) RETURN_IF_ERROR(CheckCombines(c, x.op, c.srcs[0].dtype()));
+  if (!x.from->device.is_sharding()) return c.Fail("combines what is on one place");
+  return CheckMeshDims(c, x.over, x.from->device.sharding().mesh());
 }
 
 // The parts' extents along the places that divide an axis add up; along others
@@ -453,22 +455,26 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
     case Op::kExchange: {
       ASSIGN_OR_RETURN(const ExchangeArg* x, ArgOf<ExchangeArg>(c));
       RETURN_IF_ERROR(CheckExtents(c, x->shape));
+      RETURN_IF_ERROR(CheckExchange(c, *x));
       return Shape(x->shape);
     }
     case Op::kIota: {
       ASSIGN_OR_RETURN(const Extents* n, ArgOf<Extents>(c));
       if (n->size() != 1) return c.Fail("takes one extent");
+      RETURN_IF_ERROR(CheckNotNegative(c, *n));
       RETURN_IF_ERROR(CheckExtents(c, *n));
       return Shape(*n);
     }
     case Op::kBuffer: {
       ASSIGN_OR_RETURN(const BufferArg* b, ArgOf<BufferArg>(c));
+      RETURN_IF_ERROR(CheckNotNegative(c, b->shape));
       RETURN_IF_ERROR(CheckExtents(c, b->shape));
       return Shape(b->shape);
     }
     case Op::kParam: {
       ASSIGN_OR_RETURN(const ParamArg* p, ArgOf<ParamArg>(c));
       if (p->slot < 0) return c.Fail("the slot ", p->slot, " is negative");
+      RETURN_IF_ERROR(CheckNotNegative(c, p->shape));
       RETURN_IF_ERROR(CheckExtents(c, p->shape));
       return Shape(p->shape);
     }

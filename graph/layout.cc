@@ -15,7 +15,13 @@
 namespace tessera {
 namespace {
 
-int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t CeilDiv(int64_t a, int64_t b) { return a / b + (a % b > 0 ? 1 : 0); }
+
+// The smaller of n and a product that may be beyond all numbers.
+int64_t AtMost(int64_t n, int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? n : std::min(n, product);
+}
 
 // Boundary i of n elements over p pieces by a layout that is no Clip.
 int64_t Boundary(const Layout& layout, int64_t n, int64_t p, int64_t i) {
@@ -24,10 +30,10 @@ int64_t Boundary(const Layout& layout, int64_t n, int64_t p, int64_t i) {
       return n / p * i + std::min(i, n % p);
     case Layout::Kind::kAligned: {
       const int64_t units = CeilDiv(n, layout.unit());
-      return std::min(n, layout.unit() * (units / p * i + std::min(i, units % p)));
+      return AtMost(n, layout.unit(), units / p * i + std::min(i, units % p));
     }
     case Layout::Kind::kCeil:
-      return std::min(n, CeilDiv(n, p) * i);
+      return AtMost(n, CeilDiv(n, p), i);
     case Layout::Kind::kSizes:
       return std::accumulate(layout.sizes().begin(), layout.sizes().begin() + i, int64_t{0});
     case Layout::Kind::kClip:
@@ -194,7 +200,9 @@ absl::Status CheckNest(absl::Span<const NestLevel> nest, int64_t n) {
   for (size_t i = 0; i < nest.size(); ++i) {
     if (nest[i].layout.kind() != Layout::Kind::kClip) continue;
     if (i > 0) return absl::InvalidArgumentError("only the outermost layout of an axis may clip");
-    if (nest[i].layout.hi() - nest[i].layout.lo() != n) {
+    int64_t length = 0;
+    if (nest[i].layout.n() < 0 ||
+        __builtin_sub_overflow(nest[i].layout.hi(), nest[i].layout.lo(), &length) || length != n) {
       return absl::InvalidArgumentError(
           absl::StrCat(nest[i].layout.ToString(), " is not of ", n, " elements"));
     }

@@ -281,6 +281,7 @@ std::string Mesh::ToString() const {
 }
 
 absl::StatusOr<Mesh> Mesh::Parse(absl::string_view text) {
+  constexpr int64_t kMostPlaces = int64_t{1} << 16;  // of a text
   const absl::Status bad = absl::InvalidArgumentError(
       absl::StrCat("mesh: '", text, "' is not of the form CPU:0-3 or CPU:0,2[dp=2]"));
   const size_t open = std::min(text.find('['), text.size());
@@ -293,7 +294,7 @@ absl::StatusOr<Mesh> Mesh::Parse(absl::string_view text) {
     int first = 0, last = 0;
     if (ends.size() > 2 || !absl::SimpleAtoi(ends[0], &first) ||
         !absl::SimpleAtoi(ends.back(), &last) || first < 0 || last < first ||
-        last - first > (1 << 20)) {
+        last - first >= kMostPlaces - static_cast<int64_t>(places.size())) {
       return bad;
     }
     for (int i = first; i <= last; ++i) {

@@ -2,6 +2,7 @@
 #include "graph/rewrite.h"
 
 #include "absl/strings/str_cat.h"
+#include "graph/error.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -178,9 +179,11 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
       next = set->Apply(f.node, &fired);
       if (!next) continue;
       before_last = std::exchange(last, fired);
-      CHECK(++fired_count < 1000 * visited + 100000, set->name(),
-            ": rules do not come to an end; the last were those at lines ",
-            before_last ? before_last->line : 0, " and ", last->line);
+      if (++fired_count >= 1000 * visited + 100000) {
+        throw Error(absl::InternalError(absl::StrCat(
+            set->name(), ": rules do not come to an end; the last were those at lines ",
+            before_last ? before_last->line : 0, " and ", last->line)));
+      }
       break;
     }
     if (!next) {

@@ -85,7 +85,7 @@ class TextGraph {
     const absl::string_view text = absl::StripAsciiWhitespace(raw);
     if (g_.Applies(SpecRule::kSyntax)) {
       g_.violations.push_back(
-          {std::string(text), SpecRule::kSyntax, std::string(status.message()), line});
+          {Shown(text), SpecRule::kSyntax, std::string(status.message()), line});
     }
     size_t n = 1;
     while (n < text.size() && (absl::ascii_isalnum(text[n]) || text[n] == '_' || text[n] == '.')) {
@@ -201,9 +201,11 @@ class TextGraph {
   }
 
   void Return(const Numbered& s) {
+    constexpr int kMostOfALine = 8;
+    int reported = 0;
     const auto report = [&](SpecRule rule, std::string message) {
-      if (g_.Applies(rule)) {
-        g_.violations.push_back({std::string(s.statement.text), rule, std::move(message), s.line});
+      if (g_.Applies(rule) && ++reported <= kMostOfALine) {
+        g_.violations.push_back({Shown(s.statement.text), rule, std::move(message), s.line});
       }
     };
     if (returned_) return report(SpecRule::kSyntax, "a second return");

@@ -74,6 +74,7 @@ struct Form {
     if (size() == 3 && v.srcs[2].vmax() <= 0) {
       return Fail(SpecRule::kRangeForm, "the step must be positive");
     }
+    NotNegative(SpecRule::kRangeId, arg<RangeArg>().id);
     const RangeKind kind = arg<RangeArg>().kind;
     if (kind != RangeKind::kUnroll && kind != RangeKind::kVector && kind != RangeKind::kMatrix) {
       return;
@@ -170,8 +171,7 @@ struct Form {
     const bool of_matrices =
         dtype(0).bytes() * dtype(0).lanes() == 16 && dtype(0) == dtype(1) && v.dtype.lanes() == 8;
     const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
-    if (!(of_matrices || of_lanes) || (size() == 3 && !(dtype(2) == v.dtype)) ||
-        arg<std::string>().empty()) {
+    if (!(of_matrices || of_lanes) || (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,
            "takes two parts of 16 bytes, and eight sums of its dtype; or four bytes of each for "
            "each lane of i32");
@@ -180,13 +180,17 @@ struct Form {
   void Fetch() const {
     if (!Count(4, 5)) return;
     const Ints& a = arg<Ints>();
-    const int64_t bytes = a.size() == 2 ? a[1] * dtype(0).bytes() : 0;
+    const bool few = a.size() == 2 && a[1] >= 1 && a[1] <= 16;
+    const int64_t bytes = few ? a[1] * dtype(0).bytes() : 0;
     const bool gated = size() == 5 && !(dtype(4) == kBool);
     if ((op(0) != Op::kScratch && op(0) != Op::kStage) || op(2) != Op::kParam || gated ||
         !(dtype(0) == dtype(2)) || !dtype(1).IsInt() || !dtype(3).IsInt() ||
         (bytes != 4 && bytes != 8 && bytes != 16)) {
       Fail(SpecRule::kFetchForm, "copies 4, 8 or 16 bytes of a PARAM to a SCRATCH of its dtype");
     }
+  }
+  void NotNegative(SpecRule rule, int64_t id) const {
+    if (id < 0) Fail(rule, "the id ", id, " is negative");
   }
   void Wait() const {
     const Ints& a = arg<Ints>();
@@ -306,6 +310,8 @@ struct Form {
         return Fragment();
       case Op::kMma:
         return Mma();
+      case Op::kReg:
+        return NotNegative(SpecRule::kSetForm, arg<int64_t>());
       case Op::kCommit:
       case Op::kParam:
       case Op::kReshape:
@@ -330,7 +336,6 @@ struct Form {
       case Op::kAssign:
       case Op::kSink:
       case Op::kProgram:
-      case Op::kReg:
       case Op::kBarrier:
         return;
     }

@@ -11,6 +11,9 @@
 
 namespace tessera {
 
+// A statement as messages show it.
+std::string Shown(absl::string_view statement);
+
 struct SpecNode {
   Op op = Op::kConst;
   DType dtype;               // as stated
@@ -38,6 +41,7 @@ struct SpecGraph {
   std::vector<absl::string_view> texts;         // of the statements, and
   std::vector<int> lines;                       // where they are; empty in memory
   std::vector<Violation> violations;
+  std::vector<int> reported;  // violations by node; those beyond the first few are left out
 
   absl::Span<const int> srcs(int i) const {
     return absl::MakeConstSpan(edges).subspan(nodes[i].first_src, nodes[i].num_srcs);
@@ -50,7 +54,7 @@ struct SpecGraph {
     if (Applies(rule)) Add(rule, i, absl::StrCat(parts...));
   }
   bool Applies(SpecRule rule) const;
-  std::string NodeText(int i) const;
+  std::string NodeText(int i) const;  // cut where it is long
 
  private:
   void Add(SpecRule rule, int i, std::string message);

@@ -67,6 +67,7 @@ SpecRule ShapeFailure(const NodeView& v) {
                                                       : SpecRule::kExtentForm;
     case Op::kMStack:
     case Op::kMSelect:
+    case Op::kExchange:
       return SpecRule::kMeshParts;
     case Op::kLocal:
     case Op::kGlobal:
@@ -90,7 +91,6 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kCopy:
     case Op::kContiguous:
     case Op::kAllReduce:
-    case Op::kExchange:
     case Op::kSink:
     case Op::kRange:
     case Op::kProgram:
@@ -124,8 +124,9 @@ SpecRule ShapeFailure(const NodeView& v) {
 
 // The rule that a node breaks where inference of its device fails.
 SpecRule DeviceFailure(const NodeView& v) {
-  if (v.op == Op::kMStack || v.op == Op::kMSelect) return SpecRule::kMeshParts;
+  if (v.op == Op::kMStack) return SpecRule::kMeshParts;
   if (v.op == Op::kAllReduce) return SpecRule::kMeshReduce;
+  if (v.op == Op::kParam || v.op == Op::kBuffer) return SpecRule::kBufferPlace;
   if (v.op == Op::kLocal || v.op == Op::kGlobal || v.op == Op::kPass) {
     return SpecRule::kManualBorder;
   }
@@ -159,6 +160,7 @@ UOp StandIn(DType dtype, int i, const StatedShape& shape) {
   // An annotation may state a shape that nothing can have.
   if (auto made = UOp::TryMake(Op::kParam, dtype, {}, arg); made.ok()) return *std::move(made);
   arg.shape.clear();
+  arg.device = Device();
   return UOp::Make(Op::kParam, dtype, {}, std::move(arg));
 }
 

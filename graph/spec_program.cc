@@ -1,6 +1,8 @@
 // The rules on programs: the order of statements, the nesting of loops and IFs, and the accesses.
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "graph/spec_graph.h"
 
 namespace tessera {
@@ -88,7 +90,7 @@ class ProgramCheck {
       int& at = listed_[srcs[p]];
       if (at == kUnlisted) at = static_cast<int>(p);
     }
-    blocks_.push_back({kUnlisted, 0, true, 1, false});
+    blocks_.push_back({kUnlisted, 0, true, 1, false, false});
     open_.push_back(0);
     for (size_t p = 0; p < srcs.size(); ++p) {
       now_ = static_cast<int>(p);
@@ -105,6 +107,7 @@ class ProgramCheck {
     bool open;
     int64_t grid;  // product of the grid ranges around
     bool late = false;
+    bool may_not_run = false;  // an IF or a loop that may be empty is around
   };
 
   int current() const { return open_.back(); }
@@ -123,9 +126,15 @@ class ProgramCheck {
     if (block_[i] == kUnlisted || !blocks_[block_[i]].open || HasPlace(n.op)) block_[i] = current();
   }
 
+  static bool MayNotRun(const SpecNode& head) {
+    return head.op == Op::kIf || !head.sure() || head.num_srcs != 3 ||
+           head.value.src(0).vmax() >= head.value.src(1).vmin();
+  }
+
   void Open(int i) {
     const SpecNode& n = g_.nodes[i];
-    Block b{i, blocks_[current()].depth + 1, true, blocks_[current()].grid, false};
+    const Block& around = blocks_[current()];
+    Block b{i, around.depth + 1, true, around.grid, false, around.may_not_run || MayNotRun(n)};
     if (n.op == Op::kRange && n.sure() &&
         std::get<RangeArg>(n.arg->value).kind == RangeKind::kGrid && n.num_srcs == 3) {
       const UOp& range = n.value;
@@ -216,14 +225,7 @@ class ProgramCheck {
     const SpecNode& n = g_.nodes[i];
     const int gate = IsPut(n.op) ? 3 : 2;
     if (n.num_srcs > gate) return;
-    for (int b : open_) {  // an IF may guard it, an empty loop may leave it out
-      if (blocks_[b].head == kUnlisted) continue;
-      const SpecNode& head = g_.nodes[blocks_[b].head];
-      if (head.op == Op::kIf || !head.sure() || head.num_srcs != 3 ||
-          head.value.src(0).vmax() >= head.value.src(1).vmin()) {
-        return;
-      }
-    }
+    if (blocks_[current()].may_not_run) return;
     const UOp& offset = g_.src(i, 1).value;
     const DType t = IsPut(n.op) ? g_.src(i, 2).dtype : n.dtype;
     CheckAccess(g_, i, g_.srcs(i)[0], offset.vmin(), offset.vmax(), t.lanes(), offset.IsConst());
@@ -248,12 +250,26 @@ class ProgramCheck {
   bool lost_an_end_ = false;
 };
 
+// What becomes the name of a function, or the end of one's, in the source.
+void CheckSourceName(SpecGraph& g, int i) {
+  const SpecNode& n = g.nodes[i];
+  if (!n.sure() || (n.op != Op::kProgram && n.op != Op::kMma)) return;
+  const std::string& name = n.value.arg<std::string>();
+  bool plain = !name.empty() && !absl::ascii_isdigit(name[0]);
+  for (char c : name) plain &= absl::ascii_isalnum(c) || c == '_';
+  if (plain) return;
+  g.Report(n.op == Op::kMma ? SpecRule::kMatrixForm : SpecRule::kArgument, i, Info(n.op).text,
+           ": takes a name of letters, digits and _, not '", absl::CEscape(name.substr(0, 80)),
+           "'");
+}
+
 }  // namespace
 
 void CheckProgramGraph(SpecGraph& g) {
   CheckRanges(g);
   CheckLaunch(g);
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+    CheckSourceName(g, i);
     if (g.nodes[i].op == Op::kProgram) ProgramCheck(g, i);
   }
 }

@@ -1,6 +1,12 @@
 // The rules on graphs of every stage, and on tensor graphs.
+#include <numeric>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "graph/buffer.h"
+#include "graph/infer.h"
+#include "graph/own_extent.h"
 #include "graph/spec_graph.h"
 #include "graph/text.h"
 
@@ -25,6 +31,28 @@ void CheckExtentForms(SpecGraph& g) {
   }
 }
 
+// The names that passes give variables: what a place has, random numbers, indices that are read.
+bool IsOfPasses(absl::string_view name) {
+  const auto numbered = [&name](absl::string_view prefix) {
+    return name.size() > prefix.size() && absl::StartsWith(name, prefix) &&
+           absl::c_all_of(name.substr(prefix.size()), absl::ascii_isdigit);
+  };
+  return numbered("@") || numbered(kPlaceVariable) || numbered("@draw") ||
+         absl::StartsWith(name, "@random_");
+}
+
+// Why a variable cannot have its name; nothing if it can.
+absl::string_view BadName(const UOp& variable, SpecStage stage) {
+  const VarArg& v = variable.arg<VarArg>();
+  if (v.name.empty()) return "a variable has a name";
+  if (absl::c_any_of(v.name, absl::ascii_iscntrl)) return "a name has no control characters";
+  if (absl::StartsWith(v.name, "rt_")) {
+    return stage == SpecStage::kProgram ? "" : "names that begin with rt_ are of programs";
+  }
+  if (v.name[0] != '@' || IsOfPasses(v.name) || OwnSizesOf(variable)) return "";
+  return "names that begin with @ are of passes";
+}
+
 void CheckNames(SpecGraph& g) {
   absl::flat_hash_map<std::string, int> vars;
   absl::flat_hash_map<int64_t, int> slots;
@@ -38,6 +66,9 @@ void CheckNames(SpecGraph& g) {
     };
     if (n.op == Op::kVar) {
       const auto& name = std::get<VarArg>(n.arg->value).name;
+      if (const absl::string_view why = BadName(n.value, g.stage); !why.empty()) {
+        g.Report(SpecRule::kVarName, i, "VAR: ", why);
+      }
       const int k = first(vars, name);
       if (k >= 0)
         g.Report(SpecRule::kVarName, i, "the name ", name, " is taken by ", g.NodeText(k));
@@ -96,6 +127,16 @@ void CheckRoots(SpecGraph& g) {
   }
 }
 
+// Whether no two windows of an axis share an element: of all pairs of a position and an element of
+// its window, only equal ones lie at one place.
+bool AreDisjoint(int64_t positions, int64_t size, int64_t stride, int64_t dilation) {
+  if (positions <= 1 || size <= 1) return true;
+  // i * stride == j * dilation for 0 < i < positions and 0 < j < size begins at the least common
+  // multiple.
+  const int64_t g = std::gcd(stride, dilation);
+  return dilation / g >= positions || stride / g >= size;
+}
+
 // Whether each element of the result is another element of the source, and none is made up.
 bool IsView(const UOp& u) {
   if (!IsMovement(u.op())) return false;
@@ -103,7 +144,8 @@ bool IsView(const UOp& u) {
   if (!u.is(Op::kWindow)) return true;
   const WindowArg& w = u.arg<WindowArg>();
   for (size_t i = 0; i < w.axes.size(); ++i) {
-    if (w.size[i] > 1 && w.stride[i] <= w.dilation[i] * (w.size[i] - 1)) return false;
+    const int64_t positions = u.shape()[static_cast<int>(w.axes[i])].max();
+    if (!AreDisjoint(positions, w.size[i], w.stride[i], w.dilation[i])) return false;
   }
   return true;
 }
@@ -116,17 +158,26 @@ bool SpecGraph::Applies(SpecRule rule) const {
 }
 
 std::string SpecGraph::NodeText(int i) const {
-  if (!texts.empty()) return std::string(texts[i]);
+  if (!texts.empty()) return Shown(texts[i]);
   NodeNames names;
   names.emplace(nodes[i].value.get(), i);
   for (int s : srcs(i)) names.emplace(nodes[s].value.get(), s);
   ForEachArgUOp(nodes[i].value.arg(), [&](const UOp& e) {
     if (const auto it = index.find(e.get()); it != index.end()) names.emplace(e.get(), it->second);
   });
-  return PrintNode(nodes[i].value, names);
+  return Shown(PrintNode(nodes[i].value, names));
+}
+
+std::string Shown(absl::string_view statement) {
+  constexpr size_t kLongest = 400;
+  if (statement.size() <= kLongest) return std::string(statement);
+  return absl::StrCat(statement.substr(0, kLongest), "...");
 }
 
 void SpecGraph::Add(SpecRule rule, int i, std::string message) {
+  constexpr int kMostOfANode = 8;
+  if (reported.size() < nodes.size()) reported.resize(nodes.size());
+  if (++reported[i] > kMostOfANode) return;
   violations.push_back({NodeText(i), rule, std::move(message), lines.empty() ? 0 : lines[i]});
 }
 
@@ -137,12 +188,18 @@ void CheckCommon(SpecGraph& g) {
 }
 
 void CheckTensorGraph(SpecGraph& g) {
-  for (int r : g.roots) {
-    const SpecNode& n = g.nodes[r];
+  const auto whole = [&g](int i, int reader) {
+    const SpecNode& n = g.nodes[i];
     const Device d = n.sure() ? n.value.device() : Device();
     if (d.is_sharding() && d.sharding().Has(Placement::Kind::kPartial)) {
-      g.Report(SpecRule::kPartialUse, r, Info(n.op).text, ": a root is partial, on ", d.ToString());
+      g.Report(SpecRule::kPartialUse, reader, Info(n.op).text, ": a root is partial, on ",
+               d.ToString());
     }
+  };
+  for (int r : g.roots) {
+    whole(r, r);
+    if (g.nodes[r].op != Op::kSink) continue;
+    for (int s : g.srcs(r)) whole(s, r);
   }
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     const SpecNode& n = g.nodes[i];

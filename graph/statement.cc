@@ -1,6 +1,8 @@
 // Reading of one statement of the text form, by a cursor over its line.
 #include "graph/statement.h"
 
+#include <cmath>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -178,8 +180,10 @@ absl::StatusOr<Arg> TakeScalar(Cursor& c, DType dtype) {
     if (word.size() != 20 || !absl::SimpleHexAtoi(word.substr(4), &bits)) {
       return c.Fail("16 hexadecimal digits after nan:");
     }
+    if (!std::isnan(Scalar{bits}.AsFloat())) return c.Fail("the bits of a NaN after nan:");
     return Arg(Scalar{bits});
   }
+  if (dtype.IsVoid()) return c.Fail("no value, since there is none of void");
   ASSIGN_OR_RETURN(Scalar value, ParseScalar(word, dtype.Scalar()));
   return Arg(value);
 }
@@ -400,6 +404,7 @@ absl::StatusOr<std::optional<Annotation>> ParseAnnotation(absl::string_view text
   Annotation a;
   if (!c.Peek('[')) {
     ASSIGN_OR_RETURN(a.dtype, DType::Parse(c.TakeWord()));
+    if (a.dtype.IsVoid()) return c.Fail("a dtype of values");
   }
   RETURN_IF_ERROR(c.List([&]() -> absl::Status {
     a.dims.emplace_back();

@@ -169,6 +169,36 @@ TEST(IndexAlgebra, DigitsJoin) {
   EXPECT_EQ(Simplify(sum), binary(Op::kMul, x, 32));
 }
 
+// A sum of any number of terms comes to an end, in whatever order it was written, and keeps its
+// value.
+TEST(IndexAlgebra, SumsOfManyTerms) {
+  for (int n : {31, 32, 33, 40, 64, 65, 200}) {
+    std::vector<UOp> terms;
+    Substitution values;
+    int64_t want = 0;
+    for (int i = 0; i < n; ++i) {
+      terms.push_back(UOp::Make(Op::kVar, kInt64, {}, VarArg{absl::StrCat("v", i), 0, 1000}));
+      values.emplace(terms.back(), UOp::Index(i * 7 % 11));
+      want += i * 7 % 11;
+    }
+    UOp left = terms[0], right = terms[n - 1], pieces = UOp::Index(0);
+    for (int i = 1; i < n; ++i) {
+      left = UOp::Make(Op::kAdd, {left, terms[i]});
+      right = UOp::Make(Op::kAdd, {terms[n - 1 - i], right});
+    }
+    // As the pieces of a CAT are joined: the part so far is simplified each time.
+    for (const UOp& t : terms) pieces = Simplify(UOp::Make(Op::kAdd, {t, pieces}));
+    UOp doubled = Simplify(left);
+    for (int i = 0; i < 40; ++i) doubled = Simplify(UOp::Make(Op::kAdd, {doubled, doubled}));
+    for (const UOp& sum : {left, right, pieces}) {
+      const UOp simple = Simplify(sum);
+      EXPECT_EQ(Simplify(simple), simple) << n;
+      EXPECT_EQ(Simplify(Substitute(simple, values)), UOp::Index(want)) << n;
+    }
+    EXPECT_EQ(Simplify(Substitute(doubled, values)), UOp::Index(want << 40)) << n;
+  }
+}
+
 TEST(IndexAlgebra, RandomExpressions) { Fuzz(1, 2000); }
 TEST(IndexAlgebra, ManyRandomExpressionsSlow) { Fuzz(100000, 20000); }
 

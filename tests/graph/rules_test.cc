@@ -260,12 +260,15 @@ TEST(Rules, BoundsHoldEveryValue) {
   EXPECT_GT(known, 3000);
 }
 
-TEST(RulesDeathTest, RulesThatUndoEachOtherAreNamed) {
+TEST(Rules, RulesThatUndoEachOtherAreNamed) {
   const Pat x = Any(0), y = Any(1);
   const RuleSet loop("loop", {RewriteRule(x + y, OpPat(Op::kSub, {x, y}), 11),
                               RewriteRule(x - y, OpPat(Op::kAdd, {x, y}), 22)});
   const UOp a = UOp::Make(Op::kParam, kInt32, {}, ParamArg{0, {}, {}});
-  EXPECT_DEATH(Rewrite(UOp::Make(Op::kAdd, {a, a}), loop), "loop: rules .*(11 and 22|22 and 11)");
+  const std::string message = ErrorOf([&] { Rewrite(UOp::Make(Op::kAdd, {a, a}), loop); });
+  EXPECT_THAT(message, ::testing::StartsWith("loop: rules do not come to an end"));
+  EXPECT_THAT(message, ::testing::AnyOf(::testing::HasSubstr("11 and 22"),
+                                        ::testing::HasSubstr("22 and 11")));
 }
 
 }  // namespace

@@ -334,6 +334,59 @@ void Mutate(std::chrono::milliseconds time) {
 TEST(SpecFuzz, MutatedTexts) { Mutate(std::chrono::seconds(3)); }
 TEST(SpecFuzz, MutatedTextsLong) { Mutate(std::chrono::seconds(10)); }
 
+// Texts whose time would grow with the number of paths, or with the square of their length.
+TEST(SpecDepth, WhatIsSharedIsVisitedOnce) {
+  std::string text = "%v = VAR i64 () n 0..1\n%x0 = MUL i64 (%v, %v)\n";
+  for (int i = 0; i < 50; ++i)
+    absl::StrAppend(&text, "%x", i + 1, " = MUL i64 (%x", i, ", %x", i, ")\n");
+  absl::StrAppend(&text, "%p = PARAM f32 () slot 0 [%x50, 3] @CPU\n%r = RESHAPE f32 (%p) ");
+  EXPECT_TRUE(Check(text + "[3, %x50]", SpecStage::kTensor).empty());
+  EXPECT_FALSE(Check(text + "[3, %x49]", SpecStage::kTensor).empty());
+}
+
+TEST(SpecDepth, ALongStatementIsShownInPart) {
+  constexpr int kMany = 20000;
+  std::string names;
+  for (int i = 0; i < kMany; ++i) absl::StrAppend(&names, i > 0 ? ", %a" : "%a", i);
+  for (const std::string& text :
+       {absl::StrCat("%0 = SINK void (", names, ")"), absl::StrCat("return ", names)}) {
+    const std::vector<Violation> found = Check(text, SpecStage::kTensor);
+    EXPECT_GT(found.size(), 1u);
+    EXPECT_LT(found.size(), 20u);
+    for (const Violation& v : found) EXPECT_LT(v.ToString().size(), 1000u);
+  }
+}
+
+TEST(SpecDepth, AccessesInsideManyLoops) {
+  std::string text =
+      "%p = PARAM f32 () slot 0 [16] @CPU\n%0 = CONST i64 () 0\n%1 = CONST i64 () 1\n";
+  std::string list, ends;
+  constexpr int kLoops = 3000;
+  for (int i = 0; i < kLoops; ++i) {
+    absl::StrAppend(&text, "%r", i, " = RANGE i64 (%0, %1, %1) r", i, ":loop\n");
+    absl::StrAppend(&text, "%e", i, " = END void (%r", i, ") 0\n");
+    absl::StrAppend(&text, "%l", i, " = LOAD f32 (%p, %0) ", i, "\n");
+    absl::StrAppend(&list, "%r", i, ", ");
+    ends = absl::StrCat("%e", i, i > 0 ? ", " : "", ends);
+  }
+  for (int i = 0; i < kLoops; ++i) absl::StrAppend(&list, "%l", i, ", ");
+  absl::StrAppend(&text, "%c = CONST i64 () 16\n%b = LOAD f32 (%p, %c) 0\n");
+  const auto program = [&](const char* last) {
+    return absl::StrCat(text, "%s = PROGRAM void (", list, last, ends, ") \"f\"\nreturn %s");
+  };
+  EXPECT_TRUE(Check(program(""), SpecStage::kProgram).empty());
+  const std::vector<Violation> found = Check(program("%b, "), SpecStage::kProgram);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].rule, SpecRule::kIndexBounds);
+}
+
+TEST(SpecDepth, AMeshOfATextHasAsManyPlacesAsItHas) {
+  std::string runs = "0-60000";
+  EXPECT_OK(Device::Parse(absl::StrCat("CPU:", runs, "{R}")));
+  for (int i = 0; i < 1000; ++i) absl::StrAppend(&runs, ",0-60000");
+  EXPECT_FALSE(Device::Parse(absl::StrCat("CPU:", runs, "{R}")).ok());
+}
+
 TEST(SpecDepth, AMillionNodesAndSixtyFourDoublingsOnASmallStackSlow) {
   OnSmallStack([] {
     UOp x = UOp::Make(Op::kParam, kFloat32, {}, ParamArg{0, {4}, Device(Place("CPU", 0))});
