@@ -149,7 +149,9 @@ struct Form {
     return holds;
   }
   bool PartForm() const {
-    return SameKind(0) && v.dtype.lanes() == 1 && dtype(0).lanes() > 1 && dtype(1) == kInt64;
+    const bool outside = v.srcs[1].vmax() < 0 || v.srcs[1].vmin() >= dtype(0).lanes();
+    return SameKind(0) && v.dtype.lanes() == 1 && dtype(0).lanes() > 1 && dtype(1) == kInt64 &&
+           !outside;
   }
   // A fragment of 16 bytes: four matrices, of each 4 bytes a thread.
   void Fragment() const {

@@ -121,6 +121,11 @@ class ProgramCheck {
     if (n.op == Op::kEnd) return End(i);
     for (int s : g_.srcs(i)) Use(s, i);
     if ((n.op == Op::kLoad || IsPut(n.op)) && n.sure() && g_.src(i, 0).op != Op::kReg) Access(i);
+    if (n.op == Op::kFetch && n.sure() && n.num_srcs == 4) {
+      const auto elements = static_cast<int>(std::get<Ints>(n.arg->value)[1]);
+      CheckOffset(i, 0, 1, elements);
+      CheckOffset(i, 2, 3, elements);
+    }
     if (n.op == Op::kRange || n.op == Op::kIf) Open(i);
     // An expression that is listed again is known already, or computed again where it is not.
     if (block_[i] == kUnlisted || !blocks_[block_[i]].open || HasPlace(n.op)) block_[i] = current();
@@ -224,11 +229,27 @@ class ProgramCheck {
   void Access(int i) {
     const SpecNode& n = g_.nodes[i];
     const int gate = IsPut(n.op) ? 3 : 2;
-    if (n.num_srcs > gate) return;
-    if (blocks_[current()].may_not_run) return;
-    const UOp& offset = g_.src(i, 1).value;
+    if (n.num_srcs > gate && g_.src(i, gate).value.vmin() != 1) return;
     const DType t = IsPut(n.op) ? g_.src(i, 2).dtype : n.dtype;
-    CheckAccess(g_, i, g_.srcs(i)[0], offset.vmin(), offset.vmax(), t.lanes(), offset.IsConst());
+    CheckOffset(i, 0, 1, t.lanes());
+  }
+
+  // The access of node i by its sources `pointer` and `at`, where it surely happens.
+  void CheckOffset(int i, int pointer, int at, int lanes) {
+    if (blocks_[current()].may_not_run || !g_.src(i, at).sure()) return;
+    const UOp& offset = g_.src(i, at).value;
+    int64_t low = offset.vmin(), high = offset.vmax();
+    bool attained = offset.IsConst();
+    // A loop between constants does reach its last step.
+    if (offset.is(Op::kRange) && offset.size() == 3 && offset.src(0).IsConst() &&
+        offset.src(1).IsConst() && offset.src(2).IsConst()) {
+      const int64_t step = offset.src(2).vmin();
+      int64_t length = 0;
+      attained = step > 0 && low < offset.src(1).vmin() &&
+                 !__builtin_sub_overflow(offset.src(1).vmin(), low, &length);
+      if (attained) high = low + (length - 1) / step * step;
+    }
+    CheckAccess(g_, i, g_.srcs(i)[pointer], low, high, lanes, attained);
   }
 
   void Unclosed() {
