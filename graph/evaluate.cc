@@ -1,71 +1,28 @@
 // The reference evaluator.
 #include "graph/evaluate.h"
 
-#include <memory>
-#include <numeric>
-
 #include "absl/strings/str_cat.h"
 #include "graph/box.h"
 #include "graph/buffer.h"
+#include "graph/evaluate_values.h"
 #include "graph/fold.h"
 #include "graph/infer.h"
-#include "graph/lookup.h"
 #include "graph/status.h"
 #include "graph/unmap.h"
 
 namespace tessera {
 namespace {
 
-// A value on the way: its elements are shared where a node only renames them.
-struct Value {
+// The elements of a box, in order.
+int64_t FirstOf(const Box& box, const Ints& strides) {
+  int64_t base = 0;
+  for (size_t a = 0; a < box.size(); ++a) base += box[a].begin * strides[a];
+  return base;
+}
+Ints DimsOf(const Box& box) {
   Ints dims;
-  std::shared_ptr<const std::vector<Scalar>> data;
-};
-
-constexpr int64_t kMaxElements = int64_t{1} << 31;
-
-absl::StatusOr<int64_t> Count(const Ints& dims) {
-  int64_t n = 1;
-  for (int64_t d : dims) {
-    if (d < 0) return absl::InvalidArgumentError(absl::StrCat("Evaluate: an extent is ", d));
-    if (d != 0 && n > kMaxElements / d) {
-      return absl::ResourceExhaustedError("Evaluate: the tensor is too large for the evaluator");
-    }
-    n *= d;
-  }
-  return n;
-}
-
-Ints RowMajor(const Ints& dims) {
-  Ints strides(dims.size());
-  int64_t n = 1;
-  for (int i = static_cast<int>(dims.size()) - 1; i >= 0; --i) {
-    strides[i] = n;
-    n *= dims[i];
-  }
-  return strides;
-}
-
-// Calls fn(offset) for each point of the box in row-major order; the offset starts at base and
-// moves by the strides.
-template <typename Fn>
-void Walk(const Ints& dims, const Ints& strides, int64_t base, Fn fn) {
-  for (int64_t d : dims) {
-    if (d == 0) return;
-  }
-  const int rank = static_cast<int>(dims.size());
-  Ints at(dims.size(), 0);
-  for (int64_t offset = base;;) {
-    fn(offset);
-    int axis = rank - 1;
-    for (; axis >= 0; --axis) {
-      offset += strides[axis];
-      if (++at[axis] < dims[axis]) break;
-      offset -= strides[axis] * dims[axis];
-      at[axis] = 0;
-    }
-    if (axis < 0) return;
-  }
+  for (const Interval& i : box) dims.push_back(i.size());
+  return dims;
 }
 
 // Computes the nodes that the roots need, sources first, and drops a value after its last use.
@@ -160,15 +117,11 @@ class Evaluator {
     ASSIGN_OR_RETURN(const int64_t n, Count(dims));
     std::vector<Scalar> data(n);
     for (int64_t i = 0; i < n; ++i) data[i] = LoadScalar(bytes + i * u.dtype().bytes(), u.dtype());
-    return Make(std::move(dims), std::move(data));
-  }
-
-  static Value Make(Ints dims, std::vector<Scalar> data) {
-    return {std::move(dims), std::make_shared<const std::vector<Scalar>>(std::move(data))};
+    return MakeValue(std::move(dims), std::move(data));
   }
 
   absl::StatusOr<Value> Leaf(const UOp& u) {
-    if (u.is(Op::kConst)) return Make({}, {u.arg<Scalar>()});
+    if (u.is(Op::kConst)) return MakeValue({}, {u.arg<Scalar>()});
     if (u.is(Op::kVar)) {
       const auto& var = u.arg<VarArg>();
       auto it = options_.vars.find(var.name);
@@ -177,19 +130,19 @@ class Evaluator {
         return Fail(
             u, absl::StrCat(var.name, " = ", it->second, " lies outside ", var.min, "..", var.max));
       }
-      return Make({}, {Scalar::Int(it->second)});
+      return MakeValue({}, {Scalar::Int(it->second)});
     }
     if (u.is(Op::kIota)) {
       Ints dims = IntsOf(u.arg<Extents>());
       ASSIGN_OR_RETURN(const int64_t n, Count(dims));
       std::vector<Scalar> data(n);
       for (int64_t i = 0; i < n; ++i) data[i] = Convert(Scalar::Int(i), kInt64, u.dtype());
-      return Make(std::move(dims), std::move(data));
+      return MakeValue(std::move(dims), std::move(data));
     }
     const bool is_buffer = u.is(Op::kBuffer);
     Ints dims = IntsOf(is_buffer ? u.arg<BufferArg>().shape : u.arg<ParamArg>().shape);
     ASSIGN_OR_RETURN(const int64_t n, Count(dims));
-    if (n == 0) return Make(std::move(dims), {});
+    if (n == 0) return MakeValue(std::move(dims), {});
     const uint8_t* bytes = options_.contents ? options_.contents(u) : nullptr;
     if (bytes == nullptr && is_buffer) bytes = StorageOf(u);
     if (bytes == nullptr && is_buffer && HasParts(u)) {
@@ -216,17 +169,7 @@ class Evaluator {
     std::vector<Scalar> out(n);
     const DType operand = u.src(u.is(Op::kWhere) ? 1 : 0).dtype();
     EvaluateElementwise(u.op(), u.dtype(), operand, srcs, absl::MakeSpan(out));
-    return Make(std::move(dims), std::move(out));
-  }
-
-  // The elements of v at base + point * strides, for the points of the box.
-  static absl::StatusOr<Value> Strided(const Value& v, Ints dims, const Ints& strides,
-                                       int64_t base) {
-    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
-    std::vector<Scalar> out;
-    out.reserve(n);
-    Walk(dims, strides, base, [&](int64_t offset) { out.push_back((*v.data)[offset]); });
-    return Make(std::move(dims), std::move(out));
+    return MakeValue(std::move(dims), std::move(out));
   }
 
   absl::StatusOr<Value> PadOrShrink(const UOp& u, const Value& v) {
@@ -248,7 +191,7 @@ class Evaluator {
     std::vector<Scalar> out(n);
     int64_t next = 0;
     Walk(v.dims, strides, base, [&](int64_t offset) { out[offset] = (*v.data)[next++]; });
-    return Make(std::move(dims), std::move(out));
+    return MakeValue(std::move(dims), std::move(out));
   }
 
   // One movement op applied to a value, which need not be its source's (see Assign).
@@ -295,107 +238,6 @@ class Evaluator {
     return Strided(v, std::move(dims), strides, base);
   }
 
-  absl::StatusOr<Value> Reduce(const UOp& u) {
-    const Value& v = Of(u.src(0));
-    const auto& [op, axes] = u.arg<ReduceArg>();
-    Ints dims = v.dims;
-    for (int64_t axis : axes) dims[axis] = 1;
-    Ints strides = RowMajor(dims);
-    for (int64_t axis : axes) strides[axis] = 0;
-    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
-    // Floats are combined in f64, integers in 64 bits; both are rounded once, at the end.
-    const DType wide = u.dtype().IsFloat() ? kFloat64 : u.dtype();
-    std::vector<Scalar> out(n, ReduceIdentity(op, u.dtype()));
-    int64_t next = 0;
-    Walk(v.dims, strides, 0, [&, op = op](int64_t offset) {
-      out[offset] = EvaluateScalarOp(op, wide, wide, {out[offset], (*v.data)[next++]});
-    });
-    for (Scalar& s : out) {
-      if (wide == u.dtype()) break;
-      const DType sum = AccumulateType(u.dtype());
-      s = Convert(Convert(s, kFloat64, sum), sum, u.dtype());
-    }
-    return Make(std::move(dims), std::move(out));
-  }
-
-  // Calls fn(element, offset in the table at position 0 of the axis, offset in the index, stride of
-  // the axis) for every element of a lookup, in order.
-  template <typename Fn>
-  static void WalkLookup(const Lookup& l, const Ints& table, const Ints& index, Fn fn) {
-    const Ints in_table = RowMajor(table), in_index = RowMajor(index);
-    Ints dims, to_table, to_index;
-    for (int e = 0; e < l.element_rank(); ++e) {
-      const int t = l.ToTable(e), i = l.ToIndex(e);
-      dims.push_back(t == Lookup::kNone ? index[i] : table[t]);
-      to_table.push_back(t == Lookup::kNone ? 0 : in_table[t]);
-      to_index.push_back(i == Lookup::kNone ? 0 : in_index[i]);
-    }
-    std::vector<int64_t> tables;
-    Walk(dims, to_table, 0, [&](int64_t offset) { tables.push_back(offset); });
-    size_t next = 0;
-    Walk(dims, to_index, 0, [&](int64_t offset) {
-      fn(static_cast<int64_t>(next), tables[next], offset, in_table[l.axis]);
-      ++next;
-    });
-  }
-
-  // The position that an index names, or -1 where it is outside.
-  static int64_t PositionOf(Scalar i, int64_t extent, bool is_u64) {
-    const int64_t at = i.AsInt();
-    return at >= 0 && at < extent && !(is_u64 && i.bits >> 63) ? at : -1;
-  }
-
-  absl::StatusOr<Value> Gather(const UOp& u) {
-    const Value &x = Of(u.src(0)), &index = Of(u.src(1));
-    const Lookup l = Lookup::Of(u);
-    const bool is_u64 = u.src(1).dtype().kind() == Kind::kU64;
-    Ints dims;
-    for (int e = 0; e < l.element_rank(); ++e) {
-      dims.push_back(l.IsOwn(e) ? index.dims[l.ToIndex(e)] : x.dims[l.ToTable(e)]);
-    }
-    ASSIGN_OR_RETURN(const int64_t n, Count(dims));
-    std::vector<Scalar> out(n);
-    WalkLookup(l, x.dims, index.dims, [&](int64_t e, int64_t base, int64_t i, int64_t stride) {
-      const int64_t at = PositionOf((*index.data)[i], x.dims[l.axis], is_u64);
-      if (at >= 0) out[e] = (*x.data)[base + at * stride];
-    });
-    return Make(std::move(dims), std::move(out));
-  }
-
-  // Floats are combined in f64 and rounded once, as by REDUCE.
-  absl::StatusOr<Value> Scatter(const UOp& u) {
-    const Value &base = Of(u.src(0)), &index = Of(u.src(1)), &updates = Of(u.src(2));
-    const Lookup l = Lookup::Of(u);
-    const bool is_u64 = u.src(1).dtype().kind() == Kind::kU64;
-    const Op op = u.arg<ReduceArg>().op;
-    const DType wide = u.dtype().IsFloat() ? kFloat64 : u.dtype();
-    std::vector<Scalar> out = *base.data;
-    WalkLookup(l, base.dims, index.dims, [&](int64_t e, int64_t at0, int64_t i, int64_t stride) {
-      const int64_t at = PositionOf((*index.data)[i], base.dims[l.axis], is_u64);
-      if (at < 0) return;
-      Scalar& to = out[at0 + at * stride];
-      const Scalar v = (*updates.data)[e];
-      to = op == Op::kAssign ? v : EvaluateScalarOp(op, wide, wide, {to, v});
-    });
-    for (Scalar& s : out) {
-      if (wide == u.dtype()) break;
-      s = Convert(s, kFloat64, u.dtype());
-    }
-    return Make(base.dims, std::move(out));
-  }
-
-  // The elements of a box, in order.
-  static int64_t FirstOf(const Box& box, const Ints& strides) {
-    int64_t base = 0;
-    for (size_t a = 0; a < box.size(); ++a) base += box[a].begin * strides[a];
-    return base;
-  }
-  static Ints DimsOf(const Box& box) {
-    Ints dims;
-    for (const Interval& i : box) dims.push_back(i.size());
-    return dims;
-  }
-
   absl::StatusOr<Value> Stack(const UOp& u) {
     const Ints dims = IntsOf(u.shape().dims());
     ASSIGN_OR_RETURN(const int64_t n, Count(dims));
@@ -409,7 +251,7 @@ class Evaluator {
       Walk(DimsOf(box), strides, FirstOf(box, strides),
            [&](int64_t offset) { out[offset] = (*part.data)[next++]; });
     }
-    return Make(dims, std::move(out));
+    return MakeValue(dims, std::move(out));
   }
 
   absl::StatusOr<Value> Selected(const UOp& u) {
@@ -452,7 +294,7 @@ class Evaluator {
       Walk(v.dims, strides, base, [&](int64_t offset) { out[offset] = (*v.data)[next++]; });
       base += v.dims[axis] * strides[axis];
     }
-    return Make(std::move(dims), std::move(out));
+    return MakeValue(std::move(dims), std::move(out));
   }
 
   // Which elements of the base the view shows is found by moving their numbers, from 1, as the
@@ -467,7 +309,7 @@ class Evaluator {
     }
     std::vector<Scalar> numbers(base.data->size());
     for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = Scalar::Int(i + 1);
-    Value places = Make(base.dims, std::move(numbers));
+    Value places = MakeValue(base.dims, std::move(numbers));
     for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
       ASSIGN_OR_RETURN(places, Move(*it, places));
     }
@@ -478,7 +320,7 @@ class Evaluator {
       const int64_t place = (*places.data)[i].AsInt();
       if (place > 0) out[place - 1] = (*value.data)[i];
     }
-    return Make(base.dims, std::move(out));
+    return MakeValue(base.dims, std::move(out));
   }
 
   absl::StatusOr<Value> Compute(const UOp& u) {
@@ -505,10 +347,12 @@ class Evaluator {
         return Move(u, Of(u.src(0)));
       case OpClass::kReduce:
         if (u.size() > 1) return Fail(u, "is part of a kernel");
-        return Reduce(u);
+        return Reduced(u, Of(u.src(0)));
       case OpClass::kData:
-        if (u.is(Op::kGather)) return Gather(u);
-        if (u.is(Op::kScatter)) return Scatter(u);
+        if (u.is(Op::kGather)) return Gathered(u, Of(u.src(0)), Of(u.src(1)));
+        if (u.is(Op::kScatter)) {
+          return Scattered(u, Of(u.src(0)), Of(u.src(1)), Of(u.src(2)));
+        }
         if (u.is(Op::kCat)) return Cat(u);
         if (u.is(Op::kMStack)) return Stack(u);
         if (u.is(Op::kMSelect)) return Selected(u);
