@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "graph/simplify.h"
 #include "graph/status.h"
 #include "graph/uop.h"
 
@@ -127,9 +126,7 @@ Extent PartBelow(const Interval& interval, const Extent& limit) {
   if (interval.begin == 0 && limit.max() <= interval.end) return limit;
   if (limit.min() >= interval.end) return size;
   if (size == 0 || limit.max() <= interval.begin) return 0;
-  const UOp rest = (limit - Extent(interval.begin)).ToUOp();
-  const UOp most = UOp::Make(Op::kMin, {rest, UOp::Index(size)});
-  return Extent(Simplify(UOp::Make(Op::kMax, {most, UOp::Index(0)})));
+  return Max(Min(limit - interval.begin, size), 0);
 }
 
 int64_t MovedElements(const Boxes& from, const Boxes& to) {

@@ -463,5 +463,15 @@ Extent operator*(const Extent& a, const Extent& b) {
   if (b.is_int(1)) return a;
   return Fold(Op::kMul, a, b);
 }
+Extent Max(const Extent& a, const Extent& b) {
+  if (a.min() >= b.max()) return a;
+  if (b.min() >= a.max()) return b;
+  return Fold(Op::kMax, a, b);
+}
+Extent Min(const Extent& a, const Extent& b) {
+  if (a.max() <= b.min()) return a;
+  if (b.max() <= a.min()) return b;
+  return Fold(Op::kMin, a, b);
+}
 
 }  // namespace tessera

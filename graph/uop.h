@@ -168,6 +168,8 @@ class Shape {
 Extent operator+(const Extent& a, const Extent& b);
 Extent operator-(const Extent& a, const Extent& b);
 Extent operator*(const Extent& a, const Extent& b);
+Extent Max(const Extent& a, const Extent& b);
+Extent Min(const Extent& a, const Extent& b);
 
 // ---- arguments
 

@@ -78,10 +78,16 @@ Tensor Transformer::Rotate(const Tensor& x, const Extent& position) const {
   return Cat({a * cos - b * sin, b * cos + a * sin}, -1);
 }
 
-// Which keys [0, position + T) each of T queries sees: its own position and those before it, as
-// far back as the window.
+// The first position that any of the queries from `position` on sees.
+Extent Transformer::FirstSeen(const Extent& position) const {
+  const int64_t window = model_.config.window;
+  return window == 0 || window >= context_ ? 0 : Max(position + (1 - window), 0);
+}
+
+// Which keys, from the first that any sees to its own, each of T queries sees.
 Tensor Transformer::Mask(int64_t tokens, const Extent& position) const {
-  const Tensor key = Tensor::Arange(position + tokens);
+  const Extent first = FirstSeen(position);
+  const Tensor key = Tensor::Arange(position + tokens - first) + first;
   const Tensor query = (Tensor::Arange(tokens) + position).Unsqueeze(1);
   const Tensor seen = key <= query;
   if (model_.config.window == 0) return seen;
@@ -99,15 +105,16 @@ Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor&
   const Tensor v = Project(input, w.v, w.v_bias).Reshape({tokens, kv_heads, c.head_dim});
   if (w.q_norm) q = q.RmsNorm(w.q_norm, c.norm_eps);
   if (w.k_norm) k = k.RmsNorm(w.k_norm, c.norm_eps);
-  const Slice here{position, position + tokens}, seen{0, position + tokens};
+  const Slice here{position, position + tokens};
   const auto store = [&](Tensor& kept, const Tensor& t) {
     kept.SliceAxis(1, here).Assign(t.Permute({1, 0, 2}).Cast(kept.dtype()));
   };
   store(cache.keys, Rotate(k, position));
   store(cache.values, v);
   // Read as they are kept: the cast is part of the products' kernels.
-  const Tensor keys = cache.keys.SliceAxis(1, seen).Cast(kFloat32);
-  const Tensor values = cache.values.SliceAxis(1, seen).Cast(kFloat32);
+  const Pairs seen = {{0, kv_heads}, {FirstSeen(position), position + tokens}, {0, c.head_dim}};
+  const Tensor keys = cache.keys.Shrink(seen).Cast(kFloat32);
+  const Tensor values = cache.values.Shrink(seen).Cast(kFloat32);
 
   // Heads that share keys are rows of one product.
   const Tensor rows = Rotate(q, position)
@@ -115,11 +122,12 @@ Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor&
                           .Permute({1, 2, 0, 3})
                           .Reshape({kv_heads, group * tokens, c.head_dim});
   Tensor scores = rows.MatMul(keys.Transpose()) * (1 / std::sqrt(static_cast<double>(c.head_dim)));
-  if (tokens > 1 || c.window > 0) {
-    const Dims shape = {kv_heads, group, tokens, position + tokens};
-    scores = Where(Mask(tokens, position), scores.Reshape(shape),
-                   -std::numeric_limits<float>::infinity())
-                 .Reshape({kv_heads, group * tokens, position + tokens});
+  if (tokens > 1) {
+    const Shape flat = scores.shape();
+    scores =
+        Where(Mask(tokens, position), scores.Reshape({kv_heads, group, tokens, keys.shape()[1]}),
+              -std::numeric_limits<float>::infinity())
+            .Reshape(flat);
   }
   const Tensor mixed = scores.Softmax().MatMul(values);
   return Project(mixed.Reshape({c.heads, tokens, c.head_dim})

@@ -43,6 +43,7 @@ class Transformer {
   bool ByIntegers(const Matrix& weight, const Tensor& x) const;
   Tensor Attention(const LayerWeights& w, Cache& cache, const Tensor& x, const Extent& position);
   Tensor Rotate(const Tensor& x, const Extent& position) const;
+  Extent FirstSeen(const Extent& position) const;
   Tensor Mask(int64_t tokens, const Extent& position) const;
 
   const Model& model_;
