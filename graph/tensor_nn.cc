@@ -92,6 +92,17 @@ Tensor Tensor::Linear(const Tensor& weight, const Tensor& bias, CallSite at) con
 
 // ---- attention
 
+namespace {
+// Softmax along the last axis; a row that is -infinity throughout, as of a query that may see no
+// key, gives zeros instead of NaN.
+Tensor SoftmaxOrZeros(const Tensor& x) {
+  const Tensor max = x.Max({-1}, /*keepdim=*/true);
+  const Tensor e = (x - Where(max == -std::numeric_limits<double>::infinity(), 0, max)).Exp();
+  const Tensor sum = e.Sum({-1}, /*keepdim=*/true);
+  return e * Where(sum == 0, 1, sum).Reciprocal();
+}
+}  // namespace
+
 Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                          CallSite at) const {
   return ScaledDotProductAttention(key, value, AttentionOptions(), at);
@@ -112,12 +123,14 @@ Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
   if (o.mask) {
     scores = o.mask.dtype().IsBool() ? Where(o.mask, scores, -infinity) : scores + o.mask;
   }
+  const Extent queries = shape()[rank() - 2], keys = key.shape()[key.rank() - 2];
   if (o.causal) {
-    const Extent queries = shape()[rank() - 2], keys = key.shape()[key.rank() - 2];
     const Tensor row = Arange(queries, kInt64).Unsqueeze(1), column = Arange(keys, kInt64);
     scores = Where(column <= (queries == keys ? row : row + (keys - queries)), scores, -infinity);
   }
-  return scores.Softmax().MatMul(WideFloat(value)).Cast(FloatResult(dtype()));
+  const bool may_see_none = !keys.is_int(0) && (o.mask || (o.causal && !(queries == keys)));
+  const Tensor shares = may_see_none ? SoftmaxOrZeros(scores) : scores.Softmax();
+  return shares.MatMul(WideFloat(value)).Cast(FloatResult(dtype()));
 }
 
 }  // namespace tessera

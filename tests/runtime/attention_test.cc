@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/grad.h"
 #include "graph/tensor.h"
 #include "runtime/capture.h"
 #include "runtime/realize.h"
@@ -79,7 +80,25 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Case{3, 257, 2, 7}, Case{1, 64, 64, 64, true},
                                          Case{5, 31, 31, 8, true}, Case{2, 20, 120, 17, true}));
 
-// A row without any key, keys at infinity, and NaN each where they belong and nowhere else.
+// With more queries than keys the first queries come before any key.
+TEST(AttentionValues, QueriesBeforeAllKeysGiveZerosAndNoGradients) {
+  const Tensor q = Tensor::From(Draw(2 * 6 * 3, 1), {2, 6, 3}),
+               k = Tensor::From(Draw(2 * 4 * 3, 2), {2, 4, 3}),
+               v = Tensor::From(Draw(2 * 4 * 3, 3), {2, 4, 3});
+  AttentionOptions options;
+  options.causal = true;
+  const Tensor y = q.ScaledDotProductAttention(k, v, options);
+  const std::vector<double> values = Computed(y), grads = Computed(Grad(y.Sum(), {q})[0]);
+  for (int i = 0; i < 2 * 6 * 3; ++i) {
+    const int row = i / 3 % 6;
+    // The third query sees one key: its share is 1 whatever the query is.
+    EXPECT_EQ(values[i] != 0, row >= 2) << i;
+    EXPECT_EQ(std::abs(grads[i]) > 1e-9, row >= 3) << i << ": " << grads[i];
+  }
+}
+
+// A row that may see no key gives zeros; keys at infinity, and NaN each where they belong and
+// nowhere else.
 TEST(AttentionValues, SpecialOnes) {
   const Case c{2, 40, 50, 8};
   auto q = Draw(c.heads * c.queries * c.width, 1), k = Draw(c.heads * c.keys * c.width, 2),
@@ -105,7 +124,8 @@ TEST(AttentionValues, SpecialOnes) {
               heads(values, c.keys), none));
   for (int64_t i = 0; i < c.heads * c.queries * c.width; ++i) {
     const bool seen = i / c.width % c.queries > 0;
-    EXPECT_EQ(std::isnan(got[i]), !seen) << i;
+    EXPECT_EQ(got[i] != 0, seen) << i;
+    EXPECT_FALSE(std::isnan(got[i])) << i;
   }
 }
 
