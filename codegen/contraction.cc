@@ -14,6 +14,8 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kLeastLanes = 4;  // worth a tile of their own at the end of a range
+
 // The loads in an expression.
 std::vector<UOp> Loads(const UOp& u) {
   std::vector<UOp> out;
@@ -47,7 +49,7 @@ UOp PackAcross(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& 
     kinds.push_back(loop ? RangeKind::kLoop : RangeKind::kUnroll);
   }
   const UOp out = StageValueOver(sink, b, over, kinds);
-  return Tile(out, over[at], 1, columns.src(0).vmax());
+  return Tile(out, over[at], 1, columns.src(0).vmax(), kLeastLanes);
 }
 
 // Whether an operand is read as it lies in memory, without a gap, where these loops nest so.
@@ -114,12 +116,13 @@ UOp Longest(const std::vector<UOp>& ranges) {
   return best;
 }
 
-bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets) {
+bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets, Gates gates) {
   for (const UOp& l : Loads(u)) {
     if (!(sets.Free(l) & sets.Bit(range))) continue;
     const Step s = StepOf(l.src(1), range, sets);
     if (!s.linear || s.factor != 1) return false;
-    if (l.size() == 3 && !DecidedByThresholds(l.src(2), range, sets)) return false;
+    if (gates == Gates::kAny || l.size() < 3) continue;
+    if (!DecidedByThresholds(l.src(2), range, sets)) return false;
   }
   return true;
 }
@@ -184,10 +187,10 @@ UOp TileFewRows(const UOp& sink, const Contraction& c, int64_t lanes) {
 
 // The range summed over along which these operands are adjacent, if it is long enough for lanes.
 UOp RangeAlong(const RangeSets& sets, const Contraction& c, absl::Span<const UOp> operands,
-               int64_t lanes) {
+               int64_t lanes, Gates gates = Gates::kByThresholds) {
   std::vector<UOp> adjacent;
   for (const UOp& r : c.inner) {
-    const auto is = [&](const UOp& u) { return AdjacentOver(u, r, sets); };
+    const auto is = [&](const UOp& u) { return AdjacentOver(u, r, sets, gates); };
     if (std::all_of(operands.begin(), operands.end(), is)) adjacent.push_back(r);
   }
   const UOp along = Longest(adjacent);
@@ -207,7 +210,6 @@ constexpr int64_t kNoPanel = int64_t{1} << 40;  // bytes that no cache holds
 constexpr int64_t kMostRowsOfBlock = 1 << 14;
 constexpr int64_t kLeastRowsOfBlock = 64;  // for which packing a panel anew is little
 constexpr int64_t kRowsToTranspose = 32;   // that pay for packing across the grain
-constexpr int64_t kLeastLanes = 4;         // worth a tile of their own at the end of the columns
 constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;  // cheaper to keep than to compute for each tile of rows
 
@@ -333,8 +335,10 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
     UOp inner = row, outer;
     if (const UOp blocked = BlockRows(sink, sets, c, lanes, target, inner, outer)) {
       const RangeSets now(blocked);
-      const std::optional<Contraction> again = FindContraction(now);
-      return again ? TileAcross(blocked, now, *again, inner, lanes, target, outer) : UOp();
+      std::optional<Contraction> again = FindContraction(now);
+      if (!again || !now.Bit(c.lane)) return UOp();
+      again->lane = c.lane;
+      return TileAcross(blocked, now, *again, inner, lanes, target, outer);
     }
   }
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
@@ -344,7 +348,9 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   UOp out = ColumnsOutward(sink, c, block);
   out = Simplify(Tile(out, c.lane, tile_columns, lanes, kLeastLanes));
   if (rows >= 2 * tile_rows) {
-    const UOp across = AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes);
+    // The columns share what gates a step of the sum: its mask is found once for all of them.
+    const UOp across =
+        AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes, Gates::kAny);
     out = Simplify(PackColumns(out, UOp(), across, most));
   }
   return Tile(out, row, tile_rows, 1);
@@ -404,6 +410,17 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
 }
 
 constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns in a row
+constexpr int64_t kLongSum = 512;       // against which it is little to store lanes apart
+
+// Where the adjacent columns are too few for lanes, as the elements of a convolution's window are
+// in the gradient of its weight, and the sum is long, the longest of the columns has the lanes.
+UOp LongColumn(const Contraction& c, int64_t lanes) {
+  if (c.lane.src(0).vmax() >= lanes || BytesOfSum(c, 1) < kLongSum) return UOp();
+  const UOp longest = Longest(c.columns);
+  const bool fits = longest.src(0).IsConst() && longest.src(0).vmax() >= lanes &&
+                    longest.arg<RangeArg>().kind == RangeKind::kLoop;
+  return fits ? longest : UOp();
+}
 
 }  // namespace
 
@@ -420,6 +437,11 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
     if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
       return TileAlong(sink, sets, c, row, along, lanes, target);
     }
+  }
+  if (const UOp lane = rows < kFewRows ? UOp() : LongColumn(c, lanes)) {
+    Contraction apart = c;
+    apart.lane = lane;
+    return TileAcross(sink, sets, apart, row, lanes, target);
   }
   if (rows >= kRowsToFlatten) {
     if (const UOp flat = FlattenColumns(sink, c, lanes, target)) {

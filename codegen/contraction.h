@@ -25,8 +25,11 @@ std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers 
 UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c,
                     const Target& target);
 
-// Whether every load of an expression that moves with the range moves by one element.
-bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets);
+// Whether every load of an expression that moves with the range moves by one element; and whether
+// what gates a load must be decided by splitting the range, or may differ from lane to lane.
+enum class Gates { kByThresholds, kAny };
+bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets,
+                  Gates gates = Gates::kByThresholds);
 
 // The loops over the batch and the columns, the lanes' the last of them, come before the others;
 // only `block` before them.

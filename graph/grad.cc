@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/grad_rules.h"
+#include "graph/grad_window.h"
 #include "graph/history.h"
 #include "graph/infer_device.h"
 #include "graph/lookup.h"
@@ -66,17 +67,6 @@ Tensor OfReduce(const UOp& reduce, const Tensor& y, const Tensor& g) {
   return Tensor();
 }
 
-// ---- windows
-
-Tensor OfWindow(const UOp& u, Tensor g) {
-  const WindowArg& w = u.arg<WindowArg>();
-  for (size_t i = w.axes.size(); i-- > 0;) {
-    const int axis = static_cast<int>(w.axes[i]);
-    g = internal::OverlapAdd(g, axis, u.src(0).shape()[axis], w.stride[i], w.dilation[i]);
-  }
-  return g;
-}
-
 // ---- movement and data
 
 Tensor OfMovement(const UOp& u, const Tensor& g) {
@@ -115,7 +105,7 @@ Tensor OfMovement(const UOp& u, const Tensor& g) {
     case Op::kFlip:
       return g.Flip(Axes(u.arg<Ints>()));
     default:
-      return OfWindow(u, g);
+      return WindowCotangent(u, g);
   }
 }
 

@@ -35,6 +35,22 @@ Tensor Spread(const Tensor& g, int axis, int64_t stride, int64_t begin, const Ex
   return internal::KnownPart(t.Pad(pairs), axis, 0, length);
 }
 
+// Windows that do not overlap lie side by side, zeros after each where the stride is longer.
+Tensor SideBySide(const Tensor& g, int axis, const Extent& n, int64_t stride) {
+  const int64_t k = g.size(-1);
+  Pairs rest(g.rank(), {0, 0});
+  rest[g.rank() - 1] = {0, stride - k};
+  Tensor t = g.Pad(rest).MoveAxis({-1}, {axis + 1}).Flatten(axis, axis + 1);
+  Pairs after(t.rank(), {0, 0});
+  if (!n.is_int() || !t.shape()[axis].is_int()) {
+    after[axis] = {0, k - 1};  // of a window that is cut off, there may be so many
+    return internal::KnownPart(t.Pad(after), axis, 0, n);
+  }
+  if (t.size(axis) > n.value()) return t.SliceAxis(axis, {0, n});
+  after[axis] = {0, n - t.size(axis)};
+  return t.Pad(after);
+}
+
 constexpr int64_t kFewTerms = 8;
 
 }  // namespace
@@ -54,6 +70,7 @@ Tensor internal::OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t 
     const Tensor rows = g.Pad(pairs).Flip(-1).Permute(order).Flatten(axis, axis + 1);
     return rows.Window(axis, {k}, {k}, {k + 1}).Sum(-1).Cast(g.dtype());
   }
+  if (k <= stride && dilation == 1) return SideBySide(g, axis, n, stride);
   Tensor sum;
   for (int64_t w = 0; w < k; ++w) {
     const int64_t most = (k - 1 - w) * dilation + stride - 1;

@@ -37,7 +37,8 @@ struct Demand {
 struct NodeState {
   absl::InlinedVector<Demand, 1> demands;
   bool materialize = false;
-  // The value is read about this many times by a contraction's tile loop.
+  // The value is read many times by a contraction: for each tile of it, or each element of a
+  // window.
   bool repeated_operand = false;
 };
 
@@ -307,8 +308,8 @@ class Fuser {
     for (int s = 0; s < u.size(); ++s) {
       AxisMap map = SourceMap(u, s, d.map, LoopShape(order_[k.root]));
       if (!contraction) {
-        Ask(u.src(s), d.kernel, map,
-            states_[i].repeated_operand && (IsMovement(u.op()) || u.is(Op::kCast)));
+        const bool repeated = states_[i].repeated_operand || (k.has_contraction && Overlaps(u));
+        Ask(u.src(s), d.kernel, map, repeated && (IsMovement(u.op()) || u.is(Op::kCast)));
         continue;
       }
       // Straight to the product's operands: one that lacks the last loop is read once a tile of it.
@@ -318,6 +319,16 @@ class Fuser {
         Ask(operand, d.kernel, map, lacks_last);
       }
     }
+  }
+
+  // Whether a WINDOW shows elements of its source more than once.
+  static bool Overlaps(const UOp& u) {
+    if (!u.is(Op::kWindow)) return false;
+    const WindowArg& w = u.arg<WindowArg>();
+    for (size_t i = 0; i < w.axes.size(); ++i) {
+      if (w.size[i] > w.stride[i]) return true;
+    }
+    return false;
   }
 
   // Whether an operand of a contraction is the same along the result's last axis, which is long.

@@ -1,0 +1,227 @@
+#include "graph/grad_window.h"
+
+#include <optional>
+#include <vector>
+
+#include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
+
+namespace tessera {
+namespace {
+
+Tensor Of(const UOp& u) { return Tensor(u); }
+
+// ---- cotangents as products
+
+// Runs of axes that hold the same elements before and after a reshape: [from, from_end) and
+// [to, to_end). An axis of 1 that comes or goes is a run of its own.
+struct Run {
+  int from, from_end, to, to_end;
+};
+
+std::optional<std::vector<Run>> RunsOf(const Shape& from, const Shape& to) {
+  std::vector<Run> out;
+  int i = 0, j = 0;
+  while (i < from.rank() || j < to.rank()) {
+    Run r{i, i, j, j};
+    if (i < from.rank() && j < to.rank() && from[i] == to[j]) {
+      ++i, ++j;
+    } else if (i < from.rank() && from[i].is_int(1)) {
+      ++i;
+    } else if (j < to.rank() && to[j].is_int(1)) {
+      ++j;
+    } else {
+      Extent have = 1, want = 1;
+      do {
+        const bool more = have.value() <= want.value();
+        if (more ? i == from.rank() : j == to.rank()) return std::nullopt;
+        Extent& product = more ? have : want;
+        product = product * (more ? from[i++] : to[j++]);
+        if (!product.is_int() || product.is_int(0)) return std::nullopt;
+      } while (!(have == want));
+    }
+    r.from_end = i;
+    r.to_end = j;
+    out.push_back(r);
+  }
+  return out;
+}
+
+bool Varies(const Tensor& t, int axis) { return !t.shape()[axis].is_int(1); }
+
+// A tensor that is `from`, but 1 along some axes and with further ones behind, as `to`. A run of
+// which it varies over a part is repeated to its whole extent.
+Tensor Regrouped(const Tensor& t, const Shape& from, const Shape& to,
+                 const std::vector<Run>& runs) {
+  Extents whole = t.shape().ToExtents(), dims(to.rank(), 1);
+  for (const Run& r : runs) {
+    bool varies = false;
+    for (int i = r.from; i < r.from_end; ++i) varies |= Varies(t, i);
+    if (!varies) continue;
+    for (int i = r.from; i < r.from_end; ++i) whole[i] = from[i];
+    for (int j = r.to; j < r.to_end; ++j) dims[j] = to[j];
+  }
+  dims.insert(dims.end(), whole.begin() + from.rank(), whole.end());
+  const UOp full = internal::BroadcastTo(t.uop(), Shape(whole), /*keep_scalar=*/false);
+  return Of(internal::ReshapeTo(full, dims));
+}
+
+// A value with the axes along which it only repeats as 1.
+Tensor Narrowed(const UOp& u) {
+  if (u.is(Op::kExpand)) return Narrowed(u.src(0));
+  if (!u.is(Op::kPermute) && !u.is(Op::kReshape)) return Of(u);
+  const Tensor t = Narrowed(u.src(0));
+  if (t.shape() == u.src(0).shape()) return Of(u);
+  if (u.is(Op::kPermute)) return t.Permute(Axes(u.arg<Ints>()));
+  const auto runs = RunsOf(u.src(0).shape(), u.shape());
+  return runs ? Regrouped(t, u.src(0).shape(), u.shape(), *runs) : Of(u);
+}
+
+// The sum over the axes behind those of the value of a * b. Either is 1 along axes over which it
+// does not vary.
+struct Product {
+  Tensor a, b;
+};
+
+std::optional<Product> ProductOf(const UOp& u) {
+  if (u.is(Op::kMul) && u.src(0).rank() == u.src(1).rank()) {
+    return Product{Narrowed(u.src(0)), Narrowed(u.src(1))};
+  }
+  const bool sum = u.is(Op::kReduce) && u.arg<ReduceArg>().op == Op::kAdd && u.size() == 1;
+  if (!sum && !u.is(Op::kPermute) && !u.is(Op::kReshape) && !u.is(Op::kExpand)) return std::nullopt;
+  std::optional<Product> p = ProductOf(u.src(0));
+  if (!p || u.is(Op::kExpand)) return p;
+  const int rank = u.src(0).rank();
+  if (sum) {
+    for (int64_t axis : u.arg<ReduceArg>().axes) {
+      for (Tensor* t : {&p->a, &p->b}) *t = t->MoveAxis({axis}, {-1}).Unsqueeze(axis);
+    }
+  } else if (u.is(Op::kPermute)) {
+    Ints order = u.arg<Ints>();
+    for (int i = rank; i < p->a.rank(); ++i) order.push_back(i);
+    for (Tensor* t : {&p->a, &p->b}) *t = t->Permute(Axes(order));
+  } else {
+    const auto runs = RunsOf(u.src(0).shape(), u.shape());
+    if (!runs) return std::nullopt;
+    for (Tensor* t : {&p->a, &p->b}) *t = Regrouped(*t, u.src(0).shape(), u.shape(), *runs);
+  }
+  return p;
+}
+
+// ---- convolutions
+
+Tensor PaddedAlong(const Tensor& t, int axis, const Extent& before, const Extent& after) {
+  Pairs pairs(t.rank(), {0, 0});
+  pairs[axis] = {before, after};
+  return t.Pad(pairs);
+}
+
+// One of the window's axes: where it begins, how far apart its elements are, and the axes of
+// positions and elements in the cotangent.
+struct Along {
+  int position, element;
+  int64_t size, stride, dilation;
+  int64_t taps() const { return (size + stride - 1) / stride; }  // of one r
+};
+
+bool Shards(const Tensor& t, int axis) {
+  return t.device().is_sharding() && !t.device().sharding().DimsOf(axis).empty();
+}
+
+// Positions become windows, of the elements that meet at each place. With a stride an axis for r is
+// put behind all others.
+Tensor Positions(const Tensor& t, const Along& w) {
+  const int64_t reach = (w.taps() - 1) * w.dilation;
+  Tensor out = PaddedAlong(t, w.position, reach, reach)
+                   .Window(w.position, {w.taps()}, {1}, {w.dilation})
+                   .Squeeze({w.element})
+                   .MoveAxis({-1}, {w.element});
+  return w.stride > 1 ? out.Unsqueeze(-1) : out;
+}
+
+Tensor Elements(const Tensor& t, const Along& w) {
+  Tensor out = t;
+  if (w.stride > 1) {
+    out = PaddedAlong(t, w.element, 0, w.taps() * w.stride - w.size)
+              .Unflatten(w.element, {w.taps(), w.stride})
+              .MoveAxis({w.element + 1}, {-1})
+              .Contiguous();
+  }
+  return out.Flip({w.element});
+}
+
+// The first n elements of an axis, or all of it and zeros.
+Tensor Fitted(const Tensor& t, int axis, const Extent& n) {
+  const Extent& have = t.shape()[axis];
+  if (have == n) return t;
+  if (!have.is_int() || !n.is_int()) return internal::KnownPart(t, axis, 0, n);
+  if (have.value() > n.value()) return t.SliceAxis(axis, {0, n});
+  return PaddedAlong(t, axis, 0, n - have);
+}
+
+std::optional<Tensor> Convolved(const UOp& u, const Tensor& g) {
+  const WindowArg& arg = u.arg<WindowArg>();
+  const Shape& from = u.src(0).shape();
+  std::vector<Along> windows;
+  bool overlap = false;
+  for (size_t i = 0; i < arg.axes.size(); ++i) {
+    const Along w{static_cast<int>(arg.axes[i]), from.rank() + static_cast<int>(i), arg.size[i],
+                  arg.stride[i], arg.dilation[i]};
+    const Extent& n = g.shape()[w.position];
+    if (w.stride > 1 && (w.dilation > 1 || !n.is_int() || !from[w.position].is_int())) {
+      return std::nullopt;
+    }
+    // What crosses the borders of shards is less where windows were added up first.
+    if (n.is_int(0) || Shards(g, w.position)) return std::nullopt;
+    overlap |= w.size > w.stride;
+    windows.push_back(w);
+  }
+  std::optional<Product> p = overlap ? ProductOf(g.uop()) : std::nullopt;
+  if (!p) return std::nullopt;
+
+  const int rank = p->a.rank();
+  for (const Along& w : windows) {
+    if (Varies(p->a, w.position) == Varies(p->b, w.position)) return std::nullopt;
+    const bool first = Varies(p->a, w.position);
+    Tensor &of_positions = first ? p->a : p->b, &of_elements = first ? p->b : p->a;
+    if (w.size > 1 && (Varies(of_positions, w.element) || !Varies(of_elements, w.element))) {
+      return std::nullopt;
+    }
+    of_positions = Positions(of_positions, w);
+    of_elements = Elements(of_elements, w);
+  }
+  const int strided = p->a.rank() - rank;
+  Ints over, last, first;
+  for (int i = from.rank(); i < rank; ++i) over.push_back(strided + i);
+  for (int i = 0; i < strided; ++i) {
+    last.push_back(i - strided);
+    first.push_back(i);
+  }
+  if (strided > 0) {
+    for (Tensor* t : {&p->a, &p->b}) *t = t->MoveAxis(Axes(last), Axes(first));
+  }
+  Tensor x = (p->a * p->b).Sum(Axes(over)).Cast(g.dtype());
+  // Each r is in order in memory, as products are made, before they are put between one another.
+  if (strided > 0) x = x.Contiguous().MoveAxis(Axes(first), Axes(last));
+  for (size_t i = windows.size(); i-- > 0;) {
+    const Along& w = windows[i];
+    if (w.stride > 1) x = x.MoveAxis({-1}, {w.position + 1}).Flatten(w.position, w.position + 1);
+    x = Fitted(x, w.position, from[w.position]);
+  }
+  return x;
+}
+
+}  // namespace
+
+Tensor WindowCotangent(const UOp& u, const Tensor& g) {
+  if (const std::optional<Tensor> x = Convolved(u, g)) return *x;
+  const WindowArg& w = u.arg<WindowArg>();
+  Tensor x = g;
+  for (size_t i = w.axes.size(); i-- > 0;) {
+    const int axis = static_cast<int>(w.axes[i]);
+    x = internal::OverlapAdd(x, axis, u.src(0).shape()[axis], w.stride[i], w.dilation[i]);
+  }
+  return x;
+}
+
+}  // namespace tessera

@@ -1,0 +1,20 @@
+// The adjoint of WINDOW.
+//
+// In general what lies in the windows is added up where it came from, a term for each element of a
+// window (OverlapAdd). But the cotangent of a convolution's windows is a sum of products in which
+// one factor varies over the positions and the other over the elements of a window:
+//   g[p, k] = sum over c of a[p, c] * b[k, c].
+// What comes to x[i] is then a convolution again, of a between zeros by b reversed:
+//   sum over k of g[i - k, k] = sum over k and c of a[i - k, c] * b[k, c],
+// and the windows' cotangent, many times as large as either, is never held. With a stride s the
+// elements i = s q + r are taken apart: each r has the window's elements k = s j + r to itself.
+#pragma once
+
+#include "graph/tensor.h"
+
+namespace tessera {
+
+// The cotangent of the source of a WINDOW, given the node's.
+Tensor WindowCotangent(const UOp& window, const Tensor& g);
+
+}  // namespace tessera
