@@ -6,10 +6,14 @@
 namespace tessera {
 
 struct CallSite {
+  explicit CallSite() {}  // no braces in a call make one, whatever they were meant for
   const char* file = "";
   int line = 0;
   static CallSite Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    return {file, line};
+    CallSite at;
+    at.file = file;
+    at.line = line;
+    return at;
   }
   std::string ToString() const;  // "mlp.cc:12"
 };

@@ -17,6 +17,10 @@ struct Inferred {
   Device device;
 };
 
+// Whether two shapes surely have as many elements: their products are the same, factor by factor,
+// whatever the variables are.
+bool SurelyAsMany(const Shape& a, const Shape& b);
+
 // Checks arity, source dtypes, shapes, devices and the argument of the node to be made, and gives
 // what follows. `declared` is used by ops whose type rule is kDeclared. A message starts with the
 // op and shows the sources. The step that fails goes to `failed`, if given.

@@ -36,9 +36,6 @@ absl::Status CheckCombines(const InferContext& c, Op op, DType t);
 // Whether a list names dims of a mesh, each once.
 absl::Status CheckMeshDims(const InferContext& c, const Ints& dims, const Mesh& mesh);
 
-// Whether two shapes surely have as many elements: their products are the same, factor by factor.
-bool SurelyAsMany(const Shape& a, const Shape& b);
-
 // The shape of a node, by op.
 absl::StatusOr<Shape> InferShape(const InferContext& c);
 

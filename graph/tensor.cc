@@ -110,6 +110,9 @@ DType CommonType(const Operand& a, const Operand& b) {
 }
 
 UOp NumberAs(const Number& n, DType dtype) {
+  if (dtype.IsVoid() || dtype.lanes() != 1) {
+    Fail("elements cannot be ", dtype.ToString(), "; give a dtype such as kFloat32");
+  }
   const DType from = n.cls == KindClass::kFloat  ? kFloat64
                      : n.cls == KindClass::kUint ? kUInt64
                                                  : kInt64;

@@ -52,6 +52,11 @@ class Tensor {
  public:
   Tensor() = default;  // empty: no tensor; where an argument is optional, none
   explicit Tensor(UOp value);
+  Tensor(const Tensor&) = default;
+  Tensor(Tensor&&) noexcept = default;
+  Tensor& operator=(const Tensor&) & = default;  // the variable becomes a handle to that tensor
+  Tensor& operator=(Tensor&&) & noexcept = default;
+  void operator=(const Operand& value) && { Assign(value); }  // x[0] = y writes into x
 
   // ---- what it is
   const Shape& shape() const { return uop().shape(); }
@@ -695,7 +700,7 @@ class Tensor {
   // The rows of this table at the indices.
   Tensor Embedding(const Tensor& index, CallSite at = CallSite::Here()) const;
   // Queries [..., L, E], keys [..., S, E], values [..., S, F]; the mask is bool (true: may be seen)
-  // or is added to the scores.
+  // or is added to the scores. A query that may see no key gets zeros.
   Tensor ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                    const AttentionOptions& options,
                                    CallSite at = CallSite::Here()) const;

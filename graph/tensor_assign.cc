@@ -50,6 +50,16 @@ bool LiesElsewhere(const UOp& view) {
                      [&s](int64_t a) { return !s.DimsOf(static_cast<int>(a)).empty(); });
 }
 
+// A view of a tensor that has come to lie somewhere, or of another version of it.
+UOp Placed(const UOp& view, const UOp& of) {
+  if (view.src(0).device() == of.device()) return view.WithSrcs({of});
+  const absl::StatusOr<UOp> placed = UOp::TryMake(view.op(), view.dtype(), {of}, view.arg());
+  if (placed.ok()) return *placed;
+  Fail("the target ", Describe(view), " has no device yet and cannot take the value's, ",
+       of.device().ToString(), " (", placed.status().message(),
+       "); give the tensor that it is a view of a device before with .To(...) or .Shard(...)");
+}
+
 // As for every other target.
 void CheckPlaces(const UOp& v, const UOp& target) {
   if (!v.device() || !target.device()) return;
@@ -161,10 +171,10 @@ Tensor& Tensor::Assign(const Operand& value) {
     const UOp fresh = internal::NewBuffer(whole.dtype(), whole.shape().ToExtents(), device);
     whole = chain.empty() ? fresh : internal::Build(Op::kAssign, {fresh, fresh, whole});
   }
-  const auto first_elsewhere = std::find_if(chain.begin(), chain.end(), LiesElsewhere);
   std::vector<UOp> views = {whole};  // each shows the one before
-  for (const UOp& u : chain) views.push_back(u.WithSrcs({views.back()}));
-  const size_t direct = first_elsewhere - chain.begin();
+  for (const UOp& u : chain) views.push_back(Placed(u, views.back()));
+  const auto first_elsewhere = std::find_if(views.begin() + 1, views.end(), LiesElsewhere);
+  const size_t direct = first_elsewhere - views.begin() - 1;
   if (direct < chain.size()) CheckPlaces(v, old);
   for (size_t i = chain.size(); i > direct; --i) v = Shown(views[i], Tensor(v)).uop();
   whole = internal::Build(Op::kAssign, {whole, views[direct], v});

@@ -67,12 +67,28 @@ Tensor QuotientOf(const Operand& a, const Operand& b) {
   return Combine(Op::kDiv, FloatOf(CommonType(a, b)), a, b);
 }
 
-// Whole quotients of floats are those of IEEE division, rounded.
-Tensor WholeQuotient(Op integer, Op rounding, const Operand& a, const Operand& b) {
+// Whole quotients of floats are those of IEEE division, cut off.
+Tensor CutQuotient(const Operand& a, const Operand& b) {
   const DType type = CommonType(a, b);
   RefuseBool(type, a, b);
-  if (type.IsInt()) return Combine(integer, type, a, b);
-  return Tensor(Build(rounding, {Combine(Op::kDiv, type, a, b).uop()}));
+  if (type.IsInt()) return Combine(Op::kTruncDiv, type, a, b);
+  return Tensor(Build(Op::kTrunc, {Combine(Op::kDiv, type, a, b).uop()}));
+}
+
+// The floored quotient is the one that FlooredRemainder leaves: what is left after taking an exact
+// remainder off divides evenly, but for rounding. The division's own quotient may have been rounded
+// up to the next whole number.
+Tensor FlooredQuotient(const Operand& a, const Operand& b) {
+  const DType type = CommonType(a, b);
+  RefuseBool(type, a, b);
+  if (type.IsInt()) return Combine(Op::kFloorDiv, type, a, b);
+  const Tensor x = Tensor(internal::AsNode(a, type)).Detach(),
+               by = Tensor(internal::AsNode(b, type)).Detach();
+  const Tensor r = Combine(Op::kTruncMod, type, x, by), quotient = x / by;
+  const Tensor even = (x - r) / by;
+  const Tensor below = Where((r != 0) & ((r < 0) != (by < 0)), even - 1, even);
+  const Tensor floor = below.Floor(), whole = Where(below - floor > 0.5, floor + 1, floor);
+  return Where((by == 0) | quotient.IsNan(), quotient, Where(below == 0, quotient * 0, whole));
 }
 
 // The remainder with the sign of b, also where it is 0. Of floats it is fmod, which is exact, moved
@@ -139,11 +155,11 @@ Tensor operator~(const Operand& a) {
 
 Tensor Tensor::FloorDiv(const Operand& b) const {
   Call call("FloorDiv", b.site());
-  return WholeQuotient(Op::kFloorDiv, Op::kFloor, *this, b);
+  return FlooredQuotient(*this, b);
 }
 Tensor Tensor::TruncDiv(const Operand& b) const {
   Call call("TruncDiv", b.site());
-  return WholeQuotient(Op::kTruncDiv, Op::kTrunc, *this, b);
+  return CutQuotient(*this, b);
 }
 Tensor Tensor::Fmod(const Operand& b) const {
   Call call("Fmod", b.site());

@@ -1,5 +1,7 @@
 // Movement: reshapes, order of axes, repetition and joins.
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
@@ -17,38 +19,47 @@ using internal::Show;
 
 namespace {
 
-// The extents with the one that is -1 worked out. Symbolic extents must occur on both sides.
+constexpr size_t kMostFactors = 64;  // of a product of symbolic extents
+
+// Takes a product apart: its integer, and the symbolic factors.
+void TakeApart(const Extent& e, int64_t& number, std::vector<Extent>& factors) {
+  if (e.is_int()) {
+    constexpr int64_t kTooMany = std::numeric_limits<int64_t>::max();
+    if (__builtin_mul_overflow(number, e.value(), &number)) number = kTooMany;
+  } else if (e.expr().is(Op::kMul) && factors.size() < kMostFactors) {
+    for (const UOp& s : e.expr().srcs()) TakeApart(Extent(s), number, factors);
+  } else {
+    factors.push_back(e);
+  }
+}
+
+// The extents with the one that is -1 worked out. Symbolic factors must occur on both sides.
 Extents InferredDims(const UOp& u, Extents dims) {
   int unknown = -1;
-  Extents rest = u.shape().ToExtents();  // what the known extents leave, with symbolic ones removed
-  int64_t known = 1;
+  int64_t all = 1, known = 1;
+  std::vector<Extent> rest, given;  // what the known extents leave, and theirs
+  for (const Extent& e : u.shape()) TakeApart(e, all, rest);
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i].is_int(-1)) {
       if (unknown >= 0) Fail("only one extent may be -1 in ", Shape(dims).ToString());
       unknown = static_cast<int>(i);
     } else if (dims[i].is_int() && dims[i].value() < 0) {
       Fail("the shape ", Shape(dims).ToString(), " has a negative extent");
-    } else if (dims[i].is_int()) {
-      known *= dims[i].value();
-    } else if (auto it = std::find(rest.begin(), rest.end(), dims[i]); it != rest.end()) {
-      rest.erase(it);
+    } else {
+      TakeApart(dims[i], known, given);
     }
   }
   if (unknown < 0) return dims;
-  Extent symbolic = 1;
-  int64_t n = 1;
-  for (const Extent& e : rest) {
-    if (e.is_int()) {
-      n *= e.value();
-    } else {
-      symbolic = symbolic * e;
-    }
+  for (const Extent& e : given) {
+    if (auto it = std::find(rest.begin(), rest.end(), e); it != rest.end()) rest.erase(it);
   }
-  if (known == 0 || n % known != 0) {
+  if (known == 0 || all % known != 0) {
     Fail("cannot infer -1 in ", Shape(dims).ToString(), " from ", Show(Tensor(u)),
          known == 0 ? ": an extent is 0" : ": the elements do not divide evenly");
   }
-  dims[unknown] = symbolic * Extent(n / known);
+  Extent symbolic = 1;
+  for (const Extent& e : rest) symbolic = symbolic * e;
+  dims[unknown] = symbolic * Extent(all / known);
   return dims;
 }
 
@@ -59,7 +70,7 @@ Extents InferredDims(const UOp& u, Extents dims) {
 Tensor Tensor::Reshape(const Dims& to, CallSite at) const {
   Call call("Reshape", at);
   const Extents dims = InferredDims(uop(), to.extents());
-  if (!(Shape(dims).Elements() == shape().Elements())) {
+  if (!SurelyAsMany(Shape(dims), shape()) && !(Shape(dims).Elements() == shape().Elements())) {
     Fail("cannot make ", Shape(dims).ToString(), " of ", Show(*this), ": ",
          shape().Elements().ToString(), " elements are not ", Shape(dims).Elements().ToString());
   }

@@ -105,9 +105,18 @@ Tensor Tensor::Var(const Axes& axes, int correction, bool keepdim, CallSite at) 
   return variance.Cast(FloatResult(dtype()));
 }
 
+namespace {
+// A root whose adjoint at 0 is 0.
+Tensor RootOf(const Tensor& sum, double p) {
+  const Tensor none = sum == 0, safe = Where(none, 1, sum);
+  return Where(none, 0, p == 2 ? safe.Sqrt() : safe.Pow(1 / p));
+}
+}  // namespace
+
 Tensor Tensor::Std(const Axes& axes, int correction, bool keepdim, CallSite at) const {
   Call call("Std", at);
-  return WideFloat(*this).Var(axes, correction, keepdim).Sqrt().Cast(FloatResult(dtype()));
+  const Tensor variance = WideFloat(*this).Var(axes, correction, keepdim);
+  return RootOf(variance, 2).Cast(FloatResult(dtype()));
 }
 
 std::pair<Tensor, Tensor> Tensor::VarMean(const Axes& axes, int correction, bool keepdim,
@@ -116,15 +125,7 @@ std::pair<Tensor, Tensor> Tensor::VarMean(const Axes& axes, int correction, bool
   return {Var(axes, correction, keepdim), Mean(axes, keepdim)};
 }
 
-namespace {
-
-// A root whose adjoint at 0 is 0.
-Tensor RootOf(const Tensor& sum, double p) {
-  const Tensor none = sum == 0, safe = Where(none, 1, sum);
-  return Where(none, 0, p == 2 ? safe.Sqrt() : safe.Pow(1 / p));
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const {
   Call call("Norm", at);

@@ -171,7 +171,9 @@ Tensor Tensor::MatrixPower(int64_t n, CallSite at) const {
 Tensor Tensor::AddMatMul(const Tensor& a, const Tensor& b, double beta, double alpha,
                          CallSite at) const {
   Call call("AddMatMul", at);
-  return *this * beta + a.MatMul(b) * alpha;
+  const Tensor product = a.MatMul(b) * alpha;
+  // By 0 nothing of it counts, not even a NaN; its shape does.
+  return beta == 0 ? product + Zeros(shape(), dtype()) : *this * beta + product;
 }
 
 Tensor Tensor::Convolve(const Tensor& b, absl::string_view mode, CallSite at) const {

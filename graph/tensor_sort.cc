@@ -14,6 +14,7 @@
 // The first few of a long axis are found one after the other, each the least of those that come
 // after the one before.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "graph/simplify.h"
@@ -305,6 +306,10 @@ Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSit
   return Where(x.IsNan().Any(a, keepdim), std::nan(""), value).Cast(internal::FloatResult(dtype()));
 }
 
+namespace {
+constexpr int64_t kFewToCompare = 64;  // with each of which every value is compared
+}
+
 Tensor Tensor::SearchSorted(const Tensor& values, bool right, CallSite at) const {
   Call call("SearchSorted", at);
   bool fits = rank() == 1 || (rank() > 1 && rank() == values.rank());
@@ -315,9 +320,23 @@ Tensor Tensor::SearchSorted(const Tensor& values, bool right, CallSite at) const
   }
   const DType type = internal::CommonType(*this, values);
   const Tensor in_order = OrderOf(Cast(type), false), wanted = OrderOf(values.Cast(type), false);
-  const Tensor own = rank() == 1 ? in_order : in_order.Unsqueeze(-2);
-  const Tensor other = wanted.Unsqueeze(-1);
-  return (right ? own <= other : own < other).Cast(kInt32).Sum(-1);
+  const auto before = [right](const Tensor& x, const Tensor& y) { return right ? x <= y : x < y; };
+  const Extent& n = shape()[rank() - 1];
+  const bool whole = !device().is_sharding() || device().sharding().DimsOf(rank() - 1).empty();
+  if (!n.is_int() || n.value() <= kFewToCompare || !whole) {
+    const Tensor own = rank() == 1 ? in_order : in_order.Unsqueeze(-2);
+    return before(own, wanted.Unsqueeze(-1)).Cast(kInt32).Sum(-1);
+  }
+  // How many come before, found from the highest bit down.
+  const int64_t last = n.value() - 1;
+  Tensor count = wanted.ZerosLike(kInt32);
+  for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n.value()))); step > 0;
+       step /= 2) {
+    const Tensor index = (count + (step - 1)).Minimum(last);
+    const Tensor there = rank() == 1 ? in_order.Take(index) : in_order.Gather(-1, index);
+    count = Where((count + step <= n.value()) & before(there, wanted), count + step, count);
+  }
+  return count;
 }
 
 }  // namespace tessera
