@@ -17,8 +17,12 @@ int Run(int argc, char** argv) {
   const absl::StatusOr<Command> command = tessera::llm::ParseCommand(arguments);
   absl::StatusOr<int> exit_status =
       command.ok() ? tessera::llm::RunCommand(*command) : absl::StatusOr<int>(command.status());
-  if (exit_status.ok()) return *exit_status;
-  std::fflush(stdout);
+  const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (exit_status.ok() && written) return *exit_status;
+  if (exit_status.ok()) {
+    std::fprintf(stderr, "llm: what it wrote was lost: the standard output takes no more\n");
+    return 1;
+  }
   std::fprintf(stderr, "llm: %s\n", std::string(exit_status.status().message()).c_str());
   return command.ok() ? 1 : 2;
 }

@@ -101,6 +101,10 @@ int Main(int argc, char** argv) {
   }
   if (unreadable) return 2;
   if (count == 0) std::cout << "ok\n";
+  if (!std::cout.flush()) {
+    std::fprintf(stderr, "spec-check: the standard output takes no more\n");
+    return 2;
+  }
   return count == 0 ? 0 : 1;
 }
 

@@ -140,6 +140,10 @@ absl::Status FindVocabulary(const WeightSet& weights, bool gguf, const Tokenizer
   const Weight* w = weights.Find(name);
   if (w == nullptr)
     return absl::DataLossError(absl::StrCat(file, ": tensor '", name, "' is missing"));
+  if (w->shape.size() != 2) {
+    return absl::DataLossError(absl::StrCat(file, ": tensor '", name, "' has ", w->shape.size(),
+                                            " axes, a vocabulary has 2"));
+  }
   const int64_t rows = w->shape[0];
   if (c->vocabulary == 0) c->vocabulary = rows;
   const int64_t tokens = tokenizer == nullptr ? 0 : tokenizer->size();

@@ -5,6 +5,9 @@
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "examples/llm/compose.h"
@@ -95,8 +98,11 @@ absl::Status Tokenizer::Data::FillTokens() {
       pieces[i] = t.text;
       if (!t.text.empty()) special.push_back(id);
     } else if (t.kind == TokenKind::kByte) {
+      const bool form = t.text.size() == 6 && absl::StartsWith(t.text, "<0x") &&
+                        absl::ascii_isxdigit(t.text[3]) && absl::ascii_isxdigit(t.text[4]) &&
+                        t.text[5] == '>';
       unsigned value = 0;
-      if (t.text.size() != 6 || std::sscanf(t.text.c_str(), "<0x%2x>", &value) != 1) {
+      if (!form || !absl::SimpleHexAtoi(absl::string_view(t.text).substr(3, 2), &value)) {
         return Error(absl::StrCat("token ", i, ", ", ShowName(t.text), ", is no byte <0xNN>"));
       }
       bytes[value] = id;

@@ -346,9 +346,17 @@ absl::Status ReadGenerationConfig(const std::string& path, TokenizerSpec* spec) 
   ASSIGN_OR_RETURN(const Json json, Json::Parse(file->bytes(), path));
   const std::optional<Json> eos = json.Find("eos_token_id");
   if (!eos) return absl::OkStatus();
-  if (eos->Int()) spec->ends.push_back(*eos->Int());
+  std::vector<int64_t> ids;
+  if (eos->Int()) ids.push_back(*eos->Int());
   for (const JsonItem item : eos->Items()) {
-    if (item.value().Int()) spec->ends.push_back(*item.value().Int());
+    if (item.value().Int()) ids.push_back(*item.value().Int());
+  }
+  for (int64_t id : ids) {
+    if (id < 0 || id >= static_cast<int64_t>(spec->tokens.size())) {
+      return absl::DataLossError(absl::StrCat(path, ": 'eos_token_id' is ", id, ", and there are ",
+                                              spec->tokens.size(), " tokens"));
+    }
+    spec->ends.push_back(id);
   }
   return absl::OkStatus();
 }

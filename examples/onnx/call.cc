@@ -49,8 +49,16 @@ const Attribute* Call::Find(const std::string& name) const {
   const auto it = node_.attributes.find(name);
   return it == node_.attributes.end() ? nullptr : &it->second;
 }
-int64_t Call::Int(const std::string& name, int64_t other) const {
+const Attribute* Call::Typed(const std::string& name, Attribute::Type type) const {
   const Attribute* a = Find(name);
+  // Files of the first versions may say no type.
+  if (a != nullptr && a->type != type && a->type != Attribute::Type::kNone) {
+    Fail("attribute '", name, "' is of another type than its op's");
+  }
+  return a;
+}
+int64_t Call::Int(const std::string& name, int64_t other) const {
+  const Attribute* a = Typed(name, Attribute::Type::kInt);
   return a == nullptr ? other : a->i;
 }
 int64_t Call::Int(const std::string& name) const {
@@ -58,19 +66,19 @@ int64_t Call::Int(const std::string& name) const {
   return Int(name, 0);
 }
 double Call::Float(const std::string& name, double other) const {
-  const Attribute* a = Find(name);
+  const Attribute* a = Typed(name, Attribute::Type::kFloat);
   return a == nullptr ? other : a->f;
 }
 std::string Call::String(const std::string& name, const std::string& other) const {
-  const Attribute* a = Find(name);
+  const Attribute* a = Typed(name, Attribute::Type::kString);
   return a == nullptr ? other : std::string(a->s);
 }
 std::vector<int64_t> Call::Ints(const std::string& name, std::vector<int64_t> other) const {
-  const Attribute* a = Find(name);
+  const Attribute* a = Typed(name, Attribute::Type::kInts);
   return a == nullptr ? std::move(other) : a->ints;
 }
 std::vector<double> Call::Floats(const std::string& name) const {
-  const Attribute* a = Find(name);
+  const Attribute* a = Typed(name, Attribute::Type::kFloats);
   if (a == nullptr) return {};
   return {a->floats.begin(), a->floats.end()};
 }

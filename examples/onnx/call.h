@@ -46,6 +46,8 @@ class Call {
   int64_t HostIntOr(int i, int64_t other) const { return Has(i) ? HostInt(i) : other; }
 
   // ---- attributes
+  // Null where it is absent; a case that gives it another type fails.
+  const Attribute* Typed(const std::string& name, Attribute::Type type) const;
   const Attribute* Find(const std::string& name) const;
   int64_t Int(const std::string& name, int64_t other) const;
   int64_t Int(const std::string& name) const;  // an Error where it is missing

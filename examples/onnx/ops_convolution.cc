@@ -35,6 +35,10 @@ Windows WindowsOf(Call& c, const std::vector<int64_t>& extents, const std::vecto
     }
   }
   const std::string automatic = c.String("auto_pad", "NOTSET");
+  const auto known = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
+  if (std::find(known.begin(), known.end(), automatic) == known.end()) {
+    c.Fail("auto_pad is '", automatic, "'");
+  }
   if (automatic == "VALID") pads.assign(2 * n, 0);
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
     for (size_t i = 0; i < n; ++i) {

@@ -194,6 +194,10 @@ std::vector<Row> ModelRows() {
 std::vector<Row> TokenizerRows() {
   std::vector<std::string> tokens = SmallTokens(), wrong_byte = tokens, not_text = tokens;
   wrong_byte[5] = "<0xZZ>";
+  std::vector<std::string> signed_byte = tokens, spaced_byte = tokens, long_byte = tokens;
+  signed_byte[5] = "<0x-1>";
+  spaced_byte[5] = "<0x 4>";
+  long_byte[5] = "<0x41a";
   not_text[262] = "\xFF";
   std::vector<int32_t> kinds(tokens.size(), 1);
   kinds[7] = 9;
@@ -209,6 +213,9 @@ std::vector<Row> TokenizerRows() {
       {"bos", With(t + "bos_token_id", 9999u), "is 9999, and there are 264 tokens"},
       {"eos", With(t + "eos_token_id", 264u), "is 264"},
       {"byte", With(t + "tokens", wrong_byte), "is no byte <0xNN>"},
+      {"signed byte", With(t + "tokens", signed_byte), "is no byte <0xNN>"},
+      {"spaced byte", With(t + "tokens", spaced_byte), "is no byte <0xNN>"},
+      {"unclosed byte", With(t + "tokens", long_byte), "is no byte <0xNN>"},
       {"not UTF-8", With(t + "tokens", not_text), "token 262 is not UTF-8"},
       {"NaN score", With(t + "scores", std::vector<float>(264, Float::quiet_NaN())), "NaN"},
       {"pre-tokenizer", Small().Set(t + "model", "gpt2").Set(t + "pre", "what").Bytes(),

@@ -48,6 +48,12 @@ TEST(Command, JsonIsOneObject) {
   EXPECT_EQ(json["prompt_tokens"], 5);
 }
 
+TEST(Command, AFullDiskIsAnError) {
+  const std::string arguments = std::string("--model ") + kStory + " --max-tokens 2 --prompt ";
+  EXPECT_EQ(RunTool("llm", arguments + "Once 2>/dev/null >/dev/full #").exit, 1);
+  EXPECT_EQ(RunTool("llm", arguments + "Once --json 2>/dev/null >/dev/full #").exit, 1);
+}
+
 TEST(Command, Tokenize) {
   EXPECT_EQ(Llm("--tokenize", "Once upon a time").out, "1 403 407 261 378\n");
   EXPECT_EQ(Llm("--tokenize --no-bos", "Once upon a time").out, "403 407 261 378\n");
