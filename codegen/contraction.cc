@@ -438,7 +438,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
       return TileAlong(sink, sets, c, row, along, lanes, target);
     }
   }
-  if (const UOp lane = rows < kFewRows ? UOp() : LongColumn(c, lanes)) {
+  if (const UOp lane = rows < kLeastRowsOfPanel ? UOp() : LongColumn(c, lanes)) {
     Contraction apart = c;
     apart.lane = lane;
     return TileAcross(sink, sets, apart, row, lanes, target);

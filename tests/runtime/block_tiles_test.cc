@@ -83,8 +83,9 @@ TEST_F(BlockTiles, ProductsOf16BitsUseMatrixUnits) {
   ExpectProduct({256, 130, 256}, kBFloat16, false, false, "= rt_fragment_turned(");
 }
 
-// On a device that is first asked for with TF32=1.
+// On a device that is first asked for with TF32=1, beside one that was without.
 TEST_F(BlockTiles, ProductsOfF32RoundedToTf32) {
+  Values(Given({2, 2}));
   const SetFlagForTest tf32(Flag::kTf32, "1");
   const auto on = [](const std::vector<float>& x, const Dims& dims) {
     return Tensor::FromBytes(x.data(), dims, kFloat32, "CPU").To("SIM:15").Realize();
