@@ -150,15 +150,6 @@ Tensor Elements(const Tensor& t, const Along& w) {
   return out.Flip({w.element});
 }
 
-// The first n elements of an axis, or all of it and zeros.
-Tensor Fitted(const Tensor& t, int axis, const Extent& n) {
-  const Extent& have = t.shape()[axis];
-  if (have == n) return t;
-  if (!have.is_int() || !n.is_int()) return internal::KnownPart(t, axis, 0, n);
-  if (have.value() > n.value()) return t.SliceAxis(axis, {0, n});
-  return PaddedAlong(t, axis, 0, n - have);
-}
-
 std::optional<Tensor> Convolved(const UOp& u, const Tensor& g) {
   const WindowArg& arg = u.arg<WindowArg>();
   const Shape& from = u.src(0).shape();
@@ -206,7 +197,7 @@ std::optional<Tensor> Convolved(const UOp& u, const Tensor& g) {
   for (size_t i = windows.size(); i-- > 0;) {
     const Along& w = windows[i];
     if (w.stride > 1) x = x.MoveAxis({-1}, {w.position + 1}).Flatten(w.position, w.position + 1);
-    x = Fitted(x, w.position, from[w.position]);
+    x = internal::FittedTo(x, w.position, from[w.position]);
   }
   return x;
 }

@@ -41,14 +41,12 @@ Tensor SideBySide(const Tensor& g, int axis, const Extent& n, int64_t stride) {
   Pairs rest(g.rank(), {0, 0});
   rest[g.rank() - 1] = {0, stride - k};
   Tensor t = g.Pad(rest).MoveAxis({-1}, {axis + 1}).Flatten(axis, axis + 1);
-  Pairs after(t.rank(), {0, 0});
   if (!n.is_int() || !t.shape()[axis].is_int()) {
+    Pairs after(t.rank(), {0, 0});
     after[axis] = {0, k - 1};  // of a window that is cut off, there may be so many
-    return internal::KnownPart(t.Pad(after), axis, 0, n);
+    t = t.Pad(after);
   }
-  if (t.size(axis) > n.value()) return t.SliceAxis(axis, {0, n});
-  after[axis] = {0, n - t.size(axis)};
-  return t.Pad(after);
+  return internal::FittedTo(t, axis, n);
 }
 
 constexpr int64_t kFewTerms = 8;

@@ -19,4 +19,16 @@ inline Tensor KnownPart(const Tensor& t, int axis, const Extent& begin, const Ex
   return t.Shrink(pairs);
 }
 
+// The first n elements of an axis, or all of it and zeros; along a symbolic one n are known to be
+// there.
+inline Tensor FittedTo(const Tensor& t, int axis, const Extent& n) {
+  const Extent& have = t.shape()[axis];
+  if (have == n) return t;
+  if (!have.is_int() || !n.is_int()) return KnownPart(t, axis, 0, n);
+  if (have.value() > n.value()) return t.SliceAxis(axis, {0, n});
+  Pairs after(t.rank(), {0, 0});
+  after[axis] = {0, n - have};
+  return t.Pad(after);
+}
+
 }  // namespace tessera::internal
