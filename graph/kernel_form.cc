@@ -121,6 +121,11 @@ int64_t LargestDivisor(int64_t n, int64_t most) {
   return 1;
 }
 
+int64_t ShareOf(int64_t n, int64_t cores) {
+  cores = std::max<int64_t>(1, cores);
+  return n / cores + (n % cores != 0 ? 1 : 0);
+}
+
 UOp SeparateRanges(const UOp& sink) {
   if (FaultPlanted(Fault::kRangesNotSeparated)) return sink;
   const RangeSets sets(sink);

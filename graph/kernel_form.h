@@ -73,6 +73,10 @@ UOp WithLoops(const UOp& sink, absl::Span<const UOp> loops);
 // The largest divisor of n that is at most `most`; 1 where no other is.
 int64_t LargestDivisor(int64_t n, int64_t most);
 
+// What one of so many cores takes of n at most, where each takes some: n in equal shares, rounded
+// up.
+int64_t ShareOf(int64_t n, int64_t cores);
+
 // A REDUCE over a range that was closed below it, of a value that no longer depends on it, gets a
 // range of its own.
 UOp SeparateRanges(const UOp& sink);

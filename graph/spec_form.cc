@@ -50,7 +50,14 @@ struct Form {
     const Scalar s = arg<Scalar>();
     const DType t = v.dtype.Scalar();
     const DType widest = t.IsFloat() ? kFloat64 : t.kind() == Kind::kU64 ? kUInt64 : kInt64;
-    if (t.IsFloat() && std::isnan(s.AsFloat())) return;
+    if (t.IsFloat() && std::isnan(s.AsFloat())) {
+      uint64_t raw = 0;
+      StoreScalar(&raw, t, s);
+      if (!(LoadScalar(&raw, t) == s)) {
+        Fail(SpecRule::kConstValue, "is a NaN whose bits ", t.ToString(), " does not have");
+      }
+      return;
+    }
     if (!(Convert(s, widest, t) == s)) Fail(SpecRule::kConstValue, "is no value of ", t.ToString());
   }
   void Var() const {
@@ -71,8 +78,11 @@ struct Form {
     if (v.srcs[size() == 1 ? 0 : 1].vmax() < 0 && size() == 1) {
       return Fail(SpecRule::kRangeForm, "the extent is negative");
     }
-    if (size() == 3 && v.srcs[2].vmax() <= 0) {
+    if (size() == 3 && v.srcs[2].vmin() <= 0) {
       return Fail(SpecRule::kRangeForm, "the step must be positive");
+    }
+    if (size() == 3 && StepsPastItsDtype()) {
+      return Fail(SpecRule::kRangeForm, "what follows the last step does not fit in its dtype");
     }
     NotNegative(SpecRule::kRangeId, arg<RangeArg>().id);
     const RangeKind kind = arg<RangeArg>().kind;
@@ -83,6 +93,17 @@ struct Form {
       if (op(i) != Op::kConst) return Fail(SpecRule::kRangeConstant, "must be of constant extent");
     }
   }
+  // The loop ends when its index, a step after the last, is not below the end.
+  bool StepsPastItsDtype() const {
+    for (const UOp& s : v.srcs) {
+      if (!s.IsConst()) return false;
+    }
+    const int64_t begin = v.srcs[0].vmin(), end = v.srcs[1].vmin(), step = v.srcs[2].vmin();
+    int64_t length = 0, next = 0;
+    if (begin >= end || __builtin_sub_overflow(end, begin, &length)) return begin < end;
+    const int64_t last = begin + (length - 1) / step * step;
+    return __builtin_add_overflow(last, step, &next) || next > MaxInt(v.dtype);
+  }
   void Index() const {
     if (!Count(2, 3)) return;
     if (v.srcs[1].rank() != 0) Fail(SpecRule::kIndexForm, "the offset must be a scalar");
@@ -91,6 +112,9 @@ struct Form {
     }
   }
   void Store() const {
+    if (v.op == Op::kUpdate && !arg<ReduceArg>().axes.empty()) {
+      Fail(SpecRule::kStoreForm, "names axes; an element has none");
+    }
     if (v.srcs[1].rank() != 0) Fail(SpecRule::kStoreForm, "the value must be a scalar");
   }
   void Stage() const {
@@ -105,7 +129,12 @@ struct Form {
     const Pairs& p = arg<Pairs>();
     if (p.size() != 1 || !p[0].first.is_int() || !p[0].second.is_int() || p[0].first.value() < 0 ||
         p[0].second.value() < 0) {
-      Fail(SpecRule::kScratchForm, "needs one pair, offset and size, of integers not below 0");
+      return Fail(SpecRule::kScratchForm,
+                  "needs one pair, offset and size, of integers not below 0");
+    }
+    int64_t end = 0;
+    if (__builtin_add_overflow(p[0].first.value(), p[0].second.value(), &end)) {
+      Fail(SpecRule::kScratchForm, "does not end within 64 bits");
     }
   }
   // LOAD (pointer, offset, gate?) or (REG), PUT and STREAM (pointer, offset, value, gate?),
@@ -170,13 +199,17 @@ struct Form {
     const auto bytes = [&](int i) {
       return dtype(i).IsInt() && dtype(i).bits() == 8 && dtype(i).lanes() == 4 * v.dtype.lanes();
     };
-    const bool of_matrices =
-        dtype(0).bytes() * dtype(0).lanes() == 16 && dtype(0) == dtype(1) && v.dtype.lanes() == 8;
+    const DType sum = v.dtype.Scalar(), operand = dtype(0).Scalar();
+    const bool summed = sum == kInt32
+                            ? operand.IsInt() && operand.bits() == 8
+                            : sum == kFloat32 && operand.IsFloat() && operand.bits() <= 32;
+    const bool of_matrices = summed && dtype(0).bytes() * dtype(0).lanes() == 16 &&
+                             dtype(0) == dtype(1) && v.dtype.lanes() == 8;
     const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
     if (!(of_matrices || of_lanes) || (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,
-           "takes two parts of 16 bytes, and eight sums of its dtype; or four bytes of each for "
-           "each lane of i32");
+           "takes two parts of 16 bytes, and eight sums of its dtype, f32 of floats and i32 of "
+           "bytes; or four bytes of each for each lane of i32");
     }
   }
   void Fetch() const {
@@ -247,8 +280,9 @@ struct Form {
       case Op::kUpdate:
         return Store();
       case Op::kRunning:
-        if (op(1) != Op::kRange || !(dtype(0) == v.dtype) || !CombinesLanes()) {
-          Fail(SpecRule::kRunningForm, "combines values of its dtype over a RANGE");
+        if (op(1) != Op::kRange || !(dtype(0) == v.dtype) || !CombinesLanes() ||
+            (v.srcs[1].is(Op::kRange) && v.srcs[1].arg<RangeArg>().kind != RangeKind::kLoop)) {
+          Fail(SpecRule::kRunningForm, "combines values of its dtype over a RANGE that is a loop");
         }
         return;
       case Op::kStage:

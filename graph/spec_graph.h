@@ -8,6 +8,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "graph/spec.h"
+#include "graph/spec_points.h"
 
 namespace tessera {
 
@@ -42,6 +43,7 @@ struct SpecGraph {
   std::vector<int> lines;                       // where they are; empty in memory
   std::vector<Violation> violations;
   std::vector<int> reported;  // violations by node; those beyond the first few are left out
+  int64_t budget = 8 << 20;   // nodes that may still be evaluated at points
 
   absl::Span<const int> srcs(int i) const {
     return absl::MakeConstSpan(edges).subspan(nodes[i].first_src, nodes[i].num_srcs);
@@ -95,9 +97,21 @@ void CheckProgramGraph(SpecGraph& g);
 void CheckRanges(SpecGraph& g);
 void CheckLaunch(SpecGraph& g);
 
-// Reports accesses of `lanes` elements at an offset between lo and hi of a buffer, node `pointer`,
-// where they lie outside it for certain; `attained`: both offsets do occur.
-void CheckAccess(SpecGraph& g, int i, int pointer, int64_t lo, int64_t hi, int lanes,
-                 bool attained);
+// An access of `lanes` elements from `offset` on of what node `pointer` points at, by node `node`.
+struct SpecAccess {
+  int node = 0, pointer = 0;
+  UOp offset;
+  int lanes = 1;
+  std::vector<UOp> conditions = {};  // it happens only where all of them hold,
+  std::vector<UOp> loops = {};       // and only inside these
+  bool runs = true;                  // whether all loops around it do run
+};
+// Reports it if it lies outside for certain, or at some point of its loops.
+void CheckAccess(SpecGraph& g, const SpecAccess& access, SpecPoints::Reads reads,
+                 SpecPoints::Blocks blocks = SpecPoints::Blocks::kWithinBounds);
+// Reports STOREs of SINKs of kernels that write one element twice.
+void CheckWrittenOnce(SpecGraph& g);
+// The rules on SCRATCH and on STAGEs of kernels; on SCRATCH, REGs and warps in programs.
+void CheckScratch(SpecGraph& g);
 
 }  // namespace tessera

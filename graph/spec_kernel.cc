@@ -62,8 +62,8 @@ class KernelCheck {
         open_(g.nodes.size()),
         may_(g.nodes.size()),
         closed_(g.nodes.size()),
-        lost_(g.nodes.size()),
-        attains_(g.nodes.size()) {}
+        around_(g.nodes.size()),
+        lost_(g.nodes.size()) {}
 
   void Check() {
     for (int i = 0; i < size(); ++i) {
@@ -73,6 +73,10 @@ class KernelCheck {
         g_.Report(SpecRule::kScalarLanes, i, Info(g_.nodes[i].op).text,
                   ": a kernel's values are scalar");
       }
+    }
+    if (!g_.Applies(SpecRule::kIndexBounds)) return;
+    FindAround();
+    for (int i = 0; i < size(); ++i) {
       if (g_.nodes[i].op == Op::kIndex && g_.nodes[i].sure()) CheckIndex(i);
     }
   }
@@ -125,7 +129,6 @@ class KernelCheck {
     } else if (n.op == Op::kSink) {
       for (int s : g_.srcs(i)) CheckClosed(s);
     }
-    attains_[i] = Attains(i);
   }
 
   void Close(int i) {
@@ -133,16 +136,21 @@ class KernelCheck {
     if (n.num_srcs == 0) return;
     const int value = g_.srcs(i)[0];
     const std::vector<int> ranges = Listed(i, 1);
-    if (n.op == Op::kReduce && n.num_srcs == 1 && !n.bad) {
+    if (n.num_srcs == 1 && !n.bad) {
       g_.Report(SpecRule::kReduceForm, i, "REDUCE: a kernel reduces over RANGEs");
     }
     open_[i] = sets_.Without(open_[value], ranges);
     may_[i] = sets_.Without(may_[value], ranges);
+    if (!n.bad) Limits(i, ranges);
     for (int r : ranges) {
-      if (n.op == Op::kReduce) closed_[i] = sets_.With(closed_[i], r);
+      closed_[i] = sets_.With(closed_[i], r);
+      if (g_.nodes[r].sure() &&
+          std::get<RangeArg>(g_.nodes[r].arg->value).kind == RangeKind::kGrid) {
+        g_.Report(SpecRule::kReduceForm, i, "REDUCE: the points of ", g_.NodeText(r),
+                  " are computed apart from one another");
+      }
       // A value that never was open in the range is the same at each of its points, which is fine.
-      if (n.op == Op::kReduce && !lost_[i] && !sets_.Contains(may_[value], r) &&
-          sets_.Contains(closed_[value], r)) {
+      if (!lost_[i] && !sets_.Contains(may_[value], r) && sets_.Contains(closed_[value], r)) {
         g_.Report(SpecRule::kRangeReused, i, "REDUCE: the value has closed ", g_.NodeText(r),
                   " already");
       }
@@ -157,19 +165,37 @@ class KernelCheck {
     if (n.num_srcs < 2) return;
     const std::vector<int> ranges = Listed(i, 2);
     if (n.bad || lost_[i]) return;
+    for (int r : ranges) {
+      const SpecNode& range = g_.nodes[r];
+      if (!range.sure() || range.num_srcs != 1) continue;
+      if (n.op == Op::kStore && range.value.src(0).vmax() > 1 &&
+          !sets_.Contains(may_[g_.srcs(i)[0]], r)) {
+        g_.Report(SpecRule::kStoreRangeIdle, i, "STORE: every point of ", g_.NodeText(r),
+                  " writes the same element");
+        g_.nodes[i].bad = true;  // once is enough
+      }
+    }
+    Limits(i, ranges);
+  }
+
+  // What a STORE or REDUCE closes becomes blocks, threads and copies.
+  void Limits(int i, absl::Span<const int> ranges) {
     int64_t grid = 1, unroll = 1, threads = 1;
+    absl::flat_hash_map<RangeKind, int> of_kind;
     for (int r : ranges) {
       const SpecNode& range = g_.nodes[r];
       if (!range.sure() || range.num_srcs != 1) continue;
       const int64_t extent = std::max<int64_t>(0, range.value.src(0).vmax());
-      if (n.op == Op::kStore && extent > 1 && !sets_.Contains(may_[g_.srcs(i)[0]], r)) {
-        g_.Report(SpecRule::kStoreRangeIdle, i, "STORE: every point of ", g_.NodeText(r),
-                  " writes the same element");
-      }
       const RangeKind kind = std::get<RangeArg>(range.arg->value).kind;
       if (kind == RangeKind::kGrid) grid = Product(grid, extent);
       if (kind == RangeKind::kUnroll) unroll = Product(unroll, extent);
-      if (kind == RangeKind::kThread || kind == RangeKind::kRow) threads = Product(threads, extent);
+      const bool at_once = kind == RangeKind::kThread || kind == RangeKind::kRow;
+      if (at_once) threads = Product(threads, extent);
+      if (at_once && ++of_kind[kind] == 2) {
+        g_.Report(SpecRule::kLaunchLimits, i, Info(g_.nodes[i].op).text,
+                  ": a block has one range of rows and one of threads; another is ",
+                  g_.NodeText(r));
+      }
     }
     Limit(i, "grid points", grid, g_.options.target.max_grid);
     Limit(i, "unrolled copies", unroll, g_.options.target.max_unroll);
@@ -192,66 +218,42 @@ class KernelCheck {
     g_.Report(SpecRule::kLaunchLimits, i, have, " ", what, "; the target takes ", most);
   }
 
-  // Whether node i, an integer, does take both its lowest and its highest value in every run of its
-  // loops that are not empty.
-  bool Attains(int i) const {
-    const SpecNode& n = g_.nodes[i];
-    if (!n.sure() || !n.dtype.IsInt()) return false;
-    const auto is_const = [&](int k) { return g_.src(i, k).op == Op::kConst; };
-    const auto src = [&](int k) { return g_.srcs(i)[k]; };
-    if (n.value.vmin() == MinInt(n.dtype) && n.value.vmax() == MaxInt(n.dtype)) return false;
-    switch (n.op) {
-      case Op::kConst:
-        return true;
-      case Op::kRange:
-        return n.num_srcs == 1 && is_const(0) && n.value.src(0).vmin() > 0;
-      case Op::kAdd:
-      case Op::kSub:
-        return attains_[src(0)] && attains_[src(1)] && sets_.Disjoint(may_[src(0)], may_[src(1)]);
-      case Op::kMul:
-        return attains_[src(0)] && attains_[src(1)] && (is_const(0) || is_const(1));
-      default:
-        return false;
+  // A value is computed where it is used: nowhere if a loop around its users does not run.
+  void FindAround() {
+    for (int i = size() - 1; i >= 0; --i) {
+      const SpecNode& n = g_.nodes[i];
+      OpenRanges::Id around = around_[i];
+      if (n.op == Op::kReduce || n.op == Op::kStore || n.op == Op::kUpdate) {
+        for (int r : Listed(i, n.op == Op::kReduce ? 1 : 2, /*report=*/false)) {
+          const SpecNode& range = g_.nodes[r];
+          if (!range.sure() || range.value.src(0).vmin() <= 0) around = sets_.With(around, r);
+        }
+      }
+      for (int s : g_.srcs(i)) around_[s] = sets_.Union(around_[s], around);
     }
   }
 
   void CheckIndex(int i) {
-    const auto srcs = g_.srcs(i);
-    if (srcs.size() == 3 && g_.nodes[srcs[2]].value.vmin() != 1) return;  // guarded
-    for (int r : sets_.Elements(may_[srcs[1]])) {
-      if (!g_.nodes[r].sure() || g_.nodes[r].value.src(0).vmin() <= 0) return;  // may never run
+    const UOp& index = g_.nodes[i].value;
+    SpecAccess access{i, g_.srcs(i)[0], index.src(1)};
+    if (index.size() == 3) access.conditions.push_back(index.src(2));
+    for (int r : sets_.Elements(sets_.Union(around_[i], may_[g_.srcs(i)[1]]))) {
+      const SpecNode& range = g_.nodes[r];
+      if (!range.sure()) return;
+      access.runs &= range.value.src(0).vmin() > 0;
+      access.loops.push_back(range.value);
     }
-    const UOp& offset = g_.nodes[srcs[1]].value;
-    CheckAccess(g_, i, srcs[0], offset.vmin(), offset.vmax(), 1, attains_[srcs[1]]);
+    CheckAccess(g_, access, SpecPoints::Reads::kAny);
   }
 
   SpecGraph& g_;
   OpenRanges sets_;
   std::vector<OpenRanges::Id> open_, may_, closed_;
+  std::vector<OpenRanges::Id> around_;  // loops around the users that may not run
   std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
-  std::vector<bool> attains_;
 };
 
 }  // namespace
-
-void CheckAccess(SpecGraph& g, int i, int pointer, int64_t lo, int64_t hi, int lanes,
-                 bool attained) {
-  if (!g.Applies(SpecRule::kIndexBounds) || !g.nodes[pointer].sure()) return;
-  const UOp& whole = g.nodes[pointer].value;
-  const UOp p = whole.is(Op::kStage) ? UOp(whole.src(0)) : whole;
-  const int64_t count = p.is(Op::kScratch)
-                            ? p.arg<Pairs>()[0].second.value() / std::max(1, p.dtype().bytes())
-                            : p.shape().MaxElements();
-  // No loop over an empty buffer runs, whatever its index has been simplified to.
-  if (count == 0) return;
-  const bool low_out = lo<0, high_out = hi> count - lanes;
-  const bool never_in = hi < 0 || lo > count - lanes;
-  if (never_in || (attained && (low_out || high_out))) {
-    g.Report(SpecRule::kIndexBounds, i, Info(g.nodes[i].op).text, ": the offset is in ", lo, "..",
-             hi, lanes > 1 ? absl::StrCat(" and ", lanes - 1, " further") : "", ", and ",
-             Describe(p), " has ", count, " elements");
-  }
-}
 
 void CheckRanges(SpecGraph& g) {
   absl::flat_hash_map<int64_t, int> ids;
@@ -329,6 +331,8 @@ void CheckKernelGraph(SpecGraph& g) {
   CheckRanges(g);
   CheckLaunch(g);
   KernelCheck(g).Check();
+  CheckScratch(g);
+  CheckWrittenOnce(g);
 }
 
 }  // namespace tessera

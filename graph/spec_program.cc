@@ -3,6 +3,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "graph/spec_graph.h"
 
 namespace tessera {
@@ -84,13 +85,24 @@ bool HasPlace(Op op) {
 class ProgramCheck {
  public:
   ProgramCheck(SpecGraph& g, int program)
-      : g_(g), listed_(g.nodes.size(), kUnlisted), block_(g.nodes.size(), kUnlisted) {
+      : g_(g),
+        listed_(g.nodes.size(), kUnlisted),
+        block_(g.nodes.size(), kUnlisted),
+        varies_(g.nodes.size()) {
+    for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
+      varies_[i] = Varies(i);
+      const SpecNode& n = g.nodes[i];
+      if (n.op == Op::kVar && n.sure() &&
+          !absl::StartsWith(std::get<VarArg>(n.arg->value).name, "rt_")) {
+        blocks_known_ = SpecPoints::Blocks::kUnknown;
+      }
+    }
     const auto srcs = g.srcs(program);
     for (size_t p = 0; p < srcs.size(); ++p) {
       int& at = listed_[srcs[p]];
       if (at == kUnlisted) at = static_cast<int>(p);
     }
-    blocks_.push_back({kUnlisted, 0, true, 1, false, false});
+    blocks_.push_back({kUnlisted, 0, true});
     open_.push_back(0);
     for (size_t p = 0; p < srcs.size(); ++p) {
       now_ = static_cast<int>(p);
@@ -100,14 +112,18 @@ class ProgramCheck {
   }
 
  private:
+  // Among what a value may differ.
+  enum Variation : uint8_t { kAlike = 0, kByWorker = 1, kByThread = 2 };
+
   // A loop's or IF's body; the first is the whole program.
   struct Block {
     int head;
     int depth;
     bool open;
-    int64_t grid;  // product of the grid ranges around
+    int64_t grid = 1, copies = 1, threads = 1;  // products of the ranges of a kind around
     bool late = false;
     bool may_not_run = false;  // an IF or a loop that may be empty is around
+    Variation varies = kAlike;
   };
 
   int current() const { return open_.back(); }
@@ -121,41 +137,92 @@ class ProgramCheck {
     if (n.op == Op::kEnd) return End(i);
     for (int s : g_.srcs(i)) Use(s, i);
     if ((n.op == Op::kLoad || IsPut(n.op)) && n.sure() && g_.src(i, 0).op != Op::kReg) Access(i);
-    if (n.op == Op::kFetch && n.sure() && n.num_srcs == 4) {
+    if (n.op == Op::kFetch && n.sure()) {
+      // Where its gate is false it stores zeros.
       const auto elements = static_cast<int>(std::get<Ints>(n.arg->value)[1]);
-      CheckOffset(i, 0, 1, elements);
-      CheckOffset(i, 2, 3, elements);
+      CheckOffset(i, 0, 1, elements, /*gate=*/5);
+      CheckOffset(i, 2, 3, elements, /*gate=*/4);
     }
     if (n.op == Op::kRange || n.op == Op::kIf) Open(i);
+    if (n.op == Op::kReg && n.sure()) {
+      const int64_t id = std::get<int64_t>(n.arg->value);
+      if (const int first = regs_.emplace(id, i).first->second; first != i) {
+        g_.Report(SpecRule::kSetForm, i, "REG: the id ", id, " is taken by ", g_.NodeText(first));
+      }
+    }
+    const uint8_t varies = blocks_[current()].varies;
+    if ((n.op == Op::kBarrier && varies != kAlike) ||
+        (n.op == Op::kCombine && (varies & kByThread))) {
+      g_.Report(SpecRule::kThreadsAlike, i, Info(n.op).text,
+                ": is in an IF or loop that some threads may run and others not: ",
+                g_.NodeText(blocks_[current()].head));
+    }
     // An expression that is listed again is known already, or computed again where it is not.
     if (block_[i] == kUnlisted || !blocks_[block_[i]].open || HasPlace(n.op)) block_[i] = current();
   }
 
+  // The workers or threads among which node i may differ. A loop's index is alike in all that run
+  // the loop alike; what is read from one place is the same for all.
+  Variation Varies(int i) const {
+    const SpecNode& n = g_.nodes[i];
+    if (n.op == Op::kVar && n.sure()) {
+      const std::string& name = std::get<VarArg>(n.arg->value).name;
+      if (name == "rt_thread") return kByThread;
+      return name == "rt_worker" || name == "rt_row" ? kByWorker : kAlike;
+    }
+    if (n.op == Op::kFragment || n.op == Op::kReg) return kByThread;
+    uint8_t all = kAlike;
+    for (int s : g_.srcs(i)) all |= varies_[s];
+    return static_cast<Variation>(all);
+  }
+
   static bool MayNotRun(const SpecNode& head) {
-    return head.op == Op::kIf || !head.sure() || head.num_srcs != 3 ||
-           head.value.src(0).vmax() >= head.value.src(1).vmin();
+    if (!head.sure()) return true;
+    if (head.op == Op::kIf) return head.value.src(0).vmin() != 1;
+    return head.num_srcs != 3 || head.value.src(0).vmax() >= head.value.src(1).vmin();
   }
 
   void Open(int i) {
     const SpecNode& n = g_.nodes[i];
-    const Block& around = blocks_[current()];
-    Block b{i, around.depth + 1, true, around.grid, false, around.may_not_run || MayNotRun(n)};
-    if (n.op == Op::kRange && n.sure() &&
-        std::get<RangeArg>(n.arg->value).kind == RangeKind::kGrid && n.num_srcs == 3) {
-      const UOp& range = n.value;
-      int64_t trips = 0;
-      if (__builtin_sub_overflow(range.src(1).vmax(), range.src(0).vmin(), &trips)) {
-        trips = INT64_MAX;
-      }
-      trips = std::max<int64_t>(0, trips) / std::max<int64_t>(1, range.src(2).vmin());
-      if (__builtin_mul_overflow(b.grid, trips, &b.grid)) b.grid = INT64_MAX;
-      if (b.grid > g_.options.target.max_grid) {
-        g_.Report(SpecRule::kLaunchLimits, i, b.grid, " grid points; the target takes ",
-                  g_.options.target.max_grid);
-      }
-    }
+    Block b = blocks_[current()];
+    b.head = i;
+    ++b.depth;
+    b.late = false;
+    b.may_not_run |= MayNotRun(n);
+    b.varies = static_cast<Variation>(b.varies | varies_[i]);
+    if (n.op == Op::kRange && n.sure() && n.num_srcs == 3) Limits(i, b);
     open_.push_back(static_cast<int>(blocks_.size()));
     blocks_.push_back(b);
+  }
+
+  void Limits(int i, Block& b) {
+    const UOp& range = g_.nodes[i].value;
+    int64_t trips = 0;
+    if (__builtin_sub_overflow(range.src(1).vmax(), range.src(0).vmin(), &trips)) trips = INT64_MAX;
+    const int64_t step = std::max<int64_t>(1, range.src(2).vmin());
+    trips = trips <= 0 ? 0 : (trips - 1) / step + 1;
+    const auto limit = [&](int64_t& product, const char* what, int64_t most) {
+      if (__builtin_mul_overflow(product, trips, &product)) product = INT64_MAX;
+      if (product <= most) return;
+      g_.Report(SpecRule::kLaunchLimits, i, product, " ", what, "; the target takes ", most);
+    };
+    const Target& target = g_.options.target;
+    switch (range.arg<RangeArg>().kind) {
+      case RangeKind::kGrid:
+        return limit(b.grid, "grid points", target.max_grid);
+      case RangeKind::kUnroll:
+        return limit(b.copies, "unrolled copies", target.max_unroll);
+      case RangeKind::kThread:
+      case RangeKind::kRow:
+        return limit(b.threads, "threads of a block", target.max_threads);
+      case RangeKind::kVector: {
+        int64_t lanes = 1;
+        return limit(lanes, "lanes", target.max_lanes);
+      }
+      case RangeKind::kLoop:
+      case RangeKind::kMatrix:
+        return;
+    }
   }
 
   void End(int i) {
@@ -229,27 +296,27 @@ class ProgramCheck {
   void Access(int i) {
     const SpecNode& n = g_.nodes[i];
     const int gate = IsPut(n.op) ? 3 : 2;
-    if (n.num_srcs > gate && g_.src(i, gate).value.vmin() != 1) return;
     const DType t = IsPut(n.op) ? g_.src(i, 2).dtype : n.dtype;
-    CheckOffset(i, 0, 1, t.lanes());
+    CheckOffset(i, 0, 1, t.lanes(), gate);
   }
 
-  // The access of node i by its sources `pointer` and `at`, where it surely happens.
-  void CheckOffset(int i, int pointer, int at, int lanes) {
-    if (blocks_[current()].may_not_run || !g_.src(i, at).sure()) return;
-    const UOp& offset = g_.src(i, at).value;
-    int64_t low = offset.vmin(), high = offset.vmax();
-    bool attained = offset.IsConst();
-    // A loop between constants does reach its last step.
-    if (offset.is(Op::kRange) && offset.size() == 3 && offset.src(0).IsConst() &&
-        offset.src(1).IsConst() && offset.src(2).IsConst()) {
-      const int64_t step = offset.src(2).vmin();
-      int64_t length = 0;
-      attained = step > 0 && low < offset.src(1).vmin() &&
-                 !__builtin_sub_overflow(offset.src(1).vmin(), low, &length);
-      if (attained) high = low + (length - 1) / step * step;
+  // The access of node i by its sources `pointer` and `at`, under its source `gate` if it has one.
+  void CheckOffset(int i, int pointer, int at, int lanes, int gate) {
+    if (!g_.src(i, at).sure()) return;
+    SpecAccess access{i, g_.srcs(i)[pointer], g_.src(i, at).value, lanes};
+    if (g_.nodes[i].num_srcs > gate) access.conditions.push_back(g_.src(i, gate).value);
+    access.runs = !blocks_[current()].may_not_run;
+    for (int b : open_) {
+      if (b == 0) continue;
+      const SpecNode& head = g_.nodes[blocks_[b].head];
+      if (!head.sure()) return;
+      if (head.op == Op::kIf) {
+        access.conditions.push_back(head.value.src(0));
+      } else {
+        access.loops.push_back(head.value);
+      }
     }
-    CheckAccess(g_, i, g_.srcs(i)[pointer], low, high, lanes, attained);
+    CheckAccess(g_, access, SpecPoints::Reads::kUnknown, blocks_known_);
   }
 
   void Unclosed() {
@@ -267,6 +334,9 @@ class ProgramCheck {
   std::vector<int> block_;   // the innermost block that a node's value needs, once it is made
   std::vector<Block> blocks_;
   std::vector<int> open_;
+  std::vector<Variation> varies_;           // by node
+  absl::flat_hash_map<int64_t, int> regs_;  // by id
+  SpecPoints::Blocks blocks_known_ = SpecPoints::Blocks::kWithinBounds;
   int now_ = 0;
   bool lost_an_end_ = false;
 };
@@ -289,6 +359,7 @@ void CheckSourceName(SpecGraph& g, int i) {
 void CheckProgramGraph(SpecGraph& g) {
   CheckRanges(g);
   CheckLaunch(g);
+  CheckScratch(g);
   for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
     CheckSourceName(g, i);
     if (g.nodes[i].op == Op::kProgram) ProgramCheck(g, i);

@@ -21,12 +21,31 @@ void CheckExtentForms(SpecGraph& g) {
     pure[i] = n.op == Op::kConst || n.op == Op::kVar || IsElementwise(n.op);
     for (int s : g.srcs(static_cast<int>(i))) pure[i] = pure[i] && pure[s];
     if (n.arg == nullptr || n.bad) continue;
+    // Of tensor graphs in memory the scheduler says it to users.
+    const bool stored = n.op == Op::kParam || n.op == Op::kBuffer;
+    if (stored && n.sure() && (!g.texts.empty() || g.stage != SpecStage::kTensor)) {
+      int64_t bytes = 0;
+      if (__builtin_mul_overflow(n.value.shape().MaxElements(), int64_t{n.dtype.bytes()}, &bytes)) {
+        g.Report(SpecRule::kExtentForm, static_cast<int>(i), Info(n.op).text,
+                 ": the number of bytes does not fit in 64 bits");
+      }
+    }
     ForEachArgUOp(*n.arg, [&](const UOp& e) {
       const auto it = g.index.find(e.get());
       const bool over_variables = it == g.index.end() || pure[it->second];
-      if (over_variables && e.dtype() == kInt64 && e.rank() == 0) return;
-      g.Report(SpecRule::kExtentForm, static_cast<int>(i), Info(n.op).text,
-               ": an extent must be an i64 expression over variables");
+      if (!over_variables || !(e.dtype() == kInt64) || e.rank() != 0) {
+        return g.Report(SpecRule::kExtentForm, static_cast<int>(i), Info(n.op).text,
+                        ": an extent must be an i64 expression over variables");
+      }
+      if (e.vmin() >= 0 || !g.Applies(SpecRule::kExtentForm)) return;
+      SpecPoints points({e}, SpecPoints::Reads::kUnknown, g.budget);
+      points.Visit([&] {
+        const std::optional<int64_t> at = points.At(0);
+        if (!at || *at >= 0) return true;
+        g.Report(SpecRule::kExtentForm, static_cast<int>(i), Info(n.op).text, ": an extent is ",
+                 *at, " at ", points.Where());
+        return false;
+      });
     });
   }
 }
@@ -79,8 +98,14 @@ void CheckNames(SpecGraph& g) {
     } else if (n.op == Op::kBuffer) {
       const BufferArg& b = std::get<BufferArg>(n.arg->value);
       const int k = first(buffers, b.buffer.get());
-      if (k >= 0 && !(g.nodes[k].value.device() == b.device)) {
-        g.Report(SpecRule::kBufferPlace, i, "the buffer is on another device in ", g.NodeText(k));
+      const auto alike = [&](const UOp& other) {
+        return other.device() == b.device && other.dtype() == n.dtype &&
+               other.shape().MaxElements() == n.value.shape().MaxElements();
+      };
+      if (k >= 0 && !alike(g.nodes[k].value)) {
+        g.Report(SpecRule::kBufferPlace, i, "the buffer is another tensor in ", g.NodeText(k));
+      } else if (!b.device) {
+        g.Report(SpecRule::kBufferPlace, i, "BUFFER: is on no device");
       }
     }
   }
@@ -150,6 +175,31 @@ bool IsView(const UOp& u) {
   return true;
 }
 
+bool IsPartial(const SpecNode& n) {
+  const Device d = n.sure() ? n.value.device() : Device();
+  return d.is_sharding() && d.sharding().Has(Placement::Kind::kPartial);
+}
+
+// What each place has as its own meets only what is each place's own as well.
+void CheckOwn(SpecGraph& g, int i) {
+  const auto is_own = [](Device d, int dim) {
+    return d.sharding()(dim).is(Placement::Kind::kManual);
+  };
+  Device first;
+  for (int s : g.srcs(i)) {
+    const Device d = g.nodes[s].sure() ? g.nodes[s].value.device() : Device();
+    if (!d.is_sharding()) continue;
+    if (!first) first = d;
+    if (!(first.sharding().mesh() == d.sharding().mesh())) return;
+    for (int dim = 0; dim < d.sharding().mesh().ndim(); ++dim) {
+      if (is_own(first, dim) == is_own(d, dim)) continue;
+      return g.Report(SpecRule::kManualBorder, i, Info(g.nodes[i].op).text, ": ", g.NodeText(s),
+                      " is on ", d.ToString(), ", another source on ", first.ToString(),
+                      "; a LOCAL makes it each place's own");
+    }
+  }
+}
+
 }  // namespace
 
 bool SpecGraph::Applies(SpecRule rule) const {
@@ -190,11 +240,9 @@ void CheckCommon(SpecGraph& g) {
 void CheckTensorGraph(SpecGraph& g) {
   const auto whole = [&g](int i, int reader) {
     const SpecNode& n = g.nodes[i];
-    const Device d = n.sure() ? n.value.device() : Device();
-    if (d.is_sharding() && d.sharding().Has(Placement::Kind::kPartial)) {
-      g.Report(SpecRule::kPartialUse, reader, Info(n.op).text, ": a root is partial, on ",
-               d.ToString());
-    }
+    if (!IsPartial(n)) return;
+    g.Report(SpecRule::kPartialUse, reader, Info(n.op).text, ": a root is partial, on ",
+             n.value.device().ToString());
   };
   for (int r : g.roots) {
     whole(r, r);
@@ -207,6 +255,12 @@ void CheckTensorGraph(SpecGraph& g) {
     if (n.dtype.lanes() != 1) {
       g.Report(SpecRule::kScalarLanes, i, Info(n.op).text, ": a tensor has one lane");
     }
+    for (int s : g.srcs(i)) {
+      if (n.op == Op::kAllReduce || n.op == Op::kSink || !IsPartial(g.nodes[s])) continue;
+      g.Report(SpecRule::kPartialUse, i, Info(n.op).text, ": reads ", g.NodeText(s),
+               ", which is partial");
+    }
+    if (IsElementwise(n.op)) CheckOwn(g, i);
     if (n.op != Op::kAssign || !g.src(i, 0).sure() || !g.src(i, 1).sure()) continue;
     const UOp& base = n.value.src(0);
     const UOp* view = &n.value.src(1);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "graph/buffer.h"
 #include "graph/text.h"
@@ -377,6 +378,30 @@ TEST(SpecDepth, AccessesInsideManyLoops) {
   EXPECT_TRUE(Check(program(""), SpecStage::kProgram).empty());
   const std::vector<Violation> found = Check(program("%b, "), SpecStage::kProgram);
   ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].rule, SpecRule::kIndexBounds);
+}
+
+// What is evaluated at points is bounded for a whole graph; until then a mistake is found.
+TEST(SpecDepth, IndicesThatBoundsDoNotShow) {
+  std::string text =
+      "%p = PARAM f32 () slot 0 [16] @CPU\n%n = CONST i64 () 8\n%c = CONST i64 () 7\n"
+      "%x0 = RANGE i64 (%n) r0:loop\n%v0 = INDEX f32 (%p, %x0)\n";
+  constexpr int kIndices = 4000;
+  for (int i = 1; i <= kIndices; ++i) {
+    absl::StrAppend(&text, "%x", i, " = XOR i64 (%x", i - 1, ", %c)\n");
+    absl::StrAppend(&text, "%i", i, " = INDEX f32 (%p, %x", i, ")\n");
+    absl::StrAppend(&text, "%v", i, " = ADD f32 (%v", i - 1, ", %i", i, ")\n");
+  }
+  const auto kernel = [&](const char* at) {
+    return absl::StrCat(text,
+                        "%q = PARAM f32 () slot 1 [8] @CPU\n%y = XOR i64 (%x0, %n)\n%b = ", at,
+                        "\n%w = ADD f32 (%v", kIndices, ", %b)\n%o = INDEX f32 (%q, %x0)\n",
+                        "%s = STORE void (%o, %w, %x0) 0\n%z = SINK void (%s)\n");
+  };
+  EXPECT_TRUE(Check(kernel("INDEX f32 (%p, %y)"), SpecStage::kKernel).empty());
+  const std::vector<Violation> found = Check(
+      absl::StrReplaceAll(kernel("INDEX f32 (%p, %y)"), {{"[16]", "[7]"}}), SpecStage::kKernel);
+  ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].rule, SpecRule::kIndexBounds);
 }
 

@@ -1,0 +1,82 @@
+// What expressions of a kernel or program are at points of their loops: where the ranges and
+// variables in them have certain values. A point at which something is wrong shows that it is
+// wrong, whatever ops the expression is made of; bounds of each node by itself show less.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+class SpecPoints {
+ public:
+  // What an integer that is read from memory, or made by what this does not evaluate, is: any value
+  // within its bounds, the same wherever the node is used; or not known.
+  enum class Reads { kAny, kUnknown };
+  // Whether blocks are known by the bounds of rt_block: where variables say how many there are,
+  // only the launch knows them.
+  enum class Blocks { kWithinBounds, kUnknown };
+
+  // Over the expressions and all that they are made of. Each node that is met or evaluated takes
+  // from `budget`; when there is none left, there are no more points.
+  SpecPoints(std::vector<UOp> expressions, Reads reads, int64_t& budget,
+             Blocks blocks = Blocks::kWithinBounds);
+
+  // expressions[i] at the current point; nothing where that is not known.
+  std::optional<int64_t> At(int i) const { return Of(roots_[i]); }
+
+  // The point: "r0 = 3, n = 5".
+  std::string Where() const;
+
+  // Calls fn at points until it returns false: at all of them if they are few; else at those where
+  // expressions[0] is lowest and highest if it rises or falls with each loop by itself, and at some
+  // between. Only points that exist: those in all loops that the expressions mention.
+  using Visitor = absl::FunctionRef<bool()>;
+  void Visit(Visitor fn);
+
+  // Calls fn at points that lie along each loop by itself, from a few places, or at all if they are
+  // few; variables are at their highest.
+  void VisitAlongLoops(Visitor fn);
+
+ private:
+  enum class Kind : uint8_t { kConst, kElementwise, kRange, kVar, kAny, kUnknown };
+  struct Entry {
+    UOp node;
+    Kind kind;
+    absl::InlinedVector<int, 3> srcs;
+  };
+  // Which of its values a free entry takes: its lowest, its highest, or one by number from kFirst.
+  static constexpr uint64_t kLowest = 0, kHighest = 1, kFirst = 2;
+
+  void Add(const UOp& expression);
+  std::optional<int64_t> Of(int entry) const;
+  // How many values a free entry has at most.
+  uint64_t MostValues(int entry) const;
+  // Finds all values at the point of choices_; false if there is no such point.
+  bool Evaluate();
+  bool Take(int entry, int64_t lowest, int64_t step, uint64_t count);
+  bool EvaluateRange(int entry);
+  bool EvaluateVar(int entry);
+  void EvaluateElementwise(int entry);
+  bool VisitAll(Visitor fn);  // false if they are too many
+  bool VisitExtreme(Visitor fn, bool highest);
+
+  std::vector<Entry> entries_;  // sources before their users
+  absl::flat_hash_map<const Node*, int> index_;
+  std::vector<int> roots_;
+  std::vector<int> free_;          // entries that take one of several values
+  std::vector<uint64_t> choices_;  // by entry
+  std::vector<Scalar> values_;
+  std::vector<bool> known_;
+  int workers_ = -1, blocks_ = -1;  // entries of what rt_worker and rt_block are below
+  const Reads reads_;
+  const Blocks blocks_known_;
+  int64_t& budget_;
+};
+
+}  // namespace tessera
