@@ -35,7 +35,7 @@ UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
   return Simplify(Over(Plus(Minus(n, from), UOp::Index(stride - 1)), UOp::Index(stride)));
 }
 
-// The scheduler's choice of a loop for cores is none for blocks.
+// The loops that the scheduler gave to blocks, all of them as plain ones.
 UOp AsLoops(const UOp& sink) {
   const RangeSets sets(sink);
   RangeReplacements map;
@@ -48,41 +48,39 @@ UOp AsLoops(const UOp& sink) {
   return map.empty() ? sink : ReplaceRanges(sink, map);
 }
 
-// Stores and reductions may close the same range; here each gets its own.
-UOp OwnLoops(const UOp& sink) {
-  UOp out = sink;
+// The ids of those that blocks share.
+std::vector<int64_t> SharedLoops(const UOp& sink) {
+  std::vector<int64_t> out;
   if (sink.size() == 0) return out;
   for (const UOp& r : ClosedRanges(sink.src(0))) {
-    const RangeSets sets(out);
-    const UOp own =
-        UOp::Make(Op::kRange, kInt64, r.srcs(), RangeArg{FreshRangeId(sets), RangeKind::kLoop});
-    Substitution reductions;
-    for (const UOp& u : sets.order()) {
-      if (u.is(Op::kReduce) && (sets.Closed(u) & sets.Bit(r))) {
-        reductions.emplace(u, Substitute(u, {{r, own}}));
-      }
-    }
-    if (!reductions.empty()) out = Substitute(out, reductions);
+    const RangeArg& arg = r.arg<RangeArg>();
+    if (arg.kind == RangeKind::kGrid) out.push_back(arg.id);
   }
   return out;
 }
 
 class Binder {
  public:
-  Binder(const UOp& sink, const Target& target)
-      : sink_(sink), sets_(sink_), cores_(target.cores), next_id_(FreshRangeId(sets_)) {}
+  // Of the kernel's loops those with these ids are shared by blocks.
+  Binder(const UOp& sink, std::vector<int64_t> shared, const Target& target)
+      : sink_(sink),
+        sets_(sink_),
+        shared_(std::move(shared)),
+        cores_(target.cores),
+        next_id_(FreshRangeId(sets_)) {}
 
   UOp Run() {
     if (sink_.size() == 0 || !SameLoops()) return sink_;
     const absl::Span<const UOp> loops = ClosedRanges(sink_.src(0));
     loops_.assign(loops.begin(), loops.end());
-    RangeMask all = 0;
-    for (const UOp& r : loops_) all |= sets_.Bit(r);
-    RangeMask rows = 0;
+    RangeMask all = 0, rows = 0;
+    for (const UOp& r : loops_) {
+      all |= sets_.Bit(r);
+      const int64_t id = r.arg<RangeArg>().id;
+      if (std::find(shared_.begin(), shared_.end(), id) != shared_.end()) rows |= sets_.Bit(r);
+    }
     for (const UOp& u : sets_.order()) {
-      if (!u.is(Op::kReduce) || u.size() < 2 || (sets_.Free(u) & ~all) != 0) continue;
-      rows |= sets_.Free(u);
-      reduces_.push_back(u);
+      if (u.is(Op::kReduce) && u.size() > 1 && (sets_.Free(u) & ~all) == 0) reduces_.push_back(u);
     }
     lane_ = BestLaneRange(sets_);
     if (reduces_.empty() || (rows == all && ThreadEach(all))) {
@@ -214,14 +212,12 @@ class Binder {
     // Threads of reductions are worth more than vectors.
     if (!reduces_.empty() && sets_.Iterations(all) / lanes < 4 * kEnoughThreads) lanes = 1;
     // So are warps for every multiprocessor.
-    while (lanes > 1 && sets_.Iterations(all) / lanes < cores_ * kWarp) lanes /= 2;
+    while (lanes > 1 && ShareOf(sets_.Iterations(all) / lanes, cores_) < kWarp) lanes /= 2;
     UOp row;
     const int64_t rows = in_output ? RowsOfTile(sets_.Iterations(all) / lanes, row) : 1;
     const Flat flat = Flatten(loops_, lane_, lanes, row, rows);
     int64_t threads = kThreads;
-    while (threads > kWarp && flat.count.vmax() <= threads / 2 * std::max<int64_t>(1, cores_)) {
-      threads /= 2;
-    }
+    while (threads > kWarp && ShareOf(flat.count.vmax(), cores_) <= threads / 2) threads /= 2;
     const UOp block = Range(Steps(flat.count, UOp::Index(0), threads), RangeKind::kGrid);
     const UOp left = Minus(flat.count, Times(block, threads));
     const bool whole = flat.count.IsConst() && flat.count.vmax() % threads == 0;
@@ -296,7 +292,7 @@ class Binder {
     const bool several = flat.count.vmax() >= kWarpsOfBlock && longest <= 8 * kWarp;
     if (several) threads = kWarp;
     int64_t of_block = several ? kWarpsOfBlock : 1;
-    while (of_block > 1 && flat.count.vmax() <= of_block / 2 * cores_) of_block /= 2;
+    while (of_block > 1 && ShareOf(flat.count.vmax(), cores_) <= of_block / 2) of_block /= 2;
     if (!rows.empty()) PlaceRows(flat, of_block);
     for (size_t i = 0; i < shared.size(); ++i) {
       Share(shared[i], shared[i] != columns, threads, lanes[i]);
@@ -365,6 +361,7 @@ class Binder {
 
   UOp sink_;
   const RangeSets sets_;
+  const std::vector<int64_t> shared_;
   const int64_t cores_;  // multiprocessors
   int64_t next_id_;
   std::vector<UOp> loops_;    // of the stores
@@ -377,10 +374,10 @@ class Binder {
 }  // namespace
 
 UOp BindRanges(const UOp& sink, const Target& target) {
-  const UOp loops = OwnLoops(AsLoops(sink));
+  const UOp loops = AsLoops(sink);
   if (const UOp chain = TileChainBlocks(loops, target)) return chain;
   if (const UOp tiles = TileBlocks(loops, target)) return tiles;
-  return Simplify(Binder(loops, target).Run());
+  return Simplify(Binder(loops, SharedLoops(sink), target).Run());
 }
 
 }  // namespace tessera

@@ -261,7 +261,7 @@ void BlockTiler::ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
     tile_columns_ = n;
     if (few && m * n > 64 * 64) continue;
     if ((m > 32 && m >= 2 * rows) || (n > 32 && n >= 2 * columns)) continue;
-    if (Ceil(rows, m) * Ceil(columns, n) >= Ceil(target_.cores, batch)) break;
+    if (Ceil(rows, m) * Ceil(columns, n) >= ShareOf(target_.cores, batch)) break;
   }
 }
 

@@ -152,28 +152,32 @@ class Tiler {
       steps.push_back(part);
       map.emplace(along, Plus(Times(Plus(Times(part, lanes), lane), kBytesOfDot), step));
     } else {
-      // Several blocks side by side.
+      // Several blocks side by side, of the innermost ranges.
       const int64_t wanted = most / groups;
-      UOp outer;
-      int64_t count = 1;
-      for (const UOp& r : blocks) {
-        const int64_t can =
-            r.src(0).IsConst() ? std::min(PowerOfTwoIn(r.src(0).vmax()), wanted) : 1;
-        if (can > count) {
-          count = can;
-          outer = r;
-        }
+      std::vector<int64_t> counts(blocks.size(), 1);
+      lanes = groups;
+      for (size_t i = blocks.size(); i-- > 0;) {
+        if (!blocks[i].src(0).IsConst()) continue;
+        counts[i] = std::min(PowerOfTwoIn(blocks[i].src(0).vmax()), wanted * groups / lanes);
+        lanes *= counts[i];
       }
-      lanes = groups * count;
       lane = Range(lanes, RangeKind::kVector);
       const UOp within = UOp::Make(Op::kFloorMod, {lane, UOp::Index(groups)});
       map.emplace(along, Plus(Times(within, kBytesOfDot), step));
-      if (outer) {
-        const UOp rest = Range(outer.src(0).vmax() / count, outer.arg<RangeArg>().kind);
-        const UOp beside = UOp::Make(Op::kFloorDiv, {lane, UOp::Index(groups)});
-        map.emplace(outer, Plus(Times(rest, count), beside));
-        std::replace(blocks.begin(), blocks.end(), outer, rest);
+      UOp beside = UOp::Make(Op::kFloorDiv, {lane, UOp::Index(groups)});
+      for (size_t i = blocks.size(); i-- > 0;) {
+        if (counts[i] == 1) continue;
+        const UOp count = UOp::Index(counts[i]);
+        const UOp rest = Range(blocks[i].src(0).vmax() / counts[i], blocks[i].arg<RangeArg>().kind);
+        const UOp at = UOp::Make(Op::kFloorMod, {beside, count});
+        map.emplace(blocks[i], Plus(Times(rest, counts[i]), at));
+        beside = UOp::Make(Op::kFloorDiv, {beside, count});
+        blocks[i] = rest;
       }
+    }
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const UOp& r = dots_.blocks[i];
+      if (blocks[i] == r && ChoosesBy(c_.b, r)) blocks[i] = CopiesOf(r, map);
     }
     if (lanes < kLeastLanes) return UOp();
     steps.push_back(step);
@@ -373,6 +377,17 @@ class Tiler {
       }
     }
     return out;
+  }
+
+  // Whether what an expression is made of is chosen by a range: in copies for each step of it
+  // nothing is left to choose, and what they read alike they share.
+  bool ChoosesBy(const UOp& u, const UOp& range) const {
+    for (const UOp& s : TopoSort({&u, 1})) {
+      const bool shift = s.is(Op::kShl) || s.is(Op::kShr);
+      if (!shift && !s.is(Op::kWhere)) continue;
+      if (sets_.Free(s.src(shift ? 1 : 0)) & sets_.Bit(range)) return true;
+    }
+    return false;
   }
 
   static UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }

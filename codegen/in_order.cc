@@ -15,11 +15,6 @@ namespace {
 constexpr int64_t kThreads = 256, kWarp = 32;
 constexpr int64_t kAtOnce = 4;  // additions of one core that do not wait for one another
 
-bool IsCommon(const UOp& sink, const UOp& range, const RangeSets& sets) {
-  return std::all_of(sink.srcs().begin(), sink.srcs().end(),
-                     [&](const UOp& s) { return (sets.Closed(s) & sets.Bit(range)) != 0; });
-}
-
 // Whether all that is read and written along the range is adjacent, or the same.
 bool IsAdjacent(const UOp& range, const RangeSets& sets) {
   const RangeMask bit = sets.Bit(range);
@@ -63,21 +58,20 @@ UOp RunningAtOnce(const UOp& sink, const UOp& running, const Target& target) {
   return rows && rows.src(0).vmax() >= kAtOnce ? Tile(sink, rows, kAtOnce, 1) : sink;
 }
 
-UOp OnThreads(const UOp& sink) {
-  const RangeSets sets(sink);
-  const UOp running = RunningRange(sink);
-  int64_t id = FreshRangeId(sets);
+// A thread for each point of the loops that the scheduler gave to blocks, which all stores have.
+UOp OnThreads(const UOp& sink, const Target& target) {
+  int64_t id = FreshRangeId(RangeSets(sink));
   std::vector<UOp> common;
   UOp count = UOp::Index(1);
   for (const UOp& r : ClosedRanges(sink.src(0))) {
-    if (r == running || !IsCommon(sink, r, sets)) continue;
+    if (r.arg<RangeArg>().kind != RangeKind::kGrid) continue;
     common.push_back(r);
     count = UOp::Make(Op::kMul, {count, r.src(0)});
   }
   if (common.empty()) return sink;
   count = Simplify(count);
   int64_t threads = kThreads;
-  while (threads > kWarp && threads / 2 >= count.vmax()) threads /= 2;
+  while (threads > kWarp && ShareOf(count.vmax(), target.cores) <= threads / 2) threads /= 2;
   const UOp each = UOp::Index(threads);
   const UOp over = UOp::Make(Op::kAdd, {count, UOp::Index(threads - 1)});
   const UOp blocks = Simplify(UOp::Make(Op::kFloorDiv, {over, each}));
@@ -113,7 +107,7 @@ UOp OnThreads(const UOp& sink) {
 }  // namespace
 
 UOp OptimiseInOrder(const UOp& sink, const Target& target) {
-  if (target.dialect == Dialect::kCuda) return OnThreads(sink);
+  if (target.dialect == Dialect::kCuda) return OnThreads(sink, target);
   const UOp running = RunningRange(sink);
   return Simplify(running ? RunningAtOnce(sink, running, target) : UpdatesInLanes(sink, target));
 }

@@ -32,7 +32,8 @@ class MatrixUser {
       if (!u.is(Op::kReduce)) continue;
       for (const UOp& r : ClosedRanges(u)) {
         if (r.arg<RangeArg>().kind != RangeKind::kMatrix) continue;
-        if (const UOp part = PartOf(u, r)) map.emplace(u, part);
+        // Scratch that a product reads may be filled from another, which came before.
+        if (const UOp part = PartOf(u, r)) map.emplace(u, Substitute(part, map));
       }
     }
     return map.empty() ? sink : Substitute(sink, map);

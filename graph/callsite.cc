@@ -47,6 +47,14 @@ CallScope::~CallScope() {
   if (outermost_) current.active = false;
 }
 
+CallPause::CallPause() : site_(current.site), active_(current.active) { current.active = false; }
+
+CallPause::~CallPause() {
+  current.active = active_;
+  current.site = site_;
+  current.interned = nullptr;
+}
+
 const CallSite* CurrentCallSite() {
   if (!current.active) return nullptr;
   if (current.interned == nullptr) current.interned = Intern(current.site);

@@ -29,6 +29,18 @@ class CallScope {
   bool outermost_;
 };
 
+// While one lives, scopes begin anew: what a user's function calls is called there.
+class CallPause {
+ public:
+  CallPause();
+  ~CallPause();
+  CallPause(const CallPause&) = delete;
+
+ private:
+  CallSite site_;
+  bool active_;
+};
+
 // The call site of the outermost scope of this thread, interned; null outside any.
 const CallSite* CurrentCallSite();
 

@@ -192,16 +192,42 @@ Cotangents OfCat(const UOp& u, const Tensor& g) {
   return out;
 }
 
-// The part of one place among zeros.
+// The first of the places that hold the same part as a place of a sharding does.
+int FirstReplica(const Sharding& s, int index) {
+  std::vector<int> cut;  // the mesh dims along which parts differ
+  for (int d = 0; d < s.mesh().ndim(); ++d) {
+    if (!s(d).is(Placement::Kind::kReplicate)) cut.push_back(d);
+  }
+  const int64_t part = s.mesh().CoordinateOver(index, cut);
+  int first = 0;
+  while (s.mesh().CoordinateOver(first, cut) != part) ++first;
+  return first;
+}
+
+// The part of one place among zeros: on all places that hold this part, for they hold one value.
 Tensor OfSelect(const UOp& u, const Tensor& g) {
   const UOp& x = u.src(0);
   std::vector<Tensor> parts;
   const Sharding s = x.device().sharding();
+  const int selected = FirstReplica(s, static_cast<int>(u.arg<int64_t>()));
   for (int i = 0; i < s.size(); ++i) {
     const UOp part = Build(Op::kMSelect, {x}, int64_t{i});
-    parts.push_back(i == u.arg<int64_t>() ? g.To(s[i]) : Tensor::Zeros(part.shape(), g.dtype()));
+    parts.push_back(FirstReplica(s, i) == selected ? g.To(s[i])
+                                                   : Tensor::Zeros(part.shape(), g.dtype()));
   }
   return Tensor::FromShards(parts, s);
+}
+
+// Each element of the whole counts once: as that of the first place that holds it.
+Cotangents OfStack(const UOp& u, const Tensor& g) {
+  Cotangents out;
+  const Tensor there = g.To(u.device());
+  const Sharding s = u.device().sharding();
+  for (int i = 0; i < u.size(); ++i) {
+    out.push_back(FirstReplica(s, i) == i ? there.ShardAt(i)
+                                          : Tensor::Zeros(u.src(i).shape(), g.dtype()));
+  }
+  return out;
 }
 
 bool SamePlaces(Device a, Device b) {
@@ -319,12 +345,8 @@ Cotangents OfData(const UOp& u, const Tensor& g) {
       return {g};
     case Op::kContiguous:
       return {g};
-    case Op::kMStack: {
-      Cotangents out;
-      const Tensor there = g.To(u.device());
-      for (int i = 0; i < u.size(); ++i) out.push_back(there.ShardAt(i));
-      return out;
-    }
+    case Op::kMStack:
+      return OfStack(u, g);
     case Op::kMSelect:
       return {OfSelect(u, g)};
     default:

@@ -294,8 +294,13 @@ absl::Status CheckPass(const UOp& src, const Ints& arg) {
 }
 
 bool SameManualDims(Device a, Device b) {
+  const bool one_mesh =
+      a.is_sharding() && b.is_sharding() && a.sharding().mesh() == b.sharding().mesh();
+  if (!one_mesh) {
+    const auto own = [](Device d) { return d.is_sharding() && d.sharding().Has(How::kManual); };
+    return !own(a) && !own(b);
+  }
   const Sharding x = a.sharding(), y = b.sharding();
-  if (!(x.mesh() == y.mesh())) return !x.Has(How::kManual) && !y.Has(How::kManual);
   for (int d = 0; d < x.mesh().ndim(); ++d) {
     if (x(d).is(How::kManual) != y(d).is(How::kManual)) return false;
   }

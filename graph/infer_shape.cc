@@ -173,6 +173,14 @@ absl::StatusOr<Shape> InferPadShrink(const Context& c) {
       return c.Fail("axis ", i, " begins at ", a.value(), " after its end ", b.value());
     }
     if (MentionsPlace(a) || MentionsPlace(b)) {
+      // The bounds of one variable alone are what some places have; one that has no elements along
+      // another axis wants none of this.
+      bool some = true;
+      for (int o = 0; o < from.rank(); ++o) some &= o == i || from[o].min() > 0;
+      if (some && ToSum(b.ToUOp()).terms.size() < 2 && b.max() > from[i].max()) {
+        return c.Fail("axis ", i, " ends at ", b.max(), " on some place, past its extent ",
+                      from[i].ToString());
+      }
       dims.push_back(b - a);
       continue;
     }
@@ -249,7 +257,7 @@ absl::StatusOr<Shape> InferReduce(const Context& c) {
   Extents dims = c.srcs[0].shape().ToExtents();
   const bool has_identity = (r->op != Op::kMax && r->op != Op::kMin) || t.IsBool();
   for (int64_t axis : r->axes) {
-    if (!has_identity && dims[axis].is_int(0)) {
+    if (!has_identity && dims[axis].max() == 0) {
       return c.Fail("axis ", axis, " is empty, and ", Info(r->op).text, " of nothing has no value");
     }
     dims[axis] = 1;

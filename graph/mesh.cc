@@ -81,6 +81,11 @@ absl::Status CheckMesh(const std::vector<Place>& places, const std::vector<MeshD
   return absl::OkStatus();
 }
 
+template <typename... Parts>
+[[noreturn]] void Refuse(const Parts&... parts) {
+  throw Error(absl::InvalidArgumentError(absl::StrCat("mesh: ", parts...)));
+}
+
 }  // namespace
 
 absl::StatusOr<Mesh> Mesh::Make(std::vector<Place> places, std::vector<MeshDim> dims) {
@@ -159,6 +164,7 @@ int Mesh::dim(absl::string_view name) const {
 }
 
 std::string Mesh::DimName(int d) const {
+  if (d < 0 || d >= ndim()) Refuse("there is no dim ", d, " in ", ToString());
   return dims()[d].name.empty() ? absl::StrCat(d) : dims()[d].name;
 }
 
@@ -168,6 +174,7 @@ int Mesh::IndexOf(const Place& place) const {
 }
 
 std::vector<int64_t> Mesh::Coordinates(int index) const {
+  if (index < 0 || index >= size()) Refuse("there is no place ", index, " in ", ToString());
   std::vector<int64_t> out(ndim());
   int64_t rest = index;
   for (int d = ndim() - 1; d >= 0; --d) {
@@ -178,8 +185,18 @@ std::vector<int64_t> Mesh::Coordinates(int index) const {
 }
 
 int Mesh::IndexAt(absl::Span<const int64_t> coordinates) const {
+  if (static_cast<int>(coordinates.size()) != ndim()) {
+    Refuse("there are ", coordinates.size(), " coordinates for the ", ndim(), " dims of ",
+           ToString());
+  }
   int64_t index = 0;
-  for (int d = 0; d < ndim(); ++d) index = index * dims()[d].size + coordinates[d];
+  for (int d = 0; d < ndim(); ++d) {
+    if (coordinates[d] < 0 || coordinates[d] >= dims()[d].size) {
+      Refuse("there is no coordinate ", coordinates[d], " along dim ", DimName(d), " of ",
+             ToString());
+    }
+    index = index * dims()[d].size + coordinates[d];
+  }
   return static_cast<int>(index);
 }
 

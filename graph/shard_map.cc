@@ -186,7 +186,17 @@ std::vector<Tensor> ShardMap(const MeshDimNames& dims,
   for (const Tensor& a : arguments) {
     inside.push_back(Tensor(Entered(internal::Current(a.uop()), numbers)));
   }
-  const std::vector<Tensor> made = program(inside);
+  std::vector<UOp> entered;
+  for (const Tensor& t : inside) entered.push_back(t.uop());
+  const std::vector<Tensor> made = [&] {
+    Call::Pause pause;
+    return program(inside);
+  }();
+  for (size_t i = 0; i < inside.size(); ++i) {
+    if (inside[i].uop() == entered[i]) continue;
+    Fail("the program assigns to its argument ", i, ", ", Show(arguments[i]),
+         ", where nothing outside would see it; return the new value, and assign it outside");
+  }
   if (made.size() != out_placements.size()) {
     Fail("the program gives ", made.size(), " results, and there are placements for ",
          out_placements.size());

@@ -31,6 +31,16 @@ struct MeshDimName {
 };
 using MeshDimNames = std::vector<MeshDimName>;
 
+// The dims of a ShardMap, and where it is called.
+struct MeshDimsHere {
+  MeshDimNames names;
+  CallSite at;
+  MeshDimsHere(std::initializer_list<MeshDimName> dims, CallSite site = CallSite::Here())
+      : names(dims), at(site) {}
+  MeshDimsHere(const MeshDimNames& dims, CallSite site = CallSite::Here())
+      : names(dims), at(site) {}
+};
+
 using LocalProgram = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
 
 // Of several results, each with its placements along the dims. Arguments without a device go in as
@@ -45,17 +55,17 @@ std::vector<Tensor> ShardMap(const MeshDimNames& dims,
 // Of one result.
 template <typename Fn, typename... Arguments>
 requires(std::is_invocable_r_v<Tensor, Fn, const Arguments&...>) Tensor
-    ShardMap(const MeshDimNames& dims, const std::vector<Placement>& out_placements, Fn program,
+    ShardMap(const MeshDimsHere& dims, const std::vector<Placement>& out_placements, Fn program,
              const Arguments&... arguments) {
   const auto call = [&]<size_t... i>(const std::vector<Tensor>& in, std::index_sequence<i...>) {
     return program(in[i]...);
   };
   return ShardMap(
-      dims, std::vector<std::vector<Placement>>{out_placements},
+      dims.names, std::vector<std::vector<Placement>>{out_placements},
       [&](const std::vector<Tensor>& in) {
         return std::vector<Tensor>{call(in, std::index_sequence_for<Arguments...>())};
       },
-      std::vector<Tensor>{arguments...})[0];
+      std::vector<Tensor>{arguments...}, dims.at)[0];
 }
 
 // ---- inside such a program. Places that differ in the dim alone take part together.

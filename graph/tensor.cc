@@ -261,14 +261,24 @@ int64_t Tensor::elements() const {
   return n.value();
 }
 
+// Only ShardMap makes what is each place's own; there, tensors that are it already may move.
+static void CheckNotManual(const Tensor& x, Device to) {
+  if (!to.is_sharding() || !to.sharding().Has(Placement::Kind::kManual)) return;
+  if (x.device().is_sharding() && SameManualDims(x.device(), to)) return;
+  Fail(internal::Show(x), " cannot become each place's own by moving to ", to.ToString(),
+       "; pass it as an argument to ShardMap");
+}
+
 Tensor Tensor::To(Device to, CallSite at) const {
   Call call("To", at);
   if (!to || device() == to) return Tensor(uop());
+  CheckNotManual(*this, to);
   return Tensor(internal::CopyTo(uop(), to));
 }
 
 Tensor Tensor::Shard(const Sharding& to, CallSite at) const {
   Call call("Shard", at);
+  CheckNotManual(*this, to);
   return Tensor(internal::CopyTo(uop(), to));
 }
 
@@ -298,6 +308,10 @@ Tensor Tensor::ShardAt(int index, CallSite at) const {
   const Sharding s = device().sharding();
   if (index < 0 || index >= s.size()) {
     Fail("there is no shard ", index, "; ", s.ToString(), " has ", s.size(), " places");
+  }
+  if (s.Has(Placement::Kind::kManual)) {
+    Fail(internal::Show(*this), " is each place's own: one place's part of it is seen outside, ",
+         "of what ShardMap returns");
   }
   const auto part = [&](const UOp& u) {
     return internal::Build(Op::kMSelect, {u}, int64_t{index});

@@ -189,6 +189,7 @@ Tensor Tensor::Glu(int axis, CallSite at) const {
 Tensor Tensor::Hardmax(int axis, CallSite at) const {
   Call call("Hardmax", at);
   const int a = internal::NormalAxis(axis, rank());
+  if (shape()[a].is_int(0)) return *this;  // nothing has no maximum, and the result no elements
   const Tensor first = ArgMax(a, /*keepdim=*/true);
   const Tensor position = internal::CountAlong(a, rank(), shape()[a], kInt32);
   return (first == position).Cast(dtype());

@@ -3,6 +3,7 @@
 
 #include "graph/box.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -88,7 +89,16 @@ Tensor Back(const UOp& view, const Tensor& v) {
         const auto& [begin, end] = view.arg<Pairs>()[i];
         pairs.emplace_back(begin, from[i] - end);
       }
-      return v.Pad(pairs);
+      // How many come after may be no expression that is known not to be negative.
+      std::vector<int> cut;
+      for (int i = 0; i < view.rank(); ++i) {
+        if (pairs[i].second.min() >= 0) continue;
+        pairs[i].second = from[i];
+        cut.push_back(i);
+      }
+      Tensor out = v.Pad(pairs);
+      for (int i : cut) out = internal::KnownPart(out, i, 0, from[i]);
+      return out;
     }
     default: {  // WINDOW, whose elements do not overlap: each is the only one in its sum
       const WindowArg& w = view.arg<WindowArg>();

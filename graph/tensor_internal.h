@@ -24,6 +24,18 @@ class Call {
   Call(const Call&) = delete;
   static const char* Name() { return name_ == nullptr ? "Tensor" : name_; }
 
+  // While one lives, the calls of a user's function count as that function's, not as this one's.
+  class Pause {
+   public:
+    Pause() : name_(std::exchange(Call::name_, nullptr)) {}
+    ~Pause() { Call::name_ = name_; }
+    Pause(const Pause&) = delete;
+
+   private:
+    const char* name_;
+    CallPause site_;
+  };
+
  private:
   static inline thread_local const char* name_ = nullptr;
   CallScope scope_;

@@ -102,8 +102,30 @@ Tensor FlooredRemainder(const Operand& a, const Operand& b) {
   return Where(by < 0, -(0 - moved), moved + 0);
 }
 
+// Of a number beside a tensor of integers: -1 where it is below all that their dtype holds, 1 where
+// it is above, else 0.
+int BeyondIntegers(const Operand& o, DType dtype) {
+  if (o.tensor() != nullptr || o.extent() || !dtype.IsInt()) return 0;
+  const Number& n = o.number();
+  if (n.cls == KindClass::kUint) return dtype.kind() == Kind::kU64 ? 0 : 1;
+  if (n.cls != KindClass::kInt) return 0;
+  const int64_t v = n.value.AsInt();
+  const int digits = dtype.bits() - (dtype.IsUnsigned() ? 0 : 1);
+  if (v < 0 && dtype.IsUnsigned()) return -1;
+  if (digits >= 63) return 0;
+  return v >= int64_t{1} << digits ? 1 : v < -(int64_t{1} << digits) ? -1 : 0;
+}
+
 Tensor Compare(Op op, const Operand& a, const Operand& b) {
-  return Combine(op, CommonType(a, b), a, b);
+  const DType type = CommonType(a, b);
+  const int left = BeyondIntegers(a, type), right = BeyondIntegers(b, type);
+  if ((left == 0 && right == 0) || (a.tensor() == nullptr && b.tensor() == nullptr)) {
+    return Combine(op, type, a, b);
+  }
+  // The same for all elements: as of 0 beside 1, or of 1 beside 0.
+  const int number = left + right > 0 ? 1 : 0;
+  const Tensor same = Tensor(internal::AsNode(left != 0 ? b : a, type)) * 0 + (1 - number);
+  return left != 0 ? Combine(op, type, number, same) : Combine(op, type, same, number);
 }
 
 // Both operands carry a call site; the left one's comes first in the text.

@@ -129,8 +129,12 @@ Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
     scores = Where(column <= (queries == keys ? row : row + (keys - queries)), scores, -infinity);
   }
   const bool may_see_none = !keys.is_int(0) && (o.mask || (o.causal && !(queries == keys)));
-  const Tensor shares = may_see_none ? SoftmaxOrZeros(scores) : scores.Softmax();
-  return shares.MatMul(WideFloat(value)).Cast(FloatResult(dtype()));
+  Tensor shares = may_see_none ? SoftmaxOrZeros(scores) : scores.Softmax();
+  // Of values of sixteen bits the result keeps no more than what shares of as many give it: then
+  // matrix units can multiply them.
+  const DType result = FloatResult(dtype());
+  if (result.bytes() == 2 && value.dtype() == result) shares = WideFloat(shares.Cast(result));
+  return shares.MatMul(WideFloat(value)).Cast(result);
 }
 
 }  // namespace tessera

@@ -95,6 +95,7 @@ Tensor Tensor::Uniform(double low, double high, const Dims& shape, DType dtype, 
                        CallSite at) {
   Call call("Uniform", at);
   CheckFloat(dtype);
+  if (!(low <= high)) Fail("takes bounds in order, not ", low, " to ", high);
   const DType wide = AccumulateType(dtype);
   const Tensor unit = UnitFloats(RandomBits(Shape(shape.extents())), wide);
   return (unit * (high - low) + low).Cast(dtype).To(device);
@@ -135,6 +136,7 @@ Tensor Tensor::Normal(double mean, double deviation, const Dims& shape, DType dt
                       CallSite at) {
   Call call("Normal", at);
   CheckFloat(dtype);
+  if (!(deviation >= 0)) Fail("takes a deviation from 0 on, not ", deviation);
   return (RandN(shape, AccumulateType(dtype)) * deviation + mean).Cast(dtype).To(device);
 }
 

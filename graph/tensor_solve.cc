@@ -165,7 +165,9 @@ Tensor Tensor::MatrixPower(int64_t n, CallSite at) const {
     if (left & 1) power = power ? power.MatMul(square) : square;
     if (left > 1) square = square.MatMul(square).Contiguous();
   }
-  return power ? power : Eye(size, -1, dtype()).Expand(shape());
+  if (!power) return Eye(size, -1, dtype()).Expand(shape());
+  const bool itself = power.uop() == uop();  // a tensor of its own all the same
+  return itself ? Tensor(internal::Build(Op::kContiguous, {uop()})) : power;
 }
 
 Tensor Tensor::AddMatMul(const Tensor& a, const Tensor& b, double beta, double alpha,

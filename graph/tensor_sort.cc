@@ -191,7 +191,8 @@ Tensor FirstFew(const Tensor& order, int64_t k) {
     const Tensor rest = found.empty() ? key : Where(key > found.back(), key, most);
     found.push_back(rest.Min(-1, /*keepdim=*/true).Contiguous());
   }
-  return (Cat(found, -1) & INT64_C(0xffffffff)).Cast(kInt32);
+  // Kept, as every reader would choose among all of them again.
+  return (Cat(found, -1) & INT64_C(0xffffffff)).Cast(kInt32).Contiguous();
 }
 
 struct Sorted {

@@ -6,9 +6,11 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -106,8 +108,9 @@ class UOp {
 // An extent of a shape: an integer, or an i64 expression over VARs.
 class Extent {
  public:
-  Extent(int64_t value = 0) : value_(value) {}
-  Extent(int value) : value_(value) {}
+  Extent() {}
+  template <std::integral T>
+  requires(!std::is_same_v<T, bool>) Extent(T value) : value_(static_cast<int64_t>(value)) {}
   explicit Extent(const UOp& expr);  // a constant becomes its integer
   bool is_int() const { return !expr_; }
   bool is_int(int64_t v) const { return !expr_ && value_ == v; }

@@ -82,6 +82,10 @@ absl::Status NameNanOp(const PlanKey& key, const Bindings& bindings, const absl:
   for (const UOp& leaf : key.leaves) most = std::max(most, leaf.shape().MaxElements());
   for (const UOp& u : key.order) {
     if (u.is(Op::kAssign) && !u.realized()) return found;
+    if (u.device().is_sharding()) return found;
+    if (!u.device()) continue;
+    const auto device = GetDevice(u.device().place());
+    if (!device.ok() || !(*device)->IsHost()) return found;
   }
   Substitution stands;                       // for a node: what it was computed into
   absl::flat_hash_set<const Node*> has_nan;  // of the nodes, those whose elements hold one

@@ -17,7 +17,8 @@ std::string ShowPosition(int64_t flat, const std::vector<int64_t>& shape);
 
 // What made the NaN that a kernel of this graph was found to make: its nodes are computed one by
 // one, each from what those before it gave, and the error names the first that makes a NaN of none.
-// Where that cannot be done (an ASSIGN has changed what was read) the error is `found`.
+// Where that cannot be done (an ASSIGN changes what is read; the values are no host's, or on many
+// places) the error is `found`.
 absl::Status NameNanOp(const PlanKey& key, const Bindings& bindings, const absl::Status& found);
 
 }  // namespace tessera

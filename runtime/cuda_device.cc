@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "codegen/prelude.h"
 #include "graph/flags.h"
 #include "graph/status.h"
@@ -59,6 +60,15 @@ class CudaExecutable : public Executable {
  private:
   DriverDevice& device_;
 };
+
+// What an executable is found again by: kernels of one text may be launched otherwise, by extents
+// whose variables have other names or bounds. Their nodes are interned, and live as long as it
+// does.
+std::string KeyOf(const Program& p) {
+  return absl::StrCat(p.text, "\n", reinterpret_cast<uintptr_t>(p.grid.get()), " ", p.scratch_bytes,
+                      " ", p.threads, "x", p.rows, " ", absl::StrJoin(p.buffers, ","), " ",
+                      absl::StrJoin(p.variables, ","), " ", absl::StrJoin(p.names, ","));
+}
 
 // A launch's arguments by value, as the driver takes them.
 struct LaunchParams {
@@ -154,7 +164,7 @@ class CudaDevice : public DeviceRuntime {
     {
       std::lock_guard lock(mutex_);
       for (size_t i = 0; i < programs.size(); ++i) {
-        if (auto it = loaded_.find(programs[i].text); it != loaded_.end()) {
+        if (auto it = loaded_.find(KeyOf(programs[i])); it != loaded_.end()) {
           out[i] = it->second.lock();
         }
         if (out[i] != nullptr) continue;
@@ -361,7 +371,7 @@ class CudaDevice : public DeviceRuntime {
           absl::StrCat("giving ", program.scratch_bytes, " bytes to a block of ", program.entry)));
     }
     std::lock_guard lock(mutex_);
-    loaded_[program.text] = e;
+    loaded_[KeyOf(program)] = e;
     if (loaded_.size() > sweep_at_) {
       std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
       sweep_at_ = std::max<size_t>(1024, 2 * loaded_.size());
@@ -421,7 +431,7 @@ class CudaDevice : public DeviceRuntime {
   std::mutex launch_mutex_;
   mutable std::mutex mutex_;  // of what follows
   MemoryStats stats_;
-  std::map<std::string, std::weak_ptr<CudaExecutable>> loaded_;  // by text
+  std::map<std::string, std::weak_ptr<CudaExecutable>> loaded_;  // by KeyOf
   size_t sweep_at_ = 1024;  // with more, those that no plan holds any more are forgotten
   std::map<const CudaDevice*, bool> trusted_;
 };

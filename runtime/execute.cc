@@ -137,6 +137,20 @@ class Execution {
       return RunCopyStep(plan_, step, data_[step.buffers[0]][0], data_[step.buffers[1]][0]);
     }
     if (step.kind != PlanStep::kKernel) return LaunchTransfer(step);
+    if (made_nan_ == nullptr || !compiled_.devices[step.kernel]->Computes()) return RunKernel(step);
+    ASSIGN_OR_RETURN(const auto before, FirstNan(step, /*written=*/false));
+    RETURN_IF_ERROR(RunKernel(step));
+    if (before) return absl::OkStatus();
+    ASSIGN_OR_RETURN(const auto made, FirstNan(step, /*written=*/true));
+    if (!made) return absl::OkStatus();
+    *made_nan_ = true;
+    return absl::InvalidArgumentError(
+        absl::StrCat("realize: CHECK_NAN: kernel ", plan_.kernels[step.kernel].name,
+                     step.site != nullptr ? absl::StrCat(" of ", step.site->ToString()) : "",
+                     " made a NaN at ", *made, " and read none"));
+  }
+
+  absl::Status RunKernel(const PlanStep& step) {
     const PlanKernel& kernel = plan_.kernels[step.kernel];
     const Device on = plan_.buffers[step.buffers[0]].device;
     if (on.is_sharding()) return LaunchOnMesh(step, kernel, on);
@@ -154,18 +168,7 @@ class Execution {
     Count(&RuntimeStats::kernels_run);
     DeviceRuntime& device = *compiled_.devices[step.kernel];
     const Executable& executable = *compiled_.executables[step.kernel];
-    const tessera::Launch launch{buffers, variables, kernel.workers};
-    if (made_nan_ == nullptr || !device.IsHost()) return device.Run(executable, launch);
-    ASSIGN_OR_RETURN(const auto before, FirstNan(step, /*written=*/false));
-    RETURN_IF_ERROR(device.Run(executable, launch));
-    if (before) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const auto made, FirstNan(step, /*written=*/true));
-    if (!made) return absl::OkStatus();
-    *made_nan_ = true;
-    return absl::InvalidArgumentError(
-        absl::StrCat("realize: CHECK_NAN: kernel ", kernel.name,
-                     step.site != nullptr ? absl::StrCat(" of ", step.site->ToString()) : "",
-                     " made a NaN at ", *made, " and read none"));
+    return device.Run(executable, tessera::Launch{buffers, variables, kernel.workers});
   }
 
   absl::Status LaunchTransfer(const PlanStep& step) {
@@ -221,17 +224,31 @@ class Execution {
     for (int i = 0; i < static_cast<int>(step.buffers.size()); ++i) {
       const PlanBuffer& b = plan_.buffers[step.buffers[i]];
       if (written ? i >= outputs : i < outputs && b.kind != PlanBuffer::kInput) continue;
-      std::vector<int64_t> shape;
-      int64_t elements = 1;
-      for (const Extent& e : b.shape) {
-        ASSIGN_OR_RETURN(const int64_t extent, ExtentValue(e, bindings_));
-        shape.push_back(extent);
-        elements *= extent;
-      }
-      const int64_t at = FindNan(data_[step.buffers[i]][0], b.dtype, elements);
-      if (at >= 0) {
-        return std::optional<std::string>(
-            absl::StrCat(ShowPosition(at, shape), " of ", Describe(b.dtype, b.shape, b.device)));
+      for (size_t place = 0; place < data_[step.buffers[i]].size(); ++place) {
+        std::vector<int64_t> shape;
+        int64_t elements = 1;
+        for (const Extent& e : b.shape) {
+          const Extent own =
+              b.device.is_sharding() ? ExtentOn(plan_, e, b.device, static_cast<int>(place)) : e;
+          ASSIGN_OR_RETURN(const int64_t extent, ExtentValue(own, bindings_));
+          shape.push_back(extent);
+          elements *= extent;
+        }
+        const void* data = data_[step.buffers[i]][place];
+        ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(b.device.places()[place]));
+        std::vector<char> read;
+        if (!device->IsHost()) {
+          if (!b.dtype.IsFloat()) continue;
+          read.resize(elements * b.dtype.bytes());
+          RETURN_IF_ERROR(device->CopyOut(read.data(), data, static_cast<int64_t>(read.size())));
+          data = read.data();
+        }
+        const int64_t at = FindNan(data, b.dtype, elements);
+        if (at < 0) continue;
+        return std::optional<std::string>(absl::StrCat(
+            ShowPosition(at, shape), " of ", Describe(b.dtype, b.shape, b.device),
+            b.device.is_sharding() ? absl::StrCat(", on ", b.device.places()[place].ToString())
+                                   : ""));
       }
     }
     return std::optional<std::string>();

@@ -69,12 +69,20 @@ class Writer {
       ForEachArgUOp(u.arg(), visit);
       for (const UOp& v : view) ForEachArgUOp(v.arg(), visit);
     }
+    key_.starts.push_back(static_cast<uint32_t>(key_.words.size()));
     key_.words.push_back(~uint64_t{0});
-    for (const UOp& r : roots) key_.words.push_back(number_.at(r.get()));
+    for (const UOp& r : roots) {
+      key_.roots.push_back(static_cast<int>(number_.at(r.get())));
+      key_.words.push_back(key_.roots.back());
+    }
   }
 
  private:
   void Word(uint64_t w) { key_.words.push_back(w); }
+  void Number(const UOp& u) {
+    key_.refs.push_back(static_cast<uint32_t>(key_.words.size()));
+    Word(number_.at(u.get()));
+  }
   void Text(const std::string& s) {
     Word(s.size());
     for (size_t i = 0; i < s.size(); i += 8) {
@@ -85,7 +93,11 @@ class Writer {
   }
   void Write(const Extent& e) {
     Word(e.is_int() ? 0 : 1);
-    Word(e.is_int() ? e.value() : number_.at(e.expr().get()));
+    if (e.is_int()) {
+      Word(e.value());
+    } else {
+      Number(e.expr());
+    }
   }
   template <typename List>
   void WriteInts(const List& list) {
@@ -102,6 +114,7 @@ class Writer {
     number_[u.get()] = next_++;
     key_.on_meshes |= u.device().is_sharding();
     key_.order.push_back(u);
+    key_.starts.push_back(static_cast<uint32_t>(key_.words.size()));
     const UOp computed = u.realized();
     const UOp& leaf = computed ? computed : u;
     if (leaf.is(Op::kBuffer)) {
@@ -119,8 +132,8 @@ class Writer {
          static_cast<uint64_t>(u.size()) << 16);
     const std::vector<UOp> view = ComputedView(u);
     if (!view.empty()) {
-      Word(number_.at(u.src(0).get()));
-      Word(number_.at(u.src(2).get()));
+      Number(u.src(0));
+      Number(u.src(2));
       Word(~static_cast<uint64_t>(view.size()));  // no number
       for (const UOp& v : view) {
         Word(static_cast<uint64_t>(v.op()));
@@ -129,11 +142,11 @@ class Writer {
       return;
     }
     if (const auto draw = draws_.find(u.get()); draw != draws_.end()) {
-      Word(number_.at(u.src(0).get()));
+      Number(u.src(0));
       Word(~draw->second);  // no number
       return;
     }
-    for (const UOp& s : u.srcs()) Word(number_.at(s.get()));
+    for (const UOp& s : u.srcs()) Number(s);
     WriteArg(u.arg());
   }
 
@@ -231,13 +244,19 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key) {
         UOp::Make(Op::kParam, leaf.dtype(), {},
                   ParamArg{static_cast<int64_t>(i), leaf.shape().ToExtents(), leaf.device()});
   }
+  return WithParams(roots, key, key.order, params);
+}
+
+std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key,
+                            absl::Span<const UOp> order,
+                            const absl::flat_hash_map<const Node*, UOp>& params) {
   absl::flat_hash_map<const Node*, UOp> begins;  // of draws
   for (size_t i = 0; i < key.draws.size(); ++i) {
     const UOp var = UOp::Make(Op::kVar, kInt64, {}, VarArg{DrawName(i), 0, INT64_MAX});
     begins[key.draws[i].get()] = UOp::Make(Op::kCast, kUInt64, {var});
   }
   absl::flat_hash_map<const Node*, UOp> done;
-  for (const UOp& u : key.order) {
+  for (const UOp& u : order) {
     const UOp computed = u.realized();
     if (auto it = params.find((computed ? computed : u).get()); it != params.end()) {
       done.emplace(u.get(), it->second);

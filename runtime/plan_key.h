@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "graph/uop.h"
 #include "schedule/plan.h"
@@ -19,9 +20,13 @@ struct PlanKey {
   std::vector<uint64_t> words;
   std::vector<UOp> order;   // the nodes, sources first, down to leaves
   std::vector<UOp> leaves;  // BUFFERs by slot
-  std::vector<UOp> draws;   // by slot, sums whose second operand is where a draw begins to count
-  bool on_meshes = false;   // some node is on a Sharding
-  Lasting lasting;          // none, until SetLasting
+  // The words of node i of the order are those from starts[i] below starts[i + 1]; those at `refs`
+  // are numbers of nodes, as the roots are.
+  std::vector<uint32_t> starts, refs;
+  std::vector<int> roots;
+  std::vector<UOp> draws;  // by slot, sums whose second operand is where a draw begins to count
+  bool on_meshes = false;  // some node is on a Sharding
+  Lasting lasting;         // none, until SetLasting
 };
 
 // With `draws_vary`, where random draws begin to count is no part of the words: WithParams makes
@@ -36,5 +41,11 @@ std::map<std::string, int64_t> DrawBindings(const PlanKey& key);
 
 // The roots with each leaf as the PARAM of its slot.
 std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key);
+
+// The same of some nodes of the graph: `order` has what they are made of, sources first, down to
+// nodes that `params` gives.
+std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key,
+                            absl::Span<const UOp> order,
+                            const absl::flat_hash_map<const Node*, UOp>& params);
 
 }  // namespace tessera

@@ -130,6 +130,16 @@ Targets TargetsOf(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
   return out;
 }
 
+absl::Status CopyBack(const Storage& from, Storage& to, Device device) {
+  ASSIGN_OR_RETURN(const std::vector<DeviceRuntime*> places, DevicesOf(device));
+  if (to.parts.empty()) return places[0]->CopyWithin(to.data, from.data, to.bytes);
+  for (size_t i = 0; i < places.size(); ++i) {
+    Storage& part = *to.parts[i];
+    RETURN_IF_ERROR(places[i]->CopyWithin(part.data, from.parts[i]->data, part.bytes));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
@@ -148,7 +158,9 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     targets = {};
     still_read = StillRead(roots, key, overwritten);
     targets = TargetsOf(roots, key, overwritten, still_read);
-    key = MakePlanKey(targets.values, /*draws_vary=*/true);
+    if (!std::equal(roots.begin(), roots.end(), targets.values.begin(), targets.values.end())) {
+      key = MakePlanKey(targets.values, /*draws_vary=*/true);
+    }
   }
   std::vector<std::shared_ptr<Storage>> leaves;
   for (const UOp& leaf : key.leaves) {
@@ -171,11 +183,28 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, CopyStorage(*leaves[i], leaf.device()));
     leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
+  // A NaN that is found in mid-plan is an error, and then nothing was assigned.
+  struct Unassigned {
+    Storage* storage;
+    Device device;
+    std::shared_ptr<Storage> before;
+  };
+  std::vector<Unassigned> unassigned;
+  for (size_t i = 0; check_nan && i < key.leaves.size(); ++i) {
+    if (!overwritten.contains(key.leaves[i].get())) continue;
+    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy,
+                     CopyStorage(*leaves[i], key.leaves[i].device()));
+    unassigned.push_back({leaves[i].get(), key.leaves[i].device(), std::move(copy)});
+  }
   bool made_nan = false;
   Bindings values = DrawBindings(key);
   values.insert(bindings.begin(), bindings.end());
   auto ran = ExecutePlan(*plan, leaves, values, check_nan ? &made_nan : nullptr);
-  if (made_nan) return NameNanOp(key, bindings, ran.status());
+  if (made_nan) {
+    for (const Unassigned& u : unassigned)
+      RETURN_IF_ERROR(CopyBack(*u.before, *u.storage, u.device));
+    return NameNanOp(key, bindings, ran.status());
+  }
   ASSIGN_OR_RETURN(auto storage, std::move(ran));
   std::vector<UOp> out;
   for (size_t i = 0; i < targets.nodes.size(); ++i) {

@@ -13,6 +13,7 @@
 #include "runtime/counters.h"
 #include "runtime/debug.h"
 #include "runtime/mesh.h"
+#include "runtime/segments.h"
 #include "schedule/schedule.h"
 #include "schedule/work_division.h"
 
@@ -34,12 +35,12 @@ PlanCache& Plans() {
   return cache;
 }
 
-// Of each kind of place that the values are on.
-absl::StatusOr<Targets> TargetsOf(absl::Span<const UOp> values, Device home) {
+// Of each kind of place that the nodes are on.
+absl::StatusOr<Targets> TargetsOf(absl::Span<const UOp> nodes, Device home) {
   ASSIGN_OR_RETURN(DeviceRuntime * first, GetDevice(home.place()));
   Targets out(home, first->target());
   Device last = home;  // most are on one
-  for (const UOp& u : TopoSort(values)) {
+  for (const UOp& u : nodes) {
     if (u.device() == last || out.Knows(u.device())) continue;
     last = u.device();
     ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(last.places()[0]));
@@ -54,6 +55,18 @@ void DescribeGrid(const Program& program, const Target& target, PlanKernel& kern
   if (blocks < 1) return;
   kernel.workers = static_cast<int>(std::min<int64_t>(blocks, target.cores));
   kernel.utilisation = Utilisation(blocks, kernel.workers, target.cores);
+}
+
+// By segments where some are equal, else as a whole.
+absl::StatusOr<Plan> PlanKernels(absl::Span<const UOp> roots, const PlanKey& key,
+                                 const Targets& targets, Device home) {
+  if (const std::vector<Segment> segments = FindSegments(key); !segments.empty()) {
+    absl::StatusOr<Plan> plan = ScheduleSegments(key, segments, targets, home);
+    if (!absl::IsUnimplemented(plan.status())) return plan;
+  }
+  const std::vector<UOp> values = WithParams(roots, key);
+  RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
+  return ScheduleKernels(values, targets, home, key.on_meshes);
 }
 
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
@@ -102,16 +115,15 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
 }  // namespace
 
 absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
-  const std::vector<UOp> values = WithParams(roots, key);
   Device home;
-  for (const UOp& v : values) {
-    if (!home) home = v.device();
+  for (const UOp& r : roots) {
+    if (!home) home = r.device();
   }
   if (!home) home = internal::DefaultDevice();
   home = Device(home.places()[0]);
-  ASSIGN_OR_RETURN(const Targets targets, TargetsOf(values, home));
-  RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
-  ASSIGN_OR_RETURN(Plan plan, Schedule(values, targets, home, key.on_meshes, key.lasting));
+  ASSIGN_OR_RETURN(const Targets targets, TargetsOf(key.order, home));
+  ASSIGN_OR_RETURN(Plan plan, PlanKernels(roots, key, targets, home));
+  RETURN_IF_ERROR(FinishPlan(plan, targets, key.lasting));
   for (const PlanKernel& k : plan.kernels) {
     RETURN_IF_ERROR(
         Verify({&k.graph, 1}, SpecStage::kKernel, SpecLevel(), "schedule", targets.Of(k.device)));

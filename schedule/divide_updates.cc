@@ -62,7 +62,6 @@ int64_t UpdateParts(const UOp& value, const Target& target) {
 
 absl::Status DivideUpdates(PlanKernel& kernel, const Target& target) {
   kernel.workers = 1;
-  if (target.dialect == Dialect::kCuda) return absl::OkStatus();  // see codegen/in_order.cc
   const RangeSets sets(kernel.graph);
   int64_t work = 0;
   for (const UOp& s : kernel.graph.srcs()) work += sets.Iterations(sets.Closed(s));

@@ -1,9 +1,12 @@
 // Work division of kernels: one loop is shared by the cores as evenly as its extent allows, or
 // several are split into equal parts, whichever keeps more of them busy.
 #include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
+#include "graph/flags.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -55,13 +58,22 @@ void Price(PlanKernel& k, const RangeSets& sets) {
   k.bytes = bytes;
 }
 
+// What every value of an extent is a multiple of; 0 where there is just one.
+int64_t GranularityOf(const UOp& extent) {
+  if (extent.IsConst()) return 0;
+  const Sum sum = ToSum(extent);
+  int64_t out = sum.constant;
+  for (const Sum::Term& t : sum.terms) out = std::gcd(out, t.factor);
+  return std::max<int64_t>(1, std::abs(out));
+}
+
 // The loops of a kernel's stores; and, where spans are limited, how far each goes in every tensor.
 IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops, const Target& target) {
   IterationSpace space;
   for (const UOp& r : loops) {
     IterationAxis axis;
     axis.size = r.src(0).vmax();
-    axis.granularity = r.src(0).IsConst() ? 0 : 1;
+    axis.granularity = GranularityOf(r.src(0));
     space.axes.push_back(axis);
   }
   if (target.span_limit == INT64_MAX) return space;
@@ -92,7 +104,7 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
     if (n == 1) continue;
     const UOp part = UOp::Make(Op::kFloorMod, {rest, UOp::Index(n)});
     rest = UOp::Make(Op::kFloorDiv, {rest, UOp::Index(n)});
-    const UOp each = UOp::Index(order[i].src(0).vmax() / n);
+    const UOp each = Simplify(UOp::Make(Op::kFloorDiv, {order[i].src(0), UOp::Index(n)}));
     const UOp inner = UOp::Make(Op::kRange, kInt64, {each},
                                 RangeArg{id + 1 + static_cast<int64_t>(i), RangeKind::kLoop});
     const UOp value = UOp::Make(Op::kAdd, {UOp::Make(Op::kMul, {part, each}), inner});
@@ -110,7 +122,13 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const RangeSets sets(kernel.graph);
   Price(kernel, sets);
-  if (HasUpdates(kernel.graph)) return DivideUpdates(kernel, target);
+  // Without optimisation a block is one thread, and takes what a core would.
+  const bool blocks = target.dialect == Dialect::kCuda && IntFlag(Flag::kNoOpt) == 0;
+  if (HasUpdates(kernel.graph)) {
+    if (!blocks) return DivideUpdates(kernel, target);
+    kernel.graph = ShareAmongBlocks(kernel.graph);
+    return absl::OkStatus();
+  }
   // Never shared: loops that a reduction runs over, and those that one inside does not depend on,
   // as every core would compute it again; nor one whose points come one after another.
   const UOp running = RunningRange(kernel.graph);
@@ -144,6 +162,11 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   }
   Division division = *fits;
   const bool must = division.cores() > 1;
+  if (blocks) {
+    if (must) kernel.graph = ApplyDivision(kernel.graph, order, division);
+    kernel.graph = ShareAmongBlocks(kernel.graph);
+    return absl::OkStatus();
+  }
   if (wanted > 1) {
     division = UseCores(space, {std::max(wanted, division.cores()), target.span_limit, 0}, *fits);
   }
@@ -160,9 +183,7 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const int64_t sharers = std::min(wanted, one);
   const double shared_use = sharers > 0 ? Utilisation(one, sharers, wanted) : 0;
   const double divided_use = Utilisation(division.cores(), division.cores(), wanted);
-  // GPUs bind their loops to blocks later (codegen/bind_ranges.cc).
-  const bool better = target.dialect == Dialect::kCpp && divided_use > shared_use;
-  if (must || (wanted > 1 && better)) {
+  if (must || (wanted > 1 && divided_use > shared_use)) {
     kernel.workers = static_cast<int>(division.cores());
     kernel.utilisation = divided_use;
     kernel.graph = ApplyDivision(kernel.graph, order, division);

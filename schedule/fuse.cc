@@ -26,7 +26,6 @@ struct Below {
 
 constexpr int kManyOps = 1 << 20;
 constexpr int kMostFactors = 32;         // of a sum, among which its dot products are looked for
-constexpr int kCheapOps = 6;             // computed again rather than stored
 constexpr int64_t kSmallWork = 1 << 16;  // elements below which parallelism does not matter
 
 struct Demand {

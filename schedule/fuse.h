@@ -10,6 +10,8 @@
 
 namespace tessera {
 
+inline constexpr int kCheapOps = 6;  // elementwise ops that each reader does again
+
 // Values computed by one kernel: one loop nest over their common shape. More than one where they
 // share shape and inputs. A COPY is a group of its own.
 struct FusedGroup {

@@ -2,10 +2,12 @@
 #include "schedule/localise.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "graph/box.h"
+#include "graph/callsite.h"
 #include "graph/infer.h"
 #include "graph/lookup.h"
 #include "graph/own_extent.h"
@@ -34,6 +36,10 @@ class Localiser : private LocalParts {
       for (const UOp& s : u.srcs()) ++uses_[s.get()];
     }
     for (const UOp& u : order) {
+      // What a node becomes was written where the node was.
+      const CallPause pause;
+      std::optional<CallScope> site;
+      if (u.call_site() != nullptr) site.emplace(*u.call_site());
       UOp made = Local(u);
       if (u.device().is_sharding()) made = Recast(made, LocalShape(u.shape(), u.device()));
       if (!(made == u)) made.SetMarks(u);

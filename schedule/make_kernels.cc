@@ -68,9 +68,14 @@ class KernelMaker {
 
  private:
   int BufferOf(const UOp& u) {
-    UOp base = u;
-    while (base.is(Op::kAssign)) base = UOp(base.src(0));
-    auto [it, fresh] = buffers_.try_emplace(base.get(), static_cast<int>(plan_.buffers.size()));
+    // Of a version, that of the one before: kept for each, as there may be many.
+    const UOp* first = &u;
+    while (first->is(Op::kAssign) && !buffers_.contains(first->get())) first = &first->src(0);
+    const UOp base = *first;
+    const auto [it, fresh] =
+        buffers_.try_emplace(base.get(), static_cast<int>(plan_.buffers.size()));
+    const int buffer = it->second;
+    for (const UOp* v = &u; !(*v == base); v = &v->src(0)) buffers_.emplace(v->get(), buffer);
     if (fresh) {
       PlanBuffer b;
       if (base.is(Op::kParam)) {
@@ -85,7 +90,7 @@ class KernelMaker {
       plan_.on_meshes |= b.device.is_sharding();
       plan_.buffers.push_back(std::move(b));
     }
-    return it->second;
+    return buffer;
   }
 
   absl::Status AddTransfer(const UOp& u) {
@@ -177,6 +182,7 @@ class KernelMaker {
     auto [it, fresh] = kernels_.try_emplace(identity, static_cast<int>(plan_.kernels.size()));
     if (fresh) {
       PlanKernel k;
+      k.identity = identity;
       k.device = device;
       const Target& target = targets_.Of(device);
       ASSIGN_OR_RETURN(k.graph,

@@ -74,7 +74,12 @@ constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for wak
 // schedule/work_division.h. An error where a core would reach further than the target allows.
 absl::Status DivideWork(PlanKernel& kernel, const Target& target);
 
-// The same for kernels with UPDATEs. What writes one element stays on one core, in order.
+// A kernel for GPUs with the loops that blocks share marked: those of all stores that reductions
+// depend on, all where nothing is reduced.
+UOp ShareAmongBlocks(const UOp& kernel);
+
+// DivideWork for kernels with UPDATEs, on CPUs. What writes one element stays on one core, in
+// order.
 absl::Status DivideUpdates(PlanKernel& kernel, const Target& target);
 // In how many parts the axis that a SCATTER writes is divided, each of which reads the whole index:
 // 1 unless other axes are too short for the cores. 1 of other values.

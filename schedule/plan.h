@@ -16,6 +16,7 @@ namespace tessera {
 // one PlanKernel.
 struct PlanKernel {
   UOp graph;                           // SINK of STOREs
+  UOp identity;                        // what it computes and where to; until the plan is finished
   Device device;                       // where it runs
   std::string name;                    // of the generated function; made of what it computes
   std::vector<std::string> variables;  // VARs by slot

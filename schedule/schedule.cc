@@ -8,8 +8,23 @@
 
 namespace tessera {
 
-absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
-                              Device default_device, bool on_meshes, const Lasting& lasting) {
+namespace {
+
+// What localise found to be the very bytes of an argument, or of another root, is a tensor of its
+// own all the same: what is assigned to one later is not seen in the other.
+void GiveOwnBytes(absl::Span<const UOp> roots, PassRunner::Roots& values) {
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const bool held = values[i].is(Op::kParam) || values[i].is(Op::kAssign);
+    bool shares = held && !roots[i].is(values[i].op());
+    for (size_t j = 0; j < i; ++j) shares |= values[j] == values[i] && !(roots[j] == roots[i]);
+    if (shares) values[i] = UOp::Make(Op::kContiguous, {values[i]});
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets& targets,
+                                     Device default_device, bool on_meshes) {
   PassRunner passes("schedule", SpecStage::kTensor, targets.home());
   PassRunner::Roots values(roots.begin(), roots.end());
   std::vector<PlaceVariable> place_variables;
@@ -19,6 +34,7 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& target
     place_variables = std::move(local.variables);
     RETURN_IF_ERROR(
         passes.Run("localise", values, [&](const PassRunner::Roots&) { return local.roots; }));
+    GiveOwnBytes(roots, values);
     RETURN_IF_ERROR(passes.RunOptional("merge_collectives", values, [](const PassRunner::Roots& r) {
       return MergeCollectives(r);
     }));
@@ -54,11 +70,25 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& target
   }
   ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device));
   plan.place_variables = std::move(place_variables);
+  return plan;
+}
+
+absl::Status FinishPlan(Plan& plan, const Targets& targets, const Lasting& lasting) {
   // On finished kernels: what they read decides. Before work division, which goes by their loops.
   PackLasting(plan, targets, lasting.slots, KeepLasting(plan, lasting));
-  for (PlanKernel& k : plan.kernels) RETURN_IF_ERROR(DivideWork(k, targets.Of(k.device)));
+  for (PlanKernel& k : plan.kernels) {
+    RETURN_IF_ERROR(DivideWork(k, targets.Of(k.device)));
+    k.identity = UOp();
+  }
   // Last: lifetimes are those of the final order.
   PlanMemory(plan);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
+                              Device default_device, bool on_meshes, const Lasting& lasting) {
+  ASSIGN_OR_RETURN(Plan plan, ScheduleKernels(roots, targets, default_device, on_meshes));
+  RETURN_IF_ERROR(FinishPlan(plan, targets, lasting));
   return plan;
 }
 

@@ -15,4 +15,10 @@ namespace tessera {
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
                               Device default_device, bool on_meshes, const Lasting& lasting = {});
 
+// Its two halves, for plans that are made of parts: kernels and steps, their work not yet divided
+// and their temps without memory; and what is decided on the whole of them.
+absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets& targets,
+                                     Device default_device, bool on_meshes);
+absl::Status FinishPlan(Plan& plan, const Targets& targets, const Lasting& lasting);
+
 }  // namespace tessera

@@ -19,6 +19,9 @@ namespace {
 
 constexpr int64_t kLargeReduction = 1 << 16;
 constexpr int64_t kPartsPerCore = 16;
+constexpr int64_t kThreadsPerCore = 1024;   // of a GPU, that keep its memory busy
+constexpr int64_t kManyElements = 1 << 20;  // to reduce, that pay for a second kernel
+constexpr int64_t kLeastRows = 64;          // of a part, of columns that threads reduce
 constexpr int64_t kTile = 64 * 64;     // sums of a GPU's block, which keep a multiprocessor busy
 constexpr int64_t kLeastSide = 16;     // rows and columns of a product that is done in tiles
 constexpr int64_t kLeastSteps = 1024;  // of a part, that pay for its sums being written and read
@@ -61,6 +64,19 @@ int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Targe
   }
   const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
   return std::min(target.cores / tiles, steps / kLeastSteps);
+}
+
+// Of columns on a GPU, which a thread each reduces so that neighbours read neighbours: by how many
+// threads' worth of parts they are read, where there are too few of them to keep memory busy; else
+// 1.
+int64_t PartsOfColumns(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
+  const auto& reduced = u.arg<ReduceArg>().axes;
+  const int64_t last = u.src(0).shape().rank() - 1;
+  if (target.dialect != Dialect::kCuda || IsContraction(u) || steps < 2 * kLeastRows) return 1;
+  if (std::find(reduced.begin(), reduced.end(), last) != reduced.end()) return 1;
+  if (u.src(0).shape()[last].value() < kLeastSide || outputs * steps < kManyElements) return 1;
+  const int64_t parts = std::min(kThreadsPerCore * target.cores / outputs, steps / kLeastRows);
+  return parts < 2 ? 1 : parts * outputs;
 }
 
 // One reduced axis in parts of `each` elements, and what is left of it.
@@ -200,8 +216,10 @@ UOp Split(const UOp& u, const Target& target) {
     parts.count = (n + parts.each - 1) / parts.each;
     return InParts(u, Padded(x, parts.axis, parts.count * parts.each - n), parts, true);
   }
-  if (!large) return UOp();
-  const Parts parts = PartsOf(u, /*results=*/true, kPartsPerCore * target.cores, kStickBytes);
+  const int64_t readers =
+      large ? kPartsPerCore * target.cores : PartsOfColumns(u, outputs, steps, target);
+  if (readers < 2) return UOp();
+  const Parts parts = PartsOf(u, /*results=*/true, readers, kStickBytes);
   if (parts.axis < 0) return UOp();
   if (parts.left == 0) return InParts(u, x, parts, false);
   const int64_t whole = parts.count * parts.each;

@@ -68,6 +68,17 @@ TEST(Mesh, WhatIsNone) {
   EXPECT_THAT(ErrorOf([] { Mesh(Cpus(2)).Select({{"CPU", 7}}); }), HasSubstr("no place of"));
 }
 
+TEST(Mesh, WhatItDoesNotHave) {
+  const Mesh grid(Cpus(4), {{2, "a"}, {2, "b"}});
+  EXPECT_THAT(ErrorOf([&] { grid.DimName(9); }), HasSubstr("there is no dim 9"));
+  EXPECT_THAT(ErrorOf([&] { grid.DimName(-1); }), HasSubstr("there is no dim -1"));
+  EXPECT_THAT(ErrorOf([&] { grid.Coordinates(4); }), HasSubstr("there is no place 4"));
+  EXPECT_THAT(ErrorOf([&] { grid.Coordinates(-1); }), HasSubstr("there is no place -1"));
+  EXPECT_THAT(ErrorOf([&] { grid.IndexAt({1}); }), HasSubstr("1 coordinates for the 2 dims"));
+  EXPECT_THAT(ErrorOf([&] { grid.IndexAt({1, 2}); }), HasSubstr("no coordinate 2 along dim b"));
+  EXPECT_EQ(grid.IndexAt(grid.Coordinates(3)), 3);
+}
+
 TEST(Device, PrintsShortAndReadsBack) {
   const Mesh grid(Cpus(4), {{2, "dp"}, {2}});
   const std::vector<Device> devices = {

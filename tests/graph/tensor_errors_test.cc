@@ -302,6 +302,8 @@ TEST(TensorErrors, NumbersOutOfRange) {
       STATIC(Eye(-2)),
       STATIC(Permutation(-1)),
       STATIC(Exponential(0, {2})),
+      STATIC(Normal(0, -1, {2})),
+      STATIC(Uniform(1, 0, {2})),
       STATIC(GeomSpace(-1, 1, 3)),
       STATIC(TrilIndices(-1, 2)),
       STATIC(HammingWindow(-1)),

@@ -25,6 +25,37 @@ TEST(TensorMath, Arithmetic) {
   EXPECT_THAT(Values(a.Add(1).Sub(2).Mul(3).Div(2)), ElementsAre(0, -4.5, 3.75));
 }
 
+// A number that no element can be equal to lies on one side of all of them.
+TEST(TensorMath, ComparisonsWithNumbersBeyondTheDtype) {
+  for (const DType dtype : {kUInt8, kInt8, kInt16, kUInt32, kInt32}) {
+    const Tensor x = Tensor::From({0.0, 1.0, 100.0}).Cast(dtype);
+    for (const int64_t n : {int64_t{1} << 40, -(int64_t{1} << 40)}) {
+      SCOPED_TRACE(absl::StrCat(dtype.ToString(), " ", n));
+      const bool above = n > 0;
+      EXPECT_EQ(Values(x < n), std::vector<double>(3, above));
+      EXPECT_EQ(Values(x <= n), std::vector<double>(3, above));
+      EXPECT_EQ(Values(x > n), std::vector<double>(3, !above));
+      EXPECT_EQ(Values(x >= n), std::vector<double>(3, !above));
+      EXPECT_EQ(Values(x == n), std::vector<double>(3, 0));
+      EXPECT_EQ(Values(x != n), std::vector<double>(3, 1));
+      EXPECT_EQ(Values(n < x), std::vector<double>(3, !above));
+      EXPECT_EQ(Values(n >= x), std::vector<double>(3, above));
+    }
+  }
+  const Tensor u = Tensor::From({0.0, 128.0, 255.0}).Cast(kUInt8);
+  EXPECT_THAT(Values(u < 300), ElementsAre(1, 1, 1));
+  EXPECT_THAT(Values(u < 256), ElementsAre(1, 1, 1));
+  EXPECT_THAT(Values(u < 255), ElementsAre(1, 1, 0));
+  EXPECT_THAT(Values(u > -1), ElementsAre(1, 1, 1));
+  EXPECT_THAT(Values(u == -1), ElementsAre(0, 0, 0));
+  const Tensor i = Tensor::From({-128.0, 127.0}).Cast(kInt8);
+  EXPECT_THAT(Values(i >= -128), ElementsAre(1, 1));
+  EXPECT_THAT(Values(i >= -129), ElementsAre(1, 1));
+  EXPECT_THAT(Values(i < 128), ElementsAre(1, 1));
+  EXPECT_THAT(Values(Tensor::From({1, 2}).Cast(kInt64) < ~uint64_t{0}), ElementsAre(1, 1));
+  EXPECT_THAT(Values(Tensor::From({1, 2}).Cast(kUInt64) > -1), ElementsAre(1, 1));
+}
+
 TEST(TensorMath, Comparisons) {
   const Tensor a = Tensor::From({1.0, 2.0, kNan}), b = Tensor::From({2.0, 2.0, 2.0});
   EXPECT_THAT(Values(a < b), ElementsAre(1, 0, 0));

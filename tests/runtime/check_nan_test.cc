@@ -69,6 +69,26 @@ TEST_F(CheckNan, NamesTheKernelWhereAnAssignHasChangedWhatWasRead) {
   EXPECT_THAT(MessageOf(x), AllOf(HasSubstr("CHECK_NAN: kernel"), HasSubstr("made a NaN at [0]")));
 }
 
+TEST_F(CheckNan, AssignsNothingWhereItFindsOne) {
+  for (const bool sharded : {false, true}) {
+    Tensor x = Tensor::From({1, 2, 3}, kFloat32);
+    if (sharded) x = x.Shard({"CPU:0", "CPU:1"}, 0);
+    x.Realize();
+    x.Assign(x + 1);
+    Tensor bad = (-x).Log();
+    std::vector<Tensor> both = {x, bad};
+    EXPECT_THAT(ErrorOf([&] { Tensor::Realize(absl::MakeSpan(both)); }), HasSubstr("CHECK_NAN"));
+    EXPECT_THAT(x.ToVector<float>(), testing::ElementsAre(2, 3, 4));  // added once
+  }
+}
+
+TEST_F(CheckNan, OnShardings) {
+  const Tensor x = Tensor::From({4, 1, 3, -1, 9}, kFloat32).Shard({"CPU:0", "CPU:1", "CPU:2"}, 0);
+  EXPECT_THAT(MessageOf(x.Sqrt() + 1), AllOf(HasSubstr("made a NaN"), HasSubstr("on CPU:1")));
+  EXPECT_EQ(MessageOf(x + 1), "no error");
+  EXPECT_EQ(MessageOf(x.Abs().Sqrt().Sum()), "no error");
+}
+
 TEST_F(CheckNan, CoversNarrowFloats) {
   const Tensor x = Tensor::From({-1, 4}, kFloat32).Cast(kFloat16).Realize();
   EXPECT_THAT(MessageOf(x.Sqrt()), HasSubstr("makes the first NaN, at [0]"));

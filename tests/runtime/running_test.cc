@@ -145,6 +145,27 @@ TEST(Running, AdjointsRunBackward) {
             Sums(weights, 1, n, 1, {.exclusive = false, .reverse = true}));
 }
 
+// A loop that a reduction closes as well is no loop of threads of a GPU's kernel.
+TEST(Running, AdjointsOfExtremesOnGpus) {
+  for (const auto& [rows, columns] :
+       std::vector<std::pair<int64_t, int64_t>>{{6, 5}, {6, 1}, {1, 6}, {8, 8}, {40, 3}, {3, 40}}) {
+    for (const int axis : {0, 1}) {
+      std::vector<float> results[2];
+      for (const char* device : {"CPU", "SIM"}) {
+        const Tensor x =
+            Tensor::From(Whole(rows * columns, 8)).Reshape({rows, columns}).To(device).Realize();
+        const Tensor w = Tensor::From(Whole(rows * columns, 9)).Reshape({rows, columns});
+        const Tensor loss = (x.CumMax(axis).values * w.To(device)).Sum();
+        results[*device == 'S'] = Grad(loss, {x})[0].ToVector<float>();
+      }
+      ASSERT_EQ(results[0].size(), results[1].size());
+      for (size_t i = 0; i < results[0].size(); ++i) {  // equal elements share theirs: fractions
+        EXPECT_NEAR(results[0][i], results[1][i], 1e-4) << rows << " " << columns << " " << axis;
+      }
+    }
+  }
+}
+
 // How often ops of a kind occur in the kernels of an expression.
 std::pair<int, int> RunningsAndReductions(const Tensor& t) {
   std::pair<int, int> n;

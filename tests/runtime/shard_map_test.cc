@@ -420,6 +420,93 @@ TEST(ShardMap, UnevenPartsInACapturedStepAndTheirGradients) {
   EXPECT_EQ(Read(Grad(loss, {x})[0]), Read(plain * plain * 3));
 }
 
+// What lies on one place does not go to all places by itself, whatever op it meets.
+TEST(ShardMap, TensorsOfOnePlaceAreErrors) {
+  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Cut(Line(2), 0)).Realize();
+  const Tensor one = Tensor::From({1.f, 0.f}).To("CPU:0").Realize();
+  const std::vector<std::function<Tensor(const Tensor&)>> bodies = {
+      [&](const Tensor& t) { return t + one; },
+      [&](const Tensor& t) { return Where(t > 0, t, one); },
+      [&](const Tensor& t) { return t.MatMul(one); },
+      [&](const Tensor& t) {
+        return Cat({t, one.Reshape({1, 2})});
+      },
+      [&](const Tensor& t) { return t.Take(one.Cast(kInt32)); },
+      [&](const Tensor& t) { return one.Take(t.Cast(kInt32)); },
+      [&](const Tensor& t) { return t.Clamp(one, 5); },
+      [&](const Tensor& t) {
+        return t + Tensor::From({1.f, 2.f});
+      },
+      [&](const Tensor& t) {
+        Tensor u = t + 0;
+        u[0] = one;
+        return u;
+      },
+  };
+  for (size_t i = 0; i < bodies.size(); ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {Placement::Shard(0)}, bodies[i], x); }),
+                testing::Not(testing::IsEmpty()));
+  }
+  const Sharding manual(Line(2), {Placement::Manual()});
+  EXPECT_THAT(ErrorOf([&] { Tensor::Rand({4}).Shard(manual); }), HasSubstr("Shard: "));
+  EXPECT_THAT(ErrorOf([&] {
+                ShardMap(
+                    {"d"}, {Placement::Shard(0)}, [](const Tensor& t) { return t.ShardAt(0); }, x);
+              }),
+              testing::StartsWith("ShardAt: "));
+}
+
+// Errors and call sites are those of the lines inside; a lost assignment is an error.
+TEST(ShardMap, TheBodyIsTheUsers) {
+  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Cut(Line(2), 0)).Realize();
+  const auto error = [&](const std::function<Tensor(const Tensor&)>& body) {
+    return ErrorOf([&] { ShardMap({"d"}, {Placement::Shard(0)}, body, x); });
+  };
+  EXPECT_THAT(error([](const Tensor& t) { return AllGather(t, "d", 5); }),
+              testing::StartsWith("AllGather: "));
+  EXPECT_THAT(error([](const Tensor& t) { return t + Tensor::Ones({3}); }),
+              testing::StartsWith("Add: "));
+  EXPECT_THAT(error([](const Tensor& t) {
+                Tensor(t).Assign(t * 2);
+                return t + 0;
+              }),
+              HasSubstr("assigns to its argument 0"));
+  int line = 0;
+  const Tensor y = ShardMap(
+      {"d"}, {Placement::Replicate()},
+      [&](const Tensor& t) {
+        line = __LINE__ + 1;
+        return AllReduce(t.Sum({0}), "d");
+      },
+      x);
+  EXPECT_THAT(Explain(y), HasSubstr(absl::StrCat("shard_map_test.cc:", line)));
+}
+
+// Each element counts once, whichever of the places that hold it is read or was given.
+TEST(ShardMap, GradientsThroughReplicas) {
+  const Tensor z = Tensor::From({1.f, 2.f, 3.f}).To(Sharding(Line(2))).Realize();
+  const auto grad = [](const Tensor& loss, const Tensor& p) { return Read(Grad(loss, {p})[0]); };
+  EXPECT_EQ(grad((z.ShardAt(1) * 3).Sum(), z), Values({3, 3, 3}));
+  const Tensor both = (z.ShardAt(0) * 2).Sum() + (z.ShardAt(1) * 3).Sum().To(z.ShardAt(0).device());
+  EXPECT_EQ(grad(both, z), Values({5, 5, 5}));
+  const Tensor w = Tensor::From({0.f, 1.f, 2.f}).To("CPU:0").Realize();
+  const Tensor f = Tensor::FromShards({w, w.To("CPU:1")}, Sharding(Line(2)));
+  EXPECT_EQ(grad((f * f).Sum(), w), Values({0, 2, 4}));
+  // Over a grid, cut along one dim and whole along the other.
+  const Sharding half(Grid(), {Placement::Replicate(), Placement::Shard(0)});
+  const Tensor v = Tensor::From(Numbers(4), {4}).Shard(half).Realize();
+  for (int i = 0; i < 4; ++i) {
+    const Values expected = i % 2 == 0 ? Values({7, 7, 0, 0}) : Values({0, 0, 7, 7});
+    const Tensor got = Grad((v.ShardAt(i) * 7).Sum(), {v})[0];
+    EXPECT_EQ(Read(got), expected) << i;
+    for (int r = 0; r < 4; ++r) {  // every replica says the same
+      EXPECT_EQ(Read(got.ShardAt(r)),
+                Values(expected.begin() + r % 2 * 2, expected.begin() + r % 2 * 2 + 2));
+    }
+  }
+}
+
 TEST(ShardMap, Mistakes) {
   const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Cut(Line(3), 0));
   const Tensor uneven = Tensor::From(Numbers(5), {5}).Shard(Cut(Line(3), 0));

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "graph/box.h"
+#include "graph/shard_map.h"
 #include "runtime/capture.h"
 #include "tests/support/check.h"
 #include "tests/support/samples.h"
@@ -211,6 +212,79 @@ TEST(ShardedAssign, InACapturedStep) {
     EXPECT_EQ(x.ToVector<float>(), plain.ToVector<float>()) << i;
   }
   EXPECT_EQ(step.captures(), 1);
+}
+
+// What needs no bytes moved to be made of another tensor is a tensor of its own once realised.
+TEST(ShardedAssign, RealisedTensorsShareNothing) {
+  const auto alone = [](const Placement& a, const Placement& b) {
+    return Sharding(Mesh({"CPU:0"}, {{1, "a"}, {1, "b"}}), {a, b});
+  };
+  const Placement whole = Placement::Replicate(), cut = Placement::Shard(0);
+  const auto same = [](const Tensor& x) {
+    return ShardMap(
+        {0}, {Placement::Shard(0)}, [](const Tensor& t) { return t; }, x);
+  };
+  const auto reshaped = [](const Tensor& x) {
+    return ShardMap(
+        {0}, {Placement::Shard(0)},
+        [](const Tensor& t) {
+          return t.Reshape({2, 3, 1});
+        },
+        x);
+  };
+  struct Case {
+    Sharding from;
+    std::function<Tensor(const Tensor&)> make;
+  };
+  const std::vector<Case> cases = {
+      {alone(cut, whole), [&](const Tensor& x) { return x.To(alone(whole, whole)); }},
+      {alone(whole, whole), [&](const Tensor& x) { return x.To(alone(cut, Placement::Shard(1))); }},
+      {Line(2), same},
+      {Line(2), reshaped},
+      {Line(2),
+       [](const Tensor& x) {
+         return x[Slice{0, 3}].MatrixPower(1);
+       }},
+  };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    for (const bool before : {false, true}) {  // whether the argument is written before it is read
+      SCOPED_TRACE(absl::StrCat(i, before ? " written" : ""));
+      Tensor x = Count({4, 3}).To(cases[i].from).Realize();
+      if (before) x.Assign(x * 3);
+      Tensor y = cases[i].make(x);
+      const std::vector<float> expected = y.ToVector<float>(), held = x.ToVector<float>();
+      std::vector<Tensor> both = {y, x};
+      Tensor::Realize(absl::MakeSpan(both));
+      y = both[0];
+      y.Assign(-1);
+      y.Realize();
+      EXPECT_EQ(x.ToVector<float>(), held);
+      Tensor z = cases[i].make(x).Realize();
+      x.Assign(-2);
+      x.Realize();
+      EXPECT_EQ(z.ToVector<float>(), expected);
+    }
+  }
+  // Two results of one value, and those of a captured step.
+  const Tensor x = Count({4, 3}).To(Line(2)).Realize();
+  std::vector<Tensor> twins = {x + 1, same(x + 1)};
+  Tensor::Realize(absl::MakeSpan(twins));
+  twins[0].Assign(0).Realize();
+  EXPECT_EQ(twins[1].ToVector<float>(), (Count({4, 3}) + 1).ToVector<float>());
+  Jit step([&](const std::vector<Tensor>& in) { return std::vector<Tensor>{same(in[0])}; });
+  for (int i = 0; i < 3; ++i) {
+    Tensor in = (Count({4, 3}) + i).To(Line(2)).Realize();
+    Tensor out = step({in})[0];
+    out.Assign(-1).Realize();
+    EXPECT_EQ(in.ToVector<float>(), (Count({4, 3}) + i).ToVector<float>()) << i;
+  }
+}
+
+// Each version knows its buffer: a long chain takes time that grows with its length alone.
+TEST(ShardedAssign, ManyVersions) {
+  Tensor x = Tensor::Zeros({4}).Contiguous().Realize();
+  for (int i = 0; i < 3000; ++i) x.Assign(x + 1);
+  EXPECT_EQ(x.ToVector<float>(), std::vector<float>(4, 3000));
 }
 
 TEST(ShardedAssign, ARefusedOneChangesNothing) {

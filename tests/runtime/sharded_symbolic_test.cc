@@ -330,6 +330,19 @@ TEST(ShardedSymbolic, CapturedSteps) {
   }
 }
 
+// A slice is cut to the axis, so at its end nothing is assigned.
+TEST(ShardedSymbolic, AssignedPastTheEnd) {
+  const Variable n("past_n", 0, kMost);
+  for (const int64_t value : {int64_t{0}, int64_t{3}, int64_t{kMost}}) {
+    Tensor x = Rows().Shard(Line(3)).Realize();
+    std::vector<float> expected = x.ToVector<float>();
+    const int64_t width = static_cast<int64_t>(expected.size()) / kMost;
+    for (int64_t i = 0; i < width && value < kMost; ++i) expected[value * width + i] = 77;
+    x.SliceAxis(0, {n, n + 1}).Assign(77);
+    EXPECT_EQ(Realize({x}, {{"past_n", value}})[0].ToVector<float>(), expected) << value;
+  }
+}
+
 TEST(ShardedSymbolic, WhatCannotKeepItsPieces) {
   const Variable n("kept_n", 1, kMost), at("kept_at", 0, 3);
   const Tensor x = Rows().Shard(Line(3)).Realize(), part = x.SliceAxis(0, {0, n});

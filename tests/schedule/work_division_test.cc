@@ -125,6 +125,44 @@ TEST(DivideWork, ShortLoopsAreSplitTogether) {
   EXPECT_EQ(most.utilisation, 0.75);
 }
 
+// The extents of the loops that a GPU's blocks share.
+std::vector<int64_t> BlockLoops(const Tensor& tensor) {
+  Target target = SmallChip();
+  target.dialect = Dialect::kCuda;
+  const std::vector<PlanKernel> kernels = KernelsOf(tensor, target);
+  EXPECT_EQ(kernels.size(), 1u);
+  std::vector<int64_t> out;
+  for (const UOp& r : ClosedRanges(kernels.at(0).graph.src(0))) {
+    if (r.arg<RangeArg>().kind == RangeKind::kGrid) out.push_back(r.src(0).vmax());
+  }
+  return out;
+}
+
+TEST(DivideWork, BlocksShareWhatReductionsDependOn) {
+  EXPECT_THAT(BlockLoops(Tensor::Empty({40, 30}).T() + 1), ElementsAre(30, 40));
+  EXPECT_THAT(BlockLoops(Tensor::Empty({40, 30, 20}).Sum({1})), ElementsAre(40, 20));
+  // The columns of a row stay in one block, which alone computes what the row is reduced to.
+  EXPECT_THAT(BlockLoops(Tensor::Empty({40, 3000}).Softmax()), ElementsAre(40));
+  EXPECT_THAT(BlockLoops(Tensor::Empty({3000}).Softmax()), ElementsAre());
+  EXPECT_THAT(BlockLoops(Tensor::Empty({40, 30}).MatMul(Tensor::Empty({30, 20}))),
+              ElementsAre(40, 20));
+  EXPECT_THAT(BlockLoops(Tensor::Empty({7, 300}).CumSum(1)), ElementsAre(7));
+}
+
+TEST(DivideWork, VariableLoopsAreSplitByWhatTheyAreMultiplesOf) {
+  const Variable n("n", 0, 64);
+  const Tensor x = Tensor::Empty({64, 1024}).Slice({{}, {0, n * 16}}).Sum({0});
+  EXPECT_EQ(KernelOf(x, 32, 1024).workers, 4);  // 4096 bytes at most
+  EXPECT_EQ(KernelOf(x, 32, 256).workers, 16);
+  const std::vector<UOp> roots = {x.uop()};
+  Target target = SmallChip();
+  target.cores = 32;
+  target.span_limit = 200;
+  EXPECT_THAT(
+      Schedule(WithParams(roots, MakePlanKey(roots)), target, Device(Place("CPU", 0)), false),
+      StatusIs(absl::StatusCode::kResourceExhausted, "split over 32 cores"));
+}
+
 // Kernels of a reduction, and of how many numbers the first one leaves.
 std::vector<int64_t> StepsOf(const Tensor& tensor, int cores, Dialect dialect = Dialect::kCpp) {
   Target target = SmallChip();
@@ -156,6 +194,15 @@ TEST(DivideWork, LongReductionsAreDividedWhateverTheirLength) {
     EXPECT_THAT(StepsOf(Tensor::Empty({8, 1000003}).Sum({1}), 4, dialect), ElementsAre(8));
     EXPECT_THAT(StepsOf(Tensor::Empty({65521}).Sum(), 4, dialect), ElementsAre(1));
   }
+  // A thread of a GPU has a column: of few long ones each is read by several.
+  const auto columns = [](int64_t rows, int64_t n, Dialect dialect = Dialect::kCuda) {
+    return StepsOf(Tensor::Empty({rows, n}).Exp().Sum({0}), 4, dialect);
+  };
+  EXPECT_THAT(columns(4096, 512), ElementsAre(8 * 512, 512));
+  EXPECT_THAT(columns(4099, 512), ElementsAre(8 * 512, 512));  // a prime number, and what is left
+  EXPECT_THAT(columns(4096, 512, Dialect::kCpp), ElementsAre(512));
+  EXPECT_THAT(columns(4096, 4096), ElementsAre(4096));  // enough
+  EXPECT_THAT(columns(512, 512), ElementsAre(512));     // too little
 }
 
 TEST(DivideWork, ATensorBeyondTheSpanIsSplitOrRefused) {
