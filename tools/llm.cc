@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
     return Run(argc, argv);
   } catch (const tessera::Error& e) {
     std::fprintf(stderr, "llm: %s\n", e.what());
+    if (e.status().code() == absl::StatusCode::kCancelled) return 130;
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "llm: out of memory; a smaller --context takes less\n");
   }

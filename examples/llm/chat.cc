@@ -1,32 +1,32 @@
 // One function a form: the marks, and between them what was said.
 #include "examples/llm/chat.h"
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "examples/llm/unicode.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
 namespace {
 
-// Tokens of marks and contents in turn.
+// Marks and contents in turn, which make one text.
 struct Writer {
   const Tokenizer& tokenizer;
-  std::vector<int32_t> out = {};
+  std::vector<Tokenizer::Part> out = {};
 
-  void Add(absl::string_view text, bool markup) {
-    Tokenizer::Options options;
-    options.special = false;
-    options.markup = markup;
-    options.continues = !out.empty();
-    for (int32_t id : tokenizer.Encode(text, options)) out.push_back(id);
-  }
-  void Mark(absl::string_view text) { Add(text, true); }
-  void Said(absl::string_view text) { Add(text, false); }
-  void Bos() {
-    if (tokenizer.spec().bos >= 0) out.push_back(static_cast<int32_t>(tokenizer.spec().bos));
-  }
-  void Eos() {
-    if (tokenizer.spec().eos >= 0) out.push_back(static_cast<int32_t>(tokenizer.spec().eos));
+  void Mark(std::string text) { out.push_back({std::move(text), true}); }
+  void Said(absl::string_view text) { out.push_back({std::string(text), false}); }
+  void Bos() { Token(tokenizer.spec().bos); }
+  void Eos() { Token(tokenizer.spec().eos); }
+  void Token(int64_t id) {
+    if (id >= 0) out.push_back({"", false, static_cast<int32_t>(id)});
   }
 };
+
+absl::string_view Trimmed(absl::string_view text) {
+  return WithoutSpaceAtBegin(WithoutSpaceAtEnd(text));
+}
 
 void Llama3(absl::Span<const Message> messages, Writer* w) {
   w->Bos();
@@ -35,42 +35,78 @@ void Llama3(absl::Span<const Message> messages, Writer* w) {
   };
   for (const Message& m : messages) {
     header(m.role);
-    w->Said(m.content);
+    w->Said(Trimmed(m.content));
     w->Mark("<|eot_id|>");
   }
   header("assistant");
 }
 
+// What a template says where there is no system message: a text in it, between a system message's
+// marks.
+std::string UsualSystem(absl::string_view chat_template) {
+  constexpr absl::string_view kBegin = "<|im_start|>system", kEnd = "<|im_end|>";
+  for (size_t at = chat_template.find(kBegin); at != absl::string_view::npos;
+       at = chat_template.find(kBegin, at + 1)) {
+    absl::string_view rest = chat_template.substr(at + kBegin.size());
+    // The line's end is written as in a string of the template, or as it is.
+    if (!absl::ConsumePrefix(&rest, "\\n") && !absl::ConsumePrefix(&rest, "\n")) continue;
+    const absl::string_view text = rest.substr(0, rest.find(kEnd));
+    if (text.size() < rest.size() && text.find_first_of("'\"{}") == absl::string_view::npos) {
+      return absl::StrReplaceAll(text, {{"\\n", "\n"}});
+    }
+  }
+  return "";
+}
+
 void ChatMl(absl::Span<const Message> messages, Writer* w) {
-  for (const Message& m : messages) {
-    w->Mark("<|im_start|>" + m.role + "\n");
-    w->Said(m.content);
+  const std::string& form = w->tokenizer.spec().chat_template;
+  const auto message = [&](const std::string& role, absl::string_view content) {
+    w->Mark("<|im_start|>" + role + "\n");
+    w->Said(content);
     w->Mark("<|im_end|>\n");
+  };
+  if (messages.empty() || messages[0].role != "system") {
+    if (const std::string usual = UsualSystem(form); !usual.empty()) message("system", usual);
+  }
+  // Where models think first, what they thought is not told again.
+  constexpr absl::string_view kThought = "</think>";
+  const bool thinks = absl::StrContains(form, kThought);
+  for (const Message& m : messages) {
+    absl::string_view content = m.content;
+    const size_t end = thinks && m.role == "assistant" ? content.rfind(kThought) : content.npos;
+    if (end != content.npos) {
+      content.remove_prefix(end + kThought.size());
+      while (absl::ConsumePrefix(&content, "\n")) {
+      }
+    }
+    message(m.role, content);
   }
   w->Mark("<|im_start|>assistant\n");
 }
 
 // The system message goes into the first user message.
-void Instructions(absl::Span<const Message> messages, bool system_marks, Writer* w) {
+void Instructions(absl::Span<const Message> messages, bool llama2, Writer* w) {
   std::string system;
   bool first = true;
   for (const Message& m : messages) {
     if (m.role == "system") {
       system = m.content;
     } else if (m.role == "user") {
-      if (system_marks || first) w->Bos();
+      if (llama2 || first) w->Bos();
       w->Mark("[INST] ");
+      absl::string_view content = m.content;
+      if (llama2) content = system.empty() ? Trimmed(content) : WithoutSpaceAtEnd(content);
       if (!system.empty()) {
-        if (system_marks) w->Mark("<<SYS>>\n");
+        if (llama2) w->Mark("<<SYS>>\n");
         w->Said(system);
-        w->Mark(system_marks ? "\n<</SYS>>\n\n" : "\n\n");
+        w->Mark(llama2 ? "\n<</SYS>>\n\n" : "\n\n");
         system.clear();
       }
-      w->Said(m.content);
+      w->Said(content);
       w->Mark(" [/INST]");
       first = false;
     } else {
-      w->Said((system_marks ? " " : "") + m.content + (system_marks ? " " : ""));
+      w->Said(llama2 ? absl::StrCat(" ", Trimmed(m.content), " ") : m.content);
       w->Eos();
     }
   }
@@ -123,7 +159,9 @@ std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, ChatForm form,
       Zephyr(messages, &w);
       break;
   }
-  return std::move(w.out);
+  Tokenizer::Options options;
+  options.special = false;
+  return tokenizer.Encode(w.out, options);
 }
 
 }  // namespace tessera::llm

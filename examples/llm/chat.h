@@ -3,7 +3,7 @@
 // The template in a model file is a program (Jinja) by whoever made the file. The supported
 // families use five forms in all, so a template is recognised by the marks it contains and our own
 // code writes the text: nothing from the file runs, and what a user types can never become a
-// control token, because it is tokenised apart from the marks around it.
+// control token, because their names count in the marks around it alone.
 #pragma once
 
 #include <string>

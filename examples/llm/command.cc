@@ -11,8 +11,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "examples/llm/chat.h"
 #include "examples/llm/parallel.h"
 #include "graph/status.h"
 #include "runtime/mapped_file.h"
@@ -77,7 +77,7 @@ constexpr Option kOptions[] = {
        return v == "f32" || v == "f16";
      }},
     {"--activations", "f32|int8",
-     "what weights of Q8_0 and Q4_0 are multiplied by; else on CPUs the faster, f32 elsewhere",
+     "what quantised weights are multiplied by; else on CPUs the faster, f32 elsewhere",
      [](Command& c, const std::string& v) {
        c.activations = v == "f32" ? Activations::kF32 : Activations::kInt8;
        return v == "f32" || v == "int8";
@@ -95,7 +95,7 @@ constexpr Option kOptions[] = {
      }},
     {"--parallel", "tensor", "how several devices share the work: each has a part of every layer",
      [](Command&, const std::string& v) { return v == "tensor"; }},
-    {"--chat", "", "a conversation: each line of stdin is a message",
+    {"--chat", "", "a conversation: each line of stdin is a message, after that of --prompt",
      SetMode<Command::Mode::kChat>},
     {"--system", "TEXT", "a chat's system message",
      [](Command& c, const std::string& v) { return c.system = v, true; }},
@@ -121,7 +121,7 @@ constexpr Option kOptions[] = {
        return SetMode<Command::Mode::kLogits>(c, v);
      }},
     {"--explain", "", "the kernels and collectives of a step", SetMode<Command::Mode::kExplain>},
-    {"--json", "", "the result as one JSON object",
+    {"--json", "", "in every mode: the result as one JSON object; of --chat, one a line and event",
      [](Command& c, const std::string&) { return c.json = true; }},
     {"--help", "", "this", [](Command& c, const std::string&) { return c.help = true; }},
 };
@@ -175,30 +175,27 @@ absl::StatusOr<Command> ParseCommand(absl::Span<const std::string> arguments) {
     return absl::InvalidArgumentError("--model FILE|DIR is missing; --help lists the options");
   }
   RETURN_IF_ERROR(CheckSampler(c.sampler));
+  RETURN_IF_ERROR(CheckUtf8("--prompt", c.prompt));
+  RETURN_IF_ERROR(CheckUtf8("--system", c.system));
+  for (const std::string& stop : c.stops) RETURN_IF_ERROR(CheckUtf8("--stop", stop));
   return c;
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path) {
   if (path == "-") {
-    return std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    std::string text(std::istreambuf_iterator<char>(std::cin), {});
+    RETURN_IF_ERROR(CheckUtf8("stdin", text));
+    return text;
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
+  RETURN_IF_ERROR(CheckUtf8(path, file->bytes()));
   return std::string(file->bytes());
 }
 
-std::string JsonString(absl::string_view text) {
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<uint8_t>(c) < 0x20) {
-      absl::StrAppendFormat(&out, "\\u%04x", static_cast<uint8_t>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
+absl::Status CheckUtf8(const std::string& what, absl::string_view text) {
+  const size_t valid = ValidUtf8Prefix(text);
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": not UTF-8 from byte ", valid));
 }
 
 namespace {
@@ -240,6 +237,8 @@ double PerSecond(int64_t tokens, double seconds) {
   return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
 }
 
+}  // namespace
+
 void ReportSpeed(const Generated& g) {
   std::fprintf(stderr, "llm: %d tokens of prompt at %.1f tokens/s, %d more at %.1f tokens/s (%s)\n",
                static_cast<int>(g.prompt_tokens), PerSecond(g.prompt_tokens, g.prefill_seconds),
@@ -247,15 +246,14 @@ void ReportSpeed(const Generated& g) {
                g.reason);
 }
 
-void PrintJson(const std::string& prompt, const Generated& g) {
-  std::string ids;
-  for (int32_t id : g.tokens) absl::StrAppend(&ids, ids.empty() ? "" : ",", id);
-  std::printf(
-      "{\"prompt\":%s,\"text\":%s,\"tokens\":[%s],\"reason\":\"%s\",\"prompt_tokens\":%d,"
-      "\"prefill_tokens_per_second\":%.2f,\"decode_tokens_per_second\":%.2f}\n",
-      JsonString(prompt).c_str(), JsonString(g.text).c_str(), ids.c_str(), g.reason,
-      static_cast<int>(g.prompt_tokens), PerSecond(g.prompt_tokens, g.prefill_seconds),
-      PerSecond(g.decode_steps, g.decode_seconds));
+void PrintJson(JsonLine line, const Generated& g) {
+  line.Text("text", g.text)
+      .Ids("tokens", g.tokens)
+      .Text("reason", g.reason)
+      .Count("prompt_tokens", g.prompt_tokens)
+      .Number("prefill_tokens_per_second", PerSecond(g.prompt_tokens, g.prefill_seconds))
+      .Number("decode_tokens_per_second", PerSecond(g.decode_steps, g.decode_seconds))
+      .Print();
 }
 
 void Show(const std::string& text) {
@@ -263,13 +261,12 @@ void Show(const std::string& text) {
   std::fflush(stdout);
 }
 
+namespace {
+
 absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Session& session) {
   std::string prompt = command.prompt;
   if (!command.prompt_given) {
     ASSIGN_OR_RETURN(prompt, ReadText("-"));
-  }
-  if (const size_t valid = ValidUtf8Prefix(prompt); valid != prompt.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("the prompt is not UTF-8 from byte ", valid));
   }
   Tokenizer::Options as_text;
   as_text.markup = true;
@@ -282,13 +279,14 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
   options.stops = command.stops;
   options.sampler = command.sampler;
   options.interrupted = &interrupted;
+  RETURN_IF_ERROR(CheckPrompt(session, ids, options));  // before anything is shown
   if (!command.json) Show(prompt);
   ASSIGN_OR_RETURN(const Generated g,
                    Generate(session, model, ids, options, [&](const std::string& text) {
                      if (!command.json) Show(text);
                    }));
   if (command.json) {
-    PrintJson(prompt, g);
+    PrintJson(JsonLine().Text("prompt", prompt), g);
   } else {
     const std::string& last = g.text.empty() ? prompt : g.text;
     if (last.empty() || last.back() != '\n') Show("\n");
@@ -298,55 +296,6 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
 }
 
 }  // namespace
-
-// The conversation in at most three quarters of the context: the oldest turns go first, a system
-// message and what was said last stay.
-static std::vector<int32_t> EncodeWhatFits(const Tokenizer& tokenizer, ChatForm form,
-                                           const Session& session, std::vector<Message>* messages) {
-  const int64_t most = session.context() * 3 / 4;
-  const int64_t first = messages->front().role == "system" ? 1 : 0;
-  while (true) {
-    std::vector<int32_t> ids = EncodeChat(tokenizer, form, *messages);
-    const bool one_left = static_cast<int64_t>(messages->size()) < first + 3;
-    if (static_cast<int64_t>(ids.size()) <= most || one_left) return ids;
-    std::fprintf(stderr,
-                 "llm: the conversation outgrows the context; its oldest turn is dropped\n");
-    messages->erase(messages->begin() + first, messages->begin() + first + 2);
-  }
-}
-
-absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session& session) {
-  ASSIGN_OR_RETURN(const ChatForm form, RecogniseChat(model.tokenizer->spec().chat_template));
-  std::vector<Message> messages;
-  if (!command.system.empty()) messages.push_back({"system", command.system});
-  GenerateOptions options;
-  options.stops = command.stops;
-  options.sampler = command.sampler;
-  options.interrupted = &interrupted;
-  std::vector<int32_t> fed;  // what the session has seen
-  std::string line;
-  while (!interrupted) {
-    std::fprintf(stderr, "> ");
-    if (!std::getline(std::cin, line)) break;
-    messages.push_back({"user", line});
-    const std::vector<int32_t> ids = EncodeWhatFits(*model.tokenizer, form, session, &messages);
-    size_t same = 0;  // what the session need not see again
-    while (same + 1 < ids.size() && same < fed.size() && ids[same] == fed[same]) ++same;
-    session.Rewind(static_cast<int64_t>(same));
-    options.max_tokens = command.max_tokens >= 0 ? command.max_tokens : session.room();
-    ASSIGN_OR_RETURN(
-        const Generated g,
-        Generate(session, model, absl::MakeConstSpan(ids).subspan(same), options, Show));
-    Show("\n");
-    fed = ids;
-    fed.insert(fed.end(), g.tokens.begin(), g.tokens.end());
-    fed.resize(static_cast<size_t>(session.position()));
-    messages.push_back({"assistant", g.text});
-    ReportSpeed(g);
-  }
-  std::fprintf(stderr, "\n");
-  return interrupted ? 130 : 0;
-}
 
 absl::StatusOr<int> RunCommand(const Command& command) {
   if (command.help) {
@@ -359,11 +308,12 @@ absl::StatusOr<int> RunCommand(const Command& command) {
     ASSIGN_OR_RETURN(const std::string text, ReadText("-"));
     Tokenizer::Options options;
     options.special = command.bos;
-    std::string ids;
-    for (int32_t id : tokenizer->Encode(text, options)) {
-      absl::StrAppend(&ids, ids.empty() ? "" : " ", id);
+    const std::vector<int32_t> ids = tokenizer->Encode(text, options);
+    if (command.json) {
+      JsonLine().Ids("tokens", ids).Print();
+    } else {
+      Show(absl::StrJoin(ids, " ") + "\n");
     }
-    Show(ids + "\n");
     return 0;
   }
   const auto begin = std::chrono::steady_clock::now();
@@ -397,6 +347,7 @@ absl::StatusOr<int> RunCommand(const Command& command) {
   options.context = command.context;
   options.cache = command.cache;
   options.activations = command.activations;
+  options.interrupted = &interrupted;
   Session session(model, options);
   switch (command.mode) {
     case Command::Mode::kGenerate:
@@ -416,7 +367,11 @@ absl::StatusOr<int> RunCommand(const Command& command) {
       RETURN_IF_ERROR(RunLogits(command, model, session));
       return 0;
     case Command::Mode::kExplain:
-      Show(session.ExplainStep());
+      if (command.json) {
+        JsonLine().Text("explanation", session.ExplainStep()).Print();
+      } else {
+        Show(session.ExplainStep());
+      }
       return 0;
     case Command::Mode::kTokenize:
       break;

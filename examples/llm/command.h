@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "examples/llm/generate.h"
+#include "examples/llm/json_line.h"
 
 namespace tessera::llm {
 
@@ -49,9 +50,12 @@ absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session&
 double MeanNegativeLogLikelihood(Session& session, int64_t vocabulary,
                                  absl::Span<const int32_t> ids);
 
-// "text" as a JSON string.
-std::string JsonString(absl::string_view text);
-// All of a file or of stdin ("-").
+// All of a file or of stdin ("-"), which must be UTF-8.
 absl::StatusOr<std::string> ReadText(const std::string& path);
+absl::Status CheckUtf8(const std::string& what, absl::string_view text);
+// What was generated and how fast: on stderr, and as a line of JSON that begins as given.
+void ReportSpeed(const Generated& g);
+void PrintJson(JsonLine line, const Generated& g);
+void Show(const std::string& text);  // on stdout
 
 }  // namespace tessera::llm

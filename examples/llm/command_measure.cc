@@ -61,14 +61,55 @@ absl::Status CheckTensors(const Model& model) {
   return absl::OkStatus();
 }
 
+// The likeliest after the token that begins a text; an error where a logit is not finite.
+absl::StatusOr<int32_t> FirstToken(const Command& command, const Model& model, Session& session) {
+  const int64_t vocabulary = model.config.vocabulary;
+  const int64_t bos = model.tokenizer->spec().bos;
+  const int32_t token = static_cast<int32_t>(std::max<int64_t>(bos, 0));
+  const float* logits = session.Feed({&token, 1});
+  for (int64_t i = 0; i < vocabulary; ++i) {
+    if (!std::isfinite(logits[i])) {
+      return absl::DataLossError(absl::StrCat(command.model, ": the logit of token ", i, " is ",
+                                              logits[i], "; see --check-tensors"));
+    }
+  }
+  return static_cast<int32_t>(std::max_element(logits, logits + vocabulary) - logits);
+}
+
 }  // namespace
 
 absl::Status RunCheck(const Command& command, const Model& model, Session& session) {
   const ModelConfig& c = model.config;
+  const std::string name = c.name.empty() ? command.model : c.name;
+  if (command.check_tensors) RETURN_IF_ERROR(CheckTensors(model));
+  ASSIGN_OR_RETURN(const int32_t next, FirstToken(command, model, session));
+  const std::string& piece = model.tokenizer->Piece(next);
+  if (command.json) {
+    JsonLine json;
+    json.Text("model", name)
+        .Text("architecture", c.architecture)
+        .Count("layers", c.layers)
+        .Count("dim", c.dim)
+        .Count("feed_forward", c.ffn)
+        .Count("heads", c.heads)
+        .Count("head_dim", c.head_dim)
+        .Count("key_heads", c.kv_heads)
+        .Count("window", c.window)
+        .Count("vocabulary", c.vocabulary)
+        .Count("tokens", model.tokenizer->size())
+        .Count("weight_bytes", static_cast<int64_t>(model.bytes_stored))
+        .Text("format", model.format)
+        .Count("context", session.context())
+        .Count("trained_context", c.context)
+        .Count("cache_bytes", static_cast<int64_t>(session.cache_bytes()));
+    if (command.check_tensors) json.Flag("weights_are_finite", true);
+    json.Count("first_token", next).Text("first_text", piece).Print();
+    return absl::OkStatus();
+  }
   const auto line = [](const char* what, const std::string& value) {
     std::printf("%-14s %s\n", what, value.c_str());
   };
-  line("model", c.name.empty() ? command.model : c.name);
+  line("model", name);
   line("architecture", c.architecture);
   line("layers", absl::StrCat(c.layers, " of ", c.dim, ", feed-forward ", c.ffn));
   line("heads", absl::StrCat(c.heads, " of ", c.head_dim, ", ", c.kv_heads, " for keys",
@@ -78,22 +119,8 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
                                model.format));
   line("context", absl::StrCat(session.context(), " of ", c.context, ", keys and values take ",
                                ShowBytes(static_cast<double>(session.cache_bytes()))));
-  if (command.check_tensors) {
-    RETURN_IF_ERROR(CheckTensors(model));
-    line("weights are", "finite");
-  }
-  const int64_t bos = model.tokenizer->spec().bos;
-  const int32_t token = static_cast<int32_t>(std::max<int64_t>(bos, 0));
-  const float* logits = session.Feed({&token, 1});
-  for (int64_t i = 0; i < c.vocabulary; ++i) {
-    if (!std::isfinite(logits[i])) {
-      return absl::DataLossError(absl::StrCat(command.model, ": the logit of token ", i, " is ",
-                                              logits[i], "; see --check-tensors"));
-    }
-  }
-  const int64_t next = std::max_element(logits, logits + c.vocabulary) - logits;
-  line("first token",
-       absl::StrCat(next, " ", JsonString(model.tokenizer->Piece(static_cast<int32_t>(next)))));
+  if (command.check_tensors) line("weights are", "finite");
+  line("first token", absl::StrCat(next, " ", JsonString(piece)));
   return absl::OkStatus();
 }
 
@@ -137,11 +164,15 @@ absl::Status RunBench(const Command& command, const Model& model, Session& sessi
   const double peak = MeasuredPeak().bandwidth();
   const double share = peak > 0 ? rate / peak : 0;
   if (command.json) {
-    std::printf(
-        "{\"format\":\"%s\",\"prefill_tokens\":%d,\"prefill_tokens_per_second\":%.2f,"
-        "\"decode_tokens_per_second\":%.2f,\"bytes_per_second\":%.0f,"
-        "\"measured_bandwidth\":%.0f,\"bandwidth_share\":%.4f}\n",
-        model.format.c_str(), static_cast<int>(prefill), prefill_rate, 1 / step, rate, peak, share);
+    JsonLine()
+        .Text("format", model.format)
+        .Count("prefill_tokens", prefill)
+        .Number("prefill_tokens_per_second", prefill_rate)
+        .Number("decode_tokens_per_second", 1 / step)
+        .Number("bytes_per_second", rate, 0)
+        .Number("measured_bandwidth", peak, 0)
+        .Number("bandwidth_share", share, 4)
+        .Print();
     return absl::OkStatus();
   }
   std::printf("prefill of %d  %10.1f tokens/s\ndecode          %10.1f tokens/s\n",
@@ -196,8 +227,11 @@ absl::Status RunPerplexity(const Command& command, const Model& model, Session& 
   }
   const double mean = sum / static_cast<double>(count);
   if (command.json) {
-    std::printf("{\"tokens\":%d,\"mean_nll\":%.6f,\"perplexity\":%.6f}\n", static_cast<int>(count),
-                mean, std::exp(mean));
+    JsonLine()
+        .Count("tokens", count)
+        .Number("mean_nll", mean, 6)
+        .Number("perplexity", std::exp(mean), 6)
+        .Print();
   } else {
     std::printf("%.4f\n", std::exp(mean));
   }
@@ -227,6 +261,13 @@ absl::Status RunLogits(const Command& command, const Model& model, Session& sess
   if (!out) return absl::UnavailableError(absl::StrCat(command.file, ": cannot be written"));
   std::fprintf(stderr, "llm: %d x %d logits written to %s\n", static_cast<int>(ids.size()),
                static_cast<int>(model.config.vocabulary), command.file.c_str());
+  if (command.json) {
+    JsonLine()
+        .Text("file", command.file)
+        .Count("tokens", static_cast<int64_t>(ids.size()))
+        .Count("vocabulary", model.config.vocabulary)
+        .Print();
+  }
   return absl::OkStatus();
 }
 

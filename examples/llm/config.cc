@@ -80,17 +80,20 @@ absl::Status ReadRope(const Reader& r, ModelConfig* c) {
 absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(const std::optional<absl::string_view> type,
                    r.m.String(r.Key("rope.scaling.type")));
-  if (!type || *type == "none") return absl::OkStatus();
-  ASSIGN_OR_RETURN(const double factor, r.Number("rope.scaling.factor", 1));
-  if (*type == "yarn") return ReadYarn(r, factor, c);
-  if (*type != "linear") {
+  if (type && *type == "none") return absl::OkStatus();
+  // What old files call it, which have no type: it is linear.
+  const bool old = r.m.Find(r.Key("rope.scaling.factor")) == nullptr;
+  const char* name = old ? "rope.scale_linear" : "rope.scaling.factor";
+  ASSIGN_OR_RETURN(const double factor, r.Number(name, 1));
+  if (type && *type == "yarn") return ReadYarn(r, factor, c);
+  if (type && *type != "linear") {
     return r.Bad(absl::StrCat("key '", r.Key("rope.scaling.type"), "' is ", ShowName(*type),
                               "; none, linear and yarn are known"));
   }
-  if (!(factor > 0)) {
-    return r.Bad(
-        absl::StrCat("key '", r.Key("rope.scaling.factor"), "' is ", factor, ", not above 0"));
+  if (!(factor > 0) || std::isinf(factor)) {
+    return r.Bad(absl::StrCat("key '", r.Key(name), "' is ", factor, ", not a number above 0"));
   }
+  if (factor == 1) return absl::OkStatus();
   c->rope_divisors.assign(static_cast<size_t>(c->head_dim / 2), factor);
   return absl::OkStatus();
 }
@@ -103,6 +106,10 @@ std::string KnownArchitectures() {
   return out;
 }
 
+double Sharper(double factor, double by) {
+  return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1;
+}
+
 bool Stretch(const Yarn& y, ModelConfig* c) {
   constexpr double kPi = 3.14159265358979323846;
   const bool sensible = y.factor > 0 && y.trained > 0 && y.fast > y.slow && y.slow > 0 &&
@@ -111,15 +118,20 @@ bool Stretch(const Yarn& y, ModelConfig* c) {
   const auto pair_of = [&](double turns) {  // the pair that turns so often in the trained context
     return c->head_dim * std::log(y.trained / (turns * 2 * kPi)) / (2 * std::log(c->rope_base));
   };
-  const double begin = std::max(0.0, std::floor(pair_of(y.fast)));
-  const double end = std::min(static_cast<double>(c->head_dim - 1), std::ceil(pair_of(y.slow)));
+  double begin = pair_of(y.fast), end = pair_of(y.slow);
+  if (y.whole_pairs) {
+    begin = std::floor(begin);
+    end = std::ceil(end);
+  }
+  begin = std::max(0.0, begin);
+  end = std::min(static_cast<double>(c->head_dim - 1), end);
   c->rope_divisors.clear();
   for (int64_t i = 0; i < c->head_dim / 2; ++i) {
     double slow = (static_cast<double>(i) - begin) / std::max(end - begin, 0.001);
     slow = std::min(1.0, std::max(0.0, slow));
     c->rope_divisors.push_back(1 / (slow / y.factor + (1 - slow)));
   }
-  c->rope_magnitude = y.factor > 1 ? 0.1 * std::log(y.factor) + 1 : 1;
+  c->rope_magnitude = Sharper(y.factor);
   return true;
 }
 

@@ -23,6 +23,13 @@ struct ModelConfig {
   std::vector<double> rope_divisors;  // of each pair's frequency; empty: none
   double rope_magnitude = 1;          // of cosine and sine
   int64_t window = 0;                 // how many positions back are seen; 0: all
+  std::vector<bool> sees_all;         // of each layer, whatever the window; empty: of none
+  bool output_apart = false;          // the file says that the output is not the embedding
+  bool attention_biased = false, ffn_biased = false;  // says that these products add biases
+
+  int64_t WindowOf(size_t layer) const {
+    return layer < sees_all.size() && sees_all[layer] ? 0 : window;
+  }
 };
 
 std::string KnownArchitectures();
@@ -36,9 +43,12 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& config, const std:
 struct Yarn {
   double factor = 1, trained = 0;  // by how much, and the trained context
   double fast = 32, slow = 1;      // turns of the pairs where blending begins and ends
+  bool whole_pairs = true;         // it begins and ends at a pair, not between two
 };
 // False where these numbers make no sense. Sets divisors and magnitude.
 bool Stretch(const Yarn& yarn, ModelConfig* config);
+// What cosine and sine are multiplied by where positions are stretched by `factor`.
+double Sharper(double factor, double by = 1);
 
 // Checks what must hold of any model, by the names that the file gives the numbers.
 absl::Status CheckConfig(const ModelConfig& config, const std::string& file);

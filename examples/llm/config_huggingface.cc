@@ -1,6 +1,8 @@
 // config.json of Hugging Face models as a configuration.
+#include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "examples/llm/config.h"
 #include "graph/status.h"
@@ -88,10 +90,20 @@ absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
                    r.Number("original_max_position_embeddings", static_cast<double>(c->context)));
   ASSIGN_OR_RETURN(yarn.fast, r.Number("beta_fast", 32));
   ASSIGN_OR_RETURN(yarn.slow, r.Number("beta_slow", 1));
+  ASSIGN_OR_RETURN(yarn.whole_pairs, r.Bool("truncate", true));
   if (!Stretch(yarn, c)) {
     return r.BadHere("factor > 0, beta_fast > beta_slow > 0");
   }
+  // Models of DeepSeek's kind write two numbers, which count together or not at all.
+  ASSIGN_OR_RETURN(const double over, r.Number("mscale", 0));
+  ASSIGN_OR_RETURN(const double under, r.Number("mscale_all_dim", 0));
+  if (over != 0 && under != 0) {
+    c->rope_magnitude = Sharper(yarn.factor, over) / Sharper(yarn.factor, under);
+  }
   ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("attention_factor", c->rope_magnitude));
+  if (!std::isfinite(c->rope_magnitude)) {
+    return r.BadHere("mscale, mscale_all_dim and attention_factor that give a number");
+  }
   return absl::OkStatus();
 }
 
@@ -145,6 +157,35 @@ absl::Status ReadRopeScaling(const Reader& r, const std::optional<Reader>& rope,
                " is not known; default, linear, llama3 and yarn are");
 }
 
+// Which layers the window is for: as layer_types lists, or else, of Qwen's models, the later ones.
+absl::Status ReadWindow(const Reader& r, ModelConfig* c) {
+  const bool qwen = absl::StartsWith(c->architecture, "qwen");
+  ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", c->architecture == "mistral"));
+  if (!window) return absl::OkStatus();
+  ASSIGN_OR_RETURN(c->window, r.Int("sliding_window", 0));
+  const size_t layers = static_cast<size_t>(c->layers);
+  if (const std::optional<Json> types = r.Find("layer_types")) {
+    if (!types->is(Json::Type::kArray)) return r.Wrong("layer_types", *types, "an array");
+    for (const JsonItem item : types->Items()) {
+      const std::optional<std::string> type = item.value().String();
+      if (type != "full_attention" && type != "sliding_attention") {
+        return r.Bad("key 'layer_types': ", ShowName(std::string(item.value().text())),
+                     " is not known; full_attention and sliding_attention are");
+      }
+      c->sees_all.push_back(type == "full_attention");
+    }
+    if (c->sees_all.size() == layers) return absl::OkStatus();
+    return r.Bad("key 'layer_types' has ", c->sees_all.size(), " entries, and there are ", layers,
+                 " layers");
+  }
+  if (!qwen) return absl::OkStatus();
+  constexpr int64_t kUsual = 28;  // where the key is missing
+  ASSIGN_OR_RETURN(const int64_t first, r.Int("max_window_layers", kUsual));
+  if (first < 0) return r.Bad("key 'max_window_layers' is ", first);
+  c->sees_all.assign(std::min(layers, static_cast<size_t>(first)), true);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::string& file) {
@@ -175,14 +216,20 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
     return r.Bad("the hidden_size ", c.dim, " is no multiple of ", c.heads, " heads");
   }
   ASSIGN_OR_RETURN(c.head_dim, r.Int("head_dim", c.dim / c.heads));
-  ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", c.architecture == "mistral"));
-  if (window) {
-    ASSIGN_OR_RETURN(c.window, r.Int("sliding_window", 0));
+  ASSIGN_OR_RETURN(const bool tied, r.Bool("tie_word_embeddings", false));
+  c.output_apart = !tied;
+  if (c.architecture == "llama" || c.architecture == "qwen3") {
+    ASSIGN_OR_RETURN(c.attention_biased, r.Bool("attention_bias", false));
+  }
+  if (c.architecture == "llama") {
+    ASSIGN_OR_RETURN(c.ffn_biased, r.Bool("mlp_bias", false));
   }
   if (const std::optional<Json> act = r.Find("hidden_act"); act && act->String() != "silu") {
     return r.Wrong("hidden_act", *act, "\"silu\"");
   }
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used
+  RETURN_IF_ERROR(ReadWindow(r, &c));
+  if (c.window < 0) return r.Bad("key 'sliding_window' is ", c.window);
   RETURN_IF_ERROR(ReadRopeScaling(r, rope, &c));
   return c;
 }

@@ -42,9 +42,8 @@ struct StopFilter {
 
 }  // namespace
 
-absl::StatusOr<Generated> Generate(Session& session, const Model& model,
-                                   absl::Span<const int32_t> prompt, const GenerateOptions& options,
-                                   const std::function<void(const std::string&)>& show) {
+absl::Status CheckPrompt(const Session& session, absl::Span<const int32_t> prompt,
+                         const GenerateOptions& options) {
   RETURN_IF_ERROR(CheckSampler(options.sampler));
   if (prompt.empty()) {
     return absl::InvalidArgumentError(
@@ -55,6 +54,13 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
         absl::StrCat("the prompt has ", prompt.size(), " tokens, and the context has room for ",
                      session.room(), " of ", session.context(), "; see --context"));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Generated> Generate(Session& session, const Model& model,
+                                   absl::Span<const int32_t> prompt, const GenerateOptions& options,
+                                   const std::function<void(const std::string&)>& show) {
+  RETURN_IF_ERROR(CheckPrompt(session, prompt, options));
   Generated out;
   out.prompt_tokens = static_cast<int64_t>(prompt.size());
   std::vector<int32_t> recent(prompt.begin(), prompt.end());

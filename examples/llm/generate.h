@@ -28,6 +28,11 @@ struct Generated {
   int64_t decode_steps = 0;
 };
 
+// Whether these can be continued: a prompt of at least one token that fits, and a sampler's
+// numbers.
+absl::Status CheckPrompt(const Session& session, absl::Span<const int32_t> prompt,
+                         const GenerateOptions& options);
+
 // Continues the session after `prompt`. `show` gets whole characters as they become certain. The
 // last token is not fed to the session.
 absl::StatusOr<Generated> Generate(Session& session, const Model& model,

@@ -31,11 +31,15 @@ constexpr Names kO = {"blk.N.attn_output.weight", "model.layers.N.self_attn.o_pr
 constexpr Names kQBias = {"blk.N.attn_q.bias", "model.layers.N.self_attn.q_proj.bias"};
 constexpr Names kKBias = {"blk.N.attn_k.bias", "model.layers.N.self_attn.k_proj.bias"};
 constexpr Names kVBias = {"blk.N.attn_v.bias", "model.layers.N.self_attn.v_proj.bias"};
+constexpr Names kOBias = {"blk.N.attn_output.bias", "model.layers.N.self_attn.o_proj.bias"};
 constexpr Names kQNorm = {"blk.N.attn_q_norm.weight", "model.layers.N.self_attn.q_norm.weight"};
 constexpr Names kKNorm = {"blk.N.attn_k_norm.weight", "model.layers.N.self_attn.k_norm.weight"};
 constexpr Names kGate = {"blk.N.ffn_gate.weight", "model.layers.N.mlp.gate_proj.weight"};
 constexpr Names kUp = {"blk.N.ffn_up.weight", "model.layers.N.mlp.up_proj.weight"};
 constexpr Names kDown = {"blk.N.ffn_down.weight", "model.layers.N.mlp.down_proj.weight"};
+constexpr Names kGateBias = {"blk.N.ffn_gate.bias", "model.layers.N.mlp.gate_proj.bias"};
+constexpr Names kUpBias = {"blk.N.ffn_up.bias", "model.layers.N.mlp.up_proj.bias"};
+constexpr Names kDownBias = {"blk.N.ffn_down.bias", "model.layers.N.mlp.down_proj.bias"};
 
 // Takes weights out of a set and remembers which were taken.
 struct Taker {
@@ -107,16 +111,21 @@ absl::Status ReadLayer(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* 
   RETURN_IF_ERROR(t->Read(kK, i, kv, c.dim, &w->k));
   RETURN_IF_ERROR(t->Read(kV, i, kv, c.dim, &w->v));
   RETURN_IF_ERROR(t->Read(kO, i, c.dim, q, &w->o));
-  const bool biased = c.architecture == "qwen2", normed = c.architecture == "qwen3";
+  const bool biased = c.architecture == "qwen2" || c.attention_biased;
+  const bool normed = c.architecture == "qwen3";
   RETURN_IF_ERROR(t->Read(kQBias, i, q, biased, &w->q_bias));
   RETURN_IF_ERROR(t->Read(kKBias, i, kv, biased, &w->k_bias));
   RETURN_IF_ERROR(t->Read(kVBias, i, kv, biased, &w->v_bias));
+  RETURN_IF_ERROR(t->Read(kOBias, i, c.dim, c.attention_biased, &w->o_bias));
   RETURN_IF_ERROR(t->Read(kQNorm, i, c.head_dim, normed, &w->q_norm));
   RETURN_IF_ERROR(t->Read(kKNorm, i, c.head_dim, normed, &w->k_norm));
   RETURN_IF_ERROR(t->Read(kFfnNorm, i, c.dim, true, &w->ffn_norm));
   RETURN_IF_ERROR(t->Read(kGate, i, c.ffn, c.dim, &w->gate));
   RETURN_IF_ERROR(t->Read(kUp, i, c.ffn, c.dim, &w->up));
-  return t->Read(kDown, i, c.dim, c.ffn, &w->down);
+  RETURN_IF_ERROR(t->Read(kDown, i, c.dim, c.ffn, &w->down));
+  RETURN_IF_ERROR(t->Read(kGateBias, i, c.ffn, c.ffn_biased, &w->gate_bias));
+  RETURN_IF_ERROR(t->Read(kUpBias, i, c.ffn, c.ffn_biased, &w->up_bias));
+  return t->Read(kDownBias, i, c.dim, c.ffn_biased, &w->down_bias);
 }
 
 absl::Status ReadRopeDivisors(Taker* t, ModelConfig* c) {
@@ -167,7 +176,9 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   Taker t{weights, gguf_names, file};
   RETURN_IF_ERROR(ReadRopeDivisors(&t, &config));
   RETURN_IF_ERROR(t.Read(kEmbedding, 0, config.vocabulary, config.dim, &m.embedding));
-  ASSIGN_OR_RETURN(const Weight* output, t.Optional(kOutput, 0, {config.vocabulary, config.dim}));
+  const std::vector<int64_t> shape = {config.vocabulary, config.dim};
+  ASSIGN_OR_RETURN(const Weight* output, config.output_apart ? t.Required(kOutput, 0, shape)
+                                                             : t.Optional(kOutput, 0, shape));
   m.output = output == nullptr ? m.embedding : Matrix{Stored(*output), output->format};
   RETURN_IF_ERROR(t.Read(kNorm, 0, config.dim, true, &m.norm));
   // As many layers as there are, never as many as the file says: a count alone costs nothing.

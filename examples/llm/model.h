@@ -26,9 +26,10 @@ struct Matrix {
 struct LayerWeights {
   Tensor attention_norm, ffn_norm;
   Matrix q, k, v, o;
-  Tensor q_bias, k_bias, v_bias;
+  Tensor q_bias, k_bias, v_bias, o_bias;
   Tensor q_norm, k_norm;
   Matrix gate, up, down;
+  Tensor gate_bias, up_bias, down_bias;
 };
 
 // Where the parts of a model are (examples/llm/parallel.h); on one place, all are there.

@@ -73,7 +73,10 @@ class Mover {
     const ModelConfig& c = model_.config;
     const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
     const Sharding whole(mesh_);
-    for (Tensor* t : {&w.attention_norm, &w.ffn_norm, &w.q_norm, &w.k_norm}) Move(*t, whole);
+    for (Tensor* t :
+         {&w.attention_norm, &w.ffn_norm, &w.q_norm, &w.k_norm, &w.o_bias, &w.down_bias}) {
+      Move(*t, whole);
+    }
     for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(group)));
     for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) {
       if (!*t) continue;
@@ -86,7 +89,9 @@ class Mover {
     }
     Move(w.o.stored, Cut(1, Scaled(group, BlockOf(w.o))));
     const int64_t block = BlockOf(w.down);
-    for (Tensor* t : {&w.gate.stored, &w.up.stored}) Move(*t, Cut(0, Layout::Aligned(block)));
+    for (Tensor* t : {&w.gate.stored, &w.up.stored, &w.gate_bias, &w.up_bias}) {
+      Move(*t, Cut(0, Layout::Aligned(block)));
+    }
     Move(w.down.stored, Cut(1, Layout()));
   }
 
@@ -117,9 +122,10 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
   }
   move(model->norm);
   for (LayerWeights& w : model->layers) {
-    for (Tensor* t : {&w.attention_norm, &w.ffn_norm, &w.q.stored, &w.k.stored, &w.v.stored,
-                      &w.o.stored, &w.q_bias, &w.k_bias, &w.v_bias, &w.q_norm, &w.k_norm,
-                      &w.gate.stored, &w.up.stored, &w.down.stored}) {
+    for (Tensor* t :
+         {&w.attention_norm, &w.ffn_norm, &w.q.stored, &w.k.stored, &w.v.stored, &w.o.stored,
+          &w.q_bias, &w.k_bias, &w.v_bias, &w.o_bias, &w.q_norm, &w.k_norm, &w.gate.stored,
+          &w.up.stored, &w.down.stored, &w.gate_bias, &w.up_bias, &w.down_bias}) {
       move(*t);
     }
   }

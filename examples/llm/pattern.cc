@@ -1,405 +1,389 @@
-// Patterns: a parser to a small tree, and a matcher that goes back where a choice failed.
+// Patterns as programs of splits, and a matcher that goes back where a choice failed and remembers
+// what failed where.
+//
+//   What follows from a point of the program and of the text depends on nothing else, so a split
+// that failed at a character once has failed there for good, from wherever a match began: no split
+// is tried twice at a character. For that a loop must not come round without reading: the body of
+// one that could match nothing is compiled to what it matches otherwise.
 #include "examples/llm/pattern.h"
 
 #include <algorithm>
-#include <optional>
+#include <array>
+#include <map>
 
-#include "absl/functional/function_ref.h"
+#include "examples/llm/pattern_tree.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
 namespace {
 
-constexpr int kMany = 1 << 30;
-constexpr int kMaxDepth = 4000;         // of the matcher
-constexpr int64_t kMaxSteps = 1 << 20;  // of one alternative; what takes longer does not match
-constexpr int kMaxGroupDepth = 32;      // of the pattern
-constexpr size_t kMaxPattern = 65536;
+using Piece = PatternPiece;
+using Sequence = PatternSequence;
+using Choice = PatternChoice;
 
-// Characters by ranges, categories and whitespace; `also` must hold too (a lookahead before it).
-struct CharSet {
-  std::vector<std::pair<uint32_t, uint32_t>> ranges;
-  uint32_t categories = 0;      // bits
-  uint32_t not_categories = 0;  // \P{..}: characters outside these bits
-  bool space = false, not_space = false;
-  bool negated = false;
-  std::shared_ptr<const CharSet> also;
+constexpr size_t kMostInstructions = 2000;
 
-  bool Has(uint32_t c) const {
-    if (also != nullptr && !also->Has(c)) return false;
-    return Listed(c) != negated;
+// A set with what it says of ASCII looked up.
+struct Set {
+  std::array<bool, 128> ascii;
+  CharSet all;
+  explicit Set(CharSet from) : all(std::move(from)) {
+    for (uint32_t c = 0; c < ascii.size(); ++c) ascii[c] = all.Has(c);
   }
-  bool Listed(uint32_t c) const {
-    for (const auto& [low, high] : ranges) {
-      if (c >= low && c <= high) return true;
-    }
-    if (space && IsWhitespace(c)) return true;
-    if (not_space && !IsWhitespace(c)) return true;
-    if (categories == 0 && not_categories == 0) return false;
-    const uint32_t bit = 1u << static_cast<int>(CategoryOf(c));
-    return (categories & bit) != 0 || (not_categories != 0 && (not_categories & bit) == 0);
-  }
+  bool Has(uint32_t c) const { return c < ascii.size() ? ascii[c] : all.Has(c); }
 };
 
-struct Piece;
-using Sequence = std::vector<Piece>;
-using Choice = std::vector<Sequence>;
-struct Piece {
-  enum class Kind { kSet, kGroup, kAhead, kNotAhead } kind = Kind::kSet;
-  CharSet set;
-  Choice choice;
-  int min = 1, max = 1;
+struct Instruction {
+  enum class Kind {
+    kSet,       // reads a character of set `first`
+    kSplit,     // goes on at `first`, and where that fails at `second`
+    kLoop,      // reads all that is in set `first`, or else less, and goes on at `second`
+    kJump,      // to `first`
+    kAhead,     // goes on at `first` if what follows this instruction, up to its kEnd, matches
+    kNotAhead,  // if it does not
+    kFail,
+    kEnd
+  } kind;
+  int first = 0, second = 0;
+  int split = 0;  // the number of a kSplit or kLoop
 };
+using Kind = Instruction::Kind;
 
 }  // namespace
 
-struct Pattern::Tree {
-  Choice choice;
+struct Pattern::Program {
+  std::vector<Instruction> code;
+  std::vector<Set> sets;
+  int splits = 0;
 };
 
 namespace {
 
-// ---- parsing
-
-std::optional<uint32_t> CategoryBits(absl::string_view name) {
-  static constexpr const char* kNames[] = {
-      "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
-      "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
-  uint32_t bits = 0;
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (name == kNames[i] || (name.size() == 1 && name[0] == kNames[i][0])) bits |= 1u << i;
-  }
-  if (bits == 0) return std::nullopt;
-  return bits;
+bool Nullable(const Choice& choice);
+bool Nullable(const Piece& p) {
+  if (p.kind == Piece::Kind::kSet) return p.min == 0;
+  return p.kind != Piece::Kind::kGroup || p.min == 0 || Nullable(p.choice);
+}
+bool Nullable(const Sequence& s) {
+  return std::all_of(s.begin(), s.end(), [](const Piece& p) { return Nullable(p); });
+}
+bool Nullable(const Choice& c) {
+  return std::any_of(c.begin(), c.end(), [](const Sequence& s) { return Nullable(s); });
 }
 
-struct Parser {
-  std::vector<Character> text;
-  size_t at = 0;
-  bool ignore_case = false;
+// Writes a tree's program: of all that it matches, or of that which reads something or nothing.
+struct Compiler {
+  enum class What { kAll, kSome, kNothing };
 
-  size_t end() const { return text.size() - 1; }
-  bool Is(char c) const { return at < end() && text[at].code == static_cast<uint32_t>(c); }
-  bool Take(absl::string_view s) {
-    for (size_t i = 0; i < s.size(); ++i) {
-      if (at + i >= end() || text[at + i].code != static_cast<uint8_t>(s[i])) return false;
-    }
-    at += s.size();
-    return true;
-  }
-  absl::Status Error(absl::string_view what) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pattern: byte ", text[std::min(at, end())].begin, ": ", what));
-  }
+  std::vector<Instruction> code;
+  std::vector<Set> sets;
+  std::map<const Piece*, int> set_of;
+  int splits = 0;
 
-  absl::StatusOr<Choice> ParseChoice(int depth) {
-    if (depth > kMaxGroupDepth) return Error("groups nest too deep");
-    Choice choice(1);
-    while (at < end() && !Is(')')) {
-      if (Take("|")) {
-        choice.emplace_back();
+  bool Full() const { return code.size() > kMostInstructions; }
+  int here() const { return static_cast<int>(code.size()); }
+  int Emit(Kind kind, int first = 0) {
+    code.push_back({kind, first, 0, kind == Kind::kSplit || kind == Kind::kLoop ? splits++ : 0});
+    return here() - 1;
+  }
+  // The next instruction first; `second` is set when it is known.
+  int EmitSplit() { return Emit(Kind::kSplit, here() + 1); }
+
+  void Write(const Choice& choice, What what) {
+    // A sequence as it is, or, where it must read, with the first of its pieces that does.
+    struct Alternative {
+      const Sequence* sequence;
+      size_t reads;
+    };
+    std::vector<Alternative> all;
+    for (const Sequence& s : choice) {
+      if (what != What::kSome) {
+        if (what == What::kAll || Nullable(s)) all.push_back({&s, s.size()});
         continue;
       }
-      ASSIGN_OR_RETURN(Piece piece, ParsePiece(depth));
-      Sequence& sequence = choice.back();
-      // A one-character lookahead and the set after it are one set.
-      if (!sequence.empty() && sequence.back().kind == Piece::Kind::kAhead &&
-          piece.kind == Piece::Kind::kSet && piece.min == 1 && piece.max == 1) {
-        if (const CharSet* only = OnlySet(sequence.back().choice)) {
-          piece.set.also = std::make_shared<CharSet>(*only);
-          sequence.pop_back();
-        }
-      }
-      sequence.push_back(std::move(piece));
-    }
-    return choice;
-  }
-
-  static const CharSet* OnlySet(const Choice& choice) {
-    if (choice.size() != 1 || choice[0].size() != 1) return nullptr;
-    const Piece& p = choice[0][0];
-    if (p.max != 1 || p.min != 1) return nullptr;
-    if (p.kind == Piece::Kind::kGroup) return OnlySet(p.choice);
-    return p.kind == Piece::Kind::kSet ? &p.set : nullptr;
-  }
-
-  absl::StatusOr<Piece> ParsePiece(int depth) {
-    ASSIGN_OR_RETURN(Piece piece, ParseAtom(depth));
-    if (piece.kind == Piece::Kind::kGroup) {  // a group of one set is that set
-      if (const CharSet* only = OnlySet(piece.choice)) {
-        Piece set;
-        set.set = *only;
-        piece = std::move(set);
+      for (size_t i = 0; i < s.size(); ++i) {
+        if (s[i].max > 0) all.push_back({&s, i});
+        if (!Nullable(s[i])) break;
       }
     }
-    if (Take("?"))
-      piece.min = 0;
-    else if (Take("*"))
-      piece.min = 0, piece.max = kMany;
-    else if (Take("+"))
-      piece.max = kMany;
-    else if (Take("{")) {
-      ASSIGN_OR_RETURN(piece.min, ParseCount());
-      piece.max = piece.min;
-      if (Take(",")) {
-        piece.max = kMany;
-        if (!Is('}')) {
-          ASSIGN_OR_RETURN(piece.max, ParseCount());
-        }
+    if (all.empty()) Emit(Kind::kFail);
+    std::vector<int> jumps;
+    for (size_t i = 0; i < all.size() && !Full(); ++i) {
+      const bool last = i + 1 == all.size();
+      const int split = last ? -1 : EmitSplit();
+      const Sequence& s = *all[i].sequence;
+      for (size_t k = 0; k < s.size() && !Full(); ++k) {
+        Write(s[k], what == What::kAll       ? What::kAll
+                    : what == What::kNothing ? What::kNothing
+                    : k < all[i].reads       ? What::kNothing
+                    : k == all[i].reads      ? What::kSome
+                                             : What::kAll);
       }
-      if (!Take("}") || piece.max < piece.min) return Error("a wrong {n,m}");
-    } else {
-      return piece;
+      if (last) break;
+      jumps.push_back(Emit(Kind::kJump));
+      code[split].second = here();
     }
-    if (Is('?') || Is('+') || Is('*')) return Error("lazy and possessive repeats are not known");
-    return piece;
+    for (int j : jumps) code[j].first = here();
   }
 
-  absl::StatusOr<int> ParseCount() {
-    int n = 0;
-    const size_t begin = at;
-    while (at < end() && text[at].code >= '0' && text[at].code <= '9' && n < 10000) {
-      n = n * 10 + static_cast<int>(text[at++].code - '0');
-    }
-    if (at == begin || n >= 10000) return Error("a wrong {n,m}");
-    return n;
-  }
-
-  absl::StatusOr<Piece> ParseAtom(int depth) {
-    Piece piece;
-    if (Take("(")) {
-      const bool case_before = ignore_case;
-      piece.kind = Piece::Kind::kGroup;
-      if (Take("?:")) {
-      } else if (Take("?i:")) {
-        ignore_case = true;
-      } else if (Take("?=")) {
-        piece.kind = Piece::Kind::kAhead;
-      } else if (Take("?!")) {
-        piece.kind = Piece::Kind::kNotAhead;
-      } else if (Is('?')) {
-        return Error("this kind of group is not known");
+  void Write(const Piece& p, What what) {
+    if (p.kind == Piece::Kind::kAhead || p.kind == Piece::Kind::kNotAhead) {
+      if (what == What::kSome) {
+        Emit(Kind::kFail);
+        return;
       }
-      ASSIGN_OR_RETURN(piece.choice, ParseChoice(depth + 1));
-      if (!Take(")")) return Error("a group is not closed");
-      ignore_case = case_before;
-      return piece;
+      const int ahead = Emit(p.kind == Piece::Kind::kAhead ? Kind::kAhead : Kind::kNotAhead);
+      Write(p.choice, What::kAll);
+      Emit(Kind::kEnd);
+      code[ahead].first = here();
+      return;
     }
-    if (Take("[")) {
-      RETURN_IF_ERROR(ParseClass(&piece.set));
-      return piece;
+    if (what == What::kNothing) {
+      if (p.min > 0)
+        Write(p.choice, What::kNothing);  // a set that must read is in no such sequence
+      return;
     }
-    if (Is('^') || Is('$') || Is('*') || Is('+') || Is('?') || Is('{')) {
-      return Error("this character is not known here");
+    const bool nullable = p.kind == Piece::Kind::kGroup && Nullable(p.choice);
+    int count = 0;
+    if (what == What::kSome && nullable) {
+      WriteOnce(p, What::kSome);
+      count = 1;
     }
-    if (Take(".")) {
-      piece.set.ranges = {{'\n', '\n'}};
-      piece.set.negated = true;
-      return piece;
+    const int least = what == What::kSome && !nullable ? std::max(p.min, 1) : p.min;
+    for (; count < least && !Full(); ++count) WriteOnce(p, What::kAll);
+    if (p.max == kMany && p.kind == Piece::Kind::kSet) {
+      const int loop = Emit(Kind::kLoop, SetOf(p));
+      code[loop].second = here();
+      return;
     }
-    if (Is('\\')) {
-      RETURN_IF_ERROR(ParseEscape(&piece.set).status());
-      return piece;
+    if (p.max == kMany) {
+      const int loop = EmitSplit();
+      WriteOnce(p, nullable ? What::kSome : What::kAll);
+      Emit(Kind::kJump, loop);
+      code[loop].second = here();
+      return;
     }
-    AddRange(text[at].code, text[at].code, &piece.set);
-    ++at;
-    return piece;
+    std::vector<int> outs;
+    for (; count < p.max && !Full(); ++count) {
+      outs.push_back(EmitSplit());
+      WriteOnce(p, What::kAll);
+    }
+    for (int out : outs) code[out].second = here();
   }
 
-  void AddRange(uint32_t low, uint32_t high, CharSet* set) const {
-    set->ranges.emplace_back(low, high);
-    if (!ignore_case) return;
-    for (uint32_t c = std::max<uint32_t>(low, 'A'); c <= std::min<uint32_t>(high, 'z'); ++c) {
-      const uint32_t other = c ^ 0x20;
-      if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') set->ranges.emplace_back(other, other);
+  void WriteOnce(const Piece& p, What what) {
+    if (p.kind == Piece::Kind::kGroup) {
+      Write(p.choice, what);
+      return;
     }
+    Emit(Kind::kSet, SetOf(p));
   }
 
-  // Adds an escape to the set; gives the character where it is a single one.
-  absl::StatusOr<std::optional<uint32_t>> ParseEscape(CharSet* set) {
-    ++at;
-    if (at >= end()) return Error("ends in \\");
-    const uint32_t c = text[at++].code;
-    const auto one = [&](uint32_t code) {
-      AddRange(code, code, set);
-      return std::optional<uint32_t>(code);
-    };
-    constexpr uint32_t kLetters = 0x1F, kMarks = 0xE0, kDigits = 1u << 8, kConnectors = 1u << 11;
-    switch (c) {
-      case 'r':
-        return one('\r');
-      case 'n':
-        return one('\n');
-      case 't':
-        return one('\t');
-      case 'f':
-        return one('\f');
-      case 'v':
-        return one('\v');
-      case 's':
-        set->space = true;
-        return std::optional<uint32_t>();
-      case 'S':
-        set->not_space = true;
-        return std::optional<uint32_t>();
-      case 'd':
-        set->categories |= kDigits;
-        return std::optional<uint32_t>();
-      case 'w':
-        set->categories |= kLetters | kMarks | kDigits | kConnectors;
-        return std::optional<uint32_t>();
-      case 'p':
-      case 'P':
-        return Property(c == 'P', set);
-      default:
-        break;
-    }
-    if (c > 0x7F || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z')) {
-      return Error("this escape is not known");
-    }
-    return one(c);
-  }
-
-  absl::StatusOr<std::optional<uint32_t>> Property(bool negated, CharSet* set) {
-    if (!Take("{")) return Error("\\p wants {category}");
-    std::string name;
-    while (at < end() && !Is('}') && name.size() < 16) AppendUtf8(text[at++].code, &name);
-    const std::optional<uint32_t> bits = CategoryBits(name);
-    if (!Take("}") || !bits) return Error("this category is not known");
-    if (negated && set->not_categories != 0) return Error("two \\P in one class are not known");
-    (negated ? set->not_categories : set->categories) |= *bits;
-    return std::optional<uint32_t>();
-  }
-
-  absl::Status ParseClass(CharSet* set) {
-    set->negated = Take("^");
-    bool first = true;
-    while (true) {
-      if (at >= end()) return Error("a class is not closed");
-      if (!first && Take("]")) return absl::OkStatus();
-      first = false;
-      if (Is('[') || Take("&&")) return Error("classes in classes are not known");
-      std::optional<uint32_t> low;
-      if (Is('\\')) {
-        ASSIGN_OR_RETURN(low, ParseEscape(set));
-      } else {
-        low = text[at++].code;
-        AddRange(*low, *low, set);
-      }
-      if (!low || !Is('-') || at + 1 >= end() || text[at + 1].code == ']') continue;
-      ++at;
-      std::optional<uint32_t> high;
-      if (Is('\\')) {
-        CharSet ignored;
-        ASSIGN_OR_RETURN(high, ParseEscape(&ignored));
-      } else {
-        high = text[at++].code;
-      }
-      if (!high || *high < *low) return Error("a wrong range");
-      AddRange(*low, *high, set);
-    }
+  int SetOf(const Piece& p) {
+    const auto [it, added] = set_of.emplace(&p, static_cast<int>(sets.size()));
+    if (added) sets.emplace_back(p.set);
+    return it->second;
   }
 };
 
-// ---- matching
+// What is known of splits at characters, in pages that are made when something is.
+class Memory {
+ public:
+  enum Known : uint8_t { kNothing, kFails, kMatches };
+  Memory(size_t characters, int splits)
+      : splits_(static_cast<size_t>(splits)), pages_(characters / kPage + 1) {}
 
-struct Matcher {
-  absl::Span<const Character> text;
-  size_t end;
-  int depth = 0;
-  int64_t steps = 0;
-  using Next = absl::FunctionRef<bool(size_t)>;
-
-  bool Holds(const Piece& set, size_t at) const { return at < end && set.set.Has(text[at].code); }
-
-  bool Try(const Choice& choice, size_t at, Next next) {
-    for (const Sequence& sequence : choice) {
-      if (Try(sequence, 0, at, next)) return true;
-    }
-    return false;
+  bool empty() const { return empty_; }
+  Known Of(int split, size_t at) const {
+    const std::vector<Known>& page = pages_[at / kPage];
+    return page.empty() ? kNothing : page[at % kPage * splits_ + static_cast<size_t>(split)];
+  }
+  void Learn(int split, size_t at, Known known) {
+    std::vector<Known>& page = pages_[at / kPage];
+    if (page.empty()) page.resize(kPage * splits_);
+    empty_ = false;
+    page[at % kPage * splits_ + static_cast<size_t>(split)] = known;
   }
 
-  bool Try(const Sequence& sequence, size_t i, size_t at, Next next) {
-    if (i == sequence.size()) return next(at);
-    if (depth >= kMaxDepth || ++steps > kMaxSteps) return false;
-    ++depth;
-    const bool found = TryPiece(sequence, i, at, next);
-    --depth;
-    return found;
+ private:
+  static constexpr size_t kPage = 256;
+  const size_t splits_;
+  std::vector<std::vector<Known>> pages_;
+  bool empty_ = true;
+};
+
+class Matcher {
+ public:
+  Matcher(const std::vector<Instruction>& code, const std::vector<Set>& sets, int splits,
+          absl::Span<const Character> text)
+      : code_(code), sets_(sets), text_(text), memory_(text.size(), splits) {}
+
+  // Where the match that begins at a character ends, or -1.
+  int64_t Match(size_t at) {
+    steps_ = 0;
+    return Run(0, at, false);
   }
 
-  bool TryPiece(const Sequence& sequence, size_t i, size_t at, Next next) {
-    const Piece& piece = sequence[i];
-    switch (piece.kind) {
-      case Piece::Kind::kSet: {
-        const size_t most = std::min<size_t>(end - at, piece.max);
-        size_t n = 0;
-        while (n < most && piece.set.Has(text[at + n].code)) ++n;
-        // A run of a million blanks costs a look at what follows, not as many tries.
-        const Piece* after = i + 1 < sequence.size() ? &sequence[i + 1] : nullptr;
-        if (after != nullptr && (after->kind != Piece::Kind::kSet || after->min == 0)) {
-          after = nullptr;
+ private:
+  // A split on the way here, and whether its last way is the one that is tried: of a loop, that
+  // which reads no further than `least`; now it has read up to `at`, and it could up to `most`.
+  struct Frame {
+    int pc;
+    bool last;
+    size_t at, least, most;
+  };
+  // Matches of so few steps, nearly all there are, remember nothing.
+  static constexpr int kShort = 64;
+
+  bool Reads(const Instruction& i, size_t at) const {
+    return at < text_.size() && sets_[i.first].Has(text_[at].code);
+  }
+
+  // From an instruction to the end of its program, which is a lookahead's where `ahead`.
+  int64_t Run(int pc, size_t at, bool ahead) {
+    const size_t base = stack_.size();
+    while (true) {
+      const Instruction& i = code_[pc];
+      ++steps_;
+      bool good = true;
+      switch (i.kind) {
+        case Kind::kSet:
+          good = Reads(i, at);
+          ++at;
+          ++pc;
+          break;
+        case Kind::kJump:
+          pc = i.first;
+          break;
+        case Kind::kFail:
+          good = false;
+          break;
+        case Kind::kEnd:
+          return Succeed(base, at, ahead);
+        case Kind::kAhead:
+        case Kind::kNotAhead:
+          good = (Run(pc + 1, at, true) >= 0) == (i.kind == Kind::kAhead);
+          pc = i.first;
+          break;
+        case Kind::kSplit: {
+          const Memory::Known known = memory_.Of(i.split, at);
+          if (known == Memory::kMatches) return Succeed(base, at, ahead);
+          good = known == Memory::kNothing;
+          if (!good) break;
+          if (Blocked(i.first, at)) {
+            pc = i.second;
+            break;
+          }
+          const bool only = Blocked(i.second, at);
+          if (!only || steps_ > kShort) stack_.push_back({pc, only, at, at, at});
+          pc = i.first;
+          break;
         }
-        for (int64_t count = static_cast<int64_t>(n); count >= piece.min; --count) {
-          if (after != nullptr && !Holds(*after, at + count)) continue;
-          if (Try(sequence, i + 1, at + count, next)) return true;
+        case Kind::kLoop: {
+          const Memory::Known known = memory_.Of(i.split, at);
+          if (known == Memory::kMatches) return Succeed(base, at, ahead);
+          good = known == Memory::kNothing;
+          if (!good) break;
+          size_t to = at;
+          bool fails = false;  // there
+          while (!fails && Reads(i, to)) {
+            ++to;
+            fails = !memory_.empty() && memory_.Of(i.split, to) == Memory::kFails;
+          }
+          if (fails) --to;
+          steps_ += static_cast<int64_t>(to - at);
+          if (to > at || steps_ > kShort) stack_.push_back({pc, to == at, to, at, to});
+          at = to;
+          pc = i.second;
+          break;
         }
-        return false;
       }
-      case Piece::Kind::kGroup:
-        return Repeat(sequence, i, 0, at, next);
-      case Piece::Kind::kAhead:
-      case Piece::Kind::kNotAhead: {
-        const bool seen = Try(piece.choice, at, [](size_t) { return true; });
-        if (seen != (piece.kind == Piece::Kind::kAhead)) return false;
-        return Try(sequence, i + 1, at, next);
+      if (good) continue;
+      while (stack_.size() > base && stack_.back().last) {
+        Learn(stack_.back(), Memory::kFails);
+        stack_.pop_back();
       }
+      if (stack_.size() == base) return -1;
+      Frame& f = stack_.back();
+      pc = code_[f.pc].second;
+      if (code_[f.pc].kind == Kind::kLoop) {
+        --f.at;
+        while (f.at > f.least && Blocked(pc, f.at)) --f.at;
+      }
+      f.last = f.at == f.least;
+      at = f.at;
     }
-    return false;
   }
 
-  // The group at i, which has matched `count` times, once more or no more.
-  bool Repeat(const Sequence& sequence, size_t i, int count, size_t at, Next next) {
-    const Piece& piece = sequence[i];
-    if (depth >= kMaxDepth) return false;
-    ++depth;
-    bool found = count < piece.max && Try(piece.choice, at, [&](size_t to) {
-                   return to != at && Repeat(sequence, i, count + 1, to, next);
-                 });
-    found = found || (count >= piece.min && Try(sequence, i + 1, at, next));
-    --depth;
-    return found;
+  // Whether an instruction is seen to fail.
+  bool Blocked(int pc, size_t at) const {
+    return code_[pc].kind == Kind::kSet && !Reads(code_[pc], at);
   }
+
+  // What led here matches too, of a lookahead: of others it matters where they end.
+  int64_t Succeed(size_t base, size_t at, bool ahead) {
+    if (ahead) {
+      for (size_t i = base; i < stack_.size(); ++i) Learn(stack_[i], Memory::kMatches);
+    }
+    stack_.resize(base);
+    return static_cast<int64_t>(at);
+  }
+
+  void Learn(const Frame& f, Memory::Known known) {
+    if (steps_ <= kShort) return;
+    const size_t most = known == Memory::kFails ? f.most : f.at;
+    for (size_t at = f.least; at <= most; ++at) memory_.Learn(code_[f.pc].split, at, known);
+  }
+
+  const std::vector<Instruction>& code_;
+  const std::vector<Set>& sets_;
+  const absl::Span<const Character> text_;
+  Memory memory_;
+  std::vector<Frame> stack_;
+  int64_t steps_ = 0;  // of this match
 };
 
 }  // namespace
 
-Pattern::Pattern(std::unique_ptr<Tree> tree) : tree_(std::move(tree)) {}
+Pattern::Pattern(std::unique_ptr<Program> program) : program_(std::move(program)) {}
 Pattern::Pattern(Pattern&&) noexcept = default;
 Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 Pattern::~Pattern() = default;
 
 absl::StatusOr<Pattern> Pattern::Compile(absl::string_view text) {
-  if (text.size() > kMaxPattern) return absl::InvalidArgumentError("pattern: too long");
-  Parser parser{Characters(text)};
-  ASSIGN_OR_RETURN(Choice choice, parser.ParseChoice(0));
-  if (parser.at != parser.end()) return parser.Error("a ) without (");
-  auto tree = std::make_unique<Tree>();
-  tree->choice = std::move(choice);
-  return Pattern(std::move(tree));
+  ASSIGN_OR_RETURN(const Choice choice, ParsePattern(text));
+  Compiler compiler;
+  compiler.Write(choice, Compiler::What::kAll);
+  compiler.Emit(Kind::kEnd);
+  if (compiler.Full()) {
+    return absl::InvalidArgumentError(absl::StrCat("pattern: repeats make it longer than ",
+                                                   kMostInstructions,
+                                                   " steps; smaller counts do not"));
+  }
+  auto program = std::make_unique<Program>();
+  program->code = std::move(compiler.code);
+  program->sets = std::move(compiler.sets);
+  program->splits = compiler.splits;
+  return Pattern(std::move(program));
 }
 
-int64_t Pattern::Match(absl::Span<const Character> text, size_t begin, size_t end) const {
-  int64_t to = -1;
-  for (const Sequence& sequence : tree_->choice) {
-    Matcher matcher{text, end};
-    const bool found = matcher.Try(sequence, 0, begin, [&](size_t at) {
-      to = static_cast<int64_t>(at);
-      return true;
-    });
-    if (found) break;
+std::vector<Word> Pattern::Split(absl::Span<const Character> text, const Word& of) const {
+  std::vector<Word> words;
+  const size_t size = of.end - of.begin;
+  Matcher matcher(program_->code, program_->sets, program_->splits, text.subspan(of.begin, size));
+  size_t rest = 0;  // where what no match holds begins
+  for (size_t at = 0; at < size;) {
+    const int64_t to = matcher.Match(at);
+    if (to <= static_cast<int64_t>(at)) {
+      ++at;
+      continue;
+    }
+    if (rest < at) words.push_back({of.begin + rest, of.begin + at});
+    words.push_back({of.begin + at, of.begin + static_cast<size_t>(to)});
+    at = rest = static_cast<size_t>(to);
   }
-  return to;
+  if (rest < size) words.push_back({of.begin + rest, of.end});
+  return words;
 }
 
 }  // namespace tessera::llm

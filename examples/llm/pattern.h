@@ -2,7 +2,8 @@
 //
 // Known: literals, escapes (\r \n \t \s \S \d \w, \p{L} \p{Lu} \P{..}), [classes] with ranges and
 // &&-free negation, groups (...), (?:...), (?i:...), alternation, ? * + {n} {n,} {n,m} (greedy),
-// lookahead (?=...) (?!...). All else is an error that names its place.
+// lookahead (?=...) (?!...). All else is an error that names its place, and so is a pattern that
+// counts to thousands.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,11 @@
 
 namespace tessera::llm {
 
+// Characters [begin, end) of a text.
+struct Word {
+  size_t begin, end;
+};
+
 class Pattern {
  public:
   static absl::StatusOr<Pattern> Compile(absl::string_view text);
@@ -24,15 +30,15 @@ class Pattern {
   Pattern& operator=(Pattern&&) noexcept;
   ~Pattern();
 
-  // Where the match that starts at `begin` ends (exclusive), or -1. Matching ends at `end`. An
-  // alternative whose groups would nest deeper than a few thousand, or that takes a million tries,
-  // does not match.
-  int64_t Match(absl::Span<const Character> text, size_t begin, size_t end) const;
+  // The words of a part of a text: what matches, from left to right, and what lies between; a match
+  // looks no further than the part's end. Whatever the pattern, the time is at most its size by the
+  // text's.
+  std::vector<Word> Split(absl::Span<const Character> text, const Word& of) const;
 
  private:
-  struct Tree;
-  explicit Pattern(std::unique_ptr<Tree> tree);
-  std::unique_ptr<Tree> tree_;
+  struct Program;
+  explicit Pattern(std::unique_ptr<Program> program);
+  std::unique_ptr<Program> program_;
 };
 
 }  // namespace tessera::llm

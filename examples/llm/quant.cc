@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <numeric>
 
 #include "graph/status.h"
 
@@ -70,61 +71,82 @@ Tensor Q5_1(const Tensor& b) {
 
 // ---- blocks of 256
 
-// Eight scales of six bits and eight minima, in the 12 bytes from 4: [..., 8, 1] each, as f32.
-struct ScalesAndMinima {
-  Tensor scale, minimum;
-};
-ScalesAndMinima SixBits(const Tensor& b) {
+// Eight scales of six bits and eight minima, in the 12 bytes from 4: [..., 8] each, as f32.
+BlockScales SixBits(const Tensor& b) {
   const Tensor x = Bytes(b, 4, 8), y = Bytes(b, 8, 12), z = Bytes(b, 12, 16);
   const Tensor scale = Cat({x & 63, (z & 15) | ((x >> 6) << 4)}, -1);
   const Tensor minimum = Cat({y & 63, (z >> 4) | ((y >> 6) << 4)}, -1);
-  return {(scale.Cast(kFloat32) * Half(b, 0)).Unsqueeze(-1),
-          (minimum.Cast(kFloat32) * Half(b, 2)).Unsqueeze(-1)};
+  return {scale.Cast(kFloat32) * Half(b, 0), -(minimum.Cast(kFloat32) * Half(b, 2))};
+}
+Tensor Affine(const Tensor& integers, const BlockScales& s) {
+  const Tensor values = integers.Cast(kFloat32) * s.scales.Unsqueeze(-1);
+  return (values + s.offsets.Unsqueeze(-1)).Flatten(-2);
 }
 
 // 128 bytes of nibbles as 8 groups of 32: of each 32 bytes the low ones, then the high ones.
 Tensor NibbleGroups(const Tensor& bytes) { return Fields(Cut(bytes, 4, 32), 4).Flatten(-3, -2); }
-
-Tensor Q4K(const Tensor& b) {
-  const ScalesAndMinima s = SixBits(b);
-  return (NibbleGroups(Bytes(b, 16, 144)).Cast(kFloat32) * s.scale - s.minimum).Flatten(-2);
+// Of group g the bits g of 32 bytes are a fifth bit. Sums, of which more is known than of "or".
+Tensor Q5KIntegers(const Tensor& b) {
+  const Tensor group = Tensor::Arange(8, kUInt8).Unsqueeze(-1);
+  const Tensor high = (Bytes(b, 16, 48).Unsqueeze(-2) >> group) & 1;
+  return NibbleGroups(Bytes(b, 48, 176)) + high * 16;
 }
-Tensor Q5K(const Tensor& b) {
-  const ScalesAndMinima s = SixBits(b);
-  const Tensor high = Fields(Bytes(b, 16, 48), 1);  // [..., 8, 32]: bit g of byte i, group g
-  const Tensor q = NibbleGroups(Bytes(b, 48, 176)) | (high << 4);
-  return (q.Cast(kFloat32) * s.scale - s.minimum).Flatten(-2);
-}
-Tensor Q6K(const Tensor& b) {
+// Of each half, 2 x 32 low nibbles, then the high ones, and two bits of 32 bytes for each of these.
+Tensor Q6KIntegers(const Tensor& b) {
   const Tensor low = Fields(Cut(Bytes(b, 0, 128), 2, 64), 4).Flatten(-3);     // [..., 256]
   const Tensor high = Fields(Cut(Bytes(b, 128, 192), 2, 32), 2).Flatten(-3);  // [..., 256]
-  const Tensor q = ((low | (high << 4)).Cast(kFloat32) - 32);
-  const Tensor scale = (Signed(Bytes(b, 192, 208)) * Half(b, 208)).Unsqueeze(-1);
-  return (Cut(q, 16, 16) * scale).Flatten(-2);
+  return low + high * 16;
+}
+Tensor Q6KScales(const Tensor& b) { return Signed(Bytes(b, 192, 208)) * Half(b, 208); }
+
+Tensor Q4K(const Tensor& b) { return Affine(NibbleGroups(Bytes(b, 16, 144)), SixBits(b)); }
+Tensor Q5K(const Tensor& b) { return Affine(Q5KIntegers(b), SixBits(b)); }
+Tensor Q6K(const Tensor& b) {
+  return (Cut(Q6KIntegers(b).Cast(kFloat32) - 32, 16, 16) * Q6KScales(b).Unsqueeze(-1)).Flatten(-2);
 }
 
-// ---- the same as integers and scales, where a block has one scale and nothing to be added
+// ---- the same as integers, [..., blocks, axes of a block, n], scales and offsets
 
 IntegerBlocks IntegersOfQ8_0(const Tensor& b) {
-  return {Bytes(b, 2, 34).Bitcast(kInt8), Half(b, 0).Squeeze(-1)};
+  return {Bytes(b, 2, 34).Bitcast(kInt8), {Half(b, 0).Squeeze(-1), {}}};
 }
 IntegerBlocks IntegersOfQ4_0(const Tensor& b) {
-  return {Nibbles(Bytes(b, 2, 18)).Cast(kInt8) - 8, Half(b, 0).Squeeze(-1)};
+  return {Nibbles(Bytes(b, 2, 18)).Cast(kInt8) - 8, {Half(b, 0).Squeeze(-1), {}}};
+}
+IntegerBlocks IntegersOfQ4_1(const Tensor& b) {
+  return {Nibbles(Bytes(b, 4, 20)), {Half(b, 0).Squeeze(-1), Half(b, 2).Squeeze(-1)}};
+}
+// Chunks of 32 bytes, each of two groups.
+IntegerBlocks ByChunks(const Tensor& groups, const BlockScales& s) {
+  return {groups.Unflatten(-2, {4, 2}), {Cut(s.scales, 4, 2), s.offsets}};
+}
+IntegerBlocks IntegersOfQ4K(const Tensor& b) {
+  return ByChunks(NibbleGroups(Bytes(b, 16, 144)), SixBits(b));
+}
+IntegerBlocks IntegersOfQ5K(const Tensor& b) { return ByChunks(Q5KIntegers(b), SixBits(b)); }
+IntegerBlocks IntegersOfQ6K(const Tensor& b) {
+  const Dims halves = {2, 2, 2, 2};  // half, nibble, 32 bytes of 64, 16 of these
+  return {(Cut(Q6KIntegers(b), 16, 16).Cast(kInt8) - 32).Unflatten(-2, halves),
+          {Q6KScales(b).Unflatten(-1, halves), {}}};
 }
 
+// `order` is that of the blocks' axes, as digits, in which products take them: those over which
+// bytes lie side by side, which fill lanes, come last.
 struct Format {
   WeightFormat format;
   Tensor (*values)(const Tensor& blocks);
   IntegerBlocks (*integers)(const Tensor& blocks) = nullptr;
+  const char* order = "0";
+  bool packs_scales = false;
 };
 constexpr Format kBlocks[] = {{WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},
                               {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
-                              {WeightFormat::kQ4_1, Q4_1},
+                              {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1},
                               {WeightFormat::kQ5_0, Q5_0},
                               {WeightFormat::kQ5_1, Q5_1},
-                              {WeightFormat::kQ4K, Q4K},
-                              {WeightFormat::kQ5K, Q5K},
-                              {WeightFormat::kQ6K, Q6K}};
+                              {WeightFormat::kQ4K, Q4K, IntegersOfQ4K, "021", true},
+                              {WeightFormat::kQ5K, Q5K, IntegersOfQ5K, "120", true},
+                              {WeightFormat::kQ6K, Q6K, IntegersOfQ6K, "03214", true}};
 struct Number {
   WeightFormat format;
   DType dtype;
@@ -185,23 +207,63 @@ bool HasIntegers(WeightFormat format) {
   return f != nullptr && f->integers != nullptr;
 }
 
-IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {
-  return BlocksOf(format)->integers(stored);
+bool PacksScales(WeightFormat format) {
+  const Format* f = BlocksOf(format);
+  return f != nullptr && f->packs_scales;
 }
 
-IntegerBlocks Quantise(const Tensor& values) {
+IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {
+  const Format& f = *BlocksOf(format);
+  IntegerBlocks out = f.integers(stored);
+  Ints rows(static_cast<size_t>(stored.rank() - 2));
+  std::iota(rows.begin(), rows.end(), 0);
+  Ints axes = rows;
+  for (const char* axis = f.order; *axis != '\0'; ++axis) {
+    out.order.push_back(*axis - '0');
+    axes.push_back(out.order.back() + static_cast<int64_t>(rows.size()));
+  }
+  out.of.scales = out.of.scales.Permute(axes);
+  axes.push_back(static_cast<int64_t>(axes.size()));
+  out.integers = out.integers.Permute(axes);
+  // In the order of the values, as sums of rows are.
+  if (out.of.offsets && f.packs_scales) out.of.offsets = out.of.offsets.Flatten(-2);
+  return out;
+}
+
+RoundedRows Quantise(const Tensor& values) {
   constexpr int64_t kBlock = 32;
   const Tensor blocks = values.Unflatten(-1, {values.size(-1) / kBlock, kBlock});
   const Tensor scales = (blocks.Abs().Max({-1}) / 127).Contiguous();
   // 0 / 0 and what is not finite become some integer: the scale says what they are.
-  return {(blocks / scales.Unsqueeze(-1)).Round().Cast(kInt8).Contiguous(), scales};
+  const Tensor integers = (blocks / scales.Unsqueeze(-1)).Round().Cast(kInt8).Contiguous();
+  return {integers, scales, (integers.Cast(kInt32).Sum({-1}).Cast(kFloat32) * scales).Contiguous()};
 }
 
-Tensor Product(const IntegerBlocks& rows, const IntegerBlocks& columns) {
-  const Tensor sums =
-      (rows.integers.Unsqueeze(1).Cast(kInt32) * columns.integers.Unsqueeze(0).Cast(kInt32))
-          .Sum({-1});
-  return (sums.Cast(kFloat32) * (rows.scales.Unsqueeze(1) * columns.scales)).Sum({-1});
+Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
+  const Tensor& w = columns.integers;
+  const size_t axes = columns.order.size();
+  const int64_t n = w.size(-1), in_block = rows.integers.size(-1) / n;
+  // The rows' blocks as the columns' are cut and ordered.
+  std::vector<int64_t> extents(axes);
+  Ints order = {0}, summed;
+  for (size_t i = 0; i < axes; ++i) {
+    extents[static_cast<size_t>(columns.order[i])] = w.size(static_cast<int>(i) + 1);
+    order.push_back(columns.order[i] + 1);
+    summed.push_back(static_cast<int64_t>(i) + 2);
+  }
+  std::vector<int64_t> shape = extents;
+  shape.insert(shape.begin(), rows.integers.size(0));
+  const Tensor scales = rows.scales.Unsqueeze(-1)
+                            .BroadcastTo({rows.scales.size(0), rows.scales.size(1), in_block})
+                            .Reshape(shape)
+                            .Permute(order);
+  shape.push_back(n);
+  order.push_back(static_cast<int64_t>(order.size()));
+  const Tensor x = rows.integers.Reshape(shape).Permute(order);
+  const Tensor sums = (x.Unsqueeze(1).Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum({-1});
+  const Tensor y = (sums.Cast(kFloat32) * (scales.Unsqueeze(1) * columns.of.scales)).Sum(summed);
+  if (!columns.of.offsets) return y;
+  return y + rows.sums.Linear(columns.of.offsets).Contiguous();
 }
 
 }  // namespace tessera::llm

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "graph/tensor.h"
@@ -23,23 +24,38 @@ Tensor Values(const Tensor& stored, WeightFormat format);
 
 // ---- products of integers
 
-// Numbers as integers of eight bits in blocks of 32, each block with what its integers are times.
+// What the integers of blocks are times, and what is added then; empty: nothing is.
+struct BlockScales {
+  Tensor scales, offsets;  // f32
+};
+// Numbers as integers of eight bits in blocks of 16 or 32, which are counted by several axes: the
+// i-th is axis order[i] of those by which the values are numbered.
 struct IntegerBlocks {
-  Tensor integers;  // i8 [..., blocks, 32]
-  Tensor scales;    // f32 [..., blocks]
+  Tensor integers;  // i8 or u8 [..., axes, n]
+  BlockScales of;   // scales [..., axes], offsets [..., blocks]
+  std::vector<int> order = {};
 };
 
-// Whether the format's values are integers of eight bits times their block's scale.
+// Whether the format's values are such numbers.
 bool HasIntegers(WeightFormat format);
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format);
+// Whether scales are packed so that each product would spend long on unpacking them: it is given
+// them in storage of their own.
+bool PacksScales(WeightFormat format);
 
-// The nearest that f32 values [..., columns] come to: of each block the number of greatest
-// magnitude is 127 times the scale. What is not finite stays that in its block. Stored, so that
-// all products of the values share them.
-IntegerBlocks Quantise(const Tensor& values);
+// Rounded f32 values [..., columns]: of each block of 32 the number of greatest magnitude is 127
+// times the scale. What is not finite stays that in its block. Stored, so that all products of the
+// values share them.
+struct RoundedRows {
+  Tensor integers;  // i8 [..., blocks, 32]
+  Tensor scales;    // f32 [..., blocks]
+  Tensor sums;      // f32 [..., blocks], of each block's rounded values
+  explicit operator bool() const { return static_cast<bool>(integers); }
+};
+RoundedRows Quantise(const Tensor& values);
 
 // [rows, columns] of [rows, n] and [columns, n]: the integers' products are summed exactly within
 // blocks, and blocks in f32.
-Tensor Product(const IntegerBlocks& rows, const IntegerBlocks& columns);
+Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns);
 
 }  // namespace tessera::llm

@@ -10,17 +10,18 @@
 namespace tessera::llm {
 
 absl::Status CheckSampler(const SamplerOptions& o) {
+  constexpr double kMost = 1e6;
   const auto bad = [](const char* name, double value, const char* allowed) {
     return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; ", allowed));
   };
-  if (!(o.temperature >= 0) || std::isinf(o.temperature)) {
-    return bad("--temperature", o.temperature, "it is a number from 0 on");
+  if (!(o.temperature >= 0) || o.temperature > kMost) {
+    return bad("--temperature", o.temperature, "it is a number from 0 to 1e6");
   }
   if (o.top_k < 0) return bad("--top-k", static_cast<double>(o.top_k), "it is from 0 (all) on");
   if (!(o.top_p > 0) || o.top_p > 1) return bad("--top-p", o.top_p, "it is above 0 and at most 1");
   if (!(o.min_p >= 0) || o.min_p > 1) return bad("--min-p", o.min_p, "it is from 0 to 1");
-  if (!(o.repeat_penalty > 0) || std::isinf(o.repeat_penalty)) {
-    return bad("--repeat-penalty", o.repeat_penalty, "it is above 0");
+  if (!(o.repeat_penalty >= 1 / kMost) || o.repeat_penalty > kMost) {
+    return bad("--repeat-penalty", o.repeat_penalty, "it is from 1e-6 to 1e6");
   }
   return absl::OkStatus();
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "graph/error.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
@@ -39,7 +40,8 @@ Tensor EmptyLogits(const Dims& shape, const Model& model) {
 Session::Session(const Model& model, const SessionOptions& options)
     : model_(model),
       transformer_(model, ContextOf(model, options), CacheOf(model, options),
-                   ActivationsOf(model, options)) {
+                   ActivationsOf(model, options)),
+      interrupted_(options.interrupted) {
   logits_ = EmptyLogits({model.config.vocabulary}, model);
 }
 
@@ -100,9 +102,14 @@ void Session::Run(Step& step, absl::Span<const int32_t> tokens) {
   position_ += static_cast<int64_t>(tokens.size());
 }
 
+void Session::CheckInterrupted() const {
+  if (interrupted_ != nullptr && *interrupted_) throw Error(absl::CancelledError("interrupted"));
+}
+
 const float* Session::Feed(absl::Span<const int32_t> tokens) {
   CHECK(!tokens.empty() && static_cast<int64_t>(tokens.size()) <= room());
   while (!tokens.empty()) {
+    CheckInterrupted();
     Step& step = StepFor(tokens.size(), false);
     const size_t n = std::min<size_t>(tokens.size(), step.tokens);
     Run(step, tokens.subspan(0, n));
@@ -116,6 +123,7 @@ std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
   std::vector<float> out;
   const size_t row = static_cast<size_t>(model_.config.vocabulary);
   while (!tokens.empty()) {
+    CheckInterrupted();
     Step& step = StepFor(tokens.size(), true);
     if (step.tokens > room()) {  // no room for padding
       const float* logits = Feed(tokens.subspan(0, 1));

@@ -1,6 +1,7 @@
 // A model at work: tokens go in, logits come out, keys and values stay in the caches.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@ struct SessionOptions {
   std::optional<DType> cache;
   // None: integers on CPUs, where their products are several times as fast; f32 elsewhere.
   std::optional<Activations> activations;
+  const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C: what feeds tokens throws Cancelled
 };
 
 class Session {
@@ -54,6 +56,7 @@ class Session {
   std::unique_ptr<Step> MakeStep(int64_t tokens, bool all);
   Step& StepFor(size_t tokens, bool all);
   void Run(Step& step, absl::Span<const int32_t> tokens);
+  void CheckInterrupted() const;
 
   const Model& model_;
   Transformer transformer_;
@@ -62,6 +65,7 @@ class Session {
   std::vector<std::unique_ptr<Step>> steps_;
   std::unique_ptr<Step> all_;
   int64_t position_ = 0;
+  const std::atomic<bool>* interrupted_;
 };
 
 }  // namespace tessera::llm

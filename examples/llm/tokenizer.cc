@@ -40,6 +40,28 @@ uint64_t PairKey(int32_t a, int32_t b) {
   return static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32 | static_cast<uint32_t>(b);
 }
 
+// The words of a text: what a pattern matches and what lies between; each pattern splits the words
+// so far.
+std::vector<absl::string_view> Cut(absl::string_view text, absl::Span<const Pattern> patterns) {
+  if (patterns.empty()) return {text};
+  const std::vector<Character> characters = Characters(text);
+  std::vector<Word> words = {{0, characters.size() - 1}};
+  for (const Pattern& pattern : patterns) {
+    std::vector<Word> split;
+    for (const Word& w : words) {
+      const std::vector<Word> parts = pattern.Split(characters, w);
+      split.insert(split.end(), parts.begin(), parts.end());
+    }
+    words = std::move(split);
+  }
+  std::vector<absl::string_view> out;
+  for (const auto& [begin, end] : words) {
+    const uint32_t from = characters[begin].begin;
+    out.push_back(text.substr(from, characters[end].begin - from));
+  }
+  return out;
+}
+
 }  // namespace
 
 struct Tokenizer::Data {
@@ -64,13 +86,16 @@ struct Tokenizer::Data {
   absl::Status FillTokens();
   absl::Status FillMerges();
 
+  void EncodeParts(absl::Span<const Part> parts, bool prefixed, std::vector<int32_t>* out) const;
   void EncodeText(absl::string_view written, bool prefixed, std::vector<int32_t>* out) const;
+  void EncodePiece(absl::string_view piece, bool prefixed, std::vector<int32_t>* out) const;
   void EncodeWord(absl::string_view word, std::vector<int32_t>* out) const;
   void Join(absl::string_view text, std::vector<Symbol> symbols, std::vector<int32_t>* out) const;
   void Unigram(absl::string_view text, std::vector<int32_t>* out) const;
   void Characterwise(absl::string_view text, std::vector<int32_t>* out) const;
   void AppendBytes(absl::string_view text, std::vector<int32_t>* out) const;
-  int32_t SpecialAt(absl::string_view text, size_t at, bool markup) const;
+  // Control tokens by their names only before `markup_end`.
+  int32_t SpecialAt(absl::string_view text, size_t at, size_t markup_end) const;
 };
 
 // ---- making
@@ -179,6 +204,7 @@ absl::Status Tokenizer::Data::Fill() {
     if (!pattern.ok()) return Error(std::string(pattern.status().message()));
     patterns.push_back(*std::move(pattern));
   }
+  spec.prefix_after = std::min(spec.prefix_after, patterns.size());
   std::stable_sort(special.begin(), special.end(), [&](int32_t a, int32_t b) {
     return spec.tokens[a].text.size() > spec.tokens[b].text.size();
   });
@@ -199,83 +225,107 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> Tokenizer::Make(TokenizerSpec s
 
 // ---- encoding
 
-int32_t Tokenizer::Data::SpecialAt(absl::string_view text, size_t at, bool markup) const {
+int32_t Tokenizer::Data::SpecialAt(absl::string_view text, size_t at, size_t markup_end) const {
   if (!special_starts[static_cast<uint8_t>(text[at])]) return -1;
   for (int32_t id : special) {
     const TokenizerSpec::Token& t = spec.tokens[id];
-    if (!markup && t.kind != TokenKind::kUserDefined) continue;
+    const bool anywhere = t.kind == TokenKind::kUserDefined;
+    if (!anywhere && at + t.text.size() > markup_end) continue;
     if (text.substr(at, t.text.size()) == t.text) return id;
   }
   return -1;
 }
 
 std::vector<int32_t> Tokenizer::Encode(absl::string_view text, const Options& options) const {
-  const Data& d = *data_;
+  const Part all{std::string(text), options.markup};
+  return Encode(absl::MakeConstSpan(&all, 1), options);
+}
+
+std::vector<int32_t> Tokenizer::Encode(absl::Span<const Part> parts, const Options& options) const {
+  const TokenizerSpec& spec = data_->spec;
   std::vector<int32_t> out;
-  if (options.special && d.spec.add_bos) out.push_back(static_cast<int32_t>(d.spec.bos));
-  size_t begin = 0;
-  bool prefixed = d.spec.prefix != TokenizerSpec::Prefix::kNone && !options.continues;
-  for (size_t i = 0; i < text.size();) {
-    const int32_t id = d.SpecialAt(text, i, options.markup);
-    if (id < 0) {
-      ++i;
-      continue;
-    }
-    d.EncodeText(text.substr(begin, i - begin), prefixed, &out);
-    out.push_back(id);
-    i += d.spec.tokens[id].text.size();
-    begin = i;
-    prefixed = d.spec.prefix == TokenizerSpec::Prefix::kEach;
+  if (options.special && spec.add_bos) out.push_back(static_cast<int32_t>(spec.bos));
+  bool prefixed = spec.prefix != TokenizerSpec::Prefix::kNone && !options.continues;
+  size_t first = 0;
+  for (size_t i = 0; i <= parts.size(); ++i) {
+    if (i < parts.size() && parts[i].token < 0) continue;
+    data_->EncodeParts(parts.subspan(first, i - first), prefixed, &out);
+    first = i + 1;
+    if (i == parts.size()) break;
+    out.push_back(parts[i].token);
+    prefixed = spec.prefix == TokenizerSpec::Prefix::kEach;
   }
-  d.EncodeText(text.substr(begin), prefixed, &out);
-  if (options.special && d.spec.add_eos && d.spec.eos >= 0) {
-    out.push_back(static_cast<int32_t>(d.spec.eos));
+  if (options.special && spec.add_eos && spec.eos >= 0) {
+    out.push_back(static_cast<int32_t>(spec.eos));
   }
   return out;
 }
 
-// Words are what the patterns match and what lies between; each pattern splits the words so far.
+// Tokens that stand in the texts as they are written are cut out, and what lies between is encoded.
+void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
+                                  std::vector<int32_t>* out) const {
+  std::string joined;
+  for (const Part& part : parts) joined += part.text;
+  const absl::string_view text = joined;
+  size_t begin = 0, i = 0, part_end = 0;
+  for (const Part& part : parts) {
+    part_end += part.text.size();
+    while (i < part_end) {
+      const int32_t id = SpecialAt(text, i, part.markup ? part_end : 0);
+      if (id < 0) {
+        ++i;
+        continue;
+      }
+      const TokenizerSpec::Token& token = spec.tokens[id];
+      size_t end = i + token.text.size();
+      if (token.alone && (EndsInWord(text.substr(0, i)) || BeginsWithWord(text.substr(end)))) {
+        i = end;
+        continue;
+      }
+      absl::string_view before = text.substr(begin, i - begin);
+      if (token.takes_left) before = WithoutSpaceAtEnd(before);
+      if (token.takes_right) end = text.size() - WithoutSpaceAtBegin(text.substr(end)).size();
+      EncodeText(before, prefixed, out);
+      out->push_back(id);
+      i = begin = end;
+      prefixed = spec.prefix == TokenizerSpec::Prefix::kEach;
+    }
+  }
+  EncodeText(text.substr(begin), prefixed, out);
+}
+
 void Tokenizer::Data::EncodeText(absl::string_view written, bool prefixed,
                                  std::vector<int32_t>* out) const {
   if (written.empty()) return;
-  std::string text = spec.form == TokenizerSpec::Form::kComposed     ? Composed(written)
-                     : spec.form == TokenizerSpec::Form::kDecomposed ? Decomposed(written)
-                                                                     : std::string(written);
-  if (prefixed && !(spec.prefix_once && text[0] == ' ')) text = absl::StrCat(" ", text);
-  if (spec.model != TokenizerSpec::Model::kByteLevel) {
-    const std::string escaped = absl::StrReplaceAll(text, {{" ", kSpace}});
-    std::vector<int32_t> ids;  // apart: unknown tokens are fused within a text only
+  const std::string text = spec.form == TokenizerSpec::Form::kComposed     ? Composed(written)
+                           : spec.form == TokenizerSpec::Form::kDecomposed ? Decomposed(written)
+                                                                           : std::string(written);
+  const auto first = absl::MakeConstSpan(patterns).subspan(0, spec.prefix_after);
+  for (absl::string_view piece : Cut(text, first)) {
+    EncodePiece(piece, prefixed, out);
+    prefixed = prefixed && spec.prefix == TokenizerSpec::Prefix::kEach;
+  }
+}
+
+void Tokenizer::Data::EncodePiece(absl::string_view piece, bool prefixed,
+                                  std::vector<int32_t>* out) const {
+  const bool byte_level = spec.model == TokenizerSpec::Model::kByteLevel;
+  const bool spaced = piece[0] == ' ' || (!byte_level && absl::StartsWith(piece, kSpace));
+  std::string text = absl::StrCat(prefixed && !(spec.prefix_once && spaced) ? " " : "", piece);
+  if (!byte_level) text = absl::StrReplaceAll(text, {{" ", kSpace}});
+  for (absl::string_view word :
+       Cut(text, absl::MakeConstSpan(patterns).subspan(spec.prefix_after))) {
+    if (byte_level) {
+      EncodeWord(word, out);
+      continue;
+    }
+    std::vector<int32_t> ids;  // apart: unknown tokens are fused within a word only
     if (spec.model == TokenizerSpec::Model::kUnigram) {
-      Unigram(escaped, &ids);
+      Unigram(word, &ids);
     } else {
-      Characterwise(escaped, &ids);
+      Characterwise(word, &ids);
     }
     out->insert(out->end(), ids.begin(), ids.end());
-    return;
-  }
-  const std::vector<Character> characters = Characters(text);
-  std::vector<std::pair<size_t, size_t>> words = {{0, characters.size() - 1}};
-  for (const Pattern& pattern : patterns) {
-    std::vector<std::pair<size_t, size_t>> split;
-    for (const auto& [begin, end] : words) {
-      size_t rest = begin;  // where what no match holds begins
-      for (size_t at = begin; at < end;) {
-        const int64_t to = pattern.Match(characters, at, end);
-        if (to <= static_cast<int64_t>(at)) {
-          ++at;
-          continue;
-        }
-        if (rest < at) split.emplace_back(rest, at);
-        split.emplace_back(at, to);
-        at = rest = to;
-      }
-      if (rest < end) split.emplace_back(rest, end);
-    }
-    words = std::move(split);
-  }
-  for (const auto& [begin, end] : words) {
-    const uint32_t from = characters[begin].begin;
-    EncodeWord(absl::string_view(text).substr(from, characters[end].begin - from), out);
   }
 }
 
@@ -296,6 +346,12 @@ void Tokenizer::Data::EncodeWord(absl::string_view word, std::vector<int32_t>* o
 }
 
 void Tokenizer::Data::Characterwise(absl::string_view text, std::vector<int32_t>* out) const {
+  if (spec.whole_words) {
+    if (const auto it = by_text.find(text); it != by_text.end()) {
+      out->push_back(it->second);
+      return;
+    }
+  }
   const std::vector<Character> characters = Characters(text);
   std::vector<Symbol> symbols;
   symbols.reserve(characters.size());
@@ -424,36 +480,5 @@ bool Tokenizer::EndsText(int32_t id) const {
 
 const TokenizerSpec& Tokenizer::spec() const { return data_->spec; }
 int Tokenizer::size() const { return static_cast<int>(data_->pieces.size()); }
-
-std::string Utf8Stream::Push(absl::string_view bytes) {
-  pending_.append(bytes.data(), bytes.size());
-  std::string out;
-  while (true) {
-    const size_t valid = ValidUtf8Prefix(pending_);
-    out.append(pending_, 0, valid);
-    pending_.erase(0, valid);
-    if (pending_.empty()) return out;
-    // What is left starts with a character that is incomplete or wrong.
-    const uint8_t b = static_cast<uint8_t>(pending_[0]);
-    const size_t n = b >= 0xF0 && b <= 0xF4  ? 4
-                     : b >= 0xE0 && b < 0xF0 ? 3
-                     : b >= 0xC2 && b < 0xE0 ? 2
-                                             : 0;
-    size_t have = 1;
-    while (have < pending_.size() && static_cast<uint8_t>(pending_[have]) >> 6 == 2) ++have;
-    if (have == pending_.size() && have < n) return out;
-    out += "\xEF\xBF\xBD";
-    pending_.erase(0, 1);
-  }
-}
-
-std::string Utf8Stream::Finish() {
-  std::string out;
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    if (i == 0 || static_cast<uint8_t>(pending_[i]) >> 6 != 2) out += "\xEF\xBF\xBD";
-  }
-  pending_.clear();
-  return out;
-}
 
 }  // namespace tessera::llm

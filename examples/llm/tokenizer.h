@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "runtime/gguf.h"
 
 namespace tessera::llm {
@@ -27,6 +28,9 @@ struct TokenizerSpec {
     std::string text;  // as in the file
     float score = 0;
     TokenKind kind = TokenKind::kNormal;
+    // Of tokens that are cut out of texts: it takes the white space on that side, and it is none
+    // where a letter, digit or mark stands beside it.
+    bool takes_left = false, takes_right = false, alone = false;
   };
   // Where a space is put before a text: nowhere, at its begin, after each control token as well.
   enum class Prefix { kNone, kBegin, kEach };
@@ -37,7 +41,8 @@ struct TokenizerSpec {
   std::vector<Token> tokens;
   std::vector<std::pair<std::string, std::string>> merges;  // first is done first
   std::vector<std::string> patterns;                        // of the pre-tokeniser, applied in turn
-  bool whole_words = false;                                 // a word that is a token is not merged
+  size_t prefix_after = 0;   // how many of these, before each word is a text to put a space before
+  bool whole_words = false;  // a word that is a token is not merged
   Form form = Form::kAsWritten;
   Prefix prefix = Prefix::kNone;
   bool prefix_once = false;   // not where there is a space already
@@ -68,6 +73,15 @@ class Tokenizer {
     bool continues = false;
   };
   std::vector<int32_t> Encode(absl::string_view text, const Options& options) const;
+
+  // Parts of one text: words and merges reach from one into the next, names of control tokens do
+  // not, and count only in parts that are markup. Or a token itself, which texts end at.
+  struct Part {
+    std::string text;
+    bool markup = false;
+    int32_t token = -1;
+  };
+  std::vector<int32_t> Encode(absl::Span<const Part> parts, const Options& options) const;
 
   // The bytes of a token as it is generated: "" for control tokens; a character may be spread
   // over several.

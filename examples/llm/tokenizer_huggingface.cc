@@ -70,6 +70,12 @@ struct Reader {
       return Bad("the tokenizer model ", ShowName(type), " is not known; BPE and Unigram are");
     }
     if (!vocab->is(Json::Type::kObject)) return Bad("'model.vocab' is no object");
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      const std::string mark = Text(Find(model, key));
+      if (mark.empty()) continue;
+      return Bad("'model.", key, "' is ", ShowName(mark),
+                 "; words whose parts are marked are not known");
+    }
     const bool fallback = True(Find(model, "byte_fallback"));
     spec->model = fallback ? TokenizerSpec::Model::kMerges : TokenizerSpec::Model::kByteLevel;
     spec->whole_words = True(Find(model, "ignore_merges"));
@@ -169,6 +175,9 @@ struct Reader {
       ++entries;
       ASSIGN_OR_RETURN(TokenizerSpec::Token * token, Place(*id, text));
       token->text = text;
+      token->takes_left = True(Find(item.value(), "lstrip"));
+      token->takes_right = True(Find(item.value(), "rstrip"));
+      token->alone = True(Find(item.value(), "single_word"));
       if (token->kind == TokenKind::kByte) continue;  // what bytes fall back on, all the same
       token->kind =
           True(Find(item.value(), "special")) ? TokenKind::kControl : TokenKind::kUserDefined;
@@ -232,6 +241,7 @@ struct Reader {
                    : scheme == "first" ? TokenizerSpec::Prefix::kBegin
                                        : TokenizerSpec::Prefix::kEach;
     spec->prefix_once = true;
+    spec->prefix_after = spec->patterns.size();
   }
 
   absl::Status PreTokenizer(const std::optional<Json>& pre, int depth) const {
@@ -244,9 +254,13 @@ struct Reader {
       return absl::OkStatus();
     }
     if (type == "ByteLevel") {
+      if (spec->model == TokenizerSpec::Model::kUnigram) {
+        return Bad("'pre_tokenizer': ByteLevel before a Unigram model is not known");
+      }
+      spec->model = TokenizerSpec::Model::kByteLevel;  // no byte is left that falls back
+      if (True(Find(*pre, "add_prefix_space"))) PrefixOnce("always");
       const std::optional<Json> regex = Find(*pre, "use_regex");
       if (!regex || True(regex)) spec->patterns.push_back(kGpt2Pattern);
-      if (True(Find(*pre, "add_prefix_space"))) PrefixOnce("always");
       return absl::OkStatus();
     }
     if (type == "Split") {
@@ -269,6 +283,8 @@ struct Reader {
       const std::optional<Json> flag = Find(*pre, "add_prefix_space");
       const std::string scheme = Text(Find(*pre, "prepend_scheme"));
       PrefixOnce(!scheme.empty() ? scheme : flag && !True(flag) ? "never" : "always");
+      const std::optional<Json> split = Find(*pre, "split");
+      if (!split || True(split)) spec->patterns.push_back("\xE2\x96\x81[^\xE2\x96\x81]*");
       return absl::OkStatus();
     }
     return Bad("the pre_tokenizer ", ShowName(type),
@@ -334,9 +350,22 @@ absl::Status ReadTokenizerConfig(const std::string& path, TokenizerSpec* spec) {
   if (const std::optional<Json> add = json.Find("add_eos_token"); add && add->Bool()) {
     spec->add_eos = *add->Bool() && spec->eos >= 0;
   }
-  if (const std::optional<Json> chat = json.Find("chat_template"); chat && chat->String()) {
-    spec->chat_template = *chat->String();
+  const std::optional<Json> chat = json.Find("chat_template");
+  if (!chat) return absl::OkStatus();
+  if (chat->String()) spec->chat_template = *chat->String();
+  for (const JsonItem item : chat->Items()) {  // several, each with its name
+    const std::optional<Json> name = item.value().Find("name"),
+                              text = item.value().Find("template");
+    if (!name || name->String() != "default" || !text || !text->String()) continue;
+    spec->chat_template = *text->String();
   }
+  return absl::OkStatus();
+}
+
+// A file of its own, as newer folders have it, wins.
+absl::Status ReadChatTemplate(const std::string& path, TokenizerSpec* spec) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, OpenIfThere(path));
+  if (file != nullptr) spec->chat_template = std::string(file->bytes());
   return absl::OkStatus();
 }
 
@@ -377,6 +406,7 @@ absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFace(const std::string& folder
   ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
   ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerFromHuggingFaceText(file->bytes(), path));
   RETURN_IF_ERROR(ReadTokenizerConfig(folder + "/tokenizer_config.json", &spec));
+  RETURN_IF_ERROR(ReadChatTemplate(folder + "/chat_template.jinja", &spec));
   RETURN_IF_ERROR(ReadGenerationConfig(folder + "/generation_config.json", &spec));
   return spec;
 }

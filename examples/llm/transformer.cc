@@ -31,6 +31,18 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
     caches_.push_back(
         {Tensor::Empty(shape, cache, by_heads), Tensor::Empty(shape, cache, by_heads)});
   }
+  if (activations == Activations::kF32) return;
+  std::vector<const Matrix*> matrices = {&model.output};
+  for (const LayerWeights& w : model.layers) {
+    matrices.insert(matrices.end(), {&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down});
+  }
+  for (const Matrix* m : matrices) {
+    if (!PacksScales(m->format)) continue;
+    BlockScales s = Integers(m->stored, m->format).of;
+    s.scales = s.scales.Contiguous().Realize();
+    if (s.offsets) s.offsets = s.offsets.Contiguous().Realize();
+    scales_.emplace(m, std::move(s));
+  }
 }
 
 uint64_t Transformer::cache_bytes() const {
@@ -50,17 +62,19 @@ bool Transformer::ByIntegers(const Matrix& weight, const Tensor& x) const {
 Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const {
   const bool any = std::any_of(weights.begin(), weights.end(),
                                [&](const Matrix& w) { return ByIntegers(w, x); });
-  return {x, any ? Quantise(x) : IntegerBlocks()};
+  return {x, any ? Quantise(x) : RoundedRows()};
 }
 
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
   if (!ByIntegers(weight, x.values)) return x.values.Linear(weight.values(), bias);
-  const Tensor y = Product(x.blocks, Integers(weight.stored, weight.format));
+  IntegerBlocks integers = Integers(weight.stored, weight.format);
+  if (const auto it = scales_.find(&weight); it != scales_.end()) integers.of = it->second;
+  const Tensor y = Product(x.rounded, integers);
   return bias ? y + bias : y;
 }
 
-Tensor Transformer::Project(const Tensor& x, const Matrix& weight) const {
-  return Project(RowsFor(x, {weight}), weight);
+Tensor Transformer::Project(const Tensor& x, const Matrix& weight, const Tensor& bias) const {
+  return Project(RowsFor(x, {weight}), weight, bias);
 }
 
 // Rotary positions of [T, heads, head_dim]: each pair of elements turns by its angle.
@@ -79,24 +93,25 @@ Tensor Transformer::Rotate(const Tensor& x, const Extent& position) const {
 }
 
 // The first position that any of the queries from `position` on sees.
-Extent Transformer::FirstSeen(const Extent& position) const {
-  const int64_t window = model_.config.window;
+Extent Transformer::FirstSeen(int64_t window, const Extent& position) const {
   return window == 0 || window >= context_ ? 0 : Max(position + (1 - window), 0);
 }
 
 // Which keys, from the first that any sees to its own, each of T queries sees.
-Tensor Transformer::Mask(int64_t tokens, const Extent& position) const {
-  const Extent first = FirstSeen(position);
+Tensor Transformer::Mask(int64_t window, int64_t tokens, const Extent& position) const {
+  const Extent first = FirstSeen(window, position);
   const Tensor key = Tensor::Arange(position + tokens - first) + first;
   const Tensor query = (Tensor::Arange(tokens) + position).Unsqueeze(1);
   const Tensor seen = key <= query;
-  if (model_.config.window == 0) return seen;
-  return seen & (key > query - model_.config.window);
+  if (window == 0) return seen;
+  return seen & (key > query - window);
 }
 
-Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor& x,
-                              const Extent& position) {
+Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& position) {
   const ModelConfig& c = model_.config;
+  const LayerWeights& w = model_.layers[layer];
+  Cache& cache = caches_[layer];
+  const int64_t window = c.WindowOf(layer);
   const int64_t kv_heads = model_.division.kv_heads;
   const int64_t tokens = x.size(0), group = c.heads / kv_heads;
   const Rows input = RowsFor(x, {w.q, w.k, w.v});
@@ -112,7 +127,8 @@ Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor&
   store(cache.keys, Rotate(k, position));
   store(cache.values, v);
   // Read as they are kept: the cast is part of the products' kernels.
-  const Pairs seen = {{0, kv_heads}, {FirstSeen(position), position + tokens}, {0, c.head_dim}};
+  const Pairs seen = {
+      {0, kv_heads}, {FirstSeen(window, position), position + tokens}, {0, c.head_dim}};
   const Tensor keys = cache.keys.Shrink(seen).Cast(kFloat32);
   const Tensor values = cache.values.Shrink(seen).Cast(kFloat32);
 
@@ -124,16 +140,16 @@ Tensor Transformer::Attention(const LayerWeights& w, Cache& cache, const Tensor&
   Tensor scores = rows.MatMul(keys.Transpose()) * (1 / std::sqrt(static_cast<double>(c.head_dim)));
   if (tokens > 1) {
     const Shape flat = scores.shape();
-    scores =
-        Where(Mask(tokens, position), scores.Reshape({kv_heads, group, tokens, keys.shape()[1]}),
-              -std::numeric_limits<float>::infinity())
-            .Reshape(flat);
+    scores = Where(Mask(window, tokens, position),
+                   scores.Reshape({kv_heads, group, tokens, keys.shape()[1]}),
+                   -std::numeric_limits<float>::infinity())
+                 .Reshape(flat);
   }
   const Tensor mixed = scores.Softmax().MatMul(values);
   return Project(mixed.Reshape({c.heads, tokens, c.head_dim})
                      .Permute({1, 0, 2})
                      .Reshape({tokens, c.heads * c.head_dim}),
-                 w.o);
+                 w.o, w.o_bias);
 }
 
 Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
@@ -141,15 +157,16 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
   Tensor x = Values(model_.embedding.stored.Take(tokens), model_.embedding.format);
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
-    x = x + Attention(w, caches_[i], x.RmsNorm(w.attention_norm, eps), position);
+    x = x + Attention(i, x.RmsNorm(w.attention_norm, eps), position);
     const Rows y = RowsFor(x.RmsNorm(w.ffn_norm, eps), {w.gate, w.up});
-    x = x + Project(Project(y, w.gate).Silu() * Project(y, w.up), w.down);
+    const Tensor gate = Project(y, w.gate, w.gate_bias), up = Project(y, w.up, w.up_bias);
+    x = x + Project(gate.Silu() * up, w.down, w.down_bias);
   }
   return x.RmsNorm(model_.norm, eps);
 }
 
 Tensor Transformer::Logits(const Tensor& hidden) const {
-  return Project(hidden, model_.output).To(model_.division.logits);
+  return Project(hidden, model_.output, {}).To(model_.division.logits);
 }
 
 }  // namespace tessera::llm

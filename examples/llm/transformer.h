@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "examples/llm/model.h"
 #include "graph/tensor.h"
@@ -35,22 +36,23 @@ class Transformer {
   // What several products share: as it is, and rounded where some of these weights want that.
   struct Rows {
     Tensor values;
-    IntegerBlocks blocks;
+    RoundedRows rounded;
   };
   Rows RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const;
   Tensor Project(const Rows& x, const Matrix& weight, const Tensor& bias = {}) const;
-  Tensor Project(const Tensor& x, const Matrix& weight) const;
+  Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias) const;
   bool ByIntegers(const Matrix& weight, const Tensor& x) const;
-  Tensor Attention(const LayerWeights& w, Cache& cache, const Tensor& x, const Extent& position);
+  Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
   Tensor Rotate(const Tensor& x, const Extent& position) const;
-  Extent FirstSeen(const Extent& position) const;
-  Tensor Mask(int64_t tokens, const Extent& position) const;
+  Extent FirstSeen(int64_t window, const Extent& position) const;
+  Tensor Mask(int64_t window, int64_t tokens, const Extent& position) const;
 
   const Model& model_;
   int64_t context_;
   Activations activations_;
   Tensor cos_, sin_;  // [context, head_dim / 2]
   std::vector<Cache> caches_;
+  absl::flat_hash_map<const Matrix*, BlockScales> scales_;  // of those whose format packs them
 };
 
 }  // namespace tessera::llm

@@ -26,6 +26,19 @@ bool IsWhitespace(uint32_t c) {
          c == 0x3000;
 }
 
+bool IsWordCharacter(uint32_t c) {
+  constexpr auto bit = [](Category category) { return 1u << static_cast<int>(category); };
+  constexpr uint32_t kWords = bit(Category::kLu) | bit(Category::kLl) | bit(Category::kLt) |
+                              bit(Category::kLm) | bit(Category::kLo) | bit(Category::kMn) |
+                              bit(Category::kMc) | bit(Category::kMe) | bit(Category::kNd) |
+                              bit(Category::kNl) | bit(Category::kPc);
+  // Letters in circles and squares are symbols; two characters say whether their neighbours join.
+  const bool circled = (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+                       (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+  return (kWords >> static_cast<int>(CategoryOf(c)) & 1) != 0 || circled || c == 0x200C ||
+         c == 0x200D;
+}
+
 std::vector<Character> Characters(absl::string_view text) {
   std::vector<Character> out;
   out.reserve(text.size() + 1);
@@ -47,6 +60,45 @@ std::vector<Character> Characters(absl::string_view text) {
   }
   out.push_back({kNoCharacter, static_cast<uint32_t>(text.size())});
   return out;
+}
+
+namespace {
+
+constexpr size_t kLongest = 4;  // bytes of a character
+
+// Where the last character of a text begins, which has one.
+size_t LastBegin(absl::string_view text) {
+  size_t at = text.size() - 1;
+  while (at > 0 && text.size() - at < kLongest && static_cast<uint8_t>(text[at]) >> 6 == 2) --at;
+  return at;
+}
+struct Whole {
+  uint32_t code;
+  size_t size;  // in bytes
+};
+Whole First(absl::string_view text) {
+  const std::vector<Character> all = Characters(text.substr(0, kLongest));
+  return {all[0].code, all[1].begin};
+}
+
+}  // namespace
+
+bool BeginsWithWord(absl::string_view text) {
+  return !text.empty() && IsWordCharacter(First(text).code);
+}
+bool EndsInWord(absl::string_view text) {
+  return !text.empty() && IsWordCharacter(First(text.substr(LastBegin(text))).code);
+}
+
+absl::string_view WithoutSpaceAtBegin(absl::string_view text) {
+  while (!text.empty() && IsWhitespace(First(text).code)) text.remove_prefix(First(text).size);
+  return text;
+}
+absl::string_view WithoutSpaceAtEnd(absl::string_view text) {
+  while (!text.empty() && IsWhitespace(First(text.substr(LastBegin(text))).code)) {
+    text = text.substr(0, LastBegin(text));
+  }
+  return text;
 }
 
 void AppendUtf8(uint32_t c, std::string* out) {

@@ -44,7 +44,8 @@ enum class Category : uint8_t {
 };
 Category CategoryOf(uint32_t code_point);
 
-bool IsWhitespace(uint32_t code_point);  // the property White_Space
+bool IsWhitespace(uint32_t code_point);     // the property White_Space
+bool IsWordCharacter(uint32_t code_point);  // \w of Unicode's regular expressions
 
 // A character of a text: a code point, or a byte that belongs to none (then `code` is
 // kNoCharacter).
@@ -56,6 +57,11 @@ inline constexpr uint32_t kNoCharacter = 0x110000;
 
 // The characters, and one more that begins at the text's end.
 std::vector<Character> Characters(absl::string_view text);
+
+bool BeginsWithWord(absl::string_view text);  // a character of one
+bool EndsInWord(absl::string_view text);
+absl::string_view WithoutSpaceAtBegin(absl::string_view text);
+absl::string_view WithoutSpaceAtEnd(absl::string_view text);
 
 void AppendUtf8(uint32_t code_point, std::string* out);
 

@@ -84,9 +84,12 @@ void Parse(absl::string_view bytes) {
   const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
   const std::vector<Character> text = Characters(kText);
   if (!pattern.ok()) return;
-  for (size_t i = 0; i + 1 < text.size(); ++i) {
-    if (pattern->Match(text, i, text.size() - 1) >= static_cast<int64_t>(text.size())) std::abort();
+  size_t end = 0;  // words lie side by side, and none is empty
+  for (const Word& w : pattern->Split(text, {0, text.size() - 1})) {
+    if (w.begin != end || w.end <= w.begin) std::abort();
+    end = w.end;
   }
+  if (end != text.size() - 1) std::abort();
 #endif
 }
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "absl/strings/str_replace.h"
 #include "examples/llm/session.h"
 #include "tests/llm/models.h"
 #include "tests/llm/small_files.h"
@@ -79,7 +80,8 @@ std::vector<Vector> Reference(const ModelConfig& c, const RandomWeights& w,
       Vector mixed(c.heads * c.head_dim, 0.0);
       for (int64_t h = 0; h < c.heads; ++h) {
         const int64_t g = h / (c.heads / c.kv_heads);
-        const size_t first = c.window > 0 && int64_t(t) >= c.window ? t + 1 - c.window : 0;
+        const bool windowed = c.window > 0 && (c.sees_all.empty() || !c.sees_all[l]);
+        const size_t first = windowed && int64_t(t) >= c.window ? t + 1 - c.window : 0;
         Vector score;
         double sum = 0;
         for (size_t s = first; s <= t; ++s) {
@@ -96,14 +98,18 @@ std::vector<Vector> Reference(const ModelConfig& c, const RandomWeights& w,
           }
         }
       }
-      const Vector o = MatVec(w.Of(p + "attn_output.weight"), mixed, c.dim);
+      Vector o = MatVec(w.Of(p + "attn_output.weight"), mixed, c.dim);
+      AddBias(w.Of(p + "attn_output.bias"), &o);
       for (int64_t i = 0; i < c.dim; ++i) x[i] += o[i];
       n = x;
       Norm(w.Of(p + "ffn_norm.weight"), c.norm_eps, 0, c.dim, &n);
       Vector gate = MatVec(w.Of(p + "ffn_gate.weight"), n, c.ffn);
-      const Vector up = MatVec(w.Of(p + "ffn_up.weight"), n, c.ffn);
+      Vector up = MatVec(w.Of(p + "ffn_up.weight"), n, c.ffn);
+      AddBias(w.Of(p + "ffn_gate.bias"), &gate);
+      AddBias(w.Of(p + "ffn_up.bias"), &up);
       for (int64_t i = 0; i < c.ffn; ++i) gate[i] = gate[i] / (1 + std::exp(-gate[i])) * up[i];
-      const Vector down = MatVec(w.Of(p + "ffn_down.weight"), gate, c.dim);
+      Vector down = MatVec(w.Of(p + "ffn_down.weight"), gate, c.dim);
+      AddBias(w.Of(p + "ffn_down.bias"), &down);
       for (int64_t i = 0; i < c.dim; ++i) x[i] += down[i];
     }
     Norm(w.Of("output_norm.weight"), c.norm_eps, 0, c.dim, &x);
@@ -171,12 +177,47 @@ TEST(Architectures, MistralSlidingWindow) {
   c.window = 7;
   ExpectReference(c, false);
 }
+TEST(Architectures, Qwen2WithAWindowInLaterLayers) {
+  ModelConfig c = Small("qwen2");
+  c.window = 7;
+  c.sees_all = {true, false};
+  ExpectReference(c, true);
+}
 TEST(Architectures, Qwen2) { ExpectReference(Small("qwen2"), true); }
 TEST(Architectures, Qwen3) { ExpectReference(Small("qwen3"), false); }
+TEST(Architectures, BiasesEverywhere) {
+  ModelConfig c = Small("llama");
+  c.attention_biased = c.ffn_biased = true;
+  ExpectReference(c, false);
+}
 TEST(Architectures, AsManyKeyHeadsAsHeads) {
   ModelConfig c = Small("llama");
   c.kv_heads = c.heads;
   ExpectReference(c, false);
+}
+
+// Llama's and Qwen 3's configurations say whether their products add biases.
+TEST(Architectures, BiasesOfConfigJson) {
+  const auto read = [](const std::string& type) {
+    const std::string text = absl::StrCat(
+        R"({"attention_bias": true, "mlp_bias": true, "hidden_size": 64, "num_hidden_layers": 1,
+        "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 64, "model_type": ")",
+        type, "\"}");
+    const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
+    return json.ok() ? ConfigFromHuggingFace(*json, "config.json") : json.status();
+  };
+  ASSERT_OK_AND_ASSIGN(ModelConfig llama, read("llama"));
+  EXPECT_TRUE(llama.attention_biased && llama.ffn_biased);
+  ASSERT_OK_AND_ASSIGN(const ModelConfig qwen3, read("qwen3"));
+  EXPECT_TRUE(qwen3.attention_biased && !qwen3.ffn_biased);
+  ASSERT_OK_AND_ASSIGN(const ModelConfig mistral, read("mistral"));
+  EXPECT_FALSE(mistral.attention_biased || mistral.ffn_biased);
+  const RandomWeights weights = WeightsFor(Small("llama"), false);
+  ModelConfig wants = Small("llama");
+  wants.ffn_biased = true;
+  EXPECT_THAT(MakeModel(wants, nullptr, weights.set, true, "test"),
+              StatusIs(absl::StatusCode::kDataLoss, "'blk.0.ffn_gate.bias' [40] is missing"));
 }
 
 TEST(Architectures, RopeScalingOfConfigJson) {
@@ -199,6 +240,64 @@ TEST(Architectures, RopeScalingOfConfigJson) {
     }
     EXPECT_NEAR(c.rope_divisors[i], want, 1e-9 * want) << i;
   }
+}
+
+// Which layers a window is for, as transformers' Qwen2Config and its layer_types say.
+TEST(Architectures, WindowsOfConfigJson) {
+  const auto read = [](const std::string& keys) {
+    const std::string text = absl::StrCat(
+        R"({"model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 4,
+        "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 512, "sliding_window": 64, "use_sliding_window": )",
+        keys, "}");
+    const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
+    return json.ok() ? ConfigFromHuggingFace(*json, "config.json") : json.status();
+  };
+  const auto windows = [&](const std::string& keys) {
+    const absl::StatusOr<ModelConfig> c = read(keys);
+    EXPECT_OK(c);
+    std::vector<int64_t> out;
+    for (size_t i = 0; i < 4 && c.ok(); ++i) out.push_back(c->WindowOf(i));
+    return out;
+  };
+  using Windows = std::vector<int64_t>;
+  EXPECT_EQ(windows("false"), Windows({0, 0, 0, 0}));
+  EXPECT_EQ(windows(R"(true, "max_window_layers": 3)"), Windows({0, 0, 0, 64}));
+  EXPECT_EQ(windows(R"(true, "max_window_layers": 0)"), Windows({64, 64, 64, 64}));
+  EXPECT_EQ(windows(R"(true, "max_window_layers": 9)"), Windows({0, 0, 0, 0}));
+  EXPECT_EQ(windows("true"), Windows({0, 0, 0, 0}));  // 28, if it is missing
+  const std::string full = "\"full_attention\"", part = "\"sliding_attention\"";
+  EXPECT_EQ(
+      windows(absl::StrCat("true, \"layer_types\": [", part, ",", full, ",", full, ",", part, "]")),
+      Windows({64, 0, 0, 64}));
+  const std::pair<std::string, const char*> wrong[] = {
+      {R"(true, "max_window_layers": -1)", "'max_window_layers' is -1"},
+      {R"(true, "layer_types": 3)", "not an array"},
+      {R"(true, "layer_types": ["x"])", "full_attention and sliding_attention"},
+      {absl::StrCat("true, \"layer_types\": [", full, "]"), "1 entries, and there are 4 layers"}};
+  for (const auto& [keys, error] : wrong) {
+    EXPECT_THAT(read(keys), StatusIs(absl::StatusCode::kDataLoss, error));
+  }
+}
+
+// Files from before rope.scaling.type say how far positions are stretched by another key.
+TEST(Architectures, RopeScalingOfOldFiles) {
+  const auto divisors = [](SmallGguf file) {
+    const std::string path = OwnTempDir() + "/old.gguf";
+    std::ofstream(path) << file.Bytes();
+    const absl::StatusOr<Gguf> gguf = OpenGguf(path);
+    EXPECT_OK(gguf);
+    const absl::StatusOr<ModelConfig> c = ConfigFromGguf(gguf->metadata);
+    EXPECT_OK(c);
+    return c.ok() ? c->rope_divisors : std::vector<double>();
+  };
+  const std::vector<double> four(2, 4), none;
+  const std::string old = "llama.rope.scale_linear", factor = "llama.rope.scaling.factor";
+  EXPECT_EQ(divisors(SmallGguf().Set(old, 4.0f)), four);
+  EXPECT_EQ(divisors(SmallGguf().Set(old, 1.0f)), none);
+  EXPECT_EQ(divisors(SmallGguf().Set(factor, 4.0f)), four);
+  EXPECT_EQ(divisors(SmallGguf().Set(factor, 4.0f).Set(old, 2.0f)), four);
+  EXPECT_EQ(divisors(SmallGguf().Set(old, 4.0f).Set("llama.rope.scaling.type", "none")), none);
 }
 
 // As transformers 5 writes it: one object, with the base.
@@ -247,8 +346,8 @@ TEST(Architectures, RopeParametersOfConfigJson) {
 
 // Frequencies that Hugging Face's transformers 5.23 gives for these numbers (ROPE_INIT_FUNCTIONS).
 TEST(Architectures, YarnIsThatOfTransformers) {
-  const std::vector<double> want = {1.0,           0.223994657,    0.0416666642,   0.00395284733,
-                                    0.00124999997, 0.000395284733, 0.000125000006, 3.95284733e-05};
+  std::vector<double> want = {1.0,           0.223994657,    0.0416666642,   0.00395284733,
+                              0.00124999997, 0.000395284733, 0.000125000006, 3.95284733e-05};
   const auto expect = [&](const ModelConfig& c, double magnitude) {
     EXPECT_NEAR(c.rope_magnitude, magnitude, 1e-9);
     ASSERT_EQ(c.rope_divisors.size(), want.size());
@@ -266,6 +365,24 @@ TEST(Architectures, YarnIsThatOfTransformers) {
   ASSERT_OK_AND_ASSIGN(const Json json, Json::Parse(text, "config.json"));
   ASSERT_OK_AND_ASSIGN(const ModelConfig c, ConfigFromHuggingFace(json, "config.json"));
   expect(c, 1.25);
+
+  // Blending that begins and ends between pairs, and the numbers that make attention sharper.
+  const auto with = [&](const char* keys) {
+    const std::string other = absl::StrReplaceAll(text, {{R"("attention_factor": 1.25)", keys}});
+    const absl::StatusOr<Json> changed = Json::Parse(other, "config.json");
+    EXPECT_OK(changed);
+    const absl::StatusOr<ModelConfig> out = ConfigFromHuggingFace(*changed, "config.json");
+    EXPECT_OK(out);
+    return out.ok() ? *out : ModelConfig();
+  };
+  expect(with(R"("mscale": 0.7, "mscale_all_dim": 1.3)"), 0.901783986979);
+  expect(with(R"("mscale": 0.7)"), 1.20794415417);
+  expect(with(R"("mscale": 0.7, "mscale_all_dim": 1.3, "attention_factor": 1.25)"), 1.25);
+  want[1] = 0.272999018;
+  want[2] = 0.0136626968;
+  expect(with(R"("truncate": false)"), 1.20794415417);
+  want[1] = 0.223994657;
+  want[2] = 0.0416666642;
 
   // The same in a GGUF file, whose factor of attention comes on top of yarn's own.
   SmallGguf file;

@@ -176,6 +176,8 @@ std::vector<Row> ModelRows() {
            .Set("llama.rope.scaling.yarn_beta_fast", 1.0f)
            .Bytes(),
        "yarn_beta_fast > yarn_beta_slow"},
+      {"old rope scaling", With("llama.rope.scale_linear", -2.0f),
+       "'llama.rope.scale_linear' is -2"},
       {"rope part", With("llama.rope.dimension_count", 2u), "only the whole head"},
       {"eps 0", With("llama.attention.layer_norm_rms_epsilon", 0.0f), "epsilon"},
       {"experts", With("llama.expert_count", 8u), "mixture of 8 experts"},
@@ -308,6 +310,8 @@ std::vector<FolderRow> FolderRows() {
       {"config", config, "{", "byte 1"},
       {"config text after", config, base.at(config) + "x", "after the end"},
       {"config list", config, "[]", "no object"},
+      {"an output apart", config, edit(config, "\"tie_word_embeddings\":true,", ""),
+       "'lm_head.weight' [264, 8] is missing"},
       {"model_type", config, edit(config, "\"llama\"", "\"gpt9\""), "known are llama"},
       {"no model_type", config, "{}", "'model_type' is missing"},
       {"hidden size", config, edit(config, "\"hidden_size\":8", "\"hidden_size\":9"),

@@ -48,6 +48,41 @@ TEST(Command, JsonIsOneObject) {
   EXPECT_EQ(json["prompt_tokens"], 5);
 }
 
+TEST(Command, JsonInEveryMode) {
+  const auto json = [](const std::string& arguments, const std::string& in = "") {
+    const Outcome o = Llm(arguments + " --json", in);
+    EXPECT_EQ(o.exit, 0) << arguments;
+    EXPECT_EQ(std::count(o.out.begin(), o.out.end(), '\n'), 1) << o.out;
+    return nlohmann::json::parse(o.out);
+  };
+  EXPECT_EQ(json("--tokenize", "Once upon a time")["tokens"],
+            (std::vector<int>{1, 403, 407, 261, 378}));
+  EXPECT_EQ(json("--tokenize --no-bos")["tokens"], std::vector<int>());
+  const nlohmann::json check = json("--check-tensors");
+  EXPECT_EQ(check["architecture"], "llama");
+  EXPECT_EQ(check["layers"], 5);
+  EXPECT_EQ(check["dim"], 64);
+  EXPECT_EQ(check["vocabulary"], 512);
+  EXPECT_EQ(check["weights_are_finite"], true);
+  EXPECT_EQ(check["first_token"], 403);
+  EXPECT_EQ(check["first_text"], " Once");
+  EXPECT_THAT(std::string(json("--explain")["explanation"]), HasSubstr("kernels"));
+  const std::string file = OwnTempDir() + "/json.npy";
+  const nlohmann::json logits = json("--prompt 'Once upon a time' --logits " + file);
+  EXPECT_EQ(logits["file"], file);
+  EXPECT_EQ(logits["tokens"], 5);
+  EXPECT_EQ(logits["vocabulary"], 512);
+  std::ofstream(file) << "Once upon a time";
+  EXPECT_EQ(json("--perplexity " + file)["tokens"], 4);
+  EXPECT_GT(json("--bench --context 8")["decode_tokens_per_second"], 0);
+}
+
+TEST(Command, WhatDoesNotFitIsNotShown) {
+  const Outcome o = Llm("--prompt 'Once upon a time' --context 3");
+  EXPECT_EQ(o.exit, 1);
+  EXPECT_EQ(o.out, "");
+}
+
 TEST(Command, AFullDiskIsAnError) {
   const std::string arguments = std::string("--model ") + kStory + " --max-tokens 2 --prompt ";
   EXPECT_EQ(RunTool("llm", arguments + "Once 2>/dev/null >/dev/full #").exit, 1);
@@ -92,19 +127,49 @@ TEST(Command, Perplexity) {
   EXPECT_NEAR(std::stod(o.out), std::exp(0.457346), 1e-3);  // greedy_story_mean_nll of golden.json
 }
 
-TEST(Command, ChatsAndForgetsTheOldestTurns) {
-  const std::string model = OwnTempDir() + "/chat.gguf", in = model + ".in";
+// A chat of a small model with 256 positions and characters as tokens.
+Outcome Chat(const std::string& options, const std::string& in, bool errors = true) {
+  const std::string model = OwnTempDir() + "/chat.gguf";
   std::ofstream(model, std::ios::binary) << SmallGguf()
                                                 .Set("llama.context_length", uint32_t{256})
                                                 .Set("tokenizer.chat_template", "<|im_start|>")
                                                 .Bytes();
-  std::ofstream(in) << "ab ab\n" << std::string(40, 'a') << "\n" << std::string(40, 'b') << "\n";
-  const std::string arguments = "--model " + model + " --chat --max-tokens 2 ";
-  const Outcome three = RunTool("llm", arguments + "<" + in);
+  std::ofstream(model + ".in") << in;
+  return RunTool("llm", "--model " + model + " --chat --max-tokens 2 " + options + " <" + model +
+                            ".in" + (errors ? "" : " 2>/dev/null #"));
+}
+
+TEST(Command, ChatsAndForgetsTheOldestTurns) {
+  const Outcome three =
+      Chat("", "ab ab\n" + std::string(40, 'a') + "\n" + std::string(40, 'b') + "\n");
   EXPECT_EQ(three.exit, 0) << three.out;
   EXPECT_THAT(three.out, HasSubstr("its oldest turn is dropped"));
   const std::vector<std::string> answers = absl::StrSplit(three.out, "2 more at");
   EXPECT_EQ(answers.size(), 4u) << three.out;
+}
+
+TEST(Command, ChatsAfterAPrompt) {
+  const Outcome o = Chat("--json --prompt 'ab a'", "ba\n", false);
+  EXPECT_EQ(o.exit, 0);
+  std::vector<std::string> messages;
+  for (absl::string_view line : absl::StrSplit(o.out, '\n', absl::SkipEmpty())) {
+    const nlohmann::json json = nlohmann::json::parse(line.begin(), line.end());
+    EXPECT_EQ(json["event"], "answer");
+    EXPECT_EQ(json["tokens"].size(), 2u);
+    messages.push_back(json["message"]);
+  }
+  EXPECT_EQ(messages, (std::vector<std::string>{"ab a", "ba"}));
+}
+
+TEST(Command, ChatsOnAfterWhatItRefuses) {
+  const Outcome o = Chat("", std::string(300, 'b') + "\nab\xFF\nab\n");
+  EXPECT_EQ(o.exit, 0) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("of the context's 256 positions"));
+  EXPECT_THAT(o.out, HasSubstr("the message: not UTF-8 from byte 2"));
+  const std::vector<std::string> answers = absl::StrSplit(o.out, "2 more at");
+  EXPECT_EQ(answers.size(), 2u) << o.out;
+  const Outcome json = Chat("--json", std::string(300, 'b') + "\n", false);
+  EXPECT_EQ(nlohmann::json::parse(json.out)["event"], "refused");
 }
 
 TEST(Command, ErrorsAreOneLine) {
@@ -114,6 +179,12 @@ TEST(Command, ErrorsAreOneLine) {
       {"--model", "llm: --model wants a value"},
       {"--model x --temperature hot", "--temperature 'hot': wants T"},
       {"--model x --temperature -1", "--temperature is -1"},
+      {"--model x --temperature 1e300", "--temperature is 1e+300"},
+      {"--model x --repeat-penalty 1e300", "--repeat-penalty is 1e+300"},
+      {"--model x --repeat-penalty 1e-300", "it is from 1e-6 to 1e6"},
+      {"--model x --stop \xFF", "--stop: not UTF-8 from byte 0"},
+      {"--model x --system a\xFF", "--system: not UTF-8 from byte 1"},
+      {"--model x --prompt a\xFF", "--prompt: not UTF-8 from byte 1"},
       {"--model x --top-p 2", "--top-p is 2"},
       {"--model x --max-tokens -3", "--max-tokens '-3'"},
       {"--model x --context 0", "--context '0'"},
@@ -134,8 +205,16 @@ TEST(Command, ErrorsAreOneLine) {
   EXPECT_THAT(nowhere.out, HasSubstr("NULL has no values"));
   const Outcome chat = RunTool("llm", kModel + "--chat");
   EXPECT_THAT(chat.out, HasSubstr("no chat template"));
-  const Outcome utf8 = Llm("--prompt -", "a\xFF");
-  EXPECT_EQ(utf8.exit, 1);
+  const std::string text = OwnTempDir() + "/latin1.txt";
+  std::ofstream(text) << "a\xFF";
+  for (const std::string& mode :
+       std::vector<std::string>{"--prompt -", "--tokenize", "--logits " + text + ".npy"}) {
+    const Outcome utf8 = RunTool("llm", kModel + mode + " <" + text);
+    EXPECT_EQ(utf8.exit, 1);
+    EXPECT_THAT(utf8.out, HasSubstr("llm: stdin: not UTF-8 from byte 1\n"));
+  }
+  EXPECT_THAT(RunTool("llm", kModel + "--perplexity " + text).out,
+              HasSubstr("latin1.txt: not UTF-8 from byte 1"));
 }
 
 TEST(Command, OptionsAreSet) {
@@ -158,6 +237,7 @@ TEST(Command, OptionsAreSet) {
 
 TEST(Command, JsonStringsAreEscaped) {
   EXPECT_EQ(JsonString("a\"\\\n\xC3\xA9"), "\"a\\\"\\\\\\u000a\xC3\xA9\"");
+  EXPECT_EQ(JsonString("\xFF\xE2\x82"), "\"\xEF\xBF\xBD\xEF\xBF\xBD\"");
 }
 
 }  // namespace

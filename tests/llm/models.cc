@@ -48,11 +48,12 @@ RandomWeights WeightsFor(const ModelConfig& c, bool tied) {
     w.Add(p + "attn_k.weight", {kv, c.dim}, 0.5);
     w.Add(p + "attn_v.weight", {kv, c.dim}, 0.5);
     w.Add(p + "attn_output.weight", {c.dim, q}, 0.5);
-    if (c.architecture == "qwen2") {
+    if (c.architecture == "qwen2" || c.attention_biased) {
       w.Add(p + "attn_q.bias", {q}, 0.5);
       w.Add(p + "attn_k.bias", {kv}, 0.5);
       w.Add(p + "attn_v.bias", {kv}, 0.5);
     }
+    if (c.attention_biased) w.Add(p + "attn_output.bias", {c.dim}, 0.5);
     if (c.architecture == "qwen3") {
       w.Add(p + "attn_q_norm.weight", {c.head_dim}, 0.3, 1);
       w.Add(p + "attn_k_norm.weight", {c.head_dim}, 0.3, 1);
@@ -60,6 +61,11 @@ RandomWeights WeightsFor(const ModelConfig& c, bool tied) {
     w.Add(p + "ffn_gate.weight", {c.ffn, c.dim}, 0.5);
     w.Add(p + "ffn_up.weight", {c.ffn, c.dim}, 0.5);
     w.Add(p + "ffn_down.weight", {c.dim, c.ffn}, 0.5);
+    if (c.ffn_biased) {
+      w.Add(p + "ffn_gate.bias", {c.ffn}, 0.5);
+      w.Add(p + "ffn_up.bias", {c.ffn}, 0.5);
+      w.Add(p + "ffn_down.bias", {c.dim}, 0.5);
+    }
   }
   return w;
 }

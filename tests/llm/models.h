@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "examples/llm/model.h"
 #include "tests/testing.h"
 
@@ -14,7 +15,7 @@ inline const char kStory[] = "examples/llm/models/stories260K/stories260K.gguf";
 inline const char kStoryText[] = "examples/llm/models/stories260K/expected_greedy_256.txt";
 inline const char kData[] = "../shared/data/";  // optional
 
-inline bool HasData() { return access((std::string(kData) + "README.md").c_str(), F_OK) == 0; }
+inline bool HasData() { return access(absl::StrCat(kData, "README.md").c_str(), F_OK) == 0; }
 #define SKIP_WITHOUT_DATA() \
   if (!HasData()) GTEST_SKIP() << "no ../shared/data"
 

@@ -136,7 +136,12 @@ TEST(Parallel, FewerKeyHeadsThanPlaces) {
   ExpectEqualLogits(Small("mistral", 6, 2), false, {3, 5});
   ExpectEqualLogits(Small("llama", 4, 1), true, {2, 3});
 }
-TEST(Parallel, BiasesOfProjections) { ExpectEqualLogits(Small("qwen2", 6, 2), true, {3}); }
+TEST(Parallel, BiasesOfProjections) {
+  ExpectEqualLogits(Small("qwen2", 6, 2), true, {3});
+  ModelConfig everywhere = Small("llama", 6, 2);
+  everywhere.attention_biased = everywhere.ffn_biased = true;
+  ExpectEqualLogits(everywhere, false, {1, 3, 5});
+}
 TEST(Parallel, NormsOfQueriesAndKeys) { ExpectEqualLogits(Small("qwen3", 6, 3), false, {2, 5}); }
 TEST(Parallel, MorePlacesThanHeads) { ExpectEqualLogits(Small("llama", 2, 1), true, {5}); }
 

@@ -151,26 +151,47 @@ TEST(Quant, HalfAndBrainNumbersAreReadAsTheyLie) {
   }
 }
 
-// Blocks of random bytes whose scales are numbers.
+// Blocks of random bytes whose halves, of which the second byte has the exponent, are numbers.
 Tensor RandomBlocks(int64_t rows, int64_t blocks, WeightFormat format) {
   const int64_t bytes = InfoOf(format).block_bytes;
-  const Tensor low = Tensor::RandInt(0, 256, {rows, blocks, 1});
-  const Tensor high = Tensor::RandInt(0x20, 0x28, {rows, blocks, 1});
-  return Cat({low, high, Tensor::RandInt(0, 256, {rows, blocks, bytes - 2})}, -1)
-      .Cast(kUInt8)
-      .Realize();
+  const Tensor at = Tensor::Arange(bytes);
+  const bool last = format == WeightFormat::kQ6K, two = format != WeightFormat::kQ8_0 && !last;
+  const Tensor exponent = last ? at == 209 : two ? (at == 1) | (at == 3) : at == 1;
+  const Tensor any = Tensor::RandInt(0, 256, {rows, blocks, bytes});
+  return Where(exponent, any % 8 + 0x20, any).Cast(kUInt8).Realize();
 }
 
+constexpr WeightFormat kIntegerFormats[] = {WeightFormat::kQ8_0, WeightFormat::kQ4_0,
+                                            WeightFormat::kQ4_1, WeightFormat::kQ4K,
+                                            WeightFormat::kQ5K,  WeightFormat::kQ6K};
+
 TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
-  for (const WeightFormat format : {WeightFormat::kQ8_0, WeightFormat::kQ4_0}) {
+  for (const WeightFormat format : kIntegerFormats) {
+    SCOPED_TRACE(InfoOf(format).name);
     ASSERT_TRUE(HasIntegers(format));
     const Tensor stored = RandomBlocks(3, 2, format);
     const IntegerBlocks b = Integers(stored, format);
-    const Tensor values = b.integers.Cast(kFloat32) * b.scales.Unsqueeze(-1);
-    EXPECT_EQ(values.ToVector<float>(), Values(stored, format).ToVector<float>());
+    ASSERT_EQ(b.integers.dtype().bits(), 8);
+    // The axes of blocks from the order that products take them in to that of the values.
+    Ints back(b.order.size() + 2, 0);
+    for (size_t i = 0; i < b.order.size(); ++i) {
+      back[static_cast<size_t>(b.order[i]) + 1] = static_cast<int64_t>(i) + 1;
+    }
+    back.back() = static_cast<int64_t>(back.size()) - 1;
+    Tensor values = (b.integers.Cast(kFloat32) * b.of.scales.Unsqueeze(-1)).Permute(back);
+    if (b.of.offsets) {
+      values = values.Reshape({3, b.of.offsets.size(1), values.size(-1)});
+      values = values + b.of.offsets.Unsqueeze(-1);
+    }
+    const std::vector<float> got = values.ToVector<float>(),
+                             want = Values(stored, format).ToVector<float>();
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], 1e-6 * std::fabs(want[i]) + 1e-6) << i;
+    }
   }
   EXPECT_FALSE(HasIntegers(WeightFormat::kF16));
-  EXPECT_FALSE(HasIntegers(WeightFormat::kQ6K));
+  EXPECT_FALSE(HasIntegers(WeightFormat::kQ5_0));
 }
 
 TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
@@ -183,7 +204,7 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
   x[96] = std::nanf("");
   for (int i = 128; i < 160; ++i) x[i] *= 1e-42f;  // the scale has few bits, or none
   x[160] = -3;                                     // a greatest that is negative
-  const IntegerBlocks b = Quantise(Tensor::From(x, {2, 96}));
+  const RoundedRows b = Quantise(Tensor::From(x, {2, 96}));
   const std::vector<int> q = b.integers.ToVector<int>();
   const std::vector<float> s = b.scales.ToVector<float>();
   const Tensor ones = Tensor::Ones({1, 96}, kFloat32, "CPU");
@@ -198,7 +219,14 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
   }
   EXPECT_EQ(q[160], -127);
   EXPECT_EQ(std::vector<int>(q.begin() + 32, q.begin() + 64), std::vector<int>(32, 0));
-  const std::vector<float> sums = Product(b, Quantise(ones)).ToVector<float>();
+  for (const int block : {0, 1, 4, 5}) {
+    double sum = 0;
+    for (int i = 32 * block; i < 32 * block + 32; ++i) sum += q[i] * static_cast<double>(s[block]);
+    EXPECT_NEAR(b.sums.ToVector<double>()[block], sum, 1e-6 * std::fabs(sum) + 1e-44);
+  }
+  const RoundedRows columns = Quantise(ones);
+  const std::vector<float> sums =
+      Product(b, {columns.integers, {columns.scales, {}}, {0}}).ToVector<float>();
   EXPECT_FALSE(std::isfinite(sums[0]));
   EXPECT_TRUE(std::isnan(sums[1]));
 }
@@ -206,12 +234,14 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
 // On each kind of device, for a step's one row and for many.
 TEST(QuantProducts, AreSumsOverBlocks) {
   for (const char* device : {"CPU", "SIM:0"}) {
-    for (const WeightFormat format : {WeightFormat::kQ8_0, WeightFormat::kQ4_0}) {
+    for (const WeightFormat format : kIntegerFormats) {
+      SCOPED_TRACE(InfoOf(format).name);
       for (const int64_t rows : {1, 3, 20}) {
-        const int64_t columns = 48, blocks = 4;
+        const int64_t columns = 48, elements = InfoOf(format).block_elements,
+                      blocks = elements == 32 ? 4 : 16;
         const Tensor x = Tensor::Uniform(-1, 1, {rows, blocks * 32}).Realize();
-        const Tensor stored = RandomBlocks(columns, blocks, format);
-        const IntegerBlocks a = Quantise(x);
+        const Tensor stored = RandomBlocks(columns, blocks * 32 / elements, format);
+        const RoundedRows a = Quantise(x);
         const std::vector<double> q = a.integers.ToVector<double>(),
                                   s = a.scales.ToVector<double>(),
                                   w = Values(stored, format).ToVector<double>();

@@ -98,7 +98,7 @@ std::map<std::string, std::string> SmallFolder() {
     vocab.push_back(absl::StrCat("\"", tokens[i], "\":", i));
   std::map<std::string, std::string> files;
   files["config.json"] = absl::StrCat(
-      R"({"model_type":"llama","hidden_size":8,"intermediate_size":12,"num_hidden_layers":1,)",
+      R"({"model_type":"llama","tie_word_embeddings":true,"hidden_size":8,"intermediate_size":12,"num_hidden_layers":1,)",
       R"("num_attention_heads":2,"rms_norm_eps":1e-5,"max_position_embeddings":16,"vocab_size":)",
       tokens.size(), "}");
   files["tokenizer.json"] = absl::StrCat(

@@ -1,6 +1,11 @@
 // Tokenizers: the samples of public vocabularies, the story's from both files, streaming, patterns.
 #include "examples/llm/tokenizer.h"
 
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <regex>
+
 #include "absl/strings/str_split.h"
 #include "examples/llm/chat.h"
 #include "examples/llm/pattern.h"
@@ -114,7 +119,8 @@ std::vector<int32_t> IdsOf(const std::string& json, const std::string& text) {
 }
 
 // All bytes by their number, then a few tokens of two.
-std::string ByteLevelJson(const std::string& pre_tokenizer, const std::string& normalizer) {
+std::string ByteLevelJson(const std::string& pre_tokenizer, const std::string& normalizer,
+                          const std::string& added = "[]") {
   std::string vocabulary;
   for (int b = 0; b < 256; ++b) {
     const std::string& text = ByteCharacters()[b];
@@ -124,7 +130,8 @@ std::string ByteLevelJson(const std::string& pre_tokenizer, const std::string& n
   return absl::StrCat(R"({"model":{"type":"BPE","vocab":{)", vocabulary,
                       "\"--\":256,\"\u0120a\":257,\"\u00c3\u00a9\":258},",
                       "\"merges\":[\"- -\",\"\u0120 a\",\"\u00c3 \u00a9\"]},", R"("normalizer":)",
-                      normalizer, R"(,"pre_tokenizer":)", pre_tokenizer, "}");
+                      normalizer, R"(,"added_tokens":)", added, R"(,"pre_tokenizer":)",
+                      pre_tokenizer, "}");
 }
 
 // The ids are those of Hugging Face's tokenizers 0.23.
@@ -146,6 +153,95 @@ TEST(Tokenizer, OptionsOfTokenizerJson) {
   const std::string plain = R"({"type":"ByteLevel","add_prefix_space":false})";
   EXPECT_THAT(IdsOf(ByteLevelJson(plain, "null"), "a"), ElementsAre(97));
   EXPECT_THAT(IdsOf(ByteLevelJson(plain, R"({"type":"NFC"})"), "e\u0301"), ElementsAre(258));
+}
+
+// Also these ids.
+TEST(Tokenizer, AddedTokensTakeSpaceBesideThem) {
+  const auto ids = [](const std::string& options, const std::string& text) {
+    return IdsOf(ByteLevelJson(R"({"type":"ByteLevel","add_prefix_space":false})", "null",
+                               absl::StrCat(R"([{"id":259,"content":"<t>")", options, "}]")),
+                 text);
+  };
+  const std::string left = R"(,"lstrip":true)", right = R"(,"rstrip":true)";
+  EXPECT_THAT(ids("", "b <t> a"), ElementsAre(98, 32, 259, 257));
+  EXPECT_THAT(ids(left, "b <t> a"), ElementsAre(98, 259, 257));
+  EXPECT_THAT(ids(left, " \u2003<t>\t\n"), ElementsAre(259, 9, 10));
+  EXPECT_THAT(ids(left, "  <t> <t>  "), ElementsAre(259, 259, 32, 32));
+  EXPECT_THAT(ids(right, "b <t> a"), ElementsAre(98, 32, 259, 97));
+  EXPECT_THAT(ids(right, " \u2003<t>\t\n"), ElementsAre(32, 226, 128, 131, 259));
+  EXPECT_THAT(ids(right, "<t>"), ElementsAre(259));
+  EXPECT_THAT(ids(left + right, "b <t> <t> a"), ElementsAre(98, 259, 259, 97));
+  const std::string alone = R"(,"single_word":true)";
+  EXPECT_THAT(ids(alone, "b <t> a"), ElementsAre(98, 32, 259, 257));
+  EXPECT_THAT(ids(alone, "b<t>a"), ElementsAre(98, 60, 116, 62, 97));
+  EXPECT_THAT(ids(alone, "\u00e9<t>"), ElementsAre(258, 60, 116, 62));
+  EXPECT_THAT(ids(alone, "<t>1"), ElementsAre(60, 116, 62, 49));
+  EXPECT_THAT(ids(alone, "-<t>-"), ElementsAre(45, 259, 45));
+}
+
+TEST(Tokenizer, SpacesGoBeforeThePiecesThatAreThere) {
+  const std::string digits = R"({"type":"Digits","individual_digits":true})";
+  const auto sequence = [](const std::string& a, const std::string& b) {
+    return absl::StrCat(R"({"type":"Sequence","pretokenizers":[)", a, ",", b, "]}");
+  };
+  const std::string bytes = R"({"type":"ByteLevel","add_prefix_space":true})";
+  const std::string each = ByteLevelJson(sequence(digits, bytes), "null");
+  EXPECT_THAT(IdsOf(each, "12"), ElementsAre(32, 49, 32, 50));
+  EXPECT_THAT(IdsOf(each, "a1a"), ElementsAre(257, 32, 49, 257));
+  EXPECT_THAT(IdsOf(each, " 1 a"), ElementsAre(32, 32, 49, 257));
+  const std::string once = ByteLevelJson(sequence(bytes, digits), "null");
+  EXPECT_THAT(IdsOf(once, "12"), ElementsAre(32, 49, 50));
+
+  const auto unigram = [](const std::string& pre_tokenizer) {
+    return absl::StrCat(
+        R"({"model":{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0],["\u2581",-1],["a",-2],)"
+        R"(["\u2581a",-2.5],["a\u2581a",-1],["1",-1]]},"pre_tokenizer":)",
+        pre_tokenizer, "}");
+  };
+  const auto spaces = [](const char* scheme, const char* split) {
+    return absl::StrCat(R"({"type":"Metaspace","prepend_scheme":")", scheme, R"(","split":)", split,
+                        "}");
+  };
+  // What is written as a space already gets no other.
+  EXPECT_THAT(IdsOf(unigram(spaces("always", "true")), "\u2581a"), ElementsAre(3));
+  EXPECT_THAT(IdsOf(unigram(spaces("first", "true")), "\u2581 a"), ElementsAre(1, 3));
+  EXPECT_THAT(IdsOf(unigram(spaces("never", "true")), "a a"), ElementsAre(2, 3));
+  EXPECT_THAT(IdsOf(unigram(spaces("never", "false")), "a a"), ElementsAre(4));
+  EXPECT_THAT(IdsOf(unigram(sequence(digits, spaces("always", "true"))), "a1a"),
+              ElementsAre(3, 1, 5, 3));
+  EXPECT_THAT(IdsOf(unigram(sequence(digits, spaces("first", "true"))), "a1a"),
+              ElementsAre(3, 5, 2));
+}
+
+TEST(Tokenizer, MarkedPartsOfWordsAreRefused) {
+  for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    const auto read = [&](const char* mark) {
+      const std::string text = absl::StrCat(
+          R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[],")", key, "\":", mark, "}}");
+      return TokenizerFromHuggingFaceText(text, "tokenizer.json").status();
+    };
+    EXPECT_THAT(read("\"##\""), StatusIs(absl::StatusCode::kDataLoss, key));
+    EXPECT_OK(read("\"\""));
+    EXPECT_OK(read("null"));
+  }
+}
+
+// Merges and words reach over the borders of parts; names of control tokens count in markup alone.
+TEST(Tokenizer, PartsAreOneText) {
+  const std::string json =
+      ByteLevelJson(R"({"type":"ByteLevel","add_prefix_space":false})", "null",
+                    R"([{"id":259,"content":"<c>","special":true},{"id":260,"content":"<u>"}])");
+  ASSERT_OK_AND_ASSIGN(TokenizerSpec spec, TokenizerFromHuggingFaceText(json, "tokenizer.json"));
+  ASSERT_OK_AND_ASSIGN(const auto t, Tokenizer::Make(std::move(spec)));
+  const auto ids = [&](const std::vector<Tokenizer::Part>& parts) { return t->Encode(parts, {}); };
+  EXPECT_THAT(ids({{"b ", true}, {"a", false}}), ElementsAre(98, 257));
+  EXPECT_THAT(ids({{"<c>", true}, {"<c>", false}}), ElementsAre(259, 60, 99, 62));
+  EXPECT_THAT(ids({{"<", true}, {"c>", false}}), ElementsAre(60, 99, 62));
+  EXPECT_THAT(ids({{"<", false}, {"c>", true}}), ElementsAre(60, 99, 62));
+  EXPECT_THAT(ids({{"<u", true}, {">", false}}), ElementsAre(260));
+  EXPECT_THAT(ids({{"<u", false}, {"", false, 259}, {">", false}}), ElementsAre(60, 117, 259, 62));
+  EXPECT_THAT(ids({{" ", false}, {"", false, 259}, {"a", false}}), ElementsAre(32, 259, 97));
+  EXPECT_THAT(ids({}), ElementsAre());
 }
 
 TEST(Tokenizer, SpacesAndUnknownsOfTokenizerJson) {
@@ -193,14 +289,8 @@ std::vector<std::string> Words(const std::string& pattern, const std::string& te
   EXPECT_OK(p);
   const std::vector<Character> c = Characters(text);
   std::vector<std::string> out;
-  for (size_t at = 0; at + 1 < c.size();) {
-    const int64_t to = p->Match(c, at, c.size() - 1);
-    if (to <= static_cast<int64_t>(at)) {
-      ++at;
-      continue;
-    }
-    out.push_back(text.substr(c[at].begin, c[to].begin - c[at].begin));
-    at = to;
+  for (const Word& w : p->Split(c, {0, c.size() - 1})) {
+    out.push_back(text.substr(c[w.begin].begin, c[w.end].begin - c[w.begin].begin));
   }
   return out;
 }
@@ -210,8 +300,9 @@ TEST(Pattern, WordsNumbersAndSpaces) {
               ElementsAre("It", "'s", " ", " 12", "a", " \n", "\n", "!"));
   EXPECT_THAT(Words(R"(\p{N}{1,3})", "1234567"), ElementsAre("123", "456", "7"));
   EXPECT_THAT(Words(R"((?i:'s|'ll)|a(?=b)|[^a-c]{2,})", "'Sab'LLxyz"),
-              ElementsAre("'S", "a", "'LL", "xyz"));
-  EXPECT_THAT(Words(R"((ab|c)*d)", "ababcd cd d e"), ElementsAre("ababcd", "cd", "d"));
+              ElementsAre("'S", "a", "b", "'LL", "xyz"));
+  EXPECT_THAT(Words(R"((ab|c)*d)", "ababcd cd d e"),
+              ElementsAre("ababcd", " ", "cd", " ", "d", " e"));
 }
 
 TEST(Pattern, WordsOfNamedVocabularies) {
@@ -225,7 +316,7 @@ TEST(Pattern, WordsOfNamedVocabularies) {
   EXPECT_THAT(words("tekken", "HelloWorld's 12"),
               ElementsAre("Hello", "World", "'s", " ", "1", "2"));
   EXPECT_THAT(words("deepseek-v3", "x_y (ab+\n"), ElementsAre("x", "_y", " (", "ab", "+\n"));
-  EXPECT_THAT(words("bloom", "one, two"), ElementsAre("one", " two"));
+  EXPECT_THAT(words("bloom", "one, two"), ElementsAre("one", ",", " two"));
   EXPECT_THAT(PreTokenizerNamed("gpt").status().message(), HasSubstr("qwen2"));
   EXPECT_THAT(PreTokenizerNamed("").status().message(), HasSubstr("is not known"));
 }
@@ -252,10 +343,23 @@ TEST(Pattern, WhatIsNotKnownIsAnError) {
     EXPECT_FALSE(Pattern::Compile(wrong).ok()) << wrong;
   }
   EXPECT_FALSE(Pattern::Compile(std::string(1000, '(')).ok());
+  EXPECT_THAT(Pattern::Compile("(a{99}){99}").status().message(), HasSubstr("smaller counts"));
 }
 
 TEST(Pattern, MatchingEndsOnHostileTexts) {
-  EXPECT_EQ(Words("(a|aa)*(a|aa)*(a|aa)*b", std::string(300, 'a')).size(), 0u);
+  const std::string many(65536, 'a');
+  for (const char* pattern :
+       {"(a*)*b", "(a|aa)*(a|aa)*(a|aa)*b", "(a+)+b", "((a?)+)*b", "((a*)*(a?)*)*b", "a*a*a*b",
+        "(a|a)*(?=b)c", "a*(?!a)b", "(a*(?=a*b))*c", "(a|a(?=a*b)a)+b", "(a{0,20}){0,20}b",
+        "a{3,30}a{3,30}b", "(a(?!a*c)a*)*b"}) {
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THAT(Words(pattern, many), ElementsAre(many)) << pattern;
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(taken.count(), 3) << pattern;  // seconds; a hundredth is usual
+  }
+  // A lookahead that sees all the rest from every character.
+  EXPECT_EQ(Words("a(?=a*b)", many + "b").size(), many.size() + 1);
+  EXPECT_EQ(Words(R"(\s+(?![\s\S]))", std::string(65536, ' ') + "a").size(), 1u);
   EXPECT_EQ(Words(R"(\s*[\r\n]+|\s+(?!\S)|\s+)", std::string(20000, ' ')).size(), 1u);
   EXPECT_EQ(Words(R"(\p{L}+)", std::string(20000, 'x')).size(), 1u);
   // What one alternative spends on its tries is not missing from the next.
@@ -267,6 +371,64 @@ TEST(Pattern, MatchingEndsOnHostileTexts) {
               ElementsAre(blanks.substr(1), " ", "a"));
   EXPECT_THAT(Words(R"(\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)", "\n" + blanks + "a"),
               ElementsAre("\n", blanks.substr(1), " ", "a"));
+}
+
+// A pattern over the letters a and b that ECMAScript and ours take alike: a group that repeats
+// always reads something.
+std::string RandomPattern(std::mt19937& random, int depth) {
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const auto set = [&] { return std::vector<std::string>{"a", "b", "[ab]", "[^a]"}[pick(4)]; };
+  std::string out;
+  for (int i = 1 + pick(3); i > 0; --i) {
+    const char* const repeats[] = {"", "", "?", "*", "+", "{2}", "{1,2}"};
+    const char* const repeat = repeats[pick(7)];
+    const int kind = depth > 0 ? pick(7) : 0;
+    if (kind < 4) {
+      absl::StrAppend(&out, set(), repeat);
+      continue;
+    }
+    const bool ahead = kind == 6, reads = !ahead && repeat[0] != '\0';
+    absl::StrAppend(&out, !ahead ? "(?:" : pick(2) == 0 ? "(?=" : "(?!");
+    for (int n = 1 + pick(2); n > 0; --n) {
+      absl::StrAppend(&out, reads ? set() : "", RandomPattern(random, depth - 1),
+                      n > 1 ? "|" : ")");
+    }
+    if (!ahead) absl::StrAppend(&out, repeat);
+  }
+  return out;
+}
+
+TEST(Pattern, SplitsAsTheStandardLibraryMatches) {
+  std::mt19937 random(7);
+  int matches = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string pattern = RandomPattern(random, 2);
+    std::string text;
+    for (int n = static_cast<int>(random() % 30); n >= 0; --n) text += "abc"[random() % 3];
+    const std::regex expression(pattern);
+    std::vector<std::string> expected;
+    size_t rest = 0;
+    const auto word = [&](size_t begin, size_t end) {
+      if (begin < end) expected.push_back(text.substr(begin, end - begin));
+    };
+    for (size_t at = 0; at < text.size();) {
+      std::smatch m;
+      const bool found = std::regex_search(text.cbegin() + static_cast<int64_t>(at), text.cend(), m,
+                                           expression, std::regex_constants::match_continuous);
+      if (!found || m.length() == 0) {
+        ++at;
+        continue;
+      }
+      word(rest, at);
+      rest = at + static_cast<size_t>(m.length());
+      word(at, rest);
+      at = rest;
+      ++matches;
+    }
+    word(rest, text.size());
+    EXPECT_EQ(Words(pattern, text), expected) << pattern << " on " << text;
+  }
+  EXPECT_GT(matches, 2000);
 }
 
 // ---- conversations
@@ -305,6 +467,80 @@ TEST(Chat, EveryFormWritesItsMarksInOrder) {
   EXPECT_THAT(text(ChatForm::kMistral), HasSubstr("[INST] S\n\nU [/INST]A"));
   EXPECT_THAT(text(ChatForm::kZephyr), HasSubstr("<|user|>\nU"));
   EXPECT_THAT(text(ChatForm::kZephyr), ::testing::EndsWith("<|assistant|>\n"));
+}
+
+// The ids of a conversation are those of its whole text: of what the reference's templates write.
+TEST(Chat, MarksAndContentsAreOneText) {
+  ASSERT_OK_AND_ASSIGN(const auto t, LoadTokenizer(kStory));
+  const int32_t bos = static_cast<int32_t>(t->spec().bos);
+  const int32_t eos = static_cast<int32_t>(t->spec().eos);
+  const auto with = [&](std::vector<int32_t> ids, const std::string& text, int32_t end) {
+    Tokenizer::Options plain;
+    plain.special = false;
+    ids.push_back(bos);
+    for (const int32_t id : t->Encode(text, plain)) ids.push_back(id);
+    if (end >= 0) ids.push_back(end);
+    return ids;
+  };
+  const Message one[] = {{"user", " Once upon "}};
+  EXPECT_EQ(EncodeChat(*t, ChatForm::kMistral, one), with({}, "[INST]  Once upon  [/INST]", -1));
+  EXPECT_EQ(EncodeChat(*t, ChatForm::kLlama2, one), with({}, "[INST] Once upon [/INST]", -1));
+  const Message three[] = {{"user", "Once"}, {"assistant", " upon "}, {"user", "a time"}};
+  EXPECT_EQ(EncodeChat(*t, ChatForm::kLlama2, three),
+            with(with({}, "[INST] Once [/INST] upon ", eos), "[INST] a time [/INST]", -1));
+  const Message system[] = {{"system", "S "}, {"user", " Once "}};
+  EXPECT_EQ(EncodeChat(*t, ChatForm::kLlama2, system),
+            with({}, "[INST] <<SYS>>\nS \n<</SYS>>\n\n Once [/INST]", -1));
+}
+
+// A template's own system message, and thoughts that it leaves out of what was said.
+TEST(Chat, WhatQwensTemplatesAdd) {
+  const auto text = [](const std::string& chat_template, absl::Span<const Message> messages) {
+    TokenizerSpec spec;
+    for (const std::string& b : ByteCharacters()) spec.tokens.push_back({b});
+    spec.chat_template = chat_template;
+    const auto t = Tokenizer::Make(std::move(spec));
+    EXPECT_OK(t.status());
+    return t.ok() ? DecodeAll(**t, EncodeChat(**t, ChatForm::kChatMl, messages)) : "";
+  };
+  const std::string usual =
+      "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- else %}"
+      "{{- '<|im_start|>system\\nYou are kind.\\nAlways.<|im_end|>\\n' }}";
+  const std::string end = "<|im_start|>assistant\n";
+  const Message user[] = {{"user", "U"}}, both[] = {{"system", "S"}, {"user", "U"}};
+  const std::string said = "<|im_start|>user\nU<|im_end|>\n";
+  EXPECT_EQ(text(usual, user),
+            "<|im_start|>system\nYou are kind.\nAlways.<|im_end|>\n" + said + end);
+  EXPECT_EQ(text(usual, both), "<|im_start|>system\nS<|im_end|>\n" + said + end);
+  EXPECT_EQ(text("{{ '<|im_start|>system\\n' + content }}<|im_end|>", user), said + end);
+  const Message thought[] = {
+      {"user", "U"}, {"assistant", "<think>\nx\n</think>\n\nA"}, {"user", "U"}};
+  EXPECT_EQ(text("<|im_start|> content.split('</think>')", thought),
+            said + "<|im_start|>assistant\nA<|im_end|>\n" + said + end);
+  EXPECT_EQ(text("<|im_start|>", thought),
+            said + "<|im_start|>assistant\n<think>\nx\n</think>\n\nA<|im_end|>\n" + said + end);
+}
+
+TEST(Chat, TemplatesOfFolders) {
+  const std::string folder = OwnTempDir();
+  const auto found = [&](const std::string& config, const std::string& jinja) {
+    std::ofstream(folder + "/tokenizer.json")
+        << ByteLevelJson(R"({"type":"ByteLevel","add_prefix_space":false})", "null");
+    std::ofstream(folder + "/tokenizer_config.json") << config;
+    if (!jinja.empty()) std::ofstream(folder + "/chat_template.jinja") << jinja;
+    const absl::StatusOr<TokenizerSpec> spec = TokenizerFromHuggingFace(folder);
+    EXPECT_OK(spec.status());
+    return spec.ok() ? spec->chat_template : "";
+  };
+  EXPECT_EQ(found("{}", ""), "");
+  EXPECT_EQ(found(R"({"chat_template":"x"})", ""), "x");
+  EXPECT_EQ(found(R"({"chat_template":[{"name":"tool_use","template":"t"},)"
+                  R"({"name":"default","template":"d"}]})",
+                  ""),
+            "d");
+  EXPECT_EQ(found(R"({"chat_template":[1,{"name":"default"}]})", ""), "");
+  EXPECT_EQ(found("{}", "j\n"), "j\n");
+  EXPECT_EQ(found(R"({"chat_template":"x"})", "j"), "j");
 }
 
 }  // namespace

@@ -1,0 +1,113 @@
+// The mode that converses.
+#include <cstdio>
+#include <iostream>
+
+#include "examples/llm/chat.h"
+#include "examples/llm/command.h"
+#include "graph/status.h"
+
+namespace tessera::llm {
+namespace {
+
+class Conversation {
+ public:
+  Conversation(const Command& command, const Model& model, Session& session, ChatForm form)
+      : command_(command), model_(model), session_(session), form_(form) {
+    if (!command.system.empty()) system_.push_back({"system", command.system});
+    options_.stops = command.stops;
+    options_.sampler = command.sampler;
+    options_.interrupted = &interrupted;
+  }
+
+  // Answers a message, or says why not and goes on as if it had not been.
+  absl::Status Take(const std::string& text) {
+    if (const absl::Status utf8 = CheckUtf8("the message", text); !utf8.ok()) {
+      Tell("refused", std::string(utf8.message()));
+      return absl::OkStatus();
+    }
+    const size_t alone = Encode({}, text).size();
+    if (static_cast<int64_t>(alone) >= session_.context()) {
+      Tell("refused",
+           absl::StrCat("the message takes ", alone, " of the context's ", session_.context(),
+                        " positions, which leaves none for an answer; a larger --context does"));
+      return absl::OkStatus();
+    }
+    return Answer(text, EncodeWhatFits(text));
+  }
+
+ private:
+  std::vector<int32_t> Encode(absl::Span<const Message> turns, const std::string& text) const {
+    std::vector<Message> all = system_;
+    all.insert(all.end(), turns.begin(), turns.end());
+    all.push_back({"user", text});
+    return EncodeChat(*model_.tokenizer, form_, all);
+  }
+
+  // The conversation in at most three quarters of the context: the oldest turns go first, a system
+  // message and what was said last stay.
+  std::vector<int32_t> EncodeWhatFits(const std::string& text) {
+    while (true) {
+      std::vector<int32_t> ids = Encode(turns_, text);
+      if (turns_.empty() || static_cast<int64_t>(ids.size()) <= session_.context() * 3 / 4) {
+        return ids;
+      }
+      Tell("dropped", "the conversation outgrows the context; its oldest turn is dropped");
+      turns_.erase(turns_.begin(), turns_.begin() + 2);
+    }
+  }
+
+  absl::Status Answer(const std::string& text, const std::vector<int32_t>& ids) {
+    size_t same = 0;  // what the session need not see again
+    while (same + 1 < ids.size() && same < fed_.size() && ids[same] == fed_[same]) ++same;
+    session_.Rewind(static_cast<int64_t>(same));
+    options_.max_tokens = command_.max_tokens >= 0 ? command_.max_tokens : session_.room();
+    ASSIGN_OR_RETURN(const Generated g,
+                     Generate(session_, model_, absl::MakeConstSpan(ids).subspan(same), options_,
+                              [&](const std::string& part) {
+                                if (!command_.json) Show(part);
+                              }));
+    if (command_.json) {
+      PrintJson(JsonLine().Text("event", "answer").Text("message", text), g);
+    } else {
+      Show("\n");
+    }
+    fed_ = ids;
+    fed_.insert(fed_.end(), g.tokens.begin(), g.tokens.end());
+    fed_.resize(static_cast<size_t>(session_.position()));
+    turns_.push_back({"user", text});
+    turns_.push_back({"assistant", g.text});
+    ReportSpeed(g);
+    return absl::OkStatus();
+  }
+
+  void Tell(const char* event, const std::string& what) const {
+    std::fprintf(stderr, "llm: %s\n", what.c_str());
+    if (command_.json) JsonLine().Text("event", event).Text("reason", what).Print();
+  }
+
+  const Command& command_;
+  const Model& model_;
+  Session& session_;
+  const ChatForm form_;
+  GenerateOptions options_;
+  std::vector<Message> system_, turns_;
+  std::vector<int32_t> fed_;  // what the session has seen
+};
+
+}  // namespace
+
+absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session& session) {
+  ASSIGN_OR_RETURN(const ChatForm form, RecogniseChat(model.tokenizer->spec().chat_template));
+  Conversation conversation(command, model, session, form);
+  if (command.prompt_given) RETURN_IF_ERROR(conversation.Take(command.prompt));
+  std::string line;
+  while (!interrupted) {
+    std::fprintf(stderr, "> ");
+    if (!std::getline(std::cin, line)) break;
+    RETURN_IF_ERROR(conversation.Take(line));
+  }
+  std::fprintf(stderr, "\n");
+  return interrupted ? 130 : 0;
+}
+
+}  // namespace tessera::llm
