@@ -85,7 +85,9 @@ void Attention(Call& c) {
   const auto biased = [&](const Tensor& t) { return bias.sum ? t + bias.sum : t; };
   const bool caps_first = c.opset() >= 25;
   const Tensor first = caps_first ? capped(product) : biased(product);
-  const Tensor second = caps_first ? biased(first) : capped(first);
+  Tensor second = caps_first ? biased(first) : capped(first);
+  // What is hidden stays so, whatever its score is capped to.
+  if (!caps_first && cap > 0 && bias.sum) second = Where(bias.sum == -INFINITY, bias.sum, second);
   Tensor scores = second;
   if (c.Int("softmax_precision", 0) != 0) scores = scores.Cast(c.Type("softmax_precision", dtype));
   Tensor weights = scores.Softmax(-1);

@@ -42,7 +42,12 @@ void Loop(Call& c) {
     if (results.size() < 1 + count + scans.size()) c.Fail("the body gives too few results");
     if (!results[0].known) c.Unsupported("whether it goes on follows from data");
     goes_on = results[0].tensor.Item<int64_t>() != 0;
-    for (size_t i = 0; i < count; ++i) carried[i] = results[1 + i];
+    // What the next condition may follow from is read now: each turn is the same few kernels, not
+    // one with all turns before.
+    for (size_t i = 0; i < count; ++i) {
+      carried[i] = results[1 + i];
+      if (carried[i].known) carried[i].tensor = carried[i].tensor.Realize();
+    }
     for (size_t i = 0; i < scans.size(); ++i) scans[i].push_back(results[1 + count + i]);
   }
   for (const Value& v : carried) c.Out(v);

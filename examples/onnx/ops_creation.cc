@@ -144,7 +144,7 @@ void Dropout(Call& c) {
   const double ratio = c.opset() < 12 ? c.Float("ratio", 0.5) : c.Has(1) ? c.HostFloat(1) : 0.5;
   if (!training || ratio == 0) {
     c.Out(x);
-    if (c.Wants(1)) c.Out(Tensor::Full(x.shape(), true));
+    if (c.Wants(1)) c.Out(Tensor::Full(x.shape(), true).Cast(c.opset() < 10 ? x.dtype() : kBool));
     return;
   }
   if (!(ratio > 0 && ratio < 1)) c.Fail("ratio is ", ratio, "; it is from 0 to below 1");

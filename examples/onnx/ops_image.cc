@@ -29,8 +29,73 @@ struct Plan {
   std::vector<std::pair<double, double>> region;  // empty, or for each axis
 };
 
+// The nearest elements along an axis. Their positions are computed in f32, as ONNX's own runtimes
+// do: which of two elements is nearer hangs on the last bit. `at_middle` is a mode that Tensor's
+// function lacks.
+struct Along {
+  int axis;
+  int64_t extent;
+  double scale;
+  std::optional<std::pair<double, double>> region;
+};
+Tensor PointsOf(const Along& along, int64_t in, bool at_middle, const ResizeOptions& o) {
+  const auto n = static_cast<float>(in), out = static_cast<float>(along.extent);
+  const auto scale = static_cast<float>(along.scale);
+  const Tensor i = Tensor::Arange(along.extent, kFloat32);
+  if (along.region) {
+    const auto begin = static_cast<float>(along.region->first);
+    const auto end = static_cast<float>(along.region->second);
+    if (along.extent == 1) return i * 0 + 0.5f * (begin + end) * (n - 1);
+    return i * (end - begin) * (n - 1) / (out - 1) + begin * (n - 1);
+  }
+  if (at_middle) return (i + 0.5) / scale;
+  switch (o.coordinates) {
+    case ResizeCoordinates::kAlignCorners: {
+      const float length = scale * n;
+      return length == 1 || along.extent == 1 ? i * 0 : i * (n - 1) / (length - 1);
+    }
+    case ResizeCoordinates::kAsymmetric:
+      return i / scale;
+    case ResizeCoordinates::kPytorchHalfPixel:
+      if (along.extent == 1) return i * 0;
+      break;
+    case ResizeCoordinates::kHalfPixelSymmetric: {
+      const float offset = n / 2 * (1 - out / (scale * n));
+      return (i + 0.5) / scale + offset - 0.5;
+    }
+    case ResizeCoordinates::kHalfPixel:
+      break;
+  }
+  return (i + 0.5) / scale - 0.5;
+}
+Tensor NearestAlong(const Tensor& x, const Along& along, bool at_middle, const ResizeOptions& o) {
+  const int64_t in = x.size(along.axis);
+  const Tensor point = PointsOf(along, in, at_middle, o);
+  Tensor index;
+  switch (o.rounding) {
+    case ResizeRounding::kRoundPreferFloor:
+      index = (point - 0.5).Ceil();
+      break;
+    case ResizeRounding::kRoundPreferCeil:
+      index = (point + 0.5).Floor();
+      break;
+    case ResizeRounding::kFloor:
+      index = point.Floor();
+      break;
+    case ResizeRounding::kCeil:
+      index = point.Ceil();
+      break;
+  }
+  const Tensor y = x.Take(index.Clip(0, in - 1).Cast(kInt64), along.axis);
+  if (!along.region) return y;
+  std::vector<int64_t> shape(x.rank(), 1);
+  shape[along.axis] = along.extent;
+  return Where(((point < 0) | (point > in - 1)).Reshape(shape),
+               Tensor::Scalar(o.outside, kFloat64).Cast(y.dtype()), y);
+}
+
 // The axes that change go last, are resized, and go back.
-Tensor Resized(const Tensor& x, const Plan& plan, ResizeOptions options) {
+Tensor Resized(Call& c, Tensor x, const Plan& plan, ResizeOptions options, bool at_middle = false) {
   std::vector<int64_t> order, changed;
   for (size_t i = 0; i < plan.axes.size(); ++i) {
     const bool same =
@@ -38,6 +103,19 @@ Tensor Resized(const Tensor& x, const Plan& plan, ResizeOptions options) {
     if (!same || !plan.region.empty()) changed.push_back(static_cast<int64_t>(i));
   }
   if (changed.empty()) return x;
+  if (options.mode == ResizeMode::kNearest) {
+    for (const int64_t i : changed) {
+      const int axis = static_cast<int>(plan.axes[i]);
+      if (plan.extents[i] < 0 || !(plan.scale[i] > 0) || x.size(axis) == 0) {
+        c.Fail("cannot make ", plan.extents[i], " positions of axis ", axis, " of ",
+               x.shape().ToString());
+      }
+      Along along{axis, plan.extents[i], plan.scale[i], {}};
+      if (!plan.region.empty()) along.region = plan.region[i];
+      x = NearestAlong(x, along, at_middle, options);
+    }
+    return x;
+  }
   std::vector<bool> moves(x.rank());
   for (const int64_t i : changed) moves[plan.axes[i]] = true;
   for (int a = 0; a < x.rank(); ++a) {
@@ -56,7 +134,8 @@ Tensor Resized(const Tensor& x, const Plan& plan, ResizeOptions options) {
 }
 
 int64_t ScaledExtent(Call& c, int64_t extent, double scale) {
-  const double size = std::floor(static_cast<double>(extent) * scale);
+  // In f32, as the scale is: 5 times what 2.6 is in f32 are 13.
+  const double size = std::floor(static_cast<float>(extent) * static_cast<float>(scale));
   if (!(scale > 0 && size < 1e15)) c.Fail("a scale is ", scale);
   return static_cast<int64_t>(size);
 }
@@ -119,7 +198,7 @@ void Resize(Call& c) {
   if (c.opset() < 11) {  // version 10 knew scales alone, as the second input
     options.coordinates = ResizeCoordinates::kAsymmetric;
     options.rounding = ResizeRounding::kFloor;
-    return c.Out(Resized(x, ScaledPlan(c, x, c.HostFloats(1)), options).Cast(x.dtype()));
+    return c.Out(Resized(c, x, ScaledPlan(c, x, c.HostFloats(1)), options).Cast(x.dtype()));
   }
   options.rounding = RoundingOf(c);
   options.antialias = c.Int("antialias", 0) != 0;
@@ -127,7 +206,7 @@ void Resize(Call& c) {
   options.exclude_outside = c.Int("exclude_outside", 0) != 0;
   options.outside = c.Float("extrapolation_value", 0);
   const std::string mode = c.String("coordinate_transformation_mode", "half_pixel");
-  bool crop = false;
+  bool crop = false, at_middle = false;
   if (mode == "half_pixel") {
     options.coordinates = ResizeCoordinates::kHalfPixel;
   } else if (mode == "half_pixel_symmetric") {
@@ -141,10 +220,12 @@ void Resize(Call& c) {
   } else if (mode == "tf_crop_and_resize") {
     options.coordinates = ResizeCoordinates::kAlignCorners;
     crop = true;
+  } else if (mode == "tf_half_pixel_for_nn" && options.mode == ResizeMode::kNearest) {
+    at_middle = true;  // of version 11 alone
   } else {
     c.Unsupported("coordinate_transformation_mode '", mode, "'");
   }
-  c.Out(Resized(x, PlanOf(c, x, crop), options).Cast(x.dtype()));
+  c.Out(Resized(c, x, PlanOf(c, x, crop), options, at_middle).Cast(x.dtype()));
 }
 
 void Upsample(Call& c) {
@@ -154,7 +235,7 @@ void Upsample(Call& c) {
   options.coordinates = ResizeCoordinates::kAsymmetric;
   options.rounding = ResizeRounding::kFloor;
   const Plan plan = ScaledPlan(c, x, c.Has(1) ? c.HostFloats(1) : c.Floats("scales"));
-  c.Out(Resized(x, plan, options).Cast(x.dtype()));
+  c.Out(Resized(c, x, plan, options).Cast(x.dtype()));
 }
 
 void GridSample(Call& c) {

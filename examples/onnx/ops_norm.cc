@@ -25,6 +25,11 @@ void BatchNormalization(Call& c) {
   const double eps = c.Float("epsilon", 1e-5);
   const Tensor scale = c.In(1), bias = c.In(2);
   Tensor mean = c.In(3), variance = c.In(4);
+  // Before version 9 there could be numbers for each element, beside [N, C, D1, ...] without N.
+  if (c.opset() < 9 && c.Int("spatial", 1) == 0) {
+    const Tensor y = (x.Cast(wide) - mean.Cast(wide)) * (variance.Cast(wide) + eps).Rsqrt();
+    return c.Out((y * scale.Cast(wide) + bias.Cast(wide)).Cast(dtype));
+  }
   const bool training = c.opset() >= 14 && c.Int("training_mode", 0) != 0;
   if (training) {
     std::vector<int64_t> axes = Spatial(x.rank());

@@ -54,12 +54,20 @@ void Reduce(Call& c) {
 
 Tensor Sum(const Tensor& x, const Axes& axes, bool keep) { return x.Sum(axes, keep); }
 Tensor Prod(const Tensor& x, const Axes& axes, bool keep) { return x.Prod(axes, keep); }
-Tensor Mean(const Tensor& x, const Axes& axes, bool keep) { return x.Mean(axes, keep); }
+// Of integers without loss, then rounded toward 0.
+Tensor Mean(const Tensor& x, const Axes& axes, bool keep) {
+  if (!x.dtype().IsInt()) return x.Mean(axes, keep);
+  const Tensor wide = x.Cast(x.dtype() == kUInt64 ? kUInt64 : kInt64);
+  const Tensor sum = wide.Sum(axes, keep);
+  return sum.TruncDiv(x.elements() / std::max<int64_t>(1, sum.elements()));
+}
 Tensor LogSumExp(const Tensor& x, const Axes& axes, bool keep) { return x.LogSumExp(axes, keep); }
 Tensor Abs(const Tensor& x) { return x.Abs(); }
 Tensor Square(const Tensor& x) { return x.Square(); }
-Tensor Sqrt(const Tensor& x) { return x.Sqrt(); }
-Tensor Log(const Tensor& x) { return x.Log(); }
+// What is taken of integers before their results are rounded.
+Tensor Real(const Tensor& x) { return x.dtype().IsInt() ? x.Cast(kFloat64) : x; }
+Tensor Sqrt(const Tensor& x) { return Real(x).Sqrt(); }
+Tensor Log(const Tensor& x) { return Real(x).Log(); }
 
 void LogSumExpOf(Call& c) {
   const Tensor x = c.In(0);
@@ -68,7 +76,7 @@ void LogSumExpOf(Call& c) {
   if (IsEmpty(x, over)) {
     return c.Out(Tensor::Full(ReducedShape(x, over), -INFINITY, x.dtype()));
   }
-  c.Out(LogSumExp(x, over.axes, over.keep).Cast(x.dtype()));
+  c.Out(LogSumExp(Real(x), over.axes, over.keep).Cast(x.dtype()));
 }
 
 // The extreme of nothing is the dtype's lowest or highest value.

@@ -4,32 +4,79 @@
 namespace tessera::onnx {
 namespace {
 
+// How much each element along an axis counts in each bin's mean, [regions, bins, extent]. A region
+// from `begin` on, of `length`, [regions, 1], has ceil(length / bins) points a bin, which are at
+// most 1 apart and, where there are several, at least 1/2: so few of them lie within 1 of an
+// element, and however large a region is, no shape follows from it.
+Tensor SharesOf(const Tensor& begin, const Tensor& length, int64_t bins, int64_t extent) {
+  constexpr int64_t kMost = 6;  // points in an interval of 2, and one to spare at either end
+  const auto axis = [&](int64_t n, int at) {
+    std::vector<int64_t> shape(4, 1);
+    shape[at] = n;
+    return Tensor::Arange(n).Cast(begin.dtype()).Reshape(shape);
+  };  // [regions, bins, extent, points]
+  const auto region = [](const Tensor& t) { return t.Unsqueeze(-1).Unsqueeze(-1); };
+  const Tensor size = region(length / static_cast<double>(bins));
+  const Tensor points = size.Ceil().Maximum(0), step = size / points.Maximum(1);
+  const Tensor from = region(begin) + axis(bins, 1) * size, element = axis(extent, 2);
+  const Tensor below = ((element - 1 - from) / step - 0.5).Floor();
+  // Of bins with one point that one, whatever the rest gives.
+  const Tensor first = Where(points <= 1, 0, below.Maximum(0).Minimum(points.Maximum(1) - 1));
+  const Tensor point = first + axis(kMost, 3);
+  const Tensor at = from + (point + 0.5) * step, cut = at.Clip(0, extent - 1);
+  const Tensor counts = (point < points) & (at >= -1) & (at <= extent);
+  const Tensor share = Where(counts, (1 - (cut - element).Abs()).Maximum(0), 0).Sum(3);
+  return share / points.Maximum(1).Squeeze(3);
+}
+
 // Regions of interest: each bin of a region is the mean, or the maximum, of points in it.
 void RoiAlign(Call& c) {
   const Tensor x = c.In(0), rois = c.In(1);
   const int64_t count = rois.size(0), height = x.size(2), width = x.size(3);
   const int64_t rows = c.Int("output_height", 1), columns = c.Int("output_width", 1);
   const int64_t points = c.Int("sampling_ratio", 0);
+  const std::string mode = c.String("mode", "avg");
+  const bool mean = mode == "avg";
   if (rows < 1 || columns < 1 || rows > 1 << 20 || columns > 1 << 20 || points > 1 << 20) {
     c.Fail("of ", rows, " x ", columns, " bins of ", points, " points");
   }
-  if (points <= 0) {
-    c.Unsupported("sampling_ratio is ", points,
-                  ": how many points are read would follow from data");
+  if (!mean && mode != "max") c.Fail("mode is '", mode, "'; avg and max are known");
+  if (points <= 0 && !mean) {
+    c.Unsupported("mode is max and sampling_ratio ", points,
+                  ": how many points are compared would follow from data");
   }
-  const bool half =
-      c.opset() >= 16 && c.String("coordinate_transformation_mode", "half_pixel") == "half_pixel";
-  const Tensor box = rois * c.Float("spatial_scale", 1) - (half ? 0.5 : 0.0);
+  const std::string corners = c.String("coordinate_transformation_mode", "half_pixel");
+  if (corners != "half_pixel" && corners != "output_half_pixel") {
+    c.Fail("coordinate_transformation_mode is '", corners,
+           "'; half_pixel and output_half_pixel are known");
+  }
+  const bool half = c.opset() >= 16 && corners == "half_pixel";
+  const Tensor box =
+      rois.Cast(Promote(x.dtype(), kFloat32)) * c.Float("spatial_scale", 1) - (half ? 0.5 : 0.0);
   const auto corner = [&](int i) { return box.SliceAxis(1, {i, i + 1}); };  // [regions, 1]
+  const auto length_of = [&](int first) {
+    const Tensor length = corner(first + 2) - corner(first);
+    return half ? length : length.Maximum(1);
+  };
+  if (points <= 0) {
+    const Tensor v = SharesOf(corner(1), length_of(1), rows, height);
+    const Tensor h = SharesOf(corner(0), length_of(0), columns, width);
+    // What has no share is left out, not multiplied by 0: it may be infinite.
+    const auto mean_of = [](const Tensor& share, const Tensor& t) {
+      return Where(share > 0, share * t, 0).Sum(-1);
+    };
+    const Tensor images = x.Take(c.In(2), 0).Cast(v.dtype());  // [regions, channels, height, width]
+    const Tensor in_rows = mean_of(h.Unsqueeze(1).Unsqueeze(1), images.Unsqueeze(3));
+    const Tensor y = mean_of(v.Unsqueeze(1).Unsqueeze(3), in_rows.Transpose(2, 3).Unsqueeze(2));
+    return c.Out(y.Cast(x.dtype()));
+  }
   // The points of an axis, [regions, bins * points], their lower neighbours, and how far beyond.
   struct Axis {
     Tensor inside, low, high, far;
   };
   const auto along = [&](int first, int64_t bins, int64_t extent) {
-    const Tensor begin = corner(first);
-    Tensor length = corner(first + 2) - begin;
-    if (!half) length = length.Maximum(1);
-    const Tensor i = Tensor::Arange(bins * points).Cast(x.dtype());
+    const Tensor begin = corner(first), length = length_of(first);
+    const Tensor i = Tensor::Arange(bins * points).Cast(begin.dtype());
     const Tensor at = begin + (i + 0.5) * (length / static_cast<double>(bins * points));
     const Tensor cut = at.Clip(0, extent - 1);
     const Tensor low = cut.Floor();
@@ -53,7 +100,6 @@ void RoiAlign(Call& c) {
       terms.push_back(value * share);
     }
   }
-  const bool mean = c.String("mode", "avg") == "avg";
   Tensor all = terms[0];
   for (size_t i = 1; i < terms.size(); ++i) all = mean ? all + terms[i] : all.Maximum(terms[i]);
   all = all.Reshape({count, x.size(1), rows, points, columns, points});

@@ -51,6 +51,9 @@ inline std::string Longs(const std::string& name, const std::vector<int64_t>& di
 inline std::string IntAttribute(const std::string& name, int64_t v) {
   return Bytes(1, name) + Number(3, v) + Number(20, 2);
 }
+inline std::string TextAttribute(const std::string& name, const std::string& text) {
+  return Bytes(1, name) + Bytes(4, text) + Number(20, 3);
+}
 inline std::string TensorAttribute(const std::string& name, const std::string& tensor) {
   return Bytes(1, name) + Bytes(5, tensor) + Number(20, 4);
 }

@@ -62,6 +62,23 @@ TEST(OnnxImport, AddsByAxisInOldModels) {
   EXPECT_THAT(Result(model({broadcast}, "one"), x).values, ElementsAre(2, 3, 4, 5));
 }
 
+TEST(OnnxImport, RegionsArePooledInKnownModes) {
+  const auto pooled = [](const std::string& name, const std::string& value) {
+    const std::string node =
+        NodeText("RoiAlign", {"x", "rois", "batch"}, {"y"},
+                 {IntAttribute("sampling_ratio", 1), TextAttribute(name, value)});
+    return Result(ModelText(GraphText(
+                      {node}, {}, {"y"},
+                      {Floats("x", {1, 1, 2, 2}, {1, 2, 3, 4}),
+                       Floats("rois", {1, 4}, {0.5, 0.5, 1.5, 1.5}), Longs("batch", {1}, {0})})),
+                  {});
+  };
+  const std::string corners = "coordinate_transformation_mode";
+  EXPECT_THAT(pooled("mode", "avg").values, ElementsAre(2.5));
+  EXPECT_THAT(pooled("mode", "min").error, HasSubstr("mode is 'min'; avg and max are known"));
+  EXPECT_THAT(pooled(corners, "pixel").error, HasSubstr("half_pixel and output_half_pixel"));
+}
+
 TEST(OnnxImport, AnInputReplacesItsInitializer) {
   const std::string graph =
       GraphText({NodeText("Neg", {"w"}, {"y"})}, {"w"}, {"y"}, {Floats("w", {1}, {7})});

@@ -1,0 +1,273 @@
+// Ops where the public cases do not look: against plain loops, and against what ONNX's own runtimes
+// give.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "examples/onnx/import.h"
+#include "runtime/runtime.h"
+#include "tests/onnx/encode.h"
+#include "tests/testing.h"
+
+namespace tessera::onnx {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+std::string FloatAttribute(const std::string& name, float v) {
+  return Bytes(1, name) + Tag(2, 5) + Raw<float>({v}) + Number(20, 1);
+}
+
+// The outputs of one node over these inputs, or no tensors and an error.
+struct Ran {
+  std::vector<Tensor> out;
+  std::string error;
+};
+Ran RunGraph(const std::string& graph, int64_t opset) {
+  const std::string bytes = ModelText(graph, opset);
+  const absl::StatusOr<Model> model = ParseModel(bytes, "test");
+  EXPECT_OK(model.status());
+  Ran ran;
+  if (!model.ok()) return ran;
+  try {
+    for (Value& v : Importer(*model, "CPU").Run({})) ran.out.push_back(v.tensor.Realize());
+  } catch (const Error& e) {
+    ran.out.clear();
+    ran.error = e.what();
+  }
+  return ran;
+}
+Ran RunNode(const std::string& op, const std::vector<std::string>& inputs,
+            const std::vector<std::string>& values, const std::vector<std::string>& attributes,
+            int64_t opset, int outputs = 1) {
+  std::vector<std::string> names;
+  for (int i = 0; i < outputs; ++i) names.push_back(absl::StrCat("y", i));
+  return RunGraph(GraphText({NodeText(op, inputs, names, attributes)}, {}, names, values), opset);
+}
+
+std::vector<float> UpTo(int n) {
+  std::vector<float> out;
+  for (int i = 0; i < n; ++i) out.push_back(static_cast<float>(i));
+  return out;
+}
+
+TEST(OnnxOps, ResizedExtentsAreMultipliedInF32) {
+  const Ran ran = RunNode("Resize", {"x", "", "s"},
+                          {Floats("x", {5, 5}, UpTo(25)), Floats("s", {2}, {2.6f, 1.4f})}, {}, 13);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[13, 7]");
+}
+
+// 1.5 / 0.6 - 0.5 is 2 in f32, and a little less in f64.
+TEST(OnnxOps, NearestElementsAreFoundInF32) {
+  const auto resized = [](const std::string& mode, const std::string& coordinates) {
+    return RunNode("Resize", {"x", "", "s"}, {Floats("x", {5}, UpTo(5)), Floats("s", {1}, {0.6f})},
+                   {TextAttribute("mode", mode), TextAttribute("nearest_mode", "floor"),
+                    TextAttribute("coordinate_transformation_mode", coordinates)},
+                   11);
+  };
+  for (const char* mode : {"half_pixel", "pytorch_half_pixel"}) {
+    const Ran ran = resized("nearest", mode);
+    ASSERT_EQ(ran.error, "");
+    EXPECT_THAT(ran.out[0].ToVector<float>(), ElementsAre(0, 2, 3)) << mode;
+  }
+  const Ran middle = resized("nearest", "tf_half_pixel_for_nn");
+  ASSERT_EQ(middle.error, "");
+  EXPECT_THAT(middle.out[0].ToVector<float>(), ElementsAre(0, 2, 4));
+  EXPECT_THAT(resized("linear", "tf_half_pixel_for_nn").error, HasSubstr("tf_half_pixel_for_nn"));
+}
+
+// What is taken of a region outside of the source, by nearest elements too.
+TEST(OnnxOps, RegionsBeyondTheSource) {
+  const Ran ran =
+      RunNode("Resize", {"x", "r", "", "n"},
+              {Floats("x", {3}, {5, 6, 7}), Floats("r", {2}, {0, 2}), Longs("n", {1}, {5})},
+              {TextAttribute("mode", "nearest"), FloatAttribute("extrapolation_value", 9),
+               TextAttribute("coordinate_transformation_mode", "tf_crop_and_resize")},
+              13);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_THAT(ran.out[0].ToVector<float>(), ElementsAre(5, 6, 7, 9, 9));
+}
+
+TEST(OnnxOps, IntegersAreReducedWithoutLoss) {
+  const auto reduced = [](const char* op, const std::vector<int64_t>& values) {
+    const Ran ran =
+        RunNode(op, {"x"}, {Longs("x", {static_cast<int64_t>(values.size())}, values)}, {}, 18);
+    EXPECT_EQ(ran.error, "");
+    return ran.out.empty() ? -1 : ran.out[0].Item<int64_t>();
+  };
+  EXPECT_EQ(reduced("ReduceMean", {724892532700, 724892532738}), 724892532719);
+  EXPECT_EQ(reduced("ReduceMean", {-1, -2}), -1);
+  EXPECT_EQ(reduced("ReduceMean", {(int64_t{1} << 60) + 1}), (int64_t{1} << 60) + 1);
+  EXPECT_EQ(reduced("ReduceL2", {300000003, 400000004}), 500000005);
+  EXPECT_EQ(reduced("ReduceLogSumExp", {724892532719, 3}), 724892532719);
+}
+
+TEST(OnnxOps, HardmaxOfNothing) {
+  for (const int64_t opset : {11, 13}) {
+    const Ran ran = RunNode("Hardmax", {"x"}, {Floats("x", {2, 0}, {})}, {}, opset);
+    ASSERT_EQ(ran.error, "");
+    EXPECT_EQ(ran.out[0].shape().ToString(), "[2, 0]");
+  }
+}
+
+TEST(OnnxOps, DropoutsMaskHasTheTypeOfItsVersion) {
+  for (const auto& [opset, dtype] :
+       {std::pair(7, kFloat32), std::pair(10, kBool), std::pair(13, kBool)}) {
+    const Ran ran = RunNode("Dropout", {"x"}, {Floats("x", {3}, {1, 2, 3})}, {}, opset, 2);
+    ASSERT_EQ(ran.error, "");
+    EXPECT_EQ(ran.out[1].dtype(), dtype);
+    EXPECT_THAT(ran.out[1].Cast(kFloat32).ToVector<float>(), Each(1));
+  }
+}
+
+TEST(OnnxOps, StatisticsOfEachElement) {
+  const Ran ran = RunNode(
+      "BatchNormalization", {"x", "s", "b", "m", "v"},
+      {Floats("x", {2, 1, 2}, {1, 2, 3, 4}), Floats("s", {1, 2}, {1, 2}),
+       Floats("b", {1, 2}, {0, 1}), Floats("m", {1, 2}, {1, 3}), Floats("v", {1, 2}, {0, 3})},
+      {IntAttribute("spatial", 0), FloatAttribute("epsilon", 1)}, 7);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_THAT(ran.out[0].ToVector<float>(), ElementsAre(0, 0, 2, 2));
+}
+
+// ---- regions
+
+struct Box {
+  float x0, y0, x1, y1;
+};
+// The mean of a bin's points, as the op's text and ONNX's own runtimes have it.
+double BinMean(const std::vector<float>& image, int height, int width, const Box& box, bool half,
+               int rows, int columns, int row, int column) {
+  const float shift = half ? 0.5f : 0.0f;
+  const auto points = [&](float begin, float end, int bins, int bin) {
+    float length = end - begin;
+    if (!half) length = std::max(length, 1.0f);
+    const float size = length / static_cast<float>(bins);
+    const int count = static_cast<int>(std::ceil(size));
+    std::vector<double> at;
+    for (int i = 0; i < count; ++i) {
+      at.push_back(begin - shift + static_cast<float>(bin) * size +
+                   (static_cast<float>(i) + 0.5f) * size / static_cast<float>(count));
+    }
+    return at;
+  };
+  const std::vector<double> ys = points(box.y0, box.y1, rows, row);
+  const std::vector<double> xs = points(box.x0, box.x1, columns, column);
+  double sum = 0;
+  for (double y : ys) {
+    for (double x : xs) {
+      if (y < -1 || y > height || x < -1 || x > width) continue;
+      const double v = std::min(std::max(y, 0.0), height - 1.0);
+      const double h = std::min(std::max(x, 0.0), width - 1.0);
+      const int top = static_cast<int>(v), left = static_cast<int>(h);
+      for (const int r : {top, top + 1}) {
+        for (const int c : {left, left + 1}) {
+          const double share = (1 - std::fabs(v - r)) * (1 - std::fabs(h - c));
+          if (share > 0) sum += share * image[r * width + c];
+        }
+      }
+    }
+  }
+  return sum / std::max<double>(1, static_cast<double>(ys.size() * xs.size()));
+}
+
+TEST(OnnxOps, RegionsOfAnySizeWithoutASamplingRatio) {
+  constexpr int kHeight = 7, kWidth = 9, kRows = 3, kColumns = 2;
+  std::mt19937 random(5);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> image(kHeight * kWidth);
+  for (float& v : image) v = uniform(random);
+  // Inside, whole, tiny, of no length, backwards, half outside, far larger than the image, beyond.
+  std::vector<Box> boxes = {{1, 2, 6.5f, 5},    {0, 0, 9, 7},         {3, 3, 3.1f, 3.2f},
+                            {4, 4, 4, 4},       {6, 5, 2, 1},         {-3, -2, 4, 3},
+                            {-40, -90, 60, 70}, {100, 100, 110, 110}, {-1.5f, 0.5f, 8.5f, 6.5f}};
+  for (int i = 0; i < 40; ++i) {
+    const float x = uniform(random) * 9, y = uniform(random) * 9;
+    boxes.push_back({x, y, x + (uniform(random) + 0.9f) * 12, y + (uniform(random) + 0.9f) * 12});
+  }
+  const auto n = static_cast<int64_t>(boxes.size());
+  std::vector<float> rois;
+  for (const Box& b : boxes) rois.insert(rois.end(), {b.x0, b.y0, b.x1, b.y1});
+  for (const bool half : {true, false}) {
+    const Ran ran =
+        RunNode("RoiAlign", {"x", "r", "i"},
+                {Floats("x", {1, 1, kHeight, kWidth}, image), Floats("r", {n, 4}, rois),
+                 Longs("i", {n}, std::vector<int64_t>(boxes.size(), 0))},
+                {IntAttribute("output_height", kRows), IntAttribute("output_width", kColumns),
+                 TextAttribute("coordinate_transformation_mode",
+                               half ? "half_pixel" : "output_half_pixel")},
+                16);
+    ASSERT_EQ(ran.error, "");
+    const std::vector<float> got = ran.out[0].ToVector<float>();
+    size_t at = 0;
+    for (const Box& box : boxes) {
+      for (int row = 0; row < kRows; ++row) {
+        for (int column = 0; column < kColumns; ++column) {
+          const double want =
+              BinMean(image, kHeight, kWidth, box, half, kRows, kColumns, row, column);
+          EXPECT_NEAR(got[at], want, 1e-4)
+              << at << " of " << box.x0 << " " << box.y0 << " " << box.x1 << " " << box.y1;
+          ++at;
+        }
+      }
+    }
+  }
+}
+
+// What a region does not reach is not multiplied by 0.
+TEST(OnnxOps, RegionsBesideInfinities) {
+  std::vector<float> image(16, 2);
+  image[15] = kInfinity;
+  const Ran ran = RunNode(
+      "RoiAlign", {"x", "r", "i"},
+      {Floats("x", {1, 1, 4, 4}, image), Floats("r", {1, 4}, {0, 0, 2, 2}), Longs("i", {1}, {0})},
+      {}, 16);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_THAT(ran.out[0].ToVector<float>(), ElementsAre(2));
+  const Ran max = RunNode(
+      "RoiAlign", {"x", "r", "i"},
+      {Floats("x", {1, 1, 4, 4}, image), Floats("r", {1, 4}, {0, 0, 2, 2}), Longs("i", {1}, {0})},
+      {TextAttribute("mode", "max")}, 16);
+  EXPECT_THAT(max.error, HasSubstr("mode is max and sampling_ratio 0"));
+}
+
+// ---- control flow
+
+// Each turn runs what the turn before ran: no kernel is made of all turns so far.
+TEST(OnnxOps, TurnsOfALoopAreAlike) {
+  const auto last = [](int64_t limit) {
+    const std::string body =
+        GraphText({NodeText("Mul", {"s", "three"}, {"p"}), NodeText("Add", {"p", "one"}, {"q"}),
+                   NodeText("Mod", {"q", "prime"}, {"next"}), NodeText("Add", {"n", "one"}, {"n1"}),
+                   NodeText("Less", {"n1", "limit"}, {"go_on"})},
+                  {"turn", "go", "s", "n"}, {"go_on", "next", "n1"},
+                  {Longs("three", {}, {3}), Longs("one", {}, {1}), Longs("prime", {}, {10007})});
+    const Ran ran = RunGraph(
+        GraphText({NodeText("Loop", {"", "yes", "begin", "zero"}, {"s", "n"},
+                            {GraphAttribute("body", body)})},
+                  {}, {"s", "n"},
+                  {Longs("limit", {}, {limit}), Longs("begin", {}, {7}), Longs("zero", {}, {0}),
+                   TensorText("yes", {}, kElementBool, std::string(1, '\1'))}),
+        20);
+    EXPECT_EQ(ran.error, "");
+    return ran.out.empty() ? -1 : ran.out[0].Item<int64_t>();
+  };
+  const auto expected = [](int64_t turns) {
+    int64_t s = 7;
+    for (int64_t i = 0; i < turns; ++i) s = (s * 3 + 1) % 10007;
+    return s;
+  };
+  EXPECT_EQ(last(5), expected(5));
+  const RuntimeStats before = GetRuntimeStats();
+  EXPECT_EQ(last(40), expected(40));
+  EXPECT_EQ(GetRuntimeStats().plans_made, before.plans_made);
+}
+
+}  // namespace
+}  // namespace tessera::onnx
