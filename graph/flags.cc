@@ -14,18 +14,18 @@
 namespace tessera {
 namespace {
 
-enum class Kind : uint8_t { kInt, kText };
+enum class FlagKind : uint8_t { kInt, kText };
 
 struct Row {
   const char* name;
-  Kind kind;
+  FlagKind kind;
   const char* default_text;
   const char* meaning;
 };
 
 constexpr Row kRows[] = {
 #define TESSERA_FLAG_ROW(id, name, kind, default_text, meaning) \
-  {name, Kind::kind, default_text, meaning},
+  {name, FlagKind::kind, default_text, meaning},
     TESSERA_FLAGS(TESSERA_FLAG_ROW)
 #undef TESSERA_FLAG_ROW
 };
@@ -50,13 +50,13 @@ struct Values {
     const Row& row = kRows[i];
     text[i] = value.empty() ? row.default_text : value;
     int64_t parsed = 0;
-    if (row.kind == Kind::kInt && !absl::SimpleAtoi(text[i], &parsed)) {
+    if (row.kind == FlagKind::kInt && !absl::SimpleAtoi(text[i], &parsed)) {
       std::fprintf(stderr, "tessera: %s=%s is not an integer; taking %s\n", row.name,
                    text[i].c_str(), row.default_text);
       text[i] = row.default_text;
       CHECK(absl::SimpleAtoi(text[i], &parsed), row.name);
     }
-    if (row.kind == Kind::kText && text[i] == "0") text[i].clear();
+    if (row.kind == FlagKind::kText && text[i] == "0") text[i].clear();
     number[i].store(parsed, std::memory_order_relaxed);
   }
 };
@@ -71,13 +71,13 @@ Values& GetValues() {
 
 int64_t IntFlag(Flag flag) {
   const int i = static_cast<int>(flag);
-  CHECK(kRows[i].kind == Kind::kInt, kRows[i].name);
+  CHECK(kRows[i].kind == FlagKind::kInt, kRows[i].name);
   return GetValues().number[i].load(std::memory_order_relaxed);
 }
 
 std::string TextFlag(Flag flag) {
   const int i = static_cast<int>(flag);
-  CHECK(kRows[i].kind == Kind::kText, kRows[i].name);
+  CHECK(kRows[i].kind == FlagKind::kText, kRows[i].name);
   Values& values = GetValues();
   std::lock_guard<std::mutex> lock(values.mutex);
   return values.text[i];

@@ -56,7 +56,7 @@ bool IsOfPasses(absl::string_view name) {
     return name.size() > prefix.size() && absl::StartsWith(name, prefix) &&
            absl::c_all_of(name.substr(prefix.size()), absl::ascii_isdigit);
   };
-  return numbered("@") || numbered(kPlaceVariable) || numbered("@draw") ||
+  return numbered("@") || numbered(kPlaceVariable) || numbered("@draw") || numbered("@number") ||
          absl::StartsWith(name, "@random_");
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
 #include "graph/status.h"
+#include "runtime/numbers.h"
 
 namespace tessera {
 namespace {
@@ -228,11 +229,12 @@ void SetLasting(PlanKey& key, Lasting lasting) {
   key.lasting = std::move(lasting);
 }
 
-std::map<std::string, int64_t> DrawBindings(const PlanKey& key) {
+std::map<std::string, int64_t> KeyBindings(const PlanKey& key) {
   std::map<std::string, int64_t> out;
   for (size_t i = 0; i < key.draws.size(); ++i) {
     out.emplace(DrawName(i), static_cast<int64_t>(key.draws[i].src(1).arg<Scalar>().bits));
   }
+  BindNumbers(key, out);
   return out;
 }
 
@@ -255,6 +257,14 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key,
     const UOp var = UOp::Make(Op::kVar, kInt64, {}, VarArg{DrawName(i), 0, INT64_MAX});
     begins[key.draws[i].get()] = UOp::Make(Op::kCast, kUInt64, {var});
   }
+  absl::flat_hash_map<const Node*, std::vector<int>> numbers;
+  for (size_t i = 0; i < key.numbers.size(); ++i) {
+    numbers[key.order[key.numbers[i].node].get()].push_back(static_cast<int>(i));
+  }
+  const auto with_srcs = [&](const UOp& u, absl::Span<const UOp> srcs) {
+    const auto it = numbers.find(u.get());
+    return it == numbers.end() ? u.WithSrcs(srcs) : WithNumbersVaried(key, it->second, u, srcs);
+  };
   absl::flat_hash_map<const Node*, UOp> done;
   for (const UOp& u : order) {
     const UOp computed = u.realized();
@@ -272,7 +282,7 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key,
     } else {
       for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.get()));
     }
-    done.emplace(u.get(), u.WithSrcs(srcs));
+    done.emplace(u.get(), with_srcs(u, srcs));
   }
   std::vector<UOp> out;
   for (const UOp& r : roots) out.push_back(done.at(r.get()));

@@ -25,6 +25,13 @@ struct PlanKey {
   std::vector<uint32_t> starts, refs;
   std::vector<int> roots;
   std::vector<UOp> draws;  // by slot, sums whose second operand is where a draw begins to count
+  // By slot, numbers that are VARs in the plan: of a constant, or where a SHRINK or PAD begins.
+  struct Number {
+    int node;  // in the order
+    int axis;  // -1: a constant
+    int64_t value;
+  };
+  std::vector<Number> numbers;
   bool on_meshes = false;  // some node is on a Sharding
   Lasting lasting;         // none, until SetLasting
 };
@@ -36,8 +43,8 @@ PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary = false);
 // Makes what lasts from run to run a part of the key, if anything does.
 void SetLasting(PlanKey& key, Lasting lasting);
 
-// The values of the VARs that stand for where draws begin, by name.
-std::map<std::string, int64_t> DrawBindings(const PlanKey& key);
+// The values of the VARs that stand for where draws begin and for numbers, by name.
+std::map<std::string, int64_t> KeyBindings(const PlanKey& key);
 
 // The roots with each leaf as the PARAM of its slot.
 std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key);

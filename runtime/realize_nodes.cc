@@ -175,7 +175,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     }
     leaves.push_back(buffer.storage);
   }
-  ASSIGN_OR_RETURN(CompiledPlanPtr plan, PreparePlan(targets.values, key));
+  ASSIGN_OR_RETURN(CompiledPlanPtr plan, PrepareVarying(targets.values, key));
   // Whoever reads an old version elsewhere goes on with a copy of it.
   for (size_t i = 0; i < key.leaves.size(); ++i) {
     const UOp& leaf = key.leaves[i];
@@ -197,7 +197,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     unassigned.push_back({leaves[i].get(), key.leaves[i].device(), std::move(copy)});
   }
   bool made_nan = false;
-  Bindings values = DrawBindings(key);
+  Bindings values = KeyBindings(key);
   values.insert(bindings.begin(), bindings.end());
   auto ran = ExecutePlan(*plan, leaves, values, check_nan ? &made_nan : nullptr);
   if (made_nan) {

@@ -13,6 +13,7 @@
 #include "runtime/counters.h"
 #include "runtime/debug.h"
 #include "runtime/mesh.h"
+#include "runtime/numbers.h"
 #include "runtime/segments.h"
 #include "schedule/schedule.h"
 #include "schedule/work_division.h"
@@ -112,6 +113,33 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
   return CompiledPlanPtr(std::move(out));
 }
 
+CompiledPlanPtr FindPlan(const PlanKey& key) {
+  PlanCache& cache = Plans();
+  std::lock_guard lock(cache.mutex);
+  const auto it = cache.plans.find(key.words);
+  if (it == cache.plans.end()) return nullptr;
+  Count(&RuntimeStats::plans_reused);
+  return it->second;
+}
+
+absl::StatusOr<CompiledPlanPtr> MakeAndKeep(absl::Span<const UOp> roots, const PlanKey& key) {
+  ASSIGN_OR_RETURN(CompiledPlanPtr plan, MakePlan(roots, key));
+  Count(&RuntimeStats::plans_made);
+  PlanCache& cache = Plans();
+  std::lock_guard lock(cache.mutex);
+  if (!cache.plans.emplace(key.words, plan).second) return plan;
+  cache.age.push_back(key.words);
+  cache.kernels += plan->executables.size();
+  while (cache.age.size() > 1 &&
+         (cache.age.size() > kMaxPlans || cache.kernels > kMaxPlanKernels)) {
+    const auto oldest = cache.plans.find(cache.age.front());
+    cache.kernels -= oldest->second->executables.size();
+    cache.plans.erase(oldest);
+    cache.age.pop_front();
+  }
+  return plan;
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
@@ -144,31 +172,19 @@ absl::StatusOr<Plan> PlanWithGrids(absl::Span<const UOp> roots, const PlanKey& k
 }
 
 absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key) {
-  PlanCache& cache = Plans();
-  {
-    std::lock_guard lock(cache.mutex);
-    if (auto it = cache.plans.find(key.words); it != cache.plans.end()) {
-      Count(&RuntimeStats::plans_reused);
-      return it->second;
-    }
-  }
-  ASSIGN_OR_RETURN(CompiledPlanPtr plan, MakePlan(roots, key));
-  Count(&RuntimeStats::plans_made);
-  std::lock_guard lock(cache.mutex);
-  if (!cache.plans.emplace(key.words, plan).second) return plan;
-  cache.age.push_back(key.words);
-  cache.kernels += plan->executables.size();
-  while (cache.age.size() > 1 &&
-         (cache.age.size() > kMaxPlans || cache.kernels > kMaxPlanKernels)) {
-    const auto oldest = cache.plans.find(cache.age.front());
-    cache.kernels -= oldest->second->executables.size();
-    cache.plans.erase(oldest);
-    cache.age.pop_front();
-  }
-  return plan;
+  if (CompiledPlanPtr found = FindPlan(key)) return found;
+  return MakeAndKeep(roots, key);
+}
+
+absl::StatusOr<CompiledPlanPtr> PrepareVarying(absl::Span<const UOp> roots, PlanKey& key) {
+  CompiledPlanPtr found = FindPlan(key);
+  if (found == nullptr && LetNumbersVary(key)) found = FindPlan(key);
+  if (found != nullptr) return found;
+  return MakeAndKeep(roots, key);
 }
 
 void ClearPlans() {
+  ForgetNumbers();
   PlanCache& cache = Plans();
   std::lock_guard lock(cache.mutex);
   cache.plans.clear();

@@ -32,6 +32,9 @@ using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
 
 // The plan of the roots, whose key this is: scheduled and compiled, or found in memory.
 absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const PlanKey& key);
+// The same; if graphs have come that differ in numbers alone, a plan that serves all of them, in
+// which those are VARs (runtime/numbers.h): then the key becomes that plan's.
+absl::StatusOr<CompiledPlanPtr> PrepareVarying(absl::Span<const UOp> roots, PlanKey& key);
 
 // The plan of the roots as it was scheduled; nothing is generated, compiled or kept.
 absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key);

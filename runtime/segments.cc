@@ -31,7 +31,8 @@ class Cutter {
   explicit Cutter(const PlanKey& key) : key_(key), size_(static_cast<int>(key.order.size())) {}
 
   std::vector<Segment> Run() {
-    if (size_ < kLeastNodes || key_.on_meshes || !key_.draws.empty() || !OnePlace()) return {};
+    if (size_ < kLeastNodes || key_.on_meshes || !OnePlace()) return {};
+    if (!key_.draws.empty() || !key_.numbers.empty()) return {};
     Summarise();
     is_root_.assign(size_, false);
     for (int r : key_.roots) is_root_[r] = true;

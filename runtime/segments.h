@@ -30,7 +30,8 @@ struct Segment {
 };
 
 // The segments of a graph, in order; none where no two are equal, or where cutting could change
-// what is computed: on meshes, on several places, where draws count on.
+// what is computed: on meshes, on several places, where draws count on or
+// numbers vary.
 std::vector<Segment> FindSegments(const PlanKey& key);
 
 // Schedules the first of each kind of segment; gives the plan of them all, up to FinishPlan.

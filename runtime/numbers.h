@@ -1,0 +1,28 @@
+// Graphs that come again with other numbers: a step with another rate, a loop over positions.
+//
+// A number is part of what a kernel computes, and often makes it simpler, so a plan is made for the
+// numbers that a graph has. Where graphs come that differ in nothing but some numbers, the third of
+// them gets a plan in which those are VARs, given their values at each run, and so do all later
+// ones. The numbers are those of constants, and where SHRINKs begin and what PADs put before.
+#pragma once
+
+#include "runtime/plan_key.h"
+
+namespace tessera {
+
+// If the graph of this key has come with other numbers often enough: makes those that were not the
+// same each time `key.numbers`, and the words such that all these graphs have the same. Else the
+// key stays as it is. The key is one that no plan has.
+bool LetNumbersVary(PlanKey& key);
+
+// The values of the key's numbers, by the names of their VARs.
+void BindNumbers(const PlanKey& key, std::map<std::string, int64_t>& bindings);
+
+// The node with `srcs`, and VARs for its numbers.
+UOp WithNumbersVaried(const PlanKey& key, absl::Span<const int> slots, const UOp& u,
+                      absl::Span<const UOp> srcs);
+
+// Forgets which graphs have come.
+void ForgetNumbers();
+
+}  // namespace tessera
