@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/box.h"
+#include "graph/moved_bytes.h"
 
 namespace tessera {
 namespace {
@@ -118,30 +119,6 @@ int64_t OfCat(const UOp& u, const Boxes& to) {
   return moved;
 }
 
-int64_t OfAllReduce(const UOp& u) {
-  const Sharding s = u.device().sharding();
-  const ReduceArg& arg = u.arg<ReduceArg>();
-  const Boxes boxes = BoxesOf(u.shape(), u.device());
-  int64_t moved = 0;
-  for (const auto& group : s.mesh().Groups(std::vector<int>(arg.axes.begin(), arg.axes.end()))) {
-    moved += 2 * (static_cast<int64_t>(group.size()) - 1) * Volume(boxes.At(group[0]));
-  }
-  return moved;
-}
-
-// Every place that wants another's value lacks all of it.
-int64_t OfPass(const UOp& u) {
-  const Mesh mesh = u.device().sharding().mesh();
-  const Ints& arg = u.arg<Ints>();
-  const Boxes boxes = BoxesOf(u.shape(), u.device());
-  int64_t moved = 0;
-  for (int i = 0; i < mesh.size(); ++i) {
-    const int64_t own = mesh.Coordinates(i)[arg[0]];
-    if (arg[1 + own] != own) moved += Volume(boxes.At(i));
-  }
-  return moved;
-}
-
 int64_t Elements(const UOp& u) {
   if (!u.device() || (!u.device().is_sharding() && !u.is(Op::kCopy) && !u.is(Op::kMSelect))) {
     return 0;
@@ -155,8 +132,7 @@ int64_t Elements(const UOp& u) {
     for (const Interval& i : part) there.axes.push_back({{}, {i}});
     return Lacking(src, there, Same);
   }
-  if (u.is(Op::kAllReduce)) return OfAllReduce(u);
-  if (u.is(Op::kPass)) return OfPass(u);
+  if (u.is(Op::kAllReduce) || u.is(Op::kPass)) return CollectiveElements(u);
   if (u.is(Op::kWindow)) return OfWindow(u, to);
   if (u.is(Op::kFlip)) return OfFlip(u, to);
   if (u.is(Op::kCat)) return OfCat(u, to);

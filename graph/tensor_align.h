@@ -17,6 +17,19 @@ UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);
 // refuses to move bytes; zero-byte slices are always made. `why` is what Explain shows.
 UOp Reshard(const UOp& u, const Sharding& to, const std::string& why);
 
+// While one lives, what this thread builds is only weighed: implied copies are not refused by
+// STRICT=1, nor reported by DEBUG.
+class WeighedOnly {
+ public:
+  WeighedOnly() { ++depth_; }
+  ~WeighedOnly() { --depth_; }
+  WeighedOnly(const WeighedOnly&) = delete;
+  static bool Now() { return depth_ > 0; }
+
+ private:
+  static inline thread_local int depth_ = 0;
+};
+
 // What that moves.
 int64_t ReshardBytes(const UOp& u, const Sharding& to);
 

@@ -25,7 +25,8 @@ int64_t BytesBetween(const UOp& u, Device to) {
 }
 
 UOp ImpliedCopy(const UOp& u, const Sharding& to, const std::string& why) {
-  const bool asked = IntFlag(Flag::kStrict) > 0 || IntFlag(Flag::kDebug) >= 1;
+  const bool asked =
+      !WeighedOnly::Now() && (IntFlag(Flag::kStrict) > 0 || IntFlag(Flag::kDebug) >= 1);
   const int64_t bytes = asked ? BytesBetween(u, to) : 0;
   if (bytes > 0 && IntFlag(Flag::kStrict) > 0) {
     Fail(

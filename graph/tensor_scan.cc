@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "graph/tensor.h"
+#include "graph/tensor_along.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
@@ -70,11 +71,7 @@ Tensor Masked(const Tensor& x, const Fold& fold, const ScanOptions& o) {
   return fold.over(Where(counts, x.Unsqueeze(-2), identity));
 }
 
-Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o = {}) {
-  if (x.rank() == 0) {
-    Fail("takes at least one axis, not ", Show(x));
-  }
-  const int a = NormalAxis(axis, x.rank());
+Tensor OnAxis(const Tensor& x, int a, const Fold& fold, const ScanOptions& o) {
   Tensor t = x.Transpose(a, -1);
   if (!t.shape()[t.rank() - 1].is_int()) return Masked(t, fold, o).Transpose(a, -1);
   if (o.reverse) t = t.Flip(-1);
@@ -84,6 +81,15 @@ Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o =
   t = Running(t, fold);
   if (o.reverse) t = t.Flip(-1);
   return t.Transpose(a, -1);
+}
+
+Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o = {}) {
+  if (x.rank() == 0) Fail("takes at least one axis, not ", Show(x));
+  const int a = NormalAxis(axis, x.rank());
+  return internal::AlongAxis({x}, a,
+                             [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
+                               return {internal::CutAs(OnAxis(sources[0], a, fold, o), x)};
+                             })[0];
 }
 
 // In the type that sums and products accumulate in.

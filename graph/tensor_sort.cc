@@ -19,6 +19,7 @@
 
 #include "graph/simplify.h"
 #include "graph/tensor.h"
+#include "graph/tensor_along.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
 
@@ -78,21 +79,25 @@ Tensor Counted(const Tensor& order, DType type) {
   return Where(found, CountAlong(rank, rank + 1, n, type), 0).Sum(-1).Cast(type);
 }
 
-// Rows of sorted blocks of m elements each, laid out in one row: element p of the result is at the
-// returned position of `order`, where pairs of blocks are merged.
+// Rows of sorted blocks of m elements each: element p of a row of the result is at the returned
+// position of that row of `order`, where pairs of blocks are merged.
 Tensor Merged(const Tensor& order, int64_t m, DType type) {
-  const Tensor p = Tensor::Arange(order.shape()[0], type);
+  const int last = order.rank() - 1;
+  const Tensor p = CountAlong(last, order.rank(), order.shape()[last], type);
   const Tensor k = p % (2 * m), first = p - k, second = first + m;
+  const auto at = [&](const Tensor& position) {
+    return order.Gather(last, position.Expand(order.shape()));
+  };
   Tensor low = (k - m).Maximum(0), high = k.Minimum(m);
   for (int64_t span = m; span > 0; span /= 2) {
     const Tensor middle = (low + high).FloorDiv(2);
-    const Tensor a = order.Take(first + middle), b = order.Take(second + k - 1 - middle);
+    const Tensor a = at(first + middle), b = at(second + k - 1 - middle);
     const Tensor open = low < high, from_first = a <= b;
     low = Where(open & from_first, middle + 1, low);
     high = Where(open & from_first, high, Where(open, middle, high));
   }
   const Tensor a = first + low, b = second + k - low;
-  const Tensor take_first = (low < m) & ((k - low >= m) | (order.Take(a) <= order.Take(b)));
+  const Tensor take_first = (low < m) & ((k - low >= m) | (at(a) <= at(b)));
   return Where(take_first, a, b);
 }
 
@@ -162,21 +167,17 @@ Tensor MergeSorted(const Tensor& order, DType type) {
   const Tensor most = ~Tensor::Zeros({}, order.dtype());
   const Tensor inside = Tensor::Ones(order.shape(), kBool).Pad(pairs);
   const Tensor padded = Where(inside, order.Pad(pairs), most);
-  const Tensor blocks = padded.Reshape({padded.shape().Elements().value() / kBlock, kBlock});
+  const Tensor blocks = padded.Unflatten(last, {length / kBlock, kBlock});
   const Tensor within = Counted(blocks, type);
-  Tensor key = blocks.Gather(1, within).Flatten().Contiguous();
-  const int64_t elements = key.size(0);
-  const Tensor start = Tensor::Arange(elements / kBlock, type).Unsqueeze(1) * kBlock;
-  Tensor position = (within + start).Flatten().Contiguous();
+  Tensor key = blocks.Gather(-1, within).Flatten(last).Contiguous();
+  const Tensor start = Tensor::Arange(length / kBlock, type).Unsqueeze(1) * kBlock;
+  Tensor position = (within + start).Flatten(last).Contiguous();
   for (int64_t m = kBlock; m < length; m *= 2) {
     const Tensor from = Merged(key, m, type).Contiguous();
-    key = key.Take(from).Contiguous();
-    position = position.Take(from).Contiguous();
+    key = key.Gather(last, from).Contiguous();
+    position = position.Gather(last, from).Contiguous();
   }
-  Extents dims(order.shape().begin(), order.shape().end());
-  dims[last] = length;
-  const Tensor rows = position.Reshape(dims).SliceAxis(last, {0, n});
-  return rows % length;
+  return position.SliceAxis(last, {0, n});
 }
 
 // Positions of the first k in order, equal ones as they come. Order and position are one number, so
@@ -195,39 +196,45 @@ Tensor FirstFew(const Tensor& order, int64_t k) {
   return (Cat(found, -1) & INT64_C(0xffffffff)).Cast(kInt32).Contiguous();
 }
 
-struct Sorted {
-  Tensor index;  // along the last axis
-  int axis;
-};
-
 // Positions along an axis in order, moved to the last one.
-Sorted SortedIndex(const Tensor& x, int axis, bool descending) {
-  const int a = NormalAxis(axis, x.rank());
+Tensor SortedIndex(const Tensor& x, int a, bool descending) {
   const Extent n = x.shape()[a];
-  const bool narrow = x.shape().MaxElements() <= INT32_MAX / 4;
+  const bool narrow = n.max() <= INT32_MAX / 4;
   const Tensor order = OrderOf(x, descending).Transpose(a, -1);
-  const bool count = !n.is_int() || !x.shape().is_static() || n.value() <= kCounted;
+  const bool count = !n.is_int() || n.value() <= kCounted;
+  const bool many = x.shape().is_static() && x.shape().MaxElements() >= kManyElements;
   const DType type = narrow ? kInt32 : kInt64;
   Tensor index;
   if (count) {
     index = Counted(order, n.max() <= INT32_MAX ? kInt32 : kInt64);
-  } else if (narrow && x.shape().MaxElements() >= kManyElements && IsOnCpu(x)) {
+  } else if (narrow && many && IsOnCpu(x)) {
     const Tensor rows = order.Reshape({x.shape().MaxElements() / n.value(), n.value()});
     index = WordsSorted(rows, type).Reshape(order.shape());
   } else {
     index = MergeSorted(order, type);
   }
-  return {index.Cast(n.max() <= INT32_MAX ? kInt32 : kInt64), a};
+  return index.Cast(n.max() <= INT32_MAX ? kInt32 : kInt64);
+}
+
+// What comes of one tensor, looked at along an axis where that is best done.
+using OfOne = std::function<std::vector<Tensor>(const Tensor&)>;
+ValuesAndIndices PairAlong(const Tensor& x, int axis, const OfOne& f) {
+  const std::vector<Tensor> pair = internal::AlongAxis(
+      {x}, axis, [&f](const std::vector<Tensor>& sources) { return f(sources[0]); });
+  return {pair[0], pair[1]};
 }
 
 ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
   if (x.rank() == 0) return {x, Tensor::Scalar(0, kInt32)};
-  const auto [index, a] = SortedIndex(x, axis, descending);
-  const Tensor in_place = index.Transpose(a, -1);
-  return {x.Gather(a, in_place), in_place};
+  const int a = NormalAxis(axis, x.rank());
+  return PairAlong(x, a, [&](const Tensor& t) -> std::vector<Tensor> {
+    const Tensor index = SortedIndex(t, a, descending).Transpose(a, -1);
+    return {internal::CutAs(t.Gather(a, index), x), internal::CutAs(index, x)};
+  });
 }
 
-ValuesAndIndices At(const Tensor& x, int axis, const Tensor& index, const Extent& k, bool keepdim) {
+std::vector<Tensor> At(const Tensor& x, int axis, const Tensor& index, const Extent& k,
+                       bool keepdim) {
   const Tensor one = internal::KnownPart(index, axis, k, k + Extent(1));
   const Tensor value = x.Gather(axis, one);
   if (keepdim) return {value, one};
@@ -253,13 +260,14 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
   if (k < 0 || k > n) Fail("cannot take ", k, " of the ", n, " elements of ", Show(*this));
   if (rank() == 0) return Reshape({1}).TopK(k, 0, largest);
   const int a = NormalAxis(axis, rank());
-  const Tensor order = OrderOf(*this, largest).Transpose(a, -1);
-  const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX &&
-                   order.dtype() == kUInt32;
-  const Tensor first =
-      few ? FirstFew(order, k).Transpose(a, -1)
-          : SortedIndex(*this, axis, largest).index.Transpose(a, -1).SliceAxis(a, {0, k});
-  return {Gather(a, first), first};
+  return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
+    const Tensor order = OrderOf(x, largest).Transpose(a, -1);
+    const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX &&
+                     order.dtype() == kUInt32;
+    const Tensor first = few ? FirstFew(order, k).Transpose(a, -1)
+                             : SortedIndex(x, a, largest).Transpose(a, -1).SliceAxis(a, {0, k});
+    return {internal::CutAs(x.Gather(a, first), *this), internal::CutAs(first, *this)};
+  });
 }
 
 ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
@@ -267,7 +275,9 @@ ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at
   const int a = NormalAxis(axis, rank());
   if (k < 1 || k > shape()[a].min())
     Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
-  return At(*this, a, SortedBy(*this, a, false).indices, k - 1, keepdim);
+  return PairAlong(*this, a, [&](const Tensor& x) {
+    return At(x, a, SortedIndex(x, a, false).Transpose(a, -1), k - 1, keepdim);
+  });
 }
 
 // NaNs are in order at the end: the last one stands for all.
@@ -276,14 +286,16 @@ ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
   const int a = NormalAxis(axis, rank());
   const Extent& n = shape()[a];
   if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
-  const Tensor index = SortedBy(*this, a, false).indices;
   const UOp last = (n - Extent(1)).ToUOp();
   const Extent middle(Simplify(UOp::Make(Op::kFloorDiv, {last, UOp::Index(2)})));
-  const auto [value, position] = At(*this, a, index, middle, keepdim);
-  if (!dtype().IsFloat()) return {value, position};
-  const Tensor nan = IsNan().Any(a, keepdim);
-  const Tensor first = IsNan().Cast(kUInt8).ArgMax(a, keepdim).Cast(position.dtype());
-  return {Where(nan, std::nan(""), value), Where(nan, first, position)};
+  return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
+    const Tensor index = SortedIndex(x, a, false).Transpose(a, -1);
+    std::vector<Tensor> found = At(x, a, index, middle, keepdim);
+    if (!dtype().IsFloat()) return found;
+    const Tensor nan = x.IsNan().Any(a, keepdim);
+    const Tensor first = x.IsNan().Cast(kUInt8).ArgMax(a, keepdim).Cast(found[1].dtype());
+    return {Where(nan, std::nan(""), found[0]), Where(nan, first, found[1])};
+  });
 }
 
 Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSite at) const {
@@ -296,15 +308,19 @@ Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSit
   const int a = NormalAxis(*axis, rank());
   const int64_t n = size(a);
   if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
-  const Tensor x = internal::WideFloat(*this);
-  const Tensor index = SortedBy(x, a, false).indices;
   const double place = q * static_cast<double>(n - 1);
   const auto below = static_cast<int64_t>(std::floor(place));
-  const Tensor low = At(x, a, index, below, keepdim).values;
-  const Tensor high = At(x, a, index, std::min(below + 1, n - 1), keepdim).values;
   const double share = place - std::floor(place);
-  const Tensor value = share == 0 ? low : low + (high - low) * share;
-  return Where(x.IsNan().Any(a, keepdim), std::nan(""), value).Cast(internal::FloatResult(dtype()));
+  const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
+    const Tensor x = internal::WideFloat(sources[0]);
+    const Tensor index = SortedIndex(x, a, false).Transpose(a, -1);
+    const Tensor low = At(x, a, index, below, keepdim)[0];
+    const Tensor high = At(x, a, index, std::min(below + 1, n - 1), keepdim)[0];
+    const Tensor value = share == 0 ? low : low + (high - low) * share;
+    const Tensor with_nan = Where(x.IsNan().Any(a, keepdim), std::nan(""), value);
+    return {with_nan.Cast(internal::FloatResult(dtype()))};
+  };
+  return internal::AlongAxis({*this}, a, of)[0];
 }
 
 namespace {
@@ -320,24 +336,29 @@ Tensor Tensor::SearchSorted(const Tensor& values, bool right, CallSite at) const
          " on all axes but the last");
   }
   const DType type = internal::CommonType(*this, values);
-  const Tensor in_order = OrderOf(Cast(type), false), wanted = OrderOf(values.Cast(type), false);
   const auto before = [right](const Tensor& x, const Tensor& y) { return right ? x <= y : x < y; };
   const Extent& n = shape()[rank() - 1];
-  const bool whole = !device().is_sharding() || device().sharding().DimsOf(rank() - 1).empty();
-  if (!n.is_int() || n.value() <= kFewToCompare || !whole) {
-    const Tensor own = rank() == 1 ? in_order : in_order.Unsqueeze(-2);
-    return before(own, wanted.Unsqueeze(-1)).Cast(kInt32).Sum(-1);
-  }
-  // How many come before, found from the highest bit down.
-  const int64_t last = n.value() - 1;
-  Tensor count = wanted.ZerosLike(kInt32);
-  for (auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n.value()))); step > 0;
-       step /= 2) {
-    const Tensor index = (count + (step - 1)).Minimum(last);
-    const Tensor there = rank() == 1 ? in_order.Take(index) : in_order.Gather(-1, index);
-    count = Where((count + step <= n.value()) & before(there, wanted), count + step, count);
-  }
-  return count;
+  const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
+    const Tensor in_order = OrderOf(sources[0].Cast(type), false);
+    const Tensor wanted = OrderOf(sources[1].Cast(type), false);
+    const bool whole = !sources[0].device().is_sharding() ||
+                       sources[0].device().sharding().DimsOf(rank() - 1).empty();
+    if (!n.is_int() || n.value() <= kFewToCompare || !whole) {
+      const Tensor own = rank() == 1 ? in_order : in_order.Unsqueeze(-2);
+      return {before(own, wanted.Unsqueeze(-1)).Cast(kInt32).Sum(-1)};
+    }
+    // How many come before, found from the highest bit down.
+    const int64_t last = n.value() - 1;
+    Tensor count = wanted.ZerosLike(kInt32);
+    auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(n.value())));
+    for (; step > 0; step /= 2) {
+      const Tensor index = (count + (step - 1)).Minimum(last);
+      const Tensor there = rank() == 1 ? in_order.Take(index) : in_order.Gather(-1, index);
+      count = Where((count + step <= n.value()) & before(there, wanted), count + step, count);
+    }
+    return {count};
+  };
+  return internal::AlongAxis({*this, values}, rank() - 1, of)[0];
 }
 
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "graph/flags.h"
 #include "graph/infer_device.h"
 #include "graph/least_bytes.h"
+#include "graph/moved_bytes.h"
 #include "graph/shard_map.h"
 #include "graph/tensor_internal.h"
 #include "graph/text.h"
@@ -206,7 +207,12 @@ std::string RunSpread(const FuzzCase& c, uint64_t seed, Tally& tally) {
     return "";
   }
   const std::string text = Print(roots);
-  const int64_t least = *LeastBytes(roots), before = GetRuntimeStats().bytes_moved;
+  const int64_t least = *LeastBytes(roots);
+  if (MovedBytes(roots) != least) {
+    return absl::StrCat("by boxes ", MovedBytes(roots), " bytes move, one by one ", least, "\n",
+                        text);
+  }
+  const int64_t before = GetRuntimeStats().bytes_moved;
   Bindings values;
   for (const UOp& u : TopoSort(roots, /*with_extents=*/true)) {
     if (!u.is(Op::kVar)) continue;
@@ -235,6 +241,7 @@ void Fuzz(uint64_t first, int64_t count) {
     count = 1;
   }
   if (IntFlag(Flag::kFuzzGraphs) > 0) count = IntFlag(Flag::kFuzzGraphs);
+  std::cout << "seeds from " << first << std::endl;  // also where one of them ends the process
   Tally tally;
   int failures = 0, tried = 0;
   for (uint64_t seed = first; seed < first + static_cast<uint64_t>(count); ++seed) {
