@@ -253,11 +253,37 @@ UOp LocalParts::Cut(const UOp& x, const Pairs& parts) {
   }());
 }
 
-UOp LocalParts::CutWithin(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to) {
+UOp LocalParts::CutBelow(const UOp& x, const Pairs& parts) {
+  const auto pointwise = [&x](const UOp& u) {
+    return (IsElementwise(u.op()) || u.is(Op::kContiguous)) && u.size() > 0 && u.rank() == x.rank();
+  };
+  const std::vector<UOp> order = TopoSort({&x, 1});
+  absl::flat_hash_set<const Node*> wanted = {x.get()};
+  for (auto u = order.rbegin(); u != order.rend(); ++u) {
+    if (!wanted.contains(u->get()) || !pointwise(*u)) continue;
+    for (const UOp& s : u->srcs()) {
+      if (s.rank() > 0) wanted.insert(s.get());
+    }
+  }
+  absl::flat_hash_map<const Node*, UOp> cut;
+  for (const UOp& u : order) {
+    if (!wanted.contains(u.get())) continue;
+    if (!pointwise(u)) {
+      cut.emplace(u.get(), Cut(u, parts));
+      continue;
+    }
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(s.rank() > 0 ? cut.at(s.get()) : s);
+    cut.emplace(u.get(), u.WithSrcs(srcs));
+  }
+  return cut.at(x.get());
+}
+
+Pairs LocalParts::PartsWithin(const Shape& shape, const Boxes& from, const Boxes& to) {
   const Mesh mesh = to.device.sharding().mesh();
   const Extents sizes = ShapeOf(shape, to);
   Pairs parts;
-  for (int a = 0; a < x.rank(); ++a) {
+  for (int a = 0; a < shape.rank(); ++a) {
     const auto [own, want] = Together(mesh, from.axes[a], to.axes[a]);
     std::vector<int64_t> begins;
     for (size_t c = 0; c < own.pieces.size(); ++c) {
@@ -266,7 +292,11 @@ UOp LocalParts::CutWithin(const UOp& x, const Shape& shape, const Boxes& from, c
     }
     parts.emplace_back(Number(to.device, own, begins), sizes[a]);
   }
-  return Cut(x, parts);
+  return parts;
+}
+
+UOp LocalParts::CutWithin(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to) {
+  return Cut(x, PartsWithin(shape, from, to));
 }
 
 UOp LocalParts::Exchange(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to) {
@@ -307,7 +337,7 @@ UOp LocalParts::PartOf(const UOp& given, const Shape& shape, Device device) {
   Boxes whole = PartsOf(shape, device);
   const Boxes to = whole;
   for (int a = 0; a < shape.rank(); ++a) whole.axes[a] = {{}, {{0, shape[a].max()}}};
-  return CutWithin(x, shape, whole, to);
+  return CutBelow(x, PartsWithin(shape, whole, to));
 }
 
 }  // namespace tessera

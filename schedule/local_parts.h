@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "graph/box.h"
 #include "graph/uop.h"
 #include "schedule/localise.h"
@@ -54,14 +55,18 @@ class LocalParts {
 
   // Elements begin, begin + size of each axis; below the repetitions that it cuts.
   static UOp Cut(const UOp& x, const Pairs& parts);
-  // A place's part of `to` out of its part of `from`, both in one index space.
+  // The same of what is computed element by element, from parts of what that reads.
+  static UOp CutBelow(const UOp& x, const Pairs& parts);
+  // Where a place's part of `to` begins in its part of `from`, both in one index space, and its
+  // size; and that part.
+  Pairs PartsWithin(const Shape& shape, const Boxes& from, const Boxes& to);
   UOp CutWithin(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to);
   // The parts that lie in `from`, as they lie in `to`: cut where no place wants what it has not.
   UOp Exchange(const UOp& x, const Shape& shape, const Boxes& from, const Boxes& to);
 
   // What has no device, computed by each place for itself: should it get a buffer, then one there.
   UOp Home(const UOp& x, Device manual);
-  // A place's part of what every place can compute whole.
+  // A place's part of what every place can compute whole: it computes no more than that.
   UOp PartOf(const UOp& given, const Shape& shape, Device device);
 
   std::vector<PlaceVariable> TakeVariables() { return variables_.Take(); }

@@ -60,6 +60,15 @@ class Localiser : private LocalParts {
  private:
   const UOp& Of(const UOp& u) const { return done_.at(u.get()); }
 
+  // Whether one node reads what this one becomes: others below it may become the same.
+  bool ReadOnce(const UOp& node) {
+    const UOp made = Of(node);
+    for (UOp u = node;; u = UOp(u.src(0))) {
+      if (uses_[u.get()] != 1) return false;
+      if (u.size() == 0 || !(Of(u.src(0)) == made)) return true;
+    }
+  }
+
   // The extents of per-place programs that are each place's own.
   static void AddOwnVariables(Localised& out) {
     std::vector<UOp> variables;
@@ -117,13 +126,13 @@ class Localiser : private LocalParts {
                          ParamArg{u.arg<ParamArg>().slot, LocalShape(u.shape(), device), manual});
       case Op::kReshape:
         // Collectives give their results in the shape in which they are read, if by one reader.
-        if (srcs[0].is(Op::kAllReduce) && uses_[u.src(0).get()] == 1) {
+        if (srcs[0].is(Op::kAllReduce) && ReadOnce(u.src(0))) {
           const UOp part = UOp::Make(u.op(), {srcs[0].src(0)}, LocalShape(u.shape(), device));
           return UOp::Make(Op::kAllReduce, {part}, srcs[0].arg());
         }
         return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
       case Op::kPermute:
-        if (srcs[0].is(Op::kAllReduce) && uses_[u.src(0).get()] == 1) {
+        if (srcs[0].is(Op::kAllReduce) && ReadOnce(u.src(0))) {
           return UOp::Make(Op::kAllReduce, {u.WithSrcs({srcs[0].src(0)})}, srcs[0].arg());
         }
         return u.WithSrcs(srcs);

@@ -332,6 +332,33 @@ TEST(Sharded, PlansDoNotGrowWithTheMesh) {
   }
 }
 
+// Random numbers that several kernels read are kept, on each place those of its part.
+TEST(Sharded, PlacesComputeTheirOwnRandomNumbers) {
+  for (int axis : {0, 1}) {
+    Tensor::ManualSeed(11);
+    const Tensor r = Tensor::RandN({64, 256}, kFloat32, Line(4, axis));
+    const Tensor y = r * 2 + r.Sum({0}, true) - r.Contiguous().Max({1}, true);
+    for (const PlanBuffer& b : PlanOf({y}).buffers) EXPECT_LE(b.bytes, 64 * 256 * 4 / 4);
+    Tensor::ManualSeed(11);
+    const Tensor whole = Tensor::RandN({64, 256}, kFloat32, "CPU");
+    EXPECT_EQ(r.ToVector<float>(), whole.ToVector<float>());
+    EXPECT_EQ((r * 2).ToVector<float>(), (whole * 2).ToVector<float>());
+  }
+}
+
+// Seed 1000610: what lies alike on both shardings has one reduction, though a reshape of one of
+// them is read.
+TEST(Sharded, AReductionReadThroughCopiesIsDoneOnce) {
+  const Mesh mesh({"CPU:0", "CPU:1"}, {{2, "a"}, {1, "b"}});
+  const auto on = [&](Placement a, Placement b) { return Sharding(mesh, {a, b}); };
+  const Placement whole = Placement::Replicate();
+  const Tensor x = Tensor::Empty({2, 6, 4}, kFloat32, on(Placement::Shard(0), Placement::Shard(2)));
+  const Tensor y = x.Min({0}).Reshape({6, 4});
+  const Tensor z = y.To(on(whole, Placement::Shard(0))).Reshape({24});
+  EXPECT_EQ(BytesMoved(PlanOf({y, z})), 2 * 24 * 4);
+  EXPECT_EQ(BytesMoved(PlanOf({y, z.Reshape({6, 4}).T()})), 2 * 24 * 4);
+}
+
 TEST(Sharded, ExplainNamesWhatMovesAndWhy) {
   const Tensor x = Count({8, 4}).To("CPU").Shard(Line(4)),
                y = Count({8, 4}).To("CPU").Shard(Line(4, 1));
