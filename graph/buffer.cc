@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 
 namespace tessera {
 namespace {
@@ -50,6 +51,13 @@ void WillWrite(Storage& storage) {
 bool MayChangeUnseen(const Storage& storage) {
   return storage.is_shared || std::any_of(storage.parts.begin(), storage.parts.end(),
                                           [](const auto& part) { return part->is_shared.load(); });
+}
+
+absl::Status CheckNotLost(const Storage& storage, const std::string& what) {
+  if (storage.lost == nullptr) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(what, " holds no values any more: an error stopped what was writing to it (",
+                   *storage.lost, "); Assign to all of it, or make it anew"));
 }
 
 Buffer::Buffer() : id(Registry::Get().Add(this)) {}

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "graph/device.h"
 #include "graph/dtype.h"
 
@@ -24,6 +26,9 @@ struct Storage {
   std::vector<std::shared_ptr<Storage>> parts;
   // Changes whenever a plan writes here: see Contents.
   std::atomic<uint64_t> stamp{NextStamp()};
+  // Where an error stopped a plan that was writing here: that error's message. Nobody knows what
+  // the bytes are, and nothing reads them.
+  std::shared_ptr<const std::string> lost;
   // Whether others may write here at any time: memory of the caller, or lent to another library.
   std::atomic<bool> is_shared{false};
   Storage() = default;
@@ -43,6 +48,9 @@ Contents ContentsOf(const Storage& storage);
 void WillWrite(Storage& storage);
 // Whether its contents may change without a plan that writes to it.
 bool MayChangeUnseen(const Storage& storage);
+
+// An error that says what to do, about what is named, where the bytes are lost.
+absl::Status CheckNotLost(const Storage& storage, const std::string& what);
 
 struct History;
 

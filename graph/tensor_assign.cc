@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "graph/box.h"
+#include "graph/buffer.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
 
@@ -68,6 +69,13 @@ void CheckPlaces(const UOp& v, const UOp& target) {
   if (std::is_permutation(from.begin(), from.end(), to.begin(), to.end())) return;
   Fail("the value ", Describe(v), " is on other places than the target ", Describe(target),
        "; move it with .To(...)");
+}
+
+// Whether an error has left a version without values: one that is assigned whole gets new ones.
+bool IsLost(const UOp& version) {
+  if (!version.is(Op::kBuffer)) return false;
+  const std::shared_ptr<Storage>& storage = version.arg<BufferArg>().buffer->storage;
+  return storage != nullptr && storage->lost != nullptr;
 }
 
 // The elements of a movement's view at their places in its source, among zeros.
@@ -175,7 +183,8 @@ Tensor& Tensor::Assign(const Operand& value) {
     Fail("cannot make ", Describe(v), " fill the target ", Describe(old));
   }
   v = internal::BroadcastTo(v, old.shape(), /*keep_scalar=*/false);
-  if (!whole.is(Op::kBuffer) && !whole.is(Op::kAssign)) {
+  const bool renewed = chain.empty() && IsLost(whole);
+  if (renewed || (!whole.is(Op::kBuffer) && !whole.is(Op::kAssign))) {
     Device device = whole.device() ? whole.device() : v.device();
     if (!device) device = internal::DefaultDevice();
     const UOp fresh = internal::NewBuffer(whole.dtype(), whole.shape().ToExtents(), device);

@@ -405,6 +405,7 @@ Capture::Bound Capture::Bind(const std::vector<Tensor>& inputs) const {
       }
       buffer.storage = Take(AllocateTensor(l.shape, l.dtype, l.device));
     }
+    ThrowAsCall(CheckNotLost(*buffer.storage, Describe(value)));
     leaves[i] = buffer.storage.get();
   }
   CheckAliases(leaves);

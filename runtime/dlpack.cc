@@ -102,6 +102,7 @@ DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
   held->tensor.Realize(at);
   const UOp buffer = held->tensor.uop();
   Storage& storage = *buffer.arg<BufferArg>().buffer->storage;
+  internal::ThrowAsCall(CheckNotLost(storage, Show(tensor)));
   storage.is_shared = true;
   // The storage is held as it is now, whatever the tensor is assigned later.
   held->tensor = Tensor(buffer);

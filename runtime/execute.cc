@@ -57,7 +57,12 @@ class Execution {
     if (IntFlag(Flag::kDebug) >= 2) table_.emplace(plan_);
     {
       PlanScope scope;
-      for (const PlanStep& step : plan_.steps) RETURN_IF_ERROR(RunStep(step));
+      for (const PlanStep& step : plan_.steps) {
+        const absl::Status ran = RunStep(step);
+        if (ran.ok()) continue;
+        LoseWritten(step, ran);
+        return ran;
+      }
     }
     std::vector<std::shared_ptr<Storage>> out;
     for (int b : plan_.roots) out.push_back(storage_[b]);
@@ -65,6 +70,17 @@ class Execution {
   }
 
  private:
+  // Up to a step that failed, what was there before is written to or about to be.
+  void LoseWritten(const PlanStep& failed, const absl::Status& why) {
+    const auto message = std::make_shared<const std::string>(why.message());
+    for (const PlanStep& step : plan_.steps) {
+      for (int b : WrittenBy(plan_, step)) {
+        if (plan_.buffers[b].kind == PlanBuffer::kInput) storage_[b]->lost = message;
+      }
+      if (&step == &failed) return;
+    }
+  }
+
   absl::Status BindBuffers() {
     storage_.resize(plan_.buffers.size());
     data_.resize(plan_.buffers.size());

@@ -67,6 +67,7 @@ HostArray ReadBack(const Tensor& tensor) {
     out.shape.push_back(e.value());
   }
   out.bytes.resize(t.elements() * t.dtype().bytes());
+  ThrowAsCall(CheckNotLost(*StorageOf(t.uop()), internal::Show(t)));
   ThrowAsCall(ReadTensor(t.shape(), t.dtype(), t.device(), *StorageOf(t.uop()), out.bytes.data()));
   return out;
 }
@@ -181,6 +182,7 @@ const E* Tensor::Data(CallSite at) const {
   ThrowAsCall(device.status());
   if (!(*device)->IsHost())
     Fail("the tensor is on ", t.device().ToString(), "; move it with .To(\"CPU\")");
+  ThrowAsCall(CheckNotLost(*StorageOf(t.uop()), internal::Show(t)));
   return static_cast<const E*>(StorageOf(t.uop())->data);
 }
 

@@ -140,6 +140,35 @@ absl::Status CopyBack(const Storage& from, Storage& to, Device device) {
   return absl::OkStatus();
 }
 
+// What a version has lost, if it has.
+std::shared_ptr<const std::string> LossOf(const UOp& version) {
+  if (!version.is(Op::kBuffer)) return nullptr;
+  const std::shared_ptr<Storage>& storage = version.arg<BufferArg>().buffer->storage;
+  return storage == nullptr ? nullptr : storage->lost;
+}
+
+// ASSIGNs that need what an error has left without values have none either, and are over: none is
+// run on top of what an earlier run has left.
+void LoseAssigned(const PlanKey& key) {
+  absl::flat_hash_map<const Node*, std::shared_ptr<const std::string>> lost;
+  for (const UOp& u : key.order) {
+    const UOp version = VersionOf(u);
+    std::shared_ptr<const std::string> why = LossOf(version);
+    for (const UOp& s : u.srcs()) {
+      const auto it = lost.find(s.get());
+      if (it != lost.end() && version == u) why = it->second;
+    }
+    if (why == nullptr) continue;
+    lost.emplace(u.get(), why);
+    if (!IsPending(u)) continue;
+    auto buffer = std::make_shared<Buffer>();
+    buffer->storage = std::make_shared<Storage>();
+    buffer->storage->lost = why;
+    u.SetRealized(UOp::Make(Op::kBuffer, u.dtype(), {},
+                            BufferArg{std::move(buffer), u.shape().ToExtents(), u.device()}));
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
@@ -173,6 +202,10 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
       }
       ASSIGN_OR_RETURN(buffer.storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device()));
     }
+    if (buffer.storage->lost != nullptr) {
+      LoseAssigned(key);
+      return CheckNotLost(*buffer.storage, absl::StrCat("realize: ", Describe(leaf)));
+    }
     leaves.push_back(buffer.storage);
   }
   ASSIGN_OR_RETURN(CompiledPlanPtr plan, PrepareVarying(targets.values, key));
@@ -183,7 +216,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, CopyStorage(*leaves[i], leaf.device()));
     leaf.arg<BufferArg>().buffer->storage = std::move(copy);
   }
-  // A NaN that is found in mid-plan is an error, and then nothing was assigned.
+  // With CHECK_NAN what an error stops in mid-plan has assigned nothing.
   struct Unassigned {
     Storage* storage;
     Device device;
@@ -200,11 +233,13 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
   Bindings values = KeyBindings(key);
   values.insert(bindings.begin(), bindings.end());
   auto ran = ExecutePlan(*plan, leaves, values, check_nan ? &made_nan : nullptr);
-  if (made_nan) {
-    for (const Unassigned& u : unassigned)
-      RETURN_IF_ERROR(CopyBack(*u.before, *u.storage, u.device));
-    return NameNanOp(key, bindings, ran.status());
+  if (!ran.ok()) {
+    for (const Unassigned& u : unassigned) {
+      if (CopyBack(*u.before, *u.storage, u.device).ok()) u.storage->lost = nullptr;
+    }
+    LoseAssigned(key);
   }
+  if (made_nan) return NameNanOp(key, bindings, ran.status());
   ASSIGN_OR_RETURN(auto storage, std::move(ran));
   std::vector<UOp> out;
   for (size_t i = 0; i < targets.nodes.size(); ++i) {

@@ -327,7 +327,11 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
     PatchKept(*frame->kept, *frame);
   }
   for (int slot : written_) WillWrite(*leaves[slot]);
-  RETURN_IF_ERROR(RunLaunches(*frame, values));
+  if (const absl::Status ran = RunLaunches(*frame, values); !ran.ok()) {
+    const auto message = std::make_shared<const std::string>(ran.message());
+    for (int slot : written_) leaves[slot]->lost = message;
+    return ran;
+  }
   frame->kept = nullptr;
   Count(&RuntimeStats::kernels_run, kernels_);
   std::lock_guard lock(mutex_);

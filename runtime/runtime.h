@@ -50,6 +50,13 @@ absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(
 // Computes the roots. Each result is a BUFFER that holds the root's value; nodes remember what they
 // were computed into. An expression elsewhere that still needs what an ASSIGN overwrites keeps it.
 // With check_nan (else as the flag CHECK_NAN says) the op that makes the first NaN is an error.
+//
+// After an error before the first step (memory, compiling, a variable's value) everything is as it
+// was, and may be tried again. After one in mid-plan no root is computed. Tensors that were being
+// assigned up to there hold no values any more, nor do those whose assignments need them: reading
+// one is an error that quotes the first, assigning to all of it gives it new values, and no
+// assignment of theirs runs again. All other tensors are as they were, and what is to be assigned
+// to them still is. With check_nan nothing was assigned.
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
                                               const Bindings& bindings);
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const Bindings& bindings,
