@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "graph/flags.h"
 #include "graph/status.h"
@@ -19,13 +21,30 @@ namespace {
 std::atomic<int64_t> optional_passes{0};
 std::atomic<int64_t> dumps{0};
 
-bool Skipped(const std::string& name) {
-  const std::string skip = TextFlag(Flag::kSkipPass);
-  if (skip.empty()) return false;
-  for (absl::string_view s : absl::StrSplit(skip, ',')) {
-    if (s == name) return true;
+// What SKIP_PASS may name: every name that RunOptional is called with.
+constexpr absl::string_view kOptional[] = {"merge_collectives",
+                                           "scatter_reductions",
+                                           "bucket_collectives",
+                                           "sink_reshapes",
+                                           "split_reductions",
+                                           "optimise",
+                                           "matrix",
+                                           "join_transposed"};
+
+bool IsOptional(absl::string_view name) { return absl::c_linear_search(kOptional, name); }
+
+absl::StatusOr<bool> Skipped(const std::string& name) {
+  CHECK(IsOptional(name), name, " is not among the optional passes");
+  bool skipped = false;
+  for (absl::string_view s : absl::StrSplit(TextFlag(Flag::kSkipPass), ',', absl::SkipEmpty())) {
+    if (!IsOptional(s)) {
+      return absl::InvalidArgumentError(absl::StrCat("SKIP_PASS: there is no optional pass '", s,
+                                                     "'; there are ",
+                                                     absl::StrJoin(kOptional, ", ")));
+    }
+    skipped |= s == name;
   }
-  return false;
+  return skipped;
 }
 
 void Dump(const std::string& name, const PassRunner::Roots& roots) {
@@ -61,7 +80,8 @@ absl::Status PassRunner::Run(const std::string& name, Roots& roots, const Pass& 
 
 absl::Status PassRunner::RunOptional(const std::string& name, Roots& roots, const Pass& pass,
                                      bool check) {
-  if (Skipped(name)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool skipped, Skipped(name));
+  if (skipped) return absl::OkStatus();
   const int64_t number = optional_passes.fetch_add(1);
   const int64_t limit = IntFlag(Flag::kBisect);
   if (limit >= 0 && number >= limit) return absl::OkStatus();

@@ -166,6 +166,24 @@ Ints NormalAxes(const Axes& axes, int rank) {
   return out;
 }
 
+void CheckHoldsValues(Device device) {
+  if (!device.is_sharding()) return;
+  const Sharding s = device.sharding();
+  if (s.Has(Placement::Kind::kPartial)) {
+    Fail(device.ToString(), " is partial, as only a reduction is before its ALLREDUCE; give a ",
+         "Sharding of Replicate and Shard placements");
+  }
+  if (s.Has(Placement::Kind::kManual)) {
+    Fail(device.ToString(), " is each place's own, as tensors are only inside a ShardMap: pass ",
+         "the tensor to it as an argument, or create it there without a device");
+  }
+}
+
+Device DeviceLike(const Tensor& t) {
+  const Device d = t.device();
+  return d.is_sharding() && d.sharding().Has(Placement::Kind::kManual) ? Device() : d;
+}
+
 UOp NewBuffer(DType dtype, const Extents& dims, Device device) {
   return Build(Op::kBuffer, dtype, {}, BufferArg{std::make_shared<Buffer>(), dims, device});
 }
@@ -262,23 +280,22 @@ int64_t Tensor::elements() const {
 }
 
 // Only ShardMap makes what is each place's own; there, tensors that are it already may move.
-static void CheckNotManual(const Tensor& x, Device to) {
-  if (!to.is_sharding() || !to.sharding().Has(Placement::Kind::kManual)) return;
-  if (x.device().is_sharding() && SameManualDims(x.device(), to)) return;
-  Fail(internal::Show(x), " cannot become each place's own by moving to ", to.ToString(),
-       "; pass it as an argument to ShardMap");
+static void CheckMayMove(const Tensor& x, Device to) {
+  const bool own = x.device().is_sharding() && to.is_sharding() && SameManualDims(x.device(), to);
+  if (own && !to.sharding().Has(Placement::Kind::kPartial)) return;
+  internal::CheckHoldsValues(to);
 }
 
 Tensor Tensor::To(Device to, CallSite at) const {
   Call call("To", at);
   if (!to || device() == to) return Tensor(uop());
-  CheckNotManual(*this, to);
+  CheckMayMove(*this, to);
   return Tensor(internal::CopyTo(uop(), to));
 }
 
 Tensor Tensor::Shard(const Sharding& to, CallSite at) const {
   Call call("Shard", at);
-  CheckNotManual(*this, to);
+  CheckMayMove(*this, to);
   return Tensor(internal::CopyTo(uop(), to));
 }
 
@@ -289,6 +306,7 @@ Tensor Tensor::Shard(const PlaceList& places, int axis, CallSite at) const {
 
 Tensor Tensor::FromShards(absl::Span<const Tensor> shards, const Sharding& to, CallSite at) {
   Call call("FromShards", at);
+  internal::CheckHoldsValues(to);
   std::vector<UOp> srcs;
   bool selected = !shards.empty();
   for (size_t i = 0; i < shards.size(); ++i) {

@@ -12,12 +12,23 @@ namespace {
 using How = Placement::Kind;
 using Placements = std::vector<Placement>;
 
+int ManualDims(Device device) {
+  if (!device.is_sharding()) return 0;
+  const Placements& p = device.sharding().placements();
+  return static_cast<int>(
+      std::count_if(p.begin(), p.end(), [](const Placement& q) { return q.is(How::kManual); }));
+}
+
 // Beside what is each place's own, a tensor from outside that is whole on those mesh dims is each
 // place's own too.
 void EnterManual(Op op, std::vector<UOp>& srcs) {
+  // Of nested programs the inner one's, which is each place's own along more mesh dims.
   const UOp* own = nullptr;
+  int most = 0;
   for (const UOp& s : srcs) {
-    if (s.device().is_sharding() && s.device().sharding().Has(How::kManual)) own = &s;
+    const int dims = ManualDims(s.device());
+    if (dims > most) own = &s;
+    most = std::max(most, dims);
   }
   if (own == nullptr) return;
   const Sharding inside = own->device().sharding();

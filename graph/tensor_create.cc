@@ -27,6 +27,7 @@ UOp Filled(const UOp& scalar, const Shape& shape, Device device) {
 Tensor FullOf(const char* name, const Dims& dims, Number value, DType dtype, Device device,
               CallSite at) {
   Call call(name, at);
+  internal::CheckHoldsValues(device);
   return Tensor(Filled(internal::NumberAs(value, dtype), Shape(dims.extents()), device));
 }
 
@@ -37,6 +38,7 @@ UOp Counting(const Extent& n, DType dtype) { return Build(Op::kIota, dtype, {}, 
 
 Tensor Tensor::Empty(const Dims& shape, DType dtype, Device device, CallSite at) {
   Call call("Empty", at);
+  internal::CheckHoldsValues(device);
   return Tensor(
       internal::NewBuffer(dtype, shape.extents(), device ? device : internal::DefaultDevice()));
 }
@@ -66,6 +68,7 @@ Tensor Tensor::FromExtent(const Extent& value, DType dtype, CallSite at) {
 Tensor Tensor::FromBytes(const void* bytes, const Dims& shape, DType dtype, Device device,
                          CallSite at) {
   Call call("From", at);
+  internal::CheckHoldsValues(device);
   const Extent n = Shape(shape.extents()).Elements();
   if (!n.is_int()) Fail("the shape ", Shape(shape.extents()).ToString(), " is symbolic");
   // Checks the shape before its bytes are read.
@@ -204,17 +207,19 @@ Tensor Tensor::EmptyLike(std::optional<DType> dtype, CallSite at) const {
 
 Tensor Tensor::ZerosLike(std::optional<DType> dtype, CallSite at) const {
   Call call("ZerosLike", at);
-  return Zeros(shape(), dtype.value_or(this->dtype()), device(), at);
+  return FullLike(0, dtype, at);
 }
 
 Tensor Tensor::OnesLike(std::optional<DType> dtype, CallSite at) const {
   Call call("OnesLike", at);
-  return Ones(shape(), dtype.value_or(this->dtype()), device(), at);
+  return FullLike(1, dtype, at);
 }
 
 Tensor Tensor::FullLike(Number value, std::optional<DType> dtype, CallSite at) const {
   Call call("FullLike", at);
-  return Full(shape(), value, dtype.value_or(this->dtype()), device(), at);
+  // Where the tensor is, which may be inside a per-place program.
+  const UOp number = internal::NumberAs(value, dtype.value_or(this->dtype()));
+  return Tensor(Filled(number, shape(), device()));
 }
 
 namespace {

@@ -115,6 +115,11 @@ DType PositionType(DType index, int64_t n);
 // elements.
 Tensor OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t stride, int64_t dilation);
 
+// An Error for a device to which no tensor is put: one with Partial or Manual placements.
+void CheckHoldsValues(Device device);
+// The device of what is made like a tensor: none beside what is each place's own, so that it
+// follows.
+Device DeviceLike(const Tensor& t);
 // A fresh BUFFER without storage.
 UOp NewBuffer(DType dtype, const Extents& dims, Device device);
 // Whether all places of a value read the same memory, the caller's: it must not be written, as each

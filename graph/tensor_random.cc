@@ -186,12 +186,12 @@ Tensor Tensor::KaimingNormal(const Dims& shape, double a, DType dtype, Device de
 
 Tensor Tensor::RandLike(CallSite at) const {
   Call call("RandLike", at);
-  return Rand(shape(), dtype(), device(), at);
+  return Rand(shape(), dtype(), internal::DeviceLike(*this), at);
 }
 
 Tensor Tensor::RandNLike(CallSite at) const {
   Call call("RandNLike", at);
-  return RandN(shape(), dtype(), device(), at);
+  return RandN(shape(), dtype(), internal::DeviceLike(*this), at);
 }
 
 // By the order of random bits.

@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "graph/pass.h"
 #include "tests/testing.h"
 
 namespace tessera {
@@ -58,6 +59,31 @@ TEST(Flags, HelpListsEveryRow) {
   EXPECT_THAT(help, HasSubstr(meaning));
   TESSERA_FLAGS(EXPECT_LISTED)
 #undef EXPECT_LISTED
+}
+
+TEST(Flags, OptionalPassesAreLeftOutByName) {
+  const Target target;
+  PassRunner passes("test", SpecStage::kTensor, target);
+  PassRunner::Roots roots;
+  int runs = 0;
+  const auto run = [&] {
+    return passes.RunOptional(
+        "sink_reshapes", roots, [&](const PassRunner::Roots& r) { return ++runs, r; },
+        /*check=*/false);
+  };
+  {
+    SetFlagForTest skip(Flag::kSkipPass, "optimise,sink_reshapes");
+    EXPECT_OK(run());
+    EXPECT_EQ(runs, 0);
+  }
+  {
+    SetFlagForTest skip(Flag::kSkipPass, "sink_reshape");
+    EXPECT_THAT(std::string(run().message()),
+                HasSubstr("there is no optional pass 'sink_reshape'; there are merge"));
+    EXPECT_EQ(runs, 0);
+  }
+  EXPECT_OK(run());
+  EXPECT_EQ(runs, 1);
 }
 
 TEST(Flags, ThreadsReadWhileOneSets) {

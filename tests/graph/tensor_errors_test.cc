@@ -327,5 +327,41 @@ TEST(TensorErrors, PlacesThatDiffer) {
   }
 }
 
+// What only reductions and per-place programs make is no place for a new tensor.
+TEST(TensorErrors, NothingIsPutWherePartsAreNotWhole) {
+  const Mesh mesh({"CPU:0", "CPU:1"});
+  const Sharding partial(mesh, {Placement::Partial(Op::kAdd)}), own(mesh, {Placement::Manual()});
+  const Tensor x = G().x;
+  for (const Sharding& s : {partial, own}) {
+    const Device d = s;
+    const char* why = s == partial ? "{P:ADD} is partial, as only a reduction is before its "
+                                     "ALLREDUCE; give a Sharding of Replicate"
+                                   : "{M} is each place's own, as tensors are only inside a "
+                                     "ShardMap: pass the tensor to it as an argument";
+    const std::vector<std::pair<const char*, std::function<void()>>> calls = {
+        {"Empty", [&] { Tensor::Empty({4}, kFloat32, d); }},
+        {"Zeros", [&] { Tensor::Zeros({4}, kFloat32, d); }},
+        {"Ones", [&] { Tensor::Ones({4}, kFloat32, d); }},
+        {"Full", [&] { Tensor::Full({4}, 2, kFloat32, d); }},
+        {"Scalar", [&] { Tensor::Scalar(2, kFloat32, d); }},
+        {"From",
+         [&] {
+           Tensor::From({1, 2}, kFloat32, d);
+         }},
+        {"Rand", [&] { Tensor::Rand({4}, kFloat32, d); }},
+        {"RandInt", [&] { Tensor::RandInt(0, 4, {4}, kInt32, d); }},
+        {"FromShards",
+         [&] {
+           Tensor::FromShards({x, x}, s);
+         }},
+        {"Shard", [&] { x.Shard(s); }},
+        {"To", [&] { x.To(d); }}};
+    for (const auto& [name, call] : calls) {
+      EXPECT_THAT(ErrorOf(call),
+                  AllOf(StartsWith(absl::StrCat(name, ": CPU:0-1")), HasSubstr(why)));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tessera

@@ -167,6 +167,26 @@ TEST(ShardMap, TensorsFromOutside) {
 
 // The layer that is everybody's example: tensor parallel inside, data parallel outside, in either
 // order of nesting, and without any of it.
+// An inner program reads what the outer one has as its own, on either side of an op.
+TEST(ShardMap, InnerProgramsReadOuterValues) {
+  const Values v = Numbers(8 * 6);
+  const Tensor plain = Tensor::From(v, {8, 6});
+  const Tensor x = plain.To(Sharding(Grid(), {Placement::Shard(0), Placement::Shard(1)}));
+  const Tensor rows = plain.Sum({1}, true).To(Sharding(Grid(), {Placement::Shard(0), kWhole}));
+  const auto both = [&](bool first) {
+    return ShardMap(
+        {"dp"}, {Placement::Shard(0)},
+        [&](const Tensor& a, const Tensor& outer) {
+          const auto inner = [&](const Tensor& b) { return first ? outer * b : b * outer; };
+          return ShardMap({"tp"}, {Placement::Shard(1)}, inner, a);
+        },
+        x, rows);
+  };
+  const Values want = (plain * plain.Sum({1}, true)).ToVector<float>();
+  EXPECT_EQ(both(true).ToVector<float>(), want);
+  EXPECT_EQ(both(false).ToVector<float>(), want);
+}
+
 TEST(ShardMap, NestsInBothOrders) {
   const Values xv = Numbers(8 * 6), wv = Numbers(6 * 4, 1), uv = Numbers(4 * 6, 2);
   const Tensor plain = Tensor::From(xv, {8, 6})
