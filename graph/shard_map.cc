@@ -99,6 +99,23 @@ Tensor Moved(const Inside& in, const UOp& x, const Placement& from, const Placem
   return Tensor(Border(Op::kLocal, moved, in.sharding));
 }
 
+bool VariesAlong(const Extent& e, int dim) { return DiffersAlong(Shape({e}), dim); }
+
+// Sizes that have gone round with the parts.
+OwnSizes Passed(const OwnSizes& own, const Mesh& mesh, const Ints& pass) {
+  OwnSizes out = own;
+  int64_t inner = 1;  // coordinates after that of the dim that they have gone along
+  for (size_t i = own.dims.size(); i-- > 0 && own.dims[i].first != pass[0];) {
+    inner *= own.dims[i].second;
+  }
+  const int64_t places = mesh.dims()[pass[0]].size;
+  for (size_t i = 0; i < out.sizes.size(); ++i) {
+    const auto at = static_cast<int64_t>(i), own_place = at / inner % places;
+    out.sizes[i] = own.sizes[at + (pass[1 + own_place] - own_place) * inner];
+  }
+  return out;
+}
+
 UOp Reduced(const Inside& in, Op op) {
   if (DiffersAlong(in.x.shape(), in.dim)) {
     Fail("the places along mesh dim ", in.sharding.mesh().DimName(in.dim), " have parts of ",
@@ -127,20 +144,25 @@ UOp Entered(const UOp& u, absl::Span<const int> dims) {
   return Border(Op::kLocal, u, u.device().sharding().With(std::move(p)));
 }
 
-UOp Left(const UOp& u, const Mesh& mesh, absl::Span<const int> dims,
-         absl::Span<const Placement> placements) {
-  if (!u.device()) {  // made of numbers alone: the same everywhere
-    if (DiffersAlong(u.shape(), -1)) {
-      Fail("the result ", Describe(u), " is made of numbers alone, and as long as each place's ",
-           "part; add it to a tensor that each place has as its own");
-    }
-    for (const Placement& p : placements) {
-      if (p.is(How::kReplicate)) continue;
-      Fail("the result ", Describe(u), " is made of numbers alone, and is whole on every place; ",
-           "give it a Replicate placement");
-    }
-    return u;
+// What is made of numbers alone, as each place's own.
+UOp OwnNumbers(const UOp& u, const Mesh& mesh, absl::Span<const int> dims) {
+  std::vector<Placement> p(mesh.ndim(), Placement::Replicate());
+  for (int d : dims) p[d] = Placement::Manual();
+  const Sharding own(mesh, std::move(p));
+  if (!DiffersAlong(u.shape(), -1)) {
+    return Border(Op::kLocal, internal::CopyTo(u, Sharding(mesh)), own);
   }
+  if (Device(own).is_manual()) return Build(Op::kCopy, u.dtype(), {u}, Device(own));
+  Fail("the result ", Describe(u), " is made of numbers alone, and as long as each place's ",
+       "part; add it to a tensor that each place has as its own");
+}
+
+UOp Left(const UOp& given, const Mesh& mesh, absl::Span<const int> dims,
+         absl::Span<const Placement> placements) {
+  const bool whole = std::all_of(placements.begin(), placements.end(),
+                                 [](const Placement& p) { return p.is(How::kReplicate); });
+  if (!given.device() && whole && !DiffersAlong(given.shape(), -1)) return given;
+  const UOp u = given.device() ? given : OwnNumbers(given, mesh, dims);
   if (!u.device().is_sharding() || !(u.device().sharding().mesh() == mesh)) {
     Fail("the result ", Describe(u), " is not on the mesh ", mesh.ToString());
   }
@@ -262,6 +284,33 @@ Tensor PlaceIndex(const Tensor& like, const MeshDimName& dim, CallSite at) {
   return Tensor(Border(Op::kLocal, all.uop(), in.sharding.With(own))).Reshape({});
 }
 
+namespace {
+
+// A place's part filled up to the longest, along axes where they differ.
+Tensor FilledUp(const Tensor& x) {
+  Pairs more(x.rank(), {0, 0});
+  for (int a = 0; a < x.rank(); ++a) {
+    if (!VariesAlong(x.shape()[a], -1)) continue;
+    const std::vector<int64_t> sizes = OwnSizesOf(x.shape()[a])->sizes;
+    more[a].second = Extent(*std::max_element(sizes.begin(), sizes.end())) - x.shape()[a];
+  }
+  return x.Pad(more);
+}
+
+// Of that the part as long as the source's.
+Tensor CutBack(const Tensor& full, const Tensor& x, const Mesh& mesh, const Ints& pass) {
+  const auto dim = static_cast<int>(pass[0]);
+  Pairs parts;
+  for (int a = 0; a < x.rank(); ++a) {
+    Extent size = x.shape()[a];
+    if (VariesAlong(size, dim)) size = OwnExtent(Passed(*OwnSizesOf(size), mesh, pass));
+    parts.emplace_back(Extent(0), size);
+  }
+  return full.Shrink(parts);
+}
+
+}  // namespace
+
 Tensor Permute(const Tensor& x, const MeshDimName& dim, const std::vector<int>& sources,
                CallSite at) {
   Call call("Permute", at);
@@ -282,9 +331,9 @@ Tensor Permute(const Tensor& x, const MeshDimName& dim, const std::vector<int>& 
     const Tensor here = PlaceIndex(x, dim) == static_cast<int64_t>(i);
     none = none ? none | here : here;
   }
-  const UOp passed =
-      Noted(Build(Op::kPass, {Tensor(in.x).Unsqueeze(0).uop()}, std::move(arg)), "Permute");
-  const Tensor got = Tensor(passed).Squeeze(0);
+  const Tensor full = FilledUp(Tensor(in.x)).Unsqueeze(0);
+  const UOp passed = Noted(Build(Op::kPass, {full.uop()}, arg), "Permute");
+  const Tensor got = CutBack(Tensor(passed).Squeeze(0), x, in.sharding.mesh(), arg);
   return none ? Where(none, 0, got) : got;
 }
 

@@ -83,7 +83,8 @@ Tensor ReduceScatter(const Tensor& x, const MeshDimName& dim, int axis = 0, Op o
 // the join axis.
 Tensor AllToAll(const Tensor& x, const MeshDimName& dim, int split_axis, int join_axis,
                 CallSite at = CallSite::Here());
-// Each gets the value of the place with this coordinate, by its own; of -1, zeros.
+// Each gets the value of the place with this coordinate, by its own; of -1, zeros as long as its
+// own part. Parts of different sizes go as long as the longest.
 Tensor Permute(const Tensor& x, const MeshDimName& dim, const std::vector<int>& sources,
                CallSite at = CallSite::Here());
 // The coordinate along the dim of each place that has the tensor, an i32 scalar.

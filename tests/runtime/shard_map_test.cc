@@ -409,6 +409,31 @@ TEST(ShardMap, UnevenParts) {
       return Tensor::Arange(a.shape()[0], kFloat32).Unsqueeze(1) + a.ZerosLike();
     });
     EXPECT_REFERENCE(positions);
+    EXPECT_EQ(Read(mapped(rows,
+                          [](const Tensor& a, const Tensor&) {
+                            return Tensor::Ones({a.shape()[0], 4}) * 3;
+                          })),
+              Values(n * 4, 3));
+    // Round: each part comes to each place, whatever its size.
+    const int places = s.size();
+    std::vector<int> next, none(places, -1);
+    for (int i = 0; i < places; ++i) next.push_back((i + 1) % places);
+    const auto round = [&](const Tensor& a, const Tensor&) { return Permute(a, "d", next); };
+    std::vector<Tensor> turned;
+    for (int i = 0; i < places; ++i) turned.push_back(x.ShardAt(next[i]).To("CPU"));
+    expect(mapped(rows, round), Cat(turned, 0));
+    const auto sum = [&](const Tensor& a, const Tensor& b) {
+      Tensor at = a, all = a.Sum({0}, true);
+      for (int i = 1; i < places; ++i) {
+        at = round(at, b);
+        all = all + at.Sum({0}, true);
+      }
+      return all;
+    };
+    expect(mapped(rows, sum), plain.Sum({0}, true).Expand({places, 4}));
+    none[0] = 0;
+    expect(mapped(rows, [&](const Tensor& a, const Tensor&) { return Permute(a, "d", none); }),
+           Where(Tensor::Arange(n).Unsqueeze(1) < x.ShardAt(0).shape()[0], plain, 0));
   }
   // One dim of two.
   const Tensor x = Tensor::From(Numbers(20), {5, 4})
@@ -419,6 +444,14 @@ TEST(ShardMap, UnevenParts) {
   const auto own = [](const Tensor& a) { return a * 2 + AllReduce(a.Sum({1}, true), "tp"); };
   EXPECT_EQ(Read(ShardMap({"dp", "tp"}, {Placement::Shard(0), Placement::Shard(1)}, own, x)),
             Read(y));
+}
+
+// The same numbers on every place, side by side.
+TEST(ShardMap, NumbersAloneAreEachPlacesOwn) {
+  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Cut(Line(2), 0)).Realize();
+  const auto program = [](const Tensor&) { return Tensor::Arange(3, kFloat32) * 2; };
+  EXPECT_EQ(Read(ShardMap({"d"}, {Placement::Shard(0)}, program, x)), Values({0, 2, 4, 0, 2, 4}));
+  EXPECT_EQ(Read(ShardMap({"d"}, {kWhole}, program, x)), Values({0, 2, 4}));
 }
 
 TEST(ShardMap, UnevenPartsInACapturedStepAndTheirGradients) {
@@ -562,7 +595,7 @@ TEST(ShardMap, Mistakes) {
                     },
                     uneven);
               }),
-              HasSubstr("AllGather them, or pad them to one size"));
+              HasSubstr("give the result a Shard placement of that axis"));
   EXPECT_THAT(ErrorOf([&] {
                 ShardMap(
                     {"d"}, {Placement::Shard(0)},
