@@ -216,23 +216,23 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
   for (int a = 0; a < outside.rank(); ++a) {
     if (PartsOf(b, a) == 1) continue;
     // What other dims cut of it must be as much on both sides: the same bytes lie on each place.
-    const Cut cut = CutAxis(b.outside.NestOf(a), outside[a].value());
     const Nest own = b.inside.NestOf(a);
     const Shape& within = op == Op::kLocal ? other : src.shape();
-    if (own.empty()) {
+    const bool numbers = outside[a].is_int() && (own.empty() || within[a].is_int());
+    const Cut cut = numbers ? CutAxis(b.outside.NestOf(a), outside[a].value()) : Cut();
+    if (numbers && own.empty()) {
       if (OwnExtentOf(b.outside, a, outside[a].value()) == within[a]) continue;
       return Fail("the places' parts of axis ", a, " of ", Describe(src.dtype(), within, to),
                   " are not those of ", b.outside.ToString(), "; give the result the layout of ",
                   "its parts");
     }
-    const Cut rest = own.empty() ? Cut{0, cut[1]} : CutAxis(own, within[a].value());
     const auto even = [&](const Cut& c) {
       for (size_t i = 0; i + 1 < c.size(); ++i) {
         if (c[i + 1] - c[i] != cut[1]) return false;
       }
       return true;
     };
-    if (!even(cut) || !even(rest)) {
+    if (!numbers || !even(cut) || !even(CutAxis(own, within[a].value()))) {
       return Fail("axis ", a, " of ", Describe(src.dtype(), outside, b.outside),
                   " is not cut into equal parts, which other mesh dims cut on; pad it, or .To(...) "
                   "an even layout first");
