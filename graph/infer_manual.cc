@@ -214,7 +214,17 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
   RETURN_IF_ERROR(CheckPlacement(outside, b.outside));
   RETURN_IF_ERROR(CheckPlacement(op == Op::kLocal ? other : src.shape(), b.inside));
   for (int a = 0; a < outside.rank(); ++a) {
-    if (PartsOf(b, a) == 1) continue;
+    const auto uneven = [&] {
+      return Fail("axis ", a, " of ", Describe(src.dtype(), outside, b.outside),
+                  " is not cut into equal parts, which other mesh dims cut on; pad it, or .To(...) "
+                  "an even layout first");
+    };
+    if (PartsOf(b, a) == 1) {  // a clip is held by the outermost dim, which may be one that enters
+      const Nest out = b.outside.NestOf(a), in = b.inside.NestOf(a);
+      if (in.empty() || !outside[a].is_int()) continue;
+      if (CutAxis(out, outside[a].value()) != CutAxis(in, outside[a].value())) return uneven();
+      continue;
+    }
     // What other dims cut of it must be as much on both sides: the same bytes lie on each place.
     const Nest own = b.inside.NestOf(a);
     const Shape& within = op == Op::kLocal ? other : src.shape();
@@ -232,11 +242,7 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
       }
       return true;
     };
-    if (!numbers || !even(cut) || !even(CutAxis(own, within[a].value()))) {
-      return Fail("axis ", a, " of ", Describe(src.dtype(), outside, b.outside),
-                  " is not cut into equal parts, which other mesh dims cut on; pad it, or .To(...) "
-                  "an even layout first");
-    }
+    if (!numbers || !even(cut) || !even(CutAxis(own, within[a].value()))) return uneven();
   }
   if (op == Op::kLocal) return absl::OkStatus();
   for (int a = 0; a < src.rank(); ++a) {

@@ -73,14 +73,16 @@ bool Within(const Boxes& from, const Boxes& to) {
   // element wants nothing of the other axes.
   if (from.device.is_sharding() && WithinByAxis(from, to)) return true;
   const int places = from.device.is_sharding() ? from.device.sharding().size() : 1;
+  bool any = false;  // where none wants an element there is nothing to cut its part from
   for (int i = 0; i < places; ++i) {
     const Box a = from.At(i), b = to.At(i);
     if (Volume(b) == 0) continue;
+    any = true;
     for (size_t k = 0; k < a.size(); ++k) {
       if (b[k].begin < a[k].begin || b[k].end > a[k].end) return false;
     }
   }
-  return true;
+  return any;
 }
 
 }  // namespace

@@ -446,6 +446,22 @@ TEST(ShardMap, UnevenParts) {
             Read(y));
 }
 
+// Seed 2015241: a cut that the outermost dim holds cannot stay behind when that dim enters, and
+// uneven parts that other dims cut on are an error.
+TEST(ShardMap, ClippedAxesOfTwoDims) {
+  const Mesh mesh({"CPU:0", "CPU:1"}, {{1, "a"}, {2, "b"}});
+  const Tensor x = Tensor::From(Numbers(64), {64})
+                       .Shard(Sharding(mesh, {Placement::Shard(0), Placement::Shard(0)}))
+                       .SliceAxis(0, {16, 50});
+  const auto twice = [](const Tensor& t) { return t * 2; };
+  const auto mapped = [&](const Tensor& t) {
+    return ShardMap({"a"}, {Placement::Shard(0)}, twice, t);
+  };
+  EXPECT_THAT(ErrorOf([&] { mapped(x); }), HasSubstr("is not cut into equal parts"));
+  const Tensor even = x.To(Sharding(mesh, {Placement::Shard(0), Placement::Shard(0)}));
+  EXPECT_EQ(Read(mapped(even)), Read(x * 2));
+}
+
 // The same numbers on every place, side by side.
 TEST(ShardMap, NumbersAloneAreEachPlacesOwn) {
   const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Cut(Line(2), 0)).Realize();

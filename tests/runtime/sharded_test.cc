@@ -359,6 +359,14 @@ TEST(Sharded, AReductionReadThroughCopiesIsDoneOnce) {
   EXPECT_EQ(BytesMoved(PlanOf({y, z.Reshape({6, 4}).T()})), 2 * 24 * 4);
 }
 
+// Seed 1019415: where no place wants an element there is no part to cut out of another.
+TEST(Sharded, RepartitionsOfNothing) {
+  const Tensor x = Count({4, 1, 4, 1}).Shard(Line(4)).Realize();
+  const Tensor none = x.Expand({4, 1, 4, 0});
+  EXPECT_EQ(none.To(Line(4, 3)).To(Line(4, 2)).Sum({2}).ToVector<float>(), std::vector<float>());
+  EXPECT_EQ(none.To(Line(4, 3)).Sum().Item(), 0);
+}
+
 TEST(Sharded, ExplainNamesWhatMovesAndWhy) {
   const Tensor x = Count({8, 4}).To("CPU").Shard(Line(4)),
                y = Count({8, 4}).To("CPU").Shard(Line(4, 1));
