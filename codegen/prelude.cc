@@ -25,6 +25,10 @@ namespace tessera {
   X(float)                       \
   X(integer)                     \
   X(random)                      \
+  X(f64)                         \
+  X(f64_exp)                     \
+  X(f64_log)                     \
+  X(f64_trig)                    \
   X(vector_math)                 \
   X(power)                       \
   X(exp)                         \

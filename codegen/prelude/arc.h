@@ -1,6 +1,7 @@
 // Arc sine, arc cosine and arc tangent.
 #pragma once
 
+#include "codegen/prelude/f64_trig.h"
 #include "codegen/prelude/float.h"
 #include "codegen/prelude/vector_math.h"
 
@@ -32,7 +33,7 @@ struct rt_asin_lanes_ {
 RT_LIBM(asin)
 template <class V>
 RT_FN V rt_asin(V x) {
-  return rt_math_<rt_asin_lanes_, rt_libm_asin_>(x);
+  return rt_math_<rt_asin_lanes_, rt_asin_f64_, rt_libm_asin_>(x);
 }
 
 struct rt_acos_lanes_ {
@@ -54,7 +55,7 @@ struct rt_acos_lanes_ {
 RT_LIBM(acos)
 template <class V>
 RT_FN V rt_acos(V x) {
-  return rt_math_<rt_acos_lanes_, rt_libm_acos_>(x);
+  return rt_math_<rt_acos_lanes_, rt_acos_f64_, rt_libm_acos_>(x);
 }
 
 // Above 1 by way of pi/2 - atan(1 / x).
@@ -83,5 +84,5 @@ struct rt_atan_lanes_ {
 RT_LIBM(atan)
 template <class V>
 RT_FN V rt_atan(V x) {
-  return rt_math_<rt_atan_lanes_, rt_libm_atan_>(x);
+  return rt_math_<rt_atan_lanes_, rt_atan_f64_, rt_libm_atan_>(x);
 }

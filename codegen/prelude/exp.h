@@ -1,6 +1,7 @@
 // Exponentials: e^x, 2^x, e^x - 1.
 #pragma once
 
+#include "codegen/prelude/f64_exp.h"
 #include "codegen/prelude/vector_math.h"
 
 // x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^22 ln 2. ln 2 has its upper part in few bits, so
@@ -56,7 +57,7 @@ struct rt_exp_lanes_ {
 RT_LIBM(exp)
 template <class V>
 RT_FN V rt_exp(V x) {
-  return rt_math_<rt_exp_lanes_, rt_libm_exp_>(x);
+  return rt_math_<rt_exp_lanes_, rt_exp_f64_, rt_libm_exp_>(x);
 }
 
 struct rt_exp2_lanes_ {
@@ -80,7 +81,7 @@ struct rt_exp2_lanes_ {
 RT_LIBM(exp2)
 template <class V>
 RT_FN V rt_exp2(V x) {
-  return rt_math_<rt_exp2_lanes_, rt_libm_exp2_>(x);
+  return rt_math_<rt_exp2_lanes_, rt_exp2_f64_, rt_libm_exp2_>(x);
 }
 
 // 2^n (e^r - 1) + (2^n - 1), halved until the end, for 2^128 is no float. At n = 0, where halving
@@ -104,5 +105,5 @@ struct rt_expm1_lanes_ {
 RT_LIBM(expm1)
 template <class V>
 RT_FN V rt_expm1(V x) {
-  return rt_math_<rt_expm1_lanes_, rt_libm_expm1_>(x);
+  return rt_math_<rt_expm1_lanes_, rt_expm1_f64_, rt_libm_expm1_>(x);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/prelude/exp.h"
+#include "codegen/prelude/f64_exp.h"
 #include "codegen/prelude/vector_math.h"
 
 template <class V>  // e^x times 2^shift, for x that is not below -80
@@ -33,7 +34,7 @@ struct rt_tanh_lanes_ {
 RT_LIBM(tanh)
 template <class V>
 RT_FN V rt_tanh(V x) {
-  return rt_math_<rt_tanh_lanes_, rt_libm_tanh_>(x);
+  return rt_math_<rt_tanh_lanes_, rt_tanh_f64_, rt_libm_tanh_>(x);
 }
 
 struct rt_sinh_lanes_ {
@@ -55,7 +56,7 @@ struct rt_sinh_lanes_ {
 RT_LIBM(sinh)
 template <class V>
 RT_FN V rt_sinh(V x) {
-  return rt_math_<rt_sinh_lanes_, rt_libm_sinh_>(x);
+  return rt_math_<rt_sinh_lanes_, rt_sinh_f64_, rt_libm_sinh_>(x);
 }
 
 struct rt_cosh_lanes_ {
@@ -70,7 +71,7 @@ struct rt_cosh_lanes_ {
 RT_LIBM(cosh)
 template <class V>
 RT_FN V rt_cosh(V x) {
-  return rt_math_<rt_cosh_lanes_, rt_libm_cosh_>(x);
+  return rt_math_<rt_cosh_lanes_, rt_cosh_f64_, rt_libm_cosh_>(x);
 }
 
 // Near 0 a polynomial, elsewhere 1 - e^p of another one (after N. Juffa).
@@ -101,5 +102,5 @@ struct rt_erf_lanes_ {
 RT_LIBM(erf)
 template <class V>
 RT_FN V rt_erf(V x) {
-  return rt_math_<rt_erf_lanes_, rt_libm_erf_>(x);
+  return rt_math_<rt_erf_lanes_, rt_erf_f64_, rt_libm_erf_>(x);
 }

@@ -1,6 +1,7 @@
 // Logarithms: ln x, log2 x, ln(1 + x).
 #pragma once
 
+#include "codegen/prelude/f64_log.h"
 #include "codegen/prelude/vector_math.h"
 
 // x = 2^k (1 + f) with f in [-1/3, 1/3), for x > 0.
@@ -53,7 +54,7 @@ struct rt_log_lanes_ {
 RT_LIBM(log)
 template <class V>
 RT_FN V rt_log(V x) {
-  return rt_math_<rt_log_lanes_, rt_libm_log_>(x);
+  return rt_math_<rt_log_lanes_, rt_log_f64_, rt_libm_log_>(x);
 }
 
 struct rt_log2_lanes_ {
@@ -78,7 +79,7 @@ struct rt_log2_lanes_ {
 RT_LIBM(log2)
 template <class V>
 RT_FN V rt_log2(V x) {
-  return rt_math_<rt_log2_lanes_, rt_libm_log2_>(x);
+  return rt_math_<rt_log2_lanes_, rt_log2_f64_, rt_libm_log2_>(x);
 }
 
 // 1 + x = 2^k (1 + f), with f from x itself, so that no bit of a small x is lost.
@@ -100,5 +101,5 @@ struct rt_log1p_lanes_ {
 RT_LIBM(log1p)
 template <class V>
 RT_FN V rt_log1p(V x) {
-  return rt_math_<rt_log1p_lanes_, rt_libm_log1p_>(x);
+  return rt_math_<rt_log1p_lanes_, rt_log1p_f64_, rt_libm_log1p_>(x);
 }

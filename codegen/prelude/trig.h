@@ -1,6 +1,7 @@
 // Sine, cosine and tangent.
 #pragma once
 
+#include "codegen/prelude/f64_trig.h"
 #include "codegen/prelude/vector_math.h"
 
 // Above this the reduction loses bits, and the C library takes over.
@@ -61,7 +62,6 @@ RT_FN V rt_sin_turned_(V r, rt_ints_<V> quadrant) {
   return (V)((I)y ^ ((quadrant & 2) << 30));
 }
 
-RT_LIBM(sin)
 struct rt_sin_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -72,10 +72,9 @@ struct rt_sin_lanes_ {
 
 template <class V>
 RT_FN V rt_sin(V x) {
-  return rt_math_<rt_sin_lanes_, rt_libm_sin_>(x);
+  return rt_math_<rt_sin_lanes_, rt_sin_f64_, rt_libm_sin_>(x);
 }
 
-RT_LIBM(cos)
 struct rt_cos_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -86,10 +85,9 @@ struct rt_cos_lanes_ {
 
 template <class V>
 RT_FN V rt_cos(V x) {
-  return rt_math_<rt_cos_lanes_, rt_libm_cos_>(x);
+  return rt_math_<rt_cos_lanes_, rt_cos_f64_, rt_libm_cos_>(x);
 }
 
-RT_LIBM(tan)
 struct rt_tan_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -110,5 +108,5 @@ struct rt_tan_lanes_ {
 
 template <class V>
 RT_FN V rt_tan(V x) {
-  return rt_math_<rt_tan_lanes_, rt_libm_tan_>(x);
+  return rt_math_<rt_tan_lanes_, rt_tan_f64_, rt_libm_tan_>(x);
 }

@@ -1,18 +1,20 @@
 // What the f32 functions that are computed in lanes share.
 #pragma once
 
+#include "codegen/prelude/f64.h"
 #include "codegen/prelude/libm.h"
 #include "codegen/prelude/select.h"
 
-// A function of floats: f32 by Lanes::of, which takes vectors; f64 by Libm::of. A scalar goes
-// through the code of vectors, so that the tail of a loop has the same bits as its body.
-template <class Lanes, class Libm, class V>
+// A function of floats: f32 by Lanes::of, which takes vectors, f64 by Lanes64::of or Libm::of. A
+// scalar goes through the code of vectors, so that the tail of a loop has the same bits as its
+// body.
+template <class Lanes, class Lanes64, class Libm, class V>
 RT_FN V rt_math_(V x) {
   typedef rt_elem_<V> T;
   if constexpr (__is_same(T, rt_f64))
-    return rt_each_<Libm>(x);
+    return rt_math_f64_<Lanes64, Libm>(x);
   else if constexpr (__is_same(T, rt_f16))
-    return rt_narrow_(rt_math_<Lanes, Libm>(rt_wide_(x)));
+    return rt_narrow_(rt_math_<Lanes, Lanes64, Libm>(rt_wide_(x)));
   else if constexpr (rt_lanes_<V> == 0)
     return Lanes::of((rt_vec<rt_f32, 4>)x)[0];
   else

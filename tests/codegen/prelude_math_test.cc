@@ -1,5 +1,8 @@
-// Accuracy of the prelude's f32 functions over all exponents, against the C library in double.
+// Accuracy of the prelude's functions over all exponents, against the C library: of f32 in double,
+// of f64 in long double.
 #include <cmath>
+#include <limits>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -131,6 +134,111 @@ TEST(PreludeMath, LargeArgumentsBesideSmallOnes) {
     for (size_t c = 0; c < tests.size(); ++c) {
       ExpectNear(tests[c], {lanes}, operands[c], got[c], scalar[c], 0);
     }
+  }
+}
+
+struct WideCase {
+  const char* name;
+  long double (*reference)(long double);
+  double ulp;
+};
+
+const WideCase kWide[] = {
+    {"exp", std::exp, 0.95},  {"exp2", std::exp2, 1.0}, {"expm1", std::expm1, 1.8},
+    {"log", std::log, 1.0},   {"log2", std::log2, 1.0}, {"log1p", std::log1p, 1.5},
+    {"sin", std::sin, 1.5},   {"cos", std::cos, 1.5},   {"tan", std::tan, 3.0},
+    {"asin", std::asin, 2.0}, {"acos", std::acos, 1.5}, {"atan", std::atan, 2.0},
+    {"sinh", std::sinh, 2.5}, {"cosh", std::cosh, 2.0}, {"tanh", std::tanh, 2.5},
+    {"erf", std::erf, 1.5},
+};
+
+double WideUlps(double got, long double exact) {
+  const auto rounded = static_cast<double>(exact);
+  if (std::isnan(rounded) || std::isnan(got)) {
+    return std::isnan(rounded) == std::isnan(got) ? 0 : 1e9;
+  }
+  if (std::signbit(rounded) != std::signbit(got)) return 1e8;
+  if (std::isinf(got) || std::isinf(rounded)) return got == rounded ? 0 : 1e7;
+  const int exponent = exact == 0 ? -1022 : std::max(std::ilogb(exact), -1022);
+  return static_cast<double>(std::fabs(got - exact) / std::ldexp(1.0L, exponent - 52));
+}
+
+Elements Doubles(const std::vector<double>& values) {
+  Elements out{kFloat64, {}};
+  for (double v : values) {
+    uint64_t raw;
+    std::memcpy(&raw, &v, 8);
+    out.Push(raw);
+  }
+  return out;
+}
+
+// All exponents, more of those near 1, what lies beside multiples of pi/2, and the edges.
+std::vector<double> WideSamples() {
+  const double inf = INFINITY;
+  std::vector<double> x = {0.0,    -0.0,     inf,     -inf,    NAN,      5e-324,   -5e-324,
+                           1e-310, 709.782,  709.783, 710.475, 710.4759, -745.133, -745.14,
+                           1024,   1023.999, -1074.5, -1075,   1,        -1,       1.5,
+                           -1.5,   0x1p30,   1e22,    -1e300,  22,       6,        -6,
+                           0.5,    -0.5,     2,       1e308};
+  std::mt19937_64 rng(7);
+  for (int i = 0; i < 20000; ++i) {
+    const uint64_t raw = rng();
+    double v;
+    std::memcpy(&v, &raw, 8);
+    const double unit = static_cast<double>(rng() >> 11) * 0x1p-53;
+    x.push_back(v);
+    x.push_back((i % 2 ? -1 : 1) * std::ldexp(1 + unit, i % 50 - 40));
+    x.push_back(1 + (unit - 0.5) * std::ldexp(1.0, -(i % 50)));
+    x.push_back((i % 2 ? -1 : 1) * i * M_PI_2 * (1 + (i % 5 - 2) * 0x1p-52));
+  }
+  x.resize(x.size() / 32 * 32);
+  return x;
+}
+
+TEST(PreludeMath, AccurateInF64) {
+  if constexpr (std::numeric_limits<long double>::digits < 64) GTEST_SKIP() << "no wider numbers";
+  const std::vector<double> x = WideSamples();
+  std::vector<PreludeCase> tests;
+  for (const WideCase& c : kWide) {
+    tests.push_back({absl::StrCat("rt_", c.name, "($0)"), {kFloat64}, kFloat64});
+  }
+  const std::vector<std::vector<Elements>> operands(tests.size(), {Doubles(x)});
+  const auto scalar = RunPrelude(tests, {1}, operands);
+  ASSERT_EQ(scalar.size(), tests.size());
+  for (PreludeMode mode : {PreludeMode{8}, PreludeMode{32}, PreludeMode{4, /*avx2=*/true}}) {
+    const auto got = RunPrelude(tests, mode, operands);
+    ASSERT_EQ(got.size(), tests.size());
+    for (size_t c = 0; c < tests.size(); ++c) {
+      ExpectNear(tests[c], mode, operands[c], got[c], scalar[c], 0);
+    }
+  }
+  for (size_t c = 0; c < tests.size(); ++c) {
+    double worst = 0, worst_at = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double ulps = WideUlps(scalar[c].at(i).AsFloat(), kWide[c].reference(x[i]));
+      if (ulps > worst) worst = ulps, worst_at = x[i];
+    }
+    EXPECT_LE(worst, kWide[c].ulp) << tests[c].expression << " at " << worst_at;
+  }
+}
+
+TEST(PreludeMath, PowersAccurateInF64) {
+  if constexpr (std::numeric_limits<long double>::digits < 64) GTEST_SKIP() << "no wider numbers";
+  std::vector<double> x, y;
+  std::mt19937_64 rng(11);
+  const auto unit = [&] { return static_cast<double>(rng() >> 11) * 0x1p-53; };
+  for (int i = 0; i < 64000; ++i) {
+    x.push_back(std::ldexp(1 + unit(), i % 3 ? i % 2000 - 1000 : i % 7 - 3));
+    const double most = 1080 / std::max(0.01, std::fabs(std::log2(x.back())));
+    y.push_back(i % 5 ? (unit() - 0.5) * 2 * most : std::round(unit() * 9));
+  }
+  const PreludeCase test{"rt_pow($0, $1)", {kFloat64, kFloat64}, kFloat64};
+  const auto got = RunPrelude({test}, {8}, {{Doubles(x), Doubles(y)}});
+  ASSERT_EQ(got.size(), 1u);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double ulps = WideUlps(got[0].at(i).AsFloat(), std::pow<long double>(x[i], y[i]));
+    EXPECT_LE(ulps, 1.25) << x[i] << " to the " << y[i];
   }
 }
 

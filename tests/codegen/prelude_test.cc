@@ -119,7 +119,6 @@ bool Takes(TypeRule rule, DType t) {
 // In units of the last place; the evaluator's value is the right one, rounded.
 int64_t Tolerance(Op op, DType t) {
   if (!t.IsFloat() || !(HasProperty(op, kExpensive) || op == Op::kPow)) return 0;
-  if (t == kFloat64) return 0;  // both are the C library's
   if (t == kFloat16 || op == Op::kPow) return 1;
   switch (op) {
     case Op::kExp:

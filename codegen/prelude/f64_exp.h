@@ -1,0 +1,131 @@
+// Exponentials, hyperbolic functions and the error function of f64.
+#pragma once
+
+#include "codegen/prelude/f64.h"
+
+// x = n ln 2 + r with |r| <= ln 2 / 2.
+template <class V>
+struct rt_exp_f64_parts_ {
+  V n, t, r;
+};
+
+template <class V>
+RT_FN rt_exp_f64_parts_<V> rt_exp_f64_reduce_(V x) {
+  rt_exp_f64_parts_<V> s;
+  s.t = rt_fma(x, (V)0x1.71547652b82fep0, (V)RT_F64_MAGIC);
+  s.n = s.t - RT_F64_MAGIC;
+  s.r = rt_fma(-s.n, (V)0x1.62e42fefa39efp-1, x);
+  s.r = rt_fma(-s.n, (V)0x1.abc9e3b39803fp-56, s.r);
+  return s;
+}
+
+template <class V>  // e^r - 1
+RT_FN V rt_expm1_f64_poly_(V r) {
+  V q = rt_poly_(r, 0.5, 0x1.5555555555556p-3, 0x1.5555555555555p-5, 0x1.11111111109b3p-7,
+                 0x1.6c16c16c167e1p-10, 0x1.a01a01a7c41d5p-13, 0x1.a01a01a47b054p-16,
+                 0x1.71de0dae63bb3p-19, 0x1.27e4e1f48534fp-22, 0x1.af38a9b0ec855p-26,
+                 0x1.1f66df7fca49fp-29);
+  return rt_fma(r * r, q, r);
+}
+
+template <class V>  // x within the limits, or NaN
+RT_FN V rt_within_f64_(V x, rt_f64 low, rt_f64 high) {
+  x = rt_pick_<V>(x > high, high, x);
+  return rt_pick_<V>(x < low, low, x);
+}
+
+struct rt_exp_f64_ {
+  template <class V>
+  RT_FN V of(V x) {
+    auto s = rt_exp_f64_reduce_(rt_within_f64_(x, -746.0, 710.0));
+    return rt_scale_f64_(rt_expm1_f64_poly_(s.r) + 1.0, s.n, s.t);
+  }
+};
+
+struct rt_exp2_f64_ {
+  template <class V>
+  RT_FN V of(V x) {
+    x = rt_within_f64_(x, -1076.0, 1025.0);
+    V t = x + RT_F64_MAGIC;
+    V n = t - RT_F64_MAGIC;
+    V p = rt_expm1_f64_poly_((x - n) * 0x1.62e42fefa39efp-1);
+    return rt_scale_f64_(p + 1.0, n, t);
+  }
+};
+
+// e^x - 1 is 2^n (e^r - 1) + (2^n - 1): `whole` where n is 0, four times `quarter` elsewhere, as
+// 2^1024 is no number. For x of -1000 to 710.7.
+template <class V>
+struct rt_expm1_f64_parts_ {
+  V whole, quarter;
+  rt_ints_<V> none;  // n is 0
+};
+
+template <class V>
+RT_FN rt_expm1_f64_parts_<V> rt_expm1_f64_split_(V x) {
+  auto s = rt_exp_f64_reduce_(x);
+  rt_ints_<V> k = rt_f64_whole_(s.t);
+  V p = rt_expm1_f64_poly_(s.r), scale = (V)((k + 1021) << 52);
+  return {p, rt_fma(p, scale, scale - 0.25), (rt_ints_<V>)(k == 0)};
+}
+
+struct rt_expm1_f64_ {
+  template <class V>
+  RT_FN V of(V x) {
+    auto s = rt_expm1_f64_split_(rt_within_f64_(x, -60.0, 710.0));
+    return rt_or_sign_(rt_pick_(s.none, s.whole, s.quarter * 4.0), x);
+  }
+};
+
+struct rt_tanh_f64_ {
+  template <class V>
+  RT_FN V of(V x) {
+    auto s = rt_expm1_f64_split_(rt_within_f64_(rt_abs(x), 0.0, 22.0) * 2.0);
+    V t = rt_pick_(s.none, s.whole, s.quarter * 4.0);
+    return rt_or_sign_(t / (t + 2.0), x);
+  }
+};
+
+struct rt_sinh_f64_ {
+  template <class V>
+  RT_FN V of(V x) {
+    auto s = rt_expm1_f64_split_(rt_within_f64_(rt_abs(x), 0.0, 710.6));
+    V t = rt_pick_(s.none, s.whole, s.quarter * 2.0);
+    V u = rt_within_f64_(t, 0.0, 0x1p1000);
+    V y = t + u / (rt_pick_(s.none, u, u * 2.0) + 1.0);
+    return rt_or_sign_(rt_pick_(s.none, y * 0.5, y), x);
+  }
+};
+
+struct rt_cosh_f64_ {
+  template <class V>
+  RT_FN V of(V x) {
+    auto s = rt_exp_f64_reduce_(rt_within_f64_(rt_abs(x), 0.0, 711.0));
+    V quarter = (V)((rt_f64_whole_(s.t) + 1021) << 52);  // e^a / 4, as e^a / 2 may be no number
+    V e = (rt_expm1_f64_poly_(s.r) + 1.0) * quarter;
+    return rt_fma(e, (V)2.0, 0.125 / e);
+  }
+};
+
+// Near 0 a polynomial, elsewhere 1 - e^(-x^2) times one of (x - 3) / (x + 3).
+struct rt_erf_f64_ {
+  template <class V>
+  RT_FN V of(V x) {
+    V a = rt_within_f64_(rt_abs(x), 0.0, 6.0), s = a * a;
+    V q = rt_poly_(s, 0x1.06eba8214db69p-3, -0x1.812746b0379e6p-2, 0x1.ce2f21a042b30p-4,
+                   -0x1.b82ce31284e00p-6, 0x1.565bcd0dbaa38p-8, -0x1.c02db3dac435fp-11,
+                   0x1.f9a321d5b8e1ep-14, -0x1.f4d1e3183f7aep-17, 0x1.b9df224ca4b97p-20,
+                   -0x1.5f1ecb6f0764cp-23, 0x1.f7b4bf3b13964p-27, -0x1.389d4f2641625p-30,
+                   0x1.05ffd737fb32ep-34);
+    V small = rt_fma(q, a, a);
+    auto e = rt_exp_f64_reduce_(-s);
+    V power = (rt_expm1_f64_poly_(e.r) + 1.0) * (V)((rt_f64_whole_(e.t) + 1023) << 52);
+    V p = rt_poly_((a - 3.0) / (a + 3.0), 0x1.6e9827d229d2dp-3, -0x1.4e102b9cf8512p-2,
+                   0x1.f6ff20410599bp-3, -0x1.336ffbef08cbbp-3, 0x1.258b13b0139fep-4,
+                   -0x1.8fa58eb5bd68fp-6, 0x1.17c838fea5806p-8, 0x1.73101ea8fe252p-11,
+                   -0x1.39085a31b18abp-11, 0x1.7b9fc8eb630e9p-15, 0x1.0cb1db32e0c9fp-14,
+                   -0x1.af2329d757293p-17, -0x1.0cb4611cc29f6p-17, 0x1.0f9a79cee3e31p-19,
+                   0x1.57a5fe2b9b75ep-20);
+    return rt_or_sign_(rt_pick_<V>(a < 1.0, small, rt_fma(-power, p, (V)1.0)), x);
+  }
+};
