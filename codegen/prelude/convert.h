@@ -55,10 +55,10 @@ RT_FN rt_like_<V, To> rt_cast(V x) {
     return x;
   else if constexpr (__is_same(To, rt_bool))
     return rt_as_bool_(rt_wide_(x) != (rt_elem_<decltype(rt_wide_(x))>)0);
-  else if constexpr (__is_same(From, rt_f16) && !__is_same(To, rt_f32))
+  else if constexpr (__is_same(From, rt_f16))
     return rt_cast<To>(rt_wide_(x));
-  else if constexpr (__is_same(To, rt_f16) && !__is_same(From, rt_f32))
-    return rt_convert_<rt_f16>(rt_convert_<rt_f32>(x));
+  else if constexpr (__is_same(To, rt_f16))
+    return rt_narrow_(rt_convert_<rt_f32>(x));
   else if constexpr (rt_is_float_<From> && !rt_is_float_<To>)
     return rt_saturate_<To>(x);
   else

@@ -25,22 +25,75 @@ RT_FN auto rt_as_bool_(Mask m) {
     return __builtin_convertvector(m, rt_like_<Mask, rt_bool>) & (rt_bool)1;
 }
 
-template <class V>  // f16 as f32, for LLVM compares vectors of f16 lane by lane
+// f16 as f32 and back. LLVM would take what is done between the two, comparing and choosing and
+// rounding, for something to do in f16, where it then goes lane by lane; so on x86 it is not told
+// what they are: the one is asked to ignore exceptions, or its result for the larger of it and
+// itself, the other is an instruction of its own.
+#if defined(__AVX512F__)
+#define RT_F16_LANES_ 16
+RT_FN rt_vec<rt_f32, 16> rt_wide_lanes_(rt_vec<rt_f16, 16> x) {
+  typedef rt_vec<rt_f32, 16> F;
+  return (F)__builtin_ia32_vcvtph2ps512_mask((rt_vec<rt_i16, 16>)x, F{}, -1, 8);
+}
+RT_FN rt_vec<rt_f16, 16> rt_narrow_lanes_(rt_vec<rt_f32, 16> x) {
+  typedef rt_vec<rt_i16, 16> I;
+  return (rt_vec<rt_f16, 16>)(I)__builtin_ia32_vcvtps2ph512_mask(x, 0, I{}, -1);
+}
+#elif defined(__F16C__)
+#define RT_F16_LANES_ 8
+RT_FN rt_vec<rt_f32, 8> rt_wide_lanes_(rt_vec<rt_f16, 8> x) {
+  rt_vec<rt_f32, 8> y = __builtin_convertvector(x, rt_vec<rt_f32, 8>);
+  return (rt_vec<rt_f32, 8>)__builtin_ia32_maxps256(y, y);
+}
+RT_FN rt_vec<rt_f16, 8> rt_narrow_lanes_(rt_vec<rt_f32, 8> x) {
+  return (rt_vec<rt_f16, 8>)(rt_vec<rt_i16, 8>)__builtin_ia32_vcvtps2ph256(x, 0);
+}
+#else
+#define RT_F16_LANES_ 0
+template <class V>
+RT_FN V rt_wide_lanes_(V x) {
+  return x;
+}
+template <class V>
+RT_FN V rt_narrow_lanes_(V x) {
+  return x;
+}
+#endif
+
+template <class V>
 RT_FN auto rt_wide_(V x) {
-  if constexpr (!__is_same(rt_elem_<V>, rt_f16))
+  constexpr int lanes = rt_lanes_<V>;
+  if constexpr (!__is_same(rt_elem_<V>, rt_f16)) {
     return x;
-  else if constexpr (rt_lanes_<V> == 0)
+  } else if constexpr (lanes == 0) {
     return (rt_f32)x;
-  else
+  } else if constexpr (lanes == RT_F16_LANES_) {
+    return rt_wide_lanes_(x);
+  } else if constexpr (RT_F16_LANES_ != 0 && lanes > RT_F16_LANES_) {
+    rt_vec<rt_f32, lanes> y;
+    y.lo = rt_wide_((rt_vec<rt_f16, lanes / 2>)x.lo);
+    y.hi = rt_wide_((rt_vec<rt_f16, lanes / 2>)x.hi);
+    return y;
+  } else {
     return __builtin_convertvector(x, rt_like_<V, rt_f32>);
+  }
 }
 
-template <class V>  // back to f16
+template <class V>
 RT_FN auto rt_narrow_(V x) {
-  if constexpr (rt_lanes_<V> == 0)
+  constexpr int lanes = rt_lanes_<V>;
+  if constexpr (lanes == 0) {
     return (rt_f16)x;
-  else
+  } else if constexpr (lanes == RT_F16_LANES_) {
+    return rt_narrow_lanes_(x);
+  } else if constexpr (RT_F16_LANES_ != 0 && lanes > RT_F16_LANES_) {
+    rt_vec<rt_f16, lanes> y;
+    y.lo = rt_narrow_((rt_vec<rt_f32, lanes / 2>)x.lo);
+    y.hi = rt_narrow_((rt_vec<rt_f32, lanes / 2>)x.hi);
+    return y;
+  } else {
     return __builtin_convertvector(x, rt_like_<V, rt_f16>);
+  }
 }
 
 template <class V>
