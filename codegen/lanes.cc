@@ -11,7 +11,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kFewestIterations = 4;
-constexpr size_t kMostThresholds = 4;
+constexpr size_t kMostThresholds = 4, kMostChoices = 64;
 
 // Whether u compares the range with a constant; then also at which index its value changes.
 bool IsThreshold(const UOp& u, const UOp& range, int64_t& at) {
@@ -25,6 +25,14 @@ bool IsThreshold(const UOp& u, const UOp& range, int64_t& at) {
     return true;
   }
   return false;
+}
+
+// Values that such comparisons choose between: of a piece of the range one is left of each.
+size_t ChoicesAlong(const RangeSets& sets, const UOp& range) {
+  size_t n = 0;
+  int64_t at;
+  for (const UOp& u : sets.order()) n += u.is(Op::kWhere) && IsThreshold(u.src(0), range, at);
+  return n;
 }
 
 constexpr int64_t kLeastTurned = 4;  // elements of a side that make blocks worth turning
@@ -93,9 +101,16 @@ std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range) {
     if (!IsThreshold(u, range, at) || at <= 0 || at >= range.src(0).vmax()) continue;
     if (std::find(out.begin(), out.end(), at) == out.end()) out.push_back(at);
   }
-  if (out.size() > kMostThresholds) out.clear();
+  const bool too_many = out.size() > kMostThresholds && out.size() > ChoicesAlong(sets, range);
+  if (too_many || out.size() > kMostChoices) out.clear();
   std::sort(out.begin(), out.end());
   return out;
+}
+
+bool ChoosesOften(const RangeSets& sets, const UOp& range) {
+  const size_t choices = ChoicesAlong(sets, range);
+  return choices >= kMostThresholds && choices <= kMostChoices &&
+         Thresholds(sets, range).size() <= choices;
 }
 
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets) {

@@ -17,8 +17,12 @@ struct Step {
 Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets);
 
 // Where comparisons of a range with constants change, in order, 0 and the extent left out: between
-// two of them each such comparison is a constant. Nothing where there are too many to cut at.
+// two of them each such comparison is a constant. Nothing where there are too many to cut at: more
+// than a few, unless each chooses between two values, of which a piece needs but one.
 std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range);
+
+// Whether many values are chosen from by Thresholds of the range, as in a CAT of many pieces.
+bool ChoosesOften(const RangeSets& sets, const UOp& range);
 
 // Whether `condition` depends on the range only by comparisons that Thresholds counts.
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets);

@@ -42,8 +42,21 @@ int64_t UnrollOf(const UOp& range, const RangeSets& sets, int64_t lanes) {
 
 constexpr int64_t kTurnedBlock = 16;  // a side of blocks that turn in registers, at most
 
+// The kernel with loops of their own for the pieces of ranges that choose between many values: what
+// is not chosen is then not asked for at every step.
+UOp CutChoices(const UOp& sink) {
+  UOp out = sink;
+  for (const UOp& store : sink.srcs()) {
+    for (const UOp& r : ClosedRanges(store)) {
+      const RangeSets sets(out);
+      if (sets.Bit(r) != 0 && ChoosesOften(sets, r)) out = Simplify(Tile(out, r, 1, 1));
+    }
+  }
+  return out;
+}
+
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
-  const UOp staged = StageRecomputed(sink, target);
+  const UOp staged = CutChoices(StageRecomputed(sink, target));
   const RangeSets sets(staged);
   const UOp best = BestLaneRange(sets);
   if (!best) return staged;

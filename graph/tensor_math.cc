@@ -67,6 +67,23 @@ Tensor QuotientOf(const Operand& a, const Operand& b) {
   return Combine(Op::kDiv, FloatOf(CommonType(a, b)), a, b);
 }
 
+// x to a power whose products or root cost less than POW; of others nothing. What is rounded more
+// than once is computed in at least f32.
+Tensor KnownPower(const Tensor& given, double power) {
+  if (power == 2) return given * given;
+  const DType type = given.dtype();
+  const Tensor x = type.IsFloat() ? given.Cast(AccumulateType(type)) : given;
+  if (power == 3) return (x * x * x).Cast(type);
+  if (power == 4) return (x * x).Square().Cast(type);
+  if (!type.IsFloat()) return Tensor();
+  if (power == -1) return x.Reciprocal().Cast(type);
+  if (power == -2) return x.Reciprocal().Square().Cast(type);
+  if (power != 0.5) return Tensor();
+  // A power of -0 is 0, that of -infinity infinite: no root is.
+  const double infinity = std::numeric_limits<double>::infinity();
+  return Where(x == -infinity, infinity, x.Sqrt() + 0.0).Cast(type);
+}
+
 // Whole quotients of floats are those of IEEE division, cut off.
 Tensor CutQuotient(const Operand& a, const Operand& b) {
   const DType type = CommonType(a, b);
@@ -189,11 +206,10 @@ Tensor Tensor::Fmod(const Operand& b) const {
 }
 Tensor Tensor::Pow(const Operand& b) const {
   Call call("Pow", b.site());
-  if (b.tensor() == nullptr && !b.extent() && b.number().AsDouble() == 2) {
+  if (b.tensor() == nullptr && !b.extent()) {
     const DType type = CommonType(*this, b);
     RefuseBool(type, *this, b);
-    const UOp x = CastTo(uop(), type);
-    return Tensor(Build(Op::kMul, {x, x}));
+    if (const Tensor power = KnownPower(Cast(type), b.number().AsDouble())) return power;
   }
   return Arith(Op::kPow, *this, b);
 }

@@ -232,13 +232,17 @@ Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
     }
     srcs.push_back(internal::CastTo(t.uop(), type));
   }
-  // In stages where a kernel could not read them all.
-  constexpr size_t kMostPieces = 256;
+  // Many pieces in stages, of as many each as can be: one kernel then makes all of those that are
+  // alike, and none is so long that compiling it takes longer than running.
+  constexpr size_t kMostPieces = 32;
   while (srcs.size() > kMostPieces) {
+    const size_t n = srcs.size(), groups = (n + kMostPieces - 1) / kMostPieces;
     std::vector<UOp> joined;
-    for (size_t i = 0; i < srcs.size(); i += kMostPieces) {
-      const auto some = absl::MakeSpan(srcs).subspan(i, kMostPieces);
-      joined.push_back(some.size() == 1 ? some[0] : Build(Op::kCat, some, int64_t{a}));
+    for (size_t g = 0; g < groups; ++g) {
+      const size_t begin = n * g / groups, end = n * (g + 1) / groups;
+      const auto some = absl::MakeSpan(srcs).subspan(begin, end - begin);
+      const UOp one = some.size() == 1 ? some[0] : Build(Op::kCat, some, int64_t{a});
+      joined.push_back(Build(Op::kContiguous, {one}));
     }
     srcs = std::move(joined);
   }

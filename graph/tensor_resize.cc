@@ -157,29 +157,32 @@ Tensor Inside(const Tensor& p, int64_t n, const GridSampleOptions& o) {
   return turned.Clip(0.0, last);
 }
 
-// Neighbours of the points along one axis, and what each of them counts: [N, points, taps].
+// Neighbours of the points along one axis, and what each of them counts: [N, taps, points].
 struct Taps {
   Tensor position, weight;
 };
 
 Taps TapsOf(const Tensor& coordinate, int64_t n, const GridSampleOptions& o) {
   const auto size = static_cast<double>(n);
+  const auto counted = [&](int64_t from, int64_t to) {
+    return Tensor::Arange(from, to).Cast(coordinate.dtype()).Unsqueeze(-1);
+  };
   const Tensor point =
       o.align_corners ? (coordinate + 1) * ((size - 1) / 2) : ((coordinate + 1) * size - 1) / 2;
   Taps taps;
   if (o.mode == ResizeMode::kCubic) {
     const Tensor base = point.Floor();
-    const Tensor tap = base.Unsqueeze(-1) + Tensor::Arange(-1, 3).Cast(point.dtype());
-    taps.weight = CubicWeight(tap - point.Unsqueeze(-1), -0.75);
+    const Tensor tap = base.Unsqueeze(1) + counted(-1, 3);
+    taps.weight = CubicWeight(tap - point.Unsqueeze(1), -0.75);
     taps.position = Inside(tap, n, o);
   } else {
     const Tensor inside = Inside(point, n, o);
     if (o.mode == ResizeMode::kNearest) {
-      taps.position = inside.Round().Unsqueeze(-1);
+      taps.position = inside.Round().Unsqueeze(1);
       taps.weight = Tensor::Ones(taps.position.shape(), point.dtype());
     } else {
-      taps.position = inside.Floor().Unsqueeze(-1) + Tensor::Arange(2).Cast(point.dtype());
-      taps.weight = LinearWeight(taps.position - inside.Unsqueeze(-1));
+      taps.position = inside.Floor().Unsqueeze(1) + counted(0, 2);
+      taps.weight = LinearWeight(taps.position - inside.Unsqueeze(1));
     }
   }
   const Tensor there = (taps.position >= 0) & (taps.position <= size - 1);
@@ -203,24 +206,28 @@ Tensor Tensor::GridSample(const Tensor& grid, const GridSampleOptions& o, CallSi
   const Extent n = shape()[0], c = shape()[1];
   Extents points(grid.shape().begin() + 1, grid.shape().end() - 1);
   const Extent m = Shape(points).Elements();
-  // [N, points, taps of the first axis, of the second, ...]
+  // [N, taps of the first axis, of the second, ..., points]
   Tensor position, weight;
   for (int i = 0; i < axes; ++i) {
     const int64_t length = size(2 + i);
     if (length == 0) Fail(Show(*this), " has nothing to read");
     const Taps taps = TapsOf(g.Select(-1, axes - 1 - i).Reshape({n, m}), length, o);
-    Extents dims = {n, m};
-    for (int j = 0; j < axes; ++j) dims.push_back(j == i ? taps.position.shape()[2] : Extent(1));
+    Extents dims = {n};
+    for (int j = 0; j < axes; ++j) dims.push_back(j == i ? taps.position.shape()[1] : Extent(1));
+    dims.push_back(m);
     const Tensor p = taps.position.Reshape(dims), w = taps.weight.Reshape(dims);
     position = position ? position * length + p : p;
     weight = weight ? weight * w : w;
   }
-  const Extent taps = Extent(position.Flatten(2).size(2));
-  const Tensor index = position.Reshape({n, 1, m * taps}).Expand({n, c, m * taps});
-  const Tensor values = x.Flatten(2).Gather(2, index).Reshape({n, c, m, taps});
+  // Kept, for every channel asks for the same; the points last, as they are the longest loop.
+  position = position.Flatten(1, axes).Contiguous();
+  weight = weight.Flatten(1, axes).Contiguous();
+  const Extent taps = position.shape()[1];
+  const Tensor index = position.Reshape({n, 1, taps * m}).Expand({n, c, taps * m});
+  const Tensor values = x.Flatten(2).Gather(2, index).Reshape({n, c, taps, m});
   Extents dims = {n, c};
   dims.insert(dims.end(), points.begin(), points.end());
-  const Tensor sum = (values * weight.Reshape({n, 1, m, taps})).Sum(-1);
+  const Tensor sum = (values * weight.Unsqueeze(1)).Sum(2);
   return sum.Reshape(dims).Cast(FloatResult(dtype()));
 }
 

@@ -180,20 +180,29 @@ Tensor MergeSorted(const Tensor& order, DType type) {
   return position.SliceAxis(last, {0, n});
 }
 
-// Positions of the first k in order, equal ones as they come. Order and position are one number, so
-// that no two are equal and all that comes after the last one found is still to come.
+// Positions of the first k in order, equal ones as they come: each the least of those that come
+// after the one before. An order of 32 bits and the position are one number; one of 64 bits is
+// asked for its least element, then for the first position of that.
 Tensor FirstFew(const Tensor& order, int64_t k) {
   const int last = order.rank() - 1;
-  const Tensor position = CountAlong(last, order.rank(), order.shape()[last], kUInt64);
-  const Tensor key = order.Cast(kUInt64) * (int64_t{1} << 32) + position;
+  const bool joined = order.dtype() == kUInt32;
+  const Extent& n = order.shape()[last];
+  const Tensor place = CountAlong(last, order.rank(), n, joined ? kUInt64 : kInt32);
+  const Tensor key = joined ? order.Cast(kUInt64) * (int64_t{1} << 32) + place : order;
   const Tensor most = ~Tensor::Zeros({}, kUInt64);
+  const auto kept = [](const Tensor& t) { return t.Min(-1, /*keepdim=*/true).Contiguous(); };
   std::vector<Tensor> found;
+  Tensor least, rest = Tensor::Ones({}, kBool);
   for (int64_t i = 0; i < k; ++i) {
-    const Tensor rest = found.empty() ? key : Where(key > found.back(), key, most);
-    found.push_back(rest.Min(-1, /*keepdim=*/true).Contiguous());
+    if (i > 0) rest = key > least;
+    if (i > 0 && !joined) rest = rest | ((key == least) & (place > found.back()));
+    least = kept(i > 0 ? Where(rest, key, most) : key);
+    found.push_back(
+        joined ? least : kept(Where(rest & (key == least), place, Tensor::Full({}, INT32_MAX))));
   }
   // Kept, as every reader would choose among all of them again.
-  return (Cat(found, -1) & INT64_C(0xffffffff)).Cast(kInt32).Contiguous();
+  const Tensor all = Cat(found, -1);
+  return (joined ? (all & INT64_C(0xffffffff)).Cast(kInt32) : all).Contiguous();
 }
 
 // Positions along an axis in order, moved to the last one.
@@ -262,8 +271,7 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
   const int a = NormalAxis(axis, rank());
   return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
     const Tensor order = OrderOf(x, largest).Transpose(a, -1);
-    const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX &&
-                     order.dtype() == kUInt32;
+    const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX;
     const Tensor first = few ? FirstFew(order, k).Transpose(a, -1)
                              : SortedIndex(x, a, largest).Transpose(a, -1).SliceAxis(a, {0, k});
     return {internal::CutAs(x.Gather(a, first), *this), internal::CutAs(first, *this)};

@@ -20,7 +20,7 @@ RT_FN rt_exp_f64_parts_<V> rt_exp_f64_reduce_(V x) {
 }
 
 template <class V>  // e^r - 1
-RT_FN V rt_expm1_f64_poly_(V r) {
+RT_FN V rt_exp_f64_poly_(V r) {
   V q = rt_poly_(r, 0.5, 0x1.5555555555556p-3, 0x1.5555555555555p-5, 0x1.11111111109b3p-7,
                  0x1.6c16c16c167e1p-10, 0x1.a01a01a7c41d5p-13, 0x1.a01a01a47b054p-16,
                  0x1.71de0dae63bb3p-19, 0x1.27e4e1f48534fp-22, 0x1.af38a9b0ec855p-26,
@@ -38,7 +38,7 @@ struct rt_exp_f64_ {
   template <class V>
   RT_FN V of(V x) {
     auto s = rt_exp_f64_reduce_(rt_within_f64_(x, -746.0, 710.0));
-    return rt_scale_f64_(rt_expm1_f64_poly_(s.r) + 1.0, s.n, s.t);
+    return rt_scale_f64_(rt_exp_f64_poly_(s.r) + 1.0, s.n, s.t);
   }
 };
 
@@ -48,7 +48,7 @@ struct rt_exp2_f64_ {
     x = rt_within_f64_(x, -1076.0, 1025.0);
     V t = x + RT_F64_MAGIC;
     V n = t - RT_F64_MAGIC;
-    V p = rt_expm1_f64_poly_((x - n) * 0x1.62e42fefa39efp-1);
+    V p = rt_exp_f64_poly_((x - n) * 0x1.62e42fefa39efp-1);
     return rt_scale_f64_(p + 1.0, n, t);
   }
 };
@@ -65,7 +65,7 @@ template <class V>
 RT_FN rt_expm1_f64_parts_<V> rt_expm1_f64_split_(V x) {
   auto s = rt_exp_f64_reduce_(x);
   rt_ints_<V> k = rt_f64_whole_(s.t);
-  V p = rt_expm1_f64_poly_(s.r), scale = (V)((k + 1021) << 52);
+  V p = rt_exp_f64_poly_(s.r), scale = (V)((k + 1021) << 52);
   return {p, rt_fma(p, scale, scale - 0.25), (rt_ints_<V>)(k == 0)};
 }
 
@@ -102,7 +102,7 @@ struct rt_cosh_f64_ {
   RT_FN V of(V x) {
     auto s = rt_exp_f64_reduce_(rt_within_f64_(rt_abs(x), 0.0, 711.0));
     V quarter = (V)((rt_f64_whole_(s.t) + 1021) << 52);  // e^a / 4, as e^a / 2 may be no number
-    V e = (rt_expm1_f64_poly_(s.r) + 1.0) * quarter;
+    V e = (rt_exp_f64_poly_(s.r) + 1.0) * quarter;
     return rt_fma(e, (V)2.0, 0.125 / e);
   }
 };
@@ -119,7 +119,7 @@ struct rt_erf_f64_ {
                    0x1.05ffd737fb32ep-34);
     V small = rt_fma(q, a, a);
     auto e = rt_exp_f64_reduce_(-s);
-    V power = (rt_expm1_f64_poly_(e.r) + 1.0) * (V)((rt_f64_whole_(e.t) + 1023) << 52);
+    V power = (rt_exp_f64_poly_(e.r) + 1.0) * (V)((rt_f64_whole_(e.t) + 1023) << 52);
     V p = rt_poly_((a - 3.0) / (a + 3.0), 0x1.6e9827d229d2dp-3, -0x1.4e102b9cf8512p-2,
                    0x1.f6ff20410599bp-3, -0x1.336ffbef08cbbp-3, 0x1.258b13b0139fep-4,
                    -0x1.8fa58eb5bd68fp-6, 0x1.17c838fea5806p-8, 0x1.73101ea8fe252p-11,

@@ -106,7 +106,7 @@ struct rt_pow_f64_ {
     tl = rt_pick_<V>(far, 0.0, tl);
     V magic = t + RT_F64_MAGIC, n = magic - RT_F64_MAGIC;
     V r = ((t - n) + tl) * 0x1.62e42fefa39efp-1;
-    return rt_pow_edges_(rt_scale_f64_(rt_expm1_f64_poly_(r) + 1.0, n, magic), x, y);
+    return rt_pow_edges_(rt_scale_f64_(rt_exp_f64_poly_(r) + 1.0, n, magic), x, y);
   }
 };
 

@@ -56,6 +56,17 @@ TEST(SeparateLoops, ReductionsOfTheSameDataStayOneLoop) {
   EXPECT_EQ(reductions[0], reductions[1]);
 }
 
+// Of the pieces of a CAT each is copied by a loop of its own, along whichever axis they are joined.
+TEST(Tile, PiecesOfACatAreNotChosenFromAtEveryStep) {
+  for (int axis : {0, 1}) {
+    std::vector<Tensor> pieces;
+    for (int i = 0; i < 12; ++i) pieces.push_back(Tensor::Empty({16, 16}));
+    const UOp program = ProgramOf(Cat(pieces, axis), SmallChip());
+    for (const UOp& u : TopoSort({&program, 1})) EXPECT_FALSE(u.is(Op::kWhere)) << axis;
+    EXPECT_GE(Count(program, Op::kPut), 12) << axis;
+  }
+}
+
 TEST(Tile, CoversARangeByWholeTilesThenLanesThenElements) {
   const UOp kernel = KernelsOf(Tensor::Empty({77}) + 1, SmallChip()).at(0).graph;
   const UOp out = Tile(kernel, RowRange(kernel, 77), 4, 8);

@@ -260,6 +260,30 @@ TEST(TensorMath, ExtremesAndNaN) {
   EXPECT_EQ(Values((Tensor::From({0.0}) / 0.0).IsNan())[0], 1);
 }
 
+// Powers made of products and roots, beside those of the C library.
+TEST(TensorMath, PowersThatAreProducts) {
+  const double inf = INFINITY;
+  const std::vector<double> x = {0.0, -0.0, 1.5, -1.5, 3, -0.25, 1e-30, 1e30, inf, -inf, NAN};
+  for (double power : {2.0, 3.0, 4.0, -1.0, -2.0, 0.5}) {
+    for (DType t : {kFloat64, kFloat32, kFloat16}) {
+      const Tensor given = Tensor::From(x).Cast(t);
+      const std::vector<double> in = Values(given), out = Values(given.Pow(power));
+      const std::vector<double> want = Values(given.Pow(Tensor::Full({}, power, t)));
+      EXPECT_EQ(given.Pow(power).dtype(), t);
+      for (size_t i = 0; i < x.size(); ++i) {
+        if (std::isnan(want[i])) {
+          EXPECT_TRUE(std::isnan(out[i])) << in[i] << " to the " << power;
+          continue;
+        }
+        EXPECT_EQ(std::signbit(out[i]), std::signbit(want[i])) << in[i] << " to the " << power;
+        if (out[i] == want[i]) continue;
+        const double unit = t == kFloat64 ? 0x1p-52 : t == kFloat32 ? 0x1p-23 : 0x1p-10;
+        EXPECT_NEAR(out[i], want[i], 2 * unit * std::fabs(want[i])) << in[i] << " to " << power;
+      }
+    }
+  }
+}
+
 TEST(TensorMath, PowersAndSigns) {
   EXPECT_THAT(Values(Tensor::From({2, -3}).Pow(3)), ElementsAre(8, -27));
   EXPECT_THAT(Values(Tensor::From({2, 1, -1}).Pow(-3)), ElementsAre(0, 1, -1));

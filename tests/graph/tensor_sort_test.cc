@@ -95,9 +95,11 @@ TEST(TensorSort, LongRowsOfBatches) {
 TEST(TensorSort, FewOfMany) {
   const int64_t rows = 3, n = 400;
   const auto v = Special(rows * n, 5);
-  const Tensor x = Tensor::From(v).Cast(kFloat32).Reshape({rows, n});
+  const Tensor x = Tensor::From(v).Cast(kFloat32).Reshape({rows, n}), wide = x.Cast(kFloat64);
   for (const bool descending : {false, true}) {
     for (const int64_t k : {1, 7, 64, 65}) {
+      EXPECT_EQ(Values(wide.TopK(k, 1, descending).indices),
+                Values(x.TopK(k, 1, descending).indices));
       const std::vector<double> at = Values(x.TopK(k, 1, descending).indices);
       const std::vector<double> along = Values(x.T().TopK(k, 0, descending).indices.T());
       ASSERT_EQ(at.size(), rows * k);

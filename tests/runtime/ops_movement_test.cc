@@ -155,6 +155,23 @@ TEST(OpsMovement, MoreAxesThanAKernelHasLoops) {
   EXPECT_REFERENCE(all);
 }
 
+// Many pieces are joined in stages, whose kernels are the same where the pieces are alike.
+TEST(OpsMovement, CatOfManyPieces) {
+  for (int axis : {0, 1}) {
+    std::vector<Tensor> alike, unlike;
+    for (int64_t i = 0; i < 300; ++i) {
+      alike.push_back((Tensor::Full({3, 2}, 7) + i).Realize());
+      const Ints dims = {axis == 0 ? i % 4 : 3, axis == 0 ? 3 : i % 4};
+      unlike.push_back((Tensor::Full({dims[0], dims[1]}, 1) * i).Realize());
+    }
+    EXPECT_REFERENCE(Cat(alike, axis), Cat(unlike, axis), Cat(alike, axis).Flip(axis) * 2);
+    const std::vector<int64_t> values = Cat(alike, axis).ToVector<int64_t>();
+    for (int64_t i = 0; i < 300; ++i) {
+      for (int64_t k : {0, 1}) ASSERT_EQ(values[axis == 0 ? i * 6 + k : i * 2 + k], i + 7);
+    }
+  }
+}
+
 TEST(OpsMovement, LargeExtents) {
   const Tensor x = Count({70000});
   EXPECT_REFERENCE(x.Reshape({70000, 1}).T() + 1, x.Reshape({2, 35000}).T().Flip(0),
