@@ -174,8 +174,41 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, CallSite at) const {
   return ConvTranspose(weight, ConvTransposeOptions(), at);
 }
 
-// A convolution of the elements set apart by the stride, under the weight reversed, with input and
-// output channels exchanged within each group.
+namespace {
+
+// One axis of a transposed convolution. Of every `dealt` neighbours in the result each is reached
+// by other elements of the weight: they are so many channels, which are then dealt out. Where the
+// weight is dilated it is the input's elements that are set apart.
+struct TransposedAxis {
+  int64_t dealt, apart, size;  // elements of the weight that reach one of the result
+  int64_t made, length;        // of the result: what the convolution gives, what is wanted
+  std::pair<int64_t, int64_t> pad, rest;  // of the input; of the result, which may lose some
+};
+
+TransposedAxis TransposedOf(int64_t n, int64_t kernel, int64_t stride, int64_t dilation,
+                            int64_t before, int64_t after, int64_t more) {
+  TransposedAxis t;
+  t.dealt = dilation == 1 ? stride : 1;
+  t.apart = stride / t.dealt;
+  t.size = (kernel + t.dealt - 1) / t.dealt;
+  const int64_t edge = dilation * (t.size - 1);
+  t.length = (n - 1) * stride + dilation * (kernel - 1) + 1 + more - before - after;
+  t.pad = {edge, edge};
+  t.rest = {0, 0};
+  if (t.dealt == 1) {
+    t.pad = {edge - before, edge + more - after};
+    t.made = t.length;
+  } else {
+    t.made = (n + edge) * t.dealt;
+    t.rest = {-before, t.length + before - t.made};
+  }
+  return t;
+}
+
+}  // namespace
+
+// A convolution under the weight reversed, with input and output channels exchanged within each
+// group.
 Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o,
                              CallSite at) const {
   Call call("ConvTranspose", at);
@@ -183,41 +216,46 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
   const int axes = rank() - 2;
   const Ints kernel = SizeOf(weight), stride = internal::PerAxis("stride", o.stride, axes, 1, 1);
   const Ints more = internal::PerAxis("output padding", o.output_padding, axes, 0, 0);
+  const bool both = static_cast<int>(o.padding.size()) == 2 * axes;
+  const Ints padding = both ? o.padding : internal::PerAxis("padding", o.padding, axes, 0, 0);
   Windowing w;
-  w.size = internal::PerAxis("size", kernel, axes, 1, 1);
   w.stride.assign(axes, 1);
   w.dilation = internal::PerAxis("dilation", o.dilation, axes, 1, 1);
-  Ints before, after;
-  if (static_cast<int>(o.padding.size()) == 2 * axes) {
-    before.assign(o.padding.begin(), o.padding.begin() + axes);
-    after.assign(o.padding.begin() + axes, o.padding.end());
-  } else {
-    before = after = internal::PerAxis("padding", o.padding, axes, 0, 0);
-  }
-  w.before.assign(axes, 0);
-  w.after.assign(axes, 0);
-  Pairs pairs(rank(), {0, 0});
-  Tensor x = Spaced(*this, stride);
+  w.before = w.after = Ints(axes, 0);
+  const int64_t g = o.groups, in = size(1), out = weight.size(1);
+  int64_t channels = g * out;
+  Ints apart, reversed;
+  Pairs pad(2, {0, 0}), rest = pad, whole = pad;
+  // The weight as [g, in, out, (size, dealt) ...]; what the convolution gives as [N, channels,
+  // dealt ..., positions ...].
+  Extents split = {g, in / g, out}, sizes, parts = {shape()[0], g * out}, result = parts;
+  Ints dealt_first = {0, 2}, size_last = {1}, joined = {0, 1};
   for (int i = 0; i < axes; ++i) {
-    const int64_t reach = w.dilation[i] * (kernel[i] - 1);
-    const int64_t length = (x.size(2 + i) - 1) + reach + 1 + more[i] - before[i] - after[i];
-    if (length < 0 || before[i] < 0 || after[i] < 0) {
-      Fail("the padding of ", before[i], " and ", after[i], " leaves nothing of axis ", 2 + i,
-           " of ", Show(*this));
-    }
-    pairs[2 + i] = {reach - before[i], reach - after[i] + more[i]};
+    const TransposedAxis t = TransposedOf(size(2 + i), kernel[i], stride[i], w.dilation[i],
+                                          padding[i], padding[both ? axes + i : i], more[i]);
+    w.size.push_back(t.size);
+    apart.push_back(t.apart);
+    reversed.push_back(2 + i);
+    pad.push_back(t.pad);
+    rest.push_back(t.rest);
+    whole.push_back({0, t.size * t.dealt - kernel[i]});
+    channels *= t.dealt;
+    split.insert(split.end(), {t.size, t.dealt});
+    sizes.push_back(t.size);
+    dealt_first.push_back(4 + 2 * i);
+    size_last.push_back(3 + 2 * i);
+    parts.push_back(t.dealt);
+    joined.insert(joined.end(), {2 + axes + i, 2 + i});
+    result.push_back(t.made);
   }
-  x = x.PadBy(PadMode::kConstant, pairs);
-  const int64_t g = o.groups, in = size(1);
-  Extents split = {g, in / g, weight.size(1)}, merged = {g * weight.size(1), in / g};
-  Ints flipped;
-  for (int i = 0; i < axes; ++i) {
-    split.push_back(kernel[i]);
-    merged.push_back(kernel[i]);
-    flipped.push_back(2 + i);
-  }
-  const Tensor k = weight.Reshape(split).Transpose(1, 2).Reshape(merged).Flip(flipped);
-  return WithBias(Convolved(x, k, w, g), o.bias);
+  dealt_first.insert(dealt_first.end(), size_last.begin(), size_last.end());
+  sizes.insert(sizes.begin(), {channels, in / g});
+  const Tensor turned = weight.Pad(whole).Reshape(split).Permute(dealt_first);
+  const Tensor x = Spaced(*this, apart).PadBy(PadMode::kConstant, pad);
+  const Tensor y = Convolved(x, turned.Reshape(sizes).Flip(reversed), w, g);
+  parts.insert(parts.end(), y.shape().begin() + 2, y.shape().end());
+  const Tensor dealt = y.Reshape(parts).Permute(joined).Reshape(result);
+  return WithBias(dealt.PadBy(PadMode::kConstant, rest), o.bias);
 }
 
 }  // namespace tessera

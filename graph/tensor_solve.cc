@@ -1,6 +1,7 @@
 // Square matrices: elimination, determinants, systems of equations, and powers.
 //
-// The steps are written out, one for each row: these are for small matrices.
+// The steps are written out, one for each row: these are for small matrices. After each step rows
+// and columns move up, so that all steps are the same graph, whose kernels are compiled once.
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 
@@ -22,48 +23,54 @@ int64_t SquareSize(const Tensor& t) {
   return t.size(-1);
 }
 
+// The elements after the first of an axis, and a zero.
+Tensor MovedUp(const Tensor& t, int axis) {
+  Pairs pairs(t.rank(), {0, 0});
+  pairs[internal::NormalAxis(axis, t.rank())] = {0, 1};
+  return t.SliceAxis(axis, {1, {}}).Pad(pairs);
+}
+
 // The pivots of elimination, the sign of each exchange of rows in them: their product is the
-// determinant. The row with the largest pivot is exchanged for the first of those left.
+// determinant. The row with the largest pivot is exchanged for the first of those left, which zeros
+// follow.
 std::vector<Tensor> Pivots(const Tensor& matrix) {
   Tensor m = WideFloat(matrix);
+  const int64_t n = m.size(-1);
+  const Tensor row = Tensor::Arange(n);
   std::vector<Tensor> pivots;
-  for (int64_t left = m.size(-1); left > 0; --left) {
-    const Tensor column = m.Select(-1, 0);
-    const Tensor at_row = column.Abs().ArgMax(-1, /*keepdim=*/true);
-    const Tensor chosen = at_row == Tensor::Arange(left);
-    const Tensor pivot_row = Where(chosen.Unsqueeze(-1), m, 0).Sum(-2);
-    const Tensor first = m.Select(-2, 0);
-    m = Where(chosen.Unsqueeze(-1), first.Unsqueeze(-2), m);
-    const Tensor pivot = pivot_row.Select(-1, 0);
-    pivots.push_back(Where(at_row.Squeeze(-1) == 0, pivot, -pivot));
-    if (left == 1) break;
-    const Tensor rest = m.SliceAxis(-2, {1, left});
-    const Tensor share = rest.Select(-1, 0) / Where(pivot == 0, 1, pivot).Unsqueeze(-1);
-    m = rest.SliceAxis(-1, {1, left}) -
-        share.Unsqueeze(-1) * pivot_row.SliceAxis(-1, {1, left}).Unsqueeze(-2);
-    m = m.Contiguous();
+  for (int64_t k = 0; k < n; ++k) {
+    const Tensor at_row = m.Select(-1, 0).Abs().ArgMax(-1, /*keepdim=*/true);
+    const Tensor chosen = (at_row == row).Unsqueeze(-1);
+    const Tensor pivot_row = Where(chosen, m, 0).Sum(-2, /*keepdim=*/true);
+    const Tensor pivot = pivot_row.SliceAxis(-1, {0, 1});
+    const Tensor moved = Where(chosen, m.SliceAxis(-2, {0, 1}), m);
+    const Tensor share = moved.SliceAxis(-1, {0, 1}) / Where(pivot == 0, 1, pivot);
+    m = MovedUp(MovedUp(moved - share * pivot_row, -1), -2).Contiguous();
+    const Tensor number = pivot.Squeeze({-2, -1});
+    pivots.push_back(Where(at_row.Squeeze(-1) == 0, number, -number).Contiguous());
   }
   return pivots;
 }
 
 // What is left of right sides [..., N, K] when the matrices beside them have become the identity.
+// Rows that have been used go to the end.
 Tensor Eliminated(const Tensor& matrix, const Tensor& sides) {
   const int64_t n = matrix.size(-1);
   const Tensor row = Tensor::Arange(n);
-  Tensor m = Cat({matrix, sides}, -1);
+  Tensor m = Cat({matrix, sides}, -1), used = matrix.Select(-1, 0).ZerosLike(kInt32).Contiguous();
+  const Tensor one = used.SliceAxis(-1, {0, 1}).OnesLike();
   for (int64_t k = 0; k < n; ++k) {
-    // Of the rows that have not been used, the one with the largest pivot, which goes where row k
-    // was. Columns before k are done.
     const Tensor column = m.Select(-1, 0).Abs();
-    const Tensor at_row = Where(row < k, -1, column).ArgMax(-1, /*keepdim=*/true);
-    const Tensor chosen = (at_row == row).Unsqueeze(-1), here = (row == k).Unsqueeze(-1);
+    const Tensor at_row = Where(used == 0, column, -1).ArgMax(-1, /*keepdim=*/true);
+    const Tensor chosen = (at_row == row).Unsqueeze(-1);
     const Tensor pivot_row = Where(chosen, m, 0).Sum(-2, /*keepdim=*/true);
-    const Tensor moved = Where(chosen, m.SliceAxis(-2, {k, k + 1}), m);
     const Tensor scaled = pivot_row / pivot_row.SliceAxis(-1, {0, 1});
-    const Tensor next = Where(here, scaled, moved - moved.SliceAxis(-1, {0, 1}) * scaled);
-    m = next.SliceAxis(-1, {1, {}}).Contiguous();
+    const Tensor moved = Where(chosen, m.SliceAxis(-2, {0, 1}), m).SliceAxis(-2, {1, {}});
+    const Tensor rest = moved - moved.SliceAxis(-1, {0, 1}) * scaled;
+    m = MovedUp(Cat({rest, scaled}, -2), -1).Contiguous();
+    used = Cat({used.SliceAxis(-1, {1, {}}), one}, -1).Contiguous();
   }
-  return m;
+  return m.SliceAxis(-1, {0, sides.shape()[sides.rank() - 1]});
 }
 
 // The two with the same batches, the right side as columns.
@@ -125,16 +132,16 @@ Tensor Tensor::Solve(const Tensor& b, CallSite at) const {
 Tensor Tensor::SolveTriangular(const Tensor& b, bool upper, CallSite at) const {
   Call call("SolveTriangular", at);
   const System s(*this, b);
-  const int64_t n = size(-1);
-  std::vector<Tensor> rows(n);
-  Tensor sides = s.sides;
-  for (int64_t k = 0; k < n; ++k) {
-    const int64_t i = upper ? n - 1 - k : k;
-    const Tensor column = s.matrix.SliceAxis(-1, {i, i + 1});
-    rows[i] = sides.SliceAxis(-2, {i, i + 1}) / column.SliceAxis(-2, {i, i + 1});
-    if (k + 1 < n) sides = (sides - column * rows[i]).Contiguous();
+  const auto turned = [&](const Tensor& t, const Axes& axes) { return upper ? t.Flip(axes) : t; };
+  Tensor m = turned(s.matrix, {-2, -1}), sides = turned(s.sides, {-2});
+  std::vector<Tensor> rows(size(-1));
+  for (Tensor& row : rows) {
+    const Tensor column = m.SliceAxis(-1, {0, 1});
+    row = (sides.SliceAxis(-2, {0, 1}) / column.SliceAxis(-2, {0, 1})).Contiguous();
+    sides = MovedUp(sides - column * row, -2).Contiguous();
+    m = MovedUp(MovedUp(m, -1), -2).Contiguous();
   }
-  return s.Ended(n == 0 ? sides : Cat(rows, -2));
+  return s.Ended(rows.empty() ? sides : turned(Cat(rows, -2), {-2}));
 }
 
 Tensor Tensor::Inverse(CallSite at) const {
@@ -142,19 +149,24 @@ Tensor Tensor::Inverse(CallSite at) const {
   return Solve(Eye(SquareSize(*this), -1, FloatResult(dtype())));
 }
 
-// Column by column; what each contributes is taken off the matrix that is left.
+// Column by column; what each contributes is taken off the matrix that is left. A column begins at
+// its pivot: as rows of n + 1 elements that are read as rows of n, each goes one step further.
 Tensor Tensor::Cholesky(CallSite at) const {
   Call call("Cholesky", at);
   const int64_t n = SquareSize(*this);
   Tensor m = WideFloat(*this);
-  const Tensor row = Arange(n);
+  if (n == 0) return m.Cast(FloatResult(dtype()));
   std::vector<Tensor> columns;
   for (int64_t k = 0; k < n; ++k) {
-    const Tensor pivot = m.Select(-1, k).SliceAxis(-1, {k, k + 1}).Sqrt();
-    columns.push_back(Where(row < k, 0, m.Select(-1, k) / pivot));
-    m = (m - columns.back().Unsqueeze(-1) * columns.back().Unsqueeze(-2)).Contiguous();
+    const Tensor column = m.Select(-1, 0);
+    columns.push_back((column / column.SliceAxis(-1, {0, 1}).Sqrt()).Contiguous());
+    const Tensor& c = columns.back();
+    m = MovedUp(MovedUp(m - c.Unsqueeze(-1) * c.Unsqueeze(-2), -1), -2).Contiguous();
   }
-  return (n == 0 ? m : Stack(columns, -1)).Cast(FloatResult(dtype()));
+  Pairs pairs(rank(), {0, 0});
+  pairs.back() = {0, 1};
+  const Tensor apart = Stack(columns, -2).Pad(pairs).Flatten(-2).SliceAxis(-1, {0, n * n});
+  return apart.Unflatten(-1, {n, n}).Transpose().Tril().Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::MatrixPower(int64_t n, CallSite at) const {
