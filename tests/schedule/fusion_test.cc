@@ -54,6 +54,20 @@ TEST(Fusion, NormsAreOneKernel) {
   EXPECT_EQ(Steps({Input({1, 2048}).RmsNorm()}), 1u);
 }
 
+// However many steps there are, they are the same few kernels.
+TEST(Fusion, StepsOfEliminationAreTheSameKernels) {
+  const Tensor m = Input({24, 24}), b = Input({24, 3});
+  for (const Tensor& t :
+       {m.Solve(b), m.SolveTriangular(b), m.SolveTriangular(b, true), m.Cholesky(), m.Det()}) {
+    EXPECT_LE(PlanOf({t}).kernels.size(), 14u);
+  }
+  std::vector<Tensor> pieces;
+  for (int i = 0; i < 320; ++i) pieces.push_back(Input({4, 8}));
+  const Plan plan = PlanOf({Cat(pieces, 1)});
+  EXPECT_EQ(plan.steps.size(), 11u);
+  EXPECT_EQ(plan.kernels.size(), 2u);
+}
+
 TEST(Fusion, MatMulTakesBiasAndActivation) {
   Tensor x = Input({32, 64}), w = Input({64, 48}), b = Input({48});
   EXPECT_EQ(Steps({(x.MatMul(w) + b).Relu()}), 1u);
