@@ -40,7 +40,7 @@ std::pair<AxisBoxes, AxisBoxes> Together(const Mesh& mesh, const AxisBoxes& a, c
 Extents PlainShape(const Shape& shape, const Boxes& to) {
   Extents dims = shape.ToExtents();
   for (int a = 0; a < shape.rank(); ++a) {
-    dims[a] = PartBelow(to.axes[a].pieces[0], shape[a]);
+    dims[a] = PartBelow(to.axes[a].pieces[0], Fixed(shape[a]));
   }
   return dims;
 }
@@ -86,6 +86,28 @@ bool Within(const Boxes& from, const Boxes& to) {
 }
 
 }  // namespace
+
+Extent Fixed(const Extent& e) { return !e.is_int() && e.min() == e.max() ? Extent(e.min()) : e; }
+
+Extents Fixed(Extents dims) {
+  for (Extent& e : dims) e = Fixed(e);
+  return dims;
+}
+
+UOp WithFixed(const UOp& u, absl::Span<const UOp> srcs) {
+  bool fixed = false;
+  ForEachArgUOp(u.arg(), [&fixed](const UOp& e) { fixed |= e.vmin() == e.vmax(); });
+  if (!fixed) return u.WithSrcs(srcs);
+  Arg arg = u.arg();
+  if (auto* extents = std::get_if<Extents>(&arg.value)) {
+    *extents = Fixed(std::move(*extents));
+  } else if (auto* pairs = std::get_if<Pairs>(&arg.value)) {
+    for (auto& [a, b] : *pairs) a = Fixed(a), b = Fixed(b);
+  } else if (auto* param = std::get_if<ParamArg>(&arg.value)) {
+    param->shape = Fixed(std::move(param->shape));
+  }
+  return UOp::Make(u.op(), u.dtype(), srcs, std::move(arg));
+}
 
 Extent PlaceVariables::Of(Device device, absl::Span<const int> dims,
                           const std::vector<int64_t>& values) {
@@ -184,7 +206,8 @@ Extent LocalParts::SizeOf(Device manual, const AxisBoxes& axis) {
   return variables_.Of(manual, axis.dims, sizes);
 }
 
-Extent LocalParts::SizeOf(Device manual, const AxisBoxes& axis, const Extent& extent) {
+Extent LocalParts::SizeOf(Device manual, const AxisBoxes& axis, const Extent& given) {
+  const Extent extent = Fixed(given);
   if (extent.is_int()) return SizeOf(manual, axis);
   return variables_.Below(manual, axis.dims, axis.pieces, extent);
 }
@@ -194,7 +217,7 @@ Extent LocalParts::Number(Device manual, const AxisBoxes& axis, absl::Span<const
 }
 
 Extents LocalParts::LocalShape(const Shape& shape, Device device) {
-  Extents out = shape.ToExtents();
+  Extents out = Fixed(shape.ToExtents());
   if (!device.is_sharding()) return out;
   const Sharding s = device.sharding();
   for (int a = 0; a < shape.rank(); ++a) {
@@ -215,7 +238,7 @@ Extents LocalParts::ShapeOf(const Shape& shape, const Boxes& boxes) {
   Extents out = shape.ToExtents();
   for (int a = 0; a < shape.rank(); ++a) {
     const AxisBoxes& axis = boxes.axes[a];
-    out[a] = axis.dims.empty() ? PartBelow(axis.pieces[0], shape[a])
+    out[a] = axis.dims.empty() ? PartBelow(axis.pieces[0], Fixed(shape[a]))
                                : SizeOf(boxes.device, axis, shape[a]);
   }
   return out;

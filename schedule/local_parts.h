@@ -35,6 +35,13 @@ class PlaceVariables {
   std::vector<PlaceVariable> all_;
 };
 
+// An extent that has one value only as that number: a cut axis is measured in numbers, and others
+// that it meets must be as well.
+Extent Fixed(const Extent& e);
+Extents Fixed(Extents dims);
+// The node over other sources, with its own extents so.
+UOp WithFixed(const UOp& u, absl::Span<const UOp> srcs);
+
 // Nodes are those of one graph, in which every mesh dim is Manual.
 class LocalParts {
  public:

@@ -106,7 +106,7 @@ class Localiser : private LocalParts {
     if (u.is(Op::kCopy)) return Copied(u);
     absl::InlinedVector<UOp, 4> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(Of(s));
-    if (!u.device().is_sharding()) return u.WithSrcs(srcs);
+    if (!u.device().is_sharding()) return WithFixed(u, srcs);
     const Device device = u.device(), manual = ManualOf(device);
     if (IsElementwise(u.op())) {
       for (int i = 0; i < u.size(); ++i) {
@@ -195,7 +195,7 @@ class Localiser : private LocalParts {
     const UOp& src = u.src(0);
     const UOp x = Of(src);
     const Device to = u.device();
-    if (!src.device().is_sharding() && !to.is_sharding()) return u.WithSrcs({x});
+    if (!src.device().is_sharding() && !to.is_sharding()) return WithFixed(u, {x});
     if (!src.device()) {
       return PartOf(x, u.shape(), to);
     }
@@ -261,7 +261,10 @@ class Localiser : private LocalParts {
     const Boxes from = PartsOf(u.src(0)), to = PartsOf(u);
     Pairs pairs = u.arg<Pairs>();
     for (int a = 0; a < u.rank(); ++a) {
-      if (from.axes[a].dims.empty()) continue;
+      if (from.axes[a].dims.empty()) {
+        pairs[a] = {Fixed(pairs[a].first), Fixed(pairs[a].second)};
+        continue;
+      }
       if (pairs[a].first.is_int(0) && pairs[a].second == u.src(0).shape()[a]) {
         pairs[a].second = x.shape()[a];
         continue;

@@ -257,6 +257,16 @@ TEST(ShardedSymbolic, AVariableThatCannotVary) {
     ExpectNear(Realize({x.To(Sharding(mesh)) * x}, {{"fixed_n", 1}})[0], y * y,
                x.device().ToString());
   }
+  // Seeds 2004820, 2009308: cut by a mesh dim of one place, by one of two, by none.
+  const Tensor data = Count({3, 4}).To("CPU").Realize();
+  for (const Placement& b : {Placement::Shard(1), whole}) {
+    const Tensor x = data.To(Sharding(mesh, {Placement::Shard(0), b})).SliceAxis(1, {0, n});
+    ExpectNear(Realize({(x * 2).Reshape({3, n, 1, 1})}, {{"fixed_n", 1}})[0],
+               (data * 2).SliceAxis(1, {0, 1}).Reshape({3, 1, 1, 1}), x.device().ToString());
+    const Tensor rows = data.To(Sharding(mesh, {Placement::Shard(0), b})).SliceAxis(0, {0, n});
+    ExpectNear(Realize({(rows + 1).Reshape({n * 4})}, {{"fixed_n", 1}})[0],
+               (data + 1).SliceAxis(0, {0, 1}).Reshape({4}), rows.device().ToString());
+  }
 }
 
 TEST(ShardedSymbolic, SpecialValues) {
