@@ -213,6 +213,19 @@ class Tensor {
   friend Tensor operator-(const Operand& a);
   friend Tensor operator~(const Operand& a);
 
+  // x += y is x.Assign(x + y): it writes into the tensor, or into the one that x is a view of. An
+  // expression, which has nothing to write into yet, becomes x + y, and gradients go on through it.
+  Tensor& operator+=(const Operand& b);
+  Tensor& operator-=(const Operand& b);
+  Tensor& operator*=(const Operand& b);
+  Tensor& operator/=(const Operand& b);
+  Tensor& operator%=(const Operand& b);
+  Tensor& operator&=(const Operand& b);
+  Tensor& operator|=(const Operand& b);
+  Tensor& operator^=(const Operand& b);
+  Tensor& operator<<=(const Operand& b);
+  Tensor& operator>>=(const Operand& b);
+
   // ---- two operands
   Tensor Add(const Operand& b) const;
   Tensor Sub(const Operand& b) const;
@@ -818,6 +831,7 @@ class Tensor {
   friend class internal::Trace;
   // The state as this thread sees it: under capture, that of a tensor from outside is a stand-in.
   State& Now() const;
+  Tensor& Update(const Tensor& value);
   // The view of this tensor that fn, from node to node by movement ops, makes.
   template <typename Fn>
   Tensor Moved(Fn fn) const;

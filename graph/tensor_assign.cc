@@ -207,4 +207,38 @@ Tensor& Tensor::Assign(const Operand& value) {
   return *this;
 }
 
+// A value that has a history is as good as an expression: who wrote it meant its derivative, too.
+Tensor& Tensor::Update(const Tensor& value) {
+  const UOp old = uop();
+  // A result that the dtype cannot hold, a quotient of integers say, would be cut off unseen.
+  if (value.dtype().IsFloat() && !old.dtype().IsFloat()) {
+    Fail("gives ", value.dtype().ToString(), ", which ", Describe(old),
+         " cannot hold; cast it first, or Assign the result rounded as it should be");
+  }
+  State& self = Now();
+  const bool has_place =
+      self.value.is(Op::kAssign) ||
+      (self.value.is(Op::kBuffer) && self.value.arg<BufferArg>().buffer->history == nullptr);
+  if (self.base || has_place || !(value.shape() == old.shape())) return Assign(value);
+  self.value = value.Cast(old.dtype()).uop();
+  return *this;
+}
+
+#define TESSERA_IN_PLACE(op)                         \
+  Tensor& Tensor::operator op##=(const Operand& b) { \
+    Call call(#op "=", b.site());                    \
+    return Update(*this op b);                       \
+  }
+TESSERA_IN_PLACE(+)
+TESSERA_IN_PLACE(-)
+TESSERA_IN_PLACE(*)
+TESSERA_IN_PLACE(/)
+TESSERA_IN_PLACE(%)
+TESSERA_IN_PLACE(&)
+TESSERA_IN_PLACE(|)
+TESSERA_IN_PLACE(^)
+TESSERA_IN_PLACE(<<)
+TESSERA_IN_PLACE(>>)
+#undef TESSERA_IN_PLACE
+
 }  // namespace tessera

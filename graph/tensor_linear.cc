@@ -96,10 +96,12 @@ Tensor Tensor::Kron(const Tensor& b, CallSite at) const {
 
 Tensor Tensor::Cross(const Tensor& b, int axis, CallSite at) const {
   Call call("Cross", at);
+  if (rank() < b.rank()) return Unsqueeze(0).Cross(b, axis);
+  if (b.rank() < rank()) return Cross(b.Unsqueeze(0), axis);
   const int a = NormalAxis(axis, rank());
-  if (b.rank() != rank() || size(a) != 3 || b.size(a) != 3) {
-    Fail("takes two tensors of equal rank with 3 elements along axis ", axis, ", not ", Show(*this),
-         " and ", Show(b));
+  if (size(a) != 3 || b.size(a) != 3) {
+    Fail("takes two tensors with 3 elements along axis ", axis, ", not ", Show(*this), " and ",
+         Show(b));
   }
   const auto turned = [a](const Tensor& t, int64_t by) { return t.Roll(-by, a); };
   return turned(*this, 1) * turned(b, 2) - turned(*this, 2) * turned(b, 1);

@@ -270,7 +270,8 @@ Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
   dims.back() = n;
   // A share of 24 bits times the sum is below the sum in f64.
   const Tensor share = Rand(dims, kFloat32).Cast(kFloat64) * sums.SliceAxis(-1, {-1, {}});
-  return sums.SearchSorted(share, /*right=*/true);
+  // Weights that are all 0 have no place for a share.
+  return sums.SearchSorted(share, /*right=*/true).Minimum(size(-1) - 1);
 }
 
 }  // namespace tessera

@@ -94,6 +94,7 @@ Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o =
 
 // In the type that sums and products accumulate in.
 Tensor Accumulated(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o) {
+  if (x.rank() == 0) return Accumulated(x.Unsqueeze(0), axis, fold, o).Squeeze(0);
   const DType result = SumType(x.dtype());
   return Along(x.Cast(AccumulateType(result)), axis, fold, o).Cast(result);
 }

@@ -257,7 +257,8 @@ Tensor Tensor::Roll(int64_t shift, int axis, CallSite at) const {
 
 Tensor Tensor::Roll(const Ints& shifts, const Axes& axes, CallSite at) const {
   Call call("Roll", at);
-  const Ints order = internal::NormalAxes(axes, rank());
+  // An axis that is given twice is rolled twice.
+  const Ints order = axes.axes().empty() ? internal::NormalAxes(axes, rank()) : axes.axes();
   if (shifts.size() != order.size()) {
     Fail(shifts.size(), " shifts do not fit ", order.size(), " axes of ", Show(*this));
   }
@@ -271,6 +272,7 @@ std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
   if (piece < 1) Fail("pieces cannot have the size ", piece);
   std::vector<int64_t> sizes;
   for (int64_t left = size(axis); left > 0; left -= piece) sizes.push_back(std::min(left, piece));
+  if (sizes.empty()) sizes.push_back(0);
   return Split(sizes, axis);
 }
 

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
+#include "graph/flags.h"
 
 namespace tessera {
 namespace {
@@ -130,6 +131,8 @@ UOp ConstantVaried(const UOp& u, size_t slot) {
 }  // namespace
 
 bool LetNumbersVary(PlanKey& key) {
+  const int64_t vary = IntFlag(Flag::kVary);
+  if (vary < 1) return false;
   const std::vector<Found> found = NumbersOf(key);
   if (found.empty()) return false;
   std::vector<uint64_t> words = key.words;
@@ -137,8 +140,8 @@ bool LetNumbersVary(PlanKey& key) {
     words[f.word] = 0;
     if (f.is_pair) words[f.word + 2] = static_cast<uint64_t>(f.mate);
   }
-  std::vector<bool> varies;
-  {
+  std::vector<bool> varies(found.size(), true);
+  if (vary == 1) {
     Families& all = AllFamilies();
     std::lock_guard lock(all.mutex);
     const size_t hash = absl::HashOf(words);

@@ -117,6 +117,8 @@ TEST(TensorLinear, Products) {
   EXPECT_THAT(Values(a.TensorDot(b, Axes(0), Axes(1))), ElementsAre(15, 27, 20, 40));
   EXPECT_THAT(Values(Tensor::From({1, 2, 3}).Cross(Tensor::From({4, 5, 6}))),
               ElementsAre(-3, 6, -3));
+  EXPECT_THAT(Values(Tensor::From({1, 2, 3}).Cross(Tensor::From({{4, 5, 6}, {1, 2, 4}}))),
+              ElementsAre(-3, 6, -3, 2, -1, 0));
   EXPECT_THAT(Values(a.Trace()), ElementsAre(5));
   ExpectNear(Values(Tensor::From({{0, 0}, {3, 4}}).CDist(Tensor::From({{3, 4}}))), {5, 0});
   ExpectNear(Values(Tensor::From({{0, 0}, {3, 4}}).CDist(Tensor::From({{1, 1}}), 1)), {2, 5});

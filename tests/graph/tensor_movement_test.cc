@@ -195,6 +195,8 @@ TEST(TensorMovement, FlipRollAndWindow) {
   EXPECT_THAT(Values(x.Roll(1, 1)), ElementsAre(2, 0, 1, 5, 3, 4));
   EXPECT_THAT(Values(x.Roll(-1, 1)), ElementsAre(1, 2, 0, 4, 5, 3));
   EXPECT_THAT(Values(x.Roll(7, 1)), ElementsAre(2, 0, 1, 5, 3, 4));
+  EXPECT_THAT(Values(x.Roll({1, 1, 1}, {1, 0, 1})), ElementsAre(4, 5, 3, 1, 2, 0));
+  EXPECT_EQ(Tensor::Zeros({0, 3}).Split(2).size(), 1u);
   EXPECT_THAT(Values(Tensor::Arange(5).Window(0, {3}, {2})), ElementsAre(0, 1, 2, 2, 3, 4));
   EXPECT_THAT(Values(Tensor::Arange(5).Window(0, {2}, {1}, {3})), ElementsAre(0, 3, 1, 4));
   EXPECT_THAT(Sizes(Counted({4, 5}).Window({0, 1}, {2, 3})), ElementsAre(3, 3, 2, 3));

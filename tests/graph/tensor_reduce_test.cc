@@ -152,6 +152,8 @@ TEST(TensorReduce, ArgExtremes) {
 }
 
 TEST(TensorReduce, CumSum) {
+  EXPECT_THAT(Values(Tensor::Full({}, 5).CumSum(0)), ElementsAre(5));
+  EXPECT_THAT(Values(Tensor::Full({}, 5).CumProd(-1)), ElementsAre(5));
   EXPECT_THAT(Values(Tensor::From({{1, 2}, {3, 4}}).CumSum(0)), ElementsAre(1, 2, 4, 6));
   EXPECT_THAT(Values(Tensor::From({{1, 2}, {3, 4}}).CumSum(-1)), ElementsAre(1, 3, 3, 7));
   EXPECT_EQ(Tensor::Ones({3}, kInt8).CumSum(0).dtype(), kInt32);

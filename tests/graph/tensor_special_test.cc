@@ -212,6 +212,7 @@ TEST(TensorRandom, OrdersAndDraws) {
     EXPECT_EQ(drawn[2000 + i], 0);
   }
   EXPECT_NEAR(static_cast<double>(of_two), 1500, 5 * std::sqrt(2000 * 0.1875));
+  EXPECT_EQ(Values(Tensor::Zeros({4}).Multinomial(1))[0], 3);
   const auto once = Values(Tensor::From({1.0, 0.0, 2.0, 3.0}, kFloat32).Multinomial(3, false));
   EXPECT_THAT(once, ::testing::UnorderedElementsAre(0, 2, 3));
   EXPECT_ERROR(weights.Multinomial(5, false), "Multinomial", "each once");

@@ -2,9 +2,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "graph/grad.h"
 #include "graph/tensor_internal.h"
 #include "runtime/capture.h"
 #include "runtime/runtime.h"
+#include "tests/graph/tensor_testing.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -27,6 +29,54 @@ TEST(Assign, Whole) {
   EXPECT_THAT(Read(a), ElementsAre(1, 2, 3));
   a.Assign(a.Flip(0));
   EXPECT_THAT(Read(a), ElementsAre(3, 2, 1));
+}
+
+TEST(Assign, OperatorsThatWriteInPlace) {
+  Tensor a = Data({1, 2, 3, 4});
+  const Tensor other = a;  // a handle to the same tensor
+  a += 1;
+  a *= Data({1, 2, 3, 4});
+  EXPECT_THAT(Read(other), ElementsAre(2, 6, 12, 20));
+  a[1] -= 5;
+  a.SliceAxis(0, {2, 4}) /= Data({4, 5});
+  EXPECT_THAT(Read(a), ElementsAre(2, 1, 3, 4));
+  a += a;
+  EXPECT_THAT(Read(a), ElementsAre(4, 2, 6, 8));
+  a %= 4;
+  EXPECT_THAT(Read(a), ElementsAre(0, 2, 2, 0));
+
+  Tensor bits = Tensor::From({12, 5, 3});
+  bits &= 6;
+  bits |= 8;
+  bits ^= 1;
+  bits <<= 2;
+  bits >>= 1;
+  EXPECT_THAT(bits.ToVector<int32_t>(), ElementsAre(26, 26, 22));
+  EXPECT_ERROR(bits /= 2, "/=", "cannot hold");
+  EXPECT_ERROR(bits += 0.5, "+=", "cannot hold");
+  EXPECT_ERROR(a += Data({1, 2}), "+=", "[4]");
+  EXPECT_ERROR(a[0] += Data({1, 2}), "+=", "[2]");
+}
+
+TEST(Assign, GradientsGoThroughOperatorsInPlace) {
+  Tensor w = Data({1, 2, 3});
+  w.RequireGrad();
+  for (const bool read : {false, true}) {
+    Tensor loss = (w * w).Sum();
+    const Tensor other = loss;
+    loss += w.Sum() * 3;
+    if (read) {
+      EXPECT_EQ(loss.Item(), 32);
+    }
+    loss *= 2;
+    EXPECT_THAT(Read(Grad(loss, {&w, 1})[0]), ElementsAre(10, 14, 18));
+    EXPECT_EQ(other.Item(), 64);
+  }
+  // A parameter is written.
+  const Tensor other = w;
+  w -= Grad((w * w).Sum(), {&w, 1})[0] * 0.5;
+  EXPECT_THAT(Read(other), ElementsAre(0, 0, 0));
+  EXPECT_TRUE(w.uop().is(Op::kBuffer));
 }
 
 TEST(Assign, IntoEmptyStorage) {
