@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "codegen/lanes.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/rewrite.h"
@@ -147,49 +148,31 @@ class Tiler {
     }
     UOp lane;
     if (lanes < groups || groups >= most) {
+      for (UOp& r : blocks) {
+        if (ChoosesBy(c_.b, r)) r = CopiesOf(UOp(r), map);
+      }
       lane = Range(lanes, RangeKind::kVector);
+      blocks.push_back(lane);
       const UOp part = CopiesOf(UOp::Index(groups / lanes));
       steps.push_back(part);
       map.emplace(along, Plus(Times(Plus(Times(part, lanes), lane), kBytesOfDot), step));
     } else {
-      // Several blocks side by side, of the innermost ranges.
-      const int64_t wanted = most / groups;
-      std::vector<int64_t> counts(blocks.size(), 1);
-      lanes = groups;
-      for (size_t i = blocks.size(); i-- > 0;) {
-        if (!blocks[i].src(0).IsConst()) continue;
-        counts[i] = std::min(PowerOfTwoIn(blocks[i].src(0).vmax()), wanted * groups / lanes);
-        lanes *= counts[i];
-      }
-      lane = Range(lanes, RangeKind::kVector);
+      lane = BlocksBesides(most, groups, blocks, map);
+      lanes = lane.src(0).vmax();
       const UOp within = UOp::Make(Op::kFloorMod, {lane, UOp::Index(groups)});
       map.emplace(along, Plus(Times(within, kBytesOfDot), step));
-      UOp beside = UOp::Make(Op::kFloorDiv, {lane, UOp::Index(groups)});
-      for (size_t i = blocks.size(); i-- > 0;) {
-        if (counts[i] == 1) continue;
-        const UOp count = UOp::Index(counts[i]);
-        const UOp rest = Range(blocks[i].src(0).vmax() / counts[i], blocks[i].arg<RangeArg>().kind);
-        const UOp at = UOp::Make(Op::kFloorMod, {beside, count});
-        map.emplace(blocks[i], Plus(Times(rest, counts[i]), at));
-        beside = UOp::Make(Op::kFloorDiv, {beside, count});
-        blocks[i] = rest;
-      }
-    }
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      const UOp& r = dots_.blocks[i];
-      if (blocks[i] == r && ChoosesBy(c_.b, r)) blocks[i] = CopiesOf(r, map);
     }
     if (lanes < kLeastLanes) return UOp();
     steps.push_back(step);
-    blocks.push_back(lane);
     const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
     const UOp dots = DotsOver(there(c_.a), there(c_.b), steps, target_);
     UOp sum = dots;
     if (dots_.sum) {
       map.emplace(c_.reduce, dots);
-      sum = UOp(Substitute(UOp(dots_.sum.src(0)), map));
+      sum = UOp(Substitute(dots_.scaled, map));
     }
     sum = Sum(sum, blocks);
+    if (dots_.rest) sum = UOp::Make(Op::kAdd, {sum, SumOfRest(map)});
     UOp out = Simplify(Substitute(sink_, {{dots_.sum ? dots_.sum : c_.reduce, sum}}));
     return TileOutputs(out);
   }
@@ -244,7 +227,7 @@ class Tiler {
         inside.emplace(f, PanelOfScales(f, width, panels, column));
       }
       std::vector<UOp> blocks = dots_.blocks;
-      sum = Sum(UOp(Substitute(UOp(dots_.sum.src(0)), inside)), blocks);
+      sum = Sum(UOp(Substitute(dots_.scaled, inside)), blocks);
     }
     UOp out = Substitute(sink_, {{dots_.sum ? dots_.sum : c_.reduce, sum}});
     std::vector<UOp> loops = {panels};
@@ -267,6 +250,104 @@ class Tiler {
 
  private:
   static constexpr int64_t kRowsOfTile = 4;
+
+  // Lanes for `groups` of bytes of each of several blocks: of those first whose bytes are the
+  // nearest, and of none by which bytes are chosen. What is left of each range of blocks is put in
+  // its place, in copies where something is chosen by it.
+  UOp BlocksBesides(int64_t most, int64_t groups, std::vector<UOp>& blocks, Substitution& map) {
+    std::vector<std::pair<int64_t, size_t>> nearest;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const int64_t step = StepInMemory(blocks[i]);
+      if (blocks[i].src(0).IsConst() && step > 0 && !ChoosesBy(c_.b, blocks[i])) {
+        nearest.emplace_back(step, i);
+      }
+    }
+    std::sort(nearest.begin(), nearest.end());
+    std::vector<int64_t> counts(blocks.size(), 1);
+    int64_t lanes = groups;
+    for (const auto& [step, i] : nearest) {
+      counts[i] = std::min(PowerOfTwoIn(blocks[i].src(0).vmax()), most / lanes);
+      lanes *= counts[i];
+    }
+    const UOp value = dots_.sum ? UOp(dots_.sum.src(0)) : c_.b;
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      if (counts[i] == 1 && ChoosesBy(value, blocks[i])) blocks[i] = CopiesOf(blocks[i], map);
+    }
+    const UOp lane = Range(lanes, RangeKind::kVector);
+    UOp beside = UOp::Make(Op::kFloorDiv, {lane, UOp::Index(groups)});
+    for (const auto& [step, i] : nearest) {
+      if (counts[i] == 1) continue;
+      const UOp count = UOp::Index(counts[i]), whole = blocks[i];
+      const UOp left = UOp::Index(whole.src(0).vmax() / counts[i]);
+      blocks[i] = ChoosesBy(value, whole)
+                      ? CopiesOf(left)
+                      : Range(left.vmax(), whole.arg<RangeArg>().kind);
+      const UOp at = UOp::Make(Op::kFloorMod, {beside, count});
+      map.emplace(whole, Plus(Times(blocks[i], counts[i]), at));
+      beside = UOp::Make(Op::kFloorDiv, {beside, count});
+    }
+    blocks.push_back(lane);
+    return lane;
+  }
+
+  // How far apart in memory the columns' bytes of neighbouring blocks are: the least of all loads
+  // that move, 0 where none does or one jumps.
+  int64_t StepInMemory(const UOp& range) const {
+    int64_t least = 0;
+    for (const UOp& u : TopoSort({&c_.b, 1})) {
+      if (!u.is(Op::kIndex) || !(sets_.Free(u) & sets_.Bit(range))) continue;
+      const Step s = StepOf(u.src(1), range, sets_);
+      if (!s.linear || s.factor <= 0) return 0;
+      if (least == 0 || s.factor < least) least = s.factor;
+    }
+    return least;
+  }
+
+  // The sum of what is added in each block to the dot products: lanes over the innermost ranges of
+  // blocks, in the same loops over the others.
+  UOp SumOfRest(const Substitution& of_dots) {
+    const std::vector<UOp>& blocks = dots_.blocks;
+    const int64_t most = target_.vector_bytes / kFloat32.bytes();
+    const auto fits = [&](const UOp& r, int64_t n) {
+      return r.src(0).IsConst() && r.src(0).vmax() * n <= most &&
+             std::has_single_bit(static_cast<uint64_t>(r.src(0).vmax()));
+    };
+    size_t whole = blocks.size();
+    int64_t lanes = 1;
+    while (whole > 0 && fits(blocks[whole - 1], lanes)) lanes *= blocks[--whole].src(0).vmax();
+    std::vector<UOp> loops;
+    Substitution map;
+    const auto loop = [&](const UOp& r, int64_t part) {
+      const UOp extent = part == 1 ? UOp(r.src(0)) : UOp::Index(r.src(0).vmax() / part);
+      loops.push_back(UOp::Make(Op::kRange, kInt64, {extent},
+                                RangeArg{next_id_++, r.arg<RangeArg>().kind}));
+      return loops.back();
+    };
+    for (size_t i = 0; i < whole; ++i) {
+      const bool last = i + 1 == blocks.size() && blocks[i].src(0).IsConst();
+      if (last) lanes = std::min(PowerOfTwoIn(blocks[i].src(0).vmax()), most);
+      if (last && lanes > 1) {
+        const UOp part = loop(blocks[i], lanes);
+        const UOp lane = Range(lanes, RangeKind::kVector);
+        map.emplace(blocks[i], Plus(Times(part, lanes), lane));
+        loops.push_back(lane);
+      } else if (of_dots.contains(blocks[i])) {
+        map.emplace(blocks[i], loop(blocks[i], 1));
+      } else {
+        loops.push_back(blocks[i]);
+      }
+    }
+    if (whole < blocks.size()) {
+      const UOp lane = Range(lanes, RangeKind::kVector);
+      UOp at = lane;
+      for (size_t i = blocks.size(); i-- > whole;) {
+        map.emplace(blocks[i], UOp::Make(Op::kFloorMod, {at, UOp(blocks[i].src(0))}));
+        at = UOp::Make(Op::kFloorDiv, {at, UOp(blocks[i].src(0))});
+      }
+      loops.push_back(lane);
+    }
+    return Sum(Simplify(Substitute(dots_.rest, map)), loops);
+  }
 
   // The index of a point of these ranges, the last of them adjacent.
   static UOp PointOf(const std::vector<UOp>& ranges, const std::vector<int64_t>& extents) {
@@ -362,7 +443,7 @@ class Tiler {
 
   // The factors of the sum's products that vary over columns and not over rows.
   std::vector<UOp> FactorsOfColumns() const {
-    std::vector<UOp> out, stack = {UOp(dots_.sum.src(0))};
+    std::vector<UOp> out, stack = {dots_.scaled};
     RangeMask rows = 0;
     for (const UOp& r : c_.rows) rows |= sets_.Bit(r);
     for (const UOp& r : c_.batch) rows |= sets_.Bit(r);
@@ -440,7 +521,7 @@ bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, co
   const Contraction& c = dots.c;
   const int64_t lanes = target.vector_bytes / kInt32.bytes();
   const int64_t in_row = along.src(0).vmax();
-  if (!row.src(0).IsConst() || row.src(0).vmax() < kLeastRows) return false;
+  if (!row.src(0).IsConst() || row.src(0).vmax() < kLeastRows || dots.rest) return false;
   if (!c.lane.src(0).IsConst() || c.lane.src(0).vmax() % lanes != 0) return false;
   if (c.lane.arg<RangeArg>().kind == RangeKind::kGrid || !c.batch.empty()) return false;
   if (c.columns.size() != 1 || c.rows.size() != 1) return false;
@@ -498,7 +579,14 @@ std::optional<ByteDots> FindByteDots(const RangeSets& sets) {
   if (!(out.sum.dtype() == kFloat32) || out.sum.arg<ReduceArg>().op != Op::kAdd) {
     return std::nullopt;
   }
-  if (!Scales(UOp(out.sum.src(0)), out.c.reduce) || !Exact(out.c)) return std::nullopt;
+  out.scaled = UOp(out.sum.src(0));
+  if (out.scaled.is(Op::kAdd)) {
+    const int with = Contains(UOp(out.scaled.src(0)), out.c.reduce) ? 0 : 1;
+    out.rest = UOp(out.scaled.src(1 - with));
+    out.scaled = UOp(out.scaled.src(with));
+    if (Contains(out.rest, out.c.reduce)) return std::nullopt;
+  }
+  if (!Scales(out.scaled, out.c.reduce) || !Exact(out.c)) return std::nullopt;
   out.blocks.assign(ClosedRanges(out.sum).begin(), ClosedRanges(out.sum).end());
   return out;
 }

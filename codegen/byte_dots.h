@@ -14,10 +14,11 @@ inline constexpr char kDotName[] = "rt_dot4";  // the prelude's name for it, as 
 
 // REDUCE(add) in i32 of products of integers of eight bits: the contraction, of which a and b are
 // the bytes. It is what is stored, or what a sum in f32 scales and takes up: the dot products of
-// blocks, whose scales do not depend on what is inside of a block.
+// blocks, whose scales do not depend on what is inside of a block, and what else is added for each.
 struct ByteDots {
   Contraction c;
-  UOp sum;                  // the REDUCE in f32, or nothing
+  UOp sum;                  // the REDUCE in f32, or nothing: of `scaled`, and of `rest` if there is
+  UOp scaled, rest;
   std::vector<UOp> blocks;  // the ranges that it closes
 };
 

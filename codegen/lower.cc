@@ -14,7 +14,7 @@ Lowerer::Lowerer(const UOp& sink, const Target& target)
     : sink_(sink),
       sets_(sink),
       hints_(FindMemoryHints(sets_, target)),
-      most_sums_(target.vector_registers - 6),
+      most_sums_(target.vector_registers / 2),
       threads_(target.dialect == Dialect::kCuda),
       fetches_(target.fetches) {
   for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));

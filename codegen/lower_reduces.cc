@@ -1,6 +1,7 @@
 // Reductions: in registers, several in one loop, and over threads.
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "codegen/lowerer.h"
 #include "graph/fault.h"
 #include "graph/fold.h"
@@ -132,6 +133,16 @@ std::vector<int> Lowerer::Pool(const std::vector<UOp>& group) const {
   return pool;
 }
 
+namespace {
+
+int Distinct(const std::vector<UOp>& values) {
+  absl::flat_hash_set<const Node*> seen;
+  for (const UOp& u : values) seen.insert(u.get());
+  return static_cast<int>(seen.size());
+}
+
+}  // namespace
+
 absl::Status Lowerer::EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
   std::vector<UOp> needed;
   const auto by_unit = [&](const UOp& r) { return r.src(0).is(Op::kMma) && r.src(0).size() == 2; };
@@ -139,19 +150,23 @@ absl::Status Lowerer::EmitSteps(const std::vector<UOp>& group, const std::vector
     return by_unit(r) ||
            (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul));
   };
+  const auto operands = [&](const UOp& r) { return fused(r) ? r.src(0).srcs() : r.srcs().first(1); };
   for (const UOp& r : group) {
-    if (fused(r)) {
-      needed.insert(needed.end(), r.src(0).srcs().begin(), r.src(0).srcs().end());
-    } else {
-      needed.push_back(r.src(0));
-    }
+    for (const UOp& u : operands(r)) needed.push_back(u);
   }
+  // All at once, as several sums may share what they read; one sum after the other where registers
+  // would not hold so many operands.
+  const bool at_once = threads_ || Distinct(needed) <= most_sums_;
   // Reversed, as Compute takes the last first.
   std::reverse(needed.begin(), needed.end());
-  RETURN_IF_ERROR(Compute(needed));
+  if (at_once) RETURN_IF_ERROR(Compute(needed));
   const int inner = static_cast<int>(blocks_.size()) - 1;
   for (size_t i = 0; i < group.size(); ++i) {
     const UOp& r = group[i];
+    if (!at_once) {
+      const absl::Span<const UOp> own = operands(r);
+      RETURN_IF_ERROR(Compute({own.rbegin(), own.rend()}));
+    }
     const UOp old = Append(inner, UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId()));
     const auto factor = [&](int k) { return *Find(r.src(0).src(k)); };
     const UOp next = by_unit(r) ? r.src(0).WithSrcs({factor(0), factor(1), old})

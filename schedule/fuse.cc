@@ -403,7 +403,7 @@ bool IsScaledDots(const UOp& reduce) {
     const UOp u = stack.back();
     stack.pop_back();
     if (IsByteProduct(u)) return true;
-    if (u.is(Op::kMul) || u.is(Op::kCast) || IsMovement(u.op())) {
+    if (u.is(Op::kMul) || u.is(Op::kAdd) || u.is(Op::kCast) || IsMovement(u.op())) {
       stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
     }
   }

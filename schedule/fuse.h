@@ -37,7 +37,7 @@ bool IsContraction(const UOp& reduce);
 // Whether a REDUCE sums products of integers of eight bits each in i32.
 bool IsByteProduct(const UOp& reduce);
 
-// Whether a REDUCE sums such sums, each times something, in f32.
+// Whether a REDUCE sums such sums, each times something and plus something, in f32.
 bool IsScaledDots(const UOp& reduce);
 
 }  // namespace tessera

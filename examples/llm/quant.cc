@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <numeric>
 
 #include "graph/status.h"
 
@@ -20,6 +19,15 @@ Tensor Half(const Tensor& blocks, int64_t at) {
   const Tensor low = Bytes(blocks, at, at + 1).Cast(kUInt16);
   const Tensor high = Bytes(blocks, at + 1, at + 2).Cast(kUInt16);
   return (low | (high << 8)).Bitcast(kFloat16).Cast(kFloat32);
+}
+
+// Four bytes as one number: [..., 1].
+Tensor Word(const Tensor& blocks, int64_t at) {
+  Tensor word = Bytes(blocks, at, at + 1).Cast(kUInt32);
+  for (int i = 1; i < 4; ++i) {
+    word = word | (Bytes(blocks, at + i, at + i + 1).Cast(kUInt32) << (8 * i));
+  }
+  return word;
 }
 
 Tensor Signed(const Tensor& bytes) { return bytes.Bitcast(kInt8).Cast(kFloat32); }
@@ -71,12 +79,20 @@ Tensor Q5_1(const Tensor& b) {
 
 // ---- blocks of 256
 
-// Eight scales of six bits and eight minima, in the 12 bytes from 4: [..., 8] each, as f32.
+struct BlockScales {
+  Tensor scales, offsets;
+};
+// Eight scales of six bits and eight minima, in the 12 bytes from 4: [..., 8] each, as f32. Each is
+// a word shifted, of which lanes for several of them read the same.
 BlockScales SixBits(const Tensor& b) {
-  const Tensor x = Bytes(b, 4, 8), y = Bytes(b, 8, 12), z = Bytes(b, 12, 16);
-  const Tensor scale = Cat({x & 63, (z & 15) | ((x >> 6) << 4)}, -1);
-  const Tensor minimum = Cat({y & 63, (z >> 4) | ((y >> 6) << 4)}, -1);
-  return {scale.Cast(kFloat32) * Half(b, 0), -(minimum.Cast(kFloat32) * Half(b, 2))};
+  const Tensor group = Tensor::Arange(8, kUInt32), by = (group & 3) * 8;
+  const auto six = [&](const Tensor& own, const Tensor& low, int low_at) {
+    // Of the later four, the two highest bits are those of the bytes of the first four.
+    const Tensor later = ((low >> (by + low_at)) & 15) | ((own >> (by + 2)) & 48);
+    return Where(group < 4, (own >> by) & 63, later).Cast(kFloat32);
+  };
+  const Tensor x = Word(b, 4), y = Word(b, 8), z = Word(b, 12);
+  return {six(x, z, 0) * Half(b, 0), -(six(y, z, 4) * Half(b, 2))};
 }
 Tensor Affine(const Tensor& integers, const BlockScales& s) {
   const Tensor values = integers.Cast(kFloat32) * s.scales.Unsqueeze(-1);
@@ -108,17 +124,17 @@ Tensor Q6K(const Tensor& b) {
 // ---- the same as integers, [..., blocks, axes of a block, n], scales and offsets
 
 IntegerBlocks IntegersOfQ8_0(const Tensor& b) {
-  return {Bytes(b, 2, 34).Bitcast(kInt8), {Half(b, 0).Squeeze(-1), {}}};
+  return {Bytes(b, 2, 34).Bitcast(kInt8), Half(b, 0).Squeeze(-1), {}};
 }
 IntegerBlocks IntegersOfQ4_0(const Tensor& b) {
-  return {Nibbles(Bytes(b, 2, 18)).Cast(kInt8) - 8, {Half(b, 0).Squeeze(-1), {}}};
+  return {Nibbles(Bytes(b, 2, 18)).Cast(kInt8) - 8, Half(b, 0).Squeeze(-1), {}};
 }
 IntegerBlocks IntegersOfQ4_1(const Tensor& b) {
-  return {Nibbles(Bytes(b, 4, 20)), {Half(b, 0).Squeeze(-1), Half(b, 2).Squeeze(-1)}};
+  return {Nibbles(Bytes(b, 4, 20)), Half(b, 0).Squeeze(-1), Half(b, 2).Squeeze(-1)};
 }
 // Chunks of 32 bytes, each of two groups.
 IntegerBlocks ByChunks(const Tensor& groups, const BlockScales& s) {
-  return {groups.Unflatten(-2, {4, 2}), {Cut(s.scales, 4, 2), s.offsets}};
+  return {groups.Unflatten(-2, {4, 2}), Cut(s.scales, 4, 2), Cut(s.offsets, 4, 2)};
 }
 IntegerBlocks IntegersOfQ4K(const Tensor& b) {
   return ByChunks(NibbleGroups(Bytes(b, 16, 144)), SixBits(b));
@@ -127,26 +143,20 @@ IntegerBlocks IntegersOfQ5K(const Tensor& b) { return ByChunks(Q5KIntegers(b), S
 IntegerBlocks IntegersOfQ6K(const Tensor& b) {
   const Dims halves = {2, 2, 2, 2};  // half, nibble, 32 bytes of 64, 16 of these
   return {(Cut(Q6KIntegers(b), 16, 16).Cast(kInt8) - 32).Unflatten(-2, halves),
-          {Q6KScales(b).Unflatten(-1, halves), {}}};
+          Q6KScales(b).Unflatten(-1, halves),
+          {}};
 }
 
-// `order` is that of the blocks' axes, as digits, in which products take them: those over which
-// bytes lie side by side, which fill lanes, come last.
 struct Format {
   WeightFormat format;
   Tensor (*values)(const Tensor& blocks);
   IntegerBlocks (*integers)(const Tensor& blocks) = nullptr;
-  const char* order = "0";
-  bool packs_scales = false;
 };
-constexpr Format kBlocks[] = {{WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},
-                              {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
-                              {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1},
-                              {WeightFormat::kQ5_0, Q5_0},
-                              {WeightFormat::kQ5_1, Q5_1},
-                              {WeightFormat::kQ4K, Q4K, IntegersOfQ4K, "021", true},
-                              {WeightFormat::kQ5K, Q5K, IntegersOfQ5K, "120", true},
-                              {WeightFormat::kQ6K, Q6K, IntegersOfQ6K, "03214", true}};
+constexpr Format kBlocks[] = {
+    {WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0}, {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
+    {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1}, {WeightFormat::kQ5_0, Q5_0},
+    {WeightFormat::kQ5_1, Q5_1},                 {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
+    {WeightFormat::kQ5K, Q5K, IntegersOfQ5K},    {WeightFormat::kQ6K, Q6K, IntegersOfQ6K}};
 struct Number {
   WeightFormat format;
   DType dtype;
@@ -207,27 +217,8 @@ bool HasIntegers(WeightFormat format) {
   return f != nullptr && f->integers != nullptr;
 }
 
-bool PacksScales(WeightFormat format) {
-  const Format* f = BlocksOf(format);
-  return f != nullptr && f->packs_scales;
-}
-
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {
-  const Format& f = *BlocksOf(format);
-  IntegerBlocks out = f.integers(stored);
-  Ints rows(static_cast<size_t>(stored.rank() - 2));
-  std::iota(rows.begin(), rows.end(), 0);
-  Ints axes = rows;
-  for (const char* axis = f.order; *axis != '\0'; ++axis) {
-    out.order.push_back(*axis - '0');
-    axes.push_back(out.order.back() + static_cast<int64_t>(rows.size()));
-  }
-  out.of.scales = out.of.scales.Permute(axes);
-  axes.push_back(static_cast<int64_t>(axes.size()));
-  out.integers = out.integers.Permute(axes);
-  // In the order of the values, as sums of rows are.
-  if (out.of.offsets && f.packs_scales) out.of.offsets = out.of.offsets.Flatten(-2);
-  return out;
+  return BlocksOf(format)->integers(stored);
 }
 
 RoundedRows Quantise(const Tensor& values) {
@@ -241,29 +232,26 @@ RoundedRows Quantise(const Tensor& values) {
 
 Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
   const Tensor& w = columns.integers;
-  const size_t axes = columns.order.size();
-  const int64_t n = w.size(-1), in_block = rows.integers.size(-1) / n;
-  // The rows' blocks as the columns' are cut and ordered.
-  std::vector<int64_t> extents(axes);
-  Ints order = {0}, summed;
-  for (size_t i = 0; i < axes; ++i) {
-    extents[static_cast<size_t>(columns.order[i])] = w.size(static_cast<int>(i) + 1);
-    order.push_back(columns.order[i] + 1);
-    summed.push_back(static_cast<int64_t>(i) + 2);
+  const int64_t m = rows.integers.size(0), n = w.size(-1);
+  std::vector<int64_t> blocks = {m, 1};  // the rows' blocks are cut as the columns' are, for all columns
+  Ints summed;
+  for (int axis = 1; axis < w.rank() - 1; ++axis) {
+    blocks.push_back(w.size(axis));
+    summed.push_back(axis + 1);
   }
-  std::vector<int64_t> shape = extents;
-  shape.insert(shape.begin(), rows.integers.size(0));
-  const Tensor scales = rows.scales.Unsqueeze(-1)
-                            .BroadcastTo({rows.scales.size(0), rows.scales.size(1), in_block})
-                            .Reshape(shape)
-                            .Permute(order);
-  shape.push_back(n);
-  order.push_back(static_cast<int64_t>(order.size()));
-  const Tensor x = rows.integers.Reshape(shape).Permute(order);
-  const Tensor sums = (x.Unsqueeze(1).Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum({-1});
-  const Tensor y = (sums.Cast(kFloat32) * (scales.Unsqueeze(1) * columns.of.scales)).Sum(summed);
-  if (!columns.of.offsets) return y;
-  return y + rows.sums.Linear(columns.of.offsets).Contiguous();
+  const auto by_block = [&](const Tensor& t) {
+    const int64_t in_block = rows.integers.size(-1) / n;
+    return t.Unsqueeze(-1).BroadcastTo({m, t.size(1), in_block}).Reshape(blocks);
+  };
+  std::vector<int64_t> numbers = blocks;
+  numbers.push_back(n);
+  const Tensor x = rows.integers.Reshape(numbers);
+  const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum({-1});
+  const Tensor y = dots.Cast(kFloat32) * (by_block(rows.scales) * columns.scales);
+  if (!columns.offsets) return y.Sum(summed);
+  // One row reads each column's offsets where it reads its integers; many share them as a product.
+  if (m == 1) return (y + by_block(rows.sums) * columns.offsets).Sum(summed);
+  return y.Sum(summed) + rows.sums.Linear(columns.offsets.Flatten(1)).Contiguous();
 }
 
 }  // namespace tessera::llm

@@ -24,24 +24,16 @@ Tensor Values(const Tensor& stored, WeightFormat format);
 
 // ---- products of integers
 
-// What the integers of blocks are times, and what is added then; empty: nothing is.
-struct BlockScales {
-  Tensor scales, offsets;  // f32
-};
-// Numbers as integers of eight bits in blocks of 16 or 32, which are counted by several axes: the
-// i-th is axis order[i] of those by which the values are numbered.
+// Numbers as integers of eight bits in blocks of 16 or 32, by one axis or several that count the
+// values' blocks in order.
 struct IntegerBlocks {
-  Tensor integers;  // i8 or u8 [..., axes, n]
-  BlockScales of;   // scales [..., axes], offsets [..., blocks]
-  std::vector<int> order = {};
+  Tensor integers;         // i8 or u8 [..., axes, n]
+  Tensor scales, offsets;  // f32 [..., axes]: what they are times, and what is added then, if any is
 };
 
 // Whether the format's values are such numbers.
 bool HasIntegers(WeightFormat format);
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format);
-// Whether scales are packed so that each product would spend long on unpacking them: it is given
-// them in storage of their own.
-bool PacksScales(WeightFormat format);
 
 // Rounded f32 values [..., columns]: of each block of 32 the number of greatest magnitude is 127
 // times the scale. What is not finite stays that in its block. Stored, so that all products of the

@@ -31,18 +31,6 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
     caches_.push_back(
         {Tensor::Empty(shape, cache, by_heads), Tensor::Empty(shape, cache, by_heads)});
   }
-  if (activations == Activations::kF32) return;
-  std::vector<const Matrix*> matrices = {&model.output};
-  for (const LayerWeights& w : model.layers) {
-    matrices.insert(matrices.end(), {&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down});
-  }
-  for (const Matrix* m : matrices) {
-    if (!PacksScales(m->format)) continue;
-    BlockScales s = Integers(m->stored, m->format).of;
-    s.scales = s.scales.Contiguous().Realize();
-    if (s.offsets) s.offsets = s.offsets.Contiguous().Realize();
-    scales_.emplace(m, std::move(s));
-  }
 }
 
 uint64_t Transformer::cache_bytes() const {
@@ -67,9 +55,7 @@ Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix>
 
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
   if (!ByIntegers(weight, x.values)) return x.values.Linear(weight.values(), bias);
-  IntegerBlocks integers = Integers(weight.stored, weight.format);
-  if (const auto it = scales_.find(&weight); it != scales_.end()) integers.of = it->second;
-  const Tensor y = Product(x.rounded, integers);
+  const Tensor y = Product(x.rounded, Integers(weight.stored, weight.format));
   return bias ? y + bias : y;
 }
 

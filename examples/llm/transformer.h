@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/types/span.h"
 #include "examples/llm/model.h"
 #include "graph/tensor.h"
@@ -52,7 +51,6 @@ class Transformer {
   Activations activations_;
   Tensor cos_, sin_;  // [context, head_dim / 2]
   std::vector<Cache> caches_;
-  absl::flat_hash_map<const Matrix*, BlockScales> scales_;  // of those whose format packs them
 };
 
 }  // namespace tessera::llm

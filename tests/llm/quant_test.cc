@@ -172,17 +172,8 @@ TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
     const Tensor stored = RandomBlocks(3, 2, format);
     const IntegerBlocks b = Integers(stored, format);
     ASSERT_EQ(b.integers.dtype().bits(), 8);
-    // The axes of blocks from the order that products take them in to that of the values.
-    Ints back(b.order.size() + 2, 0);
-    for (size_t i = 0; i < b.order.size(); ++i) {
-      back[static_cast<size_t>(b.order[i]) + 1] = static_cast<int64_t>(i) + 1;
-    }
-    back.back() = static_cast<int64_t>(back.size()) - 1;
-    Tensor values = (b.integers.Cast(kFloat32) * b.of.scales.Unsqueeze(-1)).Permute(back);
-    if (b.of.offsets) {
-      values = values.Reshape({3, b.of.offsets.size(1), values.size(-1)});
-      values = values + b.of.offsets.Unsqueeze(-1);
-    }
+    Tensor values = b.integers.Cast(kFloat32) * b.scales.Unsqueeze(-1);
+    if (b.offsets) values = values + b.offsets.Unsqueeze(-1);
     const std::vector<float> got = values.ToVector<float>(),
                              want = Values(stored, format).ToVector<float>();
     ASSERT_EQ(got.size(), want.size());
@@ -226,7 +217,7 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
   }
   const RoundedRows columns = Quantise(ones);
   const std::vector<float> sums =
-      Product(b, {columns.integers, {columns.scales, {}}, {0}}).ToVector<float>();
+      Product(b, {columns.integers, columns.scales, {}}).ToVector<float>();
   EXPECT_FALSE(std::isfinite(sums[0]));
   EXPECT_TRUE(std::isnan(sums[1]));
 }
