@@ -138,6 +138,7 @@ class Vectoriser {
 
   UOp Run(const UOp& sink) {
     FindDots();
+    FindRuns();
     for (const UOp& u : sets_.order()) {
       if (inside_dots_.contains(u.get())) continue;
       if (dots_.contains(u.get())) {
@@ -150,7 +151,8 @@ class Vectoriser {
         done_.emplace(u,
                       UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
       } else if (sets_.Free(u) & bit_) {
-        done_.emplace(u, u.is(Op::kIndex)    ? Load(u)
+        done_.emplace(u, in_runs_.contains(u.get()) ? InFewLanes(u, in_runs_.at(u.get()))
+                         : u.is(Op::kIndex)  ? Load(u)
                          : u.is(Op::kPart)   ? Parts(u)
                          : AssemblesBytes(u) ? Assembled(u)
                                              : Vector(u));
@@ -206,6 +208,47 @@ class Vectoriser {
       const absl::Span<const UOp> needed = dots_.contains(u.get()) ? ClosedRanges(u) : u.srcs();
       for (const UOp& s : needed) read.insert(s.get());
     }
+  }
+
+  // Numbers that are alike in runs of lanes, where others read them: what they are computed from
+  // takes a lane for each run.
+  void FindRuns() {
+    if (!shuffles_) return;
+    absl::flat_hash_map<const Node*, int64_t> runs;  // 1: different in each lane, 0: alike in all
+    for (const UOp& u : sets_.order()) {
+      int64_t run = 0;
+      if (u == range_) {
+        run = 1;
+      } else if (u.is(Op::kFloorDiv) && u.src(0) == range_ && u.src(1).IsConst() &&
+                 lanes_ % u.src(1).vmin() == 0) {
+        run = u.src(1).vmin();
+      } else {
+        for (const UOp& s : u.srcs()) run = std::gcd(run, runs.at(s.get()));
+        const bool plain = IsElementwise(u.op()) || u.is(Op::kIndex);
+        if (run != 0 && !plain) run = 1;
+      }
+      runs.emplace(u.get(), run);
+      if (run != 1) continue;
+      for (const UOp& s : u.srcs()) {
+        const int64_t n = runs.at(s.get());
+        const bool number = s.dtype().bytes() == 4 && s.dtype().lanes() == 1;
+        if (n > 1 && number && IsElementwise(s.op()) && !AssemblesBytes(s)) {
+          in_runs_.emplace(s.get(), n);
+        }
+      }
+    }
+  }
+
+  UOp InFewLanes(const UOp& u, int64_t run) {
+    const UOp few = UOp::Make(Op::kRange, kInt64, {UOp::Index(lanes_ / run)},
+                              RangeArg{FreshRangeId(sets_), RangeKind::kVector});
+    const UOp first = UOp::Make(Op::kMul, {few, UOp::Index(run)});
+    const UOp value = Simplify(Substitute(u, {{range_, first}}));
+    Vectoriser inner(value, few, shuffles_);
+    const UOp each = inner.Splat(inner.Run(value));
+    Ints from;
+    for (int64_t l = 0; l < lanes_; ++l) from.push_back(l / run);
+    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {each, each}, from);
   }
 
   UOp Dot(const UOp& u) {
@@ -462,6 +505,7 @@ class Vectoriser {
   const int64_t lanes_;
   const bool shuffles_;  // whether the target's vectors have lanes that move
   absl::flat_hash_set<const Node*> dots_, inside_dots_;
+  absl::flat_hash_map<const Node*, int64_t> in_runs_;  // and how long these are
   absl::flat_hash_map<UOp, UOp> done_;
   absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
 };
