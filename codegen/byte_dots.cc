@@ -9,6 +9,7 @@
 #include <bit>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "codegen/lanes.h"
 #include "codegen/split.h"
@@ -460,13 +461,17 @@ class Tiler {
     return out;
   }
 
-  // Whether what an expression is made of is chosen by a range: in copies for each step of it
-  // nothing is left to choose, and what they read alike they share.
-  bool ChoosesBy(const UOp& u, const UOp& range) const {
+  // Whether what an expression is made of is chosen by a range, and not by what is read: in copies
+  // for each step of it nothing is left to choose, and what they read alike they share.
+  static bool ChoosesBy(const UOp& u, const UOp& range) {
+    absl::flat_hash_set<const Node*> depends;  // on the range, without reading anything by it
     for (const UOp& s : TopoSort({&u, 1})) {
+      const bool by_range = s == range || std::any_of(s.srcs().begin(), s.srcs().end(), [&](auto& x) {
+                              return depends.contains(x.get());
+                            });
+      if (by_range && !s.is(Op::kIndex)) depends.insert(s.get());
       const bool shift = s.is(Op::kShl) || s.is(Op::kShr);
-      if (!shift && !s.is(Op::kWhere)) continue;
-      if (sets_.Free(s.src(shift ? 1 : 0)) & sets_.Bit(range)) return true;
+      if ((shift || s.is(Op::kWhere)) && depends.contains(s.src(shift ? 1 : 0).get())) return true;
     }
     return false;
   }

@@ -399,22 +399,31 @@ class Vectoriser {
     return Joined(parts);
   }
 
-  // Lanes in runs that read the same, and neighbours one after another: each of them once.
+  // Lanes in runs that read the same, of which some are neighbours: each of them once.
   UOp Repeated(const UOp& u, const std::vector<int64_t>& offsets) {
     const int64_t n = static_cast<int64_t>(offsets.size());
     int64_t run = 1;
     while (run < n && offsets[run] == 0) ++run;
     if (run == 1 || n == 0 || n % run != 0 || n / run < 2) return UOp();
+    std::vector<int64_t> each;
     Ints from;
     for (int64_t l = 0; l < n; ++l) {
-      if (offsets[l] != l / run) return UOp();
+      if (l % run == 0) each.push_back(offsets[l]);
+      if (offsets[l] != each.back()) return UOp();
       from.push_back(l / run);
     }
-    std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
-    if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
-    const DType few = u.dtype().WithLanes(static_cast<int>(n / run));
-    const UOp load = UOp::Make(Op::kLoad, few, srcs, int64_t{0});
-    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {load, load}, from);
+    const int64_t neighbours = RunLength(each);
+    if (neighbours == 1) return UOp();
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < n; l += run * neighbours) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
+      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      const DType few = u.dtype().WithLanes(static_cast<int>(neighbours));
+      parts.push_back(UOp::Make(Op::kLoad, few, srcs, int64_t{0}));
+    }
+    const UOp loaded = Joined(parts);
+    if (!loaded) return UOp();
+    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {loaded, loaded}, from);
   }
 
   // Lanes that lie 2 apart, or backward: the vectors from the first of them on and up to the last,

@@ -39,9 +39,12 @@ Tensor Fields(const Tensor& bytes, int width) {
   return Stack(fields, -2);
 }
 
-// One bit of an element each: bytes [..., n] as [..., 8 n], from the lowest bit of the first byte.
-Tensor Bits(const Tensor& bytes) {
-  return ((bytes.Unsqueeze(-1) >> Tensor::Arange(8, kUInt8)) & 1).Flatten(-2);
+// Of each bit, from the lowest of the first byte, 16 if it is set: bytes [..., n] as [..., 8 n]. By
+// a test: bytes are not shifted by amounts of their own.
+Tensor FifthBits(const Tensor& bytes) {
+  const Tensor bit = Tensor::Full({8}, 1, kUInt8) << Tensor::Arange(8, kUInt8);
+  const Tensor set = (bytes.Unsqueeze(-1) & bit) != 0;
+  return Where(set, Tensor::Full({}, 16, kUInt8), Tensor::Full({}, 0, kUInt8)).Flatten(-2);
 }
 
 // The last axis cut into rows of n, or all of a block's axes made one.
@@ -68,13 +71,30 @@ Tensor Q4_0(const Tensor& b) { return NibblesLess(Bytes(b, 2, 18), 8) * Half(b, 
 Tensor Q4_1(const Tensor& b) {
   return Nibbles(Bytes(b, 4, 20)).Cast(kFloat32) * Half(b, 0) + Half(b, 2);
 }
-Tensor Q5_0(const Tensor& b) {
-  const Tensor q = Nibbles(Bytes(b, 6, 22)) | (Bits(Bytes(b, 2, 6)) << 4);
-  return (q.Cast(kFloat32) - 16) * Half(b, 0);
-}
+Tensor Q5_0Integers(const Tensor& b) { return Nibbles(Bytes(b, 6, 22)) + FifthBits(Bytes(b, 2, 6)); }
+Tensor Q5_1Integers(const Tensor& b) { return Nibbles(Bytes(b, 8, 24)) + FifthBits(Bytes(b, 4, 8)); }
+Tensor Q5_0(const Tensor& b) { return (Q5_0Integers(b).Cast(kFloat32) - 16) * Half(b, 0); }
 Tensor Q5_1(const Tensor& b) {
-  const Tensor q = Nibbles(Bytes(b, 8, 24)) | (Bits(Bytes(b, 4, 8)) << 4);
-  return q.Cast(kFloat32) * Half(b, 0) + Half(b, 2);
+  return Q5_1Integers(b).Cast(kFloat32) * Half(b, 0) + Half(b, 2);
+}
+
+// The numbers that four bits stand for in formats that do not space them evenly, chosen bit by bit.
+Tensor Uneven(const Tensor& nibbles) {
+  constexpr int kNumbers = 16;
+  constexpr int8_t kOf[kNumbers] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                    1,    13,   25,  38,  53,  69,  89,  113};
+  std::vector<Tensor> left;
+  for (int8_t n : kOf) left.push_back(Tensor::Full({}, n, kInt8));
+  for (int bit = 1; bit < kNumbers; bit *= 2) {
+    const Tensor set = (nibbles & bit) != 0;
+    std::vector<Tensor> half;
+    for (size_t i = 0; i < left.size(); i += 2) half.push_back(Where(set, left[i + 1], left[i]));
+    left = std::move(half);
+  }
+  return left[0];
+}
+Tensor IQ4NL(const Tensor& b) {
+  return Uneven(Nibbles(Bytes(b, 2, 18))).Cast(kFloat32) * Half(b, 0);
 }
 
 // ---- blocks of 256
@@ -121,6 +141,21 @@ Tensor Q6K(const Tensor& b) {
   return (Cut(Q6KIntegers(b).Cast(kFloat32) - 32, 16, 16) * Q6KScales(b).Unsqueeze(-1)).Flatten(-2);
 }
 
+// Eight groups of 32 in 16 bytes each, with scales of six bits less 32: of each byte's halves the
+// four lowest bits, of 16 bits the two highest.
+Tensor IQ4XSIntegers(const Tensor& b) {
+  return Uneven(Fields(Cut(Bytes(b, 8, 136), 8, 16), 4).Flatten(-2));
+}
+Tensor IQ4XSScales(const Tensor& b) {
+  const Tensor group = Tensor::Arange(8, kUInt32);
+  const Tensor low = (Word(b, 4) >> (group * 4)) & 15;
+  const Tensor high = ((Word(b, 0) >> 16) >> (group * 2)) & 3;
+  return ((low | (high << 4)).Cast(kFloat32) - 32) * Half(b, 0);
+}
+Tensor IQ4XS(const Tensor& b) {
+  return (IQ4XSIntegers(b).Cast(kFloat32) * IQ4XSScales(b).Unsqueeze(-1)).Flatten(-2);
+}
+
 // ---- the same as integers, [..., blocks, axes of a block, n], scales and offsets
 
 IntegerBlocks IntegersOfQ8_0(const Tensor& b) {
@@ -132,6 +167,16 @@ IntegerBlocks IntegersOfQ4_0(const Tensor& b) {
 IntegerBlocks IntegersOfQ4_1(const Tensor& b) {
   return {Nibbles(Bytes(b, 4, 20)), Half(b, 0).Squeeze(-1), Half(b, 2).Squeeze(-1)};
 }
+IntegerBlocks IntegersOfQ5_0(const Tensor& b) {
+  return {Q5_0Integers(b).Cast(kInt8) - 16, Half(b, 0).Squeeze(-1), {}};
+}
+IntegerBlocks IntegersOfQ5_1(const Tensor& b) {
+  return {Q5_1Integers(b), Half(b, 0).Squeeze(-1), Half(b, 2).Squeeze(-1)};
+}
+IntegerBlocks IntegersOfIQ4NL(const Tensor& b) {
+  return {Uneven(Nibbles(Bytes(b, 2, 18))), Half(b, 0).Squeeze(-1), {}};
+}
+IntegerBlocks IntegersOfIQ4XS(const Tensor& b) { return {IQ4XSIntegers(b), IQ4XSScales(b), {}}; }
 // Chunks of 32 bytes, each of two groups.
 IntegerBlocks ByChunks(const Tensor& groups, const BlockScales& s) {
   return {groups.Unflatten(-2, {4, 2}), Cut(s.scales, 4, 2), Cut(s.offsets, 4, 2)};
@@ -150,13 +195,14 @@ IntegerBlocks IntegersOfQ6K(const Tensor& b) {
 struct Format {
   WeightFormat format;
   Tensor (*values)(const Tensor& blocks);
-  IntegerBlocks (*integers)(const Tensor& blocks) = nullptr;
+  IntegerBlocks (*integers)(const Tensor& blocks);
 };
 constexpr Format kBlocks[] = {
-    {WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0}, {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
-    {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1}, {WeightFormat::kQ5_0, Q5_0},
-    {WeightFormat::kQ5_1, Q5_1},                 {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
-    {WeightFormat::kQ5K, Q5K, IntegersOfQ5K},    {WeightFormat::kQ6K, Q6K, IntegersOfQ6K}};
+    {WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},    {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
+    {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1},    {WeightFormat::kQ5_0, Q5_0, IntegersOfQ5_0},
+    {WeightFormat::kQ5_1, Q5_1, IntegersOfQ5_1},    {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
+    {WeightFormat::kQ5K, Q5K, IntegersOfQ5K},       {WeightFormat::kQ6K, Q6K, IntegersOfQ6K},
+    {WeightFormat::kIQ4NL, IQ4NL, IntegersOfIQ4NL}, {WeightFormat::kIQ4XS, IQ4XS, IntegersOfIQ4XS}};
 struct Number {
   WeightFormat format;
   DType dtype;
@@ -213,8 +259,7 @@ Tensor Values(const Tensor& stored, WeightFormat format) {
 }
 
 bool HasIntegers(WeightFormat format) {
-  const Format* f = BlocksOf(format);
-  return f != nullptr && f->integers != nullptr;
+  return BlocksOf(format) != nullptr;
 }
 
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {

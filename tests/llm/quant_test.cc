@@ -12,6 +12,10 @@ namespace {
 
 double Half(const uint8_t* p) { return LoadScalar(p, kFloat16).AsFloat(); }
 
+// What four bits stand for in IQ4_NL and IQ4_XS.
+constexpr int kUneven[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                           1,    13,   25,  38,  53,  69,  89,  113};
+
 // The 256 or 32 values of the block at p.
 std::vector<double> Block(WeightFormat format, const uint8_t* p) {
   std::vector<double> y(InfoOf(format).block_elements);
@@ -56,11 +60,26 @@ std::vector<double> Block(WeightFormat format, const uint8_t* p) {
         y[i] = Half(p + 208) * static_cast<int8_t>(p[192 + n * 8 + t / 16]) * q;
         break;
       }
+      case WeightFormat::kIQ4NL:
+        y[i] = Half(p) * kUneven[nibble(p + 2, i, 16)];
+        break;
+      case WeightFormat::kIQ4XS: {
+        const int g = i / 32, high = p[2] | p[3] << 8;
+        const int scale = (p[4 + g / 2] >> 4 * (g % 2) & 15) | (high >> 2 * g & 3) << 4;
+        y[i] = Half(p) * (scale - 32) * kUneven[nibble(p + 8 + 16 * g, i % 32, 16)];
+        break;
+      }
       default:
         ADD_FAILURE();
     }
   }
   return y;
+}
+
+// Whether the third and fourth byte are a half, too.
+bool HasOffsets(WeightFormat format) {
+  return format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1 ||
+         format == WeightFormat::kQ4K || format == WeightFormat::kQ5K;
 }
 
 // Random blocks whose halves (at these bytes) are small finite numbers.
@@ -69,10 +88,7 @@ std::string RandomBlocks(WeightFormat format, int64_t count) {
   const WeightFormatInfo& info = InfoOf(format);
   std::vector<int> halves = {0};
   if (format == WeightFormat::kQ6K) halves = {208};
-  if (format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1 ||
-      format == WeightFormat::kQ4K || format == WeightFormat::kQ5K) {
-    halves = {0, 2};
-  }
+  if (HasOffsets(format)) halves = {0, 2};
   std::string bytes(count * info.block_bytes, '\0');
   for (char& c : bytes) c = static_cast<char>(random());
   for (int64_t b = 0; b < count; ++b) {
@@ -86,7 +102,8 @@ std::string RandomBlocks(WeightFormat format, int64_t count) {
 
 constexpr WeightFormat kBlockFormats[] = {
     WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0,
-    WeightFormat::kQ5_1, WeightFormat::kQ4K,  WeightFormat::kQ5K,  WeightFormat::kQ6K};
+    WeightFormat::kQ5_1, WeightFormat::kQ4K,  WeightFormat::kQ5K,  WeightFormat::kQ6K,
+    WeightFormat::kIQ4NL, WeightFormat::kIQ4XS};
 
 TEST(Quant, ValuesAreThoseOfPlainLoops) {
   constexpr int64_t kRows = 3, kBlocks = 2;
@@ -131,7 +148,7 @@ TEST(Quant, ValuesAreThoseOfPlainLoops) {
 }
 
 TEST(Quant, EveryFormatIsTestedAndNamed) {
-  EXPECT_EQ(ComputableFormats(), "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K");
+  EXPECT_EQ(ComputableFormats(), "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS");
   for (WeightFormat format : kBlockFormats) EXPECT_TRUE(CanCompute(format));
   EXPECT_FALSE(CanCompute(WeightFormat::kIQ1S));
 }
@@ -155,18 +172,14 @@ TEST(Quant, HalfAndBrainNumbersAreReadAsTheyLie) {
 Tensor RandomBlocks(int64_t rows, int64_t blocks, WeightFormat format) {
   const int64_t bytes = InfoOf(format).block_bytes;
   const Tensor at = Tensor::Arange(bytes);
-  const bool last = format == WeightFormat::kQ6K, two = format != WeightFormat::kQ8_0 && !last;
+  const bool last = format == WeightFormat::kQ6K, two = !last && HasOffsets(format);
   const Tensor exponent = last ? at == 209 : two ? (at == 1) | (at == 3) : at == 1;
   const Tensor any = Tensor::RandInt(0, 256, {rows, blocks, bytes});
   return Where(exponent, any % 8 + 0x20, any).Cast(kUInt8).Realize();
 }
 
-constexpr WeightFormat kIntegerFormats[] = {WeightFormat::kQ8_0, WeightFormat::kQ4_0,
-                                            WeightFormat::kQ4_1, WeightFormat::kQ4K,
-                                            WeightFormat::kQ5K,  WeightFormat::kQ6K};
-
 TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
-  for (const WeightFormat format : kIntegerFormats) {
+  for (const WeightFormat format : kBlockFormats) {
     SCOPED_TRACE(InfoOf(format).name);
     ASSERT_TRUE(HasIntegers(format));
     const Tensor stored = RandomBlocks(3, 2, format);
@@ -182,7 +195,6 @@ TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
     }
   }
   EXPECT_FALSE(HasIntegers(WeightFormat::kF16));
-  EXPECT_FALSE(HasIntegers(WeightFormat::kQ5_0));
 }
 
 TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
@@ -225,7 +237,7 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
 // On each kind of device, for a step's one row and for many.
 TEST(QuantProducts, AreSumsOverBlocks) {
   for (const char* device : {"CPU", "SIM:0"}) {
-    for (const WeightFormat format : kIntegerFormats) {
+    for (const WeightFormat format : kBlockFormats) {
       SCOPED_TRACE(InfoOf(format).name);
       for (const int64_t rows : {1, 3, 20}) {
         const int64_t columns = 48, elements = InfoOf(format).block_elements,
