@@ -520,6 +520,25 @@ class Tiler {
   int64_t copies_ = 1;
 };
 
+// Whether every load that moves with the range goes by one element, or stays where it is for as many
+// bytes as a lane has.
+bool MovesInOrder(const UOp& u, const UOp& range, const RangeSets& sets) {
+  const auto stays = [&](const UOp& term) {
+    return term.is(Op::kFloorDiv) && term.src(0) == range && term.src(1).IsConst() &&
+           term.src(1).vmin() % kBytesOfDot == 0;
+  };
+  for (const UOp& l : TopoSort({&u, 1})) {
+    if (!l.is(Op::kIndex) || !(sets.Free(l) & sets.Bit(range))) continue;
+    const struct Sum sum = ToSum(l.src(1));
+    for (const auto& t : sum.terms) {
+      const bool moves{sets.Free(t.term) & sets.Bit(range)};
+      if (moves && !stays(t.term) && !(t.term == range && t.factor == 1)) return false;
+    }
+    if (l.size() == 3 && !DecidedByThresholds(l.src(2), range, sets)) return false;
+  }
+  return true;
+}
+
 // Whether rows are many enough for the columns to be laid out anew, and panels fit.
 bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, const UOp& along,
                  const Target& target) {
@@ -602,7 +621,7 @@ UOp TileByteDots(const UOp& sink, const RangeSets& sets, const ByteDots& dots,
   std::vector<UOp> both, of_columns;
   for (const UOp& r : c.inner) {
     const bool fours = r.src(0).IsConst() && r.src(0).vmax() % kBytesOfDot == 0;
-    if (!fours || r.src(0).vmax() == 0 || !AdjacentOver(c.b, r, sets)) continue;
+    if (!fours || r.src(0).vmax() == 0 || !MovesInOrder(c.b, r, sets)) continue;
     of_columns.push_back(r);
     if (AdjacentOver(c.a, r, sets)) both.push_back(r);
   }

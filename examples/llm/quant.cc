@@ -39,14 +39,6 @@ Tensor Fields(const Tensor& bytes, int width) {
   return Stack(fields, -2);
 }
 
-// Of each bit, from the lowest of the first byte, 16 if it is set: bytes [..., n] as [..., 8 n]. By
-// a test: bytes are not shifted by amounts of their own.
-Tensor FifthBits(const Tensor& bytes) {
-  const Tensor bit = Tensor::Full({8}, 1, kUInt8) << Tensor::Arange(8, kUInt8);
-  const Tensor set = (bytes.Unsqueeze(-1) & bit) != 0;
-  return Where(set, Tensor::Full({}, 16, kUInt8), Tensor::Full({}, 0, kUInt8)).Flatten(-2);
-}
-
 // The last axis cut into rows of n, or all of a block's axes made one.
 Tensor Cut(const Tensor& t, int64_t rows, int64_t n) { return t.Unflatten(-1, {rows, n}); }
 
@@ -71,11 +63,19 @@ Tensor Q4_0(const Tensor& b) { return NibblesLess(Bytes(b, 2, 18), 8) * Half(b, 
 Tensor Q4_1(const Tensor& b) {
   return Nibbles(Bytes(b, 4, 20)).Cast(kFloat32) * Half(b, 0) + Half(b, 2);
 }
-Tensor Q5_0Integers(const Tensor& b) { return Nibbles(Bytes(b, 6, 22)) + FifthBits(Bytes(b, 2, 6)); }
-Tensor Q5_1Integers(const Tensor& b) { return Nibbles(Bytes(b, 8, 24)) + FifthBits(Bytes(b, 4, 8)); }
-Tensor Q5_0(const Tensor& b) { return (Q5_0Integers(b).Cast(kFloat32) - 16) * Half(b, 0); }
+// Of four bytes the bits as 16 or nothing, [..., 2, 16]: by a test, as bytes are not shifted by
+// amounts of their own; each byte is chosen, so that 16 stay one range.
+Tensor FifthBits(const Tensor& bytes) {
+  const Tensor at = Tensor::Arange(16, kInt64);
+  const Tensor bit = Tensor::Full({}, 1, kUInt8) << (at % 8).Cast(kUInt8);
+  const Tensor set = (Cut(bytes, 2, 2).IndexSelect(-1, at.FloorDiv(8)) & bit) != 0;
+  return Where(set, Tensor::Full({}, 16, kUInt8), Tensor::Full({}, 0, kUInt8));
+}
+Tensor Q5_0Integers(const Tensor& b) { return Fields(Bytes(b, 6, 22), 4) + FifthBits(Bytes(b, 2, 6)); }
+Tensor Q5_1Integers(const Tensor& b) { return Fields(Bytes(b, 8, 24), 4) + FifthBits(Bytes(b, 4, 8)); }
+Tensor Q5_0(const Tensor& b) { return (Q5_0Integers(b).Flatten(-2).Cast(kFloat32) - 16) * Half(b, 0); }
 Tensor Q5_1(const Tensor& b) {
-  return Q5_1Integers(b).Cast(kFloat32) * Half(b, 0) + Half(b, 2);
+  return Q5_1Integers(b).Flatten(-2).Cast(kFloat32) * Half(b, 0) + Half(b, 2);
 }
 
 // The numbers that four bits stand for in formats that do not space them evenly, chosen bit by bit.
@@ -277,21 +277,23 @@ RoundedRows Quantise(const Tensor& values) {
 
 Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
   const Tensor& w = columns.integers;
-  const int64_t m = rows.integers.size(0), n = w.size(-1);
-  std::vector<int64_t> blocks = {m, 1};  // the rows' blocks are cut as the columns' are, for all columns
-  Ints summed;
-  for (int axis = 1; axis < w.rank() - 1; ++axis) {
-    blocks.push_back(w.size(axis));
-    summed.push_back(axis + 1);
+  const int64_t m = rows.integers.size(0);
+  const int axes = columns.scales.rank() - 1;
+  std::vector<int64_t> blocks = {m, 1}, numbers;  // for all columns
+  Ints summed, inside;
+  for (int axis = 1; axis < w.rank(); ++axis) {
+    numbers.push_back(w.size(axis));
+    (axis <= axes ? summed : inside).push_back(axis + 1);
+    if (axis <= axes) blocks.push_back(w.size(axis));
   }
+  numbers.insert(numbers.begin(), {m, 1});
+  // The rows' blocks are cut as the columns' are.
   const auto by_block = [&](const Tensor& t) {
-    const int64_t in_block = rows.integers.size(-1) / n;
+    const int64_t in_block = columns.scales.elements() / (w.size(0) * t.size(1));
     return t.Unsqueeze(-1).BroadcastTo({m, t.size(1), in_block}).Reshape(blocks);
   };
-  std::vector<int64_t> numbers = blocks;
-  numbers.push_back(n);
   const Tensor x = rows.integers.Reshape(numbers);
-  const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum({-1});
+  const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum(inside);
   const Tensor y = dots.Cast(kFloat32) * (by_block(rows.scales) * columns.scales);
   if (!columns.offsets) return y.Sum(summed);
   // One row reads each column's offsets where it reads its integers; many share them as a product.

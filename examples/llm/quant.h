@@ -24,11 +24,11 @@ Tensor Values(const Tensor& stored, WeightFormat format);
 
 // ---- products of integers
 
-// Numbers as integers of eight bits in blocks of 16 or 32, by one axis or several that count the
-// values' blocks in order.
+// Numbers as integers of eight bits in blocks of 16 or 32, in the order of the values; one axis or
+// several count the blocks, and one or several the numbers of a block.
 struct IntegerBlocks {
-  Tensor integers;         // i8 or u8 [..., axes, n]
-  Tensor scales, offsets;  // f32 [..., axes]: what they are times, and what is added then, if any is
+  Tensor integers;         // i8 or u8 [..., axes of blocks, axes of numbers]
+  Tensor scales, offsets;  // f32 [..., axes of blocks]: what they are times, and what is added then
 };
 
 // Whether the format's values are such numbers.

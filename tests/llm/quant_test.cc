@@ -185,7 +185,8 @@ TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
     const Tensor stored = RandomBlocks(3, 2, format);
     const IntegerBlocks b = Integers(stored, format);
     ASSERT_EQ(b.integers.dtype().bits(), 8);
-    Tensor values = b.integers.Cast(kFloat32) * b.scales.Unsqueeze(-1);
+    const int axes = b.scales.rank();
+    Tensor values = b.integers.Flatten(axes).Cast(kFloat32) * b.scales.Unsqueeze(-1);
     if (b.offsets) values = values + b.offsets.Unsqueeze(-1);
     const std::vector<float> got = values.ToVector<float>(),
                              want = Values(stored, format).ToVector<float>();
