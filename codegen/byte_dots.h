@@ -17,7 +17,7 @@ inline constexpr char kDotName[] = "rt_dot4";  // the prelude's name for it, as 
 // blocks, whose scales do not depend on what is inside of a block, and what else is added for each.
 struct ByteDots {
   Contraction c;
-  UOp sum;                  // the REDUCE in f32, or nothing: of `scaled`, and of `rest` if there is
+  UOp sum;  // the REDUCE in f32, or nothing: of `scaled`, and of `rest` if there is
   UOp scaled, rest;
   std::vector<UOp> blocks;  // the ranges that it closes
 };

@@ -150,7 +150,9 @@ absl::Status Lowerer::EmitSteps(const std::vector<UOp>& group, const std::vector
     return by_unit(r) ||
            (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul));
   };
-  const auto operands = [&](const UOp& r) { return fused(r) ? r.src(0).srcs() : r.srcs().first(1); };
+  const auto operands = [&](const UOp& r) {
+    return fused(r) ? r.src(0).srcs() : r.srcs().first(1);
+  };
   for (const UOp& r : group) {
     for (const UOp& u : operands(r)) needed.push_back(u);
   }

@@ -71,9 +71,15 @@ Tensor FifthBits(const Tensor& bytes) {
   const Tensor set = (Cut(bytes, 2, 2).IndexSelect(-1, at.FloorDiv(8)) & bit) != 0;
   return Where(set, Tensor::Full({}, 16, kUInt8), Tensor::Full({}, 0, kUInt8));
 }
-Tensor Q5_0Integers(const Tensor& b) { return Fields(Bytes(b, 6, 22), 4) + FifthBits(Bytes(b, 2, 6)); }
-Tensor Q5_1Integers(const Tensor& b) { return Fields(Bytes(b, 8, 24), 4) + FifthBits(Bytes(b, 4, 8)); }
-Tensor Q5_0(const Tensor& b) { return (Q5_0Integers(b).Flatten(-2).Cast(kFloat32) - 16) * Half(b, 0); }
+Tensor Q5_0Integers(const Tensor& b) {
+  return Fields(Bytes(b, 6, 22), 4) + FifthBits(Bytes(b, 2, 6));
+}
+Tensor Q5_1Integers(const Tensor& b) {
+  return Fields(Bytes(b, 8, 24), 4) + FifthBits(Bytes(b, 4, 8));
+}
+Tensor Q5_0(const Tensor& b) {
+  return (Q5_0Integers(b).Flatten(-2).Cast(kFloat32) - 16) * Half(b, 0);
+}
 Tensor Q5_1(const Tensor& b) {
   return Q5_1Integers(b).Flatten(-2).Cast(kFloat32) * Half(b, 0) + Half(b, 2);
 }
@@ -258,9 +264,7 @@ Tensor Values(const Tensor& stored, WeightFormat format) {
   return stored.Cast(kFloat32);
 }
 
-bool HasIntegers(WeightFormat format) {
-  return BlocksOf(format) != nullptr;
-}
+bool HasIntegers(WeightFormat format) { return BlocksOf(format) != nullptr; }
 
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {
   return BlocksOf(format)->integers(stored);

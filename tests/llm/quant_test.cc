@@ -101,8 +101,8 @@ std::string RandomBlocks(WeightFormat format, int64_t count) {
 }
 
 constexpr WeightFormat kBlockFormats[] = {
-    WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0,
-    WeightFormat::kQ5_1, WeightFormat::kQ4K,  WeightFormat::kQ5K,  WeightFormat::kQ6K,
+    WeightFormat::kQ8_0,  WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0,
+    WeightFormat::kQ5_1,  WeightFormat::kQ4K,  WeightFormat::kQ5K,  WeightFormat::kQ6K,
     WeightFormat::kIQ4NL, WeightFormat::kIQ4XS};
 
 TEST(Quant, ValuesAreThoseOfPlainLoops) {
@@ -148,7 +148,8 @@ TEST(Quant, ValuesAreThoseOfPlainLoops) {
 }
 
 TEST(Quant, EveryFormatIsTestedAndNamed) {
-  EXPECT_EQ(ComputableFormats(), "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS");
+  EXPECT_EQ(ComputableFormats(),
+            "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS");
   for (WeightFormat format : kBlockFormats) EXPECT_TRUE(CanCompute(format));
   EXPECT_FALSE(CanCompute(WeightFormat::kIQ1S));
 }

@@ -1,0 +1,227 @@
+// Panels of columns for dot products of bytes.
+#include <algorithm>
+#include <bit>
+
+#include "codegen/byte_tiler.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLeastRows = 16;                    // that pay for laying out columns anew
+constexpr int64_t kLeastInRow = 16, kMostInRow = 64;  // lanes by which a panel is filled
+constexpr int64_t kMostPanelCopies = 8;
+constexpr int64_t kRowsOfTile = 4;
+
+}  // namespace
+
+UOp ByteTiler::Across(const UOp& row, const UOp& along) {
+  const int64_t lanes = target_.vector_bytes / kInt32.bytes();
+  const int64_t columns = c_.lane.src(0).vmax(), steps_in_row = along.src(0).vmax();
+  int64_t depth = 1;  // elements of a column
+  std::vector<UOp> deep = dots_.blocks;
+  for (const UOp& r : c_.inner) {
+    if (!(r == along)) deep.push_back(r);
+  }
+  for (const UOp& r : deep) depth *= r.src(0).vmax();
+  const int64_t most = target_.l2_bytes * 3 / 4;
+  const bool two = columns % (2 * lanes) == 0 && depth * steps_in_row * 2 * lanes <= most;
+  const int64_t width = two ? 2 * lanes : lanes;
+
+  // The loops over panels are shared by the cores rather than those over rows, of which each
+  // would lay out all panels.
+  const bool shared = row.arg<RangeArg>().kind == RangeKind::kGrid;
+  const UOp panels = Range(columns / width, shared ? RangeKind::kGrid : RangeKind::kLoop);
+  const UOp column = Range(width, RangeKind::kLoop);
+  const UOp rows = Range(row.src(0).vmax(), RangeKind::kLoop);
+  const UOp part = CopiesOf(UOp::Index(steps_in_row / kBytesOfDot));
+  const UOp step = Range(kBytesOfDot, RangeKind::kMatrix);
+  Substitution map = {{c_.lane, Plus(Times(panels, width), column)}, {row, rows}};
+  map.emplace(along, Plus(Times(part, kBytesOfDot), step));
+  std::vector<UOp> steps;
+  for (const UOp& r : c_.inner) {
+    if (!(r == along)) steps.push_back(CopiesOf(r, map));
+  }
+  steps.push_back(part);
+  steps.push_back(step);
+  const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
+
+  const UOp a = there(c_.a);
+  const bool raise = MustRaise(c_.a, c_.b, target_);
+  const RaisedBytes up = raise ? Raise(c_.b) : RaisedBytes{c_.b, 0};
+  const UOp b = Panel(up.value, deep, along, width, map, panels, column, step, part);
+  UOp dots = SumOver(UOp::Make(Op::kMul, {ToInt32(a), ToInt32(b)}), steps);
+  if (up.by != 0) {
+    dots = UOp::Make(Op::kAdd, {dots, SumsOfRows(c_.a, up.by, row, rows, along)});
+  }
+  UOp sum = dots;
+  if (dots_.sum) {
+    Substitution inside = map;
+    inside.emplace(c_.reduce, dots);
+    for (const UOp& f : FactorsOfColumns()) {
+      inside.emplace(f, PanelOfScales(f, width, panels, column));
+    }
+    std::vector<UOp> blocks = dots_.blocks;
+    sum = SumOver(UOp(Substitute(dots_.scaled, inside)), blocks);
+  }
+  UOp out = Substitute(sink_, {{dots_.sum ? dots_.sum : c_.reduce, sum}});
+  std::vector<UOp> loops = {panels};
+  for (const UOp& r : ClosedRanges(sink_.src(0))) {
+    if (!(r == c_.lane) && !(r == row)) loops.push_back(r);
+  }
+  loops.push_back(rows);
+  loops.push_back(column);
+  const UOp& store = out.src(0);
+  std::vector<UOp> srcs = {there(UOp(store.src(0))), there(UOp(store.src(1)))};
+  srcs.insert(srcs.end(), loops.begin(), loops.end());
+  out = Simplify(out.WithSrcs({store.WithSrcs(srcs)}));
+  out = Simplify(Tile(out, column, width / lanes, lanes));
+  return Tile(out, rows,
+              LargestDivisor(rows.src(0).vmax(), kRowsOfTile) > kRowsOfTile / 2
+                  ? LargestDivisor(rows.src(0).vmax(), kRowsOfTile)
+                  : kRowsOfTile,
+              1);
+}
+
+UOp ByteTiler::PointOf(const std::vector<UOp>& ranges, const std::vector<int64_t>& extents) {
+  UOp out = UOp::Index(0);
+  for (size_t i = 0; i < ranges.size(); ++i) out = Plus(Times(out, extents[i]), ranges[i]);
+  return Simplify(out);
+}
+
+UOp ByteTiler::Panel(const UOp& b, const std::vector<UOp>& deep, const UOp& along, int64_t width,
+                     const Substitution& map, const UOp& panels, const UOp& column, const UOp& step,
+                     const UOp& part) {
+  std::vector<int64_t> extents;
+  std::vector<UOp> read, fill, loops;
+  Substitution there;
+  for (const UOp& r : deep) {
+    const bool block = std::find(dots_.blocks.begin(), dots_.blocks.end(), r) != dots_.blocks.end();
+    extents.push_back(r.src(0).vmax());
+    read.push_back(block ? r : map.at(r));
+    fill.push_back(Range(extents.back(), block ? RangeKind::kLoop : RangeKind::kUnroll));
+    loops.push_back(fill.back());
+    there.emplace(r, fill.back());
+  }
+  const UOp lane = Range(along.src(0).vmax(), RangeKind::kVector);
+  const UOp own = Range(width, RangeKind::kLoop);
+  there.emplace(along, lane);
+  there.emplace(c_.lane, Plus(Times(panels, width), own));
+  loops.insert(loops.begin(), own);
+  loops.push_back(lane);
+  const UOp four = UOp::Index(kBytesOfDot);
+  extents.insert(extents.end(), {along.src(0).vmax() / kBytesOfDot, width, kBytesOfDot});
+  read.insert(read.end(), {part, column, step});
+  fill.insert(fill.end(), {UOp::Make(Op::kFloorDiv, {lane, four}), own,
+                           UOp::Make(Op::kFloorMod, {lane, four})});
+  int64_t elements = 1;
+  for (int64_t e : extents) elements *= e;
+  const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents),
+                              Simplify(Substitute(b, there)), loops);
+  return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
+}
+
+UOp ByteTiler::PanelOfScales(const UOp& factor, int64_t width, const UOp& panels,
+                             const UOp& column) {
+  std::vector<int64_t> extents;
+  std::vector<UOp> read, fill;
+  Substitution there;
+  for (const UOp& r : dots_.blocks) {
+    extents.push_back(r.src(0).vmax());
+    read.push_back(r);
+    fill.push_back(Range(extents.back(), RangeKind::kLoop));
+    there.emplace(r, fill.back());
+  }
+  const UOp own = Range(width, RangeKind::kLoop);
+  there.emplace(c_.lane, Plus(Times(panels, width), own));
+  extents.push_back(width);
+  read.push_back(column);
+  fill.push_back(own);
+  int64_t elements = 1;
+  for (int64_t e : extents) elements *= e;
+  const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents),
+                              Simplify(Substitute(factor, there)), fill);
+  return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
+}
+
+UOp ByteTiler::SumsOfRows(const UOp& a, int64_t by, const UOp& row, const UOp& rows,
+                          const UOp& along) {
+  std::vector<int64_t> extents = {rows.src(0).vmax()};
+  std::vector<UOp> read = {rows}, fill = {Range(rows.src(0).vmax(), RangeKind::kLoop)}, steps;
+  Substitution there = {{row, fill[0]}};
+  for (const UOp& r : dots_.blocks) {
+    extents.push_back(r.src(0).vmax());
+    read.push_back(r);
+    fill.push_back(Range(extents.back(), RangeKind::kLoop));
+    there.emplace(r, fill.back());
+  }
+  for (const UOp& r : c_.inner) {
+    if (r == along) continue;
+    steps.push_back(Range(r.src(0).vmax(), RangeKind::kUnroll));
+    there.emplace(r, steps.back());
+  }
+  const UOp lane = Range(along.src(0).vmax() / kBytesOfDot, RangeKind::kVector);
+  const UOp step = Range(kBytesOfDot, RangeKind::kMatrix);
+  there.emplace(along, Plus(Times(lane, kBytesOfDot), step));
+  steps.push_back(step);
+  const UOp of_lane = SumOver(ToInt32(Simplify(Substitute(a, there))), steps);
+  const UOp value = UOp::Make(Op::kMul, {SumOver(of_lane, {lane}), UOp::Const(kInt32, -by)});
+  int64_t elements = 1;
+  for (int64_t e : extents) elements *= e;
+  const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents), value, fill);
+  return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
+}
+
+std::vector<UOp> ByteTiler::FactorsOfColumns() const {
+  std::vector<UOp> out, stack = {dots_.scaled};
+  RangeMask rows = 0;
+  for (const UOp& r : c_.rows) rows |= sets_.Bit(r);
+  for (const UOp& r : c_.batch) rows |= sets_.Bit(r);
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    const RangeMask free = sets_.Free(u);
+    if ((free & sets_.Bit(c_.lane)) && !(free & rows)) {
+      out.push_back(u);
+    } else if (u.is(Op::kMul)) {
+      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
+  }
+  return out;
+}
+
+bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, const UOp& along,
+                 const Target& target) {
+  const Contraction& c = dots.c;
+  const int64_t lanes = target.vector_bytes / kInt32.bytes();
+  const int64_t in_row = along.src(0).vmax();
+  if (!row.src(0).IsConst() || row.src(0).vmax() < kLeastRows || dots.rest) return false;
+  if (!c.lane.src(0).IsConst() || c.lane.src(0).vmax() % lanes != 0) return false;
+  if (c.lane.arg<RangeArg>().kind == RangeKind::kGrid || !c.batch.empty()) return false;
+  if (c.columns.size() != 1 || c.rows.size() != 1) return false;
+  if (!std::has_single_bit(static_cast<uint64_t>(in_row)) || in_row < kLeastInRow ||
+      in_row > kMostInRow) {
+    return false;
+  }
+  int64_t bytes = lanes * in_row, rows = row.src(0).vmax() * kInt32.bytes(), copies = in_row / 4;
+  const auto fits = [&] {
+    return bytes <= target.l2_bytes * 3 / 4 && rows <= target.cache_bytes / 2 &&
+           copies <= kMostPanelCopies;
+  };
+  if (!fits()) return false;
+  for (const UOp& r : c.inner) {
+    if (r == along) continue;
+    if (!r.src(0).IsConst() || r.src(0).vmax() > kMostPanelCopies) return false;
+    bytes *= r.src(0).vmax();
+    copies *= r.src(0).vmax();
+  }
+  for (const UOp& r : dots.blocks) {
+    if (!r.src(0).IsConst() || r.src(0).vmax() > target.cache_bytes) return false;
+    bytes *= r.src(0).vmax();
+    rows *= r.src(0).vmax();
+    if (!fits()) return false;
+  }
+  return fits() && !(sets.Free(row) & ~sets.Bit(row));
+}
+
+}  // namespace tessera

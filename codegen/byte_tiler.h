@@ -1,0 +1,124 @@
+// How a kernel of dot products of bytes is put in tiles: with lanes along the sums (byte_dots.cc),
+// or over columns that are laid out in panels (byte_panels.cc).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codegen/byte_dots.h"
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "graph/kernel_form.h"
+#include "graph/rewrite.h"
+#include "graph/target.h"
+
+namespace tessera {
+
+// Bytes as the unsigned ones that are more by a constant.
+struct RaisedBytes {
+  UOp value;
+  int64_t by = 0;
+};
+RaisedBytes Raise(const UOp& bytes);
+// Whether one operand, b, must be raised to be unsigned where the other is signed.
+bool MustRaise(const UOp& a, const UOp& b, const Target& target);
+
+UOp ToInt32(const UOp& bytes);
+// REDUCE(add) over these ranges, or the value where there are none.
+UOp SumOver(const UOp& value, const std::vector<UOp>& ranges);
+
+// Whether rows are many enough for the columns to be laid out anew, and panels fit.
+bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, const UOp& along,
+                 const Target& target);
+
+class ByteTiler {
+ public:
+  ByteTiler(const UOp& sink, const RangeSets& sets, const ByteDots& dots, const Target& target)
+      : sink_(sink),
+        sets_(sets),
+        dots_(dots),
+        c_(dots.c),
+        target_(target),
+        next_id_(FreshRangeId(sets)),
+        next_stage_(FreshStageId(sink)) {}
+
+  // Lanes along the sum, several columns at once as so many streams, and rows that share them.
+  UOp Along(const UOp& along);
+
+  // Lanes over columns, whose bytes and scales are laid out first for all rows to read: in a panel
+  // of so many columns, four steps of a column lie next to those of the next one. Rows are copies.
+  // Each element of the result then takes four bytes of its row and of a lane at a time.
+  UOp Across(const UOp& row, const UOp& along);
+
+ private:
+  // Lanes for `groups` of bytes of each of several blocks: of those first whose bytes are the
+  // nearest, and of none by which bytes are chosen. What is left of each range of blocks is put in
+  // its place, in copies where something is chosen by it.
+  UOp BlocksBesides(int64_t most, int64_t groups, std::vector<UOp>& blocks, Substitution& map);
+
+  // How far apart in memory the columns' bytes of neighbouring blocks are: the least of all loads
+  // that move, 0 where none does or one jumps.
+  int64_t StepInMemory(const UOp& range) const;
+
+  // The sum of what is added in each block to the dot products: lanes over the innermost ranges of
+  // blocks, in the same loops over the others.
+  UOp SumOfRest(const Substitution& of_dots);
+
+  // The index of a point of these ranges, the last of them adjacent.
+  static UOp PointOf(const std::vector<UOp>& ranges, const std::vector<int64_t>& extents);
+
+  // The bytes of a column operand as they lie in its panel, which is filled along memory.
+  UOp Panel(const UOp& b, const std::vector<UOp>& deep, const UOp& along, int64_t width,
+            const Substitution& map, const UOp& panels, const UOp& column, const UOp& step,
+            const UOp& part);
+
+  // What a sum's products are times in each column and block, in a panel too.
+  UOp PanelOfScales(const UOp& factor, int64_t width, const UOp& panels, const UOp& column);
+
+  // Minus `by` times the sum of a row's bytes in each block, which all panels read.
+  UOp SumsOfRows(const UOp& a, int64_t by, const UOp& row, const UOp& rows, const UOp& along);
+
+  // The factors of the sum's products that vary over columns and not over rows.
+  std::vector<UOp> FactorsOfColumns() const;
+
+  // Whether what an expression is made of is chosen by a range, and not by what is read: in copies
+  // for each step of it nothing is left to choose, and what they read alike they share.
+  static bool ChoosesBy(const UOp& u, const UOp& range);
+
+  static UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+  static UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
+  static int64_t PowerOfTwoIn(int64_t n) { return n & -n; }
+
+  UOp Range(int64_t extent, RangeKind kind) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{next_id_++, kind});
+  }
+
+  static constexpr int64_t kMostCopies = 8;  // of steps inside a block
+
+  // A loop of this many steps, in copies as long as these are few.
+  UOp CopiesOf(const UOp& extent) {
+    const int64_t n = extent.vmax();
+    const bool few = extent.IsConst() && copies_ * n <= kMostCopies;
+    if (few) copies_ *= n;
+    return UOp::Make(Op::kRange, kInt64, {extent},
+                     RangeArg{next_id_++, few ? RangeKind::kUnroll : RangeKind::kLoop});
+  }
+  UOp CopiesOf(const UOp& range, Substitution& map) {
+    const UOp r = CopiesOf(UOp(range.src(0)));
+    map.emplace(range, r);
+    return r;
+  }
+
+  // Copies of columns, and of rows as far as registers go.
+  UOp TileOutputs(const UOp& sink);
+
+  const UOp sink_;
+  const RangeSets& sets_;
+  const ByteDots& dots_;
+  const Contraction& c_;
+  const Target& target_;
+  int64_t next_id_, next_stage_;
+  int64_t copies_ = 1;
+};
+
+}  // namespace tessera

@@ -1,0 +1,116 @@
+// Values at lanes.
+#include "codegen/lane_values.h"
+
+#include <bit>
+#include <optional>
+
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+bool DependsOn(const UOp& u, const UOp& range) {
+  for (const UOp& s : TopoSort({&u, 1})) {
+    if (s == range) return true;
+  }
+  return false;
+}
+
+// The value of an index expression of this range and constants alone, or nothing.
+std::optional<int64_t> At(const UOp& u, const UOp& range, int64_t point) {
+  if (u == range) return point;
+  if (u.IsConst()) return u.vmin();
+  if (u.size() != 2) return std::nullopt;
+  const std::optional<int64_t> a = At(u.src(0), range, point), b = At(u.src(1), range, point);
+  if (!a || !b) return std::nullopt;
+  if (u.is(Op::kAdd)) return *a + *b;
+  if (u.is(Op::kMul)) return *a * *b;
+  if (*a < 0 || *b <= 0) return std::nullopt;
+  if (u.is(Op::kFloorDiv)) return *a / *b;
+  if (u.is(Op::kFloorMod)) return *a % *b;
+  return std::nullopt;
+}
+
+}  // namespace
+
+UOp AtLane(const UOp& u, const UOp& range, int64_t lane) {
+  return Simplify(Substitute(u, {{range, UOp::Index(lane)}}));
+}
+
+bool LaneStride(const UOp& index, const UOp& range, int64_t& stride) {
+  stride = 0;
+  for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {
+    if (t.term == range) {
+      stride = t.factor;
+    } else if (DependsOn(t.term, range)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<int64_t> LaneOffsets(const UOp& index, const UOp& range) {
+  std::vector<int64_t> out(range.src(0).vmax(), 0);
+  for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {
+    if (!DependsOn(t.term, range)) continue;
+    for (size_t l = 0; l < out.size(); ++l) {
+      const std::optional<int64_t> at = At(t.term, range, static_cast<int64_t>(l));
+      if (!at) return {};
+      out[l] += *at * t.factor;
+    }
+  }
+  for (size_t l = out.size(); l-- > 0;) out[l] -= out[0];
+  return out;
+}
+
+int64_t RunLength(const std::vector<int64_t>& offsets) {
+  const int64_t n = static_cast<int64_t>(offsets.size());
+  int64_t run = 1;
+  while (run < n && offsets[run] == offsets[0] + run) ++run;
+  run = int64_t{1} << std::bit_width(static_cast<uint64_t>(run)) >> 1;
+  if (run == 0 || n % run != 0) return 1;
+  for (int64_t l = 0; l < n; ++l) {
+    if (offsets[l] != offsets[l - l % run] + l % run) return 1;
+  }
+  return run;
+}
+
+UOp Joined(std::vector<UOp> parts) {
+  while (parts.size() > 1) {
+    std::vector<UOp> next;
+    for (size_t i = 0; i + 1 < parts.size(); i += 2) {
+      Ints from(2 * parts[i].dtype().lanes());
+      for (size_t l = 0; l < from.size(); ++l) {
+        // Of one vector twice, lanes of the first alone.
+        from[l] = static_cast<int64_t>(parts[i] == parts[i + 1] ? l % (from.size() / 2) : l);
+      }
+      const DType wide = parts[i].dtype().WithLanes(static_cast<int>(from.size()));
+      next.push_back(UOp::Make(Op::kShuffle, wide, {parts[i], parts[i + 1]}, from));
+    }
+    if (parts.size() % 2 == 1) return UOp();
+    parts = std::move(next);
+  }
+  return parts[0];
+}
+
+UOp OfScalars(const std::vector<UOp>& parts) {
+  const int lanes = static_cast<int>(parts.size());
+  size_t run = 1;
+  while (run < parts.size() && parts[run] == parts[0]) ++run;
+  std::vector<UOp> distinct;
+  Ints from;
+  for (size_t l = 0; l < parts.size(); ++l) {
+    if (l % run == 0) distinct.push_back(parts[l]);
+    if (!(parts[l] == distinct.back())) run = 0;
+    if (run == 0) break;
+    from.push_back(static_cast<int64_t>(l / run));
+  }
+  const DType dtype = parts[0].dtype();
+  if (run < 2 || distinct.size() < 2) return UOp::Make(Op::kLanes, dtype.WithLanes(lanes), parts);
+  const UOp few =
+      UOp::Make(Op::kLanes, dtype.WithLanes(static_cast<int>(distinct.size())), distinct);
+  return UOp::Make(Op::kShuffle, dtype.WithLanes(lanes), {few, few}, from);
+}
+
+}  // namespace tessera
