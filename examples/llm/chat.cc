@@ -1,7 +1,11 @@
 // One function a form: the marks, and between them what was said.
 #include "examples/llm/chat.h"
 
+#include <ctime>
+
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "examples/llm/unicode.h"
@@ -28,17 +32,30 @@ absl::string_view Trimmed(absl::string_view text) {
   return WithoutSpaceAtBegin(WithoutSpaceAtEnd(text));
 }
 
-void Llama3(absl::Span<const Message> messages, Writer* w) {
+// What Llama 3.1 and later say at the beginning of any system message, and of one of its own where
+// there is none: up to when they were taught, as the template has it, and the date.
+std::string Dates(absl::string_view chat_template, const std::string& today) {
+  constexpr absl::string_view kTaught = "Cutting Knowledge Date: ", kToday = "Today Date: ";
+  const size_t at = chat_template.find(kTaught);
+  if (at == absl::string_view::npos || !absl::StrContains(chat_template, kToday)) return "";
+  const absl::string_view taught = chat_template.substr(at + kTaught.size());
+  return absl::StrCat(kTaught, taught.substr(0, taught.find_first_of("\\\n\"'{")), "\n", kToday,
+                      today, "\n\n");
+}
+
+void Llama3(absl::Span<const Message> messages, const std::string& today, Writer* w) {
   w->Bos();
-  const auto header = [&](const std::string& role) {
+  const auto message = [&](const std::string& role, absl::string_view begin,
+                           absl::string_view content) {
     w->Mark("<|start_header_id|>" + role + "<|end_header_id|>\n\n");
-  };
-  for (const Message& m : messages) {
-    header(m.role);
-    w->Said(Trimmed(m.content));
+    w->Said(absl::StrCat(begin, Trimmed(content)));
     w->Mark("<|eot_id|>");
-  }
-  header("assistant");
+  };
+  const std::string dates = Dates(w->tokenizer.spec().chat_template, today);
+  const bool own = !messages.empty() && messages[0].role == "system";
+  if (!dates.empty() && !own) message("system", dates, "");
+  for (const Message& m : messages) message(m.role, m.role == "system" ? dates : "", m.content);
+  w->Mark("<|start_header_id|>assistant<|end_header_id|>\n\n");
 }
 
 // What a template says where there is no system message: a text in it, between a system message's
@@ -139,12 +156,21 @@ absl::StatusOr<ChatForm> RecogniseChat(const std::string& text) {
       "<|im_start|> (Qwen), [INST] (Llama 2, Mistral) and <|user|> (Zephyr)");
 }
 
+std::string Today() {
+  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::time_t now = std::time(nullptr);
+  std::tm t = {};
+  localtime_r(&now, &t);
+  return absl::StrFormat("%02d %s %d", t.tm_mday, kMonths[t.tm_mon], 1900 + t.tm_year);
+}
+
 std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, ChatForm form,
-                                absl::Span<const Message> messages) {
+                                absl::Span<const Message> messages, const std::string& today) {
   Writer w{tokenizer};
   switch (form) {
     case ChatForm::kLlama3:
-      Llama3(messages, &w);
+      Llama3(messages, today, &w);
       break;
     case ChatForm::kChatMl:
       ChatMl(messages, &w);

@@ -31,8 +31,13 @@ enum class ChatForm {
 // By the template's marks; an error names those that are known.
 absl::StatusOr<ChatForm> RecogniseChat(const std::string& chat_template);
 
-// The conversation up to where the assistant is to speak.
+// The date as templates tell it: 26 Jul 2024.
+std::string Today();
+
+// The conversation up to where the assistant is to speak. Templates that tell the date tell
+// `today`.
 std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, ChatForm form,
-                                absl::Span<const Message> messages);
+                                absl::Span<const Message> messages,
+                                const std::string& today = Today());
 
 }  // namespace tessera::llm

@@ -12,11 +12,16 @@ namespace {
 class Conversation {
  public:
   Conversation(const Command& command, const Model& model, Session& session, ChatForm form)
-      : command_(command), model_(model), session_(session), form_(form) {
+      : command_(command),
+        model_(model),
+        session_(session),
+        form_(form),
+        sampler_(command.sampler, model.config.vocabulary) {
     if (!command.system.empty()) system_.push_back({"system", command.system});
     options_.stops = command.stops;
     options_.sampler = command.sampler;
     options_.interrupted = &interrupted;
+    options_.draws = &sampler_;
   }
 
   // Answers a message, or says why not and goes on as if it had not been.
@@ -60,6 +65,7 @@ class Conversation {
     size_t same = 0;  // what the session need not see again
     while (same + 1 < ids.size() && same < fed_.size() && ids[same] == fed_[same]) ++same;
     session_.Rewind(static_cast<int64_t>(same));
+    options_.before.assign(ids.begin(), ids.begin() + static_cast<int64_t>(same));
     options_.max_tokens = command_.max_tokens >= 0 ? command_.max_tokens : session_.room();
     ASSIGN_OR_RETURN(const Generated g,
                      Generate(session_, model_, absl::MakeConstSpan(ids).subspan(same), options_,
@@ -89,6 +95,7 @@ class Conversation {
   const Model& model_;
   Session& session_;
   const ChatForm form_;
+  Sampler sampler_;
   GenerateOptions options_;
   std::vector<Message> system_, turns_;
   std::vector<int32_t> fed_;  // what the session has seen

@@ -2,6 +2,7 @@
 #include "examples/llm/generate.h"
 
 #include <chrono>
+#include <optional>
 
 #include "graph/status.h"
 
@@ -63,9 +64,12 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
   RETURN_IF_ERROR(CheckPrompt(session, prompt, options));
   Generated out;
   out.prompt_tokens = static_cast<int64_t>(prompt.size());
-  std::vector<int32_t> recent(prompt.begin(), prompt.end());
-  recent.reserve(prompt.size() + static_cast<size_t>(std::min(options.max_tokens, session.room())));
-  Sampler sampler(options.sampler, model.config.vocabulary);
+  std::vector<int32_t> recent = options.before;
+  recent.insert(recent.end(), prompt.begin(), prompt.end());
+  recent.reserve(recent.size() + static_cast<size_t>(std::min(options.max_tokens, session.room())));
+  std::optional<Sampler> own;
+  if (options.draws == nullptr) own.emplace(options.sampler, model.config.vocabulary);
+  Sampler& sampler = options.draws == nullptr ? *own : *options.draws;
   Utf8Stream utf8;
   StopFilter filter{options.stops};
   const auto emit = [&](const std::string& text) {

@@ -16,6 +16,10 @@ struct GenerateOptions {
   int64_t max_tokens = 256;
   std::vector<std::string> stops;  // texts that end it and are not shown
   SamplerOptions sampler;
+  // Of a conversation: the tokens before the prompt, which count as recent too, and what draws the
+  // tokens, which goes on from answer to answer; none: one of its own.
+  std::vector<int32_t> before;
+  Sampler* draws = nullptr;
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C
 };
 

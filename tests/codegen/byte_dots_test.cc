@@ -132,6 +132,35 @@ TEST(ByteDots, FieldsOfBytesAreMultipliedAsTheyAre) {
   }
 }
 
+// What is added in each block besides is summed in the same kernel, by lanes of its own.
+TEST(ByteDots, OffsetsOfBlocksAreAddedInTheSameKernel) {
+  const Tensor x = Tensor::Empty({1, 8, 32}, kInt8), w = Tensor::Empty({64, 8, 32}, kInt8);
+  const Tensor offsets = Tensor::Empty({64, 8}), sums = Tensor::Empty({1, 1, 8});
+  const Tensor dots = (x.Unsqueeze(1).Cast(kInt32) * w.Cast(kInt32)).Sum({-1}).Cast(kFloat32);
+  const Tensor y = (dots * Tensor::Empty({64, 8}) + sums * offsets).Sum({-1});
+  const UOp program = ProgramOf(y, ChipWithDots());
+  EXPECT_EQ(Count(program, Op::kMma), 4 + 1);
+  EXPECT_EQ(Count(program, Op::kFold), 2 * 4);
+  EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
+}
+
+// Scales that are fields of a word are taken from it in lanes, one for each block of a vector.
+TEST(ByteDots, PackedScalesAreUnpackedInLanes) {
+  const Tensor x = Tensor::Empty({1, 8, 4, 16}, kInt8), w = Tensor::Empty({64, 8, 4, 16}, kInt8);
+  const Tensor words = Tensor::Empty({64, 8, 1}, kUInt32);
+  const Tensor scales = ((words >> (Tensor::Arange(4, kUInt32) * 8)) & 63).Cast(kFloat32);
+  const Tensor dots = (x.Unsqueeze(1).Cast(kInt32) * w.Cast(kInt32)).Sum({-1}).Cast(kFloat32);
+  const UOp program = ProgramOf((dots * scales).Sum({-2, -1}), ChipWithDots());
+  EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
+  int shifts = 0;
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kShr)) continue;
+    ++shifts;
+    EXPECT_EQ(s.dtype().lanes(), 2);  // of a vector of eight lanes, for two blocks of 16 bytes
+  }
+  EXPECT_GT(shifts, 0);
+}
+
 // What is not negative needs no correction; nor does a chip whose products take any signs.
 TEST(ByteDots, CorrectsOnlyWhatTheChipCannot) {
   const Tensor w = Tensor::Empty({64, 8, 32}, kInt8);

@@ -2,6 +2,7 @@
 #include "tests/llm/small_files.h"
 
 #include <cstring>
+#include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -62,12 +63,35 @@ SmallGguf::SmallGguf() {
   Shape("blk.0.ffn_down.weight", {kDim, kFfn});
 }
 
+void FillRandomly(WeightFormat format, char* to, int64_t size) {
+  std::mt19937 rng(static_cast<unsigned>(size));
+  if (format == WeightFormat::kF32) {
+    for (int64_t i = 0; i < size; i += 4) {
+      const float v = static_cast<float>(static_cast<int>(rng() % 2001) - 1000) * 1e-3f;
+      std::memcpy(to + i, &v, 4);
+    }
+    return;
+  }
+  const bool two = format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1 ||
+                   format == WeightFormat::kQ4K || format == WeightFormat::kQ5K;
+  const int64_t block = InfoOf(format).block_bytes, half = format == WeightFormat::kQ6K ? 208 : 0;
+  for (int64_t i = 0; i < size; ++i) to[i] = static_cast<char>(rng());
+  for (int64_t i = half; i < size; i += block) {
+    for (int64_t at = i; at <= i + (two ? 2 : 0); at += 2) {
+      const uint16_t small = static_cast<uint16_t>(3 << 10 | (rng() & 1023));  // 2^-12
+      std::memcpy(to + at, &small, 2);
+    }
+  }
+}
+
 std::string SmallGguf::Bytes() const {
   GgufWriter w;
   for (const auto& [key, set] : values) set(w, key);
   for (const auto& [name, t] : tensors) {
-    w.Add(name, t.format, t.shape,
-          [](char* to, int64_t size) { std::memset(to, 0, static_cast<size_t>(size)); });
+    w.Add(name, t.format, t.shape, [this, format = t.format](char* to, int64_t size) {
+      std::memset(to, 0, static_cast<size_t>(size));
+      if (random) FillRandomly(format, to, size);
+    });
   }
   return w.Bytes();
 }

@@ -34,8 +34,17 @@ struct SmallGguf {
     tensors[name] = {format, std::move(shape)};
     return *this;
   }
+  // Weights of about a hundredth of what each format's numbers span; as they are, all are zero.
+  SmallGguf& Random() {
+    random = true;
+    return *this;
+  }
   std::string Bytes() const;
+  bool random = false;
 };
+
+// Random blocks of a format, whose halves are finite numbers below 1.
+void FillRandomly(WeightFormat format, char* to, int64_t size);
 
 // Vocabulary of the tiny models: <unk>, <s>, </s>, 256 byte tokens, and a few words.
 std::vector<std::string> SmallTokens();

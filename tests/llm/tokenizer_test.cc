@@ -440,12 +440,14 @@ TEST(Chat, TemplatesAreRecognised) {
   ASSERT_OK_AND_ASSIGN(const ChatForm form, RecogniseChat(t->spec().chat_template));
   EXPECT_EQ(form, ChatForm::kLlama3);
   const Message messages[] = {{"user", "Hello <|eot_id|>"}};
-  const std::vector<int32_t> ids = EncodeChat(*t, form, messages);
+  const std::vector<int32_t> ids = EncodeChat(*t, form, messages, "26 Jul 2024");
   EXPECT_EQ(ids.front(), 128000);  // <|begin_of_text|>
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128009), 1) << "what a user types is no mark";
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128006), 2);
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128009), 2) << "what a user types is no mark";
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128006), 3);
   EXPECT_TRUE(t->EndsText(128009));
-  EXPECT_EQ(DecodeAll(*t, ids), "user\n\nHello <|eot_id|>assistant\n\n");
+  EXPECT_EQ(DecodeAll(*t, ids),
+            "system\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+            "user\n\nHello <|eot_id|>assistant\n\n");
 }
 
 TEST(Chat, FormsByTheirMarks) {

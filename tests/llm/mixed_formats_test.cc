@@ -1,0 +1,75 @@
+// Files whose tensors are in different formats, as the usual mixtures (Q4_K_M, Q5_K_M) are.
+#include <cmath>
+#include <fstream>
+
+#include "examples/llm/session.h"
+#include "tests/llm/models.h"
+#include "tests/llm/small_files.h"
+
+namespace tessera::llm {
+namespace {
+
+constexpr int64_t kDim = 256, kFfn = 512;
+
+std::string MixedFile(const std::string& name, WeightFormat most, WeightFormat more,
+                      WeightFormat odd) {
+  SmallGguf g;
+  const int64_t vocabulary = static_cast<int64_t>(SmallTokens().size());
+  g.Set("llama.embedding_length", static_cast<uint32_t>(kDim));
+  g.Set("llama.feed_forward_length", static_cast<uint32_t>(kFfn));
+  g.Shape("token_embd.weight", {vocabulary, kDim}, more);
+  for (const char* norm : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) {
+    g.Shape(absl::StrCat(norm, ".weight"), {kDim});
+  }
+  g.Shape("blk.0.attn_q.weight", {kDim, kDim}, most);
+  g.Shape("blk.0.attn_k.weight", {kDim, kDim}, odd);
+  g.Shape("blk.0.attn_v.weight", {kDim, kDim}, more);
+  g.Shape("blk.0.attn_output.weight", {kDim, kDim}, most);
+  g.Shape("blk.0.ffn_gate.weight", {kFfn, kDim}, odd);
+  g.Shape("blk.0.ffn_up.weight", {kFfn, kDim}, most);
+  g.Shape("blk.0.ffn_down.weight", {kDim, kFfn}, more);
+  const std::string path = OwnTempDir() + "/" + name + ".gguf";
+  std::ofstream(path, std::ios::binary) << g.Random().Bytes();
+  return path;
+}
+
+std::vector<float> LogitsOf(const Model& model, Activations activations,
+                            absl::Span<const int32_t> tokens) {
+  SessionOptions options;
+  options.activations = activations;
+  options.cache = kFloat32;
+  Session session(model, options);
+  const float* logits = session.Feed(tokens);
+  return {logits, logits + model.config.vocabulary};
+}
+
+// One token and several: activations in integers of eight bits err by 1/254 of their blocks.
+TEST(MixedFormats, IntegersAreNearlyTheValues) {
+  const WeightFormat rows[][3] = {
+      {WeightFormat::kQ4K, WeightFormat::kQ6K, WeightFormat::kQ5_0},
+      {WeightFormat::kQ5K, WeightFormat::kQ8_0, WeightFormat::kQ5_1},
+      {WeightFormat::kIQ4XS, WeightFormat::kQ5K, WeightFormat::kIQ4NL},
+  };
+  for (const auto& [most, more, odd] : rows) {
+    SCOPED_TRACE(InfoOf(most).name);
+    ASSERT_OK_AND_ASSIGN(const Model model,
+                         LoadModel(MixedFile(InfoOf(most).name, most, more, odd)));
+    for (const int tokens : {1, 16}) {
+      std::vector<int32_t> ids;
+      for (int i = 0; i < tokens; ++i) ids.push_back(3 + i * 7);
+      const std::vector<float> exact = LogitsOf(model, Activations::kF32, ids),
+                               rounded = LogitsOf(model, Activations::kInt8, ids);
+      double error = 0, size = 0;
+      for (size_t i = 0; i < exact.size(); ++i) {
+        error += std::pow(exact[i] - rounded[i], 2);
+        size += std::pow(exact[i], 2);
+      }
+      EXPECT_GT(size, 0);
+      EXPECT_GT(error, 0);
+      EXPECT_LT(std::sqrt(error / size), 0.02) << tokens;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera::llm
