@@ -19,12 +19,19 @@ struct Writer {
   const Tokenizer& tokenizer;
   std::vector<Tokenizer::Part> out = {};
 
-  void Mark(std::string text) { out.push_back({std::move(text), true}); }
-  void Said(absl::string_view text) { out.push_back({std::string(text), false}); }
+  void Mark(std::string text) {
+    Tokenizer::Part& part = out.emplace_back();
+    part.text = std::move(text);
+    part.markup = true;
+  }
+  void Said(absl::string_view text) {
+    Tokenizer::Part& part = out.emplace_back();
+    part.text.assign(text.data(), text.size());
+  }
   void Bos() { Token(tokenizer.spec().bos); }
   void Eos() { Token(tokenizer.spec().eos); }
   void Token(int64_t id) {
-    if (id >= 0) out.push_back({"", false, static_cast<int32_t>(id)});
+    if (id >= 0) out.emplace_back().token = static_cast<int32_t>(id);
   }
 };
 
