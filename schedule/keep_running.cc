@@ -43,8 +43,17 @@ bool MayGrow(const UOp& reduce, RangeMask both, const RangeSets& sets) {
   return compares;
 }
 
+// Whether a value is made of what is kept running along the loop: that is there at the loop's own
+// point alone.
+bool ReadsRunning(const UOp& value, const UOp& loop) {
+  const std::vector<UOp> nodes = TopoSort({&value, 1});
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&loop](const UOp& u) { return u.is(Op::kRunning) && u.src(1) == loop; });
+}
+
 // What the reduction takes up at each point of the loop, or nothing where it does not grow so.
 UOp TakenUp(const UOp& reduce, const UOp& loop, int64_t fresh_id) {
+  if (ReadsRunning(reduce.src(0), loop)) return UOp();
   const UOp& place = reduce.src(1);
   const UOp &n = loop.src(0), &length = place.src(0);
   if (Simplify(UOp::Make(Op::kSub, {length, n})).vmin() < 0) return UOp();

@@ -202,5 +202,15 @@ TEST(Running, WhatDoesNotGrowStartsOver) {
   EXPECT_EQ(RunningsAndReductions(masked(j <= i.Unsqueeze(1))).first, 0);
 }
 
+// Seed 4019293: a maximum over the few that two windows have in common is kept running, and where
+// it lies is asked of it.
+TEST(Running, WhatIsKeptIsReadAtItsOwnPointAlone) {
+  const Tensor x = Tensor::From({4, 7, 1}, kFloat32).Reshape({1, 1, 3}).To("CPU").Realize();
+  const ValuesAndIndices best =
+      x.MaxPoolWithIndices({.size = {2}, .stride = {2}, .padding = {1}, .dilation = {2}});
+  EXPECT_EQ(best.values.ToVector<float>(), (std::vector<float>{7, 7}));
+  EXPECT_EQ(best.indices.ToVector<int64_t>(), (std::vector<int64_t>{1, 1}));
+}
+
 }  // namespace
 }  // namespace tessera
