@@ -44,7 +44,7 @@ std::vector<float> LogitsOf(const Model& model, Activations activations,
 }
 
 // One token and several: activations in integers of eight bits err by 1/254 of their blocks.
-TEST(MixedFormats, IntegersAreNearlyTheValues) {
+TEST(MixedFormats, IntegersAreNearlyTheValuesSlow) {
   const WeightFormat rows[][3] = {
       {WeightFormat::kQ4K, WeightFormat::kQ6K, WeightFormat::kQ5_0},
       {WeightFormat::kQ5K, WeightFormat::kQ8_0, WeightFormat::kQ5_1},
