@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "graph/fault.h"
 #include "graph/ops.h"
 #include "graph/rewrite.h"
@@ -169,6 +170,22 @@ int64_t FreshRangeId(const RangeSets& sets) {
   int64_t id = 0;
   for (const UOp& r : sets.ranges()) id = std::max(id, r.arg<RangeArg>().id + 1);
   return id;
+}
+
+std::vector<UOp> TopReductions(const UOp& value) {
+  std::vector<UOp> out, stack = {value};
+  absl::flat_hash_set<const Node*> seen;
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (!seen.insert(u.get()).second) continue;
+    if (u.is(Op::kReduce)) {
+      out.push_back(u);
+    } else {
+      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
+  }
+  return out;
 }
 
 }  // namespace tessera

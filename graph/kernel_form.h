@@ -81,6 +81,9 @@ int64_t ShareOf(int64_t n, int64_t cores);
 // range of its own.
 UOp SeparateRanges(const UOp& sink);
 
+// The reductions of an expression or a kernel that do not lie within others of it.
+std::vector<UOp> TopReductions(const UOp& value);
+
 // An id that no RANGE of the kernel has.
 int64_t FreshRangeId(const RangeSets& sets);
 

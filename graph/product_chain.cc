@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "absl/container/flat_hash_set.h"
+#include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -14,23 +14,6 @@ namespace {
 bool IsProduct(const UOp& u) {
   return u.is(Op::kReduce) && u.arg<ReduceArg>().op == Op::kAdd && u.src(0).is(Op::kMul) &&
          u.dtype().IsFloat();
-}
-
-// The reductions of an expression that do not lie within others of it.
-std::vector<UOp> TopReductions(const UOp& value) {
-  std::vector<UOp> out, stack = {value};
-  absl::flat_hash_set<const Node*> seen;
-  while (!stack.empty()) {
-    const UOp u = stack.back();
-    stack.pop_back();
-    if (!seen.insert(u.get()).second) continue;
-    if (u.is(Op::kReduce)) {
-      out.push_back(u);
-    } else {
-      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-    }
-  }
-  return out;
 }
 
 std::vector<UOp> Reductions(const UOp& value) {

@@ -5,7 +5,6 @@
 // Loops stay in the order of the result: neighbouring blocks then write neighbouring memory.
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "schedule/passes.h"
@@ -32,25 +31,6 @@ UOp OwnLoops(const UOp& sink) {
   return out;
 }
 
-// What the reductions that lie within no other depend on.
-RangeMask ReducedFor(const UOp& sink, const RangeSets& sets, bool& any) {
-  RangeMask out = 0;
-  std::vector<UOp> stack(sink.srcs().begin(), sink.srcs().end());
-  absl::flat_hash_set<const Node*> seen;
-  while (!stack.empty()) {
-    const UOp u = stack.back();
-    stack.pop_back();
-    if (!seen.insert(u.get()).second) continue;
-    if (u.is(Op::kReduce)) {
-      any = true;
-      out |= sets.Free(u);
-    } else {
-      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 UOp ShareAmongBlocks(const UOp& kernel) {
@@ -65,9 +45,10 @@ UOp ShareAmongBlocks(const UOp& kernel) {
   // Where loops stay as they are, neither one that a reduction goes through, too.
   if (in_order) shared &= ~sets.ClosedBy(Op::kReduce);
   // What a reduction does not depend on stays within a block, so that only one computes it.
-  bool reduced = false;
-  const RangeMask reduced_for = ReducedFor(sink, sets, reduced);
-  if (reduced && !in_order) shared &= reduced_for;
+  const std::vector<UOp> reductions = TopReductions(sink);
+  RangeMask reduced_for = 0;
+  for (const UOp& r : reductions) reduced_for |= sets.Free(r);
+  if (!reductions.empty() && !in_order) shared &= reduced_for;
   RangeReplacements map;
   for (const UOp& r : ClosedRanges(sink.src(0))) {
     if (!(shared & sets.Bit(r)) || r.arg<RangeArg>().kind == RangeKind::kGrid) continue;
