@@ -2,13 +2,14 @@
 // already set.
 #include <cstdlib>
 
+#include "tests/build_paths.h"
 #include "tests/testing.h"
 
 extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1"; }
 
 int main(int argc, char** argv) {
   setenv("SPEC", "2", /*overwrite=*/0);
-  setenv("CACHE_DIR", TESSERA_TEST_CACHE_DIR, /*overwrite=*/0);
+  setenv("CACHE_DIR", tessera::kTestCacheDir, /*overwrite=*/0);
   testing::InitGoogleMock(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -9,6 +9,7 @@
 #include "runtime/cuda_tables.h"
 #include "runtime/device.h"
 #include "runtime/sim/sim.h"
+#include "tests/build_paths.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -19,7 +20,7 @@ using sim::Fault;
 
 // ---- libraries
 
-std::string FakeDriver() { return std::string(TESSERA_BIN_DIR) + "/libfake_driver.so"; }
+std::string FakeDriver() { return std::string(kBinDir) + "/libfake_driver.so"; }
 
 absl::StatusOr<std::unique_ptr<const cuda::DriverTable>> WithAnswers(int init, int version) {
   void* const library = dlopen(FakeDriver().c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -9,6 +9,7 @@
 #include "graph/grad.h"
 #include "graph/shard_map.h"
 #include "runtime/runtime.h"
+#include "tests/build_paths.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -353,7 +354,7 @@ TEST(ShardingBytes, AreTheMinimumAndTheTableSaysSo) {
   std::stringstream was;
   was << file.rdbuf();
   if (was.str() == text) return;
-  const std::string path = std::string(TESSERA_BIN_DIR) + "/sharding_bytes.md";
+  const std::string path = std::string(kBinDir) + "/sharding_bytes.md";
   std::ofstream(path) << text;
   ADD_FAILURE() << "docs/sharding_bytes.md is not what the code does; the new table is " << path;
 }

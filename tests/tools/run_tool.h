@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "tests/build_paths.h"
+
 namespace tessera {
 
 struct Outcome {
@@ -14,7 +16,7 @@ struct Outcome {
 // `arguments` as a shell reads them.
 inline Outcome RunTool(const std::string& name, const std::string& arguments) {
   Outcome o;
-  const std::string command = std::string(TESSERA_BIN_DIR) + "/" + name + " " + arguments + " 2>&1";
+  const std::string command = std::string(kBinDir) + "/" + name + " " + arguments + " 2>&1";
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return o;
   char buffer[4096];

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "tests/build_paths.h"
 #include "tests/testing.h"
 
 namespace tessera {
@@ -16,7 +17,7 @@ struct Outcome {
 
 // Runs spec-check on files of these texts, which are named 0.txt, 1.txt, ...
 Outcome SpecCheckOn(const std::string& flags, const std::vector<std::string>& texts) {
-  std::string command = std::string(TESSERA_BIN_DIR) + "/spec-check " + flags;
+  std::string command = std::string(kBinDir) + "/spec-check " + flags;
   for (size_t i = 0; i < texts.size(); ++i) {
     const std::string path = OwnTempDir() + "/spec_check_" + std::to_string(i) + ".txt";
     std::ofstream(path) << texts[i];
