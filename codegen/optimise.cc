@@ -55,6 +55,19 @@ UOp CutChoices(const UOp& sink) {
   return out;
 }
 
+// The stores with the loop over `inner` directly within that over `outer`.
+UOp NestWithin(const UOp& sink, const UOp& inner, const UOp& outer) {
+  std::vector<UOp> stores;
+  for (const UOp& store : sink.srcs()) {
+    std::vector<UOp> srcs(store.srcs().begin(), store.srcs().end());
+    const auto from = std::find(srcs.begin(), srcs.end(), inner);
+    const auto to = std::find(srcs.begin(), srcs.end(), outer);
+    if (from < to && to != srcs.end()) std::rotate(from, from + 1, to + 1);
+    stores.push_back(store.WithSrcs(srcs));
+  }
+  return sink.WithSrcs(stores);
+}
+
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
   const UOp staged = CutChoices(StageRecomputed(sink, target));
   const RangeSets sets(staged);
@@ -71,8 +84,10 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   if (turned && (sets.ClosedBy(Op::kReduce) & (sets.Bit(best) | sets.Bit(turned)))) turned = UOp();
   if (turned) {
     lanes = std::min(lanes, kTurnedBlock);
-    const UOp out = Tile(staged, best, 1, lanes);
-    return Tile(out, turned, lanes, 1);
+    // Rows are read to their ends, as chips expect, and written past the cache in pieces.
+    const bool writes = StepOf(staged.src(0).src(0).src(1), best, sets).factor == 1;
+    const UOp nested = writes ? NestWithin(staged, turned, best) : NestWithin(staged, best, turned);
+    return Tile(Tile(nested, best, 1, lanes), turned, lanes, 1);
   }
   std::vector<UOp> loops = {best};
   UOp out = SeparateLoops(staged, best, loops);

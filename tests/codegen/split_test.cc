@@ -115,6 +115,18 @@ TEST(JoinTransposed, LoadsAcrossTheLanes) {
   }
 }
 
+// The inner loop goes along what is read: rows to their ends, though cores share the columns.
+TEST(JoinTransposed, ReadsRowsToTheirEnds) {
+  const UOp program = ProgramOf(Tensor::Empty({1024, 512}).T().Contiguous(), SmallChip());
+  std::vector<UOp> loops;
+  for (const UOp& s : program.srcs()) {
+    if (s.is(Op::kRange)) loops.push_back(s);
+  }
+  ASSERT_EQ(loops.size(), 2u);
+  EXPECT_TRUE(loops[0].src(1).IsConst(1024 / 8)) << Print({&program, 1});
+  EXPECT_EQ(loops[1].arg<RangeArg>().kind, RangeKind::kGrid);
+}
+
 // Columns that lie across memory are read along it and turned: no load or store of one element.
 TEST(JoinTransposed, PanelsAcrossTheGrain) {
   const Tensor x = Tensor::Empty({64, 32}), w = Tensor::Empty({48, 32});
