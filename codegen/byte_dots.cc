@@ -33,6 +33,16 @@ bool Contains(const UOp& u, const UOp& part) {
   return false;
 }
 
+// Whether an index depends on a range that stays a loop.
+bool Loops(const UOp& index) {
+  for (const UOp& s : TopoSort({&index, 1})) {
+    if (!s.is(Op::kRange)) continue;
+    const RangeKind kind = s.arg<RangeArg>().kind;
+    if (kind != RangeKind::kUnroll && kind != RangeKind::kVector) return true;
+  }
+  return false;
+}
+
 // Whether a value is these dot products in f32 times something that does not depend on them.
 bool Scales(const UOp& value, const UOp& dots) {
   UOp u = value;
@@ -168,6 +178,7 @@ UOp ByteTiler::Along(const UOp& along) {
   UOp sum = dots;
   if (dots_.sum) {
     map.emplace(c_.reduce, dots);
+    VectorsOfFactors(lane, map);
     sum = UOp(Substitute(dots_.scaled, map));
   }
   sum = SumOver(sum, blocks);
@@ -223,16 +234,63 @@ int64_t ByteTiler::StepInMemory(const UOp& range) const {
   return least;
 }
 
+ByteTiler::Trailing ByteTiler::TrailingBlocks() const {
+  const std::vector<UOp>& blocks = dots_.blocks;
+  const int64_t most = target_.vector_bytes / kFloat32.bytes();
+  Trailing out{blocks.size(), 1};
+  const auto fits = [&](const UOp& r) {
+    return r.src(0).IsConst() && r.src(0).vmax() * out.lanes <= most &&
+           std::has_single_bit(static_cast<uint64_t>(r.src(0).vmax()));
+  };
+  while (out.first > 0 && fits(blocks[out.first - 1])) {
+    out.lanes *= blocks[--out.first].src(0).vmax();
+  }
+  return out;
+}
+
+void ByteTiler::PutAtLanes(const Trailing& trailing, const UOp& lane, Substitution& map) const {
+  UOp at = lane;
+  for (size_t i = dots_.blocks.size(); i-- > trailing.first;) {
+    const UOp& extent = dots_.blocks[i].src(0);
+    map.insert_or_assign(dots_.blocks[i], UOp::Make(Op::kFloorMod, {at, extent}));
+    at = UOp::Make(Op::kFloorDiv, {at, extent});
+  }
+}
+
+void ByteTiler::VectorsOfFactors(const UOp& of_dots, Substitution& map) {
+  const Trailing trailing = TrailingBlocks();
+  if (trailing.lanes < kLeastLanes) return;
+  const UOp lane = Range(trailing.lanes, RangeKind::kVector);
+  Substitution there = map;
+  PutAtLanes(trailing, lane, there);
+  UOp place = UOp::Index(0);
+  RangeMask beside = 0;
+  for (size_t i = trailing.first; i < dots_.blocks.size(); ++i) {
+    const UOp& r = dots_.blocks[i];
+    const auto it = map.find(r);
+    place = Plus(Times(place, r.src(0).vmax()), it == map.end() ? r : it->second);
+    beside |= sets_.Bit(r);
+  }
+  place = Simplify(place);
+  if (Loops(place)) return;  // one number a step
+  UOp u = dots_.scaled;
+  while (u.is(Op::kMul)) {
+    const int with = Contains(UOp(u.src(0)), c_.reduce) ? 0 : 1;
+    const UOp factor(u.src(1 - with));
+    u = UOp(u.src(with));
+    if (!(sets_.Free(factor) & beside)) continue;
+    const UOp value = Simplify(Substitute(factor, there));
+    if (Contains(value, of_dots)) continue;  // lanes of several blocks of blocks
+    const UOp stage =
+        MakeStage(next_stage_++, trailing.lanes, lane, value, {&lane, 1}, Space::kRegister);
+    map.emplace(factor, UOp::Make(Op::kIndex, {stage, place}));
+  }
+}
+
 UOp ByteTiler::SumOfRest(const Substitution& of_dots) {
   const std::vector<UOp>& blocks = dots_.blocks;
   const int64_t most = target_.vector_bytes / kFloat32.bytes();
-  const auto fits = [&](const UOp& r, int64_t n) {
-    return r.src(0).IsConst() && r.src(0).vmax() * n <= most &&
-           std::has_single_bit(static_cast<uint64_t>(r.src(0).vmax()));
-  };
-  size_t whole = blocks.size();
-  int64_t lanes = 1;
-  while (whole > 0 && fits(blocks[whole - 1], lanes)) lanes *= blocks[--whole].src(0).vmax();
+  const Trailing trailing = TrailingBlocks();
   std::vector<UOp> loops;
   Substitution map;
   const auto loop = [&](const UOp& r, int64_t part) {
@@ -241,10 +299,10 @@ UOp ByteTiler::SumOfRest(const Substitution& of_dots) {
         UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{next_id_++, r.arg<RangeArg>().kind}));
     return loops.back();
   };
-  for (size_t i = 0; i < whole; ++i) {
+  for (size_t i = 0; i < trailing.first; ++i) {
     const bool last = i + 1 == blocks.size() && blocks[i].src(0).IsConst();
-    if (last) lanes = std::min(PowerOfTwoIn(blocks[i].src(0).vmax()), most);
-    if (last && lanes > 1) {
+    const int64_t lanes = last ? std::min(PowerOfTwoIn(blocks[i].src(0).vmax()), most) : 1;
+    if (lanes > 1) {
       const UOp part = loop(blocks[i], lanes);
       const UOp lane = Range(lanes, RangeKind::kVector);
       map.emplace(blocks[i], Plus(Times(part, lanes), lane));
@@ -255,13 +313,9 @@ UOp ByteTiler::SumOfRest(const Substitution& of_dots) {
       loops.push_back(blocks[i]);
     }
   }
-  if (whole < blocks.size()) {
-    const UOp lane = Range(lanes, RangeKind::kVector);
-    UOp at = lane;
-    for (size_t i = blocks.size(); i-- > whole;) {
-      map.emplace(blocks[i], UOp::Make(Op::kFloorMod, {at, UOp(blocks[i].src(0))}));
-      at = UOp::Make(Op::kFloorDiv, {at, UOp(blocks[i].src(0))});
-    }
+  if (trailing.first < blocks.size()) {
+    const UOp lane = Range(trailing.lanes, RangeKind::kVector);
+    PutAtLanes(trailing, lane, map);
     loops.push_back(lane);
   }
   return SumOver(Simplify(Substitute(dots_.rest, map)), loops);

@@ -64,6 +64,20 @@ class ByteTiler {
   // blocks, in the same loops over the others.
   UOp SumOfRest(const Substitution& of_dots);
 
+  // What the dot products are times, of which copies and lanes of blocks need several numbers: one
+  // vector has those of all blocks that are side by side, and each takes its own from it.
+  void VectorsOfFactors(const UOp& of_dots, Substitution& map);
+
+  // The trailing ranges of blocks that fit lanes together: how many, and their number of lanes.
+  struct Trailing {
+    size_t first = 0;  // of the ranges of blocks
+    int64_t lanes = 1;
+  };
+  Trailing TrailingBlocks() const;
+
+  // These ranges of blocks by the lanes of a range.
+  void PutAtLanes(const Trailing& trailing, const UOp& lane, Substitution& map) const;
+
   // The index of a point of these ranges, the last of them adjacent.
   static UOp PointOf(const std::vector<UOp>& ranges, const std::vector<int64_t>& extents);
 

@@ -60,6 +60,9 @@ class Vectoriser {
     return done_.at(sink);
   }
 
+  // A value by itself, as lanes.
+  UOp AllLanes(const UOp& value) { return Splat(Run(value)); }
+
  private:
   // A SINK or STAGE over what its stores have become.
   UOp Gathered(const UOp& u) {
@@ -140,7 +143,7 @@ class Vectoriser {
     const UOp first = UOp::Make(Op::kMul, {few, UOp::Index(run)});
     const UOp value = Simplify(Substitute(u, {{range_, first}}));
     Vectoriser inner(value, few, shuffles_);
-    const UOp each = inner.Splat(inner.Run(value));
+    const UOp each = inner.AllLanes(value);
     Ints from;
     for (int64_t l = 0; l < lanes_; ++l) from.push_back(l / run);
     return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {each, each}, from);
@@ -185,7 +188,7 @@ class Vectoriser {
     if (by_lane) map.emplace(range_, UOp::Make(Op::kFloorDiv, {all, four}));
     const UOp flat = Simplify(Substitute(u, map));
     Vectoriser inner(flat, all, shuffles_);
-    UOp out = inner.Splat(inner.Run(flat));
+    UOp out = inner.AllLanes(flat);
     if (by_lane) return out;
     return Joined(std::vector<UOp>(lanes_, out));
   }
@@ -245,10 +248,18 @@ class Vectoriser {
   // Lanes of another vector, which is the same for all of ours.
   UOp Parts(const UOp& u) {
     CHECK(!(sets_.Free(u.src(0)) & bit_), "a vector of lanes of vectors");
+    const UOp& vector = done_.at(u.src(0));
+    Ints from;
+    for (int64_t l = 0; l < lanes_ && shuffles_; ++l) {
+      const UOp at = AtLane(u.src(1), range_, l);
+      if (at.IsConst()) from.push_back(at.vmin());
+    }
+    if (static_cast<int64_t>(from.size()) == lanes_) {
+      return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {vector, vector}, from);
+    }
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; ++l) {
-      parts.push_back(
-          UOp::Make(Op::kPart, u.dtype(), {done_.at(u.src(0)), AtLane(u.src(1), range_, l)}));
+      parts.push_back(UOp::Make(Op::kPart, u.dtype(), {vector, AtLane(u.src(1), range_, l)}));
     }
     return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
   }
@@ -421,6 +432,20 @@ UOp FindRange(const UOp& sink, RangeKind kind) {
   return UOp();
 }
 
+// Stages in registers as vectors, of which reads are parts.
+UOp VectorsOfStages(const UOp& sink, bool shuffles) {
+  Substitution parts;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kStage)) continue;
+    const UOp& stage = u.src(0);
+    if (stage.arg<StageArg>().space != Space::kRegister) continue;
+    const UOp &value = stage.src(1).src(1), &lane = ClosedRanges(stage.src(1))[0];
+    Vectoriser all(value, lane, shuffles);
+    parts.emplace(u, UOp::Make(Op::kPart, u.dtype(), {all.AllLanes(value), UOp(u.src(1))}));
+  }
+  return parts.empty() ? sink : UOp(Substitute(sink, parts));
+}
+
 // What shows once copies and lanes are made: lanes of two vectors that are combined more cheaply
 // before than after their own.
 const RuleSet& LaneRules() {
@@ -485,9 +510,10 @@ UOp Expand(const UOp& sink, const Target& target) {
     for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
     out = SplitIntoSegments(out, r, copies);
   }
-  out = Decide(out);
+  const bool shuffles = target.dialect == Dialect::kCpp;
+  out = VectorsOfStages(Decide(out), shuffles);
   while (UOp r = FindRange(out, RangeKind::kVector)) {
-    out = Vectoriser(out, r, target.dialect == Dialect::kCpp).Run(out);
+    out = Vectoriser(out, r, shuffles).Run(out);
   }
   return Decide(out);
 }

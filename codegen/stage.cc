@@ -18,13 +18,13 @@ int64_t FreshStageId(const UOp& sink) {
 }
 
 UOp MakeStage(int64_t id, int64_t elements, const UOp& offset, const UOp& value,
-              absl::Span<const UOp> ranges) {
+              absl::Span<const UOp> ranges, Space space) {
   const Pairs size{{Extent(id), Extent(elements * value.dtype().bytes())}};
   const UOp scratch = UOp::Make(Op::kScratch, value.dtype(), {}, size);
   std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, offset}), value};
   store.insert(store.end(), ranges.begin(), ranges.end());
   return UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
-                   StageArg{id, Space::kShared});
+                   StageArg{id, space});
 }
 
 namespace {

@@ -15,8 +15,10 @@ UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
                    const std::vector<RangeKind>& kinds);
 
 // A STAGE of so many elements, filled with `value` at `offset` over `ranges`, whatever their kinds.
+// One in registers is filled by the lanes of one range, and read at points that are known once
+// copies and lanes are made: Expand makes a vector of it, and reads are lanes of that.
 UOp MakeStage(int64_t id, int64_t elements, const UOp& offset, const UOp& value,
-              absl::Span<const UOp> ranges);
+              absl::Span<const UOp> ranges, Space space = Space::kShared);
 // An id that no stage of the kernel has.
 int64_t FreshStageId(const UOp& sink);
 

@@ -112,10 +112,14 @@ struct BlockScales {
 // a word shifted, of which lanes for several of them read the same.
 BlockScales SixBits(const Tensor& b) {
   const Tensor group = Tensor::Arange(8, kUInt32), by = (group & 3) * 8;
+  const auto of_group = [&](uint32_t first_four, uint32_t later) {
+    return Where(group < 4, Tensor::Full({}, first_four, kUInt32),
+                 Tensor::Full({}, later, kUInt32));
+  };
   const auto six = [&](const Tensor& own, const Tensor& low, int low_at) {
     // Of the later four, the two highest bits are those of the bytes of the first four.
-    const Tensor later = ((low >> (by + low_at)) & 15) | ((own >> (by + 2)) & 48);
-    return Where(group < 4, (own >> by) & 63, later).Cast(kFloat32);
+    const Tensor of_own = (own >> (by + of_group(0, 2))) & of_group(63, 48);
+    return (of_own | ((low >> (by + low_at)) & of_group(0, 15))).Cast(kFloat32);
   };
   const Tensor x = Word(b, 4), y = Word(b, 8), z = Word(b, 12);
   return {six(x, z, 0) * Half(b, 0), -(six(y, z, 4) * Half(b, 2))};
