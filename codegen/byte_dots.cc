@@ -178,7 +178,7 @@ UOp ByteTiler::Along(const UOp& along) {
   UOp sum = dots;
   if (dots_.sum) {
     map.emplace(c_.reduce, dots);
-    VectorsOfFactors(lane, map);
+    VectorsOfFactors(lane, groups, map);
     sum = UOp(Substitute(dots_.scaled, map));
   }
   sum = SumOver(sum, blocks);
@@ -257,8 +257,9 @@ void ByteTiler::PutAtLanes(const Trailing& trailing, const UOp& lane, Substituti
   }
 }
 
-void ByteTiler::VectorsOfFactors(const UOp& of_dots, Substitution& map) {
+void ByteTiler::VectorsOfFactors(const UOp& of_dots, int64_t groups, Substitution& map) {
   const Trailing trailing = TrailingBlocks();
+  const int64_t most = target_.vector_bytes / kFloat32.bytes();
   if (trailing.lanes < kLeastLanes) return;
   const UOp lane = Range(trailing.lanes, RangeKind::kVector);
   Substitution there = map;
@@ -279,11 +280,20 @@ void ByteTiler::VectorsOfFactors(const UOp& of_dots, Substitution& map) {
     const UOp factor(u.src(1 - with));
     u = UOp(u.src(with));
     if (!(sets_.Free(factor) & beside)) continue;
-    const UOp value = Simplify(Substitute(factor, there));
-    if (Contains(value, of_dots)) continue;  // lanes of several blocks of blocks
-    const UOp stage =
-        MakeStage(next_stage_++, trailing.lanes, lane, value, {&lane, 1}, Space::kRegister);
-    map.emplace(factor, UOp::Make(Op::kIndex, {stage, place}));
+    UOp value = Simplify(Substitute(factor, there)), at = place, all = lane;
+    int64_t lanes = trailing.lanes;
+    if (Contains(value, of_dots)) {  // its lanes are of several blocks further out, too
+      lanes *= of_dots.src(0).vmax() / groups;
+      if (lanes > most) continue;
+      all = Range(lanes, RangeKind::kVector);
+      const UOp outer = UOp::Make(Op::kFloorDiv, {all, UOp::Index(trailing.lanes)});
+      const UOp inner = UOp::Make(Op::kFloorMod, {all, UOp::Index(trailing.lanes)});
+      value = Simplify(Substitute(value, {{lane, inner}, {of_dots, Times(outer, groups)}}));
+      const UOp block = UOp::Make(Op::kFloorDiv, {of_dots, UOp::Index(groups)});
+      at = Simplify(Plus(Times(block, trailing.lanes), place));
+    }
+    const UOp stage = MakeStage(next_stage_++, lanes, all, value, {&all, 1}, Space::kRegister);
+    map.emplace(factor, UOp::Make(Op::kIndex, {stage, at}));
   }
 }
 

@@ -65,8 +65,9 @@ class ByteTiler {
   UOp SumOfRest(const Substitution& of_dots);
 
   // What the dot products are times, of which copies and lanes of blocks need several numbers: one
-  // vector has those of all blocks that are side by side, and each takes its own from it.
-  void VectorsOfFactors(const UOp& of_dots, Substitution& map);
+  // vector has those of all blocks that are side by side, and each takes its own from it. Of the
+  // dot products' lanes, so many `groups` are of one block.
+  void VectorsOfFactors(const UOp& of_dots, int64_t groups, Substitution& map);
 
   // The trailing ranges of blocks that fit lanes together: how many, and their number of lanes.
   struct Trailing {

@@ -110,25 +110,45 @@ UOp Lowerer::Start(const UOp& r, int block) {
   return Append(block, UOp::Make(Op::kSplat, r.dtype(), {one}));
 }
 
+int Lowerer::MostSums(const std::vector<UOp>& group) const {
+  constexpr int kMuchWork = 6;  // vector operations a sum
+  const RangeMask loops = sets_.Closed(group[0]);
+  int work = 0;
+  for (const UOp& u : sets_.order()) {
+    work += IsElementwise(u.op()) && u.dtype().lanes() > 1 && (sets_.Free(u) & loops);
+  }
+  return work >= kMuchWork * static_cast<int>(group.size()) ? most_sums_ / 2 : most_sums_;
+}
+
 std::vector<int> Lowerer::Pool(const std::vector<UOp>& group) const {
   std::vector<int> pool(group.size());
   for (size_t i = 0; i < group.size(); ++i) pool[i] = static_cast<int>(i);
-  if (static_cast<int>(group.size()) <= most_sums_) return pool;
-  absl::flat_hash_map<const Node*, int> place, uses;
-  for (size_t i = 0; i < group.size(); ++i) place[group[i].get()] = static_cast<int>(i);
+  int left = static_cast<int>(group.size());
+  const int most = threads_ ? most_sums_ : MostSums(group);
+  if (left <= most) return pool;
+  absl::flat_hash_map<const Node*, int> uses;
   for (const UOp& u : sets_.order()) {
-    for (const UOp& s : u.srcs()) {
-      if (place.contains(s.get())) ++uses[s.get()];
-    }
+    for (const UOp& s : u.srcs()) ++uses[s.get()];
   }
-  for (const UOp& u : sets_.order()) {
-    if (u.size() != 2) continue;
-    const auto a = place.find(u.src(0).get()), b = place.find(u.src(1).get());
-    if (a == place.end() || b == place.end() || a == b) continue;
-    if (uses[a->first] != 1 || uses[b->first] != 1) continue;
-    const Op op = group[a->second].arg<ReduceArg>().op;
-    if (!u.is(op) || group[b->second].arg<ReduceArg>().op != op) continue;
-    pool[std::max(a->second, b->second)] = std::min(a->second, b->second);
+  // Sums by the first of their parts, combined pair by pair until they are few enough.
+  absl::flat_hash_map<const Node*, int> place;
+  for (size_t i = 0; i < group.size(); ++i) place[group[i].get()] = static_cast<int>(i);
+  for (bool more = true; more && left > most;) {
+    std::vector<std::pair<const Node*, int>> pairs;
+    for (const UOp& u : sets_.order()) {
+      if (u.size() != 2 || place.contains(u.get())) continue;
+      const auto a = place.find(u.src(0).get()), b = place.find(u.src(1).get());
+      if (a == place.end() || b == place.end() || a->second == b->second) continue;
+      if (uses[a->first] != 1 || uses[b->first] != 1) continue;
+      const Op op = group[a->second].arg<ReduceArg>().op;
+      if (!u.is(op) || group[b->second].arg<ReduceArg>().op != op) continue;
+      const auto [first, second] = std::minmax(a->second, b->second);
+      std::replace(pool.begin(), pool.end(), int{second}, int{first});
+      pairs.emplace_back(u.get(), first);
+    }
+    place.insert(pairs.begin(), pairs.end());
+    left -= static_cast<int>(pairs.size());
+    more = !pairs.empty();
   }
   return pool;
 }

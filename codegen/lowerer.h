@@ -96,8 +96,11 @@ class Lowerer {
   // What a reduction starts from: a constant, or one in every lane.
   UOp Start(const UOp& r, int block);
   // In which other's register, by place in the group, each reduction takes up its values: its own,
-  // unless there are more than registers. Then two that are only combined with one another share.
+  // unless there are more than MostSums. Then those that are only combined with one another share.
   std::vector<int> Pool(const std::vector<UOp>& group) const;
+  // How many registers a loop's sums may take: half of all, and half of these where so much is done
+  // for each that it has its last value long before it takes up the next.
+  int MostSums(const std::vector<UOp>& group) const;
   // One iteration: each register takes up its value. A sum of products is one rounding.
   absl::Status EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs);
 

@@ -144,7 +144,8 @@ TEST(ByteDots, OffsetsOfBlocksAreAddedInTheSameKernel) {
   EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
 }
 
-// Scales that are fields of a word are taken from it in lanes, one for each block of a vector.
+// Scales that are fields of a word are taken from it in lanes, all of them at once: the copies that
+// a loop makes of its blocks take theirs from one vector.
 TEST(ByteDots, PackedScalesAreUnpackedInLanes) {
   const Tensor x = Tensor::Empty({1, 8, 4, 16}, kInt8), w = Tensor::Empty({64, 8, 4, 16}, kInt8);
   const Tensor words = Tensor::Empty({64, 8, 1}, kUInt32);
@@ -156,9 +157,10 @@ TEST(ByteDots, PackedScalesAreUnpackedInLanes) {
   for (const UOp& s : program.srcs()) {
     if (!s.is(Op::kShr)) continue;
     ++shifts;
-    EXPECT_EQ(s.dtype().lanes(), 2);  // of a vector of eight lanes, for two blocks of 16 bytes
+    EXPECT_EQ(s.dtype().lanes(), 4);
   }
-  EXPECT_GT(shifts, 0);
+  EXPECT_EQ(shifts, 4);  // one a column
+  EXPECT_EQ(Count(program, Op::kMma), 2 * (4 + 1));
 }
 
 // What is not negative needs no correction; nor does a chip whose products take any signs.
