@@ -213,8 +213,8 @@ UOp ByteTiler::BlocksBesides(int64_t most, int64_t groups, std::vector<UOp>& blo
     if (counts[i] == 1) continue;
     const UOp count = UOp::Index(counts[i]), whole = blocks[i];
     const UOp left = UOp::Index(whole.src(0).vmax() / counts[i]);
-    blocks[i] =
-        ChoosesBy(value, whole) ? CopiesOf(left) : Range(left.vmax(), whole.arg<RangeArg>().kind);
+    const bool copies = left.IsConst(1) || ChoosesBy(value, whole);
+    blocks[i] = copies ? CopiesOf(left) : Range(left.vmax(), whole.arg<RangeArg>().kind);
     const UOp at = UOp::Make(Op::kFloorMod, {beside, count});
     map.emplace(whole, Plus(Times(blocks[i], counts[i]), at));
     beside = UOp::Make(Op::kFloorDiv, {beside, count});

@@ -115,7 +115,7 @@ int Lowerer::MostSums(const std::vector<UOp>& group) const {
   const RangeMask loops = sets_.Closed(group[0]);
   int work = 0;
   for (const UOp& u : sets_.order()) {
-    work += IsElementwise(u.op()) && u.dtype().lanes() > 1 && (sets_.Free(u) & loops);
+    work += !u.is(Op::kReduce) && u.dtype().lanes() > 1 && (sets_.Free(u) & loops);
   }
   return work >= kMuchWork * static_cast<int>(group.size()) ? most_sums_ / 2 : most_sums_;
 }

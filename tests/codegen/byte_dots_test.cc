@@ -163,6 +163,28 @@ TEST(ByteDots, PackedScalesAreUnpackedInLanes) {
   EXPECT_EQ(Count(program, Op::kMma), 2 * (4 + 1));
 }
 
+// Blocks that all fit lanes leave no loop over them: one of a single step would cut the kernel's.
+TEST(ByteDots, BlocksInLanesAreNoLoop) {
+  const Tensor x = Tensor::Empty({1, 8, 2, 16}, kInt8), w = Tensor::Empty({64, 8, 2, 16}, kInt8);
+  const Tensor scales = Tensor::Empty({64, 8, 2});
+  const Tensor dots = (x.Unsqueeze(1).Cast(kInt32) * w.Cast(kInt32)).Sum({-1}).Cast(kFloat32);
+  const UOp program = ProgramOf((dots * scales).Sum({-2, -1}), ChipWithDots());
+  EXPECT_EQ(Count(program, Op::kMma), 4 + 1);
+  EXPECT_EQ(Count(program, Op::kRange), 2);  // columns and blocks of two
+  for (const UOp& s : program.srcs()) EXPECT_FALSE(s.is(Op::kRange) && s.src(1).IsConst(1));
+}
+
+// Copies of blocks that are only summed take few registers, where much is done for each.
+TEST(ByteDots, CopiesShareSums) {
+  const Tensor x = Tensor::Empty({1, 8, 8, 16}, kInt8),
+               bytes = Tensor::Empty({64, 8, 4, 16}, kUInt8);
+  const Tensor fields = Stack({bytes & 15, bytes >> 4}, -2).Flatten(-3, -2).Cast(kInt8) - 8;
+  const Tensor dots = (x.Unsqueeze(1).Cast(kInt32) * fields.Cast(kInt32)).Sum({-1});
+  const Tensor scales = Tensor::Empty({64, 8, 8});
+  const UOp program = ProgramOf((dots.Cast(kFloat32) * scales).Sum({-2, -1}), ChipWithDots());
+  EXPECT_EQ(Count(program, Op::kReg), 4);  // one a column
+}
+
 // What is not negative needs no correction; nor does a chip whose products take any signs.
 TEST(ByteDots, CorrectsOnlyWhatTheChipCannot) {
   const Tensor w = Tensor::Empty({64, 8, 32}, kInt8);

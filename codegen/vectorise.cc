@@ -1,0 +1,437 @@
+// Lanes for a range: what each node is as a vector.
+#include "codegen/vectorise.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_set.h"
+#include "codegen/byte_dots.h"
+#include "codegen/lane_values.h"
+#include "codegen/lanes.h"
+#include "graph/fault.h"
+#include "graph/kernel_form.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+#include "graph/status.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLeastRun = 4;  // lanes that are worth a vector of their own
+
+class Vectoriser {
+ public:
+  Vectoriser(const UOp& sink, const UOp& range, bool shuffles)
+      : sets_(sink),
+        bit_(sets_.Bit(range)),
+        range_(range),
+        lanes_(range.src(0).vmax()),
+        shuffles_(shuffles) {}
+
+  UOp Run(const UOp& sink) {
+    FindDots();
+    FindRuns();
+    for (const UOp& u : sets_.order()) {
+      if (inside_dots_.contains(u.get())) continue;
+      if (dots_.contains(u.get())) {
+        done_.emplace(u, Dot(u));
+      } else if (WritesElements(u)) {
+        Store(u);
+      } else if (u.is(Op::kSink) || u.is(Op::kStage)) {
+        done_.emplace(u, Gathered(u));
+      } else if (u == range_) {
+        done_.emplace(u,
+                      UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
+      } else if (sets_.Free(u) & bit_) {
+        done_.emplace(u, in_runs_.contains(u.get()) ? InFewLanes(u, in_runs_.at(u.get()))
+                         : u.is(Op::kIndex)         ? Load(u)
+                         : u.is(Op::kPart)          ? Parts(u)
+                         : AssemblesBytes(u)        ? Assembled(u)
+                                                    : Vector(u));
+      } else if (sets_.Closed(u) & bit_) {
+        done_.emplace(u, Fold(u));
+      } else {
+        done_.emplace(u, Scalar(u));
+      }
+    }
+    return done_.at(sink);
+  }
+
+  // A value by itself, as lanes.
+  UOp AllLanes(const UOp& value) { return Splat(Run(value)); }
+
+ private:
+  // A SINK or STAGE over what its stores have become.
+  UOp Gathered(const UOp& u) {
+    std::vector<UOp> srcs;
+    for (const UOp& s : u.srcs()) {
+      if (WritesElements(s)) {
+        const std::vector<UOp>& parts = stores_.at(s);
+        srcs.insert(srcs.end(), parts.begin(), parts.end());
+      } else {
+        srcs.push_back(done_.at(s));
+      }
+    }
+    return u.WithSrcs(srcs);
+  }
+
+  // Sums over four steps of a unit, of products of bytes that depend on the lane, and what is read
+  // inside of them: those are lanes of four bytes each.
+  void FindDots() {
+    RangeMask steps = 0;
+    for (const UOp& r : sets_.ranges()) {
+      const bool unit = r.arg<RangeArg>().kind == RangeKind::kMatrix && !(r == range_);
+      if (unit && r.src(0).IsConst(kBytesOfDot)) steps |= sets_.Bit(r);
+    }
+    if (steps == 0 || !shuffles_) return;
+    for (const UOp& u : sets_.order()) {
+      const bool by_lane{sets_.Free(u.is(Op::kReduce) ? u.src(0) : u) & bit_};
+      if (!by_lane) continue;
+      if (!u.is(Op::kReduce) || !(sets_.Closed(u) & steps)) continue;
+      const UOp& value = u.src(0);
+      const bool product = value.is(Op::kMul) && IsByte(value.src(0)) && IsByte(value.src(1));
+      if (u.dtype() == kInt32 && (product || IsByte(value))) dots_.insert(u.get());
+    }
+    // What nothing else reads.
+    absl::flat_hash_set<const Node*> read;
+    for (size_t i = sets_.order().size(); i-- > 0;) {
+      const UOp& u = sets_.order()[i];
+      if (i + 1 < sets_.order().size() && !read.contains(u.get())) {
+        inside_dots_.insert(u.get());
+        continue;
+      }
+      const absl::Span<const UOp> needed = dots_.contains(u.get()) ? ClosedRanges(u) : u.srcs();
+      for (const UOp& s : needed) read.insert(s.get());
+    }
+  }
+
+  // Numbers that are alike in runs of lanes, where others read them: what they are computed from
+  // takes a lane for each run.
+  void FindRuns() {
+    if (!shuffles_) return;
+    absl::flat_hash_map<const Node*, int64_t> runs;  // 1: different in each lane, 0: alike in all
+    for (const UOp& u : sets_.order()) {
+      int64_t run = 0;
+      if (u == range_) {
+        run = 1;
+      } else if (u.is(Op::kFloorDiv) && u.src(0) == range_ && u.src(1).IsConst() &&
+                 lanes_ % u.src(1).vmin() == 0) {
+        run = u.src(1).vmin();
+      } else {
+        for (const UOp& s : u.srcs()) run = std::gcd(run, runs.at(s.get()));
+        const bool plain = IsElementwise(u.op()) || u.is(Op::kIndex);
+        if (run != 0 && !plain) run = 1;
+      }
+      runs.emplace(u.get(), run);
+      if (run != 1) continue;
+      for (const UOp& s : u.srcs()) {
+        const int64_t n = runs.at(s.get());
+        const bool number = s.dtype().bytes() == 4 && s.dtype().lanes() == 1;
+        if (n > 1 && number && IsElementwise(s.op()) && !AssemblesBytes(s)) {
+          in_runs_.emplace(s.get(), n);
+        }
+      }
+    }
+  }
+
+  UOp InFewLanes(const UOp& u, int64_t run) {
+    const UOp few = UOp::Make(Op::kRange, kInt64, {UOp::Index(lanes_ / run)},
+                              RangeArg{FreshRangeId(sets_), RangeKind::kVector});
+    const UOp first = UOp::Make(Op::kMul, {few, UOp::Index(run)});
+    const UOp value = Simplify(Substitute(u, {{range_, first}}));
+    Vectoriser inner(value, few, shuffles_);
+    const UOp each = inner.AllLanes(value);
+    Ints from;
+    for (int64_t l = 0; l < lanes_; ++l) from.push_back(l / run);
+    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {each, each}, from);
+  }
+
+  UOp Dot(const UOp& u) {
+    std::vector<UOp> loops;
+    UOp step;
+    for (const UOp& r : ClosedRanges(u)) {
+      const bool unit = r.arg<RangeArg>().kind == RangeKind::kMatrix;
+      (unit ? step : loops.emplace_back()) = r;
+    }
+    const UOp& value = u.src(0);
+    UOp a, b;
+    if (value.is(Op::kMul)) {
+      a = UOp(value.src(0).src(0));
+      b = UOp(value.src(1).src(0));
+    } else {  // a sum of bytes
+      b = UOp(value.src(0));
+      a = UOp::Const(b.dtype().IsUnsigned() ? kInt8 : kUInt8, int64_t{1});
+    }
+    if (b.dtype().IsUnsigned()) std::swap(a, b);
+    const DType sums = u.dtype().WithLanes(Lanes());
+    std::vector<UOp> srcs = {
+        UOp::Make(Op::kMma, sums, {OfDot(a, step), OfDot(b, step)}, Arg(std::string(kDotName)))};
+    for (const UOp& r : loops) srcs.push_back(done_.at(r));
+    return srcs.size() == 1 ? srcs[0] : UOp::Make(Op::kReduce, srcs, u.arg());
+  }
+
+  // The bytes of a dot product's operand: lanes of the steps of all lanes.
+  UOp OfDot(const UOp& u, const UOp& step) {
+    if (u.IsConst()) {
+      const int all = Lanes() * static_cast<int>(kBytesOfDot);
+      return UOp::Make(Op::kSplat, u.dtype().WithLanes(all), {u});
+    }
+    const bool by_lane{sets_.Free(u) & bit_};
+    const int64_t id = FreshRangeId(sets_), n = by_lane ? lanes_ * kBytesOfDot : kBytesOfDot;
+    const UOp all =
+        UOp::Make(Op::kRange, kInt64, {UOp::Index(n)}, RangeArg{id, RangeKind::kVector});
+    const UOp four = UOp::Index(kBytesOfDot);
+    Substitution map = {{step, by_lane ? UOp::Make(Op::kFloorMod, {all, four}) : all}};
+    if (by_lane) map.emplace(range_, UOp::Make(Op::kFloorDiv, {all, four}));
+    const UOp flat = Simplify(Substitute(u, map));
+    Vectoriser inner(flat, all, shuffles_);
+    UOp out = inner.AllLanes(flat);
+    if (by_lane) return out;
+    return Joined(std::vector<UOp>(lanes_, out));
+  }
+
+  // Whether the lanes are numbers that are put together from bytes all over memory: scalars, whose
+  // loads the compiler makes one of.
+  bool AssemblesBytes(const UOp& u) const {
+    if (!u.is(Op::kOr) || u.dtype().bytes() < 2) return false;
+    std::vector<UOp> stack = {u};
+    while (!stack.empty()) {
+      const UOp s = stack.back();
+      stack.pop_back();
+      if (s.IsConst()) continue;
+      if (s.is(Op::kIndex)) {
+        if (s.dtype().bytes() != 1 || s.size() != 2) return false;
+        if (RunLength(LaneOffsets(s.src(1), range_)) > 1) return false;
+        int64_t stride;
+        if (LaneStride(s.src(1), range_, stride) && std::abs(stride) <= kMostShuffled) return false;
+        continue;
+      }
+      if (!s.is(Op::kOr) && !s.is(Op::kShl) && !s.is(Op::kCast)) return false;
+      stack.insert(stack.end(), s.srcs().begin(), s.srcs().end());
+    }
+    return true;
+  }
+
+  UOp Assembled(const UOp& u) {
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; ++l) parts.push_back(AtLane(u, range_, l));
+    return OfScalars(parts);
+  }
+
+  int Lanes() const { return static_cast<int>(lanes_); }
+
+  UOp Splat(const UOp& u) {
+    if (u.dtype().lanes() == Lanes()) return u;
+    return UOp::Make(Op::kSplat, u.dtype().WithLanes(Lanes()), {u});
+  }
+
+  UOp Scalar(const UOp& u) {
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(done_.at(s));
+    return u.WithSrcs(srcs);
+  }
+
+  // A node that depends on the lane, over vectors.
+  UOp Vector(const UOp& u) {
+    absl::InlinedVector<UOp, 4> srcs;
+    for (int i = 0; i < u.size(); ++i) {
+      const UOp& s = done_.at(u.src(i));
+      const bool loop = i > 0 && (u.is(Op::kReduce) || u.is(Op::kRunning));
+      srcs.push_back(loop ? s : Splat(s));
+    }
+    return UOp::Make(u.op(), u.dtype().WithLanes(Lanes()), srcs, u.arg());
+  }
+
+  // Lanes of another vector, which is the same for all of ours.
+  UOp Parts(const UOp& u) {
+    CHECK(!(sets_.Free(u.src(0)) & bit_), "a vector of lanes of vectors");
+    const UOp& vector = done_.at(u.src(0));
+    Ints from;
+    for (int64_t l = 0; l < lanes_ && shuffles_; ++l) {
+      const UOp at = AtLane(u.src(1), range_, l);
+      if (at.IsConst()) from.push_back(at.vmin());
+    }
+    if (static_cast<int64_t>(from.size()) == lanes_) {
+      return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {vector, vector}, from);
+    }
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; ++l) {
+      parts.push_back(UOp::Make(Op::kPart, u.dtype(), {vector, AtLane(u.src(1), range_, l)}));
+    }
+    return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
+  }
+
+  UOp Load(const UOp& u) {
+    const bool gated = u.size() == 3;
+    int64_t stride;
+    const bool linear = LaneStride(u.src(1), range_, stride);
+    if (linear && FaultPlanted(Fault::kLanesNotAdjacent)) stride = 1;
+    if (linear && stride == 1) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
+      if (gated) srcs.push_back(done_.at(u.src(2)));  // one for all lanes, or one each
+      return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
+    }
+    if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0 &&
+        !(gated && (sets_.Free(u.src(2)) & bit_))) {
+      return Shuffled(u, stride);
+    }
+    if (shuffles_ && !(gated && (sets_.Free(u.src(2)) & bit_))) {
+      if (const UOp runs = InRuns(u)) return runs;
+    }
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; ++l) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
+      if (gated) srcs.push_back(AtLane(u.src(2), range_, l));
+      parts.push_back(UOp::Make(Op::kIndex, srcs));
+    }
+    return OfScalars(parts);
+  }
+
+  // Lanes in runs of neighbours: a vector of each run.
+  UOp InRuns(const UOp& u) {
+    const std::vector<int64_t> offsets = LaneOffsets(u.src(1), range_);
+    const int64_t run = RunLength(offsets);
+    if (run < kLeastRun) return Repeated(u, offsets);
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < lanes_; l += run) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
+      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      const DType dtype = u.dtype().WithLanes(static_cast<int>(run));
+      parts.push_back(UOp::Make(Op::kLoad, dtype, srcs, int64_t{0}));
+    }
+    return Joined(parts);
+  }
+
+  // Lanes in runs that read the same, of which some are neighbours: each of them once.
+  UOp Repeated(const UOp& u, const std::vector<int64_t>& offsets) {
+    const int64_t n = static_cast<int64_t>(offsets.size());
+    int64_t run = 1;
+    while (run < n && offsets[run] == 0) ++run;
+    if (run == 1 || n == 0 || n % run != 0 || n / run < 2) return UOp();
+    std::vector<int64_t> each;
+    Ints from;
+    for (int64_t l = 0; l < n; ++l) {
+      if (l % run == 0) each.push_back(offsets[l]);
+      if (offsets[l] != each.back()) return UOp();
+      from.push_back(l / run);
+    }
+    const int64_t neighbours = RunLength(each);
+    if (neighbours == 1) return UOp();
+    std::vector<UOp> parts;
+    for (int64_t l = 0; l < n; l += run * neighbours) {
+      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
+      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      const DType few = u.dtype().WithLanes(static_cast<int>(neighbours));
+      parts.push_back(UOp::Make(Op::kLoad, few, srcs, int64_t{0}));
+    }
+    const UOp loaded = Joined(parts);
+    if (!loaded) return UOp();
+    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {loaded, loaded}, from);
+  }
+
+  // Lanes that lie 2 apart, or backward: the vectors from the first of them on and up to the last,
+  // of which they are taken. Nothing beyond them is read.
+  UOp Shuffled(const UOp& u, int64_t stride) {
+    const int64_t step = std::abs(stride);
+    const UOp low = AtLane(u.src(1), range_, stride > 0 ? 0 : lanes_ - 1);
+    const auto vector = [&](int64_t ahead) {
+      const UOp at = Simplify(UOp::Make(Op::kAdd, {low, UOp::Index(ahead)}));
+      std::vector<UOp> srcs = {done_.at(u.src(0)), at};
+      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
+    };
+    const int64_t ahead = (step - 1) * (lanes_ - 1);  // from the first vector to the second
+    const UOp first = vector(0), second = ahead == 0 ? first : vector(ahead);
+    Ints from;
+    for (int64_t l = 0; l < lanes_; ++l) {
+      const int64_t at = (stride > 0 ? l : lanes_ - 1 - l) * step;
+      from.push_back(at < lanes_ ? at : at - ahead + lanes_);
+    }
+    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {first, second}, from);
+  }
+
+  // A reduction over the lanes: lane by lane over its other ranges, then the lanes.
+  UOp Fold(const UOp& u) {
+    CHECK(u.is(Op::kReduce), "only reductions and stores run over lanes");
+    std::vector<UOp> srcs = {Splat(done_.at(u.src(0)))};
+    for (const UOp& r : ClosedRanges(u)) {
+      if (!(r == range_)) srcs.push_back(done_.at(r));
+    }
+    if (srcs.size() > 1) {
+      const UOp lanes = UOp::Make(Op::kReduce, srcs, u.arg());
+      return UOp::Make(Op::kFold, u.dtype(), {lanes}, u.arg());
+    }
+    return ReducedOnce(u.arg<ReduceArg>(), UOp::Make(Op::kFold, u.dtype(), srcs, u.arg()));
+  }
+
+  void Store(const UOp& u) {
+    const bool over_lanes{sets_.Closed(u) & bit_};
+    const UOp& index = u.src(0);
+    std::vector<UOp> ranges;
+    for (const UOp& r : ClosedRanges(u)) {
+      if (!(r == range_)) ranges.push_back(done_.at(r));
+    }
+    const auto emit = [&](const UOp& at, const UOp& value) {
+      std::vector<UOp> srcs = {at, value};
+      srcs.insert(srcs.end(), ranges.begin(), ranges.end());
+      stores_[u].push_back(UOp::Make(u.op(), srcs, u.arg()));
+    };
+    if (!over_lanes) {
+      emit(Scalar(index), done_.at(u.src(1)));
+      return;
+    }
+    const UOp value = Splat(done_.at(u.src(1)));
+    int64_t stride;
+    const auto at_lane = [&](int64_t l) {
+      std::vector<UOp> srcs = {done_.at(index.src(0)), AtLane(index.src(1), range_, l)};
+      if (index.size() == 3) srcs.push_back(AtLane(index.src(2), range_, l));
+      return UOp::Make(Op::kIndex, srcs);
+    };
+    const bool one_gate = index.size() < 3 || !(sets_.Free(index.src(2)) & bit_);
+    if (one_gate && LaneStride(index.src(1), range_, stride) && stride == 1) {
+      emit(at_lane(0), value);
+      return;
+    }
+    if (one_gate && shuffles_ && LaneStride(index.src(1), range_, stride) && stride == -1) {
+      Ints back;
+      for (int64_t l = lanes_ - 1; l >= 0; --l) back.push_back(l);
+      emit(at_lane(lanes_ - 1), UOp::Make(Op::kShuffle, value.dtype(), {value, value}, back));
+      return;
+    }
+    const int64_t run = one_gate && shuffles_ ? RunLength(LaneOffsets(index.src(1), range_)) : 1;
+    for (int64_t l = 0; l < lanes_; l += run < kLeastRun ? 1 : run) {
+      if (run < kLeastRun) {
+        emit(at_lane(l), UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
+        continue;
+      }
+      Ints from(run);
+      std::iota(from.begin(), from.end(), l);
+      const DType dtype = u.src(1).dtype().WithLanes(static_cast<int>(run));
+      emit(at_lane(l), UOp::Make(Op::kShuffle, dtype, {value, value}, from));
+    }
+  }
+
+  const RangeSets sets_;
+  const RangeMask bit_;
+  const UOp range_;
+  const int64_t lanes_;
+  const bool shuffles_;  // whether the target's vectors have lanes that move
+  absl::flat_hash_set<const Node*> dots_, inside_dots_;
+  absl::flat_hash_map<const Node*, int64_t> in_runs_;  // and how long these are
+  absl::flat_hash_map<UOp, UOp> done_;
+  absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
+};
+
+}  // namespace
+
+UOp Vectorise(const UOp& sink, const UOp& range, bool shuffles) {
+  return Vectoriser(sink, range, shuffles).Run(sink);
+}
+
+UOp AllLanes(const UOp& value, const UOp& range, bool shuffles) {
+  return Vectoriser(value, range, shuffles).AllLanes(value);
+}
+
+}  // namespace tessera
