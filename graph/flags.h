@@ -14,7 +14,7 @@
   X(kCache, "CACHE", kInt, "1", "1: keep compiled kernels on disk")                               \
   X(kCacheDir, "CACHE_DIR", kText, "", "where; else $XDG_CACHE_HOME/tessera or ~/.cache/tessera") \
   X(kVary, "VARY", kInt, "1",                                                                     \
-    "numbers as arguments of kernels: 0 never, 1 in the third graph that differs, 2 at once")     \
+    "numbers as arguments of kernels: 0 never, 1 in the third that differs, 2 at once")           \
   X(kKeepMib, "KEEP_MIB", kInt, "256",                                                            \
     "most MiB that captured steps keep of what each call would compute alike; 0: none")           \
   X(kCores, "CORES", kInt, "0", "most cores that one kernel may use; 0: all that we may run on")  \

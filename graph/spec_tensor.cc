@@ -50,14 +50,15 @@ void CheckExtentForms(SpecGraph& g) {
   }
 }
 
-// The names that passes give variables: what a place has, random numbers, indices that are read.
+// The names that passes give variables: what a place has, random numbers, indices that are read,
+// numbers of a graph or a step.
 bool IsOfPasses(absl::string_view name) {
   const auto numbered = [&name](absl::string_view prefix) {
     return name.size() > prefix.size() && absl::StartsWith(name, prefix) &&
            absl::c_all_of(name.substr(prefix.size()), absl::ascii_isdigit);
   };
   return numbered("@") || numbered(kPlaceVariable) || numbered("@draw") || numbered("@number") ||
-         absl::StartsWith(name, "@random_");
+         numbered("@step") || absl::StartsWith(name, "@random_");
 }
 
 // Why a variable cannot have its name; nothing if it can.

@@ -166,6 +166,15 @@ class Execution {
                      " made a NaN at ", *made, " and read none"));
   }
 
+  absl::StatusOr<int64_t> ValueFor(const PlanStep& step, const std::string& variable) const {
+    const auto own = step.numbers.find(variable);
+    if (own != step.numbers.end()) return own->second;
+    const auto it = bindings_.find(variable);
+    if (it != bindings_.end()) return it->second;
+    return absl::FailedPreconditionError(
+        absl::StrCat("realize: the variable '", variable, "' has no value; give it one"));
+  }
+
   absl::Status RunKernel(const PlanStep& step) {
     const PlanKernel& kernel = plan_.kernels[step.kernel];
     const Device on = plan_.buffers[step.buffers[0]].device;
@@ -174,12 +183,7 @@ class Execution {
     for (int b : step.buffers) buffers.push_back(data_[b][0]);
     absl::InlinedVector<int64_t, 4> variables;
     for (const std::string& name : kernel.variables) {
-      auto it = bindings_.find(name);
-      if (it == bindings_.end()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("realize: the variable '", name, "' has no value; give it one"));
-      }
-      variables.push_back(it->second);
+      ASSIGN_OR_RETURN(variables.emplace_back(), ValueFor(step, name));
     }
     Count(&RuntimeStats::kernels_run);
     DeviceRuntime& device = *compiled_.devices[step.kernel];
@@ -213,12 +217,7 @@ class Execution {
         ASSIGN_OR_RETURN(common[v], ExtentValue(own[v]->within, bindings_));
         continue;
       }
-      auto it = bindings_.find(name);
-      if (it == bindings_.end()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("realize: the variable '", name, "' has no value; give it one"));
-      }
-      common[v] = it->second;
+      ASSIGN_OR_RETURN(common[v], ValueFor(step, name));
     }
     Count(&RuntimeStats::kernels_run, static_cast<int64_t>(places.size()));
     return ForEachPlace(static_cast<int>(places.size()), [&](int i) {

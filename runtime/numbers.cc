@@ -7,6 +7,7 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "graph/flags.h"
+#include "graph/number_var.h"
 
 namespace tessera {
 namespace {
@@ -31,32 +32,6 @@ Families& AllFamilies() {
   return all;
 }
 
-// A constant as the integer that its VAR has: of a float the bits.
-int64_t ValueOf(const UOp& constant) {
-  const Scalar scalar = constant.arg<Scalar>();
-  if (!constant.dtype().IsFloat()) return scalar.AsInt();
-  int64_t bits = 0;
-  StoreScalar(&bits, constant.dtype(), scalar);
-  return bits;
-}
-
-bool IsBitwise(const UOp& u) {
-  switch (u.op()) {
-    case Op::kAnd:
-    case Op::kOr:
-    case Op::kXor:
-    case Op::kShl:
-    case Op::kShr:
-    case Op::kTruncDiv:
-    case Op::kTruncMod:
-    case Op::kFloorDiv:
-    case Op::kFloorMod:
-      return u.dtype().IsInt();
-    default:
-      return false;
-  }
-}
-
 // Nodes in whose place no VAR is as good: masks, shifts and divisors, which whole kernels are
 // recognised by, and what extents are made of.
 std::vector<bool> Structural(const PlanKey& key) {
@@ -68,7 +43,7 @@ std::vector<bool> Structural(const PlanKey& key) {
     if (u.realized()) continue;
     ForEachArgUOp(u.arg(), [&](const UOp& e) { out[number.at(e.get())] = true; });
     const bool passes = out[i] && (IsMovement(u.op()) || IsElementwise(u.op()));
-    if (!passes && !IsBitwise(u)) continue;
+    if (!passes && !RecognisedByNumbers(u)) continue;
     for (const UOp& s : u.srcs()) {
       if (const auto it = number.find(s.get()); it != number.end()) out[it->second] = true;
     }
@@ -92,7 +67,7 @@ std::vector<Found> NumbersOf(const PlanKey& key) {
     const uint32_t start = key.starts[i];
     if (u.realized() || structural[i]) continue;
     if (u.IsConst() && !u.dtype().IsBool()) {
-      out.push_back({{node, -1, ValueOf(u)}, start + 1, false, 0});
+      out.push_back({{node, -1, NumberOf(u)}, start + 1, false, 0});
       continue;
     }
     if (!u.is(Op::kShrink) && !u.is(Op::kPad)) continue;
@@ -115,17 +90,6 @@ std::string NameOf(size_t slot) { return absl::StrCat("@number", slot); }
 
 UOp VarOf(size_t slot, int64_t min, int64_t max) {
   return UOp::Make(Op::kVar, kInt64, {}, VarArg{NameOf(slot), min, max});
-}
-
-UOp ConstantVaried(const UOp& u, size_t slot) {
-  const DType dtype = u.dtype();
-  const DType wide[] = {kUInt8, kUInt16, kUInt32};
-  DType whole = dtype;
-  if (dtype.IsFloat()) whole = dtype.bytes() == 8 ? kInt64 : wide[dtype.bytes() / 2];
-  const bool all = whole.bytes() == 8;
-  UOp value = VarOf(slot, all ? INT64_MIN : MinInt(whole), all ? INT64_MAX : MaxInt(whole));
-  if (!(whole == kInt64)) value = UOp::Make(Op::kCast, whole, {value});
-  return whole == dtype ? value : UOp::Make(Op::kBitcast, dtype, {value});
 }
 
 }  // namespace
@@ -180,7 +144,7 @@ void BindNumbers(const PlanKey& key, std::map<std::string, int64_t>& bindings) {
 
 UOp WithNumbersVaried(const PlanKey& key, absl::Span<const int> slots, const UOp& u,
                       absl::Span<const UOp> srcs) {
-  if (u.IsConst()) return ConstantVaried(u, slots[0]);
+  if (u.IsConst()) return ConstantFrom(u.dtype(), NameOf(slots[0]));
   Pairs pairs = u.arg<Pairs>();
   for (int slot : slots) {
     auto& [a, b] = pairs[key.numbers[slot].axis];

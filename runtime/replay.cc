@@ -138,6 +138,10 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
     for (int b : step.buffers) AddArgument(b, static_cast<int>(i), result_of);
     for (const std::string& name : kernel.variables) {
       const auto at = static_cast<int>(num_variables_++);
+      if (const auto n = step.numbers.find(name); n != step.numbers.end()) {
+        fixed_values_.emplace_back(at, n->second);
+        continue;
+      }
       const auto own =
           std::find_if(p.place_variables.begin(), p.place_variables.end(),
                        [&](const PlaceVariable& v) { return v.name == name && v.mesh == on; });
@@ -146,7 +150,7 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
         continue;
       }
       if (own != p.place_variables.end()) {
-        place_values_.emplace_back(at, own->values[i]);
+        fixed_values_.emplace_back(at, own->values[i]);
         continue;
       }
       const auto it = std::find(variables.begin(), variables.end(), name);
@@ -163,7 +167,7 @@ absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
   auto frame = std::make_unique<Frame>();
   frame->arguments.resize(arguments_.size(), nullptr);
   frame->variables.resize(num_variables_);
-  for (const auto& [at, value] : place_values_) frame->variables[at] = value;
+  for (const auto& [at, value] : fixed_values_) frame->variables[at] = value;
   for (const auto& [device, bytes] : p.arenas) {
     ASSIGN_OR_RETURN(const std::vector<DeviceRuntime*> places, DevicesOf(device));
     for (size_t place = 0; place < places.size(); ++place) {

@@ -94,7 +94,7 @@ class Replay {
   std::vector<Launchable> launches_, once_;
   const std::vector<std::string> names_;  // of the variables
   std::vector<Argument> arguments_;
-  std::vector<std::pair<int, int64_t>> place_values_;  // variables that a place knows
+  std::vector<std::pair<int, int64_t>> fixed_values_;  // variables that a place or step knows
   std::vector<PlacePatch> place_patches_;
   std::vector<Patch> leaf_patches_, result_patches_, variable_patches_;
   std::vector<Result> results_;

@@ -121,12 +121,15 @@ std::string Plan::ToString() const {
   for (const PlanStep& s : steps) {
     const std::string list =
         absl::StrJoin(s.buffers, ", ", [](std::string* o, int b) { absl::StrAppend(o, "b", b); });
+    const std::string numbers = absl::StrJoin(s.numbers, "", [](std::string* o, const auto& n) {
+      absl::StrAppend(o, ", ", n.first, "=", n.second);
+    });
     const std::string name = s.kind == PlanStep::kKernel          ? kernels[s.kernel].name
                              : s.kind == PlanStep::kCopy          ? "copy"
                              : s.kind == PlanStep::kAllReduce     ? "all-reduce"
                              : s.kind == PlanStep::kReduceScatter ? "reduce-scatter"
                                                                   : "exchange";
-    absl::StrAppend(&out, "  ", name, "(", list, ")", s.once ? " once" : "",
+    absl::StrAppend(&out, "  ", name, "(", list, numbers, ")", s.once ? " once" : "",
                     s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }
   for (const auto& [device, bytes] : arenas) {

@@ -1,6 +1,7 @@
 // What the scheduler gives: kernels in index form, the steps that run them, and their buffers.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 namespace tessera {
 
 // A kernel in index form, and what a launch needs to know of it. Identical kernels of a plan are
-// one PlanKernel.
+// one PlanKernel, and so are those that differ in numbers alone (schedule/share_kernels.h).
 struct PlanKernel {
   UOp graph;                           // SINK of STOREs
   UOp identity;                        // what it computes and where to; until the plan is finished
@@ -55,7 +56,9 @@ struct Lasting {
 struct PlanStep {
   enum Kind : uint8_t { kKernel, kCopy, kExchange, kAllReduce, kReduceScatter };
   Kind kind = kKernel;
-  int kernel = -1;           // of a kernel step
+  int kernel = -1;  // of a kernel step
+  // By name, the values of those of the kernel's variables that are the step's own.
+  std::map<std::string, int64_t> numbers = {};
   std::vector<int> buffers;  // by slot; of the others: destination, source
   const CallSite* site = nullptr;
   // Of an exchange or reduce-scatter: where the parts lie before and after. Its sources are one

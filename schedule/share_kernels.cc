@@ -1,0 +1,261 @@
+// Finding kernels with the same skeleton, and which of their numbers become VARs.
+#include "schedule/share_kernels.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <tuple>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "graph/flags.h"
+#include "graph/kernel_form.h"
+#include "graph/number_var.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr size_t kMostVars = 16;  // of one kernel
+constexpr int64_t kFarthest = INT64_MAX / 4;
+
+using Numbers = std::vector<int64_t>;
+using Nodes = absl::flat_hash_set<const Node*>;
+
+UOp OffsetVar(const std::string& name, int64_t max) {
+  return UOp::Make(Op::kVar, kInt64, {}, VarArg{name, 0, max});
+}
+
+// A kernel without its numbers, and those in the order in which it has them.
+struct Skeleton {
+  struct Slot {
+    UOp stand_in;  // in the graph, for the number
+    UOp constant;  // what stood there; of an offset none
+    UOp param;     // of an offset: in what buffer
+  };
+  UOp graph;
+  std::vector<Slot> slots;
+  Numbers numbers;
+};
+
+// Nodes whose numbers stay: what indices, gates and extents are computed from, and what kernels are
+// recognised by.
+Nodes Known(absl::Span<const UOp> order) {
+  Nodes out;
+  for (size_t i = order.size(); i-- > 0;) {
+    const UOp& u = order[i];
+    const bool all = out.contains(u.get()) || u.is(Op::kRange) || RecognisedByNumbers(u);
+    if (!all && !u.is(Op::kIndex)) continue;
+    for (int s = all ? 0 : 1; s < u.size(); ++s) out.insert(u.src(s).get());
+  }
+  return out;
+}
+
+Skeleton SkeletonOf(const UOp& kernel) {
+  Skeleton out;
+  const std::vector<UOp> order = TopoSort({&kernel, 1});
+  const Nodes known = Known(order);
+  absl::flat_hash_map<const Node*, UOp> made;
+  std::vector<UOp> srcs;
+  for (const UOp& u : order) {
+    srcs.clear();
+    for (const UOp& s : u.srcs()) srcs.push_back(made.at(s.get()));
+    const std::string name = absl::StrCat("@slot", out.slots.size());
+    if (u.IsConst() && u.dtype().IsFloat() && !known.contains(u.get())) {
+      out.slots.push_back({ConstantFrom(u.dtype(), name), u, UOp()});
+      out.numbers.push_back(NumberOf(u));
+      made.emplace(u.get(), out.slots.back().stand_in);
+      continue;
+    }
+    if (u.is(Op::kIndex) && u.src(0).is(Op::kParam)) {
+      Sum sum = ToSum(srcs[1]);
+      out.slots.push_back({OffsetVar(name, kFarthest), UOp(), u.src(0)});
+      out.numbers.push_back(std::exchange(sum.constant, 0));
+      srcs[1] = UOp::Make(Op::kAdd, {FromSum(sum, kInt64), out.slots.back().stand_in});
+    }
+    made.emplace(u.get(), u.size() == 0 ? u : u.WithSrcs(srcs));
+  }
+  out.graph = made.at(kernel.get());
+  return out;
+}
+
+bool Differs(const Numbers& numbers) {
+  return std::adjacent_find(numbers.begin(), numbers.end(), std::not_equal_to<>()) != numbers.end();
+}
+
+// PARAMs that a kernel both reads and writes.
+Nodes Updated(const UOp& kernel) {
+  Nodes targets, written, out;
+  const std::vector<UOp> order = TopoSort({&kernel, 1});
+  for (const UOp& u : order) {
+    if (!WritesElements(u)) continue;
+    targets.insert(u.src(0).get());
+    written.insert(u.src(0).src(0).get());
+  }
+  for (const UOp& u : order) {
+    const bool read = u.is(Op::kIndex) && !targets.contains(u.get());
+    if (read && written.contains(u.src(0).get())) out.insert(u.src(0).get());
+  }
+  return out;
+}
+
+// One kernel for some that have the same skeleton.
+class Sharing {
+ public:
+  explicit Sharing(std::vector<Skeleton> sharers) : all_(std::move(sharers)) {}
+
+  // Whether one kernel can do for all.
+  bool Find() {
+    if (!KeepsDistances()) return false;
+    for (size_t i = 0; i < all_[0].slots.size(); ++i) {
+      const Skeleton::Slot& slot = all_[0].slots[i];
+      values_.emplace(slot.stand_in,
+                      slot.param ? OffsetOf(Column(i)) : ConstantOf(Column(i), slot.constant));
+    }
+    return !vars_.empty() && vars_.size() <= kMostVars;
+  }
+
+  UOp Kernel() const { return Simplify(Substitute(all_[0].graph, values_)); }
+
+  std::map<std::string, int64_t> NumbersOf(size_t sharer) const {
+    std::map<std::string, int64_t> out;
+    for (const Var& v : vars_) out.emplace(v.name, v.values[sharer]);
+    return out;
+  }
+
+ private:
+  struct Var {
+    std::string name;
+    Numbers values;  // by sharer
+    bool is_offset;
+  };
+
+  Numbers Column(size_t slot) const {
+    Numbers out;
+    for (const Skeleton& s : all_) out.push_back(s.numbers[slot]);
+    return out;
+  }
+
+  // What is read and written keeps its order where the offsets go along with one another.
+  bool KeepsDistances() const {
+    const Nodes updated = Updated(all_[0].graph);
+    if (updated.empty()) return true;
+    absl::flat_hash_map<const Node*, size_t> first;  // slot of a PARAM
+    for (size_t i = 0; i < all_[0].slots.size(); ++i) {
+      const UOp& param = all_[0].slots[i].param;
+      if (!param || !updated.contains(param.get())) continue;
+      const size_t other = first.emplace(param.get(), i).first->second;
+      Numbers distances = Column(i);
+      for (size_t k = 0; k < distances.size(); ++k) distances[k] -= all_[k].numbers[other];
+      if (Differs(distances)) return false;
+    }
+    return true;
+  }
+
+  const std::string& NameOf(Numbers values, bool is_offset) {
+    for (const Var& v : vars_) {
+      if (is_offset && v.is_offset && v.values == values) return v.name;
+    }
+    const std::string name = absl::StrCat("@step", vars_.size());
+    return vars_.emplace_back(Var{name, std::move(values), is_offset}).name;
+  }
+
+  UOp OffsetOf(Numbers column) {
+    if (!Differs(column)) return UOp::Index(column[0]);
+    const auto [least, most] = std::minmax_element(column.begin(), column.end());
+    const int64_t begin = *least, length = *most - *least;
+    int64_t unit = 0;
+    for (int64_t v : column) unit = std::gcd(unit, v - begin);
+    for (int64_t& v : column) v = (v - begin) / unit;
+    const UOp var = OffsetVar(NameOf(std::move(column), true), length / unit);
+    return (Extent(begin) + Extent(unit) * Extent(var)).ToUOp();
+  }
+
+  UOp ConstantOf(Numbers column, const UOp& first) {
+    if (!Differs(column)) return first;
+    return ConstantFrom(first.dtype(), NameOf(std::move(column), false));
+  }
+
+  const std::vector<Skeleton> all_;
+  Substitution values_;  // of stand-ins
+  std::vector<Var> vars_;
+};
+
+using Members = std::vector<int>;  // kernels of a plan
+
+// Kernels that may be alike, as far as is seen without a look at their graphs.
+std::vector<Members> Candidates(const Plan& plan, size_t least) {
+  absl::flat_hash_map<std::tuple<std::string, Device, int, int>, Members> found;
+  for (size_t k = 0; k < plan.kernels.size(); ++k) {
+    const PlanKernel& kernel = plan.kernels[k];
+    found[{kernel.name, kernel.device, kernel.num_buffers, kernel.num_outputs}].push_back(
+        static_cast<int>(k));
+  }
+  std::vector<Members> out;
+  for (auto& [kind, members] : found) {
+    if (members.size() >= least) out.push_back(std::move(members));
+  }
+  return out;
+}
+
+// The first of the members becomes the kernel of all, if that can be.
+void ShareAmong(const Members& members, std::vector<Skeleton> skeletons, Plan& plan,
+                std::vector<int>& now) {
+  Sharing sharing(std::move(skeletons));
+  if (!sharing.Find()) return;
+  PlanKernel& shared = plan.kernels[members[0]];
+  shared.graph = sharing.Kernel();
+  for (const auto& [name, value] : sharing.NumbersOf(0)) shared.variables.push_back(name);
+  std::sort(shared.variables.begin(), shared.variables.end());
+  absl::flat_hash_map<int, size_t> sharer;
+  for (size_t i = 0; i < members.size(); ++i) sharer.emplace(members[i], i);
+  for (PlanStep& step : plan.steps) {
+    const auto it = sharer.find(step.kernel);
+    if (it != sharer.end()) step.numbers = sharing.NumbersOf(it->second);
+  }
+  for (int k : members) now[k] = members[0];
+}
+
+// Leaves out the kernels that have others in their place.
+void Drop(const std::vector<int>& now, Plan& plan) {
+  std::vector<int> number(now.size());
+  size_t kept = 0;
+  for (size_t k = 0; k < now.size(); ++k) {
+    if (now[k] != static_cast<int>(k)) continue;
+    number[k] = static_cast<int>(kept);
+    if (kept != k) plan.kernels[kept] = std::move(plan.kernels[k]);
+    ++kept;
+  }
+  plan.kernels.resize(kept);
+  for (PlanStep& step : plan.steps) {
+    if (step.kernel >= 0) step.kernel = number[now[step.kernel]];
+  }
+}
+
+}  // namespace
+
+void ShareKernels(Plan& plan) {
+  const int64_t vary = IntFlag(Flag::kVary);
+  if (vary < 1) return;
+  const size_t least = vary == 1 ? 3 : 2;
+  std::vector<int> now(plan.kernels.size());
+  std::iota(now.begin(), now.end(), 0);
+  for (const Members& candidates : Candidates(plan, least)) {
+    absl::flat_hash_map<UOp, std::pair<Members, std::vector<Skeleton>>> alike;
+    for (int k : candidates) {
+      Skeleton s = SkeletonOf(plan.kernels[k].graph);
+      auto& [members, skeletons] = alike[s.graph];
+      members.push_back(k);
+      skeletons.push_back(std::move(s));
+    }
+    for (auto& [graph, group] : alike) {
+      if (group.first.size() < least) continue;
+      ShareAmong(group.first, std::move(group.second), plan, now);
+    }
+  }
+  Drop(now, plan);
+}
+
+}  // namespace tessera
