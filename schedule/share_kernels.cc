@@ -40,6 +40,9 @@ struct Skeleton {
   Numbers numbers;
 };
 
+std::string SlotName(size_t slot) { return absl::StrCat("@slot", slot); }
+UOp SlotVar(size_t slot) { return OffsetVar(SlotName(slot), kFarthest); }
+
 // Nodes whose numbers stay: what indices, gates and extents are computed from, and what kernels are
 // recognised by.
 Nodes Known(absl::Span<const UOp> order) {
@@ -53,6 +56,34 @@ Nodes Known(absl::Span<const UOp> order) {
   return out;
 }
 
+// Whether an index term is the same for a whole launch: the size of a place's part, say.
+bool IsOfLaunch(const UOp& term) {
+  const std::vector<UOp> order = TopoSort({&term, 1});
+  return std::all_of(order.begin(), order.end(),
+                     [](const UOp& u) { return !u.is(Op::kRange) && !u.is(Op::kIndex); });
+}
+
+// The offset with a stand-in for its constant, and for the factors of what a launch knows.
+UOp OffsetWithout(const UOp& offset, const UOp& param, Skeleton& out) {
+  Sum sum = ToSum(offset);
+  Sum rest;
+  const auto stand_in = [&](int64_t number) {
+    out.slots.push_back({SlotVar(out.slots.size()), UOp(), param});
+    out.numbers.push_back(number);
+    return out.slots.back().stand_in;
+  };
+  UOp numbers = stand_in(sum.constant);
+  for (const Sum::Term& t : sum.terms) {
+    if (!IsOfLaunch(t.term)) {
+      rest.terms.push_back(t);
+      continue;
+    }
+    const UOp times = UOp::Make(Op::kMul, {t.term, stand_in(t.factor)});
+    numbers = UOp::Make(Op::kAdd, {numbers, times});
+  }
+  return UOp::Make(Op::kAdd, {FromSum(rest, kInt64), numbers});
+}
+
 Skeleton SkeletonOf(const UOp& kernel) {
   Skeleton out;
   const std::vector<UOp> order = TopoSort({&kernel, 1});
@@ -62,18 +93,14 @@ Skeleton SkeletonOf(const UOp& kernel) {
   for (const UOp& u : order) {
     srcs.clear();
     for (const UOp& s : u.srcs()) srcs.push_back(made.at(s.get()));
-    const std::string name = absl::StrCat("@slot", out.slots.size());
     if (u.IsConst() && u.dtype().IsFloat() && !known.contains(u.get())) {
-      out.slots.push_back({ConstantFrom(u.dtype(), name), u, UOp()});
+      out.slots.push_back({ConstantFrom(u.dtype(), SlotName(out.slots.size())), u, UOp()});
       out.numbers.push_back(NumberOf(u));
       made.emplace(u.get(), out.slots.back().stand_in);
       continue;
     }
     if (u.is(Op::kIndex) && u.src(0).is(Op::kParam)) {
-      Sum sum = ToSum(srcs[1]);
-      out.slots.push_back({OffsetVar(name, kFarthest), UOp(), u.src(0)});
-      out.numbers.push_back(std::exchange(sum.constant, 0));
-      srcs[1] = UOp::Make(Op::kAdd, {FromSum(sum, kInt64), out.slots.back().stand_in});
+      srcs[1] = OffsetWithout(srcs[1], u.src(0), out);
     }
     made.emplace(u.get(), u.size() == 0 ? u : u.WithSrcs(srcs));
   }

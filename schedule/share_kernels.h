@@ -10,6 +10,8 @@
 // farthest sharer has, so that each bound that can be proved is one of a sharer's own. Offsets that
 // go along with one another share a VAR, and keep their distances.
 //
+// (The same of the factors of what a launch knows, as the size of a place's part.)
+//
 // Not shared are kernels that differ in anything else: extents, gates, masks, divisors, numbers
 // from which indices are computed; nor those that read what they write at other distances.
 #pragma once

@@ -1,0 +1,150 @@
+// Kernels that differ in where they read and write, or in a constant, are generated once.
+#include "schedule/share_kernels.h"
+
+#include <functional>
+
+#include "graph/flags.h"
+#include "runtime/capture.h"
+#include "runtime/realize.h"
+#include "runtime/runtime.h"
+#include "tests/support/check.h"
+
+namespace tessera {
+namespace {
+
+Tensor Ramp(const Extents& shape) {
+  int64_t n = 1;
+  for (const Extent& e : shape) n *= e.value();
+  Tensor t = (Tensor::Arange(n).Cast(kFloat32) * 0.37).Sin().Reshape(shape);
+  t.Realize();
+  return t;
+}
+
+Plan PlanOf(const Tensor& t) {
+  const UOp root = t.uop();
+  return *PlanOnly({&root, 1}, MakePlanKey({&root, 1}));
+}
+
+// How many kernels the plan of a tensor has that do not stand for other steps.
+size_t Kernels(const Tensor& t) { return PlanOf(t).kernels.size(); }
+
+Tensor EachRow(const Tensor& x, const std::function<Tensor(const Tensor&, int)>& fn) {
+  std::vector<Tensor> rows = x.Unbind(0);
+  for (size_t i = 0; i < rows.size(); ++i) rows[i] = fn(rows[i], static_cast<int>(i));
+  return Stack(rows, 0);
+}
+
+TEST(ShareKernels, RowsOneByOne) {
+  const Tensor x = Ramp({20, 24});
+  const auto soft = [](const Tensor& row, int) { return row.Softmax(); };
+  const Tensor y = EachRow(x, soft);
+  EXPECT_EQ(Kernels(y), 2u);
+  EXPECT_REFERENCE(y);
+  SetFlagForTest never(Flag::kVary, "0");
+  EXPECT_EQ(Kernels(EachRow(x, soft)), 21u);
+}
+
+TEST(ShareKernels, TwoAlikeStayTwo) {
+  const Tensor y = EachRow(Ramp({2, 24}), [](const Tensor& row, int) { return row.Softmax(); });
+  EXPECT_EQ(Kernels(y), 3u);
+  SetFlagForTest at_once(Flag::kVary, "2");
+  EXPECT_EQ(Kernels(y), 2u);
+  EXPECT_REFERENCE(y);
+}
+
+TEST(ShareKernels, Constants) {
+  for (DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    Tensor y = Ramp({40}).Cast(dtype).Realize();
+    for (int i = 0; i < 6; ++i) y = (y * (1.5 + i) - 0.25).Softmax();
+    EXPECT_EQ(Kernels(y), 1u) << dtype.ToString();
+    EXPECT_REFERENCE(y);
+  }
+}
+
+TEST(ShareKernels, OffsetsAndConstantsTogether) {
+  const Tensor x = Ramp({6, 5, 16}), w = Ramp({16, 16});
+  const Tensor y = EachRow(x, [&](const Tensor& row, int i) {
+    return (row.MatMul(w) * (0.5 + i) + x[5 - i]).Softmax();
+  });
+  EXPECT_EQ(Kernels(y), 4u);  // one lays w out, one puts the rows together
+  EXPECT_REFERENCE(y);
+}
+
+// The VAR goes over what the sharers have, in the greatest units.
+TEST(ShareKernels, UnitsAndBounds) {
+  const Plan plan =
+      PlanOf(EachRow(Ramp({8, 24}), [](const Tensor& r, int) { return r.Softmax(); }));
+  int vars = 0;
+  for (const UOp& u : TopoSort({&plan.kernels[0].graph, 1})) {
+    if (!u.is(Op::kVar)) continue;
+    ++vars;
+    EXPECT_EQ(u.vmin(), 0);
+    EXPECT_EQ(u.vmax(), 7);
+  }
+  EXPECT_EQ(vars, 1);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(plan.steps[i].numbers, (std::map<std::string, int64_t>{{"@step0", i}}));
+  }
+}
+
+// A loop over time, each step of which needs the one before.
+TEST(ShareKernels, StepsOfALoop) {
+  const Tensor x = Ramp({9, 3, 8}), w = Ramp({8, 8});
+  Tensor h = Tensor::Zeros({3, 8});
+  std::vector<Tensor> all;
+  for (int i = 0; i < 9; ++i) {
+    h = (x[i].MatMul(w) + h.MatMul(w)).Tanh();
+    all.push_back(h);
+  }
+  const Tensor y = Stack(all, 0);
+  EXPECT_LE(Kernels(y), 6u);
+  EXPECT_REFERENCE(y);
+}
+
+// Parts of one tensor that are moved within it: what is read is written by others.
+TEST(ShareKernels, WrittenAndReadAtOtherDistances) {
+  Tensor x = Ramp({12, 16});
+  const std::vector<float> was = x.ToVector<float>();
+  const int to[] = {0, 3, 7, 9}, from[] = {5, 4, 6, 10};
+  for (int i = 0; i < 4; ++i) {
+    const Tensor row = x.SliceAxis(0, {to[i], to[i] + 1});
+    x.SliceAxis(0, {to[i], to[i] + 1}).Assign(row * 2 + x.SliceAxis(0, {from[i], from[i] + 1}));
+  }
+  const std::vector<float> is = x.ToVector<float>();
+  for (int i = 0; i < 4; ++i) {
+    for (int c = 0; c < 16; ++c) {
+      EXPECT_EQ(is[to[i] * 16 + c], was[to[i] * 16 + c] * 2 + was[from[i] * 16 + c]) << i;
+    }
+  }
+}
+
+TEST(ShareKernels, CapturedSteps) {
+  for (const char* place : {"CPU", "SIM:0"}) {
+    Jit step([](const Tensor& x) {
+      return EachRow(x, [](const Tensor& row, int i) { return row.Softmax() * (i + 0.5); });
+    });
+    for (int call = 0; call < 3; ++call) {
+      const Tensor x = (Ramp({7, 24}) + call).To(place);
+      const std::vector<float> got = step.One({x}).ToVector<float>();
+      const std::vector<float> want = (x.Softmax(1) * (Tensor::Arange(7).Reshape({7, 1}) + 0.5))
+                                          .Cast(kFloat32)
+                                          .ToVector<float>();
+      for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << place;
+    }
+  }
+}
+
+TEST(ShareKernels, OverSeveralPlaces) {
+  const Sharding places({"CPU:0", "CPU:1", "CPU:2"}, 1);
+  const Tensor x = Ramp({6, 7, 24}), sharded = x.Shard(places);
+  const auto each = [](const Tensor& row, int i) { return (row * (i + 0.5)).Softmax(); };
+  const std::vector<float> want = EachRow(x, each).ToVector<float>();
+  EXPECT_EQ(EachRow(sharded, each).ToVector<float>(), want);
+  // The first row is at no multiple of what a place has.
+  EXPECT_EQ(Kernels(EachRow(sharded, each)), 3u);
+  Jit step([&](const Tensor& t) { return EachRow(t, each); });
+  for (int call = 0; call < 3; ++call) EXPECT_EQ(step.One({sharded}).ToVector<float>(), want);
+}
+
+}  // namespace
+}  // namespace tessera
