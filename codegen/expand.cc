@@ -86,7 +86,9 @@ UOp DecideStores(const UOp& sink) {
 
 // After copies or lanes have been made.
 UOp Decide(const UOp& sink) {
-  return Simplify(Rewrite(Rewrite(DecideStores(Simplify(sink)), GateRules()), LaneRules()));
+  const UOp decided = DecideStores(Simplify(sink));
+  const RuleSet* const rules[] = {&GateRules(), &LaneRules()};
+  return Simplify(Rewrite({&decided, 1}, rules)[0]);
 }
 
 }  // namespace

@@ -147,12 +147,14 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     if (is_settled(f.node) || done.contains(f.node)) continue;
     if (f.stage == kVisit) {
       visited += f.made ? 0 : 1;
-      stack.push_back({f.node, kBuild, {}, f.made});
+      const size_t before = stack.size();
       for (int i = f.node.size() - 1; i >= 0; --i) {
         const UOp& s = f.node.src(i);
-        if (!is_settled(s) && !done.contains(s)) stack.push_back({s, kVisit, {}, f.made});
+        if (is_settled(s) || done.contains(s)) continue;
+        if (stack.size() == before) stack.push_back({f.node, kBuild, {}, f.made});
+        stack.push_back({s, kVisit, {}, f.made});
       }
-      continue;
+      if (stack.size() > before) continue;
     }
     absl::InlinedVector<UOp, 4> srcs;
     bool same = true;

@@ -67,7 +67,8 @@ absl::StatusOr<Plan> PlanKernels(absl::Span<const UOp> roots, const PlanKey& key
   }
   const std::vector<UOp> values = WithParams(roots, key);
   RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
-  return ScheduleKernels(values, targets, home, key.on_meshes);
+  IndexForms forms;
+  return ScheduleKernels(values, targets, home, key.on_meshes, forms);
 }
 
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {

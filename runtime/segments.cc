@@ -397,7 +397,7 @@ std::vector<UOp> NodesOf(const PlanKey& key, const Segment& segment) {
 }
 
 absl::StatusOr<Plan> ScheduleSegment(const PlanKey& key, const Segment& segment,
-                                     const Targets& targets, Device home) {
+                                     const Targets& targets, Device home, IndexForms& forms) {
   absl::flat_hash_map<const Node*, UOp> params;
   for (size_t i = 0; i < segment.inputs.size(); ++i) {
     const Segment::Input& in = segment.inputs[i];
@@ -410,7 +410,7 @@ absl::StatusOr<Plan> ScheduleSegment(const PlanKey& key, const Segment& segment,
   for (int r : segment.results) results.push_back(key.order[r]);
   const std::vector<UOp> values = WithParams(results, key, NodesOf(key, segment), params);
   RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
-  return ScheduleKernels(values, targets, home, /*on_meshes=*/false);
+  return ScheduleKernels(values, targets, home, /*on_meshes=*/false, forms);
 }
 
 }  // namespace
@@ -421,10 +421,11 @@ absl::StatusOr<Plan> ScheduleSegments(const PlanKey& key, absl::Span<const Segme
                                       const Targets& targets, Device home) {
   std::vector<Plan> parts(segments.size());
   Joiner joiner(key, home);
+  IndexForms forms;
   for (size_t i = 0; i < segments.size(); ++i) {
     const Segment& s = segments[i];
     if (s.like < 0) {
-      ASSIGN_OR_RETURN(parts[i], ScheduleSegment(key, s, targets, home));
+      ASSIGN_OR_RETURN(parts[i], ScheduleSegment(key, s, targets, home, forms));
     }
     if (!joiner.Add(parts[s.like < 0 ? i : s.like], s)) {
       return absl::UnimplementedError("a value is handed on in the buffer of another");

@@ -18,8 +18,8 @@ constexpr size_t kMostBetween = 4;  // groups between the two products
 
 class Chainer {
  public:
-  Chainer(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets)
-      : fusion_(fusion), targets_(targets) {
+  Chainer(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets, IndexForms& forms)
+      : fusion_(fusion), targets_(targets), forms_(forms) {
     for (const UOp& r : roots) kept_.insert(r.get());
   }
 
@@ -117,7 +117,7 @@ class Chainer {
     if (fresh) {
       const UOp target = UOp::Make(Op::kParam, value.dtype(), {},
                                    ParamArg{0, value.shape().ToExtents(), value.device()});
-      const absl::StatusOr<UOp> sink = IndexForm({{KernelOutput{value, target}}});
+      const absl::StatusOr<UOp> sink = IndexForm({{KernelOutput{value, target}}}, forms_);
       known->second = sink.ok() && Pays(*sink, TargetOf(g));
     }
     return known->second;
@@ -143,6 +143,7 @@ class Chainer {
   static constexpr int64_t kLeastRows = 4;  // of a block
   Fusion& fusion_;
   const Targets& targets_;
+  IndexForms& forms_;
   absl::flat_hash_set<const Node*> kept_;  // the plan's results
   std::vector<bool> multiplies_;           // before any were chained
   std::vector<std::vector<int>> readers_;
@@ -151,9 +152,10 @@ class Chainer {
 
 }  // namespace
 
-void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets) {
+void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets,
+                   IndexForms& forms) {
   if (IntFlag(Flag::kNoOpt) != 0) return;
-  Chainer(fusion, roots, targets).Run();
+  Chainer(fusion, roots, targets, forms).Run();
 }
 
 }  // namespace tessera

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "graph/fault.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "schedule/localise.h"
@@ -46,8 +45,12 @@ std::vector<std::string> Variables(const UOp& sink) {
 class KernelMaker {
  public:
   KernelMaker(absl::Span<const UOp> roots, const Fusion& fusion, const Targets& targets,
-              Device default_device)
-      : roots_(roots), fusion_(fusion), targets_(targets), default_(default_device) {}
+              Device default_device, IndexForms& forms)
+      : roots_(roots),
+        fusion_(fusion),
+        targets_(targets),
+        default_(default_device),
+        forms_(forms) {}
 
   absl::StatusOr<Plan> Run() {
     for (const FusedGroup& g : fusion_.groups) {
@@ -127,7 +130,6 @@ class KernelMaker {
     step.site = group.roots[0].call_site();
     Substitution params;
     absl::flat_hash_map<int, UOp> param_of_buffer;
-    std::vector<UOp> signature;  // values and targets, as the identity of the kernel
     const Device device = group.roots[0].device() ? group.roots[0].device() : default_;
     // Outputs come first. An ASSIGN's base is written through its view.
     for (const UOp& r : group.roots) {
@@ -171,22 +173,19 @@ class KernelMaker {
         next += r.size();
         o.target = param_of_buffer[step.buffers[i]];
       }
-      signature.push_back(o.value);
-      if (!FaultPlanted(Fault::kKernelTargetIgnored)) signature.push_back(o.target);
       kernel_outputs.push_back(std::move(o));
     }
     if (too_large_) return TooLarge(too_large_.shape(), too_large_.dtype());
     // Nothing to write: no step.
     if (kernel_outputs[0].value.shape().MaxElements() == 0) return absl::OkStatus();
-    const UOp identity = UOp::Make(Op::kSink, signature);
+    const UOp identity = KernelIdentity(kernel_outputs);
     auto [it, fresh] = kernels_.try_emplace(identity, static_cast<int>(plan_.kernels.size()));
     if (fresh) {
       PlanKernel k;
       k.identity = identity;
       k.device = device;
-      const Target& target = targets_.Of(device);
-      ASSIGN_OR_RETURN(k.graph,
-                       IndexForm(kernel_outputs, UpdateParts(kernel_outputs[0].value, target)));
+      const int64_t parts = UpdateParts(kernel_outputs[0].value, targets_.Of(device));
+      ASSIGN_OR_RETURN(k.graph, IndexForm(kernel_outputs, forms_, parts));
       k.graph = KeepRunning(k.graph);
       k.name = KernelName(kernel_outputs[0].value);
       k.variables = Variables(k.graph);
@@ -203,6 +202,7 @@ class KernelMaker {
   const Fusion& fusion_;
   const Targets& targets_;
   Device default_;
+  IndexForms& forms_;
   Plan plan_;
   UOp too_large_;  // a value that no memory holds, if there is one
   absl::flat_hash_map<const Node*, int> buffers_;
@@ -212,8 +212,8 @@ class KernelMaker {
 }  // namespace
 
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
-                                 const Targets& targets, Device default_device) {
-  return KernelMaker(roots, fusion, targets, default_device).Run();
+                                 const Targets& targets, Device default_device, IndexForms& forms) {
+  return KernelMaker(roots, fusion, targets, default_device, forms).Run();
 }
 
 }  // namespace tessera

@@ -38,7 +38,8 @@ std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& tar
 
 // Makes a product, what reduces its rows and the product that takes them as an operand one group:
 // softmax(Q K^T) V is then computed a block of rows at a time.
-void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets);
+void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets,
+                   IndexForms& forms);
 
 // Joins groups of one shape that read a common input and do not depend on one another.
 void JoinGroups(Fusion& fusion, const Targets& targets);
@@ -53,7 +54,7 @@ std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots);
 // Turns groups into kernels in index form (each distinct one once), not yet divided over cores, and
 // steps over plan buffers.
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
-                                 const Targets& targets, Device default_device);
+                                 const Targets& targets, Device default_device, IndexForms& forms);
 
 // Marks steps that depend on nothing but lasting leaves, and what they compute, as done once and
 // kept, as far as the bytes allow. Gives the bytes that are left.

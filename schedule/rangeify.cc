@@ -380,6 +380,15 @@ absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs, int64_t par
   return Rangeifier().Run(outputs, parts);
 }
 
+UOp KernelIdentity(absl::Span<const KernelOutput> outputs) {
+  std::vector<UOp> values;
+  for (const KernelOutput& o : outputs) {
+    values.push_back(o.value);
+    if (!FaultPlanted(Fault::kKernelTargetIgnored)) values.push_back(o.target);
+  }
+  return UOp::Make(Op::kSink, values);
+}
+
 absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, int64_t parts) {
   ASSIGN_OR_RETURN(UOp sink, Rangeify(outputs, parts));
   const RangeSets sets(sink);
@@ -394,6 +403,16 @@ absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, int64_t pa
     sink = Substitute(sink, {{c->first, Substitute(c->first, own)}});
   }
   return SeparateRanges(SplitRanges(MergeRanges(sink)));
+}
+
+absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, IndexForms& forms,
+                              int64_t parts) {
+  const UOp identity = KernelIdentity(outputs);
+  const auto known = forms.find(identity);
+  if (known != forms.end()) return known->second;
+  ASSIGN_OR_RETURN(UOp form, IndexForm(outputs, parts));
+  forms.emplace(identity, form);
+  return form;
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "graph/uop.h"
 
@@ -13,6 +14,9 @@ namespace tessera {
 struct KernelOutput {
   UOp value, target;
 };
+
+// What kernels that compute the same to the same places have in common.
+UOp KernelIdentity(absl::Span<const KernelOutput> outputs);
 
 // The index form of a kernel that computes the outputs, all over one shape: a SINK of STOREs whose
 // ranges are the loops over that shape. The values' leaves are PARAMs, CONSTs, IOTAs and VARs. A
@@ -26,5 +30,11 @@ absl::StatusOr<UOp> Rangeify(absl::Span<const KernelOutput> outputs, int64_t par
 
 // The same with loops joined and divided as MergeRanges and SplitRanges do: what a kernel is.
 absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, int64_t parts = 1);
+
+// The same, looked up among those made before. What are parts of one graph share them: as many
+// parts have those that are equal.
+using IndexForms = absl::flat_hash_map<UOp, UOp>;  // by identity
+absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, IndexForms& forms,
+                              int64_t parts = 1);
 
 }  // namespace tessera

@@ -25,7 +25,7 @@ void GiveOwnBytes(absl::Span<const UOp> roots, PassRunner::Roots& values) {
 }  // namespace
 
 absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets& targets,
-                                     Device default_device, bool on_meshes) {
+                                     Device default_device, bool on_meshes, IndexForms& forms) {
   PassRunner passes("schedule", SpecStage::kTensor, targets.home());
   PassRunner::Roots values(roots.begin(), roots.end());
   std::vector<PlaceVariable> place_variables;
@@ -58,18 +58,18 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
   }));
   ASSIGN_OR_RETURN(Fusion fusion, Fuse(values, targets));
   // Before joining: a group with two results is no link of a chain.
-  ChainProducts(fusion, values, targets);
+  ChainProducts(fusion, values, targets, forms);
   // After fusion: joining needs to know which values have buffers.
   JoinGroups(fusion, targets);
   if (!OrderGroups(fusion).ok()) {
     // A reader of an old version needs the new one too: it gets a copy of the old.
     values = CopyOverwritten(values);
     ASSIGN_OR_RETURN(fusion, Fuse(values, targets));
-    ChainProducts(fusion, values, targets);
+    ChainProducts(fusion, values, targets, forms);
     JoinGroups(fusion, targets);
     RETURN_IF_ERROR(OrderGroups(fusion));
   }
-  ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device));
+  ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device, forms));
   plan.place_variables = std::move(place_variables);
   return plan;
 }
@@ -90,7 +90,8 @@ absl::Status FinishPlan(Plan& plan, const Targets& targets, const Lasting& lasti
 
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
                               Device default_device, bool on_meshes, const Lasting& lasting) {
-  ASSIGN_OR_RETURN(Plan plan, ScheduleKernels(roots, targets, default_device, on_meshes));
+  IndexForms forms;
+  ASSIGN_OR_RETURN(Plan plan, ScheduleKernels(roots, targets, default_device, on_meshes, forms));
   RETURN_IF_ERROR(FinishPlan(plan, targets, lasting));
   return plan;
 }

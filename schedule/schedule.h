@@ -3,6 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "schedule/plan.h"
+#include "schedule/rangeify.h"
 #include "schedule/targets.h"
 
 namespace tessera {
@@ -16,9 +17,10 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& target
                               Device default_device, bool on_meshes, const Lasting& lasting = {});
 
 // Its two halves, for plans that are made of parts: kernels and steps, their work not yet divided
-// and their temps without memory; and what is decided on the whole of them.
+// and their temps without memory; and what is decided on the whole of them. `forms`: kernels of
+// the other parts.
 absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets& targets,
-                                     Device default_device, bool on_meshes);
+                                     Device default_device, bool on_meshes, IndexForms& forms);
 absl::Status FinishPlan(Plan& plan, const Targets& targets, const Lasting& lasting);
 
 }  // namespace tessera

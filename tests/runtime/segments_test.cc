@@ -69,7 +69,9 @@ TEST(Segments, PlanIsThatOfTheWhole) {
   const std::vector<UOp> roots = NodesOf(tensors);
   const PlanKey key = MakePlanKey(roots);
   const Targets targets = TwoCores();
-  ASSERT_OK_AND_ASSIGN(Plan whole, ScheduleKernels(WithParams(roots, key), targets, Cpu(), false));
+  IndexForms forms;
+  ASSERT_OK_AND_ASSIGN(Plan whole,
+                       ScheduleKernels(WithParams(roots, key), targets, Cpu(), false, forms));
   ASSERT_OK_AND_ASSIGN(Plan joined, ScheduleSegments(key, FindSegments(key), targets, Cpu()));
   std::vector<std::string> names[2];
   int p = 0;
