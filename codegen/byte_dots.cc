@@ -134,13 +134,6 @@ RaisedBytes Raise(const UOp& bytes) {
 
 UOp ToInt32(const UOp& bytes) { return UOp::Make(Op::kCast, kInt32, {bytes}, Arg()); }
 
-UOp SumOver(const UOp& value, const std::vector<UOp>& ranges) {
-  if (ranges.empty()) return value;
-  std::vector<UOp> srcs = {value};
-  srcs.insert(srcs.end(), ranges.begin(), ranges.end());
-  return UOp::Make(Op::kReduce, srcs, ReduceArg{Op::kAdd, {}});
-}
-
 bool MustRaise(const UOp& a, const UOp& b, const Target& target) {
   return MixedSigns(target) && !a.dtype().IsUnsigned() && !b.dtype().IsUnsigned();
 }

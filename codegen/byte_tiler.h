@@ -24,8 +24,6 @@ RaisedBytes Raise(const UOp& bytes);
 bool MustRaise(const UOp& a, const UOp& b, const Target& target);
 
 UOp ToInt32(const UOp& bytes);
-// REDUCE(add) over these ranges, or the value where there are none.
-UOp SumOver(const UOp& value, const std::vector<UOp>& ranges);
 
 // Whether rows are many enough for the columns to be laid out anew, and panels fit.
 bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, const UOp& along,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/lanes.h"
+#include "codegen/share_factors.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/merge_ranges.h"
@@ -213,17 +214,17 @@ constexpr int64_t kRowsToTranspose = 32;   // that pay for packing across the gr
 constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;  // cheaper to keep than to compute for each tile of rows
 
-// Short loops of a sum beside the one that has the lanes are written out: what depends on their
-// steps, as the fields of a byte do, is decided then, and what they share is read once.
-UOp UnrollShort(const UOp& sink, const Contraction& c, const UOp& along) {
-  UOp out = sink;
+// Short loops of a sum beside the one that has the lanes, the innermost first. They are written
+// out: what depends on their steps, as the fields of a byte do, is decided then, and what they
+// share is read once.
+std::vector<UOp> ShortLoops(const Contraction& c, const UOp& along) {
+  std::vector<UOp> out;
   int64_t copies = 1;
-  for (auto it = c.inner.rbegin(); it != c.inner.rend(); ++it) {  // from the innermost
-    const UOp& r = *it;
-    const int64_t extent = r.src(0).vmax();
-    if (r == along || !r.src(0).IsConst() || copies * extent > kCopiesOfShort) continue;
+  for (auto it = c.inner.rbegin(); it != c.inner.rend(); ++it) {
+    const int64_t extent = it->src(0).vmax();
+    if (*it == along || !it->src(0).IsConst() || copies * extent > kCopiesOfShort) continue;
     copies *= extent;
-    out = Tile(out, r, extent, 1);
+    out.push_back(*it);
   }
   return out;
 }
@@ -247,7 +248,10 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   const int64_t length = along.src(0).vmax();
   const int64_t unroll = length <= 2 * lanes ? length / lanes : rows == 1 ? 2 : 1;
   if (RangeSets(out).Bit(along) == 0) return out;
-  return UnrollShort(Tile(out, along, unroll, lanes), c, along);
+  const std::vector<UOp> written_out = ShortLoops(c, along);
+  out = ShareFactors(Tile(out, along, unroll, lanes), written_out, tile_rows);
+  for (const UOp& r : written_out) out = Tile(out, r, r.src(0).vmax(), 1);
+  return out;
 }
 
 // The bytes of an operand for one row or column of the result, at `each` a step of the sum; at most

@@ -57,8 +57,29 @@ class Splitter {
     return u.WithSrcs(srcs);
   }
 
+  // A sum of products of floats over copies alone: each is added with one rounding.
+  bool SumsProducts(const UOp& u) const {
+    const bool adds = u.is(Op::kReduce) && u.arg<ReduceArg>().op == Op::kAdd;
+    return adds && u.dtype().IsFloat() && u.src(0).is(Op::kMul) && ClosedRanges(u).size() == 1 &&
+           std::all_of(segments_.begin(), segments_.end(),
+                       [](const Segment& s) { return s.ranges.empty(); });
+  }
+
+  void CloseProducts(const UOp& u) {
+    UOp sum = UOp::Const(u.dtype(), 0.0);
+    for (const UOp& product : variants_.at(u.src(0).get())) {
+      if (product.is(Op::kMul)) {
+        sum = UOp::Make(Op::kFma, {UOp(product.src(0)), UOp(product.src(1)), sum});
+      } else {
+        sum = UOp::Make(Op::kAdd, {sum, product});
+      }
+    }
+    whole_.emplace(u.get(), sum);
+  }
+
   // A node that runs over the range: one for each segment.
   void Close(const UOp& u) {
+    if (SumsProducts(u) && (sets_.Free(u.src(0)) & bit_)) return CloseProducts(u);
     std::vector<UOp> parts;
     for (size_t s = 0; s < segments_.size(); ++s) {
       const size_t values = u.size() - ClosedRanges(u).size();
@@ -111,6 +132,13 @@ UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 UOp Over(const UOp& a, int64_t b) { return Simplify(UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)})); }
 
 }  // namespace
+
+UOp SumOver(const UOp& value, const std::vector<UOp>& ranges) {
+  if (ranges.empty()) return value;
+  std::vector<UOp> srcs = {value};
+  srcs.insert(srcs.end(), ranges.begin(), ranges.end());
+  return UOp::Make(Op::kReduce, srcs, ReduceArg{Op::kAdd, {}});
+}
 
 UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments) {
   return Splitter(sink, range, segments).Run(sink);

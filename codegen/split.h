@@ -7,6 +7,9 @@
 
 namespace tessera {
 
+// REDUCE(add) over these ranges, or the value where there are none.
+UOp SumOver(const UOp& value, const std::vector<UOp>& ranges);
+
 // Part of a range: what the range is there, and the ranges that run over the part. No ranges: the
 // part is one value.
 struct Segment {
