@@ -34,6 +34,22 @@ TEST(Contraction, FieldsOfBytesAreUnrolled) {
   EXPECT_EQ(loads.gated, 0);
 }
 
+// The scale of a block multiplies the sum of its copies, where its numbers are bytes: others might
+// not be numbers any more without it. What many rows share is scaled once.
+TEST(Contraction, CopiesShareTheirScale) {
+  const auto products = [](int64_t rows, DType numbers) {
+    const Tensor x = Tensor::Empty({rows, 256}), scales = Tensor::Empty({64, 8, 1});
+    const Tensor weights = Tensor::Empty({64, 8, 32}, numbers).Cast(kFloat32) * scales;
+    const UOp program = ProgramOf(x.Linear(weights.Reshape({64, 256})), SmallChip());
+    int count = 0;
+    for (const UOp& s : program.srcs()) count += s.is(Op::kMul) && s.dtype().lanes() > 1;
+    return count;
+  };
+  EXPECT_EQ(products(1, kInt8), 0);
+  EXPECT_EQ(products(1, kFloat32), 4 * 8 * 2);  // of four columns two copies of each block
+  EXPECT_GT(products(4, kInt8), 0);
+}
+
 // A left operand that a core's part of the last cache does not hold meets the panels in blocks of
 // rows: one more loop than a small one's.
 TEST(Contraction, RowsComeInBlocks) {

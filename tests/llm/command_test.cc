@@ -161,6 +161,22 @@ TEST(Command, ChatsAfterAPrompt) {
   EXPECT_EQ(messages, (std::vector<std::string>{"ab a", "ba"}));
 }
 
+// Ctrl-C before a prompt is read to its end: none of it is computed, and the exit says so.
+TEST(Command, AnInterruptEndsThePrompt) {
+  const std::string dir = OwnTempDir(), pipe = dir + "/pipe", errors = dir + "/errors.txt",
+                    script = dir + "/interrupt.sh";
+  std::ofstream(script) << "mkfifo " << pipe << "; \"$@\" <" << pipe << " 2>" << errors
+                        << " & child=$!; exec 3>" << pipe << "\n"
+                        << "until grep -q 'loaded in' " << errors << "; do sleep 0.01; done\n"
+                        << "kill -INT $child; echo Once upon a time >&3; exec 3>&-\n"
+                        << "wait $child; status=$?; cat " << errors << "; exit $status\n";
+  const Outcome o = RunTool("llm", "2>&1 >/dev/null; timeout 20 sh " + script + " " +
+                                       std::string(kBinDir) + "/llm " + kModel);
+  EXPECT_EQ(o.exit, 130) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("llm: interrupted\n"));
+  EXPECT_THAT(o.out, ::testing::Not(HasSubstr("tokens/s")));
+}
+
 TEST(Command, ChatsOnAfterWhatItRefuses) {
   const Outcome o = Chat("", std::string(300, 'b') + "\nab\xFF\nab\n");
   EXPECT_EQ(o.exit, 0) << o.out;

@@ -19,22 +19,33 @@ constexpr int kRounds = 15;
 struct Format {
   std::string name;
   WeightFormat format;
-  int64_t block, bytes;   // elements of a block, and its bytes
-  bool integers = false;  // whether the vector is rounded to integers of eight bits
+  int64_t block, bytes;               // elements of a block, and its bytes
+  bool integers = false;              // whether the vector is rounded to integers of eight bits
+  int64_t halves = 1, halves_at = 0;  // the numbers of half precision of a block, and their bytes
 };
 const Format kFormats[] = {{"gemv_f16", WeightFormat::kF16, 1, 2},
                            {"gemv_q8_0", WeightFormat::kQ8_0, 32, 34},
                            {"gemv_q4_0", WeightFormat::kQ4_0, 32, 18},
                            {"gemv_q8_0_int8", WeightFormat::kQ8_0, 32, 34, true},
-                           {"gemv_q4_0_int8", WeightFormat::kQ4_0, 32, 18, true}};
+                           {"gemv_q4_0_int8", WeightFormat::kQ4_0, 32, 18, true},
+                           {"gemv_q4_k_int8", WeightFormat::kQ4K, 256, 144, true, 2},
+                           {"gemv_q6_k_int8", WeightFormat::kQ6K, 256, 210, true, 1, 208}};
 
 // A matrix as a file holds it: random bytes whose scales are small finite numbers.
 Tensor Weights(const Format& f, int64_t rows, int64_t columns) {
   if (f.block == 1) return Tensor::Uniform(-1, 1, {rows, columns}).Cast(kFloat16).Realize();
-  const Dims scales = {rows, columns / f.block, 1}, rest = {rows, columns / f.block, f.bytes - 2};
-  const Tensor low = Tensor::RandInt(0, 256, scales).Cast(kUInt8);
-  const Tensor high = Tensor::RandInt(0x20, 0x28, scales).Cast(kUInt8);  // 2^-7 to 2^-5
-  return Cat({low, high, Tensor::RandInt(0, 256, rest).Cast(kUInt8)}, -1).Realize();
+  const auto bytes = [&](int64_t n, int64_t from = 0, int64_t to = 256) {
+    return Tensor::RandInt(from, to, {rows, columns / f.block, n}).Cast(kUInt8);
+  };
+  std::vector<Tensor> parts;
+  if (f.halves_at > 0) parts.push_back(bytes(f.halves_at));
+  for (int64_t i = 0; i < f.halves; ++i) {
+    parts.push_back(bytes(1));
+    parts.push_back(bytes(1, 0x20, 0x28));  // 2^-7 to 2^-5
+  }
+  const int64_t rest = f.bytes - f.halves_at - 2 * f.halves;
+  if (rest > 0) parts.push_back(bytes(rest));
+  return Cat(parts, -1).Realize();
 }
 
 Tensor Product(const Format& f, const Tensor& x, const Tensor& weights, int64_t columns) {
@@ -43,34 +54,20 @@ Tensor Product(const Format& f, const Tensor& x, const Tensor& weights, int64_t 
   return x.Linear(values.Reshape({values.size(0), columns}));
 }
 
+// Against sums of the values one by one; tests have these from the formats' descriptions.
 void Check(const Format& f) {
-  constexpr int64_t kRows = 12, kColumns = 256;
+  constexpr int64_t kRows = 12, kColumns = 256, kRounded = 32;
   const Tensor x = Tensor::Uniform(-1, 1, {1, kColumns}).Realize(), w = Weights(f, kRows, kColumns);
   std::vector<float> a = x.ToVector<float>();
-  for (int64_t i = 0; f.integers && i < kColumns; i += f.block) {
+  for (int64_t i = 0; f.integers && i < kColumns; i += kRounded) {
     float most = 0;
-    for (int64_t j = i; j < i + f.block; ++j) most = std::max(most, std::fabs(a[j]));
+    for (int64_t j = i; j < i + kRounded; ++j) most = std::max(most, std::fabs(a[j]));
     const float scale = most / 127;
-    for (int64_t j = i; j < i + f.block; ++j) a[j] = scale * std::nearbyint(a[j] / scale);
+    for (int64_t j = i; j < i + kRounded; ++j) a[j] = scale * std::nearbyint(a[j] / scale);
   }
-  const std::vector<double> b = w.ToVector<double>();
+  const std::vector<double> b = llm::Values(w, f.format).ToVector<double>();
   std::vector<double> want(kRows);
-  for (int64_t i = 0; i < kRows * kColumns; ++i) {
-    double value = b[f.block == 1 ? i : 0];
-    if (f.block > 1) {
-      const double* block = &b[i / f.block * f.bytes];
-      const int bits = static_cast<int>(block[0]) | static_cast<int>(block[1]) << 8;
-      const double scale = std::ldexp(1 + (bits & 1023) / 1024.0, (bits >> 10) - 15);
-      const int64_t at = i % f.block;
-      if (f.bytes == 34) {
-        value = scale * static_cast<int8_t>(block[2 + at]);
-      } else {
-        const int nibbles = static_cast<int>(block[2 + at % 16]);
-        value = scale * ((at < 16 ? nibbles & 15 : nibbles >> 4) - 8);
-      }
-    }
-    want[i / kColumns] += value * a[i % kColumns];
-  }
+  for (int64_t i = 0; i < kRows * kColumns; ++i) want[i / kColumns] += b[i] * a[i % kColumns];
   CheckClose(f.name, Product(f, x, w, kColumns).ToVector<float>(), want, 1e-4);
 }
 
