@@ -1,5 +1,5 @@
 // What the rules of inference share: the node to be made, and how its errors
-// read. Private to infer.cc and infer_shape.cc.
+// read. Private to infer.cc, infer_shape.cc and infer_parts.cc.
 #pragma once
 
 #include <string>
@@ -36,7 +36,13 @@ absl::Status CheckCombines(const InferContext& c, Op op, DType t);
 // Whether a list names dims of a mesh, each once.
 absl::Status CheckMeshDims(const InferContext& c, const Ints& dims, const Mesh& mesh);
 
-// The shape of a node, by op.
+// Whether there is a tensor of these extents.
+absl::Status CheckExtents(const InferContext& c, absl::Span<const Extent> dims);
+
+// The shape of a node, by op; those of MSTACK, MSELECT and EXCHANGE by themselves.
 absl::StatusOr<Shape> InferShape(const InferContext& c);
+absl::StatusOr<Shape> InferStack(const InferContext& c);
+absl::StatusOr<Shape> InferSelect(const InferContext& c);
+absl::StatusOr<Shape> InferExchange(const InferContext& c);
 
 }  // namespace tessera

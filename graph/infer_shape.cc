@@ -42,14 +42,7 @@ absl::Status CheckNotNegative(const Context& c, absl::Span<const Extent> dims) {
   return absl::OkStatus();
 }
 
-// Whether the numbers of elements add up to one of 64 bits.
-bool AddUp(std::initializer_list<int64_t> parts) {
-  int64_t sum = 0;
-  for (int64_t n : parts) {
-    if (__builtin_add_overflow(sum, std::max<int64_t>(0, n), &sum)) return false;
-  }
-  return true;
-}
+}  // namespace
 
 absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
   int64_t n = 1;
@@ -60,6 +53,17 @@ absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
     }
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+// Whether the numbers of elements add up to one of 64 bits.
+bool AddUp(std::initializer_list<int64_t> parts) {
+  int64_t sum = 0;
+  for (int64_t n : parts) {
+    if (__builtin_add_overflow(sum, std::max<int64_t>(0, n), &sum)) return false;
+  }
+  return true;
 }
 
 absl::StatusOr<Shape> InferReshape(const Context& c) {
@@ -363,61 +367,6 @@ absl::Status CheckIndex(const Context& c) {
   return absl::OkStatus();
 }
 
-// The boxes are of the tensor's axes, and what is combined lies on a mesh that has the dims.
-absl::Status CheckExchange(const Context& c, const ExchangeArg& x) {
-  const size_t rank = x.shape.size();
-  if (x.from->axes.size() != rank || x.to->axes.size() != rank) {
-    return c.Fail("has boxes of ", x.from->axes.size(), " and ", x.to->axes.size(),
-                  " axes for a result of ", rank);
-  }
-  for (const UOp& s : c.srcs) {
-    if (s.rank() != static_cast<int>(rank)) return c.Fail("takes parts of ", rank, " axes");
-  }
-  const bool several = x.from->device.places().size() > 1;
-  if (several && c.srcs.size() == 1 && c.srcs[0].device() && !c.srcs[0].device().is_sharding()) {
-    return c.Fail("the parts are not on ", x.from->device.ToString());
-  }
-  if (x.over.empty()) return absl::OkStatus();
-  if (x.op != Op::kWhere) RETURN_IF_ERROR(CheckCombines(c, x.op, c.srcs[0].dtype()));
-  if (!x.from->device.is_sharding()) return c.Fail("combines what is on one place");
-  return CheckMeshDims(c, x.over, x.from->device.sharding().mesh());
-}
-
-// The parts' extents along the places that divide an axis add up; along others
-// they agree.
-absl::StatusOr<Shape> InferStack(const Context& c) {
-  ASSIGN_OR_RETURN(const Device* to, ArgOf<Device>(c));
-  if (!to->is_sharding() || static_cast<int>(c.srcs.size()) != to->sharding().size()) {
-    return c.Fail("needs a part for each place of ", to->ToString());
-  }
-  const Sharding s = to->sharding();
-  Extents dims = c.srcs[0].shape().ToExtents();
-  for (int a = 0; a < c.srcs[0].rank(); ++a) {
-    const std::vector<int> over = s.DimsOf(a);
-    if (over.empty()) continue;
-    dims[a] = 0;
-    const std::vector<std::vector<int>> groups = s.mesh().Groups(over);
-    for (int i : groups[0]) {
-      if (c.srcs[i].rank() <= a) return c.Fail("the parts differ in rank");
-      dims[a] = dims[a] + c.srcs[i].shape()[a];
-    }
-  }
-  RETURN_IF_ERROR(CheckExtents(c, dims));
-  return Shape(std::move(dims));
-}
-
-absl::StatusOr<Shape> InferSelect(const Context& c) {
-  ASSIGN_OR_RETURN(const int64_t* i, ArgOf<int64_t>(c));
-  const Device from = c.srcs[0].device();
-  if (!from.is_sharding()) return c.Fail("takes a tensor on a Sharding");
-  if (*i < 0 || *i >= from.sharding().size()) return c.Fail("there is no shard ", *i);
-  Extents dims;
-  for (const Interval& part : BoxesOf(c.srcs[0].shape(), from).At(static_cast<int>(*i))) {
-    dims.push_back(PartBelow(part, c.srcs[0].shape()[static_cast<int>(dims.size())]));
-  }
-  return Shape(std::move(dims));
-}
-
 }  // namespace
 
 absl::StatusOr<Shape> InferShape(const InferContext& c) {
@@ -476,12 +425,8 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
       if (!fits.ok()) return c.Fail(fits.message());
       return c.srcs[0].shape();
     }
-    case Op::kExchange: {
-      ASSIGN_OR_RETURN(const ExchangeArg* x, ArgOf<ExchangeArg>(c));
-      RETURN_IF_ERROR(CheckExtents(c, x->shape));
-      RETURN_IF_ERROR(CheckExchange(c, *x));
-      return Shape(x->shape);
-    }
+    case Op::kExchange:
+      return InferExchange(c);
     case Op::kIota: {
       ASSIGN_OR_RETURN(const Extents* n, ArgOf<Extents>(c));
       if (n->size() != 1) return c.Fail("takes one extent");

@@ -1,4 +1,4 @@
-// The rules on what is read and written: accesses inside their buffers, elements written once.
+// The rule on accesses: they are inside their buffers.
 #include <algorithm>
 
 #include "graph/infer.h"
@@ -13,84 +13,6 @@ int64_t ElementsOf(const UOp& pointer) {
   if (!p.is(Op::kScratch)) return p.shape().MaxElements();
   return p.arg<Pairs>()[0].second.value() / std::max(1, p.dtype().bytes());
 }
-
-bool RunsAtOnce(const UOp& range) {
-  const RangeKind kind = range.arg<RangeArg>().kind;
-  return kind == RangeKind::kGrid || kind == RangeKind::kThread || kind == RangeKind::kRow;
-}
-
-// Who wrote an element: a STORE, at which point of its loops.
-struct Writer {
-  int store = 0;
-  std::vector<int64_t> point;
-  std::string where;
-};
-
-class WrittenOnce {
- public:
-  explicit WrittenOnce(SpecGraph& g) : g_(g) {}
-
-  void Check(int sink) {
-    writers_.clear();
-    std::vector<int> stores(g_.srcs(sink).begin(), g_.srcs(sink).end());
-    std::sort(stores.begin(), stores.end());
-    for (auto it = stores.begin(); it != stores.end();) {
-      const auto next = std::find_if(it, stores.end(), [&](int s) { return s != *it; });
-      if (next - it > 1) {
-        g_.Report(SpecRule::kWrittenOnce, sink, "SINK: lists ", g_.NodeText(*it), " twice");
-      }
-      Store(*it);
-      it = next;
-    }
-  }
-
- private:
-  void Store(int i) {
-    const SpecNode& n = g_.nodes[i];
-    if ((n.op != Op::kStore && n.op != Op::kUpdate) || !n.sure()) return;
-    const UOp& index = n.value.src(0);
-    if (!index.is(Op::kIndex) || index.src(0).is(Op::kScratch)) return;
-    if (!g_.nodes[g_.srcs(i)[0]].sure() || g_.budget <= 0) return;
-    std::vector<UOp> expressions = {index.src(1)};
-    const bool gated = index.size() == 3;
-    if (gated) expressions.push_back(index.src(2));
-    const int first = static_cast<int>(expressions.size());
-    for (const UOp& r : n.value.srcs().subspan(2)) {
-      if (!r.is(Op::kRange)) return;
-      // The updates of an element come one after another, unless they run at once.
-      if (n.op == Op::kStore || RunsAtOnce(r)) expressions.push_back(r);
-    }
-    const int end = static_cast<int>(expressions.size());
-    SpecPoints points(std::move(expressions), SpecPoints::Reads::kUnknown, g_.budget);
-    const int buffer = g_.srcs(g_.srcs(i)[0])[0];
-    points.VisitAlongLoops([&] {
-      const std::optional<int64_t> at = points.At(0);
-      if (!at || (gated && points.At(1) != 1)) return true;
-      std::vector<int64_t> point;
-      for (int k = first; k < end; ++k) {
-        const std::optional<int64_t> coordinate = points.At(k);
-        if (!coordinate) return true;
-        point.push_back(*coordinate);
-      }
-      Writer now{i, std::move(point), points.Where()};
-      const auto [it, added] = writers_.emplace(std::pair(buffer, *at), now);
-      const Writer& other = it->second;
-      if (added || (other.store == i && other.point == now.point)) return true;
-      // What updates an element comes after what stores it.
-      if (other.store != i && (n.op == Op::kUpdate || g_.nodes[other.store].op == Op::kUpdate)) {
-        return true;
-      }
-      g_.Report(SpecRule::kWrittenOnce, i, Info(n.op).text, ": element ", *at, " is written at ",
-                now.where, " and ",
-                other.store == i ? "" : absl::StrCat("by ", g_.NodeText(other.store), " "), "at ",
-                other.where);
-      return false;
-    });
-  }
-
-  SpecGraph& g_;
-  absl::flat_hash_map<std::pair<int, int64_t>, Writer> writers_;  // by buffer and element
-};
 
 }  // namespace
 
@@ -130,13 +52,6 @@ void CheckAccess(SpecGraph& g, const SpecAccess& a, SpecPoints::Reads reads,
     report(absl::StrCat(*at, " at ", points.Where()));
     return false;
   });
-}
-
-void CheckWrittenOnce(SpecGraph& g) {
-  if (!g.Applies(SpecRule::kWrittenOnce)) return;
-  for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
-    if (g.nodes[i].op == Op::kSink) WrittenOnce(g).Check(i);
-  }
 }
 
 }  // namespace tessera

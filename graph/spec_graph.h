@@ -109,8 +109,9 @@ struct SpecAccess {
 // Reports it if it lies outside for certain, or at some point of its loops.
 void CheckAccess(SpecGraph& g, const SpecAccess& access, SpecPoints::Reads reads,
                  SpecPoints::Blocks blocks = SpecPoints::Blocks::kWithinBounds);
-// Reports STOREs of SINKs of kernels that write one element twice.
-void CheckWrittenOnce(SpecGraph& g);
+// Reports STOREs of SINKs of kernels that write one element twice, or read what they write at
+// another point.
+void CheckWrites(SpecGraph& g);
 // The rules on SCRATCH and on STAGEs of kernels; on SCRATCH, REGs and warps in programs.
 void CheckScratch(SpecGraph& g);
 

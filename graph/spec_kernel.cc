@@ -332,7 +332,7 @@ void CheckKernelGraph(SpecGraph& g) {
   CheckLaunch(g);
   KernelCheck(g).Check();
   CheckScratch(g);
-  CheckWrittenOnce(g);
+  CheckWrites(g);
 }
 
 }  // namespace tessera

@@ -1,4 +1,8 @@
 // The rules on scratch: who fills and who reads it, in kernels and in programs.
+#include <deque>
+#include <utility>
+
+#include "absl/algorithm/container.h"
 #include "graph/infer.h"
 #include "graph/spec_graph.h"
 
@@ -15,6 +19,9 @@ class KernelScratch {
       const SpecNode& n = g_.nodes[i];
       if (n.bad) continue;
       if (n.op == Op::kStage) Stage(i);
+      if (n.op == Op::kScratch && n.sure()) {
+        Taken(numbers_, n.value.arg<Pairs>()[0].first.value(), i, SpecRule::kScratchForm, i);
+      }
       for (int k = 0; k < n.num_srcs; ++k) {
         const Op pointer = PointerOp(g_.srcs(i)[k]);
         const bool target = k == 0 && (n.op == Op::kStore || n.op == Op::kUpdate);
@@ -42,6 +49,14 @@ class KernelScratch {
     return n.op == Op::kIndex && n.num_srcs > 0 ? g_.src(i, 0).op : Op::kConst;
   }
 
+  // Reports it if what has this number or id is another than node i.
+  void Taken(absl::flat_hash_map<int64_t, int>& by_id, int64_t id, int i, SpecRule rule, int at) {
+    const int first = by_id.emplace(id, i).first->second;
+    if (g_.nodes[first].value == g_.nodes[i].value) return;
+    g_.Report(rule, at, Info(g_.nodes[at].op).text, ": the number ", id, " is taken by ",
+              g_.NodeText(first));
+  }
+
   void Stage(int i) {
     const StageArg& arg = std::get<StageArg>(g_.nodes[i].arg->value);
     if (arg.id < 0 || arg.ahead < 0) {
@@ -49,6 +64,7 @@ class KernelScratch {
                 arg.ahead, " steps ahead");
     }
     const auto srcs = g_.srcs(i);
+    if (g_.nodes[srcs[0]].sure()) Taken(stages_, arg.id, srcs[0], SpecRule::kStageForm, i);
     for (size_t k = 1; k < srcs.size(); ++k) {
       const SpecNode& store = g_.nodes[srcs[k]];
       if (store.op != Op::kStore || store.bad || store.num_srcs == 0) continue;
@@ -60,19 +76,30 @@ class KernelScratch {
   }
 
   SpecGraph& g_;
+  // SCRATCHes by their number, and by the id of the STAGEs that they are filled for.
+  absl::flat_hash_map<int64_t, int> numbers_, stages_;
 };
 
-// In programs what is read of a SCRATCH has been put there.
+// In programs what is read of a SCRATCH has been put there, and has arrived.
 class ProgramScratch {
  public:
   ProgramScratch(SpecGraph& g, int program) : g_(g) {
+    for (const SpecNode& n : g.nodes) {
+      if (n.op != Op::kVar || !n.sure()) continue;
+      const std::string& name = std::get<VarArg>(n.arg->value).name;
+      threads_ |= name == "rt_thread" || name == "rt_row";
+    }
     for (int s : g.srcs(program)) Statement(s);
   }
 
  private:
   struct Bytes {
     int64_t begin = 0, end = 0;
-    int filled_by = -1;  // the SCRATCH that was last put to, of those that share bytes with it
+    int filled_by = -1;     // the SCRATCH that was last put to, of those that share bytes with it
+    bool arrived = false;   // something that was put to it, or fetched and waited for
+    bool met = false;       // and a BARRIER since
+    std::vector<int> at{};  // offsets to which a thread itself has put
+    bool Shares(const Bytes& other) const { return begin < other.end && other.begin < end; }
   };
 
   Bytes* Find(int i) {
@@ -80,7 +107,7 @@ class ProgramScratch {
     const auto [it, added] = scratches_.emplace(i, Bytes());
     if (added) {
       const auto& [offset, size] = g_.nodes[i].value.arg<Pairs>()[0];
-      it->second = {offset.value(), offset.value() + size.value(), -1};
+      it->second = {offset.value(), offset.value() + size.value()};
       const int bytes = std::max(1, g_.nodes[i].dtype.bytes());
       if (offset.value() % bytes != 0) {
         g_.Report(SpecRule::kScratchForm, i, "SCRATCH: ", offset.value(), " is no multiple of ",
@@ -97,46 +124,80 @@ class ProgramScratch {
 
   void Statement(int i) {
     const SpecNode& n = g_.nodes[i];
-    if (n.bad || n.num_srcs == 0) return;
+    if (n.bad) return;
+    if (n.op == Op::kCommit) return groups_.push_back(std::exchange(fetched_, {}));
+    if (n.op == Op::kWait) return Wait(std::get<Ints>(n.arg->value)[1]);
+    if (n.op == Op::kBarrier) {
+      for (auto& [scratch, bytes] : scratches_) bytes.met |= bytes.arrived;
+      return;
+    }
+    if (n.num_srcs == 0) return void(Find(i));
     const int pointer = g_.srcs(i)[0];
-    if (n.op == Op::kScratch) {
-      Find(i);
-    } else if (IsPut(n.op) || n.op == Op::kFetch) {
-      const Bytes* filled = Find(pointer);
-      if (filled == nullptr) return;
-      const Bytes own = *filled;
-      for (auto& [other, bytes] : scratches_) {
-        if (bytes.begin < own.end && own.begin < bytes.end) bytes.filled_by = pointer;
-      }
-      order_.push_back(pointer);
+    if (IsPut(n.op) || n.op == Op::kFetch) {
+      Fill(i, pointer);
     } else if (n.op == Op::kLoad || n.op == Op::kFragment) {
       Read(i, pointer);
+    }
+  }
+
+  void Fill(int i, int pointer) {
+    Bytes* filled = Find(pointer);
+    if (filled == nullptr) return;
+    for (auto& [other, bytes] : scratches_) {
+      if (!bytes.Shares(*filled) || bytes.filled_by == pointer) continue;
+      bytes.filled_by = pointer;
+      bytes.arrived = bytes.met = false;
+      bytes.at.clear();
+    }
+    order_.push_back(pointer);
+    if (g_.nodes[i].op == Op::kFetch) {
+      fetched_.push_back(pointer);
+    } else {
+      filled->arrived = true;
+      filled->at.push_back(g_.srcs(i)[1]);
+    }
+  }
+
+  void Wait(int64_t left) {
+    while (static_cast<int64_t>(groups_.size()) > left) {
+      for (int s : groups_.front()) scratches_.at(s).arrived |= scratches_.at(s).filled_by == s;
+      groups_.pop_front();
     }
   }
 
   void Read(int i, int pointer) {
     const bool first = !scratches_.contains(pointer);
     Bytes* read = Find(pointer);
-    if (read == nullptr) return;
+    if (read == nullptr || read->begin == read->end) return;
     if (first) {  // what was put before it was met may share its bytes
       for (int s : order_) {
-        const Bytes& other = scratches_.at(s);
-        if (other.begin < read->end && read->begin < other.end) read->filled_by = s;
+        if (scratches_.at(s).Shares(*read)) read->filled_by = s;
       }
     }
-    if (read->filled_by == pointer || read->begin == read->end) return;
-    g_.Report(SpecRule::kScratchOrder, i, Info(g_.nodes[i].op).text, ": reads ",
-              g_.NodeText(pointer), ", to which ",
-              read->filled_by < 0
-                  ? "nothing was put before"
-                  : absl::StrCat("nothing was put since ", g_.NodeText(read->filled_by),
-                                 ", which shares its bytes"));
-    read->filled_by = pointer;  // once is enough
+    const auto fail = [&](const std::string& why) {
+      g_.Report(SpecRule::kScratchOrder, i, Info(g_.nodes[i].op).text, ": reads ",
+                g_.NodeText(pointer), ", ", why);
+      read->filled_by = pointer;  // once is enough
+      read->arrived = read->met = true;
+    };
+    if (read->filled_by < 0) return fail("to which nothing was put before");
+    if (read->filled_by != pointer) {
+      return fail(absl::StrCat("to which nothing was put since ", g_.NodeText(read->filled_by),
+                               ", which shares its bytes"));
+    }
+    if (!read->arrived) return fail("and no WAIT stands between that and what fetches it");
+    // Each thread sees what it has put there itself.
+    if (threads_ && !read->met && !absl::c_linear_search(read->at, g_.srcs(i)[1])) {
+      fail("and no BARRIER stands between that and what puts it there");
+    }
   }
 
   SpecGraph& g_;
+  bool threads_ = false;  // that share the SCRATCHes
   absl::flat_hash_map<int, Bytes> scratches_;
-  std::vector<int> order_;  // those that were put to
+  std::vector<int> order_;               // those that were put to
+  std::vector<int> fetched_;             // since the last COMMIT
+  std::deque<std::vector<int>> groups_;  // fetched and not yet waited for
 };
 
 }  // namespace
