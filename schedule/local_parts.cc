@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/infer.h"
 #include "graph/simplify.h"
+#include "schedule/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -279,29 +280,10 @@ UOp LocalParts::Cut(const UOp& x, const Pairs& parts) {
 }
 
 UOp LocalParts::CutBelow(const UOp& x, const Pairs& parts) {
-  const auto pointwise = [&x](const UOp& u) {
-    return (IsElementwise(u.op()) || u.is(Op::kContiguous)) && u.size() > 0 && u.rank() == x.rank();
+  const auto elementwise = [](const UOp& u) {
+    return (IsElementwise(u.op()) || u.is(Op::kContiguous)) && u.size() > 0;
   };
-  const std::vector<UOp> order = TopoSort({&x, 1});
-  absl::flat_hash_set<const Node*> wanted = {x.get()};
-  for (auto u = order.rbegin(); u != order.rend(); ++u) {
-    if (!wanted.contains(u->get()) || !pointwise(*u)) continue;
-    for (const UOp& s : u->srcs()) {
-      if (s.rank() > 0) wanted.insert(s.get());
-    }
-  }
-  absl::flat_hash_map<const Node*, UOp> cut;
-  for (const UOp& u : order) {
-    if (!wanted.contains(u.get())) continue;
-    if (!pointwise(u)) {
-      cut.emplace(u.get(), Cut(u, parts));
-      continue;
-    }
-    absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(s.rank() > 0 ? cut.at(s.get()) : s);
-    cut.emplace(u.get(), u.WithSrcs(srcs));
-  }
-  return cut.at(x.get());
+  return PartBelow(x, elementwise, [&](const UOp& u) { return u.rank() == 0 ? u : Cut(u, parts); });
 }
 
 Pairs LocalParts::PartsWithin(const Shape& shape, const Boxes& from, const Boxes& to) {

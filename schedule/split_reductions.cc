@@ -12,6 +12,7 @@
 #include "graph/rewrite.h"
 #include "schedule/fuse.h"
 #include "schedule/passes.h"
+#include "schedule/pointwise.h"
 #include "schedule/work_division.h"
 
 namespace tessera {
@@ -136,32 +137,10 @@ bool IsThere(UOp u) {
 // Elements begin..end of an axis, computed from those of what the value is computed from; nothing
 // where something else than element by element must be computed first.
 UOp Restricted(const UOp& x, int64_t axis, int64_t begin, int64_t end) {
-  if (!IsElementwise(x.op())) return IsThere(x) ? ShrinkAxis(x, axis, begin, end) : UOp();
-  std::vector<UOp> stack = {x};
-  absl::flat_hash_set<const Node*> pointwise;
-  while (!stack.empty()) {
-    const UOp u = stack.back();
-    stack.pop_back();
-    if (!IsElementwise(u.op())) {
-      if (!IsThere(u)) return UOp();
-      continue;
-    }
-    if (u.rank() == 0) continue;
-    if (!pointwise.insert(u.get()).second) continue;
-    stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-  }
-  absl::flat_hash_map<const Node*, UOp> done;
-  for (const UOp& u : TopoSort({&x, 1})) {
-    if (!pointwise.contains(u.get())) continue;
-    absl::InlinedVector<UOp, 3> srcs;
-    for (const UOp& s : u.srcs()) {
-      const auto it = done.find(s.get());
-      const bool scalar = s.rank() == 0;  // constants are as long as what they meet
-      srcs.push_back(it != done.end() ? it->second : scalar ? s : ShrinkAxis(s, axis, begin, end));
-    }
-    done.emplace(u.get(), u.WithSrcs(srcs));
-  }
-  return done.at(x.get());
+  const auto elementwise = [](const UOp& u) { return IsElementwise(u.op()); };
+  return PartBelow(x, elementwise, [&](const UOp& u) {
+    return !IsThere(u) ? UOp() : u.rank() == 0 ? u : ShrinkAxis(u, axis, begin, end);
+  });
 }
 
 // A product with zeros after an axis of both factors.
