@@ -53,35 +53,27 @@ std::vector<bool> Structural(const PlanKey& key) {
 
 struct Found {
   PlanKey::Number number;
-  uint32_t word;  // in which it stands
-  bool is_pair;   // of extents, of which the second is as far from this as always
-  int64_t mate;   // what stands for the second then
+  PlanKey::NumberWords at;
+  int64_t mate;  // of a pair, what stands for the end: it is as far from the begin as always
+  bool is_pair() const { return at.axis >= 0; }
 };
 
 std::vector<Found> NumbersOf(const PlanKey& key) {
   std::vector<Found> out;
   const std::vector<bool> structural = Structural(key);
-  for (size_t i = 0; i < key.order.size(); ++i) {
-    const UOp& u = key.order[i];
-    const int node = static_cast<int>(i);
-    const uint32_t start = key.starts[i];
-    if (u.realized() || structural[i]) continue;
-    if (u.IsConst() && !u.dtype().IsBool()) {
-      out.push_back({{node, -1, NumberOf(u)}, start + 1, false, 0});
+  for (const PlanKey::NumberWords& at : key.number_words) {
+    const UOp& u = key.order[at.node];
+    if (structural[at.node]) continue;
+    if (u.IsConst()) {
+      if (!u.dtype().IsBool()) out.push_back({{at.node, -1, NumberOf(u)}, at, 0});
       continue;
     }
-    if (!u.is(Op::kShrink) && !u.is(Op::kPad)) continue;
     if (u.device().is_sharding() || !u.src(0).shape().is_static()) continue;
-    const Pairs& pairs = u.arg<Pairs>();
-    for (int axis = 0; axis < static_cast<int>(pairs.size()); ++axis) {
-      const auto& [a, b] = pairs[axis];
-      if (!a.is_int() || !b.is_int()) continue;
-      const int64_t mate = u.is(Op::kShrink) ? b.value() - a.value() : a.value() + b.value();
-      const bool still = u.is(Op::kShrink) ? u.src(0).shape()[axis].is_int(mate) : mate == 0;
-      if (still) continue;
-      // After the node's word, that of its source and the length; an extent has two.
-      out.push_back({{node, axis, a.value()}, start + 4 + 4 * axis, true, mate});
-    }
+    const auto& [a, b] = u.arg<Pairs>()[at.axis];
+    const int64_t begin = a.value(), end = b.value();
+    const int64_t mate = u.is(Op::kShrink) ? end - begin : begin + end;
+    const bool still = u.is(Op::kShrink) ? u.src(0).shape()[at.axis].is_int(mate) : mate == 0;
+    if (!still) out.push_back({{at.node, at.axis, begin}, at, mate});
   }
   return out;
 }
@@ -101,8 +93,8 @@ bool LetNumbersVary(PlanKey& key) {
   if (found.empty()) return false;
   std::vector<uint64_t> words = key.words;
   for (const Found& f : found) {
-    words[f.word] = 0;
-    if (f.is_pair) words[f.word + 2] = static_cast<uint64_t>(f.mate);
+    words[f.at.begin] = 0;
+    if (f.is_pair()) words[f.at.end] = static_cast<uint64_t>(f.mate);
   }
   std::vector<bool> varies(found.size(), true);
   if (vary == 1) {
@@ -129,8 +121,8 @@ bool LetNumbersVary(PlanKey& key) {
       words.push_back(i);
       key.numbers.push_back(f.number);
     } else {
-      words[f.word] = key.words[f.word];
-      if (f.is_pair) words[f.word + 2] = key.words[f.word + 2];
+      words[f.at.begin] = key.words[f.at.begin];
+      words[f.at.end] = key.words[f.at.end];
     }
   }
   if (key.numbers.empty()) return false;

@@ -148,7 +148,27 @@ class Writer {
       return;
     }
     for (const UOp& s : u.srcs()) Number(s);
+    number_words_ = &key_.number_words;
     WriteArg(u.arg());
+    number_words_ = nullptr;
+  }
+
+  void WritePairs(const Pairs& pairs) {
+    Word(pairs.size());
+    if (FaultPlanted(Fault::kPlanKeyLacksOffsets)) return;
+    for (size_t axis = 0; axis < pairs.size(); ++axis) {
+      const auto& [x, y] = pairs[axis];
+      Write(x);
+      const auto begin = static_cast<uint32_t>(key_.words.size()) - 1;
+      Write(y);
+      if (x.is_int() && y.is_int()) HoldsNumber(static_cast<int>(axis), begin);
+    }
+  }
+  // The last word, and that at `begin`, hold numbers of the node that is being written.
+  void HoldsNumber(int axis, uint32_t begin) {
+    if (number_words_ == nullptr) return;
+    const auto end = static_cast<uint32_t>(key_.words.size()) - 1;
+    number_words_->push_back({static_cast<int>(key_.order.size()) - 1, axis, begin, end});
   }
 
   void WriteDevice(Device d) { Word(d.id()); }
@@ -159,6 +179,7 @@ class Writer {
           using T = std::decay_t<decltype(a)>;
           if constexpr (std::is_same_v<T, Scalar>) {
             Word(FaultPlanted(Fault::kPlanKeyLacksConstants) ? 0 : a.bits);
+            HoldsNumber(-1, static_cast<uint32_t>(key_.words.size()) - 1);
           } else if constexpr (std::is_same_v<T, VarArg>) {
             Text(a.name);
             Word(a.min);
@@ -172,9 +193,7 @@ class Writer {
           } else if constexpr (std::is_same_v<T, Ints>) {
             WriteInts(a);
           } else if constexpr (std::is_same_v<T, Pairs>) {
-            Word(a.size());
-            if (FaultPlanted(Fault::kPlanKeyLacksOffsets)) return;
-            for (const auto& [x, y] : a) Write(x), Write(y);
+            WritePairs(a);
           } else if constexpr (std::is_same_v<T, WindowArg>) {
             WriteInts(a.axes);
             WriteInts(a.size);
@@ -208,6 +227,7 @@ class Writer {
   absl::flat_hash_map<const Node*, uint64_t> slot_, draws_;
   absl::flat_hash_set<const Node*> counters_;  // of draws met so far
   const bool draws_vary_;
+  std::vector<PlanKey::NumberWords>* number_words_ = nullptr;  // while an own argument is written
   int64_t next_ = 0;
 };
 

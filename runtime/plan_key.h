@@ -24,6 +24,14 @@ struct PlanKey {
   // are numbers of nodes, as the roots are.
   std::vector<uint32_t> starts, refs;
   std::vector<int> roots;
+  // The words that hold the numbers of a node: a constant's value, or where a SHRINK or PAD begins
+  // and ends on an axis, if both are integers.
+  struct NumberWords {
+    int node;             // in the order
+    int axis;             // -1: a constant, whose value is at `begin`
+    uint32_t begin, end;  // words
+  };
+  std::vector<NumberWords> number_words;
   std::vector<UOp> draws;  // by slot, sums whose second operand is where a draw begins to count
   // By slot, numbers that are VARs in the plan: of a constant, or where a SHRINK or PAD begins.
   struct Number {
