@@ -77,6 +77,7 @@ class BlockTiler {
 
  private:
   friend class ChainTiler;
+  static constexpr int64_t kSide = 16;  // threads along each side of a tile, without units
 
   UOp Range(int64_t extent, RangeKind kind, std::vector<UOp>& closed);
   // An operand as a matrix unit takes it: what is cast to the dtype of the sum.
