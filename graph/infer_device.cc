@@ -85,8 +85,7 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
   return r.Result();
 }
 
-// What is laid out by its bound is not turned over, read in windows, or joined with what is laid
-// out by another.
+// What is laid out by its bound is not turned over, read in windows, or followed by something else.
 absl::Status RefuseSymbolic(const Rule& r, int axis) {
   if (r.src().shape()[axis].is_int() || r.sharding().DimsOf(axis).empty()) return absl::OkStatus();
   return Fail("axis ", axis, " of ", Describe(r.src()), " is sharded and symbolic; .To(...) a ",
@@ -226,9 +225,10 @@ absl::StatusOr<Device> Joined(absl::Span<const UOp> srcs, int axis, const Shape&
     return s.With(std::move(p));
   };
   std::vector<bool> joins;
+  const bool moves = FollowsSymbolic(srcs, axis);
   for (const UOp& s : srcs) {
     if (!s.device()) continue;
-    RETURN_IF_ERROR(RefuseSymbolic(Rule(s, shape), axis));
+    if (moves) RETURN_IF_ERROR(RefuseSymbolic(Rule(s, shape), axis));
     const Sharding sharding = s.device().sharding();
     joins.resize(sharding.mesh().ndim());
     for (int d : sharding.DimsOf(axis)) joins[d] = true;
@@ -315,6 +315,11 @@ absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding) {
     }
   }
   return absl::OkStatus();
+}
+
+bool FollowsSymbolic(absl::Span<const UOp> pieces, int axis) {
+  return std::any_of(pieces.begin(), pieces.end() - 1,
+                     [axis](const UOp& p) { return !p.shape()[axis].is_int(); });
 }
 
 // Boundaries never move with a variable: the end may, the begin may not.

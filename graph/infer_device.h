@@ -36,6 +36,10 @@ Device DeviceWithin(const Shape& shape, Device device, absl::Span<const Extent> 
 // Whether a PAD or SHRINK, to a shape, leaves the pieces of an axis where they lie.
 bool KeepsPieces(Op op, const Shape& from, const Shape& to, int axis, const Pairs& pairs);
 
+// Whether some piece of a CAT begins where one of symbolic extent ends, so that it lies nowhere for
+// certain.
+bool FollowsSymbolic(absl::Span<const UOp> pieces, int axis);
+
 // Whether two devices hold the same box of a tensor of this shape at each place.
 bool SamePlacement(const Shape& shape, Device a, Device b);
 

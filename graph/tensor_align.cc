@@ -164,13 +164,13 @@ void Gather(UOp& u, absl::Span<const int> axes, const std::string& why) {
 
 void AlignCat(std::vector<UOp>& srcs, int axis) {
   OneMesh(Op::kCat, srcs);
-  bool symbolic = false;
   for (const UOp& s : srcs) {
     if (s.rank() != srcs[0].rank() || axis < 0 || axis >= s.rank()) return;
-    symbolic |= !s.shape()[axis].is_int();
   }
-  for (UOp& s : srcs) {
-    if (symbolic && s.device()) Gather(s, {axis}, "CAT along a symbolic axis");
+  if (FollowsSymbolic(srcs, axis)) {
+    for (UOp& s : srcs) {
+      if (s.device()) Gather(s, {axis}, "CAT after a piece of symbolic extent");
+    }
   }
   const std::optional<Sharding> to = Chooser(srcs, srcs[0].shape(), axis).Choose();
   if (!to) return;

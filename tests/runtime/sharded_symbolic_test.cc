@@ -74,6 +74,14 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        [](const Tensor& x) {
          return Cat({x, x.SliceAxis(0, {0, 1})}, 0);
        }},
+      {"CatBeforeRows",
+       [](const Tensor& x) {
+         return Cat({Beside(x, Count({3, 4})), Tensor::Ones({1, 4}), x}, 0) * 2;
+       }},
+      {"CatAfterPadding",
+       [](const Tensor& x) {
+         return Cat({x.Pad({{0, Extent(kMost) - x.shape()[0]}, {0, 0}}), x}, 0).Sum({0});
+       }},
       {"FlipColumns", [](const Tensor& x) { return x.Flip(1); }},
       {"FlipRows", [](const Tensor& x) { return x.Flip(0); }},
       {"ShrinkColumns",
@@ -195,9 +203,9 @@ TEST(ShardedSymbolic, EveryValueOfTheExtent) {
 TEST(ShardedSymbolic, Gradients) {
   const Tensor data = Rows();
   const Variable n("graded_n", 1, kMost);
-  const std::vector<std::string> smooth = {"Square",    "Sum",   "Softmax",    "MatMulOver",
-                                           "Attention", "Merge", "Expand",     "CatRows",
-                                           "FlipRows",  "Max",   "PadToBound", "ToColumns"};
+  const std::vector<std::string> smooth = {
+      "Square",  "Sum",           "Softmax",  "MatMulOver", "Attention",  "Merge",    "Expand",
+      "CatRows", "CatBeforeRows", "FlipRows", "Max",        "PadToBound", "ToColumns"};
   for (const Sharding& s : {Line(1), Line(3), Line(3, 0, Layout::Sizes({0, 5, 2}))}) {
     const Tensor spread = data.To(s).Realize();
     for (const auto& [name, fn] : Functions()) {
@@ -235,6 +243,23 @@ TEST(ShardedSymbolic, LaidOutByTheBound) {
     const Tensor plain = Rows().SliceAxis(0, {0, value}) * 2;
     EXPECT_EQ((y + y.Flip(0)).ToVector<float>(), (plain + plain.Flip(0)).ToVector<float>());
     EXPECT_REFERENCE(y.Sum({0}), y.To(Line(2)), y.To("CPU:4"));
+  }
+}
+
+// What is joined before it ends where it always ends, what is joined after it does not.
+TEST(ShardedSymbolic, OnlyWhatFollowsIsGathered) {
+  const Variable n("joined_n", 1, kMost);
+  const Tensor x = Rows().Shard(Line(3)).Realize().SliceAxis(0, {0, n});
+  const Tensor first = Rows().Shard(Line(3)).Realize();
+  const Tensor before = Cat({first, x}, 0), after = Cat({x, first}, 0);
+  EXPECT_EQ(before.device(), Device(Line(3)));
+  EXPECT_THAT(Explain(before), ::testing::Not(HasSubstr("symbolic")));
+  EXPECT_THAT(Explain(after), HasSubstr("CAT after a piece of symbolic extent"));
+  for (int64_t value : {1, 4, 7}) {
+    const Tensor rows = Rows().SliceAxis(0, {0, value});
+    const std::vector<Tensor> got = Realize({before, after}, {{"joined_n", value}});
+    EXPECT_EQ(got[0].ToVector<float>(), Cat({Rows(), rows}, 0).ToVector<float>());
+    EXPECT_EQ(got[1].ToVector<float>(), Cat({rows, Rows()}, 0).ToVector<float>());
   }
 }
 
