@@ -5,6 +5,7 @@
 #include "codegen/lanes.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
+#include "graph/simplify.h"
 
 namespace tessera {
 namespace {

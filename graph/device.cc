@@ -195,12 +195,18 @@ absl::StatusOr<Device> Device::Parse(absl::string_view text) {
 }
 
 const Place& Device::place() const {
-  CHECK(data_ != nullptr && !is_sharding(), ToString(), " is not one place");
+  if (data_ == nullptr || is_sharding()) {
+    throw Error(absl::InvalidArgumentError(
+        absl::StrCat("device: ", ToString(), " is not one place; places() lists those it has")));
+  }
   return data_->place;
 }
 
 Sharding Device::sharding() const {
-  CHECK(is_sharding());
+  if (!is_sharding()) {
+    throw Error(absl::InvalidArgumentError(
+        absl::StrCat("device: ", ToString(), " is not a Sharding; ask is_sharding() first")));
+  }
   return Sharding(data_);
 }
 

@@ -1,12 +1,13 @@
 // Inference of shapes, op by op.
 #include <algorithm>
+#include <optional>
 
-#include "graph/box.h"
 #include "graph/infer_context.h"
 #include "graph/infer_device.h"
 #include "graph/lookup.h"
 #include "graph/own_extent.h"
 #include "graph/simplify.h"
+#include "graph/spec_points.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -26,18 +27,28 @@ absl::StatusOr<Shape> InferElementwise(const Context& c) {
   return shape == nullptr ? Shape() : *shape;
 }
 
-// A variable that may be negative is no extent, and no number of elements to add; those of passes
-// are what they are said to be.
-bool MayBeNegative(const Extent& e) {
-  if (e.is_int()) return e.value() < 0;
-  return e.expr().is(Op::kVar) && e.min() < 0 && e.expr().arg<VarArg>().name[0] != '@';
+// What an extent that is no extent is, as "-1 at n = -1"; of passes' variables it is what they say.
+std::optional<std::string> Negative(const Extent& e) {
+  if (e.min() >= 0) return std::nullopt;
+  if (e.is_int()) return e.ToString();
+  int64_t budget = 1 << 12;
+  SpecPoints points({e.expr()}, SpecPoints::Reads::kUnknown, budget);
+  std::optional<std::string> found;
+  points.Visit([&] {
+    const int64_t at = points.At(0).value_or(0);
+    if (at < 0) found = absl::StrCat(at, " at ", points.Where());
+    return at >= 0;
+  });
+  return found;
 }
 
 absl::Status CheckNotNegative(const Context& c, absl::Span<const Extent> dims) {
   for (const Extent& e : dims) {
-    if (!MayBeNegative(e)) continue;
-    return c.Fail("an extent of ", e.ToString(), " may be ", e.min(),
-                  "; give the variable bounds that are not negative");
+    if (e.is_int()) continue;  // CheckExtents
+    const std::optional<std::string> negative = Negative(e);
+    if (!negative) continue;
+    return c.Fail("an extent of ", e.ToString(), " is ", *negative,
+                  "; give the variables bounds that are not negative");
   }
   return absl::OkStatus();
 }
@@ -69,6 +80,7 @@ bool AddUp(std::initializer_list<int64_t> parts) {
 absl::StatusOr<Shape> InferReshape(const Context& c) {
   ASSIGN_OR_RETURN(const Extents* to, ArgOf<Extents>(c));
   RETURN_IF_ERROR(CheckExtents(c, *to));
+  RETURN_IF_ERROR(CheckNotNegative(c, *to));
   const Shape result(*to);
   const Shape& from = c.srcs[0].shape();
   if (!SurelyAsMany(from, result) && !(from.Elements() == result.Elements())) {
@@ -108,6 +120,7 @@ absl::StatusOr<Shape> InferPermute(const Context& c) {
 absl::StatusOr<Shape> InferExpand(const Context& c) {
   ASSIGN_OR_RETURN(const Extents* to, ArgOf<Extents>(c));
   RETURN_IF_ERROR(CheckExtents(c, *to));
+  RETURN_IF_ERROR(CheckNotNegative(c, *to));
   const Shape& from = c.srcs[0].shape();
   if (static_cast<int>(to->size()) != from.rank()) {
     return c.Fail("cannot expand to ", Shape(*to).ToString(), ", which has another rank");
@@ -161,7 +174,7 @@ absl::StatusOr<Shape> InferPadShrink(const Context& c) {
       return c.Fail("axis ", i, " has a negative bound (", a.ToString(), ", ", b.ToString(), ")");
     }
     if (c.op == Op::kPad) {
-      if (MayBeNegative(a) || MayBeNegative(b)) {
+      if (Negative(a) || Negative(b)) {
         return c.Fail("axis ", i, " may have a negative bound (", a.ToString(), ", ", b.ToString(),
                       ")");
       }

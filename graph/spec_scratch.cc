@@ -19,9 +19,6 @@ class KernelScratch {
       const SpecNode& n = g_.nodes[i];
       if (n.bad) continue;
       if (n.op == Op::kStage) Stage(i);
-      if (n.op == Op::kScratch && n.sure()) {
-        Taken(numbers_, n.value.arg<Pairs>()[0].first.value(), i, SpecRule::kScratchForm, i);
-      }
       for (int k = 0; k < n.num_srcs; ++k) {
         const Op pointer = PointerOp(g_.srcs(i)[k]);
         const bool target = k == 0 && (n.op == Op::kStore || n.op == Op::kUpdate);
@@ -49,14 +46,6 @@ class KernelScratch {
     return n.op == Op::kIndex && n.num_srcs > 0 ? g_.src(i, 0).op : Op::kConst;
   }
 
-  // Reports it if what has this number or id is another than node i.
-  void Taken(absl::flat_hash_map<int64_t, int>& by_id, int64_t id, int i, SpecRule rule, int at) {
-    const int first = by_id.emplace(id, i).first->second;
-    if (g_.nodes[first].value == g_.nodes[i].value) return;
-    g_.Report(rule, at, Info(g_.nodes[at].op).text, ": the number ", id, " is taken by ",
-              g_.NodeText(first));
-  }
-
   void Stage(int i) {
     const StageArg& arg = std::get<StageArg>(g_.nodes[i].arg->value);
     if (arg.id < 0 || arg.ahead < 0) {
@@ -64,7 +53,6 @@ class KernelScratch {
                 arg.ahead, " steps ahead");
     }
     const auto srcs = g_.srcs(i);
-    if (g_.nodes[srcs[0]].sure()) Taken(stages_, arg.id, srcs[0], SpecRule::kStageForm, i);
     for (size_t k = 1; k < srcs.size(); ++k) {
       const SpecNode& store = g_.nodes[srcs[k]];
       if (store.op != Op::kStore || store.bad || store.num_srcs == 0) continue;
@@ -76,8 +64,6 @@ class KernelScratch {
   }
 
   SpecGraph& g_;
-  // SCRATCHes by their number, and by the id of the STAGEs that they are filled for.
-  absl::flat_hash_map<int64_t, int> numbers_, stages_;
 };
 
 // In programs what is read of a SCRATCH has been put there, and has arrived.

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "graph/spec.h"
 
@@ -13,12 +14,34 @@ namespace tessera {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: tools/spec-check [--level N] [--stage tensor|kernel|program] FILE...\n"
+    "usage: tools/spec-check [--level N] [--stage tensor|kernel|program] [--target cpu|gpu] "
+    "FILE...\n"
     "Checks the graphs in each FILE ('-' is the standard input), which a line --- separates, by "
     "the\n"
     "rules of docs/spec.md up to level N (default 2). The stage is found from the ops if not "
-    "given.\n"
+    "given, and\n"
+    "the limits are those of a GPU (sm_90) if a parameter is on one.\n"
     "Prints ok and exits 0, or prints each violation and exits 1; 2 where a file cannot be read.\n";
+
+enum class Limits { kFound, kCpu, kGpu };
+
+Target GpuTarget() {
+  Target t;
+  t.dialect = Dialect::kCuda;
+  t.arch = "sm_90";
+  t.vector_bytes = 16;
+  t.max_params = 400;
+  t.max_grid = INT64_MAX;
+  t.max_threads = 1024;
+  t.shared_bytes = 227 << 10;
+  DescribeMatrixUnits(t);
+  return t;
+}
+
+bool IsOnGpu(const std::string& line) {
+  if (!absl::StrContains(line, "PARAM ")) return false;
+  return absl::StrContains(line, "@CUDA") || absl::StrContains(line, "@SIM");
+}
 
 int Usage() {
   std::fputs(kUsage, stderr);
@@ -26,12 +49,15 @@ int Usage() {
 }
 
 // Prints the violations of the graphs of one file, and returns how many there are.
-size_t Check(const std::string& file, const std::string& text, const SpecOptions& options) {
+size_t Check(const std::string& file, const std::string& text, Limits limits, SpecOptions options) {
   size_t count = 0;
+  bool gpu = limits == Limits::kGpu;
   int first_line = 0;
   std::string graph;
   std::istringstream lines(text);
   const auto flush = [&] {
+    options.target = gpu ? GpuTarget() : Target();
+    gpu = limits == Limits::kGpu;
     for (const Violation& v : VerifyText(graph, options)) {
       std::cout << file << ":" << first_line + v.line << ": " << v.ToString() << "\n";
       ++count;
@@ -46,6 +72,7 @@ size_t Check(const std::string& file, const std::string& text, const SpecOptions
       first_line = line_number;
     } else {
       graph += line + "\n";
+      gpu |= limits == Limits::kFound && IsOnGpu(line);
     }
   }
   flush();
@@ -54,6 +81,7 @@ size_t Check(const std::string& file, const std::string& text, const SpecOptions
 
 int Main(int argc, char** argv) {
   SpecOptions options;
+  Limits limits = Limits::kFound;
   std::vector<std::string> files;
   bool flags = true;
   for (int i = 1; i < argc; ++i) {
@@ -75,6 +103,10 @@ int Main(int argc, char** argv) {
         if (StageName(s) == name) options.stage = s;
       }
       if (!options.stage) return Usage();
+    } else if (flags && word == "--target") {
+      const std::string name = ++i == argc ? "" : argv[i];
+      if (name != "cpu" && name != "gpu") return Usage();
+      limits = name == "gpu" ? Limits::kGpu : Limits::kCpu;
     } else if (flags && word.size() > 1 && word[0] == '-') {
       return Usage();
     } else {
@@ -97,7 +129,7 @@ int Main(int argc, char** argv) {
         continue;
       }
     }
-    count += Check(file, text.str(), options);
+    count += Check(file, text.str(), limits, options);
   }
   if (unreadable) return 2;
   if (count == 0) std::cout << "ok\n";

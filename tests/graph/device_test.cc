@@ -105,6 +105,13 @@ TEST(Device, PrintsShortAndReadsBack) {
   }
 }
 
+TEST(Device, IsAskedForWhatItIs) {
+  const Device two = Sharding(Cpus(2), 0), one = Place("CPU", 1);
+  EXPECT_THAT(ErrorOf([&] { two.place(); }), HasSubstr("CPU:0-1{S0} is not one place; places()"));
+  EXPECT_THAT(ErrorOf([] { Device().place(); }), HasSubstr("none is not one place"));
+  EXPECT_THAT(ErrorOf([&] { one.sharding(); }), HasSubstr("CPU:1 is not a Sharding"));
+}
+
 TEST(Sharding, IsAnInternedValue) {
   const Sharding s(PlaceList{"CPU:0", "CPU:1"}, 0);
   EXPECT_EQ(s, Sharding(Cpus(2), 0));

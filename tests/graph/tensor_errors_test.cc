@@ -313,6 +313,24 @@ TEST(TensorErrors, NumbersOutOfRange) {
   });
 }
 
+// Where the variables of an extent have values that make it negative, the call says so.
+TEST(TensorErrors, ExtentsThatMayBeNegative) {
+  static const Variable low("negative_n", -2, 2), other("negative_m", 0, 3);
+  Expect({
+      STATIC(Ones({low})),
+      STATIC(Rand({low, 3})),
+      {"Expand(a row)",
+       [] {
+         G().v.Unsqueeze(0).Expand({low + 1, 5});
+       },
+       "(negative_n+1) is -1 at negative_n = -2"},
+      SAYS("((negative_m*-1)+2)", v, Pad({{0, Extent(2) - other}})),
+  });
+  const Extent left = Extent(3) - other;  // 0 or more, though each part alone does not show it
+  EXPECT_EQ(Tensor::Ones({left, 2}).shape()[0].max(), 3);
+  EXPECT_EQ(G().v.Unsqueeze(0).Expand({other + left, 5}).shape()[0], Extent(3));
+}
+
 // Placement is checked where the call is written.
 TEST(TensorErrors, PlacesThatDiffer) {
   const Tensor here = Tensor::Zeros({3, 4}, kFloat32, "CPU:0");

@@ -14,8 +14,8 @@ using ::testing::HasSubstr;
 TEST(ShardMap, UnevenParts) {
   const Mesh grid = Grid();
   for (const auto& [s, n] :
-       {std::pair<Sharding, int64_t>{Cut(Line(3), 0), 7},
-        {Cut(Line(3), 0), 2},
+       {std::pair<Sharding, int64_t>{Along(Line(3), 0), 7},
+        {Along(Line(3), 0), 2},
         {Sharding(Line(3), {Placement::Shard(0, Layout::Sizes({1, 5, 0}))}), 6},
         {Sharding(Line(4), {Placement::Shard(0, Layout::Ceil())}), 9},
         {Sharding(Line(2), {Placement::Shard(0, Layout::Aligned(4))}), 12}}) {
@@ -126,14 +126,14 @@ TEST(ShardMap, ClippedAxesOfTwoDims) {
 
 // The same numbers on every place, side by side.
 TEST(ShardMap, NumbersAloneAreEachPlacesOwn) {
-  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Cut(Line(2), 0)).Realize();
+  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Along(Line(2), 0)).Realize();
   const auto program = [](const Tensor&) { return Tensor::Arange(3, kFloat32) * 2; };
   EXPECT_EQ(Read(ShardMap({"d"}, {Placement::Shard(0)}, program, x)), Values({0, 2, 4, 0, 2, 4}));
   EXPECT_EQ(Read(ShardMap({"d"}, {kWhole}, program, x)), Values({0, 2, 4}));
 }
 
 TEST(ShardMap, UnevenPartsInACapturedStepAndTheirGradients) {
-  const Sharding s = Cut(Line(3), 0);
+  const Sharding s = Along(Line(3), 0);
   const auto program = [](const Tensor& a) {
     return AllReduce((a * a).Sum({0}), "d") + AllReduce(a.Max({1}).Sum(), "d");
   };
@@ -153,7 +153,7 @@ TEST(ShardMap, UnevenPartsInACapturedStepAndTheirGradients) {
 
 // What lies on one place does not go to all places by itself, whatever op it meets.
 TEST(ShardMap, TensorsOfOnePlaceAreErrors) {
-  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Cut(Line(2), 0)).Realize();
+  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Along(Line(2), 0)).Realize();
   const Tensor one = Tensor::From({1.f, 0.f}).To("CPU:0").Realize();
   const std::vector<std::function<Tensor(const Tensor&)>> bodies = {
       [&](const Tensor& t) { return t + one; },
@@ -190,7 +190,7 @@ TEST(ShardMap, TensorsOfOnePlaceAreErrors) {
 
 // Errors and call sites are those of the lines inside; a lost assignment is an error.
 TEST(ShardMap, TheBodyIsTheUsers) {
-  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Cut(Line(2), 0)).Realize();
+  const Tensor x = Tensor::From(Numbers(8), {4, 2}).Shard(Along(Line(2), 0)).Realize();
   const auto error = [&](const std::function<Tensor(const Tensor&)>& body) {
     return ErrorOf([&] { ShardMap({"d"}, {Placement::Shard(0)}, body, x); });
   };
@@ -211,12 +211,12 @@ TEST(ShardMap, TheBodyIsTheUsers) {
         return AllReduce(t.Sum({0}), "d");
       },
       x);
-  EXPECT_THAT(Explain(y), HasSubstr(absl::StrCat("shard_map_test.cc:", line)));
+  EXPECT_THAT(Explain(y), HasSubstr(absl::StrCat("shard_map_edges_test.cc:", line)));
 }
 
 TEST(ShardMap, Mistakes) {
-  const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Cut(Line(3), 0));
-  const Tensor uneven = Tensor::From(Numbers(5), {5}).Shard(Cut(Line(3), 0));
+  const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Along(Line(3), 0));
+  const Tensor uneven = Tensor::From(Numbers(5), {5}).Shard(Along(Line(3), 0));
   // Halves of 12 rows, of which the places of one half keep 6 and those of the other 2.
   const Tensor rows =
       Tensor::From(Numbers(24), {12, 2}).To(Sharding(Grid(), {Placement::Shard(0), kWhole}));

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(ShardMap, SeesItsOwnPart) {
-  const Tensor x = Tensor::From(Numbers(12), {6, 2}).Shard(Cut(Line(3), 0));
+  const Tensor x = Tensor::From(Numbers(12), {6, 2}).Shard(Along(Line(3), 0));
   Shape inside;
   const Tensor y = ShardMap(
       {"d"}, {Placement::Shard(0)},
@@ -36,7 +36,7 @@ TEST(ShardMap, SeesItsOwnPart) {
 
 TEST(ShardMap, AllReduceByEveryOp) {
   const Values v = Numbers(12);
-  const Tensor x = Tensor::From(v, {4, 3}).Shard(Cut(Line(4), 0));
+  const Tensor x = Tensor::From(v, {4, 3}).Shard(Along(Line(4), 0));
   const auto by = [&](Op op, auto combine) {
     const Tensor y = ShardMap(
         {"d"}, {kWhole}, [op](const Tensor& p) { return AllReduce(p, "d", op); }, x);
@@ -53,7 +53,7 @@ TEST(ShardMap, AllReduceByEveryOp) {
 TEST(ShardMap, AllGather) {
   const Values v = Numbers(24);
   for (int axis : {0, 1}) {
-    const Tensor x = Tensor::From(v, {4, 6}).Shard(Cut(Line(2), axis));
+    const Tensor x = Tensor::From(v, {4, 6}).Shard(Along(Line(2), axis));
     const Tensor y = ShardMap(
         {"d"}, {kWhole}, [axis](const Tensor& p) { return AllGather(p, "d", axis); }, x);
     EXPECT_EQ(Read(y), v);
@@ -66,7 +66,7 @@ TEST(ShardMap, AllGather) {
 
 TEST(ShardMap, ReduceScatterIsOneStep) {
   const Values v = Numbers(6 * 6);
-  const Tensor x = Tensor::From(v, {6, 6}).Shard(Cut(Line(3), 0)).Realize();
+  const Tensor x = Tensor::From(v, {6, 6}).Shard(Along(Line(3), 0)).Realize();
   const Tensor y = ShardMap(
       {"d"}, {Placement::Shard(0)}, [](const Tensor& p) { return ReduceScatter(p, "d", 1); }, x);
   EXPECT_THAT(Explain(y), HasSubstr("0 all-reduces, 1 reduce-scatter, 96 B between places"));
@@ -84,7 +84,7 @@ TEST(ShardMap, ReduceScatterIsOneStep) {
 
 TEST(ShardMap, AllToAll) {
   const Values v = Numbers(24);
-  const Tensor x = Tensor::From(v, {4, 6}).Shard(Cut(Line(2), 0));
+  const Tensor x = Tensor::From(v, {4, 6}).Shard(Along(Line(2), 0));
   const Tensor y = ShardMap(
       {"d"}, {Placement::Shard(1)}, [](const Tensor& p) { return AllToAll(p, "d", 1, 0); }, x);
   EXPECT_EQ(Read(y), v);  // the same tensor, cut along the other axis
@@ -97,7 +97,7 @@ TEST(ShardMap, AllToAll) {
 
 TEST(ShardMap, Permute) {
   const Values v = Numbers(8);
-  const Tensor x = Tensor::From(v, {8}).Shard(Cut(Line(4), 0));
+  const Tensor x = Tensor::From(v, {8}).Shard(Along(Line(4), 0));
   const auto moved = [&](const std::vector<int>& sources) {
     return Read(ShardMap(
         {"d"}, {Placement::Shard(0)}, [&](const Tensor& p) { return Permute(p, "d", sources); },
@@ -121,7 +121,7 @@ TEST(ShardMap, Permute) {
 }
 
 TEST(ShardMap, PlaceIndex) {
-  const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Cut(Line(3), 0));
+  const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Along(Line(3), 0));
   const Tensor y = ShardMap(
       {"d"}, {Placement::Shard(0)},
       [](const Tensor& p) { return p * 0 + PlaceIndex(p, "d").Cast(kFloat32); }, x);
@@ -130,7 +130,7 @@ TEST(ShardMap, PlaceIndex) {
 
 // A tensor from outside that is whole on every place may be used inside.
 TEST(ShardMap, TensorsFromOutside) {
-  const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Cut(Line(3), 0));
+  const Tensor x = Tensor::From(Numbers(6), {6}).Shard(Along(Line(3), 0));
   const Tensor whole = Tensor::From(Numbers(2, 1), {2}).To(Sharding(Line(3)));
   const Tensor y = ShardMap(
       {"d"}, {Placement::Shard(0)}, [&](const Tensor& p) { return p + whole; }, x);
@@ -243,7 +243,7 @@ TEST(ShardMap, InACapturedStep) {
     const Values v = Numbers(9, seed);
     float sum = 0;
     for (float e : v) sum += e * e;
-    EXPECT_EQ(step.One({Tensor::From(v).Shard(Cut(mesh, 0))}).Item(), sum);
+    EXPECT_EQ(step.One({Tensor::From(v).Shard(Along(mesh, 0))}).Item(), sum);
   }
   EXPECT_EQ(step.captures(), 1);
 }
@@ -278,7 +278,7 @@ TEST(ShardMap, AdjointsOfCollectives) {
           {"d"}, std::vector<Placement>{leaves}, [&](const Tensor& p) { return program(p); }, x);
     };
   };
-  const Tensor cut = Tensor::From(Numbers(36), {6, 6}).Shard(Cut(mesh, 0));
+  const Tensor cut = Tensor::From(Numbers(36), {6, 6}).Shard(Along(mesh, 0));
   const Tensor whole = Tensor::From(Numbers(36), {6, 6}).To(Sharding(mesh));
   for (const Tensor& x : {cut, whole}) {
     ExpectAdjoint(inside(Placement::Shard(0), [](const Tensor& p) { return p * 3; }), x);

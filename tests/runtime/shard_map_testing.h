@@ -15,7 +15,7 @@ inline std::vector<Place> Places(int n) {
 }
 inline Mesh Line(int n) { return Mesh(Places(n), std::vector<MeshDim>{{n, "d"}}); }
 inline Mesh Grid() { return Mesh(Places(4), {{2, "dp"}, {2, "tp"}}); }
-inline Sharding Cut(const Mesh& m, int axis) { return Sharding(m, {Placement::Shard(axis)}); }
+inline Sharding Along(const Mesh& m, int axis) { return Sharding(m, {Placement::Shard(axis)}); }
 
 inline Values Numbers(int64_t n, int seed = 0) {
   Values v(n);

@@ -53,6 +53,26 @@ TEST(SpecCheck, TakesALevelAndAStage) {
   EXPECT_EQ(SpecCheckOn("--stage tensor", {kGood}).exit, 0);
 }
 
+// A kernel of 64 threads is one of a GPU.
+TEST(SpecCheck, TakesTheLimitsOfWhereTheParametersAre) {
+  const auto kernel = [](const std::string& device) {
+    return "%0 = PARAM f32 () slot 0 [64] @" + device + R"(
+%1 = CONST i64 () 64
+%2 = RANGE i64 (%1) r0:thread
+%3 = INDEX f32 (%0, %2)
+%4 = STORE void (%3, %3, %2) 0
+%5 = SINK void (%4)
+)";
+  };
+  EXPECT_EQ(SpecCheckOn("", {kernel("SIM:1")}).out, "ok\n");
+  EXPECT_EQ(SpecCheckOn("", {kernel("CUDA") + "---\n" + kGood}).out, "ok\n");
+  EXPECT_THAT(SpecCheckOn("", {kernel("CUDA") + "---\n" + kernel("CPU")}).out,
+              HasSubstr("64 threads of a block; the target takes 1"));
+  EXPECT_EQ(SpecCheckOn("--target cpu", {kernel("CUDA")}).exit, 1);
+  EXPECT_EQ(SpecCheckOn("--target gpu", {kernel("CPU")}).exit, 0);
+  EXPECT_EQ(SpecCheckOn("--target tpu", {kGood}).exit, 2);
+}
+
 TEST(SpecCheck, WrongUsageAndUnreadableFilesExitWith2) {
   EXPECT_EQ(SpecCheckOn("", {}).exit, 2);
   EXPECT_EQ(SpecCheckOn("--level 3", {kGood}).exit, 2);
