@@ -19,17 +19,26 @@ bool Held(const Interval& part, absl::Span<const Interval> sorted) {
   return from >= part.end;
 }
 
-// What is there holds what is wanted.
+// What is there holds what is wanted; a place that wants nothing along one axis may name anything
+// along another.
 absl::Status CheckPieces(const Context& c, const ExchangeArg& x) {
+  std::vector<std::pair<size_t, Interval>> missing;  // by axis
   for (size_t a = 0; a < x.shape.size(); ++a) {
     std::vector<Interval> own = x.from->axes[a].pieces;
     std::sort(own.begin(), own.end(), [](const Interval& l, const Interval& r) {
       return std::pair(l.begin, l.end) < std::pair(r.begin, r.end);
     });
     for (const Interval& p : x.to->axes[a].pieces) {
-      if (p.begin > p.end || !Held(p, own)) {
-        return c.Fail("nobody holds all of ", p.begin, "..", p.end, " of axis ", a);
-      }
+      if (p.begin > p.end || !Held(p, own)) missing.emplace_back(a, p);
+    }
+  }
+  if (missing.empty()) return absl::OkStatus();
+  for (int place = 0; place < static_cast<int>(x.to->device.places().size()); ++place) {
+    const Box box = x.to->At(place);
+    if (Volume(box) == 0) continue;
+    for (const auto& [a, p] : missing) {
+      if (!(box[a] == p)) continue;
+      return c.Fail("nobody holds all of ", p.begin, "..", p.end, " of axis ", a);
     }
   }
   return absl::OkStatus();

@@ -95,6 +95,9 @@ struct Form {
   }
   // The loop ends when its index, a step after the last, is not below the end.
   bool StepsPastItsDtype() const {
+    if (v.srcs[1].is(Op::kVar) && v.srcs[2].IsConst()) {  // some value of it is its highest
+      return v.srcs[1].vmax() - 1 > MaxInt(v.dtype) - v.srcs[2].vmin();
+    }
     for (const UOp& s : v.srcs) {
       if (!s.IsConst()) return false;
     }

@@ -256,6 +256,9 @@ void CheckTensorGraph(SpecGraph& g) {
     if (n.dtype.lanes() != 1) {
       g.Report(SpecRule::kScalarLanes, i, Info(n.op).text, ": a tensor has one lane");
     }
+    if ((n.op == Op::kParam || n.op == Op::kBuffer) && IsPartial(n)) {
+      g.Report(SpecRule::kPartialUse, i, Info(n.op).text, ": holds a partial value");
+    }
     for (int s : g.srcs(i)) {
       if (n.op == Op::kAllReduce || n.op == Op::kSink || !IsPartial(g.nodes[s])) continue;
       g.Report(SpecRule::kPartialUse, i, Info(n.op).text, ": reads ", g.NodeText(s),
