@@ -204,6 +204,10 @@ Tensor& Tensor::Assign(const Operand& value) {
     self.base_version = whole;
   }
   root.value = whole;
+  if (root.base) {  // of which it was a view, and which no one else holds
+    root.base = nullptr;
+    root.base_version = root.view = UOp();
+  }
   return *this;
 }
 

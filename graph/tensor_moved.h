@@ -12,7 +12,9 @@ Tensor Tensor::Moved(Fn fn) const {
   Tensor out(fn(value));
   State& view = *out.state_;
   const State& now = Now();
-  if (now.base) {
+  // A base that no one else holds is no tensor that could be read: what is written into the view is
+  // written into this one.
+  if (now.base.use_count() > 1) {
     view.base = now.base;
     view.base_version = now.base_version;
     UOp from = now.view;

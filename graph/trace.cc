@@ -37,6 +37,9 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   Captured& c = *made;
   c.outside_ = state;
   c.inside_ = *state;
+  // As in Moved: with these two, no one else holds the base.
+  const bool alone = state->base && state->base.use_count() == 2;
+  if (alone) c.inside_.base = nullptr;
   const UOp& value = state->value;
   c.is_placeholder_ = bool{value.device()};
   c.seen_ = c.is_placeholder_ ? NewBuffer(value.dtype(), value.shape().ToExtents(), value.device())
@@ -44,7 +47,7 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   c.inside_.value = c.seen_;
   captured_.push_back(std::move(made));
   by_state_.emplace(state.get(), &c);
-  if (state->base) {
+  if (state->base && !alone) {
     See(state->base);
     std::vector<UOp> chain;  // from the view to its base
     for (UOp u = state->view; !(u == state->base_version); u = u.src(0)) chain.push_back(u);

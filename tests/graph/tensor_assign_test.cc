@@ -74,6 +74,27 @@ TEST(TensorAssign, AViewSeesItsOwnWriteAndOldViewsTheOldValues) {
   EXPECT_THAT(Values(x), ElementsAre(0, 0, 8, 5));
 }
 
+// What is a view of something that no variable holds is a tensor like any other.
+TEST(TensorAssign, ViewsOfWhatNoOneHolds) {
+  Tensor x = (Four() * 2).Reshape({2, 2});
+  x[0].Assign(9);
+  EXPECT_THAT(Values(x), ElementsAre(9, 9, 6, 8));
+  x[1][0].Assign(1);
+  EXPECT_THAT(Values(x), ElementsAre(9, 9, 1, 8));
+  Tensor turned = (Four() * 2).Reshape({2, 2}).T();
+  turned[0].Assign(Tensor::From({5, 7}));
+  EXPECT_THAT(Values(turned), ElementsAre(5, 7, 4, 8));
+  turned.Assign(turned + 1);
+  EXPECT_THAT(Values(turned), ElementsAre(6, 8, 5, 9));
+  turned[1] = 0;
+  EXPECT_THAT(Values(turned), ElementsAre(6, 8, 0, 0));
+  // One that is held is written through, as ever.
+  const Tensor base = Four();
+  Tensor view = base.Reshape({2, 2});
+  view[0].Assign(0);
+  EXPECT_THAT(Values(base), ElementsAre(0, 0, 3, 4));
+}
+
 TEST(TensorAssign, UnrealisedValues) {
   Tensor s = Four() + Tensor::From({10, 20, 30, 40});
   s.Slice({{0, 2}}).Assign(0);

@@ -513,5 +513,23 @@ TEST(Capture, OverheadOfAKernelSlow) {
   }
 }
 
+// A tensor that is a view of what no one holds, written in part, from outside and made inside.
+TEST(Capture, WritesIntoViewsOfWhatNoOneHolds) {
+  Tensor x = Tensor::Arange(6).Cast(kFloat32).Reshape({3, 2});
+  x.Realize();
+  Jit step([&](const Tensor& t) {
+    Tensor y = (t * 2).Reshape({3, 2});
+    y[1].Assign(0);
+    x[0].Assign(x[0] + t[0]);
+    return y;
+  });
+  for (int call = 1; call <= 3; ++call) {
+    const Tensor y = step.One({Tensor::Ones({6})});
+    EXPECT_EQ(y.ToVector<float>(), (std::vector<float>{2, 2, 0, 0, 2, 2}));
+    const float added = static_cast<float>(call);
+    EXPECT_EQ(x.ToVector<float>(), (std::vector<float>{added, 1 + added, 2, 3, 4, 5}));
+  }
+}
+
 }  // namespace
 }  // namespace tessera
