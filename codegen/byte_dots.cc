@@ -343,7 +343,7 @@ UOp ByteTiler::TileOutputs(const UOp& sink) {
   const int64_t rows = row ? row.src(0).vmax() : 1;
   const int64_t most = std::max<int64_t>(1, (target_.vector_registers - 8) / columns / 2);
   UOp out = ColumnsOutward(sink, c_);
-  out = Simplify(Tile(out, c_.lane, columns, 1));
+  out = Simplify(TileApart(out, c_.lane, columns));
   if (rows == 1) return out;
   const int64_t tiles = (rows + most - 1) / most;
   return Tile(out, row, (rows + tiles - 1) / tiles, 1);

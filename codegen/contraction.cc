@@ -240,7 +240,7 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   const int64_t tiles = (rows + most - 1) / most;
   const int64_t tile_rows = (rows + tiles - 1) / tiles;
   UOp out = ColumnsOutward(sink, c);
-  out = Simplify(Tile(out, c.lane, tile_columns, 1));
+  out = Simplify(TileApart(out, c.lane, tile_columns));
   if (tiles > 1 && OpsOver(c.b, along, sets) >= kOpsToStage) {
     out = Simplify(PackColumns(out, along, UOp(), target.l2_bytes / 2));
   }

@@ -226,4 +226,19 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
   return SplitIntoSegments(sink, range, segments);
 }
 
+UOp TileApart(const UOp& sink, const UOp& range, int64_t copies) {
+  const RangeSets sets(sink);
+  const UOp& extent = range.src(0);
+  const bool alike = extent.IsConst() && extent.vmax() % copies == 0;
+  if (copies < 2 || !alike || extent.vmax() < 2 * copies || !Thresholds(sets, range).empty()) {
+    return Tile(sink, range, copies, 1);
+  }
+  const int64_t id = FreshRangeId(sets), apart = extent.vmax() / copies;
+  const UOp step =
+      UOp::Make(Op::kRange, kInt64, {UOp::Index(apart)}, RangeArg{id, range.arg<RangeArg>().kind});
+  const UOp copy =
+      UOp::Make(Op::kRange, kInt64, {UOp::Index(copies)}, RangeArg{id + 1, RangeKind::kUnroll});
+  return SplitIntoSegments(sink, range, {{Plus(Times(copy, apart), step), {step, copy}}});
+}
+
 }  // namespace tessera
