@@ -2,6 +2,7 @@
 #include "schedule/share_kernels.h"
 
 #include <functional>
+#include <random>
 
 #include "graph/flags.h"
 #include "runtime/capture.h"
@@ -185,6 +186,59 @@ TEST(ShareKernels, OverSeveralPlaces) {
   EXPECT_EQ(Kernels(EachRow(sharded, each)), 3u);
   Jit step([&](const Tensor& t) { return EachRow(t, each); });
   for (int call = 0; call < 3; ++call) ExpectNear(step.One({sharded}), want);
+}
+
+// Windows of random sizes at random places: as without sharing.
+Tensor RandomPieces(int seed) {
+  std::mt19937 random(seed);
+  const auto between = [&](int low, int high) {
+    return low + static_cast<int>(random() % (high - low + 1));
+  };
+  const int rows = between(8, 30), columns = between(8, 40), h = between(1, 7), w = between(1, 7);
+  const int kind = between(0, 7);
+  Tensor x = Ramp({rows, columns}) * 5;
+  if (between(0, 2) == 0) x = x.Shard(Sharding({"CPU:0", "CPU:1", "CPU:2"}, 0));
+  const auto window = [&] {
+    const int row = between(0, rows - h), column = between(0, columns - w);
+    return x.Slice({{row, row + h}, {column, column + w}});
+  };
+  std::vector<Tensor> pieces;
+  for (int i = between(3, 6); i > 0; --i) {
+    const Tensor t = window(), u = window();
+    const double c = between(1, 9) * 0.25;
+    const Tensor of_kind[] = {t * c + u,
+                              t.Sum({1}) - c,
+                              (t * c).CumSum(0),
+                              t.MatMul(u.Transpose(0, 1)),
+                              t.Flip({1}).Pad({{1, 2}, {0, 1}}) * c,
+                              t.Softmax(1) + u.Max({0}),
+                              Cat({t, u * c}, 0),
+                              t.Gather(0, u.Abs().Cast(kInt32))};
+    pieces.push_back(of_kind[kind].Contiguous());
+  }
+  return Stack(pieces, 0);
+}
+
+TEST(ShareKernels, RandomPiecesSlow) {
+  int shared = 0;
+  for (int seed = 0; seed < 40; ++seed) {
+    std::vector<float> want;
+    size_t kernels = 0;
+    {
+      SetFlagForTest never(Flag::kVary, "0");
+      const Tensor y = RandomPieces(seed);
+      kernels = Kernels(y);
+      want = y.ToVector<float>();
+    }
+    SetFlagForTest at_once(Flag::kVary, "2");
+    ClearPlans();
+    const Tensor y = RandomPieces(seed);
+    shared += Kernels(y) < kernels;
+    SCOPED_TRACE(seed);
+    ExpectNear(y, want);
+    ClearPlans();
+  }
+  EXPECT_GT(shared, 8);
 }
 
 }  // namespace
