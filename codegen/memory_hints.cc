@@ -17,7 +17,7 @@ constexpr int64_t kLeastStride = 1024;  // rows closer than that are one stream 
 // or it comes too late. (At 4 KiB a product with rows of Q4_0 took 1.6 times as long.)
 constexpr int64_t kLeastAhead = 8192;
 // Of streams that hardware follows: as far as it takes to be over the end of a page in time.
-constexpr int64_t kLeastOfStream = 2048;
+constexpr int64_t kOfStream = 2048;
 
 // Bytes of a buffer, every variable at its highest.
 int64_t BytesOf(const UOp& param) {
@@ -139,13 +139,14 @@ bool OnOneLine(const RowLoad& a, const RowLoad& b) {
 // takes a fourth of the speed from it.
 bool IsOneOfStreams(const RowLoad& l, const std::vector<RowLoad>& loads, const RangeSets& sets) {
   const int64_t row = StepOf(l.load.src(1), l.row, sets).factor;
+  if (row <= 0) return false;
   const auto fills_rows = [&](const UOp& r) {
     const Step s = StepOf(l.load.src(1), r, sets);
     return !(r == l.row) && s.linear && r.src(0).IsConst() && s.factor * r.src(0).vmax() == row;
   };
   const auto far_away = [&](const RowLoad& other) {
     const int64_t apart = std::abs(other.offset.constant - l.offset.constant);
-    return other.load.src(0) == l.load.src(0) && apart / std::max<int64_t>(1, row) > 1;
+    return other.load.src(0) == l.load.src(0) && apart / row > 1;
   };
   return std::any_of(sets.ranges().begin(), sets.ranges().end(), fills_rows) &&
          std::any_of(loads.begin(), loads.end(), far_away);
@@ -176,8 +177,11 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
     const auto near = [&](const RowLoad* c) { return OnOneLine(*c, l); };
     if (std::any_of(chosen.begin(), chosen.end(), near)) continue;
     chosen.push_back(&l);
-    const int64_t least = IsOneOfStreams(l, loads, sets) ? kLeastOfStream : kLeastAhead;
-    const int64_t rows_ahead = r.first == r.last ? (least + bytes - 1) / bytes : 1;
+    if (r.first == r.last && IsOneOfStreams(l, loads, sets)) {
+      hints.ahead.emplace(l.load.get(), kOfStream / l.load.dtype().Scalar().bytes());
+      continue;
+    }
+    const int64_t rows_ahead = r.first == r.last ? (kLeastAhead + bytes - 1) / bytes : 1;
     hints.ahead.emplace(l.load.get(), step.factor * rows_ahead);
   }
 }

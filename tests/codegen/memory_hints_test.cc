@@ -61,17 +61,19 @@ TEST(MemoryHints, RowsReadOnceAreNot) {
 }
 
 // Four rows of a vector's product are read at once, each of a quarter of them all: streams of
-// their own, which go on from row to row.
+// their own, which go on from row to row, however long these are.
 TEST(MemoryHints, StreamsFarApartAreFetchedALittleAhead) {
-  const UOp product = ProgramOf(Input({1, 512}).Linear(Input({1 << 14, 512})), SmallChip());
+  constexpr int64_t kColumns = 1024;
+  const UOp product =
+      ProgramOf(Input({1, kColumns}).Linear(Input({1 << 14, kColumns})), SmallChip());
   EXPECT_GE(Count(product, Op::kPrefetch), 4);
   std::set<int64_t> quarters;
   for (const UOp& s : product.srcs()) {
     if (s.is(Op::kPrefetch)) {
-      EXPECT_TRUE(s.src(1).src(1).IsConst(512));  // a row, of 2 KiB
+      EXPECT_TRUE(s.src(1).src(1).IsConst(512));  // 2 KiB
     }
     if (!s.is(Op::kAdd) || !s.src(1).IsConst() || s.dtype().lanes() > 1) continue;
-    const int64_t by = s.src(1).vmin(), quarter = (1 << 12) * 512;
+    const int64_t by = s.src(1).vmin(), quarter = (1 << 12) * kColumns;
     if (by >= quarter) quarters.insert(by / quarter);
   }
   EXPECT_EQ(quarters.size(), 3u);  // and the first
