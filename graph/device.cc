@@ -162,6 +162,20 @@ Sharding Sharding::AllManual() const {
   return With(std::vector<Placement>(mesh().ndim(), Placement::Manual()));
 }
 
+const Placement& Sharding::operator()(int dim) const {
+  const std::vector<Placement>& all = placements();
+  if (dim >= 0 && dim < static_cast<int>(all.size())) return all[dim];
+  throw Error(absl::InvalidArgumentError(
+      absl::StrCat("sharding: there is no dim ", dim, " in ", ToString())));
+}
+
+const Place& Sharding::operator[](int i) const {
+  const std::vector<Place>& all = devices();
+  if (i >= 0 && i < static_cast<int>(all.size())) return all[i];
+  throw Error(absl::InvalidArgumentError(
+      absl::StrCat("sharding: there is no place ", i, "; ", ToString(), " has ", all.size())));
+}
+
 std::string Sharding::ToString() const {
   return absl::StrCat(
       mesh().ToString(), "{",

@@ -58,9 +58,9 @@ class Sharding {
 
   const Mesh& mesh() const;
   const std::vector<Placement>& placements() const;
-  const Placement& operator()(int dim) const { return placements()[dim]; }
+  const Placement& operator()(int dim) const;  // of a dim of the mesh
   int size() const { return mesh().size(); }
-  const Place& operator[](int i) const { return mesh().places()[i]; }
+  const Place& operator[](int i) const;
   auto begin() const { return mesh().places().begin(); }
   auto end() const { return mesh().places().end(); }
   const std::vector<Place>& devices() const { return mesh().places(); }

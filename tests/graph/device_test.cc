@@ -124,6 +124,10 @@ TEST(Sharding, IsAnInternedValue) {
   EXPECT_EQ(Sharding(s.devices()), Sharding(Cpus(2)));
   EXPECT_EQ(s.axis(), 0);
   EXPECT_EQ(Device(s).id(), Device(Sharding(Cpus(2), 0)).id());
+  EXPECT_THAT(ErrorOf([&] { s[2]; }), HasSubstr("no place 2; CPU:0-1{S0} has 2"));
+  EXPECT_THAT(ErrorOf([&] { s[-1]; }), HasSubstr("no place -1"));
+  EXPECT_THAT(ErrorOf([&] { s(1); }), HasSubstr("no dim 1 in CPU:0-1{S0}"));
+  EXPECT_THAT(ErrorOf([&] { s(-1); }), HasSubstr("no dim -1"));
   EXPECT_THAT(ErrorOf([] { Sharding(Cpus(2), -1); }), HasSubstr("no axis -1"));
   EXPECT_THAT(ErrorOf([] { Sharding(Mesh(Cpus(2)), {}); }), HasSubstr("each of its 1 dims"));
 }
