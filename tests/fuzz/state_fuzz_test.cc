@@ -208,7 +208,13 @@ class Machine {
   }
 
   // The view's model is found by moving the numbers of the elements along.
-  void View(const Handle& from, unsigned how, unsigned c) {
+  void View(Handle& from, unsigned how, unsigned c) {
+    // A view of what nobody else holds is a tensor like any other.
+    if (from.model.is_view && from.model.cell.use_count() == 1) {
+      Model whole;
+      whole.cell = std::make_shared<Values>(from.model.captured);
+      from.model = std::move(whole);
+    }
     const Tensor& t = from.tensor;
     const auto n = static_cast<int64_t>(from.model.value().size());
     Tensor numbers = Tensor::From(Numbers(n), DimsOf(t));
