@@ -63,8 +63,8 @@ double Spread(Op op, double x, double e) {
     if (turn != std::floor((x + e) / M_PI + 0.5) || std::fabs(x) > 1e6) return kUnknown;
   }
   const double y = Apply(op, x), low = Apply(op, x - e), high = Apply(op, x + e);
-  const double spread = std::max(std::fabs(high - y), std::fabs(low - y));
-  return std::isnan(spread) ? kUnknown : spread;
+  if (std::isnan(low) || std::isnan(high)) return kUnknown;  // partly outside its domain
+  return std::max(std::fabs(high - y), std::fabs(low - y));
 }
 
 double FunctionError(const UOp& u, ScalarWithError arg, double result) {
