@@ -283,7 +283,8 @@ UOp LocalParts::CutBelow(const UOp& x, const Pairs& parts) {
   const auto elementwise = [](const UOp& u) {
     return (IsElementwise(u.op()) || u.is(Op::kContiguous)) && u.size() > 0;
   };
-  return PartBelow(x, elementwise, [&](const UOp& u) { return u.rank() == 0 ? u : Cut(u, parts); });
+  return PartThrough(x, elementwise,
+                     [&](const UOp& u) { return u.rank() == 0 ? u : Cut(u, parts); });
 }
 
 Pairs LocalParts::PartsWithin(const Shape& shape, const Boxes& from, const Boxes& to) {

@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-UOp PartBelow(const UOp& x, absl::FunctionRef<bool(const UOp&)> elementwise,
-              absl::FunctionRef<UOp(const UOp&)> part) {
+UOp PartThrough(const UOp& x, absl::FunctionRef<bool(const UOp&)> elementwise,
+                absl::FunctionRef<UOp(const UOp&)> part) {
   const std::vector<UOp> order = TopoSort({&x, 1});
   absl::flat_hash_set<const Node*> wanted = {x.get()};
   for (auto u = order.rbegin(); u != order.rend(); ++u) {

@@ -9,7 +9,7 @@ namespace tessera {
 // x made again over parts of what it reads through elementwise ops: where `part` stands for what is
 // none, x itself perhaps. Elementwise scalars stay, and go with any part. Nothing where `part`
 // gives nothing.
-UOp PartBelow(const UOp& x, absl::FunctionRef<bool(const UOp&)> elementwise,
-              absl::FunctionRef<UOp(const UOp&)> part);
+UOp PartThrough(const UOp& x, absl::FunctionRef<bool(const UOp&)> elementwise,
+                absl::FunctionRef<UOp(const UOp&)> part);
 
 }  // namespace tessera

@@ -138,7 +138,7 @@ bool IsThere(UOp u) {
 // where something else than element by element must be computed first.
 UOp Restricted(const UOp& x, int64_t axis, int64_t begin, int64_t end) {
   const auto elementwise = [](const UOp& u) { return IsElementwise(u.op()); };
-  return PartBelow(x, elementwise, [&](const UOp& u) {
+  return PartThrough(x, elementwise, [&](const UOp& u) {
     return !IsThere(u) ? UOp() : u.rank() == 0 ? u : ShrinkAxis(u, axis, begin, end);
   });
 }
