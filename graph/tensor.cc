@@ -1,9 +1,9 @@
 // Tensors as handles: state, views and assignment, and the helpers that all members share.
 #include "graph/tensor.h"
-#include "absl/strings/match.h"
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "graph/buffer.h"
 #include "graph/flags.h"
 #include "graph/infer_device.h"
@@ -20,6 +20,13 @@ UOp Current(const UOp& version) {
     if (UOp computed = version.realized()) return computed;
   }
   return version;
+}
+
+std::vector<UOp> StepsOf(UOp view, const UOp& base) {
+  std::vector<UOp> steps;
+  for (; !(view == base); view = view.src(0)) steps.push_back(view);
+  std::reverse(steps.begin(), steps.end());
+  return steps;
 }
 
 UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
@@ -260,6 +267,15 @@ const UOp& Tensor::uop() const {
     Fail("the tensor is empty: it was default-constructed and given no value");
   }
   return Now().value;
+}
+
+bool Tensor::StandAlone() const {
+  State& s = *state_;
+  if (s.base && s.base.use_count() > 1) return false;
+  s.base = nullptr;
+  s.base_version = s.view = UOp();
+  s.through.clear();
+  return true;
 }
 
 void Tensor::SetUOp(const UOp& value) const {

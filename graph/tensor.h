@@ -815,22 +815,28 @@ class Tensor {
   void SetUOp(const UOp& value) const;
   // Whether both are handles to one tensor.
   bool Is(const Tensor& other) const { return state_ == other.state_; }
-  bool is_view() const { return state_->base != nullptr; }
+  // Makes a view of what no one else holds a tensor of its own; false if it is a view still.
+  bool StandAlone() const;
 
  private:
   // One version chain. A view's `view` is a chain of movement ops over `base_version`, the value
-  // that its base had when the view was taken.
+  // that its base had when the view was taken. It may have been made through other views of that
+  // base; what is written into it is written into those, too, which live as long as someone holds
+  // them.
   struct State {
     UOp value;
     std::shared_ptr<State> base;
     UOp base_version;
     UOp view;
+    std::vector<std::weak_ptr<State>> through;
     uint64_t trace = 0;           // the capture that made it
     std::shared_ptr<State> grad;  // see Backward
   };
   friend class internal::Trace;
   // The state as this thread sees it: under capture, that of a tensor from outside is a stand-in.
   State& Now() const;
+  // Makes this, a view, show that version of its base.
+  void Renew(const UOp& base_version) const;
   Tensor& Update(const Tensor& value);
   // The view of this tensor that fn, from node to node by movement ops, makes.
   template <typename Fn>

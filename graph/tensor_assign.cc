@@ -170,14 +170,9 @@ Tensor& Tensor::Assign(const Operand& value) {
          " is one for all its places, which would each write it; assign to a copy made with ",
          ".Contiguous()");
   }
-  std::vector<UOp> chain;  // from the base to the view
-  if (self.base) {
-    for (UOp u = self.view; !(u == self.base_version); u = u.src(0)) {
-      CheckAssignable(u);
-      chain.push_back(u);
-    }
-    std::reverse(chain.begin(), chain.end());
-  }
+  std::vector<UOp> chain;
+  if (self.base) chain = internal::StepsOf(self.view, self.base_version);
+  for (const UOp& u : chain) CheckAssignable(u);
   UOp v = internal::AsNode(value, old.dtype());
   if (!(internal::BroadcastShape(v.shape(), old.shape()) == old.shape())) {
     Fail("cannot make ", Describe(v), " fill the target ", Describe(old));
@@ -197,18 +192,23 @@ Tensor& Tensor::Assign(const Operand& value) {
   if (direct < chain.size()) CheckPlaces(v, old);
   for (size_t i = chain.size(); i > direct; --i) v = Shown(views[i], Tensor(v)).uop();
   whole = internal::Build(Op::kAssign, {whole, views[direct], v});
-  if (self.base) {
-    UOp view = whole;
-    for (const UOp& u : chain) view = u.WithSrcs({view});
-    self.value = self.view = view;
-    self.base_version = whole;
-  }
   root.value = whole;
-  if (root.base) {  // of which it was a view, and which no one else holds
-    root.base = nullptr;
-    root.base_version = root.view = UOp();
+  if (!self.base) return *this;
+  Renew(whole);
+  for (const std::weak_ptr<State>& other : self.through) {
+    Tensor view;
+    view.state_ = other.lock();
+    if (view) view.Renew(whole);
   }
   return *this;
+}
+
+void Tensor::Renew(const UOp& base_version) const {
+  State& self = Now();
+  UOp u = base_version;
+  for (const UOp& step : internal::StepsOf(self.view, self.base_version)) u = Placed(step, u);
+  self.value = self.view = u;
+  self.base_version = base_version;
 }
 
 // A value that has a history is as good as an expression: who wrote it meant its derivative, too.

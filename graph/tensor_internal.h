@@ -3,6 +3,7 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "graph/error.h"
@@ -60,6 +61,9 @@ inline void ThrowAsCall(const absl::Status& status) {
 // The buffer in which a version lies if it was computed, perhaps on the way to another result; else
 // the version. Keeps chains of assignments from growing.
 UOp Current(const UOp& version);
+
+// The movement ops from a view's base to the view, in this order.
+std::vector<UOp> StepsOf(UOp view, const UOp& base);
 
 // The node, or an Error that begins with the call's name instead of the op's.
 UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg);

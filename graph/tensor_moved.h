@@ -12,20 +12,22 @@ Tensor Tensor::Moved(Fn fn) const {
   Tensor out(fn(value));
   State& view = *out.state_;
   const State& now = Now();
-  // A base that no one else holds is no tensor that could be read: what is written into the view is
-  // written into this one.
-  if (now.base.use_count() > 1) {
-    view.base = now.base;
-    view.base_version = now.base_version;
-    UOp from = now.view;
-    if (from == now.base_version) view.base_version = from = internal::Current(from);
-    // The value may have been replaced by the storage it was computed into.
-    view.view = from == value ? view.value : fn(from);
-  } else {
+  if (now.base == nullptr) {
     view.base = state_;
     view.base_version = value;
     view.view = view.value;
+    return out;
   }
+  view.base = now.base;
+  view.base_version = now.base_version;
+  UOp from = now.view;
+  if (from == now.base_version) view.base_version = from = internal::Current(from);
+  // The value may have been replaced by the storage it was computed into.
+  view.view = from == value ? view.value : fn(from);
+  for (const auto& other : now.through) {
+    if (!other.expired()) view.through.push_back(other);
+  }
+  view.through.push_back(state_);
   return out;
 }
 

@@ -37,9 +37,6 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   Captured& c = *made;
   c.outside_ = state;
   c.inside_ = *state;
-  // As in Moved: with these two, no one else holds the base.
-  const bool alone = state->base && state->base.use_count() == 2;
-  if (alone) c.inside_.base = nullptr;
   const UOp& value = state->value;
   c.is_placeholder_ = bool{value.device()};
   c.seen_ = c.is_placeholder_ ? NewBuffer(value.dtype(), value.shape().ToExtents(), value.device())
@@ -47,13 +44,11 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   c.inside_.value = c.seen_;
   captured_.push_back(std::move(made));
   by_state_.emplace(state.get(), &c);
-  if (state->base && !alone) {
+  if (state->base) {
     See(state->base);
-    std::vector<UOp> chain;  // from the view to its base
-    for (UOp u = state->view; !(u == state->base_version); u = u.src(0)) chain.push_back(u);
     UOp u = by_state_.at(state->base.get())->seen_;
-    for (auto it = chain.rbegin(); it != chain.rend(); ++it) {
-      u = it->WithSrcs({u});
+    for (const UOp& step : StepsOf(state->view, state->base_version)) {
+      u = step.WithSrcs({u});
       c.chain_.push_back(u);
     }
   }

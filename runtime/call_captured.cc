@@ -102,7 +102,7 @@ void CapturedStep::Prepare(const std::vector<Tensor>& inputs) const {
            ", whose memory is one for all its places in this call; pass a copy made with ",
            ".Contiguous()");
     }
-    if (w.target.kind != Source::kInput || !inputs[w.target.index].is_view()) continue;
+    if (w.target.kind != Source::kInput || inputs[w.target.index].StandAlone()) continue;
     Fail("the step assigns to ", Name(w.target), ", which is a view of another tensor in this ",
          "call; pass the tensor that it was made from, and take the view in the step");
   }

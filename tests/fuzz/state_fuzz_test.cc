@@ -19,14 +19,18 @@ using Values = std::vector<int32_t>;
 struct Model {
   std::shared_ptr<Values> cell;  // the tensor itself, or what this is a view of
   bool is_view = false;
-  Values captured;         // of a view
-  std::vector<int> place;  // of each element of a view in the cell
+  Values captured;                            // of a view
+  std::vector<int> place;                     // of each element of a view in the cell
+  std::vector<std::weak_ptr<Model>> through;  // the views that a view was made through
   const Values& value() const { return is_view ? captured : *cell; }
+  void Renew() {
+    for (size_t k = 0; k < place.size(); ++k) captured[k] = (*cell)[place[k]];
+  }
 };
 
 struct Handle {
   Tensor tensor;
-  Model model;
+  std::shared_ptr<Model> model;  // one for all handles to a tensor
 };
 
 struct Instruction {
@@ -91,14 +95,14 @@ class Machine {
 
   static std::string Check(const Handle& h) {
     const Values got = h.tensor.ToVector<int32_t>();
-    if (got == h.model.value()) return "";
+    if (got == h.model->value()) return "";
     return absl::StrCat("read ", testing::PrintToString(got), ", not ",
-                        testing::PrintToString(h.model.value()));
+                        testing::PrintToString(h.model->value()));
   }
 
   void Add(Tensor t, Values values) {
-    Model m;
-    m.cell = std::make_shared<Values>(std::move(values));
+    auto m = std::make_shared<Model>();
+    m->cell = std::make_shared<Values>(std::move(values));
     handles_.push_back({std::move(t), std::move(m)});
   }
 
@@ -110,8 +114,6 @@ class Machine {
         return "";
       case Instruction::kCopy:
         handles_.push_back(Handle(At(i.a)));
-        // Copies of a view's handle share what it captures; the model keeps only bases shared.
-        if (handles_.back().model.is_view) handles_.pop_back();
         return "";
       case Instruction::kAffine:
       case Instruction::kAdd:
@@ -127,13 +129,13 @@ class Machine {
         Handle& h = At(i.a);
         const int n = static_cast<int>(i.c % 50);
         h.tensor.Assign(n);
-        Write(h, Values(h.model.value().size(), n));
+        Write(h, Values(h.model->value().size(), n));
         return "";
       }
       case Instruction::kAssign: {
         Handle &h = At(i.a), &from = At(i.b);
         if (!(h.tensor.shape() == from.tensor.shape())) return "";
-        const Values v = from.model.value();
+        const Values v = from.model->value();
         h.tensor.Assign(from.tensor);
         Write(h, v);
         return "";
@@ -182,15 +184,15 @@ class Machine {
 
   std::pair<Tensor, Values> Expression(Instruction::Kind kind, const Handle& a, const Handle& b,
                                        unsigned c) {
-    Values v = a.model.value();
+    Values v = a.model->value();
     if (kind == Instruction::kAdd && b.tensor.shape() == a.tensor.shape()) {
-      const Values& w = b.model.value();
+      const Values& w = b.model->value();
       for (size_t k = 0; k < v.size(); ++k) v[k] = Wrap(int64_t{v[k]} + w[k]);
       return {a.tensor + b.tensor, v};
     }
     if (kind == Instruction::kSumOf) {
       int64_t sum = 0;
-      for (int32_t x : b.model.value()) sum += x;
+      for (int32_t x : b.model->value()) sum += x;
       for (int32_t& x : v) x = Wrap(x + sum);
       return {a.tensor + b.tensor.Sum(), v};
     }
@@ -209,14 +211,8 @@ class Machine {
 
   // The view's model is found by moving the numbers of the elements along.
   void View(Handle& from, unsigned how, unsigned c) {
-    // A view of what nobody else holds is a tensor like any other.
-    if (from.model.is_view && from.model.cell.use_count() == 1) {
-      Model whole;
-      whole.cell = std::make_shared<Values>(from.model.captured);
-      from.model = std::move(whole);
-    }
     const Tensor& t = from.tensor;
-    const auto n = static_cast<int64_t>(from.model.value().size());
+    const auto n = static_cast<int64_t>(from.model->value().size());
     Tensor numbers = Tensor::From(Numbers(n), DimsOf(t));
     const int axis = static_cast<int>(c % t.rank());
     const int64_t extent = t.size(axis);
@@ -236,13 +232,16 @@ class Machine {
           return x.Reshape(std::vector<int64_t>{n, 1});
       }
     };
-    Model m;
-    m.cell = from.model.cell;
-    m.is_view = true;
+    const Model& of = *from.model;
+    auto m = std::make_shared<Model>();
+    m->cell = of.cell;
+    m->is_view = true;
     for (int32_t k : move(numbers).ToVector<int32_t>()) {
-      m.captured.push_back(from.model.value()[k]);
-      m.place.push_back(from.model.is_view ? from.model.place[k] : k);
+      m->captured.push_back(of.value()[k]);
+      m->place.push_back(of.is_view ? of.place[k] : k);
     }
+    m->through = of.through;
+    if (of.is_view) m->through.push_back(from.model);
     handles_.push_back({move(t), std::move(m)});
   }
 
@@ -253,13 +252,16 @@ class Machine {
   }
 
   static void Write(Handle& h, const Values& v) {
-    Model& m = h.model;
+    Model& m = *h.model;
     if (!m.is_view) {
       *m.cell = v;
       return;
     }
     for (size_t k = 0; k < v.size(); ++k) (*m.cell)[m.place[k]] = v[k];
-    for (size_t k = 0; k < v.size(); ++k) m.captured[k] = (*m.cell)[m.place[k]];
+    m.Renew();
+    for (const auto& other : m.through) {
+      if (const auto view = other.lock()) view->Renew();
+    }
   }
 
   std::vector<std::unique_ptr<Values>> blobs_;  // outlive the tensors

@@ -95,6 +95,29 @@ TEST(TensorAssign, ViewsOfWhatNoOneHolds) {
   EXPECT_THAT(Values(base), ElementsAre(0, 0, 3, 4));
 }
 
+// What is written into a view of a view shows in the one between, if someone holds it.
+TEST(TensorAssign, ViewsOfViewsWriteIntoThoseBetween) {
+  Tensor base = Four();
+  std::vector<Tensor> parts = base.Chunk(2);
+  parts[0][0] = 9;
+  EXPECT_THAT(Values(parts[0]), ElementsAre(9, 2));
+  EXPECT_THAT(Values(parts[1]), ElementsAre(3, 4));
+  EXPECT_THAT(Values(base), ElementsAre(9, 2, 3, 4));
+  // Over several, of which one is gone.
+  Tensor square = base.Reshape({2, 2});
+  Tensor row = square.T()[1];
+  row.Reshape({2, 1})[1] = 7;
+  EXPECT_THAT(Values(row), ElementsAre(2, 7));
+  EXPECT_THAT(Values(square), ElementsAre(9, 2, 3, 7));
+  EXPECT_THAT(Values(base), ElementsAre(9, 2, 3, 7));
+  EXPECT_THAT(Values(parts[1]), ElementsAre(3, 4));  // as captured: it was not made through it
+  // What an expression captured stays.
+  const Tensor twice = row * 2;
+  row[0] = 0;
+  EXPECT_THAT(Values(twice), ElementsAre(4, 14));
+  EXPECT_THAT(Values(square), ElementsAre(9, 0, 3, 7));
+}
+
 TEST(TensorAssign, UnrealisedValues) {
   Tensor s = Four() + Tensor::From({10, 20, 30, 40});
   s.Slice({{0, 2}}).Assign(0);

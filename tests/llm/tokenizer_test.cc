@@ -1,7 +1,6 @@
 // Tokenizers: the samples of public vocabularies, the story's from both files, streaming, patterns.
 #include "examples/llm/tokenizer.h"
 
-#include <chrono>
 #include <fstream>
 #include <random>
 #include <regex>
@@ -352,10 +351,7 @@ TEST(Pattern, MatchingEndsOnHostileTexts) {
        {"(a*)*b", "(a|aa)*(a|aa)*(a|aa)*b", "(a+)+b", "((a?)+)*b", "((a*)*(a?)*)*b", "a*a*a*b",
         "(a|a)*(?=b)c", "a*(?!a)b", "(a*(?=a*b))*c", "(a|a(?=a*b)a)+b", "(a{0,20}){0,20}b",
         "a{3,30}a{3,30}b", "(a(?!a*c)a*)*b"}) {
-    const auto begin = std::chrono::steady_clock::now();
-    EXPECT_THAT(Words(pattern, many), ElementsAre(many)) << pattern;
-    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    EXPECT_LT(taken.count(), 3) << pattern;  // seconds; a hundredth is usual
+    EXPECT_THAT(Words(pattern, many), ElementsAre(many)) << pattern;  // else years
   }
   // A lookahead that sees all the rest from every character.
   EXPECT_EQ(Words("a(?=a*b)", many + "b").size(), many.size() + 1);
