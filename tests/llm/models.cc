@@ -6,6 +6,12 @@
 
 namespace tessera::llm {
 
+std::string DecodeAll(const Tokenizer& t, const std::vector<int32_t>& ids) {
+  std::string out;
+  for (int32_t id : ids) out += t.Piece(id);
+  return out;
+}
+
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in) << path;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "examples/llm/model.h"
+#include "examples/llm/tokenizer.h"
 #include "tests/testing.h"
 
 namespace tessera::llm {
@@ -20,6 +21,7 @@ inline bool HasData() { return access(absl::StrCat(kData, "README.md").c_str(), 
   if (!HasData()) GTEST_SKIP() << "no ../shared/data"
 
 std::string ReadFile(const std::string& path);
+std::string DecodeAll(const Tokenizer& t, const std::vector<int32_t>& ids);
 
 // Weights by name, with the memory that they lie in.
 struct RandomWeights {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "examples/llm/tokenizer.h"
 
 namespace tessera::llm {
 namespace {
@@ -113,6 +114,21 @@ std::string RawTensor(const std::string& name, const std::vector<uint64_t>& exte
 
 std::string Safetensors(const std::string& header, size_t data_bytes) {
   return absl::StrCat(U64(header.size()), header, std::string(data_bytes, '\0'));
+}
+
+std::string ByteLevelJson(const std::string& pre_tokenizer, const std::string& normalizer,
+                          const std::string& added) {
+  std::string vocabulary;
+  for (int b = 0; b < 256; ++b) {
+    const std::string& text = ByteCharacters()[b];
+    absl::StrAppend(&vocabulary, "\"", text == "\"" || text == "\\" ? "\\" : "", text, "\":", b,
+                    ",");
+  }
+  return absl::StrCat(R"({"model":{"type":"BPE","vocab":{)", vocabulary,
+                      "\"--\":256,\"\u0120a\":257,\"\u00c3\u00a9\":258},",
+                      "\"merges\":[\"- -\",\"\u0120 a\",\"\u00c3 \u00a9\"]},", R"("normalizer":)",
+                      normalizer, R"(,"added_tokens":)", added, R"(,"pre_tokenizer":)",
+                      pre_tokenizer, "}");
 }
 
 std::map<std::string, std::string> SmallFolder() {

@@ -58,6 +58,10 @@ std::string Text(const std::string& s);  // length and bytes
 std::string RawTensor(const std::string& name, const std::vector<uint64_t>& extents, uint32_t type,
                       uint64_t offset);
 
+// A tokenizer.json of all bytes by their number, then a few tokens of two.
+std::string ByteLevelJson(const std::string& pre_tokenizer, const std::string& normalizer,
+                          const std::string& added = "[]");
+
 // A folder's files of the tiny model by name, as Hugging Face has them.
 std::map<std::string, std::string> SmallFolder();
 std::string Safetensors(const std::string& header, size_t data_bytes);

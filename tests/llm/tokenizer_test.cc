@@ -1,27 +1,16 @@
-// Tokenizers: the samples of public vocabularies, the story's from both files, streaming, patterns.
+// Tokenizers: the samples of public vocabularies, the story's from both files, streaming.
 #include "examples/llm/tokenizer.h"
 
-#include <fstream>
-#include <random>
-#include <regex>
-
 #include "absl/strings/str_split.h"
-#include "examples/llm/chat.h"
-#include "examples/llm/pattern.h"
 #include "examples/llm/pretokenizers.h"
 #include "tests/llm/models.h"
+#include "tests/llm/small_files.h"
 
 namespace tessera::llm {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-std::string DecodeAll(const Tokenizer& t, const std::vector<int32_t>& ids) {
-  std::string out;
-  for (int32_t id : ids) out += t.Piece(id);
-  return out;
-}
 
 std::vector<int32_t> Ids(const std::string& line) {
   std::vector<int32_t> out;
@@ -115,22 +104,6 @@ std::vector<int32_t> IdsOf(const std::string& json, const std::string& text) {
   Tokenizer::Options options;
   options.markup = true;
   return tokenizer.ok() ? (*tokenizer)->Encode(text, options) : std::vector<int32_t>();
-}
-
-// All bytes by their number, then a few tokens of two.
-std::string ByteLevelJson(const std::string& pre_tokenizer, const std::string& normalizer,
-                          const std::string& added = "[]") {
-  std::string vocabulary;
-  for (int b = 0; b < 256; ++b) {
-    const std::string& text = ByteCharacters()[b];
-    absl::StrAppend(&vocabulary, "\"", text == "\"" || text == "\\" ? "\\" : "", text, "\":", b,
-                    ",");
-  }
-  return absl::StrCat(R"({"model":{"type":"BPE","vocab":{)", vocabulary,
-                      "\"--\":256,\"\u0120a\":257,\"\u00c3\u00a9\":258},",
-                      "\"merges\":[\"- -\",\"\u0120 a\",\"\u00c3 \u00a9\"]},", R"("normalizer":)",
-                      normalizer, R"(,"added_tokens":)", added, R"(,"pre_tokenizer":)",
-                      pre_tokenizer, "}");
 }
 
 // The ids are those of Hugging Face's tokenizers 0.23.
@@ -283,43 +256,6 @@ TEST(Tokenizer, CharactersAreStreamedWhole) {
   EXPECT_EQ(stream.Finish(), "");
 }
 
-std::vector<std::string> Words(const std::string& pattern, const std::string& text) {
-  absl::StatusOr<Pattern> p = Pattern::Compile(pattern);
-  EXPECT_OK(p);
-  const std::vector<Character> c = Characters(text);
-  std::vector<std::string> out;
-  for (const Word& w : p->Split(c, {0, c.size() - 1})) {
-    out.push_back(text.substr(c[w.begin].begin, c[w.end].begin - c[w.begin].begin));
-  }
-  return out;
-}
-
-TEST(Pattern, WordsNumbersAndSpaces) {
-  EXPECT_THAT(Words(kGpt2Pattern, "It's  12a \n\n!"),
-              ElementsAre("It", "'s", " ", " 12", "a", " \n", "\n", "!"));
-  EXPECT_THAT(Words(R"(\p{N}{1,3})", "1234567"), ElementsAre("123", "456", "7"));
-  EXPECT_THAT(Words(R"((?i:'s|'ll)|a(?=b)|[^a-c]{2,})", "'Sab'LLxyz"),
-              ElementsAre("'S", "a", "b", "'LL", "xyz"));
-  EXPECT_THAT(Words(R"((ab|c)*d)", "ababcd cd d e"),
-              ElementsAre("ababcd", " ", "cd", " ", "d", " e"));
-}
-
-TEST(Pattern, WordsOfNamedVocabularies) {
-  const auto words = [](const char* name, const std::string& text) {
-    absl::StatusOr<const PreTokenizer*> named = PreTokenizerNamed(name);
-    EXPECT_OK(named);
-    return named.ok() ? Words((*named)->patterns.back(), text) : std::vector<std::string>();
-  };
-  EXPECT_THAT(words("gpt-4o", "HelloWorld I'LLs 12345!/"),
-              ElementsAre("Hello", "World", " I'LL", "s", " ", "123", "45", "!/"));
-  EXPECT_THAT(words("tekken", "HelloWorld's 12"),
-              ElementsAre("Hello", "World", "'s", " ", "1", "2"));
-  EXPECT_THAT(words("deepseek-v3", "x_y (ab+\n"), ElementsAre("x", "_y", " (", "ab", "+\n"));
-  EXPECT_THAT(words("bloom", "one, two"), ElementsAre("one", ",", " two"));
-  EXPECT_THAT(PreTokenizerNamed("gpt").status().message(), HasSubstr("qwen2"));
-  EXPECT_THAT(PreTokenizerNamed("").status().message(), HasSubstr("is not known"));
-}
-
 TEST(Tokenizer, CharactersAreComposedWhereTheVocabularyHasThemSo) {
   TokenizerSpec spec;
   for (const std::string& b : ByteCharacters()) spec.tokens.push_back({b});
@@ -334,211 +270,6 @@ TEST(Tokenizer, CharactersAreComposedWhereTheVocabularyHasThemSo) {
     const bool apart = form == TokenizerSpec::Form::kDecomposed;
     EXPECT_EQ(DecodeAll(*tokenizer, tokenizer->Encode("\u00e9", {})), apart ? "e\u0301" : "\u00e9");
   }
-}
-
-TEST(Pattern, WhatIsNotKnownIsAnError) {
-  for (const char* wrong : {"(", ")", "[", "[a", "a{", "a{3,1}", "*", "a**", "\\", "\\q", "\\p{Xx}",
-                            "\\pL", "(?<a>b)", "a+?", "[z-a]", "^a"}) {
-    EXPECT_FALSE(Pattern::Compile(wrong).ok()) << wrong;
-  }
-  EXPECT_FALSE(Pattern::Compile(std::string(1000, '(')).ok());
-  EXPECT_THAT(Pattern::Compile("(a{99}){99}").status().message(), HasSubstr("smaller counts"));
-}
-
-TEST(Pattern, MatchingEndsOnHostileTexts) {
-  const std::string many(65536, 'a');
-  for (const char* pattern :
-       {"(a*)*b", "(a|aa)*(a|aa)*(a|aa)*b", "(a+)+b", "((a?)+)*b", "((a*)*(a?)*)*b", "a*a*a*b",
-        "(a|a)*(?=b)c", "a*(?!a)b", "(a*(?=a*b))*c", "(a|a(?=a*b)a)+b", "(a{0,20}){0,20}b",
-        "a{3,30}a{3,30}b", "(a(?!a*c)a*)*b"}) {
-    EXPECT_THAT(Words(pattern, many), ElementsAre(many)) << pattern;  // else years
-  }
-  // A lookahead that sees all the rest from every character.
-  EXPECT_EQ(Words("a(?=a*b)", many + "b").size(), many.size() + 1);
-  EXPECT_EQ(Words(R"(\s+(?![\s\S]))", std::string(65536, ' ') + "a").size(), 1u);
-  EXPECT_EQ(Words(R"(\s*[\r\n]+|\s+(?!\S)|\s+)", std::string(20000, ' ')).size(), 1u);
-  EXPECT_EQ(Words(R"(\p{L}+)", std::string(20000, 'x')).size(), 1u);
-  // What one alternative spends on its tries is not missing from the next.
-  EXPECT_THAT(Words("(a|aa)*(a|aa)*b|a+", std::string(300, 'a')),
-              ElementsAre(std::string(300, 'a')));
-  // Runs far longer than the number of tries, in one match each.
-  const std::string blanks(3 << 20, ' ');
-  EXPECT_THAT(Words(R"(\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)", blanks + "a"),
-              ElementsAre(blanks.substr(1), " ", "a"));
-  EXPECT_THAT(Words(R"(\p{L}+|\s*[\r\n]+|\s+(?!\S)|\s+)", "\n" + blanks + "a"),
-              ElementsAre("\n", blanks.substr(1), " ", "a"));
-}
-
-// A pattern over the letters a and b that ECMAScript and ours take alike: a group that repeats
-// always reads something.
-std::string RandomPattern(std::mt19937& random, int depth) {
-  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const auto set = [&] { return std::vector<std::string>{"a", "b", "[ab]", "[^a]"}[pick(4)]; };
-  std::string out;
-  for (int i = 1 + pick(3); i > 0; --i) {
-    const char* const repeats[] = {"", "", "?", "*", "+", "{2}", "{1,2}"};
-    const char* const repeat = repeats[pick(7)];
-    const int kind = depth > 0 ? pick(7) : 0;
-    if (kind < 4) {
-      absl::StrAppend(&out, set(), repeat);
-      continue;
-    }
-    const bool ahead = kind == 6, reads = !ahead && repeat[0] != '\0';
-    absl::StrAppend(&out, !ahead ? "(?:" : pick(2) == 0 ? "(?=" : "(?!");
-    for (int n = 1 + pick(2); n > 0; --n) {
-      absl::StrAppend(&out, reads ? set() : "", RandomPattern(random, depth - 1),
-                      n > 1 ? "|" : ")");
-    }
-    if (!ahead) absl::StrAppend(&out, repeat);
-  }
-  return out;
-}
-
-TEST(Pattern, SplitsAsTheStandardLibraryMatches) {
-  std::mt19937 random(7);
-  int matches = 0;
-  for (int i = 0; i < 1000; ++i) {
-    const std::string pattern = RandomPattern(random, 2);
-    std::string text;
-    for (int n = static_cast<int>(random() % 30); n >= 0; --n) text += "abc"[random() % 3];
-    const std::regex expression(pattern);
-    std::vector<std::string> expected;
-    size_t rest = 0;
-    const auto word = [&](size_t begin, size_t end) {
-      if (begin < end) expected.push_back(text.substr(begin, end - begin));
-    };
-    for (size_t at = 0; at < text.size();) {
-      std::smatch m;
-      const bool found = std::regex_search(text.cbegin() + static_cast<int64_t>(at), text.cend(), m,
-                                           expression, std::regex_constants::match_continuous);
-      if (!found || m.length() == 0) {
-        ++at;
-        continue;
-      }
-      word(rest, at);
-      rest = at + static_cast<size_t>(m.length());
-      word(at, rest);
-      at = rest;
-      ++matches;
-    }
-    word(rest, text.size());
-    EXPECT_EQ(Words(pattern, text), expected) << pattern << " on " << text;
-  }
-  EXPECT_GT(matches, 2000);
-}
-
-// ---- conversations
-
-TEST(Chat, TemplatesAreRecognised) {
-  SKIP_WITHOUT_DATA();
-  ASSERT_OK_AND_ASSIGN(const auto t,
-                       LoadTokenizer(std::string(kData) + "tokenizers/ggml-vocab-llama-bpe.gguf"));
-  ASSERT_OK_AND_ASSIGN(const ChatForm form, RecogniseChat(t->spec().chat_template));
-  EXPECT_EQ(form, ChatForm::kLlama3);
-  const Message messages[] = {{"user", "Hello <|eot_id|>"}};
-  const std::vector<int32_t> ids = EncodeChat(*t, form, messages, "26 Jul 2024");
-  EXPECT_EQ(ids.front(), 128000);  // <|begin_of_text|>
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128009), 2) << "what a user types is no mark";
-  EXPECT_EQ(std::count(ids.begin(), ids.end(), 128006), 3);
-  EXPECT_TRUE(t->EndsText(128009));
-  EXPECT_EQ(DecodeAll(*t, ids),
-            "system\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
-            "user\n\nHello <|eot_id|>assistant\n\n");
-}
-
-TEST(Chat, FormsByTheirMarks) {
-  EXPECT_THAT(RecogniseChat("x<|im_start|>y"), IsOkAndHolds(ChatForm::kChatMl));
-  EXPECT_THAT(RecogniseChat("[INST] <<SYS>>"), IsOkAndHolds(ChatForm::kLlama2));
-  EXPECT_THAT(RecogniseChat("[INST]"), IsOkAndHolds(ChatForm::kMistral));
-  EXPECT_THAT(RecogniseChat("{{'<|user|>' + eos_token}}"), IsOkAndHolds(ChatForm::kZephyr));
-  EXPECT_THAT(RecogniseChat(""), StatusIs(absl::StatusCode::kInvalidArgument, "no chat template"));
-  EXPECT_THAT(RecogniseChat("{{ x }}"), StatusIs(absl::StatusCode::kInvalidArgument, "not known"));
-}
-
-TEST(Chat, EveryFormWritesItsMarksInOrder) {
-  ASSERT_OK_AND_ASSIGN(const auto t, LoadTokenizer(kStory));
-  const Message messages[] = {{"system", "S"}, {"user", "U"}, {"assistant", "A"}, {"user", "V"}};
-  const auto text = [&](ChatForm form) { return DecodeAll(*t, EncodeChat(*t, form, messages)); };
-  EXPECT_THAT(text(ChatForm::kChatMl),
-              HasSubstr("<|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n"));
-  EXPECT_THAT(text(ChatForm::kLlama2), HasSubstr("[INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST] A "));
-  EXPECT_THAT(text(ChatForm::kMistral), HasSubstr("[INST] S\n\nU [/INST]A"));
-  EXPECT_THAT(text(ChatForm::kZephyr), HasSubstr("<|user|>\nU"));
-  EXPECT_THAT(text(ChatForm::kZephyr), ::testing::EndsWith("<|assistant|>\n"));
-}
-
-// The ids of a conversation are those of its whole text: of what the reference's templates write.
-TEST(Chat, MarksAndContentsAreOneText) {
-  ASSERT_OK_AND_ASSIGN(const auto t, LoadTokenizer(kStory));
-  const int32_t bos = static_cast<int32_t>(t->spec().bos);
-  const int32_t eos = static_cast<int32_t>(t->spec().eos);
-  const auto with = [&](std::vector<int32_t> ids, const std::string& text, int32_t end) {
-    Tokenizer::Options plain;
-    plain.special = false;
-    ids.push_back(bos);
-    for (const int32_t id : t->Encode(text, plain)) ids.push_back(id);
-    if (end >= 0) ids.push_back(end);
-    return ids;
-  };
-  const Message one[] = {{"user", " Once upon "}};
-  EXPECT_EQ(EncodeChat(*t, ChatForm::kMistral, one), with({}, "[INST]  Once upon  [/INST]", -1));
-  EXPECT_EQ(EncodeChat(*t, ChatForm::kLlama2, one), with({}, "[INST] Once upon [/INST]", -1));
-  const Message three[] = {{"user", "Once"}, {"assistant", " upon "}, {"user", "a time"}};
-  EXPECT_EQ(EncodeChat(*t, ChatForm::kLlama2, three),
-            with(with({}, "[INST] Once [/INST] upon ", eos), "[INST] a time [/INST]", -1));
-  const Message system[] = {{"system", "S "}, {"user", " Once "}};
-  EXPECT_EQ(EncodeChat(*t, ChatForm::kLlama2, system),
-            with({}, "[INST] <<SYS>>\nS \n<</SYS>>\n\n Once [/INST]", -1));
-}
-
-// A template's own system message, and thoughts that it leaves out of what was said.
-TEST(Chat, WhatQwensTemplatesAdd) {
-  const auto text = [](const std::string& chat_template, absl::Span<const Message> messages) {
-    TokenizerSpec spec;
-    for (const std::string& b : ByteCharacters()) spec.tokens.push_back({b});
-    spec.chat_template = chat_template;
-    const auto t = Tokenizer::Make(std::move(spec));
-    EXPECT_OK(t.status());
-    return t.ok() ? DecodeAll(**t, EncodeChat(**t, ChatForm::kChatMl, messages)) : "";
-  };
-  const std::string usual =
-      "{%- if tools %}{{- '<|im_start|>system\\n' }}{%- else %}"
-      "{{- '<|im_start|>system\\nYou are kind.\\nAlways.<|im_end|>\\n' }}";
-  const std::string end = "<|im_start|>assistant\n";
-  const Message user[] = {{"user", "U"}}, both[] = {{"system", "S"}, {"user", "U"}};
-  const std::string said = "<|im_start|>user\nU<|im_end|>\n";
-  EXPECT_EQ(text(usual, user),
-            "<|im_start|>system\nYou are kind.\nAlways.<|im_end|>\n" + said + end);
-  EXPECT_EQ(text(usual, both), "<|im_start|>system\nS<|im_end|>\n" + said + end);
-  EXPECT_EQ(text("{{ '<|im_start|>system\\n' + content }}<|im_end|>", user), said + end);
-  const Message thought[] = {
-      {"user", "U"}, {"assistant", "<think>\nx\n</think>\n\nA"}, {"user", "U"}};
-  EXPECT_EQ(text("<|im_start|> content.split('</think>')", thought),
-            said + "<|im_start|>assistant\nA<|im_end|>\n" + said + end);
-  EXPECT_EQ(text("<|im_start|>", thought),
-            said + "<|im_start|>assistant\n<think>\nx\n</think>\n\nA<|im_end|>\n" + said + end);
-}
-
-TEST(Chat, TemplatesOfFolders) {
-  const std::string folder = OwnTempDir();
-  const auto found = [&](const std::string& config, const std::string& jinja) {
-    std::ofstream(folder + "/tokenizer.json")
-        << ByteLevelJson(R"({"type":"ByteLevel","add_prefix_space":false})", "null");
-    std::ofstream(folder + "/tokenizer_config.json") << config;
-    if (!jinja.empty()) std::ofstream(folder + "/chat_template.jinja") << jinja;
-    const absl::StatusOr<TokenizerSpec> spec = TokenizerFromHuggingFace(folder);
-    EXPECT_OK(spec.status());
-    return spec.ok() ? spec->chat_template : "";
-  };
-  EXPECT_EQ(found("{}", ""), "");
-  EXPECT_EQ(found(R"({"chat_template":"x"})", ""), "x");
-  EXPECT_EQ(found(R"({"chat_template":[{"name":"tool_use","template":"t"},)"
-                  R"({"name":"default","template":"d"}]})",
-                  ""),
-            "d");
-  EXPECT_EQ(found(R"({"chat_template":[1,{"name":"default"}]})", ""), "");
-  EXPECT_EQ(found("{}", "j\n"), "j\n");
-  EXPECT_EQ(found(R"({"chat_template":"x"})", "j"), "j");
 }
 
 }  // namespace
