@@ -4,6 +4,7 @@
 
 #include "codegen/byte_dots.h"
 #include "codegen/contraction.h"
+#include "codegen/far_rows.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
 #include "codegen/product_chain.h"
@@ -104,6 +105,8 @@ UOp OptimiseNest(const UOp& sink, const Target& target) {
   UOp out;
   if (const std::optional<ByteDots> dots = FindByteDots(sets)) {
     out = TileByteDots(sink, sets, *dots, target);
+  } else if (const UOp rows = ReduceFarRows(sink, sets, target)) {
+    out = rows;
   } else if (const std::optional<Contraction> c = FindContraction(sets)) {
     out = TileContraction(sink, sets, *c, target);
   }

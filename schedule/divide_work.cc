@@ -117,6 +117,82 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
   return WithLoops(out, loops);
 }
 
+constexpr int64_t kOccupying = 4, kTilesOccupying = 2;  // for each core: shared evenly enough
+constexpr int64_t kTileRows = 8, kTileColumns = 32;
+constexpr double kComputing = 64;       // operations on each byte: memory is not waited for
+constexpr double kWorthAnother = 0.75;  // of the bytes that each core moves
+
+// How many points of each loop codegen keeps together: one, but those of a tile for the columns of
+// a kernel's only product, along which the result is adjacent, and for the rows, which use the
+// columns' operand again.
+std::vector<int64_t> TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loops) {
+  std::vector<int64_t> out(loops.size(), 1);
+  const RangeMask summed = sets.ClosedBy(Op::kReduce);
+  const auto reduces = [](const UOp& u) { return u.is(Op::kReduce); };
+  if (std::count_if(sets.order().begin(), sets.order().end(), reduces) != 1) return out;
+  size_t columns = loops.size(), rows = loops.size();
+  for (const Sum sum = ToSum(store.src(0).src(1)); const Sum::Term& t : sum.terms) {
+    if (t.factor == 1) columns = std::find(loops.begin(), loops.end(), t.term) - loops.begin();
+  }
+  if (columns == loops.size()) return out;
+  RangeMask of_columns = 0, of_others = 0;  // loops that move an operand along the columns; any
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u.src(1)) & summed)) continue;
+    const RangeMask over = sets.Free(u.src(1));
+    (over & sets.Bit(loops[columns]) ? of_columns : of_others) |= over;
+  }
+  for (size_t i = 0; i < loops.size(); ++i) {
+    if (!(sets.Bit(loops[i]) & of_others & ~of_columns)) continue;
+    if (rows == loops.size() || loops[rows].src(0).vmax() < loops[i].src(0).vmax()) rows = i;
+  }
+  if (rows == loops.size()) return out;
+  out[rows] = kTileRows;
+  out[columns] = kTileColumns;
+  return out;
+}
+
+// The bytes that each of so many cores moves where they share a loop: all of what does not depend
+// on it.
+double BytesOfEach(const RangeSets& sets, const UOp& loop, int64_t cores) {
+  double bytes = 0;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
+    const RangeMask over = sets.Free(u.src(1));
+    const int64_t elements =
+        std::min(sets.Iterations(over), std::max<int64_t>(1, u.src(0).shape().MaxElements()));
+    const double all = static_cast<double>(elements) * u.dtype().bytes();
+    bytes += over & sets.Bit(loop) ? all / static_cast<double>(cores) : all;
+  }
+  return bytes;
+}
+
+// Which loop the cores share: the first that occupies them, else the longest; but where memory is
+// what takes time another that occupies them, if each then moves much less: a product of a few rows
+// is divided by columns, so that each core reads its part of the weights.
+size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const UOp> loops,
+                   int64_t cores) {
+  const std::vector<int64_t> tiles = TilesOf(sets, k.graph.src(0), loops);
+  const auto extent = [&](size_t i) { return loops[i].src(0).vmax(); };
+  const auto enough = [&](size_t i) {
+    return std::max(kOccupying, kTilesOccupying * tiles[i]) * cores;
+  };
+  size_t out = loops.size();
+  for (size_t i = 0; i < loops.size(); ++i) {
+    if (out == loops.size() || extent(out) < std::min(extent(i), enough(out))) out = i;
+  }
+  if (cores < 2 || out == loops.size()) return out;
+  double least = BytesOfEach(sets, loops[out], cores);
+  if (static_cast<double>(k.flops.max()) > kComputing * least) return out;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    if (extent(i) < enough(i)) continue;
+    const double bytes = BytesOfEach(sets, loops[i], cores);
+    if (bytes > kWorthAnother * least) continue;
+    least = bytes;
+    out = i;
+  }
+  return out;
+}
+
 }  // namespace
 
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
@@ -171,14 +247,7 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     division = UseCores(space, {std::max(wanted, division.cores()), target.span_limit, 0}, *fits);
   }
 
-  // The first loop long enough to occupy the cores; else the longest.
-  size_t grid = outer;
-  for (size_t i = 0; i < outer; ++i) {
-    const int64_t extent = order[i].src(0).vmax();
-    if (grid == outer || order[grid].src(0).vmax() < std::min<int64_t>(extent, 4 * wanted)) {
-      grid = i;
-    }
-  }
+  const size_t grid = LoopToShare(kernel, sets, absl::MakeSpan(order).subspan(0, outer), wanted);
   const int64_t one = grid < outer ? order[grid].src(0).vmax() : 1;
   const int64_t sharers = std::min(wanted, one);
   const double shared_use = sharers > 0 ? Utilisation(one, sharers, wanted) : 0;

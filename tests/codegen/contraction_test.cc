@@ -68,5 +68,19 @@ TEST(Contraction, ReadsRegroupedHeadsAsVectors) {
   EXPECT_EQ(LoadsOf(program, kFloat32).scalars, 0);
 }
 
+// Rows that lie far apart are reduced some at a time, for a page of columns; those of a matrix that
+// a near cache holds are not.
+TEST(FarRows, AreReducedInTwo) {
+  const auto staged = [](const Tensor& t) {
+    return Count(ProgramOf(t, SmallChip()), Op::kScratch);
+  };
+  EXPECT_EQ(staged(Tensor::Empty({512, 2048}).Sum({0})), 1);
+  EXPECT_EQ(staged(Tensor::Empty({16384, 2048}).Max({0})), 2);
+  EXPECT_EQ(staged(Tensor::Empty({2, 512}).MatMul(Tensor::Empty({512, 2048}))), 1);
+  EXPECT_EQ(staged(Tensor::Empty({64, 2048}).Sum({0})), 0);
+  EXPECT_EQ(staged(Tensor::Empty({2048, 512}).Sum({1})), 0);
+  EXPECT_EQ(staged(Tensor::Empty({1 << 16, 16}).Sum({0})), 0);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -125,6 +125,42 @@ TEST(DivideWork, ShortLoopsAreSplitTogether) {
   EXPECT_EQ(most.utilisation, 0.75);
 }
 
+// The points of the loop that the cores share.
+int64_t Shared(const Tensor& tensor, int cores) {
+  const PlanKernel k = KernelOf(tensor, cores);
+  EXPECT_EQ(k.workers, cores);
+  for (const UOp& r : ClosedRanges(k.graph.src(0))) {
+    if (r.arg<RangeArg>().kind == RangeKind::kGrid) return r.src(0).vmax();
+  }
+  return 0;
+}
+
+// Each core reads its part of the weights where there are few rows; with many, what each computes
+// from them takes longer than reading them.
+TEST(DivideWork, LittleArithmeticIsSharedWhereLeastIsRead) {
+  const auto product = [](int64_t rows, int64_t inner, int64_t columns) {
+    return Tensor::Empty({rows, inner}).MatMul(Tensor::Empty({inner, columns}));
+  };
+  EXPECT_EQ(Shared(product(100, 2048, 8192), 2), 8192);
+  EXPECT_EQ(Shared(product(300, 2048, 8192), 2), 300);
+  EXPECT_EQ(Shared(product(300, 8192, 64), 2), 300);
+  const Tensor table = Tensor::Empty({10, 100000}), row = Tensor::Empty({100000});
+  EXPECT_EQ(Shared(table + row, 2), 10);
+}
+
+// A tile of a product is one core's, so that a core wants many rows of it.
+TEST(DivideWork, TilesOfProductsOccupyTheCores) {
+  const auto product = [](int64_t rows, int64_t columns) {
+    return Tensor::Empty({rows, 4096}).MatMul(Tensor::Empty({4096, columns}));
+  };
+  EXPECT_EQ(Shared(product(8, 600), 2), 600);
+  EXPECT_EQ(Shared(product(256, 300), 2), 256);
+  EXPECT_EQ(Shared(product(192, 8192), 16), 8192);
+  EXPECT_EQ(Shared(product(2048, 8192), 16), 2048);
+  const Tensor a = Tensor::Empty({12, 64, 64}), b = Tensor::Empty({12, 64, 64});
+  EXPECT_EQ(Shared(a.MatMul(b), 2), 12);  // whole products
+}
+
 // The extents of the loops that a GPU's blocks share.
 std::vector<int64_t> BlockLoops(const Tensor& tensor) {
   Target target = SmallChip();

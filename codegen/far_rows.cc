@@ -1,0 +1,151 @@
+// Reductions down the columns of a matrix.
+#include "codegen/far_rows.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "codegen/contraction.h"
+#include "codegen/lanes.h"
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "graph/merge_ranges.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLeastStride = 1024;                 // bytes between rows that are far apart
+constexpr int64_t kPageBytes = 4096;                   // of a row, read at a time
+constexpr int64_t kLeastBytes = 512;                   // that are worth it
+constexpr int64_t kTogether = 16, kLeastTogether = 8;  // rows
+constexpr int64_t kVectors = 4;                        // of sums that are added up together
+constexpr int64_t kMostFactors = 128;
+constexpr int64_t kMostResults = 16;  // for each column; more reuse what they read
+
+struct FarRows {
+  UOp reduce, row, column;
+  std::vector<UOp> results;  // loops over which the same rows are reduced in other ways
+  std::vector<UOp> batch;    // the other loops
+  int64_t bytes = 0;         // of an element of the widest matrix
+};
+
+std::optional<FarRows> FindFarRows(const RangeSets& sets, const Target& target) {
+  const UOp& sink = sets.order().back();
+  FarRows f;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kReduce)) continue;
+    if (f.reduce || ClosedRanges(u).size() != 1) return std::nullopt;
+    f.reduce = u;
+    f.row = ClosedRanges(u)[0];
+  }
+  if (!f.reduce || sink.size() != 1 || !f.row.src(0).IsConst()) return std::nullopt;
+  const UOp& store = sink.src(0);
+  for (const UOp& r : ClosedRanges(store)) {
+    const Step s = StepOf(store.src(0).src(1), r, sets);
+    if (s.linear && s.factor == 1) f.column = r;
+    if (!r.src(0).IsConst() || !(sets.Free(f.reduce) & sets.Bit(r))) return std::nullopt;
+  }
+  if (!f.column || !AdjacentOver(f.reduce.src(0), f.column, sets)) return std::nullopt;
+  RangeMask over = 0;  // loops that move over the matrices
+  for (const UOp& u : TopoSort({&f.reduce, 1})) {
+    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
+    if (!(sets.Free(u) & sets.Bit(f.column))) continue;
+    const Step step = StepOf(u.src(1), f.row, sets);
+    const int64_t bytes = u.dtype().bytes();
+    if (!step.linear || std::abs(step.factor) < kLeastStride / bytes) return std::nullopt;
+    if (sets.Iterations(sets.Free(u)) <= target.l2_bytes / bytes) return std::nullopt;
+    f.bytes = std::max(f.bytes, bytes);
+    over |= sets.Free(u);
+  }
+  if (f.bytes == 0) return std::nullopt;
+  int64_t results = 1;
+  for (const UOp& r : ClosedRanges(store)) {
+    if (r == f.column) continue;
+    const bool again = !(over & sets.Bit(r));
+    (again ? f.results : f.batch).push_back(r);
+    if (!again) continue;
+    results *= r.src(0).vmax();
+    if (results > kMostResults || r.arg<RangeArg>().kind == RangeKind::kGrid) return std::nullopt;
+  }
+  return f;
+}
+
+// A kernel whose reduction over `row` is in two: `inner` rows at a time, which is kept in scratch
+// over `over` (groups of rows, results, columns), and what is kept.
+struct InTwo {
+  UOp sink, inner;
+  std::vector<UOp> over;
+  absl::Span<const UOp> results() const { return absl::MakeSpan(over).subspan(1, over.size() - 2); }
+  const UOp& column() const { return over.back(); }
+};
+
+InTwo ReduceInTwo(const UOp& sink, const UOp& row, int64_t rows, absl::Span<const UOp> results,
+                  const UOp& column) {
+  const SplitLoops split = SplitRange(sink, row, rows);
+  InTwo out{UOp(), split.inner, {split.outer}};
+  out.over.insert(out.over.end(), results.begin(), results.end());
+  out.over.push_back(column);
+  const std::vector<RangeKind> loops(out.over.size(), RangeKind::kLoop);
+  for (const UOp& u : TopoSort({&split.sink, 1})) {
+    const absl::Span<const UOp> closed = ClosedRanges(u);
+    if (!u.is(Op::kReduce) || std::find(closed.begin(), closed.end(), out.inner) == closed.end()) {
+      continue;
+    }
+    const UOp first = UOp::Make(Op::kReduce, {UOp(u.src(0)), split.inner}, u.arg());
+    const UOp second = UOp::Make(Op::kReduce, {first, split.outer}, u.arg());
+    out.sink = StageValueOver(Substitute(split.sink, {{u, second}}), first, out.over, loops);
+  }
+  return out;
+}
+
+}  // namespace
+
+UOp ReduceFarRows(const UOp& sink, const RangeSets& sets, const Target& target) {
+  const std::optional<FarRows> f = FindFarRows(sets, target);
+  if (!f) return UOp();
+  const int64_t columns = f->column.src(0).vmax(), rows = f->row.src(0).vmax();
+  const bool divided = f->column.arg<RangeArg>().kind == RangeKind::kGrid;
+  const int64_t piece = LargestDivisor(
+      columns, std::min(kPageBytes / f->bytes, divided ? columns / target.cores : columns));
+  int64_t results = 1;
+  for (const UOp& r : f->results) results *= r.src(0).vmax();
+  const int64_t together = LargestDivisor(rows, std::min(kTogether, kMostFactors / results));
+  if (piece * f->bytes < kLeastBytes || together < kLeastTogether) return UOp();
+  const int64_t kept = results * piece * f->reduce.dtype().bytes();  // of each group of rows
+  const int64_t groups = rows / together, most = std::max<int64_t>(1, target.l2_bytes / 2 / kept);
+  const int64_t block = LargestDivisor(groups, most);  // groups that are kept at a time
+  if (groups / block > 4 * most) return UOp();
+
+  UOp out = sink, column = f->column;
+  std::vector<UOp> order = f->batch;
+  if (piece < columns) {
+    const SplitLoops split = SplitRange(out, column, piece);
+    out = split.sink;
+    column = split.inner;
+    order.push_back(split.outer);
+  }
+  std::stable_partition(order.begin(), order.end(),
+                        [](const UOp& r) { return r.arg<RangeArg>().kind == RangeKind::kGrid; });
+  order.insert(order.end(), f->results.begin(), f->results.end());
+  order.push_back(column);
+  std::vector<UOp> columns_of = {column};
+  InTwo in_two{WithLoops(out, order), f->row, {UOp(), column}};
+  in_two.over.insert(in_two.over.begin() + 1, f->results.begin(), f->results.end());
+  std::vector<int64_t> sizes = {together};
+  if (block < groups) sizes.insert(sizes.begin(), together * block);
+  for (int64_t size : sizes) {
+    const std::vector<UOp> results(in_two.results().begin(), in_two.results().end());
+    in_two = ReduceInTwo(in_two.sink, in_two.inner, size, results, UOp(in_two.column()));
+    columns_of.push_back(in_two.column());
+  }
+  const int64_t lanes = LanesFor(f->column, sets, target);
+  out = Tile(in_two.sink, in_two.inner, together, 1);
+  for (const UOp& r : in_two.results()) out = Tile(out, r, r.src(0).vmax(), 1);
+  for (const UOp& c : columns_of) {
+    out = Tile(out, c, c == in_two.column() ? 1 : kVectors, lanes);
+  }
+  return out;
+}
+
+}  // namespace tessera
