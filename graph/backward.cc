@@ -69,12 +69,17 @@ std::vector<Tensor> Tensor::AllRequiringGrad() {
 
 Tensor Tensor::grad() const {
   Tensor out;
-  out.state_ = state_ == nullptr ? nullptr : state_->grad;
+  out.state_ = state_ == nullptr ? nullptr : GradNow(/*replaced=*/false);
   return out;
 }
 
 void Tensor::ClearGrad() {
-  if (state_ != nullptr) state_->grad = nullptr;
+  if (state_ != nullptr) GradNow(/*replaced=*/true) = nullptr;
+}
+
+std::shared_ptr<Tensor::State>& Tensor::GradNow(bool replaced) const {
+  internal::Trace* trace = internal::Trace::Current();
+  return trace == nullptr ? state_->grad : trace->GradOf(state_, replaced);
 }
 
 void Tensor::Backward(CallSite at) const {
@@ -92,10 +97,14 @@ void Tensor::Backward(CallSite at) const {
   }
   const std::vector<Tensor> grads = Grad(Tensor(loss), parameters, at);
   for (size_t i = 0; i < grads.size(); ++i) {
-    std::shared_ptr<State>& sum = parameters[i].state_->grad;
-    Tensor before;
-    before.state_ = sum;
-    sum = before ? (before + grads[i]).state_ : grads[i].state_;
+    Tensor before = parameters[i].grad();
+    const internal::Trace* trace = internal::Trace::Current();
+    if (before && trace != nullptr && before.state_->trace != trace->id()) {
+      before.Assign(before + grads[i]);  // at each call
+    } else {
+      parameters[i].GradNow(/*replaced=*/true) =
+          before ? (before + grads[i]).state_ : grads[i].state_;
+    }
   }
 }
 

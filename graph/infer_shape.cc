@@ -210,6 +210,9 @@ absl::StatusOr<Shape> InferPadShrink(const Context& c) {
       return c.Fail("axis ", i, " ends at ", b.ToString(), ", past its extent ",
                     from[i].ToString());
     }
+    if (!known && Negative(b - a)) {
+      return c.Fail("axis ", i, " may begin at ", a.ToString(), " after its end ", b.ToString());
+    }
     dims.push_back(b - a);
   }
   RETURN_IF_ERROR(CheckExtents(c, dims));

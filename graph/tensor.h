@@ -7,7 +7,10 @@
 //
 //   Assignment. An expression captures the values of its operands when it is written; an Assign
 //   later does not change it. The results of movement functions (Reshape, Permute, Slice, Flip,
-//   ...) are views: assigning to one writes into the tensor it was made from. Broadcasting. Shapes
+//   ...) are such expressions, and views as well: assigning to one writes into the tensor it was
+//   made from, and into the views it was made through. Otherwise than in NumPy and PyTorch a view
+//   does not follow its tensor: after v = x[0]; x.Assign(0) it has the values of before, and v += 1
+//   writes these plus 1; take views when they are needed. Broadcasting. Shapes
 //   are aligned at the last axis; extents of 1 repeat. Dtypes. Two tensors meet in Promote(a, b); a
 //   C++ number takes the dtype of the tensor beside it, but makes f32 of integers where it is a
 //   float, and i32 of bools where it is an integer. Functions that need floats (Exp, Mean,
@@ -803,7 +806,8 @@ class Tensor {
   Tensor& RequireGrad(bool required = true);
   static std::vector<Tensor> AllRequiringGrad();  // those that are alive
   // Adds the derivative of this, a float scalar, to the gradient of every marked tensor that it
-  // depends on.
+  // depends on. In a step under capture too, where gradients are added to, made and cleared at each
+  // call.
   void Backward(CallSite at = CallSite::Here()) const;
   // What was added up since the mark, or empty; and starts anew.
   Tensor grad() const;
@@ -835,6 +839,8 @@ class Tensor {
   friend class internal::Trace;
   // The state as this thread sees it: under capture, that of a tensor from outside is a stand-in.
   State& Now() const;
+  // The gradient, as this thread sees it; whether it is looked at or another takes its place.
+  std::shared_ptr<State>& GradNow(bool replaced) const;
   // Makes this, a view, show that version of its base.
   void Renew(const UOp& base_version) const;
   Tensor& Update(const Tensor& value);

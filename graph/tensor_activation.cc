@@ -18,12 +18,13 @@ Tensor Floats(const Tensor& t) { return t.dtype().IsFloat() ? t : t.Cast(kFloat3
 
 Tensor Tensor::Relu(CallSite at) const {
   Call call("Relu", at);
-  return Maximum(dtype().IsBool() ? Operand(false) : Operand(0));
+  if (!dtype().IsFloat()) return Maximum(dtype().IsBool() ? Operand(false) : Operand(0));
+  return Where(*this <= 0, 0, *this);  // flat at zero, which a maximum is not; NaN stays
 }
 
 Tensor Tensor::Relu6(CallSite at) const {
   Call call("Relu6", at);
-  return Clip(0, 6);
+  return dtype().IsFloat() ? Hardtanh(0, 6) : Clip(0, 6);
 }
 
 Tensor Tensor::LeakyRelu(double slope, CallSite at) const {
@@ -86,7 +87,7 @@ Tensor Tensor::Softmin(int axis, CallSite at) const {
 Tensor Tensor::Threshold(double threshold, double value, CallSite at) const {
   Call call("Threshold", at);
   const Tensor x = Floats(*this);
-  return Where(x > threshold, x, value);
+  return Where(x <= threshold, value, x);
 }
 
 Tensor Tensor::Mish(CallSite at) const {
@@ -160,7 +161,8 @@ Tensor Tensor::Tanhshrink(CallSite at) const {
 Tensor Tensor::Hardtanh(double low, double high, CallSite at) const {
   Call call("Hardtanh", at);
   if (!(low <= high)) Fail("the bounds ", low, " and ", high, " are in no order");
-  return Floats(*this).Clip(low, high);
+  const Tensor x = Floats(*this);
+  return Where(x <= low, low, Where(x >= high, high, x));  // flat at the bounds
 }
 
 Tensor Tensor::ThresholdedRelu(double alpha, CallSite at) const {

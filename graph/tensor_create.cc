@@ -134,6 +134,9 @@ Tensor Tensor::From(const Nested& values, std::optional<DType> dtype, Device dev
 Tensor Tensor::Arange(const Extent& stop, DType dtype, CallSite at) {
   Call call("Arange", at);
   if (stop.is_int() && stop.value() < 0) Fail("cannot count to ", stop.value());
+  if (stop.is_int() && stop.value() > 0 && dtype.IsInt()) {
+    internal::NumberAs(stop.value() - 1, dtype);  // an Error where it does not fit
+  }
   return Tensor(Counting(stop, dtype));
 }
 

@@ -235,7 +235,9 @@ Tensor Tensor::LogicalXor(const Operand& b) const {
 }
 Tensor Tensor::Lerp(const Operand& end, const Operand& weight) const {
   Call call("Lerp", end.site());
-  return *this + (end - *this) * weight;
+  // Between integers there is no room for the difference of some.
+  const Tensor from = CommonType(*this, weight).IsFloat() ? Cast(CommonType(*this, weight)) : *this;
+  return from + (end - from) * weight;
 }
 
 Tensor Where(const Operand& condition, const Operand& a, const Operand& b) {
@@ -303,7 +305,8 @@ Tensor Tensor::Abs(CallSite at) const {
 Tensor Tensor::Sign(CallSite at) const {
   Call call("Sign", at);
   if (dtype().IsBool()) return Tensor(uop());
-  const Tensor up = Where(*this > 0, 1, *this);
+  // Flat at zero, too, and keeping NaN.
+  const Tensor up = Where(*this > 0, 1, dtype().IsFloat() ? Detach() : *this);
   return dtype().IsUnsigned() ? up : Where(*this < 0, -1, up);
 }
 Tensor Tensor::Square(CallSite at) const {

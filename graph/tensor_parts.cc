@@ -14,9 +14,9 @@ Tensor Tensor::Narrow(int axis, const Extent& start, const Extent& length, CallS
   Call call("Narrow", at);
   const int a = NormalAxis(axis, rank());
   const Extent& n = shape()[a];
+  const bool known = n.is_int() && start.is_int() && length.is_int();
   if (start.min() < 0 || length.min() < 0 ||
-      (n.is_int() && start.is_int() && length.is_int() &&
-       start.value() > n.value() - length.value())) {
+      (known ? start.value() > n.value() - length.value() : (start + length - n).max() > 0)) {
     Fail(length.ToString(), " elements from ", start.ToString(), " are not all within axis ", a,
          " of ", Show(*this));
   }

@@ -146,6 +146,7 @@ Tensor Tensor::SolveTriangular(const Tensor& b, bool upper, CallSite at) const {
 
 Tensor Tensor::Inverse(CallSite at) const {
   Call call("Inverse", at);
+  if (SquareSize(*this) == 0) return Cast(FloatResult(dtype()));
   return Solve(Eye(SquareSize(*this), -1, FloatResult(dtype())));
 }
 

@@ -37,6 +37,8 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   Captured& c = *made;
   c.outside_ = state;
   c.inside_ = *state;
+  c.start_grad_ = state->grad;
+  c.had_grad_ = state->grad != nullptr;
   const UOp& value = state->value;
   c.is_placeholder_ = bool{value.device()};
   c.seen_ = c.is_placeholder_ ? NewBuffer(value.dtype(), value.shape().ToExtents(), value.device())
@@ -53,6 +55,22 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
     }
   }
   return c.inside_;
+}
+
+std::shared_ptr<Tensor::State>& Trace::GradOf(const std::shared_ptr<Tensor::State>& state,
+                                              bool replaced) {
+  if (state->trace == id_) return state->grad;
+  See(state);
+  Captured& c = *by_state_.at(state.get());
+  c.saw_grad_ |= !replaced && !c.set_grad_;
+  c.set_grad_ |= replaced;
+  return c.inside_.grad;
+}
+
+Tensor Trace::Captured::gradient() const {
+  Tensor t;
+  t.state_ = inside_.grad;
+  return t;
 }
 
 Tensor Trace::Captured::tensor() const {
@@ -103,6 +121,8 @@ int Trace::Escaped(std::initializer_list<absl::Span<const Tensor>> held) const {
     ++known[state.get()];
     if (state->base) ++known[state->base.get()];
   }
+  for (const auto& state : alive) ++known[state->grad.get()];
+  for (const auto& c : captured_) ++known[c->inside_.grad.get()];
   int escaped = 0;
   for (const auto& state : alive) escaped += state.use_count() > known[state.get()];
   return escaped;

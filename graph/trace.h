@@ -44,6 +44,15 @@ class Trace {
     bool abandoned() const { return outside_.use_count() == 1; }
     // The value outside now; null of a moved or empty tensor.
     const UOp& now() const { return outside_->value; }
+    // The gradient that the step leaves, if it is another tensor than before or none; and whether
+    // what it found is what there is now.
+    bool makes_gradient() const { return inside_.grad != start_grad_.lock(); }
+    Tensor gradient() const;
+    void SetGradient(const Tensor& t) const { outside_->grad = t.state_; }
+    bool finds_gradient() const {
+      return !saw_grad_ ||
+             (had_grad_ == (outside_->grad != nullptr) && outside_->grad == start_grad_.lock());
+    }
     // Drops what the step made; the graph need not live on.
     void Release() { inside_ = {}; }
     // What assigning to a view from outside leaves behind: its chain over the base's new value.
@@ -56,6 +65,8 @@ class Trace {
     Tensor::State inside_;
     UOp seen_;
     bool is_placeholder_ = false;
+    std::weak_ptr<Tensor::State> start_grad_;
+    bool had_grad_ = false, saw_grad_ = false, set_grad_ = false;
     std::vector<UOp> chain_;  // from the base to the view, over the base's placeholder
   };
   const std::vector<std::shared_ptr<Captured>>& captured() const { return captured_; }
@@ -73,6 +84,9 @@ class Trace {
   // ---- for Tensor
   Tensor::State& See(const std::shared_ptr<Tensor::State>& state);
   void Born(const std::shared_ptr<Tensor::State>& state);
+  std::shared_ptr<Tensor::State>& GradOf(const std::shared_ptr<Tensor::State>& state,
+                                         bool replaced);
+  uint64_t id() const { return id_; }
   // Whether the step has made or used it so far.
   bool Knows(const std::shared_ptr<Tensor::State>& state) const;
 

@@ -208,11 +208,17 @@ std::vector<Tensor> CapturedStep::Run(const std::vector<Tensor>& inputs, const B
   for (const Result& r : results_) {
     if (r.kind == Result::kTensor) {
       out.push_back(TensorOf(r.tensor, inputs));
+    } else if (r.kind == Result::kResult) {
+      out.push_back(out[r.index]);
     } else if (const int leaf = roots_[r.index].leaf; leaf >= 0 && !storage[r.index]) {
       out.push_back(Tensor(ValueOf(leaves_[leaf].source, inputs)));
     } else {
       out.push_back(Tensor(result(r.index)));
     }
+  }
+  for (auto it = gradients_.rbegin(); it != gradients_.rend(); ++it) {
+    captured_[it->captured]->SetGradient(it->made ? out.back() : Tensor());
+    if (it->made) out.pop_back();
   }
   return out;
 }

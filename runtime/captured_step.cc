@@ -46,6 +46,12 @@ CapturedStep::CapturedStep(const Jit::Step& step, const std::vector<Tensor>& inp
     r.uop();  // a tensor from outside counts as captured
   }
   captured_ = trace.captured();
+  for (size_t c = 0; c < captured_.size(); ++c) {
+    if (!captured_[c]->makes_gradient()) continue;
+    const Tensor made = captured_[c]->gradient();
+    if (made) results.push_back(made);
+    gradients_.push_back({static_cast<int>(c), bool{made}});
+  }
   Collect(trace, arguments, placeholders, results);
   if (const int escaped = trace.Escaped({results, arguments}); escaped > 0) {
     Fail("the step stored ", escaped, escaped == 1 ? " tensor" : " tensors",
@@ -105,6 +111,13 @@ void CapturedStep::Collect(Trace& trace, const std::vector<Tensor>& arguments,
   for (const Tensor& r : results) {
     Result out;
     out.kind = Result::kTensor;
+    const auto same = std::find_if(results.data(), &r, [&](const Tensor& t) { return t.Is(r); });
+    if (same != &r) {
+      out.kind = Result::kResult;
+      out.index = static_cast<int>(same - results.data());
+      results_.push_back(out);
+      continue;
+    }
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (r.Is(arguments[i])) out.tensor = {Source::kInput, static_cast<int>(i)};
     }

@@ -27,7 +27,9 @@ class CapturedStep {
   // Whether what it took for constant still is.
   bool IsCurrent() const {
     return std::all_of(constants_.begin(), constants_.end(),
-                       [this](int c) { return captured_[c]->unchanged(); });
+                       [this](int c) { return captured_[c]->unchanged(); }) &&
+           std::all_of(captured_.begin(), captured_.end(),
+                       [](const auto& c) { return c->finds_gradient(); });
   }
 
   std::vector<Tensor> Run(const std::vector<Tensor>& inputs, const Bindings& values);
@@ -53,9 +55,9 @@ class CapturedStep {
     Device device;
   };
   struct Result {
-    enum Kind : uint8_t { kTensor, kRoot } kind = kRoot;
+    enum Kind : uint8_t { kTensor, kRoot, kResult } kind = kRoot;
     Source tensor;   // the very tensor
-    int index = -1;  // of the root
+    int index = -1;  // of the root, or of the result before that is the same tensor
   };
   struct Write {
     Source target;
@@ -111,7 +113,12 @@ class CapturedStep {
   std::vector<View> views_;
   std::vector<Leaf> leaves_;
   std::vector<Root> roots_;
-  std::vector<Result> results_;
+  std::vector<Result> results_;  // the step's, then gradients
+  struct Gradient {
+    int captured = -1;
+    bool made = false;  // else cleared
+  };
+  std::vector<Gradient> gradients_;
   std::vector<Write> writes_;
   std::vector<Named> variables_;
   int64_t drawn_ = 0;

@@ -309,6 +309,8 @@ TEST(TensorErrors, NumbersOutOfRange) {
       STATIC(HammingWindow(-1)),
       STATIC(KaimingUniform({})),
       STATIC(Arange(0, 5, 0)),
+      STATIC(Arange(300, kUInt8)),
+      STATIC(Arange(3000000000)),
       STATIC(Full({2}, 300, kInt8)),
   });
 }
@@ -325,6 +327,8 @@ TEST(TensorErrors, ExtentsThatMayBeNegative) {
        },
        "(negative_n+1) is -1 at negative_n = -2"},
       SAYS("((negative_m*-1)+2)", v, Pad({{0, Extent(2) - other}})),
+      SAYS("may begin at negative_m after its end 2", v, Shrink({{other, 2}})),
+      SAYS("3 elements from negative_m are not all within", v, Narrow(0, other, 3)),
   });
   const Extent left = Extent(3) - other;  // 0 or more, though each part alone does not show it
   EXPECT_EQ(Tensor::Ones({left, 2}).shape()[0].max(), 3);

@@ -294,6 +294,11 @@ TEST(TensorMath, PowersAndSigns) {
   EXPECT_TRUE(std::signbit(Values(Tensor::From({-0.0}).Sign())[0]));
   EXPECT_THAT(Values(Tensor::From({3, 0}, kUInt8).Sign()), ElementsAre(1, 0));
   EXPECT_THAT(Values(Tensor::From({-3, 3}).Sign()), ElementsAre(-1, 1));
+  EXPECT_THAT(Values(Tensor::From({1}, kUInt8).Lerp(Tensor::From({0}, kUInt8), 0.5)),
+              ElementsAre(0.5));
+  EXPECT_THAT(Values(Tensor::From({1}, kInt8).Lerp(Tensor::From({-128}, kInt8), 0.5)),
+              ElementsAre(-63.5));
+  ExpectNear(Values(Tensor::From({kNan, 0.3, 1.0}).Threshold(0.3, 7)), {kNan, 7, 1});
 }
 
 TEST(TensorMath, Rounding) {

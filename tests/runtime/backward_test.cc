@@ -77,19 +77,5 @@ TEST(Backward, InACapturedStep) {
   }
 }
 
-// A gradient that a step leaves behind would never be computed.
-TEST(Backward, AGradientDoesNotOutliveItsCapture) {
-  Tensor w = Tensor::From(Values{1, 2}).To("CPU").Contiguous().Realize().RequireGrad();
-  Jit step([&](const Tensor& x) {
-    const Tensor loss = (w * x).Sum();
-    loss.Backward();
-    return loss;
-  });
-  EXPECT_THROW(step.One({Tensor::From(Values{3, 4}).Realize()}), Error);
-  w.ClearGrad();
-  (w * w).Sum().Backward();
-  EXPECT_EQ(w.grad().ToVector<float>(), (Values{2, 4}));
-}
-
 }  // namespace
 }  // namespace tessera

@@ -176,6 +176,17 @@ TEST(Grad, TiesShareAndZeroFactorsAreKept) {
   EXPECT_EQ(Grad(y.Sum(), {x, z})[0].ToVector<float>(), (std::vector<float>{0, 0, 0, 0}));
 }
 
+// As elsewhere: those of activations are flat at the corner, so is a sign; a maximum shares.
+TEST(Grad, AtCorners) {
+  const Tensor x = Tensor::From(std::vector<float>{-1, 0, 6, 7});
+  const auto grad = [&](const Tensor& y) { return Grad(y.Sum(), {x})[0].ToVector<float>(); };
+  EXPECT_EQ(grad(x.Relu()), (std::vector<float>{0, 0, 1, 1}));
+  EXPECT_EQ(grad(x.Relu6()), (std::vector<float>{0, 0, 0, 0}));
+  EXPECT_EQ(grad(x.Hardtanh(-1, 7)), (std::vector<float>{0, 1, 1, 0}));
+  EXPECT_EQ(grad(x.Sign()), (std::vector<float>{0, 0, 0, 0}));
+  EXPECT_EQ(grad(x.Maximum(0)), (std::vector<float>{0, 0.5, 1, 1}));
+}
+
 TEST(Grad, DataParallelGradientsMeetInOneAllReduce) {
   const Tensor x = Tensor::From(Fractions(24, 1), {8, 3}).To("CPU").Shard(Line(4, 0));
   const Tensor w = Tensor::From(Fractions(6, 2), {3, 2}).To("CPU").To(Line(4, std::nullopt));
