@@ -125,9 +125,9 @@ class Axes {
   Ints axes_;
 };
 
-// Part of an axis, as in NumPy: elements begin, begin+step, ... before end. Negative bounds count
-// from the end, bounds outside the axis are cut to it, a step below 0 runs backwards. Slice{} is
-// all of it.
+// Part of an axis, as in NumPy: elements begin, begin+step, ... before end. Negative numbers count
+// from the end (an expression of variables never does), bounds outside the axis are cut to it, a
+// step below 0 runs backwards. Slice{} is all of it.
 struct Slice {
   std::optional<Extent> begin = std::nullopt;
   std::optional<Extent> end = std::nullopt;

@@ -12,7 +12,8 @@
 //   it assigns to them happens at each call, returned or not. Results are new tensors each time;
 //   an extent that depends on a Variable becomes the number it has in that call. An input or a
 //   captured tensor that is returned is that tensor itself. Random numbers go on with the process's
-//   counter and seed. Inputs of other shapes, dtypes or devices are captured beside the others.
+//   counter and seed. Gradients of tensors from outside are made, added to and cleared at each
+//   call. Inputs of other shapes, dtypes or devices are captured beside the others.
 //   What depends on captured tensors alone, as a weight laid out for a product, is computed again
 //   only when one of them has changed, and kept until then (KEEP_MIB in graph/flags.h).
 //   Everything else that C++ computes runs once, at capture: `x * rate` keeps the rate of that
