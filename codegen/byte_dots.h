@@ -9,8 +9,9 @@
 
 namespace tessera {
 
-inline constexpr int64_t kBytesOfDot = 4;      // that a lane sums at once
-inline constexpr char kDotName[] = "rt_dot4";  // the prelude's name for it, as an MMA's argument
+inline constexpr int64_t kBytesOfDot = 4;       // that a lane sums at once
+inline constexpr char kDotName[] = "rt_dot4";   // the prelude's name for it, as an MMA's argument
+inline constexpr char kPairName[] = "rt_dot2";  // that of products of bf16 in pairs: graph/panel.h
 
 // REDUCE(add) in i32 of products of integers of eight bits: the contraction, of which a and b are
 // the bytes. It is what is stored, or what a sum in f32 scales and takes up: the dot products of

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/lanes.h"
+#include "codegen/panels.h"
 #include "codegen/share_factors.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
@@ -22,87 +23,6 @@ std::vector<UOp> Loads(const UOp& u) {
   std::vector<UOp> out;
   for (const UOp& s : TopoSort({&u, 1})) {
     if (s.is(Op::kIndex)) out.push_back(s);
-  }
-  return out;
-}
-
-// The operand of a product that varies over a tile's columns, which are ranges below the loops.
-UOp ColumnOperand(const RangeSets& sets, const UOp& product) {
-  for (const UOp& operand : product.srcs()) {
-    for (const UOp& r : sets.ranges()) {
-      const RangeKind kind = r.arg<RangeArg>().kind;
-      const bool tile = kind == RangeKind::kUnroll || kind == RangeKind::kVector;
-      if (tile && (sets.Free(operand) & sets.Bit(r))) return operand;
-    }
-  }
-  return UOp();
-}
-
-// A panel whose columns lie across the grain of memory: lanes run along `along`, as memory does,
-// and the columns are copies, so that square blocks of them turn in registers (see JoinTransposed).
-UOp PackAcross(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& along) {
-  std::vector<RangeKind> kinds;
-  const UOp columns = over.back();
-  size_t at = 0;
-  for (const UOp& r : over) {
-    if (r == along) at = kinds.size();
-    const bool loop = r.arg<RangeArg>().kind == RangeKind::kLoop;
-    kinds.push_back(loop ? RangeKind::kLoop : RangeKind::kUnroll);
-  }
-  const UOp out = StageValueOver(sink, b, over, kinds);
-  return Tile(out, over[at], 1, columns.src(0).vmax(), kLeastLanes);
-}
-
-// Whether an operand is read as it lies in memory, without a gap, where these loops nest so.
-bool LiesInOrder(const UOp& b, const std::vector<UOp>& over, const RangeSets& sets) {
-  if (!b.is(Op::kIndex) || b.size() != 2 || !b.src(0).is(Op::kParam)) return false;
-  int64_t elements = 1;
-  for (size_t i = over.size(); i-- > 0;) {
-    const Step s = StepOf(b.src(1), over[i], sets);
-    if (!s.linear || s.factor != elements) return false;
-    elements *= over[i].src(0).vmax();
-  }
-  return true;
-}
-
-// Panels: what the products read of b goes to scratch, once for all tiles of rows. In a panel the
-// range `fastest` is adjacent, where it is given; else the columns of a tile, which may lie across
-// the range over which b is adjacent in memory.
-UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, int64_t most_bytes) {
-  UOp out = sink;
-  for (int rounds = 0; rounds < 3; ++rounds) {
-    const RangeSets sets(out);
-    bool packed = false;
-    for (const UOp& u : sets.order()) {
-      if (!u.is(Op::kReduce) || !u.src(0).is(Op::kMul)) continue;
-      const UOp b = ColumnOperand(sets, u.src(0));
-      if (!b || (b.is(Op::kIndex) && b.src(0).is(Op::kStage))) continue;
-      std::vector<UOp> over(ClosedRanges(u).begin(), ClosedRanges(u).end());
-      for (const UOp& r : sets.ranges()) {
-        const RangeKind kind = r.arg<RangeArg>().kind;
-        if (!(sets.Free(b) & sets.Bit(r))) continue;
-        if (kind == RangeKind::kUnroll || kind == RangeKind::kVector) over.push_back(r);
-      }
-      int64_t bytes = b.dtype().bytes();
-      bool constant = true;
-      for (const UOp& r : over) {
-        constant &= r.src(0).IsConst() && bytes <= most_bytes;
-        if (constant) bytes *= r.src(0).vmax();
-      }
-      if (!constant || bytes > most_bytes) continue;
-      const auto place = [&](const UOp& r) {
-        const RangeKind kind = r.arg<RangeArg>().kind;
-        if (fastest) return r == fastest ? 2 : kind == RangeKind::kUnroll ? 0 : 1;
-        return kind == RangeKind::kVector ? 2 : kind == RangeKind::kUnroll ? 1 : 0;
-      };
-      std::stable_sort(over.begin(), over.end(),
-                       [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
-      if (LiesInOrder(b, over, sets)) continue;  // a panel already
-      out = across ? PackAcross(out, b, over, across) : StageValue(out, b, over);
-      packed = true;
-      break;
-    }
-    if (!packed) break;
   }
   return out;
 }
@@ -242,7 +162,7 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   UOp out = ColumnsOutward(sink, c);
   out = Simplify(TileApart(out, c.lane, tile_columns));
   if (tiles > 1 && OpsOver(c.b, along, sets) >= kOpsToStage) {
-    out = Simplify(PackColumns(out, along, UOp(), target.l2_bytes / 2));
+    out = Simplify(PackColumns(out, along, UOp(), target, target.l2_bytes / 2));
   }
   if (rows > 1) out = Simplify(Tile(out, row, tile_rows, 1));
   const int64_t length = along.src(0).vmax();
@@ -292,7 +212,8 @@ int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
 // Every panel meets all rows: so many of them at a time as stay in the core's part of the last
 // cache. The largest divisor of the rows that does, or 0 where it is small.
 int64_t RowsOfBlock(const Contraction& c, const UOp& row, const Target& target) {
-  const int64_t bytes = BytesOfSum(c, c.a.dtype().bytes());
+  const UOp a = PairsOf(c.reduce, target) ? UOp(c.a.src(0)) : c.a;
+  const int64_t bytes = BytesOfSum(c, a.dtype().bytes());
   const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
   const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
   const int64_t most = std::min(kMostRowsOfBlock, target.cache_bytes / (2 * target.cores) / bytes);
@@ -326,8 +247,9 @@ UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int6
   if (!again) return UOp();
   std::vector<UOp> over = {row};
   over.insert(over.end(), again->inner.begin(), again->inner.end());
-  UOp out = StageValueOver(split.sink, again->a, over,
-                           std::vector<RangeKind>(over.size(), RangeKind::kLoop));
+  const UOp a = PairsOf(again->reduce, target) ? UOp(again->a.src(0)) : again->a;
+  UOp out =
+      StageValueOver(split.sink, a, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop));
   out = Tile(out, over.front(), 1, lanes);
   return Simplify(Tile(out, over.back(), lanes, 1));
 }
@@ -347,7 +269,8 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   }
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t most = MostOfPanel(target);
-  const int64_t tile_columns = VectorsOfPanel(target, columns, lanes, BytesOfSum(c, 1));
+  const int64_t steps = BytesOfSum(c, 1) / (PairsOf(c.reduce, target) ? kStepsOfPair : 1);
+  const int64_t tile_columns = VectorsOfPanel(target, columns, lanes, steps);
   const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
   UOp out = ColumnsOutward(sink, c, block);
   out = Simplify(Tile(out, c.lane, tile_columns, lanes, kLeastLanes));
@@ -355,9 +278,9 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
     // The columns share what gates a step of the sum: its mask is found once for all of them.
     const UOp across =
         AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes, Gates::kAny);
-    out = Simplify(PackColumns(out, UOp(), across, most));
+    out = Simplify(PackColumns(out, UOp(), across, target, most));
   }
-  return Tile(out, row, tile_rows, 1);
+  return Tile(SumPairs(out, target), row, tile_rows, 1);
 }
 
 // The columns, from the innermost outwards, that lie in the result as one row of memory.
@@ -435,7 +358,8 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   const int64_t columns = c.lane.src(0).vmax();
   const int64_t rows = row ? row.src(0).vmax() : 1;
   if (lanes < 2) return UOp();
-  const bool across = AdjacentOver(c.b, c.lane, sets) && columns >= lanes;
+  const bool paired = LiesInPairs(c.b, PairsOf(c.reduce, target));  // a panel
+  const bool across = (paired || AdjacentOver(c.b, c.lane, sets)) && columns >= lanes;
   if (across && rows < kLeastRowsOfPanel) return TileFewRows(sink, c, lanes);
   if (!across && rows < kRowsToTranspose) {
     if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
@@ -447,7 +371,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
     apart.lane = lane;
     return TileAcross(sink, sets, apart, row, lanes, target);
   }
-  if (rows >= kRowsToFlatten) {
+  if (rows >= kRowsToFlatten && !paired) {
     if (const UOp flat = FlattenColumns(sink, c, lanes, target)) {
       const RangeSets flat_sets(flat);
       const std::optional<Contraction> again = FindContraction(flat_sets);

@@ -1,5 +1,6 @@
-// Square blocks that are loaded by rows and stored, or used, by columns turn in registers.
+// Blocks that are loaded by rows and stored, or used, by columns turn in registers.
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
@@ -33,23 +34,27 @@ std::string BlockKey(const UOp& store, const Sum& sum) {
   return key;
 }
 
-// The lower (0) or upper (1) halves of two vectors, a lane of each in turn.
-UOp Interleaved(const UOp& a, const UOp& b, int half) {
+// The lower (0) or upper (1) halves of two vectors, so many lanes of each in turn.
+UOp Interleaved(const UOp& a, const UOp& b, int half, int unit) {
   const int lanes = a.dtype().lanes();
   Ints from;
-  for (int i = 0; i < lanes; ++i) from.push_back(half * lanes / 2 + i / 2 + i % 2 * lanes);
+  for (int i = 0; i < lanes; ++i) {
+    const int at = i / unit;
+    from.push_back(half * lanes / 2 + at / 2 * unit + i % unit + at % 2 * lanes);
+  }
   return UOp::Make(Op::kShuffle, a.dtype(), {a, b}, from);
 }
 
-// n vectors whose lane l is row l's elements, as n vectors whose lane l is vector l's: n must be a
-// power of two. Each round interleaves the first half with the second.
-std::vector<UOp> Transposed(std::vector<UOp> rows) {
+// n vectors of as many units of lanes or more, as n vectors: the first units of all of them, in
+// their order, then the second ones, and so on. n must be a power of two. Each round interleaves
+// the first half with the second.
+std::vector<UOp> Transposed(std::vector<UOp> rows, int unit = 1) {
   const size_t n = rows.size();
   for (size_t round = 1; round < n; round *= 2) {
     std::vector<UOp> next(n);
     for (size_t i = 0; i < n / 2; ++i) {
-      next[2 * i] = Interleaved(rows[i], rows[i + n / 2], 0);
-      next[2 * i + 1] = Interleaved(rows[i], rows[i + n / 2], 1);
+      next[2 * i] = Interleaved(rows[i], rows[i + n / 2], 0, unit);
+      next[2 * i + 1] = Interleaved(rows[i], rows[i + n / 2], 1, unit);
     }
     rows = std::move(next);
   }
@@ -80,52 +85,97 @@ class Joiner {
   }
 
  private:
-  // Finds, from every offset on, n adjacent stores of one lane of n vectors, and the other lanes of
-  // the same vectors elsewhere in the block.
+  // Adjacent stores of the same unit of lanes of n vectors, of m such units each.
+  struct Row {
+    size_t unit = 1, n = 0, m = 0;
+    size_t stores() const { return unit * n; }
+  };
+
+  // Finds, from every offset on, such rows, and those of the vectors' other units elsewhere in the
+  // block. All units of n = m vectors make up a square, wherever its rows lie; of fewer vectors,
+  // one whose rows follow one another.
   void Join(std::vector<LaneStore>& block) {
     std::sort(block.begin(), block.end(),
               [](const LaneStore& a, const LaneStore& b) { return a.offset < b.offset; });
-    std::map<std::vector<const Node*>, std::vector<size_t>> squares;  // vectors; where rows begin
+    using Vectors = std::pair<std::vector<const Node*>, size_t>;  // and the unit
+    std::map<Vectors, std::vector<size_t>> blocks;                // where rows begin
     for (size_t i = 0; i < block.size();) {
-      const size_t n = block[i].vector.dtype().lanes();
-      if (!IsRow(block, i, n)) {
+      const Row row = RowAt(block, i);
+      if (row.n < 2) {
         ++i;
         continue;
       }
-      std::vector<const Node*> vectors;
-      for (size_t k = 0; k < n; ++k) vectors.push_back(block[i + k].vector.get());
-      squares[std::move(vectors)].push_back(i);
-      i += n;
+      Vectors key({}, row.unit);
+      for (size_t k = 0; k < row.n; ++k) {
+        key.first.push_back(block[i + k * row.unit].vector.get());
+      }
+      blocks[std::move(key)].push_back(i);
+      i += row.stores();
     }
-    for (const auto& [vectors, begins] : squares) {
-      const size_t n = vectors.size();
-      if (begins.size() != n || (n & (n - 1)) != 0) continue;
+    for (auto& [key, begins] : blocks) {
+      std::sort(begins.begin(), begins.end(),
+                [&](size_t x, size_t y) { return block[x].lane < block[y].lane; });
+      const Row row = RowAt(block, begins[0]);
+      if (!Complete(block, begins, row)) continue;
       std::vector<UOp> rows;
-      for (size_t k = 0; k < n; ++k) rows.push_back(block[begins[0] + k].vector);
-      const std::vector<UOp> turned = Transposed(std::move(rows));
-      for (size_t b : begins) Replace(block, b, n, turned[block[b].lane]);
+      for (size_t k = 0; k < row.n; ++k) rows.push_back(block[begins[0] + k * row.unit].vector);
+      const std::vector<UOp> turned = Transposed(std::move(rows), static_cast<int>(row.unit));
+      for (size_t k = 0; k < row.n; ++k) {
+        Replace(block, begins, row, k, turned[k]);
+      }
     }
   }
 
-  static bool IsRow(const std::vector<LaneStore>& block, size_t i, size_t n) {
-    if (n < 2 || i + n > block.size()) return false;
-    for (size_t k = 1; k < n; ++k) {
-      const LaneStore& s = block[i + k];
-      if (s.offset != block[i].offset + static_cast<int64_t>(k) || s.lane != block[i].lane ||
-          !(s.vector.dtype() == block[i].vector.dtype())) {
-        return false;
-      }
+  static bool Follows(const LaneStore& a, const LaneStore& b) { return b.offset == a.offset + 1; }
+
+  static Row RowAt(const std::vector<LaneStore>& block, size_t i) {
+    const LaneStore& first = block[i];
+    const auto lanes = static_cast<size_t>(first.vector.dtype().lanes());
+    if (!std::has_single_bit(lanes)) return {};
+    size_t run = 1;
+    for (; i + run < block.size() && run < lanes; ++run) {
+      const LaneStore &a = block[i + run - 1], &b = block[i + run];
+      if (!Follows(a, b) || !(b.vector == first.vector) || b.lane != a.lane + 1) break;
+    }
+    Row row{std::bit_floor(run), 1, 0};
+    row.m = lanes / row.unit;
+    size_t at = i + 1;
+    for (; at < block.size() && at < i + lanes; ++at) {
+      const LaneStore &a = block[at - 1], &b = block[at], &same = block[at - row.unit];
+      if (!Follows(a, b) || !(b.vector.dtype() == first.vector.dtype())) break;
+      const size_t in_unit = (at - i) % row.unit;
+      if (b.lane != first.lane + static_cast<int64_t>(in_unit)) break;
+      if (in_unit > 0 && !(b.vector == a.vector)) break;
+      if (in_unit == 0 && b.vector == same.vector) break;
+    }
+    row.n = std::bit_floor((at - i) / row.unit);
+    return row;
+  }
+
+  // Whether rows, in the order of their lanes, are those of all units, and lie as they must.
+  static bool Complete(const std::vector<LaneStore>& block, const std::vector<size_t>& begins,
+                       const Row& row) {
+    if (begins.size() != row.m) return false;
+    for (size_t u = 0; u < row.m; ++u) {
+      const LaneStore& first = block[begins[u]];
+      if (first.lane != static_cast<int64_t>(u * row.unit)) return false;
+      const int64_t after = first.offset - block[begins[0]].offset;
+      if (row.n < row.m && after != static_cast<int64_t>(u * row.stores())) return false;
     }
     return true;
   }
 
-  // The n stores from `begin` on become one, of a vector.
-  void Replace(const std::vector<LaneStore>& block, size_t begin, size_t n, const UOp& vector) {
-    const UOp& first = stores_[block[begin].place];
+  // The stores of the k-th of n parts of all rows become one, of a vector.
+  void Replace(const std::vector<LaneStore>& block, const std::vector<size_t>& begins,
+               const Row& row, size_t k, const UOp& vector) {
+    const size_t part = row.m / row.n;
+    const UOp& first = stores_[block[begins[k * part]].place];
     std::vector<UOp> srcs(first.srcs().begin(), first.srcs().end());
     srcs[1] = vector;
-    for (size_t k = 0; k < n; ++k) out_[block[begin + k].place] = UOp();
-    out_[block[begin].place] = UOp::Make(Op::kStore, srcs, first.arg());
+    for (size_t u = k * part; u < (k + 1) * part; ++u) {
+      for (size_t s = 0; s < row.stores(); ++s) out_[block[begins[u] + s].place] = UOp();
+    }
+    out_[block[begins[k * part]].place] = UOp::Make(Op::kStore, srcs, first.arg());
   }
 
   std::vector<UOp> stores_, out_;

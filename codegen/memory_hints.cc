@@ -11,6 +11,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLineBytes = 64;
+constexpr int64_t kLeastLoad = 8;       // bytes: with less a line would be asked for at every step
 constexpr int64_t kMostReadings = 4;    // beyond, asking each time costs more than it gains
 constexpr int64_t kLeastStride = 1024;  // rows closer than that are one stream to the hardware
 // What is read once goes by as fast as memory gives it: it must be asked for so many bytes before,
@@ -96,7 +97,8 @@ struct RowLoad {
 std::vector<RowLoad> FindRowLoads(const RangeSets& sets, const Rows& rows) {
   std::vector<RowLoad> out;
   for (const UOp& u : sets.order()) {
-    if (!u.is(Op::kLoad) || u.dtype().lanes() < 2 || u.size() != 2 || !u.src(0).is(Op::kParam)) {
+    if (!u.is(Op::kLoad) || u.dtype().lanes() < 2 || u.size() != 2 || !u.src(0).is(Op::kParam) ||
+        u.dtype().lanes() * u.dtype().bytes() < kLeastLoad) {
       continue;
     }
     const RangeMask free = sets.Free(u), inside = free & ~rows.outside;

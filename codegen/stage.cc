@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -54,24 +55,18 @@ namespace {
 
 constexpr int64_t kPage = 4096, kLine = 64;  // bytes
 
-// `value` is read at `ranges` and filled at `fill`.
+// `value` is read at `ranges` and filled at `fill`; of `pairs` two steps lie side by side.
 UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
-          const std::vector<UOp>& fill) {
-  UOp offset = UOp::Index(0);
-  int64_t size = 1;
-  for (size_t i = ranges.size(); i-- > 0;) {
-    offset = UOp::Make(Op::kAdd, {offset, UOp::Make(Op::kMul, {ranges[i], UOp::Index(size)})});
-    size *= ranges[i].src(0).vmax();
-    // Rows a page apart would share few sets of the cache.
-    const bool row = i + 1 == ranges.size() && i > 0;
-    if (row && size * value.dtype().bytes() % kPage == 0) size += kLine / value.dtype().bytes();
-  }
-  offset = Simplify(offset);
+          const std::vector<UOp>& fill, const UOp& pairs = UOp()) {
+  // Rows a page apart would share few sets of the cache.
+  const int64_t bytes = value.dtype().bytes() * (pairs ? kStepsOfPair : 1);
+  const bool pages = ranges.size() > 1 && ranges.back().src(0).vmax() * bytes % kPage == 0;
+  const Places places = PlacesOf(ranges, pairs, pages ? kLine / value.dtype().bytes() : 0);
   Substitution there;
   for (size_t i = 0; i < ranges.size(); ++i) there.emplace(ranges[i], fill[i]);
-  const UOp stage = MakeStage(FreshStageId(sink), size, Substitute(offset, there),
+  const UOp stage = MakeStage(FreshStageId(sink), places.count, Substitute(places.at, there),
                               Substitute(value, there), fill);
-  return Substitute(sink, {{value, UOp::Make(Op::kIndex, {stage, offset})}});
+  return Substitute(sink, {{value, UOp::Make(Op::kIndex, {stage, places.at})}});
 }
 
 }  // namespace
@@ -81,13 +76,13 @@ UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges
 }
 
 UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
-                   const std::vector<RangeKind>& kinds) {
+                   const std::vector<RangeKind>& kinds, const UOp& pairs) {
   int64_t id = FreshRangeId(RangeSets(sink));
   std::vector<UOp> fill;
   for (size_t i = 0; i < ranges.size(); ++i) {
     fill.push_back(UOp::Make(Op::kRange, kInt64, {ranges[i].src(0)}, RangeArg{id++, kinds[i]}));
   }
-  const UOp out = Stage(sink, value, ranges, fill);
+  const UOp out = Stage(sink, value, ranges, fill, pairs);
   ranges = std::move(fill);
   return out;
 }

@@ -11,8 +11,9 @@ namespace tessera {
 UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges);
 
 // The same, filled over new ranges of these kinds, which it puts in the place of the given ones.
+// Of `pairs`, one of those given, two steps lie side by side (see graph/panel.h).
 UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
-                   const std::vector<RangeKind>& kinds);
+                   const std::vector<RangeKind>& kinds, const UOp& pairs = UOp());
 
 // A STAGE of so many elements, filled with `value` at `offset` over `ranges`, whatever their kinds.
 // One in registers is filled by the lanes of one range, and read at points that are known once

@@ -12,6 +12,7 @@
 #include "codegen/lanes.h"
 #include "graph/fault.h"
 #include "graph/kernel_form.h"
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
@@ -77,22 +78,18 @@ class Vectoriser {
     return u.WithSrcs(srcs);
   }
 
-  // Sums over four steps of a unit, of products of bytes that depend on the lane, and what is read
-  // inside of them: those are lanes of four bytes each.
+  // Sums over the few steps of a unit, of products of bytes or bf16 that depend on the lane, and
+  // what is read inside of them: those are lanes of as many numbers each.
   void FindDots() {
     RangeMask steps = 0;
     for (const UOp& r : sets_.ranges()) {
       const bool unit = r.arg<RangeArg>().kind == RangeKind::kMatrix && !(r == range_);
-      if (unit && r.src(0).IsConst(kBytesOfDot)) steps |= sets_.Bit(r);
+      if (unit) steps |= sets_.Bit(r);
     }
     if (steps == 0 || !shuffles_) return;
     for (const UOp& u : sets_.order()) {
-      const bool by_lane{sets_.Free(u.is(Op::kReduce) ? u.src(0) : u) & bit_};
-      if (!by_lane) continue;
       if (!u.is(Op::kReduce) || !(sets_.Closed(u) & steps)) continue;
-      const UOp& value = u.src(0);
-      const bool product = value.is(Op::kMul) && IsByte(value.src(0)) && IsByte(value.src(1));
-      if (u.dtype() == kInt32 && (product || IsByte(value))) dots_.insert(u.get());
+      if ((sets_.Free(u.src(0)) & bit_) && IsDot(u)) dots_.insert(u.get());
     }
     // What nothing else reads.
     absl::flat_hash_set<const Node*> read;
@@ -136,6 +133,22 @@ class Vectoriser {
     }
   }
 
+  static UOp UnitOf(const UOp& reduce) {
+    for (const UOp& r : ClosedRanges(reduce)) {
+      if (r.arg<RangeArg>().kind == RangeKind::kMatrix) return r;
+    }
+    return UOp();
+  }
+
+  static bool IsDot(const UOp& u) {
+    const UOp &value = u.src(0), step = UnitOf(u);
+    const auto of = [&](bool (*is)(const UOp&)) {
+      return value.is(Op::kMul) && is(value.src(0)) && is(value.src(1));
+    };
+    if (step.src(0).IsConst(kStepsOfPair)) return u.dtype() == kFloat32 && of(IsWidened);
+    return step.src(0).IsConst(kBytesOfDot) && u.dtype() == kInt32 && (of(IsByte) || IsByte(value));
+  }
+
   UOp InFewLanes(const UOp& u, int64_t run) {
     const UOp few = UOp::Make(Op::kRange, kInt64, {UOp::Index(lanes_ / run)},
                               RangeArg{FreshRangeId(sets_), RangeKind::kVector});
@@ -149,12 +162,7 @@ class Vectoriser {
   }
 
   UOp Dot(const UOp& u) {
-    std::vector<UOp> loops;
-    UOp step;
-    for (const UOp& r : ClosedRanges(u)) {
-      const bool unit = r.arg<RangeArg>().kind == RangeKind::kMatrix;
-      (unit ? step : loops.emplace_back()) = r;
-    }
+    const UOp step = UnitOf(u);
     const UOp& value = u.src(0);
     UOp a, b;
     if (value.is(Op::kMul)) {
@@ -166,30 +174,37 @@ class Vectoriser {
     }
     if (b.dtype().IsUnsigned()) std::swap(a, b);
     const DType sums = u.dtype().WithLanes(Lanes());
+    const std::string name = u.dtype().IsFloat() ? kPairName : kDotName;
     std::vector<UOp> srcs = {
-        UOp::Make(Op::kMma, sums, {OfDot(a, step), OfDot(b, step)}, Arg(std::string(kDotName)))};
-    for (const UOp& r : loops) srcs.push_back(done_.at(r));
+        UOp::Make(Op::kMma, sums, {OfDot(a, step), OfDot(b, step)}, Arg(name))};
+    for (const UOp& r : ClosedRanges(u)) {
+      if (!(r == step)) srcs.push_back(done_.at(r));
+    }
     return srcs.size() == 1 ? srcs[0] : UOp::Make(Op::kReduce, srcs, u.arg());
   }
 
-  // The bytes of a dot product's operand: lanes of the steps of all lanes.
+  // The numbers of a dot product's operand: lanes of the steps of all lanes.
   UOp OfDot(const UOp& u, const UOp& step) {
+    const int64_t steps = step.src(0).vmax();
     if (u.IsConst()) {
-      const int all = Lanes() * static_cast<int>(kBytesOfDot);
+      const int all = static_cast<int>(lanes_ * steps);
       return UOp::Make(Op::kSplat, u.dtype().WithLanes(all), {u});
     }
     const bool by_lane{sets_.Free(u) & bit_};
-    const int64_t id = FreshRangeId(sets_), n = by_lane ? lanes_ * kBytesOfDot : kBytesOfDot;
+    const int64_t id = FreshRangeId(sets_), n = by_lane ? lanes_ * steps : steps;
     const UOp all =
         UOp::Make(Op::kRange, kInt64, {UOp::Index(n)}, RangeArg{id, RangeKind::kVector});
-    const UOp four = UOp::Index(kBytesOfDot);
-    Substitution map = {{step, by_lane ? UOp::Make(Op::kFloorMod, {all, four}) : all}};
-    if (by_lane) map.emplace(range_, UOp::Make(Op::kFloorDiv, {all, four}));
+    const UOp each = UOp::Index(steps);
+    Substitution map = {{step, by_lane ? UOp::Make(Op::kFloorMod, {all, each}) : all}};
+    if (by_lane) map.emplace(range_, UOp::Make(Op::kFloorDiv, {all, each}));
     const UOp flat = Simplify(Substitute(u, map));
     Vectoriser inner(flat, all, shuffles_);
     UOp out = inner.AllLanes(flat);
     if (by_lane) return out;
-    return Joined(std::vector<UOp>(lanes_, out));
+    Ints from;
+    for (int64_t l = 0; l < lanes_ * steps; ++l) from.push_back(l % steps);
+    const DType wide = u.dtype().WithLanes(static_cast<int>(lanes_ * steps));
+    return UOp::Make(Op::kShuffle, wide, {out, out}, from);
   }
 
   // Whether the lanes are numbers that are put together from bytes all over memory: scalars, whose

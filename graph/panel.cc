@@ -1,7 +1,10 @@
-// Sizes of panels.
+// Sizes of panels, and the order of what lies in them.
 #include "graph/panel.h"
 
 #include <algorithm>
+
+#include "absl/strings/match.h"
+#include "graph/simplify.h"
 
 namespace tessera {
 
@@ -12,6 +15,48 @@ int64_t MostOfPanel(const Target& target) {
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps) {
   const bool fits = steps <= MostOfPanel(target) / (2 * target.vector_bytes);
   return columns >= 2 * lanes && fits ? 2 : 1;
+}
+
+bool IsWidened(const UOp& u) {
+  return u.is(Op::kCast) && u.dtype() == kFloat32 && u.src(0).dtype() == kBFloat16;
+}
+
+UOp PairsOf(const UOp& reduce, const Target& target) {
+  if (target.dialect != Dialect::kCpp || !absl::StrContains(target.features, "+avx512bf16")) {
+    return UOp();
+  }
+  const UOp& product = reduce.src(0);
+  const bool sums = reduce.arg<ReduceArg>().op == Op::kAdd && product.is(Op::kMul);
+  if (!sums || !IsWidened(product.src(0)) || !IsWidened(product.src(1))) return UOp();
+  const UOp& last = reduce.srcs().back();
+  const bool loop = last.is(Op::kRange) && last.arg<RangeArg>().kind == RangeKind::kLoop;
+  return loop && last.src(0).IsConst() && last.src(0).vmax() >= kStepsOfPair ? last : UOp();
+}
+
+Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap) {
+  const UOp two = UOp::Index(kStepsOfPair);
+  const auto plus = [](const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); };
+  Places out{UOp::Index(0), 1};
+  if (pairs) out = {UOp::Make(Op::kFloorMod, {pairs, two}), kStepsOfPair};
+  for (size_t i = ranges.size(); i-- > 0;) {
+    const bool paired = pairs && ranges[i] == pairs;
+    const UOp point = paired ? UOp::Make(Op::kFloorDiv, {pairs, two}) : ranges[i];
+    const int64_t extent = ranges[i].src(0).vmax();
+    out.at = plus(out.at, UOp::Make(Op::kMul, {point, UOp::Index(out.count)}));
+    out.count *= paired ? (extent + kStepsOfPair - 1) / kStepsOfPair : extent;
+    if (i + 1 == ranges.size()) out.count += gap;
+  }
+  out.at = Simplify(out.at);
+  return out;
+}
+
+bool LiesInPairs(const UOp& operand, const UOp& pairs) {
+  if (!pairs || !IsWidened(operand) || !operand.src(0).is(Op::kIndex)) return false;
+  const UOp& load = operand.src(0);
+  for (const UOp& u : TopoSort({&load.src(1), 1})) {
+    if (u.is(Op::kFloorMod) && u.src(0) == pairs && u.src(1).IsConst(kStepsOfPair)) return true;
+  }
+  return false;
 }
 
 }  // namespace tessera

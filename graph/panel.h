@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "graph/target.h"
+#include "graph/uop.h"
 
 namespace tessera {
 
@@ -11,11 +13,33 @@ namespace tessera {
 // its part of the last one, which is slower by less than packing gains.
 int64_t MostOfPanel(const Target& target);
 
-// How many vectors of columns a tile takes, of so many columns in all and steps of the sum: two
-// where there are enough columns and the panel stays in cache, else one. `lanes` is a vector's.
+// How many vectors of columns a tile takes, of so many columns in all and vectors of each down the
+// sum: two where there are enough columns and the panel stays in cache, else one. `lanes` is a
+// vector's.
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps);
 
 // Below so many rows the right operand is read in its own order.
 inline constexpr int64_t kLeastRowsOfPanel = 4;
+
+// Chips that have it sum the products of bf16 in pairs: to each lane of f32 those of two steps.
+inline constexpr int64_t kStepsOfPair = 2;
+
+// Whether a value is a bf16, cast to f32: an operand of such products.
+bool IsWidened(const UOp& u);
+
+// The range of a sum of products that the target takes in pairs of steps, or nothing.
+UOp PairsOf(const UOp& reduce, const Target& target);
+
+// Where a point of these ranges lies in a panel, and how many places that has. The last range is
+// adjacent; but of `pairs`, one of them, two steps lie side by side at each place of the others.
+// Between rows of the last range, `gap` places stay free.
+struct Places {
+  UOp at;
+  int64_t count = 0;
+};
+Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs = UOp(), int64_t gap = 0);
+
+// Whether an operand of such products is read from where two steps of `pairs` lie side by side.
+bool LiesInPairs(const UOp& operand, const UOp& pairs);
 
 }  // namespace tessera

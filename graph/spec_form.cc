@@ -209,10 +209,12 @@ struct Form {
     const bool of_matrices = summed && dtype(0).bytes() * dtype(0).lanes() == 16 &&
                              dtype(0) == dtype(1) && v.dtype.lanes() == 8;
     const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
-    if (!(of_matrices || of_lanes) || (size() == 3 && !(dtype(2) == v.dtype))) {
+    const bool of_pairs = sum == kFloat32 && operand == kBFloat16 && dtype(0) == dtype(1) &&
+                          dtype(0).lanes() == 2 * v.dtype.lanes();
+    if (!(of_matrices || of_lanes || of_pairs) || (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,
            "takes two parts of 16 bytes, and eight sums of its dtype, f32 of floats and i32 of "
-           "bytes; or four bytes of each for each lane of i32");
+           "bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32");
     }
   }
   void Fetch() const {

@@ -19,18 +19,12 @@ namespace {
 struct PanelOperand {
   UOp load;
   std::vector<UOp> columns, steps;  // ranges that it depends on; the last column is adjacent
+  UOp pairs;                        // the step that is taken in pairs
   int64_t slot() const { return load.src(0).arg<ParamArg>().slot; }
 };
 
 UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
-
-// The index of a point of these ranges, the last of them adjacent.
-UOp PointOf(const std::vector<UOp>& ranges) {
-  UOp out = UOp::Index(0);
-  for (const UOp& r : ranges) out = Plus(Times(out, r.src(0).vmax()), r);
-  return Simplify(out);
-}
 
 // The loop along which the result of a kernel's one store is adjacent, or nothing.
 UOp AdjacentLoop(const UOp& store) {
@@ -55,7 +49,7 @@ UOp OnlyContraction(const UOp& sink, const RangeSets& sets) {
 }
 
 // The operand that varies over the columns, if it is no more than read, and cast.
-std::optional<PanelOperand> FindOperand(const UOp& sink) {
+std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
   const RangeSets sets(sink);
   const UOp reduce = OnlyContraction(sink, sets);
   if (!reduce) return std::nullopt;
@@ -87,6 +81,9 @@ std::optional<PanelOperand> FindOperand(const UOp& sink) {
       out.steps.push_back(r);
     }
     out.columns.push_back(lane);
+    // Pairs are laid out as they are read: a step more than there are is none.
+    out.pairs = PairsOf(reduce, target);
+    if (out.pairs && out.pairs.src(0).vmax() % kStepsOfPair != 0) out.pairs = UOp();
     const RangeMask rest = free & ~sets.Closed(store) & ~sets.Closed(reduce);
     if (rows && fits && rest == 0 && !out.steps.empty()) return out;
   }
@@ -137,11 +134,20 @@ class Packer {
     // Loops of its own over the same points; as many as there are, so that ids are free.
     Substitution own;
     std::vector<UOp> fill;
+    const auto loop = [&](int64_t extent) {
+      const auto id = static_cast<int64_t>(fill.size());
+      fill.push_back(
+          UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id, RangeKind::kLoop}));
+      out.panels.push_back(extent);
+      return fill.back();
+    };
     for (const UOp& r : read) {
-      fill.push_back(UOp::Make(Op::kRange, kInt64, {UOp(r.src(0))},
-                               RangeArg{static_cast<int64_t>(fill.size()), RangeKind::kLoop}));
-      own.emplace(r, fill.back());
-      out.panels.push_back(r.src(0).vmax());
+      const int64_t extent = r.src(0).vmax();
+      own.emplace(r, loop(o.pairs && r == o.pairs ? extent / kStepsOfPair : extent));
+    }
+    if (o.pairs) {
+      const UOp first = Times(own.at(o.pairs), kStepsOfPair);
+      own.insert_or_assign(o.pairs, Plus(first, loop(kStepsOfPair)));
     }
     own.emplace(lane, Plus(Times(own.at(split.outer), width), own.at(split.inner)));
     const auto param = [&](int64_t slot, const Extents& shape) {
@@ -150,7 +156,7 @@ class Packer {
     };
     const UOp from = param(1, o.load.src(0).arg<ParamArg>().shape);
     std::vector<UOp> store = {
-        UOp::Make(Op::kIndex, {param(0, out.panels), PointOf(fill)}),
+        UOp::Make(Op::kIndex, {param(0, out.panels), PlacesOf(fill).at}),
         UOp::Make(Op::kIndex, {from, Simplify(Substitute(UOp(o.load.src(1)), own))})};
     store.insert(store.end(), fill.begin(), fill.end());
     out.pack = UOp::Make(Op::kSink, {UOp::Make(Op::kStore, store, Arg(int64_t{0}))});
@@ -160,7 +166,8 @@ class Packer {
       if (u.is(Op::kIndex) && u.src(0) == o.load.src(0)) load = u;
     }
     if (!load) return std::nullopt;
-    const UOp panel = UOp::Make(Op::kIndex, {param(o.slot(), out.panels), PointOf(read)});
+    const UOp panel =
+        UOp::Make(Op::kIndex, {param(o.slot(), out.panels), PlacesOf(read, o.pairs).at});
     if (panel.src(1) == load.src(1)) return std::nullopt;  // as it lies already
     out.product = Simplify(Substitute(split.sink, {{load, panel}}));
     return out;
@@ -170,7 +177,7 @@ class Packer {
     const Target& target = targets_.Of(plan_.kernels[k].device);
     if (target.dialect != Dialect::kCpp || left_ <= 0) return;
     const UOp sink = plan_.kernels[k].graph;
-    const std::optional<PanelOperand> o = FindOperand(sink);
+    const std::optional<PanelOperand> o = FindOperand(sink, target);
     if (!o || o->slot() < plan_.kernels[k].num_outputs || CountLoads(sink, o->load.src(0)) != 1) {
       return;
     }
@@ -180,7 +187,8 @@ class Packer {
     for (const UOp& r : o->steps) depth *= std::max<int64_t>(1, r.src(0).vmax());
     for (const UOp& r : o->columns) columns *= std::max<int64_t>(1, r.src(0).vmax());
     const int64_t adjacent = o->columns.back().src(0).vmax();
-    const int64_t width = VectorsOfPanel(target, adjacent, lanes, depth) * lanes;
+    const int64_t deep = o->pairs ? depth / kStepsOfPair : depth;
+    const int64_t width = VectorsOfPanel(target, adjacent, lanes, deep) * lanes;
     if (lanes < 2 || adjacent == 0 || adjacent % width != 0) return;
     // No more than there is: not the windows of a convolution, nor what is read twice.
     const int64_t elements = depth * columns;

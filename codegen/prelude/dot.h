@@ -1,7 +1,8 @@
-// Dot products of the four bytes of each lane, by what the chip has for them.
+// Dot products of the four bytes or two bf16 of each lane, by what the chip has for them.
 #pragma once
 
 #include "codegen/prelude/convert.h"
+#include "codegen/prelude/narrow.h"
 
 template <int First, int Step, class V, int... I>
 RT_FN rt_vec<rt_elem_<V>, sizeof...(I)> rt_every_(V v, rt_indices_<I...>) {
@@ -71,4 +72,30 @@ RT_FN S rt_dot4(A a, B b, S sum) {
   }
 #endif
   return (S)((rt_vec<rt_u32, N>)sum + (rt_vec<rt_u32, N>)rt_dots_<N>(a, b));
+}
+
+// To each lane of the sum the products of two bf16 of a and two of b. The products are exact; chips
+// that have this round once for each, and take subnormal numbers for zero.
+#if __clang_major__ >= 16
+template <int N>
+using rt_pairs_of_ = __bf16 __attribute__((ext_vector_type(2 * N)));
+#else
+template <int N>
+using rt_pairs_of_ = rt_vec<rt_i32, N>;
+#endif
+template <class A, class S>
+RT_FN S rt_dot2(A a, A b, S sum) {
+  constexpr int N = rt_lanes_<S>;
+  typedef rt_pairs_of_<N> Pairs;
+#if defined(__AVX512BF16__)
+  if constexpr (N == 16) return (S)__builtin_ia32_dpbf16ps_512(sum, (Pairs)a, (Pairs)b);
+#endif
+#if defined(__AVX512BF16__) && defined(__AVX512VL__)
+  if constexpr (N == 8) return (S)__builtin_ia32_dpbf16ps_256(sum, (Pairs)a, (Pairs)b);
+  if constexpr (N == 4) return (S)__builtin_ia32_dpbf16ps_128(sum, (Pairs)a, (Pairs)b);
+#endif
+  S r =
+      sum + rt_bf16_to_f32(rt_take_every_<0, 2, N>(a)) * rt_bf16_to_f32(rt_take_every_<0, 2, N>(b));
+  return r +
+         rt_bf16_to_f32(rt_take_every_<1, 2, N>(a)) * rt_bf16_to_f32(rt_take_every_<1, 2, N>(b));
 }

@@ -17,6 +17,10 @@ Tensor Guarded(const Dims& shape) {
   return (Tensor::RandInt(-4, 5, shape).Cast(kFloat32)).Realize();
 }
 
+struct Triple {
+  int64_t m, k, n;
+};
+
 // Small integers: any order of summation gives the same bits.
 void ExpectProduct(int64_t m, int64_t k, int64_t n, bool transposed) {
   Tensor a = Guarded({m, k});
@@ -51,6 +55,43 @@ TEST(Contraction, EveryLengthOfTheSum) {
   for (int64_t k : {1, 2, 15, 16, 17, 32, 63, 65}) {
     ExpectProduct(2, k, 20, true);
     ExpectProduct(9, k, 34, false);
+  }
+}
+
+// Products of bf16, which some chips sum in pairs of steps: remainders of tiles and pairs, operands
+// that lie along rows or columns, on guard pages.
+TEST(Contraction, NarrowFloatsOfEveryShape) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  const auto narrow = [](const Tensor& x) { return x.Cast(kBFloat16).Realize(); };
+  for (const auto [m, k, n] :
+       {Triple{4, 2, 16}, {15, 3, 31}, {16, 32, 64}, {41, 67, 97}, {33, 1, 48}}) {
+    const Tensor x = Guarded({m, k}), y = Guarded({k, n}), a = narrow(x), b = narrow(y);
+    const std::vector<float> want = x.MatMul(y).Cast(kBFloat16).ToVector<float>();
+    EXPECT_EQ(a.MatMul(b).ToVector<float>(), want) << m << "x" << k << "x" << n;
+    const Tensor across = narrow(y.T().Contiguous()).T(), turned = narrow(x.T().Contiguous()).T();
+    EXPECT_EQ(a.MatMul(across).ToVector<float>(), want) << m << "x" << k << "x" << n;
+    EXPECT_EQ(turned.MatMul(b).ToVector<float>(), want) << m << "x" << k << "x" << n;
+  }
+}
+
+TEST(Contraction, SpecialNarrowFloats) {
+  constexpr int64_t kSide = 48;
+  std::vector<float> x(kSide * kSide, 1), y(kSide * kSide, 2);
+  x[3 * kSide + 5] = NAN;
+  x[7 * kSide + 8] = INFINITY;
+  x[11 * kSide + 8] = INFINITY;
+  x[11 * kSide + 9] = -INFINITY;
+  x[20 * kSide + 8] = 1e-40f;  // less than f32 has with full precision: itself, or zero
+  const auto narrow = [](const std::vector<float>& v) {
+    return Tensor::From(v, {kSide, kSide}).Cast(kBFloat16).Realize();
+  };
+  const std::vector<float> got = narrow(x).MatMul(narrow(y)).Cast(kFloat32).ToVector<float>();
+  for (int64_t j = 0; j < kSide; ++j) {
+    EXPECT_TRUE(std::isnan(got[3 * kSide + j]));
+    EXPECT_EQ(got[7 * kSide + j], INFINITY);
+    EXPECT_TRUE(std::isnan(got[11 * kSide + j]));
+    EXPECT_EQ(got[20 * kSide + j], 2 * (kSide - 1));
+    EXPECT_EQ(got[21 * kSide + j], 2 * kSide);
   }
 }
 

@@ -164,14 +164,24 @@ TEST(Lasting, PanelsOfManyForms) {
   const auto square = [](const Tensor& x, const Tensor& w) {
     return x.MatMul(w).MatMul(w.Permute({1, 0}));
   };
-  const Form forms[] = {
-      {"as it lies", matmul, 33, 50, 64},      {"one panel", matmul, 16, 7, 32},
-      {"one row", matmul, 1, 64, 64},          {"few rows", matmul, 4, 64, 64},
-      {"no rows", matmul, 0, 64, 64},          {"one step", matmul, 8, 1, 64},
-      {"odd columns", matmul, 8, 16, 99},      {"across the grain", linear, 40, 48, 64},
-      {"heads", heads, 12, 32, 128},           {"batches", batched, 16, 32, 64},
-      {"twice", square, 16, 64, 64},           {"f16", matmul, 20, 48, 64, kFloat16},
-      {"bf16", matmul, 20, 48, 64, kBFloat16}, {"f64", matmul, 20, 48, 64, kFloat64}};
+  const Form forms[] = {{"as it lies", matmul, 33, 50, 64},
+                        {"one panel", matmul, 16, 7, 32},
+                        {"one row", matmul, 1, 64, 64},
+                        {"few rows", matmul, 4, 64, 64},
+                        {"no rows", matmul, 0, 64, 64},
+                        {"one step", matmul, 8, 1, 64},
+                        {"odd columns", matmul, 8, 16, 99},
+                        {"across the grain", linear, 40, 48, 64},
+                        {"heads", heads, 12, 32, 128},
+                        {"batches", batched, 16, 32, 64},
+                        {"twice", square, 16, 64, 64},
+                        {"f16", matmul, 20, 48, 64, kFloat16},
+                        {"bf16", matmul, 20, 48, 64, kBFloat16},
+                        {"f64", matmul, 20, 48, 64, kFloat64},
+                        {"bf16 across", linear, 40, 48, 64, kBFloat16},
+                        {"bf16, few rows", matmul, 5, 64, 96, kBFloat16},
+                        {"bf16, odd", matmul, 40, 47, 64, kBFloat16},
+                        {"bf16 heads", heads, 12, 32, 128, kBFloat16}};
   for (const Form& f : forms) {
     SCOPED_TRACE(f.name);
     const Tensor w = Matrix(f.inner, f.columns).Cast(f.dtype).Realize();

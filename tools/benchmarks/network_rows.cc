@@ -238,6 +238,21 @@ Row HistogramRow() {
 
 }  // namespace
 
+// Products of bf16, which chips with an instruction for them do in pairs of steps.
+Row NarrowMatMulRow(const std::string& name, const std::string& python, int64_t n) {
+  const Tensor a = Random({n, n}).Cast(kBFloat16).Realize();
+  const Tensor b = Random({n, n}).Cast(kBFloat16).Realize();
+  const auto wide = [](const Tensor& x) { return x.Slice({{0, 64}}).Cast(kFloat64); };
+  CheckClose(name, wide(a).MatMul(b.Cast(kFloat64)).ToVector<float>(),
+             a.MatMul(b).Slice({{0, 64}}).ToVector<double>(), 1e-2);
+  const auto size = static_cast<double>(n);
+  return BesideTorch(name, python,
+                     absl::StrCat("a, b = (torch.rand(", n, ", ", n,
+                                  ").bfloat16() for _ in range(2))\n"
+                                  "def step():\n    torch.mm(a, b)\n"),
+                     6 * size * size, 2 * size * size * size, [&] { return a.MatMul(b); });
+}
+
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
   std::vector<Row> out;
   if (wanted("conv2d_3x3")) {
@@ -248,6 +263,10 @@ std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
                               "def step():\n    torch.nn.functional.conv2d(x, w, padding=1)\n",
                               4.0 * (2 * 8 * 64 * 56 * 56 + 64 * 64 * 9),
                               2.0 * 8 * 64 * 64 * 56 * 56 * 9, [&] { return Convolution(x, w); }));
+  }
+  for (const int64_t n : {512, 1024, 2048}) {
+    const std::string name = absl::StrCat("matmul_bf16_", n);
+    if (wanted(name)) out.push_back(NarrowMatMulRow(name, python, n));
   }
   if (wanted("attention_prefill")) {
     CheckAttention();

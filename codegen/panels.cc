@@ -1,0 +1,149 @@
+// Packing of panels.
+#include "codegen/panels.h"
+
+#include <algorithm>
+
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "graph/kernel_form.h"
+#include "graph/panel.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLeastLanes = 4;  // by which what is left of a row is packed
+
+// The operand of a product that varies over a tile's columns, which are ranges below the loops.
+UOp ColumnOperand(const RangeSets& sets, const UOp& product) {
+  for (const UOp& operand : product.srcs()) {
+    for (const UOp& r : sets.ranges()) {
+      const RangeKind kind = r.arg<RangeArg>().kind;
+      const bool tile = kind == RangeKind::kUnroll || kind == RangeKind::kVector;
+      if (tile && (sets.Free(operand) & sets.Bit(r))) return operand;
+    }
+  }
+  return UOp();
+}
+
+// A panel whose columns lie across the grain of memory: lanes run along `along`, as memory does,
+// and the columns are copies, so that square blocks of them turn in registers (see JoinTransposed).
+UOp PackAcross(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& along,
+               const UOp& pairs) {
+  std::vector<RangeKind> kinds;
+  const int64_t columns = over.back().src(0).vmax();
+  const auto at = std::find(over.begin(), over.end(), along) - over.begin();
+  for (const UOp& r : over) {
+    const bool loop = r.arg<RangeArg>().kind == RangeKind::kLoop;
+    kinds.push_back(loop ? RangeKind::kLoop : RangeKind::kUnroll);
+  }
+  const UOp out = StageValueOver(sink, b, over, kinds, pairs);
+  return Tile(out, over[at], 1, columns * (pairs ? kStepsOfPair : 1), kLeastLanes);
+}
+
+// A panel in pairs of steps: rows of two steps are read at once, and their lanes stored in turn.
+UOp PackPairs(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& pairs) {
+  std::vector<RangeKind> kinds;
+  const auto at = std::find(over.begin(), over.end(), pairs) - over.begin();
+  for (const UOp& r : over) kinds.push_back(r.arg<RangeArg>().kind);
+  const UOp out = StageValueOver(sink, b, over, kinds, pairs);
+  return Tile(out, over[at], kStepsOfPair, 1);
+}
+
+// Whether an operand is read as it lies in memory, without a gap, where these loops nest so.
+bool LiesInOrder(const UOp& b, const std::vector<UOp>& over, const UOp& pairs) {
+  if (!b.is(Op::kIndex) || b.size() != 2 || !b.src(0).is(Op::kParam)) return false;
+  const UOp minus = UOp::Make(Op::kMul, {PlacesOf(over, pairs).at, UOp::Index(-1)});
+  const Sum rest = ToSum(Simplify(UOp::Make(Op::kAdd, {UOp(b.src(1)), minus})));
+  return std::none_of(rest.terms.begin(), rest.terms.end(), [&](const Sum::Term& t) {
+    const std::vector<UOp> order = TopoSort({&t.term, 1});
+    return std::any_of(order.begin(), order.end(), [&](const UOp& u) {
+      return std::find(over.begin(), over.end(), u) != over.end();
+    });
+  });
+}
+
+// What a sum's product reads of b is over: its own ranges, and those of the tile, the last of them
+// adjacent in a panel.
+std::vector<UOp> RangesOfPanel(const RangeSets& sets, const UOp& reduce, const UOp& b,
+                               const UOp& fastest) {
+  std::vector<UOp> over(ClosedRanges(reduce).begin(), ClosedRanges(reduce).end());
+  for (const UOp& r : sets.ranges()) {
+    const RangeKind kind = r.arg<RangeArg>().kind;
+    if (!(sets.Free(b) & sets.Bit(r))) continue;
+    if (kind == RangeKind::kUnroll || kind == RangeKind::kVector) over.push_back(r);
+  }
+  const auto place = [&](const UOp& r) {
+    const RangeKind kind = r.arg<RangeArg>().kind;
+    if (fastest) return r == fastest ? 2 : kind == RangeKind::kUnroll ? 0 : 1;
+    return kind == RangeKind::kVector ? 2 : kind == RangeKind::kUnroll ? 1 : 0;
+  };
+  std::stable_sort(over.begin(), over.end(),
+                   [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
+  return over;
+}
+
+bool Fits(const UOp& b, const std::vector<UOp>& over, int64_t most_bytes) {
+  int64_t bytes = b.dtype().bytes();
+  for (const UOp& r : over) {
+    if (!r.src(0).IsConst() || bytes > most_bytes) return false;
+    bytes *= r.src(0).vmax();
+  }
+  return bytes <= most_bytes;
+}
+
+}  // namespace
+
+UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Target& target,
+                int64_t most_bytes) {
+  UOp out = sink;
+  for (int rounds = 0; rounds < 3; ++rounds) {
+    const RangeSets sets(out);
+    bool packed = false;
+    for (const UOp& u : sets.order()) {
+      if (!u.is(Op::kReduce) || !u.src(0).is(Op::kMul)) continue;
+      UOp b = ColumnOperand(sets, u.src(0));
+      const UOp pairs = fastest ? UOp() : PairsOf(u, target);
+      if (b && pairs) b = UOp(b.src(0));
+      if (!b || (b.is(Op::kIndex) && b.src(0).is(Op::kStage))) continue;
+      const std::vector<UOp> over = RangesOfPanel(sets, u, b, fastest);
+      if (!Fits(b, over, most_bytes)) continue;
+      if (LiesInOrder(b, over, pairs)) continue;  // a panel already
+      out = across  ? PackAcross(out, b, over, across, pairs)
+            : pairs ? PackPairs(out, b, over, pairs)
+                    : StageValue(out, b, over);
+      packed = true;
+      break;
+    }
+    if (!packed) break;
+  }
+  return out;
+}
+
+UOp SumPairs(const UOp& sink, const Target& target) {
+  UOp out = sink;
+  for (bool found = true; found;) {
+    found = false;
+    const RangeSets sets(out);
+    for (const UOp& u : sets.order()) {
+      const UOp pairs = u.is(Op::kReduce) ? PairsOf(u, target) : UOp();
+      if (!pairs || !LiesInPairs(ColumnOperand(sets, u.src(0)), pairs)) continue;
+      const int64_t id = FreshRangeId(sets), steps = pairs.src(0).vmax();
+      const auto range = [](int64_t own, int64_t extent, RangeKind kind) {
+        return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{own, kind});
+      };
+      const UOp pair = range(id, steps / kStepsOfPair, RangeKind::kLoop);
+      const UOp step = range(id + 1, kStepsOfPair, RangeKind::kMatrix);
+      const UOp first = UOp::Make(Op::kMul, {pair, UOp::Index(kStepsOfPair)});
+      std::vector<Segment> segments = {{UOp::Make(Op::kAdd, {first, step}), {pair, step}}};
+      if (steps % kStepsOfPair != 0) segments.push_back({UOp::Index(steps - 1), {}});
+      out = Simplify(SplitIntoSegments(out, pairs, segments));
+      found = true;
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace tessera

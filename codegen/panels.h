@@ -1,0 +1,22 @@
+// Panels: what products read of their column operands, laid out once for all tiles of rows.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/target.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+// The kernel with b in panels of at most so many bytes, in scratch. In a panel the range `fastest`
+// is adjacent, where it is given; else the columns of a tile, which may lie across the range
+// `across`, over which b is adjacent in memory. What the target sums in pairs of steps lies in
+// pairs, unless `fastest` is given.
+UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Target& target,
+                int64_t most_bytes);
+
+// Sums of products whose columns lie in pairs take two steps at a time: of kind kMatrix, from which
+// Expand makes the chip's products of pairs. A step that is left over is added by itself.
+UOp SumPairs(const UOp& sink, const Target& target);
+
+}  // namespace tessera
