@@ -114,6 +114,23 @@ Sum Divided(const Sum& sum, int64_t g) {
   return out;
 }
 
+// The sum as a multiple of some g > 1 that divides c, and a rest of at least 0 that is less than g:
+// what is divided by c is then the multiple alone. 0 where there is no such g.
+int64_t SplitBelow(const Sum& sum, int64_t c, DType dtype, Sum& multiple, Sum& rest) {
+  for (const Sum::Term& candidate : sum.terms) {
+    const int64_t g = std::gcd(c, candidate.factor);
+    if (g <= 1 || g == c) continue;
+    multiple = rest = Sum();
+    for (const Sum::Term& t : sum.terms) (t.factor % g == 0 ? multiple : rest).terms.push_back(t);
+    rest.constant = ev::FloorMod(sum.constant, g);
+    multiple.constant = ev::Sub(sum.constant, rest.constant);
+    int64_t low, high;
+    if (rest.terms.empty() || !SumBounds(rest, dtype, low, high)) continue;
+    if (low >= 0 && high < g) return g;
+  }
+  return 0;
+}
+
 bool BoundsKnown(const UOp& x) { return x.vmin() > INT64_MIN && x.vmax() < INT64_MAX; }
 
 UOp Div(const UOp& a, int64_t c) {
@@ -262,6 +279,10 @@ UOp SimplifyFloorDiv(const UOp& x, const UOp& divisor) {
   if (const int64_t g = FactorGcd(rest, c); g > 1 && !rest.terms.empty()) {
     return Div(FromSum(Divided(rest, g), x.dtype()), c / g);
   }
+  // (g*m + r) / c = m / (c/g) for 0 <= r < g
+  if (const int64_t g = SplitBelow(sum, c, x.dtype(), quotient, rest); g > 0) {
+    return Div(FromSum(Divided(quotient, g), x.dtype()), c / g);
+  }
   return UOp();
 }
 
@@ -303,6 +324,13 @@ UOp SimplifyFloorMod(const UOp& x, const UOp& divisor) {
     const int64_t k = ev::FloorMod(rest.constant, g);
     UOp out = UOp::Make(Op::kMul, {Mod(r, c / g), UOp::Const(x.dtype(), g)});
     return k == 0 ? out : UOp::Make(Op::kAdd, {out, UOp::Const(x.dtype(), k)});
+  }
+  // (g*m + r) % c = g * (m % (c/g)) + r for 0 <= r < g
+  Sum multiple;
+  if (const int64_t g = SplitBelow(sum, c, x.dtype(), multiple, rest); g > 0) {
+    const UOp m = Mod(FromSum(Divided(multiple, g), x.dtype()), c / g);
+    const UOp high_part = UOp::Make(Op::kMul, {m, UOp::Const(x.dtype(), g)});
+    return UOp::Make(Op::kAdd, {high_part, FromSum(rest, x.dtype())});
   }
   return UOp();
 }

@@ -82,5 +82,21 @@ TEST(FarRows, AreReducedInTwo) {
   EXPECT_EQ(staged(Tensor::Empty({1 << 16, 16}).Sum({0})), 0);
 }
 
+// Fields of bytes in groups that do not nest as their scales do: lanes over what is adjacent in all
+// of them.
+TEST(Contraction, FieldsOfSeveralOrdersAreReadAsVectors) {
+  const Tensor low = Tensor::Empty({64, 4, 2, 64}, kUInt8);
+  const Tensor high = Tensor::Empty({64, 4, 2, 32}, kUInt8), x = Tensor::Empty({1, 1024});
+  const Tensor fours = Stack({low & 15, low >> 4}, -2).Reshape({64, 1024});
+  const Tensor twos = Stack({high & 3, (high >> 2) & 3, (high >> 4) & 3, high >> 6}, -2);
+  const Tensor numbers = (fours + twos.Reshape({64, 1024}) * 16).Cast(kFloat32);
+  const Tensor scales = Tensor::Empty({64, 64, 1});
+  const Tensor weights = numbers.Reshape({64, 64, 16}) * scales;
+  const UOp program = ProgramOf(x.Linear(weights.Reshape({64, 1024})), SmallChip());
+  const LoadCount loads = LoadsOf(program, kUInt8);
+  EXPECT_GT(loads.vectors, 0);
+  EXPECT_EQ(loads.scalars, 0);
+}
+
 }  // namespace
 }  // namespace tessera

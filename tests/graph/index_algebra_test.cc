@@ -169,6 +169,25 @@ TEST(IndexAlgebra, DigitsJoin) {
   EXPECT_EQ(Simplify(sum), binary(Op::kMul, x, 32));
 }
 
+// Of x + 16 y, where x is below 16, divisions by what 16 divides are of y alone.
+TEST(IndexAlgebra, WhatIsBelowADivisorOfBothStaysOutside) {
+  const auto range = [](int64_t id, int64_t extent) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id, RangeKind::kLoop});
+  };
+  const auto binary = [](Op op, const UOp& a, int64_t b) {
+    return UOp::Make(op, {a, UOp::Index(b)});
+  };
+  const UOp x = range(0, 16), y = range(1, 24), z = range(2, 17);
+  const auto sum = [&](const UOp& low) {
+    return UOp::Make(Op::kAdd, {low, binary(Op::kMul, y, 16)});
+  };
+  EXPECT_EQ(Simplify(binary(Op::kFloorDiv, sum(x), 64)), binary(Op::kFloorDiv, y, 4));
+  EXPECT_EQ(Simplify(binary(Op::kFloorMod, sum(x), 64)),
+            Simplify(UOp::Make(Op::kAdd, {x, binary(Op::kMul, binary(Op::kFloorMod, y, 4), 16)})));
+  const UOp wide = Simplify(binary(Op::kFloorDiv, sum(z), 64));  // z may be 16
+  EXPECT_EQ(wide.src(0), Simplify(sum(z)));
+}
+
 // A sum of any number of terms comes to an end, in whatever order it was written, and keeps its
 // value.
 TEST(IndexAlgebra, SumsOfManyTerms) {
