@@ -9,15 +9,17 @@
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
 
 UOp FindRange(const UOp& sink, RangeKind kind) {
-  for (const UOp& u : TopoSort({&sink, 1})) {
-    if (u.is(Op::kRange) && u.arg<RangeArg>().kind == kind) return u;
-  }
-  return UOp();
+  const auto is_one = [kind](const UOp& u) {
+    return u.is(Op::kRange) && u.arg<RangeArg>().kind == kind;
+  };
+  const UOp* found = FindBelow({&sink, 1}, is_one);
+  return found ? *found : UOp();
 }
 
 // Stages in registers as vectors, of which reads are parts.

@@ -1,20 +1,19 @@
 // Values at lanes.
 #include "codegen/lane_values.h"
 
+#include <algorithm>
 #include <bit>
 #include <optional>
 
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
 
 bool DependsOn(const UOp& u, const UOp& range) {
-  for (const UOp& s : TopoSort({&u, 1})) {
-    if (s == range) return true;
-  }
-  return false;
+  return FindBelow({&u, 1}, [&](const UOp& s) { return s == range; }) != nullptr;
 }
 
 // The value of an index expression of this range and constants alone, or nothing.
@@ -35,7 +34,16 @@ std::optional<int64_t> At(const UOp& u, const UOp& range, int64_t point) {
 }  // namespace
 
 UOp AtLane(const UOp& u, const UOp& range, int64_t lane) {
-  return Simplify(Substitute(u, {{range, UOp::Index(lane)}}));
+  int64_t stride;
+  if (!(u.dtype() == kInt64) || !LaneStride(u, range, stride)) {
+    return Simplify(Substitute(u, {{range, UOp::Index(lane)}}));
+  }
+  // The range is a term of a sum, which becomes a number.
+  Sum sum = ToSum(u);
+  const auto is_range = [&range](const Sum::Term& t) { return t.term == range; };
+  sum.terms.erase(std::remove_if(sum.terms.begin(), sum.terms.end(), is_range), sum.terms.end());
+  sum.constant += stride * lane;
+  return Simplify(FromSum(sum, kInt64));
 }
 
 bool LaneStride(const UOp& index, const UOp& range, int64_t& stride) {

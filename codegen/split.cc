@@ -8,6 +8,7 @@
 #include "codegen/lanes.h"
 #include "graph/fault.h"
 #include "graph/kernel_form.h"
+#include "graph/node_map.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
@@ -23,25 +24,29 @@ class Splitter {
   UOp Run(const UOp& sink) {
     for (const UOp& u : sets_.order()) {
       if (u == range_) {
-        for (const Segment& s : segments_) variants_[u.get()].push_back(s.value);
+        std::vector<UOp> values;
+        for (const Segment& s : segments_) values.push_back(s.value);
+        variants_.TryEmplace(u.get(), values);
       } else if (sets_.Free(u) & bit_) {
-        for (size_t s = 0; s < segments_.size(); ++s) variants_[u.get()].push_back(Rebuild(u, s));
+        std::vector<UOp> copies;
+        for (size_t s = 0; s < segments_.size(); ++s) copies.push_back(Rebuild(u, s));
+        variants_.TryEmplace(u.get(), std::move(copies));
       } else if (Closes(u)) {
         Close(u);
       } else {
-        whole_.emplace(u.get(), Rebuild(u, 0));
+        whole_.TryEmplace(u.get(), Rebuild(u, 0));
       }
     }
-    return whole_.at(sink.get());
+    return whole_.At(sink.get());
   }
 
  private:
   bool Closes(const UOp& u) const { return static_cast<bool>(sets_.Closed(u) & bit_); }
 
   // What source `s` is in a segment; the same in all where it does not depend on the range.
-  UOp Source(const UOp& s, size_t segment) {
-    if (auto it = variants_.find(s.get()); it != variants_.end()) return it->second[segment];
-    return whole_.at(s.get());
+  const UOp& Source(const UOp& s, size_t segment) const {
+    if (const std::vector<UOp>* each = variants_.Find(s.get())) return (*each)[segment];
+    return whole_.At(s.get());
   }
 
   UOp Rebuild(const UOp& u, size_t segment) {
@@ -67,14 +72,14 @@ class Splitter {
 
   void CloseProducts(const UOp& u) {
     UOp sum = UOp::Const(u.dtype(), 0.0);
-    for (const UOp& product : variants_.at(u.src(0).get())) {
+    for (const UOp& product : variants_.At(u.src(0).get())) {
       if (product.is(Op::kMul)) {
         sum = UOp::Make(Op::kFma, {UOp(product.src(0)), UOp(product.src(1)), sum});
       } else {
         sum = UOp::Make(Op::kAdd, {sum, product});
       }
     }
-    whole_.emplace(u.get(), sum);
+    whole_.TryEmplace(u.get(), sum);
   }
 
   // A node that runs over the range: one for each segment.
@@ -115,15 +120,15 @@ class Splitter {
       if (parts.size() % 2 == 1 && !lost) next.push_back(parts.back());
       parts = std::move(next);
     }
-    whole_.emplace(u.get(), parts[0]);
+    whole_.TryEmplace(u.get(), parts[0]);
   }
 
   const RangeSets sets_;
   const RangeMask bit_;
   const UOp range_;
   const std::vector<Segment>& segments_;
-  absl::flat_hash_map<const Node*, std::vector<UOp>> variants_;
-  absl::flat_hash_map<const Node*, UOp> whole_;
+  NodeMap<std::vector<UOp>> variants_;
+  NodeMap<UOp> whole_;
   absl::flat_hash_map<const Node*, std::vector<UOp>> parts_;  // of stores
 };
 

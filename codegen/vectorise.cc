@@ -12,6 +12,7 @@
 #include "codegen/lanes.h"
 #include "graph/fault.h"
 #include "graph/kernel_form.h"
+#include "graph/node_map.h"
 #include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -37,27 +38,27 @@ class Vectoriser {
     for (const UOp& u : sets_.order()) {
       if (inside_dots_.contains(u.get())) continue;
       if (dots_.contains(u.get())) {
-        done_.emplace(u, Dot(u));
+        done_.TryEmplace(u.get(), Dot(u));
       } else if (WritesElements(u)) {
         Store(u);
       } else if (u.is(Op::kSink) || u.is(Op::kStage)) {
-        done_.emplace(u, Gathered(u));
+        done_.TryEmplace(u.get(), Gathered(u));
       } else if (u == range_) {
-        done_.emplace(u,
-                      UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
+        done_.TryEmplace(
+            u.get(), UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
       } else if (sets_.Free(u) & bit_) {
-        done_.emplace(u, in_runs_.contains(u.get()) ? InFewLanes(u, in_runs_.at(u.get()))
-                         : u.is(Op::kIndex)         ? Load(u)
-                         : u.is(Op::kPart)          ? Parts(u)
-                         : AssemblesBytes(u)        ? Assembled(u)
-                                                    : Vector(u));
+        done_.TryEmplace(u.get(), in_runs_.contains(u.get()) ? InFewLanes(u, in_runs_.at(u.get()))
+                                  : u.is(Op::kIndex)         ? Load(u)
+                                  : u.is(Op::kPart)          ? Parts(u)
+                                  : AssemblesBytes(u)        ? Assembled(u)
+                                                             : Vector(u));
       } else if (sets_.Closed(u) & bit_) {
-        done_.emplace(u, Fold(u));
+        done_.TryEmplace(u.get(), Fold(u));
       } else {
-        done_.emplace(u, Scalar(u));
+        done_.TryEmplace(u.get(), Scalar(u));
       }
     }
-    return done_.at(sink);
+    return done_.At(sink.get());
   }
 
   // A value by itself, as lanes.
@@ -72,7 +73,7 @@ class Vectoriser {
         const std::vector<UOp>& parts = stores_.at(s);
         srcs.insert(srcs.end(), parts.begin(), parts.end());
       } else {
-        srcs.push_back(done_.at(s));
+        srcs.push_back(done_.At(s.get()));
       }
     }
     return u.WithSrcs(srcs);
@@ -178,7 +179,7 @@ class Vectoriser {
     std::vector<UOp> srcs = {
         UOp::Make(Op::kMma, sums, {OfDot(a, step), OfDot(b, step)}, Arg(name))};
     for (const UOp& r : ClosedRanges(u)) {
-      if (!(r == step)) srcs.push_back(done_.at(r));
+      if (!(r == step)) srcs.push_back(done_.At(r.get()));
     }
     return srcs.size() == 1 ? srcs[0] : UOp::Make(Op::kReduce, srcs, u.arg());
   }
@@ -244,7 +245,7 @@ class Vectoriser {
 
   UOp Scalar(const UOp& u) {
     absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(done_.at(s));
+    for (const UOp& s : u.srcs()) srcs.push_back(done_.At(s.get()));
     return u.WithSrcs(srcs);
   }
 
@@ -252,7 +253,7 @@ class Vectoriser {
   UOp Vector(const UOp& u) {
     absl::InlinedVector<UOp, 4> srcs;
     for (int i = 0; i < u.size(); ++i) {
-      const UOp& s = done_.at(u.src(i));
+      const UOp& s = done_.At(u.src(i).get());
       const bool loop = i > 0 && (u.is(Op::kReduce) || u.is(Op::kRunning));
       srcs.push_back(loop ? s : Splat(s));
     }
@@ -262,7 +263,7 @@ class Vectoriser {
   // Lanes of another vector, which is the same for all of ours.
   UOp Parts(const UOp& u) {
     CHECK(!(sets_.Free(u.src(0)) & bit_), "a vector of lanes of vectors");
-    const UOp& vector = done_.at(u.src(0));
+    const UOp& vector = done_.At(u.src(0).get());
     Ints from;
     for (int64_t l = 0; l < lanes_ && shuffles_; ++l) {
       const UOp at = AtLane(u.src(1), range_, l);
@@ -284,8 +285,8 @@ class Vectoriser {
     const bool linear = LaneStride(u.src(1), range_, stride);
     if (linear && FaultPlanted(Fault::kLanesNotAdjacent)) stride = 1;
     if (linear && stride == 1) {
-      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, 0)};
-      if (gated) srcs.push_back(done_.at(u.src(2)));  // one for all lanes, or one each
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), AtLane(u.src(1), range_, 0)};
+      if (gated) srcs.push_back(done_.At(u.src(2).get()));  // one for all lanes, or one each
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     }
     if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0 &&
@@ -297,7 +298,7 @@ class Vectoriser {
     }
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; ++l) {
-      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), AtLane(u.src(1), range_, l)};
       if (gated) srcs.push_back(AtLane(u.src(2), range_, l));
       parts.push_back(UOp::Make(Op::kIndex, srcs));
     }
@@ -311,8 +312,8 @@ class Vectoriser {
     if (run < kLeastRun) return Repeated(u, offsets);
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; l += run) {
-      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
-      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), AtLane(u.src(1), range_, l)};
+      if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
       const DType dtype = u.dtype().WithLanes(static_cast<int>(run));
       parts.push_back(UOp::Make(Op::kLoad, dtype, srcs, int64_t{0}));
     }
@@ -336,8 +337,8 @@ class Vectoriser {
     if (neighbours == 1) return UOp();
     std::vector<UOp> parts;
     for (int64_t l = 0; l < n; l += run * neighbours) {
-      std::vector<UOp> srcs = {done_.at(u.src(0)), AtLane(u.src(1), range_, l)};
-      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), AtLane(u.src(1), range_, l)};
+      if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
       const DType few = u.dtype().WithLanes(static_cast<int>(neighbours));
       parts.push_back(UOp::Make(Op::kLoad, few, srcs, int64_t{0}));
     }
@@ -353,8 +354,8 @@ class Vectoriser {
     const UOp low = AtLane(u.src(1), range_, stride > 0 ? 0 : lanes_ - 1);
     const auto vector = [&](int64_t ahead) {
       const UOp at = Simplify(UOp::Make(Op::kAdd, {low, UOp::Index(ahead)}));
-      std::vector<UOp> srcs = {done_.at(u.src(0)), at};
-      if (u.size() == 3) srcs.push_back(done_.at(u.src(2)));
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), at};
+      if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     };
     const int64_t ahead = (step - 1) * (lanes_ - 1);  // from the first vector to the second
@@ -370,9 +371,9 @@ class Vectoriser {
   // A reduction over the lanes: lane by lane over its other ranges, then the lanes.
   UOp Fold(const UOp& u) {
     CHECK(u.is(Op::kReduce), "only reductions and stores run over lanes");
-    std::vector<UOp> srcs = {Splat(done_.at(u.src(0)))};
+    std::vector<UOp> srcs = {Splat(done_.At(u.src(0).get()))};
     for (const UOp& r : ClosedRanges(u)) {
-      if (!(r == range_)) srcs.push_back(done_.at(r));
+      if (!(r == range_)) srcs.push_back(done_.At(r.get()));
     }
     if (srcs.size() > 1) {
       const UOp lanes = UOp::Make(Op::kReduce, srcs, u.arg());
@@ -386,7 +387,7 @@ class Vectoriser {
     const UOp& index = u.src(0);
     std::vector<UOp> ranges;
     for (const UOp& r : ClosedRanges(u)) {
-      if (!(r == range_)) ranges.push_back(done_.at(r));
+      if (!(r == range_)) ranges.push_back(done_.At(r.get()));
     }
     const auto emit = [&](const UOp& at, const UOp& value) {
       std::vector<UOp> srcs = {at, value};
@@ -394,13 +395,13 @@ class Vectoriser {
       stores_[u].push_back(UOp::Make(u.op(), srcs, u.arg()));
     };
     if (!over_lanes) {
-      emit(Scalar(index), done_.at(u.src(1)));
+      emit(Scalar(index), done_.At(u.src(1).get()));
       return;
     }
-    const UOp value = Splat(done_.at(u.src(1)));
+    const UOp value = Splat(done_.At(u.src(1).get()));
     int64_t stride;
     const auto at_lane = [&](int64_t l) {
-      std::vector<UOp> srcs = {done_.at(index.src(0)), AtLane(index.src(1), range_, l)};
+      std::vector<UOp> srcs = {done_.At(index.src(0).get()), AtLane(index.src(1), range_, l)};
       if (index.size() == 3) srcs.push_back(AtLane(index.src(2), range_, l));
       return UOp::Make(Op::kIndex, srcs);
     };
@@ -435,7 +436,7 @@ class Vectoriser {
   const bool shuffles_;  // whether the target's vectors have lanes that move
   absl::flat_hash_set<const Node*> dots_, inside_dots_;
   absl::flat_hash_map<const Node*, int64_t> in_runs_;  // and how long these are
-  absl::flat_hash_map<UOp, UOp> done_;
+  NodeMap<UOp> done_;
   absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
 };
 

@@ -89,6 +89,39 @@ void JoinDivMod(Sum& sum) {
   }
 }
 
+// In the order that FromSum writes them in; false if there are too many to be put in order.
+bool PutInOrder(Sum& sum, DType dtype) {
+  JoinDivMod(sum);
+  DropZeroTerms(sum, dtype);
+  if (sum.terms.size() > kMaxTerms) return false;
+  std::stable_sort(sum.terms.begin(), sum.terms.end(),
+                   [](const auto& a, const auto& b) { return CompareExpr(a.term, b.term) < 0; });
+  return true;
+}
+
+// Whether u is what FromSum gives, told without making that.
+bool IsWritten(const UOp& u, const Sum& sum) {
+  const UOp* rest = &u;
+  const auto adds = [&] { return rest->is(Op::kAdd); };
+  if (sum.terms.empty()) return false;
+  if (sum.constant != 0) {
+    if (!adds() || !rest->src(1).IsConst() || ConstValue(rest->src(1)) != sum.constant)
+      return false;
+    rest = &rest->src(0);
+  }
+  for (size_t i = sum.terms.size(); i-- > 0;) {
+    if (i > 0 && !adds()) return false;
+    const UOp& part = i > 0 ? rest->src(1) : *rest;
+    const auto& [term, factor] = sum.terms[i];
+    const bool same = factor == 1 ? part == term
+                                  : part.is(Op::kMul) && part.src(0) == term &&
+                                        part.src(1).IsConst() && ConstValue(part.src(1)) == factor;
+    if (!same) return false;
+    if (i > 0) rest = &rest->src(0);
+  }
+  return true;
+}
+
 // Splits a sum by divisibility: sum = c * quotient + rest.
 void SplitMultiples(const Sum& sum, int64_t c, Sum& quotient, Sum& rest) {
   for (const Sum::Term& t : sum.terms) {
@@ -170,43 +203,48 @@ int CompareExpr(const UOp& a, const UOp& b) {
 }
 
 namespace {
-// The sum, of which additions beyond kMaxSteps are terms; `whole` says whether there were none.
-Sum Expand(const UOp& u, bool& whole) {
-  Sum sum;
-  int steps = 0;
-  whole = true;
-  absl::InlinedVector<std::pair<UOp, int64_t>, 8> stack = {{u, 1}};
-  while (!stack.empty()) {
-    auto [x, factor] = stack.back();
-    stack.pop_back();
-    const bool adds = x.is(Op::kAdd) || x.is(Op::kSub);
-    const bool room = steps < kMaxSteps;
-    whole = whole && (room || !adds);
-    steps += adds ? 1 : 0;
-    if (x.IsConst()) {
-      sum.constant = ev::Add(sum.constant, ev::Mul(ConstValue(x), factor));
-    } else if (x.is(Op::kAdd) && room) {
-      stack.push_back({x.src(1), factor});
-      stack.push_back({x.src(0), factor});
-    } else if (x.is(Op::kSub) && room) {
-      stack.push_back({x.src(1), ev::Neg(factor)});
-      stack.push_back({x.src(0), factor});
-    } else if (x.is(Op::kNeg)) {
-      stack.push_back({x.src(0), ev::Neg(factor)});
-    } else if (x.is(Op::kMul) && (x.src(0).IsConst() || x.src(1).IsConst())) {
-      const bool first = x.src(0).IsConst();
-      stack.push_back({x.src(first ? 1 : 0), ev::Mul(factor, ConstValue(x.src(first ? 0 : 1)))});
-    } else {
-      AddTerm(sum, x, factor);
+// Multiples of expressions that are taken apart into a sum.
+struct Expansion {
+  absl::InlinedVector<std::pair<UOp, int64_t>, 8> stack;
+  Sum sum = {};
+  int steps = 0;  // additions so far; those beyond kMaxSteps become terms
+
+  // Whether there were no such additions, and no more terms than are put in order.
+  bool Run() {
+    bool whole = true;
+    while (!stack.empty()) {
+      const auto [x, factor] = std::move(stack.back());
+      stack.pop_back();
+      const bool adds = x.is(Op::kAdd) || x.is(Op::kSub);
+      const bool room = steps < kMaxSteps;
+      whole = whole && (room || !adds);
+      steps += adds ? 1 : 0;
+      if (x.IsConst()) {
+        sum.constant = ev::Add(sum.constant, ev::Mul(ConstValue(x), factor));
+      } else if (x.is(Op::kAdd) && room) {
+        stack.push_back({x.src(1), factor});
+        stack.push_back({x.src(0), factor});
+      } else if (x.is(Op::kSub) && room) {
+        stack.push_back({x.src(1), ev::Neg(factor)});
+        stack.push_back({x.src(0), factor});
+      } else if (x.is(Op::kNeg)) {
+        stack.push_back({x.src(0), ev::Neg(factor)});
+      } else if (x.is(Op::kMul) && (x.src(0).IsConst() || x.src(1).IsConst())) {
+        const bool first = x.src(0).IsConst();
+        stack.push_back({x.src(first ? 1 : 0), ev::Mul(factor, ConstValue(x.src(first ? 0 : 1)))});
+      } else {
+        AddTerm(sum, x, factor);
+      }
     }
+    return whole && sum.terms.size() <= kMaxTerms;
   }
-  return sum;
-}
+};
 }  // namespace
 
 Sum ToSum(const UOp& u) {
-  bool whole;
-  return Expand(u, whole);
+  Expansion parts{{{u, 1}}};
+  parts.Run();
+  return std::move(parts.sum);
 }
 
 UOp FromSum(const Sum& sum, DType dtype) {
@@ -222,15 +260,26 @@ UOp FromSum(const Sum& sum, DType dtype) {
 
 UOp SimplifySum(const UOp& u) {
   if (!IsScalarInt(u)) return UOp();
-  bool whole;
-  Sum sum = Expand(u, whole);
-  if (!whole || sum.terms.size() > kMaxTerms) return UOp();
-  JoinDivMod(sum);
-  DropZeroTerms(sum, u.dtype());
-  if (sum.terms.size() > kMaxTerms) return UOp();
-  std::stable_sort(sum.terms.begin(), sum.terms.end(),
-                   [](const auto& a, const auto& b) { return CompareExpr(a.term, b.term) < 0; });
-  return FromSum(sum, u.dtype());
+  Expansion parts{{{u, 1}}};
+  if (!parts.Run() || !PutInOrder(parts.sum, u.dtype())) return UOp();
+  return IsWritten(u, parts.sum) ? UOp() : FromSum(parts.sum, u.dtype());
+}
+
+std::optional<Extent> SimplifiedSum(Op op, const Extent& a, const Extent& b) {
+  const auto simple = [](const Extent& e) {
+    return e.is_int() || e.expr().get()->simplest.load(std::memory_order_relaxed);
+  };
+  if (!simple(a) || !simple(b)) return std::nullopt;
+  Expansion parts;
+  parts.steps = 1;
+  const int64_t sign = op == Op::kSub ? -1 : 1;
+  if (!b.is_int()) parts.stack.push_back({b.expr(), sign});
+  if (!a.is_int()) parts.stack.push_back({a.expr(), 1});
+  if (a.is_int()) parts.sum.constant = a.value();
+  if (b.is_int()) parts.sum.constant = ev::Add(parts.sum.constant, ev::Mul(b.value(), sign));
+  if (!parts.Run() || !PutInOrder(parts.sum, kInt64)) return std::nullopt;
+  if (parts.sum.terms.empty()) return Extent(parts.sum.constant);
+  return Extent(Simplify(FromSum(parts.sum, kInt64)));
 }
 
 UOp SimplifyFloorDiv(const UOp& x, const UOp& divisor) {

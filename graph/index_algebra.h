@@ -3,11 +3,16 @@
 // values within the operands' bounds, and nothing is done where bounds show that a sum may wrap.
 #pragma once
 
+#include <optional>
+
 #include "graph/uop.h"
 
 namespace tessera {
 
 UOp SimplifySum(const UOp& sum);  // collects like terms, in a fixed order
+// What Simplify makes of the sum or difference of two extents, told without making that node first;
+// nothing where they are not simple themselves, or have too many terms.
+std::optional<Extent> SimplifiedSum(Op add_or_sub, const Extent& a, const Extent& b);
 UOp SimplifyFloorDiv(const UOp& x, const UOp& divisor);
 UOp SimplifyFloorMod(const UOp& x, const UOp& divisor);
 UOp DivideByVariable(const UOp& x, const UOp& divisor);  // (a*n + r) / n for r a RANGE below n

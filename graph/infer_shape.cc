@@ -9,6 +9,7 @@
 #include "graph/simplify.h"
 #include "graph/spec_points.h"
 #include "graph/status.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -138,11 +139,10 @@ absl::StatusOr<Shape> InferExpand(const Context& c) {
 // each by itself, do not show it.
 bool MentionsPlace(const Extent& e) {
   if (e.is_int()) return false;
-  const UOp expr = e.expr();
-  for (const UOp& u : TopoSort({&expr, 1})) {
-    if (u.is(Op::kVar) && u.arg<VarArg>().name.substr(0, 2) == kPlaceVariable) return true;
-  }
-  return false;
+  const auto is_of_place = [](const UOp& u) {
+    return u.is(Op::kVar) && u.arg<VarArg>().name.compare(0, 2, kPlaceVariable) == 0;
+  };
+  return FindBelow({&e.expr(), 1}, is_of_place) != nullptr;
 }
 
 // The highest that a sum can be, with each MAX in it taken as either operand: its bounds alone do

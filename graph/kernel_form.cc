@@ -8,6 +8,7 @@
 #include "graph/ops.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
+#include "graph/walk.h"
 
 namespace tessera {
 
@@ -17,10 +18,8 @@ bool HasUpdates(const UOp& sink) {
 }
 
 UOp RunningRange(const UOp& sink) {
-  for (const UOp& u : TopoSort({&sink, 1})) {
-    if (u.is(Op::kRunning)) return u.src(1);
-  }
-  return UOp();
+  const UOp* running = FindBelow({&sink, 1}, [](const UOp& u) { return u.is(Op::kRunning); });
+  return running ? running->src(1) : UOp();
 }
 
 bool ClosesRanges(const UOp& u) { return WritesElements(u) || (u.is(Op::kReduce) && u.size() > 1); }
@@ -30,8 +29,7 @@ absl::Span<const UOp> ClosedRanges(const UOp& u) {
   return u.srcs().subspan(WritesElements(u) ? 2 : 1);
 }
 
-RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {
-  free_.reserve(order_.size());
+RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})), free_(order_.size()) {
   for (const UOp& u : order_) {
     RangeMask mask = 0;
     if (u.is(Op::kRange)) {
@@ -39,12 +37,12 @@ RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})) {
       mask = RangeMask{1} << static_cast<int>(ranges_.size());
       ranges_.push_back(u);
     }
-    const size_t values = u.size() - ClosedRanges(u).size();
-    for (size_t i = 0; i < values; ++i) mask |= free_.at(u.src(static_cast<int>(i)).get());
-    for (const UOp& r : ClosedRanges(u)) mask &= ~free_.at(r.get());
-    for (const UOp& r : ClosedRanges(u)) mask |= free_.at(r.src(0).get());
-    mask &= ~Closed(u);  // the extent of one may depend on another
-    free_.emplace(u.get(), mask);
+    const absl::Span<const UOp> closed = ClosedRanges(u);
+    for (const UOp& s : u.srcs().first(u.size() - closed.size())) mask |= Free(s);
+    for (const UOp& r : closed) mask &= ~Free(r);
+    for (const UOp& r : closed) mask |= Free(r.src(0));
+    if (!closed.empty()) mask &= ~Closed(u);  // the extent of one may depend on another
+    free_.TryEmplace(u.get(), mask);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/numeric/int128.h"
+#include "graph/node_map.h"
 #include "graph/uop.h"
 
 namespace tessera {
@@ -44,7 +45,7 @@ class RangeSets {
   const std::vector<UOp>& order() const { return order_; }    // every node, sources first
   const std::vector<UOp>& ranges() const { return ranges_; }  // by number
   RangeMask Bit(const UOp& range) const;
-  RangeMask Free(const UOp& u) const { return free_.at(u.get()); }
+  RangeMask Free(const UOp& u) const { return free_.At(u.get()); }
   RangeMask Closed(const UOp& u) const;  // by the node itself
   // Ranges that some node of these ops closes.
   RangeMask ClosedBy(Op op) const;
@@ -53,7 +54,7 @@ class RangeSets {
 
  private:
   std::vector<UOp> order_, ranges_;
-  absl::flat_hash_map<const Node*, RangeMask> free_;
+  NodeMap<RangeMask> free_;
 };
 
 // A reduction left without ranges: its value, but as sums of floats start at +0, -0 becomes +0.

@@ -1,8 +1,11 @@
 // Pattern matching and the fixed-point driver.
 #include "graph/rewrite.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "graph/error.h"
+#include "graph/node_map.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -10,8 +13,18 @@ namespace {
 
 Pat Binary(Op op, Pat a, Pat b) { return OpPat(op, {std::move(a), std::move(b)}); }
 
+// Whether the node is of the kind that the pattern asks for, its sources left aside.
+bool MayMatch(const Pat& p, const UOp& u) {
+  if (p.kind == Pat::kAny) return true;
+  return p.kind == Pat::kOp ? u.is(p.op) : u.IsConst();
+}
+
 bool MatchSources(const Pat& p, const UOp& u, Match& m, bool swapped) {
   const int n = static_cast<int>(p.srcs.size());
+  // First what costs nothing: most rules fail here.
+  for (int i = 0; i < n; ++i) {
+    if (!MayMatch(p.srcs[i], u.src(swapped ? n - 1 - i : i))) return false;
+  }
   for (int i = 0; i < n; ++i) {
     if (!TryMatch(p.srcs[i], u.src(swapped ? n - 1 - i : i), m)) return false;
   }
@@ -119,11 +132,20 @@ UOp RuleSet::Apply(const UOp& u, const RewriteRule** fired) const {
 
 std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets,
                          bool mark) {
-  absl::flat_hash_map<UOp, UOp> done;
+  struct Done {
+    UOp node, result;  // the first is what lies at the map's key, and stays there
+  };
+  NodeMap<Done> done;
+  const auto set = [&done](const UOp& u, const UOp& result) {
+    *done.TryEmplace(u.get()).first = {u, result};
+  };
   const auto is_settled = [mark](const UOp& u) {
     return mark && u.get()->simplest.load(std::memory_order_relaxed);
   };
-  const auto result = [&](const UOp& u) -> const UOp& { return is_settled(u) ? u : done.at(u); };
+  const auto result = [&](const UOp& u) -> const UOp& {
+    return is_settled(u) ? u : done.At(u.get()).result;
+  };
+  const auto is_done = [&](const UOp& u) { return is_settled(u) || done.Contains(u.get()); };
   // A frame visits a node (kVisit), rebuilds it over its finished sources (kBuild), or waits for
   // the node it was replaced by (kAlias).
   enum Stage : uint8_t { kVisit, kBuild, kAlias };
@@ -133,7 +155,7 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     UOp other;
     bool made;  // by a rule
   };
-  std::vector<Frame> stack;
+  absl::InlinedVector<Frame, 16> stack;
   for (const UOp& r : roots) stack.push_back({r, kVisit, {}, false});
   int64_t fired_count = 0, visited = 0;  // of the nodes that were there before
   const RewriteRule *last = nullptr, *before_last = nullptr;
@@ -141,35 +163,32 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     Frame f = std::move(stack.back());
     stack.pop_back();
     if (f.stage == kAlias) {
-      done[f.node] = UOp(result(f.other));
+      set(f.node, UOp(result(f.other)));
       continue;
     }
-    if (is_settled(f.node) || done.contains(f.node)) continue;
+    if (is_done(f.node)) continue;
     if (f.stage == kVisit) {
       visited += f.made ? 0 : 1;
       const size_t before = stack.size();
       for (int i = f.node.size() - 1; i >= 0; --i) {
         const UOp& s = f.node.src(i);
-        if (is_settled(s) || done.contains(s)) continue;
+        if (is_done(s)) continue;
         if (stack.size() == before) stack.push_back({f.node, kBuild, {}, f.made});
         stack.push_back({s, kVisit, {}, f.made});
       }
       if (stack.size() > before) continue;
     }
-    absl::InlinedVector<UOp, 4> srcs;
-    bool same = true;
-    for (const UOp& s : f.node.srcs()) {
-      srcs.push_back(result(s));
-      same &= srcs.back() == s;
-    }
-    const UOp built = same ? f.node : f.node.WithSrcs(srcs);
-    if (!(built == f.node)) {
-      if (is_settled(built)) {
-        done[f.node] = built;
-      } else if (auto it = done.find(built); it != done.end()) {
-        done[f.node] = UOp(it->second);
+    const auto stays = [&](const UOp& s) { return result(s) == s; };
+    if (!std::all_of(f.node.srcs().begin(), f.node.srcs().end(), stays)) {
+      absl::InlinedVector<UOp, 4> srcs;
+      for (const UOp& s : f.node.srcs()) srcs.push_back(result(s));
+      const UOp built = f.node.WithSrcs(srcs);
+      if (is_done(built)) {
+        set(f.node, UOp(result(built)));
       } else {
-        for (const UOp& s : srcs) done.emplace(s, s);  // sources are finished themselves
+        for (const UOp& s : srcs) {  // finished themselves
+          if (!is_settled(s)) done.TryEmplace(s.get(), {s, s});
+        }
         stack.push_back({f.node, kAlias, built, f.made});
         stack.push_back({built, kBuild, {}, f.made});
       }
@@ -189,8 +208,11 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
       break;
     }
     if (!next) {
-      done.emplace(f.node, f.node);
-      if (mark) f.node.get()->simplest.store(true, std::memory_order_relaxed);
+      if (mark) {
+        f.node.get()->simplest.store(true, std::memory_order_relaxed);
+      } else {
+        set(f.node, f.node);
+      }
     } else {
       stack.push_back({f.node, kAlias, next, true});
       stack.push_back({next, kVisit, {}, true});
@@ -207,32 +229,33 @@ UOp Rewrite(const UOp& root, const RuleSet& set, bool mark) {
 }
 
 std::vector<UOp> Substitute(absl::Span<const UOp> roots, const Substitution& map) {
-  Substitution done = map;
+  NodeMap<UOp> done;
+  for (const auto& [from, to] : map) done.TryEmplace(from.get(), to);
   // What lies below a replaced node is not looked at.
   std::vector<const UOp*> stack;
   for (const UOp& r : roots) stack.push_back(&r);
   while (!stack.empty()) {
     const UOp& u = *stack.back();
-    if (done.contains(u)) {
+    if (done.Contains(u.get())) {
       stack.pop_back();
       continue;
     }
     const size_t before = stack.size();
     for (int i = u.size() - 1; i >= 0; --i) {
-      if (!done.contains(u.src(i))) stack.push_back(&u.src(i));
+      if (!done.Contains(u.src(i).get())) stack.push_back(&u.src(i));
     }
     if (stack.size() > before) continue;
     stack.pop_back();
     absl::InlinedVector<UOp, 4> srcs;
     bool same = true;
     for (const UOp& s : u.srcs()) {
-      srcs.push_back(done.at(s));
+      srcs.push_back(done.At(s.get()));
       same &= srcs.back() == s;
     }
-    done.emplace(u, same ? u : u.WithSrcs(srcs));
+    done.TryEmplace(u.get(), same ? u : u.WithSrcs(srcs));
   }
   std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(done.at(r));
+  for (const UOp& r : roots) out.push_back(done.At(r.get()));
   return out;
 }
 

@@ -204,8 +204,8 @@ void InferNode(SpecGraph& g, int i, const NodeView& view, bool vague, const UOp&
 void CheckNode(SpecGraph& g, int i, const UOp& stated, const StatedShape& annotation) {
   SpecNode& n = g.nodes[i];
   n.value = stated;
-  std::vector<UOp> srcs;
-  std::vector<Op> ops;
+  absl::InlinedVector<UOp, 4> srcs;
+  absl::InlinedVector<Op, 8> ops;
   bool vague = false;
   for (int s : g.srcs(i)) {
     srcs.push_back(g.nodes[s].value);

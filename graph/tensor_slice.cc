@@ -72,7 +72,7 @@ Extent Folded(Op op, const Extent& a, const Extent& b) {
 Span Cut(Extent begin, Extent end, const Extent& n, int64_t step) {
   for (Extent* e : {&begin, &end}) {
     if (e->min() < 0) *e = Folded(Op::kMax, *e, 0);
-    if ((n - *e).min() < 0) *e = Folded(Op::kMin, *e, n);
+    if (e->max() > n.min() && (n - *e).min() < 0) *e = Folded(Op::kMin, *e, n);
   }
   if ((end - begin).min() < 0) end = begin + Folded(Op::kMax, end - begin, 0);
   return {begin, end, step};

@@ -9,15 +9,18 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_set.h"
 #include "absl/hash/hash.h"
+#include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/callsite.h"
+#include "graph/index_algebra.h"
 #include "graph/infer.h"
 #include "graph/simplify.h"
 #include "graph/spec.h"
 #include "graph/status.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -55,9 +58,15 @@ struct NodeKey {
   size_t hash;
 };
 
+// As absl::HashOf, which takes several times as long over pointers.
+size_t Mixed(size_t hash, uintptr_t more) {
+  const absl::uint128 product = absl::uint128(hash ^ more) * 0x9ddfea08eb382d69u;
+  return absl::Uint128High64(product) ^ absl::Uint128Low64(product);
+}
+
 NodeKey MakeKey(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& arg) {
   size_t h = absl::HashOf(op, dtype, arg.value.index(), std::visit(HashArgValue(), arg.value));
-  for (const UOp& s : srcs) h = absl::HashOf(h, s.get());
+  for (const UOp& s : srcs) h = Mixed(h, reinterpret_cast<uintptr_t>(s.get()));
   return {op, dtype, srcs, arg, h};
 }
 
@@ -149,8 +158,9 @@ class NodeTable {
     std::mutex mutex;  // Debian's absl::Mutex checks for deadlocks, at the cost of the rest
     absl::flat_hash_set<Node*, NodeHash, NodeEq> nodes;
   };
-  static constexpr size_t kParts = 64;
-  Part& PartOf(size_t hash) { return parts_[(hash >> 7) % kParts]; }
+  static constexpr size_t kParts = size_t{1} << 6;
+  // By the highest bits: a part's own table goes by the lowest.
+  Part& PartOf(size_t hash) { return parts_[hash >> 58]; }
 
   static UOp FindLocked(Part& part, const NodeKey& key) {
     auto it = part.nodes.find(key);
@@ -309,35 +319,11 @@ int64_t LiveNodes() { return live_nodes.load(); }
 
 std::vector<UOp> TopoSort(absl::Span<const UOp> roots, bool with_extents) {
   std::vector<UOp> order;
-  absl::flat_hash_set<const Node*> seen;
-  // The roots keep every node alive, so the stack need not count. Node, sources done:
-  std::vector<std::pair<const UOp*, bool>> stack;
-  for (auto it = roots.rbegin(); it != roots.rend(); ++it) {
-    if (*it) stack.emplace_back(&*it, false);
-  }
-  while (!stack.empty()) {
-    const auto [u, done] = stack.back();
-    stack.pop_back();
-    if (done) {
-      order.push_back(*u);
-      continue;
-    }
-    if (!seen.insert(u->get()).second) continue;
-    if (u->size() > 0 || with_extents) {
-      stack.emplace_back(u, true);
-    } else {
-      order.push_back(*u);
-      continue;
-    }
-    for (int i = u->size() - 1; i >= 0; --i) {
-      if (!seen.contains(u->src(i).get())) stack.emplace_back(&u->src(i), false);
-    }
-    if (with_extents) {
-      ForEachArgUOp(u->arg(), [&](const UOp& e) {
-        if (!seen.contains(e.get())) stack.emplace_back(&e, false);
-      });
-    }
-  }
+  const auto add = [&order](const UOp& u) {
+    order.push_back(u);
+    return false;
+  };
+  FindBelow(roots, add, with_extents);
   return order;
 }
 
@@ -384,6 +370,9 @@ std::string ExprToString(const UOp& u, int depth) {
 }
 
 Extent Fold(Op op, const Extent& a, const Extent& b) {
+  if (op == Op::kAdd || op == Op::kSub) {
+    if (std::optional<Extent> sum = SimplifiedSum(op, a, b)) return *std::move(sum);
+  }
   return Extent(Simplify(UOp::Make(op, {a.ToUOp(), b.ToUOp()})));
 }
 }  // namespace

@@ -7,6 +7,7 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "graph/flags.h"
+#include "graph/node_map.h"
 #include "graph/number_var.h"
 
 namespace tessera {
@@ -35,17 +36,17 @@ Families& AllFamilies() {
 // Nodes in whose place no VAR is as good: masks, shifts and divisors, which whole kernels are
 // recognised by, and what extents are made of.
 std::vector<bool> Structural(const PlanKey& key) {
-  absl::flat_hash_map<const Node*, size_t> number;
-  for (size_t i = 0; i < key.order.size(); ++i) number[key.order[i].get()] = i;
+  NodeMap<size_t> number(key.order.size());
+  for (size_t i = 0; i < key.order.size(); ++i) number.TryEmplace(key.order[i].get(), i);
   std::vector<bool> out(key.order.size(), false);
   for (size_t i = key.order.size(); i-- > 0;) {
     const UOp& u = key.order[i];
     if (u.realized()) continue;
-    ForEachArgUOp(u.arg(), [&](const UOp& e) { out[number.at(e.get())] = true; });
+    ForEachArgUOp(u.arg(), [&](const UOp& e) { out[number.At(e.get())] = true; });
     const bool passes = out[i] && (IsMovement(u.op()) || IsElementwise(u.op()));
     if (!passes && !RecognisedByNumbers(u)) continue;
     for (const UOp& s : u.srcs()) {
-      if (const auto it = number.find(s.get()); it != number.end()) out[it->second] = true;
+      if (const size_t* source = number.Find(s.get())) out[*source] = true;
     }
   }
   return out;

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
+#include "graph/node_map.h"
 #include "graph/status.h"
 #include "runtime/numbers.h"
 
@@ -52,7 +53,7 @@ class Writer {
         Write(u);
         continue;
       }
-      if (!number_.try_emplace(u.get(), -1).second) continue;
+      if (!number_.TryEmplace(u.get(), -1).second) continue;
       stack.emplace_back(&u, true);
       if (u.realized()) continue;
       if (const UOp* counter = draws_vary_ ? CounterOf(u) : nullptr)
@@ -62,10 +63,10 @@ class Writer {
       const std::vector<UOp> view = ComputedView(u);
       for (int i = u.size() - 1; i >= 0; --i) {
         if (i == 1 && (draw || !view.empty())) continue;
-        if (!number_.contains(u.src(i).get())) stack.emplace_back(&u.src(i), false);
+        if (!number_.Contains(u.src(i).get())) stack.emplace_back(&u.src(i), false);
       }
       const auto visit = [&](const UOp& e) {
-        if (!number_.contains(e.get())) stack.emplace_back(&e, false);
+        if (!number_.Contains(e.get())) stack.emplace_back(&e, false);
       };
       ForEachArgUOp(u.arg(), visit);
       for (const UOp& v : view) ForEachArgUOp(v.arg(), visit);
@@ -73,7 +74,7 @@ class Writer {
     key_.starts.push_back(static_cast<uint32_t>(key_.words.size()));
     key_.words.push_back(~uint64_t{0});
     for (const UOp& r : roots) {
-      key_.roots.push_back(static_cast<int>(number_.at(r.get())));
+      key_.roots.push_back(static_cast<int>(number_.At(r.get())));
       key_.words.push_back(key_.roots.back());
     }
   }
@@ -82,7 +83,7 @@ class Writer {
   void Word(uint64_t w) { key_.words.push_back(w); }
   void Number(const UOp& u) {
     key_.refs.push_back(static_cast<uint32_t>(key_.words.size()));
-    Word(number_.at(u.get()));
+    Word(number_.At(u.get()));
   }
   void Text(const std::string& s) {
     Word(s.size());
@@ -112,7 +113,7 @@ class Writer {
   }
 
   void Write(const UOp& u) {
-    number_[u.get()] = next_++;
+    *number_.TryEmplace(u.get()).first = next_++;
     key_.on_meshes |= u.device().is_sharding();
     key_.order.push_back(u);
     key_.starts.push_back(static_cast<uint32_t>(key_.words.size()));
@@ -223,7 +224,7 @@ class Writer {
   }
 
   PlanKey& key_;
-  absl::flat_hash_map<const Node*, int64_t> number_;
+  NodeMap<int64_t> number_;
   absl::flat_hash_map<const Node*, uint64_t> slot_, draws_;
   absl::flat_hash_set<const Node*> counters_;  // of draws met so far
   const bool draws_vary_;
@@ -285,27 +286,27 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key,
     const auto it = numbers.find(u.get());
     return it == numbers.end() ? u.WithSrcs(srcs) : WithNumbersVaried(key, it->second, u, srcs);
   };
-  absl::flat_hash_map<const Node*, UOp> done;
+  NodeMap<UOp> done(order.size());
   for (const UOp& u : order) {
     const UOp computed = u.realized();
     if (auto it = params.find((computed ? computed : u).get()); it != params.end()) {
-      done.emplace(u.get(), it->second);
+      done.TryEmplace(u.get(), it->second);
       continue;
     }
     absl::InlinedVector<UOp, 4> srcs;
     if (std::vector<UOp> view = ComputedView(u); !view.empty()) {
-      const UOp target = done.at(u.src(0).get());
-      srcs = {target, target, done.at(u.src(2).get())};
+      const UOp target = done.At(u.src(0).get());
+      srcs = {target, target, done.At(u.src(2).get())};
       for (auto v = view.rbegin(); v != view.rend(); ++v) srcs[1] = v->WithSrcs({srcs[1]});
     } else if (const auto begin = begins.find(u.get()); begin != begins.end()) {
-      srcs = {done.at(u.src(0).get()), begin->second};
+      srcs = {done.At(u.src(0).get()), begin->second};
     } else {
-      for (const UOp& s : u.srcs()) srcs.push_back(done.at(s.get()));
+      for (const UOp& s : u.srcs()) srcs.push_back(done.At(s.get()));
     }
-    done.emplace(u.get(), with_srcs(u, srcs));
+    done.TryEmplace(u.get(), with_srcs(u, srcs));
   }
   std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(done.at(r.get()));
+  for (const UOp& r : roots) out.push_back(done.At(r.get()));
   return out;
 }
 

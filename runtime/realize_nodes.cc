@@ -8,6 +8,7 @@
 #include "graph/flags.h"
 #include "graph/infer.h"
 #include "graph/infer_device.h"
+#include "graph/node_map.h"
 #include "graph/own_extent.h"
 #include "graph/status.h"
 #include "runtime/check_nan.h"
@@ -63,13 +64,14 @@ absl::Status CheckBindings(const PlanKey& key, const Bindings& bindings) {
 // The overwritten versions that something outside of this graph still reads: a node with more
 // holders than the graph accounts for, that sees such a version and not only later ones.
 NodeSet StillRead(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet& overwritten) {
-  absl::flat_hash_map<const Node*, int> held;  // by this graph and by us
+  NodeMap<int> held(key.order.size());  // by this graph and by us
+  const auto hold = [&held](const UOp& u) { ++*held.TryEmplace(u.get()).first; };
   for (const UOp& u : key.order) {
-    ++held[u.get()];
+    hold(u);
     if (u.realized()) continue;
-    for (const UOp& s : u.srcs()) ++held[s.get()];
+    for (const UOp& s : u.srcs()) hold(s);
   }
-  for (const UOp& l : key.leaves) ++held[l.get()];
+  for (const UOp& l : key.leaves) hold(l);
   NodeSet is_root, out;
   for (const UOp& r : roots) is_root.insert(r.get());
   absl::flat_hash_map<const Node*, absl::InlinedVector<const Node*, 2>> sees;
@@ -94,8 +96,8 @@ NodeSet StillRead(absl::Span<const UOp> roots, const PlanKey& key, const NodeSet
       continue;
     }
     const int extra = computed ? 1 : 0;  // `computed` above
-    if (u.get()->refs.load() > held[u.get()] + (computed ? 0 : 1) ||
-        (computed && version.get()->refs.load() > held[version.get()] + 2 + extra)) {
+    if (u.get()->refs.load() > held.At(u.get()) + (computed ? 0 : 1) ||
+        (computed && version.get()->refs.load() > held.At(version.get()) + 2 + extra)) {
       out.insert(seen.begin(), seen.end());
     }
   }

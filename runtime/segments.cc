@@ -176,26 +176,29 @@ class Cutter {
   std::vector<Segment> SegmentsBetween(std::vector<int> cuts) const {
     std::vector<Segment> out;
     std::vector<int> kind, size_of_kind;
+    std::map<std::pair<int, int>, Described> described;
     for (bool settled = false; !settled;) {
       out.clear();
       kind.clear();
       size_of_kind.clear();
-      absl::flat_hash_map<std::vector<uint64_t>, int> kinds;
+      absl::flat_hash_map<absl::Span<const uint64_t>, int> kinds;
       std::vector<int> first;
       for (size_t c = 0; c <= cuts.size(); ++c) {
-        Segment s;
-        s.begin = c == 0 ? 0 : cuts[c - 1] + 1;
-        s.end = c == cuts.size() ? size_ : cuts[c] + 1;
-        const auto [it, fresh] = kinds.try_emplace(WordsOf(s), static_cast<int>(first.size()));
+        const int begin = c == 0 ? 0 : cuts[c - 1] + 1;
+        const int end = c == cuts.size() ? size_ : cuts[c] + 1;
+        const auto [known, is_new] = described.try_emplace({begin, end});
+        Described& d = known->second;
+        if (is_new) d = Describe(begin, end);
+        const auto [it, fresh] = kinds.try_emplace(d.words, static_cast<int>(first.size()));
+        out.push_back(d.segment);
         if (fresh) {
           first.push_back(static_cast<int>(c));
           size_of_kind.push_back(0);
         } else {
-          s.like = first[it->second];
+          out.back().like = first[it->second];
         }
         kind.push_back(it->second);
         ++size_of_kind[it->second];
-        out.push_back(std::move(s));
       }
       std::vector<int> kept;
       for (size_t c = 0; c < cuts.size(); ++c) {
@@ -207,11 +210,20 @@ class Cutter {
     return out;
   }
 
-  // A segment as words, equal for two that differ only in what they read; and what it reads and
-  // gives. Nodes of its own go by their place in it, others made again by which nodes they are.
-  std::vector<uint64_t> WordsOf(Segment& s) const {
-    enum : uint64_t { kOwn, kInput, kOther };
+  // A segment, and it as words, equal for two that differ only in what they read. Nodes of its own
+  // go by their place in it, others made again by which nodes they are.
+  struct Described {
+    Segment segment;
     std::vector<uint64_t> words;
+  };
+  Described Describe(int begin, int end) const {
+    enum : uint64_t { kOwn, kInput, kOther };
+    Described out;
+    Segment& s = out.segment;
+    s.begin = begin;
+    s.end = end;
+    std::vector<uint64_t>& words = out.words;
+    words.reserve(key_.starts[end] - key_.starts[begin] + 64);
     absl::flat_hash_map<int, int> leaf_input, node_input;
     const auto input = [&](bool is_leaf, int index) {
       auto& known = is_leaf ? leaf_input : node_input;
@@ -276,7 +288,7 @@ class Cutter {
                                    : reinterpret_cast<uintptr_t>(e.expr().get()));
       }
     }
-    return words;
+    return out;
   }
 
   const PlanKey& key_;

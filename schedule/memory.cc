@@ -15,6 +15,12 @@ struct Life {
   int64_t bytes;
 };
 
+// A life that has its place.
+struct Placed {
+  int first, last;
+  int64_t begin, end;
+};
+
 }  // namespace
 
 void PlanMemory(Plan& plan) {
@@ -39,28 +45,24 @@ void PlanMemory(Plan& plan) {
   // Largest first, each at the lowest offset free during its whole life.
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
+  const int early = FaultPlanted(Fault::kFreedEarly) ? 1 : 0;
+  const int64_t overlap = FaultPlanted(Fault::kTempsOverlap) ? kAlignment : 0;
   for (Device device : devices) {
     int64_t arena = 0;
-    std::vector<const Life*> placed;  // by offset
+    std::vector<Placed> placed;  // by where they begin
     for (const Life& l : lives) {
       if (!(plan.buffers[l.buffer].device == device)) continue;
       int64_t offset = 0;
-      for (const Life* p : placed) {
-        const int early = FaultPlanted(Fault::kFreedEarly) ? 1 : 0;
-        if (p->last - early < l.first || l.last - early < p->first) continue;
-        const int64_t begin = plan.buffers[p->buffer].offset;
-        if (offset + l.bytes <= begin) break;
-        const int64_t overlap = FaultPlanted(Fault::kTempsOverlap) ? kAlignment : 0;
-        offset = std::max(offset, begin + p->bytes - overlap);
+      for (const Placed& p : placed) {
+        if (offset + l.bytes <= p.begin) break;
+        if (p.last - early < l.first || l.last - early < p.first) continue;
+        offset = std::max(offset, p.end - overlap);
       }
       plan.buffers[l.buffer].offset = offset;
       arena = std::max(arena, offset + l.bytes);
-      placed.insert(std::upper_bound(placed.begin(), placed.end(), &l,
-                                     [&](const Life* a, const Life* b) {
-                                       return plan.buffers[a->buffer].offset <
-                                              plan.buffers[b->buffer].offset;
-                                     }),
-                    &l);
+      const auto later = [](int64_t at, const Placed& p) { return at < p.begin; };
+      placed.insert(std::upper_bound(placed.begin(), placed.end(), offset, later),
+                    {l.first, l.last, offset, offset + l.bytes});
     }
     plan.arenas.emplace_back(device, arena);
   }

@@ -2,6 +2,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "graph/index_algebra.h"
 #include "graph/simplify.h"
 #include "graph/text.h"
 #include "tests/support/sample_evaluator.h"
@@ -186,6 +187,28 @@ TEST(IndexAlgebra, WhatIsBelowADivisorOfBothStaysOutside) {
             Simplify(UOp::Make(Op::kAdd, {x, binary(Op::kMul, binary(Op::kFloorMod, y, 4), 16)})));
   const UOp wide = Simplify(binary(Op::kFloorDiv, sum(z), 64));  // z may be 16
   EXPECT_EQ(wide.src(0), Simplify(sum(z)));
+}
+
+// Extents are added without the nodes between, and give what those would have been simplified to.
+TEST(IndexAlgebra, SumsOfExtents) {
+  int told = 0;
+  for (uint64_t seed = 0; seed < 2000; ++seed) {
+    IndexFuzz fuzz(seed);
+    fuzz.Leaves();
+    const UOp a = Simplify(fuzz.Expression()), b = Simplify(fuzz.Expression());
+    if (!(a.dtype() == kInt64) || !(b.dtype() == kInt64)) continue;
+    for (const Op op : {Op::kAdd, Op::kSub}) {
+      const std::optional<Extent> sum = SimplifiedSum(op, Extent(a), Extent(b));
+      told += sum.has_value();
+      EXPECT_EQ(sum ? sum->ToUOp() : UOp(), Simplify(UOp::Make(op, {a, b}))) << seed;
+    }
+  }
+  EXPECT_GT(told, 2000);
+  // Not of what is not simple itself.
+  const UOp n = UOp::Make(Op::kVar, kInt64, {}, VarArg{"not_simple", 0, 9});
+  const UOp twice = UOp::Make(Op::kAdd, {n, UOp::Make(Op::kFloorDiv, {n, UOp::Index(1)})});
+  EXPECT_FALSE(SimplifiedSum(Op::kAdd, Extent(twice), 1).has_value());
+  EXPECT_EQ(SimplifiedSum(Op::kSub, Extent(Simplify(twice)), Extent(Simplify(n)))->expr(), n);
 }
 
 // A sum of any number of terms comes to an end, in whatever order it was written, and keeps its
