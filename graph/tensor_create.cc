@@ -134,9 +134,8 @@ Tensor Tensor::From(const Nested& values, std::optional<DType> dtype, Device dev
 Tensor Tensor::Arange(const Extent& stop, DType dtype, CallSite at) {
   Call call("Arange", at);
   if (stop.is_int() && stop.value() < 0) Fail("cannot count to ", stop.value());
-  if (stop.is_int() && stop.value() > 0 && dtype.IsInt()) {
-    internal::NumberAs(stop.value() - 1, dtype);  // an Error where it does not fit
-  }
+  // Whoever asks for a narrow dtype wants it to wrap round; the default must not.
+  if (stop.is_int() && dtype == kInt32) internal::NumberAs(stop.value(), dtype);
   return Tensor(Counting(stop, dtype));
 }
 

@@ -148,9 +148,10 @@ void AddMargins(std::vector<CompositeRow>& rows) {
   rows.push_back({"GaussianNll", {{{3, 5}}, {{3, 5}}, {{3, 5}, 0.25, 2}}, [](In x) -> Out {
                     return {x[0].GaussianNllLoss(x[1], x[2])};
                   }});
-  rows.push_back({"MultiMargin", {{{4, 3}}, {{4}, 0, 3, kInt32}}, [=](In x) -> Out {
-                    return {x[0].MultiMarginLoss(x[1]), x[0].MultiMarginLoss(x[1], 2, 0.7, none)};
-                  }});
+  rows.push_back(
+      {"MultiMargin", {{{4, 3}}, {{4}, 0, 3, kInt32}}, [=](In x) -> Out {
+         return {x[0].MultiMarginLoss(x[1], 1, 0.93), x[0].MultiMarginLoss(x[1], 2, 0.7, none)};
+       }});
 }
 
 void AddMoreDrawn(std::vector<CompositeRow>& rows) {
