@@ -132,7 +132,7 @@ void ExpectEqualLogits(const ModelConfig& config, bool tied, const std::vector<i
 }
 
 TEST(Parallel, HeadsThatDoNotDivide) { ExpectEqualLogits(Small("llama", 6, 6), true, {2, 4, 5}); }
-TEST(Parallel, FewerKeyHeadsThanPlaces) {
+TEST(Parallel, FewerKeyHeadsThanPlacesSlow) {
   ExpectEqualLogits(Small("mistral", 6, 2), false, {3, 5});
   ExpectEqualLogits(Small("llama", 4, 1), true, {2, 3});
 }
@@ -146,7 +146,7 @@ TEST(Parallel, NormsOfQueriesAndKeys) { ExpectEqualLogits(Small("qwen3", 6, 3), 
 TEST(Parallel, MorePlacesThanHeads) { ExpectEqualLogits(Small("llama", 2, 1), true, {5}); }
 
 // A head has 8 values and a block 32: heads are cut in groups whose columns are whole blocks.
-TEST(Parallel, QuantisedBlocksStayWhole) {
+TEST(Parallel, QuantisedBlocksStayWholeSlow) {
   SKIP_WITHOUT_DATA();
   const std::string path = std::string(kData) + "models/stories260K/stories260K-Q8_0.gguf";
   const auto load = [&] {

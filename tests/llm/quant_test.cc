@@ -277,7 +277,7 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
 }
 
 // On each kind of device, for a step's one row and for many.
-TEST(QuantProducts, AreSumsOverBlocks) {
+TEST(QuantProducts, AreSumsOverBlocksSlow) {
   for (const char* device : {"CPU", "SIM:0"}) {
     for (const WeightFormat format : kBlockFormats) {
       SCOPED_TRACE(InfoOf(format).name);

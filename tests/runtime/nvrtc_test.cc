@@ -67,7 +67,7 @@ TEST_F(Nvrtc, SoftmaxIsOneKernelOfVectors) {
 
 // Every kernel of a decode step, for every chip: none spills, and those that read weights do so in
 // vectors. (Those over the cache, of an extent that varies, do not yet.)
-TEST_F(Nvrtc, ATransformerStep) {
+TEST_F(Nvrtc, ATransformerStepSlow) {
   for (const DType dtype : {kFloat32, kBFloat16}) {
     for (const std::string& arch : archs_) {
       const auto texts = benchmarks::TransformerTexts(1, dtype, benchmarks::GpuTarget(arch));

@@ -80,7 +80,7 @@ TEST_F(NvrtcTiles, F32) {
   ExpectPtx("f32, a turned", a.T().MatMul(b), With({"fma.rn.f32", "ld.shared.v4.f32"}));
 }
 
-TEST_F(NvrtcTiles, MatrixUnits) {
+TEST_F(NvrtcTiles, MatrixUnitsSlow) {
   for (const DType dtype : {kBFloat16, kFloat16}) {
     const std::string type = dtype.ToString();
     const std::string mma = absl::StrCat("mma.sync.aligned.m16n8k16.row.col.f32.", type, ".", type);
@@ -97,7 +97,7 @@ TEST_F(NvrtcTiles, MatrixUnits) {
 }
 
 // Attention of 32 heads of 128 keeps no scores in memory, and spills nothing.
-TEST_F(NvrtcTiles, Attention) {
+TEST_F(NvrtcTiles, AttentionSlow) {
   for (const DType dtype : {kBFloat16, kFloat32}) {
     const Tensor q = Given({32, 2048, 128}, dtype), k = Given({32, 2048, 128}, dtype);
     const Tensor v = Given({32, 2048, 128}, dtype);
@@ -115,7 +115,7 @@ TEST_F(NvrtcTiles, Attention) {
 }
 
 // One operand is computed while it is staged, the other fetched.
-TEST_F(NvrtcTiles, PrologueAndEpilogue) {
+TEST_F(NvrtcTiles, PrologueAndEpilogueSlow) {
   const Tensor a = Given({4096, 4096}, kBFloat16), b = Given({4096, 4096}, kInt8);
   const Tensor scale = Given({4096, 1}, kFloat32), rest = Given({4096, 4096}, kBFloat16);
   const Tensor w = (b.Cast(kFloat32) * scale).Cast(kBFloat16);

@@ -172,7 +172,7 @@ Tensor Rows() {
   return Tensor::From(f, {kMost, 4}, "CPU");
 }
 
-TEST(ShardedSymbolic, EveryValueOfTheExtent) {
+TEST(ShardedSymbolic, EveryValueOfTheExtentSlow) {
   const Tensor data = Rows();
   const Variable n("sharded_n", 1, kMost);
   for (const Sharding& s : Shardings()) {
