@@ -236,7 +236,8 @@ Tensor Tensor::LogicalXor(const Operand& b) const {
 Tensor Tensor::Lerp(const Operand& end, const Operand& weight) const {
   Call call("Lerp", end.site());
   // Between integers there is no room for the difference of some.
-  const Tensor from = CommonType(*this, weight).IsFloat() ? Cast(CommonType(*this, weight)) : *this;
+  const DType type = CommonType(*this, weight);
+  const Tensor from = type.IsFloat() ? Cast(type) : *this;
   return from + (end - from) * weight;
 }
 

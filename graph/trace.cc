@@ -46,14 +46,7 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   c.inside_.value = c.seen_;
   captured_.push_back(std::move(made));
   by_state_.emplace(state.get(), &c);
-  if (state->base) {
-    See(state->base);
-    UOp u = by_state_.at(state->base.get())->seen_;
-    for (const UOp& step : StepsOf(state->view, state->base_version)) {
-      u = step.WithSrcs({u});
-      c.chain_.push_back(u);
-    }
-  }
+  if (state->base) See(state->base);
   return c.inside_;
 }
 
@@ -85,12 +78,7 @@ Tensor Trace::Captured::base() const {
   return t;
 }
 
-void Trace::Captured::SetView(const UOp& base_value) const {
-  UOp u = base_value;
-  for (const UOp& step : chain_) u = step.WithSrcs({u});
-  outside_->value = outside_->view = u;
-  outside_->base_version = base_value;
-}
+void Trace::Captured::SetView(const UOp& base_value) const { tensor().Renew(base_value); }
 
 namespace {
 UOp RandomVar(const char* name, int64_t min) {

@@ -67,7 +67,6 @@ class Trace {
     bool is_placeholder_ = false;
     std::weak_ptr<Tensor::State> start_grad_;
     bool had_grad_ = false, saw_grad_ = false, set_grad_ = false;
-    std::vector<UOp> chain_;  // from the base to the view, over the base's placeholder
   };
   const std::vector<std::shared_ptr<Captured>>& captured() const { return captured_; }
 
