@@ -19,7 +19,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kExactInF32 = int64_t{1} << 24;
-constexpr int64_t kLeastLanes = 4;
+constexpr int64_t kLeastSums = 4;  // lanes of i32 that are worth it
 
 bool IsSumOfByteProducts(const UOp& u) {
   return u.is(Op::kReduce) && u.dtype() == kInt32 && u.arg<ReduceArg>().op == Op::kAdd &&
@@ -164,7 +164,7 @@ UOp ByteTiler::Along(const UOp& along) {
     const UOp within = UOp::Make(Op::kFloorMod, {lane, UOp::Index(groups)});
     map.emplace(along, Plus(Times(within, kBytesOfDot), step));
   }
-  if (lanes < kLeastLanes) return UOp();
+  if (lanes < kLeastSums) return UOp();
   steps.push_back(step);
   const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
   const UOp dots = DotsOver(there(c_.a), there(c_.b), steps, target_);
@@ -253,7 +253,7 @@ void ByteTiler::PutAtLanes(const Trailing& trailing, const UOp& lane, Substituti
 void ByteTiler::VectorsOfFactors(const UOp& of_dots, int64_t groups, Substitution& map) {
   const Trailing trailing = TrailingBlocks();
   const int64_t most = target_.vector_bytes / kFloat32.bytes();
-  if (trailing.lanes < kLeastLanes) return;
+  if (trailing.lanes < kLeastSums) return;
   const UOp lane = Range(trailing.lanes, RangeKind::kVector);
   Substitution there = map;
   PutAtLanes(trailing, lane, there);

@@ -16,8 +16,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLeastLanes = 4;  // worth a tile of their own at the end of a range
-
 // The loads in an expression.
 std::vector<UOp> Loads(const UOp& u) {
   std::vector<UOp> out;

@@ -15,13 +15,12 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLeastStride = 1024;                 // bytes between rows that are far apart
 constexpr int64_t kPageBytes = 4096;                   // of a row, read at a time
 constexpr int64_t kLeastBytes = 512;                   // that are worth it
 constexpr int64_t kTogether = 16, kLeastTogether = 8;  // rows
 constexpr int64_t kVectors = 4;                        // of sums that are added up together
-constexpr int64_t kMostFactors = 128;
-constexpr int64_t kMostResults = 16;  // for each column; more reuse what they read
+constexpr int64_t kMostFactors = 128;                  // elements of the other operand, in reach
+constexpr int64_t kMostResults = 16;                   // for each column; more reuse what they read
 
 struct FarRows {
   UOp reduce, row, column;
@@ -71,32 +70,30 @@ std::optional<FarRows> FindFarRows(const RangeSets& sets, const Target& target) 
   return f;
 }
 
-// A kernel whose reduction over `row` is in two: `inner` rows at a time, which is kept in scratch
-// over `over` (groups of rows, results, columns), and what is kept.
+// A kernel whose reduction over `row` is in two: of some rows at a time, which is kept in scratch,
+// and of what is kept. The ranges of the first one: its rows, results and columns.
 struct InTwo {
-  UOp sink, inner;
-  std::vector<UOp> over;
-  absl::Span<const UOp> results() const { return absl::MakeSpan(over).subspan(1, over.size() - 2); }
-  const UOp& column() const { return over.back(); }
+  UOp sink, row;
+  std::vector<UOp> results;
+  UOp column;
 };
 
-InTwo ReduceInTwo(const UOp& sink, const UOp& row, int64_t rows, absl::Span<const UOp> results,
-                  const UOp& column) {
-  const SplitLoops split = SplitRange(sink, row, rows);
-  InTwo out{UOp(), split.inner, {split.outer}};
-  out.over.insert(out.over.end(), results.begin(), results.end());
-  out.over.push_back(column);
-  const std::vector<RangeKind> loops(out.over.size(), RangeKind::kLoop);
+InTwo ReduceInTwo(const InTwo& in, int64_t rows) {
+  const SplitLoops split = SplitRange(in.sink, in.row, rows);
+  std::vector<UOp> over = {split.outer};
+  over.insert(over.end(), in.results.begin(), in.results.end());
+  over.push_back(in.column);
+  const std::vector<RangeKind> loops(over.size(), RangeKind::kLoop);
   for (const UOp& u : TopoSort({&split.sink, 1})) {
     const absl::Span<const UOp> closed = ClosedRanges(u);
-    if (!u.is(Op::kReduce) || std::find(closed.begin(), closed.end(), out.inner) == closed.end()) {
-      continue;
-    }
+    if (!u.is(Op::kReduce)) continue;
+    if (std::find(closed.begin(), closed.end(), split.inner) == closed.end()) continue;
     const UOp first = UOp::Make(Op::kReduce, {UOp(u.src(0)), split.inner}, u.arg());
     const UOp second = UOp::Make(Op::kReduce, {first, split.outer}, u.arg());
-    out.sink = StageValueOver(Substitute(split.sink, {{u, second}}), first, out.over, loops);
+    const UOp sink = StageValueOver(Substitute(split.sink, {{u, second}}), first, over, loops);
+    return {sink, split.inner, {over.begin() + 1, over.end() - 1}, over.back()};
   }
-  return out;
+  return in;
 }
 
 }  // namespace
@@ -130,21 +127,17 @@ UOp ReduceFarRows(const UOp& sink, const RangeSets& sets, const Target& target) 
   order.insert(order.end(), f->results.begin(), f->results.end());
   order.push_back(column);
   std::vector<UOp> columns_of = {column};
-  InTwo in_two{WithLoops(out, order), f->row, {UOp(), column}};
-  in_two.over.insert(in_two.over.begin() + 1, f->results.begin(), f->results.end());
+  InTwo in_two{WithLoops(out, order), f->row, f->results, column};
   std::vector<int64_t> sizes = {together};
   if (block < groups) sizes.insert(sizes.begin(), together * block);
   for (int64_t size : sizes) {
-    const std::vector<UOp> results(in_two.results().begin(), in_two.results().end());
-    in_two = ReduceInTwo(in_two.sink, in_two.inner, size, results, UOp(in_two.column()));
-    columns_of.push_back(in_two.column());
+    in_two = ReduceInTwo(in_two, size);
+    columns_of.push_back(in_two.column);
   }
   const int64_t lanes = LanesFor(f->column, sets, target);
-  out = Tile(in_two.sink, in_two.inner, together, 1);
-  for (const UOp& r : in_two.results()) out = Tile(out, r, r.src(0).vmax(), 1);
-  for (const UOp& c : columns_of) {
-    out = Tile(out, c, c == in_two.column() ? 1 : kVectors, lanes);
-  }
+  out = Tile(in_two.sink, in_two.row, together, 1);
+  for (const UOp& r : in_two.results) out = Tile(out, r, r.src(0).vmax(), 1);
+  for (const UOp& c : columns_of) out = Tile(out, c, c == in_two.column ? 1 : kVectors, lanes);
   return out;
 }
 

@@ -9,6 +9,9 @@ namespace tessera {
 // Loads of lanes that lie this far apart, either way, are vectors whose lanes are moved.
 inline constexpr int64_t kMostShuffled = 2;
 
+// Bytes from one row of memory to the next: closer ones are one stream to the hardware.
+inline constexpr int64_t kLeastStride = 1024;
+
 // How an index moves with a range: by a fixed step (0: not at all), or in no regular way.
 struct Step {
   bool linear = true;

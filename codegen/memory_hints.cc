@@ -11,9 +11,8 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLineBytes = 64;
-constexpr int64_t kLeastLoad = 8;       // bytes: with less a line would be asked for at every step
-constexpr int64_t kMostReadings = 4;    // beyond, asking each time costs more than it gains
-constexpr int64_t kLeastStride = 1024;  // rows closer than that are one stream to the hardware
+constexpr int64_t kLeastLoad = 8;     // bytes: with less a line would be asked for at every step
+constexpr int64_t kMostReadings = 4;  // beyond, asking each time costs more than it gains
 // What is read once goes by as fast as memory gives it: it must be asked for so many bytes before,
 // or it comes too late. (At 4 KiB a product with rows of Q4_0 took 1.6 times as long.)
 constexpr int64_t kLeastAhead = 8192;

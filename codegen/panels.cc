@@ -13,8 +13,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLeastLanes = 4;  // by which what is left of a row is packed
-
 // The operand of a product that varies over a tile's columns, which are ranges below the loops.
 UOp ColumnOperand(const RangeSets& sets, const UOp& product) {
   for (const UOp& operand : product.srcs()) {

@@ -25,6 +25,9 @@ UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segme
 // one for each depth of nesting, so that each can be tiled by itself. Adds them to `own`.
 UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own);
 
+// Lanes of what is left at the end of a range that are worth a tile of their own.
+inline constexpr int64_t kLeastLanes = 4;
+
 // Tiles of a range: `unroll` copies of `lanes` lanes, then what is left, by lanes, by halves of
 // them down to `least_lanes` (0: none), and one by one; all that for each piece between two
 // Thresholds. The loops over whole tiles keep the range's kind.
