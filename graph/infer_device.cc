@@ -85,7 +85,8 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
   return r.Result();
 }
 
-// What is laid out by its bound is not turned over, read in windows, or followed by something else.
+// What is laid out by its bound is not turned over, read in windows (but of its bound), or followed
+// by something else.
 absl::Status RefuseSymbolic(const Rule& r, int axis) {
   if (r.src().shape()[axis].is_int() || r.sharding().DimsOf(axis).empty()) return absl::OkStatus();
   return Fail("axis ", axis, " of ", Describe(r.src()), " is sharded and symbolic; .To(...) a ",
@@ -315,6 +316,15 @@ absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding) {
     }
   }
   return absl::OkStatus();
+}
+
+bool PadsSymbolic(const UOp& pad) {
+  for (int a = 0; a < pad.rank(); ++a) {
+    const auto& [before, after] = pad.arg<Pairs>()[a];
+    if (before.is_int(0) && after.is_int(0)) continue;
+    if (!pad.shape()[a].is_int() || !pad.src(0).shape()[a].is_int()) return true;
+  }
+  return false;
 }
 
 bool FollowsSymbolic(absl::Span<const UOp> pieces, int axis) {

@@ -36,6 +36,10 @@ Device DeviceWithin(const Shape& shape, Device device, absl::Span<const Extent> 
 // Whether a PAD or SHRINK, to a shape, leaves the pieces of an axis where they lie.
 bool KeepsPieces(Op op, const Shape& from, const Shape& to, int axis, const Pairs& pairs);
 
+// Whether a PAD puts zeros around an axis that depends on a variable, or is one by them: a WINDOW
+// over it reads them as elements.
+bool PadsSymbolic(const UOp& pad);
+
 // Whether some piece of a CAT begins where one of symbolic extent ends, so that it lies nowhere for
 // certain.
 bool FollowsSymbolic(absl::Span<const UOp> pieces, int axis);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "graph/box.h"
+#include "graph/infer_device.h"
 #include "graph/moved_bytes.h"
 
 namespace tessera {
@@ -80,7 +81,7 @@ int64_t OfWindow(const UOp& u, const Boxes& to) {
   const WindowArg& w = u.arg<WindowArg>();
   const UOp& src = u.src(0);
   Box inside;
-  for (int a = 0; a < src.rank() && src.is(Op::kPad); ++a) {
+  for (int a = 0; a < src.rank() && src.is(Op::kPad) && !PadsSymbolic(src); ++a) {
     const auto& [before, after] = src.arg<Pairs>()[a];
     inside.push_back({before.max(), src.shape()[a].max() - after.max()});
   }

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "graph/box.h"
+#include "graph/infer_device.h"
 
 namespace tessera {
 namespace {
@@ -36,7 +37,7 @@ int64_t OfWindow(const UOp& u, Boxes wanted) {
       return Interval{p.begin * w.stride[i], (p.end - 1) * w.stride[i] + reach};
     });
   }
-  for (int a = 0; a < src.rank() && src.is(Op::kPad); ++a) {
+  for (int a = 0; a < src.rank() && src.is(Op::kPad) && !PadsSymbolic(src); ++a) {
     const auto& [before, after] = src.arg<Pairs>()[a];
     const Interval inside = {before.max(), src.shape()[a].max() - after.max()};
     MapPieces(wanted.axes[a], [&](const Interval& p) { return Overlap(p, inside); });

@@ -5,6 +5,7 @@
 
 #include "graph/flags.h"
 #include "graph/infer_device.h"
+#include "graph/own_extent.h"
 
 namespace tessera::internal {
 namespace {
@@ -289,13 +290,37 @@ void AlignBounds(Op op, UOp& u, const Pairs& pairs) {
   Gather(u, axes, absl::StrCat(Info(op).text, " with symbolic bounds"));
 }
 
-// Pieces that a bound has laid out are not turned over, and not read in windows.
-void AlignSymbolic(Op op, UOp& u, const Ints& along) {
+// Pieces that a bound has laid out are not turned over.
+void AlignFlip(UOp& u, const Ints& along) {
   std::vector<int> axes;
   for (int64_t a : along) {
     if (a >= 0 && a < u.rank() && !u.shape()[a].is_int()) axes.push_back(static_cast<int>(a));
   }
-  Gather(u, axes, absl::StrCat(Info(op).text, " of a symbolic axis"));
+  Gather(u, axes, "FLIP of a symbolic axis");
+}
+
+// Of pieces that a bound has laid out, the windows up to that bound, and of those the ones that
+// there are: nothing moves but what static windows exchange. Nothing where no such axis is read.
+UOp WindowsBelowBound(const UOp& u, const Arg& arg) {
+  Pairs up_to(u.rank(), {Extent(0), Extent(0)});
+  bool any = false;
+  for (int64_t axis : std::get<WindowArg>(arg.value).axes) {
+    if (axis < 0 || axis >= u.rank()) return UOp();
+    const auto a = static_cast<int>(axis);
+    if (u.shape()[a].is_int() || u.device().sharding().DimsOf(a).empty()) continue;
+    up_to[a].second = Extent(u.shape()[a].max()) - u.shape()[a];
+    any = true;
+  }
+  if (!any || DiffersAlong(u.shape(), -1)) return UOp();
+  // How many there are, of a stand-in that lies nowhere; inference says what is wrong.
+  const UOp stand_in = BroadcastTo(NumberAs(0, u.dtype()), u.shape(), /*keep_scalar=*/false);
+  const absl::StatusOr<UOp> plain = UOp::TryMake(Op::kWindow, u.dtype(), {stand_in}, arg);
+  if (!plain.ok()) return UOp();
+  Pairs there;
+  for (const Extent& e : plain->shape()) there.emplace_back(Extent(0), e);
+  const UOp padded = Made(Op::kPad, u.dtype(), {u}, std::move(up_to));
+  const UOp windows = Made(Op::kWindow, u.dtype(), {padded}, arg);
+  return Made(Op::kShrink, u.dtype(), {windows}, std::move(there));
 }
 
 // Pieces that have become longer than twice their share are dealt out again.
@@ -320,6 +345,20 @@ UOp Rebalanced(const UOp& u) {
   return ImpliedCopy(u, s.With(std::move(p)), "one place has more than twice its share");
 }
 
+// Why each place has a part only of what they give together.
+std::string WhyPartial(const UOp& u) {
+  if (u.is(Op::kGather)) return "each place looks up what it has of the table";
+  if (u.is(Op::kScatter)) return "each place has some of the updates";
+  const Sharding s = u.src(0).device().sharding();
+  std::string axes;
+  for (int64_t a : u.arg<ReduceArg>().axes) {
+    if (s.DimsOf(static_cast<int>(a)).empty()) continue;
+    absl::StrAppend(&axes, axes.empty() ? "" : ", ", a);
+  }
+  return absl::StrCat("REDUCE along axis ", axes, " of ", u.src(0).shape().ToString(),
+                      ", which is sharded");
+}
+
 UOp WithAllReduce(const UOp& u) {
   const Sharding s = u.device().sharding();
   ReduceArg arg;
@@ -328,7 +367,10 @@ UOp WithAllReduce(const UOp& u) {
     arg.op = s(d).op;
     arg.axes.push_back(d);
   }
-  return arg.axes.empty() ? u : Made(Op::kAllReduce, u.dtype(), {u}, arg);
+  if (arg.axes.empty()) return u;
+  const UOp out = Made(Op::kAllReduce, u.dtype(), {u}, arg);
+  if (out.note().empty()) out.SetNote(WhyPartial(u));
+  return out;
 }
 
 }  // namespace
@@ -359,9 +401,9 @@ UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
   } else if (op == Op::kPad || op == Op::kShrink) {
     AlignBounds(op, srcs[0], std::get<Pairs>(arg.value));
   } else if (op == Op::kFlip) {
-    AlignSymbolic(op, srcs[0], std::get<Ints>(arg.value));
+    AlignFlip(srcs[0], std::get<Ints>(arg.value));
   } else if (op == Op::kWindow) {
-    AlignSymbolic(op, srcs[0], std::get<WindowArg>(arg.value).axes);
+    if (const UOp out = WindowsBelowBound(srcs[0], arg)) return out;
   }
   UOp out =
       op == Op::kScatter ? BuildScatter(dtype, srcs, arg) : Made(op, dtype, srcs, std::move(arg));

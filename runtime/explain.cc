@@ -64,7 +64,7 @@ std::string TransferName(const Plan& plan, const PlanStep& s) {
       return absl::StrCat(s.kind == PlanStep::kAllReduce ? "all-reduce " : "reduce-scatter ",
                           s.op == Op::kWhere ? "select" : Info(s.op).text, " of groups of ",
                           mesh.Groups(s.dims)[0].size(), " along ", dims, " of ", mesh.ToString(),
-                          s.why.empty() ? "" : why);
+                          why);
     }
   }
   return "";

@@ -9,6 +9,7 @@
 #include "graph/box.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
+#include "graph/infer_device.h"
 #include "graph/lookup.h"
 #include "graph/own_extent.h"
 #include "graph/status.h"
@@ -67,6 +68,13 @@ class Localiser : private LocalParts {
       if (uses_[u.get()] != 1) return false;
       if (u.size() == 0 || !(Of(u.src(0)) == made)) return true;
     }
+  }
+
+  // The ALLREDUCE over another shape.
+  static UOp Moved(const UOp& all_reduce, const UOp& part) {
+    const UOp out = UOp::Make(Op::kAllReduce, {part}, all_reduce.arg());
+    out.SetMarks(all_reduce);
+    return out;
   }
 
   // The extents of per-place programs that are each place's own.
@@ -128,12 +136,12 @@ class Localiser : private LocalParts {
         // Collectives give their results in the shape in which they are read, if by one reader.
         if (srcs[0].is(Op::kAllReduce) && ReadOnce(u.src(0))) {
           const UOp part = UOp::Make(u.op(), {srcs[0].src(0)}, LocalShape(u.shape(), device));
-          return UOp::Make(Op::kAllReduce, {part}, srcs[0].arg());
+          return Moved(srcs[0], part);
         }
         return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
       case Op::kPermute:
         if (srcs[0].is(Op::kAllReduce) && ReadOnce(u.src(0))) {
-          return UOp::Make(Op::kAllReduce, {u.WithSrcs({srcs[0].src(0)})}, srcs[0].arg());
+          return Moved(srcs[0], u.WithSrcs({srcs[0].src(0)}));
         }
         return u.WithSrcs(srcs);
       case Op::kExpand:
@@ -384,14 +392,6 @@ class Localiser : private LocalParts {
     h.after = Number(manual, positions, after);
     h.length = SizeOf(manual, positions) * Extent(stride) + Extent(slack);
     return h;
-  }
-
-  static bool PadsSymbolic(const UOp& pad) {
-    for (int a = 0; a < pad.rank(); ++a) {
-      if (Whole(pad.arg<Pairs>()[a])) continue;
-      if (!pad.shape()[a].is_int() || !pad.src(0).shape()[a].is_int()) return true;
-    }
-    return false;
   }
 
   // Padding below a window is read as one with it, so that no zeros move.

@@ -68,6 +68,7 @@ class Merger {
       const UOp part = UOp::Make(u.op(), {a->part, b->part});
       made = UOp::Make(Op::kAllReduce, {part}, a->over);
       made.SetMarks(u);
+      if (made.note().empty()) made.SetNote("sums that are added up before they are reduced");
       Sum sum{part, a->over};
       sums_[u.get()] = std::move(sum);
     }

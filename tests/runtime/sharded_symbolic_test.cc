@@ -108,6 +108,15 @@ const std::vector<std::pair<std::string, Fn>>& Functions() {
        [](const Tensor& x) {
          return x.Pad({{0, Extent(kMost) - x.shape()[0]}, {0, 0}}).Window(0, {3}).Max({2});
        }},
+      {"WindowOfRows", [](const Tensor& x) { return x.Window(0, {1}).Max({2}) + 1; }},
+      {"WindowAfterPadding",
+       [](const Tensor& x) {
+         return x.Pad({{2, 3}, {0, 1}}).Window({0, 1}, {4, 2}, {2, 3}, {1, 2}).Max({2, 3});
+       }},
+      {"MaxPool",
+       [](const Tensor& x) {
+         return x.T().Unsqueeze(0).MaxPool({.size = {3}, .stride = {2}, .padding = {1}});
+       }},
       {"TakeFrom",
        [](const Tensor& x) {
          return x.Take(Beside(x, Tensor::From({0, 1, 6, 3, -1})));
@@ -204,8 +213,9 @@ TEST(ShardedSymbolic, Gradients) {
   const Tensor data = Rows();
   const Variable n("graded_n", 1, kMost);
   const std::vector<std::string> smooth = {
-      "Square",  "Sum",           "Softmax",  "MatMulOver", "Attention",  "Merge",    "Expand",
-      "CatRows", "CatBeforeRows", "FlipRows", "Max",        "PadToBound", "ToColumns"};
+      "Square",    "Sum",     "Softmax",       "MatMulOver",        "Attention", "Merge",
+      "Expand",    "CatRows", "CatBeforeRows", "FlipRows",          "Max",       "PadToBound",
+      "ToColumns", "Conv",    "MaxPool",       "WindowAfterPadding"};
   for (const Sharding& s : {Line(1), Line(3), Line(3, 0, Layout::Sizes({0, 5, 2}))}) {
     const Tensor spread = data.To(s).Realize();
     for (const auto& [name, fn] : Functions()) {
@@ -260,6 +270,33 @@ TEST(ShardedSymbolic, OnlyWhatFollowsIsGathered) {
     const std::vector<Tensor> got = Realize({before, after}, {{"joined_n", value}});
     EXPECT_EQ(got[0].ToVector<float>(), Cat({Rows(), rows}, 0).ToVector<float>());
     EXPECT_EQ(got[1].ToVector<float>(), Cat({rows, Rows()}, 0).ToVector<float>());
+  }
+}
+
+// What windows read beyond a place's own rows is exchanged as if the axis were as long as it may
+// be, and a convolution over rows gathers none.
+TEST(ShardedSymbolic, WindowsExchangeTheirEdges) {
+  const Variable n("windowed_n", 3, 9);
+  const Tensor data = Tensor::Arange(36, kFloat32).Reshape({9, 4}).To("CPU").Realize();
+  const Tensor whole = data.Shard(Line(3)).Realize(), x = whole.SliceAxis(0, {0, n});
+  const Tensor kernel = Count({2, 4, 3}).To(Line(3, std::nullopt)).Realize();
+  const auto rows = [&](const Tensor& t) {
+    return t.T().Unsqueeze(0).Conv1d(Beside(t, kernel), {.padding = {1}}) * 2;
+  };
+  const SetFlagForTest strict(Flag::kStrict, "1");
+  for (const Tensor& y : {x.Window(0, {3}).Sum({2}), rows(x)}) {
+    EXPECT_THAT(Explain(y), ::testing::Not(HasSubstr("of a symbolic axis")));
+    EXPECT_FALSE(y.device() == Device(Line(3, std::nullopt)));
+  }
+  EXPECT_EQ(x.Window(0, {3}).shape()[0], Extent(n) - 2);
+  for (const int64_t value : {3, 4, 7, 9}) {
+    const Tensor part = data.SliceAxis(0, {0, value});
+    const int64_t before = GetRuntimeStats().bytes_moved;
+    const Tensor window = Realize({x.Window(0, {3}).Sum({2})}, {{"windowed_n", value}})[0];
+    // Of at most 7 windows the places have 3, 2 and 2, of rows 0-4, 3-6 and 5-8; they have 3 each.
+    EXPECT_EQ(GetRuntimeStats().bytes_moved - before, 4 * 4 * (2 + 1 + 1)) << value;
+    ExpectNear(window, part.Window(0, {3}).Sum({2}), "window");
+    ExpectNear(Realize({rows(x)}, {{"windowed_n", value}})[0], rows(part), "convolution");
   }
 }
 

@@ -373,6 +373,13 @@ TEST(Sharded, ExplainNamesWhatMovesAndWhy) {
   const std::string text = Explain((x + y).Sum());
   EXPECT_THAT(text, HasSubstr("operands of ADD are sharded differently"));
   EXPECT_THAT(text, HasSubstr("all-reduce ADD of groups of 4"));
+  EXPECT_THAT(text, HasSubstr("(REDUCE along axis 0 of [8, 4], which is sharded)"));
+  EXPECT_THAT(Explain(x.Take(Tensor::Arange(2) * 5)),
+              HasSubstr("(each place looks up what it has of the table)"));
+  EXPECT_THAT(Explain(x.Sum({0}) + (x * 2).Sum({0})),
+              HasSubstr("(sums that are added up before they are reduced)"));
+  EXPECT_THAT(Explain({x.Sum({0}).Exp(), (x * x).Sum({0})}),
+              HasSubstr("(2 small reductions in one)"));
   EXPECT_THAT(text, HasSubstr("sharded_test.cc:"));
   EXPECT_EQ(VisualizeSharding(Count({5, 4}).Shard(Line(3))),
             "f32[5/3, 4] on CPU:0-2\n  CPU    [0:2, 0:4]  2x4\n  CPU:1  [2:4, 0:4]  2x4\n"
