@@ -3,6 +3,8 @@
 
 #include "graph/box.h"
 #include "graph/buffer.h"
+#include "graph/infer_device.h"
+#include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
 
@@ -224,7 +226,13 @@ Tensor& Tensor::Update(const Tensor& value) {
       self.value.is(Op::kAssign) ||
       (self.value.is(Op::kBuffer) && self.value.arg<BufferArg>().buffer->history == nullptr);
   if (self.base || has_place || !(value.shape() == old.shape())) return Assign(value);
-  self.value = value.Cast(old.dtype()).uop();
+  UOp made = value.Cast(old.dtype()).uop();
+  // The same parts keep the form in which they were asked for.
+  const bool other_form = old.device().is_sharding() && !(made.device() == old.device());
+  if (other_form && SamePlacement(old.shape(), made.device(), old.device())) {
+    made = internal::ImpliedCopy(made, old.device().sharding(), "the form of its layout");
+  }
+  self.value = made;
   return *this;
 }
 

@@ -114,6 +114,25 @@ TEST(ShardedAssign, ThroughFlipsAndSteps) {
   }
 }
 
+// Layouts that cut alike are compared by their cuts, and stay in the form that was asked for.
+TEST(ShardedAssign, FormsOfLayoutsStay) {
+  for (const Layout& layout : {Layout::Ceil(), Layout::Sizes({3, 3, 3, 1})}) {
+    const Sharding s = Line(4, 0, layout);
+    for (bool realized : {false, true}) {
+      Tensor x = Count({10, 4}).Shard(s);
+      if (realized) x.Realize();
+      x += 1;
+      x *= Tensor::Arange(4, kFloat32);
+      EXPECT_EQ(x.device(), Device(s));
+      x.ShardAt(1) += 1;
+      x.Slice({{2, 8}}) += 1;
+      EXPECT_EQ(x.device(), Device(s));
+      EXPECT_REFERENCE(x);
+      EXPECT_EQ(x.Realize().device(), Device(s));
+    }
+  }
+}
+
 TEST(ShardedAssign, OfEveryWidth) {
   for (DType t : {kBool, kInt8, kUInt16, kFloat16, kInt32, kFloat64}) {
     Tensor x = Count({7, 4}, t).Shard(Line(3)), plain = Count({7, 4}, t).To("CPU");
