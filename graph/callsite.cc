@@ -7,6 +7,7 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "graph/constant_results.h"
 
 namespace tessera {
 namespace {
@@ -37,6 +38,7 @@ std::string CallSite::ToString() const {
 CallScope::CallScope(CallSite site) : outermost_(!current.active) {
   if (!outermost_) return;
   current.active = true;
+  internal::CallBegins();
   if (current.site.file != site.file || current.site.line != site.line) {
     current.site = site;
     current.interned = nullptr;
@@ -44,7 +46,9 @@ CallScope::CallScope(CallSite site) : outermost_(!current.active) {
 }
 
 CallScope::~CallScope() {
-  if (outermost_) current.active = false;
+  if (!outermost_) return;
+  internal::CallEnds();
+  current.active = false;
 }
 
 CallPause::CallPause() : site_(current.site), active_(current.active) { current.active = false; }

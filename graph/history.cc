@@ -2,6 +2,7 @@
 #include "graph/history.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -12,8 +13,17 @@ namespace {
 
 const Buffer& BufferOf(const UOp& u) { return *u.arg<BufferArg>().buffer; }
 
+// What is left of a history that leads to no tensor whose gradient can be asked for any more: that
+// there was one.
+const std::shared_ptr<const History>& Forgotten() {
+  static const auto& forgotten =
+      *new std::shared_ptr<const History>(new History{Op::kBuffer, kVoid, {}, {}});
+  return forgotten;
+}
+
 const History* HistoryOf(const UOp& u) {
-  return u.is(Op::kBuffer) ? BufferOf(u).history.get() : nullptr;
+  if (!u.is(Op::kBuffer) || BufferOf(u).history == Forgotten()) return nullptr;
+  return BufferOf(u).history.get();
 }
 
 // What a node is computed from: its sources, or those of the expression that a buffer was.
@@ -22,16 +32,21 @@ absl::Span<const UOp> Sources(const UOp& u) {
   return h == nullptr ? u.srcs() : absl::Span<const UOp>(h->srcs);
 }
 
-}  // namespace
+// One thread at a time keeps, follows and forgets.
+std::mutex& Mutex() {
+  static std::mutex& mutex = *new std::mutex;
+  return mutex;
+}
 
-namespace {
-
-// The nodes among which a lost gradient is looked for: the nearest ones.
-std::vector<size_t> NearestHashes(const UOp& expression) {
+// The nodes among which a lost gradient is looked for: the nearest ones, the first of them first.
+std::vector<size_t> NearestHashes(absl::Span<const UOp> first) {
   constexpr size_t kMostRemembered = 256;
   std::vector<size_t> hashes;
-  std::vector<const UOp*> queue = {&expression};
-  absl::flat_hash_set<const Node*> seen = {expression.get()};
+  std::vector<const UOp*> queue;
+  absl::flat_hash_set<const Node*> seen;
+  for (const UOp& u : first) {
+    if (seen.insert(u.get()).second) queue.push_back(&u);
+  }
   for (size_t i = 0; i < queue.size(); ++i) {
     if (queue[i]->dtype().IsFloat()) hashes.push_back(queue[i]->get()->hash);
     for (const UOp& s : queue[i]->srcs()) {
@@ -41,43 +56,84 @@ std::vector<size_t> NearestHashes(const UOp& expression) {
   return hashes;
 }
 
-// The nodes below these expressions that depend on a marked tensor.
-absl::flat_hash_set<const Node*> DependOnMarked(absl::Span<const UOp> expressions) {
-  absl::flat_hash_set<const Node*> out;
-  const std::vector<Tensor> tensors = Tensor::AllRequiringGrad();
-  if (tensors.empty()) return out;
-  absl::flat_hash_set<const Node*> marked;
-  for (const Tensor& t : tensors) marked.insert(t.uop().get());
-  for (const UOp& u : TopoSort(expressions)) {
-    const UOp computed = u.realized();
-    bool depends = marked.contains(u.get()) || (computed && marked.contains(computed.get())) ||
-                   HistoryOf(u) != nullptr;
-    for (const UOp& s : u.srcs()) depends |= out.contains(s.get());
-    if (depends) out.insert(u.get());
+// Which expressions have a derivative by a tensor that is marked now. Versions of before are not
+// asked for: of a loop that adds up losses, what it had under the weights of before is forgotten.
+class Marked {
+ public:
+  Marked() {
+    for (const Tensor& t : Tensor::AllRequiringGrad()) nodes_.insert(t.uop().get());
   }
-  return out;
-}
+  bool none() const { return nodes_.empty(); }
+
+  // The nodes below these expressions that lead to one.
+  absl::flat_hash_set<const Node*> Above(absl::Span<const UOp> expressions) {
+    absl::flat_hash_set<const Node*> out;
+    if (none()) return out;
+    for (const UOp& u : TopoSort(expressions)) {
+      if (!u.dtype().IsFloat()) continue;
+      bool leads = Is(u) || (HistoryOf(u) != nullptr && StillLeads(u));
+      for (const UOp& s : u.srcs()) leads |= out.contains(s.get());
+      if (leads) out.insert(u.get());
+    }
+    return out;
+  }
+
+ private:
+  bool Is(const UOp& u) const {
+    const UOp computed = u.realized();
+    return nodes_.contains(u.get()) || (computed && nodes_.contains(computed.get()));
+  }
+
+  // Nearest first, as what is used still is seldom far. A history that leads nowhere goes.
+  bool StillLeads(const UOp& buffer) {
+    std::vector<UOp> queue = {buffer};
+    absl::flat_hash_set<const Node*> seen = {buffer.get()};
+    for (size_t i = 0; i < queue.size(); ++i) {
+      if (Is(queue[i])) return true;
+      const UOp u = queue[i];
+      for (const UOp& s : Sources(u)) {
+        if (s.dtype().IsFloat() && !nowhere_.contains(s.get()) && seen.insert(s.get()).second) {
+          queue.push_back(s);
+        }
+      }
+    }
+    for (const UOp& u : queue) nowhere_.insert(u.get());
+    kept_.insert(kept_.end(), queue.begin(), queue.end());
+    Buffer& b = *buffer.arg<BufferArg>().buffer;
+    b.computed_from = NearestHashes(b.history->srcs);
+    b.history = Forgotten();
+    return false;
+  }
+
+  absl::flat_hash_set<const Node*> nodes_, nowhere_;
+  std::vector<UOp> kept_;  // so that no other node comes to lie where one of nowhere_ was
+};
 
 }  // namespace
 
 void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buffers) {
-  const absl::flat_hash_set<const Node*> depend = DependOnMarked(expressions);
+  Marked marked;
+  std::unique_lock lock(Mutex());
+  const absl::flat_hash_set<const Node*> depend = marked.Above(expressions);
   for (size_t i = 0; i < expressions.size(); ++i) {
     const UOp& u = expressions[i];
     // An assignment begins anew: no gradient goes through it.
     const bool begins = u.size() == 0 || u.is(Op::kAssign) || !u.dtype().IsFloat();
     if (begins || !buffers[i].is(Op::kBuffer)) continue;
     Buffer& kept = *buffers[i].arg<BufferArg>().buffer;
-    if (depend.contains(u.get())) {
+    const bool leads = std::any_of(u.srcs().begin(), u.srcs().end(),
+                                   [&](const UOp& s) { return depend.contains(s.get()); });
+    if (leads) {
       kept.history = std::make_shared<const History>(
           History{u.op(), u.dtype(), {u.srcs().begin(), u.srcs().end()}, u.arg()});
     } else {
-      kept.computed_from = NearestHashes(u);
+      kept.computed_from = NearestHashes({&u, 1});
     }
   }
 }
 
 UOp WithHistory(const UOp& root) {
+  std::unique_lock lock(Mutex());
   bool any = false;
   for (const UOp& u : TopoSort({&root, 1})) any |= HistoryOf(u) != nullptr;
   if (!any) return root;

@@ -2,7 +2,9 @@
 //
 // Once a tensor has been read or realised it stands for its values alone, and the graph behind it
 // can go. Where that graph leads to a tensor marked with RequireGrad it is kept beside the buffer,
-// and Grad walks on through it.
+// and Grad walks on through it; until that tensor is given another value or dies, as no gradient by
+// what it was can be asked for. What leads there by way of integers alone, Detach or NoGrad, has no
+// derivative and keeps nothing.
 #pragma once
 
 #include "absl/types/span.h"

@@ -86,6 +86,8 @@ std::vector<RewriteRule> MakeRules() {
       {op(Op::kCast, {x}), [](const Match& m) { return MergeCasts(m.root); }},
       {op(Op::kBitcast, {x}),
        [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
+      {op(Op::kBitcast, {op(Op::kBitcast, {x})}),
+       [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
       // Integers and bools.
       ints_only({x + Literal(0), x}, Fault::kFloatPlusZero),
       ints_only({x * Literal(0),

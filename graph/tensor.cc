@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "graph/buffer.h"
+#include "graph/constant_results.h"
 #include "graph/flags.h"
 #include "graph/infer_device.h"
 #include "graph/tensor_align.h"
@@ -166,7 +167,8 @@ Ints NormalAxes(const Axes& axes, int rank) {
     for (int i = 0; i < rank; ++i) out.push_back(i);
   }
   for (int64_t a : axes.axes()) {
-    const int64_t axis = NormalAxis(a, rank);
+    const int64_t axis = NormalAxis(a, std::max(rank, 1));
+    if (rank == 0) continue;
     if (std::find(out.begin(), out.end(), axis) != out.end()) Fail("axis ", a, " is given twice");
     out.push_back(axis);
   }
@@ -255,6 +257,7 @@ Variable::Variable(const std::string& name, int64_t min, int64_t max, CallSite a
 Tensor::Tensor(UOp value) : state_(std::make_shared<State>()) {
   state_->value = std::move(value);
   if (internal::Trace* trace = internal::Trace::Current()) trace->Born(state_);
+  internal::MadeInCall(*this);
 }
 
 Tensor::State& Tensor::Now() const {

@@ -3,7 +3,9 @@
 
 #include "graph/box.h"
 #include "graph/buffer.h"
+#include "graph/constant_results.h"
 #include "graph/infer_device.h"
+#include "graph/no_grad.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
@@ -232,7 +234,7 @@ Tensor& Tensor::Update(const Tensor& value) {
   if (other_form && SamePlacement(old.shape(), made.device(), old.device())) {
     made = internal::ImpliedCopy(made, old.device().sharding(), "the form of its layout");
   }
-  self.value = made;
+  self.value = NoGrad::Active() ? internal::AsConstant(made) : made;
   return *this;
 }
 

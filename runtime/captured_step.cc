@@ -62,7 +62,7 @@ CapturedStep::CapturedStep(const Jit::Step& step, const std::vector<Tensor>& inp
 }
 
 bool CapturedStep::Fits(const std::vector<Tensor>& inputs) const {
-  if (inputs.size() != signature_.size()) return false;
+  if (inputs.size() != signature_.size() || no_grad_ != NoGrad::Active()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const UOp& u = inputs[i].uop();
     const Signature& s = signature_[i];

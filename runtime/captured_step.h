@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "graph/no_grad.h"
 #include "graph/trace.h"
 #include "runtime/capture.h"
 #include "runtime/plan_key.h"
@@ -102,6 +103,7 @@ class CapturedStep {
 
   CallSite at_;
   std::vector<Signature> signature_;
+  const bool no_grad_ = NoGrad::Active();
   std::vector<std::shared_ptr<internal::Trace::Captured>> captured_;
   std::vector<int> constants_;  // captured tensors without a device
   std::vector<int> watched_;    // captured tensors that something else held at capture
