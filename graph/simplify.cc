@@ -86,8 +86,12 @@ std::vector<RewriteRule> MakeRules() {
       {op(Op::kCast, {x}), [](const Match& m) { return MergeCasts(m.root); }},
       {op(Op::kBitcast, {x}),
        [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
+      // By way of bits; floats and bools between may have several patterns for one value.
       {op(Op::kBitcast, {op(Op::kBitcast, {x})}),
-       [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
+       [=](const Match& m) {
+         const bool back = m[x].dtype() == m.root.dtype() && m.root.src(0).dtype().IsInt();
+         return back ? m[x] : UOp();
+       }},
       // Integers and bools.
       ints_only({x + Literal(0), x}, Fault::kFloatPlusZero),
       ints_only({x * Literal(0),

@@ -190,6 +190,7 @@ Tensor Tensor::Glu(int axis, CallSite at) const {
 
 Tensor Tensor::Hardmax(int axis, CallSite at) const {
   Call call("Hardmax", at);
+  if (rank() == 0) return Reshape({1}).Hardmax(axis).Reshape({});
   const int a = internal::NormalAxis(axis, rank());
   if (shape()[a].is_int(0)) return *this;  // nothing has no maximum, and the result no elements
   const Tensor first = ArgMax(a, /*keepdim=*/true);

@@ -32,6 +32,7 @@ Tensor internal::CountAlong(int axis, int rank, const Extent& n, DType dtype) {
 Tensor Tensor::Take(const Tensor& index, int axis, CallSite at) const {
   Call call("Take", at);
   CheckIndex(index);
+  if (rank() == 0) return Reshape({1}).Take(index, axis);
   return Tensor(Build(Op::kGather, {uop(), index.uop()}, Ints{NormalAxis(axis, rank()), 0, 0}));
 }
 
@@ -45,6 +46,9 @@ Tensor Tensor::Embedding(const Tensor& index, CallSite at) const {
 Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
   Call call("Gather", at);
   CheckIndex(index);
+  if (rank() == 0 && index.rank() == 0) {
+    return Reshape({1}).Gather(axis, index.Reshape({1})).Reshape({});
+  }
   const int a = NormalAxis(axis, rank());
   bool fits = index.rank() == rank();
   for (int i = 0; fits && i < rank(); ++i) {

@@ -7,7 +7,6 @@ namespace tessera {
 using internal::Call;
 using internal::Fail;
 using internal::FloatResult;
-using internal::NormalAxis;
 using internal::Show;
 using internal::WideFloat;
 
@@ -138,9 +137,8 @@ Tensor Tensor::LocalResponseNorm(int64_t size, double alpha, double beta, double
 
 Tensor Tensor::LpNormalize(double p, int axis, double eps, CallSite at) const {
   Call call("LpNormalize", at);
-  const int a = NormalAxis(axis, rank());
   const Tensor x = WideFloat(*this);
-  return (x / x.Norm(p, a, /*keepdim=*/true).Maximum(eps)).Cast(FloatResult(dtype()));
+  return (x / x.Norm(p, axis, /*keepdim=*/true).Maximum(eps)).Cast(FloatResult(dtype()));
 }
 
 }  // namespace tessera

@@ -1,5 +1,7 @@
 // Random numbers: bits of a counter under a key, so that they depend on the global index alone.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <mutex>
 #include <numbers>
 
@@ -56,14 +58,29 @@ Tensor RandomBits(const Shape& shape) {
   return Tensor(Build(Op::kThreefry, {Build(Op::kAdd, {index, first}), seed}));
 }
 
+int DigitsOf(DType dtype) {
+  if (dtype == kFloat64) return 53;
+  if (dtype == kFloat16) return 11;
+  if (dtype == kBFloat16) return 8;
+  if (dtype == kFloat8E4M3) return 4;
+  if (dtype == kFloat8E5M2) return 3;
+  return 24;
+}
+
+// The largest number of the dtype below a finite one.
+double Below(double high, DType dtype) {
+  const auto rounded = [&](double v) {
+    return Convert(tessera::Scalar::Float(v), kFloat64, dtype).AsFloat();
+  };
+  double v = rounded(high);
+  double step = std::max(std::ldexp(std::abs(v), -DigitsOf(dtype)), 0x1p-1074);
+  for (; v >= high; step *= 2) v = rounded(high - step);
+  return v;
+}
+
 // The top bits as a float in [0, 1): as many as the mantissa holds, so none is rounded up to 1.
 Tensor UnitFloats(const Tensor& bits, DType dtype) {
-  int digits = 24;
-  if (dtype == kFloat64) digits = 53;
-  if (dtype == kFloat16) digits = 11;
-  if (dtype == kBFloat16) digits = 8;
-  if (dtype == kFloat8E4M3) digits = 4;
-  if (dtype == kFloat8E5M2) digits = 3;
+  const int digits = DigitsOf(dtype);
   const Tensor top = bits.Shr(64 - digits).Cast(digits == 53 ? kInt64 : kInt32);
   return top.Cast(dtype) * std::ldexp(1.0, -digits);
 }
@@ -98,7 +115,11 @@ Tensor Tensor::Uniform(double low, double high, const Dims& shape, DType dtype, 
   if (!(low <= high)) Fail("takes bounds in order, not ", low, " to ", high);
   const DType wide = AccumulateType(dtype);
   const Tensor unit = UnitFloats(RandomBits(Shape(shape.extents())), wide);
-  return (unit * (high - low) + low).Cast(dtype).To(device);
+  const Tensor value = (unit * (high - low) + low).Cast(dtype);
+  // Rounded, it may reach the bound that it is below.
+  const bool bounded = low < high && std::isfinite(high - low);
+  const double below = bounded ? Below(high, dtype) : high;
+  return (bounded && below >= low ? value.Minimum(below) : value).To(device);
 }
 
 // Box and Muller, of the two halves of an element's bits.
@@ -263,7 +284,10 @@ Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
   const Tensor weights = Cast(kFloat64);
   if (!replacement) {
     const Tensor waiting = (1 - Rand(shape(), kFloat32).Cast(kFloat64)).Log().Neg() / weights;
-    return waiting.Contiguous().TopK(n, -1, /*largest=*/false).indices.Cast(kInt32);
+    // What has no weight never comes; nor does a place where too few are left.
+    const Tensor comes = Where(weights > 0, waiting, std::numeric_limits<double>::infinity());
+    const Tensor first = comes.Contiguous().TopK(n, -1, /*largest=*/false).indices.Cast(kInt32);
+    return Where(weights.Gather(-1, first) > 0, first, -1);
   }
   const Tensor sums = weights.CumSum(-1).Contiguous();
   Extents dims(shape().begin(), shape().end());

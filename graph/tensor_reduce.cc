@@ -99,9 +99,9 @@ Tensor Tensor::Var(const Axes& axes, int correction, bool keepdim, CallSite at) 
   const Tensor x = WideFloat(*this);
   const Tensor squares = (x - x.Mean(axes, /*keepdim=*/true)).Square().Sum(axes, keepdim);
   const Operand n = CountOf(x, axes);
-  const Tensor variance = n.extent()
-                              ? squares / (FromExtent(Extent(n.extent()), x.dtype()) - correction)
-                              : squares / std::max(0.0, n.number().AsDouble() - correction);
+  const Tensor variance =
+      n.extent() ? squares / (FromExtent(Extent(n.extent()), x.dtype()) - correction).Maximum(0)
+                 : squares / std::max(0.0, n.number().AsDouble() - correction);
   return variance.Cast(FloatResult(dtype()));
 }
 
@@ -125,8 +125,6 @@ std::pair<Tensor, Tensor> Tensor::VarMean(const Axes& axes, int correction, bool
   return {Var(axes, correction, keepdim), Mean(axes, keepdim)};
 }
 
-namespace {}  // namespace
-
 Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const {
   Call call("Norm", at);
   if (std::isnan(p)) Fail("takes a number or an infinity for p");
@@ -141,7 +139,9 @@ Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const
 
 Tensor Tensor::CountNonzero(const Axes& axes, bool keepdim, CallSite at) const {
   Call call("CountNonzero", at);
-  return Cast(kBool).Cast(kInt32).Sum(axes, keepdim);
+  Extent most = 1;
+  for (int64_t a : NormalAxes(axes, rank())) most = most * shape()[static_cast<int>(a)];
+  return Cast(kBool).Cast(most.max() > INT32_MAX ? kInt64 : kInt32).Sum(axes, keepdim);
 }
 
 Tensor Tensor::NanSum(const Axes& axes, bool keepdim, CallSite at) const {
@@ -205,7 +205,7 @@ Tensor Tensor::LogSumExp(const Axes& axes, bool keepdim, CallSite at) const {
 
 Tensor Tensor::Softmax(int axis, CallSite at) const {
   Call call("Softmax", at);
-  const int a = rank() == 0 ? 0 : NormalAxis(axis, rank());
+  const int a = NormalAxis(axis, std::max(rank(), 1));
   const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
   const Tensor e = (x - MaxOrNone(x, over)).Exp();
@@ -214,7 +214,7 @@ Tensor Tensor::Softmax(int axis, CallSite at) const {
 
 Tensor Tensor::LogSoftmax(int axis, CallSite at) const {
   Call call("LogSoftmax", at);
-  const int a = rank() == 0 ? 0 : NormalAxis(axis, rank());
+  const int a = NormalAxis(axis, std::max(rank(), 1));
   const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
   const Tensor y = x - MaxOrNone(x, over);
@@ -230,8 +230,8 @@ Tensor ArgExtreme(Op op, const Tensor& t, std::optional<int> axis, bool keepdim)
     const Tensor flat = ArgExtreme(op, t.Flatten(), 0, false);
     return keepdim ? flat.Reshape(std::vector<int64_t>(t.rank(), 1)) : flat;
   }
+  const int a = NormalAxis(*axis, std::max(t.rank(), 1));
   if (t.rank() == 0) return Tensor::Scalar(0, kInt32);
-  const int a = NormalAxis(*axis, t.rank());
   const Extent n = t.shape()[a];
   const DType index = n.max() > INT32_MAX ? kInt64 : kInt32;
   Tensor found = t == Extreme(op, t, a, /*keepdim=*/true);
@@ -239,7 +239,9 @@ Tensor ArgExtreme(Op op, const Tensor& t, std::optional<int> axis, bool keepdim)
   Extents dims(t.rank() - a, 1);
   dims[0] = n;
   const Tensor position = Tensor::Arange(n, index).Reshape(dims);
-  return Where(found, position, MaxInt(index)).Min(a, keepdim);
+  const Tensor first = Where(found, position, MaxInt(index)).Min(a, keepdim);
+  // Of an extent that turns out to be 0 there is none.
+  return n.min() > 0 ? first : Where(Tensor::FromExtent(n, kInt64) == 0, -1, first);
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ Tensor OnAxis(const Tensor& x, int a, const Fold& fold, const ScanOptions& o) {
 }
 
 Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o = {}) {
-  if (x.rank() == 0) Fail("takes at least one axis, not ", Show(x));
+  if (x.rank() == 0) return Along(x.Unsqueeze(0), axis, fold, o).Squeeze(0);
   const int a = NormalAxis(axis, x.rank());
   return internal::AlongAxis({x}, a,
                              [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
@@ -94,7 +94,6 @@ Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o =
 
 // In the type that sums and products accumulate in.
 Tensor Accumulated(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o) {
-  if (x.rank() == 0) return Accumulated(x.Unsqueeze(0), axis, fold, o).Squeeze(0);
   const DType result = SumType(x.dtype());
   return Along(x.Cast(AccumulateType(result)), axis, fold, o).Cast(result);
 }
@@ -108,6 +107,10 @@ Number AsNumber(tessera::Scalar value, DType dtype) {
 // An element attains the running extreme where it equals it; the last that did holds it still.
 ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
   if (x.dtype().IsBool()) Fail("takes numbers, not ", Show(x), "; cast it to u8");
+  if (x.rank() == 0) {
+    const ValuesAndIndices of_one = Extreme(x.Unsqueeze(0), axis, max);
+    return {of_one.values.Squeeze(0), of_one.indices.Squeeze(0)};
+  }
   const DType type = x.dtype();
   Fold fold;
   fold.identity = AsNumber(max ? LowestScalar(type) : HighestScalar(type), type);
@@ -122,10 +125,11 @@ ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
   const int a = NormalAxis(axis, x.rank());
   Tensor attains = x == values;
   if (type.IsFloat()) attains = attains | x.IsNan();
-  const Tensor position = CountAlong(a, x.rank(), x.shape()[a], kInt32);
+  const DType index = x.shape()[a].max() > INT32_MAX ? kInt64 : kInt32;
+  const Tensor position = CountAlong(a, x.rank(), x.shape()[a], index);
   const Fold latest = {[](const Tensor& w) { return w.Max(-1); },
                        [](const Tensor& p, const Tensor& q) { return p.Maximum(q); },
-                       AsNumber(LowestScalar(kInt32), kInt32)};
+                       AsNumber(LowestScalar(index), index)};
   return {values, Along(Where(attains, position, 0), a, latest)};
 }
 

@@ -112,7 +112,7 @@ Tensor Tensor::Scatter(int axis, const Tensor& index, const Tensor& src, Scatter
   CheckIndex(index);
   if (rank() == 0)
     return Reshape({1})
-        .Scatter(0, index.Reshape({1}), src.Reshape({1}), mode, include_self)
+        .Scatter(axis, index.Reshape({1}), src.Reshape({1}), mode, include_self)
         .Reshape({});
   const int a = NormalAxis(axis, rank());
   bool fits = index.rank() == rank() && src.rank() == rank(), whole = fits;
@@ -234,6 +234,9 @@ Tensor AsVector(const Tensor& index) {
 
 Tensor RowsUpdated(const Tensor& t, int axis, const Tensor& index, const Tensor& src,
                    ScatterMode mode) {
+  if (t.rank() == 0) {
+    return RowsUpdated(t.Reshape({1}), axis, index, src.Reshape({1}), mode).Reshape({});
+  }
   const int a = NormalAxis(axis, t.rank());
   const Tensor position = AsVector(index);
   Extents wanted(t.shape().begin(), t.shape().end());

@@ -234,12 +234,19 @@ ValuesAndIndices PairAlong(const Tensor& x, int axis, const OfOne& f) {
 }
 
 ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
+  const int a = NormalAxis(axis, std::max(x.rank(), 1));
   if (x.rank() == 0) return {x, Tensor::Scalar(0, kInt32)};
-  const int a = NormalAxis(axis, x.rank());
   return PairAlong(x, a, [&](const Tensor& t) -> std::vector<Tensor> {
     const Tensor index = SortedIndex(t, a, descending).Transpose(a, -1);
     return {internal::CutAs(t.Gather(a, index), x), internal::CutAs(index, x)};
   });
+}
+
+// Of a tensor without axes, as of one element: axes 0 and -1 are its own.
+template <typename F>
+ValuesAndIndices OfOneElement(const Tensor& x, F f) {
+  const ValuesAndIndices one = f(x.Reshape({1}));
+  return {one.values.Reshape({}), one.indices.Reshape({})};
 }
 
 std::vector<Tensor> At(const Tensor& x, int axis, const Tensor& index, const Extent& k,
@@ -264,11 +271,13 @@ Tensor Tensor::ArgSort(int axis, bool descending, CallSite at) const {
 
 ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) const {
   Call call("TopK", at);
-  const Extent extent = rank() == 0 ? Extent(1) : shape()[NormalAxis(axis, rank())];
+  const int a = NormalAxis(axis, std::max(rank(), 1));
+  const Extent extent = rank() == 0 ? Extent(1) : shape()[a];
   const int64_t n = extent.min();
   if (k < 0 || k > n) Fail("cannot take ", k, " of the ", n, " elements of ", Show(*this));
-  if (rank() == 0) return Reshape({1}).TopK(k, 0, largest);
-  const int a = NormalAxis(axis, rank());
+  if (rank() == 0 && k == 0) return Reshape({1}).TopK(k, 0, largest);
+  if (rank() == 0)
+    return OfOneElement(*this, [&](const Tensor& x) { return x.TopK(k, 0, largest); });
   return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
     const Tensor order = OrderOf(x, largest).Transpose(a, -1);
     const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX;
@@ -280,6 +289,9 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
 
 ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
   Call call("KthValue", at);
+  if (rank() == 0) {
+    return OfOneElement(*this, [&](const Tensor& x) { return x.KthValue(k, axis); });
+  }
   const int a = NormalAxis(axis, rank());
   if (k < 1 || k > shape()[a].min())
     Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
@@ -291,6 +303,7 @@ ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at
 // NaNs are in order at the end: the last one stands for all.
 ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
   Call call("Median", at);
+  if (rank() == 0) return OfOneElement(*this, [&](const Tensor& x) { return x.Median(axis); });
   const int a = NormalAxis(axis, rank());
   const Extent& n = shape()[a];
   if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
@@ -313,6 +326,7 @@ Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSit
     const Tensor flat = Flatten().Quantile(q, 0);
     return keepdim ? flat.Reshape(std::vector<int64_t>(rank(), 1)) : flat;
   }
+  if (rank() == 0) return Reshape({1}).Quantile(q, *axis).Reshape({});
   const int a = NormalAxis(*axis, rank());
   const int64_t n = size(a);
   if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));

@@ -72,6 +72,7 @@ Tensor Tensor::NanStd(const Axes& axes, int correction, bool keepdim, CallSite a
 // NaNs are above all in order, so that the others' middle follows from how many there are.
 ValuesAndIndices Tensor::NanMedian(int axis, bool keepdim, CallSite at) const {
   Call call("NanMedian", at);
+  if (rank() == 0) return Median(axis);
   const int a = NormalAxis(axis, rank());
   if (!dtype().IsFloat()) return Median(a, keepdim);
   if (shape()[a].max() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));

@@ -85,6 +85,7 @@ constexpr int64_t kEdge = 3, kLong = 8;
 std::string Element(const HostArray& a, int64_t i) {
   if (!a.dtype.IsFloat()) return ScalarToString(a.At(i), a.dtype);
   const double d = a.At(i).AsFloat();
+  if (std::isnan(d)) return "nan";
   return absl::StrFormat("%.*g", a.dtype.bits() >= 32 ? 6 : 4, d);
 }
 

@@ -1,5 +1,6 @@
 // Creation of tensors: from numbers, host data, counting and random bits.
 #include <algorithm>
+#include <numeric>
 
 #include "tests/graph/tensor_testing.h"
 
@@ -155,6 +156,14 @@ TEST(TensorRandom, Distributions) {
   const auto u = Values(Tensor::Uniform(-2, 6, {5000}));
   EXPECT_GE(*std::min_element(u.begin(), u.end()), -2);
   EXPECT_LT(*std::max_element(u.begin(), u.end()), 6);
+  for (DType type : {kFloat32, kFloat16, kBFloat16, kFloat8E4M3, kFloat8E5M2}) {
+    for (const auto& [low, high] : {std::pair{0.0, 1.0}, {-2.0, -1.0}, {1.0, 1.9}, {-1.0, 0.0}}) {
+      const auto some = Values(Tensor::Uniform(low, high, {3000}, type));
+      EXPECT_LT(*std::max_element(some.begin(), some.end()), high) << type.ToString();
+      EXPECT_NEAR(std::accumulate(some.begin(), some.end(), 0.0) / 3000, (low + high) / 2, 0.15);
+    }
+  }
+  EXPECT_EQ(Values(Tensor::Uniform(2, 2, {1}))[0], 2);
   std::vector<int> counts(5);
   for (double x : Values(Tensor::RandInt(-2, 3, {5000}))) ++counts.at(static_cast<int>(x) + 2);
   for (int c : counts) EXPECT_NEAR(c, 1000, 150);

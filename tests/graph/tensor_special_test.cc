@@ -215,6 +215,13 @@ TEST(TensorRandom, OrdersAndDraws) {
   EXPECT_EQ(Values(Tensor::Zeros({4}).Multinomial(1))[0], 3);
   const auto once = Values(Tensor::From({1.0, 0.0, 2.0, 3.0}, kFloat32).Multinomial(3, false));
   EXPECT_THAT(once, ::testing::UnorderedElementsAre(0, 2, 3));
+  // No weight is no place, and where too few have one the rest is -1.
+  for (int i = 0; i < 20; ++i) {
+    const auto few = Values(weights.Multinomial(3, false));
+    EXPECT_THAT(std::vector<double>(few.begin(), few.begin() + 3),
+                ::testing::UnorderedElementsAre(1, 2, -1));
+    EXPECT_THAT(std::vector<double>(few.begin() + 3, few.end()), ::testing::ElementsAre(0, -1, -1));
+  }
   EXPECT_ERROR(weights.Multinomial(5, false), "Multinomial", "each once");
   EXPECT_ERROR(weights.Dropout(2), "Dropout", "probability");
   EXPECT_ERROR(Tensor::Permutation(-1), "Permutation", "-1");

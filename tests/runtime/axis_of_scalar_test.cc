@@ -1,0 +1,78 @@
+// Axes 0 and -1 of a tensor of rank 0: it is one element along them, as in PyTorch.
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+struct Case {
+  const char* name;
+  std::function<Tensor(const Tensor&, int)> call;
+  double want;
+};
+
+const Tensor& Zero() {
+  static const Tensor& zero = *new Tensor(Tensor::Scalar(0, kInt32));
+  return zero;
+}
+
+const std::vector<Case>& Cases() {
+  static const auto& cases = *new std::vector<Case>{
+      {"Sum", [](const Tensor& t, int a) { return t.Sum(a); }, 3},
+      {"Prod", [](const Tensor& t, int a) { return t.Prod(a, true); }, 3},
+      {"Mean", [](const Tensor& t, int a) { return t.Mean(a); }, 3},
+      {"Max", [](const Tensor& t, int a) { return t.Max(a); }, 3},
+      {"Any", [](const Tensor& t, int a) { return t.Any(a); }, 1},
+      {"Var", [](const Tensor& t, int a) { return t.Var(a, 0); }, 0},
+      {"Norm", [](const Tensor& t, int a) { return t.Norm(2, a); }, 3},
+      {"CountNonzero", [](const Tensor& t, int a) { return t.CountNonzero(a); }, 1},
+      {"NanSum", [](const Tensor& t, int a) { return t.NanSum(a); }, 3},
+      {"LogSumExp", [](const Tensor& t, int a) { return t.LogSumExp(a); }, 3},
+      {"Softmax", [](const Tensor& t, int a) { return t.Softmax(a); }, 1},
+      {"LogSoftmax", [](const Tensor& t, int a) { return t.LogSoftmax(a); }, 0},
+      {"Hardmax", [](const Tensor& t, int a) { return t.Hardmax(a); }, 1},
+      {"LpNormalize", [](const Tensor& t, int a) { return t.LpNormalize(2, a); }, 1},
+      {"ArgMax", [](const Tensor& t, int a) { return t.ArgMax(a); }, 0},
+      {"MaxWithIndices", [](const Tensor& t, int a) { return t.MaxWithIndices(a).values; }, 3},
+      {"CumSum", [](const Tensor& t, int a) { return t.CumSum(a); }, 3},
+      {"CumProd", [](const Tensor& t, int a) { return t.CumProd(a); }, 3},
+      {"CumMax", [](const Tensor& t, int a) { return t.CumMax(a).values; }, 3},
+      {"CumMin", [](const Tensor& t, int a) { return t.CumMin(a).indices; }, 0},
+      {"LogCumSumExp", [](const Tensor& t, int a) { return t.LogCumSumExp(a); }, 3},
+      {"Sort", [](const Tensor& t, int a) { return t.Sort(a).values; }, 3},
+      {"ArgSort", [](const Tensor& t, int a) { return t.ArgSort(a); }, 0},
+      {"TopK", [](const Tensor& t, int a) { return t.TopK(1, a).values; }, 3},
+      {"KthValue", [](const Tensor& t, int a) { return t.KthValue(1, a).values; }, 3},
+      {"Median", [](const Tensor& t, int a) { return t.Median(a).values; }, 3},
+      {"NanMedian", [](const Tensor& t, int a) { return t.NanMedian(a).indices; }, 0},
+      {"Quantile", [](const Tensor& t, int a) { return t.Quantile(0.5, a); }, 3},
+      {"Gather", [](const Tensor& t, int a) { return t.Gather(a, Zero()); }, 3},
+      {"Take", [](const Tensor& t, int a) { return t.Take(Zero(), a); }, 3},
+      {"Scatter", [](const Tensor& t, int a) { return t.Scatter(a, Zero(), t * 2); }, 6},
+      {"Flip", [](const Tensor& t, int a) { return t.Flip(a); }, 3},
+      {"Squeeze", [](const Tensor& t, int a) { return t.Squeeze(a); }, 3},
+  };
+  return cases;
+}
+
+TEST(AxisOfScalar, IsTheElementItself) {
+  const Tensor t = Tensor::Scalar(3.0);
+  for (const Case& c : Cases()) {
+    for (const int axis : {0, -1}) {
+      const Tensor got = c.call(t, axis);
+      EXPECT_EQ(got.rank(), 0) << c.name;
+      EXPECT_NEAR(got.Item(), c.want, 1e-6) << c.name;
+    }
+    for (const int axis : {1, -2}) {
+      std::string message;
+      try {
+        c.call(t, axis);
+      } catch (const Error& e) {
+        message = e.what();
+      }
+      EXPECT_THAT(message, ::testing::StartsWith(std::string(c.name) + ": there is no axis"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tessera

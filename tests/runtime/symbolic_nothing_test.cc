@@ -1,0 +1,58 @@
+// Reductions over a symbolic extent that is 0 at the call, beside those over a fixed one.
+#include <cmath>
+#include <sstream>
+
+#include "runtime/capture.h"
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+std::vector<double> OfLength(const std::function<Tensor(const Tensor&)>& f, int64_t n) {
+  const Variable length("nothing_n", 0, 4);
+  const Tensor data = Tensor::From({{3.f, 1.f}, {5.f, 9.f}, {4.f, 2.f}, {1.f, 8.f}}).Realize();
+  const Tensor part = data.SliceAxis(0, {0, length});
+  return Realize({f(part)}, {{"nothing_n", n}})[0].ToVector<double>();
+}
+
+TEST(SymbolicNothing, VarAndStdAreNan) {
+  for (int correction : {0, 1, 2}) {
+    const auto var = [&](const Tensor& x) { return x.Var(0, correction); };
+    const auto std = [&](const Tensor& x) { return x.Std(0, correction); };
+    const Tensor none = Tensor::Zeros({0, 2});
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_TRUE(std::isnan(var(none).ToVector<double>()[i]));
+      EXPECT_TRUE(std::isnan(OfLength(var, 0)[i])) << correction;
+      EXPECT_TRUE(std::isnan(OfLength(std, 0)[i])) << correction;
+    }
+  }
+  EXPECT_NEAR(OfLength([](const Tensor& x) { return x.Var(0, 0); }, 2)[1], 16, 1e-4);
+  // Fewer than the correction counts as none, as of a fixed extent.
+  EXPECT_TRUE(std::isinf(OfLength([](const Tensor& x) { return x.Var({0, 1}, 3); }, 1)[0]));
+}
+
+TEST(SymbolicNothing, PositionsOfNothingAreMinusOne) {
+  const auto most = [](const Tensor& x) { return x.ArgMax(0); };
+  const auto least = [](const Tensor& x) { return x.ArgMin(0); };
+  EXPECT_EQ(OfLength(most, 0), (std::vector<double>{-1, -1}));
+  EXPECT_EQ(OfLength(least, 0), (std::vector<double>{-1, -1}));
+  EXPECT_EQ(OfLength(most, 3), (std::vector<double>{1, 1}));
+  EXPECT_EQ(OfLength(least, 4), (std::vector<double>{3, 0}));
+  EXPECT_EQ(OfLength([](const Tensor& x) { return x.ArgMax(); }, 0), std::vector<double>{-1});
+}
+
+TEST(SymbolicNothing, CountsThatMayBeLargeAreWide) {
+  const Tensor large = Tensor::Zeros({1 << 16, 1 << 16}, kUInt8);
+  EXPECT_EQ(large.CountNonzero().dtype(), kInt64);
+  EXPECT_EQ(large.CountNonzero(0).dtype(), kInt32);
+}
+
+TEST(SymbolicNothing, NanHasNoSignWhenPrinted) {
+  std::ostringstream out;
+  out << Tensor::From({-std::nan(""), 1.0}, kFloat32);
+  EXPECT_EQ(out.str().find("-nan"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("nan"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tessera
