@@ -28,6 +28,10 @@ Tensor FullOf(const char* name, const Dims& dims, Number value, DType dtype, Dev
               CallSite at) {
   Call call(name, at);
   internal::CheckHoldsValues(device);
+  for (const Extent& e : dims.extents()) {
+    if (!e.is_int() || e.value() >= 0) continue;
+    Fail("the extent ", e.value(), " of ", Shape(dims.extents()).ToString(), " is negative");
+  }
   return Tensor(Filled(internal::NumberAs(value, dtype), Shape(dims.extents()), device));
 }
 

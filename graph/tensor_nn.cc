@@ -58,6 +58,11 @@ Tensor Tensor::MatMul(const Tensor& b, CallSite at) const {
     Fail("the last axis of ", Show(*this), " and axis ", inner, " of ", Show(b),
          " differ: ", shape()[rank() - 1].ToString(), " and ", b.shape()[inner].ToString());
   }
+  const Device at_a = device(), at_b = b.device();
+  if (at_a && at_b && !at_a.is_sharding() && !at_b.is_sharding() && !(at_a == at_b)) {
+    Fail("the operands are on different devices, ", at_a.ToString(), " and ", at_b.ToString(),
+         "; move one of them with .To(...); got ", Show(*this), " and ", Show(b));
+  }
   const auto [wide, result] = TypesOf(*this, b);
   const UOp x = CastTo(uop(), wide), y = CastTo(b.uop(), wide);
   if (b.rank() == 1) return Contract(x, y, shape(), rank() - 1, result);

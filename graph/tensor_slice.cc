@@ -6,6 +6,7 @@
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_moved.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -270,6 +271,10 @@ Tensor Tensor::Roll(const Ints& shifts, const Axes& axes, CallSite at) const {
 std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
   Call call("Split", at);
   if (piece < 1) Fail("pieces cannot have the size ", piece);
+  if (!shape()[NormalAxis(axis, rank())].is_int()) {
+    Fail("how many pieces of ", piece, " axis ", axis, " of ", Show(*this), " has is not known; ",
+         "use Chunk, which makes a given number of them, or Narrow");
+  }
   std::vector<int64_t> sizes;
   for (int64_t left = size(axis); left > 0; left -= piece) sizes.push_back(std::min(left, piece));
   if (sizes.empty()) sizes.push_back(0);
@@ -279,6 +284,18 @@ std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
 std::vector<Tensor> Tensor::Chunk(int64_t n, int axis, CallSite at) const {
   Call call("Chunk", at);
   if (n < 1) Fail("cannot make ", n, " pieces");
+  const int a = NormalAxis(axis, rank());
+  if (const Extent& e = shape()[a]; !e.is_int()) {
+    std::vector<Tensor> out;
+    Extent begin = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const UOp more = (e + Extent(n - 1 - i)).ToUOp();
+      const Extent end = begin + Extent(Simplify(UOp::Make(Op::kFloorDiv, {more, UOp::Index(n)})));
+      out.push_back(internal::KnownPart(*this, a, begin, end));
+      begin = end;
+    }
+    return out;
+  }
   const int64_t all = size(axis);
   std::vector<int64_t> sizes;
   for (int64_t i = 0; i < n; ++i) sizes.push_back(all / n + (i < all % n));

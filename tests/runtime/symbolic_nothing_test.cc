@@ -41,10 +41,31 @@ TEST(SymbolicNothing, PositionsOfNothingAreMinusOne) {
   EXPECT_EQ(OfLength([](const Tensor& x) { return x.ArgMax(); }, 0), std::vector<double>{-1});
 }
 
+TEST(SymbolicNothing, ChunksAreAsEvenAsCanBe) {
+  for (int64_t n = 0; n <= 4; ++n) {
+    const std::vector<double> of_first = {3, 5, 4, 1};
+    size_t at = 0;
+    for (int i = 0; i < 3; ++i) {
+      const auto piece = OfLength([&](const Tensor& x) { return x.Select(1, 0).Chunk(3)[i]; }, n);
+      EXPECT_EQ(piece.size(), static_cast<size_t>((n + 2 - i) / 3)) << n << " " << i;
+      for (double v : piece) EXPECT_EQ(v, of_first.at(at++));
+    }
+    EXPECT_EQ(at, static_cast<size_t>(n));
+  }
+  const Tensor x = Tensor::Ones({4}).SliceAxis(0, {0, Variable("nothing_n", 0, 4)});
+  EXPECT_ERROR(x.Split(3), "Split", "use Chunk");
+}
+
 TEST(SymbolicNothing, CountsThatMayBeLargeAreWide) {
   const Tensor large = Tensor::Zeros({1 << 16, 1 << 16}, kUInt8);
   EXPECT_EQ(large.CountNonzero().dtype(), kInt64);
   EXPECT_EQ(large.CountNonzero(0).dtype(), kInt32);
+}
+
+TEST(SymbolicNothing, MessagesShowWhatWasGiven) {
+  EXPECT_ERROR(Tensor::Zeros({2, -1}), "Zeros", "the extent -1 of [2, -1] is negative");
+  const Tensor a = Tensor::Ones({2, 3}).To("CPU:1"), b = Tensor::Ones({3, 2}).To("CPU:0");
+  EXPECT_ERROR(a.MatMul(b), "MatMul", "f32[2, 3] on CPU:1 and f32[3, 2] on CPU");
 }
 
 TEST(SymbolicNothing, NanHasNoSignWhenPrinted) {
