@@ -137,13 +137,16 @@ UOp InProgram(const UOp& built, Op op, DType dtype, absl::Span<const UOp> srcs, 
 // there.
 std::vector<UOp> Spread(const FuzzCase& c, Spreader& s, int64_t* programs = nullptr) {
   absl::flat_hash_map<const Node*, UOp> made;
+  const bool written =
+      std::any_of(c.roots.begin(), c.roots.end(), [](const UOp& r) { return r.is(Op::kAssign); });
   for (const UOp& u : TopoSort(c.roots)) {
     UOp out;
     if (u.is(Op::kParam)) {
       const auto& bytes = c.data[u.arg<ParamArg>().slot];
       const Tensor t = Tensor::FromBytes(bytes.data(), Dims(u.shape()), u.dtype(), "CPU");
       Tensor spread = t.Shard(s.Any(u.shape()));
-      if (s.Chance(0.7)) spread.Realize();
+      // What is assigned to lies in a buffer, as Tensor::Assign has it: no COPY is a target.
+      if (s.Chance(0.7) || (written && u.shape().is_static())) spread.Realize();
       out = spread.uop();
     } else if (u.size() == 0) {
       out = u;
@@ -159,8 +162,6 @@ std::vector<UOp> Spread(const FuzzCase& c, Spreader& s, int64_t* programs = null
         if (program) out = program;
         if (program && programs != nullptr) ++*programs;
       }
-      const bool written = std::any_of(c.roots.begin(), c.roots.end(),
-                                       [](const UOp& r) { return r.is(Op::kAssign); });
       if (!written && out.device() && s.Chance(0.1)) {
         out = internal::CopyTo(out, s.Any(out.shape()));
       }
@@ -281,6 +282,7 @@ void Fuzz(uint64_t first, int64_t count) {
 
 TEST(ShardedFuzz, Few) { Fuzz(1, 60); }
 TEST(ShardedFuzz, AssignedOfSymbolicExtents) { Fuzz(267094701123614, 1); }
+TEST(ShardedFuzz, TwoAssignmentsToOneVersion) { Fuzz(267094701129803, 1); }
 TEST(ShardedFuzz, ManySlow) { Fuzz(5000, 3000); }
 TEST(ShardedFuzz, FreshSeedsLong) { Fuzz(uint64_t{std::random_device()()} << 16, 100000); }
 
