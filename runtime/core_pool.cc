@@ -51,15 +51,11 @@ void FutexWake(std::atomic<uint32_t>& word) {
 
 }  // namespace
 
-struct alignas(128) CorePool::Share {
-  std::atomic<int64_t> next{0};  // the first worker that nobody has taken
-  int64_t end = 0;
-};
-
 struct alignas(128) CorePool::Mailbox {
   std::atomic<uint32_t> state{kIdle};
-  int64_t share = 0;  // which share is this thread's: one and up
-  int avoided = -1;   // the core that `thread` keeps off: its caller's
+  int64_t share = 0;   // which share is this thread's: one and up
+  int64_t shares = 0;  // of how many, this time
+  int avoided = -1;    // the core that `thread` keeps off: its caller's
   std::thread thread;
 };
 
@@ -90,7 +86,6 @@ void CorePool::Start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   CPU_ZERO(&allowed_);
   pthread_getaffinity_np(pthread_self(), sizeof allowed_, &allowed_);
-  shares_ = std::make_unique<Share[]>(cores_);
   for (int i = 1; i < cores_; ++i) {
     boxes_.push_back(std::make_unique<Mailbox>());
     Mailbox& box = *boxes_.back();
@@ -138,23 +133,16 @@ bool CorePool::AwaitWork(Mailbox& box) {
 
 void CorePool::ThreadMain(Mailbox& box) {
   while (AwaitWork(box)) {
-    RunShares(box.share);
+    RunShare(box.share, box.shares);
     const uint32_t before = box.state.exchange(kIdle, std::memory_order_acq_rel);
     if (before == kAwaited) FutexWake(box.state);
   }
 }
 
-// From a thread's own share on, worker by worker, then what is left of the others': a core that
-// others slow down holds nobody up by more than one worker.
-void CorePool::RunShares(int64_t own) {
-  for (int64_t i = 0; i < num_shares_; ++i) {
-    Share& share = shares_[(own + i) % num_shares_];
-    for (;;) {
-      const int64_t w = share.next.fetch_add(1, std::memory_order_relaxed);
-      if (w >= share.end) break;
-      fn_(arg_, w, workers_);
-    }
-  }
+// A share is a contiguous block of workers, so that neighbours meet in one cache.
+void CorePool::RunShare(int64_t share, int64_t shares) {
+  const int64_t end = (share + 1) * workers_ / shares;
+  for (int64_t w = share * workers_ / shares; w < end; ++w) fn_(arg_, w, workers_);
 }
 
 void CorePool::Run(CoreFn fn, void* arg, int64_t workers) {
@@ -166,25 +154,19 @@ void CorePool::Run(CoreFn fn, void* arg, int64_t workers) {
   fn_ = fn;
   arg_ = arg;
   workers_ = workers;
-  // A share is a contiguous block of workers, so that neighbours meet in one cache.
-  num_shares_ = std::min<int64_t>(workers, cores_);
-  for (int64_t i = 0; i < num_shares_; ++i) {
-    const int64_t first = i == 0 ? 1 : i * workers / num_shares_;  // 0 is the caller's own
-    shares_[i].next.store(first, std::memory_order_relaxed);
-    shares_[i].end = (i + 1) * workers / num_shares_;
-  }
-  for (int64_t i = 1; i < num_shares_; ++i) {
+  const int64_t shares = std::min<int64_t>(workers, cores_);
+  for (int64_t i = 1; i < shares; ++i) {
     Mailbox& box = *boxes_[i - 1];
+    box.shares = shares;
     KeepOffCaller(box);
     if (box.state.exchange(kPosted, std::memory_order_release) == kAsleep) FutexWake(box.state);
   }
-  fn(arg, 0, workers);
-  RunShares(0);
-  for (int64_t i = 1; i < num_shares_; ++i) {  // a thread that has not begun finds nothing left
+  RunShare(0, shares);
+  for (int64_t i = 1; i < shares; ++i) {
     uint32_t posted = kPosted;
-    boxes_[i - 1]->state.compare_exchange_strong(posted, kIdle);
+    if (boxes_[i - 1]->state.compare_exchange_strong(posted, kIdle)) RunShare(i, shares);
   }
-  for (int64_t i = 1; i < num_shares_; ++i) {
+  for (int64_t i = 1; i < shares; ++i) {
     std::atomic<uint32_t>& state = boxes_[i - 1]->state;
     const auto begin = Clock::now();
     for (int spins = 0;; ++spins) {

@@ -121,7 +121,6 @@ constexpr int64_t kOccupying = 4, kTilesOccupying = 2;  // for each core: shared
 constexpr int64_t kTileRows = 8, kTileColumns = 32;
 constexpr double kComputing = 64;       // operations on each byte: memory is not waited for
 constexpr double kWorthAnother = 0.75;  // of the bytes that each core moves
-constexpr int64_t kPartBytes = 256 << 10, kMostParts = 8;  // what a core takes at once; in all
 
 // How many points of each loop codegen keeps together: one, but those of a tile for the columns of
 // a kernel's only product, along which the result is adjacent, and for the rows, which use the
@@ -194,16 +193,6 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
   return out;
 }
 
-// Cores are slowed by what else runs, and each by something else. Where a core's part of a loop is
-// mostly waiting for memory it is cut further, and a core that is done takes from the others.
-int64_t PartsEach(const PlanKernel& k, int64_t extent, int64_t cores) {
-  const auto bytes = static_cast<double>(k.bytes.max());
-  if (static_cast<double>(k.flops.max()) > kComputing * bytes) return 1;
-  const int64_t most = std::min(extent / (kOccupying * cores), kMostParts);
-  const int64_t parts = static_cast<int64_t>(bytes / static_cast<double>(kPartBytes * cores));
-  return std::clamp<int64_t>(parts, 1, std::max<int64_t>(most, 1));
-}
-
 }  // namespace
 
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
@@ -272,7 +261,6 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   kernel.workers = 1;
   if (wanted > 1 && sharers > 1) {
     kernel.workers = static_cast<int>(sharers);
-    kernel.parts_each = static_cast<int>(PartsEach(kernel, one, sharers));
     kernel.utilisation = shared_use;
     std::rotate(order.begin(), order.begin() + grid, order.begin() + grid + 1);
     const UOp marked = GridRange(order[0].src(0), order[0].arg<RangeArg>().id);

@@ -24,11 +24,8 @@ struct PlanKernel {
   int num_buffers = 0;                 // PARAM slots 0 .. num_buffers - 1
   int num_outputs = 0;                 // slots below are written
   int workers = 1;                     // over how many cores its grid is divided
-  int parts_each = 1;                  // as many more parts, taken by whichever core is free
   double utilisation = 1;              // of the cores worth waking, until the last of them is done
   Extent bytes = 0, flops = 0;         // least traffic and arithmetic of one launch
-
-  int parts() const { return workers * parts_each; }  // that a launch calls it for
 };
 
 // Tensors of more elements are refused: no memory holds them, and bytes are counted in 64 bits.

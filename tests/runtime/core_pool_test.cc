@@ -65,27 +65,6 @@ TEST(CorePool, ResultsAreVisibleToTheCaller) {
   }
 }
 
-// Worker 0 waits for all others, which one thread more can only do if it takes what is left of the
-// caller's share. (A kernel must not wait like this.)
-TEST(CorePool, WhatASlowCoreHasLeftIsTakenFromIt) {
-  CorePool pool(2);
-  std::atomic<int> done{0};
-  pool.Run(
-      [](void* arg, int64_t worker, int64_t workers) {
-        auto& done = *static_cast<std::atomic<int>*>(arg);
-        if (worker > 0) {
-          done.fetch_add(1);
-          return;
-        }
-        const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-        while (done.load() + 1 < workers && std::chrono::steady_clock::now() < give_up) {
-          std::this_thread::yield();
-        }
-        EXPECT_EQ(done.load() + 1, workers);
-      },
-      &done, 8);
-}
-
 TEST(CorePool, WorkerZeroIsTheCaller) {
   CorePool pool(3);
   for (int round = 0; round < 100; ++round) {

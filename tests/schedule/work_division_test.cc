@@ -116,18 +116,6 @@ TEST(DivideWork, OneLongLoopIsSharedUnevenly) {
   EXPECT_NEAR(k.utilisation, 1000.0 / 1024, 1e-9);  // some have 32 rows, some 31
 }
 
-// What mostly waits for memory is handed out in more parts than there are cores, if these are not
-// too small; what computes is not, as each part would lay out its operands again.
-TEST(DivideWork, CoresTakeFromOneAnotherWhereMemoryIsWaitedFor) {
-  const PlanKernel vector =
-      KernelOf(Tensor::Empty({1, 2048}).Linear(Tensor::Empty({8192, 2048})), 4);
-  EXPECT_EQ(vector.workers, 4);
-  EXPECT_EQ(vector.parts(), 32);
-  EXPECT_EQ(KernelOf(Tensor::Empty({1 << 20}).Exp(), 4).parts(), 32);  // 8 MiB
-  EXPECT_EQ(KernelOf(Tensor::Empty({1 << 17}).Exp(), 4).parts(), 4);
-  EXPECT_EQ(KernelOf(Tensor::Empty({512, 512}).MatMul(Tensor::Empty({512, 512})), 4).parts(), 4);
-}
-
 TEST(DivideWork, ShortLoopsAreSplitTogether) {
   const PlanKernel k = KernelOf(Tensor::Empty({16, 16, 8192}).Sum({2}), 32);
   EXPECT_EQ(k.workers, 32);
