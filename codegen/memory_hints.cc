@@ -16,8 +16,8 @@ constexpr int64_t kMostReadings = 4;  // beyond, asking each time costs more tha
 // What is read once goes by as fast as memory gives it: it must be asked for so many bytes before,
 // or it comes too late. (At 4 KiB a product with rows of Q4_0 took 1.6 times as long.)
 constexpr int64_t kLeastAhead = 8192;
-// Of streams that hardware follows: just enough to be over the end of a page before it is. At 2 KiB
-// a step of decoding with weights in f16 took 1.4 times as long.
+// Of streams that hardware follows: just enough to be over the end of a page before it is. (At 2
+// KiB a loop over rows of f16 took 1.2 times as long.)
 constexpr int64_t kStepsOfStream = 2;  // of the loop, or lines
 
 // Bytes of a buffer, every variable at its highest.
