@@ -37,7 +37,7 @@ Marked& AllMarked() {
 }  // namespace
 
 Tensor& Tensor::RequireGrad(bool required) {
-  Call call("RequireGrad", CallSite::Here());
+  Call call("RequireGrad", CallSite::Here(), *this);
   uop();
   if (required && !dtype().IsFloat()) Fail(Show(*this), " is not of a float dtype");
   Marked& marked = AllMarked();
@@ -83,7 +83,7 @@ std::shared_ptr<Tensor::State>& Tensor::GradNow(bool replaced) const {
 }
 
 void Tensor::Backward(CallSite at) const {
-  Call call("Backward", at);
+  Call call("Backward", at, *this);
   absl::flat_hash_set<const Node*> reached;
   const UOp loss = WithHistory(uop());
   for (const UOp& u : TopoSort({&loss, 1})) {

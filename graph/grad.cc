@@ -444,7 +444,7 @@ class Walk {
 }  // namespace
 
 std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters, CallSite at) {
-  Call call("Grad", at);
+  Call call("Grad", at, loss, parameters);
   if (!loss.dtype().IsFloat() || !loss.shape().Elements().is_int(1)) {
     Fail("the loss ", Show(loss), " is not one float; sum it, or take the mean");
   }

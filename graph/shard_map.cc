@@ -183,7 +183,7 @@ std::vector<Tensor> ShardMap(const MeshDimNames& dims,
                              const std::vector<std::vector<Placement>>& out_placements,
                              const LocalProgram& program, const std::vector<Tensor>& arguments,
                              CallSite at) {
-  Call call("ShardMap", at);
+  Call call("ShardMap", at, absl::MakeConstSpan(arguments));
   const Tensor* first = nullptr;
   for (const Tensor& a : arguments) {
     if (!a.device()) continue;
@@ -235,19 +235,19 @@ std::vector<Tensor> ShardMap(const MeshDimNames& dims,
 }
 
 Tensor AllReduce(const Tensor& x, const MeshDimName& dim, Op op, CallSite at) {
-  Call call("AllReduce", at);
+  Call call("AllReduce", at, x);
   return Tensor(Reduced(InsideOf(x, dim), op));
 }
 
 Tensor AllGather(const Tensor& x, const MeshDimName& dim, int axis, CallSite at) {
-  Call call("AllGather", at);
+  Call call("AllGather", at, x);
   const Inside in = InsideOf(x, dim);
   const int a = internal::NormalAxis(axis, x.rank());
   return Moved(in, in.x, Placement::Shard(a), Placement::Replicate(), "AllGather");
 }
 
 Tensor ReduceScatter(const Tensor& x, const MeshDimName& dim, int axis, Op op, CallSite at) {
-  Call call("ReduceScatter", at);
+  Call call("ReduceScatter", at, x);
   const Inside in = InsideOf(x, dim);
   const int a = internal::NormalAxis(axis, x.rank());
   return Moved(in, Reduced(in, op), Placement::Replicate(), Placement::Shard(a), "ReduceScatter");
@@ -255,7 +255,7 @@ Tensor ReduceScatter(const Tensor& x, const MeshDimName& dim, int axis, Op op, C
 
 Tensor AllToAll(const Tensor& x, const MeshDimName& dim, int split_axis, int join_axis,
                 CallSite at) {
-  Call call("AllToAll", at);
+  Call call("AllToAll", at, x);
   const Inside in = InsideOf(x, dim);
   const int split = internal::NormalAxis(split_axis, x.rank());
   const int join = internal::NormalAxis(join_axis, x.rank());
@@ -272,7 +272,7 @@ Tensor AllToAll(const Tensor& x, const MeshDimName& dim, int split_axis, int joi
 }
 
 Tensor PlaceIndex(const Tensor& like, const MeshDimName& dim, CallSite at) {
-  Call call("PlaceIndex", at);
+  Call call("PlaceIndex", at, like);
   const Inside in = InsideOf(like, dim);
   std::vector<Placement> outside(in.sharding.mesh().ndim(), Placement::Replicate());
   std::vector<Placement> own = outside;
@@ -313,7 +313,7 @@ Tensor CutBack(const Tensor& full, const Tensor& x, const Mesh& mesh, const Ints
 
 Tensor Permute(const Tensor& x, const MeshDimName& dim, const std::vector<int>& sources,
                CallSite at) {
-  Call call("Permute", at);
+  Call call("Permute", at, x);
   const Inside in = InsideOf(x, dim);
   if (static_cast<int64_t>(sources.size()) != in.places) {
     Fail("has ", sources.size(), " sources for ", in.places, " places along mesh dim ", dim.text);

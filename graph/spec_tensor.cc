@@ -229,7 +229,13 @@ void SpecGraph::Add(SpecRule rule, int i, std::string message) {
   constexpr int kMostOfANode = 8;
   if (reported.size() < nodes.size()) reported.resize(nodes.size());
   if (++reported[i] > kMostOfANode) return;
-  violations.push_back({NodeText(i), rule, std::move(message), lines.empty() ? 0 : lines[i]});
+  Violation found{NodeText(i), rule, std::move(message), lines.empty() ? 0 : lines[i]};
+  // An operand that is used twice is wrong once.
+  if (!violations.empty() && violations.back().ToString() == found.ToString() &&
+      violations.back().line == found.line) {
+    return;
+  }
+  violations.push_back(std::move(found));
 }
 
 void CheckCommon(SpecGraph& g) {

@@ -49,6 +49,23 @@ UOp Build(Op op, DType dtype, absl::Span<const UOp> srcs, Arg arg) {
 
 std::string Show(const Tensor& t) { return Describe(t.uop()); }
 
+std::string Call::Message(absl::string_view wrong) {
+  std::string out = absl::StrCat(current_ == nullptr ? "Tensor" : current_->name_, ": ", wrong);
+  if (current_ == nullptr || absl::StrContains(wrong, "; got ")) return out;
+  constexpr int kMostShown = 8;
+  int shown = 0;
+  for (const absl::Span<const Tensor> some : absl::MakeSpan(current_->given_, current_->count_)) {
+    for (const Tensor& t : some) {
+      if (!t) continue;
+      const std::string text = Show(t);
+      if (absl::StrContains(wrong, text)) continue;
+      if (++shown > kMostShown) return out + ", ...";
+      absl::StrAppend(&out, shown == 1 ? "; got " : ", ", text);
+    }
+  }
+  return out;
+}
+
 std::string Show(const Operand& o) {
   if (o.tensor() != nullptr) return Show(*o.tensor());
   return o.extent() ? Extent(o.extent()).ToString() : o.number().ToString();
@@ -306,25 +323,25 @@ static void CheckMayMove(const Tensor& x, Device to) {
 }
 
 Tensor Tensor::To(Device to, CallSite at) const {
-  Call call("To", at);
+  Call call("To", at, *this);
   if (!to || device() == to) return Tensor(uop());
   CheckMayMove(*this, to);
   return Tensor(internal::CopyTo(uop(), to));
 }
 
 Tensor Tensor::Shard(const Sharding& to, CallSite at) const {
-  Call call("Shard", at);
+  Call call("Shard", at, *this);
   CheckMayMove(*this, to);
   return Tensor(internal::CopyTo(uop(), to));
 }
 
 Tensor Tensor::Shard(const PlaceList& places, int axis, CallSite at) const {
-  Call call("Shard", at);
+  Call call("Shard", at, *this);
   return Shard(Sharding(places, internal::NormalAxis(axis, rank())), at);
 }
 
 Tensor Tensor::FromShards(absl::Span<const Tensor> shards, const Sharding& to, CallSite at) {
-  Call call("FromShards", at);
+  Call call("FromShards", at, shards);
   internal::CheckHoldsValues(to);
   std::vector<UOp> srcs;
   bool selected = !shards.empty();
@@ -340,7 +357,7 @@ Tensor Tensor::FromShards(absl::Span<const Tensor> shards, const Sharding& to, C
 }
 
 Tensor Tensor::ShardAt(int index, CallSite at) const {
-  Call call("ShardAt", at);
+  Call call("ShardAt", at, *this);
   if (!device().is_sharding()) Fail(internal::Show(*this), " is not on a Sharding");
   const Sharding s = device().sharding();
   if (index < 0 || index >= s.size()) {
@@ -361,7 +378,7 @@ Tensor Tensor::ShardAt(int index, CallSite at) const {
 }
 
 Tensor Tensor::Contiguous(CallSite at) const {
-  Call call("Contiguous", at);
+  Call call("Contiguous", at, *this);
   const UOp& u = uop();
   if (u.is(Op::kContiguous) || (u.is(Op::kBuffer) && !internal::IsSharedMemory(u)))
     return Tensor(u);

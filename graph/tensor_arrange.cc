@@ -15,12 +15,12 @@ using internal::NormalAxis;
 using internal::Show;
 
 Tensor Tensor::Unfold(int axis, int64_t size, int64_t step, CallSite at) const {
-  Call call("Unfold", at);
+  Call call("Unfold", at, *this);
   return Window(NormalAxis(axis, rank()), {size}, {step});
 }
 
 Tensor Tensor::MoveAxis(const Axes& from, const Axes& to, CallSite at) const {
-  Call call("MoveAxis", at);
+  Call call("MoveAxis", at, *this);
   const size_t n = from.axes().size();
   if (n != to.axes().size()) {
     Fail("moves ", n, " axes of ", Show(*this), " to ", to.axes().size(), " places");
@@ -39,12 +39,12 @@ Tensor Tensor::MoveAxis(const Axes& from, const Axes& to, CallSite at) const {
 }
 
 Tensor Tensor::SwapAxes(int a, int b, CallSite at) const {
-  Call call("SwapAxes", at);
+  Call call("SwapAxes", at, *this);
   return Transpose(a, b);
 }
 
 Tensor Tensor::AtLeast(int least, CallSite at) const {
-  Call call("AtLeast", at);
+  Call call("AtLeast", at, *this);
   if (rank() >= least) return *this;
   Extents dims(least - rank(), 1);
   dims.insert(dims.end(), shape().begin(), shape().end());
@@ -52,7 +52,7 @@ Tensor Tensor::AtLeast(int least, CallSite at) const {
 }
 
 Tensor Tensor::Rot90(int64_t k, int a, int b, CallSite at) const {
-  Call call("Rot90", at);
+  Call call("Rot90", at, *this);
   const int from = NormalAxis(a, rank()), to = NormalAxis(b, rank());
   if (from == to) Fail("turns from one axis to another, not from ", a, " to ", b);
   switch ((k % 4 + 4) % 4) {
@@ -69,7 +69,7 @@ Tensor Tensor::Rot90(int64_t k, int a, int b, CallSite at) const {
 
 // Every (columns + 1)-th element of the rows joined, from where the diagonal begins.
 Tensor Tensor::Diagonal(int64_t offset, int a, int b, CallSite at) const {
-  Call call("Diagonal", at);
+  Call call("Diagonal", at, *this);
   const int row = NormalAxis(a, rank()), column = NormalAxis(b, rank());
   if (row == column) Fail("takes two axes, not ", a, " and ", b);
   const int64_t rows = size(row), columns = size(column);
@@ -83,14 +83,14 @@ Tensor Tensor::Diagonal(int64_t offset, int a, int b, CallSite at) const {
 }
 
 Tensor Tensor::Tile(const Ints& counts, CallSite at) const {
-  Call call("Tile", at);
+  Call call("Tile", at, *this);
   Ints all = counts;
   while (static_cast<int>(all.size()) < rank()) all.insert(all.begin(), 1);
   return Repeat(all);
 }
 
 Tensor Tensor::DiagEmbed(int64_t offset, CallSite at) const {
-  Call call("DiagEmbed", at);
+  Call call("DiagEmbed", at, *this);
   if (rank() == 0) Fail("takes at least one axis");
   const int64_t n = size(-1), side = n + std::abs(offset);
   const Tensor at_row = Pad([&] {
@@ -105,14 +105,14 @@ Tensor Tensor::DiagEmbed(int64_t offset, CallSite at) const {
 }
 
 Tensor Tensor::Diag(int64_t offset, CallSite at) const {
-  Call call("Diag", at);
+  Call call("Diag", at, *this);
   if (rank() == 1) return DiagEmbed(offset);
   if (rank() != 2) Fail("takes a vector or a matrix, not ", Show(*this));
   return Diagonal(offset);
 }
 
 Tensor Tensor::PixelShuffle(int64_t r, CallSite at) const {
-  Call call("PixelShuffle", at);
+  Call call("PixelShuffle", at, *this);
   if (rank() < 3 || r < 1 || size(-3) % (r * r) != 0) {
     Fail("takes [..., C, H, W] with C a multiple of ", r, " * ", r, ", not ", Show(*this));
   }
@@ -127,7 +127,7 @@ Tensor Tensor::PixelShuffle(int64_t r, CallSite at) const {
 }
 
 Tensor Tensor::PixelUnshuffle(int64_t r, CallSite at) const {
-  Call call("PixelUnshuffle", at);
+  Call call("PixelUnshuffle", at, *this);
   if (rank() < 3 || r < 1 || size(-2) % r != 0 || size(-1) % r != 0) {
     Fail("takes [..., C, H, W] with H and W multiples of ", r, ", not ", Show(*this));
   }
@@ -143,7 +143,7 @@ Tensor Tensor::PixelUnshuffle(int64_t r, CallSite at) const {
 
 std::vector<Tensor> Tensor::TensorSplit(const std::vector<int64_t>& positions, int axis,
                                         CallSite at) const {
-  Call call("TensorSplit", at);
+  Call call("TensorSplit", at, *this);
   const int a = NormalAxis(axis, rank());
   const int64_t n = size(a);
   std::vector<Tensor> pieces;
@@ -161,7 +161,7 @@ std::vector<Tensor> Tensor::TensorSplit(const std::vector<int64_t>& positions, i
 // ---- of several tensors
 
 Tensor HStack(absl::Span<const Tensor> tensors, CallSite at) {
-  Call call("HStack", at);
+  Call call("HStack", at, tensors);
   std::vector<Tensor> parts;
   int rank = 1;
   for (const Tensor& t : tensors) {
@@ -172,14 +172,14 @@ Tensor HStack(absl::Span<const Tensor> tensors, CallSite at) {
 }
 
 Tensor VStack(absl::Span<const Tensor> tensors, CallSite at) {
-  Call call("VStack", at);
+  Call call("VStack", at, tensors);
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) parts.push_back(t.AtLeast(2));
   return Cat(parts, 0);
 }
 
 std::vector<Tensor> BroadcastTensors(absl::Span<const Tensor> tensors, CallSite at) {
-  Call call("BroadcastTensors", at);
+  Call call("BroadcastTensors", at, tensors);
   Shape shape;
   for (const Tensor& t : tensors) shape = internal::BroadcastShape(shape, t.shape());
   std::vector<Tensor> out;
@@ -189,7 +189,7 @@ std::vector<Tensor> BroadcastTensors(absl::Span<const Tensor> tensors, CallSite 
 
 std::vector<Tensor> MeshGrid(absl::Span<const Tensor> vectors, absl::string_view indexing,
                              CallSite at) {
-  Call call("MeshGrid", at);
+  Call call("MeshGrid", at, vectors);
   if (indexing != "ij" && indexing != "xy") {
     Fail("the indexing is \"ij\" or \"xy\", not \"", indexing, "\"");
   }
@@ -223,7 +223,7 @@ Tensor Tensor::Tri(int64_t rows, int64_t columns, int64_t diagonal, DType dtype,
 
 // By repeated products, as whole powers are: 1 is exact, and so is the element itself.
 Tensor Tensor::Vander(int64_t n, bool increasing, CallSite at) const {
-  Call call("Vander", at);
+  Call call("Vander", at, *this);
   if (rank() != 1) Fail("takes a vector, not ", Show(*this));
   const int64_t columns = n < 0 ? size(0) : n;
   const DType type = SumType(dtype());

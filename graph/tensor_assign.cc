@@ -161,7 +161,7 @@ Tensor Shown(const UOp& view, const Tensor& v) {
 // Every version that can be written lies in a BUFFER of the tensor's own: a value that has none
 // yet, which other tensors may share as a node, is first assigned to a fresh one.
 Tensor& Tensor::Assign(const Operand& value) {
-  Call call("Assign", value.site());
+  Call call("Assign", value.site(), *this, value);
   const UOp old = uop();
   State& self = Now();
   const std::shared_ptr<State> held = self.base ? self.base : state_;
@@ -240,7 +240,7 @@ Tensor& Tensor::Update(const Tensor& value) {
 
 #define TESSERA_IN_PLACE(op)                         \
   Tensor& Tensor::operator op##=(const Operand& b) { \
-    Call call(#op "=", b.site());                    \
+    Call call(#op "=", b.site(), *this, b);          \
     return Update(*this op b);                       \
   }
 TESSERA_IN_PLACE(+)

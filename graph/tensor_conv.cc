@@ -148,11 +148,11 @@ Tensor Tensor::Conv(const Tensor& weight, CallSite at) const {
   return Conv(weight, ConvOptions(), at);
 }
 Tensor Tensor::Conv(const Tensor& weight, const ConvOptions& o, CallSite at) const {
-  Call call("Conv", at);
+  Call call("Conv", at, *this, weight);
   return ConvOf(*this, weight, o);
 }
 Tensor Tensor::Conv1d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
-  Call call("Conv1d", at);
+  Call call("Conv1d", at, *this, weight);
   CheckRank(*this, 3, "signals [N, C, L]");
   return ConvOf(*this, weight, o);
 }
@@ -160,12 +160,12 @@ Tensor Tensor::Conv2d(const Tensor& weight, CallSite at) const {
   return Conv2d(weight, ConvOptions(), at);
 }
 Tensor Tensor::Conv2d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
-  Call call("Conv2d", at);
+  Call call("Conv2d", at, *this, weight);
   CheckRank(*this, 4, "images [N, C, H, W]");
   return ConvOf(*this, weight, o);
 }
 Tensor Tensor::Conv3d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
-  Call call("Conv3d", at);
+  Call call("Conv3d", at, *this, weight);
   CheckRank(*this, 5, "volumes [N, C, D, H, W]");
   return ConvOf(*this, weight, o);
 }
@@ -211,7 +211,7 @@ TransposedAxis TransposedOf(int64_t n, int64_t kernel, int64_t stride, int64_t d
 // group.
 Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o,
                              CallSite at) const {
-  Call call("ConvTranspose", at);
+  Call call("ConvTranspose", at, *this, weight);
   CheckChannels(*this, weight, o.groups, /*transposed=*/true);
   const int axes = rank() - 2;
   const Ints kernel = SizeOf(weight), stride = internal::PerAxis("stride", o.stride, axes, 1, 1);

@@ -207,22 +207,22 @@ Tensor Tensor::Eye(int64_t rows, int64_t columns, DType dtype, CallSite at) {
 }
 
 Tensor Tensor::EmptyLike(std::optional<DType> dtype, CallSite at) const {
-  Call call("EmptyLike", at);
+  Call call("EmptyLike", at, *this);
   return Empty(shape(), dtype.value_or(this->dtype()), device(), at);
 }
 
 Tensor Tensor::ZerosLike(std::optional<DType> dtype, CallSite at) const {
-  Call call("ZerosLike", at);
+  Call call("ZerosLike", at, *this);
   return FullLike(0, dtype, at);
 }
 
 Tensor Tensor::OnesLike(std::optional<DType> dtype, CallSite at) const {
-  Call call("OnesLike", at);
+  Call call("OnesLike", at, *this);
   return FullLike(1, dtype, at);
 }
 
 Tensor Tensor::FullLike(Number value, std::optional<DType> dtype, CallSite at) const {
-  Call call("FullLike", at);
+  Call call("FullLike", at, *this);
   // Where the tensor is, which may be inside a per-place program.
   const UOp number = internal::NumberAs(value, dtype.value_or(this->dtype()));
   return Tensor(Filled(number, shape(), device()));

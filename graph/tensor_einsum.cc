@@ -177,7 +177,7 @@ Equation Parse(absl::string_view text, absl::Span<const Tensor> tensors) {
 }  // namespace
 
 Tensor Einsum(absl::string_view equation, absl::Span<const Tensor> tensors, CallSite at) {
-  Call call("Einsum", at);
+  Call call("Einsum", at, tensors);
   if (tensors.empty()) Fail("needs at least one operand for '", equation, "'");
   const Equation e = Parse(equation, tensors);
   DType type = tensors[0].dtype();

@@ -79,7 +79,7 @@ Tensor internal::OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t 
 }
 
 Tensor Tensor::Im2Col(const PoolOptions& o, CallSite at) const {
-  Call call("Im2Col", at);
+  Call call("Im2Col", at, *this);
   const internal::Windowing w = internal::PoolWindowing(*this, o);
   const Tensor windows = internal::WindowsOf(*this, w, 0);
   const int axes = w.axes();
@@ -91,7 +91,7 @@ Tensor Tensor::Im2Col(const PoolOptions& o, CallSite at) const {
 }
 
 Tensor Tensor::Col2Im(const Ints& extents, const PoolOptions& o, CallSite at) const {
-  Call call("Col2Im", at);
+  Call call("Col2Im", at, *this);
   const int axes = static_cast<int>(extents.size());
   if (rank() != 3 || axes == 0) {
     Fail("takes columns [N, C d1 ..., positions] and the extents of one axis or more, not ",

@@ -41,7 +41,7 @@ Tensor Turned(const Tensor& x) { return (x - x.Round()) * std::numbers::pi; }
 // The quantiles of the normal distribution by rational functions (Wichura, 1988: AS 241), in the
 // middle of the distance from it, in the tails of the root of the logarithm of what is beyond.
 Tensor Tensor::ErfInv(CallSite at) const {
-  Call call("ErfInv", at);
+  Call call("ErfInv", at, *this);
   const Tensor x = Cast(kFloat64), size = x.Abs();
   const Tensor q = x * 0.5, r = 0.180625 - q * q;
   const Tensor middle =
@@ -79,7 +79,7 @@ Tensor Tensor::ErfInv(CallSite at) const {
 
 // Lanczos' sum of nine terms for g = 7.
 Tensor Tensor::Lgamma(CallSite at) const {
-  Call call("Lgamma", at);
+  Call call("Lgamma", at, *this);
   const Tensor x = Cast(kFloat64);
   const Reflected from(x);
   const Tensor z = from.z - 1, t = z + 7.5;
@@ -101,7 +101,7 @@ Tensor Tensor::Lgamma(CallSite at) const {
 
 // Moved up by 8, where the asymptotic series is good.
 Tensor Tensor::Digamma(CallSite at) const {
-  Call call("Digamma", at);
+  Call call("Digamma", at, *this);
   const Tensor x = Cast(kFloat64);
   const Reflected from(x);
   const Tensor w = from.z + 8, s = 1 / (w * w);

@@ -30,21 +30,21 @@ Tensor internal::CountAlong(int axis, int rank, const Extent& n, DType dtype) {
 }
 
 Tensor Tensor::Take(const Tensor& index, int axis, CallSite at) const {
-  Call call("Take", at);
+  Call call("Take", at, *this, index);
   CheckIndex(index);
   if (rank() == 0) return Reshape({1}).Take(index, axis);
   return Tensor(Build(Op::kGather, {uop(), index.uop()}, Ints{NormalAxis(axis, rank()), 0, 0}));
 }
 
 Tensor Tensor::Embedding(const Tensor& index, CallSite at) const {
-  Call call("Embedding", at);
+  Call call("Embedding", at, *this, index);
   CheckIndex(index);
   if (rank() != 2) Fail("the table ", Show(*this), " must have two axes, rows and features");
   return Tensor(Build(Op::kGather, {uop(), index.uop()}, Ints{0, 0, 0}));
 }
 
 Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
-  Call call("Gather", at);
+  Call call("Gather", at, *this, index);
   CheckIndex(index);
   if (rank() == 0 && index.rank() == 0) {
     return Reshape({1}).Gather(axis, index.Reshape({1})).Reshape({});
@@ -67,7 +67,7 @@ Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
 }
 
 Tensor Tensor::OneHot(int64_t n, DType type, CallSite at) const {
-  Call call("OneHot", at);
+  Call call("OneHot", at, *this);
   CheckIndex(*this);
   if (n < 0) Fail("cannot have ", n, " classes");
   const DType type_of_index = PositionType(dtype(), n);
@@ -87,12 +87,12 @@ Tensor Below(const Tensor& t, int64_t diagonal) {
 }  // namespace
 
 Tensor Tensor::Tril(int64_t diagonal, CallSite at) const {
-  Call call("Tril", at);
+  Call call("Tril", at, *this);
   return Where(Below(*this, diagonal), *this, false);
 }
 
 Tensor Tensor::Triu(int64_t diagonal, CallSite at) const {
-  Call call("Triu", at);
+  Call call("Triu", at, *this);
   return Where(Below(*this, diagonal - 1), false, *this);
 }
 

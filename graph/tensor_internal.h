@@ -14,39 +14,57 @@
 namespace tessera::internal {
 
 // Opened by every public function: nodes made while it lives carry the call site, and errors begin
-// with the name. The outermost one of the thread counts, so that what a composite calls stays its
-// own.
+// with the name and end with the tensors that the function was given. The outermost one of the
+// thread counts, so that what a composite calls stays its own.
 class Call {
  public:
-  Call(const char* name, CallSite site) : scope_(site), outer_(name_) {
-    if (outer_ == nullptr) name_ = name;
+  template <typename... Given>
+  Call(const char* name, CallSite site, const Given&... given) : scope_(site), name_(name) {
+    static_assert(sizeof...(given) <= kMostGiven);
+    if (current_ != nullptr) return;
+    current_ = this;
+    (Hold(given), ...);
   }
-  ~Call() { name_ = outer_; }
+  ~Call() {
+    if (current_ == this) current_ = nullptr;
+  }
   Call(const Call&) = delete;
-  static const char* Name() { return name_ == nullptr ? "Tensor" : name_; }
+
+  // The name of the call under way, what is wrong, and what the call was given.
+  static std::string Message(absl::string_view wrong);
 
   // While one lives, the calls of a user's function count as that function's, not as this one's.
   class Pause {
    public:
-    Pause() : name_(std::exchange(Call::name_, nullptr)) {}
-    ~Pause() { Call::name_ = name_; }
+    Pause() : call_(std::exchange(current_, nullptr)) {}
+    ~Pause() { current_ = call_; }
     Pause(const Pause&) = delete;
 
    private:
-    const char* name_;
+    const Call* call_;
     CallPause site_;
   };
 
  private:
-  static inline thread_local const char* name_ = nullptr;
+  static constexpr int kMostGiven = 6;
+
+  void Hold(const Tensor& t) { given_[count_++] = {&t, 1}; }
+  void Hold(absl::Span<const Tensor> tensors) { given_[count_++] = tensors; }
+  void Hold(const Operand& o) {
+    if (o.tensor() != nullptr) Hold(*o.tensor());
+  }
+
+  static inline thread_local const Call* current_ = nullptr;
   CallScope scope_;
-  const char* outer_;
+  const char* name_;
+  int count_ = 0;
+  absl::Span<const Tensor> given_[kMostGiven];
 };
 
-// Throws an Error whose message is the call's name and the parts.
+// Throws the Error of the call under way, whose parts say what is wrong and what to do.
 template <typename... Parts>
 [[noreturn]] void Fail(const Parts&... parts) {
-  throw Error(absl::InvalidArgumentError(absl::StrCat(Call::Name(), ": ", parts...)));
+  throw Error(absl::InvalidArgumentError(Call::Message(absl::StrCat(parts...))));
 }
 
 // Throws a status of the core, if it is none, as the Error of the call under way.
@@ -55,7 +73,7 @@ inline void ThrowAsCall(const absl::Status& status) {
   absl::string_view message = status.message();
   const absl::string_view prefix = "realize: ";
   if (message.substr(0, prefix.size()) == prefix) message.remove_prefix(prefix.size());
-  throw Error(absl::Status(status.code(), absl::StrCat(Call::Name(), ": ", message)));
+  throw Error(absl::Status(status.code(), Call::Message(message)));
 }
 
 // The buffer in which a version lies if it was computed, perhaps on the way to another result; else

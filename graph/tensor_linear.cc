@@ -17,7 +17,7 @@ using internal::Show;
 using internal::WideFloat;
 
 Tensor Tensor::TensorDot(const Tensor& b, int axes, CallSite at) const {
-  Call call("TensorDot", at);
+  Call call("TensorDot", at, *this, b);
   if (axes < 0 || axes > rank() || axes > b.rank()) {
     Fail("cannot join ", axes, " axes of ", Show(*this), " and ", Show(b));
   }
@@ -35,7 +35,7 @@ Tensor Tensor::TensorDot(const Tensor& b, int axes, CallSite at) const {
 }
 
 Tensor Tensor::TensorDot(const Tensor& b, const Axes& own, const Axes& of_b, CallSite at) const {
-  Call call("TensorDot", at);
+  Call call("TensorDot", at, *this, b);
   if (own.axes().size() != of_b.axes().size() || own.axes().empty()) {
     Fail("joins as many axes of ", Show(*this), " as of ", Show(b), ", not ", own.axes().size(),
          " and ", of_b.axes().size());
@@ -71,18 +71,18 @@ Tensor Tensor::TensorDot(const Tensor& b, const Axes& own, const Axes& of_b, Cal
 }
 
 Tensor Tensor::Outer(const Tensor& b, CallSite at) const {
-  Call call("Outer", at);
+  Call call("Outer", at, *this, b);
   return Reshape({shape().Elements(), 1}) * b.Reshape({b.shape().Elements()});
 }
 
 Tensor Tensor::Inner(const Tensor& b, CallSite at) const {
-  Call call("Inner", at);
+  Call call("Inner", at, *this, b);
   if (rank() == 0 || b.rank() == 0) return *this * b;
   return TensorDot(b, Axes(-1), Axes(-1));
 }
 
 Tensor Tensor::Kron(const Tensor& b, CallSite at) const {
-  Call call("Kron", at);
+  Call call("Kron", at, *this, b);
   const int n = std::max(rank(), b.rank());
   const Tensor x = AtLeast(n), y = b.AtLeast(n);
   Extents of_x, of_y, dims;
@@ -95,7 +95,7 @@ Tensor Tensor::Kron(const Tensor& b, CallSite at) const {
 }
 
 Tensor Tensor::Cross(const Tensor& b, int axis, CallSite at) const {
-  Call call("Cross", at);
+  Call call("Cross", at, *this, b);
   if (rank() < b.rank()) return Unsqueeze(0).Cross(b, axis);
   if (b.rank() < rank()) return Cross(b.Unsqueeze(0), axis);
   const int a = NormalAxis(axis, rank());
@@ -108,12 +108,12 @@ Tensor Tensor::Cross(const Tensor& b, int axis, CallSite at) const {
 }
 
 Tensor Tensor::Trace(int64_t offset, int a, int b, CallSite at) const {
-  Call call("Trace", at);
+  Call call("Trace", at, *this);
   return Diagonal(offset, a, b).Sum(-1);
 }
 
 Tensor Tensor::CDist(const Tensor& b, double p, CallSite at) const {
-  Call call("CDist", at);
+  Call call("CDist", at, *this, b);
   if (rank() < 2 || b.rank() < 2 || !(shape()[rank() - 1] == b.shape()[b.rank() - 1])) {
     Fail("takes rows [..., M, E] and [..., N, E], not ", Show(*this), " and ", Show(b));
   }

@@ -103,20 +103,20 @@ Tensor OfProbabilities(const Tensor& logs, const Tensor& target, const ClassLoss
 }  // namespace
 
 Tensor Tensor::MseLoss(const Tensor& target, LossReduction reduction, CallSite at) const {
-  Call call("MseLoss", at);
+  Call call("MseLoss", at, *this, target);
   const Compared c(*this, target);
   return Ended((c.x - c.target).Square(), reduction, c.type);
 }
 
 Tensor Tensor::L1Loss(const Tensor& target, LossReduction reduction, CallSite at) const {
-  Call call("L1Loss", at);
+  Call call("L1Loss", at, *this, target);
   const Compared c(*this, target);
   return Ended((c.x - c.target).Abs(), reduction, c.type);
 }
 
 Tensor Tensor::HuberLoss(const Tensor& target, double delta, LossReduction reduction,
                          CallSite at) const {
-  Call call("HuberLoss", at);
+  Call call("HuberLoss", at, *this, target);
   if (!(delta > 0)) Fail("takes a delta above 0, not ", delta);
   const Compared c(*this, target);
   const Tensor apart = (c.x - c.target).Abs();
@@ -126,7 +126,7 @@ Tensor Tensor::HuberLoss(const Tensor& target, double delta, LossReduction reduc
 
 Tensor Tensor::SmoothL1Loss(const Tensor& target, double beta, LossReduction reduction,
                             CallSite at) const {
-  Call call("SmoothL1Loss", at);
+  Call call("SmoothL1Loss", at, *this, target);
   if (!(beta >= 0)) Fail("takes a beta from 0 up, not ", beta);
   if (beta == 0) return L1Loss(target, reduction);
   const Compared c(*this, target);
@@ -140,7 +140,7 @@ Tensor Tensor::CrossEntropy(const Tensor& target, CallSite at) const {
 }
 
 Tensor Tensor::CrossEntropy(const Tensor& target, const ClassLossOptions& o, CallSite at) const {
-  Call call("CrossEntropy", at);
+  Call call("CrossEntropy", at, *this, target);
   if (!(o.label_smoothing >= 0 && o.label_smoothing <= 1)) {
     Fail("the label smoothing is a share from 0 to 1, not ", o.label_smoothing);
   }
@@ -153,14 +153,14 @@ Tensor Tensor::CrossEntropy(const Tensor& target, const ClassLossOptions& o, Cal
 }
 
 Tensor Tensor::NllLoss(const Tensor& target, const ClassLossOptions& o, CallSite at) const {
-  Call call("NllLoss", at);
+  Call call("NllLoss", at, *this, target);
   if (o.label_smoothing != 0) Fail("takes no label smoothing; CrossEntropy does");
   return OfClasses(WideFloat(*this), target, o, dtype());
 }
 
 Tensor Tensor::BinaryCrossEntropy(const Tensor& target, LossReduction reduction,
                                   const Tensor& weight, CallSite at) const {
-  Call call("BinaryCrossEntropy", at);
+  Call call("BinaryCrossEntropy", at, *this, target, weight);
   const Compared c(*this, target);
   const Tensor yes = c.x.Log().Maximum(-100), no = (-c.x).Log1p().Maximum(-100);
   Tensor each = -(c.target * yes + (1 - c.target) * no);
@@ -172,7 +172,7 @@ Tensor Tensor::BinaryCrossEntropy(const Tensor& target, LossReduction reduction,
 Tensor Tensor::BinaryCrossEntropyWithLogits(const Tensor& target, LossReduction reduction,
                                             const Tensor& weight, const Tensor& positive_weight,
                                             CallSite at) const {
-  Call call("BinaryCrossEntropyWithLogits", at);
+  Call call("BinaryCrossEntropyWithLogits", at, *this, target, weight, positive_weight);
   const Compared c(*this, target);
   Tensor no = (-c.x).Softplus();
   if (positive_weight) no = no * ((positive_weight.Cast(no.dtype()) - 1) * c.target + 1);
@@ -183,7 +183,7 @@ Tensor Tensor::BinaryCrossEntropyWithLogits(const Tensor& target, LossReduction 
 
 Tensor Tensor::KlDivLoss(const Tensor& target, LossReduction reduction, bool log_target,
                          CallSite at) const {
-  Call call("KlDivLoss", at);
+  Call call("KlDivLoss", at, *this, target);
   const Compared c(*this, target);
   const Tensor each =
       log_target ? c.target.Exp() * (c.target - c.x) : c.target.XLogY(c.target) - c.target * c.x;
@@ -191,7 +191,7 @@ Tensor Tensor::KlDivLoss(const Tensor& target, LossReduction reduction, bool log
 }
 
 Tensor Tensor::CosineSimilarity(const Tensor& b, int axis, double eps, CallSite at) const {
-  Call call("CosineSimilarity", at);
+  Call call("CosineSimilarity", at, *this, b);
   const DType type = FloatResult(Promote(dtype(), b.dtype()));
   const DType wide = AccumulateType(type);
   const auto both = BroadcastTensors({Cast(wide), b.Cast(wide)});
@@ -201,14 +201,14 @@ Tensor Tensor::CosineSimilarity(const Tensor& b, int axis, double eps, CallSite 
 }
 
 Tensor Tensor::HingeLoss(const Tensor& target, LossReduction reduction, CallSite at) const {
-  Call call("HingeLoss", at);
+  Call call("HingeLoss", at, *this, target);
   const Compared c(*this, target);
   return Ended((1 - c.target * c.x).Relu(), reduction, c.type);
 }
 
 Tensor Tensor::PoissonNllLoss(const Tensor& target, bool log_input, LossReduction reduction,
                               CallSite at) const {
-  Call call("PoissonNllLoss", at);
+  Call call("PoissonNllLoss", at, *this, target);
   const Compared c(*this, target);
   const Tensor each = log_input ? c.x.Exp() - c.target * c.x : c.x - c.target * (c.x + 1e-8).Log();
   return Ended(each, reduction, c.type);
@@ -216,21 +216,21 @@ Tensor Tensor::PoissonNllLoss(const Tensor& target, bool log_input, LossReductio
 
 Tensor Tensor::GaussianNllLoss(const Tensor& target, const Tensor& variance, double eps,
                                LossReduction reduction, CallSite at) const {
-  Call call("GaussianNllLoss", at);
+  Call call("GaussianNllLoss", at, *this, target, variance);
   const Compared c(*this, target);
   const Tensor v = variance.Cast(c.x.dtype()).Maximum(eps);
   return Ended((v.Log() + (c.x - c.target).Square() / v) * 0.5, reduction, c.type);
 }
 
 Tensor Tensor::SoftMarginLoss(const Tensor& target, LossReduction reduction, CallSite at) const {
-  Call call("SoftMarginLoss", at);
+  Call call("SoftMarginLoss", at, *this, target);
   const Compared c(*this, target);
   return Ended((c.x * c.target).Neg().Softplus(), reduction, c.type);
 }
 
 Tensor Tensor::HingeEmbeddingLoss(const Tensor& target, double margin, LossReduction reduction,
                                   CallSite at) const {
-  Call call("HingeEmbeddingLoss", at);
+  Call call("HingeEmbeddingLoss", at, *this, target);
   const Compared c(*this, target);
   const Tensor far = Where(c.target == -1, (margin - c.x).Relu(), 0);
   return Ended(Where(c.target == 1, c.x, far), reduction, c.type);
@@ -238,14 +238,14 @@ Tensor Tensor::HingeEmbeddingLoss(const Tensor& target, double margin, LossReduc
 
 Tensor Tensor::MarginRankingLoss(const Tensor& b, const Tensor& target, double margin,
                                  LossReduction reduction, CallSite at) const {
-  Call call("MarginRankingLoss", at);
+  Call call("MarginRankingLoss", at, *this, b, target);
   const Compared c(*this, b), order(*this, target);
   return Ended((margin - order.target * (c.x - c.target)).Relu(), reduction, c.type);
 }
 
 Tensor Tensor::CosineEmbeddingLoss(const Tensor& b, const Tensor& target, double margin,
                                    LossReduction reduction, CallSite at) const {
-  Call call("CosineEmbeddingLoss", at);
+  Call call("CosineEmbeddingLoss", at, *this, b, target);
   const Compared c(*this, b);
   if (rank() < 1) Fail("takes rows, not ", Show(*this));
   const Tensor near = c.x.CosineSimilarity(c.target, -1, 1e-12);
@@ -256,7 +256,7 @@ Tensor Tensor::CosineEmbeddingLoss(const Tensor& b, const Tensor& target, double
 
 Tensor Tensor::TripletMarginLoss(const Tensor& positive, const Tensor& negative, double margin,
                                  double p, LossReduction reduction, CallSite at) const {
-  Call call("TripletMarginLoss", at);
+  Call call("TripletMarginLoss", at, *this, positive, negative);
   if (rank() < 1) Fail("takes rows, not ", Show(*this));
   const Compared near(*this, positive), far(*this, negative);
   // Moved a little off 0, where the norm has no derivative.
@@ -266,7 +266,7 @@ Tensor Tensor::TripletMarginLoss(const Tensor& positive, const Tensor& negative,
 
 Tensor Tensor::MultiMarginLoss(const Tensor& target, int p, double margin, LossReduction reduction,
                                CallSite at) const {
-  Call call("MultiMarginLoss", at);
+  Call call("MultiMarginLoss", at, *this, target);
   CheckIndex(target);
   if (rank() < 1 || target.rank() != rank() - 1 || (p != 1 && p != 2)) {
     Fail("takes logits [N, classes], classes [N] and the power 1 or 2, not ", Show(*this), ", ",

@@ -148,11 +148,11 @@ Tensor Compare(Op op, const Operand& a, const Operand& b) {
 // Both operands carry a call site; the left one's comes first in the text.
 #define TESSERA_BINARY(name, member, symbol, ...)              \
   Tensor operator symbol(const Operand& a, const Operand& b) { \
-    Call call(name, a.site());                                 \
+    Call call(name, a.site(), a, b);                           \
     return __VA_ARGS__;                                        \
   }                                                            \
   Tensor Tensor::member(const Operand& b) const {              \
-    Call call(name, b.site());                                 \
+    Call call(name, b.site(), *this, b);                       \
     const Operand a(*this);                                    \
     return __VA_ARGS__;                                        \
   }
@@ -172,7 +172,7 @@ TESSERA_BINARY("Shr", Shr, >>, Integers(Op::kShr, a, b))
 
 #define TESSERA_COMPARE(name, symbol, op, left, right)         \
   Tensor operator symbol(const Operand& a, const Operand& b) { \
-    Call call(name, a.site());                                 \
+    Call call(name, a.site(), a, b);                           \
     return Compare(Op::op, left, right);                       \
   }
 TESSERA_COMPARE("Equal", ==, kCmpEq, a, b)
@@ -184,28 +184,28 @@ TESSERA_COMPARE("GreaterEqual", >=, kCmpLe, b, a)
 #undef TESSERA_COMPARE
 
 Tensor operator-(const Operand& a) {
-  Call call("Neg", a.site());
+  Call call("Neg", a.site(), a);
   return a.tensor()->Neg(a.site());
 }
 Tensor operator~(const Operand& a) {
-  Call call("BitNot", a.site());
+  Call call("BitNot", a.site(), a);
   return a.tensor()->BitNot(a.site());
 }
 
 Tensor Tensor::FloorDiv(const Operand& b) const {
-  Call call("FloorDiv", b.site());
+  Call call("FloorDiv", b.site(), *this, b);
   return FlooredQuotient(*this, b);
 }
 Tensor Tensor::TruncDiv(const Operand& b) const {
-  Call call("TruncDiv", b.site());
+  Call call("TruncDiv", b.site(), *this, b);
   return CutQuotient(*this, b);
 }
 Tensor Tensor::Fmod(const Operand& b) const {
-  Call call("Fmod", b.site());
+  Call call("Fmod", b.site(), *this, b);
   return Arith(Op::kTruncMod, *this, b);
 }
 Tensor Tensor::Pow(const Operand& b) const {
-  Call call("Pow", b.site());
+  Call call("Pow", b.site(), *this, b);
   if (b.tensor() == nullptr && !b.extent()) {
     const DType type = CommonType(*this, b);
     RefuseBool(type, *this, b);
@@ -214,27 +214,27 @@ Tensor Tensor::Pow(const Operand& b) const {
   return Arith(Op::kPow, *this, b);
 }
 Tensor Tensor::Maximum(const Operand& b) const {
-  Call call("Maximum", b.site());
+  Call call("Maximum", b.site(), *this, b);
   return Combine(Op::kMax, CommonType(*this, b), *this, b);
 }
 Tensor Tensor::Minimum(const Operand& b) const {
-  Call call("Minimum", b.site());
+  Call call("Minimum", b.site(), *this, b);
   return Combine(Op::kMin, CommonType(*this, b), *this, b);
 }
 Tensor Tensor::LogicalAnd(const Operand& b) const {
-  Call call("LogicalAnd", b.site());
+  Call call("LogicalAnd", b.site(), *this, b);
   return Logical(Op::kAnd, *this, b);
 }
 Tensor Tensor::LogicalOr(const Operand& b) const {
-  Call call("LogicalOr", b.site());
+  Call call("LogicalOr", b.site(), *this, b);
   return Logical(Op::kOr, *this, b);
 }
 Tensor Tensor::LogicalXor(const Operand& b) const {
-  Call call("LogicalXor", b.site());
+  Call call("LogicalXor", b.site(), *this, b);
   return Logical(Op::kXor, *this, b);
 }
 Tensor Tensor::Lerp(const Operand& end, const Operand& weight) const {
-  Call call("Lerp", end.site());
+  Call call("Lerp", end.site(), *this, end, weight);
   // Between integers there is no room for the difference of some.
   const DType type = CommonType(*this, weight);
   const Tensor from = type.IsFloat() ? Cast(type) : *this;
@@ -242,7 +242,7 @@ Tensor Tensor::Lerp(const Operand& end, const Operand& weight) const {
 }
 
 Tensor Where(const Operand& condition, const Operand& a, const Operand& b) {
-  Call call("Where", condition.site());
+  Call call("Where", condition.site(), condition, a, b);
   const DType type = CommonType(a, b);
   if (condition.tensor() != nullptr && !condition.tensor()->dtype().IsBool()) {
     Fail("the condition ", Show(condition), " must be bool; compare it with 0");
@@ -260,7 +260,7 @@ Tensor Where(const Operand& condition, const Operand& a, const Operand& b) {
 // Functions that need floats take integers and bools as f32.
 #define TESSERA_FLOAT_UNARY(name, op)                                \
   Tensor Tensor::name(CallSite at) const {                           \
-    Call call(#name, at);                                            \
+    Call call(#name, at, *this);                                     \
     return Tensor(Build(Op::op, {CastTo(uop(), FloatOf(dtype()))})); \
   }
 TESSERA_FLOAT_UNARY(Sqrt, kSqrt)
@@ -284,7 +284,7 @@ TESSERA_FLOAT_UNARY(Erf, kErf)
 
 #define TESSERA_ROUNDING(name, op)                \
   Tensor Tensor::name(CallSite at) const {        \
-    Call call(#name, at);                         \
+    Call call(#name, at, *this);                  \
     if (!dtype().IsFloat()) return Tensor(uop()); \
     return Tensor(Build(Op::op, {uop()}));        \
   }
@@ -295,53 +295,53 @@ TESSERA_ROUNDING(Round, kRound)
 #undef TESSERA_ROUNDING
 
 Tensor Tensor::Neg(CallSite at) const {
-  Call call("Neg", at);
+  Call call("Neg", at, *this);
   if (dtype().IsBool()) Fail("does not take ", Show(*this), "; use LogicalNot, or cast it to i32");
   return Tensor(Build(Op::kNeg, {uop()}));
 }
 Tensor Tensor::Abs(CallSite at) const {
-  Call call("Abs", at);
+  Call call("Abs", at, *this);
   return dtype().IsBool() ? *this : Tensor(Build(Op::kAbs, {uop()}));
 }
 Tensor Tensor::Sign(CallSite at) const {
-  Call call("Sign", at);
+  Call call("Sign", at, *this);
   if (dtype().IsBool()) return Tensor(uop());
   // Flat at zero, too, and keeping NaN.
   const Tensor up = Where(*this > 0, 1, dtype().IsFloat() ? Detach() : *this);
   return dtype().IsUnsigned() ? up : Where(*this < 0, -1, up);
 }
 Tensor Tensor::Square(CallSite at) const {
-  Call call("Square", at);
+  Call call("Square", at, *this);
   return *this * *this;
 }
 Tensor Tensor::Reciprocal(CallSite at) const {
-  Call call("Reciprocal", at);
+  Call call("Reciprocal", at, *this);
   return 1 / *this;
 }
 Tensor Tensor::Rsqrt(CallSite at) const {
-  Call call("Rsqrt", at);
+  Call call("Rsqrt", at, *this);
   return 1 / Sqrt();
 }
 Tensor Tensor::Log10(CallSite at) const {
-  Call call("Log10", at);
+  Call call("Log10", at, *this);
   return Log2() * (std::numbers::ln2 / std::numbers::ln10);
 }
 Tensor Tensor::LogicalNot(CallSite at) const {
-  Call call("LogicalNot", at);
+  Call call("LogicalNot", at, *this);
   return Logical(Op::kXor, *this, true);
 }
 Tensor Tensor::BitNot(CallSite at) const {
-  Call call("BitNot", at);
+  Call call("BitNot", at, *this);
   if (dtype().IsFloat()) Fail("takes integers or bools, not ", Show(*this));
   const tessera::Scalar ones = Convert(tessera::Scalar::Int(-1), kInt64, dtype());
   return Tensor(Build(Op::kXor, {uop(), UOp::Const(dtype(), ones)}));
 }
 Tensor Tensor::IsNan(CallSite at) const {
-  Call call("IsNan", at);
+  Call call("IsNan", at, *this);
   return *this != *this;
 }
 Tensor Tensor::IsInf(CallSite at) const {
-  Call call("IsInf", at);
+  Call call("IsInf", at, *this);
   if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
   return Abs() == std::numeric_limits<double>::infinity();
 }
@@ -365,13 +365,13 @@ double LargestFinite(DType t) {
 }  // namespace
 
 Tensor Tensor::IsFinite(CallSite at) const {
-  Call call("IsFinite", at);
+  Call call("IsFinite", at, *this);
   if (!dtype().IsFloat()) return Ones(shape(), kBool, device());
   return Abs() <= LargestFinite(dtype());
 }
 
 Tensor Tensor::NanToNum(Number nan, CallSite at) const {
-  Call call("NanToNum", at);
+  Call call("NanToNum", at, *this);
   if (!dtype().IsFloat()) return Tensor(uop());
   const double top = LargestFinite(dtype());
   return Where(IsNan(), nan, Clip(-top, top));
@@ -379,7 +379,7 @@ Tensor Tensor::NanToNum(Number nan, CallSite at) const {
 
 // NaN stays NaN, as Max and Min keep it.
 Tensor Tensor::Clip(std::optional<Number> low, std::optional<Number> high, CallSite at) const {
-  Call call("Clip", at);
+  Call call("Clip", at, *this);
   if (!low && !high) Fail("needs a lower or an upper bound");
   Tensor t = *this;
   if (low) t = t.Maximum(*low);
@@ -387,12 +387,12 @@ Tensor Tensor::Clip(std::optional<Number> low, std::optional<Number> high, CallS
 }
 
 Tensor Tensor::Cast(DType to, CallSite at) const {
-  Call call("Cast", at);
+  Call call("Cast", at, *this);
   return Tensor(CastTo(uop(), to));
 }
 
 Tensor Tensor::Bitcast(DType to, CallSite at) const {
-  Call call("Bitcast", at);
+  Call call("Bitcast", at, *this);
   return Tensor(dtype() == to ? uop() : Build(Op::kBitcast, to, {uop()}, {}));
 }
 

@@ -68,7 +68,7 @@ Extents InferredDims(const UOp& u, Extents dims) {
 // ---- reshapes
 
 Tensor Tensor::Reshape(const Dims& to, CallSite at) const {
-  Call call("Reshape", at);
+  Call call("Reshape", at, *this);
   const Extents dims = InferredDims(uop(), to.extents());
   if (!SurelyAsMany(Shape(dims), shape()) && !(Shape(dims).Elements() == shape().Elements())) {
     Fail("cannot make ", Shape(dims).ToString(), " of ", Show(*this), ": ",
@@ -78,12 +78,12 @@ Tensor Tensor::Reshape(const Dims& to, CallSite at) const {
 }
 
 Tensor Tensor::View(const Dims& to, CallSite at) const {
-  Call call("View", at);
+  Call call("View", at, *this);
   return Reshape(to, at);
 }
 
 Tensor Tensor::Flatten(int first, int last, CallSite at) const {
-  Call call("Flatten", at);
+  Call call("Flatten", at, *this);
   if (rank() == 0) return Reshape({1});
   const int a = NormalAxis(first, rank()), b = NormalAxis(last, rank());
   if (a > b) Fail("axis ", first, " comes after axis ", last, " in ", Show(*this));
@@ -101,7 +101,7 @@ Tensor Tensor::Flatten(int first, int last, CallSite at) const {
 }
 
 Tensor Tensor::Unflatten(int axis, const Dims& to, CallSite at) const {
-  Call call("Unflatten", at);
+  Call call("Unflatten", at, *this);
   const int a = NormalAxis(axis, rank());
   Extents dims(shape().begin(), shape().begin() + a);
   dims.insert(dims.end(), to.extents().begin(), to.extents().end());
@@ -110,7 +110,7 @@ Tensor Tensor::Unflatten(int axis, const Dims& to, CallSite at) const {
 }
 
 Tensor Tensor::Unsqueeze(int axis, CallSite at) const {
-  Call call("Unsqueeze", at);
+  Call call("Unsqueeze", at, *this);
   const int a = NormalAxis(axis, rank() + 1);
   Extents dims = shape().ToExtents();
   dims.insert(dims.begin() + a, 1);
@@ -118,7 +118,7 @@ Tensor Tensor::Unsqueeze(int axis, CallSite at) const {
 }
 
 Tensor Tensor::Squeeze(CallSite at) const {
-  Call call("Squeeze", at);
+  Call call("Squeeze", at, *this);
   Extents dims;
   for (const Extent& e : shape()) {
     if (!e.is_int(1)) dims.push_back(e);
@@ -127,7 +127,7 @@ Tensor Tensor::Squeeze(CallSite at) const {
 }
 
 Tensor Tensor::Squeeze(const Axes& axes, CallSite at) const {
-  Call call("Squeeze", at);
+  Call call("Squeeze", at, *this);
   const Ints drop = NormalAxes(axes, rank());
   Extents dims;
   for (int i = 0; i < rank(); ++i) {
@@ -143,7 +143,7 @@ Tensor Tensor::Squeeze(const Axes& axes, CallSite at) const {
 // ---- order of axes and repetition
 
 Tensor Tensor::Permute(const Axes& order, CallSite at) const {
-  Call call("Permute", at);
+  Call call("Permute", at, *this);
   if (static_cast<int>(order.axes().size()) != rank()) {
     Fail("the order names ", order.axes().size(), " axes of ", Show(*this));
   }
@@ -152,21 +152,21 @@ Tensor Tensor::Permute(const Axes& order, CallSite at) const {
 }
 
 Tensor Tensor::Transpose(int a, int b, CallSite at) const {
-  Call call("Transpose", at);
+  Call call("Transpose", at, *this);
   Ints order = NormalAxes({}, rank());
   std::swap(order[NormalAxis(a, rank())], order[NormalAxis(b, rank())]);
   return Moved([&](const UOp& u) { return internal::PermuteTo(u, order); });
 }
 
 Tensor Tensor::T(CallSite at) const {
-  Call call("T", at);
+  Call call("T", at, *this);
   Ints order = NormalAxes({}, rank());
   std::reverse(order.begin(), order.end());
   return Moved([&](const UOp& u) { return internal::PermuteTo(u, order); });
 }
 
 Tensor Tensor::Expand(const Dims& to, CallSite at) const {
-  Call call("Expand", at);
+  Call call("Expand", at, *this);
   Extents dims = to.extents();
   const int extra = static_cast<int>(dims.size()) - rank();
   for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
@@ -181,12 +181,12 @@ Tensor Tensor::Expand(const Dims& to, CallSite at) const {
 }
 
 Tensor Tensor::BroadcastTo(const Dims& to, CallSite at) const {
-  Call call("BroadcastTo", at);
+  Call call("BroadcastTo", at, *this);
   return Expand(to, at);
 }
 
 Tensor Tensor::Repeat(const Ints& counts, CallSite at) const {
-  Call call("Repeat", at);
+  Call call("Repeat", at, *this);
   const int extra = static_cast<int>(counts.size()) - rank();
   if (extra < 0) Fail("needs a count for each axis of ", Show(*this), ", has ", counts.size());
   Extents ones, wide, merged;
@@ -202,7 +202,7 @@ Tensor Tensor::Repeat(const Ints& counts, CallSite at) const {
 }
 
 Tensor Tensor::RepeatInterleave(int64_t count, int axis, CallSite at) const {
-  Call call("RepeatInterleave", at);
+  Call call("RepeatInterleave", at, *this);
   if (count < 0) Fail("cannot repeat ", count, " times");
   const int a = NormalAxis(axis, rank());
   Extents ones = shape().ToExtents(), wide, merged = ones;
@@ -217,7 +217,7 @@ Tensor Tensor::RepeatInterleave(int64_t count, int axis, CallSite at) const {
 // ---- of several tensors
 
 Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
-  Call call("Cat", at);
+  Call call("Cat", at, tensors);
   if (tensors.empty()) Fail("needs at least one tensor");
   const int rank = tensors[0].rank();
   const int a = NormalAxis(axis, rank);
@@ -250,7 +250,7 @@ Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
 }
 
 Tensor Stack(absl::Span<const Tensor> tensors, int axis, CallSite at) {
-  Call call("Stack", at);
+  Call call("Stack", at, tensors);
   if (tensors.empty()) Fail("needs at least one tensor");
   const int a = NormalAxis(axis, tensors[0].rank() + 1);
   std::vector<Tensor> rows;

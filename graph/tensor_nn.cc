@@ -49,7 +49,7 @@ Extents WithAxis(const Shape& shape, int axis) {
 
 // Rows [..., M, K, 1] times columns [..., 1, K, N], summed over K. The operands need no transpose.
 Tensor Tensor::MatMul(const Tensor& b, CallSite at) const {
-  Call call("MatMul", at);
+  Call call("MatMul", at, *this, b);
   if (rank() == 0 || b.rank() == 0) {
     Fail("takes vectors and matrices, not ", Show(*this), " and ", Show(b), "; use *");
   }
@@ -77,12 +77,12 @@ Tensor Tensor::MatMul(const Tensor& b, CallSite at) const {
 }
 
 Tensor Tensor::Dot(const Tensor& b, CallSite at) const {
-  Call call("Dot", at);
+  Call call("Dot", at, *this, b);
   return MatMul(b, at);
 }
 
 Tensor Tensor::Linear(const Tensor& weight, const Tensor& bias, CallSite at) const {
-  Call call("Linear", at);
+  Call call("Linear", at, *this, weight, bias);
   if (weight.rank() != 2 || rank() == 0 || !(shape()[rank() - 1] == weight.shape()[1])) {
     Fail("the weight ", Show(weight), " must be [out, in], and `in` the last axis of ",
          Show(*this));
@@ -115,7 +115,7 @@ Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
 
 Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                          const AttentionOptions& o, CallSite at) const {
-  Call call("ScaledDotProductAttention", at);
+  Call call("ScaledDotProductAttention", at, *this, key, value);
   if (rank() < 2 || key.rank() < 2 || value.rank() < 2 ||
       !(shape()[rank() - 1] == key.shape()[key.rank() - 1]) ||
       !(key.shape()[key.rank() - 2] == value.shape()[value.rank() - 2])) {

@@ -12,7 +12,7 @@ using internal::WideFloat;
 
 Tensor Tensor::LayerNorm(const Tensor& weight, const Tensor& bias, double eps, int axes,
                          CallSite at) const {
-  Call call("LayerNorm", at);
+  Call call("LayerNorm", at, *this, weight, bias);
   if (axes < 1 || axes > rank()) Fail("cannot normalise the last ", axes, " axes of ", Show(*this));
   Ints last;
   for (int i = 0; i < axes; ++i) last.push_back(rank() - axes + i);
@@ -25,7 +25,7 @@ Tensor Tensor::LayerNorm(const Tensor& weight, const Tensor& bias, double eps, i
 }
 
 Tensor Tensor::RmsNorm(const Tensor& weight, double eps, CallSite at) const {
-  Call call("RmsNorm", at);
+  Call call("RmsNorm", at, *this, weight);
   if (rank() == 0) Fail("takes at least one axis");
   const Tensor x = WideFloat(*this);
   const Tensor scale = (x.Square().Mean(-1, /*keepdim=*/true) + eps).Rsqrt();
@@ -35,7 +35,7 @@ Tensor Tensor::RmsNorm(const Tensor& weight, double eps, CallSite at) const {
 
 Tensor Tensor::BatchNorm(const Tensor& mean, const Tensor& variance, const Tensor& weight,
                          const Tensor& bias, double eps, CallSite at) const {
-  Call call("BatchNorm", at);
+  Call call("BatchNorm", at, *this, mean, variance, weight, bias);
   if (rank() < 2) Fail("takes [N, C, ...], not ", Show(*this));
   Extents dims(rank() - 1, 1);
   dims[0] = shape()[1];
@@ -89,20 +89,20 @@ Tensor Grouped(const Tensor& t, int64_t groups, const Tensor& weight, const Tens
 
 Tensor Tensor::GroupNorm(int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
                          CallSite at) const {
-  Call call("GroupNorm", at);
+  Call call("GroupNorm", at, *this, weight, bias);
   return Grouped(*this, groups, weight, bias, eps);
 }
 
 Tensor Tensor::InstanceNorm(const Tensor& weight, const Tensor& bias, double eps,
                             CallSite at) const {
-  Call call("InstanceNorm", at);
+  Call call("InstanceNorm", at, *this, weight, bias);
   if (rank() < 3) Fail("takes [N, C, D1, ...], not ", Show(*this));
   return Grouped(*this, size(1), weight, bias, eps);
 }
 
 Normalised Tensor::BatchNormTraining(const Tensor& weight, const Tensor& bias, double eps,
                                      int correction, CallSite at) const {
-  Call call("BatchNormTraining", at);
+  Call call("BatchNormTraining", at, *this, weight, bias);
   if (rank() < 2) Fail("takes [N, C, ...], not ", Show(*this));
   Ints axes = {0};
   Extent n = shape()[0];
@@ -123,7 +123,7 @@ Normalised Tensor::BatchNormTraining(const Tensor& weight, const Tensor& bias, d
 // Of an even size, one channel more after than before.
 Tensor Tensor::LocalResponseNorm(int64_t size, double alpha, double beta, double bias,
                                  CallSite at) const {
-  Call call("LocalResponseNorm", at);
+  Call call("LocalResponseNorm", at, *this);
   if (rank() < 2 || size < 1) {
     Fail("takes [N, C, ...] and at least one channel, not ", Show(*this), " and ", size);
   }
@@ -136,7 +136,7 @@ Tensor Tensor::LocalResponseNorm(int64_t size, double alpha, double beta, double
 }
 
 Tensor Tensor::LpNormalize(double p, int axis, double eps, CallSite at) const {
-  Call call("LpNormalize", at);
+  Call call("LpNormalize", at, *this);
   const Tensor x = WideFloat(*this);
   return (x / x.Norm(p, axis, /*keepdim=*/true).Maximum(eps)).Cast(FloatResult(dtype()));
 }

@@ -79,20 +79,20 @@ Tensor PowerOfTwo(const Tensor& k) { return ((k + 1023) << 52).Bitcast(kFloat64)
 }  // namespace
 
 Tensor Tensor::Gcd(const Operand& of) const {
-  Call call("Gcd", of.site());
+  Call call("Gcd", of.site(), *this, of);
   const auto [a, b, type] = TwoIntegers(*this, of);
   return GreatestDivisor(a, b).Cast(type);
 }
 
 Tensor Tensor::Lcm(const Operand& of) const {
-  Call call("Lcm", of.site());
+  Call call("Lcm", of.site(), *this, of);
   const auto [a, b, type] = TwoIntegers(*this, of);
   return (a.TruncDiv(GreatestDivisor(a, b)) * b).Cast(type);
 }
 
 // Pairs of bits, fours, bytes; a product adds up the bytes.
 Tensor Tensor::PopCount(CallSite at) const {
-  Call call("PopCount", at);
+  Call call("PopCount", at, *this);
   if (dtype().IsFloat()) Fail("takes integers or bools, not ", Show(*this), "; bitcast it");
   const Tensor bits = dtype().IsBool() ? Cast(kUInt64) : Bitcast(UnsignedOf(dtype())).Cast(kUInt64);
   const auto every = [](uint64_t mask) { return Tensor::Full({}, mask, kUInt64); };
@@ -105,7 +105,7 @@ Tensor Tensor::PopCount(CallSite at) const {
 // In f64 one product is exact for narrower floats; f64 itself takes three, of factors that are
 // numbers.
 Tensor Tensor::LdExp(const Operand& of) const {
-  Call call("LdExp", of.site());
+  Call call("LdExp", of.site(), *this, of);
   const Tensor power(AsNode(of, of.tensor() == nullptr ? kInt64 : of.tensor()->dtype()));
   if (!power.dtype().IsInt()) Fail("multiplies by 2 to a whole power, not ", Show(power));
   const Tensor x = Floats(*this), k = power.Cast(kInt64).Clip(-2400, 2400);
@@ -117,7 +117,7 @@ Tensor Tensor::LdExp(const Operand& of) const {
 }
 
 std::pair<Tensor, Tensor> Tensor::FrExp(CallSite at) const {
-  Call call("FrExp", at);
+  Call call("FrExp", at, *this);
   const Tensor x = Floats(*this), wide = x.Cast(kFloat64);
   const Tensor none = (x == 0) | x.IsFinite().LogicalNot();
   const Tensor small = wide.Abs() < std::numeric_limits<double>::min();
@@ -131,7 +131,7 @@ std::pair<Tensor, Tensor> Tensor::FrExp(CallSite at) const {
 
 // Numbers of one sign are in the order of their bits.
 Tensor Tensor::NextAfter(const Operand& of) const {
-  Call call("NextAfter", of.site());
+  Call call("NextAfter", of.site(), *this, of);
   const DType type = FloatResult(CommonType(*this, of)), bits = SignedOf(type);
   const Tensor x = Cast(type), y(AsNode(of, type));
   const Tensor grows = (x < y) == (x > 0);
@@ -142,7 +142,7 @@ Tensor Tensor::NextAfter(const Operand& of) const {
 }
 
 Tensor Tensor::FMax(const Operand& of) const {
-  Call call("FMax", of.site());
+  Call call("FMax", of.site(), *this, of);
   const DType type = CommonType(*this, of);
   const Tensor a = Cast(type), b(AsNode(of, type));
   if (!type.IsFloat()) return a.Maximum(b);
@@ -150,7 +150,7 @@ Tensor Tensor::FMax(const Operand& of) const {
 }
 
 Tensor Tensor::FMin(const Operand& of) const {
-  Call call("FMin", of.site());
+  Call call("FMin", of.site(), *this, of);
   const DType type = CommonType(*this, of);
   const Tensor a = Cast(type), b(AsNode(of, type));
   if (!type.IsFloat()) return a.Minimum(b);
@@ -158,14 +158,14 @@ Tensor Tensor::FMin(const Operand& of) const {
 }
 
 Tensor Tensor::LogAddExp2(const Operand& of) const {
-  Call call("LogAddExp2", of.site());
+  Call call("LogAddExp2", of.site(), *this, of);
   const DType type = FloatResult(CommonType(*this, of));
   const Tensor a = Cast(type), b(AsNode(of, type));
   return (a * std::numbers::ln2).LogAddExp(b * std::numbers::ln2) * std::numbers::log2e;
 }
 
 Tensor Tensor::XLog1pY(const Operand& of) const {
-  Call call("XLog1pY", of.site());
+  Call call("XLog1pY", of.site(), *this, of);
   const DType type = FloatResult(CommonType(*this, of));
   const Tensor x = Cast(type), y(AsNode(of, type));
   const Tensor none = (x == 0) & y.IsNan().LogicalNot();
@@ -173,7 +173,7 @@ Tensor Tensor::XLog1pY(const Operand& of) const {
 }
 
 Tensor Tensor::AddCMul(const Operand& a, const Operand& b, double value) const {
-  Call call("AddCMul", a.site());
+  Call call("AddCMul", a.site(), *this, a, b);
   const Tensor product = Tensor(AsNode(a, CommonType(*this, a))).Mul(b);
   const bool whole = !product.dtype().IsFloat() && value == std::floor(value);
   return *this + (value == 1 ? product
@@ -182,28 +182,28 @@ Tensor Tensor::AddCMul(const Operand& a, const Operand& b, double value) const {
 }
 
 Tensor Tensor::AddCDiv(const Operand& a, const Operand& b, double value) const {
-  Call call("AddCDiv", a.site());
+  Call call("AddCDiv", a.site(), *this, a, b);
   return *this + Tensor(AsNode(a, CommonType(*this, a))).Div(b) * value;
 }
 
 Tensor Tensor::Cbrt(CallSite at) const {
-  Call call("Cbrt", at);
+  Call call("Cbrt", at, *this);
   const Tensor x = Floats(*this);
   return x.Abs().Pow(1.0 / 3).CopySign(x);
 }
 
 Tensor Tensor::Deg2Rad(CallSite at) const {
-  Call call("Deg2Rad", at);
+  Call call("Deg2Rad", at, *this);
   return Floats(*this) * (std::numbers::pi / 180);
 }
 
 Tensor Tensor::Rad2Deg(CallSite at) const {
-  Call call("Rad2Deg", at);
+  Call call("Rad2Deg", at, *this);
   return Floats(*this) * (180 / std::numbers::pi);
 }
 
 Tensor Tensor::RoundTo(int decimals, CallSite at) const {
-  Call call("RoundTo", at);
+  Call call("RoundTo", at, *this);
   if (!dtype().IsFloat()) {
     if (decimals >= 0) return *this;
     Fail("rounds floats before the point, not ", Show(*this), "; cast it");
@@ -214,7 +214,7 @@ Tensor Tensor::RoundTo(int decimals, CallSite at) const {
 
 // What is read as bits has no derivative.
 Tensor Tensor::Detach(CallSite at) const {
-  Call call("Detach", at);
+  Call call("Detach", at, *this);
   return dtype().IsFloat() ? Bitcast(UnsignedOf(dtype())).Bitcast(dtype()) : *this;
 }
 

@@ -81,7 +81,7 @@ Tensor PaddedAxis(const Tensor& x, int axis, PadMode mode, int64_t before, int64
 }  // namespace
 
 Tensor Tensor::PadBy(PadMode mode, const Pairs& pairs, Number value, CallSite at) const {
-  Call call("PadBy", at);
+  Call call("PadBy", at, *this);
   if (static_cast<int>(pairs.size()) != rank()) {
     Fail("needs a pair for each axis of ", Show(*this), ", has ", pairs.size());
   }

@@ -11,7 +11,7 @@ using internal::NormalAxis;
 using internal::Show;
 
 Tensor Tensor::Narrow(int axis, const Extent& start, const Extent& length, CallSite at) const {
-  Call call("Narrow", at);
+  Call call("Narrow", at, *this);
   const int a = NormalAxis(axis, rank());
   const Extent& n = shape()[a];
   const bool known = n.is_int() && start.is_int() && length.is_int();
@@ -24,22 +24,22 @@ Tensor Tensor::Narrow(int axis, const Extent& start, const Extent& length, CallS
 }
 
 Tensor Tensor::ExpandAs(const Tensor& other, CallSite at) const {
-  Call call("ExpandAs", at);
+  Call call("ExpandAs", at, *this, other);
   return Expand(other.shape());
 }
 
 Tensor Tensor::FlipLr(CallSite at) const {
-  Call call("FlipLr", at);
+  Call call("FlipLr", at, *this);
   return Flip(NormalAxis(1, rank()));
 }
 
 Tensor Tensor::FlipUd(CallSite at) const {
-  Call call("FlipUd", at);
+  Call call("FlipUd", at, *this);
   return Flip(NormalAxis(0, rank()));
 }
 
 std::vector<Tensor> Tensor::Unbind(int axis, CallSite at) const {
-  Call call("Unbind", at);
+  Call call("Unbind", at, *this);
   const int a = NormalAxis(axis, rank());
   std::vector<Tensor> out;
   for (int64_t i = 0; i < size(a); ++i) out.push_back(Select(a, i));
@@ -47,7 +47,7 @@ std::vector<Tensor> Tensor::Unbind(int axis, CallSite at) const {
 }
 
 Tensor Tensor::ChannelShuffle(int64_t groups, CallSite at) const {
-  Call call("ChannelShuffle", at);
+  Call call("ChannelShuffle", at, *this);
   if (rank() < 2 || groups < 1 || size(1) % groups != 0) {
     Fail(groups, " groups do not divide axis 1 of ", Show(*this));
   }
@@ -55,7 +55,7 @@ Tensor Tensor::ChannelShuffle(int64_t groups, CallSite at) const {
 }
 
 Tensor Tensor::SelectScatter(const Tensor& src, int axis, int64_t position, CallSite at) const {
-  Call call("SelectScatter", at);
+  Call call("SelectScatter", at, *this, src);
   const int a = NormalAxis(axis, rank());
   const Tensor part = Select(a, position);
   const Tensor at_position =
@@ -65,7 +65,7 @@ Tensor Tensor::SelectScatter(const Tensor& src, int axis, int64_t position, Call
 
 Tensor Tensor::SliceScatter(const Tensor& src, int axis, const tessera::Slice& slice,
                             CallSite at) const {
-  Call call("SliceScatter", at);
+  Call call("SliceScatter", at, *this, src);
   const int a = NormalAxis(axis, rank());
   const Shape part = SliceAxis(a, slice).shape();
   const Tensor positions = Arange(shape()[a]).SliceAxis(0, slice);
@@ -73,7 +73,7 @@ Tensor Tensor::SliceScatter(const Tensor& src, int axis, const tessera::Slice& s
 }
 
 Tensor Tensor::FillDiagonal(Number value, CallSite at) const {
-  Call call("FillDiagonal", at);
+  Call call("FillDiagonal", at, *this);
   if (rank() < 2) Fail("takes matrices, not ", Show(*this));
   const Tensor row = CountAlong(0, 2, shape()[rank() - 2], kInt64);
   const Tensor column = CountAlong(1, 2, shape()[rank() - 1], kInt64);
@@ -103,7 +103,7 @@ void CheckMask(const Tensor& mask, const Tensor& t) {
 }  // namespace
 
 std::vector<Tensor> Tensor::UnravelIndex(const Ints& extents, CallSite at) const {
-  Call call("UnravelIndex", at);
+  Call call("UnravelIndex", at, *this);
   internal::CheckIndex(*this);
   std::vector<Tensor> out(extents.size());
   Tensor rest = *this;
@@ -116,7 +116,7 @@ std::vector<Tensor> Tensor::UnravelIndex(const Ints& extents, CallSite at) const
 }
 
 Tensor Tensor::NonZero(int64_t n, CallSite at) const {
-  Call call("NonZero", at);
+  Call call("NonZero", at, *this);
   const Tensor place = FirstThatHold(Cast(kBool), n);
   if (rank() == 0) return place.Unsqueeze(1).SliceAxis(1, {0, 0});
   std::vector<Tensor> columns(rank());
@@ -130,14 +130,14 @@ Tensor Tensor::NonZero(int64_t n, CallSite at) const {
 }
 
 Tensor Tensor::MaskedSelect(const Tensor& mask, int64_t n, Number fill, CallSite at) const {
-  Call call("MaskedSelect", at);
+  Call call("MaskedSelect", at, *this, mask);
   CheckMask(mask, *this);
   const Tensor place = FirstThatHold(mask, n);
   return Flatten().Take(place).MaskedFill(place < 0, fill);
 }
 
 Tensor Tensor::MaskedScatter(const Tensor& mask, const Tensor& src, CallSite at) const {
-  Call call("MaskedScatter", at);
+  Call call("MaskedScatter", at, *this, mask, src);
   CheckMask(mask, *this);
   const Tensor values = src.Cast(dtype()).Flatten().Take(PlaceAmong(mask));
   return Where(mask, values.Reshape(shape()), *this);
@@ -146,7 +146,7 @@ Tensor Tensor::MaskedScatter(const Tensor& mask, const Tensor& src, CallSite at)
 // ---- of several tensors
 
 Tensor DStack(absl::Span<const Tensor> tensors, CallSite at) {
-  Call call("DStack", at);
+  Call call("DStack", at, tensors);
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) {
     const Tensor rows = t.AtLeast(2);
@@ -156,14 +156,14 @@ Tensor DStack(absl::Span<const Tensor> tensors, CallSite at) {
 }
 
 Tensor ColumnStack(absl::Span<const Tensor> tensors, CallSite at) {
-  Call call("ColumnStack", at);
+  Call call("ColumnStack", at, tensors);
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) parts.push_back(t.rank() < 2 ? t.AtLeast(1).Unsqueeze(1) : t);
   return Cat(parts, 1);
 }
 
 Tensor BlockDiag(absl::Span<const Tensor> matrices, CallSite at) {
-  Call call("BlockDiag", at);
+  Call call("BlockDiag", at, matrices);
   int64_t columns = 0, before = 0;
   for (const Tensor& m : matrices) {
     if (m.rank() > 2) Fail("takes matrices, not ", Show(m));
@@ -180,7 +180,7 @@ Tensor BlockDiag(absl::Span<const Tensor> matrices, CallSite at) {
 }
 
 Tensor CartesianProd(absl::Span<const Tensor> vectors, CallSite at) {
-  Call call("CartesianProd", at);
+  Call call("CartesianProd", at, vectors);
   std::vector<Tensor> columns;
   for (const Tensor& grid : MeshGrid(vectors)) columns.push_back(grid.Flatten());
   return columns.size() == 1 ? columns[0] : Stack(columns, 1);

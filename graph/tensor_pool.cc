@@ -92,26 +92,26 @@ void CheckImages(const Tensor& x) {
 }  // namespace
 
 Tensor Tensor::MaxPool(const PoolOptions& o, CallSite at) const {
-  Call call("MaxPool", at);
+  Call call("MaxPool", at, *this);
   return MaxOf(*this, o);
 }
 Tensor Tensor::AvgPool(const PoolOptions& o, CallSite at) const {
-  Call call("AvgPool", at);
+  Call call("AvgPool", at, *this);
   return AverageOf(*this, o);
 }
 Tensor Tensor::MaxPool2d(const PoolOptions& o, CallSite at) const {
-  Call call("MaxPool2d", at);
+  Call call("MaxPool2d", at, *this);
   CheckImages(*this);
   return MaxOf(*this, o);
 }
 Tensor Tensor::AvgPool2d(const PoolOptions& o, CallSite at) const {
-  Call call("AvgPool2d", at);
+  Call call("AvgPool2d", at, *this);
   CheckImages(*this);
   return AverageOf(*this, o);
 }
 
 Tensor Tensor::LpPool(double p, const PoolOptions& o, CallSite at) const {
-  Call call("LpPool", at);
+  Call call("LpPool", at, *this);
   if (!(p > 0) || std::isinf(p)) Fail("takes a finite p above 0, not ", p);
   const Tensor x = WideFloat(*this);
   const Windowing w = internal::PoolWindowing(x, o);
@@ -122,7 +122,7 @@ Tensor Tensor::LpPool(double p, const PoolOptions& o, CallSite at) const {
 
 // The positions go through windows of their own, which have -1 where the padding is.
 ValuesAndIndices Tensor::MaxPoolWithIndices(const PoolOptions& o, CallSite at) const {
-  Call call("MaxPoolWithIndices", at);
+  Call call("MaxPoolWithIndices", at, *this);
   const Windowing w = internal::PoolWindowing(*this, o);
   const Ints axes = WindowAxes(w);
   const Tensor windows = internal::WindowsOf(*this, w, Lowest(dtype()));
@@ -138,7 +138,7 @@ ValuesAndIndices Tensor::MaxPoolWithIndices(const PoolOptions& o, CallSite at) c
 }
 
 Tensor Tensor::MaxUnpool(const Tensor& indices, const Ints& extents, CallSite at) const {
-  Call call("MaxUnpool", at);
+  Call call("MaxUnpool", at, *this, indices);
   if (rank() < 3 || !(indices.shape() == shape()) ||
       static_cast<int>(extents.size()) != rank() - 2) {
     Fail(
@@ -210,19 +210,19 @@ Axes Spatial(const Tensor& t) {
 }  // namespace
 
 Tensor Tensor::AdaptiveAvgPool(const Ints& extents, CallSite at) const {
-  Call call("AdaptiveAvgPool", at);
+  Call call("AdaptiveAvgPool", at, *this);
   return AdaptedTo(WideFloat(*this), extents, /*max=*/false).Cast(FloatResult(dtype()));
 }
 Tensor Tensor::AdaptiveMaxPool(const Ints& extents, CallSite at) const {
-  Call call("AdaptiveMaxPool", at);
+  Call call("AdaptiveMaxPool", at, *this);
   return AdaptedTo(*this, extents, /*max=*/true);
 }
 Tensor Tensor::GlobalAvgPool(CallSite at) const {
-  Call call("GlobalAvgPool", at);
+  Call call("GlobalAvgPool", at, *this);
   return Mean(Spatial(*this), /*keepdim=*/true);
 }
 Tensor Tensor::GlobalMaxPool(CallSite at) const {
-  Call call("GlobalMaxPool", at);
+  Call call("GlobalMaxPool", at, *this);
   return Max(Spatial(*this), /*keepdim=*/true);
 }
 

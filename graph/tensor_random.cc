@@ -206,12 +206,12 @@ Tensor Tensor::KaimingNormal(const Dims& shape, double a, DType dtype, Device de
 }
 
 Tensor Tensor::RandLike(CallSite at) const {
-  Call call("RandLike", at);
+  Call call("RandLike", at, *this);
   return Rand(shape(), dtype(), internal::DeviceLike(*this), at);
 }
 
 Tensor Tensor::RandNLike(CallSite at) const {
-  Call call("RandNLike", at);
+  Call call("RandNLike", at, *this);
   return RandN(shape(), dtype(), internal::DeviceLike(*this), at);
 }
 
@@ -224,20 +224,20 @@ Tensor Tensor::Permutation(int64_t n, DType dtype, CallSite at) {
 }
 
 Tensor Tensor::Shuffle(int axis, CallSite at) const {
-  Call call("Shuffle", at);
+  Call call("Shuffle", at, *this);
   const int a = internal::NormalAxis(axis, rank());
   const Extent& n = shape()[a];
   return Take(RandomBits(Shape({n})).Contiguous().ArgSort(), a);
 }
 
 Tensor Tensor::Bernoulli(CallSite at) const {
-  Call call("Bernoulli", at);
+  Call call("Bernoulli", at, *this);
   const DType type = internal::FloatResult(dtype());
   return (Rand(shape(), AccumulateType(type)) < *this).Cast(type);
 }
 
 Tensor Tensor::Dropout(double p, CallSite at) const {
-  Call call("Dropout", at);
+  Call call("Dropout", at, *this);
   if (!(p >= 0 && p <= 1)) Fail("takes a probability from 0 to 1, not ", p);
   const DType type = internal::FloatResult(dtype());
   const Tensor keep = Rand(shape(), kFloat32) >= p;
@@ -245,7 +245,7 @@ Tensor Tensor::Dropout(double p, CallSite at) const {
 }
 
 Tensor Tensor::DropoutChannels(double p, CallSite at) const {
-  Call call("DropoutChannels", at);
+  Call call("DropoutChannels", at, *this);
   if (!(p >= 0 && p <= 1)) Fail("takes a probability from 0 to 1, not ", p);
   if (rank() < 2) Fail("takes [N, C, ...], not ", internal::Show(*this));
   Extents dims(rank(), 1);
@@ -256,7 +256,7 @@ Tensor Tensor::DropoutChannels(double p, CallSite at) const {
 }
 
 Tensor Tensor::RRelu(double low, double high, CallSite at) const {
-  Call call("RRelu", at);
+  Call call("RRelu", at, *this);
   if (!(low <= high)) Fail("takes slopes in order, not ", low, " to ", high);
   const DType type = internal::FloatResult(dtype());
   const Tensor x = Cast(type);
@@ -264,7 +264,7 @@ Tensor Tensor::RRelu(double low, double high, CallSite at) const {
 }
 
 Tensor Tensor::GumbelSoftmax(double tau, bool hard, int axis, CallSite at) const {
-  Call call("GumbelSoftmax", at);
+  Call call("GumbelSoftmax", at, *this);
   if (!(tau > 0)) Fail("takes a temperature above 0, not ", tau);
   const Tensor x = internal::WideFloat(*this);
   const Tensor waiting = Exponential(1, shape(), x.dtype()).Maximum(0x1p-25);
@@ -276,7 +276,7 @@ Tensor Tensor::GumbelSoftmax(double tau, bool hard, int axis, CallSite at) const
 // With replacement: where a share of the sum falls among the running sums. Without: the first to
 // come of events whose waiting times are exponential, with the weights for rates.
 Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
-  Call call("Multinomial", at);
+  Call call("Multinomial", at, *this);
   if (rank() < 1 || n < 0 || size(-1) == 0 || (!replacement && n > size(-1))) {
     Fail("cannot draw ", n, " positions", replacement ? "" : ", each once,",
          " of the last axis of ", internal::Show(*this));

@@ -59,43 +59,43 @@ Tensor internal::WideFloat(const Tensor& t) {
 DType internal::FloatResult(DType t) { return t.IsFloat() ? t : kFloat32; }
 
 Tensor Tensor::Sum(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Sum", at);
+  Call call("Sum", at, *this);
   return Accumulated(Op::kAdd, *this, axes, keepdim);
 }
 
 Tensor Tensor::Prod(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Prod", at);
+  Call call("Prod", at, *this);
   return Accumulated(Op::kMul, *this, axes, keepdim);
 }
 
 Tensor Tensor::Mean(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Mean", at);
+  Call call("Mean", at, *this);
   const Tensor sum = WideFloat(*this).Sum(axes, keepdim);
   return (sum / CountOf(*this, axes)).Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::Max(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Max", at);
+  Call call("Max", at, *this);
   return Extreme(Op::kMax, *this, axes, keepdim);
 }
 
 Tensor Tensor::Min(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Min", at);
+  Call call("Min", at, *this);
   return Extreme(Op::kMin, *this, axes, keepdim);
 }
 
 Tensor Tensor::Any(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Any", at);
+  Call call("Any", at, *this);
   return Extreme(Op::kOr, Cast(kBool), axes, keepdim);
 }
 
 Tensor Tensor::All(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("All", at);
+  Call call("All", at, *this);
   return Extreme(Op::kAnd, Cast(kBool), axes, keepdim);
 }
 
 Tensor Tensor::Var(const Axes& axes, int correction, bool keepdim, CallSite at) const {
-  Call call("Var", at);
+  Call call("Var", at, *this);
   const Tensor x = WideFloat(*this);
   const Tensor squares = (x - x.Mean(axes, /*keepdim=*/true)).Square().Sum(axes, keepdim);
   const Operand n = CountOf(x, axes);
@@ -114,19 +114,19 @@ Tensor RootOf(const Tensor& sum, double p) {
 }  // namespace
 
 Tensor Tensor::Std(const Axes& axes, int correction, bool keepdim, CallSite at) const {
-  Call call("Std", at);
+  Call call("Std", at, *this);
   const Tensor variance = WideFloat(*this).Var(axes, correction, keepdim);
   return RootOf(variance, 2).Cast(FloatResult(dtype()));
 }
 
 std::pair<Tensor, Tensor> Tensor::VarMean(const Axes& axes, int correction, bool keepdim,
                                           CallSite at) const {
-  Call call("VarMean", at);
+  Call call("VarMean", at, *this);
   return {Var(axes, correction, keepdim), Mean(axes, keepdim)};
 }
 
 Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Norm", at);
+  Call call("Norm", at, *this);
   if (std::isnan(p)) Fail("takes a number or an infinity for p");
   const DType result = FloatResult(dtype());
   const Tensor x = WideFloat(*this).Abs();
@@ -138,19 +138,19 @@ Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const
 }
 
 Tensor Tensor::CountNonzero(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("CountNonzero", at);
+  Call call("CountNonzero", at, *this);
   Extent most = 1;
   for (int64_t a : NormalAxes(axes, rank())) most = most * shape()[static_cast<int>(a)];
   return Cast(kBool).Cast(most.max() > INT32_MAX ? kInt64 : kInt32).Sum(axes, keepdim);
 }
 
 Tensor Tensor::NanSum(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("NanSum", at);
+  Call call("NanSum", at, *this);
   return dtype().IsFloat() ? Where(IsNan(), 0, *this).Sum(axes, keepdim) : Sum(axes, keepdim);
 }
 
 Tensor Tensor::NanMean(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("NanMean", at);
+  Call call("NanMean", at, *this);
   if (!dtype().IsFloat()) return Mean(axes, keepdim);
   const Tensor x = WideFloat(*this);
   const Tensor count = IsNan().LogicalNot().Cast(x.dtype()).Sum(axes, keepdim);
@@ -171,12 +171,12 @@ Tensor NanExtreme(const Tensor& t, const Axes& axes, bool keepdim, bool max) {
 }  // namespace
 
 Tensor Tensor::NanMax(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("NanMax", at);
+  Call call("NanMax", at, *this);
   return NanExtreme(*this, axes, keepdim, /*max=*/true);
 }
 
 Tensor Tensor::NanMin(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("NanMin", at);
+  Call call("NanMin", at, *this);
   return NanExtreme(*this, axes, keepdim, /*max=*/false);
 }
 
@@ -194,7 +194,7 @@ Tensor MaxOrNone(const Tensor& x, const Axes& axes) {
 
 // The largest element is subtracted first, unless it is infinite.
 Tensor Tensor::LogSumExp(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("LogSumExp", at);
+  Call call("LogSumExp", at, *this);
   const Tensor x = WideFloat(*this);
   const Tensor max = MaxOrNone(x, axes);
   const Tensor shift = Where(max.IsInf(), 0, max);
@@ -204,7 +204,7 @@ Tensor Tensor::LogSumExp(const Axes& axes, bool keepdim, CallSite at) const {
 }
 
 Tensor Tensor::Softmax(int axis, CallSite at) const {
-  Call call("Softmax", at);
+  Call call("Softmax", at, *this);
   const int a = NormalAxis(axis, std::max(rank(), 1));
   const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
@@ -213,7 +213,7 @@ Tensor Tensor::Softmax(int axis, CallSite at) const {
 }
 
 Tensor Tensor::LogSoftmax(int axis, CallSite at) const {
-  Call call("LogSoftmax", at);
+  Call call("LogSoftmax", at, *this);
   const int a = NormalAxis(axis, std::max(rank(), 1));
   const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
@@ -247,12 +247,12 @@ Tensor ArgExtreme(Op op, const Tensor& t, std::optional<int> axis, bool keepdim)
 }  // namespace
 
 Tensor Tensor::ArgMax(std::optional<int> axis, bool keepdim, CallSite at) const {
-  Call call("ArgMax", at);
+  Call call("ArgMax", at, *this);
   return ArgExtreme(Op::kMax, *this, axis, keepdim);
 }
 
 Tensor Tensor::ArgMin(std::optional<int> axis, bool keepdim, CallSite at) const {
-  Call call("ArgMin", at);
+  Call call("ArgMin", at, *this);
   return ArgExtreme(Op::kMin, *this, axis, keepdim);
 }
 

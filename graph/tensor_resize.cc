@@ -113,7 +113,7 @@ Tensor Resized(const Tensor& x, int axis, int64_t out, int index, const ResizeOp
 }  // namespace
 
 Tensor Tensor::Resize(const Ints& extents, const ResizeOptions& o, CallSite at) const {
-  Call call("Resize", at);
+  Call call("Resize", at, *this);
   const int axes = static_cast<int>(extents.size());
   if (axes > rank() || (!o.scale.empty() && static_cast<int>(o.scale.size()) != axes) ||
       (!o.region.empty() && static_cast<int>(o.region.size()) != axes)) {
@@ -194,7 +194,7 @@ Taps TapsOf(const Tensor& coordinate, int64_t n, const GridSampleOptions& o) {
 }  // namespace
 
 Tensor Tensor::GridSample(const Tensor& grid, const GridSampleOptions& o, CallSite at) const {
-  Call call("GridSample", at);
+  Call call("GridSample", at, *this, grid);
   const int axes = rank() - 2;
   if (axes < 1 || grid.rank() != rank() || !(grid.shape()[0] == shape()[0]) ||
       grid.size(-1) != axes || o.padding == PadMode::kCircular ||
@@ -232,7 +232,7 @@ Tensor Tensor::GridSample(const Tensor& grid, const GridSampleOptions& o, CallSi
 }
 
 Tensor Tensor::AffineGrid(const Ints& extents, bool align_corners, CallSite at) const {
-  Call call("AffineGrid", at);
+  Call call("AffineGrid", at, *this);
   const int axes = static_cast<int>(extents.size()) - 2;
   if (axes < 1 || rank() != 3 || size(1) != axes || size(2) != axes + 1 ||
       !shape()[0].is_int(extents[0])) {

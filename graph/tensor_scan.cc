@@ -138,7 +138,7 @@ ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
 Tensor Tensor::CumSum(int axis, CallSite at) const { return CumSum(axis, ScanOptions(), at); }
 
 Tensor Tensor::CumSum(int axis, const ScanOptions& o, CallSite at) const {
-  Call call("CumSum", at);
+  Call call("CumSum", at, *this);
   return Accumulated(*this, axis,
                      {[](const Tensor& w) { return w.Sum(-1); },
                       [](const Tensor& a, const Tensor& b) { return a + b; }, 0},
@@ -146,7 +146,7 @@ Tensor Tensor::CumSum(int axis, const ScanOptions& o, CallSite at) const {
 }
 
 Tensor Tensor::CumProd(int axis, const ScanOptions& o, CallSite at) const {
-  Call call("CumProd", at);
+  Call call("CumProd", at, *this);
   return Accumulated(*this, axis,
                      {[](const Tensor& w) { return w.Prod(-1); },
                       [](const Tensor& a, const Tensor& b) { return a * b; }, 1},
@@ -154,17 +154,17 @@ Tensor Tensor::CumProd(int axis, const ScanOptions& o, CallSite at) const {
 }
 
 ValuesAndIndices Tensor::CumMax(int axis, CallSite at) const {
-  Call call("CumMax", at);
+  Call call("CumMax", at, *this);
   return Extreme(*this, axis, /*max=*/true);
 }
 
 ValuesAndIndices Tensor::CumMin(int axis, CallSite at) const {
-  Call call("CumMin", at);
+  Call call("CumMin", at, *this);
   return Extreme(*this, axis, /*max=*/false);
 }
 
 Tensor Tensor::LogCumSumExp(int axis, CallSite at) const {
-  Call call("LogCumSumExp", at);
+  Call call("LogCumSumExp", at, *this);
   const Tensor sums = Along(internal::WideFloat(*this), axis,
                             {[](const Tensor& w) { return w.LogSumExp(-1); },
                              [](const Tensor& a, const Tensor& b) { return a.LogAddExp(b); },
@@ -173,7 +173,7 @@ Tensor Tensor::LogCumSumExp(int axis, CallSite at) const {
 }
 
 Tensor Tensor::Diff(int n, int axis, CallSite at) const {
-  Call call("Diff", at);
+  Call call("Diff", at, *this);
   if (n < 0) Fail("cannot be taken ", n, " times");
   const int a = NormalAxis(axis, rank());
   Tensor t(uop());

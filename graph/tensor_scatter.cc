@@ -108,7 +108,7 @@ Tensor Updated(const Tensor& self, const Tensor& index, const Tensor& src, const
 
 Tensor Tensor::Scatter(int axis, const Tensor& index, const Tensor& src, ScatterMode mode,
                        bool include_self, CallSite at) const {
-  Call call("Scatter", at);
+  Call call("Scatter", at, *this, index, src);
   CheckIndex(index);
   if (rank() == 0)
     return Reshape({1})
@@ -145,7 +145,7 @@ Tensor Tensor::Scatter(int axis, const Tensor& index, const Tensor& src, Scatter
 }
 
 Tensor Tensor::ScatterAdd(int axis, const Tensor& index, const Tensor& src, CallSite at) const {
-  Call call("ScatterAdd", at);
+  Call call("ScatterAdd", at, *this, index, src);
   return Scatter(axis, index, src, ScatterMode::kAdd);
 }
 
@@ -196,7 +196,7 @@ void CheckPositions(const Tensor& t, const Tensor& index, int batch) {
 }  // namespace
 
 Tensor Tensor::GatherND(const Tensor& index, int batch, CallSite at) const {
-  Call call("GatherND", at);
+  Call call("GatherND", at, *this, index);
   CheckPositions(*this, index, batch);
   const int64_t k = index.size(-1);
   const Tensor table = Joined(*this, batch, k);
@@ -206,7 +206,7 @@ Tensor Tensor::GatherND(const Tensor& index, int batch, CallSite at) const {
 
 Tensor Tensor::ScatterND(const Tensor& index, const Tensor& updates, ScatterMode mode,
                          CallSite at) const {
-  Call call("ScatterND", at);
+  Call call("ScatterND", at, *this, index, updates);
   CheckPositions(*this, index, 0);
   const int64_t k = index.size(-1);
   Extents wanted(index.shape().begin(), index.shape().end() - 1);
@@ -264,22 +264,22 @@ Tensor Positions(absl::Span<const Tensor> indices) {
 }  // namespace
 
 Tensor Tensor::IndexSelect(int axis, const Tensor& index, CallSite at) const {
-  Call call("IndexSelect", at);
+  Call call("IndexSelect", at, *this, index);
   return Take(AsVector(index), axis);
 }
 
 Tensor Tensor::IndexAdd(int axis, const Tensor& index, const Tensor& src, CallSite at) const {
-  Call call("IndexAdd", at);
+  Call call("IndexAdd", at, *this, index, src);
   return RowsUpdated(*this, axis, index, src, ScatterMode::kAdd);
 }
 
 Tensor Tensor::IndexCopy(int axis, const Tensor& index, const Tensor& src, CallSite at) const {
-  Call call("IndexCopy", at);
+  Call call("IndexCopy", at, *this, index, src);
   return RowsUpdated(*this, axis, index, src, ScatterMode::kSet);
 }
 
 Tensor Tensor::IndexFill(int axis, const Tensor& index, Number value, CallSite at) const {
-  Call call("IndexFill", at);
+  Call call("IndexFill", at, *this, index);
   const int a = NormalAxis(axis, rank());
   const Tensor position = AsVector(index);
   Extents rows(shape().begin(), shape().end());
@@ -289,13 +289,13 @@ Tensor Tensor::IndexFill(int axis, const Tensor& index, Number value, CallSite a
 }
 
 Tensor Tensor::IndexGet(absl::Span<const Tensor> indices, CallSite at) const {
-  Call call("IndexGet", at);
+  Call call("IndexGet", at, *this, indices);
   return GatherND(Positions(indices));
 }
 
 Tensor Tensor::IndexPut(absl::Span<const Tensor> indices, const Tensor& values, bool accumulate,
                         CallSite at) const {
-  Call call("IndexPut", at);
+  Call call("IndexPut", at, *this, indices, values);
   const Tensor position = Positions(indices);
   CheckPositions(*this, position, 0);
   Extents wanted(position.shape().begin(), position.shape().end() - 1);
@@ -305,7 +305,7 @@ Tensor Tensor::IndexPut(absl::Span<const Tensor> indices, const Tensor& values, 
 }
 
 Tensor Tensor::BinCount(int64_t n, const Tensor& weights, CallSite at) const {
-  Call call("BinCount", at);
+  Call call("BinCount", at, *this, weights);
   CheckIndex(*this);
   if (n < 0) Fail("cannot have ", n, " bins");
   if (weights && !(weights.shape() == shape())) {

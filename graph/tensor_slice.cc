@@ -19,7 +19,7 @@ using internal::ReshapeTo;
 using internal::Show;
 
 Tensor Tensor::Pad(const Pairs& pairs, Number value, CallSite at) const {
-  Call call("Pad", at);
+  Call call("Pad", at, *this);
   if (static_cast<int>(pairs.size()) != rank()) {
     Fail("needs a pair for each axis of ", Show(*this), ", has ", pairs.size());
   }
@@ -40,7 +40,7 @@ Tensor Tensor::Pad(const Pairs& pairs, Number value, CallSite at) const {
 }
 
 Tensor Tensor::Shrink(const Pairs& pairs, CallSite at) const {
-  Call call("Shrink", at);
+  Call call("Shrink", at, *this);
   if (static_cast<int>(pairs.size()) != rank()) {
     Fail("needs a pair for each axis of ", Show(*this), ", has ", pairs.size());
   }
@@ -164,20 +164,20 @@ Extent NormalPosition(const Tensor& t, int axis, const Extent& position) {
 }  // namespace
 
 Tensor Tensor::Slice(const std::vector<tessera::Slice>& slices, CallSite at) const {
-  Call call("Slice", at);
+  Call call("Slice", at, *this);
   const std::vector<Span> spans = NormalSlices(*this, slices);
   return Moved([&](const UOp& u) { return SlicedBy(u, spans); });
 }
 
 Tensor Tensor::SliceAxis(int axis, const tessera::Slice& slice, CallSite at) const {
-  Call call("SliceAxis", at);
+  Call call("SliceAxis", at, *this);
   std::vector<tessera::Slice> slices(NormalAxis(axis, rank()) + 1);
   slices.back() = slice;
   return Slice(slices, at);
 }
 
 Tensor Tensor::Select(int axis, const Extent& position, CallSite at) const {
-  Call call("Select", at);
+  Call call("Select", at, *this);
   const int a = NormalAxis(axis, rank());
   const Extent p = NormalPosition(*this, a, position);
   return SliceAxis(a, {p, p + Extent(1)}).Squeeze(a);
@@ -186,7 +186,7 @@ Tensor Tensor::Select(int axis, const Extent& position, CallSite at) const {
 Tensor Tensor::operator[](const Index& index) const { return (*this)[{index}]; }
 
 Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
-  Call call("Index", indices.size() == 0 ? CallSite::Here() : indices.begin()->site());
+  Call call("Index", indices.size() == 0 ? CallSite::Here() : indices.begin()->site(), *this);
   if (static_cast<int>(indices.size()) > rank()) {
     Fail(indices.size(), " indices do not fit ", Show(*this));
   }
@@ -207,14 +207,14 @@ Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
 }
 
 Tensor Tensor::Flip(const Axes& axes, CallSite at) const {
-  Call call("Flip", at);
+  Call call("Flip", at, *this);
   const Ints flipped = NormalAxes(axes, rank());
   return Moved([&](const UOp& u) { return flipped.empty() ? u : Build(Op::kFlip, {u}, flipped); });
 }
 
 Tensor Tensor::Window(const Axes& axes, const Ints& size, const Ints& stride, const Ints& dilation,
                       CallSite at) const {
-  Call call("Window", at);
+  Call call("Window", at, *this);
   const Ints windowed = NormalAxes(axes, rank());
   const Ints ones(windowed.size(), 1);
   const WindowArg arg{windowed, size, stride.empty() ? ones : stride,
@@ -223,7 +223,7 @@ Tensor Tensor::Window(const Axes& axes, const Ints& size, const Ints& stride, co
 }
 
 std::vector<Tensor> Tensor::Split(const std::vector<int64_t>& sizes, int axis, CallSite at) const {
-  Call call("Split", at);
+  Call call("Split", at, *this);
   const int a = NormalAxis(axis, rank());
   Extent all = 0;
   for (int64_t n : sizes) {
@@ -244,7 +244,7 @@ std::vector<Tensor> Tensor::Split(const std::vector<int64_t>& sizes, int axis, C
 }
 
 Tensor Tensor::Roll(int64_t shift, int axis, CallSite at) const {
-  Call call("Roll", at);
+  Call call("Roll", at, *this);
   const int a = NormalAxis(axis, rank());
   if (!shape()[a].is_int()) {
     const Extent& all = shape()[a];
@@ -257,7 +257,7 @@ Tensor Tensor::Roll(int64_t shift, int axis, CallSite at) const {
 }
 
 Tensor Tensor::Roll(const Ints& shifts, const Axes& axes, CallSite at) const {
-  Call call("Roll", at);
+  Call call("Roll", at, *this);
   // An axis that is given twice is rolled twice.
   const Ints order = axes.axes().empty() ? internal::NormalAxes(axes, rank()) : axes.axes();
   if (shifts.size() != order.size()) {
@@ -269,7 +269,7 @@ Tensor Tensor::Roll(const Ints& shifts, const Axes& axes, CallSite at) const {
 }
 
 std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
-  Call call("Split", at);
+  Call call("Split", at, *this);
   if (piece < 1) Fail("pieces cannot have the size ", piece);
   if (!shape()[NormalAxis(axis, rank())].is_int()) {
     Fail("how many pieces of ", piece, " axis ", axis, " of ", Show(*this), " has is not known; ",
@@ -282,7 +282,7 @@ std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
 }
 
 std::vector<Tensor> Tensor::Chunk(int64_t n, int axis, CallSite at) const {
-  Call call("Chunk", at);
+  Call call("Chunk", at, *this);
   if (n < 1) Fail("cannot make ", n, " pieces");
   const int a = NormalAxis(axis, rank());
   if (const Extent& e = shape()[a]; !e.is_int()) {

@@ -103,7 +103,7 @@ struct System {
 }  // namespace
 
 Tensor Tensor::Det(CallSite at) const {
-  Call call("Det", at);
+  Call call("Det", at, *this);
   SquareSize(*this);
   Tensor det = Ones(Dims(Extents(shape().begin(), shape().end() - 2)), WideFloat(*this).dtype());
   for (const Tensor& pivot : Pivots(*this)) det = det * pivot;
@@ -111,7 +111,7 @@ Tensor Tensor::Det(CallSite at) const {
 }
 
 std::pair<Tensor, Tensor> Tensor::SlogDet(CallSite at) const {
-  Call call("SlogDet", at);
+  Call call("SlogDet", at, *this);
   SquareSize(*this);
   const Dims dims(Extents(shape().begin(), shape().end() - 2));
   const DType wide = WideFloat(*this).dtype(), type = FloatResult(dtype());
@@ -124,13 +124,13 @@ std::pair<Tensor, Tensor> Tensor::SlogDet(CallSite at) const {
 }
 
 Tensor Tensor::Solve(const Tensor& b, CallSite at) const {
-  Call call("Solve", at);
+  Call call("Solve", at, *this, b);
   const System s(*this, b);
   return s.Ended(Eliminated(s.matrix, s.sides));
 }
 
 Tensor Tensor::SolveTriangular(const Tensor& b, bool upper, CallSite at) const {
-  Call call("SolveTriangular", at);
+  Call call("SolveTriangular", at, *this, b);
   const System s(*this, b);
   const auto turned = [&](const Tensor& t, const Axes& axes) { return upper ? t.Flip(axes) : t; };
   Tensor m = turned(s.matrix, {-2, -1}), sides = turned(s.sides, {-2});
@@ -145,7 +145,7 @@ Tensor Tensor::SolveTriangular(const Tensor& b, bool upper, CallSite at) const {
 }
 
 Tensor Tensor::Inverse(CallSite at) const {
-  Call call("Inverse", at);
+  Call call("Inverse", at, *this);
   if (SquareSize(*this) == 0) return Cast(FloatResult(dtype()));
   return Solve(Eye(SquareSize(*this), -1, FloatResult(dtype())));
 }
@@ -153,7 +153,7 @@ Tensor Tensor::Inverse(CallSite at) const {
 // Column by column; what each contributes is taken off the matrix that is left. A column begins at
 // its pivot: as rows of n + 1 elements that are read as rows of n, each goes one step further.
 Tensor Tensor::Cholesky(CallSite at) const {
-  Call call("Cholesky", at);
+  Call call("Cholesky", at, *this);
   const int64_t n = SquareSize(*this);
   Tensor m = WideFloat(*this);
   if (n == 0) return m.Cast(FloatResult(dtype()));
@@ -171,7 +171,7 @@ Tensor Tensor::Cholesky(CallSite at) const {
 }
 
 Tensor Tensor::MatrixPower(int64_t n, CallSite at) const {
-  Call call("MatrixPower", at);
+  Call call("MatrixPower", at, *this);
   const int64_t size = SquareSize(*this);
   Tensor square = n < 0 ? Inverse() : *this, power;
   for (uint64_t left = n < 0 ? -static_cast<uint64_t>(n) : n; left > 0; left >>= 1) {
@@ -185,14 +185,14 @@ Tensor Tensor::MatrixPower(int64_t n, CallSite at) const {
 
 Tensor Tensor::AddMatMul(const Tensor& a, const Tensor& b, double beta, double alpha,
                          CallSite at) const {
-  Call call("AddMatMul", at);
+  Call call("AddMatMul", at, *this, a, b);
   const Tensor product = a.MatMul(b) * alpha;
   // By 0 nothing of it counts, not even a NaN; its shape does.
   return beta == 0 ? product + Zeros(shape(), dtype()) : *this * beta + product;
 }
 
 Tensor Tensor::Convolve(const Tensor& b, absl::string_view mode, CallSite at) const {
-  Call call("Convolve", at);
+  Call call("Convolve", at, *this, b);
   if (rank() != 1 || b.rank() != 1 || elements() == 0 || b.elements() == 0) {
     Fail("takes vectors with elements, not ", Show(*this), " and ", Show(b));
   }

@@ -260,17 +260,17 @@ std::vector<Tensor> At(const Tensor& x, int axis, const Tensor& index, const Ext
 }  // namespace
 
 ValuesAndIndices Tensor::Sort(int axis, bool descending, CallSite at) const {
-  Call call("Sort", at);
+  Call call("Sort", at, *this);
   return SortedBy(*this, axis, descending);
 }
 
 Tensor Tensor::ArgSort(int axis, bool descending, CallSite at) const {
-  Call call("ArgSort", at);
+  Call call("ArgSort", at, *this);
   return SortedBy(*this, axis, descending).indices;
 }
 
 ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) const {
-  Call call("TopK", at);
+  Call call("TopK", at, *this);
   const int a = NormalAxis(axis, std::max(rank(), 1));
   const Extent extent = rank() == 0 ? Extent(1) : shape()[a];
   const int64_t n = extent.min();
@@ -288,7 +288,7 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
 }
 
 ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
-  Call call("KthValue", at);
+  Call call("KthValue", at, *this);
   if (rank() == 0) {
     return OfOneElement(*this, [&](const Tensor& x) { return x.KthValue(k, axis); });
   }
@@ -302,7 +302,7 @@ ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at
 
 // NaNs are in order at the end: the last one stands for all.
 ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
-  Call call("Median", at);
+  Call call("Median", at, *this);
   if (rank() == 0) return OfOneElement(*this, [&](const Tensor& x) { return x.Median(axis); });
   const int a = NormalAxis(axis, rank());
   const Extent& n = shape()[a];
@@ -320,7 +320,7 @@ ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
 }
 
 Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSite at) const {
-  Call call("Quantile", at);
+  Call call("Quantile", at, *this);
   if (!(q >= 0 && q <= 1)) Fail("takes a share from 0 to 1, not ", q);
   if (!axis) {
     const Tensor flat = Flatten().Quantile(q, 0);
@@ -350,7 +350,7 @@ constexpr int64_t kFewToCompare = 64;  // with each of which every value is comp
 }
 
 Tensor Tensor::SearchSorted(const Tensor& values, bool right, CallSite at) const {
-  Call call("SearchSorted", at);
+  Call call("SearchSorted", at, *this, values);
   bool fits = rank() == 1 || (rank() > 1 && rank() == values.rank());
   for (int i = 0; fits && i + 1 < rank(); ++i) fits = shape()[i] == values.shape()[i];
   if (!fits) {

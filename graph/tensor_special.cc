@@ -36,7 +36,7 @@ struct TwoFloats {
 
 // By the quotient that is at most 1, so that nothing overflows: then the octant, then the signs.
 Tensor Tensor::Atan2(const Operand& of) const {
-  Call call("Atan2", of.site());
+  Call call("Atan2", of.site(), *this, of);
   const auto [y, x] = TwoFloats(*this, of);
   const Tensor ax = x.Abs(), ay = y.Abs();
   const Tensor steep = ay > ax;  // and no Minimum, whose adjoint is another where both are equal
@@ -51,7 +51,7 @@ Tensor Tensor::Atan2(const Operand& of) const {
 }
 
 Tensor Tensor::Hypot(const Operand& of) const {
-  Call call("Hypot", of.site());
+  Call call("Hypot", of.site(), *this, of);
   const auto [a, b] = TwoFloats(*this, of);
   const Tensor large = a.Abs().Maximum(b.Abs()), small = a.Abs().Minimum(b.Abs());
   const Tensor ratio = small / Where((large == 0) | large.IsInf(), 1, large);
@@ -61,7 +61,7 @@ Tensor Tensor::Hypot(const Operand& of) const {
 
 // The larger, and what the smaller adds to it; alike infinities stay.
 Tensor Tensor::LogAddExp(const Operand& of) const {
-  Call call("LogAddExp", of.site());
+  Call call("LogAddExp", of.site(), *this, of);
   const auto [a, b] = TwoFloats(*this, of);
   const Tensor large = a.Maximum(b);
   const Tensor apart = Where(a == b, 0, (a - b).Abs());
@@ -69,13 +69,13 @@ Tensor Tensor::LogAddExp(const Operand& of) const {
 }
 
 Tensor Tensor::CopySign(const Operand& of) const {
-  Call call("CopySign", of.site());
+  Call call("CopySign", of.site(), *this, of);
   const auto [a, b] = TwoFloats(*this, of);
   return Where(a.SignBit() == b.SignBit(), a, -a);
 }
 
 Tensor Tensor::Heaviside(const Operand& b) const {
-  Call call("Heaviside", b.site());
+  Call call("Heaviside", b.site(), *this, b);
   const DType type = CommonType(*this, b);
   const Tensor x = Cast(type), at_zero(internal::AsNode(b, type));
   const Tensor step = Where(x == 0, at_zero, (x > 0).Cast(type));
@@ -83,7 +83,7 @@ Tensor Tensor::Heaviside(const Operand& b) const {
 }
 
 Tensor Tensor::XLogY(const Operand& of) const {
-  Call call("XLogY", of.site());
+  Call call("XLogY", of.site(), *this, of);
   const auto [x, y] = TwoFloats(*this, of);
   // The logarithm of 1 where it does not count keeps NaN out of the adjoint as well.
   const Tensor none = (x == 0) & y.IsNan().LogicalNot();
@@ -91,23 +91,23 @@ Tensor Tensor::XLogY(const Operand& of) const {
 }
 
 Tensor Tensor::Remainder(const Operand& b) const {
-  Call call("Remainder", b.site());
+  Call call("Remainder", b.site(), *this, b);
   return Mod(b);
 }
 
 Tensor Tensor::Clamp(const Operand& low, const Operand& high) const {
-  Call call("Clamp", low.site());
+  Call call("Clamp", low.site(), *this, low, high);
   return Maximum(low).Minimum(high);
 }
 
 Tensor Tensor::MaskedFill(const Tensor& mask, const Operand& value) const {
-  Call call("MaskedFill", value.site());
+  Call call("MaskedFill", value.site(), *this, mask, value);
   if (!mask.dtype().IsBool()) Fail("the mask ", Show(mask), " must be bool; compare it with 0");
   return Where(mask, Tensor(internal::AsNode(value, dtype())), *this);
 }
 
 Tensor Tensor::IsClose(const Operand& of, double rtol, double atol, bool equal_nan) const {
-  Call call("IsClose", of.site());
+  Call call("IsClose", of.site(), *this, of);
   const DType type = CommonType(*this, of);
   const DType wide = type.IsFloat() ? type : kFloat64;  // whole numbers differ by whole numbers
   const Tensor a = Cast(wide), b = Tensor(internal::AsNode(of, type)).Cast(wide);
@@ -117,7 +117,7 @@ Tensor Tensor::IsClose(const Operand& of, double rtol, double atol, bool equal_n
 }
 
 Tensor Tensor::AllClose(const Operand& b, double rtol, double atol, bool equal_nan) const {
-  Call call("AllClose", b.site());
+  Call call("AllClose", b.site(), *this, b);
   return IsClose(b, rtol, atol, equal_nan).All();
 }
 
@@ -125,7 +125,7 @@ Tensor Tensor::AllClose(const Operand& b, double rtol, double atol, bool equal_n
 
 // Of the magnitude, where nothing cancels; log(2x) where x^2 would overflow.
 Tensor Tensor::Asinh(CallSite at) const {
-  Call call("Asinh", at);
+  Call call("Asinh", at, *this);
   const Tensor given = Floats(*this), x = given.Cast(AccumulateType(given.dtype())), a = x.Abs();
   const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
   const Tensor capped = a.Minimum(large);
@@ -137,7 +137,7 @@ Tensor Tensor::Asinh(CallSite at) const {
 }
 
 Tensor Tensor::Acosh(CallSite at) const {
-  Call call("Acosh", at);
+  Call call("Acosh", at, *this);
   const Tensor given = Floats(*this), x = given.Cast(AccumulateType(given.dtype()));
   const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
   const Tensor t = x.Minimum(large) - 1;
@@ -147,42 +147,42 @@ Tensor Tensor::Acosh(CallSite at) const {
 }
 
 Tensor Tensor::Atanh(CallSite at) const {
-  Call call("Atanh", at);
+  Call call("Atanh", at, *this);
   const Tensor x = Floats(*this);
   return (x.Log1p() - (-x).Log1p()) * 0.5;
 }
 
 Tensor Tensor::Sinc(CallSite at) const {
-  Call call("Sinc", at);
+  Call call("Sinc", at, *this);
   const Tensor x = Floats(*this) * std::numbers::pi;
   const Tensor safe = Where(x == 0, 1, x);
   return Where(x == 0, 1, safe.Sin() / safe);
 }
 
 Tensor Tensor::Erfc(CallSite at) const {
-  Call call("Erfc", at);
+  Call call("Erfc", at, *this);
   return 1 - Erf();
 }
 
 Tensor Tensor::Frac(CallSite at) const {
-  Call call("Frac", at);
+  Call call("Frac", at, *this);
   return *this - Trunc();
 }
 
 Tensor Tensor::IsPosInf(CallSite at) const {
-  Call call("IsPosInf", at);
+  Call call("IsPosInf", at, *this);
   if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
   return *this == kInfinity;
 }
 
 Tensor Tensor::IsNegInf(CallSite at) const {
-  Call call("IsNegInf", at);
+  Call call("IsNegInf", at, *this);
   if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
   return *this == -kInfinity;
 }
 
 Tensor Tensor::SignBit(CallSite at) const {
-  Call call("SignBit", at);
+  Call call("SignBit", at, *this);
   if (dtype().IsUnsigned() || dtype().IsBool()) return Zeros(shape(), kBool, device());
   if (!dtype().IsFloat()) return *this < 0;
   switch (dtype().bits()) {
@@ -198,7 +198,7 @@ Tensor Tensor::SignBit(CallSite at) const {
 }
 
 Tensor Tensor::Logit(std::optional<double> eps, CallSite at) const {
-  Call call("Logit", at);
+  Call call("Logit", at, *this);
   const Tensor x = eps ? Floats(*this).Clip(*eps, 1 - *eps) : Floats(*this);
   return x.Log() - (-x).Log1p();
 }

@@ -16,27 +16,27 @@ using internal::Show;
 using internal::WideFloat;
 
 ValuesAndIndices Tensor::MaxWithIndices(int axis, bool keepdim, CallSite at) const {
-  Call call("MaxWithIndices", at);
+  Call call("MaxWithIndices", at, *this);
   return {Max(axis, keepdim), ArgMax(axis, keepdim)};
 }
 
 ValuesAndIndices Tensor::MinWithIndices(int axis, bool keepdim, CallSite at) const {
-  Call call("MinWithIndices", at);
+  Call call("MinWithIndices", at, *this);
   return {Min(axis, keepdim), ArgMin(axis, keepdim)};
 }
 
 Tensor Tensor::Ptp(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Ptp", at);
+  Call call("Ptp", at, *this);
   return Max(axes, keepdim) - Min(axes, keepdim);
 }
 
 Tensor Tensor::Dist(const Tensor& b, double p, CallSite at) const {
-  Call call("Dist", at);
+  Call call("Dist", at, *this, b);
   return (*this - b).Norm(p);
 }
 
 Tensor Tensor::Average(const Tensor& weights, const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("Average", at);
+  Call call("Average", at, *this, weights);
   Tensor w = weights;
   const Ints reduced = NormalAxes(axes, rank());
   if (w.rank() == 1 && rank() > 1 && reduced.size() == 1) {
@@ -51,12 +51,12 @@ Tensor Tensor::Average(const Tensor& weights, const Axes& axes, bool keepdim, Ca
 }
 
 Tensor Tensor::NanProd(const Axes& axes, bool keepdim, CallSite at) const {
-  Call call("NanProd", at);
+  Call call("NanProd", at, *this);
   return dtype().IsFloat() ? Where(IsNan(), 1, *this).Prod(axes, keepdim) : Prod(axes, keepdim);
 }
 
 Tensor Tensor::NanVar(const Axes& axes, int correction, bool keepdim, CallSite at) const {
-  Call call("NanVar", at);
+  Call call("NanVar", at, *this);
   if (!dtype().IsFloat()) return Var(axes, correction, keepdim);
   const Tensor x = WideFloat(*this), nan = IsNan();
   const Tensor count = nan.LogicalNot().Cast(x.dtype()).Sum(axes, keepdim);
@@ -65,13 +65,13 @@ Tensor Tensor::NanVar(const Axes& axes, int correction, bool keepdim, CallSite a
 }
 
 Tensor Tensor::NanStd(const Axes& axes, int correction, bool keepdim, CallSite at) const {
-  Call call("NanStd", at);
+  Call call("NanStd", at, *this);
   return NanVar(axes, correction, keepdim).Sqrt();
 }
 
 // NaNs are above all in order, so that the others' middle follows from how many there are.
 ValuesAndIndices Tensor::NanMedian(int axis, bool keepdim, CallSite at) const {
-  Call call("NanMedian", at);
+  Call call("NanMedian", at, *this);
   if (rank() == 0) return Median(axis);
   const int a = NormalAxis(axis, rank());
   if (!dtype().IsFloat()) return Median(a, keepdim);
@@ -105,19 +105,19 @@ Tensor Areas(const Tensor& t, double dx, int axis) {
 }  // namespace
 
 Tensor Tensor::Trapezoid(double dx, int axis, CallSite at) const {
-  Call call("Trapezoid", at);
+  Call call("Trapezoid", at, *this);
   const int a = NormalAxis(axis, rank());
   return Areas(*this, dx, a).Sum(a).Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::CumTrapezoid(double dx, int axis, CallSite at) const {
-  Call call("CumTrapezoid", at);
+  Call call("CumTrapezoid", at, *this);
   const int a = NormalAxis(axis, rank());
   return Areas(*this, dx, a).CumSum(a).Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::Gradient(double dx, int axis, CallSite at) const {
-  Call call("Gradient", at);
+  Call call("Gradient", at, *this);
   const int a = NormalAxis(axis, rank());
   const Extent n = shape()[a];
   if (n.min() < 2) Fail("takes at least two elements along axis ", a, " of ", Show(*this));
@@ -132,7 +132,7 @@ Tensor Tensor::Gradient(double dx, int axis, CallSite at) const {
 }
 
 Tensor Tensor::Histogram(int64_t bins, double low, double high, CallSite at) const {
-  Call call("Histogram", at);
+  Call call("Histogram", at, *this);
   if (bins < 1 || !(low < high) || !std::isfinite(high - low)) {
     Fail("takes one interval or more between numbers in order, not ", bins, " from ", low, " to ",
          high);
@@ -144,18 +144,18 @@ Tensor Tensor::Histogram(int64_t bins, double low, double high, CallSite at) con
 }
 
 Tensor Tensor::Bucketize(const Tensor& boundaries, bool right, CallSite at) const {
-  Call call("Bucketize", at);
+  Call call("Bucketize", at, *this, boundaries);
   if (boundaries.rank() != 1) Fail("the boundaries ", Show(boundaries), " must be a vector");
   return boundaries.SearchSorted(*this, right);
 }
 
 Tensor Tensor::IsIn(const Tensor& values, CallSite at) const {
-  Call call("IsIn", at);
+  Call call("IsIn", at, *this, values);
   return (Unsqueeze(-1) == values.Flatten()).Any(-1);
 }
 
 Tensor Tensor::Interp(const Tensor& x, const Tensor& y, CallSite at) const {
-  Call call("Interp", at);
+  Call call("Interp", at, *this, x, y);
   if (x.rank() != 1 || !(x.shape() == y.shape()) || x.shape()[0].min() < 1) {
     Fail("takes vectors of points of one size, not ", Show(x), " and ", Show(y));
   }
@@ -173,7 +173,7 @@ Tensor Tensor::Interp(const Tensor& x, const Tensor& y, CallSite at) const {
 }
 
 Tensor Tensor::Cov(int correction, CallSite at) const {
-  Call call("Cov", at);
+  Call call("Cov", at, *this);
   if (rank() < 1 || rank() > 2) Fail("takes [variables, samples] or [samples], not ", Show(*this));
   const Tensor x = WideFloat(rank() == 1 ? Unsqueeze(0) : *this);
   const Tensor apart = x - x.Mean({1}, /*keepdim=*/true);
@@ -183,7 +183,7 @@ Tensor Tensor::Cov(int correction, CallSite at) const {
 }
 
 Tensor Tensor::CorrCoef(CallSite at) const {
-  Call call("CorrCoef", at);
+  Call call("CorrCoef", at, *this);
   const Tensor cov = WideFloat(*this).Cov();
   if (rank() == 1) return (cov / cov).Cast(FloatResult(dtype()));
   const Tensor deviation = cov.Diagonal().Sqrt();

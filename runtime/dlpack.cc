@@ -95,7 +95,7 @@ void CheckShape(const DLTensor& d) {
 }  // namespace
 
 DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
-  Call call("ToDlpack", at);
+  Call call("ToDlpack", at, tensor);
   if (!tensor.shape().is_static()) Fail("the shape of ", Show(tensor), " is symbolic");
   auto held = std::make_unique<Held>();
   held->tensor = tensor;

@@ -70,6 +70,8 @@ std::string TransferName(const Plan& plan, const PlanStep& s) {
   return "";
 }
 
+constexpr int kNameColumn = 36;  // what is longer has a line of its own
+
 void ShowStep(const Plan& plan, size_t i, std::string* out) {
   const PlanStep& s = plan.steps[i];
   const int n = static_cast<int>(s.buffers.size());
@@ -88,8 +90,14 @@ void ShowStep(const Plan& plan, size_t i, std::string* out) {
     buffers = absl::StrCat(Names(s.buffers, 0, k.num_outputs), " <- ",
                            Names(s.buffers, k.num_outputs, n));
   }
-  absl::StrAppend(out, absl::StrFormat("  %4d  %-36s %7s %11s %9s  %-20s %s\n", i + 1, what, cores,
-                                       bytes, flops, buffers, s.site ? s.site->ToString() : ""));
+  const std::string site = s.site ? s.site->ToString() : "";
+  absl::StrAppend(out, absl::StrFormat("  %4d  ", i + 1));
+  if (what.size() > kNameColumn) {
+    absl::StrAppend(out, what, "\n        ");
+    what.clear();
+  }
+  absl::StrAppend(out, absl::StrFormat("%-*s %7s %11s %9s  %-20s %s\n", kNameColumn, what, cores,
+                                       bytes, flops, buffers, site));
 }
 
 void ShowBuffers(const Plan& plan, std::string* out) {
@@ -134,8 +142,8 @@ std::string ShowPlan(const Plan& plan) {
                     device.ToString());
   }
   absl::StrAppend(
-      &out, absl::StrFormat("\n  %4s  %-36s %7s %11s %9s  %-20s %s\n", "step", "kernel", "cores",
-                            "bytes", "flops", "writes <- reads", "written at"));
+      &out, absl::StrFormat("\n  %4s  %-*s %7s %11s %9s  %-20s %s\n", "step", kNameColumn, "kernel",
+                            "cores", "bytes", "flops", "writes <- reads", "written at"));
   for (size_t i = 0; i < plan.steps.size(); ++i) ShowStep(plan, i, &out);
   ShowBuffers(plan, &out);
   return out;

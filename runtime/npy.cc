@@ -237,7 +237,7 @@ Tensor LoadNpy(const std::string& path, Device device, CallSite at) {
 }
 
 void SaveNpy(const std::string& path, const Tensor& tensor, CallSite at) {
-  Call call("SaveNpy", at);
+  Call call("SaveNpy", at, tensor);
   if (!tensor.shape().is_static()) Fail("the shape of ", Show(tensor), " is symbolic");
   const std::string text = Header(tensor.dtype(), tensor.shape());
   const std::vector<uint8_t> bytes = BytesOf(tensor);

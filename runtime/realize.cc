@@ -113,19 +113,19 @@ void PrintAxis(std::ostream& out, const HostArray& a, size_t axis, int64_t offse
 }  // namespace
 
 Tensor& Tensor::Realize(CallSite at) {
-  Call call("Realize", at);
+  Call call("Realize", at, *this);
   RealizeAll({this, 1});
   return *this;
 }
 
 void Tensor::Realize(absl::Span<Tensor> tensors, CallSite at) {
-  Call call("Realize", at);
+  Call call("Realize", at, absl::MakeConstSpan(tensors));
   RealizeAll(tensors);
 }
 
 std::vector<Tensor> Realize(const std::vector<Tensor>& tensors, const Bindings& values,
                             CallSite at) {
-  Call call("Realize", at);
+  Call call("Realize", at, absl::MakeConstSpan(tensors));
   CheckNotCaptured();
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.uop());
@@ -143,7 +143,7 @@ double Tensor::Item(CallSite at) const { return Item<double>(at); }
 
 template <typename E>
 E Tensor::Item(CallSite at) const {
-  Call call("Item", at);
+  Call call("Item", at, *this);
   if (!shape().Elements().is_int(1)) {
     Fail("takes a tensor of one element; got ", internal::Show(*this),
          "; index it, or use ToVector");
@@ -153,7 +153,7 @@ E Tensor::Item(CallSite at) const {
 
 template <typename E>
 std::vector<E> Tensor::ToVector(CallSite at) const {
-  Call call("ToVector", at);
+  Call call("ToVector", at, *this);
   const HostArray a = ReadBack(*this);
   const int64_t n = static_cast<int64_t>(a.bytes.size()) / a.dtype.bytes();
   std::vector<E> out(n);
@@ -169,7 +169,7 @@ std::vector<E> Tensor::ToVector(CallSite at) const {
 
 template <typename E>
 const E* Tensor::Data(CallSite at) const {
-  Call call("Data", at);
+  Call call("Data", at, *this);
   if (!(dtype() == DTypeOf<E>())) {
     Fail("the tensor is ", dtype().ToString(), ", not ", DTypeOf<E>().ToString(),
          "; cast it, or use ToVector");

@@ -15,7 +15,8 @@ using ::testing::StartsWith;
 struct Mistake {
   std::string text;  // the call
   std::function<void()> call;
-  std::string part = "";  // what the message has in it, beside the name
+  std::string part = "";   // what the message has in it, beside the name
+  bool of_tensor = false;  // and then a tensor's dtype and shape
 
   std::string name() const { return text.substr(0, text.find_first_of("( ")); }
 };
@@ -38,17 +39,20 @@ void Expect(const std::vector<Mistake>& mistakes) {
     const std::string message = ErrorOf(mistake.call);
     EXPECT_THAT(message, AllOf(StartsWith(mistake.name() + ": "), HasSubstr(mistake.part)));
     EXPECT_GT(message.size(), mistake.name().size() + 15);  // says something
+    if (mistake.of_tensor) {
+      EXPECT_THAT(message, ContainsRegex("(f32|i32|bool)\\[[0-9, ]*\\]"));
+    }
   }
   EXPECT_EQ((G().x + 1).Sum().Item(), 12);
 }
 
-#define OF(object, ...)                          \
-  Mistake {                                      \
-#__VA_ARGS__, [] { G().object.__VA_ARGS__; } \
+#define OF(object, ...)                                    \
+  Mistake {                                                \
+#__VA_ARGS__, [] { G().object.__VA_ARGS__; }, "", true \
   }
-#define SAYS(part, object, ...)                        \
-  Mistake {                                            \
-#__VA_ARGS__, [] { G().object.__VA_ARGS__; }, part \
+#define SAYS(part, object, ...)                              \
+  Mistake {                                                  \
+#__VA_ARGS__, [] { G().object.__VA_ARGS__; }, part, true \
   }
 #define STATIC(...)                           \
   Mistake {                                   \

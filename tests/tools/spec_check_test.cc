@@ -46,6 +46,13 @@ TEST(SpecCheck, AcceptsAndRejects) {
   EXPECT_THAT(bad.out, ::testing::Not(HasSubstr("ok\n")));
 }
 
+TEST(SpecCheck, SaysOnceWhatAnOpReadsTwice) {
+  const std::string out = SpecCheckOn("", {"%1 = ADD f32 (%0, %0)\n"}).out;
+  const size_t found = out.find("%0 is not defined");
+  ASSERT_NE(found, out.npos) << out;
+  EXPECT_EQ(out.find("%0 is not defined", found + 1), out.npos) << out;
+}
+
 TEST(SpecCheck, TakesALevelAndAStage) {
   EXPECT_EQ(SpecCheckOn("--level 0", {kBad}).exit, 0);
   EXPECT_EQ(SpecCheckOn("--level 1", {kBad}).exit, 1);
