@@ -2,9 +2,9 @@
 // devices, errors.
 #include "tests/support/gpu.h"
 #include "absl/strings/str_cat.h"
-#include "codegen/prelude.h"
 #include "runtime/capture.h"
 #include "tests/support/check.h"
+#include "tests/support/raw_kernel.h"
 
 namespace tessera {
 namespace {
@@ -133,23 +133,9 @@ TEST(GpuDevice, ThereAreOnlySoMany) {
 TEST(GpuFaults, AnIllegalAddressNamesTheKernelAndLosesTheDevice) {
   const int index = GpuKind() == "SIM" ? 8 : 0;
   DeviceRuntime& device = Runtime(index);
-  const auto kernel = [&](const std::string& name, const std::string& statement) {
-    Program p;
-    p.entry = name;
-    p.text = absl::StrCat(PreludeFor(statement, PreludeKind::kCuda), kBodyMark, "RT_GLOBAL(", name,
-                          ", 32)(RT_THREAD rt_f32* RT_RESTRICT b0) {\n", statement,
-                          "\n}\nRT_ENTRY(", name, ")\n");
-    p.grid = UOp::Index(2);
-    p.threads = 32;
-    p.buffers = {0};
-    p.statements = UOp::Make(Op::kProgram, {}, Arg(name));
-    const auto made = device.Compile({&p, 1});
-    CHECK(made.ok(), made.status().ToString());
-    return (*made)[0];
-  };
-  const auto good = kernel("good", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");
-  const auto wild =
-      kernel("wild", "reinterpret_cast<rt_f32*>(static_cast<rt_u64>(16))[rt_thread()] = b0[0];");
+  const auto good = RawKernel(device, "good", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");
+  const auto wild = RawKernel(
+      device, "wild", "reinterpret_cast<rt_f32*>(static_cast<rt_u64>(16))[rt_thread()] = b0[0];");
   const auto memory = device.Allocate(64 * 4);
   ASSERT_OK(memory);
   void* buffers[] = {(*memory)->data};

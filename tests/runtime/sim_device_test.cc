@@ -3,13 +3,13 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "codegen/prelude.h"
 #include "graph/flags.h"
 #include "graph/tensor.h"
 #include "runtime/capture.h"
 #include "runtime/device.h"
 #include "runtime/sim/sim.h"
 #include "tests/support/check.h"
+#include "tests/support/raw_kernel.h"
 
 namespace tessera {
 namespace {
@@ -24,23 +24,6 @@ class SimDevice : public testing::Test {
     const auto device = GetDevice(Place("SIM", index));
     CHECK(device.ok(), device.status().ToString());
     return **device;
-  }
-
-  // A kernel of one parameter whose threads run this.
-  static std::shared_ptr<Executable> Kernel(DeviceRuntime& device, const std::string& name,
-                                            const std::string& statement) {
-    Program p;
-    p.entry = name;
-    p.text = absl::StrCat(PreludeFor(statement, PreludeKind::kCuda), kBodyMark, "RT_GLOBAL(", name,
-                          ", 32)(RT_THREAD rt_f32* RT_RESTRICT b0) {\n", statement,
-                          "\n}\nRT_ENTRY(", name, ")\n");
-    p.grid = UOp::Index(2);
-    p.threads = 32;
-    p.buffers = {0};
-    p.statements = UOp::Make(Op::kProgram, {}, Arg(name));
-    const auto made = device.Compile({&p, 1});
-    CHECK(made.ok(), made.status().ToString());
-    return (*made)[0];
   }
 };
 
@@ -199,8 +182,8 @@ TEST_F(SimDevice, AnIndexOutOfBoundsLosesTheDeviceAndNamesTheKernel) {
   const auto memory = device.Allocate(64 * 4);
   ASSERT_OK(memory);
   void* buffers[] = {(*memory)->data};
-  const auto good = Kernel(device, "good", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");
-  const auto bad = Kernel(device, "bad", "b0[rt_block() * 32 + rt_thread() + 4] = 1.0f;");
+  const auto good = RawKernel(device, "good", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");
+  const auto bad = RawKernel(device, "bad", "b0[rt_block() * 32 + rt_thread() + 4] = 1.0f;");
   for (int i = 0; i < 3; ++i) ASSERT_OK(device.Run(*good, {buffers, {}, 1}));
   ASSERT_OK(device.Wait());
   absl::Status status = device.Run(*bad, {buffers, {}, 1});
@@ -215,7 +198,7 @@ TEST_F(SimDevice, AnIndexOutOfBoundsLosesTheDeviceAndNamesTheKernel) {
 
 TEST_F(SimDevice, AUseAfterFreeLosesTheDevice) {
   DeviceRuntime& device = Device(4);
-  const auto kernel = Kernel(device, "late", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");
+  const auto kernel = RawKernel(device, "late", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");
   auto memory = device.Allocate(64 * 4);
   ASSERT_OK(memory);
   void* buffers[] = {(*memory)->data};
@@ -229,7 +212,7 @@ TEST_F(SimDevice, AUseAfterFreeLosesTheDevice) {
 TEST_F(SimDevice, ABarrierThatNotAllReachLosesTheDevice) {
   DeviceRuntime& device = Device(5);
   const auto kernel =
-      Kernel(device, "torn", "if (rt_thread() < 7) rt_barrier();\nb0[rt_thread()] = 1.0f;");
+      RawKernel(device, "torn", "if (rt_thread() < 7) rt_barrier();\nb0[rt_thread()] = 1.0f;");
   const auto memory = device.Allocate(64 * 4);
   ASSERT_OK(memory);
   void* buffers[] = {(*memory)->data};

@@ -2,7 +2,6 @@
 // calls to kernels that can be called, cold and from disk.
 #include "absl/strings/str_cat.h"
 #include "graph/error.h"
-#include "graph/flags.h"
 #include "runtime/host_target.h"
 #include "runtime/jit.h"
 #include "runtime/runtime.h"
@@ -46,15 +45,7 @@ std::vector<Row> CompileRows(const Wanted& wanted) {
     Transformer model(shape, "CPU");  // a step leaves its caches written to
     return Milliseconds([&] { kernels = CompileStep(model, position); });
   };
-  std::vector<double> first, second;
-  for (int i = 0; i < kRounds; ++i) {
-    const Folder folder;
-    const SetFlagForTest there(Flag::kCacheDir, folder.path), on(Flag::kCache, "1");
-    first.push_back(compile());
-    second.push_back(compile());
-  }
-  cold.ours_ms = Median(first);
-  warm.ours_ms = Median(second);
+  MeasureColdAndWarm(compile, kRounds, cold, warm);
   cold.kernels = warm.kernels = kernels;
   cold.note = absl::StrCat("a step of ", shape.layers,
                            " layers, built, scheduled, generated and compiled on ", CountCores(),

@@ -2,7 +2,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/error.h"
-#include "graph/flags.h"
 #include "runtime/cuda_compiler.h"
 #include "runtime/host_target.h"
 #include "runtime/runtime.h"
@@ -71,15 +70,7 @@ std::vector<Row> NvrtcRows(const Wanted& wanted) {
       return Milliseconds(
           [&] { ValueOrThrow(cuda::CompileImages(compiler, programs, target, CountCores())); });
     };
-    std::vector<double> first, second;
-    for (int i = 0; i < kRounds; ++i) {
-      const Folder folder;
-      const SetFlagForTest there(Flag::kCacheDir, folder.path), on(Flag::kCache, "1");
-      first.push_back(compile());
-      second.push_back(compile());
-    }
-    cold.ours_ms = Median(first);
-    warm.ours_ms = Median(second);
+    MeasureColdAndWarm(compile, kRounds, cold, warm);
     cold.kernels = warm.kernels = static_cast<int64_t>(programs.size());
     cold.note = absl::StrCat("NVRTC ", major, ".", minor, " for sm_90 on ", CountCores(),
                              " threads: the distinct kernels of a step of 16 layers");
