@@ -51,11 +51,35 @@ void FutexWake(std::atomic<uint32_t>& word) {
 
 }  // namespace
 
+// Workers that nobody has taken yet, one after another.
+struct alignas(128) CorePool::Share {
+  void Set(int64_t first, int64_t end) { left.store(Pack(first, end), std::memory_order_relaxed); }
+
+  // The first of them, or the last; -1 if none is left.
+  int64_t Take(bool from_end) {
+    uint64_t now = left.load(std::memory_order_relaxed);
+    for (;;) {
+      const auto first = static_cast<int64_t>(now >> 32),
+                 end = static_cast<int64_t>(now << 32 >> 32);
+      if (first >= end) return -1;
+      const uint64_t less = from_end ? Pack(first, end - 1) : Pack(first + 1, end);
+      if (left.compare_exchange_weak(now, less, std::memory_order_relaxed)) {
+        return from_end ? end - 1 : first;
+      }
+    }
+  }
+
+ private:
+  static uint64_t Pack(int64_t first, int64_t end) {
+    return static_cast<uint64_t>(first) << 32 | static_cast<uint64_t>(end);
+  }
+  std::atomic<uint64_t> left{0};  // both ends in one word, so that none is taken twice
+};
+
 struct alignas(128) CorePool::Mailbox {
   std::atomic<uint32_t> state{kIdle};
-  int64_t share = 0;   // which share is this thread's: one and up
-  int64_t shares = 0;  // of how many, this time
-  int avoided = -1;    // the core that `thread` keeps off: its caller's
+  int64_t share = 0;  // which share is this thread's: one and up
+  int avoided = -1;   // the core that `thread` keeps off: its caller's
   std::thread thread;
 };
 
@@ -86,6 +110,7 @@ void CorePool::Start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   CPU_ZERO(&allowed_);
   pthread_getaffinity_np(pthread_self(), sizeof allowed_, &allowed_);
+  shares_ = std::make_unique<Share[]>(cores_);
   for (int i = 1; i < cores_; ++i) {
     boxes_.push_back(std::make_unique<Mailbox>());
     Mailbox& box = *boxes_.back();
@@ -133,16 +158,17 @@ bool CorePool::AwaitWork(Mailbox& box) {
 
 void CorePool::ThreadMain(Mailbox& box) {
   while (AwaitWork(box)) {
-    RunShare(box.share, box.shares);
+    RunShares(box.share);
     const uint32_t before = box.state.exchange(kIdle, std::memory_order_acq_rel);
     if (before == kAwaited) FutexWake(box.state);
   }
 }
 
-// A share is a contiguous block of workers, so that neighbours meet in one cache.
-void CorePool::RunShare(int64_t share, int64_t shares) {
-  const int64_t end = (share + 1) * workers_ / shares;
-  for (int64_t w = share * workers_ / shares; w < end; ++w) fn_(arg_, w, workers_);
+void CorePool::RunShares(int64_t own) {
+  for (int64_t i = 0; i < num_shares_; ++i) {
+    Share& share = shares_[(own + i) % num_shares_];
+    for (int64_t w; (w = share.Take(i > 0)) >= 0;) fn_(arg_, w, workers_);
+  }
 }
 
 void CorePool::Run(CoreFn fn, void* arg, int64_t workers) {
@@ -154,19 +180,23 @@ void CorePool::Run(CoreFn fn, void* arg, int64_t workers) {
   fn_ = fn;
   arg_ = arg;
   workers_ = workers;
-  const int64_t shares = std::min<int64_t>(workers, cores_);
-  for (int64_t i = 1; i < shares; ++i) {
+  num_shares_ = std::min<int64_t>(workers, cores_);
+  for (int64_t i = 0; i < num_shares_; ++i) {
+    const int64_t first = i == 0 ? 1 : i * workers / num_shares_;  // 0 is the caller's
+    shares_[i].Set(first, (i + 1) * workers / num_shares_);
+  }
+  for (int64_t i = 1; i < num_shares_; ++i) {
     Mailbox& box = *boxes_[i - 1];
-    box.shares = shares;
     KeepOffCaller(box);
     if (box.state.exchange(kPosted, std::memory_order_release) == kAsleep) FutexWake(box.state);
   }
-  RunShare(0, shares);
-  for (int64_t i = 1; i < shares; ++i) {
+  fn(arg, 0, workers);
+  RunShares(0);
+  for (int64_t i = 1; i < num_shares_; ++i) {  // a thread that has not begun finds nothing left
     uint32_t posted = kPosted;
-    if (boxes_[i - 1]->state.compare_exchange_strong(posted, kIdle)) RunShare(i, shares);
+    boxes_[i - 1]->state.compare_exchange_strong(posted, kIdle);
   }
-  for (int64_t i = 1; i < shares; ++i) {
+  for (int64_t i = 1; i < num_shares_; ++i) {
     std::atomic<uint32_t>& state = boxes_[i - 1]->state;
     const auto begin = Clock::now();
     for (int spins = 0;; ++spins) {

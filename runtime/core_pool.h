@@ -19,8 +19,10 @@ using CoreFn = void (*)(void* arg, int64_t worker, int64_t workers);
 //
 // The pool serves one Run at a time. A Run that finds it taken, by another thread or by the Run
 // that it is nested in, executes all its workers itself, in order: many plans at once already keep
-// the cores busy, and would only wait for one another. For the same reason a caller that has done
-// its own share takes the shares that no thread has started.
+// the cores busy, and would only wait for one another. Each core has a contiguous share of the
+// workers and does them in order; one that is done takes those of others, the last first, so that
+// neither is far from where it was. So a core that something else slows down holds nobody up for
+// longer than one worker takes.
 class CorePool {
  public:
   // The pool of the process, as wide as HostTarget().cores. Never destroyed; a forked child has one
@@ -40,13 +42,14 @@ class CorePool {
 
  private:
   friend class PlanScope;
+  struct Share;
   struct Mailbox;
 
   void Start();
   void ThreadMain(Mailbox& box);
   void KeepOffCaller(Mailbox& box);
   bool AwaitWork(Mailbox& box);
-  void RunShare(int64_t share, int64_t shares);
+  void RunShares(int64_t own);
 
   const int cores_;
   std::vector<std::unique_ptr<Mailbox>> boxes_;  // one per thread, made by Start
@@ -58,6 +61,8 @@ class CorePool {
   CoreFn fn_ = nullptr;
   void* arg_ = nullptr;
   int64_t workers_ = 0;
+  int64_t num_shares_ = 0;
+  std::unique_ptr<Share[]> shares_;  // one a core
 };
 
 // While one lives, a plan runs: threads that finish a kernel spin up to 100 microseconds for the

@@ -64,13 +64,16 @@ void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double
   ++launches_;
   seconds_ += seconds, bytes_ += bytes, flops_ += flops;
   computed_ |= computes;
-  const bool copy = step.kind != PlanStep::kKernel;
-  Line(copy ? absl::StrCat("copy ", plan_.buffers[step.buffers[1]].device.ToString(), " -> ",
-                           plan_.buffers[step.buffers[0]].device.ToString())
-            : plan_.kernels[step.kernel].name,
-       copy ? ""
-            : ShowCores(plan_.kernels[step.kernel].workers, plan_.kernels[step.kernel].utilisation),
-       seconds, bytes, flops, computes, step.site ? step.site->ToString() : "");
+  std::string name, cores;
+  if (step.kind == PlanStep::kKernel) {
+    const PlanKernel& k = plan_.kernels[step.kernel];
+    name = k.name;
+    cores = ShowCores(k.workers, k.parts(), k.utilisation);
+  } else {
+    name = absl::StrCat("copy ", plan_.buffers[step.buffers[1]].device.ToString(), " -> ",
+                        plan_.buffers[step.buffers[0]].device.ToString());
+  }
+  Line(name, cores, seconds, bytes, flops, computes, step.site ? step.site->ToString() : "");
 }
 
 void LaunchTable::Line(const std::string& name, const std::string& cores, double seconds,

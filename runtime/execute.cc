@@ -188,7 +188,7 @@ class Execution {
     Count(&RuntimeStats::kernels_run);
     DeviceRuntime& device = *compiled_.devices[step.kernel];
     const Executable& executable = *compiled_.executables[step.kernel];
-    return device.Run(executable, tessera::Launch{buffers, variables, kernel.workers});
+    return device.Run(executable, tessera::Launch{buffers, variables, kernel.parts()});
   }
 
   absl::Status LaunchTransfer(const PlanStep& step) {
@@ -228,7 +228,7 @@ class Execution {
         if (own[v] != nullptr) variables[v] = own[v]->At(i, common[v]);
       }
       return places[i]->Run(*compiled_.executables[step.kernel],
-                            tessera::Launch{buffers, variables, kernel.workers});
+                            tessera::Launch{buffers, variables, kernel.parts()});
     });
   }
 

@@ -84,7 +84,7 @@ void ShowStep(const Plan& plan, size_t i, std::string* out) {
   } else {
     const PlanKernel& k = plan.kernels[s.kernel];
     what = absl::StrCat(k.name, OnlyMoves(k) ? " (moves data)" : "");
-    cores = ShowCores(k.workers, k.utilisation);
+    cores = ShowCores(k.workers, k.parts(), k.utilisation);
     bytes = Quantity(k, k.bytes, ShowBytes);
     flops = Quantity(k, k.flops, ShowCount);
     buffers = absl::StrCat(Names(s.buffers, 0, k.num_outputs), " <- ",

@@ -129,7 +129,7 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
   l.places = on.is_sharding() ? plan_->meshes.at(on)
                               : std::vector<DeviceRuntime*>{plan_->devices[step.kernel]};
   l.executable = plan_->executables[step.kernel].get();
-  l.workers = kernel.workers;
+  l.workers = kernel.parts();
   l.first_buffer = static_cast<int>(arguments_.size());
   l.num_buffers = static_cast<int>(step.buffers.size());
   l.first_variable = static_cast<int>(num_variables_);

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace tessera {
@@ -27,9 +28,12 @@ std::string ShowSeconds(double seconds) {
   return absl::StrFormat(seconds < 1 ? "%.2f ms" : "%.2f s", seconds * (seconds < 1 ? 1e3 : 1));
 }
 
-std::string ShowCores(int workers, double utilisation) {
-  if (workers < 2 || utilisation > 0.995) return std::to_string(workers);
-  return absl::StrFormat("%d %.0f%%", workers, 100 * utilisation);
+std::string ShowCores(int workers, int parts, double utilisation) {
+  std::string out = std::to_string(workers);
+  if (parts > workers) absl::StrAppend(&out, "/", parts);
+  if (workers > 1 && utilisation <= 0.995)
+    absl::StrAppendFormat(&out, " %.0f%%", 100 * utilisation);
+  return out;
 }
 
 }  // namespace tessera

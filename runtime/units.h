@@ -6,9 +6,10 @@
 namespace tessera {
 
 std::string ShowBytes(double bytes);  // "17 B", "1.5 KiB", "2.0 GiB"
-// Of a kernel: how many, and how much of those worth waking is in use where it is not all.
-std::string ShowCores(int workers, double utilisation);  // "8", "6 75%"
-std::string ShowCount(double n);                         // "17", "1.5 k", "2.1 G"
-std::string ShowSeconds(double seconds);                 // "0.3 us", "1.5 ms", "2.1 s"
+// Of a kernel: how many, of how many parts where these are more, and how much of those worth waking
+// is in use where it is not all: "8", "8/64", "6 75%".
+std::string ShowCores(int workers, int parts, double utilisation);
+std::string ShowCount(double n);          // "17", "1.5 k", "2.1 G"
+std::string ShowSeconds(double seconds);  // "0.3 us", "1.5 ms", "2.1 s"
 
 }  // namespace tessera

@@ -119,8 +119,11 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
 
 constexpr int64_t kOccupying = 4, kTilesOccupying = 2;  // for each core: shared evenly enough
 constexpr int64_t kTileRows = 8, kTileColumns = 32;
-constexpr double kComputing = 64;       // operations on each byte: memory is not waited for
-constexpr double kWorthAnother = 0.75;  // of the bytes that each core moves
+constexpr double kComputing = 64;         // operations on each byte: memory is not waited for
+constexpr double kWorthAnother = 0.75;    // of the bytes that each core moves
+constexpr double kLeastPart = 256 << 10;  // bytes that a core takes at once
+constexpr double kReadAgain = 1.0 / 16;   // of them, by every part
+constexpr int64_t kMostPartsEach = 8;
 
 // How many points of each loop codegen keeps together: one, but those of a tile for the columns of
 // a kernel's only product, along which the result is adjacent, and for the rows, which use the
@@ -151,19 +154,23 @@ std::vector<int64_t> TilesOf(const RangeSets& sets, const UOp& store, absl::Span
   return out;
 }
 
-// The bytes that each of so many cores moves where they share a loop: all of what does not depend
-// on it.
-double BytesOfEach(const RangeSets& sets, const UOp& loop, int64_t cores) {
-  double bytes = 0;
+// The bytes of what moves with a loop, and of what does not: each core that shares it moves all of
+// that.
+struct Moved {
+  double by_loop = 0, besides = 0;
+  double Each(int64_t cores) const { return besides + by_loop / static_cast<double>(cores); }
+};
+Moved MovedOver(const RangeSets& sets, const UOp& loop) {
+  Moved out;
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
     const RangeMask over = sets.Free(u.src(1));
     const int64_t elements =
         std::min(sets.Iterations(over), std::max<int64_t>(1, u.src(0).shape().MaxElements()));
-    const double all = static_cast<double>(elements) * u.dtype().bytes();
-    bytes += over & sets.Bit(loop) ? all / static_cast<double>(cores) : all;
+    (over & sets.Bit(loop) ? out.by_loop : out.besides) +=
+        static_cast<double>(elements) * u.dtype().bytes();
   }
-  return bytes;
+  return out;
 }
 
 // Which loop the cores share: the first that occupies them, else the longest; but where memory is
@@ -181,16 +188,56 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
     if (out == loops.size() || extent(out) < std::min(extent(i), enough(out))) out = i;
   }
   if (cores < 2 || out == loops.size()) return out;
-  double least = BytesOfEach(sets, loops[out], cores);
+  double least = MovedOver(sets, loops[out]).Each(cores);
   if (static_cast<double>(k.flops.max()) > kComputing * least) return out;
   for (size_t i = 0; i < loops.size(); ++i) {
     if (extent(i) < enough(i)) continue;
-    const double bytes = BytesOfEach(sets, loops[i], cores);
+    const double bytes = MovedOver(sets, loops[i]).Each(cores);
     if (bytes > kWorthAnother * least) continue;
     least = bytes;
     out = i;
   }
   return out;
+}
+
+// Whether what steps of a loop read and write lies one after another in every tensor, so that some
+// of them in a row are a run of memory of their own.
+bool RunsOn(const RangeSets& sets, const UOp& loop) {
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
+    if (!(sets.Free(u.src(1)) & sets.Bit(loop))) continue;
+    int64_t step = 0, within = 1;  // a step of the loop; what others reach meanwhile, in elements
+    for (const Sum sum = ToSum(u.src(1)); const Sum::Term& t : sum.terms) {
+      if (t.term == loop) {
+        step = std::abs(t.factor);
+      } else if (sets.Free(t.term) & sets.Bit(loop)) {
+        return false;
+      } else {
+        int64_t reach = 0;
+        if (__builtin_sub_overflow(t.term.vmax(), t.term.vmin(), &reach) ||
+            __builtin_mul_overflow(reach, std::abs(t.factor), &reach) ||
+            __builtin_add_overflow(within, reach, &within)) {
+          return false;
+        }
+      }
+    }
+    if (step < within) return false;
+  }
+  return true;
+}
+
+// Into how many parts each core's share of a loop is cut. Cores are slowed by what else runs, each
+// by something else: one that is done takes parts of the others'. Not where every part would lay
+// out or read much of the same again, nor where parts lie across one another in memory (a
+// transposition took twice as long).
+int64_t PartsEach(const PlanKernel& k, const RangeSets& sets, const UOp& loop, int64_t cores) {
+  const auto bytes = static_cast<double>(k.bytes.max()), flops = static_cast<double>(k.flops.max());
+  if (flops > kComputing * bytes || !RunsOn(sets, loop)) return 1;
+  const Moved moved = MovedOver(sets, loop);
+  const double part = std::max(kLeastPart, moved.besides / kReadAgain);
+  const double parts = moved.by_loop / static_cast<double>(cores) / part;
+  const int64_t most = std::min(loop.src(0).vmax() / (kOccupying * cores), kMostPartsEach);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::min(parts, static_cast<double>(most))));
 }
 
 }  // namespace
@@ -261,6 +308,7 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   kernel.workers = 1;
   if (wanted > 1 && sharers > 1) {
     kernel.workers = static_cast<int>(sharers);
+    kernel.parts_each = static_cast<int>(PartsEach(kernel, sets, order[grid], sharers));
     kernel.utilisation = shared_use;
     std::rotate(order.begin(), order.begin() + grid, order.begin() + grid + 1);
     const UOp marked = GridRange(order[0].src(0), order[0].arg<RangeArg>().id);

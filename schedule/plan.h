@@ -24,8 +24,11 @@ struct PlanKernel {
   int num_buffers = 0;                 // PARAM slots 0 .. num_buffers - 1
   int num_outputs = 0;                 // slots below are written
   int workers = 1;                     // over how many cores its grid is divided
+  int parts_each = 1;                  // of a core's share, which cores that are done take from it
   double utilisation = 1;              // of the cores worth waking, until the last of them is done
   Extent bytes = 0, flops = 0;         // least traffic and arithmetic of one launch
+
+  int parts() const { return workers * parts_each; }
 };
 
 // Tensors of more elements are refused: no memory holds them, and bytes are counted in 64 bits.

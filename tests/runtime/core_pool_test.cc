@@ -1,6 +1,7 @@
 // The core pool: every worker once, nesting, many threads at once, scopes.
 #include "runtime/core_pool.h"
 
+#include <gmock/gmock.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -63,6 +64,33 @@ TEST(CorePool, ResultsAreVisibleToTheCaller) {
     ASSERT_EQ(std::accumulate(job.sums, job.sums + 4, int64_t{0}),
               int64_t{round} * (round + 1) / 2);
   }
+}
+
+// Worker 0 waits for all others, which one thread more can only do if it takes what is left of the
+// caller's share, from its end. (A kernel must not wait like this.)
+TEST(CorePool, WhatASlowCoreHasLeftIsTakenFromIt) {
+  CorePool pool(2);
+  struct Job {
+    std::atomic<int> done{0};
+    int64_t order[8] = {};
+  } job;
+  pool.Run(
+      [](void* arg, int64_t worker, int64_t workers) {
+        auto& job = *static_cast<Job*>(arg);
+        if (worker > 0) {
+          const int at = job.done.load(std::memory_order_relaxed);  // one thread alone is here
+          job.order[at] = worker;
+          job.done.store(at + 1);
+          return;
+        }
+        const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+        while (job.done.load() + 1 < workers && std::chrono::steady_clock::now() < give_up) {
+          std::this_thread::yield();
+        }
+        EXPECT_EQ(job.done.load() + 1, workers);
+      },
+      &job, 8);
+  EXPECT_THAT(job.order, testing::ElementsAre(4, 5, 6, 7, 3, 2, 1, 0));
 }
 
 TEST(CorePool, WorkerZeroIsTheCaller) {

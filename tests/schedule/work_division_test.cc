@@ -116,6 +116,26 @@ TEST(DivideWork, OneLongLoopIsSharedUnevenly) {
   EXPECT_NEAR(k.utilisation, 1000.0 / 1024, 1e-9);  // some have 32 rows, some 31
 }
 
+// What mostly waits for memory is cut into more parts than there are cores, where each is a run of
+// memory of its own and long enough; what computes is not, as each part would lay out its operands
+// again.
+TEST(DivideWork, CoresTakeFromOneAnotherWhereMemoryIsWaitedFor) {
+  const auto parts = [](const Tensor& t) {
+    const PlanKernel k = KernelOf(t, 4);
+    EXPECT_EQ(k.workers, 4);
+    return k.parts();
+  };
+  const auto empty = [](int64_t rows, int64_t columns) { return Tensor::Empty({rows, columns}); };
+  EXPECT_EQ(parts(empty(1, 2048).Linear(empty(8192, 2048))), 32);
+  EXPECT_EQ(parts(empty(1024, 4096).Softmax()), 32);
+  EXPECT_EQ(parts(Tensor::Empty({1 << 20}).Exp()), 32);  // 8 MiB
+  EXPECT_EQ(parts(Tensor::Empty({1 << 18}).Exp()), 8);
+  EXPECT_EQ(parts(Tensor::Empty({1 << 17}).Exp()), 4);
+  EXPECT_EQ(parts(empty(2048, 2048).Transpose(0, 1).Contiguous()), 4);  // columns of what is read
+  EXPECT_EQ(parts(empty(8192, 2048).Sum({0})), 4);
+  EXPECT_EQ(parts(empty(512, 512).MatMul(empty(512, 512))), 4);
+}
+
 TEST(DivideWork, ShortLoopsAreSplitTogether) {
   const PlanKernel k = KernelOf(Tensor::Empty({16, 16, 8192}).Sum({2}), 32);
   EXPECT_EQ(k.workers, 32);
