@@ -77,7 +77,7 @@ constexpr Option kOptions[] = {
        return v == "f32" || v == "f16";
      }},
     {"--activations", "f32|int8",
-     "what quantised weights are multiplied by; else on CPUs the faster, f32 elsewhere",
+     "what quantised weights are multiplied by; else int8 on CPUs, f32 elsewhere",
      [](Command& c, const std::string& v) {
        c.activations = v == "f32" ? Activations::kF32 : Activations::kInt8;
        return v == "f32" || v == "int8";

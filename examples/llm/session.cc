@@ -28,7 +28,7 @@ Activations ActivationsOf(const Model& model, const SessionOptions& options) {
   if (options.activations) return *options.activations;
   const Device& device = model.division.whole;
   const Place& place = device.is_sharding() ? device.sharding().mesh().places()[0] : device.place();
-  return place.kind() == "CPU" ? Activations::kAuto : Activations::kF32;
+  return place.kind() == "CPU" ? Activations::kInt8 : Activations::kF32;
 }
 
 Tensor EmptyLogits(const Dims& shape, const Model& model) {

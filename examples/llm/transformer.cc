@@ -41,20 +41,18 @@ uint64_t Transformer::cache_bytes() const {
   return sum;
 }
 
-bool Transformer::ByIntegers(const Matrix& weight, const Tensor& x) const {
-  if (activations_ == Activations::kF32 || !HasIntegers(weight.format)) return false;
-  const bool one_row = x.elements() == x.size(-1);
-  return activations_ == Activations::kInt8 || !one_row || weight.format != WeightFormat::kQ8_0;
+bool Transformer::ByIntegers(const Matrix& weight) const {
+  return activations_ == Activations::kInt8 && HasIntegers(weight.format);
 }
 
 Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const {
-  const bool any = std::any_of(weights.begin(), weights.end(),
-                               [&](const Matrix& w) { return ByIntegers(w, x); });
+  const bool any =
+      std::any_of(weights.begin(), weights.end(), [&](const Matrix& w) { return ByIntegers(w); });
   return {x, any ? Quantise(x) : RoundedRows()};
 }
 
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
-  if (!ByIntegers(weight, x.values)) return x.values.Linear(weight.values(), bias);
+  if (!ByIntegers(weight)) return x.values.Linear(weight.values(), bias);
   const Tensor y = Product(x.rounded, Integers(weight.stored, weight.format));
   return bias ? y + bias : y;
 }

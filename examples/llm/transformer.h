@@ -10,9 +10,8 @@
 namespace tessera::llm {
 
 // What products take of activations: f32 numbers, or integers of eight bits in blocks of 32 where
-// the weights are such integers too; by kAuto, integers where that is faster: not for one row by
-// weights of eight bits, which costs what reading them costs.
-enum class Activations { kF32, kInt8, kAuto };
+// the weights are such integers too.
+enum class Activations { kF32, kInt8 };
 
 class Transformer {
  public:
@@ -40,7 +39,7 @@ class Transformer {
   Rows RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const;
   Tensor Project(const Rows& x, const Matrix& weight, const Tensor& bias = {}) const;
   Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias) const;
-  bool ByIntegers(const Matrix& weight, const Tensor& x) const;
+  bool ByIntegers(const Matrix& weight) const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
   Tensor Rotate(const Tensor& x, const Extent& position) const;
   Extent FirstSeen(int64_t window, const Extent& position) const;
