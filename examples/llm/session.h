@@ -19,8 +19,8 @@ struct SessionOptions {
   int64_t context = 0;  // positions; 0: what the model was trained for, at most 4096
   // Of keys and values; none: f32 for models in F32, and f16 for those stored in less.
   std::optional<DType> cache;
-  // None: integers on CPUs, where their products are several times as fast (of one row by Q8_0 up to
-  // 1.7 times, as far as memory follows); f32 elsewhere.
+  // None: integers on CPUs, where their products are several times as fast (of one row by Q8_0 up
+  // to 1.7 times, as far as memory follows); f32 elsewhere.
   std::optional<Activations> activations;
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C: what feeds tokens throws Cancelled
 };
