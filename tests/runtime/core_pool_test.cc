@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/status.h"
+#include "graph/tensor.h"
 #include "runtime/host_target.h"
 #include "tests/testing.h"
 
@@ -250,6 +251,23 @@ TEST(CorePool, ComesAndGoes) {
     CorePool pool(4);
     Calls calls(4);
     if (round % 2 == 0) pool.Run(&Calls::Fn, &calls, 4);
+  }
+}
+
+// More parts than cores, which take them from one another: each is computed, and as often as asked.
+TEST(CorePool, LargeKernelsRunInParts) {
+  constexpr int64_t kRows = 2048, kColumns = 512;
+  const Tensor x = Tensor::RandInt(-8, 9, {kRows, kColumns}).Cast(kFloat32).Realize();
+  const std::vector<float> values = x.ToVector<float>();
+  for (int round = 1; round <= 3; ++round) {
+    const Tensor sums = (x * round).Sum({1}), scaled = x * round + 1;
+    if (HostTarget().cores == 2) EXPECT_THAT(Explain(sums), testing::HasSubstr(" 2/16 "));
+    const std::vector<float> sum = sums.ToVector<float>(), all = scaled.ToVector<float>();
+    for (int64_t i = 0; i < kRows; ++i) {
+      const auto row = values.begin() + i * kColumns;
+      EXPECT_EQ(sum[i], std::accumulate(row, row + kColumns, 0.0f) * round) << "row " << i;
+      for (int64_t j = 0; j < kColumns; ++j) ASSERT_EQ(all[i * kColumns + j], row[j] * round + 1);
+    }
   }
 }
 
