@@ -96,7 +96,7 @@ Row Measure(const OpenBlas& blas, const Size& size) {
   };
   std::function<void()> peer;
   if (blas) peer = [&] { Multiply(blas, a, b, room); };
-  const std::vector<Times> ms = Interleaved({ours, peer}, size.rounds);
+  const std::vector<Times> ms = Interleaved({ours, peer}, size.rounds, /*settled=*/true);
   Row row;
   row.name = size.name();
   row.ours_ms = ms[0].median;
@@ -137,7 +137,7 @@ Row MeasureStep(const OpenBlas& blas, const Size& size) {
   std::function<void()> peer;
   if (blas) peer = [&] { Multiply(blas, a, b, room); };
   const std::vector<Times> ms =
-      Interleaved({[&] { kept({a}); }, [&] { anew({a}); }, peer}, size.rounds);
+      Interleaved({[&] { kept({a}); }, [&] { anew({a}); }, peer}, size.rounds, /*settled=*/true);
   Row row;
   row.name = StepName(size);
   row.ours_ms = ms[0].median;

@@ -71,10 +71,10 @@ void CheckAttention() {
 
 // ---- rows
 
-// A row of ours and a peer, or of ours alone.
+// A row of ours and a peer, or of ours alone; `settled` as for Interleaved.
 Row Measured(const std::string& name, double bytes, double flops,
              const std::function<Tensor()>& ours, const std::string& peer,
-             const std::function<void()>& step) {
+             const std::function<void()>& step, bool settled = false) {
   const int64_t before = GetRuntimeStats().kernels_run;
   int64_t runs = 0;
   const std::vector<Times> ms = Interleaved({[&] {
@@ -83,7 +83,7 @@ Row Measured(const std::string& name, double bytes, double flops,
                                                y.Realize();
                                              },
                                              step},
-                                            kRounds);
+                                            kRounds, settled);
   Row row;
   row.name = name;
   row.ours_ms = ms[0].median;
@@ -102,8 +102,9 @@ Row BesideTorch(const std::string& name, const std::string& python, const std::s
                    ")\ntorch.set_grad_enabled(False)\nversion = torch.__version__\n", text);
   const std::unique_ptr<PythonPeer> torch = PythonPeer::Start(python, all);
   if (torch) {
-    return Measured(name, bytes, flops, ours, absl::StrCat("PyTorch ", torch->version()),
-                    [&] { torch->Step(); });
+    return Measured(
+        name, bytes, flops, ours, absl::StrCat("PyTorch ", torch->version()),
+        [&] { torch->Step(); }, /*settled=*/true);
   }
   Row row = Measured(name, bytes, flops, ours, "PyTorch, not installed", nullptr);
   row.note = absl::StrCat("to measure it here: pip install torch, and --python if ", python,

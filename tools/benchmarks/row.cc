@@ -26,15 +26,17 @@ double Median(std::vector<double> values) {
   return values[middle];
 }
 
-std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, int rounds) {
-  // Threads of the one before may still spin, on a core that the next one needs: a product of 1024
-  // x 1024 bf16 took 1.5 times as long right after PyTorch's.
+std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, int rounds,
+                               bool settled) {
   constexpr auto kRest = std::chrono::milliseconds(15);
   std::vector<std::vector<double>> times(fns.size());
   for (int round = 0; round <= rounds; ++round) {
     for (size_t i = 0; i < fns.size(); ++i) {
       if (!fns[i]) continue;
-      if (fns.size() > 1) std::this_thread::sleep_for(kRest);
+      if (settled) {
+        std::this_thread::sleep_for(kRest);
+        fns[i]();
+      }
       const double ms = Milliseconds(fns[i]);
       if (round > 0) times[i].push_back(ms);
     }
