@@ -21,6 +21,9 @@ struct Inferred {
 // whatever the variables are.
 bool SurelyAsMany(const Shape& a, const Shape& b);
 
+// Whether what such a node gives lies in a buffer that an ASSIGN may write.
+inline bool IsWritable(Op op) { return op == Op::kBuffer || op == Op::kParam || op == Op::kAssign; }
+
 // Checks arity, source dtypes, shapes, devices and the argument of the node to be made, and gives
 // what follows. `declared` is used by ops whose type rule is kDeclared. A message starts with the
 // op and shows the sources. The step that fails goes to `failed`, if given.

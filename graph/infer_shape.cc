@@ -346,6 +346,11 @@ absl::StatusOr<Shape> InferCat(const Context& c) {
 }
 
 absl::StatusOr<Shape> InferAssign(const Context& c) {
+  if (const Op base = c.srcs[0].op(); !IsWritable(base)) {
+    return c.Fail("the base is a ", Info(base).text,
+                  ", which has no buffer of its own, so what is ",
+                  "written to it would be lost; ASSIGN its value to a BUFFER, and write to that");
+  }
   if (!(c.srcs[1].shape() == c.srcs[2].shape())) {
     return c.Fail("the value must have the shape of the target");
   }

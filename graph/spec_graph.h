@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "graph/spec.h"
@@ -108,6 +109,19 @@ struct SpecAccess {
 };
 // Reports it if it lies outside for certain, or at some point of its loops.
 void CheckAccess(SpecGraph& g, const SpecAccess& access, SpecPoints::Reads reads,
+                 SpecPoints::Blocks blocks = SpecPoints::Blocks::kWithinBounds);
+// Reports it if two of the threads, by the name of their variable, put to one element at once.
+void CheckApart(SpecGraph& g, const SpecAccess& put, absl::Span<const absl::string_view> threads,
+                SpecPoints::Blocks blocks);
+// The elements to which an access puts: all that it may, where that is known.
+struct SpecFill {
+  bool known = false;
+  absl::flat_hash_set<int64_t> elements;
+};
+SpecFill FillOf(SpecGraph& g, const SpecAccess& put,
+                SpecPoints::Blocks blocks = SpecPoints::Blocks::kWithinBounds);
+// Reports it if it reads what none of them fills.
+void CheckFilled(SpecGraph& g, const SpecAccess& read, absl::Span<const SpecFill* const> fills,
                  SpecPoints::Blocks blocks = SpecPoints::Blocks::kWithinBounds);
 // Reports STOREs of SINKs of kernels that write one element twice, or read what they write at
 // another point.

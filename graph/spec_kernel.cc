@@ -244,12 +244,35 @@ class KernelCheck {
       access.loops.push_back(range.value);
     }
     CheckAccess(g_, access, SpecPoints::Reads::kAny);
+    if (index.src(0).is(Op::kStage) && g_.nodes[access.pointer].sure()) {
+      CheckFilled(g_, access, {&FillsOf(access.pointer)});
+    }
+  }
+
+  // What the STOREs of a STAGE fill.
+  const SpecFill& FillsOf(int stage) {
+    const auto [it, fresh] = fills_.emplace(stage, SpecFill());
+    SpecFill& all = it->second;
+    if (!fresh) return all;
+    all.known = true;
+    for (const int s : g_.srcs(stage).subspan(1)) {
+      const UOp& store = g_.nodes[s].value;
+      if (!g_.nodes[s].sure() || !store.src(0).is(Op::kIndex)) all.known = false;
+      if (!all.known) return all;
+      SpecAccess access{s, g_.srcs(stage)[0], store.src(0).src(1)};
+      if (store.src(0).size() == 3) access.conditions.push_back(store.src(0).src(2));
+      const SpecFill fill = FillOf(g_, access);
+      all.known = fill.known;
+      all.elements.insert(fill.elements.begin(), fill.elements.end());
+    }
+    return all;
   }
 
   SpecGraph& g_;
   OpenRanges sets_;
   std::vector<OpenRanges::Id> open_, may_, closed_;
-  std::vector<OpenRanges::Id> around_;  // loops around the users that may not run
+  std::vector<OpenRanges::Id> around_;        // loops around the users that may not run
+  absl::flat_hash_map<int, SpecFill> fills_;  // by STAGE
   std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
 };
 

@@ -61,7 +61,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kCat:
       return SpecRule::kCatPieces;
     case Op::kAssign:
-      return SpecRule::kAssignValue;
+      return IsWritable(v.srcs[0].op()) ? SpecRule::kAssignValue : SpecRule::kAssignBase;
     case Op::kParam:
       return std::get<ParamArg>(v.arg.value).slot < 0 ? SpecRule::kSlotShared
                                                       : SpecRule::kExtentForm;

@@ -14,7 +14,7 @@ constexpr uint64_t kFewPoints = 1024;
 constexpr int kPointsBetween = 24;
 constexpr uint64_t kAlongALoop = 24;
 
-bool IsNamed(const UOp& u, const char* name) {
+bool IsNamed(const UOp& u, absl::string_view name) {
   return u.is(Op::kVar) && u.arg<VarArg>().name == name;
 }
 
@@ -217,13 +217,20 @@ bool SpecPoints::Evaluate() {
   return true;
 }
 
-bool SpecPoints::VisitAll(Visitor fn) {
+bool SpecPoints::AreFew() const {
   uint64_t points = 1;
   for (int f : free_) {
     const uint64_t n = MostValues(f);
     if (n > kFewPoints || points * n > kFewPoints) return false;
     points *= n;
   }
+  return true;
+}
+
+bool SpecPoints::VisitEach(Visitor fn) {
+  if (!AreFew()) return false;
+  uint64_t points = 1;
+  for (int f : free_) points *= MostValues(f);
   for (uint64_t p = 0; p < points && budget_ > 0; ++p) {
     uint64_t rest = p;
     for (int f : free_) {
@@ -232,9 +239,9 @@ bool SpecPoints::VisitAll(Visitor fn) {
       choices_[f] = kFirst + (n == 0 ? 0 : rest % n);
       rest /= std::max<uint64_t>(1, n);
     }
-    if (Evaluate() && !fn()) break;
+    if (Evaluate() && !fn()) return false;
   }
-  return true;
+  return budget_ > 0;
 }
 
 bool SpecPoints::VisitExtreme(Visitor fn, bool highest) {
@@ -260,7 +267,7 @@ bool SpecPoints::VisitExtreme(Visitor fn, bool highest) {
 }
 
 void SpecPoints::Visit(Visitor fn) {
-  if (VisitAll(fn)) return;
+  if (AreFew()) return void(VisitEach(fn));
   if (!VisitExtreme(fn, true) || !VisitExtreme(fn, false)) return;
   std::mt19937_64 rng(1);
   for (int p = 0; p < kPointsBetween && budget_ > 0; ++p) {
@@ -270,6 +277,24 @@ void SpecPoints::Visit(Visitor fn) {
       choices_[f] = rng() % 4 < 2 ? kFirst + number : rng() % 2;
     }
     if (Evaluate() && !fn()) return;
+  }
+}
+
+void SpecPoints::VisitPairs(absl::string_view variable, absl::FunctionRef<bool(Values)> fn) {
+  const auto it = std::find_if(free_.begin(), free_.end(),
+                               [&](int f) { return IsNamed(entries_[f].node, variable); });
+  std::vector<std::optional<int64_t>> first(roots_.size());
+  std::mt19937_64 rng(1);
+  for (int p = 0; p < kPointsBetween && budget_ > 0; ++p) {
+    for (int f : free_) {
+      const uint64_t most = std::clamp<uint64_t>(MostValues(f), 1, 8);
+      choices_[f] = kFirst + (p < 2 ? 0 : rng() % most);
+    }
+    if (it != free_.end()) choices_[*it] = kLowest;
+    if (!Evaluate()) continue;
+    for (size_t i = 0; i < roots_.size(); ++i) first[i] = At(static_cast<int>(i));
+    if (it != free_.end()) choices_[*it] = p % 2 == 0 ? kFirst + 1 : kHighest;
+    if (Evaluate() && !fn(first)) return;
   }
 }
 

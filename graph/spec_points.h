@@ -9,6 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "graph/uop.h"
 
 namespace tessera {
@@ -39,6 +41,14 @@ class SpecPoints {
   using Visitor = absl::FunctionRef<bool()>;
   void Visit(Visitor fn);
 
+  // Calls fn at all points; false if they are too many, or fn was.
+  bool VisitEach(Visitor fn);
+
+  // Calls fn at points where a variable has its second or last value, with what the expressions are
+  // where it has its first: the same round of each loop, and all else alike.
+  using Values = absl::Span<const std::optional<int64_t>>;
+  void VisitPairs(absl::string_view variable, absl::FunctionRef<bool(Values at_first)> fn);
+
   // Calls fn at points that lie along each loop by itself, from a few places, or at all if they are
   // few; variables are at their highest.
   void VisitAlongLoops(Visitor fn);
@@ -63,7 +73,7 @@ class SpecPoints {
   bool EvaluateRange(int entry);
   bool EvaluateVar(int entry);
   void EvaluateElementwise(int entry);
-  bool VisitAll(Visitor fn);  // false if they are too many
+  bool AreFew() const;
   bool VisitExtreme(Visitor fn, bool highest);
 
   std::vector<Entry> entries_;  // sources before their users

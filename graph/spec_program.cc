@@ -1,6 +1,7 @@
 // The rules on programs: the order of statements, the nesting of loops and IFs, and the accesses.
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -92,9 +93,11 @@ class ProgramCheck {
     for (int i = 0; i < static_cast<int>(g.nodes.size()); ++i) {
       varies_[i] = Varies(i);
       const SpecNode& n = g.nodes[i];
-      if (n.op == Op::kVar && n.sure() &&
-          !absl::StartsWith(std::get<VarArg>(n.arg->value).name, "rt_")) {
-        blocks_known_ = SpecPoints::Blocks::kUnknown;
+      if (n.op != Op::kVar || !n.sure()) continue;
+      const std::string& name = std::get<VarArg>(n.arg->value).name;
+      if (!absl::StartsWith(name, "rt_")) blocks_known_ = SpecPoints::Blocks::kUnknown;
+      for (absl::string_view thread : {"rt_thread", "rt_row"}) {
+        if (name == thread && n.value.vmax() > 0) threads_.push_back(thread);
       }
     }
     const auto srcs = g.srcs(program);
@@ -109,6 +112,7 @@ class ProgramCheck {
       Statement(srcs[p]);
     }
     Unclosed();
+    CheckFills();
   }
 
  private:
@@ -136,11 +140,12 @@ class ProgramCheck {
     }
     if (n.op == Op::kEnd) return End(i);
     for (int s : g_.srcs(i)) Use(s, i);
+    lost_a_fill_ |= (IsPut(n.op) || n.op == Op::kFetch) && !n.sure();
     if ((n.op == Op::kLoad || IsPut(n.op)) && n.sure() && g_.src(i, 0).op != Op::kReg) Access(i);
     if (n.op == Op::kFetch && n.sure()) {
       // Where its gate is false it stores zeros.
       const auto elements = static_cast<int>(std::get<Ints>(n.arg->value)[1]);
-      CheckOffset(i, 0, 1, elements, /*gate=*/5);
+      Keep(CheckOffset(i, 0, 1, elements, /*gate=*/5), fills_);
       CheckOffset(i, 2, 3, elements, /*gate=*/4);
     }
     if (n.op == Op::kRange || n.op == Op::kIf) Open(i);
@@ -297,19 +302,50 @@ class ProgramCheck {
     const SpecNode& n = g_.nodes[i];
     const int gate = IsPut(n.op) ? 3 : 2;
     const DType t = IsPut(n.op) ? g_.src(i, 2).dtype : n.dtype;
-    CheckOffset(i, 0, 1, t.lanes(), gate);
+    const std::optional<SpecAccess> access = CheckOffset(i, 0, 1, t.lanes(), gate);
+    if (access && IsPut(n.op)) CheckApart(g_, *access, threads_, blocks_known_);
+    if (g_.src(i, 0).op == Op::kScratch) Keep(access, IsPut(n.op) ? fills_ : reads_);
+  }
+
+  // An access of scratch, and where it stands.
+  struct Kept {
+    SpecAccess access;
+    int at;
+  };
+  void Keep(const std::optional<SpecAccess>& access, std::vector<Kept>& to) {
+    if (!g_.Applies(SpecRule::kScratchFilled)) return;
+    lost_a_fill_ |= !access;
+    if (access) to.push_back({*access, now_});
+  }
+
+  // What is read of a SCRATCH is put there before, or in an earlier round of a loop around both.
+  void CheckFills() {
+    if (lost_an_end_ || lost_a_fill_ || reads_.empty()) return;
+    std::vector<SpecFill> filled;
+    for (const Kept& f : fills_) filled.push_back(FillOf(g_, f.access, blocks_known_));
+    for (const Kept& r : reads_) {
+      std::vector<const SpecFill*> candidates;
+      for (size_t k = 0; k < fills_.size(); ++k) {
+        const Kept& f = fills_[k];
+        if (f.access.pointer != r.access.pointer) continue;
+        const auto& [loops, around] = std::tie(r.access.loops, f.access.loops);
+        const bool again = !loops.empty() && !around.empty() && loops[0] == around[0];
+        if (f.at < r.at || again) candidates.push_back(&filled[k]);
+      }
+      CheckFilled(g_, r.access, candidates, blocks_known_);
+    }
   }
 
   // The access of node i by its sources `pointer` and `at`, under its source `gate` if it has one.
-  void CheckOffset(int i, int pointer, int at, int lanes, int gate) {
-    if (!g_.src(i, at).sure()) return;
+  std::optional<SpecAccess> CheckOffset(int i, int pointer, int at, int lanes, int gate) {
+    if (!g_.src(i, at).sure()) return std::nullopt;
     SpecAccess access{i, g_.srcs(i)[pointer], g_.src(i, at).value, lanes};
     if (g_.nodes[i].num_srcs > gate) access.conditions.push_back(g_.src(i, gate).value);
     access.runs = !blocks_[current()].may_not_run;
     for (int b : open_) {
       if (b == 0) continue;
       const SpecNode& head = g_.nodes[blocks_[b].head];
-      if (!head.sure()) return;
+      if (!head.sure()) return std::nullopt;
       if (head.op == Op::kIf) {
         access.conditions.push_back(head.value.src(0));
       } else {
@@ -317,6 +353,7 @@ class ProgramCheck {
       }
     }
     CheckAccess(g_, access, SpecPoints::Reads::kUnknown, blocks_known_);
+    return access;
   }
 
   void Unclosed() {
@@ -339,7 +376,41 @@ class ProgramCheck {
   SpecPoints::Blocks blocks_known_ = SpecPoints::Blocks::kWithinBounds;
   int now_ = 0;
   bool lost_an_end_ = false;
+  bool lost_a_fill_ = false;                           // what it puts where is not known
+  absl::InlinedVector<absl::string_view, 2> threads_;  // variables of several values
+  std::vector<Kept> fills_, reads_;
 };
+
+// Whether a function of the source cannot have the name.
+bool IsTaken(absl::string_view name) {
+  static constexpr absl::string_view kWords[] = {
+      "alignas",      "alignof",      "and",           "and_eq",
+      "asm",          "auto",         "bitand",        "bitor",
+      "bool",         "break",        "case",          "catch",
+      "char",         "char16_t",     "char32_t",      "char8_t",
+      "class",        "co_await",     "co_return",     "co_yield",
+      "compl",        "concept",      "const",         "const_cast",
+      "consteval",    "constexpr",    "constinit",     "continue",
+      "decltype",     "default",      "delete",        "do",
+      "double",       "dynamic_cast", "else",          "enum",
+      "explicit",     "export",       "extern",        "false",
+      "float",        "for",          "friend",        "goto",
+      "if",           "inline",       "int",           "long",
+      "main",         "mutable",      "namespace",     "new",
+      "noexcept",     "not",          "not_eq",        "nullptr",
+      "operator",     "or",           "or_eq",         "private",
+      "protected",    "public",       "register",      "reinterpret_cast",
+      "requires",     "return",       "short",         "signed",
+      "sizeof",       "static",       "static_assert", "static_cast",
+      "struct",       "switch",       "template",      "this",
+      "thread_local", "throw",        "true",          "try",
+      "typedef",      "typeid",       "typename",      "union",
+      "unsigned",     "using",        "virtual",       "void",
+      "volatile",     "wchar_t",      "while",         "xor",
+      "xor_eq"};
+  return absl::StartsWith(name, "rt_") || absl::StartsWith(name, "RT_") ||
+         absl::c_linear_search(kWords, name);
+}
 
 // What becomes the name of a function, or the end of one's, in the source.
 void CheckSourceName(SpecGraph& g, int i) {
@@ -348,6 +419,10 @@ void CheckSourceName(SpecGraph& g, int i) {
   const std::string& name = n.value.arg<std::string>();
   bool plain = !name.empty() && !absl::ascii_isdigit(name[0]);
   for (char c : name) plain &= absl::ascii_isalnum(c) || c == '_';
+  if (plain && n.op == Op::kProgram && IsTaken(name)) {
+    return g.Report(SpecRule::kArgument, i, "PROGRAM: the source that it becomes has another use ",
+                    "for the name '", name, "'");
+  }
   if (plain) return;
   g.Report(n.op == Op::kMma ? SpecRule::kMatrixForm : SpecRule::kArgument, i, Info(n.op).text,
            ": takes a name of letters, digits and _, not '", absl::CEscape(name.substr(0, 80)),

@@ -10,6 +10,7 @@
 #include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/flags.h"
+#include "graph/infer.h"
 #include "graph/infer_device.h"
 #include "graph/least_bytes.h"
 #include "graph/moved_bytes.h"
@@ -145,9 +146,13 @@ std::vector<UOp> Spread(const FuzzCase& c, Spreader& s, int64_t* programs = null
       const auto& bytes = c.data[u.arg<ParamArg>().slot];
       const Tensor t = Tensor::FromBytes(bytes.data(), Dims(u.shape()), u.dtype(), "CPU");
       Tensor spread = t.Shard(s.Any(u.shape()));
-      // What is assigned to lies in a buffer, as Tensor::Assign has it: no COPY is a target.
-      if (s.Chance(0.7) || (written && u.shape().is_static())) spread.Realize();
+      if (s.Chance(0.7)) spread.Realize();
       out = spread.uop();
+      // What is assigned to lies in a buffer of its own, as Tensor::Assign has it.
+      if (written && !IsWritable(out.op())) {
+        const UOp fresh = internal::NewBuffer(u.dtype(), u.shape().ToExtents(), out.device());
+        out = internal::Build(Op::kAssign, {fresh, fresh, out});
+      }
     } else if (u.size() == 0) {
       out = u;
     } else if (u.is(Op::kCopy)) {
