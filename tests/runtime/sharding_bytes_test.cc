@@ -1,5 +1,6 @@
 // Bytes that plans move between places, against the least that could do: docs/sharding_bytes.md is
 // the table. The least is counted here element by element, not by the code under test.
+#include <cmath>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -268,6 +269,110 @@ TEST(ShardingBytes, RingAttentionIsAttention) {
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << i;
 }
 
+// Attention as Megatron divides it: each place has some of the heads whole, of which only their sum
+// through the last weight leaves it.
+struct AttentionWeights {
+  Tensor query, key, value, output;
+};
+Tensor Attention(const Tensor& x, const AttentionWeights& w, int64_t heads) {
+  const int64_t tokens = x.shape()[0].value(), width = w.query.shape()[1].value();
+  const auto by_head = [&](const Tensor& weight) {
+    return x.MatMul(weight).Reshape({tokens, heads, width / heads}).Permute({1, 0, 2});
+  };
+  const Tensor scores = by_head(w.query).MatMul(by_head(w.key).Transpose());
+  const Tensor mixed = (scores / std::sqrt(width / heads)).Softmax().MatMul(by_head(w.value));
+  return mixed.Permute({1, 0, 2}).Reshape({tokens, width}).MatMul(w.output);
+}
+
+// Each token goes to the expert that the router likes best, if that has not had `capacity` tokens
+// of the token's group before: [groups, tokens, width], a group a place. The experts, one a place,
+// get their tokens from all groups, and each token gets back what its expert made of it.
+struct Experts {
+  Tensor router, up, down;  // [width, experts], [experts, width, hidden], [experts, hidden, width]
+};
+Tensor RoutedExperts(const Tensor& x, const Experts& e, int64_t capacity) {
+  const int64_t experts = e.up.shape()[0].value();
+  const Tensor liking = x.MatMul(e.router).Softmax();
+  const Tensor chosen = liking.ArgMax(-1).OneHot(experts);  // [groups, tokens, experts]
+  const Tensor position = (chosen.CumSum(1) - 1).Cast(kInt32);
+  const Tensor seats = chosen.Unsqueeze(-1) * position.OneHot(capacity);  // one seat, or none
+  Tensor seated = Einsum("gtes,gtw->egsw", {seats, x});
+  if (x.device().is_sharding()) seated = seated.To(e.up.device());
+  Tensor made = Einsum("egsw,ewh->egsh", {seated, e.up}).Relu();
+  made = Einsum("egsh,ehw->egsw", {made, e.down});
+  if (x.device().is_sharding()) made = made.To(x.device().sharding().With({S(1)}));
+  return Einsum("gtes,egsw->gtw", {seats * liking.Unsqueeze(-1), made});
+}
+
+std::vector<float> Numbers(int64_t n, int seed) {
+  std::vector<float> v(n);
+  for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>((i * 37 + seed * 11) % 23) / 11 - 1;
+  return v;
+}
+
+void ExpectNear(const std::vector<float>& got, const std::vector<float>& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4) << i;
+}
+
+TEST(ShardingBytes, MegatronAttentionIsAttention) {
+  const auto weight = [](int seed) { return Tensor::From(Numbers(64, seed), {8, 8}); };
+  const Tensor x = Tensor::From(Numbers(48, 1), {6, 8});
+  const AttentionWeights one{weight(2), weight(3), weight(4), weight(5)};
+  const Sharding columns = Line(4, S(1)), rows = Line(4, S(0));
+  const AttentionWeights four{one.query.To(columns), one.key.To(columns), one.value.To(columns),
+                              one.output.To(rows)};
+  ExpectNear(Attention(x.To(Line(4, R)), four, 4).ToVector<float>(),
+             Attention(x, one, 4).ToVector<float>());
+}
+
+// Token by token on the host.
+TEST(ShardingBytes, RoutedExpertsServeTheirTokens) {
+  constexpr int kGroups = 4, kTokens = 5, kWidth = 3, kExperts = 4, kHidden = 2, kCapacity = 2;
+  const std::vector<float> x = Numbers(kGroups * kTokens * kWidth, 1),
+                           router = Numbers(kWidth * kExperts, 2),
+                           up = Numbers(kExperts * kWidth * kHidden, 3),
+                           down = Numbers(kExperts * kHidden * kWidth, 4);
+  std::vector<float> expected(x.size());
+  int dropped = 0;
+  for (int g = 0; g < kGroups; ++g) {
+    std::vector<int> had(kExperts);
+    for (int t = 0; t < kTokens; ++t) {
+      const float* in = &x[(g * kTokens + t) * kWidth];
+      std::vector<double> liking(kExperts);
+      for (int e = 0; e < kExperts; ++e) {
+        for (int w = 0; w < kWidth; ++w) liking[e] += in[w] * router[w * kExperts + e];
+      }
+      const auto best = std::max_element(liking.begin(), liking.end());
+      const int e = static_cast<int>(best - liking.begin());
+      if (had[e]++ >= kCapacity) {
+        ++dropped;
+        continue;
+      }
+      double all = 0;
+      for (double l : liking) all += std::exp(l - *best);
+      for (int h = 0; h < kHidden; ++h) {
+        double sum = 0;
+        for (int w = 0; w < kWidth; ++w) sum += in[w] * up[(e * kWidth + w) * kHidden + h];
+        for (int w = 0; w < kWidth; ++w) {
+          expected[(g * kTokens + t) * kWidth + w] +=
+              static_cast<float>(std::max(0.0, sum) * down[(e * kHidden + h) * kWidth + w] / all);
+        }
+      }
+    }
+  }
+  EXPECT_GT(dropped, 0);
+  EXPECT_LT(dropped, kGroups * kTokens / 2);
+  const Tensor tokens = Tensor::From(x, {kGroups, kTokens, kWidth});
+  const Experts one{Tensor::From(router, {kWidth, kExperts}),
+                    Tensor::From(up, {kExperts, kWidth, kHidden}),
+                    Tensor::From(down, {kExperts, kHidden, kWidth})};
+  ExpectNear(RoutedExperts(tokens, one, kCapacity).ToVector<float>(), expected);
+  const Sharding rows = Line(4, S(0));
+  const Experts four{one.router.To(Line(4, R)), one.up.To(rows), one.down.To(rows)};
+  ExpectNear(RoutedExperts(tokens.To(rows), four, kCapacity).ToVector<float>(), expected);
+}
+
 void AddSchemes(Table& t) {
   const auto over = [](int n) { return Sharding(Mesh(Cpus(n))); };
   const int p = 4;
@@ -277,13 +382,10 @@ void AddSchemes(Table& t) {
   t.Add("Megatron MLP", {x + x.MatMul(up).Relu().MatMul(down)}, all_reduce(16 * 8));
   t.Add("column-then-row matmuls", {x.MatMul(up).MatMul(down)}, all_reduce(16 * 8));
   {
-    const Tensor q = On({8, 8}, Line(p, S(1))), o = On({8, 8}, Line(p, S(0)));
-    const auto heads = [&](const Tensor& w) {
-      return x.MatMul(w).Reshape({16, 4, 2}).Permute({1, 0, 2});
-    };
-    const Tensor a = heads(q).ScaledDotProductAttention(heads(q * 2), heads(q * 3));
-    t.Add("Megatron attention", {a.Permute({1, 0, 2}).Reshape({16, 8}).MatMul(o)},
-          all_reduce(16 * 8));
+    const Sharding columns = Line(p, S(1));
+    const AttentionWeights w{On({8, 8}, columns), On({8, 8}, columns), On({8, 8}, columns),
+                             On({8, 8}, Line(p, S(0)))};
+    t.Add("Megatron attention", {Attention(x, w, 4)}, all_reduce(16 * 8));
   }
   {
     const Tensor rows = On({16, 8}, Line(p, S(0)));
@@ -296,8 +398,14 @@ void AddSchemes(Table& t) {
           2 * (p - 1) * 16 * 8 * 4);
     const Tensor g = Grad(rows.MatMul(w.To(over(p))).Square().Sum(), {w})[0];
     t.Add("FSDP: weights gathered, gradients reduce-scattered", {g}, 2 * (p - 1) * 8 * 32 * 4);
-    t.Add("expert all-to-all", {rows.To(Line(p, S(1))).To(Line(p, S(0)))},
-          2 * 16 * 8 * 4 * (p - 1) / p);
+  }
+  {
+    // 4 groups have 2 seats at each of 4 experts: what stands on them goes there and back, but for
+    // what an expert's own place has.
+    const Sharding rows = Line(p, S(0));
+    const Experts e{On({8, 4}, over(p)), On({4, 8, 16}, rows), On({4, 16, 8}, rows)};
+    t.Add("expert all-to-all: tokens routed to the experts and back",
+          {RoutedExperts(On({4, 4, 8}, rows), e, 2)}, 2 * (4 * 4 * 2) * 8 * 4 * (p - 1) / p);
   }
   {
     const Tensor table = On({20, 8}, Line(p, S(0))), ids = On({6}, over(p), kInt32);
