@@ -22,7 +22,9 @@ struct Inferred {
 bool SurelyAsMany(const Shape& a, const Shape& b);
 
 // Whether what such a node gives lies in a buffer that an ASSIGN may write.
-inline bool IsWritable(Op op) { return op == Op::kBuffer || op == Op::kParam || op == Op::kAssign; }
+inline bool IsWritable(Op op) {
+  return op == Op::kBuffer || op == Op::kParam || op == Op::kAssign || op == Op::kContiguous;
+}
 
 // Checks arity, source dtypes, shapes, devices and the argument of the node to be made, and gives
 // what follows. `declared` is used by ops whose type rule is kDeclared. A message starts with the

@@ -67,8 +67,8 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
         op == Op::kPad ? first.is_int(0) && second.is_int(0) : first.is_int(0) && second == n;
     if (nest.empty() || whole) continue;
     if (!KeepsPieces(op, r.src().shape(), r.shape(), a, pairs)) {
-      return Fail("axis ", a, " is sharded and begins at the symbolic position ", first.ToString(),
-                  "; .To(...) a device that does not shard it first");
+      r.Set(a, Placement::Shard(a));
+      continue;
     }
     const int64_t lo = op == Op::kPad ? -first.value() : first.value();
     if (nest[0].layout.kind() == Layout::Kind::kClip) {
@@ -85,8 +85,7 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
   return r.Result();
 }
 
-// What is laid out by its bound is not turned over, read in windows (but of its bound), or followed
-// by something else.
+// What is laid out by its bound is not read in windows, but of its bound.
 absl::Status RefuseSymbolic(const Rule& r, int axis) {
   if (r.src().shape()[axis].is_int() || r.sharding().DimsOf(axis).empty()) return absl::OkStatus();
   return Fail("axis ", axis, " of ", Describe(r.src()), " is sharded and symbolic; .To(...) a ",
@@ -226,10 +225,8 @@ absl::StatusOr<Device> Joined(absl::Span<const UOp> srcs, int axis, const Shape&
     return s.With(std::move(p));
   };
   std::vector<bool> joins;
-  const bool moves = FollowsSymbolic(srcs, axis);
   for (const UOp& s : srcs) {
     if (!s.device()) continue;
-    if (moves) RETURN_IF_ERROR(RefuseSymbolic(Rule(s, shape), axis));
     const Sharding sharding = s.device().sharding();
     joins.resize(sharding.mesh().ndim());
     for (int d : sharding.DimsOf(axis)) joins[d] = true;
@@ -446,7 +443,6 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
       return PadOrShrink(r, op, std::get<Pairs>(arg.value));
     case Op::kFlip:
       for (int64_t a : std::get<Ints>(arg.value)) {
-        RETURN_IF_ERROR(RefuseSymbolic(r, static_cast<int>(a)));
         r.Set(static_cast<int>(a), Placement::Shard(static_cast<int>(a)));
       }
       return r.Result();

@@ -97,25 +97,79 @@ int64_t OfWindow(const UOp& u, const Boxes& to) {
       inside);
 }
 
+// What an element is where the variables that its axes begin by are lowest, and where they are
+// highest: between these lies all that it may be.
+int64_t OfBegins(const UOp& u, const Boxes& to) {
+  const UOp& src = u.src(0);
+  const int sign = u.is(Op::kPad) ? -1 : 1;
+  const Pairs& pairs = u.arg<Pairs>();
+  const auto moves = [&](int a) {
+    return !src.device().sharding().DimsOf(a).empty() &&
+           !KeepsPieces(u.op(), src.shape(), u.shape(), a, pairs);
+  };
+  Box inside;
+  bool any = false;
+  for (int a = 0; a < u.rank(); ++a) {
+    any |= moves(a);
+    // Elsewhere no place lacks what its own part shows.
+    inside.push_back(moves(a) ? Interval{0, src.shape()[a].max()} : Interval{INT64_MIN, INT64_MAX});
+  }
+  if (!any) return 0;
+  return Lacking(
+      src, to,
+      [&](const At& at, const auto& fn) {
+        for (const bool highest : {false, true}) {
+          At s = at;
+          for (int a = 0; a < u.rank(); ++a) {
+            const Extent& first = pairs[a].first;
+            const bool fixed = src.device().sharding().DimsOf(a).empty();
+            const int64_t most = sign < 0 ? u.shape()[a].max() : src.shape()[a].max();
+            const int64_t begin = highest ? first.max() : first.min();
+            if (!fixed) s[a] += sign * std::clamp<int64_t>(begin, 0, most);
+          }
+          fn(s);
+        }
+      },
+      inside);
+}
+
 int64_t OfFlip(const UOp& u, const Boxes& to) {
-  return Lacking(u.src(0), to, [&](const At& at, const auto& fn) {
-    At s = at;
-    for (int64_t a : u.arg<Ints>()) s[a] = u.shape()[static_cast<int>(a)].max() - 1 - s[a];
-    fn(s);
-  });
+  Box inside;
+  for (const Extent& e : u.shape()) inside.push_back({0, e.max()});
+  return Lacking(
+      u.src(0), to,
+      [&](const At& at, const auto& fn) {
+        At s = at, t = at;
+        for (int64_t a : u.arg<Ints>()) {
+          const Extent& n = u.shape()[static_cast<int>(a)];
+          const bool cut = !u.device().sharding().DimsOf(static_cast<int>(a)).empty();
+          s[a] = n.max() - 1 - at[a];
+          t[a] = (cut ? n.min() : n.max()) - 1 - at[a];
+        }
+        fn(s);
+        fn(t);
+      },
+      inside);
 }
 
 int64_t OfCat(const UOp& u, const Boxes& to) {
   const auto axis = static_cast<size_t>(u.arg<int64_t>());
-  int64_t moved = 0, begin = 0;
+  const bool cut = !u.device().sharding().DimsOf(static_cast<int>(axis)).empty();
+  int64_t moved = 0;
+  Extent begin(0);
   for (const UOp& src : u.srcs()) {
-    const int64_t n = src.shape()[static_cast<int>(axis)].max();
-    moved += Lacking(src, to, [&](const At& at, const auto& fn) {
-      At s = at;
-      s[axis] -= begin;
-      if (s[axis] >= 0 && s[axis] < n) fn(s);
-    });
-    begin += n;
+    Box inside;
+    for (const Extent& e : src.shape()) inside.push_back({0, e.max()});
+    const auto needs = [&](const At& at, const auto& fn) {
+      At s = at, t = at;
+      s[axis] -= begin.max();
+      t[axis] -= cut ? begin.min() : begin.max();
+      if (t[axis] < 0 || s[axis] >= inside[axis].end) return;
+      fn(s);
+      fn(t);
+    };
+    moved += Lacking(src, to, needs, inside);
+    begin = begin + src.shape()[static_cast<int>(axis)];
   }
   return moved;
 }
@@ -135,6 +189,7 @@ int64_t Elements(const UOp& u) {
   }
   if (u.is(Op::kAllReduce) || u.is(Op::kPass)) return CollectiveElements(u);
   if (u.is(Op::kWindow)) return OfWindow(u, to);
+  if (u.is(Op::kPad) || u.is(Op::kShrink)) return u.src(0).device() ? OfBegins(u, to) : 0;
   if (u.is(Op::kFlip)) return OfFlip(u, to);
   if (u.is(Op::kCat)) return OfCat(u, to);
   return 0;

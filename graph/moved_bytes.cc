@@ -1,12 +1,14 @@
 // Each node's result asks for boxes of its sources.
 #include "graph/moved_bytes.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
 #include "graph/box.h"
 #include "graph/infer_device.h"
+#include "graph/shifts.h"
 
 namespace tessera {
 namespace {
@@ -45,20 +47,50 @@ int64_t OfWindow(const UOp& u, Boxes wanted) {
   return Lacking(src, wanted);
 }
 
+// All that an element may be, for any value of the variables.
+void MapShifted(const UOp& u, int k, Boxes& wanted) {
+  for (const Shift& s : ShiftsOf(u, k)) {
+    const int64_t n = std::max<int64_t>(0, u.src(k).shape()[s.axis].max());
+    MapPieces(wanted.axes[s.axis], [&](const Interval& p) { return s.Reads(p, n); });
+  }
+}
+
+// Axes that keep their pieces are cut before, and padded after.
+int64_t OfPadOrShrink(const UOp& u, const Boxes& result) {
+  const std::vector<Shift> shifts = ShiftsOf(u);
+  if (shifts.empty()) return 0;
+  const Boxes source = BoxesOf(u.src(0).shape(), u.src(0).device());
+  Boxes from = u.is(Op::kShrink) ? result : source, wanted = from;
+  for (const Shift& s : shifts) {
+    from.axes[s.axis] = source.axes[s.axis];
+    wanted.axes[s.axis] = result.axes[s.axis];
+  }
+  MapShifted(u, 0, wanted);
+  return MovedElements(from, wanted);
+}
+
 int64_t OfFlip(const UOp& u, Boxes wanted) {
   for (int64_t a : u.arg<Ints>()) {
+    if (!u.shape()[static_cast<int>(a)].is_int()) continue;
     const int64_t n = u.shape()[static_cast<int>(a)].max();
     MapPieces(wanted.axes[a], [n](const Interval& p) { return Interval{n - p.end, n - p.begin}; });
   }
+  MapShifted(u, 0, wanted);
   return Lacking(u.src(0), wanted);
 }
 
 int64_t OfCat(const UOp& u, const Boxes& result) {
   const auto axis = static_cast<size_t>(u.arg<int64_t>());
   int64_t moved = 0, first = 0;
-  for (const UOp& src : u.srcs()) {
+  for (int k = 0; k < u.size(); ++k) {
+    const UOp& src = u.src(k);
     const int64_t n = src.shape()[static_cast<int>(axis)].max();
     Boxes wanted = result;
+    if (!ShiftsOf(u, k).empty()) {
+      MapShifted(u, k, wanted);
+      moved += Lacking(src, wanted);
+      continue;
+    }
     MapPieces(wanted.axes[axis], [&](const Interval& p) {
       return Overlap({p.begin - first, p.end - first}, {0, n});
     });
@@ -109,6 +141,9 @@ int64_t Elements(const UOp& u) {
   if (!u.device().is_sharding()) return 0;
   if (u.is(Op::kAllReduce) || u.is(Op::kPass)) return CollectiveElements(u);
   if (u.is(Op::kWindow)) return OfWindow(u, BoxesOf(u.shape(), u.device()));
+  if (u.is(Op::kPad) || u.is(Op::kShrink)) {
+    return OfPadOrShrink(u, BoxesOf(u.shape(), u.device()));
+  }
   if (u.is(Op::kFlip)) return OfFlip(u, BoxesOf(u.shape(), u.device()));
   if (u.is(Op::kCat)) return OfCat(u, BoxesOf(u.shape(), u.device()));
   return 0;

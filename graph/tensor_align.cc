@@ -6,6 +6,7 @@
 #include "graph/flags.h"
 #include "graph/infer_device.h"
 #include "graph/own_extent.h"
+#include "graph/shifts.h"
 
 namespace tessera::internal {
 namespace {
@@ -168,11 +169,6 @@ void AlignCat(std::vector<UOp>& srcs, int axis) {
   for (const UOp& s : srcs) {
     if (s.rank() != srcs[0].rank() || axis < 0 || axis >= s.rank()) return;
   }
-  if (FollowsSymbolic(srcs, axis)) {
-    for (UOp& s : srcs) {
-      if (s.device()) Gather(s, {axis}, "CAT after a piece of symbolic extent");
-    }
-  }
   const std::optional<Sharding> to = Chooser(srcs, srcs[0].shape(), axis).Choose();
   if (!to) return;
   for (UOp& s : srcs) {
@@ -192,6 +188,7 @@ void AlignCat(std::vector<UOp>& srcs, int axis) {
 }
 
 bool Redeals(const UOp& v) {
+  if (!ShiftsOf(v).empty()) return true;
   const Sharding s = v.device().sharding();
   Ints axes;
   if (v.is(Op::kFlip)) axes = v.arg<Ints>();
@@ -274,9 +271,10 @@ void AlignReshape(UOp& u, const Shape& to) {
                            u.shape().ToString()));
 }
 
-// What begins at a symbolic position does not stay where it lies.
+// What begins at a symbolic position does not stay where it lies, and cannot go from place to place
+// where their parts differ in size.
 void AlignBounds(Op op, UOp& u, const Pairs& pairs) {
-  if (static_cast<int>(pairs.size()) != u.rank()) return;
+  if (static_cast<int>(pairs.size()) != u.rank() || !DiffersAlong(u.shape(), -1)) return;
   Extents dims;
   for (int a = 0; a < u.rank(); ++a) {
     const auto& [first, second] = pairs[a];
@@ -288,15 +286,6 @@ void AlignBounds(Op op, UOp& u, const Pairs& pairs) {
     if (!KeepsPieces(op, u.shape(), to, a, pairs)) axes.push_back(a);
   }
   Gather(u, axes, absl::StrCat(Info(op).text, " with symbolic bounds"));
-}
-
-// Pieces that a bound has laid out are not turned over.
-void AlignFlip(UOp& u, const Ints& along) {
-  std::vector<int> axes;
-  for (int64_t a : along) {
-    if (a >= 0 && a < u.rank() && !u.shape()[a].is_int()) axes.push_back(static_cast<int>(a));
-  }
-  Gather(u, axes, "FLIP of a symbolic axis");
 }
 
 // Of pieces that a bound has laid out, the windows up to that bound, and of those the ones that
@@ -400,8 +389,6 @@ UOp BuildSharded(Op op, DType dtype, absl::Span<const UOp> given, Arg arg) {
     AlignReshape(srcs[0], Shape(std::get<Extents>(arg.value)));
   } else if (op == Op::kPad || op == Op::kShrink) {
     AlignBounds(op, srcs[0], std::get<Pairs>(arg.value));
-  } else if (op == Op::kFlip) {
-    AlignFlip(srcs[0], std::get<Ints>(arg.value));
   } else if (op == Op::kWindow) {
     if (const UOp out = WindowsBelowBound(srcs[0], arg)) return out;
   }

@@ -6,6 +6,7 @@
 #include "graph/constant_results.h"
 #include "graph/infer_device.h"
 #include "graph/no_grad.h"
+#include "graph/shifts.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
@@ -48,6 +49,7 @@ void CheckAssignable(const UOp& u) {
 bool LiesElsewhere(const UOp& view) {
   if (view.is(Op::kMSelect) || view.is(Op::kCopy)) return true;
   if (!view.device().is_sharding()) return false;
+  if (!ShiftsOf(view).empty()) return true;
   const Sharding s = view.src(0).device().sharding();
   Ints axes;
   if (view.is(Op::kFlip)) axes = view.arg<Ints>();

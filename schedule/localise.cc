@@ -13,7 +13,7 @@
 #include "graph/lookup.h"
 #include "graph/own_extent.h"
 #include "graph/status.h"
-#include "schedule/local_parts.h"
+#include "schedule/local_shifts.h"
 
 namespace tessera {
 namespace {
@@ -28,7 +28,7 @@ AxisBoxes Pieces(const AxisBoxes& axis, Fn fn) {
   return out;
 }
 
-class Localiser : private LocalParts {
+class Localiser : private LocalShifts {
  public:
   absl::StatusOr<Localised> Run(absl::Span<const UOp> roots) {
     const std::vector<UOp> order = TopoSort(roots);
@@ -208,7 +208,8 @@ class Localiser : private LocalParts {
       return PartOf(x, u.shape(), to);
     }
     // What is turned over and only then goes elsewhere goes there at once.
-    const bool turns = src.is(Op::kFlip) && src.device().is_sharding() && uses_[src.get()] == 1;
+    const bool turns = src.is(Op::kFlip) && src.device().is_sharding() && uses_[src.get()] == 1 &&
+                       ShiftsOf(src).empty();
     if (turns) return Turned(src, Of(src.src(0)), PartsOf(u));
     return Exchange(x, u.shape(), PartsOf(src), PartsOf(u));
   }
@@ -238,9 +239,19 @@ class Localiser : private LocalParts {
   }
 
   // Where the source's elements stand in the result, and how many zeros each place puts around.
-  UOp Padded(const UOp& u, const UOp& x) {
+  UOp Padded(const UOp& u, const UOp& given) {
     const Boxes from = PartsOf(u.src(0)), to = PartsOf(u);
     Pairs pairs = u.arg<Pairs>();
+    const std::vector<Shift> shifts = ShiftsOf(u);
+    UOp x = given;
+    if (!shifts.empty()) {
+      Boxes shifted = from;
+      for (const Shift& s : shifts) {
+        shifted.axes[s.axis] = to.axes[s.axis];
+        pairs[s.axis] = {Extent(0), Extent(0)};
+      }
+      x = Shifted(given, u.src(0).shape(), from, shifted, shifts, u.shape());
+    }
     for (int a = 0; a < u.rank(); ++a) {
       if (from.axes[a].dims.empty() || Whole(pairs[a])) continue;
       const bool symbolic = !u.src(0).shape()[a].is_int() || !u.shape()[a].is_int();
@@ -268,6 +279,8 @@ class Localiser : private LocalParts {
   UOp Shrunk(const UOp& u, const UOp& x) {
     const Boxes from = PartsOf(u.src(0)), to = PartsOf(u);
     Pairs pairs = u.arg<Pairs>();
+    const std::vector<Shift> shifts = ShiftsOf(u);
+    for (const Shift& s : shifts) pairs[s.axis] = {Extent(0), u.src(0).shape()[s.axis]};
     for (int a = 0; a < u.rank(); ++a) {
       if (from.axes[a].dims.empty()) {
         pairs[a] = {Fixed(pairs[a].first), Fixed(pairs[a].second)};
@@ -286,20 +299,37 @@ class Localiser : private LocalParts {
       const Extent first = Number(to.device, to.axes[a], begin);
       pairs[a] = {first, first + SizeOf(to.device, to.axes[a], u.shape()[a])};
     }
-    return UOp::Make(Op::kShrink, {x}, pairs);
+    const UOp cut = UOp::Make(Op::kShrink, {x}, pairs);
+    if (shifts.empty()) return cut;
+    Boxes kept = to;
+    Extents dims = u.shape().ToExtents();
+    for (const Shift& s : shifts) {
+      kept.axes[s.axis] = from.axes[s.axis];
+      dims[s.axis] = u.src(0).shape()[s.axis];
+    }
+    const Shape shape(dims);
+    return Shifted(Recast(cut, ShapeOf(shape, kept)), shape, kept, to, shifts, u.shape());
   }
 
   // Each place turns its own part; then the parts lie in reverse.
   UOp Flipped(const UOp& u, const UOp& x) { return Turned(u, x, PartsOf(u)); }
   UOp Turned(const UOp& u, const UOp& x, const Boxes& to) {
+    const std::vector<Shift> shifts = ShiftsOf(u);
     Boxes turned = PartsOf(u.src(0));
+    Ints axes;
     for (int64_t a : u.arg<Ints>()) {
+      if (std::any_of(shifts.begin(), shifts.end(), [a](const Shift& s) { return s.axis == a; })) {
+        continue;
+      }
+      axes.push_back(a);
       const int64_t n = u.shape()[static_cast<int>(a)].max();
       turned.axes[a] = Pieces(turned.axes[a], [n](const Interval& i) {
         return Interval{n - i.end, n - i.begin};
       });
     }
-    return Exchange(u.WithSrcs({x}), u.shape(), turned, to);
+    const UOp y = axes.empty() ? x : UOp::Make(Op::kFlip, {x}, axes);
+    if (shifts.empty()) return Exchange(y, u.shape(), turned, to);
+    return Shifted(y, u.shape(), turned, to, shifts, u.shape());
   }
 
   // Where the table is cut on the axis that is looked up, positions count from where a place's part
@@ -331,11 +361,16 @@ class Localiser : private LocalParts {
     const Boxes result = PartsOf(u);
     std::vector<UOp> parts;
     int64_t offset = 0;
-    for (const UOp& s : u.srcs()) {
+    bool shifts = false;
+    for (int k = 0; k < u.size(); ++k) {
+      const UOp& s = u.src(k);
       const bool divided = !result.axes[axis].dims.empty();
+      const std::vector<Shift> shift = ShiftsOf(u, k);
       const int64_t n = s.shape()[static_cast<int>(axis)].max();
       Boxes to = PartsOf(s.shape(), u.device().sharding().With(OffAxis(u, axis)));
-      if (divided) {
+      if (!shift.empty()) {
+        to.axes[axis] = result.axes[axis];
+      } else if (divided) {
         to.axes[axis] = Pieces(result.axes[axis], [&](const Interval& i) {
           const Interval in = Intersect({i.begin - offset, i.end - offset}, {0, n});
           return in.size() == 0 ? Interval{0, 0} : in;
@@ -344,10 +379,16 @@ class Localiser : private LocalParts {
       Boxes from = PartsOf(s);
       if (!s.device()) from.device = to.device;
       const UOp x = s.device() ? Of(s) : Home(Of(s), to.device);
+      offset += n;
+      if (!shift.empty()) {
+        shifts = true;
+        parts.push_back(Shifted(x, s.shape(), from, to, shift, u.shape()));
+        continue;
+      }
       UOp part = Exchange(x, s.shape(), from, to);
       parts.push_back(Recast(part, ShapeOf(s.shape(), to)));
-      offset += n;
     }
+    if (shifts) return JoinedAt(u, parts);
     return UOp::Make(Op::kCat, parts, u.arg());
   }
   static std::vector<Placement> OffAxis(const UOp& u, size_t axis) {
