@@ -145,9 +145,13 @@ bool FillsScratch(const RangeSets& sets, const UOp& range) {
 }  // namespace
 
 UOp BestLaneRange(const RangeSets& sets) {
+  // A nest may stand inside loops that are not its own.
+  RangeMask own = 0;
+  for (const Op op : {Op::kStore, Op::kUpdate, Op::kReduce}) own |= sets.ClosedBy(op);
   UOp best;
   double best_score = 0;
   for (const UOp& r : sets.ranges()) {
+    if (!(own & sets.Bit(r))) continue;
     if (r.src(0).vmax() < kFewestIterations || FillsScratch(sets, r)) continue;
     // Of two alike, the one along which no lanes are left to be combined.
     const double score = LaneScore(r, sets) * (sets.ClosedBy(Op::kReduce) & sets.Bit(r) ? 0.99 : 1);

@@ -34,7 +34,7 @@ bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets
 // so that square blocks of it can turn in registers (see JoinTransposed); or nothing.
 UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets);
 
-// The range over which most bytes are adjacent, or nothing where lanes would gather.
+// The range of the nest over which most bytes are adjacent, or nothing where lanes would gather.
 UOp BestLaneRange(const RangeSets& sets);
 
 // Lanes of one register for the widest type that depends on the range.

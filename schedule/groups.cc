@@ -82,6 +82,13 @@ std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots) {
   for (const UOp& u : order) {
     if (u.is(Op::kAssign)) overwritten.insert(u.src(0).get());
   }
+  // The most copies of copies that others read, one of each version that is overwritten among them.
+  absl::flat_hash_map<const Node*, int> copies;
+  int most = 0;
+  for (const UOp& u : order) {
+    const int below = u.is(Op::kContiguous) ? copies[u.src(0).get()] + 1 : 0;
+    most = std::max(most, copies[u.get()] = below + overwritten.contains(u.get()));
+  }
   // Each node twice: as it stands below an ASSIGN's base and view, and as others read it.
   Substitution read;
   absl::flat_hash_map<const Node*, int> writers;
@@ -94,7 +101,7 @@ std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots) {
       const UOp base = u.src(0);
       UOp target = read.at(base).src(0);
       const int earlier = writers[base.get()]++;
-      for (int i = 0; i < earlier + (earlier > 0); ++i) {
+      for (int i = 0; earlier > 0 && i < most + earlier; ++i) {
         target = UOp::Make(Op::kContiguous, {target});
       }
       srcs[0] = target;

@@ -327,6 +327,39 @@ TEST(Assign, NoCopyIsATarget) {
   }
 }
 
+// One of them keeps what the others overwrite.
+TEST(Assign, TensorsThatShareANodeThatIsKept) {
+  Tensor x = Data({1, 2, 3}).Realize();
+  x.Assign(x + 1);
+  Tensor y = x.Cast(kFloat32), z = x.Cast(kFloat32);
+  x[Slice{0, 1}].Assign(8);
+  y[Slice{1, 2}].Assign(9);
+  std::vector<Tensor> all = {z, x, y};
+  Tensor::Realize(absl::MakeSpan(all));
+  EXPECT_THAT(Read(z), ElementsAre(2, 3, 4));
+  EXPECT_THAT(Read(x), ElementsAre(8, 3, 4));
+  EXPECT_THAT(Read(y), ElementsAre(2, 9, 4));
+}
+
+// A graph may ask for a copy, and for what it becomes by several assignments, though no Tensor
+// does.
+TEST(Assign, WhatWasCopiedIsAResultBesideWhatItBecomes) {
+  const Sharding parts({"CPU:0", "CPU:1", "CPU:2"}, 0);
+  for (const Device& there : {Device(Place("CPU", 1)), Device(parts)}) {
+    const Tensor x = Data({1, 2, 3, 4}).To(there).Realize();
+    const UOp copy = internal::Build(Op::kContiguous, {x.uop()});
+    const UOp view = internal::Build(Op::kShrink, {copy}, Pairs{{Extent(1), Extent(3)}});
+    const UOp value = Data({8, 9}).To("CPU").To(view.device()).Realize().uop();
+    const UOp written = internal::Build(Op::kAssign, {copy, view, value});
+    const UOp again = internal::Build(Op::kAssign, {copy, copy, (x + 1).uop()});
+    ASSERT_OK_AND_ASSIGN(const std::vector<UOp> got, RealizeNodes({copy, written, again}, {}));
+    EXPECT_THAT(Read(Tensor(got[0])), ElementsAre(1, 2, 3, 4)) << there.ToString();
+    EXPECT_THAT(Read(Tensor(got[1])), ElementsAre(1, 8, 9, 4)) << there.ToString();
+    EXPECT_THAT(Read(Tensor(got[2])), ElementsAre(2, 3, 4, 5)) << there.ToString();
+    EXPECT_THAT(Read(x), ElementsAre(1, 2, 3, 4));
+  }
+}
+
 TEST(Blob, IsReadAndWrittenInPlace) {
   std::vector<float> memory = {1, 2, 3, 4};
   bool freed = false;

@@ -174,6 +174,38 @@ TEST(AttentionValues, OverKeysSeenSoFar) {
   }
 }
 
+// Heads of few elements, side by side in the rows of one matrix: lanes would lie along them, if
+// they were not the loop around it all.
+TEST(AttentionValues, OfHeadsSideBySide) {
+  for (const Case& c : {Case{4, 6, 6, 2}, Case{8, 4, 5, 2}, Case{9, 3, 7, 1}}) {
+    const auto data = [&](int64_t rows, int seed) {
+      std::vector<double> v(c.heads * rows * c.width);
+      for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<double>((i * 7 + seed) % 13) / 8 - 1;
+      return v;
+    };
+    const auto beside = [&](const std::vector<double>& v, int64_t rows) {
+      const Tensor all = Heads(v, c.heads, rows, c.width).Permute({1, 0, 2});
+      return all.Reshape({rows, -1}).Contiguous().Realize().Reshape({rows, c.heads, c.width});
+    };
+    const auto q = data(c.queries, 1), k = data(c.keys, 2), v = data(c.keys, 3);
+    const auto head = [&](const std::vector<double>& x, int64_t rows) {
+      return beside(x, rows).Permute({1, 0, 2});
+    };
+    const Tensor scores = head(q, c.queries).MatMul(head(k, c.keys).Transpose());
+    const std::vector<double> got = Computed(
+        (scores / std::sqrt(c.width)).Softmax().MatMul(head(v, c.keys)).Permute({1, 0, 2}));
+    const std::vector<double> expected = Expected(q, k, v, c);
+    for (int64_t i = 0; i < c.queries; ++i) {
+      for (int64_t h = 0; h < c.heads; ++h) {
+        for (int64_t e = 0; e < c.width; ++e) {
+          EXPECT_NEAR(got[(i * c.heads + h) * c.width + e],
+                      expected[(h * c.queries + i) * c.width + e], 1e-5);
+        }
+      }
+    }
+  }
+}
+
 // What is written lies where it is read: the sum is taken before, and once.
 TEST(AttentionValues, AddedInPlace) {
   const Case c{1, 101, 40, 8};
