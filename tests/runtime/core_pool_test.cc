@@ -261,7 +261,9 @@ TEST(CorePool, LargeKernelsRunInParts) {
   const std::vector<float> values = x.ToVector<float>();
   for (int round = 1; round <= 3; ++round) {
     const Tensor sums = (x * round).Sum({1}), scaled = x * round + 1;
-    if (HostTarget().cores == 2) EXPECT_THAT(Explain(sums), testing::HasSubstr(" 2/16 "));
+    if (HostTarget().cores == 2) {
+      EXPECT_THAT(Explain(sums), testing::HasSubstr(" 2/16 "));
+    }
     const std::vector<float> sum = sums.ToVector<float>(), all = scaled.ToVector<float>();
     for (int64_t i = 0; i < kRows; ++i) {
       const auto row = values.begin() + i * kColumns;
