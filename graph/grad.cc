@@ -11,6 +11,7 @@
 #include "graph/lookup.h"
 #include "graph/shard_map.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 namespace {
@@ -94,14 +95,8 @@ Tensor OfMovement(const UOp& u, const Tensor& g) {
       }
       return g.Shrink(pairs);
     }
-    case Op::kShrink: {
-      Pairs pairs;
-      for (int i = 0; i < u.rank(); ++i) {
-        const auto& [begin, end] = u.arg<Pairs>()[i];
-        pairs.emplace_back(begin, from[i] - end);
-      }
-      return g.Pad(pairs);
-    }
+    case Op::kShrink:
+      return internal::BeforeShrink(u, g);
     case Op::kFlip:
       return g.Flip(Axes(u.arg<Ints>()));
     default:

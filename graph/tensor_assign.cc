@@ -97,23 +97,8 @@ Tensor Back(const UOp& view, const Tensor& v) {
     }
     case Op::kFlip:
       return v.Flip(Axes(view.arg<Ints>()));
-    case Op::kShrink: {
-      Pairs pairs;
-      for (int i = 0; i < view.rank(); ++i) {
-        const auto& [begin, end] = view.arg<Pairs>()[i];
-        pairs.emplace_back(begin, from[i] - end);
-      }
-      // How many come after may be no expression that is known not to be negative.
-      std::vector<int> cut;
-      for (int i = 0; i < view.rank(); ++i) {
-        if (pairs[i].second.min() >= 0) continue;
-        pairs[i].second = from[i];
-        cut.push_back(i);
-      }
-      Tensor out = v.Pad(pairs);
-      for (int i : cut) out = internal::KnownPart(out, i, 0, from[i]);
-      return out;
-    }
+    case Op::kShrink:
+      return internal::BeforeShrink(view, v);
     default: {  // WINDOW, whose elements do not overlap: each is the only one in its sum
       const WindowArg& w = view.arg<WindowArg>();
       Tensor out = v;

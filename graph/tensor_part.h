@@ -31,4 +31,8 @@ inline Tensor FittedTo(const Tensor& t, int axis, const Extent& n) {
   return t.Pad(after);
 }
 
+// The elements of a SHRINK at their places in its source, among zeros: how many come before and
+// after may be no expressions whose bounds show that they are not negative, as Pad asks.
+Tensor BeforeShrink(const UOp& shrink, const Tensor& part);
+
 }  // namespace tessera::internal

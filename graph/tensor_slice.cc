@@ -18,6 +18,18 @@ using internal::NormalAxis;
 using internal::ReshapeTo;
 using internal::Show;
 
+Tensor internal::BeforeShrink(const UOp& shrink, const Tensor& part) {
+  const Shape& from = shrink.src(0).shape();
+  Pairs pairs;
+  bool none = true;
+  for (int i = 0; i < shrink.rank(); ++i) {
+    const auto& [begin, end] = shrink.arg<Pairs>()[i];
+    pairs.emplace_back(begin, from[i] - end);
+    none &= begin.is_int(0) && pairs.back().second.is_int(0);
+  }
+  return none ? part : Tensor(Build(Op::kPad, {part.uop()}, std::move(pairs)));
+}
+
 Tensor Tensor::Pad(const Pairs& pairs, Number value, CallSite at) const {
   Call call("Pad", at, *this);
   if (static_cast<int>(pairs.size()) != rank()) {

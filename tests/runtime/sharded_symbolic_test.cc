@@ -256,6 +256,23 @@ TEST(ShardedSymbolic, Gradients) {
   }
 }
 
+// Of bounds whose order only their values show, on one place as on several.
+TEST(ShardedSymbolic, GradientsOfSlicesThatMayBeEmpty) {
+  const Variable n("sliced_n", 0, kMost), at("sliced_at", 0, 4);
+  const auto gradient = [](const Tensor& x, const Extent& rows, const Extent& begin) {
+    const Tensor part = x.SliceAxis(0, {0, rows});
+    const Tensor twice = Cat({part.SliceAxis(0, {0, 1}), part.SliceAxis(0, {begin, rows})}, 0);
+    return Grad(twice.Square().Sum(), {x})[0];
+  };
+  for (const Device& d : {Device(Place("CPU", 0)), Device(Line(3))}) {
+    const Tensor x = Rows().To(d).Realize(), symbolic = gradient(x, n, at);
+    for (const auto& [rows, begin] : {std::pair(0, 2), {1, 0}, {3, 4}, {7, 2}, {7, 0}}) {
+      ExpectNear(Realize({symbolic}, {{"sliced_n", rows}, {"sliced_at", begin}})[0],
+                 gradient(Rows(), rows, begin), d.ToString());
+    }
+  }
+}
+
 TEST(ShardedSymbolic, LaidOutByTheBound) {
   const Variable n("laid_n", 1, kMost);
   const Tensor x = Rows().Shard(Line(3)).SliceAxis(0, {0, n}) * 2;  // bounds at 3 and 5
