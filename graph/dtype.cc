@@ -33,6 +33,8 @@ const KindInfo& Info(Kind kind) { return kKinds[static_cast<int>(kind)]; }
 struct FloatFormat {
   int exponent_bits, mantissa_bits;
   bool has_inf;
+  int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  double Largest() const;
 };
 
 FloatFormat FormatOf(Kind kind) {
@@ -50,10 +52,16 @@ FloatFormat FormatOf(Kind kind) {
   }
 }
 
+// e4m3 uses its highest exponent for numbers, too, all but the last of which is NaN.
+double FloatFormat::Largest() const {
+  const double below_two = 2 - std::ldexp(1.0, (has_inf ? 0 : 1) - mantissa_bits);
+  return std::ldexp(below_two, has_inf ? bias() : bias() + 1);
+}
+
 // Rounds a double to the nearest value of the format, ties to even.
 double RoundToFormat(double v, FloatFormat f) {
   if (std::isnan(v) || v == 0) return v;
-  const int bias = (1 << (f.exponent_bits - 1)) - 1;
+  const int bias = f.bias();
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double inf = std::copysign(std::numeric_limits<double>::infinity(), v);
   if (std::isinf(v)) return f.has_inf ? v : nan;
@@ -61,15 +69,12 @@ double RoundToFormat(double v, FloatFormat f) {
   // Scaling by a power of two is exact; nearbyint rounds to even in the default mode.
   const double scaled = std::nearbyint(std::ldexp(v, f.mantissa_bits - exponent));
   const double rounded = std::copysign(std::ldexp(scaled, exponent - f.mantissa_bits), v);
-  const int top = f.has_inf ? bias : bias + 1;  // e4m3 uses its highest exponent for numbers too
-  double largest = std::ldexp(2.0 - std::ldexp(1.0, -f.mantissa_bits), top);
-  if (!f.has_inf) largest = std::ldexp(2.0 - std::ldexp(1.0, 1 - f.mantissa_bits), top);
-  if (std::fabs(rounded) > largest) return f.has_inf ? inf : nan;
+  if (std::fabs(rounded) > f.Largest()) return f.has_inf ? inf : nan;
   return rounded;
 }
 
 uint32_t EncodeNarrow(double v, FloatFormat f) {
-  const int bias = (1 << (f.exponent_bits - 1)) - 1;
+  const int bias = f.bias();
   const uint32_t sign = std::signbit(v) ? 1u << (f.exponent_bits + f.mantissa_bits) : 0;
   const uint32_t exponent_mask = (1u << f.exponent_bits) - 1;
   if (std::isnan(v)) {
@@ -87,7 +92,7 @@ uint32_t EncodeNarrow(double v, FloatFormat f) {
 }
 
 double DecodeNarrow(uint32_t bits, FloatFormat f) {
-  const int bias = (1 << (f.exponent_bits - 1)) - 1;
+  const int bias = f.bias();
   const bool negative = bits >> (f.exponent_bits + f.mantissa_bits) & 1;
   const uint32_t exponent = bits >> f.mantissa_bits & ((1u << f.exponent_bits) - 1);
   const uint32_t mantissa = bits & ((1u << f.mantissa_bits) - 1);
@@ -198,6 +203,13 @@ DType PromoteWeak(DType tensor, KindClass cls) {
   if (cls == KindClass::kBool) return tensor;
   if (cls == KindClass::kFloat) return own == KindClass::kFloat ? tensor : kFloat32;
   return own == KindClass::kBool ? kInt32 : tensor;
+}
+
+int DigitsOf(DType t) { return t.kind() == Kind::kF64 ? 53 : FormatOf(t.kind()).mantissa_bits + 1; }
+
+double LargestFinite(DType t) {
+  if (t.kind() == Kind::kF64) return std::numeric_limits<double>::max();
+  return FormatOf(t.kind()).Largest();
 }
 
 DType SumType(DType t) {

@@ -118,6 +118,9 @@ void StoreScalar(void* p, DType t, Scalar v);
 // Lowest and highest value of an integer or bool type, as i64 (u64's highest saturates).
 int64_t MinInt(DType t);
 int64_t MaxInt(DType t);
+// Of a float type: its digits in base 2, the leading one included, and its largest finite number.
+int DigitsOf(DType t);
+double LargestFinite(DType t);
 // The identity of max and of min: -inf and inf for floats, the limits for integers.
 Scalar LowestScalar(DType t);
 Scalar HighestScalar(DType t);

@@ -1,5 +1,5 @@
 // What the rules of inference share: the node to be made, and how its errors
-// read. Private to infer.cc, infer_shape.cc and infer_parts.cc.
+// read. Private to the files of inference and to alignment, which asks for a shape alone.
 #pragma once
 
 #include <string>

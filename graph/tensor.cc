@@ -178,14 +178,28 @@ int NormalAxis(int64_t axis, int rank) {
   return static_cast<int>(axis < 0 ? axis + rank : axis);
 }
 
+int AxisAlong(int64_t axis, int rank) {
+  if (rank > 0) return NormalAxis(axis, rank);
+  if (axis != 0 && axis != -1) {
+    Fail("there is no axis ", axis,
+         " in a tensor of rank 0; it is one element along the axes 0 and -1");
+  }
+  return 0;
+}
+
+Ints AxesAlong(const Axes& axes, int rank) {
+  if (rank > 0) return NormalAxes(axes, rank);
+  for (int64_t a : axes.axes()) AxisAlong(a, rank);
+  return {};
+}
+
 Ints NormalAxes(const Axes& axes, int rank) {
   Ints out;
   if (axes.axes().empty()) {
     for (int i = 0; i < rank; ++i) out.push_back(i);
   }
   for (int64_t a : axes.axes()) {
-    const int64_t axis = NormalAxis(a, std::max(rank, 1));
-    if (rank == 0) continue;
+    const int64_t axis = NormalAxis(a, rank);
     if (std::find(out.begin(), out.end(), axis) != out.end()) Fail("axis ", a, " is given twice");
     out.push_back(axis);
   }

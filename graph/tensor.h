@@ -10,15 +10,19 @@
 //   ...) are such expressions, and views as well: assigning to one writes into the tensor it was
 //   made from, and into the views it was made through. Otherwise than in NumPy and PyTorch a view
 //   does not follow its tensor: after v = x[0]; x.Assign(0) it has the values of before, and v += 1
-//   writes these plus 1; take views when they are needed. Broadcasting. Shapes
-//   are aligned at the last axis; extents of 1 repeat. Dtypes. Two tensors meet in Promote(a, b); a
-//   C++ number takes the dtype of the tensor beside it, but makes f32 of integers where it is a
-//   float, and i32 of bools where it is an integer. Functions that need floats (Exp, Mean,
-//   operator/) take integers as f32. Bools: + and * are "or" and "and". Low precision. Sums,
-//   products of matrices, Softmax and norms of f16, bf16 and fp8 are computed in f32 and rounded
-//   once at the end; those of narrow integers are returned as i32 or u32. Devices. A tensor made of
-//   numbers alone has no device and takes that of what it meets. Errors. A mistake throws
-//   tessera::Error where it is written; its message starts with the function's name.
+//   writes these plus 1; take views when they are needed.
+//   Broadcasting. Shapes are aligned at the last axis; extents of 1 repeat.
+//   Axes. Negative ones count from the last. What looks along an axis (reductions, Softmax, running
+//   and ordered results, Take, Gather, Scatter, Flip, Squeeze) also takes axes 0 and -1 of a tensor
+//   of rank 0, which is one element along them, as in PyTorch; what cuts or moves an axis needs
+//   one. Dtypes. Two tensors meet in Promote(a, b); a C++ number takes the dtype of the tensor
+//   beside it, but makes f32 of integers where it is a float, and i32 of bools where it is an
+//   integer. Functions that need floats (Exp, Mean, operator/) take integers and bools as f32.
+//   Bools: + and * are "or" and "and". docs/numerics.md says what numbers give at their edges. Low
+//   precision. Sums, products of matrices, Softmax and norms of f16, bf16 and fp8 are computed in
+//   f32 and rounded once at the end; those of narrow integers are returned as i32 or u32. Devices.
+//   A tensor made of numbers alone has no device and takes that of what it meets. Errors. A mistake
+//   throws tessera::Error where it is written; its message starts with the function's name.
 //
 // The last argument `at` records the caller's file and line; leave it out.
 #pragma once
@@ -70,7 +74,7 @@ class Tensor {
   int64_t elements() const;      // an Error where it is symbolic
   explicit operator bool() const { return state_ != nullptr; }  // not empty
 
-  // ---- what runs it (runtime/realize.cc)
+  // ---- what runs it (runtime/realize.cc): computes the values where they are not yet
   Tensor& Realize(CallSite at = CallSite::Here());
   static void Realize(absl::Span<Tensor> tensors, CallSite at = CallSite::Here());
   double Item(CallSite at = CallSite::Here()) const;  // of one element
@@ -91,12 +95,13 @@ class Tensor {
   static Tensor Empty(const Dims& shape, DType dtype = kFloat32, Device device = {},
                       CallSite at = CallSite::Here());  // storage without contents
   static Tensor Zeros(const Dims& shape, DType dtype = kFloat32, Device device = {},
-                      CallSite at = CallSite::Here());
+                      CallSite at = CallSite::Here());  // 0, and 1, everywhere
   static Tensor Ones(const Dims& shape, DType dtype = kFloat32, Device device = {},
                      CallSite at = CallSite::Here());
   // Without a dtype: bool, i32 or f32, as the number is.
   static Tensor Full(const Dims& shape, Number value, std::optional<DType> dtype = {},
                      Device device = {}, CallSite at = CallSite::Here());
+  // The same of rank 0; and of what a shape or a Variable says.
   static Tensor Scalar(Number value, std::optional<DType> dtype = {}, Device device = {},
                        CallSite at = CallSite::Here());
   static Tensor FromExtent(const Extent& value, DType dtype = kInt32,
@@ -118,8 +123,10 @@ class Tensor {
   // start, start + step, ... before stop; i32 if all three are integers, else f32.
   static Tensor Arange(Number start, Number stop, Number step = 1, std::optional<DType> dtype = {},
                        CallSite at = CallSite::Here());
+  // n points from start to stop, which is the last of them.
   static Tensor Linspace(double start, double stop, int64_t n, DType dtype = kFloat32,
                          CallSite at = CallSite::Here());
+  // Ones on the main diagonal; as many columns as rows if none are given.
   static Tensor Eye(int64_t rows, int64_t columns = -1, DType dtype = kFloat32,
                     CallSite at = CallSite::Here());
   // base to the power of Linspace.
@@ -185,7 +192,8 @@ class Tensor {
   Tensor Shuffle(int axis = 0, CallSite at = CallSite::Here()) const;
   // 1 with the probability of each element, else 0.
   Tensor Bernoulli(CallSite at = CallSite::Here()) const;
-  // n positions of the last axis drawn by its weights, as i32.
+  // n positions of the last axis drawn by its weights, as i32; those of 0, below it or NaN have no
+  // share. -1 where no weight is left.
   Tensor Multinomial(int64_t n, bool replacement = true, CallSite at = CallSite::Here()) const;
   // Each element 0 with probability p, else divided by 1 - p.
   Tensor Dropout(double p = 0.5, CallSite at = CallSite::Here()) const;
@@ -196,7 +204,8 @@ class Tensor {
   Tensor GumbelSoftmax(double tau = 1, bool hard = false, int axis = -1,
                        CallSite at = CallSite::Here()) const;
 
-  // ---- operators; % is FloorMod, the comparisons give bool, & | ^ ~ are bitwise
+  // ---- operators: / divides integers as f32, % is Mod, & | ^ ~ are bitwise, the comparisons give
+  // bool, and NaN is unequal to all
   friend Tensor operator+(const Operand& a, const Operand& b);
   friend Tensor operator-(const Operand& a, const Operand& b);
   friend Tensor operator*(const Operand& a, const Operand& b);
@@ -229,10 +238,10 @@ class Tensor {
   Tensor& operator<<=(const Operand& b);
   Tensor& operator>>=(const Operand& b);
 
-  // ---- two operands
-  Tensor Add(const Operand& b) const;
-  Tensor Sub(const Operand& b) const;
-  Tensor Mul(const Operand& b) const;
+  // ---- two operands, in the dtype in which they meet; integers wrap
+  Tensor Add(const Operand& b) const;       // of bools "or"
+  Tensor Sub(const Operand& b) const;       // no bools
+  Tensor Mul(const Operand& b) const;       // of bools "and"
   Tensor Div(const Operand& b) const;       // integers are divided as f32
   Tensor FloorDiv(const Operand& b) const;  // rounds down; of integers by 0 it is 0
   Tensor TruncDiv(const Operand& b) const;  // rounds toward 0; of integers by 0 it is 0
@@ -241,28 +250,29 @@ class Tensor {
   Tensor Pow(const Operand& b) const;   // of integers an integer, truncated where b is negative
   Tensor Maximum(const Operand& b) const;  // NaN wins
   Tensor Minimum(const Operand& b) const;  // NaN wins
-  Tensor BitAnd(const Operand& b) const;
+  Tensor BitAnd(const Operand& b) const;   // no floats, in all three
   Tensor BitOr(const Operand& b) const;
   Tensor BitXor(const Operand& b) const;
   Tensor Shl(const Operand& b) const;  // 0 where the count is negative or not below the width
   Tensor Shr(const Operand& b) const;  // arithmetic for signed; fills where the count is beyond
-  Tensor LogicalAnd(const Operand& b) const;  // of what is not 0
+  Tensor LogicalAnd(const Operand& b) const;  // bools, of what is not 0; NaN is not
   Tensor LogicalOr(const Operand& b) const;
   Tensor LogicalXor(const Operand& b) const;
   Tensor Lerp(const Operand& end, const Operand& weight) const;  // this + (end - this) * weight
-  Tensor Atan2(const Operand& x) const;                          // the angle of the point (x, this)
-  Tensor Hypot(const Operand& b) const;  // sqrt(this^2 + b^2) without overflow between
-  Tensor LogAddExp(const Operand& b) const;
-  Tensor CopySign(const Operand& b) const;   // the magnitude of this, the sign of b
-  Tensor Heaviside(const Operand& b) const;  // 0 below 0, 1 above, b at 0
-  Tensor XLogY(const Operand& b) const;      // this * log(b), 0 where this is 0
-  Tensor Remainder(const Operand& b) const;  // Mod
-  Tensor XLog1pY(const Operand& b) const;    // this * log(1 + b), 0 where this is 0
-  Tensor LogAddExp2(const Operand& b) const;
-  Tensor FMax(const Operand& b) const;  // Maximum and Minimum where a number wins over NaN
+  // Floats from here to LogAddExp, and XLogY; integers as f32.
+  Tensor Atan2(const Operand& x) const;       // the angle of the point (x, this), from -pi to pi
+  Tensor Hypot(const Operand& b) const;       // sqrt(this^2 + b^2) without overflow between
+  Tensor LogAddExp(const Operand& b) const;   // log(e^this + e^b) without overflow between
+  Tensor CopySign(const Operand& b) const;    // the magnitude of this, the sign of b
+  Tensor Heaviside(const Operand& b) const;   // 0 below 0, 1 above, b at 0
+  Tensor XLogY(const Operand& b) const;       // this * log(b), 0 where this is 0
+  Tensor Remainder(const Operand& b) const;   // Mod
+  Tensor XLog1pY(const Operand& b) const;     // this * log(1 + b), 0 where this is 0
+  Tensor LogAddExp2(const Operand& b) const;  // the same to the base 2
+  Tensor FMax(const Operand& b) const;        // Maximum and Minimum where a number wins over NaN
   Tensor FMin(const Operand& b) const;
-  Tensor Gcd(const Operand& b) const;  // of magnitudes; with 0 the other one
-  Tensor Lcm(const Operand& b) const;
+  Tensor Gcd(const Operand& b) const;        // of magnitudes; with 0 the other one
+  Tensor Lcm(const Operand& b) const;        // with 0 it is 0
   Tensor LdExp(const Operand& b) const;      // this * 2^b, of whole b
   Tensor NextAfter(const Operand& b) const;  // the next number towards b
   // this + value * a * b, and this + value * a / b.
@@ -275,119 +285,136 @@ class Tensor {
   Tensor AllClose(const Operand& b, double rtol = 1e-5, double atol = 1e-8,
                   bool equal_nan = false) const;  // one bool
 
-  // ---- one operand
-  Tensor Neg(CallSite at = CallSite::Here()) const;
-  Tensor Abs(CallSite at = CallSite::Here()) const;
-  Tensor Sign(CallSite at = CallSite::Here()) const;  // of a zero or NaN itself
-  Tensor Square(CallSite at = CallSite::Here()) const;
-  Tensor Reciprocal(CallSite at = CallSite::Here()) const;
-  Tensor Sqrt(CallSite at = CallSite::Here()) const;
-  Tensor Rsqrt(CallSite at = CallSite::Here()) const;
-  Tensor Exp(CallSite at = CallSite::Here()) const;
+  // ---- one operand, in its own dtype
+  Tensor Neg(CallSite at = CallSite::Here()) const;     // integers wrap; no bools
+  Tensor Abs(CallSite at = CallSite::Here()) const;     // the lowest signed integer stays itself
+  Tensor Sign(CallSite at = CallSite::Here()) const;    // of a zero or NaN itself
+  Tensor Square(CallSite at = CallSite::Here()) const;  // x x, as Mul has it
+  Tensor Frac(CallSite at = CallSite::Here()) const;    // x - Trunc(x); no bools
+  Tensor Floor(CallSite at = CallSite::Here()) const;   // integers stay as they are, in all four
+  Tensor Ceil(CallSite at = CallSite::Here()) const;
+  Tensor Trunc(CallSite at = CallSite::Here()) const;
+  Tensor Round(CallSite at = CallSite::Here()) const;                  // ties to even
+  Tensor RoundTo(int decimals, CallSite at = CallSite::Here()) const;  // ties of x 10^d to even
+  Tensor BitNot(CallSite at = CallSite::Here()) const;                 // no floats; of bools "not"
+  Tensor Detach(CallSite at = CallSite::Here()) const;                 // a constant to derivatives
+  // NaN becomes `nan`, infinities the dtype's largest finite numbers.
+  Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;
+  // Not below low nor above high, which are of this dtype; high wins, NaN stays.
+  Tensor Clip(std::optional<Number> low, std::optional<Number> high,
+              CallSite at = CallSite::Here()) const;
+  Tensor Cast(DType dtype, CallSite at = CallSite::Here()) const;     // see Convert in dtype.h
+  Tensor Bitcast(DType dtype, CallSite at = CallSite::Here()) const;  // of equal width
+
+  // ---- one operand, as floats; integers and bools as f32. NaN stays NaN, and is what a function
+  // gives outside its domain, which is named where it is not every number.
+  Tensor Reciprocal(CallSite at = CallSite::Here()) const;  // of zeros infinities of their sign
+  Tensor Sqrt(CallSite at = CallSite::Here()) const;        // from 0, of which it is 0
+  Tensor Rsqrt(CallSite at = CallSite::Here()) const;       // from 0, of which it is infinite
+  Tensor Cbrt(CallSite at = CallSite::Here()) const;        // with the sign of x
+  Tensor Exp(CallSite at = CallSite::Here()) const;         // infinite where it is too large
   Tensor Exp2(CallSite at = CallSite::Here()) const;
-  Tensor Expm1(CallSite at = CallSite::Here()) const;
-  Tensor Log(CallSite at = CallSite::Here()) const;
+  Tensor Expm1(CallSite at = CallSite::Here()) const;  // e^x - 1, all digits near 0
+  Tensor Log(CallSite at = CallSite::Here()) const;    // from 0, of which all three are -inf
   Tensor Log2(CallSite at = CallSite::Here()) const;
   Tensor Log10(CallSite at = CallSite::Here()) const;
-  Tensor Log1p(CallSite at = CallSite::Here()) const;
-  Tensor Sin(CallSite at = CallSite::Here()) const;
+  Tensor Log1p(CallSite at = CallSite::Here()) const;  // log(1 + x), all digits near 0; from -1
+  Tensor Sin(CallSite at = CallSite::Here()) const;    // radians; finite numbers, in all three
   Tensor Cos(CallSite at = CallSite::Here()) const;
   Tensor Tan(CallSite at = CallSite::Here()) const;
-  Tensor Asin(CallSite at = CallSite::Here()) const;
+  Tensor Asin(CallSite at = CallSite::Here()) const;  // from -1 to 1, and Acos
   Tensor Acos(CallSite at = CallSite::Here()) const;
   Tensor Atan(CallSite at = CallSite::Here()) const;
   Tensor Sinh(CallSite at = CallSite::Here()) const;
   Tensor Cosh(CallSite at = CallSite::Here()) const;
   Tensor Tanh(CallSite at = CallSite::Here()) const;
   Tensor Asinh(CallSite at = CallSite::Here()) const;
-  Tensor Acosh(CallSite at = CallSite::Here()) const;
-  Tensor Atanh(CallSite at = CallSite::Here()) const;
-  Tensor Sinc(CallSite at = CallSite::Here()) const;  // sin(pi x) / (pi x)
-  Tensor Erf(CallSite at = CallSite::Here()) const;
-  Tensor Erfc(CallSite at = CallSite::Here()) const;  // 1 - Erf; few digits far above 0
-  Tensor ErfInv(CallSite at = CallSite::Here()) const;
+  Tensor Acosh(CallSite at = CallSite::Here()) const;    // from 1
+  Tensor Atanh(CallSite at = CallSite::Here()) const;    // from -1 to 1, infinite there
+  Tensor Sinc(CallSite at = CallSite::Here()) const;     // sin(pi x) / (pi x), 1 at 0
+  Tensor Erf(CallSite at = CallSite::Here()) const;      // 2 / sqrt(pi) of e^(-t^2) from 0 to x
+  Tensor Erfc(CallSite at = CallSite::Here()) const;     // 1 - Erf; few digits far above 0
+  Tensor ErfInv(CallSite at = CallSite::Here()) const;   // from -1 to 1, infinite there
   Tensor Lgamma(CallSite at = CallSite::Here()) const;   // ln |gamma(x)|
   Tensor Digamma(CallSite at = CallSite::Here()) const;  // the derivative of ln gamma(x)
-  Tensor Cbrt(CallSite at = CallSite::Here()) const;
   Tensor Deg2Rad(CallSite at = CallSite::Here()) const;
   Tensor Rad2Deg(CallSite at = CallSite::Here()) const;
-  Tensor PopCount(CallSite at = CallSite::Here()) const;  // how many bits are 1, as i32
   // A fraction of magnitude 0.5 up to 1 and the power of 2 to multiply it by, as i32; of zeros,
   // infinities and NaN themselves and 0.
   std::pair<Tensor, Tensor> FrExp(CallSite at = CallSite::Here()) const;
-  Tensor RoundTo(int decimals, CallSite at = CallSite::Here()) const;  // ties of x 10^d to even
-  Tensor Detach(CallSite at = CallSite::Here()) const;                 // a constant to derivatives
-  Tensor Frac(CallSite at = CallSite::Here()) const;                   // x - Trunc(x)
-  Tensor Floor(CallSite at = CallSite::Here()) const;  // integers stay as they are, in all four
-  Tensor Ceil(CallSite at = CallSite::Here()) const;
-  Tensor Trunc(CallSite at = CallSite::Here()) const;
-  Tensor Round(CallSite at = CallSite::Here()) const;  // ties to even
-  Tensor LogicalNot(CallSite at = CallSite::Here()) const;
-  Tensor BitNot(CallSite at = CallSite::Here()) const;
-  Tensor IsNan(CallSite at = CallSite::Here()) const;
-  Tensor IsInf(CallSite at = CallSite::Here()) const;
-  Tensor IsFinite(CallSite at = CallSite::Here()) const;
+
+  // ---- what an element is: bools
+  Tensor LogicalNot(CallSite at = CallSite::Here()) const;  // whether it is 0
+  Tensor IsNan(CallSite at = CallSite::Here()) const;       // no integer, as infinite
+  Tensor IsInf(CallSite at = CallSite::Here()) const;       // of either sign
+  Tensor IsFinite(CallSite at = CallSite::Here()) const;    // each integer
   Tensor IsPosInf(CallSite at = CallSite::Here()) const;
   Tensor IsNegInf(CallSite at = CallSite::Here()) const;
-  Tensor SignBit(CallSite at = CallSite::Here()) const;  // of -0.0 and NaNs as well
-  // NaN becomes `nan`, infinities the dtype's largest finite numbers.
-  Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;
-  Tensor Clip(std::optional<Number> low, std::optional<Number> high,
-              CallSite at = CallSite::Here()) const;
-  Tensor Cast(DType dtype, CallSite at = CallSite::Here()) const;     // see Convert in dtype.h
-  Tensor Bitcast(DType dtype, CallSite at = CallSite::Here()) const;  // of equal width
+  Tensor SignBit(CallSite at = CallSite::Here()) const;   // of -0.0 and NaNs as well
+  Tensor PopCount(CallSite at = CallSite::Here()) const;  // how many bits are 1, as i32; no floats
 
-  // ---- activations
-  Tensor Relu(CallSite at = CallSite::Here()) const;
-  Tensor Relu6(CallSite at = CallSite::Here()) const;
-  Tensor LeakyRelu(double slope = 0.01, CallSite at = CallSite::Here()) const;
-  Tensor Elu(double alpha = 1, CallSite at = CallSite::Here()) const;
-  Tensor Sigmoid(CallSite at = CallSite::Here()) const;
-  Tensor LogSigmoid(CallSite at = CallSite::Here()) const;
+  // ---- activations, as floats; integers and bools as f32, but for Relu, Relu6 and Prelu, which
+  // keep integers. NaN stays NaN.
+  Tensor Relu(CallSite at = CallSite::Here()) const;                            // 0 below 0
+  Tensor Relu6(CallSite at = CallSite::Here()) const;                           // and 6 above 6
+  Tensor LeakyRelu(double slope = 0.01, CallSite at = CallSite::Here()) const;  // slope x below 0
+  Tensor Elu(double alpha = 1, CallSite at = CallSite::Here()) const;  // alpha (e^x - 1) below 0
+  Tensor Sigmoid(CallSite at = CallSite::Here()) const;                // 1 / (1 + e^-x)
+  Tensor LogSigmoid(CallSite at = CallSite::Here()) const;             // its logarithm
   Tensor HardSigmoid(double alpha = 1.0 / 6, double beta = 0.5,
                      CallSite at = CallSite::Here()) const;  // alpha x + beta, in [0, 1]
-  Tensor HardSwish(CallSite at = CallSite::Here()) const;
-  Tensor Silu(CallSite at = CallSite::Here()) const;
-  Tensor Softplus(CallSite at = CallSite::Here()) const;
+  Tensor HardSwish(CallSite at = CallSite::Here()) const;    // x HardSigmoid(x)
+  Tensor Silu(CallSite at = CallSite::Here()) const;         // x Sigmoid(x)
+  Tensor Softplus(CallSite at = CallSite::Here()) const;     // log(1 + e^x) without overflow
   Tensor Softplus(double beta, double threshold = 20,
-                  CallSite at = CallSite::Here()) const;  // over beta; x where beta x is above
-  Tensor Mish(CallSite at = CallSite::Here()) const;
-  Tensor Gelu(CallSite at = CallSite::Here()) const;      // by Erf
-  Tensor GeluTanh(CallSite at = CallSite::Here()) const;  // the usual approximation
-  Tensor QuickGelu(CallSite at = CallSite::Here()) const;
+                  CallSite at = CallSite::Here()) const;   // over beta; x where beta x is above
+  Tensor Mish(CallSite at = CallSite::Here()) const;       // x Tanh(Softplus(x))
+  Tensor Gelu(CallSite at = CallSite::Here()) const;       // by Erf
+  Tensor GeluTanh(CallSite at = CallSite::Here()) const;   // the usual approximation
+  Tensor QuickGelu(CallSite at = CallSite::Here()) const;  // x Sigmoid(1.702 x)
+  // alpha (e^(x / alpha) - 1) below 0; and gamma times Elu.
   Tensor Celu(double alpha = 1, CallSite at = CallSite::Here()) const;
   Tensor Selu(double alpha = 1.6732632423543772, double gamma = 1.0507009873554805,
               CallSite at = CallSite::Here()) const;
   Tensor Swish(double beta = 1, CallSite at = CallSite::Here()) const;  // x Sigmoid(beta x)
-  Tensor Softsign(CallSite at = CallSite::Here()) const;
+  Tensor Softsign(CallSite at = CallSite::Here()) const;                // x / (1 + |x|)
+  // 0 from -lambda to lambda; beyond nearer to 0 by lambda, or x.
   Tensor Softshrink(double lambda = 0.5, CallSite at = CallSite::Here()) const;
   Tensor Hardshrink(double lambda = 0.5, CallSite at = CallSite::Here()) const;
-  Tensor Tanhshrink(CallSite at = CallSite::Here()) const;
+  Tensor Tanhshrink(CallSite at = CallSite::Here()) const;  // x - Tanh(x)
+  // Not below low nor above high, and flat at both.
   Tensor Hardtanh(double low = -1, double high = 1, CallSite at = CallSite::Here()) const;
   Tensor ThresholdedRelu(double alpha = 1, CallSite at = CallSite::Here()) const;  // 0 up to alpha
-  Tensor Prelu(const Tensor& slope, CallSite at = CallSite::Here()) const;  // broadcasts to this
+  // slope x below 0; the slope broadcasts to this.
+  Tensor Prelu(const Tensor& slope, CallSite at = CallSite::Here()) const;
   Tensor Glu(int axis = -1, CallSite at = CallSite::Here()) const;  // one half, gated by the other
-  Tensor Hardmax(int axis = -1, CallSite at = CallSite::Here()) const;  // 1 at the first maximum
-  Tensor Softmin(int axis = -1, CallSite at = CallSite::Here()) const;
+  // 1 at the first maximum of the axis, else 0; in this dtype.
+  Tensor Hardmax(int axis = -1, CallSite at = CallSite::Here()) const;
+  Tensor Softmin(int axis = -1, CallSite at = CallSite::Here()) const;  // Softmax of -x
+  // value up to the threshold.
   Tensor Threshold(double threshold, double value, CallSite at = CallSite::Here()) const;
   // Negative numbers by a random slope each.
   Tensor RRelu(double low = 1.0 / 8, double high = 1.0 / 3, CallSite at = CallSite::Here()) const;
+  // log(x / (1 - x)), from 0 to 1; with eps that far from both.
   Tensor Logit(std::optional<double> eps = {}, CallSite at = CallSite::Here()) const;
 
   // ---- movement; the results are views
   Tensor Reshape(const Dims& shape, CallSite at = CallSite::Here()) const;  // one extent may be -1
   Tensor View(const Dims& shape, CallSite at = CallSite::Here()) const;     // Reshape
+  // Axes first to last as one, of rank 0 as [1]; and one axis as several, of which one may be -1.
   Tensor Flatten(int first = 0, int last = -1, CallSite at = CallSite::Here()) const;
   Tensor Unflatten(int axis, const Dims& shape, CallSite at = CallSite::Here()) const;
+  // With an axis of extent 1 there, up to after the last; without such axes.
   Tensor Unsqueeze(int axis, CallSite at = CallSite::Here()) const;
   Tensor Squeeze(CallSite at = CallSite::Here()) const;  // every axis of extent 1
   Tensor Squeeze(const Axes& axes, CallSite at = CallSite::Here()) const;
+  // Axis i is what axis order[i] was; two axes exchanged.
   Tensor Permute(const Axes& order, CallSite at = CallSite::Here()) const;
   Tensor Transpose(int a = -2, int b = -1, CallSite at = CallSite::Here()) const;
   Tensor T(CallSite at = CallSite::Here()) const;  // all axes reversed
   // To exactly this shape; -1 keeps an extent.
   Tensor Expand(const Dims& shape, CallSite at = CallSite::Here()) const;
-  Tensor BroadcastTo(const Dims& shape, CallSite at = CallSite::Here()) const;
+  Tensor BroadcastTo(const Dims& shape, CallSite at = CallSite::Here()) const;  // Expand
   // A pair (before, after) for each axis.
   Tensor Pad(const Pairs& pairs, Number value = 0, CallSite at = CallSite::Here()) const;
   // A pair (begin, end) for each axis, within it.
@@ -402,8 +429,9 @@ class Tensor {
   // x[2], x[Slice{1, 3}], x[{2, Slice{1, 3}}].
   Tensor operator[](const Index& index) const;
   Tensor operator[](std::initializer_list<Index> indices) const;
+  // One position of an axis, which goes; negative ones count from the end, outside is an Error.
   Tensor Select(int axis, const Extent& position, CallSite at = CallSite::Here()) const;
-  Tensor Flip(const Axes& axes, CallSite at = CallSite::Here()) const;
+  Tensor Flip(const Axes& axes, CallSite at = CallSite::Here()) const;  // backwards along each
   // Each windowed axis becomes positions (every stride-th), and an axis of `size` elements,
   // `dilation` apart, is appended for each.
   Tensor Window(const Axes& axes, const Ints& size, const Ints& stride = {},
@@ -411,13 +439,16 @@ class Tensor {
 
   // Windows of one axis, every step-th; their elements are a last axis.
   Tensor Unfold(int axis, int64_t size, int64_t step = 1, CallSite at = CallSite::Here()) const;
+  // Those axes where the others name; the rest stay in order.
   Tensor MoveAxis(const Axes& from, const Axes& to, CallSite at = CallSite::Here()) const;
   Tensor SwapAxes(int a, int b, CallSite at = CallSite::Here()) const;  // Transpose
+  // `length` positions of an axis from start.
   Tensor Narrow(int axis, const Extent& start, const Extent& length,
                 CallSite at = CallSite::Here()) const;
-  Tensor ExpandAs(const Tensor& other, CallSite at = CallSite::Here()) const;
-  Tensor FlipLr(CallSite at = CallSite::Here()) const;  // along axis 1
-  Tensor FlipUd(CallSite at = CallSite::Here()) const;  // along axis 0
+  Tensor ExpandAs(const Tensor& other, CallSite at = CallSite::Here()) const;  // to its shape
+  Tensor FlipLr(CallSite at = CallSite::Here()) const;                         // along axis 1
+  Tensor FlipUd(CallSite at = CallSite::Here()) const;                         // along axis 0
+  // Every position of an axis, which goes.
   std::vector<Tensor> Unbind(int axis = 0, CallSite at = CallSite::Here()) const;
   Tensor AtLeast(int rank, CallSite at = CallSite::Here()) const;  // axes of 1 before
   // By k quarter turns from axis a towards axis b.
@@ -427,9 +458,11 @@ class Tensor {
 
   // ---- movement; the results are tensors of their own
   Tensor Repeat(const Ints& counts, CallSite at = CallSite::Here()) const;  // the whole, per axis
+  // Each element of an axis so many times; elements moved on, those past the end to the begin.
   Tensor RepeatInterleave(int64_t count, int axis, CallSite at = CallSite::Here()) const;
   Tensor Roll(int64_t shift, int axis, CallSite at = CallSite::Here()) const;
   Tensor Roll(const Ints& shifts, const Axes& axes, CallSite at = CallSite::Here()) const;
+  // Matrices with 0 above a diagonal, and below it; positive ones lie above the main one.
   Tensor Tril(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
   Tensor Triu(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
   // Repeat, which may be given fewer counts than there are axes.
@@ -448,7 +481,7 @@ class Tensor {
   Tensor SliceScatter(const Tensor& src, int axis, const tessera::Slice& slice,
                       CallSite at = CallSite::Here()) const;
   Tensor FillDiagonal(Number value, CallSite at = CallSite::Here()) const;
-  // Pieces between the positions.
+  // Pieces between the positions; negative ones count from the end.
   std::vector<Tensor> TensorSplit(const std::vector<int64_t>& positions, int axis = 0,
                                   CallSite at = CallSite::Here()) const;
   // Pieces of `size`, the last one smaller; of the given sizes; or `n` pieces as even as can be.
@@ -458,15 +491,18 @@ class Tensor {
   std::vector<Tensor> Chunk(int64_t n, int axis = 0, CallSite at = CallSite::Here()) const;
 
   // ---- reductions over axes (none: all); the axes go, or stay with extent 1 if keepdim
+  // Of nothing 0, 1 and NaN; of bools and narrow integers i32 or u32, which wrap. Mean is a float.
   Tensor Sum(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor Prod(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor Mean(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   // NaN wins; of nothing an Error.
   Tensor Max(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor Min(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  // Whether one, or each, is not 0; NaN is not. Of nothing false and true.
   Tensor Any(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor All(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
-  // Divided by the count less `correction`.
+  // The mean square of the distance from the mean, divided by the count less `correction`, NaN or
+  // infinite where that is not above 0; and its root. Floats.
   Tensor Var(const Axes& axes = {}, int correction = 1, bool keepdim = false,
              CallSite at = CallSite::Here()) const;
   Tensor Std(const Axes& axes = {}, int correction = 1, bool keepdim = false,
@@ -499,9 +535,11 @@ class Tensor {
   ValuesAndIndices MinWithIndices(int axis, bool keepdim = false,
                                   CallSite at = CallSite::Here()) const;
   Tensor Dist(const Tensor& b, double p = 2, CallSite at = CallSite::Here()) const;  // Norm(this-b)
+  // The logarithm of the sum of e^x, without overflow between; of nothing -inf.
   Tensor LogSumExp(const Axes& axes = {}, bool keepdim = false,
                    CallSite at = CallSite::Here()) const;
-  // A row of -inf alone has no maximum to subtract: it is NaN throughout.
+  // Shares e^x of their sum along an axis, and their logarithms. A row of -inf alone has no maximum
+  // to subtract: it is NaN throughout.
   Tensor Softmax(int axis = -1, CallSite at = CallSite::Here()) const;
   Tensor LogSoftmax(int axis = -1, CallSite at = CallSite::Here()) const;
   // The first position of the extreme, as i32; NaN counts as the extreme. Without an axis, of all
@@ -512,13 +550,14 @@ class Tensor {
                 CallSite at = CallSite::Here()) const;
 
   // ---- running along an axis, from its begin
+  // Everything so far, in the dtype that Sum and Prod have.
   Tensor CumSum(int axis, CallSite at = CallSite::Here()) const;
   Tensor CumSum(int axis, const ScanOptions& options, CallSite at = CallSite::Here()) const;
   Tensor CumProd(int axis, const ScanOptions& options = {}, CallSite at = CallSite::Here()) const;
   // With the last position so far that holds the extreme, as i32; NaN wins.
   ValuesAndIndices CumMax(int axis, CallSite at = CallSite::Here()) const;
   ValuesAndIndices CumMin(int axis, CallSite at = CallSite::Here()) const;
-  Tensor LogCumSumExp(int axis, CallSite at = CallSite::Here()) const;
+  Tensor LogCumSumExp(int axis, CallSite at = CallSite::Here()) const;  // LogSumExp so far
   // Each element less the one before it, n times over.
   Tensor Diff(int n = 1, int axis = -1, CallSite at = CallSite::Here()) const;
   // Areas under lines between samples dx apart: all of it, and up to each sample but the first.
@@ -555,7 +594,7 @@ class Tensor {
   // Between which of the boundaries, in order, each element is: SearchSorted the other way round.
   Tensor Bucketize(const Tensor& boundaries, bool right = false,
                    CallSite at = CallSite::Here()) const;
-  Tensor IsIn(const Tensor& values, CallSite at = CallSite::Here()) const;
+  Tensor IsIn(const Tensor& values, CallSite at = CallSite::Here()) const;  // equal to one of them
   // Read off the line through the points (x, y), x in order; beyond its ends they stay.
   Tensor Interp(const Tensor& x, const Tensor& y, CallSite at = CallSite::Here()) const;
   // Of rows that are variables, [M, N]: their covariances [M, M], and these over the deviations.
@@ -578,13 +617,13 @@ class Tensor {
   Tensor Scatter(int axis, const Tensor& index, const Tensor& src, ScatterMode = ScatterMode::kSet,
                  bool include_self = true, CallSite at = CallSite::Here()) const;
   Tensor ScatterAdd(int axis, const Tensor& index, const Tensor& src,
-                    CallSite at = CallSite::Here()) const;
+                    CallSite at = CallSite::Here()) const;  // by kAdd
   // The last axis of the index names positions of as many axes, after `batch` common ones. The
   // result has the index's other axes, then those that are not named.
   Tensor GatherND(const Tensor& index, int batch = 0, CallSite at = CallSite::Here()) const;
   Tensor ScatterND(const Tensor& index, const Tensor& updates, ScatterMode = ScatterMode::kSet,
                    CallSite at = CallSite::Here()) const;
-  // Whole rows of an axis by a vector of positions.
+  // Whole rows of an axis by a vector of positions: read, added to, set, and set to a number.
   Tensor IndexSelect(int axis, const Tensor& index, CallSite at = CallSite::Here()) const;
   Tensor IndexAdd(int axis, const Tensor& index, const Tensor& src,
                   CallSite at = CallSite::Here()) const;
@@ -607,7 +646,7 @@ class Tensor {
   std::vector<Tensor> UnravelIndex(const Ints& extents, CallSite at = CallSite::Here()) const;
 
   // ---- linear algebra and networks
-  // Vectors, matrices and batches of matrices, as in NumPy.
+  // Vectors, matrices and batches of matrices, as in NumPy; in the dtype that Sum has.
   Tensor MatMul(const Tensor& b, CallSite at = CallSite::Here()) const;
   Tensor Dot(const Tensor& b, CallSite at = CallSite::Here()) const;  // MatMul
   // Sums of products over the last `axes` axes of this and the first of b; or over pairs of axes.
@@ -616,8 +655,9 @@ class Tensor {
                    CallSite at = CallSite::Here()) const;
   Tensor Outer(const Tensor& b, CallSite at = CallSite::Here()) const;  // of vectors
   Tensor Inner(const Tensor& b, CallSite at = CallSite::Here()) const;  // over both last axes
-  Tensor Kron(const Tensor& b, CallSite at = CallSite::Here()) const;
+  Tensor Kron(const Tensor& b, CallSite at = CallSite::Here()) const;   // b by each element
   Tensor Cross(const Tensor& b, int axis = -1, CallSite at = CallSite::Here()) const;  // of 3 each
+  // The sum of Diagonal.
   Tensor Trace(int64_t offset = 0, int a = 0, int b = 1, CallSite at = CallSite::Here()) const;
   // Distances by the p-norm between rows [..., M, E] and rows [..., N, E].
   Tensor CDist(const Tensor& b, double p = 2, CallSite at = CallSite::Here()) const;
@@ -629,9 +669,9 @@ class Tensor {
   Tensor Solve(const Tensor& b, CallSite at = CallSite::Here()) const;
   Tensor SolveTriangular(const Tensor& b, bool upper = false,
                          CallSite at = CallSite::Here()) const;  // reads that triangle alone
-  Tensor Inverse(CallSite at = CallSite::Here()) const;
+  Tensor Inverse(CallSite at = CallSite::Here()) const;          // Solve of Eye
   Tensor Cholesky(CallSite at = CallSite::Here()) const;  // the lower L of L L^T; reads the lower
-  Tensor MatrixPower(int64_t n, CallSite at = CallSite::Here()) const;
+  Tensor MatrixPower(int64_t n, CallSite at = CallSite::Here()) const;  // below 0 of Inverse
   // beta this + alpha a b
   Tensor AddMatMul(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1,
                    CallSite at = CallSite::Here()) const;
@@ -662,7 +702,8 @@ class Tensor {
   Tensor Im2Col(const PoolOptions& options, CallSite at = CallSite::Here()) const;
   Tensor Col2Im(const Ints& extents, const PoolOptions& options,
                 CallSite at = CallSite::Here()) const;
-  // Over windows of the axes after [N, C], any number of them, or just two.
+  // Over windows of the axes after [N, C], any number of them, or just two: the largest element,
+  // NaN where there is one; the mean; and the p-norm.
   Tensor MaxPool(const PoolOptions& options, CallSite at = CallSite::Here()) const;
   Tensor AvgPool(const PoolOptions& options, CallSite at = CallSite::Here()) const;
   Tensor MaxPool2d(const PoolOptions& options, CallSite at = CallSite::Here()) const;
@@ -689,7 +730,8 @@ class Tensor {
   // The grid of affine maps [N, axes, axes + 1] for [N, C, D1, ...]: extents are N, C, D1, ...
   Tensor AffineGrid(const Ints& extents, bool align_corners = false,
                     CallSite at = CallSite::Here()) const;
-  // Over the last axes, as many as `axes`; weight and bias broadcast to them.
+  // Less the mean, over the root of variance + eps, of the last axes, as many as `axes`; weight and
+  // bias broadcast to them. And over the root of the mean square + eps, of the last axis.
   Tensor LayerNorm(const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
                    int axes = 1, CallSite at = CallSite::Here()) const;
   Tensor RmsNorm(const Tensor& weight = {}, double eps = 1e-6,
@@ -723,7 +765,7 @@ class Tensor {
   Tensor ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                    CallSite at = CallSite::Here()) const;
 
-  // ---- losses of this prediction
+  // ---- losses of this prediction: of the square and of the magnitude of its distance first
   Tensor MseLoss(const Tensor& target, LossReduction = LossReduction::kMean,
                  CallSite at = CallSite::Here()) const;
   Tensor L1Loss(const Tensor& target, LossReduction = LossReduction::kMean,
@@ -749,11 +791,13 @@ class Tensor {
   // Of log-probabilities from the target's probabilities, or from log ones.
   Tensor KlDivLoss(const Tensor& target, LossReduction = LossReduction::kMean,
                    bool log_target = false, CallSite at = CallSite::Here()) const;
+  // The product over both lengths, each at least eps.
   Tensor CosineSimilarity(const Tensor& b, int axis = 1, double eps = 1e-8,
                           CallSite at = CallSite::Here()) const;
   // max(0, 1 - target * this), of targets 1 and -1.
   Tensor HingeLoss(const Tensor& target, LossReduction = LossReduction::kMean,
                    CallSite at = CallSite::Here()) const;
+  // e^this - target this, or this - target log(this + 1e-8).
   Tensor PoissonNllLoss(const Tensor& target, bool log_input = true,
                         LossReduction = LossReduction::kMean, CallSite at = CallSite::Here()) const;
   // Half of log(variance) + (this - target)^2 / variance, the variance at least eps.
@@ -787,7 +831,7 @@ class Tensor {
                          CallSite at = CallSite::Here()) const;
 
   // ---- place and storage
-  Tensor To(Device device, CallSite at = CallSite::Here()) const;
+  Tensor To(Device device, CallSite at = CallSite::Here()) const;  // itself where it lies there
   // Spread over places: pieces of an axis each, or as the Sharding says.
   Tensor Shard(const Sharding& to, CallSite at = CallSite::Here()) const;
   Tensor Shard(const PlaceList& places, int axis, CallSite at = CallSite::Here()) const;
@@ -883,7 +927,9 @@ struct Normalised {
 };
 
 // ---- of several tensors alike
+// a where the condition, of bools, holds, else b; all three broadcast, a and b meet in a dtype.
 Tensor Where(const Operand& condition, const Operand& a, const Operand& b);
+// Side by side along an axis, where extents may differ; or along a new one. Dtypes meet.
 Tensor Cat(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallSite::Here());
 Tensor Stack(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallSite::Here());
 
@@ -892,9 +938,11 @@ Tensor VStack(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());
 Tensor DStack(absl::Span<const Tensor> tensors, CallSite at = CallSite::Here());  // along axis 2
 Tensor ColumnStack(absl::Span<const Tensor> tensors,
                    CallSite at = CallSite::Here());  // vectors as columns
+// Along the diagonal of a matrix, 0 elsewhere.
 Tensor BlockDiag(absl::Span<const Tensor> matrices, CallSite at = CallSite::Here());
 // Every choice of an element of each vector, as rows, the last varying fastest.
 Tensor CartesianProd(absl::Span<const Tensor> vectors, CallSite at = CallSite::Here());
+// Each expanded to the shape in which all meet.
 std::vector<Tensor> BroadcastTensors(absl::Span<const Tensor> tensors,
                                      CallSite at = CallSite::Here());
 // A grid of vectors: the i-th varies along axis i ("ij"), or with the first two exchanged ("xy").

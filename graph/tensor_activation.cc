@@ -3,18 +3,14 @@
 #include <numbers>
 
 #include "graph/tensor.h"
-#include "graph/tensor_internal.h"
+#include "graph/tensor_floats.h"
 
 namespace tessera {
 
 using internal::Call;
 using internal::Fail;
+using internal::InFloats;
 using internal::Show;
-
-namespace {
-// Activations of integers are those of f32.
-Tensor Floats(const Tensor& t) { return t.dtype().IsFloat() ? t : t.Cast(kFloat32); }
-}  // namespace
 
 Tensor Tensor::Relu(CallSite at) const {
   Call call("Relu", at, *this);
@@ -29,146 +25,141 @@ Tensor Tensor::Relu6(CallSite at) const {
 
 Tensor Tensor::LeakyRelu(double slope, CallSite at) const {
   Call call("LeakyRelu", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x > 0, x, x * slope);
+  return InFloats(*this, [&](const Tensor& x) { return Where(x > 0, x, x * slope); });
 }
 
 Tensor Tensor::Elu(double alpha, CallSite at) const {
   Call call("Elu", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x > 0, x, x.Expm1() * alpha);
+  return InFloats(*this, [&](const Tensor& x) { return Where(x > 0, x, x.Expm1() * alpha); });
 }
 
 Tensor Tensor::Sigmoid(CallSite at) const {
   Call call("Sigmoid", at, *this);
-  return 1 / (Floats(*this).Neg().Exp() + 1);
+  return InFloats(*this, [](const Tensor& x) { return 1 / (x.Neg().Exp() + 1); });
 }
 
 Tensor Tensor::LogSigmoid(CallSite at) const {
   Call call("LogSigmoid", at, *this);
-  return Floats(*this).Neg().Softplus().Neg();
+  return InFloats(*this, [](const Tensor& x) { return x.Neg().Softplus().Neg(); });
 }
 
 Tensor Tensor::HardSigmoid(double alpha, double beta, CallSite at) const {
   Call call("HardSigmoid", at, *this);
-  return (Floats(*this) * alpha + beta).Clip(0, 1);
+  return InFloats(*this, [&](const Tensor& x) { return (x * alpha + beta).Clip(0, 1); });
 }
 
 Tensor Tensor::HardSwish(CallSite at) const {
   Call call("HardSwish", at, *this);
-  const Tensor x = Floats(*this);
-  return x * (x + 3).Relu6() / 6;
+  return InFloats(*this, [&](const Tensor& x) { return x * (x + 3).Relu6() / 6; });
 }
 
 Tensor Tensor::Silu(CallSite at) const {
   Call call("Silu", at, *this);
-  const Tensor x = Floats(*this);
-  return x / (x.Neg().Exp() + 1);
+  return InFloats(*this, [&](const Tensor& x) { return x / (x.Neg().Exp() + 1); });
 }
 
 // log(1 + e^x), without the overflow of e^x.
 Tensor Tensor::Softplus(CallSite at) const {
   Call call("Softplus", at, *this);
-  const Tensor x = Floats(*this);
-  return x.Relu() + x.Abs().Neg().Exp().Log1p();
+  return InFloats(*this, [&](const Tensor& x) { return x.Relu() + x.Abs().Neg().Exp().Log1p(); });
 }
 
 Tensor Tensor::Softplus(double beta, double threshold, CallSite at) const {
   Call call("Softplus", at, *this);
-  const Tensor x = Floats(*this), scaled = x * beta;
-  return Where(scaled > threshold, x, scaled.Softplus() / beta);
+  return InFloats(*this, [&](const Tensor& x) {
+    const Tensor scaled = x * beta;
+    return Where(scaled > threshold, x, scaled.Softplus() / beta);
+  });
 }
 
 Tensor Tensor::Softmin(int axis, CallSite at) const {
   Call call("Softmin", at, *this);
-  return Floats(*this).Neg().Softmax(axis);
+  return InFloats(*this, [&](const Tensor& x) { return x.Neg().Softmax(axis); });
 }
 
 Tensor Tensor::Threshold(double threshold, double value, CallSite at) const {
   Call call("Threshold", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x <= threshold, value, x);
+  return InFloats(*this, [&](const Tensor& x) { return Where(x <= threshold, value, x); });
 }
 
 Tensor Tensor::Mish(CallSite at) const {
   Call call("Mish", at, *this);
-  const Tensor x = Floats(*this);
-  return x * x.Softplus().Tanh();
+  return InFloats(*this, [](const Tensor& x) { return x * x.Softplus().Tanh(); });
 }
 
 Tensor Tensor::Gelu(CallSite at) const {
   Call call("Gelu", at, *this);
-  const Tensor x = Floats(*this);
-  return x * 0.5 * ((x * (1 / std::numbers::sqrt2)).Erf() + 1);
+  return InFloats(*this, [&](const Tensor& x) {
+    return x * 0.5 * ((x * (1 / std::numbers::sqrt2)).Erf() + 1);
+  });
 }
 
 Tensor Tensor::GeluTanh(CallSite at) const {
   Call call("GeluTanh", at, *this);
-  const Tensor x = Floats(*this);
   const double scale = std::sqrt(2 / std::numbers::pi);
-  return x * 0.5 * (((x + x * x * x * 0.044715) * scale).Tanh() + 1);
+  return InFloats(*this, [&](const Tensor& x) {
+    return x * 0.5 * (((x + x * x * x * 0.044715) * scale).Tanh() + 1);
+  });
 }
 
 Tensor Tensor::QuickGelu(CallSite at) const {
   Call call("QuickGelu", at, *this);
-  const Tensor x = Floats(*this);
-  return x / ((x * -1.702).Exp() + 1);
+  return InFloats(*this, [&](const Tensor& x) { return x / ((x * -1.702).Exp() + 1); });
 }
 
 Tensor Tensor::Celu(double alpha, CallSite at) const {
   Call call("Celu", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x > 0, x, (x.Minimum(0) / alpha).Expm1() * alpha);
+  return InFloats(*this, [&](const Tensor& x) {
+    return Where(x > 0, x, (x.Minimum(0) / alpha).Expm1() * alpha);
+  });
 }
 
 Tensor Tensor::Selu(double alpha, double gamma, CallSite at) const {
   Call call("Selu", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x > 0, x, x.Minimum(0).Expm1() * alpha) * gamma;
+  return InFloats(*this, [&](const Tensor& x) {
+    return Where(x > 0, x, x.Minimum(0).Expm1() * alpha) * gamma;
+  });
 }
 
 Tensor Tensor::Swish(double beta, CallSite at) const {
   Call call("Swish", at, *this);
-  const Tensor x = Floats(*this);
-  return x / ((x * -beta).Exp() + 1);
+  return InFloats(*this, [&](const Tensor& x) { return x / ((x * -beta).Exp() + 1); });
 }
 
 Tensor Tensor::Softsign(CallSite at) const {
   Call call("Softsign", at, *this);
-  const Tensor x = Floats(*this);
-  return x / (x.Abs() + 1);
+  return InFloats(*this, [&](const Tensor& x) { return x / (x.Abs() + 1); });
 }
 
 // NaN compares as nothing and goes through.
 Tensor Tensor::Softshrink(double lambda, CallSite at) const {
   Call call("Softshrink", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x.Abs() <= lambda, 0, Where(x > 0, x - lambda, x + lambda));
+  return InFloats(*this, [&](const Tensor& x) {
+    return Where(x.Abs() <= lambda, 0, Where(x > 0, x - lambda, x + lambda));
+  });
 }
 
 Tensor Tensor::Hardshrink(double lambda, CallSite at) const {
   Call call("Hardshrink", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x.Abs() <= lambda, 0, x);
+  return InFloats(*this, [&](const Tensor& x) { return Where(x.Abs() <= lambda, 0, x); });
 }
 
 Tensor Tensor::Tanhshrink(CallSite at) const {
   Call call("Tanhshrink", at, *this);
-  const Tensor x = Floats(*this);
-  return x - x.Tanh();
+  return InFloats(*this, [&](const Tensor& x) { return x - x.Tanh(); });
 }
 
 Tensor Tensor::Hardtanh(double low, double high, CallSite at) const {
   Call call("Hardtanh", at, *this);
   if (!(low <= high)) Fail("the bounds ", low, " and ", high, " are in no order");
-  const Tensor x = Floats(*this);
-  return Where(x <= low, low, Where(x >= high, high, x));  // flat at the bounds
+  return InFloats(*this, [&](const Tensor& x) {  // flat at the bounds
+    return Where(x <= low, low, Where(x >= high, high, x));
+  });
 }
 
 Tensor Tensor::ThresholdedRelu(double alpha, CallSite at) const {
   Call call("ThresholdedRelu", at, *this);
-  const Tensor x = Floats(*this);
-  return Where(x <= alpha, 0, x);
+  return InFloats(*this, [&](const Tensor& x) { return Where(x <= alpha, 0, x); });
 }
 
 Tensor Tensor::Prelu(const Tensor& slope, CallSite at) const {
@@ -184,14 +175,17 @@ Tensor Tensor::Glu(int axis, CallSite at) const {
   const int a = internal::NormalAxis(axis, rank());
   const int64_t n = size(a);
   if (n % 2 != 0) Fail("axis ", a, " of ", Show(*this), " has no halves");
-  const Tensor x = Floats(*this);
-  return x.SliceAxis(a, {0, n / 2}) * x.SliceAxis(a, {n / 2, n}).Sigmoid();
+  return InFloats(*this, [&](const Tensor& x) {
+    return x.SliceAxis(a, {0, n / 2}) * x.SliceAxis(a, {n / 2, n}).Sigmoid();
+  });
 }
 
 Tensor Tensor::Hardmax(int axis, CallSite at) const {
   Call call("Hardmax", at, *this);
-  if (rank() == 0) return Reshape({1}).Hardmax(axis).Reshape({});
-  const int a = internal::NormalAxis(axis, rank());
+  const int a = internal::AxisAlong(axis, rank());
+  if (rank() == 0) {
+    return internal::OfElement(*this, [a](const Tensor& x) { return x.Hardmax(a); });
+  }
   if (shape()[a].is_int(0)) return *this;  // nothing has no maximum, and the result no elements
   const Tensor first = ArgMax(a, /*keepdim=*/true);
   const Tensor position = internal::CountAlong(a, rank(), shape()[a], kInt32);

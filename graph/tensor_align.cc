@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/flags.h"
+#include "graph/infer_context.h"
 #include "graph/infer_device.h"
 #include "graph/own_extent.h"
 #include "graph/shifts.h"
@@ -301,12 +302,10 @@ UOp WindowsBelowBound(const UOp& u, const Arg& arg) {
     any = true;
   }
   if (!any || DiffersAlong(u.shape(), -1)) return UOp();
-  // How many there are, of a stand-in that lies nowhere; inference says what is wrong.
-  const UOp stand_in = BroadcastTo(NumberAs(0, u.dtype()), u.shape(), /*keep_scalar=*/false);
-  const absl::StatusOr<UOp> plain = UOp::TryMake(Op::kWindow, u.dtype(), {stand_in}, arg);
-  if (!plain.ok()) return UOp();
+  const absl::StatusOr<Shape> plain = InferShape({Op::kWindow, {&u, 1}, arg});
+  if (!plain.ok()) return UOp();  // what is made next says what is wrong
   Pairs there;
-  for (const Extent& e : plain->shape()) there.emplace_back(Extent(0), e);
+  for (const Extent& e : *plain) there.emplace_back(Extent(0), e);
   const UOp padded = Made(Op::kPad, u.dtype(), {u}, std::move(up_to));
   const UOp windows = Made(Op::kWindow, u.dtype(), {padded}, arg);
   return Made(Op::kShrink, u.dtype(), {windows}, std::move(there));

@@ -25,7 +25,7 @@ Ints internal::PerAxis(const char* what, const Ints& given, int axes, int64_t ab
 }
 
 Windowing internal::NormalWindowing(const Tensor& x, const Ints& size, const Ints& stride,
-                                    const Ints& padding, const Ints& dilation) {
+                                    const Ints& padding, const Ints& dilation, bool over) {
   const int axes = x.rank() - 2;
   if (axes < 1) Fail("takes [N, C, D1, ...], not ", Show(x));
   Windowing w;
@@ -40,7 +40,7 @@ Windowing internal::NormalWindowing(const Tensor& x, const Ints& size, const Int
   }
   for (int i = 0; i < axes; ++i) {
     const int64_t n = x.shape()[2 + i].min(), reach = w.dilation[i] * (w.size[i] - 1) + 1;
-    if (w.before[i] + n + w.after[i] < reach) {
+    if (w.before[i] + n + w.after[i] < (over ? reach - w.stride[i] + 1 : reach)) {
       Fail("a window of ", reach, " elements does not fit axis ", 2 + i, " of ", Show(x),
            " with padding of ", w.before[i], " and ", w.after[i]);
     }

@@ -8,7 +8,6 @@ using internal::Build;
 using internal::Call;
 using internal::CheckIndex;
 using internal::Fail;
-using internal::NormalAxis;
 using internal::PositionType;
 using internal::Show;
 
@@ -32,8 +31,8 @@ Tensor internal::CountAlong(int axis, int rank, const Extent& n, DType dtype) {
 Tensor Tensor::Take(const Tensor& index, int axis, CallSite at) const {
   Call call("Take", at, *this, index);
   CheckIndex(index);
-  if (rank() == 0) return Reshape({1}).Take(index, axis);
-  return Tensor(Build(Op::kGather, {uop(), index.uop()}, Ints{NormalAxis(axis, rank()), 0, 0}));
+  const int a = internal::AxisAlong(axis, rank());
+  return Tensor(Build(Op::kGather, {AtLeast(1).uop(), index.uop()}, Ints{a, 0, 0}));
 }
 
 Tensor Tensor::Embedding(const Tensor& index, CallSite at) const {
@@ -46,10 +45,11 @@ Tensor Tensor::Embedding(const Tensor& index, CallSite at) const {
 Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
   Call call("Gather", at, *this, index);
   CheckIndex(index);
+  const int a = internal::AxisAlong(axis, rank());
   if (rank() == 0 && index.rank() == 0) {
-    return Reshape({1}).Gather(axis, index.Reshape({1})).Reshape({});
+    return internal::OfElement(*this,
+                               [&](const Tensor& x) { return x.Gather(a, index.AtLeast(1)); });
   }
-  const int a = NormalAxis(axis, rank());
   bool fits = index.rank() == rank();
   for (int i = 0; fits && i < rank(); ++i) {
     fits = i == a || index.shape()[i] == shape()[i] ||

@@ -115,10 +115,25 @@ UOp NumberAs(const Number& n, DType dtype);
 // The operands in the dtype, broadcast to one shape, combined.
 Tensor Combine(Op op, DType dtype, const Operand& a, const Operand& b);
 
-// An axis from -rank to rank-1 as one from 0; an Error outside.
+// An axis from -rank to rank-1 as one from 0; an Error outside. And many, distinct; none means all.
 int NormalAxis(int64_t axis, int rank);
-// The same for many, distinct; none means all axes.
 Ints NormalAxes(const Axes& axes, int rank);
+// The same for what looks along axes: of rank 0 one may be 0 or -1, which is 0; and many are none.
+int AxisAlong(int64_t axis, int rank);
+Ints AxesAlong(const Axes& axes, int rank);
+// How many elements there are along such an axis.
+inline Extent ExtentAlong(const Tensor& t, int axis) { return t.rank() == 0 ? 1 : t.shape()[axis]; }
+// What f makes of a tensor of rank 0, given as a vector of its one element: again of rank 0.
+inline Tensor AsElement(const Tensor& t) { return t.Reshape({}); }
+inline ValuesAndIndices AsElement(const ValuesAndIndices& both) {
+  return {AsElement(both.values), AsElement(both.indices)};
+}
+template <typename F>
+auto OfElement(const Tensor& scalar, F f) {
+  return AsElement(f(scalar.AtLeast(1)));
+}
+// The dtype of positions along an axis: i32, or i64 where they do not fit.
+inline DType IndexType(const Extent& n) { return n.max() > INT32_MAX ? kInt64 : kInt32; }
 
 // ---- on tensors
 

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "graph/tensor.h"
-#include "graph/tensor_internal.h"
+#include "graph/tensor_floats.h"
 
 namespace tessera {
 
@@ -72,7 +72,7 @@ Tensor QuotientOf(const Operand& a, const Operand& b) {
 Tensor KnownPower(const Tensor& given, double power) {
   if (power == 2) return given * given;
   const DType type = given.dtype();
-  const Tensor x = type.IsFloat() ? given.Cast(AccumulateType(type)) : given;
+  const Tensor x = type.IsFloat() ? internal::WideFloat(given) : given;
   if (power == 3) return (x * x * x).Cast(type);
   if (power == 4) return (x * x).Square().Cast(type);
   if (!type.IsFloat()) return Tensor();
@@ -320,11 +320,12 @@ Tensor Tensor::Reciprocal(CallSite at) const {
 }
 Tensor Tensor::Rsqrt(CallSite at) const {
   Call call("Rsqrt", at, *this);
-  return 1 / Sqrt();
+  return internal::InFloats(*this, [](const Tensor& x) { return 1 / x.Sqrt(); });
 }
 Tensor Tensor::Log10(CallSite at) const {
   Call call("Log10", at, *this);
-  return Log2() * (std::numbers::ln2 / std::numbers::ln10);
+  return internal::InFloats(
+      *this, [](const Tensor& x) { return x.Log2() * (std::numbers::ln2 / std::numbers::ln10); });
 }
 Tensor Tensor::LogicalNot(CallSite at) const {
   Call call("LogicalNot", at, *this);
@@ -345,24 +346,6 @@ Tensor Tensor::IsInf(CallSite at) const {
   if (!dtype().IsFloat()) return Zeros(shape(), kBool, device());
   return Abs() == std::numeric_limits<double>::infinity();
 }
-namespace {
-double LargestFinite(DType t) {
-  switch (t.kind()) {
-    case Kind::kF8E4M3:
-      return 448;
-    case Kind::kF8E5M2:
-      return 57344;
-    case Kind::kF16:
-      return 65504;
-    case Kind::kBF16:
-      return 0x1.fep127;
-    case Kind::kF32:
-      return std::numeric_limits<float>::max();
-    default:
-      return std::numeric_limits<double>::max();
-  }
-}
-}  // namespace
 
 Tensor Tensor::IsFinite(CallSite at) const {
   Call call("IsFinite", at, *this);

@@ -128,7 +128,7 @@ Tensor Tensor::Squeeze(CallSite at) const {
 
 Tensor Tensor::Squeeze(const Axes& axes, CallSite at) const {
   Call call("Squeeze", at, *this);
-  const Ints drop = NormalAxes(axes, rank());
+  const Ints drop = internal::AxesAlong(axes, rank());
   Extents dims;
   for (int i = 0; i < rank(); ++i) {
     if (std::find(drop.begin(), drop.end(), i) == drop.end()) {

@@ -4,7 +4,7 @@
 #include <numbers>
 
 #include "graph/tensor.h"
-#include "graph/tensor_internal.h"
+#include "graph/tensor_floats.h"
 
 namespace tessera {
 
@@ -13,6 +13,7 @@ using internal::Call;
 using internal::CommonType;
 using internal::Fail;
 using internal::FloatResult;
+using internal::InFloats;
 using internal::Show;
 
 namespace {
@@ -159,17 +160,17 @@ Tensor Tensor::FMin(const Operand& of) const {
 
 Tensor Tensor::LogAddExp2(const Operand& of) const {
   Call call("LogAddExp2", of.site(), *this, of);
-  const DType type = FloatResult(CommonType(*this, of));
-  const Tensor a = Cast(type), b(AsNode(of, type));
-  return (a * std::numbers::ln2).LogAddExp(b * std::numbers::ln2) * std::numbers::log2e;
+  return InFloats(*this, of, [](const Tensor& a, const Tensor& b) {
+    return (a * std::numbers::ln2).LogAddExp(b * std::numbers::ln2) * std::numbers::log2e;
+  });
 }
 
 Tensor Tensor::XLog1pY(const Operand& of) const {
   Call call("XLog1pY", of.site(), *this, of);
-  const DType type = FloatResult(CommonType(*this, of));
-  const Tensor x = Cast(type), y(AsNode(of, type));
-  const Tensor none = (x == 0) & y.IsNan().LogicalNot();
-  return Where(none, 0, x * Where(none, 0, y).Log1p());
+  return InFloats(*this, of, [](const Tensor& x, const Tensor& y) {
+    const Tensor none = (x == 0) & y.IsNan().LogicalNot();
+    return Where(none, 0, x * Where(none, 0, y).Log1p());
+  });
 }
 
 Tensor Tensor::AddCMul(const Operand& a, const Operand& b, double value) const {
@@ -188,18 +189,17 @@ Tensor Tensor::AddCDiv(const Operand& a, const Operand& b, double value) const {
 
 Tensor Tensor::Cbrt(CallSite at) const {
   Call call("Cbrt", at, *this);
-  const Tensor x = Floats(*this);
-  return x.Abs().Pow(1.0 / 3).CopySign(x);
+  return InFloats(*this, [](const Tensor& x) { return x.Abs().Pow(1.0 / 3).CopySign(x); });
 }
 
 Tensor Tensor::Deg2Rad(CallSite at) const {
   Call call("Deg2Rad", at, *this);
-  return Floats(*this) * (std::numbers::pi / 180);
+  return InFloats(*this, [](const Tensor& x) { return x * (std::numbers::pi / 180); });
 }
 
 Tensor Tensor::Rad2Deg(CallSite at) const {
   Call call("Rad2Deg", at, *this);
-  return Floats(*this) * (180 / std::numbers::pi);
+  return InFloats(*this, [](const Tensor& x) { return x * (180 / std::numbers::pi); });
 }
 
 Tensor Tensor::RoundTo(int decimals, CallSite at) const {

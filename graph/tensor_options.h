@@ -26,6 +26,9 @@ struct ScanOptions {
 };
 
 // Windows over the axes after [N, C], in order. Lists may be empty, or one number for all axes.
+// Padding may be wider than half a window, which PyTorch refuses: a window that sees nothing else
+// has the lowest number of the dtype for its largest element, 0 for its sum, and over 0 elements
+// the mean NaN.
 struct PoolOptions {
   Ints size = {};      // empty: 2
   Ints stride = {};    // empty: the size

@@ -14,13 +14,14 @@ Tensor Tensor::Narrow(int axis, const Extent& start, const Extent& length, CallS
   Call call("Narrow", at, *this);
   const int a = NormalAxis(axis, rank());
   const Extent& n = shape()[a];
+  const Extent begin = start.is_int() && start.value() < 0 ? n + start : start;
   const bool known = n.is_int() && start.is_int() && length.is_int();
-  if (start.min() < 0 || length.min() < 0 ||
-      (known ? start.value() > n.value() - length.value() : (start + length - n).max() > 0)) {
+  if (begin.min() < 0 || length.min() < 0 ||
+      (known ? begin.value() > n.value() - length.value() : (begin + length - n).max() > 0)) {
     Fail(length.ToString(), " elements from ", start.ToString(), " are not all within axis ", a,
          " of ", Show(*this));
   }
-  return SliceAxis(a, {start, start + length});
+  return SliceAxis(a, {begin, begin + length});
 }
 
 Tensor Tensor::ExpandAs(const Tensor& other, CallSite at) const {

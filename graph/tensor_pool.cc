@@ -16,9 +16,19 @@ using internal::Show;
 using internal::WideFloat;
 using internal::Windowing;
 
+namespace {
+
+// With the padding that was asked for, and not what ceil_mode needs.
+Windowing Asked(const Tensor& x, const PoolOptions& o) {
+  const Ints size = internal::PerAxis("size", o.size, std::max(1, x.rank() - 2), 2, 1);
+  return internal::NormalWindowing(x, size, o.stride.empty() ? size : o.stride, o.padding,
+                                   o.dilation, o.ceil_mode);
+}
+
+}  // namespace
+
 Windowing internal::PoolWindowing(const Tensor& x, const PoolOptions& o) {
-  const Ints size = PerAxis("size", o.size, std::max(1, x.rank() - 2), 2, 1);
-  Windowing w = NormalWindowing(x, size, o.stride.empty() ? size : o.stride, o.padding, o.dilation);
+  Windowing w = Asked(x, o);
   if (!o.ceil_mode) return w;
   for (int i = 0; i < w.axes(); ++i) {
     const int64_t n = x.size(2 + i), reach = w.dilation[i] * (w.size[i] - 1) + 1;
@@ -53,15 +63,13 @@ Tensor MaxOf(const Tensor& x, const PoolOptions& o) {
 
 // How many elements each window has: a product of what it has along each axis.
 Tensor Counts(const Tensor& x, const PoolOptions& o, const Windowing& w, DType type) {
-  PoolOptions declared = o;
-  declared.ceil_mode = false;
-  const Windowing padded = internal::PoolWindowing(x, declared);
+  const Windowing asked = Asked(x, o);
   Tensor count;
   for (int i = 0; i < w.axes(); ++i) {
     const int64_t n = x.size(2 + i);
     const bool all = o.count_padding;  // what was asked for, and not what ceil_mode adds
     const int64_t before = all ? 0 : w.before[i];
-    const int64_t counted = n + (all ? w.before[i] + std::min(padded.after[i], w.after[i]) : 0);
+    const int64_t counted = n + (all ? w.before[i] + std::min(asked.after[i], w.after[i]) : 0);
     const int64_t after = w.before[i] + n + w.after[i] - before - counted;
     const Tensor ones = Tensor::Ones({counted}, type).Pad({{before, after}});
     Extents dims(w.axes(), 1);

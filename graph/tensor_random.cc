@@ -58,15 +58,6 @@ Tensor RandomBits(const Shape& shape) {
   return Tensor(Build(Op::kThreefry, {Build(Op::kAdd, {index, first}), seed}));
 }
 
-int DigitsOf(DType dtype) {
-  if (dtype == kFloat64) return 53;
-  if (dtype == kFloat16) return 11;
-  if (dtype == kBFloat16) return 8;
-  if (dtype == kFloat8E4M3) return 4;
-  if (dtype == kFloat8E5M2) return 3;
-  return 24;
-}
-
 // The largest number of the dtype below a finite one.
 double Below(double high, DType dtype) {
   const auto rounded = [&](double v) {
@@ -281,7 +272,7 @@ Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
     Fail("cannot draw ", n, " positions", replacement ? "" : ", each once,",
          " of the last axis of ", internal::Show(*this));
   }
-  const Tensor weights = Cast(kFloat64);
+  const Tensor given = Cast(kFloat64), weights = Where(given > 0, given, 0);
   if (!replacement) {
     const Tensor waiting = (1 - Rand(shape(), kFloat32).Cast(kFloat64)).Log().Neg() / weights;
     // What has no weight never comes; nor does a place where too few are left.
@@ -293,9 +284,9 @@ Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
   Extents dims(shape().begin(), shape().end());
   dims.back() = n;
   // A share of 24 bits times the sum is below the sum in f64.
-  const Tensor share = Rand(dims, kFloat32).Cast(kFloat64) * sums.SliceAxis(-1, {-1, {}});
-  // Weights that are all 0 have no place for a share.
-  return sums.SearchSorted(share, /*right=*/true).Minimum(size(-1) - 1);
+  const Tensor sum = sums.SliceAxis(-1, {-1, {}});
+  const Tensor share = Rand(dims, kFloat32).Cast(kFloat64) * sum;
+  return Where(sum > 0, sums.SearchSorted(share, /*right=*/true), -1);
 }
 
 }  // namespace tessera

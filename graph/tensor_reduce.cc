@@ -8,13 +8,12 @@
 
 namespace tessera {
 
+using internal::AxesAlong;
 using internal::Build;
 using internal::Call;
 using internal::CastTo;
 using internal::Fail;
 using internal::FloatResult;
-using internal::NormalAxes;
-using internal::NormalAxis;
 using internal::Show;
 using internal::WideFloat;
 
@@ -35,17 +34,17 @@ UOp Reduced(Op op, const UOp& u, const Ints& axes, bool keepdim) {
 Tensor Accumulated(Op op, const Tensor& t, const Axes& axes, bool keepdim) {
   const DType result = SumType(t.dtype());
   const UOp wide = CastTo(t.uop(), AccumulateType(result));
-  return Tensor(CastTo(Reduced(op, wide, NormalAxes(axes, t.rank()), keepdim), result));
+  return Tensor(CastTo(Reduced(op, wide, AxesAlong(axes, t.rank()), keepdim), result));
 }
 
 Tensor Extreme(Op op, const Tensor& t, const Axes& axes, bool keepdim) {
-  return Tensor(Reduced(op, t.uop(), NormalAxes(axes, t.rank()), keepdim));
+  return Tensor(Reduced(op, t.uop(), AxesAlong(axes, t.rank()), keepdim));
 }
 
 // The number of elements that a reduction over the axes combines, as a float.
 Operand CountOf(const Tensor& t, const Axes& axes) {
   Extent n = 1;
-  for (int64_t a : NormalAxes(axes, t.rank())) n = n * t.shape()[static_cast<int>(a)];
+  for (int64_t a : AxesAlong(axes, t.rank())) n = n * t.shape()[static_cast<int>(a)];
   if (n.is_int()) return static_cast<double>(n.value());
   return n;
 }
@@ -140,8 +139,8 @@ Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const
 Tensor Tensor::CountNonzero(const Axes& axes, bool keepdim, CallSite at) const {
   Call call("CountNonzero", at, *this);
   Extent most = 1;
-  for (int64_t a : NormalAxes(axes, rank())) most = most * shape()[static_cast<int>(a)];
-  return Cast(kBool).Cast(most.max() > INT32_MAX ? kInt64 : kInt32).Sum(axes, keepdim);
+  for (int64_t a : AxesAlong(axes, rank())) most = most * shape()[static_cast<int>(a)];
+  return Cast(kBool).Cast(internal::IndexType(most)).Sum(axes, keepdim);
 }
 
 Tensor Tensor::NanSum(const Axes& axes, bool keepdim, CallSite at) const {
@@ -183,7 +182,7 @@ Tensor Tensor::NanMin(const Axes& axes, bool keepdim, CallSite at) const {
 namespace {
 // Of nothing it is what the sum of nothing is the exponential of.
 Tensor MaxOrNone(const Tensor& x, const Axes& axes) {
-  const Ints over = NormalAxes(axes, x.rank());
+  const Ints over = AxesAlong(axes, x.rank());
   const bool none = std::any_of(over.begin(), over.end(), [&](int64_t a) {
     return x.shape()[static_cast<int>(a)].is_int(0);
   });
@@ -199,26 +198,22 @@ Tensor Tensor::LogSumExp(const Axes& axes, bool keepdim, CallSite at) const {
   const Tensor max = MaxOrNone(x, axes);
   const Tensor shift = Where(max.IsInf(), 0, max);
   const Tensor sum = (x - shift).Exp().Sum(axes, /*keepdim=*/true).Log() + shift;
-  const Tensor result = keepdim || rank() == 0 ? sum : sum.Squeeze(NormalAxes(axes, rank()));
+  const Tensor result = keepdim ? sum : sum.Squeeze(AxesAlong(axes, rank()));
   return result.Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::Softmax(int axis, CallSite at) const {
   Call call("Softmax", at, *this);
-  const int a = NormalAxis(axis, std::max(rank(), 1));
-  const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
-  const Tensor e = (x - MaxOrNone(x, over)).Exp();
-  return (e * e.Sum(over, /*keepdim=*/true).Reciprocal()).Cast(FloatResult(dtype()));
+  const Tensor e = (x - MaxOrNone(x, axis)).Exp();
+  return (e * e.Sum(axis, /*keepdim=*/true).Reciprocal()).Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::LogSoftmax(int axis, CallSite at) const {
   Call call("LogSoftmax", at, *this);
-  const int a = NormalAxis(axis, std::max(rank(), 1));
-  const Axes over = rank() == 0 ? Axes() : Axes(a);
   const Tensor x = WideFloat(*this);
-  const Tensor y = x - MaxOrNone(x, over);
-  return (y - y.Exp().Sum(over, /*keepdim=*/true).Log()).Cast(FloatResult(dtype()));
+  const Tensor y = x - MaxOrNone(x, axis);
+  return (y - y.Exp().Sum(axis, /*keepdim=*/true).Log()).Cast(FloatResult(dtype()));
 }
 
 namespace {
@@ -230,10 +225,10 @@ Tensor ArgExtreme(Op op, const Tensor& t, std::optional<int> axis, bool keepdim)
     const Tensor flat = ArgExtreme(op, t.Flatten(), 0, false);
     return keepdim ? flat.Reshape(std::vector<int64_t>(t.rank(), 1)) : flat;
   }
-  const int a = NormalAxis(*axis, std::max(t.rank(), 1));
+  const int a = internal::AxisAlong(*axis, t.rank());
   if (t.rank() == 0) return Tensor::Scalar(0, kInt32);
   const Extent n = t.shape()[a];
-  const DType index = n.max() > INT32_MAX ? kInt64 : kInt32;
+  const DType index = internal::IndexType(n);
   Tensor found = t == Extreme(op, t, a, /*keepdim=*/true);
   if (t.dtype().IsFloat()) found = found | t.IsNan();
   Extents dims(t.rank() - a, 1);

@@ -84,8 +84,10 @@ Tensor OnAxis(const Tensor& x, int a, const Fold& fold, const ScanOptions& o) {
 }
 
 Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o = {}) {
-  if (x.rank() == 0) return Along(x.Unsqueeze(0), axis, fold, o).Squeeze(0);
-  const int a = NormalAxis(axis, x.rank());
+  const int a = internal::AxisAlong(axis, x.rank());
+  if (x.rank() == 0) {
+    return internal::OfElement(x, [&](const Tensor& one) { return Along(one, a, fold, o); });
+  }
   return internal::AlongAxis({x}, a,
                              [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
                                return {internal::CutAs(OnAxis(sources[0], a, fold, o), x)};
@@ -107,9 +109,9 @@ Number AsNumber(tessera::Scalar value, DType dtype) {
 // An element attains the running extreme where it equals it; the last that did holds it still.
 ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
   if (x.dtype().IsBool()) Fail("takes numbers, not ", Show(x), "; cast it to u8");
+  const int a = internal::AxisAlong(axis, x.rank());
   if (x.rank() == 0) {
-    const ValuesAndIndices of_one = Extreme(x.Unsqueeze(0), axis, max);
-    return {of_one.values.Squeeze(0), of_one.indices.Squeeze(0)};
+    return internal::OfElement(x, [&](const Tensor& one) { return Extreme(one, a, max); });
   }
   const DType type = x.dtype();
   Fold fold;
@@ -121,11 +123,10 @@ ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
     fold.over = [](const Tensor& w) { return w.Min(-1); };
     fold.of_two = [](const Tensor& a, const Tensor& b) { return a.Minimum(b); };
   }
-  const Tensor values = Along(x, axis, fold);
-  const int a = NormalAxis(axis, x.rank());
+  const Tensor values = Along(x, a, fold);
   Tensor attains = x == values;
   if (type.IsFloat()) attains = attains | x.IsNan();
-  const DType index = x.shape()[a].max() > INT32_MAX ? kInt64 : kInt32;
+  const DType index = internal::IndexType(x.shape()[a]);
   const Tensor position = CountAlong(a, x.rank(), x.shape()[a], index);
   const Fold latest = {[](const Tensor& w) { return w.Max(-1); },
                        [](const Tensor& p, const Tensor& q) { return p.Maximum(q); },

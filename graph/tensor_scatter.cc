@@ -14,7 +14,6 @@ using internal::Build;
 using internal::Call;
 using internal::CheckIndex;
 using internal::Fail;
-using internal::NormalAxis;
 using internal::PositionType;
 using internal::Show;
 
@@ -110,11 +109,12 @@ Tensor Tensor::Scatter(int axis, const Tensor& index, const Tensor& src, Scatter
                        bool include_self, CallSite at) const {
   Call call("Scatter", at, *this, index, src);
   CheckIndex(index);
-  if (rank() == 0)
-    return Reshape({1})
-        .Scatter(axis, index.Reshape({1}), src.Reshape({1}), mode, include_self)
-        .Reshape({});
-  const int a = NormalAxis(axis, rank());
+  const int a = internal::AxisAlong(axis, rank());
+  if (rank() == 0 && index.rank() == 0 && src.rank() == 0) {
+    return internal::OfElement(*this, [&](const Tensor& x) {
+      return x.Scatter(a, index.AtLeast(1), src.AtLeast(1), mode, include_self);
+    });
+  }
   bool fits = index.rank() == rank() && src.rank() == rank(), whole = fits;
   for (int i = 0; fits && i < rank(); ++i) {
     const auto within = [&](const Extent& most) {
@@ -234,10 +234,11 @@ Tensor AsVector(const Tensor& index) {
 
 Tensor RowsUpdated(const Tensor& t, int axis, const Tensor& index, const Tensor& src,
                    ScatterMode mode) {
+  const int a = internal::AxisAlong(axis, t.rank());
   if (t.rank() == 0) {
-    return RowsUpdated(t.Reshape({1}), axis, index, src.Reshape({1}), mode).Reshape({});
+    return internal::OfElement(
+        t, [&](const Tensor& x) { return RowsUpdated(x, a, index, src.AtLeast(1), mode); });
   }
-  const int a = NormalAxis(axis, t.rank());
   const Tensor position = AsVector(index);
   Extents wanted(t.shape().begin(), t.shape().end());
   wanted[a] = position.shape()[0];
@@ -265,7 +266,9 @@ Tensor Positions(absl::Span<const Tensor> indices) {
 
 Tensor Tensor::IndexSelect(int axis, const Tensor& index, CallSite at) const {
   Call call("IndexSelect", at, *this, index);
-  return Take(AsVector(index), axis);
+  const int a = internal::AxisAlong(axis, rank());
+  const Tensor rows = Take(AsVector(index), a);
+  return rank() == 0 ? internal::AsElement(rows) : rows;
 }
 
 Tensor Tensor::IndexAdd(int axis, const Tensor& index, const Tensor& src, CallSite at) const {
@@ -280,7 +283,11 @@ Tensor Tensor::IndexCopy(int axis, const Tensor& index, const Tensor& src, CallS
 
 Tensor Tensor::IndexFill(int axis, const Tensor& index, Number value, CallSite at) const {
   Call call("IndexFill", at, *this, index);
-  const int a = NormalAxis(axis, rank());
+  const int a = internal::AxisAlong(axis, rank());
+  if (rank() == 0) {
+    return internal::OfElement(*this,
+                               [&](const Tensor& x) { return x.IndexFill(a, index, value); });
+  }
   const Tensor position = AsVector(index);
   Extents rows(shape().begin(), shape().end());
   rows[a] = position.shape()[0];

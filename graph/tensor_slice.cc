@@ -220,7 +220,7 @@ Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
 
 Tensor Tensor::Flip(const Axes& axes, CallSite at) const {
   Call call("Flip", at, *this);
-  const Ints flipped = NormalAxes(axes, rank());
+  const Ints flipped = internal::AxesAlong(axes, rank());
   return Moved([&](const UOp& u) { return flipped.empty() ? u : Build(Op::kFlip, {u}, flipped); });
 }
 

@@ -25,10 +25,12 @@
 
 namespace tessera {
 
+using internal::AxisAlong;
 using internal::Call;
 using internal::CountAlong;
+using internal::ExtentAlong;
 using internal::Fail;
-using internal::NormalAxis;
+using internal::OfElement;
 using internal::Show;
 
 namespace {
@@ -215,14 +217,14 @@ Tensor SortedIndex(const Tensor& x, int a, bool descending) {
   const DType type = narrow ? kInt32 : kInt64;
   Tensor index;
   if (count) {
-    index = Counted(order, n.max() <= INT32_MAX ? kInt32 : kInt64);
+    index = Counted(order, internal::IndexType(n));
   } else if (narrow && many && IsOnCpu(x)) {
     const Tensor rows = order.Reshape({x.shape().MaxElements() / n.value(), n.value()});
     index = WordsSorted(rows, type).Reshape(order.shape());
   } else {
     index = MergeSorted(order, type);
   }
-  return index.Cast(n.max() <= INT32_MAX ? kInt32 : kInt64);
+  return index.Cast(internal::IndexType(n));
 }
 
 // What comes of one tensor, looked at along an axis where that is best done.
@@ -234,19 +236,12 @@ ValuesAndIndices PairAlong(const Tensor& x, int axis, const OfOne& f) {
 }
 
 ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
-  const int a = NormalAxis(axis, std::max(x.rank(), 1));
+  const int a = AxisAlong(axis, x.rank());
   if (x.rank() == 0) return {x, Tensor::Scalar(0, kInt32)};
   return PairAlong(x, a, [&](const Tensor& t) -> std::vector<Tensor> {
     const Tensor index = SortedIndex(t, a, descending).Transpose(a, -1);
     return {internal::CutAs(t.Gather(a, index), x), internal::CutAs(index, x)};
   });
-}
-
-// Of a tensor without axes, as of one element: axes 0 and -1 are its own.
-template <typename F>
-ValuesAndIndices OfOneElement(const Tensor& x, F f) {
-  const ValuesAndIndices one = f(x.Reshape({1}));
-  return {one.values.Reshape({}), one.indices.Reshape({})};
 }
 
 std::vector<Tensor> At(const Tensor& x, int axis, const Tensor& index, const Extent& k,
@@ -271,13 +266,14 @@ Tensor Tensor::ArgSort(int axis, bool descending, CallSite at) const {
 
 ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) const {
   Call call("TopK", at, *this);
-  const int a = NormalAxis(axis, std::max(rank(), 1));
-  const Extent extent = rank() == 0 ? Extent(1) : shape()[a];
+  const int a = AxisAlong(axis, rank());
+  const Extent extent = ExtentAlong(*this, a);
   const int64_t n = extent.min();
   if (k < 0 || k > n) Fail("cannot take ", k, " of the ", n, " elements of ", Show(*this));
-  if (rank() == 0 && k == 0) return Reshape({1}).TopK(k, 0, largest);
-  if (rank() == 0)
-    return OfOneElement(*this, [&](const Tensor& x) { return x.TopK(k, 0, largest); });
+  if (rank() == 0) {
+    const ValuesAndIndices of_one = AtLeast(1).TopK(k, a, largest);
+    return k == 0 ? of_one : internal::AsElement(of_one);
+  }
   return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
     const Tensor order = OrderOf(x, largest).Transpose(a, -1);
     const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX;
@@ -289,12 +285,11 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
 
 ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
   Call call("KthValue", at, *this);
-  if (rank() == 0) {
-    return OfOneElement(*this, [&](const Tensor& x) { return x.KthValue(k, axis); });
-  }
-  const int a = NormalAxis(axis, rank());
-  if (k < 1 || k > shape()[a].min())
+  const int a = AxisAlong(axis, rank());
+  if (k < 1 || k > ExtentAlong(*this, a).min()) {
     Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
+  }
+  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.KthValue(k, a); });
   return PairAlong(*this, a, [&](const Tensor& x) {
     return At(x, a, SortedIndex(x, a, false).Transpose(a, -1), k - 1, keepdim);
   });
@@ -303,8 +298,8 @@ ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at
 // NaNs are in order at the end: the last one stands for all.
 ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
   Call call("Median", at, *this);
-  if (rank() == 0) return OfOneElement(*this, [&](const Tensor& x) { return x.Median(axis); });
-  const int a = NormalAxis(axis, rank());
+  const int a = AxisAlong(axis, rank());
+  if (rank() == 0) return OfElement(*this, [a](const Tensor& x) { return x.Median(a); });
   const Extent& n = shape()[a];
   if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
   const UOp last = (n - Extent(1)).ToUOp();
@@ -326,8 +321,8 @@ Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSit
     const Tensor flat = Flatten().Quantile(q, 0);
     return keepdim ? flat.Reshape(std::vector<int64_t>(rank(), 1)) : flat;
   }
-  if (rank() == 0) return Reshape({1}).Quantile(q, *axis).Reshape({});
-  const int a = NormalAxis(*axis, rank());
+  const int a = AxisAlong(*axis, rank());
+  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.Quantile(q, a); });
   const int64_t n = size(a);
   if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
   const double place = q * static_cast<double>(n - 1);

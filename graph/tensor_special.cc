@@ -4,31 +4,19 @@
 #include <numbers>
 
 #include "graph/tensor.h"
-#include "graph/tensor_internal.h"
+#include "graph/tensor_floats.h"
 
 namespace tessera {
 
 using internal::Call;
 using internal::CommonType;
 using internal::Fail;
-using internal::FloatResult;
+using internal::InFloats;
 using internal::Show;
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-Tensor Floats(const Tensor& t) { return t.Cast(FloatResult(t.dtype())); }
-
-// Both operands as floats of one dtype.
-struct TwoFloats {
-  Tensor a, b;
-  TwoFloats(const Operand& x, const Operand& y) {
-    const DType type = FloatResult(CommonType(x, y));
-    a = Tensor(internal::AsNode(x, type));
-    b = Tensor(internal::AsNode(y, type));
-  }
-};
 
 }  // namespace
 
@@ -37,40 +25,44 @@ struct TwoFloats {
 // By the quotient that is at most 1, so that nothing overflows: then the octant, then the signs.
 Tensor Tensor::Atan2(const Operand& of) const {
   Call call("Atan2", of.site(), *this, of);
-  const auto [y, x] = TwoFloats(*this, of);
-  const Tensor ax = x.Abs(), ay = y.Abs();
-  const Tensor steep = ay > ax;  // and no Minimum, whose adjoint is another where both are equal
-  const Tensor small = Where(steep, ax, ay), large = Where(steep, ay, ax);
-  const Tensor both_infinite = ax.IsInf() & ay.IsInf();
-  const Tensor ratio = Where(both_infinite, 1, small / Where(large == 0, 1, large));
-  Tensor angle = ratio.Atan();
-  angle = Where(steep, std::numbers::pi / 2 - angle, angle);
-  angle = Where(x.SignBit(), std::numbers::pi - angle, angle);
-  angle = angle.CopySign(y);
-  return Where(x.IsNan() | y.IsNan(), std::nan(""), angle);
+  return InFloats(*this, of, [](const Tensor& y, const Tensor& x) {
+    const Tensor ax = x.Abs(), ay = y.Abs();
+    const Tensor steep = ay > ax;  // and no Minimum, whose adjoint is another where both are equal
+    const Tensor small = Where(steep, ax, ay), large = Where(steep, ay, ax);
+    const Tensor both_infinite = ax.IsInf() & ay.IsInf();
+    const Tensor ratio = Where(both_infinite, 1, small / Where(large == 0, 1, large));
+    Tensor angle = ratio.Atan();
+    angle = Where(steep, std::numbers::pi / 2 - angle, angle);
+    angle = Where(x.SignBit(), std::numbers::pi - angle, angle);
+    angle = angle.CopySign(y);
+    return Where(x.IsNan() | y.IsNan(), std::nan(""), angle);
+  });
 }
 
 Tensor Tensor::Hypot(const Operand& of) const {
   Call call("Hypot", of.site(), *this, of);
-  const auto [a, b] = TwoFloats(*this, of);
-  const Tensor large = a.Abs().Maximum(b.Abs()), small = a.Abs().Minimum(b.Abs());
-  const Tensor ratio = small / Where((large == 0) | large.IsInf(), 1, large);
-  const Tensor length = large * (ratio * ratio + 1).Sqrt();
-  return Where(a.IsInf() | b.IsInf(), kInfinity, length);
+  return InFloats(*this, of, [](const Tensor& a, const Tensor& b) {
+    const Tensor large = a.Abs().Maximum(b.Abs()), small = a.Abs().Minimum(b.Abs());
+    const Tensor ratio = small / Where((large == 0) | large.IsInf(), 1, large);
+    const Tensor length = large * (ratio * ratio + 1).Sqrt();
+    return Where(a.IsInf() | b.IsInf(), kInfinity, length);
+  });
 }
 
 // The larger, and what the smaller adds to it; alike infinities stay.
 Tensor Tensor::LogAddExp(const Operand& of) const {
   Call call("LogAddExp", of.site(), *this, of);
-  const auto [a, b] = TwoFloats(*this, of);
-  const Tensor large = a.Maximum(b);
-  const Tensor apart = Where(a == b, 0, (a - b).Abs());
-  return large + apart.Neg().Exp().Log1p();
+  return InFloats(*this, of, [](const Tensor& a, const Tensor& b) {
+    const Tensor large = a.Maximum(b);
+    const Tensor apart = Where(a == b, 0, (a - b).Abs());
+    return large + apart.Neg().Exp().Log1p();
+  });
 }
 
 Tensor Tensor::CopySign(const Operand& of) const {
   Call call("CopySign", of.site(), *this, of);
-  const auto [a, b] = TwoFloats(*this, of);
+  const DType type = internal::FloatResult(CommonType(*this, of));
+  const Tensor a = Cast(type), b(internal::AsNode(of, type));
   return Where(a.SignBit() == b.SignBit(), a, -a);
 }
 
@@ -84,10 +76,11 @@ Tensor Tensor::Heaviside(const Operand& b) const {
 
 Tensor Tensor::XLogY(const Operand& of) const {
   Call call("XLogY", of.site(), *this, of);
-  const auto [x, y] = TwoFloats(*this, of);
-  // The logarithm of 1 where it does not count keeps NaN out of the adjoint as well.
-  const Tensor none = (x == 0) & y.IsNan().LogicalNot();
-  return Where(none, 0, x * Where(none, 1, y).Log());
+  return InFloats(*this, of, [](const Tensor& x, const Tensor& y) {
+    // The logarithm of 1 where it does not count keeps NaN out of the adjoint as well.
+    const Tensor none = (x == 0) & y.IsNan().LogicalNot();
+    return Where(none, 0, x * Where(none, 1, y).Log());
+  });
 }
 
 Tensor Tensor::Remainder(const Operand& b) const {
@@ -126,42 +119,45 @@ Tensor Tensor::AllClose(const Operand& b, double rtol, double atol, bool equal_n
 // Of the magnitude, where nothing cancels; log(2x) where x^2 would overflow.
 Tensor Tensor::Asinh(CallSite at) const {
   Call call("Asinh", at, *this);
-  const Tensor given = Floats(*this), x = given.Cast(AccumulateType(given.dtype())), a = x.Abs();
-  const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
-  const Tensor capped = a.Minimum(large);
-  const Tensor square = capped * capped;
-  const Tensor near = (capped + square / ((square + 1).Sqrt() + 1)).Log1p();
-  const Tensor far = a.Maximum(1).Log() + std::numbers::ln2;  // at 0 its adjoint would be NaN
-  const Tensor value = Where(a > large, far, near);
-  return Where(x.SignBit(), -value, value).Cast(given.dtype());
+  return InFloats(*this, [](const Tensor& x) {
+    const Tensor a = x.Abs();
+    const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
+    const Tensor capped = a.Minimum(large);
+    const Tensor square = capped * capped;
+    const Tensor near = (capped + square / ((square + 1).Sqrt() + 1)).Log1p();
+    const Tensor far = a.Maximum(1).Log() + std::numbers::ln2;  // at 0 its adjoint would be NaN
+    const Tensor value = Where(a > large, far, near);
+    return Where(x.SignBit(), -value, value);
+  });
 }
 
 Tensor Tensor::Acosh(CallSite at) const {
   Call call("Acosh", at, *this);
-  const Tensor given = Floats(*this), x = given.Cast(AccumulateType(given.dtype()));
-  const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
-  const Tensor t = x.Minimum(large) - 1;
-  const Tensor near = (t + (t * (t + 2)).Sqrt()).Log1p();
-  const Tensor value = Where(x > large, x.Log() + std::numbers::ln2, near);
-  return Where(x < 1, std::nan(""), value).Cast(given.dtype());
+  return InFloats(*this, [](const Tensor& x) {
+    const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
+    const Tensor t = x.Minimum(large) - 1;
+    const Tensor near = (t + (t * (t + 2)).Sqrt()).Log1p();
+    const Tensor value = Where(x > large, x.Log() + std::numbers::ln2, near);
+    return Where(x < 1, std::nan(""), value);
+  });
 }
 
 Tensor Tensor::Atanh(CallSite at) const {
   Call call("Atanh", at, *this);
-  const Tensor x = Floats(*this);
-  return (x.Log1p() - (-x).Log1p()) * 0.5;
+  return InFloats(*this, [](const Tensor& x) { return (x.Log1p() - (-x).Log1p()) * 0.5; });
 }
 
 Tensor Tensor::Sinc(CallSite at) const {
   Call call("Sinc", at, *this);
-  const Tensor x = Floats(*this) * std::numbers::pi;
-  const Tensor safe = Where(x == 0, 1, x);
-  return Where(x == 0, 1, safe.Sin() / safe);
+  return InFloats(*this, [](const Tensor& of) {
+    const Tensor x = of * std::numbers::pi, safe = Where(x == 0, 1, x);
+    return Where(x == 0, 1, safe.Sin() / safe);
+  });
 }
 
 Tensor Tensor::Erfc(CallSite at) const {
   Call call("Erfc", at, *this);
-  return 1 - Erf();
+  return InFloats(*this, [](const Tensor& x) { return 1 - x.Erf(); });
 }
 
 Tensor Tensor::Frac(CallSite at) const {
@@ -199,8 +195,10 @@ Tensor Tensor::SignBit(CallSite at) const {
 
 Tensor Tensor::Logit(std::optional<double> eps, CallSite at) const {
   Call call("Logit", at, *this);
-  const Tensor x = eps ? Floats(*this).Clip(*eps, 1 - *eps) : Floats(*this);
-  return x.Log() - (-x).Log1p();
+  return InFloats(*this, [&](const Tensor& given) {
+    const Tensor x = eps ? given.Clip(*eps, 1 - *eps) : given;
+    return x.Log() - (-x).Log1p();
+  });
 }
 
 }  // namespace tessera

@@ -10,7 +10,6 @@ namespace tessera {
 using internal::Call;
 using internal::Fail;
 using internal::FloatResult;
-using internal::NormalAxes;
 using internal::NormalAxis;
 using internal::Show;
 using internal::WideFloat;
@@ -38,7 +37,7 @@ Tensor Tensor::Dist(const Tensor& b, double p, CallSite at) const {
 Tensor Tensor::Average(const Tensor& weights, const Axes& axes, bool keepdim, CallSite at) const {
   Call call("Average", at, *this, weights);
   Tensor w = weights;
-  const Ints reduced = NormalAxes(axes, rank());
+  const Ints reduced = internal::AxesAlong(axes, rank());
   if (w.rank() == 1 && rank() > 1 && reduced.size() == 1) {
     Extents dims(rank(), 1);
     dims[reduced[0]] = w.shape()[0];

@@ -16,9 +16,10 @@ struct Windowing {
   }
 };
 
-// The options checked and written out for each axis of x; an Error where no window fits.
+// The options checked and written out for each axis of x; an Error where no window fits, or where
+// the first one would reach over the end by a stride, if windows may reach over it.
 Windowing NormalWindowing(const Tensor& x, const Ints& size, const Ints& stride,
-                          const Ints& padding, const Ints& dilation);
+                          const Ints& padding, const Ints& dilation, bool over = false);
 // The same for pools. With ceil_mode `after` is what the windows that begin within the axis or
 // before it need, and no more.
 Windowing PoolWindowing(const Tensor& x, const PoolOptions& options);

@@ -17,6 +17,7 @@
 #include "graph/callsite.h"
 #include "graph/index_algebra.h"
 #include "graph/infer.h"
+#include "graph/own_extent.h"
 #include "graph/simplify.h"
 #include "graph/spec.h"
 #include "graph/status.h"
@@ -346,10 +347,16 @@ int64_t Extent::max() const { return is_int() ? value_ : expr_.vmax(); }
 UOp Extent::ToUOp() const { return is_int() ? UOp::Index(value_) : expr_; }
 
 namespace {
+// What each place has of an axis: "{3|2|2}".
+std::string SizesToString(const OwnSizes& own) {
+  return absl::StrCat("{", absl::StrJoin(own.sizes, "|"), "}");
+}
+
 // A small infix printer for extents; they are shallow, but a deep one is cut rather than recursed.
 std::string ExprToString(const UOp& u, int depth) {
   if (depth > 16) return "...";
   if (u.IsConst()) return absl::StrCat(u.arg<Scalar>().AsInt());
+  if (const std::optional<OwnSizes> own = OwnSizesOf(u)) return SizesToString(*own);
   if (u.is(Op::kVar)) return u.arg<VarArg>().name;
   const char* infix = u.is(Op::kAdd)        ? "+"
                       : u.is(Op::kSub)      ? "-"
@@ -378,7 +385,9 @@ Extent Fold(Op op, const Extent& a, const Extent& b) {
 }  // namespace
 
 std::string Extent::ToString() const {
-  return is_int() ? absl::StrCat(value_) : ExprToString(expr_, 0);
+  if (is_int()) return absl::StrCat(value_);
+  const std::optional<OwnSizes> own = OwnSizesOf(*this);
+  return own ? SizesToString(*own) : ExprToString(expr_, 0);
 }
 
 bool Shape::is_static() const {
