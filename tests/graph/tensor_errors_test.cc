@@ -221,6 +221,7 @@ TEST(TensorErrors, ShapesThatDoNotFit) {
       SAYS("[3, 4]", x, Shrink({{0, 5}, {0, 1}})),
       SAYS("[3, 4]", x, PadBy(PadMode::kReflect, {{1, 1}})),
       SAYS("[3, 4]", x, Narrow(0, 2, 2)),
+      SAYS("2 elements from -1", x, Narrow(0, -1, 2)),
       SAYS("[3, 4]", x, Select(0, 3)),
       SAYS("[3, 4]", x, MatMul(G().x)),
       SAYS("[3, 4]", x, TensorDot(G().m)),

@@ -30,6 +30,23 @@ TEST(TensorMovement, Reshape) {
   EXPECT_ERROR(Tensor::Zeros({0}).Reshape({0, -1}), "Reshape", "an extent is 0");
 }
 
+TEST(TensorMovement, NarrowCountsFromTheEndToo) {
+  const Tensor x = Counted({2, 6});
+  EXPECT_THAT(Values(x.Narrow(1, -2, 2)), ElementsAre(4, 5, 10, 11));
+  EXPECT_THAT(Values(x.Narrow(-1, 1, 2)), ElementsAre(1, 2, 7, 8));
+  EXPECT_THAT(Sizes(x.Narrow(0, 2, 0)), ElementsAre(0, 6));
+}
+
+// What moves axes needs them to be there; only what looks along them takes them for one.
+TEST(TensorMovement, OfRankZeroThereIsNoAxisToMove) {
+  const Tensor x = Tensor::Scalar(3.0);
+  EXPECT_ERROR(x.MoveAxis({0}, {-1}), "MoveAxis", "there is no axis 0");
+  EXPECT_ERROR(x.TensorDot(Tensor::Ones({2}), {0}, {0}), "TensorDot", "there is no axis 0");
+  EXPECT_ERROR(x.Transpose(0, -1), "Transpose", "there is no axis");
+  EXPECT_ERROR(x.Window({0}, {1}), "Window", "there is no axis 0");
+  EXPECT_ERROR(x.Select(0, 0), "Select", "there is no axis 0");
+}
+
 TEST(TensorMovement, FlattenAndAxes) {
   const Tensor x = Counted({2, 3, 4});
   EXPECT_THAT(Sizes(x.Flatten()), ElementsAre(24));

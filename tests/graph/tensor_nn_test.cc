@@ -135,6 +135,20 @@ TEST(TensorNN, Pooling) {
   o.count_padding = false;
   EXPECT_EQ(Values(x.AvgPool2d(o))[1], 1.5);
   EXPECT_THAT(Values(x.Cast(kInt8).MaxPool2d({})), ElementsAre(5, 7, 13, 15));
+  // Windows that see padding alone.
+  const Tensor line = Tensor::From({1.0, 2.0}).Reshape({1, 1, 2});
+  PoolOptions wide{.size = {2}, .stride = {2}, .padding = {2}};
+  EXPECT_THAT(Values(line.MaxPool(wide)), ElementsAre(-kInf, 2, -kInf));
+  EXPECT_THAT(Values(line.Cast(kInt8).MaxPool(wide)), ElementsAre(-128, 2, -128));
+  EXPECT_THAT(Values(line.AvgPool(wide)), ElementsAre(0, 1.5, 0));
+  wide.count_padding = false;
+  ExpectNear(Values(line.AvgPool(wide)), {kNan, 1.5, kNan});
+  // One that reaches over the end from the begin on, and one that would begin a stride further.
+  PoolOptions over{.size = {3}, .stride = {2}, .ceil_mode = true};
+  EXPECT_THAT(Values(line.MaxPool(over)), ElementsAre(2));
+  EXPECT_THAT(Values(line.AvgPool(over)), ElementsAre(1.5));
+  over.size = {4};
+  EXPECT_ERROR(line.AvgPool(over), "AvgPool", "a window of 4 elements does not fit axis 2");
   o.size = {2, 2, 2};
   EXPECT_ERROR(x.MaxPool2d(o), "MaxPool2d",
                "size must be one number, or one for each of the 2 axes");

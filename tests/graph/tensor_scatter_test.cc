@@ -138,6 +138,9 @@ TEST(TensorScatter, RowsByVectors) {
   EXPECT_THAT(Values(x.IndexSelect(1, Tensor::From({2, 0}))), ElementsAre(2, 0, 5, 3, 8, 6, 11, 9));
   EXPECT_ERROR(x.IndexAdd(0, i, rows.SliceAxis(1, {0, 2})), "IndexAdd", "must have the shape");
   EXPECT_ERROR(x.IndexSelect(0, rows), "IndexSelect", "must be a vector");
+  const Tensor one = Tensor::Scalar(5.0).IndexSelect(0, Tensor::From({0}));
+  EXPECT_EQ(one.rank(), 0);
+  EXPECT_THAT(Values(one), ElementsAre(5));
 }
 
 TEST(TensorScatter, SeveralAxes) {

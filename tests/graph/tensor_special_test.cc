@@ -212,7 +212,12 @@ TEST(TensorRandom, OrdersAndDraws) {
     EXPECT_EQ(drawn[2000 + i], 0);
   }
   EXPECT_NEAR(static_cast<double>(of_two), 1500, 5 * std::sqrt(2000 * 0.1875));
-  EXPECT_EQ(Values(Tensor::Zeros({4}).Multinomial(1))[0], 3);
+  // Where no weight is left there is no position; what is below 0 has no share.
+  EXPECT_EQ(Values(Tensor::Zeros({4}).Multinomial(1))[0], -1);
+  for (const bool replacement : {true, false}) {
+    EXPECT_EQ(Values(Tensor::From({-5.0, kNan, 1.0, -1.0}).Multinomial(1, replacement))[0], 2);
+    EXPECT_EQ(Values(Tensor::From({-5.0, kNan, -1.0}).Multinomial(1, replacement))[0], -1);
+  }
   const auto once = Values(Tensor::From({1.0, 0.0, 2.0, 3.0}, kFloat32).Multinomial(3, false));
   EXPECT_THAT(once, ::testing::UnorderedElementsAre(0, 2, 3));
   // No weight is no place, and where too few have one the rest is -1.

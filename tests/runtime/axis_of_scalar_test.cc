@@ -48,6 +48,12 @@ const std::vector<Case>& Cases() {
       {"Gather", [](const Tensor& t, int a) { return t.Gather(a, Zero()); }, 3},
       {"Take", [](const Tensor& t, int a) { return t.Take(Zero(), a); }, 3},
       {"Scatter", [](const Tensor& t, int a) { return t.Scatter(a, Zero(), t * 2); }, 6},
+      {"IndexAdd",
+       [](const Tensor& t, int a) { return t.IndexAdd(a, Zero(), Tensor::Scalar(4.0)); }, 7},
+      {"IndexFill", [](const Tensor& t, int a) { return t.IndexFill(a, Zero(), 5); }, 5},
+      {"Softmin", [](const Tensor& t, int a) { return t.Softmin(a); }, 1},
+      {"NanMax", [](const Tensor& t, int a) { return t.NanMax(a); }, 3},
+      {"Ptp", [](const Tensor& t, int a) { return t.Ptp(a); }, 0},
       {"Flip", [](const Tensor& t, int a) { return t.Flip(a); }, 3},
       {"Squeeze", [](const Tensor& t, int a) { return t.Squeeze(a); }, 3},
   };
@@ -70,8 +76,19 @@ TEST(AxisOfScalar, IsTheElementItself) {
         message = e.what();
       }
       EXPECT_THAT(message, ::testing::StartsWith(std::string(c.name) + ": there is no axis"));
+      EXPECT_THAT(message, ::testing::HasSubstr("of rank 0;"));
     }
   }
+}
+
+// What is wrong is shown as it was given, not as a vector of one element.
+TEST(AxisOfScalar, ErrorsShowItsOwnRank) {
+  const Tensor t = Tensor::Scalar(3.0);
+  EXPECT_ERROR(t.KthValue(2, 0), "KthValue", "f32[]");
+  EXPECT_ERROR(t.TopK(2, 0), "TopK", "f32[]");
+  EXPECT_ERROR(t.Gather(0, Tensor::From({{0}})), "Gather", "f32[]");
+  EXPECT_ERROR(t.Scatter(0, Tensor::From({{0}}), t), "Scatter", "f32[]");
+  EXPECT_EQ(t.TopK(0, 0).values.shape(), Shape({Extent(0)}));
 }
 
 }  // namespace

@@ -57,6 +57,19 @@ TEST(NoGrad, WritesAsAlways) {
   EXPECT_THAT(Floats(w.grad()), ElementsAre(2 + 14, 4 + 4));
 }
 
+// Until then a view made under one is a constant; then it is a part of what its tensor has become.
+TEST(NoGrad, AViewWrittenToLaterShowsItsTensor) {
+  Tensor w = Weights(), view;
+  {
+    NoGrad scope;
+    view = w[1];
+  }
+  EXPECT_THAT(Floats(Grad((view * w).Sum(), {w})[0]), ElementsAre(2, 2));
+  view.Assign(5);
+  EXPECT_THAT(Floats(w), ElementsAre(1, 5));
+  EXPECT_THAT(Floats(Grad((view * w).Sum(), {w})[0]), ElementsAre(5, 11));
+}
+
 TEST(NoGrad, OverPlaces) {
   const Sharding both({"CPU:0", "CPU:1"}, 0);
   Tensor w = Tensor::From({1.f, 2.f, 3.f}).Shard(both).Contiguous().Realize().RequireGrad();

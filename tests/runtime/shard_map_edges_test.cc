@@ -259,6 +259,13 @@ TEST(ShardMap, Mistakes) {
                     uneven);
               }),
               HasSubstr("past what some place has"));
+  // An axis is shown as what each place has of it.
+  EXPECT_THAT(ErrorOf([&] {
+                ShardMap(
+                    {"d"}, {Placement::Shard(0)},
+                    [](const Tensor& p) { return p + Tensor::Ones({4}); }, uneven);
+              }),
+              ::testing::AllOf(HasSubstr("[{2|2|1}] and [4]"), ::testing::Not(HasSubstr("@pd"))));
   EXPECT_THAT(ErrorOf([&] { ShardMap({"e"}, {kWhole}, same, x); }),
               HasSubstr("there is no dim 'e' in the mesh CPU:0-2[d=3]"));
   EXPECT_THAT(ErrorOf([&] { ShardMap({"d"}, {kWhole}, same, Tensor::Ones({2}).To("CPU")); }),

@@ -297,6 +297,7 @@ std::vector<CompositeRow> CompositeRows() {
   AddRead(rows);
   AddDrawn(rows);
   AddMoreRows(rows);
+  AddRestOfRows(rows);
   return rows;
 }
 

@@ -27,6 +27,8 @@ struct CompositeRow {
 inline void PrintTo(const CompositeRow& row, std::ostream* out) { *out << row.name; }
 
 std::vector<CompositeRow> CompositeRows();
-void AddMoreRows(std::vector<CompositeRow>& rows);  // the part in composite_rows_more.cc
+// The parts in composite_rows_more.cc and composite_rows_rest.cc.
+void AddMoreRows(std::vector<CompositeRow>& rows);
+void AddRestOfRows(std::vector<CompositeRow>& rows);
 
 }  // namespace tessera
