@@ -425,10 +425,23 @@ class Walk {
     return out;
   }
 
-  void Add(const UOp& s, const Tensor& g) {
-    if (!g || !needs_[s.get()]) return;
+  void Add(const UOp& s, const Tensor& cotangent) {
+    if (!cotangent || !needs_[s.get()]) return;
+    const Tensor g = WithExtentsOf(s, cotangent);
     Tensor& sum = grads_[s.get()];
     sum = sum ? sum + g : g;
+  }
+
+  // What an adjoint has computed from other extents is as long, and may be written otherwise: where
+  // a variable has one value, or bounds of slices cancel.
+  static Tensor WithExtentsOf(const UOp& s, const Tensor& g) {
+    if (g.shape() == s.shape() || g.rank() != s.rank()) return g;
+    Pairs pairs;
+    for (int i = 0; i < s.rank(); ++i) {
+      const Extent &is = g.shape()[i], &as = s.shape()[i];
+      pairs.emplace_back(Extent(0), is.is_int() && as.is_int() ? is : as);
+    }
+    return g.Shrink(pairs);
   }
 
   const std::vector<UOp> order_;

@@ -273,6 +273,21 @@ TEST(ShardedSymbolic, GradientsOfSlicesThatMayBeEmpty) {
   }
 }
 
+// The extents of a gradient are its tensor's, in whatever form an adjoint has found them.
+TEST(ShardedSymbolic, GradientsByVariablesOfOneValue) {
+  const Variable n("one_n", 2, 2), at("one_at", 0, 0), m("one_m", 1, 2);
+  for (const Device& d : {Device(Place("CPU", 0)), Device(Line(2))}) {
+    const Tensor x = Tensor::Arange(6, kFloat32).Reshape({2, 3}).To("CPU").To(d).Realize();
+    const Tensor y = x.SliceAxis(0, {0, n}), z = x.SliceAxis(0, {0, m}).Pad({{at, 1}, {0, 0}});
+    const Tensor by_n = Grad(Cat({y, y * 3}, 0).Square().Sum(), {x})[0];
+    EXPECT_THAT(Realize({by_n}, {{"one_n", 2}})[0].ToVector<float>(),
+                testing::ElementsAre(0, 20, 40, 60, 80, 100));
+    const Tensor by_m = Grad(Cat({z, z * 2}, 0).Square().Sum(), {x})[0];
+    EXPECT_THAT(Realize({by_m}, {{"one_m", 1}, {"one_at", 0}})[0].ToVector<float>(),
+                testing::ElementsAre(0, 10, 20, 0, 0, 0));
+  }
+}
+
 TEST(ShardedSymbolic, LaidOutByTheBound) {
   const Variable n("laid_n", 1, kMost);
   const Tensor x = Rows().Shard(Line(3)).SliceAxis(0, {0, n}) * 2;  // bounds at 3 and 5
