@@ -281,7 +281,8 @@ RoundedRows Quantise(const Tensor& values) {
   const Tensor scales = (blocks.Abs().Max({-1}) / 127).Contiguous();
   // 0 / 0 and what is not finite become some integer: the scale says what they are.
   const Tensor integers = (blocks / scales.Unsqueeze(-1)).Round().Cast(kInt8).Contiguous();
-  return {integers, scales, (integers.Cast(kInt32).Sum({-1}).Cast(kFloat32) * scales).Contiguous()};
+  const Tensor kept = scales.Cast(kFloat16).Cast(kFloat32).Contiguous();
+  return {integers, kept, (integers.Cast(kInt32).Sum({-1}).Cast(kFloat32) * kept).Contiguous()};
 }
 
 Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {

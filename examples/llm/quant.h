@@ -36,11 +36,12 @@ bool HasIntegers(WeightFormat format);
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format);
 
 // Rounded f32 values [..., columns]: of each block of 32 the number of greatest magnitude is 127
-// times the scale. What is not finite stays that in its block. Stored, so that all products of the
+// times the scale, which is rounded to f16 then, as the blocks of Q8_0 have it. What is not finite
+// stays that in its block. Stored, so that all products of the
 // values share them.
 struct RoundedRows {
   Tensor integers;  // i8 [..., blocks, 32]
-  Tensor scales;    // f32 [..., blocks]
+  Tensor scales;    // f32 [..., blocks], of numbers of f16
   Tensor sums;      // f32 [..., blocks], of each block's rounded values
   explicit operator bool() const { return static_cast<bool>(integers); }
 };

@@ -7,8 +7,25 @@
 
 namespace tessera::llm {
 
+namespace {
+
+bool AnyIntegers(const Model& model) {
+  const auto among = [](absl::Span<const Matrix* const> all) {
+    return std::any_of(all.begin(), all.end(),
+                       [](const Matrix* m) { return *m && HasIntegers(m->format); });
+  };
+  if (among({&model.embedding, &model.output})) return true;
+  return std::any_of(model.layers.begin(), model.layers.end(), [&](const LayerWeights& w) {
+    return among({&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down});
+  });
+}
+
+}  // namespace
+
 Transformer::Transformer(const Model& model, int64_t context, DType cache, Activations activations)
-    : model_(model), context_(context), activations_(activations) {
+    : model_(model),
+      context_(context),
+      rounds_(activations == Activations::kInt8 && AnyIntegers(model)) {
   const ModelConfig& c = model.config;
   const int64_t half = c.head_dim / 2;
   std::vector<float> cos(context * half), sin(context * half);
@@ -42,7 +59,14 @@ uint64_t Transformer::cache_bytes() const {
 }
 
 bool Transformer::ByIntegers(const Matrix& weight) const {
-  return activations_ == Activations::kInt8 && HasIntegers(weight.format);
+  return rounds_ && HasIntegers(weight.format);
+}
+
+// What is multiplied by numbers of a dtype.
+Tensor Transformer::RoundedBeside(const Tensor& x, DType dtype) const {
+  constexpr double kGreatest = 65504;  // of f16: a product that is off is better than one of inf
+  if (!rounds_ || dtype != kFloat16) return x;
+  return x.Clamp(-kGreatest, kGreatest).Cast(dtype).Cast(kFloat32);
 }
 
 Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const {
@@ -52,7 +76,9 @@ Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix>
 }
 
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
-  if (!ByIntegers(weight)) return x.values.Linear(weight.values(), bias);
+  if (!ByIntegers(weight)) {
+    return RoundedBeside(x.values, weight.stored.dtype()).Linear(weight.values(), bias);
+  }
   const Tensor y = Product(x.rounded, Integers(weight.stored, weight.format));
   return bias ? y + bias : y;
 }
@@ -117,7 +143,7 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const Tensor values = cache.values.Shrink(seen).Cast(kFloat32);
 
   // Heads that share keys are rows of one product.
-  const Tensor rows = Rotate(q, position)
+  const Tensor rows = RoundedBeside(Rotate(q, position), cache.keys.dtype())
                           .Reshape({tokens, kv_heads, group, c.head_dim})
                           .Permute({1, 2, 0, 3})
                           .Reshape({kv_heads, group * tokens, c.head_dim});

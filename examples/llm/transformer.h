@@ -9,8 +9,9 @@
 
 namespace tessera::llm {
 
-// What products take of activations: f32 numbers, or integers of eight bits in blocks of 32 where
-// the weights are such integers too.
+// What products take of activations: f32 numbers; or, in models with weights of integers in blocks,
+// what llama.cpp takes, so that the text is the same: integers of eight bits in blocks of 32 beside
+// such weights, and f16 beside weights and keys of f16.
 enum class Activations { kF32, kInt8 };
 
 class Transformer {
@@ -40,6 +41,7 @@ class Transformer {
   Tensor Project(const Rows& x, const Matrix& weight, const Tensor& bias = {}) const;
   Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias) const;
   bool ByIntegers(const Matrix& weight) const;
+  Tensor RoundedBeside(const Tensor& x, DType dtype) const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
   Tensor Rotate(const Tensor& x, const Extent& position) const;
   Extent FirstSeen(int64_t window, const Extent& position) const;
@@ -47,7 +49,7 @@ class Transformer {
 
   const Model& model_;
   int64_t context_;
-  Activations activations_;
+  bool rounds_;       // activations, as kInt8 says
   Tensor cos_, sin_;  // [context, head_dim / 2]
   std::vector<Cache> caches_;
 };

@@ -247,20 +247,24 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
   std::fill(x.begin() + 32, x.begin() + 64, 0.0f);
   x[64] = inf;
   x[96] = std::nanf("");
-  for (int i = 128; i < 160; ++i) x[i] *= 1e-42f;  // the scale has few bits, or none
+  for (int i = 128; i < 160; ++i) x[i] *= 1e-42f;  // the scale is 0
   x[160] = -3;                                     // a greatest that is negative
   const RoundedRows b = Quantise(Tensor::From(x, {2, 96}));
   const std::vector<int> q = b.integers.ToVector<int>();
   const std::vector<float> s = b.scales.ToVector<float>();
   const Tensor ones = Tensor::Ones({1, 96}, kFloat32, "CPU");
   for (const int block : {0, 1, 4, 5}) {
-    float greatest = 0;
+    double greatest = 0;
     for (int i = 32 * block; i < 32 * block + 32; ++i) {
-      greatest = std::max(greatest, std::fabs(x[i]));
-      EXPECT_LE(std::fabs(q[i] * static_cast<double>(s[block]) - x[i]), s[block] * 0.501 + 1e-43);
+      greatest = std::max<double>(greatest, std::fabs(x[i]));
+    }
+    const double of_f16 = std::max(greatest / 127 * 0x1p-11, 0x1p-25) * 1.001;
+    EXPECT_NEAR(s[block], greatest / 127, of_f16);
+    for (int i = 32 * block; i < 32 * block + 32; ++i) {
+      EXPECT_LE(std::fabs(q[i] * static_cast<double>(s[block]) - x[i]),
+                greatest / 127 * 0.501 + 127 * of_f16);
       EXPECT_LE(std::abs(q[i]), 127);
     }
-    EXPECT_NEAR(s[block], greatest / 127, greatest * 1e-7 + 1e-44);
   }
   EXPECT_EQ(q[160], -127);
   EXPECT_EQ(std::vector<int>(q.begin() + 32, q.begin() + 64), std::vector<int>(32, 0));
