@@ -5,24 +5,31 @@
 // Data, printing); then everything it needs is fused, compiled and run. Copying a Tensor copies a
 // handle: both names are the same tensor.
 //
-//   Assignment. An expression captures the values of its operands when it is written; an Assign
-//   later does not change it. The results of movement functions (Reshape, Permute, Slice, Flip,
-//   ...) are such expressions, and views as well: assigning to one writes into the tensor it was
-//   made from, and into the views it was made through. Otherwise than in NumPy and PyTorch a view
-//   does not follow its tensor: after v = x[0]; x.Assign(0) it has the values of before, and v += 1
-//   writes these plus 1; take views when they are needed.
-//   Broadcasting. Shapes are aligned at the last axis; extents of 1 repeat.
-//   Axes. Negative ones count from the last. What looks along an axis (reductions, Softmax, running
-//   and ordered results, Take, Gather, Scatter, Flip, Squeeze) also takes axes 0 and -1 of a tensor
-//   of rank 0, which is one element along them, as in PyTorch; what cuts or moves an axis needs
-//   one. Dtypes. Two tensors meet in Promote(a, b); a C++ number takes the dtype of the tensor
-//   beside it, but makes f32 of integers where it is a float, and i32 of bools where it is an
-//   integer. Functions that need floats (Exp, Mean, operator/) take integers and bools as f32.
-//   Bools: + and * are "or" and "and". docs/numerics.md says what numbers give at their edges. Low
-//   precision. Sums, products of matrices, Softmax and norms of f16, bf16 and fp8 are computed in
-//   f32 and rounded once at the end; those of narrow integers are returned as i32 or u32. Devices.
-//   A tensor made of numbers alone has no device and takes that of what it meets. Errors. A mistake
-//   throws tessera::Error where it is written; its message starts with the function's name.
+// Assignment. An expression captures the values of its operands when it is written; an Assign later
+// does not change it. The results of movement functions (Reshape, Permute, Slice, Flip, ...) are
+// such expressions, and views as well: assigning to one writes into the tensor it was made from,
+// and into the views it was made through. Otherwise than in NumPy and PyTorch a view does not
+// follow its tensor: after v = x[0]; x.Assign(0) it has the values of before, and v += 1 writes
+// these plus 1; take views when they are needed.
+//
+// Broadcasting. Shapes are aligned at the last axis; extents of 1 repeat.
+//
+// Axes. Negative ones count from the last. What looks along an axis (reductions, Softmax, running
+// and ordered results, Take, Gather, Scatter, Flip, Squeeze) also takes axes 0 and -1 of a tensor
+// of rank 0, which is one element along them, as in PyTorch; what cuts or moves an axis needs one.
+//
+// Dtypes. Two tensors meet in Promote(a, b); a C++ number takes the dtype of the tensor beside it,
+// but makes f32 of integers where it is a float, and i32 of bools where it is an integer. Functions
+// that need floats (Exp, Mean, operator/) take integers and bools as f32. Bools: + and * are "or"
+// and "and". docs/numerics.md says what numbers give at their edges.
+//
+// Low precision. Sums, products of matrices, Softmax and norms of f16, bf16 and fp8 are computed in
+// f32 and rounded once at the end; those of narrow integers are returned as i32 or u32.
+//
+// Devices. A tensor made of numbers alone has no device and takes that of what it meets.
+//
+// Errors. A mistake throws tessera::Error where it is written; its message starts with the
+// function's name and shows the tensors that it was given.
 //
 // The last argument `at` records the caller's file and line; leave it out.
 #pragma once
@@ -354,7 +361,7 @@ class Tensor {
   Tensor PopCount(CallSite at = CallSite::Here()) const;  // how many bits are 1, as i32; no floats
 
   // ---- activations, as floats; integers and bools as f32, but for Relu, Relu6 and Prelu, which
-  // keep integers. NaN stays NaN.
+  // keep integers (Relu6 makes i32 of bools). NaN stays NaN.
   Tensor Relu(CallSite at = CallSite::Here()) const;                            // 0 below 0
   Tensor Relu6(CallSite at = CallSite::Here()) const;                           // and 6 above 6
   Tensor LeakyRelu(double slope = 0.01, CallSite at = CallSite::Here()) const;  // slope x below 0
@@ -420,7 +427,7 @@ class Tensor {
   // A pair (begin, end) for each axis, within it.
   Tensor Shrink(const Pairs& pairs, CallSite at = CallSite::Here()) const;
   // With values by the mode, mirrored or wrapped around as often as needed; negative numbers remove
-  // elements.
+  // elements, before any are added.
   Tensor PadBy(PadMode mode, const Pairs& pairs, Number value = 0,
                CallSite at = CallSite::Here()) const;
   // One Slice an axis, from the first; axes beyond the list stay whole.
@@ -484,7 +491,8 @@ class Tensor {
   // Pieces between the positions; negative ones count from the end.
   std::vector<Tensor> TensorSplit(const std::vector<int64_t>& positions, int axis = 0,
                                   CallSite at = CallSite::Here()) const;
-  // Pieces of `size`, the last one smaller; of the given sizes; or `n` pieces as even as can be.
+  // Pieces of `size`, the last one smaller; of the given sizes; or `n` pieces as even as can be
+  // (PyTorch's chunk is Split by the extent over n, rounded up, and may give fewer).
   std::vector<Tensor> Split(int64_t size, int axis = 0, CallSite at = CallSite::Here()) const;
   std::vector<Tensor> Split(const std::vector<int64_t>& sizes, int axis = 0,
                             CallSite at = CallSite::Here()) const;
