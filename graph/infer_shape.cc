@@ -242,12 +242,7 @@ absl::StatusOr<Shape> InferWindow(const Context& c) {
                     " does not fit axis ", w->axes[i]);
     }
     ++reach;
-    if (d.is_int()) {
-      d = (d.value() - reach) / w->stride[i] + 1;
-    } else {
-      const UOp rest = (d - Extent(reach)).ToUOp();
-      d = Extent(Simplify(UOp::Make(Op::kFloorDiv, {rest, UOp::Index(w->stride[i])}))) + Extent(1);
-    }
+    d = FloorDiv(d - Extent(reach), w->stride[i]) + Extent(1);
   }
   for (int64_t s : w->size) dims.push_back(s);
   if (!on_places) RETURN_IF_ERROR(CheckExtents(c, dims));

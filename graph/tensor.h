@@ -491,12 +491,14 @@ class Tensor {
   // Pieces between the positions; negative ones count from the end.
   std::vector<Tensor> TensorSplit(const std::vector<int64_t>& positions, int axis = 0,
                                   CallSite at = CallSite::Here()) const;
-  // Pieces of `size`, the last one smaller; of the given sizes; or `n` pieces as even as can be
-  // (PyTorch's chunk is Split by the extent over n, rounded up, and may give fewer).
+  // Pieces of `size`, the last one smaller; of the given sizes; of the extent over n, rounded up,
+  // which may be fewer than n (of a symbolic axis n, the last of which may be empty); and n pieces
+  // as even as can be, as NumPy's array_split makes them.
   std::vector<Tensor> Split(int64_t size, int axis = 0, CallSite at = CallSite::Here()) const;
   std::vector<Tensor> Split(const std::vector<int64_t>& sizes, int axis = 0,
                             CallSite at = CallSite::Here()) const;
   std::vector<Tensor> Chunk(int64_t n, int axis = 0, CallSite at = CallSite::Here()) const;
+  std::vector<Tensor> ArraySplit(int64_t n, int axis = 0, CallSite at = CallSite::Here()) const;
 
   // ---- reductions over axes (none: all); the axes go, or stay with extent 1 if keepdim
   // Of nothing 0, 1 and NaN; of bools and narrow integers i32 or u32, which wrap. Mean is a float.

@@ -285,7 +285,7 @@ std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
   if (piece < 1) Fail("pieces cannot have the size ", piece);
   if (!shape()[NormalAxis(axis, rank())].is_int()) {
     Fail("how many pieces of ", piece, " axis ", axis, " of ", Show(*this), " has is not known; ",
-         "use Chunk, which makes a given number of them, or Narrow");
+         "use Chunk or ArraySplit, which make a given number of them, or Narrow");
   }
   std::vector<int64_t> sizes;
   for (int64_t left = size(axis); left > 0; left -= piece) sizes.push_back(std::min(left, piece));
@@ -293,25 +293,39 @@ std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
   return Split(sizes, axis);
 }
 
+namespace {
+// n pieces of an axis, the i-th of which ends at end(i).
+template <typename Fn>
+std::vector<Tensor> Pieces(const Tensor& x, int axis, int64_t n, Fn end) {
+  if (n < 1) Fail("cannot make ", n, " pieces of axis ", axis, " of ", Show(x));
+  std::vector<Tensor> out;
+  Extent begin = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const Extent next = end(i);
+    out.push_back(internal::KnownPart(x, axis, begin, next));
+    begin = next;
+  }
+  return out;
+}
+}  // namespace
+
 std::vector<Tensor> Tensor::Chunk(int64_t n, int axis, CallSite at) const {
   Call call("Chunk", at, *this);
-  if (n < 1) Fail("cannot make ", n, " pieces");
   const int a = NormalAxis(axis, rank());
-  if (const Extent& e = shape()[a]; !e.is_int()) {
-    std::vector<Tensor> out;
-    Extent begin = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      const UOp more = (e + Extent(n - 1 - i)).ToUOp();
-      const Extent end = begin + Extent(Simplify(UOp::Make(Op::kFloorDiv, {more, UOp::Index(n)})));
-      out.push_back(internal::KnownPart(*this, a, begin, end));
-      begin = end;
-    }
-    return out;
-  }
-  const int64_t all = size(axis);
-  std::vector<int64_t> sizes;
-  for (int64_t i = 0; i < n; ++i) sizes.push_back(all / n + (i < all % n));
-  return Split(sizes, axis);
+  const Extent& all = shape()[a];
+  if (n > 0 && all.is_int() && !all.is_int(0)) return Split((size(a) - 1) / n + 1, a);
+  return Pieces(*this, a, n, [&](int64_t i) {
+    return tessera::Min(tessera::FloorDiv(all + Extent(n - 1), n) * Extent(i + 1), all);
+  });
+}
+
+std::vector<Tensor> Tensor::ArraySplit(int64_t n, int axis, CallSite at) const {
+  Call call("ArraySplit", at, *this);
+  const int a = NormalAxis(axis, rank());
+  Extent end = 0;
+  return Pieces(*this, a, n, [&, all = shape()[a]](int64_t i) {
+    return end = end + tessera::FloorDiv(all + Extent(n - 1 - i), n);
+  });
 }
 
 }  // namespace tessera

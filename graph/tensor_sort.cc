@@ -17,7 +17,6 @@
 #include <bit>
 #include <cmath>
 
-#include "graph/simplify.h"
 #include "graph/tensor.h"
 #include "graph/tensor_along.h"
 #include "graph/tensor_internal.h"
@@ -302,8 +301,7 @@ ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
   if (rank() == 0) return OfElement(*this, [a](const Tensor& x) { return x.Median(a); });
   const Extent& n = shape()[a];
   if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
-  const UOp last = (n - Extent(1)).ToUOp();
-  const Extent middle(Simplify(UOp::Make(Op::kFloorDiv, {last, UOp::Index(2)})));
+  const Extent middle = tessera::FloorDiv(n - Extent(1), 2);
   return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
     const Tensor index = SortedIndex(x, a, false).Transpose(a, -1);
     std::vector<Tensor> found = At(x, a, index, middle, keepdim);

@@ -461,6 +461,11 @@ Extent operator*(const Extent& a, const Extent& b) {
   if (b.is_int(1)) return a;
   return Fold(Op::kMul, a, b);
 }
+Extent FloorDiv(const Extent& a, int64_t b) {
+  if (b == 1) return a;
+  if (a.is_int()) return a.value() / b - (a.value() % b < 0);
+  return Fold(Op::kFloorDiv, a, b);
+}
 Extent Max(const Extent& a, const Extent& b) {
   if (a.min() >= b.max()) return a;
   if (b.min() >= a.max()) return b;

@@ -171,6 +171,7 @@ class Shape {
 Extent operator+(const Extent& a, const Extent& b);
 Extent operator-(const Extent& a, const Extent& b);
 Extent operator*(const Extent& a, const Extent& b);
+Extent FloorDiv(const Extent& a, int64_t b);  // b is positive
 Extent Max(const Extent& a, const Extent& b);
 Extent Min(const Extent& a, const Extent& b);
 

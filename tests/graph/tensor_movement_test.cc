@@ -231,8 +231,13 @@ TEST(TensorMovement, SplitAndJoin) {
   };
   EXPECT_THAT(sizes(x.Split(3)), ElementsAre(3, 3, 1));
   EXPECT_THAT(sizes(x.Split(std::vector<int64_t>{0, 5, 2})), ElementsAre(0, 5, 2));
-  EXPECT_THAT(sizes(x.Chunk(3)), ElementsAre(3, 2, 2));
+  EXPECT_THAT(sizes(x.Chunk(3)), ElementsAre(3, 3, 1));
+  EXPECT_THAT(sizes(x.Chunk(5)), ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(sizes(x[Slice(0, 0)].Chunk(2)), ElementsAre(0, 0));
+  EXPECT_THAT(sizes(x.ArraySplit(3)), ElementsAre(3, 2, 2));
+  EXPECT_THAT(sizes(x[Slice(0, 2)].ArraySplit(3)), ElementsAre(1, 1, 0));
   EXPECT_THAT(Values(Cat(x.Chunk(3))), ElementsAre(0, 1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(Values(Cat(x.ArraySplit(3))), ElementsAre(0, 1, 2, 3, 4, 5, 6));
   EXPECT_ERROR(x.Split(std::vector<int64_t>{3, 5}), "Split", "8 elements");
   EXPECT_ERROR(x.Split(0), "Split", "size 0");
   const Tensor a = Tensor::From({{1, 2}}), b = Tensor::From({{3.5, 4.5}});

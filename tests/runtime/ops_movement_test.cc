@@ -47,6 +47,7 @@ TEST(OpsMovement, PiecesOfOneTensor) {
   const Tensor x = Count({7, 3});
   std::vector<Tensor> all = x.Split(3);
   for (const Tensor& t : x.Chunk(4)) all.push_back(t);
+  for (const Tensor& t : x.ArraySplit(4)) all.push_back(t);
   for (const Tensor& t : x.Split({1, 0, 2}, 1)) all.push_back(t);
   for (Tensor& t : all) t = t + 1;
   EXPECT_EQ(Mismatch(all), "");

@@ -41,16 +41,22 @@ TEST(SymbolicNothing, PositionsOfNothingAreMinusOne) {
   EXPECT_EQ(OfLength([](const Tensor& x) { return x.ArgMax(); }, 0), std::vector<double>{-1});
 }
 
-TEST(SymbolicNothing, ChunksAreAsEvenAsCanBe) {
+TEST(SymbolicNothing, ChunksTogetherAreTheWhole) {
+  const std::vector<double> of_first = {3, 5, 4, 1};
   for (int64_t n = 0; n <= 4; ++n) {
-    const std::vector<double> of_first = {3, 5, 4, 1};
-    size_t at = 0;
+    size_t of_even = 0, of_equal = 0;
     for (int i = 0; i < 3; ++i) {
-      const auto piece = OfLength([&](const Tensor& x) { return x.Select(1, 0).Chunk(3)[i]; }, n);
-      EXPECT_EQ(piece.size(), static_cast<size_t>((n + 2 - i) / 3)) << n << " " << i;
-      for (double v : piece) EXPECT_EQ(v, of_first.at(at++));
+      const auto even =
+          OfLength([&](const Tensor& x) { return x.Select(1, 0).ArraySplit(3)[i]; }, n);
+      EXPECT_EQ(even.size(), static_cast<size_t>((n + 2 - i) / 3)) << n << " " << i;
+      for (double v : even) EXPECT_EQ(v, of_first.at(of_even++));
+      const auto equal = OfLength([&](const Tensor& x) { return x.Select(1, 0).Chunk(3)[i]; }, n);
+      const int64_t each = (n + 2) / 3;
+      EXPECT_EQ(equal.size(), static_cast<size_t>(std::clamp<int64_t>(n - i * each, 0, each)));
+      for (double v : equal) EXPECT_EQ(v, of_first.at(of_equal++));
     }
-    EXPECT_EQ(at, static_cast<size_t>(n));
+    EXPECT_EQ(of_even, static_cast<size_t>(n));
+    EXPECT_EQ(of_equal, static_cast<size_t>(n));
   }
   const Tensor x = Tensor::Ones({4}).SliceAxis(0, {0, Variable("nothing_n", 0, 4)});
   EXPECT_ERROR(x.Split(3), "Split", "use Chunk");

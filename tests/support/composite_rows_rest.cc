@@ -101,12 +101,14 @@ void AddPieces(std::vector<CompositeRow>& rows) {
   rows.push_back({"Pieces", {{{4, 6}}, {{4, 1, 1}}}, [](In x) -> Out {
                     const std::vector<Tensor> two = x[0].Split(4, 1), given = x[0].Split({1, 0, 3}),
                                               three = x[0].Chunk(3, 1),
+                                              even = x[0].ArraySplit(4, 1),
                                               met = BroadcastTensors({x[0], x[1]});
                     return {two[0],
                             two[1],
                             given[0],
                             given[2],
                             three[1],
+                            even[2],
                             met[0],
                             met[1],
                             x[1].Squeeze(),
