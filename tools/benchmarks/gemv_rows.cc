@@ -64,7 +64,8 @@ void Check(const Format& f) {
     float most = 0;
     for (int64_t j = i; j < i + kRounded; ++j) most = std::max(most, std::fabs(a[j]));
     const float scale = most / 127;
-    for (int64_t j = i; j < i + kRounded; ++j) a[j] = scale * std::nearbyint(a[j] / scale);
+    const double kept = Convert(Scalar::Float(scale), kFloat32, kFloat16).AsFloat();
+    for (int64_t j = i; j < i + kRounded; ++j) a[j] = kept * std::nearbyint(a[j] / scale);
   }
   const std::vector<double> b = llm::Values(w, f.format).ToVector<double>();
   std::vector<double> want(kRows);
