@@ -1,6 +1,8 @@
 // Vocabularies from GGUF metadata.
 #include <iterator>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "examples/llm/pretokenizers.h"
 #include "examples/llm/tokenizer.h"
 #include "examples/llm/unicode.h"
@@ -108,6 +110,21 @@ absl::Status ReadSpecial(const GgufMetadata& m, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
+// A file cannot say which tokens take the white space after them. Phi-3's do, but for three, and
+// are known by the model's name.
+absl::Status ReadWhatTakesSpace(const GgufMetadata& m, TokenizerSpec* spec) {
+  ASSIGN_OR_RETURN(const std::optional<absl::string_view> name, m.String("general.name"));
+  const std::string lower = absl::AsciiStrToLower(name.value_or(""));
+  if (!absl::StrContains(lower, "phi-3") && !absl::StrContains(lower, "phi3")) {
+    return absl::OkStatus();
+  }
+  for (TokenizerSpec::Token& t : spec->tokens) {
+    const bool special = t.kind == TokenKind::kControl || t.kind == TokenKind::kUserDefined;
+    t.takes_right = special && !Contains("<s> <unk> <|endoftext|>", t.text);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 const std::array<std::string, 256>& ByteCharacters() {
@@ -151,6 +168,7 @@ absl::StatusOr<TokenizerSpec> TokenizerFromGguf(const GgufMetadata& m) {
   RETURN_IF_ERROR(ReadTokens(m, &spec));
   if (spec.model == TokenizerSpec::Model::kByteLevel) RETURN_IF_ERROR(ReadMerges(m, &spec));
   RETURN_IF_ERROR(ReadSpecial(m, &spec));
+  RETURN_IF_ERROR(ReadWhatTakesSpace(m, &spec));
   return spec;
 }
 

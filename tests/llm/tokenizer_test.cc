@@ -47,6 +47,16 @@ TEST(Tokenizer, SamplesOfPublicVocabularies) {
   }
 }
 
+TEST(Tokenizer, PhiThreesMarksTakeTheSpaceAfterThem) {
+  SKIP_WITHOUT_DATA();
+  ASSERT_OK_AND_ASSIGN(const auto t,
+                       LoadTokenizer(std::string(kData) + "tokenizers/ggml-vocab-phi-3.gguf"));
+  Tokenizer::Options markup;
+  markup.markup = true;
+  EXPECT_EQ(t->Encode("a<|end|>\n \nb", markup), t->Encode("a<|end|>b", markup));
+  EXPECT_NE(t->Encode("a<s>\n \nb", markup), t->Encode("a<s>b", markup));
+}
+
 TEST(Tokenizer, SamplesFromTokenizerJson) {
   SKIP_WITHOUT_DATA();
   const std::string path = std::string(kData) + "tokenizers/gpt2-tokenizer.json";
