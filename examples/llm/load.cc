@@ -5,6 +5,8 @@
 #include <atomic>
 #include <thread>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "examples/llm/model.h"
 #include "graph/status.h"
 #include "runtime/safetensors.h"
@@ -71,7 +73,18 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> FolderTokenizer(const std::stri
   return Tokenizer::Make(std::move(spec));
 }
 
+absl::StatusOr<std::unique_ptr<const Tokenizer>> TextTokenizer(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, MappedFile::Open(path));
+  ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerFromHuggingFaceText(file->bytes(), path));
+  return Tokenizer::Make(std::move(spec));
+}
+
 absl::StatusOr<Model> LoadGguf(const std::string& path, const LoadProgress& progress) {
+  if (absl::EndsWith(path, ".safetensors") || absl::EndsWith(path, ".json")) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": is part of a model; give the folder that has config.json, tokenizer.json and ",
+        "the safetensors files, or a GGUF file"));
+  }
   ASSIGN_OR_RETURN(const Gguf file, OpenGguf(path));
   ASSIGN_OR_RETURN(ModelConfig config, ConfigFromGguf(file.metadata));
   WeightReader reader(file.weights, progress);
@@ -104,6 +117,7 @@ absl::StatusOr<Model> LoadModel(const std::string& path, const LoadProgress& pro
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::string& path) {
   if (IsFolder(path)) return FolderTokenizer(path);
+  if (absl::EndsWith(path, ".json")) return TextTokenizer(path);
   ASSIGN_OR_RETURN(const Gguf file, OpenGguf(path));
   return GgufTokenizer(file);
 }

@@ -61,7 +61,8 @@ using LoadProgress = std::function<bool(uint64_t done, uint64_t all)>;
 // line that names the file and key, byte or tensor. With `progress` the weights are read from disk
 // here, while the tokenizer is made, unless they are more than memory holds; else when first used.
 absl::StatusOr<Model> LoadModel(const std::string& path, const LoadProgress& progress = {});
-// The tokenizer alone; GGUF files without weights have one too.
+// The tokenizer alone: of a folder, of a GGUF file, which needs no weights, or a tokenizer.json of
+// any name that ends so.
 absl::StatusOr<std::unique_ptr<const Tokenizer>> LoadTokenizer(const std::string& path);
 
 // From what was read already (tests make models this way).

@@ -284,6 +284,12 @@ TEST(BadFiles, EveryTruncationOfAGoodFile) {
 TEST(BadFiles, MissingFileAndFolder) {
   EXPECT_THAT(LoadModel("/nowhere/bad.gguf").status(),
               StatusIs(absl::StatusCode::kNotFound, "/nowhere/bad.gguf: No such file"));
+  for (const char* part : {"model.safetensors", "config.json"}) {
+    EXPECT_THAT(LoadModel(std::string("/nowhere/") + part).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, "give the folder"));
+  }
+  EXPECT_THAT(LoadTokenizer("/nowhere/tokenizer.json").status(),
+              StatusIs(absl::StatusCode::kNotFound, "/nowhere/tokenizer.json: No such file"));
 }
 
 // ---- folders

@@ -59,10 +59,8 @@ TEST(Tokenizer, PhiThreesMarksTakeTheSpaceAfterThem) {
 
 TEST(Tokenizer, SamplesFromTokenizerJson) {
   SKIP_WITHOUT_DATA();
-  const std::string path = std::string(kData) + "tokenizers/gpt2-tokenizer.json";
-  const std::string text = ReadFile(path);
-  ASSERT_OK_AND_ASSIGN(TokenizerSpec spec, TokenizerFromHuggingFaceText(text, path));
-  ASSERT_OK_AND_ASSIGN(const auto tokenizer, Tokenizer::Make(std::move(spec)));
+  ASSERT_OK_AND_ASSIGN(const auto tokenizer,
+                       LoadTokenizer(std::string(kData) + "tokenizers/gpt2-tokenizer.json"));
   ExpectSamples(*tokenizer, "gpt-2", false);
   Tokenizer::Options markup;
   markup.markup = true;
