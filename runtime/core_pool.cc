@@ -25,7 +25,7 @@ namespace {
 //   kRunning/kAwaited -> kIdle (thread), kIdle/kAsleep -> kQuit (destructor).
 enum MailboxState : uint32_t { kIdle, kAsleep, kPosted, kRunning, kAwaited, kQuit };
 
-constexpr auto kPlanSpin = std::chrono::microseconds(100);  // a thread, for the next kernel
+constexpr auto kNextSpin = std::chrono::microseconds(100);  // a thread, for the next kernel
 constexpr auto kJoinSpin = std::chrono::microseconds(50);   // a caller, for the last worker
 constexpr int kPausesPerLook = 32;                          // between two looks at the clock
 
@@ -144,7 +144,7 @@ bool CorePool::AwaitWork(Mailbox& box) {
         Pause();
       }
       if (state != kIdle) break;
-      if (plans_.load(std::memory_order_relaxed) != 1 || Clock::now() - begin > kPlanSpin) break;
+      if (plans_.load(std::memory_order_relaxed) > 1 || Clock::now() - begin > kNextSpin) break;
     }
     if (state == kIdle && box.state.compare_exchange_strong(state, kAsleep)) {
       do FutexWait(box.state, kAsleep);

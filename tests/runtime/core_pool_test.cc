@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
@@ -229,6 +230,54 @@ TEST(CorePool, WakesAfterAnyPause) {
       if (pause > 0) std::this_thread::sleep_for(std::chrono::microseconds(pause));
     }
   }
+}
+
+// How often the calling thread has slept.
+int64_t Sleeps() {
+  rusage usage;
+  CHECK(getrusage(RUSAGE_THREAD, &usage) == 0, "getrusage");
+  return usage.ru_nvcsw;
+}
+
+// Small plans one after another, as programs run them, find the thread awake: it sleeps only when
+// there has been nothing to do for longer than it spins.
+TEST(CorePool, ThreadsWaitForThePlanAfterThis) {
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kSpin = std::chrono::microseconds(100),
+                        kBetween = std::chrono::microseconds(10);
+  CorePool pool(2);
+  struct Job {
+    Clock::time_point ended{};
+    int64_t sleeps = 0;
+    int soon = 0, slept = 0;
+    std::atomic<bool> helped{false};
+  } job;
+  const auto plan = [&] {
+    const PlanScope scope(pool);
+    job.helped.store(false);
+    pool.Run(
+        [](void* arg, int64_t worker, int64_t) {
+          auto& job = *static_cast<Job*>(arg);
+          if (worker == 0) {  // leaves the other share to the thread
+            for (int i = 0; i < 1000000 && !job.helped.load(); ++i) std::this_thread::yield();
+            return;
+          }
+          const bool soon = Clock::now() - job.ended < kSpin;
+          job.soon += soon;
+          job.slept += soon && Sleeps() > job.sleeps;
+          job.sleeps = Sleeps();
+          job.ended = Clock::now();
+          job.helped.store(true);
+        },
+        &job, 2);
+  };
+  for (int i = 0; i < 60; ++i) {
+    plan();
+    for (const auto begin = Clock::now(); Clock::now() - begin < kBetween;) {
+    }
+  }
+  EXPECT_GT(job.soon, 0);
+  EXPECT_EQ(job.slept, 0);
 }
 
 // One worker outlasts the caller's spinning, so that the caller sleeps and is woken.
