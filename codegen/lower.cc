@@ -85,7 +85,10 @@ absl::Status Lowerer::AtHome(int home, absl::FunctionRef<absl::Status()> body) {
   std::vector<Block> aside(std::make_move_iterator(blocks_.begin() + home + 1),
                            std::make_move_iterator(blocks_.end()));
   blocks_.resize(home + 1);
+  const size_t before = aside_.size();
+  for (const Block& b : aside) aside_.insert(aside_.end(), b.held.begin(), b.held.end());
   const absl::Status status = body();
+  aside_.resize(before);
   blocks_.insert(blocks_.end(), std::make_move_iterator(aside.begin()),
                  std::make_move_iterator(aside.end()));
   return status;

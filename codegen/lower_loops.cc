@@ -156,12 +156,19 @@ void Lowerer::CloseLoop() {
       test = Append(here, UOp::Make(Op::kIf, {runs}, FreshId()));
     }
     for (const UOp& s : around.statements) Append(here, s);
+    KeepHeld(around);
   }
+  KeepHeld(inner);
   AppendLoop(inner);
   if (test) {
     const int here = static_cast<int>(blocks_.size()) - 1;
     Append(here, UOp::Make(Op::kEnd, {test}, test.arg<int64_t>()));
   }
+}
+
+void Lowerer::KeepHeld(const Block& closed) {
+  std::vector<Held>& held = blocks_.back().held;
+  held.insert(held.end(), closed.held.begin(), closed.held.end());
 }
 
 void Lowerer::AppendLoop(const Block& inner) {

@@ -14,6 +14,7 @@ UOp Lowerer::MakeScratch(const UOp& stage) {
   const int64_t rounded = (size + 63) / 64 * 64;
   int64_t at = combine_bytes_;
   std::vector<Held> in_order = held_;
+  in_order.insert(in_order.end(), aside_.begin(), aside_.end());
   std::sort(in_order.begin(), in_order.end(),
             [](const Held& a, const Held& b) { return a.at < b.at; });
   for (const Held& h : in_order) {
@@ -22,6 +23,7 @@ UOp Lowerer::MakeScratch(const UOp& stage) {
   }
   if (FaultPlanted(Fault::kScratchOverlaps)) at = 0;
   held_.push_back({at, rounded, blocks_.size()});
+  blocks_.back().held.push_back(held_.back());
   scratch_bytes_ = std::max(scratch_bytes_, at + rounded);
   const Pairs where = {{Extent(at), Extent(size)}};
   const UOp scratch = UOp::Make(Op::kScratch, stage.dtype(), {}, where);

@@ -24,6 +24,10 @@ class Lowerer {
   absl::StatusOr<Lowered> Run(const std::string& name);
 
  private:
+  struct Held {
+    int64_t at = 0, size = 0;
+    size_t home = 0;  // the number of blocks around it
+  };
   // An open loop, or the function's body (bit 0): its statements so far, and what stands for each
   // node computed in it.
   struct Block {
@@ -35,7 +39,8 @@ class Lowerer {
     // Of the block right around a loop that may not run: the loop's extent, and what was computed
     // of it. What the loop needs but does not change stands here, in an IF if there is any.
     UOp skipped, rounds;
-    bool guarded = false;  // a loop with such a block around it
+    bool guarded = false;    // a loop with such a block around it
+    std::vector<Held> held;  // all scratch that was made in it so far, and in loops within
   };
 
   // ---- values, and where they are computed
@@ -76,6 +81,7 @@ class Lowerer {
   absl::Status OpenAtOnce(const UOp& range, const UOp& extent);
   void CloseLoop();  // ends the innermost loop or IF
   void AppendLoop(const Block& inner);
+  void KeepHeld(const Block& closed);  // by the block around it
   // What the launch looks like: the blocks of the one grid range, the threads of the widest ranges.
   absl::Status ShapeLaunch();
   UOp ThreadVar() const;
@@ -151,11 +157,9 @@ class Lowerer {
   std::vector<UOp> late_, late_values_;  // stages that are stored after their values are computed
   bool ahead_ = false;                   // inside what fills scratch before the step that reads it
   bool fetched_ = false;                 // something that it filled has not arrived
-  struct Held {
-    int64_t at = 0, size = 0;
-    size_t home = 0;  // the number of blocks around it
-  };
-  std::vector<Held> held_;  // scratch that is in use, as it was made
+  std::vector<Held> held_;               // scratch that is in use, as it was made
+  // All that was made in blocks that are set aside: what is filled before them is read after that.
+  std::vector<Held> aside_;
   int64_t next_id_ = 0;
   int64_t combine_bytes_ = 0;  // before all scratch
   int64_t scratch_bytes_ = 0;

@@ -220,5 +220,24 @@ TEST(AttentionValues, AddedInPlace) {
   ExpectNear(Computed(x), want, 2e-5);
 }
 
+// Two layers with a norm between, over a batch: panels of the second that no batch changes are
+// filled before the loop over batches, and what the first fills in it must leave them alone.
+TEST(ChainedLayers, PanelsFilledBeforeALoopLastThroughIt) {
+  constexpr int64_t kBatch = 4, kRows = 16, kWide = 256, kNarrow = 128;
+  const auto random = [](const Dims& dims) { return Tensor::Uniform(-1, 1, dims).Realize(); };
+  const Tensor x = random({kBatch, kRows, kWide}), skip = random({kBatch, kRows, kNarrow}),
+               w = random({kNarrow, kWide});
+  for (int64_t columns : {40, 72}) {
+    const Tensor out = random({columns, kNarrow});
+    const Tensor y = (skip + x.Linear(w)).LayerNorm().Linear(out);
+    Tensor first = skip + x.Linear(w);
+    first.Realize();
+    Tensor norm = first.LayerNorm();
+    norm.Realize();
+    const std::vector<double> want = Computed(norm.Linear(out)), got = Computed(y);
+    for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << columns;
+  }
+}
+
 }  // namespace
 }  // namespace tessera
