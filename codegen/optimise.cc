@@ -69,6 +69,34 @@ UOp NestWithin(const UOp& sink, const UOp& inner, const UOp& outer) {
   return sink.WithSrcs(stores);
 }
 
+// Of short rows what is left after whole vectors is most of the work, unless it has lanes as well.
+int64_t LeastLanes(const UOp& range, const RangeSets& sets, int64_t lanes) {
+  const bool reduced = (sets.ClosedBy(Op::kReduce) & sets.Bit(range)) != 0;
+  const UOp& extent = range.src(0);
+  const bool much = extent.IsConst() && 2 * (extent.vmax() % lanes) > extent.vmax() / lanes;
+  return much && !reduced ? kLeastLanes : 0;
+}
+
+constexpr int64_t kCopiesOfWindow = 16, kMostOfWindow = 64;
+
+// Loops of a reduction over few points, other than those that have lanes: the innermost first.
+std::vector<UOp> Windows(const RangeSets& sets, const std::vector<UOp>& lanes) {
+  std::vector<UOp> out;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kReduce)) continue;
+    const absl::Span<const UOp> closed = ClosedRanges(u);
+    int64_t copies = 1;
+    for (size_t i = closed.size(); i-- > 0;) {
+      const UOp& r = closed[i];
+      if (std::find(lanes.begin(), lanes.end(), r) != lanes.end()) continue;
+      copies *= r.src(0).IsConst() ? r.src(0).vmax() : kCopiesOfWindow + 1;
+      if (copies > kCopiesOfWindow || copies * ArithmeticOf(r, sets) > kMostOfWindow) break;
+      if (std::find(out.begin(), out.end(), r) == out.end()) out.push_back(r);
+    }
+  }
+  return out;
+}
+
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
   const UOp staged = CutChoices(StageRecomputed(sink, target));
   const RangeSets sets(staged);
@@ -92,9 +120,16 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   }
   std::vector<UOp> loops = {best};
   UOp out = SeparateLoops(staged, best, loops);
+  const std::vector<UOp> windows = Windows(RangeSets(out), loops);
   for (const UOp& loop : loops) {
     const RangeSets now(out);
-    if (now.Bit(loop) != 0) out = Tile(out, loop, UnrollOf(loop, now, lanes), lanes);
+    if (now.Bit(loop) == 0) continue;
+    out = Tile(out, loop, UnrollOf(loop, now, lanes), lanes, LeastLanes(loop, now, lanes));
+  }
+  // Where a window begins and ends is decided then, and what its points read of a weight is known
+  // before the loops around.
+  for (const UOp& r : windows) {
+    if (RangeSets(out).Bit(r) != 0) out = Simplify(Tile(out, r, r.src(0).vmax(), 1));
   }
   return out;
 }

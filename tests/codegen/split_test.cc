@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "graph/kernel_form.h"
 #include "graph/spec.h"
 #include "graph/text.h"
@@ -146,6 +148,29 @@ TEST(Vectors, LanesAreMoved) {
     const UOp program = ProgramOf(y, SmallChip());
     EXPECT_GT(Count(program, Op::kShuffle), 0);
     EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0);
+  }
+}
+
+// A depthwise convolution: no loop over its windows is left, and of 14 columns 8 and 4 are lanes.
+TEST(Windows, OfShortRowsAreWrittenOut) {
+  ConvOptions options;
+  options.padding = {1, 1};
+  options.groups = 8;
+  const Tensor x = Tensor::Empty({2, 8, 14, 14}), w = Tensor::Empty({8, 1, 3, 3});
+  const UOp program = ProgramOf(x.Conv2d(w, options), SmallChip());
+  EXPECT_LE(Count(program, Op::kRange), 4) << "samples, channels, rows and the last two columns";
+  std::set<int> widths;
+  for (const UOp& s : program.srcs()) {
+    if (s.is(Op::kPut)) widths.insert(s.src(2).dtype().lanes());
+  }
+  EXPECT_EQ(widths, (std::set<int>{1, 4, 8}));
+}
+
+// Rows of which little is left keep their loops as short as before.
+TEST(Windows, WhatIsLeftOfLongRowsHasNoLanes) {
+  const UOp program = ProgramOf(Tensor::Empty({16, 805}) + Tensor::Empty({805}), SmallChip());
+  for (const UOp& s : program.srcs()) {
+    EXPECT_FALSE(s.is(Op::kPut) && s.src(2).dtype().lanes() == 4);
   }
 }
 
