@@ -118,7 +118,7 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs) const 
     Buffer& buffer = BufferOf(value);
     if (l.own && l.overwritten) {
       own.push_back(Take(buffer.storage ? CopyStorage(*buffer.storage, l.device)
-                                        : AllocateTensor(l.shape, l.dtype, l.device)));
+                                        : AllocateTensor(l.shape, l.dtype, l.device, l.written)));
       leaves[i] = own.back().get();
       continue;
     }
@@ -127,7 +127,7 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs) const 
         Fail(l.own ? std::string("a tensor made by the step") : Name(l.source), ", ",
              Describe(value), ", was never given data; Assign to it first");
       }
-      buffer.storage = Take(AllocateTensor(l.shape, l.dtype, l.device));
+      buffer.storage = Take(AllocateTensor(l.shape, l.dtype, l.device, l.written));
     }
     ThrowAsCall(CheckNotLost(*buffer.storage, Describe(value)));
     leaves[i] = buffer.storage.get();

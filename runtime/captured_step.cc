@@ -178,6 +178,7 @@ void CapturedStep::CollectLeaves(const PlanKey& key, const std::vector<UOp>& pla
   for (const UOp& u : key.order) {
     if (u.is(Op::kAssign)) overwritten.insert(BaseOf(u).get());
   }
+  const FirstWrites first_writes(key);
   for (const UOp& leaf : key.leaves) {
     Leaf l;
     if (const auto it = sources.find(leaf.get()); it != sources.end()) {
@@ -186,6 +187,7 @@ void CapturedStep::CollectLeaves(const PlanKey& key, const std::vector<UOp>& pla
       l.own = leaf;
     }
     l.overwritten = overwritten.contains(leaf.get());
+    l.written = first_writes.Of(leaf);
     l.dtype = leaf.dtype();
     l.shape = leaf.shape();
     l.device = leaf.device();

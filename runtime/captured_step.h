@@ -51,6 +51,7 @@ class CapturedStep {
     Source source;
     UOp own;  // a buffer that the step made
     bool overwritten = false;
+    Written written = Written::kWhole;  // if there is no memory of it yet
     DType dtype;
     Shape shape;
     Device device;

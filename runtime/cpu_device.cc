@@ -39,8 +39,8 @@ void* ThreadScratch(int64_t bytes) {
 class CpuDevice : public DeviceRuntime {
  public:
   const Target& target() const override { return HostTarget(); }
-  absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes) override {
-    return memory_.Allocate(bytes);
+  absl::StatusOr<std::shared_ptr<Storage>> DoAllocate(int64_t bytes, Written written) override {
+    return memory_.Allocate(bytes, written);
   }
 
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(

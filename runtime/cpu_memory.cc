@@ -30,11 +30,19 @@ int64_t SizeClass(int64_t bytes) {
   return RoundUp(std::max<int64_t>(bytes, kAlignment), unit);
 }
 
-void* MapBlock(int64_t bytes) {
+// Blocks that are alike serve one another.
+struct BlockKind {
+  int64_t size;
+  Written written;
+  auto operator<=>(const BlockKind&) const = default;
+};
+
+void* MapBlock(const BlockKind& kind) {
   void* p = nullptr;
-  const int64_t alignment = bytes >= kHuge ? kHuge : kAlignment;
-  if (posix_memalign(&p, alignment, bytes) != 0) return nullptr;
-  if (bytes >= kHuge) madvise(p, bytes, MADV_HUGEPAGE);
+  const bool large = kind.size >= kHuge;
+  if (posix_memalign(&p, large ? kHuge : kAlignment, kind.size) != 0) return nullptr;
+  const bool whole = kind.written == Written::kWhole;
+  if (large) madvise(p, kind.size, whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return p;
 }
 
@@ -42,12 +50,12 @@ void* MapBlock(int64_t bytes) {
 
 struct CpuMemory::State {
   mutable std::mutex mutex;
-  std::map<int64_t, std::vector<void*>> free;  // by size class
+  std::map<BlockKind, std::vector<void*>> free;
   MemoryStats stats;
 
   ~State() { Drop(); }
   void Drop() {
-    for (auto& [size, blocks] : free) {
+    for (auto& [kind, blocks] : free) {
       for (void* p : blocks) std::free(p);
     }
     free.clear();
@@ -82,27 +90,28 @@ absl::StatusOr<std::shared_ptr<Storage>> GuardedBlock(int64_t bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes) {
+absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes, Written written) {
   if (bytes < 0 || bytes > (int64_t{1} << 47)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("allocate: ", bytes, " bytes are more than a process can have"));
   }
   if (IntFlag(Flag::kGuardPages) != 0) return GuardedBlock(bytes);
   const int64_t size = SizeClass(bytes);
+  const BlockKind kind{size, size >= kHuge ? written : Written::kWhole};
   void* block = nullptr;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
-    if (auto it = state_->free.find(size); it != state_->free.end() && !it->second.empty()) {
+    if (auto it = state_->free.find(kind); it != state_->free.end() && !it->second.empty()) {
       block = it->second.back();
       it->second.pop_back();
       state_->stats.cached_bytes -= size;
     }
   }
   if (block == nullptr) {
-    block = MapBlock(size);
+    block = MapBlock(kind);
     if (block == nullptr) {
       Trim();
-      block = MapBlock(size);
+      block = MapBlock(kind);
     }
     if (block == nullptr) {
       return absl::ResourceExhaustedError(
@@ -115,15 +124,15 @@ absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes) {
   auto storage = std::make_shared<Storage>();
   storage->data = block;
   storage->bytes = bytes;
-  storage->deleter = [state = state_, size](Storage& s) {
+  storage->deleter = [state = state_, kind](Storage& s) {
     std::lock_guard<std::mutex> lock(state->mutex);
-    state->stats.live_bytes -= size;
-    if (state->stats.cached_bytes + size > kMaxCached) {
+    state->stats.live_bytes -= kind.size;
+    if (state->stats.cached_bytes + kind.size > kMaxCached) {
       std::free(s.data);
       return;
     }
-    state->free[size].push_back(s.data);
-    state->stats.cached_bytes += size;
+    state->free[kind].push_back(s.data);
+    state->stats.cached_bytes += kind.size;
   };
   std::lock_guard<std::mutex> lock(state_->mutex);
   state_->Count(size);

@@ -13,9 +13,12 @@ namespace tessera {
 class CpuMemory {
  public:
   CpuMemory();
-  // Aligned to 64 bytes, large blocks to 2 MiB. With GUARD_PAGES=1 the block ends at an unmapped
-  // page, and fresh bytes are 0xFF: NaN to every float.
-  absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes);
+  // Aligned to 64 bytes, large blocks to 2 MiB. What is written whole has large pages, if it is
+  // large; the system clears each where it is first touched, so what is written in parts has none:
+  // for 512 KB in a cache of 128 MB, spread over its heads, all of it was cleared.
+  // With GUARD_PAGES=1 the block ends at an unmapped page, and fresh bytes are 0xFF: NaN to every
+  // float.
+  absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes, Written written);
   MemoryStats Stats() const;
   void Trim();
 

@@ -128,7 +128,7 @@ class CudaDevice : public DeviceRuntime {
   const Target& target() const override { return device_->target(); }
   bool IsHost() const override { return false; }
 
-  absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes) override {
+  absl::StatusOr<std::shared_ptr<Storage>> DoAllocate(int64_t bytes, Written) override {
     RETURN_IF_ERROR(device_->Enter());
     auto storage = std::make_shared<Storage>();
     storage->bytes = bytes;

@@ -43,12 +43,19 @@ class Recording {
   virtual ~Recording() = default;
 };
 
+// How memory will be filled: by one kernel, or a part at a time, as a cache is, of which the rest
+// should take neither memory nor time.
+enum class Written { kWhole, kInParts };
+
 class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
   virtual const Target& target() const = 0;
   // Bytes of undefined content. ResourceExhausted where there are none.
-  virtual absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes) = 0;
+  absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes,
+                                                    Written written = Written::kWhole) {
+    return DoAllocate(bytes, written);
+  }
   // Each program, compiled; those not yet known in parallel.
   virtual absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(
       absl::Span<const Program> programs) = 0;
@@ -78,6 +85,9 @@ class DeviceRuntime {
   virtual bool Computes() const { return true; }
   virtual MemoryStats Memory() const = 0;
   virtual void Trim() {}  // gives cached bytes back
+
+ private:
+  virtual absl::StatusOr<std::shared_ptr<Storage>> DoAllocate(int64_t bytes, Written written) = 0;
 };
 
 // The device at a place, made at its first use; never destroyed.

@@ -19,22 +19,23 @@ absl::StatusOr<std::vector<DeviceRuntime*>> DevicesOf(Device device) {
 }
 
 absl::StatusOr<std::shared_ptr<Storage>> AllocateParts(absl::Span<DeviceRuntime* const> places,
-                                                       absl::Span<const int64_t> bytes) {
+                                                       absl::Span<const int64_t> bytes,
+                                                       Written written) {
   auto out = std::make_shared<Storage>();
   for (size_t i = 0; i < places.size(); ++i) {
     out->parts.emplace_back();
-    ASSIGN_OR_RETURN(out->parts.back(), places[i]->Allocate(bytes[i]));
+    ASSIGN_OR_RETURN(out->parts.back(), places[i]->Allocate(bytes[i], written));
     out->bytes += bytes[i];
   }
   return out;
 }
 
 absl::StatusOr<std::shared_ptr<Storage>> AllocateTensor(const Shape& shape, DType dtype,
-                                                        Device device) {
+                                                        Device device, Written written) {
   if (shape.MaxElements() > kMostElements) return TooLarge(shape, dtype);
   if (!device.is_sharding()) {
     ASSIGN_OR_RETURN(DeviceRuntime * place, GetDevice(device.place()));
-    return place->Allocate(shape.MaxElements() * dtype.bytes());
+    return place->Allocate(shape.MaxElements() * dtype.bytes(), written);
   }
   const Boxes boxes = BoxesOf(shape, device);
   std::vector<int64_t> bytes;
@@ -42,7 +43,7 @@ absl::StatusOr<std::shared_ptr<Storage>> AllocateTensor(const Shape& shape, DTyp
     bytes.push_back(Volume(boxes.At(i)) * dtype.bytes());
   }
   ASSIGN_OR_RETURN(const std::vector<DeviceRuntime*> places, DevicesOf(device));
-  return AllocateParts(places, bytes);
+  return AllocateParts(places, bytes, written);
 }
 
 int64_t BytesAt(const Plan& plan, const PlanBuffer& buffer, int place) {

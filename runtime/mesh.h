@@ -19,13 +19,14 @@ absl::StatusOr<std::vector<DeviceRuntime*>> DevicesOf(Device device);
 
 // Storage of a tensor on one place, or parts of it on each: as many bytes as each part has.
 absl::StatusOr<std::shared_ptr<Storage>> AllocateTensor(const Shape& shape, DType dtype,
-                                                        Device device);
+                                                        Device device, Written written);
 // The same of a plan's buffer.
 absl::StatusOr<std::shared_ptr<Storage>> AllocateBuffer(const Plan& plan, const PlanBuffer& buffer);
 // What it takes at one of its places, and a part of so many bytes on each.
 int64_t BytesAt(const Plan& plan, const PlanBuffer& buffer, int place);
 absl::StatusOr<std::shared_ptr<Storage>> AllocateParts(absl::Span<DeviceRuntime* const> places,
-                                                       absl::Span<const int64_t> bytes);
+                                                       absl::Span<const int64_t> bytes,
+                                                       Written written = Written::kWhole);
 
 // New storage with the same bytes, on the same places.
 absl::StatusOr<std::shared_ptr<Storage>> CopyStorage(const Storage& storage, Device device);

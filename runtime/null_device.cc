@@ -11,7 +11,7 @@ namespace {
 class NullDevice : public DeviceRuntime {
  public:
   const Target& target() const override { return HostTarget(); }
-  absl::StatusOr<std::shared_ptr<Storage>> Allocate(int64_t bytes) override {
+  absl::StatusOr<std::shared_ptr<Storage>> DoAllocate(int64_t bytes, Written) override {
     auto storage = std::make_shared<Storage>();
     storage->bytes = bytes;
     {

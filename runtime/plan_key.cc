@@ -240,6 +240,12 @@ PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary) {
   return key;
 }
 
+FirstWrites::FirstWrites(const PlanKey& key) {
+  for (const UOp& u : key.order) {
+    if (u.is(Op::kAssign)) whole_.insert(u.src(1).get());
+  }
+}
+
 void SetLasting(PlanKey& key, Lasting lasting) {
   if (std::find(lasting.slots.begin(), lasting.slots.end(), true) == lasting.slots.end()) return;
   key.words.push_back(~uint64_t{0});

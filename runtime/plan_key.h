@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/types/span.h"
 #include "graph/uop.h"
+#include "runtime/device.h"
 #include "schedule/plan.h"
 
 namespace tessera {
@@ -50,6 +52,18 @@ PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary = false);
 
 // Makes what lasts from run to run a part of the key, if anything does.
 void SetLasting(PlanKey& key, Lasting lasting);
+
+// How the leaves that have no contents yet are written: whole by an ASSIGN of the graph, or not.
+class FirstWrites {
+ public:
+  explicit FirstWrites(const PlanKey& key);
+  Written Of(const UOp& leaf) const {
+    return whole_.contains(leaf.get()) ? Written::kWhole : Written::kInParts;
+  }
+
+ private:
+  absl::flat_hash_set<const Node*> whole_;
+};
 
 // The values of the VARs that stand for where draws begin and for numbers, by name.
 std::map<std::string, int64_t> KeyBindings(const PlanKey& key);

@@ -194,6 +194,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     }
   }
   std::vector<std::shared_ptr<Storage>> leaves;
+  std::optional<FirstWrites> first_writes;  // made where some memory is
   for (const UOp& leaf : key.leaves) {
     Buffer& buffer = *leaf.arg<BufferArg>().buffer;
     if (buffer.storage == nullptr) {
@@ -202,7 +203,9 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
             absl::StrCat("realize: ", Describe(leaf),
                          " was never given data; Assign to it first, or create it with Zeros"));
       }
-      ASSIGN_OR_RETURN(buffer.storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device()));
+      if (!first_writes) first_writes.emplace(key);
+      ASSIGN_OR_RETURN(buffer.storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device(),
+                                                      first_writes->Of(leaf)));
     }
     if (buffer.storage->lost != nullptr) {
       LoseAssigned(key);

@@ -1,10 +1,16 @@
 // Versions of tensors: assignment to wholes and views, readers of old versions, reading and blobs.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "graph/flags.h"
 #include "graph/grad.h"
 #include "graph/tensor_internal.h"
 #include "runtime/capture.h"
+#include "runtime/device.h"
 #include "runtime/runtime.h"
 #include "tests/graph/tensor_testing.h"
 #include "tests/support/check.h"
@@ -436,6 +442,38 @@ TEST(Assign, EveryElementIsUpdatedOnce) {
     EXPECT_EQ(x.Min().Item(), 4) << n;
     EXPECT_EQ(x.Max().Item(), 4) << n;
   }
+}
+
+// The share of a tensor's memory that the system has given it.
+double Touched(const Tensor& t) {
+  const int64_t page = sysconf(_SC_PAGESIZE), bytes = t.elements() * t.dtype().bytes();
+  const auto begin = reinterpret_cast<uintptr_t>(t.Data<float>()) / page * page;
+  std::vector<unsigned char> in((bytes + page - 1) / page);
+  EXPECT_EQ(mincore(reinterpret_cast<void*>(begin), bytes, in.data()), 0);
+  return static_cast<double>(std::count_if(in.begin(), in.end(), [](int b) { return b & 1; })) /
+         static_cast<double>(in.size());
+}
+
+// A cache takes memory as it is filled, and not a large page for each row that has a number.
+TEST(Assign, WhatIsWrittenInPartsTakesMemoryForThese) {
+  if (IntFlag(Flag::kGuardPages) != 0) GTEST_SKIP() << "GUARD_PAGES fills what it gives";
+  GetDevice(Place("CPU", 0)).value()->Trim();
+  const int64_t rows = 16, columns = int64_t{1} << 19;
+  Tensor cache = Tensor::Empty({rows, columns}), jitted = Tensor::Empty({rows, columns}),
+         whole = Tensor::Empty({rows, columns});
+  cache.SliceAxis(1, {0, 8}).Assign(Tensor::Ones({rows, 8}));
+  cache.Realize();
+  EXPECT_LT(Touched(cache), 0.01);
+  Jit step([&](const Tensor& x) {
+    jitted.SliceAxis(1, {0, 8}).Assign(x);
+    return x + 1;
+  });
+  for (int i = 0; i < 3; ++i) step.One({Tensor::Full({rows, 8}, i)}).Realize();
+  EXPECT_LT(Touched(jitted), 0.01);
+  EXPECT_EQ(jitted[3][7].Item<float>(), 2);
+  whole.Assign(Tensor::Ones({rows, columns}));
+  whole.Realize();
+  EXPECT_EQ(Touched(whole), 1);
 }
 
 }  // namespace
