@@ -1,5 +1,6 @@
 // Marked tensors, and the gradients that Backward leaves in them.
 #include <mutex>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -16,7 +17,8 @@ using internal::Show;
 
 namespace {
 
-// The tensors that are marked, while they live.
+// The tensors that are marked, while they live. Nothing dies while the mutex is held: what frees
+// its memory may be a function of the user's, which may ask for gradients itself.
 struct Marked {
   std::mutex mutex;
   absl::flat_hash_map<const void*, std::weak_ptr<void>> states;
@@ -40,6 +42,7 @@ Tensor& Tensor::RequireGrad(bool required) {
   Call call("RequireGrad", CallSite::Here(), *this);
   uop();
   if (required && !dtype().IsFloat()) Fail(Show(*this), " is not of a float dtype");
+  const std::shared_ptr<State> before = std::exchange(state_->grad, nullptr);
   Marked& marked = AllMarked();
   std::lock_guard lock(marked.mutex);
   if (required) {
@@ -48,22 +51,24 @@ Tensor& Tensor::RequireGrad(bool required) {
   } else {
     marked.states.erase(state_.get());
   }
-  state_->grad = nullptr;
   return *this;
 }
 
 std::vector<Tensor> Tensor::AllRequiringGrad() {
   std::vector<Tensor> out;
-  Marked& marked = AllMarked();
-  std::lock_guard lock(marked.mutex);
-  for (const auto& [key, weak] : marked.states) {
-    Tensor t;
-    t.state_ = std::static_pointer_cast<State>(weak.lock());
-    // A step under capture takes in no tensor that it does not use.
-    const internal::Trace* trace = internal::Trace::Current();
-    if (trace != nullptr && t.state_ != nullptr && !trace->Knows(t.state_)) continue;
-    if (t.state_ != nullptr && t.state_->value) out.push_back(std::move(t));
+  {
+    Marked& marked = AllMarked();
+    std::lock_guard lock(marked.mutex);
+    for (const auto& [key, weak] : marked.states) {
+      out.emplace_back().state_ = std::static_pointer_cast<State>(weak.lock());
+    }
   }
+  // A step under capture takes in no tensor that it does not use.
+  const internal::Trace* trace = internal::Trace::Current();
+  std::erase_if(out, [&](const Tensor& t) {
+    if (t.state_ == nullptr || !t.state_->value) return true;
+    return trace != nullptr && !trace->Knows(t.state_);
+  });
   return out;
 }
 

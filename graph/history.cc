@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
@@ -101,18 +102,20 @@ class Marked {
     kept_.insert(kept_.end(), queue.begin(), queue.end());
     Buffer& b = *buffer.arg<BufferArg>().buffer;
     b.computed_from = NearestHashes(b.history->srcs);
-    b.history = Forgotten();
+    forgotten_.push_back(std::exchange(b.history, Forgotten()));
     return false;
   }
 
   absl::flat_hash_set<const Node*> nodes_, nowhere_;
   std::vector<UOp> kept_;  // so that no other node comes to lie where one of nowhere_ was
+  // These die without the lock, as what they hold may be freed by a function of the user's.
+  std::vector<std::shared_ptr<const History>> forgotten_;
 };
 
 }  // namespace
 
 void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buffers) {
-  Marked marked;
+  Marked marked;  // outlives the lock
   std::unique_lock lock(Mutex());
   const absl::flat_hash_set<const Node*> depend = marked.Above(expressions);
   for (size_t i = 0; i < expressions.size(); ++i) {
@@ -133,12 +136,12 @@ void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buff
 }
 
 UOp WithHistory(const UOp& root) {
+  absl::flat_hash_map<const Node*, UOp> done;
+  std::vector<std::pair<UOp, bool>> stack = {{root, false}};  // node, sources done
   std::unique_lock lock(Mutex());
   bool any = false;
   for (const UOp& u : TopoSort({&root, 1})) any |= HistoryOf(u) != nullptr;
   if (!any) return root;
-  absl::flat_hash_map<const Node*, UOp> done;
-  std::vector<std::pair<UOp, bool>> stack = {{root, false}};  // node, sources done
   while (!stack.empty()) {
     auto [u, ready] = stack.back();
     stack.pop_back();

@@ -24,8 +24,40 @@ constexpr size_t kMaxCaptures = 64;
 
 struct Jit::Impl {
   Step step;
+  std::mutex capturing;  // one thread at a time runs the step, which may ask for captures()
   mutable std::mutex mutex;
-  std::vector<std::shared_ptr<CapturedStep>> captures;  // the last one used is the last
+  std::vector<std::shared_ptr<CapturedStep>> captures;  // with the mutex held; last used last
+
+  // The one for these inputs; nothing where there is none, or none that holds any more.
+  std::shared_ptr<CapturedStep> Find(const std::vector<Tensor>& inputs) {
+    std::shared_ptr<CapturedStep> found;  // what it holds dies after the lock
+    std::lock_guard lock(mutex);
+    const auto it = std::find_if(captures.begin(), captures.end(),
+                                 [&](const auto& c) { return c->Fits(inputs); });
+    if (it == captures.end()) return nullptr;
+    found = *it;
+    if (!found->IsCurrent()) {
+      captures.erase(it);
+      return nullptr;
+    }
+    std::rotate(it, it + 1, captures.end());
+    return found;
+  }
+
+  std::shared_ptr<CapturedStep> FindOrCapture(const std::vector<Tensor>& inputs, CallSite at) {
+    if (auto found = Find(inputs)) return found;
+    std::lock_guard one(capturing);
+    if (auto found = Find(inputs)) return found;
+    auto made = std::make_shared<CapturedStep>(step, inputs, at);
+    std::shared_ptr<CapturedStep> oldest;
+    std::lock_guard lock(mutex);
+    captures.push_back(made);
+    if (captures.size() > kMaxCaptures) {
+      oldest = std::move(captures.front());
+      captures.erase(captures.begin());
+    }
+    return made;
+  }
 };
 
 Jit::Jit(Erased step) : impl_(std::make_unique<Impl>()) { impl_->step = std::move(step.step); }
@@ -65,26 +97,7 @@ std::vector<Tensor> Jit::operator()(const std::vector<Tensor>& inputs, const Bin
     }
     if (!pending.empty()) Tensor::Realize(absl::MakeSpan(pending), at);
   }
-  std::shared_ptr<CapturedStep> capture;
-  {
-    std::lock_guard lock(impl_->mutex);
-    auto& all = impl_->captures;
-    for (auto it = all.begin(); it != all.end(); ++it) {
-      if (!(*it)->Fits(inputs)) continue;
-      if ((*it)->IsCurrent()) {
-        capture = *it;
-        std::rotate(it, it + 1, all.end());
-      } else {
-        all.erase(it);
-      }
-      break;
-    }
-    if (capture == nullptr) {
-      capture = std::make_shared<CapturedStep>(impl_->step, inputs, at);
-      all.push_back(capture);
-      if (all.size() > kMaxCaptures) all.erase(all.begin());
-    }
-  }
+  const std::shared_ptr<CapturedStep> capture = impl_->FindOrCapture(inputs, at);
   Call call("Jit", at);
   return capture->Run(inputs, values);
 }

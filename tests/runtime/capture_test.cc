@@ -383,6 +383,19 @@ TEST(Capture, NullDevice) {
   }
 }
 
+TEST(Capture, AStepMayAskForItsCaptures) {
+  std::vector<int> seen;
+  std::unique_ptr<Jit> jit;
+  jit = std::make_unique<Jit>([&](const Tensor& x) {
+    seen.push_back(jit->captures());
+    return x + 1;
+  });
+  EXPECT_EQ(jit->One({Tensor::From({1.f})}).Item(), 2);
+  EXPECT_EQ(jit->One({Tensor::From({2.f})}).Item(), 3);
+  EXPECT_EQ(jit->One({Tensor::From({2.f, 3.f})}).Sum().Item(), 7);
+  EXPECT_THAT(seen, ::testing::ElementsAre(0, 1));
+}
+
 TEST(Capture, OverheadOfAKernelSlow) {
   for (const char* place : {"CPU", "NULL"}) {
     ASSERT_OK_AND_ASSIGN(const double seconds, MeasureReplay(Device(place).place(), 200, 200));

@@ -98,5 +98,35 @@ TEST(History, ResultsAreTensorsOfTheirOwn) {
   }
 }
 
+// Who frees a tensor's memory may compute with others, and ask for gradients.
+TEST(History, WhatItHeldIsFreedByAFunctionThatComputes) {
+  int freed = 0;
+  const auto free = [&freed](void*) {
+    Tensor w = Tensor::From({2.f}).RequireGrad();
+    const Tensor y = w * w;
+    EXPECT_EQ(y.Item(), 4);
+    y.Sum().Backward();
+    EXPECT_THAT(Floats(w.grad()), ElementsAre(4));
+    ++freed;
+  };
+  Tensor other = Tensor::From({1.f}).RequireGrad();
+  std::vector<int32_t> index = {1, 0};
+  Tensor y;
+  {
+    Tensor x = Tensor::From({1.f, 2.f}).RequireGrad();
+    y = (x * 3).Take(Tensor::FromBlob(index.data(), {2}, kInt32, free));
+    EXPECT_THAT(Floats(y), ElementsAre(6, 3));
+  }
+  EXPECT_EQ(freed, 0);
+  EXPECT_THAT(Floats(y * 2), ElementsAre(12, 6));  // finds that the history leads nowhere
+  EXPECT_EQ(freed, 1);
+
+  std::vector<float> factor = {5};
+  (other * Tensor::FromBlob(factor.data(), {1}, kFloat32, free)).Sum().Backward();
+  EXPECT_EQ(freed, 1);
+  other.RequireGrad();  // begins anew
+  EXPECT_EQ(freed, 2);
+}
+
 }  // namespace
 }  // namespace tessera
