@@ -13,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "graph/error.h"
 #include "runtime/core_pool.h"
@@ -151,7 +152,9 @@ int Main(int argc, char** argv) {
   DropCoreType(argv);
   const std::string first_result =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "bench-first-result";
+  std::vector<std::string> names;
   const Wanted wanted = [&](const std::string& name) {
+    names.push_back(name);
     return options.only.empty() || options.only.contains(name);
   };
   std::printf("%s\n", Machine().c_str());
@@ -173,8 +176,10 @@ int Main(int argc, char** argv) {
   add(NetworkRows(wanted, options.python));
   add(FirstResultRows(wanted, first_result));
   add(CoreRows(wanted, first_result));
-  if (rows.empty()) {
-    std::fprintf(stderr, "tools/bench: there is no row of that name\n");
+  for (const std::string& name : options.only) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    std::fprintf(stderr, "tools/bench: there is no row %s; the rows are: %s\n", name.c_str(),
+                 absl::StrJoin(names, ", ").c_str());
     return 2;
   }
   bool written = true;

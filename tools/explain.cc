@@ -87,7 +87,8 @@ const std::vector<Named>& Expressions() {
   return list;
 }
 
-[[noreturn]] void Usage(std::ostream& out, int status) {
+[[noreturn]] void Usage(std::ostream& out, int status, const std::string& why = "") {
+  if (!why.empty()) out << "tools/explain: " << why << "\n";
   out << kUsage;
   for (const Named& n : Expressions()) {
     out << "  " << n.name << std::string(12 - std::string(n.name).size(), ' ') << n.what << "\n";
@@ -111,19 +112,22 @@ Options ReadOptions(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h") Usage(std::cout, 0);
     if (word == "--stage") {
-      if (++i == argc || std::find(known.begin(), known.end(), argv[i]) == known.end()) {
-        Usage(std::cerr, 2);
+      const std::string stage = ++i < argc ? argv[i] : "";
+      if (std::find(known.begin(), known.end(), stage) == known.end()) {
+        Usage(std::cerr, 2, "'" + stage + "' is no stage");
       }
       out.stages.emplace_back(argv[i]);
     } else if (word == "--prelude") {
       out.prelude = true;
-    } else if (!out.expression.empty() || (word.size() > 1 && word[0] == '-')) {
-      Usage(std::cerr, 2);
+    } else if (word.size() > 1 && word[0] == '-') {
+      Usage(std::cerr, 2, "'" + word + "' is no option");
+    } else if (!out.expression.empty()) {
+      Usage(std::cerr, 2, "one expression at a time; got '" + out.expression + "', '" + word + "'");
     } else {
       out.expression = word;
     }
   }
-  if (out.expression.empty()) Usage(std::cerr, 2);
+  if (out.expression.empty()) Usage(std::cerr, 2, "no expression is named");
   return out;
 }
 
@@ -153,11 +157,9 @@ std::vector<UOp> Roots(const std::string& expression) {
     text << std::cin.rdbuf();
   } else {
     std::ifstream file(expression);
-    if (!file) {
-      std::cerr << "tools/explain: '" << expression << "' is no expression and no file\n";
-      Usage(std::cerr, 2);
-    }
+    if (!file) Usage(std::cerr, 2, "'" + expression + "' is no expression and no file");
     text << file.rdbuf();
+    if (text.str().empty()) Usage(std::cerr, 2, "'" + expression + "' is empty, or no file");
   }
   return RootsOf(text.str());
 }

@@ -1,11 +1,11 @@
 // Writes a GGUF model of the Llama-3.2-1B shape with random weights, for measuring speed:
 // tools/make-random-model FORMAT FILE [LAYERS], with FORMAT one of F16, BF16, F32, Q8_0, Q4_0, ...
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "examples/llm/quant.h"
 #include "examples/llm/tokenizer.h"
@@ -52,6 +52,10 @@ std::vector<Scale> ScalesOf(WeightFormat format) {
       return {{0, -13}, {2, -13}};
     case WeightFormat::kQ6K:
       return {{208, -14}};
+    case WeightFormat::kIQ4NL:
+      return {{0, -13}};
+    case WeightFormat::kIQ4XS:
+      return {{0, -14}};
     default:
       return {};
   }
@@ -122,13 +126,20 @@ void AddWeights(WeightFormat format, int64_t layers, GgufWriter* w) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::optional<WeightFormat> format =
-      argc >= 3 ? WeightFormatNamed(argv[1]) : std::optional<WeightFormat>();
-  const int64_t layers = argc >= 4 ? std::atoll(argv[3]) : kLayers;
-  if (!format || !llm::CanCompute(*format) || layers <= 0) {
-    std::fprintf(stderr, "usage: make-random-model FORMAT FILE [LAYERS]; formats: %s\n",
-                 llm::ComputableFormats().c_str());
-    return 2;
+  const std::string first = argc > 1 ? argv[1] : "";
+  const bool help = first == "--help" || first == "-h";
+  const std::optional<WeightFormat> format = WeightFormatNamed(first);
+  int64_t layers = kLayers;
+  const bool known = format && llm::CanCompute(*format) &&
+                     (InfoOf(*format).block_elements == 1 || !ScalesOf(*format).empty());
+  const bool counted = argc < 4 || (absl::SimpleAtoi(argv[3], &layers) && layers > 0);
+  if (help || argc < 3 || argc > 4 || !known || !counted) {
+    std::fprintf(help ? stdout : stderr,
+                 "usage: tools/make-random-model FORMAT FILE [LAYERS]\n"
+                 "Writes a GGUF model of the shape of Llama-3.2-1B, with %d layers unless told "
+                 "otherwise, and\nrandom weights: for measuring speed. FORMAT is one of\n  %s\n",
+                 static_cast<int>(kLayers), llm::ComputableFormats().c_str());
+    return help ? 0 : 2;
   }
   GgufWriter w;
   w.Set("general.architecture", "llama");

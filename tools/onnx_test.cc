@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -106,7 +107,10 @@ int Main(int argc, char** argv) {
     while (path.size() > 1 && path.back() == '/') path.pop_back();
     const std::vector<std::string> cases = CaseFolders(path);
     if (cases.empty()) {
-      std::cout << "fail " << path << " there is no model.onnx in it, nor in a folder in it\n";
+      const bool folder = std::filesystem::is_directory(path);
+      std::cout << "fail " << path
+                << (folder ? " there is no model.onnx in it, nor in a folder in it\n"
+                           : " is no folder\n");
       ++tally.fail;
     }
     for (const std::string& folder : cases) {

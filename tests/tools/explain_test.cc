@@ -64,8 +64,15 @@ TEST(ExplainTool, RejectsWhatIsNoExpression) {
   const Outcome o = RunTool("explain", "nosuch");
   EXPECT_EQ(o.exit, 2);
   EXPECT_THAT(o.out, AllOf(HasSubstr("no expression and no file"), HasSubstr("softmax")));
-  EXPECT_EQ(RunTool("explain", "").exit, 2);
-  EXPECT_EQ(RunTool("explain", "--stage nonsense add").exit, 2);
+  const std::pair<const char*, const char*> mistakes[] = {
+      {"", "no expression is named"}, {"--stage nonsense add", "'nonsense'"},
+      {"add --stage", "is no stage"}, {"--foo add", "'--foo' is no option"},
+      {"add sum", "'add', 'sum'"},    {"tests", "'tests' is empty, or no file"}};
+  for (const auto& [arguments, why] : mistakes) {
+    const Outcome wrong = RunTool("explain", arguments);
+    EXPECT_EQ(wrong.exit, 2) << arguments;
+    EXPECT_THAT(wrong.out, HasSubstr(why)) << arguments;
+  }
 }
 
 }  // namespace
