@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kThreads = 256, kWarp = 32, kWarpsOfBlock = 8, kVectorBytes = 16;
 constexpr int64_t kEnoughThreads = 1 << 14;  // outputs that occupy a chip with a thread each
-constexpr int64_t kTileRows = 8;             // of a contraction, at most, in a thread's registers
+constexpr int64_t kThreadRows = 8;           // of a contraction, at most, in a thread's registers
 
 UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 UOp Minus(const UOp& a, const UOp& b) { return UOp::Make(Op::kSub, {a, b}); }
@@ -197,7 +197,7 @@ class Binder {
       const bool ours = std::find(loops_.begin(), loops_.end(), r) != loops_.end();
       if (ours && r.src(0).IsConst() && (!row || r.src(0).vmax() > row.src(0).vmax())) row = r;
     }
-    int64_t rows = row ? kTileRows : 1;
+    int64_t rows = row ? kThreadRows : 1;
     while (rows > 1 && (row.src(0).vmax() % rows != 0 || threads / rows < kEnoughThreads))
       rows /= 2;
     return rows;

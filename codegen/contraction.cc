@@ -199,9 +199,8 @@ int64_t VectorsAtOnce(int64_t columns, int64_t tile_columns, int64_t lanes) {
 // Rows whose sums stay in registers, with the columns and one element of a: as many as can be, or
 // somewhat fewer where no row is left over then.
 int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
-  const int64_t wide = target.vector_registers >= 32 ? 8 : 4;
-  const int64_t most =
-      std::clamp<int64_t>((target.vector_registers - 1 - vectors) / vectors, 1, wide);
+  const int64_t fit = (target.vector_registers - 1 - vectors) / vectors;
+  const int64_t most = std::clamp<int64_t>(fit, 1, MostTileRows(target));
   if (rows <= most) return rows;
   const int64_t even = LargestDivisor(rows, most);
   return even > most / 2 ? even : most;

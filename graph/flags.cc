@@ -50,9 +50,14 @@ struct Values {
     const Row& row = kRows[i];
     text[i] = value.empty() ? row.default_text : value;
     int64_t parsed = 0;
-    if (row.kind == FlagKind::kInt && !absl::SimpleAtoi(text[i], &parsed)) {
-      std::fprintf(stderr, "tessera: %s=%s is not an integer; taking %s\n", row.name,
-                   text[i].c_str(), row.default_text);
+    const char* wrong = nullptr;
+    if (row.kind == FlagKind::kInt) {
+      if (!absl::SimpleAtoi(text[i], &parsed)) wrong = "is not an integer";
+      if (parsed < 0 && text[i] != row.default_text) wrong = "is below 0";
+    }
+    if (wrong != nullptr) {
+      std::fprintf(stderr, "tessera: %s=%s %s; taking %s\n", row.name, text[i].c_str(), wrong,
+                   row.default_text);
       text[i] = row.default_text;
       CHECK(absl::SimpleAtoi(text[i], &parsed), row.name);
     }

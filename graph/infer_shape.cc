@@ -61,7 +61,9 @@ absl::Status CheckExtents(const Context& c, absl::Span<const Extent> dims) {
   for (const Extent& e : dims) {
     if (e.max() < 0) return c.Fail("an extent of ", e.ToString(), " is negative");
     if (e.max() != 0 && __builtin_mul_overflow(n, e.max(), &n)) {
-      return c.Fail("the number of elements does not fit in 64 bits");
+      return c.Fail("the number of elements of ",
+                    Shape(Extents(dims.begin(), dims.end())).ToString(),
+                    " does not fit in 64 bits");
     }
   }
   return absl::OkStatus();

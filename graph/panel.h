@@ -13,9 +13,14 @@ namespace tessera {
 // its part of the last one, which is slower by less than packing gains.
 int64_t MostOfPanel(const Target& target);
 
+// The tile of a product whose sums a core keeps in registers: its rows at most, and its vectors of
+// columns where there are enough.
+int64_t MostTileRows(const Target& target);
+inline constexpr int64_t kTileVectors = 2;
+
 // How many vectors of columns a tile takes, of so many columns in all and vectors of each down the
-// sum: two where there are enough columns and the panel stays in cache, else one. `lanes` is a
-// vector's.
+// sum: kTileVectors where there are enough columns and the panel stays in cache, else one. `lanes`
+// is a vector's.
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps);
 
 // Below so many rows the right operand is read in its own order.

@@ -58,6 +58,12 @@ Tensor Tensor::MatMul(const Tensor& b, CallSite at) const {
     Fail("the last axis of ", Show(*this), " and axis ", inner, " of ", Show(b),
          " differ: ", shape()[rank() - 1].ToString(), " and ", b.shape()[inner].ToString());
   }
+  for (int i = 3; i <= std::min(rank(), b.rank()); ++i) {
+    const Extent &x = shape()[rank() - i], &y = b.shape()[b.rank() - i];
+    if (x == y || x.is_int(1) || y.is_int(1)) continue;
+    Fail("the axes before the last two do not broadcast: axis ", -i, " of ", Show(*this), " and ",
+         Show(b), " has ", x.ToString(), " and ", y.ToString());
+  }
   const Device at_a = device(), at_b = b.device();
   if (at_a && at_b && !at_a.is_sharding() && !at_b.is_sharding() && !(at_a == at_b)) {
     Fail("the operands are on different devices, ", at_a.ToString(), " and ", at_b.ToString(),

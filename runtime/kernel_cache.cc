@@ -95,9 +95,11 @@ std::string Payload(absl::string_view key, absl::string_view object) {
   return absl::StrCat(key, object);
 }
 
+// A folder that is missing where nobody named one is no news.
 void ReportOnce(const absl::Status& status) {
   static std::atomic<bool> reported{false};
-  if (IntFlag(Flag::kDebug) >= 1 && !reported.exchange(true)) {
+  const bool asked = IntFlag(Flag::kDebug) >= 1 || !TextFlag(Flag::kCacheDir).empty();
+  if (asked && !reported.exchange(true)) {
     std::fprintf(stderr, "tessera: going on without the disk cache: %s\n",
                  std::string(status.message()).c_str());
   }

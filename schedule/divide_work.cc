@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/flags.h"
 #include "graph/kernel_form.h"
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "schedule/passes.h"
@@ -118,7 +119,6 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
 }
 
 constexpr int64_t kOccupying = 4, kTilesOccupying = 2;  // for each core: shared evenly enough
-constexpr int64_t kTileRows = 8, kTileColumns = 32;
 constexpr double kComputing = 64;         // operations on each byte: memory is not waited for
 constexpr double kWorthAnother = 0.75;    // of the bytes that each core moves
 constexpr double kLeastPart = 256 << 10;  // bytes that a core takes at once
@@ -128,13 +128,15 @@ constexpr int64_t kMostPartsEach = 8;
 // How many points of each loop codegen keeps together: one, but those of a tile for the columns of
 // a kernel's only product, along which the result is adjacent, and for the rows, which use the
 // columns' operand again.
-std::vector<int64_t> TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loops) {
+std::vector<int64_t> TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loops,
+                             const Target& target) {
   std::vector<int64_t> out(loops.size(), 1);
   const RangeMask summed = sets.ClosedBy(Op::kReduce);
   const auto reduces = [](const UOp& u) { return u.is(Op::kReduce); };
   if (std::count_if(sets.order().begin(), sets.order().end(), reduces) != 1) return out;
+  const UOp& sum = *std::find_if(sets.order().begin(), sets.order().end(), reduces);
   size_t columns = loops.size(), rows = loops.size();
-  for (const Sum sum = ToSum(store.src(0).src(1)); const Sum::Term& t : sum.terms) {
+  for (const Sum at = ToSum(store.src(0).src(1)); const Sum::Term& t : at.terms) {
     if (t.factor == 1) columns = std::find(loops.begin(), loops.end(), t.term) - loops.begin();
   }
   if (columns == loops.size()) return out;
@@ -149,8 +151,8 @@ std::vector<int64_t> TilesOf(const RangeSets& sets, const UOp& store, absl::Span
     if (rows == loops.size() || loops[rows].src(0).vmax() < loops[i].src(0).vmax()) rows = i;
   }
   if (rows == loops.size()) return out;
-  out[rows] = kTileRows;
-  out[columns] = kTileColumns;
+  out[rows] = MostTileRows(target);
+  out[columns] = kTileVectors * target.vector_bytes / sum.dtype().bytes();
   return out;
 }
 
@@ -177,8 +179,8 @@ Moved MovedOver(const RangeSets& sets, const UOp& loop) {
 // what takes time another that occupies them, if each then moves much less: a product of a few rows
 // is divided by columns, so that each core reads its part of the weights.
 size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const UOp> loops,
-                   int64_t cores) {
-  const std::vector<int64_t> tiles = TilesOf(sets, k.graph.src(0), loops);
+                   int64_t cores, const Target& target) {
+  const std::vector<int64_t> tiles = TilesOf(sets, k.graph.src(0), loops, target);
   const auto extent = [&](size_t i) { return loops[i].src(0).vmax(); };
   const auto enough = [&](size_t i) {
     return std::max(kOccupying, kTilesOccupying * tiles[i]) * cores;
@@ -294,7 +296,8 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     division = UseCores(space, {std::max(wanted, division.cores()), target.span_limit, 0}, *fits);
   }
 
-  const size_t grid = LoopToShare(kernel, sets, absl::MakeSpan(order).subspan(0, outer), wanted);
+  const size_t grid =
+      LoopToShare(kernel, sets, absl::MakeSpan(order).subspan(0, outer), wanted, target);
   const int64_t one = grid < outer ? order[grid].src(0).vmax() : 1;
   const int64_t sharers = std::min(wanted, one);
   const double shared_use = sharers > 0 ? Utilisation(one, sharers, wanted) : 0;

@@ -43,6 +43,14 @@ TEST(Flags, BrokenIntegerTakesTheDefault) {
   EXPECT_EQ(IntFlag(Flag::kCache), 1);
 }
 
+TEST(Flags, BelowZeroTakesTheDefaultAndSaysSo) {
+  testing::internal::CaptureStderr();
+  SetFlagForTest cores(Flag::kCores, "-1"), bisect(Flag::kBisect, "-1");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "tessera: CORES=-1 is below 0; taking 0\n");
+  EXPECT_EQ(IntFlag(Flag::kCores), 0);
+  EXPECT_EQ(IntFlag(Flag::kBisect), -1);
+}
+
 TEST(Flags, WrongKindIsABug) { EXPECT_DEATH(IntFlag(Flag::kDump), "DUMP"); }
 
 TEST(Flags, CacheFolder) {

@@ -28,7 +28,8 @@ TEST(TensorCreate, Filled) {
   EXPECT_THAT(Values(Tensor::Full({1}, ~uint64_t{0})), ElementsAre(std::ldexp(1, 64)));
   EXPECT_ERROR(Tensor::Full({2}, 300, kUInt8), "Full", "300 does not fit u8");
   EXPECT_ERROR(Tensor::Zeros({-1}), "Zeros", "negative");
-  EXPECT_ERROR(Tensor::Zeros({int64_t{1} << 40, int64_t{1} << 40}), "Zeros", "64 bits");
+  EXPECT_ERROR(Tensor::Zeros({int64_t{1} << 40, int64_t{1} << 40}), "Zeros",
+               "[1099511627776, 1099511627776] does not fit in 64 bits");
   EXPECT_ERROR(Tensor::Zeros({2}, kFloat32, "TPU"), "device", "TPU");
 }
 

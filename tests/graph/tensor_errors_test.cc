@@ -225,6 +225,7 @@ TEST(TensorErrors, ShapesThatDoNotFit) {
       SAYS("2 elements from -1", x, Narrow(0, -1, 2)),
       SAYS("[3, 4]", x, Select(0, 3)),
       SAYS("[3, 4]", x, MatMul(G().x)),
+      SAYS("axis -3 of f32[1, 2, 5, 6]", image, MatMul(Tensor::Ones({3, 6, 5}))),
       SAYS("[3, 4]", x, TensorDot(G().m)),
       SAYS("[3, 4]", x, Inner(G().v)),
       SAYS("[3, 4]", x, Linear(G().v.Unsqueeze(0))),

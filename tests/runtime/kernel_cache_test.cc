@@ -41,6 +41,7 @@ class KernelCacheTest : public ::testing::Test {
   }
 
   std::string root_, folder_;
+  SetFlagForTest unnamed_{Flag::kCacheDir, ""};
 };
 
 std::string ReadAll(const std::string& path) {
@@ -156,12 +157,12 @@ TEST_F(KernelCacheTest, TroubleIsReportedOnceAndOnlyWhenAsked) {
   const KernelCache nowhere("/proc/no-such/kernels");
   testing::internal::CaptureStderr();
   {
-    SetFlagForTest quiet(Flag::kDebug, "0");
+    SetFlagForTest quiet(Flag::kDebug, "0"), unnamed(Flag::kCacheDir, "");
     EXPECT_FALSE(nowhere.Store("key", "object").ok());
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
   testing::internal::CaptureStderr();
-  SetFlagForTest debug(Flag::kDebug, "1");
+  SetFlagForTest quiet(Flag::kDebug, "0"), named(Flag::kCacheDir, "/proc/no-such");
   EXPECT_FALSE(nowhere.Store("key", "object").ok());
   EXPECT_FALSE(nowhere.Store("key", "object").ok());
   const std::string text = testing::internal::GetCapturedStderr();

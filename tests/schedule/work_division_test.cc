@@ -146,14 +146,14 @@ TEST(DivideWork, ShortLoopsAreSplitTogether) {
 }
 
 // The points of the loop that the cores share.
-int64_t Shared(const Tensor& tensor, int cores) {
-  const PlanKernel k = KernelOf(tensor, cores);
+int64_t Shared(const PlanKernel& k, int cores) {
   EXPECT_EQ(k.workers, cores);
   for (const UOp& r : ClosedRanges(k.graph.src(0))) {
     if (r.arg<RangeArg>().kind == RangeKind::kGrid) return r.src(0).vmax();
   }
   return 0;
 }
+int64_t Shared(const Tensor& tensor, int cores) { return Shared(KernelOf(tensor, cores), cores); }
 
 // Each core reads its part of the weights where there are few rows; with many, what each computes
 // from them takes longer than reading them.
@@ -175,7 +175,13 @@ TEST(DivideWork, TilesOfProductsOccupyTheCores) {
   };
   EXPECT_EQ(Shared(product(8, 600), 2), 600);
   EXPECT_EQ(Shared(product(256, 300), 2), 256);
-  EXPECT_EQ(Shared(product(192, 8192), 16), 8192);
+  EXPECT_EQ(Shared(product(96, 8192), 16), 8192);
+  EXPECT_EQ(Shared(product(192, 8192), 16), 192);
+  Target wide = SmallChip();  // tiles of twice as many rows
+  wide.cores = 16;
+  wide.vector_bytes = 64;
+  wide.vector_registers = 32;
+  EXPECT_EQ(Shared(KernelsOf(product(192, 8192), wide).at(0), 16), 8192);
   EXPECT_EQ(Shared(product(2048, 8192), 16), 2048);
   const Tensor a = Tensor::Empty({12, 64, 64}), b = Tensor::Empty({12, 64, 64});
   EXPECT_EQ(Shared(a.MatMul(b), 2), 12);  // whole products
