@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kPageBytes = 4096;                   // of a row, read at a time
 constexpr int64_t kLeastBytes = 512;                   // that are worth it
 constexpr int64_t kTogether = 16, kLeastTogether = 8;  // rows
+constexpr int64_t kFewerKept = 4;                      // than could be, to have no rows left
 constexpr int64_t kVectors = 4;                        // of sums that are added up together
 constexpr int64_t kMostFactors = 128;                  // elements of the other operand, in reach
 constexpr int64_t kMostResults = 16;                   // for each column; more reuse what they read
@@ -96,6 +97,28 @@ InTwo ReduceInTwo(const InTwo& in, int64_t rows) {
   return in;
 }
 
+// How the rows are taken: so many together, such groups one after another, and so many groups kept
+// at a time, which divides them. What is left of the rows is reduced column by column.
+struct Grouping {
+  int64_t together = 0, groups = 0, block = 0;
+  int64_t rows() const { return together * groups; }
+};
+
+// A number that divides n if one is worth it, else the most.
+int64_t DivisorOrMost(int64_t n, int64_t least, int64_t most) {
+  const int64_t divisor = LargestDivisor(n, most);
+  return divisor < least ? std::min(n, most) : divisor;
+}
+
+Grouping GroupRows(int64_t rows, int64_t most_together, int64_t most_kept) {
+  Grouping g;
+  g.together = DivisorOrMost(rows, kLeastTogether, most_together);
+  g.groups = rows / g.together;
+  g.block = DivisorOrMost(g.groups, most_kept / kFewerKept, most_kept);
+  g.groups -= g.groups % g.block;
+  return g;
+}
+
 }  // namespace
 
 UOp ReduceFarRows(const UOp& sink, const RangeSets& sets, const Target& target) {
@@ -107,14 +130,27 @@ UOp ReduceFarRows(const UOp& sink, const RangeSets& sets, const Target& target) 
       columns, std::min(kPageBytes / f->bytes, divided ? columns / target.cores : columns));
   int64_t results = 1;
   for (const UOp& r : f->results) results *= r.src(0).vmax();
-  const int64_t together = LargestDivisor(rows, std::min(kTogether, kMostFactors / results));
-  if (piece * f->bytes < kLeastBytes || together < kLeastTogether) return UOp();
+  const int64_t most_together = std::min(kTogether, kMostFactors / results);
+  if (piece * f->bytes < kLeastBytes || std::min(rows, most_together) < kLeastTogether) {
+    return UOp();
+  }
   const int64_t kept = results * piece * f->reduce.dtype().bytes();  // of each group of rows
-  const int64_t groups = rows / together, most = std::max<int64_t>(1, target.l2_bytes / 2 / kept);
-  const int64_t block = LargestDivisor(groups, most);  // groups that are kept at a time
-  if (groups / block > 4 * most) return UOp();
+  const Grouping g =
+      GroupRows(rows, most_together, std::max<int64_t>(1, target.l2_bytes / 2 / kept));
 
-  UOp out = sink, column = f->column;
+  UOp out = sink, row = f->row, column = f->column;
+  if (g.rows() < rows) {
+    const int64_t id = FreshRangeId(sets);
+    const auto range = [](int64_t n, int64_t id) {
+      return UOp::Make(Op::kRange, kInt64, {UOp::Index(n)}, RangeArg{id, RangeKind::kLoop});
+    };
+    row = range(g.rows(), id);
+    const UOp left = range(rows - g.rows(), id + 1), first = UOp::Index(g.rows());
+    const Segment after = rows - g.rows() == 1
+                              ? Segment{first, {}}
+                              : Segment{UOp::Make(Op::kAdd, {left, first}), {left}};
+    out = Simplify(SplitIntoSegments(out, f->row, {{row, {row}}, after}));
+  }
   std::vector<UOp> order = f->batch;
   if (piece < columns) {
     const SplitLoops split = SplitRange(out, column, piece);
@@ -127,15 +163,15 @@ UOp ReduceFarRows(const UOp& sink, const RangeSets& sets, const Target& target) 
   order.insert(order.end(), f->results.begin(), f->results.end());
   order.push_back(column);
   std::vector<UOp> columns_of = {column};
-  InTwo in_two{WithLoops(out, order), f->row, f->results, column};
-  std::vector<int64_t> sizes = {together};
-  if (block < groups) sizes.insert(sizes.begin(), together * block);
+  InTwo in_two{WithLoops(out, order), row, f->results, column};
+  std::vector<int64_t> sizes = {g.together};
+  if (g.block < g.groups) sizes.insert(sizes.begin(), g.together * g.block);
   for (int64_t size : sizes) {
     in_two = ReduceInTwo(in_two, size);
     columns_of.push_back(in_two.column);
   }
   const int64_t lanes = LanesFor(f->column, sets, target);
-  out = Tile(in_two.sink, in_two.row, together, 1);
+  out = Tile(in_two.sink, in_two.row, g.together, 1);
   for (const UOp& r : in_two.results) out = Tile(out, r, r.src(0).vmax(), 1);
   for (const UOp& c : columns_of) out = Tile(out, c, c == in_two.column ? 1 : kVectors, lanes);
   return out;

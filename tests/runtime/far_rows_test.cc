@@ -19,7 +19,8 @@ TEST(FarRows, ProductsOfFewRows) {
   struct Size {
     int64_t m, k, n;
   };
-  // Rows that no number of 8 to 16 divides; pieces of columns that end within a vector.
+  // Rows that no number of 8 to 16 divides, of which some are left over; pieces of columns that end
+  // within a vector.
   for (const Size& s :
        {Size{1, 512, 2048}, Size{2, 330, 1700}, Size{3, 96, 6000}, Size{8, 240, 1500},
         Size{16, 272, 2000}, Size{1, 1021, 700}, Size{5, 64, 9001}}) {
@@ -51,12 +52,14 @@ TEST(FarRows, EveryReductionAndDtype) {
 
 // What the groups of rows give is reduced in blocks of its own.
 TEST(FarRows, MoreRowsThanScratchHolds) {
-  const Tensor x = Integers({65536, 256});
-  const std::vector<float> v = x.ToVector<float>(), got = (x + 1).Sum({0}).ToVector<float>();
-  for (int64_t j = 0; j < 256; ++j) {
-    float want = 0;
-    for (int64_t i = 0; i < 65536; ++i) want += v[i * 256 + j] + 1;
-    ASSERT_EQ(got[j], want) << j;
+  for (const int64_t rows : {65536, 16 * 4099, 65537}) {
+    const Tensor x = Integers({rows, 128});
+    const std::vector<float> v = x.ToVector<float>(), got = (x + 1).Sum({0}).ToVector<float>();
+    for (int64_t j = 0; j < 128; ++j) {
+      float want = 0;
+      for (int64_t i = 0; i < rows; ++i) want += v[i * 128 + j] + 1;
+      ASSERT_EQ(got[j], want) << rows << ", " << j;
+    }
   }
 }
 
