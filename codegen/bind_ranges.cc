@@ -9,10 +9,13 @@
 #include <algorithm>
 
 #include "codegen/block_chain.h"
+#include "codegen/block_columns.h"
 #include "codegen/block_tiles.h"
 #include "codegen/contraction.h"
+#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
+#include "codegen/turn_blocks.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -20,20 +23,9 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads = 256, kWarp = 32, kWarpsOfBlock = 8, kVectorBytes = 16;
+constexpr int64_t kThreads = 256, kWarp = 32, kWarpsOfBlock = 8;
 constexpr int64_t kEnoughThreads = 1 << 14;  // outputs that occupy a chip with a thread each
 constexpr int64_t kThreadRows = 8;           // of a contraction, at most, in a thread's registers
-
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Minus(const UOp& a, const UOp& b) { return UOp::Make(Op::kSub, {a, b}); }
-UOp Times(const UOp& a, const UOp& b) { return UOp::Make(Op::kMul, {a, b}); }
-UOp Over(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorDiv, {a, b}); }
-UOp Times(const UOp& a, int64_t b) { return Times(a, UOp::Index(b)); }
-
-// How many points `stride` steps reach from `from` below n.
-UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
-  return Simplify(Over(Plus(Minus(n, from), UOp::Index(stride - 1)), UOp::Index(stride)));
-}
 
 // The loops that the scheduler gave to blocks, all of them as plain ones.
 UOp AsLoops(const UOp& sink) {
@@ -114,30 +106,6 @@ class Binder {
     return UOp::Make(Op::kRange, kInt64, {Simplify(extent)}, RangeArg{next_id_++, kind});
   }
 
-  // Lanes of 16 bytes along the range, where every access that moves with it is whole vectors.
-  int64_t VectorOf(const UOp& range) const {
-    const RangeMask bit = sets_.Bit(range);
-    if (!range.src(0).IsConst()) return 1;
-    int widest = 1;
-    int64_t lanes = kVectorBytes;
-    for (const UOp& u : sets_.order()) {
-      if (!u.is(Op::kIndex) || !(sets_.Free(u) & bit)) continue;
-      if (u.size() == 3 && (sets_.Free(u.src(2)) & bit)) return 1;
-      const Sum sum = ToSum(u.src(1));
-      const Step step = StepOf(u.src(1), range, sets_);
-      if (!step.linear || (step.factor != 1 && step.factor != 0)) return 1;
-      widest = std::max(widest, u.dtype().bytes());
-      if (step.factor == 0) continue;
-      while (sum.constant % lanes != 0) lanes /= 2;
-      for (const Sum::Term& t : sum.terms) {
-        while (!(t.term == range) && t.factor % lanes != 0) lanes /= 2;
-      }
-    }
-    lanes = std::min({lanes, kVectorBytes / widest, int64_t{8}});
-    while (lanes > 1 && range.src(0).vmax() % lanes != 0) lanes /= 2;
-    return lanes;
-  }
-
   // One index for several ranges, the last of them innermost and in vectors of `lanes`.
   struct Flat {
     std::vector<UOp> ranges;
@@ -206,7 +174,7 @@ class Binder {
   void BindThreads() {
     if (loops_.empty()) return;
     const bool in_output = lane_ && std::find(loops_.begin(), loops_.end(), lane_) != loops_.end();
-    int64_t lanes = in_output ? VectorOf(lane_) : 1;
+    int64_t lanes = in_output ? VectorLanes(lane_, sets_) : 1;
     RangeMask all = 0;
     for (const UOp& r : loops_) all |= sets_.Bit(r);
     // Threads of reductions are worth more than vectors.
@@ -273,10 +241,13 @@ class Binder {
     int64_t longest = 1;
     std::vector<int64_t> lanes;
     for (const std::vector<UOp>& over : shared) {
-      lanes.push_back(VectorOf(Innermost(over)));
       RangeMask bits = 0;
       for (const UOp& r : over) bits |= sets_.Bit(r);
-      longest = std::max(longest, sets_.Iterations(bits) / lanes.back());
+      const int64_t points = sets_.Iterations(bits);
+      int64_t wide = VectorLanes(Innermost(over), sets_);
+      while (wide > 1 && points / wide < kWarp && points >= kWarp) wide /= 2;  // a warp's at least
+      lanes.push_back(wide);
+      longest = std::max(longest, points / wide);
     }
     // What the threads share comes last among a store's loops.
     loops_ = rows;
@@ -377,6 +348,8 @@ UOp BindRanges(const UOp& sink, const Target& target) {
   const UOp loops = AsLoops(sink);
   if (const UOp chain = TileChainBlocks(loops, target)) return chain;
   if (const UOp tiles = TileBlocks(loops, target)) return tiles;
+  if (const UOp turned = TurnBlocks(loops, target)) return turned;
+  if (const UOp columns = ReduceColumnBlocks(loops, target)) return columns;
   return Simplify(Binder(loops, SharedLoops(sink), target).Run());
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "codegen/block_tiler.h"
+#include "codegen/index_math.h"
 #include "graph/fold.h"
 #include "graph/product_chain.h"
 #include "graph/rewrite.h"
@@ -15,13 +16,6 @@
 
 namespace tessera {
 namespace {
-
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
-UOp Over(const UOp& a, int64_t b) { return UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)}); }
-UOp Modulo(const UOp& a, int64_t b) { return UOp::Make(Op::kFloorMod, {a, UOp::Index(b)}); }
-UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
-UOp Both(const UOp& a, const UOp& b) { return !a ? b : !b ? a : UOp::Make(Op::kAnd, {a, b}); }
 
 UOp Scratch(int64_t id, DType dtype, int64_t elements) {
   const int64_t bytes = (elements * dtype.bytes() + 15) / 16 * 16;

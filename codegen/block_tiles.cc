@@ -6,6 +6,7 @@
 
 #include "codegen/block_tiler.h"
 #include "codegen/contraction.h"
+#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/matrix.h"
 #include "graph/kernel_form.h"
@@ -18,18 +19,6 @@ namespace {
 constexpr int64_t kWarp = 32;
 constexpr int64_t kMatrixSide = 16;  // of what a matrix unit does at once
 constexpr int64_t kUnrolledCopies = 8, kComputedCopies = 2;
-
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Times(const UOp& a, const UOp& b) { return UOp::Make(Op::kMul, {a, b}); }
-UOp Times(const UOp& a, int64_t b) { return Times(a, UOp::Index(b)); }
-UOp Over(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorDiv, {a, b}); }
-UOp Over(const UOp& a, int64_t b) { return Over(a, UOp::Index(b)); }
-UOp Modulo(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorMod, {a, b}); }
-UOp Modulo(const UOp& a, int64_t b) { return Modulo(a, UOp::Index(b)); }
-UOp Both(const UOp& a, const UOp& b) { return !a ? b : !b ? a : UOp::Make(Op::kAnd, {a, b}); }
-UOp CeilOver(const UOp& a, int64_t b) { return Simplify(Over(Plus(a, UOp::Index(b - 1)), b)); }
-
-UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
 
 }  // namespace
 

@@ -175,4 +175,28 @@ int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target) 
   return std::max<int64_t>(1, target.vector_bytes / widest);
 }
 
+int64_t VectorLanes(const UOp& range, const RangeSets& sets) {
+  constexpr int64_t kVectorBytes = 16;
+  const RangeMask bit = sets.Bit(range);
+  if (!range.src(0).IsConst()) return 1;
+  int widest = 1;
+  int64_t lanes = kVectorBytes;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & bit)) continue;
+    if (u.size() == 3 && (sets.Free(u.src(2)) & bit)) return 1;
+    const Sum sum = ToSum(u.src(1));
+    const Step step = StepOf(u.src(1), range, sets);
+    if (!step.linear || (step.factor != 1 && step.factor != 0)) return 1;
+    widest = std::max(widest, u.dtype().bytes());
+    if (step.factor == 0) continue;
+    while (sum.constant % lanes != 0) lanes /= 2;
+    for (const Sum::Term& t : sum.terms) {
+      while (!(t.term == range) && t.factor % lanes != 0) lanes /= 2;
+    }
+  }
+  lanes = std::min({lanes, kVectorBytes / widest, int64_t{8}});
+  while (lanes > 1 && range.src(0).vmax() % lanes != 0) lanes /= 2;
+  return lanes;
+}
+
 }  // namespace tessera

@@ -40,4 +40,8 @@ UOp BestLaneRange(const RangeSets& sets);
 // Lanes of one register for the widest type that depends on the range.
 int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target);
 
+// Of GPUs: lanes of 16 bytes along the range, where every access that moves with it is whole
+// vectors; else as many as are, or 1.
+int64_t VectorLanes(const UOp& range, const RangeSets& sets);
+
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
@@ -12,11 +13,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kWarp = 32, kFragmentBytes = 16, kMatrixRows = 8, kSums = 8;
-
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
-UOp Over(const UOp& a, int64_t b) { return UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)}); }
-UOp Modulo(const UOp& a, int64_t b) { return UOp::Make(Op::kFloorMod, {a, UOp::Index(b)}); }
 
 UOp Range(int64_t id, int64_t extent, RangeKind kind) {
   return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id, kind});

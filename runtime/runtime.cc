@@ -143,14 +143,19 @@ absl::StatusOr<CompiledPlanPtr> MakeAndKeep(absl::Span<const UOp> roots, const P
 
 }  // namespace
 
-absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key) {
+absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key, const Target* chip) {
   Device home;
   for (const UOp& r : roots) {
     if (!home) home = r.device();
   }
   if (!home) home = internal::DefaultDevice();
   home = Device(home.places()[0]);
-  ASSIGN_OR_RETURN(const Targets targets, TargetsOf(key.order, home));
+  Targets targets{Target()};
+  if (chip != nullptr) {
+    targets = Targets(home, *chip);
+  } else {
+    ASSIGN_OR_RETURN(targets, TargetsOf(key.order, home));
+  }
   ASSIGN_OR_RETURN(Plan plan, PlanKernels(roots, key, targets, home));
   RETURN_IF_ERROR(FinishPlan(plan, targets, key.lasting));
   for (const PlanKernel& k : plan.kernels) {

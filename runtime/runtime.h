@@ -36,8 +36,10 @@ absl::StatusOr<CompiledPlanPtr> PreparePlan(absl::Span<const UOp> roots, const P
 // which those are VARs (runtime/numbers.h): then the key becomes that plan's.
 absl::StatusOr<CompiledPlanPtr> PrepareVarying(absl::Span<const UOp> roots, PlanKey& key);
 
-// The plan of the roots as it was scheduled; nothing is generated, compiled or kept.
-absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key);
+// The plan of the roots as it was scheduled; nothing is generated, compiled or kept. Where a chip
+// is given, all is planned for that instead of for what this machine has.
+absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key,
+                              const Target* chip = nullptr);
 // The same, with what GPUs' kernels are generated for: how many multiprocessors have blocks.
 absl::StatusOr<Plan> PlanWithGrids(absl::Span<const UOp> roots, const PlanKey& key);
 

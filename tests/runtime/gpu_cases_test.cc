@@ -20,6 +20,14 @@ GPU_CASE(MapOfBytes, (OnGpu({3000}) * 100).Cast(kInt8) + 1)
 GPU_CASE(MapOfLongs, (OnGpu({300}) * 1e6).Cast(kInt64) * 3)
 GPU_CASE(MapOfFunctions, OnGpu({500}).Exp() + OnGpu({500}, kFloat32, 2).Sin())
 GPU_CASE(Transposed, OnGpu({65, 34}).T() + 1)
+GPU_CASE(TransposedWhole, OnGpu({64, 96}).T() * 2)
+GPU_CASE(TransposedHalves, OnGpu({130, 70}, kFloat16).T() + OnGpu({70, 130}, kFloat16, 2))
+GPU_CASE(TransposedBytes, (OnGpu({50, 200}) * 100).Cast(kInt8).T().Contiguous())
+GPU_CASE(TransposedLongs, (OnGpu({40, 33}) * 1e6).Cast(kInt64).T() + 1)
+GPU_CASE(TransposedTwice, OnGpu({40, 50}).T() + OnGpu({40, 50}, kFloat32, 2).T() * 3)
+GPU_CASE(TransposedAndPadded, OnGpu({40, 50}).Pad({{1, 2}, {3, 0}}).T() + 1)
+GPU_CASE(Permuted, OnGpu({3, 40, 5, 35}).Permute({0, 3, 2, 1}) + 1,
+         OnGpu({2, 20, 6, 18}).Permute({3, 0, 2, 1}).Contiguous())
 GPU_CASE(Joined, Cat({OnGpu({5, 30}), OnGpu({7, 30}, kFloat32, 2) * 2}, 0))
 GPU_CASE(PaddedAndCut, OnGpu({20, 30}).Pad({{1, 2}, {3, 4}}).Slice({{0, 23, 2}}) * 2)
 GPU_CASE(Selected, Where(OnGpu({999}) > 0, OnGpu({999}, kFloat32, 2), OnGpu({999}, kFloat32, 3)))
@@ -28,6 +36,10 @@ GPU_CASE(RandomBits, Tensor::RandInt(0, 1000, {777}, kInt32, Gpu()))
 // ---- reductions: by a thread, a warp, a block, over the whole
 GPU_CASE(SumOfColumns, OnGpu({70, 300}).Sum({0}))
 GPU_CASE(SumOfLongColumns, OnGpu({2100, 512}).Sum({0}))
+GPU_CASE(SumOfColumnsInVectors, OnGpu({100, 1024}, kBFloat16).Sum({0}), OnGpu({90, 520}).Sum({0}))
+GPU_CASE(SumBetween, OnGpu({3, 80, 44}).Sum({1}), OnGpu({2, 70, 3, 36}).Sum({1}))
+GPU_CASE(MaxOfColumns, OnGpu({200, 77}).Max({0}) - OnGpu({200, 77}).Min({0}))
+GPU_CASE(SoftmaxOfColumns, OnGpu({150, 70}).Softmax(0))
 GPU_CASE(SumOfShortRows, OnGpu({300, 40}).Sum({1}))
 GPU_CASE(SumOfLongRows, OnGpu({5, 4100}).Sum({1}))
 GPU_CASE(SumOfAll, OnGpu({50, 1000}).Sum())
@@ -59,6 +71,15 @@ GPU_CASE(ProductOfBytes, (OnGpu({64, 64}) * 100)
                              .MatMul((OnGpu({64, 64}, kFloat32, 2) * 100).Cast(kInt8).Cast(kInt32)))
 GPU_CASE(ProductWithALongSum, OnGpu({32, 4096}).MatMul(OnGpu({4096, 32}, kFloat32, 2)))
 GPU_CASE(ProductWithAVector, OnGpu({300, 512}).MatMul(OnGpu({512}, kFloat32, 2)))
+GPU_CASE(ProductOfAVector, OnGpu({1, 300}).MatMul(OnGpu({300, 170}, kFloat32, 2)),
+         OnGpu({1, 512}, kBFloat16).MatMul(OnGpu({512, 320}, kBFloat16, 2)) + 1)
+GPU_CASE(ProductOfFewRows, OnGpu({6, 200}).MatMul(OnGpu({200, 130}, kFloat32, 2)).Relu(),
+         OnGpu({11, 96}).MatMul(OnGpu({96, 48}, kFloat32, 2)))
+GPU_CASE(ProductsOfShortRows,
+         OnGpu({3, 90, 128}, kBFloat16).MatMul(OnGpu({3, 128, 1}, kBFloat16, 2)))
+GPU_CASE(AttentionOfOneQuery, OnGpu({4, 1, 64}, kBFloat16)
+                                  .ScaledDotProductAttention(OnGpu({4, 300, 64}, kBFloat16, 2),
+                                                             OnGpu({4, 300, 64}, kBFloat16, 3)))
 GPU_CASE(ProductsInABatch, OnGpu({3, 40, 24}).MatMul(OnGpu({3, 24, 50}, kFloat32, 2)))
 GPU_CASE(Attention, OnGpu({2, 16, 32})
                         .ScaledDotProductAttention(OnGpu({2, 48, 32}, kFloat32, 2),
@@ -83,6 +104,30 @@ GPU_CASE(SetByIndex, OnGpu({40}).Scatter(0, (OnGpu({25}, kFloat32, 2) * 40).Cast
                                          OnGpu({25}, kFloat32, 3)))
 GPU_CASE(InOrder, OnGpu({4, 60}).Sort().values)
 GPU_CASE(Nothing, OnGpu({0, 5}) + 1, OnGpu({0, 5}).Sum({0}))
+
+// A thread, or a warp, may have no rows at all.
+TEST(GpuCases, ColumnsOfAnExtentThatVaries) {
+  const Variable n("n", 0, 500);
+  const Tensor x = OnGpu({500, 40}), weights = OnGpu({1, 500}, kFloat32, 2);
+  const std::vector<float> values = x.ToVector<float>(), by = weights.ToVector<float>();
+  Jit step([&] {
+    return Cat({weights.Slice({{}, {0, n}}).MatMul(x.Slice({{0, n}})),
+                x.Slice({{0, n}}).Sum({0}, /*keepdim=*/true)},
+               0);
+  });
+  for (int64_t v : {500, 0, 5, 64, 499}) {
+    const std::vector<float> got = step.One({}, {{"n", v}}).ToVector<float>();
+    for (int64_t j = 0; j < 40; ++j) {
+      double product = 0, sum = 0;
+      for (int64_t i = 0; i < v; ++i) {
+        product += double{by[i]} * values[i * 40 + j];
+        sum += values[i * 40 + j];
+      }
+      EXPECT_NEAR(got[j], product, 1e-4) << v;
+      EXPECT_NEAR(got[40 + j], sum, 1e-4) << v;
+    }
+  }
+}
 
 TEST(GpuCases, SymbolicExtentsAndAssignments) {
   const Variable n("n", 0, 40);

@@ -22,7 +22,7 @@ Target GpuTarget(const std::string& arch) {
 std::vector<GpuText> GpuTexts(const std::vector<Tensor>& tensors, const Target& target) {
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.uop());
-  const Plan plan = ValueOrThrow(PlanOnly(roots, MakePlanKey(roots)));
+  const Plan plan = ValueOrThrow(PlanOnly(roots, MakePlanKey(roots), &target));
   std::vector<GpuText> out;
   absl::flat_hash_set<std::string> known;
   for (const PlanKernel& k : plan.kernels) {

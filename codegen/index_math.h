@@ -1,0 +1,35 @@
+// Arithmetic on indices, for passes that lay out blocks of threads; nothing is simplified but where
+// it says so.
+#pragma once
+
+#include "graph/simplify.h"
+#include "graph/uop.h"
+
+namespace tessera {
+
+inline UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+inline UOp Minus(const UOp& a, const UOp& b) { return UOp::Make(Op::kSub, {a, b}); }
+inline UOp Times(const UOp& a, const UOp& b) { return UOp::Make(Op::kMul, {a, b}); }
+inline UOp Times(const UOp& a, int64_t b) { return Times(a, UOp::Index(b)); }
+inline UOp Over(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorDiv, {a, b}); }
+inline UOp Over(const UOp& a, int64_t b) { return Over(a, UOp::Index(b)); }
+inline UOp Modulo(const UOp& a, const UOp& b) { return UOp::Make(Op::kFloorMod, {a, b}); }
+inline UOp Modulo(const UOp& a, int64_t b) { return Modulo(a, UOp::Index(b)); }
+
+// Simplified.
+inline UOp CeilOver(const UOp& a, int64_t b) {
+  return Simplify(Over(Plus(a, UOp::Index(b - 1)), b));
+}
+inline UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
+
+// How many points `stride` steps reach from `from` below n. Simplified.
+inline UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
+  return CeilOver(Minus(n, from), stride);
+}
+
+// Conditions, of which either may be nothing: it holds always.
+inline UOp Both(const UOp& a, const UOp& b) {
+  return !a ? b : !b ? a : UOp::Make(Op::kAnd, {a, b});
+}
+
+}  // namespace tessera
