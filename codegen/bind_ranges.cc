@@ -1,15 +1,18 @@
 // GPU optimisation choices by heuristic: ranges bound to blocks and threads, and vectors of 16
 // bytes.
 //
-// A kernel without reductions gives each thread one vector of the output. A reduction gives each
-// thread one output where neighbours then read neighbours, or of a contraction a tile of rows and
-// one vector of columns; and else each block, or each warp, one
-// point of the ranges that reductions depend on: its threads share the reduction, combine, and then
-// share what is left of the output (so a softmax reads its row in one block).
+// A kernel without reductions gives each thread one vector of the output, or some elements where
+// there are no vectors; what reads along another axis than it writes turns in shared memory
+// (turn_blocks.h). A reduction gives each thread one output where neighbours then read neighbours,
+// or of a contraction a tile of rows and one vector of columns; where there are too few columns for
+// that, warps share their rows (block_columns.h). Else each block, or each warp, has one point of
+// the ranges that reductions depend on: its threads share the reduction, combine, and then share
+// what is left of the output (so a softmax reads its row in one block).
 #include <algorithm>
 
 #include "codegen/block_chain.h"
 #include "codegen/block_columns.h"
+#include "codegen/block_tiler.h"
 #include "codegen/block_tiles.h"
 #include "codegen/contraction.h"
 #include "codegen/index_math.h"
@@ -25,7 +28,10 @@ namespace {
 
 constexpr int64_t kThreads = 256, kWarp = 32, kWarpsOfBlock = 8;
 constexpr int64_t kEnoughThreads = 1 << 14;  // outputs that occupy a chip with a thread each
-constexpr int64_t kThreadRows = 8;           // of a contraction, at most, in a thread's registers
+constexpr int64_t kThreadsOfCore = 1024;     // and those that occupy one multiprocessor
+constexpr int64_t kVectorBytes = 16;
+constexpr size_t kMostWork = 64;    // of one element, that is worth writing out in copies
+constexpr int64_t kThreadRows = 8;  // of a contraction, at most, in a thread's registers
 
 // The loops that the scheduler gave to blocks, all of them as plain ones.
 UOp AsLoops(const UOp& sink) {
@@ -81,7 +87,7 @@ class Binder {
     } else {
       BindBlocks(rows);
     }
-    return NestThreads(ReplaceRanges(sink_, map_));
+    return NestThreads(Gated(ReplaceRanges(sink_, map_)));
   }
 
  private:
@@ -98,7 +104,8 @@ class Binder {
     int64_t longest = 1;
     for (const UOp& r : reduces_) longest = std::max(longest, sets_.Iterations(sets_.Closed(r)));
     const bool neighbours = lane_ && (sets_.Bit(lane_) & all);
-    return longest < kWarp || (neighbours && outputs >= kEnoughThreads) ||
+    const int64_t enough = std::min(kEnoughThreads, kThreadsOfCore * cores_);
+    return longest < kWarp || (neighbours && outputs >= enough) ||
            (neighbours && outputs >= longest);
   }
 
@@ -171,6 +178,37 @@ class Binder {
     return rows;
   }
 
+  // Of loads and stores in less than vectors: how many a thread makes, apart by what its neighbours
+  // take, so that as much is under way; less where multiprocessors would not be full of threads.
+  int64_t CopiesOf(int64_t units, int64_t lanes) const {
+    int widest = 1;
+    size_t work = 0;
+    for (const UOp& u : sets_.order()) {
+      if (u.is(Op::kIndex)) widest = std::max(widest, u.dtype().bytes());
+      work += IsElementwise(u.op()) ? HasProperty(u.op(), kExpensive) ? kMostWork : 1 : 0;
+    }
+    if (!reduces_.empty() || work > kMostWork) return 1;
+    int64_t copies = 1;
+    while (2 * copies * lanes * widest <= kVectorBytes &&
+           ShareOf(units / (2 * copies), cores_) >= 2 * kThreadsOfCore) {
+      copies *= 2;
+    }
+    return copies;
+  }
+
+  UOp Gated(const UOp& sink) const {
+    if (!gate_) return sink;
+    std::vector<UOp> stores;
+    for (const UOp& s : sink.srcs()) {
+      const UOp& index = s.src(0);
+      std::vector<UOp> srcs(s.srcs().begin(), s.srcs().end());
+      const UOp gate = Both(index.size() == 3 ? UOp(index.src(2)) : UOp(), gate_);
+      srcs[0] = UOp::Make(Op::kIndex, {index.src(0), index.src(1), gate});
+      stores.push_back(s.WithSrcs(srcs));
+    }
+    return sink.WithSrcs(stores);
+  }
+
   void BindThreads() {
     if (loops_.empty()) return;
     const bool in_output = lane_ && std::find(loops_.begin(), loops_.end(), lane_) != loops_.end();
@@ -186,6 +224,18 @@ class Binder {
     const Flat flat = Flatten(loops_, lane_, lanes, row, rows);
     int64_t threads = kThreads;
     while (threads > kWarp && ShareOf(flat.count.vmax(), cores_) <= threads / 2) threads /= 2;
+    if (const int64_t copies = CopiesOf(flat.count.vmax(), lanes); copies > 1) {
+      const UOp block = Range(CeilOver(flat.count, threads * copies), RangeKind::kGrid);
+      const UOp thread = Range(UOp::Index(threads), RangeKind::kThread);
+      const UOp copy = Range(UOp::Index(copies), RangeKind::kUnroll);
+      const UOp at = Plus(Times(Plus(Times(block, copies), copy), threads), thread);
+      const UOp end = EndOf(flat.count, threads * copies);
+      if (!end) return Place(flat, at, {block, thread, copy});
+      // Past the end threads read the last element, without a branch, and do not store it.
+      gate_ = Below(at, end);
+      Place(flat, UOp::Make(Op::kMin, {at, Minus(end, UOp::Index(1))}), {block, thread, copy});
+      return;
+    }
     const UOp block = Range(Steps(flat.count, UOp::Index(0), threads), RangeKind::kGrid);
     const UOp left = Minus(flat.count, Times(block, threads));
     const bool whole = flat.count.IsConst() && flat.count.vmax() % threads == 0;
@@ -339,6 +389,7 @@ class Binder {
   std::vector<UOp> reduces_;  // outside of all others
   UOp lane_;
   RangeReplacements map_;
+  UOp gate_;  // of what threads do, or nothing
   std::vector<std::pair<std::vector<UOp>, std::vector<UOp>>> outermost_;
 };
 

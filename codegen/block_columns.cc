@@ -49,17 +49,10 @@ class ColumnBlocks {
     const Element e = NewElement(kWarp);
     const Substitution map = At(e, e.thread);
     const UOp gate = Gate(e.thread);
-    std::vector<UOp> stores;
+    std::vector<UOp> closed = {grid}, stores;
+    closed.insert(closed.end(), e.closed.begin(), e.closed.end());
     for (const UOp& s : sink_.srcs()) {
-      const UOp& index = s.src(0);
-      std::vector<UOp> to = {index.src(0), Substitute(index.src(1), map)};
-      if (const UOp all = Both(index.size() == 3 ? Substitute(index.src(2), map) : UOp(), gate)) {
-        to.push_back(all);
-      }
-      std::vector<UOp> srcs = {UOp::Make(Op::kIndex, to),
-                               GatedLoads(Substitute(s.src(1), map), gate, UOp(), UOp()), grid};
-      srcs.insert(srcs.end(), e.closed.begin(), e.closed.end());
-      stores.push_back(s.WithSrcs(srcs));
+      stores.push_back(GatedStore(s, map, gate, closed));
     }
     return Simplify(sink_.WithSrcs(stores));
   }

@@ -50,6 +50,10 @@ UOp EndOf(const UOp& count, int64_t tile);
 // The value with its loads of memory under one more condition, and one node in it replaced; what
 // fills scratch stays as it is.
 UOp GatedLoads(const UOp& value, const UOp& gate, const UOp& except, const UOp& instead);
+// A store with its ranges replaced, closing these loops, where the gate (or nothing) holds; its
+// loads then, too.
+UOp GatedStore(const UOp& store, const Substitution& map, const UOp& gate,
+               absl::Span<const UOp> closed);
 
 class BlockTiler {
  public:

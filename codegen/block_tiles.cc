@@ -18,7 +18,7 @@ namespace {
 
 constexpr int64_t kWarp = 32;
 constexpr int64_t kMatrixSide = 16;  // of what a matrix unit does at once
-constexpr int64_t kUnrolledCopies = 8, kComputedCopies = 2;
+constexpr int64_t kUnrolledCopies = 8, kScalarCopies = 4, kComputedCopies = 2;
 
 }  // namespace
 
@@ -65,6 +65,18 @@ UOp GatedLoads(const UOp& value, const UOp& gate, const UOp& except, const UOp& 
     done.emplace(u, u.WithSrcs(srcs));
   }
   return done.at(value);
+}
+
+UOp GatedStore(const UOp& store, const Substitution& map, const UOp& gate,
+               absl::Span<const UOp> closed) {
+  const UOp& index = store.src(0);
+  std::vector<UOp> at = {index.src(0), Substitute(index.src(1), map)};
+  const UOp own = index.size() == 3 ? Substitute(index.src(2), map) : UOp();
+  if (const UOp all = Both(own, gate)) at.push_back(all);
+  std::vector<UOp> srcs = {UOp::Make(Op::kIndex, at),
+                           GatedLoads(Substitute(store.src(1), map), gate, UOp(), UOp())};
+  srcs.insert(srcs.end(), closed.begin(), closed.end());
+  return store.WithSrcs(srcs);
 }
 
 BlockTiler::BlockTiler(const UOp& kernel, const Contraction& contraction, const Target& target,
@@ -205,7 +217,9 @@ UOp BlockTiler::Stage(const Operand& x, int64_t id) {
   if (units > threads_) {
     // Of what is computed from more than its own loads, each copy takes many registers.
     const int64_t copies = units / threads_;
-    const int64_t unrolled = std::min(copies, x.at ? kComputedCopies : kUnrolledCopies);
+    const int64_t unrolled = std::min(copies, x.at           ? kComputedCopies
+                                              : x.lanes == 1 ? kScalarCopies
+                                                             : kUnrolledCopies);
     const UOp loop = Range(copies / unrolled, RangeKind::kLoop, closed);
     const UOp copy = Range(unrolled, RangeKind::kUnroll, closed);
     unit = Plus(unit, Times(Plus(Times(loop, unrolled), copy), threads_));

@@ -113,6 +113,8 @@ absl::Status Lowerer::EmitStores(const std::vector<UOp>& stores, size_t depth) {
     }
     const absl::Span<const UOp> ranges = ClosedRanges(stores[i]);
     if (ranges.size() == depth) {
+      if (threads_ && reduces_.empty() && i % kReadAtOnce == 0)
+        RETURN_IF_ERROR(ReadFirst(stores, i, depth));
       RETURN_IF_ERROR(EmitStore(stores[i]));
       continue;
     }
@@ -128,6 +130,16 @@ absl::Status Lowerer::EmitStores(const std::vector<UOp>& stores, size_t depth) {
     CloseLoop();
   }
   return absl::OkStatus();
+}
+
+absl::Status Lowerer::ReadFirst(absl::Span<const UOp> stores, size_t first, size_t depth) {
+  std::vector<UOp> values;
+  for (const UOp& s : stores.subspan(first, kReadAtOnce)) {
+    if (!s.is(Op::kStore) || ClosedRanges(s).size() != depth) return absl::OkStatus();
+    if (!(ahead_ && CanFetch(s))) values.push_back(s.src(1));
+  }
+  std::reverse(values.begin(), values.end());  // Compute takes the last first
+  return Compute(values);
 }
 
 UOp Lowerer::Testable(const UOp& store) const {

@@ -67,6 +67,9 @@ class Lowerer {
 
   absl::Status EmitStores(const std::vector<UOp>& stores, size_t depth);
   absl::Status EmitStore(const UOp& store);
+  // On a GPU, where nothing is reduced: the values of some stores from the first on before any of
+  // them, so that all that they read is under way at once.
+  absl::Status ReadFirst(absl::Span<const UOp> stores, size_t first, size_t depth);
   // Reads what the element holds after all updates before this one.
   absl::Status EmitUpdate(const UOp& update);
   // The gate of an UPDATE, once all that it depends on is known and it has not been tested yet.
@@ -139,6 +142,7 @@ class Lowerer {
   absl::Status PutLate(const UOp& loop);
 
   static constexpr int kWarp = 32;
+  static constexpr size_t kReadAtOnce = 8;
 
   const UOp sink_;
   const RangeSets sets_;

@@ -60,13 +60,7 @@ class BlockTurner {
     const UOp gate = Gate(out.slow, out.quick);
     std::vector<UOp> stores;
     for (const UOp& s : sink_.srcs()) {
-      const UOp& index = s.src(0);
-      std::vector<UOp> to = {index.src(0), Substitute(index.src(1), map)};
-      if (const UOp all = Both(index.size() == 3 ? Substitute(index.src(2), map) : UOp(), gate)) {
-        to.push_back(all);
-      }
-      const UOp value = GatedLoads(Substitute(s.src(1), map), gate, UOp(), UOp());
-      stores.push_back(s.WithSrcs({UOp::Make(Op::kIndex, to), value, grid, out.thread, out.copy}));
+      stores.push_back(GatedStore(s, map, gate, {grid, out.thread, out.copy}));
     }
     return Simplify(sink_.WithSrcs(stores));
   }

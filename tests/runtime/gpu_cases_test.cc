@@ -13,6 +13,9 @@ namespace {
 // ---- one thread for each output, or each vector of outputs
 GPU_CASE(MapOfVectors, OnGpu({64, 128}) * 2 + OnGpu({64, 128}, kFloat32, 2))
 GPU_CASE(MapOfOddLength, (OnGpu({1037}) * 3).Relu())
+GPU_CASE(MapOfSomeForEachThread, OnGpu({251, 263}) * 3 + 1,
+         OnGpu({64, 1024}).Slice({{}, {1, 1022}}))
+GPU_CASE(MapOfSomeBytesForEachThread, (OnGpu({257, 301}) * 100).Cast(kInt8) * 2)
 GPU_CASE(MapThatBroadcasts, OnGpu({33, 1}) * OnGpu({1, 65}, kFloat32, 2))
 GPU_CASE(MapOfHalves, OnGpu({40, 64}, kFloat16) * 2 + 1)
 GPU_CASE(MapOfBrainFloats, OnGpu({40, 63}, kBFloat16) * 2 + 1)

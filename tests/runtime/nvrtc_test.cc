@@ -37,14 +37,18 @@ class Nvrtc : public NvrtcTest {
   void ExpectPtx(const std::vector<Tensor>& tensors, const std::vector<std::string>& parts) {
     for (const std::string& arch : archs_) {
       for (const Program& p : Programs(tensors)) {
-        const cuda::Compiled c = Compile(p, arch);
-        EXPECT_NE(c.log.find(" 0 bytes spill stores"), std::string::npos) << c.log;
-        for (const std::string& part : parts) {
-          EXPECT_NE(c.ptx.find(part), std::string::npos) << part << " in\n" << c.ptx << p.text;
-        }
+        ExpectParts(Compile(p, arch), p, parts);
       }
     }
   }
+  static void ExpectParts(const cuda::Compiled& c, const Program& p,
+                          const std::vector<std::string>& parts) {
+    EXPECT_NE(c.log.find(" 0 bytes spill stores"), std::string::npos) << c.log;
+    for (const std::string& part : parts) {
+      EXPECT_NE(c.ptx.find(part), std::string::npos) << part << " in\n" << c.ptx << p.text;
+    }
+  }
+  void ExpectTexts(const Tensor& tensor, size_t count, const std::vector<std::string>& parts);
 };
 
 Tensor Given(const Dims& dims, DType dtype = kFloat32) { return Tensor::Empty(dims, dtype, "SIM"); }
@@ -63,6 +67,63 @@ TEST_F(Nvrtc, SoftmaxIsOneKernelOfVectors) {
   const std::vector<Tensor> softmax = {Given({512, 4096}).Softmax()};
   EXPECT_EQ(Programs(softmax).size(), 1u);
   ExpectPtx(softmax, {"ld.global.nc.v4.f32", "st.global.v4.f32", "shfl.sync.bfly"});
+}
+
+// Of a chip with many multiprocessors, every kernel: in this many, without spills, with these in
+// the PTX.
+void Nvrtc::ExpectTexts(const Tensor& tensor, size_t count, const std::vector<std::string>& parts) {
+  for (const std::string& arch : archs_) {
+    const auto texts = benchmarks::GpuTexts({tensor}, benchmarks::GpuTarget(arch));
+    EXPECT_EQ(texts.size(), count);
+    for (const benchmarks::GpuText& t : texts)
+      ExpectParts(Compile(t.program, arch), t.program, parts);
+  }
+}
+
+TEST_F(Nvrtc, TransposesTurnInSharedMemory) {
+  ExpectTexts(Given({8192, 8192}).T() + 1, 1, {"st.shared.f32", "ld.shared.f32", "bar.sync"});
+  ExpectTexts(Given({64, 56, 56, 64}, kBFloat16).Permute({0, 3, 1, 2}).Contiguous(), 1,
+              {"st.shared.u16", "ld.shared.u16", "bar.sync"});
+}
+
+// As many loads as one of 16 bytes would be, before the first store.
+TEST_F(Nvrtc, MapsWithoutVectorsLoadSomeAtOnce) {
+  for (const Tensor& t :
+       {Given({8191, 8191}) * 2, Given({8192, 8192}).Slice({{}, {3, 8190}}) + 1}) {
+    const auto texts = benchmarks::GpuTexts({t}, benchmarks::GpuTarget("sm_90"));
+    ASSERT_EQ(texts.size(), 1u);
+    const std::string body = texts[0].program.text.substr(texts[0].program.text.find("//@ kernel"));
+    int loads = 0;
+    for (size_t at = 0; (at = body.find(" = b1[", at + 1)) < body.find("b0[", body.find('{'));)
+      ++loads;
+    EXPECT_EQ(loads, 4) << body;
+  }
+}
+
+// Of columns and of vectors by matrices in rows: all warps of a block read whole vectors, or at
+// least neighbours, and combine.
+TEST_F(Nvrtc, FewColumnsAreSharedByWarps) {
+  ExpectTexts(Given({1, 4096}, kBFloat16).MatMul(Given({4096, 4096}, kBFloat16)), 1,
+              {"bar.sync", "ld.shared"});
+  ExpectTexts(Given({120, 16384}).Sum({0}), 1, {"ld.global.nc.v2.f32", "bar.sync"});
+  const auto texts =
+      benchmarks::GpuTexts({Given({1, 4096}, kBFloat16).MatMul(Given({4096, 4096}, kBFloat16))},
+                           benchmarks::GpuTarget("sm_90"));
+  EXPECT_GE(texts[0].program.grid.vmin(), 128);  // of 132 multiprocessors
+  EXPECT_EQ(texts[0].program.threads, 1024);
+}
+
+// Scores of a query: warps read keys of 128 in vectors.
+TEST_F(Nvrtc, ShortRowsAreReadByWarps) {
+  ExpectTexts(Given({32, 32768, 128}, kBFloat16).MatMul(Given({32, 128, 1}, kBFloat16)), 1,
+              {"ld.global.nc.v", "shfl.sync.bfly"});
+}
+
+TEST_F(Nvrtc, ConvolutionsSpillNothing) {
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    ExpectTexts(Given({16, 64, 56, 56}, dtype).Conv2d(Given({64, 64, 3, 3}, dtype)), 1,
+                {dtype == kBFloat16 ? "mma.sync" : "fma.rn.f32", "bar.sync"});
+  }
 }
 
 // Every kernel of a decode step, for every chip: none spills, and those that read weights do so in
