@@ -188,12 +188,7 @@ int64_t BytesOfSum(const Contraction& c, int64_t each) {
 // tile, those of the rest as well.
 int64_t VectorsAtOnce(int64_t columns, int64_t tile_columns, int64_t lanes) {
   if (columns >= 2 * tile_columns * lanes) return tile_columns;
-  int64_t vectors = 0;
-  for (int64_t width = lanes; width >= kLeastLanes; width /= 2) {
-    vectors += columns / width;
-    columns %= width;
-  }
-  return std::max(vectors, tile_columns);
+  return std::max((columns + lanes - 1) / lanes, tile_columns);
 }
 
 // Rows whose sums stay in registers, with the columns and one element of a: as many as can be, or
@@ -270,7 +265,7 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   const int64_t tile_columns = VectorsOfPanel(target, columns, lanes, steps);
   const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
   UOp out = ColumnsOutward(sink, c, block);
-  out = Simplify(Tile(out, c.lane, tile_columns, lanes, kLeastLanes));
+  out = Simplify(TileRepeating(out, c.lane, tile_columns, lanes));
   if (rows >= 2 * tile_rows) {
     // The columns share what gates a step of the sum: its mask is found once for all of them.
     const UOp across =
@@ -329,7 +324,7 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
   if (columns.size() < 2) return UOp();
   over.insert(over.end(), columns.rbegin(), columns.rend());
   UOp out = StageValueOver(sink, c.b, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop));
-  out = Tile(out, over.back(), 1, lanes, kLeastLanes);
+  out = TileRepeating(out, over.back(), 1, lanes);
   return MergeRanges(ColumnsOutward(Simplify(out), c));
 }
 

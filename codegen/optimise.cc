@@ -70,16 +70,24 @@ UOp NestWithin(const UOp& sink, const UOp& inner, const UOp& outer) {
 }
 
 // Of short rows what is left after whole vectors is most of the work, unless it has lanes as well.
-int64_t LeastLanes(const UOp& range, const RangeSets& sets, int64_t lanes) {
-  const bool reduced = (sets.ClosedBy(Op::kReduce) & sets.Bit(range)) != 0;
+bool IsShort(const UOp& range, int64_t lanes) {
   const UOp& extent = range.src(0);
-  const bool much = extent.IsConst() && 2 * (extent.vmax() % lanes) > extent.vmax() / lanes;
-  return much && !reduced ? kLeastLanes : 0;
+  return extent.IsConst() && 2 * (extent.vmax() % lanes) > extent.vmax() / lanes;
 }
 
 constexpr int64_t kCopiesOfWindow = 16, kMostOfWindow = 64;
 
-// Loops of a reduction over few points, other than those that have lanes: the innermost first.
+// Whether what is read at the points of a range lies so that lanes of `lane` are loaded as vectors.
+bool LoadsVectors(const RangeSets& sets, const UOp& range, const UOp& lane) {
+  return std::all_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & sets.Bit(range))) return true;
+    const Step s = StepOf(u.src(1), lane, sets);
+    return s.linear && std::abs(s.factor) <= kMostShuffled;
+  });
+}
+
+// Loops of a reduction over few points, other than those that have lanes: the innermost first. Not
+// where lanes are gathered: all points at once would take more registers than there are.
 std::vector<UOp> Windows(const RangeSets& sets, const std::vector<UOp>& lanes) {
   std::vector<UOp> out;
   for (const UOp& u : sets.order()) {
@@ -91,6 +99,8 @@ std::vector<UOp> Windows(const RangeSets& sets, const std::vector<UOp>& lanes) {
       if (std::find(lanes.begin(), lanes.end(), r) != lanes.end()) continue;
       copies *= r.src(0).IsConst() ? r.src(0).vmax() : kCopiesOfWindow + 1;
       if (copies > kCopiesOfWindow || copies * ArithmeticOf(r, sets) > kMostOfWindow) break;
+      const auto vectors = [&](const UOp& lane) { return LoadsVectors(sets, r, lane); };
+      if (!std::all_of(lanes.begin(), lanes.end(), vectors)) break;
       if (std::find(out.begin(), out.end(), r) == out.end()) out.push_back(r);
     }
   }
@@ -124,7 +134,10 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   for (const UOp& loop : loops) {
     const RangeSets now(out);
     if (now.Bit(loop) == 0) continue;
-    out = Tile(out, loop, UnrollOf(loop, now, lanes), lanes, LeastLanes(loop, now, lanes));
+    const int64_t unroll = UnrollOf(loop, now, lanes);
+    const bool reduced = (now.ClosedBy(Op::kReduce) & now.Bit(loop)) != 0;
+    out = !reduced && IsShort(loop, lanes) ? TileRepeating(out, loop, unroll, lanes)
+                                           : Tile(out, loop, unroll, lanes);
   }
   // Where a window begins and ends is decided then, and what its points read of a weight is known
   // before the loops around.

@@ -105,6 +105,9 @@ class Splitter {
       srcs.insert(srcs.end(), inner.begin(), inner.end());
       const bool bare = u.is(Op::kReduce) && srcs.size() == 1;
       parts.push_back(bare ? ReducedOnce(u.arg<ReduceArg>(), srcs[0]) : u.WithSrcs(srcs));
+      if (segments_[s].again && u.is(Op::kStore) && !StoresAgain(u)) {
+        parts.back() = UOp::Make(Op::kStore, srcs, Arg(~u.arg<int64_t>()));
+      }
     }
     if (WritesElements(u)) {
       parts_.emplace(u.get(), std::move(parts));
@@ -185,7 +188,31 @@ UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own) {
   return made.at(sink.get()).node;
 }
 
-UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes) {
+namespace {
+
+// Whether nothing but time is changed by doing some points of a range twice.
+bool MayRepeat(const RangeSets& sets, const UOp& range) {
+  if (range.arg<RangeArg>().kind != RangeKind::kLoop) return false;
+  if (sets.ClosedBy(Op::kReduce) & sets.Bit(range)) return false;
+  absl::flat_hash_set<const Node*> written;
+  for (const UOp& u : sets.order()) {
+    if (u.is(Op::kUpdate) || u.is(Op::kRunning)) return false;
+    if (u.is(Op::kStore) && u.src(0).src(0).is(Op::kParam)) written.insert(u.src(0).src(0).get());
+  }
+  const auto reads = [&](const UOp& u) {
+    return u.is(Op::kIndex) && written.contains(u.src(0).get());
+  };
+  // What a STORE writes to may be the very node that is read elsewhere.
+  return std::none_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
+    const absl::Span<const UOp> read = u.srcs().subspan(u.is(Op::kStore) ? 1 : 0);
+    return std::any_of(read.begin(), read.end(), reads);
+  });
+}
+
+enum class Rest { kOnce, kRepeat };
+
+UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes,
+           Rest rest) {
   const RangeSets sets(sink);
   int64_t next_id = FreshRangeId(sets);
   const auto make = [&](const UOp& extent, RangeKind kind) {
@@ -223,12 +250,36 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
   ends.push_back(range.src(0));
   for (const UOp& end : ends) {
     n = end;
+    const UOp begin = done;
     add(unroll, lanes);
     if (unroll > 1 && lanes > 1) add(1, lanes);
+    if (rest == Rest::kRepeat && begin.IsConst() && n.IsConst()) {
+      const int64_t length = n.vmin() - begin.vmin();
+      for (int64_t w = lanes / 2; w >= kLeastLanes && done == begin; w /= 2) add(1, w);
+      const int64_t left = n.vmin() - done.vmin();
+      int64_t width = kLeastLanes;
+      while (width < left) width *= 2;
+      if (left > 0 && width <= length) {
+        done = UOp::Index(n.vmin() - width);
+        add(1, width);
+        segments.back().again = true;
+      }
+    }
     for (int64_t w = lanes / 2; least_lanes > 1 && w >= least_lanes; w /= 2) add(1, w);
     if ((unroll > 1 || lanes > 1) && !FaultPlanted(Fault::kRemainderLost)) add(1, 1);
   }
   return SplitIntoSegments(sink, range, segments);
+}
+
+}  // namespace
+
+UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes) {
+  return TileBy(sink, range, unroll, lanes, least_lanes, Rest::kOnce);
+}
+
+UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
+  const bool may = MayRepeat(RangeSets(sink), range);
+  return TileBy(sink, range, unroll, lanes, kLeastLanes, may ? Rest::kRepeat : Rest::kOnce);
 }
 
 UOp TileApart(const UOp& sink, const UOp& range, int64_t copies) {

@@ -15,10 +15,12 @@ UOp SumOver(const UOp& value, const std::vector<UOp>& ranges);
 struct Segment {
   UOp value;
   std::vector<UOp> ranges;
+  bool again = false;  // points of others as well
 };
 
-// The kernel with `range` run segment by segment; together they must cover it once. A STORE becomes
-// one for each segment, a REDUCE the combination of one for each.
+// The kernel with `range` run segment by segment; together they must cover it once, but for those
+// that do points again. A STORE becomes one for each segment (see StoresAgain), a REDUCE the
+// combination of one for each.
 UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments);
 
 // Gives the loops that reductions and stages run over `range` before others do ranges of their own,
@@ -32,6 +34,12 @@ inline constexpr int64_t kLeastLanes = 4;
 // them down to `least_lanes` (0: none), and one by one; all that for each piece between two
 // Thresholds. The loops over whole tiles keep the range's kind.
 UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes = 0);
+
+// The same, but what is left of a piece is done by lanes that end where it ends: elements that
+// these share with the lanes before are computed and stored twice, which costs less than lanes of
+// every half, and single elements, do. As Tile(..., kLeastLanes) where that would show: in a sum
+// over the range, in a kernel that reads what it writes, or between workers.
+UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
 
 // Tiles of so many copies that lie as far from one another as they can, for loops over rows of
 // memory: rows side by side share pages, where chips that fetch ahead follow one stream and not

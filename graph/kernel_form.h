@@ -15,6 +15,10 @@ namespace tessera {
 // STORE or UPDATE: writes elements of a buffer.
 inline bool WritesElements(const UOp& u) { return u.is(Op::kStore) || u.is(Op::kUpdate); }
 
+// Whether a STORE, by an id below 0, may write elements again that the STORE of the opposite id
+// (~id) writes, and then the same.
+inline bool StoresAgain(const UOp& store) { return store.arg<int64_t>() < 0; }
+
 // Whether some of a kernel's outputs are UPDATEs: its stores then have loops of their own.
 bool HasUpdates(const UOp& sink);
 

@@ -111,6 +111,10 @@ class SinkWrites {
       if (other.store != i && (n.op == Op::kUpdate || g_.nodes[other.store].op == Op::kUpdate)) {
         return true;
       }
+      if (n.op == Op::kStore &&
+          n.value.arg<int64_t>() == ~g_.nodes[other.store].value.arg<int64_t>()) {
+        return true;
+      }
       g_.Report(SpecRule::kWrittenOnce, i, Info(n.op).text, ": element ", hit->element,
                 " is written at ", now.where, " and ",
                 other.store == i ? "" : absl::StrCat("by ", g_.NodeText(other.store), " "), "at ",
