@@ -234,7 +234,7 @@ class Bench {
         "cast_bf16", shape, kFloat32, [](const Tensor& t) { return t.Cast(kBFloat16); }, bytes / 2,
         0.9);
     AddBandwidth(
-        "transpose", shape, kFloat32, [](const Tensor& t) { return t.T() + 1; }, bytes, 0);
+        "transpose", shape, kFloat32, [](const Tensor& t) { return t.T() + 1; }, bytes, 0.9);
   }
 
   void Reductions() {
