@@ -8,7 +8,11 @@
 namespace tessera::llm {
 namespace {
 
-constexpr const char* kKnown[] = {"llama", "mistral", "qwen2", "qwen3"};
+constexpr Architecture kKnown[] = {
+    {.name = "llama", .rope_interleaved = true, .attention_bias = true, .mlp_bias = true},
+    {.name = "mistral", .rope_interleaved = true},
+    {.name = "qwen2", .qkv_biased = true},
+    {.name = "qwen3", .heads_normed = true, .attention_bias = true}};
 
 struct Reader {
   const GgufMetadata& m;
@@ -100,9 +104,16 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
 
 }  // namespace
 
+const Architecture* ArchitectureNamed(absl::string_view name) {
+  for (const Architecture& a : kKnown) {
+    if (name == a.name) return &a;
+  }
+  return nullptr;
+}
+
 std::string KnownArchitectures() {
   std::string out;
-  for (const char* name : kKnown) absl::StrAppend(&out, out.empty() ? "" : ", ", name);
+  for (const Architecture& a : kKnown) absl::StrAppend(&out, out.empty() ? "" : ", ", a.name);
   return out;
 }
 
@@ -143,13 +154,12 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   c.architecture = std::string(*arch);
   ASSIGN_OR_RETURN(const std::optional<absl::string_view> name, m.String("general.name"));
   if (name) c.name = std::string(*name);
-  bool known = false;
-  for (const char* k : kKnown) known = known || c.architecture == k;
-  if (!known) {
+  const Architecture* known = ArchitectureNamed(c.architecture);
+  if (known == nullptr) {
     return r.Bad(absl::StrCat("the architecture ", ShowName(c.architecture),
                               " is not known; known are ", KnownArchitectures()));
   }
-  c.rope_interleaved = c.architecture == "llama" || c.architecture == "mistral";
+  c.rope_interleaved = known->rope_interleaved;
   ASSIGN_OR_RETURN(c.layers, r.Int("block_count"));
   ASSIGN_OR_RETURN(c.dim, r.Int("embedding_length"));
   ASSIGN_OR_RETURN(c.context, r.Int("context_length"));

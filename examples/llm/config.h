@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "runtime/gguf.h"
 #include "runtime/json.h"
 
@@ -32,6 +33,18 @@ struct ModelConfig {
   }
 };
 
+// In what an architecture differs from the others that are known: a row of the table in config.cc,
+// under the name that files give it. A new one begins here; what is computed otherwise is a field
+// that transformer.cc reads.
+struct Architecture {
+  const char* name;
+  bool rope_interleaved = false;  // GGUF files have queries and keys in that order
+  bool qkv_biased = false;        // queries, keys and values add biases
+  bool heads_normed = false;      // each head of the queries and keys is normed
+  bool attention_bias = false;    // config.json may ask for such biases, by this name
+  bool mlp_bias = false;          // the same
+};
+const Architecture* ArchitectureNamed(absl::string_view name);  // or nullptr
 std::string KnownArchitectures();
 
 // The errors name file and key, the value found and the value allowed.

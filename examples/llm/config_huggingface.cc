@@ -195,9 +195,8 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   if (!type || !type->String()) return r.Bad("the key 'model_type' is missing");
   ModelConfig c;
   c.architecture = *type->String();
-  bool known = false;
-  for (const char* k : {"llama", "mistral", "qwen2", "qwen3"}) known = known || c.architecture == k;
-  if (!known) {
+  const Architecture* known = ArchitectureNamed(c.architecture);
+  if (known == nullptr) {
     return r.Bad("the model_type ", ShowName(c.architecture), " is not known; known are ",
                  KnownArchitectures());
   }
@@ -218,10 +217,10 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   ASSIGN_OR_RETURN(c.head_dim, r.Int("head_dim", c.dim / c.heads));
   ASSIGN_OR_RETURN(const bool tied, r.Bool("tie_word_embeddings", false));
   c.output_apart = !tied;
-  if (c.architecture == "llama" || c.architecture == "qwen3") {
+  if (known->attention_bias) {
     ASSIGN_OR_RETURN(c.attention_biased, r.Bool("attention_bias", false));
   }
-  if (c.architecture == "llama") {
+  if (known->mlp_bias) {
     ASSIGN_OR_RETURN(c.ffn_biased, r.Bool("mlp_bias", false));
   }
   if (const std::optional<Json> act = r.Find("hidden_act"); act && act->String() != "silu") {

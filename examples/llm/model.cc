@@ -111,8 +111,8 @@ absl::Status ReadLayer(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* 
   RETURN_IF_ERROR(t->Read(kK, i, kv, c.dim, &w->k));
   RETURN_IF_ERROR(t->Read(kV, i, kv, c.dim, &w->v));
   RETURN_IF_ERROR(t->Read(kO, i, c.dim, q, &w->o));
-  const bool biased = c.architecture == "qwen2" || c.attention_biased;
-  const bool normed = c.architecture == "qwen3";
+  const Architecture& known = *ArchitectureNamed(c.architecture);
+  const bool biased = known.qkv_biased || c.attention_biased, normed = known.heads_normed;
   RETURN_IF_ERROR(t->Read(kQBias, i, q, biased, &w->q_bias));
   RETURN_IF_ERROR(t->Read(kKBias, i, kv, biased, &w->k_bias));
   RETURN_IF_ERROR(t->Read(kVBias, i, kv, biased, &w->v_bias));
