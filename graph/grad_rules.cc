@@ -84,8 +84,27 @@ Tensor ElementwiseCotangent(const UOp& u, int i, const Tensor& g) {
       return g * (-(a * a)).Exp() * (2 * std::numbers::inv_sqrtpi);
     case Op::kFma:
       return i == 2 ? g : g * (i == 0 ? b : a);
+    case Op::kTruncDiv:  // of whole numbers
+    case Op::kFloorDiv:
+    case Op::kFloorMod:
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+    case Op::kShl:
+    case Op::kShr:
+    case Op::kThreefry:
+    case Op::kBitcast:
+    case Op::kCmpLt:
+    case Op::kCmpLe:
+    case Op::kCmpEq:
+    case Op::kCmpNe:
+    case Op::kFloor:  // flat almost everywhere
+    case Op::kCeil:
+    case Op::kTrunc:
+    case Op::kRound:
+      return Tensor();
     default:
-      return Tensor();  // whole numbers, bits, comparisons and rounding
+      internal::Fail(Info(u.op()).text, " has no derivative; give it one in graph/grad_rules.cc");
   }
 }
 

@@ -39,11 +39,12 @@ absl::StatusOr<Place> Place::Parse(absl::string_view text) {
           absl::StrCat("device: '", text, "' has no valid index; write it as CPU:3"));
     }
   }
-  for (absl::string_view known : {"CPU", "CUDA", "SIM", "NULL"}) {
+  constexpr absl::string_view kKinds[] = {"CPU", "CUDA", "SIM", "NULL"};
+  for (absl::string_view known : kKinds) {
     if (kind == known) return Place(std::string(kind), index);
   }
   return absl::InvalidArgumentError(absl::StrCat("device: there is no kind of device '", kind,
-                                                 "'; known are CPU, CUDA, SIM and NULL"));
+                                                 "'; known are ", absl::StrJoin(kKinds, ", ")));
 }
 
 std::string Place::ToString() const {

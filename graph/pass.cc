@@ -61,8 +61,6 @@ void Dump(const std::string& name, const PassRunner::Roots& roots) {
 
 }  // namespace
 
-int64_t OptionalPassesRun() { return optional_passes.load(); }
-
 absl::Status PassRunner::Run(const std::string& name, Roots& roots, const Pass& pass, bool check) {
   const auto start = std::chrono::steady_clock::now();
   Roots after = pass(roots);

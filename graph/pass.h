@@ -41,7 +41,4 @@ class PassRunner {
   const Target& target_;
 };
 
-// Every optional pass that has run in this process, in order: what BISECT counts.
-int64_t OptionalPassesRun();
-
 }  // namespace tessera

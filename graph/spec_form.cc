@@ -37,14 +37,6 @@ struct Form {
   bool IsPointer(int i) const {
     return op(i) == Op::kParam || op(i) == Op::kScratch || op(i) == Op::kStage;
   }
-  bool RangesFrom(int first, SpecRule rule) const {
-    for (int i = first; i < size(); ++i) {
-      if (op(i) == Op::kRange) continue;
-      Fail(rule, "everything after the value must be a RANGE");
-      return false;
-    }
-    return true;
-  }
 
   void Const() const {
     const Scalar s = arg<Scalar>();

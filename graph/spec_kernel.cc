@@ -34,9 +34,6 @@ class OpenRanges {
     return Intern(std::move(left));
   }
   bool Contains(Id a, int range) const { return absl::c_binary_search(sets_[a], range); }
-  bool Disjoint(Id a, Id b) const {
-    return absl::c_none_of(sets_[a], [&](int r) { return Contains(b, r); });
-  }
   absl::Span<const int> Elements(Id a) const { return sets_[a]; }  // ascending
 
  private:

@@ -10,6 +10,7 @@
 #include "codegen/codegen.h"
 #include "graph/buffer.h"
 #include "graph/error.h"
+#include "graph/flags.h"
 #include "graph/rewrite.h"
 #include "graph/spec.h"
 #include "graph/tensor.h"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr char kUsage[] =
     "usage: tools/explain [--stage tensor|plan|kernel|program|text]... [--prelude] NAME|FILE\n"
+    "       tools/explain --flags, which lists the environment flags\n"
     "Shows what becomes of an expression: its tensor graph, the plan that would run, and each\n"
     "distinct kernel in index form, as statements, and as C++ text. Nothing is compiled or run.\n"
     "FILE holds a tensor graph in text form (graph/text.h); '-' is the standard input. NAME is "
@@ -111,6 +113,10 @@ Options ReadOptions(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--help" || word == "-h") Usage(std::cout, 0);
+    if (word == "--flags") {
+      std::cout << FlagHelp();
+      std::exit(0);
+    }
     if (word == "--stage") {
       const std::string stage = ++i < argc ? argv[i] : "";
       if (std::find(known.begin(), known.end(), stage) == known.end()) {

@@ -206,7 +206,7 @@ IntegerBlocks IntegersOfQ6K(const Tensor& b) {
 struct Format {
   WeightFormat format;
   Tensor (*values)(const Tensor& blocks);
-  IntegerBlocks (*integers)(const Tensor& blocks);
+  IntegerBlocks (*integers)(const Tensor& blocks);  // or nullptr: products are of the values
 };
 constexpr Format kBlocks[] = {
     {WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},    {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
@@ -269,7 +269,10 @@ Tensor Values(const Tensor& stored, WeightFormat format) {
   return stored.Cast(kFloat32);
 }
 
-bool HasIntegers(WeightFormat format) { return BlocksOf(format) != nullptr; }
+bool HasIntegers(WeightFormat format) {
+  const Format* f = BlocksOf(format);
+  return f != nullptr && f->integers != nullptr;
+}
 
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {
   return BlocksOf(format)->integers(stored);

@@ -111,12 +111,6 @@ void SetMemory(int device, int64_t bytes) {
   m.devices[device]->memory.set_capacity(bytes);
 }
 
-void Revive(int device) {
-  Machine& m = Machine::Get();
-  std::lock_guard lock(m.mutex);
-  m.devices[device]->lost = cuda::kSuccess;
-}
-
 Counts GetCounts() {
   Machine& m = Machine::Get();
   std::lock_guard lock(m.mutex);

@@ -45,8 +45,6 @@ void HaveNccl(bool have);
 void Seed(uint64_t seed);
 // Gives a device this much memory in all.
 void SetMemory(int device, int64_t bytes);
-// A lost device works again, and has no memory in use by anybody; as a process that starts again.
-void Revive(int device);
 
 struct Counts {
   int64_t kernels = 0;  // that ran, graphs included

@@ -233,5 +233,22 @@ TEST(Grad, WhatItRefuses) {
               HasSubstr("cannot differentiate through ASSIGN"));
 }
 
+// An op whose rule was forgotten throws; it gives no zeros.
+TEST(Grad, EveryElementwiseOpHasARule) {
+  const std::vector<UOp> floats(3, Tensor::From({0.25f, 0.5f}).uop());
+  int ops = 0;
+  for (int i = 0; i < kOpCount; ++i) {
+    const Op op = static_cast<Op>(i);
+    if (Info(op).cls != OpClass::kElementwise) continue;
+    std::vector<UOp> srcs(floats.begin(), floats.begin() + Info(op).arity);
+    if (op == Op::kWhere) srcs[0] = Tensor::From({true, false}).uop();
+    const absl::StatusOr<UOp> u = UOp::TryMake(op, srcs);
+    if (!u.ok() || !u->dtype().IsFloat()) continue;
+    EXPECT_NO_THROW(Grad(Tensor(*u).Sum(), {Tensor(srcs.back())})) << Info(op).text;
+    ++ops;
+  }
+  EXPECT_GT(ops, 30);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -60,6 +60,12 @@ TEST(ExplainTool, EveryNamedExpressionIsExplained) {
   EXPECT_GE(names, 10);
 }
 
+TEST(ExplainTool, ListsTheFlags) {
+  const Outcome o = RunTool("explain", "--flags");
+  EXPECT_EQ(o.exit, 0);
+  EXPECT_THAT(o.out, AllOf(HasSubstr("  DEBUG=0 "), HasSubstr("  CORES=0 ")));
+}
+
 TEST(ExplainTool, RejectsWhatIsNoExpression) {
   const Outcome o = RunTool("explain", "nosuch");
   EXPECT_EQ(o.exit, 2);
