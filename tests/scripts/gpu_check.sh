@@ -43,3 +43,4 @@ fi
 if CUDA_DRIVER=/nowhere/libcuda.so.1 ./gpu-check >"$work/out" 2>&1; then fail "it passes without a driver:"; fi
 grep -q 'there is no driver (/nowhere/libcuda.so.1' "$work/out" || fail "it does not name the missing driver:"
 grep -q '"result": "FAILED"' results.json || fail "results.json does not say that it failed:"
+grep -q 'install NVIDIAs driver, or use SIM' results.json || fail "results.json does not say what to do:"
