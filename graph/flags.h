@@ -5,7 +5,8 @@
 #include <string>
 
 // X(enumerator, environment name, kind, default text, meaning). A flag set to 0 is off: an integer
-// flag reads 0, a text flag reads "". An empty value counts as unset.
+// flag reads 0, a text flag reads "". An empty value counts as unset; one below 0 is reported, and
+// unset.
 #define TESSERA_FLAGS(X)                                                                          \
   X(kDebug, "DEBUG", kInt, "0",                                                                   \
     "printed: 1 notes, 2 launches, 3 plans, 4 texts, 5 kernels, 6 programs, 7 passes")            \

@@ -458,20 +458,21 @@ double Touched(const Tensor& t) {
 TEST(Assign, WhatIsWrittenInPartsTakesMemoryForThese) {
   if (IntFlag(Flag::kGuardPages) != 0) GTEST_SKIP() << "GUARD_PAGES fills what it gives";
   GetDevice(Place("CPU", 0)).value()->Trim();
+  const Device here = "CPU";
   const int64_t rows = 16, columns = int64_t{1} << 19;
-  Tensor cache = Tensor::Empty({rows, columns}), jitted = Tensor::Empty({rows, columns}),
-         whole = Tensor::Empty({rows, columns});
-  cache.SliceAxis(1, {0, 8}).Assign(Tensor::Ones({rows, 8}));
+  const auto empty = [&] { return Tensor::Empty({rows, columns}, kFloat32, here); };
+  Tensor cache = empty(), jitted = empty(), whole = empty();
+  cache.SliceAxis(1, {0, 8}).Assign(1);
   cache.Realize();
   EXPECT_LT(Touched(cache), 0.01);
   Jit step([&](const Tensor& x) {
     jitted.SliceAxis(1, {0, 8}).Assign(x);
     return x + 1;
   });
-  for (int i = 0; i < 3; ++i) step.One({Tensor::Full({rows, 8}, i)}).Realize();
+  for (int i = 0; i < 3; ++i) step.One({Tensor::Full({rows, 8}, i, kFloat32, here)}).Realize();
   EXPECT_LT(Touched(jitted), 0.01);
   EXPECT_EQ(jitted[3][7].Item<float>(), 2);
-  whole.Assign(Tensor::Ones({rows, columns}));
+  whole.Assign(1);
   whole.Realize();
   EXPECT_EQ(Touched(whole), 1);
 }
