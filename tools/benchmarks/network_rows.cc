@@ -1,6 +1,7 @@
 // Rows of layers: a convolution and attention beside PyTorch, and operations by index beside
 // hand-written loops.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -237,6 +238,27 @@ Row HistogramRow() {
       "hand loop, one core", loop);
 }
 
+constexpr double kAttentionBytes = 16.0 * 32 * 2048 * 128,
+                 kAttentionFlops = 4.0 * 32 * 2048 * 2048 * 128;
+
+std::array<Tensor, 3> HeadsOfAttention() {
+  const auto one = [] { return Random({32, 2048, 128}); };
+  return {one(), one(), one()};
+}
+
+// Beside the same with scores, and what Softmax makes of them, in memory.
+Row ComposedAttentionRow() {
+  const auto [q, k, v] = HeadsOfAttention();
+  return Measured(
+      "attention_composed", kAttentionBytes, kAttentionFlops,
+      [&] { return q.ScaledDotProductAttention(k, v); }, "the same, step by step",
+      [&] {
+        Tensor scores = (q.MatMul(k.Transpose()) / std::sqrt(128.0)).Realize();
+        scores = scores.Softmax().Realize();
+        scores.MatMul(v).Realize();
+      });
+}
+
 }  // namespace
 
 // Products of bf16, which chips with an instruction for them do in pairs of steps.
@@ -269,17 +291,17 @@ std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
     const std::string name = absl::StrCat("matmul_bf16_", n);
     if (wanted(name)) out.push_back(NarrowMatMulRow(name, python, n));
   }
+  if (wanted("attention_prefill") || wanted("attention_composed")) CheckAttention();
   if (wanted("attention_prefill")) {
-    CheckAttention();
-    const Tensor q = Random({32, 2048, 128}), k = Random({32, 2048, 128}),
-                 v = Random({32, 2048, 128});
+    const auto [q, k, v] = HeadsOfAttention();
     out.push_back(BesideTorch("attention_prefill", python,
                               "q, k, v = (torch.rand(1, 32, 2048, 128) for _ in range(3))\n"
                               "def step():\n"
                               "    torch.nn.functional.scaled_dot_product_attention(q, k, v)\n",
-                              16.0 * 32 * 2048 * 128, 4.0 * 32 * 2048 * 2048 * 128,
+                              kAttentionBytes, kAttentionFlops,
                               [&] { return q.ScaledDotProductAttention(k, v); }));
   }
+  if (wanted("attention_composed")) out.push_back(ComposedAttentionRow());
   if (wanted("cumsum")) out.push_back(CumSumRow());
   if (wanted("sort_1m")) out.push_back(SortRow());
   if (wanted("gather_rows")) out.push_back(GatherRow());
