@@ -15,6 +15,7 @@
 #include "codegen/block_tiler.h"
 #include "codegen/block_tiles.h"
 #include "codegen/contraction.h"
+#include "codegen/gpu_numbers.h"
 #include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
@@ -26,12 +27,10 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads = 256, kWarp = 32, kWarpsOfBlock = 8;
+constexpr int64_t kThreads = 256, kWarpsOfBlock = 8;
 constexpr int64_t kEnoughThreads = 1 << 14;  // outputs that occupy a chip with a thread each
-constexpr int64_t kThreadsOfCore = 1024;     // and those that occupy one multiprocessor
-constexpr int64_t kVectorBytes = 16;
-constexpr size_t kMostWork = 64;    // of one element, that is worth writing out in copies
-constexpr int64_t kThreadRows = 8;  // of a contraction, at most, in a thread's registers
+constexpr size_t kMostWork = 64;             // of one element, that is worth writing out in copies
+constexpr int64_t kThreadRows = 8;           // of a contraction, at most, in a thread's registers
 
 // The loops that the scheduler gave to blocks, all of them as plain ones.
 UOp AsLoops(const UOp& sink) {

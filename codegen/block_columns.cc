@@ -8,6 +8,7 @@
 
 #include "codegen/block_tiler.h"
 #include "codegen/contraction.h"
+#include "codegen/gpu_numbers.h"
 #include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/stage.h"
@@ -18,11 +19,10 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kWarp = 32, kThreads = 256;
-constexpr int64_t kThreadsOfCore = 1024;  // that keep a multiprocessor's memory busy
-constexpr int64_t kLeastRows = 64;        // that are worth sharing
-constexpr int64_t kLeastOfWarp = 4;       // rows
-constexpr int64_t kMostSums = 8;          // of a thread
+constexpr int64_t kThreads = 256;
+constexpr int64_t kLeastRows = 64;   // that are worth sharing
+constexpr int64_t kLeastOfWarp = 4;  // rows
+constexpr int64_t kMostSums = 8;     // of a thread
 
 class ColumnBlocks {
  public:

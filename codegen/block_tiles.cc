@@ -6,6 +6,7 @@
 
 #include "codegen/block_tiler.h"
 #include "codegen/contraction.h"
+#include "codegen/gpu_numbers.h"
 #include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/matrix.h"
@@ -16,7 +17,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kWarp = 32;
 constexpr int64_t kMatrixSide = 16;  // of what a matrix unit does at once
 constexpr int64_t kUnrolledCopies = 8, kScalarCopies = 4, kComputedCopies = 2;
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "codegen/block_tiler.h"
+#include "codegen/gpu_numbers.h"
 #include "codegen/lanes.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
@@ -10,7 +11,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kVectorBytes = 16, kMostRowBytes = 128;
+constexpr int64_t kMostRowBytes = 128;
 constexpr int64_t kLeastRows = 16, kLeastSteps = 8;
 constexpr int64_t kMostAhead = 3;
 constexpr int64_t kReservedBytes = 1 << 10;  // of shared memory, by the system, for each block

@@ -3,6 +3,7 @@
 // by side in others becomes lanes on CPUs, threads on GPUs.
 #include <algorithm>
 
+#include "codegen/gpu_numbers.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
 #include "codegen/split.h"
@@ -12,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads = 256, kWarp = 32;
+constexpr int64_t kThreads = 256;
 constexpr int64_t kAtOnce = 4;  // additions of one core that do not wait for one another
 
 // Whether all that is read and written along the range is adjacent, or the same.

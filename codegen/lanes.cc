@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "codegen/gpu_numbers.h"
 #include "graph/fault.h"
 #include "graph/simplify.h"
 
@@ -176,7 +177,6 @@ int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target) 
 }
 
 int64_t VectorLanes(const UOp& range, const RangeSets& sets) {
-  constexpr int64_t kVectorBytes = 16;
   const RangeMask bit = sets.Bit(range);
   if (!range.src(0).IsConst()) return 1;
   int widest = 1;

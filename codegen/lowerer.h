@@ -10,6 +10,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "codegen/gpu_numbers.h"
 #include "codegen/memory_hints.h"
 #include "codegen/passes.h"
 #include "graph/kernel_form.h"
@@ -141,7 +142,6 @@ class Lowerer {
   absl::Status ComputeLate(const UOp& loop);
   absl::Status PutLate(const UOp& loop);
 
-  static constexpr int kWarp = 32;
   static constexpr size_t kReadAtOnce = 8;
 
   const UOp sink_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/gpu_numbers.h"
 #include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "graph/kernel_form.h"
@@ -12,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kWarp = 32, kFragmentBytes = 16, kMatrixRows = 8, kSums = 8;
+constexpr int64_t kFragmentBytes = 16, kMatrixRows = 8, kSums = 8;
 
 UOp Range(int64_t id, int64_t extent, RangeKind kind) {
   return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id, kind});
