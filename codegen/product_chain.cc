@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -14,6 +15,37 @@ namespace {
 
 constexpr int64_t kMostRows = 512;      // of a block: more would gain little
 constexpr int64_t kRowsOfPacking = 24;  // that take as long as packing the panels of a block
+constexpr int64_t kRowsOfReading = 24;  // for which reading kept panels again is little
+constexpr int64_t kRowsOfRest = 32;     // that another nest, of a block of another size, is worth
+
+RangeMask MaskOf(const std::vector<UOp>& ranges, const RangeSets& sets) {
+  RangeMask mask = 0;
+  for (const UOp& r : ranges) mask |= sets.Bit(r);
+  return mask;
+}
+
+// What the chain keeps for each row: all of both products' for it.
+int64_t BytesOfRow(const ProductChain& c, const RangeSets& sets) {
+  return std::max<int64_t>(1, 2 * c.first.dtype().bytes() * sets.Iterations(sets.Closed(c.second)));
+}
+
+int64_t RowsOfOwnCache(const ProductChain& c, const RangeSets& sets, const Target& target) {
+  return target.l2_bytes * 3 / 4 / BytesOfRow(c, sets);
+}
+
+// Whether the panels of both products, of all keys, are kept from block to block: they stay in the
+// core's part of the last cache, and enough rows for reading them again in its own.
+bool KeepsPanels(const ProductChain& c, const RangeSets& sets, const Target& target) {
+  const RangeMask keys = sets.Closed(c.second), steps = sets.Closed(c.first);
+  const RangeMask columns = MaskOf(c.columns, sets);
+  for (const UOp& r : sets.ranges()) {
+    if ((sets.Bit(r) & (keys | steps | columns)) && !r.src(0).IsConst()) return false;
+  }
+  const int64_t most = target.cache_bytes / (2 * target.cores) / c.first.dtype().bytes();
+  const int64_t elements = most / std::max<int64_t>(1, sets.Iterations(keys));  // of each key
+  return sets.Iterations(steps) + sets.Iterations(columns) <= elements &&
+         RowsOfOwnCache(c, sets, target) >= kRowsOfReading;
+}
 
 // The longest of the rows, if there are any: the one that blocks divide.
 UOp BlockedRow(const ProductChain& c) {
@@ -23,23 +55,27 @@ UOp BlockedRow(const ProductChain& c) {
   });
 }
 
-// So many that both products' rows stay in the core's part of the last cache, and that the worker
-// with most blocks, of which the last has the rest as well, is done soonest.
+// So many that both products' rows stay in the core's part of the last cache, or where panels are
+// kept in its own; and that the worker with most blocks, of which the last has the rest as well, is
+// done soonest.
 int64_t RowsOfBlock(const UOp& row, const ProductChain& c, const RangeSets& sets,
                     const Target& target) {
-  const int64_t cache = std::max(target.l2_bytes, target.cache_bytes / (2 * target.cores));
-  const int64_t bytes = 2 * c.first.dtype().bytes() * sets.Iterations(sets.Closed(c.second));
-  const int64_t rows = row.src(0).vmax();
-  const int64_t most =
-      std::clamp<int64_t>(cache / std::max<int64_t>(1, bytes), 1, std::min(rows, kMostRows));
+  const bool kept = KeepsPanels(c, sets, target);
+  const int64_t part = std::max(target.l2_bytes, target.cache_bytes / (2 * target.cores));
+  const int64_t fit = kept ? RowsOfOwnCache(c, sets, target) : part / BytesOfRow(c, sets);
+  const int64_t rows = row.src(0).vmax(), tile = MostTileRows(target);
+  const int64_t most = std::clamp<int64_t>(fit, 1, std::min(rows, kMostRows));
+  const auto time = [&](int64_t block) {
+    return (block + tile - 1) / tile * tile + (kept ? 0 : kRowsOfPacking);
+  };
   const bool shared = row.arg<RangeArg>().kind == RangeKind::kGrid;
   const int64_t workers = shared ? target.cores : 1;
   int64_t best = 1, least = INT64_MAX;
   for (int64_t block = 1; block <= most; ++block) {
     const int64_t blocks = (rows / block + workers - 1) / workers, rest = rows % block;
-    const int64_t time = blocks * (block + kRowsOfPacking) + (rest > 0 ? rest + kRowsOfPacking : 0);
-    if (time > least) continue;
-    least = time;
+    const int64_t all = blocks * time(block) + (rest > 0 ? time(rest) + kRowsOfRest : 0);
+    if (all > least) continue;
+    least = all;
     best = block;
   }
   return best;
@@ -84,6 +120,21 @@ class NestOptimiser {
   absl::flat_hash_map<std::pair<UOp, RangeKind>, std::vector<UOp>> made_;
 };
 
+// The nest with panels that are the same for all blocks of rows filled for all its columns at once.
+UOp KeepPanels(const UOp& nest, const std::vector<UOp>& rows) {
+  const RangeSets sets(nest);
+  const RangeMask of_rows = MaskOf(rows, sets);
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kStage) || (sets.Free(u) & of_rows)) continue;
+    for (const UOp& store : nest.srcs()) {
+      for (const UOp& r : ClosedRanges(store)) {
+        if (sets.Free(u) & sets.Bit(r)) return KeepPanels(FillForAll(nest, u, r), rows);
+      }
+    }
+  }
+  return nest;
+}
+
 UOp WithStores(const UOp& stage, const UOp& sink) {
   std::vector<UOp> srcs = {UOp(stage.src(0))};
   srcs.insert(srcs.end(), sink.srcs().begin(), sink.srcs().end());
@@ -110,8 +161,8 @@ std::vector<UOp> RowsInside(const ProductChain& c, const UOp& row) {
 }
 
 // The store's chain over one block, of which `row`, if it has more than one, is a part of a loop
-// over rows. The stores that take its place.
-std::vector<UOp> TileBlock(const UOp& store, const UOp& row, NestOptimiser& nests) {
+// over rows. The stores that take its place, which may `keep` panels from block to block.
+std::vector<UOp> TileBlock(const UOp& store, const UOp& row, bool keep, NestOptimiser& nests) {
   const UOp sink = UOp::Make(Op::kSink, {store});
   const std::optional<ProductChain> c = FindProductChain(RangeSets(sink));
   if (!c) return {};
@@ -136,10 +187,12 @@ std::vector<UOp> TileBlock(const UOp& store, const UOp& row, NestOptimiser& nest
                                     Substitute(c->first, there), over, loops);
   const UOp scores = OnlyStage(scaled);
 
-  const UOp score_nest = nests.Run(UOp::Make(Op::kSink, {UOp(scores.src(1))}));
+  UOp score_nest = nests.Run(UOp::Make(Op::kSink, {UOp(scores.src(1))}));
+  if (keep) score_nest = KeepPanels(score_nest, c->rows);
   UOp weight_nest = nests.Run(Substitute(scaled, {{scores, UOp(scores.src(0))}}));
   weight_nest = Substitute(weight_nest, {{UOp(scores.src(0)), WithStores(scores, score_nest)}});
   UOp out = nests.Run(Substitute(mixed, {{weights, UOp(weights.src(0))}}));
+  if (keep) out = KeepPanels(out, c->rows);
   out = Substitute(out, {{UOp(weights.src(0)), WithStores(weights, weight_nest)}});
 
   std::vector<UOp> stores;
@@ -196,9 +249,10 @@ UOp TileChain(const UOp& sink, const ProductChain& chain, const Target& target,
 
   constexpr int64_t kIdsOfNests = 1000;  // above those that the kernel has
   NestOptimiser nests(next_id + kIdsOfNests, nest);
+  const bool keep = KeepsPanels(chain, sets, target);
   std::vector<UOp> stores;
   for (int i = 0; i < blocks.size(); ++i) {
-    const std::vector<UOp> of_block = TileBlock(blocks.src(i), rows[i], nests);
+    const std::vector<UOp> of_block = TileBlock(blocks.src(i), rows[i], keep, nests);
     if (of_block.empty()) return UOp();
     stores.insert(stores.end(), of_block.begin(), of_block.end());
   }

@@ -4,9 +4,10 @@
 // back from it twice. So a core takes a block of rows through the whole chain: the first product
 // into scratch, what reduces and scales its rows into scratch again, and the second product from
 // there. Each of the three is a kernel of its own to the tilers; the loops outside of a block are
-// put around them afterwards. A block reads keys and values once, 8 n d bytes for 4 n d flops a
-// row, and so does enough rows to pay for the packing of their panels; what it keeps is 8 n bytes a
-// row.
+// put around them afterwards. Where panels of all keys and values stay in the core's part of the
+// last cache they are packed once for all blocks, and a block has so few rows that what it keeps, 8
+// n bytes a row, stays in the core's own; else a block packs keys and values anew, 8 n d bytes for
+// 4 n d flops a row, and has enough rows to pay for that.
 #pragma once
 
 #include "absl/functional/function_ref.h"

@@ -87,6 +87,33 @@ UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
   return out;
 }
 
+UOp FillForAll(const UOp& sink, const UOp& stage, const UOp& loop) {
+  const UOp& scratch = stage.src(0);
+  const Pairs& was = scratch.arg<Pairs>();
+  const int64_t bytes = was[0].second.value(), elements = bytes / scratch.dtype().bytes();
+  const Pairs size{{Extent(FreshStageId(sink)), Extent(bytes * loop.src(0).vmax())}};
+  const UOp whole = UOp::Make(Op::kScratch, scratch.dtype(), {}, size);
+  const UOp first = UOp::Make(Op::kMul, {loop, UOp::Index(elements)});
+  const auto there = [&](const UOp& index, const UOp& of) {
+    std::vector<UOp> srcs(index.srcs().begin(), index.srcs().end());
+    srcs[0] = of;
+    srcs[1] = Simplify(UOp::Make(Op::kAdd, {first, srcs[1]}));
+    return index.WithSrcs(srcs);
+  };
+  std::vector<UOp> parts = {whole};
+  for (const UOp& store : stage.srcs().subspan(1)) {
+    std::vector<UOp> srcs = {there(store.src(0), whole), UOp(store.src(1)), loop};
+    srcs.insert(srcs.end(), ClosedRanges(store).begin(), ClosedRanges(store).end());
+    parts.push_back(store.WithSrcs(srcs));
+  }
+  const UOp filled = UOp::Make(Op::kStage, parts, StageArg{size[0].first.value(), Space::kShared});
+  Substitution reads;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (u.is(Op::kIndex) && u.src(0) == stage) reads.emplace(u, there(u, filled));
+  }
+  return Substitute(sink, reads);
+}
+
 UOp StageRecomputed(const UOp& sink, const Target& target) {
   UOp out = sink;
   for (int rounds = 0; rounds < 4; ++rounds) {

@@ -15,6 +15,9 @@ UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges
 UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
                    const std::vector<RangeKind>& kinds, const UOp& pairs = UOp());
 
+// A stage, filled anew at each point of a loop around it, is filled for all of them at once.
+UOp FillForAll(const UOp& sink, const UOp& stage, const UOp& loop);
+
 // A STAGE of so many elements, filled with `value` at `offset` over `ranges`, whatever their kinds.
 // One in registers is filled by the lanes of one range, and read at points that are known once
 // copies and lanes are made: Expand makes a vector of it, and reads are lanes of that.

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/codegen/kernels.h"
 
 namespace tessera {
@@ -58,6 +60,23 @@ TEST(Contraction, RowsComeInBlocks) {
     return Count(ProgramOf(a.MatMul(b), SmallChip()), Op::kRange);
   };
   EXPECT_EQ(loops(1024), loops(256) + 1);
+}
+
+// Keys and values whose panels a core's part of the last cache holds are read before the loop over
+// blocks of rows; others in it, again by each block.
+TEST(ProductChain, KeepsPanels) {
+  const auto loops_around_loads = [](int64_t keys) {
+    const Tensor q = Tensor::Empty({2, 512, 32}), k = Tensor::Empty({2, keys, 32});
+    const UOp program = ProgramOf(q.ScaledDotProductAttention(k, k + 1), SmallChip());
+    int open = 0, most = 0;
+    for (const UOp& s : program.srcs()) {
+      open += s.is(Op::kRange) - s.is(Op::kEnd);
+      const bool reads = s.is(Op::kLoad) && s.dtype().lanes() > 1 && s.src(0).is(Op::kParam);
+      if (reads) most = std::max(most, open);
+    }
+    return most;
+  };
+  EXPECT_EQ(loops_around_loads(16384), loops_around_loads(1024) + 1);
 }
 
 // Heads that were computed in groups are in order in memory: the product over them reads vectors.

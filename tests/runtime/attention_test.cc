@@ -78,7 +78,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Case{2, 100, 300, 40}, Case{4, 333, 517, 24},
                                          Case{1, 1009, 61, 16}, Case{8, 4, 700, 64},
                                          Case{3, 257, 2, 7}, Case{1, 64, 64, 64, true},
-                                         Case{5, 31, 31, 8, true}, Case{2, 20, 120, 17, true}));
+                                         Case{5, 31, 31, 8, true}, Case{2, 20, 120, 17, true},
+                                         Case{3, 500, 1500, 24}, Case{2, 299, 3000, 33, true}));
 
 // With more queries than keys the first queries come before any key.
 TEST(AttentionValues, QueriesBeforeAllKeysGiveZerosAndNoGradients) {

@@ -46,6 +46,14 @@ void CheckConvolution() {
   CheckClose("conv2d", Convolution(x, w).ToVector<float>(), want, 1e-4);
 }
 
+// Attention with scores, and what Softmax makes of them, in memory.
+Tensor StepByStep(const Tensor& q, const Tensor& k, const Tensor& v) {
+  const double width = std::sqrt(static_cast<double>(q.size(-1)));
+  const Tensor scores = (q.MatMul(k.Transpose()) / width).Realize();
+  const Tensor shares = scores.Softmax().Realize();
+  return shares.MatMul(v);
+}
+
 void CheckAttention() {
   constexpr int64_t kHeads = 2, kTokens = 9, kWide = 16;
   const Tensor q = Random({kHeads, kTokens, kWide}), k = Random({kHeads, kTokens, kWide}),
@@ -68,6 +76,7 @@ void CheckAttention() {
     want.insert(want.end(), out.begin(), out.end());
   }
   CheckClose("attention", q.ScaledDotProductAttention(k, v).ToVector<float>(), want, 1e-4);
+  CheckClose("attention step by step", StepByStep(q, k, v).ToVector<float>(), want, 1e-4);
 }
 
 // ---- rows
@@ -246,17 +255,13 @@ std::array<Tensor, 3> HeadsOfAttention() {
   return {one(), one(), one()};
 }
 
-// Beside the same with scores, and what Softmax makes of them, in memory.
+// Beside the same step by step.
 Row ComposedAttentionRow() {
   const auto [q, k, v] = HeadsOfAttention();
   return Measured(
       "attention_composed", kAttentionBytes, kAttentionFlops,
       [&] { return q.ScaledDotProductAttention(k, v); }, "the same, step by step",
-      [&] {
-        Tensor scores = (q.MatMul(k.Transpose()) / std::sqrt(128.0)).Realize();
-        scores = scores.Softmax().Realize();
-        scores.MatMul(v).Realize();
-      });
+      [&] { StepByStep(q, k, v).Realize(); });
 }
 
 }  // namespace
@@ -291,13 +296,18 @@ std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
     const std::string name = absl::StrCat("matmul_bf16_", n);
     if (wanted(name)) out.push_back(NarrowMatMulRow(name, python, n));
   }
-  if (wanted("attention_prefill") || wanted("attention_composed")) CheckAttention();
-  if (wanted("attention_prefill")) {
+  if (wanted("attention_prefill") || wanted("attention_eager") || wanted("attention_composed")) {
+    CheckAttention();
+  }
+  for (const auto& [name, step] :
+       {std::pair("attention_prefill", "torch.nn.functional.scaled_dot_product_attention(q, k, v)"),
+        std::pair("attention_eager", "(q @ k.transpose(-1, -2) / 128 ** 0.5).softmax(-1) @ v")}) {
+    if (!wanted(name)) continue;
     const auto [q, k, v] = HeadsOfAttention();
-    out.push_back(BesideTorch("attention_prefill", python,
-                              "q, k, v = (torch.rand(1, 32, 2048, 128) for _ in range(3))\n"
-                              "def step():\n"
-                              "    torch.nn.functional.scaled_dot_product_attention(q, k, v)\n",
+    out.push_back(BesideTorch(name, python,
+                              absl::StrCat("q, k, v = (torch.rand(1, 32, 2048, 128) for _ in "
+                                           "range(3))\ndef step():\n    ",
+                                           step, "\n"),
                               kAttentionBytes, kAttentionFlops,
                               [&] { return q.ScaledDotProductAttention(k, v); }));
   }
