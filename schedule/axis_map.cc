@@ -79,138 +79,169 @@ absl::InlinedVector<ReshapeGroup, 4> ReshapeGroups(const Shape& in, const Shape&
   return groups;
 }
 
-AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
-  const UOp& src = u.src(s);
-  AxisMap out;
-  out.gate = map.gate;
-  if (IsElementwise(u.op())) {
-    if (src.rank() == static_cast<int>(map.axes.size())) out.axes = map.axes;
+namespace {
+
+using Axes = absl::InlinedVector<AxisLoop, 4>;
+
+Axes BelowPermute(const UOp& u, const AxisMap& map) {
+  Axes out(u.rank());
+  const Ints& order = u.arg<Ints>();
+  for (int i = 0; i < u.rank(); ++i) out[order[i]] = map.axes[i];
+  return out;
+}
+
+Axes BelowExpand(const UOp& u, const AxisMap& map) {
+  Axes out;
+  for (int i = 0; i < u.rank(); ++i) {
+    out.push_back(u.src(0).shape()[i].is_int(1) ? AxisLoop{} : map.axes[i]);
+  }
+  return out;
+}
+
+Axes BelowReshape(const UOp& u, const AxisMap& map) {
+  const Shape& from = u.src(0).shape();
+  Axes out(from.rank());
+  for (const ReshapeGroup& g : ReshapeGroups(from, u.shape())) {
+    // Axes of extent 1 do not count: one real axis on each side passes through.
+    int in_axis = -1, out_axis = -1, ins = 0, outs = 0;
+    uint64_t mask = 0, id = 0;
+    for (int i = g.in_begin; i < g.in_end; ++i) {
+      if (!from[i].is_int(1)) in_axis = i, ++ins;
+    }
+    for (int o = g.out_begin; o < g.out_end; ++o) {
+      if (!u.shape()[o].is_int(1)) out_axis = o, ++outs;
+      mask |= map.axes[o].mask;
+      id = absl::HashOf(id, map.axes[o].id);
+    }
+    if (ins == 1 && outs == 1) {
+      out[in_axis] = map.axes[out_axis];
+      continue;
+    }
+    for (int i = g.in_begin; i < g.in_end; ++i) {
+      if (!from[i].is_int(1)) out[i] = {ExpressionId(u.get(), i, id), mask};
+    }
+  }
+  return out;
+}
+
+// A loop that comes so many places after the kernel's own.
+AxisLoop LoopAfter(const Shape& loops, int64_t place) {
+  const auto loop = static_cast<uint64_t>(std::min<int64_t>(62, loops.rank() + place));
+  return {loop + 1, uint64_t{1} << loop};
+}
+
+Axes BelowReduce(const UOp& u, const AxisMap& map, const Shape& loops) {
+  const Shape& from = u.src(0).shape();
+  Axes out = map.axes;
+  for (int64_t a : u.arg<ReduceArg>().axes) {
+    if (from[a].is_int(1)) continue;
+    const bool own = a < loops.rank() && loops[a] == from[a] && !(map.Mask() >> a & 1);
+    out[a] = LoopAfter(loops, own ? a - loops.rank() : a);
+  }
+  return out;
+}
+
+Axes BelowGather(const UOp& u, int s, const AxisMap& map) {
+  const Lookup l = Lookup::Of(u);
+  const int rank = u.src(s).rank();
+  Axes out;
+  if (s == 1) {
+    for (int i = 0; i < rank; ++i) out.push_back(map.axes[l.FromIndex(i)]);
     return out;
   }
-  const int rank = src.rank();
+  AxisLoop gathered;
+  for (int i = 0; i < l.index_rank; ++i) {
+    const AxisLoop& of_index = map.axes[l.FromIndex(i)];
+    gathered.mask |= of_index.mask;
+    gathered.id = absl::HashOf(gathered.id, of_index.id);
+  }
+  gathered.id = ExpressionId(u.get(), l.axis, gathered.id);
+  for (int i = 0; i < rank; ++i) {
+    out.push_back(i == l.axis ? gathered : map.axes[l.FromTable(i)]);
+  }
+  return out;
+}
+
+// The index's own axes are loops beside the base's.
+Axes BelowScatter(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
+  if (s == 0) return map.axes;
+  const Lookup l = Lookup::Of(u);
+  const Shape& from = u.src(s).shape();
+  Axes out;
+  for (int i = 0; i < from.rank(); ++i) {
+    const int e = s == 1 ? l.FromIndex(i) : i;
+    out.push_back(!l.IsOwn(e)         ? map.axes[l.ToTable(e)]
+                  : from[i].is_int(1) ? AxisLoop{}
+                                      : LoopAfter(loops, e - l.axis));
+  }
+  return out;
+}
+
+Axes BelowWindow(const UOp& u, const AxisMap& map) {
+  const WindowArg& w = u.arg<WindowArg>();
+  const int rank = u.src(0).rank();
+  Axes out(map.axes.begin(), map.axes.begin() + rank);
+  for (size_t i = 0; i < w.axes.size(); ++i) {
+    AxisLoop& a = out[w.axes[i]];
+    const AxisLoop& within = map.axes[rank + i];
+    if (within.id == 0 && w.stride[i] == 1) continue;
+    a = {ExpressionId(u.get(), i, absl::HashOf(a.id, within.id)), a.mask | within.mask};
+  }
+  return out;
+}
+
+// Below PAD, SHRINK, FLIP or CAT: axes that it changes are indexed by expressions; outside of what
+// the source covers, where there is an outside, its values are not asked for.
+AxisMap BelowMoved(const UOp& u, int s, const AxisMap& map) {
+  const Shape& from = u.src(s).shape();
+  AxisMap out = map;
+  for (int i = 0; i < from.rank(); ++i) {
+    bool same = from[i] == u.shape()[i];
+    if (u.is(Op::kFlip)) {
+      const Ints& f = u.arg<Ints>();
+      same = std::find(f.begin(), f.end(), i) == f.end();
+    }
+    if (same) continue;
+    AxisLoop& a = out.axes[i];
+    const bool moved = u.is(Op::kShrink) || u.is(Op::kFlip);
+    const bool one_loop = moved && (a.one_loop || IsLoop(a));
+    a = from[i].is_int(1) && u.is(Op::kShrink)
+            ? AxisLoop{}
+            : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask, one_loop};
+    if (!u.is(Op::kShrink)) out.gate = absl::HashOf(out.gate, a.id);
+  }
+  return out;
+}
+
+}  // namespace
+
+AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
+  if (IsElementwise(u.op())) {
+    const bool alike = u.src(s).rank() == static_cast<int>(map.axes.size());
+    return {alike ? map.axes : Axes(), map.gate};
+  }
   switch (u.op()) {
-    case Op::kPermute: {
-      out.axes.resize(rank);
-      const Ints& order = u.arg<Ints>();
-      for (int i = 0; i < rank; ++i) out.axes[order[i]] = map.axes[i];
-      return out;
-    }
+    case Op::kPermute:
+      return {BelowPermute(u, map), map.gate};
     case Op::kExpand:
-      for (int i = 0; i < rank; ++i) {
-        out.axes.push_back(src.shape()[i].is_int(1) ? AxisLoop{} : map.axes[i]);
-      }
-      return out;
-    case Op::kReshape: {
-      out.axes.resize(rank);
-      for (const ReshapeGroup& g : ReshapeGroups(src.shape(), u.shape())) {
-        // Axes of extent 1 do not count: one real axis on each side passes through.
-        int in_axis = -1, out_axis = -1, ins = 0, outs = 0;
-        uint64_t mask = 0, id = 0;
-        for (int i = g.in_begin; i < g.in_end; ++i) {
-          if (!src.shape()[i].is_int(1)) in_axis = i, ++ins;
-        }
-        for (int o = g.out_begin; o < g.out_end; ++o) {
-          if (!u.shape()[o].is_int(1)) out_axis = o, ++outs;
-          mask |= map.axes[o].mask;
-          id = absl::HashOf(id, map.axes[o].id);
-        }
-        if (ins == 1 && outs == 1) {
-          out.axes[in_axis] = map.axes[out_axis];
-          continue;
-        }
-        for (int i = g.in_begin; i < g.in_end; ++i) {
-          if (!src.shape()[i].is_int(1)) out.axes[i] = {ExpressionId(u.get(), i, id), mask};
-        }
-      }
-      return out;
-    }
-    case Op::kReduce: {
-      const Ints& axes = u.arg<ReduceArg>().axes;
-      out.axes = map.axes;
-      for (int64_t a : axes) {
-        if (src.shape()[a].is_int(1)) continue;
-        int loop = std::min<int>(62, loops.rank() + static_cast<int>(a));
-        if (a < loops.rank() && loops[a] == src.shape()[a] && !(map.Mask() >> a & 1)) {
-          loop = static_cast<int>(a);
-        }
-        out.axes[a] = {static_cast<uint64_t>(loop) + 1, uint64_t{1} << loop};
-      }
-      return out;
-    }
-    case Op::kGather: {
-      const Lookup l = Lookup::Of(u);
-      if (s == 1) {
-        for (int i = 0; i < rank; ++i) out.axes.push_back(map.axes[l.FromIndex(i)]);
-        return out;
-      }
-      AxisLoop gathered;
-      for (int i = 0; i < l.index_rank; ++i) {
-        const AxisLoop& of_index = map.axes[l.FromIndex(i)];
-        gathered.mask |= of_index.mask;
-        gathered.id = absl::HashOf(gathered.id, of_index.id);
-      }
-      gathered.id = ExpressionId(u.get(), l.axis, gathered.id);
-      for (int i = 0; i < rank; ++i) {
-        out.axes.push_back(i == l.axis ? gathered : map.axes[l.FromTable(i)]);
-      }
-      return out;
-    }
-    case Op::kScatter: {
-      if (s == 0) {
-        out.axes = map.axes;
-        return out;
-      }
-      // The index's own axes are loops beside the base's.
-      const Lookup l = Lookup::Of(u);
-      for (int i = 0; i < rank; ++i) {
-        const int e = s == 1 ? l.FromIndex(i) : i;
-        if (!l.IsOwn(e)) {
-          out.axes.push_back(map.axes[l.ToTable(e)]);
-          continue;
-        }
-        const int loop = std::min<int>(62, loops.rank() + e - l.axis);
-        out.axes.push_back(src.shape()[i].is_int(1)
-                               ? AxisLoop{}
-                               : AxisLoop{static_cast<uint64_t>(loop) + 1, uint64_t{1} << loop});
-      }
-      return out;
-    }
-    case Op::kWindow: {
-      const WindowArg& w = u.arg<WindowArg>();
-      out.axes.assign(map.axes.begin(), map.axes.begin() + rank);
-      for (size_t i = 0; i < w.axes.size(); ++i) {
-        AxisLoop& a = out.axes[w.axes[i]];
-        const AxisLoop& within = map.axes[rank + i];
-        if (within.id == 0 && w.stride[i] == 1) continue;
-        a = {ExpressionId(u.get(), i, absl::HashOf(a.id, within.id)), a.mask | within.mask};
-      }
-      return out;
-    }
+      return {BelowExpand(u, map), map.gate};
+    case Op::kReshape:
+      return {BelowReshape(u, map), map.gate};
+    case Op::kReduce:
+      return {BelowReduce(u, map, loops), map.gate};
+    case Op::kGather:
+      return {BelowGather(u, s, map), map.gate};
+    case Op::kScatter:
+      return {BelowScatter(u, s, map, loops), map.gate};
+    case Op::kWindow:
+      return {BelowWindow(u, map), map.gate};
     case Op::kPad:
     case Op::kShrink:
     case Op::kFlip:
-    case Op::kCat: {
-      out.axes = map.axes;
-      for (int i = 0; i < rank; ++i) {
-        bool same = src.shape()[i] == u.shape()[i];
-        if (u.is(Op::kFlip)) {
-          const Ints& f = u.arg<Ints>();
-          same = std::find(f.begin(), f.end(), i) == f.end();
-        }
-        if (same) continue;
-        AxisLoop& a = out.axes[i];
-        const bool moved = u.is(Op::kShrink) || u.is(Op::kFlip);
-        const bool one_loop = moved && (a.one_loop || IsLoop(a));
-        a = src.shape()[i].is_int(1) && u.is(Op::kShrink)
-                ? AxisLoop{}
-                : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask, one_loop};
-        if (!u.is(Op::kShrink)) out.gate = absl::HashOf(out.gate, a.id);
-      }
-      return out;
-    }
+    case Op::kCat:
+      return BelowMoved(u, s, map);
     default:
-      out.axes = map.axes;
-      return out;
+      return map;
   }
 }
 
