@@ -12,7 +12,8 @@
 // log n merges of log n steps.
 //
 // The first few of a long axis are found one after the other, each the least of those that come
-// after the one before.
+// after the one before; or, where that takes too many looks, among the blocks whose least ones come
+// first: none of the others holds one.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,7 +21,7 @@
 #include "graph/tensor.h"
 #include "graph/tensor_along.h"
 #include "graph/tensor_internal.h"
-#include "graph/tensor_part.h"
+#include "graph/tensor_order.h"
 
 namespace tessera {
 
@@ -30,19 +31,13 @@ using internal::CountAlong;
 using internal::ExtentAlong;
 using internal::Fail;
 using internal::OfElement;
+using internal::OrderOf;
+using internal::PairAlong;
 using internal::Show;
+using internal::SortedIndex;
 
-namespace {
+namespace internal {
 
-// Axes up to this long are sorted by counting.
-constexpr int64_t kCounted = 256;
-constexpr int64_t kBlock = 64;
-// Fewer elements are merged in less time than the passes over digits take to start.
-constexpr int64_t kManyElements = 4096;
-// As many elements are found one by one before sorting all of them is less work.
-constexpr int64_t kFew = 64;
-
-// Unsigned numbers in the elements' order: -0 is 0, and NaN above all. Of u32 or u64.
 Tensor OrderOf(const Tensor& x, bool descending) {
   const DType type = x.dtype();
   Tensor order;
@@ -66,6 +61,21 @@ Tensor OrderOf(const Tensor& x, bool descending) {
   }
   return descending ? ~order : order;
 }
+
+}  // namespace internal
+
+namespace {
+
+// Axes up to this long are sorted by counting.
+constexpr int64_t kCounted = 256;
+constexpr int64_t kBlock = 64;
+// Fewer elements are merged in less time than the passes over digits take to start.
+constexpr int64_t kManyElements = 4096;
+// As many elements are found one by one before sorting all of them is less work.
+constexpr int64_t kFew = 64;
+// From so many on, of this many times as many elements, blocks that hold them are found first.
+constexpr int64_t kManyLooks = 12, kMuchLonger = 128;
+constexpr int64_t kBlocksPerFound = 4;
 
 // Positions along the last axis in order of `order`, equal ones as they come.
 Tensor Counted(const Tensor& order, DType type) {
@@ -181,6 +191,32 @@ Tensor MergeSorted(const Tensor& order, DType type) {
   return position.SliceAxis(last, {0, n});
 }
 
+// Whether no place has only a part of an axis.
+bool IsWhole(const Tensor& t, int axis) {
+  return !t.device().is_sharding() || t.device().sharding().DimsOf(axis).empty();
+}
+
+// Numbers of rows [..., n], no two alike: those of blocks of which the least are first, a few times
+// as many as are wanted, until there are no more than that.
+Tensor FewFirst(Tensor key, int64_t k) {
+  const int last = key.rank() - 1;
+  const int64_t blocks = kBlocksPerFound * k;
+  while (key.size(last) > blocks) {
+    const int64_t n = key.size(last), length = (n + blocks - 1) / blocks;
+    Pairs pairs(key.rank(), {0, 0});
+    pairs.back() = {0, blocks * length - n};
+    const Tensor most = ~Tensor::Zeros({}, key.dtype());
+    const Tensor inside = Tensor::Ones(key.shape(), kBool).Pad(pairs);
+    const Tensor in_blocks =
+        Where(inside, key.Pad(pairs), most).Unflatten(last, {blocks, length}).Contiguous();
+    const Tensor first = Counted(in_blocks.Min(-1).Contiguous(), kInt32).SliceAxis(last, {0, k});
+    Extents found(in_blocks.shape().begin(), in_blocks.shape().end());
+    found[last] = k;
+    key = in_blocks.Gather(last, first.Unsqueeze(-1).Expand(found)).Flatten(last).Contiguous();
+  }
+  return key;
+}
+
 // Positions of the first k in order, equal ones as they come: each the least of those that come
 // after the one before. An order of 32 bits and the position are one number; one of 64 bits is
 // asked for its least element, then for the first position of that.
@@ -190,6 +226,11 @@ Tensor FirstFew(const Tensor& order, int64_t k) {
   const Extent& n = order.shape()[last];
   const Tensor place = CountAlong(last, order.rank(), n, joined ? kUInt64 : kInt32);
   const Tensor key = joined ? order.Cast(kUInt64) * (int64_t{1} << 32) + place : order;
+  if (joined && k >= kManyLooks && n.max() >= kMuchLonger * k && IsWhole(order, last)) {
+    const Tensor few = FewFirst(key.Contiguous(), k);
+    const Tensor first = few.Gather(last, Counted(few, kInt32).SliceAxis(last, {0, k}));
+    return (first & INT64_C(0xffffffff)).Cast(kInt32).Contiguous();
+  }
   const Tensor most = ~Tensor::Zeros({}, kUInt64);
   const auto kept = [](const Tensor& t) { return t.Min(-1, /*keepdim=*/true).Contiguous(); };
   std::vector<Tensor> found;
@@ -206,7 +247,10 @@ Tensor FirstFew(const Tensor& order, int64_t k) {
   return (joined ? (all & INT64_C(0xffffffff)).Cast(kInt32) : all).Contiguous();
 }
 
-// Positions along an axis in order, moved to the last one.
+}  // namespace
+
+namespace internal {
+
 Tensor SortedIndex(const Tensor& x, int a, bool descending) {
   const Extent n = x.shape()[a];
   const bool narrow = n.max() <= INT32_MAX / 4;
@@ -216,23 +260,25 @@ Tensor SortedIndex(const Tensor& x, int a, bool descending) {
   const DType type = narrow ? kInt32 : kInt64;
   Tensor index;
   if (count) {
-    index = Counted(order, internal::IndexType(n));
+    index = Counted(order, IndexType(n));
   } else if (narrow && many && IsOnCpu(x)) {
     const Tensor rows = order.Reshape({x.shape().MaxElements() / n.value(), n.value()});
     index = WordsSorted(rows, type).Reshape(order.shape());
   } else {
     index = MergeSorted(order, type);
   }
-  return index.Cast(internal::IndexType(n));
+  return index.Cast(IndexType(n));
 }
 
-// What comes of one tensor, looked at along an axis where that is best done.
-using OfOne = std::function<std::vector<Tensor>(const Tensor&)>;
 ValuesAndIndices PairAlong(const Tensor& x, int axis, const OfOne& f) {
-  const std::vector<Tensor> pair = internal::AlongAxis(
-      {x}, axis, [&f](const std::vector<Tensor>& sources) { return f(sources[0]); });
+  const std::vector<Tensor> pair =
+      AlongAxis({x}, axis, [&f](const std::vector<Tensor>& sources) { return f(sources[0]); });
   return {pair[0], pair[1]};
 }
+
+}  // namespace internal
+
+namespace {
 
 ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
   const int a = AxisAlong(axis, x.rank());
@@ -241,14 +287,6 @@ ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
     const Tensor index = SortedIndex(t, a, descending).Transpose(a, -1);
     return {internal::CutAs(t.Gather(a, index), x), internal::CutAs(index, x)};
   });
-}
-
-std::vector<Tensor> At(const Tensor& x, int axis, const Tensor& index, const Extent& k,
-                       bool keepdim) {
-  const Tensor one = internal::KnownPart(index, axis, k, k + Extent(1));
-  const Tensor value = x.Gather(axis, one);
-  if (keepdim) return {value, one};
-  return {value.Squeeze(axis), one.Squeeze(axis)};
 }
 
 }  // namespace
@@ -282,62 +320,6 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
   });
 }
 
-ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
-  Call call("KthValue", at, *this);
-  const int a = AxisAlong(axis, rank());
-  if (k < 1 || k > ExtentAlong(*this, a).min()) {
-    Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
-  }
-  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.KthValue(k, a); });
-  return PairAlong(*this, a, [&](const Tensor& x) {
-    return At(x, a, SortedIndex(x, a, false).Transpose(a, -1), k - 1, keepdim);
-  });
-}
-
-// NaNs are in order at the end: the last one stands for all.
-ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
-  Call call("Median", at, *this);
-  const int a = AxisAlong(axis, rank());
-  if (rank() == 0) return OfElement(*this, [a](const Tensor& x) { return x.Median(a); });
-  const Extent& n = shape()[a];
-  if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
-  const Extent middle = tessera::FloorDiv(n - Extent(1), 2);
-  return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
-    const Tensor index = SortedIndex(x, a, false).Transpose(a, -1);
-    std::vector<Tensor> found = At(x, a, index, middle, keepdim);
-    if (!dtype().IsFloat()) return found;
-    const Tensor nan = x.IsNan().Any(a, keepdim);
-    const Tensor first = x.IsNan().Cast(kUInt8).ArgMax(a, keepdim).Cast(found[1].dtype());
-    return {Where(nan, std::nan(""), found[0]), Where(nan, first, found[1])};
-  });
-}
-
-Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSite at) const {
-  Call call("Quantile", at, *this);
-  if (!(q >= 0 && q <= 1)) Fail("takes a share from 0 to 1, not ", q);
-  if (!axis) {
-    const Tensor flat = Flatten().Quantile(q, 0);
-    return keepdim ? flat.Reshape(std::vector<int64_t>(rank(), 1)) : flat;
-  }
-  const int a = AxisAlong(*axis, rank());
-  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.Quantile(q, a); });
-  const int64_t n = size(a);
-  if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
-  const double place = q * static_cast<double>(n - 1);
-  const auto below = static_cast<int64_t>(std::floor(place));
-  const double share = place - std::floor(place);
-  const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
-    const Tensor x = internal::WideFloat(sources[0]);
-    const Tensor index = SortedIndex(x, a, false).Transpose(a, -1);
-    const Tensor low = At(x, a, index, below, keepdim)[0];
-    const Tensor high = At(x, a, index, std::min(below + 1, n - 1), keepdim)[0];
-    const Tensor value = share == 0 ? low : low + (high - low) * share;
-    const Tensor with_nan = Where(x.IsNan().Any(a, keepdim), std::nan(""), value);
-    return {with_nan.Cast(internal::FloatResult(dtype()))};
-  };
-  return internal::AlongAxis({*this}, a, of)[0];
-}
-
 namespace {
 constexpr int64_t kFewToCompare = 64;  // with each of which every value is compared
 }
@@ -356,9 +338,7 @@ Tensor Tensor::SearchSorted(const Tensor& values, bool right, CallSite at) const
   const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
     const Tensor in_order = OrderOf(sources[0].Cast(type), false);
     const Tensor wanted = OrderOf(sources[1].Cast(type), false);
-    const bool whole = !sources[0].device().is_sharding() ||
-                       sources[0].device().sharding().DimsOf(rank() - 1).empty();
-    if (!n.is_int() || n.value() <= kFewToCompare || !whole) {
+    if (!n.is_int() || n.value() <= kFewToCompare || !IsWhole(sources[0], rank() - 1)) {
       const Tensor own = rank() == 1 ? in_order : in_order.Unsqueeze(-2);
       return {before(own, wanted.Unsqueeze(-1)).Cast(kInt32).Sum(-1)};
     }

@@ -115,6 +115,56 @@ TEST(TensorSort, FewOfMany) {
   }
 }
 
+// So are those that are among the first blocks of a much longer one.
+TEST(TensorSort, FewOfMuchMore) {
+  const int64_t rows = 2, n = 2000, k = 13;
+  const auto v = Special(rows * n, 8);
+  const Tensor x = Tensor::From(v).Cast(kFloat32).Reshape({rows, n});
+  const auto [values, indices] = x.TopK(k);
+  const std::vector<double> got = Values(values), at = Values(indices);
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto line = AsFloats({v.begin() + r * n, v.begin() + (r + 1) * n});
+    const auto order = Order(line, true);
+    for (int64_t i = 0; i < k; ++i) {
+      ASSERT_EQ(at[r * k + i], order[i]) << r << ", " << i;
+      ASSERT_TRUE(got[r * k + i] == line[order[i]] || std::isnan(line[order[i]]));
+    }
+  }
+}
+
+// Single ranks of long rows are found without sorting: ties as they come, NaN above all.
+TEST(TensorSort, RanksOfLongRows) {
+  const int64_t rows = 2, n = 75;
+  const auto v = Special(rows * n, 11);
+  for (const DType type : {kFloat64, kFloat32, kInt64, kInt32, kUInt8}) {
+    const bool floats = type.IsFloat();
+    std::vector<double> whole = v;
+    for (double& x : whole) {
+      if (!floats) x = std::isfinite(x) ? std::clamp(std::trunc(std::abs(x)), 0.0, 4.0) : 3;
+    }
+    const Tensor x = Tensor::From(whole).Cast(type).Reshape({rows, n});
+    const std::vector<double> cast = Values(x);
+    for (const int64_t k : {1, 20, 38, 75}) {
+      const auto [values, indices] = x.KthValue(k);
+      const std::vector<double> got = Values(values), at = Values(indices);
+      const std::vector<double> along = Values(x.T().KthValue(k, 0, true).indices);
+      for (int64_t r = 0; r < rows; ++r) {
+        const std::vector<double> line(cast.begin() + r * n, cast.begin() + (r + 1) * n);
+        const int64_t there = Order(line, false)[k - 1];
+        ASSERT_EQ(at[r], there) << type.ToString() << ", " << k << ", " << r;
+        ASSERT_EQ(along[r], there);
+        ASSERT_TRUE(got[r] == line[there] || std::isnan(line[there]));
+        ASSERT_EQ(std::signbit(got[r]), std::signbit(line[there]));
+      }
+    }
+  }
+  const Tensor line = Tensor::Arange(101).Cast(kFloat64).Flip(0);
+  EXPECT_THAT(Values(line.Median().values), ElementsAre(50));
+  EXPECT_THAT(Values(line.Median().indices), ElementsAre(50));
+  EXPECT_THAT(Values(line.Quantile(0.305)), ElementsAre(::testing::DoubleEq(30.5)));
+  EXPECT_THAT(Values(Where(line == 7, kNan, line).Quantile(0.5)), ElementsAre(::testing::IsNan()));
+}
+
 TEST(TensorSort, WhatFollowsFromOrder) {
   const Tensor x = Tensor::From({{3, 1, 2, 2}, {7, 9, 8, 9}});
   const auto top = x.TopK(2);

@@ -67,7 +67,7 @@ TEST(ShardedAlong, VectorsAreGatheredOnce) {
     EXPECT_EQ(Moved(Drawn({n}), Line(4), Sorted), gathered) << n;
     EXPECT_EQ(Moved(Drawn({n}), Line(4), [](const Tensor& t) { return Both(t.TopK(100)); }),
               gathered);
-    EXPECT_EQ(Moved(Drawn({n}), Line(4), [](const Tensor& t) { return Both(t.Median()); }),
+    EXPECT_LE(Moved(Drawn({n}), Line(4), [](const Tensor& t) { return Both(t.Median()); }),
               gathered);
     EXPECT_LE(Moved(Drawn({n}), Line(4),
                     [](const Tensor& t) { return std::vector<Tensor>{t.CumSum(0)}; }),
@@ -80,7 +80,7 @@ TEST(ShardedAlong, MatricesGoToTheOtherAxis) {
   const Sharding columns(Line(4).devices(), 1);
   const int64_t n = 8 * 1000, quarter = n / 4;
   EXPECT_EQ(Moved(Drawn({8, 1000}), columns, Sorted), 3 * 3 * quarter * 4);
-  EXPECT_EQ(Moved(Drawn({8, 1000}), columns, [](const Tensor& t) { return Both(t.Median()); }),
+  EXPECT_LE(Moved(Drawn({8, 1000}), columns, [](const Tensor& t) { return Both(t.Median()); }),
             3 * quarter * 4);
   // Fewer rows than places.
   EXPECT_EQ(Moved(Drawn({2, 1000}), columns, Sorted), 3 * 2000 * 4);
@@ -90,6 +90,7 @@ TEST(ShardedAlong, MatricesGoToTheOtherAxis) {
 TEST(ShardedAlong, WhatMovesLittleAsItIsStays) {
   const Tensor x = Drawn({16384});
   EXPECT_LT(Moved(x, Line(4), [](const Tensor& t) { return Both(t.TopK(4)); }), 1000);
+  EXPECT_LT(Moved(x, Line(4), [](const Tensor& t) { return Both(t.Median()); }), 4000);
   EXPECT_LT(Moved(x, Line(4), [](const Tensor& t) { return std::vector<Tensor>{t.CumSum(0)}; }),
             1000);
   EXPECT_LT(Moved(x.Sort().values, Line(4), Searched), 1000);

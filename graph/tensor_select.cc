@@ -1,0 +1,135 @@
+// Elements of a given rank along an axis: the k-th smallest, medians and quantiles.
+//
+// Nothing is sorted. Elements are ordered by whole numbers (see OrderOf), and the one of rank k is
+// the largest number that no more than k elements are below of: its bits are found from the highest
+// down, two at a time, by counting what is below each of three numbers. Which of equal elements it
+// is, is found the same way, by the bits of its position.
+#include <bit>
+#include <cmath>
+
+#include "graph/tensor.h"
+#include "graph/tensor_along.h"
+#include "graph/tensor_internal.h"
+#include "graph/tensor_order.h"
+#include "graph/tensor_part.h"
+
+namespace tessera {
+
+using internal::AxisAlong;
+using internal::Call;
+using internal::CountAlong;
+using internal::ExtentAlong;
+using internal::Fail;
+using internal::OfElement;
+using internal::OrderOf;
+using internal::PairAlong;
+using internal::Show;
+using internal::SortedIndex;
+
+namespace {
+
+// Axes up to this long are ordered whole, in two steps.
+constexpr int64_t kCounted = 64;
+constexpr int kBitsAtOnce = 2;
+constexpr uint64_t kDigits = uint64_t{1} << kBitsAtOnce;
+
+// The largest number of so many bits for which `below`, which never falls, gives at most `rank`.
+using CountBelow = std::function<Tensor(const Tensor&)>;
+Tensor LargestOf(int bits, DType type, const Tensor& rank, const CountBelow& below) {
+  Tensor found = Tensor::Zeros({}, type);
+  for (int bit = (bits - 1) / kBitsAtOnce * kBitsAtOnce; bit >= 0; bit -= kBitsAtOnce) {
+    Tensor next = found;
+    for (uint64_t digit = 1; digit < kDigits; ++digit) {
+      if (bit + static_cast<int>(std::bit_width(digit)) > bits) break;
+      const Tensor tried = found | Tensor::Full({}, digit << bit, type);
+      next = Where(below(tried) <= rank, tried, next);
+    }
+    found = next.Contiguous();
+  }
+  return found;
+}
+
+// Where the element of a rank is in each row along a long axis, which is moved to the last one.
+Tensor PositionOf(const Tensor& x, int a, int64_t rank) {
+  const int64_t n = x.size(a);
+  const DType type = internal::IndexType(n);
+  const auto count = [type](const Tensor& is) {
+    return is.Cast(type).Sum(-1, /*keepdim=*/true).Cast(type);
+  };
+  const Tensor order = OrderOf(x, false).Transpose(a, -1).Contiguous();
+  const Tensor key = LargestOf(order.dtype().bits(), order.dtype(), Tensor::Full({}, rank, type),
+                               [&](const Tensor& least) { return count(order < least); });
+  // Of its equals it is the one with so many before it.
+  const Tensor before = (rank - count(order < key)).Contiguous();
+  const Tensor place = CountAlong(x.rank() - 1, x.rank(), n, type);
+  return LargestOf(std::bit_width(static_cast<uint64_t>(n - 1)), type, before,
+                   [&](const Tensor& end) { return count((order == key) & (place < end)); });
+}
+
+// The elements of a rank, and where they are.
+std::vector<Tensor> At(const Tensor& x, int a, const Extent& rank, bool keepdim) {
+  const Extent& n = x.shape()[a];
+  const Tensor there =
+      n.is_int() && n.value() > kCounted
+          ? PositionOf(x, a, rank.value())
+          : internal::KnownPart(SortedIndex(x, a, false), x.rank() - 1, rank, rank + Extent(1));
+  const Tensor one = there.Transpose(a, -1), value = x.Gather(a, one);
+  if (keepdim) return {value, one};
+  return {value.Squeeze(a), one.Squeeze(a)};
+}
+
+}  // namespace
+
+ValuesAndIndices Tensor::KthValue(int64_t k, int axis, bool keepdim, CallSite at) const {
+  Call call("KthValue", at, *this);
+  const int a = AxisAlong(axis, rank());
+  if (k < 1 || k > ExtentAlong(*this, a).min()) {
+    Fail("there is no element ", k, " in axis ", a, " of ", Show(*this));
+  }
+  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.KthValue(k, a); });
+  return PairAlong(*this, a, [&](const Tensor& x) { return At(x, a, Extent(k - 1), keepdim); });
+}
+
+// NaNs are in order at the end: the last one stands for all.
+ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
+  Call call("Median", at, *this);
+  const int a = AxisAlong(axis, rank());
+  if (rank() == 0) return OfElement(*this, [a](const Tensor& x) { return x.Median(a); });
+  const Extent& n = shape()[a];
+  if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
+  const Extent middle = tessera::FloorDiv(n - Extent(1), 2);
+  return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
+    std::vector<Tensor> found = At(x, a, middle, keepdim);
+    if (!dtype().IsFloat()) return found;
+    const Tensor nan = x.IsNan().Any(a, keepdim);
+    const Tensor first = x.IsNan().Cast(kUInt8).ArgMax(a, keepdim).Cast(found[1].dtype());
+    return {Where(nan, std::nan(""), found[0]), Where(nan, first, found[1])};
+  });
+}
+
+Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSite at) const {
+  Call call("Quantile", at, *this);
+  if (!(q >= 0 && q <= 1)) Fail("takes a share from 0 to 1, not ", q);
+  if (!axis) {
+    const Tensor flat = Flatten().Quantile(q, 0);
+    return keepdim ? flat.Reshape(std::vector<int64_t>(rank(), 1)) : flat;
+  }
+  const int a = AxisAlong(*axis, rank());
+  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.Quantile(q, a); });
+  const int64_t n = size(a);
+  if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
+  const double place = q * static_cast<double>(n - 1);
+  const auto below = static_cast<int64_t>(std::floor(place));
+  const double share = place - std::floor(place);
+  const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
+    const Tensor x = internal::WideFloat(sources[0]);
+    const Tensor low = At(x, a, Extent(below), keepdim)[0];
+    Tensor value = low;
+    if (share != 0) value = low + (At(x, a, Extent(below + 1), keepdim)[0] - low) * share;
+    const Tensor with_nan = Where(x.IsNan().Any(a, keepdim), std::nan(""), value);
+    return {with_nan.Cast(internal::FloatResult(dtype()))};
+  };
+  return internal::AlongAxis({*this}, a, of)[0];
+}
+
+}  // namespace tessera
