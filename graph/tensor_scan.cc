@@ -20,14 +20,14 @@ using internal::Show;
 namespace {
 
 // An associative operation: over the last axis, of two tensors, and what changes nothing in it.
-constexpr int64_t kRunningBlock = 512;
 struct Fold {
   Tensor (*over)(const Tensor& windows);
   Tensor (*of_two)(const Tensor& a, const Tensor& b);
   Number identity;
-  // Elements of a block. Where `over` is one reduction, that of the next window goes on from it
-  // (schedule/keep_running.cc), and a block is one pass; else each window is a pass of its own.
-  int64_t block = kRunningBlock;
+  // Where `over` is one reduction, that of the next window goes on from it
+  // (schedule/keep_running.cc), and a block is one pass. Else windows would each be computed by
+  // themselves: they double in length instead, a pass for each time.
+  bool one_reduction = true;
 };
 
 Tensor PadLast(const Tensor& t, int64_t before, int64_t after, Number value) {
@@ -36,24 +36,38 @@ Tensor PadLast(const Tensor& t, int64_t before, int64_t after, Number value) {
   return t.Pad(pairs, value);
 }
 
+constexpr int64_t kRunningBlock = 512;
 // Whole rows occupy a device where there are as many, and are one pass.
 constexpr int64_t kManyRows = 1024, kLongestRow = 8192;
+
+// Along the last axis, the windows that end at each element: of twice as many with every pass.
+Tensor Doubled(const Tensor& x, const Fold& fold) {
+  const int last = x.rank() - 1;
+  const int64_t n = x.size(last);
+  Tensor out(x.uop());
+  for (int64_t length = 1; length < n; length *= 2) {
+    const Tensor before = PadLast(out.SliceAxis(last, {0, n - length}), length, 0, fold.identity);
+    out = fold.of_two(before, out).Contiguous();
+  }
+  return out;
+}
 
 // Along the last axis.
 Tensor Running(const Tensor& x, const Fold& fold) {
   const int last = x.rank() - 1;
   const int64_t n = x.size(last);
   const bool many =
-      fold.block >= kRunningBlock && n <= kLongestRow && x.shape().MaxElements() >= n * kManyRows;
-  if (n <= 2 * fold.block || many) {
+      fold.one_reduction && n <= kLongestRow && x.shape().MaxElements() >= n * kManyRows;
+  if (n <= 2 * kRunningBlock || many) {
     if (n <= 1) return Tensor(x.uop());
+    if (!fold.one_reduction) return Doubled(x, fold);
     return fold.over(PadLast(x, n - 1, 0, fold.identity).Window(last, {n}));
   }
-  const int64_t blocks = (n + fold.block - 1) / fold.block;
-  const Tensor padded = PadLast(x, 0, blocks * fold.block - n, fold.identity);
-  const Tensor within = Running(padded.Unflatten(last, {blocks, fold.block}), fold);
+  const int64_t blocks = (n + kRunningBlock - 1) / kRunningBlock;
+  const Tensor padded = PadLast(x, 0, blocks * kRunningBlock - n, fold.identity);
+  const Tensor within = Running(padded.Unflatten(last, {blocks, kRunningBlock}), fold);
   // Laid out by themselves: windows over them are read many times.
-  const Tensor totals = Running(within.Select(-1, fold.block - 1).Contiguous(), fold);
+  const Tensor totals = Running(within.Select(-1, kRunningBlock - 1).Contiguous(), fold);
   const Tensor before = PadLast(totals.SliceAxis(last, {0, blocks - 1}), 1, 0, fold.identity);
   return fold.of_two(before.Unsqueeze(-1), within).Flatten(last).SliceAxis(last, {0, n});
 }
@@ -169,7 +183,7 @@ Tensor Tensor::LogCumSumExp(int axis, CallSite at) const {
   const Tensor sums = Along(internal::WideFloat(*this), axis,
                             {[](const Tensor& w) { return w.LogSumExp(-1); },
                              [](const Tensor& a, const Tensor& b) { return a.LogAddExp(b); },
-                             LowestScalar(kFloat64).AsFloat(), /*block=*/8});
+                             LowestScalar(kFloat64).AsFloat(), /*one_reduction=*/false});
   return sums.Cast(internal::FloatResult(dtype()));
 }
 
