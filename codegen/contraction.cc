@@ -61,13 +61,35 @@ UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block) {
   return WithLoops(sink, loops);
 }
 
-std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers) {
-  Contraction c;
+namespace {
+
+// The one reduction of a kernel, or nothing.
+UOp OnlyReduction(const RangeSets& sets) {
+  UOp out;
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kReduce)) continue;
-    if (c.reduce) return std::nullopt;
-    c.reduce = u;
+    if (out) return UOp();
+    out = u;
   }
+  return out;
+}
+
+// The loop of the kernel's one store over which the result is adjacent, or nothing.
+UOp AdjacentLoop(const RangeSets& sets) {
+  const UOp& store = sets.order().back().src(0);
+  UOp lane;
+  for (const UOp& r : ClosedRanges(store)) {
+    const Step s = StepOf(store.src(0).src(1), r, sets);
+    if (s.linear && s.factor == 1) lane = r;
+  }
+  return lane;
+}
+
+}  // namespace
+
+std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers) {
+  Contraction c;
+  c.reduce = OnlyReduction(sets);
   if (!c.reduce || c.reduce.arg<ReduceArg>().op != Op::kAdd || !c.reduce.src(0).is(Op::kMul) ||
       !(c.reduce.dtype().IsFloat() || (integers && c.reduce.dtype().IsInt()))) {
     return std::nullopt;
@@ -77,14 +99,32 @@ std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers)
   return SortRanges(sets, std::move(c));
 }
 
+std::optional<Contraction> FindPairwise(const RangeSets& sets) {
+  std::optional<Contraction> product = FindContraction(sets);
+  if (product && !product->rows.empty()) return product;
+  Contraction c;
+  c.reduce = OnlyReduction(sets);
+  const UOp& sink = sets.order().back();
+  if (!c.reduce || sink.size() != 1 || c.reduce.dtype().bytes() < 4) return product;
+  const UOp lane = AdjacentLoop(sets);
+  if (!lane) return product;
+  const UOp& value = c.reduce.src(0);
+  c.b = OperandAlong(sets, value, sets.Bit(lane));
+  if (!c.b) return product;
+  RangeMask rows = 0;
+  for (const UOp& r : ClosedRanges(sink.src(0))) rows |= sets.Bit(r);
+  rows &= sets.Free(value) & ~sets.Free(c.b);
+  c.a = rows ? OperandAlong(sets, value, rows) : UOp();
+  if (!c.a) return product;
+  const std::optional<Contraction> pair = SortRanges(sets, std::move(c));
+  return pair ? pair : product;
+}
+
 std::optional<Contraction> SortRanges(const RangeSets& sets, Contraction c) {
   const UOp sink = sets.order().back();
   if (sink.size() != 1) return std::nullopt;
   const UOp& store = sink.src(0);
-  for (const UOp& r : ClosedRanges(store)) {
-    const Step s = StepOf(store.src(0).src(1), r, sets);
-    if (s.linear && s.factor == 1) c.lane = r;
-  }
+  c.lane = AdjacentLoop(sets);
   if (!c.lane) return std::nullopt;
   if (sets.Free(c.a) & sets.Bit(c.lane)) std::swap(c.a, c.b);
   const RangeMask fa = sets.Free(c.a), fb = sets.Free(c.b);
@@ -235,7 +275,7 @@ UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int6
   row = split.inner;
   block = split.outer;
   if (!turn) return split.sink;
-  const std::optional<Contraction> again = FindContraction(RangeSets(split.sink));
+  const std::optional<Contraction> again = FindPairwise(RangeSets(split.sink));
   if (!again) return UOp();
   std::vector<UOp> over = {row};
   over.insert(over.end(), again->inner.begin(), again->inner.end());
@@ -253,7 +293,7 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
     UOp inner = row, outer;
     if (const UOp blocked = BlockRows(sink, sets, c, lanes, target, inner, outer)) {
       const RangeSets now(blocked);
-      std::optional<Contraction> again = FindContraction(now);
+      std::optional<Contraction> again = FindPairwise(now);
       if (!again || !now.Bit(c.lane)) return UOp();
       again->lane = c.lane;
       return TileAcross(blocked, now, *again, inner, lanes, target, outer);
@@ -314,7 +354,7 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
       const int64_t part = LargestDivisor(extent, most / bytes);
       if (part > 1 && i > 0) {
         const UOp split = SplitRange(sink, columns[i], part).sink;
-        const std::optional<Contraction> again = FindContraction(RangeSets(split));
+        const std::optional<Contraction> again = FindPairwise(RangeSets(split));
         return again ? FlattenColumns(split, *again, lanes, target) : UOp();
       }
       columns.resize(i);
@@ -352,7 +392,9 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   if (lanes < 2) return UOp();
   const bool paired = LiesInPairs(c.b, PairsOf(c.reduce, target));  // a panel
   const bool across = (paired || AdjacentOver(c.b, c.lane, sets)) && columns >= lanes;
-  if (across && rows < kLeastRowsOfPanel) return TileFewRows(sink, c, lanes);
+  if (across && rows < kLeastRowsOfPanel) {
+    return c.reduce.src(0).is(Op::kMul) ? TileFewRows(sink, c, lanes) : UOp();
+  }
   if (!across && rows < kRowsToTranspose) {
     if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
       return TileAlong(sink, sets, c, row, along, lanes, target);
@@ -366,7 +408,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   if (rows >= kRowsToFlatten && !paired) {
     if (const UOp flat = FlattenColumns(sink, c, lanes, target)) {
       const RangeSets flat_sets(flat);
-      const std::optional<Contraction> again = FindContraction(flat_sets);
+      const std::optional<Contraction> again = FindPairwise(flat_sets);
       if (!again) return UOp();
       return TileAcross(flat, flat_sets, *again, Longest(again->rows), lanes, target);
     }

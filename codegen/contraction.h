@@ -20,6 +20,10 @@ struct Contraction {
 // The contraction of a kernel that has just one, or nothing. Of integers only if asked for.
 std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers = false);
 
+// The same for a kernel that has just one reduction, of any kind, of any elementwise value of two
+// operands: distances as well as products. They need not be what the value is made of directly.
+std::optional<Contraction> FindPairwise(const RangeSets& sets);
+
 // The kernel with its contraction in register tiles and b, where rows reuse it, packed in panels;
 // or nothing where loops do better.
 UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c,

@@ -107,14 +107,12 @@ std::vector<UOp> Windows(const RangeSets& sets, const std::vector<UOp>& lanes) {
   return out;
 }
 
-UOp OptimiseLoops(const UOp& sink, const Target& target) {
-  const UOp staged = CutChoices(StageRecomputed(sink, target));
-  const RangeSets sets(staged);
-  const UOp best = BestLaneRange(sets);
-  if (!best) return staged;
+// Lanes along `best` and along the loops of reductions over it, unrolled unless it is one of many.
+UOp WithLanes(const UOp& sink, const UOp& best, bool one_of_many, const Target& target) {
+  const RangeSets sets(sink);
   int64_t lanes = LanesFor(best, sets, target);
   while (lanes > 1 && lanes > best.src(0).vmax()) lanes /= 2;
-  if (lanes < 2) return staged;
+  if (lanes < 2) return sink;
   UOp turned;  // along which loads that jump over the lanes are adjacent
   for (const UOp& u : sets.order()) {
     if (u.is(Op::kIndex) && !turned) turned = TurnsWith(u, best, sets);
@@ -124,17 +122,17 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   if (turned) {
     lanes = std::min(lanes, kTurnedBlock);
     // Rows are read to their ends, as chips expect, and written past the cache in pieces.
-    const bool writes = StepOf(staged.src(0).src(0).src(1), best, sets).factor == 1;
-    const UOp nested = writes ? NestWithin(staged, turned, best) : NestWithin(staged, best, turned);
+    const bool writes = StepOf(sink.src(0).src(0).src(1), best, sets).factor == 1;
+    const UOp nested = writes ? NestWithin(sink, turned, best) : NestWithin(sink, best, turned);
     return Tile(Tile(nested, best, 1, lanes), turned, lanes, 1);
   }
   std::vector<UOp> loops = {best};
-  UOp out = SeparateLoops(staged, best, loops);
+  UOp out = SeparateLoops(sink, best, loops);
   const std::vector<UOp> windows = Windows(RangeSets(out), loops);
   for (const UOp& loop : loops) {
     const RangeSets now(out);
     if (now.Bit(loop) == 0) continue;
-    const int64_t unroll = UnrollOf(loop, now, lanes);
+    const int64_t unroll = one_of_many ? 1 : UnrollOf(loop, now, lanes);
     const bool reduced = (now.ClosedBy(Op::kReduce) & now.Bit(loop)) != 0;
     out = !reduced && IsShort(loop, lanes) ? TileRepeating(out, loop, unroll, lanes)
                                            : Tile(out, loop, unroll, lanes);
@@ -147,6 +145,30 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   return out;
 }
 
+constexpr size_t kFewPieces = 4;
+
+// The loops that get lanes: the best one, and for stores that are not in it the best of theirs, as
+// the pieces of a CAT have loops of their own.
+std::vector<UOp> LaneRanges(const UOp& sink) {
+  std::vector<UOp> out;
+  if (const UOp best = BestLaneRange(RangeSets(sink))) out.push_back(best);
+  for (const UOp& store : sink.srcs()) {
+    if (out.empty() || sink.size() == 1) break;
+    const RangeSets own(UOp::Make(Op::kSink, {store}));
+    const auto has = [&](const UOp& r) { return own.Bit(r) != 0; };
+    if (std::any_of(out.begin(), out.end(), has)) continue;
+    if (const UOp best = BestLaneRange(own)) out.push_back(best);
+  }
+  return out;
+}
+
+UOp OptimiseLoops(const UOp& sink, const Target& target) {
+  UOp out = CutChoices(StageRecomputed(sink, target));
+  const std::vector<UOp> ranges = LaneRanges(out);
+  for (const UOp& best : ranges) out = WithLanes(out, best, ranges.size() > kFewPieces, target);
+  return out;
+}
+
 // One nest of loops: a contraction in tiles, or loops.
 UOp OptimiseNest(const UOp& sink, const Target& target) {
   const RangeSets sets(sink);
@@ -155,7 +177,7 @@ UOp OptimiseNest(const UOp& sink, const Target& target) {
     out = TileByteDots(sink, sets, *dots, target);
   } else if (const UOp rows = ReduceFarRows(sink, sets, target)) {
     out = rows;
-  } else if (const std::optional<Contraction> c = FindContraction(sets)) {
+  } else if (const std::optional<Contraction> c = FindPairwise(sets)) {
     out = TileContraction(sink, sets, *c, target);
   }
   return Simplify(out ? out : OptimiseLoops(sink, target));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_set.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/kernel_form.h"
@@ -13,16 +14,23 @@
 namespace tessera {
 namespace {
 
-// The operand of a product that varies over a tile's columns, which are ranges below the loops.
-UOp ColumnOperand(const RangeSets& sets, const UOp& product) {
-  for (const UOp& operand : product.srcs()) {
-    for (const UOp& r : sets.ranges()) {
-      const RangeKind kind = r.arg<RangeArg>().kind;
-      const bool tile = kind == RangeKind::kUnroll || kind == RangeKind::kVector;
-      if (tile && (sets.Free(operand) & sets.Bit(r))) return operand;
-    }
+// What is read along these ranges may depend on.
+RangeMask ReadAlong(const RangeSets& sets, const UOp& value, RangeMask along) {
+  RangeMask out = 0;
+  for (const UOp& u : TopoSort({&value, 1})) {
+    if (u.is(Op::kIndex) && (sets.Free(u) & along)) out |= sets.Free(u);
   }
-  return UOp();
+  return out;
+}
+
+// The operand that varies over a tile's columns, which are ranges below the loops.
+UOp ColumnOperand(const RangeSets& sets, const UOp& value) {
+  RangeMask tile = 0;
+  for (const UOp& r : sets.ranges()) {
+    const RangeKind kind = r.arg<RangeArg>().kind;
+    if (kind == RangeKind::kUnroll || kind == RangeKind::kVector) tile |= sets.Bit(r);
+  }
+  return OperandAlong(sets, value, tile);
 }
 
 // A panel whose columns lie across the grain of memory: lanes run along `along`, as memory does,
@@ -93,6 +101,31 @@ bool Fits(const UOp& b, const std::vector<UOp>& over, int64_t most_bytes) {
 
 }  // namespace
 
+UOp OperandAlong(const RangeSets& sets, const UOp& value, RangeMask along) {
+  if (value.is(Op::kMul)) {
+    const bool first{sets.Free(value.src(0)) & along}, second{sets.Free(value.src(1)) & along};
+    if (first != second) return UOp(value.src(first ? 0 : 1));
+  }
+  const RangeMask within = ReadAlong(sets, value, along);
+  UOp found;
+  absl::flat_hash_set<const Node*> seen;
+  std::vector<UOp> stack = {value};
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (!(sets.Free(u) & along) || !seen.insert(u.get()).second) continue;
+    if (!(sets.Free(u) & ~within)) {
+      if (found) return UOp();
+      found = u;
+    } else if (IsElementwise(u.op())) {
+      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    } else {
+      return UOp();
+    }
+  }
+  return found;
+}
+
 UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Target& target,
                 int64_t most_bytes) {
   UOp out = sink;
@@ -100,7 +133,7 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Ta
     const RangeSets sets(out);
     bool packed = false;
     for (const UOp& u : sets.order()) {
-      if (!u.is(Op::kReduce) || !u.src(0).is(Op::kMul)) continue;
+      if (!u.is(Op::kReduce)) continue;
       UOp b = ColumnOperand(sets, u.src(0));
       const UOp pairs = fastest ? UOp() : PairsOf(u, target);
       if (b && pairs) b = UOp(b.src(0));

@@ -3,10 +3,15 @@
 
 #include <cstdint>
 
+#include "graph/kernel_form.h"
 #include "graph/target.h"
-#include "graph/uop.h"
 
 namespace tessera {
+
+// The operand of what a sum adds up that varies over `along`: of a product the one factor that
+// does; of another elementwise value its largest part that depends on no more than what is read
+// along these ranges does, if that is one part. Nothing where there is no such operand.
+UOp OperandAlong(const RangeSets& sets, const UOp& value, RangeMask along);
 
 // The kernel with b in panels of at most so many bytes, in scratch. In a panel the range `fastest`
 // is adjacent, where it is given; else the columns of a tile, which may lie across the range

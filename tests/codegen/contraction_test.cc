@@ -79,6 +79,33 @@ TEST(ProductChain, KeepsPanels) {
   EXPECT_EQ(loops_around_loads(16384), loops_around_loads(1024) + 1);
 }
 
+// Sums and extremes of what is no product have the tiles of one: rows of points in a panel, which
+// their own vectors are read from, and copies of the sums for the rows of a tile.
+TEST(Contraction, DistancesHaveTheTilesOfProducts) {
+  const Tensor a = Tensor::Empty({96, 1, 40}), b = Tensor::Empty({1, 96, 40});
+  const Tensor apart = a - b;
+  for (const Tensor& t : {apart.Square().Sum({2}), apart.Abs().Max({2}),
+                          (a.Maximum(b) * apart.Exp()).Sum({2}).Sqrt()}) {
+    const UOp program = ProgramOf(t, SmallChip());
+    EXPECT_EQ(Count(program, Op::kScratch), 1);
+    int sums = 0;
+    for (const UOp& s : program.srcs()) sums += s.is(Op::kReg) && s.dtype().lanes() > 1;
+    EXPECT_GE(sums, 8);
+  }
+  // What both vary over is no operand of either.
+  const Tensor mask = Tensor::Empty({96, 96, 40});
+  EXPECT_EQ(Count(ProgramOf((apart * mask).Square().Sum({2}), SmallChip()), Op::kScratch), 0);
+}
+
+// Each piece of a CAT is a loop with lanes of its own.
+TEST(Loops, PiecesOfACatAreReadAsVectors) {
+  const Tensor x = Tensor::Empty({40, 64});
+  const LoadCount loads =
+      LoadsOf(ProgramOf(Cat(std::vector<Tensor>(6, x), 1), SmallChip()), kFloat32);
+  EXPECT_EQ(loads.scalars, 0);
+  EXPECT_GE(loads.vectors, 6);
+}
+
 // Heads that were computed in groups are in order in memory: the product over them reads vectors.
 TEST(Contraction, ReadsRegroupedHeadsAsVectors) {
   const Tensor mixed = Tensor::Empty({8, 4, 64}), w = Tensor::Empty({96, 64, 32});

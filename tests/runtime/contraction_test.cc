@@ -60,6 +60,35 @@ TEST(Contraction, EveryLengthOfTheSum) {
 
 // Products of bf16, which some chips sum in pairs of steps: remainders of tiles and pairs, operands
 // that lie along rows or columns, on guard pages.
+// Reductions of other values of two operands, in tiles with all remainders: sums and extremes of
+// whole numbers, which any order gives alike.
+TEST(Contraction, DistancesOfEveryShape) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const Triple& s : {Triple{4, 7, 16}, Triple{9, 33, 49}, Triple{37, 5, 70}}) {
+    const Tensor a = Guarded({s.m, 1, s.k}), b = Guarded({1, s.n, s.k}), w = Guarded({s.k});
+    const Tensor sums = (w * (a - b).Square() + a).Sum({2}), most = (a - b).Max({2});
+    const Tensor turned = (a.Permute({1, 0, 2}) - b.Permute({1, 0, 2})).Abs().Min({2});
+    const std::vector<float> x = a.ToVector<float>(), y = b.ToVector<float>();
+    const std::vector<float> z = w.ToVector<float>(), got_sums = sums.ToVector<float>();
+    const std::vector<float> got_most = most.ToVector<float>(),
+                             got_least = turned.ToVector<float>();
+    for (int64_t i = 0; i < s.m; ++i) {
+      for (int64_t j = 0; j < s.n; ++j) {
+        float sum = 0, highest = -100, lowest = 100;
+        for (int64_t l = 0; l < s.k; ++l) {
+          const float apart = x[i * s.k + l] - y[j * s.k + l];
+          sum += z[l] * apart * apart + x[i * s.k + l];
+          highest = std::max(highest, apart);
+          lowest = std::min(lowest, std::abs(apart));
+        }
+        ASSERT_EQ(got_sums[i * s.n + j], sum) << s.m << "x" << s.k << "x" << s.n;
+        ASSERT_EQ(got_most[i * s.n + j], highest) << i << ", " << j;
+        ASSERT_EQ(got_least[j * s.m + i], lowest) << i << ", " << j;
+      }
+    }
+  }
+}
+
 TEST(Contraction, NarrowFloatsOfEveryShape) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   const auto narrow = [](const Tensor& x) { return x.Cast(kBFloat16).Realize(); };
