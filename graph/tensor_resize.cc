@@ -82,9 +82,13 @@ Tensor Resized(const Tensor& x, int axis, int64_t out, int index, const ResizeOp
       o.scale.empty() ? static_cast<double>(out) / static_cast<double>(in) : o.scale[index];
   if (out == in && scale == 1 && o.region.empty()) return x;
   const Tensor point = SourcePoints(in, out, index, o);
+  // Tables, not found anew for each row of what is resized.
+  const auto position = [in](const Tensor& p) {
+    return p.Clip(0, in - 1).Cast(internal::IndexType(in)).Contiguous();
+  };
   Tensor y;
   if (o.mode == ResizeMode::kNearest) {
-    y = x.Take(Nearest(point, o.rounding).Clip(0, in - 1).Cast(kInt64), axis);
+    y = x.Take(position(Nearest(point, o.rounding)), axis);
   } else {
     // Taps reach as far as the kernel does, which a smaller result makes wider.
     const double shrink = o.antialias ? std::min(1.0, scale) : 1;
@@ -100,8 +104,8 @@ Tensor Resized(const Tensor& x, int axis, int64_t out, int index, const ResizeOp
     Extents dims(x.rank() - axis + 1, 1);
     dims[0] = out;
     dims[1] = weight.shape()[1];
-    y = x.Take(tap.Clip(0, in - 1).Cast(kInt64), axis);
-    y = (y * weight.Cast(x.dtype()).Reshape(dims)).Sum(axis + 1);
+    y = x.Take(position(tap), axis);
+    y = (y * weight.Cast(x.dtype()).Contiguous().Reshape(dims)).Sum(axis + 1);
   }
   if (o.region.empty()) return y;
   Extents dims(x.rank() - axis, 1);
