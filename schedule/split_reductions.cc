@@ -3,6 +3,9 @@
 // Parts that divide their axis are an axis of their own. Where none of enough parts does, the first
 // step takes parts of so many whole sticks each, and the second what is left as well, in elements;
 // of a product of matrices the last part is filled with zeros instead, so that all are tiles.
+//
+// Columns of a matrix whose rows are shorter than a core's vectors are reduced for so many rows at
+// once that these are long, and then over those rows.
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
@@ -27,7 +30,9 @@ constexpr int64_t kTile = 64 * 64;     // sums of a GPU's block, which keep a mu
 constexpr int64_t kLeastSide = 16;     // rows and columns of a product that is done in tiles
 constexpr int64_t kLeastSteps = 1024;  // of a part, that pay for its sums being written and read
 constexpr int64_t kStepsOfTile = 64;   // at most, that a tile of a product takes at once
-constexpr int64_t kStickBytes = 64;    // of an adjacent axis, that stay together
+constexpr int64_t kShortVectors = 2;   // of a CPU, that make rows too short to be reduced alone
+constexpr int64_t kRowsOfGroup = 64, kLeastGroups = 16;
+constexpr int64_t kStickBytes = 64;  // of an adjacent axis, that stay together
 
 // Whether a value is made of a product and of what reduces it, as softmax(Q K^T) is: its rows are
 // then wanted whole (see ChainProducts), and not by parts of what is summed over.
@@ -176,6 +181,42 @@ UOp InParts(const UOp& u, const UOp& x, const Parts& parts, bool of_product) {
   return UOp::Make(Op::kReduce, {partial}, ReduceArg{second, {axis}});
 }
 
+UOp Split(const UOp& u, const Target& target);
+
+// The reduction of a value along an axis in two steps: of each place in groups of so many rows, and
+// of these rows.
+UOp InGroups(const UOp& u, const UOp& x, int64_t axis, int64_t rows, const Target& target) {
+  const Op op = u.arg<ReduceArg>().op;
+  Extents split = x.shape().ToExtents();
+  split[axis] = x.shape()[axis].value() / rows;
+  split.insert(split.begin() + axis + 1, rows);
+  const UOp groups = UOp::Make(Op::kReshape, {x}, split);
+  const UOp first = UOp::Make(Op::kReduce, {groups}, ReduceArg{op, {axis}});
+  const UOp by_cores = Split(first, target);
+  const UOp kept = UOp::Make(Op::kContiguous, {by_cores ? by_cores : first});
+  const UOp second = UOp::Make(Op::kReduce, {kept}, ReduceArg{op, {axis + 1}});
+  return UOp::Make(Op::kReshape, {second}, u.shape().ToExtents());
+}
+
+// Of a CPU, short rows of which one axis is reduced; or nothing.
+UOp ByShortRows(const UOp& u, const Target& target) {
+  const UOp& x = u.src(0);
+  const ReduceArg& arg = u.arg<ReduceArg>();
+  if (target.dialect != Dialect::kCpp || arg.axes.size() != 1 || IsContraction(u)) return UOp();
+  const int64_t axis = arg.axes[0], n = x.shape()[axis].value();
+  int64_t columns = 1;
+  for (int64_t a = axis + 1; a < x.shape().rank(); ++a) columns *= x.shape()[a].value();
+  const int64_t row_bytes = columns * x.dtype().bytes();
+  if (columns < 2 || row_bytes >= kShortVectors * target.vector_bytes) return UOp();
+  if (n < kLeastGroups * kRowsOfGroup || x.shape().MaxElements() < kLargeReduction) return UOp();
+  const int64_t whole = n / kRowsOfGroup * kRowsOfGroup;
+  if (whole == n) return InGroups(u, x, axis, kRowsOfGroup, target);
+  const UOp most = Restricted(x, axis, 0, whole);
+  if (!most) return UOp();
+  const UOp rest = UOp::Make(Op::kReduce, {Restricted(x, axis, whole, n)}, u.arg());
+  return UOp::Make(arg.op, {InGroups(u, most, axis, kRowsOfGroup, target), rest});
+}
+
 // The reduction in two steps, or nothing where one is enough.
 UOp Split(const UOp& u, const Target& target) {
   if (!u.is(Op::kReduce) || target.cores < 2 || !u.shape().is_static()) return UOp();
@@ -195,6 +236,7 @@ UOp Split(const UOp& u, const Target& target) {
     parts.count = (n + parts.each - 1) / parts.each;
     return InParts(u, Padded(x, parts.axis, parts.count * parts.each - n), parts, true);
   }
+  if (const UOp groups = ByShortRows(u, target)) return groups;
   const int64_t readers =
       large ? kPartsPerCore * target.cores : PartsOfColumns(u, outputs, steps, target);
   if (readers < 2) return UOp();

@@ -2,6 +2,7 @@
 // axes, what is computed first, special values.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -65,6 +66,23 @@ TEST_P(SplitReductions, OfSeveralAxes) {
   for (size_t i = 0; i < all.size(); ++i) rows[i / 70001] += all[i];
   EXPECT_EQ(Computed(wide.Sum({1})), rows);
   EXPECT_EQ(Computed(wide.T().Contiguous().Sum({0})), rows);
+}
+
+// Rows that are shorter than a core's vectors, of any number.
+TEST_P(SplitReductions, OfShortRows) {
+  for (const int64_t n : {int64_t{8192}, int64_t{9973}}) {
+    constexpr int64_t kBatch = 2, kColumns = 5;
+    const std::vector<float> x = Draw(kBatch * n * kColumns, 4);
+    std::vector<double> sums(kBatch * kColumns, 1), most(kBatch * kColumns, -9);
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t at = i / (n * kColumns) * kColumns + i % kColumns;
+      sums[at] += 2 * x[i];
+      most[at] = std::max<double>(most[at], x[i]);
+    }
+    const Tensor t = On(GetParam(), x, {kBatch, n, kColumns});
+    EXPECT_EQ(Computed((t * 2).Sum({1}) + 1), sums);
+    EXPECT_EQ(Computed(t.Cast(kInt16).Max({1})), most);
+  }
 }
 
 TEST_P(SplitReductions, SpecialValuesArrive) {
