@@ -46,6 +46,22 @@ UOp AtLane(const UOp& u, const UOp& range, int64_t lane) {
   return Simplify(FromSum(sum, kInt64));
 }
 
+std::vector<UOp> AtLanes(const UOp& u, const UOp& range) {
+  std::vector<UOp> out = {AtLane(u, range, 0)};
+  const std::vector<int64_t> offsets =
+      u.dtype() == kInt64 ? LaneOffsets(u, range) : std::vector<int64_t>();
+  for (int64_t l = 1; l < range.src(0).vmax(); ++l) {
+    out.push_back(offsets.empty() ? AtLane(u, range, l) : Ahead(out[0], offsets[l]));
+  }
+  return out;
+}
+
+UOp Ahead(const UOp& index, int64_t by) {
+  Sum sum = ToSum(index);
+  sum.constant += by;
+  return FromSum(sum, kInt64);
+}
+
 bool LaneStride(const UOp& index, const UOp& range, int64_t& stride) {
   stride = 0;
   for (const Sum sum = ToSum(index); const Sum::Term& t : sum.terms) {

@@ -10,6 +10,12 @@ namespace tessera {
 
 UOp AtLane(const UOp& u, const UOp& range, int64_t lane);
 
+// What it is at each of the range's lanes.
+std::vector<UOp> AtLanes(const UOp& u, const UOp& range);
+
+// An index that is simplified, and so much more.
+UOp Ahead(const UOp& index, int64_t by);
+
 // The step between the values of an index at neighbouring lanes, or false where it is not one.
 bool LaneStride(const UOp& index, const UOp& range, int64_t& stride);
 

@@ -231,9 +231,7 @@ class Vectoriser {
   }
 
   UOp Assembled(const UOp& u) {
-    std::vector<UOp> parts;
-    for (int64_t l = 0; l < lanes_; ++l) parts.push_back(AtLane(u, range_, l));
-    return OfScalars(parts);
+    return OfScalars(AtLanes(u, range_));
   }
 
   int Lanes() const { return static_cast<int>(lanes_); }
@@ -264,18 +262,16 @@ class Vectoriser {
   UOp Parts(const UOp& u) {
     CHECK(!(sets_.Free(u.src(0)) & bit_), "a vector of lanes of vectors");
     const UOp& vector = done_.At(u.src(0).get());
+    const std::vector<UOp> places = AtLanes(u.src(1), range_);
     Ints from;
-    for (int64_t l = 0; l < lanes_ && shuffles_; ++l) {
-      const UOp at = AtLane(u.src(1), range_, l);
-      if (at.IsConst()) from.push_back(at.vmin());
+    for (const UOp& at : places) {
+      if (shuffles_ && at.IsConst()) from.push_back(at.vmin());
     }
     if (static_cast<int64_t>(from.size()) == lanes_) {
       return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {vector, vector}, from);
     }
     std::vector<UOp> parts;
-    for (int64_t l = 0; l < lanes_; ++l) {
-      parts.push_back(UOp::Make(Op::kPart, u.dtype(), {vector, AtLane(u.src(1), range_, l)}));
-    }
+    for (const UOp& at : places) parts.push_back(UOp::Make(Op::kPart, u.dtype(), {vector, at}));
     return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
   }
 
@@ -297,8 +293,9 @@ class Vectoriser {
       if (const UOp runs = InRuns(u)) return runs;
     }
     std::vector<UOp> parts;
+    const std::vector<UOp> places = AtLanes(u.src(1), range_);
     for (int64_t l = 0; l < lanes_; ++l) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), AtLane(u.src(1), range_, l)};
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), places[l]};
       if (gated) srcs.push_back(AtLane(u.src(2), range_, l));
       parts.push_back(UOp::Make(Op::kIndex, srcs));
     }
@@ -310,9 +307,10 @@ class Vectoriser {
     const std::vector<int64_t> offsets = LaneOffsets(u.src(1), range_);
     const int64_t run = RunLength(offsets);
     if (run < kLeastRun) return Repeated(u, offsets);
+    const UOp first = AtLane(u.src(1), range_, 0);
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; l += run) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), AtLane(u.src(1), range_, l)};
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), Ahead(first, offsets[l])};
       if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
       const DType dtype = u.dtype().WithLanes(static_cast<int>(run));
       parts.push_back(UOp::Make(Op::kLoad, dtype, srcs, int64_t{0}));
@@ -335,9 +333,10 @@ class Vectoriser {
     }
     const int64_t neighbours = RunLength(each);
     if (neighbours == 1) return UOp();
+    const UOp first = AtLane(u.src(1), range_, 0);
     std::vector<UOp> parts;
     for (int64_t l = 0; l < n; l += run * neighbours) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), AtLane(u.src(1), range_, l)};
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), Ahead(first, offsets[l])};
       if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
       const DType few = u.dtype().WithLanes(static_cast<int>(neighbours));
       parts.push_back(UOp::Make(Op::kLoad, few, srcs, int64_t{0}));
