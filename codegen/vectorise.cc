@@ -230,9 +230,7 @@ class Vectoriser {
     return true;
   }
 
-  UOp Assembled(const UOp& u) {
-    return OfScalars(AtLanes(u, range_));
-  }
+  UOp Assembled(const UOp& u) { return OfScalars(AtLanes(u, range_)); }
 
   int Lanes() const { return static_cast<int>(lanes_); }
 

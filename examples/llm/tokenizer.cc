@@ -100,9 +100,33 @@ struct Tokenizer::Data {
 
 // ---- making
 
+namespace {
+
+using ByteOfCharacter = std::array<int16_t, 512>;  // by code point; -1: one that stands for itself
+
+// What UTF-8 stands for where some characters, of at most two bytes each, stand for bytes.
+std::string FromByteCharacters(absl::string_view text, const ByteOfCharacter& byte_of) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto lead = static_cast<uint8_t>(text[i]);
+    const bool pair = lead >= 0xC0 && lead < 0xC8 && i + 1 < text.size();
+    const int code = pair ? (lead & 31) << 6 | (text[i + 1] & 63) : lead;
+    if ((pair || lead < 0x80) && byte_of[code] >= 0) {
+      out += static_cast<char>(byte_of[code]);
+      i += pair;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 absl::Status Tokenizer::Data::FillTokens() {
   bytes.fill(-1);
-  std::array<int16_t, 512> byte_of;  // by code point, of the characters that stand for bytes
+  ByteOfCharacter byte_of;
   byte_of.fill(-1);
   for (int b = 0; b < 256; ++b) byte_of[Characters(ByteCharacters()[b])[0].code] = b;
   const bool byte_level = spec.model == TokenizerSpec::Model::kByteLevel;
@@ -133,14 +157,7 @@ absl::Status Tokenizer::Data::FillTokens() {
       bytes[value] = id;
       pieces[i] = std::string(1, static_cast<char>(value));
     } else if (byte_level) {
-      for (const Character& c : Characters(t.text)) {
-        if (c.begin == t.text.size()) break;
-        if (c.code < 512 && byte_of[c.code] >= 0) {
-          pieces[i] += static_cast<char>(byte_of[c.code]);
-        } else {
-          AppendUtf8(c.code, &pieces[i]);
-        }
-      }
+      pieces[i] = FromByteCharacters(t.text, byte_of);
     } else {
       pieces[i] = absl::StrReplaceAll(t.text, {{kSpace, " "}});
     }
