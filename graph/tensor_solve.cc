@@ -30,6 +30,16 @@ Tensor MovedUp(const Tensor& t, int axis) {
   return t.SliceAxis(axis, {1, {}}).Pad(pairs);
 }
 
+// The columns of lower triangles, as rows that begin at the diagonal, and zeros: read as rows of
+// n+1 elements, those of the transposed matrix each go one step further.
+Tensor FromPivots(const Tensor& m) {
+  const int64_t n = m.size(-1);
+  Pairs pairs(m.rank() - 1, {0, 0});
+  pairs.back() = {0, n};
+  const Tensor apart = m.Tril().Transpose().Flatten(-2).Pad(pairs).Unflatten(-1, {n, n + 1});
+  return apart.SliceAxis(-1, {0, n}).Contiguous();
+}
+
 // The pivots of elimination, the sign of each exchange of rows in them: their product is the
 // determinant. The row with the largest pivot is exchanged for the first of those left, which zeros
 // follow.
@@ -133,15 +143,17 @@ Tensor Tensor::SolveTriangular(const Tensor& b, bool upper, CallSite at) const {
   Call call("SolveTriangular", at, *this, b);
   const System s(*this, b);
   const auto turned = [&](const Tensor& t, const Axes& axes) { return upper ? t.Flip(axes) : t; };
-  Tensor m = turned(s.matrix, {-2, -1}), sides = turned(s.sides, {-2});
-  std::vector<Tensor> rows(size(-1));
-  for (Tensor& row : rows) {
-    const Tensor column = m.SliceAxis(-1, {0, 1});
-    row = (sides.SliceAxis(-2, {0, 1}) / column.SliceAxis(-2, {0, 1})).Contiguous();
-    sides = MovedUp(sides - column * row, -2).Contiguous();
-    m = MovedUp(MovedUp(m, -1), -2).Contiguous();
+  Tensor sides = turned(s.sides, {-2});
+  const int64_t n = size(-1);
+  std::vector<Tensor> rows(n);
+  if (n == 0) return s.Ended(sides);
+  const Tensor columns = FromPivots(turned(s.matrix, {-2, -1}));
+  for (int64_t k = 0; k < n; ++k) {
+    const Tensor column = columns.Select(-2, k).Unsqueeze(-1);
+    rows[k] = (sides.SliceAxis(-2, {0, 1}) / column.SliceAxis(-2, {0, 1})).Contiguous();
+    sides = MovedUp(sides - column * rows[k], -2).Contiguous();
   }
-  return s.Ended(rows.empty() ? sides : turned(Cat(rows, -2), {-2}));
+  return s.Ended(turned(Cat(rows, -2), {-2}));
 }
 
 Tensor Tensor::Inverse(CallSite at) const {

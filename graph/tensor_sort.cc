@@ -178,7 +178,8 @@ Tensor MergeSorted(const Tensor& order, DType type) {
   const Tensor most = ~Tensor::Zeros({}, order.dtype());
   const Tensor inside = Tensor::Ones(order.shape(), kBool).Pad(pairs);
   const Tensor padded = Where(inside, order.Pad(pairs), most);
-  const Tensor blocks = padded.Unflatten(last, {length / kBlock, kBlock});
+  // Laid out, as each is compared with all of its block.
+  const Tensor blocks = padded.Unflatten(last, {length / kBlock, kBlock}).Contiguous();
   const Tensor within = Counted(blocks, type);
   Tensor key = blocks.Gather(-1, within).Flatten(last).Contiguous();
   const Tensor start = Tensor::Arange(length / kBlock, type).Unsqueeze(1) * kBlock;
