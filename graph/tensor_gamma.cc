@@ -109,19 +109,17 @@ Tensor Tensor::ErfInv(CallSite at) const {
   return Where(inside, y, edge).Cast(type);
 }
 
-// Lanczos' sum of nine terms for g = 7.
+// Lanczos' sum of nine terms for g = 7, as one fraction: all coefficients are positive then, and it
+// takes one division. Its value is the leading one's long before powers of z overflow.
 Tensor Tensor::Lgamma(CallSite at) const {
   Call call("Lgamma", at, *this);
   const Tensor x = Cast(kFloat64);
   const Reflected from(x);
-  const Tensor z = from.z - 1, t = z + 7.5;
-  Tensor sum = Full({}, 0.99999999999980993, kFloat64);
-  double i = 0;
-  for (const double c :
-       {676.5203681218851, -1259.1392167224028, 771.32342877765313, -176.61502916214059,
-        12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7}) {
-    sum = sum + c / (z + ++i);
-  }
+  const Tensor z = from.z - 1, t = z + 7.5, w = z.Minimum(1e17);
+  const Tensor sum = Polynomial(w, {10619610.099075994, 11246929.484659927, 5210869.0177608309,
+                                    1379496.2658786706, 228235.21549971451, 24165.510665029535,
+                                    1599.0425347220457, 60.458333333342033, 0.99999999999980993}) /
+                     Polynomial(w, {40320, 109584, 118124, 67284, 22449, 4536, 546, 36, 1});
   const double half_log_of_two_pi = 0.91893853320467274178;
   const Tensor above = (z + 0.5) * t.Log() - t + sum.Log() + half_log_of_two_pi;
   const Tensor sine = Turned(x).Sin().Abs();

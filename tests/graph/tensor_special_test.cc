@@ -74,6 +74,28 @@ TEST(TensorSpecial, OfOneOperand) {
   EXPECT_THAT(Values(Tensor::From({1, 2}).Cast(kUInt8).SignBit()), ElementsAre(0, 0));
 }
 
+// f32 by other means than f64, to its last bit.
+TEST(TensorSpecial, InverseErrorFunction) {
+  std::vector<double> points = {0.0, -0.0, 1e-30f, 0.99f, 1 - 0x1p-24, -1 + 0x1p-24};
+  for (int i = -99; i < 100; ++i) points.push_back(static_cast<float>(i * 0.01));
+  const Tensor x = Tensor::From(points);
+  const auto wide = Values(x.ErfInv()), narrow = Values(x.Cast(kFloat32).ErfInv());
+  for (size_t i = 0; i < points.size(); ++i) {
+    EXPECT_NEAR(std::erf(wide[i]), points[i], 1e-14) << points[i];
+    EXPECT_NEAR(narrow[i], wide[i], 0.7 * 0x1p-23 * std::abs(wide[i])) << points[i];
+    EXPECT_EQ(std::signbit(narrow[i]), std::signbit(points[i]));
+  }
+  for (const DType type : {kFloat64, kFloat32}) {
+    const auto edge = Values(Tensor::From({1.0, -1.0, 1.5, kNan}).Cast(type).ErfInv());
+    EXPECT_THAT(edge, ElementsAre(kInf, -kInf, ::testing::IsNan(), ::testing::IsNan()));
+  }
+}
+
+TEST(TensorSpecial, LogarithmOfTheGammaFunction) {
+  Check(
+      Tensor::From(Points()).Lgamma(), [](double v) { return std::lgamma(v); }, 1e-12);
+}
+
 TEST(TensorSpecial, OfTwoOperands) {
   CheckPairs([](const Tensor& a, const Tensor& b) { return a.Atan2(b); },
              [](double a, double b) { return std::atan2(a, b); });
