@@ -72,6 +72,35 @@ void Check(int64_t rows, int64_t n, const char* place) {
   }
 }
 
+// Single ranks, and the first few, are found where the whole order has them.
+template <typename T>
+void CheckRanks(int64_t rows, int64_t n, const char* place) {
+  const std::vector<T> values = Draw<T>(rows * n, static_cast<uint32_t>(n));
+  const Tensor x = Tensor::From(values).Reshape({rows, n}).To(place);
+  const std::vector<int64_t> order = Order(values, rows, false);
+  constexpr int64_t kFew = 12;
+  const Tensor few = x.TopK(kFew, 1, /*largest=*/false).indices;
+  const Tensor last = x.KthValue(n, 1).indices, middle = x.KthValue((n + 1) / 2, 1).indices;
+  const std::vector<int64_t> first = few.To("CPU").Cast(kInt64).ToVector<int64_t>();
+  const std::vector<int64_t> ends = last.To("CPU").Cast(kInt64).ToVector<int64_t>();
+  const std::vector<int64_t> middles = middle.To("CPU").Cast(kInt64).ToVector<int64_t>();
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto row = order.begin() + r * n;
+    EXPECT_TRUE(std::equal(row, row + kFew, first.begin() + r * kFew)) << place << ", row " << r;
+    EXPECT_EQ(ends[r], row[n - 1]) << place << ", row " << r;
+    EXPECT_EQ(middles[r], row[(n - 1) / 2]) << place << ", row " << r;
+  }
+}
+
+TEST(Sort, Ranks) {
+  CheckRanks<float>(3, 1700, "CPU");
+  CheckRanks<double>(2, 130, "CPU");
+  CheckRanks<int64_t>(1, 300, "CPU");
+  CheckRanks<uint8_t>(4, 65, "CPU");
+}
+
+TEST(Sort, RanksOnGpusSlow) { CheckRanks<float>(1, 1600, "SIM"); }
+
 TEST(Sort, ByDigits) {
   Check<float>(1, 5000, "CPU");
   Check<float>(17, 257, "CPU");
