@@ -5,9 +5,10 @@
 #include <optional>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "codegen/block_tiler.h"
 #include "codegen/index_math.h"
+#include "codegen/one_pass.h"
 #include "graph/fold.h"
 #include "graph/product_chain.h"
 #include "graph/rewrite.h"
@@ -36,12 +37,15 @@ UOp Filled(const UOp& scratch, const UOp& offset, const UOp& value,
 
 class ChainTiler {
  public:
-  ChainTiler(const UOp& sink, const Target& target) : sink_(sink), sets_(sink), target_(target) {}
+  // Of the kernel, or of what one pass makes of it.
+  ChainTiler(const UOp& sink, const ProductChain& chain, const Target& target)
+      : sink_(sink), sets_(sink), target_(target), chain_(chain) {}
+  ChainTiler(const OnePass& pass, const Target& target)
+      : ChainTiler(pass.sink, pass.chain, target) {
+    pass_ = &pass;
+  }
 
   UOp Run() {
-    const std::optional<ProductChain> chain = FindProductChain(sets_);
-    if (!chain) return UOp();
-    chain_ = *chain;
     const std::optional<ChainTile> tile = ChainTileFor(chain_, sets_, target_);
     if (!tile) return UOp();
     tile_ = *tile;
@@ -57,19 +61,31 @@ class ChainTiler {
     given.computed = true;
     if (!out.Choose(&given)) return UOp();
     out.Bind();
-    for (const UOp& u : TopoSort({&chain_.weights, 1})) {
-      if (u.is(Op::kReduce) && !(u == chain_.first) && (sets_.Closed(u) & Keys())) Reduce(u);
+    const UOp loop = out.step_ ? out.step_ : UOp::Index(0);
+    UOp scores;
+    if (pass_) {
+      scores = ScoresOf(loop);
+      KeepMaximum(scores, loop);
+    } else {
+      for (const UOp& u : TopoSort({&chain_.weights, 1})) {
+        if (u.is(Op::kReduce) && !(u == chain_.first) && (sets_.Closed(u) & Keys())) Reduce(u);
+      }
+      scores = ScoresOf(loop);
     }
     // The weights of a tile, from its scores.
-    const UOp at = Loop(tile_.rows), step = Loop(tile_.keys), tiles = Tiles();
-    const UOp loop = tiles.IsConst(1) ? UOp::Index(0) : Loop(tiles, RangeKind::kLoop);
+    const UOp at = Loop(tile_.rows), step = Loop(tile_.keys);
     out.a_.at = at;
     out.a_.step = step;
-    out.a_.loop = loop;
-    out.a_.value = WithScores(out.a_.value, ScoresOf(loop), at, step);
+    out.a_.value = WithScores(out.a_.value, scores, at, step);
     const UOp weights = out.Stage(out.a_, next_stage_++);
     const UOp values = out.Stage(out.b_, next_stage_++);
-    return Simplify(out.Stored(out.Sums(out.Read(out.a_, weights), out.Read(out.b_, values))));
+    Substitution known;
+    for (size_t i = 0; pass_ && i < pass_->sums.size(); ++i) {
+      known.emplace(pass_->sums[i], SumOfRow(i, scores, weights, loop));
+    }
+    const UOp factor = pass_ && out.step_ ? FactorAt(out.row_) : UOp();
+    const UOp sums = out.Sums(out.Read(out.a_, weights), out.Read(out.b_, values), factor);
+    return Simplify(out.Stored(sums, known));
   }
 
  private:
@@ -134,68 +150,142 @@ class ChainTiler {
     return Substitute(value, map);
   }
 
-  // A reduction of rows: each thread takes up some keys of its row in every tile, then those of a
-  // row combine what they have.
-  void Reduce(const UOp& u) {
+  // What each thread takes up, of some keys of its row in a tile or, `over_tiles`, in all of them,
+  // in scratch. `value` is of the row's and the key's place in the tile.
+  UOp InParts(const ReduceArg& arg, const UOp& step, bool over_tiles,
+              absl::FunctionRef<UOp(const UOp& row, const UOp& key)> value_at) {
     const int64_t parts = ChainTile::kThreads / tile_.rows;
     const UOp thread = Loop(UOp::Index(ChainTile::kThreads), RangeKind::kThread);
     const UOp row = Modulo(thread, tile_.rows), part = Over(thread, tile_.rows);
-    const UOp count = CountOf(out_->c_.inner);
-    const UOp tiles = Tiles();
-    const bool several = !tiles.IsConst(1);
-    const UOp step = several ? Loop(tiles, RangeKind::kLoop) : UOp::Index(0);
     const UOp own = Loop(tile_.keys / parts);
     const UOp in_tile = Plus(Times(own, parts), part);
     const UOp key = Simplify(Plus(Times(step, tile_.keys), in_tile));
     const UOp at = Simplify(Plus(out_->first_row_, row));
-
-    UOp value = WithScores(u.src(0), ScoresOf(step), row, in_tile);
+    UOp value = value_at(row, in_tile);
     Substitution map = out_->outer_;
     PlaceRanges(out_->c_.rows, at, 1, UOp(), map);
     PlaceRanges(out_->c_.inner, key, 1, UOp(), map);
     const UOp rows_end = EndOf(CountOf(out_->c_.rows), tile_.rows);
-    const UOp keys_end = EndOf(count, tile_.keys);
+    const UOp keys_end = EndOf(CountOf(out_->c_.inner), tile_.keys);
     const UOp in_keys = keys_end ? Below(key, keys_end) : UOp();
     value = GatedLoads(Substitute(value, map),
                        Both(rows_end ? Below(at, rows_end) : UOp(), in_keys), UOp(), UOp());
-    const Op op = u.arg<ReduceArg>().op;
+    const DType dtype = value.dtype();
     if (in_keys) {
-      const UOp none = UOp::Const(u.dtype(), ReduceIdentity(op, u.dtype()));
+      const UOp none = UOp::Const(dtype, ReduceIdentity(arg.op, dtype));
       value = UOp::Make(Op::kWhere, {in_keys, value, none});
     }
     std::vector<UOp> srcs = {value};
-    if (several) srcs.push_back(step);
+    if (over_tiles) srcs.push_back(step);
     srcs.push_back(own);
-    const UOp mine = UOp::Make(Op::kReduce, srcs, u.arg());
-    const UOp some =
-        Filled(Scratch(next_stage_++, u.dtype(), ChainTile::kThreads), thread, mine, {thread});
+    const UOp mine = UOp::Make(Op::kReduce, srcs, arg);
+    return Filled(Scratch(next_stage_++, dtype, ChainTile::kThreads), thread, mine, {thread});
+  }
 
-    const UOp second = Loop(UOp::Index(ChainTile::kThreads), RangeKind::kThread);
-    const UOp of_row = Modulo(second, tile_.rows);
+  // What the threads of a row have, combined.
+  UOp OfRow(Op op, const UOp& parts, const UOp& row) const {
     UOp all;
-    for (int64_t p = 0; p < parts; ++p) {
+    for (int64_t p = 0; p < ChainTile::kThreads / tile_.rows; ++p) {
       const UOp one =
-          UOp::Make(Op::kIndex, {some, Simplify(Plus(of_row, UOp::Index(p * tile_.rows)))});
+          UOp::Make(Op::kIndex, {parts, Simplify(Plus(row, UOp::Index(p * tile_.rows)))});
       all = all ? UOp::Make(op, {all, one}) : one;
     }
+    return all;
+  }
+
+  // A reduction of rows over all keys: each thread takes up some of its row in every tile, then
+  // those of a row combine what they have.
+  void Reduce(const UOp& u) {
+    const UOp tiles = Tiles();
+    const bool several = !tiles.IsConst(1);
+    const UOp step = several ? Loop(tiles, RangeKind::kLoop) : UOp::Index(0);
+    const UOp scores = ScoresOf(step);
+    const UOp parts = InParts(
+        u.arg<ReduceArg>(), step, several,
+        [&](const UOp& row, const UOp& key) { return WithScores(u.src(0), scores, row, key); });
+    const UOp thread = Loop(UOp::Index(ChainTile::kThreads), RangeKind::kThread);
+    const UOp all = OfRow(u.arg<ReduceArg>().op, parts, Modulo(thread, tile_.rows));
     reduced_.emplace_back(
-        u, Filled(Scratch(next_stage_++, u.dtype(), ChainTile::kThreads), second, all, {second}));
+        u, Filled(Scratch(next_stage_++, u.dtype(), ChainTile::kThreads), thread, all, {thread}));
+  }
+
+  // In one pass: the largest score of each row so far, in scratch, 0 for -inf; behind these what
+  // the sums so far are multiplied by.
+  void KeepMaximum(const UOp& scores, const UOp& step) {
+    const ReduceArg& arg = pass_->max.arg<ReduceArg>();
+    const DType dtype = pass_->max.dtype();
+    const UOp parts = InParts(arg, step, false, [&](const UOp& row, const UOp& key) {
+      return WithScores(pass_->max.src(0), scores, row, key);
+    });
+    const UOp thread = Loop(UOp::Index(ChainTile::kThreads), RangeKind::kThread);
+    UOp now = OfRow(Op::kMax, parts, Modulo(thread, tile_.rows));
+    if (out_->step_) now = UOp::Make(Op::kRunning, {now, step}, arg);
+    const UOp none = UOp::Const(dtype, ReduceIdentity(Op::kMax, dtype));
+    const UOp shift = UOp::Make(
+        Op::kWhere, {UOp::Make(Op::kCmpEq, {now, none}), UOp::Const(dtype, Scalar()), now});
+    const UOp scratch = Scratch(next_stage_++, dtype, 2 * ChainTile::kThreads);
+    maximum_ = Filled(scratch, thread, shift, {thread});
+    if (out_->step_) {
+      const UOp factor = RescaleFactor(*pass_, UOp::Make(Op::kEarlier, {now}), shift);
+      const UOp at = Plus(thread, UOp::Index(ChainTile::kThreads));
+      const UOp store =
+          UOp::Make(Op::kStore, {UOp::Make(Op::kIndex, {scratch, at}), factor, thread}, int64_t{1});
+      maximum_ = maximum_.WithSrcs({scratch, UOp(maximum_.src(1)), store});
+    }
+    reduced_.emplace_back(pass_->max, maximum_);
+  }
+
+  // By which sums of the rows so far are multiplied at a tile.
+  UOp FactorAt(const UOp& row) const {
+    const UOp at = Simplify(Plus(row, UOp::Index(ChainTile::kThreads)));
+    return UOp::Make(Op::kIndex, {maximum_, at});
+  }
+
+  // One of the sums of a thread's row. The exponentials are read where they lie as weights.
+  UOp SumOfRow(size_t i, const UOp& scores, const UOp& weights, const UOp& step) {
+    const UOp& sum = pass_->sums[i];
+    UOp staged = chain_.weights;
+    while (staged.is(Op::kCast)) staged = UOp(staged.src(0));
+    const bool there = staged == pass_->weight;
+    const UOp parts =
+        InParts(sum.arg<ReduceArg>(), step, false, [&](const UOp& row, const UOp& key) {
+          UOp value = pass_->values[i];
+          if (there) {
+            UOp read = UOp::Make(Op::kIndex, {weights, out_->Offset(out_->a_, row, key)});
+            if (!(read.dtype() == staged.dtype()))
+              read = UOp::Make(Op::kCast, staged.dtype(), {read});
+            value = Substitute(value, {{staged, read}});
+          }
+          return WithScores(value, scores, row, key);
+        });
+    const UOp of_tile = OfRow(Op::kAdd, parts, out_->row_);
+    if (!out_->step_) return of_tile;
+    const UOp rescaled = UOp::Make(Op::kRescale, {of_tile, FactorAt(out_->row_), step});
+    return UOp::Make(Op::kReduce, {rescaled, step}, sum.arg());
   }
 
   const UOp sink_;
   const RangeSets sets_;
   const Target& target_;
-  ProductChain chain_;
+  const ProductChain chain_;
+  const OnePass* pass_ = nullptr;
   ChainTile tile_;
   BlockTiler* out_ = nullptr;  // of the second product
   UOp queries_;                // in scratch
+  UOp maximum_;                // of the rows so far, and factors
   std::vector<std::pair<UOp, UOp>> reduced_;
   int64_t next_stage_ = 0;
 };
 
 UOp TileChainBlocks(const UOp& sink, const Target& target) {
   if (sink.size() != 1) return UOp();
-  return ChainTiler(sink, target).Run();
+  const RangeSets sets(sink);
+  const std::optional<ProductChain> chain = FindProductChain(sets);
+  if (!chain) return UOp();
+  if (const std::optional<OnePass> pass = FindOnePass(sink, *chain, sets)) {
+    if (const UOp out = ChainTiler(*pass, target).Run()) return out;
+  }
+  return ChainTiler(sink, *chain, target).Run();
 }
 
 }  // namespace tessera

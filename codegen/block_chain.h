@@ -2,20 +2,18 @@
 // whole chain.
 //
 // On a CPU a core keeps whole rows of scores (codegen/product_chain.h). A block's shared memory
-// holds 64 of them only up to some 700 keys. So a block keeps the scores of 32 or 64 keys at a time
-// and goes over the keys once for each reduction of rows (the maximum, the sum of exponentials) and
-// once more for the second product, and computes the scores again each time. Of softmax that is
-// three products for one; each score then costs 6 d flops more than one that is kept, which pays
-// 8 bytes to write it and read it back at least twice: of bf16 by matrix units a tenth of the time,
-// of f32 without them about as long. Memory beside the operands and the result: none, whatever the
-// number of keys. Nothing is rescaled, so that any reduction of rows will do, and results are what
-// the composed operations give.
+// holds 64 of them only up to some 700 keys. So a block keeps the scores of 32 or 64 keys at a
+// time. Memory beside the operands and the result: none, whatever the number of keys.
 //
-// One pass over the keys, with a running maximum and sums that are scaled anew where it grows,
-// would do two products instead of four (and read keys once instead of three times): up to half of
-// the time. It would cost one multiplication for each of the 32 sums of a thread in every tile of
-// 32 or 64 keys, a sixty-fourth of the second product's, and a barrier. It takes a reduction whose
-// value is a maximum, a sum and a row at once, which kernels in index form do not have.
+// Of softmax it goes over the keys once (codegen/one_pass.h): in each tile of them the scores, what
+// of them is the largest of each row so far, the exponentials as the operand of the second product,
+// their sums; and the sums of both kinds, in registers, are multiplied by what the maximum grew by,
+// a multiplication for each of a thread's 32 sums, a thirty-second or less of the second product's.
+// Two products, keys and values read once, one exponential a score and one for each row and tile.
+//
+// Any other reductions of rows take a pass over the keys each, then one for the second product, and
+// each computes the scores again. Nothing is rescaled there, so that any will do. Of f32 without
+// matrix units each pass takes about half of the time of both products.
 #pragma once
 
 #include "graph/target.h"

@@ -73,9 +73,10 @@ class BlockTiler {
   // The tile of an operand in scratch, and the element of it that the products read.
   UOp Stage(const Operand& x, int64_t id);
   UOp Read(const Operand& x, const UOp& stage) const;
-  UOp Sums(const UOp& a, const UOp& b) const;
-  // The kernel, with these sums in the place of the contraction's.
-  UOp Stored(const UOp& sums) const;
+  // With a factor: at each step the sums of the steps before are multiplied by it first.
+  UOp Sums(const UOp& a, const UOp& b, const UOp& factor = UOp()) const;
+  // The kernel, with these sums in the place of the contraction's, and what is known of others.
+  UOp Stored(const UOp& sums, const Substitution& known = {}) const;
   const Operand& a() const { return a_; }
   const Operand& b() const { return b_; }
 

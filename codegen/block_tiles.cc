@@ -271,14 +271,15 @@ UOp BlockTiler::AtElement(Substitution& map) const {
   return Both(in_rows, in_columns);
 }
 
-UOp BlockTiler::Sums(const UOp& a, const UOp& b) const {
+UOp BlockTiler::Sums(const UOp& a, const UOp& b, const UOp& factor) const {
   const auto sum = [](const UOp& value, const std::vector<UOp>& ranges, const UOp& like) {
     if (ranges.empty()) return ReducedOnce(like.arg<ReduceArg>(), value);
     std::vector<UOp> srcs = {value};
     srcs.insert(srcs.end(), ranges.begin(), ranges.end());
     return UOp::Make(Op::kReduce, srcs, like.arg());
   };
-  const UOp product = UOp::Make(Op::kMul, {a, b});
+  UOp product = UOp::Make(Op::kMul, {a, b});
+  if (factor) product = UOp::Make(Op::kRescale, {product, factor, step_});
   if (!scaled_) return sum(product, sum_ranges_, c_.reduce);
   Substitution map = outer_;
   UOp gate = AtElement(map);
@@ -296,13 +297,14 @@ UOp BlockTiler::Sums(const UOp& a, const UOp& b) const {
   return sum(value, sum_ranges_, scaled_);
 }
 
-UOp BlockTiler::Stored(const UOp& sums) const {
+UOp BlockTiler::Stored(const UOp& sums, const Substitution& known) const {
   const UOp& store = sink_.src(0);
   Substitution map = outer_;
   const UOp gate = AtElement(map);
   // The old sum stays as it is until the new one, whose loads have gates, takes its place.
   Substitution around = map;
   around.emplace(Result(), Result());
+  around.insert(known.begin(), known.end());
   const UOp value = GatedLoads(Substitute(store.src(1), around), gate, Result(), sums);
   const UOp& index = store.src(0);
   std::vector<UOp> at = {index.src(0), Substitute(index.src(1), map)};

@@ -235,6 +235,9 @@ absl::Status Lowerer::Emit(const UOp& u) {
       return EmitStage(u);
     case Op::kRunning:
       return EmitRunning(u);
+    case Op::kEarlier:
+      Define(u, earlier_.at(u.src(0).get()));
+      return absl::OkStatus();
     case Op::kIndex:
     case Op::kLoad: {
       std::vector<UOp> srcs;

@@ -41,26 +41,71 @@ absl::Status Lowerer::EmitCombines(const std::vector<UOp>& group, int home) {
 
 absl::Status Lowerer::EmitRunning(const UOp& u) {
   const int here = Home(u);
-  if (here == 0 || blocks_[here].bit != sets_.Bit(u.src(1)) || !blocks_[here].head) {
+  const RangeMask bit = sets_.Bit(u.src(1));
+  int loop = here;
+  while (loop > 0 && blocks_[loop].bit != bit && !blocks_[loop].head) --loop;
+  if (loop == 0 || blocks_[loop].bit != bit || !blocks_[loop].head) {
     return absl::InternalError("lower: a RUNNING whose RANGE is not the innermost of its loops");
   }
-  const UOp reg = Append(here - 1, UOp::Make(Op::kReg, {Start(u, here - 1)}, FreshId()));
+  const UOp reg = Append(loop - 1, UOp::Make(Op::kReg, {Start(u, loop - 1)}, FreshId()));
   const UOp old = Append(here, UOp::Make(Op::kLoad, u.dtype(), {reg}, FreshId()));
   const UOp now = Append(here, UOp::Make(u.arg<ReduceArg>().op, {old, *Find(u.src(0))}));
   Append(here, UOp::Make(Op::kSet, {reg, now}, FreshId()));
   Define(u, now);
+  earlier_.insert_or_assign(u.get(), old);
   return absl::OkStatus();
+}
+
+namespace {
+
+bool IsRescaled(const UOp& r) { return r.src(0).is(Op::kRescale); }
+
+// What a reduction takes up at each point.
+const UOp& TakenUp(const UOp& r) { return IsRescaled(r) ? r.src(0).src(0) : r.src(0); }
+
+}  // namespace
+
+std::vector<UOp> Lowerer::ReducedWith(const UOp& first, size_t& few) {
+  const auto alike = [&](const UOp& r) {
+    return sets_.Free(r) == sets_.Free(first) && Find(r) == nullptr;
+  };
+  std::vector<UOp> group;
+  few = 0;
+  if (!IsRescaled(first)) {
+    for (const UOp& r : reduces_) {
+      const bool same = depth_.at(r.get()) == depth_.at(first.get()) && !IsRescaled(r) &&
+                        ClosedRanges(r) == ClosedRanges(first);
+      if (same && alike(r)) group.push_back(r);
+    }
+    return group;
+  }
+  UOp whole = first;  // over the most ranges
+  for (const UOp& r : reduces_) {
+    if (!IsRescaled(r) || !(r.src(1) == first.src(1)) || !alike(r)) continue;
+    group.push_back(r);
+    if (r.size() > whole.size()) whole = r;
+  }
+  // None that is made of another's result, nor over part of the ranges within.
+  const auto joins = [&](const UOp& r) {
+    if (r.size() != 2 && !(ClosedRanges(r) == ClosedRanges(whole))) return false;
+    const std::vector<UOp> below = TopoSort(r.srcs());
+    return std::none_of(group.begin(), group.end(), [&](const UOp& other) {
+      return std::find(below.begin(), below.end(), other) != below.end();
+    });
+  };
+  group.erase(std::remove_if(group.begin(), group.end(), [&](const UOp& r) { return !joins(r); }),
+              group.end());
+  const auto end = std::stable_partition(group.begin(), group.end(),
+                                         [&](const UOp& r) { return r.size() < whole.size(); });
+  few = end - group.begin();
+  return group;
 }
 
 absl::Status Lowerer::EmitReduces(const UOp& first) {
   const int home = Home(first);
-  std::vector<UOp> group;
-  for (const UOp& r : reduces_) {
-    if (depth_.at(r.get()) == depth_.at(first.get()) && sets_.Free(r) == sets_.Free(first) &&
-        ClosedRanges(r) == ClosedRanges(first) && Find(r) == nullptr) {
-      group.push_back(r);
-    }
-  }
+  size_t few = 0;
+  const std::vector<UOp> group = ReducedWith(first, few);
+  if (group.empty()) return absl::InternalError("lower: a sum that is made of itself");
   if (OverThreads(first)) return EmitCombines(group, home);
   const std::vector<int> pool = Pool(group);
   return AtHome(home, [&]() -> absl::Status {
@@ -75,17 +120,20 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
       const UOp start = Start(r, begin);
       regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
     }
-    const std::vector<UOp> early = FilledAhead(ClosedRanges(first)[0]);
-    if (!early.empty()) RETURN_IF_ERROR(FillFirst(early, ClosedRanges(first)[0]));
-    for (const UOp& range : ClosedRanges(first)) {
+    const absl::Span<const UOp> ranges = ClosedRanges(group.back());
+    const std::vector<UOp> early = FilledAhead(ranges[0]);
+    if (!early.empty()) RETURN_IF_ERROR(FillFirst(early, ranges[0]));
+    for (const UOp& range : ranges) {
       RETURN_IF_ERROR(OpenLoop(range));
-      if (!early.empty() && range == ClosedRanges(first)[0]) {
-        RETURN_IF_ERROR(FillNext(early, range));
-      }
+      if (!(range == ranges[0])) continue;
+      if (!early.empty()) RETURN_IF_ERROR(FillNext(early, range));
+      RETURN_IF_ERROR(EmitRescales(group, regs));
+      RETURN_IF_ERROR(EmitSteps(absl::MakeSpan(group).first(few), absl::MakeSpan(regs).first(few)));
     }
-    RETURN_IF_ERROR(EmitSteps(group, regs));
-    for (size_t i = ClosedRanges(first).size(); i-- > 0;) {
-      if (i == 0 && !early.empty()) RETURN_IF_ERROR(PutLate(ClosedRanges(first)[0]));
+    RETURN_IF_ERROR(
+        EmitSteps(absl::MakeSpan(group).subspan(few), absl::MakeSpan(regs).subspan(few)));
+    for (size_t i = ranges.size(); i-- > 0;) {
+      if (i == 0 && !early.empty()) RETURN_IF_ERROR(PutLate(ranges[0]));
       CloseLoop();
     }
     for (size_t i = 0; i < group.size(); ++i) {
@@ -99,6 +147,21 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
     }
     return absl::OkStatus();
   });
+}
+
+absl::Status Lowerer::EmitRescales(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
+  if (!IsRescaled(group[0])) return absl::OkStatus();
+  std::vector<UOp> factors;
+  for (const UOp& r : group) factors.push_back(r.src(0).src(1));
+  RETURN_IF_ERROR(Compute({factors.rbegin(), factors.rend()}));
+  const int here = static_cast<int>(blocks_.size()) - 1;
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (std::find(regs.begin(), regs.begin() + i, regs[i]) != regs.begin() + i) continue;
+    const UOp old = Append(here, UOp::Make(Op::kLoad, group[i].dtype(), {regs[i]}, FreshId()));
+    const UOp scaled = Append(here, UOp::Make(Op::kMul, {old, *Find(factors[i])}));
+    Append(here, UOp::Make(Op::kSet, {regs[i], scaled}, FreshId()));
+  }
+  return absl::OkStatus();
 }
 
 UOp Lowerer::Start(const UOp& r, int block) {
@@ -163,15 +226,18 @@ int Distinct(const std::vector<UOp>& values) {
 
 }  // namespace
 
-absl::Status Lowerer::EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
+absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs) {
   std::vector<UOp> needed;
-  const auto by_unit = [&](const UOp& r) { return r.src(0).is(Op::kMma) && r.src(0).size() == 2; };
+  const auto by_unit = [&](const UOp& r) {
+    return TakenUp(r).is(Op::kMma) && TakenUp(r).size() == 2;
+  };
   const auto fused = [&](const UOp& r) {
     return by_unit(r) ||
-           (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && r.src(0).is(Op::kMul));
+           (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && TakenUp(r).is(Op::kMul));
   };
   const auto operands = [&](const UOp& r) {
-    return fused(r) ? r.src(0).srcs() : r.srcs().first(1);
+    const UOp& value = TakenUp(r);
+    return fused(r) ? value.srcs() : absl::MakeConstSpan(&value, 1);
   };
   for (const UOp& r : group) {
     for (const UOp& u : operands(r)) needed.push_back(u);
@@ -190,10 +256,10 @@ absl::Status Lowerer::EmitSteps(const std::vector<UOp>& group, const std::vector
       RETURN_IF_ERROR(Compute({own.rbegin(), own.rend()}));
     }
     const UOp old = Append(inner, UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId()));
-    const auto factor = [&](int k) { return *Find(r.src(0).src(k)); };
-    const UOp next = by_unit(r) ? r.src(0).WithSrcs({factor(0), factor(1), old})
+    const auto factor = [&](int k) { return *Find(TakenUp(r).src(k)); };
+    const UOp next = by_unit(r) ? TakenUp(r).WithSrcs({factor(0), factor(1), old})
                      : fused(r) ? UOp::Make(Op::kFma, {factor(0), factor(1), old})
-                                : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(r.src(0))});
+                                : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(TakenUp(r))});
     Append(inner, next);
     Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
   }

@@ -98,9 +98,16 @@ class Lowerer {
   // ---- reductions
 
   absl::Status EmitReduces(const UOp& first);
+  // What is reduced in one loop with it: what runs over the same ranges, of the same depth; of sums
+  // that are rescaled also those over the first of the ranges alone. Those come first, `few` of
+  // them.
+  std::vector<UOp> ReducedWith(const UOp& first, size_t& few);
+  // At a point of the range by which sums are rescaled: what they have so far is multiplied.
+  absl::Status EmitRescales(const std::vector<UOp>& group, const std::vector<UOp>& regs);
   // A reduction over the threads of a row: each computes its value, then all combine them.
   absl::Status EmitCombines(const std::vector<UOp>& group, int home);
-  // A register that stands before the loop takes up the value of each of its points.
+  // A register that stands before the loop takes up the value of each of its points. Within the
+  // loop there may be ranges whose points run at once, each with a register of its own.
   absl::Status EmitRunning(const UOp& u);
   bool OverThreads(const UOp& u) const;
   // What a reduction starts from: a constant, or one in every lane.
@@ -112,7 +119,7 @@ class Lowerer {
   // for each that it has its last value long before it takes up the next.
   int MostSums(const std::vector<UOp>& group) const;
   // One iteration: each register takes up its value. A sum of products is one rounding.
-  absl::Status EmitSteps(const std::vector<UOp>& group, const std::vector<UOp>& regs);
+  absl::Status EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs);
 
   // ---- stages
 
@@ -156,6 +163,7 @@ class Lowerer {
   std::vector<Block> blocks_;
   bool extents_ = false;                           // whether an extent is being computed
   std::vector<UOp> tested_;                        // gates of UPDATEs that hold here
+  absl::flat_hash_map<const Node*, UOp> earlier_;  // what RUNNINGs were at the point before
   absl::flat_hash_map<const Node*, UOp> scratch_;  // of stages that are filled ahead
   UOp next_;                                       // the step that is filled now
   std::vector<UOp> late_, late_values_;  // stages that are stored after their values are computed

@@ -54,10 +54,12 @@ class MatrixUser {
   UOp PartOf(const UOp& sum, const UOp& steps) {
     const int64_t id = steps.arg<RangeArg>().id;
     const MatrixRanges ranges = {steps, WithId(id + 1), WithId(id + 2), WithId(id + 3)};
-    if (!sum.src(0).is(Op::kMul) || !ranges.row_half || !ranges.column_half || !ranges.pair) {
+    const bool rescaled = sum.src(0).is(Op::kRescale);
+    const UOp& product = rescaled ? sum.src(0).src(0) : sum.src(0);
+    if (!product.is(Op::kMul) || !ranges.row_half || !ranges.column_half || !ranges.pair) {
       return UOp();
     }
-    UOp a = Element(sum.src(0).src(0)), b = Element(sum.src(0).src(1));
+    UOp a = Element(product.src(0)), b = Element(product.src(1));
     if (!a || !b) return UOp();
     if (sets_.Free(a) & sets_.Bit(ranges.column_half)) std::swap(a, b);
     for (const UOp& r : sets_.ranges()) {
@@ -74,6 +76,11 @@ class MatrixUser {
     if (!left || !right) return UOp();
     const DType sums = sum.dtype().WithLanes(kSums);
     std::vector<UOp> srcs = {UOp::Make(Op::kMma, sums, {left, right}, Arg(shape->name))};
+    if (rescaled) {
+      const UOp factors = OfRows(sum.src(0).src(1), ranges);
+      if (!factors) return UOp();
+      srcs[0] = UOp::Make(Op::kRescale, {srcs[0], factors, UOp(sum.src(0).src(2))});
+    }
     for (const UOp& r : ClosedRanges(sum)) {
       if (!(r == steps)) srcs.push_back(r);
     }
@@ -82,6 +89,18 @@ class MatrixUser {
     const UOp which =
         Plus(Plus(Times(ranges.column_half, 4), Times(ranges.row_half, 2)), ranges.pair);
     return UOp::Make(Op::kPart, sum.dtype(), {all, which});
+  }
+
+  // What a thread's eight sums are multiplied by, of what differs from row to row; or nothing where
+  // it differs within a row.
+  UOp OfRows(const UOp& factor, const MatrixRanges& ranges) const {
+    const RangeMask in_row = sets_.Bit(ranges.column_half) | sets_.Bit(ranges.pair);
+    if (sets_.Free(factor) & in_row) return UOp();
+    std::vector<UOp> lanes;
+    for (int64_t lane = 0; lane < kSums; ++lane) {
+      lanes.push_back(Substitute(factor, {{ranges.row_half, UOp::Index(lane / 2 % 2)}}));
+    }
+    return UOp::Make(Op::kLanes, factor.dtype().WithLanes(kSums), lanes);
   }
 
   // What a thread points at for its fragment is where some thread's own element of the sum lies,

@@ -250,7 +250,8 @@ class Vectoriser {
     absl::InlinedVector<UOp, 4> srcs;
     for (int i = 0; i < u.size(); ++i) {
       const UOp& s = done_.At(u.src(i).get());
-      const bool loop = i > 0 && (u.is(Op::kReduce) || u.is(Op::kRunning));
+      const bool loop = u.src(i).is(Op::kRange) &&
+                        (u.is(Op::kReduce) || u.is(Op::kRunning) || u.is(Op::kRescale));
       srcs.push_back(loop ? s : Splat(s));
     }
     return UOp::Make(u.op(), u.dtype().WithLanes(Lanes()), srcs, u.arg());

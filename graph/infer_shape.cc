@@ -376,6 +376,16 @@ absl::Status CheckRunning(const Context& c) {
   return CheckCombines(c, r->op, c.srcs[0].dtype());
 }
 
+absl::Status CheckEarlier(const Context& c) {
+  return c.srcs[0].is(Op::kRunning) ? absl::OkStatus() : c.Fail("the source must be a RUNNING");
+}
+
+absl::Status CheckRescale(const Context& c) {
+  if (!c.srcs[2].is(Op::kRange)) return c.Fail("the third source must be a RANGE");
+  if (!(c.srcs[0].dtype() == c.srcs[1].dtype())) return c.Fail("the factor's dtype is another");
+  return absl::OkStatus();
+}
+
 absl::Status CheckIndex(const Context& c) {
   if (!c.srcs[0].is(Op::kParam) && !c.srcs[0].is(Op::kScratch) && !c.srcs[0].is(Op::kStage)) {
     return c.Fail("the first source must be a PARAM or a STAGE");
@@ -396,6 +406,8 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
       if (c.op == Op::kStore || c.op == Op::kUpdate) RETURN_IF_ERROR(CheckStore(c));
       if (c.op == Op::kIndex) RETURN_IF_ERROR(CheckIndex(c));
       if (c.op == Op::kRunning) RETURN_IF_ERROR(CheckRunning(c));
+      if (c.op == Op::kEarlier) RETURN_IF_ERROR(CheckEarlier(c));
+      if (c.op == Op::kRescale) RETURN_IF_ERROR(CheckRescale(c));
       return Shape();
     default:
       break;

@@ -282,6 +282,18 @@ struct Form {
           Fail(SpecRule::kRunningForm, "combines values of its dtype over a RANGE that is a loop");
         }
         return;
+      case Op::kEarlier:
+        if (op(0) != Op::kRunning || !(dtype(0) == v.dtype)) {
+          Fail(SpecRule::kEarlierForm, "takes a RUNNING of its dtype");
+        }
+        return;
+      case Op::kRescale:
+        if (op(2) != Op::kRange || !(dtype(0) == v.dtype) || !(dtype(1) == v.dtype) ||
+            !v.dtype.IsFloat()) {
+          Fail(SpecRule::kRescaleForm,
+               "takes a value and a factor of its dtype, floats, and a RANGE");
+        }
+        return;
       case Op::kStage:
         Stage();
         return;

@@ -113,6 +113,7 @@ class KernelCheck {
       open_[i] = sets_.Union(open_[i], open_[s]);
       may_[i] = sets_.Union(may_[i], may_[s]);
     }
+    CheckRescales(i);
     if (n.op == Op::kRange) {
       open_[i] = sets_.With(open_[i], i);
       may_[i] = sets_.With(may_[i], i);
@@ -125,6 +126,29 @@ class KernelCheck {
       may_[i] = sets_.Without(may_[i], ranges);
     } else if (n.op == Op::kSink) {
       for (int s : g_.srcs(i)) CheckClosed(s);
+    }
+  }
+
+  // What rescales a sum is read by that sum alone, over its outermost loop.
+  void CheckRescales(int i) {
+    const SpecNode& n = g_.nodes[i];
+    const auto srcs = g_.srcs(i);
+    for (size_t k = 0; k < srcs.size(); ++k) {
+      const int s = srcs[k];
+      if (g_.nodes[s].op != Op::kRescale || g_.nodes[s].num_srcs != 3 || n.bad) continue;
+      const bool sums = n.op == Op::kReduce && k == 0 && n.num_srcs > 1 &&
+                        g_.srcs(s)[2] == srcs[1] && n.sure() &&
+                        std::get<ReduceArg>(n.arg->value).op == Op::kAdd;
+      if (!sums) {
+        g_.Report(SpecRule::kRescaleForm, i, Info(n.op).text, ": takes ", g_.NodeText(s),
+                  ", which is for a sum whose first RANGE is ", g_.NodeText(g_.srcs(s)[2]));
+        continue;
+      }
+      for (const int r : Listed(i, 2, /*report=*/false)) {
+        if (!sets_.Contains(open_[g_.srcs(s)[1]], r)) continue;
+        g_.Report(SpecRule::kRescaleForm, i, "REDUCE: is rescaled at each point of ",
+                  g_.NodeText(srcs[1]), " by what differs over ", g_.NodeText(r));
+      }
     }
   }
 

@@ -84,6 +84,10 @@ SpecRule ShapeFailure(const NodeView& v) {
       return SpecRule::kStageForm;
     case Op::kRunning:
       return SpecRule::kRunningForm;
+    case Op::kEarlier:
+      return SpecRule::kEarlierForm;
+    case Op::kRescale:
+      return SpecRule::kRescaleForm;
     case Op::kConst:
     case Op::kVar:
     case Op::kIota:

@@ -68,6 +68,8 @@ bool HasPlace(Op op) {
     case Op::kStore:
     case Op::kUpdate:
     case Op::kRunning:
+    case Op::kEarlier:
+    case Op::kRescale:
     case Op::kStage:
     case Op::kProgram:
     case Op::kScratch:
