@@ -7,6 +7,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "codegen/block_tiler.h"
+#include "codegen/gpu_numbers.h"
 #include "codegen/index_math.h"
 #include "codegen/one_pass.h"
 #include "graph/fold.h"
@@ -61,6 +62,8 @@ class ChainTiler {
     given.computed = true;
     if (!out.Choose(&given)) return UOp();
     out.Bind();
+    ahead_ = FetchesAhead();
+    if (ahead_ && CanFetch(out.b_)) out.b_.ahead = 1;
     const UOp loop = out.step_ ? out.step_ : UOp::Index(0);
     UOp scores;
     if (pass_) {
@@ -112,10 +115,13 @@ class ChainTiler {
     return Simplify(Over(Plus(CountOf(out_->c_.inner), UOp::Index(tile_.keys - 1)), tile_.keys));
   }
 
-  int64_t ScorePitch() const { return tile_.keys + 1; }
+  // Neighbouring threads take up every few keys of a row, and rows that follow: from other banks.
+  int64_t ScorePitch() const { return tile_.keys + PartsOfRow(); }
+  int64_t PartsOfRow() const { return ChainTile::kThreads / tile_.rows; }
+  int64_t PartPitch() const { return tile_.rows + kWarp / PartsOfRow(); }
 
-  // The scores of a tile of keys, in scratch. The queries are staged once for all of them.
-  UOp ScoresOf(const UOp& step) {
+  // The tiles of the first product.
+  BlockTiler First() const {
     Contraction first;
     first.reduce = chain_.first;
     first.a = tile_.queries;
@@ -129,6 +135,35 @@ class ChainTiler {
     GivenTile given = Given(tile_.rows, tile_.keys, tile_.steps);
     given.kept = true;
     CHECK(scores.Choose(&given), "tiles of scores are no larger than those of their chain");
+    return scores;
+  }
+
+  bool CanFetch(const Operand& x) const {
+    return target_.fetches && x.read_only && x.lanes * x.value.dtype().bytes() >= 4;
+  }
+
+  // Whether the next tile of keys and of values is fetched while one is computed with: in one pass,
+  // where two blocks still share a multiprocessor.
+  bool FetchesAhead() const {
+    if (!pass_ || !out_->step_) return false;
+    const BlockTiler first = First();
+    const auto bytes = [](const BlockTiler& of, const Operand& x) {
+      return of.Elements(x) * x.value.dtype().bytes();
+    };
+    const int64_t of_rows =
+        2 * ChainTile::kThreads + 2 * PartsOfRow() * PartPitch() + tile_.rows * ScorePitch();
+    const int64_t once =
+        bytes(first, first.a_) + bytes(*out_, out_->a_) + of_rows * chain_.first.dtype().bytes();
+    return once + 2 * (bytes(first, first.b_) + bytes(*out_, out_->b_)) <= SharedOfTwo(target_);
+  }
+
+  // The scores of a tile of keys, in scratch. The queries are staged once for all of them.
+  UOp ScoresOf(const UOp& step) {
+    BlockTiler scores = First();
+    if (ahead_ && CanFetch(scores.b_)) {
+      scores.b_.ahead = 1;
+      scores.b_.loop = step;
+    }
     scores.BindWithin(out_->first_row_, Simplify(Times(step, tile_.keys)), out_->outer_);
     if (!queries_) queries_ = scores.Stage(scores.a_, next_stage_++);
     const UOp keys = scores.Stage(scores.b_, next_stage_++);
@@ -154,9 +189,9 @@ class ChainTiler {
   // in scratch. `value` is of the row's and the key's place in the tile.
   UOp InParts(const ReduceArg& arg, const UOp& step, bool over_tiles,
               absl::FunctionRef<UOp(const UOp& row, const UOp& key)> value_at) {
-    const int64_t parts = ChainTile::kThreads / tile_.rows;
+    const int64_t parts = PartsOfRow();
     const UOp thread = Loop(UOp::Index(ChainTile::kThreads), RangeKind::kThread);
-    const UOp row = Modulo(thread, tile_.rows), part = Over(thread, tile_.rows);
+    const UOp row = Over(thread, parts), part = Modulo(thread, parts);
     const UOp own = Loop(tile_.keys / parts);
     const UOp in_tile = Plus(Times(own, parts), part);
     const UOp key = Simplify(Plus(Times(step, tile_.keys), in_tile));
@@ -179,15 +214,16 @@ class ChainTiler {
     if (over_tiles) srcs.push_back(step);
     srcs.push_back(own);
     const UOp mine = UOp::Make(Op::kReduce, srcs, arg);
-    return Filled(Scratch(next_stage_++, dtype, ChainTile::kThreads), thread, mine, {thread});
+    return Filled(Scratch(next_stage_++, dtype, parts * PartPitch()),
+                  Plus(Times(part, PartPitch()), row), mine, {thread});
   }
 
   // What the threads of a row have, combined.
   UOp OfRow(Op op, const UOp& parts, const UOp& row) const {
     UOp all;
-    for (int64_t p = 0; p < ChainTile::kThreads / tile_.rows; ++p) {
+    for (int64_t p = 0; p < PartsOfRow(); ++p) {
       const UOp one =
-          UOp::Make(Op::kIndex, {parts, Simplify(Plus(row, UOp::Index(p * tile_.rows)))});
+          UOp::Make(Op::kIndex, {parts, Simplify(Plus(row, UOp::Index(p * PartPitch())))});
       all = all ? UOp::Make(op, {all, one}) : one;
     }
     return all;
@@ -274,6 +310,7 @@ class ChainTiler {
   UOp queries_;                // in scratch
   UOp maximum_;                // of the rows so far, and factors
   std::vector<std::pair<UOp, UOp>> reduced_;
+  bool ahead_ = false;
   int64_t next_stage_ = 0;
 };
 

@@ -27,8 +27,11 @@ struct Operand {
   int64_t lanes = 1;        // of the vectors that are stored
   bool read_only = false;   // just a load
   int64_t pitch = 0;        // elements from one row to the next
-  // What stands in the value for the place in the tile and the step of the loop over the sum.
-  UOp at, step, loop;
+  // What stands in the value for the place in the tile along the ranges, and along the sum.
+  UOp at, step;
+  // Filled so many steps of this loop before the one that reads it.
+  int64_t ahead = 0;
+  UOp loop;
 };
 
 // Sides of a tile that are given: rows, columns, and steps of the sum that are staged at once.
@@ -54,6 +57,9 @@ UOp GatedLoads(const UOp& value, const UOp& gate, const UOp& except, const UOp& 
 // loads then, too.
 UOp GatedStore(const UOp& store, const Substitution& map, const UOp& gate,
                absl::Span<const UOp> closed);
+
+// Shared memory of a block such that two share a multiprocessor.
+int64_t SharedOfTwo(const Target& target);
 
 class BlockTiler {
  public:
@@ -122,7 +128,7 @@ class BlockTiler {
   int64_t next_id_;
   const MatrixShape* unit_ = nullptr;  // null: every thread for itself
   Operand a_, b_;
-  int64_t tile_rows_ = 0, tile_columns_ = 0, steps_ = 0, threads_ = 0, ahead_ = 0;
+  int64_t tile_rows_ = 0, tile_columns_ = 0, steps_ = 0, threads_ = 0;
   int64_t warps_down_ = 2, warps_across_ = 2;  // of a tile
   int64_t lanes_ = 1;                          // of a vector of columns
   UOp grid_, thread_, step_;

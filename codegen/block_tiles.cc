@@ -140,6 +140,9 @@ void BlockTiler::BindTile(std::vector<UOp>& closed) {
   if (!loops.IsConst(1)) {
     step_ = UOp::Make(Op::kRange, kInt64, {loops}, RangeArg{next_id_++, RangeKind::kLoop});
     sum_ranges_.push_back(step_);
+    for (Operand* x : {&a_, &b_}) {
+      if (!x->loop) x->loop = step_;
+    }
   }
   if (unit_) {
     const int64_t parts = (scaled_ ? of_block_ : steps_) / unit_->steps();
@@ -197,14 +200,14 @@ int64_t BlockTiler::Elements(const Operand& x) const {
 UOp BlockTiler::Offset(const Operand& x, const UOp& at, const UOp& step) const {
   const UOp row = x.turned ? step : at, column = x.turned ? at : step;
   UOp offset = Plus(Times(row, x.pitch), column);
-  if (ahead_ > 0) offset = Plus(offset, Times(Modulo(step_, ahead_ + 1), Elements(x)));
+  if (x.ahead > 0) offset = Plus(offset, Times(Modulo(x.loop, x.ahead + 1), Elements(x)));
   return Simplify(offset);
 }
 
 UOp BlockTiler::Stage(const Operand& x, int64_t id) {
   const DType dtype = x.value.dtype();
   const bool is_a = &x == &a_;
-  const int64_t bytes = Elements(x) * (ahead_ + 1) * dtype.bytes();
+  const int64_t bytes = Elements(x) * (x.ahead + 1) * dtype.bytes();
   const UOp scratch =
       UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent((bytes + 15) / 16 * 16)}});
   // Units of `lanes` elements are shared out to threads, rows of scratch one after another; those
@@ -240,7 +243,6 @@ UOp BlockTiler::Stage(const Operand& x, int64_t id) {
   if (x.at) {
     map.emplace(x.at, at);
     map.emplace(x.step, step);
-    map.emplace(x.loop, step_ ? step_ : UOp::Index(0));
   }
   const UOp own_end = is_a ? row_gate_ : column_gate_;
   const UOp in_own = own_end ? Below(Times(own_unit, own_lanes), own_end) : UOp();
@@ -253,7 +255,7 @@ UOp BlockTiler::Stage(const Operand& x, int64_t id) {
   std::vector<UOp> store = {UOp::Make(Op::kIndex, {scratch, Offset(x, at, step)}), Simplify(value)};
   store.insert(store.end(), closed.begin(), closed.end());
   return UOp::Make(Op::kStage, {scratch, UOp::Make(Op::kStore, store, int64_t{0})},
-                   StageArg{id, Space::kShared, ahead_});
+                   StageArg{id, Space::kShared, x.ahead});
 }
 
 UOp BlockTiler::Read(const Operand& x, const UOp& stage) const {

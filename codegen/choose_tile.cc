@@ -14,8 +14,6 @@ namespace {
 constexpr int64_t kMostRowBytes = 128;
 constexpr int64_t kLeastRows = 16, kLeastSteps = 8;
 constexpr int64_t kMostAhead = 3;
-constexpr int64_t kReservedBytes = 1 << 10;  // of shared memory, by the system, for each block
-
 int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Lanes of 16 bytes along the range, where each load of a value that moves with it reads whole
@@ -57,6 +55,11 @@ bool Adjacent(const UOp& value, const UOp& range, const RangeSets& sets) {
 }
 
 }  // namespace
+
+int64_t SharedOfTwo(const Target& target) {
+  constexpr int64_t kReservedBytes = 1 << 10;  // by the system, for each block
+  return (target.shared_bytes + kReservedBytes) / 2 - kReservedBytes;
+}
 
 UOp BlockTiler::AsOperandOf(const MatrixShape& shape, const UOp& u) const {
   if (u.dtype() == shape.operand && shape.operand == shape.sum) return u;
@@ -156,10 +159,11 @@ bool BlockTiler::Choose(const GivenTile* given) {
     stage += Elements(*x) * x->value.dtype().bytes();
   }
   // So many steps at once that two blocks share a multiprocessor.
-  const int64_t room = (target_.shared_bytes + kReservedBytes) / 2 - kReservedBytes;
+  const int64_t room = SharedOfTwo(target_);
   const bool fetched = target_.fetches && (a_.read_only || b_.read_only);
   const int64_t most = given != nullptr ? 0 : fetched ? kMostAhead : 1;
-  ahead_ = std::clamp<int64_t>(room / stage - 1, 0, std::min(most, Ceil(steps, steps_) - 1));
+  a_.ahead = b_.ahead =
+      std::clamp<int64_t>(room / stage - 1, 0, std::min(most, Ceil(steps, steps_) - 1));
   return stage <= target_.shared_bytes;
 }
 

@@ -34,8 +34,8 @@ UOp Lowerer::MakeScratch(const UOp& stage) {
 
 absl::Status Lowerer::EmitStage(const UOp& stage) {
   return AtHome(Home(stage), [&]() -> absl::Status {
-    if (threads_) RETURN_IF_ERROR(Arrive(/*only_in_loops=*/true));
     const UOp scratch = MakeScratch(stage);
+    if (threads_ && MayBeInUse(scratch)) RETURN_IF_ERROR(Arrive(/*only_in_loops=*/true));
     const size_t before = held_.size();
     Define(stage, scratch);
     // Stages over other loops may have been made of one, and still name one SCRATCH.
@@ -50,6 +50,25 @@ absl::Status Lowerer::EmitStage(const UOp& stage) {
                 held_.end());
     return threads_ ? Arrive(/*only_in_loops=*/false) : absl::OkStatus();
   });
+}
+
+bool Lowerer::MayBeInUse(const UOp& scratch) const {
+  const auto& [begin, size] = scratch.arg<Pairs>()[0];
+  const auto shares = [begin = begin.value(), size = size.value()](const UOp& u) {
+    if (!u.is(Op::kScratch)) return false;
+    const auto& [at, bytes] = u.arg<Pairs>()[0];
+    return at.value() < begin + size && begin < at.value() + bytes.value();
+  };
+  const std::vector<UOp>& done = blocks_.back().statements;
+  int within = 0;  // loops and IFs that have ended
+  for (size_t i = done.size(); i-- > 0;) {
+    const UOp& s = done[i];
+    within += s.is(Op::kEnd);
+    within -= s.is(Op::kRange) || s.is(Op::kIf);
+    if (within == 0 && s.is(Op::kBarrier)) return false;
+    if (std::any_of(s.srcs().begin(), s.srcs().end(), shares)) return true;
+  }
+  return true;
 }
 
 absl::Status Lowerer::Arrive(bool only_in_loops) {

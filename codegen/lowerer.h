@@ -127,6 +127,9 @@ class Lowerer {
   absl::Status EmitStage(const UOp& stage);
   // Scratch that is free here. What stages inside of one had is free again once that one is filled.
   UOp MakeScratch(const UOp& stage);
+  // Whether a thread may still read what shares bytes with this scratch: unless all have met in the
+  // innermost loop since it did.
+  bool MayBeInUse(const UOp& scratch) const;
   // A barrier for all threads of the block: before scratch is filled again, and once it is filled.
   absl::Status Arrive(bool only_in_loops);
 

@@ -81,7 +81,7 @@ RangeMask MaskOf(const std::vector<UOp>& ranges, const RangeSets& sets) {
 int64_t BytesOf(const ChainTile& t) {
   const int64_t step_row = t.steps + kPadding;
   const int64_t kept = t.rows * step_row + 2 * ChainTile::kThreads * kPadding;
-  const int64_t scores = t.keys * step_row + t.rows * (t.keys + kPadding);
+  const int64_t scores = t.keys * step_row + t.rows * (t.keys + 2 * kPadding);
   const int64_t product = t.rows * (t.keys + kPadding) + t.keys * (t.columns + kPadding);
   return (kept + 2 * scores + product) * kElementBytes;
 }
