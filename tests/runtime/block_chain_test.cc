@@ -89,7 +89,9 @@ TEST_P(BlockChain, AgreesWithTheCpu) {
   const Kernels kernels = KernelsFor(y);
   EXPECT_EQ(kernels.count, 1u);
   EXPECT_EQ(kernels.temporary, 0);
-  if (c.keys > 64) EXPECT_EQ(OuterLoops(kernels.text), 1);  // each tile of keys is read once
+  if (c.keys > 64) {
+    EXPECT_EQ(OuterLoops(kernels.text), 1);  // each tile of keys is read once
+  }
   if (c.dtype == kBFloat16) {
     // Both products.
     EXPECT_NE(kernels.text.find("= rt_mma_bf16("), std::string::npos);

@@ -96,14 +96,17 @@ TEST_F(NvrtcTiles, MatrixUnitsSlow) {
             With({"mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"}));
 }
 
-// Attention of 32 heads of 128 keeps no scores in memory, and spills nothing.
+// Attention of 32 heads of 128 keeps no scores in memory, and spills nothing. Of 16 bits the next
+// keys and values are fetched meanwhile.
 TEST_F(NvrtcTiles, AttentionSlow) {
-  for (const DType dtype : {kBFloat16, kFloat32}) {
+  for (const DType dtype : {kBFloat16, kFloat16, kFloat32}) {
     const Tensor q = Given({32, 2048, 128}, dtype), k = Given({32, 2048, 128}, dtype);
     const Tensor v = Given({32, 2048, 128}, dtype);
-    const std::string name = "attention, " + dtype.ToString();
-    std::vector<std::string> parts = {"fma.rn.f32", "bar.sync"};
-    if (dtype == kBFloat16) parts.emplace_back("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16");
+    const std::string type = dtype.ToString(), name = "attention, " + type;
+    std::vector<std::string> parts = {"fma.rn.f32", "bar.sync", "ex2.approx"};
+    if (dtype.bytes() == 2) {
+      parts = With({absl::StrCat("mma.sync.aligned.m16n8k16.row.col.f32.", type, ".", type)});
+    }
     ExpectPtx(name.c_str(), q.ScaledDotProductAttention(k, v), parts);
     ExpectPtx((name + ", causal").c_str(),
               q.ScaledDotProductAttention(k, v, AttentionOptions{.causal = true}), parts);
