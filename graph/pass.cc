@@ -82,7 +82,13 @@ absl::Status PassRunner::RunOptional(const std::string& name, Roots& roots, cons
   if (skipped) return absl::OkStatus();
   const int64_t number = optional_passes.fetch_add(1);
   const int64_t limit = IntFlag(Flag::kBisect);
-  if (limit >= 0 && number >= limit) return absl::OkStatus();
+  if (limit >= 0 && number >= limit) {
+    if (number == limit) {
+      std::fprintf(stderr, "tessera: BISECT=%lld: the first pass that is left out is %s.%s\n",
+                   static_cast<long long>(limit), list_.c_str(), name.c_str());
+    }
+    return absl::OkStatus();
+  }
   return Run(name, roots, pass, check);
 }
 

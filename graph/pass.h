@@ -19,7 +19,8 @@ namespace tessera {
 //
 // With SPEC=2 the validator runs after each pass and a rejection names the pass. DEBUG=7 prints how
 // long each took; DUMP=folder writes the text of the roots after each pass that changed them.
-// SKIP_PASS=name,... and BISECT=n (only the first n of the process) leave out optional passes.
+// SKIP_PASS=name,... and BISECT=n (only the first n of the process, which prints the first that it
+// leaves out, if there are so many) leave out optional passes.
 class PassRunner {
  public:
   using Roots = std::vector<UOp>;

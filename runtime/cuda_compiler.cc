@@ -2,10 +2,8 @@
 #include "runtime/cuda_compiler.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +12,7 @@
 #include "graph/status.h"
 #include "graph/text.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/over_threads.h"
 
 namespace tessera::cuda {
 namespace {
@@ -121,16 +120,8 @@ absl::StatusOr<std::vector<std::string>> CompileImages(const Compiler& compiler,
   ASSIGN_OR_RETURN(const std::string identity, compiler.identity(*nvrtc));
   const int64_t n = static_cast<int64_t>(programs.size());
   std::vector<absl::StatusOr<std::string>> results(n, std::string());
-  std::atomic<int64_t> next{0};
-  const auto work = [&] {
-    for (int64_t i; (i = next.fetch_add(1)) < n;) {
-      results[i] = MakeImage(*nvrtc, identity, *programs[i], target);
-    }
-  };
-  std::vector<std::thread> others;
-  for (int64_t i = 1; i < std::min<int64_t>(threads, n); ++i) others.emplace_back(work);
-  work();
-  for (std::thread& t : others) t.join();
+  OverThreads(n, threads,
+              [&](int64_t i) { results[i] = MakeImage(*nvrtc, identity, *programs[i], target); });
   std::vector<std::string> images;
   for (auto& r : results) {
     RETURN_IF_ERROR(r.status());

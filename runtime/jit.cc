@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -17,6 +16,7 @@
 #include "graph/status.h"
 #include "runtime/jit_compiler.h"
 #include "runtime/kernel_cache.h"
+#include "runtime/over_threads.h"
 
 namespace tessera {
 namespace {
@@ -160,17 +160,9 @@ absl::StatusOr<std::vector<CpuKernelPtr>> CompileAll(absl::Span<const KernelRequ
   int64_t missing = 0;
   for (const KernelRequest& request : requests) missing += InMemory(request, target) ? 0 : 1;
   std::vector<absl::StatusOr<CpuKernelPtr>> results(n, CpuKernelPtr());
-  std::atomic<int64_t> next{0};
-  auto work = [&] {
-    for (int64_t i; (i = next.fetch_add(1)) < n;) {
-      results[i] = GetKernel(requests[i].text, requests[i].entry, target);
-    }
-  };
-  std::vector<std::thread> threads;
-  const int64_t wanted = std::min<int64_t>(target.cores, missing);
-  for (int64_t i = 1; i < wanted; ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& thread : threads) thread.join();
+  OverThreads(n, std::min<int64_t>(target.cores, missing), [&](int64_t i) {
+    results[i] = GetKernel(requests[i].text, requests[i].entry, target);
+  });
   std::vector<CpuKernelPtr> kernels;
   for (auto& result : results) {
     RETURN_IF_ERROR(result.status());

@@ -12,8 +12,10 @@
 #include "graph/tensor_internal.h"
 #include "runtime/counters.h"
 #include "runtime/debug.h"
+#include "runtime/host_target.h"
 #include "runtime/mesh.h"
 #include "runtime/numbers.h"
+#include "runtime/over_threads.h"
 #include "runtime/segments.h"
 #include "schedule/schedule.h"
 #include "schedule/work_division.h"
@@ -71,6 +73,13 @@ absl::StatusOr<Plan> PlanKernels(absl::Span<const UOp> roots, const PlanKey& key
   return ScheduleKernels(values, targets, home, key.on_meshes, forms);
 }
 
+// One where passes are counted or their texts numbered: in the same order each time.
+int64_t ThreadsOfCodegen() {
+  const bool in_order =
+      IntFlag(Flag::kBisect) >= 0 || !TextFlag(Flag::kDump).empty() || IntFlag(Flag::kDebug) >= 7;
+  return in_order ? 1 : HostTarget().cores;
+}
+
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   auto out = std::make_shared<CompiledPlan>();
   ASSIGN_OR_RETURN(out->plan, PlanOnly(roots, key));
@@ -80,12 +89,18 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
   out->devices.assign(n, nullptr);
   out->executables.resize(n);
   for (size_t k = 0; k < n; ++k) {
-    const PlanKernel& kernel = out->plan.kernels[k];
     // All places of a mesh are of one kind, and run the program of the first.
-    ASSIGN_OR_RETURN(out->devices[k], GetDevice(kernel.device.places()[0]));
-    ASSIGN_OR_RETURN(Program program, Codegen(kernel.graph, kernel.name, kernel.variables,
-                                              out->devices[k]->target()));
-    DescribeGrid(program, out->devices[k]->target(), out->plan.kernels[k]);
+    ASSIGN_OR_RETURN(out->devices[k], GetDevice(out->plan.kernels[k].device.places()[0]));
+  }
+  std::vector<absl::StatusOr<Program>> programs(n, Program());
+  OverThreads(n, ThreadsOfCodegen(), [&](int64_t k) {
+    const PlanKernel& kernel = out->plan.kernels[k];
+    programs[k] = Codegen(kernel.graph, kernel.name, kernel.variables, out->devices[k]->target());
+  });
+  for (size_t k = 0; k < n; ++k) {
+    PlanKernel& kernel = out->plan.kernels[k];
+    ASSIGN_OR_RETURN(Program program, std::move(programs[k]));
+    DescribeGrid(program, out->devices[k]->target(), kernel);
     DebugProgram(kernel, program);
     out->programs.push_back(std::move(program));
   }

@@ -1,6 +1,7 @@
 // The flag table: defaults, off, overrides, broken values, the cache folder.
 #include "graph/flags.h"
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -92,6 +93,26 @@ TEST(Flags, OptionalPassesAreLeftOutByName) {
   }
   EXPECT_OK(run());
   EXPECT_EQ(runs, 1);
+}
+
+// Of passes that are counted over the process: the first that is left out says which it is.
+TEST(Flags, BisectNamesTheFirstThatIsLeftOut) {
+  const Target target;
+  PassRunner passes("test", SpecStage::kTensor, target);
+  PassRunner::Roots roots;
+  int runs = 0;
+  SetFlagForTest bisect(Flag::kBisect, "1000");
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 1200; ++i) {
+    EXPECT_OK(passes.RunOptional(
+        i % 2 == 0 ? "optimise" : "matrix", roots,
+        [&](const PassRunner::Roots& r) { return ++runs, r; }, /*check=*/false));
+  }
+  const std::string printed = testing::internal::GetCapturedStderr();
+  EXPECT_LE(runs, 1000);
+  EXPECT_THAT(printed,
+              HasSubstr(runs % 2 == 0 ? "left out is test.optimise" : "out is test.matrix"));
+  EXPECT_EQ(std::count(printed.begin(), printed.end(), '\n'), 1) << printed;
 }
 
 TEST(Flags, ThreadsReadWhileOneSets) {
