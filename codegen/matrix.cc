@@ -14,6 +14,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kFragmentBytes = 16, kMatrixRows = 8, kSums = 8;
+constexpr int64_t kMostHeld = 8;  // fragments: 32 registers
 
 UOp Range(int64_t id, int64_t extent, RangeKind kind) {
   return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id, kind});
@@ -75,7 +76,13 @@ class MatrixUser {
     const UOp right = FragmentOf(b, ranges, /*is_a=*/false);
     if (!left || !right) return UOp();
     const DType sums = sum.dtype().WithLanes(kSums);
-    std::vector<UOp> srcs = {UOp::Make(Op::kMma, sums, {left, right}, Arg(shape->name))};
+    const UOp which =
+        Plus(Plus(Times(ranges.column_half, 4), Times(ranges.row_half, 2)), ranges.pair);
+    const UOp product_of = UOp::Make(Op::kMma, sums, {left, right}, Arg(shape->name));
+    if (const UOp held = WithHeld(sum, steps, product_of)) {
+      return UOp::Make(Op::kPart, sum.dtype(), {held, which});
+    }
+    std::vector<UOp> srcs = {product_of};
     if (rescaled) {
       const UOp factors = OfRows(sum.src(0).src(1), ranges);
       if (!factors) return UOp();
@@ -86,9 +93,43 @@ class MatrixUser {
     }
     const UOp all = srcs.size() > 1 ? UOp::Make(Op::kReduce, srcs, sum.arg())
                                     : srcs[0];  // the sum starts at +0, as the unit's does
-    const UOp which =
-        Plus(Plus(Times(ranges.column_half, 4), Times(ranges.row_half, 2)), ranges.pair);
     return UOp::Make(Op::kPart, sum.dtype(), {all, which});
+  }
+
+  // A short sum in a loop that its left operand does not change with: all of its products, one
+  // after another, so that the left fragments are read once, before the loop, and stay in
+  // registers. There the threads are those of the kernel's stores. Nothing where the sum is
+  // another.
+  UOp WithHeld(const UOp& sum, const UOp& steps, const UOp& product) const {
+    RangeMask loops = 0;
+    for (const UOp& r : sets_.ranges()) {
+      if (r.arg<RangeArg>().kind == RangeKind::kLoop) loops |= sets_.Bit(r);
+    }
+    const UOp& left = product.src(0);
+    loops &= sets_.Free(sum);
+    if (loops == 0 || (sets_.Free(left.src(0)) & loops)) return UOp();
+    UOp around, parts;
+    for (const UOp& r : ClosedRanges(sets_.order().back().src(0))) {
+      const bool alike = r.arg<RangeArg>().kind == RangeKind::kThread && r.src(0) == thread_.src(0);
+      if (alike) around = r;
+    }
+    for (const UOp& r : ClosedRanges(sum)) {
+      if (r == steps) continue;
+      if (parts) return UOp();
+      parts = r;
+    }
+    if (!around || !parts || !parts.src(0).IsConst() || parts.src(0).vmax() > kMostHeld) {
+      return UOp();
+    }
+    UOp all;
+    for (int64_t i = 0; i < parts.src(0).vmax(); ++i) {
+      const UOp at = UOp::Index(i);
+      const UOp held = Simplify(Substitute(left, {{parts, at}, {thread_, around}}));
+      std::vector<UOp> srcs = {held, Simplify(Substitute(product.src(1), {{parts, at}}))};
+      if (all) srcs.push_back(all);
+      all = product.WithSrcs(srcs);
+    }
+    return all;
   }
 
   // What a thread's eight sums are multiplied by, of what differs from row to row; or nothing where

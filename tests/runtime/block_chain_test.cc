@@ -96,6 +96,11 @@ TEST_P(BlockChain, AgreesWithTheCpu) {
     // Both products.
     EXPECT_NE(kernels.text.find("= rt_mma_bf16("), std::string::npos);
     EXPECT_EQ(kernels.text.find("= rt_fma("), std::string::npos);
+    // The queries' fragments are read once, before the tiles of keys.
+    const size_t tiles = kernels.text.find("\n  for (");
+    if (c.keys > 64) {
+      EXPECT_LT(kernels.text.find("= rt_fragment("), tiles);
+    }
   }
   const double tolerance = c.dtype == kFloat32 ? 1e-5 : c.dtype == kFloat16 ? 4e-3 : 3e-2;
   ExpectNear(Values(y), Values(attention(q.To("CPU"), k.To("CPU"), v.To("CPU"))), tolerance);
@@ -121,6 +126,9 @@ TEST(BlockChainValues, MasksAndInfinities) {
     options.mask = add ? mask.To(place) : mask.To(place) > 0;
     return Values(q.To(place).ScaledDotProductAttention(k.To(place), v.To(place), options));
   };
+  AttentionOptions seen;
+  seen.mask = mask.To("SIM") > 0;
+  EXPECT_EQ(OuterLoops(KernelsFor(q.ScaledDotProductAttention(k, v, seen)).text), 1);
   const std::vector<float> got = attention("SIM", false);
   EXPECT_EQ(got[3 * 32], 0);
   EXPECT_NE(got[4 * 32], 0);
@@ -227,6 +235,30 @@ TEST(BlockChainValues, GroupsOfHeads) {
   EXPECT_EQ(kernels.count, 1u);
   EXPECT_EQ(OuterLoops(kernels.text), 1);
   ExpectNear(Values(attention("SIM")), Values(attention("CPU")), 4e-3);
+}
+
+// Scores by matrix units, shares in f32: a language model's, with a mask that follows a position.
+TEST(BlockChainValues, SharesThatAreNotRounded) {
+  Variable position("position", 0, 40);
+  const Tensor q = Given({2, 50, 64}, 1, kFloat16), k = Given({2, 90, 64}, 2, kFloat16);
+  const Tensor v = Given({2, 90, 64}, 3, kFloat16);
+  const auto attention = [&](const char* place, const Extent& at) {
+    const Tensor keys = k.To(place).SliceAxis(1, {0, at + 50}).Cast(kFloat32);
+    const Tensor values = v.To(place).SliceAxis(1, {0, at + 50}).Cast(kFloat32);
+    const Tensor scores = q.To(place).Cast(kFloat32).MatMul(keys.Transpose()) * 0.1;
+    const Tensor row = Tensor::Arange(50, kInt64).Unsqueeze(1),
+                 key = Tensor::Arange(at + 50, kInt64);
+    const float infinity = std::numeric_limits<float>::infinity();
+    return Where(key <= row + at, scores, -infinity).Softmax().MatMul(values).Contiguous();
+  };
+  const Kernels kernels = KernelsFor(attention("SIM", Extent(position)));
+  EXPECT_EQ(kernels.count, 1u);
+  EXPECT_EQ(OuterLoops(kernels.text), 1);
+  EXPECT_NE(kernels.text.find("= rt_mma_f16("), std::string::npos);
+  Jit step([&] { return attention("SIM", Extent(position)); });
+  for (const int64_t at : {0, 40, 17}) {
+    ExpectNear(Values(step.One({}, {{"position", at}})), Values(attention("CPU", at)), 1e-4);
+  }
 }
 
 // Other reductions of rows than softmax's: a pass for each.
