@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "codegen/passes.h"
+#include "graph/text.h"
 #include "tests/codegen/kernels.h"
 
 namespace tessera {
@@ -46,6 +48,59 @@ TEST(Lower, ButOnlyWhereTheLoopRuns) {
     }
   }
   EXPECT_TRUE(tested);
+}
+
+// In each step of a loop a block's threads fill scratch that others read: they meet before, as the
+// step before may still be read, and after. What is filled next meets nobody who still reads it.
+TEST(Lower, ThreadsMeetBeforeScratchIsFilledAgain) {
+  const absl::StatusOr<std::vector<UOp>> roots = Parse(R"(
+%out = PARAM f32 () slot 0 [32] @SIM
+%in = PARAM f32 () slot 1 [64, 32] @SIM
+%n = CONST i64 () 32
+%m = CONST i64 () 64
+%last = CONST i64 () 31
+%step = RANGE i64 (%m) r0:loop
+%t = RANGE i64 (%n) r1:thread
+%u = RANGE i64 (%n) r2:thread
+%v = RANGE i64 (%n) r3:thread
+%row = MUL i64 (%step, %n)
+%at = ADD i64 (%row, %u)
+%x = INDEX f32 (%in, %at)
+%a = SCRATCH f32 () [(0, 128)]
+%ai = INDEX f32 (%a, %u)
+%afill = STORE void (%ai, %x, %u) 0
+%as = STAGE f32 (%a, %afill) s0:shared
+%vback = SUB i64 (%last, %v)
+%y = INDEX f32 (%as, %vback)
+%b = SCRATCH f32 () [(1, 128)]
+%bi = INDEX f32 (%b, %v)
+%bfill = STORE void (%bi, %y, %v) 0
+%bs = STAGE f32 (%b, %bfill) s1:shared
+%tback = SUB i64 (%last, %t)
+%z = INDEX f32 (%bs, %tback)
+%w = INDEX f32 (%as, %t)
+%zw = MUL f32 (%z, %w)
+%sum = REDUCE f32 (%zw, %step) ADD
+%o = INDEX f32 (%out, %t)
+%store = STORE void (%o, %sum, %t) 0
+%sink = SINK void (%store)
+)");
+  ASSERT_OK(roots);
+  Target gpu;
+  gpu.dialect = Dialect::kCuda;
+  gpu.max_threads = 1024;
+  gpu.shared_bytes = 48 << 10;
+  const absl::StatusOr<Lowered> lowered = Lower(roots->at(0), "meet", gpu);
+  ASSERT_OK(lowered);
+  // Before the first, after it, after the second.
+  EXPECT_EQ(Count(lowered->program, Op::kBarrier), 3);
+  EXPECT_EQ(DeepestLoops(lowered->program, Op::kBarrier), 1);
+  bool filled = false;
+  for (const UOp& s : lowered->program.srcs()) {
+    if (s.is(Op::kBarrier)) break;
+    filled |= s.is(Op::kPut);
+  }
+  EXPECT_FALSE(filled) << "the first is filled while others may read it";
 }
 
 }  // namespace
