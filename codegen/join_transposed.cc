@@ -61,6 +61,30 @@ std::vector<UOp> Transposed(std::vector<UOp> rows, int unit = 1) {
   return rows;
 }
 
+// Vectors as as many: the first lanes of all of them, in their order, then the second ones, and so
+// on.
+std::vector<UOp> AllInterleaved(const std::vector<UOp>& rows) {
+  const auto n = static_cast<int64_t>(rows.size());
+  const DType type = rows[0].dtype();
+  std::vector<UOp> out;
+  for (int64_t k = 0; k < n; ++k) {
+    UOp so_far = rows[0];
+    for (int64_t j = 1; j < n; ++j) {
+      Ints from;
+      for (int64_t l = 0; l < type.lanes(); ++l) {
+        const int64_t at = k * type.lanes() + l, lane = at / n;
+        const bool new_one = at % n == j;
+        from.push_back(new_one ? type.lanes() + lane : j == 1 ? lane : l);
+      }
+      so_far = UOp::Make(Op::kShuffle, type, {so_far, rows[j]}, from);
+    }
+    out.push_back(so_far);
+  }
+  return out;
+}
+
+constexpr size_t kMostBetween = 8;  // vectors that interleave, of a number that is no power of two
+
 class Joiner {
  public:
   explicit Joiner(const UOp& node) : stores_(node.srcs().begin(), node.srcs().end()) {
@@ -119,9 +143,15 @@ class Joiner {
       if (!Complete(block, begins, row)) continue;
       std::vector<UOp> rows;
       for (size_t k = 0; k < row.n; ++k) rows.push_back(block[begins[0] + k * row.unit].vector);
-      const std::vector<UOp> turned = Transposed(std::move(rows), static_cast<int>(row.unit));
+      const bool halves = std::has_single_bit(row.n);
+      const std::vector<UOp> turned =
+          halves ? Transposed(std::move(rows), static_cast<int>(row.unit)) : AllInterleaved(rows);
       for (size_t k = 0; k < row.n; ++k) {
-        Replace(block, begins, row, k, turned[k]);
+        if (halves) {
+          Replace(block, begins, row, k, turned[k]);
+        } else {
+          ReplaceRun(block, begins[0] + k * row.m, row.m, turned[k]);
+        }
       }
     }
   }
@@ -148,8 +178,21 @@ class Joiner {
       if (in_unit > 0 && !(b.vector == a.vector)) break;
       if (in_unit == 0 && b.vector == same.vector) break;
     }
-    row.n = std::bit_floor((at - i) / row.unit);
+    row.n = (at - i) / row.unit;
+    if (!std::has_single_bit(row.n) && !(row.unit == 1 && GoesOn(block, i, at))) {
+      row.n = std::bit_floor(row.n);
+    }
     return row;
+  }
+
+  // Whether the stores from i up to `end`, each of another vector, are followed by the next lanes
+  // of the same ones, or are of the last.
+  static bool GoesOn(const std::vector<LaneStore>& block, size_t i, size_t end) {
+    const LaneStore& first = block[i];
+    if (end - i > kMostBetween) return false;
+    if (first.lane + 1 == first.vector.dtype().lanes()) return true;
+    return end < block.size() && Follows(block[end - 1], block[end]) &&
+           block[end].vector == first.vector && block[end].lane == first.lane + 1;
   }
 
   // Whether rows, in the order of their lanes, are those of all units, and lie as they must.
@@ -176,6 +219,16 @@ class Joiner {
       for (size_t s = 0; s < row.stores(); ++s) out_[block[begins[u] + s].place] = UOp();
     }
     out_[block[begins[k * part]].place] = UOp::Make(Op::kStore, srcs, first.arg());
+  }
+
+  // So many adjacent stores from `begin` on become one.
+  void ReplaceRun(const std::vector<LaneStore>& block, size_t begin, size_t lanes,
+                  const UOp& vector) {
+    const UOp& first = stores_[block[begin].place];
+    std::vector<UOp> srcs(first.srcs().begin(), first.srcs().end());
+    srcs[1] = vector;
+    for (size_t s = begin; s < begin + lanes; ++s) out_[block[s].place] = UOp();
+    out_[block[begin].place] = UOp::Make(Op::kStore, srcs, first.arg());
   }
 
   std::vector<UOp> stores_, out_;

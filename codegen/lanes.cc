@@ -37,6 +37,7 @@ size_t ChoicesAlong(const RangeSets& sets, const UOp& range) {
 }
 
 constexpr int64_t kLeastTurned = 4;  // elements of a side that make blocks worth turning
+constexpr int64_t kMostInterleaved = 8;
 
 // Bytes that one launch would move in whole vectors if the range became lanes, less those that it
 // would gather or scatter one by one. What turns in blocks counts little, but does no harm.
@@ -56,8 +57,9 @@ double LaneScore(const UOp& range, const RangeSets& sets) {
     const bool shuffled = s.linear && std::abs(s.factor) <= most && !gated;
     const bool masked = s.linear && s.factor == 1 && u.dtype().bytes() == 4;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
+    const bool between = written.contains(u.get()) && InterleavesWith(range, sets);
     score += adjacent                              ? bytes
-             : shuffled || masked                  ? bytes / 2
+             : shuffled || masked || between       ? bytes / 2
              : !gated && TurnsWith(u, range, sets) ? bytes / 8
                                                    : -2 * bytes;
   }
@@ -77,6 +79,22 @@ UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets) {
     if (sets.ClosedBy(Op::kReduce) & sets.Bit(r)) continue;
     const Step s = StepOf(load.src(1), r, sets);
     if (s.linear && s.factor == 1) return r;
+  }
+  return UOp();
+}
+
+UOp InterleavesWith(const UOp& lane, const RangeSets& sets) {
+  const UOp& sink = sets.order().back();
+  if (!sink.is(Op::kSink) || sink.size() != 1 || !sink.src(0).is(Op::kStore)) return UOp();
+  const UOp &store = sink.src(0), &index = store.src(0);
+  const Step apart = StepOf(index.src(1), lane, sets);
+  if (index.size() != 2 || !apart.linear || apart.factor < 2) return UOp();
+  if (apart.factor > kMostInterleaved) return UOp();
+  for (const UOp& r : ClosedRanges(store)) {
+    const bool own = r != lane && r.arg<RangeArg>().kind == RangeKind::kLoop &&
+                     !(sets.ClosedBy(Op::kReduce) & sets.Bit(r));
+    const Step s = StepOf(index.src(1), r, sets);
+    if (own && s.linear && s.factor == 1 && r.src(0).IsConst(apart.factor)) return r;
   }
   return UOp();
 }
@@ -143,6 +161,16 @@ bool FillsScratch(const RangeSets& sets, const UOp& range) {
   return false;
 }
 
+// The longest piece of a range between two Thresholds.
+int64_t LongestPiece(const RangeSets& sets, const UOp& range) {
+  int64_t longest = 0, begin = 0;
+  for (const int64_t at : Thresholds(sets, range)) {
+    longest = std::max(longest, at - begin);
+    begin = at;
+  }
+  return std::max(longest, range.src(0).vmax() - begin);
+}
+
 }  // namespace
 
 UOp BestLaneRange(const RangeSets& sets) {
@@ -153,7 +181,7 @@ UOp BestLaneRange(const RangeSets& sets) {
   double best_score = 0;
   for (const UOp& r : sets.ranges()) {
     if (!(own & sets.Bit(r))) continue;
-    if (r.src(0).vmax() < kFewestIterations || FillsScratch(sets, r)) continue;
+    if (LongestPiece(sets, r) < kFewestIterations || FillsScratch(sets, r)) continue;
     // Of two alike, the one along which no lanes are left to be combined.
     const double score = LaneScore(r, sets) * (sets.ClosedBy(Op::kReduce) & sets.Bit(r) ? 0.99 : 1);
     if (score > best_score) {

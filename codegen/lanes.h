@@ -34,6 +34,11 @@ bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets
 // so that square blocks of it can turn in registers (see JoinTransposed); or nothing.
 UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets);
 
+// The short loop of the kernel's one store whose few results lie side by side for each point of
+// `lane`, as channels of pixels do: written out, vectors of lanes interleave (see JoinTransposed);
+// or nothing.
+UOp InterleavesWith(const UOp& lane, const RangeSets& sets);
+
 // The range of the nest over which most bytes are adjacent, or nothing where lanes would gather.
 UOp BestLaneRange(const RangeSets& sets);
 

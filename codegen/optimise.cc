@@ -50,6 +50,11 @@ UOp CutChoices(const UOp& sink) {
   for (const UOp& store : sink.srcs()) {
     for (const UOp& r : ClosedRanges(store)) {
       const RangeSets sets(out);
+      const absl::Span<const UOp> loops = ClosedRanges(store);
+      const bool between = std::any_of(loops.begin(), loops.end(), [&](const UOp& lane) {
+        return InterleavesWith(lane, sets) == r;
+      });
+      if (between) continue;  // written out together
       if (sets.Bit(r) != 0 && ChoosesOften(sets, r)) out = Simplify(Tile(out, r, 1, 1));
     }
   }
@@ -113,9 +118,10 @@ UOp WithLanes(const UOp& sink, const UOp& best, bool one_of_many, const Target& 
   int64_t lanes = LanesFor(best, sets, target);
   while (lanes > 1 && lanes > best.src(0).vmax()) lanes /= 2;
   if (lanes < 2) return sink;
+  const UOp between = InterleavesWith(best, sets);
   UOp turned;  // along which loads that jump over the lanes are adjacent
   for (const UOp& u : sets.order()) {
-    if (u.is(Op::kIndex) && !turned) turned = TurnsWith(u, best, sets);
+    if (u.is(Op::kIndex) && !turned && !between) turned = TurnsWith(u, best, sets);
   }
   // Reductions give loops of their own to what they run over; blocks need both loops to themselves.
   if (turned && (sets.ClosedBy(Op::kReduce) & (sets.Bit(best) | sets.Bit(turned)))) turned = UOp();
@@ -132,11 +138,12 @@ UOp WithLanes(const UOp& sink, const UOp& best, bool one_of_many, const Target& 
   for (const UOp& loop : loops) {
     const RangeSets now(out);
     if (now.Bit(loop) == 0) continue;
-    const int64_t unroll = one_of_many ? 1 : UnrollOf(loop, now, lanes);
+    const int64_t unroll = one_of_many || between ? 1 : UnrollOf(loop, now, lanes);
     const bool reduced = (now.ClosedBy(Op::kReduce) & now.Bit(loop)) != 0;
     out = !reduced && IsShort(loop, lanes) ? TileRepeating(out, loop, unroll, lanes)
                                            : Tile(out, loop, unroll, lanes);
   }
+  if (between) out = Simplify(Tile(out, between, between.src(0).vmax(), 1));
   // Where a window begins and ends is decided then, and what its points read of a weight is known
   // before the loops around.
   for (const UOp& r : windows) {

@@ -117,6 +117,26 @@ TEST(JoinTransposed, LoadsAcrossTheLanes) {
   }
 }
 
+// Channels that come last in what is written, and did not in what is read, are written out: their
+// vectors interleave, be they 2 or 7, and no lane is stored by itself.
+TEST(JoinTransposed, ChannelsInterleave) {
+  for (const int64_t n : {2, 3, 4, 7}) {
+    const Tensor x = Tensor::Empty({n, 64}), y = Tensor::Empty({64});
+    std::vector<Tensor> few;
+    for (int64_t i = 0; i < std::min<int64_t>(n, 4); ++i) few.push_back(Tensor::Empty({64}));
+    for (const Tensor& t : {x.T().Contiguous(), x.T().Exp() + y.Unsqueeze(1), Stack(few, 1) + 1}) {
+      const UOp program = ProgramOf(t, SmallChip());
+      EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0) << n;
+      int stores = 0;
+      for (const UOp& s : program.srcs()) {
+        stores += s.is(Op::kPut);
+        EXPECT_TRUE(!s.is(Op::kPut) || s.src(2).dtype().lanes() > 1) << n;
+      }
+      EXPECT_EQ(stores, t.size(1));
+    }
+  }
+}
+
 // The inner loop goes along what is read: rows to their ends, though cores share the columns.
 TEST(JoinTransposed, ReadsRowsToTheirEnds) {
   const UOp program = ProgramOf(Tensor::Empty({1024, 512}).T().Contiguous(), SmallChip());

@@ -36,6 +36,19 @@ TEST(OpsMovement, Transpositions) {
   }
 }
 
+// Few channels that end up side by side, with points left over.
+TEST(OpsMovement, Interleaved) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const DType t : {kUInt8, kFloat16, kFloat32, kInt64}) {
+    for (const int64_t n : {2, 3, 5, 6, 8}) {
+      const Tensor x = Count({2, n, 139}, t).Realize(), y = Count({2, 139}, t).Realize();
+      const Tensor turned = x.Transpose(1, 2);
+      EXPECT_REFERENCE(turned.Contiguous(), turned + y.Unsqueeze(2), turned.Flip({1, 2}) + 1,
+                       Stack(std::vector<Tensor>(n, y), 2) + turned, turned.Sum(2));
+    }
+  }
+}
+
 // Loops that reductions run over as well are no blocks.
 TEST(OpsMovement, TranspositionsBesideReductions) {
   const Tensor x = Count({33, 36}), y = Count({36, 33});
