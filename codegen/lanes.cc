@@ -41,7 +41,7 @@ constexpr int64_t kMostInterleaved = 8;
 
 // Bytes that one launch would move in whole vectors if the range became lanes, less those that it
 // would gather or scatter one by one. What turns in blocks counts little, but does no harm.
-double LaneScore(const UOp& range, const RangeSets& sets) {
+double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
   const RangeMask bit = sets.Bit(range);
   double score = 0;
   absl::flat_hash_set<const Node*> written;
@@ -57,7 +57,7 @@ double LaneScore(const UOp& range, const RangeSets& sets) {
     const bool shuffled = s.linear && std::abs(s.factor) <= most && !gated;
     const bool masked = s.linear && s.factor == 1 && u.dtype().bytes() == 4;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
-    const bool between = written.contains(u.get()) && InterleavesWith(range, sets);
+    const bool between = vectors && written.contains(u.get()) && InterleavesWith(range, sets);
     score += adjacent                              ? bytes
              : shuffled || masked || between       ? bytes / 2
              : !gated && TurnsWith(u, range, sets) ? bytes / 8
@@ -173,7 +173,7 @@ int64_t LongestPiece(const RangeSets& sets, const UOp& range) {
 
 }  // namespace
 
-UOp BestLaneRange(const RangeSets& sets) {
+UOp BestLaneRange(const RangeSets& sets, bool vectors) {
   // A nest may stand inside loops that are not its own.
   RangeMask own = 0;
   for (const Op op : {Op::kStore, Op::kUpdate, Op::kReduce}) own |= sets.ClosedBy(op);
@@ -181,9 +181,11 @@ UOp BestLaneRange(const RangeSets& sets) {
   double best_score = 0;
   for (const UOp& r : sets.ranges()) {
     if (!(own & sets.Bit(r))) continue;
-    if (LongestPiece(sets, r) < kFewestIterations || FillsScratch(sets, r)) continue;
+    const int64_t length = vectors ? LongestPiece(sets, r) : r.src(0).vmax();
+    if (length < kFewestIterations || FillsScratch(sets, r)) continue;
     // Of two alike, the one along which no lanes are left to be combined.
-    const double score = LaneScore(r, sets) * (sets.ClosedBy(Op::kReduce) & sets.Bit(r) ? 0.99 : 1);
+    const double score =
+        LaneScore(r, sets, vectors) * (sets.ClosedBy(Op::kReduce) & sets.Bit(r) ? 0.99 : 1);
     if (score > best_score) {
       best = r;
       best_score = score;

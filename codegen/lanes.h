@@ -40,7 +40,8 @@ UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets);
 UOp InterleavesWith(const UOp& lane, const RangeSets& sets);
 
 // The range of the nest over which most bytes are adjacent, or nothing where lanes would gather.
-UOp BestLaneRange(const RangeSets& sets);
+// Lanes of vectors may interleave, and need pieces between Thresholds that are long enough.
+UOp BestLaneRange(const RangeSets& sets, bool vectors = false);
 
 // Lanes of one register for the widest type that depends on the range.
 int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target);

@@ -158,13 +158,13 @@ constexpr size_t kFewPieces = 4;
 // the pieces of a CAT have loops of their own.
 std::vector<UOp> LaneRanges(const UOp& sink) {
   std::vector<UOp> out;
-  if (const UOp best = BestLaneRange(RangeSets(sink))) out.push_back(best);
+  if (const UOp best = BestLaneRange(RangeSets(sink), /*vectors=*/true)) out.push_back(best);
   for (const UOp& store : sink.srcs()) {
     if (out.empty() || sink.size() == 1) break;
     const RangeSets own(UOp::Make(Op::kSink, {store}));
     const auto has = [&](const UOp& r) { return own.Bit(r) != 0; };
     if (std::any_of(out.begin(), out.end(), has)) continue;
-    if (const UOp best = BestLaneRange(own)) out.push_back(best);
+    if (const UOp best = BestLaneRange(own, /*vectors=*/true)) out.push_back(best);
   }
   return out;
 }
