@@ -50,11 +50,8 @@ UOp CutChoices(const UOp& sink) {
   for (const UOp& store : sink.srcs()) {
     for (const UOp& r : ClosedRanges(store)) {
       const RangeSets sets(out);
-      const absl::Span<const UOp> loops = ClosedRanges(store);
-      const bool between = std::any_of(loops.begin(), loops.end(), [&](const UOp& lane) {
-        return InterleavesWith(lane, sets) == r;
-      });
-      if (between) continue;  // written out together
+      const UOp best = BestLaneRange(sets, /*vectors=*/true);
+      if (best && InterleavesWith(best, sets) == r) continue;  // written out together
       if (sets.Bit(r) != 0 && ChoosesOften(sets, r)) out = Simplify(Tile(out, r, 1, 1));
     }
   }
@@ -157,8 +154,12 @@ constexpr size_t kFewPieces = 4;
 // The loops that get lanes: the best one, and for stores that are not in it the best of theirs, as
 // the pieces of a CAT have loops of their own.
 std::vector<UOp> LaneRanges(const UOp& sink) {
+  const RangeSets sets(sink);
   std::vector<UOp> out;
-  if (const UOp best = BestLaneRange(RangeSets(sink), /*vectors=*/true)) out.push_back(best);
+  // Where none is long enough, a short one is cut at its Thresholds all the same.
+  for (const bool vectors : {true, false}) {
+    if (const UOp best = BestLaneRange(sets, vectors); best && out.empty()) out.push_back(best);
+  }
   for (const UOp& store : sink.srcs()) {
     if (out.empty() || sink.size() == 1) break;
     const RangeSets own(UOp::Make(Op::kSink, {store}));
