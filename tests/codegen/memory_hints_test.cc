@@ -79,6 +79,19 @@ TEST(MemoryHints, StreamsFarApartAreFetchedALittleAhead) {
   EXPECT_EQ(quarters.size(), 3u);  // and the first
 }
 
+// Numbers that are computed from a few bits each take longer than their bytes.
+TEST(MemoryHints, MoreIsFetchedAheadOfMuchArithmetic) {
+  constexpr int64_t kColumns = 4096;
+  const Tensor bytes = Input({1 << 14, kColumns}, kUInt8);
+  const Tensor values = (bytes & 15).Cast(kFloat32) * (bytes / 16).Cast(kFloat32) - 8;
+  const UOp product = ProgramOf(Input({1, kColumns}).Linear(values), SmallChip());
+  EXPECT_GE(Count(product, Op::kPrefetch), 4);
+  for (const UOp& s : product.srcs()) {
+    if (!s.is(Op::kPrefetch)) continue;
+    EXPECT_TRUE(s.src(1).src(1).IsConst(3072)) << s.src(1).src(1).vmax();
+  }
+}
+
 // Of rows with something between them the hardware knows no more.
 TEST(MemoryHints, ShortRowsWithGapsAreFetchedFurtherAhead) {
   const Tensor rows = Input({1 << 14, 512}).Slice({{}, {0, 320}});
