@@ -117,7 +117,7 @@ UOp RuleSet::Apply(const UOp& u, const RewriteRule** fired) const {
   for (int i : by_op_[static_cast<int>(u.op())]) {
     const RewriteRule& rule = rules_[i];
     const DType t = u.size() > 0 ? u.src(u.size() - 1).dtype() : u.dtype();
-    if (t.IsFloat() ? !rule.floats : !rule.ints) continue;
+    if (t.IsFloat() && !rule.floats) continue;
     Match m;
     if (!TryMatch(rule.pattern, u, m)) continue;
     m.root = u;

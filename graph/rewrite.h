@@ -53,16 +53,11 @@ struct RewriteRule {
   Pat pattern;
   Replacement replace;
   int line;            // where it is written: its name
-  bool floats = true;  // applies to floating dtypes
-  bool ints = true;    // applies to integers and bools
+  bool floats = true;  // applies to floating dtypes too
   RewriteRule(Pat p, Pat replacement, int line = __builtin_LINE());
   RewriteRule(Pat p, Replacement r, int line = __builtin_LINE());
   RewriteRule& IntsOnly() {
     floats = false;
-    return *this;
-  }
-  RewriteRule& FloatsOnly() {
-    ints = false;
     return *this;
   }
 };

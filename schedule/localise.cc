@@ -11,9 +11,9 @@
 #include "graph/infer.h"
 #include "graph/infer_device.h"
 #include "graph/lookup.h"
-#include "graph/own_extent.h"
 #include "graph/status.h"
 #include "schedule/local_shifts.h"
+#include "schedule/own_variables.h"
 
 namespace tessera {
 namespace {
@@ -49,7 +49,7 @@ class Localiser : private LocalShifts {
     Localised out;
     for (const UOp& r : roots) out.roots.push_back(done_.at(r.get()));
     out.variables = TakeVariables();
-    AddOwnVariables(out);
+    for (PlaceVariable& v : OwnVariables(out.roots)) out.variables.push_back(std::move(v));
     for (const UOp& u : TopoSort(out.roots)) {
       if (!u.device().is_sharding() || u.device().is_manual()) continue;
       return absl::InternalError(
@@ -75,36 +75,6 @@ class Localiser : private LocalShifts {
     const UOp out = UOp::Make(Op::kAllReduce, {part}, all_reduce.arg());
     out.SetMarks(all_reduce);
     return out;
-  }
-
-  // The extents of per-place programs that are each place's own.
-  static void AddOwnVariables(Localised& out) {
-    std::vector<UOp> variables;
-    std::vector<Device> meshes;
-    for (const UOp& u : TopoSort(out.roots, /*with_extents=*/true)) {
-      if (OwnSizesOf(u)) variables.push_back(u);
-      const bool fresh = std::find(meshes.begin(), meshes.end(), u.device()) == meshes.end();
-      if (u.device().is_manual() && fresh) meshes.push_back(u.device());
-    }
-    for (const UOp& u : variables) {
-      const OwnSizes own = *OwnSizesOf(u);
-      for (const Device& device : meshes) {
-        const Mesh mesh = device.sharding().mesh();
-        std::vector<int> dims;
-        for (const auto& [d, size] : own.dims) {
-          if (d < mesh.ndim() && mesh.dims()[d].size == size) dims.push_back(d);
-        }
-        if (dims.size() != own.dims.size()) continue;  // of another mesh
-        PlaceVariable v;
-        v.name = u.arg<VarArg>().name;
-        v.variable = u;
-        v.mesh = device;
-        for (int i = 0; i < mesh.size(); ++i) {
-          v.values.push_back(own.sizes[mesh.CoordinateOver(i, dims)]);
-        }
-        out.variables.push_back(std::move(v));
-      }
-    }
   }
 
   // ---- the rules

@@ -40,28 +40,6 @@ uint64_t PairKey(int32_t a, int32_t b) {
   return static_cast<uint64_t>(static_cast<uint32_t>(a)) << 32 | static_cast<uint32_t>(b);
 }
 
-// The words of a text: what a pattern matches and what lies between; each pattern splits the words
-// so far.
-std::vector<absl::string_view> Cut(absl::string_view text, absl::Span<const Pattern> patterns) {
-  if (patterns.empty()) return {text};
-  const std::vector<Character> characters = Characters(text);
-  std::vector<Word> words = {{0, characters.size() - 1}};
-  for (const Pattern& pattern : patterns) {
-    std::vector<Word> split;
-    for (const Word& w : words) {
-      const std::vector<Word> parts = pattern.Split(characters, w);
-      split.insert(split.end(), parts.begin(), parts.end());
-    }
-    words = std::move(split);
-  }
-  std::vector<absl::string_view> out;
-  for (const auto& [begin, end] : words) {
-    const uint32_t from = characters[begin].begin;
-    out.push_back(text.substr(from, characters[end].begin - from));
-  }
-  return out;
-}
-
 }  // namespace
 
 struct Tokenizer::Data {
@@ -318,7 +296,7 @@ void Tokenizer::Data::EncodeText(absl::string_view written, bool prefixed,
                            : spec.form == TokenizerSpec::Form::kDecomposed ? Decomposed(written)
                                                                            : std::string(written);
   const auto first = absl::MakeConstSpan(patterns).subspan(0, spec.prefix_after);
-  for (absl::string_view piece : Cut(text, first)) {
+  for (absl::string_view piece : WordsOf(text, first)) {
     EncodePiece(piece, prefixed, out);
     prefixed = prefixed && spec.prefix == TokenizerSpec::Prefix::kEach;
   }
@@ -331,7 +309,7 @@ void Tokenizer::Data::EncodePiece(absl::string_view piece, bool prefixed,
   std::string text = absl::StrCat(prefixed && !(spec.prefix_once && spaced) ? " " : "", piece);
   if (!byte_level) text = absl::StrReplaceAll(text, {{" ", kSpace}});
   for (absl::string_view word :
-       Cut(text, absl::MakeConstSpan(patterns).subspan(spec.prefix_after))) {
+       WordsOf(text, absl::MakeConstSpan(patterns).subspan(spec.prefix_after))) {
     if (byte_level) {
       EncodeWord(word, out);
       continue;

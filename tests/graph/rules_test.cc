@@ -162,7 +162,7 @@ TEST(Rules, BothSidesAreEqual) {
         const auto u = fuzz.Instance(rules[k].pattern, t, slots);
         if (!u.ok()) continue;
         const DType operand = u->size() > 0 ? u->src(u->size() - 1).dtype() : u->dtype();
-        if (operand.IsFloat() ? !rules[k].floats : !rules[k].ints) continue;
+        if (operand.IsFloat() && !rules[k].floats) continue;
         Match m;
         if (!TryMatch(rules[k].pattern, *u, m)) continue;
         m.root = *u;
