@@ -248,7 +248,8 @@ int64_t RowsOfBlock(const Contraction& c, const UOp& row, const Target& target) 
   const int64_t bytes = BytesOfSum(c, a.dtype().bytes());
   const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
   const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
-  const int64_t most = std::min(kMostRowsOfBlock, target.cache_bytes / (2 * target.cores) / bytes);
+  const bool shared = c.lane.arg<RangeArg>().kind == RangeKind::kGrid;
+  const int64_t most = std::min(kMostRowsOfBlock, BytesOfRowBlock(target, shared) / bytes);
   if (!row.src(0).IsConst()) return 0;
   const int64_t block = LargestDivisor(rows, std::min(most, each));
   return block >= kLeastRowsOfBlock ? block : 0;

@@ -12,6 +12,10 @@ int64_t MostOfPanel(const Target& target) {
   return std::max(target.l2_bytes * 3 / 4, target.cache_bytes / (2 * target.cores));
 }
 
+int64_t BytesOfRowBlock(const Target& target, bool shared) {
+  return shared ? target.cache_bytes / 4 : target.cache_bytes / (2 * target.cores);
+}
+
 int64_t MostTileRows(const Target& target) { return target.vector_registers >= 32 ? 8 : 4; }
 
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps) {

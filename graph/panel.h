@@ -13,6 +13,10 @@ namespace tessera {
 // its part of the last one, which is slower by less than packing gains.
 int64_t MostOfPanel(const Target& target);
 
+// The bytes of the rows that one panel after another meets, so that they stay in the last cache:
+// half of a core's part of it, or, of rows that all cores go by together, a quarter of it all.
+int64_t BytesOfRowBlock(const Target& target, bool shared);
+
 // The tile of a product whose sums a core keeps in registers: its rows at most, and its vectors of
 // columns where there are enough.
 int64_t MostTileRows(const Target& target);

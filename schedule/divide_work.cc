@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "graph/flags.h"
@@ -119,18 +120,24 @@ UOp ApplyDivision(const UOp& sink, std::vector<UOp> order, const Division& divis
 }
 
 constexpr int64_t kOccupying = 4, kTilesOccupying = 2;  // for each core: shared evenly enough
+constexpr double kSharedEvenly = 0.99;                  // busy, in whole tiles
 constexpr double kComputing = 64;         // operations on each byte: memory is not waited for
 constexpr double kWorthAnother = 0.75;    // of the bytes that each core moves
 constexpr double kLeastPart = 256 << 10;  // bytes that a core takes at once
 constexpr double kReadAgain = 1.0 / 16;   // of them, by every part
 constexpr int64_t kMostPartsEach = 8;
 
-// How many points of each loop codegen keeps together: one, but those of a tile for the columns of
-// a kernel's only product, along which the result is adjacent, and for the rows, which use the
-// columns' operand again.
-std::vector<int64_t> TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loops,
-                             const Target& target) {
-  std::vector<int64_t> out(loops.size(), 1);
+// The columns of a kernel's only product, along which the result is adjacent, and the rows, which
+// use the columns' operand again; and how many points of each loop codegen keeps together: one, but
+// those of a tile for these two.
+struct Tiles {
+  std::vector<int64_t> points;
+  std::optional<size_t> columns, rows;
+};
+Tiles TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loops,
+              const Target& target) {
+  Tiles out;
+  out.points.assign(loops.size(), 1);
   const RangeMask summed = sets.ClosedBy(Op::kReduce);
   const auto reduces = [](const UOp& u) { return u.is(Op::kReduce); };
   if (std::count_if(sets.order().begin(), sets.order().end(), reduces) != 1) return out;
@@ -151,8 +158,10 @@ std::vector<int64_t> TilesOf(const RangeSets& sets, const UOp& store, absl::Span
     if (rows == loops.size() || loops[rows].src(0).vmax() < loops[i].src(0).vmax()) rows = i;
   }
   if (rows == loops.size()) return out;
-  out[rows] = MostTileRows(target);
-  out[columns] = kTileVectors * target.vector_bytes / sum.dtype().bytes();
+  out.rows = rows;
+  out.columns = columns;
+  out.points[rows] = MostTileRows(target);
+  out.points[columns] = kTileVectors * target.vector_bytes / sum.dtype().bytes();
   return out;
 }
 
@@ -175,15 +184,41 @@ Moved MovedOver(const RangeSets& sets, const UOp& loop) {
   return out;
 }
 
+// How much of the cores is busy, where they share a loop by whole tiles of so many points.
+double UseOfTiles(int64_t extent, int64_t tile, int64_t cores) {
+  const int64_t each = (extent + tile * cores - 1) / (tile * cores) * tile;
+  return static_cast<double>(extent) / static_cast<double>(each * cores);
+}
+
+// Whether it is better that the cores share a product's columns than its rows: each panel of
+// columns is laid out once then, not by every core. But rows that lie across memory are turned by
+// all who use them, and bytes are summed in panels of their own.
+bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Tiles& tiles,
+                   int64_t cores) {
+  const UOp &row = loops[*tiles.rows], &column = loops[*tiles.columns];
+  const auto use = [&](size_t i) {
+    return UseOfTiles(loops[i].src(0).vmax(), tiles.points[i], cores);
+  };
+  if (use(*tiles.columns) < std::min(use(*tiles.rows), kSharedEvenly)) return false;
+  for (const UOp& u : sets.order()) {
+    if (u.is(Op::kReduce) && !u.dtype().IsFloat()) return false;
+    if (!u.is(Op::kIndex) || (sets.Free(u) & sets.Bit(column))) continue;
+    for (const Sum at = ToSum(u.src(1)); const Sum::Term& t : at.terms) {
+      if (t.term == row && t.factor == 1) return false;
+    }
+  }
+  return true;
+}
+
 // Which loop the cores share: the first that occupies them, else the longest; but where memory is
 // what takes time another that occupies them, if each then moves much less: a product of a few rows
 // is divided by columns, so that each core reads its part of the weights.
 size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const UOp> loops,
                    int64_t cores, const Target& target) {
-  const std::vector<int64_t> tiles = TilesOf(sets, k.graph.src(0), loops, target);
+  const Tiles tiles = TilesOf(sets, k.graph.src(0), loops, target);
   const auto extent = [&](size_t i) { return loops[i].src(0).vmax(); };
   const auto enough = [&](size_t i) {
-    return std::max(kOccupying, kTilesOccupying * tiles[i]) * cores;
+    return std::max(kOccupying, kTilesOccupying * tiles.points[i]) * cores;
   };
   size_t out = loops.size();
   for (size_t i = 0; i < loops.size(); ++i) {
@@ -191,7 +226,11 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
   }
   if (cores < 2 || out == loops.size()) return out;
   double least = MovedOver(sets, loops[out]).Each(cores);
-  if (static_cast<double>(k.flops.max()) > kComputing * least) return out;
+  if (static_cast<double>(k.flops.max()) > kComputing * least) {
+    const bool by_columns = tiles.rows == out && extent(*tiles.columns) >= enough(*tiles.columns) &&
+                            SharesColumns(sets, loops, tiles, cores);
+    return by_columns ? *tiles.columns : out;
+  }
   for (size_t i = 0; i < loops.size(); ++i) {
     if (extent(i) < enough(i)) continue;
     const double bytes = MovedOver(sets, loops[i]).Each(cores);

@@ -60,11 +60,12 @@ absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusi
 // kept, as far as the bytes allow. Gives the bytes that are left.
 int64_t KeepLasting(Plan& plan, const Lasting& lasting);
 
-// On CPUs, gives products of matrices whose right operand lasts that operand in panels: for each
-// vector of columns, or two, all steps of the sum in order. Panels are laid out once and kept, in
-// at most so many bytes.
-void PackLasting(Plan& plan, const Targets& targets, const std::vector<bool>& slots,
-                 int64_t most_bytes);
+// On CPUs, gives products of matrices their right operand in panels: for each vector of columns, or
+// two, all steps of the sum in order. Panels of an operand that lasts are laid out once and kept,
+// in at most so many bytes; those of another one before the product, where its rows go by in so
+// many blocks that its own kernel would lay out each panel again and again.
+void PackPanels(Plan& plan, const Targets& targets, const std::vector<bool>& slots,
+                int64_t most_bytes);
 
 // Reductions of which each point of a loop takes up one element more become RUNNINGs.
 UOp KeepRunning(const UOp& sink);

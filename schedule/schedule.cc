@@ -76,7 +76,7 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
 
 absl::Status FinishPlan(Plan& plan, const Targets& targets, const Lasting& lasting) {
   // On finished kernels: what they read decides. Before work division, which goes by their loops.
-  PackLasting(plan, targets, lasting.slots, KeepLasting(plan, lasting));
+  PackPanels(plan, targets, lasting.slots, KeepLasting(plan, lasting));
   // After packing, which looks for whole operands; before work division, which is then done once.
   ShareKernels(plan);
   for (PlanKernel& k : plan.kernels) {

@@ -140,13 +140,17 @@ TEST(Contraction, ColumnsReusedByManyRowsArePacked) {
   EXPECT_NE(plan->programs[0].text.find("rt_store"), std::string::npos);
 }
 
-// Blocks of rows of a left operand that no cache holds: the same as row by row.
+// Blocks of rows of a left operand that no cache holds: the same as row by row; whether each lays
+// out the columns, or a kernel before them, of a right operand in either order.
 TEST(Contraction, ManyRowsOfALongSum) {
-  const Tensor a = Guarded({4096, 3072}), b = Guarded({3072, 40});
-  const std::vector<float> got = a.MatMul(b).ToVector<float>();
-  for (const int64_t at : {0, 700, 2047, 2048, 4032}) {
-    const std::vector<float> want = a.Slice({{at, at + 64}}).MatMul(b).ToVector<float>();
-    EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin() + at * 40)) << at;
+  const Tensor a = Guarded({4096, 3072});
+  for (const Tensor& b : {Guarded({3072, 40}), Guarded({3072, 480}), Guarded({480, 3072}).T()}) {
+    const std::vector<float> got = a.MatMul(b).ToVector<float>();
+    const int64_t columns = b.shape()[1].value();
+    for (const int64_t at : {0, 700, 2047, 2048, 4032}) {
+      const std::vector<float> want = a.Slice({{at, at + 64}}).MatMul(b).ToVector<float>();
+      EXPECT_TRUE(std::equal(want.begin(), want.end(), got.begin() + at * columns)) << at;
+    }
   }
 }
 

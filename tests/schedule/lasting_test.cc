@@ -1,4 +1,4 @@
-// Which steps of a plan run once where some of its leaves last, and what is kept of them.
+// Which steps of a plan run once where some of its leaves last, and what is kept of them; panels.
 #include <algorithm>
 
 #include "graph/tensor.h"
@@ -95,6 +95,26 @@ TEST(Lasting, PanelsOfProducts) {
   EXPECT_EQ(Once(PlanOf(Input({16, 64}).MatMul(Input({64, 100})), {w})), 0) << "does not last";
   const Tensor odd = Input({64, 100});
   EXPECT_EQ(Once(PlanOf(Input({16, 64}).MatMul(odd), {odd})), 0) << "no whole vectors";
+}
+
+// Panels that do not last are laid out before each product whose rows go by in many blocks, but not
+// where that would take more than the product itself.
+TEST(Lasting, PanelsOfOneCall) {
+  const Tensor w = Input({1024, 1024});  // 4 MiB
+  const Plan p = PlanOf(Input({2048, 1024}).MatMul(w).MatMul(w).Relu(), {});
+  ASSERT_EQ(p.steps.size(), 4u);
+  EXPECT_EQ(Once(p), 0);
+  EXPECT_EQ(KeptBytes(p), 0);
+  EXPECT_EQ(p.steps[0].kernel, p.steps[2].kernel);
+  EXPECT_EQ(p.steps[0].buffers[1], p.steps[2].buffers[1]);
+  EXPECT_THAT(p.kernels[p.steps[3].kernel].name, ::testing::EndsWith("_panels"));
+  const auto steps = [](int64_t rows, int64_t inner, int64_t columns) {
+    return PlanOf(Input({rows, inner}).MatMul(Input({inner, columns})), {}).steps.size();
+  };
+  EXPECT_EQ(steps(2048, 1024, 1024), 2u);
+  EXPECT_EQ(steps(1024, 1024, 1024), 1u) << "few blocks";
+  EXPECT_EQ(steps(2048, 1024, 64), 1u) << "columns that stay in a core's cache";
+  EXPECT_EQ(steps(512, 8192, 1 << 16), 1u) << "too many bytes";
 }
 
 // Layers of one shape share kernels, and each weight its panels.

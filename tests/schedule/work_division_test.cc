@@ -155,20 +155,22 @@ int64_t Shared(const PlanKernel& k, int cores) {
 }
 int64_t Shared(const Tensor& tensor, int cores) { return Shared(KernelOf(tensor, cores), cores); }
 
-// Each core reads its part of the weights where there are few rows; with many, what each computes
-// from them takes longer than reading them.
+// Each core reads its part of the weights where there are few rows; with many, it lays out its part
+// of them alone. Where the columns are too few for that each has rows.
 TEST(DivideWork, LittleArithmeticIsSharedWhereLeastIsRead) {
   const auto product = [](int64_t rows, int64_t inner, int64_t columns) {
     return Tensor::Empty({rows, inner}).MatMul(Tensor::Empty({inner, columns}));
   };
   EXPECT_EQ(Shared(product(100, 2048, 8192), 2), 8192);
-  EXPECT_EQ(Shared(product(300, 2048, 8192), 2), 300);
-  EXPECT_EQ(Shared(product(300, 8192, 64), 2), 300);
+  EXPECT_EQ(Shared(product(300, 2048, 8192), 2), 8192);
+  EXPECT_EQ(Shared(product(300, 8192, 16), 2), 300);
+  EXPECT_EQ(Shared(product(1000, 1000, 1010), 2), 1000);
   const Tensor table = Tensor::Empty({10, 100000}), row = Tensor::Empty({100000});
   EXPECT_EQ(Shared(table + row, 2), 10);
 }
 
-// A tile of a product is one core's, so that a core wants many rows of it.
+// A tile of a product is one core's, so that a core wants many rows of it, or columns, by whole
+// tiles as evenly as it goes.
 TEST(DivideWork, TilesOfProductsOccupyTheCores) {
   const auto product = [](int64_t rows, int64_t columns) {
     return Tensor::Empty({rows, 4096}).MatMul(Tensor::Empty({4096, columns}));
@@ -176,13 +178,15 @@ TEST(DivideWork, TilesOfProductsOccupyTheCores) {
   EXPECT_EQ(Shared(product(8, 600), 2), 600);
   EXPECT_EQ(Shared(product(256, 300), 2), 256);
   EXPECT_EQ(Shared(product(96, 8192), 16), 8192);
-  EXPECT_EQ(Shared(product(192, 8192), 16), 192);
+  EXPECT_EQ(Shared(product(192, 8192), 16), 8192);
+  EXPECT_EQ(Shared(product(192, 300), 16), 192);
   Target wide = SmallChip();  // tiles of twice as many rows
   wide.cores = 16;
   wide.vector_bytes = 64;
   wide.vector_registers = 32;
   EXPECT_EQ(Shared(KernelsOf(product(192, 8192), wide).at(0), 16), 8192);
-  EXPECT_EQ(Shared(product(2048, 8192), 16), 2048);
+  EXPECT_EQ(Shared(product(2048, 8192), 16), 8192);
+  EXPECT_EQ(Shared(product(2048, 300), 16), 2048);
   const Tensor a = Tensor::Empty({12, 64, 64}), b = Tensor::Empty({12, 64, 64});
   EXPECT_EQ(Shared(a.MatMul(b), 2), 12);  // whole products
 }
