@@ -1,7 +1,7 @@
 // Sorting, and what follows from order.
 //
-// Elements are ordered by whole numbers that compare as they do. Short axes are sorted by counting,
-// for each element, those that come before it. Long ones are sorted in one of two ways:
+// Elements are ordered by whole numbers that compare as they do. Few are sorted by counting, for
+// each, those of its axis that come before it; many in one of two ways:
 //
 // By digits, from the last to the first: each element goes behind those of lower digits, and behind
 // those of its own that come before it, which are counted by blocks. Eight passes over 32 bits.
@@ -66,16 +66,22 @@ Tensor OrderOf(const Tensor& x, bool descending) {
 
 namespace {
 
-// Axes up to this long are sorted by counting.
+// Axes up to this long are sorted by counting, and longer ones where so many comparisons are
+// enough: they take less time than merging blocks, or passing over digits, takes to start.
 constexpr int64_t kCounted = 256;
+constexpr int64_t kFewComparisons = 12 << 20;
 constexpr int64_t kBlock = 64;
-// Fewer elements are merged in less time than the passes over digits take to start.
-constexpr int64_t kManyElements = 4096;
 // As many elements are found one by one before sorting all of them is less work.
 constexpr int64_t kFew = 64;
 // From so many on, of this many times as many elements, blocks that hold them are found first.
 constexpr int64_t kManyLooks = 12, kMuchLonger = 128;
 constexpr int64_t kBlocksPerFound = 4;
+
+// Where a core writes one element after another anywhere.
+bool IsOnCpu(const Tensor& t) {
+  const Device device = t.device() ? t.device() : internal::DefaultDevice();
+  return device && !device.is_sharding() && device.place().kind() == "CPU";
+}
 
 // Positions along the last axis in order of `order`, equal ones as they come.
 Tensor Counted(const Tensor& order, DType type) {
@@ -86,6 +92,11 @@ Tensor Counted(const Tensor& order, DType type) {
   const Tensor before = (other < own) | ((other == own) & (j < i));
   // Materialised: it is looked at once more for every element.
   const Tensor place = before.Cast(type).Sum(-1).Cast(type).Contiguous();
+  const Tensor position = CountAlong(rank - 1, rank, n, type);
+  if (order.shape().is_static() && IsOnCpu(order)) {
+    return Tensor::Zeros(order.shape(), type)
+        .Scatter(rank - 1, place, position.Expand(order.shape()));
+  }
   const Tensor found = place.Unsqueeze(-2) == CountAlong(rank - 1, rank + 1, n, type);
   return Where(found, CountAlong(rank, rank + 1, n, type), 0).Sum(-1).Cast(type);
 }
@@ -159,11 +170,6 @@ Tensor WordsSorted(const Tensor& order, DType type) {
       DigitsSorted((order & INT64_C(0xffffffff)).Cast(kUInt32), type).Contiguous();
   const Tensor high = (order >> 32).Cast(kUInt32).Gather(1, by_low);
   return by_low.Gather(1, DigitsSorted(high, type));
-}
-
-bool IsOnCpu(const Tensor& t) {
-  const Device device = t.device() ? t.device() : internal::DefaultDevice();
-  return device && !device.is_sharding() && device.place().kind() == "CPU";
 }
 
 // The same as Counted, by merging.
@@ -256,14 +262,16 @@ Tensor SortedIndex(const Tensor& x, int a, bool descending) {
   const Extent n = x.shape()[a];
   const bool narrow = n.max() <= INT32_MAX / 4;
   const Tensor order = OrderOf(x, descending).Transpose(a, -1);
-  const bool count = !n.is_int() || n.value() <= kCounted;
-  const bool many = x.shape().is_static() && x.shape().MaxElements() >= kManyElements;
+  const bool fixed = x.shape().is_static();
+  const int64_t elements = x.shape().MaxElements();
+  const bool count =
+      !n.is_int() || n.value() <= kCounted || (fixed && elements <= kFewComparisons / n.value());
   const DType type = narrow ? kInt32 : kInt64;
   Tensor index;
   if (count) {
     index = Counted(order, IndexType(n));
-  } else if (narrow && many && IsOnCpu(x)) {
-    const Tensor rows = order.Reshape({x.shape().MaxElements() / n.value(), n.value()});
+  } else if (narrow && fixed && IsOnCpu(x)) {
+    const Tensor rows = order.Reshape({elements / n.value(), n.value()});
     index = WordsSorted(rows, type).Reshape(order.shape());
   } else {
     index = MergeSorted(order, type);
