@@ -17,9 +17,11 @@ namespace tessera {
 
 using internal::AxisAlong;
 using internal::Call;
+using internal::ComparesAtMost;
 using internal::CountAlong;
 using internal::ExtentAlong;
 using internal::Fail;
+using internal::kFewComparisons;
 using internal::OfElement;
 using internal::OrderOf;
 using internal::PairAlong;
@@ -28,7 +30,7 @@ using internal::SortedIndex;
 
 namespace {
 
-// Axes up to this long are ordered whole, in two steps.
+// Axes up to this long are ordered whole, in two steps; and longer ones of few elements.
 constexpr int64_t kCounted = 64;
 constexpr int kBitsAtOnce = 2;
 constexpr uint64_t kDigits = uint64_t{1} << kBitsAtOnce;
@@ -70,7 +72,7 @@ Tensor PositionOf(const Tensor& x, int a, int64_t rank) {
 std::vector<Tensor> At(const Tensor& x, int a, const Extent& rank, bool keepdim) {
   const Extent& n = x.shape()[a];
   const Tensor there =
-      n.is_int() && n.value() > kCounted
+      n.is_int() && n.value() > kCounted && !ComparesAtMost(x, a, kFewComparisons / 2)
           ? PositionOf(x, a, rank.value())
           : internal::KnownPart(SortedIndex(x, a, false), x.rank() - 1, rank, rank + Extent(1));
   const Tensor one = there.Transpose(a, -1), value = x.Gather(a, one);

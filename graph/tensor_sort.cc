@@ -258,20 +258,23 @@ Tensor FirstFew(const Tensor& order, int64_t k) {
 
 namespace internal {
 
+bool ComparesAtMost(const Tensor& x, int a, int64_t comparisons) {
+  if (!x.shape().is_static()) return false;
+  const int64_t n = x.size(a);
+  return n == 0 || x.shape().MaxElements() <= comparisons / n;
+}
+
 Tensor SortedIndex(const Tensor& x, int a, bool descending) {
   const Extent n = x.shape()[a];
   const bool narrow = n.max() <= INT32_MAX / 4;
   const Tensor order = OrderOf(x, descending).Transpose(a, -1);
-  const bool fixed = x.shape().is_static();
-  const int64_t elements = x.shape().MaxElements();
-  const bool count =
-      !n.is_int() || n.value() <= kCounted || (fixed && elements <= kFewComparisons / n.value());
+  const bool count = !n.is_int() || n.value() <= kCounted || ComparesAtMost(x, a, kFewComparisons);
   const DType type = narrow ? kInt32 : kInt64;
   Tensor index;
   if (count) {
     index = Counted(order, IndexType(n));
-  } else if (narrow && fixed && IsOnCpu(x)) {
-    const Tensor rows = order.Reshape({elements / n.value(), n.value()});
+  } else if (narrow && x.shape().is_static() && IsOnCpu(x)) {
+    const Tensor rows = order.Reshape({x.shape().MaxElements() / n.value(), n.value()});
     index = WordsSorted(rows, type).Reshape(order.shape());
   } else {
     index = MergeSorted(order, type);
