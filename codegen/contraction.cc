@@ -336,35 +336,63 @@ std::vector<UOp> AdjacentColumns(const RangeSets& sets, const UOp& store, const 
   return out;
 }
 
+// How many columns lie in a row: all of so many ranges, and of the next one a part.
+struct FlatColumns {
+  size_t whole = 0;
+  int64_t part = 1, count = 1;
+};
+
+// As many as these bytes hold, of so many a column.
+FlatColumns FlatWithin(const std::vector<UOp>& columns, int64_t each, int64_t bytes) {
+  FlatColumns out;
+  for (const UOp& r : columns) {
+    const int64_t extent = r.src(0).vmax(), fit = bytes / each / out.count;
+    if (extent > fit) {
+      if (out.whole > 0) out.part = LargestDivisor(extent, std::max<int64_t>(1, fit));
+      out.count *= out.part;
+      break;
+    }
+    out.count *= extent;
+    ++out.whole;
+  }
+  return out;
+}
+
+constexpr int64_t kVectorsInARow = 8;  // against which the last, partly used, is little
+constexpr int64_t kMostInARow = int64_t{64} << 20;  // bytes, where nothing else gives lanes
+
+// As many as a core's own cache holds, where that is enough of them; else its part of the last one,
+// which is slower by less than going without lanes. (A convolution of 512 channels of 7 x 7 took 13
+// times as long.)
+FlatColumns FlatWithin(const std::vector<UOp>& columns, int64_t each, int64_t lanes,
+                       const Target& target) {
+  FlatColumns out = FlatWithin(columns, each, target.l2_bytes * 3 / 4);
+  if (out.count < kVectorsInARow * lanes) out = FlatWithin(columns, each, MostOfPanel(target));
+  if (out.count < lanes) out = FlatWithin(columns, each, kMostInARow);
+  return out;
+}
+
 // Columns over several ranges, as a convolution's are, become one: what the products read of b is
-// first laid out with as many of them in a row as a core's cache holds. Nothing where b is in
-// order.
+// first laid out with as many of them in a row as a cache holds. Nothing where b is in order.
 UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
   const RangeSets sets(sink);
   if (AdjacentOver(c.b, c.lane, sets) && c.lane.src(0).vmax() % lanes == 0) return UOp();
   std::vector<UOp> columns = AdjacentColumns(sets, sink.src(0), c);
-  const int64_t most = target.l2_bytes * 3 / 4;
   std::vector<UOp> over = c.inner;
   for (const UOp& r : over) {
     if (!r.src(0).IsConst()) return UOp();
   }
-  int64_t bytes = BytesOfSum(c, c.b.dtype().bytes());
-  for (size_t i = 0; i < columns.size(); ++i) {
-    const int64_t extent = columns[i].src(0).vmax();
-    if (extent > most / bytes) {  // a part of this one
-      const int64_t part = LargestDivisor(extent, most / bytes);
-      if (part > 1 && i > 0) {
-        const UOp split = SplitRange(sink, columns[i], part).sink;
-        const std::optional<Contraction> again = FindPairwise(RangeSets(split));
-        return again ? FlattenColumns(split, *again, lanes, target) : UOp();
-      }
-      columns.resize(i);
-    }
-    bytes *= extent;
+  const FlatColumns flat = FlatWithin(columns, BytesOfSum(c, c.b.dtype().bytes()), lanes, target);
+  if (flat.part > 1) {
+    const UOp split = SplitRange(sink, columns[flat.whole], flat.part).sink;
+    const std::optional<Contraction> again = FindPairwise(RangeSets(split));
+    return again ? FlattenColumns(split, *again, lanes, target) : UOp();
   }
+  columns.resize(flat.whole);
   if (columns.size() < 2) return UOp();
   over.insert(over.end(), columns.rbegin(), columns.rend());
-  UOp out = StageValueOver(sink, c.b, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop));
+  UOp out = StageValueOver(sink, c.b, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop),
+                           UOp(), columns.size());
   out = TileRepeating(out, over.back(), 1, lanes);
   return MergeRanges(ColumnsOutward(Simplify(out), c));
 }

@@ -53,15 +53,17 @@ std::vector<UOp> LoopsOver(const UOp& value, RangeMask bits, const RangeSets& se
 
 namespace {
 
-constexpr int64_t kPage = 4096, kLine = 64;  // bytes
+constexpr int64_t kFewSets = 512, kLine = 64;  // bytes
 
-// `value` is read at `ranges` and filled at `fill`; of `pairs` two steps lie side by side.
+// `value` is read at `ranges`, of which so many last ones are a row, and filled at `fill`; of
+// `pairs` two steps lie side by side.
 UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
-          const std::vector<UOp>& fill, const UOp& pairs = UOp()) {
-  // Rows a page apart would share few sets of the cache.
-  const int64_t bytes = value.dtype().bytes() * (pairs ? kStepsOfPair : 1);
-  const bool pages = ranges.size() > 1 && ranges.back().src(0).vmax() * bytes % kPage == 0;
-  const Places places = PlacesOf(ranges, pairs, pages ? kLine / value.dtype().bytes() : 0);
+          const std::vector<UOp>& fill, const UOp& pairs, size_t of_row) {
+  // Where rows begin in few sets of the cache, what is read down them would share these.
+  int64_t bytes = value.dtype().bytes() * (pairs ? kStepsOfPair : 1);
+  for (const UOp& r : absl::MakeSpan(ranges).last(of_row)) bytes *= r.src(0).vmax();
+  const bool apart = ranges.size() > of_row && bytes % kFewSets == 0;
+  const Places places = PlacesOf(ranges, pairs, apart ? kLine / value.dtype().bytes() : 0, of_row);
   Substitution there;
   for (size_t i = 0; i < ranges.size(); ++i) there.emplace(ranges[i], fill[i]);
   const UOp stage = MakeStage(FreshStageId(sink), places.count, Substitute(places.at, there),
@@ -72,17 +74,17 @@ UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
 }  // namespace
 
 UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges) {
-  return Stage(sink, value, ranges, ranges);
+  return Stage(sink, value, ranges, ranges, UOp(), 1);
 }
 
 UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
-                   const std::vector<RangeKind>& kinds, const UOp& pairs) {
+                   const std::vector<RangeKind>& kinds, const UOp& pairs, size_t of_row) {
   int64_t id = FreshRangeId(RangeSets(sink));
   std::vector<UOp> fill;
   for (size_t i = 0; i < ranges.size(); ++i) {
     fill.push_back(UOp::Make(Op::kRange, kInt64, {ranges[i].src(0)}, RangeArg{id++, kinds[i]}));
   }
-  const UOp out = Stage(sink, value, ranges, fill, pairs);
+  const UOp out = Stage(sink, value, ranges, fill, pairs, of_row);
   ranges = std::move(fill);
   return out;
 }

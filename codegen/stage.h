@@ -11,9 +11,11 @@ namespace tessera {
 UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges);
 
 // The same, filled over new ranges of these kinds, which it puts in the place of the given ones.
-// Of `pairs`, one of those given, two steps lie side by side (see graph/panel.h).
+// Of `pairs`, one of those given, two steps lie side by side (see graph/panel.h). A row, which lies
+// in memory without a gap, has so many of the last ranges.
 UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
-                   const std::vector<RangeKind>& kinds, const UOp& pairs = UOp());
+                   const std::vector<RangeKind>& kinds, const UOp& pairs = UOp(),
+                   size_t of_row = 1);
 
 // A stage, filled anew at each point of a loop around it, is filled for all of them at once.
 UOp FillForAll(const UOp& sink, const UOp& stage, const UOp& loop);

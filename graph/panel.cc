@@ -39,7 +39,7 @@ UOp PairsOf(const UOp& reduce, const Target& target) {
   return loop && last.src(0).IsConst() && last.src(0).vmax() >= kStepsOfPair ? last : UOp();
 }
 
-Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap) {
+Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap, size_t of_row) {
   const UOp two = UOp::Index(kStepsOfPair);
   const auto plus = [](const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); };
   Places out{UOp::Index(0), 1};
@@ -50,7 +50,7 @@ Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap) {
     const int64_t extent = ranges[i].src(0).vmax();
     out.at = plus(out.at, UOp::Make(Op::kMul, {point, UOp::Index(out.count)}));
     out.count *= paired ? (extent + kStepsOfPair - 1) / kStepsOfPair : extent;
-    if (i + 1 == ranges.size()) out.count += gap;
+    if (i + of_row == ranges.size()) out.count += gap;
   }
   out.at = Simplify(out.at);
   return out;

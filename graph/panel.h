@@ -41,12 +41,13 @@ UOp PairsOf(const UOp& reduce, const Target& target);
 
 // Where a point of these ranges lies in a panel, and how many places that has. The last range is
 // adjacent; but of `pairs`, one of them, two steps lie side by side at each place of the others.
-// Between rows of the last range, `gap` places stay free.
+// Between rows, of the last range or so many of the last, `gap` places stay free.
 struct Places {
   UOp at;
   int64_t count = 0;
 };
-Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs = UOp(), int64_t gap = 0);
+Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs = UOp(), int64_t gap = 0,
+                size_t of_row = 1);
 
 // Whether an operand of such products is read from where two steps of `pairs` lie side by side.
 bool LiesInPairs(const UOp& operand, const UOp& pairs);

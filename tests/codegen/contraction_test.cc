@@ -62,6 +62,21 @@ TEST(Contraction, RowsComeInBlocks) {
   EXPECT_EQ(loops(1024), loops(256) + 1);
 }
 
+// Columns of which one range has too few for lanes lie in a row with those of the next, even where
+// no core's own cache holds them.
+TEST(Contraction, ColumnsOfDeepConvolutionsHaveLanes) {
+  const auto in_lanes = [](int64_t channels) {
+    const Tensor x = Tensor::Empty({1, channels, 7, 7}), w = Tensor::Empty({64, channels, 3, 3});
+    const UOp program = ProgramOf(x.Conv2d(w, {.padding = {1, 1}}), SmallChip());
+    int count = 0;
+    for (const UOp& u : program.srcs()) count += u.is(Op::kFma) && u.dtype().lanes() == 8;
+    return count;
+  };
+  for (const int64_t channels : {64, 512, 900, 2048}) {
+    EXPECT_GT(in_lanes(channels), 0) << channels;
+  }
+}
+
 // Keys and values whose panels a core's part of the last cache holds are read before the loop over
 // blocks of rows; others in it, again by each block.
 TEST(ProductChain, KeepsPanels) {

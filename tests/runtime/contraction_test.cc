@@ -220,6 +220,8 @@ TEST(Contraction, ConvolutionsOfEverySize) {
 TEST(Contraction, ConvolutionsInParts) {
   ExpectConvolution({1, 160, 24, 24}, {16, 160, 3, 3}, {.padding = {1, 1}});
   ExpectConvolution({1, 160, 23, 17}, {16, 160, 3, 3}, {});
+  ExpectConvolution({1, 900, 7, 7}, {16, 900, 3, 3}, {.padding = {1, 1}});
+  ExpectConvolution({1, 16, 8, 64}, {16, 16, 3, 3}, {.padding = {1, 1}});  // rows in few sets
 }
 
 TEST(Contraction, SumsOfProductsThatAreNoContractionStillAddUp) {
