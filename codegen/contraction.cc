@@ -8,6 +8,7 @@
 #include "codegen/share_factors.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
+#include "codegen/windows.h"
 #include "graph/merge_ranges.h"
 #include "graph/panel.h"
 #include "graph/rewrite.h"
@@ -435,11 +436,13 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
     return TileAcross(sink, sets, apart, row, lanes, target);
   }
   if (rows >= kRowsToFlatten && !paired) {
-    if (const UOp flat = FlattenColumns(sink, c, lanes, target)) {
-      const RangeSets flat_sets(flat);
-      const std::optional<Contraction> again = FindPairwise(flat_sets);
+    UOp laid_out = StageWindows(sink, c, lanes, target);
+    if (!laid_out) laid_out = FlattenColumns(sink, c, lanes, target);
+    if (laid_out) {
+      const RangeSets now(laid_out);
+      const std::optional<Contraction> again = FindPairwise(now);
       if (!again) return UOp();
-      return TileAcross(flat, flat_sets, *again, Longest(again->rows), lanes, target);
+      return TileAcross(laid_out, now, *again, Longest(again->rows), lanes, target);
     }
   }
   if (rows < kLeastRowsOfPanel || columns < lanes) return UOp();

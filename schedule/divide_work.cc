@@ -192,7 +192,8 @@ double UseOfTiles(int64_t extent, int64_t tile, int64_t cores) {
 
 // Whether it is better that the cores share a product's columns than its rows: each panel of
 // columns is laid out once then, not by every core. But rows that lie across memory are turned by
-// all who use them, and bytes are summed in panels of their own.
+// all who use them, bytes are summed in panels of their own, and columns over several loops are
+// laid out together.
 bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Tiles& tiles,
                    int64_t cores) {
   const UOp &row = loops[*tiles.rows], &column = loops[*tiles.columns];
@@ -200,9 +201,16 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
     return UseOfTiles(loops[i].src(0).vmax(), tiles.points[i], cores);
   };
   if (use(*tiles.columns) < std::min(use(*tiles.rows), kSharedEvenly)) return false;
+  RangeMask others = 0;
+  for (const UOp& r : loops) others |= r == column ? 0 : sets.Bit(r);
+  const RangeMask summed = sets.ClosedBy(Op::kReduce);
   for (const UOp& u : sets.order()) {
     if (u.is(Op::kReduce) && !u.dtype().IsFloat()) return false;
-    if (!u.is(Op::kIndex) || (sets.Free(u) & sets.Bit(column))) continue;
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & summed)) continue;
+    if (sets.Free(u) & sets.Bit(column)) {
+      if (sets.Free(u) & others) return false;
+      continue;
+    }
     for (const Sum at = ToSum(u.src(1)); const Sum::Term& t : at.terms) {
       if (t.term == row && t.factor == 1) return false;
     }

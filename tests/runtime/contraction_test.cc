@@ -224,6 +224,20 @@ TEST(Contraction, ConvolutionsInParts) {
   ExpectConvolution({1, 16, 8, 64}, {16, 16, 3, 3}, {.padding = {1, 1}});  // rows in few sets
 }
 
+// What the windows of a convolution have in common is laid out once: with borders, and in parts.
+TEST(Contraction, WindowsAreLaidOutOnce) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  ExpectConvolution({2, 5, 20, 40}, {16, 5, 3, 3}, {.padding = {4, 1}, .dilation = {2, 3}});
+  ExpectConvolution({1, 3, 9, 64}, {18, 3, 5, 5}, {.padding = {2, 2}});
+  ExpectConvolution({1, 160, 48, 48}, {16, 160, 3, 3}, {.padding = {1, 1}});
+  const Tensor x = Tensor::Empty({1, 64, 16, 32}), w = Tensor::Empty({32, 64, 3, 3});
+  const std::vector<UOp> roots = {x.Conv2d(w, {.padding = {1, 1}}).uop()};
+  ASSERT_OK_AND_ASSIGN(CompiledPlanPtr plan, PreparePlan(roots, MakePlanKey(roots)));
+  ASSERT_EQ(plan->programs.size(), 1u);
+  EXPECT_GE(plan->programs[0].scratch_bytes, 64 * 18 * 34 * 4);
+  EXPECT_LE(plan->programs[0].scratch_bytes, 64 * 18 * 34 * 4 + 4096);
+}
+
 TEST(Contraction, SumsOfProductsThatAreNoContractionStillAddUp) {
   Tensor x = Guarded({19, 37}), y = Guarded({19, 37});
   EXPECT_REFERENCE((x * y).Sum({1}));

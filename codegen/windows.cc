@@ -1,0 +1,160 @@
+// Staging of windows.
+#include "codegen/windows.h"
+
+#include <algorithm>
+
+#include "codegen/lanes.h"
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "graph/merge_ranges.h"
+#include "graph/panel.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLeastPlaces = 4;  // of a window
+// Rows that take as long as laying out all places of the windows does. Columns here are those of
+// one row of the result: lanes that it does not fill are idle in every row.
+constexpr int64_t kRowsOfLayingOut = 16;
+
+UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
+UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
+
+bool DependsOn(const UOp& u, const UOp& range) {
+  const std::vector<UOp> order = TopoSort({&u, 1});
+  return std::find(order.begin(), order.end(), range) != order.end();
+}
+
+// A loop over the result and one of the sum that move the operand as one.
+struct Window {
+  UOp column, step;
+  int64_t dilation = 1;
+  UOp place;  // a range over all that they reach
+  UOp sum() const { return Plus(column, Times(step, dilation)); }
+};
+
+// By how many steps of `column` one of `step` moves every load; 0 where that is no whole number.
+int64_t DilationOf(const UOp& b, const UOp& column, const UOp& step, const RangeSets& sets) {
+  int64_t out = 0;
+  for (const UOp& u : TopoSort({&b, 1})) {
+    if (!u.is(Op::kIndex)) continue;
+    const Step x = StepOf(u.src(1), column, sets), y = StepOf(u.src(1), step, sets);
+    if (!x.linear || !y.linear || x.factor == 0 || y.factor % x.factor != 0) return 0;
+    const int64_t ratio = y.factor / x.factor;
+    if (ratio < 1 || (out != 0 && ratio != out)) return 0;
+    out = ratio;
+  }
+  return out;
+}
+
+class Windows {
+ public:
+  Windows(const UOp& sink, const Contraction& c) : sets_(sink), c_(c), value_(c.b) {
+    int64_t id = FreshRangeId(sets_);
+    for (const UOp& column : c.columns) {
+      for (const UOp& step : c.inner) {
+        if (!column.src(0).IsConst() || !step.src(0).IsConst()) continue;
+        Window w{column, step, DilationOf(c.b, column, step, sets_), UOp()};
+        if (w.dilation == 0) continue;
+        const int64_t columns = column.src(0).vmax(), steps = step.src(0).vmax();
+        const int64_t reach = columns + (steps - 1) * w.dilation;
+        if (reach > columns * steps / 2) continue;  // they hardly overlap, if at all
+        w.place =
+            UOp::Make(Op::kRange, kInt64, {UOp::Index(reach)}, RangeArg{id++, RangeKind::kLoop});
+        const UOp at = Plus(w.place, Times(step, -w.dilation));
+        const UOp moved = Simplify(Substitute(value_, {{column, at}}));
+        if (DependsOn(moved, step) || DependsOn(moved, column)) continue;
+        value_ = moved;
+        windows_.push_back(w);
+        places_ *= steps;
+        break;  // the column is in place of both
+      }
+    }
+    next_id_ = id;
+  }
+  auto begin() const { return windows_.begin(); }
+  auto end() const { return windows_.end(); }
+  int64_t places() const { return places_; }
+
+  bool AreFixed() const {
+    const std::vector<UOp> over = Over();
+    return std::all_of(over.begin(), over.end(), [](const UOp& r) { return r.src(0).IsConst(); });
+  }
+
+  // What one stage holds; at most what no cache does.
+  int64_t Bytes() const {
+    int64_t out = value_.dtype().bytes();
+    for (const UOp& r : Over()) out = std::min(out * r.src(0).vmax(), int64_t{1} << 31);
+    return out;
+  }
+
+  // The kernel that reads the operand from a stage, filled by so many lanes.
+  UOp Staged(const UOp& sink, int64_t lanes) {
+    const std::vector<UOp> over = Over();
+    Substitution there, read;
+    std::vector<UOp> fill;
+    for (const UOp& r : over) {
+      fill.push_back(
+          UOp::Make(Op::kRange, kInt64, {r.src(0)}, RangeArg{next_id_++, RangeKind::kLoop}));
+      there.emplace(r, fill.back());
+    }
+    for (const Window& w : windows_) read.emplace(w.place, w.sum());
+    const Places places = PlacesOf(over);
+    const UOp stage = MakeStage(FreshStageId(sink), places.count, Substitute(places.at, there),
+                                Substitute(value_, there), fill);
+    const UOp at = Simplify(Substitute(places.at, read));
+    const UOp out = Substitute(sink, {{c_.b, UOp::Make(Op::kIndex, {stage, at})}});
+    return Simplify(TileRepeating(out, fill.back(), 1, lanes));
+  }
+
+ private:
+  // What a stage runs over, the result's adjacent loop last.
+  std::vector<UOp> Over() const {
+    std::vector<UOp> out;
+    for (const UOp& r : c_.inner) {
+      if (DependsOn(value_, r)) out.push_back(r);
+    }
+    for (const Window& w : windows_) {
+      if (!(w.column == c_.lane)) out.push_back(w.place);
+    }
+    for (const Window& w : windows_) {
+      if (w.column == c_.lane) out.push_back(w.place);
+    }
+    return out;
+  }
+
+  const RangeSets sets_;
+  const Contraction& c_;
+  UOp value_;
+  std::vector<Window> windows_;
+  int64_t places_ = 1, next_id_ = 0;
+};
+
+}  // namespace
+
+UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
+  const int64_t columns = c.lane.src(0).vmax(), rows = Longest(c.rows).src(0).vmax();
+  const int64_t idle = (columns + lanes - 1) / lanes * lanes - columns;
+  if (columns < lanes || idle > columns * kRowsOfLayingOut / rows) return UOp();
+  Windows windows(sink, c);
+  const bool adjacent = std::any_of(windows.begin(), windows.end(),
+                                    [&](const Window& w) { return w.column == c.lane; });
+  if (!adjacent || windows.places() < kLeastPlaces || !windows.AreFixed()) return UOp();
+  const int64_t bytes = windows.Bytes(), most = target.l2_bytes * 3 / 4;
+  if (bytes <= most) return windows.Staged(sink, lanes);
+  for (const Window& w : windows) {  // in parts, of which each has so many rows besides its own
+    if (w.column == c.lane) continue;
+    const int64_t extent = w.column.src(0).vmax(), reach = w.place.src(0).vmax();
+    const int64_t besides = reach - extent, fit = most / (bytes / reach) - besides;
+    const int64_t part = LargestDivisor(extent, std::max<int64_t>(1, fit));
+    if (part > fit || part < besides) return UOp();
+    const UOp split = SplitRange(sink, w.column, part).sink;
+    const std::optional<Contraction> again = FindPairwise(RangeSets(split));
+    return again ? StageWindows(split, *again, lanes, target) : UOp();
+  }
+  return UOp();
+}
+
+}  // namespace tessera
