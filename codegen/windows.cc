@@ -35,13 +35,16 @@ struct Window {
   UOp sum() const { return Plus(column, Times(step, dilation)); }
 };
 
-// By how many steps of `column` one of `step` moves every load; 0 where that is no whole number.
+// By how many steps of `column` one of `step` moves every load that moves; 0 where that is no whole
+// number.
 int64_t DilationOf(const UOp& b, const UOp& column, const UOp& step, const RangeSets& sets) {
   int64_t out = 0;
   for (const UOp& u : TopoSort({&b, 1})) {
     if (!u.is(Op::kIndex)) continue;
     const Step x = StepOf(u.src(1), column, sets), y = StepOf(u.src(1), step, sets);
-    if (!x.linear || !y.linear || x.factor == 0 || y.factor % x.factor != 0) return 0;
+    if (!x.linear || !y.linear) return 0;
+    if (x.factor == 0 && y.factor == 0) continue;
+    if (x.factor == 0 || y.factor % x.factor != 0) return 0;
     const int64_t ratio = y.factor / x.factor;
     if (ratio < 1 || (out != 0 && ratio != out)) return 0;
     out = ratio;
@@ -144,12 +147,13 @@ UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Tar
   if (!adjacent || windows.places() < kLeastPlaces || !windows.AreFixed()) return UOp();
   const int64_t bytes = windows.Bytes(), most = target.l2_bytes * 3 / 4;
   if (bytes <= most) return windows.Staged(sink, lanes);
-  for (const Window& w : windows) {  // in parts, of which each has so many rows besides its own
+  // In parts, each of which has some places besides its own.
+  for (const Window& w : windows) {
     if (w.column == c.lane) continue;
     const int64_t extent = w.column.src(0).vmax(), reach = w.place.src(0).vmax();
     const int64_t besides = reach - extent, fit = most / (bytes / reach) - besides;
     const int64_t part = LargestDivisor(extent, std::max<int64_t>(1, fit));
-    if (part > fit || part < besides) return UOp();
+    if (part > fit || part < besides) continue;
     const UOp split = SplitRange(sink, w.column, part).sink;
     const std::optional<Contraction> again = FindPairwise(RangeSets(split));
     return again ? StageWindows(split, *again, lanes, target) : UOp();

@@ -200,7 +200,8 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
   const auto use = [&](size_t i) {
     return UseOfTiles(loops[i].src(0).vmax(), tiles.points[i], cores);
   };
-  if (use(*tiles.columns) < std::min(use(*tiles.rows), kSharedEvenly)) return false;
+  const double least = std::min(use(*tiles.rows), kSharedEvenly);
+  if (!column.src(0).IsConst() || use(*tiles.columns) < least) return false;
   RangeMask others = 0;
   for (const UOp& r : loops) others |= r == column ? 0 : sets.Bit(r);
   const RangeMask summed = sets.ClosedBy(Op::kReduce);

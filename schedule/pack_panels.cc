@@ -24,7 +24,7 @@ struct PanelOperand {
   UOp load;
   std::vector<UOp> columns, steps;  // ranges that it depends on; the last column is adjacent
   UOp pairs;                        // the step that is taken in pairs
-  int64_t other_bytes = 0;          // of what the other operand reads, or computes, for all rows
+  int64_t other_bytes = 0;          // of the other operand, for all rows; 0 where these may be few
   int64_t result_bytes = 0;
   int64_t slot() const { return load.src(0).arg<ParamArg>().slot; }
 };
@@ -72,13 +72,14 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
     }
     const RangeMask free = sets.Free(out.load), of_other = sets.Free(other);
     if (!(free & sets.Bit(lane))) continue;
-    bool rows = false, fits = true;
+    bool rows = false, fits = true, fixed = true;
     for (const UOp& r : ClosedRanges(store)) {
       if (free & sets.Bit(r)) {
         fits &= !(of_other & sets.Bit(r)) && r.src(0).IsConst();
         if (!(r == lane)) out.columns.push_back(r);
       } else {
         rows |= (of_other & sets.Bit(r)) && r.src(0).vmax() >= kLeastRowsOfPanel;
+        fixed &= r.src(0).IsConst();
       }
     }
     for (const UOp& r : ClosedRanges(reduce)) {
@@ -91,7 +92,7 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
     out.pairs = PairsOf(reduce, target);
     if (out.pairs && out.pairs.src(0).vmax() % kStepsOfPair != 0) out.pairs = UOp();
     const UOp& kept = out.pairs ? other.src(0) : other;
-    out.other_bytes = sets.Iterations(of_other) * kept.dtype().bytes();
+    if (fixed) out.other_bytes = sets.Iterations(of_other) * kept.dtype().bytes();
     out.result_bytes = sets.Iterations(sets.Closed(store)) * reduce.dtype().bytes();
     const RangeMask rest = free & ~sets.Closed(store) & ~sets.Closed(reduce);
     if (rows && fits && rest == 0 && !out.steps.empty()) return out;

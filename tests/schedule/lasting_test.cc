@@ -113,6 +113,9 @@ TEST(Lasting, PanelsOfOneCall) {
   };
   EXPECT_EQ(steps(2048, 1024, 1024), 2u);
   EXPECT_EQ(steps(1024, 1024, 1024), 1u) << "few blocks";
+  const Variable n("panels_n", 1, 2048);
+  const Tensor rows = Input({2048, 1024}).SliceAxis(0, {0, n});
+  EXPECT_EQ(PlanOf(rows.MatMul(w), {}).steps.size(), 1u) << "rows that may be few";
   EXPECT_EQ(steps(2048, 1024, 64), 1u) << "columns that stay in a core's cache";
   EXPECT_EQ(steps(512, 8192, 1 << 16), 1u) << "too many bytes";
 }
