@@ -242,14 +242,15 @@ int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
   return even > most / 2 ? even : most;
 }
 
-// Every panel meets all rows: so many of them at a time as stay in the core's part of the last
-// cache. The largest divisor of the rows that does, or 0 where it is small.
-int64_t RowsOfBlock(const Contraction& c, const UOp& row, const Target& target) {
+// Every panel meets all rows: so many of them at a time as stay in the last cache, or in the core's
+// part of it where rows, or what becomes of them, are its own. The largest divisor of the rows that
+// does, or 0 where it is small.
+int64_t RowsOfBlock(const Contraction& c, const UOp& row, bool own, const Target& target) {
   const UOp a = PairsOf(c.reduce, target) ? UOp(c.a.src(0)) : c.a;
   const int64_t bytes = BytesOfSum(c, a.dtype().bytes());
   const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
   const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
-  const bool shared = c.lane.arg<RangeArg>().kind == RangeKind::kGrid;
+  const bool shared = c.lane.arg<RangeArg>().kind == RangeKind::kGrid && !own;
   const int64_t most = std::min(kMostRowsOfBlock, BytesOfRowBlock(target, shared) / bytes);
   if (!row.src(0).IsConst()) return 0;
   const int64_t block = LargestDivisor(rows, std::min(most, each));
@@ -269,8 +270,8 @@ bool LiesAlongRows(const RangeSets& sets, const Contraction& c, const UOp& row) 
 // `block` become the loops within and over blocks. Nothing where all of a is in order and in cache.
 UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int64_t lanes,
               const Target& target, UOp& row, UOp& block) {
-  const int64_t rows = RowsOfBlock(c, row, target);
   const bool turn = LiesAlongRows(sets, c, row) && row.src(0).vmax() >= kRowsToTranspose;
+  const int64_t rows = RowsOfBlock(c, row, turn, target);
   const bool grid = row.arg<RangeArg>().kind == RangeKind::kGrid;
   if (rows == 0 || (!turn && rows * (grid ? target.cores : 1) >= row.src(0).vmax())) return UOp();
   SplitLoops split = SplitRange(sink, row, rows);
@@ -360,17 +361,24 @@ FlatColumns FlatWithin(const std::vector<UOp>& columns, int64_t each, int64_t by
 }
 
 constexpr int64_t kVectorsInARow = 8;  // against which the last, partly used, is little
-constexpr int64_t kMostInARow = int64_t{64} << 20;  // bytes, where nothing else gives lanes
+constexpr int64_t kMostInARow = int64_t{64} << 20;  // bytes
 
-// As many as a core's own cache holds, where that is enough of them; else its part of the last one,
-// which is slower by less than going without lanes. (A convolution of 512 channels of 7 x 7 took 13
-// times as long.)
+// As many as a core's own cache holds. Where these are few, and the adjacent range alone has too
+// few for lanes, as its part of the last cache holds, which is slower by less than going without;
+// or, where even that has none, whole ranges. (A convolution of 512 channels of 7 x 7 took 13 times
+// as long.)
 FlatColumns FlatWithin(const std::vector<UOp>& columns, int64_t each, int64_t lanes,
                        const Target& target) {
   FlatColumns out = FlatWithin(columns, each, target.l2_bytes * 3 / 4);
-  if (out.count < kVectorsInARow * lanes) out = FlatWithin(columns, each, MostOfPanel(target));
-  if (out.count < lanes) out = FlatWithin(columns, each, kMostInARow);
-  return out;
+  if (out.count >= kVectorsInARow * lanes) return out;
+  if (columns.empty() || columns[0].src(0).vmax() >= lanes) return out;
+  out = FlatWithin(columns, each, MostOfPanel(target));
+  if (out.count >= lanes) return out;
+  out = {};
+  while (out.count < lanes && out.whole < columns.size()) {
+    out.count *= columns[out.whole++].src(0).vmax();
+  }
+  return out.count <= kMostInARow / each ? out : FlatColumns();
 }
 
 // Columns over several ranges, as a convolution's are, become one: what the products read of b is

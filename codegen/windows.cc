@@ -57,8 +57,10 @@ class Windows {
   Windows(const UOp& sink, const Contraction& c) : sets_(sink), c_(c), value_(c.b) {
     int64_t id = FreshRangeId(sets_);
     for (const UOp& column : c.columns) {
+      // Of what the cores share each reaches a part.
+      if (column.arg<RangeArg>().kind != RangeKind::kLoop || !column.src(0).IsConst()) continue;
       for (const UOp& step : c.inner) {
-        if (!column.src(0).IsConst() || !step.src(0).IsConst()) continue;
+        if (!step.src(0).IsConst()) continue;
         Window w{column, step, DilationOf(c.b, column, step, sets_), UOp()};
         if (w.dilation == 0) continue;
         const int64_t columns = column.src(0).vmax(), steps = step.src(0).vmax();
@@ -80,6 +82,18 @@ class Windows {
   auto begin() const { return windows_.begin(); }
   auto end() const { return windows_.end(); }
   int64_t places() const { return places_; }
+
+  // Whether a loop that moves the operand by itself runs within one over windows: what is laid out
+  // would be so again at each of its points.
+  bool HoldOthers() const {
+    bool within = false;
+    for (const UOp& r : c_.columns) {
+      const bool is = std::any_of(begin(), end(), [&](const Window& w) { return w.column == r; });
+      if (!is && within && DependsOn(c_.b, r)) return true;
+      within |= is && !(r == c_.lane);
+    }
+    return false;
+  }
 
   bool AreFixed() const {
     const std::vector<UOp> over = Over();
@@ -141,10 +155,12 @@ UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Tar
   const int64_t columns = c.lane.src(0).vmax(), rows = Longest(c.rows).src(0).vmax();
   const int64_t idle = (columns + lanes - 1) / lanes * lanes - columns;
   if (columns < lanes || idle > columns * kRowsOfLayingOut / rows) return UOp();
+  if (PairsOf(c.reduce, target)) return UOp();  // a stage is of what has been widened
   Windows windows(sink, c);
   const bool adjacent = std::any_of(windows.begin(), windows.end(),
                                     [&](const Window& w) { return w.column == c.lane; });
-  if (!adjacent || windows.places() < kLeastPlaces || !windows.AreFixed()) return UOp();
+  if (!adjacent || windows.places() < kLeastPlaces) return UOp();
+  if (!windows.AreFixed() || windows.HoldOthers()) return UOp();
   const int64_t bytes = windows.Bytes(), most = target.l2_bytes * 3 / 4;
   if (bytes <= most) return windows.Staged(sink, lanes);
   // In parts, each of which has some places besides its own.

@@ -11,7 +11,7 @@ Tensor OrderOf(const Tensor& x, bool descending);
 // Whether it takes at most so many comparisons to compare every element with all others of its
 // axis: fixed extents only.
 bool ComparesAtMost(const Tensor& x, int a, int64_t comparisons);
-// Below this, sorting does so.
+// Up to so many, sorting does so.
 inline constexpr int64_t kFewComparisons = 12 << 20;
 
 // Positions along an axis in order, equal ones as they come; the axis is moved to the last one.

@@ -66,10 +66,9 @@ Tensor OrderOf(const Tensor& x, bool descending) {
 
 namespace {
 
-// Axes up to this long are sorted by counting, and longer ones where so many comparisons are
-// enough: they take less time than merging blocks, or passing over digits, takes to start.
+// Axes up to this long are sorted by counting, and longer ones of few elements: kFewComparisons
+// take less time than merging blocks, or passing over digits, takes to start.
 constexpr int64_t kCounted = 256;
-constexpr int64_t kFewComparisons = 12 << 20;
 constexpr int64_t kBlock = 64;
 // As many elements are found one by one before sorting all of them is less work.
 constexpr int64_t kFew = 64;

@@ -54,6 +54,11 @@ UOp OnlyContraction(const UOp& sink, const RangeSets& sets) {
   return is ? found : UOp();
 }
 
+bool DependsOnVariables(const UOp& u) {
+  const std::vector<UOp> order = TopoSort({&u, 1});
+  return std::any_of(order.begin(), order.end(), [](const UOp& s) { return s.is(Op::kVar); });
+}
+
 // The operand that varies over the columns, if it is no more than read, and cast.
 std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
   const RangeSets sets(sink);
@@ -94,6 +99,8 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
     const UOp& kept = out.pairs ? other.src(0) : other;
     if (fixed) out.other_bytes = sets.Iterations(of_other) * kept.dtype().bytes();
     out.result_bytes = sets.Iterations(sets.Closed(store)) * reduce.dtype().bytes();
+    // Panels stay the same while what a variable says changes.
+    fits &= !DependsOnVariables(out.load.src(1));
     const RangeMask rest = free & ~sets.Closed(store) & ~sets.Closed(reduce);
     if (rows && fits && rest == 0 && !out.steps.empty()) return out;
   }
@@ -103,7 +110,7 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
 // Whether rows go by in many blocks, for each of which panels of so many bytes would come from
 // afar; and these are no more than what else the product reads and writes.
 bool MeetsManyBlocks(const PanelOperand& o, int64_t bytes, const Target& target) {
-  const int64_t block = BytesOfRowBlock(target, /*shared=*/true);
+  const int64_t block = BytesOfRowBlock(target, /*shared=*/target.cores > 1);
   return block > 0 && o.other_bytes / kFewBlocks > block && bytes > target.l2_bytes &&
          bytes <= o.other_bytes + o.result_bytes;
 }
@@ -214,17 +221,18 @@ class Packer {
     const int64_t bytes = elements * o->load.dtype().bytes();
 
     std::vector<int> sources;  // distinct ones, in the order of their first use
-    bool lasting = true;
+    bool lasting = true, once = false;
     for (const PlanStep& step : plan_.steps) {
       if (step.kind != PlanStep::kKernel || step.kernel != k) continue;
       const int b = step.buffers[o->slot()];
       const bool kept = plan_.buffers[b].kind != PlanBuffer::kTemp || plan_.buffers[b].kept;
       lasting &= lasts_[b] && kept;
+      once |= step.once;
       if (std::find(sources.begin(), sources.end(), b) == sources.end()) sources.push_back(b);
     }
     const auto count = static_cast<int64_t>(sources.size());
     const bool keep = lasting && count > 0 && bytes <= left_ / count;
-    if (!keep && !MeetsManyBlocks(*o, bytes, target)) return;
+    if (!keep && (once || !MeetsManyBlocks(*o, bytes, target))) return;  // steps of each run only
     const std::optional<Packed> packed = Split(sink, *o, width);
     if (!packed) return;
     if (keep) left_ -= bytes * count;

@@ -1,4 +1,4 @@
-// Sorting of long axes, by digits on CPUs and by merging elsewhere, against the standard library:
+// Sorting by counting, by digits on CPUs and by merging elsewhere, against the standard library:
 // the same order, equal elements as they come, NaN above all.
 #include <algorithm>
 #include <cmath>

@@ -120,6 +120,33 @@ TEST(Lasting, PanelsOfOneCall) {
   EXPECT_EQ(steps(512, 8192, 1 << 16), 1u) << "too many bytes";
 }
 
+// What is computed once reads nothing that is laid out at each run.
+TEST(Lasting, StepsThatRunOnceGetNoPanelsOfOneCall) {
+  const Tensor a = Input({2048, 1024}), b = Input({1024, 1024});
+  const Tensor x = Input({2048, 1024}), w = Input({1024, 1024});
+  const auto check = [](const Plan& p, int64_t once) {
+    EXPECT_EQ(Once(p), once);
+    for (const PlanStep& s : p.steps) {
+      if (!s.once) continue;
+      for (const int buffer : s.buffers) {
+        const PlanBuffer& made = p.buffers[buffer];
+        EXPECT_TRUE(made.kind != PlanBuffer::kTemp || made.kept);
+      }
+    }
+  };
+  const Tensor lasting = a.MatMul(b).Contiguous();
+  check(PlanOf(lasting + x.MatMul(w).Contiguous(), {a, b}, 64 * kMiB), 1);
+  check(PlanOf(lasting + x, {a, b}, 10 * kMiB), 1);  // no room for panels
+  check(PlanOf(lasting + x, {a, b}, 64 * kMiB), 2);
+}
+
+TEST(Lasting, NoPanelsOfWhatVariablesSay) {
+  const Variable n("panels_from", 0, 1024);
+  const Tensor stack = Input({2048, 1024});
+  const Tensor w = stack.SliceAxis(0, {n, n + Extent(1024)});
+  EXPECT_EQ(PlanOf(Input({2048, 1024}).MatMul(w), {stack}, 64 * kMiB).steps.size(), 1u);
+}
+
 // Layers of one shape share kernels, and each weight its panels.
 TEST(Lasting, ProductsOfOneWeightShareItsPanels) {
   const Tensor w = Input({64, 64}), v = Input({64, 64});

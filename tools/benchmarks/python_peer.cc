@@ -7,10 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <vector>
-
 #include <cstdio>
 #include <cstdlib>
+#include <vector>
 
 extern char** environ;
 
