@@ -14,10 +14,9 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLeastPlaces = 4;  // of a window
-// Rows that take as long as laying out all places of the windows does. Columns here are those of
-// one row of the result: lanes that it does not fill are idle in every row.
-constexpr int64_t kRowsOfLayingOut = 16;
+constexpr int64_t kLeastPlaces = 3;  // of a window
+// Rows that take as long as laying out the places of windows along the adjacent columns.
+constexpr int64_t kRowsOfLayingOut = 6;
 
 UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
@@ -54,9 +53,11 @@ int64_t DilationOf(const UOp& b, const UOp& column, const UOp& step, const Range
 
 class Windows {
  public:
-  Windows(const UOp& sink, const Contraction& c) : sets_(sink), c_(c), value_(c.b) {
+  // Those of the adjacent columns as well, or of the others alone.
+  Windows(const UOp& sink, const Contraction& c, bool adjacent) : sets_(sink), c_(c), value_(c.b) {
     int64_t id = FreshRangeId(sets_);
     for (const UOp& column : c.columns) {
+      if (column == c.lane && !adjacent) continue;
       // Of what the cores share each reaches a part.
       if (column.arg<RangeArg>().kind != RangeKind::kLoop || !column.src(0).IsConst()) continue;
       for (const UOp& step : c.inner) {
@@ -89,8 +90,9 @@ class Windows {
     bool within = false;
     for (const UOp& r : c_.columns) {
       const bool is = std::any_of(begin(), end(), [&](const Window& w) { return w.column == r; });
+      if (r == c_.lane) continue;
       if (!is && within && DependsOn(c_.b, r)) return true;
-      within |= is && !(r == c_.lane);
+      within |= is;
     }
     return false;
   }
@@ -136,6 +138,7 @@ class Windows {
     for (const Window& w : windows_) {
       if (!(w.column == c_.lane)) out.push_back(w.place);
     }
+    if (DependsOn(value_, c_.lane)) out.push_back(c_.lane);
     for (const Window& w : windows_) {
       if (w.column == c_.lane) out.push_back(w.place);
     }
@@ -149,22 +152,15 @@ class Windows {
   int64_t places_ = 1, next_id_ = 0;
 };
 
-}  // namespace
-
-UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
-  const int64_t columns = c.lane.src(0).vmax(), rows = Longest(c.rows).src(0).vmax();
-  const int64_t idle = (columns + lanes - 1) / lanes * lanes - columns;
-  if (columns < lanes || idle > columns * kRowsOfLayingOut / rows) return UOp();
-  if (PairsOf(c.reduce, target)) return UOp();  // a stage is of what has been widened
-  Windows windows(sink, c);
-  const bool adjacent = std::any_of(windows.begin(), windows.end(),
-                                    [&](const Window& w) { return w.column == c.lane; });
-  if (!adjacent || windows.places() < kLeastPlaces) return UOp();
-  if (!windows.AreFixed() || windows.HoldOthers()) return UOp();
+// The kernel with these windows staged, in parts if they are too many.
+UOp StageThem(const UOp& sink, const Contraction& c, Windows& windows, bool adjacent, int64_t lanes,
+              const Target& target) {
   const int64_t bytes = windows.Bytes(), most = target.l2_bytes * 3 / 4;
-  if (bytes <= most) return windows.Staged(sink, lanes);
-  // In parts, each of which has some places besides its own.
-  for (const Window& w : windows) {
+  if (bytes <= most) {
+    const UOp staged = windows.Staged(sink, lanes);
+    return adjacent ? staged : MergeRanges(ColumnsOutward(staged, c));
+  }
+  for (const Window& w : windows) {  // each part has some places besides its own
     if (w.column == c.lane) continue;
     const int64_t extent = w.column.src(0).vmax(), reach = w.place.src(0).vmax();
     const int64_t besides = reach - extent, fit = most / (bytes / reach) - besides;
@@ -173,6 +169,25 @@ UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Tar
     const UOp split = SplitRange(sink, w.column, part).sink;
     const std::optional<Contraction> again = FindPairwise(RangeSets(split));
     return again ? StageWindows(split, *again, lanes, target) : UOp();
+  }
+  return UOp();
+}
+
+}  // namespace
+
+UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
+  if (PairsOf(c.reduce, target)) return UOp();  // a stage is of what has been widened
+  if (c.lane.arg<RangeArg>().kind != RangeKind::kLoop) return UOp();
+  const int64_t columns = c.lane.src(0).vmax(), rows = Longest(c.rows).src(0).vmax();
+  const int64_t idle = (columns + lanes - 1) / lanes * lanes - columns;
+  for (const bool adjacent : {true, false}) {
+    if (adjacent && (columns < lanes || idle > columns * kRowsOfLayingOut / rows)) continue;
+    Windows windows(sink, c, adjacent);
+    const bool along = std::any_of(windows.begin(), windows.end(),
+                                   [&](const Window& w) { return w.column == c.lane; });
+    if (along != adjacent || windows.places() < kLeastPlaces) continue;
+    if (!windows.AreFixed() || windows.HoldOthers()) continue;
+    if (const UOp out = StageThem(sink, c, windows, adjacent, lanes, target)) return out;
   }
   return UOp();
 }

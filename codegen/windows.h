@@ -4,7 +4,13 @@
 // Each element of such an operand is in as many windows as these have places. Laid out for every
 // place of every window, as columns in a row are (see codegen/contraction.h), it is written as
 // often, which takes long where few rows use it. Laid out once, with the borders that gates would
-// cut off, it is read at each place in turn, which moves the vector by an element.
+// cut off, it is read at each place in turn, in one of two forms:
+//
+// Along all columns, the adjacent ones as well: lanes then run along one row of the result, those
+// that it does not fill are idle, and a place further on is a vector an element further on.
+//
+// Along the others alone, and for every place of the adjacent ones: what is laid out is in rows as
+// long as the result's, so that lanes run over their ends, and none is idle.
 #pragma once
 
 #include "codegen/contraction.h"
