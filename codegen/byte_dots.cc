@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "codegen/byte_tiler.h"
+#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "graph/simplify.h"
 
@@ -24,13 +25,6 @@ constexpr int64_t kLeastSums = 4;  // lanes of i32 that are worth it
 bool IsSumOfByteProducts(const UOp& u) {
   return u.is(Op::kReduce) && u.dtype() == kInt32 && u.arg<ReduceArg>().op == Op::kAdd &&
          u.src(0).is(Op::kMul) && IsByte(u.src(0).src(0)) && IsByte(u.src(0).src(1));
-}
-
-bool Contains(const UOp& u, const UOp& part) {
-  for (const UOp& s : TopoSort({&u, 1})) {
-    if (s == part) return true;
-  }
-  return false;
 }
 
 // Whether an index depends on a range that stays a loop.
@@ -47,8 +41,8 @@ bool Loops(const UOp& index) {
 bool Scales(const UOp& value, const UOp& dots) {
   UOp u = value;
   while (u.is(Op::kMul)) {
-    const bool first = Contains(u.src(0), dots);
-    if (Contains(u.src(first ? 1 : 0), dots)) return false;
+    const bool first = DependsOn(u.src(0), dots);
+    if (DependsOn(u.src(first ? 1 : 0), dots)) return false;
     u = UOp(u.src(first ? 0 : 1));
   }
   return u.is(Op::kCast) && u.dtype() == kFloat32 && u.src(0) == dots;
@@ -269,13 +263,13 @@ void ByteTiler::VectorsOfFactors(const UOp& of_dots, int64_t groups, Substitutio
   if (Loops(place)) return;  // one number a step
   UOp u = dots_.scaled;
   while (u.is(Op::kMul)) {
-    const int with = Contains(UOp(u.src(0)), c_.reduce) ? 0 : 1;
+    const int with = DependsOn(UOp(u.src(0)), c_.reduce) ? 0 : 1;
     const UOp factor(u.src(1 - with));
     u = UOp(u.src(with));
     if (!(sets_.Free(factor) & beside)) continue;
     UOp value = Simplify(Substitute(factor, there)), at = place, all = lane;
     int64_t lanes = trailing.lanes;
-    if (Contains(value, of_dots)) {  // its lanes are of several blocks further out, too
+    if (DependsOn(value, of_dots)) {  // its lanes are of several blocks further out, too
       lanes *= of_dots.src(0).vmax() / groups;
       if (lanes > most) continue;
       all = Range(lanes, RangeKind::kVector);
@@ -378,10 +372,10 @@ std::optional<ByteDots> FindByteDots(const RangeSets& sets) {
   }
   out.scaled = UOp(out.sum.src(0));
   if (out.scaled.is(Op::kAdd)) {
-    const int with = Contains(UOp(out.scaled.src(0)), out.c.reduce) ? 0 : 1;
+    const int with = DependsOn(UOp(out.scaled.src(0)), out.c.reduce) ? 0 : 1;
     out.rest = UOp(out.scaled.src(1 - with));
     out.scaled = UOp(out.scaled.src(with));
-    if (Contains(out.rest, out.c.reduce)) return std::nullopt;
+    if (DependsOn(out.rest, out.c.reduce)) return std::nullopt;
   }
   if (!Scales(out.scaled, out.c.reduce) || !Exact(out.c)) return std::nullopt;
   out.blocks.assign(ClosedRanges(out.sum).begin(), ClosedRanges(out.sum).end());

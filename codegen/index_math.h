@@ -1,9 +1,9 @@
-// Arithmetic on indices, for passes that lay out blocks of threads; nothing is simplified but where
-// it says so.
+// Arithmetic on indices, for passes that make new ones; nothing is simplified but where it says so.
 #pragma once
 
 #include "graph/simplify.h"
 #include "graph/uop.h"
+#include "graph/walk.h"
 
 namespace tessera {
 
@@ -25,6 +25,11 @@ inline UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCm
 // How many points `stride` steps reach from `from` below n. Simplified.
 inline UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
   return CeilOver(Minus(n, from), stride);
+}
+
+// Whether an expression is made of this one, among others.
+inline bool DependsOn(const UOp& u, const UOp& part) {
+  return FindBelow({&u, 1}, [&](const UOp& s) { return s == part; }) != nullptr;
 }
 
 // Conditions, of which either may be nothing: it holds always.

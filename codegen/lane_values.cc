@@ -5,16 +5,12 @@
 #include <bit>
 #include <optional>
 
+#include "codegen/index_math.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
-#include "graph/walk.h"
 
 namespace tessera {
 namespace {
-
-bool DependsOn(const UOp& u, const UOp& range) {
-  return FindBelow({&u, 1}, [&](const UOp& s) { return s == range; }) != nullptr;
-}
 
 // The value of an index expression of this range and constants alone, or nothing.
 std::optional<int64_t> At(const UOp& u, const UOp& range, int64_t point) {

@@ -15,11 +15,10 @@ struct MemoryHints {
   absl::flat_hash_set<const Node*> streamed;
   // LOADs, with the elements from each to its like in the next row. Hardware follows no stream
   // across pages, so the first touch of each row waits for memory. Rows of a large buffer are
-  // asked for while the row before is worked on, short ones some rows before; a row that several
-  // loops read one after another by the last of them, which would leave memory idle, and further
-  // before. Of several
-  // streams that are read on and on far from one another less is asked for, the least where there
-  // is little to compute.
+  // asked for while the row before is worked on, short ones some rows before; rows that several
+  // loops read one after another further before, by the last of them, which would leave memory
+  // idle. Of several streams that are read on and on far from one another less is asked for, the
+  // least where there is little to compute.
   absl::flat_hash_map<const Node*, int64_t> ahead;
 };
 

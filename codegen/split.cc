@@ -5,6 +5,7 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
+#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "graph/fault.h"
 #include "graph/kernel_form.h"
@@ -135,10 +136,6 @@ class Splitter {
   absl::flat_hash_map<const Node*, std::vector<UOp>> parts_;  // of stores
 };
 
-UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Over(const UOp& a, int64_t b) { return Simplify(UOp::Make(Op::kFloorDiv, {a, UOp::Index(b)})); }
-
 }  // namespace
 
 UOp SumOver(const UOp& value, const std::vector<UOp>& ranges) {
@@ -223,7 +220,7 @@ UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int
   UOp n, done = UOp::Index(0);  // the end of the piece, elements before the segment
   const auto add = [&](int64_t copies, int64_t width) {
     const UOp left = Simplify(UOp::Make(Op::kSub, {n, done}));
-    const UOp tiles = Over(left, copies * width);
+    const UOp tiles = Simplify(Over(left, copies * width));
     if (tiles.vmax() <= 0) return;
     Segment s;
     UOp tile = UOp::Index(0);

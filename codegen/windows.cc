@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
@@ -17,14 +18,6 @@ namespace {
 constexpr int64_t kLeastPlaces = 3;  // of a window
 // Rows that take as long as laying out the places of windows along the adjacent columns.
 constexpr int64_t kRowsOfLayingOut = 6;
-
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
-
-bool DependsOn(const UOp& u, const UOp& range) {
-  const std::vector<UOp> order = TopoSort({&u, 1});
-  return std::find(order.begin(), order.end(), range) != order.end();
-}
 
 // A loop over the result and one of the sum that move the operand as one.
 struct Window {
@@ -83,14 +76,17 @@ class Windows {
   auto begin() const { return windows_.begin(); }
   auto end() const { return windows_.end(); }
   int64_t places() const { return places_; }
+  bool IsOver(const UOp& column) const {
+    return std::any_of(begin(), end(), [&](const Window& w) { return w.column == column; });
+  }
 
   // Whether a loop that moves the operand by itself runs within one over windows: what is laid out
   // would be so again at each of its points.
   bool HoldOthers() const {
     bool within = false;
     for (const UOp& r : c_.columns) {
-      const bool is = std::any_of(begin(), end(), [&](const Window& w) { return w.column == r; });
       if (r == c_.lane) continue;
+      const bool is = IsOver(r);
       if (!is && within && DependsOn(c_.b, r)) return true;
       within |= is;
     }
@@ -153,12 +149,12 @@ class Windows {
 };
 
 // The kernel with these windows staged, in parts if they are too many.
-UOp StageThem(const UOp& sink, const Contraction& c, Windows& windows, bool adjacent, int64_t lanes,
+UOp StageThem(const UOp& sink, const Contraction& c, Windows& windows, int64_t lanes,
               const Target& target) {
   const int64_t bytes = windows.Bytes(), most = target.l2_bytes * 3 / 4;
   if (bytes <= most) {
     const UOp staged = windows.Staged(sink, lanes);
-    return adjacent ? staged : MergeRanges(ColumnsOutward(staged, c));
+    return windows.IsOver(c.lane) ? staged : MergeRanges(ColumnsOutward(staged, c));
   }
   for (const Window& w : windows) {  // each part has some places besides its own
     if (w.column == c.lane) continue;
@@ -183,11 +179,10 @@ UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Tar
   for (const bool adjacent : {true, false}) {
     if (adjacent && (columns < lanes || idle > columns * kRowsOfLayingOut / rows)) continue;
     Windows windows(sink, c, adjacent);
-    const bool along = std::any_of(windows.begin(), windows.end(),
-                                   [&](const Window& w) { return w.column == c.lane; });
-    if (along != adjacent || windows.places() < kLeastPlaces) continue;
+    if (adjacent && !windows.IsOver(c.lane)) continue;
+    if (windows.places() < kLeastPlaces) continue;
     if (!windows.AreFixed() || windows.HoldOthers()) continue;
-    if (const UOp out = StageThem(sink, c, windows, adjacent, lanes, target)) return out;
+    if (const UOp out = StageThem(sink, c, windows, lanes, target)) return out;
   }
   return UOp();
 }

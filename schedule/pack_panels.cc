@@ -9,6 +9,7 @@
 #include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 #include "schedule/lasting.h"
 #include "schedule/passes.h"
 
@@ -55,8 +56,7 @@ UOp OnlyContraction(const UOp& sink, const RangeSets& sets) {
 }
 
 bool DependsOnVariables(const UOp& u) {
-  const std::vector<UOp> order = TopoSort({&u, 1});
-  return std::any_of(order.begin(), order.end(), [](const UOp& s) { return s.is(Op::kVar); });
+  return FindBelow({&u, 1}, [](const UOp& s) { return s.is(Op::kVar); }) != nullptr;
 }
 
 // The operand that varies over the columns, if it is no more than read, and cast.

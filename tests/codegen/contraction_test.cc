@@ -77,6 +77,20 @@ TEST(Contraction, ColumnsOfDeepConvolutionsHaveLanes) {
   }
 }
 
+// What windows have in common takes the room of the operand and its borders; in rows as long as the
+// result's, that times the places along these.
+TEST(Contraction, WindowsShareTheirElements) {
+  const auto scratch = [](const Dims& x, const Dims& w) {
+    const Tensor y = Tensor::Empty(x).Conv2d(Tensor::Empty(w), {.padding = {1, 1}});
+    const std::vector<PlanKernel> kernels = KernelsOf(y, SmallChip());
+    const absl::StatusOr<Program> program =
+        Codegen(kernels.at(0).graph, kernels[0].name, kernels[0].variables, SmallChip());
+    return program.ok() ? program->scratch_bytes : 0;
+  };
+  EXPECT_EQ(scratch({1, 64, 16, 32}, {32, 64, 3, 3}), 64 * 18 * 34 * 4);
+  EXPECT_EQ(scratch({1, 64, 7, 7}, {128, 64, 3, 3}), 64 * 3 * 9 * 7 * 4);
+}
+
 // Keys and values whose panels a core's part of the last cache holds are read before the loop over
 // blocks of rows; others in it, again by each block.
 TEST(ProductChain, KeepsPanels) {
