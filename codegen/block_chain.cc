@@ -138,7 +138,7 @@ class ChainTiler {
     return scores;
   }
 
-  bool CanFetch(const Operand& x) const {
+  bool CanFetch(const StagedOperand& x) const {
     return target_.fetches && x.read_only && x.lanes * x.value.dtype().bytes() >= 4;
   }
 
@@ -147,7 +147,7 @@ class ChainTiler {
   bool FetchesAhead() const {
     if (!pass_ || !out_->step_) return false;
     const BlockTiler first = First();
-    const auto bytes = [](const BlockTiler& of, const Operand& x) {
+    const auto bytes = [](const BlockTiler& of, const StagedOperand& x) {
       return of.Elements(x) * x.value.dtype().bytes();
     };
     const int64_t of_rows =

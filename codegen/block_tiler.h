@@ -18,7 +18,7 @@
 namespace tessera {
 
 // One operand: what is staged of it, and how it lies there.
-struct Operand {
+struct StagedOperand {
   UOp value;                // staged
   std::vector<UOp> ranges;  // rows of a, columns of b
   int64_t extent = 0;       // of the tile along them
@@ -77,14 +77,14 @@ class BlockTiler {
   // The one tile that begins there, for a kernel whose grid is bound.
   void BindWithin(const UOp& row, const UOp& column, const Substitution& batch);
   // The tile of an operand in scratch, and the element of it that the products read.
-  UOp Stage(const Operand& x, int64_t id);
-  UOp Read(const Operand& x, const UOp& stage) const;
+  UOp Stage(const StagedOperand& x, int64_t id);
+  UOp Read(const StagedOperand& x, const UOp& stage) const;
   // With a factor: at each step the sums of the steps before are multiplied by it first.
   UOp Sums(const UOp& a, const UOp& b, const UOp& factor = UOp()) const;
   // The kernel, with these sums in the place of the contraction's, and what is known of others.
   UOp Stored(const UOp& sums, const Substitution& known = {}) const;
-  const Operand& a() const { return a_; }
-  const Operand& b() const { return b_; }
+  const StagedOperand& a() const { return a_; }
+  const StagedOperand& b() const { return b_; }
 
  private:
   friend class ChainTiler;
@@ -98,7 +98,7 @@ class BlockTiler {
   int64_t PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const;
   // How an operand lies in shared memory. `along_sum`: the lanes of vectors along the sum, `along`:
   // those along its own ranges.
-  void Lay(Operand& x, int64_t along_sum, int64_t along) const;
+  void Lay(StagedOperand& x, int64_t along_sum, int64_t along) const;
   // Large tiles read least; smaller ones where there would be too few for all multiprocessors, or
   // where most of one would be empty.
   void ChooseTile(int64_t rows, int64_t columns, int64_t batch);
@@ -114,9 +114,9 @@ class BlockTiler {
   const UOp& Result() const { return scaled_ ? scaled_ : c_.reduce; }
   // Where the ranges of the result are at a thread's element, and whether it is there.
   UOp AtElement(Substitution& map) const;
-  int64_t Elements(const Operand& x) const;
+  int64_t Elements(const StagedOperand& x) const;
   // Where an element of a tile lies in scratch.
-  UOp Offset(const Operand& x, const UOp& at, const UOp& step) const;
+  UOp Offset(const StagedOperand& x, const UOp& at, const UOp& step) const;
 
   const UOp sink_;
   const RangeSets sets_;
@@ -127,7 +127,7 @@ class BlockTiler {
   const Target& target_;
   int64_t next_id_;
   const MatrixShape* unit_ = nullptr;  // null: every thread for itself
-  Operand a_, b_;
+  StagedOperand a_, b_;
   int64_t tile_rows_ = 0, tile_columns_ = 0, steps_ = 0, threads_ = 0;
   int64_t warps_down_ = 2, warps_across_ = 2;  // of a tile
   int64_t lanes_ = 1;                          // of a vector of columns

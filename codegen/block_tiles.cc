@@ -140,7 +140,7 @@ void BlockTiler::BindTile(std::vector<UOp>& closed) {
   if (!loops.IsConst(1)) {
     step_ = UOp::Make(Op::kRange, kInt64, {loops}, RangeArg{next_id_++, RangeKind::kLoop});
     sum_ranges_.push_back(step_);
-    for (Operand* x : {&a_, &b_}) {
+    for (StagedOperand* x : {&a_, &b_}) {
       if (!x->loop) x->loop = step_;
     }
   }
@@ -193,18 +193,18 @@ void BlockTiler::BindWarps(std::vector<UOp>& closed) {
 
 UOp BlockTiler::Column() const { return Plus(Times(column_unit_, lanes_), lane_); }
 
-int64_t BlockTiler::Elements(const Operand& x) const {
+int64_t BlockTiler::Elements(const StagedOperand& x) const {
   return (x.turned ? steps_ : x.extent) * x.pitch;
 }
 
-UOp BlockTiler::Offset(const Operand& x, const UOp& at, const UOp& step) const {
+UOp BlockTiler::Offset(const StagedOperand& x, const UOp& at, const UOp& step) const {
   const UOp row = x.turned ? step : at, column = x.turned ? at : step;
   UOp offset = Plus(Times(row, x.pitch), column);
   if (x.ahead > 0) offset = Plus(offset, Times(Modulo(x.loop, x.ahead + 1), Elements(x)));
   return Simplify(offset);
 }
 
-UOp BlockTiler::Stage(const Operand& x, int64_t id) {
+UOp BlockTiler::Stage(const StagedOperand& x, int64_t id) {
   const DType dtype = x.value.dtype();
   const bool is_a = &x == &a_;
   const int64_t bytes = Elements(x) * (x.ahead + 1) * dtype.bytes();
@@ -258,7 +258,7 @@ UOp BlockTiler::Stage(const Operand& x, int64_t id) {
                    StageArg{id, Space::kShared, x.ahead});
 }
 
-UOp BlockTiler::Read(const Operand& x, const UOp& stage) const {
+UOp BlockTiler::Read(const StagedOperand& x, const UOp& stage) const {
   const UOp read = UOp::Make(Op::kIndex, {stage, Offset(x, &x == &a_ ? row_ : Column(), at_step_)});
   return read.dtype() == c_.reduce.dtype() ? read : UOp::Make(Op::kCast, c_.reduce.dtype(), {read});
 }

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "codegen/byte_tiler.h"
+#include "codegen/cpu_tiles.h"
 #include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "graph/simplify.h"
@@ -385,6 +386,9 @@ std::optional<ByteDots> FindByteDots(const RangeSets& sets) {
 UOp TileByteDots(const UOp& sink, const RangeSets& sets, const ByteDots& dots,
                  const Target& target) {
   const Contraction& c = dots.c;
+  if (const UOp row = dots.sum ? UOp() : Longest(c.rows)) {
+    if (const UOp tiled = TileByUnits(sink, sets, c, row, target)) return tiled;
+  }
   std::vector<UOp> both, of_columns;
   for (const UOp& r : c.inner) {
     const bool fours = r.src(0).IsConst() && r.src(0).vmax() % kBytesOfDot == 0;

@@ -88,7 +88,7 @@ int64_t BlockTiler::PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) 
   return lanes;
 }
 
-void BlockTiler::Lay(Operand& x, int64_t along_sum, int64_t along) const {
+void BlockTiler::Lay(StagedOperand& x, int64_t along_sum, int64_t along) const {
   x.along_own =
       along > along_sum || (along == along_sum && Adjacent(x.value, x.ranges.back(), sets_) &&
                             !Adjacent(x.value, c_.inner.back(), sets_));
@@ -151,7 +151,7 @@ bool BlockTiler::Choose(const GivenTile* given) {
   a_.extent = tile_rows_;
   b_.extent = tile_columns_;
   int64_t stage = 0;
-  for (Operand* x : {&a_, &b_}) {
+  for (StagedOperand* x : {&a_, &b_}) {
     // Without units a turned b is read in vectors.
     const int64_t width = x->turned ? x->extent : steps_;
     x->lanes = std::min(x->lanes, width);

@@ -2,6 +2,7 @@
 #include "codegen/codegen.h"
 
 #include "absl/strings/str_cat.h"
+#include "codegen/cpu_tiles.h"
 #include "codegen/matrix.h"
 #include "codegen/passes.h"
 #include "codegen/prelude.h"
@@ -29,6 +30,8 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
     RETURN_IF_ERROR(passes.RunOptional(
         "matrix", kernel, on_sink([&](const UOp& k) { return UseMatrixUnits(k, target); }),
         /*check=*/false));
+  } else {
+    RETURN_IF_ERROR(passes.Run("matrix", kernel, on_sink(UseTiles), /*check=*/false));
   }
   // Unchecked: a kernel with lanes is neither a kernel nor a program yet.
   RETURN_IF_ERROR(passes.Run(

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "codegen/cpu_tiles.h"
 #include "codegen/lanes.h"
 #include "codegen/panels.h"
 #include "codegen/share_factors.h"
@@ -293,6 +294,7 @@ UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int6
 UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                int64_t lanes, const Target& target, const UOp& block = UOp()) {
   if (!block) {
+    if (const UOp tiled = TileByUnits(sink, sets, c, row, target)) return tiled;
     UOp inner = row, outer;
     if (const UOp blocked = BlockRows(sink, sets, c, lanes, target, inner, outer)) {
       const RangeSets now(blocked);

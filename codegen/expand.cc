@@ -98,7 +98,7 @@ UOp Decide(const UOp& sink) {
 UOp Expand(const UOp& sink, const Target& target) {
   UOp out = sink;
   while (UOp r = FindRange(out, RangeKind::kUnroll)) {
-    std::vector<Segment> copies;
+    std::vector<LoopSegment> copies;
     for (int64_t i = 0; i < r.src(0).vmax(); ++i) copies.push_back({UOp::Index(i), {}});
     out = SplitIntoSegments(out, r, copies);
   }

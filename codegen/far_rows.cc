@@ -146,9 +146,9 @@ UOp ReduceFarRows(const UOp& sink, const RangeSets& sets, const Target& target) 
     };
     row = range(g.rows(), id);
     const UOp left = range(rows - g.rows(), id + 1), first = UOp::Index(g.rows());
-    const Segment after = rows - g.rows() == 1
-                              ? Segment{first, {}}
-                              : Segment{UOp::Make(Op::kAdd, {left, first}), {left}};
+    const LoopSegment after = rows - g.rows() == 1
+                                  ? LoopSegment{first, {}}
+                                  : LoopSegment{UOp::Make(Op::kAdd, {left, first}), {left}};
     out = Simplify(SplitIntoSegments(out, f->row, {{row, {row}}, after}));
   }
   std::vector<UOp> order = f->batch;

@@ -20,6 +20,10 @@ Lowerer::Lowerer(const UOp& sink, const Target& target)
   for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
   for (const UOp& u : sets_.order()) {
     if (u.is(Op::kReduce)) reduces_.push_back(u);
+    const bool adds = u.is(Op::kUpdate) && u.arg<ReduceArg>().op == Op::kAdd;
+    if (adds && u.src(1).is(Op::kReduce) && u.src(1).src(0).is(Op::kMma)) {
+      added_by_.emplace(u.src(1).get(), u);
+    }
   }
 }
 
@@ -168,7 +172,8 @@ absl::Status Lowerer::EmitUpdate(const UOp& update) {
   const int here = static_cast<int>(blocks_.size()) - 1;
   const UOp pointer = *Find(index.src(0)), offset = *Find(index.src(1));
   UOp value = *Find(update.src(1));
-  if (const Op op = update.arg<ReduceArg>().op; op != Op::kAssign) {
+  const Op op = update.arg<ReduceArg>().op;
+  if (op != Op::kAssign && !added_by_.contains(update.src(1).get())) {
     const UOp old = Append(here, UOp::Make(Op::kLoad, value.dtype(), {pointer, offset}, FreshId()));
     value = Append(here, UOp::Make(op, {old, value}));
   }
@@ -250,9 +255,10 @@ absl::Status Lowerer::Emit(const UOp& u) {
       return absl::OkStatus();
     }
     case Op::kFragment: {
+      std::vector<UOp> srcs;
+      for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
       const Ints arg = {next_id_++, u.arg<Ints>()[1]};
-      Define(u,
-             Append(home, UOp::Make(u.op(), u.dtype(), {*Find(u.src(0)), *Find(u.src(1))}, arg)));
+      Define(u, Append(home, UOp::Make(u.op(), u.dtype(), srcs, arg)));
       return absl::OkStatus();
     }
     default: {

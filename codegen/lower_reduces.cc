@@ -117,6 +117,10 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
         regs.push_back(regs[pool[i]]);
         continue;
       }
+      if (const auto it = added_by_.find(r.get()); it != added_by_.end()) {
+        const UOp& index = it->second.src(0);
+        RETURN_IF_ERROR(Compute({UOp(index.src(0)), UOp(index.src(1))}));
+      }
       const UOp start = Start(r, begin);
       regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
     }
@@ -165,6 +169,11 @@ absl::Status Lowerer::EmitRescales(const std::vector<UOp>& group, const std::vec
 }
 
 UOp Lowerer::Start(const UOp& r, int block) {
+  if (const auto it = added_by_.find(r.get()); it != added_by_.end()) {
+    const UOp& index = it->second.src(0);
+    const std::vector<UOp> srcs = {*Find(index.src(0)), *Find(index.src(1))};
+    return Append(block, UOp::Make(Op::kLoad, r.dtype(), srcs, FreshId()));
+  }
   const DType scalar = r.dtype().Scalar();
   const Op op = r.arg<ReduceArg>().op;
   const bool zero = op == Op::kMax && FaultPlanted(Fault::kMaxStartsAtZero);

@@ -110,7 +110,8 @@ class Lowerer {
   // loop there may be ranges whose points run at once, each with a register of its own.
   absl::Status EmitRunning(const UOp& u);
   bool OverThreads(const UOp& u) const;
-  // What a reduction starts from: a constant, or one in every lane.
+  // What a reduction starts from: a constant, or one in every lane; of tiles that an UPDATE adds,
+  // what they are added to.
   UOp Start(const UOp& r, int block);
   // In which other's register, by place in the group, each reduction takes up its values: its own,
   // unless there are more than MostSums. Then those that are only combined with one another share.
@@ -163,6 +164,8 @@ class Lowerer {
   Lowered shape_;
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
+  // Of sums by a matrix unit, the UPDATE that adds them.
+  absl::flat_hash_map<const Node*, UOp> added_by_;
   std::vector<Block> blocks_;
   bool extents_ = false;                           // whether an extent is being computed
   std::vector<UOp> tested_;                        // gates of UPDATEs that hold here

@@ -167,7 +167,7 @@ UOp SumPairs(const UOp& sink, const Target& target) {
       const UOp pair = range(id, steps / kStepsOfPair, RangeKind::kLoop);
       const UOp step = range(id + 1, kStepsOfPair, RangeKind::kMatrix);
       const UOp first = UOp::Make(Op::kMul, {pair, UOp::Index(kStepsOfPair)});
-      std::vector<Segment> segments = {{UOp::Make(Op::kAdd, {first, step}), {pair, step}}};
+      std::vector<LoopSegment> segments = {{UOp::Make(Op::kAdd, {first, step}), {pair, step}}};
       if (steps % kStepsOfPair != 0) segments.push_back({UOp::Index(steps - 1), {}});
       out = Simplify(SplitIntoSegments(out, pairs, segments));
       found = true;

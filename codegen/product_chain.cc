@@ -225,11 +225,11 @@ UOp TileChain(const UOp& sink, const ProductChain& chain, const Target& target,
     const RangeKind kind = row.arg<RangeArg>().kind;
     const UOp whole = by_block(Op::kFloorDiv, UOp(row.src(0)));
     const UOp rest = by_block(Op::kFloorMod, UOp(row.src(0)));
-    std::vector<Segment> segments;
+    std::vector<LoopSegment> segments;
     // `count` blocks of `extent` rows from `begin` on. One of the workers runs a single block.
     const auto add = [&](const UOp& begin, const UOp& count, const UOp& extent) {
       if (count.vmax() <= 0 || extent.vmax() <= 0) return;
-      Segment s{begin, {}};
+      LoopSegment s{begin, {}};
       if (!count.IsConst(1) || kind == RangeKind::kGrid) {
         s.ranges.push_back(range(count, kind));
         s.value = UOp::Make(Op::kAdd, {begin, by_block(Op::kMul, s.ranges.back())});

@@ -11,39 +11,15 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "codegen/literal.h"
 #include "codegen/passes.h"
+#include "codegen/tile_numbers.h"
 #include "graph/fault.h"
+#include "graph/panel.h"
 #include "graph/status.h"
 
 namespace tessera {
 namespace {
-
-std::string TypeName(DType t) {
-  const std::string scalar = absl::StrCat("rt_", t.Scalar().ToString());
-  return t.lanes() == 1 ? scalar : absl::StrCat("rt_vec<", scalar, ", ", t.lanes(), ">");
-}
-
-// A literal of a value; narrow floats are given by their bits.
-std::string Literal(Scalar v, DType t) {
-  if (t.IsBool()) return absl::StrCat("rt_bool(", v.bits != 0, ")");
-  if (t.kind() == Kind::kF32 || t.kind() == Kind::kF64) {
-    const double d = v.AsFloat();
-    const char* suffix = t.kind() == Kind::kF32 ? "f" : "";
-    const char* type = t.kind() == Kind::kF32 ? "<rt_f32>()" : "<rt_f64>()";
-    if (std::isnan(d)) return absl::StrCat(std::signbit(d) ? "-" : "", "rt_nan", type);
-    if (std::isinf(d)) return absl::StrCat(d < 0 ? "-" : "", "rt_inf", type);
-    if (FaultPlanted(Fault::kShortLiterals)) return absl::StrFormat("%.5e%s", d, suffix);
-    return absl::StrCat(ScalarToString(v, t), suffix);
-  }
-  if (t.IsFloat()) {
-    uint16_t bits = 0;
-    StoreScalar(&bits, t, v);
-    return absl::StrCat("rt_bitcast<", TypeName(t), ">(rt_u", t.bits(), "(", bits, "))");
-  }
-  if (t.kind() == Kind::kU64) return absl::StrCat("rt_u64(", v.bits, "ull)");
-  if (v.AsInt() == INT64_MIN) return "(-9223372036854775807ll - 1)";
-  return absl::StrCat(TypeName(t), "(", v.AsInt(), t.bits() == 64 ? "ll" : "", ")");
-}
 
 // What reads an element that a kernel stores or fills must not be taken for constant.
 absl::flat_hash_set<const Node*> Written(const UOp& program) {
@@ -126,6 +102,8 @@ class Renderer {
       if (u.is(Op::kParam)) Parameter(u);
       if (u.is(Op::kVar)) RETURN_IF_ERROR(Variable(u));
     }
+    ASSIGN_OR_RETURN(tiles_, NumberTiles(program));
+    if (!tiles_.empty()) Line("const rt_tiles tiles;");
     for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
     if (streams_) Line("rt_stream_end();");
     return absl::StrCat("RT_KERNEL(", program.arg<std::string>(), ") {\n", text_, "}\n");
@@ -233,9 +211,16 @@ class Renderer {
   void Value(const UOp& u, const std::string& expr) {
     if (names_.contains(u.get())) return;
     const std::string name = absl::StrCat("v", next_++);
-    Line(absl::StrCat("const ", TypeName(Held(u)), " ", name, " = ", expr, ";"));
+    const std::string type = IsTile(u.dtype()) ? "auto" : TypeName(Held(u));
+    Line(absl::StrCat("const ", type, " ", name, " = ", expr, ";"));
     names_.emplace(u.get(), name);
     scopes_.back().push_back(u.get());
+  }
+
+  // A function of the prelude that makes a tile: its number and its elements tell which.
+  std::string MakeTile(const char* how, const UOp& u, const std::string& list = "()") {
+    return absl::StrCat("rt_tile_", how, "<", tiles_.at(u.get()), ", ",
+                        TypeName(u.dtype().Scalar()), ">", list);
   }
 
   std::string Elementwise(const UOp& u) {
@@ -304,6 +289,11 @@ class Renderer {
     if (u.src(0).is(Op::kReg)) return Use(u.src(0));
     const std::string pointer = Use(u.src(0)), offset = Use(u.src(1));
     const std::string type = TypeName(u.dtype().Scalar());
+    if (IsTile(u.dtype())) {
+      return MakeTile("load", u,
+                      absl::StrCat("(", pointer, ", ", offset, ", ",
+                                   kBytesOfTile / 16 / u.dtype().bytes(), ")"));
+    }
     std::string load = u.dtype().lanes() == 1
                            ? absl::StrCat(pointer, "[", offset, "]")
                            : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer,
@@ -324,6 +314,8 @@ class Renderer {
     streams_ |= streamed;
     if (lanes == 1) {
       Line(absl::StrCat(gate, pointer, "[", offset, "] = ", value, ";"));
+    } else if (IsTile(u.src(2).dtype())) {
+      Line(absl::StrCat("rt_tile_store(", pointer, ", ", offset, ", ", value, ");"));
     } else {
       Line(absl::StrCat(gate, streamed ? "rt_stream<" : "rt_store<", lanes, ">(", pointer, ", ",
                         offset, ", ", value, ");"));
@@ -389,7 +381,11 @@ class Renderer {
         break;
       case Op::kReg: {
         const std::string name = absl::StrCat("a", u.arg<int64_t>());
-        Line(absl::StrCat(type, " ", name, " = ", UseAs(u.src(0), u.dtype().lanes()), ";"));
+        const std::string held = IsTile(u.dtype()) ? "auto" : type;
+        Line(absl::StrCat(
+            held, " ", name, " = ",
+            tiles_.contains(u.get()) ? MakeTile("zero", u) : UseAs(u.src(0), u.dtype().lanes()),
+            ";"));
         names_.emplace(u.get(), name);
         scopes_.back().push_back(u.get());
         break;
@@ -408,6 +404,7 @@ class Renderer {
         Line(absl::StrCat("rt_prefetch(", Use(u.src(0)), ", ", Use(u.src(1)), ");"));
         break;
       case Op::kSplat:
+        if (IsTile(u.dtype())) break;  // zero, as a tile is made
         Value(u, UseAs(u.src(0), u.dtype().lanes()));
         break;
       case Op::kLanes: {
@@ -448,13 +445,21 @@ class Renderer {
         Line(absl::StrCat("rt_wait(", u.arg<Ints>()[1], ");"));
         break;
       case Op::kFragment:
+        if (u.size() == 3) {
+          Value(u, MakeTile("load", u,
+                            absl::StrCat("(", Use(u.src(0)), ", ", Use(u.src(1)), ", ",
+                                         Use(u.src(2)), ")")));
+          break;
+        }
         Value(u, absl::StrCat("rt_fragment", u.arg<Ints>()[1] != 0 ? "_turned" : "", "(RT_SELF ",
                               Use(u.src(0)), ", ", Use(u.src(1)), ")"));
         break;
       case Op::kMma: {
         const std::string sum = u.size() == 3 ? Use(u.src(2))
-                                              : absl::StrCat("rt_splat<", u.dtype().lanes(), ">(",
-                                                             TypeName(u.dtype().Scalar()), "{})");
+                                : tiles_.contains(u.get())
+                                    ? MakeTile("zero", u)
+                                    : absl::StrCat("rt_splat<", u.dtype().lanes(), ">(",
+                                                   TypeName(u.dtype().Scalar()), "{})");
         Value(u, absl::StrCat(u.arg<std::string>(), gpu_ ? "(RT_SELF " : "(", Use(u.src(0)), ", ",
                               Use(u.src(1)), ", ", sum, ")"));
         break;
@@ -477,6 +482,7 @@ class Renderer {
   int indent_ = 1;
   int64_t next_ = 0;
   bool streams_ = false;
+  TileNumbers tiles_;
   absl::flat_hash_map<const Node*, std::string> names_;
   std::vector<std::vector<const Node*>> scopes_{1};
 };

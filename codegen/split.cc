@@ -19,14 +19,14 @@ namespace {
 
 class Splitter {
  public:
-  Splitter(const UOp& sink, const UOp& range, const std::vector<Segment>& segments)
+  Splitter(const UOp& sink, const UOp& range, const std::vector<LoopSegment>& segments)
       : sets_(sink), bit_(sets_.Bit(range)), range_(range), segments_(segments) {}
 
   UOp Run(const UOp& sink) {
     for (const UOp& u : sets_.order()) {
       if (u == range_) {
         std::vector<UOp> values;
-        for (const Segment& s : segments_) values.push_back(s.value);
+        for (const LoopSegment& s : segments_) values.push_back(s.value);
         variants_.TryEmplace(u.get(), values);
       } else if (sets_.Free(u) & bit_) {
         std::vector<UOp> copies;
@@ -68,7 +68,7 @@ class Splitter {
     const bool adds = u.is(Op::kReduce) && u.arg<ReduceArg>().op == Op::kAdd;
     return adds && u.dtype().IsFloat() && u.src(0).is(Op::kMul) && ClosedRanges(u).size() == 1 &&
            std::all_of(segments_.begin(), segments_.end(),
-                       [](const Segment& s) { return s.ranges.empty(); });
+                       [](const LoopSegment& s) { return s.ranges.empty(); });
   }
 
   void CloseProducts(const UOp& u) {
@@ -130,7 +130,7 @@ class Splitter {
   const RangeSets sets_;
   const RangeMask bit_;
   const UOp range_;
-  const std::vector<Segment>& segments_;
+  const std::vector<LoopSegment>& segments_;
   NodeMap<std::vector<UOp>> variants_;
   NodeMap<UOp> whole_;
   absl::flat_hash_map<const Node*, std::vector<UOp>> parts_;  // of stores
@@ -145,7 +145,7 @@ UOp SumOver(const UOp& value, const std::vector<UOp>& ranges) {
   return UOp::Make(Op::kReduce, srcs, ReduceArg{Op::kAdd, {}});
 }
 
-UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments) {
+UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<LoopSegment>& segments) {
   return Splitter(sink, range, segments).Run(sink);
 }
 
@@ -216,13 +216,13 @@ UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int
     return UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{next_id++, kind});
   };
   const RangeKind kind = range.arg<RangeArg>().kind;
-  std::vector<Segment> segments;
+  std::vector<LoopSegment> segments;
   UOp n, done = UOp::Index(0);  // the end of the piece, elements before the segment
   const auto add = [&](int64_t copies, int64_t width) {
     const UOp left = Simplify(UOp::Make(Op::kSub, {n, done}));
     const UOp tiles = Simplify(Over(left, copies * width));
     if (tiles.vmax() <= 0) return;
-    Segment s;
+    LoopSegment s;
     UOp tile = UOp::Index(0);
     // One of the workers runs a single tile, not each of them.
     if (!tiles.IsConst(1) || kind == RangeKind::kGrid) {

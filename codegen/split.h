@@ -12,7 +12,7 @@ UOp SumOver(const UOp& value, const std::vector<UOp>& ranges);
 
 // Part of a range: what the range is there, and the ranges that run over the part. No ranges: the
 // part is one value.
-struct Segment {
+struct LoopSegment {
   UOp value;
   std::vector<UOp> ranges;
   bool again = false;  // points of others as well
@@ -21,7 +21,7 @@ struct Segment {
 // The kernel with `range` run segment by segment; together they must cover it once, but for those
 // that do points again. A STORE becomes one for each segment (see StoresAgain), a REDUCE the
 // combination of one for each.
-UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<Segment>& segments);
+UOp SplitIntoSegments(const UOp& sink, const UOp& range, const std::vector<LoopSegment>& segments);
 
 // Gives the loops that reductions and stages run over `range` before others do ranges of their own,
 // one for each depth of nesting, so that each can be tiled by itself. Adds them to `own`.

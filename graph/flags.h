@@ -19,6 +19,8 @@
   X(kKeepMib, "KEEP_MIB", kInt, "256",                                                            \
     "most MiB that captured steps keep of what each call would compute alike; 0: none")           \
   X(kCores, "CORES", kInt, "0", "most cores that one kernel may use; 0: all that we may run on")  \
+  X(kCpuFeatures, "CPU_FEATURES", kText, "",                                                      \
+    "compile for a CPU with (+) or without (-) these: -avx512f,+amx-bf16; names as Clang's")      \
   X(kGuardPages, "GUARD_PAGES", kInt, "0", "1: unmapped pages around every CPU buffer")           \
   X(kJit, "JIT", kInt, "1", "CPU compiler: 0 none, 1 Clang in process, 2 a child clang")          \
   X(kClang, "CLANG", kText, "", "path of the child clang; else clang-19 to clang-14 of the PATH") \

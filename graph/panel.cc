@@ -23,6 +23,13 @@ int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int
   return columns >= kTileVectors * lanes && fits ? kTileVectors : 1;
 }
 
+bool HasTiles(DType operand, const Target& target) {
+  if (target.dialect != Dialect::kCpp) return false;
+  if (operand == kBFloat16) return absl::StrContains(target.features, "+amx-bf16");
+  const bool bytes = operand.IsInt() && operand.bits() == 8;
+  return bytes && absl::StrContains(target.features, "+amx-int8");
+}
+
 bool IsWidened(const UOp& u) {
   return u.is(Op::kCast) && u.dtype() == kFloat32 && u.src(0).dtype() == kBFloat16;
 }

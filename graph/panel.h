@@ -33,6 +33,13 @@ inline constexpr int64_t kLeastRowsOfPanel = 4;
 // Chips that have it sum the products of bf16 in pairs: to each lane of f32 those of two steps.
 inline constexpr int64_t kStepsOfPair = 2;
 
+// A tile of a CPU's matrix unit: sixteen rows of 64 bytes.
+inline constexpr int64_t kBytesOfTile = 1024;
+
+// Whether the target is a CPU with a matrix unit for operands of this dtype (see
+// codegen/cpu_tiles.h).
+bool HasTiles(DType operand, const Target& target);
+
 // Whether a value is a bf16, cast to f32: an operand of such products.
 bool IsWidened(const UOp& u);
 

@@ -4,6 +4,7 @@
 
 #include "graph/buffer.h"
 #include "graph/infer.h"
+#include "graph/panel.h"
 #include "graph/spec_graph.h"
 
 namespace tessera {
@@ -114,8 +115,9 @@ struct Form {
   }
   void Stage() const {
     for (int i = 0; i < size(); ++i) {
+      if (i > 1 && op(i) == Op::kUpdate) continue;
       if (op(i) != (i == 0 ? Op::kScratch : Op::kStore)) {
-        Fail(SpecRule::kStageForm, "takes a SCRATCH and the STOREs that fill it");
+        Fail(SpecRule::kStageForm, "takes a SCRATCH, the STOREs that fill it, and UPDATEs");
         return;
       }
     }
@@ -179,7 +181,9 @@ struct Form {
   }
   // A fragment of 16 bytes: four matrices, of each 4 bytes a thread.
   void Fragment() const {
+    if (!Count(2, 3)) return;
     const Ints& a = arg<Ints>();
+    if (size() == 3) return TileFragment();
     if (op(0) != Op::kScratch && op(0) != Op::kStage) {
       return Fail(SpecRule::kMatrixForm, "the first source must be a SCRATCH");
     }
@@ -187,6 +191,17 @@ struct Form {
         v.dtype.bytes() * v.dtype.lanes() != 16 || a.size() != 2 || (a[1] != 0 && a[1] != 1) ||
         (a[1] == 1 && dtype(0).bytes() != 2)) {
       Fail(SpecRule::kMatrixForm, "takes 16 bytes of the SCRATCH's dtype, turned only of two each");
+    }
+  }
+  void TileFragment() const {
+    if (op(0) != Op::kScratch && op(0) != Op::kStage && op(0) != Op::kParam) {
+      return Fail(SpecRule::kMatrixForm, "the first source must be a SCRATCH or a PARAM");
+    }
+    const Ints& a = arg<Ints>();
+    const bool is_tile = v.dtype.bytes() * v.dtype.lanes() == kBytesOfTile;
+    if (!(dtype(1) == kInt64) || !(dtype(2) == kInt64) || !(dtype(0) == v.dtype.Scalar()) ||
+        !is_tile || a.size() != 2 || a[1] != 0) {
+      Fail(SpecRule::kMatrixForm, "takes 1024 bytes of the source's dtype, and steps of i64");
     }
   }
   void Mma() const {
@@ -203,10 +218,17 @@ struct Form {
     const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
     const bool of_pairs = sum == kFloat32 && operand == kBFloat16 && dtype(0) == dtype(1) &&
                           dtype(0).lanes() == 2 * v.dtype.lanes();
-    if (!(of_matrices || of_lanes || of_pairs) || (size() == 3 && !(dtype(2) == v.dtype))) {
+    const bool of_tiles = dtype(0).bytes() * dtype(0).lanes() == kBytesOfTile &&
+                          dtype(1).bytes() * dtype(1).lanes() == kBytesOfTile &&
+                          v.dtype.bytes() * v.dtype.lanes() == kBytesOfTile &&
+                          (sum == kInt32 ? operand.bits() == 8 : operand == kBFloat16);
+    if (!(of_matrices || of_lanes || of_pairs || of_tiles) ||
+        (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,
            "takes two parts of 16 bytes, and eight sums of its dtype, f32 of floats and i32 of "
-           "bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32");
+           "bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32; or "
+           "tiles "
+           "of 1024 bytes");
     }
   }
   void Fetch() const {
@@ -397,7 +419,7 @@ bool CheckOperands(const NodeView& v, ReportFn report) {
   for (size_t i = 0; i < v.srcs.size(); ++i) {
     if (!v.srcs[i].dtype().IsVoid()) continue;
     const bool store = v.src_ops[i] == Op::kStore || v.src_ops[i] == Op::kUpdate;
-    if (v.src_ops[i] == Op::kStore && v.op == Op::kStage) continue;
+    if (store && v.op == Op::kStage) continue;
     report(store ? SpecRule::kStoreOutsideSink : SpecRule::kVoidOperand,
            absl::StrCat(Info(v.op).text, ": uses ", Info(v.src_ops[i]).text,
                         store ? ", which belongs in a SINK" : ", which has no value"));

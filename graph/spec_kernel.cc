@@ -307,10 +307,10 @@ void CheckRanges(SpecGraph& g) {
       const Op op = g.src(i, static_cast<int>(k)).op;
       if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
       const bool pointer =
-          k == 0 && (n.op == Op::kLoad || (op == Op::kReg ? n.op == Op::kSet : IsPut(n.op)) ||
-                     ((n.op == Op::kIndex || n.op == Op::kPrefetch) && op != Op::kReg) ||
-                     (n.op == Op::kStage && op == Op::kScratch) ||
-                     (n.op == Op::kFragment && op == Op::kScratch));
+          k == 0 &&
+          (n.op == Op::kLoad || (op == Op::kReg ? n.op == Op::kSet : IsPut(n.op)) ||
+           ((n.op == Op::kIndex || n.op == Op::kPrefetch) && op != Op::kReg) ||
+           (n.op == Op::kStage && op == Op::kScratch) || (n.op == Op::kFragment && op != Op::kReg));
       const bool fetched = n.op == Op::kFetch && op != Op::kReg && (k == 0 || k == 2);
       if (!pointer && !fetched && n.op != Op::kProgram && !n.bad) {
         g.Report(SpecRule::kPointerUse, i, Info(n.op).text, ": reads ", Info(op).text,
@@ -318,7 +318,8 @@ void CheckRanges(SpecGraph& g) {
       }
     }
     if (!n.sure()) continue;
-    if (n.dtype.lanes() > g.options.target.max_lanes) {
+    const bool is_tile = n.op == Op::kFragment && n.num_srcs == 3;
+    if (n.dtype.lanes() > g.options.target.max_lanes && !is_tile) {
       g.Report(SpecRule::kLaunchLimits, i, n.dtype.lanes(), " lanes; the target takes ",
                g.options.target.max_lanes);
     }

@@ -105,8 +105,11 @@ CorePool::~CorePool() {
 }
 
 void CorePool::Start() {
+  // The program's signal handlers run on threads of its own, but for those of faults, which only
+  // the thread that met one can handle.
   sigset_t all, before;
-  sigfillset(&all);  // the program's signal handlers run on threads of its own
+  sigfillset(&all);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   CPU_ZERO(&allowed_);
   pthread_getaffinity_np(pthread_self(), sizeof allowed_, &allowed_);

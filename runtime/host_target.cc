@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "graph/flags.h"
 
@@ -137,6 +139,26 @@ uint64_t SavedStates() {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
+// What CPU_FEATURES says, of the features in the table; what it says of others is printed.
+void Adjust(std::vector<absl::string_view>& names) {
+  const std::string wanted = TextFlag(Flag::kCpuFeatures);
+  for (absl::string_view each : absl::StrSplit(wanted, ',', absl::SkipEmpty())) {
+    const absl::string_view name = each.substr(1);
+    const auto* known = std::find_if(std::begin(kFeatures), std::end(kFeatures),
+                                     [&](const Feature& f) { return name == f.name; });
+    if (known == std::end(kFeatures) || (each[0] != '+' && each[0] != '-')) {
+      std::fprintf(stderr, "tessera: CPU_FEATURES: '%s' is ignored; write +name or -name, of: %s\n",
+                   std::string(each).c_str(),
+                   absl::StrJoin(kFeatures, " ", [](std::string* out, const Feature& f) {
+                     out->append(f.name);
+                   }).c_str());
+      continue;
+    }
+    names.erase(std::remove(names.begin(), names.end(), name), names.end());
+    if (each[0] == '+') names.push_back(known->name);
+  }
+}
+
 std::vector<absl::string_view> FeatureNames() {
   const uint64_t saved = SavedStates();
   auto all = [saved](uint64_t bits) { return (saved & bits) == bits; };
@@ -146,6 +168,7 @@ std::vector<absl::string_view> FeatureNames() {
   for (const Feature& feature : kFeatures) {
     if (usable[feature.state] && CpuHas(feature)) names.push_back(feature.name);
   }
+  Adjust(names);
   return names;
 }
 

@@ -69,13 +69,29 @@ int64_t GranularityOf(const UOp& extent) {
   return std::max<int64_t>(1, std::abs(out));
 }
 
+constexpr int64_t kStickBytes = 64;
+
+// The loop along which the result of a store is adjacent, by place, or their number.
+size_t AdjacentLoop(const UOp& store, absl::Span<const UOp> loops) {
+  size_t out = loops.size();
+  for (const Sum at = ToSum(store.src(0).src(1)); const Sum::Term& t : at.terms) {
+    if (t.factor == 1) out = std::find(loops.begin(), loops.end(), t.term) - loops.begin();
+  }
+  return out;
+}
+
 // The loops of a kernel's stores; and, where spans are limited, how far each goes in every tensor.
-IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops, const Target& target) {
+// Rows of the result that are shorter than two sticks stay whole: parts of them have no lanes.
+IterationSpace SpaceOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loops,
+                       const Target& target) {
   IterationSpace space;
-  for (const UOp& r : loops) {
+  const size_t adjacent = AdjacentLoop(store, loops);
+  for (size_t i = 0; i < loops.size(); ++i) {
     IterationAxis axis;
-    axis.size = r.src(0).vmax();
-    axis.granularity = GranularityOf(r.src(0));
+    axis.size = loops[i].src(0).vmax();
+    axis.granularity = GranularityOf(loops[i].src(0));
+    const bool short_row = axis.size * store.src(1).dtype().bytes() < 2 * kStickBytes;
+    if (i == adjacent && short_row) axis.stick = std::max<int64_t>(1, axis.size);
     space.axes.push_back(axis);
   }
   if (target.span_limit == INT64_MAX) return space;
@@ -142,10 +158,8 @@ Tiles TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loo
   const auto reduces = [](const UOp& u) { return u.is(Op::kReduce); };
   if (std::count_if(sets.order().begin(), sets.order().end(), reduces) != 1) return out;
   const UOp& sum = *std::find_if(sets.order().begin(), sets.order().end(), reduces);
-  size_t columns = loops.size(), rows = loops.size();
-  for (const Sum at = ToSum(store.src(0).src(1)); const Sum::Term& t : at.terms) {
-    if (t.factor == 1) columns = std::find(loops.begin(), loops.end(), t.term) - loops.begin();
-  }
+  const size_t columns = AdjacentLoop(store, loops);
+  size_t rows = loops.size();
   if (columns == loops.size()) return out;
   RangeMask of_columns = 0, of_others = 0;  // loops that move an operand along the columns; any
   for (const UOp& u : sets.order()) {
@@ -326,7 +340,8 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const int64_t wanted = std::min<int64_t>(target.cores, std::max<int64_t>(1, work / kWorthACore));
 
   // What must be split to fit, and what may be to keep more cores busy than one loop does.
-  const IterationSpace space = SpaceOf(sets, absl::MakeSpan(order).subspan(0, outer), target);
+  const IterationSpace space =
+      SpaceOf(sets, kernel.graph.src(0), absl::MakeSpan(order).subspan(0, outer), target);
   const DivisionLimits limits{target.cores, target.span_limit, /*reduction_axes=*/0};
   const absl::StatusOr<Division> fits = FitSpans(space, limits);
   if (!fits.ok()) {

@@ -92,8 +92,14 @@ TEST(Contraction, DistancesOfEveryShape) {
 TEST(Contraction, NarrowFloatsOfEveryShape) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   const auto narrow = [](const Tensor& x) { return x.Cast(kBFloat16).Realize(); };
-  for (const auto [m, k, n] :
-       {Triple{4, 2, 16}, {15, 3, 31}, {16, 32, 64}, {41, 67, 97}, {33, 1, 48}}) {
+  for (const auto [m, k, n] : {Triple{4, 2, 16},
+                               {15, 3, 31},
+                               {16, 32, 64},
+                               {41, 67, 97},
+                               {33, 1, 48},
+                               {17, 47, 33},
+                               {130, 1030, 33},
+                               {323, 40, 95}}) {
     const Tensor x = Guarded({m, k}), y = Guarded({k, n}), a = narrow(x), b = narrow(y);
     const std::vector<float> want = x.MatMul(y).Cast(kBFloat16).ToVector<float>();
     EXPECT_EQ(a.MatMul(b).ToVector<float>(), want) << m << "x" << k << "x" << n;

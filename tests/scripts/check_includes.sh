@@ -46,4 +46,16 @@ expect rejected runtime/a.cc '<mpi.h>'
 expect ok       runtime/clang_plugin.cc '"llvm/IR/Module.h"'
 expect rejected runtime/jit.cc '"clang/Frontend/CompilerInstance.h"'
 expect rejected codegen/clang.cc '"llvm-c/Core.h"'
+
+# Two types of one name: twice(NAMESPACE of the second) -> ok|rejected
+twice() {
+  printf 'namespace tessera {\nstruct A {\n};\n}  // namespace tessera\n' >"$work/graph/a.h"
+  printf 'namespace %s {\nstruct B;\nclass A {\n};\n}  // namespace\n' "$2" >"$work/graph/b.h"
+  local got=ok
+  "$check" "$work" >"$work/out" || got=rejected
+  if [[ $got != "$1" ]]; then echo "a type of the same name in $2: $got, not $1"; failures=1; fi
+}
+twice rejected tessera
+twice ok       tessera::b
+twice ok       ''
 exit $failures

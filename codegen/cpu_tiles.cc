@@ -1,0 +1,476 @@
+// Squares of tiles.
+#include "codegen/cpu_tiles.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "codegen/block_tiler.h"
+#include "codegen/byte_dots.h"
+#include "codegen/index_math.h"
+#include "codegen/lanes.h"
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "graph/panel.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kSide = 16;      // of a tile of sums
+constexpr int64_t kRowBytes = 64;  // of any tile
+constexpr int64_t kSumBytes = 4;   // f32 or i32
+constexpr int64_t kSquare = 2;     // tiles a side
+constexpr int64_t kMostRows = 4096;
+constexpr int64_t kMostSteps = int64_t{1} << 24;  // of a sum
+
+int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+
+// Ids that nothing in the kernel has.
+struct FreshIds {
+  int64_t range, stage;
+  UOp Range(int64_t extent, RangeKind kind) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{range++, kind});
+  }
+  UOp Loop(int64_t extent) { return Range(extent, RangeKind::kLoop); }
+};
+
+// What the products read of a, laid out for all panels: blocks of rows, and the loops that fill
+// one.
+struct RowBlocks {
+  UOp row;              // the kernel's
+  UOp block;            // the loop over blocks, or nothing
+  int64_t each = 0;     // rows of a block
+  bool uneven = false;  // whether the last one has fewer
+  UOp stage;
+  std::vector<UOp> fill;
+};
+
+// A store over the columns of one panel.
+struct PanelStore {
+  UOp store, reduce;
+  UOp panel;   // the loop over panels, or nothing
+  UOp column;  // that over a panel's columns, or where the only one is
+  int64_t columns = 0;
+};
+
+// The store in tiles, in three stages: rows, columns, sums.
+class UnitTiler {
+ public:
+  UnitTiler(const PanelStore& of, RowBlocks& rows, const Target& target, FreshIds& ids)
+      : of_(of),
+        sets_(UOp::Make(Op::kSink, {of.store})),
+        rows_(rows),
+        target_(target),
+        ids_(ids),
+        inner_(ClosedRanges(of.reduce).begin(), ClosedRanges(of.reduce).end()),
+        across_((of.columns + kSide - 1) / kSide) {
+    const UOp& product = of.reduce.src(0);
+    const int of_rows = (sets_.Free(product.src(0)) & sets_.Bit(rows.row)) ? 0 : 1;
+    a_ = UOp(product.src(of_rows).src(0));  // before it was cast
+    b_ = UOp(product.src(1 - of_rows).src(0));
+    beside_ = kSumBytes / a_.dtype().bytes();
+    steps_ = kRowBytes / a_.dtype().bytes();
+    for (const UOp& r : inner_) depth_ *= r.src(0).vmax();
+    deep_ = RoundUp(depth_, steps_) / steps_;
+    if (!rows_.stage) {
+      ChooseBlock();
+      rows_.stage = StageRows();
+      fills_rows_ = true;
+    }
+  }
+
+  UOp Run() {
+    const UOp columns = LieAsTiles() ? UOp() : StageColumns();
+    const UOp sums = StageSums(columns);
+    const UOp row = ids_.Loop(rows_.each);
+    const UOp sum = UOp::Make(Op::kIndex, {sums, Simplify(PlaceOfSum(row, ColumnInPanel()))});
+    const Substitution map = {{rows_.row, RowAt(row)}, {of_.reduce, sum}};
+    return GatedStore(of_.store, map, IsRow(row), LoopsOfStore(row));
+  }
+
+  // The stages' loops as vectors.
+  UOp WithLanes(const UOp& sink) const {
+    const int64_t lanes = target_.vector_bytes / kSumBytes;
+    const UOp along = inner_.back();
+    UOp out = sink;
+    if (fills_rows_) {
+      const UOp &row = rows_.fill.front(), &step = rows_.fill.back();
+      if (!AdjacentOver(a_, along, sets_) && AdjacentOver(a_, rows_.row, sets_)) {
+        out = Simplify(Tile(out, row, 1, lanes));
+        out = Simplify(Tile(out, step, lanes, 1));
+      } else {
+        out = Simplify(Tile(out, step, 1, target_.vector_bytes / a_.dtype().bytes()));
+      }
+    }
+    if (column_fill_.size() < 2) return out;
+    const UOp &step = column_fill_[column_fill_.size() - 2], &column = column_fill_.back();
+    if (AdjacentOver(b_, along, sets_)) {
+      out = Simplify(Tile(out, column, lanes, 1));
+      return Simplify(Tile(out, step, 1, lanes * beside_));
+    }
+    out = Simplify(Tile(out, column, 1, lanes));
+    return Simplify(Tile(out, step, beside_, 1));
+  }
+
+ private:
+  // So many rows that they stay in the core's own cache, in as many blocks as cores take evenly.
+  void ChooseBlock() {
+    const RangeKind kind = rows_.row.arg<RangeArg>().kind;
+    const int64_t rows = rows_.row.src(0).vmax();
+    const int64_t fit = target_.l2_bytes * 3 / 4 / (deep_ * kRowBytes);
+    const int64_t most = std::clamp(fit, kSquare * kSide, kMostRows);
+    int64_t blocks = (rows + most - 1) / most;
+    if (kind == RangeKind::kGrid) blocks = RoundUp(blocks, target_.cores);
+    const int64_t each = (rows + blocks - 1) / blocks;
+    rows_.each = RoundUp(each, each > 2 * kSquare * kSide ? kSquare * kSide : kSide);
+    blocks = (rows + rows_.each - 1) / rows_.each;
+    if (blocks > 1 || kind == RangeKind::kGrid) rows_.block = ids_.Range(blocks, kind);
+    rows_.uneven = rows % rows_.each != 0;
+  }
+  UOp RowAt(const UOp& in_block) const {
+    return rows_.block ? Plus(Times(rows_.block, rows_.each), in_block) : in_block;
+  }
+  // Whether there is such a row, or nothing where there always is.
+  UOp IsRow(const UOp& in_block) const {
+    return rows_.uneven ? Below(RowAt(in_block), UOp(rows_.row.src(0))) : UOp();
+  }
+  UOp ColumnInPanel() const { return of_.column.is(Op::kRange) ? of_.column : UOp::Index(0); }
+
+  // Loops over the sum for a stage, and their index as one: the step.
+  UOp OwnSteps(Substitution& map, std::vector<UOp>& loops) {
+    UOp step = UOp::Index(0);
+    for (const UOp& r : inner_) {
+      loops.push_back(ids_.Loop(r.src(0).vmax()));
+      map.emplace(r, loops.back());
+      step = Plus(Times(step, r.src(0).vmax()), loops.back());
+    }
+    return step;
+  }
+
+  // A store of zeros to a stage's scratch.
+  static UOp ZerosAt(const UOp& stage, const UOp& offset, const std::vector<UOp>& over) {
+    std::vector<UOp> srcs = {UOp::Make(Op::kIndex, {UOp(stage.src(0)), Simplify(offset)}),
+                             UOp::Const(stage.dtype(), Scalar())};
+    srcs.insert(srcs.end(), over.begin(), over.end());
+    return UOp::Make(Op::kStore, srcs, Arg(int64_t{0}));
+  }
+  static UOp WithStores(const UOp& stage, const std::vector<UOp>& more) {
+    std::vector<UOp> srcs(stage.srcs().begin(), stage.srcs().end());
+    srcs.insert(srcs.end(), more.begin(), more.end());
+    return stage.WithSrcs(srcs);
+  }
+
+  // The rows of a block, tile by tile: all steps of sixteen rows, then those of the next sixteen.
+  UOp PlaceInRows(const UOp& row, const UOp& step) const {
+    const UOp tile = Plus(Times(Over(row, kSide), deep_), Over(step, steps_));
+    const UOp within = Plus(Times(Modulo(row, kSide), steps_), Modulo(step, steps_));
+    return Plus(Times(tile, kSide * steps_), within);
+  }
+
+  UOp StageRows() {
+    const UOp row = ids_.Loop(rows_.each);
+    Substitution map = {{rows_.row, RowAt(row)}};
+    rows_.fill = {row};
+    const UOp step = OwnSteps(map, rows_.fill);
+    const UOp value = GatedLoads(Substitute(a_, map), IsRow(row), UOp(), UOp());
+    const UOp stage = MakeStage(ids_.stage++, rows_.each * deep_ * steps_,
+                                Simplify(PlaceInRows(row, step)), Simplify(value), rows_.fill);
+    const int64_t more = deep_ * steps_ - depth_;
+    if (more == 0) return stage;
+    const UOp any = ids_.Loop(rows_.each), past = ids_.Loop(more);
+    const UOp at = PlaceInRows(any, Plus(past, UOp::Index(depth_)));
+    return WithStores(stage, {ZerosAt(stage, at, {any, past})});
+  }
+
+  // Where a panel has what a column reads at a step.
+  UOp PlaceInPanel(const UOp& step, const UOp& column) const {
+    const UOp row = Times(Over(step, beside_), across_ * kSide * beside_);
+    return Plus(row, Plus(Times(column, beside_), Modulo(step, beside_)));
+  }
+
+  // What is read of b at a step and a column of the panel.
+  UOp ReadAt(const UOp& step, const UOp& column) const {
+    Substitution map;
+    if (of_.column.is(Op::kRange)) map.emplace(of_.column, column);
+    UOp rest = step;
+    for (size_t i = inner_.size(); i-- > 0;) {
+      const int64_t extent = inner_[i].src(0).vmax();
+      map.emplace(inner_[i], i == 0 ? rest : Modulo(rest, extent));
+      rest = Over(rest, extent);
+    }
+    return Simplify(Substitute(b_, map));
+  }
+
+  // Whether a panel is read from where it lies as the unit takes it.
+  bool LieAsTiles() {
+    if (!b_.is(Op::kIndex) || b_.size() != 2 || depth_ != deep_ * steps_) return false;
+    if (of_.columns != across_ * kSide) return false;
+    const UOp tile = ids_.Loop(deep_), pair = ids_.Loop(kSide), part = ids_.Loop(beside_);
+    const UOp column = ids_.Loop(kSide);
+    const UOp step = Plus(Times(tile, steps_), Plus(Times(pair, beside_), part));
+    const UOp read = ReadAt(step, column);
+    const RangeSets sets(UOp::Make(Op::kSink, {read}));
+    const auto by = [&](const UOp& r) { return StepOf(read.src(1), r, sets); };
+    return by(tile).linear && by(pair).linear && by(part).linear && by(part).factor == 1 &&
+           by(column).linear && by(column).factor == beside_;
+  }
+
+  UOp StageColumns() {
+    Substitution map;
+    const UOp step = OwnSteps(map, column_fill_);
+    const UOp column = ids_.Loop(of_.columns);
+    column_fill_.push_back(column);
+    if (of_.column.is(Op::kRange)) map.emplace(of_.column, column);
+    const int64_t all = across_ * kSide, whole = deep_ * steps_;
+    const UOp stage = MakeStage(ids_.stage++, whole * all, Simplify(PlaceInPanel(step, column)),
+                                Simplify(Substitute(b_, map)), column_fill_);
+    std::vector<UOp> zeros;
+    if (whole > depth_) {
+      const UOp past = ids_.Loop(whole - depth_), any = ids_.Loop(of_.columns);
+      const UOp at = PlaceInPanel(Plus(past, UOp::Index(depth_)), any);
+      zeros.push_back(ZerosAt(stage, at, {past, any}));
+    }
+    if (all > of_.columns) {
+      const UOp any = ids_.Loop(whole), past = ids_.Loop(all - of_.columns);
+      const UOp at = PlaceInPanel(any, Plus(past, UOp::Index(of_.columns)));
+      zeros.push_back(ZerosAt(stage, at, {any, past}));
+    }
+    return WithStores(stage, zeros);
+  }
+
+  // The sums of sixteen columns, row after row, then those of the next sixteen.
+  UOp PlaceOfSum(const UOp& row, const UOp& column) const {
+    return Plus(Times(Over(column, kSide), rows_.each * kSide),
+                Plus(Times(row, kSide), Modulo(column, kSide)));
+  }
+
+  // Of some tiles of steps from `first` on, in so many parts: what the sums of all rows take up.
+  UOp SumsOf(const UOp& columns, int64_t first, int64_t parts, int64_t each, const UOp& scratch) {
+    std::vector<UOp> over, summed;
+    const auto among = [&](int64_t extent, RangeKind kind, std::vector<UOp>& ranges) {
+      if (extent == 1) return UOp::Index(0);
+      ranges.push_back(ids_.Range(extent, kind));
+      return ranges.back();
+    };
+    const int64_t tiles = rows_.each / kSide, down = tiles % kSquare == 0 ? kSquare : 1;
+    const UOp part = among(parts, RangeKind::kLoop, over);
+    const UOp square = among(tiles / down, RangeKind::kLoop, over);
+    const UOp i = among(down, RangeKind::kUnroll, over);
+    const UOp j = among(across_, RangeKind::kUnroll, over);
+    const UOp r = among(kSide, RangeKind::kMatrix, over);
+    const UOp c = among(kSide, RangeKind::kMatrix, over);
+    const UOp tile = among(each, RangeKind::kLoop, summed);
+    const UOp pair = among(kSide, RangeKind::kMatrix, summed);
+    const UOp beside = among(beside_, RangeKind::kMatrix, summed);
+    const UOp row = Plus(Times(Plus(Times(square, down), i), kSide), r);
+    const UOp column = Plus(Times(j, kSide), c);
+    const UOp from = Plus(UOp::Index(first), Plus(Times(part, each), tile));
+    const UOp step = Plus(Times(from, steps_), Plus(Times(pair, beside_), beside));
+    const UOp x = UOp::Make(Op::kIndex, {rows_.stage, Simplify(PlaceInRows(row, step))});
+    const UOp y = columns ? UOp::Make(Op::kIndex, {columns, Simplify(PlaceInPanel(step, column))})
+                          : ReadAt(step, column);
+    const auto cast = [&](const UOp& u) { return UOp::Make(Op::kCast, of_.reduce.dtype(), {u}); };
+    const UOp sum = SumOver(UOp::Make(Op::kMul, {cast(x), cast(y)}), summed);
+    std::vector<UOp> srcs = {UOp::Make(Op::kIndex, {scratch, Simplify(PlaceOfSum(row, column))}),
+                             sum};
+    srcs.insert(srcs.end(), over.begin(), over.end());
+    return first == 0 ? UOp::Make(Op::kStore, srcs, Arg(int64_t{0}))
+                      : UOp::Make(Op::kUpdate, srcs, ReduceArg{Op::kAdd, {}});
+  }
+
+  UOp StageSums(const UOp& columns) {
+    const DType dtype = of_.reduce.dtype();
+    const int64_t id = ids_.stage++, bytes = rows_.each * across_ * kSide * dtype.bytes();
+    const UOp scratch = UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent(bytes)}});
+    // As much of a panel at a time as takes half of the innermost cache, where rows use it again.
+    const int64_t bytes_of_tile = across_ * kSide * kRowBytes;
+    const int64_t most = std::max<int64_t>(1, target_.l1_bytes / 2 / bytes_of_tile);
+    const bool again = rows_.each > kSquare * kSide;
+    const int64_t parts = again ? (deep_ + most - 1) / most : 1, each = (deep_ + parts - 1) / parts;
+    std::vector<UOp> srcs = {scratch, SumsOf(columns, 0, 1, each, scratch)};
+    const int64_t whole = deep_ / each, rest = deep_ % each;
+    if (whole > 1) srcs.push_back(SumsOf(columns, each, whole - 1, each, scratch));
+    if (rest > 0) srcs.push_back(SumsOf(columns, whole * each, 1, rest, scratch));
+    return UOp::Make(Op::kStage, srcs, StageArg{id, Space::kShared});
+  }
+
+  // The loops around a block and a panel, these, and those over the block's rows and columns.
+  std::vector<UOp> LoopsOfStore(const UOp& row) const {
+    std::vector<UOp> out;
+    for (const UOp& r : ClosedRanges(of_.store)) {
+      if (!(r == rows_.row) && !(r == of_.panel) && !(r == of_.column)) out.push_back(r);
+    }
+    if (rows_.block) out.push_back(rows_.block);
+    if (of_.panel) out.push_back(of_.panel);
+    out.push_back(row);
+    if (of_.column.is(Op::kRange)) out.push_back(of_.column);
+    return out;
+  }
+
+  const PanelStore& of_;
+  const RangeSets sets_;
+  RowBlocks& rows_;
+  const Target& target_;
+  FreshIds& ids_;
+  const std::vector<UOp> inner_;
+  const int64_t across_;  // tiles
+  UOp a_, b_;
+  int64_t beside_ = 1, steps_ = 1;  // side by side in a panel; in a row of a tile of a
+  int64_t depth_ = 1, deep_ = 1;    // steps of the sum, and tiles of them
+  bool fills_rows_ = false;
+  std::vector<UOp> column_fill_;  // loops of the stage, in order
+};
+
+UOp ReduceOf(const UOp& store) {
+  for (const UOp& u : TopoSort({&store, 1})) {
+    if (u.is(Op::kReduce)) return u;
+  }
+  return UOp();
+}
+
+}  // namespace
+
+UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
+                const Target& target) {
+  const UOp& product = c.reduce.src(0);
+  if (!product.is(Op::kMul) || c.reduce.arg<ReduceArg>().op != Op::kAdd) return UOp();
+  for (const UOp& x : product.srcs()) {
+    if (!IsWidened(x) && !(IsByte(x) && x.dtype() == kInt32)) return UOp();
+    if (!HasTiles(x.src(0).dtype(), target)) return UOp();
+  }
+  if (!row.src(0).IsConst() || !c.lane.src(0).IsConst()) return UOp();
+  const int64_t columns = c.lane.src(0).vmax();
+  int64_t depth = 1;
+  for (const UOp& r : c.inner) {
+    if (!r.src(0).IsConst() || r.src(0).vmax() > kMostSteps / depth) return UOp();
+    depth *= r.src(0).vmax();
+  }
+  const int64_t row_bytes = depth * product.src(0).src(0).dtype().bytes();
+  if (row.src(0).vmax() < kSide || columns < kSide || 2 * row_bytes < kRowBytes) return UOp();
+
+  FreshIds ids{FreshRangeId(sets), FreshStageId(sink)};
+  const int64_t width = std::min(columns, kSquare * kSide);
+  const RangeKind kind = c.lane.arg<RangeArg>().kind;
+  std::vector<PanelStore> panels;
+  std::vector<LoopSegment> segments;
+  // One of the workers runs a single panel, not each of them.
+  const auto add = [&](int64_t first, int64_t count, int64_t of_panel) {
+    if (count == 0 || of_panel == 0) return;
+    PanelStore p;
+    LoopSegment s{UOp::Index(first), {}};
+    if (count > 1 || kind == RangeKind::kGrid) {
+      p.panel = ids.Range(count, kind);
+      s.ranges.push_back(p.panel);
+      s.value = Plus(s.value, Times(p.panel, of_panel));
+    }
+    p.columns = of_panel;
+    p.column = s.value;
+    if (of_panel > 1) {
+      p.column = ids.Loop(of_panel);
+      s.ranges.push_back(p.column);
+      s.value = Plus(s.value, p.column);
+    }
+    panels.push_back(std::move(p));
+    segments.push_back(std::move(s));
+  };
+  add(0, columns / width, width);
+  add(columns / width * width, 1, columns % width);
+  const UOp split = Simplify(SplitIntoSegments(sink, c.lane, segments));
+  if (split.size() != static_cast<int>(panels.size())) return UOp();
+  RowBlocks blocks;
+  blocks.row = row;
+  std::vector<UnitTiler> tilers;
+  tilers.reserve(panels.size());
+  std::vector<UOp> stores;
+  for (size_t i = 0; i < panels.size(); ++i) {
+    panels[i].store = UOp(split.src(static_cast<int>(i)));
+    panels[i].reduce = ReduceOf(panels[i].store);
+    tilers.emplace_back(panels[i], blocks, target, ids);
+    stores.push_back(tilers.back().Run());
+  }
+  UOp out = Simplify(UOp::Make(Op::kSink, stores));
+  for (const UnitTiler& t : tilers) out = t.WithLanes(out);
+  const int64_t lanes = target.vector_bytes / kSumBytes;
+  for (const PanelStore& p : panels) {
+    if (p.column.is(Op::kRange)) out = Simplify(TileRepeating(out, p.column, kSquare, lanes));
+  }
+  return out;
+}
+
+namespace {
+
+// The ranges of a tile among those that a node closes.
+std::vector<UOp> MatrixRangesOf(const UOp& u) {
+  std::vector<UOp> out;
+  for (const UOp& r : ClosedRanges(u)) {
+    if (r.arg<RangeArg>().kind == RangeKind::kMatrix) out.push_back(r);
+  }
+  return out;
+}
+
+// The store of a tile of sums as one vector, or nothing where it is none.
+UOp TileOf(const UOp& store, const RangeSets& sets) {
+  const UOp& sum = store.src(1);
+  if (!sum.is(Op::kReduce) || !sum.src(0).is(Op::kMul)) return UOp();
+  const std::vector<UOp> side = MatrixRangesOf(store), steps = MatrixRangesOf(sum);
+  if (side.size() != 2 || steps.size() != 2) return UOp();
+  UOp a = UOp(sum.src(0).src(0)), b = UOp(sum.src(0).src(1));
+  if (!a.is(Op::kCast) || !b.is(Op::kCast)) return UOp();
+  if (sets.Free(a) & sets.Bit(side[1])) std::swap(a, b);
+  Substitution first;
+  for (const std::vector<UOp>& ranges : {side, steps}) {
+    for (const UOp& r : ranges) first.emplace(r, UOp::Index(0));
+  }
+  const int64_t beside = steps[1].src(0).vmax();
+  // What a tile's rows, and what of a row lies `apart`, move by.
+  const auto fragment = [&](const UOp& operand, const UOp& rows, const UOp& apart, int64_t factor) {
+    const UOp& load = operand.src(0);
+    if (!load.is(Op::kIndex) || load.size() != 2) return UOp();
+    const auto step = [&](const UOp& r) { return StepOf(load.src(1), r, sets); };
+    if (!step(rows).linear || !step(apart).linear || step(apart).factor != factor) return UOp();
+    if (!step(steps[1]).linear || step(steps[1]).factor != 1) return UOp();
+    const DType dtype = load.dtype().WithLanes(static_cast<int>(kSide * kSide * beside));
+    const UOp at = Simplify(Substitute(UOp(load.src(1)), first));
+    return UOp::Make(Op::kFragment, dtype, {UOp(load.src(0)), at, UOp::Index(step(rows).factor)},
+                     Ints{0, 0});
+  };
+  const UOp left = fragment(a, side[0], steps[0], beside);
+  const UOp right = fragment(b, steps[0], side[1], beside);
+  const UOp& index = store.src(0);
+  const Step down = StepOf(index.src(1), side[0], sets),
+             right_by = StepOf(index.src(1), side[1], sets);
+  if (!left || !right || down.factor != kSide || right_by.factor != 1) return UOp();
+  const DType sums = sum.dtype().WithLanes(kSide * kSide);
+  std::vector<UOp> srcs = {UOp::Make(Op::kMma, sums, {left, right}, Arg(std::string(kTileName)))};
+  for (const UOp& r : ClosedRanges(sum)) {
+    if (r.arg<RangeArg>().kind != RangeKind::kMatrix) srcs.push_back(r);
+  }
+  const UOp at = Simplify(Substitute(UOp(index.src(1)), first));
+  const bool once = srcs.size() == 1;
+  if (once && store.is(Op::kUpdate)) {  // what is there is taken up
+    const UOp old = UOp::Make(Op::kLoad, sums, {UOp(index.src(0)), at}, int64_t{0});
+    srcs[0] = srcs[0].WithSrcs({left, right, old});
+  }
+  std::vector<UOp> out = {UOp::Make(Op::kIndex, {UOp(index.src(0)), at}),
+                          once ? srcs[0] : UOp::Make(Op::kReduce, srcs, sum.arg())};
+  for (const UOp& r : ClosedRanges(store)) {
+    if (r.arg<RangeArg>().kind != RangeKind::kMatrix) out.push_back(r);
+  }
+  return once ? UOp::Make(Op::kStore, out, Arg(int64_t{0})) : store.WithSrcs(out);
+}
+
+}  // namespace
+
+UOp UseTiles(const UOp& sink) {
+  const RangeSets sets(sink);
+  Substitution map;
+  for (const UOp& u : sets.order()) {
+    if (!WritesElements(u)) continue;
+    // What it reads may be in tiles of its own, which came before.
+    if (const UOp tile = TileOf(u, sets)) map.emplace(u, Substitute(tile, map));
+  }
+  return map.empty() ? sink : UOp(Substitute(sink, map));
+}
+
+}  // namespace tessera

@@ -1,0 +1,142 @@
+// Products by a CPU's matrix unit: the prelude's functions, and programs in tiles.
+#include "codegen/cpu_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "codegen/prelude.h"
+#include "graph/panel.h"
+#include "runtime/host_target.h"
+#include "runtime/jit.h"
+#include "tests/codegen/kernels.h"
+#include "tests/support/tile_emulator.h"
+
+namespace tessera {
+namespace {
+
+constexpr int kSide = 16;
+
+uint16_t Bits(float f) {
+  uint32_t u;
+  std::memcpy(&u, &f, sizeof(u));
+  return static_cast<uint16_t>(u >> 16);
+}
+
+// Takes up two products of tiles, the rows of a `stride` elements apart, in what buffer 2 holds.
+std::string TileKernel(const std::string& a, const std::string& b, const std::string& sum,
+                       int stride) {
+  const int row = 64 / (a == "rt_bf16" ? 2 : 1);
+  const std::string body = absl::StrCat(
+      "RT_KERNEL(test) {\n  const rt_tiles tiles;\n  const ", a, "* b0 = (const ", a,
+      "*)rt_buffers[0];\n  const ", b, "* b1 = (const ", b, "*)rt_buffers[1];\n  ", sum, "* b2 = (",
+      sum, "*)rt_buffers[2];\n  auto sum = rt_tile_load<0, ", sum, ">(b2, 0, 16);\n",
+      "  for (rt_i64 i = 0; i < 2; ++i) {\n    const auto x = rt_tile_load<1, ", a, ">(b0, i * ",
+      row, ", ", stride, ");\n    const auto y = rt_tile_load<2, ", b, ">(b1, i * ", row * kSide,
+      ", ", row, ");\n    const auto now = rt_tile_dot(x, y, sum);\n    sum = now;\n  }\n",
+      "  rt_tile_store(b2, 0, sum);\n}\n");
+  return absl::StrCat(PreludeFor(body), body);
+}
+
+class CpuTiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!CanEmulateTiles()) GTEST_SKIP() << "tiles are instructions of x86-64";
+  }
+  const EmulateTiles emulate_;
+};
+
+TEST_F(CpuTiles, ProductsOfBf16) {
+  constexpr int kSteps = 64;
+  std::mt19937 rng(3);
+  const auto number = [&] { return static_cast<float>(static_cast<int>(rng() % 63) - 31); };
+  std::vector<uint16_t> a(kSide * kSteps), b(kSteps * kSide);
+  std::vector<float> sums(kSide * kSide), want(kSide * kSide);
+  for (uint16_t& x : a) x = Bits(number());
+  for (uint16_t& x : b) x = Bits(number() / 4);
+  for (float& x : sums) x = number();
+  a[3 * kSteps + 5] = Bits(INFINITY);
+  a[7 * kSteps] = Bits(NAN);
+  for (int r = 0; r < kSide; ++r) {
+    for (int c = 0; c < kSide; ++c) {
+      float sum = sums[r * kSide + c];
+      for (int k = 0; k < kSteps; ++k) {
+        const auto wide = [](uint16_t bits) {
+          const uint32_t u = static_cast<uint32_t>(bits) << 16;
+          float f;
+          std::memcpy(&f, &u, sizeof(f));
+          return f;
+        };
+        sum += wide(a[r * kSteps + k]) * wide(b[k / 2 * 2 * kSide + 2 * c + k % 2]);
+      }
+      want[r * kSide + c] = sum;
+    }
+  }
+  ASSERT_OK_AND_ASSIGN(
+      const CpuKernelPtr kernel,
+      GetKernel(TileKernel("rt_bf16", "rt_bf16", "rt_f32", kSteps), "test", HostWithTiles()));
+  void* buffers[] = {a.data(), b.data(), sums.data()};
+  kernel->fn(buffers, nullptr, nullptr, 0, 1);
+  for (int i = 0; i < kSide * kSide; ++i) {
+    SCOPED_TRACE(absl::StrCat("element ", i));
+    EXPECT_EQ(std::isnan(sums[i]), std::isnan(want[i]));
+    if (std::isnan(want[i])) continue;
+    EXPECT_EQ(sums[i], want[i]);
+  }
+}
+
+TEST_F(CpuTiles, ProductsOfBytesOfAnySigns) {
+  constexpr int kSteps = 128;
+  std::mt19937 rng(4);
+  for (const bool a_signed : {false, true}) {
+    for (const bool b_signed : {false, true}) {
+      std::vector<uint8_t> a(kSide * kSteps), b(kSteps * kSide);
+      std::vector<uint32_t> sums(kSide * kSide), want(kSide * kSide);
+      for (uint8_t& x : a) x = static_cast<uint8_t>(rng());
+      for (uint8_t& x : b) x = static_cast<uint8_t>(rng());
+      for (uint32_t& x : sums) x = static_cast<uint32_t>(rng());
+      const auto wide = [](uint8_t byte, bool is_signed) {
+        return is_signed ? static_cast<int8_t>(byte) : static_cast<int>(byte);
+      };
+      for (int i = 0; i < kSide * kSide; ++i) {
+        want[i] = sums[i];
+        for (int k = 0; k < kSteps; ++k) {
+          want[i] +=
+              static_cast<uint32_t>(wide(a[i / kSide * kSteps + k], a_signed) *
+                                    wide(b[k / 4 * 4 * kSide + i % kSide * 4 + k % 4], b_signed));
+        }
+      }
+      const std::string text =
+          TileKernel(a_signed ? "rt_i8" : "rt_u8", b_signed ? "rt_i8" : "rt_u8", "rt_i32", kSteps);
+      ASSERT_OK_AND_ASSIGN(const CpuKernelPtr kernel, GetKernel(text, "test", HostWithTiles()));
+      void* buffers[] = {a.data(), b.data(), sums.data()};
+      kernel->fn(buffers, nullptr, nullptr, 0, 1);
+      EXPECT_EQ(sums, want) << a_signed << b_signed;
+    }
+  }
+}
+
+Target ChipWithTiles() {
+  Target t = SmallChip();
+  t.vector_bytes = 64;
+  t.vector_registers = 32;
+  t.features = "+avx512f,+avx512bf16,+avx512vl,+amx-tile,+amx-bf16";
+  return t;
+}
+
+Tensor Input(const Dims& shape, DType dtype = kBFloat16) { return Tensor::Empty(shape, dtype); }
+
+TEST(CpuTilePrograms, SquaresOfFour) {
+  const UOp program = ProgramOf(Input({64, 64}).MatMul(Input({64, 96})), ChipWithTiles());
+  EXPECT_EQ(Count(program, Op::kMma), 4);
+  EXPECT_EQ(Count(program, Op::kFragment), 4);
+  EXPECT_EQ(Count(program, Op::kFma), 0);
+}
+
+}  // namespace
+}  // namespace tessera
