@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "codegen/block_tiler.h"
-#include "codegen/byte_dots.h"
 #include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/split.h"
@@ -17,10 +16,10 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kSide = 16;      // of a tile of sums
-constexpr int64_t kRowBytes = 64;  // of any tile
-constexpr int64_t kSumBytes = 4;   // f32 or i32
-constexpr int64_t kSquare = 2;     // tiles a side
+constexpr int64_t kSide = 16;                       // of a tile of sums
+constexpr int64_t kRowBytes = 64;                   // of any tile
+constexpr int64_t kSumBytes = 4;                    // f32 or i32
+constexpr int64_t kSquare = kSideOfSquare / kSide;  // tiles a side
 constexpr int64_t kMostRows = 4096;
 constexpr int64_t kMostSteps = int64_t{1} << 24;  // of a sum
 
@@ -119,11 +118,11 @@ class UnitTiler {
     const RangeKind kind = rows_.row.arg<RangeArg>().kind;
     const int64_t rows = rows_.row.src(0).vmax();
     const int64_t fit = target_.l2_bytes * 3 / 4 / (deep_ * kRowBytes);
-    const int64_t most = std::clamp(fit, kSquare * kSide, kMostRows);
+    const int64_t most = std::clamp(fit, kSideOfSquare, kMostRows);
     int64_t blocks = (rows + most - 1) / most;
     if (kind == RangeKind::kGrid) blocks = RoundUp(blocks, target_.cores);
     const int64_t each = (rows + blocks - 1) / blocks;
-    rows_.each = RoundUp(each, each > 2 * kSquare * kSide ? kSquare * kSide : kSide);
+    rows_.each = RoundUp(each, each > 2 * kSideOfSquare ? kSideOfSquare : kSide);
     blocks = (rows + rows_.each - 1) / rows_.each;
     if (blocks > 1 || kind == RangeKind::kGrid) rows_.block = ids_.Range(blocks, kind);
     rows_.uneven = rows % rows_.each != 0;
@@ -286,7 +285,7 @@ class UnitTiler {
     // As much of a panel at a time as takes half of the innermost cache, where rows use it again.
     const int64_t bytes_of_tile = across_ * kSide * kRowBytes;
     const int64_t most = std::max<int64_t>(1, target_.l1_bytes / 2 / bytes_of_tile);
-    const bool again = rows_.each > kSquare * kSide;
+    const bool again = rows_.each > kSideOfSquare;
     const int64_t parts = again ? (deep_ + most - 1) / most : 1, each = (deep_ + parts - 1) / parts;
     std::vector<UOp> srcs = {scratch, SumsOf(columns, 0, 1, each, scratch)};
     const int64_t whole = deep_ / each, rest = deep_ % each;
@@ -334,11 +333,7 @@ UOp ReduceOf(const UOp& store) {
 UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                 const Target& target) {
   const UOp& product = c.reduce.src(0);
-  if (!product.is(Op::kMul) || c.reduce.arg<ReduceArg>().op != Op::kAdd) return UOp();
-  for (const UOp& x : product.srcs()) {
-    if (!IsWidened(x) && !(IsByte(x) && x.dtype() == kInt32)) return UOp();
-    if (!HasTiles(x.src(0).dtype(), target)) return UOp();
-  }
+  if (c.reduce.arg<ReduceArg>().op != Op::kAdd || !AreOfTiles(product, target)) return UOp();
   if (!row.src(0).IsConst() || !c.lane.src(0).IsConst()) return UOp();
   const int64_t columns = c.lane.src(0).vmax();
   int64_t depth = 1;
@@ -350,7 +345,7 @@ UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, co
   if (row.src(0).vmax() < kSide || columns < kSide || 2 * row_bytes < kRowBytes) return UOp();
 
   FreshIds ids{FreshRangeId(sets), FreshStageId(sink)};
-  const int64_t width = std::min(columns, kSquare * kSide);
+  const int64_t width = std::min(columns, kSideOfSquare);
   const RangeKind kind = c.lane.arg<RangeArg>().kind;
   std::vector<PanelStore> panels;
   std::vector<LoopSegment> segments;

@@ -30,6 +30,14 @@ bool HasTiles(DType operand, const Target& target) {
   return bytes && absl::StrContains(target.features, "+amx-int8");
 }
 
+bool AreOfTiles(const UOp& product, const Target& target) {
+  if (!product.is(Op::kMul)) return false;
+  return std::all_of(product.srcs().begin(), product.srcs().end(), [&](const UOp& x) {
+    if (!x.is(Op::kCast) || !HasTiles(x.src(0).dtype(), target)) return false;
+    return x.dtype() == (x.src(0).dtype() == kBFloat16 ? kFloat32 : kInt32);
+  });
+}
+
 bool IsWidened(const UOp& u) {
   return u.is(Op::kCast) && u.dtype() == kFloat32 && u.src(0).dtype() == kBFloat16;
 }

@@ -36,9 +36,16 @@ inline constexpr int64_t kStepsOfPair = 2;
 // A tile of a CPU's matrix unit: sixteen rows of 64 bytes.
 inline constexpr int64_t kBytesOfTile = 1024;
 
+// Rows and columns of what it sums at once: a square of four tiles, 16 x 16 each.
+inline constexpr int64_t kSideOfSquare = 32;
+
 // Whether the target is a CPU with a matrix unit for operands of this dtype (see
 // codegen/cpu_tiles.h).
 bool HasTiles(DType operand, const Target& target);
+
+// Whether the factors of a product of two values are what it takes: bf16 cast to f32, or bytes cast
+// to i32.
+bool AreOfTiles(const UOp& product, const Target& target);
 
 // Whether a value is a bf16, cast to f32: an operand of such products.
 bool IsWidened(const UOp& u);

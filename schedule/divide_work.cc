@@ -174,8 +174,10 @@ Tiles TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loo
   if (rows == loops.size()) return out;
   out.rows = rows;
   out.columns = columns;
-  out.points[rows] = MostTileRows(target);
-  out.points[columns] = kTileVectors * target.vector_bytes / sum.dtype().bytes();
+  const bool squares = AreOfTiles(sum.src(0), target);
+  out.points[rows] = squares ? kSideOfSquare : MostTileRows(target);
+  out.points[columns] =
+      squares ? kSideOfSquare : kTileVectors * target.vector_bytes / sum.dtype().bytes();
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "codegen/prelude.h"
+#include "codegen/tile_numbers.h"
 #include "graph/panel.h"
 #include "runtime/host_target.h"
 #include "runtime/jit.h"
@@ -125,17 +126,104 @@ Target ChipWithTiles() {
   Target t = SmallChip();
   t.vector_bytes = 64;
   t.vector_registers = 32;
-  t.features = "+avx512f,+avx512bf16,+avx512vl,+amx-tile,+amx-bf16";
+  t.features = "+avx512f,+avx512bf16,+avx512vl,+amx-tile,+amx-bf16,+amx-int8";
   return t;
 }
 
 Tensor Input(const Dims& shape, DType dtype = kBFloat16) { return Tensor::Empty(shape, dtype); }
+
+// How many FRAGMENTs of a program read what a kernel is given.
+int FragmentsOfParams(const UOp& program) {
+  int count = 0;
+  for (const UOp& s : program.srcs()) count += s.is(Op::kFragment) && s.src(0).is(Op::kParam);
+  return count;
+}
 
 TEST(CpuTilePrograms, SquaresOfFour) {
   const UOp program = ProgramOf(Input({64, 64}).MatMul(Input({64, 96})), ChipWithTiles());
   EXPECT_EQ(Count(program, Op::kMma), 4);
   EXPECT_EQ(Count(program, Op::kFragment), 4);
   EXPECT_EQ(Count(program, Op::kFma), 0);
+}
+
+TEST(CpuTilePrograms, OddSidesHavePanelsOfTheirOwn) {
+  // 32 columns and 8, whose sums take up one tile of columns.
+  const UOp program = ProgramOf(Input({50, 70}).MatMul(Input({70, 40})), ChipWithTiles());
+  EXPECT_EQ(Count(program, Op::kMma), 6);
+  EXPECT_EQ(Count(program, Op::kFma), 0);
+}
+
+TEST(CpuTilePrograms, LongSumsInPartsOfTheInnermostCache) {
+  // Half of 32 KiB holds 8 steps of 2 KiB: 20 of them are 7, 7 and 6.
+  const UOp program = ProgramOf(Input({128, 640}).MatMul(Input({640, 96})), ChipWithTiles());
+  EXPECT_EQ(Count(program, Op::kMma), 12);
+  // One row of squares reads a panel once.
+  const UOp few = ProgramOf(Input({32, 640}).MatMul(Input({640, 96})), ChipWithTiles());
+  EXPECT_EQ(Count(few, Op::kMma), 4);
+}
+
+TEST(CpuTilePrograms, BytesOfAnySigns) {
+  for (const DType a : {kInt8, kUInt8}) {
+    for (const DType b : {kInt8, kUInt8}) {
+      const Tensor x = Input({64, 128}, a).Cast(kInt32), y = Input({128, 96}, b).Cast(kInt32);
+      const UOp program = ProgramOf(x.MatMul(y), ChipWithTiles());
+      EXPECT_EQ(Count(program, Op::kMma), 4) << a.ToString() << " by " << b.ToString();
+      EXPECT_EQ(Count(program, Op::kFma), 0);
+    }
+  }
+}
+
+TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
+  const std::vector<PlanKernel> kernels =
+      KernelsOf(Input({2048, 1024}).MatMul(Input({1024, 2048})), ChipWithTiles());
+  ASSERT_EQ(kernels.size(), 2u);  // the other one lays out the panels
+  ASSERT_OK_AND_ASSIGN(const Program product, Codegen(kernels[0].graph, kernels[0].name,
+                                                      kernels[0].variables, ChipWithTiles()));
+  EXPECT_EQ(Count(product.statements, Op::kMma), 8);
+  EXPECT_EQ(FragmentsOfParams(product.statements), 4);
+}
+
+TEST(CpuTilePrograms, NotWhereTilesWouldBeMostlyEmpty) {
+  const Target chip = ChipWithTiles();
+  EXPECT_EQ(Count(ProgramOf(Input({15, 64}).MatMul(Input({64, 96})), chip), Op::kFragment), 0);
+  EXPECT_EQ(Count(ProgramOf(Input({64, 64}).MatMul(Input({64, 15})), chip), Op::kFragment), 0);
+  EXPECT_EQ(Count(ProgramOf(Input({64, 15}).MatMul(Input({15, 96})), chip), Op::kFragment), 0);
+  Target none = chip;
+  none.features = "+avx512f,+avx512bf16,+avx512vl,+amx-tile";
+  EXPECT_EQ(Count(ProgramOf(Input({64, 64}).MatMul(Input({64, 96})), none), Op::kFragment), 0);
+}
+
+TEST(TileNumbers, AreFreeAgainAfterTheLastUse) {
+  // Nine tiles one after another, each used before the next is made, but the first for all of them.
+  const UOp param = UOp::Make(Op::kParam, kBFloat16, {}, ParamArg{0, {Extent(1 << 16)}, {}});
+  const DType tile = kBFloat16.WithLanes(512), sums = kFloat32.WithLanes(256);
+  const auto load = [&](int64_t id) {
+    return UOp::Make(Op::kFragment, tile, {param, UOp::Index(512 * id), UOp::Index(32)},
+                     Ints{id, 0});
+  };
+  const UOp first = load(0);
+  std::vector<UOp> statements = {first};
+  for (int64_t i = 1; i < 10; ++i) {
+    statements.push_back(load(i));
+    const std::vector<UOp> operands = {first, statements.back()};
+    statements.push_back(UOp::Make(Op::kMma, sums, operands, Arg(std::string(kTileName))));
+  }
+  const auto program = [](const std::vector<UOp>& list) {
+    return UOp::Make(Op::kProgram, kVoid, list, Arg(std::string("test")));
+  };
+  ASSERT_OK_AND_ASSIGN(const TileNumbers numbers, NumberTiles(program(statements)));
+  for (size_t i = 1; i < statements.size(); ++i) {
+    EXPECT_NE(numbers.at(statements[i].get()), numbers.at(first.get()));
+  }
+  // All nine at once are one too many.
+  std::vector<UOp> together = {first};
+  for (int64_t i = 1; i < 10; ++i) together.push_back(load(i));
+  for (int64_t i = 1; i < 10; ++i) {
+    const std::vector<UOp> operands = {first, together[i]};
+    together.push_back(UOp::Make(Op::kMma, sums, operands, Arg(std::string(kTileName))));
+  }
+  EXPECT_THAT(NumberTiles(program(together)).status(),
+              StatusIs(absl::StatusCode::kInternal, "more than 8 tiles"));
 }
 
 }  // namespace

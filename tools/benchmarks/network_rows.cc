@@ -16,8 +16,6 @@
 namespace tessera::benchmarks {
 namespace {
 
-constexpr int kRounds = 9;
-
 Tensor Random(const Dims& shape) { return Tensor::Uniform(-1, 1, shape).Realize(); }
 
 // ---- what is compared, and checked at small sizes
@@ -80,30 +78,6 @@ void CheckAttention() {
 }
 
 // ---- rows
-
-// A row of ours and a peer, or of ours alone; `settled` as for Interleaved.
-Row Measured(const std::string& name, double bytes, double flops,
-             const std::function<Tensor()>& ours, const std::string& peer,
-             const std::function<void()>& step, bool settled = false) {
-  const int64_t before = GetRuntimeStats().kernels_run;
-  int64_t runs = 0;
-  const std::vector<Times> ms = Interleaved({[&] {
-                                               ++runs;
-                                               Tensor y = ours();
-                                               y.Realize();
-                                             },
-                                             step},
-                                            kRounds, settled);
-  Row row;
-  row.name = name;
-  row.ours_ms = ms[0].median;
-  row.peer = peer;
-  if (step) row.peer_ms = ms[1].median;
-  row.bytes = bytes;
-  row.flops = flops;
-  row.kernels = (GetRuntimeStats().kernels_run - before) / runs;
-  return row;
-}
 
 Row BesideTorch(const std::string& name, const std::string& python, const std::string& text,
                 double bytes, double flops, const std::function<Tensor()>& ours) {

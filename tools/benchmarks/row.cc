@@ -8,7 +8,9 @@
 #include <numeric>
 #include <thread>
 
+#include "graph/tensor.h"
 #include "runtime/core_pool.h"
+#include "runtime/runtime.h"
 
 namespace tessera::benchmarks {
 
@@ -77,6 +79,31 @@ void CheckClose(const std::string& what, const std::vector<float>& got,
   std::fprintf(stderr, "tools/bench: %s gives wrong values; its times would mean nothing\n",
                what.c_str());
   std::exit(1);
+}
+
+constexpr int kRoundsOfRow = 9;
+
+Row Measured(const std::string& name, double bytes, double flops,
+             const std::function<Tensor()>& ours, const std::string& peer,
+             const std::function<void()>& step, bool settled) {
+  const int64_t before = GetRuntimeStats().kernels_run;
+  int64_t runs = 0;
+  const std::vector<Times> ms = Interleaved({[&] {
+                                               ++runs;
+                                               Tensor y = ours();
+                                               y.Realize();
+                                             },
+                                             step},
+                                            kRoundsOfRow, settled);
+  Row row;
+  row.name = name;
+  row.ours_ms = ms[0].median;
+  row.peer = peer;
+  if (step) row.peer_ms = ms[1].median;
+  row.bytes = bytes;
+  row.flops = flops;
+  row.kernels = (GetRuntimeStats().kernels_run - before) / runs;
+  return row;
 }
 
 }  // namespace tessera::benchmarks

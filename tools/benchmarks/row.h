@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "graph/tensor.h"
+
 namespace tessera::benchmarks {
 
 struct Row {
@@ -41,6 +43,11 @@ std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, in
 
 double Median(std::vector<double> values);
 
+// A row of ours and a peer, or of ours alone; `settled` as for Interleaved.
+Row Measured(const std::string& name, double bytes, double flops,
+             const std::function<Tensor()>& ours, const std::string& peer,
+             const std::function<void()>& step, bool settled = false);
+
 // A hand-written loop over [0, n): every core its share, the cores awake between calls as they are
 // between our kernels. The sum of what the shares give.
 float OnCores(int64_t n, const std::function<float(int64_t begin, int64_t end)>& loop);
@@ -59,6 +66,10 @@ std::vector<Row> GemvRows(const Wanted& wanted);
 std::vector<Row> ShardedRows(const Wanted& wanted);
 // `python` is the program that has PyTorch, if any has.
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python);
+// None where the CPU has no matrix unit.
+std::vector<Row> TileRows(const Wanted& wanted);
+// One of them: a product of n x n bf16.
+Row TileRow(const std::string& name, int64_t n);
 // `program` is the path of bench-first-result.
 std::vector<Row> FirstResultRows(const Wanted& wanted, const std::string& program);
 std::vector<Row> CoreRows(const Wanted& wanted, const std::string& program);
