@@ -387,13 +387,18 @@ FlatColumns FlatWithin(const std::vector<UOp>& columns, int64_t each, int64_t la
 // first laid out with as many of them in a row as a cache holds. Nothing where b is in order.
 UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
   const RangeSets sets(sink);
-  if (AdjacentOver(c.b, c.lane, sets) && c.lane.src(0).vmax() % lanes == 0) return UOp();
+  UOp pairs = PairsOf(c.reduce, target);
+  if (pairs && !AdjacentOver(c.a, pairs, sets)) pairs = UOp();
+  const UOp b = pairs ? UOp(c.b.src(0)) : c.b;
+  const bool apart = pairs && b.is(Op::kIndex) && b.src(0).is(Op::kStage);  // no pairs there
+  const bool in_order = AdjacentOver(b, c.lane, sets) && c.lane.src(0).vmax() % lanes == 0;
+  if (in_order && !apart) return UOp();
   std::vector<UOp> columns = AdjacentColumns(sets, sink.src(0), c);
   std::vector<UOp> over = c.inner;
   for (const UOp& r : over) {
     if (!r.src(0).IsConst()) return UOp();
   }
-  const FlatColumns flat = FlatWithin(columns, BytesOfSum(c, c.b.dtype().bytes()), lanes, target);
+  const FlatColumns flat = FlatWithin(columns, BytesOfSum(c, b.dtype().bytes()), lanes, target);
   if (flat.part > 1) {
     const UOp split = SplitRange(sink, columns[flat.whole], flat.part).sink;
     const std::optional<Contraction> again = FindPairwise(RangeSets(split));
@@ -402,10 +407,33 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
   columns.resize(flat.whole);
   if (columns.size() < 2) return UOp();
   over.insert(over.end(), columns.rbegin(), columns.rend());
-  UOp out = StageValueOver(sink, c.b, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop),
-                           UOp(), columns.size());
+  const size_t paired = std::find(over.begin(), over.end(), pairs) - over.begin();
+  UOp out = StageValueOver(sink, b, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop),
+                           pairs, columns.size());
   out = TileRepeating(out, over.back(), 1, lanes);
+  if (pairs) out = Tile(Simplify(out), over[paired], kStepsOfPair, 1);
   return MergeRanges(ColumnsOutward(Simplify(out), c));
+}
+
+UOp TileLaidOut(const UOp& sink, int64_t lanes, const Target& target) {
+  const RangeSets sets(sink);
+  const std::optional<Contraction> c = FindPairwise(sets);
+  if (!c) return UOp();
+  return TileAcross(sink, sets, *c, Longest(c->rows), lanes, target);
+}
+
+// Products over several ranges, as a convolution's are, of which the target takes several steps at
+// once, where these go on in order in the rows' operand.
+UOp TileSteps(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
+  const UOp windows = StageWindows(sink, c, /*narrow=*/true, lanes, target);
+  const UOp laid_out = windows ? windows : sink;
+  const std::optional<Contraction> read = FindPairwise(RangeSets(laid_out));
+  const UOp merged = read ? MergeSum(laid_out, *read, target) : UOp();
+  const std::optional<Contraction> one =
+      merged ? FindPairwise(RangeSets(merged)) : std::optional<Contraction>();
+  if (!one) return UOp();
+  const UOp flat = FlattenColumns(merged, *one, lanes, target);
+  return TileLaidOut(flat ? flat : merged, lanes, target);
 }
 
 constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns in a row
@@ -446,14 +474,12 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
     return TileAcross(sink, sets, apart, row, lanes, target);
   }
   if (rows >= kRowsToFlatten && !paired) {
-    UOp laid_out = StageWindows(sink, c, lanes, target);
-    if (!laid_out) laid_out = FlattenColumns(sink, c, lanes, target);
-    if (laid_out) {
-      const RangeSets now(laid_out);
-      const std::optional<Contraction> again = FindPairwise(now);
-      if (!again) return UOp();
-      return TileAcross(laid_out, now, *again, Longest(again->rows), lanes, target);
+    if (TakesSteps(c.reduce, target)) {
+      if (const UOp tiled = TileSteps(sink, c, lanes, target)) return tiled;
     }
+    UOp laid_out = StageWindows(sink, c, /*narrow=*/false, lanes, target);
+    if (!laid_out) laid_out = FlattenColumns(sink, c, lanes, target);
+    if (laid_out) return TileLaidOut(laid_out, lanes, target);
   }
   if (rows < kLeastRowsOfPanel || columns < lanes) return UOp();
   return TileAcross(sink, sets, c, row, lanes, target);

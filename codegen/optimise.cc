@@ -6,6 +6,7 @@
 #include "codegen/contraction.h"
 #include "codegen/far_rows.h"
 #include "codegen/lanes.h"
+#include "codegen/panels.h"
 #include "codegen/passes.h"
 #include "codegen/product_chain.h"
 #include "codegen/split.h"
@@ -178,7 +179,8 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
 }
 
 // One nest of loops: a contraction in tiles, or loops.
-UOp OptimiseNest(const UOp& sink, const Target& target) {
+UOp OptimiseNest(const UOp& nest, const Target& target) {
+  const UOp sink = WidenLast(nest, target);
   const RangeSets sets(sink);
   UOp out;
   if (const std::optional<ByteDots> dots = FindByteDots(sets)) {
@@ -188,7 +190,7 @@ UOp OptimiseNest(const UOp& sink, const Target& target) {
   } else if (const std::optional<Contraction> c = FindPairwise(sets)) {
     out = TileContraction(sink, sets, *c, target);
   }
-  return Simplify(out ? out : OptimiseLoops(sink, target));
+  return Simplify(out ? out : OptimiseLoops(nest, target));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "codegen/index_math.h"
+#include "codegen/lanes.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/kernel_form.h"
@@ -175,6 +177,65 @@ UOp SumPairs(const UOp& sink, const Target& target) {
     }
   }
   return out;
+}
+
+namespace {
+
+// The same with its cast last, if it is such a factor.
+UOp WidenedLast(const UOp& u) {
+  if (!u.is(Op::kWhere) || !u.src(2).IsConst() || !IsWidened(u.src(1))) return u;
+  const UOp& narrow = u.src(1).src(0);
+  const UOp other = Simplify(UOp::Make(Op::kCast, narrow.dtype(), {UOp(u.src(2))}, Arg()));
+  const UOp back = Simplify(UOp::Make(Op::kCast, u.dtype(), {other}, Arg()));
+  if (!(back == u.src(2))) return u;  // no such number, or a NaN
+  return UOp::Make(Op::kCast, u.dtype(), {UOp::Make(Op::kWhere, {UOp(u.src(0)), narrow, other})},
+                   Arg());
+}
+
+}  // namespace
+
+bool TakesSteps(const UOp& reduce, const Target& target) {
+  return AreOfTiles(reduce.src(0), target) || PairsOf(reduce, target);
+}
+
+UOp WidenLast(const UOp& sink, const Target& target) {
+  Substitution map;
+  for (const UOp& u : TopoSort({&sink, 1})) {
+    if (!u.is(Op::kReduce) || !u.src(0).is(Op::kMul)) continue;
+    const UOp& product = u.src(0);
+    const UOp wide =
+        UOp::Make(Op::kMul, {WidenedLast(product.src(0)), WidenedLast(product.src(1))});
+    if (wide == product) continue;
+    std::vector<UOp> srcs(u.srcs().begin(), u.srcs().end());
+    srcs[0] = wide;
+    const UOp sum = u.WithSrcs(srcs);
+    if (TakesSteps(sum, target)) map.emplace(u, sum);
+  }
+  return map.empty() ? sink : UOp(Substitute(sink, map));
+}
+
+UOp MergeSum(const UOp& sink, const Contraction& c, const Target& target) {
+  if (c.inner.size() < 2 || !TakesSteps(c.reduce, target)) return UOp();
+  const RangeSets sets(sink);
+  int64_t steps = 1;
+  for (const UOp& r : c.inner) {
+    const bool loop = r.src(0).IsConst() && r.arg<RangeArg>().kind == RangeKind::kLoop;
+    if (!loop || __builtin_mul_overflow(steps, r.src(0).vmax(), &steps)) return UOp();
+  }
+  const UOp all = UOp::Make(Op::kRange, kInt64, {UOp::Index(steps)},
+                            RangeArg{FreshRangeId(sets), RangeKind::kLoop});
+  Substitution map;
+  UOp rest = all;
+  for (size_t i = c.inner.size(); i-- > 0;) {
+    const int64_t extent = c.inner[i].src(0).vmax();
+    map.emplace(c.inner[i], i == 0 ? rest : Modulo(rest, extent));
+    rest = Over(rest, extent);
+  }
+  const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
+  const UOp a = there(c.a);
+  if (!AdjacentOver(a, all, RangeSets(UOp::Make(Op::kSink, {a})))) return UOp();
+  const UOp sum = UOp::Make(Op::kReduce, {there(UOp(c.reduce.src(0))), all}, c.reduce.arg());
+  return Substitute(sink, {{c.reduce, sum}});
 }
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "codegen/contraction.h"
 #include "graph/kernel_form.h"
 #include "graph/target.h"
 
@@ -23,5 +24,17 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Ta
 // Sums of products whose columns lie in pairs take two steps at a time: of kind kMatrix, from which
 // Expand makes the chip's products of pairs. A step that is left over is added by itself.
 UOp SumPairs(const UOp& sink, const Target& target);
+
+// Whether the target takes several steps of such a sum at once: pairs, or what a tile has.
+bool TakesSteps(const UOp& reduce, const Target& target);
+
+// Factors that are cast where there is something to be read, and a constant elsewhere, are cast
+// after that choice, where the target takes such products by pairs or in tiles.
+UOp WidenLast(const UOp& sink, const Target& target);
+
+// The loops of a sum as one, along which the operand of the rows lies in order, so that two steps
+// are side by side there; of the columns' one each step is where it was. Nothing where there is no
+// such order, or the target does not ask for it.
+UOp MergeSum(const UOp& sink, const Contraction& c, const Target& target);
 
 }  // namespace tessera

@@ -46,8 +46,10 @@ int64_t DilationOf(const UOp& b, const UOp& column, const UOp& step, const Range
 
 class Windows {
  public:
-  // Those of the adjacent columns as well, or of the others alone.
-  Windows(const UOp& sink, const Contraction& c, bool adjacent) : sets_(sink), c_(c), value_(c.b) {
+  // Of the operand of the columns, or what is widened of it: those of the adjacent columns as well,
+  // or of the others alone.
+  Windows(const UOp& sink, const Contraction& c, const UOp& b, bool adjacent)
+      : sets_(sink), c_(c), b_(b), value_(b) {
     int64_t id = FreshRangeId(sets_);
     for (const UOp& column : c.columns) {
       if (column == c.lane && !adjacent) continue;
@@ -55,7 +57,7 @@ class Windows {
       if (column.arg<RangeArg>().kind != RangeKind::kLoop || !column.src(0).IsConst()) continue;
       for (const UOp& step : c.inner) {
         if (!step.src(0).IsConst()) continue;
-        Window w{column, step, DilationOf(c.b, column, step, sets_), UOp()};
+        Window w{column, step, DilationOf(b, column, step, sets_), UOp()};
         if (w.dilation == 0) continue;
         const int64_t columns = column.src(0).vmax(), steps = step.src(0).vmax();
         const int64_t reach = columns + (steps - 1) * w.dilation;
@@ -87,7 +89,7 @@ class Windows {
     for (const UOp& r : c_.columns) {
       if (r == c_.lane) continue;
       const bool is = IsOver(r);
-      if (!is && within && DependsOn(c_.b, r)) return true;
+      if (!is && within && DependsOn(b_, r)) return true;
       within |= is;
     }
     return false;
@@ -120,7 +122,7 @@ class Windows {
     const UOp stage = MakeStage(FreshStageId(sink), places.count, Substitute(places.at, there),
                                 Substitute(value_, there), fill);
     const UOp at = Simplify(Substitute(places.at, read));
-    const UOp out = Substitute(sink, {{c_.b, UOp::Make(Op::kIndex, {stage, at})}});
+    const UOp out = Substitute(sink, {{b_, UOp::Make(Op::kIndex, {stage, at})}});
     return Simplify(TileRepeating(out, fill.back(), 1, lanes));
   }
 
@@ -143,13 +145,14 @@ class Windows {
 
   const RangeSets sets_;
   const Contraction& c_;
+  const UOp b_;
   UOp value_;
   std::vector<Window> windows_;
   int64_t places_ = 1, next_id_ = 0;
 };
 
 // The kernel with these windows staged, in parts if they are too many.
-UOp StageThem(const UOp& sink, const Contraction& c, Windows& windows, int64_t lanes,
+UOp StageThem(const UOp& sink, const Contraction& c, bool narrow, Windows& windows, int64_t lanes,
               const Target& target) {
   const int64_t bytes = windows.Bytes(), most = target.l2_bytes * 3 / 4;
   if (bytes <= most) {
@@ -164,25 +167,26 @@ UOp StageThem(const UOp& sink, const Contraction& c, Windows& windows, int64_t l
     if (part > fit || part < besides) continue;
     const UOp split = SplitRange(sink, w.column, part).sink;
     const std::optional<Contraction> again = FindPairwise(RangeSets(split));
-    return again ? StageWindows(split, *again, lanes, target) : UOp();
+    return again ? StageWindows(split, *again, narrow, lanes, target) : UOp();
   }
   return UOp();
 }
 
 }  // namespace
 
-UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
-  if (PairsOf(c.reduce, target)) return UOp();  // a stage is of what has been widened
+UOp StageWindows(const UOp& sink, const Contraction& c, bool narrow, int64_t lanes,
+                 const Target& target) {
   if (c.lane.arg<RangeArg>().kind != RangeKind::kLoop) return UOp();
   const int64_t columns = c.lane.src(0).vmax(), rows = Longest(c.rows).src(0).vmax();
   const int64_t idle = (columns + lanes - 1) / lanes * lanes - columns;
   for (const bool adjacent : {true, false}) {
-    if (adjacent && (columns < lanes || idle > columns * kRowsOfLayingOut / rows)) continue;
-    Windows windows(sink, c, adjacent);
+    const bool few = columns < lanes || idle > columns * kRowsOfLayingOut / rows;
+    if (narrow ? !adjacent : adjacent && few) continue;
+    Windows windows(sink, c, narrow ? UOp(c.b.src(0)) : c.b, adjacent);
     if (adjacent && !windows.IsOver(c.lane)) continue;
     if (windows.places() < kLeastPlaces) continue;
     if (!windows.AreFixed() || windows.HoldOthers()) continue;
-    if (const UOp out = StageThem(sink, c, windows, lanes, target)) return out;
+    if (const UOp out = StageThem(sink, c, narrow, windows, lanes, target)) return out;
   }
   return UOp();
 }

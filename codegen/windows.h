@@ -18,7 +18,9 @@
 namespace tessera {
 
 // The kernel with what its product reads of such an operand in a stage; or nothing where it is none
-// of these, or where that is no gain.
-UOp StageWindows(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target);
+// of these, or where that is no gain. `narrow`: before it is widened, in the first form, and to be
+// laid out for every place from there.
+UOp StageWindows(const UOp& sink, const Contraction& c, bool narrow, int64_t lanes,
+                 const Target& target);
 
 }  // namespace tessera

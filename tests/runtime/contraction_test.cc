@@ -3,6 +3,7 @@
 
 #include "graph/flags.h"
 #include "graph/fold.h"
+#include "graph/grad.h"
 #include "graph/kernel_form.h"
 #include "graph/tensor.h"
 #include "runtime/runtime.h"
@@ -238,6 +239,33 @@ TEST(Contraction, WindowsAreLaidOutOnce) {
   ExpectConvolution({1, 160, 48, 48}, {16, 160, 3, 3}, {.padding = {1, 1}});
   ExpectConvolution({1, 160, 50, 41}, {16, 160, 3, 3}, {.padding = {1, 1}});
   ExpectConvolution({2, 3, 19, 20}, {64, 3, 3, 1}, {.padding = {2, 0}, .dilation = {2, 1}});
+}
+
+// Of bf16, which chips sum in pairs of steps or in tiles: exact in f32, rounded once.
+TEST(Contraction, NarrowConvolutions) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  const auto expect = [](const Dims& x_shape, const Dims& w_shape, const ConvOptions& options) {
+    const Tensor x = Guarded(x_shape), w = Guarded(w_shape);
+    const Tensor a = x.Cast(kBFloat16).Realize(), b = w.Cast(kBFloat16).Realize();
+    SCOPED_TRACE(testing::PrintToString(x_shape) + " under " + testing::PrintToString(w_shape));
+    const Tensor narrow = a.Conv(b, options), wide = x.Conv(w, options);
+    const std::vector<Tensor> got = Grad(narrow.Cast(kFloat32).Sum(), {a, b});
+    const std::vector<Tensor> want = Grad(wide.Sum(), {x, w});
+    EXPECT_EQ(narrow.ToVector<float>(), wide.Cast(kBFloat16).ToVector<float>());
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(got[i].ToVector<float>(), want[i].Cast(kBFloat16).ToVector<float>()) << i;
+    }
+  };
+  for (const int64_t size : {3, 7, 14, 16, 33}) {
+    expect({2, 3, size, size}, {17, 3, 3, 3}, {.padding = {1, 1}});
+    expect({1, 8, size, size + 2}, {32, 8, 3, 3}, {.padding = {1, 0}});
+    expect({1, 4, size + 4, size + 3}, {32, 2, 3, 2},
+           {.stride = {2, 1}, .padding = {1, 0}, .dilation = {2, 1}, .groups = 2});
+  }
+  expect({1, 16, 32, 64}, {16, 16, 3, 3}, {.padding = {1, 1}});
+  expect({2, 6, 40}, {16, 6, 5}, {.padding = {2}});
+  expect({1, 4, 5, 9, 18}, {20, 4, 3, 3, 3}, {.padding = {1, 1, 1}});
+  expect({3, 64, 9, 9}, {64, 64, 1, 1}, {});
 }
 
 TEST(Contraction, SumsOfProductsThatAreNoContractionStillAddUp) {
