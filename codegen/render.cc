@@ -1,14 +1,11 @@
 // The renderer: C++ text of a program, one statement a line, every name the prelude's.
 #include <algorithm>
-#include <cmath>
-
 #include <map>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "codegen/literal.h"
@@ -217,10 +214,18 @@ class Renderer {
     scopes_.back().push_back(u.get());
   }
 
-  // A function of the prelude that makes a tile: its number and its elements tell which.
-  std::string MakeTile(const char* how, const UOp& u, const std::string& list = "()") {
+  // Tiles are made by functions that their number and their elements tell apart.
+  std::string NewTile(const UOp& u, const char* how) {
     return absl::StrCat("rt_tile_", how, "<", tiles_.at(u.get()), ", ",
-                        TypeName(u.dtype().Scalar()), ">", list);
+                        TypeName(u.dtype().Scalar()), ">");
+  }
+  std::string LoadTile(const UOp& u, const std::string& stride) {
+    return absl::StrCat(NewTile(u, "load"), "(", Use(u.src(0)), ", ", Use(u.src(1)), ", ", stride,
+                        ")");
+  }
+  std::string Zeros(const UOp& u) {
+    if (IsTile(u.dtype())) return NewTile(u, "zero") + "()";
+    return absl::StrCat("rt_splat<", u.dtype().lanes(), ">(", TypeName(u.dtype().Scalar()), "{})");
   }
 
   std::string Elementwise(const UOp& u) {
@@ -289,11 +294,7 @@ class Renderer {
     if (u.src(0).is(Op::kReg)) return Use(u.src(0));
     const std::string pointer = Use(u.src(0)), offset = Use(u.src(1));
     const std::string type = TypeName(u.dtype().Scalar());
-    if (IsTile(u.dtype())) {
-      return MakeTile("load", u,
-                      absl::StrCat("(", pointer, ", ", offset, ", ",
-                                   kBytesOfTile / 16 / u.dtype().bytes(), ")"));
-    }
+    if (IsTile(u.dtype())) return LoadTile(u, absl::StrCat(kBytesOfTile / 16 / u.dtype().bytes()));
     std::string load = u.dtype().lanes() == 1
                            ? absl::StrCat(pointer, "[", offset, "]")
                            : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer,
@@ -381,11 +382,9 @@ class Renderer {
         break;
       case Op::kReg: {
         const std::string name = absl::StrCat("a", u.arg<int64_t>());
-        const std::string held = IsTile(u.dtype()) ? "auto" : type;
-        Line(absl::StrCat(
-            held, " ", name, " = ",
-            tiles_.contains(u.get()) ? MakeTile("zero", u) : UseAs(u.src(0), u.dtype().lanes()),
-            ";"));
+        const bool zeros = tiles_.contains(u.get());  // as all tiles that are not loaded start
+        Line(absl::StrCat(IsTile(u.dtype()) ? "auto" : type, " ", name, " = ",
+                          zeros ? Zeros(u) : UseAs(u.src(0), u.dtype().lanes()), ";"));
         names_.emplace(u.get(), name);
         scopes_.back().push_back(u.get());
         break;
@@ -446,20 +445,14 @@ class Renderer {
         break;
       case Op::kFragment:
         if (u.size() == 3) {
-          Value(u, MakeTile("load", u,
-                            absl::StrCat("(", Use(u.src(0)), ", ", Use(u.src(1)), ", ",
-                                         Use(u.src(2)), ")")));
+          Value(u, LoadTile(u, Use(u.src(2))));
           break;
         }
         Value(u, absl::StrCat("rt_fragment", u.arg<Ints>()[1] != 0 ? "_turned" : "", "(RT_SELF ",
                               Use(u.src(0)), ", ", Use(u.src(1)), ")"));
         break;
       case Op::kMma: {
-        const std::string sum = u.size() == 3 ? Use(u.src(2))
-                                : tiles_.contains(u.get())
-                                    ? MakeTile("zero", u)
-                                    : absl::StrCat("rt_splat<", u.dtype().lanes(), ">(",
-                                                   TypeName(u.dtype().Scalar()), "{})");
+        const std::string sum = u.size() == 3 ? Use(u.src(2)) : Zeros(u);
         Value(u, absl::StrCat(u.arg<std::string>(), gpu_ ? "(RT_SELF " : "(", Use(u.src(0)), ", ",
                               Use(u.src(1)), ", ", sum, ")"));
         break;

@@ -139,24 +139,11 @@ uint64_t SavedStates() {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
-// What CPU_FEATURES says, of the features in the table; what it says of others is printed.
-void Adjust(std::vector<absl::string_view>& names) {
-  const std::string wanted = TextFlag(Flag::kCpuFeatures);
-  for (absl::string_view each : absl::StrSplit(wanted, ',', absl::SkipEmpty())) {
-    const absl::string_view name = each.substr(1);
-    const auto* known = std::find_if(std::begin(kFeatures), std::end(kFeatures),
-                                     [&](const Feature& f) { return name == f.name; });
-    if (known == std::end(kFeatures) || (each[0] != '+' && each[0] != '-')) {
-      std::fprintf(stderr, "tessera: CPU_FEATURES: '%s' is ignored; write +name or -name, of: %s\n",
-                   std::string(each).c_str(),
-                   absl::StrJoin(kFeatures, " ", [](std::string* out, const Feature& f) {
-                     out->append(f.name);
-                   }).c_str());
-      continue;
-    }
-    names.erase(std::remove(names.begin(), names.end(), name), names.end());
-    if (each[0] == '+') names.push_back(known->name);
-  }
+// Whether a CPU without `base` cannot have this one.
+bool IsBuiltOn(const Feature& feature, absl::string_view base) {
+  if (base == "amx-tile") return feature.state == kTile;
+  if (base == "avx512f" || base == "avx2") return feature.state == kZmm;
+  return base == "avx" && (feature.state == kYmm || feature.state == kZmm);
 }
 
 std::vector<absl::string_view> FeatureNames() {
@@ -168,7 +155,9 @@ std::vector<absl::string_view> FeatureNames() {
   for (const Feature& feature : kFeatures) {
     if (usable[feature.state] && CpuHas(feature)) names.push_back(feature.name);
   }
-  Adjust(names);
+  std::string ignored;
+  names = AdjustFeatures(std::move(names), TextFlag(Flag::kCpuFeatures), ignored);
+  if (!ignored.empty()) std::fprintf(stderr, "tessera: CPU_FEATURES: %s\n", ignored.c_str());
   return names;
 }
 
@@ -263,6 +252,41 @@ Target DetectHost() {
 }
 
 }  // namespace
+
+#if defined(__x86_64__)
+
+std::vector<absl::string_view> AdjustFeatures(std::vector<absl::string_view> names,
+                                              absl::string_view wanted, std::string& ignored) {
+  for (const absl::string_view each : absl::StrSplit(wanted, ',', absl::SkipEmpty())) {
+    const absl::string_view name = each.substr(1);
+    const auto* known = std::find_if(std::begin(kFeatures), std::end(kFeatures),
+                                     [&](const Feature& f) { return name == f.name; });
+    if (known == std::end(kFeatures) || (each[0] != '+' && each[0] != '-')) {
+      const auto add = [](std::string* out, const Feature& f) { out->append(f.name); };
+      ignored = absl::StrCat("'", each, "' is ignored; write +name or -name, of: ",
+                             absl::StrJoin(kFeatures, " ", add));
+      continue;
+    }
+    const auto goes = [&](absl::string_view has) {
+      const auto* of = std::find_if(std::begin(kFeatures), std::end(kFeatures),
+                                    [&](const Feature& f) { return has == f.name; });
+      return has == name || (each[0] == '-' && IsBuiltOn(*of, name));
+    };
+    names.erase(std::remove_if(names.begin(), names.end(), goes), names.end());
+    if (each[0] == '+') names.push_back(known->name);
+  }
+  return names;
+}
+
+#else
+
+std::vector<absl::string_view> AdjustFeatures(std::vector<absl::string_view> names,
+                                              absl::string_view wanted, std::string& ignored) {
+  if (!wanted.empty()) ignored = "is for x86-64 alone";
+  return names;
+}
+
+#endif
 
 const Target& HostTarget() {
   static const Target* const target = new Target(DetectHost());

@@ -1,15 +1,26 @@
 // The Target of the machine that we run on, read from the CPU itself and never from LLVM.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
 #include "graph/target.h"
 
 namespace tessera {
 
 // The host as a Target, computed once: instruction set level and every feature in Clang's spelling
 // (only names that Clang 14 knows already), vector width and registers, cache sizes from sysfs,
-// cores from CountCores. AMX is listed only where the kernel granted this process its tile state,
-// which the first call asks for: call it before the threads that run kernels start.
+// cores from CountCores; the CPU_FEATURES flag may tell otherwise. AMX is listed only where the
+// kernel granted this process its tile state, which the first call asks for: call it before the
+// threads that run kernels start.
 const Target& HostTarget();
+
+// These names of features, with those that the CPU_FEATURES flag adds (+name) and without those
+// that it takes away (-name), and what is built on them. What it says of others is ignored, and
+// told.
+std::vector<absl::string_view> AdjustFeatures(std::vector<absl::string_view> names,
+                                              absl::string_view wanted, std::string& ignored);
 
 // How many cores we may use: the scheduler's mask and the container's CPU quota, cut by the CORES
 // flag where that is positive; at least one.

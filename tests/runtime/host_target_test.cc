@@ -77,5 +77,29 @@ TEST(HostTarget, FeaturesAgreeWithTheCompiler) {
 }
 #endif
 
+#if defined(__x86_64__)
+TEST(HostTarget, FeaturesByFlag) {
+  using Names = std::vector<absl::string_view>;
+  const Names have = {"sse2", "avx", "avx2", "avx512f", "avx512bw", "amx-tile", "amx-bf16"};
+  const auto adjusted = [&](absl::string_view wanted) {
+    std::string ignored;
+    const Names names = AdjustFeatures(have, wanted, ignored);
+    EXPECT_EQ(ignored, "") << wanted;
+    return names;
+  };
+  EXPECT_EQ(adjusted(""), have);
+  EXPECT_EQ(adjusted("-avx512bw,+amx-int8"),
+            (Names{"sse2", "avx", "avx2", "avx512f", "amx-tile", "amx-bf16", "amx-int8"}));
+  EXPECT_EQ(adjusted("-avx512f"), (Names{"sse2", "avx", "avx2", "amx-tile", "amx-bf16"}));
+  EXPECT_EQ(adjusted("-avx,-amx-tile"), (Names{"sse2"}));
+  EXPECT_EQ(adjusted("+avx2").size(), have.size());
+  for (const absl::string_view wrong : {"+", "-", "avx2", "+nosuch", "++avx2", " +avx2"}) {
+    std::string ignored;
+    EXPECT_EQ(AdjustFeatures(have, wrong, ignored), have) << wrong;
+    EXPECT_THAT(ignored, testing::HasSubstr("is ignored; write +name or -name"));
+  }
+}
+#endif
+
 }  // namespace
 }  // namespace tessera
