@@ -89,6 +89,13 @@ UOp AdjacentLoop(const RangeSets& sets) {
 
 }  // namespace
 
+bool AreFactors(const Contraction& c) {
+  const UOp& product = c.reduce.src(0);
+  if (!product.is(Op::kMul)) return false;
+  const bool first = c.a == product.src(0);
+  return c.a == product.src(first ? 0 : 1) && c.b == product.src(first ? 1 : 0);
+}
+
 std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers) {
   Contraction c;
   c.reduce = OnlyReduction(sets);
@@ -247,7 +254,7 @@ int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
 // part of it where rows, or what becomes of them, are its own. The largest divisor of the rows that
 // does, or 0 where it is small.
 int64_t RowsOfBlock(const Contraction& c, const UOp& row, bool own, const Target& target) {
-  const UOp a = PairsOf(c.reduce, target) ? UOp(c.a.src(0)) : c.a;
+  const UOp a = PairsOf(c, target) ? UOp(c.a.src(0)) : c.a;
   const int64_t bytes = BytesOfSum(c, a.dtype().bytes());
   const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
   const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
@@ -283,7 +290,7 @@ UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int6
   if (!again) return UOp();
   std::vector<UOp> over = {row};
   over.insert(over.end(), again->inner.begin(), again->inner.end());
-  const UOp a = PairsOf(again->reduce, target) ? UOp(again->a.src(0)) : again->a;
+  const UOp a = PairsOf(*again, target) ? UOp(again->a.src(0)) : again->a;
   UOp out =
       StageValueOver(split.sink, a, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop));
   out = Tile(out, over.front(), 1, lanes);
@@ -294,7 +301,8 @@ UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int6
 UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                int64_t lanes, const Target& target, const UOp& block = UOp()) {
   if (!block) {
-    if (const UOp tiled = TileByUnits(sink, sets, c, row, target)) return tiled;
+    const UOp tiled = AreFactors(c) ? TileByUnits(sink, sets, c, row, target) : UOp();
+    if (tiled) return tiled;
     UOp inner = row, outer;
     if (const UOp blocked = BlockRows(sink, sets, c, lanes, target, inner, outer)) {
       const RangeSets now(blocked);
@@ -306,7 +314,7 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   }
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t most = MostOfPanel(target);
-  const int64_t steps = BytesOfSum(c, 1) / (PairsOf(c.reduce, target) ? kStepsOfPair : 1);
+  const int64_t steps = BytesOfSum(c, 1) / (PairsOf(c, target) ? kStepsOfPair : 1);
   const int64_t tile_columns = VectorsOfPanel(target, columns, lanes, steps);
   const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
   UOp out = ColumnsOutward(sink, c, block);
@@ -387,8 +395,10 @@ FlatColumns FlatWithin(const std::vector<UOp>& columns, int64_t each, int64_t la
 // first laid out with as many of them in a row as a cache holds. Nothing where b is in order.
 UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
   const RangeSets sets(sink);
-  UOp pairs = PairsOf(c.reduce, target);
-  if (pairs && !AdjacentOver(c.a, pairs, sets)) pairs = UOp();
+  UOp pairs = PairsOf(c, target);
+  // Tiles have the rows' operand laid out.
+  const bool tiles = AreFactors(c) && AreOfTiles(c.reduce.src(0), target);
+  if (pairs && !tiles && !AdjacentOver(c.a, pairs, sets)) pairs = UOp();
   const UOp b = pairs ? UOp(c.b.src(0)) : c.b;
   const bool apart = pairs && b.is(Op::kIndex) && b.src(0).is(Op::kStage);  // no pairs there
   const bool in_order = AdjacentOver(b, c.lane, sets) && c.lane.src(0).vmax() % lanes == 0;
@@ -458,12 +468,14 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
   const int64_t columns = c.lane.src(0).vmax();
   const int64_t rows = row ? row.src(0).vmax() : 1;
   if (lanes < 2) return UOp();
-  const bool paired = LiesInPairs(c.b, PairsOf(c.reduce, target));  // a panel
+  const bool paired = LiesInPairs(c.b, PairsOf(c, target));  // a panel
   const bool across = (paired || AdjacentOver(c.b, c.lane, sets)) && columns >= lanes;
   if (across && rows < kLeastRowsOfPanel) {
     return c.reduce.src(0).is(Op::kMul) ? TileFewRows(sink, c, lanes) : UOp();
   }
   if (!across && rows < kRowsToTranspose) {
+    const UOp tiled = row && AreFactors(c) ? TileByUnits(sink, sets, c, row, target) : UOp();
+    if (tiled) return tiled;
     if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
       return TileAlong(sink, sets, c, row, along, lanes, target);
     }
@@ -474,7 +486,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
     return TileAcross(sink, sets, apart, row, lanes, target);
   }
   if (rows >= kRowsToFlatten && !paired) {
-    if (TakesSteps(c.reduce, target)) {
+    if (TakesSteps(c, target)) {
       if (const UOp tiled = TileSteps(sink, c, lanes, target)) return tiled;
     }
     UOp laid_out = StageWindows(sink, c, /*narrow=*/false, lanes, target);

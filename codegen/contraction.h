@@ -17,6 +17,9 @@ struct Contraction {
   UOp lane;  // the column over which the result is adjacent
 };
 
+// Whether a and b are the factors of what is summed, and not just somewhere in it.
+bool AreFactors(const Contraction& c);
+
 // The contraction of a kernel that has just one, or nothing. Of integers only if asked for.
 std::optional<Contraction> FindContraction(const RangeSets& sets, bool integers = false);
 

@@ -16,11 +16,11 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kSide = 16;                       // of a tile of sums
-constexpr int64_t kRowBytes = 64;                   // of any tile
+constexpr int64_t kSide = kRowsOfTile;              // of a tile of sums
 constexpr int64_t kSumBytes = 4;                    // f32 or i32
 constexpr int64_t kSquare = kSideOfSquare / kSide;  // tiles a side
 constexpr int64_t kMostRows = 4096;
+constexpr int64_t kManySquares = 8;
 constexpr int64_t kMostSteps = int64_t{1} << 24;  // of a sum
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -69,7 +69,7 @@ class UnitTiler {
     a_ = UOp(product.src(of_rows).src(0));  // before it was cast
     b_ = UOp(product.src(1 - of_rows).src(0));
     beside_ = kSumBytes / a_.dtype().bytes();
-    steps_ = kRowBytes / a_.dtype().bytes();
+    steps_ = kBytesOfTileRow / a_.dtype().bytes();
     for (const UOp& r : inner_) depth_ *= r.src(0).vmax();
     deep_ = RoundUp(depth_, steps_) / steps_;
     if (!rows_.stage) {
@@ -117,12 +117,13 @@ class UnitTiler {
   void ChooseBlock() {
     const RangeKind kind = rows_.row.arg<RangeArg>().kind;
     const int64_t rows = rows_.row.src(0).vmax();
-    const int64_t fit = target_.l2_bytes * 3 / 4 / (deep_ * kRowBytes);
+    const int64_t fit = target_.l2_bytes * 3 / 4 / (deep_ * kBytesOfTileRow);
     const int64_t most = std::clamp(fit, kSideOfSquare, kMostRows);
     int64_t blocks = (rows + most - 1) / most;
     if (kind == RangeKind::kGrid) blocks = RoundUp(blocks, target_.cores);
     const int64_t each = (rows + blocks - 1) / blocks;
-    rows_.each = RoundUp(each, each > 2 * kSideOfSquare ? kSideOfSquare : kSide);
+    // Whole squares, where what is added for that is little.
+    rows_.each = RoundUp(each, each > kManySquares * kSideOfSquare ? kSideOfSquare : kSide);
     blocks = (rows + rows_.each - 1) / rows_.each;
     if (blocks > 1 || kind == RangeKind::kGrid) rows_.block = ids_.Range(blocks, kind);
     rows_.uneven = rows % rows_.each != 0;
@@ -192,12 +193,7 @@ class UnitTiler {
   UOp ReadAt(const UOp& step, const UOp& column) const {
     Substitution map;
     if (of_.column.is(Op::kRange)) map.emplace(of_.column, column);
-    UOp rest = step;
-    for (size_t i = inner_.size(); i-- > 0;) {
-      const int64_t extent = inner_[i].src(0).vmax();
-      map.emplace(inner_[i], i == 0 ? rest : Modulo(rest, extent));
-      rest = Over(rest, extent);
-    }
+    PlaceRanges(inner_, step, map);
     return Simplify(Substitute(b_, map));
   }
 
@@ -283,7 +279,7 @@ class UnitTiler {
     const int64_t id = ids_.stage++, bytes = rows_.each * across_ * kSide * dtype.bytes();
     const UOp scratch = UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent(bytes)}});
     // As much of a panel at a time as takes half of the innermost cache, where rows use it again.
-    const int64_t bytes_of_tile = across_ * kSide * kRowBytes;
+    const int64_t bytes_of_tile = across_ * kSide * kBytesOfTileRow;
     const int64_t most = std::max<int64_t>(1, target_.l1_bytes / 2 / bytes_of_tile);
     const bool again = rows_.each > kSideOfSquare;
     const int64_t parts = again ? (deep_ + most - 1) / most : 1, each = (deep_ + parts - 1) / parts;
@@ -328,6 +324,28 @@ UOp ReduceOf(const UOp& store) {
   return UOp();
 }
 
+// So many panels from a column on, and the segment of the columns that they are.
+PanelStore PanelFrom(int64_t first, int64_t count, int64_t columns, RangeKind kind, FreshIds& ids,
+                     std::vector<LoopSegment>& segments) {
+  PanelStore p;
+  LoopSegment s{UOp::Index(first), {}};
+  // One of the workers runs a single panel, not each of them.
+  if (count > 1 || kind == RangeKind::kGrid) {
+    p.panel = ids.Range(count, kind);
+    s.ranges.push_back(p.panel);
+    s.value = Plus(s.value, Times(p.panel, columns));
+  }
+  p.columns = columns;
+  p.column = s.value;
+  if (columns > 1) {
+    p.column = ids.Loop(columns);
+    s.ranges.push_back(p.column);
+    s.value = Plus(s.value, p.column);
+  }
+  segments.push_back(std::move(s));
+  return p;
+}
+
 }  // namespace
 
 UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
@@ -342,35 +360,20 @@ UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, co
     depth *= r.src(0).vmax();
   }
   const int64_t row_bytes = depth * product.src(0).src(0).dtype().bytes();
-  if (row.src(0).vmax() < kSide || columns < kSide || 2 * row_bytes < kRowBytes) return UOp();
+  if (row.src(0).vmax() < kSide || columns < kSide || 2 * row_bytes < kBytesOfTileRow) return UOp();
+  // The least block of rows, and a panel, are laid out for the whole sum.
+  if (kSideOfSquare * row_bytes > MostOfPanel(target)) return UOp();
 
   FreshIds ids{FreshRangeId(sets), FreshStageId(sink)};
   const int64_t width = std::min(columns, kSideOfSquare);
   const RangeKind kind = c.lane.arg<RangeArg>().kind;
   std::vector<PanelStore> panels;
   std::vector<LoopSegment> segments;
-  // One of the workers runs a single panel, not each of them.
-  const auto add = [&](int64_t first, int64_t count, int64_t of_panel) {
-    if (count == 0 || of_panel == 0) return;
-    PanelStore p;
-    LoopSegment s{UOp::Index(first), {}};
-    if (count > 1 || kind == RangeKind::kGrid) {
-      p.panel = ids.Range(count, kind);
-      s.ranges.push_back(p.panel);
-      s.value = Plus(s.value, Times(p.panel, of_panel));
-    }
-    p.columns = of_panel;
-    p.column = s.value;
-    if (of_panel > 1) {
-      p.column = ids.Loop(of_panel);
-      s.ranges.push_back(p.column);
-      s.value = Plus(s.value, p.column);
-    }
-    panels.push_back(std::move(p));
-    segments.push_back(std::move(s));
-  };
-  add(0, columns / width, width);
-  add(columns / width * width, 1, columns % width);
+  const int64_t whole = columns / width;
+  panels.push_back(PanelFrom(0, whole, width, kind, ids, segments));
+  if (const int64_t rest = columns % width; rest > 0) {
+    panels.push_back(PanelFrom(whole * width, 1, rest, kind, ids, segments));
+  }
   const UOp split = Simplify(SplitIntoSegments(sink, c.lane, segments));
   if (split.size() != static_cast<int>(panels.size())) return UOp();
   RowBlocks blocks;

@@ -4,7 +4,7 @@
 // bf16, or 64 of bytes. Four of them stand in a square, so that each tile of an operand is loaded
 // once for two products. A kernel is put so by TileByUnits:
 //
-//   for each block of rows                      (they stay in the core's own cache)
+//   for each block of rows                      (they stay in the core's own cache, if 32 do)
 //     what the products read of a, laid out in tiles
 //     for each panel of 32 columns
 //       what they read of b, as the unit takes it, unless it lies so already (graph/panel.h)
@@ -29,8 +29,8 @@ namespace tessera {
 
 inline constexpr char kTileName[] = "rt_tile_dot";  // the prelude's name, as an MMA's argument
 
-// The contraction in tiles, if the target has them for its operands and they are worth it; or
-// nothing. `row` is the one of its rows that has tiles.
+// The contraction of two factors in tiles, if the target has them for these and they are worth it;
+// or nothing. `row` is the one of its rows that has tiles.
 UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                 const Target& target);
 

@@ -1,6 +1,9 @@
 // Arithmetic on indices, for passes that make new ones; nothing is simplified but where it says so.
 #pragma once
 
+#include <vector>
+
+#include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/uop.h"
 #include "graph/walk.h"
@@ -30,6 +33,15 @@ inline UOp Steps(const UOp& n, const UOp& from, int64_t stride) {
 // Whether an expression is made of this one, among others.
 inline bool DependsOn(const UOp& u, const UOp& part) {
   return FindBelow({&u, 1}, [&](const UOp& s) { return s == part; }) != nullptr;
+}
+
+// Several ranges by one index over all of their points, of which the last one's are adjacent.
+inline void PlaceRanges(const std::vector<UOp>& ranges, const UOp& index, Substitution& map) {
+  UOp rest = index;
+  for (size_t i = ranges.size(); i-- > 0;) {
+    map[ranges[i]] = Simplify(i == 0 ? rest : Modulo(rest, ranges[i].src(0)));
+    rest = Over(rest, ranges[i].src(0));
+  }
 }
 
 // Conditions, of which either may be nothing: it holds always.

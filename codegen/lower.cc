@@ -24,6 +24,10 @@ Lowerer::Lowerer(const UOp& sink, const Target& target)
     if (adds && u.src(1).is(Op::kReduce) && u.src(1).src(0).is(Op::kMma)) {
       added_by_.emplace(u.src(1).get(), u);
     }
+    for (const UOp& s : u.srcs()) {
+      const auto it = added_by_.find(s.get());
+      CHECK(it == added_by_.end() || it->second == u, "lower: a sum of tiles is read besides");
+    }
   }
 }
 

@@ -178,19 +178,26 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
   return out;
 }
 
+// The kernel in tiles, or nothing.
+UOp OptimiseReduction(const UOp& sink, const Target& target) {
+  const RangeSets sets(sink);
+  if (const std::optional<ByteDots> dots = FindByteDots(sets)) {
+    return TileByteDots(sink, sets, *dots, target);
+  }
+  if (const UOp rows = ReduceFarRows(sink, sets, target)) return rows;
+  const std::optional<Contraction> c = FindPairwise(sets);
+  return c ? TileContraction(sink, sets, *c, target) : UOp();
+}
+
 // One nest of loops: a contraction in tiles, or loops.
 UOp OptimiseNest(const UOp& nest, const Target& target) {
-  const UOp sink = WidenLast(nest, target);
-  const RangeSets sets(sink);
-  UOp out;
-  if (const std::optional<ByteDots> dots = FindByteDots(sets)) {
-    out = TileByteDots(sink, sets, *dots, target);
-  } else if (const UOp rows = ReduceFarRows(sink, sets, target)) {
-    out = rows;
-  } else if (const std::optional<Contraction> c = FindPairwise(sets)) {
-    out = TileContraction(sink, sets, *c, target);
+  try {
+    if (const UOp tiled = OptimiseReduction(WidenLast(nest, target), target)) {
+      return Simplify(tiled);
+    }
+  } catch (const TooManyRanges&) {  // cut at the ends of many pieces
   }
-  return Simplify(out ? out : OptimiseLoops(nest, target));
+  return Simplify(OptimiseLoops(nest, target));
 }
 
 }  // namespace

@@ -137,7 +137,8 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Ta
     for (const UOp& u : sets.order()) {
       if (!u.is(Op::kReduce)) continue;
       UOp b = ColumnOperand(sets, u.src(0));
-      const UOp pairs = fastest ? UOp() : PairsOf(u, target);
+      UOp pairs = fastest ? UOp() : PairsOf(u, target);
+      if (pairs && b != u.src(0).src(0) && b != u.src(0).src(1)) pairs = UOp();
       if (b && pairs) b = UOp(b.src(0));
       if (!b || (b.is(Op::kIndex) && b.src(0).is(Op::kStage))) continue;
       const std::vector<UOp> over = RangesOfPanel(sets, u, b, fastest);
@@ -194,8 +195,12 @@ UOp WidenedLast(const UOp& u) {
 
 }  // namespace
 
-bool TakesSteps(const UOp& reduce, const Target& target) {
-  return AreOfTiles(reduce.src(0), target) || PairsOf(reduce, target);
+UOp PairsOf(const Contraction& c, const Target& target) {
+  return AreFactors(c) ? PairsOf(c.reduce, target) : UOp();
+}
+
+bool TakesSteps(const Contraction& c, const Target& target) {
+  return AreFactors(c) && (AreOfTiles(c.reduce.src(0), target) || PairsOf(c.reduce, target));
 }
 
 UOp WidenLast(const UOp& sink, const Target& target) {
@@ -209,13 +214,13 @@ UOp WidenLast(const UOp& sink, const Target& target) {
     std::vector<UOp> srcs(u.srcs().begin(), u.srcs().end());
     srcs[0] = wide;
     const UOp sum = u.WithSrcs(srcs);
-    if (TakesSteps(sum, target)) map.emplace(u, sum);
+    if (AreOfTiles(wide, target) || PairsOf(sum, target)) map.emplace(u, sum);
   }
   return map.empty() ? sink : UOp(Substitute(sink, map));
 }
 
 UOp MergeSum(const UOp& sink, const Contraction& c, const Target& target) {
-  if (c.inner.size() < 2 || !TakesSteps(c.reduce, target)) return UOp();
+  if (c.inner.size() < 2 || !TakesSteps(c, target)) return UOp();
   const RangeSets sets(sink);
   int64_t steps = 1;
   for (const UOp& r : c.inner) {
@@ -225,15 +230,11 @@ UOp MergeSum(const UOp& sink, const Contraction& c, const Target& target) {
   const UOp all = UOp::Make(Op::kRange, kInt64, {UOp::Index(steps)},
                             RangeArg{FreshRangeId(sets), RangeKind::kLoop});
   Substitution map;
-  UOp rest = all;
-  for (size_t i = c.inner.size(); i-- > 0;) {
-    const int64_t extent = c.inner[i].src(0).vmax();
-    map.emplace(c.inner[i], i == 0 ? rest : Modulo(rest, extent));
-    rest = Over(rest, extent);
-  }
+  PlaceRanges(c.inner, all, map);
   const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
   const UOp a = there(c.a);
-  if (!AdjacentOver(a, all, RangeSets(UOp::Make(Op::kSink, {a})))) return UOp();
+  const bool tiles = AreOfTiles(c.reduce.src(0), target);
+  if (!tiles && !AdjacentOver(a, all, RangeSets(UOp::Make(Op::kSink, {a})))) return UOp();
   const UOp sum = UOp::Make(Op::kReduce, {there(UOp(c.reduce.src(0))), all}, c.reduce.arg());
   return Substitute(sink, {{c.reduce, sum}});
 }

@@ -25,16 +25,19 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Ta
 // Expand makes the chip's products of pairs. A step that is left over is added by itself.
 UOp SumPairs(const UOp& sink, const Target& target);
 
+// The range of a sum of products of a and b of which the target takes pairs of steps, or nothing.
+UOp PairsOf(const Contraction& c, const Target& target);
+
 // Whether the target takes several steps of such a sum at once: pairs, or what a tile has.
-bool TakesSteps(const UOp& reduce, const Target& target);
+bool TakesSteps(const Contraction& c, const Target& target);
 
 // Factors that are cast where there is something to be read, and a constant elsewhere, are cast
 // after that choice, where the target takes such products by pairs or in tiles.
 UOp WidenLast(const UOp& sink, const Target& target);
 
 // The loops of a sum as one, along which the operand of the rows lies in order, so that two steps
-// are side by side there; of the columns' one each step is where it was. Nothing where there is no
-// such order, or the target does not ask for it.
+// are side by side there; of the columns' one each step is where it was. Nothing where pairs find
+// no such order (tiles have one laid out), or the target does not ask for it.
 UOp MergeSum(const UOp& sink, const Contraction& c, const Target& target);
 
 }  // namespace tessera

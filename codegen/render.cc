@@ -294,7 +294,7 @@ class Renderer {
     if (u.src(0).is(Op::kReg)) return Use(u.src(0));
     const std::string pointer = Use(u.src(0)), offset = Use(u.src(1));
     const std::string type = TypeName(u.dtype().Scalar());
-    if (IsTile(u.dtype())) return LoadTile(u, absl::StrCat(kBytesOfTile / 16 / u.dtype().bytes()));
+    if (IsTile(u.dtype())) return LoadTile(u, absl::StrCat(kBytesOfTileRow / u.dtype().bytes()));
     std::string load = u.dtype().lanes() == 1
                            ? absl::StrCat(pointer, "[", offset, "]")
                            : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer,

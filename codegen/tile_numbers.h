@@ -9,7 +9,7 @@ namespace tessera {
 
 inline constexpr int kTiles = 8;
 
-// Whether a value is such a tile: no vector is as large.
+// Whether a value is such a tile: no vector of a CPU is as large.
 bool IsTile(DType t);
 
 using TileNumbers = absl::flat_hash_map<const Node*, int>;

@@ -5,6 +5,7 @@
 
 #include "codegen/index_math.h"
 #include "codegen/lanes.h"
+#include "codegen/panels.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/merge_ranges.h"
@@ -176,6 +177,7 @@ UOp StageThem(const UOp& sink, const Contraction& c, bool narrow, Windows& windo
 
 UOp StageWindows(const UOp& sink, const Contraction& c, bool narrow, int64_t lanes,
                  const Target& target) {
+  if (narrow && !TakesSteps(c, target)) return UOp();
   if (c.lane.arg<RangeArg>().kind != RangeKind::kLoop) return UOp();
   const int64_t columns = c.lane.src(0).vmax(), rows = Longest(c.rows).src(0).vmax();
   const int64_t idle = (columns + lanes - 1) / lanes * lanes - columns;

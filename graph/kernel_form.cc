@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
 #include "graph/fault.h"
 #include "graph/ops.h"
 #include "graph/rewrite.h"
@@ -29,11 +30,16 @@ absl::Span<const UOp> ClosedRanges(const UOp& u) {
   return u.srcs().subspan(WritesElements(u) ? 2 : 1);
 }
 
+TooManyRanges::TooManyRanges()
+    : Error(absl::ResourceExhaustedError(
+          absl::StrCat("schedule: a kernel has more than ", kMostRanges,
+                       " loops: put a Contiguous() between what is fused in it"))) {}
+
 RangeSets::RangeSets(const UOp& sink) : order_(TopoSort({&sink, 1})), free_(order_.size()) {
   for (const UOp& u : order_) {
     RangeMask mask = 0;
     if (u.is(Op::kRange)) {
-      CHECK(ranges_.size() < kMostRanges, "a kernel has more ranges than a RangeMask has bits");
+      if (ranges_.size() == kMostRanges) throw TooManyRanges();
       mask = RangeMask{1} << static_cast<int>(ranges_.size());
       ranges_.push_back(u);
     }

@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/numeric/int128.h"
+#include "graph/error.h"
 #include "graph/node_map.h"
 #include "graph/uop.h"
 
@@ -34,6 +35,12 @@ absl::Span<const UOp> ClosedRanges(const UOp& u);
 // A set of ranges by their numbers in a kernel: bit i is number i.
 using RangeMask = absl::uint128;
 inline constexpr size_t kMostRanges = 128;
+
+// What RangeSets throws of a kernel with more: what made them so many is left out then.
+class TooManyRanges : public Error {
+ public:
+  TooManyRanges();
+};
 inline int Count(RangeMask m) {
   return std::popcount(absl::Uint128Low64(m)) + std::popcount(absl::Uint128High64(m));
 }

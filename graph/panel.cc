@@ -72,7 +72,7 @@ Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap, s
 }
 
 bool LiesInPairs(const UOp& operand, const UOp& pairs) {
-  if (!pairs || !IsWidened(operand) || !operand.src(0).is(Op::kIndex)) return false;
+  if (!pairs || !operand || !IsWidened(operand) || !operand.src(0).is(Op::kIndex)) return false;
   const UOp& load = operand.src(0);
   for (const UOp& u : TopoSort({&load.src(1), 1})) {
     if (u.is(Op::kFloorMod) && u.src(0) == pairs && u.src(1).IsConst(kStepsOfPair)) return true;

@@ -33,8 +33,9 @@ inline constexpr int64_t kLeastRowsOfPanel = 4;
 // Chips that have it sum the products of bf16 in pairs: to each lane of f32 those of two steps.
 inline constexpr int64_t kStepsOfPair = 2;
 
-// A tile of a CPU's matrix unit: sixteen rows of 64 bytes.
-inline constexpr int64_t kBytesOfTile = 1024;
+// A tile of a CPU's matrix unit.
+inline constexpr int64_t kRowsOfTile = 16, kBytesOfTileRow = 64;
+inline constexpr int64_t kBytesOfTile = kRowsOfTile * kBytesOfTileRow;
 
 // Rows and columns of what it sums at once: a square of four tiles, 16 x 16 each.
 inline constexpr int64_t kSideOfSquare = 32;
@@ -63,7 +64,8 @@ struct Places {
 Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs = UOp(), int64_t gap = 0,
                 size_t of_row = 1);
 
-// Whether an operand of such products is read from where two steps of `pairs` lie side by side.
+// Whether an operand (or nothing) of such products is read from where two steps of `pairs` lie side
+// by side.
 bool LiesInPairs(const UOp& operand, const UOp& pairs);
 
 }  // namespace tessera

@@ -218,17 +218,18 @@ struct Form {
     const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
     const bool of_pairs = sum == kFloat32 && operand == kBFloat16 && dtype(0) == dtype(1) &&
                           dtype(0).lanes() == 2 * v.dtype.lanes();
-    const bool of_tiles = dtype(0).bytes() * dtype(0).lanes() == kBytesOfTile &&
-                          dtype(1).bytes() * dtype(1).lanes() == kBytesOfTile &&
-                          v.dtype.bytes() * v.dtype.lanes() == kBytesOfTile &&
-                          (sum == kInt32 ? operand.bits() == 8 : operand == kBFloat16);
+    const auto tile = [](DType t) { return t.bytes() * t.lanes() == kBytesOfTile; };
+    const auto factors = [&](DType t) {
+      return tile(t) && (sum == kInt32 ? t.Scalar().IsInt() && t.bits() == 8
+                                       : sum == kFloat32 && t.Scalar() == kBFloat16);
+    };
+    const bool of_tiles = tile(v.dtype) && factors(dtype(0)) && factors(dtype(1));
     if (!(of_matrices || of_lanes || of_pairs || of_tiles) ||
         (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,
            "takes two parts of 16 bytes, and eight sums of its dtype, f32 of floats and i32 of "
            "bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32; or "
-           "tiles "
-           "of 1024 bytes");
+           "tiles of 1024 bytes");
     }
   }
   void Fetch() const {

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "graph/panel.h"
 #include "graph/spec_graph.h"
 
 namespace tessera {
@@ -144,6 +145,7 @@ class ProgramCheck {
     for (int s : g_.srcs(i)) Use(s, i);
     lost_a_fill_ |= (IsPut(n.op) || n.op == Op::kFetch) && !n.sure();
     if ((n.op == Op::kLoad || IsPut(n.op)) && n.sure() && g_.src(i, 0).op != Op::kReg) Access(i);
+    if (n.op == Op::kFragment && n.num_srcs == 3 && n.sure()) Tile(i);
     if (n.op == Op::kFetch && n.sure()) {
       // Where its gate is false it stores zeros.
       const auto elements = static_cast<int>(std::get<Ints>(n.arg->value)[1]);
@@ -307,6 +309,17 @@ class ProgramCheck {
     const std::optional<SpecAccess> access = CheckOffset(i, 0, 1, t.lanes(), gate);
     if (access && IsPut(n.op)) CheckApart(g_, *access, threads_, blocks_known_);
     if (g_.src(i, 0).op == Op::kScratch) Keep(access, IsPut(n.op) ? fills_ : reads_);
+  }
+
+  // A tile, from its first row to the end of its last one.
+  void Tile(int i) {
+    const SpecNode& stride = g_.src(i, 2);
+    if (!stride.sure() || !stride.value.IsConst()) return;
+    const int64_t row = kBytesOfTileRow / g_.nodes[i].dtype.bytes();
+    const int64_t reach = (kRowsOfTile - 1) * stride.value.vmin() + row;
+    if (reach >= row && reach <= INT32_MAX) {
+      CheckOffset(i, 0, 1, static_cast<int>(reach), /*gate=*/3);
+    }
   }
 
   // An access of scratch, and where it stands.

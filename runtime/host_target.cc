@@ -142,8 +142,15 @@ uint64_t SavedStates() {
 // Whether a CPU without `base` cannot have this one.
 bool IsBuiltOn(const Feature& feature, absl::string_view base) {
   if (base == "amx-tile") return feature.state == kTile;
-  if (base == "avx512f" || base == "avx2") return feature.state == kZmm;
-  return base == "avx" && (feature.state == kYmm || feature.state == kZmm);
+  if (base == "avx512f") return feature.state == kZmm;
+  if (base == "avx2") return feature.state == kZmm || feature.name == absl::string_view("avxvnni");
+  if (base == "avx") return feature.state == kYmm || feature.state == kZmm;
+  if (base != "avx512bw") return false;
+  for (const char* wide :
+       {"avx512vbmi", "avx512vbmi2", "avx512bitalg", "avx512bf16", "avx512fp16"}) {
+    if (feature.name == absl::string_view(wide)) return true;
+  }
+  return false;
 }
 
 std::vector<absl::string_view> FeatureNames() {
@@ -262,9 +269,7 @@ std::vector<absl::string_view> AdjustFeatures(std::vector<absl::string_view> nam
     const auto* known = std::find_if(std::begin(kFeatures), std::end(kFeatures),
                                      [&](const Feature& f) { return name == f.name; });
     if (known == std::end(kFeatures) || (each[0] != '+' && each[0] != '-')) {
-      const auto add = [](std::string* out, const Feature& f) { out->append(f.name); };
-      ignored = absl::StrCat("'", each, "' is ignored; write +name or -name, of: ",
-                             absl::StrJoin(kFeatures, " ", add));
+      absl::StrAppend(&ignored, ignored.empty() ? "" : ", ", "'", each, "'");
       continue;
     }
     const auto goes = [&](absl::string_view has) {
@@ -274,6 +279,11 @@ std::vector<absl::string_view> AdjustFeatures(std::vector<absl::string_view> nam
     };
     names.erase(std::remove_if(names.begin(), names.end(), goes), names.end());
     if (each[0] == '+') names.push_back(known->name);
+  }
+  if (!ignored.empty()) {
+    const auto add = [](std::string* out, const Feature& f) { out->append(f.name); };
+    absl::StrAppend(&ignored,
+                    " is ignored; write +name or -name, of: ", absl::StrJoin(kFeatures, " ", add));
   }
   return names;
 }

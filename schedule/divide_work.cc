@@ -80,18 +80,19 @@ size_t AdjacentLoop(const UOp& store, absl::Span<const UOp> loops) {
   return out;
 }
 
+// Whether a loop is over rows of the result shorter than two sticks: parts of them have no lanes.
+bool IsShortRow(const UOp& store, absl::Span<const UOp> loops, size_t loop) {
+  const int64_t bytes = loops[loop].src(0).vmax() * store.src(1).dtype().bytes();
+  return loop == AdjacentLoop(store, loops) && bytes < 2 * kStickBytes;
+}
+
 // The loops of a kernel's stores; and, where spans are limited, how far each goes in every tensor.
-// Rows of the result that are shorter than two sticks stay whole: parts of them have no lanes.
-IterationSpace SpaceOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loops,
-                       const Target& target) {
+IterationSpace SpaceOf(const RangeSets& sets, absl::Span<const UOp> loops, const Target& target) {
   IterationSpace space;
-  const size_t adjacent = AdjacentLoop(store, loops);
-  for (size_t i = 0; i < loops.size(); ++i) {
+  for (const UOp& r : loops) {
     IterationAxis axis;
-    axis.size = loops[i].src(0).vmax();
-    axis.granularity = GranularityOf(loops[i].src(0));
-    const bool short_row = axis.size * store.src(1).dtype().bytes() < 2 * kStickBytes;
-    if (i == adjacent && short_row) axis.stick = std::max<int64_t>(1, axis.size);
+    axis.size = r.src(0).vmax();
+    axis.granularity = GranularityOf(r.src(0));
     space.axes.push_back(axis);
   }
   if (target.span_limit == INT64_MAX) return space;
@@ -241,7 +242,10 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
 size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const UOp> loops,
                    int64_t cores, const Target& target) {
   const Tiles tiles = TilesOf(sets, k.graph.src(0), loops, target);
-  const auto extent = [&](size_t i) { return loops[i].src(0).vmax(); };
+  const auto extent = [&](size_t i) {
+    const bool whole = loops.size() > 1 && IsShortRow(k.graph.src(0), loops, i);
+    return whole ? 1 : loops[i].src(0).vmax();
+  };
   const auto enough = [&](size_t i) {
     return std::max(kOccupying, kTilesOccupying * tiles.points[i]) * cores;
   };
@@ -342,8 +346,8 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
   const int64_t wanted = std::min<int64_t>(target.cores, std::max<int64_t>(1, work / kWorthACore));
 
   // What must be split to fit, and what may be to keep more cores busy than one loop does.
-  const IterationSpace space =
-      SpaceOf(sets, kernel.graph.src(0), absl::MakeSpan(order).subspan(0, outer), target);
+  const absl::Span<const UOp> divided = absl::MakeSpan(order).subspan(0, outer);
+  IterationSpace space = SpaceOf(sets, divided, target);
   const DivisionLimits limits{target.cores, target.span_limit, /*reduction_axes=*/0};
   const absl::StatusOr<Division> fits = FitSpans(space, limits);
   if (!fits.ok()) {
@@ -357,12 +361,15 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     kernel.graph = ShareAmongBlocks(kernel.graph);
     return absl::OkStatus();
   }
+  for (size_t i = 0; i < outer; ++i) {
+    if (division.splits[i] > 1 || !IsShortRow(kernel.graph.src(0), divided, i)) continue;
+    space.axes[i].stick = std::max<int64_t>(1, space.axes[i].size);
+  }
   if (wanted > 1) {
     division = UseCores(space, {std::max(wanted, division.cores()), target.span_limit, 0}, *fits);
   }
 
-  const size_t grid =
-      LoopToShare(kernel, sets, absl::MakeSpan(order).subspan(0, outer), wanted, target);
+  const size_t grid = LoopToShare(kernel, sets, divided, wanted, target);
   const int64_t one = grid < outer ? order[grid].src(0).vmax() : 1;
   const int64_t sharers = std::min(wanted, one);
   const double shared_use = sharers > 0 ? Utilisation(one, sharers, wanted) : 0;

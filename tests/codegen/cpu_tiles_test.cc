@@ -183,6 +183,29 @@ TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
   EXPECT_EQ(FragmentsOfParams(product.statements), 4);
 }
 
+TEST(CpuTilePrograms, Convolutions) {
+  const Target chip = ChipWithTiles();
+  const Tensor x = Input({1, 32, 16, 16});
+  const Tensor y = x.Conv2d(Input({64, 32, 3, 3}), {.padding = {1, 1}});
+  EXPECT_EQ(Count(ProgramOf(y, chip), Op::kMma), 4);
+  // As the gradient by the input reads its weights: in no order of the sum.
+  const Tensor turned = Input({32, 64, 3, 3}).Permute({1, 0, 2, 3});
+  EXPECT_EQ(Count(ProgramOf(x.Conv2d(turned, {.padding = {1, 1}}), chip), Op::kMma), 4);
+}
+
+TEST(CpuTilePrograms, FewRowsByColumnsAlongTheSum) {
+  const Tensor product = Input({17, 704}).MatMul(Input({96, 704}).T());
+  EXPECT_GT(Count(ProgramOf(product, ChipWithTiles()), Op::kMma), 0);
+}
+
+TEST(CpuTilePrograms, NotWhereTheLayoutOfALongSumFitsNoCache) {
+  const Tensor product = Input({64, 1 << 20}).MatMul(Input({1 << 20, 64}));
+  for (const PlanKernel& k : KernelsOf(product, ChipWithTiles())) {
+    ASSERT_OK_AND_ASSIGN(const Program p, Codegen(k.graph, k.name, k.variables, ChipWithTiles()));
+    EXPECT_LT(p.scratch_bytes, 8 << 20) << k.name;
+  }
+}
+
 TEST(CpuTilePrograms, NotWhereTilesWouldBeMostlyEmpty) {
   const Target chip = ChipWithTiles();
   EXPECT_EQ(Count(ProgramOf(Input({15, 64}).MatMul(Input({64, 96})), chip), Op::kFragment), 0);

@@ -1,6 +1,7 @@
 // Contractions by tiles: every remainder, every operand order, on guard pages.
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "graph/flags.h"
 #include "graph/fold.h"
 #include "graph/grad.h"
@@ -107,6 +108,31 @@ TEST(Contraction, NarrowFloatsOfEveryShape) {
     const Tensor across = narrow(y.T().Contiguous()).T(), turned = narrow(x.T().Contiguous()).T();
     EXPECT_EQ(a.MatMul(across).ToVector<float>(), want) << m << "x" << k << "x" << n;
     EXPECT_EQ(turned.MatMul(b).ToVector<float>(), want) << m << "x" << k << "x" << n;
+  }
+}
+
+// What comes before and after products of bf16, and what goes around them.
+TEST(Contraction, NarrowFloatsAmongOthers) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  const auto narrow = [](const Tensor& x) { return x.Cast(kBFloat16).Realize(); };
+  const auto expect = [](const Tensor& got, const Tensor& want) {
+    EXPECT_EQ(got.ToVector<float>(), want.Cast(kBFloat16).ToVector<float>());
+  };
+  for (const auto [m, k, n] : {Triple{70, 66, 45}, {32, 32, 32}, {17, 128, 100}}) {
+    SCOPED_TRACE(absl::StrCat(m, "x", k, "x", n));
+    const Tensor x = Guarded({3, m, k}), y = Guarded({3, k, n}), bias = Guarded({n});
+    const Tensor a = narrow(x), b = narrow(y);
+    expect(a.MatMul(b), x.MatMul(y));
+    expect(a.MatMul(b[0]), x.MatMul(y[0]));
+    expect(a.Relu().MatMul(-b), x.Relu().MatMul(-y));
+    expect(a[1].MatMul(a[1].T()), x[1].MatMul(x[1].T()));
+    const auto rounded = [](const Tensor& t) { return t.Cast(kBFloat16).Cast(kFloat32); };
+    expect(a[0].MatMul(b[2]) + bias.Cast(kBFloat16), rounded(x[0].MatMul(y[2])) + bias);
+    expect(a[2].MatMul(b[0]).Relu().Sum({0}), rounded(x[2].MatMul(y[0])).Relu().Sum({0}));
+    expect(a[0].Pad({{1, 2}, {3, 0}}).MatMul(b[0].Pad({{0, 3}, {2, 1}})),
+           x[0].Pad({{1, 2}, {3, 0}}).MatMul(y[0].Pad({{0, 3}, {2, 1}})));
+    expect(a[0].Flip({0}).MatMul(b[0].Flip({1})), x[0].Flip({0}).MatMul(y[0].Flip({1})));
+    expect(a[0].Slice({{0, m, 2}}).MatMul(b[0]), x[0].Slice({{0, m, 2}}).MatMul(y[0]));
   }
 }
 
@@ -239,6 +265,34 @@ TEST(Contraction, WindowsAreLaidOutOnce) {
   ExpectConvolution({1, 160, 48, 48}, {16, 160, 3, 3}, {.padding = {1, 1}});
   ExpectConvolution({1, 160, 50, 41}, {16, 160, 3, 3}, {.padding = {1, 1}});
   ExpectConvolution({2, 3, 19, 20}, {64, 3, 3, 1}, {.padding = {2, 0}, .dilation = {2, 1}});
+}
+
+// Of two operands that are no factors of what is summed, though both are narrow.
+TEST(Contraction, NarrowDistances) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const DType narrow : {kBFloat16, kInt8}) {
+    const DType wide = narrow == kInt8 ? kInt32 : kFloat32;
+    const Tensor x = Guarded({40, 1, 66}), y = Guarded({1, 50, 66});
+    const Tensor a = x.Cast(narrow).Realize(), b = y.Cast(narrow).Realize();
+    const Tensor d = (a - b).Cast(wide), s = (a + b).Cast(wide);
+    EXPECT_EQ((d * d).Sum({2}).ToVector<float>(), ((x - y) * (x - y)).Sum({2}).ToVector<float>());
+    EXPECT_EQ((s * d).Sum({2}).ToVector<float>(), ((x + y) * (x - y)).Sum({2}).ToVector<float>());
+  }
+}
+
+// An operand of so many pieces that loops cut at their ends would be too many.
+TEST(Contraction, OperandsOfManyPieces) {
+  std::vector<Tensor> pieces, columns;
+  for (int i = 0; i < 40; ++i) pieces.push_back(Guarded({50, 3 + i % 5}));
+  const Tensor whole = Cat(pieces, 1).Realize(), other = Guarded({whole.size(1), 41});
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    std::vector<Tensor> now;
+    for (const Tensor& p : pieces) now.push_back(p.Cast(dtype).Realize());
+    const Tensor a = Cat(now, 1), b = other.Cast(dtype).Realize();
+    const auto want = whole.MatMul(other).Cast(dtype).ToVector<float>();
+    EXPECT_EQ(a.MatMul(b).ToVector<float>(), want);
+    EXPECT_EQ(b.T().MatMul(a.T()).T().ToVector<float>(), want);
+  }
 }
 
 // Of bf16, which chips sum in pairs of steps or in tiles: exact in f32, rounded once.
