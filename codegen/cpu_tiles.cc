@@ -117,7 +117,7 @@ class UnitTiler {
   void ChooseBlock() {
     const RangeKind kind = rows_.row.arg<RangeArg>().kind;
     const int64_t rows = rows_.row.src(0).vmax();
-    const int64_t fit = target_.l2_bytes * 3 / 4 / (deep_ * kBytesOfTileRow);
+    const int64_t fit = BytesOfTileRows(target_) / (deep_ * kBytesOfTileRow);
     const int64_t most = std::clamp(fit, kSideOfSquare, kMostRows);
     int64_t blocks = (rows + most - 1) / most;
     if (kind == RangeKind::kGrid) blocks = RoundUp(blocks, target_.cores);

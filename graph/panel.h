@@ -37,6 +37,9 @@ inline constexpr int64_t kStepsOfPair = 2;
 inline constexpr int64_t kRowsOfTile = 16, kBytesOfTileRow = 64;
 inline constexpr int64_t kBytesOfTile = kRowsOfTile * kBytesOfTileRow;
 
+// The bytes of the rows that panels meet in tiles: what stays in a core's own cache.
+int64_t BytesOfTileRows(const Target& target);
+
 // Rows and columns of what it sums at once: a square of four tiles, 16 x 16 each.
 inline constexpr int64_t kSideOfSquare = 32;
 

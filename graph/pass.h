@@ -32,7 +32,8 @@ class PassRunner {
 
   // Replaces `roots` by what the pass makes of them.
   absl::Status Run(const std::string& name, Roots& roots, const Pass& pass, bool check = true);
-  // The same for a pass that what follows can do without.
+  // The same for a pass that what follows can do without. One that makes more ranges of a kernel
+  // than there may be (TooManyRanges, graph/kernel_form.h) is left out as well.
   absl::Status RunOptional(const std::string& name, Roots& roots, const Pass& pass,
                            bool check = true);
 

@@ -27,6 +27,7 @@ struct PanelOperand {
   UOp pairs;                        // the step that is taken in pairs
   int64_t other_bytes = 0;          // of the other operand, for all rows; 0 where these may be few
   int64_t result_bytes = 0;
+  bool tiles = false;  // the target's matrix unit takes the product
   int64_t slot() const { return load.src(0).arg<ParamArg>().slot; }
 };
 
@@ -94,6 +95,7 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
     }
     out.columns.push_back(lane);
     // Pairs are laid out as they are read: a step more than there are is none.
+    out.tiles = AreOfTiles(reduce.src(0), target);
     out.pairs = PairsOf(reduce, target);
     if (out.pairs && out.pairs.src(0).vmax() % kStepsOfPair != 0) out.pairs = UOp();
     const UOp& kept = out.pairs ? other.src(0) : other;
@@ -110,7 +112,8 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
 // Whether rows go by in many blocks, for each of which panels of so many bytes would come from
 // afar; and these are no more than what else the product reads and writes.
 bool MeetsManyBlocks(const PanelOperand& o, int64_t bytes, const Target& target) {
-  const int64_t block = BytesOfRowBlock(target, /*shared=*/target.cores > 1);
+  const int64_t block =
+      o.tiles ? BytesOfTileRows(target) : BytesOfRowBlock(target, /*shared=*/target.cores > 1);
   return block > 0 && o.other_bytes / kFewBlocks > block && bytes > target.l2_bytes &&
          bytes <= o.other_bytes + o.result_bytes;
 }

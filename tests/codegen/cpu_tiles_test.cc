@@ -183,6 +183,15 @@ TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
   EXPECT_EQ(FragmentsOfParams(product.statements), 4);
 }
 
+TEST(CpuTilePrograms, PanelsAreLaidOutOnceForBlocksOfTheOwnCache) {
+  // 2 MiB of rows are three blocks of 768 KiB, but two of what vectors read from the last cache.
+  const Tensor product = Input({1024, 1024}).MatMul(Input({1024, 1024}));
+  EXPECT_EQ(KernelsOf(product, ChipWithTiles()).size(), 2u);
+  Target pairs = ChipWithTiles();
+  pairs.features = "+avx512f,+avx512bf16,+avx512vl";
+  EXPECT_EQ(KernelsOf(product, pairs).size(), 1u);
+}
+
 TEST(CpuTilePrograms, Convolutions) {
   const Target chip = ChipWithTiles();
   const Tensor x = Input({1, 32, 16, 16});

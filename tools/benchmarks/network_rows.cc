@@ -26,9 +26,10 @@ Tensor Convolution(const Tensor& x, const Tensor& w) {
   return x.Conv2d(w, options);
 }
 
-void CheckConvolution() {
+void CheckConvolution(DType dtype) {
   constexpr int64_t kIn = 5, kOut = 17, kSize = 14;
-  const Tensor x = Random({2, kIn, kSize, kSize}), w = Random({kOut, kIn, 3, 3});
+  const Tensor x = Random({2, kIn, kSize, kSize}).Cast(dtype).Realize();
+  const Tensor w = Random({kOut, kIn, 3, 3}).Cast(dtype).Realize();
   const std::vector<float> a = x.ToVector<float>(), b = w.ToVector<float>();
   std::vector<double> want;
   for (int64_t i = 0; i < 2 * kOut * kSize * kSize; ++i) {
@@ -41,7 +42,8 @@ void CheckConvolution() {
     }
     want.push_back(sum);
   }
-  CheckClose("conv2d", Convolution(x, w).ToVector<float>(), want, 1e-4);
+  const double tolerance = dtype == kFloat32 ? 1e-4 : 1e-2;
+  CheckClose("conv2d", Convolution(x, w).ToVector<float>(), want, tolerance);
 }
 
 // Attention with scores, and what Softmax makes of them, in memory.
@@ -255,16 +257,24 @@ Row NarrowMatMulRow(const std::string& name, const std::string& python, int64_t 
                      6 * size * size, 2 * size * size * size, [&] { return a.MatMul(b); });
 }
 
+Row ConvolutionRow(const std::string& name, const std::string& python, DType dtype) {
+  CheckConvolution(dtype);
+  const Tensor x = Random({8, 64, 56, 56}).Cast(dtype).Realize();
+  const Tensor w = Random({64, 64, 3, 3}).Cast(dtype).Realize();
+  const char* narrow = dtype == kFloat32 ? "" : ".bfloat16()";
+  return BesideTorch(
+      name, python,
+      absl::StrCat("x = torch.rand(8, 64, 56, 56)", narrow, "\nw = torch.rand(64, 64, 3, 3)",
+                   narrow, "\ndef step():\n    torch.nn.functional.conv2d(x, w, padding=1)\n"),
+      static_cast<double>(dtype.bytes()) * (2 * 8 * 64 * 56 * 56 + 64 * 64 * 9),
+      2.0 * 8 * 64 * 64 * 56 * 56 * 9, [&] { return Convolution(x, w); });
+}
+
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
   std::vector<Row> out;
-  if (wanted("conv2d_3x3")) {
-    CheckConvolution();
-    const Tensor x = Random({8, 64, 56, 56}), w = Random({64, 64, 3, 3});
-    out.push_back(BesideTorch("conv2d_3x3", python,
-                              "x = torch.rand(8, 64, 56, 56)\nw = torch.rand(64, 64, 3, 3)\n"
-                              "def step():\n    torch.nn.functional.conv2d(x, w, padding=1)\n",
-                              4.0 * (2 * 8 * 64 * 56 * 56 + 64 * 64 * 9),
-                              2.0 * 8 * 64 * 64 * 56 * 56 * 9, [&] { return Convolution(x, w); }));
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    const std::string name = dtype == kFloat32 ? "conv2d_3x3" : "conv2d_3x3_bf16";
+    if (wanted(name)) out.push_back(ConvolutionRow(name, python, dtype));
   }
   for (const int64_t n : {512, 1024, 2048}) {
     const std::string name = absl::StrCat("matmul_bf16_", n);
