@@ -80,10 +80,21 @@ size_t AdjacentLoop(const UOp& store, absl::Span<const UOp> loops) {
   return out;
 }
 
-// Whether a loop is over rows of the result shorter than two sticks: parts of them have no lanes.
-bool IsShortRow(const UOp& store, absl::Span<const UOp> loops, size_t loop) {
-  const int64_t bytes = loops[loop].src(0).vmax() * store.src(1).dtype().bytes();
-  return loop == AdjacentLoop(store, loops) && bytes < 2 * kStickBytes;
+// Whether a loop is over rows of the result shorter than two sticks that are read in order, and
+// there are enough of them for so many cores: parts of a row have no lanes.
+bool StaysWhole(const RangeSets& sets, absl::Span<const UOp> loops, size_t loop, int64_t cores) {
+  const UOp &store = sets.order().back().src(0), &row = loops[loop];
+  if (loop != AdjacentLoop(store, loops)) return false;
+  if (row.src(0).vmax() >= 2 * kStickBytes / store.src(1).dtype().bytes()) return false;
+  const bool enough = std::any_of(loops.begin(), loops.end(), [&](const UOp& r) {
+    return !(r == row) && r.src(0).vmax() >= cores;
+  });
+  return enough && std::any_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
+           if (!u.is(Op::kIndex) || u == store.src(0)) return false;
+           const Sum at = ToSum(u.src(1));
+           return std::any_of(at.terms.begin(), at.terms.end(),
+                              [&](const Sum::Term& t) { return t.term == row && t.factor == 1; });
+         });
 }
 
 // The loops of a kernel's stores; and, where spans are limited, how far each goes in every tensor.
@@ -243,8 +254,7 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
                    int64_t cores, const Target& target) {
   const Tiles tiles = TilesOf(sets, k.graph.src(0), loops, target);
   const auto extent = [&](size_t i) {
-    const bool whole = loops.size() > 1 && IsShortRow(k.graph.src(0), loops, i);
-    return whole ? 1 : loops[i].src(0).vmax();
+    return StaysWhole(sets, loops, i, cores) ? 1 : loops[i].src(0).vmax();
   };
   const auto enough = [&](size_t i) {
     return std::max(kOccupying, kTilesOccupying * tiles.points[i]) * cores;
@@ -362,7 +372,7 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     return absl::OkStatus();
   }
   for (size_t i = 0; i < outer; ++i) {
-    if (division.splits[i] > 1 || !IsShortRow(kernel.graph.src(0), divided, i)) continue;
+    if (division.splits[i] > 1 || !StaysWhole(sets, divided, i, wanted)) continue;
     space.axes[i].stick = std::max<int64_t>(1, space.axes[i].size);
   }
   if (wanted > 1) {

@@ -145,6 +145,18 @@ TEST(DivideWork, ShortLoopsAreSplitTogether) {
   EXPECT_EQ(most.utilisation, 0.75);
 }
 
+// Parts of a row of less than two sticks have no lanes: rows are shared, though not evenly. But
+// where no row is read in order, or there are too few, whatever keeps cores busy is divided.
+TEST(DivideWork, ShortRowsStayWhole) {
+  const auto empty = [](const Dims& shape) { return Tensor::Empty(shape); };
+  const PlanKernel product = KernelOf(empty({17, 3000}).MatMul(empty({3000, 16})), 2);
+  EXPECT_EQ(product.workers, 2);
+  EXPECT_NEAR(product.utilisation, 17.0 / 18, 1e-9);
+  EXPECT_EQ(KernelOf(empty({17, 3000}).MatMul(empty({3000, 64})), 2).utilisation, 1);
+  EXPECT_EQ(KernelOf(empty({17, 16, 8192}).Sum({2}), 16).utilisation, 1);
+  EXPECT_EQ(KernelOf(empty({3, 16, 8192}).Transpose(1, 2).Exp().Max({1}), 16).workers, 16);
+}
+
 // The points of the loop that the cores share.
 int64_t Shared(const PlanKernel& k, int cores) {
   EXPECT_EQ(k.workers, cores);
