@@ -8,6 +8,7 @@
 #include "graph/fault.h"
 #include "graph/ops.h"
 #include "graph/rewrite.h"
+#include "graph/simplify.h"
 #include "graph/status.h"
 #include "graph/walk.h"
 
@@ -28,6 +29,13 @@ bool ClosesRanges(const UOp& u) { return WritesElements(u) || (u.is(Op::kReduce)
 absl::Span<const UOp> ClosedRanges(const UOp& u) {
   if (!ClosesRanges(u)) return {};
   return u.srcs().subspan(WritesElements(u) ? 2 : 1);
+}
+
+UOp AdjacentLoop(const UOp& store) {
+  for (const Sum sum = ToSum(store.src(0).src(1)); const Sum::Term& t : sum.terms) {
+    if (t.factor == 1 && t.term.is(Op::kRange)) return t.term;
+  }
+  return UOp();
 }
 
 TooManyRanges::TooManyRanges()

@@ -69,32 +69,23 @@ int64_t GranularityOf(const UOp& extent) {
   return std::max<int64_t>(1, std::abs(out));
 }
 
-constexpr int64_t kStickBytes = 64;
-
-// The loop along which the result of a store is adjacent, by place, or their number.
-size_t AdjacentLoop(const UOp& store, absl::Span<const UOp> loops) {
-  size_t out = loops.size();
-  for (const Sum at = ToSum(store.src(0).src(1)); const Sum::Term& t : at.terms) {
-    if (t.factor == 1) out = std::find(loops.begin(), loops.end(), t.term) - loops.begin();
+// Of these loops the one, by place, over rows of the result that are shorter than two sticks and
+// read in order, if there are enough of them for so many cores: parts of such rows have no lanes.
+std::optional<size_t> WholeRows(const RangeSets& sets, absl::Span<const UOp> loops, int64_t cores) {
+  const UOp& store = sets.order().back().src(0);
+  const UOp row = AdjacentLoop(store);
+  const auto at = std::find(loops.begin(), loops.end(), row);
+  if (!row || at == loops.end()) return std::nullopt;
+  if (row.src(0).vmax() >= 2 * kStickBytes / store.src(1).dtype().bytes()) return std::nullopt;
+  const auto enough = [&](const UOp& r) { return !(r == row) && r.src(0).vmax() >= cores; };
+  if (std::none_of(loops.begin(), loops.end(), enough)) return std::nullopt;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || u == store.src(0)) continue;
+    for (const Sum sum = ToSum(u.src(1)); const Sum::Term& t : sum.terms) {
+      if (t.term == row && t.factor == 1) return at - loops.begin();
+    }
   }
-  return out;
-}
-
-// Whether a loop is over rows of the result shorter than two sticks that are read in order, and
-// there are enough of them for so many cores: parts of a row have no lanes.
-bool StaysWhole(const RangeSets& sets, absl::Span<const UOp> loops, size_t loop, int64_t cores) {
-  const UOp &store = sets.order().back().src(0), &row = loops[loop];
-  if (loop != AdjacentLoop(store, loops)) return false;
-  if (row.src(0).vmax() >= 2 * kStickBytes / store.src(1).dtype().bytes()) return false;
-  const bool enough = std::any_of(loops.begin(), loops.end(), [&](const UOp& r) {
-    return !(r == row) && r.src(0).vmax() >= cores;
-  });
-  return enough && std::any_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
-           if (!u.is(Op::kIndex) || u == store.src(0)) return false;
-           const Sum at = ToSum(u.src(1));
-           return std::any_of(at.terms.begin(), at.terms.end(),
-                              [&](const Sum::Term& t) { return t.term == row && t.factor == 1; });
-         });
+  return std::nullopt;
 }
 
 // The loops of a kernel's stores; and, where spans are limited, how far each goes in every tensor.
@@ -170,7 +161,7 @@ Tiles TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loo
   const auto reduces = [](const UOp& u) { return u.is(Op::kReduce); };
   if (std::count_if(sets.order().begin(), sets.order().end(), reduces) != 1) return out;
   const UOp& sum = *std::find_if(sets.order().begin(), sets.order().end(), reduces);
-  const size_t columns = AdjacentLoop(store, loops);
+  const size_t columns = std::find(loops.begin(), loops.end(), AdjacentLoop(store)) - loops.begin();
   size_t rows = loops.size();
   if (columns == loops.size()) return out;
   RangeMask of_columns = 0, of_others = 0;  // loops that move an operand along the columns; any
@@ -249,13 +240,12 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
 
 // Which loop the cores share: the first that occupies them, else the longest; but where memory is
 // what takes time another that occupies them, if each then moves much less: a product of a few rows
-// is divided by columns, so that each core reads its part of the weights.
+// is divided by columns, so that each core reads its part of the weights. Never `whole`, but for
+// want of others.
 size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const UOp> loops,
-                   int64_t cores, const Target& target) {
+                   std::optional<size_t> whole, int64_t cores, const Target& target) {
   const Tiles tiles = TilesOf(sets, k.graph.src(0), loops, target);
-  const auto extent = [&](size_t i) {
-    return StaysWhole(sets, loops, i, cores) ? 1 : loops[i].src(0).vmax();
-  };
+  const auto extent = [&](size_t i) { return i == whole ? 1 : loops[i].src(0).vmax(); };
   const auto enough = [&](size_t i) {
     return std::max(kOccupying, kTilesOccupying * tiles.points[i]) * cores;
   };
@@ -371,15 +361,15 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     kernel.graph = ShareAmongBlocks(kernel.graph);
     return absl::OkStatus();
   }
-  for (size_t i = 0; i < outer; ++i) {
-    if (division.splits[i] > 1 || !StaysWhole(sets, divided, i, wanted)) continue;
-    space.axes[i].stick = std::max<int64_t>(1, space.axes[i].size);
+  const std::optional<size_t> whole = WholeRows(sets, divided, wanted);
+  if (whole && division.splits[*whole] == 1) {
+    space.axes[*whole].stick = std::max<int64_t>(1, space.axes[*whole].size);
   }
   if (wanted > 1) {
     division = UseCores(space, {std::max(wanted, division.cores()), target.span_limit, 0}, *fits);
   }
 
-  const size_t grid = LoopToShare(kernel, sets, divided, wanted, target);
+  const size_t grid = LoopToShare(kernel, sets, divided, whole, wanted, target);
   const int64_t one = grid < outer ? order[grid].src(0).vmax() : 1;
   const int64_t sharers = std::min(wanted, one);
   const double shared_use = sharers > 0 ? Utilisation(one, sharers, wanted) : 0;

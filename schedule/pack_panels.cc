@@ -34,14 +34,6 @@ struct PanelOperand {
 UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
 
-// The loop along which the result of a kernel's one store is adjacent, or nothing.
-UOp AdjacentLoop(const UOp& store) {
-  for (const Sum sum = ToSum(store.src(0).src(1)); const Sum::Term& t : sum.terms) {
-    if (t.factor == 1 && t.term.is(Op::kRange)) return t.term;
-  }
-  return UOp();
-}
-
 // The one sum of products of a kernel, or nothing.
 UOp OnlyContraction(const UOp& sink, const RangeSets& sets) {
   UOp found;

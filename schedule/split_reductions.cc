@@ -32,7 +32,6 @@ constexpr int64_t kLeastSteps = 1024;  // of a part, that pay for its sums being
 constexpr int64_t kStepsOfTile = 64;   // at most, that a tile of a product takes at once
 constexpr int64_t kShortVectors = 2;   // of a CPU, that make rows too short to be reduced alone
 constexpr int64_t kRowsOfGroup = 64, kLeastGroups = 16;
-constexpr int64_t kStickBytes = 64;  // of an adjacent axis, that stay together
 
 // Whether a value is made of a product and of what reduces it, as softmax(Q K^T) is: its rows are
 // then wanted whole (see ChainProducts), and not by parts of what is summed over.

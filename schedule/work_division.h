@@ -14,6 +14,8 @@
 
 namespace tessera {
 
+inline constexpr int64_t kStickBytes = 64;  // of an adjacent axis, that stay together
+
 // One loop. Of a symbolic one the size is the most it can be, and splits divide its granularity, of
 // which every size that it takes is a multiple.
 struct IterationAxis {
