@@ -42,10 +42,6 @@ struct GivenTile {
   bool kept = false;      // the sums stay in scratch
 };
 
-// Several ranges as one index, the last of them fastest: what each is where the index is
-// unit * lanes + lane. `lanes` divides the last one's extent.
-void PlaceRanges(const std::vector<UOp>& ranges, const UOp& unit, int64_t lanes, const UOp& lane,
-                 Substitution& map);
 // The product of the extents of some ranges.
 UOp CountOf(const std::vector<UOp>& ranges);
 // The end of an index that tiles do not divide, or nothing.

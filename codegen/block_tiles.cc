@@ -28,19 +28,6 @@ UOp CountOf(const std::vector<UOp>& ranges) {
   return Simplify(n);
 }
 
-void PlaceRanges(const std::vector<UOp>& ranges, const UOp& unit, int64_t lanes, const UOp& lane,
-                 Substitution& map) {
-  UOp rest = unit;
-  for (size_t i = ranges.size(); i-- > 0;) {
-    const bool last = i + 1 == ranges.size();
-    const UOp extent = Simplify(last ? Over(ranges[i].src(0), lanes) : ranges[i].src(0));
-    UOp value = i == 0 ? rest : Modulo(rest, extent);
-    rest = Over(rest, extent);
-    if (last && lanes > 1) value = Plus(Times(value, lanes), lane);
-    map[ranges[i]] = Simplify(value);
-  }
-}
-
 UOp EndOf(const UOp& count, int64_t tile) {
   return count.IsConst() && count.vmax() % tile == 0 ? UOp() : count;
 }

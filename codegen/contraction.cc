@@ -433,7 +433,7 @@ UOp TileLaidOut(const UOp& sink, int64_t lanes, const Target& target) {
 }
 
 // Products over several ranges, as a convolution's are, of which the target takes several steps at
-// once, where these go on in order in the rows' operand.
+// once, where these go on in order in the rows' operand or tiles lay that out.
 UOp TileSteps(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
   const UOp windows = StageWindows(sink, c, /*narrow=*/true, lanes, target);
   const UOp laid_out = windows ? windows : sink;

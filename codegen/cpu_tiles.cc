@@ -193,7 +193,7 @@ class UnitTiler {
   UOp ReadAt(const UOp& step, const UOp& column) const {
     Substitution map;
     if (of_.column.is(Op::kRange)) map.emplace(of_.column, column);
-    PlaceRanges(inner_, step, map);
+    PlaceRanges(inner_, step, 1, UOp(), map);
     return Simplify(Substitute(b_, map));
   }
 

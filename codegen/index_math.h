@@ -35,12 +35,18 @@ inline bool DependsOn(const UOp& u, const UOp& part) {
   return FindBelow({&u, 1}, [&](const UOp& s) { return s == part; }) != nullptr;
 }
 
-// Several ranges by one index over all of their points, of which the last one's are adjacent.
-inline void PlaceRanges(const std::vector<UOp>& ranges, const UOp& index, Substitution& map) {
-  UOp rest = index;
+// Several ranges as one index, the last of them fastest: what each is where the index is
+// unit * lanes + lane. `lanes` divides the last one's extent.
+inline void PlaceRanges(const std::vector<UOp>& ranges, const UOp& unit, int64_t lanes,
+                        const UOp& lane, Substitution& map) {
+  UOp rest = unit;
   for (size_t i = ranges.size(); i-- > 0;) {
-    map[ranges[i]] = Simplify(i == 0 ? rest : Modulo(rest, ranges[i].src(0)));
-    rest = Over(rest, ranges[i].src(0));
+    const bool last = i + 1 == ranges.size();
+    const UOp extent = Simplify(last ? Over(ranges[i].src(0), lanes) : ranges[i].src(0));
+    UOp value = i == 0 ? rest : Modulo(rest, extent);
+    rest = Over(rest, extent);
+    if (last && lanes > 1) value = Plus(Times(value, lanes), lane);
+    map[ranges[i]] = Simplify(value);
   }
 }
 

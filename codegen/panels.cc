@@ -230,7 +230,7 @@ UOp MergeSum(const UOp& sink, const Contraction& c, const Target& target) {
   const UOp all = UOp::Make(Op::kRange, kInt64, {UOp::Index(steps)},
                             RangeArg{FreshRangeId(sets), RangeKind::kLoop});
   Substitution map;
-  PlaceRanges(c.inner, all, map);
+  PlaceRanges(c.inner, all, 1, UOp(), map);
   const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
   const UOp a = there(c.a);
   const bool tiles = AreOfTiles(c.reduce.src(0), target);

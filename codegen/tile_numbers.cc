@@ -74,10 +74,13 @@ class Lifetimes {
 
 }  // namespace
 
-bool IsTile(DType t) { return t.lanes() > 1 && t.bytes() * t.lanes() == kBytesOfTile; }
-
 absl::StatusOr<TileNumbers> NumberTiles(const UOp& program) {
   TileNumbers out;
+  const absl::Span<const UOp> statements = program.srcs();
+  if (std::none_of(statements.begin(), statements.end(),
+                   [](const UOp& u) { return IsTile(u.dtype()); })) {
+    return out;
+  }
   std::vector<size_t> until(kTiles, 0);  // the last statement that has the number
   std::vector<bool> taken(kTiles, false);
   const Lifetimes lifetimes(program);

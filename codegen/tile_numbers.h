@@ -9,9 +9,6 @@ namespace tessera {
 
 inline constexpr int kTiles = 8;
 
-// Whether a value is such a tile: no vector of a CPU is as large.
-bool IsTile(DType t);
-
 using TileNumbers = absl::flat_hash_map<const Node*, int>;
 
 // The number of each tile that a statement makes: a FRAGMENT, a LOAD of memory, a REG that starts

@@ -23,6 +23,8 @@ int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int
   return columns >= kTileVectors * lanes && fits ? kTileVectors : 1;
 }
 
+bool IsTile(DType t) { return t.lanes() > 1 && t.bytes() * t.lanes() == kBytesOfTile; }
+
 int64_t BytesOfTileRows(const Target& target) { return target.l2_bytes * 3 / 4; }
 
 bool HasTiles(DType operand, const Target& target) {

@@ -37,6 +37,9 @@ inline constexpr int64_t kStepsOfPair = 2;
 inline constexpr int64_t kRowsOfTile = 16, kBytesOfTileRow = 64;
 inline constexpr int64_t kBytesOfTile = kRowsOfTile * kBytesOfTileRow;
 
+// Whether a value is one: no vector of a CPU is as large.
+bool IsTile(DType t);
+
 // The bytes of the rows that panels meet in tiles: what stays in a core's own cache.
 int64_t BytesOfTileRows(const Target& target);
 

@@ -198,9 +198,8 @@ struct Form {
       return Fail(SpecRule::kMatrixForm, "the first source must be a SCRATCH or a PARAM");
     }
     const Ints& a = arg<Ints>();
-    const bool is_tile = v.dtype.bytes() * v.dtype.lanes() == kBytesOfTile;
     if (!(dtype(1) == kInt64) || !(dtype(2) == kInt64) || !(dtype(0) == v.dtype.Scalar()) ||
-        !is_tile || a.size() != 2 || a[1] != 0) {
+        !IsTile(v.dtype) || a.size() != 2 || a[1] != 0) {
       Fail(SpecRule::kMatrixForm, "takes 1024 bytes of the source's dtype, and steps of i64");
     }
   }
@@ -218,12 +217,11 @@ struct Form {
     const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
     const bool of_pairs = sum == kFloat32 && operand == kBFloat16 && dtype(0) == dtype(1) &&
                           dtype(0).lanes() == 2 * v.dtype.lanes();
-    const auto tile = [](DType t) { return t.bytes() * t.lanes() == kBytesOfTile; };
     const auto factors = [&](DType t) {
-      return tile(t) && (sum == kInt32 ? t.Scalar().IsInt() && t.bits() == 8
-                                       : sum == kFloat32 && t.Scalar() == kBFloat16);
+      return IsTile(t) && (sum == kInt32 ? t.Scalar().IsInt() && t.bits() == 8
+                                         : sum == kFloat32 && t.Scalar() == kBFloat16);
     };
-    const bool of_tiles = tile(v.dtype) && factors(dtype(0)) && factors(dtype(1));
+    const bool of_tiles = IsTile(v.dtype) && factors(dtype(0)) && factors(dtype(1));
     if (!(of_matrices || of_lanes || of_pairs || of_tiles) ||
         (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,

@@ -123,14 +123,10 @@ TEST_F(CpuTiles, ProductsOfBytesOfAnySigns) {
 }
 
 Target ChipWithTiles() {
-  Target t = SmallChip();
-  t.vector_bytes = 64;
-  t.vector_registers = 32;
-  t.features = "+avx512f,+avx512bf16,+avx512vl,+amx-tile,+amx-bf16,+amx-int8";
+  Target t = ChipWithPairs();
+  t.features += ",+amx-tile,+amx-bf16,+amx-int8";
   return t;
 }
-
-Tensor Input(const Dims& shape, DType dtype = kBFloat16) { return Tensor::Empty(shape, dtype); }
 
 // How many FRAGMENTs of a program read what a kernel is given.
 int FragmentsOfParams(const UOp& program) {
@@ -140,7 +136,8 @@ int FragmentsOfParams(const UOp& program) {
 }
 
 TEST(CpuTilePrograms, SquaresOfFour) {
-  const UOp program = ProgramOf(Input({64, 64}).MatMul(Input({64, 96})), ChipWithTiles());
+  const UOp program =
+      ProgramOf(NarrowInput({64, 64}).MatMul(NarrowInput({64, 96})), ChipWithTiles());
   EXPECT_EQ(Count(program, Op::kMma), 4);
   EXPECT_EQ(Count(program, Op::kFragment), 4);
   EXPECT_EQ(Count(program, Op::kFma), 0);
@@ -148,24 +145,27 @@ TEST(CpuTilePrograms, SquaresOfFour) {
 
 TEST(CpuTilePrograms, OddSidesHavePanelsOfTheirOwn) {
   // 32 columns and 8, whose sums take up one tile of columns.
-  const UOp program = ProgramOf(Input({50, 70}).MatMul(Input({70, 40})), ChipWithTiles());
+  const UOp program =
+      ProgramOf(NarrowInput({50, 70}).MatMul(NarrowInput({70, 40})), ChipWithTiles());
   EXPECT_EQ(Count(program, Op::kMma), 6);
   EXPECT_EQ(Count(program, Op::kFma), 0);
 }
 
 TEST(CpuTilePrograms, LongSumsInPartsOfTheInnermostCache) {
   // Half of 32 KiB holds 8 steps of 2 KiB: 20 of them are 7, 7 and 6.
-  const UOp program = ProgramOf(Input({128, 640}).MatMul(Input({640, 96})), ChipWithTiles());
+  const UOp program =
+      ProgramOf(NarrowInput({128, 640}).MatMul(NarrowInput({640, 96})), ChipWithTiles());
   EXPECT_EQ(Count(program, Op::kMma), 12);
   // One row of squares reads a panel once.
-  const UOp few = ProgramOf(Input({32, 640}).MatMul(Input({640, 96})), ChipWithTiles());
+  const UOp few = ProgramOf(NarrowInput({32, 640}).MatMul(NarrowInput({640, 96})), ChipWithTiles());
   EXPECT_EQ(Count(few, Op::kMma), 4);
 }
 
 TEST(CpuTilePrograms, BytesOfAnySigns) {
   for (const DType a : {kInt8, kUInt8}) {
     for (const DType b : {kInt8, kUInt8}) {
-      const Tensor x = Input({64, 128}, a).Cast(kInt32), y = Input({128, 96}, b).Cast(kInt32);
+      const Tensor x = NarrowInput({64, 128}, a).Cast(kInt32),
+                   y = NarrowInput({128, 96}, b).Cast(kInt32);
       const UOp program = ProgramOf(x.MatMul(y), ChipWithTiles());
       EXPECT_EQ(Count(program, Op::kMma), 4) << a.ToString() << " by " << b.ToString();
       EXPECT_EQ(Count(program, Op::kFma), 0);
@@ -175,7 +175,7 @@ TEST(CpuTilePrograms, BytesOfAnySigns) {
 
 TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
   const std::vector<PlanKernel> kernels =
-      KernelsOf(Input({2048, 1024}).MatMul(Input({1024, 2048})), ChipWithTiles());
+      KernelsOf(NarrowInput({2048, 1024}).MatMul(NarrowInput({1024, 2048})), ChipWithTiles());
   ASSERT_EQ(kernels.size(), 2u);  // the other one lays out the panels
   ASSERT_OK_AND_ASSIGN(const Program product, Codegen(kernels[0].graph, kernels[0].name,
                                                       kernels[0].variables, ChipWithTiles()));
@@ -185,30 +185,28 @@ TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
 
 TEST(CpuTilePrograms, PanelsAreLaidOutOnceForBlocksOfTheOwnCache) {
   // 2 MiB of rows are three blocks of 768 KiB, but two of what vectors read from the last cache.
-  const Tensor product = Input({1024, 1024}).MatMul(Input({1024, 1024}));
+  const Tensor product = NarrowInput({1024, 1024}).MatMul(NarrowInput({1024, 1024}));
   EXPECT_EQ(KernelsOf(product, ChipWithTiles()).size(), 2u);
-  Target pairs = ChipWithTiles();
-  pairs.features = "+avx512f,+avx512bf16,+avx512vl";
-  EXPECT_EQ(KernelsOf(product, pairs).size(), 1u);
+  EXPECT_EQ(KernelsOf(product, ChipWithPairs()).size(), 1u);
 }
 
 TEST(CpuTilePrograms, Convolutions) {
   const Target chip = ChipWithTiles();
-  const Tensor x = Input({1, 32, 16, 16});
-  const Tensor y = x.Conv2d(Input({64, 32, 3, 3}), {.padding = {1, 1}});
+  const Tensor x = NarrowInput({1, 32, 16, 16});
+  const Tensor y = x.Conv2d(NarrowInput({64, 32, 3, 3}), {.padding = {1, 1}});
   EXPECT_EQ(Count(ProgramOf(y, chip), Op::kMma), 4);
   // As the gradient by the input reads its weights: in no order of the sum.
-  const Tensor turned = Input({32, 64, 3, 3}).Permute({1, 0, 2, 3});
+  const Tensor turned = NarrowInput({32, 64, 3, 3}).Permute({1, 0, 2, 3});
   EXPECT_EQ(Count(ProgramOf(x.Conv2d(turned, {.padding = {1, 1}}), chip), Op::kMma), 4);
 }
 
 TEST(CpuTilePrograms, FewRowsByColumnsAlongTheSum) {
-  const Tensor product = Input({17, 704}).MatMul(Input({96, 704}).T());
+  const Tensor product = NarrowInput({17, 704}).MatMul(NarrowInput({96, 704}).T());
   EXPECT_GT(Count(ProgramOf(product, ChipWithTiles()), Op::kMma), 0);
 }
 
 TEST(CpuTilePrograms, NotWhereTheLayoutOfALongSumFitsNoCache) {
-  const Tensor product = Input({64, 1 << 20}).MatMul(Input({1 << 20, 64}));
+  const Tensor product = NarrowInput({64, 1 << 20}).MatMul(NarrowInput({1 << 20, 64}));
   for (const PlanKernel& k : KernelsOf(product, ChipWithTiles())) {
     ASSERT_OK_AND_ASSIGN(const Program p, Codegen(k.graph, k.name, k.variables, ChipWithTiles()));
     EXPECT_LT(p.scratch_bytes, 8 << 20) << k.name;
@@ -217,12 +215,20 @@ TEST(CpuTilePrograms, NotWhereTheLayoutOfALongSumFitsNoCache) {
 
 TEST(CpuTilePrograms, NotWhereTilesWouldBeMostlyEmpty) {
   const Target chip = ChipWithTiles();
-  EXPECT_EQ(Count(ProgramOf(Input({15, 64}).MatMul(Input({64, 96})), chip), Op::kFragment), 0);
-  EXPECT_EQ(Count(ProgramOf(Input({64, 64}).MatMul(Input({64, 15})), chip), Op::kFragment), 0);
-  EXPECT_EQ(Count(ProgramOf(Input({64, 15}).MatMul(Input({15, 96})), chip), Op::kFragment), 0);
+  EXPECT_EQ(
+      Count(ProgramOf(NarrowInput({15, 64}).MatMul(NarrowInput({64, 96})), chip), Op::kFragment),
+      0);
+  EXPECT_EQ(
+      Count(ProgramOf(NarrowInput({64, 64}).MatMul(NarrowInput({64, 15})), chip), Op::kFragment),
+      0);
+  EXPECT_EQ(
+      Count(ProgramOf(NarrowInput({64, 15}).MatMul(NarrowInput({15, 96})), chip), Op::kFragment),
+      0);
   Target none = chip;
   none.features = "+avx512f,+avx512bf16,+avx512vl,+amx-tile";
-  EXPECT_EQ(Count(ProgramOf(Input({64, 64}).MatMul(Input({64, 96})), none), Op::kFragment), 0);
+  EXPECT_EQ(
+      Count(ProgramOf(NarrowInput({64, 64}).MatMul(NarrowInput({64, 96})), none), Op::kFragment),
+      0);
 }
 
 TEST(TileNumbers, AreFreeAgainAfterTheLastUse) {

@@ -23,6 +23,20 @@ inline Target SmallChip() {
   return t;
 }
 
+// One that sums products of bf16 in pairs.
+inline Target ChipWithPairs() {
+  Target t = SmallChip();
+  t.vector_bytes = 64;
+  t.vector_registers = 32;
+  t.features = "+avx512f,+avx512bf16,+avx512vl";
+  return t;
+}
+
+// What a program is given, of bf16 or what is told.
+inline Tensor NarrowInput(const Dims& shape, DType dtype = kBFloat16) {
+  return Tensor::Empty(shape, dtype);
+}
+
 // The kernels that compute an expression.
 inline std::vector<PlanKernel> KernelsOf(const Tensor& tensor, const Target& target) {
   const std::vector<UOp> roots = {tensor.uop()};

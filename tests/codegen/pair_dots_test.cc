@@ -90,16 +90,6 @@ TEST(PairDots, SumsOfTwoProductsOnEveryChip) {
   }
 }
 
-Target ChipWithPairs() {
-  Target t = SmallChip();
-  t.vector_bytes = 64;
-  t.vector_registers = 32;
-  t.features = "+avx512f,+avx512bf16,+avx512vl";
-  return t;
-}
-
-Tensor Input(const Dims& shape, DType dtype = kBFloat16) { return Tensor::Empty(shape, dtype); }
-
 // Stores of single elements to scratch.
 int ScalarPuts(const UOp& program) {
   int count = 0;
@@ -112,7 +102,7 @@ int ScalarPuts(const UOp& program) {
 // Sixteen sums of a tile take a pair of steps each, and columns are packed by vectors, whichever
 // way they lie in memory: two rows in turn, or squares of pairs.
 TEST(PairDots, TilesTakeTwoStepsAtATime) {
-  const Tensor a = Input({64, 64}), b = Input({64, 96}), turned = Input({96, 64});
+  const Tensor a = NarrowInput({64, 64}), b = NarrowInput({64, 96}), turned = NarrowInput({96, 64});
   for (const Tensor& y : {a.MatMul(b), a.MatMul(turned.T())}) {
     const UOp program = ProgramOf(y, ChipWithPairs());
     EXPECT_EQ(Count(program, Op::kMma), 16);
@@ -122,14 +112,16 @@ TEST(PairDots, TilesTakeTwoStepsAtATime) {
 }
 
 TEST(PairDots, AStepThatIsLeftOverIsAddedByItself) {
-  const UOp program = ProgramOf(Input({64, 63}).MatMul(Input({63, 32})), ChipWithPairs());
+  const UOp program =
+      ProgramOf(NarrowInput({64, 63}).MatMul(NarrowInput({63, 32})), ChipWithPairs());
   EXPECT_EQ(Count(program, Op::kMma), 16);
   EXPECT_GT(Count(program, Op::kMul), 0);
 }
 
 // The left operand, too, lies in pairs where it is turned.
 TEST(PairDots, LeftOperandsThatAreTurnedStayNarrow) {
-  const UOp program = ProgramOf(Input({64, 128}).T().MatMul(Input({64, 96})), ChipWithPairs());
+  const UOp program =
+      ProgramOf(NarrowInput({64, 128}).T().MatMul(NarrowInput({64, 96})), ChipWithPairs());
   EXPECT_EQ(Count(program, Op::kMma), 16);
   for (const UOp& s : program.srcs()) {
     EXPECT_TRUE(!s.is(Op::kScratch) || s.dtype() == kBFloat16);
@@ -138,8 +130,9 @@ TEST(PairDots, LeftOperandsThatAreTurnedStayNarrow) {
 
 TEST(PairDots, OnlyOfBf16WhereTheChipHasThem) {
   const auto dots = [](DType dtype, const Target& target) {
-    return Count(ProgramOf(Input({64, 64}, dtype).MatMul(Input({64, 96}, dtype)), target),
-                 Op::kMma);
+    return Count(
+        ProgramOf(NarrowInput({64, 64}, dtype).MatMul(NarrowInput({64, 96}, dtype)), target),
+        Op::kMma);
   };
   EXPECT_EQ(dots(kBFloat16, SmallChip()), 0);
   EXPECT_EQ(dots(kFloat16, ChipWithPairs()), 0);
@@ -148,7 +141,8 @@ TEST(PairDots, OnlyOfBf16WhereTheChipHasThem) {
 
 // What a pair of a row is read with is four bytes: the next row is not asked for at every step.
 TEST(PairDots, RowsAreNotFetchedAhead) {
-  const UOp program = ProgramOf(Input({1024, 2048}).MatMul(Input({2048, 64})), ChipWithPairs());
+  const UOp program =
+      ProgramOf(NarrowInput({1024, 2048}).MatMul(NarrowInput({2048, 64})), ChipWithPairs());
   EXPECT_EQ(Count(program, Op::kMma), 16);
   EXPECT_EQ(Count(program, Op::kPrefetch), 0);
 }
