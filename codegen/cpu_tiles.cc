@@ -278,9 +278,10 @@ class UnitTiler {
     const DType dtype = of_.reduce.dtype();
     const int64_t id = ids_.stage++, bytes = rows_.each * across_ * kSide * dtype.bytes();
     const UOp scratch = UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent(bytes)}});
-    // As much of a panel at a time as takes half of the innermost cache, where rows use it again.
+    // As much of a panel at a time as takes a third of the innermost cache, where rows use it
+    // again.
     const int64_t bytes_of_tile = across_ * kSide * kBytesOfTileRow;
-    const int64_t most = std::max<int64_t>(1, target_.l1_bytes / 2 / bytes_of_tile);
+    const int64_t most = std::max<int64_t>(1, target_.l1_bytes / 3 / bytes_of_tile);
     const bool again = rows_.each > kSideOfSquare;
     const int64_t parts = again ? (deep_ + most - 1) / most : 1, each = (deep_ + parts - 1) / parts;
     std::vector<UOp> srcs = {scratch, SumsOf(columns, 0, 1, each, scratch)};
@@ -290,13 +291,16 @@ class UnitTiler {
     return UOp::Make(Op::kStage, srcs, StageArg{id, Space::kShared});
   }
 
-  // The loops around a block and a panel, these, and those over the block's rows and columns.
+  // The loops around a block, it, those over other columns, whose panels meet the same block, and
+  // those over the block's rows and columns.
   std::vector<UOp> LoopsOfStore(const UOp& row) const {
-    std::vector<UOp> out;
+    std::vector<UOp> out, of_columns;
     for (const UOp& r : ClosedRanges(of_.store)) {
-      if (!(r == rows_.row) && !(r == of_.panel) && !(r == of_.column)) out.push_back(r);
+      if (r == rows_.row || r == of_.panel || r == of_.column) continue;
+      (sets_.Free(a_) & sets_.Bit(r) ? out : of_columns).push_back(r);
     }
     if (rows_.block) out.push_back(rows_.block);
+    out.insert(out.end(), of_columns.begin(), of_columns.end());
     if (of_.panel) out.push_back(of_.panel);
     out.push_back(row);
     if (of_.column.is(Op::kRange)) out.push_back(of_.column);

@@ -1,4 +1,6 @@
 // CPU places: kernels compiled by the JIT, run on the process's core pool.
+#include <sys/mman.h>
+
 #include <cstring>
 
 #include "graph/status.h"
@@ -11,6 +13,8 @@
 namespace tessera {
 namespace {
 
+constexpr int64_t kLargePage = 2 << 20, kLargeScratch = 256 << 10;
+
 class CpuExecutable : public Executable {
  public:
   CpuExecutable(CpuKernelPtr kernel, int64_t scratch)
@@ -19,7 +23,9 @@ class CpuExecutable : public Executable {
   const int64_t scratch;
 };
 
-// Scratch of a thread, grown as kernels ask for more and kept.
+// Scratch of a thread, grown as kernels ask for more and kept. What is to stay in a core's own
+// cache has large pages, so that neither translations nor the cache's sets depend on which pages it
+// got.
 void* ThreadScratch(int64_t bytes) {
   struct Block {
     void* p = nullptr;
@@ -29,9 +35,12 @@ void* ThreadScratch(int64_t bytes) {
   thread_local Block block;
   if (bytes > block.bytes) {
     std::free(block.p);
-    block.bytes = (bytes + 4095) / 4096 * 4096;
-    block.p = std::aligned_alloc(64, block.bytes);
+    const bool large = bytes >= kLargeScratch;
+    const int64_t unit = large ? kLargePage : 4096;
+    block.bytes = (bytes + unit - 1) / unit * unit;
+    block.p = std::aligned_alloc(large ? kLargePage : 64, block.bytes);
     CHECK(block.p != nullptr, "no memory for ", bytes, " bytes of scratch");
+    if (large) madvise(block.p, block.bytes, MADV_HUGEPAGE);
   }
   return block.p;
 }
