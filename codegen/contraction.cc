@@ -315,10 +315,13 @@ UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, con
   const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
   const int64_t most = MostOfPanel(target);
   const int64_t steps = BytesOfSum(c, 1) / (PairsOf(c, target) ? kStepsOfPair : 1);
-  const int64_t tile_columns = VectorsOfPanel(target, columns, lanes, steps);
-  const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(columns, tile_columns, lanes), target);
+  const UOp panel = LoopOverPanels(sets, c, lanes, target);
+  const int64_t in_row = panel ? panel.src(0).vmax() * lanes : columns;
+  const int64_t tile_columns = VectorsOfPanel(target, in_row, lanes, steps);
+  const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(in_row, tile_columns, lanes), target);
   UOp out = ColumnsOutward(sink, c, block);
-  out = Simplify(TileRepeating(out, c.lane, tile_columns, lanes));
+  if (panel) out = Simplify(Tile(out, panel, tile_columns, 1));
+  out = Simplify(TileRepeating(out, c.lane, panel ? 1 : tile_columns, lanes));
   if (rows >= 2 * tile_rows) {
     // The columns share what gates a step of the sum: its mask is found once for all of them.
     const UOp across =

@@ -1,5 +1,6 @@
 // Reductions: in registers, several in one loop, and over threads.
 #include <algorithm>
+#include <numeric>
 
 #include "absl/container/flat_hash_set.h"
 #include "codegen/lowerer.h"
@@ -253,12 +254,30 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
   }
   // All at once, as several sums may share what they read; one sum after the other where registers
   // would not hold so many operands.
-  const bool at_once = threads_ || Distinct(needed) <= most_sums_;
+  const int operands_at_once = Distinct(needed);
+  const bool at_once =
+      threads_ || (operands_at_once <= most_sums_ &&
+                   operands_at_once + static_cast<int>(group.size()) <= 2 * most_sums_);
   // Reversed, as Compute takes the last first.
   std::reverse(needed.begin(), needed.end());
   if (at_once) RETURN_IF_ERROR(Compute(needed));
+  std::vector<size_t> order(group.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (!at_once && std::all_of(group.begin(), group.end(), fused)) {
+    // Of two factors the one that has fewer values stays, all of them, while the other's go by.
+    std::vector<UOp> factors[2];
+    for (const UOp& r : group) {
+      for (int k : {0, 1}) factors[k].push_back(UOp(TakenUp(r).src(k)));
+    }
+    const std::vector<UOp>& passing = factors[Distinct(factors[0]) < Distinct(factors[1])];
+    const auto first = [&](size_t i) {
+      return std::find(passing.begin(), passing.end(), passing[i]) - passing.begin();
+    };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t x, size_t y) { return first(x) < first(y); });
+  }
   const int inner = static_cast<int>(blocks_.size()) - 1;
-  for (size_t i = 0; i < group.size(); ++i) {
+  for (const size_t i : order) {
     const UOp& r = group[i];
     if (!at_once) {
       const absl::Span<const UOp> own = operands(r);

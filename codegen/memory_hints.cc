@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "codegen/lanes.h"
+#include "graph/panel.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -231,6 +232,52 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
   }
 }
 
+// Whether the loads of a loop read a buffer in order, without a gap; and more of it, over the whole
+// loop, than the innermost cache holds.
+bool ReadsInOrder(const UOp& load, const UOp& loop, int64_t of_step, const Target& target,
+                  const RangeSets& sets) {
+  const Step step = StepOf(load.src(1), loop, sets);
+  const int64_t each = load.dtype().Scalar().bytes(), bytes = step.factor * each;
+  const bool in_order = bytes == of_step || bytes == load.dtype().lanes() * each;
+  return step.linear && in_order && loop.src(0).IsConst() &&
+         bytes > target.l1_bytes / std::max<int64_t>(1, loop.src(0).vmax());
+}
+
+// What several sums of a loop read in order is a panel of a product, that the next rows read again.
+void FindPanelsAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
+  constexpr int kLeastSums = 8;
+  if (target.panel_ahead == 0) return;
+  absl::flat_hash_map<const Node*, int> sums;  // of the loops' innermost, those that read a load
+  absl::flat_hash_map<const Node*, UOp> loops;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kReduce) || u.dtype().lanes() < 2 || IsTile(u.dtype())) continue;
+    const UOp loop = ClosedRanges(u).back();
+    for (const UOp& v : TopoSort({&u.src(0), 1})) {
+      if (!v.is(Op::kLoad) || v.dtype().lanes() < 2 || v.size() != 2) continue;
+      if (!(sets.Free(v) & sets.Bit(loop))) continue;
+      ++sums[v.get()];
+      loops.insert_or_assign(v.get(), loop);
+    }
+  }
+  absl::flat_hash_map<std::pair<UOp, UOp>, int64_t> of_step;  // bytes, by buffer and loop
+  const auto is_panel = [&](const UOp& u) {
+    const auto it = sums.find(u.get());
+    return it != sums.end() && it->second >= kLeastSums;
+  };
+  for (const UOp& u : sets.order()) {
+    if (is_panel(u)) {
+      of_step[{UOp(u.src(0)), loops.at(u.get())}] += u.dtype().lanes() * u.dtype().Scalar().bytes();
+    }
+  }
+  for (const UOp& u : sets.order()) {
+    if (!is_panel(u) || hints.ahead.contains(u.get())) continue;
+    const UOp& loop = loops.at(u.get());
+    if (ReadsInOrder(u, loop, of_step.at({UOp(u.src(0)), loop}), target, sets)) {
+      hints.ahead.emplace(u.get(), target.panel_ahead / u.dtype().Scalar().bytes());
+    }
+  }
+}
+
 }  // namespace
 
 MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
@@ -238,6 +285,7 @@ MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
   if (target.dialect == Dialect::kCuda) return hints;  // its threads wait for one another's memory
   FindStreamed(sets, target, hints);
   FindAhead(sets, target, hints);
+  FindPanelsAhead(sets, target, hints);
   return hints;
 }
 

@@ -62,14 +62,22 @@ UOp PackPairs(const UOp& sink, const UOp& b, std::vector<UOp> over, const UOp& p
 // Whether an operand is read as it lies in memory, without a gap, where these loops nest so.
 bool LiesInOrder(const UOp& b, const std::vector<UOp>& over, const UOp& pairs) {
   if (!b.is(Op::kIndex) || b.size() != 2 || !b.src(0).is(Op::kParam)) return false;
-  const UOp minus = UOp::Make(Op::kMul, {PlacesOf(over, pairs).at, UOp::Index(-1)});
-  const Sum rest = ToSum(Simplify(UOp::Make(Op::kAdd, {UOp(b.src(1)), minus})));
-  return std::none_of(rest.terms.begin(), rest.terms.end(), [&](const Sum::Term& t) {
-    const std::vector<UOp> order = TopoSort({&t.term, 1});
-    return std::any_of(order.begin(), order.end(), [&](const UOp& u) {
-      return std::find(over.begin(), over.end(), u) != over.end();
+  const auto in_order = [&](const std::vector<UOp>& loops) {
+    const UOp minus = UOp::Make(Op::kMul, {PlacesOf(loops, pairs).at, UOp::Index(-1)});
+    const Sum rest = ToSum(Simplify(UOp::Make(Op::kAdd, {UOp(b.src(1)), minus})));
+    return std::none_of(rest.terms.begin(), rest.terms.end(), [&](const Sum::Term& t) {
+      const std::vector<UOp> order = TopoSort({&t.term, 1});
+      return std::any_of(order.begin(), order.end(), [&](const UOp& u) {
+        return std::find(loops.begin(), loops.end(), u) != loops.end();
+      });
     });
-  });
+  };
+  if (in_order(over)) return true;
+  std::vector<UOp> of_one;  // of several panels, each by itself
+  for (const UOp& r : over) {
+    if (r.arg<RangeArg>().kind != RangeKind::kUnroll) of_one.push_back(r);
+  }
+  return in_order(of_one);
 }
 
 // What a sum's product reads of b is over: its own ranges, and those of the tile, the last of them
@@ -126,6 +134,25 @@ UOp OperandAlong(const RangeSets& sets, const UOp& value, RangeMask along) {
     }
   }
   return found;
+}
+
+UOp LoopOverPanels(const RangeSets& sets, const Contraction& c, int64_t lanes,
+                   const Target& target) {
+  const UOp pairs = PairsOf(c, target);
+  const UOp b = pairs ? UOp(c.b.src(0)) : c.b;
+  if (!b.is(Op::kIndex) || b.size() != 2 || !b.src(0).is(Op::kParam)) return UOp();
+  const auto of_panel = [&](const UOp& r) {
+    const Step s = StepOf(b.src(1), r, sets);
+    return s.linear && s.factor == lanes;
+  };
+  const bool lies =
+      pairs ? LiesInPairs(c.b, pairs) : std::any_of(c.inner.begin(), c.inner.end(), of_panel);
+  if (!lies || !c.lane.src(0).IsConst(lanes)) return UOp();
+  for (const UOp& r : c.columns) {
+    const Step s = StepOf(sets.order().back().src(0).src(0).src(1), r, sets);
+    if (!(r == c.lane) && s.linear && s.factor == lanes && r.src(0).IsConst()) return r;
+  }
+  return UOp();
 }
 
 UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Target& target,

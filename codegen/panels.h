@@ -14,6 +14,11 @@ namespace tessera {
 // along these ranges does, if that is one part. Nothing where there is no such operand.
 UOp OperandAlong(const RangeSets& sets, const UOp& value, RangeMask along);
 
+// Where b lies in panels of one vector each (see schedule/pack_panels.cc): the loop over these,
+// which is then what a tile takes copies of; or nothing.
+UOp LoopOverPanels(const RangeSets& sets, const Contraction& c, int64_t lanes,
+                   const Target& target);
+
 // The kernel with b in panels of at most so many bytes, in scratch. In a panel the range `fastest`
 // is adjacent, where it is given; else the columns of a tile, which may lie across the range
 // `across`, over which b is adjacent in memory. What the target sums in pairs of steps lies in

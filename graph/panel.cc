@@ -19,13 +19,14 @@ int64_t BytesOfRowBlock(const Target& target, bool shared) {
 int64_t MostTileRows(const Target& target) { return target.vector_registers >= 32 ? 8 : 4; }
 
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps) {
-  const bool fits = steps <= MostOfPanel(target) / (kTileVectors * target.vector_bytes);
-  return columns >= kTileVectors * lanes && fits ? kTileVectors : 1;
+  const int64_t vectors = target.tile_vectors;
+  const bool fits = steps <= MostOfPanel(target) / (vectors * target.vector_bytes);
+  return columns >= vectors * lanes && fits ? vectors : 1;
 }
 
 bool IsTile(DType t) { return t.lanes() > 1 && t.bytes() * t.lanes() == kBytesOfTile; }
 
-int64_t BytesOfTileRows(const Target& target) { return target.l2_bytes * 3 / 4; }
+int64_t BytesOfTileRows(const Target& target) { return target.l2_bytes / 2; }
 
 bool HasTiles(DType operand, const Target& target) {
   if (target.dialect != Dialect::kCpp) return false;

@@ -17,14 +17,12 @@ int64_t MostOfPanel(const Target& target);
 // half of a core's part of it, or, of rows that all cores go by together, a quarter of it all.
 int64_t BytesOfRowBlock(const Target& target, bool shared);
 
-// The tile of a product whose sums a core keeps in registers: its rows at most, and its vectors of
-// columns where there are enough.
+// The rows, at most, of the tile of a product whose sums a core keeps in registers.
 int64_t MostTileRows(const Target& target);
-inline constexpr int64_t kTileVectors = 2;
 
-// How many vectors of columns a tile takes, of so many columns in all and vectors of each down the
-// sum: kTileVectors where there are enough columns and the panel stays in cache, else one. `lanes`
-// is a vector's.
+// How many vectors of columns such a tile takes, of so many columns in all and vectors of each down
+// the sum: the target's where there are enough columns and the panel stays in cache, else one.
+// `lanes` is a vector's.
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps);
 
 // Below so many rows the right operand is read in its own order.

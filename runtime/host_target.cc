@@ -233,6 +233,23 @@ int MaskCores() {
   return 1;
 }
 
+// Of the last cache, what one of our cores may count on: a virtual machine of two cores is told the
+// whole chip's, which others use as well (480 MiB, of which 64 were read at 30 GB/s and 256 at 17).
+constexpr int64_t kMostOfLastCache = 16 << 20;
+
+// Whether this is one of Intel's, on which products gain from tiles of three vectors (5 to 10 %)
+// and from panels asked for 2 KiB before they are read (5 to 10 %). AMD's reach 97 % of their peak
+// with neither.
+bool IsIntel() {
+#if defined(__x86_64__)
+  uint32_t most, b, c, d;
+  __cpuid(0, most, b, c, d);
+  return b == signature_INTEL_ebx && c == signature_INTEL_ecx && d == signature_INTEL_edx;
+#else
+  return false;
+#endif
+}
+
 Target DetectHost() {
   Target target;
   const std::vector<absl::string_view> names = FeatureNames();
@@ -250,11 +267,17 @@ Target DetectHost() {
 #if defined(__aarch64__)
   target.vector_registers = 32;
 #endif
+  if (IsIntel()) {
+    target.panel_ahead = 2048;
+    if (target.vector_registers >= 32) target.tile_vectors = 3;
+  }
   target.cores = CountCores();
   target.max_grid = INT64_MAX;  // its points are iterations of a loop
   target.l1_bytes = CacheBytes(1, _SC_LEVEL1_DCACHE_SIZE, target.l1_bytes);
   target.l2_bytes = CacheBytes(2, _SC_LEVEL2_CACHE_SIZE, target.l2_bytes);
-  target.cache_bytes = CacheBytes(3, _SC_LEVEL3_CACHE_SIZE, target.l2_bytes * target.cores);
+  target.cache_bytes =
+      std::min(CacheBytes(3, _SC_LEVEL3_CACHE_SIZE, target.l2_bytes * target.cores),
+               std::max(kMostOfLastCache * target.cores, target.l2_bytes * target.cores));
   return target;
 }
 

@@ -180,7 +180,7 @@ Tiles TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loo
   const bool squares = AreOfTiles(sum.src(0), target);
   out.points[rows] = squares ? kSideOfSquare : MostTileRows(target);
   out.points[columns] =
-      squares ? kSideOfSquare : kTileVectors * target.vector_bytes / sum.dtype().bytes();
+      squares ? kSideOfSquare : target.tile_vectors * target.vector_bytes / sum.dtype().bytes();
   return out;
 }
 

@@ -208,7 +208,9 @@ class Packer {
     for (const UOp& r : o->columns) columns *= std::max<int64_t>(1, r.src(0).vmax());
     const int64_t adjacent = o->columns.back().src(0).vmax();
     const int64_t deep = o->pairs ? depth / kStepsOfPair : depth;
-    const int64_t width = VectorsOfPanel(target, adjacent, lanes, deep) * lanes;
+    int64_t width = VectorsOfPanel(target, adjacent, lanes, deep) * lanes;
+    if (o->tiles) width = kSideOfSquare;
+    if (adjacent % width != 0) width = lanes;  // tiles read several panels
     if (lanes < 2 || adjacent == 0 || adjacent % width != 0) return;
     // No more than there is: not the windows of a convolution, nor what is read twice.
     const int64_t elements = depth * columns;
