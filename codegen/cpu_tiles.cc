@@ -37,10 +37,11 @@ struct FreshIds {
 // What the products read of a, laid out for all panels: blocks of rows, and the loops that fill
 // one.
 struct RowBlocks {
-  UOp row;              // the kernel's
-  UOp block;            // the loop over blocks, or nothing
-  int64_t each = 0;     // rows of a block
-  bool uneven = false;  // whether the last one has fewer
+  UOp row;                // the kernel's
+  UOp block;              // the loop over blocks, or nothing
+  int64_t each = 0;       // rows of a block
+  bool uneven = false;    // whether the last one has fewer
+  bool in_place = false;  // whether a lies so already: nothing is laid out
   UOp stage;
   std::vector<UOp> fill;
 };
@@ -72,10 +73,11 @@ class UnitTiler {
     steps_ = kBytesOfTileRow / a_.dtype().bytes();
     for (const UOp& r : inner_) depth_ *= r.src(0).vmax();
     deep_ = RoundUp(depth_, steps_) / steps_;
-    if (!rows_.stage) {
+    if (rows_.each == 0) {
       ChooseBlock();
-      rows_.stage = StageRows();
-      fills_rows_ = true;
+      rows_.in_place = RowsLieAsTiles();
+      fills_rows_ = !rows_.in_place;
+      if (fills_rows_) rows_.stage = StageRows();
     }
   }
 
@@ -161,11 +163,34 @@ class UnitTiler {
     return stage.WithSrcs(srcs);
   }
 
-  // The rows of a block, tile by tile: all steps of sixteen rows, then those of the next sixteen.
   UOp PlaceInRows(const UOp& row, const UOp& step) const {
-    const UOp tile = Plus(Times(Over(row, kSide), deep_), Over(step, steps_));
-    const UOp within = Plus(Times(Modulo(row, kSide), steps_), Modulo(step, steps_));
-    return Plus(Times(tile, kSide * steps_), within);
+    return PlaceInRowTiles(row, step, deep_, steps_);
+  }
+
+  // What is read of a at a row of the block and a step.
+  UOp ReadRowAt(const UOp& row, const UOp& step) const {
+    if (!rows_.in_place) {
+      return UOp::Make(Op::kIndex, {rows_.stage, Simplify(PlaceInRows(row, step))});
+    }
+    Substitution map = {{rows_.row, RowAt(row)}};
+    PlaceRanges(inner_, step, 1, UOp(), map);
+    return Simplify(Substitute(a_, map));
+  }
+
+  // Whether a is read from where it lies as the unit takes it.
+  bool RowsLieAsTiles() {
+    if (!a_.is(Op::kIndex) || a_.size() != 2 || depth_ != deep_ * steps_ || rows_.uneven) {
+      return false;
+    }
+    const UOp tile = ids_.Loop(rows_.each / kSide), row = ids_.Loop(kSide);
+    const UOp deep = ids_.Loop(deep_), step = ids_.Loop(steps_);
+    Substitution map = {{rows_.row, RowAt(Plus(Times(tile, kSide), row))}};
+    PlaceRanges(inner_, Plus(Times(deep, steps_), step), 1, UOp(), map);
+    const UOp read = Simplify(Substitute(a_, map));
+    const RangeSets sets(UOp::Make(Op::kSink, {read}));
+    const auto by = [&](const UOp& r) { return StepOf(read.src(1), r, sets); };
+    return by(tile).linear && by(deep).linear && by(row).linear && by(row).factor == steps_ &&
+           by(step).linear && by(step).factor == 1;
   }
 
   UOp StageRows() {
@@ -262,7 +287,7 @@ class UnitTiler {
     const UOp column = Plus(Times(j, kSide), c);
     const UOp from = Plus(UOp::Index(first), Plus(Times(part, each), tile));
     const UOp step = Plus(Times(from, steps_), Plus(Times(pair, beside_), beside));
-    const UOp x = UOp::Make(Op::kIndex, {rows_.stage, Simplify(PlaceInRows(row, step))});
+    const UOp x = ReadRowAt(row, step);
     const UOp y = columns ? UOp::Make(Op::kIndex, {columns, Simplify(PlaceInPanel(step, column))})
                           : ReadAt(step, column);
     const auto cast = [&](const UOp& u) { return UOp::Make(Op::kCast, of_.reduce.dtype(), {u}); };
@@ -351,6 +376,12 @@ PanelStore PanelFrom(int64_t first, int64_t count, int64_t columns, RangeKind ki
 }
 
 }  // namespace
+
+UOp PlaceInRowTiles(const UOp& row, const UOp& step, int64_t deep, int64_t steps) {
+  const UOp tile = Plus(Times(Over(row, kSide), deep), Over(step, steps));
+  const UOp within = Plus(Times(Modulo(row, kSide), steps), Modulo(step, steps));
+  return Plus(Times(tile, kSide * steps), within);
+}
 
 UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                 const Target& target) {

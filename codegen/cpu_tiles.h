@@ -29,6 +29,10 @@ namespace tessera {
 
 inline constexpr char kTileName[] = "rt_tile_dot";  // the prelude's name, as an MMA's argument
 
+// Where an element of the rows' operand lies in tiles: of sixteen rows all `deep` tiles of so many
+// steps each, then those of the next sixteen.
+UOp PlaceInRowTiles(const UOp& row, const UOp& step, int64_t deep, int64_t steps);
+
 // The contraction of two factors in tiles, if the target has them for these and they are worth it;
 // or nothing. `row` is the one of its rows that has tiles.
 UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,

@@ -232,49 +232,66 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
   }
 }
 
-// Whether the loads of a loop read a buffer in order, without a gap; and more of it, over the whole
-// loop, than the innermost cache holds.
-bool ReadsInOrder(const UOp& load, const UOp& loop, int64_t of_step, const Target& target,
-                  const RangeSets& sets) {
-  const Step step = StepOf(load.src(1), loop, sets);
-  const int64_t each = load.dtype().Scalar().bytes(), bytes = step.factor * each;
-  const bool in_order = bytes == of_step || bytes == load.dtype().lanes() * each;
-  return step.linear && in_order && loop.src(0).IsConst() &&
-         bytes > target.l1_bytes / std::max<int64_t>(1, loop.src(0).vmax());
+// How far ahead of a load its like is asked for, in elements, or 0: of what the loops of a sum read
+// of a buffer, `of_step` bytes at each point, more than the innermost cache holds. What they read
+// in order is asked for by the target's distance. Of windows it is what the loop outside of some
+// points reads next.
+int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_step,
+                     const Target& target, const RangeSets& sets) {
+  constexpr int64_t kLeastPoints = 8;
+  const int64_t each = load.dtype().Scalar().bytes();
+  int64_t points = 1;
+  for (const UOp& r : loops) {
+    if (!r.src(0).IsConst() || r.src(0).vmax() > target.cache_bytes / points) return 0;
+    points *= std::max<int64_t>(1, r.src(0).vmax());
+  }
+  if (of_step <= target.l1_bytes / points) return 0;
+  const Step innermost = StepOf(load.src(1), loops.back(), sets);
+  const int64_t bytes = innermost.factor * each;
+  if (innermost.linear && (bytes == of_step || bytes == load.dtype().lanes() * each)) {
+    return target.panel_ahead / each;
+  }
+  points = 1;
+  for (size_t i = loops.size(); i-- > 0;) {
+    const Step step = StepOf(load.src(1), loops[i], sets);
+    if (points >= kLeastPoints && step.linear) return step.factor;
+    points *= loops[i].src(0).vmax();
+  }
+  return 0;
 }
 
-// What several sums of a loop read in order is a panel of a product, that the next rows read again.
+// What several sums of a loop read is a panel of a product, that the next rows read again.
 void FindPanelsAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
   constexpr int kLeastSums = 8;
   if (target.panel_ahead == 0) return;
-  absl::flat_hash_map<const Node*, int> sums;  // of the loops' innermost, those that read a load
-  absl::flat_hash_map<const Node*, UOp> loops;
+  struct Reader {
+    int sums = 0;
+    UOp first;  // one of them
+  };
+  absl::flat_hash_map<const Node*, Reader> readers;
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kReduce) || u.dtype().lanes() < 2 || IsTile(u.dtype())) continue;
-    const UOp loop = ClosedRanges(u).back();
     for (const UOp& v : TopoSort({&u.src(0), 1})) {
-      if (!v.is(Op::kLoad) || v.dtype().lanes() < 2 || v.size() != 2) continue;
-      if (!(sets.Free(v) & sets.Bit(loop))) continue;
-      ++sums[v.get()];
-      loops.insert_or_assign(v.get(), loop);
+      const bool vector = v.is(Op::kLoad) && v.dtype().lanes() > 1 && v.size() == 2;
+      if (!vector || !(sets.Free(v) & sets.Bit(ClosedRanges(u).back()))) continue;
+      Reader& reader = readers[v.get()];
+      ++reader.sums;
+      reader.first = u;
     }
   }
+  std::vector<UOp> panels;
   absl::flat_hash_map<std::pair<UOp, UOp>, int64_t> of_step;  // bytes, by buffer and loop
-  const auto is_panel = [&](const UOp& u) {
-    const auto it = sums.find(u.get());
-    return it != sums.end() && it->second >= kLeastSums;
-  };
+  const auto loops = [&](const UOp& load) { return ClosedRanges(readers.at(load.get()).first); };
   for (const UOp& u : sets.order()) {
-    if (is_panel(u)) {
-      of_step[{UOp(u.src(0)), loops.at(u.get())}] += u.dtype().lanes() * u.dtype().Scalar().bytes();
-    }
+    const auto it = readers.find(u.get());
+    if (it == readers.end() || it->second.sums < kLeastSums) continue;
+    panels.push_back(u);
+    of_step[{UOp(u.src(0)), loops(u).back()}] += u.dtype().lanes() * u.dtype().Scalar().bytes();
   }
-  for (const UOp& u : sets.order()) {
-    if (!is_panel(u) || hints.ahead.contains(u.get())) continue;
-    const UOp& loop = loops.at(u.get());
-    if (ReadsInOrder(u, loop, of_step.at({UOp(u.src(0)), loop}), target, sets)) {
-      hints.ahead.emplace(u.get(), target.panel_ahead / u.dtype().Scalar().bytes());
-    }
+  for (const UOp& u : panels) {
+    const int64_t bytes = of_step.at({UOp(u.src(0)), loops(u).back()});
+    const int64_t ahead = AheadOfPanel(u, loops(u), bytes, target, sets);
+    if (ahead != 0) hints.ahead.try_emplace(u.get(), ahead);
   }
 }
 

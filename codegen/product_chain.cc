@@ -29,8 +29,23 @@ int64_t BytesOfRow(const ProductChain& c, const RangeSets& sets) {
   return std::max<int64_t>(1, 2 * c.first.dtype().bytes() * sets.Iterations(sets.Closed(c.second)));
 }
 
+// Bytes of what both products read of keys and values, laid out for all of them.
+int64_t BytesOfPanels(const ProductChain& c, const RangeSets& sets) {
+  const int64_t keys = sets.Iterations(sets.Closed(c.second));
+  const int64_t columns = sets.Iterations(MaskOf(c.columns, sets));
+  const auto each = [](const UOp& u) { return (IsWidened(u) ? u.src(0) : u).dtype().bytes(); };
+  const int64_t of_key = sets.Iterations(sets.Closed(c.first)) * each(c.first.src(0).src(0)) +
+                         columns * each(c.values);
+  return keys > 0 && of_key > INT64_MAX / keys ? INT64_MAX : keys * of_key;
+}
+
+// Rows of which all stays in the core's own cache. Matrix units read panels as fast as only that
+// one gives them, so these are to stay there too, if enough rows do besides.
 int64_t RowsOfOwnCache(const ProductChain& c, const RangeSets& sets, const Target& target) {
-  return target.l2_bytes * 3 / 4 / BytesOfRow(c, sets);
+  const int64_t bytes = target.l2_bytes * 3 / 4, panels = BytesOfPanels(c, sets);
+  const bool tiles = AreOfTiles(c.first.src(0), target) && AreOfTiles(c.second.src(0), target);
+  const int64_t beside = tiles && panels < bytes ? (bytes - panels) / BytesOfRow(c, sets) : 0;
+  return beside >= kSideOfSquare ? beside : bytes / BytesOfRow(c, sets);
 }
 
 // Whether the panels of both products, of all keys, are kept from block to block: they stay in the
@@ -162,7 +177,8 @@ std::vector<UOp> RowsInside(const ProductChain& c, const UOp& row) {
 
 // The store's chain over one block, of which `row`, if it has more than one, is a part of a loop
 // over rows. The stores that take its place, which may `keep` panels from block to block.
-std::vector<UOp> TileBlock(const UOp& store, const UOp& row, bool keep, NestOptimiser& nests) {
+std::vector<UOp> TileBlock(const UOp& store, const UOp& row, bool keep, const Target& target,
+                           NestOptimiser& nests) {
   const UOp sink = UOp::Make(Op::kSink, {store});
   const std::optional<ProductChain> c = FindProductChain(RangeSets(sink));
   if (!c) return {};
@@ -179,7 +195,12 @@ std::vector<UOp> TileBlock(const UOp& store, const UOp& row, bool keep, NestOpti
 
   // From the last nest to the first: each reads the one before it from scratch.
   std::vector<UOp> over = rows;
-  const UOp mixed = StageValueOver(WithLoops(sink, own), c->weights, over, loops);
+  // Those that are widened lie as what they were: matrix units take them so.
+  const UOp kept = IsWidened(c->weights) ? UOp(c->weights.src(0)) : c->weights;
+  const UOp within = WithLoops(sink, own);
+  const bool tiles = AreOfTiles(c->second.src(0), target) && c->inner.size() == 1;
+  UOp mixed = tiles ? StageInTiles(within, kept, over, loops) : UOp();
+  if (!mixed) mixed = StageValueOver(within, kept, over, loops);
   const UOp weights = OnlyStage(mixed);
   Substitution there;
   for (size_t i = 0; i < rows.size(); ++i) there.emplace(rows[i], over[i]);
@@ -252,7 +273,7 @@ UOp TileChain(const UOp& sink, const ProductChain& chain, const Target& target,
   const bool keep = KeepsPanels(chain, sets, target);
   std::vector<UOp> stores;
   for (int i = 0; i < blocks.size(); ++i) {
-    const std::vector<UOp> of_block = TileBlock(blocks.src(i), rows[i], keep, nests);
+    const std::vector<UOp> of_block = TileBlock(blocks.src(i), rows[i], keep, target, nests);
     if (of_block.empty()) return UOp();
     stores.insert(stores.end(), of_block.begin(), of_block.end());
   }

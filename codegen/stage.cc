@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "codegen/cpu_tiles.h"
 #include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -55,20 +56,36 @@ namespace {
 
 constexpr int64_t kFewSets = 512, kLine = 64;  // bytes
 
-// `value` is read at `ranges`, of which so many last ones are a row, and filled at `fill`; of
-// `pairs` two steps lie side by side.
+// `value` is read at `ranges`, where `places` are those of its points, and filled at `fill`.
+UOp StageAt(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
+            const std::vector<UOp>& fill, const Places& places) {
+  Substitution there;
+  for (size_t i = 0; i < ranges.size(); ++i) there.emplace(ranges[i], fill[i]);
+  const UOp stage = MakeStage(FreshStageId(sink), places.count, Substitute(places.at, there),
+                              Substitute(value, there), fill);
+  return Substitute(sink, {{value, UOp::Make(Op::kIndex, {stage, places.at})}});
+}
+
+// Of the ranges so many last ones are a row; of `pairs` two steps lie side by side.
 UOp Stage(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges,
           const std::vector<UOp>& fill, const UOp& pairs, size_t of_row) {
   // Where rows begin in few sets of the cache, what is read down them would share these.
   int64_t bytes = value.dtype().bytes() * (pairs ? kStepsOfPair : 1);
   for (const UOp& r : absl::MakeSpan(ranges).last(of_row)) bytes *= r.src(0).vmax();
   const bool apart = ranges.size() > of_row && bytes % kFewSets == 0;
-  const Places places = PlacesOf(ranges, pairs, apart ? kLine / value.dtype().bytes() : 0, of_row);
-  Substitution there;
-  for (size_t i = 0; i < ranges.size(); ++i) there.emplace(ranges[i], fill[i]);
-  const UOp stage = MakeStage(FreshStageId(sink), places.count, Substitute(places.at, there),
-                              Substitute(value, there), fill);
-  return Substitute(sink, {{value, UOp::Make(Op::kIndex, {stage, places.at})}});
+  const int64_t gap = apart ? kLine / value.dtype().bytes() : 0;
+  return StageAt(sink, value, ranges, fill, PlacesOf(ranges, pairs, gap, of_row));
+}
+
+// Ranges like these, of their own.
+std::vector<UOp> RangesLike(const UOp& sink, const std::vector<UOp>& ranges,
+                            const std::vector<RangeKind>& kinds) {
+  int64_t id = FreshRangeId(RangeSets(sink));
+  std::vector<UOp> out;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    out.push_back(UOp::Make(Op::kRange, kInt64, {ranges[i].src(0)}, RangeArg{id++, kinds[i]}));
+  }
+  return out;
 }
 
 }  // namespace
@@ -79,12 +96,22 @@ UOp StageValue(const UOp& sink, const UOp& value, const std::vector<UOp>& ranges
 
 UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
                    const std::vector<RangeKind>& kinds, const UOp& pairs, size_t of_row) {
-  int64_t id = FreshRangeId(RangeSets(sink));
-  std::vector<UOp> fill;
-  for (size_t i = 0; i < ranges.size(); ++i) {
-    fill.push_back(UOp::Make(Op::kRange, kInt64, {ranges[i].src(0)}, RangeArg{id++, kinds[i]}));
-  }
+  std::vector<UOp> fill = RangesLike(sink, ranges, kinds);
   const UOp out = Stage(sink, value, ranges, fill, pairs, of_row);
+  ranges = std::move(fill);
+  return out;
+}
+
+UOp StageInTiles(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
+                 const std::vector<RangeKind>& kinds) {
+  const std::vector<UOp> rows(ranges.begin(), ranges.end() - 1);
+  const Places row = PlacesOf(rows);
+  const int64_t steps = kBytesOfTileRow / value.dtype().bytes();
+  const int64_t depth = ranges.back().src(0).vmax();
+  if (row.count % kRowsOfTile != 0 || depth % steps != 0) return UOp();
+  const UOp at = Simplify(PlaceInRowTiles(row.at, ranges.back(), depth / steps, steps));
+  std::vector<UOp> fill = RangesLike(sink, ranges, kinds);
+  const UOp out = StageAt(sink, value, ranges, fill, {at, row.count * depth});
   ranges = std::move(fill);
   return out;
 }

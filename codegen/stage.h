@@ -17,6 +17,11 @@ UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
                    const std::vector<RangeKind>& kinds, const UOp& pairs = UOp(),
                    size_t of_row = 1);
 
+// The same, the last range being the steps of a product whose rows the others are: it lies in tiles
+// of a CPU's matrix unit (see codegen/cpu_tiles.h). Nothing where these would not be full.
+UOp StageInTiles(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
+                 const std::vector<RangeKind>& kinds);
+
 // A stage, filled anew at each point of a loop around it, is filled for all of them at once.
 UOp FillForAll(const UOp& sink, const UOp& stage, const UOp& loop);
 

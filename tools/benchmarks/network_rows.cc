@@ -1,10 +1,10 @@
 // Rows of layers: a convolution and attention beside PyTorch, and operations by index beside
 // hand-written loops.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "graph/grad.h"
 #include "graph/tensor.h"
@@ -54,10 +54,10 @@ Tensor StepByStep(const Tensor& q, const Tensor& k, const Tensor& v) {
   return shares.MatMul(v);
 }
 
-void CheckAttention() {
-  constexpr int64_t kHeads = 2, kTokens = 9, kWide = 16;
-  const Tensor q = Random({kHeads, kTokens, kWide}), k = Random({kHeads, kTokens, kWide}),
-               v = Random({kHeads, kTokens, kWide});
+void CheckAttention(DType dtype) {
+  constexpr int64_t kHeads = 2, kTokens = 96, kWide = 32;
+  const auto one = [&] { return Random({kHeads, kTokens, kWide}).Cast(dtype).Realize(); };
+  const Tensor q = one(), k = one(), v = one();
   const std::vector<float> a = q.ToVector<float>(), b = k.ToVector<float>(),
                            c = v.ToVector<float>();
   std::vector<double> want;
@@ -68,15 +68,16 @@ void CheckAttention() {
     for (int64_t s = 0; s < kTokens; ++s) {
       for (int64_t d = 0; d < kWide; ++d)
         score[s] += a[row * kWide + d] * b[(first + s) * kWide + d];
-      total += score[s] = std::exp(score[s] / 4);
+      total += score[s] = std::exp(score[s] / std::sqrt(static_cast<double>(kWide)));
     }
     for (int64_t s = 0; s < kTokens; ++s) {
       for (int64_t d = 0; d < kWide; ++d) out[d] += score[s] / total * c[(first + s) * kWide + d];
     }
     want.insert(want.end(), out.begin(), out.end());
   }
-  CheckClose("attention", q.ScaledDotProductAttention(k, v).ToVector<float>(), want, 1e-4);
-  CheckClose("attention step by step", StepByStep(q, k, v).ToVector<float>(), want, 1e-4);
+  const double tolerance = dtype == kFloat32 ? 1e-4 : 1e-2;
+  CheckClose("attention", q.ScaledDotProductAttention(k, v).ToVector<float>(), want, tolerance);
+  CheckClose("attention step by step", StepByStep(q, k, v).ToVector<float>(), want, tolerance);
 }
 
 // ---- rows
@@ -223,21 +224,43 @@ Row HistogramRow() {
       "hand loop, one core", loop);
 }
 
-constexpr double kAttentionBytes = 16.0 * 32 * 2048 * 128,
-                 kAttentionFlops = 4.0 * 32 * 2048 * 2048 * 128;
+// Queries, keys and values of 32 heads, 2,048 tokens and 128 columns.
+struct Heads {
+  Tensor q, k, v;
+  double bytes = 0;
+  static constexpr double kFlops = 4.0 * 32 * 2048 * 2048 * 128;
+  explicit Heads(DType dtype) : bytes(4.0 * 32 * 2048 * 128 * dtype.bytes()) {
+    for (Tensor* t : {&q, &k, &v}) *t = Random({32, 2048, 128}).Cast(dtype).Realize();
+  }
+};
 
-std::array<Tensor, 3> HeadsOfAttention() {
-  const auto one = [] { return Random({32, 2048, 128}); };
-  return {one(), one(), one()};
-}
-
-// Beside the same step by step.
-Row ComposedAttentionRow(const std::array<Tensor, 3>& heads) {
-  const auto& [q, k, v] = heads;
-  return Measured(
-      "attention_composed", kAttentionBytes, kAttentionFlops,
-      [&] { return q.ScaledDotProductAttention(k, v); }, "the same, step by step",
-      [&] { StepByStep(q, k, v).Realize(); });
+// Beside PyTorch's own, by steps of its, and beside ours step by step.
+void AttentionRows(const Wanted& wanted, const std::string& python, DType dtype,
+                   std::vector<Row>& out) {
+  const bool wide = dtype == kFloat32;
+  const auto name = [&](const char* of) { return absl::StrCat(of, wide ? "" : "_bf16"); };
+  const auto add = [&](const std::string& row, absl::FunctionRef<Row(const Heads&)> measure) {
+    if (!wanted(row)) return;
+    CheckAttention(dtype);
+    out.push_back(measure(Heads(dtype)));
+  };
+  for (const auto& [of, step] :
+       {std::pair("attention_prefill", "torch.nn.functional.scaled_dot_product_attention(q, k, v)"),
+        std::pair("attention_eager", "(q @ k.transpose(-1, -2) / 128 ** 0.5).softmax(-1) @ v")}) {
+    add(name(of), [&](const Heads& h) {
+      const std::string text =
+          absl::StrCat("q, k, v = (torch.rand(1, 32, 2048, 128)", wide ? "" : ".bfloat16()",
+                       " for _ in range(3))\ndef step():\n    ", step, "\n");
+      return BesideTorch(name(of), python, text, h.bytes, Heads::kFlops,
+                         [&] { return h.q.ScaledDotProductAttention(h.k, h.v); });
+    });
+  }
+  const std::string composed = name("attention_composed");
+  add(composed, [&](const Heads& h) {
+    return Measured(
+        composed, h.bytes, Heads::kFlops, [&] { return h.q.ScaledDotProductAttention(h.k, h.v); },
+        "the same, step by step", [&] { StepByStep(h.q, h.k, h.v).Realize(); });
+  });
 }
 
 }  // namespace
@@ -280,25 +303,7 @@ std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python) {
     const std::string name = absl::StrCat("matmul_bf16_", n);
     if (wanted(name)) out.push_back(NarrowMatMulRow(name, python, n));
   }
-  bool checked = false;
-  const auto heads = [&] {
-    if (!checked) CheckAttention();
-    checked = true;
-    return HeadsOfAttention();
-  };
-  for (const auto& [name, step] :
-       {std::pair("attention_prefill", "torch.nn.functional.scaled_dot_product_attention(q, k, v)"),
-        std::pair("attention_eager", "(q @ k.transpose(-1, -2) / 128 ** 0.5).softmax(-1) @ v")}) {
-    if (!wanted(name)) continue;
-    const auto [q, k, v] = heads();
-    out.push_back(BesideTorch(name, python,
-                              absl::StrCat("q, k, v = (torch.rand(1, 32, 2048, 128) for _ in "
-                                           "range(3))\ndef step():\n    ",
-                                           step, "\n"),
-                              kAttentionBytes, kAttentionFlops,
-                              [&] { return q.ScaledDotProductAttention(k, v); }));
-  }
-  if (wanted("attention_composed")) out.push_back(ComposedAttentionRow(heads()));
+  for (const DType dtype : {kFloat32, kBFloat16}) AttentionRows(wanted, python, dtype, out);
   if (wanted("cumsum")) out.push_back(CumSumRow());
   if (wanted("sort_1m")) out.push_back(SortRow());
   if (wanted("gather_rows")) out.push_back(GatherRow());
