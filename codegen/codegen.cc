@@ -2,15 +2,28 @@
 #include "codegen/codegen.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "codegen/cpu_tiles.h"
 #include "codegen/matrix.h"
 #include "codegen/passes.h"
 #include "codegen/prelude.h"
+#include "graph/panel.h"
 #include "graph/pass.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
 
 namespace tessera {
+
+namespace {
+
+// The same chip as if it had no matrix unit.
+Target WithoutTiles(const Target& target) {
+  Target out = target;
+  out.features = absl::StrReplaceAll(target.features, {{"+amx-", "-amx-"}});
+  return out;
+}
+
+}  // namespace
 
 absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
                                 const std::vector<std::string>& variables, const Target& target) {
@@ -56,8 +69,13 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
     out.names = variables;
     return out;
   }
-  ASSIGN_OR_RETURN(const std::string body, RenderCpp(lowered.program, variables));
-  out.text = PreludeFor(body) + body;
+  const absl::StatusOr<std::string> body = RenderCpp(lowered.program, variables);
+  if (absl::IsResourceExhausted(body.status()) &&
+      (HasTiles(kBFloat16, target) || HasTiles(kInt8, target))) {
+    return Codegen(sink, name, variables, WithoutTiles(target));  // more tiles than it has at once
+  }
+  RETURN_IF_ERROR(body.status());
+  out.text = PreludeFor(*body) + *body;
   return out;
 }
 

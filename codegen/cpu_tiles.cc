@@ -115,12 +115,16 @@ class UnitTiler {
   }
 
  private:
-  // So many rows that they stay in the core's own cache, in as many blocks as cores take evenly.
+  // So many rows that they stay in the core's own cache, in as many blocks as cores take evenly. Of
+  // what lies in scratch, which loads are not gated from, there is one.
   void ChooseBlock() {
     const RangeKind kind = rows_.row.arg<RangeArg>().kind;
     const int64_t rows = rows_.row.src(0).vmax();
     const int64_t fit = BytesOfTileRows(target_) / (deep_ * kBytesOfTileRow);
-    const int64_t most = std::clamp(fit, kSideOfSquare, kMostRows);
+    const bool scratch = FindBelow(
+        {&a_, 1}, [](const UOp& u) { return u.is(Op::kIndex) && !u.src(0).is(Op::kParam); });
+    const int64_t most =
+        scratch ? std::max(rows, kSide) : std::clamp(fit, kSideOfSquare, kMostRows);
     int64_t blocks = (rows + most - 1) / most;
     if (kind == RangeKind::kGrid) blocks = RoundUp(blocks, target_.cores);
     const int64_t each = (rows + blocks - 1) / blocks;
@@ -194,18 +198,28 @@ class UnitTiler {
   }
 
   UOp StageRows() {
-    const UOp row = ids_.Loop(rows_.each);
+    const int64_t rows = rows_.block ? rows_.each : rows_.row.src(0).vmax();
+    const UOp row = ids_.Loop(rows);
     Substitution map = {{rows_.row, RowAt(row)}};
     rows_.fill = {row};
     const UOp step = OwnSteps(map, rows_.fill);
-    const UOp value = GatedLoads(Substitute(a_, map), IsRow(row), UOp(), UOp());
-    const UOp stage = MakeStage(ids_.stage++, rows_.each * deep_ * steps_,
-                                Simplify(PlaceInRows(row, step)), Simplify(value), rows_.fill);
-    const int64_t more = deep_ * steps_ - depth_;
-    if (more == 0) return stage;
-    const UOp any = ids_.Loop(rows_.each), past = ids_.Loop(more);
-    const UOp at = PlaceInRows(any, Plus(past, UOp::Index(depth_)));
-    return WithStores(stage, {ZerosAt(stage, at, {any, past})});
+    const UOp gate = rows_.block ? IsRow(row) : UOp();
+    const UOp value = GatedLoads(Substitute(a_, map), gate, UOp(), UOp());
+    const int64_t whole = deep_ * steps_;
+    const UOp stage = MakeStage(ids_.stage++, rows_.each * whole, Simplify(PlaceInRows(row, step)),
+                                Simplify(value), rows_.fill);
+    std::vector<UOp> zeros;
+    if (whole > depth_) {
+      const UOp any = ids_.Loop(rows), past = ids_.Loop(whole - depth_);
+      const UOp at = PlaceInRows(any, Plus(past, UOp::Index(depth_)));
+      zeros.push_back(ZerosAt(stage, at, {any, past}));
+    }
+    if (rows_.each > rows) {
+      const UOp past = ids_.Loop(rows_.each - rows), any = ids_.Loop(whole);
+      const UOp at = PlaceInRows(Plus(past, UOp::Index(rows)), any);
+      zeros.push_back(ZerosAt(stage, at, {past, any}));
+    }
+    return zeros.empty() ? stage : WithStores(stage, zeros);
   }
 
   // Where a panel has what a column reads at a step.

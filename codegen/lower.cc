@@ -227,6 +227,21 @@ absl::Status Lowerer::Compute(const std::vector<UOp>& nodes) {
   return absl::OkStatus();
 }
 
+void Lowerer::AskForPart(int block, const UOp& pointer, const UOp& offset,
+                         const MemoryHints::NextPart& part) {
+  const auto append = [&](Op op, const UOp& a, const UOp& b) {
+    return Append(block, UOp::Make(op, {a, b}));
+  };
+  const UOp* square = Find(part.square);
+  if (square == nullptr) return;
+  const UOp own = append(Op::kMul, *square, UOp::Index(part.rows * part.row));
+  const UOp first = append(Op::kAdd, append(Op::kAdd, offset, UOp::Index(part.by)), own);
+  for (int64_t i = 0; i < part.rows; ++i) {
+    const UOp at = i == 0 ? first : append(Op::kAdd, first, UOp::Index(i * part.row));
+    Append(block, UOp::Make(Op::kPrefetch, {pointer, at}, FreshId()));
+  }
+}
+
 absl::Status Lowerer::Emit(const UOp& u) {
   const int home = Home(u);
   switch (u.op()) {
@@ -263,6 +278,9 @@ absl::Status Lowerer::Emit(const UOp& u) {
       for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
       const Ints arg = {next_id_++, u.arg<Ints>()[1]};
       Define(u, Append(home, UOp::Make(u.op(), u.dtype(), srcs, arg)));
+      if (auto part = hints_.parts.find(u.get()); part != hints_.parts.end()) {
+        AskForPart(home, srcs[0], srcs[1], part->second);
+      }
       return absl::OkStatus();
     }
     default: {

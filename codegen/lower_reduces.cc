@@ -7,6 +7,7 @@
 #include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
+#include "graph/panel.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -110,6 +111,7 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
   if (OverThreads(first)) return EmitCombines(group, home);
   const std::vector<int> pool = Pool(group);
   return AtHome(home, [&]() -> absl::Status {
+    RETURN_IF_ERROR(FillForTiles(group));
     const int begin = FaultPlanted(Fault::kAccumulatorKept) ? 0 : home;
     std::vector<UOp> regs;
     for (size_t i = 0; i < group.size(); ++i) {
@@ -152,6 +154,18 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
     }
     return absl::OkStatus();
   });
+}
+
+absl::Status Lowerer::FillForTiles(const std::vector<UOp>& group) {
+  std::vector<UOp> stages;
+  for (const UOp& r : group) {
+    if (!IsTile(r.dtype()) || !r.src(0).is(Op::kMma)) continue;
+    for (const UOp& fragment : r.src(0).srcs()) {
+      const UOp& from = fragment.src(0);
+      if (from.is(Op::kStage) && !(sets_.Free(from) & sets_.Closed(r))) stages.push_back(from);
+    }
+  }
+  return Compute(stages);
 }
 
 absl::Status Lowerer::EmitRescales(const std::vector<UOp>& group, const std::vector<UOp>& regs) {

@@ -61,6 +61,9 @@ class Lowerer {
   // Emits whatever is missing for the nodes, sources first; not what is inside loops of their own.
   absl::Status Compute(const std::vector<UOp>& nodes);
   absl::Status Emit(const UOp& u);
+  // Asks for what the next part of a panel has at this fragment's place.
+  void AskForPart(int block, const UOp& pointer, const UOp& offset,
+                  const MemoryHints::NextPart& part);
   // Runs `body` with the loops above `home` set aside, so that what it emits comes before them.
   absl::Status AtHome(int home, absl::FunctionRef<absl::Status()> body);
 
@@ -98,6 +101,8 @@ class Lowerer {
   // ---- reductions
 
   absl::Status EmitReduces(const UOp& first);
+  // What sums of tiles read from is filled before these have registers: it may take all of them.
+  absl::Status FillForTiles(const std::vector<UOp>& group);
   // What is reduced in one loop with it: what runs over the same ranges, of the same depth; of sums
   // that are rescaled also those over the first of the ranges alone. Those come first, `few` of
   // them.

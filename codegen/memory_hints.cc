@@ -295,6 +295,27 @@ void FindPanelsAhead(const RangeSets& sets, const Target& target, MemoryHints& h
   }
 }
 
+// The panels of products in tiles, which come from the last cache at half the rate that the unit
+// takes them. (A product of 2048 x 2048: 10 % of its time.)
+void FindPartsAhead(const RangeSets& sets, MemoryHints& hints) {
+  constexpr int64_t kLeastSquares = 4;
+  for (const UOp& u : sets.order()) {
+    const bool sums = WritesElements(u) && u.src(1).is(Op::kReduce) && IsTile(u.src(1).dtype());
+    if (!sums || !u.src(1).src(0).is(Op::kMma) || ClosedRanges(u.src(1)).size() != 1) continue;
+    const UOp& step = ClosedRanges(u.src(1))[0];
+    const UOp &a = u.src(1).src(0).src(0), &b = u.src(1).src(0).src(1);
+    if (!b.src(0).is(Op::kParam) || !step.src(0).IsConst()) continue;
+    const Step by = StepOf(b.src(1), step, sets);
+    for (const UOp& r : ClosedRanges(u)) {
+      const bool square = (sets.Free(a.src(1)) & ~sets.Free(b.src(1)) & sets.Bit(r)) &&
+                          r.arg<RangeArg>().kind == RangeKind::kLoop && r.src(0).IsConst();
+      if (!square || !by.linear || r.src(0).vmax() < kLeastSquares) continue;
+      const int64_t rows = std::max<int64_t>(1, kRowsOfTile / r.src(0).vmax());
+      hints.parts[b.get()] = {r, by.factor * step.src(0).vmax(), b.src(2).vmin(), rows};
+    }
+  }
+}
+
 }  // namespace
 
 MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
@@ -303,6 +324,7 @@ MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
   FindStreamed(sets, target, hints);
   FindAhead(sets, target, hints);
   FindPanelsAhead(sets, target, hints);
+  FindPartsAhead(sets, hints);
   return hints;
 }
 

@@ -20,6 +20,15 @@ struct MemoryHints {
   // idle. Of several streams that are read on and on far from one another less is asked for, the
   // least where there is little to compute.
   absl::flat_hash_map<const Node*, int64_t> ahead;
+  // FRAGMENTs of a panel of tiles that lies in memory, of which each part is read for one square of
+  // rows after another: meanwhile the next part is asked for, a tile's rows shared by the squares.
+  struct NextPart {
+    UOp square;        // the loop over squares
+    int64_t by = 0;    // elements to the next part's like
+    int64_t row = 0;   // from one row of a tile to the next
+    int64_t rows = 0;  // that each square asks for
+  };
+  absl::flat_hash_map<const Node*, NextPart> parts;
 };
 
 // For a kernel whose lanes are expanded.

@@ -88,7 +88,7 @@ absl::StatusOr<TileNumbers> NumberTiles(const UOp& program) {
     int number = 0;
     while (number < kTiles && taken[number] && until[number] >= tile.first) ++number;
     if (number == kTiles) {
-      return absl::InternalError(
+      return absl::ResourceExhaustedError(
           absl::StrCat("render: more than ", kTiles, " tiles are in use at once"));
     }
     taken[number] = true;

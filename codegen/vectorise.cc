@@ -96,7 +96,7 @@ class Vectoriser {
     absl::flat_hash_set<const Node*> read;
     for (size_t i = sets_.order().size(); i-- > 0;) {
       const UOp& u = sets_.order()[i];
-      if (i + 1 < sets_.order().size() && !read.contains(u.get())) {
+      if (i + 1 < sets_.order().size() && !read.contains(u.get()) && !u.is(Op::kStage)) {
         inside_dots_.insert(u.get());
         continue;
       }
@@ -198,9 +198,16 @@ class Vectoriser {
     const UOp each = UOp::Index(steps);
     Substitution map = {{step, by_lane ? UOp::Make(Op::kFloorMod, {all, each}) : all}};
     if (by_lane) map.emplace(range_, UOp::Make(Op::kFloorDiv, {all, each}));
+    // What a stage has inside has lanes of its own.
+    Substitution filled;
+    for (const UOp& s : TopoSort({&u, 1})) {
+      if (!s.is(Op::kStage)) continue;
+      map.emplace(s, UOp(s.src(0)));
+      filled.emplace(UOp(s.src(0)), done_.At(s.get()));
+    }
     const UOp flat = Simplify(Substitute(u, map));
     Vectoriser inner(flat, all, shuffles_);
-    UOp out = inner.AllLanes(flat);
+    UOp out = Substitute(inner.AllLanes(flat), filled);
     if (by_lane) return out;
     Ints from;
     for (int64_t l = 0; l < lanes_ * steps; ++l) from.push_back(l % steps);

@@ -194,6 +194,18 @@ int LoopsAroundLoad(const UOp& program, int64_t slot) {
   return -1;
 }
 
+// While one part of a panel is multiplied the next one is asked for: each square of rows asks for
+// its share of a tile's sixteen rows.
+TEST(CpuTilePrograms, TheNextPartOfAPanelIsAskedFor) {
+  const std::vector<PlanKernel> kernels =
+      KernelsOf(NarrowInput({2048, 1024}).MatMul(NarrowInput({1024, 2048})), ChipWithTiles());
+  ASSERT_EQ(kernels.size(), 2u);
+  ASSERT_OK_AND_ASSIGN(const Program product, Codegen(kernels[0].graph, kernels[0].name,
+                                                      kernels[0].variables, ChipWithTiles()));
+  // 512 KiB are 256 rows, or 8 squares: two rows each of two tiles, in three loops over parts.
+  EXPECT_EQ(Count(product.statements, Op::kPrefetch), 2 * 2 * 3);
+}
+
 // The loop over panels that lie in memory is within that over blocks of rows. (The other way round
 // rows were laid out for each panel anew: a product of 2048 x 2048 took three times as long.)
 TEST(CpuTilePrograms, RowsAreLaidOutOnceForAllPanels) {
@@ -203,6 +215,21 @@ TEST(CpuTilePrograms, RowsAreLaidOutOnceForAllPanels) {
   ASSERT_OK_AND_ASSIGN(const Program product, Codegen(kernels[0].graph, kernels[0].name,
                                                       kernels[0].variables, ChipWithTiles()));
   EXPECT_EQ(LoopsAroundLoad(product.statements, 1), 3);  // blocks, rows, steps
+}
+
+// Both products of attention are in tiles, and what lies between them is written as the second one
+// reads it: nothing is laid out again.
+TEST(CpuTilePrograms, ChainedProducts) {
+  const auto program = [](int64_t keys) {
+    const Tensor q = NarrowInput({4, 512, 64}), k = NarrowInput({4, keys, 64});
+    return ProgramOf(q.ScaledDotProductAttention(k, NarrowInput({4, keys, 64})), ChipWithTiles());
+  };
+  const UOp full = program(256), odd = program(250);
+  EXPECT_EQ(Count(full, Op::kFma), 0);
+  EXPECT_EQ(Count(odd, Op::kFma), 0);
+  EXPECT_EQ(Count(full, Op::kMma) % 4, 0);
+  EXPECT_GE(Count(full, Op::kMma), 8);
+  EXPECT_LT(Count(full, Op::kScratch), Count(odd, Op::kScratch));
 }
 
 TEST(CpuTilePrograms, PanelsAreLaidOutOnceForBlocksOfTheOwnCache) {
@@ -283,7 +310,7 @@ TEST(TileNumbers, AreFreeAgainAfterTheLastUse) {
     together.push_back(UOp::Make(Op::kMma, sums, operands, Arg(std::string(kTileName))));
   }
   EXPECT_THAT(NumberTiles(program(together)).status(),
-              StatusIs(absl::StatusCode::kInternal, "more than 8 tiles"));
+              StatusIs(absl::StatusCode::kResourceExhausted, "more than 8 tiles"));
 }
 
 }  // namespace

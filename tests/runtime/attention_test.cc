@@ -1,6 +1,7 @@
 // Chained products, compiled: attention over many shapes, values and extents, against plain loops.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -130,8 +131,11 @@ TEST(AttentionValues, SpecialOnes) {
   }
 }
 
-TEST(AttentionValues, OfHalfPrecision) {
-  const Case c{2, 33, 70, 16};
+// Matrix units take these, where rows, keys and columns fill their tiles and where they do not.
+class AttentionOfHalves : public testing::TestWithParam<Case> {};
+
+TEST_P(AttentionOfHalves, AgreesWithLoops) {
+  const Case c = GetParam();
   const auto round = [](std::vector<double> x) {
     for (double& e : x) e = std::round(e * 64) / 64;
     return x;
@@ -139,14 +143,56 @@ TEST(AttentionValues, OfHalfPrecision) {
   const auto q = round(Draw(c.heads * c.queries * c.width, 1)),
              k = round(Draw(c.heads * c.keys * c.width, 2)),
              v = round(Draw(c.heads * c.keys * c.width, 3));
+  AttentionOptions options;
+  options.causal = c.causal;
   for (DType dtype : {kFloat16, kBFloat16}) {
     const auto heads = [&](const std::vector<double>& x, int64_t rows) {
       return Heads(x, c.heads, rows, c.width).Cast(dtype).Realize();
     };
     const Tensor y =
-        heads(q, c.queries).ScaledDotProductAttention(heads(k, c.keys), heads(v, c.keys));
+        heads(q, c.queries).ScaledDotProductAttention(heads(k, c.keys), heads(v, c.keys), options);
     EXPECT_EQ(y.dtype(), dtype);
     ExpectNear(Computed(y), Expected(q, k, v, c), dtype == kFloat16 ? 2e-3 : 2e-2);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionOfHalves,
+                         testing::Values(Case{2, 33, 70, 16}, Case{2, 64, 96, 32},
+                                         Case{3, 80, 128, 64}, Case{2, 48, 64, 48},
+                                         Case{1, 100, 65, 33}, Case{2, 17, 300, 32},
+                                         Case{2, 96, 96, 32, true}, Case{3, 40, 160, 64, true},
+                                         Case{4, 256, 1024, 64}));
+
+// Shares below 2^-126 and those of infinities, in tiles that the rows fill.
+TEST(AttentionValues, SpecialOnesOfHalfPrecision) {
+  const Case c{2, 64, 64, 32};
+  auto q = Draw(c.heads * c.queries * c.width, 1), k = Draw(c.heads * c.keys * c.width, 2),
+       v = Draw(c.heads * c.keys * c.width, 3);
+  const auto rounded = [&](std::vector<double>& x) {
+    const std::vector<double> bits =
+        Computed(Tensor::From(x, {static_cast<int64_t>(x.size())}).Cast(kBFloat16));
+    x = bits;
+  };
+  for (auto* x : {&q, &k, &v}) rounded(*x);
+  for (int64_t e = 0; e < c.width; ++e) q[9 * c.width + e] *= 128;  // one key has all of it
+  q[5 * c.width + 1] = kNan;
+  v[7 * c.width + 2] = kInf;
+  const auto heads = [&](const std::vector<double>& x, int64_t rows) {
+    return Heads(x, c.heads, rows, c.width).Cast(kBFloat16).Realize();
+  };
+  const std::vector<double> got =
+      Computed(heads(q, c.queries).ScaledDotProductAttention(heads(k, c.keys), heads(v, c.keys)));
+  const std::vector<double> want = Expected(q, k, v, c);
+  for (int64_t i = 0; i < c.heads * c.queries * c.width; ++i) {
+    SCOPED_TRACE(i);
+    if (i < c.queries * c.width && i / c.width == 5) {
+      EXPECT_TRUE(std::isnan(got[i]));
+    } else if (i < c.queries * c.width && i % c.width == 2) {
+      // A share that is zero as bf16 makes NaN of what is infinite.
+      EXPECT_TRUE(std::isinf(got[i]) || std::isnan(got[i]));
+    } else {
+      EXPECT_NEAR(got[i], want[i], 2e-2);
+    }
   }
 }
 
@@ -237,6 +283,27 @@ TEST(ChainedLayers, PanelsFilledBeforeALoopLastThroughIt) {
     norm.Realize();
     const std::vector<double> want = Computed(norm.Linear(out)), got = Computed(y);
     for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-3) << columns;
+  }
+}
+
+// Both products in tiles, in pairs of steps, or one in each: the second one's operand lies in
+// scratch that the first one's loops fill.
+TEST(ChainedLayers, OfHalfPrecision) {
+  for (const auto& [rows, keys, width, columns] : {std::array<int64_t, 4>{512, 250, 32, 64},
+                                                   {96, 96, 48, 32},
+                                                   {512, 16, 64, 48},
+                                                   {64, 64, 32, 32},
+                                                   {17, 300, 33, 16},
+                                                   {256, 128, 128, 128}}) {
+    SCOPED_TRACE(testing::Message() << rows << " " << keys << " " << width << " " << columns);
+    const auto random = [](const Dims& dims) {
+      return Tensor::Uniform(-1, 1, dims).Cast(kBFloat16).Realize();
+    };
+    const Tensor a = random({rows, width}), b = random({width, keys}), c = random({keys, columns});
+    const auto wide = [](const Tensor& t) { return t.Cast(kFloat64).Realize(); };
+    const std::vector<double> want =
+        Computed(wide(a).MatMul(wide(b)).Softmax().Realize().MatMul(wide(c)));
+    ExpectNear(Computed(a.MatMul(b).Softmax().MatMul(c)), want, 3e-2);
   }
 }
 
