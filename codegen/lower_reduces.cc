@@ -248,6 +248,25 @@ int Distinct(const std::vector<UOp>& values) {
   return static_cast<int>(seen.size());
 }
 
+// The sums one after another; or by their factors, of which the one that has fewer values stays,
+// all of them, while the other's go by.
+std::vector<size_t> OrderOfSums(absl::Span<const UOp> group, bool by_factors) {
+  std::vector<size_t> order(group.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  if (!by_factors) return order;
+  std::vector<UOp> factors[2];
+  for (const UOp& r : group) {
+    for (int k : {0, 1}) factors[k].push_back(UOp(TakenUp(r).src(k)));
+  }
+  const std::vector<UOp>& passing = factors[Distinct(factors[0]) < Distinct(factors[1])];
+  const auto first = [&](size_t i) {
+    return std::find(passing.begin(), passing.end(), passing[i]) - passing.begin();
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t x, size_t y) { return first(x) < first(y); });
+  return order;
+}
+
 }  // namespace
 
 absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs) {
@@ -275,23 +294,9 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
   // Reversed, as Compute takes the last first.
   std::reverse(needed.begin(), needed.end());
   if (at_once) RETURN_IF_ERROR(Compute(needed));
-  std::vector<size_t> order(group.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  if (!at_once && std::all_of(group.begin(), group.end(), fused)) {
-    // Of two factors the one that has fewer values stays, all of them, while the other's go by.
-    std::vector<UOp> factors[2];
-    for (const UOp& r : group) {
-      for (int k : {0, 1}) factors[k].push_back(UOp(TakenUp(r).src(k)));
-    }
-    const std::vector<UOp>& passing = factors[Distinct(factors[0]) < Distinct(factors[1])];
-    const auto first = [&](size_t i) {
-      return std::find(passing.begin(), passing.end(), passing[i]) - passing.begin();
-    };
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t x, size_t y) { return first(x) < first(y); });
-  }
+  const bool products = std::all_of(group.begin(), group.end(), fused);
   const int inner = static_cast<int>(blocks_.size()) - 1;
-  for (const size_t i : order) {
+  for (const size_t i : OrderOfSums(group, products && !at_once)) {
     const UOp& r = group[i];
     if (!at_once) {
       const absl::Span<const UOp> own = operands(r);

@@ -21,6 +21,8 @@ TEST(HostTarget, IsSane) {
   EXPECT_GE(target.l1_bytes, 4 << 10);
   EXPECT_LE(target.l1_bytes, 4 << 20);
   EXPECT_GT(target.l2_bytes, target.l1_bytes);
+  // A share of the last cache, and not all that a chip of many cores has.
+  EXPECT_LE(target.cache_bytes, std::max<int64_t>(16 << 20, target.l2_bytes) * target.cores);
   EXPECT_GE(target.cache_bytes, target.l2_bytes);
   EXPECT_TRUE(target.vector_bytes == 16 || target.vector_bytes == 32 || target.vector_bytes == 64);
   EXPECT_EQ(&target, &HostTarget());
