@@ -271,6 +271,7 @@ void FindPanelsAhead(const RangeSets& sets, const Target& target, MemoryHints& h
   absl::flat_hash_map<const Node*, Reader> readers;
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kReduce) || u.dtype().lanes() < 2 || IsTile(u.dtype())) continue;
+    if (ClosedRanges(u).empty()) continue;
     for (const UOp& v : TopoSort({&u.src(0), 1})) {
       const bool vector = v.is(Op::kLoad) && v.dtype().lanes() > 1 && v.size() == 2;
       if (!vector || !(sets.Free(v) & sets.Bit(ClosedRanges(u).back()))) continue;
