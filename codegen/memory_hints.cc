@@ -232,25 +232,31 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
   }
 }
 
-// How far ahead of a load its like is asked for, in elements, or 0: of what the loops of a sum read
-// of a buffer, `of_step` bytes at each point, more than the innermost cache holds. What they read
-// in order is asked for by the target's distance. Of windows it is what the loop outside of some
-// points reads next.
+// How far ahead of a load its like is asked for, in elements, or 0: of what the loop of a sum reads
+// in order, `of_step` bytes at each point, the target's distance.
+int64_t AheadInOrder(const UOp& load, const UOp& loop, int64_t of_step, const Target& target,
+                     const RangeSets& sets) {
+  const int64_t each = load.dtype().Scalar().bytes();
+  const Step step = StepOf(load.src(1), loop, sets);
+  const int64_t bytes = step.factor * each;
+  const bool in_order = bytes == of_step || bytes == load.dtype().lanes() * each;
+  return step.linear && in_order ? target.stream_ahead / each : 0;
+}
+
+// The same of what the loops of a sum read of a buffer, where that is more than the innermost cache
+// holds. Of windows it is
+// what the loop outside of some points reads next.
 int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_step,
                      const Target& target, const RangeSets& sets) {
   constexpr int64_t kLeastPoints = 8;
-  const int64_t each = load.dtype().Scalar().bytes();
   int64_t points = 1;
   for (const UOp& r : loops) {
     if (!r.src(0).IsConst() || r.src(0).vmax() > target.cache_bytes / points) return 0;
     points *= std::max<int64_t>(1, r.src(0).vmax());
   }
   if (of_step <= target.l1_bytes / points) return 0;
-  const Step innermost = StepOf(load.src(1), loops.back(), sets);
-  const int64_t bytes = innermost.factor * each;
-  if (innermost.linear && (bytes == of_step || bytes == load.dtype().lanes() * each)) {
-    return target.panel_ahead / each;
-  }
+  const int64_t in_order = AheadInOrder(load, loops.back(), of_step, target, sets);
+  if (in_order != 0) return in_order;
   points = 1;
   for (size_t i = loops.size(); i-- > 0;) {
     const Step step = StepOf(load.src(1), loops[i], sets);
@@ -260,10 +266,11 @@ int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_st
   return 0;
 }
 
-// What several sums of a loop read is a panel of a product, that the next rows read again.
-void FindPanelsAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
+// What several sums of a loop read is a panel of a product, that the next rows read again; what one
+// reads of more than a cache holds comes from memory.
+void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
   constexpr int kLeastSums = 8;
-  if (target.panel_ahead == 0) return;
+  if (target.stream_ahead == 0) return;
   struct Reader {
     int sums = 0;
     UOp first;  // one of them
@@ -280,18 +287,23 @@ void FindPanelsAhead(const RangeSets& sets, const Target& target, MemoryHints& h
       reader.first = u;
     }
   }
-  std::vector<UOp> panels;
+  const auto from_memory = [&](const UOp& load) {
+    return load.src(0).is(Op::kParam) && BytesOf(load.src(0)) > target.cache_bytes;
+  };
+  std::vector<UOp> streams;
   absl::flat_hash_map<std::pair<UOp, UOp>, int64_t> of_step;  // bytes, by buffer and loop
   const auto loops = [&](const UOp& load) { return ClosedRanges(readers.at(load.get()).first); };
   for (const UOp& u : sets.order()) {
     const auto it = readers.find(u.get());
-    if (it == readers.end() || it->second.sums < kLeastSums) continue;
-    panels.push_back(u);
+    if (it == readers.end()) continue;
+    if (it->second.sums >= kLeastSums || from_memory(u)) streams.push_back(u);
     of_step[{UOp(u.src(0)), loops(u).back()}] += u.dtype().lanes() * u.dtype().Scalar().bytes();
   }
-  for (const UOp& u : panels) {
+  for (const UOp& u : streams) {
     const int64_t bytes = of_step.at({UOp(u.src(0)), loops(u).back()});
-    const int64_t ahead = AheadOfPanel(u, loops(u), bytes, target, sets);
+    const int64_t ahead = readers.at(u.get()).sums >= kLeastSums
+                              ? AheadOfPanel(u, loops(u), bytes, target, sets)
+                              : AheadInOrder(u, loops(u).back(), bytes, target, sets);
     if (ahead != 0) hints.ahead.try_emplace(u.get(), ahead);
   }
 }
@@ -324,7 +336,7 @@ MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
   if (target.dialect == Dialect::kCuda) return hints;  // its threads wait for one another's memory
   FindStreamed(sets, target, hints);
   FindAhead(sets, target, hints);
-  FindPanelsAhead(sets, target, hints);
+  FindStreamsAhead(sets, target, hints);
   FindPartsAhead(sets, hints);
   return hints;
 }

@@ -14,7 +14,7 @@ std::string Target::Key() const {
   for (const MatrixShape& m : mma) absl::StrAppend(&matrices, m.name, ",");
   return absl::StrCat(matrices, "|", fetches, "|", static_cast<int>(dialect), "|", arch, "|",
                       features, "|", vector_bytes, "|", vector_registers, "|", cores, "|", l1_bytes,
-                      "|", l2_bytes, "|", cache_bytes, "|", tile_vectors, "|", panel_ahead, "|",
+                      "|", l2_bytes, "|", cache_bytes, "|", tile_vectors, "|", stream_ahead, "|",
                       span_limit, "|", max_params, "|", max_nodes, "|", max_lanes, "|", max_unroll,
                       "|", max_grid, "|", max_threads, "|", shared_bytes);
 }

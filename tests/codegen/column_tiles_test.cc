@@ -21,7 +21,7 @@ namespace {
 Target WideTiles() {
   Target t = HostTarget();
   t.tile_vectors = 3;
-  t.panel_ahead = 2048;
+  t.stream_ahead = 2048;
   t.cores = 2;
   t.l1_bytes = 32 << 10;
   t.l2_bytes = 256 << 10;
@@ -145,7 +145,7 @@ TEST(ColumnTiles, PanelsAreAskedForAheadWhereTheChipNeedsIt) {
   const Tensor product = Tensor::Empty({256, 1024}).MatMul(Tensor::Empty({1024, 96}));
   Target target = WideSmallChip();
   EXPECT_EQ(Count(ProgramOf(product, target), Op::kPrefetch), 0);
-  target.panel_ahead = 2048;
+  target.stream_ahead = 2048;
   const UOp program = ProgramOf(product, target);
   EXPECT_EQ(Count(program, Op::kPrefetch), 3);
   for (const UOp& s : program.srcs()) {

@@ -118,6 +118,21 @@ TEST(MemoryHints, LongRowsAreNot) {
   }
 }
 
+// Chips that need it ask for what a sum reads of more than their caches hold.
+TEST(MemoryHints, SumsFromMemoryAskAhead) {
+  const auto asked = [](int64_t rows, int64_t ahead) {
+    Target target = SmallChip();
+    target.stream_ahead = ahead;
+    const PlanKernel kernel = KernelsOf(Input({rows, 1024}).Sum(), target)[0];
+    const absl::StatusOr<Program> program =
+        Codegen(kernel.graph, kernel.name, kernel.variables, target);
+    EXPECT_OK(program);
+    return Count(program->statements, Op::kPrefetch);
+  };
+  EXPECT_GT(asked(2048, 2048), asked(2048, 0));
+  EXPECT_EQ(asked(1024, 2048), asked(1024, 0));  // the cache holds all of it
+}
+
 TEST(MemoryHints, GpusHaveNone) {
   Target target = SmallChip();
   target.dialect = Dialect::kCuda;
