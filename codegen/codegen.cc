@@ -2,7 +2,6 @@
 #include "codegen/codegen.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "codegen/cpu_tiles.h"
 #include "codegen/matrix.h"
 #include "codegen/passes.h"
@@ -13,17 +12,6 @@
 #include "graph/status.h"
 
 namespace tessera {
-
-namespace {
-
-// The same chip as if it had no matrix unit.
-Target WithoutTiles(const Target& target) {
-  Target out = target;
-  out.features = absl::StrReplaceAll(target.features, {{"+amx-", "-amx-"}});
-  return out;
-}
-
-}  // namespace
 
 absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
                                 const std::vector<std::string>& variables, const Target& target) {
@@ -70,9 +58,9 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
     return out;
   }
   const absl::StatusOr<std::string> body = RenderCpp(lowered.program, variables);
-  if (absl::IsResourceExhausted(body.status()) &&
-      (HasTiles(kBFloat16, target) || HasTiles(kInt8, target))) {
-    return Codegen(sink, name, variables, WithoutTiles(target));  // more tiles than it has at once
+  const bool tiles = HasTiles(kBFloat16, target) || HasTiles(kInt8, target);
+  if (tiles && absl::IsResourceExhausted(body.status())) {  // it has fewer at once
+    return Codegen(sink, name, variables, WithoutTiles(target));
   }
   RETURN_IF_ERROR(body.status());
   out.text = PreludeFor(*body) + *body;

@@ -391,12 +391,6 @@ PanelStore PanelFrom(int64_t first, int64_t count, int64_t columns, RangeKind ki
 
 }  // namespace
 
-UOp PlaceInRowTiles(const UOp& row, const UOp& step, int64_t deep, int64_t steps) {
-  const UOp tile = Plus(Times(Over(row, kSide), deep), Over(step, steps));
-  const UOp within = Plus(Times(Modulo(row, kSide), steps), Modulo(step, steps));
-  return Plus(Times(tile, kSide * steps), within);
-}
-
 UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
                 const Target& target) {
   const UOp& product = c.reduce.src(0);

@@ -244,8 +244,7 @@ int64_t AheadInOrder(const UOp& load, const UOp& loop, int64_t of_step, const Ta
 }
 
 // The same of what the loops of a sum read of a buffer, where that is more than the innermost cache
-// holds. Of windows it is
-// what the loop outside of some points reads next.
+// holds. Of windows it is what the loop outside of some points reads next.
 int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_step,
                      const Target& target, const RangeSets& sets) {
   constexpr int64_t kLeastPoints = 8;
@@ -266,6 +265,20 @@ int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_st
   return 0;
 }
 
+// The vectors that a value loads itself, and not what fills the stages that it reads.
+std::vector<UOp> OwnLoads(const UOp& value) {
+  std::vector<UOp> out, stack = {value};
+  absl::flat_hash_set<const Node*> seen;
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (u.is(Op::kStage) || !seen.insert(u.get()).second) continue;
+    if (u.is(Op::kLoad) && u.dtype().lanes() > 1 && u.size() == 2) out.push_back(u);
+    stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+  }
+  return out;
+}
+
 // What several sums of a loop read is a panel of a product, that the next rows read again; what one
 // reads of more than a cache holds comes from memory.
 void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) {
@@ -279,9 +292,8 @@ void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& 
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kReduce) || u.dtype().lanes() < 2 || IsTile(u.dtype())) continue;
     if (ClosedRanges(u).empty()) continue;
-    for (const UOp& v : TopoSort({&u.src(0), 1})) {
-      const bool vector = v.is(Op::kLoad) && v.dtype().lanes() > 1 && v.size() == 2;
-      if (!vector || !(sets.Free(v) & sets.Bit(ClosedRanges(u).back()))) continue;
+    for (const UOp& v : OwnLoads(UOp(u.src(0)))) {
+      if (!(sets.Free(v) & sets.Bit(ClosedRanges(u).back()))) continue;
       Reader& reader = readers[v.get()];
       ++reader.sums;
       reader.first = u;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "codegen/cpu_tiles.h"
 #include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"

@@ -18,7 +18,7 @@ UOp StageValueOver(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
                    size_t of_row = 1);
 
 // The same, the last range being the steps of a product whose rows the others are: it lies in tiles
-// of a CPU's matrix unit (see codegen/cpu_tiles.h). Nothing where these would not be full.
+// of a CPU's matrix unit (see graph/panel.h). Nothing where these would not be full.
 UOp StageInTiles(const UOp& sink, const UOp& value, std::vector<UOp>& ranges,
                  const std::vector<RangeKind>& kinds);
 

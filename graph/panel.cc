@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -33,6 +34,12 @@ bool HasTiles(DType operand, const Target& target) {
   if (operand == kBFloat16) return absl::StrContains(target.features, "+amx-bf16");
   const bool bytes = operand.IsInt() && operand.bits() == 8;
   return bytes && absl::StrContains(target.features, "+amx-int8");
+}
+
+Target WithoutTiles(const Target& target) {
+  Target out = target;
+  out.features = absl::StrReplaceAll(target.features, {{"+amx-", "-amx-"}});
+  return out;
 }
 
 bool AreOfTiles(const UOp& product, const Target& target) {
@@ -74,6 +81,16 @@ Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap, s
   }
   out.at = Simplify(out.at);
   return out;
+}
+
+UOp PlaceInRowTiles(const UOp& row, const UOp& step, int64_t deep, int64_t steps) {
+  const auto by = [](Op op, const UOp& a, int64_t n) { return UOp::Make(op, {a, UOp::Index(n)}); };
+  const auto plus = [](const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); };
+  const UOp tile =
+      plus(by(Op::kMul, by(Op::kFloorDiv, row, kRowsOfTile), deep), by(Op::kFloorDiv, step, steps));
+  const UOp within = plus(by(Op::kMul, by(Op::kFloorMod, row, kRowsOfTile), steps),
+                          by(Op::kFloorMod, step, steps));
+  return plus(by(Op::kMul, tile, kRowsOfTile * steps), within);
 }
 
 bool LiesInPairs(const UOp& operand, const UOp& pairs) {

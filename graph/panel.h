@@ -48,6 +48,9 @@ inline constexpr int64_t kSideOfSquare = 32;
 // codegen/cpu_tiles.h).
 bool HasTiles(DType operand, const Target& target);
 
+// The same chip as if it had none.
+Target WithoutTiles(const Target& target);
+
 // Whether the factors of a product of two values are what it takes: bf16 cast to f32, or bytes cast
 // to i32.
 bool AreOfTiles(const UOp& product, const Target& target);
@@ -67,6 +70,10 @@ struct Places {
 };
 Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs = UOp(), int64_t gap = 0,
                 size_t of_row = 1);
+
+// Where an element of the rows' operand of a product in tiles lies: of sixteen rows all `deep`
+// tiles of so many steps each, then those of the next sixteen. Not simplified.
+UOp PlaceInRowTiles(const UOp& row, const UOp& step, int64_t deep, int64_t steps);
 
 // Whether an operand (or nothing) of such products is read from where two steps of `pairs` lie side
 // by side.

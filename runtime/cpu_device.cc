@@ -13,7 +13,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLargePage = 2 << 20, kLargeScratch = 256 << 10;
+constexpr int64_t kLargeScratch = 256 << 10;
 
 class CpuExecutable : public Executable {
  public:

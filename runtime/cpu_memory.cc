@@ -18,7 +18,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kHuge = 2 << 20;
 constexpr int64_t kMaxCached = int64_t{4} << 30;
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -39,8 +38,8 @@ struct BlockKind {
 
 void* MapBlock(const BlockKind& kind) {
   void* p = nullptr;
-  const bool large = kind.size >= kHuge;
-  if (posix_memalign(&p, large ? kHuge : kAlignment, kind.size) != 0) return nullptr;
+  const bool large = kind.size >= kLargePage;
+  if (posix_memalign(&p, large ? kLargePage : kAlignment, kind.size) != 0) return nullptr;
   const bool whole = kind.written == Written::kWhole;
   if (large) madvise(p, kind.size, whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return p;
@@ -97,7 +96,7 @@ absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes, Writ
   }
   if (IntFlag(Flag::kGuardPages) != 0) return GuardedBlock(bytes);
   const int64_t size = SizeClass(bytes);
-  const BlockKind kind{size, size >= kHuge ? written : Written::kWhole};
+  const BlockKind kind{size, size >= kLargePage ? written : Written::kWhole};
   void* block = nullptr;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);

@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+inline constexpr int64_t kLargePage = 2 << 20;
+
 // The memory of one place. What it gives out may outlive it.
 class CpuMemory {
  public:

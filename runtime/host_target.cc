@@ -275,9 +275,9 @@ Target DetectHost() {
   target.max_grid = INT64_MAX;  // its points are iterations of a loop
   target.l1_bytes = CacheBytes(1, _SC_LEVEL1_DCACHE_SIZE, target.l1_bytes);
   target.l2_bytes = CacheBytes(2, _SC_LEVEL2_CACHE_SIZE, target.l2_bytes);
-  target.cache_bytes =
-      std::min(CacheBytes(3, _SC_LEVEL3_CACHE_SIZE, target.l2_bytes * target.cores),
-               std::max(kMostOfLastCache * target.cores, target.l2_bytes * target.cores));
+  const int64_t own = target.l2_bytes * target.cores;
+  target.cache_bytes = std::min(CacheBytes(3, _SC_LEVEL3_CACHE_SIZE, own),
+                                std::max(kMostOfLastCache * target.cores, own));
   return target;
 }
 

@@ -173,14 +173,21 @@ TEST(CpuTilePrograms, BytesOfAnySigns) {
   }
 }
 
-TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
+// A product whose panels are laid out by a kernel before it.
+UOp ProductOfPanels() {
   const std::vector<PlanKernel> kernels =
       KernelsOf(NarrowInput({2048, 1024}).MatMul(NarrowInput({1024, 2048})), ChipWithTiles());
-  ASSERT_EQ(kernels.size(), 2u);  // the other one lays out the panels
-  ASSERT_OK_AND_ASSIGN(const Program product, Codegen(kernels[0].graph, kernels[0].name,
-                                                      kernels[0].variables, ChipWithTiles()));
-  EXPECT_EQ(Count(product.statements, Op::kMma), 12);
-  EXPECT_EQ(FragmentsOfParams(product.statements), 6);  // of the first part, others, and the rest
+  EXPECT_EQ(kernels.size(), 2u);
+  const absl::StatusOr<Program> program =
+      Codegen(kernels.at(0).graph, kernels[0].name, kernels[0].variables, ChipWithTiles());
+  EXPECT_OK(program);
+  return program->statements;
+}
+
+TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
+  const UOp product = ProductOfPanels();
+  EXPECT_EQ(Count(product, Op::kMma), 12);
+  EXPECT_EQ(FragmentsOfParams(product), 6);  // of the first part, others, and the rest
 }
 
 // The loops around the first load of a buffer.
@@ -197,24 +204,16 @@ int LoopsAroundLoad(const UOp& program, int64_t slot) {
 // While one part of a panel is multiplied the next one is asked for: each square of rows asks for
 // its share of a tile's sixteen rows.
 TEST(CpuTilePrograms, TheNextPartOfAPanelIsAskedFor) {
-  const std::vector<PlanKernel> kernels =
-      KernelsOf(NarrowInput({2048, 1024}).MatMul(NarrowInput({1024, 2048})), ChipWithTiles());
-  ASSERT_EQ(kernels.size(), 2u);
-  ASSERT_OK_AND_ASSIGN(const Program product, Codegen(kernels[0].graph, kernels[0].name,
-                                                      kernels[0].variables, ChipWithTiles()));
+  const UOp product = ProductOfPanels();
   // 512 KiB are 256 rows, or 8 squares: two rows each of two tiles, in three loops over parts.
-  EXPECT_EQ(Count(product.statements, Op::kPrefetch), 2 * 2 * 3);
+  EXPECT_EQ(Count(product, Op::kPrefetch), 2 * 2 * 3);
 }
 
 // The loop over panels that lie in memory is within that over blocks of rows. (The other way round
 // rows were laid out for each panel anew: a product of 2048 x 2048 took three times as long.)
 TEST(CpuTilePrograms, RowsAreLaidOutOnceForAllPanels) {
-  const std::vector<PlanKernel> kernels =
-      KernelsOf(NarrowInput({2048, 1024}).MatMul(NarrowInput({1024, 2048})), ChipWithTiles());
-  ASSERT_EQ(kernels.size(), 2u);
-  ASSERT_OK_AND_ASSIGN(const Program product, Codegen(kernels[0].graph, kernels[0].name,
-                                                      kernels[0].variables, ChipWithTiles()));
-  EXPECT_EQ(LoopsAroundLoad(product.statements, 1), 3);  // blocks, rows, steps
+  const UOp product = ProductOfPanels();
+  EXPECT_EQ(LoopsAroundLoad(product, 1), 3);  // blocks, rows, steps
 }
 
 // Both products of attention are in tiles, and what lies between them is written as the second one
