@@ -231,6 +231,14 @@ TEST(CpuTilePrograms, ChainedProducts) {
   EXPECT_LT(Count(full, Op::kScratch), Count(odd, Op::kScratch));
 }
 
+// Both products' tiles that no loop makes anew are more than there are: it goes by vectors.
+TEST(CpuTilePrograms, WhatNeedsMoreTilesThanThereAreHasNone) {
+  const UOp program = ProgramOf(
+      NarrowInput({48, 48}).MatMul(NarrowInput({48, 32})).Softmax().MatMul(NarrowInput({32, 16})),
+      ChipWithTiles());
+  for (const UOp& s : program.srcs()) EXPECT_FALSE(IsTile(s.dtype()));
+}
+
 TEST(CpuTilePrograms, PanelsAreLaidOutOnceForBlocksOfTheOwnCache) {
   // 2 MiB of rows are four blocks of 512 KiB, but two of what vectors read from the last cache.
   const Tensor product = NarrowInput({1024, 1024}).MatMul(NarrowInput({1024, 1024}));

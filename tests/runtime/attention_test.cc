@@ -294,7 +294,9 @@ TEST(ChainedLayers, OfHalfPrecision) {
                                                    {512, 16, 64, 48},
                                                    {64, 64, 32, 32},
                                                    {17, 300, 33, 16},
-                                                   {256, 128, 128, 128}}) {
+                                                   {256, 128, 128, 128},
+                                                   {48, 32, 48, 16},
+                                                   {512, 250, 32, 128}}) {
     SCOPED_TRACE(testing::Message() << rows << " " << keys << " " << width << " " << columns);
     const auto random = [](const Dims& dims) {
       return Tensor::Uniform(-1, 1, dims).Cast(kBFloat16).Realize();
