@@ -219,10 +219,10 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
     if (std::any_of(chosen.begin(), chosen.end(), near)) continue;
     chosen.push_back(&l);
     if (r.first == r.last && IsOneOfStreams(l, loads, sets)) {
+      const int64_t each = l.load.dtype().Scalar().bytes();
       int64_t elements = kStepsOfStream * StepOfStream(l, rows, sets);
-      if (IsBusy(l, loads, rows, sets)) {
-        elements = std::max(elements, kBytesOfBusyStream / l.load.dtype().Scalar().bytes());
-      }
+      elements = std::max(elements, target.stream_ahead / each);
+      if (IsBusy(l, loads, rows, sets)) elements = std::max(elements, kBytesOfBusyStream / each);
       hints.ahead.emplace(l.load.get(), elements);
       continue;
     }
