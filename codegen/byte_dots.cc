@@ -319,19 +319,6 @@ UOp ByteTiler::SumOfRest(const Substitution& of_dots) {
   return SumOver(Simplify(Substitute(dots_.rest, map)), loops);
 }
 
-bool ByteTiler::ChoosesBy(const UOp& u, const UOp& range) {
-  absl::flat_hash_set<const Node*> depends;  // on the range, without reading anything by it
-  for (const UOp& s : TopoSort({&u, 1})) {
-    const bool by_range = s == range || std::any_of(s.srcs().begin(), s.srcs().end(), [&](auto& x) {
-                            return depends.contains(x.get());
-                          });
-    if (by_range && !s.is(Op::kIndex)) depends.insert(s.get());
-    const bool shift = s.is(Op::kShl) || s.is(Op::kShr);
-    if ((shift || s.is(Op::kWhere)) && depends.contains(s.src(shift ? 1 : 0).get())) return true;
-  }
-  return false;
-}
-
 UOp ByteTiler::TileOutputs(const UOp& sink) {
   const int64_t columns = c_.lane.src(0).vmax() >= 4 ? 4 : 1;
   const UOp row = Longest(c_.rows);

@@ -94,10 +94,6 @@ class ByteTiler {
   // The factors of the sum's products that vary over columns and not over rows.
   std::vector<UOp> FactorsOfColumns() const;
 
-  // Whether what an expression is made of is chosen by a range, and not by what is read: in copies
-  // for each step of it nothing is left to choose, and what they read alike they share.
-  static bool ChoosesBy(const UOp& u, const UOp& range);
-
   static UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
   static UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
   static int64_t PowerOfTwoIn(int64_t n) { return n & -n; }

@@ -22,6 +22,8 @@ constexpr int64_t kSquare = kSideOfSquare / kSide;  // tiles a side
 constexpr int64_t kMostRows = 4096;
 constexpr int64_t kManySquares = 8;
 constexpr int64_t kMostSteps = int64_t{1} << 24;  // of a sum
+constexpr int64_t kMostInRun = 256, kLeastInRun = 16;
+constexpr int64_t kMostCopies = 8;  // of steps that choose
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -42,6 +44,7 @@ struct RowBlocks {
   int64_t each = 0;       // rows of a block
   bool uneven = false;    // whether the last one has fewer
   bool in_place = false;  // whether a lies so already: nothing is laid out
+  size_t last_step = 0;   // which range of the sum its steps go by innermost
   UOp stage;
   std::vector<UOp> fill;
 };
@@ -73,6 +76,7 @@ class UnitTiler {
     steps_ = kBytesOfTileRow / a_.dtype().bytes();
     for (const UOp& r : inner_) depth_ *= r.src(0).vmax();
     deep_ = RoundUp(depth_, steps_) / steps_;
+    PutRunsLast();
     if (rows_.each == 0) {
       ChooseBlock();
       rows_.in_place = RowsLieAsTiles();
@@ -106,9 +110,11 @@ class UnitTiler {
     }
     if (column_fill_.size() < 2) return out;
     const UOp &step = column_fill_[column_fill_.size() - 2], &column = column_fill_.back();
-    if (AdjacentOver(b_, along, sets_)) {
+    if (run_ > 0) {
       out = Simplify(Tile(out, column, lanes, 1));
-      return Simplify(Tile(out, step, 1, lanes * beside_));
+      const bool whole = run_ == along.src(0).vmax();
+      return Simplify(
+          Tile(out, step, 1, whole ? lanes * beside_ : std::min(lanes * beside_, run_)));
     }
     out = Simplify(Tile(out, column, 1, lanes));
     return Simplify(Tile(out, step, beside_, 1));
@@ -143,11 +149,14 @@ class UnitTiler {
   }
   UOp ColumnInPanel() const { return of_.column.is(Op::kRange) ? of_.column : UOp::Index(0); }
 
-  // Loops over the sum for a stage, and their index as one: the step.
-  UOp OwnSteps(Substitution& map, std::vector<UOp>& loops) {
+  // Loops over the sum for a stage of what it reads, and their index as one: the step. Of short
+  // ones that choose what is read there are copies.
+  UOp OwnSteps(const UOp& of, Substitution& map, std::vector<UOp>& loops) {
     UOp step = UOp::Index(0);
     for (const UOp& r : inner_) {
-      loops.push_back(ids_.Loop(r.src(0).vmax()));
+      const bool copies =
+          r.src(0).vmax() <= kMostCopies && !(r == inner_.back()) && ChoosesBy(of, r);
+      loops.push_back(ids_.Range(r.src(0).vmax(), copies ? RangeKind::kUnroll : RangeKind::kLoop));
       map.emplace(r, loops.back());
       step = Plus(Times(step, r.src(0).vmax()), loops.back());
     }
@@ -202,7 +211,7 @@ class UnitTiler {
     const UOp row = ids_.Loop(rows);
     Substitution map = {{rows_.row, RowAt(row)}};
     rows_.fill = {row};
-    const UOp step = OwnSteps(map, rows_.fill);
+    const UOp step = OwnSteps(a_, map, rows_.fill);
     const UOp gate = rows_.block ? IsRow(row) : UOp();
     const UOp value = GatedLoads(Substitute(a_, map), gate, UOp(), UOp());
     const int64_t whole = deep_ * steps_;
@@ -250,9 +259,69 @@ class UnitTiler {
            by(column).linear && by(column).factor == beside_;
   }
 
+  // How many steps of a range of the sum read b's elements side by side: all of them, or those of a
+  // block, as formats of weights have them; or 0.
+  int64_t StepsInRun(const UOp& along) {
+    const int64_t steps = along.src(0).vmax();
+    if (AdjacentOver(b_, along, sets_)) return steps;
+    for (int64_t run = kMostInRun; run >= kLeastInRun; run /= 2) {
+      if (steps % run != 0) continue;
+      const UOp step = ids_.Loop(run), at = Plus(Times(ids_.Loop(steps / run), run), step);
+      const UOp value = Simplify(Substitute(b_, {{along, at}}));
+      if (AdjacentOver(value, step, RangeSets(UOp::Make(Op::kSink, {value})))) return run;
+    }
+    return 0;
+  }
+
+  // Steps may be in any order, but in one for all panels: where b is computed, those go last that
+  // read the longest runs.
+  void PutRunsLast() {
+    if (rows_.each == 0) {
+      rows_.last_step = inner_.size() - 1;
+      int64_t longest = 0;
+      for (size_t i = inner_.size(); i-- > 0 && !b_.is(Op::kIndex);) {
+        const int64_t run = StepsInRun(inner_[i]);
+        if (run > longest) rows_.last_step = i, longest = run;
+      }
+    }
+    const auto last = inner_.begin() + static_cast<int64_t>(rows_.last_step);
+    std::rotate(last, last + 1, inner_.end());
+    run_ = StepsInRun(inner_.back());
+  }
+
+  // A step of the sum's last range by its runs: a loop over them, copies of some, one within them.
+  // Copies are as many as leave nothing to be chosen by the loop; or two, by which halves of bytes
+  // are chosen.
+  UOp StepByRuns(std::vector<UOp>& loops) {
+    const UOp along = inner_.back(), step = ids_.Loop(run_);
+    const int64_t runs = along.src(0).vmax() / run_;
+    const auto by = [&](int64_t copies) {
+      loops = {ids_.Loop(runs / copies), ids_.Range(copies, RangeKind::kUnroll), step};
+      return Plus(Times(Plus(Times(loops[0], copies), loops[1]), run_), step);
+    };
+    const auto chooses = [&](const UOp& at) {
+      return ChoosesBy(Simplify(Substitute(b_, {{along, at}})), loops[0]);
+    };
+    UOp at = by(1);
+    const bool chosen = chooses(at);
+    for (int64_t copies = 2; copies <= kMostCopies && chosen && runs % copies == 0; copies *= 2) {
+      at = by(copies);
+      if (!chooses(at)) return at;
+    }
+    return by(chosen && runs % 2 == 0 ? 2 : 1);
+  }
+
   UOp StageColumns() {
     Substitution map;
-    const UOp step = OwnSteps(map, column_fill_);
+    UOp step = OwnSteps(b_, map, column_fill_);
+    if (run_ > 0 && run_ < inner_.back().src(0).vmax()) {
+      std::vector<UOp> loops;
+      const UOp whole = column_fill_.back(), at = StepByRuns(loops);
+      column_fill_.pop_back();
+      column_fill_.insert(column_fill_.end(), loops.begin(), loops.end());
+      map.insert_or_assign(inner_.back(), at);
+      step = Substitute(step, {{whole, at}});
+    }
     const UOp column = ids_.Loop(of_.columns);
     column_fill_.push_back(column);
     if (of_.column.is(Op::kRange)) map.emplace(of_.column, column);
@@ -351,13 +420,14 @@ class UnitTiler {
   RowBlocks& rows_;
   const Target& target_;
   FreshIds& ids_;
-  const std::vector<UOp> inner_;
+  std::vector<UOp> inner_;
   const int64_t across_;  // tiles
   UOp a_, b_;
   int64_t beside_ = 1, steps_ = 1;  // side by side in a panel; in a row of a tile of a
   int64_t depth_ = 1, deep_ = 1;    // steps of the sum, and tiles of them
   bool fills_rows_ = false;
   std::vector<UOp> column_fill_;  // loops of the stage, in order
+  int64_t run_ = 0;               // see StepsInRun
 };
 
 UOp ReduceOf(const UOp& store) {

@@ -112,6 +112,19 @@ Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets) {
   return step;
 }
 
+bool ChoosesBy(const UOp& u, const UOp& range) {
+  absl::flat_hash_set<const Node*> depends;  // on the range, without reading anything by it
+  for (const UOp& s : TopoSort({&u, 1})) {
+    const bool by_range = s == range || std::any_of(s.srcs().begin(), s.srcs().end(), [&](auto& x) {
+                            return depends.contains(x.get());
+                          });
+    if (by_range && !s.is(Op::kIndex)) depends.insert(s.get());
+    const bool shift = s.is(Op::kShl) || s.is(Op::kShr);
+    if ((shift || s.is(Op::kWhere)) && depends.contains(s.src(shift ? 1 : 0).get())) return true;
+  }
+  return false;
+}
+
 std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range) {
   std::vector<int64_t> out;
   if (!range.src(0).IsConst()) return out;

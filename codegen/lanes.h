@@ -30,6 +30,10 @@ bool ChoosesOften(const RangeSets& sets, const UOp& range);
 // Whether `condition` depends on the range only by comparisons that Thresholds counts.
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets);
 
+// Whether what an expression is made of is chosen by a range, and not by what is read: in copies
+// for each step of it nothing is left to choose, and what they read alike they share.
+bool ChoosesBy(const UOp& u, const UOp& range);
+
 // For a load that jumps along `lane`: the loop of the kernel's stores along which it is adjacent,
 // so that square blocks of it can turn in registers (see JoinTransposed); or nothing.
 UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets);

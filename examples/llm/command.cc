@@ -76,11 +76,14 @@ constexpr Option kOptions[] = {
        c.cache = v == "f32" ? kFloat32 : kFloat16;
        return v == "f32" || v == "f16";
      }},
-    {"--activations", "f32|int8",
-     "what quantised weights are multiplied by; else int8 on CPUs, f32 elsewhere",
+    {"--activations", "f32|int8|bf16",
+     "what quantised weights are multiplied by; bf16: many rows at once, else int8; else int8 on "
+     "CPUs, bf16 on those with a matrix unit for it, f32 elsewhere",
      [](Command& c, const std::string& v) {
-       c.activations = v == "f32" ? Activations::kF32 : Activations::kInt8;
-       return v == "f32" || v == "int8";
+       c.activations = v == "f32"    ? Activations::kF32
+                       : v == "int8" ? Activations::kInt8
+                                     : Activations::kBf16;
+       return v == "f32" || v == "int8" || v == "bf16";
      }},
     {"--weights", "mapped|copied",
      "on one CPU: read from the file at each step, or copied to memory that is read faster; mapped",

@@ -5,7 +5,9 @@
 #include <cstring>
 
 #include "graph/error.h"
+#include "graph/panel.h"
 #include "graph/status.h"
+#include "runtime/host_target.h"
 
 namespace tessera::llm {
 namespace {
@@ -28,7 +30,8 @@ Activations ActivationsOf(const Model& model, const SessionOptions& options) {
   if (options.activations) return *options.activations;
   const Device& device = model.division.whole;
   const Place& place = device.is_sharding() ? device.sharding().mesh().places()[0] : device.place();
-  return place.kind() == "CPU" ? Activations::kInt8 : Activations::kF32;
+  if (place.kind() != "CPU") return Activations::kF32;
+  return HasTiles(kBFloat16, HostTarget()) ? Activations::kBf16 : Activations::kInt8;
 }
 
 Tensor EmptyLogits(const Dims& shape, const Model& model) {

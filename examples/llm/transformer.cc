@@ -25,7 +25,8 @@ bool AnyIntegers(const Model& model) {
 Transformer::Transformer(const Model& model, int64_t context, DType cache, Activations activations)
     : model_(model),
       context_(context),
-      rounds_(activations == Activations::kInt8 && AnyIntegers(model)) {
+      rounds_(activations != Activations::kF32 && AnyIntegers(model)),
+      narrows_(activations == Activations::kBf16) {
   const ModelConfig& c = model.config;
   const int64_t half = c.head_dim / 2;
   std::vector<float> cos(context * half), sin(context * half);
@@ -62,6 +63,14 @@ bool Transformer::ByIntegers(const Matrix& weight) const {
   return rounds_ && HasIntegers(weight.format);
 }
 
+// Below, unpacking the weights to bf16 takes longer than products of integers do.
+constexpr int64_t kManyRows = 16;
+
+bool Transformer::ByBf16(const Matrix& weight, int64_t rows) const {
+  return narrows_ && rows >= kManyRows &&
+         (HasIntegers(weight.format) || weight.format == WeightFormat::kBF16);
+}
+
 // What is multiplied by numbers of a dtype.
 Tensor Transformer::RoundedBeside(const Tensor& x, DType dtype) const {
   constexpr double kGreatest = 65504;  // of f16: a product that is off is better than one of inf
@@ -70,12 +79,21 @@ Tensor Transformer::RoundedBeside(const Tensor& x, DType dtype) const {
 }
 
 Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const {
-  const bool any =
-      std::any_of(weights.begin(), weights.end(), [&](const Matrix& w) { return ByIntegers(w); });
-  return {x, any ? Quantise(x) : RoundedRows()};
+  Rows out{x, {}, {}};
+  for (const Matrix& w : weights) {
+    if (ByBf16(w, x.size(0))) {
+      if (!out.bf16) out.bf16 = x.Cast(kBFloat16).Contiguous();
+    } else if (ByIntegers(w) && !out.rounded) {
+      out.rounded = Quantise(x);
+    }
+  }
+  return out;
 }
 
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
+  if (ByBf16(weight, x.values.size(0))) {
+    return x.bf16.Cast(kFloat32).Linear(weight.values().Cast(kBFloat16).Cast(kFloat32), bias);
+  }
   if (!ByIntegers(weight)) {
     return RoundedBeside(x.values, weight.stored.dtype()).Linear(weight.values(), bias);
   }

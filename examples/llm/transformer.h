@@ -11,8 +11,10 @@ namespace tessera::llm {
 
 // What products take of activations: f32 numbers; or, in models with weights of integers in blocks,
 // what llama.cpp takes, so that the text is the same: integers of eight bits in blocks of 32 beside
-// such weights, and f16 beside weights and keys of f16.
-enum class Activations { kF32, kInt8 };
+// such weights, and f16 beside weights and keys of f16; or that for a few rows, and where there are
+// many, as of a prompt, bf16 beside weights of integers, which are bf16 then, too, and beside those
+// that are stored so. It is nearer to f32 than integers are.
+enum class Activations { kF32, kInt8, kBf16 };
 
 class Transformer {
  public:
@@ -34,13 +36,14 @@ class Transformer {
   };
   // What several products share: as it is, and rounded where some of these weights want that.
   struct Rows {
-    Tensor values;
+    Tensor values, bf16;
     RoundedRows rounded;
   };
   Rows RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const;
   Tensor Project(const Rows& x, const Matrix& weight, const Tensor& bias = {}) const;
   Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias) const;
   bool ByIntegers(const Matrix& weight) const;
+  bool ByBf16(const Matrix& weight, int64_t rows) const;
   Tensor RoundedBeside(const Tensor& x, DType dtype) const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
   Tensor Rotate(const Tensor& x, const Extent& position) const;
@@ -50,6 +53,7 @@ class Transformer {
   const Model& model_;
   int64_t context_;
   bool rounds_;       // activations, as kInt8 says
+  bool narrows_;      // many rows, as kBf16 says
   Tensor cos_, sin_;  // [context, head_dim / 2]
   std::vector<Cache> caches_;
 };

@@ -256,6 +256,24 @@ TEST(CpuTilePrograms, Convolutions) {
   EXPECT_EQ(Count(ProgramOf(x.Conv2d(turned, {.padding = {1, 1}}), chip), Op::kMma), 4);
 }
 
+// Weights in blocks of 32 with a number that they are times, as files have them, and halves of
+// bytes of which the low ones come first: panels are filled by vectors along the blocks, not by
+// gathering.
+TEST(CpuTilePrograms, WeightsInBlocks) {
+  const Tensor bytes = NarrowInput({96, 16, 33}, kInt8), rows = NarrowInput({64, 512});
+  const Tensor whole = bytes.SliceAxis(-1, {1, 33});
+  const Tensor half = bytes.SliceAxis(-1, {1, 17}).Bitcast(kUInt8);
+  const Tensor scales = bytes.SliceAxis(-1, {0, 1}).Cast(kFloat32);
+  for (const Tensor& numbers : {whole, Stack({half & 15, half >> 4}, -2).Flatten(-2)}) {
+    const Tensor w = (numbers.Cast(kFloat32) * scales).Flatten(1).Cast(kBFloat16);
+    const UOp program = ProgramOf(rows.MatMul(w.T()), ChipWithTiles());
+    EXPECT_GT(Count(program, Op::kMma), 0);
+    EXPECT_GT(Count(program, Op::kShuffle), 0);
+    EXPECT_EQ(Count(program, Op::kLanes), 0);
+    EXPECT_EQ(Count(program, Op::kWhere), 0);
+  }
+}
+
 TEST(CpuTilePrograms, FewRowsByColumnsAlongTheSum) {
   const Tensor product = NarrowInput({17, 704}).MatMul(NarrowInput({96, 704}).T());
   EXPECT_GT(Count(ProgramOf(product, ChipWithTiles()), Op::kMma), 0);

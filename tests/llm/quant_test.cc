@@ -280,6 +280,34 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
   EXPECT_TRUE(std::isnan(sums[1]));
 }
 
+// Rows and unpacked weights in bf16, as prompts are multiplied on CPUs with a matrix unit for it:
+// panels of columns are filled by blocks, of which some end past the last column.
+TEST(QuantProducts, InBf16AreSumsOfTheRoundedValues) {
+  for (const WeightFormat format : kBlockFormats) {
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{16, 32}, {37, 49}}) {
+      SCOPED_TRACE(absl::StrCat(InfoOf(format).name, ", ", rows, " x ", columns));
+      constexpr int64_t kSteps = 512;
+      const Tensor x = Tensor::Uniform(-1, 1, {rows, kSteps}).Cast(kBFloat16).Realize();
+      const Tensor stored = RandomBlocks(columns, kSteps / InfoOf(format).block_elements, format);
+      const Tensor w = Values(stored, format).Cast(kBFloat16);
+      const std::vector<float> got = x.Cast(kFloat32).Linear(w.Cast(kFloat32)).ToVector<float>();
+      const std::vector<double> a = x.ToVector<double>(),
+                                b = w.Contiguous().Realize().ToVector<double>();
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < columns; ++j) {
+          double sum = 0, size = 0;
+          for (int64_t k = 0; k < kSteps; ++k) {
+            const double product = a[i * kSteps + k] * b[j * kSteps + k];
+            sum += product;
+            size += std::fabs(product);
+          }
+          ASSERT_NEAR(got[i * columns + j], sum, 1e-6 * size) << i << ", " << j;
+        }
+      }
+    }
+  }
+}
+
 // On each kind of device, for a step's one row and for many.
 TEST(QuantProducts, AreSumsOverBlocksSlow) {
   for (const char* device : {"CPU", "SIM:0"}) {
