@@ -13,8 +13,10 @@
 //
 // Where a sum is longer than a part of a panel that stays in the innermost cache, it is summed part
 // by part: each part takes up in scratch what those before it have summed. Sides are filled up with
-// zeros to whole tiles. What the sums of a tile run over are ranges of kind kMatrix, which is right
-// by itself; UseTiles makes tiles of them.
+// zeros to whole tiles. A panel is filled along memory where steps of the sum lie side by side, or
+// those of a block do, as formats of weights have them: squares of sixteen columns turn in
+// registers. What the sums of a tile run over are ranges of kind kMatrix, which is right by itself;
+// UseTiles makes tiles of them.
 //
 // For each square and 32 steps of bf16 the unit takes 64 clocks (32768 products, 512 a clock) and
 // loads 4 KiB. From the innermost cache these take 32 clocks. Of a panel that did not stay there

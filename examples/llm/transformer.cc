@@ -63,8 +63,8 @@ bool Transformer::ByIntegers(const Matrix& weight) const {
   return rounds_ && HasIntegers(weight.format);
 }
 
-// Below, unpacking the weights to bf16 takes longer than products of integers do.
-constexpr int64_t kManyRows = 16;
+// Of fewer rows products of integers take about as long, as the weights need not be unpacked.
+constexpr int64_t kManyRows = 32;
 
 bool Transformer::ByBf16(const Matrix& weight, int64_t rows) const {
   return narrows_ && rows >= kManyRows &&
