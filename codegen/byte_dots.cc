@@ -9,7 +9,6 @@
 #include <bit>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "codegen/byte_tiler.h"
 #include "codegen/cpu_tiles.h"

@@ -2,6 +2,7 @@
 #include "codegen/cpu_tiles.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "codegen/block_tiler.h"
@@ -23,7 +24,7 @@ constexpr int64_t kMostRows = 4096;
 constexpr int64_t kManySquares = 8;
 constexpr int64_t kMostSteps = int64_t{1} << 24;  // of a sum
 constexpr int64_t kMostInRun = 256, kLeastInRun = 16;
-constexpr int64_t kMostCopies = 8;  // of steps that choose
+constexpr int64_t kMostCopies = 8;  // of steps that choose, a power of two
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -153,12 +154,14 @@ class UnitTiler {
   // ones that choose what is read there are copies.
   UOp OwnSteps(const UOp& of, Substitution& map, std::vector<UOp>& loops) {
     UOp step = UOp::Index(0);
+    copies_ = 1;
     for (const UOp& r : inner_) {
-      const bool copies =
-          r.src(0).vmax() <= kMostCopies && !(r == inner_.back()) && ChoosesBy(of, r);
-      loops.push_back(ids_.Range(r.src(0).vmax(), copies ? RangeKind::kUnroll : RangeKind::kLoop));
+      const int64_t n = r.src(0).vmax();
+      const bool copies = copies_ * n <= kMostCopies && !(r == inner_.back()) && ChoosesBy(of, r);
+      if (copies) copies_ *= n;
+      loops.push_back(ids_.Range(n, copies ? RangeKind::kUnroll : RangeKind::kLoop));
       map.emplace(r, loops.back());
-      step = Plus(Times(step, r.src(0).vmax()), loops.back());
+      step = Plus(Times(step, n), loops.back());
     }
     return step;
   }
@@ -304,11 +307,12 @@ class UnitTiler {
     };
     UOp at = by(1);
     const bool chosen = chooses(at);
-    for (int64_t copies = 2; copies <= kMostCopies && chosen && runs % copies == 0; copies *= 2) {
+    const int64_t most = chosen ? std::gcd(runs, kMostCopies / copies_) : 1;
+    for (int64_t copies = 2; copies <= most; copies *= 2) {
       at = by(copies);
       if (!chooses(at)) return at;
     }
-    return by(chosen && runs % 2 == 0 ? 2 : 1);
+    return by(std::min<int64_t>(most, 2));
   }
 
   UOp StageColumns() {
@@ -428,6 +432,7 @@ class UnitTiler {
   bool fills_rows_ = false;
   std::vector<UOp> column_fill_;  // loops of the stage, in order
   int64_t run_ = 0;               // see StepsInRun
+  int64_t copies_ = 1;            // of a stage's steps, so far
 };
 
 UOp ReduceOf(const UOp& store) {
