@@ -79,6 +79,19 @@ TEST(MemoryHints, StreamsFarApartAreFetchedALittleAhead) {
   EXPECT_EQ(quarters.size(), 3u);  // and the first
 }
 
+// As far as the chip asks for, where it does.
+TEST(MemoryHints, StreamsFarApartAreFetchedAsFarAheadAsTheChipNeeds) {
+  constexpr int64_t kColumns = 1024;
+  Target chip = SmallChip();
+  chip.stream_ahead = 2048;
+  const UOp product = ProgramOf(Input({1, kColumns}).Linear(Input({1 << 14, kColumns})), chip);
+  EXPECT_GE(Count(product, Op::kPrefetch), 4);
+  for (const UOp& s : product.srcs()) {
+    if (!s.is(Op::kPrefetch)) continue;
+    EXPECT_TRUE(s.src(1).src(1).IsConst(2048 / 4));
+  }
+}
+
 // Numbers that are computed from a few bits each take longer than their bytes.
 TEST(MemoryHints, MoreIsFetchedAheadOfMuchArithmetic) {
   constexpr int64_t kColumns = 4096;
