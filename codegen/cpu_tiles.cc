@@ -150,15 +150,22 @@ class UnitTiler {
   }
   UOp ColumnInPanel() const { return of_.column.is(Op::kRange) ? of_.column : UOp::Index(0); }
 
+  // How many copies there may be within these loops.
+  static int64_t CopiesLeft(const std::vector<UOp>& loops) {
+    int64_t left = kMostCopies;
+    for (const UOp& r : loops) {
+      if (r.arg<RangeArg>().kind == RangeKind::kUnroll) left /= r.src(0).vmax();
+    }
+    return left;
+  }
+
   // Loops over the sum for a stage of what it reads, and their index as one: the step. Of short
   // ones that choose what is read there are copies.
   UOp OwnSteps(const UOp& of, Substitution& map, std::vector<UOp>& loops) {
     UOp step = UOp::Index(0);
-    copies_ = 1;
     for (const UOp& r : inner_) {
       const int64_t n = r.src(0).vmax();
-      const bool copies = copies_ * n <= kMostCopies && !(r == inner_.back()) && ChoosesBy(of, r);
-      if (copies) copies_ *= n;
+      const bool copies = n <= CopiesLeft(loops) && !(r == inner_.back()) && ChoosesBy(of, r);
       loops.push_back(ids_.Range(n, copies ? RangeKind::kUnroll : RangeKind::kLoop));
       map.emplace(r, loops.back());
       step = Plus(Times(step, n), loops.back());
@@ -292,10 +299,12 @@ class UnitTiler {
     run_ = StepsInRun(inner_.back());
   }
 
-  // A step of the sum's last range by its runs: a loop over them, copies of some, one within them.
-  // Copies are as many as leave nothing to be chosen by the loop; or two, by which halves of bytes
-  // are chosen.
-  UOp StepByRuns(std::vector<UOp>& loops) {
+  // A step of the sum's last range by its runs, instead of by the last of these loops: a loop over
+  // them, copies of some, one within them. Copies are as many as leave nothing to be chosen by the
+  // loop; or two, by which halves of bytes are chosen.
+  UOp StepByRuns(std::vector<UOp>& fill) {
+    fill.pop_back();
+    std::vector<UOp> loops;
     const UOp along = inner_.back(), step = ids_.Loop(run_);
     const int64_t runs = along.src(0).vmax() / run_;
     const auto by = [&](int64_t copies) {
@@ -305,24 +314,19 @@ class UnitTiler {
     const auto chooses = [&](const UOp& at) {
       return ChoosesBy(Simplify(Substitute(b_, {{along, at}})), loops[0]);
     };
-    UOp at = by(1);
-    const bool chosen = chooses(at);
-    const int64_t most = chosen ? std::gcd(runs, kMostCopies / copies_) : 1;
-    for (int64_t copies = 2; copies <= most; copies *= 2) {
-      at = by(copies);
-      if (!chooses(at)) return at;
-    }
-    return by(std::min<int64_t>(most, 2));
+    const int64_t most = std::gcd(runs, CopiesLeft(fill));
+    int64_t copies = 1;
+    while (copies <= most && chooses(by(copies))) copies *= 2;
+    const UOp at = by(copies <= most ? copies : std::min<int64_t>(most, 2));
+    fill.insert(fill.end(), loops.begin(), loops.end());
+    return at;
   }
 
   UOp StageColumns() {
     Substitution map;
     UOp step = OwnSteps(b_, map, column_fill_);
     if (run_ > 0 && run_ < inner_.back().src(0).vmax()) {
-      std::vector<UOp> loops;
-      const UOp whole = column_fill_.back(), at = StepByRuns(loops);
-      column_fill_.pop_back();
-      column_fill_.insert(column_fill_.end(), loops.begin(), loops.end());
+      const UOp whole = column_fill_.back(), at = StepByRuns(column_fill_);
       map.insert_or_assign(inner_.back(), at);
       step = Substitute(step, {{whole, at}});
     }
@@ -432,7 +436,6 @@ class UnitTiler {
   bool fills_rows_ = false;
   std::vector<UOp> column_fill_;  // loops of the stage, in order
   int64_t run_ = 0;               // see StepsInRun
-  int64_t copies_ = 1;            // of a stage's steps, so far
 };
 
 UOp ReduceOf(const UOp& store) {
