@@ -77,8 +77,9 @@ constexpr Option kOptions[] = {
        return v == "f32" || v == "f16";
      }},
     {"--activations", "f32|int8|bf16",
-     "what quantised weights are multiplied by; bf16: many rows at once, else int8; else int8 on "
-     "CPUs, bf16 on those with a matrix unit for it, f32 elsewhere",
+     "what quantised weights are multiplied by; bf16: prompts are, single tokens are int8; else "
+     "int8 "
+     "on CPUs, bf16 on those with a matrix unit for it, f32 elsewhere",
      [](Command& c, const std::string& v) {
        c.activations = v == "f32"    ? Activations::kF32
                        : v == "int8" ? Activations::kInt8

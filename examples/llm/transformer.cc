@@ -9,6 +9,9 @@ namespace tessera::llm {
 
 namespace {
 
+// Of fewer rows products of integers take about as long, as the weights need not be unpacked.
+constexpr int64_t kManyRows = 32;
+
 bool AnyIntegers(const Model& model) {
   const auto among = [](absl::Span<const Matrix* const> all) {
     return std::any_of(all.begin(), all.end(),
@@ -62,9 +65,6 @@ uint64_t Transformer::cache_bytes() const {
 bool Transformer::ByIntegers(const Matrix& weight) const {
   return rounds_ && HasIntegers(weight.format);
 }
-
-// Of fewer rows products of integers take about as long, as the weights need not be unpacked.
-constexpr int64_t kManyRows = 32;
 
 bool Transformer::ByBf16(const Matrix& weight, int64_t rows) const {
   return narrows_ && rows >= kManyRows &&
