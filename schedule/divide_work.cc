@@ -145,6 +145,7 @@ constexpr double kWorthAnother = 0.75;    // of the bytes that each core moves
 constexpr double kLeastPart = 256 << 10;  // bytes that a core takes at once
 constexpr double kReadAgain = 1.0 / 16;   // of them, by every part
 constexpr int64_t kMostPartsEach = 8;
+constexpr int64_t kLeastRun = 4096;  // bytes in a row that memory is read by well: a page
 
 // The columns of a kernel's only product, along which the result is adjacent, and the rows, which
 // use the columns' operand again; and how many points of each loop codegen keeps together: one, but
@@ -238,10 +239,22 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
   return true;
 }
 
+// The bytes at `loop` that some access of memory goes through one after another; 0 where none does.
+int64_t RunOver(const RangeSets& sets, const UOp& loop) {
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
+    for (const Sum at = ToSum(u.src(1)); const Sum::Term& t : at.terms) {
+      if (t.term == loop && t.factor == 1) return loop.src(0).vmax() * u.dtype().bytes();
+    }
+  }
+  return 0;
+}
+
 // Which loop the cores share: the first that occupies them, else the longest; but where memory is
 // what takes time another that occupies them, if each then moves much less: a product of a few rows
-// is divided by columns, so that each core reads its part of the weights. Never `whole`, but for
-// want of others.
+// is divided by columns, so that each core reads its part of the weights. A long transposition is
+// divided along its result's rows where each core would read a few bytes of every row else. Never
+// `whole`, but for want of others.
 size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const UOp> loops,
                    std::optional<size_t> whole, int64_t cores, const Target& target) {
   const Tiles tiles = TilesOf(sets, k.graph.src(0), loops, target);
@@ -267,7 +280,12 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
     least = bytes;
     out = i;
   }
-  return out;
+  const UOp along = AdjacentLoop(k.graph.src(0));
+  const size_t row = std::find(loops.begin(), loops.end(), along) - loops.begin();
+  if (row == loops.size() || row == out || extent(row) < enough(row)) return out;
+  const int64_t part = RunOver(sets, loops[out]) / cores, other = RunOver(sets, along) / cores;
+  const bool turns = part > 0 && part < std::min(kLeastRun, other);
+  return turns && k.bytes.max() > target.cache_bytes ? row : out;
 }
 
 // Whether what steps of a loop read and write lies one after another in every tensor, so that some
