@@ -394,10 +394,10 @@ class UnitTiler {
     const DType dtype = of_.reduce.dtype();
     const int64_t id = ids_.stage++, bytes = rows_.each * across_ * kSide * dtype.bytes();
     const UOp scratch = UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent(bytes)}});
-    // As much of a panel at a time as takes a third of the innermost cache, where rows use it
-    // again.
+    // As much of a panel at a time as takes two thirds of the innermost cache, where rows use it
+    // again and go past that.
     const int64_t bytes_of_tile = across_ * kSide * kBytesOfTileRow;
-    const int64_t most = std::max<int64_t>(1, target_.l1_bytes / 3 / bytes_of_tile);
+    const int64_t most = std::max<int64_t>(1, target_.l1_bytes * 2 / 3 / bytes_of_tile);
     const bool again = rows_.each > kSideOfSquare;
     const int64_t parts = again ? (deep_ + most - 1) / most : 1, each = (deep_ + parts - 1) / parts;
     std::vector<UOp> srcs = {scratch, SumsOf(columns, 0, 1, each, scratch)};
@@ -443,6 +443,17 @@ UOp ReduceOf(const UOp& store) {
     if (u.is(Op::kReduce)) return u;
   }
   return UOp();
+}
+
+// Whether the sum over a panel's columns is still the whole kernel's, whose factors may be simpler
+// there: columns that are padding are a constant.
+bool IsSameSum(const UOp& reduce, const UOp& whole, const Target& target) {
+  if (!reduce || !AreOfTiles(reduce.src(0), target)) return false;
+  const auto dtype = [](const UOp& r, int i) { return r.src(0).src(i).src(0).dtype(); };
+  const auto are = [&](int first) {
+    return dtype(reduce, 0) == dtype(whole, first) && dtype(reduce, 1) == dtype(whole, 1 - first);
+  };
+  return ClosedRanges(reduce) == ClosedRanges(whole) && (are(0) || are(1));
 }
 
 // So many panels from a column on, and the segment of the columns that they are.
@@ -505,6 +516,7 @@ UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, co
   for (size_t i = 0; i < panels.size(); ++i) {
     panels[i].store = UOp(split.src(static_cast<int>(i)));
     panels[i].reduce = ReduceOf(panels[i].store);
+    if (!IsSameSum(panels[i].reduce, c.reduce, target)) return UOp();
     tilers.emplace_back(panels[i], blocks, target, ids);
     stores.push_back(tilers.back().Run());
   }

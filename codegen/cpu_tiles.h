@@ -20,9 +20,10 @@
 //
 // For each square and 32 steps of bf16 the unit takes 64 clocks (32768 products, 512 a clock) and
 // loads 4 KiB. From the innermost cache these take 32 clocks. Of a panel that did not stay there
-// all 4 KiB would come from the next one, which gives 51 bytes a clock at best: 80 clocks. As the
-// rows' 2 KiB and the sums pass through the innermost cache too, parts of panels take a third of
-// it: on a Xeon squares alone reach 0.7 of the peak with that, 0.6 with half, 0.5 with all.
+// all 4 KiB would come from the next one, which gives 51 bytes a clock at best: 80 clocks. The
+// rows' 2 KiB and the sums are read past the innermost cache, so that a part of a panel may take
+// two thirds of it: on a Xeon squares alone reach 0.73 of the peak with that; 0.6 with a third,
+// where rows pass through it too.
 #pragma once
 
 #include "codegen/contraction.h"

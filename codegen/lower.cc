@@ -238,7 +238,7 @@ void Lowerer::AskForPart(int block, const UOp& pointer, const UOp& offset,
   const UOp first = append(Op::kAdd, append(Op::kAdd, offset, UOp::Index(part.by)), own);
   for (int64_t i = 0; i < part.rows; ++i) {
     const UOp at = i == 0 ? first : append(Op::kAdd, first, UOp::Index(i * part.row));
-    Append(block, UOp::Make(Op::kPrefetch, {pointer, at}, FreshId()));
+    Append(block, UOp::Make(Op::kPrefetch, {pointer, at}, Ints{next_id_++, 2}));
   }
 }
 
@@ -269,14 +269,15 @@ absl::Status Lowerer::Emit(const UOp& u) {
       Define(u, Append(home, UOp::Make(Op::kLoad, u.dtype(), srcs, FreshId())));
       if (auto ahead = hints_.ahead.find(u.get()); ahead != hints_.ahead.end()) {
         const UOp at = Append(home, UOp::Make(Op::kAdd, {srcs[1], UOp::Index(ahead->second)}));
-        Append(home, UOp::Make(Op::kPrefetch, {srcs[0], at}, FreshId()));
+        Append(home, UOp::Make(Op::kPrefetch, {srcs[0], at}, Ints{next_id_++, 1}));
       }
       return absl::OkStatus();
     }
     case Op::kFragment: {
       std::vector<UOp> srcs;
       for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
-      const Ints arg = {next_id_++, u.arg<Ints>()[1]};
+      const bool once = hints_.once.contains(u.get());
+      const Ints arg = {next_id_++, once ? 1 : u.arg<Ints>()[1]};
       Define(u, Append(home, UOp::Make(u.op(), u.dtype(), srcs, arg)));
       if (auto part = hints_.parts.find(u.get()); part != hints_.parts.end()) {
         AskForPart(home, srcs[0], srcs[1], part->second);

@@ -20,8 +20,9 @@ constexpr int64_t kLeastAhead = 8192;
 // While other loops read the same row again nothing is asked for: memory has the more to do for it.
 // (Rows of 4 KiB, asked for at one row's distance: LayerNorm took 1.17 times as long, softmax 1.1.)
 constexpr int64_t kLeastAheadOfReaders = 12288;
-// Of streams that hardware follows: just enough to be over the end of a page before it is. (At 2
-// KiB a loop over rows of f16 took 1.2 times as long.)
+// Of streams that hardware follows: just enough to be over the end of a page before it is, where
+// the target does not say how far it wants. (At 2 KiB a loop over rows of f16 took 1.2 times as
+// long on an AMD chip, 0.9 on an Intel one.)
 constexpr int64_t kStepsOfStream = 2;  // of the loop, or lines
 // Where arithmetic takes as long as reading, waiting for memory is time lost, and more is asked
 // for: as much of four streams as leaves room for the vector in a first cache of 32 KiB. (A product
@@ -147,7 +148,7 @@ bool OnOneLine(const RowLoad& a, const RowLoad& b) {
 
 // Whether the rows of a load follow one another in memory, beside other such streams far away:
 // hardware then fetches each of them ahead by itself, but for the ends of pages. Asking for more
-// takes a fourth of the speed from it.
+// takes a fourth of the speed from it, on chips that do not ask for `stream_ahead`.
 bool IsOneOfStreams(const RowLoad& l, const std::vector<RowLoad>& loads, const RangeSets& sets) {
   const int64_t row = StepOf(l.load.src(1), l.row, sets).factor;
   if (row <= 0) return false;
@@ -286,7 +287,7 @@ void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& 
   if (target.stream_ahead == 0) return;
   struct Reader {
     int sums = 0;
-    UOp first;  // one of them
+    UOp sum;  // one of them
   };
   absl::flat_hash_map<const Node*, Reader> readers;
   for (const UOp& u : sets.order()) {
@@ -296,7 +297,7 @@ void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& 
       if (!(sets.Free(v) & sets.Bit(ClosedRanges(u).back()))) continue;
       Reader& reader = readers[v.get()];
       ++reader.sums;
-      reader.first = u;
+      reader.sum = u;
     }
   }
   const auto from_memory = [&](const UOp& load) {
@@ -304,7 +305,7 @@ void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& 
   };
   std::vector<UOp> streams;
   absl::flat_hash_map<std::pair<UOp, UOp>, int64_t> of_step;  // bytes, by buffer and loop
-  const auto loops = [&](const UOp& load) { return ClosedRanges(readers.at(load.get()).first); };
+  const auto loops = [&](const UOp& load) { return ClosedRanges(readers.at(load.get()).sum); };
   for (const UOp& u : sets.order()) {
     const auto it = readers.find(u.get());
     if (it == readers.end()) continue;
@@ -320,21 +321,23 @@ void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& 
   }
 }
 
-// The panels of products in tiles, which come from the last cache at half the rate that the unit
-// takes them. (A product of 2048 x 2048: 10 % of its time.)
+// What products in tiles read once; and their panels, which come from the last cache at half the
+// rate that the unit takes them. (A product of 2048 x 2048: 10 % of its time.)
 void FindPartsAhead(const RangeSets& sets, MemoryHints& hints) {
-  constexpr int64_t kLeastSquares = 4;
+  constexpr int64_t kLeastSquares = 4;  // for which a part is asked for
   for (const UOp& u : sets.order()) {
     const bool sums = WritesElements(u) && u.src(1).is(Op::kReduce) && IsTile(u.src(1).dtype());
     if (!sums || !u.src(1).src(0).is(Op::kMma) || ClosedRanges(u.src(1)).size() != 1) continue;
     const UOp& step = ClosedRanges(u.src(1))[0];
     const UOp &a = u.src(1).src(0).src(0), &b = u.src(1).src(0).src(1);
-    if (!b.src(0).is(Op::kParam) || !step.src(0).IsConst()) continue;
     const Step by = StepOf(b.src(1), step, sets);
     for (const UOp& r : ClosedRanges(u)) {
       const bool square = (sets.Free(a.src(1)) & ~sets.Free(b.src(1)) & sets.Bit(r)) &&
                           r.arg<RangeArg>().kind == RangeKind::kLoop && r.src(0).IsConst();
-      if (!square || !by.linear || r.src(0).vmax() < kLeastSquares) continue;
+      if (!square) continue;
+      hints.once.insert(a.get());
+      if (!b.src(0).is(Op::kParam) || !step.src(0).IsConst() || !by.linear) continue;
+      if (r.src(0).vmax() < kLeastSquares) continue;
       const int64_t rows = std::max<int64_t>(1, kRowsOfTile / r.src(0).vmax());
       hints.parts[b.get()] = {r, by.factor * step.src(0).vmax(), b.src(2).vmin(), rows};
     }

@@ -18,10 +18,11 @@ struct MemoryHints {
   // asked for while the row before is worked on, short ones some rows before; rows that several
   // loops read one after another further before, by the last of them, which would leave memory
   // idle. Of several streams that are read on and on far from one another less is asked for, the
-  // least where there is little to compute.
+  // least where there is little to compute, but as much as the target wants.
   absl::flat_hash_map<const Node*, int64_t> ahead;
   // FRAGMENTs of a panel of tiles that lies in memory, of which each part is read for one square of
   // rows after another: meanwhile the next part is asked for, a tile's rows shared by the squares.
+  // To the second cache: both parts are more than the first holds. (4096 x 4096: 6 % less time.)
   struct NextPart {
     UOp square;        // the loop over squares
     int64_t by = 0;    // elements to the next part's like
@@ -29,6 +30,10 @@ struct MemoryHints {
     int64_t rows = 0;  // that each square asks for
   };
   absl::flat_hash_map<const Node*, NextPart> parts;
+  // FRAGMENTs of the squares' rows, each read once while a part of a panel is read by all of them:
+  // they leave the first cache to it. (Parts of twice the size fit then: bf16 products of 512 and
+  // 2048 took 9 % less time.)
+  absl::flat_hash_set<const Node*> once;
 };
 
 // For a kernel whose lanes are expanded.

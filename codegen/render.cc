@@ -219,9 +219,9 @@ class Renderer {
     return absl::StrCat("rt_tile_", how, "<", tiles_.at(u.get()), ", ",
                         TypeName(u.dtype().Scalar()), ">");
   }
-  std::string LoadTile(const UOp& u, const std::string& stride) {
-    return absl::StrCat(NewTile(u, "load"), "(", Use(u.src(0)), ", ", Use(u.src(1)), ", ", stride,
-                        ")");
+  std::string LoadTile(const UOp& u, const std::string& stride, bool once) {
+    return absl::StrCat(NewTile(u, once ? "load_once" : "load"), "(", Use(u.src(0)), ", ",
+                        Use(u.src(1)), ", ", stride, ")");
   }
   std::string Zeros(const UOp& u) {
     if (IsTile(u.dtype())) return NewTile(u, "zero") + "()";
@@ -294,7 +294,9 @@ class Renderer {
     if (u.src(0).is(Op::kReg)) return Use(u.src(0));
     const std::string pointer = Use(u.src(0)), offset = Use(u.src(1));
     const std::string type = TypeName(u.dtype().Scalar());
-    if (IsTile(u.dtype())) return LoadTile(u, absl::StrCat(kBytesOfTileRow / u.dtype().bytes()));
+    if (IsTile(u.dtype())) {  // sums, taken up from where another part of theirs left them
+      return LoadTile(u, absl::StrCat(kBytesOfTileRow / u.dtype().bytes()), /*once=*/true);
+    }
     std::string load = u.dtype().lanes() == 1
                            ? absl::StrCat(pointer, "[", offset, "]")
                            : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer,
@@ -400,7 +402,8 @@ class Renderer {
         Put(u);
         break;
       case Op::kPrefetch:
-        Line(absl::StrCat("rt_prefetch(", Use(u.src(0)), ", ", Use(u.src(1)), ");"));
+        Line(absl::StrCat("rt_prefetch<", u.arg<Ints>()[1], ">(", Use(u.src(0)), ", ",
+                          Use(u.src(1)), ");"));
         break;
       case Op::kSplat:
         if (IsTile(u.dtype())) break;  // zero, as a tile is made
@@ -445,7 +448,7 @@ class Renderer {
         break;
       case Op::kFragment:
         if (u.size() == 3) {
-          Value(u, LoadTile(u, Use(u.src(2))));
+          Value(u, LoadTile(u, Use(u.src(2)), u.arg<Ints>()[1] != 0));
           break;
         }
         Value(u, absl::StrCat("rt_fragment", u.arg<Ints>()[1] != 0 ? "_turned" : "", "(RT_SELF ",

@@ -152,6 +152,12 @@ struct Form {
     if (!(t.Scalar() == dtype(0).Scalar())) {
       return Fail(SpecRule::kAccessForm, "the value's dtype is not the pointer's");
     }
+    if (v.op == Op::kPrefetch) {
+      const Ints& a = arg<Ints>();
+      if (a.size() != 2 || a[1] < 1 || a[1] > 2)
+        Fail(SpecRule::kAccessForm, "the cache must be 1 or 2");
+      return;
+    }
     if (size() > gate &&
         (!dtype(gate).IsBool() || (dtype(gate).lanes() != 1 && dtype(gate).lanes() != t.lanes()))) {
       Fail(SpecRule::kAccessForm, "the gate must be bool, one for all lanes or one each");
@@ -199,7 +205,7 @@ struct Form {
     }
     const Ints& a = arg<Ints>();
     if (!(dtype(1) == kInt64) || !(dtype(2) == kInt64) || !(dtype(0) == v.dtype.Scalar()) ||
-        !IsTile(v.dtype) || a.size() != 2 || a[1] != 0) {
+        !IsTile(v.dtype) || a.size() != 2 || (a[1] != 0 && a[1] != 1)) {
       Fail(SpecRule::kMatrixForm, "takes 1024 bytes of the source's dtype, and steps of i64");
     }
   }

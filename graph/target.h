@@ -32,7 +32,7 @@ struct Target {
   int64_t l2_bytes = 512 << 10;         // per core
   int64_t cache_bytes = 0;              // last level, of all cores; what is larger leaves it unread
   int tile_vectors = 2;                 // of columns, in a register tile of a product
-  int64_t stream_ahead = 0;             // bytes by which sums ask ahead; 0: not
+  int64_t stream_ahead = 0;             // bytes by which streams are asked for; 0: hardware does
   int64_t span_limit = INT64_MAX;       // bytes that one core may address in one tensor
   int max_params = 512;                 // buffers of one kernel
   int max_nodes = 20000;                // nodes of one kernel graph

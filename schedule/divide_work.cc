@@ -239,10 +239,12 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
   return true;
 }
 
-// The bytes at `loop` that some access of memory goes through one after another; 0 where none does.
-int64_t RunOver(const RangeSets& sets, const UOp& loop) {
+// The bytes at `loop` that an access of memory, which moves with another loop too, goes through one
+// after another; 0 where none does.
+int64_t RunOver(const RangeSets& sets, const UOp& loop, const UOp& other) {
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
+    if (!(sets.Free(u.src(1)) & sets.Bit(other))) continue;
     for (const Sum at = ToSum(u.src(1)); const Sum::Term& t : at.terms) {
       if (t.term == loop && t.factor == 1) return loop.src(0).vmax() * u.dtype().bytes();
     }
@@ -283,8 +285,8 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
   const UOp along = AdjacentLoop(k.graph.src(0));
   const size_t row = std::find(loops.begin(), loops.end(), along) - loops.begin();
   if (row == loops.size() || row == out || extent(row) < enough(row)) return out;
-  const int64_t part = RunOver(sets, loops[out]) / cores, other = RunOver(sets, along) / cores;
-  const bool turns = part > 0 && part < std::min(kLeastRun, other);
+  const int64_t run = RunOver(sets, loops[out], along), of_row = RunOver(sets, along, loops[out]);
+  const bool turns = run > 0 && run < std::min(kLeastRun * cores, of_row);
   return turns && k.bytes.max() > target.cache_bytes ? row : out;
 }
 

@@ -149,9 +149,9 @@ RT_FN void rt_stream_end() {  // streamed stores come before what follows, for e
 #endif
 }
 
-template <class T>
+template <int Cache, class T>  // to the first or the second
 RT_FN void rt_prefetch(const T* p, rt_i64 offset) {
-  __builtin_prefetch(p + offset);
+  __builtin_prefetch(p + offset, 0, 4 - Cache);
 }
 
 template <int N, class T>

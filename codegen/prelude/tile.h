@@ -28,6 +28,12 @@ RT_FN rt_tile<I, T> rt_tile_load(const T* p, rt_i64 offset, rt_i64 stride) {
   return {};
 }
 
+template <int I, class T>  // leaving the first cache to what is read again
+RT_FN rt_tile<I, T> rt_tile_load_once(const T* p, rt_i64 offset, rt_i64 stride) {
+  __builtin_ia32_tileloaddt164(I, p + offset, stride * (rt_i64)sizeof(T));
+  return {};
+}
+
 template <int I, class T>  // rows one after another
 RT_FN void rt_tile_store(T* p, rt_i64 offset, rt_tile<I, T>) {
   __builtin_ia32_tilestored64(I, p + offset, 64);

@@ -77,9 +77,8 @@ constexpr Option kOptions[] = {
        return v == "f32" || v == "f16";
      }},
     {"--activations", "f32|int8|bf16",
-     "what quantised weights are multiplied by; bf16: prompts are, single tokens are int8; else "
-     "int8 "
-     "on CPUs, bf16 on those with a matrix unit for it, f32 elsewhere",
+     "what quantised weights are multiplied by; bf16 is for prompts, single tokens are int8 then; "
+     "else bf16 on CPUs with a matrix unit for it, int8 on others, f32 elsewhere",
      [](Command& c, const std::string& v) {
        c.activations = v == "f32"    ? Activations::kF32
                        : v == "int8" ? Activations::kInt8

@@ -381,7 +381,7 @@ TEST(Prelude, StreamedStoresAtAnyAlignment) {
     if (mode.lanes == 1) continue;
     const std::string body =
         absl::StrCat("RT_KERNEL(test) {\n  const rt_f32* a = (const rt_f32*)rt_buffers[0];\n",
-                     "  rt_f32* b = (rt_f32*)rt_buffers[1];\n  rt_prefetch(a, 1 << 30);\n",
+                     "  rt_f32* b = (rt_f32*)rt_buffers[1];\n  rt_prefetch<1>(a, 1 << 30);\n",
                      "  rt_stream<", mode.lanes, ">(b, rt_vars[0], rt_load<rt_f32, ", mode.lanes,
                      ">(a, 0));\n", "  rt_stream_end();\n}\n");
     auto kernel = GetKernel(absl::StrCat(PreludeFor(body), body), "test", TargetOf(mode));

@@ -181,13 +181,15 @@ TEST(DivideWork, LittleArithmeticIsSharedWhereLeastIsRead) {
   EXPECT_EQ(Shared(table + row, 2), 10);
 }
 
-// Cores share the rows that a transposition writes, unless each then reads less than a page of every
-// row.
+// Cores share the rows that a transposition writes, unless each then reads less than a page of
+// every row.
 TEST(DivideWork, TranspositionsAreReadByWholePages) {
   const auto turned = [](const Dims& shape) { return Tensor::Empty(shape).T() + 1; };
   EXPECT_EQ(Shared(turned({65536, 4096}), 2), 4096);
   EXPECT_EQ(Shared(turned({65536, 1024}), 2), 65536);
   EXPECT_EQ(Shared(turned({64, 65536}), 2), 65536);
+  // A column beside a matrix is not turned.
+  EXPECT_EQ(Shared(Tensor::Empty({64, 1 << 20}) + Tensor::Empty({64, 1}), 2), 64);
 }
 
 // A tile of a product is one core's, so that a core wants many rows of it, or columns, by whole
