@@ -184,6 +184,16 @@ int64_t FreshRangeId(const RangeSets& sets) {
   return id;
 }
 
+UOp OnlyReduction(const RangeSets& sets) {
+  UOp out;
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kReduce)) continue;
+    if (out) return UOp();
+    out = u;
+  }
+  return out;
+}
+
 std::vector<UOp> TopReductions(const UOp& value) {
   std::vector<UOp> out, stack = {value};
   absl::flat_hash_set<const Node*> seen;

@@ -96,6 +96,9 @@ int64_t ShareOf(int64_t n, int64_t cores);
 // range of its own.
 UOp SeparateRanges(const UOp& sink);
 
+// The one reduction of a kernel, or nothing.
+UOp OnlyReduction(const RangeSets& sets);
+
 // The reductions of an expression or a kernel that do not lie within others of it.
 std::vector<UOp> TopReductions(const UOp& value);
 

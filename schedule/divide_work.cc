@@ -159,9 +159,8 @@ Tiles TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loo
   Tiles out;
   out.points.assign(loops.size(), 1);
   const RangeMask summed = sets.ClosedBy(Op::kReduce);
-  const auto reduces = [](const UOp& u) { return u.is(Op::kReduce); };
-  if (std::count_if(sets.order().begin(), sets.order().end(), reduces) != 1) return out;
-  const UOp& sum = *std::find_if(sets.order().begin(), sets.order().end(), reduces);
+  const UOp sum = OnlyReduction(sets);
+  if (!sum) return out;
   const size_t columns = std::find(loops.begin(), loops.end(), AdjacentLoop(store)) - loops.begin();
   size_t rows = loops.size();
   if (columns == loops.size()) return out;

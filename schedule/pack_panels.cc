@@ -36,13 +36,8 @@ UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b
 
 // The one sum of products of a kernel, or nothing.
 UOp OnlyContraction(const UOp& sink, const RangeSets& sets) {
-  UOp found;
   if (sink.size() != 1 || HasUpdates(sink) || RunningRange(sink)) return UOp();
-  for (const UOp& u : sets.order()) {
-    if (!u.is(Op::kReduce)) continue;
-    if (found) return UOp();
-    found = u;
-  }
+  const UOp found = OnlyReduction(sets);
   const bool is = found && found.arg<ReduceArg>().op == Op::kAdd && found.src(0).is(Op::kMul) &&
                   found.dtype().IsFloat() && found.dtype().lanes() == 1;
   return is ? found : UOp();

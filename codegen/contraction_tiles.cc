@@ -1,0 +1,267 @@
+// Register tiles of contractions.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "codegen/contraction.h"
+#include "codegen/cpu_tiles.h"
+#include "codegen/flat_columns.h"
+#include "codegen/lanes.h"
+#include "codegen/panels.h"
+#include "codegen/share_factors.h"
+#include "codegen/split.h"
+#include "codegen/stage.h"
+#include "codegen/windows.h"
+#include "graph/merge_ranges.h"
+#include "graph/panel.h"
+#include "graph/rewrite.h"
+#include "graph/simplify.h"
+#include "graph/walk.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kMostRowsOfBlock = 1 << 14;
+constexpr int64_t kLeastRowsOfBlock = 64;  // for which packing a panel anew is little
+constexpr int64_t kRowsToTranspose = 32;   // that pay for packing across the grain
+constexpr int64_t kCopiesOfShort = 8;
+constexpr int kOpsToStage = 3;          // cheaper to keep than to compute for each tile of rows
+constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns in a row
+constexpr int64_t kLongSum = 512;       // against which it is little to store lanes apart
+
+// Lanes over columns of which each b is used by few rows, or none: b's own order decides.
+UOp TileFewRows(const UOp& sink, const Contraction& c, int64_t lanes) {
+  return Tile(sink, c.lane, c.lane.src(0).vmax() >= 8 * lanes ? 4 : 1, lanes);
+}
+
+// The range summed over along which these operands are adjacent, if it is long enough for lanes.
+UOp RangeAlong(const RangeSets& sets, const Contraction& c, absl::Span<const UOp> operands,
+               int64_t lanes, Gates gates = Gates::kByThresholds) {
+  std::vector<UOp> adjacent;
+  for (const UOp& r : c.inner) {
+    const auto is = [&](const UOp& u) { return AdjacentOver(u, r, sets, gates); };
+    if (std::all_of(operands.begin(), operands.end(), is)) adjacent.push_back(r);
+  }
+  const UOp along = Longest(adjacent);
+  return along && along.src(0).vmax() >= lanes ? along : UOp();
+}
+
+// Elementwise ops of an expression for each step of a range.
+int OpsOver(const UOp& u, const UOp& range, const RangeSets& sets) {
+  int ops = 0;
+  for (const UOp& s : TopoSort({&u, 1})) {
+    ops += IsElementwise(s.op()) && s.dtype() != kInt64 && (sets.Free(s) & sets.Bit(range));
+  }
+  return ops;
+}
+
+// Short loops of a sum beside the one that has the lanes, the innermost first. They are written
+// out: what depends on their steps, as the fields of a byte do, is decided then, and what they
+// share is read once.
+std::vector<UOp> ShortLoops(const Contraction& c, const UOp& along) {
+  std::vector<UOp> out;
+  int64_t copies = 1;
+  for (auto it = c.inner.rbegin(); it != c.inner.rend(); ++it) {
+    const int64_t extent = it->src(0).vmax();
+    if (*it == along || !it->src(0).IsConst() || copies * extent > kCopiesOfShort) continue;
+    copies *= extent;
+    out.push_back(*it);
+  }
+  return out;
+}
+
+// Dot products: lanes along the sum, several columns at once as so many streams, and several rows
+// that share what is read of b.
+UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
+              const UOp& along, int64_t lanes, const Target& target) {
+  const int64_t columns = c.lane.src(0).vmax(), rows = row ? row.src(0).vmax() : 1;
+  const int64_t tile_columns = columns >= 4 ? 4 : 1;
+  // Registers: the sums, the columns' part of b, and one of a.
+  const int64_t most = (target.vector_registers - 2 - tile_columns) / tile_columns;
+  const int64_t tiles = (rows + most - 1) / most;
+  const int64_t tile_rows = (rows + tiles - 1) / tiles;
+  UOp out = ColumnsOutward(sink, c);
+  out = Simplify(TileApart(out, c.lane, tile_columns));
+  if (tiles > 1 && OpsOver(c.b, along, sets) >= kOpsToStage) {
+    out = Simplify(PackColumns(out, along, UOp(), target, target.l2_bytes / 2));
+  }
+  if (rows > 1) out = Simplify(Tile(out, row, tile_rows, 1));
+  const int64_t length = along.src(0).vmax();
+  const int64_t unroll = length <= 2 * lanes ? length / lanes : rows == 1 ? 2 : 1;
+  if (RangeSets(out).Bit(along) == 0) return out;
+  const std::vector<UOp> written_out = ShortLoops(c, along);
+  out = ShareFactors(Tile(out, along, unroll, lanes), written_out, tile_rows);
+  for (const UOp& r : written_out) out = Tile(out, r, r.src(0).vmax(), 1);
+  return out;
+}
+
+// The vectors of columns that are under way together: those of a tile; or, where there is but one
+// tile, those of the rest as well.
+int64_t VectorsAtOnce(int64_t columns, int64_t tile_columns, int64_t lanes) {
+  if (columns >= 2 * tile_columns * lanes) return tile_columns;
+  return std::max((columns + lanes - 1) / lanes, tile_columns);
+}
+
+// Rows whose sums stay in registers, with the columns and one element of a: as many as can be, or
+// somewhat fewer where no row is left over then.
+int64_t RowsOfTile(int64_t rows, int64_t vectors, const Target& target) {
+  const int64_t fit = (target.vector_registers - 1 - vectors) / vectors;
+  const int64_t most = std::clamp<int64_t>(fit, 1, MostTileRows(target));
+  if (rows <= most) return rows;
+  const int64_t even = LargestDivisor(rows, most);
+  return even > most / 2 ? even : most;
+}
+
+// Every panel meets all rows: so many of them at a time as stay in the last cache, or in the core's
+// part of it where rows, or what becomes of them, are its own. The largest divisor of the rows that
+// does, or 0 where it is small.
+int64_t RowsOfBlock(const Contraction& c, const UOp& row, bool own, const Target& target) {
+  const UOp a = PairsOf(c, target) ? UOp(c.a.src(0)) : c.a;
+  const int64_t bytes = BytesOfSum(c, a.dtype().bytes());
+  const bool divided = row.arg<RangeArg>().kind == RangeKind::kGrid;
+  const int64_t rows = row.src(0).vmax(), each = divided ? rows / target.cores : rows;
+  const bool shared = c.lane.arg<RangeArg>().kind == RangeKind::kGrid && !own;
+  const int64_t most = std::min(kMostRowsOfBlock, BytesOfRowBlock(target, shared) / bytes);
+  if (!row.src(0).IsConst()) return 0;
+  const int64_t block = LargestDivisor(rows, std::min(most, each));
+  return block >= kLeastRowsOfBlock ? block : 0;
+}
+
+bool IsLoad(const UOp& u) { return u.is(Op::kIndex); }
+
+// Whether a lies in memory along the rows: a tile's elements of one step are then adjacent, but
+// every step is far from the last.
+bool LiesAlongRows(const RangeSets& sets, const Contraction& c, const UOp& row) {
+  if (!AdjacentOver(c.a, row, sets) || !FindBelow({&c.a, 1}, IsLoad)) return false;
+  return std::all_of(c.inner.begin(), c.inner.end(), [&](const UOp& r) {
+    return r.src(0).IsConst() && !AdjacentOver(c.a, r, sets);
+  });
+}
+
+// What the products read of a, in blocks of rows; turned, where it lies along the rows. `row` and
+// `block` become the loops within and over blocks. Nothing where all of a is in order and in cache.
+UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int64_t lanes,
+              const Target& target, UOp& row, UOp& block) {
+  const bool turn = LiesAlongRows(sets, c, row) && row.src(0).vmax() >= kRowsToTranspose;
+  const int64_t rows = RowsOfBlock(c, row, turn, target);
+  const bool grid = row.arg<RangeArg>().kind == RangeKind::kGrid;
+  if (rows == 0 || (!turn && rows * (grid ? target.cores : 1) >= row.src(0).vmax())) return UOp();
+  SplitLoops split = SplitRange(sink, row, rows);
+  row = split.inner;
+  block = split.outer;
+  if (!turn) return split.sink;
+  const std::optional<Contraction> again = FindPairwise(RangeSets(split.sink));
+  if (!again) return UOp();
+  std::vector<UOp> over = {row};
+  over.insert(over.end(), again->inner.begin(), again->inner.end());
+  const UOp a = PairsOf(*again, target) ? UOp(again->a.src(0)) : again->a;
+  UOp out =
+      StageValueOver(split.sink, a, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop));
+  out = Tile(out, over.front(), 1, lanes);
+  return Simplify(Tile(out, over.back(), lanes, 1));
+}
+
+// Outer products: lanes over columns, b packed in panels where tiles of rows use it again.
+UOp TileAcross(const UOp& sink, const RangeSets& sets, const Contraction& c, const UOp& row,
+               int64_t lanes, const Target& target, const UOp& block = UOp()) {
+  if (!block) {
+    const UOp tiled = AreFactors(c) ? TileByUnits(sink, sets, c, row, target) : UOp();
+    if (tiled) return tiled;
+    UOp inner = row, outer;
+    if (const UOp blocked = BlockRows(sink, sets, c, lanes, target, inner, outer)) {
+      const RangeSets now(blocked);
+      std::optional<Contraction> again = FindPairwise(now);
+      if (!again || !now.Bit(c.lane)) return UOp();
+      again->lane = c.lane;
+      return TileAcross(blocked, now, *again, inner, lanes, target, outer);
+    }
+  }
+  const int64_t columns = c.lane.src(0).vmax(), rows = row.src(0).vmax();
+  const int64_t most = MostOfPanel(target);
+  const int64_t steps = BytesOfSum(c, 1) / (PairsOf(c, target) ? kStepsOfPair : 1);
+  const UOp panel = LoopOverPanels(sets, c, lanes, target);
+  const int64_t in_row = panel ? panel.src(0).vmax() * lanes : columns;
+  const int64_t tile_columns = VectorsOfPanel(target, in_row, lanes, steps);
+  const int64_t tile_rows = RowsOfTile(rows, VectorsAtOnce(in_row, tile_columns, lanes), target);
+  UOp out = ColumnsOutward(sink, c, block);
+  if (panel) out = Simplify(Tile(out, panel, tile_columns, 1));
+  out = Simplify(TileRepeating(out, c.lane, panel ? 1 : tile_columns, lanes));
+  if (rows >= 2 * tile_rows) {
+    // The columns share what gates a step of the sum: its mask is found once for all of them.
+    const UOp across =
+        AdjacentOver(c.b, c.lane, sets) ? UOp() : RangeAlong(sets, c, {c.b}, lanes, Gates::kAny);
+    out = Simplify(PackColumns(out, UOp(), across, target, most));
+  }
+  return Tile(SumPairs(out, target), row, tile_rows, 1);
+}
+
+UOp TileLaidOut(const UOp& sink, int64_t lanes, const Target& target) {
+  const RangeSets sets(sink);
+  const std::optional<Contraction> c = FindPairwise(sets);
+  if (!c) return UOp();
+  return TileAcross(sink, sets, *c, Longest(c->rows), lanes, target);
+}
+
+// Products over several ranges, as a convolution's are, of which the target takes several steps at
+// once, where these go on in order in the rows' operand or tiles lay that out.
+UOp TileSteps(const UOp& sink, const Contraction& c, int64_t lanes, const Target& target) {
+  const UOp windows = StageWindows(sink, c, /*narrow=*/true, lanes, target);
+  const UOp laid_out = windows ? windows : sink;
+  const std::optional<Contraction> read = FindPairwise(RangeSets(laid_out));
+  const UOp merged = read ? MergeSum(laid_out, *read, target) : UOp();
+  const std::optional<Contraction> one =
+      merged ? FindPairwise(RangeSets(merged)) : std::optional<Contraction>();
+  if (!one) return UOp();
+  const UOp flat = FlattenColumns(merged, *one, lanes, target);
+  return TileLaidOut(flat ? flat : merged, lanes, target);
+}
+
+// Where the adjacent columns are too few for lanes, as the elements of a convolution's window are
+// in the gradient of its weight, and the sum is long, the longest of the columns has the lanes.
+UOp LongColumn(const Contraction& c, int64_t lanes) {
+  if (c.lane.src(0).vmax() >= lanes || BytesOfSum(c, 1) < kLongSum) return UOp();
+  const UOp longest = Longest(c.columns);
+  const bool fits = longest.src(0).IsConst() && longest.src(0).vmax() >= lanes &&
+                    longest.arg<RangeArg>().kind == RangeKind::kLoop;
+  return fits ? longest : UOp();
+}
+
+}  // namespace
+
+UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c,
+                    const Target& target) {
+  const UOp row = Longest(c.rows);
+  const int64_t lanes = target.vector_bytes / c.reduce.dtype().bytes();
+  const int64_t columns = c.lane.src(0).vmax();
+  const int64_t rows = row ? row.src(0).vmax() : 1;
+  if (lanes < 2) return UOp();
+  const bool paired = LiesInPairs(c.b, PairsOf(c, target));  // a panel
+  const bool across = (paired || AdjacentOver(c.b, c.lane, sets)) && columns >= lanes;
+  if (across && rows < kLeastRowsOfPanel) {
+    return c.reduce.src(0).is(Op::kMul) ? TileFewRows(sink, c, lanes) : UOp();
+  }
+  if (!across && rows < kRowsToTranspose) {
+    const UOp tiled = row && AreFactors(c) ? TileByUnits(sink, sets, c, row, target) : UOp();
+    if (tiled) return tiled;
+    if (const UOp along = RangeAlong(sets, c, {c.a, c.b}, lanes)) {
+      return TileAlong(sink, sets, c, row, along, lanes, target);
+    }
+  }
+  if (const UOp lane = rows < kLeastRowsOfPanel ? UOp() : LongColumn(c, lanes)) {
+    Contraction apart = c;
+    apart.lane = lane;
+    return TileAcross(sink, sets, apart, row, lanes, target);
+  }
+  if (rows >= kRowsToFlatten && !paired) {
+    if (TakesSteps(c, target)) {
+      if (const UOp tiled = TileSteps(sink, c, lanes, target)) return tiled;
+    }
+    UOp laid_out = StageWindows(sink, c, /*narrow=*/false, lanes, target);
+    if (!laid_out) laid_out = FlattenColumns(sink, c, lanes, target);
+    if (laid_out) return TileLaidOut(laid_out, lanes, target);
+  }
+  if (rows < kLeastRowsOfPanel || columns < lanes) return UOp();
+  return TileAcross(sink, sets, c, row, lanes, target);
+}
+
+}  // namespace tessera
