@@ -157,6 +157,25 @@ TEST(Contraction, SpecialNarrowFloats) {
   }
 }
 
+// Whole tiles or panels of columns may be nothing but padding.
+TEST(Contraction, ColumnsThatArePadding) {
+  for (const auto& [narrow, sums] : {std::pair(kBFloat16, kFloat32), {kInt8, kInt32}}) {
+    const Tensor a = Guarded({40, 96}).Cast(narrow).Realize();
+    for (const int64_t columns : {16, 32, 40}) {
+      const Tensor b = Guarded({96, columns}).Cast(narrow).Realize();
+      const auto product = [&](const Tensor& right) {
+        return a.Cast(sums).MatMul(right.Cast(sums));
+      };
+      for (const auto& by : {std::pair<int64_t, int64_t>{0, 16}, {32, 0}, {16, 40}}) {
+        const Pairs pads = {{0, 0}, {by.first, by.second}};
+        EXPECT_EQ(product(b.Pad(pads)).ToVector<float>(),
+                  product(b).Realize().Pad(pads).ToVector<float>())
+            << columns << ", " << by.first << ", " << by.second;
+      }
+    }
+  }
+}
+
 TEST(Contraction, BatchesBroadcast) {
   Tensor a = Guarded({3, 1, 5, 7}), b = Guarded({2, 7, 18});
   EXPECT_REFERENCE(a.MatMul(b));
