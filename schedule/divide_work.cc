@@ -329,6 +329,25 @@ int64_t PartsEach(const PlanKernel& k, const RangeSets& sets, const UOp& loop, i
   return std::max<int64_t>(1, static_cast<int64_t>(std::min(parts, static_cast<double>(most))));
 }
 
+// The loops of a kernel, the `outer` that cores may share first. Never shared: loops that a
+// reduction runs over, and those that one inside does not depend on, as every core would compute it
+// again; nor one whose points come one after another, which is the last.
+std::vector<UOp> SharedFirst(const RangeSets& sets, const UOp& sink, size_t& outer) {
+  const UOp running = RunningRange(sink);
+  RangeMask inside = sets.ClosedBy(Op::kReduce) | (running ? sets.Bit(running) : 0);
+  for (const UOp& u : sets.order()) {
+    if (u.is(Op::kReduce)) inside |= ~sets.Free(u);
+  }
+  const absl::Span<const UOp> loops = ClosedRanges(sink.src(0));
+  std::vector<UOp> order(loops.begin(), loops.end());
+  const auto place = [&](const UOp& r) { return r == running ? 2 : sets.Bit(r) & inside ? 1 : 0; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](const UOp& a, const UOp& b) { return place(a) < place(b); });
+  const auto shared = [&](const UOp& r) { return place(r) == 0; };
+  outer = std::count_if(order.begin(), order.end(), shared);
+  return order;
+}
+
 }  // namespace
 
 absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
@@ -341,23 +360,8 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     kernel.graph = ShareAmongBlocks(kernel.graph);
     return absl::OkStatus();
   }
-  // Never shared: loops that a reduction runs over, and those that one inside does not depend on,
-  // as every core would compute it again; nor one whose points come one after another.
-  const UOp running = RunningRange(kernel.graph);
-  RangeMask inside = sets.ClosedBy(Op::kReduce) | (running ? sets.Bit(running) : 0);
-  for (const UOp& u : sets.order()) {
-    if (u.is(Op::kReduce)) inside |= ~sets.Free(u);
-  }
-  const absl::Span<const UOp> loops = ClosedRanges(kernel.graph.src(0));
-  std::vector<UOp> order;
-  for (const UOp& r : loops) {
-    if (!(sets.Bit(r) & inside)) order.push_back(r);
-  }
-  const size_t outer = order.size();
-  for (const UOp& r : loops) {
-    if ((sets.Bit(r) & inside) && !(r == running)) order.push_back(r);
-  }
-  if (running) order.push_back(running);
+  size_t outer = 0;
+  std::vector<UOp> order = SharedFirst(sets, kernel.graph, outer);
   int64_t work = 0;
   for (const UOp& u : sets.order()) {
     if (IsElementwise(u.op()) || u.is(Op::kIndex)) work += sets.Iterations(sets.Free(u));
