@@ -269,6 +269,15 @@ TEST(CpuTilePrograms, PanelsAreLaidOutOnceForBlocksOfTheOwnCache) {
   const Tensor product = NarrowInput({1024, 1024}).MatMul(NarrowInput({1024, 1024}));
   EXPECT_EQ(KernelsOf(product, ChipWithTiles()).size(), 2u);
   EXPECT_EQ(KernelsOf(product, ChipWithPairs()).size(), 1u);
+  // Several cores would each lay out all panels: 512 KiB of rows and of panels are enough.
+  const auto kernels = [](int64_t rows, int cores) {
+    Target chip = ChipWithTiles();
+    chip.cores = cores;
+    return KernelsOf(NarrowInput({rows, 512}).MatMul(NarrowInput({512, 512})), chip).size();
+  };
+  EXPECT_EQ(kernels(512, 2), 2u);
+  EXPECT_EQ(kernels(512, 1), 1u);
+  EXPECT_EQ(kernels(480, 2), 1u);
 }
 
 TEST(CpuTilePrograms, Convolutions) {
