@@ -128,6 +128,7 @@ std::optional<Contraction> SortRanges(const RangeSets& sets, Contraction c) {
 }
 
 int64_t BytesOfSum(const Contraction& c, int64_t each) {
+  constexpr int64_t kNoPanel = int64_t{1} << 40;
   int64_t bytes = each;
   for (const UOp& r : c.inner) {
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(1, r.src(0).vmax()), &bytes)) {

@@ -43,9 +43,8 @@ bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets,
 // only `block` before them.
 UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block = UOp());
 
-inline constexpr int64_t kNoPanel = int64_t{1} << 40;  // bytes that no cache holds
 // The bytes of an operand for one row or column of the result, at `each` a step of the sum; at most
-// kNoPanel, so that they can be multiplied further.
+// what no cache holds, so that they can be multiplied further.
 int64_t BytesOfSum(const Contraction& c, int64_t each);
 
 // The longest of some ranges, or nothing.

@@ -14,7 +14,6 @@
 #include "codegen/windows.h"
 #include "graph/merge_ranges.h"
 #include "graph/panel.h"
-#include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/walk.h"
 

@@ -323,14 +323,14 @@ void FindStreamsAhead(const RangeSets& sets, const Target& target, MemoryHints& 
 
 // What products in tiles read once; and their panels, which come from the last cache at half the
 // rate that the unit takes them. (A product of 2048 x 2048: 10 % of its time.)
-void FindPartsAhead(const RangeSets& sets, MemoryHints& hints) {
+void FindOfTiles(const RangeSets& sets, MemoryHints& hints) {
   constexpr int64_t kLeastSquares = 4;  // for which a part is asked for
   for (const UOp& u : sets.order()) {
     const bool sums = WritesElements(u) && u.src(1).is(Op::kReduce) && IsTile(u.src(1).dtype());
     if (!sums || !u.src(1).src(0).is(Op::kMma) || ClosedRanges(u.src(1)).size() != 1) continue;
     const UOp& step = ClosedRanges(u.src(1))[0];
     const UOp &a = u.src(1).src(0).src(0), &b = u.src(1).src(0).src(1);
-    const Step by = StepOf(b.src(1), step, sets);
+    const Step by = StepOf(b.src(1), step, sets);  // of the panel
     for (const UOp& r : ClosedRanges(u)) {
       const bool square = (sets.Free(a.src(1)) & ~sets.Free(b.src(1)) & sets.Bit(r)) &&
                           r.arg<RangeArg>().kind == RangeKind::kLoop && r.src(0).IsConst();
@@ -352,7 +352,7 @@ MemoryHints FindMemoryHints(const RangeSets& sets, const Target& target) {
   FindStreamed(sets, target, hints);
   FindAhead(sets, target, hints);
   FindStreamsAhead(sets, target, hints);
-  FindPartsAhead(sets, hints);
+  FindOfTiles(sets, hints);
   return hints;
 }
 

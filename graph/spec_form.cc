@@ -154,9 +154,8 @@ struct Form {
     }
     if (v.op == Op::kPrefetch) {
       const Ints& a = arg<Ints>();
-      if (a.size() != 2 || a[1] < 1 || a[1] > 2)
-        Fail(SpecRule::kAccessForm, "the cache must be 1 or 2");
-      return;
+      if (a.size() == 2 && (a[1] == 1 || a[1] == 2)) return;
+      return Fail(SpecRule::kAccessForm, "the cache must be 1 or 2");
     }
     if (size() > gate &&
         (!dtype(gate).IsBool() || (dtype(gate).lanes() != 1 && dtype(gate).lanes() != t.lanes()))) {
