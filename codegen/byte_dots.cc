@@ -12,8 +12,8 @@
 #include "absl/strings/match.h"
 #include "codegen/byte_tiler.h"
 #include "codegen/cpu_tiles.h"
-#include "codegen/index_math.h"
 #include "codegen/lanes.h"
+#include "graph/index_math.h"
 #include "graph/simplify.h"
 
 namespace tessera {

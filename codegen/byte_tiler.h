@@ -8,6 +8,7 @@
 #include "codegen/byte_dots.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/target.h"
@@ -94,8 +95,6 @@ class ByteTiler {
   // The factors of the sum's products that vary over columns and not over rows.
   std::vector<UOp> FactorsOfColumns() const;
 
-  static UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-  static UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
   static int64_t PowerOfTwoIn(int64_t n) { return n & -n; }
 
   UOp Range(int64_t extent, RangeKind kind) {

@@ -55,21 +55,6 @@ UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block) {
   return WithLoops(sink, loops);
 }
 
-namespace {
-
-// The loop of the kernel's one store over which the result is adjacent, or nothing.
-UOp AdjacentLoop(const RangeSets& sets) {
-  const UOp& store = sets.order().back().src(0);
-  UOp lane;
-  for (const UOp& r : ClosedRanges(store)) {
-    const Step s = StepOf(store.src(0).src(1), r, sets);
-    if (s.linear && s.factor == 1) lane = r;
-  }
-  return lane;
-}
-
-}  // namespace
-
 bool AreFactors(const Contraction& c) {
   const UOp& product = c.reduce.src(0);
   if (!product.is(Op::kMul)) return false;
@@ -96,7 +81,7 @@ std::optional<Contraction> FindPairwise(const RangeSets& sets) {
   c.reduce = OnlyReduction(sets);
   const UOp& sink = sets.order().back();
   if (!c.reduce || sink.size() != 1 || c.reduce.dtype().bytes() < 4) return product;
-  const UOp lane = AdjacentLoop(sets);
+  const UOp lane = AdjacentLoop(sink.src(0));
   if (!lane) return product;
   const UOp& value = c.reduce.src(0);
   c.b = OperandAlong(sets, value, sets.Bit(lane));
@@ -114,7 +99,7 @@ std::optional<Contraction> SortRanges(const RangeSets& sets, Contraction c) {
   const UOp sink = sets.order().back();
   if (sink.size() != 1) return std::nullopt;
   const UOp& store = sink.src(0);
-  c.lane = AdjacentLoop(sets);
+  c.lane = AdjacentLoop(store);
   if (!c.lane) return std::nullopt;
   if (sets.Free(c.a) & sets.Bit(c.lane)) std::swap(c.a, c.b);
   const RangeMask fa = sets.Free(c.a), fb = sets.Free(c.b);

@@ -15,11 +15,12 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostRows = 4096;               // of a block
+constexpr int64_t kMostRows = 256;                // of a block: more of them were slower
 constexpr int64_t kManySquares = 8;               // to which another one adds little
 constexpr int64_t kMostSteps = int64_t{1} << 24;  // of a sum
 
-int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
+int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit; }
 
 UOp SumIn(const UOp& store) {
   const UOp* sum = FindBelow({&store, 1}, [](const UOp& u) { return u.is(Op::kReduce); });
@@ -37,18 +38,33 @@ bool IsSameSum(const UOp& reduce, const UOp& whole, const Target& target) {
   return ClosedRanges(reduce) == ClosedRanges(whole) && (are(0) || are(1));
 }
 
-// So many panels from a column on, and the segment of the columns that they are.
-PanelStore PanelFrom(int64_t first, int64_t count, int64_t columns, RangeKind kind, FreshIds& ids,
-                     std::vector<LoopSegment>& segments) {
+// How many panels of so many are filled, and their results written, at a time: rows of either are
+// then longer than the line of a cache, whose prefetcher follows them. What is in scratch for each
+// stays in the core's own cache; and where cores share the panels, the last, which also takes what
+// is left over, has hardly more for that.
+int64_t PanelsAtOnce(int64_t panels, DType of, int64_t bytes_of_each, int64_t cores,
+                     const Target& target) {
+  const auto most = [&](int64_t n) { return CeilDiv(panels / n, cores) * n + panels % n; };
+  int64_t n = kBytesOfPanelsAtOnce / (kSideOfSquare * of.bytes());
+  while (n > 1 && (n * bytes_of_each > target.l2_bytes / 4 || most(n) > most(1) * 17 / 16)) {
+    n /= 2;
+  }
+  return n;
+}
+
+// Panels from a column on, so many columns at a time, and the segment of the columns that they are.
+PanelStore PanelsFrom(int64_t first, int64_t times, int64_t columns, RangeKind kind, FreshIds& ids,
+                      std::vector<LoopSegment>& segments) {
   PanelStore p;
   LoopSegment s{UOp::Index(first), {}};
-  // One of the workers runs a single panel, not each of them.
-  if (count > 1 || kind == RangeKind::kGrid) {
-    p.panel = ids.Range(count, kind);
-    s.ranges.push_back(p.panel);
-    s.value = Plus(s.value, Times(p.panel, columns));
+  // One of the workers runs what is there once, not each of them.
+  if (times > 1 || kind == RangeKind::kGrid) {
+    p.panels = ids.Range(times, kind);
+    s.ranges.push_back(p.panels);
+    s.value = Plus(s.value, Times(p.panels, columns));
   }
   p.columns = columns;
+  p.count = CeilDiv(columns, kSideOfSquare);
   p.column = s.value;
   if (columns > 1) {
     p.column = ids.Loop(columns);
@@ -59,7 +75,49 @@ PanelStore PanelFrom(int64_t first, int64_t count, int64_t columns, RangeKind ki
   return p;
 }
 
+// The columns of the result's rows as one loop, where they are two.
+struct Columns {
+  UOp sink, loop;
+};
+
+Columns JoinColumns(const UOp& sink, const RangeSets& sets, const Contraction& c, FreshIds& ids) {
+  const UOp& at = sink.src(0).src(0).src(1);
+  const int64_t width = c.lane.src(0).vmax();
+  for (const UOp& r : c.columns) {
+    const Step by = StepOf(at, r, sets);
+    if (r == c.lane || !r.src(0).IsConst() || !by.linear || by.factor != width) continue;
+    const bool grid = c.lane.arg<RangeArg>().kind == RangeKind::kGrid;
+    const UOp loop =
+        ids.Range(r.src(0).vmax() * width, grid ? RangeKind::kGrid : r.arg<RangeArg>().kind);
+    const UOp joined = ReplaceRanges(
+        sink, {{r, {Over(loop, width), {loop}}}, {c.lane, {Modulo(loop, width), {}}}});
+    return {Simplify(joined), loop};
+  }
+  return {sink, c.lane};
+}
+
 }  // namespace
+
+RowBlocks BlocksOf(const UOp& row, const UOp& a, int64_t deep, const Target& target,
+                   FreshIds& ids) {
+  RowBlocks out;
+  out.row = row;
+  const RangeKind kind = row.arg<RangeArg>().kind;
+  const int64_t rows = row.src(0).vmax();
+  const int64_t fit = BytesOfTileRows(target) / (deep * kBytesOfTileRow);
+  const bool scratch =
+      FindBelow({&a, 1}, [](const UOp& u) { return u.is(Op::kIndex) && !u.src(0).is(Op::kParam); });
+  const int64_t most = scratch ? std::max(rows, kSide) : std::clamp(fit, kSideOfSquare, kMostRows);
+  int64_t blocks = CeilDiv(rows, most);
+  if (kind == RangeKind::kGrid) blocks = RoundUp(blocks, target.cores);
+  const int64_t each = CeilDiv(rows, blocks);
+  // Whole squares, where what is added for that is little.
+  out.each = RoundUp(each, each > kManySquares * kSideOfSquare ? kSideOfSquare : kSide);
+  blocks = CeilDiv(rows, out.each);
+  if (blocks > 1 || kind == RangeKind::kGrid) out.block = ids.Range(blocks, kind);
+  out.uneven = rows % out.each != 0;
+  return out;
+}
 
 UnitTiler::UnitTiler(const PanelStore& of, RowBlocks& rows, const Target& target, FreshIds& ids)
     : of_(of),
@@ -68,7 +126,7 @@ UnitTiler::UnitTiler(const PanelStore& of, RowBlocks& rows, const Target& target
       target_(target),
       ids_(ids),
       summed_(ClosedRanges(of.reduce).begin(), ClosedRanges(of.reduce).end()),
-      tiles_across_((of.columns + kSide - 1) / kSide) {
+      tiles_across_((std::min(of.columns, kSideOfSquare) + kSide - 1) / kSide) {
   const UOp& product = of.reduce.src(0);
   const int of_rows = (sets_.Free(product.src(0)) & sets_.Bit(rows.row)) ? 0 : 1;
   a_ = UOp(product.src(of_rows).src(0));
@@ -76,31 +134,12 @@ UnitTiler::UnitTiler(const PanelStore& of, RowBlocks& rows, const Target& target
   steps_beside_ = kSumBytes / a_.dtype().bytes();
   steps_of_tile_ = kBytesOfTileRow / a_.dtype().bytes();
   for (const UOp& r : summed_) steps_ *= r.src(0).vmax();
-  tiles_down_ = RoundUp(steps_, steps_of_tile_) / steps_of_tile_;
+  tiles_down_ = CeilDiv(steps_, steps_of_tile_);
   PutRunsLast();
-  if (rows_.each == 0) {
-    ChooseBlock();
-    rows_.in_place = RowsLieAsTiles();
-    fills_rows_ = !rows_.in_place;
-    if (fills_rows_) rows_.stage = StageRows();
-  }
-}
-
-void UnitTiler::ChooseBlock() {
-  const RangeKind kind = rows_.row.arg<RangeArg>().kind;
-  const int64_t rows = rows_.row.src(0).vmax();
-  const int64_t fit = BytesOfTileRows(target_) / (tiles_down_ * kBytesOfTileRow);
-  const bool scratch = FindBelow(
-      {&a_, 1}, [](const UOp& u) { return u.is(Op::kIndex) && !u.src(0).is(Op::kParam); });
-  const int64_t most = scratch ? std::max(rows, kSide) : std::clamp(fit, kSideOfSquare, kMostRows);
-  int64_t blocks = (rows + most - 1) / most;
-  if (kind == RangeKind::kGrid) blocks = RoundUp(blocks, target_.cores);
-  const int64_t each = (rows + blocks - 1) / blocks;
-  // Whole squares, where what is added for that is little.
-  rows_.each = RoundUp(each, each > kManySquares * kSideOfSquare ? kSideOfSquare : kSide);
-  blocks = (rows + rows_.each - 1) / rows_.each;
-  if (blocks > 1 || kind == RangeKind::kGrid) rows_.block = ids_.Range(blocks, kind);
-  rows_.uneven = rows % rows_.each != 0;
+  if (rows_.in_place || rows_.stage) return;
+  rows_.in_place = RowsLieAsTiles();
+  fills_rows_ = !rows_.in_place;
+  if (fills_rows_) rows_.stage = StageRows();
 }
 
 UOp UnitTiler::Run() {
@@ -126,6 +165,7 @@ UOp UnitTiler::SumsOf(const UOp& columns, int64_t first, int64_t parts, int64_t 
     return ranges.back();
   };
   const int64_t tiles = rows_.each / kSide, down = tiles % kSquare == 0 ? kSquare : 1;
+  const UOp panel = among(of_.count, RangeKind::kLoop, over);
   const UOp part = among(parts, RangeKind::kLoop, over);
   const UOp square = among(tiles / down, RangeKind::kLoop, over);
   const UOp i = among(down, RangeKind::kUnroll, over);
@@ -136,11 +176,11 @@ UOp UnitTiler::SumsOf(const UOp& columns, int64_t first, int64_t parts, int64_t 
   const UOp pair = among(kSide, RangeKind::kMatrix, summed);
   const UOp beside = among(steps_beside_, RangeKind::kMatrix, summed);
   const UOp row = Plus(Times(Plus(Times(square, down), i), kSide), r);
-  const UOp column = Plus(Times(j, kSide), c);
+  const UOp column = Plus(Times(Plus(Times(panel, tiles_across_), j), kSide), c);
   const UOp from = Plus(UOp::Index(first), Plus(Times(part, each), tile));
   const UOp step = Plus(Times(from, steps_of_tile_), Plus(Times(pair, steps_beside_), beside));
   const UOp x = ReadRowAt(row, step);
-  const UOp y = columns ? UOp::Make(Op::kIndex, {columns, Simplify(PlaceInPanel(step, column))})
+  const UOp y = columns ? UOp::Make(Op::kIndex, {columns, Simplify(PlaceInPanels(step, column))})
                         : ReadColumnAt(step, column);
   const auto cast = [&](const UOp& u) { return UOp::Make(Op::kCast, of_.reduce.dtype(), {u}); };
   const UOp sum = SumOver(UOp::Make(Op::kMul, {cast(x), cast(y)}), summed);
@@ -153,7 +193,8 @@ UOp UnitTiler::SumsOf(const UOp& columns, int64_t first, int64_t parts, int64_t 
 
 UOp UnitTiler::StageSums(const UOp& columns) {
   const DType dtype = of_.reduce.dtype();
-  const int64_t id = ids_.stage++, bytes = rows_.each * tiles_across_ * kSide * dtype.bytes();
+  const int64_t id = ids_.stage++;
+  const int64_t bytes = rows_.each * of_.count * tiles_across_ * kSide * dtype.bytes();
   const UOp scratch = UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent(bytes)}});
   // As much of a panel at a time as takes two thirds of the innermost cache, where rows use it
   // again and go past that.
@@ -172,12 +213,12 @@ UOp UnitTiler::StageSums(const UOp& columns) {
 std::vector<UOp> UnitTiler::LoopsOfStore(const UOp& row) const {
   std::vector<UOp> out, of_columns;
   for (const UOp& r : ClosedRanges(of_.store)) {
-    if (r == rows_.row || r == of_.panel || r == of_.column) continue;
+    if (r == rows_.row || r == of_.panels || r == of_.column) continue;
     (sets_.Free(a_) & sets_.Bit(r) ? out : of_columns).push_back(r);
   }
   if (rows_.block) out.push_back(rows_.block);
   out.insert(out.end(), of_columns.begin(), of_columns.end());
-  if (of_.panel) out.push_back(of_.panel);
+  if (of_.panels) out.push_back(of_.panels);
   out.push_back(row);
   if (of_.column.is(Op::kRange)) out.push_back(of_.column);
   return out;
@@ -188,31 +229,43 @@ UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, co
   const UOp& product = c.reduce.src(0);
   if (c.reduce.arg<ReduceArg>().op != Op::kAdd || !AreOfTiles(product, target)) return UOp();
   if (!row.src(0).IsConst() || !c.lane.src(0).IsConst()) return UOp();
-  const int64_t columns = c.lane.src(0).vmax();
   int64_t depth = 1;
   for (const UOp& r : c.inner) {
     if (!r.src(0).IsConst() || r.src(0).vmax() > kMostSteps / depth) return UOp();
     depth *= r.src(0).vmax();
   }
-  const int64_t row_bytes = depth * product.src(0).src(0).dtype().bytes();
-  if (row.src(0).vmax() < kSide || columns < kSide || 2 * row_bytes < kBytesOfTileRow) return UOp();
+  const DType of = product.src(0).src(0).dtype();
+  const int64_t row_bytes = depth * of.bytes();
+  if (row.src(0).vmax() < kSide || c.lane.src(0).vmax() < kSide) return UOp();
+  if (2 * row_bytes < kBytesOfTileRow) return UOp();
   // The least block of rows, and a panel, are laid out for the whole sum.
   if (kSideOfSquare * row_bytes > MostOfPanel(target)) return UOp();
 
   FreshIds ids{FreshRangeId(sets), FreshStageId(sink)};
-  const int64_t width = std::min(columns, kSideOfSquare);
-  const RangeKind kind = c.lane.arg<RangeArg>().kind;
+  // Panels that a kernel of their own has laid out (schedule/pack_panels.cc).
+  const bool lie = LiesInPairs(c.b, PairsOf(c.reduce, target)) && c.b.src(0).src(0).is(Op::kParam);
+  const auto [joined, lane] = lie ? JoinColumns(sink, sets, c, ids) : Columns{sink, c.lane};
+  const int64_t columns = lane.src(0).vmax();
+  const RangeKind kind = lane.arg<RangeArg>().kind;
+  const int64_t deep = CeilDiv(row_bytes, kBytesOfTileRow);
+  RowBlocks blocks = BlocksOf(row, UOp(c.a.src(0)), deep, target, ids);
+  const int64_t bytes = kSideOfSquare * (blocks.each * kSumBytes + (lie ? 0 : row_bytes));
+  const int64_t whole = columns / kSideOfSquare;
+  const int64_t cores = kind == RangeKind::kGrid ? target.cores : 1;
+  const int64_t at_once = PanelsAtOnce(whole, of, bytes, cores, target);
   std::vector<PanelStore> panels;
   std::vector<LoopSegment> segments;
-  const int64_t whole = columns / width;
-  panels.push_back(PanelFrom(0, whole, width, kind, ids, segments));
-  if (const int64_t rest = columns % width; rest > 0) {
-    panels.push_back(PanelFrom(whole * width, 1, rest, kind, ids, segments));
-  }
-  const UOp split = Simplify(SplitIntoSegments(sink, c.lane, segments));
+  int64_t first = 0;
+  const auto add = [&](int64_t times, int64_t width) {
+    if (times * width == 0) return;
+    panels.push_back(PanelsFrom(first, times, width, kind, ids, segments));
+    first += times * width;
+  };
+  add(whole / at_once, at_once * kSideOfSquare);
+  add(1, whole % at_once * kSideOfSquare);
+  add(1, columns % kSideOfSquare);
+  const UOp split = Simplify(SplitIntoSegments(joined, lane, segments));
   if (split.size() != static_cast<int>(panels.size())) return UOp();
-  RowBlocks blocks;
-  blocks.row = row;
   std::vector<UnitTiler> tilers;
   tilers.reserve(panels.size());
   std::vector<UOp> stores;

@@ -6,10 +6,13 @@
 //
 //   for each block of rows                      (they stay in the core's own cache, if 32 do)
 //     what the products read of a, laid out in tiles
-//     for each panel of 32 columns
+//     for each few panels beside each other, of 32 columns
 //       what they read of b, as the unit takes it, unless it lies so already (graph/panel.h)
-//       the sums of all rows of the block, in scratch, square by square
+//       the sums of all rows of the block, in scratch, panel by panel and square by square
 //       what becomes of them, by vectors
+//
+// Few panels at once, since 64 bytes of a row by themselves come and go at a third of the rate of
+// longer pieces, which a cache's prefetcher follows: 5 to 12 % of a product's time.
 //
 // Where a sum is longer than a part of a panel that stays in the innermost cache, it is summed part
 // by part: each part takes up in scratch what those before it have summed. Sides are filled up with

@@ -5,7 +5,7 @@
 #include <bit>
 #include <optional>
 
-#include "codegen/index_math.h"
+#include "graph/index_math.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 

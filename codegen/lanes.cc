@@ -7,6 +7,7 @@
 #include "codegen/gpu_numbers.h"
 #include "graph/fault.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -149,18 +150,14 @@ bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets
   const RangeMask bit = sets.Bit(range);
   if (!(sets.Free(condition) & bit)) return true;
   if (Thresholds(sets, range).empty()) return false;
-  absl::flat_hash_set<const Node*> seen;
-  std::vector<const UOp*> stack = {&condition};
-  while (!stack.empty()) {
-    const UOp& u = *stack.back();
-    stack.pop_back();
+  bool decided = true;
+  WalkDown({&condition, 1}, [&](const UOp& u) {
     int64_t at;
-    if (!(sets.Free(u) & bit) || IsThreshold(u, range, at)) continue;
-    if (u == range) return false;
-    if (!seen.insert(u.get()).second) continue;
-    for (const UOp& s : u.srcs()) stack.push_back(&s);
-  }
-  return true;
+    if (!decided || !(sets.Free(u) & bit) || IsThreshold(u, range, at)) return false;
+    decided = !(u == range);
+    return decided;
+  });
+  return decided;
 }
 
 namespace {

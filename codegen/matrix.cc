@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "codegen/gpu_numbers.h"
-#include "codegen/index_math.h"
 #include "codegen/lanes.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"

@@ -7,6 +7,7 @@
 #include "codegen/lanes.h"
 #include "graph/panel.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -268,15 +269,11 @@ int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_st
 
 // The vectors that a value loads itself, and not what fills the stages that it reads.
 std::vector<UOp> OwnLoads(const UOp& value) {
-  std::vector<UOp> out, stack = {value};
-  absl::flat_hash_set<const Node*> seen;
-  while (!stack.empty()) {
-    const UOp u = stack.back();
-    stack.pop_back();
-    if (u.is(Op::kStage) || !seen.insert(u.get()).second) continue;
+  std::vector<UOp> out;
+  WalkDown({&value, 1}, [&](const UOp& u) {
     if (u.is(Op::kLoad) && u.dtype().lanes() > 1 && u.size() == 2) out.push_back(u);
-    stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-  }
+    return !u.is(Op::kStage);
+  });
   return out;
 }
 

@@ -3,15 +3,15 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
-#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -118,22 +118,15 @@ UOp OperandAlong(const RangeSets& sets, const UOp& value, RangeMask along) {
   }
   const RangeMask within = ReadAlong(sets, value, along);
   UOp found;
-  absl::flat_hash_set<const Node*> seen;
-  std::vector<UOp> stack = {value};
-  while (!stack.empty()) {
-    const UOp u = stack.back();
-    stack.pop_back();
-    if (!(sets.Free(u) & along) || !seen.insert(u.get()).second) continue;
-    if (!(sets.Free(u) & ~within)) {
-      if (found) return UOp();
-      found = u;
-    } else if (IsElementwise(u.op())) {
-      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-    } else {
-      return UOp();
-    }
-  }
-  return found;
+  bool only = true;
+  WalkDown({&value, 1}, [&](const UOp& u) {
+    if (!only || !(sets.Free(u) & along)) return false;
+    const bool is = !(sets.Free(u) & ~within);
+    only = is ? !found : IsElementwise(u.op());
+    if (is) found = u;
+    return !is && only;
+  });
+  return only ? found : UOp();
 }
 
 UOp LoopOverPanels(const RangeSets& sets, const Contraction& c, int64_t lanes,

@@ -5,9 +5,9 @@
 #include <map>
 
 #include "absl/container/flat_hash_set.h"
-#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "graph/fault.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/node_map.h"
 #include "graph/rewrite.h"

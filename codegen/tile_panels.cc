@@ -105,6 +105,17 @@ UOp UnitTiler::StageRows() {
   return zeros.empty() ? stage : WithStores(stage, zeros);
 }
 
+UOp UnitTiler::PlaceInPanels(const UOp& step, const UOp& column) const {
+  const int64_t width = tiles_across_ * kSide;
+  const UOp row = Times(Over(step, steps_beside_), width * steps_beside_);
+  const auto at = [&](const UOp& c) {
+    return Plus(row, Plus(Times(c, steps_beside_), Modulo(step, steps_beside_)));
+  };
+  if (of_.count == 1) return at(column);
+  const int64_t whole = tiles_down_ * steps_of_tile_;
+  return Plus(Times(Over(column, width), whole * width), at(Modulo(column, width)));
+}
+
 UOp UnitTiler::ReadColumnAt(const UOp& step, const UOp& column) const {
   Substitution map;
   if (of_.column.is(Op::kRange)) map.emplace(of_.column, column);
@@ -114,15 +125,17 @@ UOp UnitTiler::ReadColumnAt(const UOp& step, const UOp& column) const {
 
 bool UnitTiler::ColumnsLieAsTiles() {
   if (!b_.is(Op::kIndex) || b_.size() != 2 || steps_ != tiles_down_ * steps_of_tile_) return false;
-  if (of_.columns != tiles_across_ * kSide) return false;
-  const UOp tile = ids_.Loop(tiles_down_), pair = ids_.Loop(kSide), part = ids_.Loop(steps_beside_);
-  const UOp column = ids_.Loop(kSide);
+  const int64_t width = tiles_across_ * kSide;
+  if (of_.columns != of_.count * width) return false;
+  const UOp panel = ids_.Loop(of_.count), tile = ids_.Loop(tiles_down_), pair = ids_.Loop(kSide),
+            part = ids_.Loop(steps_beside_);
+  const UOp column = ids_.Loop(width);
   const UOp step = Plus(Times(tile, steps_of_tile_), Plus(Times(pair, steps_beside_), part));
-  const UOp read = ReadColumnAt(step, column);
+  const UOp read = ReadColumnAt(step, Plus(Times(panel, width), column));
   const RangeSets sets(UOp::Make(Op::kSink, {read}));
   const auto by = [&](const UOp& r) { return StepOf(read.src(1), r, sets); };
-  return by(tile).linear && by(pair).linear && by(part).linear && by(part).factor == 1 &&
-         by(column).linear && by(column).factor == steps_beside_;
+  return by(panel).linear && by(tile).linear && by(pair).linear && by(part).linear &&
+         by(part).factor == 1 && by(column).linear && by(column).factor == steps_beside_;
 }
 
 int64_t UnitTiler::StepsInRun(const UOp& along) {
@@ -185,18 +198,18 @@ UOp UnitTiler::StageColumns() {
   const UOp column = ids_.Loop(of_.columns);
   column_fill_.push_back(column);
   if (of_.column.is(Op::kRange)) map.emplace(of_.column, column);
-  const int64_t all = tiles_across_ * kSide, whole = tiles_down_ * steps_of_tile_;
-  const UOp stage = MakeStage(ids_.stage++, whole * all, Simplify(PlaceInPanel(step, column)),
+  const int64_t all = of_.count * tiles_across_ * kSide, whole = tiles_down_ * steps_of_tile_;
+  const UOp stage = MakeStage(ids_.stage++, whole * all, Simplify(PlaceInPanels(step, column)),
                               Simplify(Substitute(b_, map)), column_fill_);
   std::vector<UOp> zeros;
   if (whole > steps_) {
     const UOp past = ids_.Loop(whole - steps_), any = ids_.Loop(of_.columns);
-    const UOp at = PlaceInPanel(Plus(past, UOp::Index(steps_)), any);
+    const UOp at = PlaceInPanels(Plus(past, UOp::Index(steps_)), any);
     zeros.push_back(ZerosAt(stage, at, {past, any}));
   }
   if (all > of_.columns) {
     const UOp any = ids_.Loop(whole), past = ids_.Loop(all - of_.columns);
-    const UOp at = PlaceInPanel(any, Plus(past, UOp::Index(of_.columns)));
+    const UOp at = PlaceInPanels(any, Plus(past, UOp::Index(of_.columns)));
     zeros.push_back(ZerosAt(stage, at, {any, past}));
   }
   return WithStores(stage, zeros);

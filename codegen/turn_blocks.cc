@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "codegen/block_tiler.h"
-#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/stage.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"

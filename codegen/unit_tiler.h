@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "codegen/index_math.h"
 #include "codegen/lanes.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/panel.h"
 #include "graph/target.h"
@@ -31,7 +31,7 @@ struct FreshIds {
 struct RowBlocks {
   UOp row;                // the kernel's
   UOp block;              // the loop over blocks, or nothing
-  int64_t each = 0;       // rows of a block
+  int64_t each = 0;       // rows of a block: whole tiles
   bool uneven = false;    // whether the last one has fewer
   bool in_place = false;  // whether a lies so already: nothing is laid out
   size_t last_step = 0;   // the range of the sum that its steps run over fastest, by place
@@ -39,12 +39,18 @@ struct RowBlocks {
   std::vector<UOp> fill;
 };
 
-// A store over the columns of one panel.
+// So many rows that they stay in the core's own cache, in as many blocks as cores take evenly. Of
+// what lies in scratch, which loads are not gated from, there is one. `a` is what is read of them,
+// so many tiles deep.
+RowBlocks BlocksOf(const UOp& row, const UOp& a, int64_t deep, const Target& target, FreshIds& ids);
+
+// A store over the columns of a few panels beside each other, or of a narrower one.
 struct PanelStore {
   UOp store, reduce;
-  UOp panel;   // the loop over panels, or nothing
-  UOp column;  // that over a panel's columns, or where the only one is
-  int64_t columns = 0;
+  UOp panels;           // the loop over so many panels at a time, or nothing
+  UOp column;           // that over their columns, or where the only one is
+  int64_t columns = 0;  // of all of them
+  int64_t count = 1;    // of panels
 };
 
 // The store in tiles, in three stages: rows, columns, sums. The first tiler of a kernel lays out
@@ -60,9 +66,6 @@ class UnitTiler {
   UOp WithLanes(const UOp& sink) const;
 
  private:
-  // So many rows that they stay in the core's own cache, in as many blocks as cores take evenly. Of
-  // what lies in scratch, which loads are not gated from, there is one.
-  void ChooseBlock();
   UOp RowAt(const UOp& in_block) const {
     return rows_.block ? Plus(Times(rows_.block, rows_.each), in_block) : in_block;
   }
@@ -85,14 +88,11 @@ class UnitTiler {
   // Whether a is read from where it lies as the unit takes it.
   bool RowsLieAsTiles();
   UOp StageRows();
-  // Where a panel has what a column reads at a step.
-  UOp PlaceInPanel(const UOp& step, const UOp& column) const {
-    const UOp row = Times(Over(step, steps_beside_), tiles_across_ * kSide * steps_beside_);
-    return Plus(row, Plus(Times(column, steps_beside_), Modulo(step, steps_beside_)));
-  }
+  // Where the panels, one after the other, have what a column reads at a step.
+  UOp PlaceInPanels(const UOp& step, const UOp& column) const;
   // What is read of b at a step and a column of the panel.
   UOp ReadColumnAt(const UOp& step, const UOp& column) const;
-  // Whether a panel is read from where it lies as the unit takes it.
+  // Whether panels are read from where they lie as the unit takes them.
   bool ColumnsLieAsTiles();
   // How many steps of a range of the sum read b's elements side by side: all of them, or those of a
   // block, as formats of weights have them; or 0.
@@ -122,9 +122,9 @@ class UnitTiler {
   RowBlocks& rows_;
   const Target& target_;
   FreshIds& ids_;
-  std::vector<UOp> summed_;  // the ranges of the sum, in the order of its steps
-  UOp a_, b_;                // the factors before they were cast: of rows, of columns
-  const int64_t tiles_across_;
+  std::vector<UOp> summed_;             // the ranges of the sum, in the order of its steps
+  UOp a_, b_;                           // the factors before they were cast: of rows, of columns
+  const int64_t tiles_across_;          // a panel
   int64_t steps_ = 1, tiles_down_ = 1;  // of the sum
   int64_t steps_of_tile_ = 1;           // in a row of a tile of a
   int64_t steps_beside_ = 1;            // side by side in a panel

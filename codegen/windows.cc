@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "codegen/index_math.h"
 #include "codegen/lanes.h"
 #include "codegen/panels.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
+#include "graph/index_math.h"
 #include "graph/merge_ranges.h"
 #include "graph/panel.h"
 #include "graph/rewrite.h"

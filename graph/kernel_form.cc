@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
+#include "graph/index_math.h"
 #include "graph/ops.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -32,10 +32,14 @@ absl::Span<const UOp> ClosedRanges(const UOp& u) {
 }
 
 UOp AdjacentLoop(const UOp& store) {
-  for (const Sum sum = ToSum(store.src(0).src(1)); const Sum::Term& t : sum.terms) {
-    if (t.factor == 1 && t.term.is(Op::kRange)) return t.term;
+  const Sum sum = ToSum(store.src(0).src(1));
+  UOp lane;
+  for (const Sum::Term& t : sum.terms) {
+    if (t.factor == 1 && t.term.is(Op::kRange)) lane = t.term;
   }
-  return UOp();
+  if (!lane) return lane;
+  const auto depends = [&](const Sum::Term& t) { return DependsOn(t.term, lane); };
+  return std::count_if(sum.terms.begin(), sum.terms.end(), depends) == 1 ? lane : UOp();
 }
 
 TooManyRanges::TooManyRanges()
@@ -195,18 +199,11 @@ UOp OnlyReduction(const RangeSets& sets) {
 }
 
 std::vector<UOp> TopReductions(const UOp& value) {
-  std::vector<UOp> out, stack = {value};
-  absl::flat_hash_set<const Node*> seen;
-  while (!stack.empty()) {
-    const UOp u = stack.back();
-    stack.pop_back();
-    if (!seen.insert(u.get()).second) continue;
-    if (u.is(Op::kReduce)) {
-      out.push_back(u);
-    } else {
-      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-    }
-  }
+  std::vector<UOp> out;
+  WalkDown({&value, 1}, [&](const UOp& u) {
+    if (u.is(Op::kReduce)) out.push_back(u);
+    return !u.is(Op::kReduce);
+  });
   return out;
 }
 

@@ -36,7 +36,8 @@ absl::Span<const UOp> ClosedRanges(const UOp& u);
 using RangeMask = absl::uint128;
 inline constexpr size_t kMostRanges = 128;
 
-// The loop along which the elements that a store writes are adjacent, or nothing.
+// The loop along which the elements that a store writes are adjacent, at all its points, or
+// nothing.
 UOp AdjacentLoop(const UOp& store);
 
 // What RangeSets throws of a kernel with more: what made them so many is left out then.

@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "graph/box.h"
 #include "graph/infer_device.h"
 #include "graph/shifts.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -155,19 +155,15 @@ int64_t CollectiveElements(const UOp& u) { return u.is(Op::kPass) ? OfPass(u) : 
 
 int64_t MovedBytes(absl::Span<const UOp> roots) {
   int64_t bytes = 0;
-  absl::flat_hash_set<const Node*> seen;
-  std::vector<UOp> stack(roots.begin(), roots.end());
-  while (!stack.empty()) {
-    const UOp u = std::move(stack.back());
-    stack.pop_back();
-    if (u.realized() || !seen.insert(u.get()).second) continue;
+  WalkDown(roots, [&](const UOp& u) {
+    if (u.realized() || bytes == INT64_MAX) return false;
     int64_t more = 0;
     if (__builtin_mul_overflow(Elements(u), u.dtype().bytes(), &more) ||
         __builtin_add_overflow(bytes, more, &bytes)) {
-      return INT64_MAX;
+      bytes = INT64_MAX;
     }
-    for (const UOp& s : u.srcs()) stack.push_back(s);
-  }
+    return bytes != INT64_MAX;
+  });
   return bytes;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
+#include "graph/index_math.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -67,15 +68,13 @@ UOp PairsOf(const UOp& reduce, const Target& target) {
 }
 
 Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap, size_t of_row) {
-  const UOp two = UOp::Index(kStepsOfPair);
-  const auto plus = [](const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); };
   Places out{UOp::Index(0), 1};
-  if (pairs) out = {UOp::Make(Op::kFloorMod, {pairs, two}), kStepsOfPair};
+  if (pairs) out = {Modulo(pairs, kStepsOfPair), kStepsOfPair};
   for (size_t i = ranges.size(); i-- > 0;) {
     const bool paired = pairs && ranges[i] == pairs;
-    const UOp point = paired ? UOp::Make(Op::kFloorDiv, {pairs, two}) : ranges[i];
+    const UOp point = paired ? Over(pairs, kStepsOfPair) : ranges[i];
     const int64_t extent = ranges[i].src(0).vmax();
-    out.at = plus(out.at, UOp::Make(Op::kMul, {point, UOp::Index(out.count)}));
+    out.at = Plus(out.at, Times(point, out.count));
     out.count *= paired ? (extent + kStepsOfPair - 1) / kStepsOfPair : extent;
     if (i + of_row == ranges.size()) out.count += gap;
   }
@@ -84,13 +83,9 @@ Places PlacesOf(const std::vector<UOp>& ranges, const UOp& pairs, int64_t gap, s
 }
 
 UOp PlaceInRowTiles(const UOp& row, const UOp& step, int64_t deep, int64_t steps) {
-  const auto by = [](Op op, const UOp& a, int64_t n) { return UOp::Make(op, {a, UOp::Index(n)}); };
-  const auto plus = [](const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); };
-  const UOp tile =
-      plus(by(Op::kMul, by(Op::kFloorDiv, row, kRowsOfTile), deep), by(Op::kFloorDiv, step, steps));
-  const UOp within = plus(by(Op::kMul, by(Op::kFloorMod, row, kRowsOfTile), steps),
-                          by(Op::kFloorMod, step, steps));
-  return plus(by(Op::kMul, tile, kRowsOfTile * steps), within);
+  const UOp tile = Plus(Times(Over(row, kRowsOfTile), deep), Over(step, steps));
+  const UOp within = Plus(Times(Modulo(row, kRowsOfTile), steps), Modulo(step, steps));
+  return Plus(Times(tile, kRowsOfTile * steps), within);
 }
 
 bool LiesInPairs(const UOp& operand, const UOp& pairs) {

@@ -44,6 +44,10 @@ int64_t BytesOfTileRows(const Target& target);
 // Rows and columns of what it sums at once: a square of four tiles, 16 x 16 each.
 inline constexpr int64_t kSideOfSquare = 32;
 
+// The bytes of a row that are read at once where several panels beside each other are filled: a
+// cache's prefetcher follows them, but not the single lines of rows.
+inline constexpr int64_t kBytesOfPanelsAtOnce = 256;
+
 // Whether the target is a CPU with a matrix unit for operands of this dtype (see
 // codegen/cpu_tiles.h).
 bool HasTiles(DType operand, const Target& target);

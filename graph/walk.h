@@ -1,4 +1,4 @@
-// Walks over graphs, from sources to what reads them.
+// Walks over graphs.
 #pragma once
 
 #include "absl/container/inlined_vector.h"
@@ -42,6 +42,23 @@ const UOp* FindBelow(absl::Span<const UOp> roots, Fn wanted, bool with_extents =
     }
   }
   return nullptr;
+}
+
+// From the roots to their sources: `into` sees each node once, and says whether to go on to what it
+// reads. The roots keep the nodes alive.
+template <typename Fn>
+void WalkDown(absl::Span<const UOp> roots, Fn into) {
+  absl::InlinedVector<const UOp*, 32> stack;
+  SeenNodes seen;
+  const auto push = [&](absl::Span<const UOp> nodes) {
+    for (const UOp& u : nodes) stack.push_back(&u);
+  };
+  push(roots);
+  while (!stack.empty()) {
+    const UOp& u = *stack.back();
+    stack.pop_back();
+    if (seen.Insert(u.get()) && into(u)) push(u.srcs());
+  }
 }
 
 }  // namespace tessera

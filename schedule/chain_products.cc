@@ -8,6 +8,7 @@
 #include "graph/flags.h"
 #include "graph/product_chain.h"
 #include "graph/rewrite.h"
+#include "graph/walk.h"
 #include "schedule/groups.h"
 #include "schedule/passes.h"
 
@@ -50,17 +51,13 @@ class Chainer {
 
   // Whether a group's own nodes have a product.
   bool HoldsProduct(int g) const {
-    std::vector<UOp> stack = {Root(g)};
-    absl::flat_hash_set<const Node*> seen;
-    while (!stack.empty()) {
-      const UOp u = stack.back();
-      stack.pop_back();
-      if (!seen.insert(u.get()).second) continue;
-      if (!(u == Root(g)) && fusion_.group_of.contains(u.get())) continue;
-      if (IsContraction(u)) return true;
-      if (!u.is(Op::kReduce)) stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-    }
-    return false;
+    bool product = false;
+    WalkDown({&Root(g), 1}, [&](const UOp& u) {
+      if (!(u == Root(g)) && fusion_.group_of.contains(u.get())) return false;
+      product |= IsContraction(u);
+      return !product && !u.is(Op::kReduce);
+    });
+    return product;
   }
 
   // The groups from one with a product up to the next product, where nothing else reads them.

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "graph/fold.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -17,10 +18,7 @@
 namespace tessera {
 namespace {
 
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp FromEnd(const UOp& extent, const UOp& i) {
-  return UOp::Make(Op::kSub, {UOp::Make(Op::kSub, {extent, UOp::Index(1)}), i});
-}
+UOp FromEnd(const UOp& extent, const UOp& i) { return Minus(Minus(extent, UOp::Index(1)), i); }
 
 // Whether a reduction stays the same where it meets this value.
 bool IsNeutral(const UOp& reduce, const UOp& value) {

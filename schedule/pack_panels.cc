@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/merge_ranges.h"
 #include "graph/panel.h"
@@ -30,9 +31,6 @@ struct PanelOperand {
   bool tiles = false;  // the target's matrix unit takes the product
   int64_t slot() const { return load.src(0).arg<ParamArg>().slot; }
 };
-
-UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
-UOp Times(const UOp& a, int64_t b) { return UOp::Make(Op::kMul, {a, UOp::Index(b)}); }
 
 // The one sum of products of a kernel, or nothing.
 UOp OnlyContraction(const UOp& sink, const RangeSets& sets) {
@@ -143,6 +141,19 @@ class Packer {
     Extents panels;
   };
 
+  // The kernel that fills several panels at a time: rows of the operand are read in longer pieces.
+  // Loops over so many steps come after that over panels.
+  static UOp SeveralAtOnce(const UOp& pack, const UOp& panels, int64_t count, size_t steps) {
+    const SplitLoops split = SplitRange(pack, panels, count);
+    std::vector<UOp> loops;
+    for (const UOp& r : ClosedRanges(split.sink.src(0))) {
+      if (!(r == split.inner)) loops.push_back(r);
+    }
+    const auto outer = std::find(loops.begin(), loops.end(), split.outer);
+    loops.insert(outer + 1 + static_cast<int64_t>(steps), split.inner);
+    return WithLoops(split.sink, loops);
+  }
+
   static std::optional<Packed> Split(const UOp& sink, const PanelOperand& o, int64_t width) {
     const UOp lane = o.columns.back();
     const SplitLoops split = SplitRange(sink, lane, width);
@@ -180,6 +191,11 @@ class Packer {
         UOp::Make(Op::kIndex, {from, Simplify(Substitute(UOp(o.load.src(1)), own))})};
     store.insert(store.end(), fill.begin(), fill.end());
     out.pack = UOp::Make(Op::kSink, {UOp::Make(Op::kStore, store, Arg(int64_t{0}))});
+    const int64_t row = width * o.load.dtype().bytes();
+    const int64_t at_once =
+        LargestDivisor(split.outer.src(0).vmax(), std::max<int64_t>(1, kBytesOfPanelsAtOnce / row));
+    if (at_once > 1)
+      out.pack = SeveralAtOnce(out.pack, own.at(split.outer), at_once, o.steps.size());
     out.pack = SplitRanges(MergeRanges(Simplify(out.pack)));
     UOp load;
     for (const UOp& u : TopoSort({&split.sink, 1})) {

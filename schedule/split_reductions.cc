@@ -9,10 +9,10 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "graph/fault.h"
 #include "graph/ops.h"
 #include "graph/rewrite.h"
+#include "graph/walk.h"
 #include "schedule/fuse.h"
 #include "schedule/passes.h"
 #include "schedule/pointwise.h"
@@ -36,22 +36,15 @@ constexpr int64_t kRowsOfGroup = 64, kLeastGroups = 16;
 // Whether a value is made of a product and of what reduces it, as softmax(Q K^T) is: its rows are
 // then wanted whole (see ChainProducts), and not by parts of what is summed over.
 bool IsReducedProduct(const UOp& value) {
-  std::vector<UOp> stack = {value};
-  absl::flat_hash_set<const Node*> seen;
   bool product = false, reduction = false;
-  while (!stack.empty()) {
-    const UOp u = stack.back();
-    stack.pop_back();
-    if (!seen.insert(u.get()).second) continue;
+  WalkDown({&value, 1}, [&](const UOp& u) {
     if (IsContraction(u)) {
       product = true;
-      continue;
+      return false;
     }
     reduction |= u.is(Op::kReduce);
-    if (IsElementwise(u.op()) || IsMovement(u.op()) || u.is(Op::kReduce)) {
-      stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
-    }
-  }
+    return IsElementwise(u.op()) || IsMovement(u.op()) || u.is(Op::kReduce);
+  });
   return product && reduction;
 }
 

@@ -215,15 +215,16 @@ TEST(CpuTilePrograms, PanelsAreReadWhereTheyLie) {
   }
 }
 
-// The loops around the first load of a buffer.
-int LoopsAroundLoad(const UOp& program, int64_t slot) {
-  int loops = 0;
+// The extents of the loops around the first load of a buffer, by elements.
+std::vector<int64_t> LoopsAroundLoad(const UOp& program, int64_t slot) {
+  std::vector<int64_t> loops;
   for (const UOp& s : program.srcs()) {
-    loops += s.is(Op::kRange) - s.is(Op::kEnd);
+    if (s.is(Op::kRange)) loops.push_back(s.src(1).vmax());
+    if (s.is(Op::kEnd)) loops.pop_back();
     const bool param = s.is(Op::kLoad) && s.src(0).is(Op::kParam);
     if (param && s.src(0).arg<ParamArg>().slot == slot) return loops;
   }
-  return -1;
+  return {};
 }
 
 // While one part of a panel is multiplied the next one is asked for: each square of rows asks for
@@ -238,7 +239,35 @@ TEST(CpuTilePrograms, TheNextPartOfAPanelIsAskedFor) {
 // rows were laid out for each panel anew: a product of 2048 x 2048 took three times as long.)
 TEST(CpuTilePrograms, RowsAreLaidOutOnceForAllPanels) {
   const UOp product = ProductOfPanels();
-  EXPECT_EQ(LoopsAroundLoad(product, 1), 3);  // blocks, rows, steps
+  EXPECT_EQ(LoopsAroundLoad(product, 1).size(), 3u);  // blocks, rows, steps
+}
+
+// Panels beside each other are filled together, and their results written: 256 bytes of a row.
+TEST(CpuTilePrograms, SeveralPanelsAtOnce) {
+  Target chip = ChipWithTiles();
+  chip.cores = 1;
+  const auto vectors = [&](int64_t depth, int64_t columns, DType of = kBFloat16) {
+    const DType sums = of == kBFloat16 ? kFloat32 : kInt32;
+    const Tensor a = NarrowInput({64, depth}, of), b = NarrowInput({depth, columns}, of);
+    return LoopsAroundLoad(ProgramOf(a.Cast(sums).MatMul(b.Cast(sums)), chip), 2).back();
+  };
+  EXPECT_EQ(vectors(64, 256), 8);
+  EXPECT_EQ(vectors(64, 512, kInt8), 16);
+  EXPECT_EQ(vectors(64, 96), 6);     // not as many as that
+  EXPECT_EQ(vectors(2048, 256), 2);  // one fills a quarter of the cache
+}
+
+// Two cores share four panels by two, and six by three: neither has four of them at once.
+TEST(CpuTilePrograms, PanelsAtOnceLeaveNoCoreWithout) {
+  Target chip = ChipWithTiles();
+  chip.cores = 2;
+  const auto columns = [&](int64_t n) {
+    const UOp program = ProgramOf(NarrowInput({32, 512}).MatMul(NarrowInput({512, n})), chip);
+    return LoopsAroundLoad(program, 2).back() * 16;
+  };
+  EXPECT_EQ(columns(128), 64);
+  EXPECT_EQ(columns(192), 32);
+  EXPECT_EQ(columns(1024), 128);
 }
 
 // Both products of attention are in tiles, and what lies between them is written as the second one

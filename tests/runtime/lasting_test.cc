@@ -181,7 +181,10 @@ TEST(Lasting, PanelsOfManyForms) {
                         {"bf16 across", linear, 40, 48, 64, kBFloat16},
                         {"bf16, few rows", matmul, 5, 64, 96, kBFloat16},
                         {"bf16, odd", matmul, 40, 47, 64, kBFloat16},
-                        {"bf16 heads", heads, 12, 32, 128, kBFloat16}};
+                        {"bf16 heads", heads, 12, 32, 128, kBFloat16},
+                        {"bf16, panels at once", matmul, 40, 64, 256, kBFloat16},
+                        {"bf16, eleven panels", matmul, 40, 64, 352, kBFloat16},
+                        {"bf16 heads, panels at once", heads, 300, 64, 256, kBFloat16}};
   for (const Form& f : forms) {
     SCOPED_TRACE(f.name);
     const Tensor w = Matrix(f.inner, f.columns).Cast(f.dtype).Realize();
