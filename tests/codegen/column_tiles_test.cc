@@ -126,19 +126,31 @@ TEST(ColumnTiles, RowsGoByWhileVectorsStay) {
 }
 
 TEST(ColumnTiles, PanelsOfOneVectorAreReadThreeAtATime) {
-  // 2304 columns are 48 tiles; of 2048 a vector is left over, which has a tile of its own.
+  // 2304 columns are 48 tiles; of 2048 two vectors are left over, which have a tile of their own.
   const std::vector<PlanKernel> kernels = KernelsOf(
       Tensor::Empty({4096, 1024}).MatMul(Tensor::Empty({1024, 2048 + 256})), WideSmallChip());
   ASSERT_EQ(kernels.size(), 2u);
   const std::vector<PlanKernel> odd =
       KernelsOf(Tensor::Empty({4096, 1024}).MatMul(Tensor::Empty({1024, 2048})), WideSmallChip());
   ASSERT_EQ(odd.size(), 2u);
-  for (const auto& [of, sums] : {std::pair(&kernels, 24), std::pair(&odd, 24 + 8)}) {
+  for (const auto& [of, sums] : {std::pair(&kernels, 24), std::pair(&odd, 24 + 16)}) {
     ASSERT_OK_AND_ASSIGN(const Program product, Codegen((*of)[0].graph, (*of)[0].name,
                                                         (*of)[0].variables, WideSmallChip()));
     EXPECT_EQ(Count(product.statements, Op::kFma), sums);
     EXPECT_EQ(product.scratch_bytes, 0) << "a panel is laid out again";
   }
+}
+
+TEST(ColumnTiles, RowsThatAreLeftOverAreOneTile) {
+  Target chip = WideSmallChip();
+  chip.cores = 1;
+  const auto sums = [&](int64_t rows) {
+    const Tensor product = Tensor::Empty({rows, 64}).MatMul(Tensor::Empty({64, 48}));
+    return Count(ProgramOf(product, chip), Op::kFma);
+  };
+  EXPECT_EQ(sums(64), 8 * 3);
+  EXPECT_EQ(sums(61), 8 * 3 + 5 * 3);
+  EXPECT_EQ(sums(57), 8 * 3 + 3);
 }
 
 TEST(ColumnTiles, PanelsAreAskedForAheadWhereTheChipNeedsIt) {

@@ -31,13 +31,14 @@ double Median(std::vector<double> values) {
 std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, int rounds,
                                bool settled) {
   constexpr auto kRest = std::chrono::milliseconds(15);
+  constexpr double kWarmMs = 15;  // a core is as fast as it was about 10 ms after a rest
   std::vector<std::vector<double>> times(fns.size());
   for (int round = 0; round <= rounds; ++round) {
     for (size_t i = 0; i < fns.size(); ++i) {
       if (!fns[i]) continue;
       if (settled) {
         std::this_thread::sleep_for(kRest);
-        fns[i]();
+        for (double warm = 0; warm < kWarmMs;) warm += Milliseconds(fns[i]);
       }
       const double ms = Milliseconds(fns[i]);
       if (round > 0) times[i].push_back(ms);
