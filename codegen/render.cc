@@ -51,6 +51,13 @@ absl::flat_hash_set<const Node*> LoopsToUnroll(const UOp& program) {
   return out;
 }
 
+// How often a loop runs, where that is known; else 0.
+int64_t Iterations(const UOp& loop) {
+  const UOp &begin = loop.src(0), &end = loop.src(1), &step = loop.src(2);
+  if (!begin.IsConst() || !end.IsConst() || !step.IsConst() || step.vmin() < 1) return 0;
+  return (end.vmax() - begin.vmin() + step.vmin() - 1) / step.vmin();
+}
+
 constexpr int64_t kBytesOfTwo = 76 << 10;  // of shared memory, that no chip has three times
 
 class Renderer {
@@ -370,8 +377,13 @@ class Renderer {
       case Op::kRange: {
         const std::string name = absl::StrCat("i", u.arg<RangeArg>().id);
         if (unrolled_.contains(u.get())) Line(absl::StrCat("RT_UNROLL_BY(", kCopies, ")"));
-        Open(absl::StrCat("for (", TypeName(Held(u)), " ", name, " = ", Use(u.src(0)), "; ", name,
-                          " < ", Use(u.src(1)), "; ", name, " += ", Use(u.src(2)), ") {"));
+        std::string more = absl::StrCat(name, " < ", Use(u.src(1)));
+        // So that registers go to the loops that run most, and not to those that are nested
+        // deepest.
+        if (const int64_t n = gpu_ ? 0 : Iterations(u); n > 1)
+          more = absl::StrCat("RT_TIMES(", more, ", ", n, ")");
+        Open(absl::StrCat("for (", TypeName(Held(u)), " ", name, " = ", Use(u.src(0)), "; ", more,
+                          "; ", name, " += ", Use(u.src(2)), ") {"));
         names_.emplace(u.get(), name);
         scopes_.back().push_back(u.get());
         break;

@@ -291,8 +291,7 @@ class Vectoriser {
       if (gated) srcs.push_back(done_.At(u.src(2).get()));  // one for all lanes, or one each
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     }
-    if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0 &&
-        !(gated && (sets_.Free(u.src(2)) & bit_))) {
+    if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0) {
       return Shuffled(u, stride);
     }
     if (shuffles_ && !(gated && (sets_.Free(u.src(2)) & bit_))) {
@@ -353,21 +352,34 @@ class Vectoriser {
   }
 
   // Lanes that lie 2 apart, or backward: the vectors from the first of them on and up to the last,
-  // of which they are taken. Nothing beyond them is read.
+  // of which they are taken. Nothing beyond them is read; where each lane has a gate of its own,
+  // nothing but what gates let through.
   UOp Shuffled(const UOp& u, int64_t stride) {
     const int64_t step = std::abs(stride);
     const UOp low = AtLane(u.src(1), range_, stride > 0 ? 0 : lanes_ - 1);
-    const auto vector = [&](int64_t ahead) {
-      const UOp at = Simplify(UOp::Make(Op::kAdd, {low, UOp::Index(ahead)}));
+    const UOp gate = u.size() == 3 ? UOp(done_.At(u.src(2).get())) : UOp();
+    const int64_t ahead = (step - 1) * (lanes_ - 1);  // from the first vector to the second
+    const auto place = [&](int64_t l) { return (stride > 0 ? l : lanes_ - 1 - l) * step; };
+    const auto vector = [&](int64_t begin) {
+      const UOp at = Simplify(UOp::Make(Op::kAdd, {low, UOp::Index(begin)}));
       std::vector<UOp> srcs = {done_.At(u.src(0).get()), at};
-      if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
+      if (gate && gate.dtype().lanes() > 1) {
+        Ints lane(lanes_, lanes_);  // of each element, or none
+        for (int64_t l = 0; l < lanes_; ++l) {
+          const int64_t i = place(l) - begin;
+          if (i >= 0 && i < lanes_) lane[i] = l;
+        }
+        const UOp none = Splat(UOp::Const(kBool, tessera::Scalar()));
+        srcs.push_back(UOp::Make(Op::kShuffle, gate.dtype(), {gate, none}, lane));
+      } else if (gate) {
+        srcs.push_back(gate);
+      }
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     };
-    const int64_t ahead = (step - 1) * (lanes_ - 1);  // from the first vector to the second
     const UOp first = vector(0), second = ahead == 0 ? first : vector(ahead);
     Ints from;
     for (int64_t l = 0; l < lanes_; ++l) {
-      const int64_t at = (stride > 0 ? l : lanes_ - 1 - l) * step;
+      const int64_t at = place(l);
       from.push_back(at < lanes_ ? at : at - ahead + lanes_);
     }
     return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {first, second}, from);

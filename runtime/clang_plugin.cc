@@ -57,7 +57,7 @@ constexpr char kFile[] = "kernel.cc";
 #define TESSERA_INSTCOMBINE "instcombine"
 #endif
 constexpr char kPipeline[] =
-    "always-inline,function(sroa,simplifycfg,early-cse," TESSERA_INSTCOMBINE
+    "always-inline,function(lower-expect,sroa,simplifycfg,early-cse," TESSERA_INSTCOMBINE
     ",simplifycfg,loop-mssa(licm),early-cse),globaldce";
 
 // Where the fatal-error handler of this thread returns to, and what it leaves there.

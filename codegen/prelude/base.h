@@ -30,6 +30,9 @@ typedef double rt_f64;
 
 #define RT_RESTRICT __restrict
 
+// A loop's condition, which holds n times.
+#define RT_TIMES(more, n) __builtin_expect_with_probability(more, 1, (n) / ((n) + 1.0))
+
 #define RT_KERNEL(name)                                                                   \
   extern "C" __attribute__((visibility("default"))) void name(                            \
       void* const* rt_buffers, const rt_i64* rt_vars, void* rt_scratch, rt_i64 rt_worker, \
