@@ -25,8 +25,9 @@ constexpr int64_t kFewBlocks = 2;
 struct PanelOperand {
   UOp load;
   std::vector<UOp> columns, steps;  // ranges that it depends on; the last column is adjacent
-  UOp pairs;                        // the step that is taken in pairs
-  int64_t other_bytes = 0;          // of the other operand, for all rows; 0 where these may be few
+  int64_t matrices = 1;     // that it has, each with rows of its own; their ranges are columns
+  UOp pairs;                // the step that is taken in pairs
+  int64_t other_bytes = 0;  // of the other operand, for all rows; 0 where these may be few
   int64_t result_bytes = 0;
   bool tiles = false;  // the target's matrix unit takes the product
   int64_t slot() const { return load.src(0).arg<ParamArg>().slot; }
@@ -62,11 +63,12 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
       continue;
     }
     const RangeMask free = sets.Free(out.load), of_other = sets.Free(other);
-    if (!(free & sets.Bit(lane))) continue;
+    if (!(free & sets.Bit(lane)) || (of_other & sets.Bit(lane))) continue;
     bool rows = false, fits = true, fixed = true;
     for (const UOp& r : ClosedRanges(store)) {
       if (free & sets.Bit(r)) {
-        fits &= !(of_other & sets.Bit(r)) && r.src(0).IsConst();
+        fits &= r.src(0).IsConst();
+        if (of_other & sets.Bit(r)) out.matrices *= std::max<int64_t>(1, r.src(0).vmax());
         if (!(r == lane)) out.columns.push_back(r);
       } else {
         rows |= (of_other & sets.Bit(r)) && r.src(0).vmax() >= kLeastRowsOfPanel;
@@ -99,7 +101,7 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
 // its own to go by in tiles, so that all would lay out the same panels: half as many bytes are
 // enough there. (bf16, 768 x 1024 by 1024 x 1024 and 1024 x 512 by 512 x 1024: 13 % less time.)
 bool MeetsManyBlocks(const PanelOperand& o, int64_t bytes, const Target& target) {
-  if (bytes > o.other_bytes + o.result_bytes) return false;
+  if (o.matrices > 1 || bytes > o.other_bytes + o.result_bytes) return false;
   if (o.tiles && target.cores > 1) {
     return std::min(o.other_bytes, bytes) >= BytesOfTileRows(target);
   }

@@ -4,6 +4,10 @@
 // step takes parts of so many whole sticks each, and the second what is left as well, in elements;
 // of a product of matrices the last part is filled with zeros instead, so that all are tiles.
 //
+// A CPU's product of matrices with a long sum is several with shorter ones, whose panels stay in a
+// core's own cache, and their sum: 1024 x 16384 by 16384 x 1024 took 1.7 times as long whole, and of
+// bf16 256 x 14336 by 14336 x 4096 3.7 times.
+//
 // Columns of a matrix whose rows are shorter than a core's vectors are reduced for so many rows at
 // once that these are long, and then over those rows.
 #include <algorithm>
@@ -48,18 +52,39 @@ bool IsReducedProduct(const UOp& value) {
   return product && reduction;
 }
 
-// Of a product of matrices whose result has too few tiles to keep a GPU's multiprocessors busy:
-// into how many parts its sum is split; else 1.
+// Of a CPU's product of matrices whose sum is so long that a panel of it does not stay in a core's
+// own cache: parts of which one takes a quarter of that, alike, and no more than that their results
+// are half of what the factors have; else 1.
+int64_t PartsOfLongSum(const UOp& u, int64_t outputs, int64_t elements, const Target& target) {
+  if (!u.dtype().IsFloat() || u.arg<ReduceArg>().axes.size() != 1) return 1;
+  const int64_t steps = u.src(0).shape()[u.arg<ReduceArg>().axes[0]].value();
+  const int64_t bytes = steps * target.tile_vectors * target.vector_bytes;
+  if (bytes < target.l2_bytes / 4 * 3) return 1;
+  const int64_t wanted = bytes / (target.l2_bytes / 4);
+  const int64_t most = std::min(2 * wanted, elements / (2 * outputs));
+  for (int64_t parts = wanted; parts <= most; ++parts) {
+    if (steps % parts == 0) return parts;
+  }
+  for (int64_t parts = std::min(wanted, most); parts > wanted / 2; --parts) {
+    if (steps % parts == 0) return parts;
+  }
+  return 1;
+}
+
+// Of a product of matrices: into how many parts its sum is split; else 1. A GPU's, where the result
+// has too few tiles to keep its multiprocessors busy.
 int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
   const UOp& x = u.src(0);
-  if (target.dialect != Dialect::kCuda || !x.is(Op::kMul)) return 1;
-  if (u.arg<ReduceArg>().op != Op::kAdd || steps == 0) return 1;
+  if (!x.is(Op::kMul) || u.arg<ReduceArg>().op != Op::kAdd || steps == 0) return 1;
+  int64_t elements = 0;
   for (const UOp& factor : x.srcs()) {
     const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
     // The rows of all matrices that one factor has; so the columns of each, or the other way round.
     const int64_t rows = once.shape().is_static() ? once.shape().MaxElements() / steps : 0;
     if (rows == 0 || outputs / rows < kLeastSide || IsReducedProduct(once)) return 1;
+    elements += rows * steps;
   }
+  if (target.dialect == Dialect::kCpp) return PartsOfLongSum(u, outputs, elements, target);
   const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
   return std::min(target.cores / tiles, steps / kLeastSteps);
 }

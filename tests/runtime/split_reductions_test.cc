@@ -85,6 +85,29 @@ TEST_P(SplitReductions, OfShortRows) {
   }
 }
 
+// Products whose sums are so long that they are divided, or would be if anything divided them.
+TEST_P(SplitReductions, OfProducts) {
+  constexpr int64_t kRows = 17, kColumns = 40;
+  for (const int64_t n : {1 << 14, 11 * 1499, 16411}) {
+    const std::vector<float> x = Draw(kRows * n, 5), y = Draw(n * kColumns, 6);
+    std::vector<double> want(kRows * kColumns);
+    for (int64_t i = 0; i < kRows; ++i) {
+      for (int64_t k = 0; k < n; ++k) {
+        for (int64_t j = 0; j < kColumns; ++j) {
+          want[i * kColumns + j] += x[i * n + k] * y[k * kColumns + j];
+        }
+      }
+    }
+    const Tensor a = On(GetParam(), x, {kRows, n}), b = On(GetParam(), y, {n, kColumns});
+    EXPECT_EQ(Computed(a.MatMul(b)), want) << n;
+    EXPECT_EQ(Computed((-a).MatMul(b.T().Contiguous().T()) * 2 + 1),
+              Computed(1 - 2 * a.MatMul(b).Realize()))
+        << n;
+    const auto narrow = [](const Tensor& t) { return t.Cast(kBFloat16).Realize(); };
+    EXPECT_EQ(Computed(narrow(a).Cast(kFloat32).MatMul(narrow(b).Cast(kFloat32))), want) << n;
+  }
+}
+
 TEST_P(SplitReductions, SpecialValuesArrive) {
   for (const int64_t at : {int64_t{0}, kPrime / 2, kPrime - 1}) {
     std::vector<float> x(kPrime, -3);

@@ -93,6 +93,8 @@ TEST(Lasting, PanelsOfProducts) {
   EXPECT_EQ(Once(PlanOf(product(16), {w}, 64 * 128 * 4 - 1)), 0) << "no room";
   EXPECT_EQ(Once(PlanOf(Input({16, 64}).MatMul(v.Transpose()), {v})), 1) << "across the grain";
   EXPECT_EQ(Once(PlanOf(Input({16, 64}).MatMul(Input({64, 100})), {w})), 0) << "does not last";
+  const Tensor deep = Input({8192, 64});  // its sum is in parts, each with panels
+  EXPECT_EQ(Once(PlanOf(Input({16, 8192}).MatMul(deep), {deep}, 4 * kMiB)), 1);
   const Tensor odd = Input({64, 100});
   EXPECT_EQ(Once(PlanOf(Input({16, 64}).MatMul(odd), {odd})), 0) << "no whole vectors";
 }
@@ -117,7 +119,7 @@ TEST(Lasting, PanelsOfOneCall) {
   const Tensor rows = Input({2048, 1024}).SliceAxis(0, {0, n});
   EXPECT_EQ(PlanOf(rows.MatMul(w), {}).steps.size(), 1u) << "rows that may be few";
   EXPECT_EQ(steps(2048, 1024, 64), 1u) << "columns that stay in a core's cache";
-  EXPECT_EQ(steps(512, 8192, 1 << 16), 1u) << "too many bytes";
+  EXPECT_EQ(steps(512, 1024, 1 << 16), 1u) << "too many bytes";
 }
 
 // What is computed once reads nothing that is laid out at each run.

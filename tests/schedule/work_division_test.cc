@@ -299,6 +299,26 @@ TEST(DivideWork, LongReductionsAreDividedWhateverTheirLength) {
   EXPECT_THAT(columns(512, 512), ElementsAre(512));     // too little
 }
 
+// A panel of 16384 steps fills this chip's own cache: a quarter of it takes 4096.
+TEST(DivideWork, LongSumsOfProductsAreDividedAlike) {
+  const auto parts = [](int64_t rows, int64_t inner, int64_t columns, DType dtype = kFloat32) {
+    const Tensor a = Tensor::Empty({rows, inner}, dtype),
+                 b = Tensor::Empty({inner, columns}, dtype);
+    const std::vector<int64_t> steps = StepsOf(a.MatMul(b), 2);
+    const int64_t outputs = rows * columns, before = steps.size() < 2 ? 1 : steps[steps.size() - 2];
+    EXPECT_EQ(steps.back(), outputs);
+    return before % outputs == 0 ? before / outputs : 1;  // or panels
+  };
+  EXPECT_EQ(parts(64, 16384, 32), 4);
+  EXPECT_EQ(parts(64, 12288, 64), 3);
+  EXPECT_EQ(parts(64, 3501 * 5, 64), 5);
+  EXPECT_EQ(parts(64, 12287, 64), 1);      // most of a panel stays
+  EXPECT_EQ(parts(64, 16381, 64), 1);      // a prime number
+  EXPECT_EQ(parts(8, 16384, 64), 1);       // rows read each panel but once
+  EXPECT_EQ(parts(6000, 16384, 6000), 1);  // parts would take more than the factors
+  EXPECT_EQ(parts(64, 16384, 64, kInt32), 1);
+}
+
 TEST(DivideWork, ATensorBeyondTheSpanIsSplitOrRefused) {
   const Tensor x = Tensor::Empty({64, 1024});
   const PlanKernel k = KernelOf(x.T().Sum({0}), 8, 64 * 1024);
