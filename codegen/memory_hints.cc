@@ -246,7 +246,8 @@ int64_t AheadInOrder(const UOp& load, const UOp& loop, int64_t of_step, const Ta
 }
 
 // The same of what the loops of a sum read of a buffer, where that is more than the innermost cache
-// holds. Of windows it is what the loop outside of some points reads next.
+// holds. Of windows it is what the loop outside of some points reads next, or a single loop after
+// as many.
 int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_step,
                      const Target& target, const RangeSets& sets) {
   constexpr int64_t kLeastPoints = 8;
@@ -264,7 +265,9 @@ int64_t AheadOfPanel(const UOp& load, absl::Span<const UOp> loops, int64_t of_st
     if (points >= kLeastPoints && step.linear) return step.factor;
     points *= loops[i].src(0).vmax();
   }
-  return 0;
+  const Step step = StepOf(load.src(1), loops.back(), sets);
+  const int64_t bytes = std::abs(step.factor) * load.dtype().Scalar().bytes();
+  return loops.size() == 1 && step.linear && bytes >= kLeastStride ? step.factor * kLeastPoints : 0;
 }
 
 // The vectors that a value loads itself, and not what fills the stages that it reads.

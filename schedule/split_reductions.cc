@@ -5,8 +5,8 @@
 // of a product of matrices the last part is filled with zeros instead, so that all are tiles.
 //
 // A CPU's product of matrices with a long sum is several with shorter ones, whose panels stay in a
-// core's own cache, and their sum: 1024 x 16384 by 16384 x 1024 took 1.7 times as long whole, and of
-// bf16 256 x 14336 by 14336 x 4096 3.7 times.
+// core's own cache, and their sum: 1024 x 16384 by 16384 x 1024 took 1.7 times as long whole, and
+// of bf16 256 x 14336 by 14336 x 4096 3.7 times.
 //
 // Columns of a matrix whose rows are shorter than a core's vectors are reduced for so many rows at
 // once that these are long, and then over those rows.

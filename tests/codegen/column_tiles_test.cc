@@ -168,5 +168,15 @@ TEST(ColumnTiles, PanelsAreAskedForAheadWhereTheChipNeedsIt) {
   EXPECT_EQ(Count(ProgramOf(few, target), Op::kPrefetch), 0);
 }
 
+// A convolution by steps of two lays out its windows, which one loop then reads row by row.
+TEST(ColumnTiles, WindowsOfOneLoopAreAskedForAhead) {
+  Target chip = WideSmallChip();
+  chip.stream_ahead = 2048;
+  const Tensor x = Tensor::Empty({2, 3, 224, 224}), w = Tensor::Empty({64, 3, 7, 7});
+  const UOp program = ProgramOf(x.Conv2d(w, {.stride = {2, 2}, .padding = {3, 3}}), chip);
+  EXPECT_GE(Count(program, Op::kPrefetch), 3);
+  EXPECT_EQ(Count(program, Op::kLanes), 0);  // every second element is taken from two vectors
+}
+
 }  // namespace
 }  // namespace tessera
