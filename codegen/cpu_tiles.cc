@@ -76,11 +76,12 @@ PanelStore PanelsFrom(int64_t first, int64_t times, int64_t columns, RangeKind k
 }
 
 // The columns of the result's rows as one loop, where they are two.
-struct Columns {
+struct JoinedColumns {
   UOp sink, loop;
 };
 
-Columns JoinColumns(const UOp& sink, const RangeSets& sets, const Contraction& c, FreshIds& ids) {
+JoinedColumns JoinColumns(const UOp& sink, const RangeSets& sets, const Contraction& c,
+                          FreshIds& ids) {
   const UOp& at = sink.src(0).src(0).src(1);
   const int64_t width = c.lane.src(0).vmax();
   for (const UOp& r : c.columns) {
@@ -244,11 +245,12 @@ UOp TileByUnits(const UOp& sink, const RangeSets& sets, const Contraction& c, co
   FreshIds ids{FreshRangeId(sets), FreshStageId(sink)};
   // Panels that a kernel of their own has laid out (schedule/pack_panels.cc).
   const bool lie = LiesInPairs(c.b, PairsOf(c.reduce, target)) && c.b.src(0).src(0).is(Op::kParam);
-  const auto [joined, lane] = lie ? JoinColumns(sink, sets, c, ids) : Columns{sink, c.lane};
+  const auto [joined, lane] = lie ? JoinColumns(sink, sets, c, ids) : JoinedColumns{sink, c.lane};
   const int64_t columns = lane.src(0).vmax();
   const RangeKind kind = lane.arg<RangeArg>().kind;
   const int64_t deep = CeilDiv(row_bytes, kBytesOfTileRow);
-  RowBlocks blocks = BlocksOf(row, UOp(c.a.src(0)), deep, target, ids);
+  const int of_rows = (sets.Free(product.src(0)) & sets.Bit(row)) ? 0 : 1;
+  RowBlocks blocks = BlocksOf(row, UOp(product.src(of_rows).src(0)), deep, target, ids);
   const int64_t bytes = kSideOfSquare * (blocks.each * kSumBytes + (lie ? 0 : row_bytes));
   const int64_t whole = columns / kSideOfSquare;
   const int64_t cores = kind == RangeKind::kGrid ? target.cores : 1;

@@ -8,7 +8,7 @@
 //     what the products read of a, laid out in tiles
 //     for each few panels beside each other, of 32 columns
 //       what they read of b, as the unit takes it, unless it lies so already (graph/panel.h)
-//       the sums of all rows of the block, in scratch, panel by panel and square by square
+//       the sums of all rows of the block, in scratch, square by square
 //       what becomes of them, by vectors
 //
 // Few panels at once, since 64 bytes of a row by themselves come and go at a third of the rate of

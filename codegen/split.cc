@@ -251,9 +251,11 @@ UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int
     add(unroll, lanes);
     // Fewer copies of what is left; or one after the other, where it is not known, or workers share
     // it.
-    const UOp left = Simplify(Over(Minus(n, done), lanes));
-    const bool copies = left.IsConst() && kind != RangeKind::kGrid;
-    if (copies && left.vmin() > 1 && left.vmin() < unroll) add(left.vmin(), lanes);
+    const UOp rest_tiles = Simplify(Over(Minus(n, done), lanes));
+    const bool known = rest_tiles.IsConst() && kind != RangeKind::kGrid;
+    if (known && rest_tiles.vmin() > 1 && rest_tiles.vmin() < unroll) {
+      add(rest_tiles.vmin(), lanes);
+    }
     if (unroll > 1 && lanes > 1) add(1, lanes);
     if (rest == Rest::kRepeat && begin.IsConst() && n.IsConst()) {
       const int64_t length = n.vmin() - begin.vmin();

@@ -151,7 +151,7 @@ int64_t UnitTiler::StepsInRun(const UOp& along) {
 }
 
 void UnitTiler::PutRunsLast() {
-  if (rows_.each == 0) {
+  if (!rows_.in_place && !rows_.stage) {
     rows_.last_step = summed_.size() - 1;
     int64_t longest = 0;
     for (size_t i = summed_.size(); i-- > 0 && !b_.is(Op::kIndex);) {

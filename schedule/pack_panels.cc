@@ -25,7 +25,7 @@ constexpr int64_t kFewBlocks = 2;
 struct PanelOperand {
   UOp load;
   std::vector<UOp> columns, steps;  // ranges that it depends on; the last column is adjacent
-  int64_t matrices = 1;     // that it has, each with rows of its own; their ranges are columns
+  bool several = false;     // matrices, each with rows of its own, whose ranges are among columns
   UOp pairs;                // the step that is taken in pairs
   int64_t other_bytes = 0;  // of the other operand, for all rows; 0 where these may be few
   int64_t result_bytes = 0;
@@ -68,7 +68,7 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
     for (const UOp& r : ClosedRanges(store)) {
       if (free & sets.Bit(r)) {
         fits &= r.src(0).IsConst();
-        if (of_other & sets.Bit(r)) out.matrices *= std::max<int64_t>(1, r.src(0).vmax());
+        out.several |= (of_other & sets.Bit(r)) != 0;
         if (!(r == lane)) out.columns.push_back(r);
       } else {
         rows |= (of_other & sets.Bit(r)) && r.src(0).vmax() >= kLeastRowsOfPanel;
@@ -97,11 +97,12 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
 }
 
 // Whether rows go by in many blocks, for each of which panels of so many bytes would come from
-// afar; and these are no more than what else the product reads and writes. Each core has rows of
+// afar; and these are no more than what else the product reads and writes. (Panels of several
+// matrices, as parts of a sum have them, stay near by themselves.) Each core has rows of
 // its own to go by in tiles, so that all would lay out the same panels: half as many bytes are
 // enough there. (bf16, 768 x 1024 by 1024 x 1024 and 1024 x 512 by 512 x 1024: 13 % less time.)
 bool MeetsManyBlocks(const PanelOperand& o, int64_t bytes, const Target& target) {
-  if (o.matrices > 1 || bytes > o.other_bytes + o.result_bytes) return false;
+  if (o.several || bytes > o.other_bytes + o.result_bytes) return false;
   if (o.tiles && target.cores > 1) {
     return std::min(o.other_bytes, bytes) >= BytesOfTileRows(target);
   }
@@ -144,7 +145,8 @@ class Packer {
   };
 
   // The kernel that fills several panels at a time: rows of the operand are read in longer pieces.
-  // Loops over so many steps come after that over panels.
+  // So many loops over steps, which come right after that over panels, are then between the loop
+  // over several of them and that over one after the other.
   static UOp SeveralAtOnce(const UOp& pack, const UOp& panels, int64_t count, size_t steps) {
     const SplitLoops split = SplitRange(pack, panels, count);
     std::vector<UOp> loops;

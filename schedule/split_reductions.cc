@@ -2,7 +2,7 @@
 //
 // Parts that divide their axis are an axis of their own. Where none of enough parts does, the first
 // step takes parts of so many whole sticks each, and the second what is left as well, in elements;
-// of a product of matrices the last part is filled with zeros instead, so that all are tiles.
+// of a GPU's product of matrices the last part is filled with zeros instead, so that all are tiles.
 //
 // A CPU's product of matrices with a long sum is several with shorter ones, whose panels stay in a
 // core's own cache, and their sum: 1024 x 16384 by 16384 x 1024 took 1.7 times as long whole, and
@@ -52,21 +52,26 @@ bool IsReducedProduct(const UOp& value) {
   return product && reduction;
 }
 
+int64_t BytesOfPanel(int64_t steps, const Target& target) {
+  return steps * target.tile_vectors * target.vector_bytes;
+}
+
 // Of a CPU's product of matrices whose sum is so long that a panel of it does not stay in a core's
-// own cache: parts of which one takes a quarter of that, alike, and no more than that their results
-// are half of what the factors have; else 1.
+// own cache: alike parts of which one takes about a quarter of that, of whole steps of tiles if any
+// are, and no more of them than that their results are half of what the factors have; else 1.
 int64_t PartsOfLongSum(const UOp& u, int64_t outputs, int64_t elements, const Target& target) {
   if (!u.dtype().IsFloat() || u.arg<ReduceArg>().axes.size() != 1) return 1;
   const int64_t steps = u.src(0).shape()[u.arg<ReduceArg>().axes[0]].value();
-  const int64_t bytes = steps * target.tile_vectors * target.vector_bytes;
-  if (bytes < target.l2_bytes / 4 * 3) return 1;
-  const int64_t wanted = bytes / (target.l2_bytes / 4);
+  const int64_t wanted = BytesOfPanel(steps, target) / (target.l2_bytes / 4);
   const int64_t most = std::min(2 * wanted, elements / (2 * outputs));
-  for (int64_t parts = wanted; parts <= most; ++parts) {
-    if (steps % parts == 0) return parts;
-  }
-  for (int64_t parts = std::min(wanted, most); parts > wanted / 2; --parts) {
-    if (steps % parts == 0) return parts;
+  for (const int64_t whole : {kStepsOfTile, int64_t{1}}) {
+    const auto divides = [&](int64_t n) { return steps % n == 0 && steps / n % whole == 0; };
+    for (int64_t parts = wanted; parts <= most; ++parts) {
+      if (divides(parts)) return parts;
+    }
+    for (int64_t parts = std::min(wanted, most); parts > wanted / 2; --parts) {
+      if (divides(parts)) return parts;
+    }
   }
   return 1;
 }
@@ -76,6 +81,8 @@ int64_t PartsOfLongSum(const UOp& u, int64_t outputs, int64_t elements, const Ta
 int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
   const UOp& x = u.src(0);
   if (!x.is(Op::kMul) || u.arg<ReduceArg>().op != Op::kAdd || steps == 0) return 1;
+  const bool cpu = target.dialect == Dialect::kCpp;
+  if (cpu && BytesOfPanel(steps, target) < target.l2_bytes / 4 * 3) return 1;
   int64_t elements = 0;
   for (const UOp& factor : x.srcs()) {
     const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
@@ -84,7 +91,7 @@ int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Targe
     if (rows == 0 || outputs / rows < kLeastSide || IsReducedProduct(once)) return 1;
     elements += rows * steps;
   }
-  if (target.dialect == Dialect::kCpp) return PartsOfLongSum(u, outputs, elements, target);
+  if (cpu) return PartsOfLongSum(u, outputs, elements, target);
   const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
   return std::min(target.cores / tiles, steps / kLeastSteps);
 }
@@ -236,13 +243,12 @@ UOp ByShortRows(const UOp& u, const Target& target) {
 
 // The reduction in two steps, or nothing where one is enough.
 UOp Split(const UOp& u, const Target& target) {
-  if (!u.is(Op::kReduce) || target.cores < 2 || !u.shape().is_static()) return UOp();
+  if (!u.is(Op::kReduce) || !u.shape().is_static()) return UOp();
   const int64_t outputs = u.shape().MaxElements();
   const UOp& x = u.src(0);
   if (outputs == 0 || !x.shape().is_static()) return UOp();
   const int64_t steps = x.shape().MaxElements() / outputs;
   const int64_t of_product = PartsOfProduct(u, outputs, steps, target);
-  const bool large = outputs < 2 * target.cores && steps >= kLargeReduction;
   if (of_product >= 2) {
     Parts parts = PartsOf(u, /*results=*/false, of_product, 1);
     if (parts.axis < 0) return UOp();
@@ -253,7 +259,9 @@ UOp Split(const UOp& u, const Target& target) {
     parts.count = (n + parts.each - 1) / parts.each;
     return InParts(u, Padded(x, parts.axis, parts.count * parts.each - n), parts, true);
   }
+  if (target.cores < 2) return UOp();
   if (const UOp groups = ByShortRows(u, target)) return groups;
+  const bool large = outputs < 2 * target.cores && steps >= kLargeReduction;
   const int64_t readers =
       large ? kPartsPerCore * target.cores : PartsOfColumns(u, outputs, steps, target);
   if (readers < 2) return UOp();

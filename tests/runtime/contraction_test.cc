@@ -103,7 +103,8 @@ TEST(Contraction, NarrowFloatsOfEveryShape) {
                                {130, 1030, 33},
                                {323, 40, 95},
                                {70, 66, 128 + 96 + 5},
-                               {300, 72, 544}}) {
+                               {300, 72, 544},
+                               {64, 704, 256}}) {
     const Tensor x = Guarded({m, k}), y = Guarded({k, n}), a = narrow(x), b = narrow(y);
     const std::vector<float> want = x.MatMul(y).Cast(kBFloat16).ToVector<float>();
     EXPECT_EQ(a.MatMul(b).ToVector<float>(), want) << m << "x" << k << "x" << n;

@@ -31,7 +31,7 @@ double Median(std::vector<double> values) {
 std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, int rounds,
                                bool settled) {
   constexpr auto kRest = std::chrono::milliseconds(15);
-  constexpr double kWarmMs = 15;  // a core is as fast as it was about 10 ms after a rest
+  constexpr double kWarmMs = 15;  // after a rest a core needs about 10 ms to be as fast as before
   std::vector<std::vector<double>> times(fns.size());
   for (int round = 0; round <= rounds; ++round) {
     for (size_t i = 0; i < fns.size(); ++i) {
