@@ -326,7 +326,7 @@ UOp ByteTiler::TileOutputs(const UOp& sink) {
   UOp out = ColumnsOutward(sink, c_);
   out = Simplify(TileApart(out, c_.lane, columns));
   if (rows == 1) return out;
-  const int64_t tiles = (rows + most - 1) / most;
+  const int64_t tiles = CeilDiv(rows, most);
   return Tile(out, row, (rows + tiles - 1) / tiles, 1);
 }
 

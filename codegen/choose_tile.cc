@@ -4,6 +4,7 @@
 #include "codegen/block_tiler.h"
 #include "codegen/gpu_numbers.h"
 #include "codegen/lanes.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
@@ -14,7 +15,6 @@ namespace {
 constexpr int64_t kMostRowBytes = 128;
 constexpr int64_t kLeastRows = 16, kLeastSteps = 8;
 constexpr int64_t kMostAhead = 3;
-int64_t Ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Lanes of 16 bytes along the range, where each load of a value that moves with it reads whole
 // vectors; 1 if none moves.
@@ -163,7 +163,7 @@ bool BlockTiler::Choose(const GivenTile* given) {
   const bool fetched = target_.fetches && (a_.read_only || b_.read_only);
   const int64_t most = given != nullptr ? 0 : fetched ? kMostAhead : 1;
   a_.ahead = b_.ahead =
-      std::clamp<int64_t>(room / stage - 1, 0, std::min(most, Ceil(steps, steps_) - 1));
+      std::clamp<int64_t>(room / stage - 1, 0, std::min(most, CeilDiv(steps, steps_) - 1));
   return stage <= target_.shared_bytes;
 }
 
@@ -180,7 +180,7 @@ void BlockTiler::ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
     tile_columns_ = n;
     if (few && m * n > 64 * 64) continue;
     if ((m > 32 && m >= 2 * rows) || (n > 32 && n >= 2 * columns)) continue;
-    if (Ceil(rows, m) * Ceil(columns, n) >= ShareOf(target_.cores, batch)) break;
+    if (CeilDiv(rows, m) * CeilDiv(columns, n) >= ShareOf(target_.cores, batch)) break;
   }
 }
 

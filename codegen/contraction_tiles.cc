@@ -12,6 +12,7 @@
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "codegen/windows.h"
+#include "graph/index_math.h"
 #include "graph/merge_ranges.h"
 #include "graph/panel.h"
 #include "graph/simplify.h"
@@ -77,8 +78,7 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   const int64_t tile_columns = columns >= 4 ? 4 : 1;
   // Registers: the sums, the columns' part of b, and one of a.
   const int64_t most = (target.vector_registers - 2 - tile_columns) / tile_columns;
-  const int64_t tiles = (rows + most - 1) / most;
-  const int64_t tile_rows = (rows + tiles - 1) / tiles;
+  const int64_t tiles = CeilDiv(rows, most), tile_rows = CeilDiv(rows, tiles);
   UOp out = ColumnsOutward(sink, c);
   out = Simplify(TileApart(out, c.lane, tile_columns));
   if (tiles > 1 && OpsOver(c.b, along, sets) >= kOpsToStage) {
@@ -98,7 +98,7 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
 // tile, those of the rest as well.
 int64_t VectorsAtOnce(int64_t columns, int64_t tile_columns, int64_t lanes) {
   if (columns >= 2 * tile_columns * lanes) return tile_columns;
-  return std::max((columns + lanes - 1) / lanes, tile_columns);
+  return std::max(CeilDiv(columns, lanes), tile_columns);
 }
 
 // Rows whose sums stay in registers, with the columns and one element of a: as many as can be, or

@@ -19,7 +19,6 @@ constexpr int64_t kMostRows = 256;                // of a block: more of them we
 constexpr int64_t kManySquares = 8;               // to which another one adds little
 constexpr int64_t kMostSteps = int64_t{1} << 24;  // of a sum
 
-int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
 int64_t RoundUp(int64_t n, int64_t unit) { return CeilDiv(n, unit) * unit; }
 
 UOp SumIn(const UOp& store) {
@@ -127,7 +126,7 @@ UnitTiler::UnitTiler(const PanelStore& of, RowBlocks& rows, const Target& target
       target_(target),
       ids_(ids),
       summed_(ClosedRanges(of.reduce).begin(), ClosedRanges(of.reduce).end()),
-      tiles_across_((std::min(of.columns, kSideOfSquare) + kSide - 1) / kSide) {
+      tiles_across_(CeilDiv(std::min(of.columns, kSideOfSquare), kSide)) {
   const UOp& product = of.reduce.src(0);
   const int of_rows = (sets_.Free(product.src(0)) & sets_.Bit(rows.row)) ? 0 : 1;
   a_ = UOp(product.src(of_rows).src(0));
@@ -202,8 +201,7 @@ UOp UnitTiler::StageSums(const UOp& columns) {
   const int64_t bytes_of_tile = tiles_across_ * kSide * kBytesOfTileRow;
   const int64_t most = std::max<int64_t>(1, target_.l1_bytes * 2 / 3 / bytes_of_tile);
   const bool again = rows_.each > kSideOfSquare;
-  const int64_t parts = again ? (tiles_down_ + most - 1) / most : 1,
-                each = (tiles_down_ + parts - 1) / parts;
+  const int64_t parts = again ? CeilDiv(tiles_down_, most) : 1, each = CeilDiv(tiles_down_, parts);
   std::vector<UOp> srcs = {scratch, SumsOf(columns, 0, 1, each, scratch)};
   const int64_t whole = tiles_down_ / each, rest = tiles_down_ % each;
   if (whole > 1) srcs.push_back(SumsOf(columns, each, whole - 1, each, scratch));

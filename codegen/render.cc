@@ -380,8 +380,9 @@ class Renderer {
         std::string more = absl::StrCat(name, " < ", Use(u.src(1)));
         // So that registers go to the loops that run most, and not to those that are nested
         // deepest.
-        if (const int64_t n = gpu_ ? 0 : Iterations(u); n > 1)
+        if (const int64_t n = gpu_ ? 0 : Iterations(u); n > 1) {
           more = absl::StrCat("RT_TIMES(", more, ", ", n, ")");
+        }
         Open(absl::StrCat("for (", TypeName(Held(u)), " ", name, " = ", Use(u.src(0)), "; ", more,
                           "; ", name, " += ", Use(u.src(2)), ") {"));
         names_.emplace(u.get(), name);

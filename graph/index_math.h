@@ -10,6 +10,8 @@
 
 namespace tessera {
 
+inline int64_t CeilDiv(int64_t n, int64_t by) { return (n + by - 1) / by; }
+
 inline UOp Plus(const UOp& a, const UOp& b) { return UOp::Make(Op::kAdd, {a, b}); }
 inline UOp Minus(const UOp& a, const UOp& b) { return UOp::Make(Op::kSub, {a, b}); }
 inline UOp Times(const UOp& a, const UOp& b) { return UOp::Make(Op::kMul, {a, b}); }

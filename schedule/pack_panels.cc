@@ -98,9 +98,9 @@ std::optional<PanelOperand> FindOperand(const UOp& sink, const Target& target) {
 
 // Whether rows go by in many blocks, for each of which panels of so many bytes would come from
 // afar; and these are no more than what else the product reads and writes. (Panels of several
-// matrices, as parts of a sum have them, stay near by themselves.) Each core has rows of
-// its own to go by in tiles, so that all would lay out the same panels: half as many bytes are
-// enough there. (bf16, 768 x 1024 by 1024 x 1024 and 1024 x 512 by 512 x 1024: 13 % less time.)
+// matrices, as parts of a sum have them, stay near by themselves.) Each core has rows of its own to
+// go by in tiles, so that all would lay out the same panels: half as many bytes are enough there.
+// (bf16, 768 x 1024 by 1024 x 1024 and 1024 x 512 by 512 x 1024: 13 % less time.)
 bool MeetsManyBlocks(const PanelOperand& o, int64_t bytes, const Target& target) {
   if (o.several || bytes > o.other_bytes + o.result_bytes) return false;
   if (o.tiles && target.cores > 1) {

@@ -59,9 +59,9 @@ int64_t BytesOfPanel(int64_t steps, const Target& target) {
 // Of a CPU's product of matrices whose sum is so long that a panel of it does not stay in a core's
 // own cache: alike parts of which one takes about a quarter of that, of whole steps of tiles if any
 // are, and no more of them than that their results are half of what the factors have; else 1.
-int64_t PartsOfLongSum(const UOp& u, int64_t outputs, int64_t elements, const Target& target) {
+int64_t PartsOfLongSum(const UOp& u, int64_t outputs, int64_t steps, int64_t elements,
+                       const Target& target) {
   if (!u.dtype().IsFloat() || u.arg<ReduceArg>().axes.size() != 1) return 1;
-  const int64_t steps = u.src(0).shape()[u.arg<ReduceArg>().axes[0]].value();
   const int64_t wanted = BytesOfPanel(steps, target) / (target.l2_bytes / 4);
   const int64_t most = std::min(2 * wanted, elements / (2 * outputs));
   for (const int64_t whole : {kStepsOfTile, int64_t{1}}) {
@@ -91,7 +91,7 @@ int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Targe
     if (rows == 0 || outputs / rows < kLeastSide || IsReducedProduct(once)) return 1;
     elements += rows * steps;
   }
-  if (cpu) return PartsOfLongSum(u, outputs, elements, target);
+  if (cpu) return PartsOfLongSum(u, outputs, steps, elements, target);
   const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
   return std::min(target.cores / tiles, steps / kLeastSteps);
 }

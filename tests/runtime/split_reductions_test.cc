@@ -85,10 +85,10 @@ TEST_P(SplitReductions, OfShortRows) {
   }
 }
 
-// Products whose sums are so long that they are divided, or would be if anything divided them.
+// Products whose sums are so long that every chip divides them, or would if anything did.
 TEST_P(SplitReductions, OfProducts) {
   constexpr int64_t kRows = 17, kColumns = 40;
-  for (const int64_t n : {1 << 14, 11 * 1499, 16411}) {
+  for (const int64_t n : {1 << 16, 11 * 5003, 65537}) {
     const std::vector<float> x = Draw(kRows * n, 5), y = Draw(n * kColumns, 6);
     std::vector<double> want(kRows * kColumns);
     for (int64_t i = 0; i < kRows; ++i) {
