@@ -11,13 +11,14 @@
 // block finding by bisection how many of those before it come from the first one. Of n elements
 // log n merges of log n steps.
 //
-// The first few of a long axis are found one after the other, each the least of those that come
-// after the one before; or, where that takes too many looks, among the blocks whose least ones come
-// first: none of the others holds one.
+// The first few of a long axis are found among the blocks whose least ones come first, as none of
+// the others holds one; or, of few elements, one after the other, each the least of those that come
+// after the one before.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
+#include "graph/index_math.h"
 #include "graph/tensor.h"
 #include "graph/tensor_along.h"
 #include "graph/tensor_internal.h"
@@ -30,6 +31,7 @@ using internal::Call;
 using internal::CountAlong;
 using internal::ExtentAlong;
 using internal::Fail;
+using internal::kFewComparisons;
 using internal::OfElement;
 using internal::OrderOf;
 using internal::PairAlong;
@@ -72,8 +74,10 @@ constexpr int64_t kCounted = 256;
 constexpr int64_t kBlock = 64;
 // As many elements are found one by one before sorting all of them is less work.
 constexpr int64_t kFew = 64;
-// From so many on, of this many times as many elements, blocks that hold them are found first.
-constexpr int64_t kManyLooks = 12, kMuchLonger = 128;
+// Up to as many, of as many looks at elements, take less time one by one than blocks take to start.
+constexpr int64_t kFewest = 16, kFewLooks = int64_t{1} << 21;
+// As many are found by blocks, of rows that have this many times as many elements.
+constexpr int64_t kByBlocks = 512, kElementsPerFound = 8;
 constexpr int64_t kBlocksPerFound = 4;
 
 // Where a core writes one element after another anywhere.
@@ -82,13 +86,16 @@ bool IsOnCpu(const Tensor& t) {
   return device && !device.is_sharding() && device.place().kind() == "CPU";
 }
 
+enum class Alike { kNone, kSome };  // elements of one row
+
 // Positions along the last axis in order of `order`, equal ones as they come.
-Tensor Counted(const Tensor& order, DType type) {
+Tensor Counted(const Tensor& order, DType type, Alike alike = Alike::kSome) {
   const int rank = order.rank();
   const Extent n = order.shape()[rank - 1];
   const Tensor own = order.Unsqueeze(-1), other = order.Unsqueeze(-2);
   const Tensor i = CountAlong(rank - 1, rank + 1, n, type), j = CountAlong(rank, rank + 1, n, type);
-  const Tensor before = (other < own) | ((other == own) & (j < i));
+  Tensor before = other < own;
+  if (alike == Alike::kSome) before = before | ((other == own) & (j < i));
   // Materialised: it is looked at once more for every element.
   const Tensor place = before.Cast(type).Sum(-1).Cast(type).Contiguous();
   const Tensor position = CountAlong(rank - 1, rank, n, type);
@@ -202,41 +209,59 @@ bool IsWhole(const Tensor& t, int axis) {
   return !t.device().is_sharding() || t.device().sharding().DimsOf(axis).empty();
 }
 
-// Numbers of rows [..., n], no two alike: those of blocks of which the least are first, a few times
-// as many as are wanted, until there are no more than that.
-Tensor FewFirst(Tensor key, int64_t k) {
-  const int last = key.rank() - 1;
-  const int64_t blocks = kBlocksPerFound * k;
-  while (key.size(last) > blocks) {
-    const int64_t n = key.size(last), length = (n + blocks - 1) / blocks;
-    Pairs pairs(key.rank(), {0, 0});
-    pairs.back() = {0, blocks * length - n};
-    const Tensor most = ~Tensor::Zeros({}, key.dtype());
-    const Tensor inside = Tensor::Ones(key.shape(), kBool).Pad(pairs);
-    const Tensor in_blocks =
-        Where(inside, key.Pad(pairs), most).Unflatten(last, {blocks, length}).Contiguous();
-    const Tensor first = Counted(in_blocks.Min(-1).Contiguous(), kInt32).SliceAxis(last, {0, k});
-    Extents found(in_blocks.shape().begin(), in_blocks.shape().end());
+// One number of an order of 32 bits and the position: no two are alike.
+Tensor Joined(const Tensor& order, const Tensor& place) {
+  return order.Cast(kUInt64) << 32 | place.Cast(kUInt64);
+}
+
+// Positions of the first k in order of rows [..., n] whose order has 32 bits. The k blocks whose
+// least elements come first hold them; so do the k shorter ones of those, down to single elements.
+// Lengths are powers of two, so that the first blocks alone may need padding.
+Tensor FirstByBlocks(const Tensor& x, int64_t k, bool descending) {
+  const int last = x.rank() - 1;
+  const int64_t n = x.size(last);
+  const auto per_block = static_cast<uint64_t>(n / (kBlocksPerFound * k));
+  auto length = static_cast<int64_t>(std::bit_floor(std::max(per_block, uint64_t{1})));
+  const int64_t count = CeilDiv(n, length);
+  const auto chosen = [&](const Tensor& least) {
+    return Counted(least, kInt32, Alike::kNone).SliceAxis(last, {0, k}).Unsqueeze(-1);
+  };
+  const auto taken = [&](const Tensor& blocks, const Tensor& index) {
+    Extents found(blocks.shape().begin(), blocks.shape().end());
     found[last] = k;
-    key = in_blocks.Gather(last, first.Unsqueeze(-1).Expand(found)).Flatten(last).Contiguous();
+    return blocks.Gather(last, index.Expand(found));
+  };
+  const auto keys_of = [&](const Tensor& blocks, const Tensor& place) {
+    // What is added goes behind its equals, as it comes later.
+    const Tensor most = ~Tensor::Zeros({}, kUInt32);
+    return Joined(Where(place < n, OrderOf(blocks, descending), most), place);
+  };
+  Pairs pairs(x.rank(), {0, 0});
+  pairs.back() = {0, count * length - n};
+  const Tensor blocks = x.Pad(pairs).Unflatten(last, {count, length});
+  const Tensor place = Tensor::Arange(count * length, kInt32).Unflatten(0, {count, length});
+  const Tensor index = chosen(keys_of(blocks, place).Min(-1).Contiguous());
+  Tensor keys = keys_of(taken(blocks, index), index * length + Tensor::Arange(length, kInt32));
+  while (length > 1) {
+    const int64_t shorter = std::max(length / kBlocksPerFound, int64_t{1});
+    const Tensor divided =
+        keys.Contiguous().Flatten(last).Unflatten(last, {k * length / shorter, shorter});
+    const bool single = shorter == 1;
+    keys = taken(divided, chosen(single ? divided.Squeeze(-1) : divided.Min(-1).Contiguous()));
+    length = shorter;
   }
-  return key;
+  return (keys.Squeeze(-1) & INT64_C(0xffffffff)).Cast(kInt32).Contiguous();
 }
 
 // Positions of the first k in order, equal ones as they come: each the least of those that come
 // after the one before. An order of 32 bits and the position are one number; one of 64 bits is
 // asked for its least element, then for the first position of that.
-Tensor FirstFew(const Tensor& order, int64_t k) {
-  const int last = order.rank() - 1;
+Tensor OneByOne(const Tensor& x, int64_t k, bool descending) {
+  const int last = x.rank() - 1;
+  const Tensor order = OrderOf(x, descending);
   const bool joined = order.dtype() == kUInt32;
-  const Extent& n = order.shape()[last];
-  const Tensor place = CountAlong(last, order.rank(), n, joined ? kUInt64 : kInt32);
-  const Tensor key = joined ? order.Cast(kUInt64) * (int64_t{1} << 32) + place : order;
-  if (joined && k >= kManyLooks && n.max() >= kMuchLonger * k && IsWhole(order, last)) {
-    const Tensor few = FewFirst(key.Contiguous(), k);
-    const Tensor first = few.Gather(last, Counted(few, kInt32).SliceAxis(last, {0, k}));
-    return (first & INT64_C(0xffffffff)).Cast(kInt32).Contiguous();
-  }
+  const Tensor place = CountAlong(last, x.rank(), x.shape()[last], kInt32);
+  const Tensor key = joined ? Joined(order, place) : order;
   const Tensor most = ~Tensor::Zeros({}, kUInt64);
   const auto kept = [](const Tensor& t) { return t.Min(-1, /*keepdim=*/true).Contiguous(); };
   std::vector<Tensor> found;
@@ -300,6 +325,26 @@ ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
   });
 }
 
+// The first k positions in order of rows [..., n].
+Tensor FirstOf(const Tensor& rows, int64_t k, bool descending) {
+  const int last = rows.rank() - 1;
+  const Extent& n = rows.shape()[last];
+  if (k == 0 || !n.is_int() || n.value() <= kCounted || n.value() > INT32_MAX / 2) {
+    return SortedIndex(rows, last, descending).SliceAxis(last, {0, k});
+  }
+  if (k == 1 || (k <= kFewest && k * rows.shape().MaxElements() <= kFewLooks)) {
+    return OneByOne(rows, k, descending);
+  }
+  if (!internal::ComparesAtMost(rows, last, kFewComparisons)) {
+    const bool joined = OrderOf(rows, descending).dtype() == kUInt32 && IsWhole(rows, last);
+    if (joined && k <= kByBlocks && k <= n.value() / kElementsPerFound) {
+      return FirstByBlocks(rows, k, descending);
+    }
+    if (k <= kFew) return OneByOne(rows, k, descending);
+  }
+  return SortedIndex(rows, last, descending).SliceAxis(last, {0, k});
+}
+
 }  // namespace
 
 ValuesAndIndices Tensor::Sort(int axis, bool descending, CallSite at) const {
@@ -323,10 +368,7 @@ ValuesAndIndices Tensor::TopK(int64_t k, int axis, bool largest, CallSite at) co
     return k == 0 ? of_one : internal::AsElement(of_one);
   }
   return PairAlong(*this, a, [&](const Tensor& x) -> std::vector<Tensor> {
-    const Tensor order = OrderOf(x, largest).Transpose(a, -1);
-    const bool few = k > 0 && k <= kFew && n > kCounted && extent.is_int() && n <= INT32_MAX;
-    const Tensor first = few ? FirstFew(order, k).Transpose(a, -1)
-                             : SortedIndex(x, a, largest).Transpose(a, -1).SliceAxis(a, {0, k});
+    const Tensor first = FirstOf(x.Transpose(a, -1), k, largest).Transpose(a, -1);
     return {internal::CutAs(x.Gather(a, first), *this), internal::CutAs(first, *this)};
   });
 }

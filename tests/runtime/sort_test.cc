@@ -100,6 +100,38 @@ TEST(Sort, Ranks) {
   CheckRanks<uint8_t>(2, 1800, "CPU");
 }
 
+// Few of long rows: one by one, by blocks of which the first may be padded, or by sorting.
+template <typename T>
+void CheckTopK(int64_t rows, int64_t n, int64_t k, const char* place) {
+  const std::vector<T> values = Draw<T>(rows * n, static_cast<uint32_t>(n + k));
+  const Tensor x = Tensor::From(values).Reshape({rows, n}).To(place);
+  for (const bool descending : {false, true}) {
+    const std::vector<int64_t> order = Order(values, rows, descending);
+    const auto [first, at] = x.TopK(k, 1, descending);
+    const std::vector<int64_t> got = at.Cast(kInt64).template ToVector<int64_t>();
+    const std::vector<T> least = first.template ToVector<T>();
+    for (int64_t i = 0; i < rows * k; ++i) {
+      const int64_t want = order[i / k * n + i % k];
+      ASSERT_EQ(got[i], want) << place << " " << rows << "x" << n << ", " << k << ": " << i;
+      const T value = values[i / k * n + want];
+      ASSERT_TRUE(least[i] == value || (value != value && least[i] != least[i])) << i;
+    }
+    EXPECT_EQ(x.T().TopK(k, 0, descending).indices.T().Cast(kInt64).template ToVector<int64_t>(),
+              got);
+  }
+}
+
+TEST(Sort, TopK) {
+  for (const int64_t k : {2, 10, 20, 65, 200, 300}) {
+    CheckTopK<float>(9, 1600, k, "CPU");
+    CheckTopK<uint8_t>(8, 1801, k, "CPU");  // many of them alike
+  }
+  CheckTopK<float>(150, 1500, 10, "CPU");
+  CheckTopK<int32_t>(70, 513, 64, "CPU");
+  CheckTopK<double>(7, 1400, 17, "CPU");
+  CheckTopK<float>(6, 1537, 40, "SIM");
+}
+
 TEST(Sort, RanksOfFew) {
   CheckRanks<double>(2, 130, "CPU");
   CheckRanks<int64_t>(1, 300, "CPU");
