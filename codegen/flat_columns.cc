@@ -108,7 +108,7 @@ UOp FlattenColumns(const UOp& sink, const Contraction& c, int64_t lanes, const T
   const size_t paired = std::find(over.begin(), over.end(), pairs) - over.begin();
   UOp out = StageValueOver(sink, b, over, std::vector<RangeKind>(over.size(), RangeKind::kLoop),
                            pairs, columns.size());
-  out = TileRepeating(out, over.back(), 1, lanes);
+  out = TileDecided(out, over.back(), lanes);
   if (pairs) out = Tile(Simplify(out), over[paired], kStepsOfPair, 1);
   return MergeRanges(ColumnsOutward(Simplify(out), c));
 }

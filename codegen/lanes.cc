@@ -2,6 +2,7 @@
 #include "codegen/lanes.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/container/flat_hash_set.h"
 #include "codegen/gpu_numbers.h"
@@ -54,11 +55,14 @@ double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
     const Step s = StepOf(u.src(1), range, sets);
     const bool gated = u.size() == 3 && !DecidedByThresholds(u.src(2), range, sets);
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
-    const int64_t most = written.contains(u.get()) ? 1 : kMostShuffled;
-    const bool shuffled = s.linear && std::abs(s.factor) <= most && !gated;
-    const bool masked = s.linear && s.factor == 1 && u.dtype().bytes() == 4;
+    const bool is_written = written.contains(u.get());
+    const int64_t most = is_written ? 1 : kMostShuffled;
+    const bool maskable = !gated || u.dtype().bytes() == kBytesOfMasked;
+    const bool shuffled =
+        s.linear && std::abs(s.factor) <= most && (is_written ? !gated : maskable);
+    const bool masked = s.linear && s.factor == 1 && maskable;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
-    const bool between = vectors && written.contains(u.get()) && InterleavesWith(range, sets);
+    const bool between = vectors && is_written && InterleavesWith(range, sets);
     score += adjacent                              ? bytes
              : shuffled || masked || between       ? bytes / 2
              : !gated && TurnsWith(u, range, sets) ? bytes / 8
@@ -144,6 +148,50 @@ bool ChoosesOften(const RangeSets& sets, const UOp& range) {
   const size_t choices = ChoicesAlong(sets, range);
   return choices >= kMostThresholds && choices <= kMostChoices &&
          Thresholds(sets, range).size() <= choices;
+}
+
+RangePart DecidedPart(const RangeSets& sets, const UOp& range) {
+  const RangeMask bit = sets.Bit(range);
+  const int64_t n = range.src(0).vmax();
+  const auto end = static_cast<double>(n);
+  std::vector<RangePart> open;  // where one is not decided
+  for (const UOp& u : sets.order()) {
+    if (!u.is(Op::kCmpLt) || !(sets.Free(u) & bit) || u.src(0).dtype() != kInt64) continue;
+    const Sum sum = ToSum(UOp::Make(Op::kSub, {UOp(u.src(1)), UOp(u.src(0))}));
+    double step = 0;
+    auto least = static_cast<double>(sum.constant), most = least;  // but for the range
+    bool linear = true;
+    for (const Sum::Term& t : sum.terms) {
+      const auto factor = static_cast<double>(t.factor);
+      if (t.term == range) {
+        step = factor;
+        continue;
+      }
+      linear &= !(sets.Free(t.term) & bit);
+      const double x = factor * static_cast<double>(t.term.vmin());
+      const double y = factor * static_cast<double>(t.term.vmax());
+      least += std::min(x, y);
+      most += std::max(x, y);
+    }
+    if (!linear || step == 0) return {0, n};
+    // It is false up to where even the most, and true from where even the least is above 0; or the
+    // other way around.
+    const double first = step > 0 ? std::floor(-most / step) + 1 : std::ceil(-least / step);
+    const double last = step > 0 ? std::floor(-least / step) + 1 : std::ceil(-most / step);
+    const RangePart part{static_cast<int64_t>(std::clamp(first, 0.0, end)),
+                         static_cast<int64_t>(std::clamp(last, 0.0, end))};
+    if (part.begin < part.end) open.push_back(part);
+  }
+  std::sort(open.begin(), open.end(),
+            [](const RangePart& a, const RangePart& b) { return a.begin < b.begin; });
+  open.push_back({n, n});
+  RangePart best;
+  int64_t from = 0;
+  for (const RangePart& part : open) {
+    if (part.begin - from > best.end - best.begin) best = {from, part.begin};
+    from = std::max(from, part.end);
+  }
+  return best;
 }
 
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets) {

@@ -32,6 +32,13 @@ bool ChoosesOften(const RangeSets& sets, const UOp& range);
 // Whether `condition` depends on the range only by comparisons that Thresholds counts.
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets);
 
+// The longest part of a range, from its first point to before its end, at which each comparison of
+// indices with the range is decided, whatever the other loops do; all of it where none is anywhere.
+struct RangePart {
+  int64_t begin = 0, end = 0;
+};
+RangePart DecidedPart(const RangeSets& sets, const UOp& range);
+
 // Whether what an expression is made of is chosen by a range, and not by what is read: in copies
 // for each step of it nothing is left to choose, and what they read alike they share.
 bool ChoosesBy(const UOp& u, const UOp& range);

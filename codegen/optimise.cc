@@ -134,12 +134,14 @@ UOp WithLanes(const UOp& sink, const UOp& best, bool one_of_many, const Target& 
   UOp out = SeparateLoops(sink, best, loops);
   const std::vector<UOp> windows = Windows(RangeSets(out), loops);
   for (const UOp& loop : loops) {
-    const RangeSets now(out);
-    if (now.Bit(loop) == 0) continue;
-    const int64_t unroll = one_of_many || between ? 1 : UnrollOf(loop, now, lanes);
-    const bool reduced = (now.ClosedBy(Op::kReduce) & now.Bit(loop)) != 0;
-    out = !reduced && IsShort(loop, lanes) ? TileRepeating(out, loop, unroll, lanes)
-                                           : Tile(out, loop, unroll, lanes);
+    if (RangeSets(out).Bit(loop) == 0) continue;
+    for (const UOp& part : CutDecided(out, loop, lanes)) {
+      const RangeSets now(out);
+      const int64_t unroll = one_of_many || between ? 1 : UnrollOf(part, now, lanes);
+      const bool reduced = (now.ClosedBy(Op::kReduce) & now.Bit(part)) != 0;
+      out = !reduced && IsShort(part, lanes) ? TileRepeating(out, part, unroll, lanes)
+                                             : Tile(out, part, unroll, lanes);
+    }
   }
   if (between) out = Simplify(Tile(out, between, between.src(0).vmax(), 1));
   // Where a window begins and ends is decided then, and what its points read of a weight is known

@@ -206,6 +206,8 @@ bool MayRepeat(const RangeSets& sets, const UOp& range) {
   });
 }
 
+constexpr int64_t kLeastDecided = 2;  // vectors that are worth a loop of their own
+
 enum class Rest { kOnce, kRepeat };
 
 UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes,
@@ -284,6 +286,38 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
 UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
   const bool may = MayRepeat(RangeSets(sink), range);
   return TileBy(sink, range, unroll, lanes, kLeastLanes, may ? Rest::kRepeat : Rest::kOnce);
+}
+
+std::vector<UOp> CutDecided(UOp& sink, const UOp& range, int64_t lanes) {
+  const RangeSets sets(sink);
+  const UOp& extent = range.src(0);
+  if (lanes < 2 || !extent.IsConst() || range.arg<RangeArg>().kind != RangeKind::kLoop ||
+      (sets.ClosedBy(Op::kReduce) & sets.Bit(range)) || !Thresholds(sets, range).empty()) {
+    return {range};
+  }
+  RangePart part = DecidedPart(sets, range);
+  part.begin = CeilDiv(part.begin, lanes) * lanes;
+  if (part.end < extent.vmax()) part.end = part.end / lanes * lanes;
+  const bool all = part.begin == 0 && part.end == extent.vmax();
+  if (all || part.end - part.begin < kLeastDecided * lanes) return {range};
+  std::vector<LoopSegment> segments;
+  std::vector<UOp> loops;
+  int64_t id = FreshRangeId(sets), begin = 0;
+  for (const int64_t end : {part.begin, part.end, extent.vmax()}) {
+    if (begin == end) continue;
+    loops.push_back(
+        UOp::Make(Op::kRange, kInt64, {UOp::Index(end - begin)}, RangeArg{id++, RangeKind::kLoop}));
+    segments.push_back({Plus(loops.back(), UOp::Index(begin)), {loops.back()}});
+    begin = end;
+  }
+  sink = Simplify(SplitIntoSegments(sink, range, segments));
+  return loops;
+}
+
+UOp TileDecided(const UOp& sink, const UOp& range, int64_t lanes) {
+  UOp out = sink;
+  for (const UOp& r : CutDecided(out, range, lanes)) out = TileRepeating(out, r, 1, lanes);
+  return Simplify(out);
 }
 
 UOp TileApart(const UOp& sink, const UOp& range, int64_t copies) {

@@ -41,6 +41,14 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
 // over the range, in a kernel that reads what it writes, or between workers.
 UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
 
+// Gives the points of a range at which comparisons with it are decided (see DecidedPart) a loop of
+// their own, of whole vectors of so many lanes: what windows reach over a border is masked there
+// alone. The loops that there are then, in order; or just the range.
+std::vector<UOp> CutDecided(UOp& sink, const UOp& range, int64_t lanes);
+
+// CutDecided, and each of the loops by lanes as TileRepeating has them. Simplified.
+UOp TileDecided(const UOp& sink, const UOp& range, int64_t lanes);
+
 // Tiles of so many copies that lie as far from one another as they can, for loops over rows of
 // memory: rows side by side share pages, where chips that fetch ahead follow one stream and not
 // several (a third of the speed). As Tile gives them, where they would not cover the range alike.

@@ -124,7 +124,7 @@ class Windows {
                                 Substitute(value_, there), fill);
     const UOp at = Simplify(Substitute(places.at, read));
     const UOp out = Substitute(sink, {{b_, UOp::Make(Op::kIndex, {stage, at})}});
-    return Simplify(TileRepeating(out, fill.back(), 1, lanes));
+    return TileDecided(out, fill.back(), lanes);
   }
 
  private:

@@ -81,6 +81,12 @@ std::vector<RewriteRule> MakeRules() {
        [=](const Match& m) {
          return (m[c].arg<Scalar>().bits != 0) != FaultPlanted(Fault::kWhereSwapped) ? m[x] : m[y];
        }},
+      {WherePat(x, c, d),
+       [=](const Match& m) {
+         const bool same = m.root.dtype() == m[x].dtype() && m.root.dtype().IsBool();
+         const bool is = same && m[c].arg<Scalar>().bits != 0 && m[d].arg<Scalar>().bits == 0;
+         return is ? m[x] : UOp();
+       }},
       {op(Op::kCast, {x}),
        [=](const Match& m) { return m[x].dtype() == m.root.dtype() ? m[x] : UOp(); }},
       {op(Op::kCast, {x}), [](const Match& m) { return MergeCasts(m.root); }},

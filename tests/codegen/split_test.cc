@@ -171,6 +171,42 @@ TEST(Vectors, LanesAreMoved) {
   }
 }
 
+// So are those that a border cuts off: of one vector each lane has a gate.
+TEST(Vectors, LanesAreMovedAtBorders) {
+  ConvOptions options;
+  options.padding = {1, 1};
+  options.stride = {2, 2};
+  options.groups = 8;
+  const Tensor x = Tensor::Empty({2, 8, 96, 96}), w = Tensor::Empty({8, 1, 3, 3});
+  const UOp program = ProgramOf(x.Conv2d(w, options), SmallChip());
+  EXPECT_GT(Count(program, Op::kShuffle), 0);
+  EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0);
+}
+
+// Between the borders that windows reach over comparisons are decided: there is a loop of whole
+// vectors of its own for that, of which no lane is masked.
+TEST(CutDecided, BordersAreApart) {
+  PoolOptions options;
+  options.size = {3, 3};
+  options.stride = {1, 1};
+  options.padding = {1, 1};
+  Target chip = SmallChip();
+  chip.cores = 1;
+  const auto lengths = [&](int64_t columns) {
+    const Tensor x = Tensor::Empty({1, 4, 9, columns});
+    UOp kernel = KernelsOf(x.MaxPool(options), chip).at(0).graph;
+    std::vector<int64_t> out;
+    for (const UOp& r : CutDecided(kernel, RowRange(kernel, columns), 8)) {
+      out.push_back(r.src(0).vmax());
+    }
+    EXPECT_OK(Verify({&kernel, 1}, SpecStage::kKernel, 2, "test", SmallChip()));
+    return out;
+  };
+  EXPECT_EQ(lengths(64), (std::vector<int64_t>{8, 48, 8}));
+  EXPECT_EQ(lengths(61), (std::vector<int64_t>{8, 48, 5}));
+  EXPECT_EQ(lengths(24), (std::vector<int64_t>{24})) << "one vector alone has no border";
+}
+
 // A depthwise convolution: no loop over its windows is left, and of 14 columns two are in both of
 // two vectors.
 TEST(Windows, OfShortRowsAreWrittenOut) {

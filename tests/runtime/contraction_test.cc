@@ -287,6 +287,12 @@ TEST(Contraction, WindowsAreLaidOutOnce) {
   ExpectConvolution({1, 160, 48, 48}, {16, 160, 3, 3}, {.padding = {1, 1}});
   ExpectConvolution({1, 160, 50, 41}, {16, 160, 3, 3}, {.padding = {1, 1}});
   ExpectConvolution({2, 3, 19, 20}, {64, 3, 3, 1}, {.padding = {2, 0}, .dilation = {2, 1}});
+  // Borders alone are masked, of rows of several vectors.
+  ExpectConvolution({1, 3, 12, 150}, {32, 3, 7, 7}, {.stride = {2, 2}, .padding = {3, 3}});
+  ExpectConvolution({1, 3, 9, 131}, {32, 3, 3, 5}, {.stride = {1, 2}, .padding = {1, 37}});
+  ExpectConvolution({1, 32, 9, 131}, {32, 1, 3, 5}, {.padding = {1, 40}, .groups = 32});
+  ExpectConvolution({1, 32, 9, 96}, {32, 1, 3, 3},
+                    {.stride = {2, 2}, .padding = {1, 1}, .groups = 32});
 }
 
 // Of two operands that are no factors of what is summed, though both are narrow.
