@@ -171,14 +171,18 @@ TEST(Vectors, LanesAreMoved) {
   }
 }
 
-// So are those that a border cuts off: of one vector each lane has a gate.
-TEST(Vectors, LanesAreMovedAtBorders) {
+// A convolution of each of eight channels by itself.
+UOp Depthwise(const Dims& shape, int64_t stride) {
   ConvOptions options;
   options.padding = {1, 1};
-  options.stride = {2, 2};
+  options.stride = {stride, stride};
   options.groups = 8;
-  const Tensor x = Tensor::Empty({2, 8, 96, 96}), w = Tensor::Empty({8, 1, 3, 3});
-  const UOp program = ProgramOf(x.Conv2d(w, options), SmallChip());
+  return ProgramOf(Tensor::Empty(shape).Conv2d(Tensor::Empty({8, 1, 3, 3}), options), SmallChip());
+}
+
+// Lanes two apart are moved as well where a border cuts them off: each of them has a gate.
+TEST(Vectors, LanesAreMovedAtBorders) {
+  const UOp program = Depthwise({2, 8, 96, 96}, 2);
   EXPECT_GT(Count(program, Op::kShuffle), 0);
   EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0);
 }
@@ -207,14 +211,9 @@ TEST(CutDecided, BordersAreApart) {
   EXPECT_EQ(lengths(24), (std::vector<int64_t>{24})) << "one vector alone has no border";
 }
 
-// A depthwise convolution: no loop over its windows is left, and of 14 columns two are in both of
-// two vectors.
+// No loop over windows is left, and of 14 columns two are in both of two vectors.
 TEST(Windows, OfShortRowsAreWrittenOut) {
-  ConvOptions options;
-  options.padding = {1, 1};
-  options.groups = 8;
-  const Tensor x = Tensor::Empty({2, 8, 14, 14}), w = Tensor::Empty({8, 1, 3, 3});
-  const UOp program = ProgramOf(x.Conv2d(w, options), SmallChip());
+  const UOp program = Depthwise({2, 8, 14, 14}, 1);
   EXPECT_LE(Count(program, Op::kRange), 3) << "samples, channels and rows";
   std::set<int> widths;
   for (const UOp& s : program.srcs()) {
