@@ -146,6 +146,24 @@ TEST(MemoryHints, SumsFromMemoryAskAhead) {
   EXPECT_EQ(asked(1024, 2048), asked(1024, 0));  // the cache holds all of it
 }
 
+// What a long body reads is asked for ahead where the chip needs it; of a short one loads of many
+// steps are under way.
+TEST(MemoryHints, LongBodiesAskAhead) {
+  Target chip = SmallChip();
+  const auto asked = [&](const Tensor& y) { return Count(ProgramOf(y, chip), Op::kPrefetch); };
+  const Tensor x = Input({1024, 1024}), other = Input({1024, 1024}), little = Input({256, 1024});
+  EXPECT_EQ(asked(x.Erf()), 0);
+  chip.stream_ahead = 2048;
+  const UOp program = ProgramOf(x.Erf() + other, chip);
+  EXPECT_EQ(Count(program, Op::kPrefetch), 2);
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kPrefetch)) continue;
+    EXPECT_TRUE(s.src(1).src(1).IsConst(2048 / 4));
+  }
+  EXPECT_EQ(asked(x * 2 + other), 0);
+  EXPECT_EQ(asked(little.Erf()), 0) << "it stays in a core's cache";
+}
+
 TEST(MemoryHints, GpusHaveNone) {
   Target target = SmallChip();
   target.dialect = Dialect::kCuda;
