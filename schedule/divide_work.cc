@@ -289,6 +289,19 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
   return turns && k.bytes.max() > target.cache_bytes ? row : out;
 }
 
+// Whether loops around the one that is shared read what it reads again, or write it: then it is
+// best outermost. Else it stays in its place: each core goes through memory in the order of that.
+// (A softmax over 21 channels of four images, whose pixels are shared: 5 ms, and 1.8 in order.)
+bool IsReadAgainOutside(const RangeSets& sets, absl::Span<const UOp> loops, size_t shared) {
+  RangeMask outside = 0;
+  for (const UOp& r : loops.subspan(0, shared)) outside |= sets.Bit(r);
+  return std::any_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
+    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) return false;
+    const RangeMask over = sets.Free(u.src(1));
+    return (over & sets.Bit(loops[shared])) && (outside & ~over);
+  });
+}
+
 // Whether what steps of a loop read and write lies one after another in every tensor, so that some
 // of them in a row are a run of memory of their own.
 bool RunsOn(const RangeSets& sets, const UOp& loop) {
@@ -408,10 +421,13 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     kernel.workers = static_cast<int>(sharers);
     kernel.parts_each = static_cast<int>(PartsEach(kernel, sets, order[grid], sharers));
     kernel.utilisation = shared_use;
-    std::rotate(order.begin(), order.begin() + grid, order.begin() + grid + 1);
-    const UOp marked = GridRange(order[0].src(0), order[0].arg<RangeArg>().id);
+    const UOp shared = order[grid];
+    if (IsReadAgainOutside(sets, order, grid)) {
+      std::rotate(order.begin(), order.begin() + grid, order.begin() + grid + 1);
+    }
+    const UOp marked = GridRange(shared.src(0), shared.arg<RangeArg>().id);
     const UOp ordered = WithLoops(kernel.graph, order);
-    kernel.graph = ReplaceRanges(ordered, {{order[0], RangeReplacement{marked, {marked}}}});
+    kernel.graph = ReplaceRanges(ordered, {{shared, RangeReplacement{marked, {marked}}}});
     return absl::OkStatus();
   }
   kernel.graph = WithLoops(kernel.graph, order);

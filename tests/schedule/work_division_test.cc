@@ -192,6 +192,23 @@ TEST(DivideWork, TranspositionsAreReadByWholePages) {
   EXPECT_EQ(Shared(Tensor::Empty({64, 1 << 20}) + Tensor::Empty({64, 1}), 2), 64);
 }
 
+// The loop that the cores share is outermost where one around it would read the same again; else
+// memory is gone through in its own order.
+TEST(DivideWork, SharedLoopsStayInOrder) {
+  const auto place = [](const Tensor& tensor) {
+    const UOp sink = KernelOf(tensor, 2).graph;
+    const absl::Span<const UOp> loops = ClosedRanges(sink.src(0));
+    for (size_t i = 0; i < loops.size(); ++i) {
+      if (loops[i].arg<RangeArg>().kind == RangeKind::kGrid) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  const Tensor x = Tensor::Empty({4, 21, 4096}), y = Tensor::Empty({4096});
+  EXPECT_EQ(place(x.Max({1})), 1);
+  EXPECT_EQ(place((x * y).Max({1})), 0);
+  EXPECT_EQ(place(Tensor::Empty({4, 512}).MatMul(Tensor::Empty({512, 4096}))), 0);
+}
+
 // A tile of a product is one core's, so that a core wants many rows of it, or columns, by whole
 // tiles as evenly as it goes.
 TEST(DivideWork, TilesOfProductsOccupyTheCores) {
