@@ -15,7 +15,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kPageBytes = 4096;                   // of a row, read at a time
+constexpr int64_t kPageBytes = 4096;                   // of a row, read at a time, or several,
+constexpr int64_t kPagesOfSlow = 4;                    // where chips are slow to follow streams
 constexpr int64_t kLeastBytes = 512;                   // that are worth it
 constexpr int64_t kTogether = 16, kLeastTogether = 8;  // rows
 constexpr int64_t kFewerKept = 4;                      // than could be, to have no rows left
@@ -126,8 +127,9 @@ UOp ReduceFarRows(const UOp& sink, const RangeSets& sets, const Target& target) 
   if (!f) return UOp();
   const int64_t columns = f->column.src(0).vmax(), rows = f->row.src(0).vmax();
   const bool divided = f->column.arg<RangeArg>().kind == RangeKind::kGrid;
-  const int64_t piece = LargestDivisor(
-      columns, std::min(kPageBytes / f->bytes, divided ? columns / target.cores : columns));
+  const int64_t run = kPageBytes * (target.stream_ahead > 0 ? kPagesOfSlow : 1);
+  const int64_t piece =
+      LargestDivisor(columns, std::min(run / f->bytes, divided ? columns / target.cores : columns));
   int64_t results = 1;
   for (const UOp& r : f->results) results *= r.src(0).vmax();
   const int64_t most_together = std::min(kTogether, kMostFactors / results);
