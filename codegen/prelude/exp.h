@@ -44,13 +44,14 @@ RT_FN V rt_expm1_poly_(V r) {
   return r * r * q + r;
 }
 
+// Where a result is too small for any number, as of what a mask leaves out, 0 is put in its place:
+// arithmetic that gives it takes chips fifteen times as long as other.
 struct rt_exp_lanes_ {
   template <class V>
   RT_FN V of(V x) {
-    x = rt_min_or_nan_(x, 89.0f);
-    x = rt_pick_<V>(x < -104.0f, -104.0f, x);
-    auto s = rt_exp_reduce_(x);
-    return rt_scale_(rt_exp_poly_(s.r), s.n, s.t);
+    auto none = x < -104.0f;
+    auto s = rt_exp_reduce_(rt_pick_<V>(none, 0.0f, rt_min_or_nan_(x, 89.0f)));
+    return rt_pick_<V>(none, 0.0f, rt_scale_(rt_exp_poly_(s.r), s.n, s.t));
   }
 };
 
@@ -64,8 +65,8 @@ struct rt_exp2_lanes_ {
   template <class V>
   RT_FN V of(V x) {
 #pragma clang fp contract(on)
-    x = rt_min_or_nan_(x, 129.0f);
-    x = rt_pick_<V>(x < -151.0f, -151.0f, x);
+    auto none = x < -151.0f;
+    x = rt_pick_<V>(none, 0.0f, rt_min_or_nan_(x, 129.0f));
     V t = x + RT_ROUND_MAGIC;
     V n = t - RT_ROUND_MAGIC;
     V r = x - n;
@@ -74,7 +75,7 @@ struct rt_exp2_lanes_ {
     q = q * r + 0x1.c6af78p-5f;
     q = q * r + 0x1.ebfbdcp-3f;
     q = q * r + 0x1.62e43p-1f;
-    return rt_scale_(q * r + 1.0f, n, t);
+    return rt_pick_<V>(none, 0.0f, rt_scale_(q * r + 1.0f, n, t));
   }
 };
 

@@ -34,22 +34,25 @@ RT_FN V rt_within_f64_(V x, rt_f64 low, rt_f64 high) {
   return rt_pick_<V>(x < low, low, x);
 }
 
+// What is too small for any number is 0 without arithmetic, as in f32.
 struct rt_exp_f64_ {
   template <class V>
   RT_FN V of(V x) {
-    auto s = rt_exp_f64_reduce_(rt_within_f64_(x, -746.0, 710.0));
-    return rt_scale_f64_(rt_exp_f64_poly_(s.r) + 1.0, s.n, s.t);
+    auto none = x < -746.0;
+    auto s = rt_exp_f64_reduce_(rt_within_f64_(rt_pick_<V>(none, 0.0, x), -746.0, 710.0));
+    return rt_pick_<V>(none, 0.0, rt_scale_f64_(rt_exp_f64_poly_(s.r) + 1.0, s.n, s.t));
   }
 };
 
 struct rt_exp2_f64_ {
   template <class V>
   RT_FN V of(V x) {
-    x = rt_within_f64_(x, -1076.0, 1025.0);
+    auto none = x < -1076.0;
+    x = rt_within_f64_(rt_pick_<V>(none, 0.0, x), -1076.0, 1025.0);
     V t = x + RT_F64_MAGIC;
     V n = t - RT_F64_MAGIC;
     V p = rt_exp_f64_poly_((x - n) * 0x1.62e42fefa39efp-1);
-    return rt_scale_f64_(p + 1.0, n, t);
+    return rt_pick_<V>(none, 0.0, rt_scale_f64_(p + 1.0, n, t));
   }
 };
 
