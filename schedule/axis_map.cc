@@ -245,6 +245,36 @@ AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
   }
 }
 
+bool RunsAlongMemory(const UOp& reduce) {
+  constexpr size_t kMostNodes = 64;
+  const UOp value = reduce.src(0);
+  uint64_t reduced = 0;
+  for (const int64_t a : reduce.arg<ReduceArg>().axes) reduced |= uint64_t{1} << a;
+  std::vector<std::pair<UOp, AxisMap>> stack = {{value, IdentityMap(value.shape())}};
+  absl::flat_hash_set<const Node*> seen;
+  bool reads = false;
+  while (!stack.empty()) {
+    const auto [u, map] = std::move(stack.back());
+    stack.pop_back();
+    if (!seen.insert(u.get()).second) continue;
+    if (seen.size() > kMostNodes) return true;
+    const bool inside = !u.is(Op::kReduce) && !u.is(Op::kContiguous);
+    if (inside && Info(u.op()).cls != OpClass::kLeaf) {
+      for (int s = 0; s < u.size(); ++s) {
+        stack.emplace_back(u.src(s), SourceMap(u, s, map, value.shape()));
+      }
+      continue;
+    }
+    if (u.shape().MaxElements() < value.shape().MaxElements() / 2) continue;
+    int last = u.rank() - 1;
+    while (last >= 0 && u.shape()[last].is_int(1)) --last;
+    if (last < 0) continue;
+    if (map.axes[last].mask & reduced) return true;
+    reads = true;
+  }
+  return !reads;
+}
+
 bool VariesOnAxis(const UOp& value, int axis) {
   UOp u = value;
   for (;;) {

@@ -37,6 +37,10 @@ AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops);
 // Whether a value can differ along an axis: false where an EXPAND below repeats it.
 bool VariesOnAxis(const UOp& u, int axis);
 
+// Whether a reduction runs along memory: over the adjacent axis of a buffer that it reads most of.
+// So does one that reads none, or of which too much would have to be looked at.
+bool RunsAlongMemory(const UOp& reduce);
+
 // The reshape's axes in groups: input axes [in_begin, in_end) and output axes [out_begin, out_end)
 // with as many elements, as small as possible.
 struct ReshapeGroup {

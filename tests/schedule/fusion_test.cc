@@ -47,6 +47,16 @@ TEST(Fusion, SoftmaxIsOneKernelWhereARowFits) {
   EXPECT_GT(Steps({Input({64, 1 << 21}).Softmax()}), 1u);
 }
 
+// What lies across memory is not read again from a cache, but for a few rows.
+TEST(Fusion, LongReductionsAcrossMemoryAreKernelsOfTheirOwn) {
+  const Tensor x = Input({1024, 1024}), few = Input({32, 1 << 15}), small = Input({256, 256});
+  EXPECT_EQ(Steps({x - x.Max({1}, true)}), 1u);
+  EXPECT_EQ(Steps({x - x.Max({0}, true)}), 2u);
+  EXPECT_EQ(Steps({x.T() - x.T().Max({1}, true)}), 2u);
+  EXPECT_EQ(Steps({few - few.Max({0}, true)}), 1u);
+  EXPECT_EQ(Steps({small - small.Max({0}, true)}), 1u);
+}
+
 TEST(Fusion, NormsAreOneKernel) {
   Tensor x = Input({128, 256}), w = Input({256}), b = Input({256});
   EXPECT_EQ(Steps({x.RmsNorm(w)}), 1u);
