@@ -61,11 +61,12 @@ int64_t BytesOfPanel(int64_t steps, const Target& target) {
 // are, and no more of them than that their results are half of what the factors have; else 1.
 int64_t PartsOfLongSum(const UOp& u, int64_t outputs, int64_t steps, int64_t elements,
                        const Target& target) {
-  if (!u.dtype().IsFloat() || u.arg<ReduceArg>().axes.size() != 1) return 1;
+  if (!u.dtype().IsFloat()) return 1;
+  const int64_t outermost = u.src(0).shape()[u.arg<ReduceArg>().axes[0]].value();
   const int64_t wanted = BytesOfPanel(steps, target) / (target.l2_bytes / 4);
   const int64_t most = std::min(2 * wanted, elements / (2 * outputs));
   for (const int64_t whole : {kStepsOfTile, int64_t{1}}) {
-    const auto divides = [&](int64_t n) { return steps % n == 0 && steps / n % whole == 0; };
+    const auto divides = [&](int64_t n) { return outermost % n == 0 && steps / n % whole == 0; };
     for (int64_t parts = wanted; parts <= most; ++parts) {
       if (divides(parts)) return parts;
     }
@@ -250,6 +251,10 @@ UOp Split(const UOp& u, const Target& target) {
   const int64_t steps = x.shape().MaxElements() / outputs;
   const int64_t of_product = PartsOfProduct(u, outputs, steps, target);
   if (of_product >= 2) {
+    if (target.dialect == Dialect::kCpp) {
+      const int64_t axis = u.arg<ReduceArg>().axes[0];
+      return InParts(u, x, {axis, of_product, x.shape()[axis].value() / of_product}, true);
+    }
     Parts parts = PartsOf(u, /*results=*/false, of_product, 1);
     if (parts.axis < 0) return UOp();
     if (parts.left == 0) return InParts(u, x, parts, true);
