@@ -56,60 +56,6 @@ int64_t BytesOfPanel(int64_t steps, const Target& target) {
   return steps * target.tile_vectors * target.vector_bytes;
 }
 
-// Of a CPU's product of matrices whose sum is so long that a panel of it does not stay in a core's
-// own cache: alike parts of which one takes about a quarter of that, of whole steps of tiles if any
-// are, and no more of them than that their results are half of what the factors have; else 1.
-int64_t PartsOfLongSum(const UOp& u, int64_t outputs, int64_t steps, int64_t elements,
-                       const Target& target) {
-  if (!u.dtype().IsFloat()) return 1;
-  const int64_t outermost = u.src(0).shape()[u.arg<ReduceArg>().axes[0]].value();
-  const int64_t wanted = BytesOfPanel(steps, target) / (target.l2_bytes / 4);
-  const int64_t most = std::min(2 * wanted, elements / (2 * outputs));
-  for (const int64_t whole : {kStepsOfTile, int64_t{1}}) {
-    const auto divides = [&](int64_t n) { return outermost % n == 0 && steps / n % whole == 0; };
-    for (int64_t parts = wanted; parts <= most; ++parts) {
-      if (divides(parts)) return parts;
-    }
-    for (int64_t parts = std::min(wanted, most); parts > wanted / 2; --parts) {
-      if (divides(parts)) return parts;
-    }
-  }
-  return 1;
-}
-
-// Of a product of matrices: into how many parts its sum is split; else 1. A GPU's, where the result
-// has too few tiles to keep its multiprocessors busy.
-int64_t PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
-  const UOp& x = u.src(0);
-  if (!x.is(Op::kMul) || u.arg<ReduceArg>().op != Op::kAdd || steps == 0) return 1;
-  const bool cpu = target.dialect == Dialect::kCpp;
-  if (cpu && BytesOfPanel(steps, target) < target.l2_bytes / 4 * 3) return 1;
-  int64_t elements = 0;
-  for (const UOp& factor : x.srcs()) {
-    const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
-    // The rows of all matrices that one factor has; so the columns of each, or the other way round.
-    const int64_t rows = once.shape().is_static() ? once.shape().MaxElements() / steps : 0;
-    if (rows == 0 || outputs / rows < kLeastSide || IsReducedProduct(once)) return 1;
-    elements += rows * steps;
-  }
-  if (cpu) return PartsOfLongSum(u, outputs, steps, elements, target);
-  const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
-  return std::min(target.cores / tiles, steps / kLeastSteps);
-}
-
-// Of columns on a GPU, which a thread each reduces so that neighbours read neighbours: by how many
-// threads' worth of parts they are read, where there are too few of them to keep memory busy; else
-// 1.
-int64_t PartsOfColumns(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
-  const auto& reduced = u.arg<ReduceArg>().axes;
-  const int64_t last = u.src(0).shape().rank() - 1;
-  if (target.dialect != Dialect::kCuda || IsContraction(u) || steps < 2 * kLeastRows) return 1;
-  if (std::find(reduced.begin(), reduced.end(), last) != reduced.end()) return 1;
-  if (u.src(0).shape()[last].value() < kLeastSide || outputs * steps < kManyElements) return 1;
-  const int64_t parts = std::min(kThreadsPerCore * target.cores / outputs, steps / kLeastRows);
-  return parts < 2 ? 1 : parts * outputs;
-}
-
 // One reduced axis in parts of `each` elements, and what is left of it.
 struct Parts {
   int64_t axis = -1, count = 1, each = 0, left = 0;
@@ -143,6 +89,64 @@ Parts PartsOf(const UOp& u, bool results, int64_t most, int64_t stick_bytes) {
     out.left = space.axes[a].size - out.count * out.each;
   }
   return out;
+}
+
+// Of a CPU's product of matrices whose sum is so long that a panel of it does not stay in a core's
+// own cache: alike parts of which one takes about a quarter of that, of whole steps of tiles if any
+// are, along the outermost axis that has such; and no more of them than that their results are half
+// of what the factors have. Else one part.
+Parts PartsOfLongSum(const UOp& u, int64_t outputs, int64_t steps, int64_t elements,
+                     const Target& target) {
+  if (!u.dtype().IsFloat()) return {};
+  const int64_t wanted = BytesOfPanel(steps, target) / (target.l2_bytes / 4);
+  const int64_t most = std::min(2 * wanted, elements / (2 * outputs));
+  for (const int64_t whole : {kStepsOfTile, int64_t{1}}) {
+    for (const int64_t axis : u.arg<ReduceArg>().axes) {
+      const int64_t n = u.src(0).shape()[axis].value();
+      const auto divides = [&](int64_t by) { return n % by == 0 && steps / by % whole == 0; };
+      for (int64_t parts = wanted; parts <= most; ++parts) {
+        if (divides(parts)) return {axis, parts, n / parts};
+      }
+      for (int64_t parts = std::min(wanted, most); parts > wanted / 2; --parts) {
+        if (divides(parts)) return {axis, parts, n / parts};
+      }
+    }
+  }
+  return {};
+}
+
+// Of a product of matrices: the parts of its sum; else one. A GPU's, where the result has too few
+// tiles to keep its multiprocessors busy.
+Parts PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
+  const UOp& x = u.src(0);
+  if (!x.is(Op::kMul) || u.arg<ReduceArg>().op != Op::kAdd || steps == 0) return {};
+  const bool cpu = target.dialect == Dialect::kCpp;
+  if (cpu && BytesOfPanel(steps, target) < target.l2_bytes / 4 * 3) return {};
+  int64_t elements = 0;
+  for (const UOp& factor : x.srcs()) {
+    const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
+    // The rows of all matrices that one factor has; so the columns of each, or the other way round.
+    const int64_t rows = once.shape().is_static() ? once.shape().MaxElements() / steps : 0;
+    if (rows == 0 || outputs / rows < kLeastSide || IsReducedProduct(once)) return {};
+    elements += rows * steps;
+  }
+  if (cpu) return PartsOfLongSum(u, outputs, steps, elements, target);
+  const int64_t tiles = std::max<int64_t>(1, outputs / kTile);
+  const int64_t parts = std::min(target.cores / tiles, steps / kLeastSteps);
+  return parts < 2 ? Parts() : PartsOf(u, /*results=*/false, parts, 1);
+}
+
+// Of columns on a GPU, which a thread each reduces so that neighbours read neighbours: by how many
+// threads' worth of parts they are read, where there are too few of them to keep memory busy; else
+// 1.
+int64_t PartsOfColumns(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
+  const auto& reduced = u.arg<ReduceArg>().axes;
+  const int64_t last = u.src(0).shape().rank() - 1;
+  if (target.dialect != Dialect::kCuda || IsContraction(u) || steps < 2 * kLeastRows) return 1;
+  if (std::find(reduced.begin(), reduced.end(), last) != reduced.end()) return 1;
+  if (u.src(0).shape()[last].value() < kLeastSide || outputs * steps < kManyElements) return 1;
+  const int64_t parts = std::min(kThreadsPerCore * target.cores / outputs, steps / kLeastRows);
+  return parts < 2 ? 1 : parts * outputs;
 }
 
 UOp ShrinkAxis(const UOp& u, int64_t axis, int64_t begin, int64_t end) {
@@ -249,14 +253,7 @@ UOp Split(const UOp& u, const Target& target) {
   const UOp& x = u.src(0);
   if (outputs == 0 || !x.shape().is_static()) return UOp();
   const int64_t steps = x.shape().MaxElements() / outputs;
-  const int64_t of_product = PartsOfProduct(u, outputs, steps, target);
-  if (of_product >= 2) {
-    if (target.dialect == Dialect::kCpp) {
-      const int64_t axis = u.arg<ReduceArg>().axes[0];
-      return InParts(u, x, {axis, of_product, x.shape()[axis].value() / of_product}, true);
-    }
-    Parts parts = PartsOf(u, /*results=*/false, of_product, 1);
-    if (parts.axis < 0) return UOp();
+  if (Parts parts = PartsOfProduct(u, outputs, steps, target); parts.count >= 2) {
     if (parts.left == 0) return InParts(u, x, parts, true);
     // Whole steps of tiles in all parts but the last, which zeros fill.
     const int64_t n = x.shape()[parts.axis].value();

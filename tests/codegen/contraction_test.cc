@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "graph/grad.h"
 #include "tests/codegen/kernels.h"
 
 namespace tessera {
@@ -67,7 +68,8 @@ TEST(Contraction, RowsComeInBlocks) {
 TEST(Contraction, ColumnsOfDeepConvolutionsHaveLanes) {
   const auto in_lanes = [](int64_t channels) {
     const Tensor x = Tensor::Empty({1, channels, 7, 7}), w = Tensor::Empty({64, channels, 3, 3});
-    const UOp program = ProgramOf(x.Conv2d(w, {.padding = {1, 1}}), SmallChip());
+    const Tensor y = x.Conv2d(w, {.padding = {1, 1}});  // of many channels the sum of parts
+    const UOp program = ProgramOf(KernelsOf(y, SmallChip()).at(0), SmallChip());
     int count = 0;
     for (const UOp& u : program.srcs()) count += u.is(Op::kFma) && u.dtype().lanes() == 8;
     return count;
@@ -89,6 +91,28 @@ TEST(Contraction, WindowsShareTheirElements) {
   };
   EXPECT_EQ(scratch({1, 64, 16, 32}, {32, 64, 3, 3}), 64 * 18 * 34 * 4);
   EXPECT_EQ(scratch({1, 64, 7, 7}, {128, 64, 3, 3}), 64 * 3 * 9 * 7 * 4);
+}
+
+// The loops of a sum follow the rows' operand: of weights that lie by the channels which are summed
+// over, as in the gradient by a convolution's input, a window's places are innermost.
+TEST(Contraction, SumsGoInOrder) {
+  ConvOptions options;
+  options.padding = {1, 1};
+  const Tensor x = Tensor::Empty({4, 64, 16, 32}), w = Tensor::Empty({96, 64, 3, 3});
+  const Tensor g = Tensor::Empty({4, 96, 16, 32});
+  const Tensor of_x = Grad((x.Conv2d(w, options) * g).Sum(), {x})[0];
+  const UOp program = ProgramOf(KernelsOf(of_x, SmallChip()).back(), SmallChip());
+  std::vector<int64_t> open;
+  int sums = 0;
+  for (const UOp& s : program.srcs()) {
+    if (s.is(Op::kRange)) open.push_back(s.src(1).vmax());
+    if (s.is(Op::kEnd)) open.pop_back();
+    if (!s.is(Op::kFma) || s.dtype().lanes() == 1) continue;
+    ASSERT_GE(open.size(), 3u);
+    EXPECT_EQ(std::vector<int64_t>(open.end() - 3, open.end()), (std::vector<int64_t>{96, 3, 3}));
+    ++sums;
+  }
+  EXPECT_GE(sums, 8);
 }
 
 // Keys and values whose panels a core's part of the last cache holds are read before the loop over

@@ -47,14 +47,18 @@ inline std::vector<PlanKernel> KernelsOf(const Tensor& tensor, const Target& tar
   return plan.ok() ? plan->kernels : std::vector<PlanKernel>();
 }
 
-// The statements of the one kernel that computes an expression.
+// The statements of a kernel.
+inline UOp ProgramOf(const PlanKernel& kernel, const Target& target) {
+  absl::StatusOr<Program> program = Codegen(kernel.graph, kernel.name, kernel.variables, target);
+  EXPECT_OK(program);
+  return program->statements;
+}
+
+// Of the one kernel that computes an expression.
 inline UOp ProgramOf(const Tensor& tensor, const Target& target) {
   const std::vector<PlanKernel> kernels = KernelsOf(tensor, target);
   EXPECT_EQ(kernels.size(), 1u);
-  absl::StatusOr<Program> program =
-      Codegen(kernels.at(0).graph, kernels[0].name, kernels[0].variables, target);
-  EXPECT_OK(program);
-  return program->statements;
+  return ProgramOf(kernels.at(0), target);
 }
 
 // How many statements of a program are of this op.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "graph/grad.h"
 #include "graph/tensor.h"
 #include "tests/testing.h"
 
@@ -106,6 +107,34 @@ TEST_P(SplitReductions, OfProducts) {
     const auto narrow = [](const Tensor& t) { return t.Cast(kBFloat16).Realize(); };
     EXPECT_EQ(Computed(narrow(a).Cast(kFloat32).MatMul(narrow(b).Cast(kFloat32))), want) << n;
   }
+}
+
+// The gradient of a convolution by its weight sums over all samples and places.
+TEST_P(SplitReductions, OfWindows) {
+  constexpr int64_t kSamples = 8, kIn = 3, kOut = 17, kSide = 48;
+  const std::vector<float> x = Draw(kSamples * kIn * kSide * kSide, 7);
+  const std::vector<float> g = Draw(kSamples * kOut * kSide * kSide, 8);
+  const auto at = [](const std::vector<float>& v, int64_t plane, int64_t row, int64_t column) {
+    const bool inside = row >= 0 && row < kSide && column >= 0 && column < kSide;
+    return inside ? v[(plane * kSide + row) * kSide + column] : 0;
+  };
+  std::vector<double> want;
+  for (int64_t i = 0; i < kOut * kIn * 9; ++i) {
+    const int64_t out = i / (kIn * 9), in = i / 9 % kIn, down = i / 3 % 3 - 1, right = i % 3 - 1;
+    double sum = 0;
+    for (int64_t p = 0; p < kSamples * kSide * kSide; ++p) {
+      const int64_t n = p / (kSide * kSide), row = p / kSide % kSide, column = p % kSide;
+      sum += at(g, n * kOut + out, row, column) * at(x, n * kIn + in, row + down, column + right);
+    }
+    want.push_back(sum);
+  }
+  const Tensor image = On(GetParam(), x, {kSamples, kIn, kSide, kSide});
+  const Tensor of_result = On(GetParam(), g, {kSamples, kOut, kSide, kSide});
+  const Tensor weight = Tensor::Zeros({kOut, kIn, 3, 3}, kFloat32, image.device()).Realize();
+  ConvOptions options;
+  options.padding = {1, 1};
+  const Tensor y = image.Conv2d(weight, options);
+  EXPECT_EQ(Computed(Grad((y * of_result).Sum(), {weight})[0]), want);
 }
 
 TEST_P(SplitReductions, SpecialValuesArrive) {

@@ -336,6 +336,19 @@ TEST(DivideWork, LongSumsOfProductsAreDividedAlike) {
   EXPECT_EQ(parts(64, 16384, 64, kInt32), 1);
 }
 
+// Of several axes the outermost that has such parts.
+TEST(DivideWork, LongSumsOverSeveralAxesAreDividedAlongOne) {
+  const auto parts = [](int64_t batch, int64_t side) {
+    const Tensor a = Tensor::Empty({batch, 16, side, side}),
+                 b = Tensor::Empty({batch, 32, side, side});
+    const std::vector<int64_t> steps = StepsOf(Einsum("nihw,nohw->io", {a, b}), 2);
+    return steps.size() < 2 ? 1 : steps[steps.size() - 2] / (16 * 32);
+  };
+  EXPECT_EQ(parts(8, 64), 8);
+  EXPECT_EQ(parts(2, 128), 8);  // of the rows: the batch has too few
+  EXPECT_EQ(parts(8, 16), 1);
+}
+
 TEST(DivideWork, ATensorBeyondTheSpanIsSplitOrRefused) {
   const Tensor x = Tensor::Empty({64, 1024});
   const PlanKernel k = KernelOf(x.T().Sum({0}), 8, 64 * 1024);
