@@ -76,11 +76,25 @@ Tensor Nearest(const Tensor& point, ResizeRounding rounding) {
   return point.Ceil();
 }
 
+// Whether the nearest elements are all of the source, each as often as the others.
+bool RepeatsAlike(int64_t in, int64_t out, double scale, const ResizeOptions& o) {
+  if (in == 0 || out % in != 0 || scale != static_cast<double>(out / in) || !o.region.empty()) {
+    return false;
+  }
+  const bool rounds = o.rounding == ResizeRounding::kRoundPreferFloor ||
+                      o.rounding == ResizeRounding::kRoundPreferCeil;
+  if (o.coordinates == ResizeCoordinates::kAsymmetric) return o.rounding == ResizeRounding::kFloor;
+  return rounds && o.coordinates != ResizeCoordinates::kAlignCorners;
+}
+
 Tensor Resized(const Tensor& x, int axis, int64_t out, int index, const ResizeOptions& o) {
   const int64_t in = x.size(axis);
   const double scale =
       o.scale.empty() ? static_cast<double>(out) / static_cast<double>(in) : o.scale[index];
   if (out == in && scale == 1 && o.region.empty()) return x;
+  if (o.mode == ResizeMode::kNearest && RepeatsAlike(in, out, scale, o)) {
+    return x.RepeatInterleave(out / in, axis);
+  }
   const Tensor point = SourcePoints(in, out, index, o);
   // Tables, not found anew for each row of what is resized.
   const auto position = [in](const Tensor& p) {

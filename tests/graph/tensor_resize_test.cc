@@ -62,7 +62,10 @@ TEST(TensorResize, AgreesWithLoops) {
           for (bool exclude : {false, true}) {
             ResizeOptions o{.mode = mode, .coordinates = c, .antialias = antialias};
             o.exclude_outside = exclude;
-            o.rounding = exclude ? ResizeRounding::kCeil : ResizeRounding::kRoundPreferFloor;
+            o.rounding = antialias
+                             ? exclude ? ResizeRounding::kFloor : ResizeRounding::kRoundPreferCeil
+                         : exclude ? ResizeRounding::kCeil
+                                   : ResizeRounding::kRoundPreferFloor;
             SCOPED_TRACE(testing::Message() << out << ", " << static_cast<int>(c) << ", "
                                             << static_cast<int>(mode) << antialias << exclude);
             ExpectNear(Values(Tensor::From(x).Resize({out}, o)), Loops(x, out, o), 1e-12);
