@@ -93,6 +93,14 @@ TEST(Contraction, WindowsShareTheirElements) {
   EXPECT_EQ(scratch({1, 64, 7, 7}, {128, 64, 3, 3}), 64 * 3 * 9 * 7 * 4);
 }
 
+TEST(Contraction, RowsAreWidenedInVectors) {
+  const Tensor a = Tensor::Empty({256, 512}, kFloat16), b = Tensor::Empty({512, 128}, kFloat16);
+  const UOp program = ProgramOf(a.MatMul(b), SmallChip());
+  for (const UOp& s : program.srcs()) {
+    EXPECT_FALSE(s.is(Op::kCast) && s.src(0).dtype() == kFloat16) << "of one element";
+  }
+}
+
 // The loops of a sum follow the rows' operand: of weights that lie by the channels which are summed
 // over, as in the gradient by a convolution's input, a window's places are innermost.
 TEST(Contraction, SumsGoInOrder) {

@@ -323,6 +323,21 @@ TEST(Contraction, OperandsOfManyPieces) {
   }
 }
 
+// Rows of narrow floats are widened once for all vectors of columns.
+TEST(Contraction, RowsAreWidenedOnce) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const auto& [m, k, n] : {std::tuple(128, 77, 40), std::tuple(200, 300, 130),
+                                std::tuple(65, 40, 33), std::tuple(256, 3, 64)}) {
+    const Tensor a = Guarded({m, k}), b = Guarded({k, n}), want = a.MatMul(b);
+    for (const DType t : {kFloat16, kBFloat16}) {
+      const Tensor x = a.Cast(t).Realize(), y = b.Cast(t).Realize();
+      EXPECT_EQ(x.MatMul(y).ToVector<float>(), want.Cast(t).ToVector<float>()) << m << t.ToString();
+      const Tensor wide = x.Cast(kFloat32).MatMul(y.Cast(kFloat32));
+      EXPECT_EQ(wide.ToVector<float>(), want.ToVector<float>()) << m << t.ToString();
+    }
+  }
+}
+
 // Of bf16, which chips sum in pairs of steps or in tiles: exact in f32, rounded once.
 TEST(Contraction, NarrowConvolutions) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
