@@ -246,7 +246,7 @@ AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
 }
 
 bool RunsAlongMemory(const UOp& reduce) {
-  constexpr size_t kMostNodes = 64;
+  constexpr size_t kMostNodes = 64;  // as values are asked again and again
   const UOp value = reduce.src(0);
   uint64_t reduced = 0;
   for (const int64_t a : reduce.arg<ReduceArg>().axes) reduced |= uint64_t{1} << a;
@@ -265,7 +265,7 @@ bool RunsAlongMemory(const UOp& reduce) {
       }
       continue;
     }
-    if (u.shape().MaxElements() < value.shape().MaxElements() / 2) continue;
+    if (u.shape().MaxElements() < value.shape().MaxElements() / 2) continue;  // it is not most
     int last = u.rank() - 1;
     while (last >= 0 && u.shape()[last].is_int(1)) --last;
     if (last < 0) continue;

@@ -26,11 +26,12 @@ struct Below {
 
 constexpr int kManyOps = 1 << 20;
 constexpr int kMostFactors = 32;  // of a sum, among which its dot products are looked for
-// Elements of a row across memory that stay in cache until they are read again: each has a line of
-// its own, and all may be lines of the same few sets. (Softmax over 40 channels: 4.5 ms with the
-// maximum in the kernel of its reader, 2.7 apart; over 21 channels 2.5 and 2.8; along axis 0 of
-// 4096 x 4096 26 ms and 10.)
-constexpr int64_t kLinesKept = 32;
+// Elements of a row across memory that stay in cache until they are read again, each in a line of
+// its own, of which many may share the same few places: with a short reader, and with one that
+// takes so long that loads wait for one another. (4096 x 4096 along axis 0: softmax 26 ms with the
+// maximum in the kernel of its reader, 10 apart. Over 40 channels 4.5 and 2.7; but what is
+// normalised over 40 channels 1.1 and 3.6.)
+constexpr int64_t kLinesKept = 256, kLinesOfExpensive = 32;
 constexpr int64_t kSmallWork = 1 << 16;  // elements below which parallelism does not matter
 
 struct Demand {
@@ -55,6 +56,7 @@ struct Kernel {
   uint64_t reduce_mask = 0;  // the loops outside of its inlined reductions
   bool has_reduce = false, has_contraction = false;
   bool scales_dots = false;  // its contraction sums dot products that it computes, too
+  bool expensive = false;    // some op of it is, so far
 };
 
 class Fuser {
@@ -267,7 +269,8 @@ class Fuser {
       const Target& target = targets_.Of(r.device());
       const int64_t bytes = r.src(0).dtype().bytes();
       if (row * bytes > target.l2_bytes / 2) return false;
-      if (row > kLinesKept && r.src(0).shape().MaxElements() > target.l2_bytes / bytes &&
+      if (row > (k.expensive ? kLinesOfExpensive : kLinesKept) &&
+          r.src(0).shape().MaxElements() > target.l2_bytes / bytes &&
           target.dialect != Dialect::kCuda && !RunsAlongMemory(r)) {
         return false;
       }
@@ -302,6 +305,7 @@ class Fuser {
     const UOp& u = order_[i];
     Kernel& k = kernels_[d.kernel];
     ++k.nodes;
+    k.expensive |= HasProperty(u.op(), kExpensive);
     if (IsTransfer(u)) return;  // reads buffers whole
     if (u.is(Op::kAssign)) {
       Ask(u.src(2), d.kernel, d.map, false);
