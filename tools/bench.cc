@@ -174,6 +174,7 @@ int Main(int argc, char** argv) {
   add(GemvRows(wanted));
   add(ShardedRows(wanted));
   add(NetworkRows(wanted, options.python));
+  add(OperationRows(wanted, options.python));
   add(TileRows(wanted));
   add(FirstResultRows(wanted, first_result));
   add(CoreRows(wanted, first_result));

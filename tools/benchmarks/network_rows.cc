@@ -10,7 +10,6 @@
 #include "graph/tensor.h"
 #include "runtime/core_pool.h"
 #include "runtime/runtime.h"
-#include "tools/benchmarks/python_peer.h"
 #include "tools/benchmarks/row.h"
 
 namespace tessera::benchmarks {
@@ -81,23 +80,6 @@ void CheckAttention(DType dtype) {
 }
 
 // ---- rows
-
-Row BesideTorch(const std::string& name, const std::string& python, const std::string& text,
-                double bytes, double flops, const std::function<Tensor()>& ours) {
-  const std::string all =
-      absl::StrCat("import torch\ntorch.set_num_threads(", CorePool::Global().cores(),
-                   ")\ntorch.set_grad_enabled(False)\nversion = torch.__version__\n", text);
-  const std::unique_ptr<PythonPeer> torch = PythonPeer::Start(python, all);
-  if (torch) {
-    return Measured(
-        name, bytes, flops, ours, absl::StrCat("PyTorch ", torch->version()),
-        [&] { torch->Step(); }, /*settled=*/true);
-  }
-  Row row = Measured(name, bytes, flops, ours, "PyTorch, not installed", nullptr);
-  row.note = absl::StrCat("to measure it here: pip install torch, and --python if ", python,
-                          " is not the one that has it");
-  return row;
-}
 
 std::vector<double> Doubles(const std::vector<float>& v) { return {v.begin(), v.end()}; }
 

@@ -48,6 +48,11 @@ Row Measured(const std::string& name, double bytes, double flops,
              const std::function<Tensor()>& ours, const std::string& peer,
              const std::function<void()>& step, bool settled = false);
 
+// A row beside PyTorch, of which `text` defines a function step(); of ours alone where `python`,
+// the program, does not have it.
+Row BesideTorch(const std::string& name, const std::string& python, const std::string& text,
+                double bytes, double flops, const std::function<Tensor()>& ours);
+
 // A hand-written loop over [0, n): every core its share, the cores awake between calls as they are
 // between our kernels. The sum of what the shares give.
 float OnCores(int64_t n, const std::function<float(int64_t begin, int64_t end)>& loop);
@@ -66,6 +71,7 @@ std::vector<Row> GemvRows(const Wanted& wanted);
 std::vector<Row> ShardedRows(const Wanted& wanted);
 // `python` is the program that has PyTorch, if any has.
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python);
+std::vector<Row> OperationRows(const Wanted& wanted, const std::string& python);
 // None where the CPU has no matrix unit.
 std::vector<Row> TileRows(const Wanted& wanted);
 // One of them: a product of n x n bf16.
