@@ -301,9 +301,10 @@ TEST(DivideWork, LongReductionsAreDividedWhateverTheirLength) {
     EXPECT_THAT(StepsOf(Tensor::Empty({8, 1000003}).Sum({1}), 4, dialect), ElementsAre(8));
     EXPECT_THAT(StepsOf(Tensor::Empty({65521}).Sum(), 4, dialect), ElementsAre(1));
   }
-  // A core takes rows that are shorter than its vectors 64 at a time.
+  // A core takes short rows 64 at a time.
   EXPECT_THAT(StepsOf(Tensor::Empty({2, 9999, 7}).Max({1}), 4), ElementsAre(2 * 64 * 7, 2 * 7));
-  EXPECT_THAT(StepsOf(Tensor::Empty({9999, 64}).Sum({0}), 4), ElementsAre(64));
+  EXPECT_THAT(StepsOf(Tensor::Empty({6400, 127}).Max({0}), 4), ElementsAre(64 * 127, 127));
+  EXPECT_THAT(StepsOf(Tensor::Empty({9999, 128}).Sum({0}), 4), ElementsAre(128));
   EXPECT_THAT(StepsOf(Tensor::Empty({1000, 7}).Sum({0}), 4), ElementsAre(7));  // too little
   // A thread of a GPU has a column: of few long ones each is read by several.
   const auto columns = [](int64_t rows, int64_t n, Dialect dialect = Dialect::kCuda) {
