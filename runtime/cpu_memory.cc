@@ -18,7 +18,6 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kMaxCached = int64_t{4} << 30;
 
 int64_t RoundUp(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
@@ -48,25 +47,63 @@ void* MapBlock(const BlockKind& kind) {
 }  // namespace
 
 struct CpuMemory::State {
+  // Free blocks of a kind, and when one of it was last taken or given back.
+  struct Blocks {
+    std::vector<void*> free;
+    int64_t last_used = 0;
+  };
+  explicit State(int64_t most_cached) : most_cached(most_cached) {}
+  const int64_t most_cached;
   mutable std::mutex mutex;
-  std::map<BlockKind, std::vector<void*>> free;
+  std::map<BlockKind, Blocks> kinds;
+  int64_t clock = 0;
   MemoryStats stats;
 
   ~State() { Drop(); }
   void Drop() {
-    for (auto& [kind, blocks] : free) {
-      for (void* p : blocks) std::free(p);
+    for (auto& [kind, blocks] : kinds) {
+      for (void* p : blocks.free) std::free(p);
     }
-    free.clear();
+    kinds.clear();
     stats.cached_bytes = 0;
   }
   void Count(int64_t bytes) {
     stats.live_bytes += bytes;
     stats.peak_bytes = std::max(stats.peak_bytes, stats.live_bytes);
   }
+
+  void* Take(const BlockKind& kind) {
+    const auto it = kinds.find(kind);
+    if (it == kinds.end() || it->second.free.empty()) return nullptr;
+    void* block = it->second.free.back();
+    it->second.free.pop_back();
+    it->second.last_used = ++clock;
+    stats.cached_bytes -= kind.size;
+    return block;
+  }
+
+  // Kept for the next of its kind, in place of kinds that have not been asked for longest: a
+  // program that goes on to other shapes would have each of their results faulted in anew else.
+  void Keep(const BlockKind& kind, void* block) {
+    if (kind.size > most_cached) return std::free(block);
+    while (stats.cached_bytes + kind.size > most_cached) {
+      auto oldest = kinds.end();
+      for (auto it = kinds.begin(); it != kinds.end(); ++it) {
+        if (it->second.free.empty()) continue;
+        if (oldest == kinds.end() || it->second.last_used < oldest->second.last_used) oldest = it;
+      }
+      std::free(oldest->second.free.back());
+      oldest->second.free.pop_back();
+      stats.cached_bytes -= oldest->first.size;
+    }
+    Blocks& blocks = kinds[kind];
+    blocks.free.push_back(block);
+    blocks.last_used = ++clock;
+    stats.cached_bytes += kind.size;
+  }
 };
 
-CpuMemory::CpuMemory() : state_(std::make_shared<State>()) {}
+CpuMemory::CpuMemory(int64_t most_cached) : state_(std::make_shared<State>(most_cached)) {}
 
 namespace {
 
@@ -100,11 +137,7 @@ absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes, Writ
   void* block = nullptr;
   {
     std::lock_guard<std::mutex> lock(state_->mutex);
-    if (auto it = state_->free.find(kind); it != state_->free.end() && !it->second.empty()) {
-      block = it->second.back();
-      it->second.pop_back();
-      state_->stats.cached_bytes -= size;
-    }
+    block = state_->Take(kind);
   }
   if (block == nullptr) {
     block = MapBlock(kind);
@@ -126,12 +159,7 @@ absl::StatusOr<std::shared_ptr<Storage>> CpuMemory::Allocate(int64_t bytes, Writ
   storage->deleter = [state = state_, kind](Storage& s) {
     std::lock_guard<std::mutex> lock(state->mutex);
     state->stats.live_bytes -= kind.size;
-    if (state->stats.cached_bytes + kind.size > kMaxCached) {
-      std::free(s.data);
-      return;
-    }
-    state->free[kind].push_back(s.data);
-    state->stats.cached_bytes += kind.size;
+    state->Keep(kind, s.data);
   };
   std::lock_guard<std::mutex> lock(state_->mutex);
   state_->Count(size);

@@ -14,7 +14,9 @@ inline constexpr int64_t kLargePage = 2 << 20;
 // The memory of one place. What it gives out may outlive it.
 class CpuMemory {
  public:
-  CpuMemory();
+  // Blocks that are given back are kept for others of their size, so many bytes at most: those that
+  // have not been used longest make room.
+  explicit CpuMemory(int64_t most_cached = int64_t{4} << 30);
   // Aligned to 64 bytes, large blocks to 2 MiB. What is written whole has large pages, if it is
   // large; the system clears each where it is first touched, so what is written in parts has none:
   // for 512 KB in a cache of 128 MB, spread over its heads, all of it was cleared.
