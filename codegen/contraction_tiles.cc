@@ -138,8 +138,9 @@ bool LiesAlongRows(const RangeSets& sets, const Contraction& c, const UOp& row) 
 }
 
 // Whether elements of a are widened one by one, for each vector of columns anew, though they lie in
-// order.
-bool IsWidened(const RangeSets& sets, const Contraction& c) {
+// order. Pairs are not widened.
+bool IsWidened(const RangeSets& sets, const Contraction& c, const Target& target) {
+  if (PairsOf(c, target)) return false;
   if (!c.a.is(Op::kCast) || c.a.dtype().bytes() <= c.a.src(0).dtype().bytes()) return false;
   const auto fixed = [](const UOp& r) { return r.src(0).IsConst(); };
   return c.a.src(0).is(Op::kIndex) && std::all_of(c.inner.begin(), c.inner.end(), fixed) &&
@@ -153,7 +154,7 @@ UOp BlockRows(const UOp& sink, const RangeSets& sets, const Contraction& c, int6
               const Target& target, UOp& row, UOp& block) {
   const bool many = row.src(0).vmax() >= kRowsToTranspose;
   const bool turn = many && LiesAlongRows(sets, c, row);
-  const bool widen = many && !turn && IsWidened(sets, c);
+  const bool widen = many && !turn && IsWidened(sets, c, target);
   const int64_t rows = RowsOfBlock(c, row, turn || widen, target);
   const bool grid = row.arg<RangeArg>().kind == RangeKind::kGrid;
   const bool copy = turn || widen;
@@ -231,7 +232,8 @@ UOp TileSteps(const UOp& sink, const Contraction& c, int64_t lanes, const Target
 
 // The kernel with the loops of its sum in the order in which the rows' operand lies, the innermost
 // those that move it least; or nothing where they are. (The gradient of a convolution by its input,
-// whose weights lie by the channels that are summed over: 256 of 14 x 14, batch 8: 8.6 to 5.7 ms.)
+// whose weights lie by the channels that are summed over: 2048 of 14 x 14 from 256 27 to 10.5 ms;
+// of 256 from 256 it is the same.)
 UOp SumInOrder(const UOp& sink, const RangeSets& sets, const Contraction& c) {
   UOp load = c.a;
   while (load.is(Op::kCast)) load = UOp(load.src(0));
