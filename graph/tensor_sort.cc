@@ -139,7 +139,7 @@ Tensor FewCounted(const Tensor& t, int axis) {
 // low half.
 Tensor DigitsSorted(const Tensor& order, DType type) {
   const int64_t rows = order.size(0), n = order.size(1);
-  const int64_t blocks = (n + kBlock - 1) / kBlock, padded = blocks * kBlock;
+  const int64_t blocks = CeilDiv(n, kBlock), padded = blocks * kBlock;
   // What is added goes behind its equals, as it comes later.
   const Tensor inside = Tensor::Ones({rows, n}, kBool).Pad({{0, 0}, {0, padded - n}});
   const Tensor key =
@@ -211,14 +211,19 @@ Tensor Joined(const Tensor& order, const Tensor& place) {
   return order.Cast(kUInt64) << 32 | place.Cast(kUInt64);
 }
 
+// Of the first blocks of n elements that k are looked for among: at least kBlocksPerFound for each.
+int64_t LengthOfBlocks(int64_t n, int64_t k) {
+  const auto length = static_cast<uint64_t>(std::max<int64_t>(1, n / (kBlocksPerFound * k)));
+  return static_cast<int64_t>(std::bit_floor(length));
+}
+
 // Positions of the first k in order of rows [..., n] whose order has 32 bits. The k blocks whose
 // least elements come first hold them; so do the k shorter ones of those, down to single elements.
 // Lengths are powers of two, so that the first blocks alone may need padding.
 Tensor FirstByBlocks(const Tensor& x, int64_t k, bool descending) {
   const int last = x.rank() - 1;
   const int64_t n = x.size(last);
-  const auto per_block = static_cast<uint64_t>(n / (kBlocksPerFound * k));
-  auto length = static_cast<int64_t>(std::bit_floor(std::max(per_block, uint64_t{1})));
+  int64_t length = LengthOfBlocks(n, k);
   const int64_t count = CeilDiv(n, length);
   const auto chosen = [&](const Tensor& least) {
     return Counted(least, kInt32, Alike::kNone).SliceAxis(last, {0, k}).Unsqueeze(-1);
@@ -326,19 +331,25 @@ ValuesAndIndices SortedBy(const Tensor& x, int axis, bool descending) {
 // of two blocks: 40 of them take a nanosecond on two cores with vectors of 64 bytes. From rows of
 // 300 to 128256 elements and 1 to 512 of them, measured there; a kernel's start counts as well.
 struct WorkOfFirst {
-  double rows, n, k;
-  double elements() const { return rows * n; }
+  double elements;  // of all rows
+  int64_t n, k;
   double OneByOne() const {
-    const double look = elements() > (1 << 19) ? 8 : 2;  // from memory, or from a cache
-    return k * 5e4 + elements() * (look * k + 14);
+    const double look = elements > (1 << 19) ? 8 : 2;  // from memory, or from a cache
+    const auto looks = static_cast<double>(k);
+    return looks * 5e4 + elements * (look * looks + 14);
   }
   double ByBlocks() const {
-    const double length = std::exp2(std::floor(std::log2(n / (kBlocksPerFound * k))));
-    const double levels = std::ceil(std::log2(length) / 2), blocks = n / length;
-    const double shorter = kBlocksPerFound * k;
-    return 4e6 + 15 * elements() + rows * (blocks * blocks + levels * shorter * shorter);
+    const int64_t first = LengthOfBlocks(n, k);
+    const auto blocks = static_cast<double>(CeilDiv(n, first));
+    const auto shorter = static_cast<double>(kBlocksPerFound * k);
+    double compared = blocks * blocks;
+    for (int64_t length = first; length > 1; length /= kBlocksPerFound)
+      compared += shorter * shorter;
+    return 4e6 + elements * (15 + compared / static_cast<double>(n));
   }
-  double BySorting(bool counted) const { return elements() * (counted ? 2.5 * n : 600); }
+  double BySorting(bool counted) const {
+    return elements * (counted ? 2.5 * static_cast<double>(n) : 600);
+  }
 };
 
 // The first k positions in order of rows [..., n].
@@ -348,9 +359,7 @@ Tensor FirstOf(const Tensor& rows, int64_t k, bool descending) {
   const auto sorted = [&] { return SortedIndex(rows, last, descending).SliceAxis(last, {0, k}); };
   if (k == 0 || !n.is_int() || n.value() <= kCounted || n.value() > INT32_MAX) return sorted();
   const bool counted = internal::ComparesAtMost(rows, last, kFewComparisons);
-  const auto elements = static_cast<double>(rows.shape().MaxElements());
-  const auto length = static_cast<double>(n.value());
-  const WorkOfFirst work{elements / length, length, static_cast<double>(k)};
+  const WorkOfFirst work{static_cast<double>(rows.shape().MaxElements()), n.value(), k};
   const double by_sorting = work.BySorting(counted);
   // Blocks are told apart by one number of order and position, and lie on one place.
   const bool whole = rows.dtype().bytes() < 8 && IsWhole(rows, last);
