@@ -327,7 +327,7 @@ UOp ByteTiler::TileOutputs(const UOp& sink) {
   out = Simplify(TileApart(out, c_.lane, columns));
   if (rows == 1) return out;
   const int64_t tiles = CeilDiv(rows, most);
-  return Tile(out, row, (rows + tiles - 1) / tiles, 1);
+  return Tile(out, row, CeilDiv(rows, tiles), 1);
 }
 
 bool IsByte(const UOp& u) {

@@ -35,7 +35,8 @@ constexpr int64_t kTile = 64 * 64;     // sums of a GPU's block, which keep a mu
 constexpr int64_t kLeastSide = 16;     // rows and columns of a product that is done in tiles
 constexpr int64_t kLeastSteps = 1024;  // of a part, that pay for its sums being written and read
 constexpr int64_t kStepsOfTile = 64;   // at most, that a tile of a product takes at once
-constexpr int64_t kShortRow = 512;     // bytes: rows of fewer are too short to be reduced alone
+// Bytes: codegen reads no shorter pieces of many rows together (codegen/far_rows.cc).
+constexpr int64_t kShortRow = 512;
 constexpr int64_t kRowsOfGroup = 64, kLeastGroups = 16;
 
 // Whether a value is made of a product and of what reduces it, as softmax(Q K^T) is: its rows are

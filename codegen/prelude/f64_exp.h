@@ -39,7 +39,7 @@ struct rt_exp_f64_ {
   template <class V>
   RT_FN V of(V x) {
     auto none = x < -746.0;
-    auto s = rt_exp_f64_reduce_(rt_within_f64_(rt_pick_<V>(none, 0.0, x), -746.0, 710.0));
+    auto s = rt_exp_f64_reduce_(rt_pick_<V>(none, 0.0, rt_pick_<V>(x > 710.0, 710.0, x)));
     return rt_pick_<V>(none, 0.0, rt_scale_f64_(rt_exp_f64_poly_(s.r) + 1.0, s.n, s.t));
   }
 };
@@ -48,7 +48,7 @@ struct rt_exp2_f64_ {
   template <class V>
   RT_FN V of(V x) {
     auto none = x < -1076.0;
-    x = rt_within_f64_(rt_pick_<V>(none, 0.0, x), -1076.0, 1025.0);
+    x = rt_pick_<V>(none, 0.0, rt_pick_<V>(x > 1025.0, 1025.0, x));
     V t = x + RT_F64_MAGIC;
     V n = t - RT_F64_MAGIC;
     V p = rt_exp_f64_poly_((x - n) * 0x1.62e42fefa39efp-1);
