@@ -100,7 +100,7 @@ Tensor OfMovement(const UOp& u, const Tensor& g) {
     case Op::kFlip:
       return g.Flip(Axes(u.arg<Ints>()));
     default:
-      return WindowCotangent(u, g);
+      return WindowCotangent(u, g, /*of_padded=*/false);
   }
 }
 
@@ -410,8 +410,11 @@ class Walk {
       for (size_t i = 0; i < all.size(); ++i) Add(u.src(0).src(static_cast<int>(i)), all[i]);
       return;
     }
-    if (IsMovement(u.op()))
-      return Add(u.src(0), needs_[u.src(0).get()] ? OfMovement(u, g) : Tensor());
+    if (IsMovement(u.op()) && !needs_[u.src(0).get()]) return;
+    if (u.is(Op::kWindow) && u.src(0).is(Op::kPad) && !IsParameter(u.src(0))) {
+      return Add(u.src(0).src(0), WindowCotangent(u, g, /*of_padded=*/true));
+    }
+    if (IsMovement(u.op())) return Add(u.src(0), OfMovement(u, g));
     const Cotangents all = IsElementwise(u.op()) ? OfElementwise(u, g) : OfData(u, g);
     for (size_t i = 0; i < all.size(); ++i) Add(u.src(static_cast<int>(i)), all[i]);
   }

@@ -1,8 +1,10 @@
 #include "graph/grad_window.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
+#include "graph/index_math.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
 
@@ -110,19 +112,52 @@ std::optional<Product> ProductOf(const UOp& u) {
 
 // ---- convolutions
 
-Tensor PaddedAlong(const Tensor& t, int axis, const Extent& before, const Extent& after) {
+// With zeros there; negative numbers remove as many.
+Tensor PaddedAlong(const Tensor& t, int axis, int64_t before, int64_t after) {
+  const int64_t begin = std::max<int64_t>(0, -before), less = std::max<int64_t>(0, -after);
+  const Tensor part =
+      begin + less == 0 ? t : internal::KnownPart(t, axis, begin, t.shape()[axis] - less);
   Pairs pairs(t.rank(), {0, 0});
-  pairs[axis] = {before, after};
-  return t.Pad(pairs);
+  pairs[axis] = {std::max<int64_t>(0, before), std::max<int64_t>(0, after)};
+  return part.Pad(pairs);
 }
 
 // One of the window's axes: where it begins, how far apart its elements are, and the axes of
-// positions and elements in the cotangent.
+// positions and elements in the cotangent. Of what the windows lie in, [begin, end) is wanted.
 struct Along {
   int position, element;
   int64_t size, stride, dilation;
-  int64_t taps() const { return (size + stride - 1) / stride; }  // of one r
+  Extent begin, end;
+  // With k + shift = s j + r, so many j; and of the q with i + shift = s q + r those from first on,
+  // of which `more` are beyond the last position.
+  int64_t shift = 0, taps = 0, first = 0, more = 0;
+
+  int64_t reach() const { return (taps - 1) * dilation; }
 };
+
+// Chooses the shift by which fewest products are made: an even border cut from strides of 2 leaves
+// as many q for each r as half of what is wanted. False where no window reaches that.
+bool Place(Along& w, const Extent& positions) {
+  w.taps = (w.size + w.stride - 1) / w.stride;
+  w.more = w.reach();
+  if (!positions.is_int() || !w.begin.is_int() || !w.end.is_int()) return true;
+  const int64_t n = positions.value(), begin = w.begin.value(), end = w.end.value();
+  int64_t least = 0;
+  for (const int64_t shift : {int64_t{0}, (w.stride - begin % w.stride) % w.stride}) {
+    Along at = w;
+    at.shift = shift;
+    at.taps = CeilDiv(w.size + shift, w.stride);
+    at.first = (begin + shift) / w.stride;
+    const int64_t last = std::min(CeilDiv(end + shift, w.stride), n + at.reach());
+    at.more = last - n;
+    const int64_t products = (last - at.first) * at.taps;
+    if (last > at.first && (least == 0 || products < least)) {
+      least = products;
+      w = at;
+    }
+  }
+  return least > 0;
+}
 
 bool Shards(const Tensor& t, int axis) {
   return t.device().is_sharding() && !t.device().sharding().DimsOf(axis).empty();
@@ -131,9 +166,8 @@ bool Shards(const Tensor& t, int axis) {
 // Positions become windows, of the elements that meet at each place. With a stride an axis for r is
 // put behind all others.
 Tensor Positions(const Tensor& t, const Along& w) {
-  const int64_t reach = (w.taps() - 1) * w.dilation;
-  Tensor out = PaddedAlong(t, w.position, reach, reach)
-                   .Window(w.position, {w.taps()}, {1}, {w.dilation})
+  Tensor out = PaddedAlong(t, w.position, w.reach() - w.first, w.more)
+                   .Window(w.position, {w.taps}, {1}, {w.dilation})
                    .Squeeze({w.element})
                    .MoveAxis({-1}, {w.element});
   return w.stride > 1 ? out.Unsqueeze(-1) : out;
@@ -142,28 +176,45 @@ Tensor Positions(const Tensor& t, const Along& w) {
 Tensor Elements(const Tensor& t, const Along& w) {
   Tensor out = t;
   if (w.stride > 1) {
-    out = PaddedAlong(t, w.element, 0, w.taps() * w.stride - w.size)
-              .Unflatten(w.element, {w.taps(), w.stride})
+    out = PaddedAlong(t, w.element, w.shift, w.taps * w.stride - w.size - w.shift)
+              .Unflatten(w.element, {w.taps, w.stride})
               .MoveAxis({w.element + 1}, {-1})
               .Contiguous();
   }
   return out.Flip({w.element});
 }
 
-std::optional<Tensor> Convolved(const UOp& u, const Tensor& g) {
+// What is wanted of x along an axis of the windows, of which it has those q on.
+Tensor Wanted(const Tensor& x, const Along& w) {
+  const int axis = w.position;
+  const Tensor flat = w.stride == 1 ? x : x.MoveAxis({-1}, {axis + 1}).Flatten(axis, axis + 1);
+  const Extent begin = w.begin - (w.stride * w.first - w.shift);
+  if (begin.is_int(0)) return internal::FittedTo(flat, axis, w.end - w.begin);
+  const Tensor all = internal::FittedTo(flat, axis, begin + (w.end - w.begin));
+  return internal::KnownPart(all, axis, begin, begin + (w.end - w.begin));
+}
+
+// `part`: of each axis of the source what is wanted.
+std::optional<Tensor> Convolved(const UOp& u, const Tensor& g, const Pairs& part) {
   const WindowArg& arg = u.arg<WindowArg>();
   const Shape& from = u.src(0).shape();
   std::vector<Along> windows;
   bool overlap = false;
   for (size_t i = 0; i < arg.axes.size(); ++i) {
-    const Along w{static_cast<int>(arg.axes[i]), from.rank() + static_cast<int>(i), arg.size[i],
-                  arg.stride[i], arg.dilation[i]};
+    const auto& [begin, end] = part[arg.axes[i]];
+    Along w{static_cast<int>(arg.axes[i]),
+            from.rank() + static_cast<int>(i),
+            arg.size[i],
+            arg.stride[i],
+            arg.dilation[i],
+            begin,
+            end};
     const Extent& n = g.shape()[w.position];
     if (w.stride > 1 && (w.dilation > 1 || !n.is_int() || !from[w.position].is_int())) {
       return std::nullopt;
     }
     // What crosses the borders of shards is less where windows were added up first.
-    if (n.is_int(0) || Shards(g, w.position)) return std::nullopt;
+    if (n.is_int(0) || Shards(g, w.position) || !Place(w, n)) return std::nullopt;
     overlap |= w.size > w.stride;
     windows.push_back(w);
   }
@@ -194,25 +245,36 @@ std::optional<Tensor> Convolved(const UOp& u, const Tensor& g) {
   Tensor x = (p->a * p->b).Sum(Axes(over)).Cast(g.dtype());
   // Each r is in order in memory, as products are made, before they are put between one another.
   if (strided > 0) x = x.Contiguous().MoveAxis(Axes(first), Axes(last));
-  for (size_t i = windows.size(); i-- > 0;) {
-    const Along& w = windows[i];
-    if (w.stride > 1) x = x.MoveAxis({-1}, {w.position + 1}).Flatten(w.position, w.position + 1);
-    x = internal::FittedTo(x, w.position, from[w.position]);
+  for (size_t i = windows.size(); i-- > 0;) x = Wanted(x, windows[i]);
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const auto& [begin, end] = part[axis];
+    if (!(x.shape()[axis] == end - begin)) x = internal::KnownPart(x, axis, begin, end);
   }
   return x;
 }
 
+// What is wanted of a WINDOW's source: of a PAD, what it pads.
+Pairs PartOf(const UOp& source, bool of_padded) {
+  Pairs out;
+  for (int a = 0; a < source.rank(); ++a) {
+    const Extent begin = of_padded ? source.arg<Pairs>()[a].first : Extent(0);
+    out.emplace_back(begin, begin + (of_padded ? source.src(0) : source).shape()[a]);
+  }
+  return out;
+}
+
 }  // namespace
 
-Tensor WindowCotangent(const UOp& u, const Tensor& g) {
-  if (const std::optional<Tensor> x = Convolved(u, g)) return *x;
+Tensor WindowCotangent(const UOp& u, const Tensor& g, bool of_padded) {
+  const Pairs part = PartOf(u.src(0), of_padded);
+  if (const std::optional<Tensor> x = Convolved(u, g, part)) return *x;
   const WindowArg& w = u.arg<WindowArg>();
   Tensor x = g;
   for (size_t i = w.axes.size(); i-- > 0;) {
     const int axis = static_cast<int>(w.axes[i]);
     x = internal::OverlapAdd(x, axis, u.src(0).shape()[axis], w.stride[i], w.dilation[i]);
   }
-  return x;
+  return of_padded ? x.Shrink(part) : x;
 }
 
 }  // namespace tessera

@@ -8,13 +8,15 @@
 //   sum over k of g[i - k, k] = sum over k and c of a[i - k, c] * b[k, c],
 // and the windows' cotangent, many times as large as either, is never held. With a stride s the
 // elements i = s q + r are taken apart: each r has the window's elements k = s j + r to itself.
+// Where x lies between zeros, q and r count from a place at which its first element has r = 0.
 #pragma once
 
 #include "graph/tensor.h"
 
 namespace tessera {
 
-// The cotangent of the source of a WINDOW, given the node's.
-Tensor WindowCotangent(const UOp& window, const Tensor& g);
+// The cotangent of the source of a WINDOW, given the node's; or, where that source is a PAD, of
+// what it pads: nothing is computed for borders, which of images of 4 x 4 are more than half.
+Tensor WindowCotangent(const UOp& window, const Tensor& g, bool of_padded);
 
 }  // namespace tessera

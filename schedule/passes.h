@@ -32,6 +32,10 @@ std::vector<UOp> ScatterReductions(absl::Span<const UOp> roots,
 // given afterwards: so that a reduction and the write of its reshaped result are one kernel.
 std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
 
+// On CPUs, products of matrices of which few columns lie together in the result become products of
+// all columns, laid out beforehand, and rows that lie across memory are laid out as rows.
+std::vector<UOp> LayOutProducts(absl::Span<const UOp> roots, const Targets& targets);
+
 // A reduction of much to little becomes two: partial results, enough to occupy the cores, then
 // their reduction.
 std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& targets);

@@ -53,6 +53,10 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
                                      [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
   // Now that it is known which views are assigned what.
   values = GiveBuffers(values);
+  RETURN_IF_ERROR(passes.RunOptional("lay_out_products", values, [&](const PassRunner::Roots& r) {
+    return LayOutProducts(r, targets);
+  }));
+  // After it: what was many products of an image each is one, whose sum may be long.
   RETURN_IF_ERROR(passes.RunOptional("split_reductions", values, [&](const PassRunner::Roots& r) {
     return SplitReductions(r, targets);
   }));

@@ -12,6 +12,8 @@
 // then over those rows: 1,048,576 rows of 64 took 30 ms one by one and 20 so, and f32 sums lost a
 // hundred times as much.
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/fault.h"
@@ -39,19 +41,45 @@ constexpr int64_t kStepsOfTile = 64;   // at most, that a tile of a product take
 constexpr int64_t kShortRow = 512;
 constexpr int64_t kRowsOfGroup = 64, kLeastGroups = 16;
 
-// Whether a value is made of a product and of what reduces it, as softmax(Q K^T) is: its rows are
-// then wanted whole (see ChainProducts), and not by parts of what is summed over.
-bool IsReducedProduct(const UOp& value) {
-  bool product = false, reduction = false;
+// How often each node is read.
+using Uses = absl::flat_hash_map<const Node*, size_t>;
+
+Uses CountUses(absl::Span<const UOp> roots) {
+  Uses out;
+  for (const UOp& r : roots) ++out[r.get()];
+  for (const UOp& u : TopoSort(roots)) {
+    for (const UOp& s : u.srcs()) ++out[s.get()];
+  }
+  return out;
+}
+
+// Whether a value is made of a product and of what reduces it, and nothing else reads what lies
+// between, as of softmax(Q K^T): its rows are then wanted whole (see ChainProducts), and not by
+// parts of what is summed over. (What the gradient of a batch norm is made of, others read too.)
+bool IsReducedProduct(const UOp& value, const Uses& uses) {
+  std::vector<const Node*> of_product;
+  absl::flat_hash_map<const Node*, std::vector<const Node*>> readers;
+  bool reduction = false;
   WalkDown({&value, 1}, [&](const UOp& u) {
     if (IsContraction(u)) {
-      product = true;
+      of_product.push_back(u.get());
       return false;
     }
     reduction |= u.is(Op::kReduce);
-    return IsElementwise(u.op()) || IsMovement(u.op()) || u.is(Op::kReduce);
+    if (!IsElementwise(u.op()) && !IsMovement(u.op()) && !u.is(Op::kReduce)) return false;
+    for (const UOp& s : u.srcs()) readers[s.get()].push_back(u.get());
+    return true;
   });
-  return product && reduction;
+  if (of_product.empty() || !reduction) return false;
+  SeenNodes seen;
+  for (size_t i = 0; i < of_product.size(); ++i) {
+    const Node* const u = of_product[i];
+    if (!seen.Insert(u)) continue;
+    const std::vector<const Node*>& within = readers[u];
+    if (uses.at(u) > within.size() + (u == value.get())) return false;
+    of_product.insert(of_product.end(), within.begin(), within.end());
+  }
+  return true;
 }
 
 int64_t BytesOfPanel(int64_t steps, const Target& target) {
@@ -117,6 +145,13 @@ Parts PartsOfLongSum(const UOp& u, int64_t outputs, int64_t steps, int64_t eleme
   return {};
 }
 
+// The factors of a product, before they are spread over each other's rows.
+std::vector<UOp> Factors(const UOp& product) {
+  std::vector<UOp> out;
+  for (const UOp& f : product.srcs()) out.push_back(f.is(Op::kExpand) ? UOp(f.src(0)) : f);
+  return out;
+}
+
 // Of a product of matrices: the parts of its sum; else one. A GPU's, where the result has too few
 // tiles to keep its multiprocessors busy.
 Parts PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
@@ -125,11 +160,10 @@ Parts PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target&
   const bool cpu = target.dialect == Dialect::kCpp;
   if (cpu && BytesOfPanel(steps, target) < target.l2_bytes / 4 * 3) return {};
   int64_t elements = 0;
-  for (const UOp& factor : x.srcs()) {
-    const UOp& once = factor.is(Op::kExpand) ? factor.src(0) : factor;
+  for (const UOp& once : Factors(x)) {
     // The rows of all matrices that one factor has; so the columns of each, or the other way round.
     const int64_t rows = once.shape().is_static() ? once.shape().MaxElements() / steps : 0;
-    if (rows == 0 || outputs / rows < kLeastSide || IsReducedProduct(once)) return {};
+    if (rows == 0 || outputs / rows < kLeastSide) return {};
     elements += rows * steps;
   }
   if (cpu) return PartsOfLongSum(u, outputs, steps, elements, target);
@@ -248,22 +282,32 @@ UOp ByShortRows(const UOp& u, const Target& target) {
   return UOp::Make(arg.op, {InGroups(u, most, axis, kRowsOfGroup, target), rest});
 }
 
+// A reduction of known extents, of which there are any.
+bool IsKnown(const UOp& u) {
+  if (!u.is(Op::kReduce) || !u.shape().is_static() || !u.src(0).shape().is_static()) return false;
+  return u.shape().MaxElements() > 0;
+}
+
+// The product of matrices in two steps, or nothing where it is none or one is enough.
+UOp SplitProduct(const UOp& u, const Target& target) {
+  if (!IsKnown(u)) return UOp();
+  const UOp& x = u.src(0);
+  const int64_t outputs = u.shape().MaxElements(), steps = x.shape().MaxElements() / outputs;
+  Parts parts = PartsOfProduct(u, outputs, steps, target);
+  if (parts.count < 2) return UOp();
+  if (parts.left == 0) return InParts(u, x, parts, true);
+  // Whole steps of tiles in all parts but the last, which zeros fill.
+  const int64_t n = x.shape()[parts.axis].value();
+  parts.each = (n / parts.count / kStepsOfTile + 1) * kStepsOfTile;
+  parts.count = (n + parts.each - 1) / parts.each;
+  return InParts(u, Padded(x, parts.axis, parts.count * parts.each - n), parts, true);
+}
+
 // The reduction in two steps, or nothing where one is enough.
 UOp Split(const UOp& u, const Target& target) {
-  if (!u.is(Op::kReduce) || !u.shape().is_static()) return UOp();
-  const int64_t outputs = u.shape().MaxElements();
+  if (!IsKnown(u) || target.cores < 2) return UOp();
   const UOp& x = u.src(0);
-  if (outputs == 0 || !x.shape().is_static()) return UOp();
-  const int64_t steps = x.shape().MaxElements() / outputs;
-  if (Parts parts = PartsOfProduct(u, outputs, steps, target); parts.count >= 2) {
-    if (parts.left == 0) return InParts(u, x, parts, true);
-    // Whole steps of tiles in all parts but the last, which zeros fill.
-    const int64_t n = x.shape()[parts.axis].value();
-    parts.each = (n / parts.count / kStepsOfTile + 1) * kStepsOfTile;
-    parts.count = (n + parts.each - 1) / parts.each;
-    return InParts(u, Padded(x, parts.axis, parts.count * parts.each - n), parts, true);
-  }
-  if (target.cores < 2) return UOp();
+  const int64_t outputs = u.shape().MaxElements(), steps = x.shape().MaxElements() / outputs;
   if (const UOp groups = ByShortRows(u, target)) return groups;
   const bool large = outputs < 2 * target.cores && steps >= kLargeReduction;
   const int64_t readers =
@@ -286,11 +330,22 @@ UOp Split(const UOp& u, const Target& target) {
 std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& targets) {
   Substitution map;
   bool any = false;
+  std::optional<Uses> uses;
+  const auto chains = [&](const UOp& product) {
+    if (!uses) uses = CountUses(roots);
+    const std::vector<UOp> factors = Factors(product.src(0));
+    return std::any_of(factors.begin(), factors.end(),
+                       [&](const UOp& f) { return IsReducedProduct(f, *uses); });
+  };
   for (const UOp& u : TopoSort(roots)) {
     absl::InlinedVector<UOp, 4> srcs;
     for (const UOp& s : u.srcs()) srcs.push_back(map.at(s));
     UOp built = any ? u.WithSrcs(srcs) : u;
-    if (UOp two = Split(built, targets.Of(u.device()))) {
+    const Target& target = targets.Of(u.device());
+    UOp two = SplitProduct(built, target);
+    if (two && chains(u)) two = UOp();
+    if (!two) two = Split(built, target);
+    if (two) {
       built = two;
       any = true;
     }

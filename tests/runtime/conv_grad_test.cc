@@ -92,8 +92,32 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{1, 3, 2, 1, 12, 12, 3, 3, 1, 2, 2},
                     Case{1, 2, 3, 1, 15, 15, 3, 2, 2, 1, 3}, Case{2, 8, 8, 1, 7, 7, 1, 1, 2, 0, 1},
                     Case{2, 8, 8, 1, 7, 7, 1, 1, 1, 0, 1}, Case{3, 1, 1, 1, 5, 5, 5, 5, 1, 0, 1},
-                    Case{1, 1, 1, 1, 6, 1, 2, 1, 1, 0, 1},
-                    Case{1, 5, 40, 1, 24, 40, 3, 3, 1, 1, 1}));
+                    Case{1, 1, 1, 1, 6, 1, 2, 1, 1, 0, 1}, Case{1, 5, 40, 1, 24, 40, 3, 3, 1, 1, 1},
+                    // Borders wider than windows, and that strides do not divide.
+                    Case{1, 3, 4, 1, 5, 6, 3, 3, 1, 4, 1}, Case{2, 3, 4, 1, 7, 9, 3, 2, 2, 3, 1},
+                    Case{1, 2, 3, 1, 10, 11, 7, 5, 3, 4, 1}, Case{1, 3, 2, 1, 8, 9, 4, 3, 2, 1, 1},
+                    Case{1, 2, 3, 1, 6, 7, 5, 4, 4, 5, 1}, Case{1, 3, 4, 1, 9, 7, 2, 3, 1, 5, 2},
+                    // Images so small that all of them are one product.
+                    Case{5, 136, 130, 1, 4, 4, 3, 3, 1, 1, 1},
+                    Case{4, 132, 260, 1, 7, 7, 3, 3, 2, 1, 1},
+                    Case{3, 300, 140, 1, 5, 5, 1, 1, 1, 0, 1}));
+
+// What was marked has a gradient at its borders as well.
+TEST(ConvGrad, OfWhatWasPaddedBefore) {
+  const Tensor x = Tensor::From(Draw(2 * 3 * 5 * 5, 1), {2, 3, 5, 5}),
+               w = Tensor::From(Draw(4 * 3 * 3 * 3, 2), {4, 3, 3, 3});
+  for (const int64_t stride : {1, 2}) {
+    ConvOptions options;
+    options.stride = {stride, stride};
+    const Tensor padded = x.Pad({{0, 0}, {0, 0}, {1, 2}, {2, 1}});
+    const std::vector<Tensor> grads = Grad(padded.Conv2d(w, options).Square().Sum(), {padded, x});
+    const Tensor alone = Tensor::From(padded.ToVector<double>(), {2, 3, 8, 8});
+    const Tensor whole = Grad(alone.Conv2d(w, options).Square().Sum(), {alone})[0];
+    ExpectNear(grads[0].ToVector<double>(), whole.ToVector<double>(), 1e-11);
+    const Tensor inside = whole.Slice({{}, {}, {1, 6}, {2, 7}});
+    ExpectNear(grads[1].ToVector<double>(), inside.ToVector<double>(), 1e-11);
+  }
+}
 
 // What comes to the image is one convolution, of a copy between zeros: the windows' cotangent, nine
 // times as large, is not held.

@@ -57,6 +57,40 @@ TEST(Fusion, LongReductionsAcrossMemoryAreKernelsOfTheirOwn) {
   EXPECT_EQ(Steps({small - small.Max({0}, true)}), 1u);
 }
 
+// A long sum is in parts, each of which has a part of the steps; but of attention, whose scores
+// nothing else reads, as they are wanted a row at a time.
+TEST(Fusion, LongSumsOfWhatOthersReadAreInParts) {
+  const Tensor scores = Input({64, 64}).MatMul(Input({64, 1 << 14}));
+  const Tensor sum = scores.Softmax().MatMul(Input({1 << 14, 64}));
+  EXPECT_EQ(Steps({sum}), 1u);
+  // The scores, the maximum and the sum of rows, the products of each part, and their sum.
+  EXPECT_EQ(Steps({sum, scores}), 5u);
+}
+
+// 9 places fill half of two vectors of 8 lanes, 3,136 all of theirs.
+TEST(Fusion, ProductsOfFewColumnsEachAreOne) {
+  const Tensor w = Input({128, 64, 3, 3});
+  ConvOptions options;
+  options.padding = {1, 1};
+  EXPECT_EQ(Steps({Input({8, 64, 3, 3}).Conv2d(w, options)}), 3u);
+  EXPECT_EQ(Steps({Input({1, 64, 3, 3}).Conv2d(w, options)}), 1u);
+  EXPECT_EQ(Steps({Input({8, 64, 56, 56}).Conv2d(w, options)}), 1u);
+  EXPECT_EQ(Steps({Input({8, 64, 3, 3}).Conv2d(Input({64, 64, 3, 3}), options)}), 1u);
+}
+
+// As the weight of [out, in, window] is read by rows of `in`, where it fills more than a cache.
+TEST(Fusion, RowsThatLieAcrossMemoryAreLaidOut) {
+  const auto steps = [](int64_t rows, absl::string_view equation) {
+    const Tensor a = Input({300, rows, 8}), b = Input({300, 8, 512});
+    return Steps({Einsum(equation, {a, b}).Relu()});
+  };
+  EXPECT_EQ(steps(256, "kiw,kwj->ij"), 2u);
+  EXPECT_EQ(steps(32, "kiw,kwj->ij"), 1u);
+  // Rows in order, and side by side.
+  EXPECT_EQ(Steps({Einsum("ikw,kwj->ij", {Input({256, 300, 8}), Input({300, 8, 512})})}), 1u);
+  EXPECT_EQ(Steps({Einsum("kwi,kwj->ij", {Input({300, 8, 256}), Input({300, 8, 512})})}), 1u);
+}
+
 TEST(Fusion, NormsAreOneKernel) {
   Tensor x = Input({128, 256}), w = Input({256}), b = Input({256});
   EXPECT_EQ(Steps({x.RmsNorm(w)}), 1u);

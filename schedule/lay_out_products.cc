@@ -1,0 +1,241 @@
+// What products of matrices read, laid out before them, on CPUs.
+//
+// The products of a convolution, or of its gradient by the input, are matrices of one image each,
+// of as many columns as an image has places: 49 of 7 x 7, which fill four vectors of 16 for the
+// work of three, and 16 of 4 x 4, one vector at a time. All images' together are one matrix with
+// many columns. What the products read of them is then laid out first, [steps, columns], and the
+// result is put where it belongs by what reads it.
+//
+// The weights of such a gradient lie across: a row of them goes on after a few elements far away.
+// They are laid out as rows.
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "graph/index_math.h"
+#include "graph/ops.h"
+#include "graph/rewrite.h"
+#include "schedule/axis_map.h"
+#include "schedule/fuse.h"
+#include "schedule/passes.h"
+
+namespace tessera {
+namespace {
+
+constexpr int64_t kLeastRows = 128, kLeastSteps = 256;  // that pay for columns being laid out
+constexpr int64_t kMostBytes = int64_t{128} << 20;      // of these
+constexpr int64_t kMostIdle = 6;                        // one of so many lanes
+constexpr int64_t kLeastColumns = 256;                  // that pay for rows being laid out
+
+// A sum of products of a, which varies over the rows, and b, which does over the columns; both do
+// over the steps.
+struct Product {
+  UOp a, b;
+  Ints rows = {}, columns = {}, steps = {};  // axes, in order
+  int64_t rows_count = 1, columns_count = 1, steps_count = 1;
+  int64_t together = 1;  // columns that lie side by side in the result
+};
+
+std::optional<Product> ProductOf(const UOp& u) {
+  if (!IsContraction(u) || !u.dtype().IsFloat() || !u.src(0).shape().is_static()) {
+    return std::nullopt;
+  }
+  const UOp& product = u.src(0);
+  const auto& summed = u.arg<ReduceArg>().axes;
+  Product out{UOp(product.src(0)), UOp(product.src(1))};
+  bool behind = true;  // no row is further in
+  for (int axis = u.rank() - 1; axis >= 0; --axis) {
+    const int64_t n = product.shape()[axis].value();
+    if (n == 1) continue;
+    const bool in_a = VariesOnAxis(out.a, axis), in_b = VariesOnAxis(out.b, axis);
+    const bool step = std::find(summed.begin(), summed.end(), axis) != summed.end();
+    if (n == 0 || (step ? !in_a || !in_b : in_a == in_b)) return std::nullopt;
+    if (step) {
+      out.steps.insert(out.steps.begin(), axis);
+      out.steps_count *= n;
+      continue;
+    }
+    if (out.columns.empty() && out.rows.empty() && in_a) std::swap(out.a, out.b);
+    if (VariesOnAxis(out.b, axis)) {
+      out.columns.insert(out.columns.begin(), axis);
+      out.columns_count *= n;
+      if (behind) out.together *= n;
+    } else {
+      out.rows.insert(out.rows.begin(), axis);
+      out.rows_count *= n;
+      behind = false;
+    }
+  }
+  return out;
+}
+
+// Whether tiles of those columns alone that lie together would leave much of the vectors unused.
+bool AreFew(const Product& p, int64_t lanes, const Target& target) {
+  const int64_t vectors = CeilDiv(p.together, lanes);
+  if (vectors < target.tile_vectors) return true;
+  return (vectors * lanes - p.together) * kMostIdle > vectors * lanes;
+}
+
+bool JoiningPays(const Product& p, const UOp& u, const Target& target) {
+  const int64_t lanes = target.vector_bytes / u.dtype().bytes();
+  if (lanes < 2) return false;
+  if (p.rows_count < kLeastRows || p.steps_count < kLeastSteps) return false;
+  if (p.together == p.columns_count || p.columns_count < target.tile_vectors * lanes) return false;
+  if (p.columns_count > kMostBytes / u.dtype().bytes() / p.steps_count) return false;
+  return AreFew(p, lanes, target);
+}
+
+Ints Together(const Ints& first, const Ints& then) {
+  Ints out = first;
+  out.insert(out.end(), then.begin(), then.end());
+  return out;
+}
+
+// A value of which the axes that it does not vary over have one element, those in this order first.
+UOp Ordered(const UOp& u, const Ints& first, const Ints& then, const Extents& as) {
+  Pairs part;
+  Ints order = Together(first, then);
+  for (int axis = 0; axis < u.rank(); ++axis) {
+    const bool own = std::find(order.begin(), order.end(), axis) != order.end();
+    part.emplace_back(Extent(0), own ? u.shape()[axis] : Extent(1));
+    if (!own) order.push_back(axis);
+  }
+  const UOp once = UOp::Make(Op::kShrink, {u}, part);
+  return UOp::Make(Op::kReshape, {UOp::Make(Op::kPermute, {once}, order)}, as);
+}
+
+// Axes of a value as they lie in what it reads, the slowest first; nothing where that is not known,
+// as of sums of two.
+std::optional<Ints> InMemoryOrder(const UOp& value, const Ints& axes) {
+  struct Place {
+    int64_t axis;
+    std::vector<int> at;  // the axis of the source in which it lies, and where within that
+  };
+  std::vector<Place> places;
+  for (const int64_t axis : axes) places.push_back({axis, {static_cast<int>(axis)}});
+  UOp u = value;
+  for (; IsMovement(u.op()) || u.is(Op::kCast); u = UOp(u.src(0))) {
+    if (u.is(Op::kWindow)) return std::nullopt;
+    if (u.is(Op::kPermute)) {
+      for (Place& p : places) p.at[0] = static_cast<int>(u.arg<Ints>()[p.at[0]]);
+    }
+    if (!u.is(Op::kReshape)) continue;
+    const absl::InlinedVector<ReshapeGroup, 4> groups = ReshapeGroups(u.src(0).shape(), u.shape());
+    for (Place& p : places) {
+      const auto of = std::find_if(groups.begin(), groups.end(), [&](const ReshapeGroup& g) {
+        return p.at[0] >= g.out_begin && p.at[0] < g.out_end;
+      });
+      if (of == groups.end()) return std::nullopt;
+      int in = of->in_begin, ins = 0;
+      for (int i = of->in_begin; i < of->in_end; ++i) {
+        if (!u.src(0).shape()[i].is_int(1)) in = i, ++ins;
+      }
+      if (ins > 1) return std::nullopt;
+      p.at.insert(p.at.begin(), in);
+    }
+  }
+  if (Info(u.op()).cls != OpClass::kLeaf && !u.is(Op::kContiguous)) return std::nullopt;
+  std::stable_sort(places.begin(), places.end(),
+                   [](const Place& x, const Place& y) { return x.at < y.at; });
+  Ints out;
+  for (const Place& p : places) out.push_back(p.axis);
+  return out;
+}
+
+// The narrower float that a value was cast from before its elements were moved, or its own dtype.
+DType NarrowOf(const UOp& value) {
+  UOp u = value;
+  while (IsMovement(u.op())) u = UOp(u.src(0));
+  const bool narrow =
+      u.is(Op::kCast) && u.src(0).dtype().IsFloat() && u.src(0).dtype().bytes() < u.dtype().bytes();
+  return narrow ? u.src(0).dtype() : value.dtype();
+}
+
+UOp CastTo(const UOp& u, DType dtype) {
+  return u.dtype() == dtype ? u : UOp::Make(Op::kCast, dtype, {u}, Arg());
+}
+
+// Whether the rows of a lie across memory, neither one after another nor element by element beside
+// one another, as a convolution's weight does to the gradient by its input: each row is then read
+// in pieces as long as a window.
+bool LiesAcross(const Product& p) {
+  const std::optional<Ints> order = InMemoryOrder(p.a, Together(p.rows, p.steps));
+  if (!order) return false;
+  const auto is_row = [&](int64_t axis) {
+    return std::find(p.rows.begin(), p.rows.end(), axis) != p.rows.end();
+  };
+  const auto step = std::find_if_not(order->begin(), order->end(), is_row);
+  return !is_row(order->back()) && std::any_of(step, order->end(), is_row);
+}
+
+// a as rows, one after another.
+UOp Rows(const Product& p) {
+  const UOp rows = Ordered(p.a, p.rows, p.steps, {p.rows_count, p.steps_count, 1});
+  return LiesAcross(p) ? UOp::Make(Op::kContiguous, {rows}) : rows;
+}
+
+// A value over `axes`, in this order, as one of so many axes, of which the others have one element.
+UOp InPlace(const UOp& value, const Ints& axes, const Shape& shape) {
+  Ints order = axes, back(shape.rank());
+  Extents extents;
+  for (const int64_t axis : axes) extents.push_back(shape[static_cast<int>(axis)]);
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (std::find(axes.begin(), axes.end(), axis) != axes.end()) continue;
+    order.push_back(axis);
+    extents.push_back(1);
+  }
+  for (size_t i = 0; i < order.size(); ++i) back[order[i]] = static_cast<int64_t>(i);
+  return UOp::Make(Op::kPermute, {UOp::Make(Op::kReshape, {value}, extents)}, back);
+}
+
+// The sum as one product of matrices.
+UOp Joined(const UOp& u, const Product& p) {
+  const Extents whole = {p.rows_count, p.steps_count, p.columns_count};
+  const UOp columns = Ordered(p.b, p.steps, p.columns, {1, p.steps_count, p.columns_count});
+  const UOp laid_out = UOp::Make(Op::kContiguous, {CastTo(columns, NarrowOf(p.b))});
+  const UOp a = UOp::Make(Op::kExpand, {Rows(p)}, whole);
+  const UOp b = UOp::Make(Op::kExpand, {CastTo(laid_out, p.b.dtype())}, whole);
+  const UOp sum = UOp::Make(Op::kReduce, {UOp::Make(Op::kMul, {a, b})}, ReduceArg{Op::kAdd, {1}});
+  return InPlace(UOp::Make(Op::kContiguous, {sum}), Together(p.rows, p.columns), u.shape());
+}
+
+// The same sum of products with a laid out.
+UOp WithRows(const UOp& u, const Product& p) {
+  const Shape& shape = u.src(0).shape();
+  const UOp a = InPlace(Rows(p), Together(p.rows, p.steps), shape);
+  const UOp all = UOp::Make(Op::kExpand, {a}, shape.ToExtents());
+  return u.WithSrcs({UOp::Make(Op::kMul, {all, p.b})});
+}
+
+// The product with what it reads laid out, or nothing.
+UOp LaidOut(const UOp& u, const Target& target) {
+  if (target.dialect != Dialect::kCpp) return UOp();
+  const std::optional<Product> p = ProductOf(u);
+  if (!p) return UOp();
+  if (JoiningPays(*p, u, target)) return Joined(u, *p);
+  const bool cached = p->rows_count * p->steps_count * p->a.dtype().bytes() <= target.l2_bytes / 2;
+  const bool pays = !cached && p->columns_count >= kLeastColumns && LiesAcross(*p);
+  return pays ? WithRows(u, *p) : UOp();
+}
+
+}  // namespace
+
+std::vector<UOp> LayOutProducts(absl::Span<const UOp> roots, const Targets& targets) {
+  Substitution map;
+  bool any = false;
+  for (const UOp& u : TopoSort(roots)) {
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : u.srcs()) srcs.push_back(map.at(s));
+    UOp built = any ? u.WithSrcs(srcs) : u;
+    if (const UOp out = LaidOut(built, targets.Of(u.device()))) {
+      built = out;
+      any = true;
+    }
+    map.emplace(u, built);
+  }
+  std::vector<UOp> out;
+  for (const UOp& r : roots) out.push_back(map.at(r));
+  return out;
+}
+
+}  // namespace tessera
