@@ -94,4 +94,28 @@ using Substitution = absl::flat_hash_map<UOp, UOp>;
 std::vector<UOp> Substitute(absl::Span<const UOp> roots, const Substitution& map);
 UOp Substitute(const UOp& root, const Substitution& map);
 
+// The roots, sources first: fn is given each node, over what its sources have become, and as it
+// was; what it returns takes its place, or nothing does.
+template <typename Fn>
+std::vector<UOp> Rebuild(absl::Span<const UOp> roots, Fn fn) {
+  Substitution map;
+  bool any = false;
+  for (const UOp& u : TopoSort(roots)) {
+    UOp built = u;
+    if (any) {
+      absl::InlinedVector<UOp, 4> srcs;
+      for (const UOp& s : u.srcs()) srcs.push_back(map.at(s));
+      built = u.WithSrcs(srcs);
+    }
+    if (UOp other = fn(built, u)) {
+      built = std::move(other);
+      any = true;
+    }
+    map.emplace(u, std::move(built));
+  }
+  std::vector<UOp> out;
+  for (const UOp& r : roots) out.push_back(map.at(r));
+  return out;
+}
+
 }  // namespace tessera

@@ -221,21 +221,8 @@ UOp LaidOut(const UOp& u, const Target& target) {
 }  // namespace
 
 std::vector<UOp> LayOutProducts(absl::Span<const UOp> roots, const Targets& targets) {
-  Substitution map;
-  bool any = false;
-  for (const UOp& u : TopoSort(roots)) {
-    absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(map.at(s));
-    UOp built = any ? u.WithSrcs(srcs) : u;
-    if (const UOp out = LaidOut(built, targets.Of(u.device()))) {
-      built = out;
-      any = true;
-    }
-    map.emplace(u, built);
-  }
-  std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(map.at(r));
-  return out;
+  return Rebuild(roots,
+                 [&](const UOp& u, const UOp&) { return LaidOut(u, targets.Of(u.device())); });
 }
 
 }  // namespace tessera

@@ -1,27 +1,23 @@
 // Writing in the shape in which a value is computed.
-#include "absl/container/flat_hash_map.h"
+#include "graph/rewrite.h"
 #include "schedule/passes.h"
 
 namespace tessera {
 
 std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots) {
-  absl::flat_hash_map<UOp, UOp> done;
-  for (const UOp& u : TopoSort(roots)) {
-    absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(done.at(s));
-    if (u.is(Op::kAssign)) {
-      UOp value = srcs[2];
-      while (value.is(Op::kReshape)) value = UOp(value.src(0));
-      if (!(value == srcs[2]) && !(value.shape() == srcs[1].shape())) {
-        srcs[1] = UOp::Make(Op::kReshape, {srcs[1]}, value.shape().ToExtents());
-      }
-      srcs[2] = value;
+  return Rebuild(roots, [](const UOp& u, const UOp&) {
+    if (!u.is(Op::kAssign) || !u.src(2).is(Op::kReshape)) return UOp();
+    UOp value = u.src(2);
+    while (value.is(Op::kReshape)) value = UOp(value.src(0));
+    UOp target = u.src(1);
+    if (!(value.shape() == target.shape())) {
+      target = UOp::Make(Op::kReshape, {target}, value.shape().ToExtents());
     }
-    done.emplace(u, u.WithSrcs(srcs));
-  }
-  std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(done.at(r));
-  return out;
+    std::vector<UOp> srcs(u.srcs().begin(), u.srcs().end());
+    srcs[1] = target;
+    srcs[2] = value;
+    return u.WithSrcs(srcs);
+  });
 }
 
 }  // namespace tessera

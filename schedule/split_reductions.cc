@@ -328,8 +328,6 @@ UOp Split(const UOp& u, const Target& target) {
 }  // namespace
 
 std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& targets) {
-  Substitution map;
-  bool any = false;
   std::optional<Uses> uses;
   const auto chains = [&](const UOp& product) {
     if (!uses) uses = CountUses(roots);
@@ -337,23 +335,12 @@ std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& tar
     return std::any_of(factors.begin(), factors.end(),
                        [&](const UOp& f) { return IsReducedProduct(f, *uses); });
   };
-  for (const UOp& u : TopoSort(roots)) {
-    absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(map.at(s));
-    UOp built = any ? u.WithSrcs(srcs) : u;
+  return Rebuild(roots, [&](const UOp& u, const UOp& was) {
     const Target& target = targets.Of(u.device());
-    UOp two = SplitProduct(built, target);
-    if (two && chains(u)) two = UOp();
-    if (!two) two = Split(built, target);
-    if (two) {
-      built = two;
-      any = true;
-    }
-    map.emplace(u, built);
-  }
-  std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(map.at(r));
-  return out;
+    UOp two = SplitProduct(u, target);
+    if (two && chains(was)) two = UOp();
+    return two ? two : Split(u, target);
+  });
 }
 
 }  // namespace tessera
