@@ -182,7 +182,8 @@ UOp StageWindows(const UOp& sink, const Contraction& c, bool narrow, int64_t lan
   const int64_t columns = c.lane.src(0).vmax(), rows = Longest(c.rows).src(0).vmax();
   const int64_t idle = (columns + lanes - 1) / lanes * lanes - columns;
   for (const bool adjacent : {true, false}) {
-    const bool few = columns < lanes || idle > columns * kRowsOfLayingOut / rows;
+    // Of one vector a tile would have too little to do for what it loads.
+    const bool few = columns < 2 * lanes || idle > columns * kRowsOfLayingOut / rows;
     if (narrow ? !adjacent : adjacent && few) continue;
     Windows windows(sink, c, narrow ? UOp(c.b.src(0)) : c.b, adjacent);
     if (adjacent && !windows.IsOver(c.lane)) continue;

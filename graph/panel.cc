@@ -21,9 +21,11 @@ int64_t BytesOfRowBlock(const Target& target, bool shared) {
 int64_t MostTileRows(const Target& target) { return target.vector_registers >= 32 ? 8 : 4; }
 
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps) {
-  const int64_t vectors = target.tile_vectors;
-  const bool fits = steps <= MostOfPanel(target) / (vectors * target.vector_bytes);
-  return columns >= vectors * lanes && fits ? vectors : 1;
+  const int64_t all = columns / lanes;
+  const bool halves = all == 4 && target.tile_vectors == 3;  // better than 3 and 1
+  const int64_t vectors = halves ? 2 : std::min<int64_t>(all, target.tile_vectors);
+  const bool fits = vectors > 1 && steps <= MostOfPanel(target) / (vectors * target.vector_bytes);
+  return fits ? vectors : 1;
 }
 
 bool IsTile(DType t) { return t.lanes() > 1 && t.bytes() * t.lanes() == kBytesOfTile; }

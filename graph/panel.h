@@ -21,8 +21,9 @@ int64_t BytesOfRowBlock(const Target& target, bool shared);
 int64_t MostTileRows(const Target& target);
 
 // How many vectors of columns such a tile takes, of so many columns in all and vectors of each down
-// the sum: the target's where there are enough columns and the panel stays in cache, else one.
-// `lanes` is a vector's.
+// the sum: the target's where there are enough columns and the panel stays in cache. Of fewer all;
+// of four two, where the target's are three. One where the panel does not stay. `lanes` is a
+// vector's.
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps);
 
 // Below so many rows the right operand is read in its own order.

@@ -125,6 +125,34 @@ TEST(ColumnTiles, RowsGoByWhileVectorsStay) {
   EXPECT_EQ(most, 1);
 }
 
+// Two vectors are a tile of 8 x 2 sums, and four are two of them: not single ones, which load nine
+// numbers for eight products. Five are three and what is left of them.
+TEST(ColumnTiles, TwoVectorsAreATile) {
+  const auto sums = [](int64_t columns) {
+    const Tensor product = Tensor::Empty({64, 64}).MatMul(Tensor::Empty({64, columns}));
+    return Count(ProgramOf(product, WideSmallChip()), Op::kFma);
+  };
+  EXPECT_EQ(sums(16), 8);
+  EXPECT_EQ(sums(32), 16);
+  EXPECT_EQ(sums(48), 24);
+  EXPECT_EQ(sums(64), 16);
+  EXPECT_EQ(sums(96), 24);
+}
+
+// Rows of one vector are no tiles by themselves: the windows over them are laid out so that tiles
+// run over their ends.
+TEST(ColumnTiles, WindowsOverShortRowsAreFlat) {
+  const auto sums = [](int64_t side) {
+    ConvOptions options;
+    options.padding = {1, 1};
+    const Tensor y =
+        Tensor::Empty({1, 16, side, side}).Conv2d(Tensor::Empty({64, 16, 3, 3}), options);
+    return Count(ProgramOf(y, WideSmallChip()), Op::kFma);
+  };
+  EXPECT_EQ(sums(16), 24 + 8);  // 256 columns: five tiles and a vector
+  EXPECT_EQ(sums(32), 16);
+}
+
 TEST(ColumnTiles, PanelsOfOneVectorAreReadThreeAtATime) {
   // 2304 columns are 48 tiles; of 2048 two vectors are left over, which have a tile of their own.
   const std::vector<PlanKernel> kernels = KernelsOf(
