@@ -38,6 +38,17 @@ Marked& AllMarked() {
 
 }  // namespace
 
+void internal::ReplaceValue(UOp& of_tensor, UOp value) {
+  Marked& marked = AllMarked();
+  std::lock_guard lock(marked.mutex);
+  std::swap(of_tensor, value);  // the old one dies without the lock
+}
+
+UOp internal::ValueNow(const Tensor& tensor) {
+  std::lock_guard lock(AllMarked().mutex);
+  return tensor.uop();
+}
+
 Tensor& Tensor::RequireGrad(bool required) {
   Call call("RequireGrad", CallSite::Here(), *this);
   uop();
@@ -66,8 +77,7 @@ std::vector<Tensor> Tensor::AllRequiringGrad() {
   // A step under capture takes in no tensor that it does not use.
   const internal::Trace* trace = internal::Trace::Current();
   std::erase_if(out, [&](const Tensor& t) {
-    if (t.state_ == nullptr || !t.state_->value) return true;
-    return trace != nullptr && !trace->Knows(t.state_);
+    return t.state_ == nullptr || (trace != nullptr && !trace->Knows(t.state_));
   });
   return out;
 }
@@ -96,7 +106,8 @@ void Tensor::Backward(CallSite at) const {
     if (const UOp computed = u.realized()) reached.insert(computed.get());
   }
   std::vector<Tensor> parameters = AllRequiringGrad();
-  std::erase_if(parameters, [&](const Tensor& t) { return !reached.contains(t.uop().get()); });
+  std::erase_if(parameters,
+                [&](const Tensor& t) { return !reached.contains(internal::ValueNow(t).get()); });
   if (parameters.empty()) {
     Fail("the loss ", Show(*this), " depends on no tensor that is marked with RequireGrad");
   }

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "graph/buffer.h"
+#include "graph/tensor_internal.h"
 
 namespace tessera {
 namespace {
@@ -62,7 +63,7 @@ std::vector<size_t> NearestHashes(absl::Span<const UOp> first) {
 class Marked {
  public:
   Marked() {
-    for (const Tensor& t : Tensor::AllRequiringGrad()) nodes_.insert(t.uop().get());
+    for (const Tensor& t : Tensor::AllRequiringGrad()) nodes_.insert(internal::ValueNow(t).get());
   }
   bool none() const { return nodes_.empty(); }
 

@@ -314,7 +314,7 @@ bool Tensor::StandAlone() const {
 
 void Tensor::SetUOp(const UOp& value) const {
   CHECK(value.dtype() == dtype() && value.shape() == shape());
-  state_->value = value;
+  internal::ReplaceValue(state_->value, value);
 }
 
 int64_t Tensor::size(int axis) const {

@@ -183,7 +183,7 @@ Tensor& Tensor::Assign(const Operand& value) {
   if (direct < chain.size()) CheckPlaces(v, old);
   for (size_t i = chain.size(); i > direct; --i) v = Shown(views[i], Tensor(v)).uop();
   whole = internal::Build(Op::kAssign, {whole, views[direct], v});
-  root.value = whole;
+  internal::ReplaceValue(root.value, whole);
   if (!self.base) return *this;
   Renew(whole);
   for (const std::weak_ptr<State>& other : self.through) {
@@ -198,7 +198,8 @@ void Tensor::Renew(const UOp& base_version) const {
   State& self = Now();
   UOp u = base_version;
   for (const UOp& step : internal::StepsOf(self.view, self.base_version)) u = Placed(step, u);
-  self.value = self.view = u;
+  self.view = u;
+  internal::ReplaceValue(self.value, u);
   self.base_version = base_version;
 }
 
@@ -221,7 +222,7 @@ Tensor& Tensor::Update(const Tensor& value) {
   if (other_form && SamePlacement(old.shape(), made.device(), old.device())) {
     made = internal::ImpliedCopy(made, old.device().sharding(), "the form of its layout");
   }
-  self.value = NoGrad::Active() ? internal::AsConstant(made) : made;
+  internal::ReplaceValue(self.value, NoGrad::Active() ? internal::AsConstant(made) : made);
   return *this;
 }
 

@@ -165,4 +165,9 @@ bool IsSharedMemory(const UOp& buffer);
 // Where tensors without a device of their own are put.
 Device DefaultDevice();
 
+// The value that a tensor's state has, put in the place of another, and read: marked tensors are
+// looked at by whatever thread realises something, to see of what it should keep the history.
+void ReplaceValue(UOp& of_tensor, UOp value);
+UOp ValueNow(const Tensor& tensor);
+
 }  // namespace tessera::internal

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
 #include <vector>
 
 #include "runtime/capture.h"
@@ -138,6 +139,19 @@ TEST(Optimizer, KeepsNoHistory) {
     EXPECT_TRUE(w.uop().is(Op::kBuffer));
     for (const Tensor& t : optimizer.State()) EXPECT_TRUE(t.uop().is(Op::kBuffer));
   }
+}
+
+// Whatever is realised looks at all marked tensors; tools/sanitize --thread sees whether it may.
+TEST(Optimizer, ThreadsTrainTheirOwn) {
+  const AdamOptions options{.rate = 0.02};
+  const std::vector<double> alone = Steps(Start(), options, false);
+  std::vector<std::vector<double>> by(3);
+  std::vector<std::thread> threads;
+  for (auto& values : by) {
+    threads.emplace_back([&] { values = Steps(Start(), options, false); });
+  }
+  for (std::thread& t : threads) t.join();
+  for (const auto& values : by) EXPECT_EQ(values, alone);
 }
 
 TEST(Optimizer, Refuses) {
