@@ -67,15 +67,21 @@ TEST(Fusion, LongSumsOfWhatOthersReadAreInParts) {
   EXPECT_EQ(Steps({sum, scores}), 5u);
 }
 
-// 9 places fill half of two vectors of 8 lanes, 3,136 all of theirs.
+// 9 places fill half of two vectors of 8 lanes, 3,136 all of theirs, and 4 half of one. The larger
+// weight is no cache's.
 TEST(Fusion, ProductsOfFewColumnsEachAreOne) {
-  const Tensor w = Input({128, 64, 3, 3});
-  ConvOptions options;
-  options.padding = {1, 1};
-  EXPECT_EQ(Steps({Input({8, 64, 3, 3}).Conv2d(w, options)}), 3u);
-  EXPECT_EQ(Steps({Input({1, 64, 3, 3}).Conv2d(w, options)}), 1u);
-  EXPECT_EQ(Steps({Input({8, 64, 56, 56}).Conv2d(w, options)}), 1u);
-  EXPECT_EQ(Steps({Input({8, 64, 3, 3}).Conv2d(Input({64, 64, 3, 3}), options)}), 1u);
+  const auto steps = [](int64_t images, int64_t side, int64_t channels) {
+    ConvOptions options;
+    options.padding = {1, 1};
+    const Tensor x = Input({images, 128, side, side}), w = Input({channels, 128, 3, 3});
+    return Steps({x.Conv2d(w, options)});
+  };
+  EXPECT_EQ(steps(8, 3, 512), 3u);
+  EXPECT_EQ(steps(8, 3, 128), 1u);
+  EXPECT_EQ(steps(8, 2, 128), 3u);
+  EXPECT_EQ(steps(1, 3, 512), 1u);
+  EXPECT_EQ(steps(8, 56, 512), 1u);
+  EXPECT_EQ(steps(8, 2, 64), 1u);
 }
 
 // As the weight of [out, in, window] is read by rows of `in`, where it fills more than a cache.
