@@ -175,6 +175,7 @@ int Main(int argc, char** argv) {
   add(ShardedRows(wanted));
   add(NetworkRows(wanted, options.python));
   add(OperationRows(wanted, options.python));
+  add(TrainingRows(wanted, options.python));
   add(TileRows(wanted));
   add(FirstResultRows(wanted, first_result));
   add(CoreRows(wanted, first_result));

@@ -72,6 +72,7 @@ std::vector<Row> ShardedRows(const Wanted& wanted);
 // `python` is the program that has PyTorch, if any has.
 std::vector<Row> NetworkRows(const Wanted& wanted, const std::string& python);
 std::vector<Row> OperationRows(const Wanted& wanted, const std::string& python);
+std::vector<Row> TrainingRows(const Wanted& wanted, const std::string& python);
 // None where the CPU has no matrix unit.
 std::vector<Row> TileRows(const Wanted& wanted);
 // One of them: a product of n x n bf16.
