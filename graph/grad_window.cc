@@ -128,60 +128,109 @@ struct Along {
   int position, element;
   int64_t size, stride, dilation;
   Extent begin, end;
-  // With k + shift = s j + r, so many j; and of the q with i + shift = s q + r those from first on,
-  // of which `more` are beyond the last position.
-  int64_t shift = 0, taps = 0, first = 0, more = 0;
-
-  int64_t reach() const { return (taps - 1) * dilation; }
+  // Counted so that what is wanted begins with r = 0: i + shift = s q + r, of the q those from
+  // first on, of which `more` are beyond the last position.
+  int64_t shift = 0, first = 0, more = 0;
 };
 
-// Chooses the shift by which fewest products are made: an even border cut from strides of 2 leaves
-// as many q for each r as half of what is wanted. False where no window reaches that.
+// False where no window reaches what is wanted.
 bool Place(Along& w, const Extent& positions) {
-  w.taps = (w.size + w.stride - 1) / w.stride;
-  w.more = w.reach();
-  if (!positions.is_int() || !w.begin.is_int() || !w.end.is_int()) return true;
-  const int64_t n = positions.value(), begin = w.begin.value(), end = w.end.value();
-  int64_t least = 0;
-  for (const int64_t shift : {int64_t{0}, (w.stride - begin % w.stride) % w.stride}) {
-    Along at = w;
-    at.shift = shift;
-    at.taps = CeilDiv(w.size + shift, w.stride);
-    at.first = (begin + shift) / w.stride;
-    const int64_t last = std::min(CeilDiv(end + shift, w.stride), n + at.reach());
-    at.more = last - n;
-    const int64_t products = (last - at.first) * at.taps;
-    if (last > at.first && (least == 0 || products < least)) {
-      least = products;
-      w = at;
-    }
+  if (!positions.is_int() || !w.begin.is_int() || !w.end.is_int()) {
+    w.more = (w.size - 1) * w.dilation;  // without strides
+    return true;
   }
-  return least > 0;
+  const int64_t n = positions.value(), begin = w.begin.value(), end = w.end.value();
+  w.shift = (w.stride - begin % w.stride) % w.stride;
+  w.first = (begin + w.shift) / w.stride;
+  const int64_t reach = (CeilDiv(w.size + w.shift, w.stride) - 1) * w.dilation;
+  const int64_t last = std::min(CeilDiv(end + w.shift, w.stride), n + reach);
+  w.more = last - n;
+  return last > w.first;
+}
+
+// The elements of the window with one r, every s-th from `element` on: k + shift = s j + r, j from
+// `before` on.
+struct Residue {
+  int64_t element = 0, count = 0, before = 0;
+};
+
+Residue ResidueOf(const Along& w, int64_t r) {
+  Residue out;
+  out.element = (r + w.stride - w.shift) % w.stride;
+  out.count = std::max<int64_t>(0, CeilDiv(w.size - out.element, w.stride));
+  out.before = (out.element + w.shift) / w.stride;
+  return out;
+}
+
+// Whether some position meets one of these elements where something is wanted.
+bool Meets(const Along& w, const Residue& r, const Extent& positions) {
+  if (r.count == 0 || !positions.is_int()) return r.count > 0;
+  const int64_t n = positions.value();
+  return w.first - r.before - (r.count - 1) * w.dilation < n && n + w.more > r.before;
 }
 
 bool Shards(const Tensor& t, int axis) {
   return t.device().is_sharding() && !t.device().sharding().DimsOf(axis).empty();
 }
 
-// Positions become windows, of the elements that meet at each place. With a stride an axis for r is
-// put behind all others.
-Tensor Positions(const Tensor& t, const Along& w) {
-  Tensor out = PaddedAlong(t, w.position, w.reach() - w.first, w.more)
-                   .Window(w.position, {w.taps}, {1}, {w.dilation})
-                   .Squeeze({w.element})
-                   .MoveAxis({-1}, {w.element});
-  return w.stride > 1 ? out.Unsqueeze(-1) : out;
+// Positions become windows, of the elements that meet at each place.
+Tensor Positions(const Tensor& t, const Along& w, const Residue& r) {
+  const int64_t reach = (r.count - 1) * w.dilation;
+  return PaddedAlong(t, w.position, reach + r.before - w.first, w.more - r.before)
+      .Window(w.position, {r.count}, {1}, {w.dilation})
+      .Squeeze({w.element})
+      .MoveAxis({-1}, {w.element});
 }
 
-Tensor Elements(const Tensor& t, const Along& w) {
-  Tensor out = t;
-  if (w.stride > 1) {
-    out = PaddedAlong(t, w.element, w.shift, w.taps * w.stride - w.size - w.shift)
-              .Unflatten(w.element, {w.taps, w.stride})
-              .MoveAxis({w.element + 1}, {-1})
-              .Contiguous();
+Tensor Elements(const Tensor& t, const Along& w, const Residue& r) {
+  const Tensor own =
+      w.stride == 1 ? t : t.SliceAxis(w.element, {r.element, Extent(w.size), w.stride});
+  return own.Flip({w.element});
+}
+
+constexpr int64_t kMostResidues = 64;
+
+// What comes to the elements with each r, a last axis for each stride; nothing where windows do not
+// reach them.
+std::optional<Tensor> ByResidues(const Product& p, const std::vector<Along>& windows, int rank,
+                                 DType dtype) {
+  Ints strides, over;
+  int64_t count = 1;
+  for (const Along& w : windows) {
+    if (w.stride > 1) strides.push_back(w.stride);
+    count *= w.stride;
+    if (count > kMostResidues) return std::nullopt;
   }
-  return out.Flip({w.element});
+  for (int i = rank; i < p.a.rank(); ++i) over.push_back(i);
+  std::vector<Tensor> parts(count);
+  Tensor some;
+  for (int64_t c = 0; c < count; ++c) {
+    Tensor a = p.a, b = p.b;
+    bool meets = true;
+    int64_t rest = c;
+    for (size_t i = windows.size(); i-- > 0;) {
+      const Along& w = windows[i];
+      const Residue r = ResidueOf(w, rest % w.stride);
+      rest /= w.stride;
+      const bool first = Varies(p.a, w.position);
+      Tensor &of_positions = first ? a : b, &of_elements = first ? b : a;
+      meets = meets && Meets(w, r, of_positions.shape()[w.position]);
+      if (!meets) break;
+      of_positions = Positions(of_positions, w, r);
+      of_elements = Elements(of_elements, w, r);
+    }
+    if (!meets) continue;
+    // In order in memory, as products are made, before they are put between one another.
+    parts[c] = (a * b).Sum(Axes(over)).Cast(dtype);
+    if (count > 1) parts[c] = parts[c].Contiguous();
+    some = parts[c];
+  }
+  if (!some) return std::nullopt;
+  if (count == 1) return some;
+  for (Tensor& part : parts) {
+    if (!part) part = Tensor::Zeros(Dims(some.shape().ToExtents()), dtype);
+  }
+  return Stack(parts, -1).Unflatten(-1, Dims(Extents(strides.begin(), strides.end())));
 }
 
 // What is wanted of x along an axis of the windows, of which it has those q on.
@@ -221,30 +270,17 @@ std::optional<Tensor> Convolved(const UOp& u, const Tensor& g, const Pairs& part
   std::optional<Product> p = overlap ? ProductOf(g.uop()) : std::nullopt;
   if (!p) return std::nullopt;
 
-  const int rank = p->a.rank();
   for (const Along& w : windows) {
     if (Varies(p->a, w.position) == Varies(p->b, w.position)) return std::nullopt;
     const bool first = Varies(p->a, w.position);
-    Tensor &of_positions = first ? p->a : p->b, &of_elements = first ? p->b : p->a;
+    const Tensor &of_positions = first ? p->a : p->b, &of_elements = first ? p->b : p->a;
     if (w.size > 1 && (Varies(of_positions, w.element) || !Varies(of_elements, w.element))) {
       return std::nullopt;
     }
-    of_positions = Positions(of_positions, w);
-    of_elements = Elements(of_elements, w);
   }
-  const int strided = p->a.rank() - rank;
-  Ints over, last, first;
-  for (int i = from.rank(); i < rank; ++i) over.push_back(strided + i);
-  for (int i = 0; i < strided; ++i) {
-    last.push_back(i - strided);
-    first.push_back(i);
-  }
-  if (strided > 0) {
-    for (Tensor* t : {&p->a, &p->b}) *t = t->MoveAxis(Axes(last), Axes(first));
-  }
-  Tensor x = (p->a * p->b).Sum(Axes(over)).Cast(g.dtype());
-  // Each r is in order in memory, as products are made, before they are put between one another.
-  if (strided > 0) x = x.Contiguous().MoveAxis(Axes(first), Axes(last));
+  const std::optional<Tensor> made = ByResidues(*p, windows, from.rank(), g.dtype());
+  if (!made) return std::nullopt;
+  Tensor x = *made;
   for (size_t i = windows.size(); i-- > 0;) x = Wanted(x, windows[i]);
   for (int axis = 0; axis < x.rank(); ++axis) {
     const auto& [begin, end] = part[axis];

@@ -7,8 +7,9 @@
 // What comes to x[i] is then a convolution again, of a between zeros by b reversed:
 //   sum over k of g[i - k, k] = sum over k and c of a[i - k, c] * b[k, c],
 // and the windows' cotangent, many times as large as either, is never held. With a stride s the
-// elements i = s q + r are taken apart: each r has the window's elements k = s j + r to itself.
-// Where x lies between zeros, q and r count from a place at which its first element has r = 0.
+// elements i = s q + r are taken apart: each r has the window's elements k = s j + r to itself, and
+// a product of its own, as these are not equally many. Where x lies between zeros, q and r count
+// from a place at which its first element has r = 0.
 #pragma once
 
 #include "graph/tensor.h"

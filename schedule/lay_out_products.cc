@@ -69,6 +69,76 @@ std::optional<Product> ProductOf(const UOp& u) {
   return out;
 }
 
+Ints Together(const Ints& first, const Ints& then) {
+  Ints out = first;
+  out.insert(out.end(), then.begin(), then.end());
+  return out;
+}
+
+// The axis of a reshape's source in which one of its axes lies, or -1 where that is no single one.
+int SourceAxis(const UOp& reshape, int axis) {
+  const Shape& from = reshape.src(0).shape();
+  for (const ReshapeGroup& g : ReshapeGroups(from, reshape.shape())) {
+    if (axis < g.out_begin || axis >= g.out_end) continue;
+    int in = g.in_begin, ins = 0;
+    for (int i = g.in_begin; i < g.in_end; ++i) {
+      if (!from[i].is_int(1)) in = i, ++ins;
+    }
+    return ins > 1 ? -1 : in;
+  }
+  return -1;
+}
+
+// Axes of a value as they lie in what it reads, the slowest first, and whether the last of them
+// goes from element to element.
+struct MemoryOrder {
+  Ints axes;
+  bool adjacent = false;
+};
+
+// Nothing where it is not known, as of a sum of two.
+std::optional<MemoryOrder> InMemory(const UOp& value, const Ints& axes) {
+  struct Place {
+    int64_t axis;
+    std::vector<int> at;  // the axis of the source in which it lies, and where within that
+  };
+  std::vector<Place> places;
+  for (const int64_t axis : axes) places.push_back({axis, {static_cast<int>(axis)}});
+  UOp u = value;
+  for (; IsMovement(u.op()) || u.is(Op::kCast); u = UOp(u.src(0))) {
+    for (Place& p : places) {
+      if (u.is(Op::kPermute)) p.at[0] = static_cast<int>(u.arg<Ints>()[p.at[0]]);
+      if (u.is(Op::kReshape)) p.at.insert(p.at.begin(), SourceAxis(u, p.at[0]));
+      if (p.at[0] < 0) return std::nullopt;
+    }
+    if (!u.is(Op::kWindow)) continue;
+    const Ints& sizes = u.arg<WindowArg>().size;  // of 1: every so many elements of an axis
+    if (std::any_of(sizes.begin(), sizes.end(), [](int64_t n) { return n > 1; })) return {};
+  }
+  if (Info(u.op()).cls != OpClass::kLeaf && !u.is(Op::kContiguous)) return std::nullopt;
+  std::stable_sort(places.begin(), places.end(),
+                   [](const Place& x, const Place& y) { return x.at < y.at; });
+  MemoryOrder out;
+  for (const Place& p : places) out.axes.push_back(p.axis);
+  out.adjacent = true;
+  for (int i = places.back().at[0] + 1; i < u.rank(); ++i) out.adjacent &= u.shape()[i].is_int(1);
+  return out;
+}
+
+// Whether the rows of a lie across memory, neither one after another nor element by element beside
+// one another, as a convolution's weight does to the gradient by its input: each row is then read
+// in pieces as long as a window, or of one element.
+bool LiesAcross(const Product& p) {
+  const std::optional<MemoryOrder> order = InMemory(p.a, Together(p.rows, p.steps));
+  if (!order) return false;
+  const auto is_row = [&](int64_t axis) {
+    return std::find(p.rows.begin(), p.rows.end(), axis) != p.rows.end();
+  };
+  const auto step = std::find_if_not(order->axes.begin(), order->axes.end(), is_row);
+  const bool in_order = std::none_of(step, order->axes.end(), is_row);
+  return !order->adjacent || !(in_order || is_row(order->axes.back()));
+}
+
 int64_t BytesOfRows(const Product& p) { return p.rows_count * p.steps_count * p.a.dtype().bytes(); }
 
 // Whether tiles of those columns alone that lie together would leave much of the vectors unused,
@@ -76,7 +146,7 @@ int64_t BytesOfRows(const Product& p) { return p.rows_count * p.steps_count * p.
 // 256 x 256 by 64 matrices of 16 columns took 0.42 ms, and 0.52 joined.)
 bool AreFew(const Product& p, int64_t lanes, const Target& target) {
   if (2 * p.together <= lanes) return true;
-  if (BytesOfRows(p) <= target.l2_bytes / 2 * 3) return false;
+  if (BytesOfRows(p) <= target.l2_bytes / 2 * 3 && !LiesAcross(p)) return false;
   const int64_t vectors = CeilDiv(p.together, lanes);
   if (vectors < target.tile_vectors) return true;
   return (vectors * lanes - p.together) * kMostIdle > vectors * lanes;
@@ -89,12 +159,6 @@ bool JoiningPays(const Product& p, const UOp& u, const Target& target) {
   if (p.together == p.columns_count || p.columns_count < target.tile_vectors * lanes) return false;
   if (p.columns_count > kMostBytes / u.dtype().bytes() / p.steps_count) return false;
   return AreFew(p, lanes, target);
-}
-
-Ints Together(const Ints& first, const Ints& then) {
-  Ints out = first;
-  out.insert(out.end(), then.begin(), then.end());
-  return out;
 }
 
 // A value of which the axes that it does not vary over have one element, those in this order first.
@@ -110,44 +174,6 @@ UOp Ordered(const UOp& u, const Ints& first, const Ints& then, const Extents& as
   return UOp::Make(Op::kReshape, {UOp::Make(Op::kPermute, {once}, order)}, as);
 }
 
-// Axes of a value as they lie in what it reads, the slowest first; nothing where that is not known,
-// as of sums of two.
-std::optional<Ints> InMemoryOrder(const UOp& value, const Ints& axes) {
-  struct Place {
-    int64_t axis;
-    std::vector<int> at;  // the axis of the source in which it lies, and where within that
-  };
-  std::vector<Place> places;
-  for (const int64_t axis : axes) places.push_back({axis, {static_cast<int>(axis)}});
-  UOp u = value;
-  for (; IsMovement(u.op()) || u.is(Op::kCast); u = UOp(u.src(0))) {
-    if (u.is(Op::kWindow)) return std::nullopt;
-    if (u.is(Op::kPermute)) {
-      for (Place& p : places) p.at[0] = static_cast<int>(u.arg<Ints>()[p.at[0]]);
-    }
-    if (!u.is(Op::kReshape)) continue;
-    const absl::InlinedVector<ReshapeGroup, 4> groups = ReshapeGroups(u.src(0).shape(), u.shape());
-    for (Place& p : places) {
-      const auto of = std::find_if(groups.begin(), groups.end(), [&](const ReshapeGroup& g) {
-        return p.at[0] >= g.out_begin && p.at[0] < g.out_end;
-      });
-      if (of == groups.end()) return std::nullopt;
-      int in = of->in_begin, ins = 0;
-      for (int i = of->in_begin; i < of->in_end; ++i) {
-        if (!u.src(0).shape()[i].is_int(1)) in = i, ++ins;
-      }
-      if (ins > 1) return std::nullopt;
-      p.at.insert(p.at.begin(), in);
-    }
-  }
-  if (Info(u.op()).cls != OpClass::kLeaf && !u.is(Op::kContiguous)) return std::nullopt;
-  std::stable_sort(places.begin(), places.end(),
-                   [](const Place& x, const Place& y) { return x.at < y.at; });
-  Ints out;
-  for (const Place& p : places) out.push_back(p.axis);
-  return out;
-}
-
 // The narrower float that a value was cast from before its elements were moved, or its own dtype.
 DType NarrowOf(const UOp& value) {
   UOp u = value;
@@ -159,19 +185,6 @@ DType NarrowOf(const UOp& value) {
 
 UOp CastTo(const UOp& u, DType dtype) {
   return u.dtype() == dtype ? u : UOp::Make(Op::kCast, dtype, {u}, Arg());
-}
-
-// Whether the rows of a lie across memory, neither one after another nor element by element beside
-// one another, as a convolution's weight does to the gradient by its input: each row is then read
-// in pieces as long as a window.
-bool LiesAcross(const Product& p) {
-  const std::optional<Ints> order = InMemoryOrder(p.a, Together(p.rows, p.steps));
-  if (!order) return false;
-  const auto is_row = [&](int64_t axis) {
-    return std::find(p.rows.begin(), p.rows.end(), axis) != p.rows.end();
-  };
-  const auto step = std::find_if_not(order->begin(), order->end(), is_row);
-  return !is_row(order->back()) && std::any_of(step, order->end(), is_row);
 }
 
 // a as rows, one after another.
@@ -219,7 +232,7 @@ UOp LaidOut(const UOp& u, const Target& target) {
   const std::optional<Product> p = ProductOf(u);
   if (!p) return UOp();
   if (JoiningPays(*p, u, target)) return Joined(u, *p);
-  const bool cached = BytesOfRows(*p) <= target.l2_bytes / 2;
+  const bool cached = BytesOfRows(*p) <= target.l1_bytes;
   const bool pays = !cached && p->columns_count >= kLeastColumns && LiesAcross(*p);
   return pays ? WithRows(u, *p) : UOp();
 }
