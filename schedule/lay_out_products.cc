@@ -23,7 +23,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLeastRows = 128, kLeastSteps = 256;  // that pay for columns being laid out
-constexpr int64_t kMostBytes = int64_t{128} << 20;      // of these
+constexpr int64_t kMostBytes = int64_t{128} << 20;      // of what is laid out
 constexpr int64_t kMostIdle = 6;                        // one of so many lanes
 constexpr int64_t kLeastColumns = 256;                  // that pay for rows being laid out
 
@@ -102,6 +102,7 @@ std::optional<MemoryOrder> InMemory(const UOp& value, const Ints& axes) {
     int64_t axis;
     std::vector<int> at;  // the axis of the source in which it lies, and where within that
   };
+  if (axes.empty()) return std::nullopt;
   std::vector<Place> places;
   for (const int64_t axis : axes) places.push_back({axis, {static_cast<int>(axis)}});
   UOp u = value;
@@ -187,10 +188,16 @@ UOp CastTo(const UOp& u, DType dtype) {
   return u.dtype() == dtype ? u : UOp::Make(Op::kCast, dtype, {u}, Arg());
 }
 
+// An operand whose elements were put in order, in memory, as narrow as what it was cast from.
+UOp Kept(const UOp& ordered, const UOp& operand) {
+  const UOp kept = UOp::Make(Op::kContiguous, {CastTo(ordered, NarrowOf(operand))});
+  return CastTo(kept, operand.dtype());
+}
+
 // a as rows, one after another.
 UOp Rows(const Product& p) {
   const UOp rows = Ordered(p.a, p.rows, p.steps, {p.rows_count, p.steps_count, 1});
-  return LiesAcross(p) ? UOp::Make(Op::kContiguous, {rows}) : rows;
+  return LiesAcross(p) ? Kept(rows, p.a) : rows;
 }
 
 // A value over `axes`, in this order, as one of so many axes, of which the others have one element.
@@ -211,9 +218,8 @@ UOp InPlace(const UOp& value, const Ints& axes, const Shape& shape) {
 UOp Joined(const UOp& u, const Product& p) {
   const Extents whole = {p.rows_count, p.steps_count, p.columns_count};
   const UOp columns = Ordered(p.b, p.steps, p.columns, {1, p.steps_count, p.columns_count});
-  const UOp laid_out = UOp::Make(Op::kContiguous, {CastTo(columns, NarrowOf(p.b))});
   const UOp a = UOp::Make(Op::kExpand, {Rows(p)}, whole);
-  const UOp b = UOp::Make(Op::kExpand, {CastTo(laid_out, p.b.dtype())}, whole);
+  const UOp b = UOp::Make(Op::kExpand, {Kept(columns, p.b)}, whole);
   const UOp sum = UOp::Make(Op::kReduce, {UOp::Make(Op::kMul, {a, b})}, ReduceArg{Op::kAdd, {1}});
   return InPlace(UOp::Make(Op::kContiguous, {sum}), Together(p.rows, p.columns), u.shape());
 }
@@ -232,9 +238,9 @@ UOp LaidOut(const UOp& u, const Target& target) {
   const std::optional<Product> p = ProductOf(u);
   if (!p) return UOp();
   if (JoiningPays(*p, u, target)) return Joined(u, *p);
-  const bool cached = BytesOfRows(*p) <= target.l1_bytes;
-  const bool pays = !cached && p->columns_count >= kLeastColumns && LiesAcross(*p);
-  return pays ? WithRows(u, *p) : UOp();
+  const int64_t bytes = BytesOfRows(*p);
+  if (bytes <= target.l1_bytes || bytes > kMostBytes) return UOp();
+  return p->columns_count >= kLeastColumns && LiesAcross(*p) ? WithRows(u, *p) : UOp();
 }
 
 }  // namespace

@@ -100,6 +100,16 @@ TEST(Fusion, RowsThatLieAcrossMemoryAreLaidOut) {
   EXPECT_EQ(Steps({Einsum("kwi,kwj->ij", {Input({300, 8, 256}), Input({300, 8, 512})})}), 1u);
 }
 
+// As narrow as they were: the products of bf16 are.
+TEST(Fusion, WhatProductsReadIsLaidOutAsNarrowAsItWas) {
+  const Tensor a = Input({300, 256, 8}, kBFloat16), b = Input({300, 8, 512}, kBFloat16);
+  const Plan plan = PlanOf({Einsum("kiw,kwj->ij", {a, b})});
+  const auto is = [](const PlanBuffer& buffer) {
+    return buffer.kind == PlanBuffer::kTemp && buffer.bytes == 300 * 256 * 8 * 2;
+  };
+  EXPECT_EQ(std::count_if(plan.buffers.begin(), plan.buffers.end(), is), 1);
+}
+
 TEST(Fusion, NormsAreOneKernel) {
   Tensor x = Input({128, 256}), w = Input({256}), b = Input({256});
   EXPECT_EQ(Steps({x.RmsNorm(w)}), 1u);
