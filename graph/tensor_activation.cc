@@ -12,6 +12,22 @@ using internal::Fail;
 using internal::InFloats;
 using internal::Show;
 
+namespace {
+
+// e^-|x|, which neither overflows nor has a kink: -|x| is x up to 0, where its derivative is 1.
+Tensor Decayed(const Tensor& x) { return Where(x > 0, -x, x).Exp(); }
+
+// x / (1 + e^-z).
+Tensor Gated(const Tensor& x, const Tensor& z) {
+  const Tensor e = Decayed(z);
+  return Where(z > 0, x, x * e) / (e + 1);
+}
+
+// x up to 0: of what is chosen for these alone, nothing infinite meets the derivative 0 of others.
+Tensor UpToZero(const Tensor& x) { return Where(x > 0, 0, x); }
+
+}  // namespace
+
 Tensor Tensor::Relu(CallSite at) const {
   Call call("Relu", at, *this);
   if (!dtype().IsFloat()) return Maximum(dtype().IsBool() ? Operand(false) : Operand(0));
@@ -30,12 +46,16 @@ Tensor Tensor::LeakyRelu(double slope, CallSite at) const {
 
 Tensor Tensor::Elu(double alpha, CallSite at) const {
   Call call("Elu", at, *this);
-  return InFloats(*this, [&](const Tensor& x) { return Where(x > 0, x, x.Expm1() * alpha); });
+  return InFloats(*this,
+                  [&](const Tensor& x) { return Where(x > 0, x, UpToZero(x).Expm1() * alpha); });
 }
 
 Tensor Tensor::Sigmoid(CallSite at) const {
   Call call("Sigmoid", at, *this);
-  return InFloats(*this, [](const Tensor& x) { return 1 / (x.Neg().Exp() + 1); });
+  return InFloats(*this, [](const Tensor& x) {
+    const Tensor e = Decayed(x);
+    return Where(x > 0, 1, e) / (e + 1);
+  });
 }
 
 Tensor Tensor::LogSigmoid(CallSite at) const {
@@ -55,17 +75,18 @@ Tensor Tensor::HardSwish(CallSite at) const {
 
 Tensor Tensor::Silu(CallSite at) const {
   Call call("Silu", at, *this);
-  return InFloats(*this, [&](const Tensor& x) { return x / (x.Neg().Exp() + 1); });
+  return InFloats(*this, [&](const Tensor& x) { return Gated(x, x); });
 }
 
 // log(1 + e^x), without the overflow of e^x.
 Tensor Tensor::Softplus(CallSite at) const {
   Call call("Softplus", at, *this);
-  return InFloats(*this, [&](const Tensor& x) { return x.Relu() + x.Abs().Neg().Exp().Log1p(); });
+  return InFloats(*this, [&](const Tensor& x) { return x.Relu() + Decayed(x).Log1p(); });
 }
 
 Tensor Tensor::Softplus(double beta, double threshold, CallSite at) const {
   Call call("Softplus", at, *this);
+  if (beta == 0) Fail("divides by beta, which is 0");
   return InFloats(*this, [&](const Tensor& x) {
     const Tensor scaled = x * beta;
     return Where(scaled > threshold, x, scaled.Softplus() / beta);
@@ -104,26 +125,26 @@ Tensor Tensor::GeluTanh(CallSite at) const {
 
 Tensor Tensor::QuickGelu(CallSite at) const {
   Call call("QuickGelu", at, *this);
-  return InFloats(*this, [&](const Tensor& x) { return x / ((x * -1.702).Exp() + 1); });
+  return InFloats(*this, [&](const Tensor& x) { return Gated(x, x * 1.702); });
 }
 
 Tensor Tensor::Celu(double alpha, CallSite at) const {
   Call call("Celu", at, *this);
+  if (alpha == 0) Fail("divides by alpha, which is 0");
   return InFloats(*this, [&](const Tensor& x) {
-    return Where(x > 0, x, (x.Minimum(0) / alpha).Expm1() * alpha);
+    return Where(x > 0, x, (UpToZero(x) / alpha).Expm1() * alpha);
   });
 }
 
 Tensor Tensor::Selu(double alpha, double gamma, CallSite at) const {
   Call call("Selu", at, *this);
-  return InFloats(*this, [&](const Tensor& x) {
-    return Where(x > 0, x, x.Minimum(0).Expm1() * alpha) * gamma;
-  });
+  return InFloats(
+      *this, [&](const Tensor& x) { return Where(x > 0, x, UpToZero(x).Expm1() * alpha) * gamma; });
 }
 
 Tensor Tensor::Swish(double beta, CallSite at) const {
   Call call("Swish", at, *this);
-  return InFloats(*this, [&](const Tensor& x) { return x / ((x * -beta).Exp() + 1); });
+  return InFloats(*this, [&](const Tensor& x) { return Gated(x, x * beta); });
 }
 
 Tensor Tensor::Softsign(CallSite at) const {

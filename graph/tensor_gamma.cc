@@ -40,7 +40,7 @@ Tensor Turned(const Tensor& x) { return (x - x.Round()) * std::numbers::pi; }
 // root, fitted to 3e-9 up to where the last f32 below 1 is.
 Tensor NarrowErfInv(const Tensor& x) {
   const Tensor w = -((1 - x) * (1 + x)).Log(), near = w < 5;
-  const Tensor s = Where(near, w - 2.5, w.Sqrt() - 3);
+  const Tensor s = Where(near, w - 2.5, Where(near, 5, w).Sqrt() - 3);  // no root of 0
   constexpr double kFitted[][2] = {
       {1.5014093535139468, 2.8329768008866116},
       {0.24664028763584636, 1.0016752352580793},

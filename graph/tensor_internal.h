@@ -152,6 +152,10 @@ DType PositionType(DType index, int64_t n);
 // elements.
 Tensor OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t stride, int64_t dilation);
 
+// The p-th powers of magnitudes, and the p-th root of their sum, whose derivatives at 0 are 0.
+Tensor PowersOf(const Tensor& x, double p);
+Tensor RootOf(const Tensor& sum, double p);
+
 // An Error for a device to which no tensor is put: one with Partial or Manual placements.
 void CheckHoldsValues(Device device);
 // The device of what is made like a tensor: none beside what is each place's own, so that it

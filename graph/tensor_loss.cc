@@ -119,9 +119,9 @@ Tensor Tensor::HuberLoss(const Tensor& target, double delta, LossReduction reduc
   Call call("HuberLoss", at, *this, target);
   if (!(delta > 0)) Fail("takes a delta above 0, not ", delta);
   const Compared c(*this, target);
-  const Tensor apart = (c.x - c.target).Abs();
+  const Tensor difference = c.x - c.target, apart = difference.Abs();
   const Tensor line = (apart - delta / 2) * delta;
-  return Ended(Where(apart <= delta, apart.Square() / 2, line), reduction, c.type);
+  return Ended(Where(apart <= delta, difference.Square() / 2, line), reduction, c.type);
 }
 
 Tensor Tensor::SmoothL1Loss(const Tensor& target, double beta, LossReduction reduction,
@@ -130,8 +130,8 @@ Tensor Tensor::SmoothL1Loss(const Tensor& target, double beta, LossReduction red
   if (!(beta >= 0)) Fail("takes a beta from 0 up, not ", beta);
   if (beta == 0) return L1Loss(target, reduction);
   const Compared c(*this, target);
-  const Tensor apart = (c.x - c.target).Abs();
-  const Tensor each = Where(apart < beta, apart.Square() / (2 * beta), apart - beta / 2);
+  const Tensor difference = c.x - c.target, apart = difference.Abs();
+  const Tensor each = Where(apart < beta, difference.Square() / (2 * beta), apart - beta / 2);
   return Ended(each, reduction, c.type);
 }
 
@@ -162,7 +162,10 @@ Tensor Tensor::BinaryCrossEntropy(const Tensor& target, LossReduction reduction,
                                   const Tensor& weight, CallSite at) const {
   Call call("BinaryCrossEntropy", at, *this, target, weight);
   const Compared c(*this, target);
-  const Tensor yes = c.x.Log().Maximum(-100), no = (-c.x).Log1p().Maximum(-100);
+  // At 0 and 1 the limit itself, which is flat: the logarithm's derivative there is infinite.
+  const Tensor zero = c.x == 0, one = c.x == 1;
+  const Tensor yes = Where(zero, -100, Where(zero, 1, c.x).Log().Maximum(-100));
+  const Tensor no = Where(one, -100, (-Where(one, 0, c.x)).Log1p().Maximum(-100));
   Tensor each = -(c.target * yes + (1 - c.target) * no);
   if (weight) each = each * weight.Cast(each.dtype());
   return Ended(each, reduction, c.type);

@@ -168,7 +168,7 @@ Tensor Tensor::LogAddExp2(const Operand& of) const {
 Tensor Tensor::XLog1pY(const Operand& of) const {
   Call call("XLog1pY", of.site(), *this, of);
   return InFloats(*this, of, [](const Tensor& x, const Tensor& y) {
-    const Tensor none = (x == 0) & y.IsNan().LogicalNot();
+    const Tensor none = (x == 0) & ((y <= -1) | y.IsInf());
     return Where(none, 0, x * Where(none, 0, y).Log1p());
   });
 }
@@ -208,8 +208,14 @@ Tensor Tensor::RoundTo(int decimals, CallSite at) const {
     if (decimals >= 0) return *this;
     Fail("rounds floats before the point, not ", Show(*this), "; cast it");
   }
+  const int most = dtype() == kFloat64 ? 308 : 38;  // of which the power of 10 is finite
+  if (std::abs(decimals) > most) Fail("takes at most ", most, " decimals, not ", decimals);
   const double scale = std::pow(10.0, std::abs(decimals));
-  return decimals < 0 ? (*this / scale).Round() * scale : (*this * scale).Round() / scale;
+  return InFloats(*this, [&](const Tensor& x) {
+    if (decimals < 0) return (x / scale).Round() * scale;
+    const Tensor scaled = x * scale;  // where that overflows no digit is left to round
+    return Where(scaled.IsFinite(), scaled.Round() / scale, x);
+  });
 }
 
 // What is read as bits has no derivative.

@@ -123,9 +123,8 @@ Tensor Tensor::LpPool(double p, const PoolOptions& o, CallSite at) const {
   if (!(p > 0) || std::isinf(p)) Fail("takes a finite p above 0, not ", p);
   const Tensor x = WideFloat(*this);
   const Windowing w = internal::PoolWindowing(x, o);
-  const Tensor powers = p == 2 ? x.Square() : x.Abs().Pow(p);
-  const Tensor sum = internal::WindowsOf(powers, w, 0).Sum(WindowAxes(w));
-  return (p == 2 ? sum.Sqrt() : sum.Pow(1 / p)).Cast(FloatResult(dtype()));
+  const Tensor sum = internal::WindowsOf(internal::PowersOf(x, p), w, 0).Sum(WindowAxes(w));
+  return internal::RootOf(sum, p).Cast(FloatResult(dtype()));
 }
 
 // The positions go through windows of their own, which have -1 where the padding is.

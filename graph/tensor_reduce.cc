@@ -104,18 +104,22 @@ Tensor Tensor::Var(const Axes& axes, int correction, bool keepdim, CallSite at) 
   return variance.Cast(FloatResult(dtype()));
 }
 
-namespace {
-// A root whose adjoint at 0 is 0.
-Tensor RootOf(const Tensor& sum, double p) {
+Tensor internal::RootOf(const Tensor& sum, double p) {
   const Tensor none = sum == 0, safe = Where(none, 1, sum);
   return Where(none, 0, p == 2 ? safe.Sqrt() : safe.Pow(1 / p));
 }
-}  // namespace
+
+Tensor internal::PowersOf(const Tensor& x, double p) {
+  if (p == 2) return x.Square();
+  if (p < 0 || p >= 1) return x.Abs().Pow(p);
+  const Tensor none = x == 0;
+  return Where(none, 0, Where(none, 1, x).Abs().Pow(p));
+}
 
 Tensor Tensor::Std(const Axes& axes, int correction, bool keepdim, CallSite at) const {
   Call call("Std", at, *this);
   const Tensor variance = WideFloat(*this).Var(axes, correction, keepdim);
-  return RootOf(variance, 2).Cast(FloatResult(dtype()));
+  return internal::RootOf(variance, 2).Cast(FloatResult(dtype()));
 }
 
 std::pair<Tensor, Tensor> Tensor::VarMean(const Axes& axes, int correction, bool keepdim,
@@ -128,12 +132,11 @@ Tensor Tensor::Norm(double p, const Axes& axes, bool keepdim, CallSite at) const
   Call call("Norm", at, *this);
   if (std::isnan(p)) Fail("takes a number or an infinity for p");
   const DType result = FloatResult(dtype());
-  const Tensor x = WideFloat(*this).Abs();
+  const Tensor given = WideFloat(*this), x = given.Abs();
   if (p == 0) return (x != 0).Cast(x.dtype()).Sum(axes, keepdim).Cast(result);
   if (std::isinf(p)) return (p > 0 ? x.Max(axes, keepdim) : x.Min(axes, keepdim)).Cast(result);
   if (p == 1) return x.Sum(axes, keepdim).Cast(result);
-  if (p == 2) return RootOf(x.Square().Sum(axes, keepdim), 2).Cast(result);
-  return RootOf(x.Pow(p).Sum(axes, keepdim), p).Cast(result);
+  return internal::RootOf(internal::PowersOf(given, p).Sum(axes, keepdim), p).Cast(result);
 }
 
 Tensor Tensor::CountNonzero(const Axes& axes, bool keepdim, CallSite at) const {

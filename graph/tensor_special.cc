@@ -18,6 +18,10 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// |x| whose derivative at 0 is that of one side, by the sign of the zero: what is odd in x and made
+// of it, with that sign, then has its derivative there.
+Tensor Magnitude(const Tensor& x) { return Where(x.SignBit(), -x, x); }
+
 }  // namespace
 
 // ---- two operands
@@ -26,11 +30,12 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 Tensor Tensor::Atan2(const Operand& of) const {
   Call call("Atan2", of.site(), *this, of);
   return InFloats(*this, of, [](const Tensor& y, const Tensor& x) {
-    const Tensor ax = x.Abs(), ay = y.Abs();
+    const Tensor ax = Magnitude(x), ay = Magnitude(y);
     const Tensor steep = ay > ax;  // and no Minimum, whose adjoint is another where both are equal
     const Tensor small = Where(steep, ax, ay), large = Where(steep, ay, ax);
     const Tensor both_infinite = ax.IsInf() & ay.IsInf();
-    const Tensor ratio = Where(both_infinite, 1, small / Where(large == 0, 1, large));
+    const Tensor none = large == 0;
+    const Tensor ratio = Where(both_infinite, 1, Where(none, 0, small / Where(none, 1, large)));
     Tensor angle = ratio.Atan();
     angle = Where(steep, std::numbers::pi / 2 - angle, angle);
     angle = Where(x.SignBit(), std::numbers::pi - angle, angle);
@@ -42,9 +47,10 @@ Tensor Tensor::Atan2(const Operand& of) const {
 Tensor Tensor::Hypot(const Operand& of) const {
   Call call("Hypot", of.site(), *this, of);
   return InFloats(*this, of, [](const Tensor& a, const Tensor& b) {
-    const Tensor large = a.Abs().Maximum(b.Abs()), small = a.Abs().Minimum(b.Abs());
-    const Tensor ratio = small / Where((large == 0) | large.IsInf(), 1, large);
-    const Tensor length = large * (ratio * ratio + 1).Sqrt();
+    const Tensor x = Magnitude(a), y = Magnitude(b), first = (x > y) | x.IsNan();
+    const Tensor large = Where(first, x, y), small = Where(first, y, x), none = large == 0;
+    const Tensor ratio = small / Where(none | large.IsInf(), 1, large);
+    const Tensor length = Where(none, 0, large * (ratio * ratio + 1).Sqrt());
     return Where(a.IsInf() | b.IsInf(), kInfinity, length);
   });
 }
@@ -53,9 +59,9 @@ Tensor Tensor::Hypot(const Operand& of) const {
 Tensor Tensor::LogAddExp(const Operand& of) const {
   Call call("LogAddExp", of.site(), *this, of);
   return InFloats(*this, of, [](const Tensor& a, const Tensor& b) {
-    const Tensor large = a.Maximum(b);
-    const Tensor apart = Where(a == b, 0, (a - b).Abs());
-    return large + apart.Neg().Exp().Log1p();
+    const Tensor first = a > b, large = Where(first, a, b), small = Where(first, b, a);
+    const Tensor below = Where((a == b) & a.IsInf(), 0, small - large);
+    return large + below.Exp().Log1p();
   });
 }
 
@@ -78,7 +84,7 @@ Tensor Tensor::XLogY(const Operand& of) const {
   Call call("XLogY", of.site(), *this, of);
   return InFloats(*this, of, [](const Tensor& x, const Tensor& y) {
     // The logarithm of 1 where it does not count keeps NaN out of the adjoint as well.
-    const Tensor none = (x == 0) & y.IsNan().LogicalNot();
+    const Tensor none = (x == 0) & ((y <= 0) | (y == kInfinity));
     return Where(none, 0, x * Where(none, 1, y).Log());
   });
 }
@@ -120,7 +126,7 @@ Tensor Tensor::AllClose(const Operand& b, double rtol, double atol, bool equal_n
 Tensor Tensor::Asinh(CallSite at) const {
   Call call("Asinh", at, *this);
   return InFloats(*this, [](const Tensor& x) {
-    const Tensor a = x.Abs();
+    const Tensor a = Magnitude(x);
     const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
     const Tensor capped = a.Minimum(large);
     const Tensor square = capped * capped;
@@ -136,7 +142,7 @@ Tensor Tensor::Acosh(CallSite at) const {
   return InFloats(*this, [](const Tensor& x) {
     const double large = x.dtype() == kFloat64 ? 1e150 : 1e15;
     const Tensor t = x.Minimum(large) - 1;
-    const Tensor near = (t + (t * (t + 2)).Sqrt()).Log1p();
+    const Tensor near = (t + t.Sqrt() * (t + 2).Sqrt()).Log1p();
     const Tensor value = Where(x > large, x.Log() + std::numbers::ln2, near);
     return Where(x < 1, std::nan(""), value);
   });

@@ -1,0 +1,141 @@
+// Derivatives at points where compositions tend to lose them: at 0, where branches meet, and where
+// something saturates.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "graph/grad.h"
+#include "graph/tensor.h"
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+using Function = std::function<Tensor(const Tensor&)>;
+
+std::vector<double> First(const Function& f, const std::vector<double>& at, DType dtype) {
+  const Tensor x = Tensor::From(at).Cast(dtype).Realize();
+  return Grad(f(x).Cast(kFloat64).Sum(), {x})[0].Cast(kFloat64).ToVector<double>();
+}
+
+std::vector<double> Second(const Function& f, const std::vector<double>& at) {
+  const Tensor x = Tensor::From(at).Realize();
+  const Tensor first = Grad(f(x).Sum(), {x})[0];
+  return Grad(first.Sum(), {x})[0].ToVector<double>();
+}
+
+void ExpectFirst(const char* name, const Function& f, const std::vector<double>& at,
+                 const std::vector<double>& want) {
+  SCOPED_TRACE(name);
+  ExpectNear(First(f, at, kFloat64), want, 1e-12);
+  ExpectNear(First(f, at, kFloat32), want, 1e-5);
+}
+
+void ExpectSecond(const char* name, const Function& f, const std::vector<double>& at,
+                  const std::vector<double>& want) {
+  SCOPED_TRACE(name);
+  ExpectNear(Second(f, at), want, 1e-9);
+}
+
+constexpr auto kEach = LossReduction::kNone;
+
+TEST(GradPoints, SmoothAtZero) {
+  ExpectFirst("Softplus", [](const Tensor& x) { return x.Softplus(); }, {0, -0.0}, {.5, .5});
+  ExpectFirst("Softplus(2, 5)", [](const Tensor& x) { return x.Softplus(2, 5); }, {0}, {.5});
+  ExpectFirst("LogSigmoid", [](const Tensor& x) { return x.LogSigmoid(); }, {0}, {.5});
+  ExpectFirst("SoftMarginLoss",
+              [](const Tensor& x) { return x.SoftMarginLoss(Tensor::From({1.})); }, {0}, {-.5});
+  const auto with_logits = [](const Tensor& x) {
+    return x.BinaryCrossEntropyWithLogits(Tensor::From({0., 1., .25}), kEach);
+  };
+  ExpectFirst("BinaryCrossEntropyWithLogits", with_logits, {0, 0, 0}, {.5, -.5, .25});
+  ExpectFirst("Celu", [](const Tensor& x) { return x.Celu(); }, {0, 1}, {1, 1});
+  ExpectFirst("Elu", [](const Tensor& x) { return x.Elu(); }, {0, 1}, {1, 1});
+  ExpectFirst("Asinh", [](const Tensor& x) { return x.Asinh(); }, {0, -0.0}, {1, 1});
+  ExpectFirst("Atan2(x, 1)", [](const Tensor& x) { return x.Atan2(1.); }, {0, -0.0}, {1, 1});
+  ExpectFirst("Atan2(x, -1)", [](const Tensor& x) { return x.Atan2(-1.); }, {0, -0.0}, {-1, -1});
+  const auto upright = [](const Tensor& x) { return x.OnesLike().Atan2(x); };
+  ExpectFirst("Atan2(1, x)", upright, {0, -0.0}, {-1, -1});
+  const auto erf_inv = [](const Tensor& x) { return x.ErfInv(); };
+  ExpectFirst("ErfInv", erf_inv, {0, 1e-8, 1e-20}, std::vector<double>(3, std::sqrt(M_PI) / 2));
+  ExpectFirst("XLogY(x, 2)", [](const Tensor& x) { return x.XLogY(2.); }, {0}, {std::log(2)});
+  ExpectFirst("XLog1pY(x, 1)", [](const Tensor& x) { return x.XLog1pY(1.); }, {0}, {std::log(2)});
+}
+
+TEST(GradPoints, WhereTheySaturate) {
+  const std::vector<double> low = {-88, -89, -1000}, high = {88, 89, 1000};
+  ExpectFirst("Sigmoid", [](const Tensor& x) { return x.Sigmoid(); }, {-1000, 1000}, {0, 0});
+  ExpectFirst("Silu", [](const Tensor& x) { return x.Silu(); }, {-1000, 1000}, {0, 1});
+  ExpectFirst("Swish", [](const Tensor& x) { return x.Swish(2); }, {-1000, 1000}, {0, 1});
+  ExpectFirst("QuickGelu", [](const Tensor& x) { return x.QuickGelu(); }, {-1000, 1000}, {0, 1});
+  ExpectFirst("Elu", [](const Tensor& x) { return x.Elu(); }, high, {1, 1, 1});
+  ExpectFirst("Celu", [](const Tensor& x) { return x.Celu(); }, high, {1, 1, 1});
+  for (const DType dtype : {kFloat16, kBFloat16, kFloat32}) {
+    const auto sigmoid = [](const Tensor& x) { return x.Sigmoid(); };
+    ExpectNear(First(sigmoid, low, dtype), {0, 0, 0}, 1e-6);
+  }
+  const auto entropy = [](const Tensor& x) {
+    return x.BinaryCrossEntropy(Tensor::From({1., 0., .5, 0., 1.}), kEach);
+  };
+  ExpectFirst("BinaryCrossEntropy", entropy, {1, 0, .5, 1, 0}, {-1, 1, 0, 0, 0});
+  ExpectFirst("LpPool",
+              [](const Tensor& x) {
+                return x.Reshape({1, 1, 4}).LpPool(2, PoolOptions{.size = {2}});
+              },
+              {0, 0, 3, 4}, {0, 0, .6, .8});
+  ExpectFirst("Norm(.5)", [](const Tensor& x) { return x.Norm(.5, {0}); }, {0, 1}, {0, 1});
+}
+
+TEST(GradPoints, Acosh) {
+  EXPECT_EQ(First([](const Tensor& x) { return x.Acosh(); }, {1}, kFloat64)[0], kInf);
+}
+
+TEST(GradPoints, SecondDerivatives) {
+  ExpectSecond("Softplus", [](const Tensor& x) { return x.Softplus(); }, {0, 1},
+               {.25, 0.19661193324148185});
+  ExpectSecond("Sigmoid", [](const Tensor& x) { return x.Sigmoid(); }, {0, -1},
+               {0, 0.09085774767294841});
+  ExpectSecond("Mish", [](const Tensor& x) { return x.Mish(); }, {0}, {.64});
+  ExpectSecond("Norm", [](const Tensor& x) { return x.Norm(2, {0}); }, {1, 0, 2},
+               {2 / std::pow(5, 1.5), std::pow(5, -.5), -1 / std::pow(5, 1.5)});
+  ExpectSecond("Hypot", [](const Tensor& x) { return x.Hypot(1.); }, {0, 1, -1},
+               {1, std::pow(2, -1.5), std::pow(2, -1.5)});
+  ExpectSecond("HuberLoss", [](const Tensor& x) { return x.HuberLoss(Tensor::From({2.})); }, {2},
+               {1});
+  ExpectSecond("SmoothL1Loss",
+               [](const Tensor& x) { return x.SmoothL1Loss(Tensor::From({2.}), .5); }, {2}, {2});
+  ExpectSecond("LogAddExp", [](const Tensor& x) { return x.LogAddExp(0.); }, {0}, {.25});
+}
+
+// What a function gives stays what it was, at infinities too.
+TEST(GradPoints, Values) {
+  const Tensor x = Tensor::From({-kInf, -1e4, -0.0, 0., 1e4, kInf, kNan});
+  ExpectNear(x.Sigmoid().ToVector<double>(), {0, 0, .5, .5, 1, 1, kNan});
+  ExpectNear(x.Softplus().ToVector<double>(), {0, 0, M_LN2, M_LN2, 1e4, kInf, kNan});
+  ExpectNear(x.Elu().ToVector<double>(), {-1, -1, 0, 0, 1e4, kInf, kNan});
+  ExpectNear(x.Asinh().ToVector<double>(),
+             {-kInf, -std::asinh(1e4), 0, 0, std::asinh(1e4), kInf, kNan});
+  ExpectNear(x.Hypot(1.).ToVector<double>(),
+             {kInf, std::hypot(1e4, 1), 1, 1, std::hypot(1e4, 1), kInf, kNan});
+  ExpectNear(Tensor::From({-kInf, kInf, 3., kNan, 1.})
+                 .LogAddExp(Tensor::From({-kInf, kInf, 3., 1., kNan}))
+                 .ToVector<double>(),
+             {-kInf, kInf, 3 + M_LN2, kNan, kNan});
+  ExpectNear(Tensor::From({0., 0., 0., 0., 2.})
+                 .XLogY(Tensor::From({0., -1., kInf, kNan, 1.}))
+                 .ToVector<double>(),
+             {0, 0, 0, kNan, 0});
+}
+
+TEST(GradPoints, RoundingIsDoneInWideFloats) {
+  EXPECT_EQ(Tensor::From({30000.f}).Cast(kFloat16).RoundTo(1).Item(), 30000);
+  EXPECT_EQ(Tensor::From({1e10f}).RoundTo(38).Item<float>(), 1e10f);
+  EXPECT_ERROR(Tensor::From({1.5f}).RoundTo(400), "RoundTo", "at most 38 decimals, not 400");
+  EXPECT_ERROR(Tensor::From({1.5f}).Celu(0), "Celu", "alpha, which is 0");
+  EXPECT_ERROR(Tensor::From({1.5f}).Softplus(0, 20), "Softplus", "beta, which is 0");
+}
+
+}  // namespace
+}  // namespace tessera
