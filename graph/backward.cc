@@ -109,7 +109,11 @@ void Tensor::Backward(CallSite at) const {
   std::erase_if(parameters,
                 [&](const Tensor& t) { return !reached.contains(internal::ValueNow(t).get()); });
   if (parameters.empty()) {
-    Fail("the loss ", Show(*this), " depends on no tensor that is marked with RequireGrad");
+    Fail(
+        "the loss ", Show(*this),
+        " depends on no tensor that is marked with RequireGrad, as it is ",
+        "now; if one was assigned to since, call Backward before, and if a captured step made the ",
+        "loss, within it");
   }
   const std::vector<Tensor> grads = Grad(Tensor(loss), parameters, at);
   for (size_t i = 0; i < grads.size(); ++i) {

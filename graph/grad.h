@@ -17,9 +17,9 @@ namespace tessera {
 // unless it was computed from a tensor that was marked with RequireGrad: its history is kept. An
 // Error where a gradient is seen to be lost by that.
 //
-// Ties of Max and Min share alike, and so do those of what is made of them, as Clip at its limits. Of
-// other functions with a kink the derivative is that of one side, of
-// rounding and of comparisons it is 0.
+// Ties of Max and Min share alike, and so do those of what is made of them, as Clip at its limits.
+// Of other functions with a kink the derivative is that of one side, of rounding and of comparisons
+// it is 0.
 std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters,
                          CallSite at = CallSite::Here());
 

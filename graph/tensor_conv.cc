@@ -66,6 +66,7 @@ void CheckChannels(const Tensor& x, const Tensor& weight, int64_t groups, bool t
          Show(weight));
   }
   const int64_t g = groups, in = x.size(1), out = weight.size(0);
+  if (g < 1) Fail("takes groups from 1 up, not ", g);
   const bool fits = g >= 1 && in % g == 0 &&
                     (transposed ? weight.size(0) == in : out % g == 0 && weight.size(1) == in / g);
   if (fits) return;

@@ -228,7 +228,7 @@ Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
     bool fits = t.rank() == rank;
     for (int i = 0; fits && i < rank; ++i) fits = i == a || t.shape()[i] == tensors[0].shape()[i];
     if (!fits) {
-      Fail(Show(t), " and ", Show(tensors[0]), " may differ only on axis ", a);
+      Fail(Show(tensors[0]), " and ", Show(t), " may differ only on axis ", a);
     }
     srcs.push_back(internal::CastTo(t.uop(), type));
   }

@@ -114,9 +114,10 @@ class HeaderReader {
       return Bad("records of several fields are not tensors; save each field alone");
     }
     ASSIGN_OR_RETURN(const std::string descr, String());
+    // Without an order of bytes it is this machine's, as with '='.
+    const bool ordered = !descr.empty() && absl::string_view("<>|=").find(descr[0]) != descr.npos;
     for (const Name& n : kNames) {
-      if (descr.size() < 2 || descr.substr(1) != n.text) continue;
-      if (descr[0] != '<' && descr[0] != '>' && descr[0] != '|' && descr[0] != '=') break;
+      if (descr.substr(ordered ? 1 : 0) != n.text) continue;
       out->dtype = n.dtype;
       out->big_endian = descr[0] == '>' && n.dtype.bytes() > 1;
       return absl::OkStatus();

@@ -80,6 +80,10 @@ TEST(TensorFiles, NpyAsNumPyWritesIt) {
   const std::string swapped("\0\1\0\2\0\3\0\4\0\5\0\6", 12);
   std::ofstream(Path("order.npy"), std::ios::binary) << Npy(head, swapped, 2);
   EXPECT_THAT(LoadNpy(Path("order.npy")).ToVector<int>(), ElementsAre(1, 4, 2, 5, 3, 6));
+  // No order where there is none, or this machine's.
+  head = "{'descr': 'u1', 'fortran_order': False, 'shape': (2,), }";
+  std::ofstream(Path("bytes.npy"), std::ios::binary) << Npy(head, "\7\x8");
+  EXPECT_THAT(LoadNpy(Path("bytes.npy")).ToVector<int>(), ElementsAre(7, 8));
   const std::string saved = [] {
     SaveNpy(Path("saved.npy"), Tensor::From({1, 2, 3}).Cast(kFloat64));
     return Read(Path("saved.npy"));
