@@ -8,9 +8,9 @@
 // Assignment. An expression captures the values of its operands when it is written; an Assign later
 // does not change it. The results of movement functions (Reshape, Permute, Slice, Flip, ...) are
 // such expressions, and views as well: assigning to one writes into the tensor it was made from,
-// and into the views it was made through. Otherwise than in NumPy and PyTorch a view does not
-// follow its tensor: after v = x[0]; x.Assign(0) it has the values of before, and v += 1 writes
-// these plus 1; take views when they are needed.
+// and into the views it was made through. Unlike in NumPy and PyTorch, a view does not follow its
+// tensor: after v = x[0]; x.Assign(0), v still has the old values, and v += 1 writes those plus 1;
+// take a view when you need it.
 //
 // Broadcasting. Shapes are aligned at the last axis; extents of 1 repeat.
 //
@@ -81,7 +81,7 @@ class Tensor {
   int64_t elements() const;      // an Error where it is symbolic
   explicit operator bool() const { return state_ != nullptr; }  // not empty
 
-  // ---- what runs it (runtime/realize.cc): computes the values where they are not yet
+  // ---- what runs it (runtime/realize.cc): computes the values that are not there yet
   Tensor& Realize(CallSite at = CallSite::Here());
   static void Realize(absl::Span<Tensor> tensors, CallSite at = CallSite::Here());
   double Item(CallSite at = CallSite::Here()) const;  // of one element
@@ -108,7 +108,7 @@ class Tensor {
   // Without a dtype: bool, i32 or f32, as the number is.
   static Tensor Full(const Dims& shape, Number value, std::optional<DType> dtype = {},
                      Device device = {}, CallSite at = CallSite::Here());
-  // The same of rank 0; and of what a shape or a Variable says.
+  // The same of rank 0; and the value of an extent, of a shape or a Variable.
   static Tensor Scalar(Number value, std::optional<DType> dtype = {}, Device device = {},
                        CallSite at = CallSite::Here());
   static Tensor FromExtent(const Extent& value, DType dtype = kInt32,
@@ -130,13 +130,13 @@ class Tensor {
   // start, start + step, ... before stop; i32 if all three are integers, else f32.
   static Tensor Arange(Number start, Number stop, Number step = 1, std::optional<DType> dtype = {},
                        CallSite at = CallSite::Here());
-  // n points from start to stop, which is the last of them.
+  // n points at equal distances from start to stop, both included; of one point, start.
   static Tensor Linspace(double start, double stop, int64_t n, DType dtype = kFloat32,
                          CallSite at = CallSite::Here());
   // Ones on the main diagonal; as many columns as rows if none are given.
   static Tensor Eye(int64_t rows, int64_t columns = -1, DType dtype = kFloat32,
                     CallSite at = CallSite::Here());
-  // base to the power of Linspace.
+  // base to the powers that Linspace gives.
   static Tensor Logspace(double start, double stop, int64_t n, double base = 10,
                          DType dtype = kFloat32, CallSite at = CallSite::Here());
   // Ones on and below a diagonal.
@@ -150,7 +150,7 @@ class Tensor {
   // From start to stop by equal ratios.
   static Tensor GeomSpace(double start, double stop, int64_t n, DType dtype = kFloat32,
                           CallSite at = CallSite::Here());
-  // Weights of n points that begin anew after the last one, or are symmetric.
+  // Weights of n points: one period, whose next one follows the last point, or symmetric.
   static Tensor HannWindow(int64_t n, bool periodic = true, DType dtype = kFloat32,
                            CallSite at = CallSite::Here());
   static Tensor HammingWindow(int64_t n, bool periodic = true, DType dtype = kFloat32,
@@ -159,7 +159,7 @@ class Tensor {
                                CallSite at = CallSite::Here());
   static Tensor BartlettWindow(int64_t n, bool periodic = true, DType dtype = kFloat32,
                                CallSite at = CallSite::Here());
-  // The powers of a vector's elements as rows, falling from n - 1 to 0, or rising.
+  // A row for each element of a vector: its powers from n - 1 (-1: of a square) down to 0, or up.
   Tensor Vander(int64_t n = -1, bool increasing = false, CallSite at = CallSite::Here()) const;
   // Of the same shape, dtype and device; or of another dtype.
   Tensor EmptyLike(std::optional<DType> dtype = {}, CallSite at = CallSite::Here()) const;
@@ -170,7 +170,9 @@ class Tensor {
 
   // ---- random numbers. Element i of the process's n-th draw after ManualSeed(seed) is made of
   // the 64 bits THREEFRY(elements drawn before + i, seed): the same for any device, sharding or
-  // order of evaluation. Without ManualSeed the seed is 0. Floats have all bits of their mantissa.
+  // order of evaluation. Without ManualSeed the seed is 0. Rand has as many random bits as the
+  // dtype's mantissa; RandN is made of two halves of 24 bits (f64: 32), and no magnitude is above
+  // 5.77 (f64: 6.66).
   static void ManualSeed(uint64_t seed);
   static Tensor Rand(const Dims& shape, DType dtype = kFloat32, Device device = {},
                      CallSite at = CallSite::Here());  // uniform in [0, 1)
@@ -184,8 +186,8 @@ class Tensor {
                        Device device = {}, CallSite at = CallSite::Here());
   static Tensor Exponential(double rate, const Dims& shape, DType dtype = kFloat32,
                             Device device = {}, CallSite at = CallSite::Here());
-  // Weights [out, in, ...] at which layers keep the variance of what goes through them; a is the
-  // slope of a LeakyRelu after them.
+  // Initial weights [out, in, ...] of a layer that keep the variance of what goes through it; a is
+  // the slope of the LeakyRelu after it.
   static Tensor GlorotUniform(const Dims& shape, DType dtype = kFloat32, Device device = {},
                               CallSite at = CallSite::Here());
   static Tensor KaimingUniform(const Dims& shape, double a = 0.01, DType dtype = kFloat32,
@@ -199,15 +201,15 @@ class Tensor {
   Tensor Shuffle(int axis = 0, CallSite at = CallSite::Here()) const;
   // 1 with the probability of each element, else 0.
   Tensor Bernoulli(CallSite at = CallSite::Here()) const;
-  // n positions of the last axis drawn by its weights, as i32; those of 0, below it or NaN have no
-  // share. -1 where no weight is left.
+  // n positions of the last axis, as i32, drawn in proportion to its weights; none that are 0,
+  // negative or NaN. -1 where no weight is left.
   Tensor Multinomial(int64_t n, bool replacement = true, CallSite at = CallSite::Here()) const;
   // Each element 0 with probability p, else divided by 1 - p.
   Tensor Dropout(double p = 0.5, CallSite at = CallSite::Here()) const;
-  // The same for whole channels: for all that has the first two positions in common.
+  // The same for whole channels: elements that share their first two positions go together.
   Tensor DropoutChannels(double p = 0.5, CallSite at = CallSite::Here()) const;
-  // Softmax with noise by which its largest element is drawn, over tau; hard: a one at the largest,
-  // with the derivative of the soft one.
+  // Softmax of (x + Gumbel noise) / tau; hard: 1 at its largest element and 0 elsewhere, with the
+  // derivative of the soft one.
   Tensor GumbelSoftmax(double tau = 1, bool hard = false, int axis = -1,
                        CallSite at = CallSite::Here()) const;
 
@@ -261,26 +263,26 @@ class Tensor {
   Tensor BitOr(const Operand& b) const;
   Tensor BitXor(const Operand& b) const;
   Tensor Shl(const Operand& b) const;  // 0 where the count is negative or not below the width
-  Tensor Shr(const Operand& b) const;  // arithmetic for signed; fills where the count is beyond
-  Tensor LogicalAnd(const Operand& b) const;  // bools, of what is not 0; NaN is not
+  Tensor Shr(const Operand& b) const;  // arithmetic for signed; such counts give 0 or -1
+  Tensor LogicalAnd(const Operand& b) const;  // bools; what is not 0 is true, as is NaN
   Tensor LogicalOr(const Operand& b) const;
   Tensor LogicalXor(const Operand& b) const;
   Tensor Lerp(const Operand& end, const Operand& weight) const;  // this + (end - this) * weight
   // Floats from here to LogAddExp, and XLogY; integers as f32.
   Tensor Atan2(const Operand& x) const;       // the angle of the point (x, this), from -pi to pi
-  Tensor Hypot(const Operand& b) const;       // sqrt(this^2 + b^2) without overflow between
-  Tensor LogAddExp(const Operand& b) const;   // log(e^this + e^b) without overflow between
+  Tensor Hypot(const Operand& b) const;       // sqrt(this^2 + b^2), not overflowing between
+  Tensor LogAddExp(const Operand& b) const;   // log(e^this + e^b), not overflowing between
   Tensor CopySign(const Operand& b) const;    // the magnitude of this, the sign of b
   Tensor Heaviside(const Operand& b) const;   // 0 below 0, 1 above, b at 0
   Tensor XLogY(const Operand& b) const;       // this * log(b), 0 where this is 0
   Tensor Remainder(const Operand& b) const;   // Mod
   Tensor XLog1pY(const Operand& b) const;     // this * log(1 + b), 0 where this is 0
-  Tensor LogAddExp2(const Operand& b) const;  // the same to the base 2
-  Tensor FMax(const Operand& b) const;        // Maximum and Minimum where a number wins over NaN
+  Tensor LogAddExp2(const Operand& b) const;  // log2(2^this + 2^b)
+  Tensor FMax(const Operand& b) const;        // Maximum and Minimum, but a number wins over NaN
   Tensor FMin(const Operand& b) const;
   Tensor Gcd(const Operand& b) const;        // of magnitudes; with 0 the other one
   Tensor Lcm(const Operand& b) const;        // with 0 it is 0
-  Tensor LdExp(const Operand& b) const;      // this * 2^b, of whole b
+  Tensor LdExp(const Operand& b) const;      // this * 2^b, of integral b
   Tensor NextAfter(const Operand& b) const;  // the next number towards b
   // this + value * a * b, and this + value * a / b.
   Tensor AddCMul(const Operand& a, const Operand& b, double value = 1) const;
@@ -295,8 +297,8 @@ class Tensor {
   // ---- one operand, in its own dtype
   Tensor Neg(CallSite at = CallSite::Here()) const;     // integers wrap; no bools
   Tensor Abs(CallSite at = CallSite::Here()) const;     // the lowest signed integer stays itself
-  Tensor Sign(CallSite at = CallSite::Here()) const;    // of a zero or NaN itself
-  Tensor Square(CallSite at = CallSite::Here()) const;  // x x, as Mul has it
+  Tensor Sign(CallSite at = CallSite::Here()) const;    // zeros and NaN give themselves
+  Tensor Square(CallSite at = CallSite::Here()) const;  // x.Mul(x)
   Tensor Frac(CallSite at = CallSite::Here()) const;    // x - Trunc(x); no bools
   Tensor Floor(CallSite at = CallSite::Here()) const;   // integers stay as they are, in all four
   Tensor Ceil(CallSite at = CallSite::Here()) const;
@@ -307,60 +309,60 @@ class Tensor {
   Tensor Detach(CallSite at = CallSite::Here()) const;                 // a constant to derivatives
   // NaN becomes `nan`, infinities the dtype's largest finite numbers.
   Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;
-  // Not below low nor above high, which are of this dtype; high wins, NaN stays.
+  // No less than low and no more than high, which are of this dtype; high wins, NaN stays.
   Tensor Clip(std::optional<Number> low, std::optional<Number> high,
               CallSite at = CallSite::Here()) const;
   Tensor Cast(DType dtype, CallSite at = CallSite::Here()) const;     // see Convert in dtype.h
   Tensor Bitcast(DType dtype, CallSite at = CallSite::Here()) const;  // of equal width
 
-  // ---- one operand, as floats; integers and bools as f32. NaN stays NaN, and is what a function
-  // gives outside its domain, which is named where it is not every number.
-  Tensor Reciprocal(CallSite at = CallSite::Here()) const;  // of zeros infinities of their sign
-  Tensor Sqrt(CallSite at = CallSite::Here()) const;        // from 0, of which it is 0
-  Tensor Rsqrt(CallSite at = CallSite::Here()) const;       // from 0, of which it is infinite
+  // ---- one operand, as floats; integers and bools as f32. NaN gives NaN, and so does what lies
+  // outside a function's domain, which is stated where it is not every number.
+  Tensor Reciprocal(CallSite at = CallSite::Here()) const;  // zeros give infinities of their sign
+  Tensor Sqrt(CallSite at = CallSite::Here()) const;        // x >= 0
+  Tensor Rsqrt(CallSite at = CallSite::Here()) const;       // x >= 0; infinite at 0
   Tensor Cbrt(CallSite at = CallSite::Here()) const;        // with the sign of x
-  Tensor Exp(CallSite at = CallSite::Here()) const;         // infinite where it is too large
+  Tensor Exp(CallSite at = CallSite::Here()) const;         // infinite where too large
   Tensor Exp2(CallSite at = CallSite::Here()) const;
   Tensor Expm1(CallSite at = CallSite::Here()) const;  // e^x - 1, all digits near 0
-  Tensor Log(CallSite at = CallSite::Here()) const;    // from 0, of which all three are -inf
+  Tensor Log(CallSite at = CallSite::Here()) const;    // x >= 0; Log, Log2 and Log10 are -inf at 0
   Tensor Log2(CallSite at = CallSite::Here()) const;
   Tensor Log10(CallSite at = CallSite::Here()) const;
-  Tensor Log1p(CallSite at = CallSite::Here()) const;  // log(1 + x), all digits near 0; from -1
-  Tensor Sin(CallSite at = CallSite::Here()) const;    // radians; finite numbers, in all three
+  Tensor Log1p(CallSite at = CallSite::Here()) const;  // log(1 + x), all digits near 0; x >= -1
+  Tensor Sin(CallSite at = CallSite::Here()) const;    // radians; NaN of infinities, as Cos and Tan
   Tensor Cos(CallSite at = CallSite::Here()) const;
   Tensor Tan(CallSite at = CallSite::Here()) const;
-  Tensor Asin(CallSite at = CallSite::Here()) const;  // from -1 to 1, and Acos
+  Tensor Asin(CallSite at = CallSite::Here()) const;  // -1 <= x <= 1, Acos as well
   Tensor Acos(CallSite at = CallSite::Here()) const;
   Tensor Atan(CallSite at = CallSite::Here()) const;
   Tensor Sinh(CallSite at = CallSite::Here()) const;
   Tensor Cosh(CallSite at = CallSite::Here()) const;
   Tensor Tanh(CallSite at = CallSite::Here()) const;
   Tensor Asinh(CallSite at = CallSite::Here()) const;
-  Tensor Acosh(CallSite at = CallSite::Here()) const;    // from 1
-  Tensor Atanh(CallSite at = CallSite::Here()) const;    // from -1 to 1, infinite there
+  Tensor Acosh(CallSite at = CallSite::Here()) const;    // x >= 1
+  Tensor Atanh(CallSite at = CallSite::Here()) const;    // -1 <= x <= 1, infinite at both ends
   Tensor Sinc(CallSite at = CallSite::Here()) const;     // sin(pi x) / (pi x), 1 at 0
-  Tensor Erf(CallSite at = CallSite::Here()) const;      // 2 / sqrt(pi) of e^(-t^2) from 0 to x
-  Tensor Erfc(CallSite at = CallSite::Here()) const;     // 1 - Erf; few digits far above 0
-  Tensor ErfInv(CallSite at = CallSite::Here()) const;   // from -1 to 1, infinite there
+  Tensor Erf(CallSite at = CallSite::Here()) const;      // 2/sqrt(pi) integral of e^(-t^2), 0 to x
+  Tensor Erfc(CallSite at = CallSite::Here()) const;     // 1 - Erf, with few digits far above 0
+  Tensor ErfInv(CallSite at = CallSite::Here()) const;   // -1 <= x <= 1, infinite at both ends
   Tensor Lgamma(CallSite at = CallSite::Here()) const;   // ln |gamma(x)|
   Tensor Digamma(CallSite at = CallSite::Here()) const;  // the derivative of ln gamma(x)
   Tensor Deg2Rad(CallSite at = CallSite::Here()) const;
   Tensor Rad2Deg(CallSite at = CallSite::Here()) const;
-  // A fraction of magnitude 0.5 up to 1 and the power of 2 to multiply it by, as i32; of zeros,
-  // infinities and NaN themselves and 0.
+  // x = fraction 2^n as (fraction, of magnitude in [0.5, 1), n, as i32); zeros, infinities and NaN
+  // give themselves and 0.
   std::pair<Tensor, Tensor> FrExp(CallSite at = CallSite::Here()) const;
 
   // ---- what an element is: bools
   Tensor LogicalNot(CallSite at = CallSite::Here()) const;  // whether it is 0
-  Tensor IsNan(CallSite at = CallSite::Here()) const;       // no integer, as infinite
+  Tensor IsNan(CallSite at = CallSite::Here()) const;       // false for integers, as is IsInf
   Tensor IsInf(CallSite at = CallSite::Here()) const;       // of either sign
-  Tensor IsFinite(CallSite at = CallSite::Here()) const;    // each integer
+  Tensor IsFinite(CallSite at = CallSite::Here()) const;    // true for integers
   Tensor IsPosInf(CallSite at = CallSite::Here()) const;
   Tensor IsNegInf(CallSite at = CallSite::Here()) const;
-  Tensor SignBit(CallSite at = CallSite::Here()) const;   // of -0.0 and NaNs as well
+  Tensor SignBit(CallSite at = CallSite::Here()) const;   // true for -0.0; of NaN its sign bit
   Tensor PopCount(CallSite at = CallSite::Here()) const;  // how many bits are 1, as i32; no floats
 
-  // ---- activations, as floats; integers and bools as f32, but for Relu, Relu6 and Prelu, which
+  // ---- activations, as floats; integers and bools as f32, except Relu, Relu6 and Prelu, which
   // keep integers (Relu6 makes i32 of bools). NaN stays NaN.
   Tensor Relu(CallSite at = CallSite::Here()) const;                            // 0 below 0
   Tensor Relu6(CallSite at = CallSite::Here()) const;                           // and 6 above 6
@@ -373,8 +375,8 @@ class Tensor {
   Tensor HardSwish(CallSite at = CallSite::Here()) const;    // x HardSigmoid(x)
   Tensor Silu(CallSite at = CallSite::Here()) const;         // x Sigmoid(x)
   Tensor Softplus(CallSite at = CallSite::Here()) const;     // log(1 + e^x) without overflow
-  Tensor Softplus(double beta, double threshold = 20,
-                  CallSite at = CallSite::Here()) const;   // over beta; x where beta x is above
+  // log(1 + e^(beta x)) / beta; x where beta x is above the threshold.
+  Tensor Softplus(double beta, double threshold = 20, CallSite at = CallSite::Here()) const;
   Tensor Mish(CallSite at = CallSite::Here()) const;       // x Tanh(Softplus(x))
   Tensor Gelu(CallSite at = CallSite::Here()) const;       // by Erf
   Tensor GeluTanh(CallSite at = CallSite::Here()) const;   // the usual approximation
@@ -385,33 +387,33 @@ class Tensor {
               CallSite at = CallSite::Here()) const;
   Tensor Swish(double beta = 1, CallSite at = CallSite::Here()) const;  // x Sigmoid(beta x)
   Tensor Softsign(CallSite at = CallSite::Here()) const;                // x / (1 + |x|)
-  // 0 from -lambda to lambda; beyond nearer to 0 by lambda, or x.
+  // 0 from -lambda to lambda; elsewhere x, which Softshrink moves towards 0 by lambda.
   Tensor Softshrink(double lambda = 0.5, CallSite at = CallSite::Here()) const;
   Tensor Hardshrink(double lambda = 0.5, CallSite at = CallSite::Here()) const;
   Tensor Tanhshrink(CallSite at = CallSite::Here()) const;  // x - Tanh(x)
-  // Not below low nor above high, and flat at both.
+  // No less than low and no more than high, with derivative 0 at both.
   Tensor Hardtanh(double low = -1, double high = 1, CallSite at = CallSite::Here()) const;
   Tensor ThresholdedRelu(double alpha = 1, CallSite at = CallSite::Here()) const;  // 0 up to alpha
   // slope x below 0; the slope broadcasts to this.
   Tensor Prelu(const Tensor& slope, CallSite at = CallSite::Here()) const;
-  Tensor Glu(int axis = -1, CallSite at = CallSite::Here()) const;  // one half, gated by the other
+  Tensor Glu(int axis = -1, CallSite at = CallSite::Here()) const;  // a Sigmoid(b), of halves a, b
   // 1 at the first maximum of the axis, else 0; in this dtype.
   Tensor Hardmax(int axis = -1, CallSite at = CallSite::Here()) const;
   Tensor Softmin(int axis = -1, CallSite at = CallSite::Here()) const;  // Softmax of -x
-  // value up to the threshold.
+  // `value` up to the threshold, x above it.
   Tensor Threshold(double threshold, double value, CallSite at = CallSite::Here()) const;
-  // Negative numbers by a random slope each.
+  // Each negative element times a slope of its own, Uniform from low to high.
   Tensor RRelu(double low = 1.0 / 8, double high = 1.0 / 3, CallSite at = CallSite::Here()) const;
-  // log(x / (1 - x)), from 0 to 1; with eps that far from both.
+  // log(x / (1 - x)), 0 <= x <= 1; with eps, of x kept that far from 0 and 1.
   Tensor Logit(std::optional<double> eps = {}, CallSite at = CallSite::Here()) const;
 
   // ---- movement; the results are views
   Tensor Reshape(const Dims& shape, CallSite at = CallSite::Here()) const;  // one extent may be -1
   Tensor View(const Dims& shape, CallSite at = CallSite::Here()) const;     // Reshape
-  // Axes first to last as one, of rank 0 as [1]; and one axis as several, of which one may be -1.
+  // Axes first to last joined, rank 0 as [1]; and one axis as several, one of which may be -1.
   Tensor Flatten(int first = 0, int last = -1, CallSite at = CallSite::Here()) const;
   Tensor Unflatten(int axis, const Dims& shape, CallSite at = CallSite::Here()) const;
-  // With an axis of extent 1 there, up to after the last; without such axes.
+  // With another axis of extent 1 there, or after the last; without such axes.
   Tensor Unsqueeze(int axis, CallSite at = CallSite::Here()) const;
   Tensor Squeeze(CallSite at = CallSite::Here()) const;  // every axis of extent 1
   Tensor Squeeze(const Axes& axes, CallSite at = CallSite::Here()) const;
@@ -426,7 +428,7 @@ class Tensor {
   Tensor Pad(const Pairs& pairs, Number value = 0, CallSite at = CallSite::Here()) const;
   // A pair (begin, end) for each axis, within it.
   Tensor Shrink(const Pairs& pairs, CallSite at = CallSite::Here()) const;
-  // With values by the mode, mirrored or wrapped around as often as needed; negative numbers remove
+  // Filled by the mode, mirrored or wrapped around as often as needed; negative numbers remove
   // elements, before any are added.
   Tensor PadBy(PadMode mode, const Pairs& pairs, Number value = 0,
                CallSite at = CallSite::Here()) const;
@@ -436,7 +438,8 @@ class Tensor {
   // x[2], x[Slice{1, 3}], x[{2, Slice{1, 3}}].
   Tensor operator[](const Index& index) const;
   Tensor operator[](std::initializer_list<Index> indices) const;
-  // One position of an axis, which goes; negative ones count from the end, outside is an Error.
+  // One position of an axis, without that axis; negative ones count from the end, outside is an
+  // Error.
   Tensor Select(int axis, const Extent& position, CallSite at = CallSite::Here()) const;
   Tensor Flip(const Axes& axes, CallSite at = CallSite::Here()) const;  // backwards along each
   // Each windowed axis becomes positions (every stride-th), and an axis of `size` elements,
@@ -446,7 +449,7 @@ class Tensor {
 
   // Windows of one axis, every step-th; their elements are a last axis.
   Tensor Unfold(int axis, int64_t size, int64_t step = 1, CallSite at = CallSite::Here()) const;
-  // Those axes where the others name; the rest stay in order.
+  // Each axis of `from` moved to its place in `to`; the others keep their order.
   Tensor MoveAxis(const Axes& from, const Axes& to, CallSite at = CallSite::Here()) const;
   Tensor SwapAxes(int a, int b, CallSite at = CallSite::Here()) const;  // Transpose
   // `length` positions of an axis from start.
@@ -455,9 +458,9 @@ class Tensor {
   Tensor ExpandAs(const Tensor& other, CallSite at = CallSite::Here()) const;  // to its shape
   Tensor FlipLr(CallSite at = CallSite::Here()) const;                         // along axis 1
   Tensor FlipUd(CallSite at = CallSite::Here()) const;                         // along axis 0
-  // Every position of an axis, which goes.
+  // Every position of an axis, each without that axis.
   std::vector<Tensor> Unbind(int axis = 0, CallSite at = CallSite::Here()) const;
-  Tensor AtLeast(int rank, CallSite at = CallSite::Here()) const;  // axes of 1 before
+  Tensor AtLeast(int rank, CallSite at = CallSite::Here()) const;  // with axes of extent 1 before
   // By k quarter turns from axis a towards axis b.
   Tensor Rot90(int64_t k = 1, int a = 0, int b = 1, CallSite at = CallSite::Here()) const;
   // Elements [i, i + offset] of two axes, as a last axis.
@@ -465,7 +468,7 @@ class Tensor {
 
   // ---- movement; the results are tensors of their own
   Tensor Repeat(const Ints& counts, CallSite at = CallSite::Here()) const;  // the whole, per axis
-  // Each element of an axis so many times; elements moved on, those past the end to the begin.
+  // Each element of an axis `count` times; elements moved on, those past the end to the beginning.
   Tensor RepeatInterleave(int64_t count, int axis, CallSite at = CallSite::Here()) const;
   Tensor Roll(int64_t shift, int axis, CallSite at = CallSite::Here()) const;
   Tensor Roll(const Ints& shifts, const Axes& axes, CallSite at = CallSite::Here()) const;
@@ -474,7 +477,7 @@ class Tensor {
   Tensor Triu(int64_t diagonal = 0, CallSite at = CallSite::Here()) const;
   // Repeat, which may be given fewer counts than there are axes.
   Tensor Tile(const Ints& counts, CallSite at = CallSite::Here()) const;
-  // The last axis as a diagonal of matrices; and, of a vector or matrix, Diagonal or its reverse.
+  // The last axis as a diagonal of matrices; and DiagEmbed of a vector, or Diagonal of a matrix.
   Tensor DiagEmbed(int64_t offset = 0, CallSite at = CallSite::Here()) const;
   Tensor Diag(int64_t offset = 0, CallSite at = CallSite::Here()) const;
   // [.., C r r, H, W] as [.., C, H r, W r], and back.
@@ -491,28 +494,29 @@ class Tensor {
   // Pieces between the positions; negative ones count from the end.
   std::vector<Tensor> TensorSplit(const std::vector<int64_t>& positions, int axis = 0,
                                   CallSite at = CallSite::Here()) const;
-  // Pieces of `size`, the last one smaller; of the given sizes; of the extent over n, rounded up,
-  // which may be fewer than n (of a symbolic axis n, the last of which may be empty); and n pieces
-  // as even as can be, as NumPy's array_split makes them.
+  // Pieces of `size`, the last perhaps smaller; of the given sizes; of the extent over n, rounded
+  // up, perhaps fewer than n (of a symbolic axis always n, the last perhaps empty); and n pieces as
+  // even as can be, as NumPy's array_split makes them.
   std::vector<Tensor> Split(int64_t size, int axis = 0, CallSite at = CallSite::Here()) const;
   std::vector<Tensor> Split(const std::vector<int64_t>& sizes, int axis = 0,
                             CallSite at = CallSite::Here()) const;
   std::vector<Tensor> Chunk(int64_t n, int axis = 0, CallSite at = CallSite::Here()) const;
   std::vector<Tensor> ArraySplit(int64_t n, int axis = 0, CallSite at = CallSite::Here()) const;
 
-  // ---- reductions over axes (none: all); the axes go, or stay with extent 1 if keepdim
-  // Of nothing 0, 1 and NaN; of bools and narrow integers i32 or u32, which wrap. Mean is a float.
+  // ---- reductions over axes (none: all), which are removed, or keep extent 1 if keepdim
+  // Of no elements 0, 1 and NaN. Bools and narrow integers give i32 or u32, which wrap; Mean gives
+  // floats.
   Tensor Sum(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor Prod(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor Mean(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
-  // NaN wins; of nothing an Error.
+  // NaN wins; of no elements an Error.
   Tensor Max(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor Min(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
-  // Whether one, or each, is not 0; NaN is not. Of nothing false and true.
+  // Whether one is, or all are, not 0 (NaN is not). Of no elements false, and true.
   Tensor Any(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor All(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
-  // The mean square of the distance from the mean, divided by the count less `correction`, NaN or
-  // infinite where that is not above 0; and its root. Floats.
+  // The sum of squared distances from the mean over the count less `correction`, NaN or infinite
+  // where that is not above 0; and its square root. Floats.
   Tensor Var(const Axes& axes = {}, int correction = 1, bool keepdim = false,
              CallSite at = CallSite::Here()) const;
   Tensor Std(const Axes& axes = {}, int correction = 1, bool keepdim = false,
@@ -524,7 +528,7 @@ class Tensor {
               CallSite at = CallSite::Here()) const;
   Tensor CountNonzero(const Axes& axes = {}, bool keepdim = false,
                       CallSite at = CallSite::Here()) const;  // i32
-  // Without the NaNs. NanMax and NanMin of NaNs alone are NaN.
+  // Ignoring NaNs. NanMax and NanMin of nothing but NaNs are NaN.
   Tensor NanSum(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor NanMean(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
   Tensor NanMax(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
@@ -534,9 +538,9 @@ class Tensor {
                 CallSite at = CallSite::Here()) const;
   Tensor NanStd(const Axes& axes = {}, int correction = 1, bool keepdim = false,
                 CallSite at = CallSite::Here()) const;
-  // Max less Min.
+  // Max minus Min.
   Tensor Ptp(const Axes& axes = {}, bool keepdim = false, CallSite at = CallSite::Here()) const;
-  // The mean under weights that broadcast to this, or a vector of them along the one axis.
+  // The weighted mean; the weights broadcast to this, or are a vector along the one axis.
   Tensor Average(const Tensor& weights, const Axes& axes = {}, bool keepdim = false,
                  CallSite at = CallSite::Here()) const;
   // The extreme of an axis and its first position.
@@ -545,11 +549,11 @@ class Tensor {
   ValuesAndIndices MinWithIndices(int axis, bool keepdim = false,
                                   CallSite at = CallSite::Here()) const;
   Tensor Dist(const Tensor& b, double p = 2, CallSite at = CallSite::Here()) const;  // Norm(this-b)
-  // The logarithm of the sum of e^x, without overflow between; of nothing -inf.
+  // The logarithm of the sum of e^x, not overflowing between; of no elements -inf.
   Tensor LogSumExp(const Axes& axes = {}, bool keepdim = false,
                    CallSite at = CallSite::Here()) const;
-  // Shares e^x of their sum along an axis, and their logarithms. A row of -inf alone has no maximum
-  // to subtract: it is NaN throughout.
+  // e^x over its sum along an axis, and the logarithm of that. A row of nothing but -inf has no
+  // maximum to subtract: it is NaN throughout.
   Tensor Softmax(int axis = -1, CallSite at = CallSite::Here()) const;
   Tensor LogSoftmax(int axis = -1, CallSite at = CallSite::Here()) const;
   // The first position of the extreme, as i32; NaN counts as the extreme. Without an axis, of all
@@ -559,7 +563,7 @@ class Tensor {
   Tensor ArgMin(std::optional<int> axis = {}, bool keepdim = false,
                 CallSite at = CallSite::Here()) const;
 
-  // ---- running along an axis, from its begin
+  // ---- running along an axis, from its beginning
   // Everything so far, in the dtype that Sum and Prod have.
   Tensor CumSum(int axis, CallSite at = CallSite::Here()) const;
   Tensor CumSum(int axis, const ScanOptions& options, CallSite at = CallSite::Here()) const;
@@ -573,10 +577,10 @@ class Tensor {
   // Areas under lines between samples dx apart: all of it, and up to each sample but the first.
   Tensor Trapezoid(double dx = 1, int axis = -1, CallSite at = CallSite::Here()) const;
   Tensor CumTrapezoid(double dx = 1, int axis = -1, CallSite at = CallSite::Here()) const;
-  // The slope at samples dx apart: of both neighbours, at the edges of one.
+  // The slope at samples dx apart, between both neighbours; at an edge, to the one there is.
   Tensor Gradient(double dx = 1, int axis = -1, CallSite at = CallSite::Here()) const;
 
-  // ---- in order. Equal elements stay as they are ordered, -0 and 0 are equal, and NaN is above
+  // ---- in order. Equal elements keep the order they have, -0 and 0 are equal, and NaN is above
   // all. Positions are i32, or i64 where those do not fit.
   ValuesAndIndices Sort(int axis = -1, bool descending = false,
                         CallSite at = CallSite::Here()) const;
@@ -590,27 +594,31 @@ class Tensor {
   // The middle one, of an even number the lower; NaN where there is one.
   ValuesAndIndices Median(int axis = -1, bool keepdim = false,
                           CallSite at = CallSite::Here()) const;
-  // Between the neighbours of q (n - 1) in order; NaN where there is one.
+  // Interpolated at position q (n - 1) of the sorted elements; NaN where there is one.
   Tensor Quantile(double q, std::optional<int> axis = {}, bool keepdim = false,
                   CallSite at = CallSite::Here()) const;
   // Where each value would go into the last axis of this tensor, which is in order: before its
   // equals, or after them.
   Tensor SearchSorted(const Tensor& values, bool right = false,
                       CallSite at = CallSite::Here()) const;
-  // How often each of 0 to n-1 occurs in this tensor of integers, or the sum of its weights.
+  // How often each of 0 to n-1 occurs in this tensor of integers, or the sum of its weights; others
+  // count nowhere.
   Tensor BinCount(int64_t n, const Tensor& weights = {}, CallSite at = CallSite::Here()) const;
-  // How many lie in each of so many equal intervals from low to high, which counts as inside; i32.
+  // How many lie in each of `bins` equal intervals from low to high, both included, as i32; NaN and
+  // what lies outside count nowhere.
   Tensor Histogram(int64_t bins, double low, double high, CallSite at = CallSite::Here()) const;
-  // Between which of the boundaries, in order, each element is: SearchSorted the other way round.
+  // For each element, its interval among the sorted boundaries: boundaries.SearchSorted(*this,
+  // right).
   Tensor Bucketize(const Tensor& boundaries, bool right = false,
                    CallSite at = CallSite::Here()) const;
   Tensor IsIn(const Tensor& values, CallSite at = CallSite::Here()) const;  // equal to one of them
-  // Read off the line through the points (x, y), x in order; beyond its ends they stay.
+  // Piecewise-linear interpolation through the points (x, y); outside them, the y at that end. x
+  // must ascend, which is not checked.
   Tensor Interp(const Tensor& x, const Tensor& y, CallSite at = CallSite::Here()) const;
-  // Of rows that are variables, [M, N]: their covariances [M, M], and these over the deviations.
+  // Of M variables, the rows of [M, N]: their covariances [M, M], and their correlations.
   Tensor Cov(int correction = 1, CallSite at = CallSite::Here()) const;
   Tensor CorrCoef(CallSite at = CallSite::Here()) const;
-  // Median of what is no NaN; NaN of NaNs alone.
+  // Median, ignoring NaNs; of nothing but NaNs it is NaN.
   ValuesAndIndices NanMedian(int axis = -1, bool keepdim = false,
                              CallSite at = CallSite::Here()) const;
 
@@ -650,9 +658,9 @@ class Tensor {
   // The first n elements where the mask, of this shape, holds; then `fill`.
   Tensor MaskedSelect(const Tensor& mask, int64_t n, Number fill = 0,
                       CallSite at = CallSite::Here()) const;
-  // Where the mask holds, the elements of src in order; what there are too few of is 0.
+  // Where the mask holds, the elements of src in order, then 0 where it has too few.
   Tensor MaskedScatter(const Tensor& mask, const Tensor& src, CallSite at = CallSite::Here()) const;
-  // Positions counted through a tensor of that shape as positions along each axis.
+  // Flat positions in a tensor of that shape, as positions along each axis.
   std::vector<Tensor> UnravelIndex(const Ints& extents, CallSite at = CallSite::Here()) const;
 
   // ---- linear algebra and networks
@@ -665,8 +673,8 @@ class Tensor {
                    CallSite at = CallSite::Here()) const;
   Tensor Outer(const Tensor& b, CallSite at = CallSite::Here()) const;  // of vectors
   Tensor Inner(const Tensor& b, CallSite at = CallSite::Here()) const;  // over both last axes
-  Tensor Kron(const Tensor& b, CallSite at = CallSite::Here()) const;   // b by each element
-  Tensor Cross(const Tensor& b, int axis = -1, CallSite at = CallSite::Here()) const;  // of 3 each
+  Tensor Kron(const Tensor& b, CallSite at = CallSite::Here()) const;   // b times each element
+  Tensor Cross(const Tensor& b, int axis = -1, CallSite at = CallSite::Here()) const;  // of triples
   // The sum of Diagonal.
   Tensor Trace(int64_t offset = 0, int a = 0, int b = 1, CallSite at = CallSite::Here()) const;
   // Distances by the p-norm between rows [..., M, E] and rows [..., N, E].
@@ -681,7 +689,7 @@ class Tensor {
                          CallSite at = CallSite::Here()) const;  // reads that triangle alone
   Tensor Inverse(CallSite at = CallSite::Here()) const;          // Solve of Eye
   Tensor Cholesky(CallSite at = CallSite::Here()) const;  // the lower L of L L^T; reads the lower
-  Tensor MatrixPower(int64_t n, CallSite at = CallSite::Here()) const;  // below 0 of Inverse
+  Tensor MatrixPower(int64_t n, CallSite at = CallSite::Here()) const;  // n < 0: of Inverse
   // beta this + alpha a b
   Tensor AddMatMul(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1,
                    CallSite at = CallSite::Here()) const;
@@ -719,38 +727,38 @@ class Tensor {
   Tensor MaxPool2d(const PoolOptions& options, CallSite at = CallSite::Here()) const;
   Tensor AvgPool2d(const PoolOptions& options, CallSite at = CallSite::Here()) const;
   Tensor LpPool(double p, const PoolOptions& options, CallSite at = CallSite::Here()) const;
-  // With the positions of the maxima in the axes after [N, C], counted in one; i64. And back: each
+  // With the positions of the maxima in the axes after [N, C], flattened, as i64. And back: each
   // value at its position among zeros of the given extents.
   ValuesAndIndices MaxPoolWithIndices(const PoolOptions& options,
                                       CallSite at = CallSite::Here()) const;
   Tensor MaxUnpool(const Tensor& indices, const Ints& extents,
                    CallSite at = CallSite::Here()) const;
-  // To so many positions, by windows of nearly equal size.
+  // Pools to the given extents, by windows of nearly equal size.
   Tensor AdaptiveAvgPool(const Ints& extents, CallSite at = CallSite::Here()) const;
   Tensor AdaptiveMaxPool(const Ints& extents, CallSite at = CallSite::Here()) const;
-  Tensor GlobalAvgPool(CallSite at = CallSite::Here()) const;  // to 1 each
+  Tensor GlobalAvgPool(CallSite at = CallSite::Here()) const;  // to extents of 1
   Tensor GlobalMaxPool(CallSite at = CallSite::Here()) const;
-  // To other extents of the last axes, as many as are given, between the elements that there are.
+  // Interpolated to other extents of the last axes, as many as are given.
   Tensor Resize(const Ints& extents, const ResizeOptions& options = {},
                 CallSite at = CallSite::Here()) const;
-  // [N, C, D1, ...] read at the points [N, d1, ..., axes] of a grid, whose last axis names the last
-  // axis of this first, from -1 to 1.
+  // [N, C, D1, ...] read at the points [N, d1, ..., axes] of a grid: coordinates from -1 to 1, the
+  // one along the last axis of this first.
   Tensor GridSample(const Tensor& grid, const GridSampleOptions& options = {},
                     CallSite at = CallSite::Here()) const;
   // The grid of affine maps [N, axes, axes + 1] for [N, C, D1, ...]: extents are N, C, D1, ...
   Tensor AffineGrid(const Ints& extents, bool align_corners = false,
                     CallSite at = CallSite::Here()) const;
-  // Less the mean, over the root of variance + eps, of the last axes, as many as `axes`; weight and
-  // bias broadcast to them. And over the root of the mean square + eps, of the last axis.
+  // (x - mean) / sqrt(variance + eps) of the last `axes` axes, to which weight and bias broadcast;
+  // and x / sqrt(mean of x^2 + eps) of the last axis.
   Tensor LayerNorm(const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
                    int axes = 1, CallSite at = CallSite::Here()) const;
   Tensor RmsNorm(const Tensor& weight = {}, double eps = 1e-6,
                  CallSite at = CallSite::Here()) const;
-  // By recorded statistics of axis 1.
+  // By given statistics of axis 1.
   Tensor BatchNorm(const Tensor& mean, const Tensor& variance, const Tensor& weight = {},
                    const Tensor& bias = {}, double eps = 1e-5,
                    CallSite at = CallSite::Here()) const;
-  // By the statistics of this batch, which are given back, the variance with that correction.
+  // By the statistics of this batch, which are returned, the variance with that correction.
   Normalised BatchNormTraining(const Tensor& weight = {}, const Tensor& bias = {},
                                double eps = 1e-5, int correction = 0,
                                CallSite at = CallSite::Here()) const;
@@ -762,7 +770,7 @@ class Tensor {
   // Divided by (bias + alpha / size * sum of squares over `size` channels around)^beta.
   Tensor LocalResponseNorm(int64_t size, double alpha = 1e-4, double beta = 0.75, double bias = 1,
                            CallSite at = CallSite::Here()) const;
-  // Divided by the p-norm along an axis, or by eps where that is more.
+  // Divided by the p-norm along an axis, or by eps if that is more.
   Tensor LpNormalize(double p = 2, int axis = -1, double eps = 1e-12,
                      CallSite at = CallSite::Here()) const;
   // The rows of this table at the indices.
@@ -775,7 +783,7 @@ class Tensor {
   Tensor ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                    CallSite at = CallSite::Here()) const;
 
-  // ---- losses of this prediction: of the square and of the magnitude of its distance first
+  // ---- losses of this prediction; first (this - target)^2 and |this - target|
   Tensor MseLoss(const Tensor& target, LossReduction = LossReduction::kMean,
                  CallSite at = CallSite::Here()) const;
   Tensor L1Loss(const Tensor& target, LossReduction = LossReduction::kMean,
@@ -785,23 +793,24 @@ class Tensor {
                    CallSite at = CallSite::Here()) const;
   Tensor SmoothL1Loss(const Tensor& target, double beta = 1, LossReduction = LossReduction::kMean,
                       CallSite at = CallSite::Here()) const;
-  // Of logits, and of log-probabilities, [N, classes, ...] and classes [N, ...]; of CrossEntropy
-  // also probabilities of this shape.
+  // Of logits, or of log-probabilities (NllLoss), [N, classes, ...]; targets are classes [N, ...],
+  // for CrossEntropy also probabilities of this shape.
   Tensor CrossEntropy(const Tensor& target, CallSite at = CallSite::Here()) const;
   Tensor CrossEntropy(const Tensor& target, const ClassLossOptions& options,
                       CallSite at = CallSite::Here()) const;
   Tensor NllLoss(const Tensor& target, const ClassLossOptions& options,
                  CallSite at = CallSite::Here()) const;
-  // Of probabilities, whose logarithms count down to -100; and of logits.
+  // Of probabilities, whose logarithms are limited to -100; and of logits.
   Tensor BinaryCrossEntropy(const Tensor& target, LossReduction = LossReduction::kMean,
                             const Tensor& weight = {}, CallSite at = CallSite::Here()) const;
   Tensor BinaryCrossEntropyWithLogits(const Tensor& target, LossReduction = LossReduction::kMean,
                                       const Tensor& weight = {}, const Tensor& positive_weight = {},
                                       CallSite at = CallSite::Here()) const;
-  // Of log-probabilities from the target's probabilities, or from log ones.
+  // KL(target || this) of each element: this holds log-probabilities, the target probabilities, or
+  // their logarithms if log_target.
   Tensor KlDivLoss(const Tensor& target, LossReduction = LossReduction::kMean,
                    bool log_target = false, CallSite at = CallSite::Here()) const;
-  // The product over both lengths, each at least eps.
+  // The dot product over the product of both norms, each at least eps.
   Tensor CosineSimilarity(const Tensor& b, int axis = 1, double eps = 1e-8,
                           CallSite at = CallSite::Here()) const;
   // max(0, 1 - target * this), of targets 1 and -1.
@@ -829,20 +838,20 @@ class Tensor {
   Tensor CosineEmbeddingLoss(const Tensor& b, const Tensor& target, double margin = 0,
                              LossReduction = LossReduction::kMean,
                              CallSite at = CallSite::Here()) const;
-  // By how much less than the margin the negative is further from this than the positive, by the
-  // p-norm of rows.
+  // max(0, distance to the positive - distance to the negative + margin), distances being p-norms
+  // of rows.
   Tensor TripletMarginLoss(const Tensor& positive, const Tensor& negative, double margin = 1,
                            double p = 2, LossReduction = LossReduction::kMean,
                            CallSite at = CallSite::Here()) const;
-  // Of logits [N, classes]: max(0, margin - right + other)^p over the other classes, by their
-  // number.
+  // Of logits [N, classes]: the sum of max(0, margin - right + other)^p over the other classes,
+  // over the number of classes.
   Tensor MultiMarginLoss(const Tensor& target, int p = 1, double margin = 1,
                          LossReduction = LossReduction::kMean,
                          CallSite at = CallSite::Here()) const;
 
   // ---- place and storage
-  Tensor To(Device device, CallSite at = CallSite::Here()) const;  // itself where it lies there
-  // Spread over places: pieces of an axis each, or as the Sharding says.
+  Tensor To(Device device, CallSite at = CallSite::Here()) const;  // itself if it lies there
+  // Spread over places: as the Sharding says, or a piece of an axis on each.
   Tensor Shard(const Sharding& to, CallSite at = CallSite::Here()) const;
   Tensor Shard(const PlaceList& places, int axis, CallSite at = CallSite::Here()) const;
   // One tensor of parts, the i-th on the i-th place; and the part on one place.
@@ -860,10 +869,10 @@ class Tensor {
   Tensor& RequireGrad(bool required = true);
   static std::vector<Tensor> AllRequiringGrad();  // those that are alive
   // Adds the derivative of this, a float scalar, to the gradient of every marked tensor that it
-  // depends on. In a step under capture too, where gradients are added to, made and cleared at each
-  // call.
+  // depends on. Also in a step under capture, each call of which then adds to, makes and clears
+  // gradients.
   void Backward(CallSite at = CallSite::Here()) const;
-  // What was added up since the mark, or empty; and starts anew.
+  // What was added up since the mark or ClearGrad, or empty; and clears it.
   Tensor grad() const;
   void ClearGrad();
 
@@ -873,7 +882,7 @@ class Tensor {
   void SetUOp(const UOp& value) const;
   // Whether both are handles to one tensor.
   bool Is(const Tensor& other) const { return state_ == other.state_; }
-  // Makes a view of what no one else holds a tensor of its own; false if it is a view still.
+  // Detaches a view from a base that nobody else holds; false if the base is still shared.
   bool StandAlone() const;
 
  private:
@@ -937,7 +946,7 @@ struct Normalised {
 };
 
 // ---- of several tensors alike
-// a where the condition, of bools, holds, else b; all three broadcast, a and b meet in a dtype.
+// a where the condition (bools) holds, else b; all three broadcast, a and b meet in one dtype.
 Tensor Where(const Operand& condition, const Operand& a, const Operand& b);
 // Side by side along an axis, where extents may differ; or along a new one. Dtypes meet.
 Tensor Cat(absl::Span<const Tensor> tensors, int axis = 0, CallSite at = CallSite::Here());

@@ -13,11 +13,11 @@ namespace tessera {
 // What a scatter makes of an element and the updates that name it. kMean of integers rounds down.
 enum class ScatterMode : uint8_t { kSet, kAdd, kMul, kMax, kMin, kMean };
 
-// What lies outside: a number, the elements mirrored without the edge, the edge, those of the other
-// end, or the elements mirrored with the edge.
+// What lies outside: a number; the elements mirrored, the edge not repeated; the edge; the elements
+// of the other end; or the elements mirrored, the edge repeated.
 enum class PadMode : uint8_t { kConstant, kReflect, kReplicate, kCircular, kSymmetric };
 
-// How losses end: one for each element, their mean, or their sum.
+// What a loss gives: one number for each element, their mean, or their sum.
 enum class LossReduction : uint8_t { kNone, kMean, kSum };
 
 struct ScanOptions {
@@ -26,9 +26,9 @@ struct ScanOptions {
 };
 
 // Windows over the axes after [N, C], in order. Lists may be empty, or one number for all axes.
-// Padding may be wider than half a window, which PyTorch refuses: a window that sees nothing else
-// has the lowest number of the dtype for its largest element, 0 for its sum, and over 0 elements
-// the mean NaN.
+// Padding may be wider than half a window, which PyTorch refuses: of a window that sees nothing
+// else the largest element is the dtype's lowest number, the sum 0, and the mean, if it counts no
+// padding, NaN.
 struct PoolOptions {
   Ints size = {};      // empty: 2
   Ints stride = {};    // empty: the size
@@ -53,9 +53,9 @@ struct ResizeOptions {
   ResizeMode mode = ResizeMode::kNearest;
   ResizeCoordinates coordinates = ResizeCoordinates::kHalfPixel;
   ResizeRounding rounding = ResizeRounding::kRoundPreferFloor;  // of kNearest
-  bool antialias = false;        // smaller by a wider kernel; not for kNearest
+  bool antialias = false;        // shrinks with a wider kernel; not for kNearest
   double cubic = -0.75;          // the coefficient of the cubic
-  bool exclude_outside = false;  // no weight for what is outside; else the edge stands there
+  bool exclude_outside = false;  // no weight for what is outside; else the edge repeats
   absl::InlinedVector<double, 4> scale = {};  // of each axis; empty: out / in
   // (begin, end) of the source that is taken, as shares of it, for each axis; what is read outside
   // the source is `outside`. Empty: all of it.
