@@ -1,4 +1,5 @@
-// The passes of code generation, in the order in which codegen.cc runs them.
+// The passes of code generation in the order in which codegen.cc runs them, each followed by its
+// parts; UseMatrixUnits (codegen/matrix.h) and UseTiles (codegen/cpu_tiles.h) come before Expand.
 #pragma once
 
 #include <string>
@@ -15,6 +16,8 @@ UOp Optimise(const UOp& sink, const Target& target);
 
 // The same for a kernel with UPDATEs or RUNNINGs.
 UOp OptimiseInOrder(const UOp& sink, const Target& target);
+// For GPUs: ranges bound to blocks, rows and threads, and vectors.
+UOp BindRanges(const UOp& sink, const Target& target);
 
 // Arithmetic on floats narrower than f32 is done in f32 and rounded after each op.
 UOp WidenFloats(const UOp& sink);
@@ -48,8 +51,5 @@ struct GpuText {
 };
 absl::StatusOr<GpuText> RenderGpu(const Lowered& lowered,
                                   const std::vector<std::string>& variables);
-
-// For GPUs: ranges bound to blocks, rows and threads, and vectors.
-UOp BindRanges(const UOp& sink, const Target& target);
 
 }  // namespace tessera

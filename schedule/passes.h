@@ -1,4 +1,5 @@
-// The scheduler's passes, in the order in which schedule.cc runs them.
+// The scheduler's passes in the order in which schedule.cc runs them, each followed by its parts;
+// Localise, Fuse and ShareKernels have headers of their own.
 #pragma once
 
 #include <vector>
@@ -12,25 +13,25 @@
 
 namespace tessera {
 
-// CONTIGUOUS around leaves that need a buffer of their own: roots that are constants, counters or
-// variables, and a base that is assigned to another view of itself.
-std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
-
 // ALLREDUCEs of sums that are added up afterwards, perhaps scaled, cast down or moved before,
 // become one ALLREDUCE of their sum: it moves no more bytes than one of them did.
 std::vector<UOp> MergeCollectives(absl::Span<const UOp> roots);
-
-// Small ALLREDUCEs over the same places that do not need one another's results become one.
-std::vector<UOp> BucketCollectives(absl::Span<const UOp> roots);
 
 // An ALLREDUCE of which each place reads only a part of its own becomes an EXCHANGE that combines:
 // a place gets that part alone.
 std::vector<UOp> ScatterReductions(absl::Span<const UOp> roots,
                                    absl::Span<const PlaceVariable> variables);
 
+// Small ALLREDUCEs over the same places that do not need one another's results become one.
+std::vector<UOp> BucketCollectives(absl::Span<const UOp> roots);
+
 // A value that is assigned is written in the shape in which it is computed, not in one that it was
 // given afterwards: so that a reduction and the write of its reshaped result are one kernel.
 std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
+
+// CONTIGUOUS around leaves that need a buffer of their own: roots that are constants, counters or
+// variables, and a base that is assigned to another view of itself.
+std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
 
 // On CPUs, products of matrices of which few columns lie together in the result become products of
 // all columns, laid out beforehand, and rows that lie across memory are laid out as rows.
@@ -60,6 +61,13 @@ std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots);
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
                                  const Targets& targets, Device default_device, IndexForms& forms);
 
+// In how many parts the axis that a SCATTER writes is divided, each of which reads the whole index:
+// 1 unless other axes are too short for the cores. 1 of other values.
+int64_t UpdateParts(const UOp& value, const Target& target);
+
+// Reductions of which each point of a loop takes up one element more become RUNNINGs.
+UOp KeepRunning(const UOp& sink);
+
 // Marks steps that depend on nothing but lasting leaves, and what they compute, as done once and
 // kept, as far as the bytes allow. Gives the bytes that are left.
 int64_t KeepLasting(Plan& plan, const Lasting& lasting);
@@ -70,9 +78,6 @@ int64_t KeepLasting(Plan& plan, const Lasting& lasting);
 // many blocks that its own kernel would lay out each panel again and again.
 void PackPanels(Plan& plan, const Targets& targets, const std::vector<bool>& slots,
                 int64_t most_bytes);
-
-// Reductions of which each point of a loop takes up one element more become RUNNINGs.
-UOp KeepRunning(const UOp& sink);
 
 constexpr int64_t kWorthACore = 1 << 15;  // element operations that pay for waking one
 
@@ -87,9 +92,6 @@ UOp ShareAmongBlocks(const UOp& kernel);
 // DivideWork for kernels with UPDATEs, on CPUs. What writes one element stays on one core, in
 // order.
 absl::Status DivideUpdates(PlanKernel& kernel, const Target& target);
-// In how many parts the axis that a SCATTER writes is divided, each of which reads the whole index:
-// 1 unless other axes are too short for the cores. 1 of other values.
-int64_t UpdateParts(const UOp& value, const Target& target);
 
 // Gives temps offsets in their device's arena; two share bytes where their lifetimes are apart.
 void PlanMemory(Plan& plan);
