@@ -33,7 +33,7 @@ struct Boxes {
   Device device;
   std::vector<AxisBoxes> axes;
   Box At(int place) const;
-  std::string ToString() const;  // "CPU:0-1{M} [0:0-3,3-5;:0-4]"
+  std::string ToString() const;  // "CPU:0-1{M}<0:0..3,3..5;:0..4>"
   static absl::StatusOr<Boxes> Parse(absl::string_view text);
   friend bool operator==(const Boxes&, const Boxes&) = default;
 };

@@ -36,8 +36,8 @@ Device DeviceWithin(const Shape& shape, Device device, absl::Span<const Extent> 
 // Whether a PAD or SHRINK, to a shape, leaves the pieces of an axis where they lie.
 bool KeepsPieces(Op op, const Shape& from, const Shape& to, int axis, const Pairs& pairs);
 
-// Whether a PAD puts zeros around an axis that depends on a variable, or is one by them: a WINDOW
-// over it reads them as elements.
+// Whether a PAD's padding, or the axis that it pads, depends on a variable: a WINDOW over the axis
+// then reads the zeros as elements.
 bool PadsSymbolic(const UOp& pad);
 
 // Whether some piece of a CAT begins where one of symbolic extent ends, so that it lies nowhere for

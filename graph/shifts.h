@@ -25,8 +25,8 @@ struct Shift {
   // Where a place's own elements begin in all that they may be.
   Extent start = 0;
 
-  // What of the source those of a piece of the result may be, whether it is there or not; and what
-  // of that there is of n elements.
+  // The source positions that a piece of the result may come from, in bounds or not; and those of
+  // them within the source's n elements.
   Interval MayBe(const Interval& piece) const;
   Interval Reads(const Interval& piece, int64_t n) const;
 };

@@ -87,7 +87,7 @@ class UOp {
   void SetNote(const std::string& why) const;
   // Call site and note of another node, for one that is made in its place.
   void SetMarks(const UOp& from) const;
-  // Where the user's call that first made the node was written; null if unknown.
+  // Where the user's call that made the node, or what it stands for, was written; null if unknown.
   const CallSite* call_site() const;
 
   friend bool operator==(const UOp& a, const UOp& b) { return a.node_ == b.node_; }
@@ -302,8 +302,7 @@ inline void UOp::Unref() {
 int64_t LiveNodes();
 
 // Every node reachable from the roots, sources before their users; extents' expressions count as
-// sources of the nodes whose arguments hold them only if `with_extents`. Stops at realised nodes
-// if `stop_at_realized`.
+// sources of the nodes whose arguments hold them only if `with_extents`.
 std::vector<UOp> TopoSort(absl::Span<const UOp> roots, bool with_extents = false);
 
 // Calls fn for every UOp held in the argument (extents of shapes).

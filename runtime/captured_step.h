@@ -1,5 +1,4 @@
-// One captured step of a Jit: a plan over slots, what each of them is in a call, and the calls.
-// Private to the files of Jit.
+// One captured step of a Jit, and its calls. Private to the files of Jit.
 #pragma once
 
 #include <algorithm>

@@ -16,8 +16,8 @@ std::string KernelCacheKey(absl::string_view text, const Target& target,
 
 // A folder of entries. Safe under any number of processes and threads, and under their death at any
 // point: an entry appears whole or not at all. The cache may always fail and never matters: a
-// folder that cannot be made, read or written is as good as an empty one. Each trouble is reported
-// once on stderr, under DEBUG >= 1.
+// folder that cannot be made, read or written is as good as an empty one. The first such trouble of
+// the process is reported on stderr, under DEBUG >= 1 or where CACHE_DIR is set.
 class KernelCache {
  public:
   // The folder that the flags name (a subfolder of CacheRoot()), or none where CACHE=0.
@@ -27,7 +27,8 @@ class KernelCache {
   explicit KernelCache(std::string folder);
 
   // The object stored under the key, byte for byte as it was stored. NotFound where there is none;
-  // DataLoss where the entry is cut, changed, or for another key of the same hash.
+  // DataLoss where the entry is cut, changed, or for another key of the same hash; PermissionDenied
+  // where others may write the folder; Unavailable where it cannot be read.
   absl::StatusOr<std::string> Load(absl::string_view key) const;
 
   // Stores the object, replacing what is there.

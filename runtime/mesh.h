@@ -35,7 +35,7 @@ absl::StatusOr<std::shared_ptr<Storage>> CopyStorage(const Storage& storage, Dev
 absl::Status ReadTensor(const Shape& shape, DType dtype, Device device, const Storage& storage,
                         void* host);
 
-// Calls fn(i) for each of n places, side by side on the core pool; the first error, if any.
+// Calls fn(i) for each of n places, side by side on the core pool; the earliest error, if any.
 absl::Status ForEachPlace(int n, absl::FunctionRef<absl::Status(int)> fn);
 
 }  // namespace tessera

@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-// If the graph of this key has come with other numbers often enough: makes those that were not the
-// same each time `key.numbers`, and the words such that all these graphs have the same. Else the
-// key stays as it is. The key is one that no plan has.
+// Once graphs that differ in numbers alone have come often enough: moves the numbers that varied
+// into `key.numbers`, rewrites `key.words` so that all these graphs share one key, and returns
+// true. Before that it returns false and leaves the key alone. No plan may have the key yet.
 bool LetNumbersVary(PlanKey& key);
 
 // The values of the key's numbers, by the names of their VARs.

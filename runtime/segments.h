@@ -20,8 +20,8 @@ namespace tessera {
 // A run of the nodes of a key's order, by their numbers in it.
 struct Segment {
   struct Input {
-    bool is_leaf;  // a leaf by its slot, or a node of an earlier segment by its number
-    int index;
+    bool is_leaf;
+    int index;  // the slot of a leaf, or the number of an earlier segment's node
   };
   int begin = 0, end = 0;
   std::vector<Input> inputs;  // by slot
@@ -30,8 +30,7 @@ struct Segment {
 };
 
 // The segments of a graph, in order; none where no two are equal, or where cutting could change
-// what is computed: on meshes, on several places, where draws count on or
-// numbers vary.
+// what is computed: on meshes, on several places, where random counters advance or numbers vary.
 std::vector<Segment> FindSegments(const PlanKey& key);
 
 // Schedules the first of each kind of segment; gives the plan of them all, up to FinishPlan.

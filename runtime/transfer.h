@@ -17,8 +17,8 @@
 
 namespace tessera {
 
-// One transfer step of a plan. Its results are the same bits in every run: values are combined in
-// the order of the places, whichever way they travel.
+// One transfer step of a plan. In this process values are combined in the order of the places, so
+// that each run gives the same bits; by NCCL, in the order of its algorithm.
 class Transfer {
  public:
   // The step must be no kernel and no copy.
@@ -26,8 +26,8 @@ class Transfer {
                                                               const PlanStep& step);
   using Values = absl::FunctionRef<absl::StatusOr<int64_t>(const Extent&)>;
 
-  // Addresses by place. `value` gives extents that depend on variables. Nothing is allocated where
-  // all places are of the host and no extent does.
+  // Addresses by place. `value` gives extents that depend on variables. Allocates nothing if every
+  // place is on the host and no extent is symbolic.
   absl::Status Run(absl::Span<void* const> target, absl::Span<const void* const> source,
                    Values value) const;
 

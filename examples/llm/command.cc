@@ -24,10 +24,9 @@ std::atomic<bool> interrupted{false};
 
 namespace {
 
-// X(name, its value's name or "", what it does, what it sets from `v`)
 struct Option {
   const char* name;
-  const char* value;
+  const char* value;  // its value's name, or ""
   const char* meaning;
   bool (*set)(Command& c, const std::string& v);  // false: the value is wrong
 };
