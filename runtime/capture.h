@@ -16,8 +16,8 @@
 //   call. Inputs of other shapes, dtypes or devices are captured beside the others.
 //   What depends on captured tensors alone, as a weight laid out for a product, is computed again
 //   only when one of them has changed, and kept until then (KEEP_MIB in graph/flags.h).
-//   Everything else that C++ computes runs once, at capture: `x * rate` keeps the rate of that
-//   time. Pass what changes as a tensor or as a Variable.
+//   Everything else that C++ computes runs once, at capture: `x * rate` keeps the rate that it
+//   had then. Pass what changes as a tensor or as a Variable.
 // What is an Error: reading values or seeding inside the step; an empty input; storing a tensor
 // made by the step in a variable outside instead of returning or assigning it; a captured tensor
 // that nothing else holds any more (its variable was given another tensor: Assign to it instead);

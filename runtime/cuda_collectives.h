@@ -23,7 +23,7 @@ struct GpuPlace {
 // The ranks of one communicator, each with its device, in an order of their own.
 class Communicator {
  public:
-  // That of these distinct devices, made when it is first asked for. `what` begins the errors.
+  // The one of these distinct devices, made when first asked for. `what` begins the errors.
   static absl::StatusOr<std::shared_ptr<Communicator>> Over(const std::vector<GpuPlace>& places,
                                                             absl::string_view what);
   ~Communicator();

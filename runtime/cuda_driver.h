@@ -14,8 +14,8 @@
 
 namespace tessera::cuda {
 
-// Which kernels are under way: a counter that the device moves on after each, and their names. So
-// an error that shows up later is laid to the kernel that made it.
+// Which kernels are under way: a counter that the device moves on after each, and their names, so
+// that an error that shows up later names the kernel that caused it.
 class Progress {
  public:
   // `done` is written by the device; it starts at 0.

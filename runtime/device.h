@@ -43,8 +43,8 @@ class Recording {
   virtual ~Recording() = default;
 };
 
-// How memory will be filled: by one kernel, or a part at a time, as a cache is, of which the rest
-// should take neither memory nor time.
+// How memory will be filled: whole, by one kernel; or a part at a time, as caches are, whose rest
+// should cost neither memory nor time until then.
 enum class Written { kWhole, kInParts };
 
 class DeviceRuntime {
@@ -60,7 +60,7 @@ class DeviceRuntime {
   virtual absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(
       absl::Span<const Program> programs) = 0;
   virtual absl::Status Run(const Executable& executable, const Launch& launch) = 0;
-  // Null where running them one by one is all there is.
+  // Null where launches can only be run one by one.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(absl::Span<const RecordedLaunch>) {
     return std::unique_ptr<Recording>();
   }

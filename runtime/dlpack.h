@@ -40,8 +40,8 @@ inline constexpr int32_t kDLCPU = 1, kDLCUDA = 2;
 inline constexpr uint8_t kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6,
                          kDLFloat8E4M3Fn = 10, kDLFloat8E5M2 = 12;
 
-// Computes the tensor and gives out its memory, which stays until the deleter is called. Of a
-// tensor on one CPU or CUDA place.
+// Computes the tensor, which must be on one CPU or CUDA place, and gives out its memory, which
+// stays until the deleter is called.
 DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at = CallSite::Here());
 
 // A tensor over the memory of another library on the CPU; its deleter is called when the last

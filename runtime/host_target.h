@@ -11,14 +11,14 @@ namespace tessera {
 
 // The host as a Target, computed once: instruction set level and every feature in Clang's spelling
 // (only names that Clang 14 knows already), vector width and registers, cache sizes from sysfs,
-// cores from CountCores; the CPU_FEATURES flag may tell otherwise. AMX is listed only where the
+// cores from CountCores; the CPU_FEATURES flag may change features. AMX is listed only where the
 // kernel granted this process its tile state, which the first call asks for: call it before the
 // threads that run kernels start.
 const Target& HostTarget();
 
 // These names of features, with those that the CPU_FEATURES flag adds (+name) and without those
-// that it takes away (-name), and what is built on them. What it says of others is ignored, and
-// told.
+// that it takes away (-name), and what is built on them. Names that are not known are left out, and
+// a message in `ignored` says so.
 std::vector<absl::string_view> AdjustFeatures(std::vector<absl::string_view> names,
                                               absl::string_view wanted, std::string& ignored);
 

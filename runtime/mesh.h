@@ -22,8 +22,9 @@ absl::StatusOr<std::shared_ptr<Storage>> AllocateTensor(const Shape& shape, DTyp
                                                         Device device, Written written);
 // The same of a plan's buffer.
 absl::StatusOr<std::shared_ptr<Storage>> AllocateBuffer(const Plan& plan, const PlanBuffer& buffer);
-// What it takes at one of its places, and a part of so many bytes on each.
+// The bytes of its part at one of its places.
 int64_t BytesAt(const Plan& plan, const PlanBuffer& buffer, int place);
+// Parts of these sizes, one on each place.
 absl::StatusOr<std::shared_ptr<Storage>> AllocateParts(absl::Span<DeviceRuntime* const> places,
                                                        absl::Span<const int64_t> bytes,
                                                        Written written = Written::kWhole);

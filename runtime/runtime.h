@@ -40,7 +40,7 @@ absl::StatusOr<CompiledPlanPtr> PrepareVarying(absl::Span<const UOp> roots, Plan
 // is given, all is planned for that instead of for what this machine has.
 absl::StatusOr<Plan> PlanOnly(absl::Span<const UOp> roots, const PlanKey& key,
                               const Target* chip = nullptr);
-// The same, with what GPUs' kernels are generated for: how many multiprocessors have blocks.
+// The same, with kernels of GPUs generated, for how many multiprocessors get blocks.
 absl::StatusOr<Plan> PlanWithGrids(absl::Span<const UOp> roots, const PlanKey& key);
 
 // Runs a plan on the storage of its leaves, by slot. Gives the storage of each root. Where

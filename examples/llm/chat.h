@@ -3,7 +3,7 @@
 // The template in a model file is a program (Jinja) by whoever made the file. The supported
 // families use five forms in all, so a template is recognised by the marks it contains and our own
 // code writes the text: nothing from the file runs, and what a user types can never become a
-// control token, because their names count in the marks around it alone.
+// control token, because names of tokens count only in the marks around it.
 #pragma once
 
 #include <string>
@@ -31,10 +31,10 @@ enum class ChatForm {
 // By the template's marks; an error names those that are known.
 absl::StatusOr<ChatForm> RecogniseChat(const std::string& chat_template);
 
-// The date as templates tell it: 26 Jul 2024.
+// The date as templates write it: 26 Jul 2024.
 std::string Today();
 
-// The conversation up to where the assistant is to speak. Templates that tell the date tell
+// The conversation up to where the assistant is to speak. Templates that state the date state
 // `today`.
 std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, ChatForm form,
                                 absl::Span<const Message> messages,

@@ -51,10 +51,11 @@ std::string KnownArchitectures();
 absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata);
 absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& config, const std::string& file);
 
-// Rotary positions stretched beyond the trained context: of those that turn often in it nothing, of
-// slow ones all, blended between, by pair; and attention a little sharper.
+// Rotary positions stretched beyond the trained context (YaRN): pairs that turn often within it
+// stay as they are, slow ones are stretched by the factor, those between blend; attention is a
+// little sharper.
 struct Yarn {
-  double factor = 1, trained = 0;  // by how much, and the trained context
+  double factor = 1, trained = 0;  // of the stretch, and the trained context
   double fast = 32, slow = 1;      // turns of the pairs where blending begins and ends
   bool whole_pairs = true;         // it begins and ends at a pair, not between two
 };

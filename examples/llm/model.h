@@ -54,7 +54,7 @@ struct Model {
   std::string format;  // of most bytes
 };
 
-// Told how many bytes are there of how many; false ends the loading.
+// Called with how many bytes are loaded, and of how many; false ends the loading.
 using LoadProgress = std::function<bool(uint64_t done, uint64_t all)>;
 
 // A GGUF file, or a folder with config.json, tokenizer.json and safetensors. Every error is one

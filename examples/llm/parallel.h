@@ -23,7 +23,7 @@ HeadDivision DivideHeads(int64_t heads, int64_t kv_heads, int64_t head_dim, int6
 
 // Moves a model that was just loaded to the places, a weight at a time and each part to where it
 // belongs, and sets `model->division`. On CPU:0 alone it stays in its file, unless `copied` asks
-// for memory of its own: that has large pages, which files have not, and is read faster. `progress`
+// for memory of its own: that has large pages, unlike files, and is read faster. `progress`
 // as for LoadModel; where it ends the loading, the model is not to be used.
 absl::Status Distribute(Model* model, const std::vector<Place>& places,
                         const LoadProgress& progress = {}, bool copied = false);

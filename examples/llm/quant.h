@@ -28,17 +28,16 @@ Tensor Values(const Tensor& stored, WeightFormat format);
 // several count the blocks, and one or several the numbers of a block.
 struct IntegerBlocks {
   Tensor integers;         // i8 or u8 [..., axes of blocks, axes of numbers]
-  Tensor scales, offsets;  // f32 [..., axes of blocks]: what they are times, and what is added then
+  Tensor scales, offsets;  // f32 [..., axes of blocks]; a value is integer * scale + offset
 };
 
 // Whether the format's values are such numbers.
 bool HasIntegers(WeightFormat format);
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format);
 
-// Rounded f32 values [..., columns]: of each block of 32 the number of greatest magnitude is 127
-// times the scale, which is rounded to f16 then, as the blocks of Q8_0 have it. What is not finite
-// stays that in its block. Stored, so that all products of the
-// values share them.
+// Rounded f32 values [..., columns]: in each block of 32 the number of greatest magnitude is 127
+// times the scale, which is then rounded to f16, as in blocks of Q8_0. What is not finite stays so
+// in its block. Stored, so that all products of the values share them.
 struct RoundedRows {
   Tensor integers;  // i8 [..., blocks, 32]
   Tensor scales;    // f32 [..., blocks], of numbers of f16

@@ -32,7 +32,8 @@ struct TokenizerSpec {
     // where a letter, digit or mark stands beside it.
     bool takes_left = false, takes_right = false, alone = false;
   };
-  // Where a space is put before a text: nowhere, at its begin, after each control token as well.
+  // Where a space is put before a text: nowhere, at its beginning, or after each control token as
+  // well.
   enum class Prefix { kNone, kBegin, kEach };
   // The form in which the vocabulary has characters with marks; see compose.h.
   enum class Form { kAsWritten, kComposed, kDecomposed };
@@ -41,7 +42,7 @@ struct TokenizerSpec {
   std::vector<Token> tokens;
   std::vector<std::pair<std::string, std::string>> merges;  // first is done first
   std::vector<std::string> patterns;                        // of the pre-tokeniser, applied in turn
-  size_t prefix_after = 0;   // how many of these, before each word is a text to put a space before
+  size_t prefix_after = 0;   // how many of these apply before `prefix` does
   bool whole_words = false;  // a word that is a token is not merged
   Form form = Form::kAsWritten;
   Prefix prefix = Prefix::kNone;
@@ -65,8 +66,8 @@ class Tokenizer {
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Make(TokenizerSpec spec);
   ~Tokenizer();
 
-  // `special`: with the tokens that the model wants at begin and end. `markup`: the names of
-  // control tokens in the text are those tokens. Where continues is set the text follows other.
+  // `special`: with the tokens that the model wants at the beginning and end. `markup`: the names
+  // of control tokens in the text are those tokens. Where continues is set the text follows other.
   struct Options {
     bool special = true;
     bool markup = false;

@@ -9,11 +9,12 @@
 
 namespace tessera::llm {
 
-// What products take of activations: f32 numbers; or, in models with weights of integers in blocks,
-// what llama.cpp takes, so that the text is the same: integers of eight bits in blocks of 32 beside
-// such weights, and f16 beside weights and keys of f16; or that for a few rows, and where there are
-// many, as of a prompt, bf16 beside weights of integers, which are bf16 then, too, and beside those
-// that are stored so. It is nearer to f32 than integers are.
+// As what products take activations.
+// kF32: as they are.
+// kInt8: in models with weights of integers in blocks as llama.cpp does, so that the text is the
+// same: beside such weights as integers of eight bits in blocks of 32, beside f16 as f16.
+// kBf16: a few rows as kInt8; many, as of a prompt, as bf16, which is nearer to f32, beside weights
+// of integers (which are made bf16, too) and of bf16.
 enum class Activations { kF32, kInt8, kBf16 };
 
 class Transformer {
