@@ -136,7 +136,7 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
         return srcs.size() == 1 ? of(0) : all;
       }
       return all;
-    default:
+    default:  // true of any op
       return all;
   }
 }

@@ -72,22 +72,22 @@ Tensor OfReduce(const UOp& reduce, const Tensor& y, const Tensor& g) {
 
 Tensor OfMovement(const UOp& u, const Tensor& g) {
   const Shape& from = u.src(0).shape();
-  switch (u.op()) {
-    case Op::kReshape:
+  switch (MovementOf(u.op())) {
+    case Movement::kReshape:
       return Of(ReshapeTo(g.uop(), from.ToExtents()));
-    case Op::kPermute: {
+    case Movement::kPermute: {
       Ints back(u.rank());
       for (int i = 0; i < u.rank(); ++i) back[u.arg<Ints>()[i]] = i;
       return g.Permute(Axes(back));
     }
-    case Op::kExpand: {
+    case Movement::kExpand: {
       Ints axes;
       for (int i = 0; i < u.rank(); ++i) {
         if (!(from[i] == u.shape()[i])) axes.push_back(i);
       }
       return axes.empty() ? g : g.Sum(Axes(axes), /*keepdim=*/true).Cast(g.dtype());
     }
-    case Op::kPad: {
+    case Movement::kPad: {
       Pairs pairs;
       for (int i = 0; i < u.rank(); ++i) {
         const Extent& before = u.arg<Pairs>()[i].first;
@@ -95,13 +95,14 @@ Tensor OfMovement(const UOp& u, const Tensor& g) {
       }
       return g.Shrink(pairs);
     }
-    case Op::kShrink:
+    case Movement::kShrink:
       return internal::BeforeShrink(u, g);
-    case Op::kFlip:
+    case Movement::kFlip:
       return g.Flip(Axes(u.arg<Ints>()));
-    default:
+    case Movement::kWindow:
       return WindowCotangent(u, g, /*of_padded=*/false);
   }
+  return {};
 }
 
 Tensor GatherBy(const Tensor& table, const Tensor& index, const Ints& axes) {

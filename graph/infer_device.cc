@@ -296,6 +296,33 @@ absl::Status RefusePartial(Op op, absl::Span<const UOp> srcs) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Device> OfMovement(Rule& r, Op op, const Arg& arg) {
+  switch (MovementOf(op)) {
+    case Movement::kReshape:
+      return OfReshape(r);
+    case Movement::kExpand:
+      return OfExpand(r);
+    case Movement::kPermute: {
+      const Ints& order = std::get<Ints>(arg.value);
+      for (size_t i = 0; i < order.size(); ++i) {
+        r.Rename(static_cast<int>(order[i]), static_cast<int>(i));
+      }
+      return r.Result();
+    }
+    case Movement::kPad:
+    case Movement::kShrink:
+      return PadOrShrink(r, op, std::get<Pairs>(arg.value));
+    case Movement::kFlip:
+      for (int64_t a : std::get<Ints>(arg.value)) {
+        r.Set(static_cast<int>(a), Placement::Shard(static_cast<int>(a)));
+      }
+      return r.Result();
+    case Movement::kWindow:
+      return Windowed(r, std::get<WindowArg>(arg.value));
+  }
+  return Device();
+}
+
 }  // namespace
 
 absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding) {
@@ -426,35 +453,10 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
     return srcs[0].device();
   }
   Rule r(srcs[0], shape);
-  switch (op) {
-    case Op::kReshape:
-      return OfReshape(r);
-    case Op::kExpand:
-      return OfExpand(r);
-    case Op::kPermute: {
-      const Ints& order = std::get<Ints>(arg.value);
-      for (size_t i = 0; i < order.size(); ++i) {
-        r.Rename(static_cast<int>(order[i]), static_cast<int>(i));
-      }
-      return r.Result();
-    }
-    case Op::kPad:
-    case Op::kShrink:
-      return PadOrShrink(r, op, std::get<Pairs>(arg.value));
-    case Op::kFlip:
-      for (int64_t a : std::get<Ints>(arg.value)) {
-        r.Set(static_cast<int>(a), Placement::Shard(static_cast<int>(a)));
-      }
-      return r.Result();
-    case Op::kWindow:
-      return Windowed(r, std::get<WindowArg>(arg.value));
-    case Op::kReduce:
-      return Reduced(r, std::get<ReduceArg>(arg.value));
-    case Op::kAllReduce:
-      return AllReduced(r, std::get<ReduceArg>(arg.value));
-    default:
-      return srcs[0].device();  // CONTIGUOUS
-  }
+  if (op == Op::kReduce) return Reduced(r, std::get<ReduceArg>(arg.value));
+  if (op == Op::kAllReduce) return AllReduced(r, std::get<ReduceArg>(arg.value));
+  if (IsMovement(op)) return OfMovement(r, op, arg);
+  return srcs[0].device();  // CONTIGUOUS, SINK
 }
 
 }  // namespace tessera

@@ -395,12 +395,38 @@ absl::Status CheckIndex(const Context& c) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<Shape> InferMovement(const Context& c) {
+  switch (MovementOf(c.op)) {
+    case Movement::kReshape:
+      return InferReshape(c);
+    case Movement::kPermute:
+      return InferPermute(c);
+    case Movement::kExpand:
+      return InferExpand(c);
+    case Movement::kPad:
+    case Movement::kShrink:
+      return InferPadShrink(c);
+    case Movement::kFlip: {
+      ASSIGN_OR_RETURN(const Ints* axes, ArgOf<Ints>(c));
+      RETURN_IF_ERROR(CheckAxes(c, *axes));
+      return c.srcs[0].shape();
+    }
+    case Movement::kWindow:
+      return InferWindow(c);
+  }
+  return Shape();
+}
+
 }  // namespace
 
 absl::StatusOr<Shape> InferShape(const InferContext& c) {
   switch (Info(c.op).cls) {
     case OpClass::kElementwise:
       return InferElementwise(c);
+    case OpClass::kMovement:
+      return InferMovement(c);
+    case OpClass::kReduce:
+      return InferReduce(c);
     case OpClass::kKernel:
     case OpClass::kProgram:
       if (c.op == Op::kStore || c.op == Op::kUpdate) RETURN_IF_ERROR(CheckStore(c));
@@ -409,28 +435,11 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
       if (c.op == Op::kEarlier) RETURN_IF_ERROR(CheckEarlier(c));
       if (c.op == Op::kRescale) RETURN_IF_ERROR(CheckRescale(c));
       return Shape();
-    default:
+    case OpClass::kLeaf:
+    case OpClass::kData:
       break;
   }
   switch (c.op) {
-    case Op::kReshape:
-      return InferReshape(c);
-    case Op::kPermute:
-      return InferPermute(c);
-    case Op::kExpand:
-      return InferExpand(c);
-    case Op::kPad:
-    case Op::kShrink:
-      return InferPadShrink(c);
-    case Op::kFlip: {
-      ASSIGN_OR_RETURN(const Ints* axes, ArgOf<Ints>(c));
-      RETURN_IF_ERROR(CheckAxes(c, *axes));
-      return c.srcs[0].shape();
-    }
-    case Op::kWindow:
-      return InferWindow(c);
-    case Op::kReduce:
-      return InferReduce(c);
     case Op::kGather:
       return InferGather(c);
     case Op::kScatter:
@@ -481,7 +490,7 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
     case Op::kVar:
       return Shape();
     default:
-      return c.srcs[0].shape();  // COPY, CONTIGUOUS
+      return c.srcs[0].shape();  // COPY, CONTIGUOUS, ALLREDUCE
   }
 }
 

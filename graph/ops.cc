@@ -3,6 +3,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "graph/status.h"
 
 namespace tessera {
 namespace {
@@ -20,6 +21,11 @@ constexpr OpInfo kOps[] = {
 }  // namespace
 
 const OpInfo& Info(Op op) { return kOps[static_cast<int>(op)]; }
+
+Movement MovementOf(Op op) {
+  CHECK(IsMovement(op), Info(op).text, " is no movement");
+  return static_cast<Movement>(op);
+}
 
 absl::StatusOr<Op> ParseOp(absl::string_view text) {
   static const auto& ops = *[] {

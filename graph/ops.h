@@ -18,6 +18,28 @@ inline constexpr int kOpCount = 0
 #include "graph/ops.def"
     ;
 
+// The movement ops alone: a switch over them has no default, so a new one stops the build wherever
+// it must be handled. MovementOf() gives an op as one.
+#define TESSERA_IF_Leaf(row)
+#define TESSERA_IF_Elementwise(row)
+#define TESSERA_IF_Movement(row) row,
+#define TESSERA_IF_Reduce(row)
+#define TESSERA_IF_Data(row)
+#define TESSERA_IF_Kernel(row)
+#define TESSERA_IF_Program(row)
+enum class Movement : uint8_t {
+#define OP(name, text, arity, cls, ...) \
+  TESSERA_IF_##cls(k##name = static_cast<uint8_t>(Op::k##name))
+#include "graph/ops.def"
+};
+#undef TESSERA_IF_Leaf
+#undef TESSERA_IF_Elementwise
+#undef TESSERA_IF_Movement
+#undef TESSERA_IF_Reduce
+#undef TESSERA_IF_Data
+#undef TESSERA_IF_Kernel
+#undef TESSERA_IF_Program
+
 enum class OpClass : uint8_t { kLeaf, kElementwise, kMovement, kReduce, kData, kKernel, kProgram };
 
 // How the result's dtype follows from the sources'.
@@ -82,6 +104,7 @@ inline bool HasProperty(Op op, OpProperty p) { return Info(op).props & p; }
 inline bool IsElementwise(Op op) { return Info(op).cls == OpClass::kElementwise; }
 inline bool IsPut(Op op) { return HasProperty(op, kPuts); }
 inline bool IsMovement(Op op) { return Info(op).cls == OpClass::kMovement; }
+Movement MovementOf(Op op);  // which must be one
 
 // The op with this text ("ADD").
 absl::StatusOr<Op> ParseOp(absl::string_view text);

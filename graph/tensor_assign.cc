@@ -87,19 +87,19 @@ bool IsLost(const UOp& version) {
 // The elements of a movement's view at their places in its source, among zeros.
 Tensor Back(const UOp& view, const Tensor& v) {
   const Shape& from = view.src(0).shape();
-  switch (view.op()) {
-    case Op::kReshape:
+  switch (MovementOf(view.op())) {
+    case Movement::kReshape:
       return v.Reshape(from);
-    case Op::kPermute: {
+    case Movement::kPermute: {
       Ints order(view.rank());
       for (int i = 0; i < view.rank(); ++i) order[view.arg<Ints>()[i]] = i;
       return v.Permute(order);
     }
-    case Op::kFlip:
+    case Movement::kFlip:
       return v.Flip(Axes(view.arg<Ints>()));
-    case Op::kShrink:
+    case Movement::kShrink:
       return internal::BeforeShrink(view, v);
-    default: {  // WINDOW, whose elements do not overlap: each is the only one in its sum
+    case Movement::kWindow: {  // its elements do not overlap: each is the only one in its sum
       const WindowArg& w = view.arg<WindowArg>();
       Tensor out = v;
       for (size_t i = w.axes.size(); i-- > 0;) {
@@ -108,7 +108,12 @@ Tensor Back(const UOp& view, const Tensor& v) {
       }
       return out;
     }
+    case Movement::kExpand:
+    case Movement::kPad:
+      break;
   }
+  CHECK(false, Describe(view), " is no target, see CheckAssignable");
+  return {};
 }
 
 // One place's part as what it is of the tensor: on all places that have it, and nowhere else. Made

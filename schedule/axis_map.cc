@@ -213,6 +213,24 @@ AxisMap BelowMoved(const UOp& u, int s, const AxisMap& map) {
   return out;
 }
 
+AxisMap BelowMovement(const UOp& u, const AxisMap& map) {
+  switch (MovementOf(u.op())) {
+    case Movement::kPermute:
+      return {BelowPermute(u, map), map.gate};
+    case Movement::kExpand:
+      return {BelowExpand(u, map), map.gate};
+    case Movement::kReshape:
+      return {BelowReshape(u, map), map.gate};
+    case Movement::kWindow:
+      return {BelowWindow(u, map), map.gate};
+    case Movement::kPad:
+    case Movement::kShrink:
+    case Movement::kFlip:
+      return BelowMoved(u, 0, map);
+  }
+  return map;
+}
+
 }  // namespace
 
 AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
@@ -220,27 +238,17 @@ AxisMap SourceMap(const UOp& u, int s, const AxisMap& map, const Shape& loops) {
     const bool alike = u.src(s).rank() == static_cast<int>(map.axes.size());
     return {alike ? map.axes : Axes(), map.gate};
   }
+  if (IsMovement(u.op())) return BelowMovement(u, map);
   switch (u.op()) {
-    case Op::kPermute:
-      return {BelowPermute(u, map), map.gate};
-    case Op::kExpand:
-      return {BelowExpand(u, map), map.gate};
-    case Op::kReshape:
-      return {BelowReshape(u, map), map.gate};
     case Op::kReduce:
       return {BelowReduce(u, map, loops), map.gate};
     case Op::kGather:
       return {BelowGather(u, s, map), map.gate};
     case Op::kScatter:
       return {BelowScatter(u, s, map, loops), map.gate};
-    case Op::kWindow:
-      return {BelowWindow(u, map), map.gate};
-    case Op::kPad:
-    case Op::kShrink:
-    case Op::kFlip:
     case Op::kCat:
       return BelowMoved(u, s, map);
-    default:
+    default:  // CONTIGUOUS, COPY, the value of an ASSIGN: element by element
       return map;
   }
 }

@@ -71,7 +71,7 @@ class Localiser : private LocalShifts {
   }
 
   // The ALLREDUCE over another shape.
-  static UOp Moved(const UOp& all_reduce, const UOp& part) {
+  static UOp Below(const UOp& all_reduce, const UOp& part) {
     const UOp out = UOp::Make(Op::kAllReduce, {part}, all_reduce.arg());
     out.SetMarks(all_reduce);
     return out;
@@ -93,6 +93,7 @@ class Localiser : private LocalShifts {
       }
       return u.WithSrcs(srcs);
     }
+    if (IsMovement(u.op())) return Moved(u, srcs[0], device);
     switch (u.op()) {
       case Op::kLocal:
       case Op::kGlobal:
@@ -102,28 +103,6 @@ class Localiser : private LocalShifts {
       case Op::kParam:
         return UOp::Make(Op::kParam, u.dtype(), {},
                          ParamArg{u.arg<ParamArg>().slot, LocalShape(u.shape(), device), manual});
-      case Op::kReshape:
-        // Collectives give their results in the shape in which they are read, if by one reader.
-        if (srcs[0].is(Op::kAllReduce) && ReadOnce(u.src(0))) {
-          const UOp part = UOp::Make(u.op(), {srcs[0].src(0)}, LocalShape(u.shape(), device));
-          return Moved(srcs[0], part);
-        }
-        return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
-      case Op::kPermute:
-        if (srcs[0].is(Op::kAllReduce) && ReadOnce(u.src(0))) {
-          return Moved(srcs[0], u.WithSrcs({srcs[0].src(0)}));
-        }
-        return u.WithSrcs(srcs);
-      case Op::kExpand:
-        return UOp::Make(u.op(), srcs, LocalShape(u.shape(), device));
-      case Op::kPad:
-        return Padded(u, srcs[0]);
-      case Op::kShrink:
-        return Shrunk(u, srcs[0]);
-      case Op::kFlip:
-        return Flipped(u, srcs[0]);
-      case Op::kWindow:
-        return Windowed(u);
       case Op::kGather:
       case Op::kScatter:
         return LookedUp(u, srcs);
@@ -153,8 +132,36 @@ class Localiser : private LocalShifts {
         return arg.axes.empty() ? srcs[0] : UOp::Make(Op::kAllReduce, srcs, arg);
       }
       default:
-        return u.WithSrcs(srcs);  // REDUCE, CONTIGUOUS
+        return u.WithSrcs(srcs);  // CONTIGUOUS, SINK: the same on each place
     }
+  }
+
+  UOp Moved(const UOp& u, const UOp& src, const Device& device) {
+    switch (MovementOf(u.op())) {
+      case Movement::kReshape:
+        // Collectives give their results in the shape in which they are read, if by one reader.
+        if (src.is(Op::kAllReduce) && ReadOnce(u.src(0))) {
+          const UOp part = UOp::Make(u.op(), {src.src(0)}, LocalShape(u.shape(), device));
+          return Below(src, part);
+        }
+        return UOp::Make(u.op(), {src}, LocalShape(u.shape(), device));
+      case Movement::kPermute:
+        if (src.is(Op::kAllReduce) && ReadOnce(u.src(0))) {
+          return Below(src, u.WithSrcs({src.src(0)}));
+        }
+        return u.WithSrcs({src});
+      case Movement::kExpand:
+        return UOp::Make(u.op(), {src}, LocalShape(u.shape(), device));
+      case Movement::kPad:
+        return Padded(u, src);
+      case Movement::kShrink:
+        return Shrunk(u, src);
+      case Movement::kFlip:
+        return Flipped(u, src);
+      case Movement::kWindow:
+        return Windowed(u);
+    }
+    return {};
   }
 
   // Extremes of a place that has nothing are the lowest and highest numbers of the dtype, which for

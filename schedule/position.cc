@@ -37,8 +37,8 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
   const Shape& in = u.src(0).shape();
   Position out;
   out.gate = at.gate;
-  switch (u.op()) {
-    case Op::kPermute: {
+  switch (MovementOf(u.op())) {
+    case Movement::kPermute: {
       out.index.resize(in.rank());
       const Ints& order = u.arg<Ints>();
       for (int i = 0; i < in.rank(); ++i) out.index[order[i]] = at.index[i];
@@ -47,17 +47,17 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       }
       return out;
     }
-    case Op::kExpand:
+    case Movement::kExpand:
       for (int i = 0; i < in.rank(); ++i) {
         out.index.push_back(in[i].is_int(1) ? UOp::Index(0) : at.index[i]);
       }
       return out;
-    case Op::kShrink:
+    case Movement::kShrink:
       for (int i = 0; i < in.rank(); ++i) {
         out.index.push_back(Add(at.index[i], u.arg<Pairs>()[i].first.ToUOp()));
       }
       return out;
-    case Op::kFlip: {
+    case Movement::kFlip: {
       out.index = at.index;
       for (int64_t a : u.arg<Ints>()) {
         out.index[a] = Sub(Sub(in[a].ToUOp(), UOp::Index(1)), at.index[a]);
@@ -65,7 +65,7 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       }
       return out;
     }
-    case Op::kPad: {
+    case Movement::kPad: {
       UOp inside;
       for (int i = 0; i < in.rank(); ++i) {
         const auto& [before, after] = u.arg<Pairs>()[i];
@@ -77,7 +77,7 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       out.gate = And(at.gate, inside);
       return out;
     }
-    case Op::kWindow: {
+    case Movement::kWindow: {
       const WindowArg& w = u.arg<WindowArg>();
       out.index.assign(at.index.begin(), at.index.begin() + in.rank());
       for (size_t i = 0; i < w.axes.size(); ++i) {
@@ -88,7 +88,7 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       }
       return out;
     }
-    case Op::kReshape: {
+    case Movement::kReshape: {
       out.index.resize(in.rank(), UOp::Index(0));
       for (const ReshapeGroup& g : ReshapeGroups(in, u.shape())) {
         UOp flat = UOp::Index(0);
@@ -108,9 +108,8 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       }
       return out;
     }
-    default:
-      return at;
   }
+  return {};
 }
 
 Position ThroughTarget(const UOp& target, const Position& at, UOp& param) {
