@@ -6,22 +6,22 @@
 #include "schedule/axis_map.h"
 
 namespace tessera {
-namespace index {
+namespace simplified {
 
-UOp Add(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kAdd, {a, b})); }
-UOp Sub(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kSub, {a, b})); }
-UOp Mul(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kMul, {a, b})); }
-UOp Less(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
-UOp And(const UOp& a, const UOp& b) {
+UOp Plus(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kAdd, {a, b})); }
+UOp Minus(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kSub, {a, b})); }
+UOp Times(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kMul, {a, b})); }
+UOp Below(const UOp& a, const UOp& b) { return Simplify(UOp::Make(Op::kCmpLt, {a, b})); }
+UOp Both(const UOp& a, const UOp& b) {
   if (!a || a == b) return b;
   if (!b) return a;
   return Simplify(UOp::Make(Op::kAnd, {a, b}));
 }
-UOp NotLess(const UOp& a, const UOp& b) { return Less(Sub(b, UOp::Index(1)), a); }
+UOp NotBelow(const UOp& a, const UOp& b) { return Below(Minus(b, UOp::Index(1)), a); }
 
-}  // namespace index
+}  // namespace simplified
 
-using namespace index;
+using namespace simplified;
 
 UOp Flat(const Shape& shape, const Position& at) {
   UOp flat = UOp::Index(0);
@@ -54,13 +54,13 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       return out;
     case Movement::kShrink:
       for (int i = 0; i < in.rank(); ++i) {
-        out.index.push_back(Add(at.index[i], u.arg<Pairs>()[i].first.ToUOp()));
+        out.index.push_back(Plus(at.index[i], u.arg<Pairs>()[i].first.ToUOp()));
       }
       return out;
     case Movement::kFlip: {
       out.index = at.index;
       for (int64_t a : u.arg<Ints>()) {
-        out.index[a] = Sub(Sub(in[a].ToUOp(), UOp::Index(1)), at.index[a]);
+        out.index[a] = Minus(Minus(in[a].ToUOp(), UOp::Index(1)), at.index[a]);
         if (FaultPlanted(Fault::kFlipOneAxis)) break;
       }
       return out;
@@ -69,12 +69,12 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       UOp inside;
       for (int i = 0; i < in.rank(); ++i) {
         const auto& [before, after] = u.arg<Pairs>()[i];
-        out.index.push_back(Sub(at.index[i], before.ToUOp()));
-        if (!before.is_int(0)) inside = And(inside, NotLess(at.index[i], before.ToUOp()));
-        if (!after.is_int(0)) inside = And(inside, Less(out.index[i], in[i].ToUOp()));
+        out.index.push_back(Minus(at.index[i], before.ToUOp()));
+        if (!before.is_int(0)) inside = Both(inside, NotBelow(at.index[i], before.ToUOp()));
+        if (!after.is_int(0)) inside = Both(inside, Below(out.index[i], in[i].ToUOp()));
       }
       conditions->push_back(inside ? inside : UOp::Const(kBool, int64_t{1}));
-      out.gate = And(at.gate, inside);
+      out.gate = Both(at.gate, inside);
       return out;
     }
     case Movement::kWindow: {
@@ -82,9 +82,9 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
       out.index.assign(at.index.begin(), at.index.begin() + in.rank());
       for (size_t i = 0; i < w.axes.size(); ++i) {
         UOp& x = out.index[w.axes[i]];
-        x = Add(Mul(x, UOp::Index(w.stride[i])),
-                Mul(at.index[in.rank() + i],
-                    UOp::Index(FaultPlanted(Fault::kDilationIgnored) ? 1 : w.dilation[i])));
+        x = Plus(Times(x, UOp::Index(w.stride[i])),
+                 Times(at.index[in.rank() + i],
+                       UOp::Index(FaultPlanted(Fault::kDilationIgnored) ? 1 : w.dilation[i])));
       }
       return out;
     }
@@ -94,7 +94,7 @@ Position ThroughMovement(const UOp& u, const Position& at, std::vector<UOp>* con
         UOp flat = UOp::Index(0);
         Extent stride = 1;
         for (int o = g.out_end - 1; o >= g.out_begin; --o) {
-          flat = Add(flat, Mul(at.index[o], stride.ToUOp()));
+          flat = Plus(flat, Times(at.index[o], stride.ToUOp()));
           stride = stride * u.shape()[o];
         }
         int first = g.in_begin;  // the outermost real axis needs no modulo

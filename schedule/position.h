@@ -28,14 +28,14 @@ Position ThroughTarget(const UOp& target, const Position& at, UOp& param);
 // The number of an element in a buffer of this shape.
 UOp Flat(const Shape& shape, const Position& at);
 
-// Index arithmetic, simplified.
-namespace index {
-UOp Add(const UOp& a, const UOp& b);
-UOp Sub(const UOp& a, const UOp& b);
-UOp Mul(const UOp& a, const UOp& b);
-UOp Less(const UOp& a, const UOp& b);
-UOp NotLess(const UOp& a, const UOp& b);  // a >= b
-UOp And(const UOp& a, const UOp& b);      // either may be none, for true
-}  // namespace index
+// The index arithmetic of graph/index_math.h, simplified.
+namespace simplified {
+UOp Plus(const UOp& a, const UOp& b);
+UOp Minus(const UOp& a, const UOp& b);
+UOp Times(const UOp& a, const UOp& b);
+UOp Below(const UOp& a, const UOp& b);
+UOp NotBelow(const UOp& a, const UOp& b);  // a >= b
+UOp Both(const UOp& a, const UOp& b);      // either may be none, for true
+}  // namespace simplified
 
 }  // namespace tessera

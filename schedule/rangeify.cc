@@ -19,7 +19,7 @@
 namespace tessera {
 namespace {
 
-using namespace index;
+using namespace simplified;
 
 class Rangeifier {
  public:
@@ -198,11 +198,11 @@ class Rangeifier {
           UOp begin = UOp::Index(0);
           for (const UOp& s : u.srcs()) {
             Position below = at;
-            below.index[axis] = Sub(at.index[axis], begin);
-            const UOp end = Add(begin, s.shape()[axis].ToUOp());
-            const UOp inside = Less(at.index[axis], end);
+            below.index[axis] = Minus(at.index[axis], begin);
+            const UOp end = Plus(begin, s.shape()[axis].ToUOp());
+            const UOp inside = Below(at.index[axis], end);
             fresh.conditions.push_back(inside);
-            below.gate = And(And(at.gate, NotLess(at.index[axis], begin)), inside);
+            below.gate = Both(Both(at.gate, NotBelow(at.index[axis], begin)), inside);
             fresh.srcs.push_back(Want(s, below));
             begin = end;
           }
@@ -240,9 +240,10 @@ class Rangeifier {
     for (int t = 0; t < l.table_rank; ++t) {
       below.index.push_back(t == l.axis ? fresh.gathered : at.index[l.FromTable(t)]);
     }
-    const UOp inside = And(NotLess(fresh.gathered, UOp::Index(0)), Less(fresh.gathered, n.ToUOp()));
+    const UOp inside =
+        Both(NotBelow(fresh.gathered, UOp::Index(0)), Below(fresh.gathered, n.ToUOp()));
     fresh.conditions.push_back(inside);
-    below.gate = And(at.gate, inside);
+    below.gate = Both(at.gate, inside);
     fresh.srcs.push_back(Want(u.src(0), below));
     fresh.srcs.push_back(Want(u.src(1), index));
   }
@@ -270,9 +271,9 @@ class Rangeifier {
     const UOp chunk =
         Simplify(UOp::Make(Op::kFloorDiv, {(n + Extent(parts - 1)).ToUOp(), UOp::Index(parts)}));
     const UOp part = NewRange(parts);
-    part_begin_ = Mul(part, chunk);
-    part_end_ = Simplify(UOp::Make(Op::kMin, {Add(part_begin_, chunk), n.ToUOp()}));
-    position = Add(part_begin_, NewRange(Extent(Sub(part_end_, part_begin_))));
+    part_begin_ = Times(part, chunk);
+    part_end_ = Simplify(UOp::Make(Op::kMin, {Plus(part_begin_, chunk), n.ToUOp()}));
+    position = Plus(part_begin_, NewRange(Extent(Minus(part_end_, part_begin_))));
     return part;
   }
 
@@ -291,7 +292,7 @@ class Rangeifier {
     }
     const UOp begin = part ? part_begin_ : UOp::Index(0);
     const UOp end = part ? part_end_ : u.shape()[l.axis].ToUOp();
-    const UOp inside = And(NotLess(at, begin), Less(at, end));
+    const UOp inside = Both(NotBelow(at, begin), Below(at, end));
     if (inside.IsConst(0)) return UOp();
     std::vector<UOp> srcs = {UOp::Make(Op::kIndex, {param, Flat(param.shape(), to), inside}),
                              Value(place, 2)};
