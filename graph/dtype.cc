@@ -221,6 +221,16 @@ DType SumType(DType t) {
 
 DType AccumulateType(DType t) { return t.IsFloat() && t.bits() < 32 ? kFloat32 : t; }
 
+DType UnsignedOf(DType t) {
+  const int bits = t.bits();
+  return bits == 8 ? kUInt8 : bits == 16 ? kUInt16 : bits == 32 ? kUInt32 : kUInt64;
+}
+
+DType SignedOf(DType t) {
+  const int bits = t.bits();
+  return bits == 8 ? kInt8 : bits == 16 ? kInt16 : bits == 32 ? kInt32 : kInt64;
+}
+
 Scalar Scalar::Float(double v) { return {std::bit_cast<uint64_t>(v)}; }
 double Scalar::AsFloat() const { return std::bit_cast<double>(bits); }
 

@@ -94,6 +94,9 @@ DType PromoteWeak(DType tensor, KindClass cls);
 DType SumType(DType t);
 // The type kernels accumulate in.
 DType AccumulateType(DType t);
+// The integer types of the same width.
+DType UnsignedOf(DType t);
+DType SignedOf(DType t);
 
 // One value of any type, as bits: integers and bools sign- or zero-extended to 64 bits, floats as
 // the bits of a double (every narrower float is exact in it).

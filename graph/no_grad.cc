@@ -29,9 +29,7 @@ UOp internal::AsConstant(const UOp& u) {
   if (!u.dtype().IsFloat() || u.size() == 0 || u.is(Op::kAssign) || IsConstant(u)) return u;
   // Laid out once.
   if (u.is(Op::kContiguous)) return u.WithSrcs({AsConstant(u.src(0))});
-  const int bytes = u.dtype().bytes();
-  const DType bits = bytes == 1 ? kUInt8 : bytes == 2 ? kUInt16 : bytes == 4 ? kUInt32 : kUInt64;
-  return UOp::Make(Op::kBitcast, u.dtype(), {UOp::Make(Op::kBitcast, bits, {u})});
+  return UOp::Make(Op::kBitcast, u.dtype(), {UOp::Make(Op::kBitcast, UnsignedOf(u.dtype()), {u})});
 }
 
 void internal::MadeInCall(const Tensor& t) {

@@ -140,10 +140,9 @@ Tensor Shown(const UOp& view, const Tensor& v) {
   const bool all = view.is(Op::kReshape) || view.is(Op::kPermute) || view.is(Op::kFlip);
   if (all) return Back(view, v);
   // As bits, so that adding zeros changes nothing.
-  const int bytes = v.dtype().bytes();
-  const DType bits = bytes == 1 ? kUInt8 : bytes == 2 ? kUInt16 : bytes == 4 ? kUInt32 : kUInt64;
   const Tensor written = Back(view, Tensor::Ones(v.shape(), kUInt8)) > 0;
-  Tensor placed = Back(view, v.dtype().IsBool() ? v.Cast(kUInt8) : v.Bitcast(bits));
+  Tensor placed =
+      Back(view, v.dtype().IsBool() ? v.Cast(kUInt8) : v.Bitcast(UnsignedOf(v.dtype())));
   placed = v.dtype().IsBool() ? placed.Cast(kBool) : placed.Bitcast(v.dtype());
   return Where(written, placed.To(x.device()), x);
 }

@@ -20,31 +20,6 @@ namespace {
 
 Tensor Floats(const Tensor& t) { return t.Cast(FloatResult(t.dtype())); }
 
-DType UnsignedOf(DType t) {
-  switch (t.bytes()) {
-    case 1:
-      return kUInt8;
-    case 2:
-      return kUInt16;
-    case 4:
-      return kUInt32;
-    default:
-      return kUInt64;
-  }
-}
-DType SignedOf(DType t) {
-  switch (t.bytes()) {
-    case 1:
-      return kInt8;
-    case 2:
-      return kInt16;
-    case 4:
-      return kInt32;
-    default:
-      return kInt64;
-  }
-}
-
 // Magnitudes as numbers without a sign, which hold that of the lowest one too.
 Tensor Magnitude(const Tensor& t) {
   return t.dtype().IsUnsigned() ? t : t.Abs().Bitcast(UnsignedOf(t.dtype()));

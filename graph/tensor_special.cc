@@ -187,16 +187,7 @@ Tensor Tensor::SignBit(CallSite at) const {
   Call call("SignBit", at, *this);
   if (dtype().IsUnsigned() || dtype().IsBool()) return Zeros(shape(), kBool, device());
   if (!dtype().IsFloat()) return *this < 0;
-  switch (dtype().bits()) {
-    case 8:
-      return Bitcast(kInt8) < 0;
-    case 16:
-      return Bitcast(kInt16) < 0;
-    case 32:
-      return Bitcast(kInt32) < 0;
-    default:
-      return Bitcast(kInt64) < 0;
-  }
+  return Bitcast(SignedOf(dtype())) < 0;
 }
 
 Tensor Tensor::Logit(std::optional<double> eps, CallSite at) const {

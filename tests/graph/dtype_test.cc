@@ -231,5 +231,14 @@ TEST(DType, ScalarTextParsesBack) {
   }
 }
 
+TEST(DType, IntegersOfTheSameWidth) {
+  for (DType t : kAll) {
+    EXPECT_EQ(UnsignedOf(t).bits(), t.bits());
+    EXPECT_TRUE(UnsignedOf(t).IsUnsigned());
+    EXPECT_EQ(SignedOf(t).bits(), t.bits());
+    EXPECT_EQ(SignedOf(t).kind_class(), KindClass::kInt);
+  }
+}
+
 }  // namespace
 }  // namespace tessera
