@@ -52,7 +52,8 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,
                                      [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
   // Now that it is known which views are assigned what.
-  values = GiveBuffers(values);
+  RETURN_IF_ERROR(passes.Run("give_buffers", values,
+                             [](const PassRunner::Roots& r) { return GiveBuffers(r); }));
   RETURN_IF_ERROR(passes.RunOptional("lay_out_products", values, [&](const PassRunner::Roots& r) {
     return LayOutProducts(r, targets);
   }));
@@ -67,7 +68,8 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
   JoinGroups(fusion, targets);
   if (!OrderGroups(fusion).ok()) {
     // A reader of an old version needs the new one too: it gets a copy of the old.
-    values = CopyOverwritten(values);
+    RETURN_IF_ERROR(passes.Run("copy_overwritten", values,
+                               [](const PassRunner::Roots& r) { return CopyOverwritten(r); }));
     ASSIGN_OR_RETURN(fusion, Fuse(values, targets));
     ChainProducts(fusion, values, targets, forms);
     JoinGroups(fusion, targets);
