@@ -352,13 +352,4 @@ Interval Intersect(const Interval& a, const Interval& b) {
   return {begin, std::max(begin, end)};
 }
 
-std::pair<int, int> PiecesWithin(const Cut& cut, const Interval& interval) {
-  const Interval in = Intersect(interval, {cut.front(), cut.back()});
-  if (in.size() == 0) return {0, 0};
-  // The piece that holds the first element, and the one past that which holds the last.
-  const auto first = std::upper_bound(cut.begin(), cut.end(), in.begin) - 1;
-  const auto last = std::lower_bound(cut.begin(), cut.end(), in.end);
-  return {static_cast<int>(first - cut.begin()), static_cast<int>(last - cut.begin())};
-}
-
 }  // namespace tessera

@@ -26,7 +26,6 @@ class Layout {
 
   // n/P each, and one more for the first n mod P.
   Layout() = default;
-  static Layout Balanced() { return Layout(); }
   // Balanced over units of so many elements; the last unit may be incomplete.
   static Layout Aligned(int64_t unit);
   // ceil(n/P) each while there are any, as torch.chunk.
@@ -98,8 +97,5 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 Interval Intersect(const Interval& a, const Interval& b);  // empty ones begin where they end
-
-// The pieces that share an element with the interval: [first, last).
-std::pair<int, int> PiecesWithin(const Cut& cut, const Interval& interval);
 
 }  // namespace tessera

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
 #include "graph/status.h"
-#include "runtime/capture.h"
 #include "runtime/core_pool.h"
 #include "runtime/counters.h"
 #include "runtime/execute.h"
@@ -341,35 +339,6 @@ absl::Status Replay::Run(absl::Span<Storage* const> leaves, absl::Span<const int
   std::lock_guard lock(mutex_);
   idle_.push_back(std::move(frame));
   return absl::OkStatus();
-}
-
-absl::StatusOr<double> MeasureReplay(const Place& place, int kernels, int rounds) {
-  if (kernels < 1 || rounds < 1) return absl::InvalidArgumentError("replay: nothing to run");
-  try {
-    Jit step([kernels](const Tensor& x) {
-      Tensor y = x;
-      for (int i = 0; i < kernels; ++i) y = (y + 1).Contiguous();
-      return y;
-    });
-    const Tensor x = Tensor::Zeros({8}, kFloat32).To(place).Contiguous();
-    step({x});
-    double least = 1e30;
-    const int64_t before = GetRuntimeStats().kernels_run;
-    for (int i = 0; i < rounds; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      step({x});
-      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-      least = std::min(least, took.count());
-    }
-    const int64_t ran = GetRuntimeStats().kernels_run - before;
-    if (ran != int64_t{kernels} * rounds) {
-      return absl::InternalError(absl::StrCat("replay: ", kernels * rounds,
-                                              " kernels were meant to run, and ", ran, " did"));
-    }
-    return least / kernels;
-  } catch (const Error& e) {
-    return e.status();
-  }
 }
 
 }  // namespace tessera

@@ -112,8 +112,4 @@ class Replay {
   std::shared_ptr<const Kept> kept_;
 };
 
-// Seconds that a replay takes per kernel, in a chain of kernels that do next to nothing: the
-// runtime's share. The least of `rounds` runs.
-absl::StatusOr<double> MeasureReplay(const Place& place, int kernels, int rounds);
-
 }  // namespace tessera

@@ -12,7 +12,8 @@ namespace tessera {
 // computed into the buffer of its base. What has no device gets the default one. Each kernel is
 // made for the target of its own device.
 // `on_meshes`: whether any node of the graph may be on a Sharding. `lasting`: what does not change
-// from one run of the plan to the next.
+// from one run of the plan to the next. The runtime calls its two halves, below; this is for a
+// graph that is scheduled whole and not run.
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
                               Device default_device, bool on_meshes, const Lasting& lasting = {});
 

@@ -178,10 +178,4 @@ double Utilisation(int64_t n, int64_t workers, int64_t cores) {
   return static_cast<double>(n) / (static_cast<double>(most) * static_cast<double>(cores));
 }
 
-absl::StatusOr<Division> DivideIterationSpace(const IterationSpace& space,
-                                              const DivisionLimits& limits) {
-  ASSIGN_OR_RETURN(Division division, FitSpans(space, limits));
-  return UseCores(space, limits, std::move(division));
-}
-
 }  // namespace tessera

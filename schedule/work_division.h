@@ -67,8 +67,4 @@ int64_t EachPart(const IterationAxis& axis, int64_t split);
 // among so many of them.
 double Utilisation(int64_t n, int64_t workers, int64_t cores);
 
-// Both passes.
-absl::StatusOr<Division> DivideIterationSpace(const IterationSpace& space,
-                                              const DivisionLimits& limits);
-
 }  // namespace tessera

@@ -21,9 +21,9 @@ IterationSpace Space(const std::vector<int64_t>& outputs, const std::vector<int6
 }
 
 std::vector<int64_t> Splits(const IterationSpace& space, const DivisionLimits& limits) {
-  const absl::StatusOr<Division> division = DivideIterationSpace(space, limits);
-  EXPECT_OK(division);
-  return division.ok() ? division->splits : std::vector<int64_t>();
+  const absl::StatusOr<Division> fits = FitSpans(space, limits);
+  EXPECT_OK(fits);
+  return fits.ok() ? UseCores(space, limits, *fits).splits : std::vector<int64_t>();
 }
 
 TEST(WorkDivision, TheLargestDivisorWithinTheCores) {
