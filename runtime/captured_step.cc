@@ -71,19 +71,33 @@ bool CapturedStep::Fits(const std::vector<Tensor>& inputs) const {
   return true;
 }
 
+// What the plan computes, each node once.
+struct CapturedStep::RootList {
+  std::vector<UOp> nodes;
+  absl::flat_hash_map<const Node*, int> index_of;
+
+  int Add(const UOp& u) {
+    const auto [it, fresh] = index_of.try_emplace(u.get(), static_cast<int>(nodes.size()));
+    if (fresh) nodes.push_back(u);
+    return it->second;
+  }
+};
+
 void CapturedStep::Collect(Trace& trace, const std::vector<Tensor>& arguments,
                            const std::vector<UOp>& placeholders,
                            const std::vector<Tensor>& results) {
-  std::vector<UOp> roots;
-  absl::flat_hash_map<const Node*, int> root_of;
-  const auto add_root = [&](const UOp& u) {
-    const auto [it, fresh] = root_of.try_emplace(u.get(), static_cast<int>(roots.size()));
-    if (fresh) roots.push_back(u);
-    return it->second;
-  };
+  RootList roots;
+  CollectWrites(arguments, placeholders, roots);
+  CollectResults(arguments, results, roots);
+  drawn_ = trace.drawn();
+  PrepareReplay(roots.nodes, placeholders);
+}
+
+void CapturedStep::CollectWrites(const std::vector<Tensor>& arguments,
+                                 const std::vector<UOp>& placeholders, RootList& roots) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].uop() == placeholders[i]) continue;
-    writes_.push_back({{Source::kInput, static_cast<int>(i)}, add_root(arguments[i].uop()), -1});
+    writes_.push_back({{Source::kInput, static_cast<int>(i)}, roots.Add(arguments[i].uop()), -1});
   }
   for (size_t c = 0; c < captured_.size(); ++c) {
     const Trace::Captured& t = *captured_[c];
@@ -94,15 +108,19 @@ void CapturedStep::Collect(Trace& trace, const std::vector<Tensor>& arguments,
     if (t.is_view()) {
       View view{index, -1};
       if (!(t.base().uop() == t.base_version())) {
-        view.root = add_root(UOp::Make(Op::kContiguous, {t.base_version()}));
+        view.root = roots.Add(UOp::Make(Op::kContiguous, {t.base_version()}));
       }
       views_.push_back(view);
     } else {
-      writes_.push_back({{Source::kCaptured, index}, add_root(t.value()), -1});
+      writes_.push_back({{Source::kCaptured, index}, roots.Add(t.value()), -1});
     }
   }
+}
+
+void CapturedStep::CollectResults(const std::vector<Tensor>& arguments,
+                                  const std::vector<Tensor>& results, RootList& roots) {
   // Versions that the step itself overwrites; a result that is one is a copy of it.
-  std::vector<UOp> all = roots;
+  std::vector<UOp> all = roots.nodes;
   for (const Tensor& r : results) all.push_back(r.uop());
   absl::flat_hash_set<const Node*> overwritten;
   for (const UOp& u : TopoSort(all)) {
@@ -131,12 +149,14 @@ void CapturedStep::Collect(Trace& trace, const std::vector<Tensor>& arguments,
         u = UOp::Make(Op::kContiguous, {u});
       }
       out.kind = Result::kRoot;
-      out.index = add_root(u);
+      out.index = roots.Add(u);
     }
     results_.push_back(out);
   }
-  drawn_ = trace.drawn();
+}
 
+void CapturedStep::PrepareReplay(const std::vector<UOp>& roots,
+                                 const std::vector<UOp>& placeholders) {
   PlanKey key = MakePlanKey(roots);
   CollectLeaves(key, placeholders);
   const int64_t most = (IntFlag(Flag::kKeepMib) << 20) - Replay::KeptBytes();

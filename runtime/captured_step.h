@@ -78,6 +78,12 @@ class CapturedStep {
 
   void Collect(internal::Trace& trace, const std::vector<Tensor>& arguments,
                const std::vector<UOp>& placeholders, const std::vector<Tensor>& results);
+  struct RootList;
+  void CollectWrites(const std::vector<Tensor>& arguments, const std::vector<UOp>& placeholders,
+                     RootList& roots);
+  void CollectResults(const std::vector<Tensor>& arguments, const std::vector<Tensor>& results,
+                      RootList& roots);
+  void PrepareReplay(const std::vector<UOp>& roots, const std::vector<UOp>& placeholders);
   void CollectLeaves(const PlanKey& key, const std::vector<UOp>& placeholders);
   std::vector<bool> LastingLeaves() const;
   Tensor TensorOf(const Source& s, const std::vector<Tensor>& inputs) const {

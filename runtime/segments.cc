@@ -275,6 +275,12 @@ class Cutter {
         s.results.push_back(i);
       }
     }
+    AppendInterface(s, words);
+    return out;
+  }
+
+  // Its results, and the kinds of its inputs.
+  void AppendInterface(const Segment& s, std::vector<uint64_t>& words) const {
     words.push_back(~uint64_t{0});
     for (int r : s.results) words.push_back(static_cast<uint64_t>(r - s.begin));
     for (const Segment::Input& in : s.inputs) {
@@ -288,7 +294,6 @@ class Cutter {
                                    : reinterpret_cast<uintptr_t>(e.expr().get()));
       }
     }
-    return out;
   }
 
   const PlanKey& key_;

@@ -297,27 +297,22 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
   return interrupted ? 130 : 0;
 }
 
-}  // namespace
+absl::StatusOr<int> RunTokenize(const Command& command) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer, LoadTokenizer(command.model));
+  ASSIGN_OR_RETURN(const std::string text, ReadText("-"));
+  Tokenizer::Options options;
+  options.special = command.bos;
+  const std::vector<int32_t> ids = tokenizer->Encode(text, options);
+  if (command.json) {
+    JsonLine().Ids("tokens", ids).Print();
+  } else {
+    Show(absl::StrJoin(ids, " ") + "\n");
+  }
+  return 0;
+}
 
-absl::StatusOr<int> RunCommand(const Command& command) {
-  if (command.help) {
-    Show(CommandHelp());
-    return 0;
-  }
-  if (command.mode == Command::Mode::kTokenize) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer,
-                     LoadTokenizer(command.model));
-    ASSIGN_OR_RETURN(const std::string text, ReadText("-"));
-    Tokenizer::Options options;
-    options.special = command.bos;
-    const std::vector<int32_t> ids = tokenizer->Encode(text, options);
-    if (command.json) {
-      JsonLine().Ids("tokens", ids).Print();
-    } else {
-      Show(absl::StrJoin(ids, " ") + "\n");
-    }
-    return 0;
-  }
+// The model, on the command's devices; says on stderr how long that took.
+absl::StatusOr<Model> LoadAndPlace(const Command& command) {
   const auto begin = std::chrono::steady_clock::now();
   absl::StatusOr<Model> loaded = [&command] {
     ShowProgress progress("read");
@@ -345,6 +340,18 @@ absl::StatusOr<int> RunCommand(const Command& command) {
                  model.division.whole.sharding().mesh().ToString().c_str(),
                  ShowSeconds(all.count()).c_str());
   }
+  return loaded;
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunCommand(const Command& command) {
+  if (command.help) {
+    Show(CommandHelp());
+    return 0;
+  }
+  if (command.mode == Command::Mode::kTokenize) return RunTokenize(command);
+  ASSIGN_OR_RETURN(const Model model, LoadAndPlace(command));
   SessionOptions options;
   options.context = command.context;
   options.cache = command.cache;
