@@ -130,22 +130,26 @@ UOp RuleSet::Apply(const UOp& u, const RewriteRule** fired) const {
   return UOp();
 }
 
-std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets,
-                         bool mark) {
-  struct Done {
-    UOp node, result;  // the first is what lies at the map's key, and stays there
-  };
-  NodeMap<Done> done;
-  const auto set = [&done](const UOp& u, const UOp& result) {
-    *done.TryEmplace(u.get()).first = {u, result};
-  };
-  const auto is_settled = [mark](const UOp& u) {
-    return mark && u.get()->simplest.load(std::memory_order_relaxed);
-  };
-  const auto result = [&](const UOp& u) -> const UOp& {
-    return is_settled(u) ? u : done.At(u.get()).result;
-  };
-  const auto is_done = [&](const UOp& u) { return is_settled(u) || done.Contains(u.get()); };
+namespace {
+
+// One call of Rewrite, on a stack of its own: graphs are deep.
+class Rewriter {
+ public:
+  Rewriter(absl::Span<const RuleSet* const> sets, bool mark) : sets_(sets), mark_(mark) {}
+
+  std::vector<UOp> Run(absl::Span<const UOp> roots) {
+    for (const UOp& r : roots) stack_.push_back({r, kVisit, {}, false});
+    while (!stack_.empty()) {
+      Frame f = std::move(stack_.back());
+      stack_.pop_back();
+      Step(f);
+    }
+    std::vector<UOp> out;
+    for (const UOp& r : roots) out.push_back(Result(r));
+    return out;
+  }
+
+ private:
   // A frame visits a node (kVisit), rebuilds it over its finished sources (kBuild), or waits for
   // the node it was replaced by (kAlias).
   enum Stage : uint8_t { kVisit, kBuild, kAlias };
@@ -155,72 +159,90 @@ std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* 
     UOp other;
     bool made;  // by a rule
   };
-  absl::InlinedVector<Frame, 16> stack;
-  for (const UOp& r : roots) stack.push_back({r, kVisit, {}, false});
-  int64_t fired_count = 0, visited = 0;  // of the nodes that were there before
-  const RewriteRule *last = nullptr, *before_last = nullptr;
-  while (!stack.empty()) {
-    Frame f = std::move(stack.back());
-    stack.pop_back();
-    if (f.stage == kAlias) {
-      set(f.node, UOp(result(f.other)));
-      continue;
-    }
-    if (is_done(f.node)) continue;
+  struct Done {
+    UOp node, result;  // the first is what lies at the map's key, and stays there
+  };
+
+  void Set(const UOp& u, const UOp& result) { *done_.TryEmplace(u.get()).first = {u, result}; }
+  bool IsSettled(const UOp& u) const {
+    return mark_ && u.get()->simplest.load(std::memory_order_relaxed);
+  }
+  bool IsDone(const UOp& u) const { return IsSettled(u) || done_.Contains(u.get()); }
+  const UOp& Result(const UOp& u) { return IsSettled(u) ? u : done_.At(u.get()).result; }
+
+  void Step(const Frame& f) {
+    if (f.stage == kAlias) return Set(f.node, UOp(Result(f.other)));
+    if (IsDone(f.node)) return;
     if (f.stage == kVisit) {
-      visited += f.made ? 0 : 1;
-      const size_t before = stack.size();
-      for (int i = f.node.size() - 1; i >= 0; --i) {
-        const UOp& s = f.node.src(i);
-        if (is_done(s)) continue;
-        if (stack.size() == before) stack.push_back({f.node, kBuild, {}, f.made});
-        stack.push_back({s, kVisit, {}, f.made});
-      }
-      if (stack.size() > before) continue;
+      visited_ += f.made ? 0 : 1;
+      if (VisitSources(f)) return;
     }
-    const auto stays = [&](const UOp& s) { return result(s) == s; };
-    if (!std::all_of(f.node.srcs().begin(), f.node.srcs().end(), stays)) {
-      absl::InlinedVector<UOp, 4> srcs;
-      for (const UOp& s : f.node.srcs()) srcs.push_back(result(s));
-      const UOp built = f.node.WithSrcs(srcs);
-      if (is_done(built)) {
-        set(f.node, UOp(result(built)));
-      } else {
-        for (const UOp& s : srcs) {  // finished themselves
-          if (!is_settled(s)) done.TryEmplace(s.get(), {s, s});
-        }
-        stack.push_back({f.node, kAlias, built, f.made});
-        stack.push_back({built, kBuild, {}, f.made});
-      }
-      continue;
-    }
-    UOp next;
-    for (const RuleSet* set : sets) {
-      const RewriteRule* fired = nullptr;
-      next = set->Apply(f.node, &fired);
-      if (!next) continue;
-      before_last = std::exchange(last, fired);
-      if (++fired_count >= 1000 * visited + 100000) {
-        throw Error(absl::InternalError(absl::StrCat(
-            set->name(), ": rules do not come to an end; the last were those at lines ",
-            before_last ? before_last->line : 0, " and ", last->line)));
-      }
-      break;
-    }
-    if (!next) {
-      if (mark) {
-        f.node.get()->simplest.store(true, std::memory_order_relaxed);
-      } else {
-        set(f.node, f.node);
-      }
+    const auto stays = [this](const UOp& s) { return Result(s) == s; };
+    if (!std::all_of(f.node.srcs().begin(), f.node.srcs().end(), stays)) return Rebuild(f);
+    if (const UOp next = ApplyOnce(f.node)) {
+      stack_.push_back({f.node, kAlias, next, true});
+      stack_.push_back({next, kVisit, {}, true});
+    } else if (mark_) {
+      f.node.get()->simplest.store(true, std::memory_order_relaxed);
     } else {
-      stack.push_back({f.node, kAlias, next, true});
-      stack.push_back({next, kVisit, {}, true});
+      Set(f.node, f.node);
     }
   }
-  std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(result(r));
-  return out;
+
+  // Whether some of them have to be finished first.
+  bool VisitSources(const Frame& f) {
+    const size_t before = stack_.size();
+    for (int i = f.node.size() - 1; i >= 0; --i) {
+      const UOp& s = f.node.src(i);
+      if (IsDone(s)) continue;
+      if (stack_.size() == before) stack_.push_back({f.node, kBuild, {}, f.made});
+      stack_.push_back({s, kVisit, {}, f.made});
+    }
+    return stack_.size() > before;
+  }
+
+  void Rebuild(const Frame& f) {
+    absl::InlinedVector<UOp, 4> srcs;
+    for (const UOp& s : f.node.srcs()) srcs.push_back(Result(s));
+    const UOp built = f.node.WithSrcs(srcs);
+    if (IsDone(built)) return Set(f.node, UOp(Result(built)));
+    for (const UOp& s : srcs) {  // finished themselves
+      if (!IsSettled(s)) done_.TryEmplace(s.get(), {s, s});
+    }
+    stack_.push_back({f.node, kAlias, built, f.made});
+    stack_.push_back({built, kBuild, {}, f.made});
+  }
+
+  // What the first rule that fits makes of the node, or nothing.
+  UOp ApplyOnce(const UOp& u) {
+    for (const RuleSet* set : sets_) {
+      const RewriteRule* fired = nullptr;
+      UOp next = set->Apply(u, &fired);
+      if (!next) continue;
+      before_last_ = std::exchange(last_, fired);
+      if (++fired_count_ >= 1000 * visited_ + 100000) {
+        throw Error(absl::InternalError(absl::StrCat(
+            set->name(), ": rules do not come to an end; the last were those at lines ",
+            before_last_ ? before_last_->line : 0, " and ", last_->line)));
+      }
+      return next;
+    }
+    return UOp();
+  }
+
+  const absl::Span<const RuleSet* const> sets_;
+  const bool mark_;
+  NodeMap<Done> done_;
+  absl::InlinedVector<Frame, 16> stack_;
+  int64_t fired_count_ = 0, visited_ = 0;  // of the nodes that were there before
+  const RewriteRule *last_ = nullptr, *before_last_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<UOp> Rewrite(absl::Span<const UOp> roots, absl::Span<const RuleSet* const> sets,
+                         bool mark) {
+  return Rewriter(sets, mark).Run(roots);
 }
 
 UOp Rewrite(const UOp& root, const RuleSet& set, bool mark) {
