@@ -2,6 +2,7 @@
 #include "runtime/gguf.h"
 
 #include <cstring>
+#include <utility>
 
 #include "absl/container/flat_hash_set.h"
 
@@ -73,7 +74,7 @@ int64_t GgufArray::Int(uint64_t i) const {
     if constexpr (std::is_floating_point_v<decltype(v)>) {
       return v > -9e18 && v < 9e18 ? static_cast<int64_t>(v) : -1;
     } else {
-      return static_cast<int64_t>(v);
+      return std::in_range<int64_t>(v) ? static_cast<int64_t>(v) : -1;
     }
   });
 }

@@ -37,7 +37,8 @@ struct GgufArray {
   uint64_t count = 0;
   absl::string_view bytes;                 // of numbers and bools
   std::vector<absl::string_view> strings;  // of strings
-  // Element i of an array of numbers or bools.
+  // Element i, which must be below count, of an array of numbers or bools. An Int that 64 bits with
+  // a sign do not hold, or NaN, is -1.
   double Number(uint64_t i) const;
   int64_t Int(uint64_t i) const;
 };
