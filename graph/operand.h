@@ -20,9 +20,13 @@ namespace tessera {
 
 class Tensor;
 
-// The dtype that holds a C++ arithmetic type: f32 for float, i64 for long, bool for bool.
+// The C++ types whose values are a dtype's: bool, integers of 64 bits at most, float and double. No
+// dtype holds a wider type (long double, __int128): convert it first.
 template <typename T>
-requires std::is_arithmetic_v<T>
+concept HasDType = std::is_arithmetic_v<T> && sizeof(T) <= 8;
+
+// The dtype that holds such a type: f32 for float, i64 for long, bool for bool.
+template <HasDType T>
 constexpr DType DTypeOf() {
   if constexpr (std::is_same_v<T, bool>) return kBool;
   if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? kFloat32 : kFloat64;

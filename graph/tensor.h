@@ -117,9 +117,9 @@ class Tensor {
   static Tensor From(const Nested& values, std::optional<DType> dtype = {}, Device device = {},
                      CallSite at = CallSite::Here());
   // Of a vector, copied; a tensor of E's own dtype.
-  template <typename E>
+  template <HasDType E>
   static Tensor From(const std::vector<E>& values, CallSite at = CallSite::Here());
-  template <typename E>
+  template <HasDType E>
   static Tensor From(const std::vector<E>& values, const Dims& shape, Device device = {},
                      CallSite at = CallSite::Here());
   // Of row-major bytes, copied.
@@ -981,7 +981,7 @@ std::string Explain(absl::Span<const Tensor> tensors, CallSite at = CallSite::He
 
 // ---- implementation
 
-template <typename E>
+template <HasDType E>
 Tensor Tensor::From(const std::vector<E>& values, const Dims& shape, Device device, CallSite at) {
   const Extent n = Shape(shape.extents()).Elements();
   if (!n.is_int(static_cast<int64_t>(values.size()))) {
@@ -996,7 +996,7 @@ Tensor Tensor::From(const std::vector<E>& values, const Dims& shape, Device devi
     return FromBytes(values.data(), shape, DTypeOf<E>(), device, at);
   }
 }
-template <typename E>
+template <HasDType E>
 Tensor Tensor::From(const std::vector<E>& values, CallSite at) {
   return From(values, {static_cast<int64_t>(values.size())}, {}, at);
 }

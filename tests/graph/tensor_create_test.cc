@@ -65,6 +65,21 @@ TEST(TensorCreate, FromVectorsIsACopy) {
   EXPECT_FALSE(Tensor::From(data).uop() == Tensor::From(data).uop());
 }
 
+// Whether From takes a vector of these.
+template <typename E>
+constexpr bool FromTakes() {
+  return requires(std::vector<E> v) { Tensor::From(v); };
+}
+
+TEST(TensorCreate, FromTakesWhatADtypeHolds) {
+  EXPECT_TRUE(FromTakes<double>() && FromTakes<bool>() && FromTakes<char>());
+  EXPECT_FALSE(FromTakes<__int128>());
+  if (sizeof(long double) > 8) {
+    EXPECT_FALSE(FromTakes<long double>());
+  }
+  EXPECT_THAT(Values(Tensor::Full({1}, 1.5L)), ElementsAre(1.5));  // a number is converted
+}
+
 TEST(TensorCreate, EmptyWasNeverGivenData) {
   const Tensor t = Tensor::Empty({4});
   EXPECT_FALSE(Evaluate({t.uop()}).ok());
