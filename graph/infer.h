@@ -7,6 +7,8 @@
 namespace tessera {
 
 inline constexpr int kMaxRank = 60;  // passes keep sets of axes in 64 bits
+// Tensors of more elements are refused: no memory holds them, and bytes are counted in 64 bits.
+inline constexpr int64_t kMostElements = int64_t{1} << 44;
 
 // Names of variables that hold a place's own numbers begin with this (schedule/localise.h).
 inline constexpr char kPlaceVariable[] = "@p";

@@ -7,6 +7,7 @@
 #include "graph/buffer.h"
 #include "graph/constant_results.h"
 #include "graph/flags.h"
+#include "graph/infer.h"
 #include "graph/infer_device.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
@@ -226,6 +227,19 @@ Device DeviceLike(const Tensor& t) {
 
 UOp NewBuffer(DType dtype, const Extents& dims, Device device) {
   return Build(Op::kBuffer, dtype, {}, BufferArg{std::make_shared<Buffer>(), dims, device});
+}
+
+int64_t CheckHostBytes(const UOp& buffer, const void* memory) {
+  const Shape& shape = buffer.shape();
+  if (!shape.is_static()) Fail("the shape ", shape.ToString(), " is symbolic");
+  const int64_t elements = shape.MaxElements();
+  if (elements > kMostElements) {
+    Fail("the shape ", shape.ToString(), " has more elements than any memory holds");
+  }
+  if (memory == nullptr && elements > 0) {
+    Fail("the pointer is null, and the shape ", shape.ToString(), " needs ", elements, " elements");
+  }
+  return elements * buffer.dtype().bytes();
 }
 
 Device DefaultDevice() {

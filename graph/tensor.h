@@ -93,7 +93,8 @@ class Tensor {
   template <typename E>
   const E* Data(CallSite at = CallSite::Here()) const;
   // A tensor over the caller's memory, which must outlive it or be freed by the deleter; on a
-  // Sharding that replicates, each place reads that memory, and nothing may be assigned to it.
+  // Sharding that replicates, each place reads that memory, and nothing may be assigned to it. On
+  // an Error the memory is still the caller's: the deleter is not called.
   static Tensor FromBlob(void* data, const Dims& shape, DType dtype,
                          std::function<void(void*)> deleter = {}, Device device = {},
                          CallSite at = CallSite::Here());

@@ -73,13 +73,10 @@ Tensor Tensor::FromBytes(const void* bytes, const Dims& shape, DType dtype, Devi
                          CallSite at) {
   Call call("From", at);
   internal::CheckHoldsValues(device);
-  const Extent n = Shape(shape.extents()).Elements();
-  if (!n.is_int()) Fail("the shape ", Shape(shape.extents()).ToString(), " is symbolic");
-  // Checks the shape before its bytes are read.
   const UOp node = internal::NewBuffer(dtype, shape.extents(), Device(Place("CPU", 0)));
   constexpr int64_t kAlign = 64;
   auto storage = std::make_shared<Storage>();
-  storage->bytes = n.value() * dtype.bytes();
+  storage->bytes = internal::CheckHostBytes(node, bytes);
   const int64_t room = (storage->bytes + kAlign) / kAlign * kAlign;
   storage->data = std::aligned_alloc(kAlign, static_cast<size_t>(room));
   if (storage->data == nullptr) {

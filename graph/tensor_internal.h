@@ -163,6 +163,9 @@ void CheckHoldsValues(Device device);
 Device DeviceLike(const Tensor& t);
 // A fresh BUFFER without storage.
 UOp NewBuffer(DType dtype, const Extents& dims, Device device);
+// How many bytes of the caller's memory such a BUFFER takes; an Error where it has a symbolic shape
+// or more elements than any memory holds, and where there is no memory.
+int64_t CheckHostBytes(const UOp& buffer, const void* memory);
 // Whether all places of a value read the same memory, the caller's: it must not be written, as each
 // place would do so.
 bool IsSharedMemory(const UOp& buffer);

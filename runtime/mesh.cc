@@ -4,6 +4,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "graph/infer.h"
 #include "graph/status.h"
 #include "runtime/box_rows.h"
 #include "runtime/core_pool.h"

@@ -209,30 +209,27 @@ Tensor Tensor::FromBlob(void* data, const Dims& shape, DType dtype,
   Call call("FromBlob", at);
   const Device home = device ? device : Device(Place("CPU", 0));
   const UOp buffer = internal::NewBuffer(dtype, shape.extents(), home);
-  if (!buffer.shape().is_static()) Fail("the shape ", buffer.shape().ToString(), " is symbolic");
+  const int64_t bytes = internal::CheckHostBytes(buffer, data);
   // Places that all have the whole may all read it there.
   const bool shared = home.is_sharding() && home.sharding() == Sharding(home.sharding().mesh());
   if ((home.is_sharding() && !shared) || home.places()[0].kind() != "CPU") {
     Fail("memory of the host belongs to CPU places that have all of it, not to ", home.ToString());
   }
-  const int64_t elements = buffer.shape().MaxElements();
-  if (data == nullptr && elements > 0) Fail("the pointer is null");
   if (reinterpret_cast<uintptr_t>(data) % dtype.bytes() != 0) {
     Fail("the pointer is not aligned to ", dtype.bytes(), " bytes, as ", dtype.ToString(),
          " must be");
   }
   if (dtype.IsBool()) {  // kernels rely on 0 and 1
-    const auto* const bytes = static_cast<const uint8_t*>(data);
-    const auto* const wrong =
-        std::find_if(bytes, bytes + elements, [](uint8_t b) { return b > 1; });
-    if (wrong != bytes + elements) {
-      Fail("element ", wrong - bytes, " is the byte ", int{*wrong},
+    const auto* const first = static_cast<const uint8_t*>(data);
+    const auto* const wrong = std::find_if(first, first + bytes, [](uint8_t b) { return b > 1; });
+    if (wrong != first + bytes) {
+      Fail("element ", wrong - first, " is the byte ", int{*wrong},
            ", and bools are 0 or 1; pass u8 and compare it, as in t != 0");
     }
   }
   auto storage = std::make_shared<Storage>();
   storage->data = data;
-  storage->bytes = elements * dtype.bytes();
+  storage->bytes = bytes;
   storage->is_shared = true;
   for (size_t i = 0; shared && i < home.places().size(); ++i) {
     storage->parts.push_back(std::make_shared<Storage>());

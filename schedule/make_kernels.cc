@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "graph/infer.h"
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "schedule/localise.h"

@@ -31,8 +31,7 @@ struct PlanKernel {
   int parts() const { return workers * parts_each; }
 };
 
-// Tensors of more elements are refused: no memory holds them, and bytes are counted in 64 bits.
-inline constexpr int64_t kMostElements = int64_t{1} << 44;
+// The error of a tensor of more than kMostElements.
 absl::Status TooLarge(const Shape& shape, DType dtype);
 
 struct PlanBuffer {

@@ -80,6 +80,22 @@ TEST(TensorCreate, FromTakesWhatADtypeHolds) {
   EXPECT_THAT(Values(Tensor::Full({1}, 1.5L)), ElementsAre(1.5));  // a number is converted
 }
 
+TEST(TensorCreate, MemoryOfTheCaller) {
+  constexpr int64_t kMany = int64_t{1} << 62;
+  float one = 1;
+  int deleted = 0;
+  const auto count = [&](void*) { ++deleted; };
+  EXPECT_ERROR(Tensor::FromBytes(&one, {kMany}, kFloat32), "From", "than any memory holds");
+  EXPECT_ERROR(Tensor::FromBlob(&one, {kMany}, kFloat32, count), "FromBlob",
+               "than any memory holds");
+  EXPECT_ERROR(Tensor::FromBytes(nullptr, {4}, kFloat32), "From", "the pointer is null");
+  EXPECT_ERROR(Tensor::FromBlob(nullptr, {4}, kFloat32, count), "FromBlob", "the pointer is null");
+  const Variable n("caller_n", 1, 8);
+  EXPECT_ERROR(Tensor::FromBytes(&one, {n}, kFloat32), "From", "is symbolic");
+  EXPECT_ERROR(Tensor::FromBlob(&one, {n}, kFloat32, count), "FromBlob", "is symbolic");
+  EXPECT_EQ(deleted, 0);
+}
+
 TEST(TensorCreate, EmptyWasNeverGivenData) {
   const Tensor t = Tensor::Empty({4});
   EXPECT_FALSE(Evaluate({t.uop()}).ok());
