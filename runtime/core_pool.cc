@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <exception>
 #include <thread>
+#include <utility>
 
 #include "graph/status.h"
 #include "runtime/host_target.h"
@@ -93,7 +95,10 @@ CorePool& CorePool::Global() {
   return *pool;
 }
 
-CorePool::CorePool(int cores) : cores_(std::max(cores, 1)) {}
+CorePool::CorePool(int cores)
+    : cores_(std::max(cores, 1)), shares_(std::make_unique<Share[]>(cores_)) {
+  boxes_.reserve(cores_);
+}
 
 CorePool::~CorePool() {
   CHECK(!taken_.load(), "a CorePool dies under a Run");
@@ -113,13 +118,15 @@ void CorePool::Start() {
   pthread_sigmask(SIG_SETMASK, &all, &before);
   CPU_ZERO(&allowed_);
   pthread_getaffinity_np(pthread_self(), sizeof allowed_, &allowed_);
-  shares_ = std::make_unique<Share[]>(cores_);
-  for (int i = 1; i < cores_; ++i) {
-    boxes_.push_back(std::make_unique<Mailbox>());
-    Mailbox& box = *boxes_.back();
-    box.share = i;
-    box.thread = std::thread([this, &box] { ThreadMain(box); });
-    pthread_setname_np(box.thread.native_handle(), "tessera-core");
+  try {
+    for (int i = 1; i < cores_; ++i) {
+      auto box = std::make_unique<Mailbox>();
+      box->share = i;
+      box->thread = std::thread([this, at = box.get()] { ThreadMain(*at); });
+      pthread_setname_np(box->thread.native_handle(), "tessera-core");
+      boxes_.push_back(std::move(box));
+    }
+  } catch (const std::exception&) {  // no more threads, or no memory: those that there are do it
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -183,7 +190,7 @@ void CorePool::Run(CoreFn fn, void* arg, int64_t workers) {
   fn_ = fn;
   arg_ = arg;
   workers_ = workers;
-  num_shares_ = std::min<int64_t>(workers, cores_);
+  num_shares_ = std::min<int64_t>(workers, static_cast<int64_t>(boxes_.size()) + 1);
   for (int64_t i = 0; i < num_shares_; ++i) {
     const int64_t first = i == 0 ? 1 : i * workers / num_shares_;  // 0 is the caller's
     shares_[i].Set(first, (i + 1) * workers / num_shares_);

@@ -14,10 +14,11 @@ namespace tessera {
 // must never wait for another. It does not throw.
 using CoreFn = void (*)(void* arg, int64_t worker, int64_t workers);
 
-// A caller and cores - 1 threads. The threads start with the first Run that can use them. One that
-// finishes a kernel spins up to 100 microseconds for the next, of this plan or of the one after it,
-// before it sleeps on a futex: programs run one small plan after another, and to be woken takes
-// longer than such a plan. While more than one PlanScope is alive it sleeps at once.
+// A caller and cores - 1 threads, or as many as the system grants. The threads start with the first
+// Run that can use them. One that finishes a kernel spins up to 100 microseconds for the next, of
+// this plan or of the one after it, before it sleeps on a futex: programs run one small plan after
+// another, and to be woken takes longer than such a plan. While more than one PlanScope is alive it
+// sleeps at once.
 //
 // The pool serves one Run at a time. A Run that finds it taken, by another thread or by the Run
 // that it is nested in, executes all its workers itself, in order: many plans at once already keep

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <system_error>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -26,7 +27,11 @@ class WeightReader {
       : weights_(weights.all()), bytes_(weights.bytes()), progress_(progress) {
     const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) *
                             static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    if (progress_ && bytes_ <= memory / 4 * 3) thread_ = std::thread([this] { Run(); });
+    if (!progress_ || bytes_ > memory / 4 * 3) return;
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {  // no thread: weights come into memory as they are used
+    }
   }
   ~WeightReader() {
     stop_ = true;

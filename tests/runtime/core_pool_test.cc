@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include "graph/status.h"
 #include "graph/tensor.h"
 #include "runtime/host_target.h"
+#include "tests/support/no_threads.h"
 #include "tests/testing.h"
 
 namespace tessera {
@@ -172,6 +174,23 @@ TEST(CorePool, ThreadsKeepOffTheCallersCore) {
   }
   pthread_setaffinity_np(pthread_self(), sizeof allowed, &allowed);
   EXPECT_GT(helped, 0);
+}
+
+TEST(CorePool, TheCallerAloneWhereNoThreadStarts) {
+  CorePool pool(4);
+  sigset_t before, after;
+  pthread_sigmask(SIG_SETMASK, nullptr, &before);
+  {
+    const NoThreads none;
+    Calls calls(100);
+    pool.Run(&Calls::Fn, &calls, 100);
+    for (const auto& n : calls.count) EXPECT_EQ(n, 1);
+  }
+  pthread_sigmask(SIG_SETMASK, nullptr, &after);
+  EXPECT_EQ(sigismember(&after, SIGTERM), sigismember(&before, SIGTERM));
+  Calls calls(100);  // with threads again
+  pool.Run(&Calls::Fn, &calls, 100);
+  for (const auto& n : calls.count) EXPECT_EQ(n, 1);
 }
 
 TEST(CorePool, NestedRunsAreSerial) {

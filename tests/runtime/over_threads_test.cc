@@ -6,6 +6,8 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "tests/support/no_threads.h"
+
 namespace tessera {
 namespace {
 
@@ -29,6 +31,13 @@ TEST(OverThreads, WhatOneThrowsIsTheCallers) {
                  std::runtime_error);
     EXPECT_LT(calls, 1 << 20);  // what had not begun is left out
   }
+}
+
+TEST(OverThreads, TheCallerAloneWhereNoThreadStarts) {
+  const NoThreads none;
+  std::vector<std::atomic<int>> calls(100);
+  OverThreads(100, 8, [&](int64_t i) { ++calls[i]; });
+  for (const std::atomic<int>& n : calls) EXPECT_EQ(n, 1);
 }
 
 }  // namespace
