@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -111,6 +112,17 @@ absl::StatusOr<CpuKernelPtr> MakeKernel(absl::string_view text, absl::string_vie
   return kernel;
 }
 
+// The same, where whatever is thrown (there is no memory) is an error: others wait for the kernel.
+absl::StatusOr<CpuKernelPtr> TryMakeKernel(absl::string_view text, absl::string_view entry,
+                                           const Target& target) {
+  try {
+    return MakeKernel(text, entry, target);
+  } catch (const std::exception& e) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("jit: the kernel ", entry, " cannot be made: ", e.what()));
+  }
+}
+
 bool InMemory(const KernelRequest& request, const Target& target) {
   Table& table = GetTable();
   const std::string key = TableKey(request.text, request.entry, target);
@@ -141,7 +153,7 @@ absl::StatusOr<CpuKernelPtr> GetKernel(absl::string_view text, absl::string_view
     if (found->kernel.ok()) table.memory_hits.fetch_add(1);
     return found->kernel;
   }
-  absl::StatusOr<CpuKernelPtr> kernel = MakeKernel(text, entry, target);
+  absl::StatusOr<CpuKernelPtr> kernel = TryMakeKernel(text, entry, target);
   if (!kernel.ok()) {
     std::lock_guard<std::mutex> lock(table.mutex);
     const auto at = table.entries.find(key);

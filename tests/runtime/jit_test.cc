@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -186,6 +187,32 @@ TEST_F(Jit, BrokenEntryIsReplaced) {
   EXPECT_EQ(GetJitStats().compiles, before.compiles + 1);
   ASSERT_EQ(Files().size(), 1u);
   EXPECT_EQ(fs::file_size(Files()[0]), size);
+}
+
+// Its entry on disk has grown beyond the memory there is. (A sanitizer ends a process that has
+// none.)
+TEST_F(Jit, NoMemoryIsAnErrorThatDoesNotLastSlow) {
+  ASSERT_OK(GetKernel(ScaleText(8), "scale", HostTarget()));
+  ASSERT_EQ(Files().size(), 1u);
+  fs::resize_file(Files()[0], 1 << 30);
+  ClearKernels();
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit less = before;
+  less.rlim_cur = pages * sysconf(_SC_PAGESIZE) + (512 << 20);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &less), 0);
+  std::vector<absl::Status> got;
+  for (int i = 0; i < 2; ++i) {
+    got.push_back(GetKernel(ScaleText(8), "scale", HostTarget()).status());
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  for (const absl::Status& status : got) {
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                 "jit: the kernel scale cannot be made"));
+  }
+  EXPECT_OK(GetKernel(ScaleText(8), "scale", HostTarget()));
 }
 
 // A checksummed entry that holds no object at all.
