@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "graph/buffer.h"
+#include "graph/infer.h"
 #include "graph/tensor_internal.h"
+#include "runtime/device.h"
 #include "runtime/mapped_file.h"
 
 namespace tessera {
@@ -44,16 +46,28 @@ struct Held {
   DLManagedTensor managed;
 };
 
-DLDevice DeviceOf(const Tensor& t) {
+// Where its memory lies, once all that was launched has written it: whoever gets the memory knows
+// nothing of our streams.
+DLDevice FinishedOn(const Tensor& t) {
   if (t.device().is_sharding()) {
     Fail("the tensor is in parts on ", t.device().ToString(), "; gather it with .To(\"CPU\")");
   }
   const Place& place = t.device().place();
+  const absl::StatusOr<DeviceRuntime*> device = GetDevice(place);
+  internal::ThrowAsCall(device.status());
+  internal::ThrowAsCall((*device)->Wait());
   if (place.kind() == "CPU") return {kDLCPU, 0};  // virtual devices share the memory
   if (place.kind() == "CUDA") return {kDLCUDA, place.index()};
   Fail("the tensor is on ", t.device().ToString(),
        ", whose memory nobody else can read; move it "
        "with .To(\"CPU\")");
+}
+
+DLDataType TypeOf(DType dtype) {
+  for (const Name& n : kNames) {
+    if (n.dtype == dtype) return {n.code, static_cast<uint8_t>(dtype.bits()), 1};
+  }
+  Fail(dtype.ToString(), " has no code in DLPack; cast it");
 }
 
 DType TypeOf(const DLDataType& d) {
@@ -79,10 +93,10 @@ std::vector<int> OrderOf(const DLTensor& d) {
 }
 
 void CheckShape(const DLTensor& d) {
-  constexpr int kMaxRank = 64;
-  if (d.ndim < 0 || d.ndim > kMaxRank || (d.ndim > 0 && d.shape == nullptr)) {
-    Fail("the tensor has ", d.ndim, " axes", d.shape == nullptr ? " and no shape" : "");
+  if (d.ndim < 0 || d.ndim > kMaxRank) {
+    Fail("the tensor has ", d.ndim, " axes, not 0 to ", kMaxRank, "; reshape it first");
   }
+  if (d.ndim > 0 && d.shape == nullptr) Fail("the tensor has ", d.ndim, " axes and no shape");
   uint64_t bytes = static_cast<uint64_t>(d.dtype.bits) / 8;
   for (int i = 0; i < d.ndim; ++i) {
     if (d.shape[i] < 0) Fail("axis ", i, " has the extent ", d.shape[i]);
@@ -103,14 +117,10 @@ DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
   const UOp buffer = held->tensor.uop();
   Storage& storage = *buffer.arg<BufferArg>().buffer->storage;
   internal::ThrowAsCall(CheckNotLost(storage, Show(tensor)));
-  storage.is_shared = true;
   // The storage is held as it is now, whatever the tensor is assigned later.
   held->tensor = Tensor(buffer);
-  const DType dtype = tensor.dtype();
-  uint8_t code = 0;
-  for (const Name& n : kNames) {
-    if (n.dtype == dtype) code = n.code;
-  }
+  const DLDataType dtype = TypeOf(tensor.dtype());
+  const DLDevice device = FinishedOn(held->tensor);
   const int rank = tensor.rank();
   held->shape.resize(rank);
   held->strides.resize(rank);
@@ -121,17 +131,12 @@ DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
     stride *= tensor.size(i);
   }
   DLTensor& d = held->managed.dl_tensor;
-  d = {storage.data,
-       DeviceOf(held->tensor),
-       rank,
-       {code, static_cast<uint8_t>(dtype.bits()), 1},
-       held->shape.data(),
-       held->strides.data(),
-       0};
+  d = {storage.data, device, rank, dtype, held->shape.data(), held->strides.data(), 0};
   held->managed.manager_ctx = held.get();
   held->managed.deleter = [](DLManagedTensor* self) {
     delete static_cast<Held*>(self->manager_ctx);
   };
+  storage.is_shared = true;
   return &held.release()->managed;
 }
 
@@ -160,12 +165,14 @@ Tensor FromDlpack(DLManagedTensor* managed, CallSite at) {
     expected *= d.shape[axis];
     stored.insert(stored.begin(), d.shape[axis]);
   }
-  void* data = static_cast<char*>(d.data) + d.byte_offset;
-  if (empty) data = nullptr;
+  const bool nothing = empty || d.data == nullptr;
+  void* data = nothing ? nullptr : static_cast<char*>(d.data) + d.byte_offset;
+  // Until all has gone well the memory is the caller's.
+  const auto ours = std::make_shared<bool>(false);
   Tensor t = Tensor::FromBlob(
       data, stored, dtype,
-      [managed](void*) {
-        if (managed->deleter != nullptr) managed->deleter(managed);
+      [managed, ours](void*) {
+        if (*ours && managed->deleter != nullptr) managed->deleter(managed);
       },
       {}, at);
   // Back from the order in memory, with the axes that repeat elements.
@@ -181,7 +188,9 @@ Tensor FromDlpack(DLManagedTensor* managed, CallSite at) {
   for (int i = 0; i < d.ndim; ++i) {
     if (std::find(order.begin(), order.end(), i) == order.end()) t = t.Unsqueeze(i);
   }
-  return static_cast<int>(order.size()) == d.ndim ? t : t.Expand(whole);
+  if (static_cast<int>(order.size()) < d.ndim) t = t.Expand(whole);
+  *ours = true;
+  return t;
 }
 
 }  // namespace tessera

@@ -4,10 +4,12 @@
 #include <fstream>
 #include <limits>
 
+#include "graph/buffer.h"
 #include "graph/tensor_internal.h"
 #include "runtime/dlpack.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors_writer.h"
+#include "runtime/sim/sim.h"
 #include "runtime/tensor_bytes.h"
 #include "tests/graph/tensor_testing.h"
 
@@ -228,6 +230,15 @@ struct Producer {
   Producer(std::vector<int64_t> of_shape, std::vector<int64_t> of_strides, uint64_t offset = 0)
       : shape(std::move(of_shape)), strides(std::move(of_strides)) {
     managed.dl_tensor = {data.data(),
+TEST(Dlpack, WhatIsGivenOutIsComputed) {
+  Tensor x = (Tensor::Ones({1000}).To("SIM") + 1).Realize();
+  const int64_t waits = sim::GetCounts().host_waits;
+  EXPECT_ERROR(ToDlpack(x), "ToDlpack", "on SIM, whose memory nobody else can read");
+  EXPECT_GT(sim::GetCounts().host_waits, waits);
+  // Memory that was not given out after all is nobody else's.
+  EXPECT_FALSE(x.uop().arg<BufferArg>().buffer->storage->is_shared);
+}
+
                          {kDLCPU, 0},
                          static_cast<int32_t>(shape.size()),
                          {kDLFloat, 32, 1},
@@ -277,3 +288,11 @@ TEST(Dlpack, WhatIsRefusedStaysTheCallers) {
 
 }  // namespace
 }  // namespace tessera
+  // Of the axes in memory there are as many as a tensor has; with the one that repeats, more.
+  std::vector<int64_t> many(61, 1), steps(61, 1);
+  many[0] = 2, steps[0] = 0;
+  Producer axes(many, steps), nowhere({2}, {}, 4);
+  nowhere.managed.dl_tensor.data = nullptr;
+  EXPECT_ERROR(FromDlpack(&axes.managed), "FromDlpack", "61 axes, not 0 to 60");
+  EXPECT_ERROR(FromDlpack(&nowhere.managed), "FromDlpack", "the pointer is null");
+  EXPECT_EQ(axes.deleted + nowhere.deleted, 0);
