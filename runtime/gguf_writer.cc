@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <fstream>
 
 #include "graph/status.h"
+#include "runtime/file_writer.h"
 #include "runtime/gguf.h"
 
 namespace tessera {
@@ -128,12 +128,9 @@ std::string GgufWriter::Bytes() const {
 }
 
 absl::Status GgufWriter::Write(const std::string& path) const {
-  std::ofstream file(path, std::ios::binary);
-  Emit(
-      [&](const std::string& part) { file.write(part.data(), static_cast<int64_t>(part.size())); });
-  file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
-  return absl::OkStatus();
+  FileWriter file(path);
+  Emit([&](const std::string& part) { file.Write(part); });
+  return file.Finish();
 }
 
 }  // namespace tessera

@@ -31,6 +31,7 @@ class GgufWriter {
            const std::string& bytes);
 
   std::string Bytes() const;  // the whole file
+  // To a file beside, which then takes its place: who reads the one before it goes on.
   absl::Status Write(const std::string& path) const;
 
  private:

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "graph/infer.h"
 #include "graph/tensor_internal.h"
+#include "runtime/file_writer.h"
 #include "runtime/mapped_file.h"
 #include "runtime/tensor_bytes.h"
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "graph/tensor_internal.h"
+#include "runtime/file_writer.h"
 #include "runtime/safetensors.h"
 #include "runtime/tensor_bytes.h"
 

@@ -1,13 +1,7 @@
-// The elements of tensors as bytes, and files made of them.
+// The elements of tensors as bytes.
 #include "runtime/tensor_bytes.h"
 
-#include <unistd.h>
-
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-
-#include "absl/strings/str_cat.h"
 
 namespace tessera {
 namespace {
@@ -33,18 +27,6 @@ std::vector<uint8_t> BytesOf(const Tensor& t) {
     default:
       return AsBytes(t.Bitcast(kUInt64).ToVector<uint64_t>());
   }
-}
-
-absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> parts) {
-  const std::string beside = absl::StrCat(path, ".", getpid(), ".part");
-  std::ofstream file(beside, std::ios::binary);
-  for (absl::string_view part : parts) file.write(part.data(), static_cast<int64_t>(part.size()));
-  file.close();
-  if (!file || std::rename(beside.c_str(), path.c_str()) != 0) {
-    std::remove(beside.c_str());
-    return absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace tessera
