@@ -39,6 +39,14 @@ const Name& NameOf(DType dtype) {
   Fail(dtype.ToString(), " has no name in safetensors files; cast it");
 }
 
+const Name& NameOf(const Weight& w) {
+  for (const Name& n : kNames) {
+    if (n.format == w.format) return n;
+  }
+  Fail("tensor ", ShowName(w.name), ": no dtype holds ", InfoOf(w.format).name,
+       "; save it as F32 or BF16");
+}
+
 // Text in quotes, as JSON has it.
 std::string Quoted(absl::string_view text) {
   if (ValidUtf8Prefix(text) != text.size()) Fail("the name ", ShowName(text), " is not UTF-8");
@@ -103,13 +111,11 @@ std::map<std::string, Tensor> LoadSafetensors(const std::string& path, Device de
   ThrowAsCall(weights.status());
   std::map<std::string, Tensor> out;
   for (const Weight& w : weights->all()) {
-    for (const Name& n : kNames) {
-      if (n.format != w.format) continue;
-      // Bytes of booleans may be any; a kernel relies on 0 and 1.
-      const DType stored = n.dtype.IsBool() ? kUInt8 : n.dtype;
-      const Tensor t = Tensor::FromBytes(w.bytes.data(), w.shape, stored, device, at);
-      out[w.name] = n.dtype.IsBool() ? t != 0 : t;
-    }
+    const DType dtype = NameOf(w).dtype;
+    // Bytes of booleans may be any; a kernel relies on 0 and 1.
+    const DType stored = dtype.IsBool() ? kUInt8 : dtype;
+    const Tensor t = Tensor::FromBytes(w.bytes.data(), w.shape, stored, device, at);
+    out[w.name] = dtype.IsBool() ? t != 0 : t;
   }
   return out;
 }

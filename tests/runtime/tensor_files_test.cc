@@ -161,6 +161,26 @@ TEST(TensorFiles, SafetensorsThereAndBack) {
   EXPECT_ERROR(LoadSafetensors(Path("cut.safetensors")), "LoadSafetensors", "cut.safetensors");
 }
 
+// Whatever the parser takes is a tensor: none is left out.
+TEST(TensorFiles, EveryPlainFormatIsADtype) {
+  for (const char* format : {
+#define TESSERA_FORMAT_NAME(id, name, number, elements, bytes) elements == 1 ? name : nullptr,
+           TESSERA_WEIGHT_FORMATS(TESSERA_FORMAT_NAME)
+#undef TESSERA_FORMAT_NAME
+       }) {
+    if (format == nullptr) continue;
+    const int bytes = InfoOf(*WeightFormatNamed(format)).block_bytes;
+    std::string header = absl::StrCat("{\"t\":{\"dtype\":\"", format,
+                                      "\",\"shape\":[1],\"data_offsets\":[0,", bytes, "]}}");
+    header.resize(128, ' ');
+    std::ofstream(Path("one.safetensors"), std::ios::binary)
+        << char(128) << std::string(7, '\0') << header << std::string(bytes, '\0');
+    const auto all = LoadSafetensors(Path("one.safetensors"));
+    ASSERT_TRUE(all.contains("t")) << format;
+    EXPECT_EQ(all.at("t").dtype().bytes(), bytes) << format;
+  }
+}
+
 TEST(TensorFiles, AsManyAxesAsTensorsHave) {
   const Tensor x = Sample(kInt16, {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 1}),
                most = Tensor::Ones(std::vector<int64_t>(60, 1), kInt8);
@@ -210,6 +230,15 @@ TEST(Dlpack, OutSharesTheMemory) {
   EXPECT_ERROR(ToDlpack(Tensor::Ones({4}).Shard({"CPU:0", "CPU:1"}, 0)), "ToDlpack", "gather it");
 }
 
+TEST(Dlpack, WhatIsGivenOutIsComputed) {
+  Tensor x = (Tensor::Ones({1000}).To("SIM") + 1).Realize();
+  const int64_t waits = sim::GetCounts().host_waits;
+  EXPECT_ERROR(ToDlpack(x), "ToDlpack", "on SIM, whose memory nobody else can read");
+  EXPECT_GT(sim::GetCounts().host_waits, waits);
+  // Memory that was not given out after all is nobody else's.
+  EXPECT_FALSE(x.uop().arg<BufferArg>().buffer->storage->is_shared);
+}
+
 TEST(Dlpack, EveryDtypeThereAndBack) {
   for (DType t : kAll) {
     const Tensor x = Sample(t, {3, 2});
@@ -230,15 +259,6 @@ struct Producer {
   Producer(std::vector<int64_t> of_shape, std::vector<int64_t> of_strides, uint64_t offset = 0)
       : shape(std::move(of_shape)), strides(std::move(of_strides)) {
     managed.dl_tensor = {data.data(),
-TEST(Dlpack, WhatIsGivenOutIsComputed) {
-  Tensor x = (Tensor::Ones({1000}).To("SIM") + 1).Realize();
-  const int64_t waits = sim::GetCounts().host_waits;
-  EXPECT_ERROR(ToDlpack(x), "ToDlpack", "on SIM, whose memory nobody else can read");
-  EXPECT_GT(sim::GetCounts().host_waits, waits);
-  // Memory that was not given out after all is nobody else's.
-  EXPECT_FALSE(x.uop().arg<BufferArg>().buffer->storage->is_shared);
-}
-
                          {kDLCPU, 0},
                          static_cast<int32_t>(shape.size()),
                          {kDLFloat, 32, 1},
@@ -281,13 +301,6 @@ TEST(Dlpack, WhatIsRefusedStaysTheCallers) {
   EXPECT_ERROR(FromDlpack(&odd.managed), "FromDlpack", "aligned");
   EXPECT_ERROR(FromDlpack(&bools.managed), "FromDlpack", "element 6 is the byte 128");
   EXPECT_ERROR(FromDlpack(nullptr), "FromDlpack", "null");
-  for (const Producer* p : {&gaps, &reversed, &negative, &lanes, &huge, &cuda, &odd, &bools}) {
-    EXPECT_EQ(p->deleted, 0);
-  }
-}
-
-}  // namespace
-}  // namespace tessera
   // Of the axes in memory there are as many as a tensor has; with the one that repeats, more.
   std::vector<int64_t> many(61, 1), steps(61, 1);
   many[0] = 2, steps[0] = 0;
@@ -296,3 +309,10 @@ TEST(Dlpack, WhatIsRefusedStaysTheCallers) {
   EXPECT_ERROR(FromDlpack(&axes.managed), "FromDlpack", "61 axes, not 0 to 60");
   EXPECT_ERROR(FromDlpack(&nowhere.managed), "FromDlpack", "the pointer is null");
   EXPECT_EQ(axes.deleted + nowhere.deleted, 0);
+  for (const Producer* p : {&gaps, &reversed, &negative, &lanes, &huge, &cuda, &odd, &bools}) {
+    EXPECT_EQ(p->deleted, 0);
+  }
+}
+
+}  // namespace
+}  // namespace tessera
