@@ -29,6 +29,8 @@ class Session {
  public:
   // The model must outlive it; the session works where the model's parts are.
   Session(const Model& model, const SessionOptions& options);
+  Session(const Session&) = delete;  // its captured steps know where it is
+  Session& operator=(const Session&) = delete;
 
   // Runs the tokens at the next positions; the logits [vocabulary] of the last one, which stay
   // until the next call. There must be room, and at least one token.

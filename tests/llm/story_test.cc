@@ -1,6 +1,7 @@
 // The story model of the repository: its text, its logits against float64 goldens, its counters.
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,9 @@
 
 namespace tessera::llm {
 namespace {
+
+// The steps that it captures know where it is.
+static_assert(!std::is_move_constructible_v<Session> && !std::is_copy_constructible_v<Session>);
 
 const char kPrompt[] = "Once upon a time";
 
