@@ -288,13 +288,7 @@ absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, c
   ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));
   if (!to_device->Computes()) return absl::OkStatus();
   if (!from_device->Computes()) return from_device->CopyOut(target, source, to.bytes);  // its error
-  if (from_device->IsHost()) return to_device->CopyIn(target, source, to.bytes);
-  if (to_device->IsHost()) return from_device->CopyOut(target, source, to.bytes);
-  ASSIGN_OR_RETURN(const bool copied, to_device->CopyFrom(*from_device, target, source, to.bytes));
-  if (copied) return absl::OkStatus();
-  std::vector<char> staging(to.bytes);
-  RETURN_IF_ERROR(from_device->CopyOut(staging.data(), source, to.bytes));
-  return to_device->CopyIn(target, staging.data(), to.bytes);
+  return CopyBytes(*to_device, target, *from_device, source, to.bytes);
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<Storage>>> ExecutePlan(

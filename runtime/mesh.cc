@@ -68,6 +68,18 @@ absl::StatusOr<std::shared_ptr<Storage>> AllocateBuffer(const Plan& plan,
   return AllocateParts(places, bytes);
 }
 
+absl::Status CopyBytes(DeviceRuntime& to, void* target, DeviceRuntime& from, const void* source,
+                       int64_t bytes) {
+  if (&to == &from) return to.CopyWithin(target, source, bytes);
+  if (from.IsHost()) return to.CopyIn(target, source, bytes);
+  if (to.IsHost()) return from.CopyOut(target, source, bytes);
+  ASSIGN_OR_RETURN(const bool copied, to.CopyFrom(from, target, source, bytes));
+  if (copied) return absl::OkStatus();
+  std::vector<char> staging(bytes);
+  RETURN_IF_ERROR(from.CopyOut(staging.data(), source, bytes));
+  return to.CopyIn(target, staging.data(), bytes);
+}
+
 absl::StatusOr<std::shared_ptr<Storage>> CopyStorage(const Storage& storage, Device device) {
   ASSIGN_OR_RETURN(const std::vector<DeviceRuntime*> places, DevicesOf(device));
   const auto copy = [](DeviceRuntime* place,

@@ -29,6 +29,10 @@ absl::StatusOr<std::shared_ptr<Storage>> AllocateParts(absl::Span<DeviceRuntime*
                                                        absl::Span<const int64_t> bytes,
                                                        Written written = Written::kWhole);
 
+// Bytes from one place to another, by memory of the host where neither reaches the other.
+absl::Status CopyBytes(DeviceRuntime& to, void* target, DeviceRuntime& from, const void* source,
+                       int64_t bytes);
+
 // New storage with the same bytes, on the same places.
 absl::StatusOr<std::shared_ptr<Storage>> CopyStorage(const Storage& storage, Device device);
 

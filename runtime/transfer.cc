@@ -85,19 +85,6 @@ constexpr int64_t kChunk = 1 << 14;        // elements that one worker combines 
 constexpr int64_t kSerialBytes = 1 << 15;  // less is copied at once rather than by several cores
 constexpr int kMaxRows = 16;               // copied one by one where a place is not of the host
 
-// Bytes from one place to another.
-absl::Status CopyBytes(DeviceRuntime& to, void* target, DeviceRuntime& from, const void* source,
-                       int64_t bytes) {
-  if (&to == &from) return to.CopyWithin(target, source, bytes);
-  if (from.IsHost()) return to.CopyIn(target, source, bytes);
-  if (to.IsHost()) return from.CopyOut(target, source, bytes);
-  ASSIGN_OR_RETURN(const bool copied, to.CopyFrom(from, target, source, bytes));
-  if (copied) return absl::OkStatus();
-  std::vector<char> staging(bytes);
-  RETURN_IF_ERROR(from.CopyOut(staging.data(), source, bytes));
-  return to.CopyIn(target, staging.data(), bytes);
-}
-
 // As errors name it: op, shapes, and where the parts lie before and after.
 std::string Name(const Plan& plan, const PlanStep& step) {
   const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
