@@ -15,6 +15,11 @@
 #include "runtime/units.h"
 
 namespace tessera {
+namespace {
+
+constexpr int kNameColumn = 32;
+
+}  // namespace
 
 void DebugPlan(const Plan& plan) {
   if (IntFlag(Flag::kDebug) < 3) return;
@@ -49,8 +54,8 @@ LaunchTable::LaunchTable(const Plan& plan) : plan_(plan) {
   }();
   (void)once;
   std::fprintf(stderr, "%s",
-               absl::StrFormat("%-32s %7s %10s %9s %9s %10s  %s\n", "kernel", "cores", "time",
-                               "GB/s", "GFLOP/s", "of peak", "written at")
+               absl::StrFormat("%-*s %7s %10s %9s %9s %10s  %s\n", kNameColumn, "kernel", "cores",
+                               "time", "GB/s", "GFLOP/s", "of peak", "written at")
                    .c_str());
 }
 
@@ -64,16 +69,13 @@ void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double
   ++launches_;
   seconds_ += seconds, bytes_ += bytes, flops_ += flops;
   computed_ |= computes;
-  std::string name, cores;
+  std::string cores;
   if (step.kind == PlanStep::kKernel) {
     const PlanKernel& k = plan_.kernels[step.kernel];
-    name = k.name;
     cores = ShowCores(k.workers, k.parts(), k.utilisation);
-  } else {
-    name = absl::StrCat("copy ", plan_.buffers[step.buffers[1]].device.ToString(), " -> ",
-                        plan_.buffers[step.buffers[0]].device.ToString());
   }
-  Line(name, cores, seconds, bytes, flops, computes, step.site ? step.site->ToString() : "");
+  Line(StepName(plan_, step), cores, seconds, bytes, flops, computes,
+       step.site ? step.site->ToString() : "");
 }
 
 void LaunchTable::Line(const std::string& name, const std::string& cores, double seconds,
@@ -85,10 +87,13 @@ void LaunchTable::Line(const std::string& name, const std::string& cores, double
     const PeakShare s = ShareOfPeak(bytes / seconds, flops / seconds);
     if (s.share > 0) share = absl::StrFormat("%.0f %% %s", 100 * s.share, s.memory ? "mem" : "fma");
   }
-  std::fprintf(stderr, "%s",
-               absl::StrFormat("%-32s %7s %10s %9s %9s %10s  %s\n", name, cores,
-                               ShowSeconds(seconds), gbps, gflops, share, site)
-                   .c_str());
+  const bool long_name = name.size() > kNameColumn;  // it has a line of its own
+  std::fprintf(stderr, "%s%s", long_name ? name.c_str() : "", long_name ? "\n" : "");
+  std::fprintf(
+      stderr, "%s",
+      absl::StrFormat("%-*s %7s %10s %9s %9s %10s  %s\n", kNameColumn, long_name ? "" : name, cores,
+                      ShowSeconds(seconds), gbps, gflops, share, site)
+          .c_str());
 }
 
 }  // namespace tessera

@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "graph/callsite.h"
 #include "graph/infer.h"
 #include "graph/tensor.h"
@@ -40,34 +39,10 @@ std::string Plural(size_t n, const char* noun) {
   return absl::StrCat(n, " ", noun, n == 1 ? "" : "s");
 }
 
-std::string MeshText(Device d) {
-  return d.is_sharding() ? d.sharding().mesh().ToString() : d.ToString();
-}
-
 // What moves, between which places, and why.
 std::string TransferName(const Plan& plan, const PlanStep& s) {
-  const PlanBuffer &to = plan.buffers[s.buffers[0]], &from = plan.buffers[s.buffers[1]];
-  const std::string why = absl::StrCat(" (", s.why.empty() ? "as written" : s.why, ")");
-  switch (s.kind) {
-    case PlanStep::kKernel:
-      break;
-    case PlanStep::kCopy:
-      return absl::StrCat("copy ", from.device.ToString(), " -> ", to.device.ToString(),
-                          s.why.empty() ? " (as written: To)" : why);
-    case PlanStep::kExchange:
-      return absl::StrCat("exchange ", MeshText(from.device), " -> ", MeshText(to.device), why);
-    case PlanStep::kAllReduce:
-    case PlanStep::kReduceScatter: {
-      const Mesh mesh = to.device.sharding().mesh();
-      const std::string dims =
-          absl::StrJoin(s.dims, ",", [&mesh](std::string* o, int d) { *o += mesh.DimName(d); });
-      return absl::StrCat(s.kind == PlanStep::kAllReduce ? "all-reduce " : "reduce-scatter ",
-                          s.op == Op::kWhere ? "select" : Info(s.op).text, " of groups of ",
-                          mesh.Groups(s.dims)[0].size(), " along ", dims, " of ", mesh.ToString(),
-                          why);
-    }
-  }
-  return "";
+  const char* unsaid = s.kind == PlanStep::kCopy ? "as written: To" : "as written";
+  return absl::StrCat(StepName(plan, s), " (", s.why.empty() ? unsaid : s.why, ")");
 }
 
 constexpr int kNameColumn = 36;  // what is longer has a line of its own

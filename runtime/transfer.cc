@@ -85,17 +85,15 @@ constexpr int64_t kChunk = 1 << 14;        // elements that one worker combines 
 constexpr int64_t kSerialBytes = 1 << 15;  // less is copied at once rather than by several cores
 constexpr int kMaxRows = 16;               // copied one by one where a place is not of the host
 
-// As errors name it: op, shapes, and where the parts lie before and after.
-std::string Name(const Plan& plan, const PlanStep& step) {
+// As errors name it: with shapes, and where the parts lie before and after.
+std::string NameInErrors(const Plan& plan, const PlanStep& step) {
   const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
-  const char* op = step.kind == PlanStep::kExchange    ? "Exchange"
-                   : step.kind == PlanStep::kAllReduce ? "AllReduce"
-                                                       : "ReduceScatter";
   const auto lies = [](const PlanBuffer& b, const std::shared_ptr<const Boxes>& boxes) {
     return absl::StrCat(Describe(b.dtype, b.shape, b.device),
                         boxes != nullptr ? absl::StrCat(" as ", boxes->ToString()) : "");
   };
-  return absl::StrCat(op, ": of ", lies(from, step.from), " to ", lies(to, step.to),
+  return absl::StrCat(StepName(plan, step), ": of ", lies(from, step.from), " to ",
+                      lies(to, step.to),
                       step.site != nullptr ? absl::StrCat(", at ", step.site->ToString()) : "");
 }
 
@@ -170,7 +168,7 @@ absl::StatusOr<std::unique_ptr<const Transfer>> Transfer::Make(const Plan& plan,
   if (!t->wanted_ || !t->there_) return t;
   if (!t->on_host_) {
     t->FindGpus();
-    t->what_ = Name(plan, step);
+    t->what_ = NameInErrors(plan, step);
   }
   if (exchanges) {
     t->boxes_from_ = step.from;

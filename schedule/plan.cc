@@ -10,6 +10,44 @@
 #include "graph/simplify.h"
 
 namespace tessera {
+namespace {
+
+const char* KindName(PlanStep::Kind kind) {
+  switch (kind) {
+    case PlanStep::kKernel:
+      return "kernel";
+    case PlanStep::kCopy:
+      return "copy";
+    case PlanStep::kExchange:
+      return "exchange";
+    case PlanStep::kAllReduce:
+      return "all-reduce";
+    case PlanStep::kReduceScatter:
+      return "reduce-scatter";
+  }
+  return "";
+}
+
+std::string MeshText(Device d) {
+  return d.is_sharding() ? d.sharding().mesh().ToString() : d.ToString();
+}
+
+}  // namespace
+
+std::string StepName(const Plan& plan, const PlanStep& step) {
+  if (step.kind == PlanStep::kKernel) return plan.kernels[step.kernel].name;
+  const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
+  const std::string kind = KindName(step.kind);
+  if (step.kind == PlanStep::kCopy || step.kind == PlanStep::kExchange) {
+    return absl::StrCat(kind, " ", MeshText(from.device), " -> ", MeshText(to.device));
+  }
+  const Mesh mesh = to.device.sharding().mesh();
+  const std::string dims =
+      absl::StrJoin(step.dims, ",", [&mesh](std::string* o, int d) { *o += mesh.DimName(d); });
+  return absl::StrCat(kind, " ", step.op == Op::kWhere ? "select" : Info(step.op).text,
+                      " of groups of ", mesh.Groups(step.dims)[0].size(), " along ", dims, " of ",
+                      mesh.ToString());
+}
 
 absl::Status TooLarge(const Shape& shape, DType dtype) {
   return absl::ResourceExhaustedError(
@@ -124,11 +162,8 @@ std::string Plan::ToString() const {
     const std::string numbers = absl::StrJoin(s.numbers, "", [](std::string* o, const auto& n) {
       absl::StrAppend(o, ", ", n.first, "=", n.second);
     });
-    const std::string name = s.kind == PlanStep::kKernel          ? kernels[s.kernel].name
-                             : s.kind == PlanStep::kCopy          ? "copy"
-                             : s.kind == PlanStep::kAllReduce     ? "all-reduce"
-                             : s.kind == PlanStep::kReduceScatter ? "reduce-scatter"
-                                                                  : "exchange";
+    const std::string name =
+        s.kind == PlanStep::kKernel ? kernels[s.kernel].name : KindName(s.kind);
     absl::StrAppend(&out, "  ", name, "(", list, numbers, ")", s.once ? " once" : "",
                     s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }

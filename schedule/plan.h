@@ -86,6 +86,9 @@ struct Plan {
   bool on_meshes = false;  // some buffer is on several places
 };
 
+// What a step is, in a line of a table: the name of its kernel, or what moves between which places.
+std::string StepName(const Plan& plan, const PlanStep& step);
+
 // Bytes that a step moves between places, before an algorithm is chosen: what each place wants and
 // does not hold; of an all-reduce of n bytes over P places 2 (P - 1) n for each group, of a
 // reduce-scatter (P - 1) n. Symbolic extents count with their highest values.

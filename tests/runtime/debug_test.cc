@@ -34,6 +34,16 @@ TEST(Debug, Level2ShowsLaunchesWithRatesAndShareOfPeak) {
   EXPECT_THAT(text, Not(HasSubstr("RT_KERNEL")));
 }
 
+TEST(Debug, TransfersHaveTheirOwnNames) {
+  const Tensor x = Tensor::Ones({4, 6}).Shard({"CPU:0", "CPU:1"}, 0).Realize();
+  const std::string summed = Printed(x.Sum({0}), "2");
+  EXPECT_THAT(summed, HasSubstr("\nall-reduce add of groups of 2 along "));
+  EXPECT_THAT(summed, Not(HasSubstr("copy CPU")));
+  EXPECT_THAT(Printed(x.Flip({0}) + 0, "2"), HasSubstr("\nexchange "));
+  EXPECT_THAT(Printed(Tensor::Ones({3}).To("CPU").Realize().To("CPU:1"), "2"),
+              HasSubstr("\ncopy CPU -> CPU:1 "));
+}
+
 TEST(Debug, HigherLevelsAddPlansAndTexts) {
   const Tensor x = Tensor::From({1, 2, 3, 4, 5}, kFloat32).Realize();
   EXPECT_THAT(Printed(x + 1, "3"), AllOf(HasSubstr("plan: 1 steps"), Not(HasSubstr("RT_KERNEL"))));
