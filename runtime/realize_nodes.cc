@@ -14,6 +14,7 @@
 #include "runtime/check_nan.h"
 #include "runtime/execute.h"
 #include "runtime/mesh.h"
+#include "runtime/rollback.h"
 
 namespace tessera {
 namespace {
@@ -142,6 +143,8 @@ absl::Status CopyBack(const Storage& from, Storage& to, Device device) {
   return absl::OkStatus();
 }
 
+using Storages = std::vector<std::shared_ptr<Storage>>;
+
 // What a version has lost, if it has.
 std::shared_ptr<const std::string> LossOf(const UOp& version) {
   if (!version.is(Op::kBuffer)) return nullptr;
@@ -171,6 +174,99 @@ void LoseAssigned(const PlanKey& key) {
   }
 }
 
+// The storage of each leaf; made for what is assigned and has none.
+absl::StatusOr<Storages> BindLeaves(const PlanKey& key, const NodeSet& overwritten,
+                                    Rollback& undo) {
+  Storages leaves;
+  std::optional<FirstWrites> first_writes;  // made where some memory is
+  for (const UOp& leaf : key.leaves) {
+    Buffer& buffer = *leaf.arg<BufferArg>().buffer;
+    if (buffer.storage == nullptr) {
+      if (!overwritten.contains(leaf.get())) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("realize: ", Describe(leaf),
+                         " was never given data; Assign to it first, or create it with Zeros"));
+      }
+      if (!first_writes) first_writes.emplace(key);
+      ASSIGN_OR_RETURN(auto storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device(),
+                                                    first_writes->Of(leaf)));
+      undo.Give(buffer, std::move(storage));
+    }
+    if (buffer.storage->lost != nullptr) {
+      LoseAssigned(key);
+      return CheckNotLost(*buffer.storage, absl::StrCat("realize: ", Describe(leaf)));
+    }
+    leaves.push_back(buffer.storage);
+  }
+  return leaves;
+}
+
+// Whoever reads an old version elsewhere goes on with a copy of it: of one without values, with
+// none.
+absl::Status KeepOldVersions(const PlanKey& key, const NodeSet& still_read, const Storages& leaves,
+                             Rollback& undo) {
+  for (size_t i = 0; i < key.leaves.size(); ++i) {
+    const UOp& leaf = key.leaves[i];
+    if (!still_read.contains(leaf.get())) continue;
+    Buffer& buffer = *leaf.arg<BufferArg>().buffer;
+    std::shared_ptr<Storage> copy;
+    if (!undo.WasGiven(buffer)) {
+      ASSIGN_OR_RETURN(copy, CopyStorage(*leaves[i], leaf.device()));
+    }
+    undo.Replace(buffer, std::move(copy));
+  }
+  return absl::OkStatus();
+}
+
+// With CHECK_NAN what an error stops in mid-plan has assigned nothing.
+struct Unassigned {
+  Storage* storage;
+  Device device;
+  std::shared_ptr<Storage> before;
+};
+
+absl::StatusOr<std::vector<Unassigned>> CopyAssigned(const PlanKey& key, const NodeSet& overwritten,
+                                                     const Storages& leaves) {
+  std::vector<Unassigned> out;
+  for (size_t i = 0; i < key.leaves.size(); ++i) {
+    const UOp& leaf = key.leaves[i];
+    if (!overwritten.contains(leaf.get())) continue;
+    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, CopyStorage(*leaves[i], leaf.device()));
+    out.push_back({leaves[i].get(), leaf.device(), std::move(copy)});
+  }
+  return out;
+}
+
+// The value of each root, in the storage of its target; nodes remember theirs.
+absl::StatusOr<std::vector<UOp>> Results(size_t roots, const Targets& targets, const Plan& plan,
+                                         const Storages& storage, const Bindings& bindings) {
+  std::vector<UOp> out;
+  for (size_t i = 0; i < targets.nodes.size(); ++i) {
+    const UOp& node = targets.nodes[i];
+    UOp made = VersionOf(node);
+    if (!made.is(Op::kBuffer)) {
+      auto buffer = std::make_shared<Buffer>();
+      buffer->storage = storage[i];
+      Device device = node.device() ? node.device() : plan.buffers[plan.roots[i]].device;
+      // With values for VARs, a node is that only this once; what an ASSIGN did is done.
+      const bool lasting = bindings.empty() || node.is(Op::kAssign);
+      Extents dims = node.shape().ToExtents();
+      if (!lasting) {
+        for (Extent& e : dims) {
+          ASSIGN_OR_RETURN(e, ExtentValue(e, bindings));
+        }
+        device = DeviceWithin(node.shape(), device, dims);
+      }
+      made = UOp::Make(Op::kBuffer, node.dtype(), {},
+                       BufferArg{std::move(buffer), std::move(dims), device});
+      // A node without a device is at home on whichever it meets: elsewhere it is computed again.
+      if (lasting && node.device()) node.SetRealized(made);
+    }
+    if (i < roots) out.push_back(made);
+  }
+  return out;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots,
@@ -193,46 +289,13 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
       key = MakePlanKey(targets.values, /*draws_vary=*/true);
     }
   }
-  std::vector<std::shared_ptr<Storage>> leaves;
-  std::optional<FirstWrites> first_writes;  // made where some memory is
-  for (const UOp& leaf : key.leaves) {
-    Buffer& buffer = *leaf.arg<BufferArg>().buffer;
-    if (buffer.storage == nullptr) {
-      if (!overwritten.contains(leaf.get())) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("realize: ", Describe(leaf),
-                         " was never given data; Assign to it first, or create it with Zeros"));
-      }
-      if (!first_writes) first_writes.emplace(key);
-      ASSIGN_OR_RETURN(buffer.storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device(),
-                                                      first_writes->Of(leaf)));
-    }
-    if (buffer.storage->lost != nullptr) {
-      LoseAssigned(key);
-      return CheckNotLost(*buffer.storage, absl::StrCat("realize: ", Describe(leaf)));
-    }
-    leaves.push_back(buffer.storage);
-  }
+  Rollback undo;
+  ASSIGN_OR_RETURN(const Storages leaves, BindLeaves(key, overwritten, undo));
   ASSIGN_OR_RETURN(CompiledPlanPtr plan, PrepareVarying(targets.values, key));
-  // Whoever reads an old version elsewhere goes on with a copy of it.
-  for (size_t i = 0; i < key.leaves.size(); ++i) {
-    const UOp& leaf = key.leaves[i];
-    if (!still_read.contains(leaf.get())) continue;
-    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy, CopyStorage(*leaves[i], leaf.device()));
-    leaf.arg<BufferArg>().buffer->storage = std::move(copy);
-  }
-  // With CHECK_NAN what an error stops in mid-plan has assigned nothing.
-  struct Unassigned {
-    Storage* storage;
-    Device device;
-    std::shared_ptr<Storage> before;
-  };
+  RETURN_IF_ERROR(KeepOldVersions(key, still_read, leaves, undo));
   std::vector<Unassigned> unassigned;
-  for (size_t i = 0; check_nan && i < key.leaves.size(); ++i) {
-    if (!overwritten.contains(key.leaves[i].get())) continue;
-    ASSIGN_OR_RETURN(std::shared_ptr<Storage> copy,
-                     CopyStorage(*leaves[i], key.leaves[i].device()));
-    unassigned.push_back({leaves[i].get(), key.leaves[i].device(), std::move(copy)});
+  if (check_nan) {
+    ASSIGN_OR_RETURN(unassigned, CopyAssigned(key, overwritten, leaves));
   }
   bool made_nan = false;
   Bindings values = KeyBindings(key);
@@ -245,33 +308,9 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     LoseAssigned(key);
   }
   if (made_nan) return NameNanOp(key, bindings, ran.status());
-  ASSIGN_OR_RETURN(auto storage, std::move(ran));
-  std::vector<UOp> out;
-  for (size_t i = 0; i < targets.nodes.size(); ++i) {
-    const UOp& node = targets.nodes[i];
-    UOp made = VersionOf(node);
-    if (!made.is(Op::kBuffer)) {
-      auto buffer = std::make_shared<Buffer>();
-      buffer->storage = storage[i];
-      Device device =
-          node.device() ? node.device() : plan->plan.buffers[plan->plan.roots[i]].device;
-      // With values for VARs, a node is that only this once; what an ASSIGN did is done.
-      const bool lasting = bindings.empty() || node.is(Op::kAssign);
-      Extents dims = node.shape().ToExtents();
-      if (!lasting) {
-        for (Extent& e : dims) {
-          ASSIGN_OR_RETURN(e, ExtentValue(e, bindings));
-        }
-        device = DeviceWithin(node.shape(), device, dims);
-      }
-      made = UOp::Make(Op::kBuffer, node.dtype(), {},
-                       BufferArg{std::move(buffer), std::move(dims), device});
-      // A node without a device is at home on whichever it meets: elsewhere it is computed again.
-      if (lasting && node.device()) node.SetRealized(made);
-    }
-    if (i < roots.size()) out.push_back(made);
-  }
-  return out;
+  RETURN_IF_ERROR(ran.status());
+  undo.Keep();
+  return Results(roots.size(), targets, plan->plan, *ran, bindings);
 }
 
 }  // namespace tessera

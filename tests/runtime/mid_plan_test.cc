@@ -1,6 +1,6 @@
-// Errors in the middle of a plan, with what is assigned in it on one place and on several: every
-// value that can be read afterwards is right, what may be half written is an error, and what is
-// assigned anew works again.
+// Errors before a plan, after which all is as it was, and in the middle of one, with what is
+// assigned in it on one place and on several: every value that can be read afterwards is right,
+// what may be half written is an error, and what is assigned anew works again.
 #include "graph/flags.h"
 #include "runtime/capture.h"
 #include "runtime/device.h"
@@ -13,6 +13,49 @@ namespace {
 
 using sim::Fault;
 using ::testing::HasSubstr;
+
+// ---- before the first step
+
+TEST(BeforeThePlan, WhatWasNeverGivenDataStaysSo) {
+  Tensor e = Tensor::Empty({3, 771});
+  const Tensor r = e + 1;
+  e.Assign(2);
+  {
+    const SetFlagForTest no_compiler(Flag::kJit, "0"), no_cache(Flag::kCache, "0");
+    EXPECT_THAT(ErrorOf([&] { e.Realize(); }), HasSubstr("JIT=0"));
+  }
+  EXPECT_THAT(ErrorOf([&] { r.ToVector<float>(); }), HasSubstr("was never given data"));
+  EXPECT_EQ(e.ToVector<float>()[770], 2);
+  EXPECT_THAT(ErrorOf([&] { r.ToVector<float>(); }), HasSubstr("was never given data"));
+}
+
+// Too much for the device, while one lives.
+struct LittleMemory {
+  LittleMemory() { sim::SetMemory(0, 1 << 19); }
+  ~LittleMemory() { sim::SetMemory(0, int64_t{4} << 30); }
+};
+Tensor Large(const Tensor& t) {
+  return Tensor::Zeros({1 << 20}, kFloat32, "SIM") + t.Sum().To("SIM");
+}
+
+TEST(BeforeThePlan, MemoryOfTheCallerIsAssignedAfterwards) {
+  std::vector<float> memory(8, 1);
+  Tensor x = Tensor::FromBlob(memory.data(), {8}, kFloat32);
+  const Tensor before = x * 3;  // goes on with a copy
+  x.Assign(x + 1);
+  {
+    Tensor both[] = {x, Large(x)};
+    const LittleMemory little;
+    EXPECT_THAT(ErrorOf([&] { Tensor::Realize(absl::MakeSpan(both)); }),
+                HasSubstr("there is no memory for"));
+  }
+  EXPECT_EQ(memory, std::vector<float>(8, 1));
+  x.Realize();
+  EXPECT_EQ(memory, std::vector<float>(8, 2));
+  EXPECT_EQ(before.ToVector<float>(), std::vector<float>(8, 3));
+}
+
+// ---- in the middle of one
 
 constexpr int64_t kElements = 24;
 constexpr char kLost[] = "holds no values any more: an error stopped what was writing to it (";
