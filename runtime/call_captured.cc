@@ -47,29 +47,33 @@ void CapturedStep::CheckAliases(absl::Span<Storage* const> leaves) const {
   }
 }
 
-std::vector<int64_t> CapturedStep::Values(const Bindings& values) const {
-  std::vector<int64_t> out;
+void CapturedStep::CheckValues(const Bindings& values) const {
   size_t used = 0;
-  internal::RandomState random;
-  bool drawn = false;
   for (const Named& v : variables_) {
-    if (v.name[0] == '@') {
-      if (!drawn) random = internal::DrawRandom(drawn_);
-      drawn = true;
-      out.push_back(static_cast<int64_t>(v.name == Trace::kSeedName ? random.seed : random.first));
-      continue;
-    }
+    if (v.name[0] == '@') continue;
     const auto it = values.find(v.name);
     ThrowAsCall(CheckBinding(v.name, v.min, v.max, it == values.end() ? nullptr : &it->second));
     ++used;
-    out.push_back(it->second);
   }
-  if (!drawn && drawn_ > 0) internal::DrawRandom(drawn_);  // drawn, and not used
-  if (used == values.size()) return out;
+  if (used == values.size()) return;
   for (const auto& [name, value] : values) {
     if (std::none_of(variables_.begin(), variables_.end(),
                      [&](const Named& v) { return v.name == name; })) {
       Fail("a value is given for '", name, "', which is no Variable of the step");
+    }
+  }
+}
+
+// By variable; draws the random numbers of the call.
+std::vector<int64_t> CapturedStep::Values(const Bindings& values) const {
+  internal::RandomState random;
+  if (drawn_ > 0) random = internal::DrawRandom(drawn_);
+  std::vector<int64_t> out;
+  for (const Named& v : variables_) {
+    if (v.name[0] == '@') {
+      out.push_back(static_cast<int64_t>(v.name == Trace::kSeedName ? random.seed : random.first));
+    } else {
+      out.push_back(values.at(v.name));
     }
   }
   return out;
@@ -108,7 +112,7 @@ void CapturedStep::Prepare(const std::vector<Tensor>& inputs) const {
   }
 }
 
-CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs) const {
+CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs, Rollback& undo) const {
   Bound bound;
   auto& [leaves, own, kept] = bound;
   leaves.resize(leaves_.size());
@@ -127,7 +131,7 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs) const 
         Fail(l.own ? std::string("a tensor made by the step") : Name(l.source), ", ",
              Describe(value), ", was never given data; Assign to it first");
       }
-      buffer.storage = Take(AllocateTensor(l.shape, l.dtype, l.device, l.written));
+      undo.Give(buffer, Take(AllocateTensor(l.shape, l.dtype, l.device, l.written)));
     }
     ThrowAsCall(CheckNotLost(*buffer.storage, Describe(value)));
     leaves[i] = buffer.storage.get();
@@ -142,8 +146,10 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs) const 
     const UOp& value = ValueOf(leaf.source, inputs);
     if (value.get()->refs.load(std::memory_order_acquire) == 1) continue;
     Buffer& buffer = BufferOf(value);
-    std::shared_ptr<Storage> copy = Take(CopyStorage(*buffer.storage, leaf.device));
-    kept[w] = std::exchange(buffer.storage, std::move(copy));
+    std::shared_ptr<Storage> copy;  // of what was never given data, none
+    if (!undo.WasGiven(buffer)) copy = Take(CopyStorage(*buffer.storage, leaf.device));
+    kept[w] = buffer.storage;
+    undo.Replace(buffer, std::move(copy));
   }
   return bound;
 }
@@ -173,12 +179,14 @@ CapturedStep::Storages CapturedStep::Execute(const Bound& bound,
   return storage;
 }
 
-// Every check comes before the first change of a tensor.
+// An error before it executes leaves all as it was: tensors, and which random numbers come next.
 std::vector<Tensor> CapturedStep::Run(const std::vector<Tensor>& inputs, const Bindings& values) {
   Prepare(inputs);
-  const std::vector<int64_t> numbers = Values(values);
-  Bound bound = Bind(inputs);
-  Storages storage = Execute(bound, numbers);
+  CheckValues(values);
+  Rollback undo;
+  Bound bound = Bind(inputs, undo);
+  Storages storage = Execute(bound, Values(values));
+  undo.Keep();
   std::vector<UOp> made(roots_.size());
   const auto result = [&](int r) -> const UOp& {
     if (made[r]) return made[r];

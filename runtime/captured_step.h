@@ -13,6 +13,7 @@
 #include "runtime/capture.h"
 #include "runtime/plan_key.h"
 #include "runtime/replay.h"
+#include "runtime/rollback.h"
 
 namespace tessera {
 
@@ -102,9 +103,10 @@ class CapturedStep {
     Storages kept;  // by write: what others still see a copy of; null if nobody does
   };
   void Prepare(const std::vector<Tensor>& inputs) const;
-  Bound Bind(const std::vector<Tensor>& inputs) const;
+  Bound Bind(const std::vector<Tensor>& inputs, Rollback& undo) const;
   Storages Execute(const Bound& bound, const std::vector<int64_t>& numbers) const;
   void CheckAliases(absl::Span<Storage* const> leaves) const;
+  void CheckValues(const Bindings& values) const;
   std::vector<int64_t> Values(const Bindings& values) const;
 
   CallSite at_;

@@ -132,6 +132,18 @@ TEST(CaptureAssign, OverwritingWhatIsAlsoRead) {
   EXPECT_ERROR(step({x.Slice({{0, 2}}).Flip(0), y}), "Jit", "is a view");
 }
 
+TEST(CaptureAssign, ACallThatIsRefusedDrawsNothing) {
+  Jit step([](Tensor a, Tensor b) { a.Assign(a + b * Tensor::Rand({2})); });
+  Tensor x = Row({1, 2}).Realize(), y = Row({3, 4}).Realize();
+  step({x, y});
+  Tensor::ManualSeed(5);
+  const auto want = Read(Tensor::Rand({3}));
+  Tensor::ManualSeed(5);
+  EXPECT_ERROR(step({x, x}), "Jit", "overwrites input 0, which is input 1");
+  EXPECT_ERROR(step({x, y}, {{"n", 1}}), "Jit", "no Variable of the step");
+  EXPECT_EQ(Read(Tensor::Rand({3})), want);
+}
+
 // A tensor that is a view of what no one holds, written in part, from outside and made inside.
 TEST(CaptureAssign, WritesIntoViewsOfWhatNoOneHolds) {
   Tensor x = Tensor::Arange(6).Cast(kFloat32).Reshape({3, 2});

@@ -29,6 +29,15 @@ TEST(BeforeThePlan, WhatWasNeverGivenDataStaysSo) {
   EXPECT_THAT(ErrorOf([&] { r.ToVector<float>(); }), HasSubstr("was never given data"));
 }
 
+TEST(BeforeThePlan, WhatACapturedStepFillsFirst) {
+  Jit step([](Tensor t) { t.Assign(2); });
+  Tensor e = Tensor::Empty({3, 773});
+  const Tensor r = e + 1;
+  step({e});
+  EXPECT_EQ(e.ToVector<float>()[770], 2);
+  EXPECT_THAT(ErrorOf([&] { r.ToVector<float>(); }), HasSubstr("was never given data"));
+}
+
 // Too much for the device, while one lives.
 struct LittleMemory {
   LittleMemory() { sim::SetMemory(0, 1 << 19); }
@@ -51,6 +60,26 @@ TEST(BeforeThePlan, MemoryOfTheCallerIsAssignedAfterwards) {
   }
   EXPECT_EQ(memory, std::vector<float>(8, 1));
   x.Realize();
+  EXPECT_EQ(memory, std::vector<float>(8, 2));
+  EXPECT_EQ(before.ToVector<float>(), std::vector<float>(8, 3));
+}
+
+TEST(BeforeThePlan, MemoryOfTheCallerStaysTheInputs) {
+  Jit step([](Tensor t) {
+    t.Assign(t + 1);
+    return Large(t);
+  });
+  Tensor other = Tensor::From(std::vector<float>(8, 1)).Realize();
+  step({other});  // captured
+  std::vector<float> memory(8, 1);
+  Tensor x = Tensor::FromBlob(memory.data(), {8}, kFloat32);
+  const Tensor before = x * 3;
+  {
+    const LittleMemory little;
+    EXPECT_THAT(ErrorOf([&] { step({x}); }), HasSubstr("there is no memory for"));
+  }
+  EXPECT_EQ(x.Data<float>(), memory.data());
+  step({x});
   EXPECT_EQ(memory, std::vector<float>(8, 2));
   EXPECT_EQ(before.ToVector<float>(), std::vector<float>(8, 3));
 }
