@@ -28,6 +28,10 @@
 //
 // Devices. A tensor made of numbers alone has no device and takes that of what it meets.
 //
+// Threads. Any number may use tensors of their own, and read one that is realised. Asking a tensor
+// for its values where it is not realised yet changes it, as assigning to it does: two threads may
+// not do so at once, nor one while others use it.
+//
 // Errors. A mistake throws tessera::Error where it is written; its message starts with the
 // function's name and shows the tensors that it was given.
 //
@@ -768,7 +772,8 @@ class Tensor {
                    double eps = 1e-5, CallSite at = CallSite::Here()) const;
   Tensor InstanceNorm(const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
                       CallSite at = CallSite::Here()) const;
-  // Divided by (bias + alpha / size * sum of squares over `size` channels around)^beta.
+  // Divided by (bias + alpha / size * sum of squares over `size` channels)^beta: of channel c
+  // those from c - (size - 1) / 2 to c + size / 2.
   Tensor LocalResponseNorm(int64_t size, double alpha = 1e-4, double beta = 0.75, double bias = 1,
                            CallSite at = CallSite::Here()) const;
   // Divided by the p-norm along an axis, or by eps if that is more.

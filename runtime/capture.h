@@ -46,7 +46,8 @@ class Jit {
   ~Jit();
   Jit(Jit&&) noexcept;
 
-  // Any number of threads may call at once, as long as they do not assign to the same tensors.
+  // Any number of threads may call at once, as long as they do not assign to the same tensors and
+  // those that they share, given or captured, are realised.
   // Inside a step that is being captured, a Jit is a plain function.
   std::vector<Tensor> operator()(const std::vector<Tensor>& inputs, const Bindings& values = {},
                                  CallSite at = CallSite::Here());
