@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "absl/strings/str_cat.h"
+#include "graph/error.h"
 #include "graph/fault.h"
 #include "graph/status.h"
 #include "runtime/core_pool.h"

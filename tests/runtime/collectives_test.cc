@@ -118,7 +118,7 @@ void ExpectError(Fault fault, const std::string& part) {
   const Tensor x = Laid(Gpus(3), {6, 5});
   sim::Plant(fault);
   const std::string error = ErrorOf([&] { Read(x.Sum({0})); });
-  EXPECT_THAT(error, testing::ContainsRegex("all-reduce add of groups of 3 along .*: of f32\\["));
+  EXPECT_THAT(error, testing::ContainsRegex("all-reduce ADD of groups of 3 along .*: of f32\\["));
   EXPECT_THAT(error, testing::HasSubstr("SIM:0-2"));  // the shardings
   EXPECT_THAT(error, testing::HasSubstr(part));
   EXPECT_THAT(error, testing::HasSubstr(".Shard(...)"));

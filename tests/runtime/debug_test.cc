@@ -37,7 +37,7 @@ TEST(Debug, Level2ShowsLaunchesWithRatesAndShareOfPeak) {
 TEST(Debug, TransfersHaveTheirOwnNames) {
   const Tensor x = Tensor::Ones({4, 6}).Shard({"CPU:0", "CPU:1"}, 0).Realize();
   const std::string summed = Printed(x.Sum({0}), "2");
-  EXPECT_THAT(summed, HasSubstr("\nall-reduce add of groups of 2 along "));
+  EXPECT_THAT(summed, HasSubstr("\nall-reduce ADD of groups of 2 along "));
   EXPECT_THAT(summed, Not(HasSubstr("copy CPU")));
   EXPECT_THAT(Printed(x.Flip({0}) + 0, "2"), HasSubstr("\nexchange "));
   EXPECT_THAT(Printed(Tensor::Ones({3}).To("CPU").Realize().To("CPU:1"), "2"),

@@ -11,6 +11,7 @@
 #include "runtime/safetensors_writer.h"
 #include "runtime/sim/sim.h"
 #include "runtime/tensor_bytes.h"
+#include "runtime/weight_file.h"
 #include "tests/graph/tensor_testing.h"
 
 namespace tessera {
@@ -163,21 +164,20 @@ TEST(TensorFiles, SafetensorsThereAndBack) {
 
 // Whatever the parser takes is a tensor: none is left out.
 TEST(TensorFiles, EveryPlainFormatIsADtype) {
-  for (const char* format : {
-#define TESSERA_FORMAT_NAME(id, name, number, elements, bytes) elements == 1 ? name : nullptr,
-           TESSERA_WEIGHT_FORMATS(TESSERA_FORMAT_NAME)
-#undef TESSERA_FORMAT_NAME
-       }) {
-    if (format == nullptr) continue;
-    const int bytes = InfoOf(*WeightFormatNamed(format)).block_bytes;
-    std::string header = absl::StrCat("{\"t\":{\"dtype\":\"", format,
+#define TESSERA_FORMAT(id, name, number, elements, bytes) WeightFormat::id,
+  for (const WeightFormat id : {TESSERA_WEIGHT_FORMATS(TESSERA_FORMAT)}) {
+#undef TESSERA_FORMAT
+    const WeightFormatInfo& format = InfoOf(id);
+    if (format.block_elements != 1) continue;
+    const int bytes = format.block_bytes;
+    std::string header = absl::StrCat("{\"t\":{\"dtype\":\"", format.name,
                                       "\",\"shape\":[1],\"data_offsets\":[0,", bytes, "]}}");
     header.resize(128, ' ');
     std::ofstream(Path("one.safetensors"), std::ios::binary)
         << char(128) << std::string(7, '\0') << header << std::string(bytes, '\0');
     const auto all = LoadSafetensors(Path("one.safetensors"));
-    ASSERT_TRUE(all.contains("t")) << format;
-    EXPECT_EQ(all.at("t").dtype().bytes(), bytes) << format;
+    ASSERT_TRUE(all.contains("t")) << format.name;
+    EXPECT_EQ(all.at("t").dtype().bytes(), bytes) << format.name;
   }
 }
 
