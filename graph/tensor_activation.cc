@@ -14,17 +14,15 @@ using internal::Show;
 
 namespace {
 
-// e^-|x|, which neither overflows nor has a kink: -|x| is x up to 0, where its derivative is 1.
-Tensor Decayed(const Tensor& x) { return Where(x > 0, -x, x).Exp(); }
+// -|x|, whose derivative at 0 is 1: what is chosen up to 0 and made of it has its own derivative
+// there, and is nothing infinite where it is not chosen, which its adjoint would make NaN.
+Tensor Below(const Tensor& x) { return Where(x > 0, -x, x); }
 
 // x / (1 + e^-z).
 Tensor Gated(const Tensor& x, const Tensor& z) {
-  const Tensor e = Decayed(z);
+  const Tensor e = Below(z).Exp();
   return Where(z > 0, x, x * e) / (e + 1);
 }
-
-// x up to 0: of what is chosen for these alone, nothing infinite meets the derivative 0 of others.
-Tensor UpToZero(const Tensor& x) { return Where(x > 0, 0, x); }
 
 }  // namespace
 
@@ -47,13 +45,13 @@ Tensor Tensor::LeakyRelu(double slope, CallSite at) const {
 Tensor Tensor::Elu(double alpha, CallSite at) const {
   Call call("Elu", at, *this);
   return InFloats(*this,
-                  [&](const Tensor& x) { return Where(x > 0, x, UpToZero(x).Expm1() * alpha); });
+                  [&](const Tensor& x) { return Where(x > 0, x, Below(x).Expm1() * alpha); });
 }
 
 Tensor Tensor::Sigmoid(CallSite at) const {
   Call call("Sigmoid", at, *this);
   return InFloats(*this, [](const Tensor& x) {
-    const Tensor e = Decayed(x);
+    const Tensor e = Below(x).Exp();
     return Where(x > 0, 1, e) / (e + 1);
   });
 }
@@ -81,7 +79,7 @@ Tensor Tensor::Silu(CallSite at) const {
 // log(1 + e^x), without the overflow of e^x.
 Tensor Tensor::Softplus(CallSite at) const {
   Call call("Softplus", at, *this);
-  return InFloats(*this, [&](const Tensor& x) { return x.Relu() + Decayed(x).Log1p(); });
+  return InFloats(*this, [&](const Tensor& x) { return x.Relu() + Below(x).Exp().Log1p(); });
 }
 
 Tensor Tensor::Softplus(double beta, double threshold, CallSite at) const {
@@ -131,15 +129,14 @@ Tensor Tensor::QuickGelu(CallSite at) const {
 Tensor Tensor::Celu(double alpha, CallSite at) const {
   Call call("Celu", at, *this);
   if (alpha == 0) Fail("divides by alpha, which is 0");
-  return InFloats(*this, [&](const Tensor& x) {
-    return Where(x > 0, x, (UpToZero(x) / alpha).Expm1() * alpha);
-  });
+  return InFloats(
+      *this, [&](const Tensor& x) { return Where(x > 0, x, (Below(x) / alpha).Expm1() * alpha); });
 }
 
 Tensor Tensor::Selu(double alpha, double gamma, CallSite at) const {
   Call call("Selu", at, *this);
   return InFloats(
-      *this, [&](const Tensor& x) { return Where(x > 0, x, UpToZero(x).Expm1() * alpha) * gamma; });
+      *this, [&](const Tensor& x) { return Where(x > 0, x, Below(x).Expm1() * alpha) * gamma; });
 }
 
 Tensor Tensor::Swish(double beta, CallSite at) const {

@@ -14,6 +14,7 @@
 
 #include "graph/index_math.h"
 #include "graph/ops.h"
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "schedule/axis_map.h"
 #include "schedule/fuse.h"
@@ -126,18 +127,21 @@ std::optional<MemoryOrder> InMemory(const UOp& value, const Ints& axes) {
   return out;
 }
 
-// Whether the rows of a lie across memory, neither one after another nor element by element beside
-// one another, as a convolution's weight does to the gradient by its input: each row is then read
-// in pieces as long as a window, or of one element.
-bool LiesAcross(const Product& p) {
+// How the rows of a lie in memory: one after another, or element by element beside one another; or
+// across it, each in pieces as long as a window, as a convolution's weight does to the gradient by
+// its input; or in single elements.
+enum class Lie { kInOrder, kInPieces, kApart };
+
+Lie LieOfRows(const Product& p) {
   const std::optional<MemoryOrder> order = InMemory(p.a, Together(p.rows, p.steps));
-  if (!order) return false;
+  if (!order) return Lie::kInOrder;
+  if (!order->adjacent) return Lie::kApart;
   const auto is_row = [&](int64_t axis) {
     return std::find(p.rows.begin(), p.rows.end(), axis) != p.rows.end();
   };
   const auto step = std::find_if_not(order->axes.begin(), order->axes.end(), is_row);
-  const bool in_order = std::none_of(step, order->axes.end(), is_row);
-  return !order->adjacent || !(in_order || is_row(order->axes.back()));
+  const bool after = std::any_of(step, order->axes.end(), is_row);
+  return after && !is_row(order->axes.back()) ? Lie::kInPieces : Lie::kInOrder;
 }
 
 int64_t BytesOfRows(const Product& p) { return p.rows_count * p.steps_count * p.a.dtype().bytes(); }
@@ -147,7 +151,7 @@ int64_t BytesOfRows(const Product& p) { return p.rows_count * p.steps_count * p.
 // 256 x 256 by 64 matrices of 16 columns took 0.42 ms, and 0.52 joined.)
 bool AreFew(const Product& p, int64_t lanes, const Target& target) {
   if (2 * p.together <= lanes) return true;
-  if (BytesOfRows(p) <= target.l2_bytes / 2 * 3 && !LiesAcross(p)) return false;
+  if (BytesOfRows(p) <= target.l2_bytes / 2 * 3 && LieOfRows(p) == Lie::kInOrder) return false;
   const int64_t vectors = CeilDiv(p.together, lanes);
   if (vectors < target.tile_vectors) return true;
   return (vectors * lanes - p.together) * kMostIdle > vectors * lanes;
@@ -194,10 +198,11 @@ UOp Kept(const UOp& ordered, const UOp& operand) {
   return CastTo(kept, operand.dtype());
 }
 
-// a as rows, one after another.
-UOp Rows(const Product& p) {
+// a as rows, one after another. The chip's tiles have them laid out as they are filled.
+UOp Rows(const UOp& u, const Product& p, const Target& target) {
   const UOp rows = Ordered(p.a, p.rows, p.steps, {p.rows_count, p.steps_count, 1});
-  return LiesAcross(p) ? Kept(rows, p.a) : rows;
+  const bool lie = LieOfRows(p) == Lie::kInOrder || AreOfTiles(u.src(0), target);
+  return lie ? rows : Kept(rows, p.a);
 }
 
 // A value over `axes`, in this order, as one of so many axes, of which the others have one element.
@@ -215,19 +220,30 @@ UOp InPlace(const UOp& value, const Ints& axes, const Shape& shape) {
 }
 
 // The sum as one product of matrices.
-UOp Joined(const UOp& u, const Product& p) {
+UOp Joined(const UOp& u, const Product& p, const Target& target) {
   const Extents whole = {p.rows_count, p.steps_count, p.columns_count};
   const UOp columns = Ordered(p.b, p.steps, p.columns, {1, p.steps_count, p.columns_count});
-  const UOp a = UOp::Make(Op::kExpand, {Rows(p)}, whole);
+  const UOp a = UOp::Make(Op::kExpand, {Rows(u, p, target)}, whole);
   const UOp b = UOp::Make(Op::kExpand, {Kept(columns, p.b)}, whole);
   const UOp sum = UOp::Make(Op::kReduce, {UOp::Make(Op::kMul, {a, b})}, ReduceArg{Op::kAdd, {1}});
   return InPlace(UOp::Make(Op::kContiguous, {sum}), Together(p.rows, p.columns), u.shape());
 }
 
+// Pieces go by in a core's own cache, if the rows fit; single elements do nowhere.
+bool RowsPay(const UOp& u, const Product& p, const Target& target) {
+  const int64_t bytes = BytesOfRows(p);
+  if (bytes <= target.l1_bytes || bytes > kMostBytes || p.columns_count < kLeastColumns) {
+    return false;
+  }
+  const Lie lie = LieOfRows(p);
+  if (lie == Lie::kInOrder || AreOfTiles(u.src(0), target)) return false;
+  return lie == Lie::kApart || bytes > target.l2_bytes / 2;
+}
+
 // The same sum of products with a laid out.
-UOp WithRows(const UOp& u, const Product& p) {
+UOp WithRows(const UOp& u, const Product& p, const Target& target) {
   const Shape& shape = u.src(0).shape();
-  const UOp a = InPlace(Rows(p), Together(p.rows, p.steps), shape);
+  const UOp a = InPlace(Rows(u, p, target), Together(p.rows, p.steps), shape);
   const UOp all = UOp::Make(Op::kExpand, {a}, shape.ToExtents());
   return u.WithSrcs({UOp::Make(Op::kMul, {all, p.b})});
 }
@@ -237,10 +253,8 @@ UOp LaidOut(const UOp& u, const Target& target) {
   if (target.dialect != Dialect::kCpp) return UOp();
   const std::optional<Product> p = ProductOf(u);
   if (!p) return UOp();
-  if (JoiningPays(*p, u, target)) return Joined(u, *p);
-  const int64_t bytes = BytesOfRows(*p);
-  if (bytes <= target.l1_bytes || bytes > kMostBytes) return UOp();
-  return p->columns_count >= kLeastColumns && LiesAcross(*p) ? WithRows(u, *p) : UOp();
+  if (JoiningPays(*p, u, target)) return Joined(u, *p, target);
+  return RowsPay(u, *p, target) ? WithRows(u, *p, target) : UOp();
 }
 
 }  // namespace
