@@ -4,117 +4,29 @@
 #include <cstring>
 #include <map>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "codegen/prelude.h"
 #include "graph/flags.h"
 #include "graph/status.h"
-#include "runtime/content_hash.h"
 #include "runtime/cuda_collectives.h"
 #include "runtime/cuda_compiler.h"
 #include "runtime/cuda_driver.h"
+#include "runtime/cuda_executable.h"
 #include "runtime/cuda_staging.h"
 #include "runtime/device.h"
-#include "runtime/execute.h"
 #include "runtime/host_target.h"
 #include "runtime/jit_compiler.h"
-#include "runtime/runtime.h"
 #include "runtime/sim/sim.h"
 
 namespace tessera {
 namespace {
 
+using cuda::Address;
+using cuda::CudaExecutable;
+using cuda::CudaRecording;
 using cuda::CUdeviceptr;
-using cuda::CUfunction;
-using cuda::CUmodule;
 using cuda::DriverDevice;
-
-CUdeviceptr Address(const void* p) { return reinterpret_cast<CUdeviceptr>(p); }
-
-class CudaExecutable : public Executable {
- public:
-  CudaExecutable(DriverDevice& device, const Program& program) : program(program), device_(device) {
-    this->program.text.clear();
-  }
-  ~CudaExecutable() override {
-    if (module == nullptr) return;
-    // What was launched may still run; on a lost device nothing does.
-    if (!device_.Synchronize().ok() && !device_.IsLost()) return;
-    device_.MakeCurrent();
-    (void)device_.driver().cuModuleUnload(module);
-  }
-
-  // How many blocks a launch with these variables has.
-  absl::StatusOr<int64_t> Blocks(absl::Span<const int64_t> variables) const {
-    if (program.grid.IsConst()) return program.grid.vmin();
-    Bindings bindings;
-    for (size_t i = 0; i < variables.size(); ++i) bindings[program.names[i]] = variables[i];
-    return ExtentValue(Extent(program.grid), bindings);
-  }
-
-  Program program;
-  CUmodule module = nullptr;
-  CUfunction function = nullptr;
-
- private:
-  DriverDevice& device_;
-};
-
-// What an executable is found again by: kernels of one text may be launched otherwise, by extents
-// whose variables have other names or bounds. Their nodes are interned, and live as long as it
-// does.
-std::string KeyOf(const Program& p) {
-  return absl::StrCat(p.text, "\n", reinterpret_cast<uintptr_t>(p.grid.get()), " ", p.scratch_bytes,
-                      " ", p.threads, "x", p.rows, " ", absl::StrJoin(p.buffers, ","), " ",
-                      absl::StrJoin(p.variables, ","), " ", absl::StrJoin(p.names, ","));
-}
-
-// A launch's arguments by value, as the driver takes them.
-struct LaunchParams {
-  unsigned blocks = 0;
-  absl::InlinedVector<uint64_t, 16> values;
-
-  static absl::StatusOr<LaunchParams> Of(const CudaExecutable& e, const Launch& launch) {
-    LaunchParams out;
-    ASSIGN_OR_RETURN(const int64_t blocks, e.Blocks(launch.variables));
-    // More than a grid holds are taken in turns by the kernel itself.
-    out.blocks = static_cast<unsigned>(std::clamp<int64_t>(blocks, 0, INT32_MAX));
-    for (int slot : e.program.buffers) out.values.push_back(Address(launch.buffers[slot]));
-    for (int slot : e.program.variables) {
-      out.values.push_back(static_cast<uint64_t>(launch.variables[slot]));
-    }
-    return out;
-  }
-  absl::InlinedVector<void*, 16> Pointers() {
-    absl::InlinedVector<void*, 16> out;
-    for (uint64_t& v : values) out.push_back(&v);
-    return out;
-  }
-  friend bool operator==(const LaunchParams& a, const LaunchParams& b) {
-    return a.blocks == b.blocks && a.values == b.values;
-  }
-};
-
-// A CUDA graph of kernels one after another, and the arguments that its nodes have now.
-class CudaRecording : public Recording {
- public:
-  explicit CudaRecording(DriverDevice& device) : device_(device) {}
-  ~CudaRecording() override {
-    device_.MakeCurrent();
-    if (exec != nullptr) (void)device_.driver().cuGraphExecDestroy(exec);
-    if (graph != nullptr) (void)device_.driver().cuGraphDestroy(graph);
-  }
-
-  cuda::CUgraph graph = nullptr;
-  cuda::CUgraphExec exec = nullptr;
-  std::vector<cuda::CUgraphNode> nodes;
-  std::vector<LaunchParams> params;
-  std::string name;
-
- private:
-  DriverDevice& device_;
-};
+using cuda::LaunchParams;
 
 class CudaDevice : public DeviceRuntime {
  public:
@@ -157,25 +69,51 @@ class CudaDevice : public DeviceRuntime {
 
   absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(
       absl::Span<const Program> programs) override {
+    DeviceRuntime* const here[] = {this};
+    std::vector<PlacedProgram> placed;
+    for (const Program& p : programs) placed.push_back({&p, here});
+    ASSIGN_OR_RETURN(auto by_place, CompileOver(placed));
+    std::vector<std::shared_ptr<Executable>> out;
+    for (auto& places : by_place) out.push_back(std::move(places[0]));
+    return out;
+  }
+
+  // A text is compiled once for each kind of chip, and loaded on each place that has not.
+  absl::StatusOr<std::vector<std::vector<std::shared_ptr<Executable>>>> CompileOver(
+      absl::Span<const PlacedProgram> programs) override {
     RETURN_IF_ERROR(device_->Enter());
-    std::vector<std::shared_ptr<Executable>> out(programs.size());
-    std::vector<const Program*> missing;
-    std::vector<size_t> places;
-    {
-      std::lock_guard lock(mutex_);
-      for (size_t i = 0; i < programs.size(); ++i) {
-        if (auto it = loaded_.find(KeyOf(programs[i])); it != loaded_.end()) {
-          out[i] = it->second.lock();
+    struct Missing {
+      CudaDevice* place;
+      size_t program, at, image;
+    };
+    struct Batch {
+      std::vector<const Program*> programs;
+      std::vector<Missing> missing;
+    };
+    std::map<std::string, Batch> batches;  // by target
+    std::vector<std::vector<std::shared_ptr<Executable>>> out(programs.size());
+    for (size_t i = 0; i < programs.size(); ++i) {
+      const Program* const program = programs[i].program;
+      for (DeviceRuntime* runtime : programs[i].places) {
+        CudaDevice* const place = Known(runtime);
+        CHECK(place != nullptr, "a mesh of GPUs has a place that is none");
+        out[i].push_back(place->Loaded(*program));
+        if (out[i].back() != nullptr) continue;
+        Batch& batch = batches[place->target().Key()];
+        if (batch.programs.empty() || batch.programs.back() != program) {
+          batch.programs.push_back(program);
         }
-        if (out[i] != nullptr) continue;
-        missing.push_back(&programs[i]);
-        places.push_back(i);
+        batch.missing.push_back({place, i, out[i].size() - 1, batch.programs.size() - 1});
       }
     }
-    ASSIGN_OR_RETURN(const std::vector<std::string> images,
-                     CompileImages(compiler_, missing, target(), CountCores()));
-    for (size_t i = 0; i < missing.size(); ++i) {
-      ASSIGN_OR_RETURN(out[places[i]], Load(*missing[i], images[i]));
+    for (const auto& [key, batch] : batches) {
+      ASSIGN_OR_RETURN(
+          const std::vector<std::string> images,
+          CompileImages(compiler_, batch.programs, batch.missing[0].place->target(), CountCores()));
+      for (const Missing& m : batch.missing) {
+        ASSIGN_OR_RETURN(out[m.program][m.at],
+                         m.place->Load(*programs[m.program].program, images[m.image]));
+      }
     }
     return out;
   }
@@ -207,7 +145,7 @@ class CudaDevice : public DeviceRuntime {
       ASSIGN_OR_RETURN(LaunchParams params, LaunchParams::Of(e, l.launch));
       if (params.blocks == 0) params.blocks = 1;  // until there is a call; no such one is launched
       auto pointers = params.Pointers();
-      const cuda::KernelNodeParams node = NodeParams(e, params.blocks, pointers.data());
+      const cuda::KernelNodeParams node = e.NodeParams(params.blocks, pointers.data());
       cuda::CUgraphNode made = nullptr;
       RETURN_IF_ERROR(device_->Check(
           driver().cuGraphAddKernelNode(&made, out->graph,
@@ -244,7 +182,7 @@ class CudaDevice : public DeviceRuntime {
       if (now[i] == r.params[i]) continue;
       const auto& e = static_cast<const CudaExecutable&>(*launches[i].executable);
       auto pointers = now[i].Pointers();
-      const cuda::KernelNodeParams node = NodeParams(e, now[i].blocks, pointers.data());
+      const cuda::KernelNodeParams node = e.NodeParams(now[i].blocks, pointers.data());
       RETURN_IF_ERROR(
           device_->Check(driver().cuGraphExecKernelNodeSetParams(r.exec, r.nodes[i], &node),
                          absl::StrCat("giving a graph other arguments of ", e.program.entry)));
@@ -320,20 +258,6 @@ class CudaDevice : public DeviceRuntime {
  private:
   const cuda::DriverTable& driver() const { return device_->driver(); }
 
-  static cuda::KernelNodeParams NodeParams(const CudaExecutable& e, unsigned blocks,
-                                           void** pointers) {
-    const Program& p = e.program;
-    cuda::KernelNodeParams out = {};
-    out.func = e.function;
-    out.gridDimX = blocks;
-    out.gridDimY = out.gridDimZ = out.blockDimZ = 1;
-    out.blockDimX = static_cast<unsigned>(p.threads / p.rows);
-    out.blockDimY = static_cast<unsigned>(p.rows);
-    out.sharedMemBytes = static_cast<unsigned>(p.scratch_bytes);
-    out.kernelParams = pointers;
-    return out;
-  }
-
   void Count(int64_t bytes) {
     std::lock_guard lock(mutex_);
     stats_.live_bytes += bytes;
@@ -351,27 +275,18 @@ class CudaDevice : public DeviceRuntime {
         " are free but not in one piece, or too few; drop tensors, or use smaller batches"));
   }
 
+  // What it has loaded of the program; null where it has not, or no plan holds it any more.
+  std::shared_ptr<Executable> Loaded(const Program& program) {
+    std::lock_guard lock(mutex_);
+    const auto it = loaded_.find(cuda::KeyOf(program));
+    return it == loaded_.end() ? nullptr : it->second.lock();
+  }
+
   absl::StatusOr<std::shared_ptr<Executable>> Load(const Program& program,
                                                    const std::string& image) {
-    auto e = std::make_shared<CudaExecutable>(*device_, program);
-    const cuda::CUresult r = driver().cuModuleLoadData(&e->module, image.data());
-    if (r == cuda::kNoBinaryForGpu || r == cuda::kInvalidImage) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(device_->name(), ": the driver does not take a kernel for ", target().arch,
-                       " (", r, "): it is older than NVRTC: update the driver, or set CUDA_ARCH"));
-    }
-    RETURN_IF_ERROR(device_->Check(r, absl::StrCat("loading ", program.entry)));
-    RETURN_IF_ERROR(
-        device_->Check(driver().cuModuleGetFunction(&e->function, e->module, program.entry.c_str()),
-                       absl::StrCat("finding ", program.entry)));
-    if (program.scratch_bytes > (48 << 10)) {
-      RETURN_IF_ERROR(device_->Check(
-          driver().cuFuncSetAttribute(e->function, cuda::kFuncMaxDynamicShared,
-                                      static_cast<int>(program.scratch_bytes)),
-          absl::StrCat("giving ", program.scratch_bytes, " bytes to a block of ", program.entry)));
-    }
+    ASSIGN_OR_RETURN(auto e, CudaExecutable::Load(*device_, program, image));
     std::lock_guard lock(mutex_);
-    loaded_[KeyOf(program)] = e;
+    loaded_[cuda::KeyOf(program)] = e;
     if (loaded_.size() > sweep_at_) {
       std::erase_if(loaded_, [](const auto& entry) { return entry.second.expired(); });
       sweep_at_ = std::max<size_t>(1024, 2 * loaded_.size());

@@ -74,12 +74,15 @@ enum : CUresult {
   kNoDevice = 100,
   kInvalidImage = 200,
   kNoBinaryForGpu = 209,
-  kPeerAccessEnabled = 704,
+  kUnsupportedPtx = 222,
+  kInvalidHandle = 400,
   kNotFound = 500,
   kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,
+  kPeerAccessEnabled = 704,
   kLaunchFailed = 719,
+  kNotSupported = 801,
   kSystemDriverMismatch = 803,
 };
 enum : int {  // CUdevice_attribute

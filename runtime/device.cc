@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "graph/status.h"
 
 namespace tessera {
 namespace {
@@ -23,6 +24,19 @@ Registry& Devices() {
 constexpr int kMaxIndex = 4096;
 
 }  // namespace
+
+// Where nothing belongs to one place alone, all run the same.
+absl::StatusOr<std::vector<std::vector<std::shared_ptr<Executable>>>> DeviceRuntime::CompileOver(
+    absl::Span<const PlacedProgram> programs) {
+  std::vector<Program> batch;
+  for (const PlacedProgram& p : programs) batch.push_back(*p.program);
+  ASSIGN_OR_RETURN(const auto executables, Compile(batch));
+  std::vector<std::vector<std::shared_ptr<Executable>>> out;
+  for (size_t i = 0; i < programs.size(); ++i) {
+    out.emplace_back(programs[i].places.size(), executables[i]);
+  }
+  return out;
+}
 
 absl::StatusOr<DeviceRuntime*> GetDevice(const Place& place) {
   if (place.index() >= kMaxIndex) {

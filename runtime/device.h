@@ -13,10 +13,18 @@
 
 namespace tessera {
 
-// A compiled kernel of one device.
+class DeviceRuntime;
+
+// A compiled kernel of one device; of a host, of all that are hosts.
 class Executable {
  public:
   virtual ~Executable() = default;
+};
+
+// A program, and the places of one kind that are to run it.
+struct PlacedProgram {
+  const Program* program = nullptr;
+  absl::Span<DeviceRuntime* const> places;
 };
 
 // One launch: buffers by slot, variables by slot, over how many workers.
@@ -59,6 +67,10 @@ class DeviceRuntime {
   // Each program, compiled; those not yet known in parallel.
   virtual absl::StatusOr<std::vector<std::shared_ptr<Executable>>> Compile(
       absl::Span<const Program> programs) = 0;
+  // The same of programs that run on several places each, of which this device is the first: what
+  // each place is to run, in their order.
+  virtual absl::StatusOr<std::vector<std::vector<std::shared_ptr<Executable>>>> CompileOver(
+      absl::Span<const PlacedProgram> programs);
   virtual absl::Status Run(const Executable& executable, const Launch& launch) = 0;
   // Null where launches can only be run one by one.
   virtual absl::StatusOr<std::unique_ptr<Recording>> Record(absl::Span<const RecordedLaunch>) {

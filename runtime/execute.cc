@@ -187,7 +187,7 @@ class Execution {
     }
     Count(&RuntimeStats::kernels_run);
     DeviceRuntime& device = *compiled_.devices[step.kernel];
-    const Executable& executable = *compiled_.executables[step.kernel];
+    const Executable& executable = *compiled_.executables[step.kernel][0];
     return device.Run(executable, tessera::Launch{buffers, variables, kernel.parts()});
   }
 
@@ -227,7 +227,7 @@ class Execution {
       for (size_t v = 0; v < own.size(); ++v) {
         if (own[v] != nullptr) variables[v] = own[v]->At(i, common[v]);
       }
-      return places[i]->Run(*compiled_.executables[step.kernel],
+      return places[i]->Run(*compiled_.executables[step.kernel][i],
                             tessera::Launch{buffers, variables, kernel.parts()});
     });
   }

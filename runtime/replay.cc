@@ -68,9 +68,9 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
       place_patches_.begin(), place_patches_.end(),
       [](const PlacePatch& a, const PlacePatch& b) { return a.variable < b.variable; });
   for (const Launchable& l : launches_) {
-    if (l.places.size() != 1 || l.places != launches_[0].places) return;
+    if (l.places.size() != 1 || l.places[0].device != launches_[0].places[0].device) return;
   }
-  if (launches_.size() > 1) only_device_ = launches_[0].places[0];
+  if (launches_.size() > 1) only_device_ = launches_[0].places[0].device;
 }
 
 namespace {
@@ -125,9 +125,14 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
   const Device on = p.buffers[step.buffers[0]].device;
   Launchable l;
   l.step = &step;
-  l.places = on.is_sharding() ? plan_->meshes.at(on)
-                              : std::vector<DeviceRuntime*>{plan_->devices[step.kernel]};
-  l.executable = plan_->executables[step.kernel].get();
+  const auto& executables = plan_->executables[step.kernel];
+  if (on.is_sharding()) {
+    const std::vector<DeviceRuntime*>& places = plan_->meshes.at(on);
+    for (size_t i = 0; i < places.size(); ++i)
+      l.places.push_back({places[i], executables[i].get()});
+  } else {
+    l.places.push_back({plan_->devices[step.kernel], executables[0].get()});
+  }
   l.workers = kernel.parts();
   l.first_buffer = static_cast<int>(arguments_.size());
   l.num_buffers = static_cast<int>(step.buffers.size());
@@ -185,7 +190,7 @@ absl::StatusOr<std::unique_ptr<Replay::Frame>> Replay::MakeFrame() const {
   for (const Launchable& l : launches_) {
     if (only_device_ == nullptr) break;
     frame->recorded.push_back(
-        {l.executable,
+        {l.places[0].executable,
          {{frame->arguments.data() + l.first_buffer, static_cast<size_t>(l.num_buffers)},
           {frame->variables.data() + l.first_variable, static_cast<size_t>(l.num_variables)},
           l.workers}});
@@ -200,7 +205,7 @@ absl::Status Replay::RunKernel(const Launchable& l, const Frame& frame) const {
                         {frame.variables.data() + l.first_variable + int64_t{i} * l.num_variables,
                          static_cast<size_t>(l.num_variables)},
                         l.workers};
-    return l.places[i]->Run(*l.executable, launch);
+    return l.places[i].device->Run(*l.places[i].executable, launch);
   });
 }
 

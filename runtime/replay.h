@@ -39,8 +39,11 @@ class Replay {
   // A step: a kernel on one place or on each of several, whose arguments and variables follow one
   // another; a transfer, whose targets come before its sources; or a copy.
   struct Launchable {
-    std::vector<DeviceRuntime*> places;  // of a kernel
-    const Executable* executable = nullptr;
+    struct OnPlace {
+      DeviceRuntime* device;
+      const Executable* executable;
+    };
+    std::vector<OnPlace> places;  // of a kernel
     const Transfer* transfer = nullptr;
     int first_buffer = 0, num_buffers = 0;  // of one place; of a transfer all
     int num_targets = 0;                    // of a transfer

@@ -80,6 +80,41 @@ int64_t ThreadsOfCodegen() {
   return in_order ? 1 : HostTarget().cores;
 }
 
+// All kernels of a device at once, so that they compile in parallel; for each of their places, as
+// what a GPU has loaded is no other's.
+absl::Status CompileKernels(CompiledPlan& out) {
+  const size_t n = out.plan.kernels.size();
+  std::vector<std::vector<DeviceRuntime*>> places(n);
+  for (size_t k = 0; k < n; ++k) {
+    ASSIGN_OR_RETURN(places[k], DevicesOf(out.plan.kernels[k].device));
+  }
+  out.executables.resize(n);
+  for (size_t k = 0; k < n; ++k) {
+    if (!out.executables[k].empty()) continue;
+    std::vector<PlacedProgram> batch;
+    std::vector<size_t> members;
+    for (size_t j = k; j < n; ++j) {
+      if (out.devices[j] != out.devices[k]) continue;
+      members.push_back(j);
+      batch.push_back({&out.programs[j], places[j]});
+    }
+    ASSIGN_OR_RETURN(auto executables, out.devices[k]->CompileOver(batch));
+    for (size_t j = 0; j < members.size(); ++j) {
+      out.executables[members[j]] = std::move(executables[j]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// How many kernels it has loaded, each of which holds mappings.
+size_t Loaded(const CompiledPlan& plan) {
+  size_t out = 0;
+  for (const auto& places : plan.executables) {
+    out += places.front() == places.back() ? 1 : places.size();
+  }
+  return out;
+}
+
 absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const PlanKey& key) {
   auto out = std::make_shared<CompiledPlan>();
   ASSIGN_OR_RETURN(out->plan, PlanOnly(roots, key));
@@ -87,7 +122,6 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
 
   const size_t n = out->plan.kernels.size();
   out->devices.assign(n, nullptr);
-  out->executables.resize(n);
   for (size_t k = 0; k < n; ++k) {
     // All places of a mesh are of one kind, and run the program of the first.
     ASSIGN_OR_RETURN(out->devices[k], GetDevice(out->plan.kernels[k].device.places()[0]));
@@ -113,19 +147,7 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
     if (step.kind == PlanStep::kKernel || step.kind == PlanStep::kCopy) continue;
     ASSIGN_OR_RETURN(out->transfers.back(), Transfer::Make(out->plan, step));
   }
-  // All kernels of a device at once, so that they compile in parallel.
-  for (size_t k = 0; k < n; ++k) {
-    if (out->executables[k] != nullptr) continue;
-    std::vector<Program> batch;
-    std::vector<size_t> members;
-    for (size_t j = k; j < n; ++j) {
-      if (out->devices[j] != out->devices[k]) continue;
-      members.push_back(j);
-      batch.push_back(out->programs[j]);
-    }
-    ASSIGN_OR_RETURN(auto executables, out->devices[k]->Compile(batch));
-    for (size_t j = 0; j < members.size(); ++j) out->executables[members[j]] = executables[j];
-  }
+  RETURN_IF_ERROR(CompileKernels(*out));
   return CompiledPlanPtr(std::move(out));
 }
 
@@ -145,11 +167,11 @@ absl::StatusOr<CompiledPlanPtr> MakeAndKeep(absl::Span<const UOp> roots, const P
   std::lock_guard lock(cache.mutex);
   if (!cache.plans.emplace(key.words, plan).second) return plan;
   cache.age.push_back(key.words);
-  cache.kernels += plan->executables.size();
+  cache.kernels += Loaded(*plan);
   while (cache.age.size() > 1 &&
          (cache.age.size() > kMaxPlans || cache.kernels > kMaxPlanKernels)) {
     const auto oldest = cache.plans.find(cache.age.front());
-    cache.kernels -= oldest->second->executables.size();
+    cache.kernels -= Loaded(*oldest->second);
     cache.plans.erase(oldest);
     cache.age.pop_front();
   }

@@ -22,11 +22,11 @@ using Bindings = std::map<std::string, int64_t>;  // values of VARs by name
 // A Plan with its kernels compiled: runs any number of times on any buffers of its shapes.
 struct CompiledPlan {
   Plan plan;
-  std::vector<Program> programs;                                    // by kernel
-  std::vector<DeviceRuntime*> devices;                              // by kernel
-  std::vector<std::shared_ptr<Executable>> executables;             // by kernel
-  absl::flat_hash_map<Device, std::vector<DeviceRuntime*>> meshes;  // the places of each
-  std::vector<std::unique_ptr<const Transfer>> transfers;           // by step; of others null
+  std::vector<Program> programs;                                      // by kernel
+  std::vector<DeviceRuntime*> devices;                                // by kernel: the first
+  std::vector<std::vector<std::shared_ptr<Executable>>> executables;  // by kernel, by place
+  absl::flat_hash_map<Device, std::vector<DeviceRuntime*>> meshes;    // the places of each
+  std::vector<std::unique_ptr<const Transfer>> transfers;             // by step; of others null
 };
 using CompiledPlanPtr = std::shared_ptr<const CompiledPlan>;
 

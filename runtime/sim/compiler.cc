@@ -12,6 +12,7 @@
 #include "runtime/cuda_compiler.h"
 #include "runtime/host_target.h"
 #include "runtime/jit_compiler.h"
+#include "runtime/sim/driver.h"
 #include "runtime/sim/faults.h"
 #include "runtime/sim/module.h"
 #include "runtime/sim/sim.h"
@@ -68,6 +69,11 @@ void DropOne(absl::string_view statement, Fault fault, std::string& text) {
   }
 }
 
+void CountCompile() {
+  Lock lock(M().mutex);
+  ++M().counts.compiles;
+}
+
 nvrtcResult Compile(nvrtcProgram p, int, const char* const*) {
   Text& t = *Of(p);
   const size_t mark = t.source.find(kBodyMark);
@@ -80,6 +86,7 @@ nvrtcResult Compile(nvrtcProgram p, int, const char* const*) {
     return kCompilation;
   }
   if (t.log = AskNvrtc(t.source); !t.log.empty()) return kCompilation;
+  CountCompile();
   const std::string body = t.source.substr(mark + std::strlen(kBodyMark));
   std::string text = absl::StrCat(PreludeFor(body, PreludeKind::kSim), body);
   DropOne("rt_barrier();", Fault::kDropBarrier, text);

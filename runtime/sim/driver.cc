@@ -23,6 +23,7 @@ CUresult Name(CUresult r, const char** out) {
   static constexpr Row kRows[] = {{kSuccess, "no error"},
                                   {kInvalidValue, "invalid argument"},
                                   {kOutOfMemory, "out of memory"},
+                                  {kInvalidHandle, "invalid resource handle"},
                                   {kIllegalAddress, "an illegal memory access"},
                                   {kLaunchFailed, "unspecified launch failure"},
                                   {kLaunchOutOfResources, "too many resources for a launch"},
@@ -74,6 +75,11 @@ CUresult LoadModule(CUmodule* out, const void* image) {
   if (Strikes(Fault::kOldDriver)) return kNoBinaryForGpu;
   auto module = LoadImage(image);
   if (!module.ok()) return kInvalidImage;
+  (*module)->device = current;
+  {
+    Lock lock(M().mutex);
+    ++M().counts.modules;
+  }
   *out = reinterpret_cast<CUmodule>(module->release());
   return kSuccess;
 }

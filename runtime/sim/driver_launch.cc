@@ -10,7 +10,8 @@ namespace {
 
 using namespace cuda;
 
-CUresult MakeCall(const KernelNodeParams& p, KernelCall& out) {
+// A function belongs to the context that its module was loaded in, and runs nowhere else.
+CUresult MakeCall(const KernelNodeParams& p, int device, KernelCall& out) {
   Function* const f = Of(p.func);
   const uint64_t threads = uint64_t{p.blockDimX} * p.blockDimY * p.blockDimZ;
   if (f == nullptr || threads == 0 || threads > 1024 || p.blockDimZ != 1 || p.gridDimX == 0 ||
@@ -18,6 +19,7 @@ CUresult MakeCall(const KernelNodeParams& p, KernelCall& out) {
       p.sharedMemBytes > f->most_shared) {
     return kInvalidValue;
   }
+  if (f->device != device) return kInvalidHandle;
   out.function = f;
   out.launch.entry = f->entry;
   out.launch.name = f->name;
@@ -37,8 +39,8 @@ CUresult LaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsig
   if (Strikes(Fault::kLaunch)) return kLaunchOutOfResources;
   KernelCall call;
   const KernelNodeParams p = {f, gx, gy, gz, bx, by, bz, shared, params, nullptr, nullptr, nullptr};
-  if (const CUresult r = MakeCall(p, call); r != kSuccess) return r;
   Device* const d = Of(stream)->device;
+  if (const CUresult r = MakeCall(p, d->index, call); r != kSuccess) return r;
   Task t;
   t.run = [d, call = std::move(call)] { return M().RunKernel(*d, call); };
   M().Enqueue(*Of(stream), std::move(t));
@@ -63,7 +65,7 @@ CUresult AddNode(CUgraphNode* out, CUgraph graph, const CUgraphNode* after, size
                  const KernelNodeParams* params) {
   Graph& g = *reinterpret_cast<Graph*>(graph);
   auto node = std::make_unique<Node>();
-  if (const CUresult r = MakeCall(*params, node->call); r != kSuccess) return r;
+  if (const CUresult r = MakeCall(*params, CurrentDevice(), node->call); r != kSuccess) return r;
   for (size_t i = 0; i < count; ++i) {
     for (size_t n = 0; n < g.nodes.size(); ++n) {
       if (g.nodes[n].get() == reinterpret_cast<Node*>(after[i])) node->after.push_back(n);
@@ -91,7 +93,7 @@ CUresult SetNode(CUgraphExec exec, CUgraphNode node, const KernelNodeParams* par
   for (size_t i = 0; i < e.nodes.size(); ++i) {
     if (e.made_from[i] != reinterpret_cast<Node*>(node)) continue;
     if (Of(params->func) != e.nodes[i].call.function) return kInvalidValue;
-    return MakeCall(*params, e.nodes[i].call);
+    return MakeCall(*params, e.nodes[i].call.function->device, e.nodes[i].call);
   }
   return kInvalidValue;
 }
@@ -117,8 +119,11 @@ CUresult LaunchGraph(CUgraphExec exec, CUstream stream) {
   Lock lock(M().mutex);
   RETURN_IF_LOST(Of(stream));
   if (Strikes(Fault::kLaunch)) return kLaunchOutOfResources;
-  ++M().counts.graph_launches;
   Device* const d = Of(stream)->device;
+  for (const Node& n : reinterpret_cast<Exec*>(exec)->nodes) {
+    if (n.call.function->device != d->index) return kInvalidHandle;
+  }
+  ++M().counts.graph_launches;
   Task t;
   t.run = [d, nodes = reinterpret_cast<Exec*>(exec)->nodes] { return RunGraph(*d, nodes); };
   M().Enqueue(*Of(stream), std::move(t));

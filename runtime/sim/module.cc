@@ -38,6 +38,7 @@ Function* Module::Find(const std::string& name) {
   if (entry == nullptr || params == nullptr) return nullptr;
   auto f = std::make_unique<Function>();
   f->name = name;
+  f->device = device;
   f->entry = reinterpret_cast<Entry>(entry);
   f->params = *static_cast<const int32_t*>(params);
   functions.push_back(std::move(f));

@@ -16,13 +16,15 @@ std::string MakeImage(absl::string_view object);
 struct Function {
   std::string name;
   Entry entry = nullptr;
-  int params = 0;  // of 8 bytes each
+  int params = 0;   // of 8 bytes each
+  int device = -1;  // whose context its module was loaded in
   int64_t most_shared = 48 << 10;
 };
 
 struct Module {
   std::unique_ptr<LoadedObject> object;
   std::vector<std::unique_ptr<Function>> functions;
+  int device = -1;  // whose context it was loaded in
   // Null where the image has no such kernel.
   Function* Find(const std::string& name);
 };

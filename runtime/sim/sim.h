@@ -33,6 +33,8 @@ enum class Fault : uint8_t {
   kCommunicator,      // a communicator of NCCL is never ready
   kCollectiveStalls,  // one rank never arrives at a collective
   kCollectiveFails,   // a communicator reports that a peer is gone
+  kNoCounter,         // cuStreamWriteValue32 is not supported
+  kPeerRefused,       // cuMemcpyPeerAsync copies nothing
   kPeerCorrupt,       // copies between devices change a byte in silence, from now on
 };
 // The call after `skip` more of its kind meets the fault, and only that one; kPeerCorrupt stays.
@@ -47,7 +49,9 @@ void Seed(uint64_t seed);
 void SetMemory(int device, int64_t bytes);
 
 struct Counts {
-  int64_t kernels = 0;  // that ran, graphs included
+  int64_t compiles = 0;  // of texts
+  int64_t modules = 0;   // that were loaded
+  int64_t kernels = 0;   // that ran, graphs included
   int64_t graph_launches = 0;
   int64_t host_waits = 0;  // synchronisations by the host
   int64_t allocations = 0;

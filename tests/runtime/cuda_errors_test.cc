@@ -89,7 +89,7 @@ TEST_F(GpuErrors, ADriverTooOldForTheKernel) {
   sim::Plant(Fault::kOldDriver);
   const std::string error = ErrorOf([&] { (x * 3).ToVector<float>(); });
   EXPECT_THAT(error, testing::HasSubstr("SIM: the driver does not take a kernel for sm_90"));
-  EXPECT_THAT(error, testing::HasSubstr("update the driver, or set CUDA_ARCH"));
+  EXPECT_THAT(error, testing::HasSubstr("update the driver, or name an NVRTC of its own version"));
   EXPECT_EQ((x * 3).ToVector<float>()[1], 3);
 }
 

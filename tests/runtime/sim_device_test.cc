@@ -10,6 +10,7 @@
 #include "runtime/sim/sim.h"
 #include "tests/support/check.h"
 #include "tests/support/raw_kernel.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
@@ -105,6 +106,35 @@ TEST_F(SimDevice, VariablesAreArgumentsOfAGraph) {
     EXPECT_EQ(step.One({}, {{"n", v}}).Item(), want) << v;
   }
   EXPECT_EQ(step.captures(), captures + 1);
+}
+
+// ---- several devices
+
+// A text is compiled once for all places of a mesh, and its module loaded on each.
+TEST_F(SimDevice, AMeshCompilesOnceAndLoadsOnEachPlace) {
+  const SetFlagForTest no_cache(Flag::kCache, "0");
+  const std::vector<float> values = Counted(4 * 109, 1);
+  const Tensor x = Tensor::From(values, {4, 109}).To("CPU").To(Line(4, 0, {}, "SIM")).Realize();
+  Jit step([](const Tensor& t) { return t * 2 + 1; });
+  for (int call = 0; call < 3; ++call) {
+    const sim::Counts before = sim::GetCounts();
+    const std::vector<float> got = step.One({x}).ToVector<float>();
+    EXPECT_EQ(sim::GetCounts().compiles - before.compiles, call == 0 ? 1 : 0);
+    EXPECT_EQ(sim::GetCounts().modules - before.modules, call == 0 ? 4 : 0);
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], values[i] * 2 + 1) << i;
+  }
+}
+
+TEST_F(SimDevice, AKernelRunsOnlyWhereItWasLoaded) {
+  const auto kernel = RawKernel(Device(1), "elsewhere", "b0[rt_thread()] = 1.0f;");
+  const auto memory = Device(2).Allocate(64 * 4);
+  ASSERT_OK(memory);
+  void* buffers[] = {(*memory)->data};
+  const RecordedLaunch launch = {kernel.get(), {buffers, {}, 1}};
+  EXPECT_THAT(Device(2).Run(*kernel, launch.launch),
+              StatusIs(absl::StatusCode::kInternal, "launching elsewhere failed with 400"));
+  EXPECT_THAT(Device(2).Record({&launch, 1}),
+              StatusIs(absl::StatusCode::kInternal, "adding elsewhere to a graph failed with 400"));
 }
 
 // ---- orders of streams
