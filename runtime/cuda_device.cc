@@ -307,7 +307,11 @@ class CudaDevice : public DeviceRuntime {
                        "asking for peer access"));
     bool good = can != 0;
     if (good) {
-      ASSIGN_OR_RETURN(good, TryPattern(peer));
+      // What fails without losing a device leaves the way through memory of the host.
+      const auto tried = TryPattern(peer);
+      if (!tried.ok() && (device_->IsLost() || peer.device_->IsLost())) return tried.status();
+      if (absl::IsResourceExhausted(tried.status())) return false;  // may do another time
+      good = tried.ok() && *tried;
     }
     std::lock_guard lock(mutex_);
     return trusted_[&peer] = good;
@@ -327,8 +331,9 @@ class CudaDevice : public DeviceRuntime {
 
   absl::Status PeerCopy(DriverDevice& peer, CUdeviceptr to, CUdeviceptr from, int64_t bytes) {
     // After what writes the source, before what overwrites or frees it; here the same.
+    // An event is recorded on streams of its own device alone; any may wait for it.
     RETURN_IF_ERROR(peer.Enter());
-    RETURN_IF_ERROR(device_->Follow(device_->copy(), peer.compute()));
+    RETURN_IF_ERROR(peer.Follow(device_->copy(), peer.compute()));
     RETURN_IF_ERROR(device_->Enter());
     RETURN_IF_ERROR(device_->Follow(device_->copy(), device_->compute()));
     RETURN_IF_ERROR(

@@ -129,6 +129,7 @@ CUresult WaitEvent(CUstream stream, CUevent event, unsigned) {
 CUresult Record(CUevent event, CUstream stream) {
   Lock lock(M().mutex);
   RETURN_IF_LOST(Of(stream));
+  if (Of(event)->device != Of(stream)->device->index) return kInvalidHandle;
   Task t;
   t.records = Of(event);
   t.record = ++Of(event)->recorded;
@@ -137,7 +138,10 @@ CUresult Record(CUevent event, CUstream stream) {
 }
 
 CUresult CreateEvent(CUevent* out, unsigned) {
-  *out = reinterpret_cast<CUevent>(new Event);
+  if (current < 0) return kInvalidValue;
+  auto* const event = new Event;
+  event->device = current;
+  *out = reinterpret_cast<CUevent>(event);
   return kSuccess;
 }
 
@@ -296,6 +300,7 @@ CUresult CopyOnDevice(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s
 
 CUresult CopyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                   size_t bytes, CUstream stream) {
+  if (Strikes(Fault::kPeerRefused)) return kNotSupported;
   return CopyBetween(to, Of(to_context), from, Of(from_context), bytes, stream);
 }
 

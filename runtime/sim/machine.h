@@ -21,6 +21,7 @@ constexpr int kDevices = 16;
 constexpr int64_t kDefaultMemory = int64_t{4} << 30;
 
 struct Event {
+  int device = -1;        // whose context it was made in
   uint64_t recorded = 0;  // by calls so far
   uint64_t done = 0;      // of them, how many streams have reached
 };

@@ -302,6 +302,12 @@ TEST_F(SimDevice, PeerCopiesThatCorruptAreFoundAndStaged) {
   EXPECT_EQ(On("SIM:7", values).To("SIM:2").ToVector<float>(), values);
 }
 
+TEST_F(SimDevice, PeerCopiesThatFailAreStaged) {
+  sim::Plant(Fault::kPeerRefused);
+  const std::vector<float> values = Counted(1000, 1);
+  EXPECT_EQ(On("SIM:7", values).To("SIM:1").ToVector<float>(), values);
+}
+
 TEST_F(SimDevice, ThereAreOnlySoMany) {
   EXPECT_THAT(GetDevice(Place("SIM", 99)),
               StatusIs(absl::StatusCode::kNotFound, "there is no SIM:99"));
