@@ -46,7 +46,27 @@ absl::StatusOr<std::shared_ptr<Communicator>> Communicator::Over(
 
 Communicator::~Communicator() { Abort(); }
 
+// A kernel of NCCL may write straight into a peer's buffer. What a pool gives is reached from its
+// own device alone until the pool is told otherwise.
+absl::Status Communicator::LetReach() {
+  for (DriverDevice* owner : devices_) {
+    for (DriverDevice* peer : devices_) {
+      if (peer == owner) continue;
+      const DriverTable& d = owner->driver();
+      int can = 0;
+      RETURN_IF_ERROR(owner->Check(d.cuDeviceCanAccessPeer(&can, peer->id(), owner->id()),
+                                   "asking for peer access"));
+      if (can == 0) continue;
+      const MemAccessDesc access = {{kLocationDevice, peer->id()}, kAccessReadWrite};
+      RETURN_IF_ERROR(owner->Check(d.cuMemPoolSetAccess(owner->pool(), &access, 1),
+                                   absl::StrCat("opening the memory pool to ", peer->name())));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Communicator::Start(absl::string_view what) {
+  RETURN_IF_ERROR(LetReach());
   ncclUniqueId id;
   if (const ncclResult_t r = nccl_->ncclGetUniqueId(&id); r != kNcclSuccess) {
     return Failed(what, r);

@@ -39,6 +39,7 @@ class Communicator {
  private:
   Communicator() = default;
   absl::Status Start(absl::string_view what);
+  absl::Status LetReach();
   absl::Status Await(absl::string_view what, absl::FunctionRef<absl::StatusOr<bool>()> done);
   absl::Status Failed(absl::string_view what, ncclResult_t result) const;
   absl::StatusOr<bool> LaunchesDone(absl::string_view what);

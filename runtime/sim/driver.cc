@@ -212,6 +212,20 @@ CUresult PoolAttribute(CUmemoryPool pool, int which, void* out) {
   return kSuccess;
 }
 
+CUresult SetAccess(CUmemoryPool pool, const MemAccessDesc* all, size_t count) {
+  Lock lock(M().mutex);
+  auto* const d = reinterpret_cast<Device*>(pool);
+  for (size_t i = 0; i < count; ++i) {
+    const auto& [location, flags] = all[i];
+    if (location.type != kLocationDevice || location.id < 0 || location.id >= kDevices ||
+        location.id == d->index || flags != kAccessReadWrite) {
+      return kInvalidValue;
+    }
+    d->peers.insert(location.id);
+  }
+  return kSuccess;
+}
+
 CUresult AllocatePinned(void** out, size_t bytes, unsigned) {
   Lock lock(M().mutex);
   if (Strikes(Fault::kPinned)) return kOutOfMemory;
@@ -364,9 +378,7 @@ void FillMemory(DriverTable& t) {
     return CUresult{kSuccess};
   };
   t.cuMemPoolGetAttribute = PoolAttribute;
-  t.cuMemPoolSetAccess = [](CUmemoryPool, const MemAccessDesc*, size_t) {
-    return CUresult{kSuccess};
-  };
+  t.cuMemPoolSetAccess = SetAccess;
   t.cuMemPoolTrimTo = [](CUmemoryPool pool, size_t) {
     Lock lock(M().mutex);
     reinterpret_cast<Device*>(pool)->memory.Trim();

@@ -49,6 +49,7 @@ struct Device {
   Memory memory{kDefaultMemory};
   cuda::CUresult lost = cuda::kSuccess;  // why nothing works any more
   int64_t release_threshold = 0;
+  std::set<int> peers;  // that may reach what its pool gives
 };
 
 // A kernel and a copy of its arguments.

@@ -113,6 +113,16 @@ absl::Status Within(const Rank& rank, const void* p, size_t bytes) {
                                           rank.index, ", which are not allocated there"));
 }
 
+// A rank's kernel reads and writes the buffers of the ranks that it talks to, where their pools let
+// it: as NCCL did up to 2.22.
+absl::Status Reaches(const Rank& rank, const Rank& other) {
+  if (rank.device == other.device || other.device->peers.contains(rank.device->index)) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      "rank ", rank.index, " of a collective may not reach the ", "memory of rank ", other.index));
+}
+
 // Elements [first, first + count) of all ranks' buffers, combined in the order of the ranks.
 std::vector<uint8_t> Combined(const std::vector<Call>& calls, size_t first, size_t count) {
   const DType dtype = TypeOf(calls[0].type);
@@ -137,6 +147,9 @@ absl::Status Perform(const std::vector<Call>& calls) {
   const Call& c = calls[0];
   const size_t ranks = calls.size(), bytes = c.count * static_cast<size_t>(TypeOf(c.type).bytes());
   for (const Call& call : calls) {
+    for (const Call& other : calls) {
+      if (auto s = Reaches(*call.rank, *other.rank); !s.ok()) return s;
+    }
     const bool many = call.kind == Call::kReduceScatter;
     if (auto s = Within(*call.rank, call.send, many ? bytes * ranks : bytes); !s.ok()) return s;
     if (call.kind == Call::kReduce && call.rank->index != call.peer) continue;
@@ -172,6 +185,7 @@ absl::Status PerformPairs(const std::vector<Pair>& pairs) {
     const size_t bytes = send.count * static_cast<size_t>(TypeOf(send.type).bytes());
     if (auto s = Within(*send.rank, send.send, bytes); !s.ok()) return s;
     if (auto s = Within(*receive.rank, receive.receive, bytes); !s.ok()) return s;
+    if (auto s = Reaches(*send.rank, *receive.rank); !s.ok()) return s;
     const auto* p = static_cast<const uint8_t*>(send.send);
     sent.emplace_back(p, p + bytes);
   }
