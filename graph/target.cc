@@ -2,9 +2,9 @@
 #include "graph/target.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "graph/flags.h"
 
 namespace tessera {
@@ -21,8 +21,8 @@ std::string Target::Key() const {
 
 void DescribeMatrixUnits(Target& target) {
   int arch = 0;
-  if (!absl::StartsWith(target.arch, "sm_")) return;
-  absl::string_view digits = absl::string_view(target.arch).substr(3);
+  absl::string_view digits = target.arch;
+  if (!absl::ConsumePrefix(&digits, "sm_") && !absl::ConsumePrefix(&digits, "compute_")) return;
   while (!digits.empty() && !absl::ascii_isdigit(digits.back())) digits.remove_suffix(1);
   if (!absl::SimpleAtoi(digits, &arch) || arch < 80) return;
   target.fetches = true;

@@ -18,6 +18,7 @@ namespace tessera::cuda {
 namespace {
 
 constexpr nvrtcResult kInvalidOption = 5;
+constexpr char kMinimal[] = "--minimal";  // which 12.3 lacks; texts include nothing either way
 
 std::string Numbered(absl::string_view text) {
   std::string out;
@@ -77,7 +78,7 @@ absl::StatusOr<std::string> MakeImage(const NvrtcTable& nvrtc, const std::string
 }  // namespace
 
 std::vector<std::string> CompileOptions(const Target& target) {
-  return {absl::StrCat("--gpu-architecture=", target.arch), "--std=c++17", "--minimal",
+  return {absl::StrCat("--gpu-architecture=", target.arch), "--std=c++17", kMinimal,
           "--fmad=false"};
 }
 
@@ -98,9 +99,12 @@ absl::StatusOr<Compiled> CompileText(const NvrtcTable& nvrtc, const std::string&
   out.log =
       WithoutNul(Fetch(handle.program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog));
   if (r == kInvalidOption) {
+    std::vector<std::string> fewer(options.begin(), options.end());
+    if (std::erase(fewer, kMinimal) > 0) return CompileText(nvrtc, text, name, fewer);
     return absl::FailedPreconditionError(absl::StrCat(
         "compile: this NVRTC does not take ", absl::StrJoin(options, " "), ": ", out.log,
-        "; it is older than the GPU: install a newer one, or set CUDA_ARCH to one that it knows"));
+        "; it is older than the GPU: install a newer one, or set CUDA_ARCH to the newest that it "
+        "knows, written as compute_90, which the driver compiles for the GPU"));
   }
   if (r != kSuccess) {
     return absl::InvalidArgumentError(absl::StrCat("compile: NVRTC fails on the kernel ", name,
@@ -109,6 +113,7 @@ absl::StatusOr<Compiled> CompileText(const NvrtcTable& nvrtc, const std::string&
   }
   out.image = Fetch(handle.program, nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN);
   out.ptx = WithoutNul(Fetch(handle.program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX));
+  if (out.image.empty()) out.image = out.ptx;  // of a virtual arch
   if (out.image.empty()) return absl::InternalError("compile: NVRTC gives no image");
   return out;
 }

@@ -23,7 +23,7 @@ struct Compiler {
 std::vector<std::string> CompileOptions(const Target& target);
 
 struct Compiled {
-  std::string image;  // a cubin
+  std::string image;  // a cubin; of a virtual arch the PTX, which a driver compiles
   std::string ptx, log;
 };
 

@@ -103,9 +103,10 @@ absl::Status DriverDevice::Describe() {
   target_.dialect = Dialect::kCuda;
   target_.arch = absl::StrCat("sm_", major, minor);
   if (const std::string arch = TextFlag(Flag::kCudaArch); !arch.empty()) target_.arch = arch;
-  if (!absl::StartsWith(target_.arch, "sm_")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("device: CUDA_ARCH is '", target_.arch, "'; write it as sm_90"));
+  if (!absl::StartsWith(target_.arch, "sm_") && !absl::StartsWith(target_.arch, "compute_")) {
+    return absl::InvalidArgumentError(absl::StrCat("device: CUDA_ARCH is '", target_.arch,
+                                                   "'; write it as sm_90, or as ",
+                                                   "compute_90 for the driver to do the rest"));
   }
   target_.vector_bytes = 16;
   target_.vector_registers = 255;

@@ -23,25 +23,30 @@ struct Library {
   std::vector<std::string> tried;  // why each name before did not do
 };
 
-// With a path given, that alone; else by soname, as the loader searches, then in the toolkit.
-Library OpenLibrary(const std::string& given, const std::vector<std::string>& names,
-                    const std::vector<std::string>& folders) {
-  Library out;
-  std::vector<std::string> paths;
-  if (!given.empty()) {
-    paths.push_back(given);
-  } else {
-    paths = names;
-    for (const std::string& folder : folders) {
-      for (const std::string& name : names) paths.push_back(absl::StrCat(folder, "/", name));
-    }
+// With a path given, that alone; else by soname, as the loader searches, then in the folders.
+std::vector<std::string> Paths(const std::string& given, const std::vector<std::string>& names,
+                               const std::vector<std::string>& folders) {
+  if (!given.empty()) return {given};
+  std::vector<std::string> out = names;
+  for (const std::string& folder : folders) {
+    for (const std::string& name : names) out.push_back(absl::StrCat(folder, "/", name));
   }
+  return out;
+}
+
+bool TryOpen(const std::string& path, Library& library) {
+  library.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  library.name = path;
+  if (library.handle != nullptr) return true;
+  const char* why = dlerror();
+  library.tried.push_back(why != nullptr ? why : path);
+  return false;
+}
+
+Library OpenLibrary(const std::vector<std::string>& paths) {
+  Library out;
   for (const std::string& path : paths) {
-    out.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    out.name = path;
-    if (out.handle != nullptr) return out;
-    const char* why = dlerror();
-    out.tried.push_back(why != nullptr ? why : path);
+    if (TryOpen(path, out)) break;
   }
   return out;
 }
@@ -71,6 +76,14 @@ const std::vector<std::string>& ToolkitFolders() {
       "/usr/local/cuda/lib64", "/usr/local/cuda/targets/x86_64-linux/lib", "/opt/cuda/lib64"};
   return *folders;
 }
+
+const std::vector<std::string>& DriverFolders() {
+  static const auto* const folders = new std::vector<std::string>{
+      "/usr/local/nvidia/lib64", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/wsl/lib"};
+  return *folders;
+}
+
+constexpr int kOldestNvrtc = 12030;  // older ones lack __builtin_bit_cast
 
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
@@ -102,10 +115,22 @@ absl::Status Initialise(const DriverTable& t, const std::string& name) {
       absl::StrCat("cuda: cuInit of ", name, " failed with ", result, " (", text, ")", advice));
 }
 
+std::string WhyNotNvrtc(int version, int driver) {
+  if (version < kOldestNvrtc) {
+    return absl::StrCat("it is NVRTC ", VersionText(version), ", and ", VersionText(kOldestNvrtc),
+                        " is needed");
+  }
+  if (driver > 0 && version / 1000 > driver / 1000) {
+    return absl::StrCat("it is NVRTC ", VersionText(version), ", and the driver is for CUDA ",
+                        VersionText(driver), ", which does not load what it compiles");
+  }
+  return "";
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const DriverTable>> OpenDriver(const std::string& file) {
-  const Library library = OpenLibrary(file, {"libcuda.so.1"}, {});
+  const Library library = OpenLibrary(Paths(file, {"libcuda.so.1"}, DriverFolders()));
   if (library.handle == nullptr) {
     return NotOpened("driver", library,
                      "install NVIDIA's driver, or use SIM, a GPU simulated on the CPU");
@@ -118,23 +143,33 @@ absl::StatusOr<std::unique_ptr<const DriverTable>> OpenDriver(const std::string&
   return table;
 }
 
-absl::StatusOr<std::unique_ptr<const NvrtcTable>> OpenNvrtc(const std::string& file) {
-  const Library library =
-      OpenLibrary(file, {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}, ToolkitFolders());
-  if (library.handle == nullptr) {
-    return NotOpened("NVRTC", library,
-                     "install the package cuda-nvrtc of the toolkit, or name the file with "
-                     "NVRTC=/path/to/libnvrtc.so");
-  }
-  auto table = std::make_unique<NvrtcTable>();
+absl::StatusOr<std::unique_ptr<const NvrtcTable>> OpenNvrtc(const std::string& file, int driver) {
+  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  if (driver > 0 && driver < 13000) names = {"libnvrtc.so.12", "libnvrtc.so"};
+  Library library;
+  for (const std::string& path : Paths(file, names, ToolkitFolders())) {
+    if (!TryOpen(path, library)) continue;
+    auto table = std::make_unique<NvrtcTable>();
 #define X(member, symbol, type) RETURN_IF_ERROR(Resolve(library, symbol, table->member));
-  TESSERA_NVRTC_FUNCTIONS(X)
+    TESSERA_NVRTC_FUNCTIONS(X)
 #undef X
-  return table;
+    int major = 0, minor = 0;
+    table->nvrtcVersion(&major, &minor);
+    const int version = major * 1000 + minor * 10;
+    if (const std::string why = WhyNotNvrtc(version, driver); !why.empty()) {
+      library.tried.push_back(absl::StrCat(path, ": ", why));
+      continue;
+    }
+    return table;
+  }
+  return NotOpened("NVRTC", library,
+                   "install the package cuda-nvrtc of the driver's toolkit, 12.3 or newer, or name "
+                   "the file with NVRTC=/path/to/libnvrtc.so");
 }
 
 absl::StatusOr<std::unique_ptr<const NcclTable>> OpenNccl(const std::string& file) {
-  const Library library = OpenLibrary(file, {"libnccl.so.2", "libnccl.so"}, ToolkitFolders());
+  const Library library =
+      OpenLibrary(Paths(file, {"libnccl.so.2", "libnccl.so"}, ToolkitFolders()));
   if (library.handle == nullptr) {
     return NotOpened("NCCL", library, "install the package libnccl2, or name the file with NCCL=");
   }
@@ -152,8 +187,11 @@ absl::StatusOr<const DriverTable*> DriverFromLibrary() {
 }
 
 absl::StatusOr<const NvrtcTable*> NvrtcFromLibrary() {
-  static const auto* const result =
-      new absl::StatusOr<const NvrtcTable*>(Keep(OpenNvrtc(TextFlag(Flag::kNvrtc))));
+  static const auto* const result = new absl::StatusOr<const NvrtcTable*>([] {
+    int driver = 0;
+    if (const auto table = DriverFromLibrary(); table.ok()) (*table)->cuDriverGetVersion(&driver);
+    return Keep(OpenNvrtc(TextFlag(Flag::kNvrtc), driver));
+  }());
   return *result;
 }
 

@@ -247,7 +247,10 @@ absl::StatusOr<const NvrtcTable*> NvrtcFromLibrary();
 absl::StatusOr<const NcclTable*> NcclFromLibrary();
 // The same of a given file, or of where libraries are if it is empty; opened anew at each call.
 absl::StatusOr<std::unique_ptr<const DriverTable>> OpenDriver(const std::string& file);
-absl::StatusOr<std::unique_ptr<const NvrtcTable>> OpenNvrtc(const std::string& file);
+// Of NVRTC, the first that is new enough, and whose images a driver of this version (as
+// cuDriverGetVersion gives it; 0: any) loads.
+absl::StatusOr<std::unique_ptr<const NvrtcTable>> OpenNvrtc(const std::string& file,
+                                                            int driver = 0);
 absl::StatusOr<std::unique_ptr<const NcclTable>> OpenNccl(const std::string& file);
 
 }  // namespace tessera::cuda

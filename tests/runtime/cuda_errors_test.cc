@@ -6,6 +6,7 @@
 
 #include "graph/flags.h"
 #include "runtime/capture.h"
+#include "runtime/cuda_compiler.h"
 #include "runtime/cuda_tables.h"
 #include "runtime/device.h"
 #include "runtime/sim/sim.h"
@@ -65,6 +66,46 @@ TEST(CudaErrors, NoNvrtc) {
   EXPECT_THAT(cuda::OpenNvrtc("/nowhere/libnvrtc.so"),
               StatusIs(StatusCode::kUnavailable, "install the package cuda-nvrtc"));
 }
+
+std::string FakeNvrtc() { return std::string(kBinDir) + "/libfake_nvrtc.so"; }
+
+absl::StatusOr<std::unique_ptr<const cuda::NvrtcTable>> NvrtcOf(int major, int minor, int driver,
+                                                                const std::string& file) {
+  void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  EXPECT_NE(library, nullptr) << dlerror();
+  if (library == nullptr) return absl::InternalError("no fake NVRTC");
+  *static_cast<int*>(dlsym(library, "fake_major")) = major;
+  *static_cast<int*>(dlsym(library, "fake_minor")) = minor;
+  return cuda::OpenNvrtc(file, driver);
+}
+
+TEST(CudaErrors, AnOldNvrtc) {
+  EXPECT_THAT(NvrtcOf(12, 2, 13000, FakeNvrtc()),
+              StatusIs(StatusCode::kUnavailable, "it is NVRTC 12.2, and 12.3 is needed"));
+  EXPECT_OK(NvrtcOf(12, 3, 12000, FakeNvrtc()));
+}
+TEST(CudaErrors, AnNvrtcOfALaterGenerationThanTheDriver) {
+  EXPECT_THAT(NvrtcOf(13, 0, 12080, FakeNvrtc()),
+              StatusIs(StatusCode::kUnavailable,
+                       "it is NVRTC 13.0, and the driver is for CUDA 12.8, which does not load"));
+  EXPECT_OK(NvrtcOf(13, 2, 13000, FakeNvrtc()));
+  EXPECT_OK(NvrtcOf(13, 0, 0, FakeNvrtc()));
+}
+TEST(CudaErrors, AnNvrtcWithoutAnOptionThatOnlySavesTime) {
+  cuda::NvrtcTable table = *sim::Nvrtc();
+  table.nvrtcCompileProgram = [](cuda::nvrtcProgram, int count, const char* const* options) {
+    for (int i = 0; i < count; ++i) {
+      if (std::string(options[i]) == "--minimal") return 5;
+    }
+    return count == 1 ? 0 : 6;
+  };
+  table.nvrtcGetCUBINSize = [](cuda::nvrtcProgram, size_t* bytes) { return *bytes = 1, 0; };
+  table.nvrtcGetCUBIN = [](cuda::nvrtcProgram, char* out) { return *out = 'x', 0; };
+  const auto compiled = cuda::CompileText(table, "", "f", {"--minimal", "--std=c++17"});
+  ASSERT_OK(compiled);
+  EXPECT_EQ(compiled->image, "x");
+}
+
 TEST(CudaErrors, NoNccl) {
   EXPECT_THAT(cuda::OpenNccl("/nowhere/libnccl.so"),
               StatusIs(StatusCode::kUnavailable, "install the package libnccl2"));

@@ -168,5 +168,17 @@ TEST_F(Nvrtc, AnArchThatItDoesNotKnow) {
   EXPECT_THAT(result, StatusIs(absl::StatusCode::kFailedPrecondition, "CUDA_ARCH"));
 }
 
+// The driver compiles it for a chip that this NVRTC may not know.
+TEST_F(Nvrtc, AVirtualArchGivesPtx) {
+  Target target;
+  target.arch = "compute_90";
+  DescribeMatrixUnits(target);
+  EXPECT_TRUE(target.fetches);
+  const auto result = cuda::CompileText(*nvrtc_, "extern \"C\" __global__ void f() {}", "f",
+                                        cuda::CompileOptions(target));
+  ASSERT_OK(result);
+  EXPECT_NE(result->image.find(".target sm_90"), std::string::npos) << result->image;
+}
+
 }  // namespace
 }  // namespace tessera
