@@ -127,6 +127,16 @@ std::string WhyNotNvrtc(int version, int driver) {
   return "";
 }
 
+// NVRTC opens its builtins by their bare name when it first compiles, and finds them beside itself
+// only where the loader looks there, or where they are open already.
+void OpenBuiltinsBeside(const std::string& nvrtc, int version) {
+  const size_t slash = nvrtc.rfind('/');
+  if (slash == std::string::npos) return;
+  const std::string builtins =
+      absl::StrCat(nvrtc.substr(0, slash), "/libnvrtc-builtins.so.", VersionText(version));
+  (void)dlopen(builtins.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const DriverTable>> OpenDriver(const std::string& file) {
@@ -160,6 +170,7 @@ absl::StatusOr<std::unique_ptr<const NvrtcTable>> OpenNvrtc(const std::string& f
       library.tried.push_back(absl::StrCat(path, ": ", why));
       continue;
     }
+    OpenBuiltinsBeside(library.name, version);
     return table;
   }
   return NotOpened("NVRTC", library,

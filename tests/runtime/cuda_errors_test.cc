@@ -2,6 +2,7 @@
 // out of memory or are lost in the middle of a program. Each a typed error that says what to do.
 #include <dlfcn.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "graph/flags.h"
@@ -90,6 +91,16 @@ TEST(CudaErrors, AnNvrtcOfALaterGenerationThanTheDriver) {
                        "it is NVRTC 13.0, and the driver is for CUDA 12.8, which does not load"));
   EXPECT_OK(NvrtcOf(13, 2, 13000, FakeNvrtc()));
   EXPECT_OK(NvrtcOf(13, 0, 0, FakeNvrtc()));
+}
+// Which it opens by their bare name, and so from anywhere once they are open.
+TEST(CudaErrors, NvrtcsBuiltinsAreOpenedBesideIt) {
+  const std::string nvrtc = OwnTempDir() + "/libnvrtc.so.12";
+  const std::string builtins = OwnTempDir() + "/libnvrtc-builtins.so.12.9";
+  std::filesystem::copy_file(FakeNvrtc(), nvrtc);
+  std::filesystem::copy_file(FakeDriver(), builtins);
+  EXPECT_EQ(dlopen(builtins.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
+  EXPECT_OK(NvrtcOf(12, 9, 0, nvrtc));
+  EXPECT_NE(dlopen(builtins.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 TEST(CudaErrors, AnNvrtcWithoutAnOptionThatOnlySavesTime) {
   cuda::NvrtcTable table = *sim::Nvrtc();
