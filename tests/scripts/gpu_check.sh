@@ -12,6 +12,12 @@ cp -r "$build/gpu-bundle" "$work/bundle"  # it works from any folder
 cd "$work/bundle"
 fail() { echo "$*"; cat "$work/out"; exit 1; }
 
+# What a step leaves out on a real GPU is there to be left out: a test of another name would run.
+while read -r pattern; do
+  ./runtime_test --gtest_list_tests --gtest_filter="$pattern" >"$work/out"
+  grep -q '^  ' "$work/out" || fail "gpu-check leaves out $pattern, and there is no such test:"
+done < <(grep -E '^ *tests ' gpu-check | grep -oE "'[^' ]*-[^' ]*'" | tr -d "'" | sed 's/^[^-]*-//' | tr : '\n')
+
 ./gpu-check --sim >"$work/out" 2>&1 || fail "over a simulated GPU it fails:"
 for step in device gpu kernel_forms ops capture mesh fuzz faults benchmarks_{copies,reductions,products} \
     benchmarks_{attention,replays}; do
