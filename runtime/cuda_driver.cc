@@ -15,6 +15,8 @@ namespace {
 bool EndsContext(CUresult r) {
   switch (r) {
     case 214:  // ECC_UNCORRECTABLE
+    case 220:  // NVLINK_UNCORRECTABLE
+    case 226:  // CONTAINED
     case kIllegalAddress:
     case 702:  // LAUNCH_TIMEOUT
     case 709:  // CONTEXT_IS_DESTROYED
@@ -25,6 +27,8 @@ bool EndsContext(CUresult r) {
     case 717:  // INVALID_ADDRESS_SPACE
     case 718:  // INVALID_PC
     case kLaunchFailed:
+    case 721:  // TENSOR_MEMORY_LEAK
+    case 810:  // MPS_CLIENT_TERMINATED
       return true;
     default:
       return false;
@@ -173,12 +177,18 @@ absl::Status DriverDevice::Synchronize() {
 
 absl::Status DriverDevice::Launched(const std::string& name) {
   uint32_t after;
+  CUdeviceptr address;
   {
     std::lock_guard lock(mutex_);
+    if (progress_.done() == nullptr) return absl::OkStatus();
     after = progress_.Add(name);
+    address = reinterpret_cast<CUdeviceptr>(progress_.done());
   }
-  const auto address = reinterpret_cast<CUdeviceptr>(progress_.done());
-  return Check(driver_->cuStreamWriteValue32(compute_, address, after, 0), "counting a launch");
+  const CUresult r = driver_->cuStreamWriteValue32(compute_, address, after, 0);
+  if (r != kNotSupported) return Check(r, "counting a launch");
+  std::lock_guard lock(mutex_);  // then errors name no kernel
+  progress_.Start(nullptr);
+  return absl::OkStatus();
 }
 
 }  // namespace tessera::cuda

@@ -92,6 +92,21 @@ RT_FN V rt_neg(V a) {
   return (V)-a;
 }
 
+template <class T,
+          int N>  // rt_load where a GPU faults if p + offset is not aligned as the vector is
+RT_FN rt_vec<T, N> rt_load_aligned(rt_sim_* rt_self, const T* p, rt_i64 offset) {
+  if ((rt_u64)(p + offset) % (sizeof(T) * N < 16 ? sizeof(T) * N : 16) != 0)
+    rt_self->fault(rt_self, p + offset);
+  return rt_load<T, N>(p, offset);
+}
+
+template <int N, class T>
+RT_FN void rt_store_aligned(rt_sim_* rt_self, T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {
+  if ((rt_u64)(p + offset) % (sizeof(T) * N < 16 ? sizeof(T) * N : 16) != 0)
+    rt_self->fault(rt_self, p + offset);
+  rt_store<N>(p, offset, v);
+}
+
 template <class T, int N>
 RT_FN rt_vec<T, N> rt_load_each(const T* p, rt_i64 offset) {
   return rt_load<T, N>(p, offset);

@@ -69,6 +69,19 @@ void DropOne(absl::string_view statement, Fault fault, std::string& text) {
   }
 }
 
+// Vectors that are not aligned are a fault on a GPU, though not on this CPU: has each be looked at.
+void CheckAlignment(std::string& body) {
+  for (const absl::string_view name : {"rt_load<", "rt_store<"}) {
+    for (size_t at = 0; (at = body.find(name.data(), at, name.size())) != std::string::npos;) {
+      const size_t open = body.find(">(", at);
+      if (open == std::string::npos) return;
+      body.insert(open + 2, "RT_SELF ");
+      body.insert(at + name.size() - 1, "_aligned");
+      at = open;
+    }
+  }
+}
+
 void CountCompile() {
   Lock lock(M().mutex);
   ++M().counts.compiles;
@@ -87,7 +100,8 @@ nvrtcResult Compile(nvrtcProgram p, int, const char* const*) {
   }
   if (t.log = AskNvrtc(t.source); !t.log.empty()) return kCompilation;
   CountCompile();
-  const std::string body = t.source.substr(mark + std::strlen(kBodyMark));
+  std::string body = t.source.substr(mark + std::strlen(kBodyMark));
+  CheckAlignment(body);
   std::string text = absl::StrCat(PreludeFor(body, PreludeKind::kSim), body);
   DropOne("rt_barrier();", Fault::kDropBarrier, text);
   DropOne("  rt_wait(", Fault::kDropFetchWait, text);

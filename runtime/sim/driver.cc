@@ -321,6 +321,7 @@ CUresult CopyPeer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcont
 CUresult WriteValue(CUstream stream, CUdeviceptr address, uint32_t value, unsigned) {
   Lock lock(M().mutex);
   RETURN_IF_LOST(Of(stream));
+  if (Strikes(Fault::kNoCounter)) return kNotSupported;
   Task t;
   t.run = [=] {
     *reinterpret_cast<volatile uint32_t*>(address) = value;

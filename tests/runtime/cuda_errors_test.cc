@@ -8,6 +8,7 @@
 #include "graph/flags.h"
 #include "runtime/capture.h"
 #include "runtime/cuda_compiler.h"
+#include "runtime/cuda_driver.h"
 #include "runtime/cuda_tables.h"
 #include "runtime/device.h"
 #include "runtime/sim/sim.h"
@@ -143,6 +144,27 @@ TEST_F(GpuErrors, ADriverTooOldForTheKernel) {
   EXPECT_THAT(error, testing::HasSubstr("SIM: the driver does not take a kernel for sm_90"));
   EXPECT_THAT(error, testing::HasSubstr("update the driver, or name an NVRTC of its own version"));
   EXPECT_EQ((x * 3).ToVector<float>()[1], 3);
+}
+
+// Errors after which a device answers nothing any more.
+TEST_F(GpuErrors, WhatEndsAContext) {
+  static auto& devices =
+      *new std::vector<std::unique_ptr<cuda::DriverDevice>>;  // as long as others
+  for (const int error : {214, 220, 226, 700, 719, 721, 810}) {
+    auto device = cuda::DriverDevice::Open(sim::Driver(), 9, "SIM:9");
+    ASSERT_OK(device);
+    devices.push_back(*std::move(device));
+    EXPECT_THAT(devices.back()->Check(error, "launching"),
+                StatusIs(StatusCode::kUnavailable, "SIM:9: the device is lost"));
+    EXPECT_TRUE(devices.back()->IsLost()) << error;
+  }
+}
+
+TEST_F(GpuErrors, ADriverThatWritesNoCounters) {
+  const Tensor x = Ones(13, 100).Realize();
+  sim::Plant(Fault::kNoCounter);
+  EXPECT_EQ((x + 1).ToVector<float>(), std::vector<float>(100, 2.0f));
+  EXPECT_EQ((x + 2).ToVector<float>(), std::vector<float>(100, 3.0f));
 }
 
 TEST_F(GpuErrors, MemoryExhaustedInMidPlan) {

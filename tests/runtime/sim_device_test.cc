@@ -313,5 +313,23 @@ TEST_F(SimDevice, ThereAreOnlySoMany) {
               StatusIs(absl::StatusCode::kNotFound, "there is no SIM:99"));
 }
 
+// Last, as others use the device.
+TEST_F(SimDevice, AVectorThatIsNotAlignedLosesTheDevice) {
+  DeviceRuntime& device = Device(6);
+  const auto memory = device.Allocate(64 * 4 + 16);
+  ASSERT_OK(memory);
+  void* buffers[] = {(*memory)->data};
+  const auto kernel = [&](const std::string& name, int offset) {
+    return RawKernel(device, name,
+                     absl::StrCat("rt_store<2>(b0, ", offset,
+                                  " + 2 * rt_thread(), rt_load<rt_f32, 2>(b0, 2 * rt_block()));"));
+  };
+  ASSERT_OK(device.Run(*kernel("even", 2), {buffers, {}, 1}));
+  ASSERT_OK(device.Wait());
+  absl::Status status = device.Run(*kernel("odd", 1), {buffers, {}, 1});
+  if (status.ok()) status = device.Wait();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kUnavailable, "lost to the kernel odd"));
+}
+
 }  // namespace
 }  // namespace tessera
