@@ -9,6 +9,11 @@
 
 namespace tessera {
 
+inline constexpr absl::string_view kNpyMagic("\x93NUMPY", 6);
+
+// A dtype's name in such files, without the byte order; null where it has none.
+const char* NpyNameOf(DType dtype);
+
 // What the head of a file says, and the bytes of the elements, which are as many as it needs.
 struct NpyArray {
   DType dtype;
