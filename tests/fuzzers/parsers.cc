@@ -1,4 +1,4 @@
-// libFuzzer targets of everything that reads files: FUZZ_TARGET chooses one. tools/fuzz runs them.
+// libFuzzer targets of everything that parses files: FUZZ_TARGET chooses one. tools/fuzz runs them.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -8,9 +8,17 @@
 #include "examples/llm/tokenizer.h"
 #include "examples/onnx/plain.h"
 #include "examples/onnx/proto.h"
+#include "graph/constant_results.h"
+#include "graph/spec.h"
+#include "graph/text.h"
 #include "runtime/gguf.h"
 #include "runtime/json.h"
+#include "runtime/npy.h"
 #include "runtime/safetensors.h"
+
+// Of builders of tensors, which no parser calls.
+void tessera::internal::CallBegins() {}
+void tessera::internal::CallEnds() {}
 
 namespace tessera::llm {
 namespace {
@@ -65,6 +73,24 @@ void Onnx(absl::string_view bytes) {
   }
 }
 
+void Npy(absl::string_view bytes) {
+  const absl::StatusOr<NpyArray> array = ParseNpy(bytes, "fuzz");
+  if (!array.ok()) return;
+  int64_t size = array->dtype.bytes();
+  for (int64_t n : array->shape) size *= n == 0 ? 0 : n;
+  if (size != static_cast<int64_t>(array->bytes.size())) std::abort();
+}
+
+// What is read prints as a text that is read as the same nodes; the validator takes any text.
+void GraphText(absl::string_view bytes) {
+  SpecOptions options;
+  VerifyText(bytes, options);
+  const absl::StatusOr<std::vector<UOp>> roots = tessera::Parse(bytes);
+  if (!roots.ok()) return;
+  const absl::StatusOr<std::vector<UOp>> again = tessera::Parse(Print(*roots));
+  if (!again.ok() || *again != *roots) std::abort();
+}
+
 void Parse(absl::string_view bytes) {
 #if FUZZ_TARGET == 0
   Gguf(bytes);
@@ -80,6 +106,10 @@ void Parse(absl::string_view bytes) {
   if (json.ok()) ConfigFromHuggingFace(*json, "fuzz").status().IgnoreError();
 #elif FUZZ_TARGET == 6
   Onnx(bytes);
+#elif FUZZ_TARGET == 7
+  Npy(bytes);
+#elif FUZZ_TARGET == 8
+  GraphText(bytes);
 #else
   const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
   const std::vector<Character> text = Characters(kText);
