@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/tensor_internal.h"
+#include "runtime/file_writer.h"
 #include "runtime/mapped_file.h"
 #include "runtime/tensor_bytes.h"
 
