@@ -285,8 +285,8 @@ TEST(BadFiles, NumbersOfAnArrayThatAnIntDoesNotHold) {
   const std::string u64 = U32(10) + U64(2) + U64(7) + U64(~uint64_t{0});
   const std::string f64 = U32(12) + U64(2) + U64(0x401C000000000000) + U64(0x7FF8000000000000);
   for (const std::string& array : {u64, f64}) {
-    ASSERT_OK_AND_ASSIGN(const Gguf file,
-                         ParseGguf(RawGguf(3, 0, 1, Entry("a", 9, array)), "f", nullptr));
+    const std::string bytes = RawGguf(3, 0, 1, Entry("a", 9, array));  // which the array points to
+    ASSERT_OK_AND_ASSIGN(const Gguf file, ParseGguf(bytes, "f", nullptr));
     ASSERT_OK_AND_ASSIGN(const GgufArray* a, file.metadata.Numbers("a"));
     EXPECT_EQ(a->Int(0), 7);
     EXPECT_EQ(a->Int(1), -1);
