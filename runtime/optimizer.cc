@@ -45,8 +45,10 @@ Device OfNumbers(Device device) {
   return device.is_sharding() ? Device(Sharding(device.sharding().mesh())) : device;
 }
 
-Tensor NumberOn(double x, Device device) {
-  return Tensor::Scalar(x, kFloat64).To(device).Contiguous().Realize();
+// Memory of its own: equal expressions that were realised may be one tensor's, until one is
+// written.
+Tensor Filled(const Shape& shape, DType dtype, Device device, double x) {
+  return Tensor::Empty(Dims(shape.ToExtents()), dtype, device).Assign(x).Realize();
 }
 
 // 1 - beta^steps, exact where beta is near 1.
@@ -82,10 +84,11 @@ void Optimizer::Adopt(Tensor value) {
                                   [&](const Shared& s) { return s.device == device; });
   const auto shared = static_cast<size_t>(known - shared_.begin());
   if (known == shared_.end()) {
-    shared_.push_back({device, NumberOn(rate_, device), NumberOn(0, device)});
+    shared_.push_back(
+        {device, Filled(Shape(), kFloat64, device, rate_), Filled(Shape(), kFloat64, device, 0)});
   }
   const auto zeros = [&] {
-    return value.ZerosLike(AccumulateType(value.dtype())).Contiguous().Realize();
+    return Filled(value.shape(), AccumulateType(value.dtype()), value.device(), 0);
   };
   const auto* sgd = std::get_if<SgdOptions>(&options_);
   Parameter p{value, {}, {}, shared};
