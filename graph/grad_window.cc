@@ -114,12 +114,9 @@ std::optional<Product> ProductOf(const UOp& u) {
 
 // With zeros there; negative numbers remove as many.
 Tensor PaddedAlong(const Tensor& t, int axis, int64_t before, int64_t after) {
-  const int64_t begin = std::max<int64_t>(0, -before), less = std::max<int64_t>(0, -after);
-  const Tensor part =
-      begin + less == 0 ? t : internal::KnownPart(t, axis, begin, t.shape()[axis] - less);
   Pairs pairs(t.rank(), {0, 0});
-  pairs[axis] = {std::max<int64_t>(0, before), std::max<int64_t>(0, after)};
-  return part.Pad(pairs);
+  pairs[axis] = {before, after};
+  return t.PadBy(PadMode::kConstant, pairs);
 }
 
 // One of the window's axes: where it begins, how far apart its elements are, and the axes of
