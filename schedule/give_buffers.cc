@@ -1,6 +1,4 @@
 // Leaves that need a buffer of their own.
-#include <algorithm>
-
 #include "graph/fault.h"
 #include "graph/rewrite.h"
 #include "schedule/passes.h"
@@ -22,17 +20,12 @@ std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots) {
       r = UOp::Make(Op::kContiguous, {r});
     }
   }
-  const std::vector<UOp> order = TopoSort(out);
-  if (std::none_of(order.begin(), order.end(), MovesItself)) return out;
-  Substitution map;
-  for (const UOp& u : order) {
-    absl::InlinedVector<UOp, 4> srcs;
-    for (const UOp& s : u.srcs()) srcs.push_back(map.at(s));
-    if (MovesItself(u)) srcs[2] = UOp::Make(Op::kContiguous, {srcs[2]});
-    map.emplace(u, u.WithSrcs(srcs));
-  }
-  for (UOp& r : out) r = UOp(map.at(r));
-  return out;
+  return Rebuild(out, [](const UOp& u, const UOp& was) {
+    if (!MovesItself(was)) return UOp();
+    std::vector<UOp> srcs(u.srcs().begin(), u.srcs().end());
+    srcs[2] = UOp::Make(Op::kContiguous, {srcs[2]});
+    return u.WithSrcs(srcs);
+  });
 }
 
 }  // namespace tessera
