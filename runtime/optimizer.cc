@@ -58,17 +58,11 @@ Tensor Correction(double beta, const Tensor& steps) {
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<Tensor> parameters, const SgdOptions& options, CallSite at)
-    : options_(options), rate_(options.rate) {
+Optimizer::Optimizer(std::vector<Tensor> parameters, std::variant<SgdOptions, AdamOptions> options,
+                     CallSite at)
+    : options_(options), rate_(std::visit([](const auto& o) { return o.rate; }, options)) {
   Call call("Optimizer", at);
-  Check(options);
-  for (Tensor& p : parameters) Adopt(std::move(p));
-}
-
-Optimizer::Optimizer(std::vector<Tensor> parameters, const AdamOptions& options, CallSite at)
-    : options_(options), rate_(options.rate) {
-  Call call("Optimizer", at);
-  Check(options);
+  std::visit([](const auto& o) { Check(o); }, options_);
   for (Tensor& p : parameters) Adopt(std::move(p));
 }
 

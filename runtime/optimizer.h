@@ -40,9 +40,7 @@ struct AdamOptions {
 // parameter's dtype, or f32 of narrower ones, on its device, spread as it is.
 class Optimizer {
  public:
-  Optimizer(std::vector<Tensor> parameters, const SgdOptions& options,
-            CallSite at = CallSite::Here());
-  Optimizer(std::vector<Tensor> parameters, const AdamOptions& options,
+  Optimizer(std::vector<Tensor> parameters, std::variant<SgdOptions, AdamOptions> options,
             CallSite at = CallSite::Here());
 
   // Assigns to each parameter that has a gradient, and clears that: the next Backward begins anew.
