@@ -30,8 +30,7 @@
 //
 // Threads. Any number may use tensors of their own, and read one that is realised. Asking a tensor
 // for its values where it is not realised yet changes it, as assigning to it does: two threads may
-// not do so at once, nor one while others use it. Equal expressions share what they are realised
-// into until one is assigned to; what threads assign to, begin as From, or as Empty and an Assign.
+// not do so at once, nor one while others use it.
 //
 // Errors. A mistake throws tessera::Error where it is written; its message starts with the
 // function's name and shows the tensors that it was given.
@@ -98,8 +97,9 @@ class Tensor {
   template <typename E>
   const E* Data(CallSite at = CallSite::Here()) const;
   // A tensor over the caller's memory, which must outlive it or be freed by the deleter; on a
-  // Sharding that replicates, each place reads that memory, and nothing may be assigned to it. On
-  // an Error the memory is still the caller's: the deleter is not called.
+  // Sharding that replicates, each place reads that memory, and nothing may be assigned to it. What
+  // is assigned elsewhere is written there. On an Error the memory is still the caller's: the
+  // deleter is not called.
   static Tensor FromBlob(void* data, const Dims& shape, DType dtype,
                          std::function<void(void*)> deleter = {}, Device device = {},
                          CallSite at = CallSite::Here());

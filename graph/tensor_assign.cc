@@ -186,7 +186,8 @@ Tensor& Tensor::Assign(const Operand& value) {
   const size_t direct = first_elsewhere - views.begin() - 1;
   if (direct < chain.size()) CheckPlaces(v, old);
   for (size_t i = chain.size(); i > direct; --i) v = Shown(views[i], Tensor(v)).uop();
-  whole = internal::Build(Op::kAssign, {whole, views[direct], v});
+  // Two tensors that hold one version may be assigned equal values, in two threads say.
+  whole = internal::Build(Op::kAssign, {whole, views[direct], v}).Unshared();
   internal::ReplaceValue(root.value, whole);
   if (!self.base) return *this;
   Renew(whole);

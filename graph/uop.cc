@@ -270,6 +270,17 @@ UOp UOp::WithSrcs(absl::Span<const UOp> srcs) const {
   return made;
 }
 
+UOp UOp::Unshared() const {
+  Node* n = NewNode({op(), dtype(), srcs(), arg(), node_->hash}, arg());
+  n->shape = shape();
+  n->device = device();
+  n->vmin = vmin();
+  n->vmax = vmax();
+  const UOp made(n);
+  made.SetMarks(*this);
+  return made;
+}
+
 UOp UOp::realized() const {
   Node* r = node_->realized.load(std::memory_order_acquire);
   if (r == nullptr) return UOp();

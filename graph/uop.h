@@ -1,8 +1,9 @@
 // The one node type of every graph: UOp, a handle to an immutable, interned node.
 //
-// Equal nodes (op, dtype, sources, argument) are one node, so comparing handles compares graphs.
-// Shape, device and integer bounds are derived once, when a node is made. Nodes are counted by
-// their handles; making and dropping them is safe from any thread and never recurses.
+// Equal nodes (op, dtype, sources, argument) are one node, so comparing handles compares graphs;
+// but each assignment to a Tensor is a node of its own. Shape, device and integer bounds are
+// derived once, when a node is made. Nodes are counted by their handles; making and dropping them
+// is safe from any thread and never recurses.
 #pragma once
 
 #include <atomic>
@@ -78,6 +79,8 @@ class UOp {
   bool IsConst(int64_t value) const;  // an integer constant of this value
   // The same node over other sources.
   UOp WithSrcs(absl::Span<const UOp> srcs) const;
+  // An equal node that no Make gives to anyone else, for what each user who writes it means anew.
+  UOp Unshared() const;
 
   // What a realised node was computed into: a BUFFER node, or nothing.
   UOp realized() const;

@@ -137,7 +137,7 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs, Rollba
     leaves[i] = buffer.storage.get();
   }
   CheckAliases(leaves);
-  // Whoever reads an old version elsewhere goes on with a copy of it.
+  // What is read elsewhere, in another thread perhaps, stays as it is: see ToOverwrite.
   kept.resize(writes_.size());
   for (size_t w = 0; w < writes_.size(); ++w) {
     if (writes_[w].leaf < 0) continue;
@@ -145,11 +145,8 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs, Rollba
     if (leaf.own) continue;
     const UOp& value = ValueOf(leaf.source, inputs);
     if (value.get()->refs.load(std::memory_order_acquire) == 1) continue;
-    Buffer& buffer = BufferOf(value);
-    std::shared_ptr<Storage> copy;  // of what was never given data, none
-    if (!undo.WasGiven(buffer)) copy = Take(CopyStorage(*buffer.storage, leaf.device));
-    kept[w] = buffer.storage;
-    undo.Replace(buffer, std::move(copy));
+    kept[w] = Take(undo.ToOverwrite(BufferOf(value), leaf.device));
+    leaves[writes_[w].leaf] = kept[w].get();
   }
   return bound;
 }

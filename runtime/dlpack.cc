@@ -41,7 +41,7 @@ constexpr Name kNames[] = {{kBool, kDLBool},
 
 // What a managed tensor of ours keeps alive.
 struct Held {
-  Tensor tensor;
+  std::shared_ptr<Storage> storage;
   std::vector<int64_t> shape, strides;
   DLManagedTensor managed;
 };
@@ -112,15 +112,13 @@ DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
   Call call("ToDlpack", at, tensor);
   if (!tensor.shape().is_static()) Fail("the shape of ", Show(tensor), " is symbolic");
   auto held = std::make_unique<Held>();
-  held->tensor = tensor;
-  held->tensor.Realize(at);
-  const UOp buffer = held->tensor.uop();
-  Storage& storage = *buffer.arg<BufferArg>().buffer->storage;
+  Tensor computed = tensor;
+  computed.Realize(at);
+  held->storage = computed.uop().arg<BufferArg>().buffer->storage;
+  Storage& storage = *held->storage;
   internal::ThrowAsCall(CheckNotLost(storage, Show(tensor)));
-  // The storage is held as it is now, whatever the tensor is assigned later.
-  held->tensor = Tensor(buffer);
   const DLDataType dtype = TypeOf(tensor.dtype());
-  const DLDevice device = FinishedOn(held->tensor);
+  const DLDevice device = FinishedOn(computed);
   const int rank = tensor.rank();
   held->shape.resize(rank);
   held->strides.resize(rank);

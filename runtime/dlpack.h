@@ -41,7 +41,7 @@ inline constexpr uint8_t kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, k
                          kDLFloat8E4M3Fn = 10, kDLFloat8E5M2 = 12;
 
 // Computes the tensor, which must be on one CPU or CUDA place, and gives out its memory, which
-// stays until the deleter is called.
+// stays until the deleter is called. What is assigned to the tensor later is written there.
 DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at = CallSite::Here());
 
 // A tensor over the memory of another library on the CPU; its deleter is called when the last

@@ -45,8 +45,7 @@ Device OfNumbers(Device device) {
   return device.is_sharding() ? Device(Sharding(device.sharding().mesh())) : device;
 }
 
-// Memory of its own: equal expressions that were realised may be one tensor's, until one is
-// written.
+// Memory of its own from the start, which the first step need not copy.
 Tensor Filled(const Shape& shape, DType dtype, Device device, double x) {
   return Tensor::Empty(Dims(shape.ToExtents()), dtype, device).Assign(x).Realize();
 }

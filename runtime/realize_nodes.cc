@@ -201,19 +201,13 @@ absl::StatusOr<Storages> BindLeaves(const PlanKey& key, const NodeSet& overwritt
   return leaves;
 }
 
-// Whoever reads an old version elsewhere goes on with a copy of it: of one without values, with
-// none.
-absl::Status KeepOldVersions(const PlanKey& key, const NodeSet& still_read, const Storages& leaves,
+// What is read elsewhere, in another thread perhaps, stays as it is: see ToOverwrite.
+absl::Status KeepOldVersions(const PlanKey& key, const NodeSet& still_read, Storages& leaves,
                              Rollback& undo) {
   for (size_t i = 0; i < key.leaves.size(); ++i) {
     const UOp& leaf = key.leaves[i];
     if (!still_read.contains(leaf.get())) continue;
-    Buffer& buffer = *leaf.arg<BufferArg>().buffer;
-    std::shared_ptr<Storage> copy;
-    if (!undo.WasGiven(buffer)) {
-      ASSIGN_OR_RETURN(copy, CopyStorage(*leaves[i], leaf.device()));
-    }
-    undo.Replace(buffer, std::move(copy));
+    ASSIGN_OR_RETURN(leaves[i], undo.ToOverwrite(*leaf.arg<BufferArg>().buffer, leaf.device()));
   }
   return absl::OkStatus();
 }
@@ -290,7 +284,7 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     }
   }
   Rollback undo;
-  ASSIGN_OR_RETURN(const Storages leaves, BindLeaves(key, overwritten, undo));
+  ASSIGN_OR_RETURN(Storages leaves, BindLeaves(key, overwritten, undo));
   ASSIGN_OR_RETURN(CompiledPlanPtr plan, PrepareVarying(targets.values, key));
   RETURN_IF_ERROR(KeepOldVersions(key, still_read, leaves, undo));
   std::vector<Unassigned> unassigned;

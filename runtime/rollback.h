@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "graph/buffer.h"
+#include "graph/status.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 
@@ -28,15 +30,22 @@ class Rollback {
     changes_.push_back({buffer.shared_from_this(), nullptr, storage});
     buffer.storage = std::move(storage);
   }
-  // The plan writes to what the buffer had until now.
-  void Replace(Buffer& buffer, std::shared_ptr<Storage> storage) {
-    changes_.push_back({buffer.shared_from_this(), buffer.storage, buffer.storage});
-    buffer.storage = std::move(storage);
-  }
-  bool WasGiven(const Buffer& buffer) const {
-    return std::any_of(changes_.begin(), changes_.end(), [&](const Change& c) {
+  // Where the next version of what a buffer holds may be written, while others go on reading this
+  // one: a copy. But memory that others see is written itself, and the readers get the copy; what
+  // this plan was given holds nothing to be read.
+  absl::StatusOr<std::shared_ptr<Storage>> ToOverwrite(Buffer& buffer, Device device) {
+    const std::shared_ptr<Storage> now = buffer.storage;
+    const bool given = std::any_of(changes_.begin(), changes_.end(), [&](const Change& c) {
       return c.buffer.get() == &buffer && c.before == nullptr;
     });
+    std::shared_ptr<Storage> copy;
+    if (!given) {
+      ASSIGN_OR_RETURN(copy, CopyStorage(*now, device));
+      if (!MayChangeUnseen(*now)) return copy;
+    }
+    changes_.push_back({buffer.shared_from_this(), now, now});
+    buffer.storage = std::move(copy);
+    return now;
   }
 
  private:

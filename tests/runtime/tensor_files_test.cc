@@ -230,6 +230,20 @@ TEST(Dlpack, OutSharesTheMemory) {
   EXPECT_ERROR(ToDlpack(Tensor::Ones({4}).Shard({"CPU:0", "CPU:1"}, 0)), "ToDlpack", "gather it");
 }
 
+// Whoever has the memory sees what is assigned, and has it for longer than the tensor lives.
+TEST(Dlpack, WhatIsAssignedIsSeenOutside) {
+  Tensor x = Tensor::From({1.f, 2.f}).Realize();
+  const Tensor before = x + 1;  // reads the old version
+  DLManagedTensor* m = ToDlpack(x);
+  const auto* const outside = static_cast<const float*>(m->dl_tensor.data);
+  x.Assign(x * 10).Realize();
+  EXPECT_EQ(outside[1], 20);
+  x = Tensor();
+  EXPECT_EQ(outside[0], 10);
+  EXPECT_THAT(before.ToVector<float>(), ElementsAre(2, 3));
+  m->deleter(m);
+}
+
 TEST(Dlpack, WhatIsGivenOutIsComputed) {
   Tensor x = (Tensor::Ones({1000}).To("SIM") + 1).Realize();
   const int64_t waits = sim::GetCounts().host_waits;
