@@ -87,11 +87,11 @@ class BlockTiler {
   static constexpr int64_t kSide = 16;  // threads along each side of a tile, without units
 
   UOp Range(int64_t extent, RangeKind kind, std::vector<UOp>& closed);
-  // An operand as a matrix unit takes it: what is cast to the dtype of the sum.
-  UOp AsOperandOf(const MatrixShape& shape, const UOp& u) const;
   void ChooseUnit();
   // Puts the range that makes the widest vectors last. Returns their lanes.
   int64_t PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const;
+  // How the tiles of one step lie in scratch. Returns their bytes.
+  int64_t LayStages();
   // How an operand lies in shared memory. `along_sum`: the lanes of vectors along the sum, `along`:
   // those along its own ranges.
   void Lay(StagedOperand& x, int64_t along_sum, int64_t along) const;

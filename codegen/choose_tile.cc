@@ -6,6 +6,7 @@
 #include "codegen/lanes.h"
 #include "graph/index_math.h"
 #include "graph/kernel_form.h"
+#include "graph/matrix_unit.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -61,20 +62,11 @@ int64_t SharedOfTwo(const Target& target) {
   return (target.shared_bytes + kReservedBytes) / 2 - kReservedBytes;
 }
 
-UOp BlockTiler::AsOperandOf(const MatrixShape& shape, const UOp& u) const {
-  if (u.dtype() == shape.operand && shape.operand == shape.sum) return u;
-  return u.is(Op::kCast) && u.src(0).dtype() == shape.operand ? UOp(u.src(0)) : UOp();
-}
-
 void BlockTiler::ChooseUnit() {
-  for (const MatrixShape& shape : target_.mma) {
-    if (!(shape.sum == c_.reduce.dtype())) continue;
-    const UOp a = AsOperandOf(shape, c_.a), b = AsOperandOf(shape, c_.b);
-    if (!a || !b) continue;
-    unit_ = &shape;
-    a_.value = a;
-    b_.value = b;
-  }
+  unit_ = UnitOf(target_, c_.reduce.dtype(), {c_.a, c_.b});
+  if (unit_ == nullptr) return;
+  a_.value = AsOperandOf(*unit_, c_.a);
+  b_.value = AsOperandOf(*unit_, c_.b);
 }
 
 int64_t BlockTiler::PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const {
@@ -150,21 +142,30 @@ bool BlockTiler::Choose(const GivenTile* given) {
   if (given == nullptr || !given->kept) ChooseLanes();
   a_.extent = tile_rows_;
   b_.extent = tile_columns_;
-  int64_t stage = 0;
-  for (StagedOperand* x : {&a_, &b_}) {
-    // Without units a turned b is read in vectors.
-    const int64_t width = x->turned ? x->extent : steps_;
-    x->lanes = std::min(x->lanes, width);
-    x->pitch = width + kVectorBytes / x->value.dtype().bytes();
-    stage += Elements(*x) * x->value.dtype().bytes();
-  }
   // So many steps at once that two blocks share a multiprocessor.
   const int64_t room = SharedOfTwo(target_);
+  int64_t stage = LayStages();
+  while (given == nullptr && 2 * stage > room && steps_ > least && steps_ < steps && !scaled_) {
+    steps_ /= 2;
+    stage = LayStages();
+  }
   const bool fetched = target_.fetches && (a_.read_only || b_.read_only);
   const int64_t most = given != nullptr ? 0 : fetched ? kMostAhead : 1;
   a_.ahead = b_.ahead =
       std::clamp<int64_t>(room / stage - 1, 0, std::min(most, CeilDiv(steps, steps_) - 1));
   return stage <= target_.shared_bytes;
+}
+
+int64_t BlockTiler::LayStages() {
+  int64_t bytes = 0;
+  for (StagedOperand* x : {&a_, &b_}) {
+    // Without units a turned b is read in vectors.
+    const int64_t width = x->turned ? x->extent : steps_;
+    x->lanes = std::min(x->lanes, width);
+    x->pitch = width + kVectorBytes / x->value.dtype().bytes();
+    bytes += Elements(*x) * x->value.dtype().bytes();
+  }
+  return bytes;
 }
 
 void BlockTiler::ChooseTile(int64_t rows, int64_t columns, int64_t batch) {

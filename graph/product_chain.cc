@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "graph/kernel_form.h"
+#include "graph/matrix_unit.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -68,7 +69,7 @@ namespace {
 
 constexpr int64_t kLeastRows = 16, kLeastKeys = 32, kLeastSteps = 8;
 constexpr int64_t kMostSteps = 256, kMostColumns = 128;
-constexpr int64_t kElementBytes = 4, kPadding = 4;  // of what is kept of each, and between rows
+constexpr int64_t kScoreBytes = 4, kVectorBytes = 16;  // of a score, and between rows of a tile
 
 RangeMask MaskOf(const std::vector<UOp>& ranges, const RangeSets& sets) {
   RangeMask mask = 0;
@@ -76,14 +77,37 @@ RangeMask MaskOf(const std::vector<UOp>& ranges, const RangeSets& sets) {
   return mask;
 }
 
+// How wide the elements of a product's operands are in scratch: as a matrix unit takes them.
+struct Widths {
+  int64_t first = kScoreBytes, second = kScoreBytes;
+  bool units = false;
+};
+
+Widths WidthsOf(const ProductChain& c, const ChainTile& t, const Target& target) {
+  Widths out;
+  if (const MatrixShape* unit = UnitOf(target, c.first.dtype(), {t.queries, t.key})) {
+    out.first = unit->operand.bytes();
+    out.units = true;
+  }
+  if (const MatrixShape* unit = UnitOf(target, c.second.dtype(), {c.weights, c.values})) {
+    out.second = unit->operand.bytes();
+    out.units = true;
+  }
+  return out;
+}
+
 // Bytes of the rows' operand, of the tiles of keys, scores, weights and values, and of the scores
 // and keys once more, as what is freed may lie apart.
-int64_t BytesOf(const ChainTile& t) {
-  const int64_t step_row = t.steps + kPadding;
-  const int64_t kept = t.rows * step_row + 2 * ChainTile::kThreads * kPadding;
-  const int64_t scores = t.keys * step_row + t.rows * (t.keys + 2 * kPadding);
-  const int64_t product = t.rows * (t.keys + kPadding) + t.keys * (t.columns + kPadding);
-  return (kept + 2 * scores + product) * kElementBytes;
+int64_t BytesOf(const ChainTile& t, const Widths& width) {
+  const auto tile = [](int64_t n, int64_t m, int64_t bytes) {  // either way round
+    return n * m * bytes + std::max(n, m) * kVectorBytes;
+  };
+  const int64_t kept = tile(t.rows, t.steps, width.first) + 2 * ChainTile::kThreads * kVectorBytes;
+  const int64_t scores =
+      tile(t.keys, t.steps, width.first) + t.rows * (t.keys * kScoreBytes + 2 * kVectorBytes);
+  const int64_t product =
+      tile(t.rows, t.keys, width.second) + tile(t.keys, t.columns, width.second);
+  return kept + 2 * scores + product;
 }
 
 }  // namespace
@@ -123,12 +147,16 @@ std::optional<ChainTile> ChainTileFor(const ProductChain& c, const RangeSets& se
   // Many rows read keys least often; fewer, where there would be too few blocks for all cores.
   const int64_t blocks = (rows + 63) / 64 * sets.Iterations(MaskOf(c.batch, sets));
   const bool many = rows > 32 && blocks >= target.cores;
-  for (const bool large : {true, false}) {
-    if (large && !many) continue;
-    t.rows = large ? 64 : 32;
-    t.keys = large ? 32 : 64;
-    if (BytesOf(t) <= target.shared_bytes) return t;
-  }
+  const Widths width = WidthsOf(c, t, target);
+  const auto fits = [&](int64_t of_rows, int64_t of_keys) {
+    t.rows = of_rows;
+    t.keys = of_keys;
+    return BytesOf(t, width) <= target.shared_bytes;
+  };
+  if (many && fits(64, 32)) return t;
+  if (fits(32, 64)) return t;
+  // Of matrix units each warp has 16 keys at least.
+  if (!width.units && fits(32, 32)) return t;
   return std::nullopt;
 }
 

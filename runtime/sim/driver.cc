@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "graph/flags.h"
 #include "runtime/sim/driver.h"
 #include "runtime/sim/faults.h"
 
@@ -42,6 +44,15 @@ CUresult Name(CUresult r, const char** out) {
   return kSuccess;
 }
 
+// Of a block, by the chip that CUDA_ARCH says, as CUDA's tables have it.
+int64_t MostShared() {
+  const std::string arch = TextFlag(Flag::kCudaArch);
+  for (const char* small : {"_86", "_89", "_120"}) {
+    if (absl::StrContains(arch, small)) return 99 << 10;
+  }
+  return (absl::StrContains(arch, "_80") ? 163 : 227) << 10;
+}
+
 CUresult Attribute(int* out, int which, CUdevice) {
   switch (which) {
     case kMaxThreadsPerBlock:
@@ -60,7 +71,7 @@ CUresult Attribute(int* out, int which, CUdevice) {
       *out = 4 << 20;
       return kSuccess;
     case kSharedPerBlockOptin:
-      *out = 227 << 10;
+      *out = static_cast<int>(MostShared());
       return kSuccess;
     case kPoolsSupported:
       *out = 1;
@@ -91,7 +102,7 @@ CUresult GetFunction(CUfunction* out, CUmodule module, const char* name) {
 }
 
 CUresult SetFunction(CUfunction f, int which, int value) {
-  if (which != kFuncMaxDynamicShared || value < 0 || value > 227 << 10) return kInvalidValue;
+  if (which != kFuncMaxDynamicShared || value < 0 || value > MostShared()) return kInvalidValue;
   Of(f)->most_shared = value;
   return kSuccess;
 }

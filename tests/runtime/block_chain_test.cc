@@ -111,7 +111,10 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(Case{1, 16, 32, 8, 16}, Case{2, 33, 70, 24, 40}, Case{5, 40, 33, 16, 64},
                     Case{4, 64, 96, 32, 128, kFloat32, true}, Case{1, 50, 129, 80, 20},
                     Case{2, 20, 64, 64, 200}, Case{4, 65, 70, 64, 64, kBFloat16, true},
-                    Case{1, 17, 100, 32, 32, kFloat16}, Case{6, 34, 40, 48, 72, kBFloat16}));
+                    Case{1, 17, 100, 32, 32, kFloat16}, Case{6, 34, 40, 48, 72, kBFloat16},
+                    // Wide heads, which blocks of little shared memory hold as well.
+                    Case{4, 65, 70, 128, 128, kBFloat16}, Case{4, 64, 70, 128, 128},
+                    Case{1, 32, 70, 128, 128, kFloat16}));
 
 TEST(BlockChainValues, MasksAndInfinities) {
   const Tensor q = Given({2, 40, 16}, 1), k = Given({2, 90, 16}, 2), v = Given({2, 90, 32}, 3);
