@@ -47,15 +47,19 @@ Tensor OfExtreme(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& 
   return mask * Expanded((g.Cast(wide) / ties).Cast(x.dtype()), x.shape());
 }
 
-// The product of the others; where one element is 0, only that one's is not.
+// The product of the others; where one element is 0, only that one's is not. What is 0 is written
+// as a product with an element that is, so that its own derivative is right.
 Tensor OfProduct(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& axes) {
-  const Tensor zero = x == 0;
+  const auto expanded = [&x](const Tensor& t) { return Expanded(t, x.shape()); };
+  const Tensor zero = x == 0, other = Where(zero, 1, x);
   const Tensor zeros = zero.Cast(kInt32).Sum(Axes(axes), /*keepdim=*/true);
-  const Tensor rest = Where(zero, 1, x).Prod(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
-  const Tensor others = Where(zeros == 0, y, Where(zeros == 1, rest, 0));
-  const Tensor each = Expanded(g * others, x.shape());
-  const Tensor any = Expanded(zeros, x.shape()) > 0;
-  return Where(any, Where(zero, each, 0), each / Where(zero, 1, x));
+  const Tensor rest = other.Prod(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
+  const Tensor at_zero = Where(zero, x, 0).Sum(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
+  const Tensor of_other = Where(zeros == 0, y, Where(zeros == 1, at_zero * rest, 0));
+  const Tensor of_one_of_two = (expanded(at_zero) - x) * expanded(Where(zeros == 2, g * rest, 0));
+  const Tensor of_zero =
+      Where(expanded(zeros) == 2, of_one_of_two, expanded(g * Where(zeros == 1, rest, 0)));
+  return Where(zero, of_zero, expanded(g * of_other) / other);
 }
 
 // By the finished result, whichever places took part in it.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numbers>
 #include <vector>
 
 #include "graph/grad.h"
@@ -110,6 +111,21 @@ TEST(GradPoints, SecondDerivatives) {
 }
 
 // What a function gives stays what it was, at infinities too.
+TEST(GradPoints, SecondDerivativesOfProducts) {
+  const auto prod = [](const Tensor& x) { return x.Prod(); };
+  ExpectSecond("no zero", prod, {1, 2, 3, 4}, {26, 19, 14, 11});
+  ExpectSecond("one zero", prod, {0, 2, 3, 4}, {26, 12, 8, 6});
+  ExpectSecond("two zeros", prod, {0, 2, 0, 4}, {8, 0, 8, 0});
+  ExpectSecond("three zeros", prod, {0, 2, 0, 0}, {0, 0, 0, 0});
+  const auto rows = [](const Tensor& x) { return x.Reshape({2, 2}).Prod({1}); };
+  ExpectSecond("rows", rows, {0, 2, 0, 0}, {1, 1, 1, 1});
+  ExpectSecond("CumProd", [](const Tensor& x) { return x.CumProd(0); }, {1, 0, 3, 4},
+               {16, 24, 5, 3});
+  ExpectSecond(
+      "Sinc", [](const Tensor& x) { return x.Sinc(); }, {0, -0.0},
+      {-std::numbers::pi * std::numbers::pi / 3, -std::numbers::pi * std::numbers::pi / 3});
+}
+
 TEST(GradPoints, Values) {
   const Tensor x = Tensor::From({-kInf, -1e4, -0.0, 0., 1e4, kInf, kNan});
   ExpectNear(x.Sigmoid().ToVector<double>(), {0, 0, .5, .5, 1, 1, kNan});
