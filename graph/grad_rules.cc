@@ -81,7 +81,8 @@ Tensor ElementwiseCotangent(const UOp& u, int i, const Tensor& g) {
     case Op::kTanh:
       return g * (1 - r * r);
     case Op::kErf:
-      return g * (-(a * a)).Exp() * (2 * std::numbers::inv_sqrtpi);
+    case Op::kErfc:
+      return g * (-(a * a)).Exp() * ((u.is(Op::kErf) ? 2 : -2) * std::numbers::inv_sqrtpi);
     case Op::kFma:
       return i == 2 ? g : g * (i == 0 ? b : a);
     case Op::kTruncDiv:  // of whole numbers

@@ -348,7 +348,7 @@ class Tensor {
   Tensor Atanh(CallSite at = CallSite::Here()) const;    // -1 <= x <= 1, infinite at both ends
   Tensor Sinc(CallSite at = CallSite::Here()) const;     // sin(pi x) / (pi x), 1 at 0
   Tensor Erf(CallSite at = CallSite::Here()) const;      // 2/sqrt(pi) integral of e^(-t^2), 0 to x
-  Tensor Erfc(CallSite at = CallSite::Here()) const;     // 1 - Erf, with few digits far above 0
+  Tensor Erfc(CallSite at = CallSite::Here()) const;     // 1 - Erf, with all digits
   Tensor ErfInv(CallSite at = CallSite::Here()) const;   // -1 <= x <= 1, infinite at both ends
   Tensor Lgamma(CallSite at = CallSite::Here()) const;   // ln |gamma(x)|
   Tensor Digamma(CallSite at = CallSite::Here()) const;  // the derivative of ln gamma(x)

@@ -280,6 +280,7 @@ TESSERA_FLOAT_UNARY(Sinh, kSinh)
 TESSERA_FLOAT_UNARY(Cosh, kCosh)
 TESSERA_FLOAT_UNARY(Tanh, kTanh)
 TESSERA_FLOAT_UNARY(Erf, kErf)
+TESSERA_FLOAT_UNARY(Erfc, kErfc)
 #undef TESSERA_FLOAT_UNARY
 
 #define TESSERA_ROUNDING(name, op)                \

@@ -161,11 +161,6 @@ Tensor Tensor::Sinc(CallSite at) const {
   });
 }
 
-Tensor Tensor::Erfc(CallSite at) const {
-  Call call("Erfc", at, *this);
-  return InFloats(*this, [](const Tensor& x) { return 1 - x.Erf(); });
-}
-
 Tensor Tensor::Frac(CallSite at) const {
   Call call("Frac", at, *this);
   return *this - Trunc();

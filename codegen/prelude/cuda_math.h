@@ -42,6 +42,8 @@ RT_DEVICE_MATH(rt_tanh, tanh)
 
 RT_DEVICE_MATH(rt_erf, erf)
 
+RT_DEVICE_MATH(rt_erfc, erfc)
+
 RT_DEVICE_MATH(rt_floor, floor)
 
 RT_DEVICE_MATH(rt_ceil, ceil)

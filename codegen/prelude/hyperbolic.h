@@ -74,7 +74,19 @@ RT_FN V rt_cosh(V x) {
   return rt_math_<rt_cosh_lanes_, rt_cosh_f64_, rt_libm_cosh_>(x);
 }
 
-// Near 0 a polynomial, elsewhere 1 - e^p of another one (after N. Juffa).
+template <class V>  // for |x| < 0.93
+RT_FN V rt_erf_near_(V x) {
+#pragma clang fp contract(on)
+  V s = x * x;
+  V q = s * -0x1.38741cp-11f + 0x1.46d9e2p-8f;
+  q = q * s + -0x1.b67c04p-6f;
+  q = q * s + 0x1.ce1986p-4f;
+  q = q * s + -0x1.8126e2p-2f;
+  q = q * s + 0x1.06eba6p-3f;
+  return q * x + x;
+}
+
+// Far from 0 it is 1 - e^p of a polynomial (after N. Juffa).
 struct rt_erf_lanes_ {
   template <class V>
   RT_FN V of(V x) {
@@ -89,13 +101,7 @@ struct rt_erf_lanes_ {
     p = p * a + -1.28717512e-1f;
     p = p * a - a;
     V large = 1.0f - rt_exp_shifted_(p, 0);
-    V q = s * -0x1.38741cp-11f + 0x1.46d9e2p-8f;
-    q = q * s + -0x1.b67c04p-6f;
-    q = q * s + 0x1.ce1986p-4f;
-    q = q * s + -0x1.8126e2p-2f;
-    q = q * s + 0x1.06eba6p-3f;
-    V small = q * a + a;
-    return rt_or_sign_(rt_pick_(a > 0.927734375f, large, small), x);
+    return rt_or_sign_(rt_pick_(a > 0.927734375f, large, rt_erf_near_(a)), x);
   }
 };
 
@@ -103,4 +109,34 @@ RT_LIBM(erf)
 template <class V>
 RT_FN V rt_erf(V x) {
   return rt_math_<rt_erf_lanes_, rt_erf_f64_, rt_libm_erf_>(x);
+}
+
+// Far from 0 (1 + 2 |x|) e^(x^2) erfc(|x|) is a polynomial of (|x| - 2) / (|x| + 2). What rounding
+// takes from x^2 is made up for: the power would magnify it.
+struct rt_erfc_lanes_ {
+  template <class V>
+  RT_FN V of(V x) {
+#pragma clang fp contract(on)
+    V a = rt_min_or_nan_(rt_abs(x), 10.5f), s = a * a, lost = rt_fma(a, a, -s);
+    V t = (a - 2.0f) / (a + 2.0f);
+    V p = t * -0x1.a40978p-12f + -0x1.426b30p-10f;
+    p = p * t + 0x1.585518p-10f;
+    p = p * t + 0x1.1ad7cep-7f;
+    p = p * t + -0x1.081b22p-7f;
+    p = p * t + -0x1.bc0aa8p-5f;
+    p = p * t + 0x1.4ffc40p-3f;
+    p = p * t + -0x1.540848p-3f;
+    p = p * t + -0x1.7bf616p-4f;
+    p = p * t + 0x1.46e80ep+0f;
+    auto e = rt_exp_reduce_(-s);
+    V power = rt_exp_poly_(e.r);
+    V y = rt_scale_((power - power * lost) * (p / (2.0f * a + 1.0f)), e.n, e.t);
+    return rt_pick_(a < 0.5f, 1.0f - rt_erf_near_(x), rt_pick_(x < 0.0f, 2.0f - y, y));
+  }
+};
+
+RT_LIBM(erfc)
+template <class V>
+RT_FN V rt_erfc(V x) {
+  return rt_math_<rt_erfc_lanes_, rt_erfc_f64_, rt_libm_erfc_>(x);
 }

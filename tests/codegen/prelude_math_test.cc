@@ -24,7 +24,7 @@ const MathCase kMath[] = {
     {"sin", std::sin, 1.55},  {"cos", std::cos, 1.55},   {"tan", std::tan, 3.0},
     {"asin", std::asin, 2.1}, {"acos", std::acos, 1.35}, {"atan", std::atan, 1.35},
     {"sinh", std::sinh, 1.7}, {"cosh", std::cosh, 1.45}, {"tanh", std::tanh, 1.5},
-    {"erf", std::erf, 1.1},
+    {"erf", std::erf, 1.1},   {"erfc", std::erfc, 4.0},
 };
 
 // How far `got` is from the exact value, in units of the last place of the float nearest to it.
@@ -149,7 +149,7 @@ const WideCase kWide[] = {
     {"sin", std::sin, 1.5},   {"cos", std::cos, 1.5},   {"tan", std::tan, 3.0},
     {"asin", std::asin, 2.0}, {"acos", std::acos, 1.5}, {"atan", std::atan, 2.0},
     {"sinh", std::sinh, 2.5}, {"cosh", std::cosh, 2.0}, {"tanh", std::tanh, 2.5},
-    {"erf", std::erf, 1.5},
+    {"erf", std::erf, 1.5},   {"erfc", std::erfc, 3.0},
 };
 
 double WideUlps(double got, long double exact) {

@@ -134,7 +134,7 @@ Axes RandomTensors::SomeAxes(int rank) {
 Tensor RandomTensors::Unary(const Tensor& a) {
   const bool smooth = style_ == kSmooth ? Chance(0.6) : Chance(0.15);
   if (smooth && a.dtype().IsFloat()) {
-    switch (Int(0, 24)) {
+    switch (Int(0, 25)) {
       case 0:
         return a.Exp();
       case 1:
@@ -183,6 +183,8 @@ Tensor RandomTensors::Unary(const Tensor& a) {
         return a.Abs().Log();
       case 23:
         return a.Pow(1.5);
+      case 24:
+        return a.Erfc();
       default:
         return a.Tanh().Asin();
     }

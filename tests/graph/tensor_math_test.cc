@@ -336,6 +336,11 @@ TEST(TensorMath, Functions) {
   check(x.Cosh(), std::cosh);
   check(x.Tanh(), std::tanh);
   check(x.Erf(), std::erf);
+  check(x.Erfc(), std::erfc);
+  const std::vector<double> far = {2, 5, 9, 26};  // where 1 - Erf has no digits left
+  ExpectNear(Values(Tensor::From(far).Erfc() / Tensor::From(far).Square().Neg().Exp()),
+             {0.2553956763105057, 0.1107046377330686, 0.0623077240377747, 0.0216835848505629},
+             1e-12);
   check(x.Rsqrt(), [](double v) { return 1 / std::sqrt(v); });
   check(x.Reciprocal(), [](double v) { return 1 / v; });
   check(x.Square(), [](double v) { return v * v; });
