@@ -50,6 +50,10 @@ std::vector<Scale> ScalesOf(WeightFormat format) {
     case WeightFormat::kQ4K:
     case WeightFormat::kQ5K:
       return {{0, -13}, {2, -13}};
+    case WeightFormat::kQ2K:
+      return {{80, -11}, {82, -11}};
+    case WeightFormat::kQ3K:
+      return {{108, -12}};
     case WeightFormat::kQ6K:
       return {{208, -14}};
     case WeightFormat::kIQ4NL:
@@ -82,6 +86,7 @@ GgufWriter::Fill RandomFill(WeightFormat format) {
         const uint16_t v = static_cast<uint16_t>(121 << 7 | (bits & 0x7F) | (bits >> 48 & 0x8000));
         std::memcpy(to + b, &v, 2);
       }
+      if (format == WeightFormat::kMXFP4) to[b] = 127 - 8;  // an exponent
       for (const Scale& s : ScalesOf(format)) {
         const uint16_t half = HalfOf(s.exponent, random());
         std::memcpy(to + b + s.at, &half, 2);

@@ -1,6 +1,7 @@
 // One function a format. A block is its bytes along the last axis; fields are slices of it.
 #include "examples/llm/quant.h"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -85,14 +86,17 @@ Tensor Q5_1(const Tensor& b) {
   return Q5_1Integers(b).Flatten(-2).Cast(kFloat32) * Half(b, 0) + Half(b, 2);
 }
 
-// The numbers that four bits stand for in formats that do not space them evenly, chosen bit by bit.
-Tensor Uneven(const Tensor& nibbles) {
-  constexpr int kNumbers = 16;
-  constexpr int8_t kOf[kNumbers] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                    1,    13,   25,  38,  53,  69,  89,  113};
+// The numbers that four bits stand for in formats that do not space them evenly.
+using Numbers = std::array<int8_t, 16>;
+constexpr Numbers kOfIQ4 = {-127, -104, -83, -65, -49, -35, -22, -10,
+                            1,    13,   25,  38,  53,  69,  89,  113};
+constexpr Numbers kOfFP4 = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // doubled
+
+// Chosen bit by bit.
+Tensor Uneven(const Tensor& nibbles, const Numbers& numbers) {
   std::vector<Tensor> left;
-  for (int8_t n : kOf) left.push_back(Tensor::Full({}, n, kInt8));
-  for (int bit = 1; bit < kNumbers; bit *= 2) {
+  for (int8_t n : numbers) left.push_back(Tensor::Full({}, n, kInt8));
+  for (int bit = 1; left.size() > 1; bit *= 2) {
     const Tensor set = (nibbles & bit) != 0;
     std::vector<Tensor> half;
     for (size_t i = 0; i < left.size(); i += 2) half.push_back(Where(set, left[i + 1], left[i]));
@@ -101,8 +105,17 @@ Tensor Uneven(const Tensor& nibbles) {
   return left[0];
 }
 Tensor IQ4NL(const Tensor& b) {
-  return Uneven(Nibbles(Bytes(b, 2, 18))).Cast(kFloat32) * Half(b, 0);
+  return Uneven(Nibbles(Bytes(b, 2, 18)), kOfIQ4).Cast(kFloat32) * Half(b, 0);
 }
+
+// Half of the power of two that a byte stands for, by its bits: the two least are no normal floats.
+Tensor MXFP4Scale(const Tensor& b) {
+  const Tensor e = Bytes(b, 0, 1).Cast(kUInt32);
+  const Tensor tiny = Tensor::Full({}, 1 << 21, kUInt32) << e;
+  return Where(e < 2, tiny, (e - 1) << 23).Bitcast(kFloat32);
+}
+Tensor MXFP4Integers(const Tensor& b) { return Uneven(Nibbles(Bytes(b, 1, 17)), kOfFP4); }
+Tensor MXFP4(const Tensor& b) { return MXFP4Integers(b).Cast(kFloat32) * MXFP4Scale(b); }
 
 // ---- blocks of 256
 
@@ -152,10 +165,35 @@ Tensor Q6K(const Tensor& b) {
   return (Cut(Q6KIntegers(b).Cast(kFloat32) - 32, 16, 16) * Q6KScales(b).Unsqueeze(-1)).Flatten(-2);
 }
 
+// 64 bytes of pairs of bits as 16 groups of 16: of each 32 bytes the lowest pairs, then the next.
+Tensor PairGroups(const Tensor& bytes) {
+  return Cut(Fields(Cut(bytes, 2, 32), 2).Flatten(-3), 16, 16);
+}
+// Of each group a byte: the scale in its low half, a minimum in the other.
+Tensor Q2K(const Tensor& b) {
+  const Tensor both = Bytes(b, 0, 16);
+  const Tensor scales = (both & 15).Cast(kFloat32) * Half(b, 80);
+  const Tensor minima = (both >> 4).Cast(kFloat32) * Half(b, 82);
+  return Affine(PairGroups(Bytes(b, 16, 80)), {scales, -minima});
+}
+// The third bits of 32 numbers, which are 0 where 4 is to be taken off, lie in bits of 32 bytes.
+Tensor Q3KIntegers(const Tensor& b) {
+  const Tensor third = Cut(Fields(Bytes(b, 0, 32), 1).Flatten(-2), 16, 16);
+  return (PairGroups(Bytes(b, 32, 96)) + third * 4).Cast(kInt8) - 4;
+}
+// Sixteen of six bits less 32: the four lowest in halves of eight bytes, the others in four more.
+Tensor Q3KScales(const Tensor& b) {
+  const Tensor low = Nibbles(Bytes(b, 96, 104)), high = Fields(Bytes(b, 104, 108), 2).Flatten(-2);
+  return ((low + high * 16).Cast(kFloat32) - 32) * Half(b, 108);
+}
+Tensor Q3K(const Tensor& b) {
+  return (Q3KIntegers(b).Cast(kFloat32) * Q3KScales(b).Unsqueeze(-1)).Flatten(-2);
+}
+
 // Eight groups of 32 in 16 bytes each, with scales of six bits less 32: of each byte's halves the
 // four lowest bits, of 16 bits the two highest.
 Tensor IQ4XSIntegers(const Tensor& b) {
-  return Uneven(Fields(Cut(Bytes(b, 8, 136), 8, 16), 4).Flatten(-2));
+  return Uneven(Fields(Cut(Bytes(b, 8, 136), 8, 16), 4).Flatten(-2), kOfIQ4);
 }
 Tensor IQ4XSScales(const Tensor& b) {
   const Tensor group = Tensor::Arange(8, kUInt32);
@@ -185,9 +223,12 @@ IntegerBlocks IntegersOfQ5_1(const Tensor& b) {
   return {Q5_1Integers(b), Half(b, 0).Squeeze(-1), Half(b, 2).Squeeze(-1)};
 }
 IntegerBlocks IntegersOfIQ4NL(const Tensor& b) {
-  return {Uneven(Nibbles(Bytes(b, 2, 18))), Half(b, 0).Squeeze(-1), {}};
+  return {Uneven(Nibbles(Bytes(b, 2, 18)), kOfIQ4), Half(b, 0).Squeeze(-1), {}};
 }
 IntegerBlocks IntegersOfIQ4XS(const Tensor& b) { return {IQ4XSIntegers(b), IQ4XSScales(b), {}}; }
+IntegerBlocks IntegersOfMXFP4(const Tensor& b) {
+  return {MXFP4Integers(b), MXFP4Scale(b).Squeeze(-1), {}};
+}
 // Chunks of 32 bytes, each of two groups.
 IntegerBlocks ByChunks(const Tensor& groups, const BlockScales& s) {
   return {groups.Unflatten(-2, {4, 2}), Cut(s.scales, 4, 2), Cut(s.offsets, 4, 2)};
@@ -196,6 +237,7 @@ IntegerBlocks IntegersOfQ4K(const Tensor& b) {
   return ByChunks(NibbleGroups(Bytes(b, 16, 144)), SixBits(b));
 }
 IntegerBlocks IntegersOfQ5K(const Tensor& b) { return ByChunks(Q5KIntegers(b), SixBits(b)); }
+IntegerBlocks IntegersOfQ3K(const Tensor& b) { return {Q3KIntegers(b), Q3KScales(b), {}}; }
 IntegerBlocks IntegersOfQ6K(const Tensor& b) {
   const Dims halves = {2, 2, 2, 2};  // half, nibble, 32 bytes of 64, 16 of these
   return {(Cut(Q6KIntegers(b), 16, 16).Cast(kInt8) - 32).Unflatten(-2, halves),
@@ -211,9 +253,11 @@ struct Format {
 constexpr Format kBlocks[] = {
     {WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},    {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
     {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1},    {WeightFormat::kQ5_0, Q5_0, IntegersOfQ5_0},
-    {WeightFormat::kQ5_1, Q5_1, IntegersOfQ5_1},    {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
+    {WeightFormat::kQ5_1, Q5_1, IntegersOfQ5_1},    {WeightFormat::kQ2K, Q2K, nullptr},
+    {WeightFormat::kQ3K, Q3K, IntegersOfQ3K},       {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
     {WeightFormat::kQ5K, Q5K, IntegersOfQ5K},       {WeightFormat::kQ6K, Q6K, IntegersOfQ6K},
-    {WeightFormat::kIQ4NL, IQ4NL, IntegersOfIQ4NL}, {WeightFormat::kIQ4XS, IQ4XS, IntegersOfIQ4XS}};
+    {WeightFormat::kIQ4NL, IQ4NL, IntegersOfIQ4NL}, {WeightFormat::kIQ4XS, IQ4XS, IntegersOfIQ4XS},
+    {WeightFormat::kMXFP4, MXFP4, IntegersOfMXFP4}};
 struct Number {
   WeightFormat format;
   DType dtype;

@@ -67,8 +67,8 @@ bool Transformer::ByIntegers(const Matrix& weight) const {
 }
 
 bool Transformer::ByBf16(const Matrix& weight, int64_t rows) const {
-  return narrows_ && rows >= kManyRows &&
-         (HasIntegers(weight.format) || weight.format == WeightFormat::kBF16);
+  const bool blocks = InfoOf(weight.format).block_elements > 1;
+  return narrows_ && rows >= kManyRows && (blocks || weight.format == WeightFormat::kBF16);
 }
 
 // What is multiplied by numbers of a dtype.

@@ -49,6 +49,7 @@ TEST(MixedFormats, IntegersAreNearlyTheValuesSlow) {
       {WeightFormat::kQ4K, WeightFormat::kQ6K, WeightFormat::kQ5_0},
       {WeightFormat::kQ5K, WeightFormat::kQ8_0, WeightFormat::kQ5_1},
       {WeightFormat::kIQ4XS, WeightFormat::kQ5K, WeightFormat::kIQ4NL},
+      {WeightFormat::kQ3K, WeightFormat::kQ2K, WeightFormat::kMXFP4},
   };
   for (const auto& [most, more, odd] : rows) {
     SCOPED_TRACE(InfoOf(most).name);

@@ -6,6 +6,7 @@
 
 #include "graph/fold.h"
 #include "tests/llm/models.h"
+#include "tests/llm/small_files.h"
 
 namespace tessera::llm {
 namespace {
@@ -15,6 +16,9 @@ double Half(const uint8_t* p) { return LoadScalar(p, kFloat16).AsFloat(); }
 // What four bits stand for in IQ4_NL and IQ4_XS.
 constexpr int kUneven[] = {-127, -104, -83, -65, -49, -35, -22, -10,
                            1,    13,   25,  38,  53,  69,  89,  113};
+
+// Floats of two bits of exponent and one of mantissa.
+constexpr double kFP4[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6};
 
 // The 256 or 32 values of the block at p.
 std::vector<double> Block(WeightFormat format, const uint8_t* p) {
@@ -69,6 +73,22 @@ std::vector<double> Block(WeightFormat format, const uint8_t* p) {
         y[i] = Half(p) * (scale - 32) * kUneven[nibble(p + 8 + 16 * g, i % 32, 16)];
         break;
       }
+      case WeightFormat::kQ2K: {
+        const uint8_t s = p[i / 16];
+        const int q = p[16 + i / 128 * 32 + i % 32] >> (2 * (i / 32 % 4)) & 3;
+        y[i] = Half(p + 80) * (s & 15) * q - Half(p + 82) * (s >> 4);
+        break;
+      }
+      case WeightFormat::kQ3K: {
+        const int g = i / 16, low = p[96 + g % 8] >> (g < 8 ? 0 : 4) & 15;
+        const int scale = (low | (p[104 + g % 4] >> (2 * (g / 4)) & 3) << 4) - 32;
+        const int q = p[32 + i / 128 * 32 + i % 32] >> (2 * (i / 32 % 4)) & 3;
+        y[i] = Half(p + 108) * scale * (q - (p[i % 32] >> (i / 32) & 1 ? 0 : 4));
+        break;
+      }
+      case WeightFormat::kMXFP4:
+        y[i] = std::ldexp(kFP4[nibble(p + 1, i, 16)], p[0] - 127);
+        break;
       default:
         ADD_FAILURE();
     }
@@ -76,34 +96,27 @@ std::vector<double> Block(WeightFormat format, const uint8_t* p) {
   return y;
 }
 
-// Whether the third and fourth byte are a half, too.
-bool HasOffsets(WeightFormat format) {
-  return format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1 ||
-         format == WeightFormat::kQ4K || format == WeightFormat::kQ5K;
-}
-
-// Random blocks whose halves (at these bytes) are small finite numbers.
+// Random blocks whose halves are small finite numbers.
 std::string RandomBlocks(WeightFormat format, int64_t count) {
   std::mt19937 random(static_cast<unsigned>(format));
   const WeightFormatInfo& info = InfoOf(format);
-  std::vector<int> halves = {0};
-  if (format == WeightFormat::kQ6K) halves = {208};
-  if (HasOffsets(format)) halves = {0, 2};
   std::string bytes(count * info.block_bytes, '\0');
   for (char& c : bytes) c = static_cast<char>(random());
   for (int64_t b = 0; b < count; ++b) {
-    for (int at : halves) {
+    for (int at : HalvesOf(format)) {
       const uint16_t half = static_cast<uint16_t>((random() & 0x83FF) | (10 + random() % 8) << 10);
       std::memcpy(&bytes[b * info.block_bytes + at], &half, 2);
     }
+    if (format == WeightFormat::kMXFP4) bytes[b * info.block_bytes] = 120 + b % 12;  // an exponent
   }
   return bytes;
 }
 
 constexpr WeightFormat kBlockFormats[] = {
-    WeightFormat::kQ8_0,  WeightFormat::kQ4_0, WeightFormat::kQ4_1, WeightFormat::kQ5_0,
-    WeightFormat::kQ5_1,  WeightFormat::kQ4K,  WeightFormat::kQ5K,  WeightFormat::kQ6K,
-    WeightFormat::kIQ4NL, WeightFormat::kIQ4XS};
+    WeightFormat::kQ8_0,  WeightFormat::kQ4_0,  WeightFormat::kQ4_1, WeightFormat::kQ5_0,
+    WeightFormat::kQ5_1,  WeightFormat::kQ4K,   WeightFormat::kQ5K,  WeightFormat::kQ6K,
+    WeightFormat::kIQ4NL, WeightFormat::kIQ4XS, WeightFormat::kQ2K,  WeightFormat::kQ3K,
+    WeightFormat::kMXFP4};
 
 TEST(Quant, ValuesAreThoseOfPlainLoops) {
   constexpr int64_t kRows = 3, kBlocks = 2;
@@ -187,9 +200,53 @@ TEST(Quant, UnevenFormatsAreThoseOfGgufPy) {
   }
 }
 
+// Of such blocks, sums of what it gives: plain, times 1, 2, ..., and of squares.
+TEST(Quant, SumsOfOtherFormatsAreThoseOfGgufPy) {
+  struct Case {
+    WeightFormat format;
+    double sum, weighted, squares;
+  };
+  for (const Case& c :
+       {Case{WeightFormat::kQ2K, 1515, 188888, 66015},
+        Case{WeightFormat::kQ3K, 1856, 31064, 354332}, Case{WeightFormat::kMXFP4, 10, 163, 409}}) {
+    SCOPED_TRACE(InfoOf(c.format).name);
+    std::string bytes(InfoOf(c.format).block_bytes, '\0');
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(7 * i * i + 37 * i + 11);
+    for (const int at : HalvesOf(c.format)) bytes[at] = 0, bytes[at + 1] = 0x3C;
+    if (c.format == WeightFormat::kMXFP4) bytes[0] = 127;
+    Weight w;
+    w.format = c.format;
+    w.shape = {1, InfoOf(c.format).block_elements};
+    w.bytes = bytes;
+    const std::vector<double> v = Values(Stored(w), c.format).ToVector<double>();
+    double sum = 0, weighted = 0, squares = 0;
+    for (size_t i = 0; i < v.size(); ++i) {
+      sum += v[i];
+      weighted += v[i] * static_cast<double>(i + 1);
+      squares += v[i] * v[i];
+    }
+    EXPECT_EQ(sum, c.sum);
+    EXPECT_EQ(weighted, c.weighted);
+    EXPECT_EQ(squares, c.squares);
+  }
+}
+
+// Each exponent there is, by the bits.
+TEST(Quant, ExponentsOfMXFP4) {
+  std::string bytes;
+  for (int e = 0; e < 256; ++e) bytes += static_cast<char>(e) + std::string(16, 1);  // 0.5 and 0
+  Weight w;
+  w.format = WeightFormat::kMXFP4;
+  w.shape = {256, 32};
+  w.bytes = bytes;
+  const std::vector<float> v = Values(Stored(w), w.format).ToVector<float>();
+  for (int e = 0; e < 256; ++e) EXPECT_EQ(v[32 * e], std::ldexp(1.0f, e - 128)) << e;
+}
+
 TEST(Quant, EveryFormatIsTestedAndNamed) {
   EXPECT_EQ(ComputableFormats(),
-            "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS");
+            "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
+            "IQ4_XS, MXFP4");
   for (WeightFormat format : kBlockFormats) EXPECT_TRUE(CanCompute(format));
   EXPECT_FALSE(CanCompute(WeightFormat::kIQ1S));
 }
@@ -213,16 +270,20 @@ TEST(Quant, HalfAndBrainNumbersAreReadAsTheyLie) {
 Tensor RandomBlocks(int64_t rows, int64_t blocks, WeightFormat format) {
   const int64_t bytes = InfoOf(format).block_bytes;
   const Tensor at = Tensor::Arange(bytes);
-  const bool last = format == WeightFormat::kQ6K, two = !last && HasOffsets(format);
-  const Tensor exponent = last ? at == 209 : two ? (at == 1) | (at == 3) : at == 1;
   const Tensor any = Tensor::RandInt(0, 256, {rows, blocks, bytes});
+  if (format == WeightFormat::kMXFP4) {
+    return Where(at == 0, any % 8 + 120, any).Cast(kUInt8).Realize();
+  }
+  Tensor exponent = Tensor::Zeros({}, kBool);
+  for (int half : HalvesOf(format)) exponent = exponent | (at == half + 1);
   return Where(exponent, any % 8 + 0x20, any).Cast(kUInt8).Realize();
 }
 
 TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
   for (const WeightFormat format : kBlockFormats) {
     SCOPED_TRACE(InfoOf(format).name);
-    ASSERT_TRUE(HasIntegers(format));
+    ASSERT_EQ(HasIntegers(format), format != WeightFormat::kQ2K);
+    if (!HasIntegers(format)) continue;
     const Tensor stored = RandomBlocks(3, 2, format);
     const IntegerBlocks b = Integers(stored, format);
     ASSERT_EQ(b.integers.dtype().bits(), 8);
@@ -312,6 +373,7 @@ TEST(QuantProducts, InBf16AreSumsOfTheRoundedValues) {
 TEST(QuantProducts, AreSumsOverBlocksSlow) {
   for (const char* device : {"CPU", "SIM:0"}) {
     for (const WeightFormat format : kBlockFormats) {
+      if (!HasIntegers(format)) continue;
       SCOPED_TRACE(InfoOf(format).name);
       for (const int64_t rows : {1, 3, 20}) {
         const int64_t columns = 48, elements = InfoOf(format).block_elements,

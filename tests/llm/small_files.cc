@@ -64,6 +64,26 @@ SmallGguf::SmallGguf() {
   Shape("blk.0.ffn_down.weight", {kDim, kFfn});
 }
 
+std::vector<int> HalvesOf(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kQ4_1:
+    case WeightFormat::kQ5_1:
+    case WeightFormat::kQ4K:
+    case WeightFormat::kQ5K:
+      return {0, 2};
+    case WeightFormat::kQ2K:
+      return {80, 82};
+    case WeightFormat::kQ3K:
+      return {108};
+    case WeightFormat::kQ6K:
+      return {208};
+    case WeightFormat::kMXFP4:  // its first byte is an exponent
+      return {};
+    default:
+      return {0};
+  }
+}
+
 void FillRandomly(WeightFormat format, char* to, int64_t size) {
   std::mt19937 rng(static_cast<unsigned>(size));
   if (format == WeightFormat::kF32) {
@@ -73,14 +93,13 @@ void FillRandomly(WeightFormat format, char* to, int64_t size) {
     }
     return;
   }
-  const bool two = format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_1 ||
-                   format == WeightFormat::kQ4K || format == WeightFormat::kQ5K;
-  const int64_t block = InfoOf(format).block_bytes, half = format == WeightFormat::kQ6K ? 208 : 0;
+  const int64_t block = InfoOf(format).block_bytes;
   for (int64_t i = 0; i < size; ++i) to[i] = static_cast<char>(rng());
-  for (int64_t i = half; i < size; i += block) {
-    for (int64_t at = i; at <= i + (two ? 2 : 0); at += 2) {
+  for (int64_t i = 0; i < size; i += block) {
+    if (format == WeightFormat::kMXFP4) to[i] = 127 - 7;
+    for (const int at : HalvesOf(format)) {
       const uint16_t small = static_cast<uint16_t>(3 << 10 | (rng() & 1023));  // 2^-12
-      std::memcpy(to + at, &small, 2);
+      std::memcpy(to + i + at, &small, 2);
     }
   }
 }

@@ -43,6 +43,8 @@ struct SmallGguf {
   bool random = false;
 };
 
+// Where the halves of a block of the format lie.
+std::vector<int> HalvesOf(WeightFormat format);
 // Random blocks of a format, whose halves are finite numbers below 1.
 void FillRandomly(WeightFormat format, char* to, int64_t size);
 
