@@ -37,6 +37,11 @@ absl::StatusOr<Program> Codegen(const UOp& sink, const std::string& name,
   // Unchecked: a kernel with lanes is neither a kernel nor a program yet.
   RETURN_IF_ERROR(passes.Run(
       "expand", kernel, on_sink([&](const UOp& k) { return Expand(k, target); }), /*check=*/false));
+  if (target.dialect == Dialect::kCpp) {
+    RETURN_IF_ERROR(passes.RunOptional("tabulate", kernel,
+                                       on_sink([&](const UOp& k) { return Tabulate(k, target); }),
+                                       /*check=*/false));
+  }
   RETURN_IF_ERROR(
       passes.RunOptional("join_transposed", kernel, on_sink(JoinTransposed), /*check=*/false));
   ASSIGN_OR_RETURN(Lowered lowered, Lower(kernel[0], name, target));

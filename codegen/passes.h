@@ -25,6 +25,10 @@ UOp WidenFloats(const UOp& sink);
 // Ranges of kind kUnroll and kVector go: a copy of their users for each value, and vectors.
 UOp Expand(const UOp& sink, const Target& target);
 
+// What depends on four bits of a lane alone, and takes several ops, is looked up where the target's
+// registers hold the table.
+UOp Tabulate(const UOp& sink, const Target& target);
+
 // Stores of single lanes that make up a square of vectors store the square's other side instead.
 UOp JoinTransposed(const UOp& sink);
 

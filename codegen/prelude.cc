@@ -21,6 +21,7 @@ namespace tessera {
   X(convert)                     \
   X(narrow)                      \
   X(dot)                         \
+  X(table)                       \
   X(tile)                        \
   X(libm)                        \
   X(float)                       \

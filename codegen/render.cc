@@ -435,6 +435,9 @@ class Renderer {
         Value(u, absl::StrCat("rt_shuffle<", absl::StrJoin(u.arg<Ints>(), ", "), ">(",
                               Use(u.src(0)), ", ", Use(u.src(1)), ")"));
         break;
+      case Op::kTable:
+        Value(u, absl::StrCat("rt_table(", Use(u.src(0)), ", ", Use(u.src(1)), ")"));
+        break;
       case Op::kRamp:
         Value(u, absl::StrCat("rt_ramp<", TypeName(u.dtype().Scalar()), ", ", u.dtype().lanes(),
                               ">(", UseAs(u.src(0), 1), ", ", u.arg<int64_t>(), ")"));

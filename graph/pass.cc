@@ -26,7 +26,7 @@ std::atomic<int64_t> dumps{0};
 constexpr absl::string_view kOptional[] = {
     "merge_collectives", "scatter_reductions", "bucket_collectives", "sink_reshapes",
     "lay_out_products",  "split_reductions",   "optimise",           "matrix",
-    "join_transposed"};
+    "tabulate",          "join_transposed"};
 
 bool IsOptional(absl::string_view name) { return absl::c_linear_search(kOptional, name); }
 

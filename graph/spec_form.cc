@@ -364,6 +364,13 @@ struct Form {
                         static_cast<size_t>(v.dtype.lanes()) == from.size(),
                     "takes a lane of one of two vectors of its dtype for each lane");
       }
+      case Op::kTable:
+        return Lane(SameKind(0) && dtype(0).lanes() == 16 && v.dtype.lanes() > 1 &&
+                        dtype(1).lanes() == v.dtype.lanes() && dtype(1).IsInt() &&
+                        dtype(1).IsUnsigned() &&
+                        dtype(1).Scalar().bits() == v.dtype.Scalar().bits(),
+                    "takes one of 16 lanes of its dtype for each lane of an index, unsigned and of "
+                    "as many bits");
       case Op::kRamp:
         return Lane(SameKind(0) && v.dtype.IsInt() && dtype(0).lanes() == 1 && v.dtype.lanes() > 1,
                     "makes a vector of an integer scalar of its dtype");

@@ -112,6 +112,7 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kLanes:
     case Op::kLane:
     case Op::kShuffle:
+    case Op::kTable:
     case Op::kRamp:
     case Op::kFold:
     case Op::kCombine:

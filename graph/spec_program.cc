@@ -78,6 +78,7 @@ bool HasPlace(Op op) {
     case Op::kLanes:
     case Op::kLane:
     case Op::kShuffle:
+    case Op::kTable:
     case Op::kRamp:
     case Op::kFold:
     case Op::kPart:

@@ -165,21 +165,24 @@ Tensor Q6K(const Tensor& b) {
   return (Cut(Q6KIntegers(b).Cast(kFloat32) - 32, 16, 16) * Q6KScales(b).Unsqueeze(-1)).Flatten(-2);
 }
 
-// 64 bytes of pairs of bits as 16 groups of 16: of each 32 bytes the lowest pairs, then the next.
-Tensor PairGroups(const Tensor& bytes) {
-  return Cut(Fields(Cut(bytes, 2, 32), 2).Flatten(-3), 16, 16);
+// 64 bytes of pairs of bits, [..., 2, 4, 32]: of each 32 bytes the lowest pairs, then the next.
+Tensor Pairs(const Tensor& bytes) {
+  const Tensor pair = Tensor::Arange(4, kUInt8).Unsqueeze(-1) * 2;
+  return (Cut(bytes, 2, 32).Unsqueeze(-2) >> pair) & 3;
 }
 // Of each group a byte: the scale in its low half, a minimum in the other.
 Tensor Q2K(const Tensor& b) {
   const Tensor both = Bytes(b, 0, 16);
   const Tensor scales = (both & 15).Cast(kFloat32) * Half(b, 80);
   const Tensor minima = (both >> 4).Cast(kFloat32) * Half(b, 82);
-  return Affine(PairGroups(Bytes(b, 16, 80)), {scales, -minima});
+  return Affine(Cut(Pairs(Bytes(b, 16, 80)).Flatten(-3), 16, 16), {scales, -minima});
 }
-// The third bits of 32 numbers, which are 0 where 4 is to be taken off, lie in bits of 32 bytes.
+// Of 32 bytes the lowest bits are the third bits of 32 numbers, and so on; without it 4 is taken
+// off.
 Tensor Q3KIntegers(const Tensor& b) {
-  const Tensor third = Cut(Fields(Bytes(b, 0, 32), 1).Flatten(-2), 16, 16);
-  return (PairGroups(Bytes(b, 32, 96)) + third * 4).Cast(kInt8) - 4;
+  const Tensor bit = Tensor::Arange(8, kUInt8).Unflatten(0, {2, 4}).Unsqueeze(-1);
+  const Tensor third = (Bytes(b, 0, 32).Unsqueeze(-2).Unsqueeze(-2) >> bit) & 1;
+  return Cut((Pairs(Bytes(b, 32, 96)) + third * 4).Flatten(-3), 16, 16).Cast(kInt8) - 4;
 }
 // Sixteen of six bits less 32: the four lowest in halves of eight bytes, the others in four more.
 Tensor Q3KScales(const Tensor& b) {

@@ -9,10 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "codegen/prelude.h"
-#include "runtime/host_target.h"
 #include "runtime/jit.h"
 #include "tests/codegen/kernels.h"
 
@@ -35,14 +33,6 @@ std::string DotKernel(int lanes, absl::string_view a, absl::string_view b) {
   return absl::StrCat(PreludeFor(body), body);
 }
 
-Target Chip(absl::string_view arch) {
-  Target target = HostTarget();
-  if (arch == "host") return target;
-  target.arch = std::string(arch);
-  target.features.clear();
-  return target;
-}
-
 TEST(ByteDots, SumsOfFourProductsOnEveryChip) {
   std::mt19937 rng(7);
   std::vector<uint8_t> a(4 * kLanes), b(4 * kLanes);
@@ -57,21 +47,15 @@ TEST(ByteDots, SumsOfFourProductsOnEveryChip) {
   sums[1] = INT32_MIN;
   std::fill(&a[0], &a[4], 127), std::fill(&b[0], &b[4], 127);
   std::fill(&a[4], &a[8], 127), std::fill(&b[4], &b[8], 128);
-  std::vector<const char*> chips = {"host"};
-#if defined(__x86_64__)
-  chips.push_back("x86-64");
-  if (absl::StrContains(HostTarget().features, "+avx2")) chips.push_back("x86-64-v3");
-  if (absl::StrContains(HostTarget().features, "+avx512bw")) chips.push_back("x86-64-v4");
-#endif
   const auto value = [](uint8_t byte, bool is_signed) {
     return is_signed ? static_cast<int>(static_cast<int8_t>(byte)) : static_cast<int>(byte);
   };
-  for (const char* chip : chips) {
+  for (const auto& [chip, target] : ChipsOfThisMachine()) {
     for (const int lanes : {4, 8, 16}) {
       for (const int signs : {0, 1, 2, 3}) {
         const bool sa = signs & 1, sb = signs & 2;
         const std::string text = DotKernel(lanes, sa ? "rt_i8" : "rt_u8", sb ? "rt_i8" : "rt_u8");
-        ASSERT_OK_AND_ASSIGN(const CpuKernelPtr kernel, GetKernel(text, "test", Chip(chip)));
+        ASSERT_OK_AND_ASSIGN(const CpuKernelPtr kernel, GetKernel(text, "test", target));
         void* buffers[] = {a.data(), b.data(), sums.data(), got.data()};
         kernel->fn(buffers, nullptr, nullptr, 0, 1);
         for (int64_t i = 0; i < kLanes; ++i) {

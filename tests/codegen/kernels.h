@@ -1,11 +1,15 @@
 // Kernels and programs of expressions, for tests of single passes.
 #pragma once
 
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "codegen/codegen.h"
 #include "graph/tensor.h"
+#include "runtime/host_target.h"
 #include "runtime/plan_key.h"
 #include "schedule/schedule.h"
 #include "tests/testing.h"
@@ -30,6 +34,22 @@ inline Target ChipWithPairs() {
   t.vector_registers = 32;
   t.features = "+avx512f,+avx512bf16,+avx512vl";
   return t;
+}
+
+// This machine, and what it runs of older ones, by name.
+inline std::vector<std::pair<std::string, Target>> ChipsOfThisMachine() {
+  const Target host = HostTarget();
+  std::vector<std::pair<std::string, Target>> out = {{"host", host}};
+#if defined(__x86_64__)
+  for (const auto& [name, feature] :
+       {std::pair("x86-64", ""), {"x86-64-v3", "+avx2"}, {"x86-64-v4", "+avx512bw"}}) {
+    if (!absl::StrContains(host.features, feature)) continue;
+    out.emplace_back(name, host);
+    out.back().second.arch = name;
+    out.back().second.features.clear();
+  }
+#endif
+  return out;
 }
 
 // What a program is given, of bf16 or what is told.

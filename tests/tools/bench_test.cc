@@ -83,7 +83,7 @@ TEST(Bench, MeasuresKernelsBesideTheirPeersSlow) {
 // What a row times is computed as the formats, models and peers have it at the moment.
 TEST(Bench, ChecksWhatItTimesSlow) {
   for (const nlohmann::json& row :
-       Rows("gemv_f16,gemv_q8_0,gemv_q6_k,gemv_q8_0_int8,gemv_q4_0_int8,"
+       Rows("gemv_f16,gemv_q8_0,gemv_q6_k,gemv_iq4_nl_int8,gemv_q8_0_int8,gemv_q4_0_int8,"
             "gemv_q4_k_int8,gemv_q6_k_int8,cumsum,sort_1m,gather_rows,"
             "scatter_add,histogram,transpose,layernorm")) {
     EXPECT_GT(row["ours_ms"], 0) << row["name"];

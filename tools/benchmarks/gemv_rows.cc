@@ -26,9 +26,11 @@ struct Format {
 const Format kFormats[] = {{"gemv_f16", WeightFormat::kF16, 1, 2},
                            {"gemv_q8_0", WeightFormat::kQ8_0, 32, 34},
                            {"gemv_q4_0", WeightFormat::kQ4_0, 32, 18},
+                           {"gemv_iq4_nl", WeightFormat::kIQ4NL, 32, 18},
                            {"gemv_q6_k", WeightFormat::kQ6K, 256, 210, false, 1, 208},
                            {"gemv_q8_0_int8", WeightFormat::kQ8_0, 32, 34, true},
                            {"gemv_q4_0_int8", WeightFormat::kQ4_0, 32, 18, true},
+                           {"gemv_iq4_nl_int8", WeightFormat::kIQ4NL, 32, 18, true},
                            {"gemv_q4_k_int8", WeightFormat::kQ4K, 256, 144, true, 2},
                            {"gemv_q6_k_int8", WeightFormat::kQ6K, 256, 210, true, 1, 208}};
 
