@@ -170,27 +170,33 @@ Tensor Pairs(const Tensor& bytes) {
   const Tensor pair = Tensor::Arange(4, kUInt8).Unsqueeze(-1) * 2;
   return (Cut(bytes, 2, 32).Unsqueeze(-2) >> pair) & 3;
 }
-// Of each group a byte: the scale in its low half, a minimum in the other.
-Tensor Q2K(const Tensor& b) {
-  const Tensor both = Bytes(b, 0, 16);
-  const Tensor scales = (both & 15).Cast(kFloat32) * Half(b, 80);
-  const Tensor minima = (both >> 4).Cast(kFloat32) * Half(b, 82);
-  return Affine(Cut(Pairs(Bytes(b, 16, 80)).Flatten(-3), 16, 16), {scales, -minima});
+// Groups of 16 of them, [..., 2, 4, 2, 16], have a byte each: the scale, and above it a minimum.
+Tensor Q2KIntegers(const Tensor& b) { return Pairs(Bytes(b, 16, 80)).Unflatten(-1, {2, 16}); }
+BlockScales Q2KScales(const Tensor& b) {
+  const Tensor both = Bytes(b, 0, 16).Unflatten(-1, {2, 4, 2});
+  const auto of = [&b](const Tensor& share, int64_t half) {
+    return share.Cast(kFloat32) * Half(b, half).Unsqueeze(-1).Unsqueeze(-1);
+  };
+  return {of(both & 15, 80), -of(both >> 4, 82)};
 }
+Tensor Q2K(const Tensor& b) { return Affine(Q2KIntegers(b), Q2KScales(b)).Flatten(-3); }
 // Of 32 bytes the lowest bits are the third bits of 32 numbers, and so on; without it 4 is taken
 // off.
 Tensor Q3KIntegers(const Tensor& b) {
   const Tensor bit = Tensor::Arange(8, kUInt8).Unflatten(0, {2, 4}).Unsqueeze(-1);
   const Tensor third = (Bytes(b, 0, 32).Unsqueeze(-2).Unsqueeze(-2) >> bit) & 1;
-  return Cut((Pairs(Bytes(b, 32, 96)) + third * 4).Flatten(-3), 16, 16).Cast(kInt8) - 4;
+  return (Pairs(Bytes(b, 32, 96)) + third * 4).Cast(kInt8).Unflatten(-1, {2, 16}) - 4;
 }
 // Sixteen of six bits less 32: the four lowest in halves of eight bytes, the others in four more.
 Tensor Q3KScales(const Tensor& b) {
-  const Tensor low = Nibbles(Bytes(b, 96, 104)), high = Fields(Bytes(b, 104, 108), 2).Flatten(-2);
-  return ((low + high * 16).Cast(kFloat32) - 32) * Half(b, 108);
+  const Tensor group = Tensor::Arange(16, kUInt32), byte = (group & 3) * 8, word = group >> 2;
+  const Tensor low = Where((word & 1) == 0, Word(b, 96), Word(b, 100)) >> (byte + (word >> 1) * 4);
+  const Tensor high = Word(b, 104) >> (byte + word * 2);
+  const Tensor scales = ((low & 15) | ((high & 3) << 4)).Cast(kFloat32) - 32;
+  return (scales * Half(b, 108)).Unflatten(-1, {2, 4, 2});
 }
 Tensor Q3K(const Tensor& b) {
-  return (Q3KIntegers(b).Cast(kFloat32) * Q3KScales(b).Unsqueeze(-1)).Flatten(-2);
+  return (Q3KIntegers(b).Cast(kFloat32) * Q3KScales(b).Unsqueeze(-1)).Flatten(-4);
 }
 
 // Eight groups of 32 in 16 bytes each, with scales of six bits less 32: of each byte's halves the
@@ -240,6 +246,10 @@ IntegerBlocks IntegersOfQ4K(const Tensor& b) {
   return ByChunks(NibbleGroups(Bytes(b, 16, 144)), SixBits(b));
 }
 IntegerBlocks IntegersOfQ5K(const Tensor& b) { return ByChunks(Q5KIntegers(b), SixBits(b)); }
+IntegerBlocks IntegersOfQ2K(const Tensor& b) {
+  const BlockScales s = Q2KScales(b);
+  return {Q2KIntegers(b), s.scales, s.offsets};
+}
 IntegerBlocks IntegersOfQ3K(const Tensor& b) { return {Q3KIntegers(b), Q3KScales(b), {}}; }
 IntegerBlocks IntegersOfQ6K(const Tensor& b) {
   const Dims halves = {2, 2, 2, 2};  // half, nibble, 32 bytes of 64, 16 of these
@@ -256,7 +266,7 @@ struct Format {
 constexpr Format kBlocks[] = {
     {WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},    {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
     {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1},    {WeightFormat::kQ5_0, Q5_0, IntegersOfQ5_0},
-    {WeightFormat::kQ5_1, Q5_1, IntegersOfQ5_1},    {WeightFormat::kQ2K, Q2K, nullptr},
+    {WeightFormat::kQ5_1, Q5_1, IntegersOfQ5_1},    {WeightFormat::kQ2K, Q2K, IntegersOfQ2K},
     {WeightFormat::kQ3K, Q3K, IntegersOfQ3K},       {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
     {WeightFormat::kQ5K, Q5K, IntegersOfQ5K},       {WeightFormat::kQ6K, Q6K, IntegersOfQ6K},
     {WeightFormat::kIQ4NL, IQ4NL, IntegersOfIQ4NL}, {WeightFormat::kIQ4XS, IQ4XS, IntegersOfIQ4XS},
@@ -335,6 +345,17 @@ RoundedRows Quantise(const Tensor& values) {
   return {integers, kept, (integers.Cast(kInt32).Sum({-1}).Cast(kFloat32) * kept).Contiguous()};
 }
 
+namespace {
+// The sums of the rows' values in so many blocks, which are those they were rounded in or halves.
+Tensor SumsOf(const RoundedRows& rows, int64_t blocks) {
+  const int64_t parts = blocks / rows.sums.size(-1);
+  if (parts == 1) return rows.sums;
+  const Tensor integers = rows.integers.Unflatten(-1, {parts, rows.integers.size(-1) / parts});
+  const Tensor sums = integers.Cast(kInt32).Sum({-1}).Cast(kFloat32);
+  return (sums * rows.scales.Unsqueeze(-1)).Flatten(-2).Contiguous();
+}
+}  // namespace
+
 Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
   const Tensor& w = columns.integers;
   const int64_t m = rows.integers.size(0);
@@ -356,9 +377,11 @@ Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
   const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum(inside);
   const Tensor y = dots.Cast(kFloat32) * (by_block(rows.scales) * columns.scales);
   if (!columns.offsets) return y.Sum(summed);
+  const int64_t blocks_of_column = columns.scales.elements() / w.size(0);
+  const Tensor sums = SumsOf(rows, blocks_of_column);
   // One row reads each column's offsets where it reads its integers; many share them as a product.
-  if (m == 1) return (y + by_block(rows.sums) * columns.offsets).Sum(summed);
-  return y.Sum(summed) + rows.sums.Linear(columns.offsets.Flatten(1)).Contiguous();
+  if (m == 1) return (y + by_block(sums) * columns.offsets).Sum(summed);
+  return y.Sum(summed) + sums.Linear(columns.offsets.Flatten(1)).Contiguous();
 }
 
 }  // namespace tessera::llm
