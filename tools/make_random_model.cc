@@ -33,10 +33,12 @@ uint16_t HalfOf(int exponent, uint64_t bits) {
   return static_cast<uint16_t>((15 + exponent) << 10 | (bits & 0x3FF));
 }
 
-// Which bytes of a block are halves, as scales of about 2^exponent.
+// Where a block has a scale of about 2^exponent: a half, or the byte of an exponent.
 struct Scale {
   int at, exponent;
+  bool is_byte = false;
 };
+// None of a format that is not known.
 std::vector<Scale> ScalesOf(WeightFormat format) {
   switch (format) {
     case WeightFormat::kQ8_0:
@@ -60,6 +62,8 @@ std::vector<Scale> ScalesOf(WeightFormat format) {
       return {{0, -13}};
     case WeightFormat::kIQ4XS:
       return {{0, -14}};
+    case WeightFormat::kMXFP4:
+      return {{0, -7, /*is_byte=*/true}};
     default:
       return {};
   }
@@ -86,8 +90,11 @@ GgufWriter::Fill RandomFill(WeightFormat format) {
         const uint16_t v = static_cast<uint16_t>(121 << 7 | (bits & 0x7F) | (bits >> 48 & 0x8000));
         std::memcpy(to + b, &v, 2);
       }
-      if (format == WeightFormat::kMXFP4) to[b] = 127 - 8;  // an exponent
       for (const Scale& s : ScalesOf(format)) {
+        if (s.is_byte) {
+          to[b + s.at] = static_cast<char>(127 + s.exponent);
+          continue;
+        }
         const uint16_t half = HalfOf(s.exponent, random());
         std::memcpy(to + b + s.at, &half, 2);
       }
