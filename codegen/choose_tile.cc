@@ -142,10 +142,12 @@ bool BlockTiler::Choose(const GivenTile* given) {
   if (given == nullptr || !given->kept) ChooseLanes();
   a_.extent = tile_rows_;
   b_.extent = tile_columns_;
-  // So many steps at once that two blocks share a multiprocessor.
+  // So many steps at once that two blocks share a multiprocessor; and so few in a stage that one
+  // can be fetched while another is computed with.
   const int64_t room = SharedOfTwo(target_);
   int64_t stage = LayStages();
-  while (given == nullptr && 2 * stage > room && steps_ > least && steps_ < steps && !scaled_) {
+  const bool free = given == nullptr && !scaled_ && target_.fetches;
+  while (free && 2 * stage > room && steps_ > least && steps_ < steps) {
     steps_ /= 2;
     stage = LayStages();
   }

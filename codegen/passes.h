@@ -26,7 +26,7 @@ UOp WidenFloats(const UOp& sink);
 UOp Expand(const UOp& sink, const Target& target);
 
 // What depends on four bits of a lane alone, and takes several ops, is looked up where the target's
-// registers hold the table.
+// registers hold the table: those of AVX2 for bytes, of AVX-512 for 32 bits.
 UOp Tabulate(const UOp& sink, const Target& target);
 
 // Stores of single lanes that make up a square of vectors store the square's other side instead.

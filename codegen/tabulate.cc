@@ -1,4 +1,5 @@
 // What is computed from four bits is taken from a table of all it can be.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <optional>
@@ -30,7 +31,7 @@ bool IsExact(Op op) { return IsElementwise(op) && !HasProperty(op, kExpensive) &
 // A vector each lane of which depends on nothing but the lowest four bits of that of another.
 struct Tabulated {
   UOp index;
-  int ops = 0;  // between the two
+  int ops = 0;  // between the two, counted for each use, up to kLeastOps
   std::array<Scalar, kEntries> entries;
 };
 
@@ -70,7 +71,8 @@ class Tabulator {
   }
 
  private:
-  // What the source of an op is: a constant, known, or an index itself.
+  // What u is as a function of four bits, or nothing. Its sources are constants, such functions of
+  // the same index, or the index.
   std::optional<Tabulated> Find(const UOp& u) const {
     if (!IsExact(u.op()) || u.dtype().lanes() == 1) return std::nullopt;
     Tabulated out;
@@ -93,7 +95,7 @@ class Tabulator {
       out.ops += it != known_.end() ? it->second.ops : 0;
     }
     if (!out.index) return std::nullopt;
-    ++out.ops;
+    out.ops = std::min(out.ops + 1, kLeastOps);
     const DType operand = u.src(u.is(Op::kWhere) ? 1 : 0).dtype().Scalar();
     for (int v = 0; v < kEntries; ++v) {
       absl::InlinedVector<Scalar, 3> args;

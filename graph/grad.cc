@@ -2,6 +2,7 @@
 #include "graph/grad.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/grad_rules.h"
@@ -51,15 +52,21 @@ Tensor OfExtreme(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& 
 // as a product with an element that is, so that its own derivative is right.
 Tensor OfProduct(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& axes) {
   const auto expanded = [&x](const Tensor& t) { return Expanded(t, x.shape()); };
+  // By what 0 stays 0.
+  const auto finite = [](const Tensor& t) {
+    return Where(t.Abs() < std::numeric_limits<double>::infinity(), t, 1);
+  };
   const Tensor zero = x == 0, other = Where(zero, 1, x);
   const Tensor zeros = zero.Cast(kInt32).Sum(Axes(axes), /*keepdim=*/true);
   const Tensor rest = other.Prod(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
   const Tensor at_zero = Where(zero, x, 0).Sum(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
-  const Tensor of_other = Where(zeros == 0, y, Where(zeros == 1, at_zero * rest, 0));
-  const Tensor of_one_of_two = (expanded(at_zero) - x) * expanded(Where(zeros == 2, g * rest, 0));
-  const Tensor of_zero =
-      Where(expanded(zeros) == 2, of_one_of_two, expanded(g * Where(zeros == 1, rest, 0)));
-  return Where(zero, of_zero, expanded(g * of_other) / other);
+  const Tensor count = expanded(zeros), of_rest = expanded(g * rest);
+  const Tensor of_two = (expanded(at_zero) - x) * finite(of_rest);
+  const Tensor of_zero = Where(count == 1, of_rest, Where(count == 2, of_two, 0));
+  const Tensor beside_one = expanded(at_zero) * finite(of_rest / other);
+  const Tensor of_other =
+      Where(count == 0, expanded(g * y) / other, Where(count == 1, beside_one, 0));
+  return Where(zero, of_zero, of_other);
 }
 
 // By the finished result, whichever places took part in it.

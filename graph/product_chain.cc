@@ -80,18 +80,17 @@ RangeMask MaskOf(const std::vector<UOp>& ranges, const RangeSets& sets) {
 // How wide the elements of a product's operands are in scratch: as a matrix unit takes them.
 struct Widths {
   int64_t first = kScoreBytes, second = kScoreBytes;
-  bool units = false;
+  bool first_by_unit = false;
 };
 
 Widths WidthsOf(const ProductChain& c, const ChainTile& t, const Target& target) {
   Widths out;
   if (const MatrixShape* unit = UnitOf(target, c.first.dtype(), {t.queries, t.key})) {
     out.first = unit->operand.bytes();
-    out.units = true;
+    out.first_by_unit = true;
   }
   if (const MatrixShape* unit = UnitOf(target, c.second.dtype(), {c.weights, c.values})) {
     out.second = unit->operand.bytes();
-    out.units = true;
   }
   return out;
 }
@@ -155,8 +154,8 @@ std::optional<ChainTile> ChainTileFor(const ProductChain& c, const RangeSets& se
   };
   if (many && fits(64, 32)) return t;
   if (fits(32, 64)) return t;
-  // Of matrix units each warp has 16 keys at least.
-  if (!width.units && fits(32, 32)) return t;
+  // With a matrix unit each warp has scores of 16 keys at least.
+  if (!width.first_by_unit && fits(32, 32)) return t;
   return std::nullopt;
 }
 

@@ -408,9 +408,14 @@ Tensor Tensor::ShardAt(int index, CallSite at) const {
 Tensor Tensor::Contiguous(CallSite at) const {
   Call call("Contiguous", at, *this);
   const UOp& u = uop();
-  if (u.is(Op::kContiguous) || (u.is(Op::kBuffer) && !internal::IsSharedMemory(u)))
-    return Tensor(u);
-  return Tensor(internal::Build(Op::kContiguous, {u}));
+  // Memory that others see is not its own.
+  const bool own = u.is(Op::kContiguous) || (u.is(Op::kBuffer) && !internal::IsLent(u));
+  return own ? Tensor(u) : Tensor(internal::Build(Op::kContiguous, {u}));
+}
+
+bool internal::IsLent(const UOp& buffer) {
+  const std::shared_ptr<Storage>& storage = buffer.arg<BufferArg>().buffer->storage;
+  return storage != nullptr && MayChangeUnseen(*storage);
 }
 
 bool internal::IsSharedMemory(const UOp& buffer) {

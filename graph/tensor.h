@@ -30,7 +30,8 @@
 //
 // Threads. Any number may use tensors of their own, and read one that is realised. Asking a tensor
 // for its values where it is not realised yet changes it, as assigning to it does: two threads may
-// not do so at once, nor one while others use it.
+// not do so at once, nor one while others use it. Memory of the caller, or that was given out, is
+// read where it lies and written there.
 //
 // Errors. A mistake throws tessera::Error where it is written; its message starts with the
 // function's name and shows the tensors that it was given.

@@ -169,6 +169,8 @@ int64_t CheckHostBytes(const UOp& buffer, const void* memory);
 // Whether all places of a value read the same memory, the caller's: it must not be written, as each
 // place would do so.
 bool IsSharedMemory(const UOp& buffer);
+// Whether others see the memory of a BUFFER: a caller's, or given to another library.
+bool IsLent(const UOp& buffer);
 // Where tensors without a device of their own are put.
 Device DefaultDevice();
 

@@ -11,6 +11,7 @@
 #include "graph/tensor_internal.h"
 #include "runtime/device.h"
 #include "runtime/mapped_file.h"
+#include "runtime/mesh.h"
 
 namespace tessera {
 namespace {
@@ -106,6 +107,22 @@ void CheckShape(const DLTensor& d) {
   }
 }
 
+// Tensors of equal expressions may share a value, and with it the memory that one gives out.
+void MakeOwn(const Tensor& t) {
+  const UOp shared = t.uop();
+  constexpr int kOwn = 2;  // the tensor and this
+  if (!t.StandAlone() || shared.get()->refs.load() <= kOwn) return;
+  const Buffer& from = *shared.arg<BufferArg>().buffer;
+  const UOp own = internal::NewBuffer(shared.dtype(), shared.shape().ToExtents(), shared.device());
+  Buffer& to = *own.arg<BufferArg>().buffer;
+  absl::StatusOr<std::shared_ptr<Storage>> copy = CopyStorage(*from.storage, shared.device());
+  internal::ThrowAsCall(copy.status());
+  to.storage = *std::move(copy);
+  to.history = from.history;
+  to.computed_from = from.computed_from;
+  t.SetUOp(own);
+}
+
 }  // namespace
 
 DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
@@ -114,11 +131,13 @@ DLManagedTensor* ToDlpack(const Tensor& tensor, CallSite at) {
   auto held = std::make_unique<Held>();
   Tensor computed = tensor;
   computed.Realize(at);
-  held->storage = computed.uop().arg<BufferArg>().buffer->storage;
-  Storage& storage = *held->storage;
-  internal::ThrowAsCall(CheckNotLost(storage, Show(tensor)));
+  internal::ThrowAsCall(
+      CheckNotLost(*computed.uop().arg<BufferArg>().buffer->storage, Show(tensor)));
   const DLDataType dtype = TypeOf(tensor.dtype());
   const DLDevice device = FinishedOn(computed);
+  MakeOwn(computed);
+  held->storage = computed.uop().arg<BufferArg>().buffer->storage;
+  Storage& storage = *held->storage;
   const int rank = tensor.rank();
   held->shape.resize(rank);
   held->strides.resize(rank);

@@ -44,13 +44,16 @@ CUresult Name(CUresult r, const char** out) {
   return kSuccess;
 }
 
-// Of a block, by the chip that CUDA_ARCH says, as CUDA's tables have it.
+// Of a block, in KiB: of the chip that CUDA_ARCH says, else of sm_90.
 int64_t MostShared() {
+  static constexpr std::pair<const char*, int> kOf[] = {{"_75", 64},  {"_80", 163}, {"_86", 99},
+                                                        {"_87", 163}, {"_89", 99},  {"_120", 99},
+                                                        {"_121", 99}};
   const std::string arch = TextFlag(Flag::kCudaArch);
-  for (const char* small : {"_86", "_89", "_120"}) {
-    if (absl::StrContains(arch, small)) return 99 << 10;
+  for (const auto& [end, kib] : kOf) {
+    if (absl::EndsWith(arch, end)) return kib << 10;
   }
-  return (absl::StrContains(arch, "_80") ? 163 : 227) << 10;
+  return 227 << 10;
 }
 
 CUresult Attribute(int* out, int which, CUdevice) {

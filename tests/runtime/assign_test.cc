@@ -393,6 +393,19 @@ TEST(Blob, OldVersionsLiveOnElsewhere) {
   EXPECT_THAT(Read(old), ElementsAre(10, 20));
 }
 
+TEST(Blob, CopiesAreNotWrittenThere) {
+  std::vector<float> memory = {1, 2};
+  Tensor t = Tensor::FromBlob(memory.data(), {2}, kFloat32);
+  Tensor copy = t.Contiguous();
+  copy.Assign(copy * 10);
+  EXPECT_THAT(Read(copy), ElementsAre(10, 20));
+  EXPECT_THAT(memory, ElementsAre(1, 2));
+  t.Assign(t + 5);
+  EXPECT_THAT(Read(t), ElementsAre(6, 7));
+  EXPECT_THAT(memory, ElementsAre(6, 7));
+  EXPECT_THAT(Read(copy), ElementsAre(10, 20));
+}
+
 TEST(Blob, OnPlacesThatShareIt) {
   std::vector<float> memory = {1, 2};
   const Sharding both({"CPU:0", "CPU:1"});

@@ -14,6 +14,7 @@
 namespace tessera {
 namespace {
 
+using ::testing::ElementsAre;
 using Function = std::function<Tensor(const Tensor&)>;
 
 std::vector<double> First(const Function& f, const std::vector<double>& at, DType dtype) {
@@ -110,7 +111,6 @@ TEST(GradPoints, SecondDerivatives) {
   ExpectSecond("LogAddExp", [](const Tensor& x) { return x.LogAddExp(0.); }, {0}, {.25});
 }
 
-// What a function gives stays what it was, at infinities too.
 TEST(GradPoints, SecondDerivativesOfProducts) {
   const auto prod = [](const Tensor& x) { return x.Prod(); };
   ExpectSecond("no zero", prod, {1, 2, 3, 4}, {26, 19, 14, 11});
@@ -126,6 +126,21 @@ TEST(GradPoints, SecondDerivativesOfProducts) {
       {-std::numbers::pi * std::numbers::pi / 3, -std::numbers::pi * std::numbers::pi / 3});
 }
 
+// Where the product of the others is no number, 0 stays 0.
+TEST(GradPoints, ProductsThatOverflow) {
+  const auto first = [](const std::vector<float>& at, bool log) {
+    const Tensor x = Tensor::From(at).Realize();
+    const Tensor y = log ? x.Prod().Log() : x.Prod();
+    return Grad(y, {x})[0].ToVector<float>();
+  };
+  const float inf = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(first({0, 1e30f, 1e30f}, false), ElementsAre(inf, 0, 0));
+  EXPECT_THAT(first({0, 0, 1e30f, 1e30f}, false), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(first({0, 2}, true), ElementsAre(inf, 0));
+  EXPECT_THAT(first({3, 2}, false), ElementsAre(2, 3));
+}
+
+// What a function gives stays what it was, at infinities too.
 TEST(GradPoints, Values) {
   const Tensor x = Tensor::From({-kInf, -1e4, -0.0, 0., 1e4, kInf, kNan});
   ExpectNear(x.Sigmoid().ToVector<double>(), {0, 0, .5, .5, 1, 1, kNan});

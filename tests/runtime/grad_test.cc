@@ -71,7 +71,7 @@ TEST(Grad, Elementwise) {
       {"trig", [](const Tensor& x) { return x.Sin() * x.Cos() + x.Tan(); }},
       {"arcs", [](const Tensor& x) { return x.Asin() + x.Acos() * x.Atan(); }},
       {"hyperbolic", [](const Tensor& x) { return x.Sinh() * x.Cosh() - x.Tanh(); }},
-      {"erf", [](const Tensor& x) { return x.Erf() - x.Neg() + x.Abs(); }},
+      {"erf", [](const Tensor& x) { return x.Erf() * x.Erfc() - x.Neg() + x.Abs(); }},
       {"extremes", [](const Tensor& x) { return x.Maximum(0.1) * x.Minimum(x * x); }},
       {"where", [](const Tensor& x) { return Where(x > 0.05, x * x, 3 * x); }},
       {"rounding", [](const Tensor& x) { return x.Floor() + x * x.Round() + x.Ceil(); }},

@@ -244,6 +244,24 @@ TEST(Dlpack, WhatIsAssignedIsSeenOutside) {
   m->deleter(m);
 }
 
+TEST(Dlpack, WhatIsGivenOutIsTheTensorsOwn) {
+  const Tensor x = Tensor::From({1.f, 2.f}).Realize();
+  Tensor a = x + 1, b = x + 1;
+  a.Realize();
+  b.Realize();
+  DLManagedTensor* m = ToDlpack(b);
+  const auto* const outside = static_cast<const float*>(m->dl_tensor.data);
+  EXPECT_EQ(b.Data<float>(), outside);
+  a.Assign(a * 10);
+  a.Realize();
+  EXPECT_EQ(outside[0], 2);
+  b.Assign(b * 3);
+  b.Realize();
+  EXPECT_EQ(outside[0], 6);
+  EXPECT_THAT(a.ToVector<float>(), ElementsAre(20, 30));
+  m->deleter(m);
+}
+
 TEST(Dlpack, WhatIsGivenOutIsComputed) {
   Tensor x = (Tensor::Ones({1000}).To("SIM") + 1).Realize();
   const int64_t waits = sim::GetCounts().host_waits;
