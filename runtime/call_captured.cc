@@ -136,7 +136,6 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs, Rollba
     ThrowAsCall(CheckNotLost(*buffer.storage, Describe(value)));
     leaves[i] = buffer.storage.get();
   }
-  CheckAliases(leaves);
   // What is read elsewhere, in another thread perhaps, stays as it is: see ToOverwrite.
   kept.resize(writes_.size());
   for (size_t w = 0; w < writes_.size(); ++w) {
@@ -148,6 +147,7 @@ CapturedStep::Bound CapturedStep::Bind(const std::vector<Tensor>& inputs, Rollba
     kept[w] = Take(undo.ToOverwrite(BufferOf(value), leaf.device));
     leaves[writes_[w].leaf] = kept[w].get();
   }
+  CheckAliases(leaves);
   return bound;
 }
 
