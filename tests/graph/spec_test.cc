@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "graph/buffer.h"
+#include "graph/tensor.h"
 #include "graph/text.h"
 #include "tests/graph/random_graph.h"
 #include "tests/testing.h"
@@ -382,6 +383,15 @@ TEST(SpecDepth, AccessesInsideManyLoops) {
 }
 
 // What is evaluated at points is bounded for a whole graph; until then a mistake is found.
+// Each is a node of its own, which a text cannot say; what differs otherwise is still seen.
+TEST(SpecAssign, OfTensorsPassesAllRules) {
+  Tensor x = Tensor::Empty({4}), y = x + 1;
+  x.Assign(y * 2);
+  x[Slice{1, 3}].Assign(7);
+  const std::vector<UOp> roots = {(x * 3).uop(), x.uop(), y.uop()};
+  EXPECT_OK(Verify(roots, SpecStage::kTensor, 2, "test", Target()));
+}
+
 TEST(SpecDepth, IndicesThatBoundsDoNotShow) {
   std::string text =
       "%p = PARAM f32 () slot 0 [16] @CPU\n%n = CONST i64 () 8\n%c = CONST i64 () 7\n"
