@@ -48,7 +48,7 @@ namespace tessera {
 std::string Print(absl::Span<const UOp> roots);
 
 // The roots of a text. For text that Print made these are the very nodes that were printed, as
-// long as those live. An error names the line.
+// long as those live; of assignments to tensors equal ones. An error names the line.
 absl::StatusOr<std::vector<UOp>> Parse(absl::string_view text);
 
 // Names of the nodes of one graph: their numbers.
