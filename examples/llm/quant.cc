@@ -292,6 +292,15 @@ const Number* NumberOf(WeightFormat format) {
   return nullptr;
 }
 
+// The sums of the rows' values in so many blocks, which are those they were rounded in or halves.
+Tensor SumsOf(const RoundedRows& rows, int64_t blocks) {
+  const int64_t parts = blocks / rows.sums.size(-1);
+  if (parts == 1) return rows.sums;
+  const Tensor integers = rows.integers.Unflatten(-1, {parts, rows.integers.size(-1) / parts});
+  const Tensor sums = integers.Cast(kInt32).Sum({-1}).Cast(kFloat32);
+  return (sums * rows.scales.Unsqueeze(-1)).Flatten(-2).Contiguous();
+}
+
 }  // namespace
 
 bool CanCompute(WeightFormat format) {
@@ -345,17 +354,6 @@ RoundedRows Quantise(const Tensor& values) {
   return {integers, kept, (integers.Cast(kInt32).Sum({-1}).Cast(kFloat32) * kept).Contiguous()};
 }
 
-namespace {
-// The sums of the rows' values in so many blocks, which are those they were rounded in or halves.
-Tensor SumsOf(const RoundedRows& rows, int64_t blocks) {
-  const int64_t parts = blocks / rows.sums.size(-1);
-  if (parts == 1) return rows.sums;
-  const Tensor integers = rows.integers.Unflatten(-1, {parts, rows.integers.size(-1) / parts});
-  const Tensor sums = integers.Cast(kInt32).Sum({-1}).Cast(kFloat32);
-  return (sums * rows.scales.Unsqueeze(-1)).Flatten(-2).Contiguous();
-}
-}  // namespace
-
 Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
   const Tensor& w = columns.integers;
   const int64_t m = rows.integers.size(0);
@@ -377,8 +375,7 @@ Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
   const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum(inside);
   const Tensor y = dots.Cast(kFloat32) * (by_block(rows.scales) * columns.scales);
   if (!columns.offsets) return y.Sum(summed);
-  const int64_t blocks_of_column = columns.scales.elements() / w.size(0);
-  const Tensor sums = SumsOf(rows, blocks_of_column);
+  const Tensor sums = SumsOf(rows, columns.scales.elements() / w.size(0));
   // One row reads each column's offsets where it reads its integers; many share them as a product.
   if (m == 1) return (y + by_block(sums) * columns.offsets).Sum(summed);
   return y.Sum(summed) + sums.Linear(columns.offsets.Flatten(1)).Contiguous();
