@@ -27,6 +27,9 @@ struct StagedOperand {
   int64_t lanes = 1;        // of the vectors that are stored
   bool read_only = false;   // just a load
   int64_t pitch = 0;        // elements from one row to the next
+  // As units of several warps read it: rows of 128 bytes one after another, those of the first 128
+  // bytes of all rows first; in row r vector i of 16 bytes lies where i ^ (r % 8) would.
+  bool swizzled = false;
   // What stands in the value for the place in the tile along the ranges, and along the sum.
   UOp at, step;
   // Filled so many steps of this loop before the one that reads it.
@@ -84,10 +87,16 @@ class BlockTiler {
 
  private:
   friend class ChainTiler;
-  static constexpr int64_t kSide = 16;  // threads along each side of a tile, without units
+  static constexpr int64_t kSide = 16;           // threads along each side of a tile, without units
+  static constexpr int64_t kMostRowBytes = 128;  // that are staged of a row at once
 
   UOp Range(int64_t extent, RangeKind kind, std::vector<UOp>& closed);
   void ChooseUnit();
+  // Tiles for units of several warps, of products so large that all multiprocessors have one; or
+  // false.
+  bool ChooseGroups(int64_t rows, int64_t columns, int64_t batch, int64_t steps);
+  // Whether what follows the sums is much for each of a thread's.
+  bool MuchAfter() const;
   // Puts the range that makes the widest vectors last. Returns their lanes.
   int64_t PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const;
   // How the tiles of one step lie in scratch. Returns their bytes.
@@ -123,6 +132,7 @@ class BlockTiler {
   const Target& target_;
   int64_t next_id_;
   const MatrixShape* unit_ = nullptr;  // null: every thread for itself
+  bool grouped_ = false;               // whether it is one of several warps
   StagedOperand a_, b_;
   int64_t tile_rows_ = 0, tile_columns_ = 0, steps_ = 0, threads_ = 0;
   int64_t warps_down_ = 2, warps_across_ = 2;  // of a tile

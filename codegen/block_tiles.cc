@@ -157,17 +157,21 @@ void BlockTiler::BindThreads(std::vector<UOp>& closed) {
 }
 
 void BlockTiler::BindWarps(std::vector<UOp>& closed) {
-  matrix_ = MakeMatrixRanges(next_id_, unit_->steps(), lanes_ > 1);
-  next_id_ += 4;
   const UOp warp = Over(thread_, kWarp), lane = Modulo(thread_, kWarp);
-  const int64_t rows = tile_rows_ / warps_down_, columns = tile_columns_ / warps_across_;
-  const UOp i = Range(rows / kMatrixSide, RangeKind::kUnroll, closed);
-  const UOp j = Range(columns / kMatrixSide, RangeKind::kUnroll, closed);
-  row_ = Plus(Plus(Times(Modulo(warp, warps_down_), rows), Times(i, kMatrixSide)),
-              MatrixRow(matrix_, lane));
-  const UOp from = Plus(Times(Over(warp, warps_down_), columns), Times(j, kMatrixSide));
+  // Warps side by side have the same rows, those of one unit rows that follow.
+  const int64_t of_unit = unit_->warps, down = warps_down_ / of_unit;
+  const int64_t rows = tile_rows_ / down, columns = tile_columns_ / warps_across_;
+  const int64_t unit_columns = of_unit > 1 ? columns : kMatrixSide;
+  matrix_ = MakeMatrixRanges(next_id_, unit_->steps(), unit_columns, lanes_ > 1);
+  next_id_ += 4;
+  const UOp unit = Over(warp, of_unit);
+  const UOp i = Range(rows / (kMatrixSide * of_unit), RangeKind::kUnroll, closed);
+  const UOp j = Range(columns / unit_columns, RangeKind::kUnroll, closed);
+  const UOp in_unit = Plus(Times(Modulo(warp, of_unit), kMatrixSide), MatrixRow(matrix_, lane));
+  row_ = Plus(Plus(Times(Modulo(unit, down), rows), Times(i, kMatrixSide * of_unit)), in_unit);
+  const UOp from = Plus(Times(Over(unit, down), columns), Times(j, unit_columns));
   closed.push_back(matrix_.row_half);
-  closed.push_back(matrix_.column_half);
+  closed.push_back(matrix_.column_part);
   closed.push_back(matrix_.pair);
   if (lanes_ > 1) {
     lane_ = matrix_.pair;
@@ -187,6 +191,14 @@ int64_t BlockTiler::Elements(const StagedOperand& x) const {
 UOp BlockTiler::Offset(const StagedOperand& x, const UOp& at, const UOp& step) const {
   const UOp row = x.turned ? step : at, column = x.turned ? at : step;
   UOp offset = Plus(Times(row, x.pitch), column);
+  if (x.swizzled) {
+    const int64_t bytes = x.value.dtype().bytes(), wide = kVectorBytes / bytes;
+    const int64_t width = kMostRowBytes / bytes, rows = x.turned ? steps_ : x.extent;
+    const UOp in_row = Modulo(column, width);
+    const UOp vector = UOp::Make(Op::kXor, {Over(in_row, wide), Modulo(row, width / wide)});
+    offset = Plus(Plus(Times(Over(column, width), rows * width), Times(row, width)),
+                  Plus(Times(vector, wide), Modulo(column, wide)));
+  }
   if (x.ahead > 0) offset = Plus(offset, Times(Modulo(x.loop, x.ahead + 1), Elements(x)));
   return Simplify(offset);
 }

@@ -23,6 +23,12 @@
 // matrix units do at best (16-bit, dense) and more than mma.sync reaches. Of f32 a block of 256
 // threads does 16384 multiply-adds a step, 128 clocks at 128 a clock, and reads 2 * 256 * 16 bytes
 // for each 8 by 8 of them: shared memory is busy for half of the time.
+//
+// On an H100 such tiles of bf16 came to 340 TF/s, the L2 cache busy for 83 % of the time (8192 x
+// 8192 x 8192): as computed. So sm_90, whose units of four warps leave a thread's registers to its
+// sums, has tiles of 128 x 256: 85 flops a byte, 256 threads with 128 sums each, one block to a
+// multiprocessor, four stages of 48 KB. The next stage is fetched while the units multiply. That
+// came to 663 TF/s, cuBLAS to 765.
 #pragma once
 
 #include "graph/target.h"

@@ -13,9 +13,9 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostRowBytes = 128;
 constexpr int64_t kLeastRows = 16, kLeastSteps = 8;
 constexpr int64_t kMostAhead = 3;
+constexpr int64_t kWarpsOfGroup = 4;
 
 // Lanes of 16 bytes along the range, where each load of a value that moves with it reads whole
 // vectors; 1 if none moves.
@@ -69,6 +69,36 @@ void BlockTiler::ChooseUnit() {
   b_.value = AsOperandOf(*unit_, c_.b);
 }
 
+bool BlockTiler::MuchAfter() const {
+  const UOp after =
+      Substitute(sink_.src(0).src(1), {{Result(), UOp::Const(Result().dtype(), Scalar())}});
+  const std::vector<UOp> nodes = TopoSort({&after, 1});
+  return c_.reduce.dtype().bytes() == 8 ||
+         std::any_of(nodes.begin(), nodes.end(),
+                     [](const UOp& u) { return HasProperty(u.op(), kExpensive); });
+}
+
+bool BlockTiler::ChooseGroups(int64_t rows, int64_t columns, int64_t batch, int64_t steps) {
+  if (scaled_) return false;
+  const MatrixShape* unit = UnitOf(target_, c_.reduce.dtype(), {c_.a, c_.b}, kWarpsOfGroup);
+  if (unit == nullptr || steps < 2 * unit->steps() || MuchAfter()) return false;
+  constexpr int64_t kTiles[][2] = {{128, 256}, {128, 128}};
+  for (const auto& [m, n] : kTiles) {
+    const bool full = m < 2 * rows && n < 2 * columns;
+    if (!full || CeilDiv(rows, m) * CeilDiv(columns, n) < ShareOf(target_.cores, batch)) continue;
+    tile_rows_ = m;
+    tile_columns_ = n;
+    unit_ = unit;
+    warps_down_ = m / 16;
+    warps_across_ = 1;
+    grouped_ = a_.swizzled = b_.swizzled = true;
+    a_.value = AsOperandOf(*unit_, c_.a);
+    b_.value = AsOperandOf(*unit_, c_.b);
+    return true;
+  }
+  return false;
+}
+
 int64_t BlockTiler::PutAdjacentLast(const UOp& value, std::vector<UOp>& ranges) const {
   size_t best = ranges.size() - 1;
   int64_t lanes = LanesAlong(value, ranges[best], sets_);
@@ -109,7 +139,7 @@ bool BlockTiler::Choose(const GivenTile* given) {
   } else {
     if (rows < kLeastRows || columns < kLeastRows || steps < kLeastSteps) return false;
     if (target_.max_threads < kSide * kSide || target_.shared_bytes < 48 << 10) return false;
-    ChooseTile(rows, columns, batch);
+    if (!ChooseGroups(rows, columns, batch, steps)) ChooseTile(rows, columns, batch);
   }
   const bool computed = given != nullptr && given->computed;
   if (!computed) {
@@ -144,9 +174,10 @@ bool BlockTiler::Choose(const GivenTile* given) {
   b_.extent = tile_columns_;
   // So many steps at once that two blocks share a multiprocessor; and so few in a stage that one
   // can be fetched while another is computed with.
-  const int64_t room = SharedOfTwo(target_);
   int64_t stage = LayStages();
-  const bool free = given == nullptr && !scaled_ && target_.fetches;
+  const bool alone = grouped_ && 3 * stage > SharedOfTwo(target_);  // one block, and far ahead
+  const int64_t room = alone ? target_.shared_bytes : SharedOfTwo(target_);
+  const bool free = given == nullptr && !scaled_ && !grouped_ && target_.fetches;
   while (free && 2 * stage > room && steps_ > least && steps_ < steps) {
     steps_ /= 2;
     stage = LayStages();
@@ -164,18 +195,14 @@ int64_t BlockTiler::LayStages() {
     // Without units a turned b is read in vectors.
     const int64_t width = x->turned ? x->extent : steps_;
     x->lanes = std::min(x->lanes, width);
-    x->pitch = width + kVectorBytes / x->value.dtype().bytes();
+    x->pitch = width + (x->swizzled ? 0 : kVectorBytes / x->value.dtype().bytes());
     bytes += Elements(*x) * x->value.dtype().bytes();
   }
   return bytes;
 }
 
 void BlockTiler::ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
-  // What follows the sums is written out for each of a thread's: few where that is much.
-  const UOp after =
-      Substitute(sink_.src(0).src(1), {{Result(), UOp::Const(Result().dtype(), Scalar())}});
-  bool few = c_.reduce.dtype().bytes() == 8;
-  for (const UOp& u : TopoSort({&after, 1})) few |= HasProperty(u.op(), kExpensive);
+  const bool few = MuchAfter();  // it is written out for each of a thread's sums
   constexpr int64_t kTiles[][2] = {{128, 128}, {128, 64}, {64, 128}, {64, 64},
                                    {64, 32},   {32, 64},  {32, 32}};
   for (const auto& [m, n] : kTiles) {

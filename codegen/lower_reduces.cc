@@ -60,6 +60,12 @@ absl::Status Lowerer::EmitRunning(const UOp& u) {
 
 namespace {
 
+// Sums by units of several warps, which go on until they are waited for.
+bool IsInPlace(const UOp& r) {
+  return r.src(0).is(Op::kMma) && r.src(0).src(0).is(Op::kFragment) &&
+         r.src(0).src(0).size() == 2 && r.src(0).src(0).arg<Ints>()[1] >= 2;
+}
+
 bool IsRescaled(const UOp& r) { return r.src(0).is(Op::kRescale); }
 
 // What a reduction takes up at each point.
@@ -129,16 +135,24 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
     }
     const absl::Span<const UOp> ranges = ClosedRanges(group.back());
     const std::vector<UOp> early = FilledAhead(ranges[0]);
+    const bool in_place = IsInPlace(group.back()), reading = in_place && ranges.size() == 1;
     if (!early.empty()) RETURN_IF_ERROR(FillFirst(early, ranges[0]));
     for (const UOp& range : ranges) {
       RETURN_IF_ERROR(OpenLoop(range));
       if (!(range == ranges[0])) continue;
-      if (!early.empty()) RETURN_IF_ERROR(FillNext(early, range));
+      if (!early.empty()) {
+        RETURN_IF_ERROR(reading ? AwaitFilled(early) : FillNext(early, range));
+      }
       RETURN_IF_ERROR(EmitRescales(group, regs));
       RETURN_IF_ERROR(EmitSteps(absl::MakeSpan(group).first(few), absl::MakeSpan(regs).first(few)));
     }
     RETURN_IF_ERROR(
         EmitSteps(absl::MakeSpan(group).subspan(few), absl::MakeSpan(regs).subspan(few)));
+    if (reading && !early.empty()) RETURN_IF_ERROR(FillFreed(early, ranges[0]));
+    for (size_t i = 0; in_place && i < regs.size(); ++i) {
+      Append(static_cast<int>(blocks_.size()) - 1,
+             UOp::Make(Op::kWait, {regs[i]}, Ints{next_id_++, 0}));
+    }
     for (size_t i = ranges.size(); i-- > 0;) {
       if (i == 0 && !early.empty()) RETURN_IF_ERROR(PutLate(ranges[0]));
       CloseLoop();

@@ -4,6 +4,7 @@
 
 #include "codegen/lowerer.h"
 #include "graph/fault.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/status.h"
 
@@ -11,15 +12,18 @@ namespace tessera {
 
 UOp Lowerer::MakeScratch(const UOp& stage) {
   const int64_t size = stage.src(0).arg<Pairs>()[0].second.value();
-  const int64_t rounded = (size + 63) / 64 * 64;
-  int64_t at = combine_bytes_;
+  // Matrix units of several warps want what they read at multiples of 1024.
+  const int64_t unit = threads_ && size % 1024 == 0 ? 1024 : 64;
+  const int64_t rounded = CeilDiv(size, unit) * unit;
+  const auto next = [unit](int64_t from) { return CeilDiv(from, unit) * unit; };
+  int64_t at = next(combine_bytes_);
   std::vector<Held> in_order = held_;
   in_order.insert(in_order.end(), aside_.begin(), aside_.end());
   std::sort(in_order.begin(), in_order.end(),
             [](const Held& a, const Held& b) { return a.at < b.at; });
   for (const Held& h : in_order) {
     if (at + rounded <= h.at) break;
-    at = std::max(at, h.at + h.size);
+    at = std::max(at, next(h.at + h.size));
   }
   if (FaultPlanted(Fault::kScratchOverlaps)) at = 0;
   held_.push_back({at, rounded, blocks_.size()});
@@ -147,6 +151,11 @@ absl::Status Lowerer::FillFirst(const std::vector<UOp>& stages, const UOp& loop)
 }
 
 absl::Status Lowerer::FillNext(const std::vector<UOp>& stages, const UOp& loop) {
+  RETURN_IF_ERROR(AwaitFilled(stages));
+  return FillFreed(stages, loop);
+}
+
+absl::Status Lowerer::AwaitFilled(const std::vector<UOp>& stages) {
   const int here = static_cast<int>(blocks_.size()) - 1;
   const int64_t ahead = stages[0].arg<StageArg>().ahead;
   if (fetched_) Append(here, UOp::Make(Op::kWait, {}, Ints{next_id_++, ahead - 1}));
@@ -154,6 +163,12 @@ absl::Status Lowerer::FillNext(const std::vector<UOp>& stages, const UOp& loop) 
   for (const UOp& stage : stages) {
     blocks_[here].values.emplace(stage.get(), scratch_.at(stage.get()));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Lowerer::FillFreed(const std::vector<UOp>& stages, const UOp& loop) {
+  const int here = static_cast<int>(blocks_.size()) - 1;
+  const int64_t ahead = stages[0].arg<StageArg>().ahead;
   next_ = Append(here, UOp::Make(Op::kAdd, {*Find(loop), UOp::Index(ahead)}));
   std::vector<UOp> now;
   late_.clear();

@@ -147,6 +147,9 @@ class Lowerer {
   std::vector<UOp> FilledAhead(const UOp& loop) const;
   absl::Status FillFirst(const std::vector<UOp>& stages, const UOp& loop);
   absl::Status FillNext(const std::vector<UOp>& stages, const UOp& loop);
+  // Its two halves. What units of several warps read in place they read while the next is fetched.
+  absl::Status AwaitFilled(const std::vector<UOp>& stages);
+  absl::Status FillFreed(const std::vector<UOp>& stages, const UOp& loop);
   // Fills the stages for step `at` of the loop, if there is one.
   absl::Status FillAt(const std::vector<UOp>& stages, const UOp& loop, const UOp& at);
   // Whether a store only copies 4, 8 or 16 bytes of memory to scratch.

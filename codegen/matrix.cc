@@ -13,7 +13,8 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kFragmentBytes = 16, kMatrixRows = 8, kSums = 8;
+constexpr int64_t kFragmentBytes = 16, kMatrixRows = 8;
+constexpr int kSums = 8;          // of a thread, for 16 columns
 constexpr int64_t kMostHeld = 8;  // fragments: 32 registers
 
 UOp Range(int64_t id, int64_t extent, RangeKind kind) {
@@ -57,12 +58,12 @@ class MatrixUser {
     const MatrixRanges ranges = {steps, WithId(id + 1), WithId(id + 2), WithId(id + 3)};
     const bool rescaled = sum.src(0).is(Op::kRescale);
     const UOp& product = rescaled ? sum.src(0).src(0) : sum.src(0);
-    if (!product.is(Op::kMul) || !ranges.row_half || !ranges.column_half || !ranges.pair) {
+    if (!product.is(Op::kMul) || !ranges.row_half || !ranges.column_part || !ranges.pair) {
       return UOp();
     }
     UOp a = Element(product.src(0)), b = Element(product.src(1));
     if (!a || !b) return UOp();
-    if (sets_.Free(a) & sets_.Bit(ranges.column_half)) std::swap(a, b);
+    if (sets_.Free(a) & sets_.Bit(ranges.column_part)) std::swap(a, b);
     for (const UOp& r : sets_.ranges()) {
       const bool threads = r.arg<RangeArg>().kind == RangeKind::kThread;
       if (threads && (sets_.Free(a) & sets_.Bit(r))) thread_ = r;
@@ -72,14 +73,17 @@ class MatrixUser {
              m.steps() == steps.src(0).vmax();
     });
     if (shape == target_.mma.end() || !thread_) return UOp();
-    const UOp left = FragmentOf(a, ranges, /*is_a=*/true);
-    const UOp right = FragmentOf(b, ranges, /*is_a=*/false);
-    if (!left || !right) return UOp();
-    const DType sums = sum.dtype().WithLanes(kSums);
+    const bool grouped = shape->warps > 1;
+    const UOp left = grouped ? InPlace(a, ranges) : FragmentOf(a, ranges, /*is_a=*/true);
+    const UOp right = grouped ? InPlace(b, ranges) : FragmentOf(b, ranges, /*is_a=*/false);
+    if (!left || !right || (grouped && rescaled)) return UOp();
+    const int64_t parts = ranges.column_part.src(0).vmax();
+    const DType sums = sum.dtype().WithLanes(static_cast<int>(parts) * kSums / 2);
     const UOp which =
-        Plus(Plus(Times(ranges.column_half, 4), Times(ranges.row_half, 2)), ranges.pair);
+        Plus(Plus(Times(ranges.column_part, 4), Times(ranges.row_half, 2)), ranges.pair);
     const UOp product_of = UOp::Make(Op::kMma, sums, {left, right}, Arg(shape->name));
-    if (const UOp held = WithHeld(sum, steps, product_of)) {
+    const UOp held = grouped ? UOp() : WithHeld(sum, steps, product_of);
+    if (held) {
       return UOp::Make(Op::kPart, sum.dtype(), {held, which});
     }
     std::vector<UOp> srcs = {product_of};
@@ -135,7 +139,7 @@ class MatrixUser {
   // What a thread's eight sums are multiplied by, of what differs from row to row; or nothing where
   // it differs within a row.
   UOp OfRows(const UOp& factor, const MatrixRanges& ranges) const {
-    const RangeMask in_row = sets_.Bit(ranges.column_half) | sets_.Bit(ranges.pair);
+    const RangeMask in_row = sets_.Bit(ranges.column_part) | sets_.Bit(ranges.pair);
     if (sets_.Free(factor) & in_row) return UOp();
     std::vector<UOp> lanes;
     for (int64_t lane = 0; lane < kSums; ++lane) {
@@ -161,7 +165,7 @@ class MatrixUser {
     // Of a: the matrices are (upper rows, first steps), (lower, first), (upper, next), (lower,
     // next); of b: (left columns, first steps), (left, next), (right, first), (right, next).
     const UOp &half = is_a ? low : high, &next = is_a ? high : low;
-    map.emplace(is_a ? ranges.row_half : ranges.column_half, half);
+    map.emplace(is_a ? ranges.row_half : ranges.column_part, half);
     if (turned) {
       map.emplace(thread_, first);
       map.emplace(ranges.steps, Plus(row, Times(next, wide)));
@@ -175,6 +179,23 @@ class MatrixUser {
                      Ints{0, turned});
   }
 
+  // Where the rows begin that the unit's warps read together: at what the first of their threads
+  // would read for its first sum.
+  UOp InPlace(const UOp& element, const MatrixRanges& ranges) const {
+    const DType dtype = element.dtype();
+    const UOp& offset = element.src(1);
+    Substitution second;
+    for (const UOp& r : sets_.ranges()) second.emplace(r, UOp::Index(r == ranges.steps));
+    const bool turned = !Simplify(Substitute(offset, second)).IsConst(1);
+    Substitution map = {{thread_, Times(Over(thread_, 4 * kWarp), 4 * kWarp)}};
+    for (const UOp& r : {ranges.steps, ranges.row_half, ranges.column_part, ranges.pair}) {
+      map.emplace(r, UOp::Index(0));
+    }
+    const int64_t wide = kFragmentBytes / dtype.bytes();
+    return UOp::Make(Op::kFragment, dtype.WithLanes(static_cast<int>(wide)),
+                     {element.src(0), Simplify(Substitute(offset, map))}, Ints{0, 2 + turned});
+  }
+
   const RangeSets sets_;
   const Target& target_;
   UOp thread_;
@@ -182,9 +203,9 @@ class MatrixUser {
 
 }  // namespace
 
-MatrixRanges MakeMatrixRanges(int64_t first_id, int64_t steps, bool vectors) {
+MatrixRanges MakeMatrixRanges(int64_t first_id, int64_t steps, int64_t columns, bool vectors) {
   return {Range(first_id, steps, RangeKind::kMatrix), Range(first_id + 1, 2, RangeKind::kUnroll),
-          Range(first_id + 2, 2, RangeKind::kUnroll),
+          Range(first_id + 2, columns / kMatrixRows, RangeKind::kUnroll),
           Range(first_id + 3, 2, vectors ? RangeKind::kVector : RangeKind::kUnroll)};
 }
 
@@ -193,7 +214,7 @@ UOp MatrixRow(const MatrixRanges& ranges, const UOp& lane) {
 }
 
 UOp MatrixColumnPair(const MatrixRanges& ranges, const UOp& lane) {
-  return Plus(Times(ranges.column_half, kMatrixRows / 2), Modulo(lane, 4));
+  return Plus(Times(ranges.column_part, kMatrixRows / 2), Modulo(lane, 4));
 }
 
 UOp UseMatrixUnits(const UOp& sink, const Target& target) {

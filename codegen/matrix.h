@@ -4,6 +4,10 @@
 // eight: in rows lane / 4 and 8 below, of columns 2 * (lane % 4) and the next one, and of those 8
 // to the right. So a kernel says it: each thread sums its own eight elements over a RANGE of kind
 // kMatrix, of one unit's steps. That is right by itself; UseMatrixUnits makes fragments of it.
+//
+// A unit of four warps multiplies [64, steps] by [steps, 8 n], of which each warp has 16 rows, and
+// each thread these two pairs of every eight columns. It reads both operands where they are staged
+// (block_tiler.h says how they lie there), so that no warp reads what another one has read.
 #pragma once
 
 #include "graph/target.h"
@@ -15,11 +19,11 @@ namespace tessera {
 struct MatrixRanges {
   UOp steps;        // of the sum, kMatrix
   UOp row_half;     // 0 or 1: 8 rows below
-  UOp column_half;  // 0 or 1: 8 columns to the right
+  UOp column_part;  // so many times 8 columns to the right
   UOp pair;         // 0 or 1: the next column
 };
 // The pairs are lanes of a vector if `vectors`, else copies.
-MatrixRanges MakeMatrixRanges(int64_t first_id, int64_t steps, bool vectors);
+MatrixRanges MakeMatrixRanges(int64_t first_id, int64_t steps, int64_t columns, bool vectors);
 
 // The row and the pair of columns of a thread's sums within the unit.
 UOp MatrixRow(const MatrixRanges& ranges, const UOp& lane);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
@@ -58,7 +59,12 @@ int64_t Iterations(const UOp& loop) {
   return (end.vmax() - begin.vmin() + step.vmin() - 1) / step.vmin();
 }
 
-constexpr int64_t kBytesOfTwo = 76 << 10;  // of shared memory, that no chip has three times
+// Of shared memory, what no chip has three times, and what none has twice.
+constexpr int64_t kBytesOfTwo = 76 << 10, kBytesOfOne = 114 << 10;
+
+bool IsInPlace(const UOp& u) {
+  return u.is(Op::kFragment) && u.size() == 2 && u.arg<Ints>()[1] >= 2;
+}
 
 class Renderer {
  public:
@@ -86,14 +92,16 @@ class Renderer {
     for (int v : out.variables) absl::StrAppend(&list, ", rt_i64 p", v);
     threads_ = lowered.threads;
     unrolled_ = LoopsToUnroll(program);
+    in_place_ = absl::c_any_of(program.srcs(), IsInPlace);
     for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
     const std::string& name = program.arg<std::string>();
     // What fetches keeps busy while it waits if two blocks share a multiprocessor's registers.
     // Where shared memory is for two at most, registers need not be saved for a third.
     const absl::Span<const UOp> statements = program.srcs();
-    const bool twice = lowered.scratch_bytes > kBytesOfTwo ||
-                       std::any_of(statements.begin(), statements.end(),
-                                   [](const UOp& u) { return u.is(Op::kFetch); });
+    const bool twice = lowered.scratch_bytes <= kBytesOfOne &&
+                       (lowered.scratch_bytes > kBytesOfTwo ||
+                        std::any_of(statements.begin(), statements.end(),
+                                    [](const UOp& u) { return u.is(Op::kFetch); }));
     out.text = absl::StrCat(twice ? "RT_GLOBAL_TWICE(" : "RT_GLOBAL(", name, ", ",
                             lowered.threads * lowered.rows, ")(RT_THREAD ", list, ") {\n", text_,
                             "}\nRT_ENTRY(", name, ")\n");
@@ -215,7 +223,7 @@ class Renderer {
   void Value(const UOp& u, const std::string& expr) {
     if (names_.contains(u.get())) return;
     const std::string name = absl::StrCat("v", next_++);
-    const std::string type = IsTile(u.dtype()) ? "auto" : TypeName(Held(u));
+    const std::string type = IsTile(u.dtype()) || IsInPlace(u) ? "auto" : TypeName(Held(u));
     Line(absl::StrCat("const ", type, " ", name, " = ", expr, ";"));
     names_.emplace(u.get(), name);
     scopes_.back().push_back(u.get());
@@ -443,7 +451,7 @@ class Renderer {
                               ">(", UseAs(u.src(0), 1), ", ", u.arg<int64_t>(), ")"));
         break;
       case Op::kBarrier:
-        Line("rt_barrier();");
+        Line(in_place_ ? "rt_barrier_of_units();" : "rt_barrier();");
         break;
       case Op::kCombine:
         Value(u, absl::StrCat("rt_", threads_ > 32 ? "block" : "warp", "_", Lower(u), "(RT_SELF ",
@@ -460,6 +468,10 @@ class Renderer {
         Line("rt_commit();");
         break;
       case Op::kWait:
+        if (u.size() == 1) {
+          Line(absl::StrCat("rt_wait_for_units(", Use(u.src(0)), ");"));
+          break;
+        }
         Line(absl::StrCat("rt_wait(", u.arg<Ints>()[1], ");"));
         break;
       case Op::kFragment:
@@ -467,7 +479,8 @@ class Renderer {
           Value(u, LoadTile(u, Use(u.src(2)), u.arg<Ints>()[1] != 0));
           break;
         }
-        Value(u, absl::StrCat("rt_fragment", u.arg<Ints>()[1] != 0 ? "_turned" : "", "(RT_SELF ",
+        Value(u, absl::StrCat("rt_", IsInPlace(u) ? "rows" : "fragment",
+                              u.arg<Ints>()[1] % 2 != 0 ? "_turned" : "", "(RT_SELF ",
                               Use(u.src(0)), ", ", Use(u.src(1)), ")"));
         break;
       case Op::kMma: {
@@ -486,7 +499,7 @@ class Renderer {
   }
 
   const std::vector<std::string>& variables_;
-  bool gpu_ = false;
+  bool gpu_ = false, in_place_ = false;
   int threads_ = 1;
   absl::flat_hash_set<const Node*> unrolled_;
   absl::flat_hash_map<const Node*, DType> held_;

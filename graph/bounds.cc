@@ -1,5 +1,6 @@
 // Bounds of integer nodes: interval arithmetic that gives up at overflow.
 #include <algorithm>
+#include <bit>
 
 #include "graph/fault.h"
 #include "graph/infer.h"
@@ -97,6 +98,12 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
     case Op::kAnd:
       if (srcs[0].vmin() < 0 || srcs[1].vmin() < 0) return all;
       return {0, std::min(srcs[0].vmax(), srcs[1].vmax())};
+    case Op::kOr:
+    case Op::kXor: {  // of what is not negative: no bit above the highest of both
+      if (open(0) || open(1) || srcs[0].vmin() < 0 || srcs[1].vmin() < 0) return all;
+      const auto most = static_cast<uint64_t>(std::max(srcs[0].vmax(), srcs[1].vmax()));
+      return within({0, static_cast<int64_t>((uint64_t{1} << std::bit_width(most)) - 1)});
+    }
     case Op::kShr: {
       // What is not negative is filled with zeros, whatever the count.
       if (open(0) || srcs[0].vmin() < 0) return all;

@@ -12,7 +12,8 @@ namespace tessera {
 // unit does not take it.
 UOp AsOperandOf(const MatrixShape& shape, const UOp& u);
 
-// The unit that sums products of these operands in `sum`, or null.
-const MatrixShape* UnitOf(const Target& target, DType sum, std::initializer_list<UOp> operands);
+// The unit of so many warps that sums products of these operands in `sum`, or null.
+const MatrixShape* UnitOf(const Target& target, DType sum, std::initializer_list<UOp> operands,
+                          int64_t warps = 1);
 
 }  // namespace tessera

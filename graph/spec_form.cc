@@ -193,9 +193,10 @@ struct Form {
       return Fail(SpecRule::kMatrixForm, "the first source must be a SCRATCH");
     }
     if (!(dtype(1) == kInt64) || !(dtype(0) == v.dtype.Scalar()) ||
-        v.dtype.bytes() * v.dtype.lanes() != 16 || a.size() != 2 || (a[1] != 0 && a[1] != 1) ||
-        (a[1] == 1 && dtype(0).bytes() != 2)) {
-      Fail(SpecRule::kMatrixForm, "takes 16 bytes of the SCRATCH's dtype, turned only of two each");
+        v.dtype.bytes() * v.dtype.lanes() != 16 || a.size() != 2 || a[1] < 0 || a[1] > 3 ||
+        (a[1] % 2 == 1 && dtype(0).bytes() != 2)) {
+      Fail(SpecRule::kMatrixForm,
+           "takes 16 bytes of the SCRATCH's dtype, or where they lie, turned only of two each");
     }
   }
   void TileFragment() const {
@@ -218,7 +219,8 @@ struct Form {
                             ? operand.IsInt() && operand.bits() == 8
                             : sum == kFloat32 && operand.IsFloat() && operand.bits() <= 32;
     const bool of_matrices = summed && dtype(0).bytes() * dtype(0).lanes() == 16 &&
-                             dtype(0) == dtype(1) && v.dtype.lanes() == 8;
+                             dtype(0) == dtype(1) && v.dtype.lanes() % 8 == 0 &&
+                             v.dtype.lanes() <= 128;
     const bool of_lanes = bytes(0) && bytes(1) && v.dtype.Scalar() == kInt32;
     const bool of_pairs = sum == kFloat32 && operand == kBFloat16 && dtype(0) == dtype(1) &&
                           dtype(0).lanes() == 2 * v.dtype.lanes();
@@ -230,8 +232,9 @@ struct Form {
     if (!(of_matrices || of_lanes || of_pairs || of_tiles) ||
         (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,
-           "takes two parts of 16 bytes, and eight sums of its dtype, f32 of floats and i32 of "
-           "bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32; or "
+           "takes two parts of 16 bytes, and 8 sums of its dtype, or up to 128, f32 of floats and "
+           "i32 "
+           "of bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32; or "
            "tiles of 1024 bytes");
     }
   }
@@ -251,8 +254,11 @@ struct Form {
     if (id < 0) Fail(rule, "the id ", id, " is negative");
   }
   void Wait() const {
+    if (!Count(0, 1)) return;
     const Ints& a = arg<Ints>();
     if (a.size() != 2 || a[1] < 0) Fail(SpecRule::kFetchForm, "leaves 0 groups or more under way");
+    if (size() == 1 && op(0) != Op::kReg)
+      Fail(SpecRule::kFetchForm, "waits for a REG, or for groups");
   }
   bool FoldForm() const { return dtype(0).lanes() > 1 && SameKind(0) && Combines(); }
   // Whether the argument is an op that scalars of the result's dtype are combined by; or lanes.

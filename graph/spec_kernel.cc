@@ -308,7 +308,8 @@ void CheckRanges(SpecGraph& g) {
       if (op != Op::kParam && op != Op::kScratch && op != Op::kReg) continue;
       const bool pointer =
           k == 0 &&
-          (n.op == Op::kLoad || (op == Op::kReg ? n.op == Op::kSet : IsPut(n.op)) ||
+          (n.op == Op::kLoad ||
+           (op == Op::kReg ? n.op == Op::kSet || n.op == Op::kWait : IsPut(n.op)) ||
            ((n.op == Op::kIndex || n.op == Op::kPrefetch) && op != Op::kReg) ||
            (n.op == Op::kStage && op == Op::kScratch) || (n.op == Op::kFragment && op != Op::kReg));
       const bool fetched = n.op == Op::kFetch && op != Op::kReg && (k == 0 || k == 2);

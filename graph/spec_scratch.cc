@@ -112,7 +112,7 @@ class ProgramScratch {
     const SpecNode& n = g_.nodes[i];
     if (n.bad) return;
     if (n.op == Op::kCommit) return groups_.push_back(std::exchange(fetched_, {}));
-    if (n.op == Op::kWait) return Wait(std::get<Ints>(n.arg->value)[1]);
+    if (n.op == Op::kWait && n.num_srcs == 0) return Wait(std::get<Ints>(n.arg->value)[1]);
     if (n.op == Op::kBarrier) {
       for (auto& [scratch, bytes] : scratches_) bytes.met |= bytes.arrived;
       return;

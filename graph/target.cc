@@ -29,6 +29,11 @@ void DescribeMatrixUnits(Target& target) {
   target.mma = {{kFloat16, kFloat32, "rt_mma_f16"},
                 {kBFloat16, kFloat32, "rt_mma_bf16"},
                 {kInt8, kInt32, "rt_mma_i8"}};
+  // These instructions are of this one generation, and of no virtual arch.
+  if (arch == 90 && target.arch[0] == 's') {
+    target.mma.push_back({kFloat16, kFloat32, "rt_wgmma_f16", 4});
+    target.mma.push_back({kBFloat16, kFloat32, "rt_wgmma_bf16", 4});
+  }
   if (IntFlag(Flag::kTf32) != 0) target.mma.push_back({kFloat32, kFloat32, "rt_mma_tf32"});
 }
 

@@ -12,11 +12,13 @@ namespace tessera {
 
 // A product of matrices that the threads of a warp do as one: sums [16, 16] of what is in rows of
 // 32 bytes of each operand (so many steps of the sum), of which every thread holds a fragment (see
-// codegen/matrix.h). `name` is the prelude's function for it.
+// codegen/matrix.h). Or one that four warps do, 16 rows each: of rows of 128 bytes, which stay
+// where they are in shared memory, and of many columns. `name` is the prelude's function for it.
 struct MatrixShape {
   DType operand, sum;
   std::string name;
-  int64_t steps() const { return 32 / operand.bytes(); }
+  int64_t warps = 1;
+  int64_t steps() const { return 32 * warps / operand.bytes(); }
 };
 
 enum class Dialect : uint8_t { kCpp, kCuda };

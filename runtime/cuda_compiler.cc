@@ -78,7 +78,9 @@ absl::StatusOr<std::string> MakeImage(const NvrtcTable& nvrtc, const std::string
 }  // namespace
 
 std::vector<std::string> CompileOptions(const Target& target) {
-  return {absl::StrCat("--gpu-architecture=", target.arch), "--std=c++17", kMinimal,
+  // The instructions of sm_90 alone have a name of their own.
+  const char* own = target.arch == "sm_90" ? "a" : "";
+  return {absl::StrCat("--gpu-architecture=", target.arch, own), "--std=c++17", kMinimal,
           "--fmad=false"};
 }
 

@@ -252,7 +252,7 @@ RT_FN rt_i32 rt_row() { return (rt_i32)threadIdx.y; }
 
 RT_FN void rt_barrier() { __syncthreads(); }
 
-extern __shared__ __align__(16) rt_u8 rt_shared_[];
+extern __shared__ __align__(1024) rt_u8 rt_shared_[];
 #define RT_SHARED(type, name, offset) type* const name = (type*)(rt_shared_ + (offset))
 
 template <class T>

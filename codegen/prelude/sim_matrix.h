@@ -139,3 +139,53 @@ RT_FN rt_vec<rt_f32, 8> rt_mma_tf32(rt_sim_* rt_self, rt_vec<rt_f32, 4> a, rt_ve
                                     rt_vec<rt_f32, 8> c) {
   return rt_mma_<rt_tf32_product_, rt_f32>(rt_self, a, b, c);
 }
+
+// ---- products of four warps, of operands where they lie
+
+#define rt_barrier_of_units() rt_barrier()
+
+#define rt_wait_for_units(sums)
+
+template <class T, int Turned>
+struct rt_rows_of_group_ {
+  const T* first;
+  T at(int row, int k) const {
+    constexpr int wide = 16 / sizeof(T), width = 8 * wide, steps = width;
+    const int line = Turned ? k : row, column = Turned ? row : k;
+    const int vector = column % width / wide ^ line % 8;
+    return first[column / width * steps * width + line * width + vector * wide + column % wide];
+  }
+};
+template <int Turned, class T>
+RT_FN rt_rows_of_group_<T, Turned> rt_rows_at_(rt_sim_* rt_self, const T* p) {
+  if ((p - (const T*)rt_self->shared) * sizeof(T) % 1024 != 0) rt_self->fault(rt_self, p);
+  return {p};
+}
+template <class T>
+RT_FN rt_rows_of_group_<T, 0> rt_rows(rt_sim_* rt_self, const T* p, rt_i64 offset) {
+  return rt_rows_at_<0>(rt_self, p + offset);
+}
+template <class T>
+RT_FN rt_rows_of_group_<T, 1> rt_rows_turned(rt_sim_* rt_self, const T* p, rt_i64 offset) {
+  return rt_rows_at_<1>(rt_self, p + offset);
+}
+
+template <class Op, class A, class B, int N>
+static rt_vec<rt_f32, N> rt_wgmma_(rt_sim_* rt_self, A a, B b, rt_vec<rt_f32, N> c) {
+  const int first = 16 * (rt_self->thread / 32 % 4) + rt_self->lane / 4;
+  for (int i = 0; i < N; ++i) {
+    const int row = first + 8 * (i / 2 % 2), column = 8 * (i / 4) + 2 * (rt_self->lane % 4) + i % 2;
+    rt_f32 sum = c[i];
+    for (int k = 0; k < 64; ++k) sum = Op::of(a.at(row, k), b.at(column, k), sum);
+    c[i] = sum;
+  }
+  return c;
+}
+template <class A, class B, int N>
+RT_FN rt_vec<rt_f32, N> rt_wgmma_f16(rt_sim_* rt_self, A a, B b, rt_vec<rt_f32, N> c) {
+  return rt_wgmma_<rt_f16_product_>(rt_self, a, b, c);
+}
+template <class A, class B, int N>
+RT_FN rt_vec<rt_f32, N> rt_wgmma_bf16(rt_sim_* rt_self, A a, B b, rt_vec<rt_f32, N> c) {
+  return rt_wgmma_<rt_bf16_product_>(rt_self, a, b, c);
+}

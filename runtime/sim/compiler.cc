@@ -50,6 +50,7 @@ std::string AskNvrtc(const std::string& source) {
            absl::StrSplit(TextFlag(Flag::kSimNvrtc), ',', absl::SkipEmpty()))) {
     const auto nvrtc = cuda::NvrtcFromLibrary();
     if (!nvrtc.ok()) return std::string(nvrtc.status().message());
+    if (arch != "sm_90" && absl::StrContains(source, "= rt_wgmma_")) continue;  // of sm_90 alone
     Target target;
     target.arch = arch;
     const auto compiled =

@@ -80,7 +80,19 @@ TEST_F(BlockTiles, ProductsOf16BitsUseMatrixUnits) {
     ExpectProduct({130, 72, 40}, kFloat16, turn & 1, turn & 2, "= rt_mma_f16(");
     ExpectProduct({33, 50, 35}, kBFloat16, turn & 1, turn & 2, "= rt_mma_bf16(");
   }
-  ExpectProduct({256, 130, 256}, kBFloat16, false, false, "= rt_fragment_turned(");
+  ExpectProduct({96, 130, 120}, kBFloat16, false, false, "= rt_fragment_turned(");
+}
+
+// Both of a unit's widths, ends that tiles reach over, and what is computed while it is staged.
+TEST_F(BlockTiles, LargeProductsUseUnitsOfFourWarps) {
+  for (int turn = 0; turn < 4; ++turn) {
+    ExpectProduct({300, 200, 530}, kBFloat16, turn & 1, turn & 2, "= rt_wgmma_bf16(");
+    ExpectProduct({200, 128, 180}, kFloat16, turn & 1, turn & 2, "= rt_wgmma_f16(");
+  }
+  const Tensor a = Given({200, 140}, kBFloat16), b = Given({260, 140}, kInt8);
+  const Tensor c = (a + 1).Cast(kFloat32).MatMul(b.Cast(kBFloat16).Cast(kFloat32).T()).Relu();
+  EXPECT_THAT(TextOf(c), testing::HasSubstr("= rt_wgmma_bf16("));
+  EXPECT_EQ(Values(c), Values((a + 1).Cast(kFloat32).MatMul(b.Cast(kFloat32).T()).Relu()));
 }
 
 // On a device that is first asked for with TF32=1, beside one that was without.

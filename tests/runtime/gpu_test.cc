@@ -62,6 +62,30 @@ TEST(GpuDevice, ProductsOfEveryTile) {
   }
 }
 
+// So many that every multiprocessor has a tile of the largest: of 16 bits by units of several warps
+// where the chip has them, whose sums of small integers are those of f32.
+TEST(GpuDevice, LargeProductsOf16Bits) {
+  const bool real = GpuKind() == "CUDA";
+  const int64_t sizes[][3] = {{real ? 1920 : 264, 192, real ? 4000 : 520}, {1500, 130, 1532}};
+  for (const auto& [m, k, n] : sizes) {
+    if (!real && m > 264) continue;
+    for (int turn = 0; turn < 4; ++turn) {
+      const auto given = [](int64_t rows, int64_t columns, int64_t step) {
+        Values v(rows * columns);
+        for (size_t i = 0; i < v.size(); ++i) v[i] = static_cast<float>((i * step) % 9) - 4;
+        return On(Gpu(), v).Reshape({rows, columns}).Cast(kBFloat16).Contiguous().Realize();
+      };
+      const Tensor a = turn & 1 ? given(k, m, 7).T() : given(m, k, 7);
+      const Tensor b = turn & 2 ? given(n, k, 5).T() : given(k, n, 5);
+      const Tensor by_units = a.Cast(kFloat32).MatMul(b.Cast(kFloat32)) + 1;
+      const Tensor by_threads =
+          (a.Cast(kFloat32) * 1).Contiguous().MatMul((b.Cast(kFloat32) * 1).Contiguous()) + 1;
+      EXPECT_EQ(by_units.ToVector<float>(), by_threads.ToVector<float>())
+          << m << "x" << k << "x" << n << ", turn " << turn;
+    }
+  }
+}
+
 TEST(GpuDevice, AStepReplaysWithOtherArguments) {
   Tensor state = On(Gpu(), Values(300)).Realize();
   Jit step([&](const Tensor& x) {

@@ -7,9 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "graph/tensor.h"
 #include "runtime/cuda_compiler.h"
-#include "runtime/plan_key.h"
-#include "runtime/runtime.h"
 #include "tests/runtime/nvrtc_testing.h"
+#include "tools/benchmarks/gpu_texts.h"
 
 namespace tessera {
 namespace {
@@ -34,14 +33,14 @@ int64_t Occupancy(int64_t threads, int64_t registers, int64_t bytes, int64_t sha
 class NvrtcTiles : public NvrtcTest {
  protected:
   // The one kernel of a tensor has no spills for any arch, these parts in its PTX, and leaves room
-  // for a second block on a multiprocessor of sm_90.
-  void ExpectPtx(const char* name, const Tensor& tensor, const std::vector<std::string>& parts) {
-    const std::vector<UOp> roots = {tensor.uop()};
-    const auto plan = PreparePlan(roots, MakePlanKey(roots));
-    ASSERT_OK(plan);
-    ASSERT_EQ((*plan)->programs.size(), 1u);
-    const Program& p = (*plan)->programs[0];
+  // for a second block on a multiprocessor of sm_90, unless it fills one by itself.
+  void ExpectPtx(const char* name, const Tensor& tensor, const std::vector<std::string>& parts,
+                 const std::vector<std::string>& of_groups = {}) {
     for (const std::string& arch : archs_) {
+      const auto texts = benchmarks::GpuTexts({tensor}, benchmarks::GpuTarget(arch));
+      ASSERT_EQ(texts.size(), 1u);
+      const Program& p = texts[0].program;
+      const bool grouped = arch == "sm_90" && !of_groups.empty();
       Target target;
       target.arch = arch;
       std::vector<std::string> options = cuda::CompileOptions(target);
@@ -49,7 +48,7 @@ class NvrtcTiles : public NvrtcTest {
       const auto c = cuda::CompileText(*nvrtc_, p.text, p.entry, options);
       ASSERT_OK(c);
       EXPECT_NE(c->log.find(" 0 bytes spill stores"), std::string::npos) << c->log;
-      for (const std::string& part : parts) {
+      for (const std::string& part : grouped ? of_groups : parts) {
         EXPECT_NE(c->ptx.find(part), std::string::npos) << part << " in\n" << c->ptx << p.text;
       }
       const int64_t registers = NumberBefore(c->log, " registers");
@@ -60,7 +59,7 @@ class NvrtcTiles : public NvrtcTest {
                   name, arch.c_str(), p.threads, static_cast<int>(registers),
                   static_cast<int>(p.scratch_bytes), static_cast<int>(blocks),
                   static_cast<int>(blocks * p.threads * 100 / 2048));
-      EXPECT_GE(blocks, arch == "sm_80" ? 1 : 2) << name;
+      EXPECT_GE(blocks, arch == "sm_80" || grouped ? 1 : 2) << name;
     }
   }
 };
@@ -85,10 +84,15 @@ TEST_F(NvrtcTiles, MatrixUnitsSlow) {
     const std::string type = dtype.ToString();
     const std::string mma = absl::StrCat("mma.sync.aligned.m16n8k16.row.col.f32.", type, ".", type);
     const Tensor a = Given({4096, 4096}, dtype), b = Given({4096, 4096}, dtype);
+    const auto groups = With({absl::StrCat("wgmma.mma_async.sync.aligned.m64n256k16.f32.", type),
+                              "fence.proxy.async", "wgmma.wait_group"});
     ExpectPtx(type.c_str(), a.MatMul(b),
-              With({mma, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "m8n8.x4.trans.shared.b16"}));
+              With({mma, "ldmatrix.sync.aligned.m8n8.x4.shared.b16", "m8n8.x4.trans.shared.b16"}),
+              groups);
     const Tensor bias = Given({4096}, dtype);
     ExpectPtx((type + ", linear, bias").c_str(), a.Linear(b, bias).Relu(),
+              With({mma, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"}), groups);
+    ExpectPtx((type + ", small").c_str(), Given({512, 512}, dtype).MatMul(Given({512, 512}, dtype)),
               With({mma, "ldmatrix.sync.aligned.m8n8.x4.shared.b16"}));
   }
   const Tensor a = Given({4096, 4096}, kInt8), b = Given({4096, 4096}, kInt8);
@@ -123,7 +127,8 @@ TEST_F(NvrtcTiles, PrologueAndEpilogueSlow) {
   const Tensor scale = Given({4096, 1}, kFloat32), rest = Given({4096, 4096}, kBFloat16);
   const Tensor w = (b.Cast(kFloat32) * scale).Cast(kBFloat16);
   ExpectPtx("bf16 by dequantised", a.Linear(w).Relu() + rest,
-            With({"mma.sync.aligned.m16n8k16", "ld.global.nc.v2"}));
+            With({"mma.sync.aligned.m16n8k16", "ld.global.nc.v2"}),
+            With({"wgmma.mma_async", "ld.global.nc.v2"}));
 }
 
 }  // namespace

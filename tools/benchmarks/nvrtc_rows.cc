@@ -16,6 +16,7 @@ Target GpuTarget(const std::string& arch) {
   Target out = ValueOrThrow(GetDevice(Place("SIM", 0)))->target();
   out.arch = arch;
   out.cores = 132;
+  DescribeMatrixUnits(out);
   return out;
 }
 
