@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -42,26 +43,49 @@ void DebugProgram(const PlanKernel& kernel, const Program& program) {
   }
 }
 
+namespace {
+
+// At the first of its launches.
+const Peak& ShownPeak(const Place& place) {
+  static std::mutex mutex;
+  static auto& shown = *new absl::flat_hash_set<Place>;
+  const Peak& peak = MeasuredPeak(place);
+  const std::lock_guard lock(mutex);
+  if (!shown.insert(place).second || peak.bandwidth() <= 0) return peak;
+  std::string rates = absl::StrFormat("copy %.1f GB/s", peak.copy * 1e-9);
+  if (peak.flops > 0) {
+    rates = absl::StrFormat("read %.1f GB/s, %s, %.0f GFLOP/s (f32)", peak.read * 1e-9, rates,
+                            peak.flops * 1e-9);
+  }
+  std::fprintf(stderr, "peak of %s, measured: %s\n",
+               place.kind() == "CPU" ? "this machine" : place.ToString().c_str(), rates.c_str());
+  return peak;
+}
+
+}  // namespace
+
 LaunchTable::LaunchTable(const Plan& plan) : plan_(plan) {
   static const bool once = [] {
-    const Peak& peak = MeasuredPeak();
-    std::fprintf(
-        stderr,
-        "peak of this machine, measured: read %.1f GB/s, copy %.1f GB/s, %.0f GFLOP/s (f32)\n",
-        peak.read * 1e-9, peak.copy * 1e-9, peak.flops * 1e-9);
     std::atexit([] { std::fprintf(stderr, "%s", MemoryReport().c_str()); });
     return true;
   }();
   (void)once;
+  for (const PlanStep& s : plan.steps) ShownPeak(PlaceOf(s));  // before the table
   std::fprintf(stderr, "%s",
                absl::StrFormat("%-*s %7s %10s %9s %9s %10s  %s\n", kNameColumn, "kernel", "cores",
                                "time", "GB/s", "GFLOP/s", "of peak", "written at")
                    .c_str());
 }
 
+Place LaunchTable::PlaceOf(const PlanStep& step) const {
+  return plan_.buffers[step.buffers[0]].device.places()[0];
+}
+
 LaunchTable::~LaunchTable() {
   if (launches_ < 2) return;
-  Line(absl::StrCat("all ", launches_), "", seconds_, bytes_, flops_, computed_, "");
+  const bool one_place = places_.size() == 1;
+  Line(absl::StrCat("all ", launches_), "", seconds_, bytes_, flops_, computed_,
+       one_place ? MeasuredPeak(*places_.begin()) : Peak(), "");
 }
 
 void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double flops,
@@ -69,22 +93,25 @@ void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double
   ++launches_;
   seconds_ += seconds, bytes_ += bytes, flops_ += flops;
   computed_ |= computes;
+  const Place place = PlaceOf(step);
+  places_.insert(place);
   std::string cores;
   if (step.kind == PlanStep::kKernel) {
     const PlanKernel& k = plan_.kernels[step.kernel];
     cores = ShowCores(k.workers, k.parts(), k.utilisation);
   }
-  Line(StepName(plan_, step), cores, seconds, bytes, flops, computes,
+  Line(StepName(plan_, step), cores, seconds, bytes, flops, computes, MeasuredPeak(place),
        step.site ? step.site->ToString() : "");
 }
 
 void LaunchTable::Line(const std::string& name, const std::string& cores, double seconds,
-                       double bytes, double flops, bool computes, const std::string& site) const {
+                       double bytes, double flops, bool computes, const Peak& peak,
+                       const std::string& site) const {
   std::string gbps = "-", gflops = "-", share = "-";
   if (computes && seconds > 0) {
     gbps = absl::StrFormat("%.2f", bytes / seconds * 1e-9);
     gflops = absl::StrFormat("%.2f", flops / seconds * 1e-9);
-    const PeakShare s = ShareOfPeak(bytes / seconds, flops / seconds);
+    const PeakShare s = ShareOfPeak(peak, bytes / seconds, flops / seconds);
     if (s.share > 0) share = absl::StrFormat("%.0f %% %s", 100 * s.share, s.memory ? "mem" : "fma");
   }
   const bool long_name = name.size() > kNameColumn;  // it has a line of its own

@@ -4,7 +4,9 @@
 
 #include <string>
 
+#include "absl/container/flat_hash_set.h"
 #include "codegen/codegen.h"
+#include "runtime/peak.h"
 #include "schedule/plan.h"
 
 namespace tessera {
@@ -26,12 +28,15 @@ class LaunchTable {
 
  private:
   void Line(const std::string& name, const std::string& cores, double seconds, double bytes,
-            double flops, bool computes, const std::string& site) const;
+            double flops, bool computes, const Peak& peak, const std::string& site) const;
+  // Where a step runs, or the first of its places.
+  Place PlaceOf(const PlanStep& step) const;
 
   const Plan& plan_;
   int launches_ = 0;
   double seconds_ = 0, bytes_ = 0, flops_ = 0;
   bool computed_ = false;
+  absl::flat_hash_set<Place> places_;
 };
 
 }  // namespace tessera

@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/container/node_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/core_pool.h"
+#include "runtime/device.h"
 #include "runtime/host_target.h"
 #include "runtime/jit.h"
 
@@ -131,6 +134,27 @@ Peak Measure() {
   return peak;
 }
 
+// By copies past the place's own caches.
+Peak MeasureCopies(const Place& place) {
+  constexpr int kCopies = 8, kRounds = 3;
+  const auto device = GetDevice(place);
+  if (!device.ok() || !(*device)->Computes()) return {};
+  const auto from = (*device)->Allocate(kBytes), to = (*device)->Allocate(kBytes);
+  if (!from.ok() || !to.ok()) return {};
+  Peak peak;
+  for (int round = 0; round < kRounds; ++round) {
+    if (!(*device)->Wait().ok()) return {};
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kCopies; ++i) {
+      if (!(*device)->CopyWithin((*to)->data, (*from)->data, kBytes).ok()) return {};
+    }
+    if (!(*device)->Wait().ok()) return {};
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    peak.copy = std::max(peak.copy, 2.0 * kCopies * static_cast<double>(kBytes) / took.count());
+  }
+  return peak;
+}
+
 }  // namespace
 
 const Peak& MeasuredPeak() {
@@ -138,10 +162,19 @@ const Peak& MeasuredPeak() {
   return peak;
 }
 
-PeakShare ShareOfPeak(double bytes_per_second, double flops_per_second) {
-  const Peak& peak = MeasuredPeak();
-  if (peak.bandwidth() <= 0 || peak.flops <= 0) return {};
-  const double memory = bytes_per_second / peak.bandwidth(), fma = flops_per_second / peak.flops;
+const Peak& MeasuredPeak(const Place& place) {
+  if (place.kind() == "CPU") return MeasuredPeak();
+  static std::mutex mutex;
+  static auto& peaks = *new absl::node_hash_map<Place, Peak>;
+  const std::lock_guard lock(mutex);
+  const auto [it, fresh] = peaks.try_emplace(place);
+  if (fresh) it->second = MeasureCopies(place);
+  return it->second;
+}
+
+PeakShare ShareOfPeak(const Peak& peak, double bytes_per_second, double flops_per_second) {
+  const double memory = peak.bandwidth() > 0 ? bytes_per_second / peak.bandwidth() : 0;
+  const double fma = peak.flops > 0 ? flops_per_second / peak.flops : 0;
   return {std::max(memory, fma), memory >= fma};
 }
 

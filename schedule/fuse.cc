@@ -274,8 +274,10 @@ class Fuser {
           target.dialect != Dialect::kCuda && !RunsAlongMemory(r)) {
         return false;
       }
-      if (rows < 2 * target.cores && rows * (row + Iterations(k, all & ~mask)) > kSmallWork)
-        return false;
+      // A GPU's block is fast enough by itself that few of them cost less than another launch.
+      const int64_t of_row = row + Iterations(k, all & ~mask);
+      const bool blocks = target.dialect == Dialect::kCuda;
+      if (rows < 2 * target.cores && (blocks ? of_row : rows * of_row) > kSmallWork) return false;
     }
     k.loops += ReducedAxes(r);
     k.has_reduce = true;

@@ -80,7 +80,7 @@ Rates RatesOf(const Row& row) {
   const double seconds = *row.ours_ms * 1e-3;
   if (row.bytes > 0) out.gbps = row.bytes / seconds * 1e-9;
   if (row.flops > 0) out.gflops = row.flops / seconds * 1e-9;
-  const PeakShare share = ShareOfPeak(row.bytes / seconds, row.flops / seconds);
+  const PeakShare share = ShareOfPeak(MeasuredPeak(), row.bytes / seconds, row.flops / seconds);
   if (share.share > 0) out.peak_share = share.share;
   return out;
 }

@@ -141,12 +141,14 @@ absl::Status RunBench(const Command& command, const Model& model, Session& sessi
   for (int run = -1; run < kRuns; ++run) {  // the first compiles
     session.Rewind(0);
     const double begin = Seconds();
-    session.Feed(ids);
+    session.Advance(ids);
+    session.Likeliest();  // waits for it
     const double prefilled = Seconds();
     std::vector<double> steps;
     for (int64_t i = 0; i < decode && !interrupted; ++i) {
       const double start = Seconds();
-      session.Feed({&ids[static_cast<size_t>(i % prefill)], 1});
+      session.Advance({&ids[static_cast<size_t>(i % prefill)], 1});
+      session.Likeliest();
       steps.push_back(Seconds() - start);
     }
     if (interrupted) return absl::CancelledError("interrupted");
@@ -161,7 +163,10 @@ absl::Status RunBench(const Command& command, const Model& model, Session& sessi
   const double cache = static_cast<double>(session.cache_bytes()) * positions /
                        static_cast<double>(session.context());
   const double rate = (static_cast<double>(model.bytes_read) + cache) / step;
-  const double peak = MeasuredPeak().bandwidth();
+  const absl::Span<const Place> places = model.division.whole.places();
+  // Of several GPUs all read at once; of several CPUs all are this one machine.
+  double peak = MeasuredPeak(places[0]).bandwidth();
+  if (places[0].kind() != "CPU") peak *= static_cast<double>(places.size());
   const double share = peak > 0 ? rate / peak : 0;
   if (command.json) {
     JsonLine()

@@ -79,7 +79,11 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
     show(passed);
   };
   const double begin = Seconds();
-  const float* logits = session.Feed(prompt);
+  const auto pick = [&] {
+    return sampler.IsGreedy() ? session.Likeliest() : sampler.Pick(session.Logits(), recent);
+  };
+  session.Advance(prompt);
+  session.Likeliest();  // waits for it
   const double prefilled = Seconds();
   out.prefill_seconds = prefilled - begin;
   while (true) {
@@ -91,7 +95,7 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
       out.reason = "interrupt";
       break;
     }
-    const int32_t token = sampler.Pick(logits, recent);
+    const int32_t token = pick();
     if (model.tokenizer->EndsText(token)) {
       out.reason = "end";
       break;
@@ -108,7 +112,7 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
       out.reason = "context";
       break;
     }
-    logits = session.Feed({&token, 1});
+    session.Advance({&token, 1});
     ++out.decode_steps;
   }
   out.decode_seconds = Seconds() - prefilled;

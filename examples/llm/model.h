@@ -36,7 +36,7 @@ struct LayerWeights {
 struct Division {
   Device whole = "CPU";            // what every place has all of: activations, norms, tables
   Device tokens = "CPU";           // where tokens are written
-  Place logits = Place("CPU", 0);  // the place of the host that gets the logits
+  Place logits = Place("CPU", 0);  // the one place that gets the logits
   Device heads = "CPU";            // the caches, [kv_heads, ...]
   int64_t kv_heads = 0;            // in the caches: those of the model, or each several times
 };

@@ -51,10 +51,8 @@ class Mover {
     const ModelConfig& c = model_.config;
     const Sharding whole(mesh_);
     model_.division.whole = whole;
-    if (mesh_.places()[0].kind() == "CPU") {
-      model_.division.tokens = whole;
-      model_.division.logits = mesh_.places()[0];
-    }
+    model_.division.logits = mesh_.places()[0];
+    if (mesh_.places()[0].kind() == "CPU") model_.division.tokens = whole;
     model_.division.heads = Cut(0, heads_.layout);
     model_.division.kv_heads = c.kv_heads * heads_.repeats;
     const bool tied = model_.output.stored.Is(model_.embedding.stored);
@@ -130,9 +128,8 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
     }
   }
   model->division.whole = model->division.heads = place;
-  if (place.kind() != "CPU") return;
-  model->division.tokens = place;
   model->division.logits = place;
+  if (place.kind() == "CPU") model->division.tokens = place;
 }
 
 }  // namespace

@@ -26,6 +26,14 @@ absl::Status CheckSampler(const SamplerOptions& o) {
   return absl::OkStatus();
 }
 
+int32_t LikeliestOf(absl::Span<const float> logits) {
+  size_t best = 0;
+  for (size_t i = 1; i < logits.size(); ++i) {
+    if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
+  }
+  return static_cast<int32_t>(best);
+}
+
 Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary)
     : options_(options),
       candidates_(static_cast<size_t>(vocabulary)),
@@ -34,13 +42,7 @@ Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary)
 
 int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent) {
   const size_t n = candidates_.size();
-  if (options_.temperature == 0 && options_.repeat_penalty == 1) {
-    size_t best = 0;
-    for (size_t i = 1; i < n; ++i) {
-      if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
-    }
-    return static_cast<int32_t>(best);
-  }
+  if (IsGreedy()) return LikeliestOf({logits, n});
   const auto logit = [&](size_t i) {
     return std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
   };

@@ -23,9 +23,14 @@ struct SamplerOptions {
 // The first option out of its range, by its name on the command line.
 absl::Status CheckSampler(const SamplerOptions& options);
 
+// The first token with the greatest logit; NaN is the least.
+int32_t LikeliestOf(absl::Span<const float> logits);
+
 class Sampler {
  public:
   Sampler(const SamplerOptions& options, int64_t vocabulary);
+  // Whether each pick is the likeliest token.
+  bool IsGreedy() const { return options_.temperature == 0 && options_.repeat_penalty == 1; }
   // Allocates nothing. Equal seeds, logits and recent tokens give equal picks.
   int32_t Pick(const float* logits, absl::Span<const int32_t> recent);
 

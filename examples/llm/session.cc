@@ -1,9 +1,12 @@
-// Steps of 1, 16 and 128 tokens, captured when first needed and replayed for every position.
+// Steps of 1, 16 and 128 tokens, and of 512 on GPUs, captured when first needed and replayed for
+// every position.
 #include "examples/llm/session.h"
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
+#include "examples/llm/sampler.h"
 #include "graph/error.h"
 #include "graph/panel.h"
 #include "graph/status.h"
@@ -12,7 +15,14 @@
 namespace tessera::llm {
 namespace {
 
-constexpr int64_t kStepSizes[] = {128, 16, 1};  // largest first
+// A larger step costs as much for a few tokens as for all; past an eighth it pays, and past half
+// where a smaller one keeps the device nearly as busy.
+struct StepSize {
+  int64_t tokens, least;
+  bool on_cpus;
+};
+constexpr StepSize kStepSizes[] = {
+    {512, 257, false}, {128, 17, true}, {16, 3, true}, {1, 1, true}};  // largest first
 constexpr int64_t kAllTokens = 64;
 constexpr int64_t kDefaultContext = 4096;
 
@@ -30,8 +40,17 @@ Activations ActivationsOf(const Model& model, const SessionOptions& options) {
   if (options.activations) return *options.activations;
   const Device& device = model.division.whole;
   const Place& place = device.is_sharding() ? device.sharding().mesh().places()[0] : device.place();
-  if (place.kind() != "CPU") return Activations::kF32;
+  if (place.kind() != "CPU") {
+    const std::vector<MatrixShape>& units = ValueOrThrow(GetDevice(place))->target().mma;
+    const auto takes = [](const MatrixShape& m) { return m.operand == kBFloat16; };
+    return std::any_of(units.begin(), units.end(), takes) ? Activations::kBf16 : Activations::kF32;
+  }
   return HasTiles(kBFloat16, HostTarget()) ? Activations::kBf16 : Activations::kInt8;
+}
+
+Tensor LikeliestAmong(const Tensor& logits) {
+  const Tensor known = Where(logits.IsNan(), -std::numeric_limits<float>::infinity(), logits);
+  return known.ArgMax(0, /*keepdim=*/true).Cast(kInt32);
 }
 
 Tensor EmptyLogits(const Dims& shape, const Model& model) {
@@ -46,6 +65,9 @@ Session::Session(const Model& model, const SessionOptions& options)
                    ActivationsOf(model, options)),
       interrupted_(options.interrupted) {
   logits_ = EmptyLogits({model.config.vocabulary}, model);
+  if (model.division.logits.kind() != "CPU") {
+    likeliest_ = Tensor::Zeros({1}, kInt32, model.division.logits).Contiguous().Realize();
+  }
 }
 
 std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
@@ -59,7 +81,9 @@ std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
       all_logits_.SliceAxis(0, {0, tokens}).Assign(transformer_.Logits(hidden));
     } else {
       const Tensor last = tokens == 1 ? hidden : hidden.SliceAxis(0, {row, row + 1});
-      logits_.Assign(transformer_.Logits(last).Reshape({model_.config.vocabulary}));
+      const Tensor logits = transformer_.Logits(last).Reshape({model_.config.vocabulary});
+      logits_.Assign(logits);
+      if (likeliest_) likeliest_.Assign(LikeliestAmong(logits));
     }
   };
   auto step =
@@ -78,11 +102,11 @@ Session::Step& Session::StepFor(size_t tokens, bool all) {
     }
     return *all_;
   }
-  // A larger step costs as much for a few tokens as for all; past an eighth it pays.
+  const bool on_cpus = model_.division.whole.places()[0].kind() == "CPU";
   int64_t best = 1;
-  for (int64_t size : kStepSizes) {
-    if (static_cast<int64_t>(tokens) * 8 > size && size <= room()) {
-      best = size;
+  for (const StepSize& s : kStepSizes) {
+    if (static_cast<int64_t>(tokens) >= s.least && s.tokens <= room() && (s.on_cpus || !on_cpus)) {
+      best = s.tokens;
       break;
     }
   }
@@ -109,7 +133,7 @@ void Session::CheckInterrupted() const {
   if (interrupted_ != nullptr && *interrupted_) throw Error(absl::CancelledError("interrupted"));
 }
 
-const float* Session::Feed(absl::Span<const int32_t> tokens) {
+void Session::Advance(absl::Span<const int32_t> tokens) {
   CHECK(!tokens.empty() && static_cast<int64_t>(tokens.size()) <= room());
   while (!tokens.empty()) {
     CheckInterrupted();
@@ -118,7 +142,17 @@ const float* Session::Feed(absl::Span<const int32_t> tokens) {
     Run(step, tokens.subspan(0, n));
     tokens.remove_prefix(n);
   }
-  return logits_.Data<float>();
+}
+
+const float* Session::Logits() {
+  if (!likeliest_) return logits_.Data<float>();
+  host_logits_ = logits_.ToVector<float>();
+  return host_logits_.data();
+}
+
+int32_t Session::Likeliest() {
+  if (likeliest_) return likeliest_.Item<int32_t>();
+  return LikeliestOf({logits_.Data<float>(), static_cast<size_t>(model_.config.vocabulary)});
 }
 
 std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
@@ -136,8 +170,8 @@ std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
     }
     const size_t n = std::min<size_t>(tokens.size(), step.tokens);
     Run(step, tokens.subspan(0, n));
-    const float* logits = all_logits_.Data<float>();
-    out.insert(out.end(), logits, logits + n * row);
+    const std::vector<float> logits = all_logits_.ToVector<float>();
+    out.insert(out.end(), logits.begin(), logits.begin() + static_cast<int64_t>(n * row));
     tokens.remove_prefix(n);
   }
   return out;

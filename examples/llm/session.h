@@ -19,8 +19,9 @@ struct SessionOptions {
   int64_t context = 0;  // positions; 0: what the model was trained for, at most 4096
   // Of keys and values; none: f32 for models in F32, and f16 for those stored in less.
   std::optional<DType> cache;
-  // None: integers on CPUs, where their products are several times as fast (of one row by Q8_0 up
-  // to 1.7 times, as far as memory follows); f32 elsewhere.
+  // None: bf16 where a matrix unit takes it; else integers on CPUs, where their products are
+  // several times as fast (of one row by Q8_0 up to 1.7 times, as far as memory follows); f32
+  // elsewhere.
   std::optional<Activations> activations;
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C: what feeds tokens throws Cancelled
 };
@@ -32,9 +33,17 @@ class Session {
   Session(const Session&) = delete;  // its captured steps know where it is
   Session& operator=(const Session&) = delete;
 
-  // Runs the tokens at the next positions; the logits [vocabulary] of the last one, which stay
-  // until the next call. There must be room, and at least one token.
-  const float* Feed(absl::Span<const int32_t> tokens);
+  // Runs the tokens at the next positions. There must be room, and at least one token.
+  void Advance(absl::Span<const int32_t> tokens);
+  // Of the last of them: the logits [vocabulary], which stay until the next call, and the first
+  // token with the greatest (NaN is the least), which a GPU finds by itself.
+  const float* Logits();
+  int32_t Likeliest();
+  // Both in one.
+  const float* Feed(absl::Span<const int32_t> tokens) {
+    Advance(tokens);
+    return Logits();
+  }
   // The same with the logits of every token, [tokens, vocabulary].
   std::vector<float> FeedForAll(absl::Span<const int32_t> tokens);
 
@@ -63,8 +72,10 @@ class Session {
 
   const Model& model_;
   Transformer transformer_;
-  Tensor logits_;      // [vocabulary]
-  Tensor all_logits_;  // [kAllTokens, vocabulary], made when first asked for
+  Tensor logits_;                   // [vocabulary]
+  Tensor likeliest_;                // [1], of logits that are not on a CPU
+  std::vector<float> host_logits_;  // a copy of such
+  Tensor all_logits_;               // [kAllTokens, vocabulary], made when first asked for
   std::vector<std::unique_ptr<Step>> steps_;
   std::unique_ptr<Step> all_;
   int64_t position_ = 0;

@@ -67,10 +67,21 @@ TEST(Peak, IsMeasuredAndPlausible) {
   EXPECT_GT(peak.copy, 1e8);
   EXPECT_GT(peak.flops, 1e8);
   EXPECT_EQ(&peak, &MeasuredPeak());
-  const PeakShare half = ShareOfPeak(peak.bandwidth() / 2, peak.flops / 4);
+  const PeakShare half = ShareOfPeak(peak, peak.bandwidth() / 2, peak.flops / 4);
   EXPECT_NEAR(half.share, 0.5, 1e-9);
   EXPECT_TRUE(half.memory);
-  EXPECT_FALSE(ShareOfPeak(0, peak.flops).memory);
+  EXPECT_FALSE(ShareOfPeak(peak, 0, peak.flops).memory);
+  EXPECT_EQ(&peak, &MeasuredPeak(Place("CPU", 0)));
+}
+
+TEST(Peak, OfAnotherPlaceIsItsOwn) {
+  const Peak& peak = MeasuredPeak(Place("SIM", 0));
+  EXPECT_NE(&peak, &MeasuredPeak());
+  EXPECT_GT(peak.copy, 1e8);
+  EXPECT_EQ(peak.flops, 0);
+  EXPECT_NEAR(ShareOfPeak(peak, peak.copy / 4, 1e15).share, 0.25, 1e-9);
+  EXPECT_EQ(MeasuredPeak(Place("NULL", 0)).bandwidth(), 0);
+  EXPECT_EQ(ShareOfPeak(Peak(), 1e9, 1e9).share, 0);
 }
 
 TEST(Memory, IsCountedByDevice) {
