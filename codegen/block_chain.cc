@@ -9,6 +9,7 @@
 #include "codegen/block_tiler.h"
 #include "codegen/gpu_numbers.h"
 #include "codegen/one_pass.h"
+#include "codegen/warp_chain.h"
 #include "graph/fold.h"
 #include "graph/index_math.h"
 #include "graph/product_chain.h"
@@ -320,6 +321,7 @@ UOp TileChainBlocks(const UOp& sink, const Target& target) {
   const std::optional<ProductChain> chain = FindProductChain(sets);
   if (!chain) return UOp();
   if (const std::optional<OnePass> pass = FindOnePass(sink, *chain, sets)) {
+    if (const UOp out = TileWarpChain(*pass, target)) return out;
     if (const UOp out = ChainTiler(*pass, target).Run()) return out;
   }
   return ChainTiler(sink, *chain, target).Run();

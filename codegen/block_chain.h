@@ -11,7 +11,8 @@
 // a multiplication for each of a thread's 32 sums, a thirty-second or less of the second product's.
 // Two products, keys and values read once, one exponential a score and one for each row and tile.
 // What matrix units take of up to 128 steps of a query stays in registers for all tiles: of a tile
-// of 32 keys that is half of what the first product would read from shared memory.
+// of 32 keys that is half of what the first product would read from shared memory. Where units take
+// both products, of at least 64 rows, the scores stay in registers as well (codegen/warp_chain.h).
 //
 // Any other reductions of rows take a pass over the keys each, then one for the second product, and
 // each computes the scores again. Nothing is rescaled there, so that any will do. Of f32 without

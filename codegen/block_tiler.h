@@ -73,8 +73,10 @@ class BlockTiler {
   bool Choose(const GivenTile* given = nullptr);
   // A grid of blocks over the tiles of the result, and loops over the sum.
   void Bind();
-  // The one tile that begins there, for a kernel whose grid is bound.
-  void BindWithin(const UOp& row, const UOp& column, const Substitution& batch);
+  // The one tile that begins there, for a kernel whose grid is bound; and whose threads are these,
+  // if they are.
+  void BindWithin(const UOp& row, const UOp& column, const Substitution& batch,
+                  const UOp& thread = UOp());
   // The tile of an operand in scratch, and the element of it that the products read.
   UOp Stage(const StagedOperand& x, int64_t id);
   UOp Read(const StagedOperand& x, const UOp& stage) const;
@@ -87,6 +89,7 @@ class BlockTiler {
 
  private:
   friend class ChainTiler;
+  friend class WarpChain;
   static constexpr int64_t kSide = 16;           // threads along each side of a tile, without units
   static constexpr int64_t kMostRowBytes = 128;  // that are staged of a row at once
 

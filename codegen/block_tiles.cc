@@ -107,7 +107,9 @@ void BlockTiler::Bind() {
   BindTile(closed_);
 }
 
-void BlockTiler::BindWithin(const UOp& row, const UOp& column, const Substitution& batch) {
+void BlockTiler::BindWithin(const UOp& row, const UOp& column, const Substitution& batch,
+                            const UOp& thread) {
+  thread_ = thread;
   first_row_ = row;
   first_column_ = column;
   outer_ = batch;
@@ -116,7 +118,7 @@ void BlockTiler::BindWithin(const UOp& row, const UOp& column, const Substitutio
 
 void BlockTiler::BindTile(std::vector<UOp>& closed) {
   threads_ = unit_ ? warps_down_ * warps_across_ * kWarp : kSide * kSide;
-  thread_ = Range(threads_, RangeKind::kThread, closed);
+  if (!thread_) thread_ = Range(threads_, RangeKind::kThread, closed);
   if (unit_) {
     BindWarps(closed);
   } else {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "absl/container/flat_hash_set.h"
+#include "codegen/byte_dots.h"
 #include "codegen/lowerer.h"
 #include "graph/fault.h"
 #include "graph/fold.h"
@@ -59,6 +60,20 @@ absl::Status Lowerer::EmitRunning(const UOp& u) {
 }
 
 namespace {
+
+// The products of which a value is the sum, as units take them up one after another; none where it
+// is something else.
+std::vector<UOp> ProductsOf(const UOp& value) {
+  std::vector<UOp> out;
+  for (UOp u = value; u.is(Op::kMma); u = UOp(u.src(2))) {
+    out.push_back(u);
+    if (u.size() == 2) break;
+    if (u.arg<std::string>() == kDotName) return {};  // adds up to what is added then
+  }
+  if (!out.empty() && out.back().size() != 2) return {};
+  std::reverse(out.begin(), out.end());
+  return out;
+}
 
 // Sums by units of several warps, which go on until they are waited for.
 bool IsInPlace(const UOp& r) {
@@ -285,16 +300,20 @@ std::vector<size_t> OrderOfSums(absl::Span<const UOp> group, bool by_factors) {
 
 absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs) {
   std::vector<UOp> needed;
-  const auto by_unit = [&](const UOp& r) {
-    return TakenUp(r).is(Op::kMma) && TakenUp(r).size() == 2;
-  };
+  const auto by_unit = [&](const UOp& r) { return !ProductsOf(TakenUp(r)).empty(); };
   const auto fused = [&](const UOp& r) {
     return by_unit(r) ||
            (r.arg<ReduceArg>().op == Op::kAdd && r.dtype().IsFloat() && TakenUp(r).is(Op::kMul));
   };
   const auto operands = [&](const UOp& r) {
     const UOp& value = TakenUp(r);
-    return fused(r) ? value.srcs() : absl::MakeConstSpan(&value, 1);
+    if (!fused(r)) return std::vector<UOp>{value};
+    std::vector<UOp> out;
+    for (const UOp& product : by_unit(r) ? ProductsOf(value) : std::vector<UOp>{value}) {
+      out.push_back(UOp(product.src(0)));
+      out.push_back(UOp(product.src(1)));
+    }
+    return out;
   };
   for (const UOp& r : group) {
     for (const UOp& u : operands(r)) needed.push_back(u);
@@ -313,15 +332,21 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
   for (const size_t i : OrderOfSums(group, products && !at_once)) {
     const UOp& r = group[i];
     if (!at_once) {
-      const absl::Span<const UOp> own = operands(r);
+      const std::vector<UOp> own = operands(r);
       RETURN_IF_ERROR(Compute({own.rbegin(), own.rend()}));
     }
     const UOp old = Append(inner, UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId()));
-    const auto factor = [&](int k) { return *Find(TakenUp(r).src(k)); };
-    const UOp next = by_unit(r) ? TakenUp(r).WithSrcs({factor(0), factor(1), old})
-                     : fused(r) ? UOp::Make(Op::kFma, {factor(0), factor(1), old})
-                                : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(TakenUp(r))});
-    Append(inner, next);
+    const auto factor = [&](const UOp& product, int k) { return *Find(product.src(k)); };
+    UOp next = old;
+    for (const UOp& p : ProductsOf(TakenUp(r))) {
+      next = Append(inner, p.WithSrcs({factor(p, 0), factor(p, 1), next}));
+    }
+    if (next == old) {
+      const UOp& value = TakenUp(r);
+      next = fused(r) ? UOp::Make(Op::kFma, {factor(value, 0), factor(value, 1), old})
+                      : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(value)});
+      Append(inner, next);
+    }
     Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
   }
   return absl::OkStatus();

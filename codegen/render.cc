@@ -453,10 +453,13 @@ class Renderer {
       case Op::kBarrier:
         Line(in_place_ ? "rt_barrier_of_units();" : "rt_barrier();");
         break;
-      case Op::kCombine:
-        Value(u, absl::StrCat("rt_", threads_ > 32 ? "block" : "warp", "_", Lower(u), "(RT_SELF ",
-                              threads_, ", ", UseAs(u.src(0), 1), ")"));
+      case Op::kCombine: {
+        const ReduceArg& arg = u.arg<ReduceArg>();
+        const int threads = arg.axes.empty() ? threads_ : static_cast<int>(arg.axes[0]);
+        Value(u, absl::StrCat("rt_", threads > 32 ? "block" : "warp", "_", Lower(u), "(RT_SELF ",
+                              threads, ", ", UseAs(u.src(0), 1), ")"));
         break;
+      }
       case Op::kFetch: {
         const std::string gate = u.size() == 5 ? absl::StrCat(", ", Use(u.src(4))) : "";
         Line(absl::StrCat("rt_fetch", gate.empty() ? "" : "_where", "<", u.arg<Ints>()[1],

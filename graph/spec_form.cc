@@ -263,10 +263,13 @@ struct Form {
   bool FoldForm() const { return dtype(0).lanes() > 1 && SameKind(0) && Combines(); }
   // Whether the argument is an op that scalars of the result's dtype are combined by; or lanes.
   bool Combines() const { return v.dtype.lanes() == 1 && CombinesLanes(); }
-  bool CombinesLanes() const {
+  bool CombinesLanes() const { return arg<ReduceArg>().axes.empty() && CombinesBy(); }
+  bool CombinesFew() const {
     const ReduceArg& r = arg<ReduceArg>();
-    if (!r.axes.empty()) return false;
-    switch (r.op) {
+    return v.dtype.lanes() == 1 && r.axes.size() == 1 && r.axes[0] == 4 && CombinesBy();
+  }
+  bool CombinesBy() const {
+    switch (arg<ReduceArg>().op) {
       case Op::kAdd:
       case Op::kMul:
         return !v.dtype.IsBool();
@@ -383,7 +386,8 @@ struct Form {
       case Op::kFold:
         return Lane(FoldForm(), "combines the lanes of a vector to a scalar of its dtype");
       case Op::kCombine:
-        return Lane(dtype(0) == v.dtype && Combines(), "combines scalars of its dtype");
+        return Lane(dtype(0) == v.dtype && (CombinesFew() || Combines()),
+                    "combines scalars of its dtype, of all threads or of each four");
       case Op::kPart:
         return Lane(PartForm(), "takes one of the lanes of a vector of its dtype");
       case Op::kFetch:

@@ -62,13 +62,21 @@ class KernelCheck {
         around_(g.nodes.size()),
         lost_(g.nodes.size()) {}
 
+  // Whether a vector is an operand of a matrix unit, or its sums.
+  bool OfUnits(int i) const {
+    const Op op = g_.nodes[i].op;
+    const auto from = g_.srcs(i);
+    return op == Op::kFragment || op == Op::kMma || op == Op::kLanes ||
+           ((op == Op::kRescale || op == Op::kReduce) && !from.empty() && OfUnits(from[0]));
+  }
+
   void Check() {
     for (int i = 0; i < size(); ++i) {
       Node(i);
       if (g_.nodes[i].bad) continue;
-      if (g_.nodes[i].dtype.lanes() != 1) {
+      if (g_.nodes[i].dtype.lanes() != 1 && !OfUnits(i)) {
         g_.Report(SpecRule::kScalarLanes, i, Info(g_.nodes[i].op).text,
-                  ": a kernel's values are scalar");
+                  ": a kernel's values are scalar, but for what matrix units take and give");
       }
     }
     if (!g_.Applies(SpecRule::kIndexBounds)) return;
