@@ -264,6 +264,16 @@ int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target) 
   return std::max<int64_t>(1, target.vector_bytes / widest);
 }
 
+int64_t AlignmentOf(const UOp& index, int64_t most) {
+  const Sum sum = ToSum(index);
+  int64_t n = most;
+  while (n > 1 && sum.constant % n != 0) n /= 2;
+  for (const Sum::Term& t : sum.terms) {
+    while (n > 1 && t.factor % n != 0) n /= 2;
+  }
+  return n;
+}
+
 int64_t VectorLanes(const UOp& range, const RangeSets& sets) {
   const RangeMask bit = sets.Bit(range);
   if (!range.src(0).IsConst()) return 1;

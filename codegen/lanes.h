@@ -63,4 +63,8 @@ int64_t LanesFor(const UOp& range, const RangeSets& sets, const Target& target);
 // vectors; else as many as are, or 1.
 int64_t VectorLanes(const UOp& range, const RangeSets& sets);
 
+// The largest power of two, at most `most`, of which all values of an index are known to be
+// multiples.
+int64_t AlignmentOf(const UOp& index, int64_t most);
+
 }  // namespace tessera

@@ -298,6 +298,22 @@ std::vector<size_t> OrderOfSums(absl::Span<const UOp> group, bool by_factors) {
 
 }  // namespace
 
+absl::Status Lowerer::LoadFirst(const std::vector<UOp>& values) {
+  std::vector<UOp> loads;
+  absl::flat_hash_set<const Node*> seen;
+  std::vector<UOp> stack = values;
+  while (!stack.empty()) {
+    const UOp u = stack.back();
+    stack.pop_back();
+    if (!seen.insert(u.get()).second || u.is(Op::kReduce)) continue;
+    if (u.is(Op::kStage)) return absl::OkStatus();
+    if (u.is(Op::kIndex) || u.is(Op::kLoad)) loads.push_back(u);
+    stack.insert(stack.end(), u.srcs().rbegin(), u.srcs().rend());
+  }
+  if (loads.size() < kReadAtOnce) return absl::OkStatus();
+  return Compute({loads.rbegin(), loads.rend()});
+}
+
 absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs) {
   std::vector<UOp> needed;
   const auto by_unit = [&](const UOp& r) { return !ProductsOf(TakenUp(r)).empty(); };
@@ -326,6 +342,7 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
                    operands_at_once + static_cast<int>(group.size()) <= 2 * most_sums_);
   // Reversed, as Compute takes the last first.
   std::reverse(needed.begin(), needed.end());
+  if (threads_) RETURN_IF_ERROR(LoadFirst(needed));
   if (at_once) RETURN_IF_ERROR(Compute(needed));
   const bool products = std::all_of(group.begin(), group.end(), fused);
   const int inner = static_cast<int>(blocks_.size()) - 1;

@@ -124,6 +124,9 @@ class Lowerer {
   // How many registers a loop's sums may take: half of all, and half of these where so much is done
   // for each that it has its last value long before it takes up the next.
   int MostSums(const std::vector<UOp>& group) const;
+  // Of GPUs: what values read of memory, before anything is computed of it, as compilers keep the
+  // order where many registers are in use; not where it is scratch that is read.
+  absl::Status LoadFirst(const std::vector<UOp>& values);
   // One iteration: each register takes up its value. A sum of products is one rounding.
   absl::Status EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs);
 

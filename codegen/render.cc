@@ -1,5 +1,6 @@
 // The renderer: C++ text of a program, one statement a line, every name the prelude's.
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "absl/algorithm/container.h"
@@ -9,6 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "codegen/byte_dots.h"
+#include "codegen/gpu_numbers.h"
+#include "codegen/lanes.h"
 #include "codegen/literal.h"
 #include "codegen/passes.h"
 #include "codegen/tile_numbers.h"
@@ -277,11 +281,34 @@ class Renderer {
     }
     for (int i = 0; i < u.size(); ++i) args.emplace_back(absl::StrCat("$", i), use(i));
     std::string expr = absl::StrReplaceAll(form, args);
+    if (const std::string shift = ShiftOfBytes(u); gpu_ && !shift.empty()) return shift;
+    if (const UOp& bits = u.src(0); gpu_ && lanes == 1 && u.is(Op::kOr) && u.dtype() == kUInt32 &&
+                                    bits.is(Op::kAnd) && bits.src(1).IsConst() &&
+                                    u.src(1).IsConst()) {
+      expr =
+          absl::StrCat("rt_and_or(", Use(bits.src(0)), ", ", Use(bits.src(1)), ", ", use(1), ")");
+    }
     // C++ computes narrow integers as int.
     if (lanes == 1 && !u.dtype().IsFloat() && u.dtype().bits() < 32) {
       expr = absl::StrCat("(", TypeName(u.dtype()), ")(", expr, ")");
     }
     return expr;
+  }
+
+  // Bytes of a GPU that are all shifted by as much, four at once; or "".
+  std::string ShiftOfBytes(const UOp& u) {
+    const bool bytes = u.dtype().Scalar() == kUInt8 && u.dtype().lanes() % 4 == 0;
+    const bool alike = bytes && u.size() == 2 && u.src(1).is(Op::kSplat);
+    if (!alike || !(u.is(Op::kShl) || u.is(Op::kShr) || u.is(Op::kMul))) return "";
+    std::string by = UseAs(u.src(1).src(0), 1);
+    if (u.is(Op::kMul)) {
+      const UOp& factor = u.src(1).src(0);
+      if (!factor.IsConst() || !std::has_single_bit(static_cast<uint64_t>(factor.vmin())))
+        return "";
+      by = absl::StrCat("rt_u8(", std::countr_zero(static_cast<uint64_t>(factor.vmin())), ")");
+    }
+    return absl::StrCat(u.is(Op::kShr) ? "rt_shr" : "rt_shl", "_bytes(", Use(u.src(0)), ", ", by,
+                        ")");
   }
 
   static std::string Cast(const std::string& value, DType from, DType to) {
@@ -312,10 +339,16 @@ class Renderer {
     if (IsTile(u.dtype())) {  // sums, taken up from where another part of theirs left them
       return LoadTile(u, absl::StrCat(kBytesOfTileRow / u.dtype().bytes()), /*once=*/true);
     }
-    std::string load = u.dtype().lanes() == 1
-                           ? absl::StrCat(pointer, "[", offset, "]")
-                           : absl::StrCat("rt_load<", type, ", ", u.dtype().lanes(), ">(", pointer,
-                                          ", ", offset, ")");
+    const int lanes = u.dtype().lanes();
+    std::string load = absl::StrCat(pointer, "[", offset, "]");
+    if (lanes > 1) {
+      // Of bytes a GPU loads no more at once than are known to be aligned.
+      const int64_t whole = std::min<int64_t>(lanes, kVectorBytes);
+      const int64_t by = gpu_ && u.dtype().bytes() == 1 ? AlignmentOf(u.src(1), whole) : whole;
+      load =
+          absl::StrCat(by < whole ? "rt_load_by<" : "rt_load<", type, ", ", lanes,
+                       by < whole ? absl::StrCat(", ", by) : "", ">(", pointer, ", ", offset, ")");
+    }
     if (u.size() < 3) return load;
     if (u.src(2).dtype().lanes() > 1) {
       return absl::StrCat("rt_load_where<", type, ", ", u.dtype().lanes(), ">(", pointer, ", ",
@@ -488,7 +521,8 @@ class Renderer {
         break;
       case Op::kMma: {
         const std::string sum = u.size() == 3 ? Use(u.src(2)) : Zeros(u);
-        Value(u, absl::StrCat(u.arg<std::string>(), gpu_ ? "(RT_SELF " : "(", Use(u.src(0)), ", ",
+        const bool self = gpu_ && u.arg<std::string>() != kDotName;  // what all of a warp do
+        Value(u, absl::StrCat(u.arg<std::string>(), self ? "(RT_SELF " : "(", Use(u.src(0)), ", ",
                               Use(u.src(1)), ", ", sum, ")"));
         break;
       }

@@ -87,7 +87,7 @@ class Vectoriser {
       const bool unit = r.arg<RangeArg>().kind == RangeKind::kMatrix && !(r == range_);
       if (unit) steps |= sets_.Bit(r);
     }
-    if (steps == 0 || !shuffles_) return;
+    if (steps == 0) return;
     for (const UOp& u : sets_.order()) {
       if (!u.is(Op::kReduce) || !(sets_.Closed(u) & steps)) continue;
       if ((sets_.Free(u.src(0)) & bit_) && IsDot(u)) dots_.insert(u.get());

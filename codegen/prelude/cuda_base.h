@@ -71,12 +71,26 @@ struct rt_int_<8> {
 template <class T>
 using rt_uint_ = typename rt_int_<sizeof(T)>::unsigned_type;
 
+// (a & b) | c as the one instruction that it is: of two constants the compiler makes two.
+RT_FN rt_u32 rt_and_or(rt_u32 a, rt_u32 b, rt_u32 c) {
+  rt_u32 r;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+  return r;
+}
+
 // ---- vectors: one paragraph, as their operators have no names to be picked by
 
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) rt_vec {
   T v[N];
 };
+// Bytes are computed in fours, as numbers of 32 bits, where these tell them apart.
+template <class T, int N>
+constexpr bool rt_in_words_ = sizeof(T) == 1 && N % 4 == 0;
+template <class T, int N>
+RT_FN rt_vec<rt_u32, N / 4> rt_words_(rt_vec<T, N> v) {
+  return __builtin_bit_cast(rt_vec<rt_u32, N / 4>, v);
+}
 // Functions of one, two and three vectors by those of their lanes; the result's lanes may differ.
 #define RT_LANES1(fn)                                \
   template <class T, int N>                          \
@@ -133,8 +147,30 @@ RT_FN T rt_neg(T a) {
   else
     return (T)(rt_uint_<T>)(0 - (rt_u64)a);
 }
-RT_LANES2(rt_add)
-RT_LANES2(rt_sub)
+// Of four bytes the lower seven bits of each, which carry no further, then the highest.
+RT_FN rt_u32 rt_add_bytes_(rt_u32 a, rt_u32 b) {
+  return ((a & 0x7f7f7f7f) + (b & 0x7f7f7f7f)) ^ ((a ^ b) & 0x80808080);
+}
+RT_FN rt_u32 rt_sub_bytes_(rt_u32 a, rt_u32 b) {
+  return ((a | 0x80808080) - (b & 0x7f7f7f7f)) ^ ((a ^ ~b) & 0x80808080);
+}
+#define RT_BYTES_OR_LANES(fn, of_bytes)                                  \
+  template <class T, int N>                                              \
+  RT_FN rt_vec<T, N> fn(rt_vec<T, N> a, rt_vec<T, N> b) {                \
+    if constexpr (rt_in_words_<T, N>) {                                  \
+      rt_vec<rt_u32, N / 4> x = rt_words_(a), y = rt_words_(b);          \
+      RT_UNROLL                                                          \
+      for (int i = 0; i < N / 4; ++i) x.v[i] = of_bytes(x.v[i], y.v[i]); \
+      return __builtin_bit_cast(rt_vec<T, N>, x);                        \
+    } else {                                                             \
+      rt_vec<T, N> r;                                                    \
+      RT_UNROLL                                                          \
+      for (int i = 0; i < N; ++i) r.v[i] = fn(a.v[i], b.v[i]);           \
+      return r;                                                          \
+    }                                                                    \
+  }
+RT_BYTES_OR_LANES(rt_add, rt_add_bytes_)
+RT_BYTES_OR_LANES(rt_sub, rt_sub_bytes_)
 RT_LANES2(rt_mul)
 RT_LANES1(rt_neg)
 template <class T, int N>
@@ -162,15 +198,55 @@ RT_FN rt_vec<T, N> operator-(rt_vec<T, N> a) {
     return r;                                                      \
   }
 RT_OPERATOR(/)
-RT_OPERATOR(&)
-RT_OPERATOR(|)
-RT_OPERATOR(^)
+#define RT_BITWISE(op)                                                       \
+  template <class T, int N>                                                  \
+  RT_FN rt_vec<T, N> operator op(rt_vec<T, N> a, rt_vec<T, N> b) {           \
+    if constexpr (rt_in_words_<T, N>) {                                      \
+      return __builtin_bit_cast(rt_vec<T, N>, rt_words_(a) op rt_words_(b)); \
+    } else {                                                                 \
+      rt_vec<T, N> r;                                                        \
+      RT_UNROLL                                                              \
+      for (int i = 0; i < N; ++i) r.v[i] = (T)(a.v[i] op b.v[i]);            \
+      return r;                                                              \
+    }                                                                        \
+  }
+RT_BITWISE(&)
+RT_BITWISE(|)
+RT_BITWISE(^)
 
 // ---- memory and lanes
 
+// Bytes are loaded as numbers, of which the compiler knows how to take and join parts.
 template <class T, int N>  // p + offset must be aligned as the vector is
 RT_FN rt_vec<T, N> rt_load(const T* p, rt_i64 offset) {
-  return *(const rt_vec<T, N>*)(p + offset);
+  if constexpr (rt_in_words_<T, N>)
+    return __builtin_bit_cast(rt_vec<T, N>, *(const rt_vec<rt_u32, N / 4>*)(p + offset));
+  else if constexpr (sizeof(T) * N == 2)
+    return __builtin_bit_cast(rt_vec<T, N>, *(const rt_u16*)(p + offset));
+  else
+    return *(const rt_vec<T, N>*)(p + offset);
+}
+
+template <class T, int N, int A>  // of bytes, of which A are aligned
+RT_FN rt_vec<T, N> rt_load_by(const T* p, rt_i64 offset) {
+  if constexpr (A == 2 && N % 4 == 0) {
+    const rt_u16* const halves = (const rt_u16*)(p + offset);
+    rt_vec<rt_u32, N / 4> r;
+    RT_UNROLL
+    for (int i = 0; i < N / 4; ++i) r.v[i] = __byte_perm(halves[2 * i], halves[2 * i + 1], 0x5410);
+    return __builtin_bit_cast(rt_vec<T, N>, r);
+  } else if constexpr (A >= 4) {
+    const rt_vec<rt_u32, A / 4>* const parts = (const rt_vec<rt_u32, A / 4>*)(p + offset);
+    rt_vec<rt_u32, N / 4> r;
+    RT_UNROLL
+    for (int i = 0; i < N / 4; ++i) r.v[i] = parts[4 * i / A].v[i % (A / 4)];
+    return __builtin_bit_cast(rt_vec<T, N>, r);
+  } else {
+    rt_vec<T, N> r;
+    RT_UNROLL
+    for (int i = 0; i < N; ++i) r.v[i] = p[offset + i];
+    return r;
+  }
 }
 
 template <class T, int N>  // 0 where the mask is 0: memory there is not touched

@@ -128,6 +128,48 @@ RT_FN T rt_shr(T a, T b) {
 }
 RT_LANES2(rt_shr)
 
+template <int N>  // unsigned bytes, all by as many places
+RT_FN rt_vec<rt_u8, N> rt_shl_bytes(rt_vec<rt_u8, N> v, rt_u8 by) {
+  rt_vec<rt_u32, N / 4> r = rt_words_(v);
+  const rt_u32 left = by < 8 ? (0xffu << by & 0xff) * 0x01010101u : 0;
+  RT_UNROLL
+  for (int i = 0; i < N / 4; ++i) r.v[i] = r.v[i] << (by & 7) & left;
+  return __builtin_bit_cast(rt_vec<rt_u8, N>, r);
+}
+
+template <int N>
+RT_FN rt_vec<rt_u8, N> rt_shr_bytes(rt_vec<rt_u8, N> v, rt_u8 by) {
+  rt_vec<rt_u32, N / 4> r = rt_words_(v);
+  const rt_u32 left = by < 8 ? (0xffu >> by) * 0x01010101u : 0;
+  RT_UNROLL
+  for (int i = 0; i < N / 4; ++i) r.v[i] = r.v[i] >> (by & 7) & left;
+  return __builtin_bit_cast(rt_vec<rt_u8, N>, r);
+}
+
+// ---- dot products of four bytes a lane, which wrap
+
+template <class A, class B>
+RT_FN rt_i32 rt_dot_(rt_u32 a, rt_u32 b, rt_i32 sum) {
+  rt_i32 r;
+  if constexpr (rt_is_signed_<A> && rt_is_signed_<B>)
+    asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
+  else if constexpr (rt_is_signed_<A>)
+    asm("dp4a.s32.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
+  else if constexpr (rt_is_signed_<B>)
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
+  else
+    asm("dp4a.u32.u32 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(sum));
+  return r;
+}
+
+template <class A, class B, int M, int N>
+RT_FN rt_vec<rt_i32, N> rt_dot4(rt_vec<A, M> a, rt_vec<B, M> b, rt_vec<rt_i32, N> sum) {
+  const rt_vec<rt_u32, N> x = rt_words_(a), y = rt_words_(b);
+  RT_UNROLL
+  for (int i = 0; i < N; ++i) sum.v[i] = rt_dot_<A, B>(x.v[i], y.v[i], sum.v[i]);
+  return sum;
+}
+
 // ---- random bits: Threefry-2x32 with 20 rounds (Salmon et al., 2011)
 
 template <int R0, int R1, int R2, int R3>

@@ -193,6 +193,9 @@ RT_FN To rt_saturate_(T x) {
   return x >= (T)max ? max : (To)x;
 }
 
+template <class T>
+constexpr bool rt_is_byte_ = rt_same_<T, rt_u8> || rt_same_<T, rt_i8>;
+
 template <class To, class T>
 RT_FN To rt_cast(T x) {
   if constexpr (rt_same_<To, T>)
@@ -210,6 +213,7 @@ RT_FN To rt_cast(T x) {
 }
 template <class To, class T, int N>
 RT_FN rt_vec<To, N> rt_cast(rt_vec<T, N> x) {
+  if constexpr (rt_is_byte_<T> && rt_is_byte_<To>) return __builtin_bit_cast(rt_vec<To, N>, x);
   rt_vec<To, N> r;
   RT_UNROLL
   for (int i = 0; i < N; ++i) r.v[i] = rt_cast<To>(x.v[i]);

@@ -72,6 +72,18 @@ RT_FN T rt_shuffle_xor_(rt_sim_* rt_self, T v, rt_i32 mask) {
   return other;
 }
 
+template <int N>
+RT_FN rt_vec<rt_u8, N> rt_shl_bytes(rt_vec<rt_u8, N> v, rt_u8 by) {
+  return rt_shl(v, rt_splat<N>(by));
+}
+
+template <int N>
+RT_FN rt_vec<rt_u8, N> rt_shr_bytes(rt_vec<rt_u8, N> v, rt_u8 by) {
+  return rt_shr(v, rt_splat<N>(by));
+}
+
+RT_FN rt_u32 rt_and_or(rt_u32 a, rt_u32 b, rt_u32 c) { return (a & b) | c; }
+
 template <class V>
 RT_FN V rt_add(V a, V b) {
   return (V)(a + b);
@@ -105,6 +117,12 @@ RT_FN void rt_store_aligned(rt_sim_* rt_self, T* p, rt_i64 offset, rt_vec<rt_ele
   if ((rt_u64)(p + offset) % (sizeof(T) * N < 16 ? sizeof(T) * N : 16) != 0)
     rt_self->fault(rt_self, p + offset);
   rt_store<N>(p, offset, v);
+}
+
+template <class T, int N, int A>  // rt_load_by where a GPU faults unless A of the bytes are aligned
+RT_FN rt_vec<T, N> rt_load_by_aligned(rt_sim_* rt_self, const T* p, rt_i64 offset) {
+  if ((rt_u64)(p + offset) % A != 0) rt_self->fault(rt_self, p + offset);
+  return rt_load<T, N>(p, offset);
 }
 
 template <class T, int N>

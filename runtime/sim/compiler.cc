@@ -72,7 +72,7 @@ void DropOne(absl::string_view statement, Fault fault, std::string& text) {
 
 // Vectors that are not aligned are a fault on a GPU, though not on this CPU: has each be looked at.
 void CheckAlignment(std::string& body) {
-  for (const absl::string_view name : {"rt_load<", "rt_store<"}) {
+  for (const absl::string_view name : {"rt_load<", "rt_load_by<", "rt_store<"}) {
     for (size_t at = 0; (at = body.find(name.data(), at, name.size())) != std::string::npos;) {
       const size_t open = body.find(">(", at);
       if (open == std::string::npos) return;
