@@ -5,8 +5,9 @@
 // there are no vectors; what reads along another axis than it writes turns in shared memory
 // (turn_blocks.h). A reduction gives each thread one output where neighbours then read neighbours,
 // or of a contraction a tile of rows and one vector of columns; where there are too few columns for
-// that, warps share their rows (block_columns.h). Else each block, or each warp, has one point of
-// the ranges that reductions depend on: its threads share the reduction, combine, and then share
+// that, warps share their rows (block_columns.h). Of long rows of blocks of bytes a thread takes
+// numbers of a block in several rows (row_blocks.h). Else each block, or each warp, has one point
+// of the ranges that reductions depend on: its threads share the reduction, combine, and then share
 // what is left of the output (so a softmax reads its row in one block).
 #include <algorithm>
 
@@ -18,6 +19,7 @@
 #include "codegen/gpu_numbers.h"
 #include "codegen/lanes.h"
 #include "codegen/passes.h"
+#include "codegen/row_blocks.h"
 #include "codegen/turn_blocks.h"
 #include "graph/index_math.h"
 #include "graph/kernel_form.h"
@@ -400,6 +402,7 @@ UOp BindRanges(const UOp& sink, const Target& target) {
   if (const UOp tiles = TileBlocks(loops, target)) return tiles;
   if (const UOp turned = TurnBlocks(loops, target)) return turned;
   if (const UOp columns = ReduceColumnBlocks(loops, target)) return columns;
+  if (const UOp rows = ReduceRowBlocks(loops, target)) return rows;
   return Simplify(Binder(loops, SharedLoops(sink), target).Run());
 }
 

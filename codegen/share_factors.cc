@@ -9,9 +9,6 @@
 #include "graph/rewrite.h"
 
 namespace tessera {
-namespace {
-
-// Whether a value is read from bytes alone.
 bool OfBytes(const UOp& value) {
   bool reads = false;
   for (const UOp& s : TopoSort({&value, 1})) {
@@ -41,8 +38,6 @@ UOp ProductOf(const std::vector<UOp>& factors) {
   for (size_t i = 1; i < factors.size(); ++i) out = UOp::Make(Op::kMul, {out, factors[i]});
   return out;
 }
-
-}  // namespace
 
 UOp ShareFactors(const UOp& sink, const std::vector<UOp>& written_out, int64_t rows) {
   const RangeSets sets(sink);

@@ -1,5 +1,6 @@
 // A case of each form that GPU kernels take, small enough to run under a checker of memory and
 // races: values by the reference evaluator.
+#include "examples/llm/quant.h"
 #include "runtime/capture.h"
 #include "tests/support/check.h"
 #include "tests/support/gpu.h"
@@ -9,6 +10,30 @@ namespace {
 
 #define GPU_CASE(name, ...) \
   TEST(GpuCases, name) { EXPECT_REFERENCE(__VA_ARGS__); }
+
+// Blocks of a format, of any bits but in the numbers of half precision at these bytes.
+Tensor Blocks(WeightFormat format, int64_t rows, int64_t columns, const std::vector<int>& halves) {
+  const WeightFormatInfo& info = InfoOf(format);
+  const int64_t blocks = columns / info.block_elements;
+  std::vector<uint8_t> bytes;
+  for (const double v : Fractions(rows * blocks * info.block_bytes, 3)) {
+    bytes.push_back(static_cast<uint8_t>(128 + 127 * v));
+  }
+  for (size_t i = 0; i < bytes.size(); i += info.block_bytes) {
+    for (const int at : halves) bytes[i + at + 1] = 0x28 | (bytes[i + at + 1] & 0x83);
+  }
+  return Tensor::FromBytes(bytes.data(), {rows, blocks, info.block_bytes}, kUInt8, Gpu());
+}
+// Rows by them: their values, and as integers.
+Tensor ByValues(const Tensor& rows, WeightFormat format, int64_t n,
+                const std::vector<int>& halves) {
+  return rows.Linear(llm::Values(Blocks(format, n, rows.size(-1), halves), format));
+}
+Tensor ByIntegers(const Tensor& rows, WeightFormat format, int64_t n,
+                  const std::vector<int>& halves) {
+  return llm::Product(llm::Quantise(rows),
+                      llm::Integers(Blocks(format, n, rows.size(-1), halves), format));
+}
 
 // ---- one thread for each output, or each vector of outputs
 GPU_CASE(MapOfVectors, OnGpu({64, 128}) * 2 + OnGpu({64, 128}, kFloat32, 2))
@@ -96,6 +121,40 @@ GPU_CASE(ProductOfBytesInBlocks, (((OnGpu({40, 1, 6, 32}) * 100).Cast(kInt8).Cas
                                       .Cast(kFloat32) *
                                   (OnGpu({40, 1, 6}, kFloat32, 3) * OnGpu({48, 6}, kFloat32, 4)))
                                      .Sum({-1}))
+
+// ---- numbers of a block for each thread
+GPU_CASE(RowsOfHalvesOfBytes, ByValues(OnGpu({1, 2048}), WeightFormat::kQ4_0, 24, {0}),
+         ByValues(OnGpu({1, 1056}), WeightFormat::kQ4_0, 5, {0}))
+GPU_CASE(RowsOfBytes, ByValues(OnGpu({1, 2048}), WeightFormat::kQ8_0, 12, {0}),
+         (OnGpu({9, 2000}) * 100).Cast(kInt8).Cast(kFloat32).MatMul(OnGpu({2000}, kFloat32, 2)))
+GPU_CASE(RowsOfBlocksWithOffsets, ByValues(OnGpu({1, 2048}), WeightFormat::kQ4_1, 12, {0, 2}),
+         ByValues(OnGpu({1, 4096}), WeightFormat::kQ4K, 8, {0, 2}),
+         ByValues(OnGpu({1, 4096}), WeightFormat::kQ5K, 4, {0, 2}))
+GPU_CASE(RowsOfSeveralFields, ByValues(OnGpu({1, 4096}), WeightFormat::kQ6K, 8, {208}),
+         ByValues(OnGpu({1, 4096}), WeightFormat::kQ2K, 4, {80, 82}),
+         ByValues(OnGpu({1, 4096}), WeightFormat::kQ3K, 4, {108}))
+GPU_CASE(RowsOfBlocksByAFewRows, ByValues(OnGpu({3, 2048}), WeightFormat::kQ4_0, 8, {0}),
+         ByValues(OnGpu({8, 1024}), WeightFormat::kQ8_0, 6, {0}))
+GPU_CASE(RowsOfTwoWidths,
+         OnGpu({40, 1024}, kBFloat16).Cast(kFloat32).MatMul(OnGpu({1024}, kFloat32, 2)),
+         OnGpu({3, 4104}, kFloat16).Cast(kFloat32).MatMul(OnGpu({4104}, kFloat32, 2)))
+GPU_CASE(RowsOfIntegers, ByIntegers(OnGpu({1, 2048}), WeightFormat::kQ4_0, 24, {0}),
+         ByIntegers(OnGpu({1, 2048}), WeightFormat::kQ8_0, 5, {0}),
+         ByIntegers(OnGpu({2, 4096}), WeightFormat::kQ6K, 8, {208}))
+GPU_CASE(
+    RowsOfIntegersWithoutBlocks,
+    (OnGpu({1, 2048}) * 100)
+        .Cast(kInt8)
+        .Cast(kInt32)
+        .MatMul((OnGpu({30, 2048}, kFloat32, 2) * 100).Cast(kInt8).Cast(kInt32).T()),
+    (OnGpu({1, 6, 1024}) * 100)
+        .Cast(kUInt8)
+        .Cast(kInt32)
+        .MatMul(
+            (OnGpu({6, 5, 1024}, kFloat32, 2) * 100).Cast(kInt8).Cast(kInt32).Permute({0, 2, 1}))
+        .Sum({1}))
+GPU_CASE(RowsOfIntegersWithOffsets, ByIntegers(OnGpu({1, 4096}), WeightFormat::kQ4K, 8, {0, 2}),
+         ByIntegers(OnGpu({1, 2048}), WeightFormat::kQ4_1, 12, {0, 2}))
 
 // ---- windows and indices
 GPU_CASE(Convolution, OnGpu({2, 3, 12, 12}).Conv2d(OnGpu({4, 3, 3, 3}, kFloat32, 2)))

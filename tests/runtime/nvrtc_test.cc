@@ -2,6 +2,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "examples/llm/quant.h"
 #include "graph/tensor.h"
 #include "runtime/cuda_compiler.h"
 #include "runtime/plan_key.h"
@@ -117,6 +118,43 @@ TEST_F(Nvrtc, FewColumnsAreSharedByWarps) {
 TEST_F(Nvrtc, ShortRowsAreReadByWarps) {
   ExpectTexts(Given({32, 32768, 128}, kBFloat16).MatMul(Given({32, 128, 1}, kBFloat16)), 1,
               {"ld.global.nc.v", "shfl.sync.bfly"});
+}
+
+// The text of a kernel, between the mark and its end, has a part so many times.
+int Times(const Program& p, const std::string& part) {
+  const std::string body = p.text.substr(p.text.find("//@ kernel"));
+  int n = 0;
+  for (size_t at = 0; (at = body.find(part, at)) != std::string::npos; at += part.size()) ++n;
+  return n;
+}
+
+// Of rows of blocks a thread reads what it multiplies in vectors, and each scale as one number for
+// all of its block that it has: here eight numbers for each of four rows, two steps at once.
+TEST_F(Nvrtc, RowsOfBlocksAreReadInVectors) {
+  const Tensor weights = Given({8192, 64, 18}, kUInt8), row = Given({1, 2048});
+  const Tensor product = row.Linear(llm::Values(weights, WeightFormat::kQ4_0));
+  ExpectTexts(product, 1, {"ld.global.nc.v4.f32", "ld.global.nc.v2.u8", "lop3", "shfl.sync.bfly"});
+  const auto texts = benchmarks::GpuTexts({product}, benchmarks::GpuTarget("sm_90"));
+  EXPECT_EQ(Times(texts[0].program, "rt_load<rt_f32, 4>"), 2 * 2);
+  EXPECT_EQ(Times(texts[0].program, "rt_load<rt_u8, 2>"), 2 * 4 * (2 + 1));
+  EXPECT_EQ(Times(texts[0].program, " ? "), 0);  // gates
+  EXPECT_EQ(Times(texts[0].program, " = rt_fma("), 2 * 4 * (8 + 1));
+  for (const WeightFormat format : {WeightFormat::kQ8_0, WeightFormat::kQ4K, WeightFormat::kQ6K}) {
+    const WeightFormatInfo& info = InfoOf(format);
+    const Tensor blocks = Given({8192, 2048 / info.block_elements, info.block_bytes}, kUInt8);
+    ExpectTexts(row.Linear(llm::Values(blocks, format)), 1, {"ld.global.nc.v4.f32"});
+  }
+  ExpectTexts(row.Linear(Given({8192, 2048}, kBFloat16)), 1, {"ld.global.nc.v4.f32"});
+}
+
+TEST_F(Nvrtc, RowsOfIntegersAreDotProductsOfFour) {
+  const llm::RoundedRows row = {Given({1, 64, 32}, kInt8), Given({1, 64}), Given({1, 64})};
+  for (const WeightFormat format : {WeightFormat::kQ4_0, WeightFormat::kQ8_0, WeightFormat::kQ4_1,
+                                    WeightFormat::kQ4K, WeightFormat::kQ6K}) {
+    const WeightFormatInfo& info = InfoOf(format);
+    const Tensor blocks = Given({8192, 2048 / info.block_elements, info.block_bytes}, kUInt8);
+    ExpectTexts(llm::Product(row, llm::Integers(blocks, format)), 1, {"dp4a.", "shfl.sync.bfly"});
+  }
 }
 
 TEST_F(Nvrtc, ConvolutionsSpillNothing) {
