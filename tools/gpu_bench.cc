@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "examples/llm/quant.h"
 #include "graph/buffer.h"
 #include "graph/error.h"
 #include "graph/tensor.h"
@@ -96,7 +97,7 @@ void Print(const Row& r) {
   const std::optional<double> ratio =
       r.peer_us ? std::optional(*r.peer_us / r.ours_us) : std::nullopt;
   const std::optional<bool> met = r.met();
-  std::printf("%-18s %12s %12s %7s %9s %9s %7s  %s\n", r.name.c_str(), Number(r.ours_us, 2).c_str(),
+  std::printf("%-22s %12s %12s %7s %9s %9s %7s  %s\n", r.name.c_str(), Number(r.ours_us, 2).c_str(),
               Number(r.peer_us, 2).c_str(), Number(ratio, 3).c_str(),
               r.bytes > 0 ? Number(r.bytes / r.ours_us * 1e-3, 1).c_str() : "-",
               r.flops > 0 ? Number(r.flops / r.ours_us * 1e-6, 2).c_str() : "-",
@@ -130,11 +131,10 @@ class Bench {
 
   // Whether all rows of the part could be measured, and none was wrong.
   bool Run() {
-    const std::pair<const char*, void (Bench::*)()> parts[] = {{"copies", &Bench::Copies},
-                                                               {"reductions", &Bench::Reductions},
-                                                               {"products", &Bench::Products},
-                                                               {"attention", &Bench::Attention},
-                                                               {"replays", &Bench::Replays}};
+    const std::pair<const char*, void (Bench::*)()> parts[] = {
+        {"copies", &Bench::Copies},       {"reductions", &Bench::Reductions},
+        {"products", &Bench::Products},   {"gemv", &Bench::RowsByWeights},
+        {"attention", &Bench::Attention}, {"replays", &Bench::Replays}};
     bool known = options_.only.empty();
     for (const auto& [name, run] : parts) {
       if (!options_.only.empty() && options_.only != name) continue;
@@ -308,6 +308,37 @@ class Bench {
         [v = Random({2 * n}, kBFloat16)](const Tensor& t) { return t.MatMul(v); }, 2 * n * 2, 0);
   }
 
+  // One row by weights as files of language models hold them, more than a cache does; then by those
+  // of a small layer.
+  void RowsByWeights() {
+    const int64_t width = options_.tiny ? 512 : 8192, many = options_.tiny ? 16 : 4 * width;
+    const int64_t narrow = options_.tiny ? 512 : 2048, few = options_.tiny ? 8 : 8192;
+    for (const auto& [n, k] : {std::pair{many, width}, {few, narrow}, {narrow, few}}) {
+      if (k % 256 != 0) continue;
+      const std::string size = absl::StrCat("_", n, "x", k);
+      const Tensor row = Random({1, k});
+      for (const WeightFormat format :
+           {WeightFormat::kQ4_0, WeightFormat::kQ8_0, WeightFormat::kQ4K, WeightFormat::kQ6K}) {
+        const WeightFormatInfo& info = InfoOf(format);
+        const Dims blocks = {n, k / info.block_elements, info.block_bytes};
+        const auto bits = [](const Tensor& t) { return t.Bitcast(kUInt8); };
+        AddBandwidth(
+            absl::StrCat("gemv_", info.name, size), blocks, kInt8,
+            [&](const Tensor& t) { return row.Linear(llm::Values(bits(t), format)); }, 4 * (n + k),
+            0);
+        const llm::RoundedRows rounded = {Random({1, k / 32, 32}, kInt8), Random({1, k / 32}),
+                                          Random({1, k / 32})};
+        AddBandwidth(
+            absl::StrCat("gemv_", info.name, "_i8", size), blocks, kInt8,
+            [&](const Tensor& t) { return llm::Product(rounded, llm::Integers(bits(t), format)); },
+            4 * n + k, 0);
+      }
+      AddBandwidth(
+          absl::StrCat("gemv_bf16", size), {n, k}, kBFloat16,
+          [&](const Tensor& t) { return row.Linear(t); }, 4 * (n + k), 0);
+    }
+  }
+
   void Attention() {
     const int64_t heads = options_.tiny ? 2 : 32, keys = options_.tiny ? 64 : 2048;
     const int64_t width = options_.tiny ? 32 : 128;
@@ -414,7 +445,7 @@ int Main(int argc, char** argv) {
   Bench bench(options);
   std::printf("%s, %s, %d multiprocessors%s\n", options.device.c_str(), bench.target().arch.c_str(),
               bench.target().cores, options.tiny ? "; tiny sizes, whose times mean nothing" : "");
-  std::printf("%-18s %12s %12s %7s %9s %9s %7s  %s\n", "row", "ours us", "peer us", "ratio", "GB/s",
+  std::printf("%-22s %12s %12s %7s %9s %9s %7s  %s\n", "row", "ours us", "peer us", "ratio", "GB/s",
               "TFLOP/s", "wanted", "peer; note");
   return bench.Run() ? 0 : 1;
 }
