@@ -98,8 +98,6 @@ class BlockTiler {
   // Tiles for units of several warps, of products so large that all multiprocessors have one; or
   // false.
   bool ChooseGroups(int64_t rows, int64_t columns, int64_t batch, int64_t steps);
-  // How many tiles of a product in a batch are enough for the chip.
-  int64_t Enough(int64_t batch) const;
   // Whether what follows the sums is much for each of a thread's.
   bool MuchAfter() const;
   // Puts the range that makes the widest vectors last. Returns their lanes.

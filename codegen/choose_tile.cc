@@ -69,11 +69,6 @@ void BlockTiler::ChooseUnit() {
   b_.value = AsOperandOf(*unit_, c_.b);
 }
 
-// Nearly all multiprocessors, as numbers of tiles are powers of two more often than theirs are.
-int64_t BlockTiler::Enough(int64_t batch) const {
-  return ShareOf(target_.cores - target_.cores / 16, batch);
-}
-
 bool BlockTiler::MuchAfter() const {
   const UOp after =
       Substitute(sink_.src(0).src(1), {{Result(), UOp::Const(Result().dtype(), Scalar())}});
@@ -87,10 +82,12 @@ bool BlockTiler::ChooseGroups(int64_t rows, int64_t columns, int64_t batch, int6
   if (scaled_) return false;
   const MatrixShape* unit = UnitOf(target_, c_.reduce.dtype(), {c_.a, c_.b}, kWarpsOfGroup);
   if (unit == nullptr || steps < 2 * unit->steps() || MuchAfter()) return false;
+  // Nearly all multiprocessors: numbers of tiles are powers of two more often than theirs are.
+  const int64_t enough = ShareOf(target_.cores - target_.cores / 16, batch);
   constexpr int64_t kTiles[][2] = {{128, 256}, {128, 128}};
   for (const auto& [m, n] : kTiles) {
     const bool full = m < 2 * rows && n < 2 * columns;
-    if (!full || CeilDiv(rows, m) * CeilDiv(columns, n) < Enough(batch)) continue;
+    if (!full || CeilDiv(rows, m) * CeilDiv(columns, n) < enough) continue;
     tile_rows_ = m;
     tile_columns_ = n;
     unit_ = unit;
@@ -215,7 +212,7 @@ void BlockTiler::ChooseTile(int64_t rows, int64_t columns, int64_t batch) {
     tile_columns_ = n;
     if (few && m * n > 64 * 64) continue;
     if ((m > 32 && m >= 2 * rows) || (n > 32 && n >= 2 * columns)) continue;
-    if (CeilDiv(rows, m) * CeilDiv(columns, n) >= Enough(batch)) break;
+    if (CeilDiv(rows, m) * CeilDiv(columns, n) >= ShareOf(target_.cores, batch)) break;
   }
 }
 

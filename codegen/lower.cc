@@ -19,7 +19,14 @@ Lowerer::Lowerer(const UOp& sink, const Target& target)
       fetches_(target.fetches) {
   for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
   for (const UOp& u : sets_.order()) {
-    if (u.is(Op::kReduce)) reduces_.push_back(u);
+    if (u.is(Op::kReduce)) {
+      reduces_.push_back(u);
+      UOp product = u.src(0).is(Op::kRescale) ? UOp(u.src(0).src(0)) : UOp(u.src(0));
+      for (; product.is(Op::kMma); product = UOp(product.src(2))) {
+        summed_.insert(product.get());
+        if (product.size() < 3) break;
+      }
+    }
     const bool adds = u.is(Op::kUpdate) && u.arg<ReduceArg>().op == Op::kAdd;
     if (adds && u.src(1).is(Op::kReduce) && u.src(1).src(0).is(Op::kMma)) {
       added_by_.emplace(u.src(1).get(), u);

@@ -158,6 +158,7 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
       if (!early.empty()) {
         RETURN_IF_ERROR(reading ? AwaitFilled(early) : FillNext(early, range));
       }
+      RETURN_IF_ERROR(ComputeChains(range));
       RETURN_IF_ERROR(EmitRescales(group, regs));
       RETURN_IF_ERROR(EmitSteps(absl::MakeSpan(group).first(few), absl::MakeSpan(regs).first(few)));
     }
@@ -195,6 +196,30 @@ absl::Status Lowerer::FillForTiles(const std::vector<UOp>& group) {
     }
   }
   return Compute(stages);
+}
+
+absl::Status Lowerer::ComputeChains(const UOp& loop) {
+  if (!threads_) return absl::OkStatus();
+  absl::flat_hash_map<const Node*, int> place;  // in its chain
+  std::vector<std::vector<UOp>> by_place;
+  for (const UOp& u : sets_.order()) {
+    if (!u.is(Op::kMma) || u.arg<std::string>() == kDotName) continue;
+    if (!(sets_.Free(u) & sets_.Bit(loop)) || Find(u) != nullptr) continue;
+    const int at = u.size() == 3 && place.contains(u.src(2).get()) ? place[u.src(2).get()] + 1 : 0;
+    place[u.get()] = at;
+    if (static_cast<int>(by_place.size()) <= at) by_place.resize(at + 1);
+    by_place[at].push_back(u);
+  }
+  // Sums that take up more than one product, all of which are known at a point of this loop.
+  RangeMask open = 0;
+  for (const Block& b : blocks_) open |= b.bit;
+  for (const std::vector<UOp>& products : by_place) {
+    for (const UOp& u : products) {
+      if (by_place.size() > 1 && !(sets_.Free(u) & ~open) && !OfSum(u))
+        RETURN_IF_ERROR(Compute({u}));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Lowerer::EmitRescales(const std::vector<UOp>& group, const std::vector<UOp>& regs) {
@@ -346,26 +371,51 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
   if (at_once) RETURN_IF_ERROR(Compute(needed));
   const bool products = std::all_of(group.begin(), group.end(), fused);
   const int inner = static_cast<int>(blocks_.size()) - 1;
+  const auto factor = [&](const UOp& product, int k) { return *Find(product.src(k)); };
+  const auto old = [&](size_t i) {
+    return Append(inner, UOp::Make(Op::kLoad, group[i].dtype(), {regs[i]}, FreshId()));
+  };
+  const auto set = [&](size_t i, const UOp& next) {
+    Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
+  };
+  std::vector<size_t> by_units;  // of several products each
   for (const size_t i : OrderOfSums(group, products && !at_once)) {
     const UOp& r = group[i];
+    const UOp& value = TakenUp(r);
+    if (at_once && by_unit(r) && value.size() == 3) {
+      by_units.push_back(i);
+      continue;
+    }
     if (!at_once) {
       const std::vector<UOp> own = operands(r);
       RETURN_IF_ERROR(Compute({own.rbegin(), own.rend()}));
     }
-    const UOp old = Append(inner, UOp::Make(Op::kLoad, r.dtype(), {regs[i]}, FreshId()));
-    const auto factor = [&](const UOp& product, int k) { return *Find(product.src(k)); };
-    UOp next = old;
-    for (const UOp& p : ProductsOf(TakenUp(r))) {
+    UOp next = old(i);
+    for (const UOp& p : ProductsOf(value)) {
       next = Append(inner, p.WithSrcs({factor(p, 0), factor(p, 1), next}));
     }
-    if (next == old) {
-      const UOp& value = TakenUp(r);
-      next = fused(r) ? UOp::Make(Op::kFma, {factor(value, 0), factor(value, 1), old})
-                      : UOp::Make(r.arg<ReduceArg>().op, {old, *Find(value)});
+    if (!by_unit(r)) {
+      next = fused(r) ? UOp::Make(Op::kFma, {factor(value, 0), factor(value, 1), next})
+                      : UOp::Make(r.arg<ReduceArg>().op, {next, *Find(value)});
       Append(inner, next);
     }
-    Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
+    set(i, next);
   }
+  // The first product of all, then the second: a unit takes one up while it is at others.
+  std::vector<UOp> so_far;
+  for (const size_t i : by_units) so_far.push_back(old(i));
+  bool more = !by_units.empty();
+  for (size_t step = 0; more; ++step) {
+    more = false;
+    for (size_t k = 0; k < by_units.size(); ++k) {
+      const std::vector<UOp> all = ProductsOf(TakenUp(group[by_units[k]]));
+      if (step >= all.size()) continue;
+      more = true;
+      const UOp& p = all[step];
+      so_far[k] = Append(inner, p.WithSrcs({factor(p, 0), factor(p, 1), so_far[k]}));
+    }
+  }
+  for (size_t k = 0; k < by_units.size(); ++k) set(by_units[k], so_far[k]);
   return absl::OkStatus();
 }
 

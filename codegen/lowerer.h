@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -107,6 +108,11 @@ class Lowerer {
   // that are rescaled also those over the first of the ranges alone. Those come first, `few` of
   // them.
   std::vector<UOp> ReducedWith(const UOp& first, size_t& few);
+  // At a point of a loop: products that units sum one after another, the first of each sum before
+  // the second of any, so that a unit is not waited for.
+  absl::Status ComputeChains(const UOp& loop);
+  // Whether a product is taken up by a reduction's register.
+  bool OfSum(const UOp& product) const { return summed_.contains(product.get()); }
   // At a point of the range by which sums are rescaled: what they have so far is multiplied.
   absl::Status EmitRescales(const std::vector<UOp>& group, const std::vector<UOp>& regs);
   // A reduction over the threads of a row: each computes its value, then all combine them.
@@ -177,6 +183,7 @@ class Lowerer {
   std::vector<UOp> reduces_;
   // Of sums by a matrix unit, the UPDATE that adds them.
   absl::flat_hash_map<const Node*, UOp> added_by_;
+  absl::flat_hash_set<const Node*> summed_;  // products by units, of reductions themselves
   std::vector<Block> blocks_;
   bool extents_ = false;                           // whether an extent is being computed
   std::vector<UOp> tested_;                        // gates of UPDATEs that hold here

@@ -9,7 +9,8 @@
 // and values, of which the next tile is fetched meanwhile; each tile takes one barrier.
 //
 // Of a head of 128 a warp does 2 * 2 * 16 * 64 * 128 flops a tile and reads 32 KB of shared memory,
-// 256 clocks of it for 205 of a multiprocessor's units at the rate of mma.sync on an H100.
+// 256 clocks of it for 205 of a multiprocessor's units at the rate of mma.sync on an H100. 32 heads
+// of 2048 x 128 in bf16 took 291 us there, 671 with scores in shared memory.
 #pragma once
 
 #include "codegen/one_pass.h"

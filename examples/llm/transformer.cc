@@ -28,7 +28,9 @@ bool AnyIntegers(const Model& model) {
 Transformer::Transformer(const Model& model, int64_t context, DType cache, Activations activations)
     : model_(model),
       context_(context),
-      rounds_(activations != Activations::kF32 && AnyIntegers(model)),
+      rounds_(
+          activations != Activations::kF32 && AnyIntegers(model) &&
+          (activations == Activations::kInt8 || model.division.whole.places()[0].kind() == "CPU")),
       narrows_(activations == Activations::kBf16) {
   const ModelConfig& c = model.config;
   const int64_t half = c.head_dim / 2;

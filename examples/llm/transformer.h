@@ -13,8 +13,9 @@ namespace tessera::llm {
 // kF32: as they are.
 // kInt8: in models with weights of integers in blocks as llama.cpp does, so that the text is the
 // same: beside such weights as integers of eight bits in blocks of 32, beside f16 as f16.
-// kBf16: a few rows as kInt8; many, as of a prompt, as bf16, which is nearer to f32, beside weights
-// of integers (which are made bf16, too) and of bf16.
+// kBf16: a few rows as kInt8 on CPUs, on GPUs, to which rounding is more work, as kF32; many, as of
+// a prompt, as bf16, which is nearer to f32, beside weights of integers (which are made bf16, too)
+// and of bf16.
 enum class Activations { kF32, kInt8, kBf16 };
 
 class Transformer {
