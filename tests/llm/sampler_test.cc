@@ -66,6 +66,13 @@ TEST(Sampler, APenaltyMakesNoTokenOfNaN) {
   }
 }
 
+TEST(Sampler, TheLikeliestIsTheFirstGreatestNumber) {
+  const float nan = std::nanf("");
+  EXPECT_EQ(LikeliestOf(std::vector<float>{nan, 1, 3, nan, 3}), 2);
+  EXPECT_EQ(LikeliestOf(std::vector<float>{-1}), 0);
+  EXPECT_EQ(LikeliestOf(std::vector<float>{nan, -INFINITY}), 1);
+}
+
 TEST(Sampler, DrawsFollowTheProbabilities) {
   SamplerOptions o;
   o.temperature = 1;

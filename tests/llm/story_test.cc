@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "examples/llm/command.h"
+#include "examples/llm/parallel.h"
 #include "examples/llm/session.h"
 #include "runtime/device.h"
 #include "runtime/runtime.h"
@@ -48,6 +49,19 @@ void ExpectStory(const std::string& path) {
 }
 
 TEST(Story, TellsTheExpectedText) { ExpectStory(kStory); }
+// The first words: what a GPU finds to be likeliest is so among the logits that it would give.
+TEST(Story, AGpuTellsTheSame) {
+  ASSERT_OK_AND_ASSIGN(Model model, LoadModel(kStory));
+  ASSERT_OK(Distribute(&model, {Place("SIM", 0)}));
+  ASSERT_OK_AND_ASSIGN(const Told told, Tell(model, Greedy(6)));
+  EXPECT_EQ(ReadFile(kStoryText).rfind(told.text, 0), 0u) << told.text;
+  Session session(model, {});
+  const std::vector<int32_t> ids = model.tokenizer->Encode(kPrompt, {});
+  const float* logits = session.Feed(ids);
+  const auto size = static_cast<size_t>(model.config.vocabulary);
+  EXPECT_EQ(session.Likeliest(), LikeliestOf({logits, size}));
+}
+
 TEST(Story, TheSameFromSafetensors) {
   SKIP_WITHOUT_DATA();
   ExpectStory(std::string(kData) + "models/stories260K/hf");
