@@ -10,6 +10,11 @@
 
 extern "C" const char* __ubsan_default_options() { return "print_stacktrace=1"; }
 
+#ifdef __SANITIZE_ADDRESS__
+// NVRTC keeps some of its own.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libnvrtc\n"; }
+#endif
+
 int main(int argc, char** argv) {
   setenv("SPEC", "2", /*overwrite=*/0);
   setenv("CACHE_DIR", tessera::kTestCacheDir, /*overwrite=*/0);
