@@ -204,8 +204,8 @@ class ChainTiler {
     const UOp rows_end = EndOf(CountOf(out_->c_.rows), tile_.rows);
     const UOp keys_end = EndOf(CountOf(out_->c_.inner), tile_.keys);
     const UOp in_keys = keys_end ? Below(key, keys_end) : UOp();
-    value = GatedLoads(Substitute(value, map),
-                       Both(rows_end ? Below(at, rows_end) : UOp(), in_keys), UOp(), UOp());
+    value =
+        GatedLoads(Substitute(value, map), Both(rows_end ? Below(at, rows_end) : UOp(), in_keys));
     const DType dtype = value.dtype();
     if (in_keys) {
       const UOp none = UOp::Const(dtype, ReduceIdentity(arg.op, dtype));

@@ -41,7 +41,7 @@ class ColumnBlocks {
       const UOp step = Range(Steps(CountOf(over), part, threads_ / kWarp), RangeKind::kLoop);
       Substitution map = At(e, column);
       PlaceRanges(over, Simplify(Plus(Times(step, threads_ / kWarp), part)), 1, UOp(), map);
-      const UOp value = GatedLoads(Substitute(u.src(0), map), Gate(column), UOp(), UOp());
+      const UOp value = GatedLoads(Substitute(u.src(0), map), Gate(column));
       const UOp mine = UOp::Make(Op::kReduce, {Simplify(value), step}, u.arg());
       parts_.emplace_back(
           u, MakeStage(stage++, threads_ * copies_ * lanes_, Offset(e, e.thread), mine, e.closed));

@@ -49,9 +49,9 @@ struct GivenTile {
 UOp CountOf(const std::vector<UOp>& ranges);
 // The end of an index that tiles do not divide, or nothing.
 UOp EndOf(const UOp& count, int64_t tile);
-// The value with its loads of memory under one more condition, and one node in it replaced; what
-// fills scratch stays as it is.
-UOp GatedLoads(const UOp& value, const UOp& gate, const UOp& except, const UOp& instead);
+// The value with its loads of memory under one more condition, but for those below nodes for which
+// others stand, as they are, and of what fills scratch.
+UOp GatedLoads(const UOp& value, const UOp& gate, const Substitution& known = {});
 // A store with its ranges replaced, closing these loops, where the gate (or nothing) holds; its
 // loads then, too.
 UOp GatedStore(const UOp& store, const Substitution& map, const UOp& gate,

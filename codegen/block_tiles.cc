@@ -32,11 +32,11 @@ UOp EndOf(const UOp& count, int64_t tile) {
   return count.IsConst() && count.vmax() % tile == 0 ? UOp() : count;
 }
 
-UOp GatedLoads(const UOp& value, const UOp& gate, const UOp& except, const UOp& instead) {
+UOp GatedLoads(const UOp& value, const UOp& gate, const Substitution& known) {
   absl::flat_hash_map<UOp, UOp> done;
   for (const UOp& u : TopoSort({&value, 1})) {
-    if (except && u == except) {
-      done.emplace(u, instead);
+    if (const auto it = known.find(u); it != known.end()) {
+      done.emplace(u, it->second);
       continue;
     }
     if (u.is(Op::kStage)) {
@@ -61,7 +61,7 @@ UOp GatedStore(const UOp& store, const Substitution& map, const UOp& gate,
   const UOp own = index.size() == 3 ? Substitute(index.src(2), map) : UOp();
   if (const UOp all = Both(own, gate)) at.push_back(all);
   std::vector<UOp> srcs = {UOp::Make(Op::kIndex, at),
-                           GatedLoads(Substitute(store.src(1), map), gate, UOp(), UOp())};
+                           GatedLoads(Substitute(store.src(1), map), gate)};
   srcs.insert(srcs.end(), closed.begin(), closed.end());
   return store.WithSrcs(srcs);
 }
@@ -248,7 +248,7 @@ UOp BlockTiler::Stage(const StagedOperand& x, int64_t id) {
   const UOp own_end = is_a ? row_gate_ : column_gate_;
   const UOp in_own = own_end ? Below(Times(own_unit, own_lanes), own_end) : UOp();
   const UOp in_sum = step_gate_ ? Below(Times(sum_unit, sum_lanes), step_gate_) : UOp();
-  UOp value = GatedLoads(Substitute(x.value, map), Both(in_own, in_sum), UOp(), UOp());
+  UOp value = GatedLoads(Substitute(x.value, map), Both(in_own, in_sum));
   // Past the end of the sum both factors are 0, whatever is computed from nothing there.
   if (in_sum && !x.read_only) {
     value = UOp::Make(Op::kWhere, {in_sum, value, UOp::Const(dtype, Scalar())});
@@ -291,8 +291,8 @@ UOp BlockTiler::Sums(const UOp& a, const UOp& b, const UOp& factor) const {
   PlaceRanges(c_.inner, at, 1, UOp(), map);
   const UOp in_sum = step_gate_ ? Below(at, step_gate_) : UOp();
   map.emplace(c_.reduce, c_.reduce);
-  UOp value = GatedLoads(Substitute(scaled_.src(0), map), Both(gate, in_sum), c_.reduce,
-                         sum(product, block_ranges_, c_.reduce));
+  UOp value = GatedLoads(Substitute(scaled_.src(0), map), Both(gate, in_sum),
+                         {{c_.reduce, sum(product, block_ranges_, c_.reduce)}});
   // There is nothing past the end, whatever nothing is scaled by.
   if (in_sum) {
     value = UOp::Make(Op::kWhere, {in_sum, value, UOp::Const(value.dtype(), Scalar())});
@@ -307,8 +307,12 @@ UOp BlockTiler::Stored(const UOp& sums, const Substitution& known) const {
   // The old sum stays as it is until the new one, whose loads have gates, takes its place.
   Substitution around = map;
   around.emplace(Result(), Result());
-  around.insert(known.begin(), known.end());
-  const UOp value = GatedLoads(Substitute(store.src(1), around), gate, Result(), sums);
+  Substitution as_they_are = {{Result(), sums}};
+  for (const auto& [u, to] : known) {
+    around.emplace(u, u);
+    as_they_are.emplace(u, to);
+  }
+  const UOp value = GatedLoads(Substitute(store.src(1), around), gate, as_they_are);
   const UOp& index = store.src(0);
   std::vector<UOp> at = {index.src(0), Substitute(index.src(1), map)};
   UOp all = gate;

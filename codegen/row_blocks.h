@@ -11,6 +11,10 @@
 // that lie beside each other: in f32 it is seven times as many bytes as weights of four bits, all
 // of them from the first cache.
 //
+// Of weights that are s q + o in a block, s and o its own, a thread sums x q and x apart and adds
+// up s and o times these. Where x is infinite that is NaN if the two have other signs, and would
+// have been infinite.
+//
 // Products of bytes are summed by the chip's dot products of four, whose operands stay four bytes
 // of a register from the load on.
 #pragma once

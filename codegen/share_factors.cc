@@ -9,6 +9,7 @@
 #include "graph/rewrite.h"
 
 namespace tessera {
+
 bool OfBytes(const UOp& value) {
   bool reads = false;
   for (const UOp& s : TopoSort({&value, 1})) {

@@ -87,7 +87,7 @@ UOp UnitTiler::StageRows() {
   rows_.fill = {row};
   const UOp step = OwnSteps(a_, map, rows_.fill);
   const UOp gate = rows_.block ? IsRow(row) : UOp();
-  const UOp value = GatedLoads(Substitute(a_, map), gate, UOp(), UOp());
+  const UOp value = GatedLoads(Substitute(a_, map), gate);
   const int64_t whole = tiles_down_ * steps_of_tile_;
   const UOp stage = MakeStage(ids_.stage++, rows_.each * whole, Simplify(PlaceInRows(row, step)),
                               Simplify(value), rows_.fill);

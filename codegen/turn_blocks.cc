@@ -47,7 +47,7 @@ class BlockTurner {
     int64_t id = FreshStageId(sink_);
     const Place out = PlaceOf(columns_);
     for (const UOp& load : turned_) {
-      const UOp value = GatedLoads(Substitute(load, map), Gate(at.quick, at.slow), UOp(), UOp());
+      const UOp value = GatedLoads(Substitute(load, map), Gate(at.quick, at.slow));
       const UOp offset = Simplify(Plus(Times(at.slow, kPitch), at.quick));
       const UOp stage =
           MakeStage(id++, columns_ * kPitch, offset, Simplify(value), {at.thread, at.copy});

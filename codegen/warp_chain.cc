@@ -144,19 +144,20 @@ class WarpChain {
 
   // What stands for an expression of a row and a key at a thread's own score. Past the end of the
   // keys it is `none`.
-  UOp AtScore(const UOp& value, const UOp& none) const {
+  UOp AtScore(const UOp& value, const UOp& none, Substitution known = {}) const {
     Substitution map = out_->outer_;
     const UOp row = Simplify(Plus(out_->first_row_, scores_->row_));
     const UOp key = Simplify(Plus(Times(loop_, kKeys), scores_->Column()));
     PlaceRanges(out_->c_.rows, row, 1, UOp(), map);
     PlaceRanges(out_->c_.inner, key, 1, UOp(), map);
     map.emplace(chain_.first, score_);
-    if (shift_) map.emplace(pass_.max, shift_);
+    if (shift_) known.emplace(pass_.max, shift_);
+    for (const auto& [u, to] : known) map.emplace(u, u);
     const UOp rows_end = EndOf(CountOf(out_->c_.rows), kRows);
     const UOp keys_end = EndOf(CountOf(out_->c_.inner), kKeys);
     const UOp in_keys = keys_end ? Below(key, keys_end) : UOp();
     const UOp at = GatedLoads(Substitute(value, map),
-                              Both(rows_end ? Below(row, rows_end) : UOp(), in_keys), UOp(), UOp());
+                              Both(rows_end ? Below(row, rows_end) : UOp(), in_keys), known);
     return in_keys ? UOp::Make(Op::kWhere, {in_keys, at, none}) : at;
   }
 
@@ -221,7 +222,7 @@ class WarpChain {
       if (!(rounded.dtype() == staged.dtype())) {
         rounded = UOp::Make(Op::kCast, staged.dtype(), {rounded});
       }
-      at = AtScore(Substitute(value, {{staged, rounded}}), none);
+      at = AtScore(value, none, {{staged, rounded}});
     } else {
       at = AtScore(value, none);
     }

@@ -233,8 +233,8 @@ struct Form {
         (size() == 3 && !(dtype(2) == v.dtype))) {
       Fail(SpecRule::kMatrixForm,
            "takes two parts of 16 bytes, and 8 sums of its dtype, or up to 128, f32 of floats and "
-           "i32 "
-           "of bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32; or "
+           "i32 of bytes; or of each four bytes for each lane of i32, or two bf16 for each of f32; "
+           "or "
            "tiles of 1024 bytes");
     }
   }

@@ -60,21 +60,23 @@ class KernelCheck {
         may_(g.nodes.size()),
         closed_(g.nodes.size()),
         around_(g.nodes.size()),
-        lost_(g.nodes.size()) {}
+        lost_(g.nodes.size()),
+        of_units_(g.nodes.size()) {}
 
-  // Whether a vector is an operand of a matrix unit, or its sums.
+  // Whether a vector is an operand of a matrix unit, or its sums; of its sources that is known.
   bool OfUnits(int i) const {
     const Op op = g_.nodes[i].op;
     const auto from = g_.srcs(i);
     return op == Op::kFragment || op == Op::kMma || op == Op::kLanes ||
-           ((op == Op::kRescale || op == Op::kReduce) && !from.empty() && OfUnits(from[0]));
+           ((op == Op::kRescale || op == Op::kReduce) && !from.empty() && of_units_[from[0]]);
   }
 
   void Check() {
     for (int i = 0; i < size(); ++i) {
       Node(i);
+      of_units_[i] = OfUnits(i);
       if (g_.nodes[i].bad) continue;
-      if (g_.nodes[i].dtype.lanes() != 1 && !OfUnits(i)) {
+      if (g_.nodes[i].dtype.lanes() != 1 && !of_units_[i]) {
         g_.Report(SpecRule::kScalarLanes, i, Info(g_.nodes[i].op).text,
                   ": a kernel's values are scalar, but for what matrix units take and give");
       }
@@ -302,7 +304,8 @@ class KernelCheck {
   std::vector<OpenRanges::Id> open_, may_, closed_;
   std::vector<OpenRanges::Id> around_;        // loops around the users that may not run
   absl::flat_hash_map<int, SpecFill> fills_;  // by STAGE
-  std::vector<bool> lost_;  // a mistake below has hidden what ranges the value is open in
+  std::vector<bool> lost_;      // a mistake below has hidden what ranges the value is open in
+  std::vector<bool> of_units_;  // vectors that matrix units take or give
 };
 
 }  // namespace

@@ -137,21 +137,24 @@ Peak Measure() {
 // By copies past the place's own caches.
 Peak MeasureCopies(const Place& place) {
   constexpr int kCopies = 8, kRounds = 3;
+  constexpr int64_t kCopied = kBytes / 2;
   const auto device = GetDevice(place);
   if (!device.ok() || !(*device)->Computes()) return {};
-  const auto from = (*device)->Allocate(kBytes), to = (*device)->Allocate(kBytes);
+  auto from = (*device)->Allocate(kCopied), to = (*device)->Allocate(kCopied);
   if (!from.ok() || !to.ok()) return {};
   Peak peak;
   for (int round = 0; round < kRounds; ++round) {
     if (!(*device)->Wait().ok()) return {};
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kCopies; ++i) {
-      if (!(*device)->CopyWithin((*to)->data, (*from)->data, kBytes).ok()) return {};
+      if (!(*device)->CopyWithin((*to)->data, (*from)->data, kCopied).ok()) return {};
     }
     if (!(*device)->Wait().ok()) return {};
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    peak.copy = std::max(peak.copy, 2.0 * kCopies * static_cast<double>(kBytes) / took.count());
+    peak.copy = std::max(peak.copy, 2.0 * kCopies * static_cast<double>(kCopied) / took.count());
   }
+  from = to = nullptr;
+  (*device)->Trim();
   return peak;
 }
 

@@ -16,7 +16,7 @@ struct Peak {
 // cannot be compiled.
 const Peak& MeasuredPeak();
 // Of any place: of a GPU what its own copies reach, and no flops. All zero of a place that has no
-// room for them, or is not there.
+// room for them, or is not there. It has 256 MB of the place for a moment, as its peak bytes show.
 const Peak& MeasuredPeak(const Place& place);
 
 // How near rates of bytes and flops a second come to the peak: of the limits that are known, the

@@ -274,10 +274,12 @@ class Fuser {
           target.dialect != Dialect::kCuda && !RunsAlongMemory(r)) {
         return false;
       }
-      // A GPU's block is fast enough by itself that few of them cost less than another launch.
+      // A GPU's block is fast enough by itself that few of them cost less than another launch;
+      // very few have less to do.
       const int64_t of_row = row + Iterations(k, all & ~mask);
       const bool blocks = target.dialect == Dialect::kCuda;
-      if (rows < 2 * target.cores && (blocks ? of_row : rows * of_row) > kSmallWork) return false;
+      const int64_t most = blocks && rows < target.cores / 8 ? kSmallWork / 4 : kSmallWork;
+      if (rows < 2 * target.cores && (blocks ? of_row : rows * of_row) > most) return false;
     }
     k.loops += ReducedAxes(r);
     k.has_reduce = true;

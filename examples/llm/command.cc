@@ -77,8 +77,7 @@ constexpr Option kOptions[] = {
      }},
     {"--activations", "f32|int8|bf16",
      "what quantised weights are multiplied by; bf16 is for prompts, single tokens are int8 then, "
-     "f32 on GPUs; "
-     "else bf16 where a matrix unit takes it, int8 on other CPUs, f32 elsewhere",
+     "f32 on GPUs; else bf16 where a matrix unit takes it, int8 on other CPUs, f32 elsewhere",
      [](Command& c, const std::string& v) {
        c.activations = v == "f32"    ? Activations::kF32
                        : v == "int8" ? Activations::kInt8

@@ -29,7 +29,7 @@ absl::Status CheckSampler(const SamplerOptions& o) {
 int32_t LikeliestOf(absl::Span<const float> logits) {
   size_t best = 0;
   for (size_t i = 1; i < logits.size(); ++i) {
-    if (logits[i] > logits[best] || std::isnan(logits[best])) best = i;
+    if (logits[i] > logits[best] || (std::isnan(logits[best]) && !std::isnan(logits[i]))) best = i;
   }
   return static_cast<int32_t>(best);
 }

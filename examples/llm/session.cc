@@ -38,8 +38,7 @@ DType CacheOf(const Model& model, const SessionOptions& options) {
 
 Activations ActivationsOf(const Model& model, const SessionOptions& options) {
   if (options.activations) return *options.activations;
-  const Device& device = model.division.whole;
-  const Place& place = device.is_sharding() ? device.sharding().mesh().places()[0] : device.place();
+  const Place& place = model.division.whole.places()[0];
   if (place.kind() != "CPU") {
     const std::vector<MatrixShape>& units = ValueOrThrow(GetDevice(place))->target().mma;
     const auto takes = [](const MatrixShape& m) { return m.operand == kBFloat16; };
@@ -49,7 +48,9 @@ Activations ActivationsOf(const Model& model, const SessionOptions& options) {
 }
 
 Tensor LikeliestAmong(const Tensor& logits) {
-  const Tensor known = Where(logits.IsNan(), -std::numeric_limits<float>::infinity(), logits);
+  constexpr float kLeast = std::numeric_limits<float>::lowest();  // above what stands for NaN
+  const Tensor known =
+      Where(logits.IsNan(), -std::numeric_limits<float>::infinity(), logits.Maximum(kLeast));
   return known.ArgMax(0, /*keepdim=*/true).Cast(kInt32);
 }
 
@@ -110,7 +111,6 @@ Session::Step& Session::StepFor(size_t tokens, bool all) {
       break;
     }
   }
-  if (tokens == 1) best = 1;
   for (const std::unique_ptr<Step>& s : steps_) {
     if (s->tokens == best) return *s;
   }
@@ -170,8 +170,9 @@ std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
     }
     const size_t n = std::min<size_t>(tokens.size(), step.tokens);
     Run(step, tokens.subspan(0, n));
-    const std::vector<float> logits = all_logits_.ToVector<float>();
-    out.insert(out.end(), logits.begin(), logits.begin() + static_cast<int64_t>(n * row));
+    if (likeliest_) host_logits_ = all_logits_.ToVector<float>();
+    const float* const logits = likeliest_ ? host_logits_.data() : all_logits_.Data<float>();
+    out.insert(out.end(), logits, logits + n * row);
     tokens.remove_prefix(n);
   }
   return out;

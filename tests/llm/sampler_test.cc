@@ -71,6 +71,7 @@ TEST(Sampler, TheLikeliestIsTheFirstGreatestNumber) {
   EXPECT_EQ(LikeliestOf(std::vector<float>{nan, 1, 3, nan, 3}), 2);
   EXPECT_EQ(LikeliestOf(std::vector<float>{-1}), 0);
   EXPECT_EQ(LikeliestOf(std::vector<float>{nan, -INFINITY}), 1);
+  EXPECT_EQ(LikeliestOf(std::vector<float>{nan, nan}), 0);
 }
 
 TEST(Sampler, DrawsFollowTheProbabilities) {

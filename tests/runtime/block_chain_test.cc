@@ -119,6 +119,35 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{4, 65, 70, 128, 128, kBFloat16}, Case{4, 64, 70, 128, 128},
                     Case{1, 32, 70, 128, 128, kFloat16}));
 
+// Where scores stay in registers: masks of memory, and tiles that reach over the keys or columns.
+TEST(BlockChainValues, MasksOfHalves) {
+  for (const auto& [keys, columns] : {std::pair<int64_t, int64_t>{100, 64}, {128, 36}, {90, 34}}) {
+    for (const DType dtype : {kFloat32, kBool}) {
+      const Tensor q = Given({2, 70, 64}, 1, kBFloat16), k = Given({2, keys, 64}, 2, kBFloat16);
+      const Tensor v = Given({2, keys, columns}, 3, kBFloat16);
+      Tensor mask = Given({70, keys}, 4, kFloat32);
+      if (dtype.IsBool()) mask = (mask > -0.5).Contiguous().Realize();
+      AttentionOptions options;
+      options.mask = mask;
+      const Tensor y = q.ScaledDotProductAttention(k, v, options).Cast(kFloat32);
+      const std::string text = KernelsFor(y).text;
+      int maxima = 0;
+      for (size_t at = 0;
+           (at = text.find("= rt_warp_max(RT_SELF 4, ", at + 1)) != std::string::npos;)
+        ++maxima;
+      EXPECT_EQ(maxima, 2) << "one for each of a thread's two rows";
+      options.mask = mask.To("CPU");
+      const auto of = [](const Tensor& t) { return t.To("CPU").Cast(kFloat32); };
+      const std::vector<float> want =
+          of(q).ScaledDotProductAttention(of(k), of(v), options).ToVector<float>();
+      const std::vector<float> got = y.ToVector<float>();
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_NEAR(got[i], want[i], 0.02) << keys << " keys, " << columns << " columns, " << i;
+      }
+    }
+  }
+}
+
 TEST(BlockChainValues, MasksAndInfinities) {
   const Tensor q = Given({2, 40, 16}, 1), k = Given({2, 90, 16}, 2), v = Given({2, 90, 32}, 3);
   const std::vector<float> masks = Draw(40 * 90, 4);
