@@ -8,6 +8,7 @@
 #include "runtime/plan_key.h"
 #include "runtime/runtime.h"
 #include "tests/runtime/nvrtc_testing.h"
+#include "tests/support/raw_kernel.h"
 #include "tools/benchmarks/gpu_texts.h"
 
 namespace tessera {
@@ -53,6 +54,12 @@ class Nvrtc : public NvrtcTest {
 };
 
 Tensor Given(const Dims& dims, DType dtype = kFloat32) { return Tensor::Empty(dims, dtype, "SIM"); }
+
+// What tests of faults run on a GPU.
+TEST_F(Nvrtc, KernelsWrittenByHandCompile) {
+  const Program p = RawProgram("wild", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");
+  for (const std::string& arch : archs_) EXPECT_FALSE(Compile(p, arch).image.empty());
+}
 
 TEST_F(Nvrtc, ElementwiseLoadsAndStoresVectors) {
   ExpectPtx({Given({1024, 1024}) * 2 + Given({1024, 1024})},

@@ -12,17 +12,22 @@
 namespace tessera {
 
 // Two blocks of 32 threads, which run the statement; its one parameter is b0, of f32.
-inline std::shared_ptr<Executable> RawKernel(DeviceRuntime& device, const std::string& name,
-                                             const std::string& statement) {
+inline Program RawProgram(const std::string& name, const std::string& statement) {
   Program p;
   p.entry = name;
-  p.text = absl::StrCat(PreludeFor(statement, PreludeKind::kCuda), kBodyMark, "RT_GLOBAL(", name,
-                        ", 32)(RT_THREAD rt_f32* RT_RESTRICT b0) {\n", statement, "\n}\nRT_ENTRY(",
-                        name, ")\n");
+  const std::string body =
+      absl::StrCat("RT_GLOBAL(", name, ", 32)(RT_THREAD rt_f32* RT_RESTRICT b0) {\n", statement,
+                   "\n}\nRT_ENTRY(", name, ")\n");
+  p.text = absl::StrCat(PreludeFor(body, PreludeKind::kCuda), kBodyMark, body);
   p.grid = UOp::Index(2);
   p.threads = 32;
   p.buffers = {0};
   p.statements = UOp::Make(Op::kProgram, {}, Arg(name));
+  return p;
+}
+inline std::shared_ptr<Executable> RawKernel(DeviceRuntime& device, const std::string& name,
+                                             const std::string& statement) {
+  const Program p = RawProgram(name, statement);
   const auto made = device.Compile({&p, 1});
   CHECK(made.ok(), made.status().ToString());
   return (*made)[0];
