@@ -5,6 +5,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "codegen/byte_dots.h"
 #include "codegen/lowerer.h"
+#include "codegen/matrix.h"
 #include "graph/fault.h"
 #include "graph/fold.h"
 #include "graph/kernel_form.h"
@@ -76,10 +77,7 @@ std::vector<UOp> ProductsOf(const UOp& value) {
 }
 
 // Sums by units of several warps, which go on until they are waited for.
-bool IsInPlace(const UOp& r) {
-  return r.src(0).is(Op::kMma) && r.src(0).src(0).is(Op::kFragment) &&
-         r.src(0).src(0).size() == 2 && r.src(0).src(0).arg<Ints>()[1] >= 2;
-}
+bool IsInPlace(const UOp& r) { return r.src(0).is(Op::kMma) && ReadInPlace(r.src(0).src(0)); }
 
 bool IsRescaled(const UOp& r) { return r.src(0).is(Op::kRescale); }
 

@@ -217,6 +217,10 @@ UOp MatrixColumnPair(const MatrixRanges& ranges, const UOp& lane) {
   return Plus(Times(ranges.column_part, kMatrixRows / 2), Modulo(lane, 4));
 }
 
+bool ReadInPlace(const UOp& u) {
+  return u.is(Op::kFragment) && u.size() == 2 && u.arg<Ints>()[1] >= 2;
+}
+
 UOp UseMatrixUnits(const UOp& sink, const Target& target) {
   return MatrixUser(sink, target).Run(sink);
 }

@@ -29,6 +29,9 @@ MatrixRanges MakeMatrixRanges(int64_t first_id, int64_t steps, int64_t columns, 
 UOp MatrixRow(const MatrixRanges& ranges, const UOp& lane);
 UOp MatrixColumnPair(const MatrixRanges& ranges, const UOp& lane);
 
+// Whether a FRAGMENT says where rows begin, which a unit of several warps reads there by itself.
+bool ReadInPlace(const UOp& u);
+
 // Sums over kMatrix ranges, of what lies in scratch, by the units of the target: operands are read
 // as fragments of 16 bytes a thread (eight rows of 16 bytes make a matrix, four matrices a
 // fragment), and the sums of a thread are the lanes of one vector. What the target cannot do, and

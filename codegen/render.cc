@@ -14,7 +14,9 @@
 #include "codegen/gpu_numbers.h"
 #include "codegen/lanes.h"
 #include "codegen/literal.h"
+#include "codegen/matrix.h"
 #include "codegen/passes.h"
+#include "codegen/program_text.h"
 #include "codegen/tile_numbers.h"
 #include "graph/fault.h"
 #include "graph/panel.h"
@@ -23,52 +25,8 @@
 namespace tessera {
 namespace {
 
-// What reads an element that a kernel stores or fills must not be taken for constant.
-absl::flat_hash_set<const Node*> Written(const UOp& program) {
-  absl::flat_hash_set<const Node*> written;
-  for (const UOp& u : program.srcs()) {
-    if (u.is(Op::kPut)) written.insert(u.src(0).get());
-  }
-  return written;
-}
-
-constexpr int64_t kCopies = 4;  // of the body of a loop over scratch
-
-// Innermost loops over scratch of as many steps as copies divide: neighbours are then read as one
-// vector, or while others are multiplied.
-absl::flat_hash_set<const Node*> LoopsToUnroll(const UOp& program) {
-  absl::flat_hash_set<const Node*> out;
-  const Node* innermost = nullptr;
-  bool reads = false;
-  for (const UOp& u : program.srcs()) {
-    if (u.is(Op::kRange) || u.is(Op::kIf)) {
-      const bool fixed = u.is(Op::kRange) && u.src(0).IsConst(0) && u.src(1).IsConst() &&
-                         u.src(1).vmax() % kCopies == 0;
-      innermost = fixed ? u.get() : nullptr;
-      reads = false;
-    } else if (u.is(Op::kEnd)) {
-      if (innermost == u.src(0).get() && reads) out.insert(innermost);
-      innermost = nullptr;
-    } else if (u.is(Op::kFragment) || u.is(Op::kLoad)) {
-      reads |= u.src(0).is(Op::kScratch);
-    }
-  }
-  return out;
-}
-
-// How often a loop runs, where that is known; else 0.
-int64_t Iterations(const UOp& loop) {
-  const UOp &begin = loop.src(0), &end = loop.src(1), &step = loop.src(2);
-  if (!begin.IsConst() || !end.IsConst() || !step.IsConst() || step.vmin() < 1) return 0;
-  return (end.vmax() - begin.vmin() + step.vmin() - 1) / step.vmin();
-}
-
 // Of shared memory, what no chip has three times, and what none has twice.
 constexpr int64_t kBytesOfTwo = 76 << 10, kBytesOfOne = 114 << 10;
-
-bool IsInPlace(const UOp& u) {
-  return u.is(Op::kFragment) && u.size() == 2 && u.arg<Ints>()[1] >= 2;
-}
 
 class Renderer {
  public:
@@ -78,7 +36,7 @@ class Renderer {
   absl::StatusOr<GpuText> RunGpu(const Lowered& lowered) {
     gpu_ = true;
     const UOp& program = lowered.program;
-    const auto written = Written(program);
+    const auto written = WrittenBuffers(program);
     GpuText out;
     std::map<int64_t, UOp> params;
     for (const UOp& u : TopoSort({&program, 1})) {
@@ -96,7 +54,7 @@ class Renderer {
     for (int v : out.variables) absl::StrAppend(&list, ", rt_i64 p", v);
     threads_ = lowered.threads;
     unrolled_ = LoopsToUnroll(program);
-    in_place_ = absl::c_any_of(program.srcs(), IsInPlace);
+    in_place_ = absl::c_any_of(program.srcs(), ReadInPlace);
     for (const UOp& u : program.srcs()) RETURN_IF_ERROR(Statement(u));
     const std::string& name = program.arg<std::string>();
     // What fetches keeps busy while it waits if two blocks share a multiprocessor's registers.
@@ -227,7 +185,7 @@ class Renderer {
   void Value(const UOp& u, const std::string& expr) {
     if (names_.contains(u.get())) return;
     const std::string name = absl::StrCat("v", next_++);
-    const std::string type = IsTile(u.dtype()) || IsInPlace(u) ? "auto" : TypeName(Held(u));
+    const std::string type = IsTile(u.dtype()) || ReadInPlace(u) ? "auto" : TypeName(Held(u));
     Line(absl::StrCat("const ", type, " ", name, " = ", expr, ";"));
     names_.emplace(u.get(), name);
     scopes_.back().push_back(u.get());
@@ -253,7 +211,7 @@ class Renderer {
     const auto use = [&](int i) { return UseAs(u.src(i), lanes, index); };
     const DType operand = u.src(0).dtype();
     if (u.is(Op::kCast)) {
-      return Cast(use(0), operand == kInt64 ? index : operand, Held(u));
+      return CastText(use(0), operand == kInt64 ? index : operand, Held(u));
     }
     if (u.is(Op::kBitcast))
       return absl::StrCat("rt_bitcast<", TypeName(u.dtype().Scalar()), ">(", use(0), ")");
@@ -309,27 +267,6 @@ class Renderer {
     }
     return absl::StrCat(u.is(Op::kShr) ? "rt_shr" : "rt_shl", "_bytes(", Use(u.src(0)), ", ", by,
                         ")");
-  }
-
-  static std::string Cast(const std::string& value, DType from, DType to) {
-    const auto storage_only = [](DType t) {
-      return t.kind() == Kind::kBF16 || t.kind() == Kind::kF8E4M3 || t.kind() == Kind::kF8E5M2;
-    };
-    // Those are cast from and to f32; the cast beyond it may have been merged with this one.
-    std::string x = value;
-    if (storage_only(from)) {
-      x = absl::StrCat("rt_", from.Scalar().ToString(), "_to_f32(", x, ")");
-      from = kFloat32.WithLanes(from.lanes());
-    }
-    if (storage_only(to)) {
-      if (from.kind() != Kind::kF32) x = absl::StrCat("rt_cast<rt_f32>(", x, ")");
-      return absl::StrCat("rt_f32_to_", to.Scalar().ToString(), "(", x, ")");
-    }
-    if (from == to) return x;
-    if (from.IsFloat() && to.IsInt() && to.lanes() == 1 && FaultPlanted(Fault::kPlainCast)) {
-      return absl::StrCat("(", TypeName(to), ")(", x, ")");
-    }
-    return absl::StrCat("rt_cast<", TypeName(to.Scalar()), ">(", x, ")");
   }
 
   std::string Load(const UOp& u) {
@@ -417,11 +354,11 @@ class Renderer {
       }
       case Op::kRange: {
         const std::string name = absl::StrCat("i", u.arg<RangeArg>().id);
-        if (unrolled_.contains(u.get())) Line(absl::StrCat("RT_UNROLL_BY(", kCopies, ")"));
+        if (unrolled_.contains(u.get())) Line(absl::StrCat("RT_UNROLL_BY(", kCopiesOfLoop, ")"));
         std::string more = absl::StrCat(name, " < ", Use(u.src(1)));
         // So that registers go to the loops that run most, and not to those that are nested
         // deepest.
-        if (const int64_t n = gpu_ ? 0 : Iterations(u); n > 1) {
+        if (const int64_t n = gpu_ ? 0 : LoopCount(u); n > 1) {
           more = absl::StrCat("RT_TIMES(", more, ", ", n, ")");
         }
         Open(absl::StrCat("for (", TypeName(Held(u)), " ", name, " = ", Use(u.src(0)), "; ", more,
@@ -515,7 +452,7 @@ class Renderer {
           Value(u, LoadTile(u, Use(u.src(2)), u.arg<Ints>()[1] != 0));
           break;
         }
-        Value(u, absl::StrCat("rt_", IsInPlace(u) ? "rows" : "fragment",
+        Value(u, absl::StrCat("rt_", ReadInPlace(u) ? "rows" : "fragment",
                               u.arg<Ints>()[1] % 2 != 0 ? "_turned" : "", "(RT_SELF ",
                               Use(u.src(0)), ", ", Use(u.src(1)), ")"));
         break;
