@@ -208,13 +208,13 @@ absl::Status Lowerer::ComputeChains(const UOp& loop) {
     if (static_cast<int>(by_place.size()) <= at) by_place.resize(at + 1);
     by_place[at].push_back(u);
   }
-  // Sums that take up more than one product, all of which are known at a point of this loop.
+  if (by_place.size() < 2) return absl::OkStatus();
   RangeMask open = 0;
   for (const Block& b : blocks_) open |= b.bit;
   for (const std::vector<UOp>& products : by_place) {
     for (const UOp& u : products) {
-      if (by_place.size() > 1 && !(sets_.Free(u) & ~open) && !OfSum(u))
-        RETURN_IF_ERROR(Compute({u}));
+      const bool known = !(sets_.Free(u) & ~open);  // at a point of this loop
+      if (known && !OfSum(u)) RETURN_IF_ERROR(Compute({u}));
     }
   }
   return absl::OkStatus();
@@ -401,15 +401,17 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
   }
   // The first product of all, then the second: a unit takes one up while it is at others.
   std::vector<UOp> so_far;
-  for (const size_t i : by_units) so_far.push_back(old(i));
-  bool more = !by_units.empty();
-  for (size_t step = 0; more; ++step) {
-    more = false;
+  std::vector<std::vector<UOp>> of_sum;
+  size_t most = 0;
+  for (const size_t i : by_units) {
+    so_far.push_back(old(i));
+    of_sum.push_back(ProductsOf(TakenUp(group[i])));
+    most = std::max(most, of_sum.back().size());
+  }
+  for (size_t step = 0; step < most; ++step) {
     for (size_t k = 0; k < by_units.size(); ++k) {
-      const std::vector<UOp> all = ProductsOf(TakenUp(group[by_units[k]]));
-      if (step >= all.size()) continue;
-      more = true;
-      const UOp& p = all[step];
+      if (step >= of_sum[k].size()) continue;
+      const UOp& p = of_sum[k][step];
       so_far[k] = Append(inner, p.WithSrcs({factor(p, 0), factor(p, 1), so_far[k]}));
     }
   }

@@ -237,17 +237,21 @@ class WarpChain {
     return Substitute(value, {{OfScores().row_half, out_->matrix_.row_half}});
   }
 
-  // The second product's sums: by units whose left operands are the weights that threads hold.
-  UOp Second(const UOp& values) {
-    // A left operand like any other, which differs from tile to tile, for its place.
-    StagedOperand a = out_->a_;
-    a.at = a.step = UOp();
-    const UOp differs = UOp::Make(Op::kCast, a.value.dtype(), {loop_});
-    const UOp scratch = Scratch(next_stage_, a.value.dtype(), out_->Elements(a) * 16);
+  // What stands for the weights until their units are there: a staged operand, which differs from
+  // tile to tile. Nothing reads it in the end.
+  UOp PlaceOfWeights() {
+    const DType dtype = weight_.dtype();
+    const int64_t id = next_stage_++;
+    const UOp scratch = Scratch(id, dtype, out_->Elements(out_->a_) * dtype.bytes());
+    const UOp differs = UOp::Make(Op::kCast, dtype, {loop_});
     const UOp store = UOp::Make(
         Op::kStore, {UOp::Make(Op::kIndex, {scratch, UOp::Index(0)}), differs}, int64_t{0});
-    const UOp place =
-        UOp::Make(Op::kStage, {scratch, store}, StageArg{next_stage_++, Space::kShared, 0});
+    return UOp::Make(Op::kStage, {scratch, store}, StageArg{id, Space::kShared, 0});
+  }
+
+  // The second product's sums: by units whose left operands are the weights that threads hold.
+  UOp Second(const UOp& values) {
+    const UOp place = PlaceOfWeights();
     const UOp factor = out_->step_ ? OfOutput(factor_) : UOp();
     const UOp element =
         InUnits(out_->Sums(out_->Read(out_->a_, place), out_->Read(out_->b_, values), factor),
