@@ -62,6 +62,13 @@ TEST(Story, AGpuTellsTheSame) {
   EXPECT_EQ(session.Likeliest(), LikeliestOf({logits, size}));
 }
 
+TEST(Story, TwoGpusTellTheSame) {
+  ASSERT_OK_AND_ASSIGN(Model model, LoadModel(kStory));
+  ASSERT_OK(Distribute(&model, {Place("SIM", 0), Place("SIM", 1)}));
+  ASSERT_OK_AND_ASSIGN(const Told told, Tell(model, Greedy(4)));
+  EXPECT_EQ(ReadFile(kStoryText).rfind(told.text, 0), 0u) << told.text;
+}
+
 TEST(Story, TheSameFromSafetensors) {
   SKIP_WITHOUT_DATA();
   ExpectStory(std::string(kData) + "models/stories260K/hf");

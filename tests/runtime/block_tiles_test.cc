@@ -91,6 +91,12 @@ TEST_F(BlockTiles, LargeProductsUseUnitsOfFourWarps) {
     ExpectProduct({300, 200, 530}, kBFloat16, turn & 1, turn & 2, "= rt_wgmma_bf16(");
     ExpectProduct({200, 128, 180}, kFloat16, turn & 1, turn & 2, "= rt_wgmma_f16(");
   }
+  const Tensor several = Given({2, 150, 130}, kBFloat16), others = Given({2, 130, 170}, kBFloat16);
+  const Tensor each = several.Cast(kFloat32).MatMul(others.Cast(kFloat32));
+  EXPECT_THAT(TextOf(each), testing::HasSubstr("= rt_wgmma_bf16("));
+  EXPECT_EQ(
+      Values(each),
+      several.To("CPU").Cast(kFloat32).MatMul(others.To("CPU").Cast(kFloat32)).ToVector<float>());
   const Tensor a = Given({200, 140}, kBFloat16), b = Given({260, 140}, kInt8);
   const Tensor c = (a + 1).Cast(kFloat32).MatMul(b.Cast(kBFloat16).Cast(kFloat32).T()).Relu();
   EXPECT_THAT(TextOf(c), testing::HasSubstr("= rt_wgmma_bf16("));
