@@ -3,7 +3,9 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "codegen/byte_dots.h"
 #include "codegen/lowerer.h"
 #include "graph/kernel_form.h"
 #include "graph/status.h"
@@ -19,14 +21,7 @@ Lowerer::Lowerer(const UOp& sink, const Target& target)
       fetches_(target.fetches) {
   for (const UOp& u : sets_.order()) depth_.emplace(u.get(), DepthOf(u));
   for (const UOp& u : sets_.order()) {
-    if (u.is(Op::kReduce)) {
-      reduces_.push_back(u);
-      UOp product = u.src(0).is(Op::kRescale) ? UOp(u.src(0).src(0)) : UOp(u.src(0));
-      for (; product.is(Op::kMma); product = UOp(product.src(2))) {
-        summed_.insert(product.get());
-        if (product.size() < 3) break;
-      }
-    }
+    if (u.is(Op::kReduce)) reduces_.push_back(u);
     const bool adds = u.is(Op::kUpdate) && u.arg<ReduceArg>().op == Op::kAdd;
     if (adds && u.src(1).is(Op::kReduce) && u.src(1).src(0).is(Op::kMma)) {
       added_by_.emplace(u.src(1).get(), u);
@@ -36,6 +31,24 @@ Lowerer::Lowerer(const UOp& sink, const Target& target)
       CHECK(it == added_by_.end() || it->second == u, "lower: a sum of tiles is read besides");
     }
   }
+  if (threads_) FindChains();
+}
+
+void Lowerer::FindChains() {
+  absl::flat_hash_set<const Node*> summed;
+  for (const UOp& r : reduces_) {
+    for (const UOp& p : ProductsOf(TakenUp(r))) summed.insert(p.get());
+  }
+  absl::flat_hash_map<const Node*, size_t> place;
+  for (const UOp& u : sets_.order()) {
+    if (!u.is(Op::kMma) || u.arg<std::string>() == kDotName) continue;
+    const auto before = u.size() == 3 ? place.find(u.src(2).get()) : place.end();
+    const size_t at = before == place.end() ? 0 : before->second + 1;
+    place[u.get()] = at;
+    if (chains_.size() <= at) chains_.resize(at + 1);
+    if (!summed.contains(u.get())) chains_[at].push_back(u);
+  }
+  if (chains_.size() < 2) chains_.clear();
 }
 
 absl::StatusOr<Lowered> Lowerer::Run(const std::string& name) {

@@ -60,11 +60,7 @@ absl::Status Lowerer::EmitRunning(const UOp& u) {
   return absl::OkStatus();
 }
 
-namespace {
-
-// The products of which a value is the sum, as units take them up one after another; none where it
-// is something else.
-std::vector<UOp> ProductsOf(const UOp& value) {
+std::vector<UOp> Lowerer::ProductsOf(const UOp& value) {
   std::vector<UOp> out;
   for (UOp u = value; u.is(Op::kMma); u = UOp(u.src(2))) {
     out.push_back(u);
@@ -76,13 +72,12 @@ std::vector<UOp> ProductsOf(const UOp& value) {
   return out;
 }
 
+namespace {
+
 // Sums by units of several warps, which go on until they are waited for.
 bool IsInPlace(const UOp& r) { return r.src(0).is(Op::kMma) && ReadInPlace(r.src(0).src(0)); }
 
 bool IsRescaled(const UOp& r) { return r.src(0).is(Op::kRescale); }
-
-// What a reduction takes up at each point.
-const UOp& TakenUp(const UOp& r) { return IsRescaled(r) ? r.src(0).src(0) : r.src(0); }
 
 }  // namespace
 
@@ -197,24 +192,13 @@ absl::Status Lowerer::FillForTiles(const std::vector<UOp>& group) {
 }
 
 absl::Status Lowerer::ComputeChains(const UOp& loop) {
-  if (!threads_) return absl::OkStatus();
-  absl::flat_hash_map<const Node*, int> place;  // in its chain
-  std::vector<std::vector<UOp>> by_place;
-  for (const UOp& u : sets_.order()) {
-    if (!u.is(Op::kMma) || u.arg<std::string>() == kDotName) continue;
-    if (!(sets_.Free(u) & sets_.Bit(loop)) || Find(u) != nullptr) continue;
-    const int at = u.size() == 3 && place.contains(u.src(2).get()) ? place[u.src(2).get()] + 1 : 0;
-    place[u.get()] = at;
-    if (static_cast<int>(by_place.size()) <= at) by_place.resize(at + 1);
-    by_place[at].push_back(u);
-  }
-  if (by_place.size() < 2) return absl::OkStatus();
   RangeMask open = 0;
   for (const Block& b : blocks_) open |= b.bit;
-  for (const std::vector<UOp>& products : by_place) {
+  for (const std::vector<UOp>& products : chains_) {
     for (const UOp& u : products) {
-      const bool known = !(sets_.Free(u) & ~open);  // at a point of this loop
-      if (known && !OfSum(u)) RETURN_IF_ERROR(Compute({u}));
+      const RangeMask free = sets_.Free(u);
+      const bool known = (free & sets_.Bit(loop)) && !(free & ~open);  // at a point of this loop
+      if (known) RETURN_IF_ERROR(Compute({u}));
     }
   }
   return absl::OkStatus();

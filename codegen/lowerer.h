@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +18,11 @@
 #include "graph/uop.h"
 
 namespace tessera {
+
+// What a reduction takes up at each point, rescaled or not.
+inline const UOp& TakenUp(const UOp& reduce) {
+  return reduce.src(0).is(Op::kRescale) ? reduce.src(0).src(0) : reduce.src(0);
+}
 
 class Lowerer {
  public:
@@ -111,10 +115,12 @@ class Lowerer {
   // At a point of a loop: products that units sum one after another, the first of each sum before
   // the second of any, so that a unit is not waited for.
   absl::Status ComputeChains(const UOp& loop);
-  // Whether a product is taken up by a reduction's register.
-  bool OfSum(const UOp& product) const { return summed_.contains(product.get()); }
+  void FindChains();
   // At a point of the range by which sums are rescaled: what they have so far is multiplied.
   absl::Status EmitRescales(const std::vector<UOp>& group, const std::vector<UOp>& regs);
+  // The products of which a value is the sum, as units take them up one after another; none where
+  // it is something else.
+  static std::vector<UOp> ProductsOf(const UOp& value);
   // A reduction over the threads of a row: each computes its value, then all combine them.
   absl::Status EmitCombines(const std::vector<UOp>& group, int home);
   // A register that stands before the loop takes up the value of each of its points. Within the
@@ -183,7 +189,9 @@ class Lowerer {
   std::vector<UOp> reduces_;
   // Of sums by a matrix unit, the UPDATE that adds them.
   absl::flat_hash_map<const Node*, UOp> added_by_;
-  absl::flat_hash_set<const Node*> summed_;  // products by units, of reductions themselves
+  // Of a GPU's units, if any sum has several: the first products, the second, ...; but for those
+  // that reductions take up.
+  std::vector<std::vector<UOp>> chains_;
   std::vector<Block> blocks_;
   bool extents_ = false;                           // whether an extent is being computed
   std::vector<UOp> tested_;                        // gates of UPDATEs that hold here
