@@ -64,7 +64,7 @@ class ChainTiler {
     if (!out.Choose(&given)) return UOp();
     out.Bind();
     ahead_ = FetchesAhead();
-    if (ahead_ && CanFetch(out.b_)) out.b_.ahead = 1;
+    if (ahead_ && out.CanFetch(out.b_)) out.b_.ahead = 1;
     const UOp loop = out.step_ ? out.step_ : UOp::Index(0);
     UOp scores;
     if (pass_) {
@@ -123,24 +123,7 @@ class ChainTiler {
 
   // The tiles of the first product.
   BlockTiler First() const {
-    Contraction first;
-    first.reduce = chain_.first;
-    first.a = tile_.queries;
-    first.b = tile_.key;
-    first.batch = out_->c_.batch;
-    first.rows = out_->c_.rows;
-    first.columns = out_->c_.inner;
-    first.lane = first.columns.back();
-    first.inner.assign(ClosedRanges(chain_.first).begin(), ClosedRanges(chain_.first).end());
-    BlockTiler scores(sink_, first, target_, out_->next_id_);
-    GivenTile given = Given(tile_.rows, tile_.keys, tile_.steps);
-    given.kept = true;
-    CHECK(scores.Choose(&given), "tiles of scores are no larger than those of their chain");
-    return scores;
-  }
-
-  bool CanFetch(const StagedOperand& x) const {
-    return target_.fetches && x.read_only && x.lanes * x.value.dtype().bytes() >= 4;
+    return out_->First(chain_, tile_, Given(tile_.rows, tile_.keys, tile_.steps));
   }
 
   // Whether the next tile of keys and of values is fetched while one is computed with: in one pass,
@@ -148,20 +131,17 @@ class ChainTiler {
   bool FetchesAhead() const {
     if (!pass_ || !out_->step_) return false;
     const BlockTiler first = First();
-    const auto bytes = [](const BlockTiler& of, const StagedOperand& x) {
-      return of.Elements(x) * x.value.dtype().bytes();
-    };
     const int64_t of_rows =
         2 * ChainTile::kThreads + 2 * PartsOfRow() * PartPitch() + tile_.rows * ScorePitch();
     const int64_t once =
-        bytes(first, first.a_) + bytes(*out_, out_->a_) + of_rows * chain_.first.dtype().bytes();
-    return once + 2 * (bytes(first, first.b_) + bytes(*out_, out_->b_)) <= SharedOfTwo(target_);
+        first.Bytes(first.a_) + out_->Bytes(out_->a_) + of_rows * chain_.first.dtype().bytes();
+    return once + 2 * (first.Bytes(first.b_) + out_->Bytes(out_->b_)) <= SharedOfTwo(target_);
   }
 
   // The scores of a tile of keys, in scratch. The queries are staged once for all of them.
   UOp ScoresOf(const UOp& step) {
     BlockTiler scores = First();
-    if (ahead_ && CanFetch(scores.b_)) {
+    if (ahead_ && scores.CanFetch(scores.b_)) {
       scores.b_.ahead = 1;
       scores.b_.loop = step;
     }

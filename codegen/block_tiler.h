@@ -12,6 +12,7 @@
 #include "codegen/contraction.h"
 #include "codegen/matrix.h"
 #include "graph/kernel_form.h"
+#include "graph/product_chain.h"
 #include "graph/rewrite.h"
 #include "graph/target.h"
 
@@ -77,6 +78,12 @@ class BlockTiler {
   // if they are.
   void BindWithin(const UOp& row, const UOp& column, const Substitution& batch,
                   const UOp& thread = UOp());
+  // Of two chained products, of which this is the second: the tiler of the first, whose columns are
+  // the steps of this one.
+  BlockTiler First(const ProductChain& chain, const ChainTile& tile, GivenTile given) const;
+  // Whether staging an operand only copies what can be copied without waiting; its bytes.
+  bool CanFetch(const StagedOperand& x) const;
+  int64_t Bytes(const StagedOperand& x) const { return Elements(x) * x.value.dtype().bytes(); }
   // The tile of an operand in scratch, and the element of it that the products read.
   UOp Stage(const StagedOperand& x, int64_t id);
   UOp Read(const StagedOperand& x, const UOp& stage) const;
@@ -90,11 +97,14 @@ class BlockTiler {
  private:
   friend class ChainTiler;
   friend class WarpChain;
+  static constexpr int64_t kMatrixSide = 16;     // of what a warp does at once of a unit
   static constexpr int64_t kSide = 16;           // threads along each side of a tile, without units
   static constexpr int64_t kMostRowBytes = 128;  // that are staged of a row at once
 
   UOp Range(int64_t extent, RangeKind kind, std::vector<UOp>& closed);
-  void ChooseUnit();
+  // A unit, or none, and the operands as it takes them.
+  void TakeUnit(const MatrixShape* unit);
+  bool Grouped() const { return unit_ != nullptr && unit_->warps > 1; }
   // Tiles for units of several warps, of products so large that all multiprocessors have one; or
   // false.
   bool ChooseGroups(int64_t rows, int64_t columns, int64_t batch, int64_t steps);
@@ -135,7 +145,6 @@ class BlockTiler {
   const Target& target_;
   int64_t next_id_;
   const MatrixShape* unit_ = nullptr;  // null: every thread for itself
-  bool grouped_ = false;               // whether it is one of several warps
   StagedOperand a_, b_;
   int64_t tile_rows_ = 0, tile_columns_ = 0, steps_ = 0, threads_ = 0;
   int64_t warps_down_ = 2, warps_across_ = 2;  // of a tile

@@ -13,11 +13,11 @@
 #include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
+#include "graph/status.h"
 
 namespace tessera {
 namespace {
 
-constexpr int64_t kMatrixSide = 16;  // of what a matrix unit does at once
 constexpr int64_t kUnrolledCopies = 8, kScalarCopies = 4, kComputedCopies = 2;
 
 }  // namespace
@@ -205,10 +205,31 @@ UOp BlockTiler::Offset(const StagedOperand& x, const UOp& at, const UOp& step) c
   return Simplify(offset);
 }
 
+BlockTiler BlockTiler::First(const ProductChain& chain, const ChainTile& tile,
+                             GivenTile given) const {
+  Contraction first;
+  first.reduce = chain.first;
+  first.a = tile.queries;
+  first.b = tile.key;
+  first.batch = c_.batch;
+  first.rows = c_.rows;
+  first.columns = c_.inner;
+  first.lane = first.columns.back();
+  first.inner.assign(ClosedRanges(chain.first).begin(), ClosedRanges(chain.first).end());
+  BlockTiler out(sink_, first, target_, next_id_);
+  given.kept = true;
+  CHECK(out.Choose(&given), "tiles of scores are no larger than those of their chain");
+  return out;
+}
+
+bool BlockTiler::CanFetch(const StagedOperand& x) const {
+  return target_.fetches && x.read_only && x.lanes * x.value.dtype().bytes() >= 4;
+}
+
 UOp BlockTiler::Stage(const StagedOperand& x, int64_t id) {
   const DType dtype = x.value.dtype();
   const bool is_a = &x == &a_;
-  const int64_t bytes = Elements(x) * (x.ahead + 1) * dtype.bytes();
+  const int64_t bytes = Bytes(x) * (x.ahead + 1);
   const UOp scratch =
       UOp::Make(Op::kScratch, dtype, {}, Pairs{{Extent(id), Extent((bytes + 15) / 16 * 16)}});
   // Units of `lanes` elements are shared out to threads, rows of scratch one after another; those

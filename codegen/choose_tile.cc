@@ -62,11 +62,10 @@ int64_t SharedOfTwo(const Target& target) {
   return (target.shared_bytes + kReservedBytes) / 2 - kReservedBytes;
 }
 
-void BlockTiler::ChooseUnit() {
-  unit_ = UnitOf(target_, c_.reduce.dtype(), {c_.a, c_.b});
-  if (unit_ == nullptr) return;
-  a_.value = AsOperandOf(*unit_, c_.a);
-  b_.value = AsOperandOf(*unit_, c_.b);
+void BlockTiler::TakeUnit(const MatrixShape* unit) {
+  unit_ = unit;
+  a_.value = unit_ ? AsOperandOf(*unit_, c_.a) : c_.a;
+  b_.value = unit_ ? AsOperandOf(*unit_, c_.b) : c_.b;
 }
 
 bool BlockTiler::MuchAfter() const {
@@ -90,12 +89,10 @@ bool BlockTiler::ChooseGroups(int64_t rows, int64_t columns, int64_t batch, int6
     if (!full || CeilDiv(rows, m) * CeilDiv(columns, n) < enough) continue;
     tile_rows_ = m;
     tile_columns_ = n;
-    unit_ = unit;
-    warps_down_ = m / 16;
+    warps_down_ = m / kMatrixSide;
     warps_across_ = 1;
-    grouped_ = a_.swizzled = b_.swizzled = true;
-    a_.value = AsOperandOf(*unit_, c_.a);
-    b_.value = AsOperandOf(*unit_, c_.b);
+    a_.swizzled = b_.swizzled = true;
+    TakeUnit(unit);
     return true;
   }
   return false;
@@ -123,9 +120,7 @@ void BlockTiler::Lay(StagedOperand& x, int64_t along_sum, int64_t along) const {
 
 bool BlockTiler::Choose(const GivenTile* given) {
   const DType sum = c_.reduce.dtype();
-  a_.value = c_.a;
-  b_.value = c_.b;
-  ChooseUnit();
+  TakeUnit(UnitOf(target_, sum, {c_.a, c_.b}));
   if (scaled_ && (!unit_ || of_block_ % unit_->steps() != 0 || of_block_ > kMostRowBytes)) {
     return false;
   }
@@ -177,9 +172,9 @@ bool BlockTiler::Choose(const GivenTile* given) {
   // So many steps at once that two blocks share a multiprocessor; and so few in a stage that one
   // can be fetched while another is computed with.
   int64_t stage = LayStages();
-  const bool alone = grouped_ && 3 * stage > SharedOfTwo(target_);  // one block, and far ahead
+  const bool alone = Grouped() && 3 * stage > SharedOfTwo(target_);  // one block, and far ahead
   const int64_t room = alone ? target_.shared_bytes : SharedOfTwo(target_);
-  const bool free = given == nullptr && !scaled_ && !grouped_ && target_.fetches;
+  const bool free = given == nullptr && !scaled_ && !Grouped() && target_.fetches;
   while (free && 2 * stage > room && steps_ > least && steps_ < steps) {
     steps_ /= 2;
     stage = LayStages();

@@ -74,8 +74,10 @@ class MatrixUser {
     });
     if (shape == target_.mma.end() || !thread_) return UOp();
     const bool grouped = shape->warps > 1;
-    const UOp left = grouped ? InPlace(a, ranges) : FragmentOf(a, ranges, /*is_a=*/true);
-    const UOp right = grouped ? InPlace(b, ranges) : FragmentOf(b, ranges, /*is_a=*/false);
+    const UOp left =
+        grouped ? InPlace(a, ranges, shape->warps) : FragmentOf(a, ranges, /*is_a=*/true);
+    const UOp right =
+        grouped ? InPlace(b, ranges, shape->warps) : FragmentOf(b, ranges, /*is_a=*/false);
     if (!left || !right || (grouped && rescaled)) return UOp();
     const int64_t parts = ranges.column_part.src(0).vmax();
     const DType sums = sum.dtype().WithLanes(static_cast<int>(parts) * kSums / 2);
@@ -181,13 +183,13 @@ class MatrixUser {
 
   // Where the rows begin that the unit's warps read together: at what the first of their threads
   // would read for its first sum.
-  UOp InPlace(const UOp& element, const MatrixRanges& ranges) const {
+  UOp InPlace(const UOp& element, const MatrixRanges& ranges, int64_t warps) const {
     const DType dtype = element.dtype();
     const UOp& offset = element.src(1);
     Substitution second;
     for (const UOp& r : sets_.ranges()) second.emplace(r, UOp::Index(r == ranges.steps));
     const bool turned = !Simplify(Substitute(offset, second)).IsConst(1);
-    Substitution map = {{thread_, Times(Over(thread_, 4 * kWarp), 4 * kWarp)}};
+    Substitution map = {{thread_, Times(Over(thread_, warps * kWarp), warps * kWarp)}};
     for (const UOp& r : {ranges.steps, ranges.row_half, ranges.column_part, ranges.pair}) {
       map.emplace(r, UOp::Index(0));
     }

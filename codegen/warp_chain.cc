@@ -58,7 +58,7 @@ class WarpChain {
     out_ = &out;
     loop_ = out.step_ ? out.step_ : UOp::Index(0);
 
-    BlockTiler scores = First(*tile);
+    BlockTiler scores = out.First(chain_, *tile, Given(kKeys, tile->steps));
     scores.BindWithin(out.first_row_, Simplify(Times(loop_, kKeys)), out.outer_, out.thread_);
     scores_ = &scores;
     const bool ahead = FetchAhead(scores, out);
@@ -92,35 +92,11 @@ class WarpChain {
     return given;
   }
 
-  BlockTiler First(const ChainTile& tile) const {
-    Contraction first;
-    first.reduce = chain_.first;
-    first.a = tile.queries;
-    first.b = tile.key;
-    first.batch = out_->c_.batch;
-    first.rows = out_->c_.rows;
-    first.columns = out_->c_.inner;
-    first.lane = first.columns.back();
-    first.inner.assign(ClosedRanges(chain_.first).begin(), ClosedRanges(chain_.first).end());
-    BlockTiler scores(pass_.sink, first, target_, out_->next_id_);
-    GivenTile given = Given(kKeys, tile.steps);
-    given.kept = true;
-    CHECK(scores.Choose(&given), "tiles of scores are no larger than those of their chain");
-    return scores;
-  }
-
   // The next tiles of keys and values are fetched while these are computed with, where two blocks
   // still share a multiprocessor.
   bool FetchAhead(BlockTiler& scores, const BlockTiler& out) const {
-    const auto fetches = [&](const StagedOperand& x) {
-      return target_.fetches && x.read_only && x.lanes * x.value.dtype().bytes() >= 4;
-    };
-    const auto bytes = [](const BlockTiler& of, const StagedOperand& x) {
-      return of.Elements(x) * x.value.dtype().bytes();
-    };
-    if (!out.step_ || !fetches(scores.b_) || !fetches(out.b_)) return false;
-    const int64_t all =
-        bytes(scores, scores.a_) + 2 * (bytes(scores, scores.b_) + bytes(out, out.b_));
+    if (!out.step_ || !scores.CanFetch(scores.b_) || !out.CanFetch(out.b_)) return false;
+    const int64_t all = scores.Bytes(scores.a_) + 2 * (scores.Bytes(scores.b_) + out.Bytes(out.b_));
     if (all > SharedOfTwo(target_)) return false;
     scores.b_.ahead = 1;
     scores.b_.loop = loop_;
@@ -242,7 +218,7 @@ class WarpChain {
   UOp PlaceOfWeights() {
     const DType dtype = weight_.dtype();
     const int64_t id = next_stage_++;
-    const UOp scratch = Scratch(id, dtype, out_->Elements(out_->a_) * dtype.bytes());
+    const UOp scratch = Scratch(id, dtype, out_->Bytes(out_->a_));
     const UOp differs = UOp::Make(Op::kCast, dtype, {loop_});
     const UOp store = UOp::Make(
         Op::kStore, {UOp::Make(Op::kIndex, {scratch, UOp::Index(0)}), differs}, int64_t{0});
