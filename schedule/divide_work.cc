@@ -12,6 +12,7 @@
 #include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 #include "schedule/passes.h"
 #include "schedule/work_division.h"
 
@@ -29,6 +30,30 @@ Extent Points(const RangeSets& sets, RangeMask mask) {
   return n;
 }
 
+// How many elements there are between the first and the last that the indices reach. Where some
+// terms are looked up there are as many such stretches as are looked up.
+Extent Stretches(absl::Span<const UOp> indices, const RangeSets& sets) {
+  RangeMask looked_up = 0;
+  int64_t low = INT64_MAX, high = INT64_MIN;
+  for (const UOp& index : indices) {
+    const Sum sum = ToSum(index);
+    int64_t least = sum.constant, most = sum.constant;
+    for (const Sum::Term& t : sum.terms) {
+      const UOp* const read = FindBelow({t.term}, [](const UOp& u) { return u.is(Op::kIndex); });
+      if (read != nullptr) {
+        looked_up |= sets.Free(read->src(1));
+        continue;
+      }
+      const bool up = t.factor > 0;
+      least += t.factor * (up ? t.term.vmin() : t.term.vmax());
+      most += t.factor * (up ? t.term.vmax() : t.term.vmin());
+    }
+    low = std::min(low, least);
+    high = std::max(high, most);
+  }
+  return Points(sets, looked_up) * (high - low + 1);
+}
+
 // What one launch costs: arithmetic on every point of the ranges that a node depends on, and each
 // buffer's bytes once.
 void Price(PlanKernel& k, const RangeSets& sets) {
@@ -44,14 +69,17 @@ void Price(PlanKernel& k, const RangeSets& sets) {
     if (u.is(Op::kParam)) {
       // What is read at most: fewer bytes where the ranges do not reach all of it.
       Extent elements = 0;
+      std::vector<UOp> indices;
       for (const UOp& i : sets.order()) {
-        if (i.is(Op::kIndex) && i.src(0) == u) {
-          elements = elements + Points(sets, sets.Free(i.src(1)));
-        }
+        if (!i.is(Op::kIndex) || i.src(0) != u) continue;
+        elements = elements + Points(sets, sets.Free(i.src(1)));
+        indices.push_back(i.src(1));
       }
-      if (elements.is_int() && u.shape().MaxElements() < elements.value()) {
-        elements = u.shape().MaxElements();
-      }
+      const auto at_most = [&](const Extent& n) {
+        if (elements.is_int() && n.is_int()) elements = std::min(elements.value(), n.value());
+      };
+      at_most(u.shape().MaxElements());
+      if (indices.size() > 1) at_most(Stretches(indices, sets));
       bytes = bytes + elements * u.dtype().bytes();
     }
   }

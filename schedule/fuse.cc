@@ -103,8 +103,21 @@ class Fuser {
       if (IsElementwise(u.op()) && !u.is(Op::kCast)) ++b.ops;
       b.expensive |= HasProperty(u.op(), kExpensive);
       b.reduces |= u.is(Op::kReduce);
+      if (PicksRows(u)) {
+        const int index = index_[u.src(1).get()];
+        if (below_[index].reduces) Materialize(u.src(1));
+        if (below_[index].reduces || Cheap(index)) b = below_[index_[u.src(0).get()]];
+      }
       if (states_[i].materialize) b = Below{.leaf = u.get()};  // read from its buffer
     }
+  }
+
+  // Whether a GATHER shows long rows of what is in memory: they are read where they lie, however
+  // often, as all that is found again is where a row begins.
+  bool PicksRows(const UOp& u) {
+    if (!u.is(Op::kGather) || !ShowsLongRows(u)) return false;
+    const int table = index_[u.src(0).get()];
+    return below_[table].leaf != nullptr && below_[table].ops == 0 && Cheap(table);
   }
 
   // Values that have a buffer whatever reads them.
@@ -401,6 +414,12 @@ bool IsContraction(const UOp& reduce) {
     for (int s : {0, 1}) lacks[s] |= !VariesOnAxis(product.src(s), a);
   }
   return lacks[0] || lacks[1];
+}
+
+bool ShowsLongRows(const UOp& gather) {
+  constexpr int64_t kLongRow = 32;
+  const int64_t rows = std::max<int64_t>(1, gather.src(1).shape().MaxElements());
+  return gather.shape().MaxElements() / rows >= kLongRow;
 }
 
 bool IsByteProduct(const UOp& reduce) {

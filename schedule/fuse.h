@@ -33,6 +33,8 @@ absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Targets& targets)
 
 // Whether a REDUCE is a sum of products whose operands each lack an axis of the result: a matmul.
 bool IsContraction(const UOp& reduce);
+// Whether a GATHER shows many elements for each of its indices.
+bool ShowsLongRows(const UOp& gather);
 
 // Whether a REDUCE sums products of integers of eight bits each in i32.
 bool IsByteProduct(const UOp& reduce);

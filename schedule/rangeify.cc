@@ -14,6 +14,7 @@
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
+#include "schedule/fuse.h"
 #include "schedule/position.h"
 
 namespace tessera {
@@ -236,14 +237,20 @@ class Rangeifier {
     for (const UOp& i : index.index) mask |= MaskOf(i);
     gathered_mask_[fresh.gathered] = mask;
     gathered_.emplace_back(fresh.gathered, UOp());
-    Position below;
-    for (int t = 0; t < l.table_rank; ++t) {
-      below.index.push_back(t == l.axis ? fresh.gathered : at.index[l.FromTable(t)]);
-    }
     const UOp inside =
         Both(NotBelow(fresh.gathered, UOp::Index(0)), Below(fresh.gathered, n.ToUOp()));
     fresh.conditions.push_back(inside);
-    below.gate = Both(at.gate, inside);
+    // Of a long row that does not exist another is read, and not used: its loads have no gates.
+    const bool another = ShowsLongRows(u) && n.is_int() && n.value() > 0;
+    const UOp row = another
+                        ? UOp::Make(Op::kMin, {UOp::Make(Op::kMax, {fresh.gathered, UOp::Index(0)}),
+                                               UOp::Index(n.value() - 1)})
+                        : fresh.gathered;
+    Position below;
+    for (int t = 0; t < l.table_rank; ++t) {
+      below.index.push_back(t == l.axis ? row : at.index[l.FromTable(t)]);
+    }
+    below.gate = another ? at.gate : Both(at.gate, inside);
     fresh.srcs.push_back(Want(u.src(0), below));
     fresh.srcs.push_back(Want(u.src(1), index));
   }

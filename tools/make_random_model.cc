@@ -1,5 +1,6 @@
-// Writes a GGUF model of the Llama-3.2-1B shape with random weights, for measuring speed:
-// tools/make-random-model FORMAT FILE [LAYERS], with FORMAT one of F16, BF16, F32, Q8_0, Q4_0, ...
+// Writes a GGUF model of the shape of a published one with random weights, for measuring speed:
+// tools/make-random-model FORMAT FILE [LAYERS [SHAPE]], with FORMAT one of F16, F32, Q8_0, Q4_0,
+// ...
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -15,7 +16,18 @@ using namespace tessera;
 
 namespace {
 
-constexpr int64_t kLayers = 16, kDim = 2048, kHeads = 32, kKvHeads = 8, kHead = 64, kFfn = 8192;
+struct ModelShape {
+  const char* name;
+  const char* architecture;
+  int64_t layers, dim, heads, kv_heads, head, ffn;  // ffn: of an expert, where there are some
+  int64_t experts = 0, used = 0;
+  bool heads_normed = false;
+  double rope_base = 500000;
+};
+constexpr ModelShape kShapes[] = {
+    {"Llama-3.2-1B", "llama", 16, 2048, 32, 8, 64, 8192},
+    {"Qwen3-30B-A3B", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, true, 1e6},
+    {"Mixtral-8x7B", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, false, 1e6}};
 constexpr int64_t kVocabulary = 128256, kContext = 131072;
 
 struct Random {
@@ -114,25 +126,68 @@ void AddVocabulary(GgufWriter* w) {
   w->Set("tokenizer.ggml.eos_token_id", uint32_t{128001});
 }
 
-void AddWeights(WeightFormat format, int64_t layers, GgufWriter* w) {
+void AddWeights(const ModelShape& m, WeightFormat format, int64_t layers, GgufWriter* w) {
   const auto add = [&](const std::string& name, WeightFormat f, const std::vector<int64_t>& shape) {
     w->Add(name, f, shape, RandomFill(f));
   };
   const WeightFormat vector = WeightFormat::kF32;
-  add("token_embd.weight", format, {kVocabulary, kDim});
-  add("output_norm.weight", vector, {kDim});
+  add("token_embd.weight", format, {kVocabulary, m.dim});
+  add("output_norm.weight", vector, {m.dim});
   for (int64_t i = 0; i < layers; ++i) {
     const std::string p = absl::StrCat("blk.", i, ".");
-    add(p + "attn_norm.weight", vector, {kDim});
-    add(p + "attn_q.weight", format, {kHeads * kHead, kDim});
-    add(p + "attn_k.weight", format, {kKvHeads * kHead, kDim});
-    add(p + "attn_v.weight", format, {kKvHeads * kHead, kDim});
-    add(p + "attn_output.weight", format, {kDim, kHeads * kHead});
-    add(p + "ffn_norm.weight", vector, {kDim});
-    add(p + "ffn_gate.weight", format, {kFfn, kDim});
-    add(p + "ffn_up.weight", format, {kFfn, kDim});
-    add(p + "ffn_down.weight", format, {kDim, kFfn});
+    add(p + "attn_norm.weight", vector, {m.dim});
+    add(p + "attn_q.weight", format, {m.heads * m.head, m.dim});
+    add(p + "attn_k.weight", format, {m.kv_heads * m.head, m.dim});
+    add(p + "attn_v.weight", format, {m.kv_heads * m.head, m.dim});
+    add(p + "attn_output.weight", format, {m.dim, m.heads * m.head});
+    if (m.heads_normed) {
+      add(p + "attn_q_norm.weight", vector, {m.head});
+      add(p + "attn_k_norm.weight", vector, {m.head});
+    }
+    add(p + "ffn_norm.weight", vector, {m.dim});
+    if (m.experts == 0) {
+      add(p + "ffn_gate.weight", format, {m.ffn, m.dim});
+      add(p + "ffn_up.weight", format, {m.ffn, m.dim});
+      add(p + "ffn_down.weight", format, {m.dim, m.ffn});
+      continue;
+    }
+    add(p + "ffn_gate_inp.weight", vector, {m.experts, m.dim});
+    add(p + "ffn_gate_exps.weight", format, {m.experts, m.ffn, m.dim});
+    add(p + "ffn_up_exps.weight", format, {m.experts, m.ffn, m.dim});
+    add(p + "ffn_down_exps.weight", format, {m.experts, m.dim, m.ffn});
   }
+}
+
+void SetKeys(const ModelShape& m, int64_t layers, GgufWriter* w) {
+  const auto key = [&](const char* name) { return absl::StrCat(m.architecture, ".", name); };
+  const auto count = [&](const char* name, int64_t value) {
+    w->Set(key(name), static_cast<uint32_t>(value));
+  };
+  w->Set("general.architecture", m.architecture);
+  w->Set("general.name", absl::StrCat("random weights, ", m.name, " shape"));
+  count("block_count", layers);
+  count("context_length", kContext);
+  count("embedding_length", m.dim);
+  count("feed_forward_length", m.ffn);
+  count("attention.head_count", m.heads);
+  count("attention.head_count_kv", m.kv_heads);
+  count("attention.key_length", m.head);
+  count("attention.value_length", m.head);
+  w->Set(key("attention.layer_norm_rms_epsilon"), 1e-5f);
+  w->Set(key("rope.freq_base"), static_cast<float>(m.rope_base));
+  count("rope.dimension_count", m.head);
+  count("vocab_size", kVocabulary);
+  if (m.experts == 0) return;
+  count("expert_count", m.experts);
+  count("expert_used_count", m.used);
+  count("expert_feed_forward_length", m.ffn);
+}
+
+const ModelShape* ShapeNamed(const std::string& name) {
+  for (const ModelShape& m : kShapes) {
+    if (name == m.name) return &m;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -141,33 +196,25 @@ int main(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
   const bool help = first == "--help" || first == "-h";
   const std::optional<WeightFormat> format = WeightFormatNamed(first);
-  int64_t layers = kLayers;
+  const ModelShape* shape = argc > 4 ? ShapeNamed(argv[4]) : &kShapes[0];
+  int64_t layers = shape == nullptr ? 0 : shape->layers;
   const bool known = format && llm::CanCompute(*format) &&
                      (InfoOf(*format).block_elements == 1 || !ScalesOf(*format).empty());
   const bool counted = argc < 4 || (absl::SimpleAtoi(argv[3], &layers) && layers > 0);
-  if (help || argc < 3 || argc > 4 || !known || !counted) {
+  if (help || argc < 3 || argc > 5 || !known || !counted || shape == nullptr) {
+    std::string shapes;
+    for (const ModelShape& m : kShapes) absl::StrAppend(&shapes, "\n  ", m.name, ", ", m.layers);
     std::fprintf(help ? stdout : stderr,
-                 "usage: tools/make-random-model FORMAT FILE [LAYERS]\n"
-                 "Writes a GGUF model of the shape of Llama-3.2-1B, with %d layers unless told "
-                 "otherwise, and\nrandom weights: for measuring speed. FORMAT is one of\n  %s\n",
-                 static_cast<int>(kLayers), llm::ComputableFormats().c_str());
+                 "usage: tools/make-random-model FORMAT FILE [LAYERS [SHAPE]]\n"
+                 "Writes a GGUF model with random weights, for measuring speed. FORMAT is one of\n"
+                 "  %s\nand SHAPE, with as many layers unless told otherwise:%s\n",
+                 llm::ComputableFormats().c_str(), shapes.c_str());
     return help ? 0 : 2;
   }
   GgufWriter w;
-  w.Set("general.architecture", "llama");
-  w.Set("general.name", "random weights, Llama-3.2-1B shape");
-  w.Set("llama.block_count", static_cast<uint32_t>(layers));
-  w.Set("llama.context_length", static_cast<uint32_t>(kContext));
-  w.Set("llama.embedding_length", static_cast<uint32_t>(kDim));
-  w.Set("llama.feed_forward_length", static_cast<uint32_t>(kFfn));
-  w.Set("llama.attention.head_count", static_cast<uint32_t>(kHeads));
-  w.Set("llama.attention.head_count_kv", static_cast<uint32_t>(kKvHeads));
-  w.Set("llama.attention.layer_norm_rms_epsilon", 1e-5f);
-  w.Set("llama.rope.freq_base", 500000.0f);
-  w.Set("llama.rope.dimension_count", static_cast<uint32_t>(kHead));
-  w.Set("llama.vocab_size", static_cast<uint32_t>(kVocabulary));
+  SetKeys(*shape, layers, &w);
   AddVocabulary(&w);
-  AddWeights(*format, layers, &w);
+  AddWeights(*shape, *format, layers, &w);
   const absl::Status written = w.Write(argv[2]);
   if (!written.ok()) {
     std::fprintf(stderr, "make-random-model: %s\n", std::string(written.message()).c_str());

@@ -51,11 +51,9 @@ absl::Status CheckTensors(const Model& model) {
   RETURN_IF_ERROR(CheckFinite(model.output, "the output matrix"));
   for (size_t i = 0; i < model.layers.size(); ++i) {
     const LayerWeights& w = model.layers[i];
-    const std::pair<const Matrix*, const char*> all[] = {
-        {&w.q, "q"},       {&w.k, "k"},   {&w.v, "v"},      {&w.o, "o"},
-        {&w.gate, "gate"}, {&w.up, "up"}, {&w.down, "down"}};
-    for (const auto& [matrix, name] : all) {
-      RETURN_IF_ERROR(CheckFinite(*matrix, absl::StrCat("layer ", i, ", matrix ", name)));
+    for (const auto& [name, matrix] : kMatrices) {
+      if (!(w.*matrix)) continue;
+      RETURN_IF_ERROR(CheckFinite(w.*matrix, absl::StrCat("layer ", i, ", matrix ", name)));
     }
   }
   return absl::OkStatus();
@@ -91,6 +89,8 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
         .Count("layers", c.layers)
         .Count("dim", c.dim)
         .Count("feed_forward", c.ffn)
+        .Count("experts", c.experts)
+        .Count("experts_used", c.experts_used)
         .Count("heads", c.heads)
         .Count("head_dim", c.head_dim)
         .Count("key_heads", c.kv_heads)
@@ -112,6 +112,11 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
   line("model", name);
   line("architecture", c.architecture);
   line("layers", absl::StrCat(c.layers, " of ", c.dim, ", feed-forward ", c.ffn));
+  if (c.experts > 0) {
+    line("experts",
+         absl::StrCat(c.experts, " of ", c.expert_ffn, ", ", c.experts_used, " for a token",
+                      c.shared_ffn > 0 ? absl::StrCat(", one shared of ", c.shared_ffn) : ""));
+  }
   line("heads", absl::StrCat(c.heads, " of ", c.head_dim, ", ", c.kv_heads, " for keys",
                              c.window > 0 ? absl::StrCat(", window ", c.window) : ""));
   line("vocabulary", absl::StrCat(c.vocabulary, ", ", model.tokenizer->size(), " tokens"));

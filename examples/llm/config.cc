@@ -9,10 +9,82 @@ namespace tessera::llm {
 namespace {
 
 constexpr Architecture kKnown[] = {
-    {.name = "llama", .rope_interleaved = true, .attention_bias = true, .mlp_bias = true},
-    {.name = "mistral", .rope_interleaved = true},
+    {.name = "llama",
+     .rope_interleaved = true,
+     .attention_bias = true,
+     .mlp_bias = true,
+     .renormed = true},
+    {.name = "mistral", .rope_interleaved = true, .windowed = true},
+    {.name = "mixtral", .rope_interleaved = true, .renormed = true, .windowed = true},
     {.name = "qwen2", .qkv_biased = true},
-    {.name = "qwen3", .heads_normed = true, .attention_bias = true}};
+    {.name = "qwen2moe", .model_type = "qwen2_moe", .qkv_biased = true, .norm_topk_prob = true},
+    {.name = "qwen3", .heads_normed = true, .attention_bias = true},
+    {.name = "qwen3moe",
+     .model_type = "qwen3_moe",
+     .heads_normed = true,
+     .attention_bias = true,
+     .renormed = true,
+     .norm_topk_prob = true},
+    {.name = "gemma",
+     .attention_bias = true,
+     .norms_from_one = true,
+     .gelu = true,
+     .embedding_scaled = true,
+     .tied = true},
+    {.name = "gemma2",
+     .attention_bias = true,
+     .normed_after = true,
+     .norms_from_one = true,
+     .gelu = true,
+     .embedding_scaled = true,
+     .tied = true,
+     .windowed = true,
+     .sees_all_every = 2},
+    {.name = "gemma3",
+     .model_type = "gemma3_text",
+     .heads_normed = true,
+     .attention_bias = true,
+     .normed_after = true,
+     .norms_from_one = true,
+     .gelu = true,
+     .embedding_scaled = true,
+     .tied = true,
+     .windowed = true,
+     .sees_all_every = 6,
+     .local_rope_base = 10000},
+    {.name = "phi3", .joined = true, .windowed = true},
+    {.name = "granite",
+     .rope_interleaved = true,
+     .attention_bias = true,
+     .mlp_bias = true,
+     .multipliers = true},
+    {.name = "granitemoe",
+     .rope_interleaved = true,
+     .attention_bias = true,
+     .multipliers = true,
+     .renormed = true},
+    {.name = "olmo2",
+     .widths_normed = true,
+     .attention_bias = true,
+     .normed_before = false,
+     .normed_after = true},
+    {.name = "olmoe", .widths_normed = true, .attention_bias = true, .norm_topk_prob = true},
+    {.name = "smollm3",
+     .rope_interleaved = true,
+     .attention_bias = true,
+     .mlp_bias = true,
+     .tied = true,
+     .unturned_every = 4},
+    {.name = "gpt-oss",
+     .model_type = "gpt_oss",
+     .attention_bias = true,
+     .all_biased = true,
+     .sinks = true,
+     .yarn_between = true,
+     .renormed = true,
+     .windowed = true,
+     .sees_all_every = 2,
+     .gate_limit = 7}};
 
 struct Reader {
   const GgufMetadata& m;
@@ -56,6 +128,7 @@ struct Reader {
 absl::Status ReadYarn(const Reader& r, double factor, ModelConfig* c) {
   Yarn yarn;
   yarn.factor = factor;
+  yarn.whole_pairs = !ArchitectureNamed(c->architecture)->yarn_between;
   ASSIGN_OR_RETURN(const int64_t trained,
                    r.Int("rope.scaling.original_context_length", c->context));
   yarn.trained = static_cast<double>(trained);
@@ -71,13 +144,71 @@ absl::Status ReadYarn(const Reader& r, double factor, ModelConfig* c) {
   return absl::OkStatus();
 }
 
+// Divisors for short contexts and for long ones, which are tensors of the file.
+absl::Status ReadLongRope(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->rope_trained, r.Int("rope.scaling.original_context_length", c->context));
+  const double own =
+      LongMagnitude(static_cast<double>(c->context), static_cast<double>(c->rope_trained));
+  ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("rope.scaling.attn_factor", own));
+  return absl::OkStatus();
+}
+
 absl::Status ReadRope(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->rope_base, r.Number("rope.freq_base", 10000));
-  ASSIGN_OR_RETURN(const int64_t dims, r.Int("rope.dimension_count", c->head_dim));
-  if (dims != c->head_dim) {
-    return r.Bad(absl::StrCat("key '", r.Key("rope.dimension_count"), "' is ", dims,
-                              "; only the whole head, ", c->head_dim, ", is known"));
+  ASSIGN_OR_RETURN(c->rotated, r.Int("rope.dimension_count", c->head_dim));
+  return absl::OkStatus();
+}
+
+// Which layers the window is for, and how positions turn there.
+absl::Status ReadLayerKinds(const Reader& r, const Architecture& known, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->window, r.Int("attention.sliding_window", 0));
+  const std::string key = r.Key("attention.sliding_window_pattern");
+  const GgufValue* pattern = r.m.Find(key);
+  if (pattern != nullptr && pattern->type == GgufType::kArray) {  // which layers the window is for
+    const auto& each = std::get<GgufArray>(pattern->value);
+    if (each.element == GgufType::kString || each.count != static_cast<uint64_t>(c->layers)) {
+      return r.Bad(absl::StrCat("key '", key, "' has ", each.count, " entries, and wants ",
+                                c->layers, " bools, for each layer"));
+    }
+    for (uint64_t i = 0; i < each.count; ++i) c->sees_all.push_back(each.Int(i) == 0);
+  } else {
+    ASSIGN_OR_RETURN(const int64_t every,
+                     r.Int("attention.sliding_window_pattern", known.sees_all_every));
+    if (every < 0) return r.Bad(absl::StrCat("key '", key, "' is ", every));
+    c->sees_all = EveryLast(c->layers, every);
   }
+  c->unturned = EveryLast(c->layers, known.unturned_every);
+  if (known.local_rope_base == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope.freq_base_swa", known.local_rope_base));
+  return absl::OkStatus();
+}
+
+// By what the model multiplies.
+absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig* c) {
+  const double own = known.embedding_scaled ? std::sqrt(static_cast<double>(c->dim)) : 1;
+  ASSIGN_OR_RETURN(c->embedding_scale, r.Number("embedding_scale", own));
+  ASSIGN_OR_RETURN(c->residual_scale, r.Number("residual_scale", 1));
+  ASSIGN_OR_RETURN(const double divided, r.Number("logit_scale", 1));
+  c->logit_scale = 1 / divided;
+  ASSIGN_OR_RETURN(c->score_scale, r.Number("attention.scale", 0));
+  ASSIGN_OR_RETURN(c->score_cap, r.Number("attn_logit_softcapping", 0));
+  ASSIGN_OR_RETURN(c->logit_cap, r.Number("final_logit_softcapping", 0));
+  // Files of the largest Gemma 2 and 3 do not say that they divide by another root.
+  const bool largest = (c->architecture == "gemma2" && c->layers == 46) ||
+                       (c->architecture == "gemma3" && c->layers == 62);
+  if (largest && c->score_scale == 0) {
+    c->score_scale = 1 / std::sqrt(static_cast<double>(c->dim / c->heads));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->experts, r.Int("expert_count", 0));
+  if (c->experts == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(c->experts_used, r.Int("expert_used_count"));
+  ASSIGN_OR_RETURN(c->expert_ffn, r.Int("expert_feed_forward_length", c->ffn));
+  ASSIGN_OR_RETURN(c->shared_ffn, r.Int("expert_shared_feed_forward_length", 0));
+  c->experts_renormed = known.renormed;
   return absl::OkStatus();
 }
 
@@ -90,15 +221,16 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
   const char* name = old ? "rope.scale_linear" : "rope.scaling.factor";
   ASSIGN_OR_RETURN(const double factor, r.Number(name, 1));
   if (type && *type == "yarn") return ReadYarn(r, factor, c);
+  if (type && *type == "longrope") return ReadLongRope(r, c);
   if (type && *type != "linear") {
     return r.Bad(absl::StrCat("key '", r.Key("rope.scaling.type"), "' is ", ShowName(*type),
-                              "; none, linear and yarn are known"));
+                              "; none, linear, yarn and longrope are known"));
   }
   if (!(factor > 0) || std::isinf(factor)) {
     return r.Bad(absl::StrCat("key '", r.Key(name), "' is ", factor, ", not a number above 0"));
   }
   if (factor == 1) return absl::OkStatus();
-  c->rope_divisors.assign(static_cast<size_t>(c->head_dim / 2), factor);
+  c->rope_divisors.assign(static_cast<size_t>(c->turned() / 2), factor);
   return absl::OkStatus();
 }
 
@@ -107,6 +239,13 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
 const Architecture* ArchitectureNamed(absl::string_view name) {
   for (const Architecture& a : kKnown) {
     if (name == a.name) return &a;
+  }
+  return nullptr;
+}
+
+const Architecture* ArchitectureOfType(absl::string_view model_type) {
+  for (const Architecture& a : kKnown) {
+    if (model_type == (a.model_type == nullptr ? a.name : a.model_type)) return &a;
   }
   return nullptr;
 }
@@ -121,13 +260,26 @@ double Sharper(double factor, double by) {
   return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1;
 }
 
+double LongMagnitude(double context, double trained) {
+  return context > trained && trained > 1
+             ? std::sqrt(1 + std::log(context / trained) / std::log(trained))
+             : 1;
+}
+
+std::vector<bool> EveryLast(int64_t layers, int64_t every) {
+  std::vector<bool> out;
+  if (every <= 0) return out;
+  for (int64_t i = 0; i < layers; ++i) out.push_back(i % every == every - 1);
+  return out;
+}
+
 bool Stretch(const Yarn& y, ModelConfig* c) {
   constexpr double kPi = 3.14159265358979323846;
   const bool sensible = y.factor > 0 && y.trained > 0 && y.fast > y.slow && y.slow > 0 &&
                         c->rope_base > 1 && !std::isinf(y.factor * y.trained * y.fast);
   if (!sensible) return false;
   const auto pair_of = [&](double turns) {  // the pair that turns so often in the trained context
-    return c->head_dim * std::log(y.trained / (turns * 2 * kPi)) / (2 * std::log(c->rope_base));
+    return c->turned() * std::log(y.trained / (turns * 2 * kPi)) / (2 * std::log(c->rope_base));
   };
   double begin = pair_of(y.fast), end = pair_of(y.slow);
   if (y.whole_pairs) {
@@ -135,9 +287,9 @@ bool Stretch(const Yarn& y, ModelConfig* c) {
     end = std::ceil(end);
   }
   begin = std::max(0.0, begin);
-  end = std::min(static_cast<double>(c->head_dim - 1), end);
+  end = std::min(static_cast<double>(c->turned() - 1), end);
   c->rope_divisors.clear();
-  for (int64_t i = 0; i < c->head_dim / 2; ++i) {
+  for (int64_t i = 0; i < c->turned() / 2; ++i) {
     double slow = (static_cast<double>(i) - begin) / std::max(end - begin, 0.001);
     slow = std::min(1.0, std::max(0.0, slow));
     c->rope_divisors.push_back(1 / (slow / y.factor + (1 - slow)));
@@ -160,6 +312,8 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
                               " is not known; known are ", KnownArchitectures()));
   }
   c.rope_interleaved = known->rope_interleaved;
+  c.attention_biased = c.ffn_biased = known->all_biased;
+  c.gate_limit = known->gate_limit;
   ASSIGN_OR_RETURN(c.layers, r.Int("block_count"));
   ASSIGN_OR_RETURN(c.dim, r.Int("embedding_length"));
   ASSIGN_OR_RETURN(c.context, r.Int("context_length"));
@@ -187,16 +341,14 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
     return r.Bad(absl::StrCat("heads have ", c.head_dim, " keys and ", value_dim,
                               " values; only equal ones are known"));
   }
-  ASSIGN_OR_RETURN(c.window, r.Int("attention.sliding_window", 0));
-  ASSIGN_OR_RETURN(const int64_t experts, r.Int("expert_count", 0));
-  if (experts > 0) return r.Bad(absl::StrCat("a mixture of ", experts, " experts is not known"));
-  if (c.head_dim <= 0 || c.head_dim % 2 != 0) {
-    return r.Bad(absl::StrCat("heads of ", c.head_dim, " elements; rotary positions need pairs"));
-  }
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size", 0));
   RETURN_IF_ERROR(ReadRope(r, &c));
+  RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, m.file()));  // before sizes are used
+  RETURN_IF_ERROR(ReadLayerKinds(r, *known, &c));
+  RETURN_IF_ERROR(ReadScales(r, *known, &c));
   RETURN_IF_ERROR(ReadRopeScaling(r, &c));
+  RETURN_IF_ERROR(CheckConfig(c, m.file()));
   return c;
 }
 
@@ -204,7 +356,8 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
   const auto bad = [&](const auto&... parts) {
     return absl::DataLossError(absl::StrCat(file, ": ", parts...));
   };
-  constexpr int64_t kMaxLayers = 4096, kMaxDim = int64_t{1} << 20, kMaxContext = int64_t{1} << 28;
+  constexpr int64_t kMaxLayers = 4096, kMaxDim = int64_t{1} << 20, kMaxContext = int64_t{1} << 28,
+                    kMaxExperts = 1 << 16;
   const struct {
     const char* what;
     int64_t value, most;
@@ -215,16 +368,24 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
                 {"the length of a head", c.head_dim, kMaxDim},
                 {"the feed-forward length", c.ffn, kMaxDim * 8},
                 {"the context length", c.context, kMaxContext}};
-  for (const auto& n : counts) {
-    if (n.value <= 0 || n.value > n.most) {
-      return bad(n.what, " is ", n.value, "; 1 to ", n.most, " may be");
-    }
+  const auto within = [&](const char* what, int64_t value, int64_t least, int64_t most) {
+    if (least <= value && value <= most) return absl::OkStatus();
+    return bad(what, " is ", value, "; ", least, " to ", most, " may be");
+  };
+  for (const auto& n : counts) RETURN_IF_ERROR(within(n.what, n.value, 1, n.most));
+  RETURN_IF_ERROR(within("the number of experts", c.experts, 0, kMaxExperts));
+  if (c.experts > 0) {
+    RETURN_IF_ERROR(within("the number of experts for a token", c.experts_used, 1, c.experts));
+    RETURN_IF_ERROR(within("the feed-forward length of an expert", c.expert_ffn, 1, kMaxDim * 8));
+    RETURN_IF_ERROR(
+        within("the feed-forward length of the shared expert", c.shared_ffn, 0, kMaxDim * 8));
   }
   if (c.heads % c.kv_heads != 0) {
     return bad(c.heads, " heads are no multiple of ", c.kv_heads, " key heads");
   }
-  if (c.head_dim % 2 != 0) {
-    return bad("heads of ", c.head_dim, " elements; rotary positions need pairs");
+  if (c.turned() % 2 != 0 || c.turned() < 2 || c.turned() > c.head_dim) {
+    return bad("rotary positions of ", c.turned(), " elements in heads of ", c.head_dim,
+               "; they need pairs, and at most all");
   }
   if (c.vocabulary < 0 || c.vocabulary > INT32_MAX) {
     return bad("the vocabulary size is ", c.vocabulary);
@@ -236,6 +397,22 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
     return bad("the base of rotary positions is ", c.rope_base, ", not above 0");
   }
   if (c.window < 0) return bad("the sliding window is ", c.window);
+  const std::pair<const char*, double> scales[] = {
+      {"the scale of the embedding", c.embedding_scale},
+      {"the scale of what layers add", c.residual_scale},
+      {"the scale of the logits", c.logit_scale},
+      {"the magnitude of rotary positions", c.rope_magnitude},
+      {"the scale of the scores", c.score_scale},
+      {"the cap of the scores", c.score_cap},
+      {"the cap of the logits", c.logit_cap},
+      {"the limit of the gates", c.gate_limit},
+      {"the base of rotary positions in layers with a window", c.local_rope_base}};
+  for (size_t i = 0; i < std::size(scales); ++i) {
+    const auto& [what, value] = scales[i];
+    const bool may_be_none = i >= 4;
+    if (std::isfinite(value) && (value > 0 || (may_be_none && value == 0))) continue;
+    return bad(what, " is ", value, ", not a number above 0");
+  }
   return absl::OkStatus();
 }
 

@@ -19,32 +19,75 @@ struct ModelConfig {
   int64_t vocabulary = 0;  // 0: the rows of the embedding
   int64_t context = 0;     // what the model was trained for
   double norm_eps = 0;
+
+  // Rotary positions.
   double rope_base = 10000;
-  bool rope_interleaved = false;      // pairs are neighbours, not halves of a head
+  bool rope_interleaved = false;      // pairs are neighbours, not halves of what turns
+  int64_t rotated = 0;                // of a head the first so many elements turn; 0: all
   std::vector<double> rope_divisors;  // of each pair's frequency; empty: none
   double rope_magnitude = 1;          // of cosine and sine
-  int64_t window = 0;                 // how many positions back are seen; 0: all
-  std::vector<bool> sees_all;         // of each layer, whatever the window; empty: of none
-  bool output_apart = false;          // the file says that the output is not the embedding
+  double local_rope_base = 0;  // in layers with a window, without divisors; 0: they are as all
+  // Instead of those above where more positions than `rope_trained` are wanted.
+  std::vector<double> long_rope_divisors;
+  int64_t rope_trained = 0;
+  std::vector<bool> unturned;  // of each layer, whether it goes without; empty: none does
+
+  int64_t window = 0;          // how many positions back are seen; 0: all
+  std::vector<bool> sees_all;  // of each layer, whatever the window; empty: of none
+  bool output_apart = false;   // the file says that the output is not the embedding
   bool attention_biased = false, ffn_biased = false;  // says that these products add biases
 
+  // What is multiplied by, and what bounds: a cap c is c * tanh(x / c); 0: none.
+  double embedding_scale = 1, residual_scale = 1, logit_scale = 1;
+  double score_scale = 0;  // 0: 1 / sqrt(head_dim)
+  double score_cap = 0, logit_cap = 0;
+
+  double gate_limit = 0;  // 0: gates are SiLU or GELU; else as transformer.cc says
+  // Layers with a router send each token to experts_used of so many feed-forward parts of their
+  // own, and to a shared one of shared_ffn columns, if that is not 0.
+  int64_t experts = 0, experts_used = 0, expert_ffn = 0, shared_ffn = 0;
+  bool experts_renormed = false;  // the shares of those that are used sum to 1
+
+  int64_t turned() const { return rotated == 0 ? head_dim : rotated; }
   int64_t WindowOf(size_t layer) const {
     return layer < sees_all.size() && sees_all[layer] ? 0 : window;
   }
+  bool Turns(size_t layer) const { return layer >= unturned.size() || !unturned[layer]; }
 };
 
 // In what an architecture differs from the others that are known: a row of the table in config.cc,
-// under the name that files give it. A new one begins here; what is computed otherwise is a field
-// that transformer.cc reads.
+// under the name that GGUF files give it. A new one begins here; what is computed otherwise is a
+// field that transformer.cc reads.
 struct Architecture {
   const char* name;
-  bool rope_interleaved = false;  // GGUF files have queries and keys in that order
-  bool qkv_biased = false;        // queries, keys and values add biases
-  bool heads_normed = false;      // each head of the queries and keys is normed
-  bool attention_bias = false;    // config.json may ask for such biases, by this name
-  bool mlp_bias = false;          // the same
+  const char* model_type = nullptr;  // in config.json, where that is another name
+  bool rope_interleaved = false;     // GGUF files have queries and keys in that order
+  bool qkv_biased = false;           // queries, keys and values add biases
+  bool heads_normed = false;         // each head of the queries and keys is normed
+  bool widths_normed = false;        // queries and keys are normed, all heads together
+  bool attention_bias = false;       // config.json may ask for such biases, by this name
+  bool mlp_bias = false;             // the same
+  bool all_biased = false;           // all products add biases
+  bool normed_before = true;         // what attention and feed-forward read
+  bool normed_after = false;         // what they add to the hidden states
+  bool norms_from_one = false;       // safetensors hold how much norms are above 1
+  bool sinks = false;                // see LayerWeights
+  bool yarn_between = false;         // see Yarn::whole_pairs; of GGUF files, which do not say
+  bool joined = false;               // gates and ups are one matrix
+  bool gelu = false;                 // gates by its approximation, not by SiLU
+  bool embedding_scaled = false;     // by the root of its length
+  bool multipliers = false;          // config.json has some, with the names of Granite's
+  bool renormed = false;             // see experts_renormed; of files that do not say
+  bool norm_topk_prob = false;       // config.json says so, by this name
+  bool tied = false;                 // the output is the embedding unless config.json says no
+  bool windowed = false;             // config.json need not say that it uses its window
+  // What ModelConfig has by such names, of files that do not say.
+  int sees_all_every = 0, unturned_every = 0;  // of so many layers the last
+  double local_rope_base = 0, gate_limit = 0;
 };
-const Architecture* ArchitectureNamed(absl::string_view name);  // or nullptr
+// By its name in GGUF files, or by the model_type of config.json; or nullptr.
+const Architecture* ArchitectureNamed(absl::string_view name);
+const Architecture* ArchitectureOfType(absl::string_view model_type);
 std::string KnownArchitectures();
 
 // The errors name file and key, the value found and the value allowed.
@@ -63,6 +106,11 @@ struct Yarn {
 bool Stretch(const Yarn& yarn, ModelConfig* config);
 // What cosine and sine are multiplied by where positions are stretched by `factor`.
 double Sharper(double factor, double by = 1);
+
+// How much longer contexts than the trained one turn, where the file gives divisors for both.
+double LongMagnitude(double context, double trained);
+// Of every so many layers the last.
+std::vector<bool> EveryLast(int64_t layers, int64_t every);
 
 // Checks what must hold of any model, by the names that the file gives the numbers.
 absl::Status CheckConfig(const ModelConfig& config, const std::string& file);

@@ -73,8 +73,8 @@ absl::Status Llama3Scaling(const Reader& r, ModelConfig* c) {
   if (!(factor > 0) || !(low > 0) || !(high > low) || !(trained > 0)) {
     return r.BadHere("factor > 0, high_freq_factor > low_freq_factor > 0");
   }
-  for (int64_t i = 0; i < c->head_dim / 2; ++i) {
-    const double frequency = std::pow(c->rope_base, -2.0 * static_cast<double>(i) / c->head_dim);
+  for (int64_t i = 0; i < c->turned() / 2; ++i) {
+    const double frequency = std::pow(c->rope_base, -2.0 * static_cast<double>(i) / c->turned());
     const double turns = trained * frequency / (2 * kPi);  // within the trained context
     double kept = (turns - low) / (high - low);            // 1: unchanged, 0: divided
     kept = std::min(1.0, std::max(0.0, kept));
@@ -108,32 +108,81 @@ absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
 }
 
 // The object that says how positions turn: rope_scaling, or as transformers 5 writes it
-// rope_parameters; the former counts where both are.
-absl::StatusOr<std::optional<Reader>> FindRope(const Reader& r) {
+// rope_parameters; the former counts where both are. Of an architecture whose layers turn in two
+// ways the latter may have an object for each kind of layer.
+absl::StatusOr<std::optional<Reader>> FindRope(const Reader& r, const Architecture& known,
+                                               const char* kind) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
     const std::optional<Json> value = r.Find(key);
     if (!value) continue;
     if (!value->is(Json::Type::kObject)) return r.Wrong(key, *value, "an object");
+    const Reader rope{*value, r.file, absl::StrCat(key, ".")};
+    bool of_kinds = false;
     for (const JsonItem item : value->Items()) {
-      if (item.value().is(Json::Type::kObject)) {
+      if (!item.value().is(Json::Type::kObject)) continue;
+      of_kinds = known.local_rope_base > 0 &&
+                 (item.key() == "full_attention" || item.key() == "sliding_attention");
+      if (!of_kinds) {
         return r.Bad("key '", key, "': parameters of each kind of layer, as in ",
                      ShowName(item.key()), ", are not known");
       }
     }
-    return std::optional<Reader>(Reader{*value, r.file, absl::StrCat(key, ".")});
+    if (!of_kinds) return std::optional<Reader>(rope);
+    const std::optional<Json> own = rope.Find(kind);
+    if (!own) return std::optional<Reader>();
+    if (!own->is(Json::Type::kObject)) return rope.Wrong(kind, *own, "an object");
+    return std::optional<Reader>(Reader{*own, r.file, absl::StrCat(key, ".", kind, ".")});
   }
   return std::optional<Reader>();
 }
 
-// The base of the frequencies; other keys of the object win over those outside.
-absl::Status ReadRopeBase(const Reader& r, const std::optional<Reader>& rope, ModelConfig* c) {
-  ASSIGN_OR_RETURN(c->rope_base, r.Number("rope_theta", 10000));
+// The base of the frequencies and how much of a head turns; other keys of the object win over those
+// outside.
+absl::Status ReadRopeBase(const Reader& r, const Architecture& known,
+                          const std::optional<Reader>& rope, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->rope_base, r.Number("rope_theta", known.local_rope_base > 0 ? 1e6 : 10000));
   ASSIGN_OR_RETURN(double part, r.Number("partial_rotary_factor", 1));
   if (rope) {
     ASSIGN_OR_RETURN(c->rope_base, rope->Number("rope_theta", c->rope_base));
     ASSIGN_OR_RETURN(part, rope->Number("partial_rotary_factor", part));
   }
-  if (part != 1) return r.Bad("key 'partial_rotary_factor' is ", part, "; only 1 is known");
+  if (!(part > 0) || part > 1) {
+    return r.Bad("key 'partial_rotary_factor' is ", part, "; above 0 and at most 1 is allowed");
+  }
+  c->rotated = static_cast<int64_t>(static_cast<double>(c->head_dim) * part);
+  if (known.local_rope_base == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", known.local_rope_base));
+  ASSIGN_OR_RETURN(const std::optional<Reader> local, FindRope(r, known, "sliding_attention"));
+  if (local && absl::StrContains(local->within, "sliding_attention")) {
+    ASSIGN_OR_RETURN(c->local_rope_base, local->Number("rope_theta", c->local_rope_base));
+  }
+  return absl::OkStatus();
+}
+
+// Divisors for contexts as trained, and for longer ones.
+absl::Status LongRopeScaling(const Reader& r, const Reader& s, ModelConfig* c) {
+  const auto read = [&](const char* key, std::vector<double>* to) -> absl::Status {
+    const std::optional<Json> list = s.Find(key);
+    if (!list || !list->is(Json::Type::kArray)) {
+      return s.BadHere(absl::StrCat("a list named ", key));
+    }
+    for (const JsonItem item : list->Items()) {
+      const std::optional<double> n = item.value().Number();
+      if (!n || !(*n > 0)) return s.BadHere(absl::StrCat("numbers above 0 in ", key));
+      to->push_back(*n);
+    }
+    if (to->size() == static_cast<size_t>(c->turned() / 2)) return absl::OkStatus();
+    return s.BadHere(absl::StrCat("a number in ", key, " for each of ", c->turned() / 2,
+                                  " pairs; there are ", to->size()));
+  };
+  RETURN_IF_ERROR(read("short_factor", &c->rope_divisors));
+  RETURN_IF_ERROR(read("long_factor", &c->long_rope_divisors));
+  const char* key = "original_max_position_embeddings";
+  ASSIGN_OR_RETURN(c->rope_trained, r.Int(key, c->context));
+  ASSIGN_OR_RETURN(c->rope_trained, s.Int(key, c->rope_trained));
+  const double own =
+      LongMagnitude(static_cast<double>(c->context), static_cast<double>(c->rope_trained));
+  ASSIGN_OR_RETURN(c->rope_magnitude, s.Number("attention_factor", own));
   return absl::OkStatus();
 }
 
@@ -142,27 +191,32 @@ absl::Status ReadRopeScaling(const Reader& r, const std::optional<Reader>& rope,
   const Reader& s = *rope;
   std::optional<Json> type = s.Find("rope_type");
   if (!type) type = s.Find("type");
-  if (!type && s.within == "rope_parameters.") return absl::OkStatus();  // only a base
+  if (!type && absl::StartsWith(s.within, "rope_parameters.")) {
+    return absl::OkStatus();  // only a base
+  }
   const std::string name = type && type->String() ? *type->String() : "";
   if (name == "default") return absl::OkStatus();
   if (name == "llama3") return Llama3Scaling(s, c);
   if (name == "yarn") return YarnScaling(s, c);
+  if (name == "longrope" || name == "su") return LongRopeScaling(r, s, c);
   if (name == "linear") {
     ASSIGN_OR_RETURN(const double factor, s.Number("factor"));
     if (!(factor > 0)) return s.BadHere("factor > 0");
-    c->rope_divisors.assign(static_cast<size_t>(c->head_dim / 2), factor);
+    c->rope_divisors.assign(static_cast<size_t>(c->turned() / 2), factor);
     return absl::OkStatus();
   }
   return r.Bad("key '", s.object(), "': the type ", ShowName(name),
-               " is not known; default, linear, llama3 and yarn are");
+               " is not known; default, linear, llama3, longrope and yarn are");
 }
 
-// Which layers the window is for: as layer_types lists, or else, of Qwen's models, the later ones.
-absl::Status ReadWindow(const Reader& r, ModelConfig* c) {
+// Which layers the window is for: as layer_types lists, or else as the architecture has it; of
+// Qwen's models the later ones.
+absl::Status ReadWindow(const Reader& r, const Architecture& known, ModelConfig* c) {
   const bool qwen = absl::StartsWith(c->architecture, "qwen");
-  ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", c->architecture == "mistral"));
+  ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", known.windowed));
   if (!window) return absl::OkStatus();
   ASSIGN_OR_RETURN(c->window, r.Int("sliding_window", 0));
+  if (c->window < 0) return r.Bad("key 'sliding_window' is ", c->window);
   const size_t layers = static_cast<size_t>(c->layers);
   if (const std::optional<Json> types = r.Find("layer_types")) {
     if (!types->is(Json::Type::kArray)) return r.Wrong("layer_types", *types, "an array");
@@ -178,11 +232,74 @@ absl::Status ReadWindow(const Reader& r, ModelConfig* c) {
     return r.Bad("key 'layer_types' has ", c->sees_all.size(), " entries, and there are ", layers,
                  " layers");
   }
+  ASSIGN_OR_RETURN(const int64_t every, r.Int("sliding_window_pattern", known.sees_all_every));
+  c->sees_all = EveryLast(c->layers, every);
   if (!qwen) return absl::OkStatus();
   constexpr int64_t kUsual = 28;  // where the key is missing
   ASSIGN_OR_RETURN(const int64_t first, r.Int("max_window_layers", kUsual));
   if (first < 0) return r.Bad("key 'max_window_layers' is ", first);
   c->sees_all.assign(std::min(layers, static_cast<size_t>(first)), true);
+  return absl::OkStatus();
+}
+
+// Which layers go without rotary positions: a list with 1 for those that have them.
+absl::Status ReadUnturned(const Reader& r, const Architecture& known, ModelConfig* c) {
+  if (known.unturned_every == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t every, r.Int("no_rope_layer_interval", known.unturned_every));
+  c->unturned = EveryLast(c->layers, every);
+  const std::optional<Json> list = r.Find("no_rope_layers");
+  if (!list) return absl::OkStatus();
+  if (!list->is(Json::Type::kArray)) return r.Wrong("no_rope_layers", *list, "an array");
+  c->unturned.clear();
+  for (const JsonItem item : list->Items()) c->unturned.push_back(item.value().Int() == 0);
+  if (c->unturned.size() == static_cast<size_t>(c->layers)) return absl::OkStatus();
+  return r.Bad("key 'no_rope_layers' has ", c->unturned.size(), " entries, and there are ",
+               c->layers, " layers");
+}
+
+absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig* c) {
+  const char* const count = r.Find("num_experts") ? "num_experts" : "num_local_experts";
+  ASSIGN_OR_RETURN(c->experts, r.Int(count, 0));
+  if (c->experts == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(c->experts_used, r.Int("num_experts_per_tok"));
+  ASSIGN_OR_RETURN(c->expert_ffn, r.Int("moe_intermediate_size", c->ffn));
+  ASSIGN_OR_RETURN(c->shared_ffn, r.Int("shared_expert_intermediate_size", 0));
+  c->experts_renormed = known.renormed;
+  if (known.norm_topk_prob) {
+    ASSIGN_OR_RETURN(c->experts_renormed, r.Bool("norm_topk_prob", false));
+  }
+  return absl::OkStatus();
+}
+
+// By what the model multiplies, and what bounds.
+absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig* c) {
+  c->embedding_scale = known.embedding_scaled ? std::sqrt(static_cast<double>(c->dim)) : 1;
+  if (known.multipliers) {
+    ASSIGN_OR_RETURN(c->embedding_scale, r.Number("embedding_multiplier", 1));
+    ASSIGN_OR_RETURN(c->residual_scale, r.Number("residual_multiplier", 1));
+    ASSIGN_OR_RETURN(const double divided, r.Number("logits_scaling", 1));
+    c->logit_scale = 1 / divided;
+    ASSIGN_OR_RETURN(c->score_scale, r.Number("attention_multiplier", 1));
+  }
+  if (!known.gelu || !known.normed_after) return absl::OkStatus();  // the first Gemma has none
+  constexpr double kUsual = 256;
+  ASSIGN_OR_RETURN(const double divided, r.Number("query_pre_attn_scalar", kUsual));
+  c->score_scale = 1 / std::sqrt(divided);
+  ASSIGN_OR_RETURN(c->score_cap, r.Number("attn_logit_softcapping", 0));
+  ASSIGN_OR_RETURN(c->logit_cap, r.Number("final_logit_softcapping", 0));
+  return absl::OkStatus();
+}
+
+// Whether the gates are those of the architecture.
+absl::Status CheckActivation(const Reader& r, const Architecture& known) {
+  for (const char* key : {"hidden_act", "hidden_activation"}) {
+    const std::optional<Json> act = r.Find(key);
+    if (!act) continue;
+    const std::optional<std::string> name = act->String();
+    // Gemma's first files say gelu, and mean the approximation.
+    const bool good = known.gelu ? name == "gelu_pytorch_tanh" || name == "gelu" : name == "silu";
+    if (!good) return r.Wrong(key, *act, known.gelu ? "\"gelu_pytorch_tanh\"" : "\"silu\"");
+  }
   return absl::OkStatus();
 }
 
@@ -194,12 +311,12 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   const std::optional<Json> type = r.Find("model_type");
   if (!type || !type->String()) return r.Bad("the key 'model_type' is missing");
   ModelConfig c;
-  c.architecture = *type->String();
-  const Architecture* known = ArchitectureNamed(c.architecture);
+  const Architecture* known = ArchitectureOfType(*type->String());
   if (known == nullptr) {
-    return r.Bad("the model_type ", ShowName(c.architecture), " is not known; known are ",
+    return r.Bad("the model_type ", ShowName(*type->String()), " is not known; known are ",
                  KnownArchitectures());
   }
+  c.architecture = known->name;
   ASSIGN_OR_RETURN(c.layers, r.Int("num_hidden_layers"));
   ASSIGN_OR_RETURN(c.dim, r.Int("hidden_size"));
   ASSIGN_OR_RETURN(c.heads, r.Int("num_attention_heads"));
@@ -208,28 +325,33 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size"));
   ASSIGN_OR_RETURN(c.context, r.Int("max_position_embeddings"));
   ASSIGN_OR_RETURN(c.norm_eps, r.Number("rms_norm_eps"));
-  ASSIGN_OR_RETURN(const std::optional<Reader> rope, FindRope(r));
-  RETURN_IF_ERROR(ReadRopeBase(r, rope, &c));
   if (c.heads <= 0) return r.Bad("key 'num_attention_heads' is ", c.heads);
   if (!r.Find("head_dim") && c.dim % c.heads != 0) {
     return r.Bad("the hidden_size ", c.dim, " is no multiple of ", c.heads, " heads");
   }
   ASSIGN_OR_RETURN(c.head_dim, r.Int("head_dim", c.dim / c.heads));
-  ASSIGN_OR_RETURN(const bool tied, r.Bool("tie_word_embeddings", false));
+  ASSIGN_OR_RETURN(const std::optional<Reader> rope, FindRope(r, *known, "full_attention"));
+  RETURN_IF_ERROR(ReadRopeBase(r, *known, rope, &c));
+  ASSIGN_OR_RETURN(const bool tied, r.Bool("tie_word_embeddings", known->tied));
   c.output_apart = !tied;
+  c.attention_biased = c.ffn_biased = known->all_biased;
+  if (known->gate_limit > 0) {
+    ASSIGN_OR_RETURN(c.gate_limit, r.Number("swiglu_limit", known->gate_limit));
+  }
   if (known->attention_bias) {
     ASSIGN_OR_RETURN(c.attention_biased, r.Bool("attention_bias", false));
   }
   if (known->mlp_bias) {
     ASSIGN_OR_RETURN(c.ffn_biased, r.Bool("mlp_bias", false));
   }
-  if (const std::optional<Json> act = r.Find("hidden_act"); act && act->String() != "silu") {
-    return r.Wrong("hidden_act", *act, "\"silu\"");
-  }
+  RETURN_IF_ERROR(CheckActivation(r, *known));
+  RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used
-  RETURN_IF_ERROR(ReadWindow(r, &c));
-  if (c.window < 0) return r.Bad("key 'sliding_window' is ", c.window);
+  RETURN_IF_ERROR(ReadWindow(r, *known, &c));
+  RETURN_IF_ERROR(ReadUnturned(r, *known, &c));
+  RETURN_IF_ERROR(ReadScales(r, *known, &c));
   RETURN_IF_ERROR(ReadRopeScaling(r, rope, &c));
+  RETURN_IF_ERROR(CheckConfig(c, file));
   return c;
 }
 

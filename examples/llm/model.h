@@ -14,23 +14,51 @@
 
 namespace tessera::llm {
 
-// A matrix as it is stored, [rows, columns] of values.
+// A matrix as it is stored, [rows, columns] of values, or one for each expert, [experts, ...].
 struct Matrix {
   Tensor stored;
   WeightFormat format = WeightFormat::kF32;
   explicit operator bool() const { return static_cast<bool>(stored); }
   Tensor values() const { return Values(stored, format); }
+  // Those of the experts that `index` names, one axis.
+  Matrix Of(const Tensor& index) const { return {stored.Take(index), format}; }
 };
 
-// Biases and the norms of queries and keys are empty where the model has none.
+// Empty is what the model has not. With a router gate, up and down are the experts'.
 struct LayerWeights {
-  Tensor attention_norm, ffn_norm;
+  Tensor attention_norm, ffn_norm;            // of what is read
+  Tensor attention_post_norm, ffn_post_norm;  // of what is added
   Matrix q, k, v, o;
   Tensor q_bias, k_bias, v_bias, o_bias;
-  Tensor q_norm, k_norm;
+  Tensor q_norm, k_norm;  // of each head, or of all together
+  Tensor sinks;           // of each head: a score that counts among those of its keys
   Matrix gate, up, down;
   Tensor gate_bias, up_bias, down_bias;
+  Matrix router;
+  Tensor router_bias;
+  Matrix shared_gate, shared_up, shared_down;
+  Matrix shared_share;  // of one row: what the shared expert counts, by a sigmoid
 };
+// All of them by their names.
+inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
+    {"q", &LayerWeights::q},
+    {"k", &LayerWeights::k},
+    {"v", &LayerWeights::v},
+    {"o", &LayerWeights::o},
+    {"gate", &LayerWeights::gate},
+    {"up", &LayerWeights::up},
+    {"down", &LayerWeights::down},
+    {"router", &LayerWeights::router},
+    {"shared gate", &LayerWeights::shared_gate},
+    {"shared up", &LayerWeights::shared_up},
+    {"shared down", &LayerWeights::shared_down},
+    {"shared share", &LayerWeights::shared_share}};
+inline constexpr Tensor LayerWeights::*kVectors[] = {
+    &LayerWeights::attention_norm, &LayerWeights::ffn_norm,  &LayerWeights::attention_post_norm,
+    &LayerWeights::ffn_post_norm,  &LayerWeights::q_bias,    &LayerWeights::k_bias,
+    &LayerWeights::v_bias,         &LayerWeights::o_bias,    &LayerWeights::q_norm,
+    &LayerWeights::k_norm,         &LayerWeights::gate_bias, &LayerWeights::up_bias,
+    &LayerWeights::down_bias};
 
 // Where the parts of a model are (examples/llm/parallel.h); on one place, all are there.
 struct Division {
@@ -48,7 +76,8 @@ struct Model {
   Matrix embedding, output;  // the same one where they are tied
   Tensor norm;
   std::vector<LayerWeights> layers;
-  // What a decode step reads: every matrix once, of the embedding only rows unless it is tied.
+  // What a decode step reads: every matrix once, of experts those of one token, of the embedding
+  // only rows unless it is tied.
   uint64_t bytes_read = 0;
   uint64_t bytes_stored = 0;
   std::string format;  // of most bytes

@@ -72,25 +72,46 @@ class Mover {
     const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
     const Sharding whole(mesh_);
     for (Tensor* t :
-         {&w.attention_norm, &w.ffn_norm, &w.q_norm, &w.k_norm, &w.o_bias, &w.down_bias}) {
+         {&w.attention_norm, &w.ffn_norm, &w.attention_post_norm, &w.ffn_post_norm, &w.o_bias,
+          &w.down_bias, &w.router.stored, &w.router_bias, &w.shared_share.stored}) {
       Move(*t, whole);
     }
+    const bool by_head = !ArchitectureNamed(c.architecture)->widths_normed;
     for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(group)));
-    for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) {
-      if (!*t) continue;
-      if (heads_.repeats > 1) {
-        *t = t->Unflatten(0, {c.kv_heads, c.head_dim})
-                 .RepeatInterleave(heads_.repeats, 0)
-                 .Flatten(0, 1);
-      }
-      Move(*t, Cut(0, Scaled(c.head_dim)));
+    for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) MoveKeys(*t);
+    if (by_head) {
+      for (Tensor* t : {&w.q_norm, &w.k_norm}) Move(*t, whole);
+    } else {
+      Move(w.q_norm, Cut(0, Scaled(group)));
+      MoveKeys(w.k_norm);
     }
     Move(w.o.stored, Cut(1, Scaled(group, BlockOf(w.o))));
-    const int64_t block = BlockOf(w.down);
-    for (Tensor* t : {&w.gate.stored, &w.up.stored, &w.gate_bias, &w.up_bias}) {
-      Move(*t, Cut(0, Layout::Aligned(block)));
+    Move(w.sinks, Cut(0, Scaled(group / c.head_dim)));
+    const int columns = w.router ? 1 : 0;
+    MoveColumns(columns, w.gate, w.up, w.down);
+    MoveColumns(0, w.shared_gate, w.shared_up, w.shared_down);
+    for (Tensor* t : {&w.gate_bias, &w.up_bias}) {
+      Move(*t, Cut(columns, Layout::Aligned(BlockOf(w.down))));
     }
-    Move(w.down.stored, Cut(1, Layout()));
+  }
+
+  // What belongs to keys or values, a row for each element.
+  void MoveKeys(Tensor& t) {
+    const ModelConfig& c = model_.config;
+    if (!t) return;
+    if (heads_.repeats > 1) {
+      t = t.Unflatten(0, {c.kv_heads, c.head_dim})
+              .RepeatInterleave(heads_.repeats, 0)
+              .Flatten(0, 1);
+    }
+    Move(t, Cut(0, Scaled(c.head_dim)));
+  }
+
+  // The columns of a feed-forward part, whose axes begin at `axis`.
+  void MoveColumns(int axis, Matrix& gate, Matrix& up, Matrix& down) {
+    const Layout whole_blocks = Layout::Aligned(BlockOf(down));
+    for (Tensor* t : {&gate.stored, &up.stored}) Move(*t, Cut(axis, whole_blocks));
+    Move(down.stored, Cut(axis + 1, Layout()));
   }
 
   Sharding Cut(int axis, const Layout& layout) const {
@@ -120,12 +141,8 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
   }
   move(model->norm);
   for (LayerWeights& w : model->layers) {
-    for (Tensor* t :
-         {&w.attention_norm, &w.ffn_norm, &w.q.stored, &w.k.stored, &w.v.stored, &w.o.stored,
-          &w.q_bias, &w.k_bias, &w.v_bias, &w.o_bias, &w.q_norm, &w.k_norm, &w.gate.stored,
-          &w.up.stored, &w.down.stored, &w.gate_bias, &w.up_bias, &w.down_bias}) {
-      move(*t);
-    }
+    for (const auto& [name, matrix] : kMatrices) move((w.*matrix).stored);
+    for (Tensor LayerWeights::*vector : kVectors) move(w.*vector);
   }
   model->division.whole = model->division.heads = place;
   model->division.logits = place;

@@ -356,29 +356,41 @@ RoundedRows Quantise(const Tensor& values) {
 
 Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
   const Tensor& w = columns.integers;
-  const int64_t m = rows.integers.size(0);
-  const int axes = columns.scales.rank() - 1;
-  std::vector<int64_t> blocks = {m, 1}, numbers;  // for all columns
-  Ints summed, inside;
-  for (int axis = 1; axis < w.rank(); ++axis) {
-    numbers.push_back(w.size(axis));
-    (axis <= axes ? summed : inside).push_back(axis + 1);
-    if (axis <= axes) blocks.push_back(w.size(axis));
+  const int lead = rows.integers.rank() - 3;  // of the batch
+  const int axes = columns.scales.rank() - lead - 1;
+  const int64_t m = rows.integers.size(lead);
+  int64_t all = columns.scales.elements() / w.size(lead);  // blocks of a column
+  std::vector<int64_t> blocks;                             // for all columns
+  for (int axis = 0; axis < lead; ++axis) {
+    blocks.push_back(w.size(axis));
+    all /= w.size(axis);
   }
-  numbers.insert(numbers.begin(), {m, 1});
+  blocks.insert(blocks.end(), {m, 1});
+  std::vector<int64_t> numbers = blocks;
+  Ints summed, inside;
+  for (int axis = lead + 1; axis < w.rank(); ++axis) {
+    numbers.push_back(w.size(axis));
+    (axis <= lead + axes ? summed : inside).push_back(axis + 1);
+    if (axis <= lead + axes) blocks.push_back(w.size(axis));
+  }
   // The rows' blocks are cut as the columns' are.
   const auto by_block = [&](const Tensor& t) {
-    const int64_t in_block = columns.scales.elements() / (w.size(0) * t.size(1));
-    return t.Unsqueeze(-1).BroadcastTo({m, t.size(1), in_block}).Reshape(blocks);
+    std::vector<int64_t> parts;
+    for (int axis = 0; axis < t.rank(); ++axis) parts.push_back(t.size(axis));
+    parts.push_back(all / t.size(-1));
+    return t.Unsqueeze(-1).BroadcastTo(parts).Reshape(blocks);
   };
   const Tensor x = rows.integers.Reshape(numbers);
-  const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(0).Cast(kInt32)).Sum(inside);
-  const Tensor y = dots.Cast(kFloat32) * (by_block(rows.scales) * columns.scales);
+  const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(lead).Cast(kInt32)).Sum(inside);
+  const Tensor y = dots.Cast(kFloat32) * (by_block(rows.scales) * columns.scales.Unsqueeze(lead));
   if (!columns.offsets) return y.Sum(summed);
-  const Tensor sums = SumsOf(rows, columns.scales.elements() / w.size(0));
+  const Tensor sums = SumsOf(rows, all);
   // One row reads each column's offsets where it reads its integers; many share them as a product.
-  if (m == 1) return (y + by_block(sums) * columns.offsets).Sum(summed);
-  return y.Sum(summed) + sums.Linear(columns.offsets.Flatten(1)).Contiguous();
+  if (m == 1) {
+    return (y + by_block(sums) * columns.offsets.Unsqueeze(lead)).Sum(summed);
+  }
+  const Tensor offsets = columns.offsets.Flatten(lead + 1);
+  return y.Sum(summed) + sums.MatMul(offsets.SwapAxes(-1, -2)).Contiguous();
 }
 
 }  // namespace tessera::llm

@@ -46,8 +46,8 @@ struct RoundedRows {
 };
 RoundedRows Quantise(const Tensor& values);
 
-// [rows, columns] of [rows, n] and [columns, n]: the integers' products are summed exactly within
-// blocks, and blocks in f32.
+// [..., rows, columns] of [..., rows, n] and [..., columns, n], in batches of no or one axis: the
+// integers' products are summed exactly within blocks, and blocks in f32.
 Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns);
 
 }  // namespace tessera::llm

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "examples/llm/mixture.h"
+
 namespace tessera::llm {
 
 namespace {
@@ -19,9 +21,13 @@ bool AnyIntegers(const Model& model) {
   };
   if (among({&model.embedding, &model.output})) return true;
   return std::any_of(model.layers.begin(), model.layers.end(), [&](const LayerWeights& w) {
-    return among({&w.q, &w.k, &w.v, &w.o, &w.gate, &w.up, &w.down});
+    return std::any_of(std::begin(kMatrices), std::end(kMatrices),
+                       [&](const auto& named) { return among({&(w.*named.second)}); });
   });
 }
+
+Tensor Capped(const Tensor& x, double cap) { return cap == 0 ? x : (x / cap).Tanh() * cap; }
+Tensor Scaled(const Tensor& x, double by) { return by == 1 ? x : x * by; }
 
 }  // namespace
 
@@ -33,19 +39,9 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
           (activations == Activations::kInt8 || model.division.whole.places()[0].kind() == "CPU")),
       narrows_(activations == Activations::kBf16) {
   const ModelConfig& c = model.config;
-  const int64_t half = c.head_dim / 2;
-  std::vector<float> cos(context * half), sin(context * half);
-  for (int64_t i = 0; i < half; ++i) {
-    double frequency = std::pow(c.rope_base, -static_cast<double>(2 * i) / c.head_dim);
-    if (!c.rope_divisors.empty()) frequency /= c.rope_divisors[i];
-    for (int64_t p = 0; p < context; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
-      cos[p * half + i] = static_cast<float>(std::cos(angle) * c.rope_magnitude);
-      sin[p * half + i] = static_cast<float>(std::sin(angle) * c.rope_magnitude);
-    }
-  }
-  cos_ = Tensor::From(cos, {context, half}, model.division.whole).Realize();
-  sin_ = Tensor::From(sin, {context, half}, model.division.whole).Realize();
+  const bool beyond = !c.long_rope_divisors.empty() && context > c.rope_trained;
+  angles_ = AnglesFor(c.rope_base, beyond ? c.long_rope_divisors : c.rope_divisors);
+  if (c.local_rope_base > 0) local_angles_ = AnglesFor(c.local_rope_base, {});
   const Device by_heads = model.division.heads;
   const Dims shape = {model.division.kv_heads, context, c.head_dim};
   // Without contents: a position is written in the step that first sees it, so memory is touched
@@ -54,6 +50,24 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
     caches_.push_back(
         {Tensor::Empty(shape, cache, by_heads), Tensor::Empty(shape, cache, by_heads)});
   }
+}
+
+Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double>& divisors) const {
+  const ModelConfig& c = model_.config;
+  const int64_t half = c.turned() / 2;
+  std::vector<float> cos(context_ * half), sin(context_ * half);
+  for (int64_t i = 0; i < half; ++i) {
+    double frequency = std::pow(base, -static_cast<double>(2 * i) / c.turned());
+    if (!divisors.empty()) frequency /= divisors[i];
+    for (int64_t p = 0; p < context_; ++p) {
+      const double angle = static_cast<double>(p) * frequency;
+      cos[p * half + i] = static_cast<float>(std::cos(angle) * c.rope_magnitude);
+      sin[p * half + i] = static_cast<float>(std::sin(angle) * c.rope_magnitude);
+    }
+  }
+  const Device& whole = model_.division.whole;
+  return {Tensor::From(cos, {context_, half}, whole).Realize(),
+          Tensor::From(sin, {context_, half}, whole).Realize()};
 }
 
 uint64_t Transformer::cache_bytes() const {
@@ -80,10 +94,18 @@ Tensor Transformer::RoundedBeside(const Tensor& x, DType dtype) const {
   return x.Clamp(-kGreatest, kGreatest).Cast(dtype).Cast(kFloat32);
 }
 
+int64_t Transformer::Rows::count() const { return values.elements() / values.size(-1); }
+
+Transformer::Rows Transformer::Rows::Take(const Tensor& index) const {
+  const auto take = [&](const Tensor& t) { return t ? t.Take(index) : t; };
+  return {
+      take(values), take(bf16), {take(rounded.integers), take(rounded.scales), take(rounded.sums)}};
+}
+
 Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const {
   Rows out{x, {}, {}};
   for (const Matrix& w : weights) {
-    if (ByBf16(w, x.size(0))) {
+    if (ByBf16(w, out.count())) {
       if (!out.bf16) out.bf16 = x.Cast(kBFloat16).Contiguous();
     } else if (ByIntegers(w) && !out.rounded) {
       out.rounded = Quantise(x);
@@ -92,12 +114,18 @@ Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix>
   return out;
 }
 
+// [..., rows, columns] of the weight's matrices, of which there may be a batch.
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
-  if (ByBf16(weight, x.values.size(0))) {
-    return x.bf16.Cast(kFloat32).Linear(weight.values().Cast(kBFloat16).Cast(kFloat32), bias);
+  const auto times = [&](const Tensor& rows, const Tensor& matrix) {
+    if (matrix.rank() == 2) return rows.Linear(matrix, bias);
+    const Tensor y = rows.MatMul(matrix.SwapAxes(-1, -2));
+    return bias ? y + bias : y;
+  };
+  if (ByBf16(weight, x.count())) {
+    return times(x.bf16.Cast(kFloat32), weight.values().Cast(kBFloat16).Cast(kFloat32));
   }
   if (!ByIntegers(weight)) {
-    return RoundedBeside(x.values, weight.stored.dtype()).Linear(weight.values(), bias);
+    return times(RoundedBeside(x.values, weight.stored.dtype()), weight.values());
   }
   const Tensor y = Product(x.rounded, Integers(weight.stored, weight.format));
   return bias ? y + bias : y;
@@ -108,18 +136,29 @@ Tensor Transformer::Project(const Tensor& x, const Matrix& weight, const Tensor&
 }
 
 // Rotary positions of [T, heads, head_dim]: each pair of elements turns by its angle.
-Tensor Transformer::Rotate(const Tensor& x, const Extent& position) const {
-  const int64_t tokens = x.size(0), half = model_.config.head_dim / 2;
+Tensor Transformer::Rotate(size_t layer, const Tensor& x, const Extent& position) const {
+  const ModelConfig& c = model_.config;
+  if (!c.Turns(layer)) return x;
+  const int64_t tokens = x.size(0), turned = c.turned(), half = turned / 2;
+  const bool local = local_angles_.cos && c.WindowOf(layer) != 0;
+  const Angles& angles = local ? local_angles_ : angles_;
   const Slice here{position, position + tokens};
-  const Tensor cos = cos_.SliceAxis(0, here).Unsqueeze(1),
-               sin = sin_.SliceAxis(0, here).Unsqueeze(1);
-  if (model_.config.rope_interleaved) {
-    const Tensor pairs = x.Unflatten(-1, {half, 2});
-    const Tensor a = pairs.Select(-1, 0), b = pairs.Select(-1, 1);
-    return Stack({a * cos - b * sin, b * cos + a * sin}, -1).Flatten(-2);
+  const Tensor cos = angles.cos.SliceAxis(0, here).Unsqueeze(1),
+               sin = angles.sin.SliceAxis(0, here).Unsqueeze(1);
+  Tensor a, b;
+  if (c.rope_interleaved) {
+    const Tensor pairs = x.SliceAxis(-1, {0, turned}).Unflatten(-1, {half, 2});
+    a = pairs.Select(-1, 0);
+    b = pairs.Select(-1, 1);
+  } else {
+    a = x.SliceAxis(-1, {0, half});
+    b = x.SliceAxis(-1, {half, turned});
   }
-  const Tensor a = x.SliceAxis(-1, {0, half}), b = x.SliceAxis(-1, {half, 2 * half});
-  return Cat({a * cos - b * sin, b * cos + a * sin}, -1);
+  const Tensor a_turned = a * cos - b * sin, b_turned = b * cos + a * sin;
+  std::vector<Tensor> parts = {a_turned, b_turned};
+  if (c.rope_interleaved) parts = {Stack(parts, -1).Flatten(-2)};
+  if (turned < c.head_dim) parts.push_back(x.SliceAxis(-1, {turned, c.head_dim}));
+  return parts.size() == 1 ? parts[0] : Cat(parts, -1);
 }
 
 // The first position that any of the queries from `position` on sees.
@@ -137,6 +176,19 @@ Tensor Transformer::Mask(int64_t window, int64_t tokens, const Extent& position)
   return seen & (key > query - window);
 }
 
+// Softmax of scores [kv_heads, group * T, keys] times values; a sink of each head counts as a key's
+// score, and has no value.
+Tensor Transformer::Mixed(const Tensor& scores, const Tensor& values, const Tensor& sinks) const {
+  if (!sinks) return scores.Softmax().MatMul(values);
+  const int64_t kv_heads = scores.size(0), rows = scores.size(1), group = sinks.size(0) / kv_heads;
+  const Tensor sink = sinks.Reshape({kv_heads, group, 1})
+                          .BroadcastTo({kv_heads, group, rows / group})
+                          .Reshape({kv_heads, rows, 1});
+  const Tensor most = scores.Max({-1}, /*keepdim=*/true).Maximum(sink);
+  const Tensor weights = (scores - most).Exp();
+  return weights.MatMul(values) / (weights.Sum({-1}, /*keepdim=*/true) + (sink - most).Exp());
+}
+
 Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& position) {
   const ModelConfig& c = model_.config;
   const LayerWeights& w = model_.layers[layer];
@@ -145,16 +197,20 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const int64_t kv_heads = model_.division.kv_heads;
   const int64_t tokens = x.size(0), group = c.heads / kv_heads;
   const Rows input = RowsFor(x, {w.q, w.k, w.v});
-  Tensor q = Project(input, w.q, w.q_bias).Reshape({tokens, c.heads, c.head_dim});
-  Tensor k = Project(input, w.k, w.k_bias).Reshape({tokens, kv_heads, c.head_dim});
-  const Tensor v = Project(input, w.v, w.v_bias).Reshape({tokens, kv_heads, c.head_dim});
-  if (w.q_norm) q = q.RmsNorm(w.q_norm, c.norm_eps);
-  if (w.k_norm) k = k.RmsNorm(w.k_norm, c.norm_eps);
+  const bool by_head = !ArchitectureNamed(c.architecture)->widths_normed;
+  const auto heads = [&](const Tensor& projected, int64_t count, const Tensor& norm) {
+    const auto normed = [&](const Tensor& t) { return norm ? t.RmsNorm(norm, c.norm_eps) : t; };
+    const Dims apart = {tokens, count, c.head_dim};
+    return by_head ? normed(projected.Reshape(apart)) : normed(projected).Reshape(apart);
+  };
+  const Tensor q = heads(Project(input, w.q, w.q_bias), c.heads, w.q_norm);
+  const Tensor k = heads(Project(input, w.k, w.k_bias), kv_heads, w.k_norm);
+  const Tensor v = heads(Project(input, w.v, w.v_bias), kv_heads, {});
   const Slice here{position, position + tokens};
   const auto store = [&](Tensor& kept, const Tensor& t) {
     kept.SliceAxis(1, here).Assign(t.Permute({1, 0, 2}).Cast(kept.dtype()));
   };
-  store(cache.keys, Rotate(k, position));
+  store(cache.keys, Rotate(layer, k, position));
   store(cache.values, v);
   // Read as they are kept: the cast is part of the products' kernels.
   const Pairs seen = {
@@ -163,11 +219,13 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const Tensor values = cache.values.Shrink(seen).Cast(kFloat32);
 
   // Heads that share keys are rows of one product.
-  const Tensor rows = RoundedBeside(Rotate(q, position), cache.keys.dtype())
+  const Tensor rows = RoundedBeside(Rotate(layer, q, position), cache.keys.dtype())
                           .Reshape({tokens, kv_heads, group, c.head_dim})
                           .Permute({1, 2, 0, 3})
                           .Reshape({kv_heads, group * tokens, c.head_dim});
-  Tensor scores = rows.MatMul(keys.Transpose()) * (1 / std::sqrt(static_cast<double>(c.head_dim)));
+  const double own_scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
+  Tensor scores = Capped(
+      rows.MatMul(keys.Transpose()) * (c.score_scale > 0 ? c.score_scale : own_scale), c.score_cap);
   if (tokens > 1) {
     const Shape flat = scores.shape();
     scores = Where(Mask(window, tokens, position),
@@ -175,28 +233,75 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
                    -std::numeric_limits<float>::infinity())
                  .Reshape(flat);
   }
-  const Tensor mixed = scores.Softmax().MatMul(values);
+  const Tensor mixed = Mixed(scores, values, w.sinks);
   return Project(mixed.Reshape({c.heads, tokens, c.head_dim})
                      .Permute({1, 0, 2})
                      .Reshape({tokens, c.heads * c.head_dim}),
                  w.o, w.o_bias);
 }
 
+Tensor Transformer::Gated(const Tensor& gate, const Tensor& up) const {
+  const double limit = model_.config.gate_limit;
+  if (limit > 0) {
+    constexpr double kSteeper = 1.702;
+    const Tensor least = gate.Minimum(limit);
+    return least * (least * kSteeper).Sigmoid() * (up.Clamp(-limit, limit) + 1);
+  }
+  const bool gelu = ArchitectureNamed(model_.config.architecture)->gelu;
+  return (gelu ? gate.GeluTanh() : gate.Silu()) * up;
+}
+
+Tensor Transformer::FeedForward(const LayerWeights& w, const Tensor& x) const {
+  const Rows rows = RowsFor(x, {w.gate, w.up});
+  const Tensor gate = Project(rows, w.gate, w.gate_bias), up = Project(rows, w.up, w.up_bias);
+  return Project(Gated(gate, up), w.down, w.down_bias);
+}
+
+// Each token through its experts, and through the one that all share.
+Tensor Transformer::Mixture(const LayerWeights& w, const Tensor& x) const {
+  const ModelConfig& c = model_.config;
+  const Rows rows = RowsFor(x, {w.gate, w.up, w.shared_gate, w.shared_up});
+  const Routes routes =
+      Route(Project(x, w.router, w.router_bias), c.experts_used, c.experts_renormed);
+  const ExpertBlocks blocks = BlocksOf(routes, c.experts);
+  const Rows own = rows.Take(blocks.token);
+  const auto bias = [&](const Tensor& of_all) {
+    return of_all ? of_all.Take(blocks.expert).Unsqueeze(1) : of_all;
+  };
+  const Tensor gate = Project(own, w.gate.Of(blocks.expert), bias(w.gate_bias)),
+               up = Project(own, w.up.Of(blocks.expert), bias(w.up_bias));
+  const Tensor down = Project(Gated(gate, up), w.down.Of(blocks.expert), bias(w.down_bias));
+  const Tensor results = down.Flatten(0, 1).Take(blocks.row);  // [T, used, dim]
+  const Tensor y = (results * routes.shares.Unsqueeze(-1)).Sum({1});
+  if (!w.shared_gate) return y;
+  const Tensor shared =
+      Project(Gated(Project(rows, w.shared_gate), Project(rows, w.shared_up)), w.shared_down);
+  return y + (w.shared_share ? shared * Project(x, w.shared_share).Sigmoid() : shared);
+}
+
 Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
-  const double eps = model_.config.norm_eps;
-  Tensor x = Values(model_.embedding.stored.Take(tokens), model_.embedding.format);
+  const ModelConfig& c = model_.config;
+  const auto normed = [&](const Tensor& t, const Tensor& norm) {
+    return norm ? t.RmsNorm(norm, c.norm_eps) : t;
+  };
+  const auto added = [&](const Tensor& x, const Tensor& t, const Tensor& norm) {
+    return x + Scaled(normed(t, norm), c.residual_scale);
+  };
+  Tensor x = Scaled(Values(model_.embedding.stored.Take(tokens), model_.embedding.format),
+                    c.embedding_scale);
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
-    x = x + Attention(i, x.RmsNorm(w.attention_norm, eps), position);
-    const Rows y = RowsFor(x.RmsNorm(w.ffn_norm, eps), {w.gate, w.up});
-    const Tensor gate = Project(y, w.gate, w.gate_bias), up = Project(y, w.up, w.up_bias);
-    x = x + Project(gate.Silu() * up, w.down, w.down_bias);
+    x = added(x, Attention(i, normed(x, w.attention_norm), position), w.attention_post_norm);
+    const Tensor y = normed(x, w.ffn_norm);
+    x = added(x, w.router ? Mixture(w, y) : FeedForward(w, y), w.ffn_post_norm);
   }
-  return x.RmsNorm(model_.norm, eps);
+  return normed(x, model_.norm);
 }
 
 Tensor Transformer::Logits(const Tensor& hidden) const {
-  return Project(hidden, model_.output, {}).To(model_.division.logits);
+  const ModelConfig& c = model_.config;
+  const Tensor logits = Scaled(Project(hidden, model_.output), c.logit_scale);
+  return Capped(logits, c.logit_cap).To(model_.division.logits);
 }
 
 }  // namespace tessera::llm

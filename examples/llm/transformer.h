@@ -40,23 +40,34 @@ class Transformer {
   struct Rows {
     Tensor values, bf16;
     RoundedRows rounded;
+    int64_t count() const;
+    Rows Take(const Tensor& index) const;  // some of [T, dim], of any shape
+  };
+  // The rotary positions of some layers.
+  struct Angles {
+    Tensor cos, sin;  // [context, turned / 2]
   };
   Rows RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const;
   Tensor Project(const Rows& x, const Matrix& weight, const Tensor& bias = {}) const;
-  Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias) const;
+  Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias = {}) const;
   bool ByIntegers(const Matrix& weight) const;
   bool ByBf16(const Matrix& weight, int64_t rows) const;
   Tensor RoundedBeside(const Tensor& x, DType dtype) const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
-  Tensor Rotate(const Tensor& x, const Extent& position) const;
+  Tensor Mixed(const Tensor& scores, const Tensor& values, const Tensor& sinks) const;
+  Tensor FeedForward(const LayerWeights& w, const Tensor& x) const;
+  Tensor Mixture(const LayerWeights& w, const Tensor& x) const;
+  Tensor Gated(const Tensor& gate, const Tensor& up) const;
+  Angles AnglesFor(double base, const std::vector<double>& divisors) const;
+  Tensor Rotate(size_t layer, const Tensor& x, const Extent& position) const;
   Extent FirstSeen(int64_t window, const Extent& position) const;
   Tensor Mask(int64_t window, int64_t tokens, const Extent& position) const;
 
   const Model& model_;
   int64_t context_;
-  bool rounds_;       // activations, as kInt8 says
-  bool narrows_;      // many rows, as kBf16 says
-  Tensor cos_, sin_;  // [context, head_dim / 2]
+  bool rounds_;                   // activations, as kInt8 says
+  bool narrows_;                  // many rows, as kBf16 says
+  Angles angles_, local_angles_;  // the latter of layers with a window, where those differ
   std::vector<Cache> caches_;
 };
 

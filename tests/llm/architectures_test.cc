@@ -331,13 +331,15 @@ TEST(Architectures, RopeParametersOfConfigJson) {
     EXPECT_TRUE(c.rope_divisors.empty());
   }
   const std::pair<const char*, const char*> wrong[] = {
-      {R"(, "rope_parameters": {"rope_type": "longrope"})",
-       "'rope_parameters': the type 'longrope'"},
+      {R"(, "rope_parameters": {"rope_type": "longer"})", "'rope_parameters': the type 'longer'"},
+      {R"(, "rope_parameters": {"rope_type": "longrope"})", "a list named short_factor"},
+      {R"(, "rope_parameters": {"rope_type": "longrope", "short_factor": [1]})",
+       "a number in short_factor for each of 32 pairs; there are 1"},
       {R"(, "rope_parameters": {"rope_type": "linear"})", "'rope_parameters.factor' is missing"},
       {R"(, "rope_parameters": {"rope_type": "linear", "factor": 0})", "wants factor > 0"},
       {R"(, "rope_parameters": {"full_attention": {"rope_type": "default"}})", "kind of layer"},
       {R"(, "rope_parameters": 3)", "not an object"},
-      {R"(, "rope_parameters": {"partial_rotary_factor": 0.5})", "only 1 is known"},
+      {R"(, "rope_parameters": {"partial_rotary_factor": 1.5})", "above 0 and at most 1"},
       {R"(, "rope_scaling": {"rope_type": "dynamic"})", "'rope_scaling': the type 'dynamic'"}};
   for (const auto& [keys, error] : wrong) {
     EXPECT_THAT(read(keys), StatusIs(absl::StatusCode::kDataLoss, error));

@@ -56,6 +56,10 @@ template <typename T>
 std::string With(const std::string& key, T value) {
   return Small().Set(key, value).Bytes();
 }
+std::string With(const std::string& key, uint32_t value, const std::string& other,
+                 uint32_t other_value) {
+  return Small().Set(key, value).Set(other, other_value).Bytes();
+}
 
 std::vector<Row> HeaderRows() {
   const std::string pad(64, '\0');
@@ -140,7 +144,8 @@ std::vector<Row> ModelRows() {
   const std::string heads = "llama.attention.head_count";
   return {
       {"no architecture", Small().Drop("general.architecture").Bytes(), "is missing"},
-      {"architecture", With("general.architecture", "gpt9"), "known are llama, mistral, qwen2"},
+      {"architecture", With("general.architecture", "gpt9"),
+       "known are llama, mistral, mixtral, qwen2"},
       {"architecture type", With("general.architecture", 3u), "is u32, not a string"},
       {"no layers", Small().Drop("llama.block_count").Bytes(), "'llama.block_count' is missing"},
       {"layers type", With("llama.block_count", "one"), "is string, not an integer"},
@@ -178,9 +183,25 @@ std::vector<Row> ModelRows() {
        "yarn_beta_fast > yarn_beta_slow"},
       {"old rope scaling", With("llama.rope.scale_linear", -2.0f),
        "'llama.rope.scale_linear' is -2"},
-      {"rope part", With("llama.rope.dimension_count", 2u), "only the whole head"},
+      {"rope part", With("llama.rope.dimension_count", 6u),
+       "positions of 6 elements in heads of 4"},
+      {"odd rope part", With("llama.rope.dimension_count", 3u), "they need pairs"},
+      {"scale 0", With("llama.logit_scale", 0.0f), "the scale of the logits is inf"},
+      {"scale NaN", With("llama.embedding_scale", Float::quiet_NaN()), "embedding is nan"},
+      {"scale below 0", With("llama.residual_scale", -1.0f), "what layers add is -1"},
+      {"cap", With("llama.attn_logit_softcapping", -5.0f), "the cap of the scores is -5"},
+      {"window of each layer",
+       With("llama.attention.sliding_window_pattern", std::vector<int32_t>{1, 0}), "2 entries"},
       {"eps 0", With("llama.attention.layer_norm_rms_epsilon", 0.0f), "epsilon"},
-      {"experts", With("llama.expert_count", 8u), "mixture of 8 experts"},
+      {"experts", With("llama.expert_count", 8u), "'llama.expert_used_count' is missing"},
+      {"experts used", With("llama.expert_used_count", 9u, "llama.expert_count", 8u),
+       "the number of experts for a token is 9; 1 to 8 may be"},
+      {"no expert used", With("llama.expert_used_count", 0u, "llama.expert_count", 8u),
+       "experts for a token is 0"},
+      {"too many experts", With("llama.expert_count", 1u << 20, "llama.expert_used_count", 1u),
+       "the number of experts is 1048576"},
+      {"router", Small().Shape("blk.0.ffn_gate_inp.weight", {8, 8}).Bytes(),
+       "layer 0 has a router, and the configuration names no experts"},
       {"per layer", With("llama.feed_forward_length", std::vector<int32_t>{12, 12}), "2 entries"},
       {"missing tensor", Small().Drop("blk.0.ffn_up.weight").Bytes(),
        "'blk.0.ffn_up.weight' [12, 8] is missing"},

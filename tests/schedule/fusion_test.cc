@@ -309,5 +309,24 @@ TEST(Memory, LiveTempsNeverOverlap) {
   EXPECT_GE(temps, 6);
 }
 
+// Rows that are looked up are read where they lie, whatever is computed of their bytes; and what a
+// kernel reads is told as so many rows.
+TEST(Fusion, ProductsReadTheRowsThatAreLookedUp) {
+  constexpr int64_t kTables = 64, kRows = 96, kBlocks = 16, kBytes = 18;
+  const Tensor table = Tensor::Zeros({kTables, kRows, kBlocks, kBytes}, kUInt8).Realize();
+  const Tensor index = Tensor::From(std::vector<int32_t>{3, 9}).Realize();
+  const Tensor x = Tensor::Rand({2, 1, kBlocks * 32}).Realize();
+  const Tensor blocks = table.Take(index);
+  const Tensor bytes = blocks.SliceAxis(-1, {2, 18});
+  const Tensor scales = blocks.SliceAxis(-1, {0, 1}).Cast(kFloat32);
+  const Tensor halves = Stack({bytes & 15, bytes >> 4}, -2).Flatten(-2).Cast(kFloat32);
+  const Tensor product = x.MatMul((halves * scales).Flatten(-2).SwapAxes(-1, -2));
+  const Plan plan = PlanOf({product});
+  ASSERT_EQ(plan.kernels.size(), 1u);
+  const int64_t read = 2 * kRows * kBlocks * kBytes;
+  EXPECT_GE(plan.kernels[0].bytes.max(), read);
+  EXPECT_LE(plan.kernels[0].bytes.max(), read + 4 * 2 * (kBlocks * 32 + kRows) + 256);
+}
+
 }  // namespace
 }  // namespace tessera

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Writes logits.json: small models of each architecture as Hugging Face's transformers computes them.
+
+    pip install torch transformers safetensors gguf
+    make_logits.py > logits.json
+
+A weight is made from its name and shape alone (see Values), so that a test can make the same one; the
+file holds the configurations, the names of the checkpoints' tensors, here and in GGUF files, their
+shapes, and logits.
+"""
+import contextlib
+import json
+import re
+import sys
+import tempfile
+
+import gguf
+import safetensors
+import safetensors.torch
+import torch
+import transformers
+
+SMALL = dict(vocab_size=50, hidden_size=24, num_hidden_layers=2, num_attention_heads=6,
+             num_key_value_heads=2, max_position_embeddings=64, rms_norm_eps=1e-5,
+             attn_implementation="eager", initializer_range=0.02, pad_token_id=0, bos_token_id=1,
+             eos_token_id=2)
+TOKENS = [(i * 17 + 3) % 50 for i in range(24)]
+KEPT = [0, 15, 23]  # positions whose logits are kept
+
+
+def Models():
+    t = transformers
+    yield "llama", t.LlamaConfig(intermediate_size=40, rope_theta=5000.0, attention_bias=True,
+                                 mlp_bias=True, **SMALL)
+    yield "mistral", t.MistralConfig(intermediate_size=40, sliding_window=7, head_dim=8, **SMALL)
+    yield "qwen2", t.Qwen2Config(intermediate_size=40, tie_word_embeddings=True, **SMALL)
+    yield "qwen3", t.Qwen3Config(intermediate_size=40, head_dim=8, **SMALL)
+    yield "mixtral", t.MixtralConfig(intermediate_size=40, num_local_experts=6, **SMALL)
+    yield "qwen2_moe", t.Qwen2MoeConfig(
+        intermediate_size=40, moe_intermediate_size=20, shared_expert_intermediate_size=28,
+        num_experts=7, num_experts_per_tok=3, **SMALL)
+    yield "qwen3_moe", t.Qwen3MoeConfig(
+        intermediate_size=40, moe_intermediate_size=20, head_dim=8, num_experts=7,
+        num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[1], **SMALL)
+    yield "olmoe", t.OlmoeConfig(intermediate_size=20, num_experts=8, num_experts_per_tok=2, **SMALL)
+    yield "gemma", t.GemmaConfig(intermediate_size=40, head_dim=8, **SMALL)
+    yield "gemma2", t.Gemma2Config(intermediate_size=40, head_dim=8, sliding_window=7,
+                                   query_pre_attn_scalar=12, attn_logit_softcapping=5.0,
+                                   final_logit_softcapping=4.0, **SMALL)
+    yield "gemma3", t.Gemma3TextConfig(
+        intermediate_size=40, head_dim=8, sliding_window=7, query_pre_attn_scalar=12,
+        layer_types=["sliding_attention", "full_attention"] ,
+        rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+                         "full_attention": {"rope_type": "linear", "factor": 8.0,
+                                            "rope_theta": 10000.0}}, **SMALL)
+    yield "phi3", t.Phi3Config(intermediate_size=40, partial_rotary_factor=0.5, sliding_window=9,
+                               **{**SMALL, "hidden_size": 48})
+    yield "phi3_long", t.Phi3Config(
+        intermediate_size=40, original_max_position_embeddings=64, rope_parameters={
+            "rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0, 1.5],
+            "long_factor": [2.0, 8.0]}, **{**SMALL, "max_position_embeddings": 256})
+    yield "granite", t.GraniteConfig(
+        intermediate_size=40, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4,
+        attention_multiplier=0.3, **SMALL)
+    yield "granitemoe", t.GraniteMoeConfig(
+        intermediate_size=20, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4,
+        attention_multiplier=0.3, num_local_experts=6, num_experts_per_tok=3, **SMALL)
+    yield "olmo2", t.Olmo2Config(intermediate_size=40, **SMALL)
+    yield "smollm3", t.SmolLM3Config(intermediate_size=40, **{**SMALL, "num_hidden_layers": 4})
+    yield "gpt_oss", t.GptOssConfig(
+        intermediate_size=20, head_dim=8, num_local_experts=6, num_experts_per_tok=2,
+        sliding_window=7, rope_parameters={
+            "rope_type": "yarn", "factor": 8.0, "beta_fast": 4.0, "beta_slow": 1.0,
+            "truncate": False, "original_max_position_embeddings": 32, "rope_theta": 10000.0},
+        **SMALL)
+
+
+def Values(name, shape):
+    """Numbers of a linear generator that begins at the name's hash; norms are around 1."""
+    state = 0xCBF29CE484222325
+    for byte in name.encode():
+        state = (state ^ byte) * 0x100000001B3 % 2**64
+    count = 1
+    for extent in shape:
+        count *= extent
+    out = []
+    for _ in range(count):
+        state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
+        out.append((state >> 40) / 2**23 - 1)
+    values = torch.tensor(out, dtype=torch.float32).reshape(shape)
+    return 1 + 0.3 * values if "norm" in name else 0.5 * values
+
+
+def GgufName(name, architecture):
+    """As gguf-py has it; experts are one tensor there."""
+    kind = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[architecture]
+    base, _, suffix = name.rpartition(".")
+    merged = re.sub(r"experts\.\d+\.", "experts.", base)
+    found = gguf.get_tensor_name_map(kind, 4).get_name(merged)
+    return f"{found}.{suffix}" if found else None
+
+
+def Golden(label, config):
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        path = folder + "/model.safetensors"
+        with safetensors.safe_open(path, "pt") as file:
+            weights = {name: Values(name, file.get_slice(name).get_shape()) for name in file.keys()}
+        safetensors.torch.save_file(weights, path, {"format": "pt"})
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, attn_implementation="eager").eval()
+        written = json.load(open(folder + "/config.json"))
+    with torch.no_grad():
+        logits = model(torch.tensor([TOKENS])).logits[0]
+    for key in ["transformers_version", "dtype", "architectures", "use_cache"]:
+        written.pop(key, None)
+    architecture = {"mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3",
+                    "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}.get(
+                        config.model_type, config.model_type)
+    return {"name": label, "config": written, "architecture": architecture,
+            "tensors": {n: [GgufName(n, architecture), *w.shape] for n, w in weights.items()},
+            "logits": {str(p): [float(f"{x:.6g}") for x in logits[p].tolist()] for p in KEPT}}
+
+
+def Main():
+    with contextlib.redirect_stdout(sys.stderr):
+        goldens = [Golden(label, config) for label, config in Models()]
+    print("[" + ",\n".join(json.dumps(g) for g in goldens) + "]")
+
+
+Main()

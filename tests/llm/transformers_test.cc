@@ -1,0 +1,321 @@
+// Every architecture at small size gives the logits that Hugging Face's transformers gives
+// (tests/llm/goldens): from the configuration and under the names of its checkpoints, from a GGUF
+// file of the same weights, and over several devices.
+#include <map>
+
+#include "examples/llm/parallel.h"
+#include "examples/llm/session.h"
+#include "runtime/gguf_writer.h"
+#include "tests/llm/models.h"
+
+namespace tessera::llm {
+namespace {
+
+const char kGoldens[] = "tests/llm/goldens/logits.json";
+constexpr int kTokens = 24, kVocabulary = 50;
+
+using Values = std::vector<float>;
+
+struct Named {
+  std::string name;
+  std::vector<int64_t> shape;
+  Values values;
+};
+
+// The same numbers as Values in tests/llm/goldens/make_logits.py.
+Named Hashed(const std::string& name, const std::vector<int64_t>& shape) {
+  RandomWeights w;
+  w.state = 0xCBF29CE484222325u;
+  for (char byte : name) w.state = (w.state ^ static_cast<uint8_t>(byte)) * 0x100000001B3u;
+  const bool norm = name.find("norm") != std::string::npos;
+  w.Add(name, shape, norm ? 0.3 : 0.5, norm ? 1 : 0);
+  return {name, shape, *w.memory[0]};
+}
+
+Place Cpu(int i) { return Place("CPU", i); }
+
+class Transformers : public testing::TestWithParam<const char*> {
+ protected:
+  // Of the parameter's model.
+  void SetUp() override {
+    text_ = ReadFile(kGoldens);
+    ASSERT_OK_AND_ASSIGN(const Json all, Json::Parse(text_, kGoldens));
+    for (const JsonItem item : all.Items()) {
+      if (item.value().Find("name")->String() == GetParam()) golden_ = item.value();
+    }
+    ASSERT_TRUE(golden_) << GetParam();
+    ASSERT_OK_AND_ASSIGN(config_, ConfigFromHuggingFace(*golden_->Find("config"), "config.json"));
+    const Json tensors = *golden_->Find("tensors");
+    for (const JsonItem item : tensors.Items()) {
+      std::vector<int64_t> shape;
+      std::string gguf_name;
+      for (const JsonItem v : item.value().Items()) {
+        if (const std::optional<int64_t> n = v.value().Int()) {
+          shape.push_back(*n);
+        } else {
+          gguf_name = v.value().String().value_or("");
+        }
+      }
+      weights_.push_back(Hashed(item.key(), shape));
+      gguf_names_.push_back(gguf_name);
+    }
+    for (int i = 0; i < kTokens; ++i) tokens_.push_back((i * 17 + 3) % kVocabulary);
+  }
+
+  absl::StatusOr<Model> Load() const {
+    WeightSet set;
+    for (const Named& w : weights_) {
+      RETURN_IF_ERROR(set.Add({.name = w.name,
+                               .format = WeightFormat::kF32,
+                               .shape = w.shape,
+                               .bytes = {reinterpret_cast<const char*>(w.values.data()),
+                                         w.values.size() * sizeof(float)},
+                               .offset = 0,
+                               .file = nullptr}));
+    }
+    return MakeModel(config_, nullptr, set, false, "test");
+  }
+
+  // [tokens, vocabulary], of which the goldens have some.
+  void ExpectGolden(const std::vector<float>& all) const {
+    const Json logits = *golden_->Find("logits");
+    for (const JsonItem item : logits.Items()) {
+      const int64_t position = std::stoll(item.key());
+      std::vector<double> want;
+      double largest = 0;
+      for (const JsonItem v : item.value().Items()) {
+        want.push_back(*v.value().Number());
+        largest = std::max(largest, std::fabs(want.back()));
+      }
+      ASSERT_EQ(want.size(), kVocabulary);
+      for (size_t i = 0; i < want.size(); ++i) {
+        ASSERT_NEAR(all[static_cast<size_t>(position) * want.size() + i], want[i], 2e-4 * largest)
+            << "position " << position << ", token " << i;
+      }
+    }
+  }
+
+  void ExpectGolden(const Model& model) const {
+    SessionOptions options;
+    options.context = 64;
+    Session session(model, options);
+    ExpectGolden(session.FeedForAll(tokens_));
+  }
+
+  // The weights as converters write them to GGUF files, and the keys that say what is not usual.
+  std::vector<Named> GgufWeights() const;
+  void SetKeys(const std::string& architecture, GgufWriter* file) const;
+
+  std::string text_;
+  std::optional<Json> golden_;
+  ModelConfig config_;
+  std::vector<Named> weights_;
+  std::vector<std::string> gguf_names_;  // "": none of its own
+  std::vector<int32_t> tokens_;
+};
+
+// The last two axes exchanged.
+Named Transposed(const Named& w) {
+  Named out = w;
+  const size_t rank = w.shape.size();
+  const int64_t rows = w.shape[rank - 2], columns = w.shape[rank - 1];
+  std::swap(out.shape[rank - 2], out.shape[rank - 1]);
+  for (size_t i = 0; i < w.values.size(); ++i) {
+    const int64_t matrix = i / (rows * columns), r = i / columns % rows, c = i % columns;
+    out.values[(matrix * columns + c) * rows + r] = w.values[i];
+  }
+  return out;
+}
+
+// Of [experts, rows, ...] the rows that begin at `first`, each `step`-th, `count` of them.
+Named Rows(const Named& w, const std::string& name, int64_t first, int64_t step, int64_t count) {
+  Named out{name, w.shape, {}};
+  out.shape[1] = count;
+  int64_t size = 1;
+  for (size_t i = 2; i < w.shape.size(); ++i) size *= w.shape[i];
+  for (int64_t e = 0; e < w.shape[0]; ++e) {
+    for (int64_t r = 0; r < count; ++r) {
+      const auto row = w.values.begin() + (e * w.shape[1] + first + r * step) * size;
+      out.values.insert(out.values.end(), row, row + size);
+    }
+  }
+  return out;
+}
+
+// Halves of heads become neighbours, as GGUF files of some architectures have them.
+void Interleave(int64_t heads, Named* w) {
+  const Values from = w->values;
+  const int64_t rows = w->shape[0], size = static_cast<int64_t>(from.size()) / rows;
+  const int64_t head = rows / heads, half = head / 2;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t h = r / head, i = r % head;
+    const int64_t to = h * head + (i < half ? 2 * i : 2 * (i - half) + 1);
+    std::copy_n(from.begin() + r * size, size, w->values.begin() + to * size);
+  }
+}
+
+std::vector<Named> Transformers::GgufWeights() const {
+  const Architecture& known = *ArchitectureNamed(config_.architecture);
+  const int64_t f = config_.expert_ffn;
+  std::vector<Named> out;
+  std::map<std::string, size_t> index;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    Named w = weights_[i];
+    w.name = gguf_names_[i];
+    const std::string& given = weights_[i].name;
+    const auto is = [&](const char* part) { return given.find(part) != std::string::npos; };
+    const std::string blk = "blk." + given.substr(given.find("layers.") + 7, 1) + ".";
+    if (is("input_linear")) {
+      out.push_back(Rows(w, blk + "ffn_gate_exps.weight", 0, 1, f));
+      out.push_back(Rows(w, blk + "ffn_up_exps.weight", f, 1, f));
+      continue;
+    }
+    if (is("experts.gate_up_proj")) {
+      const std::string end = is("_bias") ? "bias" : "weight";
+      const Named turned = is("_bias") ? w : Transposed(w);
+      out.push_back(Rows(turned, blk + "ffn_gate_exps." + end, 0, 2, f));
+      out.push_back(Rows(turned, blk + "ffn_up_exps." + end, 1, 2, f));
+      continue;
+    }
+    if (is("experts.down_proj_bias")) w.name = blk + "ffn_down_exps.bias";
+    if (given.ends_with("experts.down_proj")) {
+      w = Transposed(w);
+      w.name = blk + "ffn_down_exps.weight";
+    }
+    if (is("sinks")) w.name = blk + "attn_sinks.weight";
+    for (const char* part : {"gate", "up", "down"}) {  // of a layer that is no mixture among others
+      if (w.name.empty() && is((std::string(".mlp.") + part).c_str())) {
+        w.name = blk + "ffn_" + part + ".weight";
+      }
+    }
+    if (is("shared_expert_gate")) w.shape.erase(w.shape.begin());
+    if (known.norms_from_one && is("norm")) {
+      for (float& v : w.values) v += 1;
+    }
+    if (known.rope_interleaved && is("q_proj")) Interleave(config_.heads, &w);
+    if (known.rope_interleaved && is("k_proj")) Interleave(config_.kv_heads, &w);
+    // Experts, each with a tensor of its own, come in their order.
+    const auto [at, fresh] = index.emplace(w.name, out.size());
+    if (fresh) {
+      if (is(".experts.0.")) w.shape.insert(w.shape.begin(), 1);
+      out.push_back(std::move(w));
+    } else {
+      Named& all = out[at->second];
+      ++all.shape[0];
+      all.values.insert(all.values.end(), w.values.begin(), w.values.end());
+    }
+  }
+  return out;
+}
+
+void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) const {
+  const ModelConfig& c = config_;
+  const auto key = [&](const char* name) { return architecture + "." + name; };
+  const auto count = [&](const char* name, int64_t value) {
+    if (value != 0) file->Set(key(name), static_cast<uint32_t>(value));
+  };
+  const auto number = [&](const char* name, double value, double usual) {
+    if (value != usual) file->Set(key(name), static_cast<float>(value));
+  };
+  file->Set("general.architecture", architecture);
+  count("block_count", c.layers);
+  count("context_length", c.context);
+  count("embedding_length", c.dim);
+  count("feed_forward_length", c.ffn);
+  count("attention.head_count", c.heads);
+  count("attention.head_count_kv", c.kv_heads);
+  count("attention.key_length", c.head_dim);
+  count("attention.value_length", c.head_dim);
+  count("attention.sliding_window", c.window);
+  count("rope.dimension_count", c.turned());
+  count("expert_count", c.experts);
+  count("expert_used_count", c.experts_used);
+  count("expert_feed_forward_length", c.expert_ffn);
+  count("expert_shared_feed_forward_length", c.shared_ffn);
+  number("attention.layer_norm_rms_epsilon", c.norm_eps, 0);
+  number("attention.scale", c.score_scale, 0);
+  number("attn_logit_softcapping", c.score_cap, 0);
+  number("final_logit_softcapping", c.logit_cap, 0);
+  number("rope.freq_base", c.rope_base, 0);
+  number("rope.freq_base_swa", c.local_rope_base, 0);
+  number("residual_scale", c.residual_scale, 1);
+  number("logit_scale", 1 / c.logit_scale, 1);
+  if (architecture.starts_with("granite")) number("embedding_scale", c.embedding_scale, 1);
+  if (architecture == "gemma3") {
+    count("attention.sliding_window_pattern", 2);
+    file->Set(key("rope.scaling.type"), "linear");
+    number("rope.scaling.factor", c.rope_divisors[0], 0);
+  }
+  if (architecture == "gpt-oss") {
+    file->Set(key("rope.scaling.type"), "yarn");
+    number("rope.scaling.factor", 8, 0);
+    count("rope.scaling.original_context_length", 32);
+    number("rope.scaling.yarn_beta_fast", 4, 0);
+  }
+  if (!c.long_rope_divisors.empty()) {
+    file->Set(key("rope.scaling.type"), "longrope");
+    count("rope.scaling.original_context_length", c.rope_trained);
+    for (const auto& [name, divisors] :
+         {std::pair("short", &c.rope_divisors), std::pair("long", &c.long_rope_divisors)}) {
+      const Values values(divisors->begin(), divisors->end());
+      file->Add(std::string("rope_factors_") + name + ".weight", WeightFormat::kF32,
+                {static_cast<int64_t>(values.size())},
+                std::string(reinterpret_cast<const char*>(values.data()), 4 * values.size()));
+    }
+  }
+}
+
+TEST_P(Transformers, GivesTheseLogits) {
+  ASSERT_OK_AND_ASSIGN(const Model model, Load());
+  ExpectGolden(model);
+}
+
+// As a prompt in a step of 16 and then one by one.
+TEST_P(Transformers, GivesThemTokenByToken) {
+  ASSERT_OK_AND_ASSIGN(const Model model, Load());
+  SessionOptions options;
+  options.context = 64;
+  Session session(model, options);
+  std::vector<float> logits(kTokens * kVocabulary);
+  const auto feed = [&](int begin, int end) {
+    const float* last = session.Feed(absl::MakeConstSpan(tokens_).subspan(begin, end - begin));
+    std::copy(last, last + kVocabulary, logits.begin() + (end - 1) * kVocabulary);
+  };
+  feed(0, 1);
+  session.Rewind(0);
+  feed(0, 16);
+  for (int i = 16; i < kTokens; ++i) feed(i, i + 1);
+  ExpectGolden(logits);
+}
+
+TEST_P(Transformers, GivesThemFromGguf) {
+  const std::string architecture = *golden_->Find("architecture")->String();
+  GgufWriter file;
+  SetKeys(architecture, &file);
+  for (const Named& w : GgufWeights()) {
+    file.Add(w.name, WeightFormat::kF32, w.shape,
+             std::string(reinterpret_cast<const char*>(w.values.data()), 4 * w.values.size()));
+  }
+  const std::string path = OwnTempDir() + "/model.gguf";
+  ASSERT_OK(file.Write(path));
+  ASSERT_OK_AND_ASSIGN(const Gguf gguf, OpenGguf(path));
+  ASSERT_OK_AND_ASSIGN(const ModelConfig config, ConfigFromGguf(gguf.metadata));
+  ASSERT_OK_AND_ASSIGN(const Model model, MakeModel(config, nullptr, gguf.weights, true, path));
+  ExpectGolden(model);
+}
+
+TEST_P(Transformers, GivesThemOverThreePlaces) {
+  ASSERT_OK_AND_ASSIGN(Model model, Load());
+  ASSERT_OK(Distribute(&model, {Cpu(0), Cpu(1), Cpu(2)}));
+  ExpectGolden(model);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Transformers,
+                         testing::Values("llama", "mistral", "qwen2", "qwen3", "mixtral",
+                                         "qwen2_moe", "qwen3_moe", "olmoe", "gemma", "gemma2",
+                                         "gemma3", "phi3", "phi3_long", "granite", "granitemoe",
+                                         "olmo2", "smollm3", "gpt_oss"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace tessera::llm
