@@ -66,6 +66,8 @@ class Conversation {
     while (same + 1 < ids.size() && same < fed_.size() && ids[same] == fed_[same]) ++same;
     session_.Rewind(static_cast<int64_t>(same));
     options_.before.assign(ids.begin(), ids.begin() + static_cast<int64_t>(same));
+    AnswerReader reader(*model_.tokenizer, form_);
+    options_.piece = [&](int32_t token) { return reader.Show(token); };
     options_.max_tokens = command_.max_tokens >= 0 ? command_.max_tokens : session_.room();
     ASSIGN_OR_RETURN(const Generated g,
                      Generate(session_, model_, absl::MakeConstSpan(ids).subspan(same), options_,
@@ -81,7 +83,7 @@ class Conversation {
     fed_.insert(fed_.end(), g.tokens.begin(), g.tokens.end());
     fed_.resize(static_cast<size_t>(session_.position()));
     turns_.push_back({"user", text});
-    turns_.push_back({"assistant", g.text});
+    turns_.push_back({"assistant", reader.Told(g.text)});
     ReportSpeed(g);
     return absl::OkStatus();
   }

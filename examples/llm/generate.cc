@@ -102,7 +102,7 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
     }
     out.tokens.push_back(token);
     recent.push_back(token);
-    emit(utf8.Push(model.tokenizer->Piece(token)));
+    emit(utf8.Push(options.piece ? options.piece(token) : model.tokenizer->Piece(token)));
     if (filter.stopped) {
       out.reason = "stop";
       break;

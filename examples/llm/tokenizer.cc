@@ -262,12 +262,20 @@ void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
   std::string joined;
   for (const Part& part : parts) joined += part.text;
   const absl::string_view text = joined;
+  std::vector<int32_t> marks;  // what stands in markup is no token elsewhere, whatever its kind
+  for (const Part& part : parts) {
+    for (size_t i = 0; part.markup && i < part.text.size(); ++i) {
+      if (const int32_t id = SpecialAt(part.text, i, part.text.size()); id >= 0) {
+        marks.push_back(id);
+      }
+    }
+  }
   size_t begin = 0, i = 0, part_end = 0;
   for (const Part& part : parts) {
     part_end += part.text.size();
     while (i < part_end) {
       const int32_t id = SpecialAt(text, i, part.markup ? part_end : 0);
-      if (id < 0) {
+      if (id < 0 || (!part.markup && std::count(marks.begin(), marks.end(), id) > 0)) {
         ++i;
         continue;
       }

@@ -61,6 +61,9 @@ absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFace(const std::string& folder
 absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFaceText(absl::string_view text,
                                                            const std::string& file);
 
+// Adds the tokens that by their names end a turn: files often name only one of them.
+void AddEndsByName(TokenizerSpec* spec);
+
 class Tokenizer {
  public:
   static absl::StatusOr<std::unique_ptr<const Tokenizer>> Make(TokenizerSpec spec);

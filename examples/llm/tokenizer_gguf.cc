@@ -1,4 +1,5 @@
 // Vocabularies from GGUF metadata.
+#include <algorithm>
 #include <iterator>
 
 #include "absl/strings/ascii.h"
@@ -87,15 +88,7 @@ absl::Status ReadSpecial(const GgufMetadata& m, TokenizerSpec* spec) {
     ASSIGN_OR_RETURN(const int64_t end, id(name, -1));
     if (end >= 0) spec->ends.push_back(end);
   }
-  // Files often name only one of the tokens that end a turn.
-  for (size_t i = 0; i < spec->tokens.size(); ++i) {
-    const TokenizerSpec::Token& t = spec->tokens[i];
-    if (t.kind != TokenKind::kControl && t.kind != TokenKind::kUserDefined) continue;
-    if (Contains("<|eot_id|> <|eom_id|> <|im_end|> <|end|> <|endoftext|> <|end_of_text|>",
-                 t.text)) {
-      spec->ends.push_back(static_cast<int64_t>(i));
-    }
-  }
+  AddEndsByName(spec);
   ASSIGN_OR_RETURN(const std::optional<bool> add_bos, m.Bool("tokenizer.ggml.add_bos_token"));
   ASSIGN_OR_RETURN(const std::optional<bool> add_eos, m.Bool("tokenizer.ggml.add_eos_token"));
   ASSIGN_OR_RETURN(const std::optional<bool> prefix, m.Bool("tokenizer.ggml.add_space_prefix"));
@@ -138,6 +131,27 @@ const std::array<std::string, 256>& ByteCharacters() {
     return out;
   }();
   return *table;
+}
+
+void AddEndsByName(TokenizerSpec* spec) {
+  constexpr absl::string_view kEnds =
+      "<|eot_id|> <|eom_id|> <|im_end|> <|end|> <|endoftext|> <|end_of_text|> <end_of_turn> "
+      "<|return|> <|call|>";
+  int64_t end_of_message = -1;
+  bool several = false;
+  for (size_t i = 0; i < spec->tokens.size(); ++i) {
+    const TokenizerSpec::Token& t = spec->tokens[i];
+    if (t.kind != TokenKind::kControl && t.kind != TokenKind::kUserDefined) continue;
+    if (!Contains(kEnds, t.text)) continue;
+    spec->ends.push_back(static_cast<int64_t>(i));
+    if (t.text == "<|end|>") end_of_message = static_cast<int64_t>(i);
+    several = several || t.text == "<|return|>";
+  }
+  // Where <|return|> ends a turn, <|end|> ends each of its messages.
+  if (several) {
+    spec->ends.erase(std::remove(spec->ends.begin(), spec->ends.end(), end_of_message),
+                     spec->ends.end());
+  }
 }
 
 absl::StatusOr<TokenizerSpec> TokenizerFromGguf(const GgufMetadata& m) {

@@ -181,11 +181,8 @@ struct Reader {
       if (token->kind == TokenKind::kByte) continue;  // what bytes fall back on, all the same
       token->kind =
           True(Find(item.value(), "special")) ? TokenKind::kControl : TokenKind::kUserDefined;
-      for (const char* end : {"<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>",
-                              "<|end_of_text|>"}) {
-        if (text == end) spec->ends.push_back(*id->Int());
-      }
     }
+    AddEndsByName(spec);
     return absl::OkStatus();
   }
 

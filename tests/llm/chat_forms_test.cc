@@ -19,7 +19,7 @@ TEST(ChatForms, TemplatesAreRecognised) {
   ASSERT_OK_AND_ASSIGN(const ChatForm form, RecogniseChat(t->spec().chat_template));
   EXPECT_EQ(form, ChatForm::kLlama3);
   const Message messages[] = {{"user", "Hello <|eot_id|>"}};
-  const std::vector<int32_t> ids = EncodeChat(*t, form, messages, "26 Jul 2024");
+  const std::vector<int32_t> ids = EncodeChat(*t, form, messages, {2024, 7, 26});
   EXPECT_EQ(ids.front(), 128000);  // <|begin_of_text|>
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 128009), 2) << "what a user types is no mark";
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 128006), 3);
@@ -34,6 +34,10 @@ TEST(ChatForms, FormsByTheirMarks) {
   EXPECT_THAT(RecogniseChat("[INST] <<SYS>>"), IsOkAndHolds(ChatForm::kLlama2));
   EXPECT_THAT(RecogniseChat("[INST]"), IsOkAndHolds(ChatForm::kMistral));
   EXPECT_THAT(RecogniseChat("{{'<|user|>' + eos_token}}"), IsOkAndHolds(ChatForm::kZephyr));
+  EXPECT_THAT(RecogniseChat("{{'<|user|>\n' + message['content'] + eos_token}}"),
+              IsOkAndHolds(ChatForm::kZephyr));
+  EXPECT_THAT(RecogniseChat("'<|im_start|>' content.split('</think>') <|end|> <|user|> eos_token"),
+              IsOkAndHolds(ChatForm::kChatMl));
   EXPECT_THAT(RecogniseChat(""), StatusIs(absl::StatusCode::kInvalidArgument, "no chat template"));
   EXPECT_THAT(RecogniseChat("{{ x }}"), StatusIs(absl::StatusCode::kInvalidArgument, "not known"));
 }
