@@ -1,9 +1,11 @@
 // Marked tensors, and the gradients that Backward leaves in them.
+#include <atomic>
 #include <mutex>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "graph/buffer.h"
 #include "graph/grad.h"
 #include "graph/history.h"
 #include "graph/tensor_internal.h"
@@ -36,6 +38,15 @@ Marked& AllMarked() {
   return marked;
 }
 
+// Whether another tensor may have this node as its value: equal expressions are one node, and so
+// is the buffer that they were computed into.
+bool MayBeShared(const UOp& value) {
+  if (!value.is(Op::kBuffer)) return true;
+  const Buffer& buffer = *value.arg<BufferArg>().buffer;
+  const bool computed = buffer.history != nullptr || !buffer.computed_from.empty();
+  return computed && value.get()->refs.load() > 1;
+}
+
 }  // namespace
 
 void internal::ReplaceValue(UOp& of_tensor, UOp value) {
@@ -49,10 +60,20 @@ UOp internal::ValueNow(const Tensor& tensor) {
   return tensor.uop();
 }
 
+void Tensor::MakeOwn() const {
+  static std::atomic<int64_t> last{0};
+  const UOp u = internal::Current(uop());
+  if (state_->base != nullptr || u.is(Op::kAssign)) return;
+  SetUOp(UOp::Make(Op::kMark, {u}, ++last));
+  state_->own = true;
+}
+
 Tensor& Tensor::RequireGrad(bool required) {
   Call call("RequireGrad", CallSite::Here(), *this);
   uop();
   if (required && !dtype().IsFloat()) Fail(Show(*this), " is not of a float dtype");
+  const bool may_be_shared = internal::Trace::Owns(*this) && !state_->own && MayBeShared(uop());
+  if (required && may_be_shared) MakeOwn();
   const std::shared_ptr<State> before = std::exchange(state_->grad, nullptr);
   Marked& marked = AllMarked();
   std::lock_guard lock(marked.mutex);

@@ -129,6 +129,8 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
     case Op::kFlip:
     case Op::kWindow:
     case Op::kContiguous:
+    case Op::kMark:
+    case Op::kStandIn:
     case Op::kCopy:
     case Op::kStage:
     case Op::kSplat:

@@ -361,7 +361,8 @@ class Evaluator {
           return Fail(u, "is of what each place has as its own");  // WithoutPrograms leaves none
         }
         if (u.is(Op::kAssign)) return IsOverwrite(u) ? Of(u.src(2)) : Assign(u);
-        return Of(u.src(0));  // COPY, CONTIGUOUS, and ALLREDUCE: the REDUCE below was of all
+        return Of(u.src(
+            0));  // COPY, CONTIGUOUS, MARK, STANDIN, and ALLREDUCE: the REDUCE below was of all
       case OpClass::kKernel:
       case OpClass::kProgram:
         break;

@@ -351,7 +351,10 @@ Cotangents OfData(const UOp& u, const Tensor& g) {
       if (IsOwn(u)) return {OfOwnAllReduce(u, g)};
       return {g};
     case Op::kContiguous:
+    case Op::kMark:
       return {g};
+    case Op::kStandIn:
+      return {Tensor(), g};
     case Op::kMStack:
       return OfStack(u, g);
     case Op::kMSelect:

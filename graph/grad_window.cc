@@ -214,7 +214,7 @@ std::optional<Tensor> ByResidues(const Product& p, const std::vector<Along>& win
       meets = meets && Meets(w, r, of_positions.shape()[w.position]);
       if (!meets) break;
       of_positions = Positions(of_positions, w, r);
-      of_elements = Elements(of_elements, w, r);
+      if (Varies(of_elements, w.element)) of_elements = Elements(of_elements, w, r);
     }
     if (!meets) continue;
     // In order in memory, as products are made, before they are put between one another.
@@ -238,6 +238,20 @@ Tensor Wanted(const Tensor& x, const Along& w) {
   if (begin.is_int(0)) return internal::FittedTo(flat, axis, w.end - w.begin);
   const Tensor all = internal::FittedTo(flat, axis, begin + (w.end - w.begin));
   return internal::KnownPart(all, axis, begin, begin + (w.end - w.begin));
+}
+
+// A cotangent that is the same for all elements of a window, as that of their sum, times one.
+std::optional<Product> Repeated(const Tensor& g, const std::vector<Along>& windows) {
+  const Tensor narrow = Narrowed(g.uop());
+  Extents dims = narrow.shape().ToExtents();
+  const Dims ones(Extents(dims.size(), 1));
+  for (const Along& w : windows) {
+    if (w.size > 1 && Varies(narrow, w.element)) return std::nullopt;
+  }
+  const size_t elements = dims.size() - windows.size();  // where their axes begin
+  for (size_t axis = 0; axis < elements; ++axis) dims[axis] = g.shape()[static_cast<int>(axis)];
+  return Product{Of(internal::BroadcastTo(narrow.uop(), Shape(dims), /*keep_scalar=*/false)),
+                 Tensor::Ones(ones, g.dtype())};
 }
 
 // `part`: of each axis of the source what is wanted.
@@ -264,14 +278,18 @@ std::optional<Tensor> Convolved(const UOp& u, const Tensor& g, const Pairs& part
     overlap |= w.size > w.stride;
     windows.push_back(w);
   }
-  std::optional<Product> p = overlap ? ProductOf(g.uop()) : std::nullopt;
+  if (!overlap) return std::nullopt;
+  std::optional<Product> p = Repeated(g, windows);
+  const bool repeats = p.has_value();
+  if (!p) p = ProductOf(g.uop());
   if (!p) return std::nullopt;
 
   for (const Along& w : windows) {
     if (Varies(p->a, w.position) == Varies(p->b, w.position)) return std::nullopt;
     const bool first = Varies(p->a, w.position);
     const Tensor &of_positions = first ? p->a : p->b, &of_elements = first ? p->b : p->a;
-    if (w.size > 1 && (Varies(of_positions, w.element) || !Varies(of_elements, w.element))) {
+    if (w.size > 1 &&
+        (Varies(of_positions, w.element) || Varies(of_elements, w.element) == repeats)) {
       return std::nullopt;
     }
   }

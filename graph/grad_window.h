@@ -5,7 +5,8 @@
 // one factor varies over the positions and the other over the elements of a window:
 //   g[p, k] = sum over c of a[p, c] * b[k, c].
 // What comes to x[i] is then a convolution again, of a between zeros by b reversed:
-//   sum over k of g[i - k, k] = sum over k and c of a[i - k, c] * b[k, c],
+//   sum over k of g[i - k, k] = sum over k and c of a[i - k, c] * b[k, c]
+// (of a sum over windows b is one),
 // and the windows' cotangent, many times as large as either, is never held. With a stride s the
 // elements i = s q + r are taken apart: each r has the window's elements k = s j + r to itself, and
 // a product of its own, as these are not equally many. Where x lies between zeros, q and r count

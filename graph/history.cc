@@ -66,6 +66,8 @@ class Marked {
     for (const Tensor& t : Tensor::AllRequiringGrad()) nodes_.insert(internal::ValueNow(t).get());
   }
   bool none() const { return nodes_.empty(); }
+  // Whether a marked tensor still is this very node.
+  bool Stays(const UOp& u) const { return nodes_.contains(u.get()); }
 
   // The nodes below these expressions that lead to one.
   absl::flat_hash_set<const Node*> Above(absl::Span<const UOp> expressions) {
@@ -125,8 +127,10 @@ void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buff
     const bool begins = u.size() == 0 || u.is(Op::kAssign) || !u.dtype().IsFloat();
     if (begins || !buffers[i].is(Op::kBuffer)) continue;
     Buffer& kept = *buffers[i].arg<BufferArg>().buffer;
-    const bool leads = std::any_of(u.srcs().begin(), u.srcs().end(),
-                                   [&](const UOp& s) { return depend.contains(s.get()); });
+    // Of a marked tensor's node itself another tensor was computed, as by a Reshape to its shape.
+    const bool leads =
+        marked.Stays(u) || std::any_of(u.srcs().begin(), u.srcs().end(),
+                                       [&](const UOp& s) { return depend.contains(s.get()); });
     if (leads) {
       kept.history = std::make_shared<const History>(
           History{u.op(), u.dtype(), {u.srcs().begin(), u.srcs().end()}, u.arg()});

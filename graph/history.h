@@ -20,8 +20,8 @@ struct History {
   Arg arg;
 };
 
-// To be called where the expressions of tensors are replaced by the buffers that they were computed
-// into.
+// To be called where the expressions of tensors were replaced by the buffers that they were
+// computed into.
 void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buffers);
 
 // The graph with expressions in place of the buffers that have a history; they are not computed

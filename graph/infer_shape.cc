@@ -448,6 +448,9 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
       return InferCat(c);
     case Op::kAssign:
       return InferAssign(c);
+    case Op::kStandIn:
+      if (c.srcs[1].shape() == c.srcs[0].shape()) return c.srcs[0].shape();
+      return c.Fail("the value and what has its derivative differ in shape");
     case Op::kMStack:
       return InferStack(c);
     case Op::kMSelect:
@@ -490,7 +493,7 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
     case Op::kVar:
       return Shape();
     default:
-      return c.srcs[0].shape();  // COPY, CONTIGUOUS, ALLREDUCE
+      return c.srcs[0].shape();  // COPY, CONTIGUOUS, MARK, ALLREDUCE
   }
 }
 

@@ -414,6 +414,8 @@ struct Form {
       case Op::kScatter:
       case Op::kCat:
       case Op::kContiguous:
+      case Op::kMark:
+      case Op::kStandIn:
       case Op::kAllReduce:
       case Op::kMStack:
       case Op::kMSelect:

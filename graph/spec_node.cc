@@ -94,6 +94,8 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kBuffer:
     case Op::kCopy:
     case Op::kContiguous:
+    case Op::kMark:
+    case Op::kStandIn:
     case Op::kAllReduce:
     case Op::kSink:
     case Op::kRange:

@@ -56,6 +56,8 @@ bool HasPlace(Op op) {
     case Op::kCat:
     case Op::kCopy:
     case Op::kContiguous:
+    case Op::kMark:
+    case Op::kStandIn:
     case Op::kAllReduce:
     case Op::kMStack:
     case Op::kMSelect:

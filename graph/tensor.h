@@ -314,6 +314,9 @@ class Tensor {
   Tensor RoundTo(int decimals, CallSite at = CallSite::Here()) const;  // ties of x 10^d to even
   Tensor BitNot(CallSite at = CallSite::Here()) const;                 // no floats; of bools "not"
   Tensor Detach(CallSite at = CallSite::Here()) const;                 // a constant to derivatives
+  // This, with the derivative of another of its shape and dtype, which is computed only for that:
+  // a function's own derivative, or that of what it rounds (straight through).
+  Tensor WithDerivativeOf(const Tensor& other, CallSite at = CallSite::Here()) const;
   // NaN becomes `nan`, infinities the dtype's largest finite numbers.
   Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;
   // No less than low and no more than high, which are of this dtype; high wins, NaN stays.
@@ -575,7 +578,8 @@ class Tensor {
   Tensor CumSum(int axis, CallSite at = CallSite::Here()) const;
   Tensor CumSum(int axis, const ScanOptions& options, CallSite at = CallSite::Here()) const;
   Tensor CumProd(int axis, const ScanOptions& options = {}, CallSite at = CallSite::Here()) const;
-  // With the last position so far that holds the extreme, as i32; NaN wins.
+  // With the last position so far that holds the extreme, as i32; NaN wins. An extreme has the
+  // derivative of the element there.
   ValuesAndIndices CumMax(int axis, CallSite at = CallSite::Here()) const;
   ValuesAndIndices CumMin(int axis, CallSite at = CallSite::Here()) const;
   Tensor LogCumSumExp(int axis, CallSite at = CallSite::Here()) const;  // LogSumExp so far
@@ -784,7 +788,8 @@ class Tensor {
   // The rows of this table at the indices.
   Tensor Embedding(const Tensor& index, CallSite at = CallSite::Here()) const;
   // Queries [..., L, E], keys [..., S, E], values [..., S, F]; the mask is bool (true: may be seen)
-  // or is added to the scores. A query that may see no key gets zeros.
+  // or is added to the scores. A query that may see no key gets zeros. Of the axis before, heads,
+  // queries may have several times as many: neighbours then share keys and values.
   Tensor ScaledDotProductAttention(const Tensor& key, const Tensor& value,
                                    const AttentionOptions& options,
                                    CallSite at = CallSite::Here()) const;
@@ -873,7 +878,8 @@ class Tensor {
 
   // ---- gradients; graph/grad.h has them as a function, which keeps nothing
   // Marks a tensor as one whose gradient Backward keeps. What is computed from it keeps its history
-  // when it is realised.
+  // when it is realised. An expression becomes a parameter of its own: what was computed from it
+  // before, or from an equal one, does not depend on it.
   Tensor& RequireGrad(bool required = true);
   static std::vector<Tensor> AllRequiringGrad();  // those that are alive
   // Adds the derivative of this, a float scalar, to the gradient of every marked tensor that it
@@ -890,6 +896,8 @@ class Tensor {
   void SetUOp(const UOp& value) const;
   // Whether both are handles to one tensor.
   bool Is(const Tensor& other) const { return state_ == other.state_; }
+  // Gives the value of what is no view a node that no other tensor has.
+  void MakeOwn() const;
   // Detaches a view from a base that nobody else holds; false if the base is still shared.
   bool StandAlone() const;
 
@@ -904,6 +912,7 @@ class Tensor {
     UOp base_version;
     UOp view;
     std::vector<std::weak_ptr<State>> through;
+    bool own = false;             // MakeOwn has made the value its own
     uint64_t trace = 0;           // the capture that made it
     std::shared_ptr<State> grad;  // see Backward
   };

@@ -218,14 +218,17 @@ Tensor Tensor::Logspace(double start, double stop, int64_t n, double base, DType
 
 Tensor Tensor::Tri(int64_t rows, int64_t columns, int64_t diagonal, DType dtype, CallSite at) {
   Call call("Tri", at);
-  return Ones({rows, columns < 0 ? rows : columns}, dtype).Tril(diagonal);
+  if (columns == -1) columns = rows;
+  if (rows < 0 || columns < 0) Fail("cannot make ", rows, " rows and ", columns, " columns");
+  return Ones({rows, columns}, dtype).Tril(diagonal);
 }
 
 // By repeated products, as whole powers are: 1 is exact, and so is the element itself.
 Tensor Tensor::Vander(int64_t n, bool increasing, CallSite at) const {
   Call call("Vander", at, *this);
   if (rank() != 1) Fail("takes a vector, not ", Show(*this));
-  const int64_t columns = n < 0 ? size(0) : n;
+  if (n < -1) Fail("cannot make ", n, " columns");
+  const int64_t columns = n == -1 ? size(0) : n;
   const DType type = SumType(dtype());
   const Tensor column = CountAlong(1, 2, columns, kInt64);
   const Tensor power = increasing ? column : (columns - 1) - column;

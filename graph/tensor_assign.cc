@@ -228,6 +228,7 @@ Tensor& Tensor::Update(const Tensor& value) {
     made = internal::ImpliedCopy(made, old.device().sharding(), "the form of its layout");
   }
   internal::ReplaceValue(self.value, NoGrad::Active() ? internal::AsConstant(made) : made);
+  self.own = false;
   return *this;
 }
 

@@ -198,8 +198,8 @@ Tensor Tensor::Linspace(double start, double stop, int64_t n, DType dtype, CallS
 
 Tensor Tensor::Eye(int64_t rows, int64_t columns, DType dtype, CallSite at) {
   Call call("Eye", at);
-  if (columns < 0) columns = rows;
-  if (rows < 0) Fail("cannot make ", rows, " rows");
+  if (columns == -1) columns = rows;
+  if (rows < 0 || columns < 0) Fail("cannot make ", rows, " rows and ", columns, " columns");
   return (Arange(rows).Unsqueeze(1) == Arange(columns)).Cast(dtype);
 }
 

@@ -112,6 +112,15 @@ Tensor SoftmaxOrZeros(const Tensor& x) {
   const Tensor sum = e.Sum({-1}, /*keepdim=*/true);
   return e * Where(sum == 0, 1, sum).Reciprocal();
 }
+
+// How many heads of queries share one of keys and values; 1 where none do, or all share one.
+int64_t SharersOf(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const int rank = query.rank();
+  if (rank < 3 || key.rank() != rank || value.rank() != rank) return 1;
+  const Extent &q = query.shape()[rank - 3], &k = key.shape()[rank - 3];
+  if (!q.is_int() || !k.is_int() || !(value.shape()[rank - 3] == k) || k.value() < 2) return 1;
+  return q.value() % k.value() == 0 ? q.value() / k.value() : 1;
+}
 }  // namespace
 
 Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
@@ -127,6 +136,23 @@ Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
       !(key.shape()[key.rank() - 2] == value.shape()[value.rank() - 2])) {
     Fail("takes queries [..., L, E], keys [..., S, E] and values [..., S, F], not ", Show(*this),
          ", ", Show(key), " and ", Show(value));
+  }
+  if (const int64_t sharers = SharersOf(*this, key, value); sharers > 1) {
+    const int64_t heads = size(-3);
+    const auto grouped = [&](const Tensor& t) {
+      return t.Unflatten(-3, {heads / sharers, sharers});
+    };
+    AttentionOptions own = o;
+    if (o.mask && o.mask.rank() > 2) {
+      const bool for_all = o.mask.shape()[o.mask.rank() - 3].is_int(1);
+      if (!for_all && !(o.mask.shape()[o.mask.rank() - 3] == shape()[rank() - 3])) {
+        Fail("the mask ", Show(o.mask), " is not for the ", heads, " heads of ", Show(*this));
+      }
+      own.mask = for_all ? o.mask.Unsqueeze(-3) : grouped(o.mask);
+    }
+    return grouped(*this)
+        .ScaledDotProductAttention(key.Unsqueeze(-3), value.Unsqueeze(-3), own)
+        .Flatten(-4, -3);
   }
   const double infinity = std::numeric_limits<double>::infinity();
   const double scale = o.scale ? *o.scale : 1 / std::sqrt(static_cast<double>(size(-1)));

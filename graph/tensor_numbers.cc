@@ -102,7 +102,9 @@ std::pair<Tensor, Tensor> Tensor::FrExp(CallSite at) const {
   const Tensor half = (bits & Full({}, uint64_t{0x800fffffffffffff}, kUInt64)) |
                       Full({}, uint64_t{1022} << 52, kUInt64);
   const Tensor fraction = Where(none, wide, half.Bitcast(kFloat64)).Cast(x.dtype());
-  return {fraction, Where(none, 0, field - Where(small, 54, 0)).Cast(kInt32)};
+  const Tensor exponent = Where(none, 0, field - Where(small, 54, 0)).Cast(kInt32);
+  const Tensor scaled = x.LdExp(-exponent);  // the same number, by way of x
+  return {fraction.WithDerivativeOf(scaled), exponent};
 }
 
 // Numbers of one sign are in the order of their bits.
@@ -180,7 +182,7 @@ Tensor Tensor::Rad2Deg(CallSite at) const {
 Tensor Tensor::RoundTo(int decimals, CallSite at) const {
   Call call("RoundTo", at, *this);
   if (!dtype().IsFloat()) {
-    if (decimals >= 0) return *this;
+    if (decimals >= 0) return Tensor(uop());
     Fail("rounds floats before the point, not ", Show(*this), "; cast it");
   }
   const int most = dtype() == kFloat64 ? 308 : 38;  // of which the power of 10 is finite
@@ -196,7 +198,17 @@ Tensor Tensor::RoundTo(int decimals, CallSite at) const {
 // What is read as bits has no derivative.
 Tensor Tensor::Detach(CallSite at) const {
   Call call("Detach", at, *this);
-  return dtype().IsFloat() ? Bitcast(UnsignedOf(dtype())).Bitcast(dtype()) : *this;
+  return dtype().IsFloat() ? Bitcast(UnsignedOf(dtype())).Bitcast(dtype()) : Tensor(uop());
+}
+
+Tensor Tensor::WithDerivativeOf(const Tensor& other, CallSite at) const {
+  Call call("WithDerivativeOf", at, *this, other);
+  if (!(shape() == other.shape()) || !(dtype() == other.dtype()) || !dtype().IsFloat()) {
+    Fail("takes floats of one shape and dtype; got ", Show(*this), " and ", Show(other));
+  }
+  const bool alike = !device() || !other.device() || device() == other.device();
+  return Tensor(
+      internal::Build(Op::kStandIn, {uop(), alike ? other.uop() : other.To(device()).uop()}));
 }
 
 }  // namespace tessera

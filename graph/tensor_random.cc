@@ -260,7 +260,7 @@ Tensor Tensor::GumbelSoftmax(double tau, bool hard, int axis, CallSite at) const
   const Tensor x = internal::WideFloat(*this);
   const Tensor waiting = Exponential(1, shape(), x.dtype()).Maximum(0x1p-25);
   const Tensor soft = ((x - waiting.Log()) / tau).Softmax(axis);
-  const Tensor y = hard ? soft.Hardmax(axis).Detach() + (soft - soft.Detach()) : soft;
+  const Tensor y = hard ? soft.Hardmax(axis).WithDerivativeOf(soft) : soft;
   return y.Cast(internal::FloatResult(dtype()));
 }
 

@@ -28,6 +28,9 @@ struct Fold {
   // (schedule/keep_running.cc), and a block is one pass. Else windows would each be computed by
   // themselves: they double in length instead, a pass for each time.
   bool one_reduction = true;
+  // Its derivative is that of the latter way, in which each element is in few combinations: by the
+  // former each is in a whole block of windows.
+  bool derives_doubled = false;
 };
 
 Tensor PadLast(const Tensor& t, int64_t before, int64_t after, Number value) {
@@ -111,7 +114,11 @@ Tensor Along(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o =
 // In the type that sums and products accumulate in.
 Tensor Accumulated(const Tensor& x, int axis, const Fold& fold, const ScanOptions& o) {
   const DType result = SumType(x.dtype());
-  return Along(x.Cast(AccumulateType(result)), axis, fold, o).Cast(result);
+  const Tensor wide = x.Cast(AccumulateType(result)), out = Along(wide, axis, fold, o);
+  if (!fold.derives_doubled || !result.IsFloat() || !x.shape().is_static()) return out.Cast(result);
+  Fold doubled = fold;
+  doubled.one_reduction = false;
+  return out.WithDerivativeOf(Along(wide, axis, doubled, o)).Cast(result);
 }
 
 Number AsNumber(tessera::Scalar value, DType dtype) {
@@ -145,7 +152,9 @@ ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
   const Fold latest = {[](const Tensor& w) { return w.Max(-1); },
                        [](const Tensor& p, const Tensor& q) { return p.Maximum(q); },
                        AsNumber(LowestScalar(index), index)};
-  return {values, Along(Where(attains, position, 0), a, latest)};
+  const Tensor indices = Along(Where(attains, position, 0), a, latest);
+  if (!type.IsFloat()) return {values, indices};
+  return {values.WithDerivativeOf(x.Gather(a, indices)), indices};
 }
 
 }  // namespace
@@ -164,7 +173,8 @@ Tensor Tensor::CumProd(int axis, const ScanOptions& o, CallSite at) const {
   Call call("CumProd", at, *this);
   return Accumulated(*this, axis,
                      {[](const Tensor& w) { return w.Prod(-1); },
-                      [](const Tensor& a, const Tensor& b) { return a * b; }, 1},
+                      [](const Tensor& a, const Tensor& b) { return a * b; }, 1,
+                      /*one_reduction=*/true, /*derives_doubled=*/true},
                      o);
 }
 

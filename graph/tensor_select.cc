@@ -127,7 +127,11 @@ Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSit
     const Tensor x = internal::WideFloat(sources[0]);
     const Tensor low = At(x, a, Extent(below), keepdim)[0];
     Tensor value = low;
-    if (share != 0) value = low + (At(x, a, Extent(below + 1), keepdim)[0] - low) * share;
+    if (share != 0) {
+      const Tensor high = At(x, a, Extent(below + 1), keepdim)[0];
+      const Tensor finite = low.IsFinite() & high.IsFinite();
+      value = Where(finite, low + (high - low) * share, low * (1 - share) + high * share);
+    }
     const Tensor with_nan = Where(x.IsNan().Any(a, keepdim), std::nan(""), value);
     return {with_nan.Cast(internal::FloatResult(dtype()))};
   };

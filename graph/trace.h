@@ -23,6 +23,11 @@ class Trace {
   ~Trace();
   Trace(const Trace&) = delete;
   static Trace* Current() { return current_; }
+  // Whether this thread may replace the tensor's value by an equal one: under capture, of what the
+  // step made.
+  static bool Owns(const Tensor& t) {
+    return current_ == nullptr || t.state_->trace == current_->id();
+  }
 
   // An argument of the step: a tensor of the trace that stands for whatever is passed.
   Tensor AddInput(DType dtype, const Shape& shape, Device device);

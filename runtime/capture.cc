@@ -92,8 +92,19 @@ std::vector<Tensor> Jit::operator()(const std::vector<Tensor>& inputs, const Bin
       if (!x) Fail("input ", &x - inputs.data(), " is empty: moved from, or never given a value");
     }
     std::vector<Tensor> pending;
-    for (const Tensor& x : inputs) {
-      if (!x.uop().is(Op::kBuffer)) pending.push_back(x);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor& x = inputs[i];
+      // Equal expressions are one node: as inputs they are tensors that may become unequal.
+      for (size_t j = 0; j < i; ++j) {
+        if (inputs[j].uop() == x.uop() && !inputs[j].Is(x)) x.MakeOwn();
+      }
+      if (x.uop().is(Op::kBuffer)) continue;
+      for (const Extent& e : x.shape()) {
+        if (e.is_int()) continue;
+        Fail("input ", i, ", ", internal::Show(x), ", is as long as a variable says; pass what it ",
+             "is a slice of, and take the slice within the step");
+      }
+      pending.push_back(x);
     }
     if (!pending.empty()) Tensor::Realize(absl::MakeSpan(pending), at);
   }

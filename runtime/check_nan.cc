@@ -96,6 +96,11 @@ absl::Status NameNanOp(const PlanKey& key, const Bindings& bindings, const absl:
       if (NanOf(stands.at(u)) >= 0) has_nan.insert(u.get());
       continue;
     }
+    if (StandsForFirst(u)) {
+      stands.emplace(u, stands.at(u.src(0)));
+      if (has_nan.contains(u.src(0).get())) has_nan.insert(u.get());
+      continue;
+    }
     absl::InlinedVector<UOp, 4> srcs;
     bool nan_before = u.IsConst() && u.dtype().IsFloat() && std::isnan(u.arg<Scalar>().AsFloat());
     for (const UOp& s : u.srcs()) {

@@ -62,7 +62,7 @@ class Writer {
       if (draw && draws_.try_emplace(u.get(), key_.draws.size()).second) key_.draws.push_back(u);
       const std::vector<UOp> view = ComputedView(u);
       for (int i = u.size() - 1; i >= 0; --i) {
-        if (i == 1 && (draw || !view.empty())) continue;
+        if (i == 1 && (draw || !view.empty() || StandsForFirst(u))) continue;
         if (!number_.Contains(u.src(i).get())) stack.emplace_back(&u.src(i), false);
       }
       const auto visit = [&](const UOp& e) {
@@ -130,8 +130,9 @@ class Writer {
       WriteDevice(u.device());
       return;
     }
+    const int size = StandsForFirst(u) ? 1 : u.size();
     Word(static_cast<uint64_t>(u.op()) | static_cast<uint64_t>(u.dtype().kind()) << 8 |
-         static_cast<uint64_t>(u.size()) << 16);
+         static_cast<uint64_t>(size) << 16);
     const std::vector<UOp> view = ComputedView(u);
     if (!view.empty()) {
       Number(u.src(0));
@@ -148,6 +149,7 @@ class Writer {
       Word(~draw->second);  // no number
       return;
     }
+    if (StandsForFirst(u)) return Number(u.src(0));
     for (const UOp& s : u.srcs()) Number(s);
     number_words_ = &key_.number_words;
     WriteArg(u.arg());
@@ -234,6 +236,8 @@ class Writer {
 
 }  // namespace
 
+bool StandsForFirst(const UOp& u) { return u.is(Op::kMark) || u.is(Op::kStandIn); }
+
 PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary) {
   PlanKey key;
   Writer(key, draws_vary).Run(roots);
@@ -299,6 +303,10 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key,
       done.TryEmplace(u.get(), it->second);
       continue;
     }
+    if (StandsForFirst(u)) {
+      done.TryEmplace(u.get(), done.At(u.src(0).get()));
+      continue;
+    }
     absl::InlinedVector<UOp, 4> srcs;
     if (std::vector<UOp> view = ComputedView(u); !view.empty()) {
       const UOp target = done.At(u.src(0).get());
@@ -312,7 +320,12 @@ std::vector<UOp> WithParams(absl::Span<const UOp> roots, const PlanKey& key,
     done.TryEmplace(u.get(), with_srcs(u, srcs));
   }
   std::vector<UOp> out;
-  for (const UOp& r : roots) out.push_back(done.At(r.get()));
+  for (const UOp& r : roots) {
+    const UOp& value = done.At(r.get());
+    // What stands for the very value of a leaf is a tensor of its own.
+    const bool held = value.is(Op::kParam) || value.is(Op::kAssign);
+    out.push_back(held && StandsForFirst(r) ? UOp::Make(Op::kContiguous, {value}) : value);
+  }
   return out;
 }
 

@@ -46,6 +46,10 @@ struct PlanKey {
   Lasting lasting;         // none, until SetLasting
 };
 
+// Whether a node's value is that of its first source, and says something of it for derivatives
+// alone: nothing to a plan.
+bool StandsForFirst(const UOp& u);
+
 // With `draws_vary`, where random draws begin to count is no part of the words: WithParams makes
 // it a VAR, so that a plan serves later draws too.
 PlanKey MakePlanKey(absl::Span<const UOp> roots, bool draws_vary = false);

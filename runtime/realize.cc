@@ -46,8 +46,8 @@ void RealizeAll(absl::Span<Tensor> tensors) {
   if (roots.empty()) return;
   absl::StatusOr<std::vector<UOp>> done = RealizeNodes(roots, {});
   ThrowAsCall(done.status());
-  KeepHistories(roots, *done);
   for (size_t i = 0; i < pending.size(); ++i) pending[i]->SetUOp((*done)[i]);
+  KeepHistories(roots, *done);
 }
 
 // The elements of a realised tensor, in host memory.

@@ -235,6 +235,7 @@ absl::StatusOr<std::vector<Unassigned>> CopyAssigned(const PlanKey& key, const N
 absl::StatusOr<std::vector<UOp>> Results(size_t roots, const Targets& targets, const Plan& plan,
                                          const Storages& storage, const Bindings& bindings) {
   std::vector<UOp> out;
+  absl::flat_hash_set<const Storage*> given;
   for (size_t i = 0; i < targets.nodes.size(); ++i) {
     const UOp& node = targets.nodes[i];
     UOp made = VersionOf(node);
@@ -242,6 +243,10 @@ absl::StatusOr<std::vector<UOp>> Results(size_t roots, const Targets& targets, c
       auto buffer = std::make_shared<Buffer>();
       buffer->storage = storage[i];
       Device device = node.device() ? node.device() : plan.buffers[plan.roots[i]].device;
+      // Of several tensors that are equal what was computed once is each one's own.
+      if (!given.insert(storage[i].get()).second) {
+        ASSIGN_OR_RETURN(buffer->storage, CopyStorage(*storage[i], device));
+      }
       // With values for VARs, a node is that only this once; what an ASSIGN did is done.
       const bool lasting = bindings.empty() || node.is(Op::kAssign);
       Extents dims = node.shape().ToExtents();

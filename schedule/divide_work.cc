@@ -5,7 +5,9 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <tuple>
 
+#include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "graph/flags.h"
 #include "graph/kernel_form.h"
@@ -32,26 +34,40 @@ Extent Points(const RangeSets& sets, RangeMask mask) {
 
 // How many elements there are between the first and the last that the indices reach. Where some
 // terms are looked up there are as many such stretches as are looked up.
-Extent Stretches(absl::Span<const UOp> indices, const RangeSets& sets) {
-  RangeMask looked_up = 0;
-  int64_t low = INT64_MAX, high = INT64_MIN;
+std::optional<int64_t> Stretches(absl::Span<const UOp> indices, const RangeSets& sets) {
+  using LookedUp = std::vector<std::tuple<const Node*, const Node*, int64_t>>;  // whose, where
+  struct Stretch {
+    RangeMask looked_up = 0;
+    absl::int128 low = INT64_MAX, high = INT64_MIN;
+  };
+  std::map<LookedUp, Stretch> stretches;
   for (const UOp& index : indices) {
     const Sum sum = ToSum(index);
-    int64_t least = sum.constant, most = sum.constant;
+    absl::int128 low = sum.constant, high = sum.constant;
+    LookedUp key;
+    RangeMask looked_up = 0;
     for (const Sum::Term& t : sum.terms) {
       const UOp* const read = FindBelow({t.term}, [](const UOp& u) { return u.is(Op::kIndex); });
       if (read != nullptr) {
+        key.emplace_back(read->src(0).get(), read->src(1).get(), t.factor);
         looked_up |= sets.Free(read->src(1));
         continue;
       }
       const bool up = t.factor > 0;
-      least += t.factor * (up ? t.term.vmin() : t.term.vmax());
-      most += t.factor * (up ? t.term.vmax() : t.term.vmin());
+      low += absl::int128(t.factor) * (up ? t.term.vmin() : t.term.vmax());
+      high += absl::int128(t.factor) * (up ? t.term.vmax() : t.term.vmin());
     }
-    low = std::min(low, least);
-    high = std::max(high, most);
+    Stretch& s = stretches[std::move(key)];
+    s = {looked_up, std::min(s.low, low), std::max(s.high, high)};
   }
-  return Points(sets, looked_up) * (high - low + 1);
+  absl::int128 elements = 0;
+  for (const auto& [key, s] : stretches) {
+    const Extent times = Points(sets, s.looked_up);
+    if (!times.is_int()) return std::nullopt;
+    elements += (s.high - s.low + 1) * times.value();
+  }
+  if (elements > INT64_MAX) return std::nullopt;
+  return static_cast<int64_t>(elements);
 }
 
 // What one launch costs: arithmetic on every point of the ranges that a node depends on, and each
@@ -75,11 +91,13 @@ void Price(PlanKernel& k, const RangeSets& sets) {
         elements = elements + Points(sets, sets.Free(i.src(1)));
         indices.push_back(i.src(1));
       }
-      const auto at_most = [&](const Extent& n) {
-        if (elements.is_int() && n.is_int()) elements = std::min(elements.value(), n.value());
-      };
-      at_most(u.shape().MaxElements());
-      if (indices.size() > 1) at_most(Stretches(indices, sets));
+      if (elements.is_int()) {
+        int64_t least = std::min(elements.value(), u.shape().MaxElements());
+        if (indices.size() > 1) {
+          least = std::min(least, Stretches(indices, sets).value_or(least));
+        }
+        elements = least;
+      }
       bytes = bytes + elements * u.dtype().bytes();
     }
   }

@@ -39,7 +39,10 @@ constexpr Architecture kKnown[] = {
      .embedding_scaled = true,
      .tied = true,
      .windowed = true,
-     .sees_all_every = 2},
+     .sees_all_every = 2,
+     .window = 4096,
+     .score_cap = 50,
+     .logit_cap = 30},
     {.name = "gemma3",
      .model_type = "gemma3_text",
      .heads_normed = true,
@@ -67,7 +70,9 @@ constexpr Architecture kKnown[] = {
      .widths_normed = true,
      .attention_bias = true,
      .normed_before = false,
-     .normed_after = true},
+     .normed_after = true,
+     .local_unstretched = true,
+     .sees_all_every = 4},
     {.name = "olmoe", .widths_normed = true, .attention_bias = true, .norm_topk_prob = true},
     {.name = "smollm3",
      .rope_interleaved = true,
@@ -161,7 +166,7 @@ absl::Status ReadRope(const Reader& r, ModelConfig* c) {
 
 // Which layers the window is for, and how positions turn there.
 absl::Status ReadLayerKinds(const Reader& r, const Architecture& known, ModelConfig* c) {
-  ASSIGN_OR_RETURN(c->window, r.Int("attention.sliding_window", 0));
+  ASSIGN_OR_RETURN(c->window, r.Int("attention.sliding_window", known.window));
   const std::string key = r.Key("attention.sliding_window_pattern");
   const GgufValue* pattern = r.m.Find(key);
   if (pattern != nullptr && pattern->type == GgufType::kArray) {  // which layers the window is for
@@ -178,6 +183,7 @@ absl::Status ReadLayerKinds(const Reader& r, const Architecture& known, ModelCon
     c->sees_all = EveryLast(c->layers, every);
   }
   c->unturned = EveryLast(c->layers, known.unturned_every);
+  if (known.local_unstretched && c->window > 0) c->local_rope_base = c->rope_base;
   if (known.local_rope_base == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope.freq_base_swa", known.local_rope_base));
   return absl::OkStatus();
@@ -191,8 +197,8 @@ absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig*
   ASSIGN_OR_RETURN(const double divided, r.Number("logit_scale", 1));
   c->logit_scale = 1 / divided;
   ASSIGN_OR_RETURN(c->score_scale, r.Number("attention.scale", 0));
-  ASSIGN_OR_RETURN(c->score_cap, r.Number("attn_logit_softcapping", 0));
-  ASSIGN_OR_RETURN(c->logit_cap, r.Number("final_logit_softcapping", 0));
+  ASSIGN_OR_RETURN(c->score_cap, r.Number("attn_logit_softcapping", known.score_cap));
+  ASSIGN_OR_RETURN(c->logit_cap, r.Number("final_logit_softcapping", known.logit_cap));
   // Files of the largest Gemma 2 and 3 do not say that they divide by another root.
   const bool largest = (c->architecture == "gemma2" && c->layers == 46) ||
                        (c->architecture == "gemma3" && c->layers == 62);
@@ -216,6 +222,11 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(const std::optional<absl::string_view> type,
                    r.m.String(r.Key("rope.scaling.type")));
   if (type && *type == "none") return absl::OkStatus();
+  // Phi's files have divisors for short contexts and long ones, and do not say so.
+  const auto has = [&](const char* key) { return r.m.Find(r.Key(key)) != nullptr; };
+  if (!type && has("rope.scaling.original_context_length") && !has("rope.scaling.factor")) {
+    return ReadLongRope(r, c);
+  }
   // What old files call it, which have no type: it is linear.
   const bool old = r.m.Find(r.Key("rope.scaling.factor")) == nullptr;
   const char* name = old ? "rope.scale_linear" : "rope.scaling.factor";
@@ -248,6 +259,14 @@ const Architecture* ArchitectureOfType(absl::string_view model_type) {
     if (model_type == (a.model_type == nullptr ? a.name : a.model_type)) return &a;
   }
   return nullptr;
+}
+
+std::string KnownModelTypes() {
+  std::string out;
+  for (const Architecture& a : kKnown) {
+    absl::StrAppend(&out, out.empty() ? "" : ", ", a.model_type == nullptr ? a.name : a.model_type);
+  }
+  return out;
 }
 
 std::string KnownArchitectures() {
@@ -340,6 +359,11 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   if (value_dim != c.head_dim) {
     return r.Bad(absl::StrCat("heads have ", c.head_dim, " keys and ", value_dim,
                               " values; only equal ones are known"));
+  }
+  ASSIGN_OR_RETURN(const double clamp, r.Number("attention.clamp_kqv", 0));
+  if (clamp != 0) {
+    return r.Bad(absl::StrCat("key '", r.Key("attention.clamp_kqv"), "' is ", clamp,
+                              "; queries, keys and values that are clamped are not known"));
   }
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size", 0));
   RETURN_IF_ERROR(ReadRope(r, &c));

@@ -81,14 +81,17 @@ struct Architecture {
   bool norm_topk_prob = false;       // config.json says so, by this name
   bool tied = false;                 // the output is the embedding unless config.json says no
   bool windowed = false;             // config.json need not say that it uses its window
+  bool local_unstretched = false;    // in layers with a window positions turn as they are
   // What ModelConfig has by such names, of files that do not say.
   int sees_all_every = 0, unturned_every = 0;  // of so many layers the last
-  double local_rope_base = 0, gate_limit = 0;
+  int64_t window = 0;
+  double local_rope_base = 0, gate_limit = 0, score_cap = 0, logit_cap = 0;
 };
 // By its name in GGUF files, or by the model_type of config.json; or nullptr.
 const Architecture* ArchitectureNamed(absl::string_view name);
 const Architecture* ArchitectureOfType(absl::string_view model_type);
 std::string KnownArchitectures();
+std::string KnownModelTypes();
 
 // The errors name file and key, the value found and the value allowed.
 absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& metadata);

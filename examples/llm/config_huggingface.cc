@@ -197,8 +197,11 @@ absl::Status ReadRopeScaling(const Reader& r, const std::optional<Reader>& rope,
   const std::string name = type && type->String() ? *type->String() : "";
   if (name == "default") return absl::OkStatus();
   if (name == "llama3") return Llama3Scaling(s, c);
+  const bool phi = c->architecture == "phi3";  // whose first files have other names
+  if (name == "longrope" || name == "su" || (phi && name == "yarn")) {
+    return LongRopeScaling(r, s, c);
+  }
   if (name == "yarn") return YarnScaling(s, c);
-  if (name == "longrope" || name == "su") return LongRopeScaling(r, s, c);
   if (name == "linear") {
     ASSIGN_OR_RETURN(const double factor, s.Number("factor"));
     if (!(factor > 0)) return s.BadHere("factor > 0");
@@ -215,7 +218,8 @@ absl::Status ReadWindow(const Reader& r, const Architecture& known, ModelConfig*
   const bool qwen = absl::StartsWith(c->architecture, "qwen");
   ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", known.windowed));
   if (!window) return absl::OkStatus();
-  ASSIGN_OR_RETURN(c->window, r.Int("sliding_window", 0));
+  const bool named = r.json.Find("sliding_window").has_value();  // null: none
+  ASSIGN_OR_RETURN(c->window, r.Int("sliding_window", named ? 0 : known.window));
   if (c->window < 0) return r.Bad("key 'sliding_window' is ", c->window);
   const size_t layers = static_cast<size_t>(c->layers);
   if (const std::optional<Json> types = r.Find("layer_types")) {
@@ -285,8 +289,11 @@ absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig*
   constexpr double kUsual = 256;
   ASSIGN_OR_RETURN(const double divided, r.Number("query_pre_attn_scalar", kUsual));
   c->score_scale = 1 / std::sqrt(divided);
-  ASSIGN_OR_RETURN(c->score_cap, r.Number("attn_logit_softcapping", 0));
-  ASSIGN_OR_RETURN(c->logit_cap, r.Number("final_logit_softcapping", 0));
+  const auto cap = [&](const char* key, double usual) {  // null: none
+    return r.Number(key, r.json.Find(key) ? 0 : usual);
+  };
+  ASSIGN_OR_RETURN(c->score_cap, cap("attn_logit_softcapping", known.score_cap));
+  ASSIGN_OR_RETURN(c->logit_cap, cap("final_logit_softcapping", known.logit_cap));
   return absl::OkStatus();
 }
 
@@ -314,7 +321,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   const Architecture* known = ArchitectureOfType(*type->String());
   if (known == nullptr) {
     return r.Bad("the model_type ", ShowName(*type->String()), " is not known; known are ",
-                 KnownArchitectures());
+                 KnownModelTypes());
   }
   c.architecture = known->name;
   ASSIGN_OR_RETURN(c.layers, r.Int("num_hidden_layers"));
@@ -345,6 +352,8 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
     ASSIGN_OR_RETURN(c.ffn_biased, r.Bool("mlp_bias", false));
   }
   RETURN_IF_ERROR(CheckActivation(r, *known));
+  if (const std::optional<Json> clip = r.Find("clip_qkv"))
+    return r.Wrong("clip_qkv", *clip, "null");
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used
   RETURN_IF_ERROR(ReadWindow(r, *known, &c));

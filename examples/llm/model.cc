@@ -77,6 +77,7 @@ constexpr Names kRouterOfJoined = {{}, {LAYER "block_sparse_moe.router.layer.wei
 constexpr Names kExpertGateUp = {{}, {LAYER "block_sparse_moe.input_linear.weight"}};
 constexpr Names kRouterOfTurned = {{}, {LAYER "mlp.router.weight"}};
 constexpr Names kExpertGateUpTurned = {{}, {LAYER "mlp.experts.gate_up_proj"}};
+constexpr Names kExpertBlocks = {{}, {LAYER "mlp.experts.gate_up_proj_blocks"}};
 constexpr Names kExpertGateUpBias = {{}, {LAYER "mlp.experts.gate_up_proj_bias"}};
 constexpr Names kExpertDownTurned = {{}, {LAYER "mlp.experts.down_proj"}};
 constexpr Names kExpertDownOfJoined = {{}, {LAYER "block_sparse_moe.output_linear.weight"}};
@@ -265,6 +266,11 @@ absl::Status ReadAllExperts(Taker* t, const ModelConfig& c, int64_t i, LayerWeig
     w->gate_bias = bias.Unflatten(1, {f, 2}).Select(2, 0).Realize();
     w->up_bias = bias.Unflatten(1, {f, 2}).Select(2, 1).Realize();
     return t->Read(kExpertDownBias, i, {n, c.dim}, true, &w->down_bias);
+  }
+  if (t->Find(kExpertBlocks, i) != nullptr) {
+    return absl::DataLossError(absl::StrCat(t->file, ": tensor ",
+                                            ShowName(t->NamesOf(kExpertBlocks, i, 0)[0]),
+                                            ": experts in MXFP4 are known in GGUF files alone"));
   }
   RETURN_IF_ERROR(t->Read(kRouter, i, n, c.dim, &w->router));
   RETURN_IF_ERROR(t->ReadExperts(kExpertGate, i, n, f, c.dim, &w->gate));

@@ -58,7 +58,10 @@ inline constexpr Tensor LayerWeights::*kVectors[] = {
     &LayerWeights::ffn_post_norm,  &LayerWeights::q_bias,    &LayerWeights::k_bias,
     &LayerWeights::v_bias,         &LayerWeights::o_bias,    &LayerWeights::q_norm,
     &LayerWeights::k_norm,         &LayerWeights::gate_bias, &LayerWeights::up_bias,
-    &LayerWeights::down_bias};
+    &LayerWeights::down_bias,      &LayerWeights::sinks,     &LayerWeights::router_bias};
+static_assert(sizeof(LayerWeights) ==
+                  std::size(kMatrices) * sizeof(Matrix) + std::size(kVectors) * sizeof(Tensor),
+              "each weight is in one of the lists");
 
 // Where the parts of a model are (examples/llm/parallel.h); on one place, all are there.
 struct Division {

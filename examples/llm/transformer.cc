@@ -39,9 +39,11 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
           (activations == Activations::kInt8 || model.division.whole.places()[0].kind() == "CPU")),
       narrows_(activations == Activations::kBf16) {
   const ModelConfig& c = model.config;
-  const bool beyond = !c.long_rope_divisors.empty() && context > c.rope_trained;
-  angles_ = AnglesFor(c.rope_base, beyond ? c.long_rope_divisors : c.rope_divisors);
-  if (c.local_rope_base > 0) local_angles_ = AnglesFor(c.local_rope_base, {});
+  const int64_t trained = c.rope_trained > 0 ? c.rope_trained : c.context;
+  const bool beyond = !c.long_rope_divisors.empty() && context > trained;
+  angles_ =
+      AnglesFor(c.rope_base, beyond ? c.long_rope_divisors : c.rope_divisors, c.rope_magnitude);
+  if (c.local_rope_base > 0) local_angles_ = AnglesFor(c.local_rope_base, {}, 1);
   const Device by_heads = model.division.heads;
   const Dims shape = {model.division.kv_heads, context, c.head_dim};
   // Without contents: a position is written in the step that first sees it, so memory is touched
@@ -52,7 +54,8 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
   }
 }
 
-Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double>& divisors) const {
+Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double>& divisors,
+                                           double magnitude) const {
   const ModelConfig& c = model_.config;
   const int64_t half = c.turned() / 2;
   std::vector<float> cos(context_ * half), sin(context_ * half);
@@ -61,8 +64,8 @@ Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double
     if (!divisors.empty()) frequency /= divisors[i];
     for (int64_t p = 0; p < context_; ++p) {
       const double angle = static_cast<double>(p) * frequency;
-      cos[p * half + i] = static_cast<float>(std::cos(angle) * c.rope_magnitude);
-      sin[p * half + i] = static_cast<float>(std::sin(angle) * c.rope_magnitude);
+      cos[p * half + i] = static_cast<float>(std::cos(angle) * magnitude);
+      sin[p * half + i] = static_cast<float>(std::sin(angle) * magnitude);
     }
   }
   const Device& whole = model_.division.whole;
@@ -82,9 +85,9 @@ bool Transformer::ByIntegers(const Matrix& weight) const {
   return rounds_ && HasIntegers(weight.format);
 }
 
-bool Transformer::ByBf16(const Matrix& weight, int64_t rows) const {
-  const bool blocks = InfoOf(weight.format).block_elements > 1;
-  return narrows_ && rows >= kManyRows && (blocks || weight.format == WeightFormat::kBF16);
+bool Transformer::MayBeBf16(const Matrix& weight) const {
+  return narrows_ &&
+         (InfoOf(weight.format).block_elements > 1 || weight.format == WeightFormat::kBF16);
 }
 
 // What is multiplied by numbers of a dtype.
@@ -94,8 +97,6 @@ Tensor Transformer::RoundedBeside(const Tensor& x, DType dtype) const {
   return x.Clamp(-kGreatest, kGreatest).Cast(dtype).Cast(kFloat32);
 }
 
-int64_t Transformer::Rows::count() const { return values.elements() / values.size(-1); }
-
 Transformer::Rows Transformer::Rows::Take(const Tensor& index) const {
   const auto take = [&](const Tensor& t) { return t ? t.Take(index) : t; };
   return {
@@ -104,8 +105,9 @@ Transformer::Rows Transformer::Rows::Take(const Tensor& index) const {
 
 Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix> weights) const {
   Rows out{x, {}, {}};
+  const bool many = x.elements() / x.size(-1) >= kManyRows;
   for (const Matrix& w : weights) {
-    if (ByBf16(w, out.count())) {
+    if (many && MayBeBf16(w)) {
       if (!out.bf16) out.bf16 = x.Cast(kBFloat16).Contiguous();
     } else if (ByIntegers(w) && !out.rounded) {
       out.rounded = Quantise(x);
@@ -121,7 +123,7 @@ Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& b
     const Tensor y = rows.MatMul(matrix.SwapAxes(-1, -2));
     return bias ? y + bias : y;
   };
-  if (ByBf16(weight, x.count())) {
+  if (x.bf16 && MayBeBf16(weight)) {
     return times(x.bf16.Cast(kFloat32), weight.values().Cast(kBFloat16).Cast(kFloat32));
   }
   if (!ByIntegers(weight)) {

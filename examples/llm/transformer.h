@@ -36,11 +36,11 @@ class Transformer {
   struct Cache {
     Tensor keys, values;  // [kv_heads, context, head_dim]
   };
-  // What several products share: as it is, and rounded where some of these weights want that.
+  // What several products share: as it is, and rounded where some of these weights want that; bf16
+  // is there if the rows are many.
   struct Rows {
     Tensor values, bf16;
     RoundedRows rounded;
-    int64_t count() const;
     Rows Take(const Tensor& index) const;  // some of [T, dim], of any shape
   };
   // The rotary positions of some layers.
@@ -51,14 +51,14 @@ class Transformer {
   Tensor Project(const Rows& x, const Matrix& weight, const Tensor& bias = {}) const;
   Tensor Project(const Tensor& x, const Matrix& weight, const Tensor& bias = {}) const;
   bool ByIntegers(const Matrix& weight) const;
-  bool ByBf16(const Matrix& weight, int64_t rows) const;
+  bool MayBeBf16(const Matrix& weight) const;
   Tensor RoundedBeside(const Tensor& x, DType dtype) const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
   Tensor Mixed(const Tensor& scores, const Tensor& values, const Tensor& sinks) const;
   Tensor FeedForward(const LayerWeights& w, const Tensor& x) const;
   Tensor Mixture(const LayerWeights& w, const Tensor& x) const;
   Tensor Gated(const Tensor& gate, const Tensor& up) const;
-  Angles AnglesFor(double base, const std::vector<double>& divisors) const;
+  Angles AnglesFor(double base, const std::vector<double>& divisors, double magnitude) const;
   Tensor Rotate(size_t layer, const Tensor& x, const Extent& position) const;
   Extent FirstSeen(int64_t window, const Extent& position) const;
   Tensor Mask(int64_t window, int64_t tokens, const Extent& position) const;

@@ -30,6 +30,15 @@ constexpr int kLaneBytes = 16;
 
 // ---- switching stacks
 
+// TSan keeps a stack of the calls that it has seen begin and end, one for each thread: what begins
+// on one fiber and ends, if at all, after a switch to another must not be counted.
+// Nor must a switch from a fiber that has ended, of which there are more than that stack holds.
+#if defined(__SANITIZE_THREAD__)
+#define TESSERA_SWITCHES_FIBERS __attribute__((no_sanitize_thread))
+#else
+#define TESSERA_SWITCHES_FIBERS
+#endif
+
 #if defined(__x86_64__)
 extern "C" void tessera_sim_switch(void** from, void* to);
 // Saves what a function must keep on the stack that it leaves, and takes it from the other.
@@ -67,7 +76,7 @@ void Forget(char* stack, size_t bytes) {
 struct Context {
   void* stack_pointer = nullptr;
 };
-void Switch(Context& from, Context& to) {
+TESSERA_SWITCHES_FIBERS void Switch(Context& from, Context& to) {
   tessera_sim_switch(&from.stack_pointer, to.stack_pointer);
 }
 void Prepare(Context& c, char* stack, size_t bytes, void (*entry)()) {
@@ -83,7 +92,9 @@ void Prepare(Context& c, char* stack, size_t bytes, void (*entry)()) {
 struct Context {
   ucontext_t context;
 };
-void Switch(Context& from, Context& to) { swapcontext(&from.context, &to.context); }
+TESSERA_SWITCHES_FIBERS void Switch(Context& from, Context& to) {
+  swapcontext(&from.context, &to.context);
+}
 void Prepare(Context& c, char* stack, size_t bytes, void (*entry)()) {
   getcontext(&c.context);
   c.context.uc_stack.ss_sp = stack;
@@ -133,14 +144,6 @@ struct Fiber {
   std::vector<Fetch> fetches;  // that have not arrived
   int groups = 0;              // so far
 };
-
-// TSan keeps a stack of the calls that it has seen begin and end, one for each thread: what begins
-// on one fiber and ends, if at all, after a switch to another must not be counted.
-#if defined(__SANITIZE_THREAD__)
-#define TESSERA_SWITCHES_FIBERS __attribute__((no_sanitize_thread))
-#else
-#define TESSERA_SWITCHES_FIBERS
-#endif
 
 class Runner;
 thread_local Runner* running = nullptr;  // the one that a fiber of this thread belongs to

@@ -164,6 +164,16 @@ TEST(TensorSort, RanksOfLongRows) {
   EXPECT_THAT(Values(line.Median().values), ElementsAre(50));
   EXPECT_THAT(Values(line.Median().indices), ElementsAre(50));
   EXPECT_THAT(Values(line.Quantile(0.305)), ElementsAre(::testing::DoubleEq(30.5)));
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto of = [](const std::vector<double>& v, double q) {
+    return Values(Tensor::From(v).Quantile(q))[0];
+  };
+  EXPECT_EQ(of({-inf, -3, -2, -1}, 0.25), -inf);
+  EXPECT_EQ(of({-inf, 1}, 0.75), -inf);
+  EXPECT_EQ(of({1, inf}, 0.25), inf);
+  EXPECT_EQ(of({inf, inf}, 0.25), inf);
+  EXPECT_EQ(of({-inf, 1}, 1), 1);
+  EXPECT_TRUE(std::isnan(of({-inf, inf}, 0.5)));
   EXPECT_THAT(Values(Where(line == 7, kNan, line).Quantile(0.5)), ElementsAre(::testing::IsNan()));
 }
 

@@ -253,7 +253,6 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
     number("rope.scaling.yarn_beta_fast", 4, 0);
   }
   if (!c.long_rope_divisors.empty()) {
-    file->Set(key("rope.scaling.type"), "longrope");
     count("rope.scaling.original_context_length", c.rope_trained);
     for (const auto& [name, divisors] :
          {std::pair("short", &c.rope_divisors), std::pair("long", &c.long_rope_divisors)}) {
@@ -301,6 +300,12 @@ TEST_P(Transformers, GivesThemFromGguf) {
   ASSERT_OK_AND_ASSIGN(const Gguf gguf, OpenGguf(path));
   ASSERT_OK_AND_ASSIGN(const ModelConfig config, ConfigFromGguf(gguf.metadata));
   ASSERT_OK_AND_ASSIGN(const Model model, MakeModel(config, nullptr, gguf.weights, true, path));
+  ExpectGolden(model);
+}
+
+TEST_P(Transformers, GivesThemOnAnotherPlace) {
+  ASSERT_OK_AND_ASSIGN(Model model, Load());
+  ASSERT_OK(Distribute(&model, {Cpu(1)}));
   ExpectGolden(model);
 }
 

@@ -254,6 +254,35 @@ TEST(AttentionValues, OfHeadsSideBySide) {
 }
 
 // What is written lies where it is read: the sum is taken before, and once.
+// Neighbouring heads of queries share keys and values, as if these were repeated.
+TEST(AttentionValues, OfHeadsThatShareKeys) {
+  const Tensor q = Tensor::RandN({2, 6, 5, 8}).Realize(), k = Tensor::RandN({2, 2, 7, 8}).Realize(),
+               v = Tensor::RandN({2, 2, 7, 4}).Realize();
+  const Tensor k_all = k.RepeatInterleave(3, 1), v_all = v.RepeatInterleave(3, 1);
+  std::vector<AttentionOptions> all(6);
+  all[1].causal = true;
+  const std::vector<Dims> masks = {{5, 7}, {6, 5, 7}, {1, 5, 7}, {2, 6, 1, 7}};
+  for (size_t i = 0; i < masks.size(); ++i) all[i + 2].mask = Tensor::RandN(masks[i]).Realize();
+  for (const AttentionOptions& o : all) {
+    const Tensor got = q.ScaledDotProductAttention(k, v, o);
+    const Tensor want = q.ScaledDotProductAttention(k_all, v_all, o);
+    EXPECT_EQ(got.shape(), want.shape());
+    EXPECT_TRUE(got.AllClose(want, 1e-5, 1e-5).Item<bool>());
+  }
+  // Queries of fewer axes than the mask.
+  AttentionOptions o;
+  o.mask = Tensor::RandN({3, 6, 5, 7}).Realize();
+  const Tensor one = q.Select(0, 0);
+  EXPECT_TRUE(
+      one.ScaledDotProductAttention(k.Select(0, 0), v.Select(0, 0), o)
+          .AllClose(one.ScaledDotProductAttention(k_all.Select(0, 0), v_all.Select(0, 0), o), 1e-5,
+                    1e-5)
+          .Item<bool>());
+  o.mask = Tensor::RandN({2, 5, 7});
+  EXPECT_THROW(q.ScaledDotProductAttention(k, v, o), Error);
+  EXPECT_THROW(q.SliceAxis(1, {0, 5}).ScaledDotProductAttention(k, v), Error);
+}
+
 TEST(AttentionValues, AddedInPlace) {
   const Case c{1, 101, 40, 8};
   const auto q = Draw(c.queries * c.width, 1), k = Draw(c.keys * c.width, 2),

@@ -168,5 +168,12 @@ TEST(GradPoints, RoundingIsDoneInWideFloats) {
   EXPECT_ERROR(Tensor::From({1.5f}).Softplus(0, 20), "Softplus", "beta, which is 0");
 }
 
+TEST(GradPoints, OfTheFractionOfANumber) {
+  const Function f = [](const Tensor& x) { return x.FrExp().first; };
+  EXPECT_THAT(First(f, {3, -0.75, 40}, kFloat64), ElementsAre(0.25, 1, 1.0 / 64));
+  const Function whole = [](const Tensor& x) { return x.FrExp().first * x.FrExp().second.Exp2(); };
+  EXPECT_THAT(First(whole, {3, -0.75, 40}, kFloat64), ElementsAre(1, 1, 1));
+}
+
 }  // namespace
 }  // namespace tessera

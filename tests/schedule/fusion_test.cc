@@ -326,6 +326,12 @@ TEST(Fusion, ProductsReadTheRowsThatAreLookedUp) {
   const int64_t read = 2 * kRows * kBlocks * kBytes;
   EXPECT_GE(plan.kernels[0].bytes.max(), read);
   EXPECT_LE(plan.kernels[0].bytes.max(), read + 4 * 2 * (kBlocks * 32 + kRows) + 256);
+  // Two lookups in one table read the rows of both.
+  const Tensor other = Tensor::From(std::vector<int32_t>{5, 7}).Realize();
+  const Tensor wide = Tensor::Zeros({kTables, 64}).Realize();
+  const Plan both = PlanOf({wide.Take(index) + wide.Take(other)});
+  ASSERT_EQ(both.kernels.size(), 1u);
+  EXPECT_EQ(both.kernels[0].bytes.max(), 3 * 2 * 64 * 4 + 2 * 8);
 }
 
 }  // namespace

@@ -39,6 +39,10 @@ void AddMembers(std::vector<CompositeRow>& rows) {
       {"Spread", {{{4, 6}}}, [](In x) -> Out {
          return {x[0].Std(1), x[0].Std(), x[0].Var(0, 0), x[0].Mean(1), x[0].LogSumExp(0)};
        }});
+  rows.push_back({"StoodFor", {{{3, 5}}, {{3, 5}}}, [](In x) -> Out {
+                    return {x[0].Square().WithDerivativeOf(x[0] * x[0]),
+                            (x[0] + x[1]).WithDerivativeOf(x[1] + x[0]) * x[1]};
+                  }});
   rows.push_back(
       {"Detached",
        {{{3, 5}}},

@@ -73,7 +73,8 @@ class BoundsOf {
     if (u.is(Op::kReduce)) return Reduce(u);
     if (u.is(Op::kScatter) && u.arg<ReduceArg>().op != Op::kAssign) return Scattered(u);
     if (IsOverwrite(u)) return NodeErrors{ErrorsOf(u.src(2)).error, {}};
-    const bool same = u.is(Op::kCopy) || u.is(Op::kAllReduce) || u.is(Op::kContiguous);
+    const bool same = u.is(Op::kCopy) || u.is(Op::kAllReduce) || u.is(Op::kContiguous) ||
+                      u.is(Op::kMark) || u.is(Op::kStandIn);
     if (same) return NodeErrors(ErrorsOf(u.src(0)));
     return Moved(u);
   }
