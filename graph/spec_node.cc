@@ -38,7 +38,8 @@ SpecRule ShapeFailure(const NodeView& v) {
 #define OP(...)
 #define EW(name, ...) case Op::k##name:
 #include "graph/ops.def"
-    return SpecRule::kShapesAlike;
+    case Op::kStandIn:
+      return SpecRule::kShapesAlike;
     case Op::kReshape:
       return SpecRule::kReshapeCount;
     case Op::kPermute:
@@ -95,7 +96,6 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kCopy:
     case Op::kContiguous:
     case Op::kMark:
-    case Op::kStandIn:
     case Op::kAllReduce:
     case Op::kSink:
     case Op::kRange:

@@ -73,6 +73,15 @@ constexpr Architecture kKnown[] = {
      .normed_after = true,
      .local_unstretched = true,
      .sees_all_every = 4},
+    {.name = "olmo2",  // as GGUF files call it as well
+     .model_type = "olmo3",
+     .widths_normed = true,
+     .attention_bias = true,
+     .normed_before = false,
+     .normed_after = true,
+     .windowed = true,
+     .local_unstretched = true,
+     .sees_all_every = 4},
     {.name = "olmoe", .widths_normed = true, .attention_bias = true, .norm_topk_prob = true},
     {.name = "smollm3",
      .rope_interleaved = true,
@@ -271,7 +280,10 @@ std::string KnownModelTypes() {
 
 std::string KnownArchitectures() {
   std::string out;
-  for (const Architecture& a : kKnown) absl::StrAppend(&out, out.empty() ? "" : ", ", a.name);
+  for (const Architecture& a : kKnown) {
+    if (ArchitectureNamed(a.name) != &a) continue;
+    absl::StrAppend(&out, out.empty() ? "" : ", ", a.name);
+  }
   return out;
 }
 

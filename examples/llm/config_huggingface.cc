@@ -120,7 +120,7 @@ absl::StatusOr<std::optional<Reader>> FindRope(const Reader& r, const Architectu
     bool of_kinds = false;
     for (const JsonItem item : value->Items()) {
       if (!item.value().is(Json::Type::kObject)) continue;
-      of_kinds = known.local_rope_base > 0 &&
+      of_kinds = (known.local_rope_base > 0 || known.local_unstretched) &&
                  (item.key() == "full_attention" || item.key() == "sliding_attention");
       if (!of_kinds) {
         return r.Bad("key '", key, "': parameters of each kind of layer, as in ",
@@ -150,8 +150,9 @@ absl::Status ReadRopeBase(const Reader& r, const Architecture& known,
     return r.Bad("key 'partial_rotary_factor' is ", part, "; above 0 and at most 1 is allowed");
   }
   c->rotated = static_cast<int64_t>(static_cast<double>(c->head_dim) * part);
-  if (known.local_rope_base == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", known.local_rope_base));
+  if (known.local_rope_base == 0 && !known.local_unstretched) return absl::OkStatus();
+  const double own = known.local_unstretched ? c->rope_base : known.local_rope_base;
+  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", own));
   ASSIGN_OR_RETURN(const std::optional<Reader> local, FindRope(r, known, "sliding_attention"));
   if (local && absl::StrContains(local->within, "sliding_attention")) {
     ASSIGN_OR_RETURN(c->local_rope_base, local->Number("rope_theta", c->local_rope_base));

@@ -43,7 +43,7 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
   const bool beyond = !c.long_rope_divisors.empty() && context > trained;
   angles_ =
       AnglesFor(c.rope_base, beyond ? c.long_rope_divisors : c.rope_divisors, c.rope_magnitude);
-  if (c.local_rope_base > 0) local_angles_ = AnglesFor(c.local_rope_base, {}, 1);
+  if (c.window > 0 && c.local_rope_base > 0) local_angles_ = AnglesFor(c.local_rope_base, {}, 1);
   const Device by_heads = model.division.heads;
   const Dims shape = {model.division.kv_heads, context, c.head_dim};
   // Without contents: a position is written in the step that first sees it, so memory is touched

@@ -174,6 +174,27 @@ TEST(Spec, GoesOnAfterAMistakeWithTheDeclaredType) {
   EXPECT_EQ(got, want) << All(found);
 }
 
+// What a value says for derivatives is checked as the rest: MARK names a tensor, STANDIN has two
+// alike.
+TEST(Spec, MarksAndStandIns) {
+  const std::string begin = R"(
+%0 = PARAM f32 () slot 0 [4, 5] @CPU
+%1 = PARAM f32 () slot 1 [5] @CPU
+%2 = PARAM f64 () slot 2 [4, 5] @CPU
+%3 = MARK f32 (%0) 7
+)";
+  const auto rules = [&](const char* line) {
+    std::string out;
+    for (const Violation& v : Check(begin + line, SpecStage::kTensor)) {
+      absl::StrAppend(&out, Info(v.rule).name);
+    }
+    return out;
+  };
+  EXPECT_EQ(rules("%4 = STANDIN f32 (%3, %0)\n"), "");
+  EXPECT_EQ(rules("%4 = STANDIN f32 (%3, %1)\n"), "shapes-alike");
+  EXPECT_EQ(rules("%4 = STANDIN f32 (%3, %2)\n"), "operands-alike");
+}
+
 TEST(Spec, AnAnnotationOfAWrongNodeMayBeImpossible) {
   const std::vector<Violation> found =
       Check("%0 = CONST f32 () 1.0\n%1 = SHL f32 (%0, %0) : f32[-9]\n%2 = NEG f32 (%1)\n",

@@ -246,7 +246,9 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
     file->Set(key("rope.scaling.type"), "linear");
     number("rope.scaling.factor", c.rope_divisors[0], 0);
   }
-  if (architecture == "gpt-oss") {
+  const bool olmo3 = architecture == "olmo2" && c.window > 0;
+  if (olmo3) count("attention.sliding_window_pattern", 2);
+  if (architecture == "gpt-oss" || olmo3) {
     file->Set(key("rope.scaling.type"), "yarn");
     number("rope.scaling.factor", 8, 0);
     count("rope.scaling.original_context_length", 32);
@@ -319,7 +321,7 @@ INSTANTIATE_TEST_SUITE_P(All, Transformers,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "mixtral",
                                          "qwen2_moe", "qwen3_moe", "olmoe", "gemma", "gemma2",
                                          "gemma3", "phi3", "phi3_long", "granite", "granitemoe",
-                                         "olmo2", "smollm3", "gpt_oss"),
+                                         "olmo2", "olmo3", "smollm3", "gpt_oss"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -66,6 +66,13 @@ def Models():
         intermediate_size=20, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4,
         attention_multiplier=0.3, num_local_experts=6, num_experts_per_tok=3, **SMALL)
     yield "olmo2", t.Olmo2Config(intermediate_size=40, **SMALL)
+    yield "olmo3", t.Olmo3Config(
+        intermediate_size=40, sliding_window=7,
+        layer_types=["sliding_attention", "full_attention"], rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            "full_attention": {"rope_type": "yarn", "factor": 8.0, "beta_fast": 4.0,
+                               "beta_slow": 1.0, "original_max_position_embeddings": 32,
+                               "rope_theta": 10000.0}}, **SMALL)
     yield "smollm3", t.SmolLM3Config(intermediate_size=40, **{**SMALL, "num_hidden_layers": 4})
     yield "gpt_oss", t.GptOssConfig(
         intermediate_size=20, head_dim=8, num_local_experts=6, num_experts_per_tok=2,
@@ -116,7 +123,8 @@ def Golden(label, config):
     for key in ["transformers_version", "dtype", "architectures", "use_cache"]:
         written.pop(key, None)
     architecture = {"mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3",
-                    "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss"}.get(
+                    "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss",
+                    "olmo3": "olmo2"}.get(
                         config.model_type, config.model_type)
     return {"name": label, "config": written, "architecture": architecture,
             "tensors": {n: [GgufName(n, architecture), *w.shape] for n, w in weights.items()},
