@@ -165,10 +165,13 @@ Tensor Tensor::Interp(const Tensor& x, const Tensor& y, CallSite at) const {
   const Tensor right = xs.SearchSorted(to, /*right=*/true).Minimum(last);
   const Tensor left = (right - 1).Maximum(0);
   const Tensor x0 = xs.Take(left), y0 = ys.Take(left), dx = xs.Take(right) - x0;
-  const Tensor slope = (ys.Take(right) - y0) / Where(dx == 0, 1, dx);
+  const Tensor y1 = ys.Take(right), slope = (y1 - y0) / Where(dx == 0, 1, dx);
   // Beyond the ends it is as at them; NaN stays NaN.
   const Tensor held = to.Maximum(xs.Take(Scalar(0))).Minimum(xs.Take(last));
-  return (y0 + slope * (held - x0)).Cast(type);
+  const Tensor between = y0 + slope * (held - x0);
+  // At a point it is y there, however steep the line is that begins; of equal points the last.
+  const Tensor at_point = Where((held == x0) & slope.IsFinite().LogicalNot(), y0, between);
+  return Where((dx == 0) & (to >= x0), y1, at_point).Cast(type);
 }
 
 Tensor Tensor::Cov(int correction, CallSite at) const {

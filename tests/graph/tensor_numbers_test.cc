@@ -165,5 +165,18 @@ TEST(TensorNumbers, Draws) {
   EXPECT_GE(Values(slopes.Min())[0], 0.1f);
 }
 
+TEST(TensorNumbers, InterpAtEqualAndInfinitePoints) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto of = [](const std::vector<double>& at, const std::vector<double>& x,
+                     const std::vector<double>& y) {
+    return Tensor::From(at).Interp(Tensor::From(x), Tensor::From(y)).ToVector<double>();
+  };
+  using Values = std::vector<double>;
+  EXPECT_EQ(of({0.5, 1, 2, 3}, {0, 1, 1}, {0, 1, 5}), Values({0.5, 5, 5, 5}));
+  EXPECT_EQ(of({-1, 0, 0.5}, {0, 0, 1}, {2, 4, 6}), Values({2, 4, 5}));
+  EXPECT_EQ(of({0, 1}, {0, 2}, {0, inf}), Values({0, inf}));
+  EXPECT_EQ(of({-3, 7}, {1}, {4}), Values({4, 4}));
+}
+
 }  // namespace
 }  // namespace tessera
