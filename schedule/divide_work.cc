@@ -47,7 +47,8 @@ std::optional<int64_t> Stretches(absl::Span<const UOp> indices, const RangeSets&
     LookedUp key;
     RangeMask looked_up = 0;
     for (const Sum::Term& t : sum.terms) {
-      const UOp* const read = FindBelow({t.term}, [](const UOp& u) { return u.is(Op::kIndex); });
+      const UOp* const read =
+          FindBelow({&t.term, 1}, [](const UOp& u) { return u.is(Op::kIndex); });
       if (read != nullptr) {
         key.emplace_back(read->src(0).get(), read->src(1).get(), t.factor);
         looked_up |= sets.Free(read->src(1));
