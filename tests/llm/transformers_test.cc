@@ -311,6 +311,13 @@ TEST_P(Transformers, GivesThemOnAnotherPlace) {
   ExpectGolden(model);
 }
 
+// Whose kernels are others, those by experts among them.
+TEST_P(Transformers, GivesThemOnASimulatedGpu) {
+  ASSERT_OK_AND_ASSIGN(Model model, Load());
+  ASSERT_OK(Distribute(&model, {Place("SIM", 0)}));
+  ExpectGolden(model);
+}
+
 TEST_P(Transformers, GivesThemOverThreePlaces) {
   ASSERT_OK_AND_ASSIGN(Model model, Load());
   ASSERT_OK(Distribute(&model, {Cpu(0), Cpu(1), Cpu(2)}));
