@@ -1,7 +1,6 @@
 // Calls of captured steps: their slots are filled, and their results become tensors.
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "graph/buffer.h"
 #include "graph/flags.h"
@@ -170,10 +169,8 @@ CapturedStep::Storages CapturedStep::Execute(const Bound& bound,
     ThrowAsCall(replay_->Run(bound.leaves, numbers, absl::MakeSpan(storage)));
   }
   // Of several tensors that are equal what was computed once is each one's own.
-  absl::flat_hash_set<const Storage*> given;
-  for (size_t r = 0; r < roots_.size(); ++r) {
-    if (storage[r] == nullptr || given.insert(storage[r].get()).second) continue;
-    storage[r] = Take(CopyStorage(*storage[r], roots_[r].device));
+  for (int r : repeated_) {
+    if (storage[r] != nullptr) storage[r] = Take(CopyStorage(*storage[r], roots_[r].device));
   }
   for (size_t r = 0; r < roots_.size(); ++r) {  // written into a buffer that the step made
     for (const auto& s : bound.own) {

@@ -95,7 +95,8 @@ std::vector<Tensor> Jit::operator()(const std::vector<Tensor>& inputs, const Bin
     for (size_t i = 0; i < inputs.size(); ++i) {
       const Tensor& x = inputs[i];
       // Equal expressions are one node: as inputs they are tensors that may become unequal.
-      for (size_t j = 0; j < i; ++j) {
+      const bool shared = x.uop().get()->refs.load() > 1;
+      for (size_t j = 0; shared && j < i; ++j) {
         if (inputs[j].uop() == x.uop() && !inputs[j].Is(x)) x.MakeOwn();
       }
       if (x.uop().is(Op::kBuffer)) continue;

@@ -182,6 +182,12 @@ void CapturedStep::PrepareReplay(const std::vector<UOp>& roots,
   for (Write& w : writes_) w.leaf = roots_[w.root].leaf;
   std::vector<std::string> names;
   for (const Named& v : variables_) names.push_back(v.name);
+  const std::vector<int> buffers(plan->plan.roots.begin(), plan->plan.roots.end());
+  for (size_t r = 0; r < buffers.size(); ++r) {
+    const auto end = buffers.begin() + static_cast<int64_t>(r);
+    if (std::find(buffers.begin(), end, buffers[r]) != end)
+      repeated_.push_back(static_cast<int>(r));
+  }
   replay_ = std::make_unique<Replay>(std::move(plan), names);
 }
 

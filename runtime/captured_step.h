@@ -123,6 +123,7 @@ class CapturedStep {
   std::vector<View> views_;
   std::vector<Leaf> leaves_;
   std::vector<Root> roots_;
+  std::vector<int> repeated_;    // roots that are computed into what an earlier one is
   std::vector<Result> results_;  // the step's, then gradients
   struct Gradient {
     int captured = -1;
