@@ -32,6 +32,7 @@ Lowerer::Lowerer(const UOp& sink, const Target& target)
     }
   }
   if (threads_) FindChains();
+  if (!threads_) FindSkippable();
 }
 
 void Lowerer::FindChains() {

@@ -81,9 +81,32 @@ bool IsRescaled(const UOp& r) { return r.src(0).is(Op::kRescale); }
 
 }  // namespace
 
+void Lowerer::FindSkippable() {
+  RangeMask may_be_empty = 0;
+  for (const UOp& r : sets_.ranges()) {
+    if (r.src(0).vmin() < 1) may_be_empty |= sets_.Bit(r);
+  }
+  if (may_be_empty == 0) return;
+  absl::flat_hash_map<const Node*, RangeMask> around;
+  const std::vector<UOp>& order = sets_.order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    const RangeMask inside = around[it->get()] | (sets_.Closed(*it) & may_be_empty);
+    for (const UOp& s : it->srcs()) {
+      const auto [source, first] = around.emplace(s.get(), inside);
+      if (!first) source->second &= inside;
+    }
+  }
+  for (const UOp& r : reduces_) skippable_[r.get()] = around.at(r.get());
+}
+
 std::vector<UOp> Lowerer::ReducedWith(const UOp& first, size_t& few) {
+  const auto skippable = [&](const UOp& r) {
+    const auto it = skippable_.find(r.get());
+    return it == skippable_.end() ? RangeMask{0} : it->second;
+  };
   const auto alike = [&](const UOp& r) {
-    return sets_.Free(r) == sets_.Free(first) && Find(r) == nullptr;
+    return sets_.Free(r) == sets_.Free(first) && skippable(r) == skippable(first) &&
+           Find(r) == nullptr;
   };
   std::vector<UOp> group;
   few = 0;

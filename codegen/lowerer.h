@@ -112,6 +112,8 @@ class Lowerer {
   // that are rescaled also those over the first of the ranges alone. Those come first, `few` of
   // them.
   std::vector<UOp> ReducedWith(const UOp& first, size_t& few);
+  // Of each reduction, the loops that may not run in which all that reads it stands.
+  void FindSkippable();
   // At a point of a loop: products that units sum one after another, the first of each sum before
   // the second of any, so that a unit is not waited for.
   absl::Status ComputeChains(const UOp& loop);
@@ -187,6 +189,7 @@ class Lowerer {
   Lowered shape_;
   absl::flat_hash_map<const Node*, int> depth_;
   std::vector<UOp> reduces_;
+  absl::flat_hash_map<const Node*, RangeMask> skippable_;
   // Of sums by a matrix unit, the UPDATE that adds them.
   absl::flat_hash_map<const Node*, UOp> added_by_;
   // Of a GPU's units, if any sum has several: the first products, the second, ...; but for those

@@ -49,9 +49,11 @@ RT_FN V rt_expm1_poly_(V r) {
 struct rt_exp_lanes_ {
   template <class V>
   RT_FN V of(V x) {
-    auto none = x < -104.0f;
-    auto s = rt_exp_reduce_(rt_pick_<V>(none, 0.0f, rt_min_or_nan_(x, 89.0f)));
-    return rt_pick_<V>(none, 0.0f, rt_scale_(rt_exp_poly_(s.r), s.n, s.t));
+    auto some = rt_not_below_(x, -104.0f);
+    V y = rt_min_or_nan_(x, 89.0f);
+    if constexpr (!rt_scales_by_any_<V>) y = rt_pick_<V>(some, y, 0.0f);
+    auto s = rt_exp_reduce_(y);
+    return rt_scale_(rt_pick_<V>(some, rt_exp_poly_(s.r), 0.0f), s.n, s.t);
   }
 };
 
@@ -65,8 +67,9 @@ struct rt_exp2_lanes_ {
   template <class V>
   RT_FN V of(V x) {
 #pragma clang fp contract(on)
-    auto none = x < -151.0f;
-    x = rt_pick_<V>(none, 0.0f, rt_min_or_nan_(x, 129.0f));
+    auto some = rt_not_below_(x, -151.0f);
+    x = rt_min_or_nan_(x, 129.0f);
+    if constexpr (!rt_scales_by_any_<V>) x = rt_pick_<V>(some, x, 0.0f);
     V t = x + RT_ROUND_MAGIC;
     V n = t - RT_ROUND_MAGIC;
     V r = x - n;
@@ -75,7 +78,7 @@ struct rt_exp2_lanes_ {
     q = q * r + 0x1.c6af78p-5f;
     q = q * r + 0x1.ebfbdcp-3f;
     q = q * r + 0x1.62e43p-1f;
-    return rt_pick_<V>(none, 0.0f, rt_scale_(q * r + 1.0f, n, t));
+    return rt_scale_(rt_pick_<V>(some, q * r + 1.0f, 0.0f), n, t);
   }
 };
 

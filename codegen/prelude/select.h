@@ -145,6 +145,23 @@ RT_FN bool rt_plain_(V b, rt_elem_<Bits> zero) {
   return __builtin_constant_p(plain) && plain;
 }
 
+// The sign that both have, and the other bits that either has.
+#if defined(__AVX512VL__)
+#define RT_SIGN_OF_BOTH_ 1
+template <class V>
+RT_FN V rt_sign_of_both_(V a, V b) {
+  typedef rt_i32 Bits __attribute__((vector_size(sizeof(V))));
+  const Bits sign = (Bits)(V)((rt_elem_<V>)-0.0);
+  constexpr int kBoth = 0xd4;
+  if constexpr (sizeof(V) == 64)
+    return (V)__builtin_ia32_pternlogd512_mask((Bits)a, (Bits)b, sign, kBoth, 0xffff);
+  else if constexpr (sizeof(V) == 32)
+    return (V)__builtin_ia32_pternlogd256_mask((Bits)a, (Bits)b, sign, kBoth, 0xff);
+  else
+    return (V)__builtin_ia32_pternlogd128_mask((Bits)a, (Bits)b, sign, kBoth, 0xf);
+}
+#endif
+
 // Equal operands differ in bits only if they are zeros: max takes the common bits of the two, min
 // all bits, which is +0 and -0. Where one is a NaN neither arm is of use, and their sum is a NaN.
 // A constant, as in max(x, 0), needs no such care: what is not below it or equal stays, NaN too.
@@ -159,6 +176,10 @@ RT_FN V rt_max(V a, V b) {
     if (rt_plain_<Bits>(b, (rt_elem_<Bits>)(1ull << (8 * sizeof(T) - 1)))) {
       return rt_pick_(a <= b, b, a);
     }
+#if defined(RT_SIGN_OF_BOTH_)
+    if constexpr (rt_lanes_ < V >> 1 && sizeof(V) >= 16 && sizeof(V) <= 64)
+      return rt_sign_of_both_(rt_pick_(a > b, a, b), rt_pick_(b > a, b, a));
+#endif
     return rt_pick_<V>((a != a) | (b != b), a + b,
                        __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a > b, a, b)) &
                                                  __builtin_bit_cast(Bits, rt_pick_(b > a, b, a))));
@@ -174,9 +195,8 @@ RT_FN V rt_min(V a, V b) {
     return rt_narrow_(rt_min(rt_wide_(a), rt_wide_(b)));
   } else {
     if (rt_plain_<Bits>(b, 0)) return rt_pick_(a >= b, b, a);
-    return rt_pick_<V>((a != a) | (b != b), a + b,
-                       __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a < b, a, b)) |
-                                                 __builtin_bit_cast(Bits, rt_pick_(b < a, b, a))));
+    return __builtin_bit_cast(V, __builtin_bit_cast(Bits, rt_pick_(a < b, a, b)) |
+                                     __builtin_bit_cast(Bits, rt_pick_(b < a, b, a)));
   }
 }
 

@@ -26,8 +26,26 @@ RT_FN V rt_min_or_nan_(V x, rt_f32 limit) {
   return rt_pick_<V>(x > limit, limit, x);
 }
 
-// p * 2^n, rounded once; n is a whole number within +-252, and t the sum n + kRoundMagic.
+// Where x is not below the limit, NaN too. Chips put a zero in the other lanes of a result for
+// nothing, but not other lanes into it.
+template <class V>
+RT_FN auto rt_not_below_(V x, rt_f32 limit) {
+  if constexpr (rt_lanes_<V> == 0)
+    return !(x < limit);
+  else
+    return ~(x < limit);
+}
+
+// p * 2^n, rounded once; n is a whole number within +-252, and t the sum n + kRoundMagic. A p of 0
+// stays one for any n that is not above that, if rt_scales_by_any_.
 #define RT_ROUND_MAGIC 0x1.8p23f
+#if defined(__AVX512VL__)
+template <class V>
+constexpr bool rt_scales_by_any_ = rt_lanes_<V> == 4 || rt_lanes_<V> == 8 || rt_lanes_<V> == 16;
+#else
+template <class V>
+constexpr bool rt_scales_by_any_ = false;
+#endif
 template <class V>
 RT_FN V rt_scale_(V p, V n, V t) {
   constexpr int lanes = rt_lanes_<V>;

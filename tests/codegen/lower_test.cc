@@ -50,6 +50,39 @@ TEST(Lower, ButOnlyWhereTheLoopRuns) {
   EXPECT_TRUE(tested);
 }
 
+// One tile where there are five rows, and what is left of fewer: neither computes the other's sums.
+TEST(Lower, SumsForLoopsOfWhichOneDoesNotRunAreApart) {
+  const absl::StatusOr<std::vector<UOp>> roots = Parse(R"(
+%out = PARAM f32 () slot 0 [16] @CPU
+%in = PARAM f32 () slot 1 [64] @CPU
+%n = VAR i64 () lower_rows 0..8
+%five = CONST i64 () 5
+%c = CONST i64 () 32
+%tiles = FLOORDIV i64 (%n, %five)
+%left = FLOORMOD i64 (%n, %five)
+%i = RANGE i64 (%tiles) r0:loop
+%j = RANGE i64 (%left) r1:loop
+%k = RANGE i64 (%c) r2:loop
+%x = INDEX f32 (%in, %k)
+%far = ADD i64 (%k, %c)
+%y = INDEX f32 (%in, %far)
+%a = REDUCE f32 (%x, %k) ADD
+%b = REDUCE f32 (%y, %k) ADD
+%ai = INDEX f32 (%out, %i)
+%jj = ADD i64 (%j, %five)
+%bi = INDEX f32 (%out, %jj)
+%as = STORE void (%ai, %a, %i) 0
+%bs = STORE void (%bi, %b, %j) 0
+%sink = SINK void (%as, %bs)
+)");
+  ASSERT_OK(roots);
+  const absl::StatusOr<Lowered> lowered = Lower(roots->at(0), "apart", SmallChip());
+  ASSERT_OK(lowered);
+  int loads = 0;  // of memory, not of registers
+  for (const UOp& s : lowered->program.srcs()) loads += s.is(Op::kLoad) && s.size() > 1;
+  EXPECT_EQ(loads, 2);
+}
+
 // In each step of a loop a block's threads fill scratch that others read: they meet before, as the
 // step before may still be read, and after. What is filled next meets nobody who still reads it.
 TEST(Lower, ThreadsMeetBeforeScratchIsFilledAgain) {
