@@ -11,6 +11,7 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "graph/callsite.h"
@@ -138,21 +139,33 @@ struct Slice {
   int64_t step = 1;
 };
 
-// One entry of x[...]: a position, which drops the axis, or a Slice, which keeps it.
+// In x[...]: an axis of one that x does not have; and whole axes for all that are not named.
+struct NewAxisEntry {};
+inline constexpr NewAxisEntry NewAxis;
+struct EllipsisEntry {};
+inline constexpr EllipsisEntry Ellipsis;
+
+// One entry of x[...]: a position, which drops the axis, a Slice, which keeps it, a tensor of
+// positions, which puts its own axes there, or one of the above.
 class Index {
  public:
+  using Entry = std::variant<Extent, Slice, UOp, NewAxisEntry, EllipsisEntry>;
+
   template <std::integral T>
   Index(T position, CallSite at = CallSite::Here())
-      : position_(static_cast<int64_t>(position)), site_(at) {}
-  Index(const Extent& position, CallSite at = CallSite::Here()) : position_(position), site_(at) {}
-  Index(const Slice& slice, CallSite at = CallSite::Here()) : slice_(slice), site_(at) {}
-  const std::optional<Extent>& position() const { return position_; }
-  const Slice& slice() const { return slice_; }
+      : entry_(Extent(static_cast<int64_t>(position))), site_(at) {}
+  Index(const Extent& position, CallSite at = CallSite::Here()) : entry_(position), site_(at) {}
+  Index(const Slice& slice, CallSite at = CallSite::Here()) : entry_(slice), site_(at) {}
+  Index(NewAxisEntry entry, CallSite at = CallSite::Here()) : entry_(entry), site_(at) {}
+  Index(EllipsisEntry entry, CallSite at = CallSite::Here()) : entry_(entry), site_(at) {}
+  template <std::same_as<Tensor> T>
+  Index(const T& positions, CallSite at = CallSite::Here())
+      : entry_(UOp(positions.uop())), site_(at) {}
+  const Entry& entry() const { return entry_; }
   CallSite site() const { return site_; }
 
  private:
-  std::optional<Extent> position_;
-  Slice slice_;
+  Entry entry_;
   CallSite site_;
 };
 

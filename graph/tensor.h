@@ -445,7 +445,9 @@ class Tensor {
   // One Slice an axis, from the first; axes beyond the list stay whole.
   Tensor Slice(const std::vector<tessera::Slice>& slices, CallSite at = CallSite::Here()) const;
   Tensor SliceAxis(int axis, const tessera::Slice& slice, CallSite at = CallSite::Here()) const;
-  // x[2], x[Slice{1, 3}], x[{2, Slice{1, 3}}].
+  // x[2], x[Slice{1, 3}], x[{2, Slice{1, 3}}], x[{Ellipsis, NewAxis, rows}]. Tensors of positions
+  // broadcast together: their axes stand where the first of them is, or, where others come between
+  // them, before all. Positions that are numbers are taken first; all may count from the end.
   Tensor operator[](const Index& index) const;
   Tensor operator[](std::initializer_list<Index> indices) const;
   // One position of an axis, without that axis; negative ones count from the end, outside is an
@@ -479,7 +481,10 @@ class Tensor {
   // ---- movement; the results are tensors of their own
   Tensor Repeat(const Ints& counts, CallSite at = CallSite::Here()) const;  // the whole, per axis
   // Each element of an axis `count` times; elements moved on, those past the end to the beginning.
+  // Without an axis of all elements in order: a vector of them, or this shape again.
+  Tensor RepeatInterleave(int64_t count, CallSite at = CallSite::Here()) const;
   Tensor RepeatInterleave(int64_t count, int axis, CallSite at = CallSite::Here()) const;
+  Tensor Roll(int64_t shift, CallSite at = CallSite::Here()) const;
   Tensor Roll(int64_t shift, int axis, CallSite at = CallSite::Here()) const;
   Tensor Roll(const Ints& shifts, const Axes& axes, CallSite at = CallSite::Here()) const;
   // Matrices with 0 above a diagonal, and below it; positive ones lie above the main one.
@@ -664,6 +669,10 @@ class Tensor {
   Tensor IndexGet(absl::Span<const Tensor> indices, CallSite at = CallSite::Here()) const;
   Tensor IndexPut(absl::Span<const Tensor> indices, const Tensor& values, bool accumulate = false,
                   CallSite at = CallSite::Here()) const;
+  // With values, which broadcast, in place of x[indices], or added to it; of several for an element
+  // the last is kept.
+  Tensor PutAt(std::initializer_list<Index> indices, const Tensor& values, bool accumulate = false,
+               CallSite at = CallSite::Here()) const;
   // Positions [n, rank] of the first n elements that are not 0, in order; then rows of -1.
   Tensor NonZero(int64_t n, CallSite at = CallSite::Here()) const;
   // The first n elements where the mask, of this shape, holds; then `fill`.

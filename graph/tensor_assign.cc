@@ -34,7 +34,8 @@ void CheckAssignable(const UOp& u) {
   if (u.is(Op::kMSelect) || u.is(Op::kCopy)) return;
   if (!IsMovement(u.op())) {
     Fail("the target ", Describe(u), " is ", Info(u.op()).text, " of ", Describe(u.src(0)),
-         ", and what is written to it would be lost; assign to the tensor itself");
+         ", and what is written to it would be lost; ",
+         u.is(Op::kGather) ? "assign x.PutAt({...}, values) to x" : "assign to the tensor itself");
   }
   if (u.is(Op::kPad)) {
     Fail("the target ", Describe(u), " has padding, which is not stored; assign to the tensor ",

@@ -201,6 +201,11 @@ Tensor Tensor::Repeat(const Ints& counts, CallSite at) const {
       ReshapeTo(internal::BroadcastTo(ReshapeTo(uop(), ones), Shape(wide), false), merged));
 }
 
+Tensor Tensor::RepeatInterleave(int64_t count, CallSite at) const {
+  Call call("RepeatInterleave", at, *this);
+  return Flatten().RepeatInterleave(count, 0);
+}
+
 Tensor Tensor::RepeatInterleave(int64_t count, int axis, CallSite at) const {
   Call call("RepeatInterleave", at, *this);
   if (count < 0) Fail("cannot repeat ", count, " times");

@@ -35,4 +35,7 @@ inline Tensor FittedTo(const Tensor& t, int axis, const Extent& n) {
 // after may be no expressions whose bounds show that they are not negative, as Pad asks.
 Tensor BeforeShrink(const UOp& shrink, const Tensor& part);
 
+// A position along an axis, which may count from the end, as one that counts from the beginning.
+Extent NormalPosition(const Tensor& t, int axis, const Extent& position);
+
 }  // namespace tessera::internal

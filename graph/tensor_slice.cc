@@ -164,7 +164,9 @@ std::vector<Span> NormalSlices(const Tensor& t, absl::Span<const Slice> slices) 
 }
 
 // A position counted from the end where it is negative; an Error outside the axis.
-Extent NormalPosition(const Tensor& t, int axis, const Extent& position) {
+}  // namespace
+
+Extent internal::NormalPosition(const Tensor& t, int axis, const Extent& position) {
   const Extent& n = t.shape()[axis];
   const Extent p = position.max() < 0 ? n + position : position;
   if (p.min() < 0 || p.max() >= n.max()) {
@@ -172,8 +174,6 @@ Extent NormalPosition(const Tensor& t, int axis, const Extent& position) {
   }
   return p;
 }
-
-}  // namespace
 
 Tensor Tensor::Slice(const std::vector<tessera::Slice>& slices, CallSite at) const {
   Call call("Slice", at, *this);
@@ -191,31 +191,8 @@ Tensor Tensor::SliceAxis(int axis, const tessera::Slice& slice, CallSite at) con
 Tensor Tensor::Select(int axis, const Extent& position, CallSite at) const {
   Call call("Select", at, *this);
   const int a = NormalAxis(axis, rank());
-  const Extent p = NormalPosition(*this, a, position);
+  const Extent p = internal::NormalPosition(*this, a, position);
   return SliceAxis(a, {p, p + Extent(1)}).Squeeze(a);
-}
-
-Tensor Tensor::operator[](const Index& index) const { return (*this)[{index}]; }
-
-Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
-  Call call("Index", indices.size() == 0 ? CallSite::Here() : indices.begin()->site(), *this);
-  if (static_cast<int>(indices.size()) > rank()) {
-    Fail(indices.size(), " indices do not fit ", Show(*this));
-  }
-  std::vector<tessera::Slice> slices;
-  Ints selected;
-  for (const Index& i : indices) {
-    const int axis = static_cast<int>(slices.size());
-    if (i.position()) {
-      const Extent p = NormalPosition(*this, axis, *i.position());
-      slices.push_back({p, p + Extent(1)});
-      selected.push_back(axis);
-    } else {
-      slices.push_back(i.slice());
-    }
-  }
-  const Tensor part = Slice(slices);
-  return selected.empty() ? part : part.Squeeze(selected);
 }
 
 Tensor Tensor::Flip(const Axes& axes, CallSite at) const {
@@ -253,6 +230,11 @@ std::vector<Tensor> Tensor::Split(const std::vector<int64_t>& sizes, int axis, C
     begin += n;
   }
   return out;
+}
+
+Tensor Tensor::Roll(int64_t shift, CallSite at) const {
+  Call call("Roll", at, *this);
+  return Flatten().Roll(shift, 0).Reshape(shape());
 }
 
 Tensor Tensor::Roll(int64_t shift, int axis, CallSite at) const {

@@ -165,6 +165,42 @@ TEST(TensorMovement, Indexing) {
   EXPECT_ERROR(Tensor::Scalar(1)[0], "Index", "do not fit");
 }
 
+// The expected values are PyTorch's.
+TEST(TensorMovement, IndexingByAllAtOnce) {
+  const Tensor x = Counted({2, 3, 4}), k = Tensor::From({0, 1, 1}), i = Tensor::From({1, 0, -1});
+  const Tensor j = Tensor::From({{2}, {0}});
+  const auto is = [](const Tensor& t, const Ints& dims, const std::vector<int>& values) {
+    EXPECT_THAT(Sizes(t), ::testing::ElementsAreArray(dims));
+    EXPECT_EQ(t.ToVector<int>(), values);
+  };
+  is(x[{Ellipsis, 1}], {2, 3}, {1, 5, 9, 13, 17, 21});
+  is(x[{NewAxis, 0, Ellipsis, NewAxis}], {1, 3, 4, 1}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+  is(x[{Slice{}, j, Slice{1, 3}}], {2, 2, 1, 2}, {9, 10, 1, 2, 21, 22, 13, 14});
+  is(x[{k, Ellipsis, 3}], {3, 3}, {3, 7, 11, 15, 19, 23, 15, 19, 23});
+  is(x[{Slice{}, i, k}], {2, 3}, {4, 1, 9, 16, 13, 21});
+  is(x[{k, Slice{}, i}], {3, 3}, {1, 5, 9, 12, 16, 20, 15, 19, 23});
+  is(x[{1, Slice{}, i}], {3, 3}, {13, 12, 15, 17, 16, 19, 21, 20, 23});
+  is(x[{k, NewAxis, i, 0}], {3, 1}, {4, 12, 20});
+  is(x[{0, j, i}], {2, 3}, {9, 8, 11, 1, 0, 3});
+  is(x[i.Abs()], {3, 3, 4}, x.Take(i.Abs()).ToVector<int>());
+  is(x[{}], {2, 3, 4}, x.ToVector<int>());
+  is(x.PutAt({Slice{}, i, 1}, Tensor::From({100, 200, 300})), {2, 3, 4},
+     {0,  200, 2,  3,  4,  100, 6,  7,  8,  300, 10, 11,
+      12, 200, 14, 15, 16, 100, 18, 19, 20, 300, 22, 23});
+  is(x.PutAt({Tensor::From({0, 0})}, Tensor::From(1), true)[0], {3, 4},
+     {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
+  is(x.PutAt({1, Slice{1, {}, 2}, Ellipsis}, Tensor::From({7, 8, 9, 6}))[1], {3, 4},
+     {12, 13, 14, 15, 7, 8, 9, 6, 20, 21, 22, 23});
+  is(x[{0, Tensor::From({3, -4, -1}).Cast(kInt8), 0}], {3}, {0, 0, 8});  // outside
+  is(x.PutAt({0, 0, Tensor::From({4, -5, 3})}, Tensor::From({7, 8, 9}))[{0, 0}], {4}, {0, 1, 2, 9});
+  EXPECT_ERROR((x[{Ellipsis, 0, Ellipsis}]), "Index", "two Ellipsis");
+  EXPECT_ERROR((x[{Ellipsis, 0, 0, 0, 0}]), "Index", "4 indices do not fit");
+  EXPECT_ERROR((x[{Slice{}, k == 0}]), "Index", "MaskedSelect");
+  EXPECT_ERROR((x[{Slice{}, k.Cast(kFloat32)}]), "Index", "integer dtype");
+  EXPECT_ERROR((x[{k, Tensor::From({0, 1})}]), "Index", "broadcast");
+  EXPECT_ERROR(x.PutAt({0}, Tensor::From({1, 2, 3})), "PutAt", "[3]");
+}
+
 TEST(TensorMovement, SymbolicExtents) {
   const Variable start("start", 0, 3);
   const Tensor x = Counted({8, 2});

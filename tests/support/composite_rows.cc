@@ -40,6 +40,10 @@ void AddIndexed(std::vector<CompositeRow>& rows) {
                     return {x[0].IndexAdd(0, x[1], x[2]), x[0].IndexCopy(0, x[1], x[2]),
                             x[0].IndexFill(0, x[1], 3), x[0].IndexSelect(0, x[1])};
                   }});
+  rows.push_back({"PutAt", {{{4, 3, 5}}, {{2}, 0, 3, kInt32}, {{2, 3}}}, [](In x) -> Out {
+                    return {x[0].PutAt({Slice{1, 3}, x[1], Slice{0, 5, 2}}, x[2], true),
+                            x[0][{Ellipsis, x[1], NewAxis, Slice{1, {}}}]};
+                  }});
   rows.push_back(
       {"IndexPut", {{{4, 3}}, {{5}, 0, 4, kInt32}, {{5}, 0, 3, kInt32}, {{5}}}, [](In x) -> Out {
          return {x[0].IndexPut({x[1], x[2]}, x[3], true), x[0].IndexGet({x[1], x[2]})};

@@ -82,7 +82,8 @@ void AddParts(std::vector<CompositeRow>& rows) {
                             x[0].SelectScatter(x[1], 1, -2),
                             x[0].FillDiagonal(3),
                             x[0].SliceScatter(x[2], 0, Slice{0, 4, 2}),
-                            x[0].Roll({1, 2}, {0, 1})};
+                            x[0].Roll({1, 2}, {0, 1}),
+                            x[0].Roll(-5)};
                   }});
   rows.push_back({"Masks",
                   {{{4, 6}}, {{4, 6}}, {{20}}},

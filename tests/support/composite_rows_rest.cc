@@ -132,6 +132,7 @@ void AddPieces(std::vector<CompositeRow>& rows) {
                             x[0].Permute({1, 0}),
                             x[0].Repeat({2, 1}),
                             x[0].RepeatInterleave(2, 1),
+                            x[0].RepeatInterleave(3),
                             x[0].Tril(1),
                             x[0].Triu(-1),
                             x[0].TensorSplit({1, -1}, 1)[1],
