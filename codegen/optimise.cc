@@ -173,9 +173,31 @@ std::vector<UOp> LaneRanges(const UOp& sink) {
   return out;
 }
 
+constexpr int64_t kRowsAtOnce = 4;
+
+// Where elements of rows are looked up, at the same places in each, and no loop has lanes: several
+// rows at once, so that a place is found once for all of them.
+UOp WithRowsAtOnce(const UOp& sink) {
+  const absl::Span<const UOp> loops = ClosedRanges(sink.src(0));
+  if (sink.size() != 1 || loops.size() < 2) return sink;
+  const UOp &row = loops[loops.size() - 2], &element = loops.back();
+  const RangeSets sets(sink);
+  const auto looked_up_alike = [&](const UOp& u) {
+    if (!u.is(Op::kIndex) || !(sets.Free(u) & sets.Bit(row))) return false;
+    const std::vector<UOp> below = TopoSort({&u.src(1), 1});
+    return std::any_of(below.begin(), below.end(), [&](const UOp& p) {
+      return p.is(Op::kIndex) && (sets.Free(p) & sets.Bit(element)) &&
+             !(sets.Free(p) & sets.Bit(row));
+    });
+  };
+  const bool alike = std::any_of(sets.order().begin(), sets.order().end(), looked_up_alike);
+  return alike ? Tile(sink, row, kRowsAtOnce, 1) : sink;
+}
+
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
   UOp out = CutChoices(StageRecomputed(sink, target));
   const std::vector<UOp> ranges = LaneRanges(out);
+  if (ranges.empty()) return WithRowsAtOnce(out);
   for (const UOp& best : ranges) out = WithLanes(out, best, ranges.size() > kFewPieces, target);
   return out;
 }

@@ -69,6 +69,17 @@ TEST(Tile, PiecesOfACatAreNotChosenFromAtEveryStep) {
   }
 }
 
+TEST(Tile, ColumnsThatAreLookedUpAreFoundOnceForSeveralRows) {
+  const Tensor x = Tensor::Empty({64, 512}), index = Tensor::Empty({300}, kInt64);
+  const UOp program = ProgramOf(x.Take(index, 1), SmallChip());
+  int positions = 0;
+  for (const UOp& s : program.srcs()) {
+    positions += s.is(Op::kLoad) && s.size() > 1 && s.dtype() == kInt64;
+  }
+  EXPECT_EQ(Count(program, Op::kPut), 4);
+  EXPECT_EQ(positions, 1);
+}
+
 TEST(Tile, CoversARangeByWholeTilesThenLanesThenElements) {
   const UOp kernel = KernelsOf(Tensor::Empty({77}) + 1, SmallChip()).at(0).graph;
   const UOp out = Tile(kernel, RowRange(kernel, 77), 4, 8);
