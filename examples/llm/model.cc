@@ -77,9 +77,12 @@ constexpr Names kRouterOfJoined = {{}, {LAYER "block_sparse_moe.router.layer.wei
 constexpr Names kExpertGateUp = {{}, {LAYER "block_sparse_moe.input_linear.weight"}};
 constexpr Names kRouterOfTurned = {{}, {LAYER "mlp.router.weight"}};
 constexpr Names kExpertGateUpTurned = {{}, {LAYER "mlp.experts.gate_up_proj"}};
-constexpr Names kExpertBlocks = {{}, {LAYER "mlp.experts.gate_up_proj_blocks"}};
+constexpr Names kExpertGateUpNibbles = {{}, {LAYER "mlp.experts.gate_up_proj_blocks"}};
+constexpr Names kExpertGateUpExponents = {{}, {LAYER "mlp.experts.gate_up_proj_scales"}};
 constexpr Names kExpertGateUpBias = {{}, {LAYER "mlp.experts.gate_up_proj_bias"}};
 constexpr Names kExpertDownTurned = {{}, {LAYER "mlp.experts.down_proj"}};
+constexpr Names kExpertDownNibbles = {{}, {LAYER "mlp.experts.down_proj_blocks"}};
+constexpr Names kExpertDownExponents = {{}, {LAYER "mlp.experts.down_proj_scales"}};
 constexpr Names kExpertDownOfJoined = {{}, {LAYER "block_sparse_moe.output_linear.weight"}};
 constexpr Names kSharedGate = {{"blk.N.ffn_gate_shexp.weight"},
                                {LAYER "mlp.shared_expert.gate_proj.weight"}};
@@ -116,9 +119,10 @@ struct Taker {
     }
     return nullptr;
   }
-  // Null where there is none.
+  // Null where there is none. What is no numbers but parts of blocks is `bytes`.
   absl::StatusOr<const Weight*> Optional(const Names& names, int64_t layer,
-                                         const std::vector<int64_t>& shape, int64_t expert = 0) {
+                                         const std::vector<int64_t>& shape, int64_t expert = 0,
+                                         bool bytes = false) {
     const Weight* w = Find(names, layer, expert);
     if (w == nullptr) return nullptr;
     const auto bad = [&](const auto&... parts) {
@@ -129,7 +133,10 @@ struct Taker {
       return bad("its shape is ", ShowShape(w->shape), ", and the configuration wants ",
                  ShowShape(shape));
     }
-    if (!CanCompute(w->format)) {
+    if (bytes && w->format != WeightFormat::kU8) {
+      return bad("its format is ", InfoOf(w->format).name, "; parts of blocks are U8");
+    }
+    if (!bytes && !CanCompute(w->format)) {
       return bad("its format is ", InfoOf(w->format).name, "; known are ", ComputableFormats());
     }
     if (shape.size() == 1 && InfoOf(w->format).block_elements > 1) {
@@ -139,8 +146,9 @@ struct Taker {
     return w;
   }
   absl::StatusOr<const Weight*> Required(const Names& names, int64_t layer,
-                                         const std::vector<int64_t>& shape, int64_t expert = 0) {
-    ASSIGN_OR_RETURN(const Weight* w, Optional(names, layer, shape, expert));
+                                         const std::vector<int64_t>& shape, int64_t expert = 0,
+                                         bool bytes = false) {
+    ASSIGN_OR_RETURN(const Weight* w, Optional(names, layer, shape, expert, bytes));
     if (w != nullptr) return w;
     return absl::DataLossError(absl::StrCat(file, ": tensor ",
                                             ShowName(NamesOf(names, layer, expert)[0]), " ",
@@ -208,6 +216,27 @@ struct Taker {
     *to = {Stored(all), all.format};
     return absl::OkStatus();
   }
+  // Of all experts in MXFP4, whose nibbles, two neighbours in a byte, and exponents lie apart: as
+  // blocks of GGUF files, of which a byte's nibbles are half a block apart.
+  absl::Status ReadApart(const Names& nibbles, const Names& exponents, int64_t layer,
+                         int64_t experts, int64_t rows, int64_t columns, Tensor* to) {
+    const int64_t size = InfoOf(WeightFormat::kMXFP4).block_elements, half = size / 2;
+    if (columns % size != 0) {
+      return absl::DataLossError(absl::StrCat(file, ": tensor ",
+                                              ShowName(NamesOf(nibbles, layer, 0)[0]), ": rows of ",
+                                              columns, " numbers are no whole blocks of ", size));
+    }
+    const std::vector<int64_t> blocks = {experts, rows, columns / size};
+    ASSIGN_OR_RETURN(const Weight* e, Required(exponents, layer, blocks, 0, /*bytes=*/true));
+    ASSIGN_OR_RETURN(const Weight* n,
+                     Required(nibbles, layer, {experts, rows, columns / size, half}, 0,
+                              /*bytes=*/true));
+    const Tensor pairs = Stored(*n).Squeeze(-1);
+    const Tensor each = Stack({pairs & 15, pairs >> 4}, -1).Flatten(-2);
+    const Tensor packed = each.SliceAxis(-1, {0, half}) | each.SliceAxis(-1, {half, size}) << 4;
+    *to = Cat({Stored(*e), packed}, -1);
+    return absl::OkStatus();
+  }
   absl::Status NothingLeft() const {
     for (const Weight& w : weights.all()) {
       if (taken.contains(&w) || absl::EndsWith(w.name, "rotary_emb.inv_freq")) continue;
@@ -253,24 +282,33 @@ absl::Status ReadAllExperts(Taker* t, const ModelConfig& c, int64_t i, LayerWeig
     w->up = {both.stored.SliceAxis(1, {f, 2 * f}), both.format};
     return t->ReadExperts(kExpertDownOfJoined, i, n, c.dim, f, &w->down);
   }
-  if (t->Find(kExpertGateUpTurned, i) != nullptr) {
+  const bool apart = t->Find(kExpertGateUpNibbles, i) != nullptr;
+  if (apart || t->Find(kExpertGateUpTurned, i) != nullptr) {
     Tensor bias;
     RETURN_IF_ERROR(t->Read(kRouterOfTurned, i, n, c.dim, &w->router));
-    RETURN_IF_ERROR(t->ReadExperts(kExpertGateUpTurned, i, n, c.dim, 2 * f, &both));
-    RETURN_IF_ERROR(t->ReadExperts(kExpertDownTurned, i, n, f, c.dim, &down));
     RETURN_IF_ERROR(t->Read(kExpertGateUpBias, i, {n, 2 * f}, true, &bias));
-    const Tensor pairs = both.stored.SwapAxes(1, 2).Unflatten(1, {f, 2});
-    w->gate = {pairs.Select(2, 0), both.format};
-    w->up = {pairs.Select(2, 1), both.format};
-    w->down = {down.stored.SwapAxes(1, 2), down.format};
+    RETURN_IF_ERROR(t->Read(kExpertDownBias, i, {n, c.dim}, true, &w->down_bias));
     w->gate_bias = bias.Unflatten(1, {f, 2}).Select(2, 0).Realize();
     w->up_bias = bias.Unflatten(1, {f, 2}).Select(2, 1).Realize();
-    return t->Read(kExpertDownBias, i, {n, c.dim}, true, &w->down_bias);
-  }
-  if (t->Find(kExpertBlocks, i) != nullptr) {
-    return absl::DataLossError(absl::StrCat(t->file, ": tensor ",
-                                            ShowName(t->NamesOf(kExpertBlocks, i, 0)[0]),
-                                            ": experts in MXFP4 are known in GGUF files alone"));
+    if (apart) {
+      both.format = down.format = WeightFormat::kMXFP4;
+      RETURN_IF_ERROR(t->ReadApart(kExpertGateUpNibbles, kExpertGateUpExponents, i, n, 2 * f, c.dim,
+                                   &both.stored));
+      RETURN_IF_ERROR(
+          t->ReadApart(kExpertDownNibbles, kExpertDownExponents, i, n, c.dim, f, &down.stored));
+    } else {
+      RETURN_IF_ERROR(t->ReadExperts(kExpertGateUpTurned, i, n, c.dim, 2 * f, &both));
+      RETURN_IF_ERROR(t->ReadExperts(kExpertDownTurned, i, n, f, c.dim, &down));
+      both.stored = both.stored.SwapAxes(1, 2);
+      down.stored = down.stored.SwapAxes(1, 2);
+    }
+    const Tensor pairs = both.stored.Unflatten(1, {f, 2});
+    w->gate = {pairs.Select(2, 0), both.format};
+    w->up = {pairs.Select(2, 1), both.format};
+    w->down = down;
+    if (!apart) return absl::OkStatus();
+    for (Matrix* m : {&w->gate, &w->up, &w->down}) m->stored = m->stored.Realize();
+    return absl::OkStatus();
   }
   RETURN_IF_ERROR(t->Read(kRouter, i, n, c.dim, &w->router));
   RETURN_IF_ERROR(t->ReadExperts(kExpertGate, i, n, f, c.dim, &w->gate));
@@ -395,7 +433,9 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   }
   RETURN_IF_ERROR(t.NothingLeft());
   std::map<WeightFormat, uint64_t> by_format;
-  for (const Weight& w : weights.all()) by_format[w.format] += w.bytes.size();
+  for (const Weight& w : weights.all()) {  // parts of blocks are U8
+    by_format[w.format == WeightFormat::kU8 ? WeightFormat::kMXFP4 : w.format] += w.bytes.size();
+  }
   uint64_t most = 0;
   for (const auto& [format, bytes] : by_format) {
     if (bytes > most) m.format = InfoOf(format).name;
