@@ -20,7 +20,9 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kExactInF32 = int64_t{1} << 24;
-constexpr int64_t kLeastSums = 4;  // lanes of i32 that are worth it
+constexpr int64_t kLeastSums = 4;      // lanes of i32 that are worth it
+constexpr int64_t kLeastReaders = 64;  // columns for which rows are laid out
+constexpr int64_t kColumnsAtOnce = 4, kRowsAtOnce = 8;
 
 bool IsSumOfByteProducts(const UOp& u) {
   return u.is(Op::kReduce) && u.dtype() == kInt32 && u.arg<ReduceArg>().op == Op::kAdd &&
@@ -46,6 +48,12 @@ bool Scales(const UOp& value, const UOp& dots) {
     u = UOp(u.src(first ? 0 : 1));
   }
   return u.is(Op::kCast) && u.dtype() == kFloat32 && u.src(0) == dots;
+}
+
+// Whether where a load is at is read, too.
+bool ReadsIndices(const UOp& load) {
+  const std::vector<UOp> below = TopoSort({&load.src(1), 1});
+  return std::any_of(below.begin(), below.end(), [](const UOp& u) { return u.is(Op::kIndex); });
 }
 
 int64_t Magnitude(const UOp& bytes) { return std::max(-bytes.vmin(), bytes.vmax()); }
@@ -78,19 +86,21 @@ bool MixedSigns(const Target& target) {
          absl::StrContains(target.features, "+avxvnni");
 }
 
-// The sum over `steps` of the products, of which the chip's own instruction takes four.
-UOp DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& steps, const Target& target) {
+}  // namespace
+
+UOp ByteTiler::DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& steps,
+                        const std::vector<UOp>& blocks) {
   const auto plain = [&](const UOp& x, const UOp& y) {
     return SumOver(UOp::Make(Op::kMul, {ToInt32(x), ToInt32(y)}), steps);
   };
   const bool mixed = a.dtype().IsUnsigned() != b.dtype().IsUnsigned();
-  if (!MixedSigns(target) || mixed) return plain(a, b);
+  if (!MixedSigns(target_) || mixed) return plain(a, b);
   const RaisedBytes up = Raise(b);
   if (!a.dtype().IsUnsigned()) {
     if (up.by == 0) return plain(a, up.value);
     const UOp other = SumOver(ToInt32(a), steps);
     const UOp off = UOp::Make(Op::kMul, {other, UOp::Const(kInt32, -up.by)});
-    return UOp::Make(Op::kAdd, {plain(a, up.value), off});
+    return UOp::Make(Op::kAdd, {plain(a, up.value), Kept(off, blocks)});
   }
   // Both are unsigned: what lies below 128 is as well signed.
   const auto narrow = [](const UOp& u) { return UOp::Make(Op::kBitcast, kInt8, {u}, Arg()); };
@@ -98,6 +108,8 @@ UOp DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& steps, const Ta
   if (a.vmax() < 128) return plain(narrow(a), b);
   return plain(a, b);
 }
+
+namespace {
 
 // Whether every load that moves with the range goes by one element, or stays where it is for as
 // many bytes as a lane has.
@@ -161,17 +173,69 @@ UOp ByteTiler::Along(const UOp& along) {
   if (lanes < kLeastSums) return UOp();
   steps.push_back(step);
   const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
-  const UOp dots = DotsOver(there(c_.a), there(c_.b), steps, target_);
+  // Blocks and steps of a row, the lanes last.
+  std::vector<UOp> whole = steps;
+  whole.insert(whole.begin(), blocks.begin(), blocks.end() - 1);
+  whole.back() = lane;
+  const UOp dots = DotsOver(Kept(there(c_.a), whole, step), there(c_.b), steps, blocks);
   UOp sum = dots;
   if (dots_.sum) {
+    KeepFactors();
     map.emplace(c_.reduce, dots);
     VectorsOfFactors(lane, groups, map);
-    sum = UOp(Substitute(dots_.scaled, map));
+    sum = UOp(Substitute(scaled_, map));
   }
   sum = SumOver(sum, blocks);
   if (dots_.rest) sum = UOp::Make(Op::kAdd, {sum, SumOfRest(map)});
   UOp out = Simplify(Substitute(sink_, {{dots_.sum ? dots_.sum : c_.reduce, sum}}));
   return TileOutputs(out);
+}
+
+bool ByteTiler::KeepsRows() const {
+  const bool enough = c_.lane.src(0).vmin() >= kLeastReaders && !c_.rows.empty();
+  return enough && std::all_of(c_.rows.begin(), c_.rows.end(), [](const UOp& r) {
+           return r.src(0).IsConst() && r.arg<RangeArg>().kind != RangeKind::kGrid;
+         });
+}
+
+void ByteTiler::KeepFactors() {
+  RangeMask rows = 0, columns = sets_.Bit(c_.lane);
+  for (const UOp& r : c_.rows) rows |= sets_.Bit(r);
+  for (const UOp& r : c_.columns) columns |= sets_.Bit(r);
+  Substitution kept;
+  for (const UOp& f : FactorsOver(rows, columns)) {
+    const bool in_memory = f.is(Op::kIndex) && f.size() == 2 && !ReadsIndices(f);
+    if (!in_memory && !DependsOn(f, c_.reduce)) kept.emplace(f, Kept(f, dots_.blocks));
+  }
+  scaled_ = Substitute(scaled_, kept);
+}
+
+UOp ByteTiler::Kept(const UOp& value, std::vector<UOp> over, const UOp& step) {
+  if (!KeepsRows()) return value;
+  over.insert(over.begin(), c_.rows.begin(), c_.rows.end());
+  const RangeSets sets(value);
+  std::vector<UOp> read, fill;
+  std::vector<int64_t> extents;
+  Substitution there;
+  int64_t elements = 1;
+  for (const UOp& r : over) {
+    if (!(sets.Free(value) & sets.Bit(r))) continue;
+    if (!r.src(0).IsConst()) return value;
+    const RangeKind kind = r.arg<RangeArg>().kind;
+    const bool lanes = kind == RangeKind::kVector, together = lanes && step;
+    const int64_t n = r.src(0).vmax() * (together ? kBytesOfDot : 1);
+    fill.push_back(Range(n, lanes || kind == RangeKind::kUnroll ? kind : RangeKind::kLoop));
+    const UOp four = UOp::Index(kBytesOfDot);
+    read.push_back(together ? Plus(Times(r, kBytesOfDot), step) : r);
+    there.emplace(r, together ? UOp::Make(Op::kFloorDiv, {fill.back(), four}) : fill.back());
+    if (together) there.emplace(step, UOp::Make(Op::kFloorMod, {fill.back(), four}));
+    extents.push_back(n);
+    elements *= n;
+    if (elements * value.dtype().bytes() > target_.l2_bytes / 4) return value;
+  }
+  const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents),
+                              Simplify(Substitute(value, there)), fill);
+  return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
 }
 
 UOp ByteTiler::BlocksBesides(int64_t most, int64_t groups, std::vector<UOp>& blocks,
@@ -261,7 +325,7 @@ void ByteTiler::VectorsOfFactors(const UOp& of_dots, int64_t groups, Substitutio
   }
   place = Simplify(place);
   if (Loops(place)) return;  // one number a step
-  UOp u = dots_.scaled;
+  UOp u = scaled_;
   while (u.is(Op::kMul)) {
     const int with = DependsOn(UOp(u.src(0)), c_.reduce) ? 0 : 1;
     const UOp factor(u.src(1 - with));
@@ -319,15 +383,19 @@ UOp ByteTiler::SumOfRest(const Substitution& of_dots) {
 }
 
 UOp ByteTiler::TileOutputs(const UOp& sink) {
-  const int64_t columns = c_.lane.src(0).vmax() >= 4 ? 4 : 1;
   const UOp row = Longest(c_.rows);
-  const int64_t rows = row ? row.src(0).vmax() : 1;
-  const int64_t most = std::max<int64_t>(1, (target_.vector_registers - 8) / columns / 2);
+  const int64_t rows = row ? row.src(0).vmax() : 1, registers = target_.vector_registers;
+  int64_t columns = c_.lane.src(0).vmax() >= kColumnsAtOnce ? kColumnsAtOnce : 1;
+  int64_t at_once = std::max<int64_t>(1, (registers - 8) / columns / 2);
+  if (KeepsRows()) {
+    // Rows that are laid out take no registers but their sums, and share a column's unpacking.
+    at_once = CeilDiv(rows, CeilDiv(rows, kRowsAtOnce));
+    columns = std::clamp<int64_t>(registers / 2 / at_once, 1, kColumnsAtOnce);
+  }
   UOp out = ColumnsOutward(sink, c_);
   out = Simplify(TileApart(out, c_.lane, columns));
   if (rows == 1) return out;
-  const int64_t tiles = CeilDiv(rows, most);
-  return Tile(out, row, CeilDiv(rows, tiles), 1);
+  return Tile(out, row, CeilDiv(rows, CeilDiv(rows, at_once)), 1);
 }
 
 bool IsByte(const UOp& u) {

@@ -58,7 +58,10 @@ UOp ByteTiler::Across(const UOp& row, const UOp& along) {
   if (dots_.sum) {
     Substitution inside = map;
     inside.emplace(c_.reduce, dots);
-    for (const UOp& f : FactorsOfColumns()) {
+    RangeMask rows_mask = 0;
+    for (const UOp& r : c_.rows) rows_mask |= sets_.Bit(r);
+    for (const UOp& r : c_.batch) rows_mask |= sets_.Bit(r);
+    for (const UOp& f : FactorsOver(sets_.Bit(c_.lane), rows_mask)) {
       inside.emplace(f, PanelOfScales(f, width, panels, column));
     }
     std::vector<UOp> blocks = dots_.blocks;
@@ -172,16 +175,13 @@ UOp ByteTiler::SumsOfRows(const UOp& a, int64_t by, const UOp& row, const UOp& r
   return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
 }
 
-std::vector<UOp> ByteTiler::FactorsOfColumns() const {
+std::vector<UOp> ByteTiler::FactorsOver(RangeMask these, RangeMask others) const {
   std::vector<UOp> out, stack = {dots_.scaled};
-  RangeMask rows = 0;
-  for (const UOp& r : c_.rows) rows |= sets_.Bit(r);
-  for (const UOp& r : c_.batch) rows |= sets_.Bit(r);
   while (!stack.empty()) {
     const UOp u = stack.back();
     stack.pop_back();
     const RangeMask free = sets_.Free(u);
-    if ((free & sets_.Bit(c_.lane)) && !(free & rows)) {
+    if ((free & these) && !(free & others)) {
       out.push_back(u);
     } else if (u.is(Op::kMul)) {
       stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());

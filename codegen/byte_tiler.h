@@ -38,6 +38,7 @@ class ByteTiler {
         dots_(dots),
         c_(dots.c),
         target_(target),
+        scaled_(dots.scaled),
         next_id_(FreshRangeId(sets)),
         next_stage_(FreshStageId(sink)) {}
 
@@ -50,6 +51,22 @@ class ByteTiler {
   UOp Across(const UOp& row, const UOp& along);
 
  private:
+  // The sum over `steps` of the products, of which the chip's own instruction takes four; what is
+  // taken off again varies over `blocks`.
+  UOp DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& steps,
+               const std::vector<UOp>& blocks);
+
+  // Keeps the rows' own factors, where they are more than numbers in memory.
+  void KeepFactors();
+
+  // Whether columns are many enough for several rows to be laid out first: a row alone is put
+  // together in the shadow of what it waits for.
+  bool KeepsRows() const;
+
+  // What varies over rows and `over`, of which the lanes are the last, laid out as lanes read it
+  // for all columns, if it fits; of bytes those of a lane, by `step`, side by side.
+  UOp Kept(const UOp& value, std::vector<UOp> over, const UOp& step = UOp());
+
   // Lanes for `groups` of bytes of each of several blocks: of those first whose bytes are the
   // nearest, and of none by which bytes are chosen. What is left of each range of blocks is put in
   // its place, in copies where something is chosen by it.
@@ -92,8 +109,8 @@ class ByteTiler {
   // Minus `by` times the sum of a row's bytes in each block, which all panels read.
   UOp SumsOfRows(const UOp& a, int64_t by, const UOp& row, const UOp& rows, const UOp& along);
 
-  // The factors of the sum's products that vary over columns and not over rows.
-  std::vector<UOp> FactorsOfColumns() const;
+  // The factors of the sum's products that vary over some of these ranges and none of the others.
+  std::vector<UOp> FactorsOver(RangeMask these, RangeMask others) const;
 
   static int64_t PowerOfTwoIn(int64_t n) { return n & -n; }
 
@@ -125,6 +142,7 @@ class ByteTiler {
   const ByteDots& dots_;
   const Contraction& c_;
   const Target& target_;
+  UOp scaled_;  // of the dots, with what is kept in place of what it is
   int64_t next_id_, next_stage_;
   int64_t copies_ = 1;
 };

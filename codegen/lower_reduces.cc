@@ -307,6 +307,18 @@ int Distinct(const std::vector<UOp>& values) {
   return static_cast<int>(seen.size());
 }
 
+// What a sum's product is of: the operands of a unit, where one gives a factor of it.
+UOp ProductOf(const UOp& reduce) {
+  UOp u = TakenUp(reduce);
+  while (IsElementwise(u.op()) && u.size() > 0) {
+    const auto by_unit = [](const UOp& s) { return s.is(Op::kMma) || s.is(Op::kCast); };
+    const auto next = std::find_if(u.srcs().begin(), u.srcs().end(), by_unit);
+    if (next == u.srcs().end()) break;
+    u = UOp(*next);
+  }
+  return u.is(Op::kMma) ? u : TakenUp(reduce);
+}
+
 // The sums one after another; or by their factors, of which the one that has fewer values stays,
 // all of them, while the other's go by.
 std::vector<size_t> OrderOfSums(absl::Span<const UOp> group, bool by_factors) {
@@ -315,7 +327,8 @@ std::vector<size_t> OrderOfSums(absl::Span<const UOp> group, bool by_factors) {
   if (!by_factors) return order;
   std::vector<UOp> factors[2];
   for (const UOp& r : group) {
-    for (int k : {0, 1}) factors[k].push_back(UOp(TakenUp(r).src(k)));
+    const UOp product = ProductOf(r);
+    for (int k : {0, 1}) factors[k].push_back(UOp(product.src(k)));
   }
   const std::vector<UOp>& passing = factors[Distinct(factors[0]) < Distinct(factors[1])];
   const auto first = [&](size_t i) {

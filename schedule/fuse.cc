@@ -169,6 +169,13 @@ class Fuser {
     return !b.reduces && !b.many_leaves && !b.expensive && b.ops <= kCheapOps;
   }
 
+  // Integers in memory, or the least or largest that they may be.
+  bool IsCut(int i) const {
+    const UOp& u = order_[i];
+    const bool cuts = u.is(Op::kMin) || u.is(Op::kMax);
+    return cuts && u.dtype().IsInt() && below_[i].ops <= 2 && Cheap(i);
+  }
+
   void Visit(int i) {
     NodeState& state = states_[i];
     const UOp& u = order_[i];
@@ -211,8 +218,9 @@ class Fuser {
     const UOp& u = order_[i];
     if (OfVariables(i)) return false;
     if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
-    // Many readers: what an EXPAND repeats is kept, not the repetitions.
-    if (state.demands.size() > 4) return !u.is(Op::kExpand);
+    // Many readers: what an EXPAND repeats is kept, not the repetitions; nor positions that are cut
+    // to what is there, as that shows each reader that they are.
+    if (state.demands.size() > 4 && !IsCut(i)) return !u.is(Op::kExpand);
     const Demand& d = state.demands[0];
     Kernel& k = kernels_[d.kernel];
     if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());

@@ -17,6 +17,10 @@ int64_t RowsOfBlock(int64_t shares, int64_t experts) {
   return rows;
 }
 
+// Numbers below n that lie in memory, where nothing shows that they do: so that what they look up
+// is not asked whether it is there.
+Tensor Below(const Tensor& numbers, int64_t n) { return numbers.Contiguous().Clip(0, n - 1); }
+
 }  // namespace
 
 Routes Route(const Tensor& logits, int64_t used, bool renormed) {
@@ -34,7 +38,7 @@ ExpertBlocks BlocksOf(const Routes& routes, int64_t experts) {
   const Tensor token = share.FloorDiv(used);
   // Where most experts have no more than a row, a block is one.
   if (shares <= experts) {
-    return {own, token.Unsqueeze(1), share.Reshape({tokens, used})};
+    return {Below(own, experts), token.Unsqueeze(1), share.Reshape({tokens, used})};
   }
   const int64_t rows = RowsOfBlock(shares, experts);
   const int64_t blocks = CeilDiv(shares + experts * (rows - 1), rows);
@@ -46,12 +50,9 @@ ExpertBlocks BlocksOf(const Routes& routes, int64_t experts) {
   const Tensor ends = filled.CumSum(0).Contiguous();
   const Tensor row = ((ends - filled).Take(own) * rows + before).Contiguous();
   const Tensor of_block = (ends <= Tensor::Arange(blocks, kInt32).Unsqueeze(1)).Cast(kInt32);
-  return {of_block.Sum({1}).Minimum(experts - 1).Contiguous(),
-          Tensor::Zeros({blocks * rows}, kInt32)
-              .Scatter(0, row, token)
-              .Reshape({blocks, rows})
-              .Contiguous(),
-          row.Reshape({tokens, used})};
+  const Tensor of_rows = Tensor::Zeros({blocks * rows}, kInt32).Scatter(0, row, token);
+  return {Below(of_block.Sum({1}), experts), Below(of_rows.Reshape({blocks, rows}), tokens),
+          Below(row.Reshape({tokens, used}), blocks * rows)};
 }
 
 }  // namespace tessera::llm

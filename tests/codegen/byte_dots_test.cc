@@ -103,6 +103,25 @@ TEST(ByteDots, BlocksAreScaledWhereTheyAreSummed) {
   EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
 }
 
+// Of several rows what a column takes is unpacked once; the rows go by, each for both columns.
+TEST(ByteDots, RowsShareColumns) {
+  const Tensor x = Tensor::Empty({8, 8, 32}, kInt8), bytes = Tensor::Empty({64, 8, 16}, kUInt8);
+  const Tensor fields = Stack({bytes & 15, bytes >> 4}, -2).Flatten(-2).Cast(kInt8) - 8;
+  Target chip = ChipWithDots();
+  chip.vector_registers = 32;
+  const UOp program = ProgramOf(Scaled(x, fields), chip);
+  std::vector<UOp> rows;  // of the innermost loop
+  for (const UOp& s : program.srcs()) {
+    if (s.is(Op::kRange)) rows.clear();
+    if (s.is(Op::kMma)) rows.emplace_back(s.src(0).is(Op::kLoad) ? s.src(0) : s.src(1));
+  }
+  ASSERT_EQ(rows.size(), 2u * 2 * 8);  // low and high fields
+  for (size_t i = 0; i < rows.size(); i += 4) {
+    EXPECT_TRUE(rows[i] == rows[i + 2] || rows[i] == rows[i + 3]) << i;
+  }
+  EXPECT_EQ(LoadsOf(program, kUInt8, true), 2);
+}
+
 // Fields of a byte less a constant are not negative once the constant is added again: they are
 // what is multiplied, and nothing is spent on making them so.
 TEST(ByteDots, FieldsOfBytesAreMultipliedAsTheyAre) {
