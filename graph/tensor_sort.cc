@@ -13,7 +13,8 @@
 //
 // The first few of a long axis are found among the blocks whose least ones come first, as none of
 // the others holds one; or one after the other, each the least of those that come after the one
-// before; or by sorting all: whichever is the least work.
+// before; or, when the last of them has been found bit by bit, among those that do not come after
+// it; or by sorting all: whichever is the least work.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -255,6 +256,33 @@ Tensor FirstByBlocks(const Tensor& x, int64_t k, bool descending) {
   return (keys.Squeeze(-1) & INT64_C(0xffffffff)).Cast(kInt32).Contiguous();
 }
 
+// Positions of the first k in order of rows [..., n]: those that come before the k-th, and of its
+// equals the first ones. The k-th is the greatest that fewer than k come before.
+Tensor FirstByLast(const Tensor& x, int64_t k, bool descending) {
+  const int last = x.rank() - 1;
+  const Tensor order = OrderOf(x, descending).Contiguous();
+  const auto counted = [](const Tensor& t) { return t.Cast(kInt32).Sum({-1}, /*keepdim=*/true); };
+  Tensor kth = Tensor::Zeros({}, order.dtype());
+  for (int bit = order.dtype().bits() - 2; bit >= 0; bit -= 2) {
+    Tensor digit = Tensor::Zeros({}, kInt32);
+    for (uint64_t next : {1, 2, 3}) {
+      digit = digit + (counted(order < (kth | next << bit)) < k).Cast(kInt32);
+    }
+    kth = (kth | digit.Cast(order.dtype()) << bit).Contiguous();
+  }
+  const Tensor before = (order < kth).CumSum(last).Cast(kInt32).Contiguous();
+  const Tensor equal = (order == kth).CumSum(last).Cast(kInt32).Contiguous();
+  const Tensor all_before = before.SliceAxis(last, {-1, {}});
+  const Tensor place = Tensor::Arange(k, kInt32);
+  const Tensor of_equal = equal.SearchSorted((place - all_before + 1).Contiguous());
+  Extents found(x.shape().begin(), x.shape().end());
+  found[last] = k;
+  const Tensor of_before = before.SearchSorted((place + 1).Expand(found));
+  const Tensor position = Where(place < all_before, of_before, of_equal).Contiguous();
+  const Tensor ranked = SortedIndex(order.Gather(last, position), last, false);
+  return position.Gather(last, ranked).Cast(kInt32).Contiguous();
+}
+
 // Positions of the first k in order, equal ones as they come: each the least of those that come
 // after the one before. An order of 32 bits and the position are one number; one of 64 bits is
 // asked for its least element, then for the first position of that.
@@ -347,6 +375,11 @@ struct WorkOfFirst {
       compared += shorter * shorter;
     return 4e6 + elements * (15 + compared / static_cast<double>(n));
   }
+  double ByLast(bool wide) const {
+    const auto sorted = elements / static_cast<double>(n) * static_cast<double>(k);
+    return 5e6 + elements * (wide ? 160 : 80) +
+           sorted * std::min(2.5 * static_cast<double>(k), 900.0);
+  }
   double BySorting(bool counted) const {
     return elements * (counted ? 2.5 * static_cast<double>(n) : 600);
   }
@@ -367,6 +400,10 @@ Tensor FirstOf(const Tensor& rows, int64_t k, bool descending) {
   const double by_blocks = whole && fits ? work.ByBlocks() : by_sorting;
   if (k == 1 || (k <= kMostOneByOne && work.OneByOne() <= std::min(by_blocks, by_sorting))) {
     return OneByOne(rows, k, descending);
+  }
+  const bool wide = rows.dtype().bytes() == 8;
+  if (IsWhole(rows, last) && work.ByLast(wide) < std::min(by_blocks, by_sorting)) {
+    return FirstByLast(rows, k, descending);
   }
   return by_blocks < by_sorting ? FirstByBlocks(rows, k, descending) : sorted();
 }

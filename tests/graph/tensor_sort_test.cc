@@ -115,6 +115,30 @@ TEST(TensorSort, FewOfMany) {
   }
 }
 
+// Of many of them the last is found first, bit by bit; and of its equals as many as are wanted.
+TEST(TensorSort, ManyOfMore) {
+  const int64_t rows = 2, n = 6000;
+  std::vector<double> v = Special(rows * n, 9);
+  for (int64_t i = n; i < 2 * n; ++i) v[i] = static_cast<double>(i * 7919 % 11);  // most are alike
+  const Tensor x = Tensor::From(v).Cast(kFloat32).Reshape({rows, n});
+  for (const DType type : {kFloat32, kFloat64, kInt64}) {
+    const bool whole = type == kInt64;
+    const Tensor t = (whole ? x.SliceAxis(0, {1, 2}) : x).Cast(type);
+    for (const bool descending : {false, true}) {
+      for (const int64_t k : {700}) {
+        const std::vector<double> at = Values(t.TopK(k, 1, descending).indices);
+        for (int64_t r = 0; r < t.size(0); ++r) {
+          const auto begin = v.begin() + (whole ? 1 : r) * n;
+          const auto order = Order(AsFloats({begin, begin + n}), descending);
+          for (int64_t i = 0; i < k; ++i) {
+            ASSERT_EQ(at[r * k + i], order[i]) << descending << ", " << k << ", " << r << ", " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
 // So are those of longer ones, which are in the blocks whose least elements come first.
 TEST(TensorSort, FewOfMuchMore) {
   const int64_t rows = 2, n = 15000;
