@@ -683,7 +683,7 @@ class Tensor {
   // Flat positions in a tensor of that shape, as positions along each axis.
   std::vector<Tensor> UnravelIndex(const Ints& extents, CallSite at = CallSite::Here()) const;
 
-  // ---- linear algebra and networks
+  // ---- linear algebra
   // Vectors, matrices and batches of matrices, as in NumPy; in the dtype that Sum has.
   Tensor MatMul(const Tensor& b, CallSite at = CallSite::Here()) const;
   Tensor Dot(const Tensor& b, CallSite at = CallSite::Here()) const;  // MatMul
@@ -717,6 +717,31 @@ class Tensor {
   // whole overlaps ("valid").
   Tensor Convolve(const Tensor& b, absl::string_view mode = "full",
                   CallSite at = CallSite::Here()) const;
+  // ---- Fourier transforms. Complex numbers are [..., 2], real and imaginary part; axes count
+  // those before that one (none: all of them). Each axis is first cut, or padded with zeros, to the
+  // length in n, if any. The norm divides the inverse by the number of elements ("backward"), the
+  // transform ("forward"), or both by its root ("ortho"). The largest prime factor of a length may
+  // be any; one above 128 costs some times more. Floats, narrow ones computed in f32.
+  Tensor Fft(const Axes& axes = -1, const Ints& n = {}, absl::string_view norm = "backward",
+             CallSite at = CallSite::Here()) const;
+  Tensor Ifft(const Axes& axes = -1, const Ints& n = {}, absl::string_view norm = "backward",
+              CallSite at = CallSite::Here()) const;
+  // Of real numbers, of which the first n / 2 + 1 elements along the last of the axes tell the
+  // others; and back, to 2 (m - 1) elements of m unless n says otherwise.
+  Tensor Rfft(const Axes& axes = -1, const Ints& n = {}, absl::string_view norm = "backward",
+              CallSite at = CallSite::Here()) const;
+  Tensor Irfft(const Axes& axes = -1, const Ints& n = {}, absl::string_view norm = "backward",
+               CallSite at = CallSite::Here()) const;
+  // The element of frequency 0 moved to the middle of each axis of this, and back.
+  Tensor FftShift(const Axes& axes, CallSite at = CallSite::Here()) const;
+  Tensor IfftShift(const Axes& axes, CallSite at = CallSite::Here()) const;
+  // The frequencies of a transform's elements, of samples so far apart.
+  static Tensor FftFreq(int64_t n, double spacing = 1, DType dtype = kFloat32,
+                        CallSite at = CallSite::Here());
+  static Tensor RfftFreq(int64_t n, double spacing = 1, DType dtype = kFloat32,
+                         CallSite at = CallSite::Here());
+
+  // ---- networks
   // x W^T + bias; weight is [out, in].
   Tensor Linear(const Tensor& weight, const Tensor& bias = {},
                 CallSite at = CallSite::Here()) const;

@@ -1,19 +1,10 @@
-// Fourier transforms as products with matrices of cosines and sines, and mel filters.
+// Fourier transforms, and mel filters.
 #include <cmath>
 
 #include "examples/onnx/call.h"
 
 namespace tessera::onnx {
 namespace {
-
-constexpr double kPi = 3.14159265358979323846;
-
-// The product k * t modulo n, for k of the result and t of the source, as an angle. Made of numbers
-// alone it has no device. The remainder is taken in integers, so that angles stay exact.
-Tensor Angles(int64_t results, int64_t terms, int64_t n) {
-  const Tensor k = Tensor::Arange(results, kInt64), t = Tensor::Arange(terms, kInt64).Unsqueeze(1);
-  return (t * k).Mod(n).Cast(kFloat64) * (2 * kPi / static_cast<double>(n));
-}
 
 // The last axis of x cut or padded with zeros to n.
 Tensor OfLength(const Tensor& x, int64_t n) {
@@ -25,31 +16,18 @@ Tensor OfLength(const Tensor& x, int64_t n) {
   return x.Pad(pairs);
 }
 
-// The transform of signals along the last axis; no imaginary part: they are real.
-struct Complex {
-  Tensor real, imaginary;
-};
-Complex Transform(const Complex& x, int64_t n, int64_t results, bool inverse) {
-  const DType dtype = x.real.dtype();
-  const Tensor angle = Angles(results, n, n);
-  const Tensor cosine = angle.Cos().Cast(dtype), sine = angle.Sin().Cast(dtype);
-  // e^(-i a) forwards: (r + i m)(cos - i sin); backwards the sign of the sine turns.
-  Complex y = {x.real.MatMul(cosine), x.real.MatMul(sine) * (inverse ? 1 : -1)};
-  if (x.imaginary) {
-    const Tensor cross = x.imaginary.MatMul(sine) * (inverse ? -1 : 1);
-    y = {y.real + cross, y.imaginary + x.imaginary.MatMul(cosine)};
-  }
-  if (!inverse) return y;
-  return {y.real / static_cast<double>(n), y.imaginary / static_cast<double>(n)};
-}
-
-// [..., 1 or 2] as real and imaginary parts.
-Complex Parts(Call& c, const Tensor& x) {
+// Whether [..., 1 or 2] has imaginary parts.
+bool IsComplex(Call& c, const Tensor& x) {
   const int last = x.rank() - 1;
   if (last < 0 || (x.size(last) != 1 && x.size(last) != 2)) {
     c.Fail("the last axis of ", x.shape().ToString(), " holds real and imaginary parts: 1 or 2");
   }
-  return {x.Select(last, 0), x.size(last) == 2 ? x.Select(last, 1) : Tensor()};
+  return x.size(last) == 2;
+}
+
+Tensor WithImaginary(const Tensor& x) {
+  if (x.size(-1) == 2) return x;
+  return Cat(std::vector<Tensor>{x, x.ZerosLike()}, -1);
 }
 
 void Dft(Call& c) {
@@ -58,31 +36,15 @@ void Dft(Call& c) {
   const int axis = c.Axis(given, x.rank());
   if (axis == x.rank() - 1) c.Fail("axis ", given, " is that of real and imaginary parts");
   const bool inverse = c.Int("inverse", 0) != 0, onesided = c.Int("onesided", 0) != 0;
-  const Complex parts = Parts(c, x);
-  const int last = x.rank() - 2;
-  const auto along = [&](const Tensor& t) { return t ? t.Transpose(axis, last) : t; };
-  const bool half = inverse && onesided;  // the other half mirrors it, and the result is real
+  const bool complex = IsComplex(c, x), half = inverse && onesided;
+  // The other half mirrors this one, and the result is real.
   const int64_t n = c.HostIntOr(1, half ? 2 * (x.size(axis) - 1) : x.size(axis));
   if (n < 1) c.Fail("its length is ", n);
-  Complex in = {along(parts.real), along(parts.imaginary)};
-  const int64_t terms = half ? n / 2 + 1 : n;
-  in.real = OfLength(in.real, terms);
-  if (in.imaginary) in.imaginary = OfLength(in.imaginary, terms);
-  if (half) {
-    // Element n - k is the conjugate of element k.
-    const int64_t mirrored = n - terms;
-    const auto mirror = [&](const Tensor& t) {
-      return t.SliceAxis(last, {1, mirrored + 1}).Flip(last);
-    };
-    in.real = Cat(std::vector<Tensor>{in.real, mirror(in.real)}, last);
-    if (in.imaginary) {
-      in.imaginary = Cat(std::vector<Tensor>{in.imaginary, -mirror(in.imaginary)}, last);
-    }
-  }
-  const int64_t results = onesided && !inverse ? n / 2 + 1 : n;
-  Complex y = Transform(in, n, results, inverse);
-  y = {along(y.real), along(y.imaginary)};
-  c.Out(half ? y.real.Unsqueeze(-1) : Stack(std::vector<Tensor>{y.real, y.imaginary}, -1));
+  if (half) return c.Out(WithImaginary(x).Irfft(axis, {n}).Unsqueeze(-1));
+  if (inverse) return c.Out(WithImaginary(x).Ifft(axis, {n}));
+  if (onesided && !complex) return c.Out(x.Squeeze(-1).Rfft(axis, {n}));
+  const Tensor y = WithImaginary(x).Fft(axis, {n});
+  c.Out(onesided ? y.SliceAxis(axis, {0, n / 2 + 1}) : y);
 }
 
 // Frames of a signal [batch, length, 1 or 2], weighted and transformed.
@@ -96,17 +58,11 @@ void Stft(Call& c) {
     c.Fail("frames of ", n, " by steps of ", step, " and a window of ", window, " for ",
            x.shape().ToString());
   }
-  const Complex parts = Parts(c, x);
-  const auto frames = [&](const Tensor& t) {  // [batch, frames, n]
-    if (!t) return t;
-    const Tensor f = t.Window(1, {n}, {step});
-    return c.Has(2) ? f * OfLength(c.In(2), n) : f;
-  };
-  const bool onesided = c.Int("onesided", 1) != 0;
-  if (onesided && parts.imaginary) c.Fail("onesided is for real signals");
-  const Complex y =
-      Transform({frames(parts.real), frames(parts.imaginary)}, n, onesided ? n / 2 + 1 : n, false);
-  c.Out(Stack(std::vector<Tensor>{y.real, y.imaginary}, -1));
+  const bool complex = IsComplex(c, x), onesided = c.Int("onesided", 1) != 0;
+  if (onesided && complex) c.Fail("onesided is for real signals");
+  Tensor frames = x.Window(1, {n}, {step});  // [batch, frames, 1 or 2, n]
+  if (c.Has(2)) frames = frames * OfLength(c.In(2), n);
+  c.Out(onesided ? frames.Squeeze(2).Rfft() : WithImaginary(frames.Transpose()).Fft());
 }
 
 // Triangles whose corners lie evenly on the mel scale, in bins of a spectrum. All inputs set the

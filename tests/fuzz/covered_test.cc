@@ -32,9 +32,9 @@ std::set<std::string> Functions() {
   return names;
 }
 
-const std::vector<std::string> kRows = {"tests/support/composite_rows.cc",
-                                        "tests/support/composite_rows_more.cc",
-                                        "tests/support/composite_rows_rest.cc"};
+const std::vector<std::string> kRows = {
+    "tests/support/composite_rows.cc", "tests/support/composite_rows_more.cc",
+    "tests/support/composite_rows_rest.cc", "tests/support/composite_rows_matrix.cc"};
 
 // Those that no file calls, and no exception names; and exceptions that are none.
 void ExpectCalled(std::vector<std::string> files,

@@ -244,7 +244,20 @@ const std::map<std::string, Fn>& Functions() {
       {"matrix_power_back", OF_ONE(MatrixPower(-3))},
       {"solve_triangular", OF_TWO(SolveTriangular)},
       {"solve_triangular_upper",
-       [](In x) -> Tensor { return x[0].SolveTriangular(x[1], true); }}};
+       [](In x) -> Tensor { return x[0].SolveTriangular(x[1], true); }},
+      {"fft", OF_ONE(Fft())},
+      {"ifft", OF_ONE(Ifft())},
+      {"rfft", OF_ONE(Rfft())},
+      {"irfft", OF_ONE(Irfft())},
+      {"irfft_odd", OF_ONE(Irfft(-1, {9}, "ortho"))},
+      {"fftn", OF_ONE(Fft({1, 0}, {6, 3}, "forward"))},
+      {"ifftn", OF_ONE(Ifft({}, {}, "ortho"))},
+      {"rfftn", OF_ONE(Rfft({2, 0}, {5, 6}))},
+      {"irfftn", OF_ONE(Irfft({2, 0}, {5, 7}))},
+      {"fftshift", OF_ONE(FftShift({0, 2}))},
+      {"ifftshift", OF_ONE(IfftShift({0, 2}))},
+      {"fftfreq", [](In x) -> Tensor { return Tensor::FftFreq(x[0].size(0), 0.25, kFloat64); }},
+      {"rfftfreq", [](In x) -> Tensor { return Tensor::RfftFreq(x[0].size(0), 0.25, kFloat64); }}};
   return all;
 }
 

@@ -302,6 +302,7 @@ std::vector<CompositeRow> CompositeRows() {
   AddDrawn(rows);
   AddMoreRows(rows);
   AddRestOfRows(rows);
+  AddMatrixRows(rows);
   return rows;
 }
 

@@ -27,8 +27,9 @@ struct CompositeRow {
 inline void PrintTo(const CompositeRow& row, std::ostream* out) { *out << row.name; }
 
 std::vector<CompositeRow> CompositeRows();
-// The parts in composite_rows_more.cc and composite_rows_rest.cc.
+// The parts in composite_rows_more.cc, composite_rows_rest.cc and composite_rows_matrix.cc.
 void AddMoreRows(std::vector<CompositeRow>& rows);
 void AddRestOfRows(std::vector<CompositeRow>& rows);
+void AddMatrixRows(std::vector<CompositeRow>& rows);
 
 }  // namespace tessera
