@@ -11,6 +11,7 @@
 #include "graph/infer_device.h"
 #include "graph/lookup.h"
 #include "graph/shard_map.h"
+#include "graph/stand_ins.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
 
@@ -397,6 +398,8 @@ class Walk {
     return it == of_parameters_.end() ? Tensor() : it->second;
   }
 
+  absl::Span<const UOp> order() const { return order_; }
+
   // Whether it came from the parameter by way of a value that nothing says the making of.
   bool Lost(const Tensor& parameter) const {
     return std::any_of(order_.begin(), order_.end(),
@@ -478,7 +481,7 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
     if (!p.dtype().IsFloat()) Fail("the parameter ", Show(p), " is not of a float dtype");
   }
   const Walk walk(WithHistory(loss.uop()), parameters);
-  std::vector<Tensor> out;
+  std::vector<UOp> out;
   for (const Tensor& p : parameters) {
     Tensor g = walk.Of(p);
     if (!g && walk.Lost(p)) {
@@ -487,9 +490,11 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
            "the parameter with RequireGrad before that, so that its history is kept");
     }
     if (!g) g = Tensor::Zeros(p.shape(), p.dtype());
-    out.push_back(Tensor(internal::CopyTo(g.uop(), p.device())));
+    out.push_back(internal::CopyTo(g.uop(), p.device()));
   }
-  return out;
+  const Substitution results = ResultsInDerivatives(walk.order());
+  if (!results.empty()) out = Substitute(out, results);
+  return std::vector<Tensor>(out.begin(), out.end());
 }
 
 }  // namespace tessera

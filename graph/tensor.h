@@ -315,7 +315,8 @@ class Tensor {
   Tensor BitNot(CallSite at = CallSite::Here()) const;                 // no floats; of bools "not"
   Tensor Detach(CallSite at = CallSite::Here()) const;                 // a constant to derivatives
   // This, with the derivative of another of its shape and dtype, which is computed only for that:
-  // a function's own derivative, or that of what it rounds (straight through).
+  // a function's own derivative, or that of what it rounds (straight through). If the other has
+  // this in it as Detach of it, derivatives of that derivative take the result for it.
   Tensor WithDerivativeOf(const Tensor& other, CallSite at = CallSite::Here()) const;
   // NaN becomes `nan`, infinities the dtype's largest finite numbers.
   Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;

@@ -239,6 +239,20 @@ TEST(StandIn, HasTheValueOfOneAndTheDerivativeOfTheOther) {
   EXPECT_TRUE(second.AllClose(x * 6, 1e-5, 1e-6).Item<bool>());
 }
 
+// A derivative that is written with the result is differentiated by it.
+TEST(StandIn, InItsOwnDerivative) {
+  const Tensor x = F({0.2f, 1.7f, -0.6f}), e = x.Exp();
+  Tensor y = e.WithDerivativeOf(x * e.Detach());
+  for (int order = 1; order <= 3; ++order) {
+    y = Grad((y * 2).Sum(), {x})[0];
+    EXPECT_TRUE(y.AllClose(e * std::pow(2, order)).Item<bool>()) << order;
+  }
+  // Beside others: x^2 e^x.
+  const Tensor product = x * x * e.WithDerivativeOf(x * e.Detach());
+  const Tensor second = Grad(Grad(product.Sum(), {x})[0].Sum(), {x})[0];
+  EXPECT_TRUE(second.AllClose((x * x + x * 4 + 2) * e).Item<bool>());
+}
+
 // The other is computed for the derivative alone.
 TEST(StandIn, IsNothingToAPlan) {
   const Tensor x = Tensor::Rand({64, 64}).Realize(), y = Tensor::Rand({64, 64}).Realize();
