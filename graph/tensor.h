@@ -63,6 +63,7 @@ struct AttentionOptions;
 struct ClassLossOptions;
 struct ValuesAndIndices;
 struct Normalised;
+struct SingularValues;
 namespace internal {
 class Trace;  // graph/trace.h
 }
@@ -711,6 +712,25 @@ class Tensor {
   Tensor Inverse(CallSite at = CallSite::Here()) const;          // Solve of Eye
   Tensor Cholesky(CallSite at = CallSite::Here()) const;  // the lower L of L L^T; reads the lower
   Tensor MatrixPower(int64_t n, CallSite at = CallSite::Here()) const;  // n < 0: of Inverse
+  // Decompositions of [..., M, N], K = min(M, N); M or N may be 0. Their graphs grow as those
+  // above. Q [..., M, K] of orthonormal columns, R [..., K, N] upper triangular; the signs are
+  // LAPACK's. The derivative is that of the columns before K, which must be independent.
+  std::pair<Tensor, Tensor> Qr(CallSite at = CallSite::Here()) const;
+  // Of symmetric matrices, of which the lower triangle is read: eigenvalues [..., N], ascending,
+  // and eigenvectors, as columns. Derivatives of vectors are infinite or NaN where eigenvalues
+  // coincide.
+  std::pair<Tensor, Tensor> Eigh(CallSite at = CallSite::Here()) const;
+  // this = u diag(s) vt, s descending. Columns of u and rows of vt are orthonormal, also where s is
+  // 0. Derivatives of u and vt are infinite or NaN where elements of s coincide or are 0.
+  SingularValues Svd(CallSite at = CallSite::Here()) const;
+  // The pseudo-inverse [..., N, M]: singular values up to rtol times the largest count as 0;
+  // without rtol it is max(M, N) times the dtype's epsilon. And how many there are above that, as
+  // i32.
+  Tensor PInverse(std::optional<double> rtol = {}, CallSite at = CallSite::Here()) const;
+  Tensor MatrixRank(std::optional<double> rtol = {}, CallSite at = CallSite::Here()) const;
+  // The shortest X with the least |this X - b|, by PInverse; b is [..., M, K] or [M].
+  Tensor LstSq(const Tensor& b, std::optional<double> rtol = {},
+               CallSite at = CallSite::Here()) const;
   // beta this + alpha a b
   Tensor AddMatMul(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1,
                    CallSite at = CallSite::Here()) const;
@@ -995,6 +1015,9 @@ struct ValuesAndIndices {
 };
 struct Normalised {
   Tensor output, mean, variance;
+};
+struct SingularValues {
+  Tensor u, s, vt;
 };
 
 // ---- of several tensors alike

@@ -257,7 +257,14 @@ const std::map<std::string, Fn>& Functions() {
       {"fftshift", OF_ONE(FftShift({0, 2}))},
       {"ifftshift", OF_ONE(IfftShift({0, 2}))},
       {"fftfreq", [](In x) -> Tensor { return Tensor::FftFreq(x[0].size(0), 0.25, kFloat64); }},
-      {"rfftfreq", [](In x) -> Tensor { return Tensor::RfftFreq(x[0].size(0), 0.25, kFloat64); }}};
+      {"rfftfreq", [](In x) -> Tensor { return Tensor::RfftFreq(x[0].size(0), 0.25, kFloat64); }},
+      {"qr_q", OF_ONE(Qr().first)},
+      {"qr_r", OF_ONE(Qr().second)},
+      {"svd_s", OF_ONE(Svd().s)},
+      {"pinv", OF_ONE(PInverse())},
+      {"eigvalsh", OF_ONE(Eigh().first)},
+      {"lstsq", OF_TWO(LstSq)},
+      {"matrix_rank", OF_ONE(MatrixRank())}};
   return all;
 }
 
