@@ -148,6 +148,9 @@ void AddReduced(std::vector<DTypeRow>& rows) {
         for (double v : r) out.push_back(std::exp(v - LogSumExpOf(r)));
         return out;
       }));
+  ROW(Rfft, x.Rfft(), Float, kAll, Rows([](const Numbers& r) -> Numbers {
+        return {SumOf(r), 0, r[0] - r[2], r[3] - r[1], r[0] - r[1] + r[2] - r[3], 0};
+      }));
   ROW(LogSoftmax, x.LogSoftmax(1), Float, kAll, Rows([](const Numbers& r) {
         Numbers out;
         for (double v : r) out.push_back(v - LogSumExpOf(r));
