@@ -234,12 +234,12 @@ Tensor Along(const Tensor& x, int axis, bool complex, const std::function<Tensor
 
 // What a transform is asked for: its axes and their lengths, the last of which may be halved, and
 // the factor of its result.
-struct Plan {
+struct Request {
   Ints axes, lengths;
   double scale = 1;
 
-  Plan(const Tensor& x, bool complex, bool halved, const Axes& given, const Ints& n,
-       absl::string_view norm, bool inverse) {
+  Request(const Tensor& x, bool complex, bool halved, const Axes& given, const Ints& n,
+          absl::string_view norm, bool inverse) {
     const int rank = x.rank() - (complex ? 1 : 0);
     if (complex && (rank < 0 || !x.shape()[rank].is_int(2))) {
       Fail("takes complex numbers, whose last axis holds real and imaginary part, not ", Show(x));
@@ -282,34 +282,34 @@ struct Plan {
 
 Tensor Tensor::Fft(const Axes& axes, const Ints& n, absl::string_view norm, CallSite at) const {
   Call call("Fft", at, *this);
-  const Plan plan(*this, true, false, axes, n, norm, false);
-  return plan.Scaled(plan.OfComplex(WideFloat(*this), plan.axes.size(), -1), dtype());
+  const Request ask(*this, true, false, axes, n, norm, false);
+  return ask.Scaled(ask.OfComplex(WideFloat(*this), ask.axes.size(), -1), dtype());
 }
 
 Tensor Tensor::Ifft(const Axes& axes, const Ints& n, absl::string_view norm, CallSite at) const {
   Call call("Ifft", at, *this);
-  const Plan plan(*this, true, false, axes, n, norm, true);
-  return plan.Scaled(plan.OfComplex(WideFloat(*this), plan.axes.size(), 1), dtype());
+  const Request ask(*this, true, false, axes, n, norm, true);
+  return ask.Scaled(ask.OfComplex(WideFloat(*this), ask.axes.size(), 1), dtype());
 }
 
 Tensor Tensor::Rfft(const Axes& axes, const Ints& n, absl::string_view norm, CallSite at) const {
   Call call("Rfft", at, *this);
-  const Plan plan(*this, false, false, axes, n, norm, false);
-  const Tensor half = Along(WideFloat(*this), plan.last(), false, [&](const Tensor& t) {
-    return OfReal(OfLength(t, t.rank() - 2, plan.lengths.back()));
+  const Request ask(*this, false, false, axes, n, norm, false);
+  const Tensor half = Along(WideFloat(*this), ask.last(), false, [&](const Tensor& t) {
+    return OfReal(OfLength(t, t.rank() - 2, ask.lengths.back()));
   });
-  return plan.Scaled(plan.OfComplex(half, plan.axes.size() - 1, -1), dtype());
+  return ask.Scaled(ask.OfComplex(half, ask.axes.size() - 1, -1), dtype());
 }
 
 Tensor Tensor::Irfft(const Axes& axes, const Ints& n, absl::string_view norm, CallSite at) const {
   Call call("Irfft", at, *this);
-  const Plan plan(*this, true, true, axes, n, norm, true);
-  const Tensor half = plan.OfComplex(WideFloat(*this), plan.axes.size() - 1, 1);
-  const int64_t length = plan.lengths.back();
-  const Tensor whole = Along(half, plan.last(), true, [&](const Tensor& t) {
+  const Request ask(*this, true, true, axes, n, norm, true);
+  const Tensor half = ask.OfComplex(WideFloat(*this), ask.axes.size() - 1, 1);
+  const int64_t length = ask.lengths.back();
+  const Tensor whole = Along(half, ask.last(), true, [&](const Tensor& t) {
     return ToReal(OfLength(t, t.rank() - 3, length / 2 + 1), length);
   });
-  return plan.Scaled(whole, dtype());
+  return ask.Scaled(whole, dtype());
 }
 
 Tensor Tensor::FftShift(const Axes& axes, CallSite at) const {

@@ -144,8 +144,12 @@ Matrices Eigen(const Tensor& matrix) {
 // are rotated until they are orthogonal: U times the values. Q of these is U, also where they are
 // 0.
 Matrices TallSingular(const Tensor& matrix) {
-  const auto [balanced, exponent] = Balance(matrix);
   const int64_t m = matrix.size(-2), n = matrix.size(-1);
+  if (n > 1 && m >= 2 * n) {  // R is smaller
+    const Matrices qr = HouseholderQr(matrix), t = TallSingular(qr[1].Contiguous());
+    return {qr[0].MatMul(t[0]), t[1], t[2]};
+  }
+  const auto [balanced, exponent] = Balance(matrix);
   const Tensor columns = EvenColumns(balanced);
   const int64_t even = columns.size(-1);
   const Tensor zeros = columns.SliceAxis(-2, {0, 1}).ZerosLike();
