@@ -26,7 +26,7 @@ namespace {
 // Side by side in one vector, so that one node stands in for all; and as they were.
 Tensor AsRow(const Matrices& matrices) {
   Matrices rows;
-  for (const Tensor& m : matrices) rows.push_back(m.Flatten(-2));
+  for (const Tensor& m : matrices) rows.push_back(m.Contiguous().Flatten(-2));
   return Cat(rows, -1);
 }
 
@@ -125,7 +125,7 @@ Matrices internal::HouseholderQr(const Tensor& matrix) {
   Pairs pairs(matrix.rank(), {0, 0});
   pairs.back() = {0, 1};
   const Tensor apart = Cat(rows, -2).Pad(pairs).Flatten(-2).SliceAxis(-1, {0, n * n});
-  return {q, apart.Unflatten(-1, {n, n}).Triu().LdExp(exponent)};
+  return {q, apart.Unflatten(-1, {n, n}).Triu().LdExp(exponent).Contiguous()};
 }
 
 namespace {
