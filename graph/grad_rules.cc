@@ -16,8 +16,9 @@ Tensor OfExtreme(const Tensor& own, const Tensor& other, bool max, const Tensor&
 }
 
 Tensor OfPow(const Tensor& a, const Tensor& b, const Tensor& r, int i, const Tensor& g) {
-  if (i == 0) return g * Where(b == 0, 0, b * a.Pow(b - 1));
-  return g * Where(a == 0, 0, r * a.Log());
+  // What is not chosen is finite: its own derivative would be times 0.
+  if (i == 0) return g * Where(b == 0, 0, b * a.Pow(Where(b == 0, 1, b - 1)));
+  return g * Where(a == 0, 0, r * Where(a == 0, 1, a).Log());
 }
 
 }  // namespace

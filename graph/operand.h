@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -152,8 +153,10 @@ class Index {
   using Entry = std::variant<Extent, Slice, UOp, NewAxisEntry, EllipsisEntry>;
 
   template <std::integral T>
-  Index(T position, CallSite at = CallSite::Here())
-      : entry_(Extent(static_cast<int64_t>(position))), site_(at) {}
+  requires(!std::same_as<T, bool>) Index(T position, CallSite at = CallSite::Here())
+      : entry_(Extent(std::in_range<int64_t>(position) ? static_cast<int64_t>(position)
+                                                       : std::numeric_limits<int64_t>::max())),
+        site_(at) {}
   Index(const Extent& position, CallSite at = CallSite::Here()) : entry_(position), site_(at) {}
   Index(const Slice& slice, CallSite at = CallSite::Here()) : entry_(slice), site_(at) {}
   Index(NewAxisEntry entry, CallSite at = CallSite::Here()) : entry_(entry), site_(at) {}

@@ -76,7 +76,7 @@ class Tensor {
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & = default;  // the variable becomes a handle to that tensor
   Tensor& operator=(Tensor&&) & noexcept = default;
-  void operator=(const Operand& value) && { Assign(value); }  // x[0] = y writes into x
+  void operator=(const Operand& value) &&;  // x[0] = y writes into x
 
   // ---- what it is
   const Shape& shape() const { return uop().shape(); }
@@ -244,16 +244,27 @@ class Tensor {
 
   // x += y is x.Assign(x + y): it writes into the tensor, or into the one that x is a view of. An
   // expression, which has nothing to write into yet, becomes x + y, and gradients go on through it.
-  Tensor& operator+=(const Operand& b);
-  Tensor& operator-=(const Operand& b);
-  Tensor& operator*=(const Operand& b);
-  Tensor& operator/=(const Operand& b);
-  Tensor& operator%=(const Operand& b);
-  Tensor& operator&=(const Operand& b);
-  Tensor& operator|=(const Operand& b);
-  Tensor& operator^=(const Operand& b);
-  Tensor& operator<<=(const Operand& b);
-  Tensor& operator>>=(const Operand& b);
+  // Of what no variable holds only views are written into: x[0] += y; all else is an Error.
+  Tensor& operator+=(const Operand& b) &;
+  Tensor& operator+=(const Operand& b) &&;
+  Tensor& operator-=(const Operand& b) &;
+  Tensor& operator-=(const Operand& b) &&;
+  Tensor& operator*=(const Operand& b) &;
+  Tensor& operator*=(const Operand& b) &&;
+  Tensor& operator/=(const Operand& b) &;
+  Tensor& operator/=(const Operand& b) &&;
+  Tensor& operator%=(const Operand& b) &;
+  Tensor& operator%=(const Operand& b) &&;
+  Tensor& operator&=(const Operand& b) &;
+  Tensor& operator&=(const Operand& b) &&;
+  Tensor& operator|=(const Operand& b) &;
+  Tensor& operator|=(const Operand& b) &&;
+  Tensor& operator^=(const Operand& b) &;
+  Tensor& operator^=(const Operand& b) &&;
+  Tensor& operator<<=(const Operand& b) &;
+  Tensor& operator<<=(const Operand& b) &&;
+  Tensor& operator>>=(const Operand& b) &;
+  Tensor& operator>>=(const Operand& b) &&;
 
   // ---- two operands, in the dtype in which they meet; integers wrap
   Tensor Add(const Operand& b) const;       // of bools "or"
@@ -673,7 +684,7 @@ class Tensor {
                   CallSite at = CallSite::Here()) const;
   // With values, which broadcast, in place of x[indices], or added to it; of several for an element
   // the last is kept.
-  Tensor PutAt(std::initializer_list<Index> indices, const Tensor& values, bool accumulate = false,
+  Tensor PutAt(std::initializer_list<Index> indices, const Operand& values, bool accumulate = false,
                CallSite at = CallSite::Here()) const;
   // Positions [n, rank] of the first n elements that are not 0, in order; then rows of -1.
   Tensor NonZero(int64_t n, CallSite at = CallSite::Here()) const;
@@ -953,6 +964,8 @@ class Tensor {
   bool Is(const Tensor& other) const { return state_ == other.state_; }
   // Gives the value of what is no view a node that no other tensor has.
   void MakeOwn() const;
+  // Fails where what is written into this would be lost, as nothing else holds it.
+  void CheckHeld() const;
   // Detaches a view from a base that nobody else holds; false if the base is still shared.
   bool StandAlone() const;
 

@@ -233,10 +233,32 @@ Tensor& Tensor::Update(const Tensor& value) {
   return *this;
 }
 
-#define TESSERA_IN_PLACE(op)                         \
-  Tensor& Tensor::operator op##=(const Operand& b) { \
-    Call call(#op "=", b.site(), *this, b);          \
-    return Update(*this op b);                       \
+void Tensor::CheckHeld() const {
+  const State& self = Now();
+  const std::shared_ptr<State>& root = self.base ? self.base : state_;
+  if (root.use_count() > 1) return;
+  const UOp& value = root->value;
+  if (value.is(Op::kBuffer) || value.is(Op::kAssign)) return;
+  Fail("what is written into ", Describe(value), " would be lost, as nothing holds that; ",
+       value.is(Op::kGather) ? "use x = x.PutAt({...}, values), or PutAt to add"
+                             : "give it a variable");
+}
+
+void Tensor::operator=(const Operand& value) && {
+  Call call("=", value.site(), *this, value);
+  CheckHeld();
+  Assign(value);
+}
+
+#define TESSERA_IN_PLACE(op)                           \
+  Tensor& Tensor::operator op##=(const Operand& b)& {  \
+    Call call(#op "=", b.site(), *this, b);            \
+    return Update(*this op b);                         \
+  }                                                    \
+  Tensor& Tensor::operator op##=(const Operand& b)&& { \
+    Call call(#op "=", b.site(), *this, b);            \
+    CheckHeld();                                       \
+    return Update(*this op b);                         \
   }
 TESSERA_IN_PLACE(+)
 TESSERA_IN_PLACE(-)

@@ -97,6 +97,12 @@ Tensor Tensor::FromBytes(const void* bytes, const Dims& shape, DType dtype, Devi
 
 namespace {
 
+bool IsLarge(const Number& n) { return n.cls == KindClass::kUint; }
+bool FitsUInt64(const Number& n) {
+  return IsLarge(n) || n.cls == KindClass::kBool ||
+         (n.cls != KindClass::kFloat && n.value.AsInt() >= 0);
+}
+
 // The extents of nested lists, and their numbers in order. Depth is bounded by the program's text.
 void Unnest(const Nested& list, size_t depth, Extents& dims, std::vector<Number>& numbers) {
   if (!list.is_list) {
@@ -123,6 +129,11 @@ Tensor Tensor::From(const Nested& values, std::optional<DType> dtype, Device dev
   Unnest(values, 0, dims, numbers);
   DType type = numbers.empty() ? kFloat32 : kBool;
   for (const Number& n : numbers) type = Promote(type, n.DefaultType());
+  // Beside a number that only u64 holds, others that are not negative are no reason for floats.
+  if (std::any_of(numbers.begin(), numbers.end(), IsLarge) &&
+      std::all_of(numbers.begin(), numbers.end(), FitsUInt64)) {
+    type = kUInt64;
+  }
   type = dtype.value_or(type);
   std::vector<uint8_t> bytes(numbers.size() * type.bytes());
   for (size_t i = 0; i < numbers.size(); ++i) {

@@ -121,16 +121,18 @@ Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
   return by.lookups.empty() ? part : LookedUp(part, by.lookups, by.by_axis);
 }
 
-Tensor Tensor::PutAt(std::initializer_list<Index> indices, const Tensor& values, bool accumulate,
+Tensor Tensor::PutAt(std::initializer_list<Index> indices, const Operand& values, bool accumulate,
                      CallSite at) const {
   Call call("PutAt", at, *this, values);
+  Tensor given(internal::AsNode(values, dtype()));
   Extent all = 1;
   for (const Extent& n : shape()) all = all * n;
   // One more than it is, as 0 is what lookups outside give.
   const Tensor place = (Arange(all, kInt64) + 1).Reshape(shape())[indices] - 1;
   const ScatterMode mode = accumulate ? ScatterMode::kAdd : ScatterMode::kSet;
+  while (given.rank() > place.rank() && given.shape()[0].is_int(1)) given = given.Squeeze(0);
   return Flatten()
-      .ScatterND(place.Unsqueeze(-1), values.Expand(place.shape()), mode)
+      .ScatterND(place.Unsqueeze(-1), given.Expand(place.shape()), mode)
       .Reshape(shape());
 }
 

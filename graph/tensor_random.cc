@@ -272,7 +272,11 @@ Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
     Fail("cannot draw ", n, " positions", replacement ? "" : ", each once,",
          " of the last axis of ", internal::Show(*this));
   }
-  const Tensor given = Cast(kFloat64), weights = Where(given > 0, given, 0);
+  const Tensor given = Cast(kFloat64);
+  // Beside an infinite weight nothing else is drawn.
+  const Tensor endless = given.IsInf() & (given > 0);
+  const Tensor weights = Where(endless.Any({-1}, /*keepdim=*/true), endless.Cast(kFloat64),
+                               Where(given > 0, given, 0));
   if (!replacement) {
     const Tensor waiting = (1 - Rand(shape(), kFloat32).Cast(kFloat64)).Log().Neg() / weights;
     // What has no weight never comes; nor does a place where too few are left.

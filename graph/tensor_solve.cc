@@ -66,6 +66,7 @@ std::vector<Tensor> Pivots(const Tensor& matrix) {
 // Rows that have been used go to the end.
 Tensor Eliminated(const Tensor& matrix, const Tensor& sides) {
   const int64_t n = matrix.size(-1);
+  if (n == 0) return sides;
   const Tensor row = Tensor::Arange(n);
   Tensor m = Cat({matrix, sides}, -1), used = matrix.Select(-1, 0).ZerosLike(kInt32).Contiguous();
   const Tensor one = used.SliceAxis(-1, {0, 1}).OnesLike();

@@ -77,16 +77,18 @@ void Optimizer::Adopt(Tensor value) {
                                   [&](const Shared& s) { return s.device == device; });
   const auto shared = static_cast<size_t>(known - shared_.begin());
   if (known == shared_.end()) {
-    shared_.push_back(
-        {device, Filled(Shape(), kFloat64, device, rate_), Filled(Shape(), kFloat64, device, 0)});
+    shared_.push_back({device, Filled(Shape(), kFloat64, device, rate_)});
   }
   const auto zeros = [&] {
     return Filled(value.shape(), AccumulateType(value.dtype()), value.device(), 0);
   };
   const auto* sgd = std::get_if<SgdOptions>(&options_);
-  Parameter p{value, {}, {}, shared};
+  Parameter p{value, {}, {}, {}, shared};
   if (sgd == nullptr || sgd->momentum != 0) p.first = zeros();
-  if (sgd == nullptr) p.second = zeros();
+  if (sgd == nullptr) {
+    p.second = zeros();
+    p.steps = Filled(Shape(), kFloat64, device, 0);
+  }
   parameters_.push_back(std::move(p));
 }
 
@@ -94,7 +96,7 @@ void Optimizer::Adopt(Tensor value) {
 Tensor Optimizer::Moved(const Parameter& p, const Tensor& x, const Tensor& gradient) {
   const Shared& s = shared_[p.shared];
   const Tensor rate = s.rate.Cast(x.dtype());
-  Tensor first = p.first, second = p.second;  // the same tensors
+  Tensor first = p.first, second = p.second, steps = p.steps;  // the same tensors
   if (const auto* o = std::get_if<SgdOptions>(&options_)) {
     const Tensor g = o->weight_decay == 0 ? gradient : gradient + x * o->weight_decay;
     if (o->momentum == 0) return x - rate * g;
@@ -107,8 +109,9 @@ Tensor Optimizer::Moved(const Parameter& p, const Tensor& x, const Tensor& gradi
   const Tensor kept = decays && !o.coupled ? x - x * (rate * o.weight_decay) : x;
   first.Assign(first * o.beta1 + g * (1 - o.beta1));
   second.Assign(second * o.beta2 + g * g * (1 - o.beta2));
-  const Tensor by = (s.rate / Correction(o.beta1, s.steps)).Cast(x.dtype());
-  const Tensor root = Correction(o.beta2, s.steps).Sqrt().Cast(x.dtype());
+  steps.Assign(steps + 1);
+  const Tensor by = (s.rate / Correction(o.beta1, steps)).Cast(x.dtype());
+  const Tensor root = Correction(o.beta2, steps).Sqrt().Cast(x.dtype());
   return kept - by * first / (second.Sqrt() / root + o.eps);
 }
 
@@ -121,14 +124,13 @@ void Optimizer::Step(CallSite at) {
   }
   NoGrad scope;
   std::vector<Tensor> changed;
-  for (Shared& s : shared_) changed.push_back(s.steps.Assign(s.steps + 1));
   for (Parameter& p : parameters_) {
     const Tensor gradient = p.value.grad();
     if (!gradient) continue;
     const DType wide = AccumulateType(p.value.dtype());
     p.value.Assign(Moved(p, p.value.Cast(wide), gradient.Cast(wide)).Cast(p.value.dtype()));
     p.value.ClearGrad();
-    for (const Tensor& t : {p.value, p.first, p.second}) {
+    for (const Tensor& t : {p.value, p.first, p.second, p.steps}) {
       if (t) changed.push_back(t);
     }
   }
@@ -144,9 +146,8 @@ void Optimizer::SetRate(double rate, CallSite at) {
 
 std::vector<Tensor> Optimizer::State() const {
   std::vector<Tensor> out;
-  for (const Shared& s : shared_) out.push_back(s.steps);
   for (const Parameter& p : parameters_) {
-    for (const Tensor& t : {p.first, p.second}) {
+    for (const Tensor& t : {p.first, p.second, p.steps}) {
       if (t) out.push_back(t);
     }
   }

@@ -59,10 +59,11 @@ class Optimizer {
   // Numbers that are tensors, so that captured steps read them anew: of the parameters of a device.
   struct Shared {
     Device device;
-    Tensor rate, steps;
+    Tensor rate;
   };
   struct Parameter {
     Tensor value, first, second;  // the momentum, or both means; empty where not needed
+    Tensor steps;                 // in which it had a gradient, as the means' correction asks
     size_t shared;
   };
   void Adopt(Tensor parameter);

@@ -50,6 +50,12 @@ TEST(TensorCreate, FromLists) {
   EXPECT_ERROR(Tensor::From({1, 1000}, kInt8), "From", "1000 does not fit i8");
 }
 
+TEST(TensorCreate, ListsOfNumbersThatOnlyU64Holds) {
+  const Tensor x = Tensor::From({UINT64_MAX, uint64_t{1}});
+  EXPECT_EQ(x.dtype(), kUInt64);
+  EXPECT_EQ(x.ToVector<uint64_t>(), (std::vector<uint64_t>{UINT64_MAX, 1}));
+}
+
 TEST(TensorCreate, FromVectorsIsACopy) {
   std::vector<double> data = {1, 2, 3, 4};
   const Tensor t = Tensor::From(data, {2, 2});

@@ -236,6 +236,9 @@ TEST(TensorRandom, OrdersAndDraws) {
   EXPECT_NEAR(static_cast<double>(of_two), 1500, 5 * std::sqrt(2000 * 0.1875));
   // Where no weight is left there is no position; what is below 0 has no share.
   EXPECT_EQ(Values(Tensor::Zeros({4}).Multinomial(1))[0], -1);
+  EXPECT_EQ(Tensor::Zeros({0, 0}).Solve(Tensor::Zeros({0, 3})).shape(), Shape({0, 3}));
+  const Tensor endless = Tensor::From({0.0f, 1.0f, INFINITY, 2.0f});
+  for (double at : Values(endless.Multinomial(20))) EXPECT_EQ(at, 2);
   for (const bool replacement : {true, false}) {
     EXPECT_EQ(Values(Tensor::From({-5.0, kNan, 1.0, -1.0}).Multinomial(1, replacement))[0], 2);
     EXPECT_EQ(Values(Tensor::From({-5.0, kNan, -1.0}).Multinomial(1, replacement))[0], -1);

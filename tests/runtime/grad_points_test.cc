@@ -108,6 +108,12 @@ TEST(GradPoints, SecondDerivatives) {
                {1});
   ExpectSecond("SmoothL1Loss",
                [](const Tensor& x) { return x.SmoothL1Loss(Tensor::From({2.}), .5); }, {2}, {2});
+  ExpectSecond("Pow(x, b)",
+               [](const Tensor& x) {
+                 return x.Pow(Tensor::From({0., 1., 2.}));
+               },
+               {0, 0, 0}, {0, 0, 2});
+  ExpectSecond("Pow(0, x)", [](const Tensor& x) { return x.ZerosLike().Pow(x); }, {1, 2}, {0, 0});
   ExpectSecond("LogAddExp", [](const Tensor& x) { return x.LogAddExp(0.); }, {0}, {.25});
 }
 

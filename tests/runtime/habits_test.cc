@@ -26,6 +26,22 @@ TEST(Habits, AssignmentToAnIndexedTensorWritesIntoIt) {
   EXPECT_EQ(Computed(y), (std::vector<double>{7, 7}));
 }
 
+// What is written into what nobody holds would be lost.
+TEST(Habits, AssignmentToWhatIsLookedUpIsAnError) {
+  Tensor x = Tensor::Zeros({3, 2}).Realize();
+  const Tensor i = Tensor::From({0, -1});
+  EXPECT_ERROR(x[{i}] = 5, "=", "PutAt");
+  EXPECT_ERROR(x[{i}] += 5, "+=", "PutAt");
+  EXPECT_ERROR((x[{i, i}] = 5), "=", "would be lost");
+  EXPECT_ERROR((x + 1) = 5, "=", "would be lost");
+  x[0] += 5;
+  Tensor rows = x[{i}];
+  rows += 1;
+  EXPECT_EQ(Computed(rows), (std::vector<double>{6, 6, 1, 1}));
+  EXPECT_EQ(Computed(x.PutAt({i, 1}, 7)), (std::vector<double>{5, 7, 0, 0, 0, 7}));
+  EXPECT_ERROR(x[UINT64_MAX], "Index", "outside");
+}
+
 TEST(Habits, BracesAreAxes) {
   const Tensor x = Tensor::Ones({2, 3}), y = Tensor::Ones({2, 4});
   EXPECT_EQ(x.TensorDot(y, {0}, {0}).shape(), Shape({3, 4}));

@@ -110,6 +110,19 @@ TEST(Optimizer, GradientsAddUpAndMissingOnesChangeNothing) {
   EXPECT_EQ(idle.ToVector<double>(), kStart);
 }
 
+// Adam's means have begun at 0 when a parameter first had a gradient, not with the first step.
+TEST(Optimizer, EachParameterCountsItsOwnSteps) {
+  Tensor w = Tensor::Ones({1}).Realize(), late = Tensor::Ones({1}).Realize();
+  Optimizer optimizer({w, late}, AdamOptions{.rate = 0.1});
+  for (int i = 0; i < 20; ++i) {
+    w.Sum().Backward();
+    optimizer.Step();
+  }
+  (w.Sum() + late.Sum()).Backward();
+  optimizer.Step();
+  EXPECT_NEAR(late.Item<float>(), 0.9, 1e-6);
+}
+
 TEST(Optimizer, GoesOnFromWhatItRemembered) {
   const AdamOptions options{.rate = 0.02};
   Tensor w = Start();
