@@ -52,8 +52,8 @@ bool Scales(const UOp& value, const UOp& dots) {
 
 // Whether where a load is at is read, too.
 bool ReadsIndices(const UOp& load) {
-  const std::vector<UOp> below = TopoSort({&load.src(1), 1});
-  return std::any_of(below.begin(), below.end(), [](const UOp& u) { return u.is(Op::kIndex); });
+  const auto is_load = [](const UOp& u) { return u.is(Op::kIndex); };
+  return FindBelow({&load.src(1), 1}, is_load) != nullptr;
 }
 
 int64_t Magnitude(const UOp& bytes) { return std::max(-bytes.vmin(), bytes.vmax()); }
@@ -386,16 +386,15 @@ UOp ByteTiler::TileOutputs(const UOp& sink) {
   const UOp row = Longest(c_.rows);
   const int64_t rows = row ? row.src(0).vmax() : 1, registers = target_.vector_registers;
   int64_t columns = c_.lane.src(0).vmax() >= kColumnsAtOnce ? kColumnsAtOnce : 1;
-  int64_t at_once = std::max<int64_t>(1, (registers - 8) / columns / 2);
-  if (KeepsRows()) {
-    // Rows that are laid out take no registers but their sums, and share a column's unpacking.
-    at_once = CeilDiv(rows, CeilDiv(rows, kRowsAtOnce));
-    columns = std::clamp<int64_t>(registers / 2 / at_once, 1, kColumnsAtOnce);
-  }
+  // Rows that are laid out take no registers but their sums, and share a column's unpacking.
+  const bool kept = KeepsRows();
+  const int64_t most = kept ? kRowsAtOnce : std::max<int64_t>(1, (registers - 8) / columns / 2);
+  const int64_t at_once = CeilDiv(rows, CeilDiv(rows, most));
+  if (kept) columns = std::clamp<int64_t>(registers / 2 / at_once, 1, kColumnsAtOnce);
   UOp out = ColumnsOutward(sink, c_);
   out = Simplify(TileApart(out, c_.lane, columns));
   if (rows == 1) return out;
-  return Tile(out, row, CeilDiv(rows, CeilDiv(rows, at_once)), 1);
+  return Tile(out, row, at_once, 1);
 }
 
 bool IsByte(const UOp& u) {

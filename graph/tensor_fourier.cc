@@ -12,11 +12,13 @@
 #include "graph/tensor.h"
 #include "graph/tensor_along.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
 using internal::Call;
 using internal::Fail;
+using internal::FittedTo;
 using internal::FloatResult;
 using internal::NormalAxes;
 using internal::Show;
@@ -69,15 +71,6 @@ Tensor WithEnd(const Tensor& x, int axis, const Extents& end) {
   Extents dims(x.shape().begin(), x.shape().begin() + axis);
   dims.insert(dims.end(), end.begin(), end.end());
   return x.Reshape(Dims(dims));
-}
-
-// Cut, or with zeros at the end.
-Tensor OfLength(const Tensor& x, int axis, int64_t n) {
-  const int64_t had = x.size(axis);
-  if (had >= n) return x.SliceAxis(axis, {0, n});
-  Pairs pairs(x.rank(), {0, 0});
-  pairs[axis].second = n - had;
-  return x.Pad(pairs);
 }
 
 // The factors of n whose products and passes cost least; none if a prime is too large, or n is 1.
@@ -150,11 +143,11 @@ Tensor ByConvolution(const Tensor& x, int sign) {
   const Tensor cos = square.cos.Unsqueeze(-1), sin = square.sin.Unsqueeze(-1);
   const Tensor back = Joined({cos, sign < 0 ? sin : -sin});
   const Tensor wrapped = back.SliceAxis(0, {1, {}}).Flip(0);
-  const Tensor weights = Cat({OfLength(back, 0, length - n + 1), wrapped}, 0);
+  const Tensor weights = Cat({FittedTo(back, 0, length - n + 1), wrapped}, 0);
   const double scale = 1 / static_cast<double>(length);
   const Complex filter = Parts((ByRadices(weights, radices, -1) * scale).Contiguous());
   const Tensor turned = Joined(Turned(Parts(x), cos, sin, sign));
-  const Tensor y = ByRadices(OfLength(turned, axis, length), radices, -1);
+  const Tensor y = ByRadices(FittedTo(turned, axis, length), radices, -1);
   const Tensor filtered = Joined(Turned(Parts(y), filter.re, filter.im, 1));
   const Tensor z = ByRadices(filtered, radices, 1).SliceAxis(axis, {0, n});
   return Joined(Turned(Parts(z), cos, sin, sign));
@@ -271,7 +264,7 @@ struct Request {
   Tensor OfComplex(Tensor x, size_t count, int sign) const {
     for (size_t i = 0; i < count; ++i) {
       x = Along(x, static_cast<int>(axes[i]), true, [&](const Tensor& t) {
-        return Transformed(OfLength(t, t.rank() - 3, lengths[i]), sign);
+        return Transformed(FittedTo(t, t.rank() - 3, lengths[i]), sign);
       });
     }
     return x;
@@ -296,7 +289,7 @@ Tensor Tensor::Rfft(const Axes& axes, const Ints& n, absl::string_view norm, Cal
   Call call("Rfft", at, *this);
   const Request ask(*this, false, false, axes, n, norm, false);
   const Tensor half = Along(WideFloat(*this), ask.last(), false, [&](const Tensor& t) {
-    return OfReal(OfLength(t, t.rank() - 2, ask.lengths.back()));
+    return OfReal(FittedTo(t, t.rank() - 2, ask.lengths.back()));
   });
   return ask.Scaled(ask.OfComplex(half, ask.axes.size() - 1, -1), dtype());
 }
@@ -307,7 +300,7 @@ Tensor Tensor::Irfft(const Axes& axes, const Ints& n, absl::string_view norm, Ca
   const Tensor half = ask.OfComplex(WideFloat(*this), ask.axes.size() - 1, 1);
   const int64_t length = ask.lengths.back();
   const Tensor whole = Along(half, ask.last(), true, [&](const Tensor& t) {
-    return ToReal(OfLength(t, t.rank() - 3, length / 2 + 1), length);
+    return ToReal(FittedTo(t, t.rank() - 3, length / 2 + 1), length);
   });
   return ask.Scaled(whole, dtype());
 }

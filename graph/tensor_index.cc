@@ -125,10 +125,8 @@ Tensor Tensor::PutAt(std::initializer_list<Index> indices, const Operand& values
                      CallSite at) const {
   Call call("PutAt", at, *this, values);
   Tensor given(internal::AsNode(values, dtype()));
-  Extent all = 1;
-  for (const Extent& n : shape()) all = all * n;
   // One more than it is, as 0 is what lookups outside give.
-  const Tensor place = (Arange(all, kInt64) + 1).Reshape(shape())[indices] - 1;
+  const Tensor place = (Arange(shape().Elements(), kInt64) + 1).Reshape(shape())[indices] - 1;
   const ScatterMode mode = accumulate ? ScatterMode::kAdd : ScatterMode::kSet;
   while (given.rank() > place.rank() && given.shape()[0].is_int(1)) given = given.Squeeze(0);
   return Flatten()
