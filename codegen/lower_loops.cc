@@ -14,7 +14,7 @@ constexpr int64_t kCombineBytes = 256;  // a value of each warp
 
 }  // namespace
 
-absl::Status Lowerer::OpenLoop(const UOp& range) {
+absl::Status Lowerer::OpenLoop(const UOp& range, absl::Span<const int64_t> strides) {
   const bool around = std::exchange(extents_, true);  // they need nothing of the loops around
   RETURN_IF_ERROR(Compute({range.src(0)}));
   const UOp extent = *Find(range.src(0));
@@ -38,20 +38,33 @@ absl::Status Lowerer::OpenLoop(const UOp& range) {
     begin = share(worker);
     end = share(Append(0, UOp::Make(Op::kAdd, {worker, UOp::Index(1)})));
   }
-  Block block;
-  block.bit = sets_.Bit(range);
-  RangeArg arg = range.arg<RangeArg>();
-  arg.id = next_id_++;
-  block.head = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(1)}, arg);
-  block.values.emplace(range.get(), block.head);
-  if (range.src(0).vmin() < 1) {
+  const bool guarded = range.src(0).vmin() < 1;
+  if (guarded) {
     Block around_it;
     around_it.skipped = UOp(range.src(0));
     around_it.rounds = extent;
-    block.guarded = true;
     blocks_.push_back(std::move(around_it));
   }
-  blocks_.push_back(std::move(block));
+  RangeArg arg = range.arg<RangeArg>();
+  const auto push = [&](int64_t step) {
+    Block block;
+    arg.id = next_id_++;
+    block.head = UOp::Make(Op::kRange, kInt64, {begin, end, UOp::Index(step)}, arg);
+    block.guarded = guarded && blocks_.back().rounds;
+    blocks_.push_back(std::move(block));
+  };
+  int64_t whole = extent.IsConst() ? extent.vmax() : 0;  // points that a loop has each time, or 0
+  for (const int64_t step : strides) {
+    push(step);
+    begin = blocks_.back().head;
+    const int here = static_cast<int>(blocks_.size()) - 1;
+    const UOp next = Append(here, UOp::Make(Op::kAdd, {begin, UOp::Index(step)}));
+    whole = whole > 0 && whole % step == 0 ? step : 0;
+    end = whole != 0 ? next : Append(here, UOp::Make(Op::kMin, {next, end}));
+  }
+  push(1);
+  blocks_.back().bit = sets_.Bit(range);
+  blocks_.back().values.emplace(range.get(), blocks_.back().head);
   return absl::OkStatus();
 }
 

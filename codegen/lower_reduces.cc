@@ -150,31 +150,24 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
   return AtHome(home, [&]() -> absl::Status {
     RETURN_IF_ERROR(FillForTiles(group));
     const int begin = FaultPlanted(Fault::kAccumulatorKept) ? 0 : home;
-    std::vector<UOp> regs;
-    for (size_t i = 0; i < group.size(); ++i) {
-      const UOp& r = group[i];
-      if (pool[i] != static_cast<int>(i)) {
-        regs.push_back(regs[pool[i]]);
-        continue;
-      }
-      if (const auto it = added_by_.find(r.get()); it != added_by_.end()) {
-        const UOp& index = it->second.src(0);
-        RETURN_IF_ERROR(Compute({UOp(index.src(0)), UOp(index.src(1))}));
-      }
-      const UOp start = Start(r, begin);
-      regs.push_back(Append(begin, UOp::Make(Op::kReg, {start}, FreshId())));
-    }
+    ASSIGN_OR_RETURN(std::vector<UOp> regs, Registers(group, pool, begin));
     const absl::Span<const UOp> ranges = ClosedRanges(group.back());
+    const std::vector<std::vector<int64_t>> blocks = BlocksOfSums(group);
+    std::vector<std::vector<UOp>> whole;  // of each loop over blocks, the registers before it
     const std::vector<UOp> early = FilledAhead(ranges[0]);
     const bool in_place = IsInPlace(group.back()), reading = in_place && ranges.size() == 1;
     if (!early.empty()) RETURN_IF_ERROR(FillFirst(early, ranges[0]));
-    for (const UOp& range : ranges) {
-      RETURN_IF_ERROR(OpenLoop(range));
-      if (!(range == ranges[0])) continue;
-      if (!early.empty()) {
-        RETURN_IF_ERROR(reading ? AwaitFilled(early) : FillNext(early, range));
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      RETURN_IF_ERROR(OpenLoop(ranges[i], blocks[i]));
+      for (size_t k = blocks[i].size(); k > 0; --k) {
+        whole.push_back(regs);
+        regs = RegistersOfBlock(group, pool, regs, static_cast<int>(blocks_.size() - 1 - k));
       }
-      RETURN_IF_ERROR(ComputeChains(range));
+      if (i > 0) continue;
+      if (!early.empty()) {
+        RETURN_IF_ERROR(reading ? AwaitFilled(early) : FillNext(early, ranges[0]));
+      }
+      RETURN_IF_ERROR(ComputeChains(ranges[0]));
       RETURN_IF_ERROR(EmitRescales(group, regs));
       RETURN_IF_ERROR(EmitSteps(absl::MakeSpan(group).first(few), absl::MakeSpan(regs).first(few)));
     }
@@ -188,6 +181,12 @@ absl::Status Lowerer::EmitReduces(const UOp& first) {
     for (size_t i = ranges.size(); i-- > 0;) {
       if (i == 0 && !early.empty()) RETURN_IF_ERROR(PutLate(ranges[0]));
       CloseLoop();
+      for (size_t k = 0; k < blocks[i].size(); ++k) {
+        AddBlock(whole.back(), regs);
+        regs = std::move(whole.back());
+        whole.pop_back();
+        CloseLoop();
+      }
     }
     for (size_t i = 0; i < group.size(); ++i) {
       const UOp& r = group[i];
@@ -240,6 +239,23 @@ absl::Status Lowerer::EmitRescales(const std::vector<UOp>& group, const std::vec
     Append(here, UOp::Make(Op::kSet, {regs[i], scaled}, FreshId()));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<UOp>> Lowerer::Registers(const std::vector<UOp>& group,
+                                                    const std::vector<int>& pool, int block) {
+  std::vector<UOp> out;
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (pool[i] != static_cast<int>(i)) {
+      out.push_back(out[pool[i]]);
+      continue;
+    }
+    if (const auto it = added_by_.find(group[i].get()); it != added_by_.end()) {
+      const UOp& index = it->second.src(0);
+      RETURN_IF_ERROR(Compute({UOp(index.src(0)), UOp(index.src(1))}));
+    }
+    out.push_back(Append(block, UOp::Make(Op::kReg, {Start(group[i], block)}, FreshId())));
+  }
+  return out;
 }
 
 UOp Lowerer::Start(const UOp& r, int block) {

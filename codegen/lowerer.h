@@ -1,5 +1,5 @@
 // What lowers a kernel: lower.cc (stores and values), lower_loops.cc (blocks and threads, too),
-// lower_reduces.cc and lower_stages.cc (scratch).
+// lower_reduces.cc, lower_sums.cc (long ones in blocks) and lower_stages.cc (scratch).
 #pragma once
 
 #include <cstdint>
@@ -88,7 +88,9 @@ class Lowerer {
 
   // ---- loops
 
-  absl::Status OpenLoop(const UOp& range);
+  // With `strides`, loops of these steps around it, each over the points from one step of the loop
+  // before to the next.
+  absl::Status OpenLoop(const UOp& range, absl::Span<const int64_t> strides = {});
   // A range whose points run at once: each block, thread or row of threads is one of them.
   absl::Status OpenAtOnce(const UOp& range, const UOp& extent);
   void CloseLoop();  // ends the innermost loop or IF
@@ -129,6 +131,9 @@ class Lowerer {
   // loop there may be ranges whose points run at once, each with a register of its own.
   absl::Status EmitRunning(const UOp& u);
   bool OverThreads(const UOp& u) const;
+  // A register for each, before the loops of a reduction, but for those that share one.
+  absl::StatusOr<std::vector<UOp>> Registers(const std::vector<UOp>& group,
+                                             const std::vector<int>& pool, int block);
   // What a reduction starts from: a constant, or one in every lane; of tiles that an UPDATE adds,
   // what they are added to.
   UOp Start(const UOp& r, int block);
@@ -143,6 +148,18 @@ class Lowerer {
   absl::Status LoadFirst(const std::vector<UOp>& values);
   // One iteration: each register takes up its value. A sum of products is one rounding.
   absl::Status EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs);
+
+  // ---- long sums
+
+  // How long sums of floats are taken in blocks: of each of the loops, outermost first, the steps
+  // of loops around it, outermost first. No sum takes up many more values than a block has: what
+  // it has so far grows, and more and more of the last bits of each would be lost.
+  std::vector<std::vector<int64_t>> BlocksOfSums(const std::vector<UOp>& group) const;
+  // Registers of a block's own for the sums, in the loop over blocks; those of the others stay.
+  std::vector<UOp> RegistersOfBlock(const std::vector<UOp>& group, const std::vector<int>& pool,
+                                    const std::vector<UOp>& whole, int block);
+  // Adds a block's sums to those of all blocks, in the innermost loop.
+  void AddBlock(const std::vector<UOp>& whole, const std::vector<UOp>& of_block);
 
   // ---- stages
 

@@ -36,7 +36,10 @@ absl::flat_hash_set<const Node*> LoopsToUnroll(const UOp& program) {
 }
 
 int64_t LoopCount(const UOp& loop) {
-  const UOp &begin = loop.src(0), &end = loop.src(1), &step = loop.src(2);
+  const UOp &begin = loop.src(0), &step = loop.src(2);
+  const UOp& end = loop.src(1).is(Op::kMin) ? loop.src(1).src(0) : loop.src(1);
+  const bool block = end.is(Op::kAdd) && end.src(0) == begin;  // of so many points, or fewer
+  if (block && end.src(1).IsConst() && step.IsConst(1)) return end.src(1).vmax();
   if (!begin.IsConst() || !end.IsConst() || !step.IsConst() || step.vmin() < 1) return 0;
   return (end.vmax() - begin.vmin() + step.vmin() - 1) / step.vmin();
 }
