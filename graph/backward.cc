@@ -8,6 +8,7 @@
 #include "graph/buffer.h"
 #include "graph/grad.h"
 #include "graph/history.h"
+#include "graph/sample.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
 
@@ -120,6 +121,9 @@ std::shared_ptr<Tensor::State>& Tensor::GradNow(bool replaced) const {
 
 void Tensor::Backward(CallSite at) const {
   Call call("Backward", at, *this);
+  if (internal::FunctionScope::Current() != 0) {
+    Fail("a function under Vmap, Jvp or the like leaves no gradients behind; return those of Grad");
+  }
   absl::flat_hash_set<const Node*> reached;
   const UOp loss = WithHistory(uop());
   for (const UOp& u : TopoSort({&loss, 1})) {

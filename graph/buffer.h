@@ -61,6 +61,7 @@ struct Buffer : std::enable_shared_from_this<Buffer> {
   std::shared_ptr<Storage> storage;
   std::shared_ptr<const History> history;  // see graph/history.h
   std::vector<size_t> computed_from;       // hashes of the nodes, where there is no history
+  bool stands_for_input = false;           // of a function that is traced: it never has values
   Buffer();
   ~Buffer();
   Buffer(const Buffer&) = delete;

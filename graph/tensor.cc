@@ -9,6 +9,7 @@
 #include "graph/flags.h"
 #include "graph/infer.h"
 #include "graph/infer_device.h"
+#include "graph/sample.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_moved.h"
@@ -301,6 +302,7 @@ Variable::Variable(const std::string& name, int64_t min, int64_t max, CallSite a
 
 Tensor::Tensor(UOp value) : state_(std::make_shared<State>()) {
   state_->value = std::move(value);
+  state_->function = internal::FunctionScope::Current();
   if (internal::Trace* trace = internal::Trace::Current()) trace->Born(state_);
   internal::MadeInCall(*this);
 }

@@ -982,6 +982,7 @@ class Tensor {
     std::vector<std::weak_ptr<State>> through;
     bool own = false;             // MakeOwn has made the value its own
     uint64_t trace = 0;           // the capture that made it
+    uint64_t function = 0;        // the function under Vmap, or its like, that made it
     std::shared_ptr<State> grad;  // see Backward
   };
   friend class internal::Trace;
@@ -989,6 +990,8 @@ class Tensor {
   State& Now() const;
   // The gradient, as this thread sees it; whether it is looked at or another takes its place.
   std::shared_ptr<State>& GradNow(bool replaced) const;
+  // An Error of the call under way where a function under Vmap would write into what is not its.
+  static void CheckOwn(const State& written);
   // Makes this, a view, show that version of its base.
   void Renew(const UOp& base_version) const;
   Tensor& Update(const Tensor& value);

@@ -6,6 +6,7 @@
 #include "graph/constant_results.h"
 #include "graph/infer_device.h"
 #include "graph/no_grad.h"
+#include "graph/sample.h"
 #include "graph/shifts.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
@@ -160,6 +161,7 @@ Tensor& Tensor::Assign(const Operand& value) {
   Tensor base;
   base.state_ = held;
   State& root = base.Now();
+  CheckOwn(root);
   UOp whole = internal::Current(root.value);
   if (internal::IsSharedMemory(whole)) {
     Fail("the memory of ", Describe(whole),
@@ -200,6 +202,14 @@ Tensor& Tensor::Assign(const Operand& value) {
   return *this;
 }
 
+void Tensor::CheckOwn(const State& written) {
+  const uint64_t function = internal::FunctionScope::Current();
+  if (function == 0 || written.function == function) return;
+  Fail(Describe(written.value),
+       " was there before the function under Vmap, Jvp or the like, which ",
+       "may write into nothing but its own; return the value instead");
+}
+
 void Tensor::Renew(const UOp& base_version) const {
   State& self = Now();
   UOp u = base_version;
@@ -218,6 +228,7 @@ Tensor& Tensor::Update(const Tensor& value) {
          " cannot hold; cast it first, or Assign the result rounded as it should be");
   }
   State& self = Now();
+  CheckOwn(self.base ? *self.base : self);
   const bool has_place =
       self.value.is(Op::kAssign) ||
       (self.value.is(Op::kBuffer) && self.value.arg<BufferArg>().buffer->history == nullptr);

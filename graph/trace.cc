@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "graph/sample.h"
 #include "graph/status.h"
 #include "graph/tensor_internal.h"
 
@@ -16,7 +17,7 @@ Trace::Trace() : id_(last_id_.fetch_add(1) + 1) {
 Trace::~Trace() { current_ = nullptr; }
 
 Tensor Trace::AddInput(DType dtype, const Shape& shape, Device device) {
-  return Tensor(NewBuffer(dtype, shape.ToExtents(), device));
+  return Tensor(Placeholder(dtype, shape, device));
 }
 
 void Trace::Born(const std::shared_ptr<Tensor::State>& state) {
@@ -41,8 +42,7 @@ Tensor::State& Trace::See(const std::shared_ptr<Tensor::State>& state) {
   c.had_grad_ = state->grad != nullptr;
   const UOp& value = state->value;
   c.is_placeholder_ = bool{value.device()};
-  c.seen_ = c.is_placeholder_ ? NewBuffer(value.dtype(), value.shape().ToExtents(), value.device())
-                              : value;
+  c.seen_ = c.is_placeholder_ ? Placeholder(value.dtype(), value.shape(), value.device()) : value;
   c.inside_.value = c.seen_;
   captured_.push_back(std::move(made));
   by_state_.emplace(state.get(), &c);

@@ -64,12 +64,6 @@ Jit::Jit(Erased step) : impl_(std::make_unique<Impl>()) { impl_->step = std::mov
 Jit::~Jit() = default;
 Jit::Jit(Jit&&) noexcept = default;
 
-void Jit::CheckArity(size_t takes, size_t given) {
-  if (takes == given) return;
-  throw Error(absl::InvalidArgumentError(
-      absl::StrCat("Jit: the step takes ", takes, " tensors, and ", given, " are passed")));
-}
-
 int Jit::captures() const {
   std::lock_guard lock(impl_->mutex);
   return static_cast<int>(impl_->captures.size());

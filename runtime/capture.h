@@ -24,25 +24,24 @@
 // a step that overwrites a tensor which it also gets by another way in the same call.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "graph/tensor.h"
+#include "graph/tensor_function.h"
 #include "runtime/realize.h"
 
 namespace tessera {
 
 class Jit {
  public:
-  using Step = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+  using Step = TensorsToTensors;
 
   // Of a function from a vector of tensors, or from up to 8 of them, to a vector, one or none.
   template <typename Fn>
   requires(!std::is_same_v<std::decay_t<Fn>, Jit>) explicit Jit(Fn fn)
-      : Jit(Erased{Erase<0>(std::move(fn))}) {}
+      : Jit(Erased{internal::AsTensorsToTensors("Jit: the step", std::move(fn))}) {}
   ~Jit();
   Jit(Jit&&) noexcept;
 
@@ -64,52 +63,6 @@ class Jit {
   };
   struct Impl;
   explicit Jit(Erased step);
-
-  template <typename Result>
-  static std::vector<Tensor> AsVector(const Result& result) {
-    if constexpr (std::is_same_v<Result, Tensor>) {
-      return {result};
-    } else {
-      return result;
-    }
-  }
-  template <int arity, typename Fn>
-  static Step Erase(Fn fn) {
-    using Inputs = std::vector<Tensor>;
-    if constexpr (std::is_invocable_v<Fn&, const Inputs&>) {
-      return [fn = std::move(fn)](const Inputs& inputs) mutable -> Inputs {
-        if constexpr (std::is_void_v<std::invoke_result_t<Fn&, const Inputs&>>) {
-          fn(inputs);
-          return {};
-        } else {
-          return AsVector(fn(inputs));
-        }
-      };
-    } else {
-      static_assert(arity <= 8, "a step takes a vector of tensors or up to 8 of them");
-      return EraseArity<arity>(std::move(fn), std::make_index_sequence<arity>());
-    }
-  }
-  template <size_t>
-  using Each = const Tensor&;
-  template <int arity, typename Fn, size_t... i>
-  static Step EraseArity(Fn fn, std::index_sequence<i...>) {
-    using Inputs = std::vector<Tensor>;
-    if constexpr (std::is_invocable_v<Fn&, Each<i>...>) {
-      return [fn = std::move(fn)](const Inputs& inputs) mutable -> Inputs {
-        CheckArity(arity, inputs.size());
-        if constexpr (std::is_void_v<std::invoke_result_t<Fn&, Each<i>...>>) {
-          fn(inputs[i]...);
-          return {};
-        } else {
-          return AsVector(fn(inputs[i]...));
-        }
-      };
-    } else {
-      return Erase<arity + 1>(std::move(fn));
-    }
-  }
-  static void CheckArity(size_t takes, size_t given);
 
   std::unique_ptr<Impl> impl_;
 };

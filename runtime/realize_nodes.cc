@@ -183,9 +183,11 @@ absl::StatusOr<Storages> BindLeaves(const PlanKey& key, const NodeSet& overwritt
     Buffer& buffer = *leaf.arg<BufferArg>().buffer;
     if (buffer.storage == nullptr) {
       if (!overwritten.contains(leaf.get())) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("realize: ", Describe(leaf),
-                         " was never given data; Assign to it first, or create it with Zeros"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            "realize: ", Describe(leaf),
+            buffer.stands_for_input
+                ? " stands for an input while a function is traced, which may not read values"
+                : " was never given data; Assign to it first, or create it with Zeros"));
       }
       if (!first_writes) first_writes.emplace(key);
       ASSIGN_OR_RETURN(auto storage, AllocateTensor(leaf.shape(), leaf.dtype(), leaf.device(),

@@ -11,53 +11,22 @@ namespace {
 
 Sharding Three(int axis) { return Sharding({"CPU:0", "CPU:1", "CPU:2"}, axis); }
 
-// Odd multiples of 1/128 in an order of their own: no zeros, where many functions have a corner.
-Tensor Input(const CompositeInput& in, uint64_t seed) {
-  int64_t n = 1;
-  for (int64_t d : in.shape) n *= d;
-  std::vector<double> v(n);
-  uint64_t state = seed * 2654435761u + 99991;
-  std::vector<int64_t> order(n);
-  for (int64_t i = 0; i < n; ++i) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    const auto j = static_cast<int64_t>((state >> 33) % static_cast<uint64_t>(i + 1));
-    order[i] = order[j];
-    order[j] = i;
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    const double unit = (static_cast<double>(order[i]) + 0.5) / static_cast<double>(n);
-    v[i] = in.low + (std::floor((in.high - in.low) * unit * 64) + 0.5) / 64;
-    if (in.dtype.IsInt()) v[i] = std::floor(v[i]);
-  }
-  return Tensor::From(v, in.shape).Cast(in.dtype).To("CPU");
-}
-
-std::vector<Tensor> Inputs(const CompositeRow& row, std::optional<DType> floats = {}) {
-  std::vector<Tensor> out;
-  for (size_t i = 0; i < row.inputs.size(); ++i) {
-    Tensor t = Input(row.inputs[i], i + 1);
-    if (floats && t.dtype().IsFloat()) t = t.Cast(*floats);
-    out.push_back(t.Realize());
-  }
-  return out;
-}
-
 class Composite : public ::testing::TestWithParam<CompositeRow> {};
 
 TEST_P(Composite, AgreesWithTheReference) {
   const CompositeRow& row = GetParam();
   Compared compared;
-  EXPECT_EQ(Mismatch(row.fn(Inputs(row)), &compared), "") << row.name;
+  EXPECT_EQ(Mismatch(row.fn(CompositeInputs(row)), &compared), "") << row.name;
   // Something must have been compared.
   int64_t elements = 0;
-  for (const Tensor& t : row.fn(Inputs(row))) elements += t.elements();
+  for (const Tensor& t : row.fn(CompositeInputs(row))) elements += t.elements();
   EXPECT_GT(elements, 0);
   EXPECT_GT(compared.exact + compared.within, 0);
 }
 
 TEST_P(Composite, SpreadOverPlaces) {
   const CompositeRow& row = GetParam();
-  std::vector<Tensor> inputs = Inputs(row);
+  std::vector<Tensor> inputs = CompositeInputs(row);
   const std::vector<Tensor> whole = row.fn(inputs);
   for (size_t i = 0; i < inputs.size(); ++i) {
     for (int axis = 0; axis < inputs[i].rank(); ++axis) {
@@ -96,7 +65,7 @@ Tensor Loss(const CompositeRow& row, const std::vector<Tensor>& inputs) {
 TEST_P(Composite, AdjointAgreesWithDifferences) {
   const CompositeRow& row = GetParam();
   if (!row.differentiable) GTEST_SKIP() << "whole numbers, or a step";
-  std::vector<Tensor> inputs = Inputs(row, kFloat64);
+  std::vector<Tensor> inputs = CompositeInputs(row, kFloat64);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i].dtype().IsFloat()) continue;
     std::vector<double> direction(inputs[i].elements());
@@ -124,7 +93,7 @@ void TryDtypes(const CompositeRow& row, std::initializer_list<DType> dtypes) {
   int worked = 0;
   for (DType t : dtypes) {
     SCOPED_TRACE(t.ToString());
-    const std::vector<Tensor> inputs = Inputs(row, t);
+    const std::vector<Tensor> inputs = CompositeInputs(row, t);
     std::vector<Tensor> out;
     try {
       out = row.fn(inputs);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct CompositeRow {
 inline void PrintTo(const CompositeRow& row, std::ostream* out) { *out << row.name; }
 
 std::vector<CompositeRow> CompositeRows();
+// What a row is called with; its floats of another dtype; other numbers for another set.
+std::vector<Tensor> CompositeInputs(const CompositeRow& row, std::optional<DType> floats = {},
+                                    int set = 0);
 // The parts in composite_rows_more.cc, composite_rows_rest.cc and composite_rows_matrix.cc.
 void AddMoreRows(std::vector<CompositeRow>& rows);
 void AddRestOfRows(std::vector<CompositeRow>& rows);
