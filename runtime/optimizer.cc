@@ -8,6 +8,7 @@
 #include "graph/no_grad.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
+#include "runtime/step_rules.h"
 
 namespace tessera {
 
@@ -16,29 +17,6 @@ using internal::Fail;
 using internal::Show;
 
 namespace {
-
-void CheckNotNegative(double x, const char* what) {
-  if (!(x >= 0) || std::isinf(x)) Fail(what, " must be 0 or more and finite, not ", x);
-}
-
-void CheckShare(double x, const char* what) {
-  if (!(x >= 0 && x < 1)) Fail(what, " must be at least 0 and less than 1, not ", x);
-}
-
-void Check(const SgdOptions& o) {
-  CheckNotNegative(o.rate, "rate");
-  CheckNotNegative(o.weight_decay, "weight_decay");
-  CheckShare(o.momentum, "momentum");
-  if (o.nesterov && o.momentum == 0) Fail("nesterov needs a momentum; it is 0");
-}
-
-void Check(const AdamOptions& o) {
-  CheckNotNegative(o.rate, "rate");
-  CheckNotNegative(o.weight_decay, "weight_decay");
-  CheckNotNegative(o.eps, "eps");
-  CheckShare(o.beta1, "beta1");
-  CheckShare(o.beta2, "beta2");
-}
 
 // Where numbers for tensors of a device lie: on each of its places.
 Device OfNumbers(Device device) {
@@ -50,18 +28,20 @@ Tensor Filled(const Shape& shape, DType dtype, Device device, double x) {
   return Tensor::Empty(Dims(shape.ToExtents()), dtype, device).Assign(x).Realize();
 }
 
-// 1 - beta^steps, exact where beta is near 1.
-Tensor Correction(double beta, const Tensor& steps) {
-  return beta == 0 ? steps.OnesLike() : -(steps * std::log(beta)).Expm1();
+void CheckSettable() {
+  if (internal::Trace::Current() == nullptr) return;
+  Fail("a captured step cannot set the rate, since that would run once; call it between steps, or ",
+       "give it a schedule (runtime/learning_rate.h) before the first one");
 }
 
 }  // namespace
 
-Optimizer::Optimizer(std::vector<Tensor> parameters, std::variant<SgdOptions, AdamOptions> options,
-                     CallSite at)
-    : options_(options), rate_(std::visit([](const auto& o) { return o.rate; }, options)) {
+Optimizer::Optimizer(std::vector<Tensor> parameters, OptimizerOptions options, CallSite at)
+    : options_(std::move(options)),
+      rate_(std::visit([](const auto& o) { return o.rate; }, options_)) {
   Call call("Optimizer", at);
-  std::visit([](const auto& o) { Check(o); }, options_);
+  CheckOptions(options_);
+  if (parameters.empty()) Fail("is given no parameters; name the tensors that it shall change");
   for (Tensor& p : parameters) Adopt(std::move(p));
 }
 
@@ -77,42 +57,18 @@ void Optimizer::Adopt(Tensor value) {
                                   [&](const Shared& s) { return s.device == device; });
   const auto shared = static_cast<size_t>(known - shared_.begin());
   if (known == shared_.end()) {
-    shared_.push_back({device, Filled(Shape(), kFloat64, device, rate_)});
+    shared_.push_back({device, Filled(Shape(), kFloat64, device, rate_), {}});
   }
-  const auto zeros = [&] {
-    return Filled(value.shape(), AccumulateType(value.dtype()), value.device(), 0);
-  };
-  const auto* sgd = std::get_if<SgdOptions>(&options_);
-  Parameter p{value, {}, {}, {}, shared};
-  if (sgd == nullptr || sgd->momentum != 0) p.first = zeros();
-  if (sgd == nullptr) {
-    p.second = zeros();
-    p.steps = Filled(Shape(), kFloat64, device, 0);
+  Parameter p{value, {}, {}, shared};
+  const Remembered remembered = WhatIsRemembered(options_);
+  for (const double begin : remembered.tensors) {
+    p.tensors.push_back(
+        Filled(value.shape(), AccumulateType(value.dtype()), value.device(), begin));
+  }
+  for (const double begin : remembered.numbers) {
+    p.numbers.push_back(Filled(Shape(), kFloat64, device, begin));
   }
   parameters_.push_back(std::move(p));
-}
-
-// What becomes of x; what is remembered is assigned on the way.
-Tensor Optimizer::Moved(const Parameter& p, const Tensor& x, const Tensor& gradient) {
-  const Shared& s = shared_[p.shared];
-  const Tensor rate = s.rate.Cast(x.dtype());
-  Tensor first = p.first, second = p.second, steps = p.steps;  // the same tensors
-  if (const auto* o = std::get_if<SgdOptions>(&options_)) {
-    const Tensor g = o->weight_decay == 0 ? gradient : gradient + x * o->weight_decay;
-    if (o->momentum == 0) return x - rate * g;
-    first.Assign(first * o->momentum + g);
-    return x - rate * (o->nesterov ? g + first * o->momentum : first);
-  }
-  const auto& o = std::get<AdamOptions>(options_);
-  const bool decays = o.weight_decay != 0;
-  const Tensor g = decays && o.coupled ? gradient + x * o.weight_decay : gradient;
-  const Tensor kept = decays && !o.coupled ? x - x * (rate * o.weight_decay) : x;
-  first.Assign(first * o.beta1 + g * (1 - o.beta1));
-  second.Assign(second * o.beta2 + g * g * (1 - o.beta2));
-  steps.Assign(steps + 1);
-  const Tensor by = (s.rate / Correction(o.beta1, steps)).Cast(x.dtype());
-  const Tensor root = Correction(o.beta2, steps).Sqrt().Cast(x.dtype());
-  return kept - by * first / (second.Sqrt() / root + o.eps);
 }
 
 void Optimizer::Step(CallSite at) {
@@ -124,33 +80,61 @@ void Optimizer::Step(CallSite at) {
   }
   NoGrad scope;
   std::vector<Tensor> changed;
+  const auto change = [&](absl::Span<const Tensor> tensors) {
+    changed.insert(changed.end(), tensors.begin(), tensors.end());
+  };
+  if (schedule_) {
+    for (Shared& s : shared_) {
+      s.rate.Assign(schedule_(s.step));
+      s.step.Assign(s.step + 1);
+      change({s.rate, s.step});
+    }
+  }
   for (Parameter& p : parameters_) {
     const Tensor gradient = p.value.grad();
     if (!gradient) continue;
     const DType wide = AccumulateType(p.value.dtype());
-    p.value.Assign(Moved(p, p.value.Cast(wide), gradient.Cast(wide)).Cast(p.value.dtype()));
+    const ParameterStep step{p.value.Cast(wide), gradient.Cast(wide), shared_[p.shared].rate,
+                             p.tensors, p.numbers};
+    p.value.Assign(Moved(options_, step).Cast(p.value.dtype()));
     p.value.ClearGrad();
-    for (const Tensor& t : {p.value, p.first, p.second, p.steps}) {
-      if (t) changed.push_back(t);
-    }
+    change({p.value});
+    change(p.tensors);
+    change(p.numbers);
   }
   if (internal::Trace::Current() == nullptr) Tensor::Realize(absl::MakeSpan(changed), at);
 }
 
 void Optimizer::SetRate(double rate, CallSite at) {
   Call call("SetRate", at);
-  CheckNotNegative(rate, "rate");
+  if (!(rate >= 0) || std::isinf(rate)) Fail("rate must be 0 or more and finite, not ", rate);
+  CheckSettable();
   rate_ = rate;
+  schedule_ = nullptr;
   for (Shared& s : shared_) s.rate.Assign(rate).Realize();
 }
+
+void Optimizer::SetRate(RateSchedule schedule, CallSite at) {
+  Call call("SetRate", at);
+  CheckSettable();
+  if (!schedule) Fail("takes a schedule, not an empty one");
+  schedule_ = std::move(schedule);
+  for (Shared& s : shared_) {
+    if (!s.step) s.step = Filled(Shape(), kFloat64, s.device, 0);
+    s.step.Assign(0).Realize();
+  }
+}
+
+double Optimizer::rate() const { return schedule_ ? schedule_(shared_[0].step).Item() : rate_; }
 
 std::vector<Tensor> Optimizer::State() const {
   std::vector<Tensor> out;
   for (const Parameter& p : parameters_) {
-    for (const Tensor& t : {p.first, p.second, p.steps}) {
-      if (t) out.push_back(t);
-    }
+    out.insert(out.end(), p.tensors.begin(), p.tensors.end());
+    out.insert(out.end(), p.numbers.begin(), p.numbers.end());
   }
+  if (!schedule_) return out;
+  for (const Shared& s : shared_) out.push_back(s.step);
   return out;
 }
 

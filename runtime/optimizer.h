@@ -9,38 +9,19 @@
 //   });
 #pragma once
 
-#include <variant>
 #include <vector>
 
 #include "graph/tensor.h"
+#include "runtime/learning_rate.h"
+#include "runtime/optimizer_options.h"
 
 namespace tessera {
-
-// x -= rate * v with v = momentum * v + g, or g + momentum * v where it is Nesterov's; of no
-// momentum v = g. To g, the gradient, weight_decay * x is added first.
-struct SgdOptions {
-  double rate = 1e-2;
-  double momentum = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-};
-
-// x -= rate * m / (sqrt(v) + eps), with m and v the means of g and g^2 that decay by beta1 and
-// beta2, corrected for having begun at 0. The weight decay is AdamW's, x *= 1 - rate *
-// weight_decay, or, coupled, Adam's, added to g.
-struct AdamOptions {
-  double rate = 1e-3;
-  double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  bool coupled = false;
-};
 
 // Tensors of floats, which it marks with RequireGrad, and what it remembers of each: in the
 // parameter's dtype, or f32 of narrower ones, on its device, spread as it is.
 class Optimizer {
  public:
-  Optimizer(std::vector<Tensor> parameters, std::variant<SgdOptions, AdamOptions> options,
+  Optimizer(std::vector<Tensor> parameters, OptimizerOptions options,
             CallSite at = CallSite::Here());
 
   // Assigns to each parameter that has a gradient, and clears that: the next Backward begins anew.
@@ -49,10 +30,13 @@ class Optimizer {
 
   // Of the steps from now on, those of captured steps as well.
   void SetRate(double rate, CallSite at = CallSite::Here());
-  double rate() const { return rate_; }
+  // From now on by a schedule, whose steps are counted from 0. It is part of what a captured step
+  // does: set it before the capture, and no other rate after it.
+  void SetRate(RateSchedule schedule, CallSite at = CallSite::Here());
+  double rate() const;  // of the next step
 
-  // What it remembers, always in the same order: to be saved with the parameters, and assigned to
-  // when training goes on from there.
+  // What it remembers, always in the same order, last how many steps a schedule has made: to be
+  // saved with the parameters, and assigned to when training goes on from there.
   std::vector<Tensor> State() const;
 
  private:
@@ -60,17 +44,19 @@ class Optimizer {
   struct Shared {
     Device device;
     Tensor rate;
+    Tensor step;  // of the schedule
   };
   struct Parameter {
-    Tensor value, first, second;  // the momentum, or both means; empty where not needed
-    Tensor steps;                 // in which it had a gradient, as the means' correction asks
+    Tensor value;
+    // The count of its steps is its own, too: means begin when it first has a gradient.
+    std::vector<Tensor> tensors, numbers;
     size_t shared;
   };
   void Adopt(Tensor parameter);
-  Tensor Moved(const Parameter& p, const Tensor& x, const Tensor& gradient);
 
-  std::variant<SgdOptions, AdamOptions> options_;
+  OptimizerOptions options_;
   double rate_;
+  RateSchedule schedule_;
   std::vector<Shared> shared_;
   std::vector<Parameter> parameters_;
 };

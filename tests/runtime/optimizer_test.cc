@@ -79,6 +79,101 @@ TEST(Optimizer, Adam) {
        -0.06549627377956467, 1.550845273652659});
 }
 
+TEST(Optimizer, AmsGrad) {
+  ExpectSteps(AdamOptions{.rate = 0.02, .beta2 = 0.5, .amsgrad = true},
+              {0.5604790406952772, -0.9399226335314486, 1.9399226335146496, 0.3107954378511413,
+               -0.06511679214180048, 1.5601557060719873});
+}
+
+TEST(Optimizer, Nadam) {
+  ExpectSteps(NadamOptions{.rate = 0.02},
+              {0.5506766732739469, -0.9486866507148876, 1.9486866507006222, 0.2998518084509204,
+               -0.07701327379236361, 1.5511895588055036});
+  ExpectSteps(NadamOptions{.rate = 0.02,
+                           .beta1 = 0.8,
+                           .beta2 = 0.95,
+                           .eps = 1e-6,
+                           .weight_decay = 0.1,
+                           .decoupled = true,
+                           .momentum_decay = 0.1},
+              {0.552304805616954, -0.9380661025914088, 1.932092945378364, 0.3028797511215463,
+               -0.07212202803809042, 1.5468852604952739});
+}
+
+TEST(Optimizer, Adamax) {
+  ExpectSteps(AdamaxOptions{.rate = 0.02, .weight_decay = 0.1},
+              {0.5584833314664145, -0.9401747488469527, 1.9401720940564273, 0.3071459439006748,
+               -0.0705544359490537, 1.5595808490906575});
+}
+
+TEST(Optimizer, RmsProp) {
+  ExpectSteps(RmsPropOptions{.rate = 0.02},
+              {0.861633453839382, -0.561004346077837, 1.5610043451077151, 0.49614673502239676,
+               -0.0028926214678888073, 1.9264318916948708});
+  ExpectSteps(RmsPropOptions{.rate = 0.02,
+                             .alpha = 0.9,
+                             .eps = 1e-6,
+                             .weight_decay = 0.1,
+                             .momentum = 0.5,
+                             .centered = true},
+              {0.7198298581279287, -0.7648491755764955, 1.7648239690770433, 0.4488534621112494,
+               0.02178295436840413, 1.73275234738216});
+}
+
+TEST(Optimizer, Adagrad) {
+  ExpectSteps(AdagradOptions{.rate = 0.02},
+              {0.5442599341323084, -0.955190440460695, 1.9551904404605958, 0.2935565049852434,
+               -0.08300240775009499, 1.544702215134883});
+  ExpectSteps(AdagradOptions{.rate = 0.02, .rate_decay = 0.1, .weight_decay = 0.1, .initial = 0.5},
+              {0.5349167683516298, -0.9586239747560015, 1.9585954986942657, 0.28868173888910914,
+               -0.08949124468971535, 1.5413130834202249});
+}
+
+TEST(Optimizer, Adadelta) {
+  ExpectSteps(AdadeltaOptions{}, {0.5096921975241214, -0.9902767730873554, 1.9902767728953406,
+                                  0.2596546971837455, -0.11542158533672221, 1.5097170529265707});
+  ExpectSteps(AdadeltaOptions{.rho = 0.8, .eps = 1e-3, .weight_decay = 0.1},
+              {0.6996965633486464, -0.779602892987087, 1.7795655791053568, 0.4255010724045539,
+               -0.002906048425031699, 1.7170894809674235});
+}
+
+// By its definition; torch has none.
+TEST(Optimizer, Lion) {
+  ExpectSteps(LionOptions{.rate = 0.02}, {0.56, -0.94, 1.94, 0.31, -0.065, 1.56});
+  const LionOptions options{.rate = 0.7, .beta1 = 0.5, .beta2 = 0.6, .weight_decay = 0.1};
+  ExpectNear(
+      Steps(Start(), options, true),
+      {0.97304322625, 1.1404184725, -0.33500197, 0.843474100625, -0.1340570878125, 3.15395972875},
+      1e-13);
+}
+
+// Each rule on parameters that lie spread, its memory where they lie.
+TEST(Optimizer, EveryRuleOnSpreadParameters) {
+  const PlaceList places(std::vector<Place>{Place("CPU", 0), Place("CPU", 1)});
+  const std::vector<OptimizerOptions> rules = {SgdOptions{.momentum = 0.9},
+                                               AdamOptions{.amsgrad = true},
+                                               NadamOptions{},
+                                               AdamaxOptions{},
+                                               RmsPropOptions{.momentum = 0.5, .centered = true},
+                                               AdagradOptions{},
+                                               AdadeltaOptions{},
+                                               LionOptions{}};
+  for (const OptimizerOptions& rule : rules) {
+    SCOPED_TRACE(rule.index());
+    const auto alone = std::visit([](const auto& o) { return Steps(Start(), o, false); }, rule);
+    const Tensor spread = Start().Shard(places, 1).Realize();
+    ExpectNear(std::visit([&](const auto& o) { return Steps(spread, o, true); }, rule), alone,
+               1e-13);
+    Optimizer optimizer({spread}, rule);
+    LossOf(spread).Backward();
+    optimizer.Step();
+    for (const Tensor& t : optimizer.State()) {
+      EXPECT_EQ(t.device().places().size(), 2u);
+      EXPECT_EQ(t.rank() == 2, t.device() == spread.device());
+    }
+  }
+}
+
 TEST(Optimizer, ParametersStayWhereTheyAre) {
   const AdamOptions options{.rate = 0.02};
   const std::vector<double> alone = Steps(Start(), options, false);
@@ -176,9 +271,17 @@ TEST(Optimizer, Refuses) {
   EXPECT_ERROR(Optimizer({w}, SgdOptions{.momentum = 1}), "Optimizer", "less than 1, not 1");
   EXPECT_ERROR(Optimizer({w}, SgdOptions{.nesterov = true}), "Optimizer", "needs a momentum");
   EXPECT_ERROR(Optimizer({w}, AdamOptions{.beta2 = kNan}), "Optimizer", "beta2 must be");
+  EXPECT_ERROR(Optimizer({}, SgdOptions{}), "Optimizer", "no parameters");
+  EXPECT_ERROR(Optimizer({w}, LionOptions{.beta1 = 1}), "Optimizer", "beta1 must be");
+  EXPECT_ERROR(Optimizer({w}, AdagradOptions{.initial = -1}), "Optimizer", "initial must be");
+  EXPECT_ERROR(Optimizer({w}, RmsPropOptions{.alpha = 2}), "Optimizer", "alpha must be");
   Optimizer optimizer({w}, SgdOptions{});
   EXPECT_ERROR(optimizer.Step(), "Step", "none of the 1 parameters has a gradient");
   EXPECT_ERROR(optimizer.SetRate(kInf), "SetRate", "finite");
+  EXPECT_ERROR(optimizer.SetRate(RateSchedule()), "SetRate", "empty");
+  Jit step([&](const std::vector<Tensor>&) { optimizer.SetRate(0.5); });
+  EXPECT_ERROR(step({}), "SetRate", "captured step cannot set the rate");
+  EXPECT_EQ(optimizer.rate(), 1e-2);
 }
 
 }  // namespace
