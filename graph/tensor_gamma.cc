@@ -1,31 +1,26 @@
-// The inverse of the error function, the logarithm of the gamma function and its derivative. All
-// are computed in f64, by approximations good to its last digits but one or two.
+// The logarithm of the gamma function, its derivatives, and what is made of it. All are computed in
+// f64, by approximations good to its last digits but one or two.
 #include <cmath>
-#include <initializer_list>
+#include <iterator>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_polynomial.h"
 
 namespace tessera {
 
 using internal::Call;
+using internal::Fail;
 using internal::FloatResult;
+using internal::Polynomial;
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// Coefficients from the constant on.
-Tensor Polynomial(const Tensor& x, std::initializer_list<double> coefficients) {
-  Tensor sum;
-  for (const double* c = std::data(coefficients) + coefficients.size();
-       c-- != coefficients.begin();)
-    sum = sum ? sum * x + *c : Tensor::Full({}, *c, kFloat64);
-  return sum;
-}
 
 // What lies below 1/2 is found at 1 - x.
 struct Reflected {
@@ -36,78 +31,7 @@ struct Reflected {
 // pi x, less a multiple of pi.
 Tensor Turned(const Tensor& x) { return (x - x.Round()) * std::numbers::pi; }
 
-// Of floats narrower than f64, in f64: erfinv(x) / x by polynomials in w = -log(1 - x^2), or in its
-// root, fitted to 3e-9 up to where the last f32 below 1 is.
-Tensor NarrowErfInv(const Tensor& x) {
-  const Tensor w = -((1 - x) * (1 + x)).Log(), near = w < 5;
-  const Tensor s = Where(near, w - 2.5, Where(near, 5, w).Sqrt() - 3);  // no root of 0
-  constexpr double kFitted[][2] = {
-      {1.5014093535139468, 2.8329768008866116},
-      {0.24664028763584636, 1.0016752352580793},
-      {-0.00417733940503426, 0.0094453416969800721},
-      {-0.0012527446625215028, -0.0076427053360925128},
-      {0.00021828263104357027, 0.0056872987958803689},
-      {-4.9619107849648044e-06, -0.0035675412424910871},
-      {-3.4346114386946326e-06, 0.0014765713777617512},
-      {4.6589185072406127e-07, -0.00011894422129409772},
-      {1.8037127979101112e-08, -0.00027974520532239079},
-      {-8.772804739272561e-09, 0.00015971577604202082},
-      {3.3554607141814694e-10, -2.8235651097239248e-05},
-  };
-  Tensor sum;
-  for (size_t i = std::size(kFitted); i-- > 0;) {
-    const auto [of_near, of_far] = kFitted[i];
-    const Tensor c = Where(near, of_near, Tensor::Full({}, of_far, kFloat64));
-    sum = sum ? sum * s + c : c;
-  }
-  return sum * x;
-}
-
-// The quantiles of the normal distribution by rational functions (Wichura, 1988: AS 241), in the
-// middle of the distance from it, in the tails of the root of the logarithm of what is beyond.
-Tensor WideErfInv(const Tensor& x) {
-  const Tensor size = x.Abs(), q = x * 0.5, r = 0.180625 - q * q;
-  const Tensor middle =
-      q *
-      Polynomial(r, {3.3871328727963666080e0, 1.3314166789178437745e+2, 1.9715909503065514427e+3,
-                     1.3731693765509461125e+4, 4.5921953931549871457e+4, 6.7265770927008700853e+4,
-                     3.3430575583588128105e+4, 2.5090809287301226727e+3}) /
-      Polynomial(r, {1.0, 4.2313330701600911252e+1, 6.8718700749205790830e+2,
-                     5.3941960214247511077e+3, 2.1213794301586595867e+4, 3.9307895800092710610e+4,
-                     2.8729085735721942674e+4, 5.2264952788528545610e+3});
-  const Tensor root = (-((1 - size) * 0.5).Log()).Sqrt();
-  const Tensor s = root - 1.6, t = root - 5;
-  const Tensor near =
-      Polynomial(s, {1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0,
-                     3.64784832476320460504e0, 1.27045825245236838258e0, 2.41780725177450611770e-1,
-                     2.27238449892691845833e-2, 7.74545014278341407640e-4}) /
-      Polynomial(
-          s, {1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1,
-              1.48103976427480074590e-1, 1.51986665636164571966e-2, 5.47593808499534494600e-4,
-              1.05075007164441684324e-9});
-  const Tensor far = Polynomial(t, {6.65790464350110377720e0, 5.46378491116411436990e0,
-                                    1.78482653991729133580e0, 2.96560571828504891230e-1,
-                                    2.65321895265761230930e-2, 1.24266094738807843860e-3,
-                                    2.71155556874348757815e-5, 2.01033439929228813265e-7}) /
-                     Polynomial(t, {1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1,
-                                    1.48753612908506148525e-2, 7.86869131145613259100e-4,
-                                    1.84631831751005468180e-5, 1.42151175831644588870e-7,
-                                    2.04426310338993978564e-15});
-  const Tensor tail = Where(root <= 5, near, far).CopySign(x);
-  return Where(size <= 0.85, middle, tail) * (1 / std::numbers::sqrt2);
-}
-
 }  // namespace
-
-Tensor Tensor::ErfInv(CallSite at) const {
-  Call call("ErfInv", at, *this);
-  const DType type = FloatResult(dtype());
-  const Tensor wide = Cast(kFloat64), size = wide.Abs(), inside = size < 1;
-  const Tensor x = Where(inside, wide, 0);
-  const Tensor y = type == kFloat64 ? WideErfInv(x) : NarrowErfInv(x);
-  const Tensor edge = Where(size == 1, Where(wide > 0, kInfinity, -kInfinity), kNan);
-  return Where(inside, y, edge).Cast(type);
-}
 
 // Lanczos' sum of nine terms for g = 7, as one fraction: all coefficients are positive then, and it
 // takes one division. Its value is the leading one's long before powers of z overflow.
@@ -145,6 +69,113 @@ Tensor Tensor::Digamma(CallSite at) const {
   const Tensor at_pole = Where(x == 0, (x * 0 - kInfinity).CopySign(-x), kNan);
   const Tensor y = Where(from.below, Where(pole, at_pole, below), above);
   return Where(x.IsInf(), Where(x > 0, kInfinity, kNan), y).Cast(FloatResult(dtype()));
+}
+
+namespace {
+
+// The sum over k >= 0 of (k + q)^-s: ten terms, and the rest by the formula of Euler and Maclaurin.
+// Where s is so large that powers of it overflow, those terms are nothing beside the first.
+Tensor HurwitzZeta(const Tensor& s, const Tensor& q) {
+  constexpr int kAlone = 10;
+  constexpr double kBernoulli[] = {1.0 / 6,       -1.0 / 30,      1.0 / 42, -1.0 / 30,
+                                   5.0 / 66,      -691.0 / 2730,  7.0 / 6,  -3617.0 / 510,
+                                   43867.0 / 798, -174611.0 / 330};
+  Tensor sum = q.Pow(-s);
+  for (int k = 1; k < kAlone; ++k) sum = sum + (q + k).Pow(-s);
+  const Tensor w = q + kAlone, by = s.Minimum(1e6), square = 1 / (w * w);
+  // From the last term on: each is (s + 2j - 2) (s + 2j - 1) / w^2 / (2j) (2j + 1) of the one
+  // before times the ratio of their numbers of Bernoulli.
+  constexpr int kTerms = std::size(kBernoulli);
+  Tensor tail = Tensor::Zeros({}, kFloat64);
+  for (int j = kTerms - 1; j >= 0; --j) {
+    double factorial = 1;  // of (2j + 2)
+    for (int i = 2; i <= 2 * j + 2; ++i) factorial *= i;
+    tail = tail * square * (by + 2 * j + 1) * (by + 2 * j + 2) + kBernoulli[j] / factorial;
+  }
+  return sum + w.Pow(-s) * (w / (s - 1) + 0.5 + tail * by / w);
+}
+
+// ln gamma(x) less Stirling's (x - 1/2) ln x - x + ln(2 pi) / 2, of x >= 10.
+Tensor BeyondStirling(const Tensor& x) {
+  const Tensor s = 1 / (x * x);
+  return Polynomial(s, {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360,
+                        1.0 / 156}) /
+         x;
+}
+
+}  // namespace
+
+Tensor Tensor::Zeta(const Operand& of) const {
+  Call call("Zeta", of.site(), *this, of);
+  const DType type = FloatResult(internal::CommonType(*this, of));
+  const Tensor s = Cast(kFloat64), q = Tensor(internal::AsNode(of, type)).Cast(kFloat64);
+  const Tensor inside = (s > 1) & (q > 0), pole = (q <= 0) & (q == q.Floor());
+  const Tensor sum = HurwitzZeta(Where(inside, s, 2), Where(inside, q, 1));
+  const Tensor edge = Where(((s == 1) & (q > 0)) | ((s >= 1) & pole), kInfinity, kNan);
+  return Where(inside, sum, edge).Cast(type);
+}
+
+// Below 1/2 from the other side, by the derivatives of the cotangent, polynomials of it.
+Tensor Tensor::Polygamma(int n, CallSite at) const {
+  Call call("Polygamma", at, *this);
+  if (n < 0 || n > 20) Fail("takes an order from 0 to 20, not ", n);
+  if (n == 0) return Digamma();
+  const Tensor x = Cast(kFloat64);
+  const Reflected from(x);
+  double scale = n % 2 == 0 ? -1 : 1;
+  for (int i = 2; i <= n; ++i) scale *= i;
+  const Tensor order = Tensor::Full({}, n + 1.0, kFloat64);
+  const Tensor above = HurwitzZeta(order, from.z.Minimum(1e15)) * scale;
+  std::vector<double> c = {0, 1};
+  for (int i = 0; i < n; ++i) {  // -(1 + c^2) times the derivative
+    std::vector<double> next(c.size() + 1, 0.0);
+    for (size_t k = 1; k < c.size(); ++k) {
+      const double slope = static_cast<double>(k) * c[k];
+      next[k - 1] -= slope;
+      next[k + 1] -= slope;
+    }
+    c = next;
+  }
+  const Tensor angle = Turned(x), pole = angle == 0;
+  const Tensor cotangent = 1 / Where(pole | from.below.LogicalNot(), 1, angle).Tan();
+  Tensor turned = Tensor::Zeros({}, kFloat64);
+  for (size_t k = c.size(); k-- > 0;) turned = turned * cotangent + c[k];
+  const double power = std::pow(std::numbers::pi, n + 1);
+  const Tensor below = (n % 2 == 0 ? above : -above) - turned * power;
+  const Tensor at_zero = (x * 0 - kInfinity).CopySign(-x);
+  const Tensor at_pole =
+      n % 2 == 1 ? Tensor::Full({}, kInfinity, kFloat64) : Where(x == 0, at_zero, kNan);
+  const Tensor y = Where(from.below, Where(pole, at_pole, below), above);
+  return Where(x.IsInf(), Where(x > 0, 0, kNan), y).Cast(FloatResult(dtype()));
+}
+
+Tensor Tensor::MvLgamma(int p, CallSite at) const {
+  Call call("MvLgamma", at, *this);
+  if (p < 1) Fail("takes matrices of one row or more, not ", p);
+  const Tensor x = Cast(kFloat64);
+  Tensor sum = Tensor::Full({}, p * (p - 1) / 4.0 * std::log(std::numbers::pi), kFloat64);
+  for (int i = 0; i < p; ++i) sum = sum + (x - i / 2.0).Lgamma();
+  return Where(x > (p - 1) / 2.0, sum, kNan).Cast(FloatResult(dtype()));
+}
+
+// Of a large number, gamma of it over gamma of the sum is a power of it and little else: what that
+// leaves is computed without the large logarithms, whose difference would have few digits.
+Tensor Tensor::BetaLn(const Operand& of) const {
+  Call call("BetaLn", of.site(), *this, of);
+  const DType type = FloatResult(internal::CommonType(*this, of));
+  const Tensor x = Cast(kFloat64), y = Tensor(internal::AsNode(of, type)).Cast(kFloat64);
+  const Tensor inside = (x > 0) & (y > 0) & x.IsFinite() & y.IsFinite();
+  const Tensor first = x < y, a = Where(inside, Where(first, x, y), 1),
+               b = Where(inside, Where(first, y, x), 1);
+  const Tensor is_large = b >= 10, large = Where(is_large, b, 10), small = Where(is_large, 1, b);
+  const Tensor sum = a + large;
+  const Tensor ratio = BeyondStirling(large) - BeyondStirling(sum) - a * large.Log() -
+                       (sum - 0.5) * (a / large).Log1p() + a;
+  const Tensor rest = small.Lgamma() - (a + small).Lgamma();
+  const Tensor value = a.Lgamma() + Where(is_large, ratio, rest);
+  const Tensor none = (x >= 0) & (y >= 0);
+  const Tensor edge = Where(none, Where((x == 0) | (y == 0), kInfinity, -kInfinity), kNan);
+  return Where(inside, value, edge).Cast(type);
 }
 
 }  // namespace tessera

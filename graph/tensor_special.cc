@@ -161,6 +161,11 @@ Tensor Tensor::Sinc(CallSite at) const {
   });
 }
 
+Tensor Tensor::Entr(CallSite at) const {
+  Call call("Entr", at, *this);
+  return InFloats(*this, [](const Tensor& x) { return Where(x < 0, -kInfinity, -x.XLogY(x)); });
+}
+
 Tensor Tensor::Frac(CallSite at) const {
   Call call("Frac", at, *this);
   return *this - Trunc();

@@ -34,7 +34,8 @@ std::set<std::string> Functions() {
 
 const std::vector<std::string> kRows = {
     "tests/support/composite_rows.cc", "tests/support/composite_rows_more.cc",
-    "tests/support/composite_rows_rest.cc", "tests/support/composite_rows_matrix.cc"};
+    "tests/support/composite_rows_rest.cc", "tests/support/composite_rows_matrix.cc",
+    "tests/support/composite_rows_named.cc"};
 
 // Those that no file calls, and no exception names; and exceptions that are none.
 void ExpectCalled(std::vector<std::string> files,

@@ -336,6 +336,7 @@ std::vector<CompositeRow> CompositeRows() {
   AddMoreRows(rows);
   AddRestOfRows(rows);
   AddMatrixRows(rows);
+  AddNamedRows(rows);
   return rows;
 }
 

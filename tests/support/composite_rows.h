@@ -31,9 +31,11 @@ std::vector<CompositeRow> CompositeRows();
 // What a row is called with; its floats of another dtype; other numbers for another set.
 std::vector<Tensor> CompositeInputs(const CompositeRow& row, std::optional<DType> floats = {},
                                     int set = 0);
-// The parts in composite_rows_more.cc, composite_rows_rest.cc and composite_rows_matrix.cc.
+// The parts in composite_rows_more.cc, composite_rows_rest.cc, composite_rows_matrix.cc and
+// composite_rows_named.cc.
 void AddMoreRows(std::vector<CompositeRow>& rows);
 void AddRestOfRows(std::vector<CompositeRow>& rows);
 void AddMatrixRows(std::vector<CompositeRow>& rows);
+void AddNamedRows(std::vector<CompositeRow>& rows);
 
 }  // namespace tessera
