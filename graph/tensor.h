@@ -64,6 +64,7 @@ struct ClassLossOptions;
 struct ValuesAndIndices;
 struct Normalised;
 struct SingularValues;
+struct UniqueElements;
 namespace internal {
 class Trace;  // graph/trace.h
 }
@@ -611,6 +612,11 @@ class Tensor {
                 CallSite at = CallSite::Here()) const;
   Tensor ArgMin(std::optional<int> axis = {}, bool keepdim = false,
                 CallSite at = CallSite::Here()) const;
+  // The same, ignoring NaNs; -1 of nothing but NaNs.
+  Tensor NanArgMax(std::optional<int> axis = {}, bool keepdim = false,
+                   CallSite at = CallSite::Here()) const;
+  Tensor NanArgMin(std::optional<int> axis = {}, bool keepdim = false,
+                   CallSite at = CallSite::Here()) const;
 
   // ---- running along an axis, from its beginning
   // Everything so far, in the dtype that Sum and Prod have.
@@ -644,8 +650,10 @@ class Tensor {
   // The middle one, of an even number the lower; NaN where there is one.
   ValuesAndIndices Median(int axis = -1, bool keepdim = false,
                           CallSite at = CallSite::Here()) const;
-  // Interpolated at position q (n - 1) of the sorted elements; NaN where there is one.
+  // At position q (n - 1) of the n sorted elements, between two of them as the method says; NaN
+  // where there is one.
   Tensor Quantile(double q, std::optional<int> axis = {}, bool keepdim = false,
+                  QuantileMethod method = QuantileMethod::kLinear,
                   CallSite at = CallSite::Here()) const;
   // Where each value would go into the last axis of this tensor, which is in order: before its
   // equals, or after them.
@@ -671,6 +679,16 @@ class Tensor {
   // Median, ignoring NaNs; of nothing but NaNs it is NaN.
   ValuesAndIndices NanMedian(int axis = -1, bool keepdim = false,
                              CallSite at = CallSite::Here()) const;
+  Tensor NanQuantile(double q, std::optional<int> axis = {}, bool keepdim = false,
+                     QuantileMethod method = QuantileMethod::kLinear,
+                     CallSite at = CallSite::Here()) const;
+  // The element that occurs most often, of several the smallest, and the last position that has it.
+  // NaNs count as equal, here and below.
+  ValuesAndIndices Mode(int axis = -1, bool keepdim = false, CallSite at = CallSite::Here()) const;
+  // Of all elements, each once: the first n, ascending; then, as the shape cannot say how many
+  // there are, `fill`. CountUnique is how many, as i32.
+  UniqueElements Unique(int64_t n, Number fill = 0, CallSite at = CallSite::Here()) const;
+  Tensor CountUnique(CallSite at = CallSite::Here()) const;
 
   // ---- by index. An index outside the axis, negative ones included, reads 0 and writes nothing.
   // The axis is replaced by the axes of the index.
@@ -1055,6 +1073,11 @@ struct Normalised {
 };
 struct SingularValues {
   Tensor u, s, vt;
+};
+// Vectors of n: the values, where each comes first, and how often; 0 where there are no more. And,
+// in the shape of what they are of, which of the values each element is, also of those beyond n.
+struct UniqueElements {
+  Tensor values, indices, counts, inverse;
 };
 
 // ---- of several tensors alike

@@ -20,6 +20,10 @@ enum class PadMode : uint8_t { kConstant, kReflect, kReplicate, kCircular, kSymm
 // What a loss gives: one number for each element, their mean, or their sum.
 enum class LossReduction : uint8_t { kNone, kMean, kSum };
 
+// What lies between two elements in order: a point of the line between them, the lower or the
+// higher one, the nearer one (halfway, that at an even position), or their mean.
+enum class QuantileMethod : uint8_t { kLinear, kLower, kHigher, kNearest, kMidpoint };
+
 struct ScanOptions {
   bool exclusive = false;  // element i combines those before it
   bool reverse = false;    // from the end

@@ -109,33 +109,118 @@ ValuesAndIndices Tensor::Median(int axis, bool keepdim, CallSite at) const {
   });
 }
 
-Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, CallSite at) const {
-  Call call("Quantile", at, *this);
+namespace {
+
+// At a place among elements in order: after how many of them, and which share of the way to the
+// next.
+struct PointInOrder {
+  double before, share;
+};
+
+PointInOrder PointOf(double place, QuantileMethod method) {
+  const double below = std::floor(place), share = place - below;
+  switch (method) {
+    case QuantileMethod::kLinear:
+      return {below, share};
+    case QuantileMethod::kLower:
+      return {below, 0};
+    case QuantileMethod::kHigher:
+      return {std::ceil(place), 0};
+    case QuantileMethod::kNearest:
+      return {std::nearbyint(place), 0};
+    case QuantileMethod::kMidpoint:
+      break;
+  }
+  return {below, share == 0 ? 0 : 0.5};
+}
+
+// The same of places that are numbers of a tensor.
+std::pair<Tensor, Tensor> PointsOf(const Tensor& place, QuantileMethod method) {
+  const Tensor below = place.Floor(), share = place - below, none = share.ZerosLike();
+  switch (method) {
+    case QuantileMethod::kLinear:
+      return {below, share};
+    case QuantileMethod::kLower:
+      return {below, none};
+    case QuantileMethod::kHigher:
+      return {place.Ceil(), none};
+    case QuantileMethod::kNearest:
+      return {place.Round(), none};
+    case QuantileMethod::kMidpoint:
+      break;
+  }
+  return {below, (share > 0).Cast(share.dtype()) * 0.5};
+}
+
+Tensor Between(const Tensor& low, const Tensor& high, const Tensor& share) {
+  const Tensor finite = low.IsFinite() & high.IsFinite();
+  return Where(finite, low + (high - low) * share, low * (1 - share) + high * share);
+}
+
+void CheckShare(double q) {
   if (!(q >= 0 && q <= 1)) Fail("takes a share from 0 to 1, not ", q);
+}
+
+// Of all elements, by a function of a vector of them.
+template <typename F>
+Tensor OfAll(const Tensor& x, bool keepdim, F f) {
+  const Tensor flat = f(x.Flatten());
+  return keepdim ? flat.Reshape(std::vector<int64_t>(x.rank(), 1)) : flat;
+}
+
+}  // namespace
+
+Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, QuantileMethod method,
+                        CallSite at) const {
+  Call call("Quantile", at, *this);
+  CheckShare(q);
   if (!axis) {
-    const Tensor flat = Flatten().Quantile(q, 0);
-    return keepdim ? flat.Reshape(std::vector<int64_t>(rank(), 1)) : flat;
+    return OfAll(*this, keepdim, [&](const Tensor& x) { return x.Quantile(q, 0, false, method); });
   }
   const int a = AxisAlong(*axis, rank());
-  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.Quantile(q, a); });
+  if (rank() == 0) {
+    return OfElement(*this, [&](const Tensor& x) { return x.Quantile(q, a); });
+  }
   const int64_t n = size(a);
   if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
-  const double place = q * static_cast<double>(n - 1);
-  const auto below = static_cast<int64_t>(std::floor(place));
-  const double share = place - std::floor(place);
+  const PointInOrder place = PointOf(q * static_cast<double>(n - 1), method);
+  const auto below = static_cast<int64_t>(place.before);
   const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
     const Tensor x = internal::WideFloat(sources[0]);
-    const Tensor low = At(x, a, Extent(below), keepdim)[0];
-    Tensor value = low;
-    if (share != 0) {
-      const Tensor high = At(x, a, Extent(below + 1), keepdim)[0];
-      const Tensor finite = low.IsFinite() & high.IsFinite();
-      value = Where(finite, low + (high - low) * share, low * (1 - share) + high * share);
+    Tensor value = At(x, a, Extent(below), keepdim)[0];
+    if (place.share != 0) {
+      value = Between(value, At(x, a, Extent(below + 1), keepdim)[0],
+                      Tensor::Full({}, place.share, x.dtype()));
     }
     const Tensor with_nan = Where(x.IsNan().Any(a, keepdim), std::nan(""), value);
     return {with_nan.Cast(internal::FloatResult(dtype()))};
   };
   return internal::AlongAxis({*this}, a, of)[0];
+}
+
+// NaNs are above all in order, so that places among the others follow from how many there are.
+Tensor Tensor::NanQuantile(double q, std::optional<int> axis, bool keepdim, QuantileMethod method,
+                           CallSite at) const {
+  Call call("NanQuantile", at, *this);
+  CheckShare(q);
+  if (!dtype().IsFloat()) return Quantile(q, axis, keepdim, method);
+  if (!axis) {
+    return OfAll(*this, keepdim,
+                 [&](const Tensor& x) { return x.NanQuantile(q, 0, false, method); });
+  }
+  const int a = AxisAlong(*axis, rank());
+  if (rank() == 0) return *this;
+  if (size(a) == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
+  const Tensor x = internal::WideFloat(*this), order = x.ArgSort(a);
+  const Tensor last =
+      (IsNan().LogicalNot().Cast(kInt32).Sum(a, /*keepdim=*/true) - 1).Maximum(0).Cast(kFloat64);
+  const auto [before, share] = PointsOf(last * q, method);
+  const auto at_place = [&](const Tensor& place) {
+    return x.Gather(a, order.Gather(a, place.Cast(order.dtype())));
+  };
+  const Tensor value =
+      Between(at_place(before), at_place((before + 1).Minimum(last)), share.Cast(x.dtype()));
+  return (keepdim ? value : value.Squeeze(a)).Cast(dtype());
 }
 
 }  // namespace tessera

@@ -49,6 +49,31 @@ Tensor Tensor::Average(const Tensor& weights, const Axes& axes, bool keepdim, Ca
   return ((x * w).Sum(axes, keepdim) / w.Sum(axes, keepdim)).Cast(type);
 }
 
+namespace {
+
+// The first position of the extreme, which is no NaN; where there is none, -1.
+Tensor PositionOf(const Tensor& x, const Tensor& extreme, std::optional<int> axis, bool keepdim) {
+  const Tensor found = x == extreme;
+  const Tensor any = axis ? found.Any(*axis, keepdim) : found.Any({}, keepdim);
+  return Where(any, found.Cast(kUInt8).ArgMax(axis, keepdim), -1);
+}
+
+Axes AxesOf(std::optional<int> axis) { return axis ? Axes(*axis) : Axes(); }
+
+}  // namespace
+
+Tensor Tensor::NanArgMax(std::optional<int> axis, bool keepdim, CallSite at) const {
+  Call call("NanArgMax", at, *this);
+  if (!dtype().IsFloat()) return ArgMax(axis, keepdim);
+  return PositionOf(*this, NanMax(AxesOf(axis), /*keepdim=*/true), axis, keepdim);
+}
+
+Tensor Tensor::NanArgMin(std::optional<int> axis, bool keepdim, CallSite at) const {
+  Call call("NanArgMin", at, *this);
+  if (!dtype().IsFloat()) return ArgMin(axis, keepdim);
+  return PositionOf(*this, NanMin(AxesOf(axis), /*keepdim=*/true), axis, keepdim);
+}
+
 Tensor Tensor::NanProd(const Axes& axes, bool keepdim, CallSite at) const {
   Call call("NanProd", at, *this);
   return dtype().IsFloat() ? Where(IsNan(), 1, *this).Prod(axes, keepdim) : Prod(axes, keepdim);

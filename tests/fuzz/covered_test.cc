@@ -24,7 +24,7 @@ std::set<std::string> Functions() {
   const std::string shown = text.substr(begin, hidden - begin) + text.substr(after, end - after);
   const std::regex declared(
       "\n *(?:static )?(?:Tensor&?|std::vector<Tensor>|std::pair<Tensor, Tensor>|ValuesAndIndices|"
-      "Normalised|SingularValues) ([A-Z]\\w*)\\(");
+      "Normalised|SingularValues|UniqueElements) ([A-Z]\\w*)\\(");
   std::set<std::string> names;
   for (std::sregex_iterator i(shown.begin(), shown.end(), declared), none; i != none; ++i) {
     names.insert((*i)[1]);

@@ -1,4 +1,4 @@
-// Rows of special functions.
+// Rows of what has a name in statistics: special functions, quantiles, what elements there are.
 #include "tests/support/composite_rows.h"
 
 namespace tessera {
@@ -26,10 +26,45 @@ void AddSpecial(std::vector<CompositeRow>& rows) {
                   }});
 }
 
+void AddInOrder(std::vector<CompositeRow>& rows) {
+  const std::vector<CompositeInput> x = {{{3, 7}}};
+  const auto with_nan = [](const Tensor& t) { return Where(t > 1, 0.0 / 0.0, t); };
+  rows.push_back({"Quantiles", x, [](In x) -> Out {
+                    return {x[0].Quantile(0.3, 1, false, QuantileMethod::kLower),
+                            x[0].Quantile(0.3, 0, true, QuantileMethod::kHigher),
+                            x[0].Quantile(0.4, 1, false, QuantileMethod::kNearest),
+                            x[0].Quantile(0.6, {}, false, QuantileMethod::kMidpoint),
+                            x[0].NanQuantile(0.3, 1)};
+                  }});
+  rows.push_back({"QuantilesWithoutNans", x,
+                  [=](In x) -> Out {
+                    const Tensor t = with_nan(x[0]);
+                    return {t.NanQuantile(0.3, 1),
+                            t.NanQuantile(0.5, 0, true),
+                            t.NanQuantile(0.7, {}, false, QuantileMethod::kMidpoint),
+                            t.NanArgMax(1),
+                            t.NanArgMin(),
+                            t.NanArgMin(0, true)};
+                  },
+                  false});
+  rows.push_back({"Mode", {{{3, 8}}}, [](In x) -> Out {
+                    const auto both = x[0].Mode(1), of_round = (x[0].Round() + x[0] * 0).Mode(0);
+                    return {both.values, both.indices, of_round.values, of_round.indices};
+                  }});
+  rows.push_back({"Unique", {{{4, 5}, 0, 9, kInt32}, {{4, 5}}}, [](In x) -> Out {
+                    const UniqueElements few = x[0].Unique(4), many = x[0].Unique(12, -1),
+                                         of_floats = x[1].Unique(17);
+                    return {few.values,       few.indices,      few.counts,        few.inverse,
+                            many.values,      many.indices,     many.counts,       many.inverse,
+                            of_floats.values, of_floats.counts, x[0].CountUnique()};
+                  }});
+}
+
 }  // namespace
 
 void AddNamedRows(std::vector<CompositeRow>& rows) {
   AddSpecial(rows);
+  AddInOrder(rows);
 }
 
 }  // namespace tessera
