@@ -195,6 +195,23 @@ class Tensor {
                        Device device = {}, CallSite at = CallSite::Here());
   static Tensor Exponential(double rate, const Dims& shape, DType dtype = kFloat32,
                             Device device = {}, CallSite at = CallSite::Here());
+  static Tensor LogNormal(double mean, double deviation, const Dims& shape, DType dtype = kFloat32,
+                          Device device = {}, CallSite at = CallSite::Here());  // e^Normal
+  static Tensor Laplace(double mean, double scale, const Dims& shape, DType dtype = kFloat32,
+                        Device device = {}, CallSite at = CallSite::Here());
+  static Tensor Logistic(double mean, double scale, const Dims& shape, DType dtype = kFloat32,
+                         Device device = {}, CallSite at = CallSite::Here());
+  static Tensor Gumbel(double mode, double scale, const Dims& shape, DType dtype = kFloat32,
+                       Device device = {}, CallSite at = CallSite::Here());  // of maxima
+  static Tensor Cauchy(double median, double scale, const Dims& shape, DType dtype = kFloat32,
+                       Device device = {}, CallSite at = CallSite::Here());
+  // Normal, but none below low or above high, either of which may be infinite.
+  static Tensor TruncatedNormal(double mean, double deviation, double low, double high,
+                                const Dims& shape, DType dtype = kFloat32, Device device = {},
+                                CallSite at = CallSite::Here());
+  // How many trials there are up to the first success, from 1, of which each has that probability.
+  static Tensor Geometric(double p, const Dims& shape, DType dtype = kInt32, Device device = {},
+                          CallSite at = CallSite::Here());
   // Initial weights [out, in, ...] of a layer that keep the variance of what goes through it; a is
   // the slope of the LeakyRelu after it.
   static Tensor GlorotUniform(const Dims& shape, DType dtype = kFloat32, Device device = {},
@@ -213,6 +230,24 @@ class Tensor {
   // n positions of the last axis, as i32, drawn in proportion to its weights; none that are 0,
   // negative or NaN. -1 where no weight is left.
   Tensor Multinomial(int64_t n, bool replacement = true, CallSite at = CallSite::Here()) const;
+  // A position of an axis, as i32, drawn with the probabilities that Softmax makes of these logits;
+  // -1 where all are -inf.
+  Tensor Categorical(int axis = -1, CallSite at = CallSite::Here()) const;
+  // n positions of an axis drawn alike, or in proportion to the weights of its positions: what lies
+  // there, 0 where no weight is left.
+  Tensor Choice(int64_t n, bool replacement = true, const Tensor& weights = {}, int axis = 0,
+                CallSite at = CallSite::Here()) const;
+  // A number for each element, which is a parameter of the distribution, in its float dtype. NaN
+  // outside the parameter's domain. Constants to derivatives. Numbers are proposed, and the first
+  // that is accepted is drawn; where none of so many is, with a probability below 1e-7, one near
+  // the middle.
+  Tensor RandGamma(CallSite at = CallSite::Here()) const;  // of shape this and scale 1; this > 0
+  Tensor RandBeta(const Operand& b) const;                 // of shapes this and b, both above 0
+  // Rows of the last axis that add up to 1, of concentrations above 0.
+  Tensor RandDirichlet(CallSite at = CallSite::Here()) const;
+  Tensor RandPoisson(CallSite at = CallSite::Here()) const;  // of this rate, from 0 on
+  // How many of so many trials, a whole number, succeed, each with probability p from 0 to 1.
+  Tensor RandBinomial(const Operand& p) const;
   // Each element 0 with probability p, else divided by 1 - p.
   Tensor Dropout(double p = 0.5, CallSite at = CallSite::Here()) const;
   // The same for whole channels: elements that share their first two positions go together.

@@ -159,7 +159,7 @@ Tensor Tensor::Exponential(double rate, const Dims& shape, DType dtype, Device d
   CheckFloat(dtype);
   if (!(rate > 0)) Fail("takes a rate above 0, not ", rate);
   const Tensor unit = 1 - Rand(shape, AccumulateType(dtype));
-  return (unit.Log() * (-1 / rate)).Cast(dtype).To(device);
+  return (unit.Log() / rate).Abs().Cast(dtype).To(device);  // no -0
 }
 
 namespace {

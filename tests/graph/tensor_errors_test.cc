@@ -120,6 +120,8 @@ TEST(TensorErrors, AxesThatAreNone) {
       OF(x, NanArgMax(2)),
       OF(x, NanArgMin(-3)),
       OF(x, Mode(2)),
+      OF(x, Categorical(2)),
+      OF(x, Choice(1, true, {}, 2)),
       OF(x, Take(G().i, 2)),
       OF(x, Gather(2, G().i)),
       OF(x, Scatter(2, G().i, G().x)),

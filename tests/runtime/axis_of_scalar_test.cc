@@ -49,6 +49,7 @@ const std::vector<Case>& Cases() {
       {"NanArgMax", [](const Tensor& t, int a) { return t.NanArgMax(a); }, 0},
       {"NanArgMin", [](const Tensor& t, int a) { return t.NanArgMin(a); }, 0},
       {"Mode", [](const Tensor& t, int a) { return t.Mode(a).values; }, 3},
+      {"Categorical", [](const Tensor& t, int a) { return t.Categorical(a); }, 0},
       {"Gather", [](const Tensor& t, int a) { return t.Gather(a, Zero()); }, 3},
       {"Take", [](const Tensor& t, int a) { return t.Take(Zero(), a); }, 3},
       {"Scatter", [](const Tensor& t, int a) { return t.Scatter(a, Zero(), t * 2); }, 6},

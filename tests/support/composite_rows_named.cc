@@ -1,4 +1,5 @@
-// Rows of what has a name in statistics: special functions, quantiles, what elements there are.
+// Rows of what has a name in statistics: special functions, distributions, quantiles, what elements
+// there are.
 #include "tests/support/composite_rows.h"
 
 namespace tessera {
@@ -60,11 +61,51 @@ void AddInOrder(std::vector<CompositeRow>& rows) {
                   }});
 }
 
+void AddDistributions(std::vector<CompositeRow>& rows) {
+  rows.push_back({"Distributions",
+                  {{{4, 6}}},
+                  [](In x) -> Out {
+                    Tensor::ManualSeed(11);
+                    const Tensor of = x[0].Cast(kFloat32);
+                    return {of + Tensor::LogNormal(0, 0.5, {4, 6}),
+                            of + Tensor::Laplace(1, 2, {4, 6}),
+                            of + Tensor::Logistic(1, 2, {4, 6}),
+                            of + Tensor::Gumbel(1, 2, {4, 6}),
+                            of + Tensor::Cauchy(1, 2, {4, 6}).Clip(-9, 9),
+                            of + Tensor::TruncatedNormal(1, 2, 0, 3, {4, 6}),
+                            of + Tensor::Geometric(0.3, {4, 6})};
+                  },
+                  false});
+  rows.push_back({"DrawnOfParameters",
+                  {{{4, 6}, 0.3, 4}, {{6}, 0.1, 0.9}},
+                  [](In x) -> Out {
+                    Tensor::ManualSeed(12);
+                    return {x[0].RandGamma(),
+                            x[0].RandBeta(x[1]),
+                            x[0].RandDirichlet(),
+                            x[0].Categorical(0),
+                            x[0].RandPoisson(),
+                            (x[0] * 5).RandPoisson(),
+                            (x[0] * 40).Floor().RandBinomial(x[1])};
+                  },
+                  false});
+  rows.push_back({"Chosen",
+                  {{{5, 3}}, {{5}, 0.5, 2}},
+                  [](In x) -> Out {
+                    Tensor::ManualSeed(14);
+                    return {x[0].Choice(4), x[0].Choice(3, false), x[0].Choice(4, true, x[1]),
+                            x[0].Choice(2, false, {}, 1)};
+                  },
+                  true,
+                  /*flat=*/true});
+}
+
 }  // namespace
 
 void AddNamedRows(std::vector<CompositeRow>& rows) {
   AddSpecial(rows);
   AddInOrder(rows);
+  AddDistributions(rows);
 }
 
 }  // namespace tessera
