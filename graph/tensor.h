@@ -1001,6 +1001,25 @@ class Tensor {
   Tensor MultiMarginLoss(const Tensor& target, int p = 1, double margin = 1,
                          LossReduction = LossReduction::kMean,
                          CallSite at = CallSite::Here()) const;
+  // Of logits [N, classes], several of which are right: the targets [N, classes] begin with those
+  // classes, then -1. The sum of max(0, 1 - right + other) over all pairs of a right class and
+  // another one, over the number of classes.
+  Tensor MultiLabelMarginLoss(const Tensor& target, LossReduction = LossReduction::kMean,
+                              CallSite at = CallSite::Here()) const;
+  // The mean of BinaryCrossEntropyWithLogits over the last axis, the classes.
+  Tensor MultiLabelSoftMarginLoss(const Tensor& target, LossReduction = LossReduction::kMean,
+                                  const Tensor& weight = {}, CallSite at = CallSite::Here()) const;
+  // Of log-probabilities [T, N, classes]: the negative logarithm of the probability that the first
+  // input_lengths [N] of T steps spell the first target_lengths [N] of the classes in each row of
+  // the target [N, S], each class any number of times, with blanks between, or without where
+  // neighbours differ. Infinite where there are too few steps, or 0 if zero_infinity. The mean is
+  // that of each over its target length. By recurrence: the graph grows with T.
+  Tensor CtcLoss(const Tensor& target, const Tensor& input_lengths, const Tensor& target_lengths,
+                 int64_t blank = 0, LossReduction = LossReduction::kMean,
+                 bool zero_infinity = false, CallSite at = CallSite::Here()) const;
+  // The p-norm of this - b + eps along the last axis.
+  Tensor PairwiseDistance(const Tensor& b, double p = 2, double eps = 1e-6, bool keepdim = false,
+                          CallSite at = CallSite::Here()) const;
 
   // ---- place and storage
   Tensor To(Device device, CallSite at = CallSite::Here()) const;  // itself if it lies there

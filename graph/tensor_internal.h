@@ -141,6 +141,8 @@ inline DType IndexType(const Extent& n) { return n.max() > INT32_MAX ? kInt64 : 
 // that these give back.
 Tensor WideFloat(const Tensor& t);
 DType FloatResult(DType t);
+// What a loss gives of the losses of all elements, as floats for such a dtype.
+Tensor Ended(const Tensor& each, LossReduction reduction, DType dtype);
 // 0, 1, ... n-1 along one axis of a tensor of that rank.
 Tensor CountAlong(int axis, int rank, const Extent& n, DType dtype);
 // An Error unless the index is of an integer dtype.

@@ -9,14 +9,13 @@ namespace tessera {
 using internal::Call;
 using internal::CheckIndex;
 using internal::CountAlong;
+using internal::Ended;
 using internal::Fail;
 using internal::FloatResult;
 using internal::Show;
 using internal::WideFloat;
 
-namespace {
-
-Tensor Ended(const Tensor& each, LossReduction reduction, DType dtype) {
+Tensor internal::Ended(const Tensor& each, LossReduction reduction, DType dtype) {
   switch (reduction) {
     case LossReduction::kNone:
       return each.Cast(FloatResult(dtype));
@@ -27,6 +26,8 @@ Tensor Ended(const Tensor& each, LossReduction reduction, DType dtype) {
   }
   return each.Sum().Cast(FloatResult(dtype));
 }
+
+namespace {
 
 // Both in the dtype that they meet in, of one shape.
 struct Compared {
@@ -191,6 +192,14 @@ Tensor Tensor::KlDivLoss(const Tensor& target, LossReduction reduction, bool log
   const Tensor each =
       log_target ? c.target.Exp() * (c.target - c.x) : c.target.XLogY(c.target) - c.target * c.x;
   return Ended(each, reduction, c.type);
+}
+
+Tensor Tensor::PairwiseDistance(const Tensor& b, double p, double eps, bool keepdim,
+                                CallSite at) const {
+  Call call("PairwiseDistance", at, *this, b);
+  const DType type = FloatResult(Promote(dtype(), b.dtype()));
+  const Tensor apart = WideFloat(Cast(type)) - WideFloat(b.Cast(type)) + eps;
+  return apart.Norm(p, -1, keepdim).Cast(type);
 }
 
 Tensor Tensor::CosineSimilarity(const Tensor& b, int axis, double eps, CallSite at) const {

@@ -1,5 +1,5 @@
 // Rows of what has a name in statistics: special functions, distributions, quantiles, what elements
-// there are.
+// there are, and losses of labels.
 #include "tests/support/composite_rows.h"
 
 namespace tessera {
@@ -100,12 +100,30 @@ void AddDistributions(std::vector<CompositeRow>& rows) {
                   /*flat=*/true});
 }
 
+void AddLabels(std::vector<CompositeRow>& rows) {
+  const LossReduction none = LossReduction::kNone;
+  rows.push_back(
+      {"MultiLabel", {{{4, 5}}, {{4, 5}, -2, 5, kInt32}, {{4, 5}, 0.1, 0.9}}, [=](In x) -> Out {
+         return {x[0].MultiLabelMarginLoss(x[1], none), x[0].MultiLabelMarginLoss(x[1]),
+                 x[0].MultiLabelSoftMarginLoss(x[2], none, x[2]), x[0].PairwiseDistance(x[2])};
+       }});
+  const std::vector<CompositeInput> in = {
+      {{5, 3, 4}}, {{3, 2}, 1, 4, kInt32}, {{3}, 4, 6, kInt32}, {{3}, 1, 3, kInt32}};
+  rows.push_back({"CtcLoss", in, [=](In x) -> Out {
+                    const Tensor logs = x[0].LogSoftmax(2);
+                    return {x[0].PairwiseDistance(logs, 3, 0.1, true),
+                            logs.CtcLoss(x[1], x[2], x[3]),
+                            logs.CtcLoss(x[1], x[2], x[3], 0, none)};
+                  }});
+}
+
 }  // namespace
 
 void AddNamedRows(std::vector<CompositeRow>& rows) {
   AddSpecial(rows);
   AddInOrder(rows);
   AddDistributions(rows);
+  AddLabels(rows);
 }
 
 }  // namespace tessera
