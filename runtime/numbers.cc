@@ -1,6 +1,8 @@
 // Finding the numbers of graphs, and which of them vary from graph to graph.
 #include "runtime/numbers.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
@@ -13,7 +15,8 @@
 namespace tessera {
 namespace {
 
-constexpr int kGraphsBefore = 2;  // with other numbers, before any of them vary
+constexpr int kGraphsBefore = 2;   // with other numbers, before any of them vary
+constexpr size_t kWaysBefore = 4;  // of other numbers that decide the way, before those vary
 constexpr size_t kMostFamilies = 4096;
 constexpr uint64_t kNumbersFollow = ~uint64_t{0} - 1;
 
@@ -23,6 +26,8 @@ struct Family {
   std::vector<int64_t> first;  // the numbers of the one that came first
   std::vector<bool> varies;
   int graphs = 0;
+  // Hashes of the numbers that decided the way, of the first few that were different.
+  std::vector<size_t> ways;
 };
 struct Families {
   std::mutex mutex;
@@ -33,20 +38,31 @@ Families& AllFamilies() {
   return all;
 }
 
-// Nodes in whose place no VAR is as good: masks, shifts and divisors, which whole kernels are
-// recognised by, and what extents are made of.
-std::vector<bool> Structural(const PlanKey& key) {
+// What a number in the place of a node would decide: nothing but itself, the way that a kernel is
+// computed, or extents.
+enum class Decides : uint8_t { kNothing, kWay, kExtents };
+
+// Masks, shifts and divisors are what whole kernels are recognised by, and known ones are cheaper:
+// they decide the way. Of what extents are made, every number is known.
+std::vector<Decides> DecidedBy(const PlanKey& key) {
   NodeMap<size_t> number(key.order.size());
   for (size_t i = 0; i < key.order.size(); ++i) number.TryEmplace(key.order[i].get(), i);
-  std::vector<bool> out(key.order.size(), false);
+  std::vector<Decides> out(key.order.size(), Decides::kNothing);
+  const auto raise = [&](const UOp& u, Decides to) {
+    if (const size_t* at = number.Find(u.get())) out[*at] = std::max(out[*at], to);
+  };
   for (size_t i = key.order.size(); i-- > 0;) {
     const UOp& u = key.order[i];
     if (u.realized()) continue;
-    ForEachArgUOp(u.arg(), [&](const UOp& e) { out[number.At(e.get())] = true; });
-    const bool passes = out[i] && (IsMovement(u.op()) || IsElementwise(u.op()));
-    if (!passes && !RecognisedByNumbers(u)) continue;
-    for (const UOp& s : u.srcs()) {
-      if (const size_t* source = number.Find(s.get())) out[*source] = true;
+    ForEachArgUOp(u.arg(), [&](const UOp& e) { raise(e, Decides::kExtents); });
+    const Decides own = out[i];
+    const bool moves = IsMovement(u.op());
+    if (own == Decides::kExtents && (moves || IsElementwise(u.op()))) {
+      for (const UOp& s : u.srcs()) raise(s, own);
+    } else if (RecognisedByNumbers(u)) {
+      for (const UOp& s : u.srcs()) raise(s, Decides::kWay);
+    } else if (own == Decides::kWay && (moves || u.is(Op::kCast))) {
+      raise(u.src(0), own);
     }
   }
   return out;
@@ -56,17 +72,19 @@ struct Found {
   PlanKey::Number number;
   PlanKey::NumberWords at;
   int64_t mate;  // of a pair, what stands for the end: it is as far from the begin as always
+  bool decides_way = false;
   bool is_pair() const { return at.axis >= 0; }
 };
 
 std::vector<Found> NumbersOf(const PlanKey& key) {
   std::vector<Found> out;
-  const std::vector<bool> structural = Structural(key);
+  const std::vector<Decides> decides = DecidedBy(key);
   for (const PlanKey::NumberWords& at : key.number_words) {
     const UOp& u = key.order[at.node];
-    if (structural[at.node]) continue;
+    if (decides[at.node] == Decides::kExtents) continue;
+    const bool way = decides[at.node] == Decides::kWay;
     if (u.IsConst()) {
-      if (!u.dtype().IsBool()) out.push_back({{at.node, -1, NumberOf(u)}, at, 0});
+      if (!u.dtype().IsBool()) out.push_back({{at.node, -1, NumberOf(u)}, at, 0, way});
       continue;
     }
     if (u.device().is_sharding() || !u.src(0).shape().is_static()) continue;
@@ -74,7 +92,7 @@ std::vector<Found> NumbersOf(const PlanKey& key) {
     const int64_t begin = a.value(), end = b.value();
     const int64_t mate = u.is(Op::kShrink) ? end - begin : begin + end;
     const bool still = u.is(Op::kShrink) ? u.src(0).shape()[at.axis].is_int(mate) : mate == 0;
-    if (!still) out.push_back({{at.node, at.axis, begin}, at, mate});
+    if (!still) out.push_back({{at.node, at.axis, begin}, at, mate, way});
   }
   return out;
 }
@@ -112,8 +130,19 @@ bool LetNumbersVary(PlanKey& key) {
     for (size_t i = 0; i < found.size(); ++i) {
       if (found[i].number.value != family.first[i]) family.varies[i] = true;
     }
+    std::vector<int64_t> way;
+    for (const Found& f : found) {
+      if (f.decides_way) way.push_back(f.number.value);
+    }
+    const size_t way_hash = absl::HashOf(way);
+    const bool new_way =
+        std::find(family.ways.begin(), family.ways.end(), way_hash) == family.ways.end();
+    if (new_way && family.ways.size() <= kWaysBefore) family.ways.push_back(way_hash);
     if (family.graphs <= kGraphsBefore) return false;
     varies = family.varies;
+    for (size_t i = 0; i < found.size() && family.ways.size() <= kWaysBefore; ++i) {
+      if (found[i].decides_way) varies[i] = false;
+    }
   }
   words.push_back(kNumbersFollow);
   for (size_t i = 0; i < found.size(); ++i) {

@@ -4,6 +4,9 @@
 // numbers that a graph has. Where graphs come that differ in nothing but some numbers, the third of
 // them gets a plan in which those are VARs, given their values at each run, and so do all later
 // ones. The numbers are those of constants, and where SHRINKs begin and what PADs put before.
+// Masks, shifts and divisors of integers vary from the fifth other one on: kernels are recognised
+// by them (blocks of bytes), and divide by known numbers in half the time. Extents do not vary, nor
+// what they are made of, as loops are divided by them; a Variable does.
 #pragma once
 
 #include "runtime/plan_key.h"

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "graph/grad.h"
+#include "runtime/jit.h"
 #include "runtime/realize.h"
 #include "tests/support/check.h"
 
@@ -119,10 +120,66 @@ TEST(Numbers, OnlyThoseThatDiffer) {
   }
 }
 
-TEST(Numbers, NotWhatKernelsAreRecognisedBy) {
+// What kernels are recognised by, and divisors: the first few are known.
+TEST(Numbers, MasksShiftsAndDivisorsFromTheFifthOn) {
+  const Tensor i = Ramp({6}, kInt32), f = Ramp({6}, kFloat32), x = (i - 3).Realize();
+  const std::vector<int64_t> five = {1, 1, 1, 1, 1, 0, 0, 0, 0, 0};
+  EXPECT_EQ(PlansMade(10, [&](int i) { return x.Shr(i + 1) & 15; }), five);
+  EXPECT_EQ(PlansMade(10, [&](int i) { return x & (i * 7); }), five);
+  EXPECT_EQ(PlansMade(10, [&](int i) { return x.FloorDiv(4 - i); }), five);  // also 0 and -1
+  EXPECT_EQ(PlansMade(10, [&](int i) { return x.TruncDiv(4 - i); }), five);
+  EXPECT_EQ(PlansMade(10, [&](int i) { return x % (4 - i); }), five);
+  EXPECT_EQ(PlansMade(10, [&](int i) { return x.Fmod(4 - i); }), five);
+  EXPECT_EQ(PlansMade(10, [&](int d) { return f.Take(i.FloorDiv(d + 2)); }), five);
+}
+
+// A number that goes with one that decides the way varies as others do, and one way does not make
+// others of it.
+TEST(Numbers, WaysAreCountedByThemselves) {
   const Tensor x = Ramp({6}, kInt32);
-  EXPECT_EQ(PlansMade(4, [&](int i) { return x.Shr(i + 1) & 3; }),
-            (std::vector<int64_t>{1, 1, 1, 1}));
+  EXPECT_EQ(PlansMade(9, [&](int i) { return x.FloorDiv(i < 7 ? 3 : 5) * (i + 6); }),
+            (std::vector<int64_t>{1, 1, 1, 0, 0, 0, 0, 1, 0}));
+}
+
+// Of ten numbers, how many kernels are made.
+TEST(Numbers, KernelsOfEverydayLoops) {
+  const Tensor x = Ramp({4, 6}, kInt32), f = Ramp({4, 6}, kFloat32);
+  const Tensor mask = (x > 5).Realize();
+  struct Loop {
+    const char* name;
+    int64_t most;
+    std::function<Tensor(int)> of;
+  };
+  const Loop loops[] = {
+      {"Full", 3, [](int i) { return Tensor::Full({2}, i).Contiguous(); }},
+      {"ArangeFrom", 4, [](int i) { return Tensor::Arange(i, i + 5).Contiguous(); }},
+      {"RandInt", 3, [](int i) { return Tensor::RandInt(0, i + 1, {5}); }},
+      {"Seed", 5,
+       [](int i) {
+         Tensor::ManualSeed(i);
+         return Tensor::Rand({5});
+       }},
+      {"FloorDiv", 5, [&](int i) { return x.FloorDiv(i + 1); }},
+      {"Gcd", 4, [&](int i) { return x.Gcd(i); }},
+      {"LdExp", 4, [&](int i) { return f.LdExp(i); }},
+      {"Mul", 3, [&](int i) { return x * static_cast<float>(i); }},
+      {"Add", 3, [&](int i) { return x + i; }},
+      {"Pow", 6, [&](int i) { return x.Pow(i); }},  // small ones are products
+      {"Where", 3, [&](int i) { return Where(mask, x, i); }},
+      {"Clip", 4, [&](int i) { return x.Clip(0, i); }},
+      {"Shift", 5, [&](int i) { return x << i; }},
+  };
+  const auto kernels = [] {
+    const JitStats s = GetJitStats();
+    return s.compiles + s.disk_hits;
+  };
+  for (const Loop& loop : loops) {
+    ClearPlans();
+    ClearKernels();
+    const int64_t before = kernels();
+    for (int i = 0; i < 10; ++i) EXPECT_REFERENCE(loop.of(i)) << loop.name << " " << i;
+    EXPECT_LE(kernels() - before, loop.most) << loop.name;
+  }
 }
 
 TEST(Numbers, BesideVariablesAndDraws) {
