@@ -335,13 +335,14 @@ void Tensor::SetUOp(const UOp& value) const {
 
 int64_t Tensor::size(int axis) const {
   const Extent& e = shape()[internal::NormalAxis(axis, rank())];
-  if (!e.is_int()) Fail("axis ", axis, " has the symbolic extent ", e.ToString());
+  if (!e.is_int())
+    Fail("axis ", axis, " has the symbolic extent ", e.ToString(), ", and must have a known one");
   return e.value();
 }
 
 int64_t Tensor::elements() const {
   const Extent n = shape().Elements();
-  if (!n.is_int()) Fail("the shape ", shape().ToString(), " is symbolic");
+  if (!n.is_int()) Fail("the shape ", shape().ToString(), " is symbolic, and must be known");
   return n.value();
 }
 

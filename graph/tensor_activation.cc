@@ -4,6 +4,7 @@
 
 #include "graph/tensor.h"
 #include "graph/tensor_floats.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -191,10 +192,11 @@ Tensor Tensor::Prelu(const Tensor& slope, CallSite at) const {
 Tensor Tensor::Glu(int axis, CallSite at) const {
   Call call("Glu", at, *this);
   const int a = internal::NormalAxis(axis, rank());
-  const int64_t n = size(a);
-  if (n % 2 != 0) Fail("axis ", a, " of ", Show(*this), " has no halves");
+  const Extent& n = shape()[a];
+  const auto half = internal::Divided(n, 2);
+  if (!half) Fail("axis ", a, " of ", Show(*this), " has no halves");
   return InFloats(*this, [&](const Tensor& x) {
-    return x.SliceAxis(a, {0, n / 2}) * x.SliceAxis(a, {n / 2, n}).Sigmoid();
+    return internal::KnownPart(x, a, 0, *half) * internal::KnownPart(x, a, *half, n).Sigmoid();
   });
 }
 

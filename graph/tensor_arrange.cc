@@ -4,6 +4,7 @@
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_moved.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -67,15 +68,30 @@ Tensor Tensor::Rot90(int64_t k, int a, int b, CallSite at) const {
   }
 }
 
+namespace {
+
+// The diagonal of matrices in the last two axes, whose extents vary: positions in the rows joined.
+Tensor VaryingDiagonal(const Tensor& x, int64_t offset) {
+  const Extent rows = x.shape()[x.rank() - 2], columns = x.shape()[x.rank() - 1];
+  const int64_t down = std::max<int64_t>(0, -offset), right = std::max<int64_t>(0, offset);
+  const Extent length = Max(Min(rows - Extent(down), columns - Extent(right)), 0);
+  const Tensor i = Tensor::Arange(length, kInt64);
+  const Tensor row = (i + down) * Tensor::FromExtent(columns, kInt64);
+  return x.Flatten(-2).Take(row + i + right, x.rank() - 2);
+}
+
+}  // namespace
+
 // Every (columns + 1)-th element of the rows joined, from where the diagonal begins.
 Tensor Tensor::Diagonal(int64_t offset, int a, int b, CallSite at) const {
   Call call("Diagonal", at, *this);
   const int row = NormalAxis(a, rank()), column = NormalAxis(b, rank());
   if (row == column) Fail("takes two axes, not ", a, " and ", b);
+  const Tensor moved = MoveAxis({row, column}, {-2, -1});
+  if (!shape()[row].is_int() || !shape()[column].is_int()) return VaryingDiagonal(moved, offset);
   const int64_t rows = size(row), columns = size(column);
   const int64_t length = std::max<int64_t>(
       0, offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns));
-  const Tensor moved = MoveAxis({row, column}, {-2, -1});
   if (length == 0) return moved.SliceAxis(-2, {0, 0}).Flatten(-2);
   const int64_t begin = offset >= 0 ? offset : -offset * columns;
   const int64_t end = begin + (length - 1) * (columns + 1) + 1;
@@ -92,7 +108,7 @@ Tensor Tensor::Tile(const Ints& counts, CallSite at) const {
 Tensor Tensor::DiagEmbed(int64_t offset, CallSite at) const {
   Call call("DiagEmbed", at, *this);
   if (rank() == 0) Fail("takes at least one axis");
-  const int64_t n = size(-1), side = n + std::abs(offset);
+  const Extent side = shape()[rank() - 1] + Extent(std::abs(offset));
   const Tensor at_row = Pad([&] {
                           Pairs pairs(rank(), {0, 0});
                           pairs.back() = offset >= 0 ? std::pair<Extent, Extent>(0, offset)
@@ -117,42 +133,43 @@ Tensor Tensor::PixelShuffle(int64_t r, CallSite at) const {
     Fail("takes [..., C, H, W] with C a multiple of ", r, " * ", r, ", not ", Show(*this));
   }
   const int c = rank() - 3;
-  const int64_t h = size(-2), w = size(-1);
+  const Extent h = shape()[rank() - 2], w = shape()[rank() - 1];
   Ints order;
   for (int i = 0; i < c; ++i) order.push_back(i);
   for (int i : {c, c + 3, c + 1, c + 4, c + 2}) order.push_back(i);
   Extents dims(shape().begin(), shape().begin() + c);
-  dims.insert(dims.end(), {Extent(size(-3) / (r * r)), Extent(h * r), Extent(w * r)});
+  dims.insert(dims.end(), {Extent(size(-3) / (r * r)), h * Extent(r), w * Extent(r)});
   return Unflatten(c, {size(-3) / (r * r), r, r}).Permute(order).Reshape(dims);
 }
 
 Tensor Tensor::PixelUnshuffle(int64_t r, CallSite at) const {
   Call call("PixelUnshuffle", at, *this);
-  if (rank() < 3 || r < 1 || size(-2) % r != 0 || size(-1) % r != 0) {
-    Fail("takes [..., C, H, W] with H and W multiples of ", r, ", not ", Show(*this));
-  }
   const int c = rank() - 3;
-  const int64_t h = size(-2) / r, w = size(-1) / r;
+  const auto h = c < 0 ? std::nullopt : internal::Divided(shape()[c + 1], r);
+  const auto w = c < 0 ? std::nullopt : internal::Divided(shape()[c + 2], r);
+  if (!h || !w) Fail("takes [..., C, H, W] with H and W multiples of ", r, ", not ", Show(*this));
   Ints order;
   for (int i = 0; i < c; ++i) order.push_back(i);
   for (int i : {c, c + 2, c + 4, c + 1, c + 3}) order.push_back(i);
   Extents dims(shape().begin(), shape().begin() + c);
-  dims.insert(dims.end(), {Extent(size(-3) * r * r), Extent(h), Extent(w)});
-  return Unflatten(c + 2, {w, r}).Unflatten(c + 1, {h, r}).Permute(order).Reshape(dims);
+  dims.insert(dims.end(), {shape()[c] * Extent(r * r), *h, *w});
+  return Unflatten(c + 2, {*w, r}).Unflatten(c + 1, {*h, r}).Permute(order).Reshape(dims);
 }
 
 std::vector<Tensor> Tensor::TensorSplit(const std::vector<int64_t>& positions, int axis,
                                         CallSite at) const {
   Call call("TensorSplit", at, *this);
   const int a = NormalAxis(axis, rank());
-  const int64_t n = size(a);
+  const Extent& n = shape()[a];
   std::vector<Tensor> pieces;
-  int64_t begin = 0;
+  Extent begin = 0;
   for (size_t i = 0; i <= positions.size(); ++i) {
-    int64_t end = n;
-    if (i < positions.size()) end = positions[i] < 0 ? positions[i] + n : positions[i];
-    end = std::clamp<int64_t>(end, 0, n);
-    pieces.push_back(SliceAxis(a, {std::min(begin, end), end}));
+    Extent end = n;
+    if (i < positions.size()) {
+      end = positions[i] < 0 ? n + Extent(positions[i]) : Extent(positions[i]);
+      end = tessera::Min(tessera::Max(end, 0), n);
+    }
+    pieces.push_back(SliceAxis(a, {tessera::Min(begin, end), end}));
     begin = end;
   }
   return pieces;
@@ -228,13 +245,12 @@ Tensor Tensor::Vander(int64_t n, bool increasing, CallSite at) const {
   Call call("Vander", at, *this);
   if (rank() != 1) Fail("takes a vector, not ", Show(*this));
   if (n < -1) Fail("cannot make ", n, " columns");
-  const int64_t columns = n == -1 ? size(0) : n;
+  const Extent columns = n == -1 ? shape()[0] : Extent(n);
   const DType type = SumType(dtype());
   const Tensor column = CountAlong(1, 2, columns, kInt64);
-  const Tensor power = increasing ? column : (columns - 1) - column;
-  const Tensor factors =
-      Where(power.Unsqueeze(-1) > Arange(std::max<int64_t>(columns - 1, 0), kInt64),
-            Cast(type).Reshape({size(0), 1, 1}), 1);
+  const Tensor power = increasing ? column : (FromExtent(columns, kInt64) - 1) - column;
+  const Tensor factors = Where(power.Unsqueeze(-1) > Arange(internal::LessOne(columns), kInt64),
+                               Cast(type).Reshape({shape()[0], 1, 1}), 1);
   return factors.Prod(-1);
 }
 

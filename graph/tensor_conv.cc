@@ -1,11 +1,13 @@
 // Convolutions of any number of axes: products of windows and weights.
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 #include "graph/tensor_windows.h"
 
 namespace tessera {
 
 using internal::Call;
+using internal::Divided;
 using internal::Fail;
 using internal::Show;
 using internal::Windowing;
@@ -65,18 +67,18 @@ void CheckChannels(const Tensor& x, const Tensor& weight, int64_t groups, bool t
     Fail("takes [N, C, D1, ...] and a weight of as many axes, not ", Show(x), " and ",
          Show(weight));
   }
-  const int64_t g = groups, in = x.size(1), out = weight.size(0);
+  const int64_t g = groups;
+  const Extent in = x.shape()[1], out = weight.shape()[0];
   if (g < 1) Fail("takes groups from 1 up, not ", g);
-  const bool fits = g >= 1 && in % g == 0 &&
-                    (transposed ? weight.size(0) == in : out % g == 0 && weight.size(1) == in / g);
-  if (fits) return;
+  const auto each = Divided(in, g);
+  if (each && (transposed ? out == in : Divided(out, g) && weight.shape()[1] == *each)) return;
   if (transposed) {
     Fail("the weight ", Show(weight), " does not fit ", Show(x), " in ", g, " groups: it must be [",
-         in, ", out / groups, ...], and ", in, " a multiple of the groups");
+         in.ToString(), ", out / groups, ...], and ", in.ToString(), " a multiple of the groups");
   }
   Fail("the weight ", Show(weight), " does not fit ", Show(x), " in ", g,
-       " groups: it must be [out, ", g < 1 ? 0 : in / g, ", ...], and both ", in, " and ", out,
-       " multiples of the groups");
+       " groups: it must be [out, ", tessera::FloorDiv(in, g).ToString(), ", ...], and both ",
+       in.ToString(), " and ", out.ToString(), " multiples of the groups");
 }
 
 // Products over [N, groups, out / groups, in / groups, positions ..., window ...].
@@ -85,8 +87,9 @@ Tensor Convolved(const Tensor& x, const Tensor& weight, const Windowing& w, int6
   const DType wide = AccumulateType(result);
   const Tensor windows = internal::WindowsOf(x.Cast(wide), w, 0);
   const Extent n = x.shape()[0];
-  const int64_t in = x.size(1), out = weight.size(0);
-  Extents of_x = {n, groups, 1, in / groups}, of_weight = {1, groups, out / groups, in / groups};
+  const Extent out = weight.shape()[0];
+  const Extent in_each = *Divided(x.shape()[1], groups), out_each = *Divided(out, groups);
+  Extents of_x = {n, groups, 1, in_each}, of_weight = {1, groups, out_each, in_each};
   Extents dims = {n, out};
   Ints summed = {3};
   for (int i = 0; i < w.axes(); ++i) {
@@ -133,12 +136,14 @@ void CheckRank(const Tensor& x, int rank, const char* what) {
 Tensor Spaced(Tensor x, const Ints& stride) {
   for (int i = 0; i < static_cast<int>(stride.size()); ++i) {
     const int axis = 2 + i;
-    const int64_t n = x.size(axis);
-    if (stride[i] == 1 || n == 0) continue;
+    const Extent n = x.shape()[axis];
+    if (stride[i] == 1 || n.is_int(0)) continue;
     x = x.Unsqueeze(axis + 1);
     Pairs pairs(x.rank(), {0, 0});
     pairs[axis + 1] = {0, stride[i] - 1};
-    x = x.Pad(pairs).Flatten(axis, axis + 1).SliceAxis(axis, {0, (n - 1) * stride[i] + 1});
+    x = x.Pad(pairs)
+            .Flatten(axis, axis + 1)
+            .SliceAxis(axis, {0, (n - Extent(1)) * Extent(stride[i]) + Extent(1)});
   }
   return x;
 }
@@ -181,28 +186,30 @@ namespace {
 // by other elements of the weight: they are so many channels, which are then dealt out. Where the
 // weight is dilated it is the input's elements that are set apart.
 struct TransposedAxis {
-  int64_t dealt, apart, size;  // elements of the weight that reach one of the result
-  int64_t made, length;        // of the result: what the convolution gives, what is wanted
+  int64_t dealt, apart, size;             // elements of the weight that reach one of the result
+  Extent made;                            // of the result: what the convolution gives
   std::pair<int64_t, int64_t> pad, rest;  // of the input; of the result, which may lose some
 };
 
-TransposedAxis TransposedOf(int64_t n, int64_t kernel, int64_t stride, int64_t dilation,
+TransposedAxis TransposedOf(const Extent& n, int64_t kernel, int64_t stride, int64_t dilation,
                             int64_t before, int64_t after, int64_t more) {
   TransposedAxis t;
   t.dealt = dilation == 1 ? stride : 1;
   t.apart = stride / t.dealt;
   t.size = (kernel + t.dealt - 1) / t.dealt;
   const int64_t edge = dilation * (t.size - 1);
-  t.length = (n - 1) * stride + dilation * (kernel - 1) + 1 + more - before - after;
+  // Of the result there are n strides, and so many more: as wanted, and as the convolution gives.
+  const int64_t wanted = dilation * (kernel - 1) + 1 + more - before - after - stride;
   t.pad = {edge, edge};
   t.rest = {0, 0};
+  int64_t made = wanted;
   if (t.dealt == 1) {
     t.pad = {edge - before, edge + more - after};
-    t.made = t.length;
   } else {
-    t.made = (n + edge) * t.dealt;
-    t.rest = {-before, t.length + before - t.made};
+    made = edge * stride;
+    t.rest = {-before, wanted + before - made};
   }
+  t.made = n * Extent(stride) + Extent(made);
   return t;
 }
 
@@ -223,16 +230,17 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
   w.stride.assign(axes, 1);
   w.dilation = internal::PerAxis("dilation", o.dilation, axes, 1, 1);
   w.before = w.after = Ints(axes, 0);
-  const int64_t g = o.groups, in = size(1), out = weight.size(1);
-  int64_t channels = g * out;
+  const int64_t g = o.groups;
+  const Extent in_each = *Divided(shape()[1], g), out = weight.shape()[1];
+  Extent channels = out * Extent(g);
   Ints apart, reversed;
   Pairs pad(2, {0, 0}), rest = pad, whole = pad;
   // The weight as [g, in, out, (size, dealt) ...]; what the convolution gives as [N, channels,
   // dealt ..., positions ...].
-  Extents split = {g, in / g, out}, sizes, parts = {shape()[0], g * out}, result = parts;
+  Extents split = {g, in_each, out}, sizes, parts = {shape()[0], channels}, result = parts;
   Ints dealt_first = {0, 2}, size_last = {1}, joined = {0, 1};
   for (int i = 0; i < axes; ++i) {
-    const TransposedAxis t = TransposedOf(size(2 + i), kernel[i], stride[i], w.dilation[i],
+    const TransposedAxis t = TransposedOf(shape()[2 + i], kernel[i], stride[i], w.dilation[i],
                                           padding[i], padding[both ? axes + i : i], more[i]);
     w.size.push_back(t.size);
     apart.push_back(t.apart);
@@ -240,7 +248,7 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
     pad.push_back(t.pad);
     rest.push_back(t.rest);
     whole.push_back({0, t.size * t.dealt - kernel[i]});
-    channels *= t.dealt;
+    channels = channels * Extent(t.dealt);
     split.insert(split.end(), {t.size, t.dealt});
     sizes.push_back(t.size);
     dealt_first.push_back(4 + 2 * i);
@@ -250,7 +258,7 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
     result.push_back(t.made);
   }
   dealt_first.insert(dealt_first.end(), size_last.begin(), size_last.end());
-  sizes.insert(sizes.begin(), {channels, in / g});
+  sizes.insert(sizes.begin(), {channels, in_each});
   const Tensor turned = weight.Pad(whole).Reshape(split).Permute(dealt_first);
   const Tensor x = Spaced(*this, apart).PadBy(PadMode::kConstant, pad);
   const Tensor y = Convolved(x, turned.Reshape(sizes).Flip(reversed), w, g);

@@ -32,6 +32,29 @@ constexpr int64_t kMostRadix = 128;
 // What one more pass over all elements costs, in products for each of them.
 constexpr int64_t kPassCost = 20;
 
+// Cut to n elements of an axis, or zeros after it, also where its extent varies.
+Tensor Fitted(const Tensor& t, int axis, int64_t n) {
+  const Extent& have = t.shape()[axis];
+  if (have.is_int() || have.min() >= n) return FittedTo(t, axis, n);
+  return t.Take(Tensor::Arange(n), axis);
+}
+
+// Half an axis on, or back.
+Tensor Turned(Tensor x, const Ints& axes, bool back) {
+  for (const int64_t axis : axes) {
+    const int a = static_cast<int>(axis);
+    const Extent n = x.shape()[a];
+    if (n.is_int()) {
+      x = x.Roll(back ? -(n.value() / 2) : n.value() / 2, a);
+      continue;
+    }
+    const Extent first = tessera::FloorDiv(back ? n : n + Extent(1), 2);
+    const Tensor from = Tensor::Arange(n, kInt64) + Tensor::FromExtent(first, kInt64);
+    x = x.Take(from % Tensor::FromExtent(n, kInt64), a);
+  }
+  return x;
+}
+
 struct Complex {
   Tensor re, im;
 };
@@ -244,7 +267,11 @@ struct Request {
     }
     double elements = 1;
     for (size_t i = 0; i < axes.size(); ++i) {
-      const int64_t had = n.empty() ? x.size(static_cast<int>(axes[i])) : n[i];
+      const Extent& extent = x.shape()[static_cast<int>(axes[i])];
+      if (n.empty() && !extent.is_int()) {
+        Fail("axis ", axes[i], " of ", Show(x), " has a symbolic extent; name the lengths, n");
+      }
+      const int64_t had = n.empty() ? extent.value() : n[i];
       lengths.push_back(n.empty() && halved && i + 1 == axes.size() ? 2 * (had - 1) : had);
       if (lengths.back() < 1) Fail("an axis of ", lengths.back(), " elements; ", Show(x));
       elements *= static_cast<double>(lengths.back());
@@ -264,7 +291,7 @@ struct Request {
   Tensor OfComplex(Tensor x, size_t count, int sign) const {
     for (size_t i = 0; i < count; ++i) {
       x = Along(x, static_cast<int>(axes[i]), true, [&](const Tensor& t) {
-        return Transformed(FittedTo(t, t.rank() - 3, lengths[i]), sign);
+        return Transformed(Fitted(t, t.rank() - 3, lengths[i]), sign);
       });
     }
     return x;
@@ -289,7 +316,7 @@ Tensor Tensor::Rfft(const Axes& axes, const Ints& n, absl::string_view norm, Cal
   Call call("Rfft", at, *this);
   const Request ask(*this, false, false, axes, n, norm, false);
   const Tensor half = Along(WideFloat(*this), ask.last(), false, [&](const Tensor& t) {
-    return OfReal(FittedTo(t, t.rank() - 2, ask.lengths.back()));
+    return OfReal(Fitted(t, t.rank() - 2, ask.lengths.back()));
   });
   return ask.Scaled(ask.OfComplex(half, ask.axes.size() - 1, -1), dtype());
 }
@@ -300,27 +327,19 @@ Tensor Tensor::Irfft(const Axes& axes, const Ints& n, absl::string_view norm, Ca
   const Tensor half = ask.OfComplex(WideFloat(*this), ask.axes.size() - 1, 1);
   const int64_t length = ask.lengths.back();
   const Tensor whole = Along(half, ask.last(), true, [&](const Tensor& t) {
-    return ToReal(FittedTo(t, t.rank() - 3, length / 2 + 1), length);
+    return ToReal(Fitted(t, t.rank() - 3, length / 2 + 1), length);
   });
   return ask.Scaled(whole, dtype());
 }
 
 Tensor Tensor::FftShift(const Axes& axes, CallSite at) const {
   Call call("FftShift", at, *this);
-  Tensor x = *this;
-  for (const int64_t a : NormalAxes(axes, rank())) {
-    x = x.Roll(size(static_cast<int>(a)) / 2, static_cast<int>(a));
-  }
-  return x;
+  return Turned(*this, NormalAxes(axes, rank()), /*back=*/false);
 }
 
 Tensor Tensor::IfftShift(const Axes& axes, CallSite at) const {
   Call call("IfftShift", at, *this);
-  Tensor x = *this;
-  for (const int64_t a : NormalAxes(axes, rank())) {
-    x = x.Roll(-(size(static_cast<int>(a)) / 2), static_cast<int>(a));
-  }
-  return x;
+  return Turned(*this, NormalAxes(axes, rank()), /*back=*/true);
 }
 
 Tensor Tensor::FftFreq(int64_t n, double spacing, DType dtype, CallSite at) {

@@ -152,9 +152,8 @@ Tensor Tensor::Gather(int axis, const Tensor& index, CallSite at) const {
   Call call("Gather", at, *this, index);
   CheckIndex(index);
   const int a = internal::AxisAlong(axis, rank());
-  if (rank() == 0 && index.rank() == 0) {
-    return internal::OfElement(*this,
-                               [&](const Tensor& x) { return x.Gather(a, index.AtLeast(1)); });
+  if (rank() + index.rank() <= 1) {  // a single number is a vector of one
+    return AtLeast(1).Gather(a, index.AtLeast(1)).Reshape(index.shape());
   }
   bool fits = index.rank() == rank();
   for (int i = 0; fits && i < rank(); ++i) {

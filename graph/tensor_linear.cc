@@ -120,6 +120,8 @@ Tensor Tensor::CDist(const Tensor& b, double p, CallSite at) const {
   const DType type = FloatResult(Promote(dtype(), b.dtype()));
   const DType wide = AccumulateType(type);
   const Tensor apart = Cast(wide).Unsqueeze(-2) - b.Cast(wide).Unsqueeze(-3);
+  // Points without coordinates are all one.
+  if (apart.shape()[apart.rank() - 1].is_int(0)) return apart.Sum(-1).Cast(type);
   return apart.Norm(p, -1).Cast(type);
 }
 

@@ -207,7 +207,7 @@ Tensor Tensor::CosineSimilarity(const Tensor& b, int axis, double eps, CallSite 
   const DType type = FloatResult(Promote(dtype(), b.dtype()));
   const DType wide = AccumulateType(type);
   const auto both = BroadcastTensors({Cast(wide), b.Cast(wide)});
-  const int a = internal::NormalAxis(axis, both[0].rank());
+  const int a = internal::AxisAlong(axis, both[0].rank());
   const Tensor lengths = both[0].Norm(2, a).Maximum(eps) * both[1].Norm(2, a).Maximum(eps);
   return ((both[0] * both[1]).Sum(a) / lengths).Cast(type);
 }

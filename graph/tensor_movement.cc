@@ -33,12 +33,13 @@ void TakeApart(const Extent& e, int64_t& number, std::vector<Extent>& factors) {
   }
 }
 
-// The extents with the one that is -1 worked out. Symbolic factors must occur on both sides.
-Extents InferredDims(const UOp& u, Extents dims) {
+// The extents with the one that is -1 worked out, of `u` or of an axis of it. Symbolic factors must
+// occur on both sides.
+Extents InferredDims(const UOp& u, absl::Span<const Extent> from, Extents dims) {
   int unknown = -1;
   int64_t all = 1, known = 1;
   std::vector<Extent> rest, given;  // what the known extents leave, and theirs
-  for (const Extent& e : u.shape()) TakeApart(e, all, rest);
+  for (const Extent& e : from) TakeApart(e, all, rest);
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i].is_int(-1)) {
       if (unknown >= 0) Fail("only one extent may be -1 in ", Shape(dims).ToString());
@@ -69,7 +70,7 @@ Extents InferredDims(const UOp& u, Extents dims) {
 
 Tensor Tensor::Reshape(const Dims& to, CallSite at) const {
   Call call("Reshape", at, *this);
-  const Extents dims = InferredDims(uop(), to.extents());
+  const Extents dims = InferredDims(uop(), shape().dims(), to.extents());
   if (!SurelyAsMany(Shape(dims), shape()) && !(Shape(dims).Elements() == shape().Elements())) {
     Fail("cannot make ", Shape(dims).ToString(), " of ", Show(*this), ": ",
          shape().Elements().ToString(), " elements are not ", Shape(dims).Elements().ToString());
@@ -103,8 +104,12 @@ Tensor Tensor::Flatten(int first, int last, CallSite at) const {
 Tensor Tensor::Unflatten(int axis, const Dims& to, CallSite at) const {
   Call call("Unflatten", at, *this);
   const int a = NormalAxis(axis, rank());
+  const Shape own({shape()[a]}), parts(InferredDims(uop(), own.dims(), to.extents()));
+  if (!SurelyAsMany(parts, own) && !(parts.Elements() == own.Elements())) {
+    Fail("cannot make ", parts.ToString(), " of axis ", a, " of ", Show(*this));
+  }
   Extents dims(shape().begin(), shape().begin() + a);
-  dims.insert(dims.end(), to.extents().begin(), to.extents().end());
+  dims.insert(dims.end(), parts.begin(), parts.end());
   dims.insert(dims.end(), shape().begin() + a + 1, shape().end());
   return Reshape(dims);
 }
@@ -225,6 +230,7 @@ Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
   Call call("Cat", at, tensors);
   if (tensors.empty()) Fail("needs at least one tensor");
   const int rank = tensors[0].rank();
+  if (rank == 0) Fail("joins along an axis, and ", Show(tensors[0]), " has none; use Stack");
   const int a = NormalAxis(axis, rank);
   DType type = tensors[0].dtype();
   for (const Tensor& t : tensors) type = Promote(type, t.dtype());

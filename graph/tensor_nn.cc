@@ -1,4 +1,5 @@
 // Contractions and attention, as compositions of primitives.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -155,7 +156,9 @@ Tensor Tensor::ScaledDotProductAttention(const Tensor& key, const Tensor& value,
         .Flatten(-4, -3);
   }
   const double infinity = std::numeric_limits<double>::infinity();
-  const double scale = o.scale ? *o.scale : 1 / std::sqrt(static_cast<double>(size(-1)));
+  // Of no elements all scores are 0.
+  const int64_t elements = std::max<int64_t>(1, size(-1));
+  const double scale = o.scale ? *o.scale : 1 / std::sqrt(static_cast<double>(elements));
   Tensor scores = WideFloat(*this).MatMul(WideFloat(key).Transpose()) * scale;
   if (o.mask) {
     scores = o.mask.dtype().IsBool() ? Where(o.mask, scores, -infinity) : scores + o.mask;

@@ -1,6 +1,7 @@
 // Normalisations.
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -70,12 +71,10 @@ Tensor Scaled(Tensor y, const Tensor& like, const Tensor& weight, const Tensor& 
   return y.Cast(FloatResult(like.dtype()));
 }
 
-Tensor Grouped(const Tensor& t, int64_t groups, const Tensor& weight, const Tensor& bias,
-               double eps) {
-  if (t.rank() < 2 || groups < 1 || t.size(1) % groups != 0) {
-    Fail("takes [N, C, ...] with C a multiple of ", groups, " groups, not ", Show(t));
-  }
-  Extents split = {t.shape()[0], groups, Extent(t.size(1) / groups)};
+// By groups of so many channels each.
+Tensor Grouped(const Tensor& t, const Extent& groups, const Extent& each, const Tensor& weight,
+               const Tensor& bias, double eps) {
+  Extents split = {t.shape()[0], groups, each};
   for (int i = 2; i < t.rank(); ++i) split.push_back(t.shape()[i]);
   Ints axes;
   for (int i = 2; i < static_cast<int>(split.size()); ++i) axes.push_back(i);
@@ -90,14 +89,16 @@ Tensor Grouped(const Tensor& t, int64_t groups, const Tensor& weight, const Tens
 Tensor Tensor::GroupNorm(int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
                          CallSite at) const {
   Call call("GroupNorm", at, *this, weight, bias);
-  return Grouped(*this, groups, weight, bias, eps);
+  const auto each = rank() < 2 ? std::nullopt : internal::Divided(shape()[1], groups);
+  if (!each) Fail("takes [N, C, ...] with C a multiple of ", groups, " groups, not ", Show(*this));
+  return Grouped(*this, groups, *each, weight, bias, eps);
 }
 
 Tensor Tensor::InstanceNorm(const Tensor& weight, const Tensor& bias, double eps,
                             CallSite at) const {
   Call call("InstanceNorm", at, *this, weight, bias);
   if (rank() < 3) Fail("takes [N, C, D1, ...], not ", Show(*this));
-  return Grouped(*this, size(1), weight, bias, eps);
+  return Grouped(*this, shape()[1], 1, weight, bias, eps);
 }
 
 Normalised Tensor::BatchNormTraining(const Tensor& weight, const Tensor& bias, double eps,
@@ -128,6 +129,7 @@ Tensor Tensor::LocalResponseNorm(int64_t size, double alpha, double beta, double
     Fail("takes [N, C, ...] and at least one channel, not ", Show(*this), " and ", size);
   }
   const Tensor x = WideFloat(*this);
+  if (shape()[1].is_int(0)) return x.Cast(FloatResult(dtype()));
   Pairs pairs(rank(), {0, 0});
   pairs[1] = {(size - 1) / 2, size / 2};
   const Tensor sum = x.Square().Pad(pairs).Window(1, {size}).Sum(-1);

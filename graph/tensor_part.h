@@ -1,6 +1,8 @@
 // Parts of tensors for compositions that know where they lie.
 #pragma once
 
+#include <optional>
+
 #include "graph/tensor.h"
 
 namespace tessera::internal {
@@ -34,6 +36,29 @@ inline Tensor FittedTo(const Tensor& t, int axis, const Extent& n) {
 // The elements of a SHRINK at their places in its source, among zeros: how many come before and
 // after may be no expressions whose bounds show that they are not negative, as Pad asks.
 Tensor BeforeShrink(const UOp& shrink, const Tensor& part);
+
+// How many neighbours an axis has: one less than elements, or none.
+inline Extent LessOne(const Extent& n) {
+  return n.min() > 0 ? n - Extent(1) : Max(n - Extent(1), 0);
+}
+// All elements but the last, and all but the first; nothing of nothing.
+inline Tensor AllButLast(const Tensor& t, int axis) {
+  return KnownPart(t, axis, 0, LessOne(t.shape()[axis]));
+}
+inline Tensor AllButFirst(const Tensor& t, int axis) {
+  const Extent& n = t.shape()[axis];
+  if (n.is_int() || n.min() > 0) return KnownPart(t, axis, n - LessOne(n), n);
+  return t.Take(Tensor::Arange(LessOne(n), kInt64) + 1, axis);  // from where cannot be proved
+}
+
+// An extent over a number, if it is known to be so many times something.
+inline std::optional<Extent> Divided(const Extent& n, int64_t by) {
+  if (by < 1) return std::nullopt;
+  if (by == 1) return n;
+  const Extent part = tessera::FloorDiv(n, by);
+  if (!(part * Extent(by) == n)) return std::nullopt;
+  return part;
+}
 
 // A position along an axis, which may count from the end, as one that counts from the beginning.
 Extent NormalPosition(const Tensor& t, int axis, const Extent& position);

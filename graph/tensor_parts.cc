@@ -1,6 +1,7 @@
 // Parts of tensors by name: read, replaced, selected by masks, and dealt out.
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -43,24 +44,26 @@ std::vector<Tensor> Tensor::Unbind(int axis, CallSite at) const {
   Call call("Unbind", at, *this);
   const int a = NormalAxis(axis, rank());
   std::vector<Tensor> out;
+  if (!shape()[a].is_int()) {
+    Fail("how many pieces axis ", a, " of ", Show(*this), " has is not known; use Select");
+  }
   for (int64_t i = 0; i < size(a); ++i) out.push_back(Select(a, i));
   return out;
 }
 
 Tensor Tensor::ChannelShuffle(int64_t groups, CallSite at) const {
   Call call("ChannelShuffle", at, *this);
-  if (rank() < 2 || groups < 1 || size(1) % groups != 0) {
-    Fail(groups, " groups do not divide axis 1 of ", Show(*this));
-  }
-  return Unflatten(1, {groups, size(1) / groups}).Transpose(1, 2).Flatten(1, 2);
+  const auto each = rank() < 2 ? std::nullopt : internal::Divided(shape()[1], groups);
+  if (!each) Fail(groups, " groups do not divide axis 1 of ", Show(*this));
+  return Unflatten(1, {groups, *each}).Transpose(1, 2).Flatten(1, 2);
 }
 
 Tensor Tensor::SelectScatter(const Tensor& src, int axis, int64_t position, CallSite at) const {
   Call call("SelectScatter", at, *this, src);
   const int a = NormalAxis(axis, rank());
   const Tensor part = Select(a, position);
-  const Tensor at_position =
-      CountAlong(a, rank(), shape()[a], kInt64) == (position < 0 ? position + size(a) : position);
+  const Tensor chosen = FromExtent(internal::NormalPosition(*this, a, position), kInt64);
+  const Tensor at_position = CountAlong(a, rank(), shape()[a], kInt64) == chosen;
   return Where(at_position, src.Cast(dtype()).Expand(part.shape()).Unsqueeze(a), *this);
 }
 

@@ -31,6 +31,10 @@ Windowing internal::PoolWindowing(const Tensor& x, const PoolOptions& o) {
   Windowing w = Asked(x, o);
   if (!o.ceil_mode) return w;
   for (int i = 0; i < w.axes(); ++i) {
+    if (!x.shape()[2 + i].is_int()) {
+      Fail("the last window over axis ", 2 + i, " of ", Show(x),
+           " with ceil_mode depends on its extent; pad it, without ceil_mode");
+    }
     const int64_t n = x.size(2 + i), reach = w.dilation[i] * (w.size[i] - 1) + 1;
     const int64_t slack = w.before[i] + n + w.after[i] - reach;
     int64_t positions = (slack + w.stride[i] - 1) / w.stride[i] + 1;
@@ -66,16 +70,16 @@ Tensor Counts(const Tensor& x, const PoolOptions& o, const Windowing& w, DType t
   const Windowing asked = Asked(x, o);
   Tensor count;
   for (int i = 0; i < w.axes(); ++i) {
-    const int64_t n = x.size(2 + i);
+    const Extent& n = x.shape()[2 + i];
     const bool all = o.count_padding;  // what was asked for, and not what ceil_mode adds
     const int64_t before = all ? 0 : w.before[i];
-    const int64_t counted = n + (all ? w.before[i] + std::min(asked.after[i], w.after[i]) : 0);
-    const int64_t after = w.before[i] + n + w.after[i] - before - counted;
-    const Tensor ones = Tensor::Ones({counted}, type).Pad({{before, after}});
+    const int64_t padding = all ? w.before[i] + std::min(asked.after[i], w.after[i]) : 0;
+    const int64_t after = w.before[i] + w.after[i] - before - padding;
+    const Tensor ones = Tensor::Ones({n + Extent(padding)}, type).Pad({{before, after}});
+    const Tensor windows = ones.Window(0, {w.size[i]}, {w.stride[i]}, {w.dilation[i]});
     Extents dims(w.axes(), 1);
-    dims[i] = w.Positions(i, n);
-    const Tensor along =
-        ones.Window(0, {w.size[i]}, {w.stride[i]}, {w.dilation[i]}).Sum(1).Reshape(dims);
+    dims[i] = windows.shape()[0];
+    const Tensor along = windows.Sum(1).Reshape(dims);
     count = count ? count * along : along;
   }
   return count;
@@ -199,8 +203,13 @@ Tensor AdaptedTo(const Tensor& t, const Ints& extents, bool max) {
   }
   Tensor x = t;
   for (int i = 0; i < axes; ++i) {
-    if (extents[i] < 1 || t.shape()[t.rank() - axes + i].min() == 0) {
-      Fail("cannot make ", extents[i], " positions of axis ", t.rank() - axes + i, " of ", Show(t));
+    const int axis = t.rank() - axes + i;
+    if (extents[i] < 0 || (extents[i] > 0 && t.shape()[axis].min() == 0)) {
+      Fail("cannot make ", extents[i], " positions of axis ", axis, " of ", Show(t));
+    }
+    if (extents[i] == 0) {
+      x = x.SliceAxis(axis, {0, 0});
+      continue;
     }
     x = Adapted(x, t.rank() - axes + i, extents[i], max);
   }

@@ -216,7 +216,8 @@ Tensor Tensor::Permutation(int64_t n, DType dtype, CallSite at) {
 
 Tensor Tensor::Shuffle(int axis, CallSite at) const {
   Call call("Shuffle", at, *this);
-  const int a = internal::NormalAxis(axis, rank());
+  const int a = internal::AxisAlong(axis, rank());
+  if (rank() == 0) return *this;
   const Extent& n = shape()[a];
   return Take(RandomBits(Shape({n})).Contiguous().ArgSort(), a);
 }
@@ -268,7 +269,8 @@ Tensor Tensor::GumbelSoftmax(double tau, bool hard, int axis, CallSite at) const
 // come of events whose waiting times are exponential, with the weights for rates.
 Tensor Tensor::Multinomial(int64_t n, bool replacement, CallSite at) const {
   Call call("Multinomial", at, *this);
-  if (rank() < 1 || n < 0 || size(-1) == 0 || (!replacement && n > size(-1))) {
+  const int64_t fewest = rank() < 1 ? 0 : shape()[rank() - 1].min();
+  if (n < 0 || fewest == 0 || (!replacement && n > fewest)) {
     Fail("cannot draw ", n, " positions", replacement ? "" : ", each once,",
          " of the last axis of ", internal::Show(*this));
   }

@@ -106,7 +106,8 @@ Tensor Tensor::Var(const Axes& axes, int correction, bool keepdim, CallSite at) 
 
 Tensor internal::RootOf(const Tensor& sum, double p) {
   const Tensor none = sum == 0, safe = Where(none, 1, sum);
-  return Where(none, 0, p == 2 ? safe.Sqrt() : safe.Pow(1 / p));
+  const double of_none = p < 0 ? std::numeric_limits<double>::infinity() : 0;
+  return Where(none, of_none, p == 2 ? safe.Sqrt() : safe.Pow(1 / p));
 }
 
 Tensor internal::PowersOf(const Tensor& x, double p) {

@@ -32,10 +32,21 @@ Tensor CubicWeight(const Tensor& distance, double a) {
 
 // ---- resized axes
 
+// An extent as a number to compute with.
+Tensor AsFloat(const Extent& n, DType type = kFloat64) {
+  if (n.is_int()) return Tensor::Scalar(static_cast<double>(n.value()), type);
+  return Tensor::FromExtent(n, kInt64).Cast(type);
+}
+
+// Results over the source, along the index-th of the resized axes.
+Tensor ScaleOf(const Extent& in, int64_t out, int index, const ResizeOptions& o) {
+  if (!o.scale.empty()) return Tensor::Scalar(o.scale[index], kFloat64);
+  return static_cast<double>(out) / AsFloat(in);
+}
+
 // The point of the source, along an axis of `in`, for each of `out` positions.
-Tensor SourcePoints(int64_t in, int64_t out, int index, const ResizeOptions& o) {
-  const auto n = static_cast<double>(in);
-  const double scale = o.scale.empty() ? static_cast<double>(out) / n : o.scale[index];
+Tensor SourcePoints(const Extent& in, int64_t out, int index, const ResizeOptions& o) {
+  const Tensor n = AsFloat(in), scale = ScaleOf(in, out, index, o);
   const Tensor i = Tensor::Arange(out, kFloat64);
   if (!o.region.empty()) {
     const auto [begin, end] = o.region[index];
@@ -44,8 +55,9 @@ Tensor SourcePoints(int64_t in, int64_t out, int index, const ResizeOptions& o) 
   }
   switch (o.coordinates) {
     case ResizeCoordinates::kAlignCorners: {
-      const double length = scale * n;
-      return length == 1 || out == 1 ? i * 0 : i * (n - 1) / (length - 1);
+      const Tensor length = scale * n;
+      if (out == 1) return i * 0;
+      return Where(length == 1, 0, i * (n - 1) / Where(length == 1, 1, length - 1));
     }
     case ResizeCoordinates::kAsymmetric:
       return i / scale;
@@ -53,7 +65,7 @@ Tensor SourcePoints(int64_t in, int64_t out, int index, const ResizeOptions& o) 
       if (out == 1) return i * 0;
       break;
     case ResizeCoordinates::kHalfPixelSymmetric: {
-      const double share = static_cast<double>(out) / (scale * n);
+      const Tensor share = static_cast<double>(out) / (scale * n);
       return (i + 0.5) / scale - 0.5 + n / 2 * (1 - share);
     }
     case ResizeCoordinates::kHalfPixel:
@@ -88,17 +100,19 @@ bool RepeatsAlike(int64_t in, int64_t out, double scale, const ResizeOptions& o)
 }
 
 Tensor Resized(const Tensor& x, int axis, int64_t out, int index, const ResizeOptions& o) {
-  const int64_t in = x.size(axis);
+  const Extent& in = x.shape()[axis];
+  // The least scale decides how far taps may reach.
   const double scale =
-      o.scale.empty() ? static_cast<double>(out) / static_cast<double>(in) : o.scale[index];
-  if (out == in && scale == 1 && o.region.empty()) return x;
-  if (o.mode == ResizeMode::kNearest && RepeatsAlike(in, out, scale, o)) {
-    return x.RepeatInterleave(out / in, axis);
+      o.scale.empty() ? static_cast<double>(out) / static_cast<double>(in.max()) : o.scale[index];
+  if (in.is_int(out) && scale == 1 && o.region.empty()) return x;
+  if (o.mode == ResizeMode::kNearest && in.is_int() && RepeatsAlike(in.value(), out, scale, o)) {
+    return x.RepeatInterleave(out / in.value(), axis);
   }
   const Tensor point = SourcePoints(in, out, index, o);
+  const Tensor last = AsFloat(in) - 1;
   // Tables, not found anew for each row of what is resized.
-  const auto position = [in](const Tensor& p) {
-    return p.Clip(0, in - 1).Cast(internal::IndexType(in)).Contiguous();
+  const auto position = [&](const Tensor& p) {
+    return p.Maximum(0).Minimum(last).Cast(internal::IndexType(in)).Contiguous();
   };
   Tensor y;
   if (o.mode == ResizeMode::kNearest) {
@@ -110,10 +124,13 @@ Tensor Resized(const Tensor& x, int axis, int64_t out, int index, const ResizeOp
     const auto first = static_cast<int64_t>(std::floor(-reach / shrink)) + 1;
     const Tensor base = point.Floor().Unsqueeze(1);
     const Tensor tap = base + Tensor::Arange(first, 2 - first).Cast(kFloat64);
-    const Tensor distance = (tap - point.Unsqueeze(1)) * shrink;
+    const Tensor apart = tap - point.Unsqueeze(1);
+    const Tensor distance = in.is_int() || !o.antialias
+                                ? apart * shrink
+                                : apart * ScaleOf(in, out, index, o).Minimum(1.0);
     Tensor weight =
         o.mode == ResizeMode::kLinear ? LinearWeight(distance) : CubicWeight(distance, o.cubic);
-    if (o.exclude_outside) weight = Where((tap >= 0) & (tap < in), weight, 0);
+    if (o.exclude_outside) weight = Where((tap >= 0) & (tap <= last), weight, 0);
     if (o.exclude_outside || o.antialias) weight = weight / weight.Sum(1, /*keepdim=*/true);
     Extents dims(x.rank() - axis + 1, 1);
     dims[0] = out;
@@ -124,7 +141,7 @@ Tensor Resized(const Tensor& x, int axis, int64_t out, int index, const ResizeOp
   if (o.region.empty()) return y;
   Extents dims(x.rank() - axis, 1);
   dims[0] = out;
-  const Tensor outside = ((point < 0) | (point > in - 1)).Reshape(dims);
+  const Tensor outside = ((point < 0) | (point > last)).Reshape(dims);
   return Where(outside, Tensor(internal::NumberAs(o.outside, y.dtype())), y);
 }
 
@@ -144,7 +161,7 @@ Tensor Tensor::Resize(const Ints& extents, const ResizeOptions& o, CallSite at) 
   Tensor x = nearest ? *this : WideFloat(*this);
   for (int i = 0; i < axes; ++i) {
     const int axis = rank() - axes + i;
-    if (extents[i] < 0 || (extents[i] > 0 && size(axis) == 0) ||
+    if (extents[i] < 0 || (extents[i] > 0 && shape()[axis].min() == 0) ||
         (!o.scale.empty() && !(o.scale[i] > 0))) {
       Fail("cannot make ", extents[i], " positions of axis ", axis, " of ", Show(*this));
     }
@@ -158,21 +175,21 @@ Tensor Tensor::Resize(const Ints& extents, const ResizeOptions& o, CallSite at) 
 namespace {
 
 // A position mirrored at the ends of an axis until it is inside.
-Tensor Reflected(const Tensor& p, double low, double high) {
-  const double span = high - low;
-  if (span <= 0) return p * 0;
-  const Tensor from = (p - low).Abs(), turns = (from / span).Floor();
+Tensor Reflected(const Tensor& p, double low, const Tensor& high) {
+  const Tensor span = high - low, some = Where(span > 0, span, 1);
+  const Tensor from = (p - low).Abs(), turns = (from / some).Floor();
   const Tensor rest = from - turns * span;
   const Tensor odd = (turns - (turns / 2).Floor() * 2) != 0;
-  return Where(odd, high - rest, low + rest);
+  return Where(span > 0, Where(odd, high - rest, low + rest), p * 0);
 }
 
-Tensor Inside(const Tensor& p, int64_t n, const GridSampleOptions& o) {
-  const auto last = static_cast<double>(n - 1);
+Tensor Inside(const Tensor& p, const Tensor& last, const GridSampleOptions& o) {
   if (o.padding == PadMode::kConstant) return p;
-  if (o.padding == PadMode::kReplicate) return p.Clip(0.0, last);
-  const Tensor turned = o.align_corners ? Reflected(p, 0, last) : Reflected(p, -0.5, last + 0.5);
-  return turned.Clip(0.0, last);
+  Tensor turned = p;
+  if (o.padding != PadMode::kReplicate) {
+    turned = o.align_corners ? Reflected(p, 0, last) : Reflected(p, -0.5, last + 0.5);
+  }
+  return turned.Maximum(0).Minimum(last);
 }
 
 // Neighbours of the points along one axis, and what each of them counts: [N, taps, points].
@@ -180,21 +197,21 @@ struct Taps {
   Tensor position, weight;
 };
 
-Taps TapsOf(const Tensor& coordinate, int64_t n, const GridSampleOptions& o) {
-  const auto size = static_cast<double>(n);
+Taps TapsOf(const Tensor& coordinate, const Extent& n, const GridSampleOptions& o) {
+  const Tensor size = AsFloat(n, coordinate.dtype()), last = size - 1;
   const auto counted = [&](int64_t from, int64_t to) {
     return Tensor::Arange(from, to).Cast(coordinate.dtype()).Unsqueeze(-1);
   };
   const Tensor point =
-      o.align_corners ? (coordinate + 1) * ((size - 1) / 2) : ((coordinate + 1) * size - 1) / 2;
+      o.align_corners ? (coordinate + 1) * (last / 2) : ((coordinate + 1) * size - 1) / 2;
   Taps taps;
   if (o.mode == ResizeMode::kCubic) {
     const Tensor base = point.Floor();
     const Tensor tap = base.Unsqueeze(1) + counted(-1, 3);
     taps.weight = CubicWeight(tap - point.Unsqueeze(1), -0.75);
-    taps.position = Inside(tap, n, o);
+    taps.position = Inside(tap, last, o);
   } else {
-    const Tensor inside = Inside(point, n, o);
+    const Tensor inside = Inside(point, last, o);
     if (o.mode == ResizeMode::kNearest) {
       taps.position = inside.Round().Unsqueeze(1);
       taps.weight = Tensor::Ones(taps.position.shape(), point.dtype());
@@ -203,7 +220,7 @@ Taps TapsOf(const Tensor& coordinate, int64_t n, const GridSampleOptions& o) {
       taps.weight = LinearWeight(taps.position - inside.Unsqueeze(1));
     }
   }
-  const Tensor there = (taps.position >= 0) & (taps.position <= size - 1);
+  const Tensor there = (taps.position >= 0) & (taps.position <= last);
   taps.weight = Where(there, taps.weight, 0);
   taps.position = Where(there, taps.position, 0).Round().Cast(kInt64);
   return taps;
@@ -227,14 +244,14 @@ Tensor Tensor::GridSample(const Tensor& grid, const GridSampleOptions& o, CallSi
   // [N, taps of the first axis, of the second, ..., points]
   Tensor position, weight;
   for (int i = 0; i < axes; ++i) {
-    const int64_t length = size(2 + i);
-    if (length == 0) Fail(Show(*this), " has nothing to read");
+    const Extent& length = shape()[2 + i];
+    if (length.min() == 0) Fail(Show(*this), " has nothing to read");
     const Taps taps = TapsOf(g.Select(-1, axes - 1 - i).Reshape({n, m}), length, o);
     Extents dims = {n};
     for (int j = 0; j < axes; ++j) dims.push_back(j == i ? taps.position.shape()[1] : Extent(1));
     dims.push_back(m);
     const Tensor p = taps.position.Reshape(dims), w = taps.weight.Reshape(dims);
-    position = position ? position * length + p : p;
+    position = position ? position * FromExtent(length, kInt64) + p : p;
     weight = weight ? weight * w : w;
   }
   // Kept, for every channel asks for the same; the points last, as they are the longest loop.

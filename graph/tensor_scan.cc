@@ -8,6 +8,7 @@
 #include "graph/tensor.h"
 #include "graph/tensor_along.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -200,13 +201,11 @@ Tensor Tensor::LogCumSumExp(int axis, CallSite at) const {
 Tensor Tensor::Diff(int n, int axis, CallSite at) const {
   Call call("Diff", at, *this);
   if (n < 0) Fail("cannot be taken ", n, " times");
-  const int a = NormalAxis(axis, rank());
   Tensor t(uop());
+  if (n == 0) return t;
+  const int a = NormalAxis(axis, rank());
   for (int i = 0; i < n && t.shape()[a].max() > 0; ++i) {
-    const Extent& extent = t.shape()[a];
-    if (extent.min() < 1) Fail("axis ", a, " of ", Show(t), " may be empty");
-    const Tensor later = t.SliceAxis(a, {1, {}});
-    const Tensor earlier = t.SliceAxis(a, {0, extent - Extent(1)});
+    const Tensor later = internal::AllButFirst(t, a), earlier = internal::AllButLast(t, a);
     t = dtype().IsBool() ? later.LogicalXor(earlier) : later - earlier;
   }
   return t;

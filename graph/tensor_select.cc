@@ -152,9 +152,36 @@ std::pair<Tensor, Tensor> PointsOf(const Tensor& place, QuantileMethod method) {
   return {below, (share > 0).Cast(share.dtype()) * 0.5};
 }
 
-Tensor Between(const Tensor& low, const Tensor& high, const Tensor& share) {
+// So far from one number to another, of which infinities are apart from all.
+template <typename Share>
+Tensor Between(const Tensor& low, const Tensor& high, const Share& share) {
   const Tensor finite = low.IsFinite() & high.IsFinite();
   return Where(finite, low + (high - low) * share, low * (1 - share) + high * share);
+}
+
+// What there is at position q (n - 1) of n elements.
+Tensor InterpolatedAt(const Tensor& x, int a, double q, QuantileMethod method, bool keepdim) {
+  const PointInOrder place = PointOf(q * static_cast<double>(x.size(a) - 1), method);
+  const auto below = static_cast<int64_t>(place.before);
+  const Tensor low = At(x, a, Extent(below), keepdim)[0];
+  if (place.share == 0) return low;
+  return Between(low, At(x, a, Extent(below + 1), keepdim)[0], place.share);
+}
+
+// The same of an extent that varies: the position is computed from it.
+Tensor InterpolatedAtVarying(const Tensor& x, int a, double q, QuantileMethod method,
+                             bool keepdim) {
+  const Tensor last = Tensor::FromExtent(x.shape()[a], kInt64) - 1;
+  const auto [before, to_next] = PointsOf(last.Cast(kFloat64) * q, method);
+  const Tensor share = to_next.Cast(x.dtype());
+  const Tensor order = SortedIndex(x, a, false).Contiguous();
+  const auto at = [&](const Tensor& rank) {
+    const Tensor index = order.Take(rank.Unsqueeze(0), x.rank() - 1).Transpose(a, -1);
+    const Tensor one = x.Gather(a, index);
+    return keepdim ? one : one.Squeeze(a);
+  };
+  const Tensor first = before.Cast(kInt64), low = at(first);
+  return Where(share == 0, low, Between(low, at((first + 1).Minimum(last)), share));
 }
 
 void CheckShare(double q) {
@@ -178,20 +205,14 @@ Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, Quantil
     return OfAll(*this, keepdim, [&](const Tensor& x) { return x.Quantile(q, 0, false, method); });
   }
   const int a = AxisAlong(*axis, rank());
-  if (rank() == 0) {
-    return OfElement(*this, [&](const Tensor& x) { return x.Quantile(q, a); });
-  }
-  const int64_t n = size(a);
-  if (n == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
-  const PointInOrder place = PointOf(q * static_cast<double>(n - 1), method);
-  const auto below = static_cast<int64_t>(place.before);
+  if (rank() == 0) return OfElement(*this, [&](const Tensor& x) { return x.Quantile(q, a); });
+  const Extent& n = shape()[a];
+  if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
   const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
     const Tensor x = internal::WideFloat(sources[0]);
-    Tensor value = At(x, a, Extent(below), keepdim)[0];
-    if (place.share != 0) {
-      value = Between(value, At(x, a, Extent(below + 1), keepdim)[0],
-                      Tensor::Full({}, place.share, x.dtype()));
-    }
+    const Tensor value =
+        n.is_int() ? InterpolatedAt(x, a, q, method, keepdim)
+                   : InterpolatedAtVarying(x, a, q, method, keepdim);
     const Tensor with_nan = Where(x.IsNan().Any(a, keepdim), std::nan(""), value);
     return {with_nan.Cast(internal::FloatResult(dtype()))};
   };

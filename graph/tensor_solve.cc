@@ -15,12 +15,18 @@ using internal::WideFloat;
 
 namespace {
 
+void CheckSquare(const Tensor& t) {
+  if (t.rank() > 1 && t.shape()[t.rank() - 1] == t.shape()[t.rank() - 2]) return;
+  Fail("takes square matrices, not ", Show(t));
+}
+
 int64_t SquareSize(const Tensor& t) {
-  if (t.rank() < 2 || !t.shape()[t.rank() - 1].is_int() ||
-      !(t.shape()[t.rank() - 1] == t.shape()[t.rank() - 2])) {
-    Fail("takes square matrices, not ", Show(t));
+  CheckSquare(t);
+  const Extent& n = t.shape()[t.rank() - 1];
+  if (!n.is_int()) {
+    Fail("takes matrices of a known size, as its graph grows with it, not ", Show(t));
   }
-  return t.size(-1);
+  return n.value();
 }
 
 // The elements after the first of an axis, and a zero.
@@ -185,13 +191,16 @@ Tensor Tensor::Cholesky(CallSite at) const {
 
 Tensor Tensor::MatrixPower(int64_t n, CallSite at) const {
   Call call("MatrixPower", at, *this);
-  const int64_t size = SquareSize(*this);
+  CheckSquare(*this);
   Tensor square = n < 0 ? Inverse() : *this, power;
   for (uint64_t left = n < 0 ? -static_cast<uint64_t>(n) : n; left > 0; left >>= 1) {
     if (left & 1) power = power ? power.MatMul(square) : square;
     if (left > 1) square = square.MatMul(square).Contiguous();
   }
-  if (!power) return Eye(size, -1, dtype()).Expand(shape());
+  if (!power) {
+    const Extent& size = shape()[rank() - 1];
+    return (Arange(size).Unsqueeze(1) == Arange(size)).Cast(dtype()).Expand(shape());
+  }
   const bool itself = power.uop() == uop();  // a tensor of its own all the same
   return itself ? Tensor(internal::Build(Op::kContiguous, {uop()})) : power;
 }
@@ -204,26 +213,52 @@ Tensor Tensor::AddMatMul(const Tensor& a, const Tensor& b, double beta, double a
   return beta == 0 ? product + Zeros(shape(), dtype()) : *this * beta + product;
 }
 
+namespace {
+
+// How much of a convolution of k elements comes before the whole overlaps, and after them.
+std::pair<Extent, Extent> Around(absl::string_view mode, const Extent& k) {
+  const Extent more = k - Extent(1);
+  if (mode == "valid") return {0, 0};
+  if (mode == "full") return {more, more};
+  if (mode != "same") Fail("the mode is '", mode, "'; it is full, same or valid");
+  const Extent after = tessera::FloorDiv(more, 2);
+  return {more - after, after};
+}
+
+// Each overlap as a sum over w, whose extent may vary: outside x there is nothing.
+Tensor VaryingConvolved(const Tensor& x, const Tensor& w, absl::string_view mode) {
+  const Extent n = x.shape()[0], k = w.shape()[0];
+  const auto [before, after] = Around(mode, k);
+  const Tensor result = internal::CountAlong(0, 2, n - k + Extent(1) + before + after, kInt64);
+  const Tensor first = result + Tensor::FromExtent(k - Extent(1) - before, kInt64);
+  const DType type = SumType(x.dtype()), wide = AccumulateType(type);
+  const Tensor from = x.Cast(wide).Take(first - internal::CountAlong(1, 2, k, kInt64));
+  return (from * w.Cast(wide)).Sum(-1).Cast(type);
+}
+
+}  // namespace
+
 Tensor Tensor::Convolve(const Tensor& b, absl::string_view mode, CallSite at) const {
   Call call("Convolve", at, *this, b);
-  if (rank() != 1 || b.rank() != 1 || elements() == 0 || b.elements() == 0) {
+  const bool fits = rank() < 2 && b.rank() < 2;
+  if (!fits || shape().Elements().min() == 0 || b.shape().Elements().min() == 0) {
     Fail("takes vectors with elements, not ", Show(*this), " and ", Show(b));
   }
   const DType type = Promote(dtype(), b.dtype());
-  const bool swapped = b.elements() > elements();
-  const Tensor x = (swapped ? b : *this).Cast(type), w = (swapped ? *this : b).Cast(type);
-  const int64_t n = x.elements(), k = w.elements();
-  int64_t before = 0, after = 0;
-  if (mode == "full") {
-    before = after = k - 1;
-  } else if (mode == "same") {
-    after = (k - 1) / 2;
-    before = k - 1 - after;
-  } else if (mode != "valid") {
-    Fail("the mode is '", mode, "'; it is full, same or valid");
+  const Tensor p = Cast(type).AtLeast(1), q = b.Cast(type).AtLeast(1);
+  const Extent of_p = p.shape()[0], of_q = q.shape()[0];
+  const bool swapped = (of_q - of_p).min() > 0;
+  const Tensor x = swapped ? q : p, w = swapped ? p : q;
+  const Extent n = x.shape()[0], k = w.shape()[0];
+  if (!n.is_int() || !k.is_int()) {
+    if (mode != "full" && (n - k).min() < 0) {
+      Fail("which of ", Show(*this), " and ", Show(b), " is longer is not known; use \"full\"");
+    }
+    return VaryingConvolved(x, w, mode);
   }
+  const auto [before, after] = Around(mode, k);
   ConvOptions o;
-  o.padding = {before, after};
+  o.padding = {before.value(), after.value()};
   return x.Reshape({1, 1, n}).Conv1d(w.Flip(0).Reshape({1, 1, k}), o).Flatten();
 }
 

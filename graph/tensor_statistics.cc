@@ -4,6 +4,7 @@
 
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -110,20 +111,11 @@ ValuesAndIndices Tensor::NanMedian(int axis, bool keepdim, CallSite at) const {
 
 namespace {
 
-// Of neighbours along an axis: all but the first, and all but the last.
-struct Neighbours {
-  Tensor later, earlier;
-  Neighbours(const Tensor& t, int axis) {
-    const Extent n = t.shape()[axis];
-    if (n.min() < 1) Fail("takes at least one element along axis ", axis, " of ", Show(t));
-    later = t.SliceAxis(axis, {1, {}});
-    earlier = t.SliceAxis(axis, {0, n - Extent(1)});
-  }
-};
-
+// Between neighbours along an axis.
 Tensor Areas(const Tensor& t, double dx, int axis) {
-  const auto [later, earlier] = Neighbours(WideFloat(t), axis);
-  return (later + earlier) * (dx / 2);
+  const Tensor x = WideFloat(t);
+  if (x.shape()[axis].is_int(0)) return x;
+  return (internal::AllButFirst(x, axis) + internal::AllButLast(x, axis)) * (dx / 2);
 }
 
 }  // namespace
@@ -201,18 +193,18 @@ Tensor Tensor::Interp(const Tensor& x, const Tensor& y, CallSite at) const {
 
 Tensor Tensor::Cov(int correction, CallSite at) const {
   Call call("Cov", at, *this);
-  if (rank() < 1 || rank() > 2) Fail("takes [variables, samples] or [samples], not ", Show(*this));
-  const Tensor x = WideFloat(rank() == 1 ? Unsqueeze(0) : *this);
+  if (rank() > 2) Fail("takes [variables, samples] or [samples], not ", Show(*this));
+  const Tensor x = WideFloat(rank() == 2 ? *this : Reshape({1, shape().Elements()}));
   const Tensor apart = x - x.Mean({1}, /*keepdim=*/true);
   const Tensor count = Tensor::FromExtent(x.shape()[1]).Cast(x.dtype());
   const Tensor out = apart.MatMul(apart.T()) / (count - correction).Maximum(0);
-  return (rank() == 1 ? out.Reshape({}) : out).Cast(FloatResult(dtype()));
+  return (rank() == 2 ? out : out.Reshape({})).Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::CorrCoef(CallSite at) const {
   Call call("CorrCoef", at, *this);
   const Tensor cov = WideFloat(*this).Cov();
-  if (rank() == 1) return (cov / cov).Cast(FloatResult(dtype()));
+  if (rank() < 2) return (cov / cov).Cast(FloatResult(dtype()));
   const Tensor deviation = cov.Diagonal().Sqrt();
   const Tensor ratio = cov / deviation.Unsqueeze(1) / deviation;
   return ratio.Clip(-1.0, 1.0).Cast(FloatResult(dtype()));

@@ -287,7 +287,7 @@ TEST(TensorConv, AdaptivePools) {
   EXPECT_EQ(Sizes(x.GlobalAvgPool()), (std::vector<int64_t>{1, 2, 1, 1}));
   ExpectNear(Values(x.GlobalMaxPool()), Values(x.AdaptiveMaxPool({1, 1})));
   ExpectNear(Values(x.GlobalAvgPool()), Values(x.AdaptiveAvgPool({1, 1})), 1e-14);
-  EXPECT_ERROR(x.AdaptiveAvgPool({0, 1}), "AdaptiveAvgPool", "cannot make 0 positions");
+  EXPECT_ERROR(x.AdaptiveAvgPool({-1, 1}), "AdaptiveAvgPool", "cannot make -1 positions");
 }
 
 TEST(TensorPad, Modes) {

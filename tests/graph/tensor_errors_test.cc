@@ -323,7 +323,7 @@ TEST(TensorErrors, NumbersOutOfRange) {
       OF(x, Diff(-1)),
       OF(x, SliceAxis(0, {0, 3, 0})),
       OF(image, MaxPool({.size = {0}})),
-      OF(image, AdaptiveAvgPool({0, 1})),
+      OF(image, AdaptiveAvgPool({-1, 1})),
       OF(image, Resize({-1, 2})),
       OF(x, Unfold(0, 0)),
       OF(x, Repeat({-1, 1})),

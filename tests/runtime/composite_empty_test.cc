@@ -1,6 +1,7 @@
 // Composed functions of tensors without elements, and of single numbers.
 #include <cmath>
 
+#include "tests/graph/tensor_testing.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -34,6 +35,54 @@ TEST(CompositeEmpty, ShapesAndValues) {
   expect(Tensor::Zeros({0, 3}).MseLoss(Tensor::Zeros({0, 3}), LossReduction::kSum), {}, {0});
   expect(Tensor::Scalar(1.0).Dropout(0), {}, {1});
   expect(Tensor::Scalar(3.0).Atan2(0), {}, {static_cast<double>(std::atan2(3.0f, 0.0f))});
+}
+
+// Beside those of tests/runtime/axis_of_scalar_test.cc: what NumPy and PyTorch give.
+TEST(CompositeEmpty, OfNothingAlongAnAxis) {
+  const auto expect = [](Tensor t, const Shape& shape, const std::vector<double>& values = {}) {
+    EXPECT_EQ(t.shape(), shape);
+    EXPECT_EQ(t.ToVector<double>(), values);
+  };
+  const Tensor none = Tensor::Zeros({3, 0}), rows = Tensor::Zeros({0, 3});
+  expect(none.Trapezoid(), {3}, {0, 0, 0});
+  expect(rows.Trapezoid(1, 0), {3}, {0, 0, 0});
+  expect(none.CumTrapezoid(), {3, 0});
+  expect(none.CDist(none, INFINITY), {3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0});
+  expect(none.Norm(-1, 1), {3}, {INFINITY, INFINITY, INFINITY});
+  expect(Tensor::From({INFINITY, -INFINITY}).Norm(-2), {}, {INFINITY});
+  expect(Tensor::From({0.0, 3.0}).Norm(-2), {}, {0});
+  expect(none.LocalResponseNorm(2), {3, 0});
+  expect(Tensor::Zeros({1, 0, 3}).InstanceNorm(), {1, 0, 3});
+  expect(Tensor::Zeros({1, 2, 4}).AdaptiveAvgPool({0}), {1, 2, 0});
+  expect(Tensor::Zeros({1, 2, 4}).AdaptiveMaxPool({0}), {1, 2, 0});
+  expect(Tensor::Zeros({1, 2, 1}).ConvTranspose(Tensor::Zeros({2, 3, 2}),
+                                                {.stride = {2}, .padding = {1}}),
+         {1, 3, 0});
+  const Tensor no_features = Tensor::Zeros({2, 0});
+  expect(no_features.ScaledDotProductAttention(no_features, Tensor::Ones({2, 1}) * 5), {2, 1},
+         {5, 5});
+  // Only the axis counts, and not what else is empty.
+  expect(none.Unflatten(0, {1, -1}), {1, 3, 0});
+  EXPECT_ERROR(none.Unflatten(0, {1, 1}), "Unflatten", "cannot make [1, 1] of axis 0 of f32[3, 0]");
+  EXPECT_ERROR(none.Unflatten(0, {2, -1}), "Unflatten", "do not divide evenly");
+}
+
+TEST(CompositeEmpty, OfOneNumber) {
+  const auto expect = [](Tensor t, const Shape& shape, const std::vector<double>& values = {}) {
+    EXPECT_EQ(t.shape(), shape);
+    EXPECT_EQ(t.ToVector<double>(), values);
+  };
+  const Tensor three = Tensor::Scalar(3.0), zero = Tensor::Scalar(0, kInt32);
+  expect(three.CosineSimilarity(three * -2, 0), {}, {-1});
+  expect(three.Shuffle(), {}, {3});
+  expect(three.Gather(0, Tensor::From({0, 0})), {2}, {3, 3});
+  expect(Tensor::From({4.0, 5.0}).Gather(0, zero + 1), {}, {5});
+  expect(three.Cov(0), {}, {0});
+  EXPECT_TRUE(std::isnan(three.CorrCoef().Item()));
+  expect(three.Convolve(three), {1}, {9});
+  expect(three.Convolve(Tensor::From({1.0, 2.0})), {2}, {3, 6});
+  expect(three.Diff(0), {}, {3});
+  EXPECT_ERROR(Cat({three, three}), "Cat", "use Stack");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "graph/grad.h"
 #include "runtime/jit.h"
 #include "runtime/realize.h"
+#include "tests/graph/tensor_testing.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -240,6 +241,110 @@ const std::vector<Function>& Functions() {
   return all;
 }
 
+// [4, 6, n], and a vector of it.
+Tensor Last(const Tensor& x) { return x.Permute({1, 2, 0}); }
+Tensor Vector(const Tensor& x) { return x.Select(1, 1).Select(1, 2); }
+
+// Along the extent itself, where most is made of counting it.
+const std::vector<Function>& FunctionsAlong() {
+  static const std::vector<Function> all = {
+      {"QuantileAlong", [](const Tensor& x) { return x.Quantile(0.3, 0); }},
+      {"QuantileOfAll", [](const Tensor& x) { return x.Quantile(0.85); }},
+      {"QuantileLast", [](const Tensor& x) { return x.Quantile(1, 0, true); }},
+      {"DiffAlong", [](const Tensor& x) { return x.Diff(2, 0); }},
+      {"CumTrapezoid", [](const Tensor& x) { return x.CumTrapezoid(0.5, 0); }},
+      {"CorrCoef", [](const Tensor& x) { return (x.Flatten(1) + 0.01).CorrCoef(); }},
+      {"DiagonalAlong", [](const Tensor& x) { return x.Diagonal(); }},
+      {"DiagonalBelow", [](const Tensor& x) { return x.Diagonal(-1, 0, 2); }},
+      {"DiagonalAbove", [](const Tensor& x) { return Last(x).Diagonal(2, 2, 1); }},
+      {"Trace", [](const Tensor& x) { return Vector(x).Outer(Vector(x)).Trace(1); }},
+      {"EinsumDiagonal",
+       [](const Tensor& x) { return Einsum("ii->i", {Vector(x).Outer(Vector(x))}); }},
+      {"DiagEmbed", [](const Tensor& x) { return Last(x).DiagEmbed(-1); }},
+      {"Vander", [](const Tensor& x) { return Vector(x).Vander(); }},
+      {"GluOfTwice",
+       [](const Tensor& x) {
+         return Cat({x, x + 1}, 0).Glu(0);
+       }},
+      {"PixelShuffleOfRows", [](const Tensor& x) { return x.Transpose(0, 1).PixelShuffle(2); }},
+      {"PixelUnshuffle",
+       [](const Tensor& x) {
+         return Cat({x, x + 1}, 0).Transpose(0, 1).PixelUnshuffle(2);
+       }},
+      {"TensorSplit",
+       [](const Tensor& x) {
+         const std::vector<Tensor> parts = x.TensorSplit({1, -1}, 0);
+         return Cat({parts[2], parts[0], parts[1]}, 0);
+       }},
+      {"SelectScatterLast",
+       [](const Tensor& x) {
+         return x.SelectScatter(Beside(x, {1, 2, 3, 4, 5, 6}).Expand({4, 6}), 0, -1);
+       }},
+      {"MatrixPower",
+       [](const Tensor& x) {
+         const Tensor square = Vector(x).Outer(Vector(x)) * 0.2;
+         return square.MatrixPower(3) + square.MatrixPower(0);
+       }},
+      {"ConvolveFull", [](const Tensor& x) { return Vector(x).Convolve(Vector(x)); }},
+      {"ConvolveSame",
+       [](const Tensor& x) {
+         return Beside(x, {1.0, -2.0, 0.5, 3.0, 1.0, 7.0}).Convolve(Vector(x), "same");
+       }},
+      {"ConvolveValid",
+       [](const Tensor& x) {
+         return Beside(x, {1.0, -2.0, 0.5, 3.0, 1.0, 7.0}).Convolve(Vector(x), "valid");
+       }},
+      {"RfftToEight", [](const Tensor& x) { return Last(x).Rfft(-1, {8}); }},
+      {"FftShift",
+       [](const Tensor& x) {
+         return x.FftShift(0) + x.IfftShift({0, 1});
+       }},
+      {"ConvTransposeAlong",
+       [](const Tensor& x) {
+         return Last(x).ConvTranspose(Beside(x, {1.0, 2.0, 3.0}).Expand({6, 2, 3}),
+                                      {.stride = {2}, .padding = {1}, .output_padding = {1}});
+       }},
+      {"ConvTransposeDilated",
+       [](const Tensor& x) {
+         return Last(x).ConvTranspose(Beside(x, {1.0, 2.0, 3.0}).Expand({6, 2, 3}),
+                                      {.stride = {2}, .dilation = {2}});
+       }},
+      {"ConvOverChannels",
+       [](const Tensor& x) {
+         return x.Transpose(0, 1).Conv(x.Transpose(0, 1).SliceAxis(2, {0, 3}));
+       }},
+      {"AvgPoolWithoutPadding",
+       [](const Tensor& x) {
+         return Last(x).AvgPool(
+             {.size = {3}, .stride = {2}, .padding = {1}, .count_padding = false});
+       }},
+      {"ResizeNearest", [](const Tensor& x) { return Last(x).Resize({7}); }},
+      {"ResizeLinear",
+       [](const Tensor& x) {
+         return Last(x).Resize({7}, {.mode = ResizeMode::kLinear}) +
+                Last(x).Resize({7}, {.mode = ResizeMode::kLinear,
+                                     .coordinates = ResizeCoordinates::kAlignCorners});
+       }},
+      {"ResizeSmaller",
+       [](const Tensor& x) {
+         return Last(x).Resize({2}, {.mode = ResizeMode::kLinear, .antialias = true});
+       }},
+      {"ResizeCubic",
+       [](const Tensor& x) {
+         return Last(x).Resize({6}, {.mode = ResizeMode::kCubic, .exclude_outside = true});
+       }},
+      {"GridSample",
+       [](const Tensor& x) {
+         const Tensor grid = Beside(x, {{{-0.9}, {0.1}, {1.4}}}).Expand({4, 3, 1});
+         return Last(x).GridSample(grid, {.padding = PadMode::kReflect}) +
+                Last(x).GridSample(grid, {.align_corners = true});
+       }},
+      {"GroupNormOfAll", [](const Tensor& x) { return x.Transpose(0, 1).GroupNorm(1); }},
+      {"MultinomialShape", [](const Tensor& x) { return Last(x).Abs().Multinomial(3) * 0; }},
+  };
+  return all;
+}
+
 Tensor Data() {
   std::vector<float> numbers(5 * 4 * 6);
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -305,6 +410,23 @@ TEST_P(CompositeSymbolic, SpreadAlongItSlow) {
 
 INSTANTIATE_TEST_SUITE_P(Functions, CompositeSymbolic, ::testing::ValuesIn(Functions()),
                          [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Along, CompositeSymbolic, ::testing::ValuesIn(FunctionsAlong()),
+                         [](const auto& info) { return info.param.name; });
+
+// What grows with an extent, or is decided by it, says what to do.
+TEST(SymbolicExtents, ErrorsSayWhatToDo) {
+  const Variable n("composite_n", 1, 5);
+  const Tensor x = Data().SliceAxis(0, {0, n}), square = Vector(x).Outer(Vector(x));
+  EXPECT_ERROR(square.Det(), "Det", "known size, as its graph grows with it, not f32[composite_n");
+  EXPECT_ERROR(square.Cholesky(), "Cholesky", "known size");
+  EXPECT_ERROR(square.Qr(), "Qr", "known");
+  EXPECT_ERROR(x.Unbind(), "Unbind", "use Select");
+  EXPECT_ERROR(Last(x).Rfft(), "Rfft", "name the lengths");
+  EXPECT_ERROR(Last(x).MaxPool({.size = {1}, .ceil_mode = true}), "MaxPool", "without ceil_mode");
+  EXPECT_ERROR(Vector(x).Convolve(Tensor::From({1, 2, 3}), "valid"), "Convolve", "\"full\"");
+  EXPECT_ERROR(x.Glu(0), "Glu", "no halves");
+  EXPECT_ERROR(x.ChannelShuffle(0), "ChannelShuffle", "groups");
+}
 
 }  // namespace
 }  // namespace tessera
