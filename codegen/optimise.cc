@@ -14,6 +14,7 @@
 #include "graph/flags.h"
 #include "graph/kernel_form.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -154,22 +155,42 @@ UOp WithLanes(const UOp& sink, const UOp& best, bool one_of_many, const Target& 
 
 constexpr size_t kFewPieces = 4;
 
+bool IsIn(const UOp& store, const UOp& range) {
+  return RangeSets(UOp::Make(Op::kSink, {store})).Bit(range) != 0;
+}
+
 // The loops that get lanes: the best one, and for stores that are not in it the best of theirs, as
-// the pieces of a CAT have loops of their own.
-std::vector<UOp> LaneRanges(const UOp& sink) {
+// the pieces of a CAT have loops of their own. A loop of a store that others with lanes have too is
+// made its own, in `sink`: they would get lanes of lanes.
+std::vector<UOp> LaneRanges(UOp& sink) {
   const RangeSets sets(sink);
+  int64_t next_id = FreshRangeId(sets);
   std::vector<UOp> out;
   // Where none is long enough, a short one is cut at its Thresholds all the same.
   for (const bool vectors : {true, false}) {
     if (const UOp best = BestLaneRange(sets, vectors); best && out.empty()) out.push_back(best);
   }
-  for (const UOp& store : sink.srcs()) {
-    if (out.empty() || sink.size() == 1) break;
+  std::vector<UOp> stores(sink.srcs().begin(), sink.srcs().end());
+  for (UOp& store : stores) {
+    if (out.empty() || stores.size() == 1) break;
+    const auto has = [&](const UOp& s) {
+      return std::any_of(out.begin(), out.end(), [&](const UOp& r) { return IsIn(s, r); });
+    };
+    if (has(store)) continue;
     const RangeSets own(UOp::Make(Op::kSink, {store}));
-    const auto has = [&](const UOp& r) { return own.Bit(r) != 0; };
-    if (std::any_of(out.begin(), out.end(), has)) continue;
-    if (const UOp best = BestLaneRange(own, /*vectors=*/true)) out.push_back(best);
+    UOp best = BestLaneRange(own, /*vectors=*/true);
+    if (!best) continue;
+    const auto shares = [&](const UOp& s) { return has(s) && IsIn(s, best); };
+    if (std::any_of(stores.begin(), stores.end(), shares)) {
+      if (FindBelow({&store, 1}, [](const UOp& u) { return u.is(Op::kStage); })) continue;
+      const UOp ours =
+          UOp::Make(Op::kRange, kInt64, {best.src(0)}, RangeArg{next_id++, RangeKind::kLoop});
+      store = Substitute(store, {{best, ours}});
+      best = ours;
+    }
+    out.push_back(best);
   }
+  sink = sink.WithSrcs(stores);
   return out;
 }
 
@@ -196,7 +217,7 @@ UOp WithRowsAtOnce(const UOp& sink) {
 
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
   UOp out = CutChoices(StageRecomputed(sink, target));
-  const std::vector<UOp> ranges = LaneRanges(out);
+  const std::vector<UOp> ranges = LaneRanges(out);  // may separate loops
   if (ranges.empty()) return WithRowsAtOnce(out);
   for (const UOp& best : ranges) out = WithLanes(out, best, ranges.size() > kFewPieces, target);
   return out;

@@ -110,6 +110,19 @@ TEST(OpsMovement, PaddingIsZeroWhateverFollows) {
   EXPECT_REFERENCE((x.Pad({{1, 1}, {0, 0}}) + 1).Pad({{0, 0}, {2, 2}}).Sum(0));
 }
 
+// Each piece is a loop nest of its own: one has lanes along what is summed, another along the rows
+// that all have.
+TEST(OpsMovement, CatOfSumsAndRows) {
+  const Tensor x = Count({48, 20}).Cast(kFloat32).Realize(), v = x.Select(1, 3).Exp2().Realize();
+  for (int sums : {2, 4, 7}) {
+    std::vector<Tensor> pieces(1, v);
+    for (int i = 0; i < sums; ++i) pieces.push_back((x * (i + 0.5)).Sum(1));
+    EXPECT_REFERENCE(Stack(pieces) + 1);
+    pieces.push_back(v * 3);
+    EXPECT_REFERENCE(Stack(pieces), Stack(pieces, 1));
+  }
+}
+
 TEST(OpsMovement, Cat) {
   const Tensor a = Count({2, 3}), b = Count({1, 3}) * 10, c = Count({4, 3}) - 7;
   EXPECT_REFERENCE(Cat({a, b, c}, 0), Cat({a, a}, 1), Cat({c, a, b}) * 2, Cat({a + 1, b.Exp()}),
