@@ -226,6 +226,24 @@ Tensor Tensor::RepeatInterleave(int64_t count, int axis, CallSite at) const {
 
 // ---- of several tensors
 
+namespace {
+
+// Whether the kernel of a piece would have a loop of its own to sum over, as far as is soon seen.
+bool IsSum(const UOp& piece) {
+  constexpr size_t kMostLooked = 64;
+  std::vector<const UOp*> stack = {&piece};
+  for (size_t looked = 0; !stack.empty() && looked < kMostLooked; ++looked) {
+    const UOp& u = *stack.back();
+    stack.pop_back();
+    if (u.is(Op::kReduce)) return true;
+    if (u.is(Op::kContiguous) || u.realized()) continue;
+    for (const UOp& s : u.srcs()) stack.push_back(&s);
+  }
+  return false;
+}
+
+}  // namespace
+
 Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
   Call call("Cat", at, tensors);
   if (tensors.empty()) Fail("needs at least one tensor");
@@ -245,9 +263,10 @@ Tensor Cat(absl::Span<const Tensor> tensors, int axis, CallSite at) {
   }
   // Many pieces in stages, of as many each as can be: one kernel then makes all of those that are
   // alike, and none is so long that compiling it takes longer than running.
-  constexpr size_t kMostPieces = 32;
+  constexpr size_t kMostPieces = 32, kMostSums = 16;
   while (srcs.size() > kMostPieces) {
-    const size_t n = srcs.size(), groups = (n + kMostPieces - 1) / kMostPieces;
+    const size_t most = std::any_of(srcs.begin(), srcs.end(), IsSum) ? kMostSums : kMostPieces;
+    const size_t n = srcs.size(), groups = (n + most - 1) / most;
     std::vector<UOp> joined;
     for (size_t g = 0; g < groups; ++g) {
       const size_t begin = n * g / groups, end = n * (g + 1) / groups;

@@ -41,6 +41,17 @@ void ExpectNear(const Tensor& got, const std::vector<float>& want) {
   for (size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(values[i], want[i], 1e-5) << i;
 }
 
+TEST(ShareKernels, ManySumsSideBySide) {
+  const Tensor x = Ramp({40, 16});
+  for (int n : {64, 256}) {
+    std::vector<Tensor> sums;
+    for (int i = 0; i < n; ++i) sums.push_back((x * (i + 0.5)).Sum(1));
+    const Tensor t = Stack(sums);
+    EXPECT_LE(Kernels(t), 2) << n;  // of 16 sums, and what joins them
+    EXPECT_REFERENCE(t);
+  }
+}
+
 TEST(ShareKernels, RowsOneByOne) {
   const Tensor x = Ramp({20, 24});
   const auto soft = [](const Tensor& row, int) { return row.Softmax(); };
