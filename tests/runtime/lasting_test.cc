@@ -67,11 +67,13 @@ void ExpectClose(const Tensor& got, const std::vector<double>& expected) {
 
 TEST(Lasting, WhatReadsNoInputRunsOnce) {
   Tensor w = Matrix(4, 8);
-  Jit step([&](const Tensor& x) { return x + (w.Exp() * 2).Sum({1}, true).Contiguous(); });
+  // Stored here and there: a sum within another kernel may be taken in another order.
+  const auto sum = [&] { return (w.Exp() * 2).Sum({1}, true).Contiguous(); };
+  Jit step([&](const Tensor& x) { return x + sum(); });
   const Tensor x = Matrix(4, 8, 2);
-  const auto expected = [&] { return x + (w.Exp() * 2).Sum({1}, true); };
+  const auto expected = [&] { return x + sum(); };
   EXPECT_EQ(KernelsOf([&] { step({x}); }), 2);
-  EXPECT_EQ(KernelsOf([&] { ExpectSameBits(step.One({x}), expected()); }), 1 + 1);
+  EXPECT_EQ(KernelsOf([&] { ExpectSameBits(step.One({x}), expected()); }), 1 + 2);
   w.Assign(w * 3).Realize();
   EXPECT_EQ(KernelsOf([&] { step({x}); }), 2);
   EXPECT_EQ(KernelsOf([&] { step({x}); }), 1);
