@@ -65,7 +65,8 @@ Balanced Balance(const Tensor& matrix) {
 
 Matrices WithDerivative(const Matrices& values, const std::function<Matrices(const Matrices&)>& f) {
   const Tensor row = AsRow(values).Contiguous();
-  return FromRow(row.WithDerivativeOf(AsRow(f(FromRow(row.Detach(), values)))), values);
+  const auto derived = [&] { return AsRow(f(FromRow(row.Detach(), values))); };
+  return FromRow(DerivedBy(row, derived), values);
 }
 
 }  // namespace internal

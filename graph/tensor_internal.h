@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/error.h"
 #include "graph/infer.h"
+#include "graph/no_grad.h"
 #include "graph/status.h"
 #include "graph/tensor.h"
 
@@ -153,6 +154,12 @@ DType PositionType(DType index, int64_t n);
 // What lies in the windows of one axis, the last axis of g, added up where it came from: n
 // elements.
 Tensor OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t stride, int64_t dilation);
+
+// A value with the derivative of what `other` makes, which is not made where nothing has one.
+template <typename F>
+Tensor DerivedBy(const Tensor& value, F other) {
+  return NoGrad::Active() ? value : value.WithDerivativeOf(other());
+}
 
 // The p-th powers of magnitudes, and the p-th root of their sum, whose derivatives at 0 are 0.
 Tensor PowersOf(const Tensor& x, double p);

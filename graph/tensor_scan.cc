@@ -119,7 +119,8 @@ Tensor Accumulated(const Tensor& x, int axis, const Fold& fold, const ScanOption
   if (!fold.derives_doubled || !result.IsFloat() || !x.shape().is_static()) return out.Cast(result);
   Fold doubled = fold;
   doubled.one_reduction = false;
-  return out.WithDerivativeOf(Along(wide, axis, doubled, o)).Cast(result);
+  const auto derived = [&] { return Along(wide, axis, doubled, o); };
+  return internal::DerivedBy(out, derived).Cast(result);
 }
 
 Number AsNumber(tessera::Scalar value, DType dtype) {
@@ -155,7 +156,7 @@ ValuesAndIndices Extreme(const Tensor& x, int axis, bool max) {
                        AsNumber(LowestScalar(index), index)};
   const Tensor indices = Along(Where(attains, position, 0), a, latest);
   if (!type.IsFloat()) return {values, indices};
-  return {values.WithDerivativeOf(x.Gather(a, indices)), indices};
+  return {internal::DerivedBy(values, [&] { return x.Gather(a, indices); }), indices};
 }
 
 }  // namespace

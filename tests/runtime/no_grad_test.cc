@@ -15,6 +15,26 @@ using ::testing::ElementsAre;
 std::vector<float> Floats(const Tensor& t) { return t.ToVector<float>(); }
 Tensor Weights() { return Tensor::From({1.f, 2.f}).RequireGrad(); }
 
+// Derivatives that go beside a value are not written where nothing has one.
+TEST(NoGrad, NoDerivativesBesideValues) {
+  const Tensor x = Tensor::From({{4.f, 1.f}, {1.f, 3.f}});
+  const auto stand_ins = [&](const Tensor& t) {
+    const std::vector<UOp> nodes = TopoSort({&t.uop(), 1});
+    return std::count_if(nodes.begin(), nodes.end(), [](auto& u) { return u.is(Op::kStandIn); });
+  };
+  const std::function<Tensor()> functions[] = {
+      [&] { return x.CumProd(0); }, [&] { return x.CumMax(1).values; },
+      [&] { return x.Qr().first; }, [&] { return x.Eigh().second; }};
+  for (const auto& f : functions) {
+    const Tensor with = f();
+    NoGrad scope;
+    const Tensor without = f();
+    EXPECT_GT(stand_ins(with), 0);
+    EXPECT_EQ(stand_ins(without), 0);
+    EXPECT_EQ(Floats(without), Floats(with));
+  }
+}
+
 TEST(NoGrad, ResultsAreConstants) {
   Tensor w = Weights();
   const Tensor outside = w * 3;
