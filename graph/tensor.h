@@ -134,7 +134,7 @@ class Tensor {
   // Of row-major bytes, copied.
   static Tensor FromBytes(const void* bytes, const Dims& shape, DType dtype, Device device = {},
                           CallSite at = CallSite::Here());
-  // 0, 1, ... stop-1.
+  // 0, 1, ... stop-1. Narrow integers wrap round: docs/numerics.md.
   static Tensor Arange(const Extent& stop, DType dtype = kInt32, CallSite at = CallSite::Here());
   // start, start + step, ... before stop; i32 if all three are integers, else f32.
   static Tensor Arange(Number start, Number stop, Number step = 1, std::optional<DType> dtype = {},

@@ -36,7 +36,13 @@ Tensor FullOf(const char* name, const Dims& dims, Number value, DType dtype, Dev
 }
 
 // 0, 1, ... n-1 in the dtype; narrow floats count in f32 first.
-UOp Counting(const Extent& n, DType dtype) { return Build(Op::kIota, dtype, {}, Extents{n}); }
+UOp Counting(const Extent& n, DType dtype) {
+  if (dtype.IsBool()) Fail("counts in numbers, not bools; cast the result");
+  return Build(Op::kIota, dtype, {}, Extents{n});
+}
+
+// What an integer dtype has of a number: its low bits.
+UOp Wrapped(const Number& n, DType dtype) { return CastTo(internal::NumberAs(n, kInt64), dtype); }
 
 }  // namespace
 
@@ -147,7 +153,7 @@ Tensor Tensor::Arange(const Extent& stop, DType dtype, CallSite at) {
   Call call("Arange", at);
   if (stop.is_int() && stop.value() < 0) Fail("cannot count to ", stop.value());
   // Whoever asks for a narrow dtype wants it to wrap round; the default must not.
-  if (stop.is_int() && dtype == kInt32) internal::NumberAs(stop.value(), dtype);
+  if (stop.is_int() && dtype == kInt32) internal::NumberAs(stop.value() - 1, dtype);
   return Tensor(Counting(stop, dtype));
 }
 
@@ -190,7 +196,10 @@ Tensor Tensor::Arange(Number start, Number stop, Number step, std::optional<DTyp
   if (!count) Fail("the number of elements does not fit in 64 bits");
   // Narrow floats are computed in f32, as a sum of two rounded numbers is not the number rounded.
   Tensor t(Counting(*count, type.IsFloat() ? AccumulateType(type) : type));
-  if (by != 1) t = t * step;
+  // Numbers after the first wrap round, as sums do, and so may the step: -1 of u8 counts down.
+  const bool wraps = type.IsInt() && step.cls == KindClass::kInt &&
+                     (step.value.AsInt() < MinInt(type) || step.value.AsInt() > MaxInt(type));
+  if (by != 1) t = wraps ? t * Tensor(Wrapped(step, type)) : t * step;
   if (first != 0) t = t + start;
   return Tensor(CastTo(t.uop(), type));
 }

@@ -119,6 +119,17 @@ TEST(TensorCreate, Arange) {
   EXPECT_THAT(Values(Tensor::Arange(3, 0)), ElementsAre());
   EXPECT_THAT(Values(Tensor::Arange(0, 1, 0.25)), ElementsAre(0, 0.25, 0.5, 0.75));
   EXPECT_EQ(Tensor::Arange(0.0, 1).dtype(), kFloat32);
+  // The first number must fit, as that of Full; those after it wrap round, as sums do.
+  EXPECT_THAT(Values(Tensor::Arange(3, 0, -1, kUInt8)), ElementsAre(3, 2, 1));
+  EXPECT_THAT(Values(Tensor::Arange(1, -3, -1, kUInt8)), ElementsAre(1, 0, 255, 254));
+  EXPECT_THAT(Values(Tensor::Arange(254, 258, 1, kUInt8)), ElementsAre(254, 255, 0, 1));
+  EXPECT_THAT(Values(Tensor::Arange(0, 900, 300, kInt8)), ElementsAre(0, 44, 88));
+  EXPECT_ERROR(Tensor::Arange(-1, 3, 1, kUInt8), "Arange", "-1 does not fit u8");
+  EXPECT_ERROR(Tensor::Arange(128, 200, 1, kInt8), "Arange", "128 does not fit i8");
+  EXPECT_ERROR(Tensor::Arange(2, kBool), "Arange", "not bools");
+  EXPECT_ERROR(Tensor::Arange(0, 2, 1, kBool), "Arange", "not bools");
+  EXPECT_EQ(Tensor::Arange(int64_t{1} << 31).size(0), int64_t{1} << 31);  // the last one fits
+  EXPECT_ERROR(Tensor::Arange((int64_t{1} << 31) + 1), "Arange", "2147483648 does not fit i32");
   EXPECT_ERROR(Tensor::Arange(0, 1, 0), "Arange", "by 0");
   EXPECT_ERROR(Tensor::Arange(-1), "Arange", "-1");
   // i64 counts beyond what an i32 index could hold.
