@@ -153,7 +153,7 @@ TEST(Numbers, KernelsOfEverydayLoops) {
   const Loop loops[] = {
       {"Full", 3, [](int i) { return Tensor::Full({2}, i).Contiguous(); }},
       {"ArangeFrom", 4, [](int i) { return Tensor::Arange(i, i + 5).Contiguous(); }},
-      {"RandInt", 3, [](int i) { return Tensor::RandInt(0, i + 1, {5}); }},
+      {"RandInt", 4, [](int i) { return Tensor::RandInt(0, i + 1, {5}); }},
       {"Seed", 5,
        [](int i) {
          Tensor::ManualSeed(i);
