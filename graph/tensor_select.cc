@@ -210,9 +210,8 @@ Tensor Tensor::Quantile(double q, std::optional<int> axis, bool keepdim, Quantil
   if (n.min() == 0) Fail("of nothing, axis ", a, " of ", Show(*this));
   const auto of = [&](const std::vector<Tensor>& sources) -> std::vector<Tensor> {
     const Tensor x = internal::WideFloat(sources[0]);
-    const Tensor value =
-        n.is_int() ? InterpolatedAt(x, a, q, method, keepdim)
-                   : InterpolatedAtVarying(x, a, q, method, keepdim);
+    const Tensor value = n.is_int() ? InterpolatedAt(x, a, q, method, keepdim)
+                                    : InterpolatedAtVarying(x, a, q, method, keepdim);
     const Tensor with_nan = Where(x.IsNan().Any(a, keepdim), std::nan(""), value);
     return {with_nan.Cast(internal::FloatResult(dtype()))};
   };
