@@ -15,6 +15,7 @@
 #include "codegen/lanes.h"
 #include "graph/index_math.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -111,19 +112,31 @@ UOp ByteTiler::DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& step
 
 namespace {
 
+// Whether u is the range divided, or what is left of it, by a multiple of a lane's bytes.
+bool OfRuns(const UOp& u, Op op, const UOp& range) {
+  return u.is(op) && u.src(0) == range && u.src(1).IsConst() && u.src(1).vmin() % kBytesOfDot == 0;
+}
+
+// Whether u depends on the range only by which such run it is in.
+bool StaysInRuns(const UOp& u, const UOp& range) {
+  bool stays = true;
+  WalkDown({&u, 1}, [&](const UOp& x) {
+    stays &= !(x == range);
+    return stays && !OfRuns(x, Op::kFloorDiv, range);
+  });
+  return stays;
+}
+
 // Whether every load that moves with the range goes by one element, or stays where it is for as
-// many bytes as a lane has.
+// many bytes as a lane has, or is of rows of a table of several lanes each.
 bool MovesInOrder(const UOp& u, const UOp& range, const RangeSets& sets) {
-  const auto stays = [&](const UOp& term) {
-    return term.is(Op::kFloorDiv) && term.src(0) == range && term.src(1).IsConst() &&
-           term.src(1).vmin() % kBytesOfDot == 0;
-  };
   for (const UOp& l : TopoSort({&u, 1})) {
     if (!l.is(Op::kIndex) || !(sets.Free(l) & sets.Bit(range))) continue;
     const Sum sum = ToSum(l.src(1));
     for (const auto& t : sum.terms) {
-      const bool moves{sets.Free(t.term) & sets.Bit(range)};
-      if (moves && !stays(t.term) && !(t.term == range && t.factor == 1)) return false;
+      if (!(sets.Free(t.term) & sets.Bit(range)) || StaysInRuns(t.term, range)) continue;
+      const bool by_one = t.term == range || OfRuns(t.term, Op::kFloorMod, range);
+      if (!by_one || t.factor != 1) return false;
     }
     if (l.size() == 3 && !DecidedByThresholds(l.src(2), range, sets)) return false;
   }

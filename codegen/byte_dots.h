@@ -29,6 +29,10 @@ bool IsByte(const UOp& u);
 // The dot products of bytes of a kernel that has no other reductions, or nothing.
 std::optional<ByteDots> FindByteDots(const RangeSets& sets);
 
+// The kernel with two loops of the dot products as one, where the rows of a table that columns look
+// up are shorter than a vector and those that they meet lie one after another; or nothing.
+UOp JoinShortRows(const UOp& sink, const RangeSets& sets, const ByteDots& dots);
+
 // The kernel with them in tiles, whose steps of four are ranges of kind kMatrix: Expand makes dot
 // products of them. Nothing where that does not pay.
 UOp TileByteDots(const UOp& sink, const RangeSets& sets, const ByteDots& dots,

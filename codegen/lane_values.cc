@@ -96,6 +96,21 @@ int64_t RunLength(const std::vector<int64_t>& offsets) {
   return run;
 }
 
+int64_t RunOfNeighbours(const std::vector<UOp>& places) {
+  const auto is_ahead = [&](size_t l, size_t of) {
+    const UOp apart = Simplify(UOp::Make(Op::kSub, {UOp(places[l]), UOp(places[of])}));
+    return apart.IsConst(static_cast<int64_t>(l - of));
+  };
+  size_t run = 1;
+  while (run < places.size() && is_ahead(run, 0)) ++run;
+  run = std::bit_floor(run);
+  if (places.size() % run != 0) return 1;
+  for (size_t l = run; l < places.size(); ++l) {
+    if (!is_ahead(l, l - l % run)) return 1;
+  }
+  return static_cast<int64_t>(run);
+}
+
 UOp Joined(std::vector<UOp> parts) {
   while (parts.size() > 1) {
     std::vector<UOp> next;

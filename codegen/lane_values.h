@@ -25,6 +25,9 @@ std::vector<int64_t> LaneOffsets(const UOp& index, const UOp& range);
 // The lanes of which every run of so many is of neighbours in memory; 1 where there is no such.
 int64_t RunLength(const std::vector<int64_t>& offsets);
 
+// The same of what the index is at each lane, where it depends on what is read.
+int64_t RunOfNeighbours(const std::vector<UOp>& places);
+
 // Vectors one after another as one; nothing where their number is no power of two.
 UOp Joined(std::vector<UOp> parts);
 

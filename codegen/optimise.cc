@@ -227,6 +227,9 @@ UOp OptimiseLoops(const UOp& sink, const Target& target) {
 UOp OptimiseReduction(const UOp& sink, const Target& target) {
   const RangeSets sets(sink);
   if (const std::optional<ByteDots> dots = FindByteDots(sets)) {
+    if (const UOp joined = JoinShortRows(sink, sets, *dots)) {
+      if (const UOp tiled = OptimiseReduction(joined, target)) return tiled;
+    }
     return TileByteDots(sink, sets, *dots, target);
   }
   if (const UOp rows = ReduceFarRows(sink, sets, target)) return rows;

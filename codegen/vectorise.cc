@@ -312,12 +312,15 @@ class Vectoriser {
   // Lanes in runs of neighbours: a vector of each run.
   UOp InRuns(const UOp& u) {
     const std::vector<int64_t> offsets = LaneOffsets(u.src(1), range_);
-    const int64_t run = RunLength(offsets);
+    const bool by_rows = offsets.empty();  // where each row is depends on what is read elsewhere
+    const std::vector<UOp> places = by_rows ? AtLanes(u.src(1), range_) : std::vector<UOp>();
+    const int64_t run = by_rows ? RunOfNeighbours(places) : RunLength(offsets);
     if (run < kLeastRun) return Repeated(u, offsets);
     const UOp first = AtLane(u.src(1), range_, 0);
     std::vector<UOp> parts;
     for (int64_t l = 0; l < lanes_; l += run) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), Ahead(first, offsets[l])};
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()),
+                               by_rows ? places[l] : Ahead(first, offsets[l])};
       if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
       const DType dtype = u.dtype().WithLanes(static_cast<int>(run));
       parts.push_back(UOp::Make(Op::kLoad, dtype, srcs, int64_t{0}));

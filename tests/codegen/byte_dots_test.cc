@@ -103,6 +103,23 @@ TEST(ByteDots, BlocksAreScaledWhereTheyAreSummed) {
   EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
 }
 
+// Short rows that a block looks up in a table are loaded as vectors, and multiplied all at once.
+TEST(ByteDots, RowsOfATableAreOneVector) {
+  for (const int64_t row : {4, 8}) {
+    const int64_t rows = 32 / row;
+    const Tensor x = Tensor::Empty({1, 8, rows, row}, kInt8),
+                 table = Tensor::Empty({256, row}, kInt8);
+    const Tensor w = table.Take(Tensor::Empty({64, 8, rows}, kUInt8));
+    const Tensor dots = (x.Unsqueeze(1).Cast(kInt32) * w.Cast(kInt32)).Sum({-2, -1});
+    const Tensor y = (dots.Cast(kFloat32) * Tensor::Empty({64, 8})).Sum({-1});
+    const UOp program = ProgramOf(y, ChipWithDots());
+    EXPECT_EQ(Count(program, Op::kMma), 4 + 1);
+    EXPECT_EQ(Count(program, Op::kFold), 4);
+    EXPECT_EQ(LoadsOf(program, kInt8, true), 4 * rows + 1);
+    EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
+  }
+}
+
 // Of several rows what a column takes is unpacked once; the rows go by, each for both columns.
 TEST(ByteDots, RowsShareColumns) {
   const Tensor x = Tensor::Empty({8, 8, 32}, kInt8), bytes = Tensor::Empty({64, 8, 16}, kUInt8);
