@@ -45,7 +45,7 @@ uint16_t HalfOf(int exponent, uint64_t bits) {
   return static_cast<uint16_t>((15 + exponent) << 10 | (bits & 0x3FF));
 }
 
-// Where a block has a scale of about 2^exponent: a half, or the byte of an exponent.
+// Where a block has a scale: a half of about 2^exponent, or a byte as it is.
 struct Scale {
   int at, exponent;
   bool is_byte = false;
@@ -75,7 +75,27 @@ std::vector<Scale> ScalesOf(WeightFormat format) {
     case WeightFormat::kIQ4XS:
       return {{0, -14}};
     case WeightFormat::kMXFP4:
-      return {{0, -7, /*is_byte=*/true}};
+      return {{0, 127 - 7, /*is_byte=*/true}};
+    case WeightFormat::kNVFP4:  // 2^-7, in seven bits
+      return {{0, 2, true}, {1, 2, true}, {2, 2, true}, {3, 2, true}};
+    case WeightFormat::kQ1_0:
+    case WeightFormat::kQ2_0:
+      return {{0, -6}};
+    case WeightFormat::kTQ1:
+      return {{52, -6}};
+    case WeightFormat::kTQ2:
+      return {{64, -6}};
+    case WeightFormat::kIQ1S:
+      return {{0, -9}};
+    case WeightFormat::kIQ1M:  // the highest four bits of a half are those of its last byte
+      return {{55, 0x10, true}};
+    case WeightFormat::kIQ2XXS:
+    case WeightFormat::kIQ2XS:
+    case WeightFormat::kIQ2S:
+      return {{0, -12}};
+    case WeightFormat::kIQ3XXS:
+    case WeightFormat::kIQ3S:
+      return {{0, -13}};
     default:
       return {};
   }
@@ -104,7 +124,7 @@ GgufWriter::Fill RandomFill(WeightFormat format) {
       }
       for (const Scale& s : ScalesOf(format)) {
         if (s.is_byte) {
-          to[b + s.at] = static_cast<char>(127 + s.exponent);
+          to[b + s.at] = static_cast<char>(s.exponent);
           continue;
         }
         const uint16_t half = HalfOf(s.exponent, random());

@@ -5,43 +5,14 @@
 #include <cstdint>
 #include <memory>
 
+#include "examples/llm/quant_codebooks.h"
+#include "examples/llm/quant_fields.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
 namespace {
 
-// Bytes begin..end of every block.
-Tensor Bytes(const Tensor& blocks, int64_t begin, int64_t end) {
-  return blocks.SliceAxis(-1, {begin, end});
-}
-
-// The two bytes from `at` as a number of half precision, in f32: [..., 1].
-Tensor Half(const Tensor& blocks, int64_t at) {
-  const Tensor low = Bytes(blocks, at, at + 1).Cast(kUInt16);
-  const Tensor high = Bytes(blocks, at + 1, at + 2).Cast(kUInt16);
-  return (low | (high << 8)).Bitcast(kFloat16).Cast(kFloat32);
-}
-
-// Four bytes as one number: [..., 1].
-Tensor Word(const Tensor& blocks, int64_t at) {
-  Tensor word = Bytes(blocks, at, at + 1).Cast(kUInt32);
-  for (int i = 1; i < 4; ++i) {
-    word = word | (Bytes(blocks, at + i, at + i + 1).Cast(kUInt32) << (8 * i));
-  }
-  return word;
-}
-
 Tensor Signed(const Tensor& bytes) { return bytes.Bitcast(kInt8).Cast(kFloat32); }
-
-// Fields of `width` bits: of bytes [..., n] the fields from the lowest, [..., 8 / width, n].
-Tensor Fields(const Tensor& bytes, int width) {
-  std::vector<Tensor> fields;
-  for (int at = 0; at < 8; at += width) fields.push_back((bytes >> at) & ((1 << width) - 1));
-  return Stack(fields, -2);
-}
-
-// The last axis cut into rows of n, or all of a block's axes made one.
-Tensor Cut(const Tensor& t, int64_t rows, int64_t n) { return t.Unflatten(-1, {rows, n}); }
 
 // ---- blocks of 32
 
@@ -258,19 +229,87 @@ IntegerBlocks IntegersOfQ6K(const Tensor& b) {
           {}};
 }
 
+// ---- numbers of a few levels
+
+// The block's one scale for each of n groups.
+Tensor ForGroups(const Tensor& scale, int64_t n) { return scale.RepeatInterleave(n, -1); }
+
+IntegerBlocks IntegersOfQ1_0(const Tensor& b) {
+  const Tensor bit = Tensor::Full({}, 1, kUInt8) << Tensor::Arange(8, kUInt8);
+  const Tensor set = (Cut(Bytes(b, 2, 18), 4, 4).Unsqueeze(-1) & bit) != 0;
+  return {Where(set, Tensor::Full({}, 1, kInt8), Tensor::Full({}, -1, kInt8)),
+          ForGroups(Half(b, 0), 4),
+          {}};
+}
+IntegerBlocks IntegersOfQ2_0(const Tensor& b) {
+  const Tensor pairs = Fields(Bytes(b, 2, 18), 2).SwapAxes(-1, -2);  // of a byte, one by one
+  return {pairs.Cast(kInt8).Unflatten(-2, {2, 8}) - 1, ForGroups(Half(b, 0), 2), {}};
+}
+IntegerBlocks IntegersOfTQ2(const Tensor& b) {
+  return {
+      Pairs(Bytes(b, 0, 64)).Cast(kInt8) - 1, ForGroups(Half(b, 64), 8).Unflatten(-1, {2, 4}), {}};
+}
+// Bytes are fractions of 256 in base three, whose digits are what is carried as they are tripled.
+// Of 16 groups of 16, two and two are a digit of 32 bytes, five one of 16, the last four of four
+// bytes.
+IntegerBlocks IntegersOfTQ1(const Tensor& b) {
+  const Tensor group = Tensor::Arange(16, kInt32).Unsqueeze(-1), at = Tensor::Arange(16, kInt32);
+  const Tensor digit =
+      Where(group < 10, group.FloorDiv(2), Where(group < 15, group - 10, at.FloorDiv(4)));
+  Tensor power = Tensor::Full({}, 81, kUInt8);
+  for (int i = 3, least = 27; i >= 0; --i, least /= 3) {
+    power = Where(digit == i, Tensor::Full({}, least, kUInt8), power);
+  }
+  const Tensor row = Tensor::Arange(15, kInt64);
+  const Tensor most = Cut(Bytes(b, 0, 48), 3, 16)
+                          .IndexSelect(-2, Where(row < 10, row % 2, Tensor::Full({}, 2, kInt64)));
+  const Tensor last = Bytes(b, 48, 52).IndexSelect(-1, Tensor::Arange(16, kInt64) % 4);
+  const Tensor bytes = Cat({most, last.Unsqueeze(-2)}, -2);
+  const Tensor rest = bytes * power.Contiguous();  // of u8: what was carried is gone
+  return {((rest.Cast(kUInt16) * 3) >> 8).Cast(kInt8) - 1, ForGroups(Half(b, 52), 16), {}};
+}
+
+// Four scales of four bits of exponent and three of mantissa, of which seven ones stand for none;
+// halved, as the numbers are doubled.
+IntegerBlocks IntegersOfNVFP4(const Tensor& b) {
+  const Tensor byte = Bytes(b, 0, 4).Cast(kUInt32), fields = byte & 127;
+  const Tensor normal = ((fields << 20) + (119u << 23)).Bitcast(kFloat32);
+  const Tensor scale = Where(fields < 8, fields.Cast(kFloat32) * 0x1p-10f, normal);
+  return {Uneven(Fields(Cut(Bytes(b, 4, 36), 4, 8), 4), kOfFP4),
+          Where(byte == 127, Tensor::Full({}, 0, kFloat32), scale),
+          {}};
+}
+
 struct Format {
   WeightFormat format;
-  Tensor (*values)(const Tensor& blocks);
+  Tensor (*values)(const Tensor& blocks);           // or nullptr: integers times scales
   IntegerBlocks (*integers)(const Tensor& blocks);  // or nullptr: products are of the values
 };
-constexpr Format kBlocks[] = {
-    {WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},    {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
-    {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1},    {WeightFormat::kQ5_0, Q5_0, IntegersOfQ5_0},
-    {WeightFormat::kQ5_1, Q5_1, IntegersOfQ5_1},    {WeightFormat::kQ2K, Q2K, IntegersOfQ2K},
-    {WeightFormat::kQ3K, Q3K, IntegersOfQ3K},       {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
-    {WeightFormat::kQ5K, Q5K, IntegersOfQ5K},       {WeightFormat::kQ6K, Q6K, IntegersOfQ6K},
-    {WeightFormat::kIQ4NL, IQ4NL, IntegersOfIQ4NL}, {WeightFormat::kIQ4XS, IQ4XS, IntegersOfIQ4XS},
-    {WeightFormat::kMXFP4, MXFP4, IntegersOfMXFP4}};
+constexpr Format kBlocks[] = {{WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0},
+                              {WeightFormat::kQ4_0, Q4_0, IntegersOfQ4_0},
+                              {WeightFormat::kQ4_1, Q4_1, IntegersOfQ4_1},
+                              {WeightFormat::kQ5_0, Q5_0, IntegersOfQ5_0},
+                              {WeightFormat::kQ5_1, Q5_1, IntegersOfQ5_1},
+                              {WeightFormat::kQ2K, Q2K, IntegersOfQ2K},
+                              {WeightFormat::kQ3K, Q3K, IntegersOfQ3K},
+                              {WeightFormat::kQ4K, Q4K, IntegersOfQ4K},
+                              {WeightFormat::kQ5K, Q5K, IntegersOfQ5K},
+                              {WeightFormat::kQ6K, Q6K, IntegersOfQ6K},
+                              {WeightFormat::kIQ4NL, IQ4NL, IntegersOfIQ4NL},
+                              {WeightFormat::kIQ4XS, IQ4XS, IntegersOfIQ4XS},
+                              {WeightFormat::kMXFP4, MXFP4, IntegersOfMXFP4},
+                              {WeightFormat::kNVFP4, nullptr, IntegersOfNVFP4},
+                              {WeightFormat::kQ1_0, nullptr, IntegersOfQ1_0},
+                              {WeightFormat::kQ2_0, nullptr, IntegersOfQ2_0},
+                              {WeightFormat::kTQ1, nullptr, IntegersOfTQ1},
+                              {WeightFormat::kTQ2, nullptr, IntegersOfTQ2},
+                              {WeightFormat::kIQ1S, nullptr, IntegersOfIQ1S},
+                              {WeightFormat::kIQ1M, nullptr, IntegersOfIQ1M},
+                              {WeightFormat::kIQ2XXS, nullptr, IntegersOfIQ2XXS},
+                              {WeightFormat::kIQ2XS, nullptr, IntegersOfIQ2XS},
+                              {WeightFormat::kIQ2S, nullptr, IntegersOfIQ2S},
+                              {WeightFormat::kIQ3XXS, nullptr, IntegersOfIQ3XXS},
+                              {WeightFormat::kIQ3S, nullptr, IntegersOfIQ3S}};
 struct Number {
   WeightFormat format;
   DType dtype;
@@ -290,15 +329,6 @@ const Number* NumberOf(WeightFormat format) {
     if (n.format == format) return &n;
   }
   return nullptr;
-}
-
-// The sums of the rows' values in so many blocks, which are those they were rounded in or halves.
-Tensor SumsOf(const RoundedRows& rows, int64_t blocks) {
-  const int64_t parts = blocks / rows.sums.size(-1);
-  if (parts == 1) return rows.sums;
-  const Tensor integers = rows.integers.Unflatten(-1, {parts, rows.integers.size(-1) / parts});
-  const Tensor sums = integers.Cast(kInt32).Sum({-1}).Cast(kFloat32);
-  return (sums * rows.scales.Unsqueeze(-1)).Flatten(-2).Contiguous();
 }
 
 }  // namespace
@@ -331,8 +361,13 @@ Tensor Stored(const Weight& w) {
 }
 
 Tensor Values(const Tensor& stored, WeightFormat format) {
-  if (const Format* f = BlocksOf(format)) return f->values(stored).Flatten(-2);
-  return stored.Cast(kFloat32);
+  const Format* f = BlocksOf(format);
+  if (f == nullptr) return stored.Cast(kFloat32);
+  if (f->values != nullptr) return f->values(stored).Flatten(-2);
+  const IntegerBlocks blocks = f->integers(stored);
+  Tensor scales = blocks.scales;
+  while (scales.rank() < blocks.integers.rank()) scales = scales.Unsqueeze(-1);
+  return (blocks.integers.Cast(kFloat32) * scales).Flatten(stored.rank() - 2);
 }
 
 bool HasIntegers(WeightFormat format) {
@@ -341,56 +376,12 @@ bool HasIntegers(WeightFormat format) {
 }
 
 IntegerBlocks Integers(const Tensor& stored, WeightFormat format) {
-  return BlocksOf(format)->integers(stored);
-}
-
-RoundedRows Quantise(const Tensor& values) {
-  constexpr int64_t kBlock = 32;
-  const Tensor blocks = values.Unflatten(-1, {values.size(-1) / kBlock, kBlock});
-  const Tensor scales = (blocks.Abs().Max({-1}) / 127).Contiguous();
-  // 0 / 0 and what is not finite become some integer: the scale says what they are.
-  const Tensor integers = (blocks / scales.Unsqueeze(-1)).Round().Cast(kInt8).Contiguous();
-  const Tensor kept = scales.Cast(kFloat16).Cast(kFloat32).Contiguous();
-  return {integers, kept, (integers.Cast(kInt32).Sum({-1}).Cast(kFloat32) * kept).Contiguous()};
-}
-
-Tensor Product(const RoundedRows& rows, const IntegerBlocks& columns) {
-  const Tensor& w = columns.integers;
-  const int lead = rows.integers.rank() - 3;  // of the batch
-  const int axes = columns.scales.rank() - lead - 1;
-  const int64_t m = rows.integers.size(lead);
-  int64_t all = columns.scales.elements() / w.size(lead);  // blocks of a column
-  std::vector<int64_t> blocks;                             // for all columns
-  for (int axis = 0; axis < lead; ++axis) {
-    blocks.push_back(w.size(axis));
-    all /= w.size(axis);
+  IntegerBlocks blocks = BlocksOf(format)->integers(stored);
+  // One loop for the numbers of a block: dot products have lanes along it.
+  if (blocks.integers.rank() > blocks.scales.rank() + 1) {
+    blocks.integers = blocks.integers.Flatten(blocks.scales.rank());
   }
-  blocks.insert(blocks.end(), {m, 1});
-  std::vector<int64_t> numbers = blocks;
-  Ints summed, inside;
-  for (int axis = lead + 1; axis < w.rank(); ++axis) {
-    numbers.push_back(w.size(axis));
-    (axis <= lead + axes ? summed : inside).push_back(axis + 1);
-    if (axis <= lead + axes) blocks.push_back(w.size(axis));
-  }
-  // The rows' blocks are cut as the columns' are.
-  const auto by_block = [&](const Tensor& t) {
-    std::vector<int64_t> parts;
-    for (int axis = 0; axis < t.rank(); ++axis) parts.push_back(t.size(axis));
-    parts.push_back(all / t.size(-1));
-    return t.Unsqueeze(-1).BroadcastTo(parts).Reshape(blocks);
-  };
-  const Tensor x = rows.integers.Reshape(numbers);
-  const Tensor dots = (x.Cast(kInt32) * w.Unsqueeze(lead).Cast(kInt32)).Sum(inside);
-  const Tensor y = dots.Cast(kFloat32) * (by_block(rows.scales) * columns.scales.Unsqueeze(lead));
-  if (!columns.offsets) return y.Sum(summed);
-  const Tensor sums = SumsOf(rows, all);
-  // One row reads each column's offsets where it reads its integers; many share them as a product.
-  if (m == 1) {
-    return (y + by_block(sums) * columns.offsets.Unsqueeze(lead)).Sum(summed);
-  }
-  const Tensor offsets = columns.offsets.Flatten(lead + 1);
-  return y.Sum(summed) + sums.MatMul(offsets.SwapAxes(-1, -2)).Contiguous();
+  return blocks;
 }
 
 }  // namespace tessera::llm

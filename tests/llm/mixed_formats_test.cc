@@ -61,6 +61,10 @@ TEST(MixedFormats, IntegersAreNearlyTheValuesSlow) {
       {WeightFormat::kQ5K, WeightFormat::kQ8_0, WeightFormat::kQ5_1},
       {WeightFormat::kIQ4XS, WeightFormat::kQ5K, WeightFormat::kIQ4NL},
       {WeightFormat::kQ3K, WeightFormat::kQ2K, WeightFormat::kMXFP4},
+      {WeightFormat::kIQ2XXS, WeightFormat::kIQ3S, WeightFormat::kTQ2},
+      {WeightFormat::kIQ1S, WeightFormat::kIQ2S, WeightFormat::kNVFP4},
+      {WeightFormat::kIQ1M, WeightFormat::kIQ3XXS, WeightFormat::kIQ2XS},
+      {WeightFormat::kTQ1, WeightFormat::kQ2_0, WeightFormat::kQ1_0},
   };
   for (const auto& [most, more, odd] : rows) {
     SCOPED_TRACE(InfoOf(most).name);
@@ -80,7 +84,7 @@ TEST(MixedFormats, IntegersAreNearlyTheValuesSlow) {
 
 // A mixture of experts in blocks, by activations of each kind, of one token, of some that are few
 // for a matrix unit and many for the experts' blocks, and of many; and over two places.
-TEST(MixedFormats, ExpertsByEveryActivationSlow) {
+void TryExperts(WeightFormat gate, WeightFormat up, WeightFormat down) {
   constexpr int64_t kExperts = 6;
   SmallGguf g;
   const int64_t vocabulary = static_cast<int64_t>(SmallTokens().size());
@@ -99,9 +103,9 @@ TEST(MixedFormats, ExpertsByEveryActivationSlow) {
   for (const char* part : {"gate", "up", "down"})
     g.Drop(absl::StrCat("blk.0.ffn_", part, ".weight"));
   g.Shape("blk.0.ffn_gate_inp.weight", {kExperts, kDim});
-  g.Shape("blk.0.ffn_gate_exps.weight", {kExperts, kFfn, kDim}, WeightFormat::kQ4K);
-  g.Shape("blk.0.ffn_up_exps.weight", {kExperts, kFfn, kDim}, WeightFormat::kQ4_0);
-  g.Shape("blk.0.ffn_down_exps.weight", {kExperts, kDim, kFfn}, WeightFormat::kQ6K);
+  g.Shape("blk.0.ffn_gate_exps.weight", {kExperts, kFfn, kDim}, gate);
+  g.Shape("blk.0.ffn_up_exps.weight", {kExperts, kFfn, kDim}, up);
+  g.Shape("blk.0.ffn_down_exps.weight", {kExperts, kDim, kFfn}, down);
   const std::string path = OwnTempDir() + "/experts.gguf";
   std::ofstream(path, std::ios::binary) << g.Random().Bytes();
   ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(path));
@@ -118,6 +122,13 @@ TEST(MixedFormats, ExpertsByEveryActivationSlow) {
       EXPECT_LT(RelativeError(exact, LogitsOf(spread, kind, ids)), 0.05);
     }
   }
+}
+
+TEST(MixedFormats, ExpertsByEveryActivationSlow) {
+  TryExperts(WeightFormat::kQ4K, WeightFormat::kQ4_0, WeightFormat::kQ6K);
+}
+TEST(MixedFormats, ExpertsInCodebooksByEveryActivationSlow) {
+  TryExperts(WeightFormat::kIQ2XXS, WeightFormat::kIQ3S, WeightFormat::kTQ2);
 }
 
 }  // namespace

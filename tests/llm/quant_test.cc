@@ -4,6 +4,7 @@
 #include <cmath>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "graph/fold.h"
 #include "tests/llm/models.h"
 #include "tests/llm/small_files.h"
@@ -89,7 +90,29 @@ std::vector<double> Block(WeightFormat format, const uint8_t* p) {
       case WeightFormat::kMXFP4:
         y[i] = std::ldexp(kFP4[nibble(p + 1, i, 16)], p[0] - 127);
         break;
-      default:
+      case WeightFormat::kNVFP4: {
+        const int s = p[i / 16];  // seven bits of a float without sign
+        const double scale = s >> 3 == 0 ? s * 0x1p-9 : std::ldexp(8 + (s & 7), (s >> 3) - 10);
+        y[i] = scale * kFP4[nibble(p + 4 + i / 16 * 8, i % 16, 8)];
+        break;
+      }
+      case WeightFormat::kQ1_0:
+        y[i] = bit(p + 2, i) ? Half(p) : -Half(p);
+        break;
+      case WeightFormat::kQ2_0:
+        y[i] = Half(p) * ((p[2 + i / 4] >> 2 * (i % 4) & 3) - 1);
+        break;
+      case WeightFormat::kTQ1: {  // digits in base three, the first of 32, 16 or 4 bytes
+        const int at = i < 160 ? i % 32 : i < 240 ? 32 + i % 16 : 48 + i % 4;
+        const int digit = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4;
+        constexpr int kPowers[] = {1, 3, 9, 27, 81};
+        y[i] = Half(p + 52) * ((p[at] * kPowers[digit] % 256 * 3 >> 8) - 1);
+        break;
+      }
+      case WeightFormat::kTQ2:
+        y[i] = Half(p + 64) * ((p[i / 128 * 32 + i % 32] >> (2 * (i / 32 % 4)) & 3) - 1);
+        break;
+      default:  // quant_goldens_test.cc has those of codebooks
         ADD_FAILURE();
     }
   }
@@ -107,20 +130,33 @@ std::string RandomBlocks(WeightFormat format, int64_t count) {
       const uint16_t half = static_cast<uint16_t>((random() & 0x83FF) | (10 + random() % 8) << 10);
       std::memcpy(&bytes[b * info.block_bytes + at], &half, 2);
     }
-    if (format == WeightFormat::kMXFP4) bytes[b * info.block_bytes] = 120 + b % 12;  // an exponent
+    char* const block = &bytes[b * info.block_bytes];
+    if (format == WeightFormat::kMXFP4) block[0] = static_cast<char>(120 + b % 12);  // an exponent
+    if (format == WeightFormat::kNVFP4) {
+      for (int i = 0; i < 4; ++i) block[i] &= 0x77;  // finite, and of no sign
+    }
   }
   return bytes;
 }
 
 constexpr WeightFormat kBlockFormats[] = {
-    WeightFormat::kQ8_0,  WeightFormat::kQ4_0,  WeightFormat::kQ4_1, WeightFormat::kQ5_0,
-    WeightFormat::kQ5_1,  WeightFormat::kQ4K,   WeightFormat::kQ5K,  WeightFormat::kQ6K,
-    WeightFormat::kIQ4NL, WeightFormat::kIQ4XS, WeightFormat::kQ2K,  WeightFormat::kQ3K,
-    WeightFormat::kMXFP4};
+    WeightFormat::kQ8_0,   WeightFormat::kQ4_0,  WeightFormat::kQ4_1, WeightFormat::kQ5_0,
+    WeightFormat::kQ5_1,   WeightFormat::kQ4K,   WeightFormat::kQ5K,  WeightFormat::kQ6K,
+    WeightFormat::kIQ4NL,  WeightFormat::kIQ4XS, WeightFormat::kQ2K,  WeightFormat::kQ3K,
+    WeightFormat::kMXFP4,  WeightFormat::kNVFP4, WeightFormat::kQ1_0, WeightFormat::kQ2_0,
+    WeightFormat::kTQ1,    WeightFormat::kTQ2,   WeightFormat::kIQ1S, WeightFormat::kIQ1M,
+    WeightFormat::kIQ2XXS, WeightFormat::kIQ2XS, WeightFormat::kIQ2S, WeightFormat::kIQ3XXS,
+    WeightFormat::kIQ3S};
+
+bool HasCodebook(WeightFormat format) {
+  return absl::StartsWith(InfoOf(format).name, "IQ") &&
+         !absl::StartsWith(InfoOf(format).name, "IQ4");
+}
 
 TEST(Quant, ValuesAreThoseOfPlainLoops) {
   constexpr int64_t kRows = 3, kBlocks = 2;
   for (WeightFormat format : kBlockFormats) {
+    if (HasCodebook(format)) continue;
     SCOPED_TRACE(InfoOf(format).name);
     const int64_t columns = kBlocks * InfoOf(format).block_elements;
     const std::string bytes = RandomBlocks(format, kRows * kBlocks);
@@ -246,9 +282,10 @@ TEST(Quant, ExponentsOfMXFP4) {
 TEST(Quant, EveryFormatIsTestedAndNamed) {
   EXPECT_EQ(ComputableFormats(),
             "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
-            "IQ4_XS, MXFP4");
+            "IQ4_XS, MXFP4, NVFP4, Q1_0, Q2_0, TQ1_0, TQ2_0, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, "
+            "IQ2_S, IQ3_XXS, IQ3_S");
   for (WeightFormat format : kBlockFormats) EXPECT_TRUE(CanCompute(format));
-  EXPECT_FALSE(CanCompute(WeightFormat::kIQ1S));
+  EXPECT_FALSE(CanCompute(WeightFormat::kQ8K));
 }
 
 TEST(Quant, HalfAndBrainNumbersAreReadAsTheyLie) {
@@ -273,6 +310,12 @@ Tensor RandomBlocks(int64_t rows, int64_t blocks, WeightFormat format) {
   const Tensor any = Tensor::RandInt(0, 256, {rows, blocks, bytes});
   if (format == WeightFormat::kMXFP4) {
     return Where(at == 0, any % 8 + 120, any).Cast(kUInt8).Realize();
+  }
+  if (format == WeightFormat::kNVFP4) {
+    return Where(at < 4, any % 64 + 32, any).Cast(kUInt8).Realize();
+  }
+  if (format == WeightFormat::kIQ1M) {  // four bits at a time, of which the last are an exponent
+    return Where(at == 55, any % 16 + 32, any).Cast(kUInt8).Realize();
   }
   Tensor exponent = Tensor::Zeros({}, kBool);
   for (int half : HalvesOf(format)) exponent = exponent | (at == half + 1);
@@ -375,7 +418,7 @@ TEST(QuantProducts, AreSumsOverBlocksSlow) {
       SCOPED_TRACE(InfoOf(format).name);
       for (const int64_t rows : {1, 3, 20}) {
         const int64_t columns = 48, elements = InfoOf(format).block_elements,
-                      blocks = elements == 32 ? 4 : 16;
+                      blocks = std::max<int64_t>(4, 2 * elements / 32);
         const Tensor x = Tensor::Uniform(-1, 1, {rows, blocks * 32}).Realize();
         const Tensor stored = RandomBlocks(columns, blocks * 32 / elements, format);
         const RoundedRows a = Quantise(x);

@@ -77,7 +77,13 @@ std::vector<int> HalvesOf(WeightFormat format) {
       return {108};
     case WeightFormat::kQ6K:
       return {208};
+    case WeightFormat::kTQ1:
+      return {52};
+    case WeightFormat::kTQ2:
+      return {64};
     case WeightFormat::kMXFP4:  // its first byte is an exponent
+    case WeightFormat::kNVFP4:  // its first four bytes are scales
+    case WeightFormat::kIQ1M:   // four bits of each of its last four words
       return {};
     default:
       return {0};
@@ -97,6 +103,8 @@ void FillRandomly(WeightFormat format, char* to, int64_t size) {
   for (int64_t i = 0; i < size; ++i) to[i] = static_cast<char>(rng());
   for (int64_t i = 0; i < size; i += block) {
     if (format == WeightFormat::kMXFP4) to[i] = 127 - 7;
+    if (format == WeightFormat::kIQ1M) to[i + 55] = static_cast<char>(to[i + 55] & 15);  // 2^-15
+    for (int s = 0; format == WeightFormat::kNVFP4 && s < 4; ++s) to[i + s] &= 15;       // to 2^-5
     for (const int at : HalvesOf(format)) {
       const uint16_t small = static_cast<uint16_t>(3 << 10 | (rng() & 1023));  // 2^-12
       std::memcpy(to + i + at, &small, 2);
