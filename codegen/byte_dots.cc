@@ -112,9 +112,15 @@ UOp ByteTiler::DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& step
 
 namespace {
 
+bool IsByMultiple(const UOp& u, Op op, int64_t of) {
+  return u.is(op) && u.src(1).IsConst() && u.src(1).vmin() % of == 0;
+}
+
 // Whether u is the range divided, or what is left of it, by a multiple of a lane's bytes.
 bool OfRuns(const UOp& u, Op op, const UOp& range) {
-  return u.is(op) && u.src(0) == range && u.src(1).IsConst() && u.src(1).vmin() % kBytesOfDot == 0;
+  if (!IsByMultiple(u, op, kBytesOfDot)) return false;
+  const UOp& x = u.src(0);
+  return x == range || (IsByMultiple(x, Op::kFloorMod, u.src(1).vmin()) && x.src(0) == range);
 }
 
 // Whether u depends on the range only by which such run it is in.

@@ -120,6 +120,20 @@ TEST(ByteDots, RowsOfATableAreOneVector) {
   }
 }
 
+// Bits of a byte beside a row's own index, and the rows of one sign byte for each two.
+TEST(ByteDots, RowsOfFourInPairs) {
+  const Tensor x = Tensor::Empty({1, 8, 4, 2, 4}, kInt8), table = Tensor::Empty({512, 4}, kInt8);
+  const Tensor bit = (Tensor::Empty({64, 8, 1}, kUInt8) >> Tensor::Arange(8, kUInt8)) & 1;
+  const Tensor index = Tensor::Empty({64, 8, 8}, kUInt8).Cast(kInt32) + bit.Cast(kInt32) * 256;
+  const Tensor w = table.Take(index).Unflatten(2, {4, 2});
+  const Tensor signs = Tensor::Empty({64, 8, 4, 1, 1}, kInt8);
+  const Tensor products = x.Unsqueeze(1).Cast(kInt32) * (w ^ signs).Cast(kInt32);
+  const Tensor dots = products.Sum({-3, -2, -1}).Cast(kFloat32);
+  const UOp program = ProgramOf((dots * Tensor::Empty({64, 8})).Sum({-1}), ChipWithDots());
+  EXPECT_EQ(Count(program, Op::kMma), 4 + 1);
+  EXPECT_EQ(Count(program, Op::kFold), 4);
+}
+
 // Of several rows what a column takes is unpacked once; the rows go by, each for both columns.
 TEST(ByteDots, RowsShareColumns) {
   const Tensor x = Tensor::Empty({8, 8, 32}, kInt8), bytes = Tensor::Empty({64, 8, 16}, kUInt8);
