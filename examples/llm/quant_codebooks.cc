@@ -80,9 +80,9 @@ Tensor InOrder(const Tensor& numbers, int64_t n, int bits, int step) {
 }
 Tensor NibblesInOrder(const Tensor& bytes) { return InOrder(bytes, 2, 4, 4).Flatten(-2); }
 
-// Bytes with bits above them.
+// Bytes with bits above them. A sum, of which it shows that it is within the table.
 Tensor Above(const Tensor& bytes, const Tensor& high) {
-  return bytes.Cast(kInt32) | (high.Cast(kInt32) << 8);
+  return bytes.Cast(kInt32) + high.Cast(kInt32) * 256;
 }
 
 // The numbers of eight groups of 32: a word has four times seven signs and a scale of four bits.

@@ -106,6 +106,22 @@ TEST(QuantGoldens, BitsOfManyBlocks) {
   }
 }
 
+// As embeddings are read.
+TEST(QuantGoldens, ChosenRows) {
+  for (const Golden& g : Goldens()) {
+    SCOPED_TRACE(InfoOf(g.format).name);
+    const std::string plain = PlainBlock(g), zeros(plain.size(), '\0');
+    const Tensor stored = StoredBytes(g.format, 3, zeros + plain + zeros);
+    const Tensor rows = stored.Take(Tensor::From(std::vector<int32_t>{1, 0, 1}));
+    const std::vector<float> got = Values(rows, g.format).ToVector<float>(),
+                             all = Values(stored, g.format).ToVector<float>();
+    const size_t n = all.size() / 3;
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i], all[i / n == 1 ? i - n : n + i % n]) << i;
+    }
+  }
+}
+
 // An infinite scale: what is not 0 is infinite, with its own sign.
 TEST(QuantGoldens, InfiniteScales) {
   for (const Golden& g : Goldens()) {
