@@ -242,7 +242,8 @@ IntegerBlocks IntegersOfQ1_0(const Tensor& b) {
           {}};
 }
 IntegerBlocks IntegersOfQ2_0(const Tensor& b) {
-  const Tensor pairs = Fields(Bytes(b, 2, 18), 2).SwapAxes(-1, -2);  // of a byte, one by one
+  const Tensor pair = Tensor::Arange(4, kUInt8) * 2;  // of a byte, one by one
+  const Tensor pairs = (Bytes(b, 2, 18).Unsqueeze(-1) >> pair) & 3;
   return {pairs.Cast(kInt8).Unflatten(-2, {2, 8}) - 1, ForGroups(Half(b, 0), 2), {}};
 }
 IntegerBlocks IntegersOfTQ2(const Tensor& b) {

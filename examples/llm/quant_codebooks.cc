@@ -116,8 +116,8 @@ IntegerBlocks IntegersOfIQ2XXS(const Tensor& b) {
 
 IntegerBlocks IntegersOfIQ2XS(const Tensor& b) {
   const Tensor words = Words(b, 2, 66, 2, 2);
-  return SignedByBytes(Entries<kOfIQ2XS>(words & 511), MinusOfEven(words >> 9), Bytes(b, 66, 74),
-                       Half(b, 0) * 0.25f);
+  return SignedByBytes(Entries<kOfIQ2XS>(words & 511), MinusOfEven((words >> 9) & 127),
+                       Bytes(b, 66, 74), Half(b, 0) * 0.25f);
 }
 
 IntegerBlocks IntegersOfIQ2S(const Tensor& b) {
