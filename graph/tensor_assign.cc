@@ -11,6 +11,7 @@
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
+#include "graph/trace.h"
 
 namespace tessera {
 
@@ -177,7 +178,9 @@ Tensor& Tensor::Assign(const Operand& value) {
   }
   v = internal::BroadcastTo(v, old.shape(), /*keep_scalar=*/false);
   const bool renewed = chain.empty() && IsLost(whole);
-  if (renewed || (!whole.is(Op::kBuffer) && !whole.is(Op::kAssign))) {
+  const internal::Trace* const trace = internal::Trace::Current();
+  const bool shared = trace != nullptr && trace->StandsForAnother(whole, root);
+  if (renewed || shared || (!whole.is(Op::kBuffer) && !whole.is(Op::kAssign))) {
     Device device = whole.device() ? whole.device() : v.device();
     if (!device) device = internal::DefaultDevice();
     const UOp fresh = internal::NewBuffer(whole.dtype(), whole.shape().ToExtents(), device);

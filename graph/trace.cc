@@ -1,6 +1,7 @@
 // Tensors as a captured step sees them.
 #include "graph/trace.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "graph/sample.h"
@@ -17,7 +18,17 @@ Trace::Trace() : id_(last_id_.fetch_add(1) + 1) {
 Trace::~Trace() { current_ = nullptr; }
 
 Tensor Trace::AddInput(DType dtype, const Shape& shape, Device device) {
-  return Tensor(Placeholder(dtype, shape, device));
+  const Tensor input(Placeholder(dtype, shape, device));
+  inputs_.emplace(input.state_->value.get(), input.state_.get());
+  return input;
+}
+
+bool Trace::StandsForAnother(const UOp& value, const Tensor::State& state) const {
+  if (const auto it = inputs_.find(value.get()); it != inputs_.end()) return it->second != &state;
+  const auto seen = std::find_if(captured_.begin(), captured_.end(), [&](const auto& c) {
+    return c->is_placeholder_ && c->seen_ == value;
+  });
+  return seen != captured_.end() && &(*seen)->inside_ != &state;
 }
 
 void Trace::Born(const std::shared_ptr<Tensor::State>& state) {

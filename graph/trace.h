@@ -91,6 +91,9 @@ class Trace {
   std::shared_ptr<Tensor::State>& GradOf(const std::shared_ptr<Tensor::State>& state,
                                          bool replaced);
   uint64_t id() const { return id_; }
+  // Whether a value is a placeholder that stands for another tensor than the one with this state:
+  // Contiguous and views may make one of the same node, and what is written to that is its own.
+  bool StandsForAnother(const UOp& value, const Tensor::State& state) const;
   // Whether the step has made or used it so far.
   bool Knows(const std::shared_ptr<Tensor::State>& state) const;
 
@@ -100,6 +103,7 @@ class Trace {
   const uint64_t id_;
   int64_t drawn_ = 0;
   std::vector<std::weak_ptr<Tensor::State>> born_;
+  absl::flat_hash_map<const Node*, const Tensor::State*> inputs_;
   std::vector<std::shared_ptr<Captured>> captured_;
   absl::flat_hash_map<const Tensor::State*, Captured*> by_state_;
 };

@@ -66,10 +66,10 @@ class Batcher {
     for (const UOp& u : order) {
       const bool depends = std::any_of(u.srcs().begin(), u.srcs().end(),
                                        [this](const UOp& s) { return IsBatched(s); });
-      if (depends) {
+      if (written_.contains(u.get())) {
+        made_.insert_or_assign(u.get(), OwnOfEach(u));
+      } else if (depends) {
         made_.emplace(u.get(), Batched(u));
-      } else if (written_.contains(u.get())) {
-        made_.emplace(u.get(), OwnOfEach(u));
       }
     }
     std::vector<UOp> out;
@@ -92,7 +92,15 @@ class Batcher {
     return it != made_.end() ? it->second : BroadcastTo(u, WithBatch(u.shape()), false);
   }
 
-  // What is assigned to becomes each sample's own as soon as one writes something of its own.
+  // Whether a BUFFER has a value of somebody else's, or will have.
+  static bool HoldsOthers(const UOp& base) {
+    if (!base.is(Op::kBuffer)) return false;
+    const Buffer& buffer = *base.arg<BufferArg>().buffer;
+    return buffer.storage != nullptr || buffer.stands_for_input;
+  }
+
+  // What is assigned to becomes each sample's own: as soon as one writes something of its own, and
+  // always where the function has been given it.
   void FindWritten(const std::vector<UOp>& order) {
     for (bool more = true; more;) {
       more = false;
@@ -101,24 +109,24 @@ class Batcher {
         return IsBatched(u) || written_.contains(u.get()) || depends.contains(u.get());
       };
       for (const UOp& u : order) {
-        if (!std::any_of(u.srcs().begin(), u.srcs().end(), does)) continue;
-        depends.insert(u.get());
-        if (!u.is(Op::kAssign) || does(u.src(0))) continue;
+        const bool of_sample = std::any_of(u.srcs().begin(), u.srcs().end(), does);
+        if (of_sample) depends.insert(u.get());
+        if (!u.is(Op::kAssign)) continue;
         UOp base = u.src(0);
         while (base.is(Op::kAssign)) base = UOp(base.src(0));
-        more |= written_.insert(base.get()).second;
+        if (HoldsOthers(base) || (of_sample && !does(base))) {
+          more |= written_.insert(base.get()).second;
+        }
       }
     }
   }
 
   // A buffer for all samples, with what it holds.
   UOp OwnOfEach(const UOp& base) const {
-    if (!base.is(Op::kBuffer)) return Build(Op::kContiguous, {Whole(base)});
-    const UOp made =
-        internal::NewBuffer(base.dtype(), WithBatch(base.shape()).ToExtents(), base.device());
-    const Buffer& buffer = *base.arg<BufferArg>().buffer;
-    const bool holds = buffer.storage != nullptr || buffer.stands_for_input;
-    return holds ? Build(Op::kAssign, {made, made, Whole(base)}) : made;
+    const UOp whole = Whole(base);
+    if (!base.is(Op::kBuffer)) return Build(Op::kContiguous, {whole});
+    const UOp made = internal::NewBuffer(base.dtype(), whole.shape().ToExtents(), whole.device());
+    return HoldsOthers(base) ? Build(Op::kAssign, {made, made, whole}) : made;
   }
 
   UOp Batched(const UOp& u) const {

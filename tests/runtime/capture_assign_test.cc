@@ -198,5 +198,22 @@ TEST(CaptureAssign, WritesIntoViewsBetween) {
   EXPECT_ERROR(fills.One({rows}), "Jit", "is a view of another tensor in this call");
 }
 
+// A tensor in storage of its own, though it is the same node as long as nothing is written.
+TEST(CaptureAssign, WhatIsMadeContiguousIsItsOwn) {
+  const Tensor x = Tensor::From({1.f, 2.f, 3.f}).Realize();
+  Tensor w = Tensor::From({1.f, 2.f, 3.f}).Realize();
+  Jit step([&](const Tensor& t) {
+    Tensor y = t.Contiguous(), z = w.Contiguous(), part = z.Slice({{1, 2}});
+    y.Slice({{0, 1}}).Assign(7);
+    part.Assign(5);
+    return y + t + z + w;
+  });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(step.One({x}).ToVector<float>(), (std::vector<float>{10, 11, 12}));
+    EXPECT_EQ(x.ToVector<float>(), (std::vector<float>{1, 2, 3}));
+    EXPECT_EQ(w.ToVector<float>(), (std::vector<float>{1, 2, 3}));
+  }
+}
+
 }  // namespace
 }  // namespace tessera

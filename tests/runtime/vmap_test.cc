@@ -133,15 +133,17 @@ std::string MessageOf(const std::function<void()>& f) {
 TEST(Vmap, TheirInputsAreTheirs) {
   const Tensor x = Numbers({4, 3}), w = Numbers({3}, 2);
   const Tensor before = (x + 0).Realize(), w_before = (w + 0).Realize();
-  const Tensor got = Vmap(
-      [](Tensor t, Tensor all) {
-        t.Slice({{0, 1}}).Assign(7);
-        all.Slice({{0, 1}}).Assign(t.Slice({{1, 2}}));
-        return t + all;
-      },
-      x, Whole(w));
+  const auto write = [](Tensor t, Tensor all) {
+    t.Slice({{0, 1}}).Assign(7);
+    all.Slice({{0, 1}}).Assign(t.Slice({{1, 2}}));
+    return t + all;
+  };
+  const Tensor got = Vmap(write, x, Whole(w));
   ExpectNear(got.Select(1, 0), before.Select(1, 1) + 7, "assigned");
   ExpectNear(got.Select(1, 2), before.Select(1, 2) + w_before.Select(0, 2), "kept");
+  Jit step(
+      [&](const Tensor& samples, const Tensor& all) { return Vmap(write, samples, Whole(all)); });
+  for (int i = 0; i < 3; ++i) ExpectNear(step.One({x, w}), got, "captured");
   ExpectNear(x, before, "the caller's");
   ExpectNear(w, w_before, "the caller's");
 }
