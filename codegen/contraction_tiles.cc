@@ -29,6 +29,8 @@ constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;          // cheaper to keep than to compute for each tile of rows
 constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns in a row
 constexpr int64_t kLongSum = 512;       // against which it is little to store lanes apart
+constexpr int64_t kShortSum = 64;       // too few steps for lanes of their own
+constexpr int64_t kColumnsToTurn = 8;   // for which it pays to pack what lies along the sum
 
 // Lanes over columns of which each b is used by few rows, or none: b's own order decides.
 UOp TileFewRows(const UOp& sink, const Contraction& c, int64_t lanes) {
@@ -261,15 +263,17 @@ UOp LongColumn(const Contraction& c, int64_t lanes) {
   return fits ? longest : UOp();
 }
 
-// Lanes for fewer columns than fill a vector, where they are adjacent: the largest power of two of
-// them, if that is worth it. (10 columns of 1000 x 4096: 6.3 ms by lanes along the sum, over which
-// columns are far apart, 0.7 so.)
-int64_t LanesOfFew(const RangeSets& sets, const Contraction& c, const Target& target) {
-  const int64_t columns = c.lane.src(0).vmax(),
-                all = target.vector_bytes / c.reduce.dtype().bytes();
-  const bool few = c.lane.src(0).IsConst() && columns >= kLeastLanes && columns < all;
-  if (!few || PairsOf(c, target) || !AdjacentOver(c.b, c.lane, sets)) return all;
-  return static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(columns)));
+// Lanes for fewer columns than fill a vector: the largest power of two of them, if that is worth
+// it. (10 columns of 1000 x 4096: 6.3 ms by lanes along the sum, over which columns are far apart,
+// 0.5 so.) Not where lanes along the rows, or along a long sum, have what they read side by side.
+int64_t LanesOfFew(const RangeSets& sets, const Contraction& c, const UOp& row, int64_t lanes,
+                   const Target& target) {
+  const int64_t columns = c.lane.src(0).vmax();
+  const bool few = c.lane.src(0).IsConst() && columns >= kLeastLanes && columns < lanes;
+  if (!few || LiesAlongRows(sets, c, row)) return lanes;
+  const bool worth_it = AdjacentOver(c.b, c.lane, sets) || PairsOf(c, target) ||
+                        columns >= kColumnsToTurn || BytesOfSum(c, 1) < kShortSum;
+  return worth_it ? static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(columns))) : lanes;
 }
 
 }  // namespace
@@ -315,7 +319,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
     if (laid_out) return TileLaidOut(laid_out, lanes, target);
   }
   if (rows < kLeastRowsOfPanel) return UOp();
-  const int64_t narrow = std::min(lanes, LanesOfFew(sets, c, target));
+  const int64_t narrow = LanesOfFew(sets, c, row, lanes, target);
   return columns < narrow ? UOp() : TileAcross(sink, sets, c, row, narrow, target);
 }
 

@@ -52,6 +52,26 @@ TEST(Contraction, EveryRemainderOfATile) {
   }
 }
 
+TEST(Contraction, FewColumnsOfManyRows) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (int64_t n = 2; n < 16; ++n) {
+    ExpectProduct(37, 70, n, false);
+    ExpectProduct(37, 70, n, true);
+    ExpectProduct(37, 5, n, true);
+  }
+  for (DType t : {kFloat64, kBFloat16, kFloat16}) {
+    for (int64_t n : {4, 5, 7, 10, 15}) {
+      const Tensor a = Guarded({3, 37, 70}).Cast(t), b = Guarded({3, 70, n}).Cast(t);
+      const Tensor c = Guarded({3, 70, 37}).Cast(t), d = Guarded({3, n, 70}).Cast(t);
+      for (const Tensor& left : {a, c.Transpose()}) {
+        for (const Tensor& right : {b, d.Transpose()}) {
+          EXPECT_EQ(Mismatch({left.MatMul(right)}), "") << t.ToString() << " " << n;
+        }
+      }
+    }
+  }
+}
+
 TEST(Contraction, EveryLengthOfTheSum) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   for (int64_t k : {1, 2, 15, 16, 17, 32, 63, 65}) {
