@@ -26,7 +26,7 @@ Tensor Direction(const Tensor& like, double step) {
 class DerivativesOfComposite : public ::testing::TestWithParam<CompositeRow> {};
 
 // <u, J v> = <J^T u, v>.
-TEST_P(DerivativesOfComposite, ForwardIsTheAdjointOfBack) {
+TEST_P(DerivativesOfComposite, ForwardIsTheAdjointOfBackSlow) {
   const CompositeRow& row = GetParam();
   if (!row.differentiable) GTEST_SKIP() << "whole numbers, or a step";
   std::vector<Tensor> inputs = CompositeInputs(row, kFloat64), floats, v, u;

@@ -27,7 +27,7 @@ void ExpectNear(const Tensor& got, const Tensor& want, const std::string& what) 
 
 class VmapOfComposite : public ::testing::TestWithParam<CompositeRow> {};
 
-TEST_P(VmapOfComposite, IsThatOfEachSample) {
+TEST_P(VmapOfComposite, IsThatOfEachSampleSlow) {
   const CompositeRow& row = GetParam();
   const std::vector<std::vector<Tensor>> samples = {CompositeInputs(row, {}, 0),
                                                     CompositeInputs(row, {}, 1)};
