@@ -28,10 +28,11 @@ bool IsSumOfFloats(const UOp& r) {
 std::vector<std::vector<int64_t>> Lowerer::BlocksOfSums(const std::vector<UOp>& group) const {
   const absl::Span<const UOp> ranges = ClosedRanges(group.back());
   std::vector<std::vector<int64_t>> out(ranges.size());
+  if (std::none_of(group.begin(), group.end(), IsSumOfFloats)) return out;
   const bool alone = std::all_of(ranges.begin(), ranges.end(), [&](const UOp& r) {
-    return r.arg<RangeArg>().kind == RangeKind::kLoop && FilledAhead(r).empty();
+    return r.arg<RangeArg>().kind == RangeKind::kLoop && (!threads_ || FilledAhead(r).empty());
   });
-  if (!alone || std::none_of(group.begin(), group.end(), IsSumOfFloats)) return out;
+  if (!alone) return out;
   const bool few = group.size() <= kFewSums;
   if (threads_ && !few) return out;
   const int64_t block = few ? kBlock : kBlockOfMany, most = few ? kLong : kLongOfMany;

@@ -1,3 +1,4 @@
+// Norms of gradients that lie on several devices, and what they are multiplied by.
 #include "runtime/clip_gradients.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Schedules as expressions of the step, so that captured steps compute them.
 #include "runtime/learning_rate.h"
 
 #include <cmath>

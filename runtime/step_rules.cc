@@ -1,3 +1,4 @@
+// The rules, one after another: what each checks, remembers and does.
 #include "runtime/step_rules.h"
 
 #include <cmath>
