@@ -19,6 +19,23 @@ std::vector<UOp> Loads(const UOp& u) {
   return out;
 }
 
+// The kernel with its loops so: `block`, the batch, the columns, the lanes' the last of them; and
+// those over the rows before place `rows` of these.
+UOp InOrder(const UOp& sink, const Contraction& c, const UOp& block, int rows) {
+  const auto place = [&](const UOp& r) {
+    const auto in = [&](const std::vector<UOp>& ranges) {
+      return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
+    };
+    if (block && r == block) return 0;
+    return in(c.batch) ? 1 : r == c.lane ? 3 : in(c.columns) ? 2 : rows;
+  };
+  const absl::Span<const UOp> closed = ClosedRanges(sink.src(0));  // of the one store
+  std::vector<UOp> loops(closed.begin(), closed.end());
+  std::stable_sort(loops.begin(), loops.end(),
+                   [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
+  return WithLoops(sink, loops);
+}
+
 }  // namespace
 
 UOp Longest(const std::vector<UOp>& ranges) {
@@ -41,18 +58,11 @@ bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets, Gates g
 }
 
 UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block) {
-  const auto place = [&](const UOp& r) {
-    const auto in = [&](const std::vector<UOp>& ranges) {
-      return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
-    };
-    if (block && r == block) return 0;
-    return in(c.batch) ? 1 : r == c.lane ? 3 : in(c.columns) ? 2 : 4;
-  };
-  const absl::Span<const UOp> closed = ClosedRanges(sink.src(0));  // of the one store
-  std::vector<UOp> loops(closed.begin(), closed.end());
-  std::stable_sort(loops.begin(), loops.end(),
-                   [&](const UOp& x, const UOp& y) { return place(x) < place(y); });
-  return WithLoops(sink, loops);
+  return InOrder(sink, c, block, /*rows=*/4);
+}
+
+UOp RowsOutward(const UOp& sink, const Contraction& c, const UOp& block) {
+  return InOrder(sink, c, block, /*rows=*/1);
 }
 
 bool AreFactors(const Contraction& c) {

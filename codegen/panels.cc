@@ -80,11 +80,21 @@ bool LiesInOrder(const UOp& b, const std::vector<UOp>& over, const UOp& pairs) {
   return in_order(of_one);
 }
 
-// What a sum's product reads of b is over: its own ranges, and those of the tile, the last of them
-// adjacent in a panel.
+// What a sum's product reads of b is over: its own ranges, those of the tile, the last of them
+// adjacent in a panel, and the loops that are not around it.
 std::vector<UOp> RangesOfPanel(const RangeSets& sets, const UOp& reduce, const UOp& b,
-                               const UOp& fastest) {
-  std::vector<UOp> over(ClosedRanges(reduce).begin(), ClosedRanges(reduce).end());
+                               const UOp& fastest, const std::vector<UOp>* around) {
+  const absl::Span<const UOp> own = ClosedRanges(reduce);
+  const auto in = [](const auto& ranges, const UOp& r) {
+    return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
+  };
+  std::vector<UOp> over;
+  for (const UOp& r : sets.ranges()) {
+    const bool loop = r.arg<RangeArg>().kind == RangeKind::kLoop;
+    const bool varies{sets.Free(b) & ~sets.Free(sets.order().back()) & sets.Bit(r)};
+    if (around != nullptr && loop && varies && !in(own, r) && !in(*around, r)) over.push_back(r);
+  }
+  over.insert(over.end(), own.begin(), own.end());
   for (const UOp& r : sets.ranges()) {
     const RangeKind kind = r.arg<RangeArg>().kind;
     if (!(sets.Free(b) & sets.Bit(r))) continue;
@@ -149,7 +159,7 @@ UOp LoopOverPanels(const RangeSets& sets, const Contraction& c, int64_t lanes,
 }
 
 UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Target& target,
-                int64_t most_bytes) {
+                int64_t most_bytes, const std::vector<UOp>* around) {
   UOp out = sink;
   for (int rounds = 0; rounds < 3; ++rounds) {
     const RangeSets sets(out);
@@ -161,7 +171,7 @@ UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Ta
       if (pairs && b != u.src(0).src(0) && b != u.src(0).src(1)) pairs = UOp();
       if (b && pairs) b = UOp(b.src(0));
       if (!b || (b.is(Op::kIndex) && b.src(0).is(Op::kStage))) continue;
-      const std::vector<UOp> over = RangesOfPanel(sets, u, b, fastest);
+      const std::vector<UOp> over = RangesOfPanel(sets, u, b, fastest, around);
       if (!Fits(b, over, most_bytes)) continue;
       if (LiesInOrder(b, over, pairs)) continue;  // a panel already
       out = across  ? PackAcross(out, b, over, across, pairs)

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "codegen/contraction.h"
 #include "graph/kernel_form.h"
@@ -22,9 +23,10 @@ UOp LoopOverPanels(const RangeSets& sets, const Contraction& c, int64_t lanes,
 // The kernel with b in panels of at most so many bytes, in scratch. In a panel the range `fastest`
 // is adjacent, where it is given; else the columns of a tile, which may lie across the range
 // `across`, over which b is adjacent in memory. What the target sums in pairs of steps lies in
-// pairs, unless `fastest` is given.
+// pairs, unless `fastest` is given. A panel is filled anew in each step of the loops that b varies
+// over; or, where `around` is given, of these alone.
 UOp PackColumns(const UOp& sink, const UOp& fastest, const UOp& across, const Target& target,
-                int64_t most_bytes);
+                int64_t most_bytes, const std::vector<UOp>* around = nullptr);
 
 // Sums of products whose columns lie in pairs take two steps at a time: of kind kMatrix, from which
 // Expand makes the chip's products of pairs. A step that is left over is added by itself.

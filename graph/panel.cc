@@ -7,6 +7,7 @@
 #include "absl/strings/str_replace.h"
 #include "graph/index_math.h"
 #include "graph/simplify.h"
+#include "graph/walk.h"
 
 namespace tessera {
 
@@ -92,11 +93,16 @@ UOp PlaceInRowTiles(const UOp& row, const UOp& step, int64_t deep, int64_t steps
 
 bool LiesInPairs(const UOp& operand, const UOp& pairs) {
   if (!pairs || !operand || !IsWidened(operand) || !operand.src(0).is(Op::kIndex)) return false;
-  const UOp& load = operand.src(0);
-  for (const UOp& u : TopoSort({&load.src(1), 1})) {
-    if (u.is(Op::kFloorMod) && u.src(0) == pairs && u.src(1).IsConst(kStepsOfPair)) return true;
-  }
-  return false;
+  const UOp& at = operand.src(0).src(1);
+  const auto is_within = [&](const UOp& u) {
+    return u.is(Op::kFloorMod) && u.src(0) == pairs && u.src(1).IsConst(kStepsOfPair);
+  };
+  if (!pairs.src(0).IsConst(kStepsOfPair)) return bool(FindBelow({&at, 1}, is_within));
+  // One pair: its step is where it is in it.
+  const Sum sum = ToSum(at);
+  return std::all_of(sum.terms.begin(), sum.terms.end(), [&](const Sum::Term& t) {
+    return t.term == pairs ? t.factor == 1 : t.factor % kStepsOfPair == 0;
+  });
 }
 
 }  // namespace tessera

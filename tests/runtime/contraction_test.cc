@@ -84,6 +84,27 @@ TEST(Contraction, EveryLengthOfTheSum) {
 // that lie along rows or columns, on guard pages.
 // Reductions of other values of two operands, in tiles with all remainders: sums and extremes of
 // whole numbers, which any order gives alike.
+// Sums so short that rows are stored one after another, over panels of all columns; and few rows of
+// columns that lie along the sum.
+TEST(Contraction, ShortSums) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (int64_t k : {1, 2, 3, 8, 31, 32, 33}) {
+    for (int64_t m : {4, 7, 19}) ExpectProduct(m, k, 67, true);
+    ExpectProduct(40, k, 131, false);
+  }
+  for (DType t : {kBFloat16, kFloat16, kFloat64}) {
+    for (int64_t k : {2, 3, 8, 31}) {
+      const Tensor a = Guarded({2, 21, k}).Cast(t), b = Guarded({2, k, 67}).Cast(t);
+      const Tensor c = Guarded({2, k, 21}).Cast(t), d = Guarded({2, 67, k}).Cast(t);
+      for (const Tensor& left : {a, c.Transpose()}) {
+        for (const Tensor& right : {b, d.Transpose()}) {
+          EXPECT_EQ(Mismatch({left.MatMul(right)}), "") << t.ToString() << " " << k;
+        }
+      }
+    }
+  }
+}
+
 TEST(Contraction, DistancesOfEveryShape) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   for (const Triple& s : {Triple{4, 7, 16}, Triple{9, 33, 49}, Triple{37, 5, 70}}) {
