@@ -13,7 +13,7 @@ namespace {
 // long sum. Of sums that leave no registers for those of all blocks, these wait in memory
 // meanwhile.
 constexpr int64_t kBlock = 128, kLong = 512;
-constexpr int64_t kBlockOfMany = 512, kLongOfMany = 4096;
+constexpr int64_t kBlockOfMany = 1024, kLongOfMany = 1024;
 constexpr size_t kFewSums = 8;
 constexpr int64_t kMostPoints = 1ll << 40;  // that are told apart
 

@@ -43,6 +43,17 @@ TEST(LongSums, AreExactToTheirLastDigits) {
   for (const auto& [name, sum, exact] : sums) EXPECT_LT(Off(sum, exact), 4e-6) << name;
 }
 
+// Products of matrices keep as many sums as there are registers, each of them in long blocks.
+TEST(LongSums, OfProductsOfMatrices) {
+  for (int64_t steps : {4096, 65536}) {
+    const Tensor a = Tensor::Rand({48, steps}).Realize(), b = Tensor::Rand({steps, 48}).Realize();
+    const Tensor exact = a.Cast(kFloat64).MatMul(b.Cast(kFloat64));
+    const Tensor off = (a.MatMul(b).Cast(kFloat64) - exact).Abs() / exact;
+    EXPECT_LT(off.Max().Item<double>(), 3e-6) << steps;
+    EXPECT_LT(off.Mean().Item<double>(), 4e-7) << steps;
+  }
+}
+
 TEST(LongSums, OfOnesDoNotStop) {
   const int64_t n = (1 << 25) + 6;  // a sum of ones that takes them one by one stops at 2^24
   EXPECT_LT(Off(Tenths({1}).Expand({n}).Ceil().Sum(), static_cast<double>(n)), 1e-7);
