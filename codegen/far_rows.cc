@@ -9,6 +9,7 @@
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/merge_ranges.h"
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -23,6 +24,7 @@ constexpr int64_t kFewerKept = 4;                      // than could be, to have
 constexpr int64_t kVectors = 4;                        // of sums that are added up together
 constexpr int64_t kMostFactors = 128;                  // elements of the other operand, in reach
 constexpr int64_t kMostResults = 16;                   // for each column; more reuse what they read
+constexpr int64_t kMostOfPairs = 10;                   // where tiles take two steps at once
 
 struct FarRows {
   UOp reduce, row, column;
@@ -49,13 +51,17 @@ std::optional<FarRows> FindFarRows(const RangeSets& sets, const Target& target) 
   }
   if (!f.column || !AdjacentOver(f.reduce.src(0), f.column, sets)) return std::nullopt;
   RangeMask over = 0;  // loops that move over the matrices
+  int64_t most = PairsOf(f.reduce, target) ? kMostOfPairs : kMostResults;
   for (const UOp& u : TopoSort({&f.reduce, 1})) {
     if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
     if (!(sets.Free(u) & sets.Bit(f.column))) continue;
     const Step step = StepOf(u.src(1), f.row, sets);
     const int64_t bytes = u.dtype().bytes();
     if (!step.linear || std::abs(step.factor) < kLeastStride / bytes) return std::nullopt;
-    if (sets.Iterations(sets.Free(u)) <= target.l2_bytes / bytes) return std::nullopt;
+    const int64_t elements = sets.Iterations(sets.Free(u));
+    if (elements <= target.l2_bytes / bytes) return std::nullopt;
+    // Near enough for tiles, which read some lines of each row, and use them for all results.
+    if (elements <= target.cache_bytes / 2 / bytes) most = kLeastRowsOfPanel - 1;
     f.bytes = std::max(f.bytes, bytes);
     over |= sets.Free(u);
   }
@@ -67,7 +73,7 @@ std::optional<FarRows> FindFarRows(const RangeSets& sets, const Target& target) 
     (again ? f.results : f.batch).push_back(r);
     if (!again) continue;
     results *= r.src(0).vmax();
-    if (results > kMostResults || r.arg<RangeArg>().kind == RangeKind::kGrid) return std::nullopt;
+    if (results > most || r.arg<RangeArg>().kind == RangeKind::kGrid) return std::nullopt;
   }
   return f;
 }

@@ -227,6 +227,14 @@ TEST(FarRows, AreReducedInTwo) {
   EXPECT_EQ(staged(Tensor::Empty({512, 2048}).Sum({0})), 1);
   EXPECT_EQ(staged(Tensor::Empty({16384, 2048}).Max({0})), 2);
   EXPECT_EQ(staged(Tensor::Empty({2, 512}).MatMul(Tensor::Empty({512, 2048}))), 1);
+  // Several rows of products have tiles where the matrix stays near, few or far ones do not.
+  const auto product = [](int64_t rows, int64_t steps) {
+    return Tensor::Empty({rows, steps}).MatMul(Tensor::Empty({steps, 2048}));
+  };
+  const int64_t tiles = staged(product(4, 100));
+  EXPECT_EQ(staged(product(4, 240)), tiles);
+  EXPECT_EQ(staged(product(3, 240)), 1);
+  EXPECT_EQ(staged(product(4, 4096)), 2);
   EXPECT_EQ(staged(Tensor::Empty({64, 2048}).Sum({0})), 0);
   EXPECT_EQ(staged(Tensor::Empty({2048, 512}).Sum({1})), 0);
   EXPECT_EQ(staged(Tensor::Empty({1000, 100}).Sum({0})), 0);
