@@ -57,10 +57,8 @@ double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
     const bool is_written = written.contains(u.get());
     const int64_t most = is_written ? 1 : kMostShuffled;
-    const bool maskable = !gated || u.dtype().bytes() == kBytesOfMasked;
-    const bool shuffled =
-        s.linear && std::abs(s.factor) <= most && (is_written ? !gated : maskable);
-    const bool masked = s.linear && s.factor == 1 && maskable;
+    const bool shuffled = s.linear && std::abs(s.factor) <= most && !(is_written && gated);
+    const bool masked = s.linear && s.factor == 1;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
     const bool between = vectors && is_written && InterleavesWith(range, sets);
     score += adjacent                              ? bytes

@@ -8,8 +8,6 @@ namespace tessera {
 
 // Loads of lanes that lie this far apart, either way, are vectors whose lanes are moved.
 inline constexpr int64_t kMostShuffled = 2;
-// Of elements whose vectors are loaded by one instruction where each lane has a gate.
-inline constexpr int64_t kBytesOfMasked = 4;
 
 // Bytes from one row of memory to the next: closer ones are one stream to the hardware.
 inline constexpr int64_t kLeastStride = 1024;

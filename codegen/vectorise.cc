@@ -291,9 +291,7 @@ class Vectoriser {
       if (gated) srcs.push_back(done_.At(u.src(2).get()));  // one for all lanes, or one each
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     }
-    const bool lane_gates = gated && (sets_.Free(u.src(2)) & bit_);
-    if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0 &&
-        (!lane_gates || u.dtype().bytes() == kBytesOfMasked)) {
+    if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0) {
       return Shuffled(u, stride);
     }
     if (shuffles_ && !(gated && (sets_.Free(u.src(2)) & bit_))) {

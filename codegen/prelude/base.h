@@ -107,25 +107,53 @@ RT_FN rt_vec<T, N> rt_load(const T* p, rt_i64 offset) {
   return *(const Unaligned*)(p + offset);
 }
 
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+template <int N>
+RT_FN rt_u64 rt_bits_(rt_vec<rt_bool, N> mask) {  // one for each of 8 lanes or more
+  if constexpr (N == 8)
+    return __builtin_ia32_cvtw2mask128(-__builtin_convertvector(mask, rt_vec<rt_i16, 8>));
+  if constexpr (N == 16) return (rt_u16)__builtin_ia32_cvtb2mask128(-mask);
+  if constexpr (N == 32) return (rt_u32)__builtin_ia32_cvtb2mask256(-mask);
+  if constexpr (N == 64) return __builtin_ia32_cvtb2mask512(-mask);
+}
+#endif
 template <class T, int N>  // 0 where the mask is 0: memory there is not touched
 RT_FN rt_vec<T, N> rt_load_where(const T* p, rt_i64 offset, rt_vec<rt_bool, N> mask) {
-#if defined(__AVX512DQ__)
-  if constexpr (sizeof(T) == 4 && N == 16) {
-    typedef rt_vec<rt_i32, 16> Ints;
-    const unsigned short lanes = __builtin_ia32_cvtd2mask512(-__builtin_convertvector(mask, Ints));
-    return (rt_vec<T, N>)__builtin_ia32_loaddqusi512_mask((const int*)(p + offset), Ints{}, lanes);
-  }
+  typedef rt_vec<T, N> V;
+  typedef rt_vec<typename rt_int_<sizeof(T)>::type, N> Ints;
+  typedef rt_vec<rt_bool, N> Bytes;
+  const T* at = p + offset;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  constexpr int size = sizeof(T);
+  if constexpr (size == 8 && N == 8)
+    return (V)__builtin_ia32_loaddqudi512_mask((const rt_i64*)at, Ints{}, rt_bits_<N>(mask));
+  if constexpr (size == 4 && N == 16)
+    return (V)__builtin_ia32_loaddqusi512_mask((const int*)at, Ints{}, rt_bits_<N>(mask));
+  if constexpr (size == 2 && N == 8)
+    return (V)__builtin_ia32_loaddquhi128_mask((const Ints*)at, Ints{}, rt_bits_<N>(mask));
+  if constexpr (size == 2 && N == 16)
+    return (V)__builtin_ia32_loaddquhi256_mask((const Ints*)at, Ints{}, rt_bits_<N>(mask));
+  if constexpr (size == 2 && N == 32)
+    return (V)__builtin_ia32_loaddquhi512_mask((const Ints*)at, Ints{}, rt_bits_<N>(mask));
+  if constexpr (size == 1 && N == 16)
+    return (V)__builtin_ia32_loaddquqi128_mask((const Bytes*)at, Bytes{}, rt_bits_<N>(mask));
+  if constexpr (size == 1 && N == 32)
+    return (V)__builtin_ia32_loaddquqi256_mask((const Bytes*)at, Bytes{}, rt_bits_<N>(mask));
+  if constexpr (size == 1 && N == 64)
+    return (V)__builtin_ia32_loaddquqi512_mask((const Bytes*)at, Bytes{}, rt_bits_<N>(mask));
 #endif
 #if defined(__AVX2__)
-  if constexpr (sizeof(T) == 4 && N == 8) {
-    typedef rt_vec<rt_i32, 8> Ints;
-    const Ints lanes = -__builtin_convertvector(mask, Ints);
-    return (rt_vec<T, N>)__builtin_ia32_maskloadd256((const Ints*)(p + offset), lanes);
-  }
+  const Ints lanes = -__builtin_convertvector(mask, Ints);
+  if constexpr (sizeof(T) == 4 && N == 4)
+    return (V)__builtin_ia32_maskloadd((const Ints*)at, lanes);
+  if constexpr (sizeof(T) == 4 && N == 8)
+    return (V)__builtin_ia32_maskloadd256((const Ints*)at, lanes);
+  if constexpr (sizeof(T) == 8 && N == 4)
+    return (V)__builtin_ia32_maskloadq256((const Ints*)at, lanes);
 #endif
-  rt_vec<T, N> r = {};
+  V r = {};
   for (int i = 0; i < N; ++i) {
-    if (mask[i]) r[i] = p[offset + i];
+    if (mask[i]) r[i] = at[i];
   }
   return r;
 }

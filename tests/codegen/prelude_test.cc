@@ -1,7 +1,11 @@
 // The CPU prelude against the reference evaluator: every elementwise op on every dtype, and casts.
 #include "codegen/prelude.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -398,6 +402,48 @@ TEST(Prelude, StreamedStoresAtAnyAlignment) {
       }
     }
   }
+}
+
+// Loads of which each lane has a gate, of every width: 0 where it is closed, and what lies there is
+// not touched, as on a page that is not ours.
+TEST(Prelude, MaskedLoadsTouchNothingElse) {
+  const int64_t page = sysconf(_SC_PAGESIZE);
+  void* memory =
+      mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  char* own = static_cast<char*>(memory) + page;
+  ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);
+  ASSERT_EQ(mprotect(own + page, page, PROT_NONE), 0);
+  for (int64_t i = 0; i < page; ++i) own[i] = static_cast<char>(i % 251 + 1);
+  for (const bool avx2 : {false, true}) {
+    for (const DType t : {kInt8, kUInt16, kBFloat16, kFloat16, kFloat32, kInt32, kFloat64}) {
+      for (const int lanes : {2, 4, 8, 16, 32, 64}) {
+        const std::string type = PreludeType(t), of = absl::StrCat(type, ", ", lanes);
+        const std::string body = absl::StrCat(
+            "RT_KERNEL(test) {\n  const rt_vec<rt_bool, ", lanes, "> m = rt_load<rt_bool, ", lanes,
+            ">((const rt_bool*)rt_buffers[1], 0);\n  rt_store<", lanes, ">((", type,
+            "*)rt_buffers[2], 0, rt_load_where<", of, ">((const ", type,
+            "*)rt_buffers[0], rt_vars[0], m));\n}\n");
+        auto kernel =
+            GetKernel(absl::StrCat(PreludeFor(body), body), "test", TargetOf({lanes, avx2}));
+        ASSERT_OK(kernel);
+        // From before the page, from within it, and over its end.
+        for (const int64_t first :
+             {-lanes / 2, 3, static_cast<int>(page / t.bytes()) - lanes / 2}) {
+          char mask[64], out[64 * 8], want[64 * 8] = {};
+          for (int64_t l = 0; l < lanes; ++l) {
+            const int64_t at = (first + l) * t.bytes();
+            mask[l] = at >= 0 && at < page && l % 5 != 2;
+            if (mask[l]) std::memcpy(want + l * t.bytes(), own + at, t.bytes());
+          }
+          void* buffers[3] = {own, mask, out};
+          (*kernel)->fn(buffers, &first, nullptr, 0, 1);
+          EXPECT_EQ(std::memcmp(out, want, lanes * t.bytes()), 0) << of << " at " << first;
+        }
+      }
+    }
+  }
+  munmap(memory, 3 * page);
 }
 
 // Each op by itself, on scalars: its paragraphs bring all that they need.

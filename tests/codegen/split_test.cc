@@ -183,19 +183,36 @@ TEST(Vectors, LanesAreMoved) {
 }
 
 // A convolution of each of eight channels by itself.
-UOp Depthwise(const Dims& shape, int64_t stride) {
+UOp Depthwise(const Dims& shape, int64_t stride, DType dtype = kFloat32) {
   ConvOptions options;
   options.padding = {1, 1};
   options.stride = {stride, stride};
   options.groups = 8;
-  return ProgramOf(Tensor::Empty(shape).Conv2d(Tensor::Empty({8, 1, 3, 3}), options), SmallChip());
+  const Tensor weight = Tensor::Empty({8, 1, 3, 3}, dtype);
+  return ProgramOf(Tensor::Empty(shape, dtype).Conv2d(weight, options), SmallChip());
 }
 
 // Lanes two apart are moved as well where a border cuts them off: each of them has a gate.
 TEST(Vectors, LanesAreMovedAtBorders) {
-  const UOp program = Depthwise({2, 8, 96, 96}, 2);
-  EXPECT_GT(Count(program, Op::kShuffle), 0);
-  EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0);
+  for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64}) {
+    const UOp program = Depthwise({2, 8, 96, 96}, 2, dtype);
+    EXPECT_GT(Count(program, Op::kShuffle), 0) << dtype.ToString();
+    EXPECT_EQ(Count(program, Op::kLane) + Count(program, Op::kLanes), 0) << dtype.ToString();
+  }
+}
+
+// Windows over a border are vectors, whatever their elements are: each lane of a load has a gate.
+TEST(Vectors, BordersAreMaskedInEveryWidth) {
+  for (const DType dtype : {kFloat32, kFloat16, kBFloat16, kFloat64, kInt8}) {
+    const UOp program = Depthwise({2, 8, 30, 30}, 1, dtype);
+    int masked = 0;
+    for (const UOp& s : program.srcs()) {
+      masked += s.is(Op::kLoad) && s.size() == 3 && s.src(2).dtype().lanes() > 1;
+      const bool sum = s.is(Op::kFma) || s.is(Op::kAdd);
+      EXPECT_FALSE(sum && s.dtype() == kFloat32) << dtype.ToString() << " of one element";
+    }
+    EXPECT_GT(masked, 0) << dtype.ToString();
+  }
 }
 
 // Between the borders that windows reach over comparisons are decided: there is a loop of whole
