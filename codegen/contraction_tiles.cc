@@ -33,11 +33,23 @@ constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns i
 constexpr int64_t kLongSum = 512;       // against which it is little to store lanes apart
 constexpr int64_t kFewSteps = 64;       // too few for lanes of their own
 constexpr int64_t kShortSum = 32;       // against which it is much to store its result
+constexpr int64_t kSumsAtOnce = 8;      // that keep a chip's units busy
+constexpr int64_t kVectorsOfFew = 4;    // of a row of columns that are under way together
+constexpr int64_t kRowsOfFew = 4;       // of them
 constexpr int64_t kColumnsToTurn = 8;   // for which it pays to pack what lies along the sum
 
-// Lanes over columns of which each b is used by few rows, or none: b's own order decides.
+// Lanes over columns of which each b is used by few rows, or none: b's own order decides. Of short
+// columns, as an image's rows are, several are under way together, which share an element of a.
 UOp TileFewRows(const UOp& sink, const Contraction& c, int64_t lanes) {
-  return Tile(sink, c.lane, c.lane.src(0).vmax() >= 8 * lanes ? 4 : 1, lanes);
+  const int64_t vectors = std::min(c.lane.src(0).vmax() / lanes, kVectorsOfFew);
+  const UOp out = Simplify(TileRepeating(sink, c.lane, vectors, lanes));
+  std::vector<UOp> others;
+  for (const UOp& r : c.columns) {
+    if (r != c.lane && r.arg<RangeArg>().kind == RangeKind::kLoop) others.push_back(r);
+  }
+  const UOp other = Longest(others);
+  const int64_t copies = std::min(kSumsAtOnce / vectors, kRowsOfFew);
+  return other && other.src(0).vmax() >= 2 * copies ? Tile(out, other, copies, 1) : out;
 }
 
 // The range summed over along which these operands are adjacent, if it is long enough for lanes.

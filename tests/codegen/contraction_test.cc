@@ -25,6 +25,20 @@ LoadCount LoadsOf(const UOp& program, DType element) {
   return out;
 }
 
+// Short columns that few rows use, as those of a convolution with two results: several are under
+// way together, and of 30 elements some are in two vectors rather than any by itself.
+TEST(Contraction, ShortColumnsOfFewRowsAreVectors) {
+  const Tensor x = Tensor::Empty({2, 16, 28, 31}), w = Tensor::Empty({2, 16, 2, 2});
+  const UOp program = ProgramOf(x.Conv2d(w), SmallChip());
+  int sums = 0;
+  for (const UOp& s : program.srcs()) {
+    EXPECT_FALSE(s.is(Op::kStore) && s.src(1).dtype().lanes() == 1);
+    EXPECT_FALSE(s.is(Op::kPut) && s.src(2).dtype().lanes() == 1);
+    sums += s.is(Op::kFma);
+  }
+  EXPECT_GE(sums, 8);
+}
+
 // Weights in fields of four bits: a byte is read once, and which field it is is no question.
 TEST(Contraction, FieldsOfBytesAreUnrolled) {
   const Tensor bytes = Tensor::Empty({64, 8, 16}, kUInt8), x = Tensor::Empty({1, 256});
