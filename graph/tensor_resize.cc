@@ -48,6 +48,10 @@ Tensor ScaleOf(const Extent& in, int64_t out, int index, const ResizeOptions& o)
 Tensor SourcePoints(const Extent& in, int64_t out, int index, const ResizeOptions& o) {
   const Tensor n = AsFloat(in), scale = ScaleOf(in, out, index, o);
   const Tensor i = Tensor::Arange(out, kFloat64);
+  // Rounded once: of 56 elements as 72 the ninth result's is the seventh, and not just before it.
+  const auto of_source = [&](const Tensor& at) {
+    return o.scale.empty() ? at * n / static_cast<double>(out) : at / scale;
+  };
   if (!o.region.empty()) {
     const auto [begin, end] = o.region[index];
     if (out == 1) return i * 0 + (begin + end) * (n - 1) / 2;
@@ -60,18 +64,18 @@ Tensor SourcePoints(const Extent& in, int64_t out, int index, const ResizeOption
       return Where(length == 1, 0, i * (n - 1) / Where(length == 1, 1, length - 1));
     }
     case ResizeCoordinates::kAsymmetric:
-      return i / scale;
+      return of_source(i);
     case ResizeCoordinates::kPytorchHalfPixel:
       if (out == 1) return i * 0;
       break;
     case ResizeCoordinates::kHalfPixelSymmetric: {
       const Tensor share = static_cast<double>(out) / (scale * n);
-      return (i + 0.5) / scale - 0.5 + n / 2 * (1 - share);
+      return of_source(i + 0.5) - 0.5 + n / 2 * (1 - share);
     }
     case ResizeCoordinates::kHalfPixel:
       break;
   }
-  return (i + 0.5) / scale - 0.5;
+  return of_source(i + 0.5) - 0.5;
 }
 
 Tensor Nearest(const Tensor& point, ResizeRounding rounding) {

@@ -22,8 +22,8 @@ std::vector<double> Loops(const std::vector<double>& x, int64_t out, const Resiz
   std::vector<double> result;
   for (int64_t i = 0; i < out; ++i) {
     const double scale = m / n, at = static_cast<double>(i);
-    double p = (at + 0.5) / scale - 0.5;
-    if (o.coordinates == Coordinates::kAsymmetric) p = at / scale;
+    double p = (at + 0.5) * n / m - 0.5;
+    if (o.coordinates == Coordinates::kAsymmetric) p = at * n / m;
     if (o.coordinates == Coordinates::kAlignCorners) p = out == 1 ? 0 : at * (n - 1) / (m - 1);
     if (o.coordinates == Coordinates::kPytorchHalfPixel && out == 1) p = 0;
     const auto element = [&](double k) {
@@ -73,6 +73,20 @@ TEST(TensorResize, AgreesWithLoops) {
         }
       }
     }
+  }
+}
+
+// Points that are whole numbers are those, though the scale is none that floats have: 9 * 56 / 72
+// is the seventh element, and not the one before it.
+TEST(TensorResize, WholePointsAreExact) {
+  ResizeOptions o;
+  o.coordinates = Coordinates::kAsymmetric;
+  o.rounding = ResizeRounding::kFloor;
+  for (const auto& [in, out] : {std::pair{56, 72}, {16001, 4800}, {49, 7}, {31, 62}, {101, 303}}) {
+    std::vector<int64_t> want;
+    for (int64_t i = 0; i < out; ++i) want.push_back(i * in / out);
+    EXPECT_EQ(Tensor::Arange(in, kFloat64).Reshape({1, 1, in}).Resize({out}, o).ToVector<int64_t>(),
+              want);
   }
 }
 
