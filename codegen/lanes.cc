@@ -142,6 +142,15 @@ std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range) {
   return out;
 }
 
+int64_t LongestPiece(const RangeSets& sets, const UOp& range) {
+  int64_t longest = 0, begin = 0;
+  for (const int64_t at : Thresholds(sets, range)) {
+    longest = std::max(longest, at - begin);
+    begin = at;
+  }
+  return std::max(longest, range.src(0).vmax() - begin);
+}
+
 bool ChoosesOften(const RangeSets& sets, const UOp& range) {
   const size_t choices = ChoicesAlong(sets, range);
   return choices >= kMostThresholds && choices <= kMostChoices &&
@@ -215,16 +224,6 @@ bool FillsScratch(const RangeSets& sets, const UOp& range) {
     if (u.is(Op::kStage) && (sets.Free(u) & sets.Bit(range))) return true;
   }
   return false;
-}
-
-// The longest piece of a range between two Thresholds.
-int64_t LongestPiece(const RangeSets& sets, const UOp& range) {
-  int64_t longest = 0, begin = 0;
-  for (const int64_t at : Thresholds(sets, range)) {
-    longest = std::max(longest, at - begin);
-    begin = at;
-  }
-  return std::max(longest, range.src(0).vmax() - begin);
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ Step StepOf(const UOp& index, const UOp& range, const RangeSets& sets);
 // than a few, unless each chooses between two values, of which a piece needs but one.
 std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range);
 
+// The longest piece of a range between two of them.
+int64_t LongestPiece(const RangeSets& sets, const UOp& range);
+
 // Whether many values are chosen from by Thresholds of the range, as in a CAT of many pieces.
 bool ChoosesOften(const RangeSets& sets, const UOp& range);
 

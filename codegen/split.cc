@@ -210,6 +210,17 @@ constexpr int64_t kLeastDecided = 2;  // vectors that are worth a loop of their 
 
 enum class Rest { kOnce, kRepeat };
 
+constexpr size_t kMostMasked = 4;  // pieces of which each vector may hold some
+
+// Where a range is cut: at its Thresholds, unless it has whole vectors and none of the pieces does,
+// as of 16 columns of which the first and the last are a border. Lanes are masked there.
+std::vector<int64_t> Pieces(const RangeSets& sets, const UOp& range, int64_t lanes) {
+  const std::vector<int64_t> cuts = Thresholds(sets, range);
+  const bool vectors = lanes > 1 && range.src(0).vmax() >= lanes;
+  const bool masked = vectors && cuts.size() < kMostMasked && LongestPiece(sets, range) < lanes;
+  return masked ? std::vector<int64_t>() : cuts;
+}
+
 UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes,
            Rest rest) {
   const RangeSets sets(sink);
@@ -245,7 +256,7 @@ UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int
     done = Simplify(Plus(done, Times(tiles, copies * width)));
   };
   std::vector<UOp> ends;
-  for (int64_t at : Thresholds(sets, range)) ends.push_back(UOp::Index(at));
+  for (int64_t at : Pieces(sets, range, lanes)) ends.push_back(UOp::Index(at));
   ends.push_back(range.src(0));
   for (const UOp& end : ends) {
     n = end;

@@ -32,7 +32,8 @@ inline constexpr int64_t kLeastLanes = 4;
 
 // Tiles of a range: `unroll` copies of `lanes` lanes, then what is left, by lanes, by halves of
 // them down to `least_lanes` (0: none), and one by one; all that for each piece between two
-// Thresholds. The loops over whole tiles keep the range's kind.
+// Thresholds, unless none of these has whole vectors. The loops over whole tiles keep the range's
+// kind.
 UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64_t least_lanes = 0);
 
 // The same, but what is left of a piece is done by lanes that end where it ends: elements that

@@ -215,6 +215,19 @@ TEST(Vectors, BordersAreMaskedInEveryWidth) {
   }
 }
 
+// Rows of 16 of which the first and the last are a border, or which are of two pieces, are one
+// vector of masked lanes each: no piece has a vector to itself.
+TEST(Vectors, ShortPiecesAreMasked) {
+  const Tensor inner = Tensor::Empty({64, 6});
+  for (const Tensor& y : {inner.Pad({{0, 0}, {1, 1}}), Cat({inner, inner.SliceAxis(1, {0, 2})}, 1),
+                          Cat({inner, inner, inner}, 1)}) {
+    const UOp program = ProgramOf(y.Contiguous(), SmallChip());
+    for (const UOp& s : program.srcs()) {
+      EXPECT_FALSE(s.is(Op::kPut) && s.src(2).dtype().lanes() < 4) << y.shape().ToString();
+    }
+  }
+}
+
 // Between the borders that windows reach over comparisons are decided: there is a loop of whole
 // vectors of its own for that, of which no lane is masked.
 TEST(CutDecided, BordersAreApart) {
