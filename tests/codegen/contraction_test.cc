@@ -39,6 +39,32 @@ TEST(Contraction, ShortColumnsOfFewRowsAreVectors) {
   EXPECT_GE(sums, 8);
 }
 
+// Gradients of weights sum along rows of images of which a stride leaves some out: these are laid
+// out before the product, as narrow as they are, and no product is of single elements.
+TEST(Contraction, WeightGradientsOfStridesHaveLanes) {
+  for (const DType dtype : {kFloat32, kBFloat16}) {
+    ConvOptions options;
+    options.stride = {3, 3};
+    options.padding = {1, 1};
+    const Tensor x = Tensor::Empty({4, 8, 30, 30}, dtype), w = Tensor::Empty({6, 8, 3, 3}, dtype);
+    const Tensor y = x.Conv2d(w, options).Cast(kFloat32);
+    const Tensor loss = (y * Tensor::Empty({4, 6, 10, 10})).Sum();
+    int products = 0, laid_out = 0;
+    for (const PlanKernel& kernel : KernelsOf(Grad(loss, {&w, 1}).at(0), SmallChip())) {
+      const UOp program = ProgramOf(kernel, SmallChip());
+      for (const UOp& s : program.srcs()) {
+        products += s.is(Op::kFma);
+        EXPECT_FALSE(s.is(Op::kFma) && s.dtype().lanes() == 1) << kernel.name;
+      }
+      const bool lays_out = kernel.name.rfind("map_400x", 0) == 0;  // of every point of the sum
+      laid_out += lays_out;
+      EXPECT_FALSE(lays_out && Count(program, Op::kCast) > 0);
+    }
+    EXPECT_GT(products, 0);
+    EXPECT_EQ(laid_out, 1);
+  }
+}
+
 // Weights in fields of four bits: a byte is read once, and which field it is is no question.
 TEST(Contraction, FieldsOfBytesAreUnrolled) {
   const Tensor bytes = Tensor::Empty({64, 8, 16}, kUInt8), x = Tensor::Empty({1, 256});
