@@ -1,4 +1,7 @@
 // Convolutions of any number of axes: products of windows and weights.
+#include <numeric>
+#include <vector>
+
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
@@ -182,35 +185,53 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, CallSite at) const {
 
 namespace {
 
-// One axis of a transposed convolution. Of every `dealt` neighbours in the result each is reached
-// by other elements of the weight: they are so many channels, which are then dealt out. Where the
-// weight is dilated it is the input's elements that are set apart.
+// One axis of a transposed convolution. An element of the input reaches every dilation-th of the
+// result; what both the stride and the dilation are multiples of lies between all that is reached.
+// But for that, of every `dealt` neighbours in the result each is reached by other elements of the
+// weight: they are so many channels, which are then dealt out.
 struct TransposedAxis {
-  int64_t dealt, apart, size;             // elements of the weight that reach one of the result
-  Extent made;                            // of the result: what the convolution gives
+  int64_t between, dealt, dilation, size;  // size: elements of the weight that reach one
+  int64_t later = 0;                      // positions by which the last channel is behind the first
+  Extent made;                            // of the result: what is dealt out
   std::pair<int64_t, int64_t> pad, rest;  // of the input; of the result, which may lose some
 };
 
 TransposedAxis TransposedOf(const Extent& n, int64_t kernel, int64_t stride, int64_t dilation,
                             int64_t before, int64_t after, int64_t more) {
   TransposedAxis t;
-  t.dealt = dilation == 1 ? stride : 1;
-  t.apart = stride / t.dealt;
+  t.between = std::gcd(stride, dilation);
+  t.dealt = stride / t.between;
+  t.dilation = dilation / t.between;
   t.size = (kernel + t.dealt - 1) / t.dealt;
-  const int64_t edge = dilation * (t.size - 1);
+  t.later = t.dilation * (t.dealt - 1) / t.dealt;
+  const int64_t edge = t.dilation * (t.size - 1);
   // Of the result there are n strides, and so many more: as wanted, and as the convolution gives.
   const int64_t wanted = dilation * (kernel - 1) + 1 + more - before - after - stride;
   t.pad = {edge, edge};
   t.rest = {0, 0};
   int64_t made = wanted;
-  if (t.dealt == 1) {
+  if (stride == 1) {
     t.pad = {edge - before, edge + more - after};
   } else {
-    made = edge * stride;
+    const bool none = n.is_int(0) && edge + t.later == 0;
+    made = (edge + t.later) * stride - (none ? 0 : t.between - 1);
     t.rest = {-before, wanted + before - made};
   }
-  t.made = n * Extent(stride) + Extent(made);
+  t.made = n * Extent(t.dealt) + Extent(stride == 1 ? made : (edge + t.later) * t.dealt);
   return t;
+}
+
+// The channels of an axis in the order in which they are dealt out, each as much later as it is.
+Tensor InTurn(const Tensor& y, const TransposedAxis& t, int axis, int positions) {
+  if (t.dealt == 1 || t.dilation == 1) return y;
+  std::vector<Tensor> turns(t.dealt);
+  for (int64_t r = 0; r < t.dealt; ++r) {
+    const int64_t at = t.dilation * r, later = at / t.dealt;
+    Pairs pairs(y.rank(), {0, 0});
+    pairs[positions] = {later, t.later - later};
+    turns[at % t.dealt] = y.SliceAxis(axis, {r, r + 1}).Pad(pairs);
+  }
+  return Cat(turns, axis);
 }
 
 }  // namespace
@@ -233,7 +254,8 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
   const int64_t g = o.groups;
   const Extent in_each = *Divided(shape()[1], g), out = weight.shape()[1];
   Extent channels = out * Extent(g);
-  Ints apart, reversed;
+  Ints between, reversed;
+  std::vector<TransposedAxis> along;
   Pairs pad(2, {0, 0}), rest = pad, whole = pad;
   // The weight as [g, in, out, (size, dealt) ...]; what the convolution gives as [N, channels,
   // dealt ..., positions ...].
@@ -242,8 +264,10 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
   for (int i = 0; i < axes; ++i) {
     const TransposedAxis t = TransposedOf(shape()[2 + i], kernel[i], stride[i], w.dilation[i],
                                           padding[i], padding[both ? axes + i : i], more[i]);
+    along.push_back(t);
     w.size.push_back(t.size);
-    apart.push_back(t.apart);
+    w.dilation[i] = t.dilation;
+    between.push_back(t.between);
     reversed.push_back(2 + i);
     pad.push_back(t.pad);
     rest.push_back(t.rest);
@@ -260,10 +284,12 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
   dealt_first.insert(dealt_first.end(), size_last.begin(), size_last.end());
   sizes.insert(sizes.begin(), {channels, in_each});
   const Tensor turned = weight.Pad(whole).Reshape(split).Permute(dealt_first);
-  const Tensor x = Spaced(*this, apart).PadBy(PadMode::kConstant, pad);
+  const Tensor x = PadBy(PadMode::kConstant, pad);
   const Tensor y = Convolved(x, turned.Reshape(sizes).Flip(reversed), w, g);
   parts.insert(parts.end(), y.shape().begin() + 2, y.shape().end());
-  const Tensor dealt = y.Reshape(parts).Permute(joined).Reshape(result);
+  Tensor dealt = y.Reshape(parts);
+  for (int i = 0; i < axes; ++i) dealt = InTurn(dealt, along[i], 2 + i, 2 + axes + i);
+  dealt = Spaced(dealt.Permute(joined).Reshape(result), between);
   return WithBias(dealt.PadBy(PadMode::kConstant, rest), o.bias);
 }
 

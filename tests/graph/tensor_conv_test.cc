@@ -77,6 +77,10 @@ const Windows kWindows[] = {
     {2, {5, 7, 1}, {1, 1, 1}, {3, 2, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, 2},
     {3, {4, 3, 5}, {2, 3, 2}, {1, 2, 2}, {2, 1, 1}, {1, 1, 0}, {0, 1, 1}, 2},
     {2, {1, 1, 1}, {2, 2, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 0}, {0, 0, 0}, 1},
+    // Strides and dilations with and without common factors.
+    {1, {9, 1, 1}, {4, 1, 1}, {3, 1, 1}, {2, 1, 1}, {1, 0, 0}, {2, 0, 0}, 1},
+    {2, {8, 7, 1}, {2, 3, 1}, {4, 2, 1}, {6, 2, 1}, {1, 0, 0}, {0, 1, 0}, 2},
+    {2, {7, 13, 1}, {3, 2, 1}, {5, 3, 1}, {3, 7, 1}, {0, 2, 0}, {3, 0, 0}, 1},
 };
 constexpr int64_t kN = 2, kIn = 4, kOut = 6;
 
@@ -159,6 +163,23 @@ TEST(TensorConv, TransposedAgreesWithLoops) {
       EXPECT_EQ(Sizes(y), s.Dims(kN, channels, out));
       ExpectNear(Values(y), expected, 1e-12);
     }
+  }
+}
+
+// Whatever stride and dilation are, windows are of the input, and not of zeros between its
+// elements.
+TEST(TensorConv, TransposedHasNoWindowsOfZeros) {
+  for (const auto& [stride, dilation] : {std::pair{3, 2}, {2, 2}, {2, 3}, {4, 6}, {3, 1}}) {
+    const Tensor y =
+        Tensor::Empty({1, 4, 20})
+            .ConvTranspose(Tensor::Empty({4, 6, 5}), {.stride = {stride}, .dilation = {dilation}});
+    int windows = 0;
+    for (const UOp& u : TopoSort({&y.uop(), 1})) {
+      if (!u.is(Op::kWindow)) continue;
+      ++windows;
+      EXPECT_LE(u.src(0).shape()[2].value(), 20 + 2 * dilation * 2) << stride << ", " << dilation;
+    }
+    EXPECT_EQ(windows, 1);
   }
 }
 
