@@ -65,6 +65,21 @@ TEST(Contraction, WeightGradientsOfStridesHaveLanes) {
   }
 }
 
+// So are images of a few places, of which a stride leaves some out, for as few results.
+TEST(Contraction, ShortRowsOfStridesHaveLanes) {
+  const Tensor x = Tensor::Empty({3, 32, 8, 8}), w = Tensor::Empty({5, 32, 3, 3});
+  int products = 0;
+  for (const PlanKernel& kernel :
+       KernelsOf(x.Conv2d(w, {.stride = {2, 2}, .padding = {1, 1}}), SmallChip())) {
+    const UOp program = ProgramOf(kernel, SmallChip());
+    for (const UOp& s : program.srcs()) {
+      products += s.is(Op::kFma);
+      EXPECT_FALSE(s.is(Op::kFma) && s.dtype().lanes() == 1) << kernel.name;
+    }
+  }
+  EXPECT_GT(products, 0);
+}
+
 // Weights in fields of four bits: a byte is read once, and which field it is is no question.
 TEST(Contraction, FieldsOfBytesAreUnrolled) {
   const Tensor bytes = Tensor::Empty({64, 8, 16}, kUInt8), x = Tensor::Empty({1, 256});
