@@ -427,9 +427,9 @@ TEST(Prelude, MaskedLoadsTouchNothingElse) {
         auto kernel =
             GetKernel(absl::StrCat(PreludeFor(body), body), "test", TargetOf({lanes, avx2}));
         ASSERT_OK(kernel);
-        // From before the page, from within it, and over its end.
-        for (const int64_t first :
-             {-lanes / 2, 3, static_cast<int>(page / t.bytes()) - lanes / 2}) {
+        // From before the page, from within it, over its end, and nothing at all from far away.
+        const int64_t over = page / t.bytes() - lanes / 2;
+        for (const int64_t first : {int64_t{-lanes / 2}, int64_t{3}, over, int64_t{1} << 40}) {
           char mask[64], out[64 * 8], want[64 * 8] = {};
           for (int64_t l = 0; l < lanes; ++l) {
             const int64_t at = (first + l) * t.bytes();

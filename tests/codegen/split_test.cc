@@ -228,6 +228,24 @@ TEST(Vectors, ShortPiecesAreMasked) {
   }
 }
 
+// A vector of masked lanes of which none is there is not asked of memory far outside.
+TEST(Vectors, MaskedLanesAreNotFarOutside) {
+  const auto chosen = [](int64_t border) {
+    const Tensor y = Tensor::Empty({9, 64, 6}).Pad({{border, border}, {border, border}, {1, 1}});
+    const UOp program = ProgramOf(y.Contiguous(), SmallChip());
+    int masked = 0, within = 0;
+    for (const UOp& s : program.srcs()) {
+      if (!s.is(Op::kLoad) || s.size() != 3 || s.src(2).dtype().lanes() == 1) continue;
+      ++masked;
+      within += s.src(1).is(Op::kWhere);
+    }
+    EXPECT_GT(masked, 0);
+    return within == masked;
+  };
+  EXPECT_TRUE(chosen(8));
+  EXPECT_FALSE(chosen(1)) << "less than a page before and after";
+}
+
 // Between the borders that windows reach over comparisons are decided: there is a loop of whole
 // vectors of its own for that, of which no lane is masked.
 TEST(CutDecided, BordersAreApart) {
