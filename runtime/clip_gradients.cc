@@ -6,11 +6,13 @@
 
 #include "graph/no_grad.h"
 #include "graph/tensor_internal.h"
+#include "runtime/kept_beside.h"
 
 namespace tessera {
 
 using internal::Call;
 using internal::Fail;
+using internal::OfNumbers;
 
 namespace {
 
@@ -21,11 +23,6 @@ std::vector<Tensor> GradientsOf(absl::Span<const Tensor> parameters) {
     if (const Tensor gradient = p.grad()) out.push_back(gradient);
   }
   return out;
-}
-
-// A number for tensors of a device lies on each of its places.
-Device OfNumbers(Device device) {
-  return device.is_sharding() ? Device(Sharding(device.sharding().mesh())) : device;
 }
 
 }  // namespace

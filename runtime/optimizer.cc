@@ -8,25 +8,18 @@
 #include "graph/no_grad.h"
 #include "graph/tensor_internal.h"
 #include "graph/trace.h"
+#include "runtime/kept_beside.h"
 #include "runtime/step_rules.h"
 
 namespace tessera {
 
 using internal::Call;
 using internal::Fail;
+using internal::Filled;
+using internal::OfNumbers;
 using internal::Show;
 
 namespace {
-
-// Where numbers for tensors of a device lie: on each of its places.
-Device OfNumbers(Device device) {
-  return device.is_sharding() ? Device(Sharding(device.sharding().mesh())) : device;
-}
-
-// Memory of its own from the start, which the first step need not copy.
-Tensor Filled(const Shape& shape, DType dtype, Device device, double x) {
-  return Tensor::Empty(Dims(shape.ToExtents()), dtype, device).Assign(x).Realize();
-}
 
 void CheckSettable() {
   if (internal::Trace::Current() == nullptr) return;
@@ -37,15 +30,24 @@ void CheckSettable() {
 }  // namespace
 
 Optimizer::Optimizer(std::vector<Tensor> parameters, OptimizerOptions options, CallSite at)
-    : options_(std::move(options)),
-      rate_(std::visit([](const auto& o) { return o.rate; }, options_)) {
+    : Optimizer({{std::move(parameters), std::move(options)}}, at) {}
+
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, CallSite at) {
   Call call("Optimizer", at);
-  CheckOptions(options_);
-  if (parameters.empty()) Fail("is given no parameters; name the tensors that it shall change");
-  for (Tensor& p : parameters) Adopt(std::move(p));
+  if (groups.empty()) Fail("is given no parameters; name the tensors that it shall change");
+  for (ParameterGroup& group : groups) {
+    CheckOptions(group.options);
+    if (group.parameters.empty()) {
+      Fail("is given no parameters in group ", groups_.size(), "; name the tensors that it shall ",
+           "change");
+    }
+    groups_.push_back(
+        {group.options, std::visit([](const auto& o) { return o.rate; }, group.options)});
+    for (Tensor& p : group.parameters) Adopt(std::move(p), groups_.size() - 1);
+  }
 }
 
-void Optimizer::Adopt(Tensor value) {
+void Optimizer::Adopt(Tensor value, size_t group) {
   if (!value) Fail("parameter ", parameters_.size(), " is empty");
   for (const Parameter& other : parameters_) {
     if (other.value.Is(value)) Fail("the parameter ", Show(value), " is given twice");
@@ -53,17 +55,22 @@ void Optimizer::Adopt(Tensor value) {
   value.Realize();
   value.RequireGrad();
   const Device device = OfNumbers(value.device());
-  const auto known = std::find_if(shared_.begin(), shared_.end(),
-                                  [&](const Shared& s) { return s.device == device; });
+  const auto known = std::find_if(shared_.begin(), shared_.end(), [&](const Shared& s) {
+    return s.device == device && s.group == group;
+  });
   const auto shared = static_cast<size_t>(known - shared_.begin());
   if (known == shared_.end()) {
-    shared_.push_back({device, Filled(Shape(), kFloat64, device, rate_), {}});
+    shared_.push_back({group, device, Filled(Shape(), kFloat64, device, groups_[group].rate), {}});
   }
   Parameter p{value, {}, {}, shared};
-  const Remembered remembered = WhatIsRemembered(options_);
+  const Remembered remembered = WhatIsRemembered(groups_[group].options, value);
+  const DType wide = AccumulateType(value.dtype());
   for (const double begin : remembered.tensors) {
-    p.tensors.push_back(
-        Filled(value.shape(), AccumulateType(value.dtype()), value.device(), begin));
+    p.tensors.push_back(Filled(value.shape(), wide, value.device(), begin));
+  }
+  for (const int axis : remembered.means) {
+    const Tensor like = value.Mean(axis, /*keepdim=*/true);
+    p.tensors.push_back(Filled(like.shape(), wide, like.device(), 0));
   }
   for (const double begin : remembered.numbers) {
     p.numbers.push_back(Filled(Shape(), kFloat64, device, begin));
@@ -83,20 +90,21 @@ void Optimizer::Step(CallSite at) {
   const auto change = [&](absl::Span<const Tensor> tensors) {
     changed.insert(changed.end(), tensors.begin(), tensors.end());
   };
-  if (schedule_) {
-    for (Shared& s : shared_) {
-      s.rate.Assign(schedule_(s.step));
-      s.step.Assign(s.step + 1);
-      change({s.rate, s.step});
-    }
+  for (Shared& s : shared_) {
+    const RateSchedule& schedule = groups_[s.group].schedule;
+    if (!schedule) continue;
+    s.rate.Assign(schedule(s.step));
+    s.step.Assign(s.step + 1);
+    change({s.rate, s.step});
   }
   for (Parameter& p : parameters_) {
     const Tensor gradient = p.value.grad();
     if (!gradient) continue;
     const DType wide = AccumulateType(p.value.dtype());
-    const ParameterStep step{p.value.Cast(wide), gradient.Cast(wide), shared_[p.shared].rate,
-                             p.tensors, p.numbers};
-    p.value.Assign(Moved(options_, step).Cast(p.value.dtype()));
+    const Shared& shared = shared_[p.shared];
+    const ParameterStep step{p.value.Cast(wide), gradient.Cast(wide), shared.rate, p.tensors,
+                             p.numbers};
+    p.value.Assign(Moved(groups_[shared.group].options, step).Cast(p.value.dtype()));
     p.value.ClearGrad();
     change({p.value});
     change(p.tensors);
@@ -105,27 +113,52 @@ void Optimizer::Step(CallSite at) {
   if (internal::Trace::Current() == nullptr) Tensor::Realize(absl::MakeSpan(changed), at);
 }
 
+void Optimizer::CheckGroup(size_t group) const {
+  if (group >= groups_.size()) Fail("there is no group ", group, " of ", groups_.size());
+}
+
 void Optimizer::SetRate(double rate, CallSite at) {
+  for (size_t i = 0; i < groups_.size(); ++i) SetRate(i, rate, at);
+}
+
+void Optimizer::SetRate(size_t group, double rate, CallSite at) {
   Call call("SetRate", at);
+  CheckGroup(group);
   if (!(rate >= 0) || std::isinf(rate)) Fail("rate must be 0 or more and finite, not ", rate);
   CheckSettable();
-  rate_ = rate;
-  schedule_ = nullptr;
-  for (Shared& s : shared_) s.rate.Assign(rate).Realize();
+  groups_[group].rate = rate;
+  groups_[group].schedule = nullptr;
+  for (Shared& s : shared_) {
+    if (s.group == group) s.rate.Assign(rate).Realize();
+  }
 }
 
 void Optimizer::SetRate(RateSchedule schedule, CallSite at) {
+  for (size_t i = 0; i < groups_.size(); ++i) SetRate(i, schedule, at);
+}
+
+void Optimizer::SetRate(size_t group, RateSchedule schedule, CallSite at) {
   Call call("SetRate", at);
+  CheckGroup(group);
   CheckSettable();
   if (!schedule) Fail("takes a schedule, not an empty one");
-  schedule_ = std::move(schedule);
+  groups_[group].schedule = std::move(schedule);
   for (Shared& s : shared_) {
+    if (s.group != group) continue;
     if (!s.step) s.step = Filled(Shape(), kFloat64, s.device, 0);
     s.step.Assign(0).Realize();
   }
 }
 
-double Optimizer::rate() const { return schedule_ ? schedule_(shared_[0].step).Item() : rate_; }
+double Optimizer::rate(size_t group) const {
+  Call call("rate", CallSite::Here());
+  CheckGroup(group);
+  const Group& g = groups_[group];
+  if (!g.schedule) return g.rate;
+  const auto of_group = std::find_if(shared_.begin(), shared_.end(),
+                                     [&](const Shared& s) { return s.group == group; });
+  return g.schedule(of_group->step).Item();
+}
 
 std::vector<Tensor> Optimizer::State() const {
   std::vector<Tensor> out;
@@ -133,8 +166,9 @@ std::vector<Tensor> Optimizer::State() const {
     out.insert(out.end(), p.tensors.begin(), p.tensors.end());
     out.insert(out.end(), p.numbers.begin(), p.numbers.end());
   }
-  if (!schedule_) return out;
-  for (const Shared& s : shared_) out.push_back(s.step);
+  for (const Shared& s : shared_) {
+    if (groups_[s.group].schedule) out.push_back(s.step);
+  }
   return out;
 }
 

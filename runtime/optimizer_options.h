@@ -5,6 +5,7 @@
 // the decay is decoupled x is instead made smaller by rate * weight_decay * x.
 #pragma once
 
+#include <optional>
 #include <variant>
 
 namespace tessera {
@@ -86,7 +87,61 @@ struct LionOptions {
   double weight_decay = 0;
 };
 
-using OptimizerOptions = std::variant<SgdOptions, AdamOptions, NadamOptions, AdamaxOptions,
-                                      RmsPropOptions, AdagradOptions, AdadeltaOptions, LionOptions>;
+// Adam, but where the mean v of g^2 is of too few steps to tell the spread of its root, x -= rate *
+// m; from then on, by the share of that spread.
+struct RadamOptions {
+  double rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;
+};
+
+// Adam of a memory that is small: of g^2, where x has two axes or more, the means of rows and of
+// columns, whose product it is taken for. They follow g^2 by t^decay; no element's is below eps1^2
+// (none given: the dtype's epsilon). The rate is at most 1 / sqrt(t), times the root of the mean of
+// x^2 or eps2; where the root of the mean square of the quotients is above the limit, they are made
+// smaller until it is not. The weight decay is decoupled.
+struct AdafactorOptions {
+  double rate = 1e-2;
+  double decay = -0.8;
+  std::optional<double> eps1 = {};
+  double eps2 = 1e-3;
+  double limit = 1;
+  double weight_decay = 0;
+};
+
+// x -= rate * |x| / |u| * u with Adam's u = m / (sqrt(v) + eps) + weight_decay * x, norms being of
+// the whole parameter; where one of them is 0, of u itself.
+struct LambOptions {
+  double rate = 1e-3;
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-6;
+  double weight_decay = 0;
+};
+
+// x -= d * the sign of g: each element's d is rate at first, from then on times `more` where the
+// sign of g is what it was, and times `less`, without a step, where it is not. No other rate is
+// looked at.
+struct RpropOptions {
+  double rate = 1e-2;
+  double less = 0.5, more = 1.2;
+  double least = 1e-6, most = 50;
+};
+
+// Of matrices: x -= rate * sqrt(max(1, rows / columns)) * u, where u is m = momentum * m +
+// (1 - momentum) * g, or Nesterov's, with all its singular values moved to about 1. The weight
+// decay is decoupled.
+struct MuonOptions {
+  double rate = 1e-3;
+  double momentum = 0.95;
+  bool nesterov = true;
+  double weight_decay = 0.1;
+};
+
+using OptimizerOptions =
+    std::variant<SgdOptions, AdamOptions, NadamOptions, AdamaxOptions, RmsPropOptions,
+                 AdagradOptions, AdadeltaOptions, LionOptions, RadamOptions, AdafactorOptions,
+                 LambOptions, RpropOptions, MuonOptions>;
 
 }  // namespace tessera
