@@ -98,10 +98,11 @@ Tensor Tensor::CtcLoss(const Tensor& target, const Tensor& input_lengths,
                                 .Pad({{0, 0}, {std::min<int64_t>(2, places), 0}}, blank);
   const Tensor jumps = (place >= 2) & (path != blank) & (path != two_before);
   const Tensor until = input_lengths.Cast(kInt32).Unsqueeze(1);
+  const Tensor lasts = (until > CountAlong(0, 3, steps, kInt32)).Contiguous();
   Tensor log = Where(place == 0, 0, Full({n, places}, kNever, x.dtype()));
   for (int64_t t = 0; t < steps; ++t) {
     const Tensor next = LogSum(log, Before(log, 1), Where(jumps, Before(log, 2), kNever));
-    log = Where(until > t, next + emitted.Select(0, t), log).Contiguous();
+    log = Where(lasts.Select(0, t), next + emitted.Select(0, t), log).Contiguous();
   }
   // At the last label, or the blank after it.
   const Tensor length = target_lengths.Cast(kInt32).Unsqueeze(1);

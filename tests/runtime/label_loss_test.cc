@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <vector>
 
 #include "graph/grad.h"
 #include "tests/graph/tensor_testing.h"
@@ -105,6 +107,104 @@ TEST(LabelLoss, DerivativeOfCtc) {
                                      0.0};
   ExpectNear({grad.begin(), grad.begin() + 32}, torch, 1e-11);
   for (const double g : grad) EXPECT_TRUE(std::isfinite(g));
+}
+
+struct CtcCase {
+  int64_t steps, n, labels, classes;
+  std::vector<int> input_lengths, target_lengths;
+  std::function<Tensor(const Tensor&)> label;  // of 0, 1, ...
+  std::vector<double> each;
+  double mean, squares, most;  // of the derivative by the logits
+};
+
+// torch.nn.functional.ctc_loss of (3 sin(0.7 i)).log_softmax(2): steps that are too few or none, of
+// labels that repeat or none; then the mean with zero_infinity, and what its derivative comes to.
+TEST(LabelLoss, CtcAtItsEdges) {
+  const auto mixed = [](int k) { return [k](const Tensor& i) { return i * 7 % k + 1; }; };
+  const auto pairs = [](int k) { return [k](const Tensor& i) { return i.FloorDiv(2) % k + 1; }; };
+  const auto same = [](const Tensor& i) { return i * 0 + 2; };
+  const std::vector<CtcCase> cases = {{7,
+                                       3,
+                                       4,
+                                       5,
+                                       {7, 3, 5},
+                                       {4, 4, 0},
+                                       mixed(4),
+                                       {6.292018585152473, kInf, 16.17999887110897},
+                                       5.917667839132363,
+                                       5.247685329110827,
+                                       0.6831499479765272},
+                                      {9,
+                                       4,
+                                       3,
+                                       3,
+                                       {9, 0, 0, 1},
+                                       {3, 0, 2, 1},
+                                       pairs(2),
+                                       {5.528386737860185, 0, kInf, 1.3473774775921825},
+                                       0.7975432642197278,
+                                       0.7525564703104464,
+                                       0.5264943679747394},
+                                      {5,
+                                       2,
+                                       0,
+                                       4,
+                                       {5, 3},
+                                       {0, 0},
+                                       mixed(3),
+                                       {17.73481985056436, 0.9514180544485228},
+                                       9.343118952506442,
+                                       15.572690664237154,
+                                       1.274954042010306},
+                                      {1,
+                                       2,
+                                       2,
+                                       3,
+                                       {1, 1},
+                                       {1, 2},
+                                       mixed(2),
+                                       {1.3681882898817297, kInf},
+                                       0.6840941449408648,
+                                       2.3830044630810407,
+                                       1.0628701594177863},
+                                      {12,
+                                       2,
+                                       5,
+                                       6,
+                                       {12, 11},
+                                       {5, 5},
+                                       same,
+                                       {22.956726020069706, 29.8669409756215},
+                                       5.2823666995691205,
+                                       1.10699314846289,
+                                       0.2085124655646726},
+                                      {200,
+                                       2,
+                                       20,
+                                       30,
+                                       {200, 150},
+                                       {20, 20},
+                                       pairs(29),
+                                       {853.3670523033464, 611.7239319480832},
+                                       36.62727460628574,
+                                       0.82964757245242,
+                                       0.011430208146722728}};
+  for (const CtcCase& c : cases) {
+    SCOPED_TRACE(c.steps);
+    const Tensor logits = Waves({c.steps, c.n, c.classes}).Realize();
+    const Tensor target = c.label(Tensor::Arange(c.n * c.labels)).Reshape({c.n, c.labels});
+    const auto loss = [&](LossReduction reduction, bool zero_infinity) {
+      return (logits * 3)
+          .LogSoftmax(2)
+          .CtcLoss(target, Tensor::From(c.input_lengths), Tensor::From(c.target_lengths), 0,
+                   reduction, zero_infinity);
+    };
+    ExpectNear(Computed(loss(kNone, false)), c.each, 1e-12);
+    const Tensor mean = loss(LossReduction::kMean, true), grad = Grad(mean, {logits})[0];
+    ExpectNear(Computed(mean), {c.mean}, 1e-12);
+    ExpectNear(Computed(grad.Square().Sum()), {c.squares}, 1e-11);
+    ExpectNear(Computed(grad.Max()), {c.most}, 1e-11);
+  }
 }
 
 // Against every path, written out.

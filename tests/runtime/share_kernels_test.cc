@@ -5,6 +5,7 @@
 #include <random>
 
 #include "graph/flags.h"
+#include "graph/grad.h"
 #include "runtime/capture.h"
 #include "runtime/realize.h"
 #include "runtime/runtime.h"
@@ -50,6 +51,20 @@ TEST(ShareKernels, ManySumsSideBySide) {
     EXPECT_LE(Kernels(t), 2) << n;  // of 16 sums, and what joins them
     EXPECT_REFERENCE(t);
   }
+}
+
+// Steps over time of which a sequence has more or fewer are the same kernels, back as well.
+TEST(ShareKernels, CtcOfManySteps) {
+  const auto kernels = [](int64_t steps) {
+    const Tensor logits = Ramp({steps, 2, 5}), target = Tensor::From({{1, 2, 3}, {2, 2, 1}});
+    const auto loss = [&] {
+      return logits.LogSoftmax(2).CtcLoss(target, Tensor::FromExtent(steps).Expand({2}),
+                                          Tensor::From({3, 2}));
+    };
+    return std::pair(Kernels(loss()), Kernels(Grad(loss(), {logits})[0]));
+  };
+  EXPECT_EQ(kernels(12), kernels(60));
+  EXPECT_LT(kernels(12).second, 40u);
 }
 
 TEST(ShareKernels, RowsOneByOne) {
