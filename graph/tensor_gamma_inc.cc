@@ -19,6 +19,7 @@ namespace tessera {
 
 using internal::Call;
 using internal::FloatResult;
+using internal::LessLog1p;
 using internal::Polynomial;
 
 namespace {
@@ -27,15 +28,6 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int kSteps = 60;     // of the series and the fraction, enough for all digits
 constexpr double kLarge = 25;  // from which on the expansion is good, for x / a from 0.6 to 1.7
-
-// m - ln(1 + m): near 0, where both are alike, by the series in m / (2 + m).
-Tensor LessLog1p(const Tensor& m) {
-  const Tensor near = m.Abs() < 0.1, small = Where(near, m, 0), far = Where(near, 1, m);
-  const Tensor s = small / (small + 2), t = s * s;
-  const Tensor rest = Polynomial(
-      t, {2.0 / 3, 2.0 / 5, 2.0 / 7, 2.0 / 9, 2.0 / 11, 2.0 / 13, 2.0 / 15, 2.0 / 17, 2.0 / 19});
-  return Where(near, s * (small - t * rest), far - far.Log1p());
-}
 
 // The root of 2 (m - ln(1 + m)) with the sign of m, whose derivative at 0 is 1.
 Tensor Eta(const Tensor& m) {

@@ -1,5 +1,6 @@
-// No function of graph/tensor.h is left out of the fuzzer's tables, nor of the rows whose
-// derivative is compared with differences, but for those listed here with the reason.
+// No function of graph/tensor.h, or of the headers of free functions, is left out of the fuzzer's
+// tables, nor of the rows whose derivative is compared with differences, but for those listed here
+// with the reason.
 #include <fstream>
 #include <iterator>
 #include <regex>
@@ -16,12 +17,16 @@ std::string TextOf(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// What gives tensors, by name: the public members, and the free functions after them.
+const std::vector<std::string> kFreeFunctions = {"graph/distributions.h",
+                                                 "graph/special_functions.h"};
+
+// What gives tensors, by name: the public members, and the free functions after them and elsewhere.
 std::set<std::string> Functions() {
   const std::string text = TextOf("graph/tensor.h");
   const size_t begin = text.find("class Tensor {"), hidden = text.find(" private:", begin),
                after = text.find("\n};", hidden), end = text.find("// ---- implementation");
-  const std::string shown = text.substr(begin, hidden - begin) + text.substr(after, end - after);
+  std::string shown = text.substr(begin, hidden - begin) + text.substr(after, end - after);
+  for (const std::string& path : kFreeFunctions) shown += TextOf(path);
   const std::regex declared(
       "\n *(?:static )?(?:Tensor&?|std::vector<Tensor>|std::pair<Tensor, Tensor>|ValuesAndIndices|"
       "Normalised|SingularValues|UniqueElements) ([A-Z]\\w*)\\(");
@@ -33,9 +38,9 @@ std::set<std::string> Functions() {
 }
 
 const std::vector<std::string> kRows = {
-    "tests/support/composite_rows.cc", "tests/support/composite_rows_more.cc",
-    "tests/support/composite_rows_rest.cc", "tests/support/composite_rows_matrix.cc",
-    "tests/support/composite_rows_named.cc"};
+    "tests/support/composite_rows.cc",       "tests/support/composite_rows_more.cc",
+    "tests/support/composite_rows_rest.cc",  "tests/support/composite_rows_matrix.cc",
+    "tests/support/composite_rows_named.cc", "tests/support/composite_rows_free.cc"};
 
 // Those that no file calls, and no exception names; and exceptions that are none.
 void ExpectCalled(std::vector<std::string> files,

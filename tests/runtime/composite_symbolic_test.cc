@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "graph/distributions.h"
 #include "graph/grad.h"
+#include "graph/special_functions.h"
 #include "runtime/jit.h"
 #include "runtime/realize.h"
 #include "tests/graph/tensor_testing.h"
@@ -340,6 +342,15 @@ const std::vector<Function>& FunctionsAlong() {
                 Last(x).GridSample(grid, {.align_corners = true});
        }},
       {"GroupNormOfAll", [](const Tensor& x) { return x.Transpose(0, 1).GroupNorm(1); }},
+      {"LogProb",
+       [](const Tensor& x) {
+         const Tensor row = Tensor::FromExtent(x.shape()[0], kFloat32);
+         return LogProb(StudentTDistribution{row, x, x.Abs() + 1}, x.Select(2, 0).Unsqueeze(2)) +
+                LogProb(CategoricalDistribution{x}, Tensor::Arange(x.shape()[0]).Unsqueeze(1) % 4)
+                    .Unsqueeze(2);
+       }},
+      {"BetaIncAlong",
+       [](const Tensor& x) { return BetaInc(Last(x).Abs() + 0.5, 2, Last(x).Sigmoid()); }},
       {"MultinomialShape", [](const Tensor& x) { return Last(x).Abs().Multinomial(3) * 0; }},
   };
   return all;

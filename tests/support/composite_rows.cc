@@ -304,6 +304,7 @@ std::vector<CompositeRow> CompositeRows() {
   AddRestOfRows(rows);
   AddMatrixRows(rows);
   AddNamedRows(rows);
+  AddFreeRows(rows);
   return rows;
 }
 

@@ -1,4 +1,5 @@
-// A table of the composed functions of graph/tensor.h, with small inputs for each.
+// A table of composed functions, of graph/tensor.h and of the headers beside it, with small inputs
+// for each.
 #pragma once
 
 #include <functional>
@@ -31,11 +32,12 @@ std::vector<CompositeRow> CompositeRows();
 // What a row is called with; its floats of another dtype; other numbers for another set.
 std::vector<Tensor> CompositeInputs(const CompositeRow& row, std::optional<DType> floats = {},
                                     int set = 0);
-// The parts in composite_rows_more.cc, composite_rows_rest.cc, composite_rows_matrix.cc and
-// composite_rows_named.cc.
+// The parts in composite_rows_more.cc, composite_rows_rest.cc, composite_rows_matrix.cc,
+// composite_rows_named.cc and composite_rows_free.cc.
 void AddMoreRows(std::vector<CompositeRow>& rows);
 void AddRestOfRows(std::vector<CompositeRow>& rows);
 void AddMatrixRows(std::vector<CompositeRow>& rows);
 void AddNamedRows(std::vector<CompositeRow>& rows);
+void AddFreeRows(std::vector<CompositeRow>& rows);
 
 }  // namespace tessera

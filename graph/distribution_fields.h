@@ -1,0 +1,52 @@
+// The parameters of a distribution, whatever they are called, and its name.
+#pragma once
+
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "graph/distributions.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera::internal {
+
+template <typename D>
+std::vector<Tensor*> Fields(D& d) {
+  const Tensor t;
+  if constexpr (requires { std::decay_t<D>{t, t, t}; }) {
+    auto& [a, b, c] = d;
+    return {&a, &b, &c};
+  } else if constexpr (requires { std::decay_t<D>{t, t}; }) {
+    auto& [a, b] = d;
+    return {&a, &b};
+  } else {
+    auto& [a] = d;
+    return {&a};
+  }
+}
+
+// Of the call of that name; an Error where one is empty.
+std::vector<Tensor> ParametersOf(const char* name, CallSite at, const Distribution& d);
+const char* NameOf(const Distribution& d);
+
+// The parameters in the dtype in which they are computed for a result of that dtype.
+Distribution Widened(Distribution d, DType type);
+
+// The dtype in which results are given back.
+DType ResultType(absl::Span<const Tensor> parameters);
+
+// For each that says what `f` makes of it; else an Error: `what` is not known of it.
+template <typename F>
+Tensor OfEach(const Distribution& d, const char* what, F f) {
+  return std::visit(
+      [&](const auto& of) -> Tensor {
+        if constexpr (requires { f(of); }) {
+          return f(of);
+        } else {
+          Fail("a ", NameOf(d), " has no closed form of ", what);
+        }
+      },
+      d);
+}
+
+}  // namespace tessera::internal

@@ -1,0 +1,117 @@
+// Rows of functions that are no members of Tensor: special ones, and those of distributions.
+#include "graph/distributions.h"
+#include "graph/special_functions.h"
+#include "tests/support/composite_rows.h"
+
+namespace tessera {
+
+namespace {
+
+using In = const std::vector<Tensor>&;
+using Out = std::vector<Tensor>;
+
+void AddSpecial(std::vector<CompositeRow>& rows) {
+  rows.push_back({"BetaInc",
+                  {{{3, 4}, 0.2, 3}, {{4}, 0.2, 3}, {{3, 4}, 0.1, 0.9}},
+                  [](In x) -> Out { return {BetaInc(x[0], x[1], x[2])}; }});
+  rows.push_back({"Entropies", {{{3, 5}, 0.2, 3}, {{5}, 0.2, 3}}, [](In x) -> Out {
+                    return {RelEntr(x[0], x[1]), KlDiv(x[0], x[1]), Gamma(x[0]), Log1mExp(x[1])};
+                  }});
+}
+
+void AddDensities(std::vector<CompositeRow>& rows) {
+  const std::vector<CompositeInput> inputs = {{{2, 4}, 0.5, 2}, {{4}, 0.5, 2}, {{2, 4}, 0.1, 0.9}};
+  rows.push_back(
+      {"Densities", inputs, [](In v) -> Out {
+         const Tensor &a = v[0], &b = v[1], &x = v[2];
+         return {
+             LogProb(NormalDistribution{a, b}, x),      LogProb(LogNormalDistribution{a, b}, x),
+             LogProb(LaplaceDistribution{a + 1, b}, x), LogProb(CauchyDistribution{a, b}, x),
+             LogProb(GumbelDistribution{a, b}, x),      LogProb(LogisticDistribution{a, b}, x),
+             LogProb(StudentTDistribution{a, b, a}, x), LogProb(UniformDistribution{-a, b + 1}, x),
+             LogProb(WeibullDistribution{a, b}, x),     LogProb(VonMisesDistribution{a, b}, x)};
+       }});
+  rows.push_back({"DensitiesOfShapes", inputs, [](In v) -> Out {
+                    const Tensor &a = v[0], &b = v[1], &x = v[2];
+                    return {LogProb(GammaDistribution{a, b}, x),
+                            LogProb(InverseGammaDistribution{a, b}, x),
+                            LogProb(BetaDistribution{a, b}, x),
+                            LogProb(ParetoDistribution{a, b * 0.04}, x),
+                            LogProb(HalfNormalDistribution{a}, x),
+                            LogProb(ExponentialDistribution{b}, x),
+                            LogProb(DirichletDistribution{a}, x / x.Sum(-1, true))};
+                  }});
+  rows.push_back({"DensitiesOfCounts",
+                  {{{2, 4}, 0.5, 2}, {{4}, 0.5, 2}, {{2, 4}, 0, 4, kInt32}},
+                  [](In v) -> Out {
+                    const Tensor &a = v[0], &b = v[1], &x = v[2];
+                    return {LogProb(BernoulliDistribution{a - b}, x % 2),
+                            LogProb(BinomialDistribution{x + 2, a - b}, x),
+                            LogProb(GeometricDistribution{a}, x),
+                            LogProb(NegativeBinomialDistribution{a, b}, x),
+                            LogProb(PoissonDistribution{b}, x),
+                            LogProb(CategoricalDistribution{a}, x.Select(-1, 0)),
+                            LogProb(MultinomialDistribution{a}, x)};
+                  }});
+}
+
+void AddMoments(std::vector<CompositeRow>& rows) {
+  const std::vector<CompositeInput> inputs = {{{2, 3}, 2.5, 4}, {{3}, 0.5, 2}};
+  rows.push_back(
+      {"Moments", inputs, [](In v) -> Out {
+         const Tensor &a = v[0], &b = v[1];
+         Out out;
+         for (const Distribution& d :
+              {Distribution(LogNormalDistribution{a * 0.1, b}),
+               Distribution(StudentTDistribution{a, b, b}),
+               Distribution(InverseGammaDistribution{a, b}), Distribution(BetaDistribution{a, b}),
+               Distribution(WeibullDistribution{a, b}), Distribution(VonMisesDistribution{a, b}),
+               Distribution(GeometricDistribution{b}), Distribution(DirichletDistribution{a})}) {
+           out.insert(out.end(), {Mean(d), Variance(d), Entropy(d)});
+         }
+         return out;
+       }});
+  rows.push_back(
+      {"Shares", {{{2, 3}, 0.5, 2}, {{3}, 0.5, 2}, {{2, 3}, 0.1, 0.9}}, [](In v) -> Out {
+         const Tensor &a = v[0], &b = v[1], &x = v[2];
+         return {Cdf(NormalDistribution{a, b}, x),        Cdf(LaplaceDistribution{b, a}, x),
+                 Cdf(CauchyDistribution{a, b}, x),        Cdf(WeibullDistribution{a, b}, x),
+                 Cdf(ParetoDistribution{a, b * 0.04}, x), Cdf(ExponentialDistribution{a}, x)};
+       }});
+  rows.push_back({"Divergences", {{{2, 3}, 0.5, 2}, {{3}, 0.5, 2}}, [](In v) -> Out {
+                    const Tensor &a = v[0], &b = v[1], c = a + 0.3, d = b * 1.2;
+                    return {KlDivergence(NormalDistribution{a, b}, NormalDistribution{c, d}),
+                            KlDivergence(LaplaceDistribution{a, b}, LaplaceDistribution{c, d}),
+                            KlDivergence(GumbelDistribution{a, b}, GumbelDistribution{c, d}),
+                            KlDivergence(GammaDistribution{a, b}, GammaDistribution{c, d}),
+                            KlDivergence(BetaDistribution{a, b}, BetaDistribution{c, d}),
+                            KlDivergence(WeibullDistribution{a, b}, WeibullDistribution{c, d}),
+                            KlDivergence(PoissonDistribution{a}, PoissonDistribution{b}),
+                            KlDivergence(CategoricalDistribution{a}, CategoricalDistribution{b}),
+                            KlDivergence(DirichletDistribution{a}, DirichletDistribution{b})};
+                  }});
+  // Matrices with what is above 0 on their diagonals.
+  rows.push_back({"NormalVectors", {{{2, 3}}, {{3, 3}}, {{2, 1, 3}}}, [](In v) -> Out {
+                    const Tensor l = v[1] * 0.3 + Tensor::Eye(3) * 2;
+                    const MultivariateNormalDistribution p{v[0], l}, q{v[0] * 0.5, l * 1.5};
+                    return {LogProb(p, v[2]), Entropy(p), Variance(p), KlDivergence(p, q)};
+                  }});
+  rows.push_back({"DrawnOfDistributions",
+                  {{{2, 3}, 0.5, 2}, {{3}, 0.5, 2}},
+                  [](In v) -> Out {
+                    return {Draw(NormalDistribution{v[0], v[1]}, {4}) * 0,
+                            Draw(GammaDistribution{v[0], v[1]}) * 0,
+                            Draw(CategoricalDistribution{v[0]}) * 0};
+                  },
+                  false});
+}
+
+}  // namespace
+
+void AddFreeRows(std::vector<CompositeRow>& rows) {
+  AddSpecial(rows);
+  AddDensities(rows);
+  AddMoments(rows);
+}
+
+}  // namespace tessera
