@@ -5,6 +5,7 @@
 #include "graph/distributions.h"
 #include "graph/grad.h"
 #include "graph/special_functions.h"
+#include "graph/statistics.h"
 #include "runtime/jit.h"
 #include "runtime/realize.h"
 #include "tests/graph/tensor_testing.h"
@@ -348,6 +349,19 @@ const std::vector<Function>& FunctionsAlong() {
          return LogProb(StudentTDistribution{row, x, x.Abs() + 1}, x.Select(2, 0).Unsqueeze(2)) +
                 LogProb(CategoricalDistribution{x}, Tensor::Arange(x.shape()[0]).Unsqueeze(1) % 4)
                     .Unsqueeze(2);
+       }},
+      {"Quantiles",
+       [](const Tensor& x) {
+         return Quantiles(x, {0.25, 0.8}, 0);
+       }},
+      {"HistogramDd",
+       [](const Tensor& x) {
+         return HistogramDd(Last(x).Flatten(0, 1).SliceAxis(1, {0, 1}), {{3, -1, 1}}) +
+                HistogramDd(x.Flatten(1).SliceAxis(1, {0, 2}), {{1, -1, 2}, {3, -1, 1}});
+       }},
+      {"UnevenTrapezoid",
+       [](const Tensor& x) {
+         return Trapezoid(x, Tensor::Arange(x.shape()[0]).Square(), 0) + Unwrap(x, 2, 0).Sum(0);
        }},
       {"BetaIncAlong",
        [](const Tensor& x) { return BetaInc(Last(x).Abs() + 0.5, 2, Last(x).Sigmoid()); }},

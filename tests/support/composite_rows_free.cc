@@ -1,6 +1,9 @@
-// Rows of functions that are no members of Tensor: special ones, and those of distributions.
+// Rows of functions that are no members of Tensor: special ones, those of distributions, of samples
+// and of matrices.
 #include "graph/distributions.h"
+#include "graph/matrix_functions.h"
 #include "graph/special_functions.h"
+#include "graph/statistics.h"
 #include "tests/support/composite_rows.h"
 
 namespace tessera {
@@ -106,9 +109,67 @@ void AddMoments(std::vector<CompositeRow>& rows) {
                   false});
 }
 
+Out PartsOf(const UniqueElements& u) { return {u.values, u.indices, u.counts, u.inverse}; }
+
+void AddSamples(std::vector<CompositeRow>& rows) {
+  rows.push_back({"SeveralQuantiles", {{{4, 6}}}, [](In x) -> Out {
+                    return {Quantiles(x[0], {0.25, 0.6}, 1), Quantiles(x[0], {0.1, 0.9})};
+                  }});
+  rows.push_back({"Boxes",
+                  {{{9, 2}}, {{9}}},
+                  [](In x) -> Out {
+                    const std::vector<HistogramAxis> axes = {{3, -1, 2}, {2, -1, 1}};
+                    return {HistogramDd(x[0], axes), HistogramDd(x[0], axes, x[1])};
+                  },
+                  false});
+  rows.push_back({"UniqueRows",
+                  {{{6, 3}, 0, 2, kInt32}},
+                  [](In x) { return PartsOf(UniqueRows(x[0], 5)); },
+                  false});
+  rows.push_back({"Runs",
+                  {{{9}, 0, 2, kInt32}, {{3, 5}, 0, 3, kInt32}},
+                  [](In x) -> Out {
+                    Out out = PartsOf(UniqueConsecutive(x[0], 7));
+                    out.push_back(LexSort(x[1]));
+                    out.push_back(RavelIndex({x[1], x[1].Flip(1)}, {2, 3}));
+                    return out;
+                  },
+                  false});
+  rows.push_back({"Curves", {{{3, 6}}, {{6}}}, [](In x) -> Out {
+                    const Tensor at = x[1].Sort().values;
+                    return {Trapezoid(x[0], at), CumTrapezoid(x[0], at), Gradient(x[0], at),
+                            Unwrap(x[0], 1.7), PDist(x[0])};
+                  }});
+  rows.push_back({"RunningOfNumbers", {{{3, 6}, 0.5, 1.5}, {{7}}, {{3}}}, [](In x) -> Out {
+                    return {NanCumSum(x[0], 1), NanCumProd(x[0], 0), Correlate(x[1], x[2], "full")};
+                  }});
+  rows.push_back(
+      {"Polynomials", {{{4}}, {{3, 5}}, {{4}}}, [](In x) -> Out {
+         return {PolyVal(x[0], x[1]), PolyDer(x[0]), PolyInt(x[0]), PolyFit(x[0], x[2], 1)};
+       }});
+}
+
+void AddMatrices(std::vector<CompositeRow>& rows) {
+  rows.push_back(
+      {"Factors", {{{2, 3, 3}}, {{3, 2}}}, [](In x) -> Out {
+         const LuFactors f = Lu(x[0]);
+         const Tensor l = x[0].Tril() * 0.3 + Tensor::Eye(3) * 2;
+         return {
+             f.p, f.l, f.u, CholeskySolve(l, x[1]), CholeskyInverse(l), LogDet(l), MatrixExp(x[0])};
+       }});
+  rows.push_back(
+      {"Chain", {{{2, 5}}, {{5, 3}}, {{3, 4}}}, [](In x) -> Out { return {MultiDot(x)}; }});
+  rows.push_back(
+      {"MatrixNorms", {{{2, 3, 3}}}, [](In x) -> Out {
+         return {SvdVals(x[0]), NuclearNorm(x[0]), MatrixNorm(x[0], 1), Cond(x[0]), Cond(x[0], 1)};
+       }});
+}
+
 }  // namespace
 
 void AddFreeRows(std::vector<CompositeRow>& rows) {
+  AddSamples(rows);
+  AddMatrices(rows);
   AddSpecial(rows);
   AddDensities(rows);
   AddMoments(rows);

@@ -1,0 +1,190 @@
+// Samples, rows, curves and polynomials: NumPy's values, and SciPy's, of sin(0.7 i); and errors.
+#include "graph/statistics.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "tests/graph/tensor_testing.h"
+
+namespace tessera {
+namespace {
+
+using Values = std::vector<double>;
+
+Values Computed(const Tensor& t) { return t.Cast(kFloat64).ToVector<double>(); }
+Tensor Of(const Values& v) { return Tensor::From(v); }
+Tensor Waves(const Dims& shape) {
+  const Extent n = Shape(shape.extents()).Elements();
+  return (Tensor::Arange(n, kFloat64) * 0.7).Sin().Reshape(shape).To("CPU");
+}
+
+TEST(Statistics, Quantiles) {
+  const Tensor x = Waves({3, 5});
+  const Tensor along = Quantiles(x, {0, 0.3, 0.75}, 1);
+  EXPECT_EQ(along.shape(), Shape({3, 3}));
+  ExpectNear(
+      Computed(along),
+      {0, -0.9824526126243326, -0.36647912925192677, 0.39683405757226226, -0.8235139455053345,
+       0.3866760096232395, 0.8632093666488739, -0.35078322768961984, 0.8545989080882814},
+      1e-14);
+  ExpectNear(Computed(Quantiles(x, {0.5, 1})), {0.3190983623493521, 0.9881682338770003}, 1e-14);
+  const Tensor kept = Quantiles(x, {0.3, 0.6}, 0, true, QuantileMethod::kHigher);
+  EXPECT_EQ(kept.shape(), Shape({2, 1, 5}));
+  ExpectNear(Computed(kept),
+             {0, 0.644217687237691, 0.8545989080882814, 0.3190983623493521, 0.016813900484349713,
+              0.6569865987187891, 0.9881682338770003, 0.9854497299884601, 0.8632093666488739,
+              0.3349881501559051},
+             1e-14);
+  EXPECT_EQ(Computed(Quantiles(Of({3}).Reshape({}), {0, 1})), (Values{3, 3}));
+  EXPECT_ERROR(Quantiles(x, {}), "Quantiles", "one share or more");
+  EXPECT_ERROR(Quantiles(x, {0.5, 2}), "Quantiles", "not 2");
+}
+
+TEST(Statistics, HistogramDd) {
+  const Tensor points = Waves({20, 2}), weights = Tensor::Arange(20, kFloat64) + 0.5;
+  const std::vector<HistogramAxis> axes = {{3, -1, 1}, {2, -0.5, 0.5}};
+  const Tensor counts = HistogramDd(points, axes);
+  EXPECT_EQ(counts.shape(), Shape({3, 2}));
+  EXPECT_EQ(counts.dtype(), kInt32);
+  EXPECT_EQ(Computed(counts), (Values{0, 2, 1, 0, 1, 2}));
+  EXPECT_EQ(Computed(HistogramDd(points, axes, weights)), (Values{0, 18, 11.5, 0, 2.5, 22}));
+  // What lies on the last edge counts, NaN does not.
+  const Tensor edges = Tensor::From({{1., 0.5}, {kNan, 0.}, {0., kNan}, {-1., -0.5}});
+  EXPECT_EQ(Computed(HistogramDd(edges, axes)), (Values{1, 0, 0, 0, 0, 1}));
+  EXPECT_EQ(Computed(HistogramDd(Tensor::Zeros({0, 2}), axes)), Values(6, 0));
+  EXPECT_ERROR(HistogramDd(points, {{3, -1, 1}}), "HistogramDd", "f64[20, 2]");
+  EXPECT_ERROR(HistogramDd(points, {{3, -1, 1}, {2, 1, 1}}), "HistogramDd", "along axis 1");
+}
+
+void ExpectUnique(const UniqueElements& u, const Values& values, const Values& indices,
+                  const Values& counts, const Values& inverse) {
+  EXPECT_EQ(Computed(u.values), values);
+  EXPECT_EQ(Computed(u.indices), indices);
+  EXPECT_EQ(Computed(u.counts), counts);
+  EXPECT_EQ(Computed(u.inverse), inverse);
+}
+
+TEST(Statistics, UniqueRows) {
+  const Tensor rows = Tensor::From(
+      {{0, 1, 2}, {0, 1, 0}, {1, 2, 0}, {1, 0, 1}, {2, 0, 1}, {0, 1, 2}, {0, 1, 0}, {1, 2, 0}});
+  const Values indices = {1, 0, 3, 2, 4}, inverse = {1, 0, 3, 2, 4, 1, 0, 3};
+  const UniqueElements u = UniqueRows(rows, 5);
+  ExpectUnique(u, {0, 1, 0, 0, 1, 2, 1, 0, 1, 1, 2, 0, 2, 0, 1}, indices, {2, 2, 1, 2, 1}, inverse);
+  // Columns, of which there are fewer than asked for.
+  const UniqueElements columns = UniqueRows(rows.Transpose(), 6, 1, -7);
+  EXPECT_EQ(columns.values.shape(), Shape({3, 6}));
+  ExpectUnique(columns, {0, 0, 1, 1, 2, -7, 1, 1, 0, 2, 0, -7, 0, 2, 1, 0, 1, -7},
+               {1, 0, 3, 2, 4, 0}, {2, 2, 1, 2, 1, 0}, inverse);
+  // Each NaN equals each; axes beyond the second count as well.
+  const Tensor odd = Tensor::From({{kNan, 1.}, {kNan, 1.}, {0., kNan}, {-0., kNan}});
+  EXPECT_EQ(Computed(UniqueRows(odd, 4).counts), (Values{2, 2, 0, 0}));
+  EXPECT_EQ(UniqueRows(Waves({4, 2, 3}), 3).values.shape(), Shape({3, 2, 3}));
+  EXPECT_EQ(Computed(UniqueRows(Tensor::From({3, 1, 3}), 2).values), (Values{1, 3}));
+  ExpectUnique(UniqueRows(Tensor::Zeros({0, 2}), 1, 0, 4), {4, 4}, {0}, {0}, {});
+  EXPECT_EQ(Computed(UniqueRows(Tensor::Zeros({3, 0}), 2).counts), (Values{3, 0}));
+  EXPECT_ERROR(UniqueRows(Tensor::Scalar(1), 1), "UniqueRows", "axis");
+}
+
+// torch.unique_consecutive
+TEST(Statistics, UniqueConsecutive) {
+  const Tensor x = Tensor::From({1, 1, 2, 2, 2, 1, 3, 3});
+  ExpectUnique(UniqueConsecutive(x, 5, 9), {1, 2, 1, 3, 9}, {0, 2, 5, 6, 0}, {2, 3, 1, 2, 0},
+               {0, 0, 1, 1, 1, 2, 3, 3});
+  EXPECT_EQ(Computed(UniqueConsecutive(x, 2).values), (Values{1, 2}));
+  ExpectUnique(UniqueConsecutive(Tensor::Zeros({0}), 1, 4), {4}, {0}, {0}, {});
+  EXPECT_ERROR(UniqueConsecutive(Waves({2, 2}), 3), "UniqueConsecutive", "a vector, not f64[2, 2]");
+}
+
+TEST(Statistics, OrderByKeys) {
+  const Tensor keys =
+      Tensor::From({{0, 0, 1, 1, 2, 0, 0, 1}, {1, 1, 2, 0, 0, 1, 1, 2}, {2, 0, 0, 1, 1, 2, 0, 0}});
+  EXPECT_EQ(Computed(LexSort(keys)), (Values{1, 6, 2, 7, 3, 4, 0, 5}));
+  EXPECT_ERROR(LexSort(Waves({2})), "LexSort", "keys [K, N]");
+  const Tensor i = Tensor::From({0, 1, 2, -1}), j = Tensor::From({0, 3, 4, 1});
+  EXPECT_EQ(Computed(RavelIndex({i, j}, {3, 5})), (Values{0, 8, 14, -1}));
+  EXPECT_ERROR(RavelIndex({i}, {3, 5}), "RavelIndex", "axes of [3, 5]");
+}
+
+TEST(Statistics, CurvesAtUnevenDistances) {
+  const Tensor x = Of({0, 0.5, 0.75, 2, 2.5}), y = Waves({2, 5});
+  ExpectNear(Computed(Trapezoid(y, x)), {1.81972416356222, -1.6995310140629438}, 1e-14);
+  const Values sums = {0.16105442180942275, 0.3647628489626916,  1.5201747843610254,
+                       1.81972416356222,    -0.3055897500258019, -0.5373432981555419,
+                       -1.5459178297159508, -1.6995310140629438};
+  ExpectNear(Computed(CumTrapezoid(y, x)), sums, 1e-14);
+  ExpectNear(Computed(CumTrapezoid(y.Transpose(), x, 0).Transpose()), sums, 1e-14);
+  const Values slopes = {1.288435374475382,   1.3394305721605115,  1.1211414273906188,
+                         -0.7825423923247179, -1.0564424329859377, -1.0415850894479357,
+                         -0.6428666037112982, -0.3227646707355482, 1.0061004204528472,
+                         1.2961610767133427};
+  ExpectNear(Computed(Gradient(y, x)), slopes, 1e-14);
+  ExpectNear(Computed(Gradient(y.Transpose(), x, 0).Transpose()), slopes, 1e-14);
+  ExpectNear(Computed(Gradient(y, x.Expand({2, 5}))), slopes, 1e-14);
+  EXPECT_EQ(Computed(Trapezoid(Tensor::Zeros({2, 0}), Tensor::Zeros({0}))), (Values{0, 0}));
+  EXPECT_ERROR(Trapezoid(y, Of({1, 2})), "Trapezoid", "along axis 1 of f64[2, 5]");
+  EXPECT_ERROR(Gradient(Of({1}), Of({1})), "Gradient", "at least two elements");
+}
+
+TEST(Statistics, Unwrap) {
+  const Tensor x = Of({0, 1, 2.5, 4, -2, -1, 3, -3.5, 6.5, 0.2});
+  ExpectNear(Computed(Unwrap(x)),
+             {0, 1, 2.5, 4, 4.283185307179586, 5.283185307179586, 3, 2.7831853071795862,
+              0.21681469282041377, 0.2},
+             1e-14);
+  ExpectNear(Computed(Unwrap(x, 4)), {0, 1, 2.5, 4, 2, 3, 3, 4.5, 6.5, 8.2}, 1e-14);
+  EXPECT_EQ(Computed(Unwrap(Of({0, 2, 0, -2, 0, 4}), 4)), (Values{0, 2, 0, -2, 0, 0}));
+  ExpectNear(Computed(Unwrap(x.Reshape({10, 1}), 4, 0)), Computed(Unwrap(x, 4)), 0);
+  EXPECT_EQ(Computed(Unwrap(Of({7}))), Values{7});
+  EXPECT_EQ(Unwrap(Tensor::From({0, 7})).dtype(), kFloat32);
+  EXPECT_ERROR(Unwrap(x, 0), "Unwrap", "period above 0");
+}
+
+TEST(Statistics, OfVectors) {
+  const Tensor gaps = Of({1, kNan, 2, 3, kNan});
+  EXPECT_EQ(Computed(NanCumSum(gaps, 0)), (Values{1, 1, 3, 6, 6}));
+  EXPECT_EQ(Computed(NanCumProd(gaps, 0)), (Values{1, 1, 2, 6, 6}));
+  EXPECT_EQ(Computed(NanCumSum(Tensor::From({1, 2}), 0)), (Values{1, 3}));
+  const Tensor a = Of({1, 2, 3, 4}), b = Of({0, 1, 0.5});
+  EXPECT_EQ(Computed(Correlate(a, b)), (Values{3.5, 5}));
+  EXPECT_EQ(Computed(Correlate(a, b, "same")), (Values{2, 3.5, 5, 4}));
+  EXPECT_EQ(Computed(Correlate(a, b, "full")), (Values{0.5, 2, 3.5, 5, 4, 0}));
+  ExpectNear(Computed(PDist(Waves({4, 3}))),
+             {1.6205776237068297, 2.453461311213304, 0.021287146668864304, 2.196315229090455,
+              1.616434131801279, 2.4697300343233475},
+             1e-13);
+  ExpectNear(Computed(PDist(Waves({4, 3}), 1)),
+             {2.5086718614087395, 4.114962440136393, 0.03230131585398787, 3.332709312025401,
+              2.507345376294028, 4.147263755990381},
+             1e-13);
+  EXPECT_EQ(PDist(Waves({1, 3})).shape(), Shape({0}));
+  EXPECT_ERROR(PDist(a), "PDist", "rows [N, E]");
+}
+
+TEST(Statistics, Polynomials) {
+  const Tensor x = Tensor::Arange(6, kFloat64) * 10, y = Waves({6});
+  ExpectNear(
+      Computed(PolyFit(x, y, 3)),
+      {8.330111800766051e-06, -0.0024332866640558552, 0.09382768107973222, -0.014711493080613288},
+      1e-13);
+  const Tensor both = PolyFit(x, Stack({y, x * x}, 1), 2);
+  ExpectNear(Computed(both),
+             {-0.0018085282789983997, 1, 0.08241542791268268, 0, 0.010278842321684275, 0}, 1e-11);
+  EXPECT_EQ(PolyFit(Tensor::Arange(4), Tensor::Arange(4), 1).dtype(), kFloat32);
+  ExpectNear(
+      Computed(PolyVal(Of({1, -2, 0.5}), Waves({5}))),
+      {0.5, -0.3734189459255025, -0.49978828964259125, -0.48128832262739785, -0.05775923956693496},
+      1e-14);
+  EXPECT_EQ(Computed(PolyVal(Tensor::Zeros({0}), Of({3}))), Values{0});
+  EXPECT_EQ(Computed(PolyDer(Of({3, 2, 1, 5}))), (Values{9, 4, 1}));
+  EXPECT_EQ(PolyDer(Of({3})).shape(), Shape({0}));
+  EXPECT_EQ(Computed(PolyInt(Of({3, 2, 1}))), (Values{1, 1, 1, 0}));
+  EXPECT_EQ(Computed(PolyInt(Tensor::Zeros({0}))), Values{0});
+  EXPECT_ERROR(PolyFit(x, Of({1}), 1), "PolyFit", "y [N] or [N, K]");
+  EXPECT_ERROR(PolyVal(both, x), "PolyVal", "a vector of coefficients");
+}
+
+}  // namespace
+}  // namespace tessera
