@@ -69,6 +69,19 @@ Tensor internal::OverlapAdd(const Tensor& g, int axis, const Extent& n, int64_t 
     return rows.Window(axis, {k}, {k}, {k + 1}).Sum(-1).Cast(g.dtype());
   }
   if (k <= stride && dilation == 1) return SideBySide(g, axis, n, stride);
+  if (k > kFewTerms && dilation == 1) {
+    // Blocks as long as the stride overlap whole ones: as many terms as a window has blocks.
+    const int64_t blocks = (k + stride - 1) / stride;
+    Pairs rest(g.rank(), {0, 0});
+    rest.back() = {0, blocks * stride - k};
+    const Tensor of_blocks = g.Pad(rest).Unflatten(-1, {blocks, stride}).Transpose(-2, -1);
+    const Extent count = g.shape()[axis] + Extent(blocks - 1);
+    const Tensor added = OverlapAdd(of_blocks, axis, count, 1, 1);
+    const Tensor t = added.MoveAxis({-1}, {axis + 1}).Flatten(axis, axis + 1);
+    Pairs after(t.rank(), {0, 0});
+    after[axis] = {0, stride - 1};  // there may be so many elements that no window reaches
+    return internal::KnownPart(t.Pad(after), axis, 0, n);
+  }
   Tensor sum;
   for (int64_t w = 0; w < k; ++w) {
     const int64_t most = (k - 1 - w) * dilation + stride - 1;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/distributions.h"
 #include "graph/grad.h"
+#include "graph/signals.h"
 #include "graph/special_functions.h"
 #include "graph/statistics.h"
 #include "runtime/jit.h"
@@ -362,6 +363,11 @@ const std::vector<Function>& FunctionsAlong() {
       {"UnevenTrapezoid",
        [](const Tensor& x) {
          return Trapezoid(x, Tensor::Arange(x.shape()[0]).Square(), 0) + Unwrap(x, 2, 0).Sum(0);
+       }},
+      {"StftAlong",
+       [](const Tensor& x) {
+         const StftOptions o{.size = 4, .hop = 2};
+         return Istft(Stft(x.Permute({2, 1, 0}).Flatten(1), o), o);
        }},
       {"BetaIncAlong",
        [](const Tensor& x) { return BetaInc(Last(x).Abs() + 0.5, 2, Last(x).Sigmoid()); }},

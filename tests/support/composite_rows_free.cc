@@ -2,6 +2,7 @@
 // and of matrices.
 #include "graph/distributions.h"
 #include "graph/matrix_functions.h"
+#include "graph/signals.h"
 #include "graph/special_functions.h"
 #include "graph/statistics.h"
 #include "tests/support/composite_rows.h"
@@ -165,9 +166,31 @@ void AddMatrices(std::vector<CompositeRow>& rows) {
        }});
 }
 
+void AddSignals(std::vector<CompositeRow>& rows) {
+  const auto options = [] {
+    return StftOptions{.size = 6, .hop = 2, .window = Tensor::HannWindow(6)};
+  };
+  rows.push_back({"Spectra", {{{3, 14}}}, [=](In x) -> Out {
+                    const Tensor z = Stft(x[0], options());
+                    return {z, Istft(z * 2, options())};
+                  }});
+  rows.push_back({"Mels", {{{2, 14}}}, [=](In x) -> Out {
+                    const Tensor mels = MelSpectrogram(x[0], options(), {.mels = 3, .rate = 100});
+                    return {Spectrogram(x[0], options(), 1), AmplitudeToDb(mels + 1),
+                            x[0].SliceAxis(1, {0, 5}).MatMul(MelFilters(5, {.mels = 2}))};
+                  }});
+  rows.push_back({"CosineTransforms", {{{3, 5}}}, [](In x) -> Out {
+                    return {Dct(x[0]), Idct(x[0], 0, "ortho"), x[0] * KaiserWindow(5)};
+                  }});
+  rows.push_back({"Resampled", {{{3, 11}}, {{3, 5}, 0, 256, kInt32}}, [](In x) -> Out {
+                    return {Resample(x[0], 3, 2), MuLawEncode(x[0] * 0.5), MuLawDecode(x[1])};
+                  }});
+}
+
 }  // namespace
 
 void AddFreeRows(std::vector<CompositeRow>& rows) {
+  AddSignals(rows);
   AddSamples(rows);
   AddMatrices(rows);
   AddSpecial(rows);
