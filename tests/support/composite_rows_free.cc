@@ -2,6 +2,7 @@
 // and of matrices.
 #include "graph/distributions.h"
 #include "graph/matrix_functions.h"
+#include "graph/network_functions.h"
 #include "graph/signals.h"
 #include "graph/special_functions.h"
 #include "graph/statistics.h"
@@ -187,9 +188,24 @@ void AddSignals(std::vector<CompositeRow>& rows) {
                   }});
 }
 
+void AddLayers(std::vector<CompositeRow>& rows) {
+  rows.push_back({"Bags", {{{5, 3}}, {{2, 4}, 0, 5, kInt32}, {{2, 4}}}, [](In x) -> Out {
+                    return {EmbeddingBag(x[0], x[1], BagMode::kSum, 1, x[2]),
+                            EmbeddingBag(x[0], x[1]), EmbeddingBag(x[0], x[1], BagMode::kMax)};
+                  }});
+  rows.push_back({"Bilinear", {{{2, 3}}, {{2, 4}}, {{2, 3, 4}}, {{2}}}, [](In x) -> Out {
+                    return {Bilinear(x[0], x[1], x[2], x[3])};
+                  }});
+  rows.push_back({"SparseLayers", {{{3, 5}}, {{3, 5}, 0.1, 0.9}}, [](In x) -> Out {
+                    return {Sparsemax(x[0]), Squareplus(x[0]), Renorm(x[0], 2, 0, 2),
+                            AlphaDropout(x[0], 0), SigmoidFocalLoss(x[0], x[1])};
+                  }});
+}
+
 }  // namespace
 
 void AddFreeRows(std::vector<CompositeRow>& rows) {
+  AddLayers(rows);
   AddSignals(rows);
   AddSamples(rows);
   AddMatrices(rows);
