@@ -403,7 +403,7 @@ std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, ChatForm form,
   return tokenizer.Encode(w.out, options);
 }
 
-AnswerReader::AnswerReader(const Tokenizer& tokenizer, ChatForm form)
+AnswerReader::AnswerReader(const Tokenizer& tokenizer, std::optional<ChatForm> form)
     : tokenizer_(tokenizer), harmony_(form == ChatForm::kHarmony) {}
 
 std::string AnswerReader::Show(int32_t token) {

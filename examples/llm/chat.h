@@ -1,12 +1,12 @@
-// Conversations as the text that models were trained on, and how they end.
+// Conversations as the text that models of known families were trained on, and how they end.
 //
-// The template in a model file is a program (Jinja) by whoever made the file. The supported
-// families use few forms in all, so a template is recognised by the marks it contains and our own
-// code writes the text: nothing from the file runs, and what a user types can never become a
-// control token, because names of tokens count only in the marks around it. Texts of a template's
-// own, such as its usual system message, are read from it.
+// A template is recognised by the marks it contains and our own code writes the text: for templates
+// that examples/llm/jinja.h cannot run, and conversations that they refuse. What a user types can
+// never become a control token, because names of tokens count only in the marks around it. Texts of
+// a template's own, such as its usual system message, are read from it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +54,7 @@ std::vector<int32_t> EncodeChat(const Tokenizer& tokenizer, ChatForm form,
 // each after a header between marks.
 class AnswerReader {
  public:
-  AnswerReader(const Tokenizer& tokenizer, ChatForm form);
+  AnswerReader(const Tokenizer& tokenizer, std::optional<ChatForm> form);
   // What the token shows: no header, and an empty line between messages.
   std::string Show(int32_t token);
   // What of the text that was shown is told again in later turns.

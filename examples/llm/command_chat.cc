@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <iostream>
 
-#include "examples/llm/chat.h"
+#include "examples/llm/chat_writer.h"
 #include "examples/llm/command.h"
 #include "graph/status.h"
 
@@ -11,17 +11,18 @@ namespace {
 
 class Conversation {
  public:
-  Conversation(const Command& command, const Model& model, Session& session, ChatForm form)
+  Conversation(const Command& command, const Model& model, Session& session, ChatWriter writer)
       : command_(command),
         model_(model),
         session_(session),
-        form_(form),
+        writer_(std::move(writer)),
         sampler_(command.sampler, model.config.vocabulary) {
     if (!command.system.empty()) system_.push_back({"system", command.system});
     options_.stops = command.stops;
     options_.sampler = command.sampler;
     options_.interrupted = &interrupted;
     options_.draws = &sampler_;
+    options_.end = writer_.end();
   }
 
   // Answers a message, or says why not and goes on as if it had not been.
@@ -30,29 +31,32 @@ class Conversation {
       Tell("refused", std::string(utf8.message()));
       return absl::OkStatus();
     }
-    const size_t alone = Encode({}, text).size();
+    ASSIGN_OR_RETURN(const std::vector<int32_t> own, Encode({}, text));
+    const size_t alone = own.size();
     if (static_cast<int64_t>(alone) >= session_.context()) {
       Tell("refused",
            absl::StrCat("the message takes ", alone, " of the context's ", session_.context(),
                         " positions, which leaves none for an answer; a larger --context does"));
       return absl::OkStatus();
     }
-    return Answer(text, EncodeWhatFits(text));
+    ASSIGN_OR_RETURN(const std::vector<int32_t> ids, EncodeWhatFits(text));
+    return Answer(text, ids);
   }
 
  private:
-  std::vector<int32_t> Encode(absl::Span<const Message> turns, const std::string& text) const {
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const Message> turns,
+                                              const std::string& text) const {
     std::vector<Message> all = system_;
     all.insert(all.end(), turns.begin(), turns.end());
     all.push_back({"user", text});
-    return EncodeChat(*model_.tokenizer, form_, all);
+    return writer_.Encode(all);
   }
 
   // The conversation in at most three quarters of the context: the oldest turns go first, a system
   // message and what was said last stay.
-  std::vector<int32_t> EncodeWhatFits(const std::string& text) {
+  absl::StatusOr<std::vector<int32_t>> EncodeWhatFits(const std::string& text) {
     while (true) {
-      std::vector<int32_t> ids = Encode(turns_, text);
+      ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(turns_, text));
       if (turns_.empty() || static_cast<int64_t>(ids.size()) <= session_.context() * 3 / 4) {
         return ids;
       }
@@ -66,7 +70,7 @@ class Conversation {
     while (same + 1 < ids.size() && same < fed_.size() && ids[same] == fed_[same]) ++same;
     session_.Rewind(static_cast<int64_t>(same));
     options_.before.assign(ids.begin(), ids.begin() + static_cast<int64_t>(same));
-    AnswerReader reader(*model_.tokenizer, form_);
+    AnswerReader reader(*model_.tokenizer, writer_.form());
     options_.piece = [&](int32_t token) { return reader.Show(token); };
     options_.max_tokens = command_.max_tokens >= 0 ? command_.max_tokens : session_.room();
     ASSIGN_OR_RETURN(const Generated g,
@@ -96,7 +100,7 @@ class Conversation {
   const Command& command_;
   const Model& model_;
   Session& session_;
-  const ChatForm form_;
+  const ChatWriter writer_;
   Sampler sampler_;
   GenerateOptions options_;
   std::vector<Message> system_, turns_;
@@ -106,8 +110,8 @@ class Conversation {
 }  // namespace
 
 absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session& session) {
-  ASSIGN_OR_RETURN(const ChatForm form, RecogniseChat(model.tokenizer->spec().chat_template));
-  Conversation conversation(command, model, session, form);
+  ASSIGN_OR_RETURN(ChatWriter writer, ChatWriter::Make(*model.tokenizer));
+  Conversation conversation(command, model, session, std::move(writer));
   if (command.prompt_given) RETURN_IF_ERROR(conversation.Take(command.prompt));
   std::string line;
   while (!interrupted) {

@@ -96,7 +96,7 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
       break;
     }
     const int32_t token = pick();
-    if (model.tokenizer->EndsText(token)) {
+    if (token == options.end || model.tokenizer->EndsText(token)) {
       out.reason = "end";
       break;
     }

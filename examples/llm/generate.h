@@ -20,6 +20,7 @@ struct GenerateOptions {
   // tokens, which goes on from answer to answer; none: one of its own.
   std::vector<int32_t> before;
   Sampler* draws = nullptr;
+  int32_t end = -1;                                // a token that ends it beside the tokenizer's
   std::function<std::string(int32_t)> piece;       // what a token shows; none: its text
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C
 };

@@ -3,7 +3,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "examples/llm/chat.h"
 #include "examples/llm/config.h"
+#include "examples/llm/jinja.h"
 #include "examples/llm/pattern.h"
 #include "examples/llm/tokenizer.h"
 #include "examples/onnx/plain.h"
@@ -91,6 +93,19 @@ void GraphText(absl::string_view bytes) {
   if (!again.ok() || *again != *roots) std::abort();
 }
 
+void ChatTemplate(absl::string_view bytes) {
+  const absl::StatusOr<jinja::Template> chat = jinja::Template::Parse(bytes);
+  if (!chat.ok()) return;
+  const Message messages[] = {{"user", kText}, {"assistant", "A</think>B"}, {"user", ""}};
+  jinja::Template::Inputs in;
+  in.messages = messages;
+  for (const bool in_parts : {false, true}) {
+    in.in_parts = in_parts;
+    const auto text = chat->Render(in, {.steps = 20'000, .bytes = 4 << 20});
+    if (text.ok() && text->bytes.size() != text->said.size()) std::abort();
+  }
+}
+
 void Parse(absl::string_view bytes) {
 #if FUZZ_TARGET == 0
   Gguf(bytes);
@@ -110,6 +125,8 @@ void Parse(absl::string_view bytes) {
   Npy(bytes);
 #elif FUZZ_TARGET == 8
   GraphText(bytes);
+#elif FUZZ_TARGET == 9
+  ChatTemplate(bytes);
 #else
   const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
   const std::vector<Character> text = Characters(kText);

@@ -1,0 +1,46 @@
+// How conversations with a model are written: by the template of its file, or where that is beyond
+// our interpreter or refuses a conversation, in the form of its family.
+//
+// What was said never becomes a control token: texts of templates know which of their bytes are the
+// template's own (examples/llm/jinja_value.h), and names of tokens count only there.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "examples/llm/chat.h"
+#include "examples/llm/jinja.h"
+#include "examples/llm/tokenizer.h"
+
+namespace tessera::llm {
+
+class ChatWriter {
+ public:
+  // The tokenizer must outlive it. An error says why neither way is open.
+  static absl::StatusOr<ChatWriter> Make(const Tokenizer& tokenizer);
+
+  // The conversation up to where the assistant is to speak.
+  absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const Message> messages,
+                                              const Date& today = Today()) const;
+  // The family's form, if that is known.
+  std::optional<ChatForm> form() const { return form_; }
+  // The token that the template writes after what an assistant says, or -1.
+  int32_t end() const { return end_; }
+
+ private:
+  explicit ChatWriter(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  absl::StatusOr<std::vector<Tokenizer::Part>> Parts(absl::Span<const Message> messages,
+                                                     const Date& today, bool to_answer) const;
+  absl::Status Try();
+  int32_t FindEnd() const;
+
+  const Tokenizer* tokenizer_;
+  std::optional<jinja::Template> template_;
+  bool in_parts_ = false;
+  std::optional<ChatForm> form_;
+  int32_t end_ = -1;
+};
+
+}  // namespace tessera::llm

@@ -1,0 +1,436 @@
+// Recursive descent: a function a level of precedence, and one a statement.
+#include "examples/llm/jinja_parser.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "examples/llm/jinja_cursor.h"
+#include "graph/status.h"
+
+namespace tessera::llm::jinja {
+namespace {
+
+using Nodes = std::vector<const Node*>;
+
+bool IsLiteral(const Token& t) { return t.is(T::kInt) || t.is(T::kFloat) || t.is(T::kString); }
+
+class Parser : Cursor {
+ public:
+  explicit Parser(std::vector<Token> tokens) : Cursor(std::move(tokens)) {}
+
+  absl::StatusOr<Program> All() {
+    program_.body = Statements({});
+    if (!Now().is(T::kEnd)) Fail("a statement ends that has not begun");
+    RETURN_IF_ERROR(status_);
+    return std::move(program_);
+  }
+
+ private:
+  // ---- statements
+
+  // Up to a block that begins with one of these names, which is left where it is, or to the end.
+  Nodes Statements(std::initializer_list<absl::string_view> ends) {
+    const Deeper deeper(this);
+    Nodes out;
+    while (!Now().is(T::kEnd)) {
+      if (Now().is(T::kText)) {
+        Node* n = New(NodeKind::kText);
+        n->literal = Text(Take().text);
+        out.push_back(n);
+      } else if (Now().is(T::kBeginOutput)) {
+        Take();
+        out.push_back(New(NodeKind::kOutput, {Tuple()}));
+        Expect(T::kEndOutput, "", "}}");
+      } else if (std::count(ends.begin(), ends.end(), After().text) > 0) {
+        break;
+      } else {
+        Take();
+        if (const Node* n = Statement()) out.push_back(n);
+      }
+    }
+    return out;
+  }
+  // What is inside of a statement, and the block that ends it.
+  void Body(Nodes* to, Node* owner, std::initializer_list<absl::string_view> ends) {
+    *to = Statements(ends);
+    for (const Node* n : *to) Contain(owner, n);
+    if (Now().is(T::kEnd)) Fail(absl::StrCat("a statement does not end: wants ", *ends.begin()));
+    Take();  // {%
+  }
+  void WholeBody(Node* owner, absl::string_view end) {
+    EndBlock();
+    Body(&owner->body, owner, {end});
+    Take();
+    if (Now().is(T::kName)) Take();  // a macro's end may name it
+    EndBlock();
+  }
+
+  const Node* Statement() {
+    const Token t = Take();
+    if (t.is(T::kName, "if")) return If();
+    if (t.is(T::kName, "for")) return For();
+    if (t.is(T::kName, "set")) return Set();
+    if (t.is(T::kName, "macro")) return Macro();
+    if (t.is(T::kName, "filter")) {
+      Node* n = New(NodeKind::kFilterBody);
+      n->of = {FilterNamed(nullptr)};
+      while (SkipOp("|")) n->of = {FilterNamed(n->of[0])};
+      WholeBody(n, "endfilter");
+      return n;
+    }
+    if (t.is(T::kName, "generation")) {
+      Node* n = New(NodeKind::kScope);
+      WholeBody(n, "endgeneration");
+      return n;
+    }
+    if (t.is(T::kName, "break") || t.is(T::kName, "continue")) {
+      if (loops_ == 0) Fail("a loop is left where there is none");
+      EndBlock();
+      return New(t.text == "break" ? NodeKind::kBreak : NodeKind::kContinue);
+    }
+    Fail(absl::StrCat("the statement '", t.text, "' is not known"));
+    return nullptr;
+  }
+
+  const Node* If() {
+    Node* const first = New(NodeKind::kIf, {Tuple()});
+    Node* n = first;
+    while (status_.ok()) {
+      EndBlock();
+      Body(&n->body, n, {"endif", "elif", "else"});
+      const std::string end = Take().text;
+      if (end == "elif") {  // a chain of them, which is not deeper for it
+        Node* next = New(NodeKind::kIf, {Tuple()});
+        n->otherwise = {next};
+        n = next;
+        continue;
+      }
+      if (end == "else") {
+        EndBlock();
+        Body(&n->otherwise, n, {"endif"});
+        Take();
+      }
+      EndBlock();
+      break;
+    }
+    return first;
+  }
+
+  std::vector<std::string> Targets() {
+    std::vector<std::string> out;
+    const bool within = SkipOp("(");
+    do {
+      out.push_back(Name());
+    } while (SkipOp(","));
+    if (within) ExpectOp(")");
+    return out;
+  }
+
+  const Node* For() {
+    Node* n = New(NodeKind::kFor);
+    n->names = Targets();
+    Expect(T::kName, "in", "in");
+    n->of.push_back(Or());
+    if (SkipName("if")) n->of.push_back(Expression());
+    if (Now().is(T::kName, "recursive")) Fail("loops that call themselves are not known");
+    for (const Node* child : n->of) Contain(n, child);
+    EndBlock();
+    ++loops_;
+    Body(&n->body, n, {"endfor", "else"});
+    --loops_;
+    if (Take().text == "else") {
+      EndBlock();
+      Body(&n->otherwise, n, {"endfor"});
+      Take();
+    }
+    EndBlock();
+    return n;
+  }
+
+  const Node* Set() {
+    Node* n = New(NodeKind::kSet);
+    n->names = Targets();
+    if (SkipOp(".")) {
+      n->text = n->names[0];
+      if (n->names.size() > 1) Fail("several targets with attributes are not known");
+      n->names = {Name()};
+    }
+    if (SkipOp("=")) {
+      n->of = {Tuple()};
+      Contain(n, n->of[0]);
+      EndBlock();
+      return n;
+    }
+    n->kind = NodeKind::kSetBody;
+    const Node* filters = nullptr;
+    while (SkipOp("|")) filters = FilterNamed(filters);
+    n->of = {filters};
+    WholeBody(n, "endset");
+    return n;
+  }
+
+  const Node* Macro() {
+    Node* n = New(NodeKind::kMacro);
+    n->text = Name();
+    ExpectOp("(");
+    while (!SkipOp(")") && status_.ok()) {
+      n->names.push_back(Name());
+      if (SkipOp("=")) {
+        n->named.emplace_back(n->names.back(), Expression());
+        Contain(n, n->named.back().second);
+      }
+      Comma(")");
+    }
+    const int outside = std::exchange(loops_, 0);
+    WholeBody(n, "endmacro");
+    loops_ = outside;
+    return n;
+  }
+
+  // ---- expressions
+
+  const Node* Tuple() {
+    const Node* first = Expression();
+    if (!Now().is(T::kOperator, ",")) return first;
+    Nodes all = {first};
+    while (SkipOp(",") && BeginsExpression()) all.push_back(Expression());
+    return New(NodeKind::kList, std::move(all));
+  }
+  bool BeginsExpression() const {
+    if (Now().is(T::kOperator)) return absl::StrContains("([{-+", Now().text);
+    return Now().is(T::kName) || IsLiteral(Now());
+  }
+
+  const Node* Expression() {
+    const Deeper deeper(this);
+    const Node* n = Or();
+    while (SkipName("if")) {
+      const Node* condition = Or();
+      n = New(NodeKind::kChoice, {n, condition, SkipName("else") ? Expression() : nullptr});
+    }
+    return n;
+  }
+  const Node* Or() {
+    const Node* n = And();
+    while (SkipName("or")) n = New(NodeKind::kOr, {n, And()});
+    return n;
+  }
+  const Node* And() {
+    const Node* n = Not();
+    while (SkipName("and")) n = New(NodeKind::kAnd, {n, Not()});
+    return n;
+  }
+  const Node* Not() {
+    const Deeper deeper(this);
+    return SkipName("not") ? New(NodeKind::kNot, {Not()}) : Compared();
+  }
+  std::string Comparison() {
+    for (const char* op : {"==", "!=", "<", "<=", ">", ">="}) {
+      if (SkipOp(op)) return op;
+    }
+    if (SkipName("in")) return "in";
+    if (Now().is(T::kName, "not") && After().is(T::kName, "in")) {
+      Take();
+      Take();
+      return "not in";
+    }
+    return "";
+  }
+  const Node* Compared() {
+    const Node* first = Sum();
+    Nodes all = {first};
+    std::vector<std::string> operators;
+    for (std::string op = Comparison(); !op.empty(); op = Comparison()) {
+      operators.push_back(op);
+      all.push_back(Sum());
+    }
+    if (operators.empty()) return first;
+    Node* n = New(NodeKind::kCompare, std::move(all));
+    n->names = std::move(operators);
+    return n;
+  }
+  // Those of one level, from the left.
+  const Node* Level(std::initializer_list<absl::string_view> operators,
+                    const Node* (Parser::*next)()) {
+    const Node* n = (this->*next)();
+    while (Now().is(T::kOperator) &&
+           std::count(operators.begin(), operators.end(), Now().text) > 0) {
+      const std::string op = Take().text;
+      Node* both = New(NodeKind::kArithmetic, {n, (this->*next)()});
+      both->text = op;
+      n = both;
+    }
+    return n;
+  }
+  const Node* Sum() { return Level({"+", "-"}, &Parser::Joined); }
+  const Node* Joined() { return Level({"~"}, &Parser::Product); }
+  const Node* Product() { return Level({"*", "/", "//", "%"}, &Parser::Power); }
+  const Node* Power() { return Level({"**"}, &Parser::Unary); }
+  const Node* Unary() { return Filtered(UnaryAlone()); }
+  const Node* UnaryAlone() {
+    const Deeper deeper(this);
+    if (SkipOp("-")) return New(NodeKind::kNegative, {UnaryAlone()});
+    if (SkipOp("+")) return UnaryAlone();
+    return Postfixed(Primary());
+  }
+
+  const Node* Primary() {
+    const Token t = Take();
+    if (t.is(T::kOperator, "(")) {
+      if (SkipOp(")")) return New(NodeKind::kList);
+      const Node* n = Tuple();
+      ExpectOp(")");
+      return n;
+    }
+    if (t.is(T::kOperator, "[")) return ListOf(NodeKind::kList, "]");
+    if (t.is(T::kOperator, "{")) return ListOf(NodeKind::kDict, "}");
+    if (t.is(T::kName)) {
+      if (t.text == "true" || t.text == "True") return Constant(Heap::Bool(true));
+      if (t.text == "false" || t.text == "False") return Constant(Heap::Bool(false));
+      if (t.text == "none" || t.text == "None") return Constant(Heap::None());
+      Node* n = New(NodeKind::kName);
+      n->text = t.text;
+      return n;
+    }
+    if (t.is(T::kInt) || t.is(T::kFloat)) {
+      int64_t whole = 0;
+      double real = 0;
+      if (t.is(T::kInt) && absl::SimpleAtoi(t.text, &whole)) return Constant(Heap::Int(whole));
+      if (t.is(T::kFloat) && absl::SimpleAtod(t.text, &real)) return Constant(Heap::Real(real));
+      Fail(absl::StrCat("the number ", t.text, " is too large"));
+      return Constant({});
+    }
+    if (t.is(T::kString)) {
+      std::string all = t.text;
+      while (Now().is(T::kString)) all += Take().text;
+      Node* n = New(NodeKind::kConstant);
+      n->literal = Text(all);
+      n->constant.kind = Kind::kText;
+      n->constant.text = &n->literal;
+      return n;
+    }
+    Fail(t.text.empty() ? "an expression is missing"
+                        : absl::StrCat("'", t.text, "' begins no expression"));
+    return Constant({});
+  }
+
+  const Node* ListOf(NodeKind kind, absl::string_view end) {
+    Nodes all;
+    while (!SkipOp(end) && status_.ok()) {
+      all.push_back(Expression());
+      if (kind == NodeKind::kDict) {
+        ExpectOp(":");
+        all.push_back(Expression());
+      }
+      Comma(end);
+    }
+    return New(kind, std::move(all));
+  }
+
+  const Node* Postfixed(const Node* n) {
+    while (true) {
+      if (SkipOp(".")) {
+        Node* next = New(Now().is(T::kInt) ? NodeKind::kItem : NodeKind::kAttribute, {n});
+        if (Now().is(T::kInt)) {
+          next->of.push_back(Primary());
+        } else {
+          next->text = Name();
+        }
+        n = next;
+      } else if (SkipOp("[")) {
+        n = Subscript(n);
+      } else if (Now().is(T::kOperator, "(")) {
+        n = Arguments(New(NodeKind::kCall, {n}));
+      } else {
+        return n;
+      }
+    }
+  }
+  const Node* Subscript(const Node* n) {
+    Nodes all = {n};
+    bool slice = false;
+    while (!SkipOp("]") && status_.ok()) {
+      if (SkipOp(":")) {
+        slice = true;
+        while (all.size() < 2) all.push_back(nullptr);
+        const bool none = Now().is(T::kOperator, ":") || Now().is(T::kOperator, "]");
+        all.push_back(none ? nullptr : Expression());
+      } else {
+        all.push_back(Expression());
+        if (!Now().is(T::kOperator, ":") && !Now().is(T::kOperator, "]")) ExpectOp("]");
+      }
+    }
+    if (all.size() < 2 || all.size() > 4 || (!slice && all.size() > 2)) {
+      Fail("wants an index or a slice");
+    }
+    return New(slice ? NodeKind::kSlice : NodeKind::kItem, std::move(all));
+  }
+  // Adds them to a node, where there are any.
+  const Node* Arguments(Node* n) {
+    if (!SkipOp("(")) return n;
+    while (!SkipOp(")") && status_.ok()) {
+      const bool named = Now().is(T::kName) && After().is(T::kOperator, "=");
+      if (named) {
+        const std::string name = Name();
+        Take();
+        n->named.emplace_back(name, Expression());
+        Contain(n, n->named.back().second);
+      } else {
+        n->of.push_back(Expression());
+        Contain(n, n->of.back());
+      }
+      Comma(")");
+    }
+    return n;
+  }
+  const Node* FilterNamed(const Node* of) {
+    Node* n = New(NodeKind::kFilter, {of});
+    n->text = Name();
+    return Arguments(n);
+  }
+
+  const Node* Filtered(const Node* n) {
+    while (true) {
+      if (SkipOp("|")) {
+        n = FilterNamed(n);
+      } else if (SkipName("is")) {
+        const bool negated = SkipName("not");
+        Node* test = New(NodeKind::kTest, {n});
+        test->text = Name();
+        if (Now().is(T::kOperator, "(")) {
+          Arguments(test);
+        } else if (TakesArgument()) {
+          test->of.push_back(Postfixed(Primary()));
+          Contain(test, test->of.back());
+        }
+        n = negated ? New(NodeKind::kNot, {test}) : test;
+      } else if (Now().is(T::kOperator, "(")) {
+        n = Arguments(New(NodeKind::kCall, {n}));
+      } else {
+        return n;
+      }
+    }
+  }
+  // Whether a test's argument without brackets follows.
+  bool TakesArgument() const {
+    const Token& t = Now();
+    if (t.is(T::kOperator)) return t.text == "[" || t.text == "{";
+    if (IsLiteral(t)) return true;
+    constexpr absl::string_view kWords[] = {"else", "or", "and", "if", "is", "in", "not"};
+    return t.is(T::kName) && std::count(std::begin(kWords), std::end(kWords), t.text) == 0;
+  }
+
+  int loops_ = 0;  // around what is parsed
+};
+
+}  // namespace
+
+absl::StatusOr<Program> Parse(absl::string_view text) {
+  ASSIGN_OR_RETURN(std::vector<Token> tokens, Lex(text));
+  return Parser(std::move(tokens)).All();
+}
+
+}  // namespace tessera::llm::jinja

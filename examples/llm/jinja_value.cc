@@ -1,0 +1,294 @@
+// What values are to each other, and how they are written.
+#include "examples/llm/jinja_value.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace tessera::llm::jinja {
+
+Text Text::Part(size_t begin, size_t end) const {
+  Text out;
+  out.bytes = bytes.substr(begin, end - begin);
+  out.said = said.substr(begin, end - begin);
+  return out;
+}
+
+void Text::Append(const Text& t) {
+  bytes += t.bytes;
+  said += t.said;
+}
+
+bool IsTrue(const Value& v) {
+  switch (v.kind) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return false;
+    case Kind::kBool:
+    case Kind::kInt:
+      return v.number != 0;
+    case Kind::kFloat:
+      return v.real != 0;
+    case Kind::kText:
+      return v.text->size() > 0;
+    case Kind::kList:
+      return !v.list->empty();
+    case Kind::kDict:
+      return !v.dict->empty();
+    case Kind::kNamespace:
+    case Kind::kFunction:
+      return true;
+  }
+  return false;
+}
+
+const char* NameOf(Kind kind) {
+  constexpr const char* kNames[] = {"undefined",   "none",      "a bool", "an integer",
+                                    "a float",     "a text",    "a list", "a dictionary",
+                                    "a namespace", "a function"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+const Value* Find(const Dict& dict, absl::string_view key) {
+  for (const auto& [k, v] : dict) {
+    if (k.is(Kind::kText) && k.bytes() == key) return &v;
+  }
+  return nullptr;
+}
+
+bool Heap::Step() {
+  if (--left_.steps < 0) Fail("the template takes too many steps");
+  return !failed();
+}
+
+bool Heap::Charge(size_t bytes) {
+  left_.bytes -= static_cast<int64_t>(std::min(bytes, size_t{1} << 60));
+  if (left_.bytes < 0) Fail("the template makes too much text");
+  return !failed();
+}
+
+int Heap::Compare(const Value& a, const Value& b) {
+  if (!Step()) return 0;
+  if (a.IsNumber() && b.IsNumber()) {
+    const bool whole = !a.is(Kind::kFloat) && !b.is(Kind::kFloat);
+    if (whole) return a.number < b.number ? -1 : a.number > b.number ? 1 : 0;
+    return a.Real() < b.Real() ? -1 : a.Real() > b.Real() ? 1 : 0;
+  }
+  if (a.is(Kind::kText) && b.is(Kind::kText)) return a.bytes().compare(b.bytes());
+  if (!a.is(Kind::kList) || !b.is(Kind::kList)) {
+    Fail(NameOf(a.kind), " and ", NameOf(b.kind), " cannot be compared");
+    return 0;
+  }
+  const size_t both = std::min(a.list->size(), b.list->size());
+  for (size_t i = 0; i < both; ++i) {
+    if (const int c = Compare((*a.list)[i], (*b.list)[i]); c != 0 || failed()) return c;
+  }
+  return a.list->size() < b.list->size() ? -1 : a.list->size() > b.list->size() ? 1 : 0;
+}
+
+bool Heap::Equal(const Value& a, const Value& b) {
+  if (!Step()) return false;
+  if (a.IsNumber() && b.IsNumber()) {
+    return !std::isnan(a.Real()) && !std::isnan(b.Real()) && Compare(a, b) == 0;
+  }
+  if (a.kind != b.kind) return false;
+  const auto same = [&](const Value& x, const Value& y) { return Equal(x, y); };
+  switch (a.kind) {
+    case Kind::kUndefined:
+    case Kind::kNone:
+      return true;
+    case Kind::kText:
+      return a.bytes() == b.bytes();
+    case Kind::kList:
+      return std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), same);
+    case Kind::kDict:
+      if (a.dict->size() != b.dict->size()) return false;
+      return std::all_of(a.dict->begin(), a.dict->end(), [&](const auto& item) {
+        return std::any_of(b.dict->begin(), b.dict->end(), [&](const auto& other) {
+          return Equal(item.first, other.first) && Equal(item.second, other.second);
+        });
+      });
+    case Kind::kNamespace:
+      return a.dict == b.dict;
+    case Kind::kFunction:
+      return a.macro == b.macro && a.builtin == b.builtin;
+    case Kind::kBool:
+    case Kind::kInt:
+    case Kind::kFloat:
+      break;
+  }
+  return false;
+}
+
+// Comparing and writing values recurse on this.
+uint8_t Heap::DepthOver(uint8_t most) {
+  constexpr uint8_t kMost = 64;
+  if (most >= kMost) Fail("lists nest deeper than ", kMost);
+  return static_cast<uint8_t>(std::min(most, kMost) + 1);
+}
+
+Value Heap::OfNumber(Kind kind, int64_t number) {
+  Value v;
+  v.kind = kind;
+  v.number = number;
+  return v;
+}
+
+Value Heap::Real(double x) {
+  Value v;
+  v.kind = Kind::kFloat;
+  v.real = x;
+  return v;
+}
+
+Value Heap::Function(const Node* macro) {
+  Value v;
+  v.kind = Kind::kFunction;
+  v.macro = macro;
+  return v;
+}
+
+Value Heap::Function(Builtin builtin) {
+  Value v = Function(static_cast<const Node*>(nullptr));
+  v.builtin = builtin;
+  return v;
+}
+
+Value Heap::Make(Text t) {
+  if (!Charge(sizeof(Text) + 2 * t.size())) return {};
+  Value v;
+  v.kind = Kind::kText;
+  v.text = &texts_.emplace_back(std::move(t));
+  return v;
+}
+
+Value Heap::Make(List items) {
+  if (!Charge(sizeof(List) + items.size() * sizeof(Value))) return {};
+  Value v;
+  for (const Value& item : items) v.depth = std::max(v.depth, item.depth);
+  v.depth = DepthOver(v.depth);
+  v.kind = Kind::kList;
+  v.list = &lists_.emplace_back(std::move(items));
+  return v;
+}
+
+Value Heap::Make(Dict items, Kind kind) {
+  if (!Charge(sizeof(Dict) + items.size() * 2 * sizeof(Value))) return {};
+  Value v;
+  if (kind == Kind::kDict) {  // what namespaces hold changes, and is not looked into
+    for (const auto& [key, value] : items) v.depth = std::max({v.depth, key.depth, value.depth});
+    v.depth = DepthOver(v.depth);
+  }
+  v.kind = kind;
+  v.dict = &dicts_.emplace_back(std::move(items));
+  return v;
+}
+
+struct Heap::Form {
+  bool json;
+  int indent;
+};
+
+// As Python writes them: 1.0, 1e+16.
+static std::string Digits(double x) {
+  if (std::isnan(x)) return "nan";
+  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+  std::string out;
+  for (int digits = 1; digits <= 17; ++digits) {
+    out = absl::StrFormat("%.*g", digits, x);
+    if (std::strtod(out.c_str(), nullptr) == x) break;
+  }
+  if (std::abs(x) < 1e16 && std::abs(x) >= 1e-4 && out.find('e') != out.npos) {
+    out = absl::StrFormat("%.0f", x);
+  }
+  return out.find_first_of(".e") == out.npos ? out + ".0" : out;
+}
+
+void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
+  const bool doubled =
+      form.json || (t.bytes.find('\'') != t.bytes.npos && t.bytes.find('"') == t.bytes.npos);
+  if (!Charge(2 * t.size())) return;
+  const char quote = doubled ? '"' : '\'';
+  out->Append(std::string(1, quote), false);
+  for (size_t i = 0; i < t.size(); ++i) {
+    const char c = t.bytes[i];
+    std::string shown(1, c);
+    constexpr absl::string_view kPlain = "\n\t\r\b\f", kNames = "ntrbf";
+    const size_t at = kPlain.substr(0, form.json ? 5 : 3).find(c);
+    if (c == quote || c == '\\') {
+      shown = {'\\', c};
+    } else if (at != kPlain.npos) {
+      shown = {'\\', kNames[at]};
+    } else if (static_cast<unsigned char>(c) < 32 || (c == 127 && !form.json)) {
+      shown = absl::StrFormat(form.json ? "\\u%04x" : "\\x%02x", c);
+    }
+    out->Append(shown, t.said[i] != 0);
+  }
+  out->Append(std::string(1, quote), false);
+}
+
+void Heap::Write(const Value& v, const Form& form, int depth, Text* out) {
+  const auto put = [&](absl::string_view s) { out->Append(s, false); };
+  const auto line = [&](int at) {
+    if (form.indent < 0) return;
+    put("\n");
+    put(std::string(static_cast<size_t>(form.indent * at), ' '));
+  };
+  const absl::string_view comma = form.indent >= 0 ? "," : ", ";
+  switch (v.kind) {
+    case Kind::kUndefined:
+      if (form.json) Fail("what is undefined is no JSON");
+      return put("Undefined");
+    case Kind::kNone:
+      return put(form.json ? "null" : "None");
+    case Kind::kBool:
+      return put(form.json ? (v.number != 0 ? "true" : "false") : v.number != 0 ? "True" : "False");
+    case Kind::kInt:
+      return put(absl::StrCat(v.number));
+    case Kind::kFloat:
+      return put(Digits(v.real));
+    case Kind::kText:
+      return WriteQuoted(*v.text, form, out);
+    case Kind::kList:
+      put("[");
+      for (size_t i = 0; i < v.list->size() && Step(); ++i) {
+        if (i > 0) put(comma);
+        line(depth + 1);
+        Write((*v.list)[i], form, depth + 1, out);
+      }
+      if (!v.list->empty()) line(depth);
+      return put("]");
+    case Kind::kDict:
+      put("{");
+      for (size_t i = 0; i < v.dict->size() && Step(); ++i) {
+        if (i > 0) put(comma);
+        line(depth + 1);
+        Write((*v.dict)[i].first, form, depth + 1, out);
+        put(": ");
+        Write((*v.dict)[i].second, form, depth + 1, out);
+      }
+      if (!v.dict->empty()) line(depth);
+      return put("}");
+    case Kind::kNamespace:
+    case Kind::kFunction:
+      Fail(NameOf(v.kind), " cannot be written");
+  }
+}
+
+Text Heap::Shown(const Value& v) {
+  if (v.is(Kind::kText)) return *v.text;
+  Text out;
+  if (!v.is(Kind::kUndefined)) Write(v, {.json = false, .indent = -1}, 0, &out);
+  return out;
+}
+
+Text Heap::Json(const Value& v, int indent) {
+  Text out;
+  constexpr int kMostIndent = 16;
+  Write(v, {.json = true, .indent = std::min(indent, kMostIndent)}, 0, &out);
+  return out;
+}
+
+}  // namespace tessera::llm::jinja

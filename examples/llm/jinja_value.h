@@ -1,0 +1,137 @@
+// Values of chat templates, and the heap of one rendering that holds them.
+//
+// Each byte of a text knows whether it was said in the conversation or is the template's, through
+// all that is done with it: what was said never becomes a control token.
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace tessera::llm::jinja {
+
+struct Text {
+  std::string bytes;  // UTF-8
+  std::string said;   // as many: 1 where the byte was said, else 0
+
+  Text() = default;
+  explicit Text(absl::string_view b, bool was_said = false)
+      : bytes(b), said(b.size(), was_said ? 1 : 0) {}
+  size_t size() const { return bytes.size(); }
+  absl::string_view view() const { return bytes; }
+  Text Part(size_t begin, size_t end) const;
+  void Append(const Text& t);
+  void Append(absl::string_view b, bool was_said) { Append(Text(b, was_said)); }
+};
+
+enum class Kind : uint8_t {
+  kUndefined,
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kText,
+  kList,
+  kDict,
+  kNamespace,
+  kFunction
+};
+
+struct Value;
+struct Node;
+class Heap;
+using List = std::vector<Value>;
+using Dict = std::vector<std::pair<Value, Value>>;  // in order; keys are texts or numbers
+struct Arguments {
+  List plain;
+  std::vector<std::pair<std::string, Value>> named;
+};
+using Builtin = Value (*)(Heap& heap, const Arguments& a);
+
+// A view: the heap has what it points to.
+struct Value {
+  Kind kind = Kind::kUndefined;
+  uint8_t depth = 0;  // of lists and dictionaries within each other
+  union {
+    int64_t number = 0;  // of bools too
+    double real;
+    const Text* text;
+    const List* list;
+    Dict* dict;         // of namespaces too
+    const Node* macro;  // of functions: a macro,
+  };
+  Builtin builtin = nullptr;  // or this
+
+  bool is(Kind k) const { return kind == k; }
+  bool IsNumber() const { return is(Kind::kBool) || is(Kind::kInt) || is(Kind::kFloat); }
+  double Real() const { return is(Kind::kFloat) ? real : static_cast<double>(number); }
+  absl::string_view bytes() const { return is(Kind::kText) ? text->bytes : absl::string_view(); }
+};
+
+bool IsTrue(const Value& v);
+const char* NameOf(Kind kind);
+
+// Makes values, within bounds: what a template does costs steps and bytes, and once it fails, all
+// that is made is undefined.
+class Heap {
+ public:
+  struct Limits {
+    int64_t steps = 2'000'000, bytes = int64_t{256} << 20;
+  };
+  explicit Heap(const Limits& limits) : left_(limits) {}
+  std::tm today = {};
+
+  const absl::Status& status() const { return status_; }
+  bool failed() const { return !status_.ok(); }
+  template <typename... Parts>
+  Value Fail(const Parts&... parts) {
+    if (!failed()) status_ = absl::InvalidArgumentError(absl::StrCat(parts...));
+    return {};
+  }
+  bool Step();  // false where there was one too many
+  bool Charge(size_t bytes);
+
+  bool Equal(const Value& a, const Value& b);
+  // Of two numbers, texts or lists, as their difference; fails for others.
+  int Compare(const Value& a, const Value& b);
+
+  static Value None() { return OfNumber(Kind::kNone, 0); }
+  static Value Bool(bool b) { return OfNumber(Kind::kBool, b ? 1 : 0); }
+  static Value Int(int64_t n) { return OfNumber(Kind::kInt, n); }
+  static Value Real(double x);
+  static Value Function(const Node* macro);
+  static Value Function(Builtin builtin);
+  Value Make(Text t);
+  Value Make(absl::string_view bytes, bool said = false) { return Make(Text(bytes, said)); }
+  Value Make(List items);
+  Value Make(Dict items, Kind kind = Kind::kDict);
+
+  // As {{ }} writes it; or as JSON, in lines where indent is not negative.
+  Text Shown(const Value& v);
+  Text Json(const Value& v, int indent);
+
+ private:
+  struct Form;
+  static Value OfNumber(Kind kind, int64_t number);
+  uint8_t DepthOver(uint8_t most);
+  void Write(const Value& v, const Form& form, int depth, Text* out);
+  void WriteQuoted(const Text& t, const Form& form, Text* out);
+
+  Limits left_;
+  absl::Status status_;
+  std::deque<Text> texts_;
+  std::deque<List> lists_;
+  std::deque<Dict> dicts_;
+};
+
+// The value of a key that is a text, or nullptr.
+const Value* Find(const Dict& dict, absl::string_view key);
+
+}  // namespace tessera::llm::jinja

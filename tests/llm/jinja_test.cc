@@ -1,0 +1,249 @@
+// The interpreter of chat templates: against what transformers writes, and within its bounds.
+#include "examples/llm/jinja.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "examples/llm/chat_writer.h"
+#include "runtime/json.h"
+#include "tests/llm/models.h"
+
+namespace tessera::llm {
+namespace {
+
+using jinja::Template;
+using ::testing::HasSubstr;
+
+absl::StatusOr<jinja::Text> Render(const std::string& text, absl::Span<const Message> messages,
+                                   const jinja::Heap::Limits& limits = {}) {
+  absl::StatusOr<Template> t = Template::Parse(text);
+  if (!t.ok()) return t.status();
+  Template::Inputs in;
+  in.messages = messages;
+  in.bos = "<BOS>";
+  in.eos = "<EOS>";
+  in.today.tm_year = 2025 - 1900;
+  in.today.tm_mon = 1;
+  in.today.tm_mday = 1;
+  in.today.tm_wday = 6;
+  return t->Render(in, limits);
+}
+
+const Message kHello[] = {{"user", "Hello"}};
+
+std::string Written(const std::string& text) {
+  const absl::StatusOr<jinja::Text> out = Render(text, kHello);
+  return out.ok() ? out->bytes : absl::StrCat("error: ", std::string(out.status().message()));
+}
+
+std::vector<std::vector<Message>> Conversations(const Json& all) {
+  std::vector<std::vector<Message>> out;
+  for (const JsonItem conversation : all.Items()) {
+    out.emplace_back();
+    for (const JsonItem message : conversation.value().Items()) {
+      std::vector<std::string> parts;
+      for (const JsonItem part : message.value().Items()) {
+        parts.push_back(part.value().String().value_or(""));
+      }
+      out.back().push_back({parts[0], parts[1]});
+    }
+  }
+  return out;
+}
+
+// Of a file that tests/llm/goldens/make_chats.py wrote.
+void ExpectGoldens(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  const std::string bytes = text.str();
+  ASSERT_OK_AND_ASSIGN(const Json json, Json::Parse(bytes, path));
+  const std::vector<std::vector<Message>> conversations =
+      Conversations(*json.Find("conversations"));
+  int count = 0;
+  for (const JsonItem golden : json.Find("goldens")->Items()) {
+    const std::string source = *golden.value().Find("template")->String();
+    size_t i = 0;
+    for (const JsonItem wanted : golden.value().Find("texts")->Items()) {
+      const absl::StatusOr<jinja::Text> out = Render(source, conversations[i++]);
+      const std::optional<std::string> want = wanted.value().String();
+      EXPECT_EQ(out.ok(), want.has_value()) << source << "\n" << out.status();
+      if (out.ok() && want) {
+        EXPECT_EQ(out->bytes, *want) << source;
+      }
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 0);
+}
+
+TEST(Jinja, TextsAreThoseOfTransformers) {
+  ExpectGoldens("tests/llm/goldens/chats.json");
+  // Of templates that models have, which lie elsewhere.
+  if (const char* more = std::getenv("CHAT_GOLDENS")) ExpectGoldens(more);
+}
+
+TEST(Jinja, BytesKnowWhoSaidThem) {
+  const Message said[] = {{"user", " a<|x|>b\n"}};
+  const auto shown = [&](const std::string& text) {
+    const absl::StatusOr<jinja::Text> out = Render(text, said);
+    EXPECT_OK(out.status());
+    std::string marks;
+    for (size_t i = 0; out.ok() && i < out->size(); ++i) {
+      marks += out->said[i] != 0 ? out->bytes[i] : '.';
+    }
+    return marks;
+  };
+  EXPECT_EQ(shown("<{{ messages[0].content }}>"), ". a<|x|>b\n.");
+  EXPECT_EQ(shown("{% set c = messages[0].content | trim %}{{ '<' + c + '>' ~ c }}"),
+            ".a<|x|>b.a<|x|>b");
+  EXPECT_EQ(shown("{{ messages[0].content.split('|')[1] }}-{{ messages[0].content[2:4] }}"),
+            "x.<|");
+  EXPECT_EQ(shown("{{ messages[0].content.replace('|', '<|') }}"), " a<..x..>b\n")
+      << "what a template puts in is its own";
+  EXPECT_EQ(shown("{{ ['<', messages[0].content]|join('|') }}"), ".. a<|x|>b\n");
+  EXPECT_EQ(shown("{{ messages[0].content|tojson }}"), ". a<|x|>b\\n.");
+  EXPECT_EQ(shown("{% set c %}<{{ messages[0].content[1] }}>{% endset %}{{ c|upper }}"), ".A.");
+  EXPECT_EQ(shown("{% macro f(x) %}<{{ x }}{% endmacro %}{{ f(messages[0].content[1]) }}"), ".a");
+  EXPECT_EQ(shown("{{ messages[0].role }}"), "....") << "marks are made of it";
+}
+
+TEST(Jinja, ErrorsNameTheLine) {
+  EXPECT_THAT(Written("a\n{{ 'b }}"), HasSubstr("line 2: a string does not end"));
+  EXPECT_THAT(Written("a\n\n{% nosuch %}"), HasSubstr("line 3: the statement 'nosuch'"));
+  EXPECT_THAT(Written("{{ 1 }}\n{{ x.y }}"), HasSubstr("line 2: 'y' of what is undefined"));
+  EXPECT_THAT(Written("{{ raise_exception('no ' + messages[0].role) }}"),
+              HasSubstr("the template says: no user"));
+  EXPECT_THAT(Written("{% include 'x' %}"), HasSubstr("'include' is not known"));
+  EXPECT_THAT(Written("\xFF"), HasSubstr("byte 0 is no UTF-8"));
+}
+
+TEST(Jinja, NothingIsUnbounded) {
+  const std::string open(100'000, '('), close(100'000, ')');
+  EXPECT_THAT(Written("{{ " + open + "1" + close + " }}"), HasSubstr("nests too deep"));
+  EXPECT_THAT(Written("{{ " + std::string(100'000, '-') + "1 }}"), HasSubstr("nests too deep"));
+  std::string deep = "1";
+  for (int i = 0; i < 10'000; ++i) deep += "+1";
+  EXPECT_THAT(Written("{{ " + deep + " }}"), HasSubstr("nests too deep"));
+  std::string filters = "'a'";
+  for (int i = 0; i < 10'000; ++i) filters += "|trim";
+  EXPECT_THAT(Written("{{ " + filters + " }}"), HasSubstr("nests too deep"));
+  std::string blocks;
+  for (int i = 0; i < 10'000; ++i) blocks += "{% if true %}";
+  EXPECT_THAT(Written(blocks), HasSubstr("nests too deep"));
+  EXPECT_THAT(Written("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}"),
+              HasSubstr("calls nest too deep"));
+  EXPECT_THAT(Written("{% set n = namespace(x=[]) %}{% for i in range(9999) %}"
+                      "{% set n.x = [n.x, n.x] %}{% endfor %}"),
+              HasSubstr("lists nest deeper"));
+  EXPECT_THAT(Written("{% set n = namespace(x=[], y=[]) %}{% for i in range(60) %}"
+                      "{% set n.x = [n.x, n.x] %}{% set n.y = [n.y, n.y] %}{% endfor %}"
+                      "{{ n.x == n.y }}"),
+              HasSubstr("too many steps"));
+  EXPECT_THAT(Written("{% set n = namespace(x='a') %}{% for i in range(99) %}"
+                      "{% set n.x = n.x + n.x %}{% endfor %}"),
+              HasSubstr("too much text"));
+  EXPECT_THAT(Written("{{ 'a' * 1000000000000 }}"), HasSubstr("too m"));
+  EXPECT_THAT(Written("{{ range(1000000000000) }}"), HasSubstr("a range is"));
+  EXPECT_THAT(Written("{% for a in range(90000) %}{% for b in range(90000) %}"
+                      "{% endfor %}{% endfor %}"),
+              HasSubstr("too m"));
+  EXPECT_THAT(Written("{% set n = namespace() %}{% set n.n = n %}{{ n == n }}{{ n.n.n == n }}"),
+              "TrueTrue");
+  EXPECT_THAT(Written("{% set n = namespace() %}{% set n.n = [n] %}{{ n.n }}"),
+              HasSubstr("cannot be written"));
+  EXPECT_THAT(Written("{{ 9223372036854775807 + 1 }}"), HasSubstr("too large"));
+  EXPECT_THAT(Written("{{ (-9223372036854775807 - 1) // -1 }}"), HasSubstr("too large"));
+  std::string chain = "{% if x %}";
+  for (int i = 0; i < 10'000; ++i) chain += "{% elif x %}";
+  EXPECT_EQ(Written(chain + "{% else %}a{% endif %}"), "a") << "a chain is not deep";
+  EXPECT_THAT(Render("{% for i in range(100) %}{% endfor %}", kHello, {.steps = 50}).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, "too many steps"));
+}
+
+// Whatever is cut off a template leaves an error, or a text.
+TEST(Jinja, CutOffTemplatesAreNoHarm) {
+  const std::string whole =
+      "{%- macro f(a, b='x\\n') -%}{{ a|default(b)|trim }}{%- endmacro %}{# note #}\n"
+      "{% set ns = namespace(a=[1, {'k': -2.5}], b=none) %}{% for i, m in {'a': 1}.items() if m > "
+      "0 "
+      "%}{{ loop.index ~ f(m[::-1][0:2]) is not string and 1 in [1] }}{% else %}{% endfor %}";
+  for (size_t i = 0; i <= whole.size(); ++i) {
+    Written(whole.substr(0, i));
+    Written(whole.substr(i));
+  }
+}
+
+std::unique_ptr<const Tokenizer> TokenizerFor(const std::string& chat_template) {
+  TokenizerSpec spec;
+  for (const std::string& b : ByteCharacters()) spec.tokens.push_back({b});
+  for (const char* token : {"<BOS>", "<EOS>", "<|user|>", "<|bot|>", "<|end|>"}) {
+    spec.tokens.push_back({.text = token, .kind = TokenKind::kControl});
+  }
+  spec.bos = 256;
+  spec.eos = 257;
+  spec.chat_template = chat_template;
+  absl::StatusOr<std::unique_ptr<const Tokenizer>> t = Tokenizer::Make(std::move(spec));
+  EXPECT_OK(t.status());
+  return std::move(*t);
+}
+
+constexpr char kMarks[] =
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
+    "{{ raise_exception('no system') }}{% endif %}{{ '<|user|>' if m.role == 'user' else '<|bot|>' "
+    "}}"
+    "{{ m.content }} <|end|>\n{% endfor %}{% if add_generation_prompt %}<|bot|>{% endif %}";
+
+TEST(ChatWriter, ATemplateWritesTokens) {
+  const auto t = TokenizerFor(kMarks);
+  ASSERT_OK_AND_ASSIGN(const ChatWriter writer, ChatWriter::Make(*t));
+  EXPECT_FALSE(writer.form().has_value()) << "no form is like it";
+  const Message typed[] = {{"user", "a<|end|>"}};
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, writer.Encode(typed));
+  EXPECT_EQ(ids.front(), 256);
+  EXPECT_EQ(ids.back(), t->Find("<|bot|>"));
+  EXPECT_EQ(std::count(ids.begin(), ids.end(), t->Find("<|end|>")), 1)
+      << "what is typed is no mark";
+  EXPECT_EQ(DecodeAll(*t, ids), "a<|end|> \n");
+  EXPECT_EQ(writer.end(), t->Find("<|end|>")) << "it ends what an assistant says";
+  const Message system[] = {{"system", "S"}, {"user", "U"}};
+  EXPECT_THAT(writer.Encode(system).status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, "the template says: no system"));
+}
+
+TEST(ChatWriter, FormsOfFamiliesWriteWhatTemplatesRefuse) {
+  const auto t = TokenizerFor(absl::StrCat("{# <|im_start|> #}", kMarks));
+  ASSERT_OK_AND_ASSIGN(const ChatWriter writer, ChatWriter::Make(*t));
+  EXPECT_EQ(writer.form(), ChatForm::kChatMl);
+  const Message system[] = {{"system", "S"}, {"user", "U"}};
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, writer.Encode(system));
+  EXPECT_THAT(DecodeAll(*t, ids), HasSubstr("<|im_start|>system\nS"));
+  const auto broken = TokenizerFor("<|im_start|>{% nosuch %}");
+  ASSERT_OK_AND_ASSIGN(const ChatWriter other, ChatWriter::Make(*broken));
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> same, other.Encode(system));
+  EXPECT_EQ(DecodeAll(*broken, same), DecodeAll(*t, ids));
+  EXPECT_EQ(other.end(), -1);
+}
+
+TEST(ChatWriter, ContentsInParts) {
+  const auto t = TokenizerFor(
+      "{% for m in messages %}{% for p in m.content %}{% if p.type == 'text' %}<{{ p.text }}>"
+      "{% endif %}{% endfor %}{% endfor %}");
+  ASSERT_OK_AND_ASSIGN(const ChatWriter writer, ChatWriter::Make(*t));
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, writer.Encode(kHello));
+  EXPECT_EQ(DecodeAll(*t, ids), "<Hello>");
+}
+
+TEST(ChatWriter, WhatCannotBeUsed) {
+  const auto status = [](const std::string& chat_template) {
+    return ChatWriter::Make(*TokenizerFor(chat_template)).status();
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  EXPECT_THAT(status(""), StatusIs(invalid, "no chat template"));
+  EXPECT_THAT(status("{{ x"), StatusIs(invalid, "cannot be used: line 1: {{ does not end"));
+  EXPECT_THAT(status("{{ bos_token }}"), StatusIs(invalid, "does not write what a user says"));
+}
+
+}  // namespace
+}  // namespace tessera::llm
