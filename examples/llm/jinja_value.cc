@@ -222,7 +222,7 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
     } else if (at != kPlain.npos) {
       shown = {'\\', kNames[at]};
     } else if (static_cast<unsigned char>(c) < 32 || (c == 127 && !form.json)) {
-      shown = absl::StrFormat(form.json ? "\\u%04x" : "\\x%02x", c);
+      shown = form.json ? absl::StrFormat("\\u%04x", c) : absl::StrFormat("\\x%02x", c);
     }
     out->Append(shown, t.said[i] != 0);
   }

@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
@@ -154,10 +155,20 @@ struct Taker {
                                             ShowName(NamesOf(names, layer, expert)[0]), " ",
                                             ShowShape(shape), " is missing"));
   }
+  // What a matrix's products are multiplied by, which GGUF files have beside it. What its inputs
+  // were divided by on chips that multiply in such formats is passed over.
+  absl::Status ReadScale(const Names& names, int64_t layer, int64_t count, Matrix* to) {
+    if (!gguf) return absl::OkStatus();
+    const std::string base(absl::StripSuffix(NamesOf(names, layer, 0)[0], "weight"));
+    const std::string own = base + "scale", of_input = base + "input_scale";
+    Tensor passed;
+    RETURN_IF_ERROR(Read({{own.c_str()}, {}}, layer, {count}, false, &to->scale));
+    return Read({{of_input.c_str()}, {}}, layer, {count}, false, &passed);
+  }
   absl::Status Read(const Names& names, int64_t layer, int64_t rows, int64_t columns, Matrix* to) {
     ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
     *to = {Stored(*w), w->format};
-    return absl::OkStatus();
+    return ReadScale(names, layer, 1, to);
   }
   absl::Status Read(const Names& names, int64_t layer, const std::vector<int64_t>& shape,
                     bool required, Tensor* to) {
@@ -188,6 +199,7 @@ struct Taker {
       part.offset += at;
       at += part.bytes.size();
       *to = {Stored(part), part.format};
+      RETURN_IF_ERROR(ReadScale(names, layer, 1, to));
     }
     return absl::OkStatus();
   }
@@ -197,6 +209,8 @@ struct Taker {
     if (experts == 1 || Find(names, layer, 0) == Find(names, layer, 1)) {
       ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {experts, rows, columns}));
       *to = {Stored(*w), w->format};
+      RETURN_IF_ERROR(ReadScale(names, layer, experts, to));
+      if (to->scale) to->scale = to->scale.Reshape({experts, 1, 1}).Realize();
       return absl::OkStatus();
     }
     std::string bytes;
@@ -425,7 +439,8 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   const std::vector<int64_t> shape = {config.vocabulary, config.dim};
   ASSIGN_OR_RETURN(const Weight* output, config.output_apart ? t.Required(kOutput, 0, shape)
                                                              : t.Optional(kOutput, 0, shape));
-  m.output = output == nullptr ? m.embedding : Matrix{Stored(*output), output->format};
+  m.output = m.embedding;
+  if (output != nullptr) RETURN_IF_ERROR(t.Read(kOutput, 0, shape[0], shape[1], &m.output));
   RETURN_IF_ERROR(t.ReadNorm(kNorm, 0, config.dim, true, &m.norm));
   // As many layers as there are, never as many as the file says: a count alone costs nothing.
   for (int64_t i = 0; i < config.layers; ++i) {

@@ -18,10 +18,13 @@ namespace tessera::llm {
 struct Matrix {
   Tensor stored;
   WeightFormat format = WeightFormat::kF32;
+  Tensor scale = {};  // of its products: [1], or [experts, 1, 1]; none: they are as they are
   explicit operator bool() const { return static_cast<bool>(stored); }
   Tensor values() const { return Values(stored, format); }
   // Those of the experts that `index` names, one axis.
-  Matrix Of(const Tensor& index) const { return {stored.Take(index), format}; }
+  Matrix Of(const Tensor& index) const {
+    return {stored.Take(index), format, scale ? scale.Take(index) : scale};
+  }
 };
 
 // Empty is what the model has not. With a router gate, up and down are the experts'.

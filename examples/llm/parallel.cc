@@ -61,6 +61,7 @@ class Mover {
       model_.output = model_.embedding;
     } else {
       Move(model_.output.stored, Cut(0, Layout()));
+      Move(model_.output.scale, whole);
     }
     Move(model_.norm, whole);
     for (LayerWeights& w : model_.layers) MoveLayer(w);
@@ -76,6 +77,7 @@ class Mover {
           &w.down_bias, &w.router.stored, &w.router_bias, &w.shared_share.stored}) {
       Move(*t, whole);
     }
+    for (const auto& [name, matrix] : kMatrices) Move((w.*matrix).scale, whole);
     const bool by_head = !ArchitectureNamed(c.architecture)->widths_normed;
     for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(group)));
     for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) MoveKeys(*t);
@@ -138,10 +140,14 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
     model->output = model->embedding;
   } else {
     move(model->output.stored);
+    move(model->output.scale);
   }
   move(model->norm);
   for (LayerWeights& w : model->layers) {
-    for (const auto& [name, matrix] : kMatrices) move((w.*matrix).stored);
+    for (const auto& [name, matrix] : kMatrices) {
+      move((w.*matrix).stored);
+      move((w.*matrix).scale);
+    }
     for (Tensor LayerWeights::*vector : kVectors) move(w.*vector);
   }
   model->division.whole = model->division.heads = place;

@@ -118,6 +118,10 @@ Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix>
 
 // [..., rows, columns] of the weight's matrices, of which there may be a batch.
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
+  if (weight.scale) {
+    const Tensor y = Project(x, {weight.stored, weight.format}) * weight.scale;
+    return bias ? y + bias : y;
+  }
   const auto times = [&](const Tensor& rows, const Tensor& matrix) {
     if (matrix.rank() == 2) return rows.Linear(matrix, bias);
     const Tensor y = rows.MatMul(matrix.SwapAxes(-1, -2));

@@ -82,6 +82,79 @@ TEST(MixedFormats, IntegersAreNearlyTheValuesSlow) {
   }
 }
 
+// Matrices with a scale beside them, each or of each expert, as files in NVFP4 have them.
+SmallGguf ScaledFile(bool experts) {
+  SmallGguf g;
+  const auto add = [&](const std::string& name, std::vector<int64_t> shape) {
+    const int64_t scales = shape.size() == 3 ? shape[0] : 1;
+    g.Shape(name + ".weight", std::move(shape), WeightFormat::kNVFP4);
+    g.Shape(name + ".scale", {scales});
+    g.Shape(name + ".input_scale", {scales});
+  };
+  constexpr int64_t kWidth = 64, kColumns = 128, kExperts = 3;
+  const int64_t vocabulary = static_cast<int64_t>(SmallTokens().size());
+  g.Set("llama.embedding_length", static_cast<uint32_t>(kWidth));
+  g.Set("llama.feed_forward_length", static_cast<uint32_t>(kColumns));
+  g.Shape("token_embd.weight", {vocabulary, kWidth});
+  for (const char* norm : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) {
+    g.Shape(absl::StrCat(norm, ".weight"), {kWidth});
+  }
+  add("output", {vocabulary, kWidth});
+  for (const char* part : {"q", "k", "v", "output"}) {
+    add(absl::StrCat("blk.0.attn_", part), {kWidth, kWidth});
+  }
+  if (experts) {
+    g.Set("llama.expert_count", static_cast<uint32_t>(kExperts));
+    g.Set("llama.expert_used_count", 2u);
+    g.Shape("blk.0.ffn_gate_inp.weight", {kExperts, kWidth});
+  }
+  for (const std::string part : {"gate", "up", "down"}) {
+    g.Drop("blk.0.ffn_" + part + ".weight");
+    std::vector<int64_t> shape = {kColumns, kWidth};
+    if (part == "down") std::swap(shape[0], shape[1]);
+    if (experts) shape.insert(shape.begin(), kExperts);
+    add("blk.0.ffn_" + part + (experts ? "_exps" : ""), shape);
+  }
+  return g;
+}
+
+TEST(MixedFormats, ScalesBesideMatrices) {
+  const std::string path = OwnTempDir() + "/scaled.gguf";
+  const std::vector<int32_t> ids = {3, 40, 77, 5, 90};
+  for (const bool experts : {false, true}) {
+    std::ofstream(path, std::ios::binary) << ScaledFile(experts).Random().Bytes();
+    ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(path));
+    ASSERT_OK_AND_ASSIGN(Model spread, LoadModel(path));
+    ASSERT_OK(Distribute(&spread, {Place("CPU", 0), Place("CPU", 1)}));
+    ASSERT_OK_AND_ASSIGN(Model multiplied, LoadModel(path));
+    ASSERT_OK_AND_ASSIGN(Model without, LoadModel(path));
+    const auto multiply = [](Matrix& m) {
+      if (m.scale) m = {(m.values() * m.scale).Realize(), WeightFormat::kF32};
+    };
+    multiply(multiplied.output);
+    without.output.scale = {};
+    for (const auto& [name, matrix] : kMatrices) {
+      multiply(multiplied.layers[0].*matrix);
+      (without.layers[0].*matrix).scale = {};
+    }
+    const std::vector<float> exact = LogitsOf(multiplied, Activations::kF32, ids);
+    EXPECT_LT(RelativeError(exact, LogitsOf(model, Activations::kF32, ids)), 1e-5);
+    EXPECT_LT(RelativeError(exact, LogitsOf(spread, Activations::kF32, ids)), 1e-5);
+    EXPECT_LT(RelativeError(exact, LogitsOf(model, Activations::kInt8, ids)), 0.02);
+    EXPECT_GT(RelativeError(exact, LogitsOf(without, Activations::kF32, ids)), 0.1);
+  }
+}
+
+TEST(MixedFormats, ScalesOfOtherShapes) {
+  SmallGguf g = ScaledFile(true);
+  const std::string path = OwnTempDir() + "/scaled.gguf";
+  std::ofstream(path, std::ios::binary) << g.Shape("blk.0.ffn_up_exps.scale", {2}).Bytes();
+  EXPECT_THAT(
+      LoadModel(path).status(),
+      StatusIs(absl::StatusCode::kDataLoss,
+               "'blk.0.ffn_up_exps.scale': its shape is [2], and the configuration wants "));
+}
+
 // A mixture of experts in blocks, by activations of each kind, of one token, of some that are few
 // for a matrix unit and many for the experts' blocks, and of many; and over two places.
 void TryExperts(WeightFormat gate, WeightFormat up, WeightFormat down) {
