@@ -8,98 +8,6 @@
 namespace tessera::llm {
 namespace {
 
-constexpr Architecture kKnown[] = {
-    {.name = "llama",
-     .rope_interleaved = true,
-     .attention_bias = true,
-     .mlp_bias = true,
-     .renormed = true},
-    {.name = "mistral", .rope_interleaved = true, .windowed = true},
-    {.name = "mixtral", .rope_interleaved = true, .renormed = true, .windowed = true},
-    {.name = "qwen2", .qkv_biased = true},
-    {.name = "qwen2moe", .model_type = "qwen2_moe", .qkv_biased = true, .norm_topk_prob = true},
-    {.name = "qwen3", .heads_normed = true, .attention_bias = true},
-    {.name = "qwen3moe",
-     .model_type = "qwen3_moe",
-     .heads_normed = true,
-     .attention_bias = true,
-     .renormed = true,
-     .norm_topk_prob = true},
-    {.name = "gemma",
-     .attention_bias = true,
-     .norms_from_one = true,
-     .gelu = true,
-     .embedding_scaled = true,
-     .tied = true},
-    {.name = "gemma2",
-     .attention_bias = true,
-     .normed_after = true,
-     .norms_from_one = true,
-     .gelu = true,
-     .embedding_scaled = true,
-     .tied = true,
-     .windowed = true,
-     .sees_all_every = 2,
-     .window = 4096,
-     .score_cap = 50,
-     .logit_cap = 30},
-    {.name = "gemma3",
-     .model_type = "gemma3_text",
-     .heads_normed = true,
-     .attention_bias = true,
-     .normed_after = true,
-     .norms_from_one = true,
-     .gelu = true,
-     .embedding_scaled = true,
-     .tied = true,
-     .windowed = true,
-     .sees_all_every = 6,
-     .local_rope_base = 10000},
-    {.name = "phi3", .joined = true, .windowed = true},
-    {.name = "granite",
-     .rope_interleaved = true,
-     .attention_bias = true,
-     .mlp_bias = true,
-     .multipliers = true},
-    {.name = "granitemoe",
-     .rope_interleaved = true,
-     .attention_bias = true,
-     .multipliers = true,
-     .renormed = true},
-    {.name = "olmo2",
-     .widths_normed = true,
-     .attention_bias = true,
-     .normed_before = false,
-     .normed_after = true,
-     .local_unstretched = true,
-     .sees_all_every = 4},
-    {.name = "olmo2",  // as GGUF files call it as well
-     .model_type = "olmo3",
-     .widths_normed = true,
-     .attention_bias = true,
-     .normed_before = false,
-     .normed_after = true,
-     .windowed = true,
-     .local_unstretched = true,
-     .sees_all_every = 4},
-    {.name = "olmoe", .widths_normed = true, .attention_bias = true, .norm_topk_prob = true},
-    {.name = "smollm3",
-     .rope_interleaved = true,
-     .attention_bias = true,
-     .mlp_bias = true,
-     .tied = true,
-     .unturned_every = 4},
-    {.name = "gpt-oss",
-     .model_type = "gpt_oss",
-     .attention_bias = true,
-     .all_biased = true,
-     .sinks = true,
-     .yarn_between = true,
-     .renormed = true,
-     .windowed = true,
-     .sees_all_every = 2,
-     .gate_limit = 7}};
-
 struct Reader {
   const GgufMetadata& m;
   std::string prefix;
@@ -142,6 +50,7 @@ struct Reader {
 absl::Status ReadYarn(const Reader& r, double factor, ModelConfig* c) {
   Yarn yarn;
   yarn.factor = factor;
+  ASSIGN_OR_RETURN(const double under, r.Number("rope.scaling.yarn_log_multiplier", 0));
   yarn.whole_pairs = !ArchitectureNamed(c->architecture)->yarn_between;
   ASSIGN_OR_RETURN(const int64_t trained,
                    r.Int("rope.scaling.original_context_length", c->context));
@@ -155,6 +64,9 @@ absl::Status ReadYarn(const Reader& r, double factor, ModelConfig* c) {
                               "attn_factor above 0, and yarn_beta_fast > yarn_beta_slow > 0"));
   }
   c->rope_magnitude *= magnitude;
+  if (under != 0) c->rope_magnitude /= Sharper(factor, under);
+  ASSIGN_OR_RETURN(c->sharpness, r.Number("attention.temperature_scale", 0));
+  c->sharper_every = trained;
   return absl::OkStatus();
 }
 
@@ -192,6 +104,7 @@ absl::Status ReadLayerKinds(const Reader& r, const Architecture& known, ModelCon
     c->sees_all = EveryLast(c->layers, every);
   }
   c->unturned = EveryLast(c->layers, known.unturned_every);
+  TurnByWindow(known, c);
   if (known.local_unstretched && c->window > 0) c->local_rope_base = c->rope_base;
   if (known.local_rope_base == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope.freq_base_swa", known.local_rope_base));
@@ -204,7 +117,7 @@ absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig*
   ASSIGN_OR_RETURN(c->embedding_scale, r.Number("embedding_scale", own));
   ASSIGN_OR_RETURN(c->residual_scale, r.Number("residual_scale", 1));
   ASSIGN_OR_RETURN(const double divided, r.Number("logit_scale", 1));
-  c->logit_scale = 1 / divided;
+  c->logit_scale = known.logits_multiplied ? divided : 1 / divided;
   ASSIGN_OR_RETURN(c->score_scale, r.Number("attention.scale", 0));
   ASSIGN_OR_RETURN(c->score_cap, r.Number("attn_logit_softcapping", known.score_cap));
   ASSIGN_OR_RETURN(c->logit_cap, r.Number("final_logit_softcapping", known.logit_cap));
@@ -256,37 +169,6 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
 
 }  // namespace
 
-const Architecture* ArchitectureNamed(absl::string_view name) {
-  for (const Architecture& a : kKnown) {
-    if (name == a.name) return &a;
-  }
-  return nullptr;
-}
-
-const Architecture* ArchitectureOfType(absl::string_view model_type) {
-  for (const Architecture& a : kKnown) {
-    if (model_type == (a.model_type == nullptr ? a.name : a.model_type)) return &a;
-  }
-  return nullptr;
-}
-
-std::string KnownModelTypes() {
-  std::string out;
-  for (const Architecture& a : kKnown) {
-    absl::StrAppend(&out, out.empty() ? "" : ", ", a.model_type == nullptr ? a.name : a.model_type);
-  }
-  return out;
-}
-
-std::string KnownArchitectures() {
-  std::string out;
-  for (const Architecture& a : kKnown) {
-    if (ArchitectureNamed(a.name) != &a) continue;
-    absl::StrAppend(&out, out.empty() ? "" : ", ", a.name);
-  }
-  return out;
-}
-
 double Sharper(double factor, double by) {
   return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1;
 }
@@ -295,6 +177,10 @@ double LongMagnitude(double context, double trained) {
   return context > trained && trained > 1
              ? std::sqrt(1 + std::log(context / trained) / std::log(trained))
              : 1;
+}
+
+void TurnByWindow(const Architecture& known, ModelConfig* c) {
+  if (known.turned_by_window && c->window > 0) c->unturned = c->sees_all;
 }
 
 std::vector<bool> EveryLast(int64_t layers, int64_t every) {
@@ -354,10 +240,11 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   if (m.Find(r.Key("attention.head_count_kv")) != nullptr) {
     ASSIGN_OR_RETURN(c.kv_heads, r.EachLayer("attention.head_count_kv", c.layers));
   }
-  ASSIGN_OR_RETURN(c.norm_eps, r.Number("attention.layer_norm_rms_epsilon", -1));
+  const char* epsilon =
+      known->centred ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+  ASSIGN_OR_RETURN(c.norm_eps, r.Number(epsilon, -1));
   if (c.norm_eps == -1) {
-    return r.Bad(
-        absl::StrCat("the key '", r.Key("attention.layer_norm_rms_epsilon"), "' is missing"));
+    return r.Bad(absl::StrCat("the key '", r.Key(epsilon), "' is missing"));
   }
   if (c.heads <= 0) {
     return r.Bad(absl::StrCat("key '", r.Key("attention.head_count"), "' is ", c.heads));
@@ -442,6 +329,7 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
       {"the cap of the scores", c.score_cap},
       {"the cap of the logits", c.logit_cap},
       {"the limit of the gates", c.gate_limit},
+      {"the sharpness of queries", c.sharpness},
       {"the base of rotary positions in layers with a window", c.local_rope_base}};
   for (size_t i = 0; i < std::size(scales); ++i) {
     const auto& [what, value] = scales[i];

@@ -42,6 +42,11 @@ struct ModelConfig {
   double score_scale = 0;  // 0: 1 / sqrt(head_dim)
   double score_cap = 0, logit_cap = 0;
 
+  // Queries at a position are multiplied by 1 + sharpness * log(1 + position / sharper_every),
+  // whose quotient is a whole number; 0: they are not.
+  double sharpness = 0;
+  int64_t sharper_every = 0;
+
   double gate_limit = 0;  // 0: gates are SiLU or GELU; else as transformer.cc says
   // Layers with a router send each token to experts_used of so many feed-forward parts of their
   // own, and to a shared one of shared_ffn columns, if that is not 0.
@@ -55,13 +60,15 @@ struct ModelConfig {
   bool Turns(size_t layer) const { return layer >= unturned.size() || !unturned[layer]; }
 };
 
-// In what an architecture differs from the others that are known: a row of the table in config.cc,
-// under the name that GGUF files give it. A new one begins here; what is computed otherwise is a
-// field that transformer.cc reads.
+// In what an architecture differs from the others that are known: a row of the table in
+// architectures.cc, under the name that GGUF files give it. A new one begins here; what is computed
+// otherwise is a field that transformer.cc reads.
 struct Architecture {
   const char* name;
   const char* model_type = nullptr;  // in config.json, where that is another name
   bool rope_interleaved = false;     // GGUF files have queries and keys in that order
+  bool beside_everywhere = false;    // safetensors have them so, too
+  bool turned_first = false;         // and normed then
   bool qkv_biased = false;           // queries, keys and values add biases
   bool heads_normed = false;         // each head of the queries and keys is normed
   bool widths_normed = false;        // queries and keys are normed, all heads together
@@ -70,17 +77,23 @@ struct Architecture {
   bool all_biased = false;           // all products add biases
   bool normed_before = true;         // what attention and feed-forward read
   bool normed_after = false;         // what they add to the hidden states
+  bool centred = false;              // norms take the mean away, and may add biases
+  bool parallel = false;             // the feed-forward part reads what attention reads
   bool norms_from_one = false;       // safetensors hold how much norms are above 1
   bool sinks = false;                // see LayerWeights
   bool yarn_between = false;         // see Yarn::whole_pairs; of GGUF files, which do not say
   bool joined = false;               // gates and ups are one matrix
   bool gelu = false;                 // gates by its approximation, not by SiLU
+  bool squared = false;              // by the square of what is above 0
+  bool ungated = false;              // there are none: this is what the feed-forward part applies
   bool embedding_scaled = false;     // by the root of its length
+  bool logits_multiplied = false;    // by what files name logit_scale, by which others divide
   bool multipliers = false;          // config.json has some, with the names of Granite's
   bool renormed = false;             // see experts_renormed; of files that do not say
   bool norm_topk_prob = false;       // config.json says so, by this name
   bool tied = false;                 // the output is the embedding unless config.json says no
   bool windowed = false;             // config.json need not say that it uses its window
+  bool turned_by_window = false;     // where there is one, layers without go without positions
   bool local_unstretched = false;    // in layers with a window positions turn as they are
   // What ModelConfig has by such names, of files that do not say.
   int sees_all_every = 0, unturned_every = 0;  // of so many layers the last
@@ -112,6 +125,8 @@ double Sharper(double factor, double by = 1);
 
 // How much longer contexts than the trained one turn, where the file gives divisors for both.
 double LongMagnitude(double context, double trained);
+// Which layers turn, where the window says so.
+void TurnByWindow(const Architecture& known, ModelConfig* config);
 // Of every so many layers the last.
 std::vector<bool> EveryLast(int64_t layers, int64_t every);
 

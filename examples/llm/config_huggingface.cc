@@ -101,6 +101,8 @@ absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
     c->rope_magnitude = Sharper(yarn.factor, over) / Sharper(yarn.factor, under);
   }
   ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("attention_factor", c->rope_magnitude));
+  ASSIGN_OR_RETURN(c->sharpness, r.Number("llama_4_scaling_beta", 0));
+  c->sharper_every = static_cast<int64_t>(std::min(yarn.trained, 0x1p40));
   if (!std::isfinite(c->rope_magnitude)) {
     return r.BadHere("mscale, mscale_all_dim and attention_factor that give a number");
   }
@@ -203,6 +205,12 @@ absl::Status ReadRopeScaling(const Reader& r, const std::optional<Reader>& rope,
     return LongRopeScaling(r, s, c);
   }
   if (name == "yarn") return YarnScaling(s, c);
+  if (name == "dynamic" && s.Find("alpha")) {  // it is not: the base alone is another
+    ASSIGN_OR_RETURN(const double alpha, s.Number("alpha"));
+    if (!(alpha > 0) || c->turned() < 4) return s.BadHere("alpha > 0");
+    c->rope_base *= std::pow(alpha, c->turned() / (c->turned() - 2.0));
+    return absl::OkStatus();
+  }
   if (name == "linear") {
     ASSIGN_OR_RETURN(const double factor, s.Number("factor"));
     if (!(factor > 0)) return s.BadHere("factor > 0");
@@ -286,6 +294,10 @@ absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig*
     c->logit_scale = 1 / divided;
     ASSIGN_OR_RETURN(c->score_scale, r.Number("attention_multiplier", 1));
   }
+  if (known.logits_multiplied) {
+    constexpr double kOfLogits = 0.0625;
+    ASSIGN_OR_RETURN(c->logit_scale, r.Number("logit_scale", kOfLogits));
+  }
   if (!known.gelu || !known.normed_after) return absl::OkStatus();  // the first Gemma has none
   constexpr double kUsual = 256;
   ASSIGN_OR_RETURN(const double divided, r.Number("query_pre_attn_scalar", kUsual));
@@ -305,8 +317,9 @@ absl::Status CheckActivation(const Reader& r, const Architecture& known) {
     if (!act) continue;
     const std::optional<std::string> name = act->String();
     // Gemma's first files say gelu, and mean the approximation.
-    const bool good = known.gelu ? name == "gelu_pytorch_tanh" || name == "gelu" : name == "silu";
-    if (!good) return r.Wrong(key, *act, known.gelu ? "\"gelu_pytorch_tanh\"" : "\"silu\"");
+    const char* wanted = known.gelu ? "gelu_pytorch_tanh" : known.squared ? "relu2" : "silu";
+    const bool good = name == wanted || (known.gelu && name == "gelu");
+    if (!good) return r.Wrong(key, *act, absl::StrCat("\"", wanted, "\"").c_str());
   }
   return absl::OkStatus();
 }
@@ -332,7 +345,10 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   ASSIGN_OR_RETURN(c.ffn, r.Int("intermediate_size"));
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size"));
   ASSIGN_OR_RETURN(c.context, r.Int("max_position_embeddings"));
-  ASSIGN_OR_RETURN(c.norm_eps, r.Number("rms_norm_eps"));
+  const char* epsilon = !known->centred          ? "rms_norm_eps"
+                        : r.Find("norm_epsilon") ? "norm_epsilon"
+                                                 : "layer_norm_eps";
+  ASSIGN_OR_RETURN(c.norm_eps, r.Number(epsilon));
   if (c.heads <= 0) return r.Bad("key 'num_attention_heads' is ", c.heads);
   if (!r.Find("head_dim") && c.dim % c.heads != 0) {
     return r.Bad("the hidden_size ", c.dim, " is no multiple of ", c.heads, " heads");
@@ -342,7 +358,9 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   RETURN_IF_ERROR(ReadRopeBase(r, *known, rope, &c));
   ASSIGN_OR_RETURN(const bool tied, r.Bool("tie_word_embeddings", known->tied));
   c.output_apart = !tied;
-  c.attention_biased = c.ffn_biased = known->all_biased;
+  c.rope_interleaved = known->beside_everywhere;
+  ASSIGN_OR_RETURN(const bool biased, r.Bool("use_bias", known->all_biased));
+  c.attention_biased = c.ffn_biased = biased;
   if (known->gate_limit > 0) {
     ASSIGN_OR_RETURN(c.gate_limit, r.Number("swiglu_limit", known->gate_limit));
   }
@@ -355,10 +373,13 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   RETURN_IF_ERROR(CheckActivation(r, *known));
   if (const std::optional<Json> clip = r.Find("clip_qkv"))
     return r.Wrong("clip_qkv", *clip, "null");
+  ASSIGN_OR_RETURN(const bool queries_normed, r.Bool("use_qk_norm", false));
+  if (queries_normed) return r.Bad("key 'use_qk_norm' is true, which is not known");
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used
   RETURN_IF_ERROR(ReadWindow(r, *known, &c));
   RETURN_IF_ERROR(ReadUnturned(r, *known, &c));
+  TurnByWindow(*known, &c);
   RETURN_IF_ERROR(ReadScales(r, *known, &c));
   RETURN_IF_ERROR(ReadRopeScaling(r, rope, &c));
   RETURN_IF_ERROR(CheckConfig(c, file));

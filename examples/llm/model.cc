@@ -22,6 +22,7 @@ struct Names {
 constexpr Names kEmbedding = {{"token_embd.weight"}, {"model.embed_tokens.weight"}};
 constexpr Names kOutput = {{"output.weight"}, {"lm_head.weight"}};
 constexpr Names kNorm = {{"output_norm.weight"}, {"model.norm.weight"}};
+constexpr Names kNormBias = {{"output_norm.bias"}, {"model.norm.bias"}};
 constexpr Names kRopeDivisors = {{"rope_freqs.weight"}, {"rope_freqs.weight"}};
 constexpr Names kShortDivisors = {{"rope_factors_short.weight"}, {}};
 constexpr Names kLongDivisors = {{"rope_factors_long.weight"}, {}};
@@ -29,12 +30,17 @@ constexpr Names kAttentionNorm = {{"blk.N.attn_norm.weight"}, {LAYER "input_laye
 constexpr Names kFfnNorm = {{"blk.N.ffn_norm.weight", "blk.N.post_attention_norm.weight"},
                             {LAYER "post_attention_layernorm.weight"}};
 // Where what is added is normed as well, one is called otherwise.
-constexpr Names kFfnNormOfFour = {{"blk.N.ffn_norm.weight"},
-                                  {LAYER "pre_feedforward_layernorm.weight"}};
-constexpr Names kAttentionPostNorm = {{"blk.N.post_attention_norm.weight"},
-                                      {LAYER "post_attention_layernorm.weight"}};
-constexpr Names kFfnPostNorm = {{"blk.N.post_ffw_norm.weight"},
-                                {LAYER "post_feedforward_layernorm.weight"}};
+constexpr Names kFfnNormOfFour = {
+    {"blk.N.ffn_norm.weight"},
+    {LAYER "pre_feedforward_layernorm.weight", LAYER "post_attention_layernorm.weight"}};
+constexpr Names kAttentionPostNorm = {
+    {"blk.N.post_attention_norm.weight"},
+    {LAYER "post_self_attn_layernorm.weight", LAYER "post_attention_layernorm.weight"}};
+constexpr Names kFfnPostNorm = {
+    {"blk.N.post_ffw_norm.weight"},
+    {LAYER "post_feedforward_layernorm.weight", LAYER "post_mlp_layernorm.weight"}};
+constexpr Names kAttentionNormBias = {{"blk.N.attn_norm.bias"}, {LAYER "input_layernorm.bias"}};
+constexpr Names kFfnNormBias = {{"blk.N.ffn_norm.bias"}, {LAYER "post_attention_layernorm.bias"}};
 constexpr Names kQ = {{"blk.N.attn_q.weight"}, {LAYER "self_attn.q_proj.weight"}};
 constexpr Names kK = {{"blk.N.attn_k.weight"}, {LAYER "self_attn.k_proj.weight"}};
 constexpr Names kV = {{"blk.N.attn_v.weight"}, {LAYER "self_attn.v_proj.weight"}};
@@ -44,16 +50,24 @@ constexpr Names kQBias = {{"blk.N.attn_q.bias"}, {LAYER "self_attn.q_proj.bias"}
 constexpr Names kKBias = {{"blk.N.attn_k.bias"}, {LAYER "self_attn.k_proj.bias"}};
 constexpr Names kVBias = {{"blk.N.attn_v.bias"}, {LAYER "self_attn.v_proj.bias"}};
 constexpr Names kOBias = {{"blk.N.attn_output.bias"}, {LAYER "self_attn.o_proj.bias"}};
-constexpr Names kQNorm = {{"blk.N.attn_q_norm.weight"}, {LAYER "self_attn.q_norm.weight"}};
-constexpr Names kKNorm = {{"blk.N.attn_k_norm.weight"}, {LAYER "self_attn.k_norm.weight"}};
+constexpr Names kQNorm = {
+    {"blk.N.attn_q_norm.weight"},
+    {LAYER "self_attn.q_norm.weight", LAYER "self_attn.query_layernorm.weight"}};
+constexpr Names kKNorm = {
+    {"blk.N.attn_k_norm.weight"},
+    {LAYER "self_attn.k_norm.weight", LAYER "self_attn.key_layernorm.weight"}};
 constexpr Names kGate = {{"blk.N.ffn_gate.weight"}, {LAYER "mlp.gate_proj.weight"}};
-constexpr Names kUp = {{"blk.N.ffn_up.weight"}, {LAYER "mlp.up_proj.weight"}};
+constexpr Names kUp = {{"blk.N.ffn_up.weight"},
+                       {LAYER "mlp.up_proj.weight", LAYER "mlp.c_fc.weight"}};
 // Files of which the gate is part of another matrix have both under this name.
 constexpr Names kGateUp = {{"blk.N.ffn_up.weight"}, {LAYER "mlp.gate_up_proj.weight"}};
-constexpr Names kDown = {{"blk.N.ffn_down.weight"}, {LAYER "mlp.down_proj.weight"}};
+constexpr Names kDown = {{"blk.N.ffn_down.weight"},
+                         {LAYER "mlp.down_proj.weight", LAYER "mlp.c_proj.weight"}};
 constexpr Names kGateBias = {{"blk.N.ffn_gate.bias"}, {LAYER "mlp.gate_proj.bias"}};
-constexpr Names kUpBias = {{"blk.N.ffn_up.bias"}, {LAYER "mlp.up_proj.bias"}};
-constexpr Names kDownBias = {{"blk.N.ffn_down.bias"}, {LAYER "mlp.down_proj.bias"}};
+constexpr Names kUpBias = {{"blk.N.ffn_up.bias"},
+                           {LAYER "mlp.up_proj.bias", LAYER "mlp.c_fc.bias"}};
+constexpr Names kDownBias = {{"blk.N.ffn_down.bias"},
+                             {LAYER "mlp.down_proj.bias", LAYER "mlp.c_proj.bias"}};
 // Experts are in one tensor, or, with an E, each in its own.
 constexpr Names kRouter = {{"blk.N.ffn_gate_inp.weight"},
                            {LAYER "mlp.gate.weight", LAYER "block_sparse_moe.gate.weight"}};
@@ -143,7 +157,7 @@ struct Taker {
     if (shape.size() == 1 && InfoOf(w->format).block_elements > 1) {
       return bad("a vector in ", InfoOf(w->format).name, "; vectors are not quantised");
     }
-    taken.insert(w);
+    if (!taken.insert(w).second) return bad("another of this architecture has that name");
     return w;
   }
   absl::StatusOr<const Weight*> Required(const Names& names, int64_t layer,
@@ -190,6 +204,8 @@ struct Taker {
     int64_t rows = 0;
     for (const auto& [own, to] : parts) rows += own;
     ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
+    Matrix whole;
+    RETURN_IF_ERROR(ReadScale(names, layer, 1, &whole));
     const uint64_t row_bytes = w->bytes.size() / static_cast<uint64_t>(rows);
     uint64_t at = 0;
     for (const auto& [own, to] : parts) {
@@ -198,8 +214,7 @@ struct Taker {
       part.bytes = w->bytes.substr(at, static_cast<uint64_t>(own) * row_bytes);
       part.offset += at;
       at += part.bytes.size();
-      *to = {Stored(part), part.format};
-      RETURN_IF_ERROR(ReadScale(names, layer, 1, to));
+      *to = {Stored(part), part.format, whole.scale};
     }
     return absl::OkStatus();
   }
@@ -357,10 +372,17 @@ absl::Status ReadMixture(Taker* t, const ModelConfig& c, int64_t i, LayerWeights
 
 absl::Status ReadLayer(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   const Architecture& known = *ArchitectureNamed(c.architecture);
+  const auto biased = [&](const Names& names, Tensor* to) {
+    return known.centred ? t->Read(names, i, {c.dim}, false, to) : absl::OkStatus();
+  };
   if (known.normed_before) {
-    const Names& ffn_norm = known.normed_after ? kFfnNormOfFour : kFfnNorm;
     RETURN_IF_ERROR(t->ReadNorm(kAttentionNorm, i, c.dim, true, &w->attention_norm));
+    RETURN_IF_ERROR(biased(kAttentionNormBias, &w->attention_norm_bias));
+  }
+  if (known.normed_before && !known.parallel) {
+    const Names& ffn_norm = known.normed_after ? kFfnNormOfFour : kFfnNorm;
     RETURN_IF_ERROR(t->ReadNorm(ffn_norm, i, c.dim, true, &w->ffn_norm));
+    RETURN_IF_ERROR(biased(kFfnNormBias, &w->ffn_norm_bias));
   }
   if (known.normed_after) {
     RETURN_IF_ERROR(t->ReadNorm(kAttentionPostNorm, i, c.dim, true, &w->attention_post_norm));
@@ -373,11 +395,11 @@ absl::Status ReadLayer(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* 
   if (known.joined) {
     RETURN_IF_ERROR(t->ReadJoined(kGateUp, i, c.dim, {{c.ffn, &w->gate}, {c.ffn, &w->up}}));
   } else {
-    RETURN_IF_ERROR(t->Read(kGate, i, c.ffn, c.dim, &w->gate));
+    if (!known.ungated) RETURN_IF_ERROR(t->Read(kGate, i, c.ffn, c.dim, &w->gate));
     RETURN_IF_ERROR(t->Read(kUp, i, c.ffn, c.dim, &w->up));
   }
   RETURN_IF_ERROR(t->Read(kDown, i, c.dim, c.ffn, &w->down));
-  RETURN_IF_ERROR(t->Read(kGateBias, i, {c.ffn}, c.ffn_biased, &w->gate_bias));
+  RETURN_IF_ERROR(t->Read(kGateBias, i, {c.ffn}, c.ffn_biased && !known.ungated, &w->gate_bias));
   RETURN_IF_ERROR(t->Read(kUpBias, i, {c.ffn}, c.ffn_biased, &w->up_bias));
   return t->Read(kDownBias, i, {c.dim}, c.ffn_biased, &w->down_bias);
 }
@@ -436,12 +458,13 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   Taker t{weights, gguf_names, file, ArchitectureNamed(config.architecture)->norms_from_one};
   RETURN_IF_ERROR(ReadRopeDivisors(&t, &config));
   RETURN_IF_ERROR(t.Read(kEmbedding, 0, config.vocabulary, config.dim, &m.embedding));
-  const std::vector<int64_t> shape = {config.vocabulary, config.dim};
-  ASSIGN_OR_RETURN(const Weight* output, config.output_apart ? t.Required(kOutput, 0, shape)
-                                                             : t.Optional(kOutput, 0, shape));
+  const bool apart = config.output_apart || t.Find(kOutput, 0) != nullptr;
   m.output = m.embedding;
-  if (output != nullptr) RETURN_IF_ERROR(t.Read(kOutput, 0, shape[0], shape[1], &m.output));
+  if (apart) RETURN_IF_ERROR(t.Read(kOutput, 0, config.vocabulary, config.dim, &m.output));
   RETURN_IF_ERROR(t.ReadNorm(kNorm, 0, config.dim, true, &m.norm));
+  if (ArchitectureNamed(config.architecture)->centred) {
+    RETURN_IF_ERROR(t.Read(kNormBias, 0, {config.dim}, false, &m.norm_bias));
+  }
   // As many layers as there are, never as many as the file says: a count alone costs nothing.
   for (int64_t i = 0; i < config.layers; ++i) {
     RETURN_IF_ERROR(ReadLayer(&t, config, i, &m.layers.emplace_back()));
@@ -458,7 +481,7 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   }
   m.bytes_stored = weights.bytes();
   m.bytes_read = m.bytes_stored;
-  if (output != nullptr) m.bytes_read -= t.Find(kEmbedding, 0)->bytes.size();
+  if (apart) m.bytes_read -= t.Find(kEmbedding, 0)->bytes.size();
   for (const LayerWeights& w : m.layers) {
     if (!w.router) continue;
     for (const Matrix* experts : {&w.gate, &w.up, &w.down}) {

@@ -29,7 +29,8 @@ struct Matrix {
 
 // Empty is what the model has not. With a router gate, up and down are the experts'.
 struct LayerWeights {
-  Tensor attention_norm, ffn_norm;            // of what is read
+  Tensor attention_norm, ffn_norm;  // of what is read
+  Tensor attention_norm_bias, ffn_norm_bias;
   Tensor attention_post_norm, ffn_post_norm;  // of what is added
   Matrix q, k, v, o;
   Tensor q_bias, k_bias, v_bias, o_bias;
@@ -56,12 +57,23 @@ inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
     {"shared up", &LayerWeights::shared_up},
     {"shared down", &LayerWeights::shared_down},
     {"shared share", &LayerWeights::shared_share}};
-inline constexpr Tensor LayerWeights::*kVectors[] = {
-    &LayerWeights::attention_norm, &LayerWeights::ffn_norm,  &LayerWeights::attention_post_norm,
-    &LayerWeights::ffn_post_norm,  &LayerWeights::q_bias,    &LayerWeights::k_bias,
-    &LayerWeights::v_bias,         &LayerWeights::o_bias,    &LayerWeights::q_norm,
-    &LayerWeights::k_norm,         &LayerWeights::gate_bias, &LayerWeights::up_bias,
-    &LayerWeights::down_bias,      &LayerWeights::sinks,     &LayerWeights::router_bias};
+inline constexpr Tensor LayerWeights::*kVectors[] = {&LayerWeights::attention_norm,
+                                                     &LayerWeights::ffn_norm,
+                                                     &LayerWeights::attention_post_norm,
+                                                     &LayerWeights::ffn_post_norm,
+                                                     &LayerWeights::q_bias,
+                                                     &LayerWeights::k_bias,
+                                                     &LayerWeights::v_bias,
+                                                     &LayerWeights::o_bias,
+                                                     &LayerWeights::q_norm,
+                                                     &LayerWeights::k_norm,
+                                                     &LayerWeights::gate_bias,
+                                                     &LayerWeights::up_bias,
+                                                     &LayerWeights::down_bias,
+                                                     &LayerWeights::sinks,
+                                                     &LayerWeights::router_bias,
+                                                     &LayerWeights::attention_norm_bias,
+                                                     &LayerWeights::ffn_norm_bias};
 static_assert(sizeof(LayerWeights) ==
                   std::size(kMatrices) * sizeof(Matrix) + std::size(kVectors) * sizeof(Tensor),
               "each weight is in one of the lists");
@@ -80,7 +92,7 @@ struct Model {
   Division division;
   std::unique_ptr<const Tokenizer> tokenizer;
   Matrix embedding, output;  // the same one where they are tied
-  Tensor norm;
+  Tensor norm, norm_bias;
   std::vector<LayerWeights> layers;
   // What a decode step reads: every matrix once, of experts those of one token, of the embedding
   // only rows unless it is tied.

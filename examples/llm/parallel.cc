@@ -64,6 +64,7 @@ class Mover {
       Move(model_.output.scale, whole);
     }
     Move(model_.norm, whole);
+    Move(model_.norm_bias, whole);
     for (LayerWeights& w : model_.layers) MoveLayer(w);
   }
 
@@ -72,9 +73,9 @@ class Mover {
     const ModelConfig& c = model_.config;
     const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
     const Sharding whole(mesh_);
-    for (Tensor* t :
-         {&w.attention_norm, &w.ffn_norm, &w.attention_post_norm, &w.ffn_post_norm, &w.o_bias,
-          &w.down_bias, &w.router.stored, &w.router_bias, &w.shared_share.stored}) {
+    for (Tensor* t : {&w.attention_norm, &w.ffn_norm, &w.attention_post_norm, &w.ffn_post_norm,
+                      &w.o_bias, &w.attention_norm_bias, &w.ffn_norm_bias, &w.down_bias,
+                      &w.router.stored, &w.router_bias, &w.shared_share.stored}) {
       Move(*t, whole);
     }
     for (const auto& [name, matrix] : kMatrices) Move((w.*matrix).scale, whole);
@@ -143,6 +144,7 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
     move(model->output.scale);
   }
   move(model->norm);
+  move(model->norm_bias);
   for (LayerWeights& w : model->layers) {
     for (const auto& [name, matrix] : kMatrices) {
       move((w.*matrix).stored);

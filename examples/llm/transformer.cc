@@ -44,6 +44,14 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
   angles_ =
       AnglesFor(c.rope_base, beyond ? c.long_rope_divisors : c.rope_divisors, c.rope_magnitude);
   if (c.window > 0 && c.local_rope_base > 0) local_angles_ = AnglesFor(c.local_rope_base, {}, 1);
+  if (c.sharpness > 0 && context > c.sharper_every) {
+    std::vector<float> sharp;
+    for (int64_t p = 0; p < context; ++p) {
+      sharp.push_back(static_cast<float>(
+          1 + c.sharpness * std::log(1 + static_cast<double>(p / c.sharper_every))));
+    }
+    sharpness_ = Tensor::From(sharp, {context, 1, 1}, model.division.whole).Realize();
+  }
   const Device by_heads = model.division.heads;
   const Dims shape = {model.division.kv_heads, context, c.head_dim};
   // Without contents: a position is written in the step that first sees it, so memory is touched
@@ -203,20 +211,27 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const int64_t kv_heads = model_.division.kv_heads;
   const int64_t tokens = x.size(0), group = c.heads / kv_heads;
   const Rows input = RowsFor(x, {w.q, w.k, w.v});
-  const bool by_head = !ArchitectureNamed(c.architecture)->widths_normed;
-  const auto heads = [&](const Tensor& projected, int64_t count, const Tensor& norm) {
-    const auto normed = [&](const Tensor& t) { return norm ? t.RmsNorm(norm, c.norm_eps) : t; };
-    const Dims apart = {tokens, count, c.head_dim};
-    return by_head ? normed(projected.Reshape(apart)) : normed(projected).Reshape(apart);
+  const Architecture& known = *ArchitectureNamed(c.architecture);
+  const auto heads = [&](const Tensor& projected, int64_t count) {
+    return projected.Reshape({tokens, count, c.head_dim});
   };
-  const Tensor q = heads(Project(input, w.q, w.q_bias), c.heads, w.q_norm);
-  const Tensor k = heads(Project(input, w.k, w.k_bias), kv_heads, w.k_norm);
-  const Tensor v = heads(Project(input, w.v, w.v_bias), kv_heads, {});
+  const auto turned = [&](const Tensor& projected, int64_t count, const Tensor& norm) {
+    const auto normed = [&](const Tensor& t) { return norm ? t.RmsNorm(norm, c.norm_eps) : t; };
+    if (known.turned_first) return normed(Rotate(layer, heads(projected, count), position));
+    return Rotate(
+        layer,
+        known.widths_normed ? heads(normed(projected), count) : normed(heads(projected, count)),
+        position);
+  };
+  Tensor q = turned(Project(input, w.q, w.q_bias), c.heads, w.q_norm);
+  const Tensor k = turned(Project(input, w.k, w.k_bias), kv_heads, w.k_norm);
+  const Tensor v = heads(Project(input, w.v, w.v_bias), kv_heads);
+  if (sharpness_) q = q * sharpness_.SliceAxis(0, {position, position + tokens});
   const Slice here{position, position + tokens};
   const auto store = [&](Tensor& kept, const Tensor& t) {
     kept.SliceAxis(1, here).Assign(t.Permute({1, 0, 2}).Cast(kept.dtype()));
   };
-  store(cache.keys, Rotate(layer, k, position));
+  store(cache.keys, k);
   store(cache.values, v);
   // Read as they are kept: the cast is part of the products' kernels.
   const Pairs seen = {
@@ -225,7 +240,7 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const Tensor values = cache.values.Shrink(seen).Cast(kFloat32);
 
   // Heads that share keys are rows of one product.
-  const Tensor rows = RoundedBeside(Rotate(layer, q, position), cache.keys.dtype())
+  const Tensor rows = RoundedBeside(q, cache.keys.dtype())
                           .Reshape({tokens, kv_heads, group, c.head_dim})
                           .Permute({1, 2, 0, 3})
                           .Reshape({kv_heads, group * tokens, c.head_dim});
@@ -253,11 +268,17 @@ Tensor Transformer::Gated(const Tensor& gate, const Tensor& up) const {
     const Tensor least = gate.Minimum(limit);
     return least * (least * kSteeper).Sigmoid() * (up.Clamp(-limit, limit) + 1);
   }
-  const bool gelu = ArchitectureNamed(model_.config.architecture)->gelu;
-  return (gelu ? gate.GeluTanh() : gate.Silu()) * up;
+  return Activated(gate) * up;
+}
+
+Tensor Transformer::Activated(const Tensor& x) const {
+  const Architecture& known = *ArchitectureNamed(model_.config.architecture);
+  if (known.squared) return x.Relu().Square();
+  return known.gelu ? x.GeluTanh() : x.Silu();
 }
 
 Tensor Transformer::FeedForward(const LayerWeights& w, const Tensor& x) const {
+  if (!w.gate) return Project(Activated(Project(x, w.up, w.up_bias)), w.down, w.down_bias);
   const Rows rows = RowsFor(x, {w.gate, w.up});
   const Tensor gate = Project(rows, w.gate, w.gate_bias), up = Project(rows, w.up, w.up_bias);
   return Project(Gated(gate, up), w.down, w.down_bias);
@@ -285,23 +306,29 @@ Tensor Transformer::Mixture(const LayerWeights& w, const Tensor& x) const {
   return y + (w.shared_share ? shared * Project(x, w.shared_share).Sigmoid() : shared);
 }
 
+Tensor Transformer::Normed(const Tensor& x, const Tensor& norm, const Tensor& bias) const {
+  const ModelConfig& c = model_.config;
+  if (!norm) return x;
+  const bool centred = ArchitectureNamed(c.architecture)->centred;
+  return centred ? x.LayerNorm(norm, bias, c.norm_eps) : x.RmsNorm(norm, c.norm_eps);
+}
+
 Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
   const ModelConfig& c = model_.config;
-  const auto normed = [&](const Tensor& t, const Tensor& norm) {
-    return norm ? t.RmsNorm(norm, c.norm_eps) : t;
-  };
   const auto added = [&](const Tensor& x, const Tensor& t, const Tensor& norm) {
-    return x + Scaled(normed(t, norm), c.residual_scale);
+    return x + Scaled(Normed(t, norm), c.residual_scale);
   };
+  const bool parallel = ArchitectureNamed(c.architecture)->parallel;
   Tensor x = Scaled(Values(model_.embedding.stored.Take(tokens), model_.embedding.format),
                     c.embedding_scale);
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
-    x = added(x, Attention(i, normed(x, w.attention_norm), position), w.attention_post_norm);
-    const Tensor y = normed(x, w.ffn_norm);
+    const Tensor read = Normed(x, w.attention_norm, w.attention_norm_bias);
+    x = added(x, Attention(i, read, position), w.attention_post_norm);
+    const Tensor y = parallel ? read : Normed(x, w.ffn_norm, w.ffn_norm_bias);
     x = added(x, w.router ? Mixture(w, y) : FeedForward(w, y), w.ffn_post_norm);
   }
-  return normed(x, model_.norm);
+  return Normed(x, model_.norm, model_.norm_bias);
 }
 
 Tensor Transformer::Logits(const Tensor& hidden) const {

@@ -58,6 +58,8 @@ class Transformer {
   Tensor FeedForward(const LayerWeights& w, const Tensor& x) const;
   Tensor Mixture(const LayerWeights& w, const Tensor& x) const;
   Tensor Gated(const Tensor& gate, const Tensor& up) const;
+  Tensor Activated(const Tensor& x) const;
+  Tensor Normed(const Tensor& x, const Tensor& norm, const Tensor& bias = {}) const;
   Angles AnglesFor(double base, const std::vector<double>& divisors, double magnitude) const;
   Tensor Rotate(size_t layer, const Tensor& x, const Extent& position) const;
   Extent FirstSeen(int64_t window, const Extent& position) const;
@@ -68,6 +70,7 @@ class Transformer {
   bool rounds_;                   // activations, as kInt8 says
   bool narrows_;                  // many rows, as kBf16 says
   Angles angles_, local_angles_;  // the latter of layers with a window, where those differ
+  Tensor sharpness_;              // [context, 1, 1], of queries, where those of late positions are
   std::vector<Cache> caches_;
 };
 

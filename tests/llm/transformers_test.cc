@@ -192,8 +192,9 @@ std::vector<Named> Transformers::GgufWeights() const {
     if (known.norms_from_one && is("norm")) {
       for (float& v : w.values) v += 1;
     }
-    if (known.rope_interleaved && is("q_proj")) Interleave(config_.heads, &w);
-    if (known.rope_interleaved && is("k_proj")) Interleave(config_.kv_heads, &w);
+    const bool turned = known.rope_interleaved && !known.beside_everywhere;
+    if (turned && is("q_proj")) Interleave(config_.heads, &w);
+    if (turned && is("k_proj")) Interleave(config_.kv_heads, &w);
     // Experts, each with a tensor of its own, come in their order.
     const auto [at, fresh] = index.emplace(w.name, out.size());
     if (fresh) {
@@ -232,14 +233,17 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
   count("expert_used_count", c.experts_used);
   count("expert_feed_forward_length", c.expert_ffn);
   count("expert_shared_feed_forward_length", c.shared_ffn);
-  number("attention.layer_norm_rms_epsilon", c.norm_eps, 0);
+  const bool centred = ArchitectureNamed(c.architecture)->centred;
+  number(centred ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps,
+         0);
   number("attention.scale", c.score_scale, 0);
   number("attn_logit_softcapping", c.score_cap, 0);
   number("final_logit_softcapping", c.logit_cap, 0);
   number("rope.freq_base", c.rope_base, 0);
   number("rope.freq_base_swa", c.local_rope_base, 0);
   number("residual_scale", c.residual_scale, 1);
-  number("logit_scale", 1 / c.logit_scale, 1);
+  const bool multiplied = ArchitectureNamed(c.architecture)->logits_multiplied;
+  number("logit_scale", multiplied ? c.logit_scale : 1 / c.logit_scale, 1);
   if (architecture.starts_with("granite")) number("embedding_scale", c.embedding_scale, 1);
   if (architecture == "gemma3") {
     count("attention.sliding_window_pattern", 2);
@@ -247,7 +251,16 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
     number("rope.scaling.factor", c.rope_divisors[0], 0);
   }
   const bool olmo3 = architecture == "olmo2" && c.window > 0;
-  if (olmo3) count("attention.sliding_window_pattern", 2);
+  const bool exaone = architecture == "exaone4" && c.window > 0;
+  if (olmo3 || exaone || architecture == "cohere2") count("attention.sliding_window_pattern", 2);
+  if (c.sharpness > 0) {
+    file->Set(key("rope.scaling.type"), "yarn");
+    number("rope.scaling.factor", 8, 0);
+    count("rope.scaling.original_context_length", c.sharper_every);
+    number("rope.scaling.yarn_beta_fast", 4, 0);
+    number("rope.scaling.yarn_log_multiplier", 1, 0);
+    number("attention.temperature_scale", c.sharpness, 0);
+  }
   if (architecture == "gpt-oss" || olmo3) {
     file->Set(key("rope.scaling.type"), "yarn");
     number("rope.scaling.factor", 8, 0);
@@ -328,7 +341,10 @@ INSTANTIATE_TEST_SUITE_P(All, Transformers,
                          testing::Values("llama", "mistral", "qwen2", "qwen3", "mixtral",
                                          "qwen2_moe", "qwen3_moe", "olmoe", "gemma", "gemma2",
                                          "gemma3", "phi3", "phi3_long", "granite", "granitemoe",
-                                         "olmo2", "olmo3", "smollm3", "gpt_oss"),
+                                         "olmo2", "olmo3", "smollm3", "gpt_oss", "ministral3",
+                                         "glm4", "exaone4", "exaone4_whole", "seed_oss", "ernie4_5",
+                                         "hunyuan_v1_dense", "arcee", "starcoder2", "cohere",
+                                         "cohere2"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

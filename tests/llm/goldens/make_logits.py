@@ -80,6 +80,32 @@ def Models():
             "rope_type": "yarn", "factor": 8.0, "beta_fast": 4.0, "beta_slow": 1.0,
             "truncate": False, "original_max_position_embeddings": 32, "rope_theta": 10000.0},
         **SMALL)
+    yield "ministral3", t.Ministral3Config(
+        intermediate_size=40, head_dim=8, rope_parameters={
+            "rope_type": "yarn", "factor": 8.0, "beta_fast": 4.0, "beta_slow": 1.0, "mscale": 1.0,
+            "mscale_all_dim": 1.0, "original_max_position_embeddings": 8, "rope_theta": 10000.0,
+            "llama_4_scaling_beta": 0.3}, **SMALL)
+    yield "glm4", t.Glm4Config(intermediate_size=40, head_dim=8, partial_rotary_factor=0.5,
+                               attention_bias=True, **SMALL)
+    yield "exaone4", t.Exaone4Config(
+        intermediate_size=40, sliding_window=7, layer_types=["sliding_attention", "full_attention"],
+        **SMALL)
+    yield "exaone4_whole", t.Exaone4Config(intermediate_size=40, sliding_window=None, layer_types=[
+        "full_attention", "full_attention"], **SMALL)
+    yield "seed_oss", t.SeedOssConfig(intermediate_size=40, head_dim=8, attention_bias=True,
+                                      attention_out_bias=False, **SMALL)
+    yield "ernie4_5", t.Ernie4_5Config(intermediate_size=40, head_dim=8, use_bias=False, **SMALL)
+    yield "hunyuan_v1_dense", t.HunYuanDenseV1Config(
+        intermediate_size=40, head_dim=8, rope_parameters={
+            "rope_type": "dynamic", "alpha": 50.0, "factor": 1.0, "rope_theta": 10000.0}, **SMALL)
+    yield "arcee", t.ArceeConfig(intermediate_size=40, mlp_bias=True, **SMALL)
+    centred = {k: v for k, v in SMALL.items() if k != "rms_norm_eps"}
+    yield "starcoder2", t.Starcoder2Config(intermediate_size=40, sliding_window=7, use_bias=True,
+                                           norm_epsilon=1e-5, **centred)
+    yield "cohere", t.CohereConfig(intermediate_size=40, logit_scale=0.3, **centred)
+    yield "cohere2", t.Cohere2Config(
+        intermediate_size=40, logit_scale=0.3, sliding_window=7, layer_types=[
+            "sliding_attention", "full_attention"], **centred)
 
 
 def Values(name, shape):
@@ -124,7 +150,8 @@ def Golden(label, config):
         written.pop(key, None)
     architecture = {"mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3",
                     "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss",
-                    "olmo3": "olmo2"}.get(
+                    "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
+                    "hunyuan_v1_dense": "hunyuan-dense"}.get(
                         config.model_type, config.model_type)
     return {"name": label, "config": written, "architecture": architecture,
             "tensors": {n: [GgufName(n, architecture), *w.shape] for n, w in weights.items()},
