@@ -58,10 +58,12 @@ bool IsWidened(const UOp& u) {
   return u.is(Op::kCast) && u.dtype() == kFloat32 && u.src(0).dtype() == kBFloat16;
 }
 
+bool SumsPairs(const Target& target) {
+  return target.dialect == Dialect::kCpp && absl::StrContains(target.features, "+avx512bf16");
+}
+
 UOp PairsOf(const UOp& reduce, const Target& target) {
-  if (target.dialect != Dialect::kCpp || !absl::StrContains(target.features, "+avx512bf16")) {
-    return UOp();
-  }
+  if (!SumsPairs(target)) return UOp();
   const UOp& product = reduce.src(0);
   const bool sums = reduce.arg<ReduceArg>().op == Op::kAdd && product.is(Op::kMul);
   if (!sums || !IsWidened(product.src(0)) || !IsWidened(product.src(1))) return UOp();

@@ -63,7 +63,9 @@ bool AreOfTiles(const UOp& product, const Target& target);
 // Whether a value is a bf16, cast to f32: an operand of such products.
 bool IsWidened(const UOp& u);
 
-// The range of a sum of products that the target takes in pairs of steps, or nothing.
+// Whether a target sums products of bf16 in pairs of steps, and the range of a sum that it takes
+// so, or nothing.
+bool SumsPairs(const Target& target);
 UOp PairsOf(const UOp& reduce, const Target& target);
 
 // Where a point of these ranges lies in a panel, and how many places that has. The last range is

@@ -176,6 +176,9 @@ class Fuser {
     return cuts && u.dtype().IsInt() && below_[i].ops <= 2 && Cheap(i);
   }
 
+  // Made of loops and constants alone, by little: nothing that a reader could read is as near.
+  bool OfLoops(int i) const { return below_[i].leaf == nullptr && Cheap(i); }
+
   void Visit(int i) {
     NodeState& state = states_[i];
     const UOp& u = order_[i];
@@ -219,8 +222,8 @@ class Fuser {
     if (OfVariables(i)) return false;
     if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
     // Many readers: what an EXPAND repeats is kept, not the repetitions; nor positions that are cut
-    // to what is there, as that shows each reader that they are.
-    if (state.demands.size() > 4 && !IsCut(i)) return !u.is(Op::kExpand);
+    // to what is there, as that shows each reader that they are; nor what is made of loops.
+    if (state.demands.size() > 4 && !IsCut(i) && !OfLoops(i)) return !u.is(Op::kExpand);
     const Demand& d = state.demands[0];
     Kernel& k = kernels_[d.kernel];
     if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
@@ -369,12 +372,15 @@ class Fuser {
     return false;
   }
 
-  // Whether an operand of a contraction is the same along the result's last axis, which is long.
+  // Whether an operand of a contraction is the same along the result's last axis, which is long. An
+  // axis that both have, as of the parts of a long sum, is one of several products.
   static bool LacksLastLoop(const UOp& reduce, const UOp& operand) {
     const auto& axes = reduce.arg<ReduceArg>().axes;
+    const UOp& product = reduce.src(0);
     for (int a = reduce.rank() - 1; a >= 0; --a) {
       if (std::find(axes.begin(), axes.end(), a) != axes.end()) continue;
       if (reduce.shape()[a].max() <= 1) continue;
+      if (VariesOnAxis(product.src(0), a) && VariesOnAxis(product.src(1), a)) continue;
       return reduce.shape()[a].max() > 4 && VariesOnAxis(operand, a) == false;
     }
     return false;

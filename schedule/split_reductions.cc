@@ -219,6 +219,22 @@ UOp Padded(const UOp& product, int64_t axis, int64_t after) {
                    {PadAxis(product.src(0), axis, after), PadAxis(product.src(1), axis, after)});
 }
 
+// An axis of a factor as two; it is spread over the other's rows last, as products are known by
+// that.
+UOp AxisInParts(const UOp& factor, const Parts& parts) {
+  const bool spread = factor.is(Op::kExpand);
+  const UOp from = spread ? UOp(factor.src(0)) : factor;
+  const auto in_parts = [&](const UOp& u) {
+    Extents out = u.shape().ToExtents();
+    const bool one = u.shape()[parts.axis].is_int(1);
+    out[parts.axis] = one ? Extent(1) : Extent(parts.count);
+    out.insert(out.begin() + parts.axis + 1, one ? Extent(1) : Extent(parts.each));
+    return out;
+  };
+  const UOp split = UOp::Make(Op::kReshape, {from}, in_parts(from));
+  return spread ? UOp::Make(Op::kExpand, {split}, in_parts(factor)) : split;
+}
+
 // The reduction of a value in two steps, by parts that divide its axis.
 UOp InParts(const UOp& u, const UOp& x, const Parts& parts, bool of_product) {
   const ReduceArg& arg = u.arg<ReduceArg>();
@@ -229,7 +245,10 @@ UOp InParts(const UOp& u, const UOp& x, const Parts& parts, bool of_product) {
   split.insert(split.begin() + axis + 1, parts.each);
   ReduceArg first{arg.op, {}};
   for (int64_t a : arg.axes) first.axes.push_back(a >= axis ? a + 1 : a);
-  UOp partial = UOp::Make(Op::kReduce, {UOp::Make(Op::kReshape, {x}, split)}, first);
+  const UOp in_parts =
+      of_product ? UOp::Make(Op::kMul, {AxisInParts(x.src(0), parts), AxisInParts(x.src(1), parts)})
+                 : UOp::Make(Op::kReshape, {x}, split);
+  UOp partial = UOp::Make(Op::kReduce, {in_parts}, first);
   if (of_product) {
     // A result for each part: rows and columns lie as they do without parts.
     Ints order = {axis};

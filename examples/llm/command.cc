@@ -112,6 +112,10 @@ constexpr Option kOptions[] = {
        return c.check_tensors = true;
      }},
     {"--bench", "", "tokens/s and share of the memory bandwidth", SetMode<Command::Mode::kBench>},
+    {"--bench-prompt", "N", "how many tokens --bench reads before it writes; 128",
+     [](Command& c, const std::string& v) {
+       return Int(v, &c.bench_prompt) && c.bench_prompt > 0 && c.bench_prompt <= (1 << 24);
+     }},
     {"--perplexity", "FILE", "of a text",
      [](Command& c, const std::string& v) {
        c.file = v;

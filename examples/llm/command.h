@@ -19,7 +19,7 @@ struct Command {
   std::string prompt;
   bool prompt_given = false;  // else stdin is read
   int64_t max_tokens = -1;    // -1: as Generate's mode decides
-  int64_t context = 0;
+  int64_t context = 0, bench_prompt = 128;
   std::optional<DType> cache;
   std::optional<Activations> activations;
   bool copy_weights = false;

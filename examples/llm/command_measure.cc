@@ -136,7 +136,7 @@ absl::Status RunBench(const Command& command, const Model& model, Session& sessi
         absl::StrCat("--bench reads some tokens and writes one; the context is ", session.context(),
                      "; give --context 2 or more"));
   }
-  const int64_t prefill = std::min<int64_t>(128, session.context() / 2);
+  const int64_t prefill = std::min(command.bench_prompt, session.context() / 2);
   const int64_t decode = std::min<int64_t>(64, session.context() - prefill);
   std::vector<int32_t> ids(static_cast<size_t>(prefill));
   for (int64_t i = 0; i < prefill; ++i) {

@@ -261,11 +261,11 @@ IntegerBlocks IntegersOfTQ1(const Tensor& b) {
   for (int i = 3, least = 27; i >= 0; --i, least /= 3) {
     power = Where(digit == i, Tensor::Full({}, least, kUInt8), power);
   }
-  const Tensor row = Tensor::Arange(15, kInt64);
+  const Tensor row = Tensor::Arange(16, kInt64);
   const Tensor most = Cut(Bytes(b, 0, 48), 3, 16)
                           .IndexSelect(-2, Where(row < 10, row % 2, Tensor::Full({}, 2, kInt64)));
   const Tensor last = Bytes(b, 48, 52).IndexSelect(-1, Tensor::Arange(16, kInt64) % 4);
-  const Tensor bytes = Cat({most, last.Unsqueeze(-2)}, -2);
+  const Tensor bytes = Where(group < 15, most, last.Unsqueeze(-2));
   const Tensor rest = bytes * power.Contiguous();  // of u8: what was carried is gone
   return {((rest.Cast(kUInt16) * 3) >> 8).Cast(kInt8) - 1, ForGroups(Half(b, 52), 16), {}};
 }

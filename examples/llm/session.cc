@@ -44,7 +44,8 @@ Activations ActivationsOf(const Model& model, const SessionOptions& options) {
     const auto takes = [](const MatrixShape& m) { return m.operand == kBFloat16; };
     return std::any_of(units.begin(), units.end(), takes) ? Activations::kBf16 : Activations::kF32;
   }
-  return HasTiles(kBFloat16, HostTarget()) ? Activations::kBf16 : Activations::kInt8;
+  const bool pairs = model.format == InfoOf(WeightFormat::kBF16).name && SumsPairs(HostTarget());
+  return pairs || HasTiles(kBFloat16, HostTarget()) ? Activations::kBf16 : Activations::kInt8;
 }
 
 Tensor LikeliestAmong(const Tensor& logits) {
