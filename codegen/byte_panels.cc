@@ -12,6 +12,7 @@ constexpr int64_t kLeastRows = 16;                    // that pay for laying out
 constexpr int64_t kLeastInRow = 16, kMostInRow = 64;  // lanes by which a panel is filled
 constexpr int64_t kMostPanelCopies = 8;
 constexpr int64_t kRowsOfTile = 4;
+constexpr int64_t kPanelsPerCore = 4;  // at least, of those that cores share
 
 }  // namespace
 
@@ -29,8 +30,9 @@ UOp ByteTiler::Across(const UOp& row, const UOp& along) {
   const int64_t width = two ? 2 * lanes : lanes;
 
   // The loops over panels are shared by the cores rather than those over rows, of which each
-  // would lay out all panels.
-  const bool shared = row.arg<RangeArg>().kind == RangeKind::kGrid;
+  // would lay out all panels, or over single columns.
+  const auto is_grid = [](const UOp& r) { return r.arg<RangeArg>().kind == RangeKind::kGrid; };
+  const bool shared = is_grid(row) || is_grid(c_.lane);
   const UOp panels = Range(columns / width, shared ? RangeKind::kGrid : RangeKind::kLoop);
   const UOp column = Range(width, RangeKind::kLoop);
   const UOp rows = Range(row.src(0).vmax(), RangeKind::kLoop);
@@ -197,7 +199,9 @@ bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, co
   const int64_t in_row = along.src(0).vmax();
   if (!row.src(0).IsConst() || row.src(0).vmax() < kLeastRows || dots.rest) return false;
   if (!c.lane.src(0).IsConst() || c.lane.src(0).vmax() % lanes != 0) return false;
-  if (c.lane.arg<RangeArg>().kind == RangeKind::kGrid || !c.batch.empty()) return false;
+  const bool shared = c.lane.arg<RangeArg>().kind == RangeKind::kGrid;
+  if (shared && c.lane.src(0).vmax() < kPanelsPerCore * target.cores * lanes) return false;
+  if (!c.batch.empty()) return false;
   if (c.columns.size() != 1 || c.rows.size() != 1) return false;
   if (!std::has_single_bit(static_cast<uint64_t>(in_row)) || in_row < kLeastInRow ||
       in_row > kMostInRow) {
