@@ -8,11 +8,9 @@ namespace tessera::internal {
 // Unsigned numbers in the elements' order: -0 is 0, and NaN above all. Of u32 or u64.
 Tensor OrderOf(const Tensor& x, bool descending);
 
-// Whether it takes at most so many comparisons to compare every element with all others of its
-// axis: fixed extents only.
-bool ComparesAtMost(const Tensor& x, int a, int64_t comparisons);
-// Up to so many, sorting does so.
-inline constexpr int64_t kFewComparisons = 12 << 20;
+// Whether it takes so few comparisons to compare every element with all others of its axis that
+// other ways of sorting take longer to start: fixed extents only.
+bool IsFewComparisons(const Tensor& x, int a);
 
 // Positions along an axis in order, equal ones as they come; the axis is moved to the last one.
 Tensor SortedIndex(const Tensor& x, int a, bool descending);

@@ -17,11 +17,10 @@ namespace tessera {
 
 using internal::AxisAlong;
 using internal::Call;
-using internal::ComparesAtMost;
 using internal::CountAlong;
 using internal::ExtentAlong;
 using internal::Fail;
-using internal::kFewComparisons;
+using internal::IsFewComparisons;
 using internal::OfElement;
 using internal::OrderOf;
 using internal::PairAlong;
@@ -72,7 +71,7 @@ Tensor PositionOf(const Tensor& x, int a, int64_t rank) {
 std::vector<Tensor> At(const Tensor& x, int a, const Extent& rank, bool keepdim) {
   const Extent& n = x.shape()[a];
   const Tensor there =
-      n.is_int() && n.value() > kCounted && !ComparesAtMost(x, a, kFewComparisons / 2)
+      n.is_int() && n.value() > kCounted && !IsFewComparisons(x, a)
           ? PositionOf(x, a, rank.value())
           : internal::KnownPart(SortedIndex(x, a, false), x.rank() - 1, rank, rank + Extent(1));
   const Tensor one = there.Transpose(a, -1), value = x.Gather(a, one);
