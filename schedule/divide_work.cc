@@ -117,15 +117,18 @@ int64_t GranularityOf(const UOp& extent) {
 }
 
 // Of these loops the one, by place, over rows of the result that are shorter than two sticks and
-// read in order, if there are enough of them for so many cores: parts of such rows have no lanes.
+// read in order, or than one, if there are enough of them for so many cores: parts of such rows
+// have no lanes, and cores would write to the same lines.
 std::optional<size_t> WholeRows(const RangeSets& sets, absl::Span<const UOp> loops, int64_t cores) {
   const UOp& store = sets.order().back().src(0);
   const UOp row = AdjacentLoop(store);
   const auto at = std::find(loops.begin(), loops.end(), row);
   if (!row || at == loops.end()) return std::nullopt;
-  if (row.src(0).vmax() >= 2 * kStickBytes / store.src(1).dtype().bytes()) return std::nullopt;
+  const int64_t stick = kStickBytes / store.src(1).dtype().bytes();
+  if (row.src(0).vmax() >= 2 * stick) return std::nullopt;
   const auto enough = [&](const UOp& r) { return !(r == row) && r.src(0).vmax() >= cores; };
   if (std::none_of(loops.begin(), loops.end(), enough)) return std::nullopt;
+  if (row.src(0).vmax() < stick) return at - loops.begin();
   for (const UOp& u : sets.order()) {
     if (!u.is(Op::kIndex) || u == store.src(0)) continue;
     for (const Sum sum = ToSum(u.src(1)); const Sum::Term& t : sum.terms) {

@@ -155,6 +155,9 @@ TEST(DivideWork, ShortRowsStayWhole) {
   EXPECT_EQ(KernelOf(empty({17, 3000}).MatMul(empty({3000, 64})), 2).utilisation, 1);
   EXPECT_EQ(KernelOf(empty({17, 16, 8192}).Sum({2}), 16).utilisation, 1);
   EXPECT_EQ(KernelOf(empty({3, 16, 8192}).Transpose(1, 2).Exp().Max({1}), 16).workers, 16);
+  // Rows of less than one are lines that both would write to.
+  const Tensor x = empty({257, 513}), y = x.Flip(1), pairs = Stack({x * y, x - y}, -1);
+  EXPECT_NEAR(KernelOf(pairs, 2).utilisation, 257.0 / 258, 1e-9);
 }
 
 // The points of the loop that the cores share.
