@@ -19,8 +19,8 @@ std::vector<UOp> Loads(const UOp& u) {
   return out;
 }
 
-// The kernel with its loops so: `block`, the batch, the columns, the lanes' the last of them; and
-// those over the rows before place `rows` of these.
+// The kernel with its loops in the order of their places: `block` 0, the batch 1, the columns 2,
+// the lanes' one 3, and those over the rows at `rows`, 1 or 4.
 UOp InOrder(const UOp& sink, const Contraction& c, const UOp& block, int rows) {
   const auto place = [&](const UOp& r) {
     const auto in = [&](const std::vector<UOp>& ranges) {

@@ -5,31 +5,25 @@
 #include <limits>
 #include <vector>
 
+#include "graph/elimination.h"
 #include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
 
 using internal::Call;
+using internal::Elimination;
 using internal::Fail;
 using internal::FloatResult;
 using internal::InFloats;
 using internal::Show;
+using internal::SquareSize;
 using internal::WideFloat;
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-int64_t SquareSize(const Tensor& x) {
-  if (x.rank() < 2 || !(x.shape()[x.rank() - 1] == x.shape()[x.rank() - 2])) {
-    Fail("takes square matrices, not ", Show(x));
-  }
-  const Extent& n = x.shape()[x.rank() - 1];
-  if (!n.is_int()) Fail("takes matrices of a known size, not ", Show(x));
-  return n.value();
-}
 
 void CheckMatrix(const Tensor& x) {
   if (x.rank() < 2) Fail("takes matrices [..., M, N], not ", Show(x));
@@ -79,49 +73,15 @@ Tensor LogDet(const Tensor& x, CallSite at) {
   return Where(sign < 0, kNan, log);
 }
 
-// As Tensor::Det goes: after each step rows and columns move up, and those exchanged are known by
-// the numbers that they had.
 LuFactors Lu(const Tensor& x, CallSite at) {
   Call call("Lu", at, x);
-  const int64_t n = SquareSize(x);
   const DType type = FloatResult(x.dtype());
-  Tensor m = WideFloat(x);
-  if (n == 0) return {m.Cast(type), m.Cast(type), m.Cast(type)};
-  const Tensor row = Tensor::Arange(n);
-  const auto moved_up = [](const Tensor& t, int axis) {
-    Pairs pairs(t.rank(), {0, 0});
-    pairs[internal::NormalAxis(axis, t.rank())] = {0, 1};
-    return t.SliceAxis(axis, {1, {}}).Pad(pairs);
-  };
-  // Which row lies where, from 1 on: 0 is none.
-  Tensor number = (row + 1).Expand(m.Select(-1, 0).shape()).Contiguous();
-  std::vector<Tensor> pivots, columns, rows;
-  for (int64_t k = 0; k < n; ++k) {
-    const Tensor size = Where(number > 0, m.Select(-1, 0).Abs(), -1);
-    const Tensor chosen = size.ArgMax(-1, /*keepdim=*/true) == row, below = chosen.Unsqueeze(-1);
-    const Tensor pivot_row = Where(below, m, 0).Sum(-2, /*keepdim=*/true);
-    const Tensor pivot = pivot_row.SliceAxis(-1, {0, 1});
-    const Tensor exchanged = Where(below, m.SliceAxis(-2, {0, 1}), m);
-    const Tensor share = exchanged.SliceAxis(-1, {0, 1}) / Where(pivot == 0, 1, pivot);
-    const Tensor of_pivot = Where(chosen, number, 0).Sum(-1, /*keepdim=*/true);
-    const Tensor order = Where(chosen, number.SliceAxis(-1, {0, 1}), number);
-    // Shares by the rows that they are of: first is what the pivot was exchanged for.
-    number = moved_up(order, -1).Contiguous();
-    const Tensor is = (number.Unsqueeze(-1) == row + 1);
-    const Tensor rest = moved_up(share.Squeeze(-1), -1).Unsqueeze(-1);
-    columns.push_back(Where(is, rest, 0).Sum(-2).Contiguous());
-    pivots.push_back((of_pivot - 1).Contiguous());
-    rows.push_back(pivot_row.Squeeze(-2).Contiguous());
-    m = moved_up(moved_up(exchanged - share * pivot_row, -1), -2).Contiguous();
-  }
-  Pairs pairs(x.rank(), {0, 0});
-  pairs.back() = {0, 1};
-  const Tensor apart = Stack(rows, -2).Pad(pairs).Flatten(-2).SliceAxis(-1, {0, n * n});
-  const Tensor u = apart.Unflatten(-1, {n, n}).Triu();
-  const Tensor p = (Cat(pivots, -1).Unsqueeze(-2) == row.Unsqueeze(-1)).Cast(m.dtype());
-  const Tensor l =
-      p.Transpose().MatMul(Stack(columns, -1)).Tril(-1) + Tensor::Eye(n, -1, m.dtype());
-  return {p.Cast(type), l.Cast(type), u.Cast(type)};
+  const Tensor m = WideFloat(x);
+  if (SquareSize(x) == 0) return {m.Cast(type), m.Cast(type), m.Cast(type)};
+  const Elimination e(m);
+  const Tensor row = Tensor::Arange(x.size(-1)).Unsqueeze(-1);
+  const Tensor p = e.at_row().Unsqueeze(-2) == row;
+  return {p.Cast(type), e.Lower().Cast(type), e.Upper().Cast(type)};
 }
 
 Tensor CholeskySolve(const Tensor& l, const Tensor& b, CallSite at) {

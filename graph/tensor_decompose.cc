@@ -1,10 +1,11 @@
 // Matrices as products of orthonormal columns and triangles.
 //
-// As in tensor_solve.cc, all steps are the same graph.
+// As in graph/elimination.h, all steps are the same graph.
 #include "graph/tensor_decompose.h"
 
 #include <algorithm>
 
+#include "graph/elimination.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 
@@ -16,6 +17,7 @@ using internal::Fail;
 using internal::FloatResult;
 using internal::HouseholderQr;
 using internal::Matrices;
+using internal::MovedUp;
 using internal::Show;
 using internal::WholeMatrices;
 using internal::WithDerivative;
@@ -73,16 +75,11 @@ Matrices WithDerivative(const Matrices& values, const std::function<Matrices(con
 
 namespace {
 
-// The elements before the last of an axis, after a zero; and those after the first, before one.
+// The elements before the last of an axis, after a zero.
 Tensor MovedDown(const Tensor& t, int axis) {
   Pairs pairs(t.rank(), {0, 0});
   pairs[internal::NormalAxis(axis, t.rank())] = {1, 0};
   return t.SliceAxis(axis, {0, t.size(axis) - 1}).Pad(pairs);
-}
-Tensor MovedUp(const Tensor& t, int axis) {
-  Pairs pairs(t.rank(), {0, 0});
-  pairs[internal::NormalAxis(axis, t.rank())] = {0, 1};
-  return t.SliceAxis(axis, {1, {}}).Pad(pairs);
 }
 
 // The reflection I - factor v v^T that takes a column to a multiple of the first axis; of a column

@@ -320,6 +320,9 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
     return bad("the base of rotary positions is ", c.rope_base, ", not above 0");
   }
   if (c.window < 0) return bad("the sliding window is ", c.window);
+  if (c.sharpness > 0 && c.sharper_every < 1) {
+    return bad("queries become sharper every ", c.sharper_every, " positions, not every 1 or more");
+  }
   const std::pair<const char*, double> scales[] = {
       {"the scale of the embedding", c.embedding_scale},
       {"the scale of what layers add", c.residual_scale},

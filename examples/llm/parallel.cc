@@ -57,6 +57,7 @@ class Mover {
     model_.division.kv_heads = c.kv_heads * heads_.repeats;
     const bool tied = model_.output.stored.Is(model_.embedding.stored);
     Move(model_.embedding.stored, Cut(0, Layout()));
+    Move(model_.embedding.scale, whole);
     if (tied) {
       model_.output = model_.embedding;
     } else {
@@ -137,6 +138,7 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
   const bool tied = model->output.stored.Is(model->embedding.stored);
   const auto move = [&](Tensor& t) { progress.Move(t, place); };
   move(model->embedding.stored);
+  move(model->embedding.scale);
   if (tied) {
     model->output = model->embedding;
   } else {

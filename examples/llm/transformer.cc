@@ -319,8 +319,10 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
     return x + Scaled(Normed(t, norm), c.residual_scale);
   };
   const bool parallel = ArchitectureNamed(c.architecture)->parallel;
-  Tensor x = Scaled(Values(model_.embedding.stored.Take(tokens), model_.embedding.format),
-                    c.embedding_scale);
+  const Matrix& embedding = model_.embedding;
+  Tensor x = Values(embedding.stored.Take(tokens), embedding.format);
+  if (embedding.scale) x = x * embedding.scale;
+  x = Scaled(x, c.embedding_scale);
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
     const Tensor read = Normed(x, w.attention_norm, w.attention_norm_bias);

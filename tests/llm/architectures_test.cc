@@ -368,6 +368,14 @@ TEST(Architectures, YarnIsThatOfTransformers) {
   ASSERT_OK_AND_ASSIGN(const ModelConfig c, ConfigFromHuggingFace(json, "config.json"));
   expect(c, 1.25);
 
+  // Queries that would become sharper every 0 positions.
+  const std::string never = absl::StrReplaceAll(
+      text, {{R"("original_max_position_embeddings": 64)",
+              R"("original_max_position_embeddings": 0.5, "llama_4_scaling_beta": 0.1)"}});
+  ASSERT_OK_AND_ASSIGN(const Json bad, Json::Parse(never, "config.json"));
+  EXPECT_THAT(ConfigFromHuggingFace(bad, "config.json").status(),
+              StatusIs(absl::StatusCode::kDataLoss, "queries become sharper every 0 positions"));
+
   // Blending that begins and ends between pairs, and the numbers that make attention sharper.
   const auto with = [&](const char* keys) {
     const std::string other = absl::StrReplaceAll(text, {{R"("attention_factor": 1.25)", keys}});

@@ -95,7 +95,7 @@ SmallGguf ScaledFile(bool experts) {
   const int64_t vocabulary = static_cast<int64_t>(SmallTokens().size());
   g.Set("llama.embedding_length", static_cast<uint32_t>(kWidth));
   g.Set("llama.feed_forward_length", static_cast<uint32_t>(kColumns));
-  g.Shape("token_embd.weight", {vocabulary, kWidth});
+  add("token_embd", {vocabulary, kWidth});
   for (const char* norm : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"}) {
     g.Shape(absl::StrCat(norm, ".weight"), {kWidth});
   }
@@ -131,6 +131,7 @@ TEST(MixedFormats, ScalesBesideMatrices) {
     const auto multiply = [](Matrix& m) {
       if (m.scale) m = {(m.values() * m.scale).Realize(), WeightFormat::kF32};
     };
+    multiply(multiplied.embedding);
     multiply(multiplied.output);
     without.output.scale = {};
     for (const auto& [name, matrix] : kMatrices) {

@@ -1,0 +1,244 @@
+// Square matrices by elimination.
+#include "graph/elimination.h"
+
+#include <algorithm>
+
+#include "graph/index_math.h"
+#include "graph/tensor_internal.h"
+
+namespace tessera::internal {
+namespace {
+
+constexpr int64_t kMostSteps = 64;  // of rows one after another
+
+// The columns of lower triangles, as rows that begin at the diagonal, and zeros: read as rows of
+// n+1 elements, those of the transposed matrix each go one step further.
+Tensor FromPivots(const Tensor& m) {
+  const int64_t n = m.size(-1);
+  Pairs pairs(m.rank() - 1, {0, 0});
+  pairs.back() = {0, n};
+  const Tensor apart = m.Tril().Transpose().Flatten(-2).Pad(pairs).Unflatten(-1, {n, n + 1});
+  return apart.SliceAxis(-1, {0, n}).Contiguous();
+}
+
+// A block of a matrix: rows and columns from one to another.
+struct Span {
+  int64_t begin, end;
+};
+Tensor Block(const Tensor& m, Span rows, Span columns) {
+  return m.SliceAxis(-2, {rows.begin, rows.end}).SliceAxis(-1, {columns.begin, columns.end});
+}
+
+// The rows of [..., N, K] that [..., W] names.
+Tensor RowsAt(const Tensor& t, const Tensor& at_row) {
+  Extents dims(t.shape().begin(), t.shape().end());
+  dims[dims.size() - 2] = at_row.shape()[at_row.rank() - 1];
+  return t.Gather(-2, at_row.Unsqueeze(-1).Expand(dims));
+}
+
+// What is left of right sides [..., N, K] when the matrices beside them have become the identity.
+// Rows that have been used go to the end.
+Tensor SolvedByStep(const Tensor& matrix, const Tensor& sides) {
+  const int64_t n = matrix.size(-1);
+  const Tensor row = Tensor::Arange(n);
+  Tensor m = Cat({matrix, sides}, -1), used = matrix.Select(-1, 0).ZerosLike(kInt32).Contiguous();
+  const Tensor one = used.SliceAxis(-1, {0, 1}).OnesLike();
+  for (int64_t k = 0; k < n; ++k) {
+    const Tensor column = m.Select(-1, 0).Abs();
+    const Tensor at_row = Where(used == 0, column, -1).ArgMax(-1, /*keepdim=*/true);
+    const Tensor chosen = (at_row == row).Unsqueeze(-1);
+    const Tensor pivot_row = Where(chosen, m, 0).Sum(-2, /*keepdim=*/true);
+    const Tensor scaled = pivot_row / pivot_row.SliceAxis(-1, {0, 1});
+    const Tensor moved = Where(chosen, m.SliceAxis(-2, {0, 1}), m).SliceAxis(-2, {1, {}});
+    const Tensor rest = moved - moved.SliceAxis(-1, {0, 1}) * scaled;
+    m = MovedUp(Cat({rest, scaled}, -2), -1).Contiguous();
+    used = Cat({used.SliceAxis(-1, {1, {}}), one}, -1).Contiguous();
+  }
+  return m.SliceAxis(-1, {0, sides.shape()[sides.rank() - 1]});
+}
+
+// Elimination in some columns [..., N, W] of a matrix, of whose rows some are used already. Rows
+// stay where they are: all panels of a matrix are the same graph.
+struct Panel {
+  Tensor shares;  // [..., N, W]: by how much of each pivot's row the others became less
+  Tensor upper;   // [..., W, W]: the rows of the pivots
+  Tensor at_row;  // [..., W]: where those are
+  Tensor used;    // [..., N, 1]
+
+  Panel(const Tensor& columns, const Tensor& used_before) {
+    const int64_t w = columns.size(-1);
+    const Tensor row = Tensor::Arange(columns.size(-2));
+    Tensor m = Cat({columns, used_before}, -1).Contiguous();
+    std::vector<Tensor> of_steps, pivot_rows, chosen_rows;
+    for (int64_t k = 0; k < w; ++k) {
+      const Tensor first = m.Select(-1, 0), last = m.Select(-1, w);
+      const Tensor at = Where(last == 0, first.Abs(), -1).ArgMax(-1, /*keepdim=*/true);
+      chosen_rows.push_back(at.Contiguous());
+      const Tensor chosen = (chosen_rows.back() == row).Unsqueeze(-1);
+      pivot_rows.push_back(Where(chosen, m, 0).Sum(-2, /*keepdim=*/true).Contiguous());
+      const Tensor& pivot_row = pivot_rows.back();
+      const Tensor pivot = pivot_row.SliceAxis(-1, {0, 1});
+      const Tensor now = Where(chosen, 1, m.SliceAxis(-1, {w, w + 1}));
+      const Tensor share = m.SliceAxis(-1, {0, 1}) / Where(pivot == 0, 1, pivot);
+      of_steps.push_back(Where(now == 0, share, 0).Contiguous());
+      const Tensor rest = m - of_steps.back() * pivot_row;
+      const Tensor zero = now.ZerosLike();
+      m = Cat({rest.SliceAxis(-1, {1, w}), zero, now}, -1).Contiguous();
+    }
+    shares = Cat(of_steps, -1).Contiguous();
+    at_row = Cat(chosen_rows, -1).Contiguous();
+    used = m.SliceAxis(-1, {w, w + 1});
+    // Each row begins at its pivot: as rows of W + 1 elements, they are read one step further.
+    const Tensor rows = Cat(pivot_rows, -2).Flatten(-2).SliceAxis(-1, {0, w * w});
+    upper = rows.Unflatten(-1, {w, w}).Triu().Contiguous();
+  }
+};
+
+}  // namespace
+
+void CheckSquare(const Tensor& t) {
+  if (t.rank() > 1 && t.shape()[t.rank() - 1] == t.shape()[t.rank() - 2]) return;
+  Fail("takes square matrices, not ", Show(t));
+}
+
+int64_t SquareSize(const Tensor& t) {
+  CheckSquare(t);
+  const Extent& n = t.shape()[t.rank() - 1];
+  if (!n.is_int()) {
+    Fail("takes matrices of a known size, as its graph grows with it, not ", Show(t));
+  }
+  return n.value();
+}
+
+Tensor MovedUp(const Tensor& t, int axis) {
+  Pairs pairs(t.rank(), {0, 0});
+  pairs[NormalAxis(axis, t.rank())] = {0, 1};
+  return t.SliceAxis(axis, {1, {}}).Pad(pairs);
+}
+
+Tensor SolvedLower(const Tensor& lower, const Tensor& sides, Sides how) {
+  const int64_t n = lower.size(-1), half = n / 2;
+  if (n > kMostSteps) {
+    const Tensor x =
+        SolvedLower(Block(lower, {0, half}, {0, half}), sides.SliceAxis(-2, {0, half}), how);
+    const Tensor from = Block(lower, {half, n}, {0, half}).MatMul(x);
+    const Tensor rest = (sides.SliceAxis(-2, {half, n}) - from).Contiguous();
+    return Cat({x, SolvedLower(Block(lower, {half, n}, {half, n}), rest, how)}, -2).Contiguous();
+  }
+  const Extent& count = sides.shape()[sides.rank() - 1];
+  if (how == Sides::kByInverse && count.is_int() && count.value() > n) {
+    const Tensor one = Tensor::Eye(n, -1, lower.dtype()).Expand(lower.shape());
+    return SolvedLower(lower, one.Contiguous(), how).MatMul(sides).Contiguous();
+  }
+  const Tensor columns = FromPivots(lower);
+  std::vector<Tensor> rows(n);
+  Tensor left = sides;
+  for (int64_t k = 0; k < n; ++k) {
+    const Tensor column = columns.Select(-2, k).Unsqueeze(-1);
+    rows[k] = (left.SliceAxis(-2, {0, 1}) / column.SliceAxis(-2, {0, 1})).Contiguous();
+    left = MovedUp(left - column * rows[k], -2).Contiguous();
+  }
+  return Cat(rows, -2);
+}
+
+// Column by column; what each contributes is taken off the matrix that is left. A column begins at
+// its pivot: as rows of n + 1 elements that are read as rows of n, each goes one step further.
+Tensor LowerFactor(const Tensor& matrix) {
+  const int64_t n = matrix.size(-1), half = n / 2;
+  if (n > kMostSteps) {
+    const Tensor a = LowerFactor(Block(matrix, {0, half}, {0, half}));
+    const Tensor below = Block(matrix, {half, n}, {0, half}).Transpose().Contiguous();
+    const Tensor b = SolvedLower(a, below, Sides::kByInverse).Transpose().Contiguous();
+    const Tensor rest = Block(matrix, {half, n}, {half, n}) - b.MatMul(b.Transpose());
+    Pairs right(matrix.rank(), {0, 0});
+    right.back() = {0, n - half};
+    return Cat({a.Pad(right), Cat({b, LowerFactor(rest.Contiguous())}, -1)}, -2).Contiguous();
+  }
+  Tensor m = matrix;
+  std::vector<Tensor> columns;
+  for (int64_t k = 0; k < n; ++k) {
+    const Tensor column = m.Select(-1, 0);
+    columns.push_back((column / column.SliceAxis(-1, {0, 1}).Sqrt()).Contiguous());
+    const Tensor& c = columns.back();
+    m = MovedUp(MovedUp(m - c.Unsqueeze(-1) * c.Unsqueeze(-2), -1), -2).Contiguous();
+  }
+  Pairs pairs(matrix.rank(), {0, 0});
+  pairs.back() = {0, 1};
+  const Tensor apart = Stack(columns, -2).Pad(pairs).Flatten(-2).SliceAxis(-1, {0, n * n});
+  return apart.Unflatten(-1, {n, n}).Transpose().Tril();
+}
+
+Tensor Solved(const Tensor& matrix, const Tensor& sides) {
+  const int64_t n = matrix.size(-1);
+  if (n == 0 || sides.shape()[sides.rank() - 1] == Extent(0)) return sides;
+  return n > kMostSteps ? Elimination(Cat({matrix, sides}, -1).Contiguous()).Solved()
+                        : SolvedByStep(matrix, sides);
+}
+
+Elimination::Elimination(const Tensor& matrix) {
+  const int64_t n = matrix.size(-2), width = CeilDiv(n, CeilDiv(n, kMostSteps));
+  std::vector<Tensor> rows;
+  Tensor left = matrix, used = matrix.SliceAxis(-1, {0, 1}).ZerosLike();
+  for (int64_t at = 0; at < n; at += width) {
+    const int64_t w = std::min(width, n - at);
+    const Panel panel(left.SliceAxis(-1, {0, w}), used);
+    shares_.push_back(panel.shares);
+    corners_.push_back(panel.upper);
+    rows.push_back(panel.at_row);
+    used = panel.used;
+    const Tensor rest = left.SliceAxis(-1, {w, {}});
+    if (rest.shape()[rest.rank() - 1] == Extent(0)) break;  // no sides
+    const Tensor lower = RowsAt(panel.shares, panel.at_row) + Tensor::Eye(w, -1, matrix.dtype());
+    const Tensor of_pivots = RowsAt(rest, panel.at_row).Contiguous();
+    across_.push_back(SolvedLower(lower.Contiguous(), of_pivots, Sides::kByInverse));
+    left = (rest - panel.shares.MatMul(across_.back())).Contiguous();
+  }
+  at_row_ = Cat(rows, -1).Contiguous();
+}
+
+Tensor Elimination::Solved() const {
+  Tensor x;
+  for (size_t i = corners_.size(); i-- > 0;) {
+    const int64_t known = x ? x.size(-2) : 0;
+    Tensor sides = across_[i].SliceAxis(-1, {known, {}});
+    if (x) sides = sides - across_[i].SliceAxis(-1, {0, known}).MatMul(x);
+    const Tensor turned =
+        SolvedLower(corners_[i].Flip({-2, -1}), sides.Flip({-2}).Contiguous(), Sides::kByInverse);
+    const Tensor rows = turned.Flip({-2});
+    x = (x ? Cat({rows, x}, -2) : rows).Contiguous();
+  }
+  return x;
+}
+
+std::pair<Tensor, Tensor> Elimination::Pivots() const {
+  std::vector<Tensor> found;
+  for (const Tensor& corner : corners_) found.push_back(corner.Diagonal(0, -2, -1));
+  const Tensor pivots = Cat(found, -1), before = at_row_.Unsqueeze(-1),
+               after = at_row_.Unsqueeze(-2);
+  const Tensor exchanged = (before > after).Cast(kInt32).Triu(1).Sum({-2, -1});
+  return {pivots, Where(exchanged % 2 == 0, 1, -1).Cast(pivots.dtype())};
+}
+
+Tensor Elimination::Lower() const {
+  const Tensor shares = Cat(shares_, -1);
+  return RowsAt(shares, at_row_) + Tensor::Eye(shares.size(-1), -1, shares.dtype());
+}
+
+Tensor Elimination::Upper() const {
+  const int64_t n = at_row_.size(-1);
+  std::vector<Tensor> rows;
+  int64_t at = 0;
+  for (size_t i = 0; i < corners_.size(); ++i) {
+    const int64_t end = at + corners_[i].size(-1);
+    Pairs pairs(corners_[i].rank(), {0, 0});
+    pairs.back() = {at, 0};
+    const bool last = end == n;
+    const Tensor row =
+        last ? corners_[i] : Cat({corners_[i], across_[i].SliceAxis(-1, {0, n - end})}, -1);
+    rows.push_back(row.Pad(pairs));
+    at = end;
+  }
+  return Cat(rows, -2);
+}
+
+}  // namespace tessera::internal

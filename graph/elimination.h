@@ -1,0 +1,55 @@
+// Square matrices by elimination.
+//
+// The steps are written out, one for each row. After each step rows and columns move up, so that
+// all steps are the same graph, whose kernels are compiled once. Larger matrices are taken in parts
+// until such steps are few; what parts do to one another are products.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "graph/tensor.h"
+
+namespace tessera::internal {
+
+// An Error unless t is square matrices; and their rows, known or an Error.
+void CheckSquare(const Tensor& t);
+int64_t SquareSize(const Tensor& t);
+
+// The elements after the first of an axis, and a zero.
+Tensor MovedUp(const Tensor& t, int axis);
+
+// What lower triangles make of right sides [..., N, K]. Of more sides than rows by their inverses,
+// which takes less, where it does not matter that what is infinite spreads over all rows.
+enum class Sides { kStepByStep, kByInverse };
+Tensor SolvedLower(const Tensor& lower, const Tensor& sides, Sides how);
+
+// Cholesky's factor of [..., N, N], N > 0.
+Tensor LowerFactor(const Tensor& matrix);
+
+// What becomes of right sides [..., N, K] when the matrices beside them are the identity.
+Tensor Solved(const Tensor& matrix, const Tensor& sides);
+
+// Elimination, some columns at a time: what they do to the columns after them are products. The
+// rows of the largest pivots come first.
+class Elimination {
+ public:
+  // Of [..., N, N + K], N > 0: the rest are right sides.
+  explicit Elimination(const Tensor& matrix);
+  // The right sides, if there are any, when the matrix has become the identity.
+  Tensor Solved() const;
+  // The pivots [..., N]; and 1, or -1 where the rows are in an order of odd exchanges.
+  std::pair<Tensor, Tensor> Pivots() const;
+  // Which row of the matrix is which of the triangles, [..., N], and these: ones are on the
+  // diagonal of the lower one.
+  const Tensor& at_row() const { return at_row_; }
+  Tensor Lower() const;
+  Tensor Upper() const;
+
+ private:
+  std::vector<Tensor> shares_;            // [..., N, W]: what each row has of the pivots' rows
+  std::vector<Tensor> corners_, across_;  // of the upper triangle, and what is to the right of it
+  Tensor at_row_;
+};
+
+}  // namespace tessera::internal
