@@ -31,19 +31,26 @@ class Conversation {
       Tell("refused", std::string(utf8.message()));
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const std::vector<int32_t> own, Encode({}, text));
-    const size_t alone = own.size();
+    const absl::StatusOr<std::vector<int32_t>> own = Encode({}, text);
+    if (!own.ok()) return Refused(own.status());
+    const size_t alone = own->size();
     if (static_cast<int64_t>(alone) >= session_.context()) {
       Tell("refused",
            absl::StrCat("the message takes ", alone, " of the context's ", session_.context(),
                         " positions, which leaves none for an answer; a larger --context does"));
       return absl::OkStatus();
     }
-    ASSIGN_OR_RETURN(const std::vector<int32_t> ids, EncodeWhatFits(text));
-    return Answer(text, ids);
+    const absl::StatusOr<std::vector<int32_t>> ids = EncodeWhatFits(text);
+    return ids.ok() ? Answer(text, *ids) : Refused(ids.status());
   }
 
  private:
+  // What a template does not write is no reason to end.
+  absl::Status Refused(const absl::Status& why) const {
+    if (!absl::IsInvalidArgument(why)) return why;
+    Tell("refused", std::string(why.message()));
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const Message> turns,
                                               const std::string& text) const {
     std::vector<Message> all = system_;

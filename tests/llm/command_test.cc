@@ -128,11 +128,12 @@ TEST(Command, Perplexity) {
 }
 
 // A chat of a small model with 256 positions and characters as tokens.
-Outcome Chat(const std::string& options, const std::string& in, bool errors = true) {
+Outcome Chat(const std::string& options, const std::string& in, bool errors = true,
+             const std::string& chat_template = "<|im_start|>") {
   const std::string model = OwnTempDir() + "/chat.gguf";
   std::ofstream(model, std::ios::binary) << SmallGguf()
                                                 .Set("llama.context_length", uint32_t{256})
-                                                .Set("tokenizer.chat_template", "<|im_start|>")
+                                                .Set("tokenizer.chat_template", chat_template)
                                                 .Bytes();
   std::ofstream(model + ".in") << in;
   return RunTool("llm", "--model " + model + " --chat --max-tokens 2 " + options + " <" + model +
@@ -186,6 +187,14 @@ TEST(Command, ChatsOnAfterWhatItRefuses) {
   EXPECT_EQ(answers.size(), 2u) << o.out;
   const Outcome json = Chat("--json", std::string(300, 'b') + "\n", false);
   EXPECT_EQ(nlohmann::json::parse(json.out)["event"], "refused");
+  const Outcome strict = Chat("", "abab\nab\n", true,
+                              "{% for m in messages %}{% if m.content == 'abab' %}"
+                              "{{ raise_exception('not that') }}{% endif %}{{ m.content }}"
+                              "{% endfor %}");
+  EXPECT_EQ(strict.exit, 0) << strict.out;
+  EXPECT_THAT(strict.out, HasSubstr("the template says: not that"));
+  const std::vector<std::string> one = absl::StrSplit(strict.out, "2 more at");
+  EXPECT_EQ(one.size(), 2u) << strict.out;
 }
 
 TEST(Command, ErrorsAreOneLine) {
