@@ -77,13 +77,14 @@ class Evaluation {
     }
     return Flow::kOn;
   }
-  // What it writes.
-  Value Written(const Nodes& body) {
+  // Gives what it writes.
+  Flow Written(const Nodes& body, Value* what) {
     Text own;
     Text* const outside = std::exchange(out_, &own);
-    Body(body);
+    const Flow flow = Body(body);
     out_ = outside;
-    return heap_.Make(std::move(own));
+    *what = heap_.Make(std::move(own));
+    return flow;
   }
 
   Flow Run(const Node& n) {
@@ -105,7 +106,7 @@ class Evaluation {
         Value v;
         {
           const Scope scope(this);
-          v = Written(n.body);
+          if (const Flow flow = Written(n.body, &v); flow != Flow::kOn) return flow;
         }
         Assign(n, Piped(n.of[0], v));
         return Flow::kOn;
@@ -115,7 +116,9 @@ class Evaluation {
         return Flow::kOn;
       case NodeKind::kFilterBody: {
         const Scope scope(this);
-        Write(heap_.Shown(Piped(n.of[0], Written(n.body))));
+        Value v;
+        if (const Flow flow = Written(n.body, &v); flow != Flow::kOn) return flow;
+        Write(heap_.Shown(Piped(n.of[0], v)));
         return Flow::kOn;
       }
       case NodeKind::kScope: {
@@ -363,7 +366,8 @@ class Evaluation {
                 : usual != macro.named.end() ? Of(usual->second)
                                              : Value());
     }
-    const Value out = Written(macro.body);
+    Value out;
+    Written(macro.body, &out);
     macro_base_ = outside;
     return out;
   }

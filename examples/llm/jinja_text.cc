@@ -32,8 +32,8 @@ const Text& Own(Heap& heap, const Arguments& a) {
   const Value shown = heap.Make(heap.Shown(a.plain[0]));
   return shown.is(Kind::kText) ? *shown.text : *none;
 }
-absl::string_view Word(Heap& heap, const Arguments& a, size_t at) {
-  if (at < a.plain.size() && a.plain[at].is(Kind::kText)) return a.plain[at].bytes();
+absl::string_view Word(Heap& heap, const List& all, size_t at) {
+  if (at < all.size() && all[at].is(Kind::kText)) return all[at].bytes();
   heap.Fail("a method of texts wants a text");
   return "";
 }
@@ -63,30 +63,28 @@ Value Stripped(Heap& heap, const Arguments& a, bool begin, bool end) {
 Value StripBegin(Heap& heap, const Arguments& a) { return Stripped(heap, a, true, false); }
 Value StripEnd(Heap& heap, const Arguments& a) { return Stripped(heap, a, false, true); }
 
-Value Begins(Heap& heap, const Arguments& a) {
-  if (a.plain.size() > 1 && a.plain[1].is(Kind::kList)) {
-    return Heap::Bool(std::any_of(
-        a.plain[1].list->begin(), a.plain[1].list->end(),
-        [&](const Value& v) { return absl::StartsWith(Own(heap, a).bytes, v.bytes()); }));
+// Whether it has the word that is asked for, or one of a list, at an end.
+template <typename F>
+Value AtEnd(Heap& heap, const Arguments& a, F&& has) {
+  const Text& t = Own(heap, a);
+  const bool many = a.plain.size() > 1 && a.plain[1].is(Kind::kList);
+  const List& words = many ? *a.plain[1].list : a.plain;
+  bool any = false;
+  for (size_t i = many ? 0 : 1; i < (many ? words.size() : 2) && !any; ++i) {
+    any = has(t.bytes, Word(heap, words, i));
   }
-  return Heap::Bool(absl::StartsWith(Own(heap, a).bytes, Word(heap, a, 1)));
+  return Heap::Bool(any);
 }
-Value Ends(Heap& heap, const Arguments& a) {
-  if (a.plain.size() > 1 && a.plain[1].is(Kind::kList)) {
-    return Heap::Bool(
-        std::any_of(a.plain[1].list->begin(), a.plain[1].list->end(),
-                    [&](const Value& v) { return absl::EndsWith(Own(heap, a).bytes, v.bytes()); }));
-  }
-  return Heap::Bool(absl::EndsWith(Own(heap, a).bytes, Word(heap, a, 1)));
-}
+Value Begins(Heap& heap, const Arguments& a) { return AtEnd(heap, a, absl::StartsWith); }
+Value Ends(Heap& heap, const Arguments& a) { return AtEnd(heap, a, absl::EndsWith); }
 Value WithoutBegin(Heap& heap, const Arguments& a) {
   const Text& t = Own(heap, a);
-  const absl::string_view word = Word(heap, a, 1);
+  const absl::string_view word = Word(heap, a.plain, 1);
   return heap.Make(t.Part(absl::StartsWith(t.bytes, word) ? word.size() : 0, t.size()));
 }
 Value WithoutEnd(Heap& heap, const Arguments& a) {
   const Text& t = Own(heap, a);
-  const absl::string_view word = Word(heap, a, 1);
+  const absl::string_view word = Word(heap, a.plain, 1);
   return heap.Make(t.Part(0, t.size() - (absl::EndsWith(t.bytes, word) ? word.size() : 0)));
 }
 
@@ -140,12 +138,16 @@ Value Lines(Heap& heap, const Arguments& a) {
 
 Value Found(Heap& heap, const Arguments& a, bool last) {
   const Text& t = Own(heap, a);
-  const absl::string_view word = Word(heap, a, 1);
+  const absl::string_view word = Word(heap, a.plain, 1);
   const size_t at = last ? t.view().rfind(word) : t.view().find(word);
   return Heap::Int(at == t.bytes.npos ? -1 : static_cast<int64_t>(LengthOf(t.Part(0, at))));
 }
 Value Find(Heap& heap, const Arguments& a) { return Found(heap, a, false); }
 Value FindLast(Heap& heap, const Arguments& a) { return Found(heap, a, true); }
+Value Index(Heap& heap, const Arguments& a) {
+  const Value at = Found(heap, a, false);
+  return at.number < 0 ? heap.Fail("index: the text is not found") : at;
+}
 Value Count(Heap& heap, const Arguments& a) {
   const Value parts = Split(heap, a);
   return parts.is(Kind::kList) ? Heap::Int(static_cast<int64_t>(parts.list->size()) - 1) : Value();
@@ -237,7 +239,7 @@ Value Title(Heap& heap, const Arguments& a) {
 Value Replace(Heap& heap, const Arguments& a) {
   const Text& t = Own(heap, a);
   const Value with = ArgumentAt(a, 2, "new"), times = ArgumentAt(a, 3, "count");
-  const absl::string_view word = Word(heap, a, 1);
+  const absl::string_view word = Word(heap, a.plain, 1);
   if (!with.is(Kind::kText)) return heap.Fail("replace wants two texts");
   if (word.empty()) return heap.Fail("nothing cannot be replaced");
   int64_t left = times.is(Kind::kInt) && times.number >= 0 ? times.number : INT64_MAX;
@@ -301,7 +303,7 @@ Builtin Method(absl::string_view name) {
                                                             {"join", Join},
                                                             {"find", Find},
                                                             {"rfind", FindLast},
-                                                            {"index", Find},
+                                                            {"index", Index},
                                                             {"count", Count},
                                                             {"format", Format},
                                                             {"isdigit", IsDigits},

@@ -117,6 +117,17 @@ TEST(Jinja, ErrorsNameTheLine) {
               HasSubstr("the template says: no user"));
   EXPECT_THAT(Written("{% include 'x' %}"), HasSubstr("'include' is not known"));
   EXPECT_THAT(Written("\xFF"), HasSubstr("byte 0 is no UTF-8"));
+  EXPECT_THAT(Written("{{ 'x'.startswith((none,)) }}"), HasSubstr("wants a text"));
+  EXPECT_EQ(Written("{{ 'x'.startswith(()) }}{{ 'x'.endswith(('a', 'x')) }}"), "FalseTrue");
+  EXPECT_THAT(Written("{{ 'x'.index('y') }}"), HasSubstr("the text is not found"));
+  EXPECT_EQ(Written("{{ 'xy'.index('y') }}"), "1");
+}
+
+TEST(Jinja, LoopsAreLeftFromWithin) {
+  EXPECT_EQ(Written("{% for i in [1, 2] %}{% set x %}a{% break %}{% endset %}b{% endfor %}c"), "c");
+  EXPECT_EQ(Written("{% for i in [1, 2] %}{{ i }}{% filter upper %}a{% if i == 1 %}{% continue %}"
+                    "{% endif %}{% endfilter %}b{% endfor %}"),
+            "12Ab");
 }
 
 TEST(Jinja, NothingIsUnbounded) {
