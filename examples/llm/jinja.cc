@@ -191,7 +191,8 @@ class Evaluation {
                                       "depth0", "previtem", "nextitem"};
     Dict about;
     for (const char* name : kNames) about.emplace_back(heap_.Make(name), Value());
-    const Value loop = heap_.Make(std::move(about));
+    // As what changes, it is not looked into: it may come to hold itself.
+    const Value loop = heap_.Make(std::move(about), Kind::kNamespace);
     const auto size = static_cast<int64_t>(items.size());
     for (int64_t i = 0; i < size && heap_.Step(); ++i) {
       const bool first = i == 0, last = i == size - 1;

@@ -19,6 +19,7 @@ class Cursor {
   explicit Cursor(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}
 
   static constexpr int kMostDepth = 120;
+  static constexpr size_t kMostArguments = 100;  // of calls, and parameters of macros
   struct Deeper {
     explicit Deeper(Cursor* c) : cursor(c) {
       if (++cursor->depth_ > kMostDepth) cursor->Fail("it nests too deep");

@@ -178,6 +178,7 @@ class Parser : Cursor {
     ExpectOp("(");
     while (!SkipOp(")") && status_.ok()) {
       n->names.push_back(Name());
+      if (n->names.size() > kMostArguments) Fail("a macro has too many parameters");
       if (SkipOp("=")) {
         n->named.emplace_back(n->names.back(), Expression());
         Contain(n, n->named.back().second);
@@ -382,6 +383,7 @@ class Parser : Cursor {
         n->of.push_back(Expression());
         Contain(n, n->of.back());
       }
+      if (n->of.size() + n->named.size() > kMostArguments) Fail("a call has too many arguments");
       Comma(")");
     }
     return n;

@@ -164,6 +164,18 @@ TEST(Jinja, NothingIsUnbounded) {
               "TrueTrue");
   EXPECT_THAT(Written("{% set n = namespace() %}{% set n.n = [n] %}{{ n.n }}"),
               HasSubstr("cannot be written"));
+  EXPECT_THAT(Written("{% set n = namespace(x=1, y=0) %}{% for i in range(100000) %}"
+                      "{% for y in [0, n.x] %}{% set n.y = loop %}{% break %}{% endfor %}"
+                      "{% set n.x = n.y %}{% if i == 50000 %}{% break %}{% endif %}{% endfor %}"
+                      "{{ n.x }}"),
+              HasSubstr("a namespace cannot be written"))
+      << "a loop may hold itself";
+  std::string many;
+  for (int i = 0; i < 30'000; ++i) many += "'map',";
+  EXPECT_THAT(Written("{{ 'a'|map(" + many + ") }}"), HasSubstr("too many arguments"));
+  many.clear();
+  for (int i = 0; i < 101; ++i) absl::StrAppend(&many, "a", i, ",");
+  EXPECT_THAT(Written("{% macro f(" + many + ") %}{% endmacro %}"), HasSubstr("too many param"));
   EXPECT_THAT(Written("{{ 9223372036854775807 + 1 }}"), HasSubstr("too large"));
   EXPECT_THAT(Written("{{ (-9223372036854775807 - 1) // -1 }}"), HasSubstr("too large"));
   std::string chain = "{% if x %}";
@@ -181,8 +193,14 @@ TEST(Jinja, CutOffTemplatesAreNoHarm) {
       "0 "
       "%}{{ loop.index ~ f(m[::-1][0:2]) is not string and 1 in [1] }}{% else %}{% endfor %}";
   for (size_t i = 0; i <= whole.size(); ++i) {
-    Written(whole.substr(0, i));
-    Written(whole.substr(i));
+    for (const std::string& part : {whole.substr(0, i), whole.substr(i)}) {
+      const absl::StatusOr<jinja::Text> out = Render(part, kHello);
+      if (out.ok()) {
+        EXPECT_EQ(out->bytes.size(), out->said.size()) << part;
+      } else {
+        EXPECT_THAT(out.status(), StatusIs(absl::StatusCode::kInvalidArgument, "line ")) << part;
+      }
+    }
   }
 }
 
