@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "examples/llm/chat.h"
 #include "examples/llm/jinja_functions.h"
 #include "examples/llm/jinja_parser.h"
@@ -18,12 +19,8 @@ class Evaluation {
   explicit Evaluation(Heap* heap) : heap_(*heap) { scopes_.emplace_back(); }
 
   void Set(absl::string_view name, const Value& value) {
-    for (auto& [known, old] : scopes_.back()) {
-      if (known != name) continue;
-      old = value;
-      return;
-    }
-    if (heap_.Charge(sizeof(Named))) scopes_.back().push_back({name, value});
+    const auto [at, is_new] = scopes_.back().insert_or_assign(name, value);
+    if (is_new) heap_.Charge(2 * sizeof(*at));
   }
   Text Run(const Program& program) {
     Body(program.body);
@@ -32,10 +29,7 @@ class Evaluation {
   int line() const { return line_; }
 
  private:
-  struct Named {
-    absl::string_view name;
-    Value value;
-  };
+  using Names = absl::flat_hash_map<absl::string_view, Value>;
   using Nodes = std::vector<const Node*>;
   enum class Flow { kOn, kBreak, kContinue };
   // Macros may call each other.
@@ -50,15 +44,15 @@ class Evaluation {
   struct Scope {
     explicit Scope(Evaluation* e) : scopes(e->scopes_) { scopes.emplace_back(); }
     ~Scope() { scopes.pop_back(); }
-    std::vector<std::vector<Named>>& scopes;
+    std::vector<Names>& scopes;
   };
 
-  Value Lookup(absl::string_view name) const {
+  Value Lookup(absl::string_view name) {
     for (size_t i = scopes_.size(); i > 0; --i) {
       if (i <= macro_base_ && i > 1) i = 1;  // a macro sees its own and the outermost
-      for (const Named& n : scopes_[i - 1]) {
-        if (n.name == name) return n.value;
-      }
+      const auto found = scopes_[i - 1].find(name);
+      if (found != scopes_[i - 1].end()) return found->second;
+      if (!heap_.Step()) return {};
     }
     return {};
   }
@@ -150,11 +144,9 @@ class Evaluation {
         heap_.Fail("'", n.text, "' is no namespace");
         return;
       }
-      for (auto& [key, old] : *space.dict) {
-        if (key.bytes() == n.names[0]) {
-          old = value;
-          return;
-        }
+      if (Value* old = heap_.Find(*space.dict, n.names[0])) {
+        *old = value;
+        return;
       }
       const Value key = heap_.Make(n.names[0]);
       if (heap_.Charge(2 * sizeof(Value))) space.dict->emplace_back(key, value);
@@ -299,7 +291,7 @@ class Evaluation {
       return heap_.Fail("'", n.text, "' of what is undefined");
     }
     if (!of.is(Kind::kDict) && !of.is(Kind::kNamespace)) return {};
-    const Value* found = Find(*of.dict, n.text);
+    const Value* found = heap_.Find(*of.dict, n.text);
     return found == nullptr ? Value() : *found;
   }
 
@@ -331,7 +323,7 @@ class Evaluation {
     if (callee.kind == NodeKind::kAttribute) {
       const Value of = Of(callee.of[0]);
       const bool has = of.is(Kind::kDict) || of.is(Kind::kNamespace);
-      const Value* own = has ? Find(*of.dict, callee.text) : nullptr;
+      const Value* own = has ? heap_.Find(*of.dict, callee.text) : nullptr;
       if (of.is(Kind::kUndefined)) {
         return heap_.Fail("'", callee.text, "' of what is undefined");
       }
@@ -359,7 +351,7 @@ class Evaluation {
     const Scope scope(this);
     for (size_t i = 0; i < macro.names.size(); ++i) {
       const std::string& name = macro.names[i];
-      const Value* named = jinja::Named(a, name);
+      const Value* named = Named(a, name);
       const auto usual = std::find_if(macro.named.begin(), macro.named.end(),
                                       [&](const auto& item) { return item.first == name; });
       Set(name, i < a.plain.size()           ? a.plain[i]
@@ -374,7 +366,7 @@ class Evaluation {
   }
 
   Heap& heap_;
-  std::vector<std::vector<Named>> scopes_;
+  std::vector<Names> scopes_;
   size_t macro_base_ = 0;  // of the macro that runs, its first scope
   Text written_;
   Text* out_ = &written_;

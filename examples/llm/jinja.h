@@ -1,8 +1,8 @@
 // Chat templates: a small interpreter of Jinja, as far as templates of models use it.
 //
 // A template is a program by whoever made a file. It sees the conversation and nothing else, has no
-// attributes but those of its own values, and is bounded in steps, bytes and depth; what it does
-// beyond is an error.
+// attributes but those of its own values, and is bounded in steps (so in time), bytes and depth;
+// what it does beyond is an error.
 #pragma once
 
 #include <ctime>
@@ -24,7 +24,7 @@ struct Program;
 
 class Template {
  public:
-  // Every error names the line.
+  // Every error names the line, or the byte of what is no UTF-8.
   static absl::StatusOr<Template> Parse(absl::string_view text);
   Template(Template&&) noexcept;
   Template& operator=(Template&&) noexcept;

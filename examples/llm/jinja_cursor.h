@@ -20,6 +20,7 @@ class Cursor {
 
   static constexpr int kMostDepth = 120;
   static constexpr size_t kMostArguments = 100;  // of calls, and parameters of macros
+  static constexpr size_t kMostOfAName = 100;    // bytes
   struct Deeper {
     explicit Deeper(Cursor* c) : cursor(c) {
       if (++cursor->depth_ > kMostDepth) cursor->Fail("it nests too deep");
@@ -62,8 +63,13 @@ class Cursor {
   }
   void EndBlock() { Expect(T::kEndBlock, "", "%}"); }
   std::string Name() {
-    if (Now().is(T::kName)) return Take().text;
-    Fail("wants a name");
+    if (!Now().is(T::kName)) {
+      Fail("wants a name");
+    } else if (Now().text.size() > kMostOfAName) {
+      Fail("a name is too long");
+    } else {
+      return Take().text;
+    }
     return "";
   }
 

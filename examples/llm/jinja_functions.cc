@@ -31,6 +31,8 @@ List AnyOf(Heap& heap, const Value& v) { return IsTrue(v) ? ItemsOf(heap, v) : L
 Value Map(Heap& heap, const Arguments& a) {
   const Value* attribute = Named(a, "attribute");
   const Value otherwise = ArgumentAt(a, 9, "default");
+  size_t copied = a.plain.size() * sizeof(Value);
+  for (const auto& [name, value] : a.named) copied += name.size() + sizeof(value);
   List out;
   for (const Value& v : AnyOf(heap, a.plain[0])) {
     if (attribute != nullptr) {
@@ -43,7 +45,7 @@ Value Map(Heap& heap, const Arguments& a) {
     } else {
       return heap.Fail("map wants an attribute or a filter");
     }
-    if (!heap.Step()) return {};
+    if (!heap.Read(copied)) return {};
   }
   return heap.Make(std::move(out));
 }
@@ -60,7 +62,7 @@ Value Selected(Heap& heap, const Arguments& a, bool by_attribute, bool wanted) {
                        a.plain.end());
       holds = CallTest(heap, a.plain[test].bytes(), own);
     }
-    if (!heap.Step()) return {};
+    if (!heap.Read(a.plain.size() * sizeof(Value))) return {};
     if (holds == wanted) out.push_back(v);
   }
   return heap.Make(std::move(out));
@@ -168,7 +170,7 @@ Value Max(Heap& heap, const Arguments& a) { return Extreme(heap, a, 1); }
 
 Value Length(Heap& heap, const Arguments& a) {
   const Value& v = a.plain[0];
-  if (v.is(Kind::kText)) return Heap::Int(static_cast<int64_t>(LengthOf(*v.text)));
+  if (v.is(Kind::kText)) return Heap::Int(LengthOf(heap, v.bytes()));
   if (v.IsNumber() || v.is(Kind::kNone)) return heap.Fail(NameOf(v.kind), " has no length");
   return Heap::Int(static_cast<int64_t>(ItemsOf(heap, v).size()));
 }
@@ -190,8 +192,9 @@ Value ToJson(Heap& heap, const Arguments& a) {
                                 ? static_cast<int>(std::min<int64_t>(indent.number, 16))
                                 : -1));
 }
-Value ToInt(Heap&, const Arguments& a) {
+Value ToInt(Heap& heap, const Arguments& a) {
   const Value& v = a.plain[0];
+  if (!heap.Read(v.bytes().size())) return {};
   if (v.is(Kind::kInt) || v.is(Kind::kBool)) return Heap::Int(v.number);
   int64_t whole = 0;
   double real = v.is(Kind::kFloat) ? v.real : 0;
@@ -201,7 +204,8 @@ Value ToInt(Heap&, const Arguments& a) {
   const Value otherwise = ArgumentAt(a, 1, "default");
   return otherwise.is(Kind::kUndefined) ? Heap::Int(0) : otherwise;
 }
-Value ToFloat(Heap&, const Arguments& a) {
+Value ToFloat(Heap& heap, const Arguments& a) {
+  if (!heap.Read(a.plain[0].bytes().size())) return {};
   double real = a.plain[0].IsNumber() ? a.plain[0].Real() : 0;
   if (a.plain[0].is(Kind::kText) && !absl::SimpleAtod(a.plain[0].bytes(), &real)) real = 0;
   return Heap::Real(real);
@@ -360,6 +364,7 @@ bool CallTest(Heap& heap, absl::string_view name, const Arguments& a) {
   }
   if (name == "lower" || name == "upper") {
     const absl::string_view text = v.bytes();
+    if (!heap.Read(text.size())) return false;
     const auto other = name == "lower" ? absl::ascii_isupper : absl::ascii_islower;
     return std::none_of(text.begin(), text.end(), other) &&
            std::any_of(text.begin(), text.end(), absl::ascii_isalpha);
@@ -400,96 +405,6 @@ Dict Functions(Heap& heap) {
                             {"strftime_now", Now}};
   Dict out;
   for (const Entry& e : kAll) out.emplace_back(heap.Make(e.name), Heap::Function(e.function));
-  return out;
-}
-
-bool Contains(Heap& heap, const Value& all, const Value& one) {
-  if (all.is(Kind::kText)) {
-    if (!one.is(Kind::kText)) heap.Fail("a text contains texts alone");
-    return all.bytes().find(one.bytes()) != absl::string_view::npos;
-  }
-  if (all.IsNumber() || all.is(Kind::kNone)) heap.Fail(NameOf(all.kind), " contains nothing");
-  const List items = ItemsOf(heap, all);
-  return std::any_of(items.begin(), items.end(),
-                     [&](const Value& v) { return heap.Equal(v, one); });
-}
-
-Value ItemOf(Heap& heap, const Value& of, const Value& key) {
-  if (!heap.Step()) return {};
-  switch (of.kind) {
-    case Kind::kUndefined:
-      return heap.Fail("an item of what is undefined");
-    case Kind::kDict:
-    case Kind::kNamespace:
-      for (const auto& [k, v] : *of.dict) {
-        if (heap.Equal(k, key)) return v;
-      }
-      return {};
-    case Kind::kText:
-    case Kind::kList: {
-      if (!key.is(Kind::kInt)) return {};
-      const auto size =
-          static_cast<int64_t>(of.is(Kind::kText) ? LengthOf(*of.text) : of.list->size());
-      const int64_t at = key.number < 0 ? key.number + size : key.number;
-      if (at < 0 || at >= size) return {};
-      if (of.is(Kind::kList)) return (*of.list)[static_cast<size_t>(at)];
-      return SliceOf(heap, of, Heap::Int(at), Heap::Int(at + 1), Heap::None());
-    }
-    case Kind::kNone:
-    case Kind::kBool:
-    case Kind::kInt:
-    case Kind::kFloat:
-    case Kind::kFunction:
-      return {};
-  }
-  return {};
-}
-
-Value SliceOf(Heap& heap, const Value& of, const Value& begin, const Value& end,
-              const Value& step) {
-  const bool text = of.is(Kind::kText);
-  if (!text && !of.is(Kind::kList)) return heap.Fail("a slice of ", NameOf(of.kind));
-  const List items = ItemsOf(heap, of);
-  const auto size = static_cast<int64_t>(items.size());
-  const int64_t by = step.is(Kind::kInt) ? step.number : 1;
-  if (by == 0 || std::abs(by / 2) > (int64_t{1} << 40)) return heap.Fail("a slice in such steps");
-  const auto bound = [&](const Value& v, int64_t otherwise) {
-    if (!v.is(Kind::kInt)) return otherwise;
-    const int64_t at = v.number < 0 ? v.number + size : v.number;
-    return by > 0 ? std::clamp<int64_t>(at, 0, size) : std::clamp<int64_t>(at, -1, size - 1);
-  };
-  const int64_t last = bound(end, by > 0 ? size : -1);
-  List out;
-  Text joined;
-  for (int64_t i = bound(begin, by > 0 ? 0 : size - 1); by > 0 ? i < last : i > last; i += by) {
-    const Value& v = items[static_cast<size_t>(i)];
-    if (heap.failed()) return {};
-    if (text) joined.Append(*v.text);
-    if (!text) out.push_back(v);
-  }
-  return text ? heap.Make(std::move(joined)) : heap.Make(std::move(out));
-}
-
-List ItemsOf(Heap& heap, const Value& v) {
-  List out;
-  switch (v.kind) {
-    case Kind::kUndefined:
-      return out;
-    case Kind::kList:
-      return heap.Charge(v.list->size() * sizeof(Value)) ? *v.list : out;
-    case Kind::kDict:
-      for (const auto& item : *v.dict) out.push_back(item.first);
-      return out;
-    case Kind::kText:
-      return CharactersOf(heap, *v.text);
-    case Kind::kNone:
-    case Kind::kBool:
-    case Kind::kInt:
-    case Kind::kFloat:
-    case Kind::kNamespace:
-    case Kind::kFunction:
-      heap.Fail(NameOf(v.kind), " has no elements");
-  }
   return out;
 }
 

@@ -292,6 +292,7 @@ class Parser : Cursor {
       if (t.text == "true" || t.text == "True") return Constant(Heap::Bool(true));
       if (t.text == "false" || t.text == "False") return Constant(Heap::Bool(false));
       if (t.text == "none" || t.text == "None") return Constant(Heap::None());
+      if (t.text.size() > kMostOfAName) Fail("a name is too long");
       Node* n = New(NodeKind::kName);
       n->text = t.text;
       return n;

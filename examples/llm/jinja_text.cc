@@ -11,10 +11,13 @@
 
 namespace tessera::llm::jinja {
 
-size_t LengthOf(const Text& t) { return Characters(t.bytes).size() - 1; }
+int64_t LengthOf(Heap& heap, absl::string_view t) {
+  return heap.Read(t.size()) ? static_cast<int64_t>(Characters(t).size()) - 1 : 0;
+}
 
 List CharactersOf(Heap& heap, const Text& t) {
   List out;
+  if (!heap.Read(t.size())) return out;
   const std::vector<Character> all = Characters(t.bytes);
   for (size_t i = 0; i + 1 < all.size() && heap.Step(); ++i) {
     out.push_back(heap.Make(t.Part(all[i].begin, all[i + 1].begin)));
@@ -32,14 +35,19 @@ const Text& Own(Heap& heap, const Arguments& a) {
   const Value shown = heap.Make(heap.Shown(a.plain[0]));
   return shown.is(Kind::kText) ? *shown.text : *none;
 }
+// The same, to be gone through.
+const Text& Whole(Heap& heap, const Arguments& a) {
+  static const Text* const none = new Text;
+  const Text& t = Own(heap, a);
+  return heap.Read(t.size()) ? t : *none;
+}
 absl::string_view Word(Heap& heap, const List& all, size_t at) {
-  if (at < all.size() && all[at].is(Kind::kText)) return all[at].bytes();
-  heap.Fail("a method of texts wants a text");
-  return "";
+  if (at >= all.size() || !all[at].is(Kind::kText)) heap.Fail("a method of texts wants a text");
+  return !heap.failed() && heap.Read(all[at].bytes().size()) ? all[at].bytes() : "";
 }
 
 Value Stripped(Heap& heap, const Arguments& a, bool begin, bool end) {
-  const Text& t = Own(heap, a);
+  const Text& t = Whole(heap, a);
   const Value chars = ArgumentAt(a, 1, "chars");
   absl::string_view left = t.bytes;
   size_t from = 0;
@@ -49,12 +57,12 @@ Value Stripped(Heap& heap, const Arguments& a, bool begin, bool end) {
     if (end) left = WithoutSpaceAtEnd(left);
     return heap.Make(t.Part(from, from + left.size()));
   }
+  if (!heap.Read((t.size() + 1) * (chars.bytes().size() + 1))) return {};
   const std::vector<Character> all = Characters(t.bytes), taken = Characters(chars.bytes());
   const auto among = [&](const Character& c) {
     return std::any_of(taken.begin(), taken.end() - 1,
                        [&](const Character& other) { return other.code == c.code; });
   };
-  if (!heap.Charge(all.size() * taken.size())) return {};
   size_t first = 0, last = all.size() - 1;
   while (begin && first < last && among(all[first])) ++first;
   while (end && last > first && among(all[last - 1])) --last;
@@ -97,6 +105,7 @@ Value SplitBy(Heap& heap, const Arguments& a, bool from_end) {
   if (by.is(Kind::kText)) {
     const size_t size = by.bytes().size();
     if (size == 0) return heap.Fail("a text cannot be split by nothing");
+    if (!heap.Search(t, by.bytes())) return {};
     size_t at = from_end ? t.view().rfind(by.bytes()) : t.view().find(by.bytes());
     for (; at != t.bytes.npos && left-- > 0 && heap.Step();) {
       gaps.emplace_back(at, at + size);
@@ -106,9 +115,11 @@ Value SplitBy(Heap& heap, const Arguments& a, bool from_end) {
     if (from_end) std::reverse(gaps.begin(), gaps.end());
   } else {
     if (from_end || left != INT64_MAX) return heap.Fail("such splits by white space are not known");
+    if (!heap.Read(t.size())) return {};
     const std::vector<Character> all = Characters(t.bytes);
-    for (size_t i = 0; i + 1 < all.size() && heap.Step(); ++i) {
+    for (size_t i = 0; i + 1 < all.size(); ++i) {
       if (!IsWhitespace(all[i].code)) continue;
+      if (!heap.Step()) return {};
       if (gaps.empty() || gaps.back().second != all[i].begin) {
         gaps.emplace_back(all[i].begin, all[i].begin);
       }
@@ -139,8 +150,9 @@ Value Lines(Heap& heap, const Arguments& a) {
 Value Found(Heap& heap, const Arguments& a, bool last) {
   const Text& t = Own(heap, a);
   const absl::string_view word = Word(heap, a.plain, 1);
+  if (!heap.Search(t, word)) return {};
   const size_t at = last ? t.view().rfind(word) : t.view().find(word);
-  return Heap::Int(at == t.bytes.npos ? -1 : static_cast<int64_t>(LengthOf(t.Part(0, at))));
+  return Heap::Int(at == t.bytes.npos ? -1 : LengthOf(heap, t.view().substr(0, at)));
 }
 Value Find(Heap& heap, const Arguments& a) { return Found(heap, a, false); }
 Value FindLast(Heap& heap, const Arguments& a) { return Found(heap, a, true); }
@@ -153,7 +165,7 @@ Value Count(Heap& heap, const Arguments& a) {
   return parts.is(Kind::kList) ? Heap::Int(static_cast<int64_t>(parts.list->size()) - 1) : Value();
 }
 Value IsDigits(Heap& heap, const Arguments& a) {
-  const std::string& t = Own(heap, a).bytes;
+  const std::string& t = Whole(heap, a).bytes;
   return Heap::Bool(!t.empty() && std::all_of(t.begin(), t.end(), absl::ascii_isdigit));
 }
 
@@ -210,7 +222,7 @@ Value Join(Heap& heap, const Arguments& a) {
 // Of letters that ASCII has; others stay.
 template <typename F>
 Value Changed(Heap& heap, const Arguments& a, F&& change) {
-  Text t = Own(heap, a);
+  Text t = Whole(heap, a);
   for (size_t i = 0; i < t.size(); ++i) t.bytes[i] = change(t.bytes, i);
   return heap.Make(std::move(t));
 }
@@ -242,6 +254,7 @@ Value Replace(Heap& heap, const Arguments& a) {
   const absl::string_view word = Word(heap, a.plain, 1);
   if (!with.is(Kind::kText)) return heap.Fail("replace wants two texts");
   if (word.empty()) return heap.Fail("nothing cannot be replaced");
+  if (!heap.Search(t, word)) return {};
   int64_t left = times.is(Kind::kInt) && times.number >= 0 ? times.number : INT64_MAX;
   Text out;
   size_t from = 0;

@@ -6,7 +6,7 @@
 
 namespace tessera::llm::jinja {
 
-size_t LengthOf(const Text& t);
+int64_t LengthOf(Heap& heap, absl::string_view t);
 List CharactersOf(Heap& heap, const Text& t);
 
 // An argument by its place or its name; undefined where it is not given.

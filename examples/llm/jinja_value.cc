@@ -51,22 +51,35 @@ const char* NameOf(Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-const Value* Find(const Dict& dict, absl::string_view key) {
-  for (const auto& [k, v] : dict) {
-    if (k.is(Kind::kText) && k.bytes() == key) return &v;
-  }
-  return nullptr;
-}
-
 bool Heap::Step() {
   if (--left_.steps < 0) Fail("the template takes too many steps");
   return !failed();
+}
+
+bool Heap::Read(size_t bytes) {
+  constexpr size_t kOfAStep = 64;
+  left_.steps -= static_cast<int64_t>(bytes / kOfAStep);
+  return Step();
+}
+
+// A word may begin, and nearly be there, at each byte.
+bool Heap::Search(const Text& in, absl::string_view word) {
+  constexpr size_t kAtOnce = 64;
+  return Read(word.size() > in.size() ? 0 : in.size() * (1 + word.size() / kAtOnce));
 }
 
 bool Heap::Charge(size_t bytes) {
   left_.bytes -= static_cast<int64_t>(std::min(bytes, size_t{1} << 60));
   if (left_.bytes < 0) Fail("the template makes too much text");
   return !failed();
+}
+
+Value* Heap::Find(Dict& dict, absl::string_view key) {
+  if (!Read(dict.size() * sizeof(Value))) return nullptr;
+  for (auto& [k, v] : dict) {
+    if (k.is(Kind::kText) && k.bytes() == key) return &v;
+  }
+  return nullptr;
 }
 
 int Heap::Compare(const Value& a, const Value& b) {
@@ -76,7 +89,10 @@ int Heap::Compare(const Value& a, const Value& b) {
     if (whole) return a.number < b.number ? -1 : a.number > b.number ? 1 : 0;
     return a.Real() < b.Real() ? -1 : a.Real() > b.Real() ? 1 : 0;
   }
-  if (a.is(Kind::kText) && b.is(Kind::kText)) return a.bytes().compare(b.bytes());
+  if (a.is(Kind::kText) && b.is(Kind::kText)) {
+    if (!Read(std::min(a.bytes().size(), b.bytes().size()))) return 0;
+    return a.bytes().compare(b.bytes());
+  }
   if (!a.is(Kind::kList) || !b.is(Kind::kList)) {
     Fail(NameOf(a.kind), " and ", NameOf(b.kind), " cannot be compared");
     return 0;
@@ -100,7 +116,8 @@ bool Heap::Equal(const Value& a, const Value& b) {
     case Kind::kNone:
       return true;
     case Kind::kText:
-      return a.bytes() == b.bytes();
+      if (a.bytes().size() != b.bytes().size()) return false;
+      return Read(a.bytes().size()) && a.bytes() == b.bytes();
     case Kind::kList:
       return std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), same);
     case Kind::kDict:
@@ -214,7 +231,7 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
   out->Append(std::string(1, quote), false);
   for (size_t i = 0; i < t.size(); ++i) {
     const char c = t.bytes[i];
-    std::string shown(1, c);
+    std::string shown;
     constexpr absl::string_view kPlain = "\n\t\r\b\f", kNames = "ntrbf";
     const size_t at = kPlain.substr(0, form.json ? 5 : 3).find(c);
     if (c == quote || c == '\\') {
@@ -224,13 +241,21 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
     } else if (static_cast<unsigned char>(c) < 32 || (c == 127 && !form.json)) {
       shown = form.json ? absl::StrFormat("\\u%04x", c) : absl::StrFormat("\\x%02x", c);
     }
-    out->Append(shown, t.said[i] != 0);
+    if (shown.empty()) {
+      out->bytes += c;
+      out->said += t.said[i];
+    } else {
+      if (!Charge(2 * shown.size())) return;
+      out->Append(shown, t.said[i] != 0);
+    }
   }
   out->Append(std::string(1, quote), false);
 }
 
 void Heap::Write(const Value& v, const Form& form, int depth, Text* out) {
-  const auto put = [&](absl::string_view s) { out->Append(s, false); };
+  const auto put = [&](absl::string_view s) {
+    if (Charge(2 * s.size())) out->Append(s, false);
+  };
   const auto line = [&](int at) {
     if (form.indent < 0) return;
     put("\n");

@@ -78,8 +78,8 @@ struct Value {
 bool IsTrue(const Value& v);
 const char* NameOf(Kind kind);
 
-// Makes values, within bounds: what a template does costs steps and bytes, and once it fails, all
-// that is made is undefined.
+// Makes values, within bounds: what a template does costs steps, of which going through texts takes
+// as many as it is long, and bytes. Once it fails, all that is made is undefined.
 class Heap {
  public:
   struct Limits {
@@ -95,10 +95,14 @@ class Heap {
     if (!failed()) status_ = absl::InvalidArgumentError(absl::StrCat(parts...));
     return {};
   }
-  bool Step();  // false where there was one too many
+  bool Step();              // false where there was one too many
+  bool Read(size_t bytes);  // goes through so many, which takes a step or more
+  bool Search(const Text& in, absl::string_view word);
   bool Charge(size_t bytes);
 
   bool Equal(const Value& a, const Value& b);
+  // The value of a key that is a text, or nullptr.
+  Value* Find(Dict& dict, absl::string_view key);
   // Of two numbers, texts or lists, as their difference; fails for others.
   int Compare(const Value& a, const Value& b);
 
@@ -130,8 +134,5 @@ class Heap {
   std::deque<List> lists_;
   std::deque<Dict> dicts_;
 };
-
-// The value of a key that is a text, or nullptr.
-const Value* Find(const Dict& dict, absl::string_view key);
 
 }  // namespace tessera::llm::jinja

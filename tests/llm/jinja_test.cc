@@ -176,6 +176,8 @@ TEST(Jinja, NothingIsUnbounded) {
   many.clear();
   for (int i = 0; i < 101; ++i) absl::StrAppend(&many, "a", i, ",");
   EXPECT_THAT(Written("{% macro f(" + many + ") %}{% endmacro %}"), HasSubstr("too many param"));
+  EXPECT_THAT(Written("{{ " + std::string(10'000, 'a') + " }}"), HasSubstr("name is too long"));
+  EXPECT_THAT(Written("{{ x." + std::string(10'000, 'a') + " }}"), HasSubstr("name is too long"));
   EXPECT_THAT(Written("{{ 9223372036854775807 + 1 }}"), HasSubstr("too large"));
   EXPECT_THAT(Written("{{ (-9223372036854775807 - 1) // -1 }}"), HasSubstr("too large"));
   std::string chain = "{% if x %}";
@@ -183,6 +185,60 @@ TEST(Jinja, NothingIsUnbounded) {
   EXPECT_EQ(Written(chain + "{% else %}a{% endif %}"), "a") << "a chain is not deep";
   EXPECT_THAT(Render("{% for i in range(100) %}{% endfor %}", kHello, {.steps = 50}).status(),
               StatusIs(absl::StatusCode::kInvalidArgument, "too many steps"));
+}
+
+// What takes long takes steps.
+TEST(Jinja, StepsBoundTime) {
+  const std::string texts =
+      "{% set n = namespace(s='a') %}{% for i in range(20) %}{% set n.s = n.s ~ n.s %}{% endfor %}"
+      "{% set t = n.s ~ '' %}{% set half = n.s[:500000] %}";
+  for (const char* search :
+       {"half ~ 'b' in n.s", "n.s.find(half ~ 'b')", "n.s.rfind('b' ~ half)",
+        "n.s.index(half ~ 'b')", "n.s.count(half ~ 'b')", "n.s.split(half ~ 'b')",
+        "n.s.rsplit('b' ~ half)", "n.s.replace(half ~ 'b', '')", "n.s.strip(half ~ 'b')"}) {
+    EXPECT_THAT(Written(texts + "{{ " + search + " }}"), HasSubstr("too many steps")) << search;
+  }
+  for (const char* pass :
+       {"n.s == t", "n.s < t", "n.s|length", "n.s[0]", "n.s[:1]", "n.s|first", "'b' in n.s",
+        "n.s.find('b')", "n.s is lower", "n.s.isdigit()", "n.s|int", "n.s|float", "n.s.strip('a')",
+        "n.s.startswith(t)", "n.s.startswith((t,))", "n.s.removeprefix(t)", "{n.s: 1}[t]"}) {
+    EXPECT_THAT(Written(texts + "{% for i in range(1000) %}{% set x = " + pass + " %}{% endfor %}"),
+                HasSubstr("too many steps"))
+        << pass;
+  }
+  std::string names = "{% set n = namespace() %}";
+  for (int i = 0; i < 5'000; ++i) absl::StrAppend(&names, "{% set n.a", i, " = 1 %}");
+  EXPECT_THAT(Written(names + "{% for i in range(2000) %}{{ n.b }}{% endfor %}"),
+              HasSubstr("too many steps"));
+  std::string variables;
+  for (int i = 0; i < 60'000; ++i) absl::StrAppend(&variables, "{% set a", i, " = ", i, " %}");
+  EXPECT_EQ(Written(variables + "{{ a0 }} {{ a59999 }}"), "0 59999") << "these are soon found";
+}
+
+TEST(Jinja, BytesBoundWhatIsWritten) {
+  jinja::Heap heap({.steps = 10'000, .bytes = 10'000});
+  jinja::Value v = heap.Make("\x01");
+  for (int i = 0; i < 40; ++i) v = heap.Make(jinja::List{v});
+  EXPECT_OK(heap.status());
+  EXPECT_LE(heap.Json(v, 16).size(), 5'000u);
+  EXPECT_THAT(heap.status(), StatusIs(absl::StatusCode::kInvalidArgument, "too much text"));
+}
+
+TEST(Jinja, LongConversationsAreWithinBounds) {
+  const std::string text = " " + std::string(99'990, 'a') + "</t>é\n\x01";
+  const std::vector<Message> said(21, {"user", text});
+  const absl::StatusOr<jinja::Text> out = Render(
+      "{% for m in messages %}{% if m.content[0] == ' ' and m.content[-3] == 'é' %}"
+      "{% if m.content is string and m.content == messages[-1].content and '</t>' in m.content %}"
+      "{% if m.content.startswith('<t>') or m.content|length < 9 %}wrong{% endif %}"
+      "{{ m.content.split('</t>')[0]|trim ~ m.content[1:-2] ~ m.content[::-1][0] }}{% endif %}"
+      "{{ m.content.replace('</t>', '') + m.content|tojson + m.content.strip('\n') }}"
+      "{% endif %}{% endfor %}",
+      said);
+  ASSERT_OK(out.status());
+  EXPECT_GT(out->size(), 21u * 5 * 99'990);
+  EXPECT_EQ(out->size(), out->said.size());
+  EXPECT_THAT(out->bytes, ::testing::Not(HasSubstr("wrong")));
 }
 
 // Whatever is cut off a template leaves an error, or a text.
