@@ -64,7 +64,7 @@ bool Heap::Read(size_t bytes) {
 
 // A word may begin, and nearly be there, at each byte.
 bool Heap::Search(const Text& in, absl::string_view word) {
-  constexpr size_t kAtOnce = 64;
+  constexpr size_t kAtOnce = 16;
   return Read(word.size() > in.size() ? 0 : in.size() * (1 + word.size() / kAtOnce));
 }
 

@@ -77,6 +77,7 @@ struct Whole {
   size_t size;  // in bytes
 };
 Whole First(absl::string_view text) {
+  if (const auto ascii = static_cast<uint8_t>(text[0]); ascii < 0x80) return {ascii, 1};
   const std::vector<Character> all = Characters(text.substr(0, kLongest));
   return {all[0].code, all[1].begin};
 }
