@@ -18,7 +18,7 @@ Tensor Random(const Dims& shape) { return Tensor::RandN(shape).Cast(kFloat64).Re
 double Most(const Tensor& t) { return t.Abs().Max().Item<double>(); }
 
 // Sizes of one block, of two, of some that are not alike, and of halves of halves.
-TEST(Elimination, SolvesInBlocks) {
+TEST(Elimination, SolvesInBlocksSlow) {
   for (int64_t n : {64, 65, 131}) {
     for (bool batch : {false, true}) {
       if (batch && n != 65) continue;
