@@ -50,9 +50,13 @@ Vector Minus(const Vector& a) {
 // A number as data, so that plans do not differ in it.
 Tensor AsTensor(double x) { return Tensor::From(std::vector<double>{x}).Reshape({}); }
 
+// NaN where there is one.
 double Largest(const Vector& a) {
   double most = 0;
-  for (const Tensor& t : a) most = std::max(most, t.elements() == 0 ? 0 : t.Abs().Max().Item());
+  for (const Tensor& t : a) {
+    const double here = t.elements() == 0 ? 0 : t.Abs().Max().Item();
+    if (!(here <= most)) most = std::isnan(most) ? most : here;
+  }
   return most;
 }
 
@@ -69,7 +73,7 @@ double CubicMinimum(const Side& a, const Side& b, double low, double high) {
   const double at = a.t <= b.t
                         ? b.t - (b.t - a.t) * ((b.slope + d2 - d1) / (b.slope - a.slope + 2 * d2))
                         : a.t - (a.t - b.t) * ((a.slope + d2 - d1) / (a.slope - b.slope + 2 * d2));
-  return std::min(std::max(at, low), high);
+  return std::isnan(at) ? (low + high) / 2 : std::min(std::max(at, low), high);
 }
 
 }  // namespace
@@ -86,8 +90,8 @@ Lbfgs::Lbfgs(std::vector<Tensor> parameters, LbfgsOptions options, CallSite at)
     Fail("rate must be above 0 and finite, not ", options_.rate);
   }
   if (options_.evaluations == 0) options_.evaluations = options_.iterations * 5 / 4;
+  internal::CheckParameters(parameters_);
   for (Tensor& p : parameters_) {
-    if (!p) Fail("parameter ", &p - parameters_.data(), " is empty");
     if (!p.dtype().IsFloat()) Fail("takes floats, not ", Show(p));
     p.Realize();
     p.RequireGrad();
@@ -96,6 +100,7 @@ Lbfgs::Lbfgs(std::vector<Tensor> parameters, LbfgsOptions options, CallSite at)
 
 Lbfgs::Point Lbfgs::Evaluated(const std::function<Tensor()>& loss) {
   ++evaluations_;
+  for (Tensor& p : parameters_) p.ClearGrad();  // what another Backward left
   const Tensor value = [&] {
     Call::Pause pause;
     Tensor l = loss();
@@ -164,15 +169,16 @@ void Lbfgs::ChooseDirection(const Vector& gradient) {
   Tensor::Realize(absl::MakeSpan(direction_));
 }
 
-// Steps grow until two of them have a minimum between them that meets the conditions, or one meets
-// them; then the two come nearer.
+// A loss that is NaN is above all others. Steps grow until two of them have a minimum between them
+// that meets the conditions, or one meets them; then the two come nearer.
 Lbfgs::Point Lbfgs::Searched(double t, const Point& from, const Vector& start,
                              const std::function<Tensor()>& loss) {
   constexpr double kFall = 1e-4, kFlat = 0.9;  // the shares of the slope that are asked for
   constexpr int kMost = 25;
   const auto side = [](const Point& p) { return Side{p.t, p.loss, p.slope}; };
-  const auto falls = [&](const Point& p) {
-    return !(p.loss > from.loss + kFall * p.t * from.slope);
+  const auto falls = [&](const Point& p) { return p.loss <= from.loss + kFall * p.t * from.slope; };
+  const auto in_order = [](Point& low, Point& high) {
+    if (high.loss < low.loss || std::isnan(low.loss)) std::swap(low, high);
   };
   const auto flat = [&](const Point& p) { return std::fabs(p.slope) <= -kFlat * from.slope; };
   const double longest = Largest(direction_);
@@ -188,7 +194,7 @@ Lbfgs::Point Lbfgs::Searched(double t, const Point& from, const Vector& start,
   }
   if (tries == kMost) before = from;
   Point low = before, high = now;
-  if (!(low.loss <= high.loss)) std::swap(low, high);
+  in_order(low, high);
   bool slow = false;
   for (; tries < kMost && !(std::fabs(high.t - low.t) * longest < options_.least_change); ++tries) {
     const auto [least, most] = std::minmax(low.t, high.t);
@@ -209,7 +215,7 @@ Lbfgs::Point Lbfgs::Searched(double t, const Point& from, const Vector& start,
     Point point = At(next, start, loss);
     if (!falls(point) || point.loss >= low.loss) {
       high = std::move(point);
-      if (!(low.loss <= high.loss)) std::swap(low, high);
+      in_order(low, high);
       continue;
     }
     const bool done = flat(point);
@@ -229,7 +235,12 @@ double Lbfgs::Step(const std::function<Tensor()>& loss, CallSite at) {
   evaluations_ = 0;
   Point point = Evaluated(loss);
   const double first = point.loss;
-  if (Largest(point.gradient) <= options_.least_gradient) return first;
+  const double steepest = Largest(point.gradient);
+  if (!std::isfinite(steepest)) {
+    Fail("the gradient holds ", steepest, " where it begins, of a loss of ", first,
+         "; begin where the loss can be differentiated");
+  }
+  if (steepest <= options_.least_gradient) return first;
   for (int64_t i = 1; i <= options_.iterations; ++i) {
     ++iterations_;
     if (iterations_ > 1) Remember(point.gradient);
@@ -243,7 +254,7 @@ double Lbfgs::Step(const std::function<Tensor()>& loss, CallSite at) {
     }
     point.t = 0;
     point.slope = Dot(point.gradient, direction_).Item();
-    if (point.slope > -options_.least_change) break;
+    if (!(point.slope <= -options_.least_change)) break;
     Vector start;
     for (const Tensor& p : parameters_) {
       start.push_back(p.Detach().Cast(AccumulateType(p.dtype())).Contiguous().Realize());
@@ -260,7 +271,8 @@ double Lbfgs::Step(const std::function<Tensor()>& loss, CallSite at) {
       point = std::move(moved);
     }
     if (i == options_.iterations || evaluations_ >= options_.evaluations) break;
-    if (Largest(point.gradient) <= options_.least_gradient) break;
+    const double steepest_here = Largest(point.gradient);
+    if (!std::isfinite(steepest_here) || steepest_here <= options_.least_gradient) break;
     if (Largest(direction_) * t_ <= options_.least_change) break;
     if (std::fabs(point.loss - loss_before) < options_.least_change) break;
   }

@@ -30,7 +30,8 @@ class Lbfgs {
   explicit Lbfgs(std::vector<Tensor> parameters, LbfgsOptions options = {},
                  CallSite at = CallSite::Here());
 
-  // Moves the parameters; the loss where it began.
+  // Moves the parameters; the loss where it began. Clears gradients. An Error where that loss has a
+  // gradient that is not finite; where it comes to one, it stops.
   double Step(const std::function<Tensor()>& loss, CallSite at = CallSite::Here());
 
  private:

@@ -21,8 +21,8 @@ WeightAverage::WeightAverage(std::vector<Tensor> parameters, std::optional<doubl
     : decay_(decay), parameters_(std::move(parameters)) {
   Call call("WeightAverage", at);
   if (decay && !(*decay >= 0 && *decay <= 1)) Fail("decay must be from 0 to 1, not ", *decay);
+  internal::CheckParameters(parameters_);
   for (Tensor& p : parameters_) {
-    if (!p) Fail("parameter ", values_.size(), " is empty");
     if (!p.dtype().IsFloat()) Fail("takes floats, not ", Show(p));
     p.Realize();
     values_.push_back(Filled(p.shape(), AccumulateType(p.dtype()), p.device(), 0));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "runtime/capture.h"
@@ -58,10 +59,38 @@ TEST(Lbfgs, FindsTheMinimum) {
   EXPECT_NEAR(lbfgs.Step(loss), 0, 1e-10);
 }
 
+TEST(Lbfgs, BeginsWithoutGradients) {
+  Tensor w = Tensor::From(Values{1, 2}).Realize();
+  Lbfgs lbfgs({w}, {.iterations = 1});
+  (w * Tensor::From(Values{1000, 0})).Sum().Backward();
+  EXPECT_EQ(lbfgs.Step([&] { return w.Square().Sum(); }), 5);
+  ExpectNear(w.ToVector<double>(), {2. / 3, 4. / 3}, 1e-12);
+}
+
+// The first step goes beyond 5, where the logarithm ends.
+TEST(Lbfgs, NanIsNoFall) {
+  Tensor w = Tensor::From(Values{1, 2}).Realize();
+  Lbfgs lbfgs({w}, {.rate = 4, .strong_wolfe = true});
+  const auto loss = [&] { return (w - 4).Square().Sum() * 2 - (1.5 - w * 0.3).Log().Sum(); };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(std::isfinite(lbfgs.Step(loss))) << i;
+  const double least = 4.5 - std::sqrt(0.5);
+  ExpectNear(w.ToVector<double>(), {least, least}, 1e-6);
+}
+
+TEST(Lbfgs, NanIsNoMinimum) {
+  Tensor w = Tensor::From(Values{-1, 2}).Realize();
+  Lbfgs lbfgs({w});
+  EXPECT_ERROR(lbfgs.Step([&] { return w.Log().Sum() + w.Sqrt().Sum(); }), "Step",
+               "the gradient holds nan");
+  EXPECT_EQ(w.ToVector<double>(), (Values{-1, 2}));
+}
+
 TEST(Lbfgs, Refuses) {
   const Tensor w = Start();
   EXPECT_ERROR(Lbfgs({}), "Lbfgs", "no parameters");
   EXPECT_ERROR(Lbfgs({Tensor::Arange(3)}), "Lbfgs", "takes floats");
+  EXPECT_ERROR(Lbfgs({w, w}), "Lbfgs", "is given twice");
+  EXPECT_ERROR(Lbfgs({w, Tensor()}), "Lbfgs", "parameter 1 is empty");
   EXPECT_ERROR(Lbfgs({w}, {.history = 0}), "Lbfgs", "a history of one or more");
   EXPECT_ERROR(Lbfgs({w}, {.rate = 0}), "Lbfgs", "rate must be above 0");
   Lbfgs lbfgs({w});
