@@ -35,6 +35,11 @@ Optimizer::Optimizer(std::vector<Tensor> parameters, OptimizerOptions options, C
 Optimizer::Optimizer(std::vector<ParameterGroup> groups, CallSite at) {
   Call call("Optimizer", at);
   if (groups.empty()) Fail("is given no parameters; name the tensors that it shall change");
+  std::vector<Tensor> all;
+  for (const ParameterGroup& group : groups) {
+    all.insert(all.end(), group.parameters.begin(), group.parameters.end());
+  }
+  internal::CheckParameters(all);
   for (ParameterGroup& group : groups) {
     CheckOptions(group.options);
     if (group.parameters.empty()) {
@@ -48,10 +53,6 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, CallSite at) {
 }
 
 void Optimizer::Adopt(Tensor value, size_t group) {
-  if (!value) Fail("parameter ", parameters_.size(), " is empty");
-  for (const Parameter& other : parameters_) {
-    if (other.value.Is(value)) Fail("the parameter ", Show(value), " is given twice");
-  }
   value.Realize();
   value.RequireGrad();
   const Device device = OfNumbers(value.device());
@@ -158,6 +159,12 @@ double Optimizer::rate(size_t group) const {
   const auto of_group = std::find_if(shared_.begin(), shared_.end(),
                                      [&](const Shared& s) { return s.group == group; });
   return g.schedule(of_group->step).Item();
+}
+
+bool Optimizer::scheduled(size_t group) const {
+  Call call("scheduled", CallSite::Here());
+  CheckGroup(group);
+  return static_cast<bool>(groups_[group].schedule);
 }
 
 std::vector<Tensor> Optimizer::State() const {

@@ -46,6 +46,7 @@ class Optimizer {
   void SetRate(RateSchedule schedule, CallSite at = CallSite::Here());
   void SetRate(size_t group, RateSchedule schedule, CallSite at = CallSite::Here());
   double rate(size_t group = 0) const;  // of the next step
+  bool scheduled(size_t group = 0) const;
   size_t groups() const { return groups_.size(); }
 
   // What it remembers, always in the same order, last how many steps a schedule has made: to be

@@ -12,6 +12,14 @@ namespace tessera {
 using internal::Call;
 using internal::Fail;
 
+namespace {
+
+Tensor Numbers(double best, double worse, double cooling) {
+  return Tensor::From(std::vector<double>{best, worse, cooling});
+}
+
+}  // namespace
+
 Plateau::Plateau(Optimizer& optimizer, PlateauOptions options, CallSite at)
     : optimizer_(&optimizer), options_(options) {
   Call call("Plateau", at);
@@ -26,28 +34,48 @@ Plateau::Plateau(Optimizer& optimizer, PlateauOptions options, CallSite at)
     Fail("threshold, least and eps must be 0 or more, not ", o.threshold, ", ", o.least, " and ",
          o.eps);
   }
-  best_ =
-      o.rising ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity();
+  CheckSchedules();
+  const double infinity = std::numeric_limits<double>::infinity();
+  state_ = Numbers(o.rising ? -infinity : infinity, 0, 0).Realize();
 }
+
+void Plateau::CheckSchedules() const {
+  for (size_t i = 0; i < optimizer_->groups(); ++i) {
+    if (!optimizer_->scheduled(i)) continue;
+    Fail("group ", i,
+         " of the optimizer has a schedule, which a lowered rate would end; give it a ",
+         "rate by SetRate(", i, ", rate)");
+  }
+}
+
+double Plateau::best() const { return state_.ToVector<double>()[0]; }
 
 bool Plateau::Step(double watched, CallSite at) {
   Call call("Step", at);
+  CheckSchedules();
   const PlateauOptions& o = options_;
+  const std::vector<double> state = state_.ToVector<double>();
+  double best = state[0], worse = state[1], cooling = state[2];
   const double by = o.rising ? o.threshold : -o.threshold;
-  const double bound = o.relative ? best_ * (1 + by) : best_ + by;
+  // Any finite number is better than none, whatever the threshold.
+  const double bound = std::isinf(best) ? best : o.relative ? best * (1 + by) : best + by;
   if (o.rising ? watched > bound : watched < bound) {
-    best_ = watched;
-    worse_ = 0;
+    best = watched;
+    worse = 0;
   } else {
-    ++worse_;
+    ++worse;
   }
-  if (cooling_ > 0) {
-    --cooling_;
-    worse_ = 0;
+  if (cooling > 0) {
+    --cooling;
+    worse = 0;
   }
-  if (worse_ <= o.patience) return false;
-  cooling_ = o.cooldown;
-  worse_ = 0;
+  const bool lower_now = worse > static_cast<double>(o.patience);
+  if (lower_now) {
+    cooling = static_cast<double>(o.cooldown);
+    worse = 0;
+  }
+  state_.Assign(Numbers(best, worse, cooling)).Realize();
+  if (!lower_now) return false;
   bool lowered = false;
   for (size_t i = 0; i < optimizer_->groups(); ++i) {
     const double rate = optimizer_->rate(i), lower = std::max(rate * o.factor, o.least);

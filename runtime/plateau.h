@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/optimizer.h"
 
@@ -30,13 +31,18 @@ class Plateau {
 
   // Whether rates were lowered. NaN is never better.
   bool Step(double watched, CallSite at = CallSite::Here());
-  double best() const { return best_; }
+  double best() const;  // infinite where there is none
+
+  // What it remembers, to be saved with the optimiser's, and assigned to when training goes on from
+  // there.
+  std::vector<Tensor> State() const { return {state_}; }
 
  private:
+  void CheckSchedules() const;
+
   Optimizer* optimizer_;
   PlateauOptions options_;
-  double best_;
-  int64_t worse_ = 0, cooling_ = 0;
+  Tensor state_;  // the best number, how many since were worse, and how many do not count
 };
 
 }  // namespace tessera

@@ -132,6 +132,48 @@ TEST(Plateau, WhatIsBetter) {
   EXPECT_ERROR(Plateau(sgd, {.patience = -1}), "Plateau", "patience and cooldown");
 }
 
+// A share of infinity may be NaN: the first number is the best whatever is asked for.
+TEST(Plateau, BeginsWithAnyNumber) {
+  Tensor w = Start();
+  for (const double threshold : {0., 1., 2., kInf}) {
+    for (const bool rising : {false, true}) {
+      Optimizer sgd({w}, SgdOptions{.rate = 1});
+      Plateau plateau(sgd, {.rising = rising, .patience = 0, .threshold = threshold});
+      EXPECT_FALSE(plateau.Step(3)) << threshold;
+      EXPECT_EQ(plateau.best(), 3);
+    }
+  }
+}
+
+TEST(Plateau, GoesOnFromItsState) {
+  Tensor w = Start();
+  Optimizer sgd({w}, SgdOptions{.rate = 1}), other({w}, SgdOptions{.rate = 1});
+  const PlateauOptions options = {.patience = 2, .cooldown = 1};
+  Plateau first(sgd, options), second(other, options);
+  for (const double x : {2., 3., 3.}) EXPECT_FALSE(first.Step(x));
+  second.State()[0].Assign(first.State()[0]).Realize();
+  EXPECT_EQ(second.best(), 2);
+  for (Plateau* p : {&first, &second}) {
+    EXPECT_TRUE(p->Step(2.5));
+    for (const double x : {3., 3., 3.}) EXPECT_FALSE(p->Step(x));
+    EXPECT_TRUE(p->Step(3));
+  }
+  EXPECT_NEAR(other.rate(), 0.01, 1e-15);
+}
+
+TEST(Plateau, EndsNoSchedule) {
+  Tensor w = Start(), b = Start();
+  Optimizer sgd({{{w}, SgdOptions{.rate = 1}}, {{b}, SgdOptions{.rate = 1}}});
+  Plateau before(sgd);
+  sgd.SetRate(1, [](const Tensor& step) { return 1 / (step + 1); });
+  EXPECT_FALSE(sgd.scheduled(0));
+  EXPECT_TRUE(sgd.scheduled(1));
+  EXPECT_ERROR(Plateau(sgd, {}), "Plateau", "group 1 of the optimizer has a schedule");
+  EXPECT_ERROR(before.Step(1), "Step", "give it a rate by SetRate(1, rate)");
+  sgd.SetRate(1, 0.5);
+  EXPECT_FALSE(Plateau(sgd).Step(1));
+}
+
 // AveragedModel's: the first update copies.
 TEST(WeightAverage, OfAllAndOfTheLast) {
   for (const bool captured : {false, true}) {
@@ -164,6 +206,8 @@ TEST(WeightAverage, OfAllAndOfTheLast) {
   }
   EXPECT_ERROR(WeightAverage({Start()}, 1.5), "WeightAverage", "decay must be");
   EXPECT_ERROR(WeightAverage({Tensor::Arange(3)}), "WeightAverage", "takes floats");
+  const Tensor w = Start();
+  EXPECT_ERROR(WeightAverage({w, w}), "WeightAverage", "is given twice");
   EXPECT_ERROR(WeightAverage({Tensor()}), "WeightAverage", "parameter 0 is empty");
 }
 
