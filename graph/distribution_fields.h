@@ -35,15 +35,20 @@ Distribution Widened(Distribution d, DType type);
 // The dtype in which results are given back.
 DType ResultType(absl::Span<const Tensor> parameters);
 
-// For each that says what `f` makes of it; else an Error: `what` is not known of it.
+// The ln of the determinant of triangular matrices.
+inline Tensor LogDiagonal(const Tensor& cholesky) {
+  return cholesky.Diagonal(0, -2, -1).Log().Sum(-1);
+}
+
+// For each that says what `f` makes of it; else an Error: the distribution `lacks` that.
 template <typename F>
-Tensor OfEach(const Distribution& d, const char* what, F f) {
+Tensor OfEach(const Distribution& d, const char* lacks, F f) {
   return std::visit(
       [&](const auto& of) -> Tensor {
         if constexpr (requires { f(of); }) {
           return f(of);
         } else {
-          Fail("a ", NameOf(d), " has no closed form of ", what);
+          Fail("a ", NameOf(d), " ", lacks);
         }
       },
       d);

@@ -12,6 +12,7 @@ namespace tessera {
 
 using internal::Call;
 using internal::Fail;
+using internal::LogDiagonal;
 using internal::NameOf;
 using internal::ParametersOf;
 using internal::ResultType;
@@ -29,41 +30,43 @@ Tensor MeanLength(const Tensor& concentration) {
   return concentration.BesselI1e() / concentration.BesselI0e();
 }
 Tensor GammaOf(const Tensor& x) { return x.Lgamma().Exp(); }  // x > 0
-// Where the condition holds; elsewhere another number. f is kept from what it is not of.
-Tensor Known(const Tensor& condition, const Tensor& value, double otherwise) {
-  return Where(condition, value, otherwise);
+// Over the batch that a value makes with a parameter on which it does not depend.
+Tensor Over(const Tensor& parameter, const Tensor& value) {
+  return BroadcastTensors({value, parameter})[0];
 }
 Tensor ProbabilitiesOf(const Tensor& logits) { return logits.Softmax(); }
 
 struct MeanOf {
-  Tensor operator()(const NormalDistribution& d) const { return d.mean + d.deviation * 0; }
+  Tensor operator()(const NormalDistribution& d) const { return Over(d.deviation, d.mean); }
   Tensor operator()(const LogNormalDistribution& d) const {
     return (d.mean + d.deviation.Square() * 0.5).Exp();
   }
   Tensor operator()(const HalfNormalDistribution& d) const {
     return d.deviation * std::sqrt(2 / kPi);
   }
-  Tensor operator()(const LaplaceDistribution& d) const { return d.mean + d.scale * 0; }
-  Tensor operator()(const CauchyDistribution& d) const { return (d.median + d.scale) * kNan; }
-  Tensor operator()(const LogisticDistribution& d) const { return d.mean + d.scale * 0; }
+  Tensor operator()(const LaplaceDistribution& d) const { return Over(d.scale, d.mean); }
+  Tensor operator()(const CauchyDistribution& d) const {
+    return (d.median + d.scale).FullLike(kNan);
+  }
+  Tensor operator()(const LogisticDistribution& d) const { return Over(d.scale, d.mean); }
   Tensor operator()(const GumbelDistribution& d) const { return d.mode + d.scale * kEuler; }
   Tensor operator()(const StudentTDistribution& d) const {
-    return Known(d.degrees > 1, d.center + d.scale * 0, kNan);
+    return Where(d.degrees > 1, Over(d.scale, d.center), kNan);
   }
   Tensor operator()(const UniformDistribution& d) const { return (d.low + d.high) * 0.5; }
   Tensor operator()(const ExponentialDistribution& d) const { return 1 / d.rate; }
   Tensor operator()(const GammaDistribution& d) const { return d.shape / d.rate; }
   Tensor operator()(const InverseGammaDistribution& d) const {
-    return Known(d.shape > 1, d.rate / (d.shape - 1), kInfinity);
+    return Where(d.shape > 1, d.rate / (d.shape - 1), kInfinity);
   }
   Tensor operator()(const BetaDistribution& d) const { return d.a / (d.a + d.b); }
   Tensor operator()(const WeibullDistribution& d) const {
     return d.scale * GammaOf(1 / d.shape + 1);
   }
   Tensor operator()(const ParetoDistribution& d) const {
-    return Known(d.shape > 1, d.shape * d.scale / (d.shape - 1), kInfinity);
+    return Where(d.shape > 1, d.shape * d.scale / (d.shape - 1), kInfinity);
   }
-  Tensor operator()(const VonMisesDistribution& d) const { return d.mean + d.concentration * 0; }
+  Tensor operator()(const VonMisesDistribution& d) const { return Over(d.concentration, d.mean); }
   Tensor operator()(const BernoulliDistribution& d) const { return d.logits.Sigmoid(); }
   Tensor operator()(const BinomialDistribution& d) const { return d.trials * d.logits.Sigmoid(); }
   Tensor operator()(const GeometricDistribution& d) const { return (-d.logits).Exp(); }
@@ -75,12 +78,14 @@ struct MeanOf {
     return d.concentration / d.concentration.Sum(-1, /*keepdim=*/true);
   }
   Tensor operator()(const MultivariateNormalDistribution& d) const {
-    return d.mean + d.cholesky.Select(-1, 0) * 0;
+    return Over(d.cholesky.Select(-1, 0), d.mean);
   }
 };
 
 struct VarianceOf {
-  Tensor operator()(const NormalDistribution& d) const { return d.deviation.Square() + d.mean * 0; }
+  Tensor operator()(const NormalDistribution& d) const {
+    return Over(d.mean, d.deviation.Square());
+  }
   Tensor operator()(const LogNormalDistribution& d) const {
     const Tensor square = d.deviation.Square();
     return square.Expm1() * (d.mean * 2 + square).Exp();
@@ -89,20 +94,20 @@ struct VarianceOf {
     return d.deviation.Square() * (1 - 2 / kPi);
   }
   Tensor operator()(const LaplaceDistribution& d) const {
-    return d.scale.Square() * 2 + d.mean * 0;
+    return Over(d.mean, d.scale.Square() * 2);
   }
   Tensor operator()(const CauchyDistribution& d) const {
-    return (d.median + d.scale) * 0 + kInfinity;
+    return (d.median + d.scale).FullLike(kInfinity);
   }
   Tensor operator()(const LogisticDistribution& d) const {
-    return d.scale.Square() * (kPi * kPi / 3) + d.mean * 0;
+    return Over(d.mean, d.scale.Square() * (kPi * kPi / 3));
   }
   Tensor operator()(const GumbelDistribution& d) const {
-    return d.scale.Square() * (kPi * kPi / 6) + d.mode * 0;
+    return Over(d.mode, d.scale.Square() * (kPi * kPi / 6));
   }
   Tensor operator()(const StudentTDistribution& d) const {
-    const Tensor n = d.degrees, value = d.scale.Square() * n / (n - 2) + d.center * 0;
-    return Where(n > 2, value, Known(n > 1, value.FullLike(kInfinity), kNan));
+    const Tensor n = d.degrees, value = Over(d.center, d.scale.Square() * n / (n - 2));
+    return Where(n > 2, value, Where(n > 1, value.FullLike(kInfinity), kNan));
   }
   Tensor operator()(const UniformDistribution& d) const {
     return (d.high - d.low).Square() * (1.0 / 12);
@@ -111,7 +116,7 @@ struct VarianceOf {
   Tensor operator()(const GammaDistribution& d) const { return d.shape / d.rate.Square(); }
   Tensor operator()(const InverseGammaDistribution& d) const {
     const Tensor a = d.shape;
-    return Known(a > 2, d.rate.Square() / ((a - 1).Square() * (a - 2)), kInfinity);
+    return Where(a > 2, d.rate.Square() / ((a - 1).Square() * (a - 2)), kInfinity);
   }
   Tensor operator()(const BetaDistribution& d) const {
     const Tensor sum = d.a + d.b;
@@ -122,10 +127,10 @@ struct VarianceOf {
   }
   Tensor operator()(const ParetoDistribution& d) const {
     const Tensor a = d.shape;
-    return Known(a > 2, d.scale.Square() * a / ((a - 1).Square() * (a - 2)), kInfinity);
+    return Where(a > 2, d.scale.Square() * a / ((a - 1).Square() * (a - 2)), kInfinity);
   }
   Tensor operator()(const VonMisesDistribution& d) const {  // of directions
-    return 1 - MeanLength(d.concentration) + d.mean * 0;
+    return Over(d.mean, 1 - MeanLength(d.concentration));
   }
   Tensor operator()(const BernoulliDistribution& d) const {
     return d.logits.Sigmoid() * (-d.logits).Sigmoid();
@@ -145,11 +150,10 @@ struct VarianceOf {
     return share * (1 - share) / (sum + 1);
   }
   Tensor operator()(const MultivariateNormalDistribution& d) const {
-    return d.cholesky.Tril().Square().Sum(-1) + d.mean * 0;
+    return Over(d.mean, d.cholesky.Tril().Square().Sum(-1));
   }
 };
 
-Tensor LogDiagonal(const Tensor& cholesky) { return cholesky.Diagonal(0, -2, -1).Log().Sum(-1); }
 // How many elements vectors have, as a tensor.
 Tensor LengthOf(const Tensor& vectors) {
   return Tensor::FromExtent(vectors.shape()[vectors.rank() - 1]).Cast(vectors.dtype());
@@ -157,7 +161,7 @@ Tensor LengthOf(const Tensor& vectors) {
 
 struct EntropyOf {
   Tensor operator()(const NormalDistribution& d) const {
-    return d.deviation.Log() + d.mean * 0 + (kLogTwoPi + 1) / 2;
+    return Over(d.mean, d.deviation.Log() + (kLogTwoPi + 1) / 2);
   }
   Tensor operator()(const LogNormalDistribution& d) const {
     return d.deviation.Log() + d.mean + (kLogTwoPi + 1) / 2;
@@ -166,19 +170,19 @@ struct EntropyOf {
     return d.deviation.Log() + (kLogTwoPi + 1) / 2 - std::log(2);
   }
   Tensor operator()(const LaplaceDistribution& d) const {
-    return (d.scale * 2).Log() + d.mean * 0 + 1;
+    return Over(d.mean, (d.scale * 2).Log() + 1);
   }
   Tensor operator()(const CauchyDistribution& d) const {
-    return (d.scale * (4 * kPi)).Log() + d.median * 0;
+    return Over(d.median, (d.scale * (4 * kPi)).Log());
   }
-  Tensor operator()(const LogisticDistribution& d) const { return d.scale.Log() + d.mean * 0 + 2; }
+  Tensor operator()(const LogisticDistribution& d) const { return Over(d.mean, d.scale.Log() + 2); }
   Tensor operator()(const GumbelDistribution& d) const {
-    return d.scale.Log() + d.mode * 0 + (1 + kEuler);
+    return Over(d.mode, d.scale.Log() + (1 + kEuler));
   }
   Tensor operator()(const StudentTDistribution& d) const {
     const Tensor half = d.degrees * 0.5, more = half + 0.5;
-    return d.scale.Log() + d.center * 0 + more * (more.Digamma() - half.Digamma()) +
-           d.degrees.Log() * 0.5 + half.BetaLn(half.FullLike(0.5));
+    return Over(d.center, d.scale.Log() + more * (more.Digamma() - half.Digamma()) +
+                              d.degrees.Log() * 0.5 + half.BetaLn(half.FullLike(0.5)));
   }
   Tensor operator()(const UniformDistribution& d) const { return (d.high - d.low).Log(); }
   Tensor operator()(const ExponentialDistribution& d) const { return 1 - d.rate.Log(); }
@@ -200,7 +204,7 @@ struct EntropyOf {
   }
   Tensor operator()(const VonMisesDistribution& d) const {
     const Tensor k = d.concentration;
-    return k.BesselI0e().Log() + k * (1 - MeanLength(k)) + d.mean * 0 + kLogTwoPi;
+    return Over(d.mean, k.BesselI0e().Log() + k * (1 - MeanLength(k)) + kLogTwoPi);
   }
   Tensor operator()(const BernoulliDistribution& d) const {
     return d.logits.Softplus() - d.logits * d.logits.Sigmoid();
@@ -218,7 +222,7 @@ struct EntropyOf {
     return each.Sum(-1) - sum.Lgamma() + (sum - LengthOf(c)) * sum.Digamma();
   }
   Tensor operator()(const MultivariateNormalDistribution& d) const {
-    return LogDiagonal(d.cholesky) + LengthOf(d.mean) * ((kLogTwoPi + 1) / 2) + d.mean.Sum(-1) * 0;
+    return Over(d.mean.Sum(-1), LogDiagonal(d.cholesky) + LengthOf(d.mean) * ((kLogTwoPi + 1) / 2));
   }
 };
 
@@ -256,7 +260,7 @@ struct KlOf {
   }
   Tensor operator()(const UniformDistribution& p, const UniformDistribution& q) const {
     const Tensor inside = (q.low <= p.low) & (p.high <= q.high);
-    return Known(inside, ((q.high - q.low) / (p.high - p.low)).Log(), kInfinity);
+    return Where(inside, ((q.high - q.low) / (p.high - p.low)).Log(), kInfinity);
   }
   Tensor operator()(const UniformDistribution& p, const NormalDistribution& q) const {
     const Tensor width = p.high - p.low, apart = (p.high + p.low) * 0.5 - q.mean;
@@ -293,7 +297,7 @@ struct KlOf {
   Tensor operator()(const ParetoDistribution& p, const ParetoDistribution& q) const {
     const Tensor ratio = q.shape / p.shape;
     const Tensor value = q.shape * (p.scale / q.scale).Log() - ratio.Log() + ratio - 1;
-    return Known(p.scale >= q.scale, value, kInfinity);
+    return Where(p.scale >= q.scale, value, kInfinity);
   }
   Tensor operator()(const VonMisesDistribution& p, const VonMisesDistribution& q) const {
     const Tensor a = p.concentration, b = q.concentration;
@@ -345,13 +349,13 @@ Tensor Asked(const char* name, CallSite at, const Distribution& d, const char* w
 }  // namespace
 
 Tensor Mean(const Distribution& d, CallSite at) {
-  return Asked("Mean", at, d, "its mean", MeanOf());
+  return Asked("Mean", at, d, "has no closed form of its mean", MeanOf());
 }
 Tensor Variance(const Distribution& d, CallSite at) {
-  return Asked("Variance", at, d, "its variance", VarianceOf());
+  return Asked("Variance", at, d, "has no closed form of its variance", VarianceOf());
 }
 Tensor Entropy(const Distribution& d, CallSite at) {
-  return Asked("Entropy", at, d, "its entropy", EntropyOf());
+  return Asked("Entropy", at, d, "has no closed form of its entropy", EntropyOf());
 }
 
 Tensor KlDivergence(const Distribution& p, const Distribution& q, CallSite at) {

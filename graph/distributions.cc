@@ -17,6 +17,7 @@ using internal::Call;
 using internal::CountAlong;
 using internal::Fail;
 using internal::FloatResult;
+using internal::LogDiagonal;
 
 namespace {
 
@@ -95,9 +96,10 @@ Tensor Within(const Tensor& supported, const Tensor& x, double safe, F f) {
   const Tensor holds = supported | x.IsNan();
   return Where(holds, f(Where(holds, x, safe)), -kInfinity);
 }
-Tensor IsCount(const Tensor& x) { return (x >= 0) & (x == x.Floor()); }
+Tensor IsCount(const Tensor& x) { return (x >= 0) & (x == x.Floor()) & (x < kInfinity); }
 
-Tensor LogDiagonal(const Tensor& cholesky) { return cholesky.Diagonal(0, -2, -1).Log().Sum(-1); }
+// n times a logarithm, which may be -inf where n is 0.
+Tensor Times(const Tensor& n, const Tensor& log) { return Where(n == 0, 0, n * log); }
 
 // The ln of choices of k of n.
 Tensor LogChoices(const Tensor& n, const Tensor& k) {
@@ -132,8 +134,10 @@ struct LogProbOf {
     return -z - (-z).Softplus() * 2 - d.scale.Log();
   }
   Tensor operator()(const GumbelDistribution& d) const {
-    const Tensor z = (x - d.mode) / d.scale;
-    return -z - (-z).Exp() - d.scale.Log();
+    return Within(x > -kInfinity, x, 0, [&](const Tensor& t) {
+      const Tensor z = (t - d.mode) / d.scale;
+      return -z - (-z).Exp() - d.scale.Log();
+    });
   }
   Tensor operator()(const StudentTDistribution& d) const {
     const Tensor z = (x - d.center) / d.scale, n = d.degrees;
@@ -148,7 +152,7 @@ struct LogProbOf {
     return Within(x >= 0, x, 1, [&](const Tensor& t) { return d.rate.Log() - d.rate * t; });
   }
   Tensor operator()(const GammaDistribution& d) const {
-    return Within(x >= 0, x, 1, [&](const Tensor& t) {
+    return Within((x >= 0) & (x < kInfinity), x, 1, [&](const Tensor& t) {
       return d.shape.XLogY(d.rate) + (d.shape - 1).XLogY(t) - d.rate * t - d.shape.Lgamma();
     });
   }
@@ -163,7 +167,7 @@ struct LogProbOf {
     });
   }
   Tensor operator()(const WeibullDistribution& d) const {
-    return Within(x >= 0, x, 1, [&](const Tensor& t) {
+    return Within((x >= 0) & (x < kInfinity), x, 1, [&](const Tensor& t) {
       const Tensor z = t / d.scale;
       return (d.shape / d.scale).Log() + (d.shape - 1).XLogY(z) - z.Pow(d.shape);
     });
@@ -179,22 +183,24 @@ struct LogProbOf {
   }
 
   Tensor operator()(const BernoulliDistribution& d) const {
-    return Within((x == 0) | (x == 1), x, 0,
-                  [&](const Tensor& t) { return t * d.logits - d.logits.Softplus(); });
+    return Within((x == 0) | (x == 1), x, 0, [&](const Tensor& t) {
+      return Times(t, d.logits.LogSigmoid()) + Times(1 - t, (-d.logits).LogSigmoid());
+    });
   }
   Tensor operator()(const BinomialDistribution& d) const {
     return Within(IsCount(x) & (x <= d.trials), x, 0, [&](const Tensor& t) {
-      return LogChoices(d.trials, t) + t * d.logits - d.trials * d.logits.Softplus();
+      return LogChoices(d.trials, t) + Times(t, d.logits.LogSigmoid()) +
+             Times(d.trials - t, (-d.logits).LogSigmoid());
     });
   }
   Tensor operator()(const GeometricDistribution& d) const {
     return Within(IsCount(x), x, 0, [&](const Tensor& t) {
-      return -(t * d.logits.Softplus()) + d.logits.LogSigmoid();
+      return Times(t, (-d.logits).LogSigmoid()) + d.logits.LogSigmoid();
     });
   }
   Tensor operator()(const NegativeBinomialDistribution& d) const {
     return Within(IsCount(x), x, 0, [&](const Tensor& t) {
-      return t * d.logits.LogSigmoid() - d.failures * d.logits.Softplus() +
+      return Times(t, d.logits.LogSigmoid()) - d.failures * d.logits.Softplus() +
              (d.failures + t).Lgamma() - (t + 1).Lgamma() - d.failures.Lgamma();
     });
   }
@@ -211,7 +217,7 @@ struct LogProbOf {
 
   Tensor operator()(const MultinomialDistribution& d) const {
     const Tensor log = d.logits.LogSoftmax();
-    const Tensor terms = Where(x == 0, 0, x * log) - (x + 1).Lgamma();
+    const Tensor terms = Times(x, log) - (x + 1).Lgamma();
     return Within(IsCount(x).All(-1), x.Sum(-1), 0,
                   [&](const Tensor& n) { return terms.Sum(-1) + (n + 1).Lgamma(); });
   }
@@ -280,7 +286,7 @@ struct CdfOf {
   }
 
   Tensor operator()(const BernoulliDistribution& d) const {
-    return Where(x < 0, 0, Where(x < 1, (-d.logits).Sigmoid(), x * 0 + 1));
+    return Where(x < 0, 0, Where(x < 1, (-d.logits).Sigmoid(), Where(x.IsNan(), x, 1)));
   }
   Tensor operator()(const BinomialDistribution& d) const {
     const Tensor k = x.Floor(), all = k >= d.trials, none = k < 0,
@@ -419,7 +425,8 @@ Tensor LogProb(const Distribution& d, const Tensor& x, CallSite at) {
   Call call("LogProb", at, given);
   const DType type = internal::ResultType(given);
   const LogProbOf of{x.Cast(AccumulateType(type)), x};
-  return internal::OfEach(internal::Widened(d, type), "its density", of).Cast(type);
+  return internal::OfEach(internal::Widened(d, type), "has no closed form of its density", of)
+      .Cast(type);
 }
 
 Tensor Cdf(const Distribution& d, const Tensor& x, CallSite at) {
@@ -428,14 +435,15 @@ Tensor Cdf(const Distribution& d, const Tensor& x, CallSite at) {
   Call call("Cdf", at, given);
   const DType type = internal::ResultType(given);
   const CdfOf of{x.Cast(AccumulateType(type))};
-  return internal::OfEach(internal::Widened(d, type), "the share up to x", of).Cast(type);
+  return internal::OfEach(internal::Widened(d, type), "has no closed form of the share up to x", of)
+      .Cast(type);
 }
 
 Tensor Draw(const Distribution& d, const Dims& shape, CallSite at) {
   const std::vector<Tensor> given = internal::ParametersOf("Draw", at, d);
   Call call("Draw", at, given);
   const DType type = internal::ResultType(given);
-  const Tensor drawn = internal::OfEach(internal::Widened(d, type), "draws",
+  const Tensor drawn = internal::OfEach(internal::Widened(d, type), "cannot be drawn from",
                                         DrawOf{shape.extents(), AccumulateType(type)});
   return drawn.dtype().IsFloat() ? drawn.Cast(type) : drawn;
 }

@@ -324,6 +324,57 @@ TEST(DistributionFunctions, OutsideOfTheirSupport) {
   ExpectNear(Computed(Grad(Where(log > -kInf, log, 0).Sum(), {rate})[0]), {0, 0.5 - 3}, 1e-14);
 }
 
+TEST(DistributionFunctions, AtInfinity) {
+  const Tensor one = Of({1}), two = Of({2}), x = Of({kInf, -kInf});
+  for (const Distribution& d : std::vector<Distribution>{NormalDistribution{one, two},
+                                                         LogNormalDistribution{one, two},
+                                                         HalfNormalDistribution{two},
+                                                         LaplaceDistribution{one, two},
+                                                         CauchyDistribution{one, two},
+                                                         LogisticDistribution{one, two},
+                                                         GumbelDistribution{one, two},
+                                                         StudentTDistribution{two, one, two},
+                                                         UniformDistribution{one, two},
+                                                         ExponentialDistribution{two},
+                                                         GammaDistribution{two, one},
+                                                         InverseGammaDistribution{two, one},
+                                                         BetaDistribution{two, one},
+                                                         WeibullDistribution{two, one},
+                                                         ParetoDistribution{two, one},
+                                                         BernoulliDistribution{one},
+                                                         BinomialDistribution{two, one},
+                                                         GeometricDistribution{one},
+                                                         NegativeBinomialDistribution{two, one},
+                                                         PoissonDistribution{two}}) {
+    SCOPED_TRACE(d.index());
+    ExpectNear(Computed(LogProb(d, x)), {-kInf, -kInf});
+    ExpectNear(Computed(Cdf(d, x)), {1, 0});
+  }
+  const Tensor deviation = Of({2, kInf});
+  EXPECT_EQ(Computed(Mean(NormalDistribution{one, deviation})), (Values{1, 1}));
+  EXPECT_EQ(Computed(Variance(CauchyDistribution{one, deviation})), (Values{kInf, kInf}));
+}
+
+TEST(DistributionFunctions, OfWhatIsCertain) {
+  const Tensor l = Of({-kInf, kInf}), zero = Of({0}), one = Of({1}), five = Of({5});
+  const auto expect = [&](const Distribution& d, const Tensor& x, const Values& want) {
+    SCOPED_TRACE(d.index());
+    ExpectNear(Computed(LogProb(d, x)), want);
+  };
+  expect(BernoulliDistribution{l}, zero, {0, -kInf});
+  expect(BernoulliDistribution{l}, one, {-kInf, 0});
+  expect(BinomialDistribution{five, l}, zero, {0, -kInf});
+  expect(BinomialDistribution{five, l}, one, {-kInf, -kInf});
+  expect(BinomialDistribution{five, l}, five, {-kInf, 0});
+  expect(GeometricDistribution{l}, zero, {-kInf, 0});
+  expect(GeometricDistribution{l}, one, {-kInf, -kInf});
+  expect(NegativeBinomialDistribution{five, l}, zero, {0, -kInf});
+  // Derivatives are those of the logarithms that count.
+  const Tensor logits = Of({-kInf, 0.5});
+  const Tensor log = LogProb(BernoulliDistribution{logits}, zero);
+  ExpectNear(Computed(Grad(log.Sum(), {logits})[0]), {0, -1 / (1 + std::exp(-0.5))}, 1e-14);
+}
+
 TEST(DistributionFunctions, OfBatches) {
   // A classifier's: many points under one row of logits, and the other way round.
   const Tensor logits = Tensor::From({{0., 1., 2.}, {3., 1., 0.}});
@@ -354,7 +405,7 @@ TEST(DistributionFunctions, Draws) {
     SCOPED_TRACE(c.p.index());
     const bool von_mises = std::holds_alternative<VonMisesDistribution>(c.p);
     if (von_mises || std::holds_alternative<MultinomialDistribution>(c.p)) {
-      EXPECT_ERROR(Draw(c.p), "Draw", "no closed form of draws");
+      EXPECT_ERROR(Draw(c.p), "Draw", "Distribution cannot be drawn from");
       continue;
     }
     const Tensor drawn = Draw(c.p, {kDraws}).Realize(), x = Of(c.x);
