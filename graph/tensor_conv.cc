@@ -262,8 +262,15 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
   Extents split = {g, in_each, out}, sizes, parts = {shape()[0], channels}, result = parts;
   Ints dealt_first = {0, 2}, size_last = {1}, joined = {0, 1};
   for (int i = 0; i < axes; ++i) {
-    const TransposedAxis t = TransposedOf(shape()[2 + i], kernel[i], stride[i], w.dilation[i],
-                                          padding[i], padding[both ? axes + i : i], more[i]);
+    const int64_t before = padding[i], after = padding[both ? axes + i : i];
+    const int64_t reached = w.dilation[i] * (kernel[i] - 1) + 1 + more[i] - before - after;
+    const int64_t gives = (shape()[2 + i].min() - 1) * stride[i] + reached;
+    if (gives < 1) {
+      Fail("axis ", 2 + i, " of ", Show(*this), " would become ", gives,
+           " elements with padding of ", before, " and ", after, "; pad it less");
+    }
+    const TransposedAxis t =
+        TransposedOf(shape()[2 + i], kernel[i], stride[i], w.dilation[i], before, after, more[i]);
     along.push_back(t);
     w.size.push_back(t.size);
     w.dilation[i] = t.dilation;

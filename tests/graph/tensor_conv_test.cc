@@ -277,6 +277,12 @@ TEST(TensorConv, PoolsOfSpecialValuesAndBack) {
   EXPECT_ERROR(x.MaxPool({.size = {2, 2}}), "MaxPool", "size must be one number");
   EXPECT_ERROR(x.MaxPool({.padding = {-1}}), "MaxPool", "padding must be");
   EXPECT_ERROR(flat.ConvTranspose(Tensor::Zeros({2, 1, 2, 2})), "ConvTranspose", "must be [1, out");
+  const Tensor single = Tensor::Ones({1, 1, 1, 1}), dilated = Tensor::Ones({1, 1, 3, 3});
+  EXPECT_ERROR(single.ConvTranspose(dilated, {.padding = {4, 4, 3, 3}, .dilation = {3}}),
+               "ConvTranspose",
+               "axis 2 of f32[1, 1, 1, 1] would become 0 elements with padding of 4 and 3");
+  EXPECT_ERROR(single.ConvTranspose(dilated, {.stride = {2}, .padding = {2}}), "ConvTranspose",
+               "would become -1 elements with padding of 2 and 2");
   EXPECT_ERROR(x.LpPool(0, {}), "LpPool", "finite p above 0");
 }
 
