@@ -175,12 +175,14 @@ Tensor Cond(const Tensor& x, double p, CallSite at) {
   Call call("Cond", at, x);
   CheckMatrix(x);
   return InFloats(x, [&](const Tensor& t) {
+    Tensor cond;
     if (std::fabs(p) == 2) {
       const Tensor s = t.Svd().s, most = s.Max(-1), least = s.Min(-1);
-      return p > 0 ? most / least : least / most;
+      cond = p > 0 ? most / least : least / most;
+    } else {
+      SquareSize(t);
+      cond = MatrixNorm(t, p) * MatrixNorm(t.Inverse(), p);
     }
-    SquareSize(t);
-    const Tensor cond = MatrixNorm(t, p) * MatrixNorm(t.Inverse(), p);
     return Where(cond.IsNan() & t.IsNan().Any({-2, -1}).LogicalNot(), kInfinity, cond);
   });
 }

@@ -38,7 +38,7 @@ Tensor EmbeddingBag(const Tensor& table, const Tensor& index, BagMode mode,
       return Where(counts.Any(1), low, 0);
     }
     Tensor kept = Where(counts, each, 0);
-    if (weights) kept = kept * weights.Cast(t.dtype()).Unsqueeze(-1);
+    if (weights) kept = kept * Where(counts, weights.Cast(t.dtype()).Unsqueeze(-1), 0);
     const Tensor sum = kept.Sum(1);
     if (mode == BagMode::kSum) return sum;
     return sum / counts.Cast(t.dtype()).Sum(1).Maximum(1);

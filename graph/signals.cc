@@ -1,6 +1,7 @@
 // Spectra of pieces, filters and other rates, made of the members of Tensor.
 #include "graph/signals.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <numeric>
@@ -27,7 +28,8 @@ constexpr double kPi = std::numbers::pi;
 struct Pieces {
   int64_t size, hop;
   Tensor window;
-  Pieces(const StftOptions& o, DType type) : size(o.size), hop(o.hop == 0 ? o.size / 4 : o.hop) {
+  Pieces(const StftOptions& o, DType type)
+      : size(o.size), hop(o.hop == 0 ? std::max<int64_t>(1, o.size / 4) : o.hop) {
     if (size < 1 || hop < 1)
       Fail("takes pieces of 1 or more, and as far apart, not ", size, " and ", hop);
     if (!o.window) {
@@ -72,6 +74,7 @@ Tensor Istft(const Tensor& of_z, const StftOptions& o, std::optional<int64_t> le
     Fail("takes spectra [..., ", o.size / 2 + 1, ", pieces, 2] of pieces of ", o.size, ", not ",
          Show(of_z));
   }
+  if (length && *length < 0) Fail("takes a length from 0 on, not ", *length);
   return InFloats(of_z, [&](const Tensor& z) {
     const Pieces p(o, z.dtype());
     const Tensor pieces =
@@ -95,6 +98,9 @@ Tensor Istft(const Tensor& of_z, const StftOptions& o, std::optional<int64_t> le
 
 Tensor Spectrogram(const Tensor& x, const StftOptions& o, double power, CallSite at) {
   Call call("Spectrogram", at, x, o.window);
+  if (!(power > 0) || std::isinf(power)) {
+    Fail("takes a power above 0 and finite, not ", power);
+  }
   return InFloats(x, [&](const Tensor& t) {
     const Tensor squares = Stft(t, o).Square().Sum(-1);
     return power == 2 ? squares : internal::RootOf(squares, 2 / power);
@@ -120,6 +126,7 @@ Tensor ToHertz(const Tensor& mel, MelScale scale) {
 
 Tensor MelFilters(int64_t frequencies, const MelOptions& o, DType dtype, CallSite at) {
   Call call("MelFilters", at);
+  if (!dtype.IsFloat()) Fail("gives floats, not ", dtype.ToString());
   const double high = o.high.value_or(o.rate / 2);
   if (frequencies < 1 || o.mels < 1)
     Fail("takes frequencies and filters, not ", frequencies, " and ", o.mels);

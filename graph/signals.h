@@ -14,7 +14,7 @@ namespace tessera {
 
 struct StftOptions {
   int64_t size = 400;  // of a piece, in elements
-  int64_t hop = 0;     // from one piece to the next; none: a quarter of the size
+  int64_t hop = 0;     // from one piece to the next; none: a quarter of the size, or 1
   Tensor window = {};  // weights of elements, a vector; of fewer than `size`, in the middle
   bool center = true;  // the middle of piece t is element t * hop, beyond both ends of the signal
   PadMode padding = PadMode::kReflect;  // what is there

@@ -9,17 +9,13 @@
 
 #include "graph/grad.h"
 #include "tests/graph/tensor_testing.h"
+#include "tests/support/waves.h"
 
 namespace tessera {
 namespace {
 
 using Values = std::vector<double>;
 
-Values Computed(const Tensor& t) { return t.Cast(kFloat64).ToVector<double>(); }
-Tensor Waves(const Dims& shape) {
-  const Extent n = Shape(shape.extents()).Elements();
-  return (Tensor::Arange(n, kFloat64) * 0.7).Sin().Reshape(shape).To("CPU");
-}
 Tensor Square() { return Waves({4, 4}) + Tensor::Eye(4, 4, kFloat64) * 0.3; }
 
 // scipy.linalg.expm
@@ -135,7 +131,10 @@ TEST(MatrixFunctions, Norms) {
   }
   ExpectNear(Computed(NuclearNorm(b)), {3.0047496634544513}, 1e-13);
   ExpectNear(Computed(SvdVals(b)), {2.334242988619734, 0.6705066748347175, 0}, 1e-13);
-  EXPECT_EQ(Computed(Cond(Tensor::Zeros({2, 2}), 1))[0], kInf);
+  for (const double p : {1., 2., -2.}) {
+    EXPECT_EQ(Computed(Cond(Tensor::Zeros({2, 2}), p))[0], kInf) << p;
+  }
+  EXPECT_TRUE(std::isnan(Computed(Cond(Tensor::Full({2, 2}, kNan), 2))[0]));
   EXPECT_ERROR(MatrixNorm(b, 3), "MatrixNorm", "p = 1, 2 or infinite");
   EXPECT_ERROR(NuclearNorm(Waves({3})), "NuclearNorm", "matrices [..., M, N]");
 }

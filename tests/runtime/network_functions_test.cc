@@ -8,17 +8,12 @@
 
 #include "graph/grad.h"
 #include "tests/graph/tensor_testing.h"
+#include "tests/support/waves.h"
 
 namespace tessera {
 namespace {
 
 using Values = std::vector<double>;
-
-Values Computed(const Tensor& t) { return t.Cast(kFloat64).ToVector<double>(); }
-Tensor Waves(const Dims& shape) {
-  const Extent n = Shape(shape.extents()).Elements();
-  return (Tensor::Arange(n, kFloat64) * 0.7).Sin().Reshape(shape).To("CPU");
-}
 
 // torch.nn.functional.embedding_bag
 TEST(NetworkFunctions, EmbeddingBag) {
@@ -45,6 +40,9 @@ TEST(NetworkFunctions, EmbeddingBag) {
              {-0.30834637750496496, -0.7625888528430715, -0.8581738749095615, 1.0283972853193544,
               0.17092209002843006, -0.7669404349341932},
              1e-14);
+  const Tensor weights = Tensor::From({{1., 2., 3.}, {kNan, kInf, 1.}}).Cast(kFloat64);
+  const Tensor padded = EmbeddingBag(t, i, BagMode::kSum, 1, weights);
+  ExpectNear(Computed(padded.Select(0, 1)), alone, 1e-15);
   EXPECT_ERROR(EmbeddingBag(t, i, BagMode::kMean, {}, Waves({2, 3})), "EmbeddingBag", "sums alone");
   EXPECT_ERROR(EmbeddingBag(t, t), "EmbeddingBag", "index");
 }

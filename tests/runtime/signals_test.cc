@@ -9,17 +9,13 @@
 
 #include "graph/grad.h"
 #include "tests/graph/tensor_testing.h"
+#include "tests/support/waves.h"
 
 namespace tessera {
 namespace {
 
 using Values = std::vector<double>;
 
-Values Computed(const Tensor& t) { return t.Cast(kFloat64).ToVector<double>(); }
-Tensor Waves(const Dims& shape) {
-  const Extent n = Shape(shape.extents()).Elements();
-  return (Tensor::Arange(n, kFloat64) * 0.7).Sin().Reshape(shape).To("CPU");
-}
 Tensor Signals() {
   return Waves({2, 24}) + (Tensor::Arange(48, kFloat64).Pow(1.3).Cos() * 0.1).Reshape({2, 24});
 }
@@ -197,12 +193,21 @@ TEST(Signals, KaiserWindow) {
   EXPECT_EQ(KaiserWindow(0).shape(), Shape({0}));
 }
 
+TEST(Signals, OfShortPieces) {
+  const Tensor x = Waves({24});
+  EXPECT_EQ(Computed(Stft(x, {.size = 3})), Computed(Stft(x, {.size = 3, .hop = 1})));
+}
+
 TEST(Signals, Refuse) {
   EXPECT_ERROR(Stft(Waves({4}), {.size = 8, .center = false}), "Stft",
                "longer than a signal of f64[4]");
   EXPECT_ERROR(Stft(Waves({24}), {.size = 4, .window = Waves({6})}), "Stft", "1 to 4 elements");
-  EXPECT_ERROR(Stft(Waves({24}), {.size = 3}), "Stft", "as far apart");
+  EXPECT_ERROR(Stft(Waves({24}), {.size = 3, .hop = -1}), "Stft", "as far apart, not 3 and -1");
   EXPECT_ERROR(Istft(Waves({5, 13, 2}), {.size = 10}), "Istft", "[..., 6, pieces, 2]");
+  EXPECT_ERROR(Istft(Waves({5, 13, 2}), {.size = 8}, -5), "Istft", "length from 0 on, not -5");
+  EXPECT_ERROR(Spectrogram(Waves({24}), {.size = 8}, 0), "Spectrogram", "a power above 0");
+  EXPECT_ERROR(Spectrogram(Waves({24}), {.size = 8}, kInf), "Spectrogram", "finite, not inf");
+  EXPECT_ERROR(MelFilters(5, {}, kInt32), "MelFilters", "gives floats");
   EXPECT_ERROR(MelFilters(5, {.low = 9000}), "MelFilters", "ascend");
   EXPECT_ERROR(AmplitudeToDb(Waves({3}), 10, 0), "AmplitudeToDb", "above 0");
 }
