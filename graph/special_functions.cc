@@ -1,7 +1,8 @@
 // The incomplete beta function, and what a few known functions make.
 //
-// The share up to x is the integral over u = ln(t / (1 - t)), of which the density is f(u) = t^a (1
-// - t)^b: that has one peak, and beyond it falls from anywhere at least as fast as an exponential.
+// The share up to x is the integral over u = ln(t / (1 - t)), of which the density is
+// f(u) = t^a (1 - t)^b: that has one peak, and beyond it falls from anywhere at least as fast as an
+// exponential.
 // Integrals from x downwards, and from the peak in both directions, are sums at points that lie
 // doubly exponentially (Takahashi and Mori, 1974), in units of how far f takes to fall. Parameters
 // below 1, for which f may be a plateau with steep ends, are made larger by 1, for which what that
@@ -31,9 +32,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int kPoints = 98;
 constexpr double kFirst = -3.5, kStep = 0.075;  // where they lie, in the exponent of exponents
 
-// The integral of f from x downwards, over f(x), for x up to the peak: of e^g, where g = a ln(t /
-// x)
-// + b ln((1 - t) / (1 - x)).
+// The integral of f from x downwards, over f(x), for x up to the peak: of e^g, where
+// g = a ln(t / x) + b ln((1 - t) / (1 - x)).
 Tensor FallingFrom(const Tensor& x, const Tensor& a, const Tensor& b) {
   const Tensor slope = (a - (a + b) * x).Maximum(0), bend = (a + b) * x * (1 - x) * 2;
   const Tensor unit = (1 / a + 2 / (slope + (slope.Square() + bend).Sqrt())).Detach();

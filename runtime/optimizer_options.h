@@ -99,9 +99,10 @@ struct RadamOptions {
 
 // Adam of a memory that is small: of g^2, where x has two axes or more, the means of rows and of
 // columns, whose product it is taken for. They follow g^2 by t^decay; no element's is below eps1^2
-// (none given: the dtype's epsilon). The rate is at most 1 / sqrt(t), times the root of the mean of
-// x^2 or eps2; where the root of the mean square of the quotients is above the limit, they are made
-// smaller until it is not. The weight decay is decoupled.
+// (none given: the epsilon of the dtype that it computes in, f32 of narrower ones). The rate is at
+// most 1 / sqrt(t), times the root of the mean of x^2 or eps2; where the root of the mean square of
+// the quotients is above the limit, they are made smaller until it is not. The weight decay is
+// decoupled.
 struct AdafactorOptions {
   double rate = 1e-2;
   double decay = -0.8;
