@@ -99,7 +99,9 @@ Tensor Within(const Tensor& supported, const Tensor& x, double safe, F f) {
 Tensor IsCount(const Tensor& x) { return (x >= 0) & (x == x.Floor()) & (x < kInfinity); }
 
 // n times a logarithm, which may be -inf where n is 0.
-Tensor Times(const Tensor& n, const Tensor& log) { return Where(n == 0, 0, n * log); }
+Tensor Times(const Tensor& n, const Tensor& log) {
+  return n * Where((n == 0) & (log == -kInfinity), 0, log);
+}
 
 // The ln of choices of k of n.
 Tensor LogChoices(const Tensor& n, const Tensor& k) {

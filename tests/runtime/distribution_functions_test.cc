@@ -373,6 +373,10 @@ TEST(DistributionFunctions, OfWhatIsCertain) {
   const Tensor logits = Of({-kInf, 0.5});
   const Tensor log = LogProb(BernoulliDistribution{logits}, zero);
   ExpectNear(Computed(Grad(log.Sum(), {logits})[0]), {0, -1 / (1 + std::exp(-0.5))}, 1e-14);
+  // And of x as between whole numbers.
+  const Tensor share = Of({0, 1});
+  const Tensor of_share = LogProb(BernoulliDistribution{Of({0.5})}, share);
+  ExpectNear(Computed(Grad(of_share.Sum(), {share})[0]), {0.5, 0.5}, 1e-14);
 }
 
 TEST(DistributionFunctions, OfBatches) {
