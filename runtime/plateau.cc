@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "graph/tensor_internal.h"
+#include "graph/trace.h"
 
 namespace tessera {
 
@@ -52,6 +53,9 @@ double Plateau::best() const { return state_.ToVector<double>()[0]; }
 
 bool Plateau::Step(double watched, CallSite at) {
   Call call("Step", at);
+  if (internal::Trace::Current() != nullptr) {
+    Fail("is no part of a captured step, as it looks at a number; call it between steps");
+  }
   CheckSchedules();
   const PlateauOptions& o = options_;
   const std::vector<double> state = state_.ToVector<double>();

@@ -172,6 +172,8 @@ TEST(Plateau, EndsNoSchedule) {
   EXPECT_ERROR(before.Step(1), "Step", "give it a rate by SetRate(1, rate)");
   sgd.SetRate(1, 0.5);
   EXPECT_FALSE(Plateau(sgd).Step(1));
+  Jit step([&](const std::vector<Tensor>&) { before.Step(1); });
+  EXPECT_ERROR(step({}), "Step", "no part of a captured step");
 }
 
 // AveragedModel's: the first update copies.
