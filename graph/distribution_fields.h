@@ -1,6 +1,7 @@
 // The parameters of a distribution, whatever they are called, and its name.
 #pragma once
 
+#include <limits>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -38,6 +39,12 @@ DType ResultType(absl::Span<const Tensor> parameters);
 // The ln of the determinant of triangular matrices.
 inline Tensor LogDiagonal(const Tensor& cholesky) {
   return cholesky.Diagonal(0, -2, -1).Log().Sum(-1);
+}
+
+// n times a logarithm, which may be -inf where n is 0.
+inline Tensor Times(const Tensor& n, const Tensor& log) {
+  constexpr double kLeast = -std::numeric_limits<double>::infinity();
+  return n * Where((n == 0) & (log == kLeast), 0, log);
 }
 
 // For each that says what `f` makes of it; else an Error: the distribution `lacks` that.

@@ -16,6 +16,7 @@ using internal::LogDiagonal;
 using internal::NameOf;
 using internal::ParametersOf;
 using internal::ResultType;
+using internal::Times;
 using internal::Widened;
 
 namespace {
@@ -33,6 +34,10 @@ Tensor GammaOf(const Tensor& x) { return x.Lgamma().Exp(); }  // x > 0
 // Over the batch that a value makes with a parameter on which it does not depend.
 Tensor Over(const Tensor& parameter, const Tensor& value) {
   return BroadcastTensors({value, parameter})[0];
+}
+// Over what the logits p give of 0 and 1, of the ln of its probability by q.
+Tensor MeanLog(const Tensor& p, const Tensor& q) {
+  return Times(p.Sigmoid(), q.LogSigmoid()) + Times((-p).Sigmoid(), (-q).LogSigmoid());
 }
 Tensor ProbabilitiesOf(const Tensor& logits) { return logits.Softmax(); }
 
@@ -206,9 +211,7 @@ struct EntropyOf {
     const Tensor k = d.concentration;
     return Over(d.mean, k.BesselI0e().Log() + k * (1 - MeanLength(k)) + kLogTwoPi);
   }
-  Tensor operator()(const BernoulliDistribution& d) const {
-    return d.logits.Softplus() - d.logits * d.logits.Sigmoid();
-  }
+  Tensor operator()(const BernoulliDistribution& d) const { return -MeanLog(d.logits, d.logits); }
   Tensor operator()(const GeometricDistribution& d) const {
     return (-d.logits).Exp() * d.logits.Softplus() + (-d.logits).Softplus();
   }
@@ -305,7 +308,7 @@ struct KlOf {
            MeanLength(a) * (a - b * (p.mean - q.mean).Cos());
   }
   Tensor operator()(const BernoulliDistribution& p, const BernoulliDistribution& q) const {
-    return p.logits.Sigmoid() * (p.logits - q.logits) - p.logits.Softplus() + q.logits.Softplus();
+    return MeanLog(p.logits, p.logits) - MeanLog(p.logits, q.logits);
   }
   // Of more trials than q has, something cannot be q's; of fewer there is no closed form.
   Tensor operator()(const BinomialDistribution& p, const BinomialDistribution& q) const {

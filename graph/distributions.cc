@@ -18,6 +18,7 @@ using internal::CountAlong;
 using internal::Fail;
 using internal::FloatResult;
 using internal::LogDiagonal;
+using internal::Times;
 
 namespace {
 
@@ -97,11 +98,6 @@ Tensor Within(const Tensor& supported, const Tensor& x, double safe, F f) {
   return Where(holds, f(Where(holds, x, safe)), -kInfinity);
 }
 Tensor IsCount(const Tensor& x) { return (x >= 0) & (x == x.Floor()) & (x < kInfinity); }
-
-// n times a logarithm, which may be -inf where n is 0.
-Tensor Times(const Tensor& n, const Tensor& log) {
-  return n * Where((n == 0) & (log == -kInfinity), 0, log);
-}
 
 // The ln of choices of k of n.
 Tensor LogChoices(const Tensor& n, const Tensor& k) {

@@ -369,6 +369,10 @@ TEST(DistributionFunctions, OfWhatIsCertain) {
   expect(GeometricDistribution{l}, zero, {-kInf, 0});
   expect(GeometricDistribution{l}, one, {-kInf, -kInf});
   expect(NegativeBinomialDistribution{five, l}, zero, {0, -kInf});
+  ExpectNear(Computed(Entropy(BernoulliDistribution{l})), {0, 0});
+  const BernoulliDistribution never{Of({-kInf})}, even{zero};
+  ExpectNear(Computed(KlDivergence(BernoulliDistribution{l}, never)), {0, kInf});
+  ExpectNear(Computed(KlDivergence(BernoulliDistribution{l}, even)), Values(2, std::log(2.)));
   // Derivatives are those of the logarithms that count.
   const Tensor logits = Of({-kInf, 0.5});
   const Tensor log = LogProb(BernoulliDistribution{logits}, zero);
