@@ -265,7 +265,7 @@ Tensor Tensor::ConvTranspose(const Tensor& weight, const ConvTransposeOptions& o
     const int64_t before = padding[i], after = padding[both ? axes + i : i];
     const int64_t reached = w.dilation[i] * (kernel[i] - 1) + 1 + more[i] - before - after;
     const int64_t gives = (shape()[2 + i].min() - 1) * stride[i] + reached;
-    if (gives < 1) {
+    if (gives < (stride[i] == 1 ? 1 : 0)) {
       Fail("axis ", 2 + i, " of ", Show(*this), " would become ", gives,
            " elements with padding of ", before, " and ", after, "; pad it less");
     }
