@@ -385,7 +385,7 @@ TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
 
 // Rows and unpacked weights in bf16, as prompts are multiplied on CPUs with a matrix unit for it:
 // panels of columns are filled by blocks, of which some end past the last column.
-TEST(QuantProducts, InBf16AreSumsOfTheRoundedValues) {
+TEST(QuantProducts, InBf16AreSumsOfTheRoundedValuesSlow) {
   for (const WeightFormat format : kBlockFormats) {
     for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{16, 32}, {37, 49}}) {
       SCOPED_TRACE(absl::StrCat(InfoOf(format).name, ", ", rows, " x ", columns));

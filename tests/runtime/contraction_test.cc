@@ -52,7 +52,7 @@ TEST(Contraction, EveryRemainderOfATile) {
   }
 }
 
-TEST(Contraction, FewColumnsOfManyRows) {
+TEST(Contraction, FewColumnsOfManyRowsSlow) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   for (int64_t n = 2; n < 16; ++n) {
     ExpectProduct(37, 70, n, false);
@@ -86,7 +86,7 @@ TEST(Contraction, EveryLengthOfTheSum) {
 // whole numbers, which any order gives alike.
 // Sums so short that rows are stored one after another, over panels of all columns; and few rows of
 // columns that lie along the sum.
-TEST(Contraction, ShortSums) {
+TEST(Contraction, ShortSumsSlow) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   for (int64_t k : {1, 2, 3, 8, 31, 32, 33}) {
     for (int64_t m : {4, 7, 19}) ExpectProduct(m, k, 67, true);
@@ -321,7 +321,7 @@ TEST(Contraction, ConvolutionsInParts) {
 }
 
 // What the windows of a convolution have in common is laid out once: with borders, and in parts.
-TEST(Contraction, WindowsAreLaidOutOnce) {
+TEST(Contraction, WindowsAreLaidOutOnceSlow) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   ExpectConvolution({2, 5, 20, 40}, {16, 5, 3, 3}, {.padding = {4, 1}, .dilation = {2, 3}});
   ExpectConvolution({1, 3, 9, 64}, {18, 3, 5, 5}, {.padding = {2, 2}});
@@ -380,7 +380,7 @@ TEST(Contraction, RowsAreWidenedOnce) {
 }
 
 // Of bf16, which chips sum in pairs of steps or in tiles: exact in f32, rounded once.
-TEST(Contraction, NarrowConvolutions) {
+TEST(Contraction, NarrowConvolutionsSlow) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   const auto expect = [](const Dims& x_shape, const Dims& w_shape, const ConvOptions& options) {
     const Tensor x = Guarded(x_shape), w = Guarded(w_shape);

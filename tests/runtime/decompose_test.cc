@@ -82,7 +82,7 @@ Tensor WithValues(const Tensor& values, uint64_t seed) {
 }
 
 // Where Jacobi's rotations take longest: eigenvalues that are equal, or nearly, or far apart.
-TEST(Decompose, HardMatrices) {
+TEST(Decompose, HardMatricesSlow) {
   for (int64_t n : {3, 8, 16}) {
     const Tensor i = Tensor::Arange(n, kFloat64), ten = Tensor::Scalar(10.0, kFloat64);
     const Tensor two = Where(i < static_cast<double>(n) / 2, 1.0, 3.0).Cast(kFloat64);

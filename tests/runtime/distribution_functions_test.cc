@@ -268,7 +268,7 @@ void ExpectOrError(const std::function<Tensor()>& f, const Values& want, const c
   }
 }
 
-TEST(DistributionFunctions, ValuesOfOthers) {
+TEST(DistributionFunctions, ValuesOfOthersSlow) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(c.p.index());
     const Tensor x = Of(c.x);
