@@ -42,7 +42,8 @@ bool AdjacentOver(const UOp& u, const UOp& range, const RangeSets& sets,
 // The loops over the batch and the columns, the lanes' the last of them, come before the others;
 // only `block` before them.
 UOp ColumnsOutward(const UOp& sink, const Contraction& c, const UOp& block = UOp());
-// Those over the columns come last.
+
+// The same, but for the loops over the rows, which come before those over the columns.
 UOp RowsOutward(const UOp& sink, const Contraction& c, const UOp& block);
 
 // The bytes of an operand for one row or column of the result, at `each` a step of the sum; at most

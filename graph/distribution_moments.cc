@@ -1,17 +1,19 @@
 // Means, variances, entropies, and divergences between distributions.
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <vector>
 
 #include "graph/distribution_fields.h"
 #include "graph/distributions.h"
+#include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
 
 using internal::Call;
 using internal::Fail;
+using internal::kInfinity;
+using internal::kNan;
 using internal::LogDiagonal;
 using internal::NameOf;
 using internal::ParametersOf;
@@ -21,8 +23,6 @@ using internal::Widened;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kPi = std::numbers::pi, kEuler = std::numbers::egamma;
 const double kLogTwoPi = std::log(2 * kPi);
 

@@ -3,12 +3,12 @@
 #include "graph/distributions.h"
 
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <vector>
 
 #include "graph/distribution_fields.h"
 #include "graph/special_functions.h"
+#include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
@@ -17,12 +17,12 @@ using internal::Call;
 using internal::CountAlong;
 using internal::Fail;
 using internal::FloatResult;
+using internal::kInfinity;
 using internal::LogDiagonal;
 using internal::Times;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPi = std::numbers::pi;
 const double kHalfLogTwoPi = 0.5 * std::log(2 * kPi);
 

@@ -2,7 +2,6 @@
 #include "graph/matrix_functions.h"
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "graph/elimination.h"
@@ -16,14 +15,13 @@ using internal::Elimination;
 using internal::Fail;
 using internal::FloatResult;
 using internal::InFloats;
+using internal::kInfinity;
+using internal::kNan;
 using internal::Show;
 using internal::SquareSize;
 using internal::WideFloat;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 void CheckMatrix(const Tensor& x) {
   if (x.rank() < 2) Fail("takes matrices [..., M, N], not ", Show(x));

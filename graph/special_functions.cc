@@ -10,7 +10,6 @@
 #include "graph/special_functions.h"
 
 #include <cmath>
-#include <limits>
 
 #include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
@@ -23,12 +22,12 @@ using internal::Call;
 using internal::CommonType;
 using internal::FloatResult;
 using internal::InFloats;
+using internal::kInfinity;
+using internal::kNan;
 using internal::LessLog1p;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int kPoints = 98;
 constexpr double kFirst = -3.5, kStep = 0.075;  // where they lie, in the exponent of exponents
 

@@ -4,7 +4,6 @@
 // be accepted but for a share below 1e-7: proposals lie along an axis before the others, of which
 // the first accepted counts. So each result depends on its index alone, wherever it is computed.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "graph/tensor.h"
@@ -18,12 +17,11 @@ using internal::Call;
 using internal::CommonType;
 using internal::Fail;
 using internal::FloatResult;
+using internal::kInfinity;
+using internal::kNan;
 using internal::WideFloat;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 void CheckFloat(DType dtype) {
   if (!dtype.IsFloat()) Fail("gives floats, not ", dtype.ToString());

@@ -1,10 +1,10 @@
 // The error function beside Erf and Erfc: its inverse, what is scaled, and the normal distribution.
 // All are computed in f64, by approximations good to its last digits but one or two.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "graph/tensor.h"
+#include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_polynomial.h"
 
@@ -12,12 +12,11 @@ namespace tessera {
 
 using internal::Call;
 using internal::FloatResult;
+using internal::kInfinity;
+using internal::kNan;
 using internal::Polynomial;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Of floats narrower than f64, in f64: erfinv(x) / x by polynomials in w = -log(1 - x^2), or in its
 // root, fitted to 3e-9 up to where the last f32 below 1 is.

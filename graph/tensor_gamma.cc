@@ -2,11 +2,11 @@
 // f64, by approximations good to its last digits but one or two.
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <numbers>
 #include <vector>
 
 #include "graph/tensor.h"
+#include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_polynomial.h"
 
@@ -15,12 +15,11 @@ namespace tessera {
 using internal::Call;
 using internal::Fail;
 using internal::FloatResult;
+using internal::kInfinity;
+using internal::kNan;
 using internal::Polynomial;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // What lies below 1/2 is found at 1 - x.
 struct Reflected {

@@ -7,11 +7,11 @@
 // / a.
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <numbers>
 #include <vector>
 
 #include "graph/tensor.h"
+#include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_polynomial.h"
 
@@ -19,13 +19,13 @@ namespace tessera {
 
 using internal::Call;
 using internal::FloatResult;
+using internal::kInfinity;
+using internal::kNan;
 using internal::LessLog1p;
 using internal::Polynomial;
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int kSteps = 60;     // of the series and the fraction, enough for all digits
 constexpr double kLarge = 25;  // from which on the expansion is good, for x / a from 0.6 to 1.7
 

@@ -1,6 +1,5 @@
 // Elementwise functions composed of others.
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "graph/tensor.h"
@@ -12,11 +11,10 @@ using internal::Call;
 using internal::CommonType;
 using internal::Fail;
 using internal::InFloats;
+using internal::kInfinity;
 using internal::Show;
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // |x| whose derivative at 0 is that of one side, by the sign of the zero: what is odd in x and made
 // of it, with that sign, then has its derivative there.
