@@ -34,6 +34,7 @@ struct Skeleton {
     UOp stand_in;  // in the graph, for the number
     UOp constant;  // what stood there; of an offset none
     UOp param;     // of an offset: in what buffer
+    bool IsWhole() const { return !constant || constant.dtype().IsInt(); }
   };
   UOp graph;
   std::vector<Slot> slots;
@@ -61,6 +62,27 @@ bool IsOfLaunch(const UOp& term) {
   const std::vector<UOp> order = TopoSort({&term, 1});
   return std::all_of(order.begin(), order.end(),
                      [](const UOp& u) { return !u.is(Op::kRange) && !u.is(Op::kIndex); });
+}
+
+bool IsComparison(const UOp& u) {
+  return u.is(Op::kCmpLt) || u.is(Op::kCmpLe) || u.is(Op::kCmpEq) || u.is(Op::kCmpNe);
+}
+
+// An index as a value of another integer dtype.
+UOp IndexAs(DType dtype, const UOp& index) {
+  return dtype == kInt64 ? index : UOp::Make(Op::kCast, dtype, {index});
+}
+
+// A stand-in for each integer that the comparison compares with.
+void StandIn(std::vector<UOp>& srcs, Skeleton& out) {
+  for (UOp& s : srcs) {
+    if (!s.IsConst() || !s.dtype().IsInt() || s.dtype() == kUInt64) continue;
+    const int64_t number = NumberOf(s);
+    if (number < -kFarthest || number > kFarthest) continue;  // their distance may overflow
+    out.numbers.push_back(number);
+    out.slots.push_back({IndexAs(s.dtype(), SlotVar(out.slots.size())), s, UOp()});
+    s = out.slots.back().stand_in;
+  }
 }
 
 // The offset with a stand-in for its constant, and for the factors of what a launch knows.
@@ -101,6 +123,8 @@ Skeleton SkeletonOf(const UOp& kernel) {
     }
     if (u.is(Op::kIndex) && u.src(0).is(Op::kParam)) {
       srcs[1] = OffsetWithout(srcs[1], u.src(0), out);
+    } else if (IsComparison(u) && !known.contains(u.get())) {
+      StandIn(srcs, out);
     }
     made.emplace(u.get(), u.size() == 0 ? u : u.WithSrcs(srcs));
   }
@@ -138,8 +162,7 @@ class Sharing {
     if (!KeepsDistances()) return false;
     for (size_t i = 0; i < all_[0].slots.size(); ++i) {
       const Skeleton::Slot& slot = all_[0].slots[i];
-      values_.emplace(slot.stand_in,
-                      slot.param ? OffsetOf(Column(i)) : ConstantOf(Column(i), slot.constant));
+      values_.emplace(slot.stand_in, ValueOf(slot, Column(i)));
     }
     return !vars_.empty() && vars_.size() <= kMostVars;
   }
@@ -156,7 +179,7 @@ class Sharing {
   struct Var {
     std::string name;
     Numbers values;  // by sharer
-    bool is_offset;
+    bool is_whole;
   };
 
   Numbers Column(size_t slot) const {
@@ -181,15 +204,20 @@ class Sharing {
     return true;
   }
 
-  const std::string& NameOf(Numbers values, bool is_offset) {
+  const std::string& NameOf(Numbers values, bool is_whole) {
     for (const Var& v : vars_) {
-      if (is_offset && v.is_offset && v.values == values) return v.name;
+      if (is_whole && v.is_whole && v.values == values) return v.name;
     }
     const std::string name = absl::StrCat("@step", vars_.size());
-    return vars_.emplace_back(Var{name, std::move(values), is_offset}).name;
+    return vars_.emplace_back(Var{name, std::move(values), is_whole}).name;
   }
 
-  UOp OffsetOf(Numbers column) {
+  UOp ValueOf(const Skeleton::Slot& slot, Numbers column) {
+    if (!slot.IsWhole()) return ConstantOf(std::move(column), slot.constant);
+    return IndexAs(slot.stand_in.dtype(), WholeOf(std::move(column)));
+  }
+
+  UOp WholeOf(Numbers column) {
     if (!Differs(column)) return UOp::Index(column[0]);
     const auto [least, most] = std::minmax_element(column.begin(), column.end());
     const int64_t begin = *least, length = *most - *least;

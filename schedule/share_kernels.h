@@ -2,8 +2,9 @@
 //
 // Steps that do the same to one piece after another (the rows of an Unbind, the steps of a loop
 // over time, heads one by one) have kernels that differ in where they read and write, perhaps in a
-// constant. Three such kernels or more become one whose numbers are VARs, and every step has the
-// values for its own launch (PlanStep::numbers), so that text is generated and compiled once.
+// constant, or in a number that integers are compared with. Three such kernels or more become one
+// whose numbers are VARs, and every step has the values for its own launch (PlanStep::numbers), so
+// that text is generated and compiled once.
 //
 // What is decided from a number must hold for all sharers. So an offset becomes c + g * VAR with
 // the greatest such g, from which divisibility follows as before; the VAR goes from 0 to what the

@@ -94,6 +94,32 @@ TEST(ShareKernels, Constants) {
   }
 }
 
+// A loop whose steps are masked: by where an element lies, and by what was loaded.
+TEST(ShareKernels, NumbersThatIntegersAreComparedWith) {
+  const Tensor x = Ramp({12, 16}), w = Ramp({16, 16});
+  for (DType dtype : {kInt8, kUInt8, kInt32, kUInt32, kInt64}) {
+    const Tensor lengths = Tensor::Arange(12).Cast(dtype).Contiguous().Realize();
+    Tensor h = x;
+    for (int t = 0; t < 9; ++t) {
+      const Tensor before = Tensor::Arange(16) < 16 - t;
+      h = Where(lengths.Reshape({12, 1}) > t, Where(before, h.MatMul(w).Tanh(), h - 1), h);
+    }
+    EXPECT_EQ(Kernels(h), 4u) << dtype.ToString();  // w laid out, the first, the last, the others
+    EXPECT_REFERENCE(h);
+  }
+}
+
+TEST(ShareKernels, FarthestIntegersComparedWith) {
+  const Tensor x = Cat({Tensor::Full({4}, INT64_MIN, kInt64), Tensor::Arange(4),
+                        Tensor::Full({4}, INT64_MAX, kInt64)})
+                       .Realize();
+  std::vector<Tensor> all;
+  for (int64_t bound : {INT64_MIN, INT64_MIN + 1, int64_t{0}, int64_t{2}, INT64_MAX}) {
+    all.push_back((x <= bound).Cast(kFloat32).Softmax());
+  }
+  EXPECT_REFERENCE(Stack(all));
+}
+
 TEST(ShareKernels, OffsetsAndConstantsTogether) {
   const Tensor x = Ramp({6, 5, 16}), w = Ramp({16, 16});
   const Tensor y = EachRow(x, [&](const Tensor& row, int i) {
