@@ -74,7 +74,7 @@ double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
 UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets) {
   const UOp& sink = sets.order().back();
   if (!sink.is(Op::kSink) || load.size() != 2 || !load.src(0).is(Op::kParam)) return UOp();
-  if (load.dtype().bytes() > 4 || lane.src(0).vmax() < kLeastTurned) return UOp();
+  if (load.dtype().bytes() > 8 || lane.src(0).vmax() < kLeastTurned) return UOp();
   const Step jump = StepOf(load.src(1), lane, sets);
   if (!jump.linear || jump.factor == 0 || jump.factor == 1) return UOp();
   for (const UOp& r : ClosedRanges(sink.src(0))) {

@@ -12,6 +12,7 @@
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/flags.h"
+#include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/simplify.h"
 #include "graph/walk.h"
@@ -44,6 +45,12 @@ int64_t UnrollOf(const UOp& range, const RangeSets& sets, int64_t lanes) {
 }
 
 constexpr int64_t kTurnedBlock = 16;  // a side of blocks that turn in registers, at most
+// Of blocks that turn, so many side by side in the rows that are written, before the next columns.
+constexpr int64_t kLeastBlocksOfRow = 16, kMostBlocksOfRow = 32;
+// Rows that lie a multiple of so many bytes apart share few sets of a cache, and what is written to
+// many of them at once drives itself out. (2048 x 2048 of f32 took 2.5 times as long, 8192 x 512
+// 5.5 times.) Past the caches it takes less.
+constexpr int64_t kCrowded = 1024, kCrowdedPastCaches = 256;
 
 // The kernel with loops of their own for the pieces of ranges that choose between many values: what
 // is not chosen is then not asked for at every step.
@@ -71,6 +78,62 @@ UOp NestWithin(const UOp& sink, const UOp& inner, const UOp& outer) {
     stores.push_back(store.WithSrcs(srcs));
   }
   return sink.WithSrcs(stores);
+}
+
+// Whether rows of the result, `written` one after another, crowd a few sets of a cache.
+bool RowsCrowd(const UOp& sink, const UOp& rows, const RangeSets& sets, const Target& target) {
+  const UOp& index = sink.src(0).src(0);
+  const int64_t apart = StepOf(index.src(1), rows, sets).factor * index.dtype().bytes();
+  int64_t bytes = index.src(0).shape().MaxElements();
+  const bool fits =
+      !__builtin_mul_overflow(bytes, index.dtype().bytes(), &bytes) && bytes <= target.cache_bytes;
+  return apart % (fits ? kCrowded : kCrowdedPastCaches) == 0;
+}
+
+// The loop over the points of `range` cut into one over blocks of them and one within, which is
+// given back; the rest that they leave is a loop of its own. Few points, or unknown ones, stay.
+std::vector<UOp> CutIntoBlocks(UOp& sink, const UOp& range, int64_t lanes) {
+  const int64_t points = range.src(0).IsConst() ? range.src(0).vmax() : 0, blocks = points / lanes;
+  if (blocks <= kMostBlocksOfRow || range.arg<RangeArg>().kind != RangeKind::kLoop) return {};
+  int64_t each = LargestDivisor(blocks, kMostBlocksOfRow);
+  if (each < kLeastBlocksOfRow || points % lanes != 0) each = kMostBlocksOfRow;
+  each *= lanes;
+  int64_t id = FreshRangeId(RangeSets(sink));
+  const auto loop = [&](int64_t extent) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id++, RangeKind::kLoop});
+  };
+  const UOp outer = loop(points / each), inner = loop(each);
+  std::vector<LoopSegment> segments = {{Plus(Times(outer, each), inner), {outer, inner}}};
+  std::vector<UOp> loops = {inner};
+  if (points % each != 0) {
+    loops.push_back(loop(points % each));
+    segments.push_back({Plus(loops.back(), UOp::Index(points - points % each)), {loops.back()}});
+  }
+  sink = Simplify(SplitIntoSegments(sink, range, segments));
+  return loops;
+}
+
+// The kernel in blocks that turn in registers: of so many lanes along `best`, and along `turned`,
+// along which loads that jump over these are adjacent. Rows are read to their ends, as chips
+// expect, and written in pieces; or the other way round where these would crowd.
+UOp WithTurnedBlocks(const UOp& sink, const UOp& best, const UOp& turned, int64_t lanes,
+                     const Target& target) {
+  const RangeSets sets(sink);
+  const bool best_writes = StepOf(sink.src(0).src(0).src(1), best, sets).factor == 1;
+  const UOp &reads = best_writes ? turned : best, &writes = best_writes ? best : turned;
+  UOp out = NestWithin(sink, reads, writes);
+  std::vector<UOp> within = {writes};
+  if (RowsCrowd(sink, reads, sets, target)) {
+    std::vector<UOp> blocks = CutIntoBlocks(out, writes, lanes);
+    if (!blocks.empty()) within = std::move(blocks);
+    for (const UOp& w : within) out = NestWithin(out, w, reads);
+  }
+  const auto tile = [&](const std::vector<UOp>& loops, int64_t copies, int64_t width) {
+    for (const UOp& r : loops) out = Tile(out, r, copies, width);
+  };
+  tile(best_writes ? within : std::vector<UOp>{reads}, 1, lanes);
+  tile(best_writes ? std::vector<UOp>{reads} : within, lanes, 1);
+  return out;
 }
 
 // Of short rows what is left after whole vectors is most of the work, unless it has lanes as well.
@@ -125,11 +188,7 @@ UOp WithLanes(const UOp& sink, const UOp& best, bool one_of_many, const Target& 
   // Reductions give loops of their own to what they run over; blocks need both loops to themselves.
   if (turned && (sets.ClosedBy(Op::kReduce) & (sets.Bit(best) | sets.Bit(turned)))) turned = UOp();
   if (turned) {
-    lanes = std::min(lanes, kTurnedBlock);
-    // Rows are read to their ends, as chips expect, and written past the cache in pieces.
-    const bool writes = StepOf(sink.src(0).src(0).src(1), best, sets).factor == 1;
-    const UOp nested = writes ? NestWithin(sink, turned, best) : NestWithin(sink, best, turned);
-    return Tile(Tile(nested, best, 1, lanes), turned, lanes, 1);
+    return WithTurnedBlocks(sink, best, turned, std::min(lanes, kTurnedBlock), target);
   }
   std::vector<UOp> loops = {best};
   UOp out = SeparateLoops(sink, best, loops);

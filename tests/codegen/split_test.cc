@@ -148,16 +148,32 @@ TEST(JoinTransposed, ChannelsInterleave) {
   }
 }
 
-// The inner loop goes along what is read: rows to their ends, though cores share the columns.
-TEST(JoinTransposed, ReadsRowsToTheirEnds) {
-  const UOp program = ProgramOf(Tensor::Empty({1024, 512}).T().Contiguous(), SmallChip());
+// The loops of a matrix that is turned, from the outermost in.
+std::vector<UOp> LoopsOfTurned(int64_t rows, int64_t columns) {
+  const UOp program = ProgramOf(Tensor::Empty({rows, columns}).T().Contiguous(), SmallChip());
   std::vector<UOp> loops;
   for (const UOp& s : program.srcs()) {
     if (s.is(Op::kRange)) loops.push_back(s);
   }
+  return loops;
+}
+
+// The inner loop goes along what is read: rows to their ends, though cores share the columns.
+TEST(JoinTransposed, ReadsRowsToTheirEnds) {
+  const std::vector<UOp> loops = LoopsOfTurned(1000, 512);
   ASSERT_EQ(loops.size(), 2u);
-  EXPECT_TRUE(loops[0].src(1).IsConst(1024 / 8)) << Print({&program, 1});
+  EXPECT_TRUE(loops[0].src(1).IsConst(1000 / 8));
   EXPECT_EQ(loops[1].arg<RangeArg>().kind, RangeKind::kGrid);
+}
+
+// Rows that crowd a few sets of the cache are written some way on, before the next columns are
+// read.
+TEST(JoinTransposed, WritesRowsThatCrowdInBlocks) {
+  const std::vector<UOp> loops = LoopsOfTurned(1024, 512);
+  ASSERT_EQ(loops.size(), 3u);
+  EXPECT_TRUE(loops[0].src(1).IsConst(4));
+  EXPECT_EQ(loops[1].arg<RangeArg>().kind, RangeKind::kGrid);
+  EXPECT_TRUE(loops[2].src(1).IsConst(1024 / 8 / 4));
 }
 
 // Columns that lie across memory are read along it and turned: no load or store of one element.

@@ -36,6 +36,21 @@ TEST(OpsMovement, Transpositions) {
   }
 }
 
+// Rows of the result lie a multiple of 1024 bytes apart, and are written in blocks: whole ones,
+// some with a rest, and by several cores.
+TEST(OpsMovement, TranspositionsToRowsThatCrowd) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  for (const DType t : {kUInt8, kFloat16, kFloat32, kFloat64}) {
+    const int64_t n = 1024 / t.bytes();
+    const Tensor x = Count({3 * n, 37}, t).Realize(), y = Count({37, 3 * n}, t).Realize();
+    const Tensor few = Count({10 * n, 5}, t).Realize();
+    EXPECT_REFERENCE(x.T().Contiguous(), x.T() + y, y.T().Contiguous(), few.T().Contiguous());
+    const Tensor rest = Count({523, 64, 5}, t).Realize();
+    EXPECT_REFERENCE(rest.Permute({2, 1, 0}).Pad({{0, 0}, {0, n - 64}, {0, 0}}),
+                     rest.Pad({{0, 0}, {n - 64, 0}, {0, 0}}).Permute({2, 1, 0}).Contiguous());
+  }
+}
+
 // Few channels that end up side by side, with points left over.
 TEST(OpsMovement, Interleaved) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
