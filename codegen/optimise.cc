@@ -91,22 +91,26 @@ bool RowsCrowd(const UOp& sink, const UOp& rows, const RangeSets& sets, const Ta
 }
 
 // The loop over the points of `range` cut into one over blocks of them and one within, which is
-// given back; the rest that they leave is a loop of its own. Few points, or unknown ones, stay.
-std::vector<UOp> CutIntoBlocks(UOp& sink, const UOp& range, int64_t lanes) {
+// given back; the rest that they leave is a loop of its own. Few points, or unknown ones, stay, and
+// those of which the cores would get too few blocks for equal shares.
+std::vector<UOp> CutIntoBlocks(UOp& sink, const UOp& range, int64_t lanes, const Target& target) {
+  constexpr int64_t kLeastShare = 4;
   const int64_t points = range.src(0).IsConst() ? range.src(0).vmax() : 0, blocks = points / lanes;
-  if (blocks <= kMostBlocksOfRow || range.arg<RangeArg>().kind != RangeKind::kLoop) return {};
+  if (blocks <= kMostBlocksOfRow) return {};
   int64_t each = LargestDivisor(blocks, kMostBlocksOfRow);
   if (each < kLeastBlocksOfRow || points % lanes != 0) each = kMostBlocksOfRow;
+  const RangeKind kind = range.arg<RangeArg>().kind;
+  if (kind == RangeKind::kGrid && blocks / each < kLeastShare * target.cores) return {};
   each *= lanes;
   int64_t id = FreshRangeId(RangeSets(sink));
-  const auto loop = [&](int64_t extent) {
-    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id++, RangeKind::kLoop});
+  const auto loop = [&](int64_t extent, RangeKind of) {
+    return UOp::Make(Op::kRange, kInt64, {UOp::Index(extent)}, RangeArg{id++, of});
   };
-  const UOp outer = loop(points / each), inner = loop(each);
+  const UOp outer = loop(points / each, kind), inner = loop(each, RangeKind::kLoop);
   std::vector<LoopSegment> segments = {{Plus(Times(outer, each), inner), {outer, inner}}};
   std::vector<UOp> loops = {inner};
   if (points % each != 0) {
-    loops.push_back(loop(points % each));
+    loops.push_back(loop(points % each, kind));
     segments.push_back({Plus(loops.back(), UOp::Index(points - points % each)), {loops.back()}});
   }
   sink = Simplify(SplitIntoSegments(sink, range, segments));
@@ -124,7 +128,7 @@ UOp WithTurnedBlocks(const UOp& sink, const UOp& best, const UOp& turned, int64_
   UOp out = NestWithin(sink, reads, writes);
   std::vector<UOp> within = {writes};
   if (RowsCrowd(sink, reads, sets, target)) {
-    std::vector<UOp> blocks = CutIntoBlocks(out, writes, lanes);
+    std::vector<UOp> blocks = CutIntoBlocks(out, writes, lanes, target);
     if (!blocks.empty()) within = std::move(blocks);
     for (const UOp& w : within) out = NestWithin(out, w, reads);
   }

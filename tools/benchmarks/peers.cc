@@ -240,14 +240,19 @@ inline void Turn(Vec* rows) {
     for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
   }
 }
+// Blocks of rows, so that what is written lies side by side for a while.
 void Transpose(const float* a, float* b, int64_t begin, int64_t end, int64_t rows, int64_t columns,
                Form form) {
-  for (int64_t i = begin; i < end; i += kLanes) {
+  constexpr int64_t kBlock = 512;
+  for (int64_t first = begin; first < end; first += kBlock) {
+    const int64_t last = first + kBlock < end ? first + kBlock : end;
     for (int64_t j = 0; j < columns; j += kLanes) {
-      Vec block[kLanes];
-      for (int k = 0; k < kLanes; ++k) block[k] = *(const Vec*)(a + (i + k) * columns + j);
-      Turn(block);
-      for (int k = 0; k < kLanes; ++k) Store(b + (j + k) * rows + i, block[k], form.past_cache);
+      for (int64_t i = first; i < last; i += kLanes) {
+        Vec block[kLanes];
+        for (int k = 0; k < kLanes; ++k) block[k] = *(const Vec*)(a + (i + k) * columns + j);
+        Turn(block);
+        for (int k = 0; k < kLanes; ++k) Store(b + (j + k) * rows + i, block[k], form.past_cache);
+      }
     }
   }
 }
