@@ -24,8 +24,9 @@ std::atomic<int64_t> dumps{0};
 
 // What SKIP_PASS may name: every name that RunOptional is called with.
 constexpr absl::string_view kOptional[] = {
-    "merge_collectives", "scatter_reductions", "bucket_collectives", "sink_reshapes",
-    "lay_out_products",  "split_reductions",   "optimise",           "matrix",
+    "merge_collectives", "scatter_reductions", "bucket_collectives",
+    "sink_reshapes",     "part_products",      "lay_out_products",
+    "split_reductions",  "optimise",           "matrix",
     "tabulate",          "join_transposed"};
 
 bool IsOptional(absl::string_view name) { return absl::c_linear_search(kOptional, name); }

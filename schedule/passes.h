@@ -33,6 +33,10 @@ std::vector<UOp> SinkReshapes(absl::Span<const UOp> roots);
 // variables, and a base that is assigned to another view of itself.
 std::vector<UOp> GiveBuffers(absl::Span<const UOp> roots);
 
+// A sum of several products of matrices, such as the gradient of what several layers read, becomes
+// the sum of each, added up: tiles, panels and matrix units take one product.
+std::vector<UOp> PartProducts(absl::Span<const UOp> roots);
+
 // On CPUs, products of matrices of which few columns lie together in the result become products of
 // all columns, laid out beforehand, and rows that lie across memory are laid out as rows.
 std::vector<UOp> LayOutProducts(absl::Span<const UOp> roots, const Targets& targets);

@@ -54,6 +54,9 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
   // Now that it is known which views are assigned what.
   RETURN_IF_ERROR(passes.Run("give_buffers", values,
                              [](const PassRunner::Roots& r) { return GiveBuffers(r); }));
+  // Before what looks for products.
+  RETURN_IF_ERROR(passes.RunOptional("part_products", values,
+                                     [](const PassRunner::Roots& r) { return PartProducts(r); }));
   RETURN_IF_ERROR(passes.RunOptional("lay_out_products", values, [&](const PassRunner::Roots& r) {
     return LayOutProducts(r, targets);
   }));

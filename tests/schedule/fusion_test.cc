@@ -332,6 +332,27 @@ TEST(Memory, LiveTempsNeverOverlap) {
 
 // Rows that are looked up are read where they lie, whatever is computed of their bytes; and what a
 // kernel reads is told as so many rows.
+// What a gradient adds up before it is summed: a product each, for which there are tiles.
+TEST(Fusion, SumsOfProductsAreProducts) {
+  const Tensor a = Input({96, 1, 80}), b = Input({96, 1, 80}), w = Input({72, 80}),
+               u = Input({72, 80}), rows = Input({96, 1, 80}), v = Input({80});
+  const auto products = [](const Tensor& t) {
+    int n = 0;
+    const Plan plan = PlanOf({t});
+    for (const PlanStep& step : plan.steps) {
+      for (const UOp& node : TopoSort({&plan.kernels[step.kernel].graph, 1})) {
+        n += node.is(Op::kReduce) && node.src(0).is(Op::kMul);
+      }
+    }
+    return n;
+  };
+  EXPECT_EQ(products((a * w + b * u).Sum({2})), 2);
+  EXPECT_EQ(products((a * w - (b * u - (a - b) * u)).Sum({2})), 3);
+  EXPECT_EQ(products((-(a * w) - b * u).Sum({2})), 2);
+  EXPECT_EQ(products((a * w + rows * v).Sum({2})), 0);  // the other is no product of matrices
+  EXPECT_EQ(products((a * w + b * u).Max({2})), 0);
+}
+
 TEST(Fusion, ProductsReadTheRowsThatAreLookedUp) {
   constexpr int64_t kTables = 64, kRows = 96, kBlocks = 16, kBytes = 18;
   const Tensor table = Tensor::Zeros({kTables, kRows, kBlocks, kBytes}, kUInt8).Realize();

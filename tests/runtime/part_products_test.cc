@@ -1,0 +1,45 @@
+// Sums of several products of matrices give what their elements, added up one by one, give.
+#include "graph/grad.h"
+#include "graph/tensor.h"
+#include "tests/support/check.h"
+
+namespace tessera {
+namespace {
+
+Tensor Small(const Dims& shape, DType dtype) {
+  return Tensor::RandInt(-4, 5, shape).Cast(dtype).Realize();
+}
+
+TEST(PartProducts, OfEverySignAndDtype) {
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16, kInt32, kUInt8}) {
+    const Tensor a = Small({3, 17, 1, 20}, dtype), b = Small({3, 17, 1, 20}, dtype),
+                 w = Small({3, 1, 19, 20}, dtype), u = Small({19, 20}, dtype);
+    EXPECT_REFERENCE((a * w + b * u).Sum({3}), (a * w - b * u).Sum({3}),
+                     (-(a * w) - b * u).Sum({3}), (a * w - (b * u - (a - b) * u)).Sum({3}),
+                     (a * w + a * w).Sum({3}), (a * w + b * u).Sum({0, 3}),
+                     (a * w + b * u + 1).Sum({3}));
+  }
+}
+
+TEST(PartProducts, InfinitiesAndNoSteps) {
+  const Tensor a = Tensor::From({{1.0, INFINITY}, {-INFINITY, 0.0}}).Reshape({2, 1, 2}).Realize(),
+               b = Tensor::From({{0.0, -INFINITY}, {NAN, 2.0}}).Reshape({2, 1, 2}).Realize(),
+               w = Tensor::From({{2.0, 1.0}, {1.0, 0.5}, {0.0, 1.0}}).Realize();
+  EXPECT_REFERENCE((a * w + b * (w + 1)).Sum({2}), (a * w - b * (w + 1)).Sum({2}));
+  const Tensor none = Tensor::Zeros({3, 1, 0}), other = Tensor::Zeros({4, 0});
+  EXPECT_REFERENCE((none * other + none * (other + 1)).Sum({2}));
+}
+
+// What two layers read gets a gradient from both.
+TEST(PartProducts, GradientsOfWhatIsReadTwice) {
+  const Tensor x = Small({33, 24}, kFloat32), w = Small({24, 40}, kFloat32),
+               u = Small({24, 40}, kFloat32);
+  const Tensor up = Small({33, 40}, kFloat32);
+  const Tensor loss = (x.MatMul(w) * x.MatMul(u) * up).Sum();
+  const Tensor got = Grad(loss, {x})[0];
+  const Tensor want = (x.MatMul(u) * up).MatMul(w.T()) + (x.MatMul(w) * up).MatMul(u.T());
+  EXPECT_EQ(got.ToVector<float>(), want.ToVector<float>());
+}
+
+}  // namespace
+}  // namespace tessera
