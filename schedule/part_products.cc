@@ -9,15 +9,16 @@
 namespace tessera {
 namespace {
 
-constexpr size_t kMostTerms = 16;
+constexpr size_t kMostTerms = 1024;
 
 struct Term {
   UOp value;
   bool negative = false;
 };
 
-// What is added up, past additions, subtractions and signs.
-std::vector<Term> TermsOf(const UOp& sum) {
+// The products that are added up, past additions, subtractions and signs; none where there is
+// anything else.
+std::vector<Term> ProductsOf(const UOp& sum) {
   std::vector<Term> out, stack = {{sum}};
   while (!stack.empty()) {
     const Term t = stack.back();
@@ -29,8 +30,10 @@ std::vector<Term> TermsOf(const UOp& sum) {
       stack.push_back({UOp(u.src(0)), t.negative});
     } else if (u.is(Op::kNeg)) {
       stack.push_back({UOp(u.src(0)), !t.negative});
-    } else {
+    } else if (u.is(Op::kMul)) {
       out.push_back(t);
+    } else {
+      return {};
     }
   }
   return out;
@@ -56,13 +59,12 @@ UOp CastTo(DType dtype, const UOp& u) {
 
 UOp Parted(const UOp& u) {
   if (!u.is(Op::kReduce) || u.arg<ReduceArg>().op != Op::kAdd || u.size() != 1) return UOp();
-  std::vector<Term> terms = TermsOf(u.src(0));
+  std::vector<Term> terms = ProductsOf(u.src(0));
   if (terms.size() < 2) return UOp();
   // Sums of narrow floats are rounded once, as before: when they are added up.
   const bool narrow = u.dtype().IsFloat() && u.dtype().bytes() < 4;
   const DType wide = narrow ? kFloat32 : u.dtype();
   for (Term& t : terms) {
-    if (!t.value.is(Op::kMul)) return UOp();
     const UOp a = CastTo(wide, t.value.src(0)), b = CastTo(wide, t.value.src(1));
     t.value = UOp::Make(Op::kReduce, {UOp::Make(Op::kMul, {a, b})}, u.arg<ReduceArg>());
     if (!IsMatrixProduct(t.value)) return UOp();
