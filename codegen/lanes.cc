@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "codegen/gpu_numbers.h"
 #include "graph/fault.h"
@@ -38,6 +39,28 @@ size_t ChoicesAlong(const RangeSets& sets, const UOp& range) {
   return n;
 }
 
+// Lookups one after another, each at a place that the one before has shown, from which lanes pay.
+constexpr int kLongSearch = 4;
+
+// How many lookups at most wait for one another at a point of the range, as in a binary search:
+// then lanes wait together, and what they look up one by one is nothing beside that.
+int SearchAlong(const UOp& range, const RangeSets& sets) {
+  const RangeMask bit = sets.Bit(range);
+  absl::flat_hash_map<const Node*, int> depth;
+  int deepest = 0;
+  for (const UOp& u : sets.order()) {
+    if (!(sets.Free(u) & bit)) continue;
+    int d = 0;
+    for (const UOp& s : u.srcs()) {
+      if (const auto it = depth.find(s.get()); it != depth.end()) d = std::max(d, it->second);
+    }
+    d += u.is(Op::kIndex);
+    depth.emplace(u.get(), d);
+    deepest = std::max(deepest, d);
+  }
+  return deepest;
+}
+
 constexpr int64_t kLeastTurned = 4;  // elements of a side that make blocks worth turning
 constexpr int64_t kMostInterleaved = 8;
 
@@ -46,6 +69,7 @@ constexpr int64_t kMostInterleaved = 8;
 double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
   const RangeMask bit = sets.Bit(range);
   double score = 0;
+  const bool searches = SearchAlong(range, sets) >= kLongSearch;
   absl::flat_hash_set<const Node*> written;
   for (const UOp& u : sets.order()) {
     if (WritesElements(u)) written.insert(u.src(0).get());
@@ -64,6 +88,7 @@ double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
     score += adjacent                              ? bytes
              : shuffled || masked || between       ? bytes / 2
              : !gated && TurnsWith(u, range, sets) ? bytes / 8
+             : searches && !is_written             ? 0
                                                    : -2 * bytes;
   }
   return score;

@@ -22,6 +22,7 @@ namespace tessera {
 namespace {
 
 constexpr int64_t kLeastRun = 4;       // lanes that are worth a vector of their own
+constexpr int kLeastSearch = 2;        // lookups that one waits for
 constexpr int64_t kFarOutside = 1024;  // elements from an operand, about a page
 
 class Vectoriser {
@@ -299,13 +300,38 @@ class Vectoriser {
       if (const UOp runs = InRuns(u)) return runs;
     }
     std::vector<UOp> parts;
-    const std::vector<UOp> places = AtLanes(u.src(1), range_);
+    const std::vector<UOp> places = SearchedPlaces(u);
     for (int64_t l = 0; l < lanes_; ++l) {
       std::vector<UOp> srcs = {done_.At(u.src(0).get()), places[l]};
       if (gated) srcs.push_back(AtLane(u.src(2), range_, l));
       parts.push_back(UOp::Make(Op::kIndex, srcs));
     }
     return OfScalars(parts);
+  }
+
+  // Where the lanes of a load lie. What was found by one lookup after another is in vectors
+  // already, and would be looked up again for each lane by itself.
+  std::vector<UOp> SearchedPlaces(const UOp& u) {
+    const UOp& place = done_.At(u.src(1).get());
+    if (place.dtype().lanes() != Lanes() || LookupsBelow(u.src(1)) < kLeastSearch) {
+      return AtLanes(u.src(1), range_);
+    }
+    std::vector<UOp> out;
+    for (int64_t l = 0; l < lanes_; ++l) {
+      out.push_back(UOp::Make(Op::kLane, u.src(1).dtype(), {place}, l));
+    }
+    return out;
+  }
+
+  // How many lookups wait for one another before a value that moves with the range is known.
+  int LookupsBelow(const UOp& value) const {
+    absl::flat_hash_map<const Node*, int> depth;
+    for (const UOp& u : TopoSort({&value, 1})) {
+      int d = 0;
+      for (const UOp& s : u.srcs()) d = std::max(d, depth.at(s.get()));
+      depth.emplace(u.get(), d + (u.is(Op::kIndex) && (sets_.Free(u) & bit_)));
+    }
+    return depth.at(value.get());
   }
 
   // Where a vector of which each lane has a gate lies: at the beginning, where what gates all lanes

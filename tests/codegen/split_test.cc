@@ -187,6 +187,16 @@ TEST(JoinTransposed, PanelsAcrossTheGrain) {
   }
 }
 
+// A binary search waits for one lookup after another: so do all lanes, and none searches anew.
+TEST(Vectors, SearchesHaveLanes) {
+  const Tensor found = Tensor::Empty({1 << 12}, kUInt32).SearchSorted(Tensor::Empty({64}, kUInt32));
+  const UOp program = ProgramOf(found, SmallChip());
+  EXPECT_GT(Count(program, Op::kLane), 0);
+  int lookups = 0;
+  for (const UOp& s : program.srcs()) lookups += s.is(Op::kLoad) && s.dtype().lanes() == 1;
+  EXPECT_LE(lookups, 1 + 13 * 8);
+}
+
 // Lanes that lie backward, or every other element, are moved from whole vectors.
 TEST(Vectors, LanesAreMoved) {
   const Tensor x = Tensor::Empty({64, 64});
