@@ -82,9 +82,15 @@ UOp Modulo256(const UOp& u) {
   return UOp::Make(Op::kBitcast, kUInt8, {u}, Arg());
 }
 
+// Whether the chip has dot products of unsigned by signed bytes, and of bytes of one sign, alone.
 bool MixedSigns(const Target& target) {
   return absl::StrContains(target.features, "+avx512vnni") ||
          absl::StrContains(target.features, "+avxvnni");
+}
+
+bool OneSign(const Target& target) {
+  return absl::StrContains(target.features, "+dotprod") &&
+         !absl::StrContains(target.features, "+i8mm");
 }
 
 }  // namespace
@@ -94,7 +100,13 @@ UOp ByteTiler::DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& step
   const auto plain = [&](const UOp& x, const UOp& y) {
     return SumOver(UOp::Make(Op::kMul, {ToInt32(x), ToInt32(y)}), steps);
   };
+  // What lies below 128 is as well signed.
+  const auto narrow = [](const UOp& u) { return UOp::Make(Op::kBitcast, kInt8, {u}, Arg()); };
   const bool mixed = a.dtype().IsUnsigned() != b.dtype().IsUnsigned();
+  if (mixed && OneSign(target_)) {
+    if (a.dtype().IsUnsigned() && a.vmax() < 128) return plain(narrow(a), b);
+    if (b.dtype().IsUnsigned() && b.vmax() < 128) return plain(a, narrow(b));
+  }
   if (!MixedSigns(target_) || mixed) return plain(a, b);
   const RaisedBytes up = Raise(b);
   if (!a.dtype().IsUnsigned()) {
@@ -103,8 +115,7 @@ UOp ByteTiler::DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& step
     const UOp off = UOp::Make(Op::kMul, {other, UOp::Const(kInt32, -up.by)});
     return UOp::Make(Op::kAdd, {plain(a, up.value), Kept(off, blocks)});
   }
-  // Both are unsigned: what lies below 128 is as well signed.
-  const auto narrow = [](const UOp& u) { return UOp::Make(Op::kBitcast, kInt8, {u}, Arg()); };
+  // Both are unsigned.
   if (b.vmax() < 128) return plain(a, narrow(b));
   if (a.vmax() < 128) return plain(narrow(a), b);
   return plain(a, b);

@@ -1,10 +1,6 @@
 // The Target of the machine that we run on, read from the CPU itself and never from LLVM.
 #pragma once
 
-#include <string>
-#include <vector>
-
-#include "absl/strings/string_view.h"
 #include "graph/target.h"
 
 namespace tessera {
@@ -15,12 +11,6 @@ namespace tessera {
 // kernel granted this process its tile state, which the first call asks for: call it before the
 // threads that run kernels start.
 const Target& HostTarget();
-
-// These names of features, with those that the CPU_FEATURES flag adds (+name) and without those
-// that it takes away (-name), and what is built on them. Names that are not known are left out, and
-// a message in `ignored` says so.
-std::vector<absl::string_view> AdjustFeatures(std::vector<absl::string_view> names,
-                                              absl::string_view wanted, std::string& ignored);
 
 // How many cores we may use: the scheduler's mask and the container's CPU quota, cut by the CORES
 // flag where that is positive; at least one.

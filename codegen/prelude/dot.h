@@ -64,11 +64,23 @@ RT_FN S rt_dot4(A a, B b, S sum) {
     if constexpr (N == 4) return (S)__builtin_ia32_vpdpbusd128(sum, (S)a, (S)b);
 #endif
   }
-#if defined(__ARM_FEATURE_DOTPROD)
-  if constexpr (rt_is_signed_<rt_elem_<A>> && rt_is_signed_<rt_elem_<B>> && N == 4) {
-    typedef __attribute__((neon_vector_type(16))) rt_i8 Bytes;
-    typedef __attribute__((neon_vector_type(4))) rt_i32 Ints;
-    return (S)(Ints)__builtin_neon_vdotq_s32((Bytes)sum, (Bytes)a, (Bytes)b, 34);
+#if defined(__ARM_FEATURE_DOTPROD) && __has_builtin(__builtin_neon_vdotq_v)
+  if constexpr (N == 4) {  // the last argument is the type of the sum
+    typedef __attribute__((neon_vector_type(16))) signed char Bytes;
+    typedef __attribute__((neon_vector_type(4))) int Ints;
+    constexpr bool first = rt_is_signed_<rt_elem_<A>>, second = rt_is_signed_<rt_elem_<B>>;
+    if constexpr (first && second) {
+      return (S)(Ints)__builtin_neon_vdotq_v((Bytes)sum, (Bytes)a, (Bytes)b, 34);
+    } else if constexpr (!first && !second) {
+      return (S)(Ints)__builtin_neon_vdotq_v((Bytes)sum, (Bytes)a, (Bytes)b, 50);
+    }
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    if constexpr (!first && second) {
+      return (S)(Ints)__builtin_neon_vusdotq_v((Bytes)sum, (Bytes)a, (Bytes)b, 34);
+    } else if constexpr (first && !second) {
+      return (S)(Ints)__builtin_neon_vusdotq_v((Bytes)sum, (Bytes)b, (Bytes)a, 34);
+    }
+#endif
   }
 #endif
   return (S)((rt_vec<rt_u32, N>)sum + (rt_vec<rt_u32, N>)rt_dots_<N>(a, b));

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_split.h"
 #include "graph/flags.h"
+#include "runtime/host_features.h"
 #include "tests/testing.h"
 
 namespace tessera {
