@@ -1,11 +1,11 @@
 // Matrices as products of orthonormal columns and triangles.
-//
-// As in graph/elimination.h, all steps are the same graph.
 #include "graph/tensor_decompose.h"
 
 #include <algorithm>
 
 #include "graph/elimination.h"
+#include "graph/index_math.h"
+#include "graph/reflections.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 
@@ -17,8 +17,12 @@ using internal::Fail;
 using internal::FloatResult;
 using internal::HouseholderQr;
 using internal::Matrices;
+using internal::MovedBy;
 using internal::MovedUp;
+using internal::Reflection;
+using internal::Reflections;
 using internal::Show;
+using internal::Skewed;
 using internal::WholeMatrices;
 using internal::WithDerivative;
 
@@ -75,55 +79,54 @@ Matrices WithDerivative(const Matrices& values, const std::function<Matrices(con
 
 namespace {
 
-// The elements before the last of an axis, after a zero.
-Tensor MovedDown(const Tensor& t, int axis) {
-  Pairs pairs(t.rank(), {0, 0});
-  pairs[internal::NormalAxis(axis, t.rank())] = {1, 0};
-  return t.SliceAxis(axis, {0, t.size(axis) - 1}).Pad(pairs);
-}
-
-// The reflection I - factor v v^T that takes a column to a multiple of the first axis; of a column
-// that is one already, as LAPACK has it, none.
-struct Reflection {
-  Tensor v, factor;  // [..., M, 1], [..., 1, 1]
-
-  explicit Reflection(const Tensor& column) {
-    const Tensor first = column.SliceAxis(-2, {0, 1});
-    const Tensor is_first = Tensor::Arange(column.size(-2)).Unsqueeze(-1) == 0;
-    const Tensor squares = Where(is_first, 0, column).Square().Sum(-2, /*keepdim=*/true);
-    const Tensor none = squares == 0, norm = (first.Square() + squares).Sqrt();
-    const Tensor to = Where(first < 0, norm, -norm);
-    v = Where(is_first, 1, column / Where(none, 1, first - to)).Contiguous();
-    factor = Where(none, 0, (to - first) / Where(none, 1, to)).Contiguous();
-  }
-  Tensor Of(const Tensor& m) const { return m - v * (factor * (v * m).Sum(-2, /*keepdim=*/true)); }
-};
-
-}  // namespace
-
-// After each step rows and columns move up; those of a reflection begin at its pivot.
-Matrices internal::HouseholderQr(const Tensor& matrix) {
-  const auto [balanced, exponent] = Balance(matrix);
-  const int64_t n = matrix.size(-1);
-  Tensor m = balanced;
-  std::vector<Reflection> reflections;
-  std::vector<Tensor> rows;
-  for (int64_t k = 0; k < n; ++k) {
-    reflections.emplace_back(m.SliceAxis(-1, {0, 1}));
-    m = reflections.back().Of(m).Contiguous();
+// The reflections of some columns [..., M, W], and the triangle [..., W, W] that they make of them.
+std::pair<Reflections, Tensor> Reflected(const Tensor& columns) {
+  Tensor m = columns;
+  std::vector<Tensor> of_steps, factors, rows;
+  for (int64_t k = 0; k < columns.size(-1); ++k) {
+    const Reflection r(m.SliceAxis(-1, {0, 1}));
+    of_steps.push_back(r.v.Transpose());
+    factors.push_back(r.factor);
+    m = r.Of(m).Contiguous();
     rows.push_back(m.SliceAxis(-2, {0, 1}).Contiguous());
     m = MovedUp(MovedUp(m, -1), -2);
   }
-  Tensor q = matrix.ZerosLike().Contiguous();
-  const Tensor corner = Tensor::Eye(matrix.size(-2), n, matrix.dtype()) *
-                        (Tensor::Arange(n) == 0).Cast(matrix.dtype());
-  for (int64_t k = n - 1; k >= 0; --k) {
-    q = reflections[k].Of(MovedDown(MovedDown(q, -1), -2) + corner).Contiguous();
-  }
+  const Tensor v = Cat(of_steps, -2).Contiguous(), r = Cat(rows, -2).Contiguous();
+  return {Reflections(Skewed(v, 1).Contiguous(), Cat(factors, -1).Contiguous()),
+          Skewed(r, 1).Triu().Contiguous()};
+}
+
+}  // namespace
+
+// Some columns at a time; then the rest moves up and left by as many, so that all times are the
+// same graph. Columns are balanced one by one, which leaves Q as it is.
+Matrices internal::HouseholderQr(const Tensor& matrix) {
+  const int64_t n = matrix.size(-1), times = CeilDiv(n, internal::kMostReflections);
+  const int64_t w = CeilDiv(n, times), even = w * times;
+  const Tensor exponent = matrix.Abs().Max(-2, /*keepdim=*/true).FrExp().second.Detach();
   Pairs pairs(matrix.rank(), {0, 0});
-  pairs.back() = {0, 1};
-  const Tensor apart = Cat(rows, -2).Pad(pairs).Flatten(-2).SliceAxis(-1, {0, n * n});
-  return {q, apart.Unflatten(-1, {n, n}).Triu().LdExp(exponent).Contiguous()};
+  pairs.back() = {0, even - n};
+  Tensor m = matrix.LdExp(-exponent).Pad(pairs).Contiguous();
+  std::vector<Reflections> all;
+  std::vector<Tensor> rows;
+  for (int64_t i = 0; i < times; ++i) {
+    const auto [reflections, corner] = Reflected(m.SliceAxis(-1, {0, w}));
+    all.push_back(reflections);
+    m = reflections.Undone(MovedBy(m, -1, -w).Contiguous()).Contiguous();
+    const Tensor right = m.SliceAxis(-2, {0, w}).SliceAxis(-1, {0, even - w});
+    rows.push_back(Cat({corner, right}, -1).Contiguous());
+    m = MovedBy(m, -2, -w);
+  }
+  const Tensor corner = Tensor::Eye(matrix.size(-2), even, matrix.dtype()) *
+                        (Tensor::Arange(even) < w).Cast(matrix.dtype());
+  Tensor q = m.ZerosLike();
+  for (int64_t i = times; i-- > 0;) {
+    const Tensor moved = MovedBy(MovedBy(q, -1, w), -2, w);
+    q = all[i].Of((moved + corner).Contiguous()).Contiguous();
+  }
+  const Tensor apart = Skewed(Stack(rows, -2).Contiguous(), w).Transpose(-3, -2).Flatten(-3, -2);
+  const Tensor r = apart.SliceAxis(-2, {0, n}).SliceAxis(-1, {0, n});
+  return {q.SliceAxis(-1, {0, n}).Contiguous(), r.LdExp(exponent).Contiguous()};
 }
 
 namespace {

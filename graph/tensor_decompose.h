@@ -22,6 +22,9 @@ Balanced Balance(const Tensor& matrix);
 using Matrices = std::vector<Tensor>;
 Matrices WithDerivative(const Matrices& values, const std::function<Matrices(const Matrices&)>& f);
 
+// Eigenvalues [..., 1, N] and vectors [..., N, N] of symmetric matrices, N > 1, by rotations.
+Matrices JacobiPairs(const Tensor& matrix);
+
 // Q [..., M, N] and R [..., N, N] of [..., M, N], M >= N > 0, by Householder's reflections.
 Matrices HouseholderQr(const Tensor& matrix);
 

@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/spectra.h"
 #include "graph/tensor.h"
 #include "graph/tensor_decompose.h"
+#include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
+#include "graph/tridiagonal.h"
 
 namespace tessera {
 
@@ -17,8 +20,11 @@ using internal::Call;
 using internal::Fail;
 using internal::FloatResult;
 using internal::HouseholderQr;
+using internal::JacobiPairs;
 using internal::Matrices;
 using internal::Show;
+using internal::Tridiagonal;
+using internal::TridiagonalPairs;
 using internal::WholeMatrices;
 using internal::WithDerivative;
 
@@ -90,8 +96,9 @@ Tensor InOrder(const Tensor& x, const Tensor& order) {
   return x.Gather(-1, order.Unsqueeze(-2).Expand(x.shape()));
 }
 
-// Eigenvalues [..., 1, N] and vectors [..., N, N] of symmetric matrices, N > 1.
-Matrices EigenPairs(const Tensor& matrix) {
+}  // namespace
+
+Matrices internal::JacobiPairs(const Tensor& matrix) {
   const auto [balanced, exponent] = Balance(matrix);
   const int64_t n = matrix.size(-1);
   Tensor m = EvenColumns(EvenColumns(balanced).Transpose()).Contiguous();
@@ -115,6 +122,21 @@ Matrices EigenPairs(const Tensor& matrix) {
   const auto [values, order] = diagonal(m).SliceAxis(-1, {0, n}).Sort();
   const Tensor apart = vectors.SliceAxis(-2, {0, n}).SliceAxis(-1, {0, n});
   return {values.Unsqueeze(-2).LdExp(exponent), InOrder(apart, order)};
+}
+
+namespace {
+
+constexpr int64_t kMostRotated = 32;  // of more, parts are joined
+
+// The same of any size.
+Matrices EigenPairs(const Tensor& matrix) {
+  if (matrix.size(-1) <= kMostRotated) return JacobiPairs(matrix);
+  const auto [balanced, exponent] = Balance(matrix);
+  const Tridiagonal t(balanced);
+  const Matrices pairs = TridiagonalPairs(t.diagonal.Cast(kFloat64), t.beside.Cast(kFloat64), matrix.dtype());
+  const Tensor finite = balanced.IsFinite().All({-2, -1}, /*keepdim=*/true);
+  const Tensor values = pairs[0].Cast(matrix.dtype()).Unsqueeze(-2).LdExp(exponent);
+  return {Where(finite, values, internal::kNan), Where(finite, t.Turned(pairs[1]), internal::kNan)};
 }
 
 // 1 / x; where that is infinite a number so large that what it meets is seen to be wrong, unless
