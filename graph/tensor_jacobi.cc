@@ -16,6 +16,7 @@
 namespace tessera {
 
 using internal::Balance;
+using internal::Bidiagonal;
 using internal::Call;
 using internal::Fail;
 using internal::FloatResult;
@@ -162,15 +163,44 @@ Matrices Eigen(const Tensor& matrix) {
   });
 }
 
+// Q of columns, each with the sign that it had.
+Tensor Orthonormal(const Tensor& columns) {
+  const Matrices qr = HouseholderQr(columns);
+  return qr[0] * Where(qr[1].Diagonal(0, -2, -1) < 0, -1, 1).Unsqueeze(-2);
+}
+
+// Of a bidiagonal B, the matrix [[0, B^T], [B, 0]] with its rows and columns dealt out in turn is
+// tridiagonal. It has B's singular values as eigenvalues, and their negatives; its vectors have v
+// and u in turn. Those of values that are rounding may have too little of either: in the order of
+// the values, from the largest, v's are made orthonormal, and then B's products with them.
+Matrices SquareSingular(const Tensor& matrix) {
+  const auto [balanced, exponent] = Balance(matrix);
+  const int64_t n = matrix.size(-1);
+  const Bidiagonal b(balanced);
+  Pairs after(b.beside.rank(), {0, 0});
+  after.back() = {0, 1};
+  const Tensor dealt = Stack({b.diagonal, b.beside.Pad(after)}, -1).Flatten(-2).Cast(kFloat64);
+  const Tensor beside = dealt.SliceAxis(-1, {0, 2 * n - 1}).Contiguous();
+  const Matrices pairs = TridiagonalPairs(dealt.ZerosLike(), beside, matrix.dtype(), n);
+  const Tensor v = Orthonormal(pairs[1].Unflatten(-2, {n, 2}).Select(-2, 0).Flip(-1).Contiguous());
+  const Tensor u = Orthonormal(b.Of(v).Contiguous());
+  const Tensor finite = balanced.IsFinite().All({-2, -1}, /*keepdim=*/true);
+  const auto ended = [&](const Tensor& t) { return Where(finite, t, internal::kNan); };
+  const Tensor values = pairs[0].Flip(-1).Maximum(0).Cast(matrix.dtype()).Unsqueeze(-2);
+  return {ended(b.LeftTurned(u)), ended(values.LdExp(exponent)),
+          ended(b.RightTurned(v)).Transpose()};
+}
+
 // U [..., M, N], the values [..., 1, N] and V^T [..., N, N] of [..., M, N], M >= N > 0. Columns
 // are rotated until they are orthogonal: U times the values. Q of these is U, also where they are
 // 0.
 Matrices TallSingular(const Tensor& matrix) {
   const int64_t m = matrix.size(-2), n = matrix.size(-1);
-  if (n > 1 && m >= 2 * n) {  // R is smaller
+  if (n > 1 && (m >= 2 * n || (m > n && n > kMostRotated))) {  // R is smaller
     const Matrices qr = HouseholderQr(matrix), t = TallSingular(qr[1].Contiguous());
     return {qr[0].MatMul(t[0]), t[1], t[2]};
   }
+  if (n > kMostRotated) return SquareSingular(matrix);
   const auto [balanced, exponent] = Balance(matrix);
   const Tensor columns = EvenColumns(balanced);
   const int64_t even = columns.size(-1);
@@ -188,10 +218,8 @@ Matrices TallSingular(const Tensor& matrix) {
   }
   const auto [values, order] = squares().Sqrt().Sort(-1, /*descending=*/true);
   const Tensor sorted = InOrder(both.SliceAxis(-1, {0, n}), order).Contiguous();
-  const Matrices qr = HouseholderQr(sorted.SliceAxis(-2, {0, m}));
-  const Tensor sign = Where(qr[1].Diagonal(0, -2, -1) < 0, -1, 1).Unsqueeze(-2);
   const Tensor v = sorted.SliceAxis(-2, {m, m + n});
-  return {qr[0] * sign, values.Unsqueeze(-2).LdExp(exponent), v.Transpose()};
+  return {Orthonormal(sorted.SliceAxis(-2, {0, m})), values.Unsqueeze(-2).LdExp(exponent), v.Transpose()};
 }
 
 Matrices SingularTriple(const Tensor& a) {

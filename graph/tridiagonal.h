@@ -1,4 +1,4 @@
-// Symmetric matrices made tridiagonal.
+// Symmetric matrices made tridiagonal, others bidiagonal, by reflections.
 #pragma once
 
 #include <vector>
@@ -16,6 +16,19 @@ class Tridiagonal {
 
  private:
   std::vector<Reflections> reflections_;
+};
+
+// [..., N, N], N > 1, whose elements are up to about 1, is P B Q^T.
+class Bidiagonal {
+ public:
+  explicit Bidiagonal(const Tensor& matrix);
+  Tensor diagonal, beside;                    // of B, [..., N], and to the right of it, [..., N - 1]
+  Tensor Of(const Tensor& m) const;           // B times that
+  Tensor LeftTurned(const Tensor& m) const;   // P times that
+  Tensor RightTurned(const Tensor& m) const;  // Q times that
+
+ private:
+  std::vector<Reflections> left_, right_;
 };
 
 }  // namespace tessera::internal
