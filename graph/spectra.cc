@@ -14,6 +14,22 @@ constexpr int64_t kLeastPart = 8;  // of which rotations find the vectors
 constexpr double kApart = 0x1p-104, kLeastSquare = 0x1p-120;
 constexpr double kLeastSeen = 0x1p-80;  // what comes of these is less
 
+constexpr int64_t BitsOf(int exponent) { return int64_t{1023 + exponent} << 52; }
+
+// Where an eigenvalue is: at some distance from an element of the diagonal. All that is known of
+// them is one tensor, which each step makes anew: so nothing of two steps is alike, and what each
+// has of all pairs, being cheap, is nowhere stored.
+struct Located {
+  Tensor all;  // [..., P, 3, n]
+
+  Tensor From() const { return all.SliceAxis(-2, {0, 1}); }
+  Tensor FromStep() const { return all.SliceAxis(-2, {1, 2}); }
+  Tensor Offset() const { return all.SliceAxis(-2, {2, 3}); }
+  Located With(const Tensor& offset) const {
+    return {Where(Tensor::Arange(3).Unsqueeze(-1) == 2, offset, all).Contiguous()};
+  }
+};
+
 // Joined are pairs of parts: [..., P, n] has what there was of two parts of n / 2.
 class Joined {
  public:
@@ -25,62 +41,96 @@ class Joined {
     squares_ = z.Square().Maximum(kLeastSquare).Unsqueeze(-1).Contiguous();
     const Tensor i = Tensor::Arange(n_), others = values.Unsqueeze(-2);
     const Tensor before = (others < own_) | ((others == own_) & (i < i.Unsqueeze(-1)));
-    place_ = before.Cast(kInt32).Sum(-1, /*keepdim=*/true).Contiguous();
-    sorted_ = Where(place_ == i, own_, 0).Sum(-2, /*keepdim=*/true).Contiguous();
+    const Tensor place = before.Cast(kInt32).Sum(-1, /*keepdim=*/true).Contiguous();
+    is_at_ = (place == i).Contiguous();
+    step_ = Steps(place).Contiguous();
+    sorted_ = Where(is_at_, own_, 0).Sum(-2, /*keepdim=*/true).Contiguous();
     Solve(type);
   }
 
   // [..., P, n] from `first` on, and what joins vectors, [..., P, n, n].
   Tensor Values(int64_t first) const {
-    const Tensor seen = Where(offset_.Abs() < kLeastSeen, 0, offset_);
-    return (from_ + seen).Squeeze(-2).SliceAxis(-1, {first, n_}).Contiguous();
+    const Tensor offset = found_.Offset();
+    const Tensor values = found_.From() + Where(offset.Abs() < kLeastSeen, 0, offset);
+    return values.Squeeze(-2).SliceAxis(-1, {first, n_}).Contiguous();
   }
   // Of the z that has exactly these eigenvalues: so vectors are orthonormal however near values are.
   Tensor Vectors(int64_t first, DType type) const {
-    const Tensor i = Tensor::Arange(n_), own = place_ == i;
-    const Tensor apart = Where(own, 1, (sorted_ - own_) + Steps(i - place_));
-    const Tensor product = (Beyond() / apart).Prod(-1, /*keepdim=*/true).Abs().Sqrt();
+    const Tensor beyond = -Less(found_, found_.Offset());
+    const Tensor apart = (sorted_ - own_) + (Steps(Tensor::Arange(n_)) - step_);
+    const Tensor ratios = beyond / Where(is_at_, 1, apart);
+    const Tensor product = ratios.Prod(-1, /*keepdim=*/true).Abs().Sqrt();
     const Tensor z = Where(negative_, -product, product).Contiguous();
-    const Tensor all = (z / Beyond().SliceAxis(-1, {first, n_})).Contiguous();
+    const Tensor all = (z / beyond.SliceAxis(-1, {first, n_})).Contiguous();
     return (all * all.Square().Sum(-2, /*keepdim=*/true).Rsqrt()).Cast(type).Contiguous();
   }
 
  private:
   static Tensor Steps(const Tensor& places) { return places.Cast(kFloat64) * kApart; }
 
-  // Eigenvalues less the elements of the diagonal.
-  Tensor Beyond() const { return (from_ - own_) + (Steps(from_place_ - place_) + offset_); }
-
-  // The function whose zeros they are, at distances from some of the sorted elements.
-  Tensor At(const Tensor& from, const Tensor& from_place, const Tensor& offset) const {
-    const Tensor distance = (own_ - from) + (Steps(place_ - from_place) - offset);
-    return rho_ * (squares_ / distance).Sum(-2, /*keepdim=*/true) + 1;
+  // The elements of the diagonal less what is at an offset.
+  Tensor Less(const Located& at, const Tensor& offset) const {
+    return (own_ - at.From()) + ((step_ - at.FromStep()) - offset);
+  }
+  // The function whose zeros are the eigenvalues; and that and its slope, [..., P, 2, n].
+  Tensor At(const Located& at, const Tensor& offset) const {
+    return rho_ * (squares_ / Less(at, offset)).Sum(-2, /*keepdim=*/true) + 1;
+  }
+  Tensor WithSlope(const Located& at) const {
+    const Tensor less = Less(at, at.Offset()).Unsqueeze(-3);
+    const Tensor is_slope = (Tensor::Arange(2) == 1).Unsqueeze(-1).Unsqueeze(-1);
+    const Tensor terms = squares_.Unsqueeze(-3) / (less * Where(is_slope, less, 1));
+    const Tensor sums = rho_ * terms.Sum(-2);
+    return Where(Tensor::Arange(2).Unsqueeze(-1) == 0, sums + 1, sums).Contiguous();
   }
 
   // Each is found as a distance from the nearer of its neighbours, every digit of which counts.
-  // Distances are halved as the bits of their floats, so that they may be of any size.
+  // Distances are halved as the bits of their floats, so that they may be of any size, until they
+  // are known to a 32nd. As no element is nearer, Newton's steps square relative errors from there.
   void Solve(DType type) {
-    const Tensor i = Tensor::Arange(n_), last = i == n_ - 1;
+    const Tensor i = Tensor::Arange(n_);
     const Tensor next = Cat({sorted_.SliceAxis(-1, {1, n_}), sorted_.SliceAxis(-1, {0, 1})}, -1);
-    const Tensor half = Where(last, rho_ * 4, (next - sorted_ + kApart) * 0.5).Contiguous();
-    const Tensor below = ((At(sorted_, i, half) < 0) & (i < n_ - 1)).Contiguous();
-    from_ = Where(below, next, sorted_).Contiguous();
-    from_place_ = (below.Cast(kInt32) + i).Contiguous();
+    const Tensor middle = (next - sorted_ + kApart) * 0.5;
+    const Tensor half = Where(i == n_ - 1, rho_ * 4, middle).Contiguous();
+    const auto located = [&](const Tensor& from, const Tensor& place, const Tensor& offset) {
+      return Located{Cat({from, Steps(place).Expand(from.shape()), offset}, -2).Contiguous()};
+    };
+    const Tensor ahead = At(located(sorted_, i, half), half);
+    const Tensor below = ((ahead < 0) & (i < n_ - 1)).Contiguous();
     const Tensor sign = Where(below, -1.0, 1.0).Cast(kFloat64).Contiguous();
-    Tensor bits = half.ZerosLike(kInt64).Contiguous();
-    for (int bit = 61; bit >= (type == kFloat64 ? 0 : 20); --bit) {
-      const Tensor tried = bits + Tensor::Scalar(int64_t{1} << bit, kInt64);
-      const Tensor distance = tried.Bitcast(kFloat64), inside = distance.Minimum(half);
-      const Tensor beyond = At(from_, from_place_, inside * sign) * sign < 0;
-      bits = Where(beyond & (distance <= half), tried, bits).Contiguous();
+    const Tensor first = Tensor::Scalar(BitsOf(-240), kInt64).Bitcast(kFloat64);
+    found_ = located(Where(below, next, sorted_), below.Cast(kInt32) + i, first * sign);
+    const Tensor one = Tensor::Scalar(int64_t{1}, kInt64);
+    const Tensor bits = (one << (Tensor::Arange(kHalvings).Cast(kInt64) + kLeastBit)).Contiguous();
+    const auto raised = [&](int bit) {
+      const Tensor by = bits.SliceAxis(0, {bit, bit + 1});
+      return (found_.Offset().Abs().Bitcast(kInt64) + by).Bitcast(kFloat64);
+    };
+    for (int bit = kHalvings - 1; bit >= 0; --bit) {
+      const Tensor tried = raised(bit);
+      const Tensor value = At(found_, tried.Minimum(half) * sign);
+      const Tensor beyond = (value * sign < 0) & (tried <= half);
+      found_ = found_.With(Where(beyond, tried * sign, found_.Offset()));
     }
-    offset_ = (bits.Maximum(1).Bitcast(kFloat64) * sign).Contiguous();
+    const Tensor least = found_.Offset().Abs().Contiguous(), most = raised(0).Contiguous();
+    found_ = found_.With((least + most) * 0.5 * sign);
+    for (int step = 0; step < (type == kFloat64 ? 4 : 3); ++step) {
+      const Tensor both = WithSlope(found_);
+      const Tensor share = both.SliceAxis(-2, {0, 1}) / both.SliceAxis(-2, {1, 2});
+      const Tensor distance = (found_.Offset() - share) * sign;
+      found_ = found_.With(distance.Maximum(least).Minimum(most) * sign);
+    }
   }
 
+  // Exponents of two from -240 on, and fractions of four bits.
+  static constexpr int kLeastBit = 48, kHalvings = 12;
+
   int64_t n_;
-  Tensor own_, place_, squares_, negative_;    // [..., P, n, 1]
-  Tensor sorted_, from_, from_place_, offset_;  // [..., P, 1, n]
-  Tensor rho_;                                  // [..., P, 1, 1]
+  Tensor own_, step_, squares_, negative_;  // [..., P, n, 1]
+  Tensor is_at_;                            // [..., P, n, n]: whose place is which
+  Tensor sorted_;                           // [..., P, 1, n]
+  Tensor rho_;                              // [..., P, 1, 1]
+  Located found_;
 };
 
 // Square parts along the diagonal.
