@@ -19,9 +19,9 @@ Tensor MovedBy(const Tensor& t, int axis, int64_t by);
 Tensor Skewed(const Tensor& t, int64_t by);
 
 // The reflection I - factor v v^T that takes a column [..., M, 1] to a multiple of the first axis.
-// Of a column that is one already there is none, as LAPACK has it: v is 0, the factor 1. Columns are
-// expected with elements up to about 1; what is less than epsilon^2 of that counts as nothing, as
-// its squares have lost digits.
+// Of a column that is one already there is none, as LAPACK has it: v is 0, the factor 1. Columns
+// are expected with elements up to about 1; what is less than epsilon^2 of that counts as nothing,
+// as its squares have lost digits.
 struct Reflection {
   Tensor v, factor;  // [..., M, 1], [..., 1, 1]
   Tensor to;         // [..., 1, 1], what the first element becomes

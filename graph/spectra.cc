@@ -9,7 +9,7 @@
 namespace tessera::internal {
 namespace {
 
-constexpr int64_t kLeastPart = 8;  // of which rotations find the vectors
+constexpr int64_t kLeastPart = 4;  // of which rotations find the vectors
 // What takes equal numbers of about 1 apart, and the least rho; the least square in z.
 constexpr double kApart = 0x1p-104, kLeastSquare = 0x1p-120;
 constexpr double kLeastSeen = 0x1p-80;  // what comes of these is less
@@ -54,7 +54,8 @@ class Joined {
     const Tensor values = found_.From() + Where(offset.Abs() < kLeastSeen, 0, offset);
     return values.Squeeze(-2).SliceAxis(-1, {first, n_}).Contiguous();
   }
-  // Of the z that has exactly these eigenvalues: so vectors are orthonormal however near values are.
+  // Of the z that has exactly these eigenvalues: so vectors are orthonormal however near values
+  // are.
   Tensor Vectors(int64_t first, DType type) const {
     const Tensor beyond = -Less(found_, found_.Offset());
     const Tensor apart = (sorted_ - own_) + (Steps(Tensor::Arange(n_)) - step_);
@@ -159,7 +160,9 @@ Matrices TridiagonalPairs(const Tensor& diagonal, const Tensor& beside, DType ty
   const Tensor at_end = Tensor::Arange(even) % size == size - 1;
   const Tensor taken = Where(at_end, size_of, 0).Contiguous();
   Tensor d = filled(diagonal, most * 2 + 1) - taken - taken.Roll(1, -1);
-  const auto in_parts = [&](const Tensor& t) { return t.Unflatten(-1, {parts, size}).Contiguous(); };
+  const auto in_parts = [&](const Tensor& t) {
+    return t.Unflatten(-1, {parts, size}).Contiguous();
+  };
   Matrices pairs = JacobiPairs(Parts(in_parts(d), in_parts(Where(at_end, 0, next))));
   Tensor values = pairs[0].Squeeze(-2), vectors = pairs[1].Cast(type).Contiguous();
   Tensor joints = in_parts(next).Select(-1, size - 1).Contiguous();  // the last joins nothing
@@ -177,9 +180,9 @@ Matrices TridiagonalPairs(const Tensor& diagonal, const Tensor& beside, DType ty
     vectors = both.MatMul(turn).Flatten(-3, -2).Contiguous();
     values = joined.Values(from);
   }
-  const int64_t count = n - first;
-  return {values.Select(-2, 0).SliceAxis(-1, {0, count}),
-          vectors.Select(-3, 0).SliceAxis(-2, {0, n}).SliceAxis(-1, {0, count})};
+  const int64_t begin = parts == 1 ? first : 0, end = begin + n - first;
+  return {values.Select(-2, 0).SliceAxis(-1, {begin, end}),
+          vectors.Select(-3, 0).SliceAxis(-2, {0, n}).SliceAxis(-1, {begin, end})};
 }
 
 }  // namespace tessera::internal

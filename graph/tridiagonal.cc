@@ -104,7 +104,8 @@ Bidiagonal::Bidiagonal(const Tensor& matrix) {
       of_columns.Add(down);
       on_diagonal.push_back(down.to);
       const Tensor row = (down.factor * (down.v * m).Sum(-2, true)).Contiguous();
-      const Tensor first = MovedUp(m.SliceAxis(-2, {0, 1}) - down.v.SliceAxis(-2, {0, 1}) * row, -1);
+      const Tensor first =
+          MovedUp(m.SliceAxis(-2, {0, 1}) - down.v.SliceAxis(-2, {0, 1}) * row, -1);
       const Reflection across(first.Transpose());
       of_rows.Add(across);
       off_diagonal.push_back(across.to);

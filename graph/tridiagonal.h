@@ -11,7 +11,7 @@ namespace tessera::internal {
 class Tridiagonal {
  public:
   explicit Tridiagonal(const Tensor& matrix);
-  Tensor diagonal, beside;  // of T, [..., N] and [..., N - 1]
+  Tensor diagonal, beside;                     // of T, [..., N] and [..., N - 1]
   Tensor Turned(const Tensor& vectors) const;  // Q times that
 
  private:
@@ -22,9 +22,9 @@ class Tridiagonal {
 class Bidiagonal {
  public:
   explicit Bidiagonal(const Tensor& matrix);
-  Tensor diagonal, beside;                    // of B, [..., N], and to the right of it, [..., N - 1]
-  Tensor Of(const Tensor& m) const;           // B times that
-  Tensor LeftTurned(const Tensor& m) const;   // P times that
+  Tensor diagonal, beside;                   // of B, [..., N], and to the right of it, [..., N - 1]
+  Tensor Of(const Tensor& m) const;          // B times that
+  Tensor LeftTurned(const Tensor& m) const;  // P times that
   Tensor RightTurned(const Tensor& m) const;  // Q times that
 
  private:

@@ -130,9 +130,9 @@ TEST(Fusion, StepsOfEliminationAreTheSameKernels) {
        {m.Solve(b), m.SolveTriangular(b), m.SolveTriangular(b, true), m.Cholesky(), m.Det()}) {
     EXPECT_LE(PlanOf({t}).kernels.size(), 14u);
   }
-  EXPECT_LE(PlanOf({m.Qr().first}).kernels.size(), 26u);
+  EXPECT_LE(PlanOf({m.Qr().first}).kernels.size(), 36u);
   EXPECT_LE(PlanOf({m.Eigh().second}).kernels.size(), 26u);
-  EXPECT_LE(PlanOf({m.Svd().u}).kernels.size(), 48u);
+  EXPECT_LE(PlanOf({m.Svd().u}).kernels.size(), 56u);
   std::vector<Tensor> pieces;
   for (int i = 0; i < 320; ++i) pieces.push_back(Input({4, 8}));
   const Plan plan = PlanOf({Cat(pieces, 1)});
