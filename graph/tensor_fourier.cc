@@ -4,7 +4,7 @@
 // e^(-2 pi i b l / B) times y[k, b] e^(-2 pi i k b / n), where y[k, b] sums x[B a + b] e^(-2 pi i a
 // k / A) over a: products with a matrix of A by A, a turn of each element, and B left to transform.
 // Elements are [..., n, inner, 2]: what has been transformed goes to `inner`, so that results come
-// in order, and the columns of the products are both parts of all other elements.
+// in order.
 #include <cmath>
 #include <functional>
 #include <map>
@@ -120,30 +120,35 @@ Ints Radices(int64_t n) {
   return out;
 }
 
-// [..., n, inner, 2] transformed along n, of which the radices are.
-Tensor ByRadices(Tensor x, const Ints& radices, int sign) {
+// [..., n, inner, 2] transformed along n, of which the radices are. On the way real parts and
+// imaginary ones are apart, [..., 2, n, inner], and a product with both is one of real numbers.
+Tensor ByRadices(const Tensor& x, const Ints& radices, int sign) {
   const int axis = x.rank() - 3;
   const int64_t n = x.size(axis);
   const Extent within = x.shape()[axis + 1];
   Extent inner = within;
   int64_t rest = n;
+  Complex z = Parts(x);
   for (const int64_t a : radices) {
     rest /= a;
     const Circle by(Table(a, a), a, x.dtype());
-    const Tensor matrix = Cat({by.cos, by.sin}, 0).Contiguous();
-    const Tensor y = matrix.MatMul(WithEnd(x, axis, {a, inner * 2 * rest})).Contiguous();
-    const Tensor parts = WithEnd(y, axis, {2, a, rest, inner, 2});
-    const Complex c = Parts(parts.Select(axis, 0)), s = Parts(parts.Select(axis, 1));
-    Complex z = sign < 0 ? Complex{c.re + s.im, c.im - s.re} : Complex{c.re - s.im, c.im + s.re};
+    const Tensor sin = sign < 0 ? by.sin : -by.sin;
+    const Tensor matrix = Cat({Cat({by.cos, sin}, 1), Cat({-sin, by.cos}, 1)}, 0).Contiguous();
+    const Tensor both = Stack({z.re, z.im}, axis).Contiguous();
+    const Tensor y = matrix.MatMul(WithEnd(both, axis, {2 * a, inner * rest}));
+    const auto part = [&](int64_t i) {
+      return WithEnd(y.SliceAxis(axis, {i * a, (i + 1) * a}), axis, {a, rest, inner});
+    };
+    z = {part(0), part(1)};
     if (rest > 1) {
       const Circle turn(Table(a, rest), a * rest, x.dtype());
       z = Turned(z, turn.cos.Unsqueeze(-1), turn.sin.Unsqueeze(-1), sign);
     }
     inner = inner * a;
-    x = WithEnd(Joined(z).Transpose(axis, axis + 1), axis, {rest, inner, 2});
-    if (rest > 1) x = x.Contiguous();
+    z = {WithEnd(z.re.Transpose(axis, axis + 1), axis, {rest, inner}),
+         WithEnd(z.im.Transpose(axis, axis + 1), axis, {rest, inner})};
   }
-  return WithEnd(x, axis, {n, within, 2});
+  return Joined({WithEnd(z.re, axis, {n, within}), WithEnd(z.im, axis, {n, within})});
 }
 
 // At least n, of a kind whose transform is cheap.

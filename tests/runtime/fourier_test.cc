@@ -107,7 +107,9 @@ TEST(Fourier, BatchesOfVariableExtent) {
   for (int64_t i : {2, 5, 1}) {
     const std::vector<Tensor> got = step({all}, {{"n", i}});
     const Tensor x = all.SliceAxis(0, {0, i});
-    EXPECT_EQ(got[0].ToVector<double>(), x.Fft().ToVector<double>());
+    // Products of another number of columns may add up in another order.
+    EXPECT_LE((got[0] - x.Fft()).Abs().Max().Item(), 5e-15);
+    EXPECT_LE((got[1] - x.Rfft(1)).Abs().Max().Item(), 5e-15);
   }
 }
 
