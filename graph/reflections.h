@@ -39,6 +39,7 @@ class Reflections {
   Reflections(const Tensor& rows, const Tensor& factors);
   // The same of many, as some after others.
   static std::vector<Reflections> OfMany(const Tensor& rows, const Tensor& factors);
+  int64_t size() const { return rows_.size(-1); }  // of what they reflect
   Tensor Of(const Tensor& m) const { return Applied(t_, m); }
   Tensor Undone(const Tensor& m) const { return Applied(t_.Transpose(), m); }
 

@@ -98,34 +98,75 @@ std::pair<Reflections, Tensor> Reflected(const Tensor& columns) {
 
 }  // namespace
 
-// Some columns at a time; then the rest moves up and left by as many, so that all times are the
-// same graph. Columns are balanced one by one, which leaves Q as it is.
+namespace {
+
+// Some times that are the same graph: columns are reflected, then the rest moves up and left by as
+// many. What is left of [..., M, N] is in its first rows and columns.
+struct Stage {
+  std::vector<Reflections> all;
+  Tensor rows;  // of R, [..., W times, N]
+  Tensor left;
+
+  Stage(const Tensor& matrix, int64_t times, int64_t w) {
+    const int64_t n = matrix.size(-1);
+    std::vector<Tensor> parts;
+    Tensor m = matrix;
+    for (int64_t i = 0; i < times; ++i) {
+      const auto [reflections, corner] = Reflected(m.SliceAxis(-1, {0, w}));
+      all.push_back(reflections);
+      m = reflections.Undone(MovedBy(m, -1, -w).Contiguous()).Contiguous();
+      const Tensor right = m.SliceAxis(-2, {0, w}).SliceAxis(-1, {0, n - w});
+      parts.push_back(Cat({corner, right}, -1).Contiguous());
+      m = MovedBy(m, -2, -w);
+    }
+    rows = Skewed(Stack(parts, -2).Contiguous(), w).Transpose(-3, -2).Flatten(-3, -2);
+    const int64_t done = w * times;
+    left = m.SliceAxis(-2, {0, std::max<int64_t>(m.size(-2) - done, 0)})
+               .SliceAxis(-1, {0, n - done})
+               .Contiguous();
+  }
+};
+
+// The most times that are done at the full size.
+constexpr int64_t kMostTimes = 8;
+
+}  // namespace
+
+// Columns are balanced one by one, which leaves Q as it is.
 Matrices internal::HouseholderQr(const Tensor& matrix) {
   const int64_t n = matrix.size(-1), times = CeilDiv(n, internal::kMostReflections);
-  const int64_t w = CeilDiv(n, times), even = w * times;
+  const int64_t w = CeilDiv(n, times), even = w * times, rank = matrix.rank();
   const Tensor exponent = matrix.Abs().Max(-2, /*keepdim=*/true).FrExp().second.Detach();
-  Pairs pairs(matrix.rank(), {0, 0});
-  pairs.back() = {0, even - n};
-  Tensor m = matrix.LdExp(-exponent).Pad(pairs).Contiguous();
-  std::vector<Reflections> all;
+  const auto padded = [&](const Tensor& t, std::pair<int64_t, int64_t> rows,
+                          std::pair<int64_t, int64_t> columns) {
+    Pairs pairs(rank, {0, 0});
+    pairs[rank - 2] = rows, pairs[rank - 1] = columns;
+    return t.Pad(pairs);
+  };
+  Tensor left = padded(matrix.LdExp(-exponent), {0, 0}, {0, even - n}).Contiguous();
+  std::vector<Stage> stages;
   std::vector<Tensor> rows;
-  for (int64_t i = 0; i < times; ++i) {
-    const auto [reflections, corner] = Reflected(m.SliceAxis(-1, {0, w}));
-    all.push_back(reflections);
-    m = reflections.Undone(MovedBy(m, -1, -w).Contiguous()).Contiguous();
-    const Tensor right = m.SliceAxis(-2, {0, w}).SliceAxis(-1, {0, even - w});
-    rows.push_back(Cat({corner, right}, -1).Contiguous());
-    m = MovedBy(m, -2, -w);
+  const int64_t most = times > kMostTimes ? CeilDiv(times, 4) : times;
+  for (int64_t done = 0; done < times;) {
+    const int64_t now = std::min(most, times - done);
+    stages.emplace_back(left, now, w);
+    rows.push_back(padded(stages.back().rows, {0, 0}, {done * w, 0}).Contiguous());
+    left = stages.back().left;
+    done += now;
   }
-  const Tensor corner = Tensor::Eye(matrix.size(-2), even, matrix.dtype()) *
-                        (Tensor::Arange(even) < w).Cast(matrix.dtype());
-  Tensor q = m.ZerosLike();
-  for (int64_t i = times; i-- > 0;) {
-    const Tensor moved = MovedBy(MovedBy(q, -1, w), -2, w);
-    q = all[i].Of((moved + corner).Contiguous()).Contiguous();
+  Tensor q = left;  // without elements
+  for (size_t i = stages.size(); i-- > 0;) {
+    const std::vector<Reflections>& all = stages[i].all;
+    const int64_t m = all[0].size(), own = stages[i].rows.size(-1);
+    const Tensor corner =
+        Tensor::Eye(m, own, matrix.dtype()) * (Tensor::Arange(own) < w).Cast(matrix.dtype());
+    q = padded(q, {0, m - q.size(-2)}, {0, own - q.size(-1)});
+    for (size_t j = all.size(); j-- > 0;) {
+      const Tensor moved = MovedBy(MovedBy(q, -1, w), -2, w);
+      q = all[j].Of((moved + corner).Contiguous()).Contiguous();
+    }
   }
-  const Tensor apart = Skewed(Stack(rows, -2).Contiguous(), w).Transpose(-3, -2).Flatten(-3, -2);
-  const Tensor r = apart.SliceAxis(-2, {0, n}).SliceAxis(-1, {0, n});
+  const Tensor r = Cat(rows, -2).SliceAxis(-2, {0, n}).SliceAxis(-1, {0, n});
   return {q.SliceAxis(-1, {0, n}).Contiguous(), r.LdExp(exponent).Contiguous()};
 }
 

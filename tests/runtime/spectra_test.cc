@@ -136,6 +136,13 @@ TEST(Parts, QrSlow) {
   ExpectOfHard({{65, 65, kFloat32}, {70, 33, kFloat64}, {34, 50, kFloat32}}, false, ExpectQr);
 }
 
+// So many columns that what is left becomes smaller; some depend on others.
+TEST(Parts, QrOfManyColumnsSlow) {
+  const Tensor a = Drawn({261, 258}, 1);
+  const Tensor tied = Where(Tensor::Arange(258) % 3 == 1, a.Roll(1, -1), a);
+  ExpectQr(Stack({a, tied}).Cast(kFloat32).Realize());
+}
+
 TEST(Parts, EighSlow) {
   ExpectOfHard({{25, 25, kFloat32}, {66, 66, kFloat32}, {67, 67, kFloat64}}, true, ExpectEigh);
 }
