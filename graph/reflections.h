@@ -30,7 +30,7 @@ struct Reflection {
   Tensor Of(const Tensor& m) const;
 };
 
-constexpr int64_t kMostReflections = 32;  // that become products
+constexpr int64_t kMostReflections = 16;  // that become products
 
 // The product of W reflections, the first of which is done last.
 class Reflections {

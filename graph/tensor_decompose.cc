@@ -127,14 +127,17 @@ struct Stage {
   }
 };
 
-// The most times that are done at the full size.
+// The most columns that are reflected without products, whose kernels are more; the most times that
+// are done at the full size.
+constexpr int64_t kMostAlone = 24;
 constexpr int64_t kMostTimes = 8;
 
 }  // namespace
 
 // Columns are balanced one by one, which leaves Q as it is.
 Matrices internal::HouseholderQr(const Tensor& matrix) {
-  const int64_t n = matrix.size(-1), times = CeilDiv(n, internal::kMostReflections);
+  const int64_t n = matrix.size(-1);
+  const int64_t times = n > kMostAlone ? CeilDiv(n, internal::kMostReflections) : 1;
   const int64_t w = CeilDiv(n, times), even = w * times, rank = matrix.rank();
   const Tensor exponent = matrix.Abs().Max(-2, /*keepdim=*/true).FrExp().second.Detach();
   const auto padded = [&](const Tensor& t, std::pair<int64_t, int64_t> rows,
