@@ -121,9 +121,7 @@ struct Stage {
     }
     rows = Skewed(Stack(parts, -2).Contiguous(), w).Transpose(-3, -2).Flatten(-3, -2);
     const int64_t done = w * times;
-    left = m.SliceAxis(-2, {0, std::max<int64_t>(m.size(-2) - done, 0)})
-               .SliceAxis(-1, {0, n - done})
-               .Contiguous();
+    left = m.SliceAxis(-2, {0, m.size(-2) - done}).SliceAxis(-1, {0, n - done}).Contiguous();
   }
 };
 
@@ -146,7 +144,9 @@ Matrices internal::HouseholderQr(const Tensor& matrix) {
     pairs[rank - 2] = rows, pairs[rank - 1] = columns;
     return t.Pad(pairs);
   };
-  Tensor left = padded(matrix.LdExp(-exponent), {0, 0}, {0, even - n}).Contiguous();
+  // Zeros below stay zeros, in Q too.
+  const int64_t below = std::max<int64_t>(even - matrix.size(-2), 0);
+  Tensor left = padded(matrix.LdExp(-exponent), {0, below}, {0, even - n}).Contiguous();
   std::vector<Stage> stages;
   std::vector<Tensor> rows;
   const int64_t most = times > kMostTimes ? CeilDiv(times, 4) : times;
@@ -170,7 +170,8 @@ Matrices internal::HouseholderQr(const Tensor& matrix) {
     }
   }
   const Tensor r = Cat(rows, -2).SliceAxis(-2, {0, n}).SliceAxis(-1, {0, n});
-  return {q.SliceAxis(-1, {0, n}).Contiguous(), r.LdExp(exponent).Contiguous()};
+  q = q.SliceAxis(-2, {0, matrix.size(-2)}).SliceAxis(-1, {0, n});
+  return {q.Contiguous(), r.LdExp(exponent).Contiguous()};
 }
 
 namespace {

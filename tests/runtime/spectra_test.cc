@@ -141,6 +141,7 @@ TEST(Parts, QrOfManyColumnsSlow) {
   const Tensor a = Drawn({261, 258}, 1);
   const Tensor tied = Where(Tensor::Arange(258) % 3 == 1, a.Roll(1, -1), a);
   ExpectQr(Stack({a, tied}).Cast(kFloat32).Realize());
+  ExpectQr(Drawn({1, 145, 145}, 2).Realize());  // ten times 15 are more
 }
 
 TEST(Parts, EighSlow) {
