@@ -43,7 +43,12 @@ RT_FN rt_like_<V, To> rt_saturate_(V x) {
     y = rt_pick_<V>(y < high, y, high);
     R r = rt_convert_<To>(y);
     r = rt_where(rt_le((V)limit, x), (R)Range::max, r);
-    if constexpr (rt_is_signed_<To>) r = rt_where(rt_eq(x, x), r, (R)(To)0);
+#if defined(__aarch64__)
+    constexpr bool unsure = true;  // LLVM makes these fmaxnm, which keeps a signalling NaN
+#else
+    constexpr bool unsure = rt_is_signed_<To>;
+#endif
+    if constexpr (unsure) r = rt_where(rt_eq(x, x), r, (R)(To)0);
     return r;
   }
 }
