@@ -23,11 +23,16 @@ struct ModelShape {
   int64_t experts = 0, used = 0;
   bool heads_normed = false;
   double rope_base = 500000;
+  int64_t shared = 0, dense_ffn = 0;  // experts of every token; of a first layer without experts
+  // Attention that keeps one vector a position, of which keys of all heads end in `turned`.
+  int64_t latent = 0, turned = 0, value = 0;
 };
 constexpr ModelShape kShapes[] = {
     {"Llama-3.2-1B", "llama", 16, 2048, 32, 8, 64, 8192},
     {"Qwen3-30B-A3B", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, true, 1e6},
-    {"Mixtral-8x7B", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, false, 1e6}};
+    {"Mixtral-8x7B", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, false, 1e6},
+    {"DeepSeek-V2-Lite", "deepseek2", 27, 2048, 16, 1, 192, 1408, 64, 6, false, 10000, 2, 10944,
+     512, 64, 128}};
 constexpr int64_t kVocabulary = 128256, kContext = 131072;
 
 struct Random {
@@ -157,24 +162,41 @@ void AddWeights(const ModelShape& m, WeightFormat format, int64_t layers, GgufWr
     const std::string p = absl::StrCat("blk.", i, ".");
     add(p + "attn_norm.weight", vector, {m.dim});
     add(p + "attn_q.weight", format, {m.heads * m.head, m.dim});
-    add(p + "attn_k.weight", format, {m.kv_heads * m.head, m.dim});
-    add(p + "attn_v.weight", format, {m.kv_heads * m.head, m.dim});
-    add(p + "attn_output.weight", format, {m.dim, m.heads * m.head});
+    if (m.latent > 0) {
+      // Blocks of the keys' matrix lie along a head, which may be none of theirs.
+      const int64_t own = m.head - m.turned;
+      const bool whole = own % InfoOf(format).block_elements == 0;
+      add(p + "attn_kv_a_norm.weight", vector, {m.latent});
+      add(p + "attn_kv_a_mqa.weight", format, {m.latent + m.turned, m.dim});
+      add(p + "attn_k_b.weight", whole ? format : WeightFormat::kQ8_0, {m.heads, m.latent, own});
+      add(p + "attn_v_b.weight", format, {m.heads, m.value, m.latent});
+      add(p + "attn_output.weight", format, {m.dim, m.heads * m.value});
+    } else {
+      add(p + "attn_k.weight", format, {m.kv_heads * m.head, m.dim});
+      add(p + "attn_v.weight", format, {m.kv_heads * m.head, m.dim});
+      add(p + "attn_output.weight", format, {m.dim, m.heads * m.head});
+    }
     if (m.heads_normed) {
       add(p + "attn_q_norm.weight", vector, {m.head});
       add(p + "attn_k_norm.weight", vector, {m.head});
     }
     add(p + "ffn_norm.weight", vector, {m.dim});
-    if (m.experts == 0) {
-      add(p + "ffn_gate.weight", format, {m.ffn, m.dim});
-      add(p + "ffn_up.weight", format, {m.ffn, m.dim});
-      add(p + "ffn_down.weight", format, {m.dim, m.ffn});
+    const bool dense = i == 0 && m.dense_ffn > 0;
+    if (m.experts == 0 || dense) {
+      const int64_t ffn = dense ? m.dense_ffn : m.ffn;
+      add(p + "ffn_gate.weight", format, {ffn, m.dim});
+      add(p + "ffn_up.weight", format, {ffn, m.dim});
+      add(p + "ffn_down.weight", format, {m.dim, ffn});
       continue;
     }
     add(p + "ffn_gate_inp.weight", vector, {m.experts, m.dim});
     add(p + "ffn_gate_exps.weight", format, {m.experts, m.ffn, m.dim});
     add(p + "ffn_up_exps.weight", format, {m.experts, m.ffn, m.dim});
     add(p + "ffn_down_exps.weight", format, {m.experts, m.dim, m.ffn});
+    if (m.shared == 0) continue;
+    add(p + "ffn_gate_shexp.weight", format, {m.shared * m.ffn, m.dim});
+    add(p + "ffn_up_shexp.weight", format, {m.shared * m.ffn, m.dim});
+    add(p + "ffn_down_shexp.weight", format, {m.dim, m.shared * m.ffn});
   }
 }
 
@@ -188,19 +210,26 @@ void SetKeys(const ModelShape& m, int64_t layers, GgufWriter* w) {
   count("block_count", layers);
   count("context_length", kContext);
   count("embedding_length", m.dim);
-  count("feed_forward_length", m.ffn);
+  count("feed_forward_length", m.dense_ffn > 0 ? m.dense_ffn : m.ffn);
   count("attention.head_count", m.heads);
   count("attention.head_count_kv", m.kv_heads);
-  count("attention.key_length", m.head);
-  count("attention.value_length", m.head);
+  count("attention.key_length", m.latent > 0 ? m.latent + m.turned : m.head);
+  count("attention.value_length", m.latent > 0 ? m.latent : m.head);
+  if (m.latent > 0) {
+    count("attention.key_length_mla", m.head);
+    count("attention.value_length_mla", m.value);
+    count("attention.kv_lora_rank", m.latent);
+  }
   w->Set(key("attention.layer_norm_rms_epsilon"), 1e-5f);
   w->Set(key("rope.freq_base"), static_cast<float>(m.rope_base));
-  count("rope.dimension_count", m.head);
+  count("rope.dimension_count", m.latent > 0 ? m.turned : m.head);
   count("vocab_size", kVocabulary);
   if (m.experts == 0) return;
   count("expert_count", m.experts);
   count("expert_used_count", m.used);
   count("expert_feed_forward_length", m.ffn);
+  count("expert_shared_count", m.shared);
+  if (m.dense_ffn > 0) count("leading_dense_block_count", 1);
 }
 
 const ModelShape* ShapeNamed(const std::string& name) {

@@ -94,6 +94,7 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
         .Count("heads", c.heads)
         .Count("head_dim", c.head_dim)
         .Count("key_heads", c.kv_heads)
+        .Count("latent", c.latent)
         .Count("window", c.window)
         .Count("vocabulary", c.vocabulary)
         .Count("tokens", model.tokenizer->size())
@@ -117,7 +118,9 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
          absl::StrCat(c.experts, " of ", c.expert_ffn, ", ", c.experts_used, " for a token",
                       c.shared_ffn > 0 ? absl::StrCat(", one shared of ", c.shared_ffn) : ""));
   }
-  line("heads", absl::StrCat(c.heads, " of ", c.head_dim, ", ", c.kv_heads, " for keys",
+  line("heads", absl::StrCat(c.heads, " of ", c.head_dim, ", ",
+                             c.latent > 0 ? absl::StrCat("keys and values of ", c.latent)
+                                          : absl::StrCat(c.kv_heads, " for keys"),
                              c.window > 0 ? absl::StrCat(", window ", c.window) : ""));
   line("vocabulary", absl::StrCat(c.vocabulary, ", ", model.tokenizer->size(), " tokens"));
   line("weights", absl::StrCat(ShowBytes(static_cast<double>(model.bytes_stored)), ", most in ",

@@ -63,8 +63,16 @@ absl::Status ReadYarn(const Reader& r, double factor, ModelConfig* c) {
                               ".*': yarn wants a factor, an original_context_length and an "
                               "attn_factor above 0, and yarn_beta_fast > yarn_beta_slow > 0"));
   }
-  c->rope_magnitude *= magnitude;
-  if (under != 0) c->rope_magnitude /= Sharper(factor, under);
+  if (c->latent > 0 && under != 0) {
+    // Such files have a tenth of what others have. Scores are sharper, and angles are as they are:
+    // what these would be multiplied by is the same for all models that are published.
+    constexpr double kTenth = 0.1;
+    c->rope_magnitude = magnitude;
+    SharpenScores(Sharper(factor, under / kTenth), c);
+  } else {
+    c->rope_magnitude *= magnitude;
+    if (under != 0) c->rope_magnitude /= Sharper(factor, under);
+  }
   ASSIGN_OR_RETURN(c->sharpness, r.Number("attention.temperature_scale", 0));
   c->sharper_every = trained;
   return absl::OkStatus();
@@ -76,12 +84,6 @@ absl::Status ReadLongRope(const Reader& r, ModelConfig* c) {
   const double own =
       LongMagnitude(static_cast<double>(c->context), static_cast<double>(c->rope_trained));
   ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("rope.scaling.attn_factor", own));
-  return absl::OkStatus();
-}
-
-absl::Status ReadRope(const Reader& r, ModelConfig* c) {
-  ASSIGN_OR_RETURN(c->rope_base, r.Number("rope.freq_base", 10000));
-  ASSIGN_OR_RETURN(c->rotated, r.Int("rope.dimension_count", c->head_dim));
   return absl::OkStatus();
 }
 
@@ -136,7 +138,59 @@ absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig
   ASSIGN_OR_RETURN(c->experts_used, r.Int("expert_used_count"));
   ASSIGN_OR_RETURN(c->expert_ffn, r.Int("expert_feed_forward_length", c->ffn));
   ASSIGN_OR_RETURN(c->shared_ffn, r.Int("expert_shared_feed_forward_length", 0));
-  c->experts_renormed = known.renormed;
+  if (c->shared_ffn == 0) {
+    ASSIGN_OR_RETURN(const int64_t shared, r.Int("expert_shared_count", 0));
+    RETURN_IF_ERROR(ShareExperts(shared, r.m.file(), c));
+  }
+  ASSIGN_OR_RETURN(const std::optional<bool> renormed, r.m.Bool(r.Key("expert_weights_norm")));
+  c->experts_renormed = renormed.value_or(known.renormed);
+  ASSIGN_OR_RETURN(c->experts_scale, r.Number("expert_weights_scale", 1));
+  if (c->experts_scale == 0) c->experts_scale = 1;  // as some files say that there is none
+  ASSIGN_OR_RETURN(c->expert_groups, r.Int("expert_group_count", 1));
+  ASSIGN_OR_RETURN(c->expert_groups_used, r.Int("expert_group_used_count", c->expert_groups));
+  using Gating = ModelConfig::Gating;
+  constexpr int64_t kUnsaid = 0, kSigmoid = 2, kSoftmaxOfChosen = 3;
+  ASSIGN_OR_RETURN(const int64_t gating, r.Int("expert_gating_func", kUnsaid));
+  c->gating = gating == kSigmoid || (gating == kUnsaid && known.sigmoid) ? Gating::kSigmoid
+                                                                         : Gating::kSoftmax;
+  if (gating == kUnsaid && known.choice_biased) c->gating = Gating::kByBias;
+  if (gating == kSoftmaxOfChosen) c->experts_renormed = true;
+  if (gating < kUnsaid || gating > kSoftmaxOfChosen) {
+    return r.Bad(absl::StrCat("key '", r.Key("expert_gating_func"), "' is ", gating,
+                              "; 1, 2 and 3, which are softmax, sigmoid and softmax of those "
+                              "chosen, are known"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadHeads(const Reader& r, ModelConfig* c) {
+  if (r.m.Find(r.Key("attention.key_length")) == nullptr && c->dim % c->heads != 0) {
+    return r.Bad(
+        absl::StrCat("the embedding length ", c->dim, " is no multiple of ", c->heads, " heads"));
+  }
+  ASSIGN_OR_RETURN(c->head_dim, r.Int("attention.key_length", c->dim / c->heads));
+  ASSIGN_OR_RETURN(const int64_t value_dim, r.Int("attention.value_length", c->head_dim));
+  if (value_dim != c->head_dim) {
+    return r.Bad(absl::StrCat("heads have ", c->head_dim, " keys and ", value_dim,
+                              " values; only equal ones are known"));
+  }
+  ASSIGN_OR_RETURN(c->rotated, r.Int("rope.dimension_count", c->head_dim));
+  return absl::OkStatus();
+}
+
+// Heads whose keys and values are made of one vector a position. Newer files have as lengths of
+// keys and values what is kept, and those of a head under other names.
+absl::Status ReadLatent(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->latent, r.Int("attention.kv_lora_rank"));
+  if (c->latent == 0)
+    return r.Bad(absl::StrCat("key '", r.Key("attention.kv_lora_rank"), "' is 0"));
+  ASSIGN_OR_RETURN(c->query_rank, r.Int("attention.q_lora_rank", 0));
+  const bool newer = r.m.Find(r.Key("attention.key_length_mla")) != nullptr;
+  ASSIGN_OR_RETURN(c->head_dim, r.Int(newer ? "attention.key_length_mla" : "attention.key_length"));
+  ASSIGN_OR_RETURN(c->value_dim,
+                   r.Int(newer ? "attention.value_length_mla" : "attention.value_length"));
+  ASSIGN_OR_RETURN(c->rotated, r.Int("rope.dimension_count"));
+  c->kv_heads = 1;
   return absl::OkStatus();
 }
 
@@ -171,6 +225,10 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
 
 double Sharper(double factor, double by) {
   return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1;
+}
+
+void SharpenScores(double sharper, ModelConfig* c) {
+  c->score_scale = sharper * sharper / std::sqrt(static_cast<double>(c->head_dim));
 }
 
 double LongMagnitude(double context, double trained) {
@@ -232,6 +290,11 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   c.attention_biased = c.ffn_biased = known->all_biased;
   c.gate_limit = known->gate_limit;
   ASSIGN_OR_RETURN(c.layers, r.Int("block_count"));
+  ASSIGN_OR_RETURN(c.predicting_layers, r.Int("nextn_predict_layers", 0));
+  if (c.predicting_layers < 0 || (c.predicting_layers > 0 && c.predicting_layers >= c.layers)) {
+    return r.Bad(absl::StrCat("key '", r.Key("nextn_predict_layers"), "' is ", c.predicting_layers,
+                              " of ", c.layers, " layers"));
+  }
   ASSIGN_OR_RETURN(c.dim, r.Int("embedding_length"));
   ASSIGN_OR_RETURN(c.context, r.Int("context_length"));
   ASSIGN_OR_RETURN(c.ffn, r.EachLayer("feed_forward_length", c.layers));
@@ -249,23 +312,15 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   if (c.heads <= 0) {
     return r.Bad(absl::StrCat("key '", r.Key("attention.head_count"), "' is ", c.heads));
   }
-  if (m.Find(r.Key("attention.key_length")) == nullptr && c.dim % c.heads != 0) {
-    return r.Bad(
-        absl::StrCat("the embedding length ", c.dim, " is no multiple of ", c.heads, " heads"));
-  }
-  ASSIGN_OR_RETURN(c.head_dim, r.Int("attention.key_length", c.dim / c.heads));
-  ASSIGN_OR_RETURN(const int64_t value_dim, r.Int("attention.value_length", c.head_dim));
-  if (value_dim != c.head_dim) {
-    return r.Bad(absl::StrCat("heads have ", c.head_dim, " keys and ", value_dim,
-                              " values; only equal ones are known"));
-  }
+  c.layers -= c.predicting_layers;
+  RETURN_IF_ERROR(known->latent ? ReadLatent(r, &c) : ReadHeads(r, &c));
   ASSIGN_OR_RETURN(const double clamp, r.Number("attention.clamp_kqv", 0));
   if (clamp != 0) {
     return r.Bad(absl::StrCat("key '", r.Key("attention.clamp_kqv"), "' is ", clamp,
                               "; queries, keys and values that are clamped are not known"));
   }
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size", 0));
-  RETURN_IF_ERROR(ReadRope(r, &c));
+  ASSIGN_OR_RETURN(c.rope_base, r.Number("rope.freq_base", 10000));
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, m.file()));  // before sizes are used
   RETURN_IF_ERROR(ReadLayerKinds(r, *known, &c));
@@ -275,12 +330,63 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   return c;
 }
 
+namespace {
+
+constexpr int64_t kMaxLayers = 4096, kMaxDim = int64_t{1} << 20, kMaxContext = int64_t{1} << 28,
+                  kMaxExperts = 1 << 16;
+
+absl::Status CheckWithin(const std::string& file, const char* what, int64_t value, int64_t least,
+                         int64_t most) {
+  if (least <= value && value <= most) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(file, ": ", what, " is ", value, "; ", least, " to ", most, " may be"));
+}
+
+absl::Status CheckLatent(const ModelConfig& c, const std::string& file) {
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the length of what is kept of a position", c.latent, 1, kMaxDim));
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the length of what queries are made of", c.query_rank, 0, kMaxDim));
+  RETURN_IF_ERROR(CheckWithin(file, "the length of a head's values", c.value_dim, 1, kMaxDim));
+  return CheckWithin(file, "the number of elements of a head that turn", c.rotated, 2,
+                     c.head_dim - 1);
+}
+
+absl::Status CheckExperts(const ModelConfig& c, const std::string& file) {
+  const int64_t most = kMaxDim * 8;
+  RETURN_IF_ERROR(CheckWithin(file, "the number of experts", c.experts, 0, kMaxExperts));
+  if (c.experts == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the number of experts for a token", c.experts_used, 1, c.experts));
+  RETURN_IF_ERROR(CheckWithin(file, "the feed-forward length of an expert", c.expert_ffn, 1, most));
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the feed-forward length of the shared expert", c.shared_ffn, 0, most));
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the number of groups of experts", c.expert_groups, 1, c.experts));
+  RETURN_IF_ERROR(CheckWithin(file, "the number of groups of experts for a token",
+                              c.expert_groups_used, 1, c.expert_groups));
+  if (c.experts % c.expert_groups != 0) {
+    return absl::DataLossError(absl::StrCat(file, ": ", c.experts, " experts are no ",
+                                            c.expert_groups, " groups of equal size"));
+  }
+  return CheckWithin(file, "the number of experts for a token", c.experts_used, 1,
+                     c.experts / c.expert_groups * c.expert_groups_used);
+}
+
+}  // namespace
+
+absl::Status ShareExperts(int64_t count, const std::string& file, ModelConfig* c) {
+  RETURN_IF_ERROR(CheckWithin(file, "the number of shared experts", count, 0, kMaxExperts));
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the feed-forward length of an expert", c->expert_ffn, 1, kMaxDim * 8));
+  c->shared_ffn = count * c->expert_ffn;
+  return absl::OkStatus();
+}
+
 absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
   const auto bad = [&](const auto&... parts) {
     return absl::DataLossError(absl::StrCat(file, ": ", parts...));
   };
-  constexpr int64_t kMaxLayers = 4096, kMaxDim = int64_t{1} << 20, kMaxContext = int64_t{1} << 28,
-                    kMaxExperts = 1 << 16;
   const struct {
     const char* what;
     int64_t value, most;
@@ -291,18 +397,9 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
                 {"the length of a head", c.head_dim, kMaxDim},
                 {"the feed-forward length", c.ffn, kMaxDim * 8},
                 {"the context length", c.context, kMaxContext}};
-  const auto within = [&](const char* what, int64_t value, int64_t least, int64_t most) {
-    if (least <= value && value <= most) return absl::OkStatus();
-    return bad(what, " is ", value, "; ", least, " to ", most, " may be");
-  };
-  for (const auto& n : counts) RETURN_IF_ERROR(within(n.what, n.value, 1, n.most));
-  RETURN_IF_ERROR(within("the number of experts", c.experts, 0, kMaxExperts));
-  if (c.experts > 0) {
-    RETURN_IF_ERROR(within("the number of experts for a token", c.experts_used, 1, c.experts));
-    RETURN_IF_ERROR(within("the feed-forward length of an expert", c.expert_ffn, 1, kMaxDim * 8));
-    RETURN_IF_ERROR(
-        within("the feed-forward length of the shared expert", c.shared_ffn, 0, kMaxDim * 8));
-  }
+  for (const auto& n : counts) RETURN_IF_ERROR(CheckWithin(file, n.what, n.value, 1, n.most));
+  RETURN_IF_ERROR(CheckExperts(c, file));
+  if (c.latent != 0) RETURN_IF_ERROR(CheckLatent(c, file));
   if (c.heads % c.kv_heads != 0) {
     return bad(c.heads, " heads are no multiple of ", c.kv_heads, " key heads");
   }
@@ -327,6 +424,7 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
       {"the scale of the embedding", c.embedding_scale},
       {"the scale of what layers add", c.residual_scale},
       {"the scale of the logits", c.logit_scale},
+      {"the scale of the experts' shares", c.experts_scale},
       {"the magnitude of rotary positions", c.rope_magnitude},
       {"the scale of the scores", c.score_scale},
       {"the cap of the scores", c.score_cap},
@@ -336,7 +434,7 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
       {"the base of rotary positions in layers with a window", c.local_rope_base}};
   for (size_t i = 0; i < std::size(scales); ++i) {
     const auto& [what, value] = scales[i];
-    const bool may_be_none = i >= 4;
+    const bool may_be_none = i >= 5;
     if (std::isfinite(value) && (value > 0 || (may_be_none && value == 0))) continue;
     return bad(what, " is ", value, ", not a number above 0");
   }

@@ -37,6 +37,8 @@ struct ModelConfig {
   bool output_apart = false;   // the file says that the output is not the embedding
   bool attention_biased = false, ffn_biased = false;  // says that these products add biases
 
+  bool heads_normed = false;  // each head of the queries and keys is, whatever the architecture
+
   // What is multiplied by, and what bounds: a cap c is c * tanh(x / c); 0: none.
   double embedding_scale = 1, residual_scale = 1, logit_scale = 1;
   double score_scale = 0;  // 0: 1 / sqrt(head_dim)
@@ -47,11 +49,24 @@ struct ModelConfig {
   double sharpness = 0;
   int64_t sharper_every = 0;
 
+  // Where keys and values of all heads are made of one vector a position, its length; keys end in
+  // `rotated` numbers more that all heads share, and only these turn. 0: each head has its own.
+  int64_t latent = 0;
+  int64_t query_rank = 0;  // there: of what queries are made; 0: of what attention reads
+  int64_t value_dim = 0;   // there: of a head's values
+
   double gate_limit = 0;  // 0: gates are SiLU or GELU; else as transformer.cc says
   // Layers with a router send each token to experts_used of so many feed-forward parts of their
   // own, and to a shared one of shared_ffn columns, if that is not 0.
   int64_t experts = 0, experts_used = 0, expert_ffn = 0, shared_ffn = 0;
   bool experts_renormed = false;  // the shares of those that are used sum to 1
+  double experts_scale = 1;       // by which their shares are multiplied then
+  // What a logit of the router is as a share: a part of a softmax, or its sigmoid. Where a file
+  // does not say, those with a bias of the choice mean the latter.
+  enum class Gating { kSoftmax, kSigmoid, kByBias } gating = Gating::kSoftmax;
+  // Only experts of the best so many groups are chosen; 1 group: all may be.
+  int64_t expert_groups = 1, expert_groups_used = 1;
+  int64_t predicting_layers = 0;  // after the others, which guess tokens further on: passed over
 
   int64_t turned() const { return rotated == 0 ? head_dim : rotated; }
   int64_t WindowOf(size_t layer) const {
@@ -91,6 +106,10 @@ struct Architecture {
   bool multipliers = false;          // config.json has some, with the names of Granite's
   bool renormed = false;             // see experts_renormed; of files that do not say
   bool norm_topk_prob = false;       // config.json says so, by this name
+  bool latent = false;               // see ModelConfig
+  bool sigmoid = false;              // see Gating, the same
+  bool choice_biased = false;        // kByBias, of GGUF files that do not say
+  bool may_norm_heads = false;       // config.json says by use_qk_norm whether heads are normed
   bool tied = false;                 // the output is the embedding unless config.json says no
   bool windowed = false;             // config.json need not say that it uses its window
   bool turned_by_window = false;     // where there is one, layers without go without positions
@@ -122,6 +141,11 @@ struct Yarn {
 bool Stretch(const Yarn& yarn, ModelConfig* config);
 // What cosine and sine are multiplied by where positions are stretched by `factor`.
 double Sharper(double factor, double by = 1);
+
+// What scores are multiplied by so that both queries and keys are `sharper` times as long.
+void SharpenScores(double sharper, ModelConfig* config);
+// Experts that every token goes through are as one of so many times the columns.
+absl::Status ShareExperts(int64_t count, const std::string& file, ModelConfig* config);
 
 // How much longer contexts than the trained one turn, where the file gives divisors for both.
 double LongMagnitude(double context, double trained);

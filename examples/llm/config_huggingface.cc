@@ -100,6 +100,7 @@ absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
   if (over != 0 && under != 0) {
     c->rope_magnitude = Sharper(yarn.factor, over) / Sharper(yarn.factor, under);
   }
+  if (c->latent > 0 && under != 0) SharpenScores(Sharper(yarn.factor, under), c);
   ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("attention_factor", c->rope_magnitude));
   ASSIGN_OR_RETURN(c->sharpness, r.Number("llama_4_scaling_beta", 0));
   c->sharper_every = static_cast<int64_t>(std::min(yarn.trained, 0x1p40));
@@ -152,6 +153,7 @@ absl::Status ReadRopeBase(const Reader& r, const Architecture& known,
     return r.Bad("key 'partial_rotary_factor' is ", part, "; above 0 and at most 1 is allowed");
   }
   c->rotated = static_cast<int64_t>(static_cast<double>(c->head_dim) * part);
+  ASSIGN_OR_RETURN(c->rotated, r.Int("rotary_dim", c->rotated));
   if (known.local_rope_base == 0 && !known.local_unstretched) return absl::OkStatus();
   const double own = known.local_unstretched ? c->rope_base : known.local_rope_base;
   ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", own));
@@ -270,18 +272,76 @@ absl::Status ReadUnturned(const Reader& r, const Architecture& known, ModelConfi
                c->layers, " layers");
 }
 
+// How many layers after the others guess further tokens: they are not used.
+absl::Status ReadPredicting(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->predicting_layers, r.Int("num_nextn_predict_layers", 0));
+  return c->predicting_layers >= 0
+             ? absl::OkStatus()
+             : r.Bad("key 'num_nextn_predict_layers' is ", c->predicting_layers);
+}
+
+// Heads whose keys and values are made of one vector a position.
+absl::Status ReadLatent(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->latent, r.Int("kv_lora_rank"));
+  if (c->latent == 0) return r.Bad("key 'kv_lora_rank' is 0");
+  ASSIGN_OR_RETURN(c->query_rank, r.Int("q_lora_rank", 0));
+  ASSIGN_OR_RETURN(c->value_dim, r.Int("v_head_dim"));
+  ASSIGN_OR_RETURN(c->rotated, r.Int("qk_rope_head_dim"));
+  ASSIGN_OR_RETURN(const int64_t own, r.Int("qk_nope_head_dim"));
+  constexpr int64_t kMost = 1 << 20;
+  for (const int64_t part : {own, c->rotated}) {
+    if (part < 1 || part > kMost) {
+      return r.Bad("keys 'qk_nope_head_dim' and 'qk_rope_head_dim' are ", own, " and ", c->rotated,
+                   "; 1 to ", kMost, " may be");
+    }
+  }
+  c->head_dim = own + c->rotated;
+  c->kv_heads = 1;
+  ASSIGN_OR_RETURN(c->rope_interleaved, r.Bool("rope_interleave", c->rope_interleaved));
+  return absl::OkStatus();
+}
+
+// How a router's logits become shares.
+absl::Status ReadGating(const Reader& r, const Architecture& known, ModelConfig* c) {
+  using Gating = ModelConfig::Gating;
+  c->gating = known.sigmoid ? Gating::kSigmoid : Gating::kSoftmax;
+  if (const std::optional<Json> scores = r.Find("scoring_func")) {
+    const std::optional<std::string> name = scores->String();
+    if (name != "softmax" && name != "sigmoid") {
+      return r.Wrong("scoring_func", *scores, "\"softmax\" or \"sigmoid\"");
+    }
+    c->gating = name == "sigmoid" ? Gating::kSigmoid : Gating::kSoftmax;
+  }
+  ASSIGN_OR_RETURN(c->experts_scale, r.Number("routed_scaling_factor", 1));
+  // Files of V2 have groups also where all experts may be chosen.
+  const std::optional<Json> method = r.Find("topk_method");
+  if (method && method->String() == "greedy") return absl::OkStatus();
+  ASSIGN_OR_RETURN(c->expert_groups, r.Int("n_group", 1));
+  ASSIGN_OR_RETURN(c->expert_groups_used, r.Int("topk_group", c->expert_groups));
+  return absl::OkStatus();
+}
+
 absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig* c) {
-  const char* const count = r.Find("num_experts") ? "num_experts" : "num_local_experts";
+  const char* count = "num_local_experts";
+  for (const char* name : {"num_experts", "n_routed_experts", "moe_num_experts"}) {
+    if (r.Find(name)) count = name;
+  }
   ASSIGN_OR_RETURN(c->experts, r.Int(count, 0));
   if (c->experts == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(c->experts_used, r.Int("num_experts_per_tok"));
+  ASSIGN_OR_RETURN(c->experts_used, r.Int(r.Find("moe_k") ? "moe_k" : "num_experts_per_tok"));
   ASSIGN_OR_RETURN(c->expert_ffn, r.Int("moe_intermediate_size", c->ffn));
   ASSIGN_OR_RETURN(c->shared_ffn, r.Int("shared_expert_intermediate_size", 0));
+  if (c->shared_ffn == 0) {
+    const char* const shared =
+        r.Find("moe_num_shared_experts") ? "moe_num_shared_experts" : "n_shared_experts";
+    ASSIGN_OR_RETURN(const int64_t shared_count, r.Int(shared, 0));
+    RETURN_IF_ERROR(ShareExperts(shared_count, r.file, c));
+  }
   c->experts_renormed = known.renormed;
   if (known.norm_topk_prob) {
     ASSIGN_OR_RETURN(c->experts_renormed, r.Bool("norm_topk_prob", false));
   }
-  return absl::OkStatus();
+  return ReadGating(r, known, c);
 }
 
 // By what the model multiplies, and what bounds.
@@ -350,7 +410,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
                                                  : "layer_norm_eps";
   ASSIGN_OR_RETURN(c.norm_eps, r.Number(epsilon));
   if (c.heads <= 0) return r.Bad("key 'num_attention_heads' is ", c.heads);
-  if (!r.Find("head_dim") && c.dim % c.heads != 0) {
+  if (!known->latent && !r.Find("head_dim") && c.dim % c.heads != 0) {
     return r.Bad("the hidden_size ", c.dim, " is no multiple of ", c.heads, " heads");
   }
   ASSIGN_OR_RETURN(c.head_dim, r.Int("head_dim", c.dim / c.heads));
@@ -374,7 +434,12 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   if (const std::optional<Json> clip = r.Find("clip_qkv"))
     return r.Wrong("clip_qkv", *clip, "null");
   ASSIGN_OR_RETURN(const bool queries_normed, r.Bool("use_qk_norm", false));
-  if (queries_normed) return r.Bad("key 'use_qk_norm' is true, which is not known");
+  if (queries_normed && !known->may_norm_heads) {
+    return r.Bad("key 'use_qk_norm' is true, which is not known");
+  }
+  c.heads_normed = queries_normed;
+  if (known->latent) RETURN_IF_ERROR(ReadLatent(r, &c));
+  RETURN_IF_ERROR(ReadPredicting(r, &c));
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used
   RETURN_IF_ERROR(ReadWindow(r, *known, &c));

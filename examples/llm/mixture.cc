@@ -2,6 +2,7 @@
 #include "examples/llm/mixture.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "graph/index_math.h"
 
@@ -21,13 +22,41 @@ int64_t RowsOfBlock(int64_t shares, int64_t experts) {
 // is not asked whether it is there.
 Tensor Below(const Tensor& numbers, int64_t n) { return numbers.Contiguous().Clip(0, n - 1); }
 
+// What experts are chosen by, -inf where their group is none of the best.
+Tensor InBestGroups(const Tensor& choice, const Router& router) {
+  if (router.groups_used >= router.groups) return choice;
+  const int64_t tokens = choice.size(0), experts = choice.size(1), groups = router.groups;
+  const int64_t size = experts / groups, best = router.sigmoid ? std::min<int64_t>(2, size) : 1;
+  const Tensor in_groups = choice.Reshape({tokens, groups, size});
+  const Tensor good = in_groups.TopK(best).values.Sum({-1});
+  const Tensor chosen = good.TopK(router.groups_used).indices;  // [tokens, groups_used]
+  const Tensor among =
+      (chosen.Unsqueeze(-1) == Tensor::Arange(groups, kInt32)).Any({1});  // [tokens, groups]
+  return Where(among.Unsqueeze(-1), in_groups, -std::numeric_limits<float>::infinity())
+      .Reshape({tokens, experts});
+}
+
 }  // namespace
 
-Routes Route(const Tensor& logits, int64_t used, bool renormed) {
-  const auto [values, indices] = logits.TopK(used);
-  const Tensor shares =
-      renormed ? values.Softmax() : (values - logits.LogSumExp({-1}, /*keepdim=*/true)).Exp();
-  return {indices.Cast(kInt32).Contiguous(), shares};
+Routes Route(const Tensor& logits, const Router& router) {
+  const auto scaled = [&](const Tensor& shares) {
+    return router.scale == 1 ? shares : shares * router.scale;
+  };
+  if (!router.sigmoid && !router.bias) {  // a greater logit is a greater share
+    const auto [values, indices] = InBestGroups(logits, router).TopK(router.used);
+    const Tensor shares = router.renormed
+                              ? values.Softmax()
+                              : (values - logits.LogSumExp({-1}, /*keepdim=*/true)).Exp();
+    return {indices.Cast(kInt32).Contiguous(), scaled(shares)};
+  }
+  const Tensor all = (router.sigmoid ? logits.Sigmoid() : logits.Softmax()).Contiguous();
+  const Tensor choice = router.bias ? all + router.bias : all;
+  const Tensor experts =
+      InBestGroups(choice, router).TopK(router.used).indices.Cast(kInt32).Contiguous();
+  Tensor shares = all.Gather(-1, experts);
+  constexpr double kLeast = 1e-20;  // so that shares that are all 0 stay so
+  if (router.renormed) shares = shares / (shares.Sum({-1}, /*keepdim=*/true) + kLeast);
+  return {experts, scaled(shares)};
 }
 
 ExpertBlocks BlocksOf(const Routes& routes, int64_t experts) {

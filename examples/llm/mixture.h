@@ -14,9 +14,19 @@ struct Routes {
   Tensor experts;  // i32 [T, used]
   Tensor shares;   // f32 [T, used]
 };
-// The `used` experts of greatest logit, [T, experts]; shares are those of a softmax over all, or,
-// renormed, over these.
-Routes Route(const Tensor& logits, int64_t used, bool renormed);
+// How a router chooses.
+struct Router {
+  int64_t used = 1;       // so many experts
+  bool renormed = false;  // their shares sum to 1, or else are as large as they are among all
+  bool sigmoid = false;   // shares are sigmoids of the logits, or else a softmax
+  Tensor bias = {};       // [experts]: added to the shares where experts are chosen
+  // Only experts of the best so many groups are chosen; a group is as good as its best expert, or,
+  // by sigmoids, as its best two together.
+  int64_t groups = 1, groups_used = 1;
+  double scale = 1;  // of the shares
+};
+// Of logits [T, experts].
+Routes Route(const Tensor& logits, const Router& router);
 
 // The rows [blocks, rows] of a batch of products.
 struct ExpertBlocks {

@@ -1,284 +1,56 @@
-// Weights by their names in files, each checked against the shape that the configuration wants.
+// Which weights a layer has, and what else a model is made of.
 #include "examples/llm/model.h"
 
 #include <map>
 
-#include "absl/container/flat_hash_set.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
+#include "examples/llm/weight_names.h"
+#include "examples/llm/weight_taker.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
 namespace {
 
-// What a weight is called: in GGUF files, and in safetensors as Hugging Face's classes name it, of
-// which some have other names.
-struct Names {
-  const char* gguf[2];
-  const char* hugging_face[2];
-};
-#define LAYER "model.layers.N."
-constexpr Names kEmbedding = {{"token_embd.weight"}, {"model.embed_tokens.weight"}};
-constexpr Names kOutput = {{"output.weight"}, {"lm_head.weight"}};
-constexpr Names kNorm = {{"output_norm.weight"}, {"model.norm.weight"}};
-constexpr Names kNormBias = {{"output_norm.bias"}, {"model.norm.bias"}};
-constexpr Names kRopeDivisors = {{"rope_freqs.weight"}, {"rope_freqs.weight"}};
-constexpr Names kShortDivisors = {{"rope_factors_short.weight"}, {}};
-constexpr Names kLongDivisors = {{"rope_factors_long.weight"}, {}};
-constexpr Names kAttentionNorm = {{"blk.N.attn_norm.weight"}, {LAYER "input_layernorm.weight"}};
-constexpr Names kFfnNorm = {{"blk.N.ffn_norm.weight", "blk.N.post_attention_norm.weight"},
-                            {LAYER "post_attention_layernorm.weight"}};
-// Where what is added is normed as well, one is called otherwise.
-constexpr Names kFfnNormOfFour = {
-    {"blk.N.ffn_norm.weight"},
-    {LAYER "pre_feedforward_layernorm.weight", LAYER "post_attention_layernorm.weight"}};
-constexpr Names kAttentionPostNorm = {
-    {"blk.N.post_attention_norm.weight"},
-    {LAYER "post_self_attn_layernorm.weight", LAYER "post_attention_layernorm.weight"}};
-constexpr Names kFfnPostNorm = {
-    {"blk.N.post_ffw_norm.weight"},
-    {LAYER "post_feedforward_layernorm.weight", LAYER "post_mlp_layernorm.weight"}};
-constexpr Names kAttentionNormBias = {{"blk.N.attn_norm.bias"}, {LAYER "input_layernorm.bias"}};
-constexpr Names kFfnNormBias = {{"blk.N.ffn_norm.bias"}, {LAYER "post_attention_layernorm.bias"}};
-constexpr Names kQ = {{"blk.N.attn_q.weight"}, {LAYER "self_attn.q_proj.weight"}};
-constexpr Names kK = {{"blk.N.attn_k.weight"}, {LAYER "self_attn.k_proj.weight"}};
-constexpr Names kV = {{"blk.N.attn_v.weight"}, {LAYER "self_attn.v_proj.weight"}};
-constexpr Names kQkv = {{"blk.N.attn_qkv.weight"}, {LAYER "self_attn.qkv_proj.weight"}};
-constexpr Names kO = {{"blk.N.attn_output.weight"}, {LAYER "self_attn.o_proj.weight"}};
-constexpr Names kQBias = {{"blk.N.attn_q.bias"}, {LAYER "self_attn.q_proj.bias"}};
-constexpr Names kKBias = {{"blk.N.attn_k.bias"}, {LAYER "self_attn.k_proj.bias"}};
-constexpr Names kVBias = {{"blk.N.attn_v.bias"}, {LAYER "self_attn.v_proj.bias"}};
-constexpr Names kOBias = {{"blk.N.attn_output.bias"}, {LAYER "self_attn.o_proj.bias"}};
-constexpr Names kQNorm = {
-    {"blk.N.attn_q_norm.weight"},
-    {LAYER "self_attn.q_norm.weight", LAYER "self_attn.query_layernorm.weight"}};
-constexpr Names kKNorm = {
-    {"blk.N.attn_k_norm.weight"},
-    {LAYER "self_attn.k_norm.weight", LAYER "self_attn.key_layernorm.weight"}};
-constexpr Names kGate = {{"blk.N.ffn_gate.weight"}, {LAYER "mlp.gate_proj.weight"}};
-constexpr Names kUp = {{"blk.N.ffn_up.weight"},
-                       {LAYER "mlp.up_proj.weight", LAYER "mlp.c_fc.weight"}};
-// Files of which the gate is part of another matrix have both under this name.
-constexpr Names kGateUp = {{"blk.N.ffn_up.weight"}, {LAYER "mlp.gate_up_proj.weight"}};
-constexpr Names kDown = {{"blk.N.ffn_down.weight"},
-                         {LAYER "mlp.down_proj.weight", LAYER "mlp.c_proj.weight"}};
-constexpr Names kGateBias = {{"blk.N.ffn_gate.bias"}, {LAYER "mlp.gate_proj.bias"}};
-constexpr Names kUpBias = {{"blk.N.ffn_up.bias"},
-                           {LAYER "mlp.up_proj.bias", LAYER "mlp.c_fc.bias"}};
-constexpr Names kDownBias = {{"blk.N.ffn_down.bias"},
-                             {LAYER "mlp.down_proj.bias", LAYER "mlp.c_proj.bias"}};
-// Experts are in one tensor, or, with an E, each in its own.
-constexpr Names kRouter = {{"blk.N.ffn_gate_inp.weight"},
-                           {LAYER "mlp.gate.weight", LAYER "block_sparse_moe.gate.weight"}};
-constexpr Names kExpertGate = {
-    {"blk.N.ffn_gate_exps.weight", "blk.N.ffn_gate.E.weight"},
-    {LAYER "mlp.experts.E.gate_proj.weight", LAYER "block_sparse_moe.experts.E.w1.weight"}};
-constexpr Names kExpertUp = {
-    {"blk.N.ffn_up_exps.weight", "blk.N.ffn_up.E.weight"},
-    {LAYER "mlp.experts.E.up_proj.weight", LAYER "block_sparse_moe.experts.E.w3.weight"}};
-constexpr Names kExpertDown = {
-    {"blk.N.ffn_down_exps.weight", "blk.N.ffn_down.E.weight"},
-    {LAYER "mlp.experts.E.down_proj.weight", LAYER "block_sparse_moe.experts.E.w2.weight"}};
-constexpr Names kRouterBias = {{"blk.N.ffn_gate_inp.bias"}, {LAYER "mlp.router.bias"}};
-constexpr Names kExpertGateBias = {{"blk.N.ffn_gate_exps.bias"}, {}};
-constexpr Names kExpertUpBias = {{"blk.N.ffn_up_exps.bias"}, {}};
-constexpr Names kExpertDownBias = {{"blk.N.ffn_down_exps.bias"},
-                                   {LAYER "mlp.experts.down_proj_bias"}};
-constexpr Names kSinks = {{"blk.N.attn_sinks.weight"}, {LAYER "self_attn.sinks"}};
-// Granite has gates and ups in one tensor, gpt-oss as well, whose matrices are transposed and of
-// which the gates and ups take turns.
-constexpr Names kRouterOfJoined = {{}, {LAYER "block_sparse_moe.router.layer.weight"}};
-constexpr Names kExpertGateUp = {{}, {LAYER "block_sparse_moe.input_linear.weight"}};
-constexpr Names kRouterOfTurned = {{}, {LAYER "mlp.router.weight"}};
-constexpr Names kExpertGateUpTurned = {{}, {LAYER "mlp.experts.gate_up_proj"}};
-constexpr Names kExpertGateUpNibbles = {{}, {LAYER "mlp.experts.gate_up_proj_blocks"}};
-constexpr Names kExpertGateUpExponents = {{}, {LAYER "mlp.experts.gate_up_proj_scales"}};
-constexpr Names kExpertGateUpBias = {{}, {LAYER "mlp.experts.gate_up_proj_bias"}};
-constexpr Names kExpertDownTurned = {{}, {LAYER "mlp.experts.down_proj"}};
-constexpr Names kExpertDownNibbles = {{}, {LAYER "mlp.experts.down_proj_blocks"}};
-constexpr Names kExpertDownExponents = {{}, {LAYER "mlp.experts.down_proj_scales"}};
-constexpr Names kExpertDownOfJoined = {{}, {LAYER "block_sparse_moe.output_linear.weight"}};
-constexpr Names kSharedGate = {{"blk.N.ffn_gate_shexp.weight"},
-                               {LAYER "mlp.shared_expert.gate_proj.weight"}};
-constexpr Names kSharedUp = {{"blk.N.ffn_up_shexp.weight"},
-                             {LAYER "mlp.shared_expert.up_proj.weight"}};
-constexpr Names kSharedDown = {{"blk.N.ffn_down_shexp.weight"},
-                               {LAYER "mlp.shared_expert.down_proj.weight"}};
-constexpr Names kSharedShare = {{"blk.N.ffn_gate_inp_shexp.weight"},
-                                {LAYER "mlp.shared_expert_gate.weight"}};
-#undef LAYER
+// The matrices that make keys and values of what is kept. The keys' works on the queries, so it has
+// the columns that these have.
+absl::Status ReadLatentUps(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+  const int64_t own = c.head_dim - c.turned();
+  if (t->Find(kKvUp, i) == nullptr && t->gguf) {
+    RETURN_IF_ERROR(t->ReadBatch(kKUp, i, c.heads, c.latent, own, &w->k_up));
+    return t->ReadBatch(kVUp, i, c.heads, c.value_dim, c.latent, &w->v_up);
+  }
+  Matrix both;
+  RETURN_IF_ERROR(t->Read(kKvUp, i, c.heads * (own + c.value_dim), c.latent, &both));
+  const Tensor of_heads = both.stored.Unflatten(0, {c.heads, own + c.value_dim});
+  Tensor keys = of_heads.SliceAxis(1, {0, own});
+  w->v_up = {of_heads.SliceAxis(1, {own, own + c.value_dim}), both.format, both.scale};
+  if (InfoOf(both.format).block_elements > 1) {
+    // Blocks lie along the axis that would have to be the rows.
+    keys = Values(keys, both.format).SwapAxes(1, 2).Cast(kFloat16).Contiguous().Realize();
+    w->k_up = {keys, WeightFormat::kF16, both.scale};
+  } else {
+    w->k_up = {keys.SwapAxes(1, 2), both.format, both.scale};
+  }
+  return absl::OkStatus();
+}
 
-// Takes weights out of a set and remembers which were taken.
-struct Taker {
-  const WeightSet& weights;
-  bool gguf;
-  const std::string& file;
-  bool norms_from_one;
-  absl::flat_hash_set<const Weight*> taken = {};
+absl::Status ReadLatentAttention(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+  const int64_t q = c.heads * c.head_dim;
+  if (c.query_rank > 0) {
+    RETURN_IF_ERROR(t->Read(kQDown, i, c.query_rank, c.dim, &w->q_down));
+    RETURN_IF_ERROR(t->ReadNorm(kQDownNorm, i, c.query_rank, true, &w->q_norm));
+    RETURN_IF_ERROR(t->Read(kQUp, i, q, c.query_rank, &w->q));
+  } else {
+    RETURN_IF_ERROR(t->Read(kQ, i, q, c.dim, &w->q));
+  }
+  RETURN_IF_ERROR(t->Read(kKvDown, i, c.latent + c.turned(), c.dim, &w->kv_down));
+  RETURN_IF_ERROR(t->ReadNorm(kKvDownNorm, i, c.latent, true, &w->k_norm));
+  RETURN_IF_ERROR(ReadLatentUps(t, c, i, w));
+  return t->Read(kO, i, c.dim, c.heads * c.value_dim, &w->o);
+}
 
-  // What it may be called in such files, the usual name first.
-  std::vector<std::string> NamesOf(const Names& names, int64_t layer, int64_t expert) const {
-    std::vector<std::string> out;
-    const auto add = [&](const char* name) {
-      if (name == nullptr) return;
-      out.push_back(absl::StrReplaceAll(
-          name, {{".N.", absl::StrCat(".", layer, ".")}, {".E.", absl::StrCat(".", expert, ".")}}));
-    };
-    for (const char* name : gguf ? names.gguf : names.hugging_face) add(name);
-    return out;
-  }
-  const Weight* Find(const Names& names, int64_t layer, int64_t expert = 0) const {
-    for (const std::string& name : NamesOf(names, layer, expert)) {
-      if (const Weight* w = weights.Find(name)) return w;
-    }
-    return nullptr;
-  }
-  // Null where there is none. What is no numbers but parts of blocks is `bytes`.
-  absl::StatusOr<const Weight*> Optional(const Names& names, int64_t layer,
-                                         const std::vector<int64_t>& shape, int64_t expert = 0,
-                                         bool bytes = false) {
-    const Weight* w = Find(names, layer, expert);
-    if (w == nullptr) return nullptr;
-    const auto bad = [&](const auto&... parts) {
-      return absl::DataLossError(absl::StrCat(w->file ? w->file->path() : file, ": tensor ",
-                                              ShowName(w->name), ": ", parts...));
-    };
-    if (w->shape != shape) {
-      return bad("its shape is ", ShowShape(w->shape), ", and the configuration wants ",
-                 ShowShape(shape));
-    }
-    if (bytes && w->format != WeightFormat::kU8) {
-      return bad("its format is ", InfoOf(w->format).name, "; parts of blocks are U8");
-    }
-    if (!bytes && !CanCompute(w->format)) {
-      return bad("its format is ", InfoOf(w->format).name, "; known are ", ComputableFormats());
-    }
-    if (shape.size() == 1 && InfoOf(w->format).block_elements > 1) {
-      return bad("a vector in ", InfoOf(w->format).name, "; vectors are not quantised");
-    }
-    if (!taken.insert(w).second) return bad("another of this architecture has that name");
-    return w;
-  }
-  absl::StatusOr<const Weight*> Required(const Names& names, int64_t layer,
-                                         const std::vector<int64_t>& shape, int64_t expert = 0,
-                                         bool bytes = false) {
-    ASSIGN_OR_RETURN(const Weight* w, Optional(names, layer, shape, expert, bytes));
-    if (w != nullptr) return w;
-    return absl::DataLossError(absl::StrCat(file, ": tensor ",
-                                            ShowName(NamesOf(names, layer, expert)[0]), " ",
-                                            ShowShape(shape), " is missing"));
-  }
-  // What a matrix's products are multiplied by, which GGUF files have beside it. What its inputs
-  // were divided by on chips that multiply in such formats is passed over.
-  absl::Status ReadScale(const Names& names, int64_t layer, int64_t count, Matrix* to) {
-    if (!gguf) return absl::OkStatus();
-    const std::string base(absl::StripSuffix(NamesOf(names, layer, 0)[0], "weight"));
-    const std::string own = base + "scale", of_input = base + "input_scale";
-    Tensor passed;
-    RETURN_IF_ERROR(Read({{own.c_str()}, {}}, layer, {count}, false, &to->scale));
-    return Read({{of_input.c_str()}, {}}, layer, {count}, false, &passed);
-  }
-  absl::Status Read(const Names& names, int64_t layer, int64_t rows, int64_t columns, Matrix* to) {
-    ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
-    *to = {Stored(*w), w->format};
-    return ReadScale(names, layer, 1, to);
-  }
-  absl::Status Read(const Names& names, int64_t layer, const std::vector<int64_t>& shape,
-                    bool required, Tensor* to) {
-    absl::StatusOr<const Weight*> w =
-        required ? Required(names, layer, shape) : Optional(names, layer, shape);
-    RETURN_IF_ERROR(w.status());
-    if (*w != nullptr) *to = Values(Stored(**w), (*w)->format).Realize();
-    return absl::OkStatus();
-  }
-  absl::Status ReadNorm(const Names& names, int64_t layer, int64_t size, bool required,
-                        Tensor* to) {
-    RETURN_IF_ERROR(Read(names, layer, {size}, required, to));
-    if (*to && norms_from_one && !gguf) *to = (*to + 1).Realize();
-    return absl::OkStatus();
-  }
-  // Matrices that are one in the file, one below the other.
-  absl::Status ReadJoined(const Names& names, int64_t layer, int64_t columns,
-                          absl::Span<const std::pair<int64_t, Matrix*>> parts) {
-    int64_t rows = 0;
-    for (const auto& [own, to] : parts) rows += own;
-    ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
-    Matrix whole;
-    RETURN_IF_ERROR(ReadScale(names, layer, 1, &whole));
-    const uint64_t row_bytes = w->bytes.size() / static_cast<uint64_t>(rows);
-    uint64_t at = 0;
-    for (const auto& [own, to] : parts) {
-      Weight part = *w;
-      part.shape[0] = own;
-      part.bytes = w->bytes.substr(at, static_cast<uint64_t>(own) * row_bytes);
-      part.offset += at;
-      at += part.bytes.size();
-      *to = {Stored(part), part.format, whole.scale};
-    }
-    return absl::OkStatus();
-  }
-  // Of all experts: one tensor, or those of each, which are brought together.
-  absl::Status ReadExperts(const Names& names, int64_t layer, int64_t experts, int64_t rows,
-                           int64_t columns, Matrix* to) {
-    if (experts == 1 || Find(names, layer, 0) == Find(names, layer, 1)) {
-      ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {experts, rows, columns}));
-      *to = {Stored(*w), w->format};
-      RETURN_IF_ERROR(ReadScale(names, layer, experts, to));
-      if (to->scale) to->scale = to->scale.Reshape({experts, 1, 1}).Realize();
-      return absl::OkStatus();
-    }
-    std::string bytes;
-    Weight all;
-    for (int64_t e = 0; e < experts; ++e) {
-      ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}, e));
-      if (e > 0 && w->format != all.format) {
-        return absl::DataLossError(absl::StrCat(
-            file, ": tensor ", ShowName(w->name), ": its format is ", InfoOf(w->format).name,
-            ", and that of the experts before it ", InfoOf(all.format).name));
-      }
-      all.format = w->format;
-      absl::StrAppend(&bytes, w->bytes);
-    }
-    all.shape = {experts, rows, columns};
-    all.bytes = bytes;
-    *to = {Stored(all), all.format};
-    return absl::OkStatus();
-  }
-  // Of all experts in MXFP4, whose nibbles, two neighbours in a byte, and exponents lie apart: as
-  // blocks of GGUF files, of which a byte's nibbles are half a block apart.
-  absl::Status ReadApart(const Names& nibbles, const Names& exponents, int64_t layer,
-                         int64_t experts, int64_t rows, int64_t columns, Tensor* to) {
-    const int64_t size = InfoOf(WeightFormat::kMXFP4).block_elements, half = size / 2;
-    if (columns % size != 0) {
-      return absl::DataLossError(absl::StrCat(file, ": tensor ",
-                                              ShowName(NamesOf(nibbles, layer, 0)[0]), ": rows of ",
-                                              columns, " numbers are no whole blocks of ", size));
-    }
-    const std::vector<int64_t> blocks = {experts, rows, columns / size};
-    ASSIGN_OR_RETURN(const Weight* e, Required(exponents, layer, blocks, 0, /*bytes=*/true));
-    ASSIGN_OR_RETURN(const Weight* n,
-                     Required(nibbles, layer, {experts, rows, columns / size, half}, 0,
-                              /*bytes=*/true));
-    const Tensor pairs = Stored(*n).Squeeze(-1);
-    const Tensor each = Stack({pairs & 15, pairs >> 4}, -1).Flatten(-2);
-    const Tensor packed = each.SliceAxis(-1, {0, half}) | each.SliceAxis(-1, {half, size}) << 4;
-    *to = Cat({Stored(*e), packed}, -1);
-    return absl::OkStatus();
-  }
-  absl::Status NothingLeft() const {
-    for (const Weight& w : weights.all()) {
-      if (taken.contains(&w) || absl::EndsWith(w.name, "rotary_emb.inv_freq")) continue;
-      return absl::DataLossError(absl::StrCat(w.file ? w.file->path() : file, ": tensor ",
-                                              ShowName(w.name),
-                                              " belongs to no part of this architecture"));
-    }
-    return absl::OkStatus();
-  }
-};
-
-absl::Status ReadAttention(Taker* t, const ModelConfig& c, const Architecture& known, int64_t i,
-                           LayerWeights* w) {
+absl::Status ReadAttention(WeightTaker* t, const ModelConfig& c, const Architecture& known,
+                           int64_t i, LayerWeights* w) {
+  if (c.latent > 0) return ReadLatentAttention(t, c, i, w);
   const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   if (t->Find(kQkv, i) != nullptr) {
     RETURN_IF_ERROR(t->ReadJoined(kQkv, i, c.dim, {{q, &w->q}, {kv, &w->k}, {kv, &w->v}}));
@@ -294,14 +66,14 @@ absl::Status ReadAttention(Taker* t, const ModelConfig& c, const Architecture& k
   RETURN_IF_ERROR(t->Read(kVBias, i, {kv}, biased, &w->v_bias));
   RETURN_IF_ERROR(t->Read(kOBias, i, {c.dim}, c.attention_biased, &w->o_bias));
   RETURN_IF_ERROR(t->Read(kSinks, i, {c.heads}, known.sinks, &w->sinks));
-  const bool normed = known.heads_normed || known.widths_normed;
+  const bool normed = known.heads_normed || known.widths_normed || c.heads_normed;
   const bool whole = known.widths_normed;
   RETURN_IF_ERROR(t->ReadNorm(kQNorm, i, whole ? q : c.head_dim, normed, &w->q_norm));
   return t->ReadNorm(kKNorm, i, whole ? kv : c.head_dim, normed, &w->k_norm);
 }
 
 // Gates, ups and downs of all experts, as one file or another has them.
-absl::Status ReadAllExperts(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+absl::Status ReadAllExperts(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   const int64_t n = c.experts, f = c.expert_ffn;
   Matrix both, down;
   if (t->Find(kExpertGateUp, i) != nullptr) {
@@ -348,13 +120,18 @@ absl::Status ReadAllExperts(Taker* t, const ModelConfig& c, int64_t i, LayerWeig
   return t->Read(kExpertDownBias, i, {n, c.dim}, c.ffn_biased, &w->down_bias);
 }
 
-absl::Status ReadMixture(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+absl::Status ReadMixture(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   if (c.experts == 0) {
     return absl::DataLossError(absl::StrCat(
         t->file, ": layer ", i, " has a router, and the configuration names no experts"));
   }
   RETURN_IF_ERROR(ReadAllExperts(t, c, i, w));
   RETURN_IF_ERROR(t->Read(kRouterBias, i, {c.experts}, c.ffn_biased, &w->router_bias));
+  RETURN_IF_ERROR(t->Read(kChoiceBias, i, {c.experts}, false, &w->choice_bias));
+  if (!w->choice_bias && t->Find(kChoiceBiasOfStatics, i) != nullptr) {
+    RETURN_IF_ERROR(t->Read(kChoiceBiasOfStatics, i, {1, c.experts}, true, &w->choice_bias));
+    w->choice_bias = w->choice_bias.Squeeze(0).Realize();
+  }
   if (c.shared_ffn == 0) return absl::OkStatus();
   RETURN_IF_ERROR(t->Read(kSharedGate, i, c.shared_ffn, c.dim, &w->shared_gate));
   RETURN_IF_ERROR(t->Read(kSharedUp, i, c.shared_ffn, c.dim, &w->shared_up));
@@ -370,7 +147,7 @@ absl::Status ReadMixture(Taker* t, const ModelConfig& c, int64_t i, LayerWeights
   return t->Read(kSharedShare, i, 1, c.dim, &w->shared_share);
 }
 
-absl::Status ReadLayer(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+absl::Status ReadLayer(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   const Architecture& known = *ArchitectureNamed(c.architecture);
   const auto biased = [&](const Names& names, Tensor* to) {
     return known.centred ? t->Read(names, i, {c.dim}, false, to) : absl::OkStatus();
@@ -405,7 +182,7 @@ absl::Status ReadLayer(Taker* t, const ModelConfig& c, int64_t i, LayerWeights* 
 }
 
 // What pairs of elements divide their frequencies by, where the file has that as a tensor.
-absl::Status ReadRopeDivisors(Taker* t, ModelConfig* c) {
+absl::Status ReadRopeDivisors(WeightTaker* t, ModelConfig* c) {
   const std::pair<const Names*, std::vector<double>*> all[] = {
       {&kRopeDivisors, &c->rope_divisors},
       {&kShortDivisors, &c->rope_divisors},
@@ -455,7 +232,7 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   RETURN_IF_ERROR(FindVocabulary(weights, gguf_names, tokenizer.get(), file, &config));
   Model m;
   m.tokenizer = std::move(tokenizer);
-  Taker t{weights, gguf_names, file, ArchitectureNamed(config.architecture)->norms_from_one};
+  WeightTaker t{weights, gguf_names, file, ArchitectureNamed(config.architecture)->norms_from_one};
   RETURN_IF_ERROR(ReadRopeDivisors(&t, &config));
   RETURN_IF_ERROR(t.Read(kEmbedding, 0, config.vocabulary, config.dim, &m.embedding));
   const bool apart = config.output_apart || t.Find(kOutput, 0) != nullptr;
@@ -469,7 +246,7 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   for (int64_t i = 0; i < config.layers; ++i) {
     RETURN_IF_ERROR(ReadLayer(&t, config, i, &m.layers.emplace_back()));
   }
-  RETURN_IF_ERROR(t.NothingLeft());
+  RETURN_IF_ERROR(t.NothingLeft(config.layers, config.predicting_layers));
   std::map<WeightFormat, uint64_t> by_format;
   for (const Weight& w : weights.all()) {  // parts of blocks are U8
     by_format[w.format == WeightFormat::kU8 ? WeightFormat::kMXFP4 : w.format] += w.bytes.size();

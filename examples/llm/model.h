@@ -34,12 +34,16 @@ struct LayerWeights {
   Tensor attention_post_norm, ffn_post_norm;  // of what is added
   Matrix q, k, v, o;
   Tensor q_bias, k_bias, v_bias, o_bias;
-  Tensor q_norm, k_norm;  // of each head, or of all together
-  Tensor sinks;           // of each head: a score that counts among those of its keys
+  Tensor q_norm, k_norm;  // of each head, or of all together, or of q_down's and kv_down's results
+  // Of latent attention: q_down makes what q makes queries of, kv_down what is kept of a position;
+  // k_up and v_up are a matrix for each head, and make of that, or of queries for it, as long ones.
+  Matrix q_down, kv_down, k_up, v_up;
+  Tensor sinks;  // of each head: a score that counts among those of its keys
   Matrix gate, up, down;
   Tensor gate_bias, up_bias, down_bias;
   Matrix router;
   Tensor router_bias;
+  Tensor choice_bias;  // of each expert, where experts are chosen; not in what they count
   Matrix shared_gate, shared_up, shared_down;
   Matrix shared_share;  // of one row: what the shared expert counts, by a sigmoid
 };
@@ -49,6 +53,10 @@ inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
     {"k", &LayerWeights::k},
     {"v", &LayerWeights::v},
     {"o", &LayerWeights::o},
+    {"q down", &LayerWeights::q_down},
+    {"kv down", &LayerWeights::kv_down},
+    {"k up", &LayerWeights::k_up},
+    {"v up", &LayerWeights::v_up},
     {"gate", &LayerWeights::gate},
     {"up", &LayerWeights::up},
     {"down", &LayerWeights::down},
@@ -72,6 +80,7 @@ inline constexpr Tensor LayerWeights::*kVectors[] = {&LayerWeights::attention_no
                                                      &LayerWeights::down_bias,
                                                      &LayerWeights::sinks,
                                                      &LayerWeights::router_bias,
+                                                     &LayerWeights::choice_bias,
                                                      &LayerWeights::attention_norm_bias,
                                                      &LayerWeights::ffn_norm_bias};
 static_assert(sizeof(LayerWeights) ==

@@ -44,7 +44,9 @@ class Mover {
     const ModelConfig& c = model_.config;
     int64_t block = 1;
     for (const LayerWeights& w : model_.layers) block = std::lcm(block, BlockOf(w.o));
-    heads_ = DivideHeads(c.heads, c.kv_heads, c.head_dim, block, mesh_.size());
+    // Of latent attention every place keeps what keys and values are made of.
+    heads_ = c.latent > 0 ? DivideHeads(c.heads, c.heads, c.value_dim, block, mesh_.size())
+                          : DivideHeads(c.heads, c.kv_heads, c.head_dim, block, mesh_.size());
   }
 
   void Run() {
@@ -72,14 +74,26 @@ class Mover {
  private:
   void MoveLayer(LayerWeights& w) {
     const ModelConfig& c = model_.config;
-    const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
     const Sharding whole(mesh_);
     for (Tensor* t : {&w.attention_norm, &w.ffn_norm, &w.attention_post_norm, &w.ffn_post_norm,
                       &w.o_bias, &w.attention_norm_bias, &w.ffn_norm_bias, &w.down_bias,
-                      &w.router.stored, &w.router_bias, &w.shared_share.stored}) {
+                      &w.router.stored, &w.router_bias, &w.choice_bias, &w.shared_share.stored}) {
       Move(*t, whole);
     }
     for (const auto& [name, matrix] : kMatrices) Move((w.*matrix).scale, whole);
+    c.latent > 0 ? MoveLatentAttention(w) : MoveAttention(w);
+    const int columns = w.router ? 1 : 0;
+    MoveColumns(columns, w.gate, w.up, w.down);
+    MoveColumns(0, w.shared_gate, w.shared_up, w.shared_down);
+    for (Tensor* t : {&w.gate_bias, &w.up_bias}) {
+      Move(*t, Cut(columns, Layout::Aligned(BlockOf(w.down))));
+    }
+  }
+
+  void MoveAttention(LayerWeights& w) {
+    const ModelConfig& c = model_.config;
+    const Sharding whole(mesh_);
+    const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
     const bool by_head = !ArchitectureNamed(c.architecture)->widths_normed;
     for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(group)));
     for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) MoveKeys(*t);
@@ -91,12 +105,15 @@ class Mover {
     }
     Move(w.o.stored, Cut(1, Scaled(group, BlockOf(w.o))));
     Move(w.sinks, Cut(0, Scaled(group / c.head_dim)));
-    const int columns = w.router ? 1 : 0;
-    MoveColumns(columns, w.gate, w.up, w.down);
-    MoveColumns(0, w.shared_gate, w.shared_up, w.shared_down);
-    for (Tensor* t : {&w.gate_bias, &w.up_bias}) {
-      Move(*t, Cut(columns, Layout::Aligned(BlockOf(w.down))));
-    }
+  }
+
+  void MoveLatentAttention(LayerWeights& w) {
+    const ModelConfig& c = model_.config;
+    const Sharding whole(mesh_);
+    for (Tensor* t : {&w.q_down.stored, &w.kv_down.stored, &w.q_norm, &w.k_norm}) Move(*t, whole);
+    Move(w.q.stored, Cut(0, Scaled(c.head_dim)));
+    for (Tensor* t : {&w.k_up.stored, &w.v_up.stored}) Move(*t, Cut(0, Scaled(1)));
+    Move(w.o.stored, Cut(1, Scaled(c.value_dim, BlockOf(w.o))));
   }
 
   // What belongs to keys or values, a row for each element.

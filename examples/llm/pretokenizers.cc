@@ -28,6 +28,12 @@ constexpr char kQwen2[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
                           R"(|\p{N})"
                           R"(| ?[^\s\p{L}\p{N}]+[\r\n]*)"
                           R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Marks belong to words.
+constexpr char kQwen35[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
+                           R"(|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+)"
+                           R"(|\p{N})"
+                           R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)"
+                           R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr char kSeedCoder[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d))"
                               R"(|[^\r\n\p{L}\p{N}]?\p{L}+)"
                               R"(|\p{N})"
@@ -48,6 +54,23 @@ constexpr char kGpt4o[] =
     R"(|\p{N}{1,3})"
     R"(| ?[^\s\p{L}\p{N}]+[\r\n/]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// As kGpt4o, but characters of Unicode's script Han are words of their own.
+#define HAN                                                                              \
+  "[\u2E80-\u2E99\u2E9B-\u2EF3\u2F00-\u2FD5\u3005\u3007\u3021-\u3029\u3038-\u303B"       \
+  "\u3400-\u4DBF\u4E00-\u9FFF\uF900-\uFA6D\uFA70-\uFAD9\U00016FE2\U00016FE3\U00016FF0"   \
+  "\U00016FF1\U00020000-\U0002A6DF\U0002A700-\U0002B739\U0002B740-\U0002B81D"            \
+  "\U0002B820-\U0002CEA1\U0002CEB0-\U0002EBE0\U0002EBF0-\U0002EE5D\U0002F800-\U0002FA1D" \
+  "\U00030000-\U0003134A\U00031350-\U000323AF]"
+constexpr char kKimi[] = HAN
+    "+"
+    R"(|[^\r\n\p{L}\p{N}]?(?:(?!)" HAN R"()[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])*)"
+    R"((?:(?!)" HAN R"()[\p{Ll}\p{Lm}\p{Lo}\p{M}])+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?(?:(?!)" HAN R"()[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])+)"
+    R"((?:(?!)" HAN R"()[\p{Ll}\p{Lm}\p{Lo}\p{M}])*(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3})"
+    R"(| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+    R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+#undef HAN
 constexpr char kDeepseek3[] = R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)"
                               R"(|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+)"
                               R"(| ?[\p{P}\p{S}]+[\r\n]*)"
@@ -79,7 +102,9 @@ const std::vector<PreTokenizer>& Known() {
       {"qwen2 deepseek-r1-qwen megrez", {kQwen2}, false, kComposed},
       {"hunyuan stablelm2", {kQwen2}},
       {"tekken", {kTekken}, true},
-      {"gpt-4o llama4", {kGpt4o}},
+      {"gpt-4o llama4 minimax-m2", {kGpt4o}},
+      {"kimi-k2", {kKimi}},
+      {"qwen35", {kQwen35}, false, kComposed},
       {"seed-coder", {kSeedCoder}},
       {"falcon", {kPunctuation, kGpt2Pattern, kThreeDigits}},
       {"smollm starcoder refact command-r exaone minerva-7b codeshell", {kDigit, kGpt2Pattern}},
@@ -87,7 +112,7 @@ const std::vector<PreTokenizer>& Known() {
       {"viking", {kBloom, kDigit}},
       {"deepseek-llm", {kLine, kCased, kMarks, kTrailingSpaces, kEastAsian, kDigits}},
       {"deepseek-coder", {kLine, kLetters, kSpacedPunctuation, kEastAsian, kDigit}},
-      {"deepseek-v3 hunyuan-dense", {kUpToThreeDigits, kHanAndKana, kDeepseek3}}};
+      {"deepseek-v3 hunyuan-dense joyai-llm", {kUpToThreeDigits, kHanAndKana, kDeepseek3}}};
   return *table;
 }
 

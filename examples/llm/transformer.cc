@@ -57,6 +57,11 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
   // Without contents: a position is written in the step that first sees it, so memory is touched
   // only as far as texts reach.
   for (int64_t i = 0; i < c.layers; ++i) {
+    if (c.latent > 0) {
+      const Dims shared = {1, context, c.latent + c.turned()};
+      caches_.push_back({Tensor::Empty(shared, cache, model.division.whole), {}});
+      continue;
+    }
     caches_.push_back(
         {Tensor::Empty(shape, cache, by_heads), Tensor::Empty(shape, cache, by_heads)});
   }
@@ -84,7 +89,9 @@ Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double
 uint64_t Transformer::cache_bytes() const {
   uint64_t sum = 0;
   for (const Cache& c : caches_) {
-    sum += 2 * static_cast<uint64_t>(c.keys.elements() * c.keys.dtype().bytes());
+    for (const Tensor* t : {&c.keys, &c.values}) {
+      if (*t) sum += static_cast<uint64_t>(t->elements() * t->dtype().bytes());
+    }
   }
   return sum;
 }
@@ -149,7 +156,7 @@ Tensor Transformer::Project(const Tensor& x, const Matrix& weight, const Tensor&
   return Project(RowsFor(x, {weight}), weight, bias);
 }
 
-// Rotary positions of [T, heads, head_dim]: each pair of elements turns by its angle.
+// Rotary positions of [T, heads, width]: each pair of elements turns by its angle.
 Tensor Transformer::Rotate(size_t layer, const Tensor& x, const Extent& position) const {
   const ModelConfig& c = model_.config;
   if (!c.Turns(layer)) return x;
@@ -171,7 +178,7 @@ Tensor Transformer::Rotate(size_t layer, const Tensor& x, const Extent& position
   const Tensor a_turned = a * cos - b * sin, b_turned = b * cos + a * sin;
   std::vector<Tensor> parts = {a_turned, b_turned};
   if (c.rope_interleaved) parts = {Stack(parts, -1).Flatten(-2)};
-  if (turned < c.head_dim) parts.push_back(x.SliceAxis(-1, {turned, c.head_dim}));
+  if (turned < x.size(-1)) parts.push_back(x.SliceAxis(-1, {turned, x.size(-1)}));
   return parts.size() == 1 ? parts[0] : Cat(parts, -1);
 }
 
@@ -190,6 +197,22 @@ Tensor Transformer::Mask(int64_t window, int64_t tokens, const Extent& position)
   return seen & (key > query - window);
 }
 
+double Transformer::ScoreScale() const {
+  const ModelConfig& c = model_.config;
+  return c.score_scale > 0 ? c.score_scale : 1 / std::sqrt(static_cast<double>(c.head_dim));
+}
+
+// Scores [kv_heads, group * T, keys] of which those of keys that a query does not see are -inf.
+Tensor Transformer::Seen(const Tensor& scores, int64_t window, int64_t tokens,
+                         const Extent& position) const {
+  if (tokens == 1) return scores;
+  const Shape flat = scores.shape();
+  const int64_t kv_heads = scores.size(0), group = scores.size(1) / tokens;
+  return Where(Mask(window, tokens, position), scores.Reshape({kv_heads, group, tokens, flat[2]}),
+               -std::numeric_limits<float>::infinity())
+      .Reshape(flat);
+}
+
 // Softmax of scores [kv_heads, group * T, keys] times values; a sink of each head counts as a key's
 // score, and has no value.
 Tensor Transformer::Mixed(const Tensor& scores, const Tensor& values, const Tensor& sinks) const {
@@ -206,6 +229,7 @@ Tensor Transformer::Mixed(const Tensor& scores, const Tensor& values, const Tens
 Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& position) {
   const ModelConfig& c = model_.config;
   const LayerWeights& w = model_.layers[layer];
+  if (c.latent > 0) return LatentAttention(layer, x, position);
   Cache& cache = caches_[layer];
   const int64_t window = c.WindowOf(layer);
   const int64_t kv_heads = model_.division.kv_heads;
@@ -244,16 +268,8 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
                           .Reshape({tokens, kv_heads, group, c.head_dim})
                           .Permute({1, 2, 0, 3})
                           .Reshape({kv_heads, group * tokens, c.head_dim});
-  const double own_scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
-  Tensor scores = Capped(
-      rows.MatMul(keys.Transpose()) * (c.score_scale > 0 ? c.score_scale : own_scale), c.score_cap);
-  if (tokens > 1) {
-    const Shape flat = scores.shape();
-    scores = Where(Mask(window, tokens, position),
-                   scores.Reshape({kv_heads, group, tokens, keys.shape()[1]}),
-                   -std::numeric_limits<float>::infinity())
-                 .Reshape(flat);
-  }
+  const Tensor scores = Seen(Capped(rows.MatMul(keys.Transpose()) * ScoreScale(), c.score_cap),
+                             window, tokens, position);
   const Tensor mixed = Mixed(scores, values, w.sinks);
   return Project(mixed.Reshape({c.heads, tokens, c.head_dim})
                      .Permute({1, 0, 2})
@@ -288,8 +304,12 @@ Tensor Transformer::FeedForward(const LayerWeights& w, const Tensor& x) const {
 Tensor Transformer::Mixture(const LayerWeights& w, const Tensor& x) const {
   const ModelConfig& c = model_.config;
   const Rows rows = RowsFor(x, {w.gate, w.up, w.shared_gate, w.shared_up});
-  const Routes routes =
-      Route(Project(x, w.router, w.router_bias), c.experts_used, c.experts_renormed);
+  using Gating = ModelConfig::Gating;
+  const bool sigmoid =
+      c.gating == Gating::kSigmoid || (c.gating == Gating::kByBias && w.choice_bias);
+  const Routes routes = Route(Project(x, w.router, w.router_bias),
+                              {c.experts_used, c.experts_renormed, sigmoid, w.choice_bias,
+                               c.expert_groups, c.expert_groups_used, c.experts_scale});
   const ExpertBlocks blocks = BlocksOf(routes, c.experts);
   const Rows own = rows.Take(blocks.token);
   const auto bias = [&](const Tensor& of_all) {

@@ -34,7 +34,7 @@ class Transformer {
 
  private:
   struct Cache {
-    Tensor keys, values;  // [kv_heads, context, head_dim]
+    Tensor keys, values;  // [kv_heads, context, head_dim]; of latent attention only `keys`
   };
   // What several products share: as it is, and rounded where some of these weights want that; bf16
   // is there if the rows are many.
@@ -53,7 +53,10 @@ class Transformer {
   bool ByIntegers(const Matrix& weight) const;
   bool MayBeBf16(const Matrix& weight) const;
   Tensor RoundedBeside(const Tensor& x, DType dtype) const;
+  double ScoreScale() const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
+  Tensor LatentAttention(size_t layer, const Tensor& x, const Extent& position);
+  Tensor Seen(const Tensor& scores, int64_t window, int64_t tokens, const Extent& position) const;
   Tensor Mixed(const Tensor& scores, const Tensor& values, const Tensor& sinks) const;
   Tensor FeedForward(const LayerWeights& w, const Tensor& x) const;
   Tensor Mixture(const LayerWeights& w, const Tensor& x) const;

@@ -15,7 +15,7 @@ TEST(Mixture, RoutesToTheGreatest) {
   const std::vector<float> logits = {1, 3, -2, 2.5, 0, 0, 7, 1};
   const Tensor t = Tensor::From(logits, {2, 4});
   for (const bool renormed : {false, true}) {
-    const Routes routes = Route(t, 2, renormed);
+    const Routes routes = Route(t, {.used = 2, .renormed = renormed});
     EXPECT_EQ(routes.experts.ToVector<int32_t>(), std::vector<int32_t>({1, 3, 2, 3}));
     const std::vector<float> shares = routes.shares.ToVector<float>();
     for (int token = 0; token < 2; ++token) {
@@ -32,13 +32,71 @@ TEST(Mixture, RoutesToTheGreatest) {
   }
 }
 
+// By sigmoids, with a bias of the choice and in groups, as loops do it.
+TEST(Mixture, RoutesWithinTheBestGroups) {
+  constexpr int64_t kTokens = 9, kAll = 12, kUsed = 3;
+  const Tensor logits = Tensor::RandN({kTokens, kAll}).Realize();
+  const Tensor bias = (Tensor::RandN({kAll}) * 0.3).Realize();
+  const std::vector<float> x = logits.ToVector<float>(), b = bias.ToVector<float>();
+  for (const bool sigmoid : {false, true}) {
+    for (const bool biased : {false, true}) {
+      for (const int64_t groups : {1, 2, 3, 4, 6, 12}) {
+        SCOPED_TRACE(absl::StrCat(sigmoid, biased, " ", groups));
+        const Router router{.used = kUsed,
+                            .renormed = sigmoid,
+                            .sigmoid = sigmoid,
+                            .bias = biased ? bias : Tensor(),
+                            .groups = groups,
+                            .groups_used = (groups + 3) / 4,
+                            .scale = 2.5};
+        if (kAll / groups * router.groups_used < kUsed) continue;
+        const Routes routes = Route(logits, router);
+        const std::vector<int32_t> experts = routes.experts.ToVector<int32_t>();
+        const std::vector<float> shares = routes.shares.ToVector<float>();
+        for (int64_t t = 0; t < kTokens; ++t) {
+          std::vector<double> share(kAll), choice(kAll), good(groups);
+          double sum = 0;
+          for (int64_t e = 0; e < kAll; ++e) sum += std::exp(x[t * kAll + e]);
+          for (int64_t e = 0; e < kAll; ++e) {
+            const double v = x[t * kAll + e];
+            share[e] = sigmoid ? 1 / (1 + std::exp(-v)) : std::exp(v) / sum;
+            choice[e] = share[e] + (biased ? b[e] : 0);
+          }
+          const int64_t size = kAll / groups;
+          for (int64_t g = 0; g < groups; ++g) {
+            std::vector<double> of(choice.begin() + g * size, choice.begin() + (g + 1) * size);
+            std::sort(of.rbegin(), of.rend());
+            good[g] = of[0] + (sigmoid && size > 1 ? of[1] : 0);
+          }
+          std::vector<int32_t> order;
+          for (int32_t e = 0; e < kAll; ++e) {
+            const double own = good[e / size];
+            const auto better =
+                std::count_if(good.begin(), good.end(), [&](double other) { return other > own; });
+            if (better < router.groups_used) order.push_back(e);
+          }
+          std::sort(order.begin(), order.end(),
+                    [&](int32_t a, int32_t c) { return choice[a] > choice[c]; });
+          double all = 0;
+          for (int64_t i = 0; i < kUsed; ++i) all += share[order[i]];
+          for (int64_t i = 0; i < kUsed; ++i) {
+            ASSERT_EQ(experts[t * kUsed + i], order[i]) << t;
+            const double want = share[order[i]] / (sigmoid ? all : 1) * 2.5;
+            ASSERT_NEAR(shares[t * kUsed + i], want, 1e-5) << t;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Each share has a row of its own, in a block of its expert, that holds its token.
 TEST(Mixture, BlocksHoldEveryShare) {
   for (const auto& [tokens, used, experts] : std::vector<std::array<int64_t, 3>>{
            {1, 2, 8}, {3, 2, 8}, {37, 3, 5}, {64, 1, 1}, {50, 4, 4}, {300, 2, 3}, {9, 8, 64}}) {
     SCOPED_TRACE(absl::StrCat(tokens, " ", used, " ", experts));
     const Tensor logits = Tensor::Rand({tokens, experts}).Realize();
-    const Routes routes = Route(logits, used, true);
+    const Routes routes = Route(logits, {.used = used, .renormed = true});
     const ExpertBlocks blocks = BlocksOf(routes, experts);
     const std::vector<int32_t> chosen = routes.experts.ToVector<int32_t>();
     const std::vector<int32_t> expert = blocks.expert.ToVector<int32_t>();
@@ -67,7 +125,7 @@ TEST(Mixture, BlocksHoldEveryShare) {
 TEST(Mixture, OneExpertForAll) {
   std::vector<float> logits(40 * 6, 0);
   for (int t = 0; t < 40; ++t) logits[t * 6 + 4] = 1;
-  const Routes routes = Route(Tensor::From(logits, {40, 6}), 1, true);
+  const Routes routes = Route(Tensor::From(logits, {40, 6}), {.used = 1, .renormed = true});
   const ExpertBlocks blocks = BlocksOf(routes, 6);
   const std::vector<int32_t> row = blocks.row.ToVector<int32_t>();
   const std::vector<int32_t> expert = blocks.expert.ToVector<int32_t>();

@@ -46,6 +46,14 @@ TEST(Pattern, WordsOfNamedVocabularies) {
   EXPECT_THAT(words("tekken", "HelloWorld's 12"),
               ElementsAre("Hello", "World", "'s", " ", "1", "2"));
   EXPECT_THAT(words("deepseek-v3", "x_y (ab+\n"), ElementsAre("x", "_y", " (", "ab", "+\n"));
+  // As Python's package regex has it of the published patterns.
+  EXPECT_THAT(words("kimi-k2", "HelloWorld's 12345 世界abc文字カナ \u3000〇々x!\n\n y"),
+              ElementsAre("Hello", "World's", " ", "123", "45", " ", "世界", "abc", "文字", "カナ",
+                          " ", "\u3000", "〇々", "x", "!\n\n", " y"));
+  EXPECT_THAT(words("kimi-k2", "A世'll"), ElementsAre("A", "世", "'ll"));
+  EXPECT_THAT(
+      words("qwen35", "cafe\u0301s it's a\u0301b 12 \u0301!?\n"),
+      ElementsAre("cafe\u0301s", " it", "'s", " a\u0301b", " ", "1", "2", " \u0301", "!?\n"));
   EXPECT_THAT(words("bloom", "one, two"), ElementsAre("one", ",", " two"));
   EXPECT_THAT(PreTokenizerNamed("gpt").status().message(), HasSubstr("qwen2"));
   EXPECT_THAT(PreTokenizerNamed("").status().message(), HasSubstr("is not known"));

@@ -114,6 +114,9 @@ class Transformers : public testing::TestWithParam<const char*> {
   std::vector<int32_t> tokens_;
 };
 
+// What older files of latent attention have joined: keys and values of one matrix.
+bool IsOlder(const std::string& label) { return label == "deepseek_v2"; }
+
 // The last two axes exchanged.
 Named Transposed(const Named& w) {
   Named out = w;
@@ -177,6 +180,17 @@ std::vector<Named> Transformers::GgufWeights() const {
       out.push_back(Rows(turned, blk + "ffn_up_exps." + end, 1, 2, f));
       continue;
     }
+    if (is("e_score_correction_bias")) {
+      w.name = blk + "exp_probs_b.bias";
+      w.shape = {config_.experts};
+    }
+    if (is("kv_b_proj") && !IsOlder(GetParam())) {
+      const int64_t own = config_.head_dim - config_.rotated;
+      w.shape = {config_.heads, own + config_.value_dim, config_.latent};
+      out.push_back(Transposed(Rows(w, blk + "attn_k_b.weight", 0, 1, own)));
+      out.push_back(Rows(w, blk + "attn_v_b.weight", own, 1, config_.value_dim));
+      continue;
+    }
     if (is("experts.down_proj_bias")) w.name = blk + "ffn_down_exps.bias";
     if (given.ends_with("experts.down_proj")) {
       w = Transposed(w);
@@ -224,19 +238,40 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
   count("embedding_length", c.dim);
   count("feed_forward_length", c.ffn);
   count("attention.head_count", c.heads);
-  count("attention.head_count_kv", c.kv_heads);
-  count("attention.key_length", c.head_dim);
-  count("attention.value_length", c.head_dim);
+  if (c.latent == 0 || !IsOlder(GetParam())) count("attention.head_count_kv", c.kv_heads);
+  const bool kept = c.latent > 0 && !IsOlder(GetParam());
+  count("attention.key_length", kept ? c.latent + c.rotated : c.head_dim);
+  count("attention.value_length", kept ? c.latent : c.latent > 0 ? c.value_dim : c.head_dim);
+  if (kept) {
+    count("attention.key_length_mla", c.head_dim);
+    count("attention.value_length_mla", c.value_dim);
+  }
+  count("attention.kv_lora_rank", c.latent);
+  count("attention.q_lora_rank", c.query_rank);
   count("attention.sliding_window", c.window);
   count("rope.dimension_count", c.turned());
   count("expert_count", c.experts);
   count("expert_used_count", c.experts_used);
   count("expert_feed_forward_length", c.expert_ffn);
-  count("expert_shared_feed_forward_length", c.shared_ffn);
+  const bool counted =
+      architecture == "deepseek2" || architecture == "glm4moe" || architecture == "dots1";
+  if (counted && c.experts > 0) {
+    using Gating = ModelConfig::Gating;
+    count("expert_shared_count", c.shared_ffn / c.expert_ffn);
+    count("expert_group_count", c.expert_groups);
+    count("expert_group_used_count", c.expert_groups_used);
+    number("expert_weights_scale", c.experts_scale, 1);
+    if (c.experts_renormed) file->Set(key("expert_weights_norm"), true);
+    // Some files do not say, as those of GLM-4.7-Flash.
+    const bool said = std::string(GetParam()) != "glm4_moe_lite";
+    if (said) count("expert_gating_func", c.gating == Gating::kSigmoid ? 2 : 1);
+  } else {
+    count("expert_shared_feed_forward_length", c.shared_ffn);
+  }
   const bool centred = ArchitectureNamed(c.architecture)->centred;
   number(centred ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c.norm_eps,
          0);
-  number("attention.scale", c.score_scale, 0);
+  if (c.latent == 0) number("attention.scale", c.score_scale, 0);
   number("attn_logit_softcapping", c.score_cap, 0);
   number("final_logit_softcapping", c.logit_cap, 0);
   number("rope.freq_base", c.rope_base, 0);
@@ -260,6 +295,13 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
     number("rope.scaling.yarn_beta_fast", 4, 0);
     number("rope.scaling.yarn_log_multiplier", 1, 0);
     number("attention.temperature_scale", c.sharpness, 0);
+  }
+  if (c.latent > 0 && c.score_scale > 0) {
+    file->Set(key("rope.scaling.type"), "yarn");
+    number("rope.scaling.factor", 8, 0);
+    count("rope.scaling.original_context_length", 8);
+    number("rope.scaling.yarn_beta_fast", 4, 0);
+    number("rope.scaling.yarn_log_multiplier", 0.07, 0);
   }
   if (architecture == "gpt-oss" || olmo3) {
     file->Set(key("rope.scaling.type"), "yarn");
@@ -344,7 +386,9 @@ INSTANTIATE_TEST_SUITE_P(All, Transformers,
                                          "olmo2", "olmo3", "smollm3", "gpt_oss", "ministral3",
                                          "glm4", "exaone4", "exaone4_whole", "seed_oss", "ernie4_5",
                                          "hunyuan_v1_dense", "arcee", "starcoder2", "cohere",
-                                         "cohere2"),
+                                         "cohere2", "deepseek_v2", "deepseek_v2_greedy",
+                                         "deepseek_v3", "glm4_moe_lite", "glm4_moe", "dots1",
+                                         "minimax_m2", "ernie4_5_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

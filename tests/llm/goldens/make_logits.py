@@ -3,6 +3,7 @@
 
     pip install torch transformers safetensors gguf
     make_logits.py > logits.json
+    make_logits.py NAME...                 # only these
 
 A weight is made from its name and shape alone (see Values), so that a test can make the same one; the
 file holds the configurations, the names of the checkpoints' tensors, here and in GGUF files, their
@@ -106,6 +107,34 @@ def Models():
     yield "cohere2", t.Cohere2Config(
         intermediate_size=40, logit_scale=0.3, sliding_window=7, layer_types=[
             "sliding_attention", "full_attention"], **centred)
+    mixture = dict(intermediate_size=40, moe_intermediate_size=20, num_experts_per_tok=3,
+                   n_routed_experts=8, routed_scaling_factor=1.7, first_k_dense_replace=1)
+    latent = dict(kv_lora_rank=16, qk_rope_head_dim=4, qk_nope_head_dim=6, v_head_dim=5, **mixture)
+    yarn = {"rope_type": "yarn", "factor": 8.0, "beta_fast": 4.0, "beta_slow": 1.0, "mscale": 0.7,
+            "mscale_all_dim": 0.7, "original_max_position_embeddings": 8, "rope_theta": 10000.0}
+    apart = {**SMALL, "num_key_value_heads": 6}
+    yield "deepseek_v2", t.DeepseekV2Config(q_lora_rank=None, n_shared_experts=2, n_group=4,
+                                            topk_group=2, topk_method="group_limited_greedy",
+                                            rope_parameters=yarn, **latent, **apart)
+    yield "deepseek_v2_greedy", t.DeepseekV2Config(q_lora_rank=14, n_shared_experts=1, n_group=4,
+                                                   topk_group=1, **latent, **apart)
+    yield "deepseek_v3", t.DeepseekV3Config(q_lora_rank=14, n_shared_experts=1, n_group=4,
+                                            topk_group=2, rope_parameters=yarn, **latent, **apart)
+    lite = {k: v for k, v in latent.items() if k != "first_k_dense_replace"}
+    yield "glm4_moe_lite", t.Glm4MoeLiteConfig(q_lora_rank=14, n_shared_experts=1, **lite, **apart)
+    yield "glm4_moe", t.Glm4MoeConfig(
+        n_shared_experts=1, head_dim=8, attention_bias=True, use_qk_norm=True, n_group=1,
+        topk_group=1, **mixture, **SMALL)
+    yield "dots1", t.Dots1Config(n_shared_experts=2, head_dim=8, norm_topk_prob=True,
+                                 **mixture, **SMALL)
+    yield "minimax_m2", t.MiniMaxM2Config(
+        intermediate_size=20, head_dim=8, num_experts_per_tok=3, num_local_experts=8,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0,
+                         "partial_rotary_factor": 0.5}, **SMALL)
+    yield "ernie4_5_moe", t.Ernie4_5_MoeConfig(
+        intermediate_size=40, moe_intermediate_size=20, head_dim=8, moe_k=3, moe_num_experts=8,
+        moe_num_shared_experts=2, moe_layer_start_index=1, tie_word_embeddings=False,
+        **SMALL)
 
 
 def Values(name, shape):
@@ -151,7 +180,9 @@ def Golden(label, config):
     architecture = {"mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3",
                     "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss",
                     "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
-                    "hunyuan_v1_dense": "hunyuan-dense"}.get(
+                    "hunyuan_v1_dense": "hunyuan-dense", "deepseek_v2": "deepseek2",
+                    "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2",
+                    "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "ernie4_5_moe": "ernie4_5-moe"}.get(
                         config.model_type, config.model_type)
     return {"name": label, "config": written, "architecture": architecture,
             "tensors": {n: [GgufName(n, architecture), *w.shape] for n, w in weights.items()},
@@ -160,7 +191,9 @@ def Golden(label, config):
 
 def Main():
     with contextlib.redirect_stdout(sys.stderr):
-        goldens = [Golden(label, config) for label, config in Models()]
+        wanted = sys.argv[1:]
+        goldens = [Golden(label, config) for label, config in Models()
+                   if not wanted or label in wanted]
     print("[" + ",\n".join(json.dumps(g) for g in goldens) + "]")
 
 

@@ -1,0 +1,184 @@
+// Each weight is checked against the shape that the configuration wants, and its format.
+#include "examples/llm/weight_taker.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "examples/llm/weight_names.h"
+#include "graph/status.h"
+
+namespace tessera::llm {
+
+std::vector<std::string> WeightTaker::NamesOf(const Names& names, int64_t layer,
+                                              int64_t expert) const {
+  std::vector<std::string> out;
+  const auto add = [&](const char* name) {
+    if (name == nullptr) return;
+    out.push_back(absl::StrReplaceAll(
+        name, {{".N.", absl::StrCat(".", layer, ".")}, {".E.", absl::StrCat(".", expert, ".")}}));
+  };
+  for (const char* name : gguf ? names.gguf : names.hugging_face) add(name);
+  return out;
+}
+const Weight* WeightTaker::Find(const Names& names, int64_t layer, int64_t expert) const {
+  for (const std::string& name : NamesOf(names, layer, expert)) {
+    if (const Weight* w = weights.Find(name)) return w;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<const Weight*> WeightTaker::Optional(const Names& names, int64_t layer,
+                                                    const std::vector<int64_t>& shape,
+                                                    int64_t expert, bool bytes) {
+  const Weight* w = Find(names, layer, expert);
+  if (w == nullptr) return nullptr;
+  const auto bad = [&](const auto&... parts) {
+    return absl::DataLossError(absl::StrCat(w->file ? w->file->path() : file, ": tensor ",
+                                            ShowName(w->name), ": ", parts...));
+  };
+  if (w->shape != shape) {
+    return bad("its shape is ", ShowShape(w->shape), ", and the configuration wants ",
+               ShowShape(shape));
+  }
+  if (bytes && w->format != WeightFormat::kU8) {
+    return bad("its format is ", InfoOf(w->format).name, "; parts of blocks are U8");
+  }
+  if (!bytes && !CanCompute(w->format)) {
+    return bad("its format is ", InfoOf(w->format).name, "; known are ", ComputableFormats());
+  }
+  if (shape.size() == 1 && InfoOf(w->format).block_elements > 1) {
+    return bad("a vector in ", InfoOf(w->format).name, "; vectors are not quantised");
+  }
+  if (!taken.insert(w).second) return bad("another of this architecture has that name");
+  return w;
+}
+absl::StatusOr<const Weight*> WeightTaker::Required(const Names& names, int64_t layer,
+                                                    const std::vector<int64_t>& shape,
+                                                    int64_t expert, bool bytes) {
+  ASSIGN_OR_RETURN(const Weight* w, Optional(names, layer, shape, expert, bytes));
+  if (w != nullptr) return w;
+  return absl::DataLossError(absl::StrCat(file, ": tensor ",
+                                          ShowName(NamesOf(names, layer, expert)[0]), " ",
+                                          ShowShape(shape), " is missing"));
+}
+
+absl::Status WeightTaker::ReadScale(const Names& names, int64_t layer, int64_t count, Matrix* to) {
+  if (!gguf) return absl::OkStatus();
+  const std::string base(absl::StripSuffix(NamesOf(names, layer, 0)[0], "weight"));
+  const std::string own = base + "scale", of_input = base + "input_scale";
+  Tensor passed;
+  RETURN_IF_ERROR(Read({{own.c_str()}, {}}, layer, {count}, false, &to->scale));
+  return Read({{of_input.c_str()}, {}}, layer, {count}, false, &passed);
+}
+absl::Status WeightTaker::Read(const Names& names, int64_t layer, int64_t rows, int64_t columns,
+                               Matrix* to) {
+  ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
+  *to = {Stored(*w), w->format};
+  return ReadScale(names, layer, 1, to);
+}
+absl::Status WeightTaker::Read(const Names& names, int64_t layer, const std::vector<int64_t>& shape,
+                               bool required, Tensor* to) {
+  absl::StatusOr<const Weight*> w =
+      required ? Required(names, layer, shape) : Optional(names, layer, shape);
+  RETURN_IF_ERROR(w.status());
+  if (*w != nullptr) *to = Values(Stored(**w), (*w)->format).Realize();
+  return absl::OkStatus();
+}
+absl::Status WeightTaker::ReadNorm(const Names& names, int64_t layer, int64_t size, bool required,
+                                   Tensor* to) {
+  RETURN_IF_ERROR(Read(names, layer, {size}, required, to));
+  if (*to && norms_from_one && !gguf) *to = (*to + 1).Realize();
+  return absl::OkStatus();
+}
+
+absl::Status WeightTaker::ReadJoined(const Names& names, int64_t layer, int64_t columns,
+                                     absl::Span<const std::pair<int64_t, Matrix*>> parts) {
+  int64_t rows = 0;
+  for (const auto& [own, to] : parts) rows += own;
+  ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
+  Matrix whole;
+  RETURN_IF_ERROR(ReadScale(names, layer, 1, &whole));
+  const uint64_t row_bytes = w->bytes.size() / static_cast<uint64_t>(rows);
+  uint64_t at = 0;
+  for (const auto& [own, to] : parts) {
+    Weight part = *w;
+    part.shape[0] = own;
+    part.bytes = w->bytes.substr(at, static_cast<uint64_t>(own) * row_bytes);
+    part.offset += at;
+    at += part.bytes.size();
+    *to = {Stored(part), part.format, whole.scale};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightTaker::ReadBatch(const Names& names, int64_t layer, int64_t count, int64_t rows,
+                                    int64_t columns, Matrix* to) {
+  ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {count, rows, columns}));
+  *to = {Stored(*w), w->format};
+  RETURN_IF_ERROR(ReadScale(names, layer, count, to));
+  if (to->scale) to->scale = to->scale.Reshape({count, 1, 1}).Realize();
+  return absl::OkStatus();
+}
+
+absl::Status WeightTaker::ReadExperts(const Names& names, int64_t layer, int64_t experts,
+                                      int64_t rows, int64_t columns, Matrix* to) {
+  if (experts == 1 || Find(names, layer, 0) == Find(names, layer, 1)) {
+    return ReadBatch(names, layer, experts, rows, columns, to);
+  }
+  std::string bytes;
+  Weight all;
+  for (int64_t e = 0; e < experts; ++e) {
+    ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}, e));
+    if (e > 0 && w->format != all.format) {
+      return absl::DataLossError(absl::StrCat(
+          file, ": tensor ", ShowName(w->name), ": its format is ", InfoOf(w->format).name,
+          ", and that of the experts before it ", InfoOf(all.format).name));
+    }
+    all.format = w->format;
+    absl::StrAppend(&bytes, w->bytes);
+  }
+  all.shape = {experts, rows, columns};
+  all.bytes = bytes;
+  *to = {Stored(all), all.format};
+  return absl::OkStatus();
+}
+
+absl::Status WeightTaker::ReadApart(const Names& nibbles, const Names& exponents, int64_t layer,
+                                    int64_t experts, int64_t rows, int64_t columns, Tensor* to) {
+  const int64_t size = InfoOf(WeightFormat::kMXFP4).block_elements, half = size / 2;
+  if (columns % size != 0) {
+    return absl::DataLossError(absl::StrCat(file, ": tensor ",
+                                            ShowName(NamesOf(nibbles, layer, 0)[0]), ": rows of ",
+                                            columns, " numbers are no whole blocks of ", size));
+  }
+  const std::vector<int64_t> blocks = {experts, rows, columns / size};
+  ASSIGN_OR_RETURN(const Weight* e, Required(exponents, layer, blocks, 0, /*bytes=*/true));
+  ASSIGN_OR_RETURN(const Weight* n,
+                   Required(nibbles, layer, {experts, rows, columns / size, half}, 0,
+                            /*bytes=*/true));
+  const Tensor pairs = Stored(*n).Squeeze(-1);
+  const Tensor each = Stack({pairs & 15, pairs >> 4}, -1).Flatten(-2);
+  const Tensor packed = each.SliceAxis(-1, {0, half}) | each.SliceAxis(-1, {half, size}) << 4;
+  *to = Cat({Stored(*e), packed}, -1);
+  return absl::OkStatus();
+}
+absl::Status WeightTaker::NothingLeft(int64_t layers, int64_t passed) const {
+  const absl::string_view begin = gguf ? "blk." : "model.layers.";
+  const auto beyond = [&](absl::string_view name) {
+    int64_t layer = 0;
+    return absl::ConsumePrefix(&name, begin) &&
+           absl::SimpleAtoi(name.substr(0, name.find('.')), &layer) && layer >= layers &&
+           layer < layers + passed;
+  };
+  for (const Weight& w : weights.all()) {
+    if (taken.contains(&w) || absl::EndsWith(w.name, "rotary_emb.inv_freq")) continue;
+    if (beyond(w.name)) continue;
+    return absl::DataLossError(absl::StrCat(w.file ? w.file->path() : file, ": tensor ",
+                                            ShowName(w.name),
+                                            " belongs to no part of this architecture"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::llm
