@@ -26,13 +26,18 @@ struct ModelShape {
   int64_t shared = 0, dense_ffn = 0;  // experts of every token; of a first layer without experts
   // Attention that keeps one vector a position, of which keys of all heads end in `turned`.
   int64_t latent = 0, turned = 0, value = 0;
+  // Where this is not 0: the layers that attend, a bit each; the others convolve.
+  uint64_t attends = 0;
+  bool Convolves(int64_t layer) const { return attends != 0 && (attends >> layer & 1) == 0; }
 };
+constexpr int64_t kTaps = 3;
 constexpr ModelShape kShapes[] = {
     {"Llama-3.2-1B", "llama", 16, 2048, 32, 8, 64, 8192},
     {"Qwen3-30B-A3B", "qwen3moe", 48, 2048, 32, 4, 128, 768, 128, 8, true, 1e6},
     {"Mixtral-8x7B", "llama", 32, 4096, 32, 8, 128, 14336, 8, 2, false, 1e6},
     {"DeepSeek-V2-Lite", "deepseek2", 27, 2048, 16, 1, 192, 1408, 64, 6, false, 10000, 2, 10944,
-     512, 64, 128}};
+     512, 64, 128},
+    {"LFM2-1.2B", "lfm2", 16, 2048, 32, 8, 64, 8192, 0, 0, true, 1e6, 0, 0, 0, 0, 0, 0x5524}};
 constexpr int64_t kVocabulary = 128256, kContext = 131072;
 
 struct Random {
@@ -151,34 +156,46 @@ void AddVocabulary(GgufWriter* w) {
   w->Set("tokenizer.ggml.eos_token_id", uint32_t{128001});
 }
 
+template <typename Add>
+void AddAttention(const ModelShape& m, WeightFormat format, const std::string& p, const Add& add) {
+  const WeightFormat vector = WeightFormat::kF32;
+  add(p + "attn_q.weight", format, {m.heads * m.head, m.dim});
+  if (m.latent > 0) {
+    // Blocks of the keys' matrix lie along a head, which may be none of theirs.
+    const int64_t own = m.head - m.turned;
+    const bool whole = own % InfoOf(format).block_elements == 0;
+    add(p + "attn_kv_a_norm.weight", vector, {m.latent});
+    add(p + "attn_kv_a_mqa.weight", format, {m.latent + m.turned, m.dim});
+    add(p + "attn_k_b.weight", whole ? format : WeightFormat::kQ8_0, {m.heads, m.latent, own});
+    add(p + "attn_v_b.weight", format, {m.heads, m.value, m.latent});
+    add(p + "attn_output.weight", format, {m.dim, m.heads * m.value});
+  } else {
+    add(p + "attn_k.weight", format, {m.kv_heads * m.head, m.dim});
+    add(p + "attn_v.weight", format, {m.kv_heads * m.head, m.dim});
+    add(p + "attn_output.weight", format, {m.dim, m.heads * m.head});
+  }
+  if (m.heads_normed) {
+    add(p + "attn_q_norm.weight", vector, {m.head});
+    add(p + "attn_k_norm.weight", vector, {m.head});
+  }
+}
+
 void AddWeights(const ModelShape& m, WeightFormat format, int64_t layers, GgufWriter* w) {
   const auto add = [&](const std::string& name, WeightFormat f, const std::vector<int64_t>& shape) {
     w->Add(name, f, shape, RandomFill(f));
   };
   const WeightFormat vector = WeightFormat::kF32;
   add("token_embd.weight", format, {kVocabulary, m.dim});
-  add("output_norm.weight", vector, {m.dim});
+  add(m.attends != 0 ? "token_embd_norm.weight" : "output_norm.weight", vector, {m.dim});
   for (int64_t i = 0; i < layers; ++i) {
     const std::string p = absl::StrCat("blk.", i, ".");
     add(p + "attn_norm.weight", vector, {m.dim});
-    add(p + "attn_q.weight", format, {m.heads * m.head, m.dim});
-    if (m.latent > 0) {
-      // Blocks of the keys' matrix lie along a head, which may be none of theirs.
-      const int64_t own = m.head - m.turned;
-      const bool whole = own % InfoOf(format).block_elements == 0;
-      add(p + "attn_kv_a_norm.weight", vector, {m.latent});
-      add(p + "attn_kv_a_mqa.weight", format, {m.latent + m.turned, m.dim});
-      add(p + "attn_k_b.weight", whole ? format : WeightFormat::kQ8_0, {m.heads, m.latent, own});
-      add(p + "attn_v_b.weight", format, {m.heads, m.value, m.latent});
-      add(p + "attn_output.weight", format, {m.dim, m.heads * m.value});
+    if (m.Convolves(i)) {
+      add(p + "shortconv.conv.weight", vector, {m.dim, kTaps});
+      add(p + "shortconv.in_proj.weight", format, {3 * m.dim, m.dim});
+      add(p + "shortconv.out_proj.weight", format, {m.dim, m.dim});
     } else {
-      add(p + "attn_k.weight", format, {m.kv_heads * m.head, m.dim});
-      add(p + "attn_v.weight", format, {m.kv_heads * m.head, m.dim});
-      add(p + "attn_output.weight", format, {m.dim, m.heads * m.head});
-    }
-    if (m.heads_normed) {
-      add(p + "attn_q_norm.weight", vector, {m.head});
-      add(p + "attn_k_norm.weight", vector, {m.head});
+      AddAttention(m, format, p, add);
     }
     add(p + "ffn_norm.weight", vector, {m.dim});
     const bool dense = i == 0 && m.dense_ffn > 0;
@@ -212,7 +229,16 @@ void SetKeys(const ModelShape& m, int64_t layers, GgufWriter* w) {
   count("embedding_length", m.dim);
   count("feed_forward_length", m.dense_ffn > 0 ? m.dense_ffn : m.ffn);
   count("attention.head_count", m.heads);
-  count("attention.head_count_kv", m.kv_heads);
+  if (m.attends != 0) {
+    std::vector<int32_t> each;
+    for (int64_t i = 0; i < layers; ++i) {
+      each.push_back(m.Convolves(i) ? 0 : static_cast<int32_t>(m.kv_heads));
+    }
+    w->Set(key("attention.head_count_kv"), each);
+    count("shortconv.l_cache", kTaps);
+  } else {
+    count("attention.head_count_kv", m.kv_heads);
+  }
   count("attention.key_length", m.latent > 0 ? m.latent + m.turned : m.head);
   count("attention.value_length", m.latent > 0 ? m.latent : m.head);
   if (m.latent > 0) {

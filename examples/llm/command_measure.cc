@@ -112,7 +112,10 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
   };
   line("model", name);
   line("architecture", c.architecture);
-  line("layers", absl::StrCat(c.layers, " of ", c.dim, ", feed-forward ", c.ffn));
+  const auto convolve = std::count(c.convolved.begin(), c.convolved.end(), true);
+  line("layers", absl::StrCat(c.layers, " of ", c.dim,
+                              convolve > 0 ? absl::StrCat(", ", convolve, " convolve") : "",
+                              ", feed-forward ", c.ffn));
   if (c.experts > 0) {
     line("experts",
          absl::StrCat(c.experts, " of ", c.expert_ffn, ", ", c.experts_used, " for a token",

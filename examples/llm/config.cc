@@ -163,6 +163,35 @@ absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig
   return absl::OkStatus();
 }
 
+// Which layers convolve: those that have no key heads.
+absl::Status ReadConvolutions(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->taps, r.Int("shortconv.l_cache"));
+  const std::string key = r.Key("attention.head_count_kv");
+  const GgufValue* v = r.m.Find(key);
+  if (v == nullptr || v->type != GgufType::kArray) {  // none does
+    ASSIGN_OR_RETURN(c->kv_heads, r.Int("attention.head_count_kv"));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const GgufArray* each, r.m.Numbers(key));
+  if (each->count != static_cast<uint64_t>(c->layers)) {
+    return r.Bad(absl::StrCat("key '", key, "' has ", each->count, " entries, and there are ",
+                              c->layers, " layers"));
+  }
+  c->kv_heads = 0;
+  for (uint64_t i = 0; i < each->count; ++i) {
+    const int64_t heads = each->Int(i);
+    c->convolved.push_back(heads == 0);
+    if (heads == 0) continue;
+    if (c->kv_heads != 0 && heads != c->kv_heads) {
+      return r.Bad(absl::StrCat("key '", key, "': ", c->kv_heads, " and ", heads,
+                                " key heads; layers of unequal ones are not known"));
+    }
+    c->kv_heads = heads;
+  }
+  if (c->kv_heads == 0) c->kv_heads = c->heads;  // of no layer
+  return absl::OkStatus();
+}
+
 absl::Status ReadHeads(const Reader& r, ModelConfig* c) {
   if (r.m.Find(r.Key("attention.key_length")) == nullptr && c->dim % c->heads != 0) {
     return r.Bad(
@@ -300,7 +329,9 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   ASSIGN_OR_RETURN(c.ffn, r.EachLayer("feed_forward_length", c.layers));
   ASSIGN_OR_RETURN(c.heads, r.EachLayer("attention.head_count", c.layers));
   c.kv_heads = c.heads;
-  if (m.Find(r.Key("attention.head_count_kv")) != nullptr) {
+  if (known->convolves) {
+    RETURN_IF_ERROR(ReadConvolutions(r, &c));
+  } else if (m.Find(r.Key("attention.head_count_kv")) != nullptr) {
     ASSIGN_OR_RETURN(c.kv_heads, r.EachLayer("attention.head_count_kv", c.layers));
   }
   const char* epsilon =
@@ -400,6 +431,9 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
   for (const auto& n : counts) RETURN_IF_ERROR(CheckWithin(file, n.what, n.value, 1, n.most));
   RETURN_IF_ERROR(CheckExperts(c, file));
   if (c.latent != 0) RETURN_IF_ERROR(CheckLatent(c, file));
+  if (ArchitectureNamed(c.architecture)->convolves) {
+    RETURN_IF_ERROR(CheckWithin(file, "the number of positions of a convolution", c.taps, 1, 64));
+  }
   if (c.heads % c.kv_heads != 0) {
     return bad(c.heads, " heads are no multiple of ", c.kv_heads, " key heads");
   }

@@ -55,6 +55,9 @@ struct ModelConfig {
   int64_t query_rank = 0;  // there: of what queries are made; 0: of what attention reads
   int64_t value_dim = 0;   // there: of a head's values
 
+  std::vector<bool> convolved;  // of each layer, whether it convolves instead; empty: none does
+  int64_t taps = 0;             // there: so many positions, its own the last
+
   double gate_limit = 0;  // 0: gates are SiLU or GELU; else as transformer.cc says
   // Layers with a router send each token to experts_used of so many feed-forward parts of their
   // own, and to a shared one of shared_ffn columns, if that is not 0.
@@ -72,6 +75,7 @@ struct ModelConfig {
   int64_t WindowOf(size_t layer) const {
     return layer < sees_all.size() && sees_all[layer] ? 0 : window;
   }
+  bool Convolves(size_t layer) const { return layer < convolved.size() && convolved[layer]; }
   bool Turns(size_t layer) const { return layer >= unturned.size() || !unturned[layer]; }
 };
 
@@ -107,6 +111,7 @@ struct Architecture {
   bool renormed = false;             // see experts_renormed; of files that do not say
   bool norm_topk_prob = false;       // config.json says so, by this name
   bool latent = false;               // see ModelConfig
+  bool convolves = false;            // some layers do
   bool sigmoid = false;              // see Gating, the same
   bool choice_biased = false;        // kByBias, of GGUF files that do not say
   bool may_norm_heads = false;       // config.json says by use_qk_norm whether heads are normed

@@ -11,6 +11,7 @@ namespace tessera::llm {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
+constexpr int64_t kMostLayers = 4096, kMostColumns = 1 << 23;  // beyond, CheckConfig refuses them
 
 struct Reader {
   Json json;
@@ -280,6 +281,56 @@ absl::Status ReadPredicting(const Reader& r, ModelConfig* c) {
              : r.Bad("key 'num_nextn_predict_layers' is ", c->predicting_layers);
 }
 
+// Which layers convolve, and how wide the feed-forward part is, which such files say in terms of
+// another number.
+absl::Status ReadConvolutions(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->taps, r.Int("conv_L_cache"));
+  ASSIGN_OR_RETURN(const bool biased, r.Bool("conv_bias", false));
+  if (biased) return r.Bad("key 'conv_bias' is true, which is not known");
+  if (const std::optional<Json> types = r.Find("layer_types")) {
+    if (!types->is(Json::Type::kArray)) return r.Wrong("layer_types", *types, "an array");
+    for (const JsonItem item : types->Items()) {
+      const std::optional<std::string> type = item.value().String();
+      if (type != "full_attention" && type != "conv") {
+        return r.Bad("key 'layer_types': ", ShowName(std::string(item.value().text())),
+                     " is not known; full_attention and conv are");
+      }
+      c->convolved.push_back(type == "conv");
+    }
+    if (c->convolved.size() != static_cast<size_t>(c->layers)) {
+      return r.Bad("key 'layer_types' has ", c->convolved.size(), " entries, and there are ",
+                   c->layers, " layers");
+    }
+  } else if (const std::optional<Json> attend = r.Find("full_attn_idxs")) {
+    if (!attend->is(Json::Type::kArray)) return r.Wrong("full_attn_idxs", *attend, "an array");
+    if (c->layers < 1 || c->layers > kMostLayers)
+      return absl::OkStatus();  // refused by CheckConfig
+    c->convolved.assign(static_cast<size_t>(c->layers), true);
+    for (const JsonItem item : attend->Items()) {
+      const int64_t layer = item.value().Int().value_or(-1);
+      if (layer < 0 || layer >= c->layers) {
+        return r.Bad("key 'full_attn_idxs': ", ShowName(std::string(item.value().text())),
+                     " is none of ", c->layers, " layers");
+      }
+      c->convolved[static_cast<size_t>(layer)] = false;
+    }
+  }
+  ASSIGN_OR_RETURN(const bool adjusted,
+                   r.Bool("block_auto_adjust_ff_dim", c->architecture == "lfm2"));
+  if (!adjusted) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const double times, r.Number("block_ffn_dim_multiplier", 1));
+  ASSIGN_OR_RETURN(const int64_t unit, r.Int("block_multiple_of", 256));
+  if (unit < 1 || !(times > 0) || c->ffn < 1 || c->ffn > kMostColumns || unit > kMostColumns ||
+      times > 64) {
+    return r.Bad(
+        "keys 'intermediate_size', 'block_ffn_dim_multiplier' and 'block_multiple_of' are ", c->ffn,
+        ", ", times, " and ", unit, "; they must be above 0, and sensible");
+  }
+  const double columns = std::floor(times * static_cast<double>(2 * c->ffn / 3));
+  c->ffn = (static_cast<int64_t>(columns) + unit - 1) / unit * unit;
+  return absl::OkStatus();
+}
+
 // Heads whose keys and values are made of one vector a position.
 absl::Status ReadLatent(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->latent, r.Int("kv_lora_rank"));
@@ -402,10 +453,11 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   ASSIGN_OR_RETURN(c.dim, r.Int("hidden_size"));
   ASSIGN_OR_RETURN(c.heads, r.Int("num_attention_heads"));
   ASSIGN_OR_RETURN(c.kv_heads, r.Int("num_key_value_heads", c.heads));
-  ASSIGN_OR_RETURN(c.ffn, r.Int("intermediate_size"));
+  ASSIGN_OR_RETURN(c.ffn, r.Int(r.Find("block_ff_dim") ? "block_ff_dim" : "intermediate_size"));
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size"));
   ASSIGN_OR_RETURN(c.context, r.Int("max_position_embeddings"));
-  const char* epsilon = !known->centred          ? "rms_norm_eps"
+  const char* epsilon = known->convolves         ? "norm_eps"
+                        : !known->centred        ? "rms_norm_eps"
                         : r.Find("norm_epsilon") ? "norm_epsilon"
                                                  : "layer_norm_eps";
   ASSIGN_OR_RETURN(c.norm_eps, r.Number(epsilon));
@@ -416,7 +468,8 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   ASSIGN_OR_RETURN(c.head_dim, r.Int("head_dim", c.dim / c.heads));
   ASSIGN_OR_RETURN(const std::optional<Reader> rope, FindRope(r, *known, "full_attention"));
   RETURN_IF_ERROR(ReadRopeBase(r, *known, rope, &c));
-  ASSIGN_OR_RETURN(const bool tied, r.Bool("tie_word_embeddings", known->tied));
+  const char* const tie = r.Find("tie_embedding") ? "tie_embedding" : "tie_word_embeddings";
+  ASSIGN_OR_RETURN(const bool tied, r.Bool(tie, known->tied));
   c.output_apart = !tied;
   c.rope_interleaved = known->beside_everywhere;
   ASSIGN_OR_RETURN(const bool biased, r.Bool("use_bias", known->all_biased));
@@ -439,6 +492,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   }
   c.heads_normed = queries_normed;
   if (known->latent) RETURN_IF_ERROR(ReadLatent(r, &c));
+  if (known->convolves) RETURN_IF_ERROR(ReadConvolutions(r, &c));
   RETURN_IF_ERROR(ReadPredicting(r, &c));
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used

@@ -33,6 +33,17 @@ absl::Status ReadLatentUps(WeightTaker* t, const ModelConfig& c, int64_t i, Laye
   return absl::OkStatus();
 }
 
+absl::Status ReadConvolution(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+  RETURN_IF_ERROR(
+      t->ReadJoined(kConvIn, i, c.dim,
+                    {{c.dim, &w->conv_gate}, {c.dim, &w->conv_out_gate}, {c.dim, &w->conv_in}}));
+  std::vector<int64_t> shape = {c.dim, c.taps};
+  if (!t->gguf) shape.insert(shape.begin() + 1, 1);
+  RETURN_IF_ERROR(t->Read(kConvTaps, i, shape, true, &w->conv_taps));
+  w->conv_taps = w->conv_taps.Reshape({c.dim, c.taps}).Transpose().Contiguous().Realize();
+  return t->Read(kConvOut, i, c.dim, c.dim, &w->conv_out);
+}
+
 absl::Status ReadLatentAttention(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   const int64_t q = c.heads * c.head_dim;
   if (c.query_rank > 0) {
@@ -165,7 +176,8 @@ absl::Status ReadLayer(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWei
     RETURN_IF_ERROR(t->ReadNorm(kAttentionPostNorm, i, c.dim, true, &w->attention_post_norm));
     RETURN_IF_ERROR(t->ReadNorm(kFfnPostNorm, i, c.dim, true, &w->ffn_post_norm));
   }
-  RETURN_IF_ERROR(ReadAttention(t, c, known, i, w));
+  RETURN_IF_ERROR(c.Convolves(static_cast<size_t>(i)) ? ReadConvolution(t, c, i, w)
+                                                      : ReadAttention(t, c, known, i, w));
   for (const Names* router : {&kRouter, &kRouterOfJoined, &kRouterOfTurned}) {
     if (t->Find(*router, i) != nullptr) return ReadMixture(t, c, i, w);
   }

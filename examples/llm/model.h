@@ -39,6 +39,10 @@ struct LayerWeights {
   // k_up and v_up are a matrix for each head, and make of that, or of queries for it, as long ones.
   Matrix q_down, kv_down, k_up, v_up;
   Tensor sinks;  // of each head: a score that counts among those of its keys
+  // Of a convolution in place of attention: what it reads is conv_in times conv_gate, and its
+  // result times conv_out_gate is what conv_out reads.
+  Matrix conv_in, conv_gate, conv_out_gate, conv_out;
+  Tensor conv_taps;  // [taps, dim]: what the last positions count, the last one last
   Matrix gate, up, down;
   Tensor gate_bias, up_bias, down_bias;
   Matrix router;
@@ -57,6 +61,10 @@ inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
     {"kv down", &LayerWeights::kv_down},
     {"k up", &LayerWeights::k_up},
     {"v up", &LayerWeights::v_up},
+    {"convolution in", &LayerWeights::conv_in},
+    {"convolution gate", &LayerWeights::conv_gate},
+    {"convolution out gate", &LayerWeights::conv_out_gate},
+    {"convolution out", &LayerWeights::conv_out},
     {"gate", &LayerWeights::gate},
     {"up", &LayerWeights::up},
     {"down", &LayerWeights::down},
@@ -65,24 +73,14 @@ inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
     {"shared up", &LayerWeights::shared_up},
     {"shared down", &LayerWeights::shared_down},
     {"shared share", &LayerWeights::shared_share}};
-inline constexpr Tensor LayerWeights::*kVectors[] = {&LayerWeights::attention_norm,
-                                                     &LayerWeights::ffn_norm,
-                                                     &LayerWeights::attention_post_norm,
-                                                     &LayerWeights::ffn_post_norm,
-                                                     &LayerWeights::q_bias,
-                                                     &LayerWeights::k_bias,
-                                                     &LayerWeights::v_bias,
-                                                     &LayerWeights::o_bias,
-                                                     &LayerWeights::q_norm,
-                                                     &LayerWeights::k_norm,
-                                                     &LayerWeights::gate_bias,
-                                                     &LayerWeights::up_bias,
-                                                     &LayerWeights::down_bias,
-                                                     &LayerWeights::sinks,
-                                                     &LayerWeights::router_bias,
-                                                     &LayerWeights::choice_bias,
-                                                     &LayerWeights::attention_norm_bias,
-                                                     &LayerWeights::ffn_norm_bias};
+inline constexpr Tensor LayerWeights::*kVectors[] = {
+    &LayerWeights::attention_norm, &LayerWeights::ffn_norm,  &LayerWeights::attention_post_norm,
+    &LayerWeights::ffn_post_norm,  &LayerWeights::q_bias,    &LayerWeights::k_bias,
+    &LayerWeights::v_bias,         &LayerWeights::o_bias,    &LayerWeights::q_norm,
+    &LayerWeights::k_norm,         &LayerWeights::gate_bias, &LayerWeights::up_bias,
+    &LayerWeights::down_bias,      &LayerWeights::sinks,     &LayerWeights::router_bias,
+    &LayerWeights::choice_bias,    &LayerWeights::conv_taps, &LayerWeights::attention_norm_bias,
+    &LayerWeights::ffn_norm_bias};
 static_assert(sizeof(LayerWeights) ==
                   std::size(kMatrices) * sizeof(Matrix) + std::size(kVectors) * sizeof(Tensor),
               "each weight is in one of the lists");

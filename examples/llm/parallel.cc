@@ -81,7 +81,13 @@ class Mover {
       Move(*t, whole);
     }
     for (const auto& [name, matrix] : kMatrices) Move((w.*matrix).scale, whole);
-    c.latent > 0 ? MoveLatentAttention(w) : MoveAttention(w);
+    if (w.conv_out) {
+      MoveColumns(0, w.conv_in, w.conv_gate, w.conv_out);
+      Move(w.conv_out_gate.stored, Cut(0, Layout::Aligned(BlockOf(w.conv_out))));
+      Move(w.conv_taps, Cut(1, Layout::Aligned(BlockOf(w.conv_out))));
+    } else {
+      c.latent > 0 ? MoveLatentAttention(w) : MoveAttention(w);
+    }
     const int columns = w.router ? 1 : 0;
     MoveColumns(columns, w.gate, w.up, w.down);
     MoveColumns(0, w.shared_gate, w.shared_up, w.shared_down);

@@ -26,6 +26,12 @@ bool AnyIntegers(const Model& model) {
   });
 }
 
+// A sum that is off is better than one of inf.
+Tensor Kept(const Tensor& x, DType dtype) {
+  constexpr double kGreatestHalf = 65504;
+  return (dtype == kFloat16 ? x.Clamp(-kGreatestHalf, kGreatestHalf) : x).Cast(dtype);
+}
+
 Tensor Capped(const Tensor& x, double cap) { return cap == 0 ? x : (x / cap).Tanh() * cap; }
 Tensor Scaled(const Tensor& x, double by) { return by == 1 ? x : x * by; }
 
@@ -52,19 +58,28 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
     }
     sharpness_ = Tensor::From(sharp, {context, 1, 1}, model.division.whole).Realize();
   }
-  const Device by_heads = model.division.heads;
-  const Dims shape = {model.division.kv_heads, context, c.head_dim};
-  // Without contents: a position is written in the step that first sees it, so memory is touched
-  // only as far as texts reach.
-  for (int64_t i = 0; i < c.layers; ++i) {
-    if (c.latent > 0) {
-      const Dims shared = {1, context, c.latent + c.turned()};
-      caches_.push_back({Tensor::Empty(shared, cache, model.division.whole), {}});
-      continue;
+  for (size_t i = 0; i < model.layers.size(); ++i) caches_.push_back(EmptyCache(i, cache));
+}
+
+// Without contents: a position is written in the step that first sees it, so memory is touched
+// only as far as texts reach.
+Transformer::Cache Transformer::EmptyCache(size_t layer, DType dtype) const {
+  const ModelConfig& c = model_.config;
+  const Division& division = model_.division;
+  if (c.Convolves(layer)) {
+    Tensor read = Tensor::Empty({c.taps - 1 + context_, c.dim}, dtype,
+                                model_.layers[layer].conv_taps.device());
+    if (c.taps > 1) {  // before the first position there is nothing
+      read.SliceAxis(0, {0, c.taps - 1}).Assign(Tensor::Zeros({c.taps - 1, c.dim}, dtype));
+      read = read.Realize();
     }
-    caches_.push_back(
-        {Tensor::Empty(shape, cache, by_heads), Tensor::Empty(shape, cache, by_heads)});
+    return {read, {}};
   }
+  if (c.latent > 0) {
+    return {Tensor::Empty({1, context_, c.latent + c.turned()}, dtype, division.whole), {}};
+  }
+  const Dims shape = {division.kv_heads, context_, c.head_dim};
+  return {Tensor::Empty(shape, dtype, division.heads), Tensor::Empty(shape, dtype, division.heads)};
 }
 
 Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double>& divisors,
@@ -107,9 +122,7 @@ bool Transformer::MayBeBf16(const Matrix& weight) const {
 
 // What is multiplied by numbers of a dtype.
 Tensor Transformer::RoundedBeside(const Tensor& x, DType dtype) const {
-  constexpr double kGreatest = 65504;  // of f16: a product that is off is better than one of inf
-  if (!rounds_ || dtype != kFloat16) return x;
-  return x.Clamp(-kGreatest, kGreatest).Cast(dtype).Cast(kFloat32);
+  return rounds_ && dtype == kFloat16 ? Kept(x, dtype).Cast(kFloat32) : x;
 }
 
 Transformer::Rows Transformer::Rows::Take(const Tensor& index) const {
@@ -224,6 +237,27 @@ Tensor Transformer::Mixed(const Tensor& scores, const Tensor& values, const Tens
   const Tensor most = scores.Max({-1}, /*keepdim=*/true).Maximum(sink);
   const Tensor weights = (scores - most).Exp();
   return weights.MatMul(values) / (weights.Sum({-1}, /*keepdim=*/true) + (sink - most).Exp());
+}
+
+// Each number of a position as the last few positions have it, between two gates. What is read is
+// kept of every position, so that a text may go on from any.
+Tensor Transformer::Convolution(size_t layer, const Tensor& x, const Extent& position) {
+  const ModelConfig& c = model_.config;
+  const LayerWeights& w = model_.layers[layer];
+  const int64_t tokens = x.size(0);
+  const Rows rows = RowsFor(x, {w.conv_in, w.conv_gate, w.conv_out_gate});
+  Tensor& kept = caches_[layer].keys;
+  const Tensor read = Project(rows, w.conv_in) * Project(rows, w.conv_gate);
+  const Extent first = position + (c.taps - 1);
+  kept.SliceAxis(0, {first, first + tokens}).Assign(Kept(read, kept.dtype()));
+  Tensor sum;
+  for (int64_t i = 0; i < c.taps; ++i) {
+    const Extent from = position + i;
+    const Tensor part = kept.SliceAxis(0, {from, from + tokens}).Cast(kFloat32) *
+                        w.conv_taps.SliceAxis(0, {i, i + 1});
+    sum = sum ? sum + part : part;
+  }
+  return Project(sum * Project(rows, w.conv_out_gate), w.conv_out);
 }
 
 Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& position) {
@@ -346,7 +380,8 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
     const Tensor read = Normed(x, w.attention_norm, w.attention_norm_bias);
-    x = added(x, Attention(i, read, position), w.attention_post_norm);
+    x = added(x, c.Convolves(i) ? Convolution(i, read, position) : Attention(i, read, position),
+              w.attention_post_norm);
     const Tensor y = parallel ? read : Normed(x, w.ffn_norm, w.ffn_norm_bias);
     x = added(x, w.router ? Mixture(w, y) : FeedForward(w, y), w.ffn_post_norm);
   }

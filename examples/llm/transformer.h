@@ -34,7 +34,8 @@ class Transformer {
 
  private:
   struct Cache {
-    Tensor keys, values;  // [kv_heads, context, head_dim]; of latent attention only `keys`
+    Tensor keys, values;  // [kv_heads, context, head_dim]; of latent attention only `keys`, of
+                          // convolutions what they read, [taps - 1 + context, dim]
   };
   // What several products share: as it is, and rounded where some of these weights want that; bf16
   // is there if the rows are many.
@@ -54,7 +55,9 @@ class Transformer {
   bool MayBeBf16(const Matrix& weight) const;
   Tensor RoundedBeside(const Tensor& x, DType dtype) const;
   double ScoreScale() const;
+  Cache EmptyCache(size_t layer, DType dtype) const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
+  Tensor Convolution(size_t layer, const Tensor& x, const Extent& position);
   Tensor LatentAttention(size_t layer, const Tensor& x, const Extent& position);
   Tensor Seen(const Tensor& scores, int64_t window, int64_t tokens, const Extent& position) const;
   Tensor Mixed(const Tensor& scores, const Tensor& values, const Tensor& sinks) const;

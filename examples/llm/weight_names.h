@@ -6,21 +6,23 @@ namespace tessera::llm {
 // What a weight is called: in GGUF files, and in safetensors as Hugging Face's classes name it, of
 // which some have other names.
 struct Names {
-  const char* gguf[2];
-  const char* hugging_face[2];
+  const char* gguf[3];
+  const char* hugging_face[3];
 };
 #define LAYER "model.layers.N."
 inline constexpr Names kEmbedding = {{"token_embd.weight"}, {"model.embed_tokens.weight"}};
 inline constexpr Names kOutput = {{"output.weight"}, {"lm_head.weight"}};
-inline constexpr Names kNorm = {{"output_norm.weight"}, {"model.norm.weight"}};
+inline constexpr Names kNorm = {{"output_norm.weight", "token_embd_norm.weight"},
+                                {"model.norm.weight", "model.embedding_norm.weight"}};
 inline constexpr Names kNormBias = {{"output_norm.bias"}, {"model.norm.bias"}};
 inline constexpr Names kRopeDivisors = {{"rope_freqs.weight"}, {"rope_freqs.weight"}};
 inline constexpr Names kShortDivisors = {{"rope_factors_short.weight"}, {}};
 inline constexpr Names kLongDivisors = {{"rope_factors_long.weight"}, {}};
-inline constexpr Names kAttentionNorm = {{"blk.N.attn_norm.weight"},
-                                         {LAYER "input_layernorm.weight"}};
-inline constexpr Names kFfnNorm = {{"blk.N.ffn_norm.weight", "blk.N.post_attention_norm.weight"},
-                                   {LAYER "post_attention_layernorm.weight"}};
+inline constexpr Names kAttentionNorm = {
+    {"blk.N.attn_norm.weight"}, {LAYER "input_layernorm.weight", LAYER "operator_norm.weight"}};
+inline constexpr Names kFfnNorm = {
+    {"blk.N.ffn_norm.weight", "blk.N.post_attention_norm.weight"},
+    {LAYER "post_attention_layernorm.weight", LAYER "ffn_norm.weight"}};
 // Where what is added is normed as well, one is called otherwise.
 inline constexpr Names kFfnNormOfFour = {
     {"blk.N.ffn_norm.weight"},
@@ -39,17 +41,26 @@ inline constexpr Names kQ = {{"blk.N.attn_q.weight"}, {LAYER "self_attn.q_proj.w
 inline constexpr Names kK = {{"blk.N.attn_k.weight"}, {LAYER "self_attn.k_proj.weight"}};
 inline constexpr Names kV = {{"blk.N.attn_v.weight"}, {LAYER "self_attn.v_proj.weight"}};
 inline constexpr Names kQkv = {{"blk.N.attn_qkv.weight"}, {LAYER "self_attn.qkv_proj.weight"}};
-inline constexpr Names kO = {{"blk.N.attn_output.weight"}, {LAYER "self_attn.o_proj.weight"}};
+inline constexpr Names kO = {{"blk.N.attn_output.weight"},
+                             {LAYER "self_attn.o_proj.weight", LAYER "self_attn.out_proj.weight"}};
 inline constexpr Names kQBias = {{"blk.N.attn_q.bias"}, {LAYER "self_attn.q_proj.bias"}};
 inline constexpr Names kKBias = {{"blk.N.attn_k.bias"}, {LAYER "self_attn.k_proj.bias"}};
 inline constexpr Names kVBias = {{"blk.N.attn_v.bias"}, {LAYER "self_attn.v_proj.bias"}};
 inline constexpr Names kOBias = {{"blk.N.attn_output.bias"}, {LAYER "self_attn.o_proj.bias"}};
 inline constexpr Names kQNorm = {
     {"blk.N.attn_q_norm.weight"},
-    {LAYER "self_attn.q_norm.weight", LAYER "self_attn.query_layernorm.weight"}};
+    {LAYER "self_attn.q_norm.weight", LAYER "self_attn.query_layernorm.weight",
+     LAYER "self_attn.q_layernorm.weight"}};
 inline constexpr Names kKNorm = {
     {"blk.N.attn_k_norm.weight"},
-    {LAYER "self_attn.k_norm.weight", LAYER "self_attn.key_layernorm.weight"}};
+    {LAYER "self_attn.k_norm.weight", LAYER "self_attn.key_layernorm.weight",
+     LAYER "self_attn.k_layernorm.weight"}};
+// Of convolutions: three matrices in one, the weights of the last positions, and the matrix after.
+inline constexpr Names kConvIn = {{"blk.N.shortconv.in_proj.weight"},
+                                  {LAYER "conv.in_proj.weight"}};
+inline constexpr Names kConvTaps = {{"blk.N.shortconv.conv.weight"}, {LAYER "conv.conv.weight"}};
+inline constexpr Names kConvOut = {{"blk.N.shortconv.out_proj.weight"},
+                                   {LAYER "conv.out_proj.weight"}};
 // Of latent attention: what queries, and keys and values, are made of, and what makes them of it.
 // Keys and values are made by one matrix, or by two, of which that of the keys is transposed.
 inline constexpr Names kQDown = {{"blk.N.attn_q_a.weight"}, {LAYER "self_attn.q_a_proj.weight"}};
@@ -63,13 +74,16 @@ inline constexpr Names kKvDownNorm = {{"blk.N.attn_kv_a_norm.weight"},
 inline constexpr Names kKvUp = {{"blk.N.attn_kv_b.weight"}, {LAYER "self_attn.kv_b_proj.weight"}};
 inline constexpr Names kKUp = {{"blk.N.attn_k_b.weight"}, {}};
 inline constexpr Names kVUp = {{"blk.N.attn_v_b.weight"}, {}};
-inline constexpr Names kGate = {{"blk.N.ffn_gate.weight"}, {LAYER "mlp.gate_proj.weight"}};
-inline constexpr Names kUp = {{"blk.N.ffn_up.weight"},
-                              {LAYER "mlp.up_proj.weight", LAYER "mlp.c_fc.weight"}};
+inline constexpr Names kGate = {{"blk.N.ffn_gate.weight"},
+                                {LAYER "mlp.gate_proj.weight", LAYER "feed_forward.w1.weight"}};
+inline constexpr Names kUp = {
+    {"blk.N.ffn_up.weight"},
+    {LAYER "mlp.up_proj.weight", LAYER "mlp.c_fc.weight", LAYER "feed_forward.w3.weight"}};
 // Files of which the gate is part of another matrix have both under this name.
 inline constexpr Names kGateUp = {{"blk.N.ffn_up.weight"}, {LAYER "mlp.gate_up_proj.weight"}};
-inline constexpr Names kDown = {{"blk.N.ffn_down.weight"},
-                                {LAYER "mlp.down_proj.weight", LAYER "mlp.c_proj.weight"}};
+inline constexpr Names kDown = {
+    {"blk.N.ffn_down.weight"},
+    {LAYER "mlp.down_proj.weight", LAYER "mlp.c_proj.weight", LAYER "feed_forward.w2.weight"}};
 inline constexpr Names kGateBias = {{"blk.N.ffn_gate.bias"}, {LAYER "mlp.gate_proj.bias"}};
 inline constexpr Names kUpBias = {{"blk.N.ffn_up.bias"},
                                   {LAYER "mlp.up_proj.bias", LAYER "mlp.c_fc.bias"}};
@@ -77,20 +91,25 @@ inline constexpr Names kDownBias = {{"blk.N.ffn_down.bias"},
                                     {LAYER "mlp.down_proj.bias", LAYER "mlp.c_proj.bias"}};
 // Experts are in one tensor, or, with an E, each in its own.
 inline constexpr Names kRouter = {{"blk.N.ffn_gate_inp.weight"},
-                                  {LAYER "mlp.gate.weight", LAYER "block_sparse_moe.gate.weight"}};
+                                  {LAYER "mlp.gate.weight", LAYER "block_sparse_moe.gate.weight",
+                                   LAYER "feed_forward.gate.weight"}};
 inline constexpr Names kExpertGate = {
     {"blk.N.ffn_gate_exps.weight", "blk.N.ffn_gate.E.weight"},
-    {LAYER "mlp.experts.E.gate_proj.weight", LAYER "block_sparse_moe.experts.E.w1.weight"}};
+    {LAYER "mlp.experts.E.gate_proj.weight", LAYER "block_sparse_moe.experts.E.w1.weight",
+     LAYER "feed_forward.experts.E.w1.weight"}};
 inline constexpr Names kExpertUp = {
     {"blk.N.ffn_up_exps.weight", "blk.N.ffn_up.E.weight"},
-    {LAYER "mlp.experts.E.up_proj.weight", LAYER "block_sparse_moe.experts.E.w3.weight"}};
+    {LAYER "mlp.experts.E.up_proj.weight", LAYER "block_sparse_moe.experts.E.w3.weight",
+     LAYER "feed_forward.experts.E.w3.weight"}};
 inline constexpr Names kExpertDown = {
     {"blk.N.ffn_down_exps.weight", "blk.N.ffn_down.E.weight"},
-    {LAYER "mlp.experts.E.down_proj.weight", LAYER "block_sparse_moe.experts.E.w2.weight"}};
+    {LAYER "mlp.experts.E.down_proj.weight", LAYER "block_sparse_moe.experts.E.w2.weight",
+     LAYER "feed_forward.experts.E.w2.weight"}};
 inline constexpr Names kRouterBias = {{"blk.N.ffn_gate_inp.bias"}, {LAYER "mlp.router.bias"}};
 inline constexpr Names kChoiceBias = {
     {"blk.N.exp_probs_b.bias"},
-    {LAYER "mlp.gate.e_score_correction_bias", LAYER "block_sparse_moe.e_score_correction_bias"}};
+    {LAYER "mlp.gate.e_score_correction_bias", LAYER "block_sparse_moe.e_score_correction_bias",
+     LAYER "feed_forward.expert_bias"}};
 inline constexpr Names kChoiceBiasOfStatics = {{},
                                                {LAYER "mlp.moe_statics.e_score_correction_bias"}};
 inline constexpr Names kExpertGateBias = {{"blk.N.ffn_gate_exps.bias"}, {}};

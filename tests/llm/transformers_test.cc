@@ -180,7 +180,15 @@ std::vector<Named> Transformers::GgufWeights() const {
       out.push_back(Rows(turned, blk + "ffn_up_exps." + end, 1, 2, f));
       continue;
     }
-    if (is("e_score_correction_bias")) {
+    if (is("feed_forward.experts.")) {
+      w.name = blk +
+               (is(".w1.")   ? "ffn_gate_exps"
+                : is(".w2.") ? "ffn_down_exps"
+                             : "ffn_up_exps") +
+               ".weight";
+    }
+    if (is("conv.conv")) w.shape = {config_.dim, config_.taps};
+    if (is("e_score_correction_bias") || is("expert_bias")) {
       w.name = blk + "exp_probs_b.bias";
       w.shape = {config_.experts};
     }
@@ -238,7 +246,14 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
   count("embedding_length", c.dim);
   count("feed_forward_length", c.ffn);
   count("attention.head_count", c.heads);
-  if (c.latent == 0 || !IsOlder(GetParam())) count("attention.head_count_kv", c.kv_heads);
+  count("shortconv.l_cache", c.taps);
+  if (!c.convolved.empty()) {
+    std::vector<int32_t> heads;
+    for (const bool convolved : c.convolved) heads.push_back(convolved ? 0 : c.kv_heads);
+    file->Set(key("attention.head_count_kv"), heads);
+  } else if (c.latent == 0 || !IsOlder(GetParam())) {
+    count("attention.head_count_kv", c.kv_heads);
+  }
   const bool kept = c.latent > 0 && !IsOlder(GetParam());
   count("attention.key_length", kept ? c.latent + c.rotated : c.head_dim);
   count("attention.value_length", kept ? c.latent : c.latent > 0 ? c.value_dim : c.head_dim);
@@ -253,8 +268,8 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
   count("expert_count", c.experts);
   count("expert_used_count", c.experts_used);
   count("expert_feed_forward_length", c.expert_ffn);
-  const bool counted =
-      architecture == "deepseek2" || architecture == "glm4moe" || architecture == "dots1";
+  const bool counted = architecture == "deepseek2" || architecture == "glm4moe" ||
+                       architecture == "dots1" || architecture == "lfm2moe";
   if (counted && c.experts > 0) {
     using Gating = ModelConfig::Gating;
     count("expert_shared_count", c.shared_ffn / c.expert_ffn);
@@ -388,7 +403,7 @@ INSTANTIATE_TEST_SUITE_P(All, Transformers,
                                          "hunyuan_v1_dense", "arcee", "starcoder2", "cohere",
                                          "cohere2", "deepseek_v2", "deepseek_v2_greedy",
                                          "deepseek_v3", "glm4_moe_lite", "glm4_moe", "dots1",
-                                         "minimax_m2", "ernie4_5_moe"),
+                                         "minimax_m2", "ernie4_5_moe", "lfm2", "lfm2_moe"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -135,6 +135,14 @@ def Models():
         intermediate_size=40, moe_intermediate_size=20, head_dim=8, moe_k=3, moe_num_experts=8,
         moe_num_shared_experts=2, moe_layer_start_index=1, tie_word_embeddings=False,
         **SMALL)
+    short = {**SMALL, "num_hidden_layers": 3}
+    kinds = ["conv", "full_attention", "conv"]
+    yield "lfm2", t.Lfm2Config(intermediate_size=50, norm_eps=1e-5, block_multiple_of=8,
+                               layer_types=kinds, **short)
+    yield "lfm2_moe", t.Lfm2MoeConfig(
+        intermediate_size=40, norm_eps=1e-5, moe_intermediate_size=20, num_experts=4,
+        num_experts_per_tok=2, num_dense_layers=1, routed_scaling_factor=1.3, conv_L_cache=4,
+        layer_types=kinds, **short)
 
 
 def Values(name, shape):
@@ -182,7 +190,7 @@ def Golden(label, config):
                     "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
                     "hunyuan_v1_dense": "hunyuan-dense", "deepseek_v2": "deepseek2",
                     "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2",
-                    "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "ernie4_5_moe": "ernie4_5-moe"}.get(
+                    "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "lfm2_moe": "lfm2moe", "ernie4_5_moe": "ernie4_5-moe"}.get(
                         config.model_type, config.model_type)
     return {"name": label, "config": written, "architecture": architecture,
             "tensors": {n: [GgufName(n, architecture), *w.shape] for n, w in weights.items()},
