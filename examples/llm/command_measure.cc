@@ -113,8 +113,10 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
   line("model", name);
   line("architecture", c.architecture);
   const auto convolve = std::count(c.convolved.begin(), c.convolved.end(), true);
+  const auto remember = std::count(c.remembers.begin(), c.remembers.end(), true);
   line("layers", absl::StrCat(c.layers, " of ", c.dim,
                               convolve > 0 ? absl::StrCat(", ", convolve, " convolve") : "",
+                              remember > 0 ? absl::StrCat(", ", remember, " with a memory") : "",
                               ", feed-forward ", c.ffn));
   if (c.experts > 0) {
     line("experts",

@@ -1,12 +1,16 @@
 // Metadata of GGUF files as a configuration, and the checks of every configuration.
 #include "examples/llm/config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "graph/status.h"
 
 namespace tessera::llm {
 namespace {
+
+constexpr int64_t kMaxLayers = 4096, kMaxDim = int64_t{1} << 20, kMaxContext = int64_t{1} << 28,
+                  kMaxExperts = 1 << 16;
 
 struct Reader {
   const GgufMetadata& m;
@@ -192,6 +196,41 @@ absl::Status ReadConvolutions(const Reader& r, ModelConfig* c) {
   return absl::OkStatus();
 }
 
+// Which layers have a memory, and its shape.
+absl::Status ReadMemories(const Reader& r, const Architecture& known, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->taps, r.Int("ssm.conv_kernel"));
+  ASSIGN_OR_RETURN(c->memory_key_dim, r.Int("ssm.state_size"));
+  ASSIGN_OR_RETURN(c->memory_key_heads, r.Int("ssm.group_count"));
+  ASSIGN_OR_RETURN(c->memory_value_heads, r.Int("ssm.time_step_rank"));
+  ASSIGN_OR_RETURN(const int64_t values, r.Int("ssm.inner_size"));
+  if (c->memory_value_heads < 1 || values % c->memory_value_heads != 0) {
+    return r.Bad(absl::StrCat("keys '", r.Key("ssm.inner_size"), "' and '.time_step_rank' are ",
+                              values, " and ", c->memory_value_heads,
+                              "; the former must be a multiple of the latter, which is above 0"));
+  }
+  c->memory_value_dim = values / c->memory_value_heads;
+  c->memory_tiled = known.memory_tiled;
+  const std::string key = r.Key("attention.recurrent_layers");
+  if (r.m.Find(key) != nullptr) {
+    ASSIGN_OR_RETURN(const GgufArray* each, r.m.Numbers(key));
+    if (each->count < static_cast<uint64_t>(c->layers)) {
+      return r.Bad(absl::StrCat("key '", key, "' has ", each->count, " entries, and there are ",
+                                c->layers, " layers"));
+    }
+    for (int64_t i = 0; i < c->layers && i < kMaxLayers; ++i) {
+      c->remembers.push_back(each->Int(static_cast<uint64_t>(i)) != 0);
+    }
+    return absl::OkStatus();
+  }
+  constexpr int64_t kUsual = 4;
+  ASSIGN_OR_RETURN(const int64_t every, r.Int("full_attention_interval", kUsual));
+  if (every < 1)
+    return r.Bad(absl::StrCat("key '", r.Key("full_attention_interval"), "' is ", every));
+  c->remembers = EveryLast(std::min(c->layers, kMaxLayers), every);
+  c->remembers.flip();
+  return absl::OkStatus();
+}
+
 absl::Status ReadHeads(const Reader& r, ModelConfig* c) {
   if (r.m.Find(r.Key("attention.key_length")) == nullptr && c->dim % c->heads != 0) {
     return r.Bad(
@@ -251,6 +290,10 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
 }
 
 }  // namespace
+
+bool ModelConfig::AnyRemembers() const {
+  return std::find(remembers.begin(), remembers.end(), true) != remembers.end();
+}
 
 double Sharper(double factor, double by) {
   return factor > 1 ? 0.1 * by * std::log(factor) + 1 : 1;
@@ -326,7 +369,11 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   }
   ASSIGN_OR_RETURN(c.dim, r.Int("embedding_length"));
   ASSIGN_OR_RETURN(c.context, r.Int("context_length"));
-  ASSIGN_OR_RETURN(c.ffn, r.EachLayer("feed_forward_length", c.layers));
+  // Where all layers have experts there may be no other length.
+  const bool dense = m.Find(r.Key("feed_forward_length")) != nullptr ||
+                     m.Find(r.Key("expert_feed_forward_length")) == nullptr;
+  ASSIGN_OR_RETURN(
+      c.ffn, r.EachLayer(dense ? "feed_forward_length" : "expert_feed_forward_length", c.layers));
   ASSIGN_OR_RETURN(c.heads, r.EachLayer("attention.head_count", c.layers));
   c.kv_heads = c.heads;
   if (known->convolves) {
@@ -345,6 +392,7 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   }
   c.layers -= c.predicting_layers;
   RETURN_IF_ERROR(known->latent ? ReadLatent(r, &c) : ReadHeads(r, &c));
+  if (known->remembers) RETURN_IF_ERROR(ReadMemories(r, *known, &c));
   ASSIGN_OR_RETURN(const double clamp, r.Number("attention.clamp_kqv", 0));
   if (clamp != 0) {
     return r.Bad(absl::StrCat("key '", r.Key("attention.clamp_kqv"), "' is ", clamp,
@@ -363,9 +411,6 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
 
 namespace {
 
-constexpr int64_t kMaxLayers = 4096, kMaxDim = int64_t{1} << 20, kMaxContext = int64_t{1} << 28,
-                  kMaxExperts = 1 << 16;
-
 absl::Status CheckWithin(const std::string& file, const char* what, int64_t value, int64_t least,
                          int64_t most) {
   if (least <= value && value <= most) return absl::OkStatus();
@@ -381,6 +426,24 @@ absl::Status CheckLatent(const ModelConfig& c, const std::string& file) {
   RETURN_IF_ERROR(CheckWithin(file, "the length of a head's values", c.value_dim, 1, kMaxDim));
   return CheckWithin(file, "the number of elements of a head that turn", c.rotated, 2,
                      c.head_dim - 1);
+}
+
+absl::Status CheckMemories(const ModelConfig& c, const std::string& file) {
+  constexpr int64_t kMaxHeads = 4096, kMaxHead = 4096;
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the number of keys' heads of a memory", c.memory_key_heads, 1, kMaxHeads));
+  RETURN_IF_ERROR(CheckWithin(file, "the number of values' heads of a memory", c.memory_value_heads,
+                              1, kMaxHeads));
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the length of a memory's keys", c.memory_key_dim, 1, kMaxHead));
+  RETURN_IF_ERROR(
+      CheckWithin(file, "the length of a memory's values", c.memory_value_dim, 1, kMaxHead));
+  if (c.memory_value_heads % c.memory_key_heads != 0) {
+    return absl::DataLossError(absl::StrCat(file, ": ", c.memory_value_heads,
+                                            " heads of a memory's values are no multiple of ",
+                                            c.memory_key_heads, " of its keys"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckExperts(const ModelConfig& c, const std::string& file) {
@@ -431,8 +494,11 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file) {
   for (const auto& n : counts) RETURN_IF_ERROR(CheckWithin(file, n.what, n.value, 1, n.most));
   RETURN_IF_ERROR(CheckExperts(c, file));
   if (c.latent != 0) RETURN_IF_ERROR(CheckLatent(c, file));
-  if (ArchitectureNamed(c.architecture)->convolves) {
-    RETURN_IF_ERROR(CheckWithin(file, "the number of positions of a convolution", c.taps, 1, 64));
+  const Architecture& known = *ArchitectureNamed(c.architecture);
+  if (known.remembers) RETURN_IF_ERROR(CheckMemories(c, file));
+  if (known.convolves || known.remembers) {
+    RETURN_IF_ERROR(CheckWithin(file, "the number of positions of a convolution", c.taps,
+                                known.remembers ? 2 : 1, 64));
   }
   if (c.heads % c.kv_heads != 0) {
     return bad(c.heads, " heads are no multiple of ", c.kv_heads, " key heads");

@@ -55,8 +55,14 @@ struct ModelConfig {
   int64_t query_rank = 0;  // there: of what queries are made; 0: of what attention reads
   int64_t value_dim = 0;   // there: of a head's values
 
+  // Of each layer, whether it has a memory by the delta rule in place of attention (see
+  // delta_rule.cc), whose heads' values are more than the keys by a whole factor; empty: none has.
+  std::vector<bool> remembers;
+  int64_t memory_key_heads = 0, memory_value_heads = 0, memory_key_dim = 0, memory_value_dim = 0;
+  bool memory_tiled = false;  // heads of values of one key lie apart, not side by side
+
   std::vector<bool> convolved;  // of each layer, whether it convolves instead; empty: none does
-  int64_t taps = 0;             // there: so many positions, its own the last
+  int64_t taps = 0;             // there, and in memories: so many positions, its own the last
 
   double gate_limit = 0;  // 0: gates are SiLU or GELU; else as transformer.cc says
   // Layers with a router send each token to experts_used of so many feed-forward parts of their
@@ -75,6 +81,8 @@ struct ModelConfig {
   int64_t WindowOf(size_t layer) const {
     return layer < sees_all.size() && sees_all[layer] ? 0 : window;
   }
+  bool Remembers(size_t layer) const { return layer < remembers.size() && remembers[layer]; }
+  bool AnyRemembers() const;
   bool Convolves(size_t layer) const { return layer < convolved.size() && convolved[layer]; }
   bool Turns(size_t layer) const { return layer >= unturned.size() || !unturned[layer]; }
 };
@@ -112,6 +120,8 @@ struct Architecture {
   bool norm_topk_prob = false;       // config.json says so, by this name
   bool latent = false;               // see ModelConfig
   bool convolves = false;            // some layers do
+  bool remembers = false;            // most layers do, and attention's results have gates
+  bool memory_tiled = false;         // see ModelConfig, of GGUF files
   bool sigmoid = false;              // see Gating, the same
   bool choice_biased = false;        // kByBias, of GGUF files that do not say
   bool may_norm_heads = false;       // config.json says by use_qk_norm whether heads are normed

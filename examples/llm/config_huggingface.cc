@@ -281,26 +281,47 @@ absl::Status ReadPredicting(const Reader& r, ModelConfig* c) {
              : r.Bad("key 'num_nextn_predict_layers' is ", c->predicting_layers);
 }
 
+// Of each layer, whether its type is this one, and not full_attention.
+absl::Status ReadKinds(const Reader& r, const char* kind, const ModelConfig& c,
+                       std::vector<bool>* to) {
+  const Json types = *r.Find("layer_types");
+  if (!types.is(Json::Type::kArray)) return r.Wrong("layer_types", types, "an array");
+  for (const JsonItem item : types.Items()) {
+    const std::optional<std::string> type = item.value().String();
+    if (type != "full_attention" && type != kind) {
+      return r.Bad("key 'layer_types': ", ShowName(std::string(item.value().text())),
+                   " is not known; full_attention and ", kind, " are");
+    }
+    to->push_back(type == kind);
+  }
+  if (to->size() == static_cast<size_t>(c.layers)) return absl::OkStatus();
+  return r.Bad("key 'layer_types' has ", to->size(), " entries, and there are ", c.layers,
+               " layers");
+}
+
+// Which layers have a memory, and its shape.
+absl::Status ReadMemories(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->taps, r.Int("linear_conv_kernel_dim"));
+  ASSIGN_OR_RETURN(c->memory_key_dim, r.Int("linear_key_head_dim"));
+  ASSIGN_OR_RETURN(c->memory_value_dim, r.Int("linear_value_head_dim"));
+  ASSIGN_OR_RETURN(c->memory_key_heads, r.Int("linear_num_key_heads"));
+  ASSIGN_OR_RETURN(c->memory_value_heads, r.Int("linear_num_value_heads"));
+  if (r.Find("layer_types")) return ReadKinds(r, "linear_attention", *c, &c->remembers);
+  ASSIGN_OR_RETURN(const int64_t every, r.Int("full_attention_interval", 4));
+  if (every < 1) return r.Bad("key 'full_attention_interval' is ", every);
+  c->remembers = EveryLast(std::min(c->layers, kMostLayers), every);
+  c->remembers.flip();
+  return absl::OkStatus();
+}
+
 // Which layers convolve, and how wide the feed-forward part is, which such files say in terms of
 // another number.
 absl::Status ReadConvolutions(const Reader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->taps, r.Int("conv_L_cache"));
   ASSIGN_OR_RETURN(const bool biased, r.Bool("conv_bias", false));
   if (biased) return r.Bad("key 'conv_bias' is true, which is not known");
-  if (const std::optional<Json> types = r.Find("layer_types")) {
-    if (!types->is(Json::Type::kArray)) return r.Wrong("layer_types", *types, "an array");
-    for (const JsonItem item : types->Items()) {
-      const std::optional<std::string> type = item.value().String();
-      if (type != "full_attention" && type != "conv") {
-        return r.Bad("key 'layer_types': ", ShowName(std::string(item.value().text())),
-                     " is not known; full_attention and conv are");
-      }
-      c->convolved.push_back(type == "conv");
-    }
-    if (c->convolved.size() != static_cast<size_t>(c->layers)) {
-      return r.Bad("key 'layer_types' has ", c->convolved.size(), " entries, and there are ",
-                   c->layers, " layers");
-    }
+  if (r.Find("layer_types")) {
+    RETURN_IF_ERROR(ReadKinds(r, "conv", *c, &c->convolved));
   } else if (const std::optional<Json> attend = r.Find("full_attn_idxs")) {
     if (!attend->is(Json::Type::kArray)) return r.Wrong("full_attn_idxs", *attend, "an array");
     if (c->layers < 1 || c->layers > kMostLayers)
@@ -453,7 +474,11 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   ASSIGN_OR_RETURN(c.dim, r.Int("hidden_size"));
   ASSIGN_OR_RETURN(c.heads, r.Int("num_attention_heads"));
   ASSIGN_OR_RETURN(c.kv_heads, r.Int("num_key_value_heads", c.heads));
-  ASSIGN_OR_RETURN(c.ffn, r.Int(r.Find("block_ff_dim") ? "block_ff_dim" : "intermediate_size"));
+  const char* width = "intermediate_size";
+  for (const char* name : {"moe_intermediate_size", "block_ff_dim", "intermediate_size"}) {
+    if (r.Find(name)) width = name;
+  }
+  ASSIGN_OR_RETURN(c.ffn, r.Int(width));
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size"));
   ASSIGN_OR_RETURN(c.context, r.Int("max_position_embeddings"));
   const char* epsilon = known->convolves         ? "norm_eps"
@@ -493,6 +518,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   c.heads_normed = queries_normed;
   if (known->latent) RETURN_IF_ERROR(ReadLatent(r, &c));
   if (known->convolves) RETURN_IF_ERROR(ReadConvolutions(r, &c));
+  if (known->remembers) RETURN_IF_ERROR(ReadMemories(r, &c));
   RETURN_IF_ERROR(ReadPredicting(r, &c));
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, file));  // before sizes are used

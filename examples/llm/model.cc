@@ -33,15 +33,70 @@ absl::Status ReadLatentUps(WeightTaker* t, const ModelConfig& c, int64_t i, Laye
   return absl::OkStatus();
 }
 
+// What the last positions count, of each of so many numbers: turned over.
+absl::Status ReadTaps(WeightTaker* t, const Names& names, int64_t i, int64_t numbers, int64_t taps,
+                      Tensor* to) {
+  std::vector<int64_t> shape = {numbers, taps};
+  if (!t->gguf) shape.insert(shape.begin() + 1, 1);
+  RETURN_IF_ERROR(t->Read(names, i, shape, true, to));
+  *to = to->Reshape({numbers, taps}).Transpose().Contiguous().Realize();
+  return absl::OkStatus();
+}
+
 absl::Status ReadConvolution(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   RETURN_IF_ERROR(
       t->ReadJoined(kConvIn, i, c.dim,
                     {{c.dim, &w->conv_gate}, {c.dim, &w->conv_out_gate}, {c.dim, &w->conv_in}}));
-  std::vector<int64_t> shape = {c.dim, c.taps};
-  if (!t->gguf) shape.insert(shape.begin() + 1, 1);
-  RETURN_IF_ERROR(t->Read(kConvTaps, i, shape, true, &w->conv_taps));
-  w->conv_taps = w->conv_taps.Reshape({c.dim, c.taps}).Transpose().Contiguous().Realize();
+  RETURN_IF_ERROR(ReadTaps(t, kConvTaps, i, c.dim, c.taps, &w->conv_taps));
   return t->Read(kConvOut, i, c.dim, c.dim, &w->conv_out);
+}
+
+// Of each group of `sizes` rows the part `index`, of all groups together.
+Matrix PartOfGroups(const Matrix& m, int64_t groups, absl::Span<const int64_t> sizes,
+                    size_t index) {
+  int64_t begin = 0, all = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (i < index) begin += sizes[i];
+    all += sizes[i];
+  }
+  const Tensor part =
+      m.stored.Unflatten(0, {groups, all}).SliceAxis(1, {begin, begin + sizes[index]});
+  return {part.Flatten(0, 1).Contiguous().Realize(), m.format, m.scale};
+}
+
+absl::Status ReadMemory(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+  const int64_t groups = c.memory_key_heads, heads = c.memory_value_heads, each = heads / groups;
+  const int64_t keys = groups * c.memory_key_dim, values = heads * c.memory_value_dim;
+  if (t->Find(kMemoryQkvGate, i) != nullptr) {  // all that belongs to a head of keys is together
+    const int64_t of_group = each * c.memory_value_dim;
+    const int64_t sizes[] = {c.memory_key_dim, c.memory_key_dim, of_group, of_group};
+    Matrix all;
+    RETURN_IF_ERROR(t->Read(kMemoryQkvGate, i, 2 * (keys + values), c.dim, &all));
+    size_t index = 0;
+    for (Matrix* m : {&w->memory_q, &w->memory_k, &w->memory_v, &w->memory_gate}) {
+      *m = PartOfGroups(all, groups, sizes, index++);
+    }
+  } else {
+    RETURN_IF_ERROR(
+        t->ReadJoined(kMemoryQkv, i, c.dim,
+                      {{keys, &w->memory_q}, {keys, &w->memory_k}, {values, &w->memory_v}}));
+    RETURN_IF_ERROR(t->Read(kMemoryGate, i, values, c.dim, &w->memory_gate));
+  }
+  if (t->Find(kMemoryWriteKeep, i) != nullptr) {
+    Matrix both;
+    RETURN_IF_ERROR(t->Read(kMemoryWriteKeep, i, 2 * heads, c.dim, &both));
+    w->memory_write = PartOfGroups(both, groups, {each, each}, 0);
+    w->memory_keep = PartOfGroups(both, groups, {each, each}, 1);
+  } else {
+    RETURN_IF_ERROR(t->Read(kMemoryWrite, i, heads, c.dim, &w->memory_write));
+    RETURN_IF_ERROR(t->Read(kMemoryKeep, i, heads, c.dim, &w->memory_keep));
+  }
+  RETURN_IF_ERROR(ReadTaps(t, kMemoryTaps, i, 2 * keys + values, c.taps, &w->memory_taps));
+  RETURN_IF_ERROR(t->Read(kMemoryKeepBias, i, {heads}, true, &w->memory_keep_bias));
+  RETURN_IF_ERROR(t->Read(kMemoryRate, i, {heads}, true, &w->memory_rate));
+  if (!t->gguf) w->memory_rate = w->memory_rate.Exp().Neg().Realize();
+  RETURN_IF_ERROR(t->Read(kMemoryNorm, i, {c.memory_value_dim}, true, &w->memory_norm));
+  return t->Read(kMemoryOut, i, c.dim, values, &w->memory_out);
 }
 
 absl::Status ReadLatentAttention(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
@@ -66,7 +121,7 @@ absl::Status ReadAttention(WeightTaker* t, const ModelConfig& c, const Architect
   if (t->Find(kQkv, i) != nullptr) {
     RETURN_IF_ERROR(t->ReadJoined(kQkv, i, c.dim, {{q, &w->q}, {kv, &w->k}, {kv, &w->v}}));
   } else {
-    RETURN_IF_ERROR(t->Read(kQ, i, q, c.dim, &w->q));
+    RETURN_IF_ERROR(t->Read(kQ, i, known.remembers ? 2 * q : q, c.dim, &w->q));
     RETURN_IF_ERROR(t->Read(kK, i, kv, c.dim, &w->k));
     RETURN_IF_ERROR(t->Read(kV, i, kv, c.dim, &w->v));
   }
@@ -176,8 +231,9 @@ absl::Status ReadLayer(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWei
     RETURN_IF_ERROR(t->ReadNorm(kAttentionPostNorm, i, c.dim, true, &w->attention_post_norm));
     RETURN_IF_ERROR(t->ReadNorm(kFfnPostNorm, i, c.dim, true, &w->ffn_post_norm));
   }
-  RETURN_IF_ERROR(c.Convolves(static_cast<size_t>(i)) ? ReadConvolution(t, c, i, w)
-                                                      : ReadAttention(t, c, known, i, w));
+  RETURN_IF_ERROR(c.Remembers(static_cast<size_t>(i))   ? ReadMemory(t, c, i, w)
+                  : c.Convolves(static_cast<size_t>(i)) ? ReadConvolution(t, c, i, w)
+                                                        : ReadAttention(t, c, known, i, w));
   for (const Names* router : {&kRouter, &kRouterOfJoined, &kRouterOfTurned}) {
     if (t->Find(*router, i) != nullptr) return ReadMixture(t, c, i, w);
   }

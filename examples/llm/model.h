@@ -32,7 +32,7 @@ struct LayerWeights {
   Tensor attention_norm, ffn_norm;  // of what is read
   Tensor attention_norm_bias, ffn_norm_bias;
   Tensor attention_post_norm, ffn_post_norm;  // of what is added
-  Matrix q, k, v, o;
+  Matrix q, k, v, o;  // q with a gate after each head, where memories are among the layers
   Tensor q_bias, k_bias, v_bias, o_bias;
   Tensor q_norm, k_norm;  // of each head, or of all together, or of q_down's and kv_down's results
   // Of latent attention: q_down makes what q makes queries of, kv_down what is kept of a position;
@@ -43,6 +43,12 @@ struct LayerWeights {
   // result times conv_out_gate is what conv_out reads.
   Matrix conv_in, conv_gate, conv_out_gate, conv_out;
   Tensor conv_taps;  // [taps, dim]: what the last positions count, the last one last
+  // Of a memory in place of attention.
+  Matrix memory_q, memory_k, memory_v, memory_gate, memory_write, memory_keep, memory_out;
+  Tensor memory_taps;       // [taps, 2 keys + values], as conv_taps
+  Tensor memory_keep_bias;  // of each head of values
+  Tensor memory_rate;       // of each, below 0: of how fast it forgets
+  Tensor memory_norm;       // of each head's results
   Matrix gate, up, down;
   Tensor gate_bias, up_bias, down_bias;
   Matrix router;
@@ -65,6 +71,13 @@ inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
     {"convolution gate", &LayerWeights::conv_gate},
     {"convolution out gate", &LayerWeights::conv_out_gate},
     {"convolution out", &LayerWeights::conv_out},
+    {"memory q", &LayerWeights::memory_q},
+    {"memory k", &LayerWeights::memory_k},
+    {"memory v", &LayerWeights::memory_v},
+    {"memory gate", &LayerWeights::memory_gate},
+    {"memory write", &LayerWeights::memory_write},
+    {"memory keep", &LayerWeights::memory_keep},
+    {"memory out", &LayerWeights::memory_out},
     {"gate", &LayerWeights::gate},
     {"up", &LayerWeights::up},
     {"down", &LayerWeights::down},
@@ -73,14 +86,29 @@ inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
     {"shared up", &LayerWeights::shared_up},
     {"shared down", &LayerWeights::shared_down},
     {"shared share", &LayerWeights::shared_share}};
-inline constexpr Tensor LayerWeights::*kVectors[] = {
-    &LayerWeights::attention_norm, &LayerWeights::ffn_norm,  &LayerWeights::attention_post_norm,
-    &LayerWeights::ffn_post_norm,  &LayerWeights::q_bias,    &LayerWeights::k_bias,
-    &LayerWeights::v_bias,         &LayerWeights::o_bias,    &LayerWeights::q_norm,
-    &LayerWeights::k_norm,         &LayerWeights::gate_bias, &LayerWeights::up_bias,
-    &LayerWeights::down_bias,      &LayerWeights::sinks,     &LayerWeights::router_bias,
-    &LayerWeights::choice_bias,    &LayerWeights::conv_taps, &LayerWeights::attention_norm_bias,
-    &LayerWeights::ffn_norm_bias};
+inline constexpr Tensor LayerWeights::*kVectors[] = {&LayerWeights::attention_norm,
+                                                     &LayerWeights::ffn_norm,
+                                                     &LayerWeights::attention_post_norm,
+                                                     &LayerWeights::ffn_post_norm,
+                                                     &LayerWeights::q_bias,
+                                                     &LayerWeights::k_bias,
+                                                     &LayerWeights::v_bias,
+                                                     &LayerWeights::o_bias,
+                                                     &LayerWeights::q_norm,
+                                                     &LayerWeights::k_norm,
+                                                     &LayerWeights::gate_bias,
+                                                     &LayerWeights::up_bias,
+                                                     &LayerWeights::down_bias,
+                                                     &LayerWeights::sinks,
+                                                     &LayerWeights::router_bias,
+                                                     &LayerWeights::choice_bias,
+                                                     &LayerWeights::conv_taps,
+                                                     &LayerWeights::memory_taps,
+                                                     &LayerWeights::memory_keep_bias,
+                                                     &LayerWeights::memory_rate,
+                                                     &LayerWeights::memory_norm,
+                                                     &LayerWeights::attention_norm_bias,
+                                                     &LayerWeights::ffn_norm_bias};
 static_assert(sizeof(LayerWeights) ==
                   std::size(kMatrices) * sizeof(Matrix) + std::size(kVectors) * sizeof(Tensor),
               "each weight is in one of the lists");

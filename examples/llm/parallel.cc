@@ -81,7 +81,9 @@ class Mover {
       Move(*t, whole);
     }
     for (const auto& [name, matrix] : kMatrices) Move((w.*matrix).scale, whole);
-    if (w.conv_out) {
+    if (w.memory_out) {
+      MoveMemory(w);
+    } else if (w.conv_out) {
       MoveColumns(0, w.conv_in, w.conv_gate, w.conv_out);
       Move(w.conv_out_gate.stored, Cut(0, Layout::Aligned(BlockOf(w.conv_out))));
       Move(w.conv_taps, Cut(1, Layout::Aligned(BlockOf(w.conv_out))));
@@ -96,12 +98,25 @@ class Mover {
     }
   }
 
+  // Every place has the whole memory: it is a small part of the work.
+  void MoveMemory(LayerWeights& w) {
+    const Sharding whole(mesh_);
+    for (Matrix* m : {&w.memory_q, &w.memory_k, &w.memory_v, &w.memory_gate, &w.memory_write,
+                      &w.memory_keep, &w.memory_out}) {
+      Move(m->stored, whole);
+    }
+    for (Tensor* t : {&w.memory_taps, &w.memory_keep_bias, &w.memory_rate, &w.memory_norm}) {
+      Move(*t, whole);
+    }
+  }
+
   void MoveAttention(LayerWeights& w) {
     const ModelConfig& c = model_.config;
     const Sharding whole(mesh_);
     const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
     const bool by_head = !ArchitectureNamed(c.architecture)->widths_normed;
-    for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(group)));
+    const int64_t gated = ArchitectureNamed(c.architecture)->remembers ? 2 : 1;
+    for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(gated * group)));
     for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) MoveKeys(*t);
     if (by_head) {
       for (Tensor* t : {&w.q_norm, &w.k_norm}) Move(*t, whole);

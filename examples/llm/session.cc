@@ -78,7 +78,8 @@ std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
   const std::string row_name = absl::StrCat("row_", tokens);
   const Variable position(position_name, 0, context() - tokens), row(row_name, 0, tokens - 1);
   auto body = [this, tokens, all, position, row](const Tensor& input) {
-    const Tensor hidden = transformer_.Hidden(input.To(model_.division.whole), position);
+    const Extent count = tokens == 1 ? Extent(1) : row + 1;
+    const Tensor hidden = transformer_.Hidden(input.To(model_.division.whole), position, count);
     if (all) {
       all_logits_.SliceAxis(0, {0, tokens}).Assign(transformer_.Logits(hidden));
     } else {
@@ -123,11 +124,46 @@ void Session::Run(Step& step, absl::Span<const int32_t> tokens) {
   std::copy(tokens.begin(), tokens.end(), step.ids.begin());
   std::fill(step.ids.begin() + static_cast<int64_t>(tokens.size()), step.ids.end(), 0);
   Bindings values = {{step.position, position_}};
-  if (step.tokens > 1 && &step != all_.get()) {
+  if (step.tokens > 1 && (&step != all_.get() || model_.config.AnyRemembers())) {
     values[step.row] = static_cast<int64_t>(tokens.size()) - 1;
   }
   step.jit({step.input}, values);
+  if (model_.config.AnyRemembers()) {
+    fed_.resize(static_cast<size_t>(position_));
+    fed_.insert(fed_.end(), tokens.begin(), tokens.end());
+  }
   position_ += static_cast<int64_t>(tokens.size());
+  remembered_ = position_;
+}
+
+// Brings memories to the position, where that is not where they are.
+void Session::Recall() {
+  if (remembered_ == position_ || !model_.config.AnyRemembers()) return;
+  while (!kept_.empty() && kept_.back().position > position_) kept_.pop_back();
+  const std::vector<Tensor*> memories = transformer_.memories();
+  for (size_t i = 0; i < memories.size(); ++i) {
+    Tensor& m = *memories[i];
+    m.Assign(kept_.empty() ? Tensor::Zeros(m.shape(), m.dtype()) : kept_.back().memories[i]);
+    m.Realize();
+  }
+  const int64_t to = position_;
+  position_ = remembered_ = kept_.empty() ? 0 : kept_.back().position;
+  const std::vector<int32_t> again(fed_.begin() + position_, fed_.begin() + to);
+  RunAll(again);
+}
+
+// Conversations go on from where a prompt ended, or the answer to it.
+void Session::KeepMemories() {
+  constexpr size_t kMost = 3;
+  if (!model_.config.AnyRemembers() || position_ == 0) return;
+  if (!kept_.empty() && kept_.back().position == position_) return;
+  if (kept_.size() == kMost) kept_.erase(kept_.begin());
+  Kept& kept = kept_.emplace_back(Kept{position_, {}});
+  for (const Tensor* m : transformer_.memories()) {
+    Tensor copy = Tensor::Empty(m->shape(), m->dtype(), m->device());
+    copy.Assign(*m);
+    kept.memories.push_back(copy.Realize());
+  }
 }
 
 void Session::CheckInterrupted() const {
@@ -136,6 +172,14 @@ void Session::CheckInterrupted() const {
 
 void Session::Advance(absl::Span<const int32_t> tokens) {
   CHECK(!tokens.empty() && static_cast<int64_t>(tokens.size()) <= room());
+  Recall();
+  const bool prompt = tokens.size() > 1;
+  if (prompt) KeepMemories();
+  RunAll(tokens);
+  if (prompt) KeepMemories();
+}
+
+void Session::RunAll(absl::Span<const int32_t> tokens) {
   while (!tokens.empty()) {
     CheckInterrupted();
     Step& step = StepFor(tokens.size(), false);
@@ -158,6 +202,7 @@ int32_t Session::Likeliest() {
 
 std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
   CHECK(static_cast<int64_t>(tokens.size()) <= room());
+  Recall();
   std::vector<float> out;
   const size_t row = static_cast<size_t>(model_.config.vocabulary);
   while (!tokens.empty()) {
@@ -182,7 +227,7 @@ std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
 std::string Session::ExplainStep() {
   const Variable position(absl::StrCat("position_1_of_", context()), 0, context() - 1);
   const Tensor token = Tensor::Zeros({1}, kInt32, model_.division.whole).Contiguous().Realize();
-  return Explain(transformer_.Logits(transformer_.Hidden(token, position)));
+  return Explain(transformer_.Logits(transformer_.Hidden(token, position, 1)));
 }
 
 }  // namespace tessera::llm

@@ -50,6 +50,8 @@ class Session {
   int64_t position() const { return position_; }
   int64_t context() const { return transformer_.context(); }
   int64_t room() const { return context() - position_; }
+  // Goes back to a position, from which the text may go on otherwise. Models with memories read
+  // some of what is before it again, unless they were there at the end of one of the last prompts.
   void Rewind(int64_t position) { position_ = position; }
   uint64_t cache_bytes() const { return transformer_.cache_bytes(); }
   // What the kernels of one decode step are.
@@ -68,6 +70,9 @@ class Session {
   std::unique_ptr<Step> MakeStep(int64_t tokens, bool all);
   Step& StepFor(size_t tokens, bool all);
   void Run(Step& step, absl::Span<const int32_t> tokens);
+  void RunAll(absl::Span<const int32_t> tokens);
+  void Recall();
+  void KeepMemories();
   void CheckInterrupted() const;
 
   const Model& model_;
@@ -79,6 +84,15 @@ class Session {
   std::vector<std::unique_ptr<Step>> steps_;
   std::unique_ptr<Step> all_;
   int64_t position_ = 0;
+  // Of models with memories: the tokens at all positions, at which position memories are, and what
+  // they were at some, in order.
+  struct Kept {
+    int64_t position;
+    std::vector<Tensor> memories;
+  };
+  std::vector<int32_t> fed_;
+  int64_t remembered_ = 0;
+  std::vector<Kept> kept_;
   const std::atomic<bool>* interrupted_;
 };
 

@@ -75,6 +75,14 @@ Transformer::Cache Transformer::EmptyCache(size_t layer, DType dtype) const {
     }
     return {read, {}};
   }
+  if (c.Remembers(layer)) {
+    const int64_t values = c.memory_value_heads * c.memory_value_dim;
+    const auto zeros = [&](const Dims& shape) {
+      return Tensor::Zeros(shape, kFloat32, division.whole).Contiguous().Realize();
+    };
+    return {zeros({c.taps - 1, 2 * c.memory_key_heads * c.memory_key_dim + values}),
+            zeros({c.memory_value_heads, c.memory_key_dim, c.memory_value_dim})};
+  }
   if (c.latent > 0) {
     return {Tensor::Empty({1, context_, c.latent + c.turned()}, dtype, division.whole), {}};
   }
@@ -99,6 +107,16 @@ Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double
   const Device& whole = model_.division.whole;
   return {Tensor::From(cos, {context_, half}, whole).Realize(),
           Tensor::From(sin, {context_, half}, whole).Realize()};
+}
+
+std::vector<Tensor*> Transformer::memories() {
+  std::vector<Tensor*> out;
+  for (size_t i = 0; i < caches_.size(); ++i) {
+    if (!model_.config.Remembers(i)) continue;
+    out.push_back(&caches_[i].keys);
+    out.push_back(&caches_[i].values);
+  }
+  return out;
 }
 
 uint64_t Transformer::cache_bytes() const {
@@ -270,18 +288,23 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const int64_t tokens = x.size(0), group = c.heads / kv_heads;
   const Rows input = RowsFor(x, {w.q, w.k, w.v});
   const Architecture& known = *ArchitectureNamed(c.architecture);
-  const auto heads = [&](const Tensor& projected, int64_t count) {
-    return projected.Reshape({tokens, count, c.head_dim});
+  const auto heads = [&](const Tensor& of_all, int64_t count) {
+    return of_all.Reshape({tokens, count, c.head_dim});
   };
-  const auto turned = [&](const Tensor& projected, int64_t count, const Tensor& norm) {
+  const auto turned = [&](const Tensor& of_all, int64_t count, const Tensor& norm) {
     const auto normed = [&](const Tensor& t) { return norm ? t.RmsNorm(norm, c.norm_eps) : t; };
-    if (known.turned_first) return normed(Rotate(layer, heads(projected, count), position));
-    return Rotate(
-        layer,
-        known.widths_normed ? heads(normed(projected), count) : normed(heads(projected, count)),
-        position);
+    if (known.turned_first) return normed(Rotate(layer, heads(of_all, count), position));
+    return Rotate(layer,
+                  known.widths_normed ? heads(normed(of_all), count) : normed(heads(of_all, count)),
+                  position);
   };
-  Tensor q = turned(Project(input, w.q, w.q_bias), c.heads, w.q_norm);
+  Tensor projected = Project(input, w.q, w.q_bias), gate;
+  if (known.remembers) {  // each head's queries have a gate of its results after them
+    const Tensor both = projected.Reshape({tokens, c.heads, 2, c.head_dim});
+    projected = both.Select(2, 0).Flatten(1, 2);
+    gate = both.Select(2, 1).Flatten(1, 2).Sigmoid();
+  }
+  Tensor q = turned(projected, c.heads, w.q_norm);
   const Tensor k = turned(Project(input, w.k, w.k_bias), kv_heads, w.k_norm);
   const Tensor v = heads(Project(input, w.v, w.v_bias), kv_heads);
   if (sharpness_) q = q * sharpness_.SliceAxis(0, {position, position + tokens});
@@ -305,10 +328,10 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const Tensor scores = Seen(Capped(rows.MatMul(keys.Transpose()) * ScoreScale(), c.score_cap),
                              window, tokens, position);
   const Tensor mixed = Mixed(scores, values, w.sinks);
-  return Project(mixed.Reshape({c.heads, tokens, c.head_dim})
-                     .Permute({1, 0, 2})
-                     .Reshape({tokens, c.heads * c.head_dim}),
-                 w.o, w.o_bias);
+  const Tensor results = mixed.Reshape({c.heads, tokens, c.head_dim})
+                             .Permute({1, 0, 2})
+                             .Reshape({tokens, c.heads * c.head_dim});
+  return Project(gate ? results * gate : results, w.o, w.o_bias);
 }
 
 Tensor Transformer::Gated(const Tensor& gate, const Tensor& up) const {
@@ -367,7 +390,7 @@ Tensor Transformer::Normed(const Tensor& x, const Tensor& norm, const Tensor& bi
   return centred ? x.LayerNorm(norm, bias, c.norm_eps) : x.RmsNorm(norm, c.norm_eps);
 }
 
-Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
+Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position, const Extent& count) {
   const ModelConfig& c = model_.config;
   const auto added = [&](const Tensor& x, const Tensor& t, const Tensor& norm) {
     return x + Scaled(Normed(t, norm), c.residual_scale);
@@ -380,8 +403,10 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position) {
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
     const Tensor read = Normed(x, w.attention_norm, w.attention_norm_bias);
-    x = added(x, c.Convolves(i) ? Convolution(i, read, position) : Attention(i, read, position),
-              w.attention_post_norm);
+    const Tensor mixed = c.Remembers(i)   ? Memory(i, read, count)
+                         : c.Convolves(i) ? Convolution(i, read, position)
+                                          : Attention(i, read, position);
+    x = added(x, mixed, w.attention_post_norm);
     const Tensor y = parallel ? read : Normed(x, w.ffn_norm, w.ffn_norm_bias);
     x = added(x, w.router ? Mixture(w, y) : FeedForward(w, y), w.ffn_post_norm);
   }

@@ -24,18 +24,21 @@ class Transformer {
   Transformer(const Model& model, int64_t context, DType cache, Activations activations);
 
   // The last hidden states [T, dim], normed, of tokens [T] (i32) at position, position + 1, ...;
-  // writes their keys and values into the caches.
-  Tensor Hidden(const Tensor& tokens, const Extent& position);
+  // writes their keys and values into the caches. Memories get the first `count` of them.
+  Tensor Hidden(const Tensor& tokens, const Extent& position, const Extent& count);
   // [..., vocabulary] of hidden states [..., dim], where the model's division wants them.
   Tensor Logits(const Tensor& hidden) const;
 
   int64_t context() const { return context_; }
   uint64_t cache_bytes() const;
+  // What of the caches is not kept of each position, but as it is after the last.
+  std::vector<Tensor*> memories();
 
  private:
   struct Cache {
     Tensor keys, values;  // [kv_heads, context, head_dim]; of latent attention only `keys`, of
-                          // convolutions what they read, [taps - 1 + context, dim]
+                          // convolutions what they read, [taps - 1 + context, dim], of memories
+                          // what the last taps - 1 positions read, and the memory
   };
   // What several products share: as it is, and rounded where some of these weights want that; bf16
   // is there if the rows are many.
@@ -57,6 +60,7 @@ class Transformer {
   double ScoreScale() const;
   Cache EmptyCache(size_t layer, DType dtype) const;
   Tensor Attention(size_t layer, const Tensor& x, const Extent& position);
+  Tensor Memory(size_t layer, const Tensor& x, const Extent& count);
   Tensor Convolution(size_t layer, const Tensor& x, const Extent& position);
   Tensor LatentAttention(size_t layer, const Tensor& x, const Extent& position);
   Tensor Seen(const Tensor& scores, int64_t window, int64_t tokens, const Extent& position) const;

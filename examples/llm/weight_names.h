@@ -61,6 +61,21 @@ inline constexpr Names kConvIn = {{"blk.N.shortconv.in_proj.weight"},
 inline constexpr Names kConvTaps = {{"blk.N.shortconv.conv.weight"}, {LAYER "conv.conv.weight"}};
 inline constexpr Names kConvOut = {{"blk.N.shortconv.out_proj.weight"},
                                    {LAYER "conv.out_proj.weight"}};
+// Of memories: queries, keys and values in one matrix; gates of results; how much is written and
+// how much is kept, in two matrices or one; and what these begin from.
+#define MEMORY LAYER "linear_attn."
+inline constexpr Names kMemoryQkv = {{"blk.N.attn_qkv.weight"}, {MEMORY "in_proj_qkv.weight"}};
+inline constexpr Names kMemoryGate = {{"blk.N.attn_gate.weight"}, {MEMORY "in_proj_z.weight"}};
+inline constexpr Names kMemoryQkvGate = {{"blk.N.ssm_in.weight"}, {MEMORY "in_proj_qkvz.weight"}};
+inline constexpr Names kMemoryWrite = {{"blk.N.ssm_beta.weight"}, {MEMORY "in_proj_b.weight"}};
+inline constexpr Names kMemoryKeep = {{"blk.N.ssm_alpha.weight"}, {MEMORY "in_proj_a.weight"}};
+inline constexpr Names kMemoryWriteKeep = {{"blk.N.ssm_ba.weight"}, {MEMORY "in_proj_ba.weight"}};
+inline constexpr Names kMemoryTaps = {{"blk.N.ssm_conv1d.weight"}, {MEMORY "conv1d.weight"}};
+inline constexpr Names kMemoryKeepBias = {{"blk.N.ssm_dt.bias"}, {MEMORY "dt_bias"}};
+inline constexpr Names kMemoryRate = {{"blk.N.ssm_a"}, {MEMORY "A_log"}};
+inline constexpr Names kMemoryNorm = {{"blk.N.ssm_norm.weight"}, {MEMORY "norm.weight"}};
+inline constexpr Names kMemoryOut = {{"blk.N.ssm_out.weight"}, {MEMORY "out_proj.weight"}};
+#undef MEMORY
 // Of latent attention: what queries, and keys and values, are made of, and what makes them of it.
 // Keys and values are made by one matrix, or by two, of which that of the keys is transposed.
 inline constexpr Names kQDown = {{"blk.N.attn_q_a.weight"}, {LAYER "self_attn.q_a_proj.weight"}};

@@ -157,6 +157,77 @@ void Interleave(int64_t heads, Named* w) {
   }
 }
 
+// The rows of [rows, ...] in this order.
+Named InOrder(const Named& w, const std::vector<int64_t>& order) {
+  Named out{w.name, w.shape, {}};
+  const int64_t size = static_cast<int64_t>(w.values.size()) / w.shape[0];
+  out.shape[0] = static_cast<int64_t>(order.size());
+  for (const int64_t row : order) {
+    const auto from = w.values.begin() + row * size;
+    out.values.insert(out.values.end(), from, from + size);
+  }
+  return out;
+}
+
+// Of rows that begin at `first`, `length` for each head: heads of one group apart, not side by
+// side.
+void AppendTiled(int64_t first, int64_t groups, int64_t each, int64_t length,
+                 std::vector<int64_t>* order) {
+  for (int64_t e = 0; e < each; ++e) {
+    for (int64_t g = 0; g < groups; ++g) {
+      for (int64_t i = 0; i < length; ++i) order->push_back(first + (g * each + e) * length + i);
+    }
+  }
+}
+
+// What belongs to memories, as converters write it; false: this does not.
+bool AddMemory(const ModelConfig& c, const std::string& given, const std::string& blk, Named w,
+               std::vector<Named>* out) {
+  const size_t at = given.find("linear_attn.");
+  if (at == std::string::npos) return false;
+  const std::string part = given.substr(at + 12);
+  const int64_t groups = c.memory_key_heads, each = c.memory_value_heads / groups;
+  const int64_t keys = groups * c.memory_key_dim, length = c.memory_value_dim;
+  const bool tiled = ArchitectureNamed(c.architecture)->memory_tiled;
+  std::vector<int64_t> order;
+  if (part == "in_proj_qkvz.weight") {
+    w.shape = {groups, w.shape[0] / groups, c.dim};
+    Named all{blk + "attn_qkv.weight", {0, c.dim}, {}};
+    int64_t begin = 0;
+    for (const int64_t count : {c.memory_key_dim, c.memory_key_dim, each * length}) {
+      const Named rows = Rows(w, "", begin, 1, count);
+      all.shape[0] += groups * count;
+      all.values.insert(all.values.end(), rows.values.begin(), rows.values.end());
+      begin += count;
+    }
+    out->push_back(std::move(all));
+    out->push_back(Rows(w, blk + "attn_gate.weight", begin, 1, each * length));
+    out->back().shape = {groups * each * length, c.dim};
+    return true;
+  }
+  if (part == "A_log") {
+    w.name = blk + "ssm_a";
+    for (float& v : w.values) v = -std::exp(v);
+  }
+  if (part == "dt_bias") w.name = blk + "ssm_dt.bias";
+  if (part == "conv1d.weight") w.shape = {w.shape[0], c.taps};
+  if (tiled && (part == "conv1d.weight" || part == "in_proj_qkv.weight")) {
+    for (int64_t i = 0; i < 2 * keys; ++i) order.push_back(i);
+    AppendTiled(2 * keys, groups, each, length, &order);
+  } else if (tiled && (part == "in_proj_z.weight" || part == "out_proj.weight")) {
+    AppendTiled(0, groups, each, length, &order);
+  } else if (tiled && part != "norm.weight") {
+    AppendTiled(0, groups, each, 1, &order);
+  }
+  if (part == "out_proj.weight" && tiled) {
+    w = Transposed(InOrder(Transposed(w), order));
+  } else if (!order.empty()) {
+    w = InOrder(w, order);
+  }
+  out->push_back(std::move(w));
+  return true;
+}
+
 std::vector<Named> Transformers::GgufWeights() const {
   const Architecture& known = *ArchitectureNamed(config_.architecture);
   const int64_t f = config_.expert_ffn;
@@ -168,6 +239,7 @@ std::vector<Named> Transformers::GgufWeights() const {
     const std::string& given = weights_[i].name;
     const auto is = [&](const char* part) { return given.find(part) != std::string::npos; };
     const std::string blk = "blk." + given.substr(given.find("layers.") + 7, 1) + ".";
+    if (AddMemory(config_, given, blk, w, &out)) continue;
     if (is("input_linear")) {
       out.push_back(Rows(w, blk + "ffn_gate_exps.weight", 0, 1, f));
       out.push_back(Rows(w, blk + "ffn_up_exps.weight", f, 1, f));
@@ -246,7 +318,16 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
   count("embedding_length", c.dim);
   count("feed_forward_length", c.ffn);
   count("attention.head_count", c.heads);
-  count("shortconv.l_cache", c.taps);
+  if (!c.remembers.empty()) {
+    count("ssm.conv_kernel", c.taps);
+    count("ssm.state_size", c.memory_key_dim);
+    count("ssm.group_count", c.memory_key_heads);
+    count("ssm.time_step_rank", c.memory_value_heads);
+    count("ssm.inner_size", c.memory_value_heads * c.memory_value_dim);
+    count("full_attention_interval", 2);
+  } else {
+    count("shortconv.l_cache", c.taps);
+  }
   if (!c.convolved.empty()) {
     std::vector<int32_t> heads;
     for (const bool convolved : c.convolved) heads.push_back(convolved ? 0 : c.kv_heads);
@@ -394,17 +475,16 @@ TEST_P(Transformers, GivesThemOverThreePlaces) {
   ExpectGolden(model);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Transformers,
-                         testing::Values("llama", "mistral", "qwen2", "qwen3", "mixtral",
-                                         "qwen2_moe", "qwen3_moe", "olmoe", "gemma", "gemma2",
-                                         "gemma3", "phi3", "phi3_long", "granite", "granitemoe",
-                                         "olmo2", "olmo3", "smollm3", "gpt_oss", "ministral3",
-                                         "glm4", "exaone4", "exaone4_whole", "seed_oss", "ernie4_5",
-                                         "hunyuan_v1_dense", "arcee", "starcoder2", "cohere",
-                                         "cohere2", "deepseek_v2", "deepseek_v2_greedy",
-                                         "deepseek_v3", "glm4_moe_lite", "glm4_moe", "dots1",
-                                         "minimax_m2", "ernie4_5_moe", "lfm2", "lfm2_moe"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(
+    All, Transformers,
+    testing::Values("llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe",
+                    "olmoe", "gemma", "gemma2", "gemma3", "phi3", "phi3_long", "granite",
+                    "granitemoe", "olmo2", "olmo3", "smollm3", "gpt_oss", "ministral3", "glm4",
+                    "exaone4", "exaone4_whole", "seed_oss", "ernie4_5", "hunyuan_v1_dense", "arcee",
+                    "starcoder2", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_greedy",
+                    "deepseek_v3", "glm4_moe_lite", "glm4_moe", "dots1", "minimax_m2",
+                    "ernie4_5_moe", "lfm2", "lfm2_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"),
+    [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace tessera::llm

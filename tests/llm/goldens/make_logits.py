@@ -143,6 +143,14 @@ def Models():
         intermediate_size=40, norm_eps=1e-5, moe_intermediate_size=20, num_experts=4,
         num_experts_per_tok=2, num_dense_layers=1, routed_scaling_factor=1.3, conv_L_cache=4,
         layer_types=kinds, **short)
+    memory = dict(head_dim=8, linear_conv_kernel_dim=4, linear_key_head_dim=6, linear_value_head_dim=5,
+                  linear_num_key_heads=2, linear_num_value_heads=6, layer_types=[
+                      "linear_attention", "full_attention", "linear_attention"], **short)
+    experts = dict(moe_intermediate_size=20, shared_expert_intermediate_size=12, num_experts=4,
+                   num_experts_per_tok=2)
+    yield "qwen3_next", t.Qwen3NextConfig(intermediate_size=40, **experts, **memory)
+    yield "qwen3_5", t.Qwen3_5TextConfig(intermediate_size=40, **memory)
+    yield "qwen3_5_moe", t.Qwen3_5MoeTextConfig(**experts, **memory)
 
 
 def Values(name, shape):
@@ -190,7 +198,8 @@ def Golden(label, config):
                     "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
                     "hunyuan_v1_dense": "hunyuan-dense", "deepseek_v2": "deepseek2",
                     "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2",
-                    "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "lfm2_moe": "lfm2moe", "ernie4_5_moe": "ernie4_5-moe"}.get(
+                    "glm4_moe": "glm4moe", "minimax_m2": "minimax-m2", "lfm2_moe": "lfm2moe", "qwen3_next": "qwen3next",
+                    "qwen3_5_text": "qwen35", "qwen3_5_moe_text": "qwen35moe", "ernie4_5_moe": "ernie4_5-moe"}.get(
                         config.model_type, config.model_type)
     return {"name": label, "config": written, "architecture": architecture,
             "tensors": {n: [GgufName(n, architecture), *w.shape] for n, w in weights.items()},
