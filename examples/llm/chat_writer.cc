@@ -3,9 +3,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "examples/llm/unicode.h"
 #include "graph/status.h"
+#include "runtime/json.h"
 
 namespace tessera::llm {
 namespace {
@@ -32,6 +34,7 @@ absl::StatusOr<std::vector<Tokenizer::Part>> ChatWriter::Parts(absl::Span<const 
   const TokenizerSpec& spec = tokenizer_->spec();
   jinja::Template::Inputs in;
   in.messages = messages;
+  in.tools = tools_;
   in.bos = NameOf(spec, spec.bos);
   in.eos = NameOf(spec, spec.eos);
   in.today = DayOf(today);
@@ -109,12 +112,63 @@ absl::StatusOr<ChatWriter> ChatWriter::Make(const Tokenizer& tokenizer) {
   return out;
 }
 
+absl::Status ChatWriter::SetTools(std::string tools, const std::string& name) {
+  ASSIGN_OR_RETURN(const Json json, Json::Parse(tools, name));
+  const auto bad = [&](const auto&... parts) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": ", parts...));
+  };
+  if (!json.is(Json::Type::kArray)) return bad("tools are an array of objects");
+  int count = 0;
+  for (const JsonItem item : json.Items()) {
+    if (!item.value().is(Json::Type::kObject)) return bad("tool ", count, " is no object");
+    ++count;
+  }
+  if (count == 0) return bad("there are no tools");
+  if (!template_) return bad("the model has no chat template that could be run with tools");
+  const Message hello[] = {{"user", "Hello"}};
+  ASSIGN_OR_RETURN(const std::vector<Tokenizer::Part> without, Parts(hello, Today(), true));
+  tools_ = std::move(tools);
+  const absl::StatusOr<std::vector<Tokenizer::Part>> with = Parts(hello, Today(), true);
+  if (!with.ok()) return bad("the model's chat template refuses them: ", with.status().message());
+  const bool same = std::equal(with->begin(), with->end(), without.begin(), without.end(),
+                               [](const auto& a, const auto& b) { return a.text == b.text; });
+  return same ? bad("the model's chat template writes no tools") : absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Message>> MessagesOfJson(absl::string_view text,
+                                                    const std::string& name) {
+  ASSIGN_OR_RETURN(const Json json, Json::Parse(text, name));
+  if (!json.is(Json::Type::kArray)) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": messages are an array of objects"));
+  }
+  std::vector<Message> out;
+  for (const JsonItem item : json.Items()) {
+    const std::optional<Json> role =
+        item.value().is(Json::Type::kObject) ? item.value().Find("role") : std::nullopt;
+    const std::string is = role ? role->String().value_or("") : "";
+    const bool named = !is.empty() && std::all_of(is.begin(), is.end(), [](char c) {
+      return absl::ascii_isalnum(c) || c == '_' || c == '-';
+    });
+    if (!named) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": message ", out.size(), " is no object with a 'role' of letters"));
+    }
+    const std::optional<Json> content = item.value().Find("content");
+    out.push_back(
+        {is, content ? content->String().value_or("") : "", std::string(item.value().text())});
+  }
+  return out;
+}
+
 absl::StatusOr<std::vector<int32_t>> ChatWriter::Encode(absl::Span<const Message> messages,
                                                         const Date& today) const {
   absl::StatusOr<std::vector<Tokenizer::Part>> parts =
       template_ ? Parts(messages, today, true) : absl::UnimplementedError("");
   if (!parts.ok()) {
-    if (form_) return EncodeChat(*tokenizer_, *form_, messages, today);
+    // The form of a family has roles and texts alone.
+    const bool plain = tools_.empty() && std::all_of(messages.begin(), messages.end(),
+                                                     [](const auto& m) { return m.whole.empty(); });
+    if (form_ && plain) return EncodeChat(*tokenizer_, *form_, messages, today);
     return absl::InvalidArgumentError(absl::StrCat("the model's chat template refuses this: ",
                                                    std::string(parts.status().message())));
   }

@@ -21,6 +21,10 @@ class ChatWriter {
   // The tokenizer must outlive it. An error says why neither way is open.
   static absl::StatusOr<ChatWriter> Make(const Tokenizer& tokenizer);
 
+  // Functions that the assistant may call, a JSON array of objects; an error where the template
+  // writes none. `name` is where they come from.
+  absl::Status SetTools(std::string tools, const std::string& name);
+
   // The conversation up to where the assistant is to speak.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const Message> messages,
                                               const Date& today = Today()) const;
@@ -37,10 +41,15 @@ class ChatWriter {
   int32_t FindEnd() const;
 
   const Tokenizer* tokenizer_;
+  std::string tools_;
   std::optional<jinja::Template> template_;
   bool in_parts_ = false;
   std::optional<ChatForm> form_;
   int32_t end_ = -1;
 };
+
+// Of a JSON array of messages, each an object with a role and what else a template knows.
+absl::StatusOr<std::vector<Message>> MessagesOfJson(absl::string_view text,
+                                                    const std::string& name);
 
 }  // namespace tessera::llm

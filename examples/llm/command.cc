@@ -101,6 +101,12 @@ constexpr Option kOptions[] = {
      SetMode<Command::Mode::kChat>},
     {"--system", "TEXT", "a chat's system message",
      [](Command& c, const std::string& v) { return c.system = v, true; }},
+    {"--tools", "FILE", "a JSON array of functions that a chat's assistant may call",
+     [](Command& c, const std::string& v) { return c.tools_file = v, !v.empty(); }},
+    {"--messages", "FILE",
+     "a JSON array of messages that a chat begins with, of any role; one that is not the "
+     "assistant's at its end is answered",
+     [](Command& c, const std::string& v) { return c.messages_file = v, !v.empty(); }},
     {"--tokenize", "", "prints the ids of stdin's tokens", SetMode<Command::Mode::kTokenize>},
     {"--no-bos", "", "with --tokenize: without the tokens that begin and end a text",
      [](Command& c, const std::string&) { return c.bos = false, true; }},
@@ -179,6 +185,13 @@ absl::StatusOr<Command> ParseCommand(absl::Span<const std::string> arguments) {
   }
   if (!c.help && c.model.empty()) {
     return absl::InvalidArgumentError("--model FILE|DIR is missing; --help lists the options");
+  }
+  if (c.mode != Command::Mode::kChat && !c.help) {
+    for (const auto& [name, value] :
+         {std::pair("--tools", &c.tools_file), std::pair("--messages", &c.messages_file)}) {
+      if (!value->empty())
+        return absl::InvalidArgumentError(absl::StrCat(name, " goes with --chat"));
+    }
   }
   RETURN_IF_ERROR(CheckSampler(c.sampler));
   RETURN_IF_ERROR(CheckUtf8("--prompt", c.prompt));

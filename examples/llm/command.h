@@ -27,7 +27,8 @@ struct Command {
   SamplerOptions sampler;
   std::vector<Place> devices = {Place("CPU", 0)};
   std::string system;  // of a chat
-  std::string file;    // of --perplexity and --logits
+  std::string tools_file, messages_file;
+  std::string file;  // of --perplexity and --logits
   bool json = false, bos = true, check_tensors = false, help = false;
 };
 

@@ -1,4 +1,5 @@
 // The mode that converses.
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
@@ -31,7 +32,26 @@ class Conversation {
       Tell("refused", std::string(utf8.message()));
       return absl::OkStatus();
     }
-    const absl::StatusOr<std::vector<int32_t>> own = Encode({}, text);
+    return Take(Message{"user", text});
+  }
+
+  // A conversation so far, of which the last message is answered unless it is the assistant's.
+  absl::Status Begin(std::vector<Message> messages) {
+    const bool answered = messages.empty() || messages.back().role == "assistant";
+    const Message last = answered ? Message() : messages.back();
+    if (!answered) messages.pop_back();
+    for (Message& m : messages) {
+      (m.role == "system" && turns_.empty() ? system_ : turns_).push_back(std::move(m));
+    }
+    return answered ? absl::OkStatus() : Take(last);
+  }
+
+ private:
+  absl::Status Take(const Message& message) {
+    // Results of tools are nothing without what they were asked for.
+    const bool alone_counts = message.role == "user";
+    const absl::StatusOr<std::vector<int32_t>> own =
+        Encode(alone_counts ? Turns() : turns_, message);
     if (!own.ok()) return Refused(own.status());
     const size_t alone = own->size();
     if (static_cast<int64_t>(alone) >= session_.context()) {
@@ -40,11 +60,11 @@ class Conversation {
                         " positions, which leaves none for an answer; a larger --context does"));
       return absl::OkStatus();
     }
-    const absl::StatusOr<std::vector<int32_t>> ids = EncodeWhatFits(text);
-    return ids.ok() ? Answer(text, *ids) : Refused(ids.status());
+    const absl::StatusOr<std::vector<int32_t>> ids = EncodeWhatFits(message);
+    return ids.ok() ? Answer(message, *ids) : Refused(ids.status());
   }
 
- private:
+  using Turns = std::vector<Message>;
   // What a template does not write is no reason to end.
   absl::Status Refused(const absl::Status& why) const {
     if (!absl::IsInvalidArgument(why)) return why;
@@ -52,27 +72,32 @@ class Conversation {
     return absl::OkStatus();
   }
   absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const Message> turns,
-                                              const std::string& text) const {
+                                              const Message& last) const {
     std::vector<Message> all = system_;
     all.insert(all.end(), turns.begin(), turns.end());
-    all.push_back({"user", text});
+    all.push_back(last);
     return writer_.Encode(all);
   }
 
   // The conversation in at most three quarters of the context: the oldest turns go first, a system
   // message and what was said last stay.
-  absl::StatusOr<std::vector<int32_t>> EncodeWhatFits(const std::string& text) {
+  absl::StatusOr<std::vector<int32_t>> EncodeWhatFits(const Message& last) {
     while (true) {
-      ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(turns_, text));
-      if (turns_.empty() || static_cast<int64_t>(ids.size()) <= session_.context() * 3 / 4) {
+      ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(turns_, last));
+      // A turn is all up to what the user says next.
+      const auto next = std::find_if(turns_.begin() + (turns_.empty() ? 0 : 1), turns_.end(),
+                                     [](const Message& m) { return m.role == "user"; });
+      const bool within = next == turns_.end() && last.role != "user";
+      if (turns_.empty() || within ||
+          static_cast<int64_t>(ids.size()) <= session_.context() * 3 / 4) {
         return ids;
       }
       Tell("dropped", "the conversation outgrows the context; its oldest turn is dropped");
-      turns_.erase(turns_.begin(), turns_.begin() + 2);
+      turns_.erase(turns_.begin(), next);
     }
   }
 
-  absl::Status Answer(const std::string& text, const std::vector<int32_t>& ids) {
+  absl::Status Answer(const Message& message, const std::vector<int32_t>& ids) {
     size_t same = 0;  // what the session need not see again
     while (same + 1 < ids.size() && same < fed_.size() && ids[same] == fed_[same]) ++same;
     session_.Rewind(static_cast<int64_t>(same));
@@ -86,14 +111,14 @@ class Conversation {
                                 if (!command_.json) Show(part);
                               }));
     if (command_.json) {
-      PrintJson(JsonLine().Text("event", "answer").Text("message", text), g);
+      PrintJson(JsonLine().Text("event", "answer").Text("message", message.content), g);
     } else {
       Show("\n");
     }
     fed_ = ids;
     fed_.insert(fed_.end(), g.tokens.begin(), g.tokens.end());
     fed_.resize(static_cast<size_t>(session_.position()));
-    turns_.push_back({"user", text});
+    turns_.push_back(message);
     turns_.push_back({"assistant", reader.Told(g.text)});
     ReportSpeed(g);
     return absl::OkStatus();
@@ -118,7 +143,16 @@ class Conversation {
 
 absl::StatusOr<int> RunChat(const Command& command, const Model& model, Session& session) {
   ASSIGN_OR_RETURN(ChatWriter writer, ChatWriter::Make(*model.tokenizer));
+  if (!command.tools_file.empty()) {
+    ASSIGN_OR_RETURN(std::string tools, ReadText(command.tools_file));
+    RETURN_IF_ERROR(writer.SetTools(std::move(tools), command.tools_file));
+  }
   Conversation conversation(command, model, session, std::move(writer));
+  if (!command.messages_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, ReadText(command.messages_file));
+    ASSIGN_OR_RETURN(std::vector<Message> messages, MessagesOfJson(text, command.messages_file));
+    RETURN_IF_ERROR(conversation.Begin(std::move(messages)));
+  }
   if (command.prompt_given) RETURN_IF_ERROR(conversation.Take(command.prompt));
   std::string line;
   while (!interrupted) {

@@ -87,6 +87,8 @@ struct ModelConfig {
   bool Turns(size_t layer) const { return layer >= unturned.size() || !unturned[layer]; }
 };
 
+constexpr int64_t kMostLayers = 4096;  // CheckConfig refuses more
+
 // In what an architecture differs from the others that are known: a row of the table in
 // architectures.cc, under the name that GGUF files give it. A new one begins here; what is computed
 // otherwise is a field that transformer.cc reads.

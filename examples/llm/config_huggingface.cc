@@ -4,229 +4,17 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
-#include "examples/llm/config.h"
+#include "examples/llm/config_json.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-constexpr int64_t kMostLayers = 4096, kMostColumns = 1 << 23;  // beyond, CheckConfig refuses them
-
-struct Reader {
-  Json json;
-  const std::string& file;
-  std::string within = {};  // the key of the object, for messages
-
-  template <typename... Parts>
-  absl::Status Bad(const Parts&... parts) const {
-    return absl::DataLossError(absl::StrCat(file, ": ", parts...));
-  }
-  absl::Status Wrong(absl::string_view key, const Json& value, const char* wanted) const {
-    return Bad("key '", within, key, "' is ", ShowName(std::string(value.text())), ", not ",
-               wanted);
-  }
-  // Of the object itself.
-  absl::string_view object() const { return absl::StripSuffix(within, "."); }
-  absl::Status BadHere(absl::string_view wants) const {
-    return Bad("key '", object(), "': wants ", wants);
-  }
-  // Null and absent are the same.
-  std::optional<Json> Find(absl::string_view key) const {
-    const std::optional<Json> v = json.Find(key);
-    return v && v->is(Json::Type::kNull) ? std::nullopt : v;
-  }
-  absl::StatusOr<int64_t> Int(absl::string_view key, std::optional<int64_t> otherwise = {}) const {
-    const std::optional<Json> v = Find(key);
-    if (!v) {
-      if (otherwise) return *otherwise;
-      return Bad("the key '", within, key, "' is missing");
-    }
-    const std::optional<int64_t> n = v->Int();
-    if (!n) return Wrong(key, *v, "an integer");
-    return *n;
-  }
-  absl::StatusOr<double> Number(absl::string_view key, std::optional<double> otherwise = {}) const {
-    const std::optional<Json> v = Find(key);
-    if (!v) {
-      if (otherwise) return *otherwise;
-      return Bad("the key '", within, key, "' is missing");
-    }
-    const std::optional<double> n = v->Number();
-    if (!n) return Wrong(key, *v, "a number");
-    return *n;
-  }
-  absl::StatusOr<bool> Bool(absl::string_view key, bool otherwise) const {
-    const std::optional<Json> v = Find(key);
-    if (!v) return otherwise;
-    const std::optional<bool> b = v->Bool();
-    if (!b) return Wrong(key, *v, "a bool");
-    return *b;
-  }
-};
-
-// Wavelengths beyond the trained context are stretched, short ones kept, those between blended.
-absl::Status Llama3Scaling(const Reader& r, ModelConfig* c) {
-  ASSIGN_OR_RETURN(const double factor, r.Number("factor"));
-  ASSIGN_OR_RETURN(const double low, r.Number("low_freq_factor"));
-  ASSIGN_OR_RETURN(const double high, r.Number("high_freq_factor"));
-  ASSIGN_OR_RETURN(const double trained, r.Number("original_max_position_embeddings"));
-  if (!(factor > 0) || !(low > 0) || !(high > low) || !(trained > 0)) {
-    return r.BadHere("factor > 0, high_freq_factor > low_freq_factor > 0");
-  }
-  for (int64_t i = 0; i < c->turned() / 2; ++i) {
-    const double frequency = std::pow(c->rope_base, -2.0 * static_cast<double>(i) / c->turned());
-    const double turns = trained * frequency / (2 * kPi);  // within the trained context
-    double kept = (turns - low) / (high - low);            // 1: unchanged, 0: divided
-    kept = std::min(1.0, std::max(0.0, kept));
-    c->rope_divisors.push_back(1 / (kept + (1 - kept) / factor));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status YarnScaling(const Reader& r, ModelConfig* c) {
-  Yarn yarn;
-  ASSIGN_OR_RETURN(yarn.factor, r.Number("factor"));
-  ASSIGN_OR_RETURN(yarn.trained,
-                   r.Number("original_max_position_embeddings", static_cast<double>(c->context)));
-  ASSIGN_OR_RETURN(yarn.fast, r.Number("beta_fast", 32));
-  ASSIGN_OR_RETURN(yarn.slow, r.Number("beta_slow", 1));
-  ASSIGN_OR_RETURN(yarn.whole_pairs, r.Bool("truncate", true));
-  if (!Stretch(yarn, c)) {
-    return r.BadHere("factor > 0, beta_fast > beta_slow > 0");
-  }
-  // Models of DeepSeek's kind write two numbers, which count together or not at all.
-  ASSIGN_OR_RETURN(const double over, r.Number("mscale", 0));
-  ASSIGN_OR_RETURN(const double under, r.Number("mscale_all_dim", 0));
-  if (over != 0 && under != 0) {
-    c->rope_magnitude = Sharper(yarn.factor, over) / Sharper(yarn.factor, under);
-  }
-  if (c->latent > 0 && under != 0) SharpenScores(Sharper(yarn.factor, under), c);
-  ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("attention_factor", c->rope_magnitude));
-  ASSIGN_OR_RETURN(c->sharpness, r.Number("llama_4_scaling_beta", 0));
-  c->sharper_every = static_cast<int64_t>(std::min(yarn.trained, 0x1p40));
-  if (!std::isfinite(c->rope_magnitude)) {
-    return r.BadHere("mscale, mscale_all_dim and attention_factor that give a number");
-  }
-  return absl::OkStatus();
-}
-
-// The object that says how positions turn: rope_scaling, or as transformers 5 writes it
-// rope_parameters; the former counts where both are. Of an architecture whose layers turn in two
-// ways the latter may have an object for each kind of layer.
-absl::StatusOr<std::optional<Reader>> FindRope(const Reader& r, const Architecture& known,
-                                               const char* kind) {
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const std::optional<Json> value = r.Find(key);
-    if (!value) continue;
-    if (!value->is(Json::Type::kObject)) return r.Wrong(key, *value, "an object");
-    const Reader rope{*value, r.file, absl::StrCat(key, ".")};
-    bool of_kinds = false;
-    for (const JsonItem item : value->Items()) {
-      if (!item.value().is(Json::Type::kObject)) continue;
-      of_kinds = (known.local_rope_base > 0 || known.local_unstretched) &&
-                 (item.key() == "full_attention" || item.key() == "sliding_attention");
-      if (!of_kinds) {
-        return r.Bad("key '", key, "': parameters of each kind of layer, as in ",
-                     ShowName(item.key()), ", are not known");
-      }
-    }
-    if (!of_kinds) return std::optional<Reader>(rope);
-    const std::optional<Json> own = rope.Find(kind);
-    if (!own) return std::optional<Reader>();
-    if (!own->is(Json::Type::kObject)) return rope.Wrong(kind, *own, "an object");
-    return std::optional<Reader>(Reader{*own, r.file, absl::StrCat(key, ".", kind, ".")});
-  }
-  return std::optional<Reader>();
-}
-
-// The base of the frequencies and how much of a head turns; other keys of the object win over those
-// outside.
-absl::Status ReadRopeBase(const Reader& r, const Architecture& known,
-                          const std::optional<Reader>& rope, ModelConfig* c) {
-  ASSIGN_OR_RETURN(c->rope_base, r.Number("rope_theta", known.local_rope_base > 0 ? 1e6 : 10000));
-  ASSIGN_OR_RETURN(double part, r.Number("partial_rotary_factor", 1));
-  if (rope) {
-    ASSIGN_OR_RETURN(c->rope_base, rope->Number("rope_theta", c->rope_base));
-    ASSIGN_OR_RETURN(part, rope->Number("partial_rotary_factor", part));
-  }
-  if (!(part > 0) || part > 1) {
-    return r.Bad("key 'partial_rotary_factor' is ", part, "; above 0 and at most 1 is allowed");
-  }
-  c->rotated = static_cast<int64_t>(static_cast<double>(c->head_dim) * part);
-  ASSIGN_OR_RETURN(c->rotated, r.Int("rotary_dim", c->rotated));
-  if (known.local_rope_base == 0 && !known.local_unstretched) return absl::OkStatus();
-  const double own = known.local_unstretched ? c->rope_base : known.local_rope_base;
-  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", own));
-  ASSIGN_OR_RETURN(const std::optional<Reader> local, FindRope(r, known, "sliding_attention"));
-  if (local && absl::StrContains(local->within, "sliding_attention")) {
-    ASSIGN_OR_RETURN(c->local_rope_base, local->Number("rope_theta", c->local_rope_base));
-  }
-  return absl::OkStatus();
-}
-
-// Divisors for contexts as trained, and for longer ones.
-absl::Status LongRopeScaling(const Reader& r, const Reader& s, ModelConfig* c) {
-  const auto read = [&](const char* key, std::vector<double>* to) -> absl::Status {
-    const std::optional<Json> list = s.Find(key);
-    if (!list || !list->is(Json::Type::kArray)) {
-      return s.BadHere(absl::StrCat("a list named ", key));
-    }
-    for (const JsonItem item : list->Items()) {
-      const std::optional<double> n = item.value().Number();
-      if (!n || !(*n > 0)) return s.BadHere(absl::StrCat("numbers above 0 in ", key));
-      to->push_back(*n);
-    }
-    if (to->size() == static_cast<size_t>(c->turned() / 2)) return absl::OkStatus();
-    return s.BadHere(absl::StrCat("a number in ", key, " for each of ", c->turned() / 2,
-                                  " pairs; there are ", to->size()));
-  };
-  RETURN_IF_ERROR(read("short_factor", &c->rope_divisors));
-  RETURN_IF_ERROR(read("long_factor", &c->long_rope_divisors));
-  const char* key = "original_max_position_embeddings";
-  ASSIGN_OR_RETURN(c->rope_trained, r.Int(key, c->context));
-  ASSIGN_OR_RETURN(c->rope_trained, s.Int(key, c->rope_trained));
-  const double own =
-      LongMagnitude(static_cast<double>(c->context), static_cast<double>(c->rope_trained));
-  ASSIGN_OR_RETURN(c->rope_magnitude, s.Number("attention_factor", own));
-  return absl::OkStatus();
-}
-
-absl::Status ReadRopeScaling(const Reader& r, const std::optional<Reader>& rope, ModelConfig* c) {
-  if (!rope) return absl::OkStatus();
-  const Reader& s = *rope;
-  std::optional<Json> type = s.Find("rope_type");
-  if (!type) type = s.Find("type");
-  if (!type && absl::StartsWith(s.within, "rope_parameters.")) {
-    return absl::OkStatus();  // only a base
-  }
-  const std::string name = type && type->String() ? *type->String() : "";
-  if (name == "default") return absl::OkStatus();
-  if (name == "llama3") return Llama3Scaling(s, c);
-  const bool phi = c->architecture == "phi3";  // whose first files have other names
-  if (name == "longrope" || name == "su" || (phi && name == "yarn")) {
-    return LongRopeScaling(r, s, c);
-  }
-  if (name == "yarn") return YarnScaling(s, c);
-  if (name == "dynamic" && s.Find("alpha")) {  // it is not: the base alone is another
-    ASSIGN_OR_RETURN(const double alpha, s.Number("alpha"));
-    if (!(alpha > 0) || c->turned() < 4) return s.BadHere("alpha > 0");
-    c->rope_base *= std::pow(alpha, c->turned() / (c->turned() - 2.0));
-    return absl::OkStatus();
-  }
-  if (name == "linear") {
-    ASSIGN_OR_RETURN(const double factor, s.Number("factor"));
-    if (!(factor > 0)) return s.BadHere("factor > 0");
-    c->rope_divisors.assign(static_cast<size_t>(c->turned() / 2), factor);
-    return absl::OkStatus();
-  }
-  return r.Bad("key '", s.object(), "': the type ", ShowName(name),
-               " is not known; default, linear, llama3, longrope and yarn are");
-}
+constexpr int64_t kMostColumns = 1 << 23;  // CheckConfig refuses more
 
 // Which layers the window is for: as layer_types lists, or else as the architecture has it; of
 // Qwen's models the later ones.
-absl::Status ReadWindow(const Reader& r, const Architecture& known, ModelConfig* c) {
+absl::Status ReadWindow(const JsonReader& r, const Architecture& known, ModelConfig* c) {
   const bool qwen = absl::StartsWith(c->architecture, "qwen");
   ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", known.windowed));
   if (!window) return absl::OkStatus();
@@ -259,7 +47,7 @@ absl::Status ReadWindow(const Reader& r, const Architecture& known, ModelConfig*
 }
 
 // Which layers go without rotary positions: a list with 1 for those that have them.
-absl::Status ReadUnturned(const Reader& r, const Architecture& known, ModelConfig* c) {
+absl::Status ReadUnturned(const JsonReader& r, const Architecture& known, ModelConfig* c) {
   if (known.unturned_every == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(const int64_t every, r.Int("no_rope_layer_interval", known.unturned_every));
   c->unturned = EveryLast(c->layers, every);
@@ -274,7 +62,7 @@ absl::Status ReadUnturned(const Reader& r, const Architecture& known, ModelConfi
 }
 
 // How many layers after the others guess further tokens: they are not used.
-absl::Status ReadPredicting(const Reader& r, ModelConfig* c) {
+absl::Status ReadPredicting(const JsonReader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->predicting_layers, r.Int("num_nextn_predict_layers", 0));
   return c->predicting_layers >= 0
              ? absl::OkStatus()
@@ -282,7 +70,7 @@ absl::Status ReadPredicting(const Reader& r, ModelConfig* c) {
 }
 
 // Of each layer, whether its type is this one, and not full_attention.
-absl::Status ReadKinds(const Reader& r, const char* kind, const ModelConfig& c,
+absl::Status ReadKinds(const JsonReader& r, const char* kind, const ModelConfig& c,
                        std::vector<bool>* to) {
   const Json types = *r.Find("layer_types");
   if (!types.is(Json::Type::kArray)) return r.Wrong("layer_types", types, "an array");
@@ -300,7 +88,7 @@ absl::Status ReadKinds(const Reader& r, const char* kind, const ModelConfig& c,
 }
 
 // Which layers have a memory, and its shape.
-absl::Status ReadMemories(const Reader& r, ModelConfig* c) {
+absl::Status ReadMemories(const JsonReader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->taps, r.Int("linear_conv_kernel_dim"));
   ASSIGN_OR_RETURN(c->memory_key_dim, r.Int("linear_key_head_dim"));
   ASSIGN_OR_RETURN(c->memory_value_dim, r.Int("linear_value_head_dim"));
@@ -316,7 +104,7 @@ absl::Status ReadMemories(const Reader& r, ModelConfig* c) {
 
 // Which layers convolve, and how wide the feed-forward part is, which such files say in terms of
 // another number.
-absl::Status ReadConvolutions(const Reader& r, ModelConfig* c) {
+absl::Status ReadConvolutions(const JsonReader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->taps, r.Int("conv_L_cache"));
   ASSIGN_OR_RETURN(const bool biased, r.Bool("conv_bias", false));
   if (biased) return r.Bad("key 'conv_bias' is true, which is not known");
@@ -353,7 +141,7 @@ absl::Status ReadConvolutions(const Reader& r, ModelConfig* c) {
 }
 
 // Heads whose keys and values are made of one vector a position.
-absl::Status ReadLatent(const Reader& r, ModelConfig* c) {
+absl::Status ReadLatent(const JsonReader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(c->latent, r.Int("kv_lora_rank"));
   if (c->latent == 0) return r.Bad("key 'kv_lora_rank' is 0");
   ASSIGN_OR_RETURN(c->query_rank, r.Int("q_lora_rank", 0));
@@ -374,7 +162,7 @@ absl::Status ReadLatent(const Reader& r, ModelConfig* c) {
 }
 
 // How a router's logits become shares.
-absl::Status ReadGating(const Reader& r, const Architecture& known, ModelConfig* c) {
+absl::Status ReadGating(const JsonReader& r, const Architecture& known, ModelConfig* c) {
   using Gating = ModelConfig::Gating;
   c->gating = known.sigmoid ? Gating::kSigmoid : Gating::kSoftmax;
   if (const std::optional<Json> scores = r.Find("scoring_func")) {
@@ -393,7 +181,7 @@ absl::Status ReadGating(const Reader& r, const Architecture& known, ModelConfig*
   return absl::OkStatus();
 }
 
-absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig* c) {
+absl::Status ReadExperts(const JsonReader& r, const Architecture& known, ModelConfig* c) {
   const char* count = "num_local_experts";
   for (const char* name : {"num_experts", "n_routed_experts", "moe_num_experts"}) {
     if (r.Find(name)) count = name;
@@ -417,7 +205,7 @@ absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig
 }
 
 // By what the model multiplies, and what bounds.
-absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig* c) {
+absl::Status ReadScales(const JsonReader& r, const Architecture& known, ModelConfig* c) {
   c->embedding_scale = known.embedding_scaled ? std::sqrt(static_cast<double>(c->dim)) : 1;
   if (known.multipliers) {
     ASSIGN_OR_RETURN(c->embedding_scale, r.Number("embedding_multiplier", 1));
@@ -443,7 +231,7 @@ absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig*
 }
 
 // Whether the gates are those of the architecture.
-absl::Status CheckActivation(const Reader& r, const Architecture& known) {
+absl::Status CheckActivation(const JsonReader& r, const Architecture& known) {
   for (const char* key : {"hidden_act", "hidden_activation"}) {
     const std::optional<Json> act = r.Find(key);
     if (!act) continue;
@@ -459,7 +247,7 @@ absl::Status CheckActivation(const Reader& r, const Architecture& known) {
 }  // namespace
 
 absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::string& file) {
-  const Reader r{json, file};
+  const JsonReader r{json, file};
   if (!json.is(Json::Type::kObject)) return r.Bad("the configuration is no object");
   const std::optional<Json> type = r.Find("model_type");
   if (!type || !type->String()) return r.Bad("the key 'model_type' is missing");
@@ -491,7 +279,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
     return r.Bad("the hidden_size ", c.dim, " is no multiple of ", c.heads, " heads");
   }
   ASSIGN_OR_RETURN(c.head_dim, r.Int("head_dim", c.dim / c.heads));
-  ASSIGN_OR_RETURN(const std::optional<Reader> rope, FindRope(r, *known, "full_attention"));
+  ASSIGN_OR_RETURN(const std::optional<JsonReader> rope, FindRope(r, *known, "full_attention"));
   RETURN_IF_ERROR(ReadRopeBase(r, *known, rope, &c));
   const char* const tie = r.Find("tie_embedding") ? "tie_embedding" : "tie_word_embeddings";
   ASSIGN_OR_RETURN(const bool tied, r.Bool(tie, known->tied));

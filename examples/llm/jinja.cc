@@ -10,6 +10,7 @@
 #include "examples/llm/jinja_text.h"
 #include "examples/llm/unicode.h"
 #include "graph/status.h"
+#include "runtime/json.h"
 
 namespace tessera::llm::jinja {
 namespace {
@@ -373,10 +374,53 @@ class Evaluation {
   int depth_ = 0, line_ = 1;
 };
 
+// A value of JSON that was parsed, whose texts were said.
+Value ValueOf(Heap& heap, const Json& json) {
+  switch (json.type()) {
+    case Json::Type::kNull:
+      return Heap::None();
+    case Json::Type::kBool:
+      return Heap::Bool(*json.Bool());
+    case Json::Type::kNumber: {
+      const std::optional<int64_t> whole = json.Int();
+      return whole ? Heap::Int(*whole) : Heap::Real(json.Number().value_or(0));
+    }
+    case Json::Type::kString:
+      return heap.Make(*json.String(), /*said=*/true);
+    case Json::Type::kArray: {
+      List out;
+      for (const JsonItem item : json.Items()) out.push_back(ValueOf(heap, item.value()));
+      return heap.Make(std::move(out));
+    }
+    case Json::Type::kObject: {
+      Dict out;
+      for (const JsonItem item : json.Items()) {
+        out.emplace_back(heap.Make(item.key(), /*said=*/true), ValueOf(heap, item.value()));
+      }
+      return heap.Make(std::move(out));
+    }
+  }
+  return {};
+}
+
+Value ValueOfText(Heap& heap, const std::string& text, const char* what) {
+  const absl::StatusOr<Json> json = Json::Parse(text, what);
+  return json.ok() ? ValueOf(heap, *json) : heap.Fail(json.status().message());
+}
+
 // The messages as a template sees them.
 Value MessagesOf(Heap& heap, const Template::Inputs& in) {
   List out;
   for (const Message& m : in.messages) {
+    if (!m.whole.empty()) {
+      Value whole = ValueOfText(heap, m.whole, "a message");
+      // Marks are made of roles, which are names.
+      if (whole.is(Kind::kDict)) {
+        if (Value* role = heap.Find(*whole.dict, "role")) *role = heap.Make(m.role);
+      }
+      out.push_back(whole);
+      continue;
+    }
     Value content = heap.Make(m.content, /*said=*/true);
     if (in.in_parts) {
       const Value part =
@@ -416,7 +460,8 @@ absl::StatusOr<Text> Template::Render(const Inputs& inputs, const Heap::Limits& 
   evaluation.Set("add_generation_prompt", Heap::Bool(inputs.to_answer));
   evaluation.Set("bos_token", heap.Make(inputs.bos));
   evaluation.Set("eos_token", heap.Make(inputs.eos));
-  evaluation.Set("tools", Heap::None());
+  evaluation.Set(
+      "tools", inputs.tools.empty() ? Heap::None() : ValueOfText(heap, inputs.tools, "the tools"));
   evaluation.Set("documents", Heap::None());
   Text out = evaluation.Run(*program_);
   if (!heap.failed()) return out;

@@ -32,6 +32,7 @@ class Template {
 
   struct Inputs {
     absl::Span<const Message> messages;
+    std::string tools;     // a JSON array of functions that may be called; "": none
     std::string bos, eos;  // what these tokens are called
     std::tm today = {};
     bool in_parts = false;  // contents are lists of texts, as templates of some models want them

@@ -186,11 +186,11 @@ Value Default(Heap& heap, const Arguments& a) {
 Value Same(Heap&, const Arguments& a) { return a.plain[0]; }
 Value String(Heap& heap, const Arguments& a) { return heap.Make(heap.Shown(a.plain[0])); }
 Value ToJson(Heap& heap, const Arguments& a) {
-  const Value indent = ArgumentAt(a, 1, "indent");
-  return heap.Make(
-      heap.Json(a.plain[0], indent.is(Kind::kInt) && indent.number >= 0
-                                ? static_cast<int>(std::min<int64_t>(indent.number, 16))
-                                : -1));
+  const bool ascii = IsTrue(ArgumentAt(a, 1, "ensure_ascii"));
+  const Value indent = ArgumentAt(a, 2, "indent");
+  const bool lines = indent.is(Kind::kInt) && indent.number >= 0;
+  return heap.Make(heap.Json(
+      a.plain[0], lines ? static_cast<int>(std::min<int64_t>(indent.number, 16)) : -1, ascii));
 }
 Value ToInt(Heap& heap, const Arguments& a) {
   const Value& v = a.plain[0];

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "examples/llm/unicode.h"
 
 namespace tessera::llm::jinja {
 
@@ -206,7 +207,15 @@ Value Heap::Make(Dict items, Kind kind) {
 struct Heap::Form {
   bool json;
   int indent;
+  bool ascii = false;
 };
+
+// \u and the numbers of UTF-16.
+static std::string Escaped(uint32_t code) {
+  if (code < 0x10000) return absl::StrFormat("\\u%04x", code);
+  return absl::StrFormat("\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10),
+                         0xDC00 + ((code - 0x10000) & 0x3FF));
+}
 
 // As Python writes them: 1.0, 1e+16.
 static std::string Digits(double x) {
@@ -229,9 +238,16 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
   if (!Charge(2 * t.size())) return;
   const char quote = doubled ? '"' : '\'';
   out->Append(std::string(1, quote), false);
-  for (size_t i = 0; i < t.size(); ++i) {
+  size_t next = 0;
+  for (size_t i = 0; i < t.size(); i = next) {
     const char c = t.bytes[i];
     std::string shown;
+    next = i + 1;
+    if (form.ascii && (c & 0x80) != 0) {
+      while (next < t.size() && (t.bytes[next] & 0xC0) == 0x80) ++next;
+      const uint32_t code = Characters(t.view().substr(i, next - i))[0].code;
+      if (code != kNoCharacter) shown = Escaped(code);
+    }
     constexpr absl::string_view kPlain = "\n\t\r\b\f", kNames = "ntrbf";
     const size_t at = kPlain.substr(0, form.json ? 5 : 3).find(c);
     if (c == quote || c == '\\') {
@@ -242,8 +258,8 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
       shown = form.json ? absl::StrFormat("\\u%04x", c) : absl::StrFormat("\\x%02x", c);
     }
     if (shown.empty()) {
-      out->bytes += c;
-      out->said += t.said[i];
+      out->bytes.append(t.bytes, i, next - i);
+      out->said.append(t.said, i, next - i);
     } else {
       if (!Charge(2 * shown.size())) return;
       out->Append(shown, t.said[i] != 0);
@@ -309,10 +325,10 @@ Text Heap::Shown(const Value& v) {
   return out;
 }
 
-Text Heap::Json(const Value& v, int indent) {
+Text Heap::Json(const Value& v, int indent, bool ascii) {
   Text out;
   constexpr int kMostIndent = 16;
-  Write(v, {.json = true, .indent = std::min(indent, kMostIndent)}, 0, &out);
+  Write(v, {.json = true, .indent = std::min(indent, kMostIndent), .ascii = ascii}, 0, &out);
   return out;
 }
 

@@ -117,9 +117,10 @@ class Heap {
   Value Make(List items);
   Value Make(Dict items, Kind kind = Kind::kDict);
 
-  // As {{ }} writes it; or as JSON, in lines where indent is not negative.
+  // As {{ }} writes it; or as JSON, in lines where indent is not negative, and with escapes in
+  // place of all that is not ASCII, if asked to.
   Text Shown(const Value& v);
-  Text Json(const Value& v, int indent);
+  Text Json(const Value& v, int indent, bool ascii = false);
 
  private:
   struct Form;

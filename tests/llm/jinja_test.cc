@@ -16,11 +16,13 @@ using jinja::Template;
 using ::testing::HasSubstr;
 
 absl::StatusOr<jinja::Text> Render(const std::string& text, absl::Span<const Message> messages,
-                                   const jinja::Heap::Limits& limits = {}) {
+                                   const jinja::Heap::Limits& limits = {},
+                                   const std::string& tools = "") {
   absl::StatusOr<Template> t = Template::Parse(text);
   if (!t.ok()) return t.status();
   Template::Inputs in;
   in.messages = messages;
+  in.tools = tools;
   in.bos = "<BOS>";
   in.eos = "<EOS>";
   in.today.tm_year = 2025 - 1900;
@@ -37,16 +39,31 @@ std::string Written(const std::string& text) {
   return out.ok() ? out->bytes : absl::StrCat("error: ", std::string(out.status().message()));
 }
 
-std::vector<std::vector<Message>> Conversations(const Json& all) {
-  std::vector<std::vector<Message>> out;
+struct Conversation {
+  std::vector<Message> messages;
+  std::string tools;
+};
+
+std::vector<Conversation> Conversations(const Json& all) {
+  std::vector<Conversation> out;
   for (const JsonItem conversation : all.Items()) {
     out.emplace_back();
+    if (const std::optional<Json> messages = conversation.value().is(Json::Type::kObject)
+                                                 ? conversation.value().Find("messages")
+                                                 : std::nullopt) {
+      const absl::StatusOr<std::vector<Message>> read = MessagesOfJson(messages->text(), "golden");
+      EXPECT_OK(read.status());
+      out.back().messages = *read;
+      const Json tools = *conversation.value().Find("tools");
+      if (!tools.is(Json::Type::kNull)) out.back().tools = std::string(tools.text());
+      continue;
+    }
     for (const JsonItem message : conversation.value().Items()) {
       std::vector<std::string> parts;
       for (const JsonItem part : message.value().Items()) {
         parts.push_back(part.value().String().value_or(""));
       }
-      out.back().push_back({parts[0], parts[1]});
+      out.back().messages.push_back({parts[0], parts[1]});
     }
   }
   return out;
@@ -59,14 +76,14 @@ void ExpectGoldens(const std::string& path) {
   text << file.rdbuf();
   const std::string bytes = text.str();
   ASSERT_OK_AND_ASSIGN(const Json json, Json::Parse(bytes, path));
-  const std::vector<std::vector<Message>> conversations =
-      Conversations(*json.Find("conversations"));
+  const std::vector<Conversation> conversations = Conversations(*json.Find("conversations"));
   int count = 0;
   for (const JsonItem golden : json.Find("goldens")->Items()) {
     const std::string source = *golden.value().Find("template")->String();
     size_t i = 0;
     for (const JsonItem wanted : golden.value().Find("texts")->Items()) {
-      const absl::StatusOr<jinja::Text> out = Render(source, conversations[i++]);
+      const Conversation& c = conversations[i++];
+      const absl::StatusOr<jinja::Text> out = Render(source, c.messages, {}, c.tools);
       const std::optional<std::string> want = wanted.value().String();
       EXPECT_EQ(out.ok(), want.has_value()) << source << "\n" << out.status();
       if (out.ok() && want) {

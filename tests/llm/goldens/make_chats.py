@@ -34,10 +34,40 @@ CONVERSATIONS = [
      ("assistant", "A <b> 'q' \"r\""), ("user", "V {{x}} {% y %}")],
 ]
 
+# With functions that may be called, calls and their results.
+TOOLS = [
+    {"type": "function", "function": {
+        "name": "weather", "description": "Of a place, \"now\" & <soon>: é\n.",
+        "parameters": {"type": "object", "properties": {
+            "place": {"type": "string", "description": "Where"},
+            "unit": {"type": "string", "enum": ["C", "F"], "default": None},
+            "days": {"type": "integer", "minimum": 1, "maximum": 14},
+            "exact": {"type": "boolean"}}, "required": ["place"]}}},
+    {"type": "function", "function": {
+        "name": "add", "description": "Sums.", "parameters": {"type": "object", "properties": {
+            "of": {"type": "array", "items": {"type": "number"}}}, "required": []}}}]
+CALL = {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "id": "abcdefgh1", "function": {
+    "name": "weather", "arguments": {"place": "Z'ü \"x\"", "days": 2, "exact": True, "f": 1.5}}}]}
+RESULT = {"role": "tool", "name": "weather", "tool_call_id": "abcdefgh1", "content": "{\"t\": 3}"}
+WITH_TOOLS = [
+    {"tools": TOOLS, "messages": [{"role": "user", "content": "U"}]},
+    {"tools": TOOLS[1:], "messages": [{"role": "system", "content": "S"}, {"role": "user", "content": "U"},
+                                      CALL, RESULT]},
+    {"tools": TOOLS, "messages": [
+        {"role": "user", "content": "U"}, CALL, RESULT, {"role": "assistant", "content": "A"},
+        {"role": "user", "content": "V"}]},
+    {"tools": None, "messages": [
+        {"role": "user", "content": "U"}, {**CALL, "content": "I call.", "tool_calls": [
+            CALL["tool_calls"][0], {"type": "function", "id": "abcdefgh2", "function": {
+                "name": "add", "arguments": {"of": [1, 2.5, -3e20, []]}}}]},
+        RESULT, {**RESULT, "name": "add", "tool_call_id": "abcdefgh2", "content": "5"}]},
+]
+
 # Expressions, each in a template of its own with the first conversation. Those that fail here must fail
 # there.
 EXPRESSIONS = r"""
 1 + 2 * 3 - 4
+{'é': 'a😀"\n'} | tojson(ensure_ascii=True) ~ 'é' | tojson(true) ~ 'é' | tojson(false, 2)
 7 // 2 ~ ' ' ~ (-7) // 2 ~ ' ' ~ 7 % 3 ~ ' ' ~ (-7) % 3 ~ ' ' ~ 7 % -3
 7 / 2 ~ ' ' ~ 8 / 2 ~ ' ' ~ 1.5 + 1 ~ ' ' ~ 0.1 + 0.2 ~ ' ' ~ 1e3 ~ ' ' ~ 1e16 ~ ' ' ~ 1e-5 ~ ' ' ~ 123456789.5
 2 ** 10 ~ ' ' ~ 2 ** 0.5
@@ -261,28 +291,91 @@ TEMPLATES = [
 """,
 ]
 
+TOOL_TEMPLATES = [
+    """{%- if tools %}
+    {{- '<|s|>' }}
+    {%- if messages[0].role == 'system' %}{{ messages[0].content + '\\n\\n' }}{% endif %}
+    {{- '<tools>' }}
+    {%- for tool in tools %}
+        {{- '\\n' }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- '\\n</tools><|e|>\\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|s|>' + messages[0].content + '<|e|>\\n' }}
+{%- endif %}
+{%- for m in messages %}
+    {%- if m.role == 'user' %}
+        {{- '<|u|>' + m.content + '<|e|>\\n' }}
+    {%- elif m.role == 'assistant' %}
+        {{- '<|a|>' + m.content }}
+        {%- for call in m.tool_calls or [] %}
+            {%- if call.function %}{%- set call = call.function %}{%- endif %}
+            {{- '\\n<call>{"name": "' ~ call.name ~ '", "arguments": ' }}
+            {{- call.arguments if call.arguments is string else call.arguments | tojson }}
+            {{- '}</call>' }}
+        {%- endfor %}
+        {{- '<|e|>\\n' }}
+    {%- elif m.role == 'tool' %}
+        {%- if loop.index0 == 0 or messages[loop.index0 - 1].role != 'tool' %}{{ '<|u|>' }}{% endif %}
+        {{- '\\n<result>' + m.content + '</result>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|e|>\\n' }}{% endif %}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|a|>' }}{% endif %}
+""",
+    """{%- for tool in tools or [] %}
+{%- set f = tool.function %}
+{{ f['name'] }}(
+{%- for name, p in f.parameters.properties.items() -%}
+{{ name }}: {{ p.type }}{{ '' if name in f.parameters.required else '?' }}
+{%- if p.enum is defined %} of {{ p.enum | join('|') }}{% endif %}
+{%- if p.default is defined %} = {{ p.default }}{% endif %}
+{%- if not loop.last %}, {% endif %}
+{%- endfor %}): {{ f.description | tojson }}
+{%- endfor %}
+{%- for m in messages %}
+{{ m | tojson }}
+{%- if m['tool_calls'] is defined %}
+{%- for call in m['tool_calls'] %}
+{%- for k, v in call['function']['arguments'] | items %}
+{{ loop.index }} {{ k }}={{ v }} {{ v | tojson(indent=2) }}
+{%- endfor %}
+{%- endfor %}
+{%- endif %}
+{%- endfor %}
+{{ tools }}
+""",
+]
+
 
 def Rendered(template, conversation):
-    messages = [dict(role=r, content=c) for r, c in conversation]
+    tools = None
+    if isinstance(conversation, dict):
+        messages, tools = conversation["messages"], conversation["tools"]
+    else:
+        messages = [dict(role=r, content=c) for r, c in conversation]
     try:
         return chat_template_utils.render_jinja_template(
-            [messages], chat_template=template, add_generation_prompt=True, bos_token="<BOS>",
+            [messages], tools=tools, chat_template=template, add_generation_prompt=True, bos_token="<BOS>",
             eos_token="<EOS>")[0][0]
     except Exception:  # whatever a template does
         return None
 
 
 def Main():
+    conversations = CONVERSATIONS + WITH_TOOLS
     if len(sys.argv) > 1:
         paths = sorted(glob.glob(sys.argv[1] + "/*.jinja"))
         templates = [open(p, encoding="utf8", newline="").read() for p in paths]
-        each = [(t, range(len(CONVERSATIONS))) for t in templates]
+        each = [(t, range(len(conversations))) for t in templates]
     else:
         each = [("{{ " + e + " }}", [0]) for e in EXPRESSIONS]
         each += [(t, range(len(CONVERSATIONS))) for t in TEMPLATES]
-    goldens = [{"template": t, "texts": [Rendered(t, CONVERSATIONS[i]) for i in numbers]}
+        each += [(t, range(len(conversations))) for t in TOOL_TEMPLATES]
+    goldens = [{"template": t, "texts": [Rendered(t, conversations[i]) for i in numbers]}
                for t, numbers in each]
-    print(json.dumps({"conversations": CONVERSATIONS})[:-1] + ', "goldens": [')
+    print(json.dumps({"conversations": conversations})[:-1] + ', "goldens": [')
     print(",\n".join(json.dumps(g) for g in goldens) + "]}")
 
 
