@@ -99,6 +99,7 @@ void ChatTemplate(absl::string_view bytes) {
   const Message messages[] = {{"user", kText}, {"assistant", "A</think>B"}, {"user", ""}};
   jinja::Template::Inputs in;
   in.messages = messages;
+  in.tools = R"([{"a": [1, -2.5e300, null, true, "\u00e9"], "b": {}}])";
   for (const bool in_parts : {false, true}) {
     in.in_parts = in_parts;
     const auto text = chat->Render(in, {.steps = 20'000, .bytes = 4 << 20});
