@@ -20,7 +20,8 @@ struct LaneStore {
   int64_t offset = 0;  // beyond what it shares with the others of its block
 };
 
-// What stores of one block share: pointer, index but for a constant, dtype, loops.
+// What stores of one block share: pointer, index but for a constant, dtype, loops, and whether
+// others store the same elements.
 std::string BlockKey(const UOp& store, const Sum& sum) {
   std::string key;
   const auto add = [&](const void* p) { key.append(reinterpret_cast<const char*>(&p), sizeof(p)); };
@@ -31,6 +32,7 @@ std::string BlockKey(const UOp& store, const Sum& sum) {
   }
   for (const UOp& r : ClosedRanges(store)) add(r.get());
   key += store.src(1).dtype().ToString();
+  key += StoresAgain(store) ? "again" : "";
   return key;
 }
 

@@ -113,14 +113,22 @@ UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets) {
 
 UOp InterleavesWith(const UOp& lane, const RangeSets& sets) {
   const UOp& sink = sets.order().back();
-  if (!sink.is(Op::kSink) || sink.size() != 1 || !sink.src(0).is(Op::kStore)) return UOp();
-  const UOp &store = sink.src(0), &index = store.src(0);
+  if (!sink.is(Op::kSink)) return UOp();
+  UOp store;
+  for (const UOp& s : sink.srcs()) {
+    if (!s.is(Op::kStore)) return UOp();
+    const absl::Span<const UOp> closed = ClosedRanges(s);
+    if (std::find(closed.begin(), closed.end(), lane) == closed.end()) continue;
+    if (store) return UOp();
+    store = s;
+  }
+  if (!store) return UOp();
+  const UOp& index = store.src(0);
   const Step apart = StepOf(index.src(1), lane, sets);
   if (index.size() != 2 || !apart.linear || apart.factor < 2) return UOp();
   if (apart.factor > kMostInterleaved) return UOp();
   for (const UOp& r : ClosedRanges(store)) {
-    const bool own = r != lane && r.arg<RangeArg>().kind == RangeKind::kLoop &&
-                     !(sets.ClosedBy(Op::kReduce) & sets.Bit(r));
+    const bool own = r != lane && r.arg<RangeArg>().kind == RangeKind::kLoop;
     const Step s = StepOf(index.src(1), r, sets);
     if (own && s.linear && s.factor == 1 && r.src(0).IsConst(apart.factor)) return r;
   }

@@ -7,7 +7,7 @@
 namespace tessera {
 
 // Loads of lanes that lie this far apart, either way, are vectors whose lanes are moved.
-inline constexpr int64_t kMostShuffled = 2;
+inline constexpr int64_t kMostShuffled = 4;
 
 // Bytes from one row of memory to the next: closer ones are one stream to the hardware.
 inline constexpr int64_t kLeastStride = 1024;
@@ -48,7 +48,7 @@ bool ChoosesBy(const UOp& u, const UOp& range);
 // so that square blocks of it can turn in registers (see JoinTransposed); or nothing.
 UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets);
 
-// The short loop of the kernel's one store whose few results lie side by side for each point of
+// The short loop of the one store over `lane` whose few results lie side by side for each point of
 // `lane`, as channels of pixels do: written out, vectors of lanes interleave (see JoinTransposed);
 // or nothing.
 UOp InterleavesWith(const UOp& lane, const RangeSets& sets);

@@ -9,6 +9,7 @@
 #include "codegen/panels.h"
 #include "codegen/passes.h"
 #include "codegen/product_chain.h"
+#include "codegen/residues.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/flags.h"
@@ -203,8 +204,9 @@ UOp WithLanes(const UOp& sink, const UOp& best, bool one_of_many, const Target& 
       const RangeSets now(out);
       const int64_t unroll = one_of_many || between ? 1 : UnrollOf(part, now, lanes);
       const bool reduced = (now.ClosedBy(Op::kReduce) & now.Bit(part)) != 0;
-      out = !reduced && IsShort(part, lanes) ? TileRepeating(out, part, unroll, lanes)
-                                             : Tile(out, part, unroll, lanes);
+      out = !IsShort(part, lanes) ? Tile(out, part, unroll, lanes)
+            : reduced             ? TileReduced(out, part, unroll, lanes, target)
+                                  : TileRepeating(out, part, unroll, lanes);
     }
   }
   if (between) out = Simplify(Tile(out, between, between.src(0).vmax(), 1));
@@ -279,7 +281,8 @@ UOp WithRowsAtOnce(const UOp& sink) {
 }
 
 UOp OptimiseLoops(const UOp& sink, const Target& target) {
-  UOp out = CutChoices(StageRecomputed(sink, target));
+  const UOp split = SplitResidues(sink);
+  UOp out = CutChoices(StageRecomputed(split ? split : sink, target));
   const std::vector<UOp> ranges = LaneRanges(out);  // may separate loops
   if (ranges.empty()) return WithRowsAtOnce(out);
   for (const UOp& best : ranges) out = WithLanes(out, best, ranges.size() > kFewPieces, target);

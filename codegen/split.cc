@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "codegen/lanes.h"
 #include "graph/fault.h"
+#include "graph/fold.h"
 #include "graph/index_math.h"
 #include "graph/kernel_form.h"
 #include "graph/node_map.h"
@@ -60,7 +61,34 @@ class Splitter {
         srcs.push_back(Source(s, segment));
       }
     }
+    const UOp& within = segments_[segment].within;
+    if (within && u.is(Op::kIndex) && (sets_.Free(u) & bit_)) {
+      if (srcs.size() == 2) srcs.push_back(within);
+      srcs[2] = srcs[2] == within ? within : Both(srcs[2], within);
+    }
     return u.WithSrcs(srcs);
+  }
+
+  // Whether a value is 0 wherever nothing is read of what it is made of along the range.
+  bool ZeroBeyond(const UOp& u) const {
+    if (u.is(Op::kIndex)) return (sets_.Free(u) & bit_) != 0;
+    if (u.is(Op::kCast)) return ZeroBeyond(u.src(0));
+    if (!u.is(Op::kWhere)) return false;
+    const auto zero = [&](const UOp& s) { return s.IsConst(0) || ZeroBeyond(s); };
+    return zero(u.src(1)) && zero(u.src(2));
+  }
+
+  // What a reduction reduces, in a segment: beyond the end of the range nothing.
+  UOp Reduced(const UOp& u, size_t segment) const {
+    const UOp& x = u.src(0);
+    const UOp value = Source(x, segment);
+    const UOp& within = segments_[segment].within;
+    if (!within) return value;
+    const Op op = u.arg<ReduceArg>().op;
+    const bool factors = x.is(Op::kMul) && ZeroBeyond(x.src(0)) && ZeroBeyond(x.src(1));
+    if (op == Op::kAdd && (factors || ZeroBeyond(x))) return value;
+    const UOp none = UOp::Const(x.dtype(), ReduceIdentity(op, x.dtype().Scalar()));
+    return UOp::Make(Op::kWhere, {within, value, none});
   }
 
   // A sum of products of floats over copies alone: each is added with one rounding.
@@ -90,7 +118,10 @@ class Splitter {
     for (size_t s = 0; s < segments_.size(); ++s) {
       const size_t values = u.size() - ClosedRanges(u).size();
       std::vector<UOp> srcs, inner;
-      for (size_t i = 0; i < values; ++i) srcs.push_back(Source(u.src(static_cast<int>(i)), s));
+      for (size_t i = 0; i < values; ++i) {
+        srcs.push_back(u.is(Op::kReduce) && i == 0 ? Reduced(u, s)
+                                                   : Source(u.src(static_cast<int>(i)), s));
+      }
       for (const UOp& r : ClosedRanges(u)) {
         if (!(r == range_)) {
           srcs.push_back(Source(r, s));
@@ -208,7 +239,7 @@ bool MayRepeat(const RangeSets& sets, const UOp& range) {
 
 constexpr int64_t kLeastDecided = 2;  // vectors that are worth a loop of their own
 
-enum class Rest { kOnce, kRepeat };
+enum class Rest { kOnce, kRepeat, kMask };
 
 constexpr size_t kMostMasked = 4;  // pieces of which each vector may hold some
 
@@ -282,6 +313,14 @@ UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int
         segments.back().again = true;
       }
     }
+    if (rest == Rest::kMask && n.IsConst() && done.IsConst() && done.vmin() + 1 < n.vmin()) {
+      const UOp end = n;
+      n = UOp::Index(done.vmin() + lanes);
+      add(1, lanes);
+      segments.back().within = UOp::Make(Op::kCmpLt, {segments.back().value, end});
+      done = end;
+      continue;
+    }
     for (int64_t w = lanes / 2; least_lanes > 1 && w >= least_lanes; w /= 2) add(1, w);
     if ((unroll > 1 || lanes > 1) && !FaultPlanted(Fault::kRemainderLost)) add(1, 1);
   }
@@ -297,6 +336,38 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
 UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes) {
   const bool may = MayRepeat(RangeSets(sink), range);
   return TileBy(sink, range, unroll, lanes, kLeastLanes, may ? Rest::kRepeat : Rest::kOnce);
+}
+
+namespace {
+
+constexpr int kMasksBytes = 64;  // vectors of which lanes of any size can be left out
+
+// Whether lanes along a range can be left out of all that is read and reduced along it: what is
+// read lies few elements apart, and is of a size of which chips leave lanes out.
+bool MayMask(const RangeSets& sets, const UOp& range, int64_t lanes, const Target& target) {
+  if (range.arg<RangeArg>().kind != RangeKind::kLoop || lanes < kLeastLanes) return false;
+  const RangeMask bit = sets.Bit(range);
+  return std::all_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
+    if (sets.Closed(u) & bit) {
+      return u.is(Op::kReduce) && u.size() == 1 + static_cast<int>(ClosedRanges(u).size());
+    }
+    if (!(sets.Free(u) & bit)) return true;
+    if (u.is(Op::kStage) || u.is(Op::kReduce)) return false;
+    if (!u.is(Op::kIndex)) return true;
+    const Step s = StepOf(u.src(1), range, sets);
+    const int bytes = u.dtype().bytes();
+    return u.src(0).is(Op::kParam) && s.linear && s.factor != 0 &&
+           std::abs(s.factor) <= kMostShuffled &&
+           (bytes >= 4 || target.vector_bytes >= kMasksBytes);
+  });
+}
+
+}  // namespace
+
+UOp TileReduced(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes,
+                const Target& target) {
+  const bool may = MayMask(RangeSets(sink), range, lanes, target);
+  return TileBy(sink, range, unroll, lanes, kLeastLanes, may ? Rest::kMask : Rest::kOnce);
 }
 
 std::vector<UOp> CutDecided(UOp& sink, const UOp& range, int64_t lanes) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "graph/target.h"
 #include "graph/uop.h"
 
 namespace tessera {
@@ -16,6 +17,7 @@ struct LoopSegment {
   UOp value;
   std::vector<UOp> ranges;
   bool again = false;  // points of others as well
+  UOp within = {};     // whether a point is one of the range, where the part goes on beyond its end
 };
 
 // The kernel with `range` run segment by segment; together they must cover it once, but for those
@@ -41,6 +43,13 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
 // every half, and single elements, do. As Tile(..., kLeastLanes) where that would show: in a sum
 // over the range, in a kernel that reads what it writes, or between workers.
 UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
+
+// The same for a range that nothing but reductions run over: what is left of it, if that shows, is
+// lanes of which those beyond the end read nothing and count for nothing. (Windows of 32 channels
+// of 31 x 31 results by their gradients: 340 us with 15 of 31 one by one, 70 so.) As Tile(...,
+// kLeastLanes) where lanes of what is read cannot be left out.
+UOp TileReduced(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes,
+                const Target& target);
 
 // Gives the points of a range at which comparisons with it are decided (see DecidedPart) a loop of
 // their own, of whole vectors of so many lanes: what windows reach over a border is masked there

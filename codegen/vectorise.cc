@@ -403,18 +403,18 @@ class Vectoriser {
     return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {loaded, loaded}, from);
   }
 
-  // Lanes that lie 2 apart, or backward: the vectors from the first of them on and up to the last,
-  // of which they are taken. Nothing beyond them is read; where each lane has a gate of its own,
-  // nothing but what gates let through.
+  // Lanes that lie a few elements apart, or backward: the vectors from the first of them on and up
+  // to the last, of which they are taken. Nothing beyond them is read; where each lane has a gate
+  // of its own, nothing but what gates let through.
   UOp Shuffled(const UOp& u, int64_t stride) {
     const int64_t step = std::abs(stride);
     const UOp low = AtLane(u.src(1), range_, stride > 0 ? 0 : lanes_ - 1);
     const UOp gate = u.size() == 3 ? UOp(done_.At(u.src(2).get())) : UOp();
-    const int64_t ahead = (step - 1) * (lanes_ - 1);  // from the first vector to the second
+    const int64_t reach = (lanes_ - 1) * step + 1, vectors = (reach + lanes_ - 1) / lanes_;
+    const auto begin_of = [&](int64_t v) { return std::min(v * lanes_, reach - lanes_); };
     const auto place = [&](int64_t l) { return (stride > 0 ? l : lanes_ - 1 - l) * step; };
     const auto vector = [&](int64_t begin) {
-      const UOp at = Simplify(UOp::Make(Op::kAdd, {low, UOp::Index(begin)}));
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), at};
+      std::vector<UOp> srcs = {done_.At(u.src(0).get()), Ahead(low, begin)};
       if (gate && gate.dtype().lanes() > 1) {
         Ints lane(lanes_, lanes_);  // of each element, or none
         for (int64_t l = 0; l < lanes_; ++l) {
@@ -428,13 +428,17 @@ class Vectoriser {
       }
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     };
-    const UOp first = vector(0), second = ahead == 0 ? first : vector(ahead);
-    Ints from;
-    for (int64_t l = 0; l < lanes_; ++l) {
-      const int64_t at = place(l);
-      from.push_back(at < lanes_ ? at : at - ahead + lanes_);
+    UOp out = vector(0);
+    for (int64_t v = 1; v < std::max<int64_t>(2, vectors); ++v) {
+      const UOp next = vectors == 1 ? out : vector(begin_of(v));
+      Ints from;
+      for (int64_t l = 0; l < lanes_; ++l) {
+        const int64_t at = place(l), in = std::min(at / lanes_, vectors - 1);
+        from.push_back(in == v ? lanes_ + at - begin_of(v) : in == 0 && v == 1 ? at : l);
+      }
+      out = UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {out, next}, from);
     }
-    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {first, second}, from);
+    return out;
   }
 
   // A reduction over the lanes: lane by lane over its other ranges, then the lanes.

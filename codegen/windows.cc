@@ -175,6 +175,15 @@ UOp StageThem(const UOp& sink, const Contraction& c, bool narrow, Windows& windo
 
 }  // namespace
 
+int64_t WindowsOfElement(const Contraction& c, const RangeSets& sets) {
+  int64_t out = 1;
+  for (const UOp& step : c.inner) {
+    const auto moves = [&](const UOp& column) { return DilationOf(c.b, column, step, sets) != 0; };
+    if (std::any_of(c.columns.begin(), c.columns.end(), moves)) out *= step.src(0).vmax();
+  }
+  return out;
+}
+
 UOp StageWindows(const UOp& sink, const Contraction& c, bool narrow, int64_t lanes,
                  const Target& target) {
   if (narrow && !TakesSteps(c, target)) return UOp();

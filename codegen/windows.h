@@ -23,4 +23,8 @@ namespace tessera {
 UOp StageWindows(const UOp& sink, const Contraction& c, bool narrow, int64_t lanes,
                  const Target& target);
 
+// In how many windows an element of the operand of the columns is: steps of the sum that move it as
+// a column does, of all such loops together.
+int64_t WindowsOfElement(const Contraction& c, const RangeSets& sets);
+
 }  // namespace tessera

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "graph/grad_product.h"
 #include "graph/index_math.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
@@ -13,111 +14,7 @@ namespace {
 
 Tensor Of(const UOp& u) { return Tensor(u); }
 
-// ---- cotangents as products
-
-// Runs of axes that hold the same elements before and after a reshape: [from, from_end) and
-// [to, to_end). An axis of 1 that comes or goes is a run of its own.
-struct Run {
-  int from, from_end, to, to_end;
-};
-
-std::optional<std::vector<Run>> RunsOf(const Shape& from, const Shape& to) {
-  std::vector<Run> out;
-  int i = 0, j = 0;
-  while (i < from.rank() || j < to.rank()) {
-    Run r{i, i, j, j};
-    if (i < from.rank() && j < to.rank() && from[i] == to[j]) {
-      ++i, ++j;
-    } else if (i < from.rank() && from[i].is_int(1)) {
-      ++i;
-    } else if (j < to.rank() && to[j].is_int(1)) {
-      ++j;
-    } else {
-      Extent have = 1, want = 1;
-      do {
-        const bool more = have.value() <= want.value();
-        if (more ? i == from.rank() : j == to.rank()) return std::nullopt;
-        Extent& product = more ? have : want;
-        product = product * (more ? from[i++] : to[j++]);
-        if (!product.is_int() || product.is_int(0)) return std::nullopt;
-      } while (!(have == want));
-    }
-    r.from_end = i;
-    r.to_end = j;
-    out.push_back(r);
-  }
-  return out;
-}
-
-bool Varies(const Tensor& t, int axis) { return !t.shape()[axis].is_int(1); }
-
-// A tensor that is `from`, but 1 along some axes and with further ones behind, as `to`. A run of
-// which it varies over a part is repeated to its whole extent.
-Tensor Regrouped(const Tensor& t, const Shape& from, const Shape& to,
-                 const std::vector<Run>& runs) {
-  Extents whole = t.shape().ToExtents(), dims(to.rank(), 1);
-  for (const Run& r : runs) {
-    bool varies = false;
-    for (int i = r.from; i < r.from_end; ++i) varies |= Varies(t, i);
-    if (!varies) continue;
-    for (int i = r.from; i < r.from_end; ++i) whole[i] = from[i];
-    for (int j = r.to; j < r.to_end; ++j) dims[j] = to[j];
-  }
-  dims.insert(dims.end(), whole.begin() + from.rank(), whole.end());
-  const UOp full = internal::BroadcastTo(t.uop(), Shape(whole), /*keep_scalar=*/false);
-  return Of(internal::ReshapeTo(full, dims));
-}
-
-// A value with the axes along which it only repeats as 1.
-Tensor Narrowed(const UOp& u) {
-  if (u.is(Op::kExpand)) return Narrowed(u.src(0));
-  if (!u.is(Op::kPermute) && !u.is(Op::kReshape)) return Of(u);
-  const Tensor t = Narrowed(u.src(0));
-  if (t.shape() == u.src(0).shape()) return Of(u);
-  if (u.is(Op::kPermute)) return t.Permute(Axes(u.arg<Ints>()));
-  const auto runs = RunsOf(u.src(0).shape(), u.shape());
-  return runs ? Regrouped(t, u.src(0).shape(), u.shape(), *runs) : Of(u);
-}
-
-// The sum over the axes behind those of the value of a * b. Either is 1 along axes over which it
-// does not vary.
-struct Product {
-  Tensor a, b;
-};
-
-std::optional<Product> ProductOf(const UOp& u) {
-  if (u.is(Op::kMul) && u.src(0).rank() == u.src(1).rank()) {
-    return Product{Narrowed(u.src(0)), Narrowed(u.src(1))};
-  }
-  const bool sum = u.is(Op::kReduce) && u.arg<ReduceArg>().op == Op::kAdd && u.size() == 1;
-  if (!sum && !u.is(Op::kPermute) && !u.is(Op::kReshape) && !u.is(Op::kExpand)) return std::nullopt;
-  std::optional<Product> p = ProductOf(u.src(0));
-  if (!p || u.is(Op::kExpand)) return p;
-  const int rank = u.src(0).rank();
-  if (sum) {
-    for (int64_t axis : u.arg<ReduceArg>().axes) {
-      for (Tensor* t : {&p->a, &p->b}) *t = t->MoveAxis({axis}, {-1}).Unsqueeze(axis);
-    }
-  } else if (u.is(Op::kPermute)) {
-    Ints order = u.arg<Ints>();
-    for (int i = rank; i < p->a.rank(); ++i) order.push_back(i);
-    for (Tensor* t : {&p->a, &p->b}) *t = t->Permute(Axes(order));
-  } else {
-    const auto runs = RunsOf(u.src(0).shape(), u.shape());
-    if (!runs) return std::nullopt;
-    for (Tensor* t : {&p->a, &p->b}) *t = Regrouped(*t, u.src(0).shape(), u.shape(), *runs);
-  }
-  return p;
-}
-
 // ---- convolutions
-
-// With zeros there; negative numbers remove as many.
-Tensor PaddedAlong(const Tensor& t, int axis, int64_t before, int64_t after) {
-  Pairs pairs(t.rank(), {0, 0});
-  pairs[axis] = {before, after};
-  return t.PadBy(PadMode::kConstant, pairs);
-}
 
 // One of the window's axes: where it begins, how far apart its elements are, and the axes of
 // positions and elements in the cotangent. Of what the windows lie in, [begin, end) is wanted.
@@ -166,10 +63,6 @@ bool Meets(const Along& w, const Residue& r, const Extent& positions) {
   return w.first - r.before - (r.count - 1) * w.dilation < n && n + w.more > r.before;
 }
 
-bool Shards(const Tensor& t, int axis) {
-  return t.device().is_sharding() && !t.device().sharding().DimsOf(axis).empty();
-}
-
 // Positions become windows, of the elements that meet at each place.
 Tensor Positions(const Tensor& t, const Along& w, const Residue& r) {
   const int64_t reach = (r.count - 1) * w.dilation;
@@ -189,7 +82,7 @@ constexpr int64_t kMostResidues = 64;
 
 // What comes to the elements with each r, a last axis for each stride; nothing where windows do not
 // reach them.
-std::optional<Tensor> ByResidues(const Product& p, const std::vector<Along>& windows, int rank,
+std::optional<Tensor> ByResidues(const ProductOfTwo& p, const std::vector<Along>& windows, int rank,
                                  DType dtype) {
   Ints strides, over;
   int64_t count = 1;
@@ -241,7 +134,7 @@ Tensor Wanted(const Tensor& x, const Along& w) {
 }
 
 // A cotangent that is the same for all elements of a window, as that of their sum, times one.
-std::optional<Product> Repeated(const Tensor& g, const std::vector<Along>& windows) {
+std::optional<ProductOfTwo> Repeated(const Tensor& g, const std::vector<Along>& windows) {
   const Tensor narrow = Narrowed(g.uop());
   Extents dims = narrow.shape().ToExtents();
   const Dims ones(Extents(dims.size(), 1));
@@ -250,27 +143,61 @@ std::optional<Product> Repeated(const Tensor& g, const std::vector<Along>& windo
   }
   const size_t elements = dims.size() - windows.size();  // where their axes begin
   for (size_t axis = 0; axis < elements; ++axis) dims[axis] = g.shape()[static_cast<int>(axis)];
-  return Product{Of(internal::BroadcastTo(narrow.uop(), Shape(dims), /*keep_scalar=*/false)),
-                 Tensor::Ones(ones, g.dtype())};
+  return ProductOfTwo{Of(internal::BroadcastTo(narrow.uop(), Shape(dims), /*keep_scalar=*/false)),
+                      Tensor::Ones(ones, g.dtype())};
+}
+
+// A cotangent before it was reshaped, as far as that leaves the axes of windows as they are, and
+// where their positions are there; their elements are last. (What a convolution's groups have one
+// of is not repeated for each of their channels there.)
+struct BeforeReshapes {
+  Tensor value;
+  Ints positions;
+};
+
+BeforeReshapes Before(const Tensor& g, const Ints& positions) {
+  BeforeReshapes out{g, positions};
+  while (out.value.uop().is(Op::kReshape)) {
+    const UOp from = out.value.uop().src(0);
+    const auto runs = RunsOf(from.shape(), out.value.shape());
+    if (!runs) break;
+    const auto axis_before = [&](int64_t axis) -> int64_t {
+      for (const AxisRun& r : *runs) {
+        if (r.to == axis && r.to_end == r.to + 1 && r.from_end == r.from + 1) return r.from;
+      }
+      return -1;
+    };
+    Ints there;
+    for (const int64_t axis : out.positions) there.push_back(axis_before(axis));
+    bool same = std::find(there.begin(), there.end(), -1) == there.end();
+    for (int i = 1; i <= static_cast<int>(positions.size()); ++i) {
+      same &= axis_before(out.value.rank() - i) == from.rank() - i;
+    }
+    if (!same) break;
+    out = {Of(from), there};
+  }
+  return out;
 }
 
 // `part`: of each axis of the source what is wanted.
-std::optional<Tensor> Convolved(const UOp& u, const Tensor& g, const Pairs& part) {
+std::optional<Tensor> Convolved(const UOp& u, const Tensor& given, const Pairs& part) {
   const WindowArg& arg = u.arg<WindowArg>();
   const Shape& from = u.src(0).shape();
+  const auto [g, positions] = Before(given, Ints(arg.axes.begin(), arg.axes.end()));
+  const int rank = g.rank() - static_cast<int>(positions.size());
   std::vector<Along> windows;
   bool overlap = false;
   for (size_t i = 0; i < arg.axes.size(); ++i) {
     const auto& [begin, end] = part[arg.axes[i]];
-    Along w{static_cast<int>(arg.axes[i]),
-            from.rank() + static_cast<int>(i),
+    Along w{static_cast<int>(positions[i]),
+            rank + static_cast<int>(i),
             arg.size[i],
             arg.stride[i],
             arg.dilation[i],
             begin,
             end};
     const Extent& n = g.shape()[w.position];
-    if (w.stride > 1 && (w.dilation > 1 || !n.is_int() || !from[w.position].is_int())) {
+    if (w.stride > 1 && (w.dilation > 1 || !n.is_int() || !from[arg.axes[i]].is_int())) {
       return std::nullopt;
     }
     // What crosses the borders of shards is less where windows were added up first.
@@ -279,7 +206,7 @@ std::optional<Tensor> Convolved(const UOp& u, const Tensor& g, const Pairs& part
     windows.push_back(w);
   }
   if (!overlap) return std::nullopt;
-  std::optional<Product> p = Repeated(g, windows);
+  std::optional<ProductOfTwo> p = Repeated(g, windows);
   const bool repeats = p.has_value();
   if (!p) p = ProductOf(g.uop());
   if (!p) return std::nullopt;
@@ -293,15 +220,48 @@ std::optional<Tensor> Convolved(const UOp& u, const Tensor& g, const Pairs& part
       return std::nullopt;
     }
   }
-  const std::optional<Tensor> made = ByResidues(*p, windows, from.rank(), g.dtype());
+  const std::optional<Tensor> made = ByResidues(*p, windows, rank, g.dtype());
   if (!made) return std::nullopt;
   Tensor x = *made;
-  for (size_t i = windows.size(); i-- > 0;) x = Wanted(x, windows[i]);
+  Extents dims = given.shape().ToExtents();
+  dims.resize(from.rank());
+  for (size_t i = windows.size(); i-- > 0;) {
+    x = Wanted(x, windows[i]);
+    dims[arg.axes[i]] = x.shape()[windows[i].position];
+  }
+  x = x.Reshape(dims);
   for (int axis = 0; axis < x.rank(); ++axis) {
     const auto& [begin, end] = part[axis];
     if (!(x.shape()[axis] == end - begin)) x = internal::KnownPart(x, axis, begin, end);
   }
   return x;
+}
+
+// A cotangent that is a product of matrices, kept in memory as such: its columns are the positions,
+// if these are more than a window's elements, which are rows.
+Tensor KeptAsProduct(const UOp& window, const Tensor& given) {
+  const WindowArg& arg = window.arg<WindowArg>();
+  const auto [g, positions] = Before(given, Ints(arg.axes.begin(), arg.axes.end()));
+  const int rank = g.rank() - static_cast<int>(positions.size());
+  Extent elements = 1, places = 1;
+  for (size_t i = 0; i < positions.size(); ++i) {
+    elements = elements * g.shape()[rank + static_cast<int>(i)];
+    places = places * g.shape()[static_cast<int>(positions[i])];
+  }
+  if (elements.is_int(1) || places.max() < elements.max() || !ProductOf(g.uop())) return given;
+  Ints order, back(g.rank());
+  const auto add = [&](bool of_positions) {
+    for (int axis = 0; axis < rank; ++axis) {
+      const bool is = std::find(positions.begin(), positions.end(), axis) != positions.end();
+      if (is == of_positions) order.push_back(axis);
+    }
+  };
+  add(false);
+  for (int axis = rank; axis < g.rank(); ++axis) order.push_back(axis);
+  add(true);
+  for (size_t i = 0; i < order.size(); ++i) back[order[i]] = static_cast<int64_t>(i);
+  const Tensor kept = g.Permute(Axes(order)).Contiguous();
+  return kept.Permute(Axes(back)).Reshape(given.shape());
 }
 
 // What is wanted of a WINDOW's source: of a PAD, what it pads.
@@ -319,8 +279,10 @@ Pairs PartOf(const UOp& source, bool of_padded) {
 Tensor WindowCotangent(const UOp& u, const Tensor& g, bool of_padded) {
   const Pairs part = PartOf(u.src(0), of_padded);
   if (const std::optional<Tensor> x = Convolved(u, g, part)) return *x;
+  if (const std::optional<Tensor> x = CotangentByElements(u, g))
+    return of_padded ? x->Shrink(part) : *x;
   const WindowArg& w = u.arg<WindowArg>();
-  Tensor x = g;
+  Tensor x = KeptAsProduct(u, g);
   for (size_t i = w.axes.size(); i-- > 0;) {
     const int axis = static_cast<int>(w.axes[i]);
     x = internal::OverlapAdd(x, axis, u.src(0).shape()[axis], w.stride[i], w.dilation[i]);

@@ -13,6 +13,8 @@
 // from a place at which its first element has r = 0.
 #pragma once
 
+#include <optional>
+
 #include "graph/tensor.h"
 
 namespace tessera {
@@ -20,5 +22,11 @@ namespace tessera {
 // The cotangent of the source of a WINDOW, given the node's; or, where that source is a PAD, of
 // what it pads: nothing is computed for borders, which of images of 4 x 4 are more than half.
 Tensor WindowCotangent(const UOp& window, const Tensor& g, bool of_padded);
+
+// The same where the cotangent is made, element by element, of the WINDOW itself and of what each
+// window has one of, as that of a maximum is: what comes to an element is then made of the element
+// and of each window that reaches it, and no more is computed than for the elements of all windows.
+// Else nothing.
+std::optional<Tensor> CotangentByElements(const UOp& window, const Tensor& g);
 
 }  // namespace tessera

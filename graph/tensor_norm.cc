@@ -71,17 +71,27 @@ Tensor Scaled(Tensor y, const Tensor& like, const Tensor& weight, const Tensor& 
   return y.Cast(FloatResult(like.dtype()));
 }
 
-// By groups of so many channels each.
+// By groups of so many channels each. The channels stay apart by groups up to the result: what is
+// known of a group is then known where the result is computed.
 Tensor Grouped(const Tensor& t, const Extent& groups, const Extent& each, const Tensor& weight,
                const Tensor& bias, double eps) {
   Extents split = {t.shape()[0], groups, each};
   for (int i = 2; i < t.rank(); ++i) split.push_back(t.shape()[i]);
   Ints axes;
   for (int i = 2; i < static_cast<int>(split.size()); ++i) axes.push_back(i);
+  const auto by_groups = [&](const Tensor& of) {
+    Extents dims(t.rank(), 1);
+    dims[0] = groups;
+    dims[1] = each;
+    return PerChannel(of, t).Reshape(dims);
+  };
   const Tensor x = WideFloat(t).Reshape(split);
   const Tensor centred = x - x.Mean(axes, /*keepdim=*/true);
   const Tensor variance = centred.Square().Mean(axes, /*keepdim=*/true);
-  return Scaled((centred * (variance + eps).Rsqrt()).Reshape(t.shape()), t, weight, bias);
+  Tensor y = centred * (variance + eps).Rsqrt();
+  if (weight) y = y * by_groups(weight);
+  if (bias) y = y + by_groups(bias);
+  return y.Cast(FloatResult(t.dtype())).Reshape(t.shape());
 }
 
 }  // namespace

@@ -108,7 +108,7 @@ class Chainer {
                                    ParamArg{slot++, in.shape().ToExtents(), in.device()}));
     }
     const UOp& root = Root(g);
-    const UOp source = root.is(Op::kAssign) ? UOp(root.src(2)) : root;
+    const UOp source = root.is(Op::kAssign) ? UOp(root.src(2)) : WrittenFor(root);
     const UOp value = Substitute(source, params);
     const auto [known, fresh] = fits_.try_emplace(value, false);
     if (fresh) {

@@ -188,7 +188,7 @@ class Fuser {
       // A kernel of its own, one loop an axis.
       Kernel k;
       k.root = i;
-      k.ranges = u.rank();
+      k.ranges = LoopShape(u).rank();
       k.loops = std::popcount(IdentityMap(LoopShape(u)).Mask()) + ReducedAxes(u);
       kernels_.push_back(k);
       Demand own{static_cast<int>(kernels_.size()) - 1, IdentityMap(LoopShape(u))};
@@ -206,7 +206,7 @@ class Fuser {
   }
 
   static const Shape& LoopShape(const UOp& u) {
-    return u.is(Op::kAssign) ? u.src(1).shape() : u.shape();
+    return u.is(Op::kAssign) ? u.src(1).shape() : WrittenFor(u).shape();
   }
 
   // One number made of launch variables: a kernel of its own would run on no place, and some of
@@ -221,9 +221,12 @@ class Fuser {
     const UOp& u = order_[i];
     if (OfVariables(i)) return false;
     if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
-    // Many readers: what an EXPAND repeats is kept, not the repetitions; nor positions that are cut
+    // Many readers: what an EXPAND repeats is kept, not the repetitions; what a RESHAPE shows, and
+    // not a copy in another shape; nor positions that are cut
     // to what is there, as that shows each reader that they are; nor what is made of loops.
-    if (state.demands.size() > 4 && !IsCut(i) && !OfLoops(i)) return !u.is(Op::kExpand);
+    if (state.demands.size() > 4 && !IsCut(i) && !OfLoops(i)) {
+      return !u.is(Op::kExpand) && !u.is(Op::kReshape);
+    }
     const Demand& d = state.demands[0];
     Kernel& k = kernels_[d.kernel];
     if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
@@ -339,6 +342,10 @@ class Fuser {
       Ask(u.src(2), d.kernel, d.map, false);
       return;
     }
+    if (u.is(Op::kReshape) && k.root == i) {
+      Ask(WrittenFor(u), d.kernel, d.map, false);
+      return;
+    }
     if (u.is(Op::kReduce) && k.root == i) {
       k.has_reduce = true;
       k.reduce_mask = d.map.Mask();
@@ -412,6 +419,12 @@ class Fuser {
 };
 
 }  // namespace
+
+UOp WrittenFor(const UOp& value) {
+  UOp u = value;
+  while (u.is(Op::kReshape)) u = UOp(u.src(0));
+  return u;
+}
 
 bool IsContraction(const UOp& reduce) {
   if (!reduce.is(Op::kReduce) || reduce.arg<ReduceArg>().op != Op::kAdd) return false;

@@ -31,6 +31,10 @@ struct Fusion {
 // is computed twice.
 absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Targets& targets);
 
+// What the kernel of a value that gets a buffer computes: of one that only reshapes, what it
+// reshapes, as that lies in memory as the value does. Loops run over its shape.
+UOp WrittenFor(const UOp& value);
+
 // Whether a REDUCE is a sum of products whose operands each lack an axis of the result: a matmul.
 bool IsContraction(const UOp& reduce);
 // Whether a GATHER shows many elements for each of its indices.

@@ -31,6 +31,10 @@ void WalkGroup(const FusedGroup& group, const Fusion& fusion, Own own, Read read
       stack.push_back(u.src(0));
       continue;
     }
+    if (u.is(Op::kReshape) && roots.contains(u.get())) {
+      stack.push_back(WrittenFor(u));
+      continue;
+    }
     for (int i = u.size() - 1; i >= 0; --i) stack.push_back(u.src(i));
   }
 }

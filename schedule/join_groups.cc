@@ -104,7 +104,7 @@ class Joiner {
     if (params > static_cast<size_t>(targets_.Of(to.roots[0].device()).max_params)) return false;
     const UOp &a = to.roots[0], &b = from.roots[0];
     return traits_[host].reduced == traits_[g].reduced && traits_[host].axes == traits_[g].axes &&
-           SameLoops(a.shape(), b.shape()) && a.device() == b.device();
+           SameLoops(WrittenFor(a).shape(), WrittenFor(b).shape()) && a.device() == b.device();
   }
 
   // Whether group `from` needs what group `to` computes, perhaps through others.

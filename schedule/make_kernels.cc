@@ -155,6 +155,8 @@ class KernelMaker {
     for (const UOp& r : group.roots) {
       if (r.is(Op::kAssign)) {
         sources.push_back(r.src(2));
+      } else if (r.is(Op::kReshape)) {
+        sources.push_back(WrittenFor(r));
       } else {
         sources.insert(sources.end(), r.srcs().begin(), r.srcs().end());
       }
@@ -169,6 +171,10 @@ class KernelMaker {
         o.value = replaced[next++];
         // A part of the view may be read as well, from a buffer; what is written lies in the base.
         o.target = Substitute(r.src(1), {{r.src(0), params.at(r.src(0))}});
+      } else if (r.is(Op::kReshape)) {
+        o.value = replaced[next++];
+        o.target = UOp::Make(Op::kReshape, {param_of_buffer[step.buffers[i]]},
+                             o.value.shape().ToExtents());
       } else {
         o.value = r.WithSrcs(absl::MakeSpan(replaced).subspan(next, r.size()));
         next += r.size();

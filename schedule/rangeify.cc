@@ -410,7 +410,7 @@ absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, int64_t pa
     }
     sink = Substitute(sink, {{c->first, Substitute(c->first, own)}});
   }
-  return SeparateRanges(SplitRanges(MergeRanges(sink)));
+  return SeparateRanges(MergeRanges(SplitRanges(MergeRanges(sink))));
 }
 
 absl::StatusOr<UOp> IndexForm(absl::Span<const KernelOutput> outputs, IndexForms& forms,

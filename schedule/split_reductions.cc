@@ -33,10 +33,11 @@ constexpr int64_t kPartsPerCore = 16;
 constexpr int64_t kThreadsPerCore = 1024;   // of a GPU, that keep its memory busy
 constexpr int64_t kManyElements = 1 << 20;  // to reduce, that pay for a second kernel
 constexpr int64_t kLeastRows = 64;          // of a part, of columns that threads reduce
-constexpr int64_t kTile = 64 * 64;     // sums of a GPU's block, which keep a multiprocessor busy
-constexpr int64_t kLeastSide = 16;     // rows and columns of a product that is done in tiles
-constexpr int64_t kLeastSteps = 1024;  // of a part, that pay for its sums being written and read
-constexpr int64_t kStepsOfTile = 64;   // at most, that a tile of a product takes at once
+constexpr int64_t kTile = 64 * 64;      // sums of a GPU's block, which keep a multiprocessor busy
+constexpr int64_t kLeastSide = 16;      // rows and columns of a product that is done in tiles
+constexpr int64_t kLeastSideAlong = 8;  // of a product whose columns were laid out along the sum
+constexpr int64_t kLeastSteps = 1024;   // of a part, that pay for its sums being written and read
+constexpr int64_t kStepsOfTile = 64;    // at most, that a tile of a product takes at once
 // Bytes: codegen reads no shorter pieces of many rows together (codegen/far_rows.cc).
 constexpr int64_t kShortRow = 512;
 constexpr int64_t kRowsOfGroup = 64, kLeastGroups = 16;
@@ -152,6 +153,16 @@ std::vector<UOp> Factors(const UOp& product) {
   return out;
 }
 
+// Whether a factor was laid out in memory with the sum's steps side by side: a few columns at a
+// time meet all rows then, which are read again for each.
+bool LaidOutAlong(const UOp& factor, absl::Span<const int64_t> axes) {
+  if (!factor.is(Op::kPermute)) return false;
+  const UOp from = factor.src(0).is(Op::kCast) ? UOp(factor.src(0).src(0)) : UOp(factor.src(0));
+  const Ints& order = factor.arg<Ints>();
+  const auto last = std::find(order.begin(), order.end(), from.rank() - 1) - order.begin();
+  return from.is(Op::kContiguous) && std::find(axes.begin(), axes.end(), last) != axes.end();
+}
+
 // Of a product of matrices: the parts of its sum; else one. A GPU's, where the result has too few
 // tiles to keep its multiprocessors busy.
 Parts PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target& target) {
@@ -163,7 +174,8 @@ Parts PartsOfProduct(const UOp& u, int64_t outputs, int64_t steps, const Target&
   for (const UOp& once : Factors(x)) {
     // The rows of all matrices that one factor has; so the columns of each, or the other way round.
     const int64_t rows = once.shape().is_static() ? once.shape().MaxElements() / steps : 0;
-    if (rows == 0 || outputs / rows < kLeastSide) return {};
+    const bool few = cpu && LaidOutAlong(once, u.arg<ReduceArg>().axes);
+    if (rows == 0 || outputs / rows < (few ? kLeastSideAlong : kLeastSide)) return {};
     elements += rows * steps;
   }
   if (cpu) return PartsOfLongSum(u, outputs, steps, elements, target);

@@ -121,6 +121,19 @@ TEST(Fusion, NormsAreOneKernel) {
   EXPECT_EQ(Steps({x.RmsNorm(w)}), 1u);
   EXPECT_EQ(Steps({x.LayerNorm(w, b)}), 1u);
   EXPECT_EQ(Steps({Input({1, 2048}).RmsNorm()}), 1u);
+  const Tensor image = Input({4, 12, 9, 9}), channel = Input({12});
+  EXPECT_EQ(Steps({image.GroupNorm(3, channel, channel)}), 1u);
+  EXPECT_EQ(Steps({image.InstanceNorm()}), 1u);
+}
+
+// What only reshapes a value has no loops of its own, and no copy however many read it.
+TEST(Fusion, ReshapesAreComputedInTheShapeOfTheirSource) {
+  const Tensor x = Input({64, 3, 100}), y = (x - x.Mean({1, 2}, true)).Square();
+  EXPECT_EQ(Steps({(y * y.Mean({1, 2}, true)).Reshape({192, 100})}), 1u);
+  const Tensor w = Input({16, 16}).Reshape({4, 64}).Reshape({16, 16});
+  std::vector<Tensor> products;
+  for (int i = 0; i < 6; ++i) products.push_back(Input({16, 16}).MatMul(w.Reshape({1, 16, 16})));
+  EXPECT_EQ(Steps(products), 6u);
 }
 
 // However many steps there are, they are the same few kernels.

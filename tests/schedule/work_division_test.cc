@@ -158,6 +158,9 @@ TEST(DivideWork, ShortRowsStayWhole) {
   // Rows of less than one are lines that both would write to.
   const Tensor x = empty({257, 513}), y = x.Flip(1), pairs = Stack({x * y, x - y}, -1);
   EXPECT_NEAR(KernelOf(pairs, 2).utilisation, 257.0 / 258, 1e-9);
+  // Nor are longer rows halved where nearly all cores are busy with whole ones.
+  const Tensor part = empty({45, 63, 58}).SliceAxis(1, {0, 61}).SliceAxis(2, {0, 56});
+  EXPECT_NEAR(KernelOf(part.Exp(), 2).utilisation, 45.0 / 46, 1e-9);
 }
 
 // The points of the loop that the cores share.
