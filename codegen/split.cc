@@ -218,9 +218,11 @@ UOp SeparateLoops(const UOp& sink, const UOp& range, std::vector<UOp>& own) {
 
 namespace {
 
-// Whether nothing but time is changed by doing some points of a range twice.
+// Whether nothing but time is changed by doing some points of a range twice. Where cores share it,
+// one of them does the last whole tile and, after it, what is left.
 bool MayRepeat(const RangeSets& sets, const UOp& range) {
-  if (range.arg<RangeArg>().kind != RangeKind::kLoop) return false;
+  const RangeKind kind = range.arg<RangeArg>().kind;
+  if (kind != RangeKind::kLoop && kind != RangeKind::kGrid) return false;
   if (sets.ClosedBy(Op::kReduce) & sets.Bit(range)) return false;
   absl::flat_hash_set<const Node*> written;
   for (const UOp& u : sets.order()) {
@@ -313,7 +315,8 @@ UOp TileBy(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int
         segments.back().again = true;
       }
     }
-    if (rest == Rest::kMask && n.IsConst() && done.IsConst() && done.vmin() + 1 < n.vmin()) {
+    if (rest == Rest::kMask && n.IsConst() && done.IsConst() &&
+        n.vmin() - done.vmin() >= kLeastLanes) {
       const UOp end = n;
       n = UOp::Index(done.vmin() + lanes);
       add(1, lanes);
@@ -340,7 +343,8 @@ UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lan
 
 namespace {
 
-constexpr int kMasksBytes = 64;  // vectors of which lanes of any size can be left out
+constexpr int kMasksBytes = 64;   // vectors of which lanes of any size can be left out
+constexpr int kLeastMasked = 16;  // bytes of a vector that is loaded so
 
 // Whether lanes along a range can be left out of all that is read and reduced along it: what is
 // read lies few elements apart, and is of a size of which chips leave lanes out.
@@ -357,7 +361,7 @@ bool MayMask(const RangeSets& sets, const UOp& range, int64_t lanes, const Targe
     const Step s = StepOf(u.src(1), range, sets);
     const int bytes = u.dtype().bytes();
     return u.src(0).is(Op::kParam) && s.linear && s.factor != 0 &&
-           std::abs(s.factor) <= kMostShuffled &&
+           std::abs(s.factor) <= kMostShuffled && lanes * bytes >= kLeastMasked &&
            (bytes >= 4 || target.vector_bytes >= kMasksBytes);
   });
 }

@@ -41,7 +41,7 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
 // The same, but what is left of a piece is done by lanes that end where it ends: elements that
 // these share with the lanes before are computed and stored twice, which costs less than lanes of
 // every half, and single elements, do. As Tile(..., kLeastLanes) where that would show: in a sum
-// over the range, in a kernel that reads what it writes, or between workers.
+// over the range, or in a kernel that reads what it writes.
 UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
 
 // The same for a range that nothing but reductions run over: what is left of it, if that shows, is

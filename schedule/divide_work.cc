@@ -15,6 +15,7 @@
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/walk.h"
+#include "schedule/memory_runs.h"
 #include "schedule/passes.h"
 #include "schedule/work_division.h"
 
@@ -195,7 +196,6 @@ constexpr double kLeastPart = 256 << 10;  // bytes that a core takes at once
 constexpr double kReadAgain = 1.0 / 16;   // of them, by every part
 constexpr int64_t kMostPartsEach = 8;
 constexpr double kSharedWell = 0.9;  // busy, that is worth more than runs of memory being cut
-constexpr int64_t kLeastRun = 4096;  // bytes in a row that memory is read by well: a page
 
 // The columns of a kernel's only product, along which the result is adjacent, and the rows, which
 // use the columns' operand again; and how many points of each loop codegen keeps together: one, but
@@ -288,19 +288,6 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
   return true;
 }
 
-// The bytes at `loop` that an access of memory, which moves with another loop too, goes through one
-// after another; 0 where none does.
-int64_t RunOver(const RangeSets& sets, const UOp& loop, const UOp& other) {
-  for (const UOp& u : sets.order()) {
-    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
-    if (!(sets.Free(u.src(1)) & sets.Bit(other))) continue;
-    for (const Sum at = ToSum(u.src(1)); const Sum::Term& t : at.terms) {
-      if (t.term == loop && t.factor == 1) return loop.src(0).vmax() * u.dtype().bytes();
-    }
-  }
-  return 0;
-}
-
 // Which loop the cores share: the first that occupies them, else the longest; but where memory is
 // what takes time another that occupies them, if each then moves much less: a product of a few rows
 // is divided by columns, so that each core reads its part of the weights. A long transposition is
@@ -339,57 +326,20 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
   return turns && k.bytes.max() > target.cache_bytes ? row : out;
 }
 
-// Whether parts of a split loop write less than a page in a row, where nothing is reduced: cores
-// then take turns in pages. (Rows of 56 of 45 images, halved: 328 us, and 15 by images.)
-bool CutsRuns(const RangeSets& sets, absl::Span<const UOp> loops, const Division& division) {
-  if (sets.ClosedBy(Op::kReduce) != 0) return false;
-  const UOp& store = sets.order().back().src(0);
-  const Sum at = ToSum(store.src(0).src(1));
-  return std::any_of(at.terms.begin(), at.terms.end(), [&](const Sum::Term& t) {
-    const size_t i = std::find(loops.begin(), loops.end(), t.term) - loops.begin();
-    if (i == loops.size() || division.splits[i] == 1) return false;
-    const int64_t each = t.term.src(0).vmax() / division.splits[i] * std::abs(t.factor);
-    return each * store.src(1).dtype().bytes() < kLeastRun;
-  });
-}
-
-// Whether loops around the one that is shared read what it reads again, or write it: then it is
-// best outermost. Else it stays in its place: each core goes through memory in the order of that.
-// (A softmax over 21 channels of four images, whose pixels are shared: 5 ms, and 1.8 in order.)
-bool IsReadAgainOutside(const RangeSets& sets, absl::Span<const UOp> loops, size_t shared) {
-  RangeMask outside = 0;
-  for (const UOp& r : loops.subspan(0, shared)) outside |= sets.Bit(r);
-  return std::any_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
-    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) return false;
-    const RangeMask over = sets.Free(u.src(1));
-    return (over & sets.Bit(loops[shared])) && (outside & ~over);
-  });
-}
-
-// Whether what steps of a loop read and write lies one after another in every tensor, so that some
-// of them in a row are a run of memory of their own.
-bool RunsOn(const RangeSets& sets, const UOp& loop) {
-  for (const UOp& u : sets.order()) {
-    if (!u.is(Op::kIndex) || !u.src(0).is(Op::kParam)) continue;
-    if (!(sets.Free(u.src(1)) & sets.Bit(loop))) continue;
-    int64_t step = 0, within = 1;  // a step of the loop; what others reach meanwhile, in elements
-    for (const Sum sum = ToSum(u.src(1)); const Sum::Term& t : sum.terms) {
-      if (t.term == loop) {
-        step = std::abs(t.factor);
-      } else if (sets.Free(t.term) & sets.Bit(loop)) {
-        return false;
-      } else {
-        int64_t reach = 0;
-        if (__builtin_sub_overflow(t.term.vmax(), t.term.vmin(), &reach) ||
-            __builtin_mul_overflow(reach, std::abs(t.factor), &reach) ||
-            __builtin_add_overflow(within, reach, &within)) {
-          return false;
-        }
-      }
-    }
-    if (step < within) return false;
+// The loop to share, or one around it that keeps the cores as busy, if they write short runs else.
+size_t ByWholeRuns(const RangeSets& sets, absl::Span<const UOp> loops, size_t shared,
+                   int64_t cores) {
+  const auto cuts = [&](size_t i) {
+    Division division{std::vector<int64_t>(loops.size(), 1)};
+    division.splits[i] = cores;
+    return CutsRuns(sets, loops, division);
+  };
+  if (cores < 2 || shared == loops.size() || !cuts(shared)) return shared;
+  for (size_t i = 0; i < shared; ++i) {
+    const int64_t n = loops[i].src(0).IsConst() ? loops[i].src(0).vmax() : 0;
+    if (n >= cores && Utilisation(n, cores, cores) >= kSharedWell && !cuts(i)) return i;
   }
-  return true;
+  return shared;
 }
 
 // Into how many parts each core's share of a loop is cut. Cores are slowed by what else runs, each
@@ -468,7 +418,8 @@ absl::Status DivideWork(PlanKernel& kernel, const Target& target) {
     division = UseCores(space, {std::max(wanted, division.cores()), target.span_limit, 0}, *fits);
   }
 
-  const size_t grid = LoopToShare(kernel, sets, divided, whole, wanted, target);
+  const size_t grid =
+      ByWholeRuns(sets, divided, LoopToShare(kernel, sets, divided, whole, wanted, target), wanted);
   const int64_t one = grid < outer ? order[grid].src(0).vmax() : 1;
   const int64_t sharers = std::min(wanted, one);
   const double shared_use = sharers > 0 ? Utilisation(one, sharers, wanted) : 0;

@@ -30,6 +30,7 @@ namespace {
 
 constexpr int64_t kLeastRows = 128, kLeastSteps = 256;  // that pay for columns being laid out
 constexpr int64_t kFewRows = 4, kLeastGathered = 128;   // the same, of such as would be gathered
+constexpr int64_t kRowsOfShort = 32;                    // at most, of such of fewer steps
 constexpr int64_t kRowsInPlace = 16;                // that share what is read of windows in rows
 constexpr int64_t kMostBytes = int64_t{128} << 20;  // of what is laid out
 constexpr int64_t kMostIdle = 6;                    // one of so many lanes
@@ -244,6 +245,7 @@ std::optional<Product> Gathering(const Product& p, const UOp& u, const Target& t
     std::swap(out.rows_count, out.columns_count);
   }
   if (out.rows_count < kFewRows || out.columns_count < lanes) return std::nullopt;
+  if (p.steps_count < kLeastSteps && out.rows_count > kRowsOfShort) return std::nullopt;
   const int64_t bytes = out.batch_count * out.columns_count * out.steps_count * u.dtype().bytes();
   if (in_row && (out.rows_count >= kRowsInPlace || bytes > target.cache_bytes)) return std::nullopt;
   return bytes <= kMostBytes ? std::optional<Product>(out) : std::nullopt;

@@ -174,6 +174,24 @@ TEST(GradPoints, RoundingIsDoneInWideFloats) {
   EXPECT_ERROR(Tensor::From({1.5f}).Softplus(0, 20), "Softplus", "beta, which is 0");
 }
 
+// What is subtracted first cancels: of many numbers its own derivative, all of it at the largest,
+// would be as much as theirs.
+TEST(GradPoints, SoftmaxesOfManyNumbers) {
+  const std::vector<double> numbers = Draw(100000, 5);
+  double sum = 0;
+  for (const double x : numbers) sum += std::exp(static_cast<float>(x));
+  std::vector<double> want;
+  for (const double x : numbers) want.push_back(std::exp(static_cast<float>(x)) / sum);
+  const Tensor x = Tensor::From(numbers).Cast(kFloat32).Realize();
+  const std::vector<double> got = Grad(x.LogSumExp(), {x})[0].Cast(kFloat64).ToVector<double>();
+  const Tensor weighted = (x.Softmax(0) * Tensor::Ones({100000})).Sum();
+  const std::vector<double> none = Grad(weighted, {x})[0].Cast(kFloat64).ToVector<double>();
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], 1e-5 * want[i]) << i;
+    ASSERT_NEAR(none[i], 0, 1e-5 * want[i]) << i;
+  }
+}
+
 TEST(GradPoints, OfTheFractionOfANumber) {
   const Function f = [](const Tensor& x) { return x.FrExp().first; };
   EXPECT_THAT(First(f, {3, -0.75, 40}, kFloat64), ElementsAre(0.25, 1, 1.0 / 64));
