@@ -297,12 +297,14 @@ UOp LongColumn(const Contraction& c, int64_t lanes) {
 
 // Lanes for fewer columns than fill a vector: the largest power of two of them, if that is worth
 // it. (10 columns of 1000 x 4096: 6.3 ms by lanes along the sum, over which columns are far apart,
-// 0.5 so.) Not where lanes along the rows, or along a long sum, have what they read side by side.
+// 0.5 so.) Not where lanes along the rows, if these fill a vector, or along a long sum, have what
+// they read side by side. (10 x 14 of 2049 steps, both operands turned: 47 us by rows, 6.4 so.)
 int64_t LanesOfFew(const RangeSets& sets, const Contraction& c, const UOp& row, int64_t lanes,
                    const Target& target) {
   const int64_t columns = c.lane.src(0).vmax();
   const bool few = c.lane.src(0).IsConst() && columns >= kLeastLanes && columns < lanes;
-  if (!few || LiesAlongRows(sets, c, row)) return lanes;
+  const bool as_few = row.src(0).vmax() < lanes && columns >= kColumnsToTurn;
+  if (!few || (!as_few && LiesAlongRows(sets, c, row))) return lanes;
   const bool worth_it = AdjacentOver(c.b, c.lane, sets) || PairsOf(c, target) ||
                         columns >= kColumnsToTurn || BytesOfSum(c, 1) < kFewSteps;
   return worth_it ? static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(columns))) : lanes;

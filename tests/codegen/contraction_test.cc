@@ -66,6 +66,21 @@ TEST(Contraction, WeightGradientsOfStridesHaveLanes) {
   }
 }
 
+// As few rows as columns, both of which lie along memory: the columns have the lanes all the same.
+TEST(Contraction, FewRowsByFewColumnsHaveLanes) {
+  const Tensor a = Tensor::Empty({2049, 5}), b = Tensor::Empty({12, 2049});
+  for (const PlanKernel& kernel : KernelsOf(a.Transpose().MatMul(b.Transpose()), ChipWithPairs())) {
+    int vectors = 0, products = 0;
+    const UOp program = ProgramOf(kernel, ChipWithPairs());
+    for (const UOp& s : program.srcs()) {
+      products += s.is(Op::kFma);
+      vectors += s.is(Op::kFma) && s.dtype().lanes() >= 4;
+    }
+    EXPECT_GT(vectors, 0) << kernel.name;
+    EXPECT_GE(2 * vectors, products) << kernel.name;
+  }
+}
+
 // So are images of a few places, of which a stride leaves some out, for as few results.
 TEST(Contraction, ShortRowsOfStridesHaveLanes) {
   const Tensor x = Tensor::Empty({3, 32, 8, 8}), w = Tensor::Empty({5, 32, 3, 3});

@@ -103,7 +103,9 @@ INSTANTIATE_TEST_SUITE_P(
         // Windows that do not overlap, groups, and rows of them laid out by columns.
         Case{3, 6, 5, 1, 12, 15, 3, 3, 3, 0, 1}, Case{2, 6, 9, 3, 28, 29, 3, 3, 3, 1, 1},
         Case{3, 12, 15, 3, 19, 31, 3, 3, 1, 1, 1}, Case{2, 6, 6, 6, 15, 31, 3, 3, 2, 1, 1},
-        Case{2, 4, 16, 1, 24, 24, 4, 4, 4, 0, 1}));
+        Case{2, 4, 16, 1, 24, 24, 4, 4, 4, 0, 1},
+        // Few results, by long sums over windows that reach over borders.
+        Case{2, 24, 2, 1, 19, 17, 5, 5, 1, 2, 1}, Case{1, 64, 8, 1, 9, 21, 3, 3, 1, 1, 1}));
 
 // What was marked has a gradient at its borders as well.
 TEST(ConvGrad, OfWhatWasPaddedBefore) {
