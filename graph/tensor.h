@@ -855,11 +855,13 @@ class Tensor {
   Tensor Conv(const Tensor& weight, CallSite at = CallSite::Here()) const;
   Tensor Conv(const Tensor& weight, const ConvOptions& options,
               CallSite at = CallSite::Here()) const;
+  Tensor Conv1d(const Tensor& weight, CallSite at = CallSite::Here()) const;
   Tensor Conv1d(const Tensor& weight, const ConvOptions& options,
                 CallSite at = CallSite::Here()) const;
   Tensor Conv2d(const Tensor& weight, CallSite at = CallSite::Here()) const;
   Tensor Conv2d(const Tensor& weight, const ConvOptions& options,
                 CallSite at = CallSite::Here()) const;
+  Tensor Conv3d(const Tensor& weight, CallSite at = CallSite::Here()) const;
   Tensor Conv3d(const Tensor& weight, const ConvOptions& options,
                 CallSite at = CallSite::Here()) const;
   // The adjoint of Conv with the same options; weight is [C, out / groups, d1, ...].

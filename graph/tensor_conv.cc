@@ -160,6 +160,9 @@ Tensor Tensor::Conv(const Tensor& weight, const ConvOptions& o, CallSite at) con
   Call call("Conv", at, *this, weight);
   return ConvOf(*this, weight, o);
 }
+Tensor Tensor::Conv1d(const Tensor& weight, CallSite at) const {
+  return Conv1d(weight, ConvOptions(), at);
+}
 Tensor Tensor::Conv1d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
   Call call("Conv1d", at, *this, weight);
   CheckRank(*this, 3, "signals [N, C, L]");
@@ -172,6 +175,9 @@ Tensor Tensor::Conv2d(const Tensor& weight, const ConvOptions& o, CallSite at) c
   Call call("Conv2d", at, *this, weight);
   CheckRank(*this, 4, "images [N, C, H, W]");
   return ConvOf(*this, weight, o);
+}
+Tensor Tensor::Conv3d(const Tensor& weight, CallSite at) const {
+  return Conv3d(weight, ConvOptions(), at);
 }
 Tensor Tensor::Conv3d(const Tensor& weight, const ConvOptions& o, CallSite at) const {
   Call call("Conv3d", at, *this, weight);

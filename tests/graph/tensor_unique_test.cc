@@ -47,7 +47,7 @@ TEST(TensorUnique, OfNothing) {
 }
 
 // Enough for the ways in which long rows are sorted.
-TEST(TensorUnique, OfMany) {
+TEST(TensorUnique, OfManySlow) {
   std::vector<int32_t> v;
   std::vector<double> counts(50, 0.0);
   uint32_t state = 1;

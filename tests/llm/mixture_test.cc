@@ -143,7 +143,7 @@ Tensor ExpertsIn(WeightFormat format) {
 }
 
 // A product by looked-up experts is those by each of them, and reads them where they lie.
-TEST(Mixture, ProductsByExpertsInBlocks) {
+TEST(Mixture, ProductsByExpertsInBlocksSlow) {
   const std::vector<int32_t> picks = {3, 0, 3, 4};
   const Tensor index = Tensor::From(picks, {4});
   for (const WeightFormat format : {WeightFormat::kQ8_0, WeightFormat::kQ4_0, WeightFormat::kQ4_1,

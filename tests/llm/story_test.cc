@@ -106,7 +106,7 @@ TEST(Story, LogitsAreTheGoldens) {
 
 // Weights are exact in Q8_0 to 1/254 of their block's greatest, and so are activations unless they
 // stay f32, or of many tokens are bf16; the likelihood hardly differs.
-TEST(Story, QuantisedToEightBitsIsNearlyTheSame) {
+TEST(Story, QuantisedToEightBitsIsNearlyTheSameSlow) {
   SKIP_WITHOUT_DATA();
   const nlohmann::json golden = Golden();
   ASSERT_OK_AND_ASSIGN(const Model model,

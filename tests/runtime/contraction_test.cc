@@ -132,7 +132,7 @@ TEST(Contraction, DistancesOfEveryShape) {
   }
 }
 
-TEST(Contraction, NarrowFloatsOfEveryShape) {
+TEST(Contraction, NarrowFloatsOfEveryShapeSlow) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   const auto narrow = [](const Tensor& x) { return x.Cast(kBFloat16).Realize(); };
   for (const auto [m, k, n] : {Triple{4, 2, 16},
@@ -251,7 +251,7 @@ TEST(Contraction, ManyRowsOfALongSum) {
 }
 
 // A left operand that lies along its rows is turned, in blocks, with rows and steps left over.
-TEST(Contraction, LeftOperandsAcrossTheGrain) {
+TEST(Contraction, LeftOperandsAcrossTheGrainSlow) {
   SetFlagForTest guard(Flag::kGuardPages, "1");
   for (const int64_t rows : {64, 80, 128, 130, 200}) {
     for (const int64_t k : {5, 16, 37}) {

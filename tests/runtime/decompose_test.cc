@@ -59,7 +59,7 @@ void ExpectSvd(const Tensor& a) {
   EXPECT_TRUE((s >= 0).All().Item());
 }
 
-TEST(Decompose, RandomMatrices) {
+TEST(Decompose, RandomMatricesSlow) {
   uint64_t seed = 1;
   for (DType t : {kFloat32, kFloat64}) {
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
@@ -173,7 +173,7 @@ void ExpectDerivatives(const Tensor& a, const Loss& loss, double tolerance = 1e-
   EXPECT_NE(bend, 0);
 }
 
-TEST(DecomposeGradients, OfBothOrders) {
+TEST(DecomposeGradients, OfBothOrdersSlow) {
   const Tensor square = Drawn({4, 4}, 1).Realize(), tall = Drawn({5, 3}, 2).Realize(),
                wide = Drawn({3, 4}, 3).Realize();
   const Tensor w = Drawn({5, 5}, 4).Realize();

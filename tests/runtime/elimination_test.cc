@@ -88,7 +88,7 @@ TEST(Elimination, DeterminantsInBlocks) {
 
 // The derivative of log |det A| is A^-T; that of the sum of A^-1 b by b the sums of A^-1 down its
 // columns; and of the sum of L^2 it is the identity.
-TEST(Elimination, DerivativesInBlocks) {
+TEST(Elimination, DerivativesInBlocksSlow) {
   const int64_t n = 90;
   const Tensor eye = Tensor::Eye(n, -1, kFloat64);
   Tensor a = (Random({n, n}) + eye * 20.0).Realize().RequireGrad(),
