@@ -39,27 +39,9 @@ size_t ChoicesAlong(const RangeSets& sets, const UOp& range) {
   return n;
 }
 
-// Lookups one after another, each at a place that the one before has shown, from which lanes pay.
-constexpr int kLongSearch = 4;
-
-// How many lookups at most wait for one another at a point of the range, as in a binary search:
+// Lookups one after another, each at a place that the one before has shown, as in a binary search:
 // then lanes wait together, and what they look up one by one is nothing beside that.
-int SearchAlong(const UOp& range, const RangeSets& sets) {
-  const RangeMask bit = sets.Bit(range);
-  absl::flat_hash_map<const Node*, int> depth;
-  int deepest = 0;
-  for (const UOp& u : sets.order()) {
-    if (!(sets.Free(u) & bit)) continue;
-    int d = 0;
-    for (const UOp& s : u.srcs()) {
-      if (const auto it = depth.find(s.get()); it != depth.end()) d = std::max(d, it->second);
-    }
-    d += u.is(Op::kIndex);
-    depth.emplace(u.get(), d);
-    deepest = std::max(deepest, d);
-  }
-  return deepest;
-}
+constexpr int kLongSearch = 4;
 
 constexpr int64_t kLeastTurned = 4;  // elements of a side that make blocks worth turning
 constexpr int64_t kMostInterleaved = 8;
@@ -69,7 +51,7 @@ constexpr int64_t kMostInterleaved = 8;
 double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
   const RangeMask bit = sets.Bit(range);
   double score = 0;
-  const bool searches = SearchAlong(range, sets) >= kLongSearch;
+  const bool searches = LookupsInTurn(sets.order(), range, sets) >= kLongSearch;
   absl::flat_hash_set<const Node*> written;
   for (const UOp& u : sets.order()) {
     if (WritesElements(u)) written.insert(u.src(0).get());
@@ -95,6 +77,23 @@ double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
 }
 
 }  // namespace
+
+int LookupsInTurn(absl::Span<const UOp> order, const UOp& range, const RangeSets& sets) {
+  const RangeMask bit = sets.Bit(range);
+  absl::flat_hash_map<const Node*, int> depth;
+  int deepest = 0;
+  for (const UOp& u : order) {
+    if (!(sets.Free(u) & bit)) continue;
+    int d = 0;
+    for (const UOp& s : u.srcs()) {
+      if (const auto it = depth.find(s.get()); it != depth.end()) d = std::max(d, it->second);
+    }
+    d += u.is(Op::kIndex);
+    depth.emplace(u.get(), d);
+    deepest = std::max(deepest, d);
+  }
+  return deepest;
+}
 
 UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets) {
   const UOp& sink = sets.order().back();

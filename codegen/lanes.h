@@ -44,6 +44,10 @@ RangePart DecidedPart(const RangeSets& sets, const UOp& range);
 // for each step of it nothing is left to choose, and what they read alike they share.
 bool ChoosesBy(const UOp& u, const UOp& range);
 
+// How many lookups that move with the range wait for one another at most, among nodes that come
+// after their sources.
+int LookupsInTurn(absl::Span<const UOp> order, const UOp& range, const RangeSets& sets);
+
 // For a load that jumps along `lane`: the loop of the kernel's stores along which it is adjacent,
 // so that square blocks of it can turn in registers (see JoinTransposed); or nothing.
 UOp TurnsWith(const UOp& load, const UOp& lane, const RangeSets& sets);

@@ -313,7 +313,8 @@ class Vectoriser {
   // already, and would be looked up again for each lane by itself.
   std::vector<UOp> SearchedPlaces(const UOp& u) {
     const UOp& place = done_.At(u.src(1).get());
-    if (place.dtype().lanes() != Lanes() || LookupsBelow(u.src(1)) < kLeastSearch) {
+    const bool in_vectors = place.dtype().lanes() == Lanes();
+    if (!in_vectors || LookupsInTurn(TopoSort({&u.src(1), 1}), range_, sets_) < kLeastSearch) {
       return AtLanes(u.src(1), range_);
     }
     std::vector<UOp> out;
@@ -321,17 +322,6 @@ class Vectoriser {
       out.push_back(UOp::Make(Op::kLane, u.src(1).dtype(), {place}, l));
     }
     return out;
-  }
-
-  // How many lookups wait for one another before a value that moves with the range is known.
-  int LookupsBelow(const UOp& value) const {
-    absl::flat_hash_map<const Node*, int> depth;
-    for (const UOp& u : TopoSort({&value, 1})) {
-      int d = 0;
-      for (const UOp& s : u.srcs()) d = std::max(d, depth.at(s.get()));
-      depth.emplace(u.get(), d + (u.is(Op::kIndex) && (sets_.Free(u) & bit_)));
-    }
-    return depth.at(value.get());
   }
 
   // Where a vector of which each lane has a gate lies: at the beginning, where what gates all lanes

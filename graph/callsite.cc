@@ -13,7 +13,7 @@ namespace tessera {
 namespace {
 
 struct ThreadSite {
-  CallSite site;
+  CallSite site = CallSite::Here("", 0);
   const CallSite* interned = nullptr;
   bool active = false;
 };

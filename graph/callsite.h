@@ -6,14 +6,13 @@
 namespace tessera {
 
 struct CallSite {
-  explicit CallSite() {}  // no braces in a call make one, whatever they were meant for
-  const char* file = "";
-  int line = 0;
+  const char* file;
+  int line;
+  // By name alone: no braces in a call make one, whatever they were meant for.
+  struct Made {};
+  CallSite(Made, const char* f, int l) : file(f), line(l) {}
   static CallSite Here(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    CallSite at;
-    at.file = file;
-    at.line = line;
-    return at;
+    return CallSite(Made(), file, line);
   }
   std::string ToString() const;  // "mlp.cc:12"
 };

@@ -123,6 +123,8 @@ TEST(TensorConv, AgreesWithLoops) {
 // Each input element is spread over the outputs that it reaches.
 TEST(TensorConv, OptionsMayBeLeftOut) {
   EXPECT_EQ(Tensor::Zeros({2, 3, 9}).Conv1d(Tensor::Zeros({5, 3, 2})).shape(), Shape({2, 5, 8}));
+  EXPECT_EQ(Tensor::Zeros({2, 3, 9}).Conv1d(Tensor::Zeros({5, 3, 2}), {}).shape(),
+            Shape({2, 5, 8}));
   EXPECT_EQ(Tensor::Zeros({1, 2, 4, 5, 6}).Conv3d(Tensor::Zeros({3, 2, 2, 2, 2})).shape(),
             Shape({1, 3, 3, 4, 5}));
 }
