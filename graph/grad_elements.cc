@@ -1,5 +1,6 @@
 // The adjoint of WINDOW, element by element.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -15,6 +16,33 @@ namespace {
 Tensor Of(const UOp& u) { return Tensor(u); }
 
 constexpr int64_t kMostTerms = 32;
+constexpr int64_t kMostNodes = 256;  // of all terms: what is compiled grows with them
+
+// Ops that make no infinity or NaN of what lies between windows, which is left out of the sum and
+// would count in the derivative of it: 0 times an infinity.
+bool IsSteady(Op op) {
+  switch (op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kMul:
+    case Op::kNeg:
+    case Op::kAbs:
+    case Op::kMax:
+    case Op::kMin:
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+    case Op::kCmpLt:
+    case Op::kCmpLe:
+    case Op::kCmpEq:
+    case Op::kCmpNe:
+    case Op::kWhere:
+    case Op::kCast:
+      return true;
+    default:
+      return false;
+  }
+}
 
 class ByElements {
  public:
@@ -58,24 +86,29 @@ class ByElements {
       if (a.terms > kMostTerms || (terms *= a.terms) > kMostTerms) return false;
       windows_.push_back(a);
     }
-    return Collect(g.uop());
+    return Collect(g.uop()) && terms * static_cast<int64_t>(nodes_.size()) <= kMostNodes;
   }
 
-  // Finds what each window has one of, and whether there is nothing else but the WINDOW.
+  // Finds what each window has one of, and what is computed of that and the WINDOW; whether there
+  // is nothing else.
   bool Collect(const UOp& u) {
     bool windowed = false;
-    std::vector<UOp> stack = {u};
+    std::vector<std::pair<UOp, bool>> stack = {{u, false}};
     absl::flat_hash_set<const Node*> seen;
     while (!stack.empty()) {
-      const UOp v = stack.back();
+      const auto [v, done] = stack.back();
       stack.pop_back();
-      if (!seen.insert(v.get()).second || v.rank() == 0) continue;
-      if (v == window_) {
+      if (done) nodes_.push_back(v);
+      if (done || !seen.insert(v.get()).second) continue;
+      if (v.rank() == 0) {
+        single_.push_back(v);
+      } else if (v == window_) {
         windowed = true;
       } else if (const Tensor narrow = Narrowed(v); OfPositions(narrow)) {
         alike_.emplace(v, narrow);
-      } else if (IsElementwise(v.op())) {
-        stack.insert(stack.end(), v.srcs().begin(), v.srcs().end());
+      } else if (IsSteady(v.op())) {
+        stack.push_back({v, true});
+        for (const UOp& s : v.srcs()) stack.push_back({s, false});
       } else {
         return false;
       }
@@ -129,22 +162,9 @@ class ByElements {
       const Tensor along = Spread(ones, a, 0, term[i], a.stride == 1 ? 1 : elements).Reshape(dims);
       reached = reached ? reached & along : along;
     }
-    return Where(reached, At(g.uop(), there), 0);
-  }
-
-  // What an expression is of what its parts are there.
-  static Tensor At(const UOp& u, absl::flat_hash_map<UOp, Tensor>& there) {
-    for (const UOp& v : TopoSort({&u, 1})) {
-      if (there.contains(v)) continue;
-      if (v.rank() == 0) {
-        there.emplace(v, Of(v));
-      } else if (IsElementwise(v.op()) &&
-                 std::all_of(v.srcs().begin(), v.srcs().end(),
-                             [&](const UOp& s) { return there.contains(s); })) {
-        there.emplace(v, Elementwise(v, there));
-      }
-    }
-    return there.at(u);
+    for (const UOp& u : single_) there.emplace(u, Of(u));
+    for (const UOp& u : nodes_) there.emplace(u, Elementwise(u, there));
+    return Where(reached, there.at(g.uop()), 0);
   }
 
   static Tensor Elementwise(const UOp& v, const absl::flat_hash_map<UOp, Tensor>& there) {
@@ -167,6 +187,8 @@ class ByElements {
   const UOp window_;
   std::vector<Axis> windows_;
   absl::flat_hash_map<UOp, Tensor> alike_;
+  std::vector<UOp> single_;  // of rank 0
+  std::vector<UOp> nodes_;   // elementwise, after their sources
 };
 
 }  // namespace

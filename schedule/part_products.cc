@@ -10,28 +10,21 @@ namespace tessera {
 namespace {
 
 constexpr size_t kMostTerms = 1024;
+constexpr int64_t kLeastSteps = 16;  // below, tiles gain little
 
-struct Term {
-  UOp value;
-  bool negative = false;
-};
-
-// The products that are added up, past additions, subtractions and signs; none where there is
-// anything else.
-std::vector<Term> ProductsOf(const UOp& sum) {
-  std::vector<Term> out, stack = {{sum}};
+// The products that are added up; none where there is anything else. What is subtracted stays: it
+// may be nearly the same, element by element.
+std::vector<UOp> ProductsOf(const UOp& sum) {
+  std::vector<UOp> out, stack = {sum};
   while (!stack.empty()) {
-    const Term t = stack.back();
+    const UOp u = stack.back();
     stack.pop_back();
-    const UOp& u = t.value;
     if (out.size() + stack.size() > kMostTerms) return {};
-    if (u.is(Op::kAdd) || u.is(Op::kSub)) {
-      stack.push_back({UOp(u.src(1)), t.negative != u.is(Op::kSub)});
-      stack.push_back({UOp(u.src(0)), t.negative});
-    } else if (u.is(Op::kNeg)) {
-      stack.push_back({UOp(u.src(0)), !t.negative});
+    if (u.is(Op::kAdd)) {
+      stack.push_back(UOp(u.src(1)));
+      stack.push_back(UOp(u.src(0)));
     } else if (u.is(Op::kMul)) {
-      out.push_back(t);
+      out.push_back(u);
     } else {
       return {};
     }
@@ -59,28 +52,21 @@ UOp CastTo(DType dtype, const UOp& u) {
 
 UOp Parted(const UOp& u) {
   if (!u.is(Op::kReduce) || u.arg<ReduceArg>().op != Op::kAdd || u.size() != 1) return UOp();
-  std::vector<Term> terms = ProductsOf(u.src(0));
-  if (terms.size() < 2) return UOp();
+  const std::vector<UOp> products = ProductsOf(u.src(0));
+  int64_t steps = 1;
+  for (const int64_t axis : u.arg<ReduceArg>().axes) {
+    steps = std::min(kLeastSteps, steps * u.src(0).shape()[static_cast<int>(axis)].max());
+  }
+  if (products.size() < 2 || steps < kLeastSteps) return UOp();
   // Sums of narrow floats are rounded once, as before: when they are added up.
   const bool narrow = u.dtype().IsFloat() && u.dtype().bytes() < 4;
   const DType wide = narrow ? kFloat32 : u.dtype();
-  for (Term& t : terms) {
-    const UOp a = CastTo(wide, t.value.src(0)), b = CastTo(wide, t.value.src(1));
-    t.value = UOp::Make(Op::kReduce, {UOp::Make(Op::kMul, {a, b})}, u.arg<ReduceArg>());
-    if (!IsMatrixProduct(t.value)) return UOp();
-  }
-  // One to begin with that is not taken away, or whose operand is negative: a sum is never -0.
-  const auto first =
-      std::find_if(terms.begin(), terms.end(), [](const Term& t) { return !t.negative; });
-  if (first != terms.end()) {
-    std::rotate(terms.begin(), first, first + 1);
-  } else {
-    const UOp product = terms[0].value.src(0), minus = UOp::Make(Op::kNeg, {UOp(product.src(0))});
-    terms[0].value = terms[0].value.WithSrcs({product.WithSrcs({minus, UOp(product.src(1))})});
-  }
-  UOp sum = terms[0].value;
-  for (size_t i = 1; i < terms.size(); ++i) {
-    sum = UOp::Make(terms[i].negative ? Op::kSub : Op::kAdd, {sum, terms[i].value});
+  UOp sum;
+  for (const UOp& p : products) {
+    const UOp product = UOp::Make(Op::kMul, {CastTo(wide, p.src(0)), CastTo(wide, p.src(1))});
+    const UOp own = UOp::Make(Op::kReduce, {product}, u.arg<ReduceArg>());
+    if (!IsMatrixProduct(own)) return UOp();
+    sum = sum ? UOp::Make(Op::kAdd, {sum, own}) : own;
   }
   return CastTo(u.dtype(), sum);
 }

@@ -21,6 +21,20 @@ TEST(PartProducts, OfEverySignAndDtype) {
   }
 }
 
+// Terms that cancel are finite, and nearly so.
+TEST(PartProducts, WhatCancelsIsSubtractedFirst) {
+  const auto of = [](const Dims& shape, double value) {
+    return Tensor::Full(shape, value, kFloat32).Contiguous().Realize();
+  };
+  const Tensor a = of({8, 1, 64}, 3e30), b = of({8, 1, 64}, 3e30), w = of({8, 64}, 1e7),
+               u = of({8, 64}, 1e7);
+  const Tensor none = (a * w - b * u).Sum({2});
+  EXPECT_EQ(none.ToVector<float>(), std::vector<float>(64, 0));
+  const Tensor p = (Tensor::Rand({8, 1, 4096}) + 1000).Realize(), q = (p + 0.001).Realize(),
+               v = Tensor::Rand({9, 4096}).Realize();
+  EXPECT_REFERENCE((q * v - p * v).Sum({2}));
+}
+
 TEST(PartProducts, InfinitiesAndNoSteps) {
   const Tensor a = Tensor::From({{1.0, INFINITY}, {-INFINITY, 0.0}}).Reshape({2, 1, 2}).Realize(),
                b = Tensor::From({{0.0, -INFINITY}, {NAN, 2.0}}).Reshape({2, 1, 2}).Realize(),

@@ -100,6 +100,22 @@ TEST(PoolGrad, OfOtherAxesAndAverages) {
   }
 }
 
+// Between windows, and beyond the last one, nothing is divided by 0: derivatives of derivatives are
+// those of windows that are looked up.
+TEST(PoolGrad, SecondDerivativesBetweenWindows) {
+  for (const auto& [size, stride] : {std::pair(2, 2), std::pair(2, 3), std::pair(3, 1)}) {
+    const Tensor x = Tensor::From({1.0, 2.0, 700.0, 4.0, 5.0, 6.0, 0.5, 3.0}).Realize();
+    const int64_t n = (8 - size) / stride + 1;
+    const Tensor places = (Tensor::Arange(n) * stride).Unsqueeze(1) + Tensor::Arange(size);
+    const auto twice = [&](const Tensor& w) {
+      const Tensor f = (w / w.Sum({1}, true)).Square().Sum() + w.LogSumExp({1}).Square().Sum();
+      return Grad(Grad(f, {x})[0].Square().Sum(), {x})[0].ToVector<double>();
+    };
+    const auto got = twice(x.Unfold(0, size, stride)), want = twice(x.Take(places));
+    for (int i = 0; i < 8; ++i) EXPECT_NEAR(got[i], want[i], 1e-6 * (1 + std::abs(want[i]))) << i;
+  }
+}
+
 // No window is held: what comes to an element is made of it and of the windows' maxima.
 TEST(PoolGrad, NeverHoldsTheWindows) {
   PoolOptions o;
