@@ -9,17 +9,32 @@
 #include "graph/status.h"
 
 namespace tessera::llm {
+namespace {
+
+std::string NameOf(const char* name, int64_t layer, int64_t expert) {
+  return absl::StrReplaceAll(
+      name, {{".N.", absl::StrCat(".", layer, ".")}, {".E.", absl::StrCat(".", expert, ".")}});
+}
+
+// Without leading axes of 1.
+absl::Span<const int64_t> Short(absl::Span<const int64_t> shape) {
+  while (!shape.empty() && shape[0] == 1) shape.remove_prefix(1);
+  return shape;
+}
+
+}  // namespace
 
 std::vector<std::string> WeightTaker::NamesOf(const Names& names, int64_t layer,
                                               int64_t expert) const {
   std::vector<std::string> out;
-  const auto add = [&](const char* name) {
-    if (name == nullptr) return;
-    out.push_back(absl::StrReplaceAll(
-        name, {{".N.", absl::StrCat(".", layer, ".")}, {".E.", absl::StrCat(".", expert, ".")}}));
-  };
-  for (const char* name : gguf ? names.gguf : names.hugging_face) add(name);
+  for (const char* name : gguf ? names.gguf : names.hugging_face) {
+    if (name != nullptr) out.push_back(NameOf(name, layer, expert));
+  }
   return out;
+}
+std::string WeightTaker::UsualName(const Names& names, int64_t layer, int64_t expert) const {
+  const std::vector<std::string> all = NamesOf(names, layer, expert);
+  return all.empty() ? "" : all[0];
 }
 const Weight* WeightTaker::Find(const Names& names, int64_t layer, int64_t expert) const {
   for (const std::string& name : NamesOf(names, layer, expert)) {
@@ -28,16 +43,28 @@ const Weight* WeightTaker::Find(const Names& names, int64_t layer, int64_t exper
   return nullptr;
 }
 
-absl::StatusOr<const Weight*> WeightTaker::Optional(const Names& names, int64_t layer,
-                                                    const std::vector<int64_t>& shape,
-                                                    int64_t expert, bool bytes) {
+bool WeightTaker::IsOfOneExpert(const Names& names, int64_t layer) const {
+  const Weight* found = Find(names, layer);
+  for (const char* name : gguf ? names.gguf : names.hugging_face) {
+    if (name == nullptr) break;
+    const std::string own = NameOf(name, layer, 0);
+    if (found == nullptr || found->name == own) return absl::StrContains(name, ".E.");
+  }
+  return false;
+}
+
+absl::StatusOr<std::optional<Weight>> WeightTaker::Optional(const Names& names, int64_t layer,
+                                                            const std::vector<int64_t>& shape,
+                                                            int64_t expert, bool bytes) {
   const Weight* w = Find(names, layer, expert);
-  if (w == nullptr) return nullptr;
+  if (w == nullptr) return std::nullopt;
   const auto bad = [&](const auto&... parts) {
     return absl::DataLossError(absl::StrCat(w->file ? w->file->path() : file, ": tensor ",
                                             ShowName(w->name), ": ", parts...));
   };
-  if (w->shape != shape) {
+  // GGUF files have no last axes of 1, which here are the first.
+  const bool same = gguf ? Short(w->shape) == Short(shape) : w->shape == shape;
+  if (!same) {
     return bad("its shape is ", ShowShape(w->shape), ", and the configuration wants ",
                ShowShape(shape));
   }
@@ -51,21 +78,32 @@ absl::StatusOr<const Weight*> WeightTaker::Optional(const Names& names, int64_t 
     return bad("a vector in ", InfoOf(w->format).name, "; vectors are not quantised");
   }
   if (!taken.insert(w).second) return bad("another of this architecture has that name");
-  return w;
+  Weight out = *w;
+  out.shape = shape;
+  return out;
 }
-absl::StatusOr<const Weight*> WeightTaker::Required(const Names& names, int64_t layer,
-                                                    const std::vector<int64_t>& shape,
-                                                    int64_t expert, bool bytes) {
-  ASSIGN_OR_RETURN(const Weight* w, Optional(names, layer, shape, expert, bytes));
-  if (w != nullptr) return w;
-  return absl::DataLossError(absl::StrCat(file, ": tensor ",
-                                          ShowName(NamesOf(names, layer, expert)[0]), " ",
-                                          ShowShape(shape), " is missing"));
+absl::StatusOr<Weight> WeightTaker::Required(const Names& names, int64_t layer,
+                                             const std::vector<int64_t>& shape, int64_t expert,
+                                             bool bytes) {
+  ASSIGN_OR_RETURN(std::optional<Weight> w, Optional(names, layer, shape, expert, bytes));
+  if (w) return *std::move(w);
+  const std::string name = UsualName(names, layer, expert);
+  if (!name.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(file, ": tensor ", ShowName(name), " ", ShowShape(shape), " is missing"));
+  }
+  const std::string other =
+      WeightTaker{weights, !gguf, file, norms_from_one}.UsualName(names, layer);
+  return absl::DataLossError(absl::StrCat(
+      file, ": the configuration wants what ", gguf ? "safetensors" : "GGUF files", " call ",
+      ShowName(other), " ", ShowShape(shape), ", for which ", gguf ? "GGUF files" : "safetensors",
+      " have no known name; take out the key that wants it, such as use_bias, if there is none"));
 }
 
 absl::Status WeightTaker::ReadScale(const Names& names, int64_t layer, int64_t count, Matrix* to) {
-  if (!gguf) return absl::OkStatus();
-  const std::string base(absl::StripSuffix(NamesOf(names, layer, 0)[0], "weight"));
+  const std::string name = UsualName(names, layer);
+  if (!gguf || name.empty()) return absl::OkStatus();
+  const std::string base(absl::StripSuffix(name, "weight"));
   const std::string own = base + "scale", of_input = base + "input_scale";
   Tensor passed;
   RETURN_IF_ERROR(Read({{own.c_str()}, {}}, layer, {count}, false, &to->scale));
@@ -73,16 +111,19 @@ absl::Status WeightTaker::ReadScale(const Names& names, int64_t layer, int64_t c
 }
 absl::Status WeightTaker::Read(const Names& names, int64_t layer, int64_t rows, int64_t columns,
                                Matrix* to) {
-  ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
-  *to = {Stored(*w), w->format};
+  ASSIGN_OR_RETURN(const Weight w, Required(names, layer, {rows, columns}));
+  *to = {Stored(w), w.format};
   return ReadScale(names, layer, 1, to);
 }
 absl::Status WeightTaker::Read(const Names& names, int64_t layer, const std::vector<int64_t>& shape,
                                bool required, Tensor* to) {
-  absl::StatusOr<const Weight*> w =
-      required ? Required(names, layer, shape) : Optional(names, layer, shape);
-  RETURN_IF_ERROR(w.status());
-  if (*w != nullptr) *to = Values(Stored(**w), (*w)->format).Realize();
+  std::optional<Weight> w;
+  if (required) {
+    ASSIGN_OR_RETURN(w, Required(names, layer, shape));
+  } else {
+    ASSIGN_OR_RETURN(w, Optional(names, layer, shape));
+  }
+  if (w) *to = Values(Stored(*w), w->format).Realize();
   return absl::OkStatus();
 }
 absl::Status WeightTaker::ReadNorm(const Names& names, int64_t layer, int64_t size, bool required,
@@ -96,15 +137,15 @@ absl::Status WeightTaker::ReadJoined(const Names& names, int64_t layer, int64_t 
                                      absl::Span<const std::pair<int64_t, Matrix*>> parts) {
   int64_t rows = 0;
   for (const auto& [own, to] : parts) rows += own;
-  ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}));
+  ASSIGN_OR_RETURN(const Weight w, Required(names, layer, {rows, columns}));
   Matrix whole;
   RETURN_IF_ERROR(ReadScale(names, layer, 1, &whole));
-  const uint64_t row_bytes = w->bytes.size() / static_cast<uint64_t>(rows);
+  const uint64_t row_bytes = w.bytes.size() / static_cast<uint64_t>(rows);
   uint64_t at = 0;
   for (const auto& [own, to] : parts) {
-    Weight part = *w;
+    Weight part = w;
     part.shape[0] = own;
-    part.bytes = w->bytes.substr(at, static_cast<uint64_t>(own) * row_bytes);
+    part.bytes = w.bytes.substr(at, static_cast<uint64_t>(own) * row_bytes);
     part.offset += at;
     at += part.bytes.size();
     *to = {Stored(part), part.format, whole.scale};
@@ -114,8 +155,8 @@ absl::Status WeightTaker::ReadJoined(const Names& names, int64_t layer, int64_t 
 
 absl::Status WeightTaker::ReadBatch(const Names& names, int64_t layer, int64_t count, int64_t rows,
                                     int64_t columns, Matrix* to) {
-  ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {count, rows, columns}));
-  *to = {Stored(*w), w->format};
+  ASSIGN_OR_RETURN(const Weight w, Required(names, layer, {count, rows, columns}));
+  *to = {Stored(w), w.format};
   RETURN_IF_ERROR(ReadScale(names, layer, count, to));
   if (to->scale) to->scale = to->scale.Reshape({count, 1, 1}).Realize();
   return absl::OkStatus();
@@ -123,20 +164,20 @@ absl::Status WeightTaker::ReadBatch(const Names& names, int64_t layer, int64_t c
 
 absl::Status WeightTaker::ReadExperts(const Names& names, int64_t layer, int64_t experts,
                                       int64_t rows, int64_t columns, Matrix* to) {
-  if (experts == 1 || Find(names, layer, 0) == Find(names, layer, 1)) {
+  if (!IsOfOneExpert(names, layer)) {
     return ReadBatch(names, layer, experts, rows, columns, to);
   }
   std::string bytes;
   Weight all;
   for (int64_t e = 0; e < experts; ++e) {
-    ASSIGN_OR_RETURN(const Weight* w, Required(names, layer, {rows, columns}, e));
-    if (e > 0 && w->format != all.format) {
+    ASSIGN_OR_RETURN(const Weight w, Required(names, layer, {rows, columns}, e));
+    if (e > 0 && w.format != all.format) {
       return absl::DataLossError(absl::StrCat(
-          file, ": tensor ", ShowName(w->name), ": its format is ", InfoOf(w->format).name,
+          file, ": tensor ", ShowName(w.name), ": its format is ", InfoOf(w.format).name,
           ", and that of the experts before it ", InfoOf(all.format).name));
     }
-    all.format = w->format;
-    absl::StrAppend(&bytes, w->bytes);
+    all.format = w.format;
+    absl::StrAppend(&bytes, w.bytes);
   }
   all.shape = {experts, rows, columns};
   all.bytes = bytes;
@@ -148,25 +189,29 @@ absl::Status WeightTaker::ReadApart(const Names& nibbles, const Names& exponents
                                     int64_t experts, int64_t rows, int64_t columns, Tensor* to) {
   const int64_t size = InfoOf(WeightFormat::kMXFP4).block_elements, half = size / 2;
   if (columns % size != 0) {
-    return absl::DataLossError(absl::StrCat(file, ": tensor ",
-                                            ShowName(NamesOf(nibbles, layer, 0)[0]), ": rows of ",
-                                            columns, " numbers are no whole blocks of ", size));
+    return absl::DataLossError(absl::StrCat(file, ": tensor ", ShowName(UsualName(nibbles, layer)),
+                                            ": rows of ", columns,
+                                            " numbers are no whole blocks of ", size));
   }
   const std::vector<int64_t> blocks = {experts, rows, columns / size};
-  ASSIGN_OR_RETURN(const Weight* e, Required(exponents, layer, blocks, 0, /*bytes=*/true));
-  ASSIGN_OR_RETURN(const Weight* n,
+  ASSIGN_OR_RETURN(const Weight e, Required(exponents, layer, blocks, 0, /*bytes=*/true));
+  ASSIGN_OR_RETURN(const Weight n,
                    Required(nibbles, layer, {experts, rows, columns / size, half}, 0,
                             /*bytes=*/true));
-  const Tensor pairs = Stored(*n).Squeeze(-1);
+  const Tensor pairs = Stored(n).Squeeze(-1);
   const Tensor each = Stack({pairs & 15, pairs >> 4}, -1).Flatten(-2);
   const Tensor packed = each.SliceAxis(-1, {0, half}) | each.SliceAxis(-1, {half, size}) << 4;
-  *to = Cat({Stored(*e), packed}, -1);
+  *to = Cat({Stored(e), packed}, -1);
   return absl::OkStatus();
 }
 absl::Status WeightTaker::NothingLeft(int64_t layers, int64_t passed) const {
   const absl::string_view begin = gguf ? "blk." : "model.layers.";
   const auto beyond = [&](absl::string_view name) {
     int64_t layer = 0;
+    // Some families write these layers beside the others.
+    if (!gguf && (absl::StartsWith(name, "mtp.") || absl::StartsWith(name, "model.mtp_"))) {
+      return true;
+    }
     return absl::ConsumePrefix(&name, begin) &&
            absl::SimpleAtoi(name.substr(0, name.find('.')), &layer) && layer >= layers &&
            layer < layers + passed;

@@ -1,6 +1,7 @@
 // Takes a model's weights out of a set by their names, and remembers which were taken.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,14 +24,18 @@ struct WeightTaker {
 
   // What it may be called in such files, the usual name first.
   std::vector<std::string> NamesOf(const Names& names, int64_t layer, int64_t expert) const;
+  // Empty where such files have no name for it.
+  std::string UsualName(const Names& names, int64_t layer, int64_t expert = 0) const;
   const Weight* Find(const Names& names, int64_t layer, int64_t expert = 0) const;
-  // Null where there is none. What is no numbers but parts of blocks is `bytes`.
-  absl::StatusOr<const Weight*> Optional(const Names& names, int64_t layer,
-                                         const std::vector<int64_t>& shape, int64_t expert = 0,
-                                         bool bytes = false);
-  absl::StatusOr<const Weight*> Required(const Names& names, int64_t layer,
-                                         const std::vector<int64_t>& shape, int64_t expert = 0,
-                                         bool bytes = false);
+  // Whether what is found has an expert's number in its name; or would, where nothing is.
+  bool IsOfOneExpert(const Names& names, int64_t layer) const;
+  // With this shape. None where there is none. What is no numbers but parts of blocks is `bytes`.
+  absl::StatusOr<std::optional<Weight>> Optional(const Names& names, int64_t layer,
+                                                 const std::vector<int64_t>& shape,
+                                                 int64_t expert = 0, bool bytes = false);
+  absl::StatusOr<Weight> Required(const Names& names, int64_t layer,
+                                  const std::vector<int64_t>& shape, int64_t expert = 0,
+                                  bool bytes = false);
 
   absl::Status Read(const Names& names, int64_t layer, int64_t rows, int64_t columns, Matrix* to);
   absl::Status Read(const Names& names, int64_t layer, const std::vector<int64_t>& shape,
@@ -49,8 +54,8 @@ struct WeightTaker {
   // blocks of GGUF files, of which a byte's nibbles are half a block apart.
   absl::Status ReadApart(const Names& nibbles, const Names& exponents, int64_t layer,
                          int64_t experts, int64_t rows, int64_t columns, Tensor* to);
-  // An error where the set has weights that were not taken, but for those of layers from `layers`
-  // on, of which there are `passed`.
+  // An error where the set has weights that were not taken, but for those of layers that guess
+  // further tokens: from `layers` on, of which there are `passed`, or by a name of their own.
   absl::Status NothingLeft(int64_t layers, int64_t passed) const;
 
  private:

@@ -270,6 +270,24 @@ TEST(LatentAttention, RefusesSuchConfigJson) {
   }
 }
 
+// Of tensors that end in an axis of 1 writers leave it out: here it is that of the heads.
+TEST(LatentAttention, OneHeadWithoutItsAxis) {
+  SmallGguf g = Small(false);
+  g.Set("deepseek2.attention.head_count", 1u);
+  for (const std::string blk : {"blk.0.", "blk.1."}) {
+    g.Shape(blk + "attn_q_b.weight", {kOwn + kTurned, kRank});
+    g.Shape(blk + "attn_k_b.weight", {kLatent, kOwn})
+        .Shape(blk + "attn_v_b.weight", {kValue, kLatent});
+    g.Shape(blk + "attn_output.weight", {kDim, kValue});
+  }
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(PathOf(g)));
+  EXPECT_EQ(model.layers[0].k_up.stored.shape(), Shape({1, kLatent, kOwn}));
+  g.Shape("blk.1.attn_k_b.weight", {kOwn, kLatent});
+  EXPECT_THAT(LoadModel(PathOf(g)).status(),
+              StatusIs(absl::StatusCode::kDataLoss,
+                       "its shape is [32, 64], and the configuration wants [1, 64, 32]"));
+}
+
 // Layers that guess further tokens are passed over; others that are too many are not.
 TEST(LatentAttention, LayersThatGuessFurtherTokens) {
   SmallGguf g = Small(false);
