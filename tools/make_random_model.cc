@@ -3,11 +3,13 @@
 // ...
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "examples/llm/quant.h"
 #include "examples/llm/tokenizer.h"
 #include "runtime/gguf_writer.h"
@@ -26,9 +28,12 @@ struct ModelShape {
   int64_t shared = 0, dense_ffn = 0;  // experts of every token; of a first layer without experts
   // Attention that keeps one vector a position, of which keys of all heads end in `turned`.
   int64_t latent = 0, turned = 0, value = 0;
-  // Where this is not 0: the layers that attend, a bit each; the others convolve.
+  // Where this is not 0: the layers that attend, a bit each; the others convolve. Layers beyond the
+  // shape's own begin anew.
   uint64_t attends = 0;
-  bool Convolves(int64_t layer) const { return attends != 0 && (attends >> layer & 1) == 0; }
+  bool Convolves(int64_t layer) const {
+    return attends != 0 && (attends >> (layer % layers) & 1) == 0;
+  }
 };
 constexpr int64_t kTaps = 3;
 constexpr ModelShape kShapes[] = {
@@ -180,10 +185,8 @@ void AddAttention(const ModelShape& m, WeightFormat format, const std::string& p
   }
 }
 
-void AddWeights(const ModelShape& m, WeightFormat format, int64_t layers, GgufWriter* w) {
-  const auto add = [&](const std::string& name, WeightFormat f, const std::vector<int64_t>& shape) {
-    w->Add(name, f, shape, RandomFill(f));
-  };
+template <typename Add>
+void EachWeight(const ModelShape& m, WeightFormat format, int64_t layers, const Add& add) {
   const WeightFormat vector = WeightFormat::kF32;
   add("token_embd.weight", format, {kVocabulary, m.dim});
   add(m.attends != 0 ? "token_embd_norm.weight" : "output_norm.weight", vector, {m.dim});
@@ -215,6 +218,31 @@ void AddWeights(const ModelShape& m, WeightFormat format, int64_t layers, GgufWr
     add(p + "ffn_up_shexp.weight", format, {m.shared * m.ffn, m.dim});
     add(p + "ffn_down_shexp.weight", format, {m.dim, m.shared * m.ffn});
   }
+}
+
+void AddWeights(const ModelShape& m, WeightFormat format, int64_t layers, GgufWriter* w) {
+  EachWeight(m, format, layers,
+             [&](const std::string& name, WeightFormat f, const std::vector<int64_t>& shape) {
+               w->Add(name, f, shape, RandomFill(f));
+             });
+}
+
+// The first weight whose rows are no whole blocks, and how long they are; or none.
+std::optional<std::pair<std::string, int64_t>> Misfit(const ModelShape& m, WeightFormat format,
+                                                      int64_t layers) {
+  std::optional<std::pair<std::string, int64_t>> out;
+  EachWeight(m, format, layers,
+             [&](const std::string& name, WeightFormat f, const std::vector<int64_t>& shape) {
+               if (!out && shape.back() % InfoOf(f).block_elements != 0) {
+                 out.emplace(name, shape.back());
+               }
+             });
+  return out;
+}
+
+bool CanFill(WeightFormat format) {
+  return llm::CanCompute(format) &&
+         (InfoOf(format).block_elements == 1 || !ScalesOf(format).empty());
 }
 
 void SetKeys(const ModelShape& m, int64_t layers, GgufWriter* w) {
@@ -273,8 +301,7 @@ int main(int argc, char** argv) {
   const std::optional<WeightFormat> format = WeightFormatNamed(first);
   const ModelShape* shape = argc > 4 ? ShapeNamed(argv[4]) : &kShapes[0];
   int64_t layers = shape == nullptr ? 0 : shape->layers;
-  const bool known = format && llm::CanCompute(*format) &&
-                     (InfoOf(*format).block_elements == 1 || !ScalesOf(*format).empty());
+  const bool known = format && CanFill(*format);
   const bool counted = argc < 4 || (absl::SimpleAtoi(argv[3], &layers) && layers > 0);
   if (help || argc < 3 || argc > 5 || !known || !counted || shape == nullptr) {
     std::string shapes;
@@ -285,6 +312,22 @@ int main(int argc, char** argv) {
                  "  %s\nand SHAPE, with as many layers unless told otherwise:%s\n",
                  llm::ComputableFormats().c_str(), shapes.c_str());
     return help ? 0 : 2;
+  }
+  if (const auto misfit = Misfit(*shape, *format, layers)) {
+    std::string fitting;
+    const std::string all = llm::ComputableFormats();
+    for (const absl::string_view name : absl::StrSplit(all, ", ")) {
+      const WeightFormat other = *WeightFormatNamed(name);
+      if (!CanFill(other) || Misfit(*shape, other, layers)) continue;
+      absl::StrAppend(&fitting, fitting.empty() ? "" : ", ", name);
+    }
+    std::fprintf(stderr,
+                 "make-random-model: %s: tensor '%s' of %s has rows of %lld numbers, and %s has "
+                 "blocks of %lld; choose one of %s\n",
+                 argv[2], misfit->first.c_str(), shape->name,
+                 static_cast<long long>(misfit->second), InfoOf(*format).name,
+                 static_cast<long long>(InfoOf(*format).block_elements), fitting.c_str());
+    return 1;
   }
   GgufWriter w;
   SetKeys(*shape, layers, &w);
