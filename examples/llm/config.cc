@@ -240,7 +240,9 @@ absl::Status ReadHeads(const Reader& r, ModelConfig* c) {
                               " values; only equal ones are known"));
   }
   ASSIGN_OR_RETURN(c->rotated, r.Int("rope.dimension_count", c->head_dim));
-  return absl::OkStatus();
+  if (c->rotated != 0 || c->head_dim < 1) return absl::OkStatus();  // none would mean all
+  return r.Bad(absl::StrCat("key '", r.Key("rope.dimension_count"),
+                            "' is 0; a pair of a head's elements must turn"));
 }
 
 // Heads whose keys and values are made of one vector a position. Newer files have as lengths of
@@ -290,6 +292,10 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
 
 bool ModelConfig::AnyRemembers() const {
   return std::find(remembers.begin(), remembers.end(), true) != remembers.end();
+}
+
+bool ModelConfig::AllRemember() const {
+  return std::count(remembers.begin(), remembers.end(), true) == layers;
 }
 
 double Sharper(double factor, double by) {

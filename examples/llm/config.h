@@ -83,6 +83,7 @@ struct ModelConfig {
   }
   bool Remembers(size_t layer) const { return layer < remembers.size() && remembers[layer]; }
   bool AnyRemembers() const;
+  bool AllRemember() const;
   bool Convolves(size_t layer) const { return layer < convolved.size() && convolved[layer]; }
   bool Turns(size_t layer) const { return layer >= unturned.size() || !unturned[layer]; }
 };

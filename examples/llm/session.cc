@@ -123,14 +123,18 @@ Session::Step& Session::StepFor(size_t tokens, bool all) {
 void Session::Run(Step& step, absl::Span<const int32_t> tokens) {
   std::copy(tokens.begin(), tokens.end(), step.ids.begin());
   std::fill(step.ids.begin() + static_cast<int64_t>(tokens.size()), step.ids.end(), 0);
-  Bindings values = {{step.position, position_}};
+  Bindings values;
+  // Memories do not know of positions.
+  if (!model_.config.AllRemember()) values[step.position] = position_;
   if (step.tokens > 1 && (&step != all_.get() || model_.config.AnyRemembers())) {
     values[step.row] = static_cast<int64_t>(tokens.size()) - 1;
   }
   step.jit({step.input}, values);
   if (model_.config.AnyRemembers()) {
-    fed_.resize(static_cast<size_t>(position_));
-    fed_.insert(fed_.end(), tokens.begin(), tokens.end());
+    // In place: what is read again is followed by what will be.
+    const size_t end = static_cast<size_t>(position_) + tokens.size();
+    fed_.resize(std::max(fed_.size(), end));
+    std::copy(tokens.begin(), tokens.end(), fed_.begin() + position_);
   }
   position_ += static_cast<int64_t>(tokens.size());
   remembered_ = position_;
@@ -149,7 +153,12 @@ void Session::Recall() {
   const int64_t to = position_;
   position_ = remembered_ = kept_.empty() ? 0 : kept_.back().position;
   const std::vector<int32_t> again(fed_.begin() + position_, fed_.begin() + to);
-  RunAll(again);
+  try {
+    RunAll(again);
+  } catch (...) {  // interrupted: the text is as long as before, and memories are behind it
+    position_ = to;
+    throw;
+  }
 }
 
 // Conversations go on from where a prompt ended, or the answer to it.

@@ -189,6 +189,7 @@ std::vector<Row> ModelRows() {
        "'llama.rope.scale_linear' is -2"},
       {"rope part", With("llama.rope.dimension_count", 6u),
        "positions of 6 elements in heads of 4"},
+      {"no rope part", With("llama.rope.dimension_count", 0u), "'llama.rope.dimension_count' is 0"},
       {"odd rope part", With("llama.rope.dimension_count", 3u), "they need pairs"},
       {"scale 0", With("llama.logit_scale", 0.0f), "the scale of the logits is inf"},
       {"scale NaN", With("llama.embedding_scale", Float::quiet_NaN()), "embedding is nan"},

@@ -1,5 +1,6 @@
 // Layers with memories: a text goes on from any position as if it had been read at once, also from
 // one that memories have left behind; and what may be wrong in such files.
+#include <atomic>
 #include <cmath>
 #include <fstream>
 
@@ -138,6 +139,61 @@ TEST(DeltaRule, GoesOnFromAnyPosition) {
   again.Feed(absl::MakeConstSpan(ids).subspan(0, 20));
   const float* want = again.Feed(absl::MakeConstSpan(others).subspan(20, 5));
   EXPECT_LT(RelativeError({want, row}, {logits, row}), 1e-4);
+}
+
+// Interrupted while it reads again what is before a position, a session is where it was.
+TEST(DeltaRule, GoesOnAfterAnInterruption) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(PathOf(Small().Random())));
+  std::atomic<bool> interrupted = false;
+  SessionOptions options;
+  options.context = kContext;
+  options.interrupted = &interrupted;
+  const std::vector<int32_t> ids = Tokens(0), others = Tokens(1);
+  Session session(model, options), again(model, options);
+  session.Feed(absl::MakeConstSpan(ids).subspan(0, 12));
+  for (int i = 12; i < 30; ++i) session.Feed({&ids[static_cast<size_t>(i)], 1});
+  session.Rewind(20);
+  interrupted = true;
+  try {
+    session.Feed(absl::MakeConstSpan(others).subspan(20, 3));
+    ADD_FAILURE() << "it went on";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.status().code(), absl::StatusCode::kCancelled);
+  }
+  EXPECT_EQ(session.position(), 20);
+  interrupted = false;
+  session.Rewind(18);
+  const size_t row = static_cast<size_t>(model.config.vocabulary);
+  const float* logits = session.Feed(absl::MakeConstSpan(others).subspan(18, 3));
+  again.Feed(absl::MakeConstSpan(ids).subspan(0, 18));
+  const float* want = again.Feed(absl::MakeConstSpan(others).subspan(18, 3));
+  EXPECT_LT(RelativeError({want, row}, {logits, row}), 1e-2);
+}
+
+// A model without attention does not know of positions.
+TEST(DeltaRule, MayBeInAllLayers) {
+  SmallGguf g = Small();
+  g.Set("qwen35.block_count", 1u);
+  for (const auto& [name, tensor] : Small().tensors) {
+    if (name.starts_with("blk.1.")) g.Drop(name);
+  }
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(PathOf(g.Random())));
+  ASSERT_TRUE(model.config.AllRemember());
+  SessionOptions options;
+  options.context = kContext;
+  options.activations = Activations::kF32;
+  const size_t row = static_cast<size_t>(model.config.vocabulary);
+  Session single(model, options), parts(model, options);
+  std::vector<float> all;
+  for (const int32_t id : Tokens(0)) {
+    const float* logits = single.Feed({&id, 1});
+    all.insert(all.end(), logits, logits + row);
+  }
+  EXPECT_LT(RelativeError(all, parts.FeedForAll(Tokens(0))), 1e-4);
+  parts.Rewind(5);
+  const std::vector<int32_t> ids = Tokens(0);
+  const float* logits = parts.Feed(absl::MakeConstSpan(ids).subspan(5, 20));
+  EXPECT_LT(RelativeError({all.data() + 24 * row, row}, {logits, row}), 1e-4);
 }
 
 TEST(DeltaRule, RefusesWhatMakesNoSense) {
