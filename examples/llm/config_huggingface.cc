@@ -13,13 +13,16 @@ namespace {
 constexpr int64_t kMostColumns = 1 << 23;  // CheckConfig refuses more
 
 // Which layers the window is for: as layer_types lists, or else as the architecture has it; of
-// Qwen's models the later ones.
+// Qwen's and dots' models the later ones.
 absl::Status ReadWindow(const JsonReader& r, const Architecture& known, ModelConfig* c) {
-  const bool qwen = absl::StartsWith(c->architecture, "qwen");
   ASSIGN_OR_RETURN(const bool window, r.Bool("use_sliding_window", known.windowed));
   if (!window) return absl::OkStatus();
+  const bool dots = c->architecture == "dots1";
+  const bool later = dots || absl::StartsWith(c->architecture, "qwen");
   const bool named = r.json.Find("sliding_window").has_value();  // null: none
-  ASSIGN_OR_RETURN(c->window, r.Int("sliding_window", named ? 0 : known.window));
+  // GGUF files of dots' models that do not say have none.
+  const int64_t usual_window = dots ? 4096 : known.window;
+  ASSIGN_OR_RETURN(c->window, r.Int("sliding_window", named ? 0 : usual_window));
   if (c->window < 0) return r.Bad("key 'sliding_window' is ", c->window);
   const size_t layers = static_cast<size_t>(c->layers);
   if (const std::optional<Json> types = r.Find("layer_types")) {
@@ -38,9 +41,9 @@ absl::Status ReadWindow(const JsonReader& r, const Architecture& known, ModelCon
   }
   ASSIGN_OR_RETURN(const int64_t every, r.Int("sliding_window_pattern", known.sees_all_every));
   c->sees_all = EveryLast(c->layers, every);
-  if (!qwen) return absl::OkStatus();
-  constexpr int64_t kUsual = 28;  // where the key is missing
-  ASSIGN_OR_RETURN(const int64_t first, r.Int("max_window_layers", kUsual));
+  if (!later) return absl::OkStatus();
+  const int64_t usual = dots ? 62 : 28;  // where the key is missing
+  ASSIGN_OR_RETURN(const int64_t first, r.Int("max_window_layers", usual));
   if (first < 0) return r.Bad("key 'max_window_layers' is ", first);
   c->sees_all.assign(std::min(layers, static_cast<size_t>(first)), true);
   return absl::OkStatus();
@@ -244,6 +247,21 @@ absl::Status CheckActivation(const JsonReader& r, const Architecture& known) {
   return absl::OkStatus();
 }
 
+// Whether queries and keys are normed, each head or all together, where the architecture does not
+// say, or as it does.
+absl::Status ReadQueryNorms(const JsonReader& r, const Architecture& known, ModelConfig* c) {
+  ASSIGN_OR_RETURN(const bool normed, r.Bool("use_qk_norm", false));
+  if (!normed) return absl::OkStatus();
+  if (!known.may_norm_heads && !known.heads_normed && !known.widths_normed) {
+    return r.Bad("key 'use_qk_norm' is true, which is not known");
+  }
+  c->heads_normed = !known.widths_normed;
+  const std::optional<Json> type = r.Find("qk_norm_type");
+  const char* const wanted = known.widths_normed ? "per_layer" : "per_head";
+  if (!type || type->String() == wanted) return absl::OkStatus();
+  return r.Wrong("qk_norm_type", *type, absl::StrCat("\"", wanted, "\"").c_str());
+}
+
 }  // namespace
 
 absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::string& file) {
@@ -299,11 +317,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   RETURN_IF_ERROR(CheckActivation(r, *known));
   if (const std::optional<Json> clip = r.Find("clip_qkv"))
     return r.Wrong("clip_qkv", *clip, "null");
-  ASSIGN_OR_RETURN(const bool queries_normed, r.Bool("use_qk_norm", false));
-  if (queries_normed && !known->may_norm_heads) {
-    return r.Bad("key 'use_qk_norm' is true, which is not known");
-  }
-  c.heads_normed = queries_normed;
+  RETURN_IF_ERROR(ReadQueryNorms(r, *known, &c));
   if (known->latent) RETURN_IF_ERROR(ReadLatent(r, &c));
   if (known->convolves) RETURN_IF_ERROR(ReadConvolutions(r, &c));
   if (known->remembers) RETURN_IF_ERROR(ReadMemories(r, &c));

@@ -124,6 +124,12 @@ absl::Status ReadRopeBase(const JsonReader& r, const Architecture& known,
   }
   c->rotated = static_cast<int64_t>(static_cast<double>(c->head_dim) * part);
   ASSIGN_OR_RETURN(c->rotated, r.Int("rotary_dim", c->rotated));
+  // None would mean all. Latent attention says it by another key, and CheckConfig refuses no heads.
+  if (c->rotated == 0 && c->head_dim > 0 && !known.latent) {
+    if (r.Find("rotary_dim")) return r.Bad("key 'rotary_dim' is 0; a head must turn in part");
+    return r.Bad("key 'partial_rotary_factor' is ", part, ", which is none of the ", c->head_dim,
+                 " elements of a head; they need a pair that turns");
+  }
   if (known.local_rope_base == 0 && !known.local_unstretched) return absl::OkStatus();
   const double own = known.local_unstretched ? c->rope_base : known.local_rope_base;
   ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", own));

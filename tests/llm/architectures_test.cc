@@ -280,6 +280,46 @@ TEST(Architectures, WindowsOfConfigJson) {
   }
 }
 
+// Of dots' models no key says that windows are used; minimax's say again how queries are normed;
+// of no head nothing turns.
+TEST(Architectures, OtherKeysOfConfigJson) {
+  const auto read = [](const std::string& type, const std::string& keys) {
+    const std::string text = absl::StrCat(
+        R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8,
+        "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 512, "model_type": ")",
+        type, "\", ", keys, "}");
+    const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
+    return json.ok() ? ConfigFromHuggingFace(*json, "config.json") : json.status();
+  };
+  const auto windows = [&](const std::string& keys) {
+    const absl::StatusOr<ModelConfig> c = read("dots1", keys);
+    EXPECT_OK(c);
+    return c.ok() ? std::pair(c->WindowOf(0), c->WindowOf(1)) : std::pair<int64_t, int64_t>(-1, -1);
+  };
+  using Windows = std::pair<int64_t, int64_t>;
+  const std::string types = R"("layer_types": ["sliding_attention", "full_attention"])";
+  EXPECT_EQ(windows(types + R"(, "sliding_window": 7)"), Windows(7, 0));
+  EXPECT_EQ(windows(types), Windows(4096, 0));
+  EXPECT_EQ(windows(types + R"(, "sliding_window": null)"), Windows(0, 0));
+  EXPECT_EQ(windows(R"("sliding_window": 7, "max_window_layers": 1)"), Windows(0, 7));
+  EXPECT_EQ(windows(R"("sliding_window": 7)"), Windows(0, 0));  // 62, if it is missing
+
+  EXPECT_OK(read("minimax_m2", R"("use_qk_norm": true, "qk_norm_type": "per_layer")"));
+  EXPECT_OK(read("qwen3", R"("use_qk_norm": true, "qk_norm_type": "per_head")"));
+  EXPECT_OK(read("qwen3", R"("partial_rotary_factor": 0.25)"));
+  const std::tuple<const char*, const char*, const char*> wrong[] = {
+      {"minimax_m2", R"("use_qk_norm": true, "qk_norm_type": "per_head")",
+       "'qk_norm_type' is '\"per_head\"', not \"per_layer\""},
+      {"llama", R"("use_qk_norm": true)", "'use_qk_norm' is true, which is not known"},
+      {"qwen3", R"("partial_rotary_factor": 0.01)",
+       "'partial_rotary_factor' is 0.01, which is none"},
+      {"minimax_m2", R"("rotary_dim": 0)", "'rotary_dim' is 0"}};
+  for (const auto& [type, keys, error] : wrong) {
+    EXPECT_THAT(read(type, keys), StatusIs(absl::StatusCode::kDataLoss, error));
+  }
+}
+
 // Files from before rope.scaling.type say how far positions are stretched by another key.
 TEST(Architectures, RopeScalingOfOldFiles) {
   const auto divisors = [](SmallGguf file) {
