@@ -222,8 +222,8 @@ class Fuser {
     if (OfVariables(i)) return false;
     if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
     // Many readers: what an EXPAND repeats is kept, not the repetitions; what a RESHAPE shows, and
-    // not a copy in another shape; nor positions that are cut
-    // to what is there, as that shows each reader that they are; nor what is made of loops.
+    // not a copy in another shape; nor positions that are cut to what is there, as that shows each
+    // reader that they are; nor what is made of loops.
     if (state.demands.size() > 4 && !IsCut(i) && !OfLoops(i)) {
       return !u.is(Op::kExpand) && !u.is(Op::kReshape);
     }

@@ -79,16 +79,6 @@ std::vector<int32_t> Tokens(int seed) {
   return out;
 }
 
-double RelativeError(absl::Span<const float> exact, absl::Span<const float> other) {
-  double error = 0, size = 0;
-  for (size_t i = 0; i < exact.size(); ++i) {
-    error += std::pow(exact[i] - other[i], 2);
-    size += std::pow(exact[i], 2);
-  }
-  EXPECT_GT(size, 0);
-  return std::sqrt(error / size);
-}
-
 SessionOptions Exact() {
   SessionOptions options;
   options.context = kContext;

@@ -119,16 +119,6 @@ std::vector<float> LogitsOf(const Model& model, Activations activations, DType c
   return out;
 }
 
-double RelativeError(const std::vector<float>& exact, const std::vector<float>& other) {
-  double error = 0, size = 0;
-  for (size_t i = 0; i < exact.size(); ++i) {
-    error += std::pow(exact[i] - other[i], 2);
-    size += std::pow(exact[i], 2);
-  }
-  EXPECT_GT(size, 0);
-  return std::sqrt(error / size);
-}
-
 // What f32 gives of the same numbers, which is compared with transformers elsewhere.
 Model Unpacked(bool older, WeightFormat format) {
   Model model = Load(older, format);

@@ -44,16 +44,6 @@ std::vector<float> LogitsOf(const Model& model, Activations activations,
   return {logits, logits + model.config.vocabulary};
 }
 
-double RelativeError(const std::vector<float>& exact, const std::vector<float>& other) {
-  double error = 0, size = 0;
-  for (size_t i = 0; i < exact.size(); ++i) {
-    error += std::pow(exact[i] - other[i], 2);
-    size += std::pow(exact[i], 2);
-  }
-  EXPECT_GT(size, 0);
-  return std::sqrt(error / size);
-}
-
 // One token and several: activations in integers of eight bits err by 1/254 of their blocks.
 TEST(MixedFormats, IntegersAreNearlyTheValuesSlow) {
   const WeightFormat rows[][3] = {

@@ -1,6 +1,7 @@
 // Random weights and files as text.
 #include "tests/llm/models.h"
 
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
@@ -16,6 +17,16 @@ std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   EXPECT_TRUE(in) << path;
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+double RelativeError(absl::Span<const float> exact, absl::Span<const float> other) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < exact.size(); ++i) {
+    error += std::pow(exact[i] - other[i], 2);
+    size += std::pow(exact[i], 2);
+  }
+  EXPECT_GT(size, 0);
+  return std::sqrt(error / size);
 }
 
 void RandomWeights::Add(const std::string& name, const std::vector<int64_t>& shape, double scale,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "examples/llm/model.h"
 #include "examples/llm/tokenizer.h"
 #include "tests/testing.h"
@@ -22,6 +23,9 @@ inline bool HasData() { return access(absl::StrCat(kData, "README.md").c_str(), 
 
 std::string ReadFile(const std::string& path);
 std::string DecodeAll(const Tokenizer& t, const std::vector<int32_t>& ids);
+
+// How far some values are from the exact ones, as a share of these, by their squares.
+double RelativeError(absl::Span<const float> exact, absl::Span<const float> other);
 
 // Weights by name, with the memory that they lie in.
 struct RandomWeights {
