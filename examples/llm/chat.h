@@ -19,8 +19,8 @@ namespace tessera::llm {
 struct Message {
   std::string role;  // "system", "user", "assistant", or what else a template knows, as "tool"
   std::string content;
-  // As a template sees it, where that is more than these two, as calls of tools are: a JSON object
-  // with role and content among the rest.
+  // As a template sees it, where that is more than these two texts, as calls of tools are: a JSON
+  // object with role and content among the rest.
   std::string whole = {};
 };
 

@@ -22,6 +22,11 @@ std::tm DayOf(const Date& date) {
   return t;
 }
 
+// Whether the form of a family has it.
+bool IsPlain(const Message& m) {
+  return m.whole.empty() && (m.role == "system" || m.role == "user" || m.role == "assistant");
+}
+
 std::string NameOf(const TokenizerSpec& spec, int64_t token) {
   return token < 0 ? "" : spec.tokens[static_cast<size_t>(token)].text;
 }
@@ -103,6 +108,7 @@ absl::StatusOr<ChatWriter> ChatWriter::Make(const Tokenizer& tokenizer) {
   }
   if (!status.ok()) {
     out.template_.reset();
+    out.why_no_template_ = std::string(status.message());
     if (form.ok()) return out;
     return absl::InvalidArgumentError(
         absl::StrCat("the model's chat template cannot be used: ", std::string(status.message())));
@@ -154,8 +160,14 @@ absl::StatusOr<std::vector<Message>> MessagesOfJson(absl::string_view text,
           absl::StrCat(name, ": message ", out.size(), " is no object with a 'role' of letters"));
     }
     const std::optional<Json> content = item.value().Find("content");
-    out.push_back(
-        {is, content ? content->String().value_or("") : "", std::string(item.value().text())});
+    bool two_texts = content && content->is(Json::Type::kString);
+    for (const JsonItem entry : item.value().Items()) {
+      two_texts = two_texts && (entry.key() == "role" || entry.key() == "content");
+    }
+    Message& message = out.emplace_back();
+    message.role = is;
+    if (content) message.content = content->String().value_or("");
+    if (!two_texts) message.whole = std::string(item.value().text());
   }
   return out;
 }
@@ -163,11 +175,12 @@ absl::StatusOr<std::vector<Message>> MessagesOfJson(absl::string_view text,
 absl::StatusOr<std::vector<int32_t>> ChatWriter::Encode(absl::Span<const Message> messages,
                                                         const Date& today) const {
   absl::StatusOr<std::vector<Tokenizer::Part>> parts =
-      template_ ? Parts(messages, today, true) : absl::UnimplementedError("");
+      template_ ? Parts(messages, today, true)
+                : absl::UnimplementedError(
+                      absl::StrCat("it cannot be run (", why_no_template_,
+                                   "), and the form of its family has roles and texts alone"));
   if (!parts.ok()) {
-    // The form of a family has roles and texts alone.
-    const bool plain = tools_.empty() && std::all_of(messages.begin(), messages.end(),
-                                                     [](const auto& m) { return m.whole.empty(); });
+    const bool plain = tools_.empty() && std::all_of(messages.begin(), messages.end(), IsPlain);
     if (form_ && plain) return EncodeChat(*tokenizer_, *form_, messages, today);
     return absl::InvalidArgumentError(absl::StrCat("the model's chat template refuses this: ",
                                                    std::string(parts.status().message())));

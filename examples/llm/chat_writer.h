@@ -43,6 +43,7 @@ class ChatWriter {
   const Tokenizer* tokenizer_;
   std::string tools_;
   std::optional<jinja::Template> template_;
+  std::string why_no_template_;
   bool in_parts_ = false;
   std::optional<ChatForm> form_;
   int32_t end_ = -1;

@@ -48,10 +48,7 @@ class Conversation {
 
  private:
   absl::Status Take(const Message& message) {
-    // Results of tools are nothing without what they were asked for.
-    const bool alone_counts = message.role == "user";
-    const absl::StatusOr<std::vector<int32_t>> own =
-        Encode(alone_counts ? Turns() : turns_, message);
+    const absl::StatusOr<std::vector<int32_t>> own = Encode(Beginnings(message).back(), message);
     if (!own.ok()) return Refused(own.status());
     const size_t alone = own->size();
     if (static_cast<int64_t>(alone) >= session_.context()) {
@@ -64,17 +61,25 @@ class Conversation {
     return ids.ok() ? Answer(message, *ids) : Refused(ids.status());
   }
 
-  using Turns = std::vector<Message>;
   // What a template does not write is no reason to end.
   absl::Status Refused(const absl::Status& why) const {
     if (!absl::IsInvalidArgument(why)) return why;
     Tell("refused", std::string(why.message()));
     return absl::OkStatus();
   }
-  absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const Message> turns,
-                                              const Message& last) const {
+  // Where the conversation may begin if it ends in `last`: at the first turn, and then where the
+  // user speaks. Results of tools are nothing without what they were asked for.
+  std::vector<size_t> Beginnings(const Message& last) const {
+    std::vector<size_t> out = {0};
+    for (size_t i = 1; i < turns_.size(); ++i) {
+      if (turns_[i].role == "user") out.push_back(i);
+    }
+    if (!turns_.empty() && last.role == "user") out.push_back(turns_.size());
+    return out;
+  }
+  absl::StatusOr<std::vector<int32_t>> Encode(size_t from, const Message& last) const {
     std::vector<Message> all = system_;
-    all.insert(all.end(), turns.begin(), turns.end());
+    all.insert(all.end(), turns_.begin() + static_cast<int64_t>(from), turns_.end());
     all.push_back(last);
     return writer_.Encode(all);
   }
@@ -82,19 +87,28 @@ class Conversation {
   // The conversation in at most three quarters of the context: the oldest turns go first, a system
   // message and what was said last stay.
   absl::StatusOr<std::vector<int32_t>> EncodeWhatFits(const Message& last) {
-    while (true) {
-      ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(turns_, last));
-      // A turn is all up to what the user says next.
-      const auto next = std::find_if(turns_.begin() + (turns_.empty() ? 0 : 1), turns_.end(),
-                                     [](const Message& m) { return m.role == "user"; });
-      const bool within = next == turns_.end() && last.role != "user";
-      if (turns_.empty() || within ||
-          static_cast<int64_t>(ids.size()) <= session_.context() * 3 / 4) {
-        return ids;
+    const std::vector<size_t> beginnings = Beginnings(last);
+    ASSIGN_OR_RETURN(std::vector<int32_t> ids, Encode(0, last));
+    const auto fits = [&] {
+      return static_cast<int64_t>(ids.size()) <= session_.context() * 3 / 4;
+    };
+    if (fits() || beginnings.size() == 1) return ids;
+    size_t low = 1, high = beginnings.size() - 1;  // the first that fits is within, or none
+    while (low < high) {
+      const size_t middle = (low + high) / 2;
+      ASSIGN_OR_RETURN(ids, Encode(beginnings[middle], last));
+      if (fits()) {
+        high = middle;
+      } else {
+        low = middle + 1;
       }
-      Tell("dropped", "the conversation outgrows the context; its oldest turn is dropped");
-      turns_.erase(turns_.begin(), next);
     }
+    Tell("dropped",
+         absl::StrCat("the conversation outgrows the context; its ",
+                      low == 1 ? "oldest turn is" : absl::StrCat(low, " oldest turns are"),
+                      " dropped"));
+    turns_.erase(turns_.begin(), turns_.begin() + static_cast<int64_t>(beginnings[low]));
+    return Encode(0, last);
   }
 
   absl::Status Answer(const Message& message, const std::vector<int32_t>& ids) {

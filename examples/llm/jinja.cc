@@ -408,6 +408,12 @@ Value ValueOfText(Heap& heap, const std::string& text, const char* what) {
   return json.ok() ? ValueOf(heap, *json) : heap.Fail(json.status().message());
 }
 
+// A content as a list of one text.
+Value InParts(Heap& heap, const Value& content) {
+  return heap.Make(
+      List{heap.Make(Dict{{heap.Make("type"), heap.Make("text")}, {heap.Make("text"), content}})});
+}
+
 // The messages as a template sees them.
 Value MessagesOf(Heap& heap, const Template::Inputs& in) {
   List out;
@@ -417,16 +423,14 @@ Value MessagesOf(Heap& heap, const Template::Inputs& in) {
       // Marks are made of roles, which are names.
       if (whole.is(Kind::kDict)) {
         if (Value* role = heap.Find(*whole.dict, "role")) *role = heap.Make(m.role);
+        Value* content = in.in_parts ? heap.Find(*whole.dict, "content") : nullptr;
+        if (content && content->is(Kind::kText)) *content = InParts(heap, *content);
       }
       out.push_back(whole);
       continue;
     }
     Value content = heap.Make(m.content, /*said=*/true);
-    if (in.in_parts) {
-      const Value part =
-          heap.Make(Dict{{heap.Make("type"), heap.Make("text")}, {heap.Make("text"), content}});
-      content = heap.Make(List{part});
-    }
+    if (in.in_parts) content = InParts(heap, content);
     out.push_back(
         heap.Make(Dict{{heap.Make("role"), heap.Make(m.role)}, {heap.Make("content"), content}}));
   }

@@ -263,13 +263,17 @@ void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
   for (const Part& part : parts) joined += part.text;
   const absl::string_view text = joined;
   std::vector<int32_t> marks;  // what stands in markup is no token elsewhere, whatever its kind
-  for (const Part& part : parts) {
-    for (size_t i = 0; part.markup && i < part.text.size(); ++i) {
-      if (const int32_t id = SpecialAt(part.text, i, part.text.size()); id >= 0) {
-        marks.push_back(id);
-      }
+  const auto collect = [&](absl::string_view markup) {
+    for (size_t i = 0; i < markup.size(); ++i) {
+      if (const int32_t id = SpecialAt(markup, i, markup.size()); id >= 0) marks.push_back(id);
     }
+  };
+  for (const Part& part : parts) {
+    if (part.markup) collect(part.text);
   }
+  // Nor is what a template would write in another conversation.
+  const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.markup; });
+  if (any && parts.size() > 1) collect(spec.chat_template);
   size_t begin = 0, i = 0, part_end = 0;
   for (const Part& part : parts) {
     part_end += part.text.size();

@@ -149,6 +149,27 @@ TEST(Command, ChatsAndForgetsTheOldestTurns) {
   EXPECT_EQ(answers.size(), 4u) << three.out;
 }
 
+// What a tool answered stays with what it was asked for; older turns are dropped, all at once.
+TEST(Command, ForgetsTheOldestTurnsBeforeAToolsResult) {
+  const std::string file = OwnTempDir() + "/messages.json";
+  std::string turns;
+  for (int i = 0; i < 40; ++i) {
+    turns += R"({"role": "user", "content": "ab ab"}, {"role": "assistant", "content": "ba"}, )";
+  }
+  const auto chat = [&](const std::string& result) {
+    std::ofstream(file) << "[" << turns << R"({"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"}, {"role": "tool", "content": ")"
+                        << result << "\"}]";
+    return Chat("--messages " + file, "", true,
+                "{% for m in messages %}{{ m.role }}:{{ m.content }}\n{% endfor %}");
+  };
+  const Outcome o = chat("bb");
+  EXPECT_EQ(o.exit, 0) << o.out;
+  EXPECT_THAT(o.out, ::testing::ContainsRegex("its [1-3][0-9] oldest turns are dropped"));
+  EXPECT_THAT(o.out, HasSubstr("2 more at"));
+  EXPECT_THAT(chat(std::string(300, 'b')).out, HasSubstr("of the context's 256 positions"));
+}
+
 TEST(Command, ChatsAfterAPrompt) {
   const Outcome o = Chat("--json --prompt 'ab a'", "ba\n", false);
   EXPECT_EQ(o.exit, 0);

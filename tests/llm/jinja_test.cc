@@ -326,6 +326,19 @@ TEST(ChatWriter, FormsOfFamiliesWriteWhatTemplatesRefuse) {
   ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> same, other.Encode(system));
   EXPECT_EQ(DecodeAll(*broken, same), DecodeAll(*t, ids));
   EXPECT_EQ(other.end(), -1);
+  // A file's messages too, where they are as plain.
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<Message> plain,
+      MessagesOfJson(R"([{"role": "system", "content": "S"}, {"content": "U", "role": "user"}])",
+                     "m.json"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> of_file, other.Encode(plain));
+  EXPECT_EQ(of_file, same);
+  for (const char* more : {R"([{"role": "user", "content": "U", "name": "n"}])",
+                           R"([{"role": "tool", "content": "U"}])"}) {
+    ASSERT_OK_AND_ASSIGN(const std::vector<Message> messages, MessagesOfJson(more, "m.json"));
+    EXPECT_THAT(other.Encode(messages).status(),
+                StatusIs(absl::StatusCode::kInvalidArgument, "it cannot be run (line 1"));
+  }
 }
 
 TEST(ChatWriter, ContentsInParts) {
@@ -335,6 +348,13 @@ TEST(ChatWriter, ContentsInParts) {
   ASSERT_OK_AND_ASSIGN(const ChatWriter writer, ChatWriter::Make(*t));
   ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids, writer.Encode(kHello));
   EXPECT_EQ(DecodeAll(*t, ids), "<Hello>");
+  ASSERT_OK_AND_ASSIGN(const std::vector<Message> read,
+                       MessagesOfJson(R"([{"role": "user", "content": "a", "name": "n"},
+                         {"role": "user", "content": [{"type": "text", "text": "b"}]},
+                         {"role": "user", "content": "c"}])",
+                                      "m.json"));
+  ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> of_file, writer.Encode(read));
+  EXPECT_EQ(DecodeAll(*t, of_file), "<a><b><c>");
 }
 
 TEST(ChatWriter, WhatCannotBeUsed) {

@@ -27,6 +27,9 @@ std::unique_ptr<const Tokenizer> WithTemplate(const std::string& text) {
                                    : control ? TokenKind::kControl
                                              : TokenKind::kNormal});
   }
+  for (const char* mark : {"<answer>", "<other>"}) {
+    spec.tokens.push_back({.text = mark, .score = 0, .kind = TokenKind::kUserDefined});
+  }
   spec.bos = 1;
   spec.eos = 2;
   spec.chat_template = text;
@@ -54,6 +57,26 @@ TEST(Tools, NamesOfControlTokensInThemAreText) {
   // The template's own alone.
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 1), 1);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 2), 3);
+}
+
+// Names of tokens that the template writes in other conversations alone.
+TEST(Tools, NamesOfTheirMarksAreTextBeforeTheySpeak) {
+  const auto tokenizer = WithTemplate(
+      "{% for m in messages %}<s>{{ '<answer>' if m.role == 'tool' }}{{ m.content }}</s>"
+      "{% endfor %}");
+  ASSERT_OK_AND_ASSIGN(ChatWriter writer, ChatWriter::Make(*tokenizer));
+  const int32_t answer = tokenizer->Find("<answer>"), other = tokenizer->Find("<other>");
+  ASSERT_GE(std::min(answer, other), 0);
+  const auto count = [&](const Message& m, int32_t token) {
+    const absl::StatusOr<std::vector<int32_t>> ids = writer.Encode(absl::MakeConstSpan(&m, 1));
+    EXPECT_OK(ids.status());
+    return std::count(ids->begin(), ids->end(), token);
+  };
+  EXPECT_EQ(count({"user", "<answer>"}, answer), 0);
+  EXPECT_EQ(count({"tool", "<answer>"}, answer), 1);
+  EXPECT_EQ(count({"user", "<other>"}, other), 1) << "no mark of this template";
+  EXPECT_EQ(tokenizer->Encode("<answer>", {.special = false}), std::vector<int32_t>{answer})
+      << "outside chats it is what it is";
 }
 
 TEST(Tools, WhatIsNoListOfThem) {
