@@ -108,7 +108,7 @@ UOp TileAlong(const UOp& sink, const RangeSets& sets, const Contraction& c, cons
   const int64_t unroll = length <= 2 * lanes ? length / lanes : rows == 1 ? 2 : 1;
   if (RangeSets(out).Bit(along) == 0) return out;
   const std::vector<UOp> written_out = ShortLoops(c, along);
-  out = ShareFactors(TileReduced(out, along, unroll, lanes, target), written_out, tile_rows);
+  out = ShareFactors(TileMasking(out, along, unroll, lanes, target), written_out, tile_rows);
   for (const UOp& r : written_out) out = Tile(out, r, r.src(0).vmax(), 1);
   return out;
 }

@@ -48,10 +48,11 @@ constexpr int64_t kMostInterleaved = 8;
 
 // Bytes that one launch would move in whole vectors if the range became lanes, less those that it
 // would gather or scatter one by one. What turns in blocks counts little, but does no harm.
-double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
+double LaneScore(const UOp& range, const RangeSets& sets, const Target* vectors) {
   const RangeMask bit = sets.Bit(range);
   double score = 0;
   const bool searches = LookupsInTurn(sets.order(), range, sets) >= kLongSearch;
+  const int64_t most_shuffled = MostShuffled(vectors ? LanesFor(range, sets, *vectors) : 1);
   absl::flat_hash_set<const Node*> written;
   for (const UOp& u : sets.order()) {
     if (WritesElements(u)) written.insert(u.src(0).get());
@@ -62,7 +63,7 @@ double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
     const bool gated = u.size() == 3 && !DecidedByThresholds(u.src(2), range, sets);
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
     const bool is_written = written.contains(u.get());
-    const int64_t most = is_written ? 1 : kMostShuffled;
+    const int64_t most = is_written ? 1 : most_shuffled;
     const bool shuffled = s.linear && std::abs(s.factor) <= most && !(is_written && gated);
     const bool masked = s.linear && s.factor == 1;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
@@ -77,6 +78,8 @@ double LaneScore(const UOp& range, const RangeSets& sets, bool vectors) {
 }
 
 }  // namespace
+
+int64_t MostShuffled(int64_t lanes) { return std::clamp<int64_t>(lanes / 2, 4, 8); }
 
 int LookupsInTurn(absl::Span<const UOp> order, const UOp& range, const RangeSets& sets) {
   const RangeMask bit = sets.Bit(range);
@@ -260,7 +263,7 @@ bool FillsScratch(const RangeSets& sets, const UOp& range) {
 
 }  // namespace
 
-UOp BestLaneRange(const RangeSets& sets, bool vectors) {
+UOp BestLaneRange(const RangeSets& sets, const Target* vectors) {
   // A nest may stand inside loops that are not its own.
   RangeMask own = 0;
   for (const Op op : {Op::kStore, Op::kUpdate, Op::kReduce}) own |= sets.ClosedBy(op);
@@ -270,9 +273,12 @@ UOp BestLaneRange(const RangeSets& sets, bool vectors) {
     if (!(own & sets.Bit(r))) continue;
     const int64_t length = vectors ? LongestPiece(sets, r) : r.src(0).vmax();
     if (length < kFewestIterations || FillsScratch(sets, r)) continue;
-    // Of two alike, the one along which no lanes are left to be combined.
-    const double score =
-        LaneScore(r, sets, vectors) * (sets.ClosedBy(Op::kReduce) & sets.Bit(r) ? 0.99 : 1);
+    double score = LaneScore(r, sets, vectors);
+    if (sets.ClosedBy(Op::kReduce) & sets.Bit(r)) {
+      score *= 0.99;  // of two alike, the one along which no lanes are left to be combined
+      const int64_t lanes = vectors ? LanesFor(r, sets, *vectors) : 1;
+      if (2 * length < lanes) score *= static_cast<double>(length) / static_cast<double>(lanes);
+    }
     if (score > best_score) {
       best = r;
       best_score = score;

@@ -304,6 +304,9 @@ class Renderer {
       Line(absl::StrCat(gate, pointer, "[", offset, "] = ", value, ";"));
     } else if (IsTile(u.src(2).dtype())) {
       Line(absl::StrCat("rt_tile_store(", pointer, ", ", offset, ", ", value, ");"));
+    } else if (u.size() == 4 && u.src(3).dtype().lanes() > 1) {
+      Line(absl::StrCat("rt_store_where<", lanes, ">(", pointer, ", ", offset, ", ", value, ", ",
+                        Use(u.src(3)), ");"));
     } else {
       Line(absl::StrCat(gate, streamed ? "rt_stream<" : "rt_store<", lanes, ">(", pointer, ", ",
                         offset, ", ", value, ");"));

@@ -55,7 +55,7 @@ Division DivisionAlong(const RangeSets& sets, const UOp& range) {
 
 }  // namespace
 
-UOp SplitResidues(const UOp& sink) {
+UOp SplitResidues(const UOp& sink, const Target& target) {
   if (sink.size() != 1 || !sink.src(0).is(Op::kStore)) return UOp();
   UOp out = sink;
   std::vector<UOp> places;
@@ -93,7 +93,7 @@ UOp SplitResidues(const UOp& sink) {
     places.push_back(place);
   }
   if (places.empty()) return UOp();
-  const UOp best = BestLaneRange(RangeSets(out), /*vectors=*/true);
+  const UOp best = BestLaneRange(RangeSets(out), &target);
   if (!best) return UOp();
   const UOp between = InterleavesWith(best, RangeSets(out));
   for (const UOp& place : places) {

@@ -7,11 +7,12 @@
 // the former: each place reads vectors, and what they make is interleaved where it is stored.
 #pragma once
 
+#include "graph/target.h"
 #include "graph/uop.h"
 
 namespace tessera {
 
 // The kernel of one store with such loops in two, or nothing where it has none.
-UOp SplitResidues(const UOp& sink);
+UOp SplitResidues(const UOp& sink, const Target& target);
 
 }  // namespace tessera

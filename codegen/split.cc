@@ -341,19 +341,16 @@ UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lan
   return TileBy(sink, range, unroll, lanes, kLeastLanes, may ? Rest::kRepeat : Rest::kOnce);
 }
 
-namespace {
-
-constexpr int kMasksBytes = 64;   // vectors of which lanes of any size can be left out
-constexpr int kLeastMasked = 16;  // bytes of a vector that is loaded so
-
-// Whether lanes along a range can be left out of all that is read and reduced along it: what is
-// read lies few elements apart, and is of a size of which chips leave lanes out.
 bool MayMask(const RangeSets& sets, const UOp& range, int64_t lanes, const Target& target) {
+  constexpr int kMasksBytes = 64;   // vectors of which lanes of any size can be left out
+  constexpr int kLeastMasked = 16;  // bytes of a vector that is loaded so
   if (range.arg<RangeArg>().kind != RangeKind::kLoop || lanes < kLeastLanes) return false;
   const RangeMask bit = sets.Bit(range);
   return std::all_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
     if (sets.Closed(u) & bit) {
-      return u.is(Op::kReduce) && u.size() == 1 + static_cast<int>(ClosedRanges(u).size());
+      const auto values = u.size() - ClosedRanges(u).size();
+      if (u.is(Op::kStore)) return StepOf(u.src(0).src(1), range, sets).factor == 1;
+      return u.is(Op::kReduce) && values == 1;
     }
     if (!(sets.Free(u) & bit)) return true;
     if (u.is(Op::kStage) || u.is(Op::kReduce)) return false;
@@ -361,14 +358,12 @@ bool MayMask(const RangeSets& sets, const UOp& range, int64_t lanes, const Targe
     const Step s = StepOf(u.src(1), range, sets);
     const int bytes = u.dtype().bytes();
     return u.src(0).is(Op::kParam) && s.linear && s.factor != 0 &&
-           std::abs(s.factor) <= kMostShuffled && lanes * bytes >= kLeastMasked &&
+           std::abs(s.factor) <= MostShuffled(lanes) && lanes * bytes >= kLeastMasked &&
            (bytes >= 4 || target.vector_bytes >= kMasksBytes);
   });
 }
 
-}  // namespace
-
-UOp TileReduced(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes,
+UOp TileMasking(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes,
                 const Target& target) {
   const bool may = MayMask(RangeSets(sink), range, lanes, target);
   return TileBy(sink, range, unroll, lanes, kLeastLanes, may ? Rest::kMask : Rest::kOnce);

@@ -153,6 +153,9 @@ UOp StageRecomputed(const UOp& sink, const Target& target) {
       if (!IsElementwise(u.op()) || !HasProperty(u.op(), kExpensive)) continue;
       const RangeMask inner = sets.Free(u) & reduced;
       if (inner == 0 || sets.Iterations(inner) > target.l1_bytes / u.dtype().bytes()) continue;
+      // All of a short row is in one vector, and is what it was wherever it is met again.
+      const int64_t bytes = sets.Iterations(inner) * u.dtype().bytes();
+      if (Count(inner) == 1 && bytes <= target.vector_bytes) continue;
       const std::vector<UOp> loops = LoopsOver(u, inner, sets);
       if (loops.size() < 2) continue;
       std::vector<UOp> over;  // all of `inner`, as one of the loops nests them

@@ -230,7 +230,9 @@ class Vectoriser {
         if (s.dtype().bytes() != 1 || s.size() != 2) return false;
         if (RunLength(LaneOffsets(s.src(1), range_)) > 1) return false;
         int64_t stride;
-        if (LaneStride(s.src(1), range_, stride) && std::abs(stride) <= kMostShuffled) return false;
+        if (LaneStride(s.src(1), range_, stride) && std::abs(stride) <= MostShuffled(lanes_)) {
+          return false;
+        }
         continue;
       }
       if (!s.is(Op::kOr) && !s.is(Op::kShl) && !s.is(Op::kCast)) return false;
@@ -293,7 +295,7 @@ class Vectoriser {
       if (gated) srcs.push_back(done_.At(u.src(2).get()));  // one for all lanes, or one each
       return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
     }
-    if (linear && shuffles_ && std::abs(stride) <= kMostShuffled && stride != 0) {
+    if (linear && shuffles_ && std::abs(stride) <= MostShuffled(lanes_) && stride != 0) {
       return Shuffled(u, stride);
     }
     if (shuffles_ && !(gated && (sets_.Free(u.src(2)) & bit_))) {
@@ -469,6 +471,13 @@ class Vectoriser {
       return UOp::Make(Op::kIndex, srcs);
     };
     const bool one_gate = index.size() < 3 || !(sets_.Free(index.src(2)) & bit_);
+    const bool masks = !one_gate && shuffles_ && index.src(0).is(Op::kParam);
+    if (masks && LaneStride(index.src(1), range_, stride) && stride == 1) {
+      emit(UOp::Make(Op::kIndex, {done_.At(index.src(0).get()), AtLane(index.src(1), range_, 0),
+                                  Splat(done_.At(index.src(2).get()))}),
+           value);
+      return;
+    }
     if (one_gate && LaneStride(index.src(1), range_, stride) && stride == 1) {
       emit(at_lane(0), value);
       return;

@@ -158,6 +158,44 @@ RT_FN rt_vec<T, N> rt_load_where(const T* p, rt_i64 offset, rt_vec<rt_bool, N> m
   return r;
 }
 
+template <int N, class T>  // where the mask is 0 memory is not touched
+RT_FN void rt_store_where(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v, rt_vec<rt_bool, N> mask) {
+  typedef rt_vec<typename rt_int_<sizeof(T)>::type, N> Ints;
+  typedef rt_vec<rt_bool, N> Bytes;
+  T* at = p + offset;
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+  constexpr int size = sizeof(T);
+  if constexpr (size == 8 && N == 8)
+    return __builtin_ia32_storedqudi512_mask((rt_i64*)at, (Ints)v, rt_bits_<N>(mask));
+  if constexpr (size == 4 && N == 16)
+    return __builtin_ia32_storedqusi512_mask((int*)at, (Ints)v, rt_bits_<N>(mask));
+  if constexpr (size == 2 && N == 8)
+    return __builtin_ia32_storedquhi128_mask((Ints*)at, (Ints)v, rt_bits_<N>(mask));
+  if constexpr (size == 2 && N == 16)
+    return __builtin_ia32_storedquhi256_mask((Ints*)at, (Ints)v, rt_bits_<N>(mask));
+  if constexpr (size == 2 && N == 32)
+    return __builtin_ia32_storedquhi512_mask((Ints*)at, (Ints)v, rt_bits_<N>(mask));
+  if constexpr (size == 1 && N == 16)
+    return __builtin_ia32_storedquqi128_mask((Bytes*)at, (Bytes)v, rt_bits_<N>(mask));
+  if constexpr (size == 1 && N == 32)
+    return __builtin_ia32_storedquqi256_mask((Bytes*)at, (Bytes)v, rt_bits_<N>(mask));
+  if constexpr (size == 1 && N == 64)
+    return __builtin_ia32_storedquqi512_mask((Bytes*)at, (Bytes)v, rt_bits_<N>(mask));
+#endif
+#if defined(__AVX2__)
+  const Ints lanes = -__builtin_convertvector(mask, Ints);
+  if constexpr (sizeof(T) == 4 && N == 4)
+    return __builtin_ia32_maskstored((Ints*)at, lanes, (Ints)v);
+  if constexpr (sizeof(T) == 4 && N == 8)
+    return __builtin_ia32_maskstored256((Ints*)at, lanes, (Ints)v);
+  if constexpr (sizeof(T) == 8 && N == 4)
+    return __builtin_ia32_maskstoreq256((Ints*)at, lanes, (Ints)v);
+#endif
+  for (int i = 0; i < N; ++i) {
+    if (mask[i]) at[i] = v[i];
+  }
+}
+
 template <int N,
           class T>  // v is of T; spelled so that a sum of f16, not quite that in Clang 14, fits
 RT_FN void rt_store(T* p, rt_i64 offset, rt_vec<rt_elem_<T>, N> v) {

@@ -404,9 +404,9 @@ TEST(Prelude, StreamedStoresAtAnyAlignment) {
   }
 }
 
-// Loads of which each lane has a gate, of every width: 0 where it is closed, and what lies there is
-// not touched, as on a page that is not ours.
-TEST(Prelude, MaskedLoadsTouchNothingElse) {
+// Loads and stores of which each lane has a gate, of every width: loads give 0 where it is closed,
+// and what lies there is not touched, as on a page that is not ours.
+TEST(Prelude, WhatIsMaskedTouchesNothingElse) {
   const int64_t page = sysconf(_SC_PAGESIZE);
   void* memory =
       mmap(nullptr, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -423,22 +423,29 @@ TEST(Prelude, MaskedLoadsTouchNothingElse) {
             "RT_KERNEL(test) {\n  const rt_vec<rt_bool, ", lanes, "> m = rt_load<rt_bool, ", lanes,
             ">((const rt_bool*)rt_buffers[1], 0);\n  rt_store<", lanes, ">((", type,
             "*)rt_buffers[2], 0, rt_load_where<", of, ">((const ", type,
-            "*)rt_buffers[0], rt_vars[0], m));\n}\n");
+            "*)rt_buffers[0], rt_vars[0], m));\n  rt_store_where<", lanes, ">((", type,
+            "*)rt_buffers[0], rt_vars[0], rt_load<", of, ">((const ", type,
+            "*)rt_buffers[3], 0), m);\n}\n");
         auto kernel =
             GetKernel(absl::StrCat(PreludeFor(body), body), "test", TargetOf({lanes, avx2}));
         ASSERT_OK(kernel);
         // From before the page, from within it, over its end, and nothing at all from far away.
         const int64_t over = page / t.bytes() - lanes / 2;
         for (const int64_t first : {int64_t{-lanes / 2}, int64_t{3}, over, int64_t{1} << 40}) {
-          char mask[64], out[64 * 8], want[64 * 8] = {};
+          char mask[64], out[64 * 8], want[64 * 8] = {}, in[64 * 8];
+          std::vector<char> after(own, own + page);
+          for (int64_t i = 0; i < 64 * 8; ++i) in[i] = static_cast<char>(i % 239 + 9);
           for (int64_t l = 0; l < lanes; ++l) {
             const int64_t at = (first + l) * t.bytes();
             mask[l] = at >= 0 && at < page && l % 5 != 2;
-            if (mask[l]) std::memcpy(want + l * t.bytes(), own + at, t.bytes());
+            if (!mask[l]) continue;
+            std::memcpy(want + l * t.bytes(), own + at, t.bytes());
+            std::memcpy(after.data() + at, in + l * t.bytes(), t.bytes());
           }
-          void* buffers[3] = {own, mask, out};
+          void* buffers[4] = {own, mask, out, in};
           (*kernel)->fn(buffers, &first, nullptr, 0, 1);
           EXPECT_EQ(std::memcmp(out, want, lanes * t.bytes()), 0) << of << " at " << first;
+          EXPECT_EQ(std::memcmp(own, after.data(), page), 0) << of << " at " << first;
         }
       }
     }
