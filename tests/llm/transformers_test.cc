@@ -423,7 +423,7 @@ TEST_P(Transformers, GivesTheseLogits) {
 }
 
 // As a prompt in a step of 16 and then one by one.
-TEST_P(Transformers, GivesThemTokenByToken) {
+TEST_P(Transformers, GivesThemTokenByTokenSlow) {
   ASSERT_OK_AND_ASSIGN(const Model model, Load());
   SessionOptions options;
   options.context = 64;
@@ -456,20 +456,20 @@ TEST_P(Transformers, GivesThemFromGguf) {
   ExpectGolden(model);
 }
 
-TEST_P(Transformers, GivesThemOnAnotherPlace) {
+TEST_P(Transformers, GivesThemOnAnotherPlaceSlow) {
   ASSERT_OK_AND_ASSIGN(Model model, Load());
   ASSERT_OK(Distribute(&model, {Cpu(1)}));
   ExpectGolden(model);
 }
 
 // Whose kernels are others, those by experts among them.
-TEST_P(Transformers, GivesThemOnASimulatedGpu) {
+TEST_P(Transformers, GivesThemOnASimulatedGpuSlow) {
   ASSERT_OK_AND_ASSIGN(Model model, Load());
   ASSERT_OK(Distribute(&model, {Place("SIM", 0)}));
   ExpectGolden(model);
 }
 
-TEST_P(Transformers, GivesThemOverThreePlaces) {
+TEST_P(Transformers, GivesThemOverThreePlacesSlow) {
   ASSERT_OK_AND_ASSIGN(Model model, Load());
   ASSERT_OK(Distribute(&model, {Cpu(0), Cpu(1), Cpu(2)}));
   ExpectGolden(model);

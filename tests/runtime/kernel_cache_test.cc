@@ -145,6 +145,7 @@ TEST_F(KernelCacheTest, FlagsChooseTheFolder) {
 
 // A path through a file can never be made, whoever asks (root ignores permission bits).
 TEST_F(KernelCacheTest, FolderThatCannotBeMade) {
+  SetFlagForTest quiet(Flag::kDebug, "0"), unnamed(Flag::kCacheDir, "");  // that is told only once
   WriteAll(root_ + "/file", "");
   const KernelCache cache(root_ + "/file/kernels");
   EXPECT_THAT(cache.Store("key", "object"), StatusIs(absl::StatusCode::kUnavailable, "file"));
