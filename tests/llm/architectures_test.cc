@@ -1,6 +1,5 @@
 // Logits of every architecture at small random size, against plain loops in float64.
 #include <cmath>
-#include <fstream>
 
 #include "absl/strings/str_replace.h"
 #include "examples/llm/session.h"
@@ -323,9 +322,7 @@ TEST(Architectures, OtherKeysOfConfigJson) {
 // Files from before rope.scaling.type say how far positions are stretched by another key.
 TEST(Architectures, RopeScalingOfOldFiles) {
   const auto divisors = [](SmallGguf file) {
-    const std::string path = OwnTempDir() + "/old.gguf";
-    std::ofstream(path) << file.Bytes();
-    const absl::StatusOr<Gguf> gguf = OpenGguf(path);
+    const absl::StatusOr<Gguf> gguf = OpenGguf(file.Write());
     EXPECT_OK(gguf);
     const absl::StatusOr<ModelConfig> c = ConfigFromGguf(gguf->metadata);
     EXPECT_OK(c);
@@ -440,9 +437,7 @@ TEST(Architectures, YarnIsThatOfTransformers) {
   file.Set("llama.rope.scaling.factor", 8.0f);
   file.Set("llama.rope.scaling.original_context_length", 64u);
   file.Set("llama.rope.scaling.yarn_beta_fast", 4.0f);
-  const std::string path = OwnTempDir() + "/yarn.gguf";
-  std::ofstream(path) << file.Bytes();
-  ASSERT_OK_AND_ASSIGN(const Gguf gguf, OpenGguf(path));
+  ASSERT_OK_AND_ASSIGN(const Gguf gguf, OpenGguf(file.Write()));
   ASSERT_OK_AND_ASSIGN(const ModelConfig g, ConfigFromGguf(gguf.metadata));
   expect(g, 1 + 0.1 * std::log(8.0));
 

@@ -2,12 +2,15 @@
 #include "tests/llm/small_files.h"
 
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "examples/llm/model.h"
 #include "examples/llm/tokenizer.h"
+#include "tests/testing.h"
 
 namespace tessera::llm {
 namespace {
@@ -27,6 +30,12 @@ std::vector<std::string> SmallTokens() {
                            "\xE2\x96\x81"
                            "ab"})
     out.push_back(word);
+  return out;
+}
+
+std::vector<int32_t> SomeTokens(int count, int seed) {
+  std::vector<int32_t> out;
+  for (int i = 0; i < count; ++i) out.push_back(3 + (i * 7 + seed * 31) % 200);
   return out;
 }
 
@@ -122,6 +131,20 @@ std::string SmallGguf::Bytes() const {
     });
   }
   return w.Bytes();
+}
+
+std::string SmallGguf::Write() const {
+  static int files = 0;
+  const std::string path = absl::StrCat(OwnTempDir(), "/small", files++, ".gguf");
+  std::ofstream(path, std::ios::binary) << Bytes();
+  return path;
+}
+
+void ExpectRefused(const SmallGguf& file, const std::string& part) {
+  const std::string path = file.Write();
+  const absl::Status status = LoadModel(path).status();
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, part));
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kDataLoss, path));
 }
 
 std::string U32(uint32_t v) { return Raw(v); }

@@ -40,8 +40,12 @@ struct SmallGguf {
     return *this;
   }
   std::string Bytes() const;
+  std::string Write() const;  // to a file of its own, of which it gives the path
   bool random = false;
 };
+
+// Loading it is refused, in a message with this part and the file's name.
+void ExpectRefused(const SmallGguf& file, const std::string& part);
 
 // Where the halves of a block of the format lie.
 std::vector<int> HalvesOf(WeightFormat format);
@@ -50,6 +54,8 @@ void FillRandomly(WeightFormat format, char* to, int64_t size);
 
 // Vocabulary of the tiny models: <unk>, <s>, </s>, 256 byte tokens, and a few words.
 std::vector<std::string> SmallTokens();
+// So many of its tokens, none of them special, others for another seed.
+std::vector<int32_t> SomeTokens(int count, int seed = 0);
 
 // A file of metadata alone, by hand: header and entries as given.
 std::string RawGguf(uint32_t version, uint64_t tensors, uint64_t values, const std::string& rest);
