@@ -8,9 +8,9 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "codegen/byte_dots.h"
+#include "codegen/lane_loads.h"
 #include "codegen/lane_values.h"
 #include "codegen/lanes.h"
-#include "graph/fault.h"
 #include "graph/kernel_form.h"
 #include "graph/node_map.h"
 #include "graph/panel.h"
@@ -21,10 +21,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLeastRun = 4;       // lanes that are worth a vector of their own
-constexpr int kLeastSearch = 2;        // lookups that one waits for
-constexpr int64_t kFarOutside = 1024;  // elements from an operand, about a page
-
 class Vectoriser {
  public:
   Vectoriser(const UOp& sink, const UOp& range, bool shuffles)
@@ -32,7 +28,8 @@ class Vectoriser {
         bit_(sets_.Bit(range)),
         range_(range),
         lanes_(range.src(0).vmax()),
-        shuffles_(shuffles) {}
+        shuffles_(shuffles),
+        loads_(sets_, range, shuffles, done_) {}
 
   UOp Run(const UOp& sink) {
     FindDots();
@@ -50,7 +47,7 @@ class Vectoriser {
             u.get(), UOp::Make(Op::kRamp, kInt64.WithLanes(Lanes()), {UOp::Index(0)}, int64_t{1}));
       } else if (sets_.Free(u) & bit_) {
         done_.TryEmplace(u.get(), in_runs_.contains(u.get()) ? InFewLanes(u, in_runs_.at(u.get()))
-                                  : u.is(Op::kIndex)         ? Load(u)
+                                  : u.is(Op::kIndex)         ? loads_.Of(u)
                                   : u.is(Op::kPart)          ? Parts(u)
                                   : AssemblesBytes(u)        ? Assembled(u)
                                                              : Vector(u));
@@ -285,154 +282,6 @@ class Vectoriser {
     return UOp::Make(Op::kLanes, u.dtype().WithLanes(Lanes()), parts);
   }
 
-  UOp Load(const UOp& u) {
-    const bool gated = u.size() == 3;
-    int64_t stride;
-    const bool linear = LaneStride(u.src(1), range_, stride);
-    if (linear && FaultPlanted(Fault::kLanesNotAdjacent)) stride = 1;
-    if (linear && stride == 1) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), Within(u, AtLane(u.src(1), range_, 0))};
-      if (gated) srcs.push_back(done_.At(u.src(2).get()));  // one for all lanes, or one each
-      return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
-    }
-    if (linear && shuffles_ && std::abs(stride) <= MostShuffled(lanes_) && stride != 0) {
-      return Shuffled(u, stride);
-    }
-    if (shuffles_ && !(gated && (sets_.Free(u.src(2)) & bit_))) {
-      if (const UOp runs = InRuns(u)) return runs;
-    }
-    std::vector<UOp> parts;
-    const std::vector<UOp> places = SearchedPlaces(u);
-    for (int64_t l = 0; l < lanes_; ++l) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), places[l]};
-      if (gated) srcs.push_back(AtLane(u.src(2), range_, l));
-      parts.push_back(UOp::Make(Op::kIndex, srcs));
-    }
-    return OfScalars(parts);
-  }
-
-  // Where the lanes of a load lie. What was found by one lookup after another is in vectors
-  // already, and would be looked up again for each lane by itself.
-  std::vector<UOp> SearchedPlaces(const UOp& u) {
-    const UOp& place = done_.At(u.src(1).get());
-    const bool in_vectors = place.dtype().lanes() == Lanes();
-    if (!in_vectors || LookupsInTurn(TopoSort({&u.src(1), 1}), range_, sets_) < kLeastSearch) {
-      return AtLanes(u.src(1), range_);
-    }
-    std::vector<UOp> out;
-    for (int64_t l = 0; l < lanes_; ++l) {
-      out.push_back(UOp::Make(Op::kLane, u.src(1).dtype(), {place}, l));
-    }
-    return out;
-  }
-
-  // Where a vector of which each lane has a gate lies: at the beginning, where what gates all lanes
-  // alike is closed, if else it could lie far outside. (Memory that is not mapped takes hundreds of
-  // cycles to be left alone: padding of every axis took 26 times as long.)
-  UOp Within(const UOp& u, const UOp& at) const {
-    if (u.size() != 3 || !(sets_.Free(u.src(2)) & bit_) || !u.src(0).is(Op::kParam)) return at;
-    const Extent n = Shape(u.src(0).arg<ParamArg>().shape).Elements();
-    if (at.vmin() >= -kFarOutside && n.is_int() && at.vmax() <= n.value() + kFarOutside) return at;
-    UOp alike;
-    std::vector<UOp> stack = {UOp(u.src(2))};
-    while (!stack.empty()) {
-      const UOp gate = stack.back();
-      stack.pop_back();
-      if (gate.is(Op::kAnd)) {
-        stack.insert(stack.end(), gate.srcs().begin(), gate.srcs().end());
-      } else if (!(sets_.Free(gate) & bit_)) {
-        const UOp& term = done_.At(gate.get());
-        alike = alike ? UOp::Make(Op::kAnd, {alike, term}) : term;
-      }
-    }
-    return alike ? UOp::Make(Op::kWhere, {alike, at, UOp::Index(0)}) : at;
-  }
-
-  // Lanes in runs of neighbours: a vector of each run.
-  UOp InRuns(const UOp& u) {
-    const std::vector<int64_t> offsets = LaneOffsets(u.src(1), range_);
-    const bool by_rows = offsets.empty();  // where each row is depends on what is read elsewhere
-    const std::vector<UOp> places = by_rows ? AtLanes(u.src(1), range_) : std::vector<UOp>();
-    const int64_t run = by_rows ? RunOfNeighbours(places) : RunLength(offsets);
-    if (run < kLeastRun) return Repeated(u, offsets);
-    const UOp first = AtLane(u.src(1), range_, 0);
-    std::vector<UOp> parts;
-    for (int64_t l = 0; l < lanes_; l += run) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()),
-                               by_rows ? places[l] : Ahead(first, offsets[l])};
-      if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
-      const DType dtype = u.dtype().WithLanes(static_cast<int>(run));
-      parts.push_back(UOp::Make(Op::kLoad, dtype, srcs, int64_t{0}));
-    }
-    return Joined(parts);
-  }
-
-  // Lanes in runs that read the same, of which some are neighbours: each of them once.
-  UOp Repeated(const UOp& u, const std::vector<int64_t>& offsets) {
-    const int64_t n = static_cast<int64_t>(offsets.size());
-    int64_t run = 1;
-    while (run < n && offsets[run] == 0) ++run;
-    if (run == 1 || n == 0 || n % run != 0 || n / run < 2) return UOp();
-    std::vector<int64_t> each;
-    Ints from;
-    for (int64_t l = 0; l < n; ++l) {
-      if (l % run == 0) each.push_back(offsets[l]);
-      if (offsets[l] != each.back()) return UOp();
-      from.push_back(l / run);
-    }
-    const int64_t neighbours = RunLength(each);
-    if (neighbours == 1) return UOp();
-    const UOp first = AtLane(u.src(1), range_, 0);
-    std::vector<UOp> parts;
-    for (int64_t l = 0; l < n; l += run * neighbours) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), Ahead(first, offsets[l])};
-      if (u.size() == 3) srcs.push_back(done_.At(u.src(2).get()));
-      const DType few = u.dtype().WithLanes(static_cast<int>(neighbours));
-      parts.push_back(UOp::Make(Op::kLoad, few, srcs, int64_t{0}));
-    }
-    const UOp loaded = Joined(parts);
-    if (!loaded) return UOp();
-    return UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {loaded, loaded}, from);
-  }
-
-  // Lanes that lie a few elements apart, or backward: the vectors from the first of them on and up
-  // to the last, of which they are taken. Nothing beyond them is read; where each lane has a gate
-  // of its own, nothing but what gates let through.
-  UOp Shuffled(const UOp& u, int64_t stride) {
-    const int64_t step = std::abs(stride);
-    const UOp low = AtLane(u.src(1), range_, stride > 0 ? 0 : lanes_ - 1);
-    const UOp gate = u.size() == 3 ? UOp(done_.At(u.src(2).get())) : UOp();
-    const int64_t reach = (lanes_ - 1) * step + 1, vectors = (reach + lanes_ - 1) / lanes_;
-    const auto begin_of = [&](int64_t v) { return std::min(v * lanes_, reach - lanes_); };
-    const auto place = [&](int64_t l) { return (stride > 0 ? l : lanes_ - 1 - l) * step; };
-    const auto vector = [&](int64_t begin) {
-      std::vector<UOp> srcs = {done_.At(u.src(0).get()), Ahead(low, begin)};
-      if (gate && gate.dtype().lanes() > 1) {
-        Ints lane(lanes_, lanes_);  // of each element, or none
-        for (int64_t l = 0; l < lanes_; ++l) {
-          const int64_t i = place(l) - begin;
-          if (i >= 0 && i < lanes_) lane[i] = l;
-        }
-        const UOp none = Splat(UOp::Const(kBool, tessera::Scalar()));
-        srcs.push_back(UOp::Make(Op::kShuffle, gate.dtype(), {gate, none}, lane));
-      } else if (gate) {
-        srcs.push_back(gate);
-      }
-      return UOp::Make(Op::kLoad, u.dtype().WithLanes(Lanes()), srcs, int64_t{0});
-    };
-    UOp out = vector(0);
-    for (int64_t v = 1; v < std::max<int64_t>(2, vectors); ++v) {
-      const UOp next = vectors == 1 ? out : vector(begin_of(v));
-      Ints from;
-      for (int64_t l = 0; l < lanes_; ++l) {
-        const int64_t at = place(l), in = std::min(at / lanes_, vectors - 1);
-        from.push_back(in == v ? lanes_ + at - begin_of(v) : in == 0 && v == 1 ? at : l);
-      }
-      out = UOp::Make(Op::kShuffle, u.dtype().WithLanes(Lanes()), {out, next}, from);
-    }
-    return out;
-  }
-
   // A reduction over the lanes: lane by lane over its other ranges, then the lanes.
   UOp Fold(const UOp& u) {
     CHECK(u.is(Op::kReduce), "only reductions and stores run over lanes");
@@ -509,6 +358,7 @@ class Vectoriser {
   absl::flat_hash_set<const Node*> dots_, inside_dots_;
   absl::flat_hash_map<const Node*, int64_t> in_runs_;  // and how long these are
   NodeMap<UOp> done_;
+  const LaneLoads loads_;
   absl::flat_hash_map<UOp, std::vector<UOp>> stores_;  // what each has become
 };
 
