@@ -1,7 +1,8 @@
 // Loops over values that lie between one another: vectors, whatever is left of them.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
-#include <cstdlib>
+#include <algorithm>
+#include <random>
 #include <vector>
 
 #include "graph/grad.h"
@@ -11,6 +12,11 @@
 
 namespace tessera {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 Target WideChip() {
   Target t = SmallChip();
@@ -35,29 +41,50 @@ Tensor Drawn(const Dims& shape, DType dtype, uint32_t seed) {
   return Tensor::From(numbers, shape).Cast(dtype).Realize();
 }
 
+// The lanes of each load, or of each store, of a program.
+std::vector<int> LanesOf(const UOp& program, Op op) {
+  std::vector<int> out;
+  for (const UOp& s : program.srcs()) {
+    const bool of_buffer = s.is(op) && s.size() > 1;  // and no variable
+    if (of_buffer) out.push_back((op == Op::kPut ? s.src(2) : s).dtype().lanes());
+  }
+  return out;
+}
+
+int64_t WholeVectors(const UOp& program, Op op) {
+  const std::vector<int> lanes = LanesOf(program, op);
+  return std::count(lanes.begin(), lanes.end(), 16);
+}
+
 TEST(Residues, WhatLiesBetweenIsStoredAsVectors) {
   for (const int64_t count : {2, 3, 5}) {
     std::vector<Tensor> values;
     for (int64_t i = 0; i < count; ++i) values.push_back(Tensor::Empty({8, 64}));
     const UOp program = ProgramOf(Between(values, 0, 1), WideChip());
-    int64_t vectors = 0;
-    for (const UOp& s : program.srcs()) {
-      if (s.is(Op::kPut)) vectors += s.src(2).dtype().lanes() == 16;
-    }
+    const int64_t vectors = WholeVectors(program, Op::kPut);
     EXPECT_EQ(vectors % count, 0);
     EXPECT_GE(vectors, count);
   }
 }
 
+// What is repeated often has lanes along its repetitions.
+TEST(Residues, ManyPlacesAreLanes) {
+  for (const int64_t by : {16, 64}) {
+    const Tensor repeated = Tensor::Empty({8, 64}).RepeatInterleave(by, 1).Pad({{0, 0}, {1, 2}});
+    EXPECT_EQ(WholeVectors(ProgramOf(repeated * 2, WideChip()), Op::kPut), by / 16);
+  }
+}
+
 TEST(Residues, Values) {
+  std::mt19937 random(1);
   for (const DType dtype : {kFloat32, kFloat64, kBFloat16, kInt8}) {
-    for (const int64_t count : {2, 3, 4, 7}) {
+    for (const int64_t count : {2, 3, 4, 7, 9, 33}) {
       std::vector<Tensor> values;
-      const int64_t n = 9 + std::rand() % 40;
+      const int64_t n = 9 + random() % 40;
       for (int64_t i = 0; i < count; ++i) {
-        values.push_back(Drawn({3, n}, kFloat32, std::rand()).Clip(-4, 4).Cast(dtype));
+        values.push_back(Drawn({3, n}, kFloat32, random()).Clip(-4, 4).Cast(dtype));
       }
-      const int64_t before = std::rand() % count, after = std::rand() % (2 * count);
+      const int64_t before = random() % count, after = random() % (2 * count);
       EXPECT_REFERENCE(Between(values, 0, 0), Between(values, before, after));
     }
   }
@@ -65,7 +92,7 @@ TEST(Residues, Values) {
 
 // Rows and columns of images that strides took apart, with a border of their own each.
 TEST(Residues, OfTwoAxes) {
-  for (const int64_t by : {2, 3}) {
+  for (const int64_t by : {2, 3, 20}) {
     const Tensor x = Drawn({2, 3, 7, 13}, kFloat32, by);
     const auto repeated = [&](int axis) {
       return x.RepeatInterleave(by, axis).Pad({{0, 0}, {0, 0}, {1, 2}, {3, 1}});
@@ -77,16 +104,17 @@ TEST(Residues, OfTwoAxes) {
 
 // Each place reads what it reduces as well.
 TEST(Residues, OfWhatIsReducedOverThePlaces) {
-  for (const int64_t by : {2, 3, 4}) {
+  for (const int64_t by : {2, 3, 4, 17}) {
     const Tensor x = Drawn({5, 33, by}, kFloat32, 7);
     EXPECT_REFERENCE((x - x.Sum({2}, true)).Flatten(1, 2), (x * x.Max({2}, true)).Flatten(1, 2));
   }
 }
 
 TEST(Strided, ElementsAFewApart) {
+  std::mt19937 random(2);
   for (const DType dtype : {kFloat32, kFloat64, kBFloat16, kInt8, kInt32}) {
-    const int64_t n = 97 + std::rand() % 30;
-    const Tensor x = Drawn({4, n}, kFloat32, std::rand()).Clip(-4, 4).Cast(dtype);
+    const int64_t n = 97 + random() % 30;
+    const Tensor x = Drawn({4, n}, kFloat32, random()).Clip(-4, 4).Cast(dtype);
     for (const int64_t by : {2, 3, 4, 5}) {
       const Tensor every = x.SliceAxis(1, Slice{by - 1, n, by});
       EXPECT_REFERENCE(every + every, every.Flip({1}) + every,
@@ -99,32 +127,25 @@ TEST(Strided, AreLoadedAsVectors) {
   for (const int64_t by : {3, 4}) {
     const Tensor x = Tensor::Empty({8, 64 * by});
     const UOp program = ProgramOf(x.SliceAxis(1, Slice{0, 64 * by, by}).Exp(), WideChip());
-    for (const UOp& s : program.srcs()) {
-      if (s.is(Op::kLoad) && s.size() > 1) {
-        EXPECT_EQ(s.dtype().lanes(), 16);
-      }
-    }
+    EXPECT_THAT(LanesOf(program, Op::kLoad), AllOf(Not(IsEmpty()), Each(16)));
   }
 }
 
 // Of rows of a few vectors what is left is one more, of which the lanes beyond are masked.
 TEST(Masked, ReductionsOfShortRowsHaveNoSingleElements) {
   const UOp program = ProgramOf(Tensor::Empty({512, 31}).Square().Sum({1}), WideChip());
-  for (const UOp& s : program.srcs()) {
-    if (s.is(Op::kLoad) && s.size() > 1) {
-      EXPECT_EQ(s.dtype().lanes(), 16);
-    }
-  }
+  EXPECT_THAT(LanesOf(program, Op::kLoad), AllOf(Not(IsEmpty()), Each(16)));
 }
 
 TEST(Masked, Values) {
+  std::mt19937 random(3);
   for (const DType dtype : {kFloat32, kFloat64, kBFloat16, kFloat16, kInt32, kInt8}) {
     for (const int64_t n : {9, 15, 18, 31, 47}) {
-      const Tensor x = Drawn({37, n}, kFloat32, std::rand()).Clip(-4, 4).Cast(dtype),
-                   w = Drawn({n}, kFloat32, std::rand()).Clip(0.5, 2).Cast(dtype);
+      const Tensor x = Drawn({37, n}, kFloat32, random()).Clip(-4, 4).Cast(dtype),
+                   w = Drawn({n}, kFloat32, random()).Clip(0.5, 2).Cast(dtype);
       EXPECT_REFERENCE(x.Sum({1}), x.Max({1}), x.Min({1}), (x * w).Sum({1}), (x + w).Max({1}));
       if (!dtype.IsFloat()) continue;
-      const Tensor y = Drawn({37, n}, dtype, std::rand());
+      const Tensor y = Drawn({37, n}, dtype, random());
       EXPECT_REFERENCE(y.Sum({1}), y.Max({1}), (y.Abs() + 1).Prod({1}), (1 / w + y).Sum({1}),
                        y.Square().Pad({{0, 0}, {2, 1}}).Sum({1}));
     }
