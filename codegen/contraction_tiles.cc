@@ -31,12 +31,15 @@ constexpr int64_t kCopiesOfShort = 8;
 constexpr int kOpsToStage = 3;          // cheaper to keep than to compute for each tile of rows
 constexpr int64_t kRowsToFlatten = 16;  // that pay for laying out the columns in a row
 constexpr int64_t kLongSum = 512;       // against which it is little to store lanes apart
-constexpr int64_t kFewSteps = 64;       // too few for lanes of their own
-constexpr int64_t kShortSum = 32;       // against which it is much to store its result
-constexpr int64_t kSumsAtOnce = 8;      // that keep a chip's units busy
-constexpr int64_t kVectorsOfFew = 4;    // of a row of columns that are under way together
-constexpr int64_t kRowsOfFew = 4;       // of them
-constexpr int64_t kColumnsToTurn = 8;   // for which it pays to pack what lies along the sum
+// Steps that may be worth that, and reading lanes apart as well.
+constexpr int64_t kStepsOfApart = 16, kStepsOfFar = 64;
+constexpr int64_t kCrowded = 4 << 10;  // bytes apart, of which a core's first cache has few places
+constexpr int64_t kFewSteps = 64;      // too few for lanes of their own
+constexpr int64_t kShortSum = 32;      // against which it is much to store its result
+constexpr int64_t kSumsAtOnce = 8;     // that keep a chip's units busy
+constexpr int64_t kVectorsOfFew = 4;   // of a row of columns that are under way together
+constexpr int64_t kRowsOfFew = 4;      // of them
+constexpr int64_t kColumnsToTurn = 8;  // for which it pays to pack what lies along the sum
 
 // Lanes over columns of which each b is used by few rows, or none: b's own order decides. Of short
 // columns, as an image's rows are, several are under way together, which share an element of a.
@@ -285,14 +288,44 @@ UOp SumInOrder(const UOp& sink, const RangeSets& sets, const Contraction& c) {
   return Substitute(sink, {{c.reduce, c.reduce.WithSrcs(srcs)}});
 }
 
+// Whether what an expression reads lies so near along a range that a line has several of it.
+bool LiesNear(const RangeSets& sets, const UOp& u, const UOp& range) {
+  const std::vector<UOp> nodes = TopoSort({&u, 1});
+  return std::none_of(nodes.begin(), nodes.end(), [&](const UOp& l) {
+    if (!IsLoad(l)) return false;
+    const Step s = StepOf(l.src(1), range, sets);
+    return !s.linear || std::abs(s.factor) >= kColumnsToTurn;
+  });
+}
+
+// Whether a sum that is no longer than this pays for lanes that are stored apart: where others
+// would be fewer, and lanes do not share the few places that a cache has for them.
+bool PaysForApart(const RangeSets& sets, const Contraction& c, const UOp& lane, int64_t rows,
+                  int64_t lanes) {
+  int64_t others = 1;
+  for (const UOp& r : c.columns) {
+    others = std::min(lanes, others * (r == lane ? 1 : std::max<int64_t>(1, r.src(0).vmax())));
+  }
+  const UOp& index = sets.order().back().src(0).src(0);
+  const int64_t apart = StepOf(index.src(1), lane, sets).factor * index.dtype().bytes();
+  return (rows < kRowsToFlatten || others < lanes) && apart % kCrowded != 0;
+}
+
 // Where the adjacent columns are too few for lanes, as the elements of a convolution's window are
-// in the gradient of its weight, and the sum is long, the longest of the columns has the lanes.
-UOp LongColumn(const Contraction& c, int64_t lanes) {
-  if (c.lane.src(0).vmax() >= lanes || BytesOfSum(c, 1) < kLongSum) return UOp();
+// in the gradient of its weight, the longest of the columns has the lanes, if the sum is long or
+// that pays all the same. (Of 4 x 4 images, the gradient of 64 x 64 windows: 144 us, and 57 so.)
+// Not where vectors of the adjacent ones read side by side what is far apart along the longest. (4
+// rows by 512 x 12 columns of 512 steps, of which the 12 lie side by side: 2.3 ms along the 512,
+// 0.3 along the 12.)
+UOp LongColumn(const RangeSets& sets, const Contraction& c, int64_t rows, int64_t lanes) {
+  const int64_t columns = c.lane.src(0).vmax(), steps = BytesOfSum(c, 1);
   const UOp longest = Longest(c.columns);
   const bool fits = longest.src(0).IsConst() && longest.src(0).vmax() >= lanes &&
                     longest.arg<RangeArg>().kind == RangeKind::kLoop;
-  return fits ? longest : UOp();
+  if (columns >= lanes || !fits) return UOp();
+  const bool far = AdjacentOver(c.b, c.lane, sets) && !LiesNear(sets, c.b, longest);
+  if ((far && columns >= kLeastLanes) || steps < (far ? kStepsOfFar : kStepsOfApart)) return UOp();
+  return steps >= kLongSum || PaysForApart(sets, c, longest, rows, lanes) ? longest : UOp();
 }
 
 // Lanes for fewer columns than fill a vector: the largest power of two of them, if that is worth
@@ -344,7 +377,7 @@ UOp TileContraction(const UOp& sink, const RangeSets& sets, const Contraction& c
       return TileAlong(sink, sets, c, row, along, lanes, target);
     }
   }
-  if (const UOp lane = rows < kLeastRowsOfPanel ? UOp() : LongColumn(c, lanes)) {
+  if (const UOp lane = rows < kLeastRowsOfPanel ? UOp() : LongColumn(sets, c, rows, lanes)) {
     Contraction apart = c;
     apart.lane = lane;
     return TileAcross(sink, sets, apart, row, lanes, target);

@@ -1,12 +1,16 @@
-// The programs of contractions: what is read, in which widths, and what is decided beforehand.
+// The programs of contractions: what is read, in which widths, and what is decided beforehand; and
+// what they give.
 #include "codegen/contraction.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "graph/grad.h"
 #include "tests/codegen/kernels.h"
+#include "tests/graph/tensor_testing.h"
+#include "tests/support/check.h"
 
 namespace tessera {
 namespace {
@@ -94,6 +98,51 @@ TEST(Contraction, ShortRowsOfStridesHaveLanes) {
     }
   }
   EXPECT_GT(products, 0);
+}
+
+// Fewer adjacent columns than lanes: others have the lanes where sums pay for storing these apart,
+// but not where what the adjacent ones read side by side lies far apart along the others.
+TEST(Contraction, ColumnsThatHaveLanes) {
+  const Tensor images = Tensor::Empty({32, 8, 3, 3}), weights = Tensor::Empty({8, 8, 3, 3});
+  const Tensor rows = Tensor::Empty({4, 512}), columns = Tensor::Empty({64, 512, 12});
+  Target target = ChipWithPairs();
+  target.cores = 1;
+  const auto products = [&](const Tensor& t, int lanes) {
+    int of_lanes = 0, all = 0;
+    for (const PlanKernel& kernel : KernelsOf(t, target)) {
+      const UOp program = ProgramOf(kernel, target);
+      for (const UOp& s : program.srcs()) {
+        all += s.is(Op::kFma);
+        of_lanes += s.is(Op::kFma) && s.dtype().lanes() == lanes;
+      }
+    }
+    EXPECT_GT(all, 0);
+    return of_lanes == all;
+  };
+  EXPECT_TRUE(products(images.Conv2d(weights, {.padding = {1, 1}}), 16));
+  EXPECT_FALSE(products(Einsum("ik,jkl->ijl", {rows, columns}), 16));
+}
+
+TEST(Contraction, ValuesOfFewColumns) {
+  std::mt19937 random(1);
+  const auto drawn = [&](const std::vector<int64_t>& shape) {
+    const int64_t n = Tensor::Empty(shape).elements();
+    return Tensor::From(Draw(n, random()), shape).Cast(kFloat32).Realize();
+  };
+  for (const int64_t k : {17, 65}) {
+    for (const int64_t l : {3, 12}) {
+      const Tensor few = drawn({4, k}), many = drawn({20, k});
+      const Tensor apart = drawn({17, k, l}), near = drawn({k, 17, l}), along = drawn({17, l, k});
+      EXPECT_REFERENCE(Einsum("ik,jkl->ijl", {few, apart}), Einsum("ik,kjl->jil", {few, near}),
+                       Einsum("ik,jlk->ijl", {few, along}), Einsum("ik,jkl->ijl", {many, apart}),
+                       Einsum("ik,kjl->jil", {many, near}), Einsum("ik,jlk->ijl", {many, along}));
+    }
+  }
+  for (const int64_t side : {2, 3, 4}) {
+    const Tensor x = drawn({33, 3, side, side}), w = drawn({20, 3, 3, 3}),
+                 v = drawn({256, 3, 3, 3});
+    EXPECT_REFERENCE(x.Conv2d(w, {.padding = {1, 1}}), x.Conv2d(v, {.padding = {1, 1}}));
+  }
 }
 
 // Weights in fields of four bits: a byte is read once, and which field it is is no question.
