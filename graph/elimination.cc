@@ -2,6 +2,7 @@
 #include "graph/elimination.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "graph/index_math.h"
 #include "graph/tensor_internal.h"
@@ -110,10 +111,12 @@ int64_t SquareSize(const Tensor& t) {
   return n.value();
 }
 
-Tensor MovedUp(const Tensor& t, int axis) {
+Tensor MovedBy(const Tensor& t, int axis, int64_t by) {
+  if (by == 0) return t;
   Pairs pairs(t.rank(), {0, 0});
-  pairs[NormalAxis(axis, t.rank())] = {0, 1};
-  return t.SliceAxis(axis, {1, {}}).Pad(pairs);
+  auto& [before, after] = pairs[NormalAxis(axis, t.rank())];
+  (by > 0 ? before : after) = std::abs(by);
+  return t.SliceAxis(axis, by > 0 ? Slice{{}, -by} : Slice{-by, {}}).Pad(pairs);
 }
 
 Tensor SolvedLower(const Tensor& lower, const Tensor& sides, Sides how) {

@@ -16,8 +16,9 @@ namespace tessera::internal {
 void CheckSquare(const Tensor& t);
 int64_t SquareSize(const Tensor& t);
 
-// The elements after the first of an axis, and a zero.
-Tensor MovedUp(const Tensor& t, int axis);
+// The elements of an axis further on by as many, or back; those that come in are zeros.
+Tensor MovedBy(const Tensor& t, int axis, int64_t by);
+inline Tensor MovedUp(const Tensor& t, int axis) { return MovedBy(t, axis, -1); }
 
 // What lower triangles make of right sides [..., N, K]. Of more sides than rows by their inverses,
 // which takes less, where it does not matter that what is infinite spreads over all rows.

@@ -27,10 +27,8 @@ using internal::Show;
 // A cotangent of each source, or none where nothing flows there.
 using Cotangents = absl::InlinedVector<Tensor, 3>;
 
-Tensor Of(const UOp& u) { return Tensor(u); }
-
 Tensor Expanded(const Tensor& g, const Shape& shape) {
-  return Of(internal::BroadcastTo(g.uop(), shape, /*keep_scalar=*/false));
+  return Tensor(internal::BroadcastTo(g.uop(), shape, /*keep_scalar=*/false));
 }
 
 // What comes from a value that elementwise ops repeat: a scalar beside a shape.
@@ -73,7 +71,7 @@ Tensor OfProduct(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& 
 // By the finished result, whichever places took part in it.
 Tensor OfReduce(const UOp& reduce, const Tensor& y, const Tensor& g) {
   const auto& [op, axes] = reduce.arg<ReduceArg>();
-  const Tensor x = Of(reduce.src(0));
+  const Tensor x = Tensor(reduce.src(0));
   if (op == Op::kAdd) return Expanded(g, x.shape());
   if (op == Op::kMax || op == Op::kMin) return OfExtreme(x, y, g, axes);
   if (op == Op::kMul) return OfProduct(x, y, g, axes);
@@ -86,7 +84,7 @@ Tensor OfMovement(const UOp& u, const Tensor& g) {
   const Shape& from = u.src(0).shape();
   switch (MovementOf(u.op())) {
     case Movement::kReshape:
-      return Of(ReshapeTo(g.uop(), from.ToExtents()));
+      return Tensor(ReshapeTo(g.uop(), from.ToExtents()));
     case Movement::kPermute: {
       Ints back(u.rank());
       for (int i = 0; i < u.rank(); ++i) back[u.arg<Ints>()[i]] = i;
@@ -118,23 +116,23 @@ Tensor OfMovement(const UOp& u, const Tensor& g) {
 }
 
 Tensor GatherBy(const Tensor& table, const Tensor& index, const Ints& axes) {
-  return Of(Build(Op::kGather, {table.uop(), index.uop()}, axes));
+  return Tensor(Build(Op::kGather, {table.uop(), index.uop()}, axes));
 }
 Tensor ScatterBy(Op op, const Tensor& base, const Tensor& index, const Tensor& updates,
                  const Ints& axes) {
-  return Of(Build(Op::kScatter, {base.uop(), index.uop(), updates.uop()}, ReduceArg{op, axes}));
+  return Tensor(Build(Op::kScatter, {base.uop(), index.uop(), updates.uop()}, ReduceArg{op, axes}));
 }
 
 // What is looked up adds up where it came from.
 Tensor OfGather(const UOp& u, const Tensor& g) {
   const DType type = AccumulateType(u.dtype());
   const Tensor none = Tensor::Zeros(Dims(u.src(0).shape().ToExtents()), type);
-  return ScatterBy(Op::kAdd, none, Of(u.src(1)), g.Cast(type), u.arg<Ints>()).Cast(u.dtype());
+  return ScatterBy(Op::kAdd, none, Tensor(u.src(1)), g.Cast(type), u.arg<Ints>()).Cast(u.dtype());
 }
 
 // Of what was overwritten nothing flows on, be it the base or an update before the last.
 Cotangents OfOverwrite(const UOp& u, const Tensor& g) {
-  const Tensor base = Of(u.src(0)), index = Of(u.src(1)), updates = Of(u.src(2));
+  const Tensor base = Tensor(u.src(0)), index = Tensor(u.src(1)), updates = Tensor(u.src(2));
   const Ints& axes = u.arg<ReduceArg>().axes;
   const Lookup l = Lookup::Of(u);
   Tensor order = Tensor::Scalar(0, kInt64);
@@ -151,7 +149,7 @@ Cotangents OfOverwrite(const UOp& u, const Tensor& g) {
 
 // Ties share, the base's own element among them.
 Cotangents OfUpdatedExtreme(const UOp& u, const Tensor& y, const Tensor& g) {
-  const Tensor base = Of(u.src(0)), index = Of(u.src(1)), updates = Of(u.src(2));
+  const Tensor base = Tensor(u.src(0)), index = Tensor(u.src(1)), updates = Tensor(u.src(2));
   const Ints& axes = u.arg<ReduceArg>().axes;
   const Tensor kept = base == y, chosen = updates == GatherBy(y, index, axes);
   const Tensor ties = ScatterBy(Op::kAdd, kept.Cast(kInt32), index, chosen.Cast(kInt32), axes);
@@ -161,7 +159,7 @@ Cotangents OfUpdatedExtreme(const UOp& u, const Tensor& y, const Tensor& g) {
 
 // The product of the others; where one factor is 0, only that one's is not.
 Cotangents OfUpdatedProduct(const UOp& u, const Tensor& y, const Tensor& g) {
-  const Tensor base = Of(u.src(0)), index = Of(u.src(1)), updates = Of(u.src(2));
+  const Tensor base = Tensor(u.src(0)), index = Tensor(u.src(1)), updates = Tensor(u.src(2));
   const Ints& axes = u.arg<ReduceArg>().axes;
   const Tensor zero = base == 0, zeros_of = updates == 0;
   const Tensor zeros = ScatterBy(Op::kAdd, zero.Cast(kInt32), index, zeros_of.Cast(kInt32), axes);
@@ -178,7 +176,7 @@ Cotangents OfUpdatedProduct(const UOp& u, const Tensor& y, const Tensor& g) {
 // By the finished result, as of reductions. What an index outside reads is 0, so nothing flows.
 Cotangents OfScatter(const UOp& u, const Tensor& y, const Tensor& g) {
   const ReduceArg& arg = u.arg<ReduceArg>();
-  if (arg.op == Op::kAdd) return {g, Tensor(), GatherBy(g, Of(u.src(1)), arg.axes)};
+  if (arg.op == Op::kAdd) return {g, Tensor(), GatherBy(g, Tensor(u.src(1)), arg.axes)};
   if (arg.op == Op::kAssign) return OfOverwrite(u, g);
   if (arg.op == Op::kMul) return OfUpdatedProduct(u, y, g);
   if (arg.op == Op::kMax || arg.op == Op::kMin) return OfUpdatedExtreme(u, y, g);
@@ -257,7 +255,7 @@ Tensor Inside(const Tensor& g, Device device) {
     const Placement& q = device.sharding()(static_cast<int>(d));
     if (q.is(Placement::Kind::kManual)) p[d] = q;
   }
-  return Of(Build(Op::kLocal, {whole}, Device(everywhere.With(std::move(p)))));
+  return Tensor(Build(Op::kLocal, {whole}, Device(everywhere.With(std::move(p)))));
 }
 
 // Whether an ALLREDUCE combines what is each place's own.
@@ -268,7 +266,7 @@ bool IsOwn(const UOp& all_reduce) {
 
 Tensor SummedOver(const Tensor& g, const Ints& dims) {
   if (dims.empty()) return g;
-  return Of(Build(Op::kAllReduce, {g.uop()}, ReduceArg{Op::kAdd, dims}));
+  return Tensor(Build(Op::kAllReduce, {g.uop()}, ReduceArg{Op::kAdd, dims}));
 }
 
 // A part that was cut goes back where it was cut; of what every place has whole, all of them count.
@@ -281,14 +279,14 @@ Tensor OfLocal(const UOp& u, const Tensor& g) {
     }
   }
   const UOp sum = internal::CopyTo(SummedOver(Inside(g, inside), whole).uop(), inside);
-  return Of(Build(Op::kGlobal, {sum}, Device(outside)));
+  return Tensor(Build(Op::kGlobal, {sum}, Device(outside)));
 }
 
 // What is whole outside counts once: at the first place.
 Tensor OfGlobal(const UOp& u, const Tensor& g) {
   const Sharding outside = u.device().sharding(), inside = u.src(0).device().sharding();
   const UOp there = internal::CopyTo(g.uop(), outside);
-  Tensor own = Of(Build(Op::kLocal, {there}, Device(inside)));
+  Tensor own = Tensor(Build(Op::kLocal, {there}, Device(inside)));
   for (int d = 0; d < outside.mesh().ndim(); ++d) {
     if (outside(d) == inside(d) || !outside(d).is(Placement::Kind::kReplicate)) continue;
     own = Where(PlaceIndex(own, d) == 0, own, 0);
@@ -303,7 +301,7 @@ Tensor OfOwnAllReduce(const UOp& u, const Tensor& given) {
   if (arg.op != Op::kMax && arg.op != Op::kMin) {
     Fail("cannot differentiate an AllReduce by ", Info(arg.op).text);
   }
-  const Tensor mask = (Of(u.src(0)) == Of(u)).Cast(u.dtype());
+  const Tensor mask = (Tensor(u.src(0)) == Tensor(u)).Cast(u.dtype());
   return mask * (g / SummedOver(mask, arg.axes));
 }
 
@@ -341,7 +339,7 @@ Cotangents OfData(const UOp& u, const Tensor& g) {
     case Op::kGather:
       return {OfGather(u, g), Tensor()};
     case Op::kScatter:
-      return OfScatter(u, Of(u), g);
+      return OfScatter(u, Tensor(u), g);
     case Op::kCat:
       return OfCat(u, g);
     case Op::kCopy:

@@ -13,8 +13,6 @@
 namespace tessera {
 namespace {
 
-Tensor Of(const UOp& u) { return Tensor(u); }
-
 constexpr int64_t kMostTerms = 32;
 constexpr int64_t kMostNodes = 256;  // of all terms: what is compiled grows with them
 
@@ -141,7 +139,7 @@ class ByElements {
 
   Tensor Term(const std::vector<int64_t>& term, const Tensor& g) {
     const int rank = window_.src(0).rank();
-    absl::flat_hash_map<UOp, Tensor> there = {{window_, Of(window_.src(0))}};
+    absl::flat_hash_map<UOp, Tensor> there = {{window_, Tensor(window_.src(0))}};
     for (const auto& [u, narrow] : alike_) {
       Extents dims = narrow.shape().ToExtents();
       dims.resize(rank);
@@ -162,7 +160,7 @@ class ByElements {
       const Tensor along = Spread(ones, a, 0, term[i], a.stride == 1 ? 1 : elements).Reshape(dims);
       reached = reached ? reached & along : along;
     }
-    for (const UOp& u : single_) there.emplace(u, Of(u));
+    for (const UOp& u : single_) there.emplace(u, Tensor(u));
     for (const UOp& u : nodes_) there.emplace(u, Elementwise(u, there));
     return Where(reached, there.at(g.uop()), 0);
   }
@@ -181,7 +179,7 @@ class ByElements {
     for (const UOp& s : v.srcs()) {
       srcs.push_back(internal::BroadcastTo(there.at(s).uop(), Shape(all), /*keep_scalar=*/true));
     }
-    return Of(v.WithSrcs(srcs));
+    return Tensor(v.WithSrcs(srcs));
   }
 
   const UOp window_;

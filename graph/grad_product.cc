@@ -35,8 +35,6 @@ std::optional<std::vector<AxisRun>> RunsOf(const Shape& from, const Shape& to) {
 
 namespace {
 
-Tensor Of(const UOp& u) { return Tensor(u); }
-
 // A tensor that is `from`, but 1 along some axes and with further ones behind, as `to`. A run of
 // which it varies over a part is repeated to its whole extent.
 Tensor Regrouped(const Tensor& t, const Shape& from, const Shape& to,
@@ -51,19 +49,19 @@ Tensor Regrouped(const Tensor& t, const Shape& from, const Shape& to,
   }
   dims.insert(dims.end(), whole.begin() + from.rank(), whole.end());
   const UOp full = internal::BroadcastTo(t.uop(), Shape(whole), /*keep_scalar=*/false);
-  return Of(internal::ReshapeTo(full, dims));
+  return Tensor(internal::ReshapeTo(full, dims));
 }
 
 }  // namespace
 
 Tensor Narrowed(const UOp& u) {
   if (u.is(Op::kExpand)) return Narrowed(u.src(0));
-  if (!u.is(Op::kPermute) && !u.is(Op::kReshape)) return Of(u);
+  if (!u.is(Op::kPermute) && !u.is(Op::kReshape)) return Tensor(u);
   const Tensor t = Narrowed(u.src(0));
-  if (t.shape() == u.src(0).shape()) return Of(u);
+  if (t.shape() == u.src(0).shape()) return Tensor(u);
   if (u.is(Op::kPermute)) return t.Permute(Axes(u.arg<Ints>()));
   const auto runs = RunsOf(u.src(0).shape(), u.shape());
-  return runs ? Regrouped(t, u.src(0).shape(), u.shape(), *runs) : Of(u);
+  return runs ? Regrouped(t, u.src(0).shape(), u.shape(), *runs) : Tensor(u);
 }
 
 std::optional<ProductOfTwo> ProductOf(const UOp& u) {

@@ -12,8 +12,6 @@
 namespace tessera {
 namespace {
 
-Tensor Of(const UOp& u) { return Tensor(u); }
-
 // ---- convolutions
 
 // One of the window's axes: where it begins, how far apart its elements are, and the axes of
@@ -143,8 +141,9 @@ std::optional<ProductOfTwo> Repeated(const Tensor& g, const std::vector<Along>& 
   }
   const size_t elements = dims.size() - windows.size();  // where their axes begin
   for (size_t axis = 0; axis < elements; ++axis) dims[axis] = g.shape()[static_cast<int>(axis)];
-  return ProductOfTwo{Of(internal::BroadcastTo(narrow.uop(), Shape(dims), /*keep_scalar=*/false)),
-                      Tensor::Ones(ones, g.dtype())};
+  return ProductOfTwo{
+      Tensor(internal::BroadcastTo(narrow.uop(), Shape(dims), /*keep_scalar=*/false)),
+      Tensor::Ones(ones, g.dtype())};
 }
 
 // A cotangent before it was reshaped, as far as that leaves the axes of windows as they are, and
@@ -174,7 +173,7 @@ BeforeReshapes Before(const Tensor& g, const Ints& positions) {
       same &= axis_before(out.value.rank() - i) == from.rank() - i;
     }
     if (!same) break;
-    out = {Of(from), there};
+    out = {Tensor(from), there};
   }
   return out;
 }

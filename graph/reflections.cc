@@ -9,16 +9,6 @@
 
 namespace tessera::internal {
 
-Tensor MovedBy(const Tensor& t, int axis, int64_t by) {
-  if (by == 0) return t;
-  Pairs pairs(t.rank(), {0, 0});
-  auto& [before, after] = pairs[NormalAxis(axis, t.rank())];
-  (by > 0 ? before : after) = std::abs(by);
-  const Tensor padded = t.Pad(pairs);
-  return by > 0 ? padded.SliceAxis(axis, {0, t.size(axis)})
-                : padded.SliceAxis(axis, {-by, t.size(axis) - by});
-}
-
 Tensor Skewed(const Tensor& t, int64_t by) {
   const int64_t rows = t.size(-2), columns = t.size(-1);
   Pairs pairs(t.rank(), {0, 0});

@@ -11,9 +11,6 @@
 
 namespace tessera::internal {
 
-// The elements of an axis further on by as many, or back; those that come in are zeros.
-Tensor MovedBy(const Tensor& t, int axis, int64_t by);
-
 // Rows of t, each of which goes `by` elements further right than the one above. What would come in
 // is what leaves the row above at its end, and must be zeros.
 Tensor Skewed(const Tensor& t, int64_t by);

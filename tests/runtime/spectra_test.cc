@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "graph/elimination.h"
 #include "graph/grad.h"
 #include "graph/tridiagonal.h"
 #include "tests/support/check.h"
