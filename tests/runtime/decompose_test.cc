@@ -10,17 +10,6 @@
 namespace tessera {
 namespace {
 
-double EpsilonOf(DType t) {
-  return t == kFloat64 ? std::numeric_limits<double>::epsilon()
-                       : std::numeric_limits<float>::epsilon();
-}
-
-Tensor Drawn(const std::vector<int64_t>& shape, uint64_t seed) {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  return Tensor::From(Fractions(n, seed), shape).To("CPU");
-}
-
 double Largest(const Tensor& t) { return t.Abs().Max().Item(); }
 
 // How far products of columns are from 1 with themselves and 0 with others.
@@ -65,7 +54,7 @@ TEST(Decompose, RandomMatricesSlow) {
     for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
              {1, 1}, {2, 2}, {3, 5, 5}, {2, 7, 3}, {4, 9}, {17, 16}}) {
       SCOPED_TRACE(t.ToString() + Shape(Dims(shape).extents()).ToString());
-      const Tensor a = Drawn(shape, ++seed).Cast(t).Realize();
+      const Tensor a = FractionsOf(shape, ++seed).Cast(t).Realize();
       ExpectQr(a);
       ExpectSvd(a);
       if (shape.back() != shape[shape.size() - 2]) continue;
@@ -77,7 +66,7 @@ TEST(Decompose, RandomMatricesSlow) {
 // Matrices with those eigenvalues.
 Tensor WithValues(const Tensor& values, uint64_t seed) {
   const int64_t n = values.size(0);
-  const Tensor q = Drawn({n, n}, seed).Qr().first, a = (q * values).MatMul(q.Transpose());
+  const Tensor q = FractionsOf({n, n}, seed).Qr().first, a = (q * values).MatMul(q.Transpose());
   return ((a + a.Transpose()) * 0.5).Realize();
 }
 
@@ -109,7 +98,7 @@ TEST(Decompose, HardMatricesSlow) {
 }
 
 TEST(Decompose, ReadsTheLowerTriangle) {
-  const Tensor a = Drawn({4, 4}, 3), upper = Tensor::Ones({4, 4}, kFloat64).Triu(1);
+  const Tensor a = FractionsOf({4, 4}, 3), upper = Tensor::Ones({4, 4}, kFloat64).Triu(1);
   EXPECT_EQ(Largest((a + upper).Eigh().first - a.Eigh().first), 0);
 }
 
@@ -161,7 +150,7 @@ using Loss = std::function<Tensor(const Tensor&)>;
 
 // The first and the second derivative along a direction, against differences.
 void ExpectDerivatives(const Tensor& a, const Loss& loss, double tolerance = 1e-6) {
-  const Tensor along = Drawn({a.size(0), a.size(1)}, 77);
+  const Tensor along = FractionsOf({a.size(0), a.size(1)}, 77);
   const auto first = [&](const Tensor& x) { return (Grad(loss(x), {x})[0] * along).Sum(); };
   const double h = 1e-5;
   const Tensor above = (a + along * h).Realize(), below = (a - along * h).Realize();
@@ -174,9 +163,9 @@ void ExpectDerivatives(const Tensor& a, const Loss& loss, double tolerance = 1e-
 }
 
 TEST(DecomposeGradients, OfBothOrdersSlow) {
-  const Tensor square = Drawn({4, 4}, 1).Realize(), tall = Drawn({5, 3}, 2).Realize(),
-               wide = Drawn({3, 4}, 3).Realize();
-  const Tensor w = Drawn({5, 5}, 4).Realize();
+  const Tensor square = FractionsOf({4, 4}, 1).Realize(), tall = FractionsOf({5, 3}, 2).Realize(),
+               wide = FractionsOf({3, 4}, 3).Realize();
+  const Tensor w = FractionsOf({5, 5}, 4).Realize();
   const auto weighed = [&](const Tensor& t) {
     return (t * w.SliceAxis(0, {0, t.size(0)}).SliceAxis(1, {0, t.size(1)})).Sum();
   };
@@ -207,10 +196,10 @@ TEST(DecomposeGradients, WhereValuesCoincide) {
   EXPECT_EQ(Largest(of_values - eye / 4), 0);
   const Tensor of_singular = Grad(eye.Svd().s.Square().Sum(), {eye})[0];
   EXPECT_LE(Largest(of_singular - eye * 2), 1e-15);
-  const Tensor inverse = Grad((eye.PInverse() * Drawn({3, 3}, 5)).Sum(), {eye})[0];
-  EXPECT_LE(Largest(inverse + Drawn({3, 3}, 5) / 4), 1e-15);
+  const Tensor inverse = Grad((eye.PInverse() * FractionsOf({3, 3}, 5)).Sum(), {eye})[0];
+  EXPECT_LE(Largest(inverse + FractionsOf({3, 3}, 5) / 4), 1e-15);
   const auto [values, vectors] = eye.Eigh();
-  const Tensor of_vectors = Grad((vectors * Drawn({3, 3}, 6)).Sum(), {eye})[0];
+  const Tensor of_vectors = Grad((vectors * FractionsOf({3, 3}, 6)).Sum(), {eye})[0];
   EXPECT_FALSE((of_vectors.Abs() < 1e100).All().Item());
 }
 
@@ -220,7 +209,7 @@ TEST(Decompose, InAStep) {
     return std::vector<Tensor>{values, Grad(values.Exp().Sum(), {x})[0]};
   });
   for (uint64_t seed : {1, 2, 3}) {
-    const Tensor x = Drawn({4, 4}, seed);
+    const Tensor x = FractionsOf({4, 4}, seed);
     const std::vector<Tensor> got = step({x});
     EXPECT_EQ(got[0].ToVector<double>(), x.Eigh().first.ToVector<double>());
     EXPECT_LE(Largest(got[1] - Grad(x.Eigh().first.Exp().Sum(), {x})[0]), 1e-14);

@@ -13,17 +13,6 @@
 namespace tessera {
 namespace {
 
-double EpsilonOf(DType t) {
-  return t == kFloat64 ? std::numeric_limits<double>::epsilon()
-                       : std::numeric_limits<float>::epsilon();
-}
-
-Tensor Drawn(const std::vector<int64_t>& shape, uint64_t seed) {
-  int64_t n = 1;
-  for (int64_t d : shape) n *= d;
-  return Tensor::From(Fractions(n, seed), shape).To("CPU");
-}
-
 Tensor Wide(const Tensor& t) { return t.Cast(kFloat64).Contiguous(); }
 
 // For each matrix of a batch [B, M, N] the largest magnitude.
@@ -102,9 +91,10 @@ Tensor HardValues(int64_t n) {
 // [B, M, N] with those, and some that have a form.
 Tensor HardMatrices(int64_t m, int64_t n, bool symmetric) {
   const int64_t k = std::min(m, n);
-  const Tensor values = HardValues(k), i = Tensor::Arange(k, kFloat64), drawn = Drawn({m, n}, 5);
-  const Tensor left = Drawn({m, k}, 3).Qr().first.Realize();
-  const Tensor right = symmetric ? left : Drawn({n, k}, 4).Qr().first.Realize();
+  const Tensor values = HardValues(k), i = Tensor::Arange(k, kFloat64),
+               drawn = FractionsOf({m, n}, 5);
+  const Tensor left = FractionsOf({m, k}, 3).Qr().first.Realize();
+  const Tensor right = symmetric ? left : FractionsOf({n, k}, 4).Qr().first.Realize();
   const Tensor spread = (left * values.Unsqueeze(-2)).MatMul(right.Transpose());
   const Tensor scales = Tensor::Scalar(2.0, kFloat64).Pow(Tensor::Arange(n, kFloat64) * -1.5);
   std::vector<Tensor> all = {
@@ -139,10 +129,10 @@ TEST(Parts, QrSlow) {
 
 // So many columns that what is left becomes smaller; some depend on others.
 TEST(Parts, QrOfManyColumnsSlow) {
-  const Tensor a = Drawn({261, 258}, 1);
+  const Tensor a = FractionsOf({261, 258}, 1);
   const Tensor tied = Where(Tensor::Arange(258) % 3 == 1, a.Roll(1, -1), a);
   ExpectQr(Stack({a, tied}).Cast(kFloat32).Realize());
-  ExpectQr(Drawn({1, 145, 145}, 2).Realize());  // ten times 15 are more
+  ExpectQr(FractionsOf({1, 145, 145}, 2).Realize());  // ten times 15 are more
 }
 
 TEST(Parts, EighSlow) {
@@ -155,12 +145,13 @@ TEST(Parts, SvdSlow) {
 
 TEST(Parts, QrHasTheSignsOfSteps) {
   // What is a triangle already is left as it is; else the diagonal is of the other sign.
-  const Tensor triangle = (Drawn({40, 40}, 1) + Tensor::Eye(40, -1, kFloat64)).Triu().Realize();
+  const Tensor triangle =
+      (FractionsOf({40, 40}, 1) + Tensor::Eye(40, -1, kFloat64)).Triu().Realize();
   auto [q, r] = triangle.Qr();
   Compute(q, r);
   EXPECT_EQ((r - triangle).Abs().Max().Item(), 0);
   EXPECT_EQ((q - Tensor::Eye(40, -1, kFloat64)).Abs().Max().Item(), 0);
-  const Tensor steep = (Drawn({40, 40}, 2) + Tensor::Eye(40, -1, kFloat64) * 50).Realize();
+  const Tensor steep = (FractionsOf({40, 40}, 2) + Tensor::Eye(40, -1, kFloat64) * 50).Realize();
   const Tensor signs = steep.Qr().second.Diagonal(0, -2, -1).Sign();
   std::vector<int> want(40, -1);
   want.back() = 1;  // of one element there is no reflection
@@ -171,7 +162,8 @@ TEST(Parts, NanStaysInItsMatrixSlow) {
   const Tensor i = Tensor::Arange(3).Unsqueeze(-1).Unsqueeze(-1);
   for (double odd : {std::numeric_limits<double>::quiet_NaN(), HUGE_VAL}) {
     const Tensor at = Tensor::Arange(45), corner = (at == 7) & (at.Unsqueeze(1) == 7);
-    const Tensor a = Where((i == 1) & corner, odd, Drawn({3, 45, 45}, 9)).Cast(kFloat32).Realize();
+    const Tensor a =
+        Where((i == 1) & corner, odd, FractionsOf({3, 45, 45}, 9)).Cast(kFloat32).Realize();
     auto [values, vectors] = a.Eigh();
     auto [u, s, vt] = a.Svd();
     Compute(values, vectors, u, s, vt);
@@ -184,7 +176,7 @@ TEST(Parts, NanStaysInItsMatrixSlow) {
 
 // Along a direction, against differences.
 void ExpectDerivative(const Tensor& a, const std::function<Tensor(const Tensor&)>& loss) {
-  const Tensor along = Drawn({a.size(0), a.size(1)}, 77);
+  const Tensor along = FractionsOf({a.size(0), a.size(1)}, 77);
   const double h = 1e-6;
   const double slope =
       (loss((a + along * h).Realize()).Item() - loss((a - along * h).Realize()).Item()) / (2 * h);
@@ -193,7 +185,7 @@ void ExpectDerivative(const Tensor& a, const std::function<Tensor(const Tensor&)
 }
 
 TEST(Parts, DerivativesSlow) {
-  const Tensor a = Drawn({45, 45}, 3).Realize(), w = Drawn({45, 45}, 4).Realize();
+  const Tensor a = FractionsOf({45, 45}, 3).Realize(), w = FractionsOf({45, 45}, 4).Realize();
   ExpectDerivative(a, [&](const Tensor& x) {
     const auto [q, r] = x.Qr();
     return (q * w).Sum() + (r * w).Square().Sum();
@@ -217,7 +209,7 @@ Tensor Filled(const Tensor& diagonal, const Tensor& beside) {
 TEST(Parts, TridiagonalSlow) {
   const int64_t n = 75;
   const Tensor i = Tensor::Arange(n, kFloat64), j = i.SliceAxis(0, {0, n - 1}), one = j.OnesLike();
-  const Tensor ten = Tensor::Scalar(10.0, kFloat64), drawn = Drawn({n}, 1);
+  const Tensor ten = Tensor::Scalar(10.0, kFloat64), drawn = FractionsOf({n}, 1);
   const auto graded = [&](const Tensor& k) { return ten.Pow(k * (-16.0 / n)); };
   const Tensor wilkinson = (i - 37).Abs();
   const Tensor diagonal = Stack({wilkinson, (i.Mod(15) - 7).Abs(), i.OnesLike() * 2, i.OnesLike(),
@@ -251,7 +243,8 @@ TEST(Parts, TridiagonalSlow) {
 // Of one part, and of two that fill four rows and a fifth.
 TEST(Parts, SmallTridiagonalSlow) {
   for (int64_t n : {2, 5, 9}) {
-    const Tensor diagonal = Drawn({1, n}, 1).Realize(), beside = Drawn({1, n - 1}, 2).Realize();
+    const Tensor diagonal = FractionsOf({1, n}, 1).Realize(),
+                 beside = FractionsOf({1, n - 1}, 2).Realize();
     const Tensor full = Filled(diagonal, beside).Realize();
     for (int64_t first : {int64_t{0}, n / 2}) {
       internal::Matrices some = internal::TridiagonalPairs(diagonal, beside, kFloat64, first);
@@ -264,7 +257,7 @@ TEST(Parts, SmallTridiagonalSlow) {
 }
 
 TEST(Parts, ReducedMatrices) {
-  const Tensor a = Drawn({2, 70, 70}, 3).Realize(), symmetric = (a + a.Transpose()).Realize();
+  const Tensor a = FractionsOf({2, 70, 70}, 3).Realize(), symmetric = (a + a.Transpose()).Realize();
   internal::Tridiagonal t(symmetric);
   Tensor q = t.Turned(Tensor::Eye(70, -1, kFloat64).Expand(a.shape()).Contiguous());
   Compute(t.diagonal, t.beside, q);

@@ -1,6 +1,7 @@
-// What tests of sharding share: places in a line, numbers to lay on them.
+// What tests share: places in a line, numbers to lay on them, and how exact these are.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -35,6 +36,19 @@ inline std::vector<double> Fractions(int64_t n, uint64_t seed) {
     x = static_cast<double>(state >> 40) / (1 << 23) - 1;
   }
   return v;
+}
+
+// The same in a shape, in f64 on the CPU.
+inline Tensor FractionsOf(const std::vector<int64_t>& shape, uint64_t seed) {
+  int64_t n = 1;
+  for (int64_t d : shape) n *= d;
+  return Tensor::From(Fractions(n, seed), shape).To("CPU");
+}
+
+// Of f64, or of what is computed in f32.
+inline double EpsilonOf(DType t) {
+  return t == kFloat64 ? std::numeric_limits<double>::epsilon()
+                       : std::numeric_limits<float>::epsilon();
 }
 
 }  // namespace tessera
