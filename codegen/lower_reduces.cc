@@ -412,12 +412,13 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
   const auto set = [&](size_t i, const UOp& next) {
     Append(inner, UOp::Make(Op::kSet, {regs[i], next}, FreshId()));
   };
-  std::vector<size_t> by_units;  // of several products each
+  std::vector<UOp> by_units, regs_by_units;  // of several products each
   for (const size_t i : OrderOfSums(group, products && !at_once)) {
     const UOp& r = group[i];
     const UOp& value = TakenUp(r);
     if (at_once && by_unit(r) && value.size() == 3) {
-      by_units.push_back(i);
+      by_units.push_back(r);
+      regs_by_units.push_back(regs[i]);
       continue;
     }
     if (!at_once) {
@@ -435,24 +436,30 @@ absl::Status Lowerer::EmitSteps(absl::Span<const UOp> group, absl::Span<const UO
     }
     set(i, next);
   }
-  // The first product of all, then the second: a unit takes one up while it is at others.
+  AddInTurn(by_units, regs_by_units);
+  return absl::OkStatus();
+}
+
+void Lowerer::AddInTurn(absl::Span<const UOp> sums, absl::Span<const UOp> regs) {
+  const int inner = static_cast<int>(blocks_.size()) - 1;
   std::vector<UOp> so_far;
   std::vector<std::vector<UOp>> of_sum;
   size_t most = 0;
-  for (const size_t i : by_units) {
-    so_far.push_back(old(i));
-    of_sum.push_back(ProductsOf(TakenUp(group[i])));
+  for (size_t k = 0; k < sums.size(); ++k) {
+    so_far.push_back(Append(inner, UOp::Make(Op::kLoad, sums[k].dtype(), {regs[k]}, FreshId())));
+    of_sum.push_back(ProductsOf(TakenUp(sums[k])));
     most = std::max(most, of_sum.back().size());
   }
   for (size_t step = 0; step < most; ++step) {
-    for (size_t k = 0; k < by_units.size(); ++k) {
+    for (size_t k = 0; k < sums.size(); ++k) {
       if (step >= of_sum[k].size()) continue;
       const UOp& p = of_sum[k][step];
-      so_far[k] = Append(inner, p.WithSrcs({factor(p, 0), factor(p, 1), so_far[k]}));
+      so_far[k] = Append(inner, p.WithSrcs({*Find(p.src(0)), *Find(p.src(1)), so_far[k]}));
     }
   }
-  for (size_t k = 0; k < by_units.size(); ++k) set(by_units[k], so_far[k]);
-  return absl::OkStatus();
+  for (size_t k = 0; k < sums.size(); ++k) {
+    Append(inner, UOp::Make(Op::kSet, {regs[k], so_far[k]}, FreshId()));
+  }
 }
 
 }  // namespace tessera

@@ -148,6 +148,9 @@ class Lowerer {
   absl::Status LoadFirst(const std::vector<UOp>& values);
   // One iteration: each register takes up its value. A sum of products is one rounding.
   absl::Status EmitSteps(absl::Span<const UOp> group, absl::Span<const UOp> regs);
+  // The same of sums by a unit of several products each: the first product of all, then the second,
+  // as the unit takes one up while it is at others. Their factors are there.
+  void AddInTurn(absl::Span<const UOp> sums, absl::Span<const UOp> regs);
 
   // ---- long sums
 

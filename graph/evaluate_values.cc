@@ -1,3 +1,4 @@
+// Arrays of scalars, and what ops over several axes give.
 #include "graph/evaluate_values.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,3 +1,4 @@
+// Cotangents of windows as convolutions, by residues of strides.
 #include "graph/grad_window.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Looking for a unit in a target's table.
 #include "graph/matrix_unit.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Where results stand in for something: behind the casts of bits that Detach is.
 #include "graph/stand_ins.h"
 
 namespace tessera {

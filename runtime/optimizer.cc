@@ -1,3 +1,4 @@
+// An optimiser's groups, what it remembers of each parameter, and a step of all.
 #include "runtime/optimizer.h"
 
 #include <algorithm>
