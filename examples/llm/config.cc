@@ -17,6 +17,17 @@ struct Reader {
   absl::Status Bad(const std::string& what) const {
     return absl::DataLossError(absl::StrCat(m.file(), ": ", what));
   }
+  // For messages.
+  KeyNamer namer() const {
+    return [r = *this](const ConfigKey& key) {
+      for (const char* name : key.gguf) {
+        if (name != nullptr && r.m.Find(r.Key(name)) != nullptr) {
+          return absl::StrCat("key '", r.Key(name), "'");
+        }
+      }
+      return absl::StrCat("key '", r.Key(key.gguf[0]), "' (which is missing)");
+    };
+  }
   absl::StatusOr<int64_t> Int(const char* name) const {
     ASSIGN_OR_RETURN(const std::optional<int64_t> v, m.Int(Key(name)));
     if (!v) return Bad(absl::StrCat("the key '", Key(name), "' is missing"));
@@ -108,9 +119,10 @@ absl::Status ReadLayerKinds(const Reader& r, const Architecture& known, ModelCon
   }
   c->unturned = EveryLast(c->layers, known.unturned_every);
   TurnByWindow(known, c);
-  if (known.local_unstretched && c->window > 0) c->local_rope_base = c->rope_base;
-  if (known.local_rope_base == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope.freq_base_swa", known.local_rope_base));
+  const bool apart = known.local_rope_base > 0 || (known.local_unstretched && c->window > 0);
+  if (!apart) return absl::OkStatus();
+  const double own = known.local_rope_base > 0 ? known.local_rope_base : c->rope_base;
+  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope.freq_base_swa", own));
   return absl::OkStatus();
 }
 
@@ -137,11 +149,14 @@ absl::Status ReadExperts(const Reader& r, const Architecture& known, ModelConfig
   ASSIGN_OR_RETURN(c->experts, r.Int("expert_count", 0));
   if (c->experts == 0) return absl::OkStatus();
   ASSIGN_OR_RETURN(c->experts_used, r.Int("expert_used_count"));
-  ASSIGN_OR_RETURN(c->expert_ffn, r.Int("expert_feed_forward_length", c->ffn));
-  ASSIGN_OR_RETURN(c->shared_ffn, r.Int("expert_shared_feed_forward_length", 0));
+  const bool divided = known.experts_divide && c->experts_used > 0;
+  const int64_t part = divided ? c->ffn / c->experts_used : c->ffn;
+  ASSIGN_OR_RETURN(c->expert_ffn, r.Int("expert_feed_forward_length", part));
+  const int64_t shared_ffn = known.shared_whole ? c->ffn : 0;
+  ASSIGN_OR_RETURN(c->shared_ffn, r.Int("expert_shared_feed_forward_length", shared_ffn));
   if (c->shared_ffn == 0) {
     ASSIGN_OR_RETURN(const int64_t shared, r.Int("expert_shared_count", 0));
-    RETURN_IF_ERROR(ShareExperts(shared, r.m.file(), c));
+    RETURN_IF_ERROR(ShareExperts(shared, r.m.file(), r.namer(), c));
   }
   ASSIGN_OR_RETURN(const std::optional<bool> renormed, r.m.Bool(r.Key("expert_weights_norm")));
   c->experts_renormed = renormed.value_or(known.renormed);
@@ -230,14 +245,14 @@ absl::Status ReadMemories(const Reader& r, const Architecture& known, ModelConfi
 
 absl::Status ReadHeads(const Reader& r, ModelConfig* c) {
   if (r.m.Find(r.Key("attention.key_length")) == nullptr && c->dim % c->heads != 0) {
-    return r.Bad(
-        absl::StrCat("the embedding length ", c->dim, " is no multiple of ", c->heads, " heads"));
+    return r.Bad(absl::StrCat("key '", r.Key("embedding_length"), "' is ", c->dim,
+                              ", which is no multiple of ", c->heads, " heads"));
   }
   ASSIGN_OR_RETURN(c->head_dim, r.Int("attention.key_length", c->dim / c->heads));
   ASSIGN_OR_RETURN(const int64_t value_dim, r.Int("attention.value_length", c->head_dim));
   if (value_dim != c->head_dim) {
-    return r.Bad(absl::StrCat("heads have ", c->head_dim, " keys and ", value_dim,
-                              " values; only equal ones are known"));
+    return r.Bad(absl::StrCat("keys '", r.Key("attention.key_length"), "' and '.value_length' are ",
+                              c->head_dim, " and ", value_dim, "; only equal ones are known"));
   }
   ASSIGN_OR_RETURN(c->rotated, r.Int("rope.dimension_count", c->head_dim));
   if (c->rotated != 0 || c->head_dim < 1) return absl::OkStatus();  // none would mean all
@@ -273,8 +288,9 @@ absl::Status ReadRopeScaling(const Reader& r, ModelConfig* c) {
   // What old files call it, which have no type: it is linear.
   const bool old = r.m.Find(r.Key("rope.scaling.factor")) == nullptr;
   const char* name = old ? "rope.scale_linear" : "rope.scaling.factor";
-  ASSIGN_OR_RETURN(const double factor, r.Number(name, 1));
+  ASSIGN_OR_RETURN(double factor, r.Number(name, 1));
   if (type && *type == "yarn") return ReadYarn(r, factor, c);
+  if (factor == 0) factor = 1;  // as some files say that there is none
   if (type && *type == "longrope") return ReadLongRope(r, c);
   if (type && *type != "linear") {
     return r.Bad(absl::StrCat("key '", r.Key("rope.scaling.type"), "' is ", ShowName(*type),
@@ -363,6 +379,7 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   }
   c.rope_interleaved = known->rope_interleaved;
   c.attention_biased = c.ffn_biased = known->all_biased;
+  c.qkv_biased = known->qkv_biased;
   c.gate_limit = known->gate_limit;
   ASSIGN_OR_RETURN(c.layers, r.Int("block_count"));
   ASSIGN_OR_RETURN(c.predicting_layers, r.Int("nextn_predict_layers", 0));
@@ -404,11 +421,11 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size", 0));
   ASSIGN_OR_RETURN(c.rope_base, r.Number("rope.freq_base", 10000));
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
-  RETURN_IF_ERROR(CheckConfig(c, m.file()));  // before sizes are used
+  RETURN_IF_ERROR(CheckConfig(c, m.file(), r.namer()));  // before sizes are used
   RETURN_IF_ERROR(ReadLayerKinds(r, *known, &c));
   RETURN_IF_ERROR(ReadScales(r, *known, &c));
   RETURN_IF_ERROR(ReadRopeScaling(r, &c));
-  RETURN_IF_ERROR(CheckConfig(c, m.file()));
+  RETURN_IF_ERROR(CheckConfig(c, m.file(), r.namer()));
   return c;
 }
 

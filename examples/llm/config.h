@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct ModelConfig {
   std::vector<bool> sees_all;  // of each layer, whatever the window; empty: of none
   bool output_apart = false;   // the file says that the output is not the embedding
   bool attention_biased = false, ffn_biased = false;  // says that these products add biases
+  bool qkv_biased = false;                            // or of attention's all but the last one
 
   bool heads_normed = false;  // each head of the queries and keys is, whatever the architecture
 
@@ -99,12 +101,13 @@ struct Architecture {
   bool rope_interleaved = false;     // GGUF files have queries and keys in that order
   bool beside_everywhere = false;    // safetensors have them so, too
   bool turned_first = false;         // and normed then
-  bool qkv_biased = false;           // queries, keys and values add biases
+  bool qkv_biased = false;           // queries, keys and values add biases, if no key says no
   bool heads_normed = false;         // each head of the queries and keys is normed
   bool widths_normed = false;        // queries and keys are normed, all heads together
-  bool attention_bias = false;       // config.json may ask for such biases, by this name
-  bool mlp_bias = false;             // the same
+  bool attention_bias = false;       // config.json says so by this name, of results as well
+  bool mlp_bias = false;             // the same, of feed-forward parts
   bool all_biased = false;           // all products add biases
+  bool output_biased = false;        // if those of attention are, the logits' product is, too
   bool normed_before = true;         // what attention and feed-forward read
   bool normed_after = false;         // what they add to the hidden states
   bool centred = false;              // norms take the mean away, and may add biases
@@ -118,9 +121,9 @@ struct Architecture {
   bool ungated = false;              // there are none: this is what the feed-forward part applies
   bool embedding_scaled = false;     // by the root of its length
   bool logits_multiplied = false;    // by what files name logit_scale, by which others divide
-  bool multipliers = false;          // config.json has some, with the names of Granite's
+  bool experts_divide = false;       // in GGUF files that do not say, the columns of a layer
+  bool shared_whole = false;         // the shared expert has all, the same
   bool renormed = false;             // see experts_renormed; of files that do not say
-  bool norm_topk_prob = false;       // config.json says so, by this name
   bool latent = false;               // see ModelConfig
   bool convolves = false;            // some layers do
   bool remembers = false;            // most layers do, and attention's results have gates
@@ -128,8 +131,7 @@ struct Architecture {
   bool sigmoid = false;              // see Gating, the same
   bool choice_biased = false;        // kByBias, of GGUF files that do not say
   bool may_norm_heads = false;       // config.json says by use_qk_norm whether heads are normed
-  bool tied = false;                 // the output is the embedding unless config.json says no
-  bool windowed = false;             // config.json need not say that it uses its window
+  bool windows_early = false;        // max_window_layers: of the first so many each second has one
   bool turned_by_window = false;     // where there is one, layers without go without positions
   bool local_unstretched = false;    // in layers with a window positions turn as they are
   // What ModelConfig has by such names, of files that do not say.
@@ -162,8 +164,6 @@ double Sharper(double factor, double by = 1);
 
 // What scores are multiplied by so that both queries and keys are `sharper` times as long.
 void SharpenScores(double sharper, ModelConfig* config);
-// Experts that every token goes through are as one of so many times the columns.
-absl::Status ShareExperts(int64_t count, const std::string& file, ModelConfig* config);
 
 // How much longer contexts than the trained one turn, where the file gives divisors for both.
 double LongMagnitude(double context, double trained);
@@ -172,7 +172,39 @@ void TurnByWindow(const Architecture& known, ModelConfig* config);
 // Of every so many layers the last.
 std::vector<bool> EveryLast(int64_t layers, int64_t every);
 
-// Checks what must hold of any model, by the names that the file gives the numbers.
-absl::Status CheckConfig(const ModelConfig& config, const std::string& file);
+// What files call a number of the configuration: GGUF's keys without the architecture, of several
+// that which a file has.
+struct ConfigKey {
+  const char *gguf[2] = {}, *json[4] = {};
+};
+inline constexpr ConfigKey
+    kLayersKey = {{"block_count"}, {"num_hidden_layers"}},
+    kDimKey = {{"embedding_length"}, {"hidden_size"}},
+    kHeadsKey = {{"attention.head_count"}, {"num_attention_heads"}},
+    kKvHeadsKey = {{"attention.head_count_kv"}, {"num_key_value_heads"}},
+    kHeadDimKey = {{"attention.key_length_mla", "attention.key_length"}, {"head_dim"}},
+    kFfnKey = {{"feed_forward_length", "expert_feed_forward_length"},
+               {"block_ff_dim", "intermediate_size", "moe_intermediate_size"}},
+    kContextKey = {{"context_length"}, {"max_position_embeddings"}},
+    kRotatedKey = {{"rope.dimension_count"},
+                   {"partial_rotary_factor", "qk_rope_head_dim", "rotary_dim", "head_dim"}},
+    kExpertsKey = {{"expert_count"},
+                   {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}},
+    kExpertsUsedKey = {{"expert_used_count"}, {"num_experts_per_tok", "moe_k"}},
+    kExpertFfnKey = {{"expert_feed_forward_length", "feed_forward_length"},
+                     {"moe_intermediate_size", "intermediate_size"}},
+    kSharedKey = {{"expert_shared_feed_forward_length", "expert_shared_count"},
+                  {"shared_expert_intermediate_size", "n_shared_experts",
+                   "moe_num_shared_experts"}},
+    kGroupsKey = {{"expert_group_count"}, {"n_group"}};
+// As the file has it, for messages: "key 'llama.block_count'".
+using KeyNamer = std::function<std::string(const ConfigKey&)>;
+
+// Experts that every token goes through are as one of so many times the columns.
+absl::Status ShareExperts(int64_t count, const std::string& file, const KeyNamer& name,
+                          ModelConfig* config);
+// Checks what must hold of any model.
+absl::Status CheckConfig(const ModelConfig& config, const std::string& file,
+                         const KeyNamer& name = {});
 
 }  // namespace tessera::llm

@@ -12,10 +12,11 @@ constexpr double kPi = 3.14159265358979323846;
 
 // Wavelengths beyond the trained context are stretched, short ones kept, those between blended.
 absl::Status Llama3Scaling(const JsonReader& r, ModelConfig* c) {
+  const double context = static_cast<double>(c->context);
   ASSIGN_OR_RETURN(const double factor, r.Number("factor"));
   ASSIGN_OR_RETURN(const double low, r.Number("low_freq_factor"));
   ASSIGN_OR_RETURN(const double high, r.Number("high_freq_factor"));
-  ASSIGN_OR_RETURN(const double trained, r.Number("original_max_position_embeddings"));
+  ASSIGN_OR_RETURN(const double trained, r.Number("original_max_position_embeddings", context));
   if (!(factor > 0) || !(low > 0) || !(high > low) || !(trained > 0)) {
     return r.BadHere("factor > 0, high_freq_factor > low_freq_factor > 0");
   }
@@ -48,8 +49,6 @@ absl::Status YarnScaling(const JsonReader& r, ModelConfig* c) {
   }
   if (c->latent > 0 && under != 0) SharpenScores(Sharper(yarn.factor, under), c);
   ASSIGN_OR_RETURN(c->rope_magnitude, r.Number("attention_factor", c->rope_magnitude));
-  ASSIGN_OR_RETURN(c->sharpness, r.Number("llama_4_scaling_beta", 0));
-  c->sharper_every = static_cast<int64_t>(std::min(yarn.trained, 0x1p40));
   if (!std::isfinite(c->rope_magnitude)) {
     return r.BadHere("mscale, mscale_all_dim and attention_factor that give a number");
   }
@@ -75,33 +74,36 @@ absl::Status LongRopeScaling(const JsonReader& r, const JsonReader& s, ModelConf
   RETURN_IF_ERROR(read("short_factor", &c->rope_divisors));
   RETURN_IF_ERROR(read("long_factor", &c->long_rope_divisors));
   const char* key = "original_max_position_embeddings";
-  ASSIGN_OR_RETURN(c->rope_trained, r.Int(key, c->context));
-  ASSIGN_OR_RETURN(c->rope_trained, s.Int(key, c->rope_trained));
-  const double own =
-      LongMagnitude(static_cast<double>(c->context), static_cast<double>(c->rope_trained));
+  ASSIGN_OR_RETURN(c->rope_trained, s.Int(key, c->context));
+  ASSIGN_OR_RETURN(c->rope_trained, r.Int(key, c->rope_trained));
+  const double trained = static_cast<double>(c->rope_trained);
+  ASSIGN_OR_RETURN(const double factor,
+                   s.Number("factor", static_cast<double>(c->context) / trained));
+  const double own = LongMagnitude(factor * trained, trained);
   ASSIGN_OR_RETURN(c->rope_magnitude, s.Number("attention_factor", own));
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<JsonReader>> FindRope(const JsonReader& r, const Architecture& known,
-                                                   const char* kind) {
+absl::StatusOr<std::optional<JsonReader>> FindRope(const JsonReader& r, const char* kind) {
+  const bool two_ways = r.Knows("rope_local_base_freq");
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    const std::optional<Json> value = r.Find(key);
+    std::optional<Json> value = r.Find(key);
+    if (!value && r.defaults) value = r.defaults->Find(key);
     if (!value) continue;
     if (!value->is(Json::Type::kObject)) return r.Wrong(key, *value, "an object");
     const JsonReader rope{*value, r.file, absl::StrCat(key, ".")};
     bool of_kinds = false;
     for (const JsonItem item : value->Items()) {
       if (!item.value().is(Json::Type::kObject)) continue;
-      of_kinds = (known.local_rope_base > 0 || known.local_unstretched) &&
-                 (item.key() == "full_attention" || item.key() == "sliding_attention");
+      of_kinds = two_ways && (item.key() == "full_attention" || item.key() == "sliding_attention");
       if (!of_kinds) {
         return r.Bad("key '", key, "': parameters of each kind of layer, as in ",
                      ShowName(item.key()), ", are not known");
       }
     }
+    if (!of_kinds && two_ways && absl::StartsWith(key, "rope_p")) continue;
     if (!of_kinds) return std::optional<JsonReader>(rope);
     const std::optional<Json> own = rope.Find(kind);
     if (!own) return std::optional<JsonReader>();
@@ -113,7 +115,7 @@ absl::StatusOr<std::optional<JsonReader>> FindRope(const JsonReader& r, const Ar
 
 absl::Status ReadRopeBase(const JsonReader& r, const Architecture& known,
                           const std::optional<JsonReader>& rope, ModelConfig* c) {
-  ASSIGN_OR_RETURN(c->rope_base, r.Number("rope_theta", known.local_rope_base > 0 ? 1e6 : 10000));
+  ASSIGN_OR_RETURN(c->rope_base, r.Number("rope_theta", 10000));
   ASSIGN_OR_RETURN(double part, r.Number("partial_rotary_factor", 1));
   if (rope) {
     ASSIGN_OR_RETURN(c->rope_base, rope->Number("rope_theta", c->rope_base));
@@ -123,17 +125,19 @@ absl::Status ReadRopeBase(const JsonReader& r, const Architecture& known,
     return r.Bad("key 'partial_rotary_factor' is ", part, "; above 0 and at most 1 is allowed");
   }
   c->rotated = static_cast<int64_t>(static_cast<double>(c->head_dim) * part);
-  ASSIGN_OR_RETURN(c->rotated, r.Int("rotary_dim", c->rotated));
+  const char* const by = "partial_rotary_factor";
+  if (!r.Find(by) && !(rope && rope->Find(by))) {
+    ASSIGN_OR_RETURN(c->rotated, r.Int("rotary_dim", c->rotated));
+  }
   // None would mean all. Latent attention says it by another key, and CheckConfig refuses no heads.
   if (c->rotated == 0 && c->head_dim > 0 && !known.latent) {
     if (r.Find("rotary_dim")) return r.Bad("key 'rotary_dim' is 0; a head must turn in part");
     return r.Bad("key 'partial_rotary_factor' is ", part, ", which is none of the ", c->head_dim,
                  " elements of a head; they need a pair that turns");
   }
-  if (known.local_rope_base == 0 && !known.local_unstretched) return absl::OkStatus();
-  const double own = known.local_unstretched ? c->rope_base : known.local_rope_base;
-  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", own));
-  ASSIGN_OR_RETURN(const std::optional<JsonReader> local, FindRope(r, known, "sliding_attention"));
+  if (!r.Knows("rope_local_base_freq")) return absl::OkStatus();
+  ASSIGN_OR_RETURN(c->local_rope_base, r.Number("rope_local_base_freq", c->rope_base));
+  ASSIGN_OR_RETURN(const std::optional<JsonReader> local, FindRope(r, "sliding_attention"));
   if (local && absl::StrContains(local->within, "sliding_attention")) {
     ASSIGN_OR_RETURN(c->local_rope_base, local->Number("rope_theta", c->local_rope_base));
   }
@@ -144,6 +148,10 @@ absl::Status ReadRopeScaling(const JsonReader& r, const std::optional<JsonReader
                              ModelConfig* c) {
   if (!rope) return absl::OkStatus();
   const JsonReader& s = *rope;
+  ASSIGN_OR_RETURN(c->sharpness, s.Number("llama_4_scaling_beta", 0));
+  ASSIGN_OR_RETURN(const double trained,
+                   s.Number("original_max_position_embeddings", static_cast<double>(c->context)));
+  c->sharper_every = static_cast<int64_t>(std::min(trained, 0x1p40));
   std::optional<Json> type = s.Find("rope_type");
   if (!type) type = s.Find("type");
   if (!type && absl::StartsWith(s.within, "rope_parameters.")) {

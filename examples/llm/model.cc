@@ -126,8 +126,8 @@ absl::Status ReadAttention(WeightTaker* t, const ModelConfig& c, const Architect
     RETURN_IF_ERROR(t->Read(kV, i, kv, c.dim, &w->v));
   }
   RETURN_IF_ERROR(t->Read(kO, i, c.dim, q, &w->o));
-  const bool biased = known.qkv_biased || c.attention_biased;
-  RETURN_IF_ERROR(t->Read(kQBias, i, {q}, biased, &w->q_bias));
+  const bool biased = c.qkv_biased || c.attention_biased;
+  RETURN_IF_ERROR(t->Read(kQBias, i, {known.remembers ? 2 * q : q}, biased, &w->q_bias));
   RETURN_IF_ERROR(t->Read(kKBias, i, {kv}, biased, &w->k_bias));
   RETURN_IF_ERROR(t->Read(kVBias, i, {kv}, biased, &w->v_bias));
   RETURN_IF_ERROR(t->Read(kOBias, i, {c.dim}, c.attention_biased, &w->o_bias));
@@ -189,7 +189,9 @@ absl::Status ReadAllExperts(WeightTaker* t, const ModelConfig& c, int64_t i, Lay
 absl::Status ReadMixture(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   if (c.experts == 0) {
     return absl::DataLossError(absl::StrCat(
-        t->file, ": layer ", i, " has a router, and the configuration names no experts"));
+        t->file, ": layer ", i, " has a router, and the configuration names no experts: its key '",
+        t->gguf ? c.architecture + "." + kExpertsKey.gguf[0] : kExpertsKey.json[0],
+        "' is missing or 0"));
   }
   RETURN_IF_ERROR(ReadAllExperts(t, c, i, w));
   RETURN_IF_ERROR(t->Read(kRouterBias, i, {c.experts}, c.ffn_biased, &w->router_bias));

@@ -200,7 +200,8 @@ TEST(Architectures, BiasesOfConfigJson) {
   const auto read = [](const std::string& type) {
     const std::string text = absl::StrCat(
         R"({"attention_bias": true, "mlp_bias": true, "hidden_size": 64, "num_hidden_layers": 1,
-        "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+        "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64,
+        "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
         "max_position_embeddings": 64, "model_type": ")",
         type, "\"}");
     const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
@@ -221,7 +222,8 @@ TEST(Architectures, BiasesOfConfigJson) {
 
 TEST(Architectures, RopeScalingOfConfigJson) {
   const std::string text = R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1,
-    "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+    "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64,
+        "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
     "max_position_embeddings": 131072, "rope_theta": 500000.0, "rope_scaling": {
       "factor": 32.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
       "original_max_position_embeddings": 8192, "rope_type": "llama3"}})";
@@ -246,7 +248,8 @@ TEST(Architectures, WindowsOfConfigJson) {
   const auto read = [](const std::string& keys) {
     const std::string text = absl::StrCat(
         R"({"model_type": "qwen2", "hidden_size": 64, "num_hidden_layers": 4,
-        "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+        "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64,
+        "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
         "max_position_embeddings": 512, "sliding_window": 64, "use_sliding_window": )",
         keys, "}");
     const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
@@ -285,6 +288,7 @@ TEST(Architectures, OtherKeysOfConfigJson) {
   const auto read = [](const std::string& type, const std::string& keys) {
     const std::string text = absl::StrCat(
         R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 8,
+        "num_key_value_heads": 8, "head_dim": 8,
         "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
         "max_position_embeddings": 512, "model_type": ")",
         type, "\", ", keys, "}");
@@ -342,7 +346,8 @@ TEST(Architectures, RopeParametersOfConfigJson) {
   const auto read = [](const std::string& keys) {
     const std::string text = absl::StrCat(
         R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 1,
-        "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+        "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 64,
+        "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
         "max_position_embeddings": 131072)",
         keys, "}");
     const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
@@ -397,7 +402,8 @@ TEST(Architectures, YarnIsThatOfTransformers) {
     }
   };
   const std::string text = R"({"model_type": "qwen2", "hidden_size": 32, "num_hidden_layers": 1,
-    "num_attention_heads": 2, "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
+    "num_attention_heads": 2, "num_key_value_heads": 2,
+        "intermediate_size": 8, "vocab_size": 9, "rms_norm_eps": 1e-5,
     "max_position_embeddings": 64, "rope_theta": 10000.0, "rope_scaling": {"type": "yarn",
       "factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 4.0, "beta_slow": 1.0,
       "attention_factor": 1.25}})";

@@ -172,7 +172,8 @@ TEST(Convolution, OfConfigJson) {
   EXPECT_EQ(as_it_is.ffn, 100);
   const char* rows[][3] = {
       {R"("conv_L_cache": 3)", R"("conv_L_cache": -1)", "of a convolution is -1"},
-      {R"("conv_L_cache": 3)", R"("conv_L_cache": 3, "conv_bias": true)", "'conv_bias' is true"},
+      {R"("conv_L_cache": 3)", R"("conv_L_cache": 3, "conv_bias": true)",
+       "'conv_bias' is 'true', not false"},
       {"[1]", "[3]", "'3' is none of 3 layers"},
       {"[1]", "[-1]", "'-1' is none of 3 layers"},
       {"[1]", R"([1], "layer_types": ["conv"])", "has 1 entries, and there are 3 layers"},

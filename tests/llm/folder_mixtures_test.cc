@@ -39,7 +39,7 @@ absl::StatusOr<Model> Make(const char* type, const RandomWeights& weights, const
   const std::string text = absl::StrCat(R"({"hidden_size": 16, "intermediate_size": 12,
       "moe_intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
       "vocab_size": 40, "rms_norm_eps": 1e-5, "max_position_embeddings": 64, "num_experts_per_tok": 1,
-      "norm_topk_prob": true, "model_type": ")",
+      "num_key_value_heads": 2, "head_dim": 8, "norm_topk_prob": true, "model_type": ")",
                                         type, "\"", keys, "}");
   ASSIGN_OR_RETURN(const Json json, Json::Parse(text, "config.json"));
   ASSIGN_OR_RETURN(const ModelConfig config, ConfigFromHuggingFace(json, "config.json"));

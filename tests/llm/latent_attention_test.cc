@@ -229,7 +229,7 @@ TEST(LatentAttention, RefusesSuchConfigJson) {
   };
   EXPECT_OK(read("", ""));
   const char* rows[][3] = {
-      {R"("kv_lora_rank": 64,)", "", "'kv_lora_rank' is missing"},
+      {R"("vocab_size": 9,)", "", "'vocab_size' is missing"},
       {R"("kv_lora_rank": 64,)", R"("kv_lora_rank": -64,)", "what is kept of a position is -64"},
       {R"("kv_lora_rank": 64,)", R"("kv_lora_rank": 0,)", "'kv_lora_rank' is 0"},
       {R"("q_lora_rank": null)", R"("q_lora_rank": -1)", "what queries are made of is -1"},
