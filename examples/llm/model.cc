@@ -181,9 +181,10 @@ absl::Status ReadAllExperts(WeightTaker* t, const ModelConfig& c, int64_t i, Lay
   RETURN_IF_ERROR(t->ReadExperts(kExpertGate, i, n, f, c.dim, &w->gate));
   RETURN_IF_ERROR(t->ReadExperts(kExpertUp, i, n, f, c.dim, &w->up));
   RETURN_IF_ERROR(t->ReadExperts(kExpertDown, i, n, c.dim, f, &w->down));
-  RETURN_IF_ERROR(t->Read(kExpertGateBias, i, {n, f}, c.ffn_biased, &w->gate_bias));
-  RETURN_IF_ERROR(t->Read(kExpertUpBias, i, {n, f}, c.ffn_biased, &w->up_bias));
-  return t->Read(kExpertDownBias, i, {n, c.dim}, c.ffn_biased, &w->down_bias);
+  const bool biased = ArchitectureNamed(c.architecture)->all_biased;
+  RETURN_IF_ERROR(t->Read(kExpertGateBias, i, {n, f}, biased, &w->gate_bias));
+  RETURN_IF_ERROR(t->Read(kExpertUpBias, i, {n, f}, biased, &w->up_bias));
+  return t->Read(kExpertDownBias, i, {n, c.dim}, biased, &w->down_bias);
 }
 
 absl::Status ReadMixture(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
@@ -194,7 +195,8 @@ absl::Status ReadMixture(WeightTaker* t, const ModelConfig& c, int64_t i, LayerW
         "' is missing or 0"));
   }
   RETURN_IF_ERROR(ReadAllExperts(t, c, i, w));
-  RETURN_IF_ERROR(t->Read(kRouterBias, i, {c.experts}, c.ffn_biased, &w->router_bias));
+  const bool all = ArchitectureNamed(c.architecture)->all_biased;
+  RETURN_IF_ERROR(t->Read(kRouterBias, i, {c.experts}, all, &w->router_bias));
   RETURN_IF_ERROR(t->Read(kChoiceBias, i, {c.experts}, false, &w->choice_bias));
   if (!w->choice_bias && t->Find(kChoiceBiasOfStatics, i) != nullptr) {
     RETURN_IF_ERROR(t->Read(kChoiceBiasOfStatics, i, {1, c.experts}, true, &w->choice_bias));
@@ -204,6 +206,10 @@ absl::Status ReadMixture(WeightTaker* t, const ModelConfig& c, int64_t i, LayerW
   RETURN_IF_ERROR(t->Read(kSharedGate, i, c.shared_ffn, c.dim, &w->shared_gate));
   RETURN_IF_ERROR(t->Read(kSharedUp, i, c.shared_ffn, c.dim, &w->shared_up));
   RETURN_IF_ERROR(t->Read(kSharedDown, i, c.dim, c.shared_ffn, &w->shared_down));
+  const bool biased = c.ffn_biased;
+  RETURN_IF_ERROR(t->Read(kSharedGateBias, i, {c.shared_ffn}, biased, &w->shared_gate_bias));
+  RETURN_IF_ERROR(t->Read(kSharedUpBias, i, {c.shared_ffn}, biased, &w->shared_up_bias));
+  RETURN_IF_ERROR(t->Read(kSharedDownBias, i, {c.dim}, biased, &w->shared_down_bias));
   if (t->Find(kSharedShare, i) == nullptr) return absl::OkStatus();
   // GGUF files have it as a vector.
   Tensor row;
@@ -308,6 +314,10 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   const bool apart = config.output_apart || t.Find(kOutput, 0) != nullptr;
   m.output = m.embedding;
   if (apart) RETURN_IF_ERROR(t.Read(kOutput, 0, config.vocabulary, config.dim, &m.output));
+  if (ArchitectureNamed(config.architecture)->output_biased) {
+    RETURN_IF_ERROR(
+        t.Read(kOutputBias, 0, {config.vocabulary}, config.attention_biased, &m.output_bias));
+  }
   RETURN_IF_ERROR(t.ReadNorm(kNorm, 0, config.dim, true, &m.norm));
   if (ArchitectureNamed(config.architecture)->centred) {
     RETURN_IF_ERROR(t.Read(kNormBias, 0, {config.dim}, false, &m.norm_bias));

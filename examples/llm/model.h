@@ -55,6 +55,7 @@ struct LayerWeights {
   Tensor router_bias;
   Tensor choice_bias;  // of each expert, where experts are chosen; not in what they count
   Matrix shared_gate, shared_up, shared_down;
+  Tensor shared_gate_bias, shared_up_bias, shared_down_bias;
   Matrix shared_share;  // of one row: what the shared expert counts, by a sigmoid
 };
 // All of them by their names.
@@ -108,7 +109,10 @@ inline constexpr Tensor LayerWeights::*kVectors[] = {&LayerWeights::attention_no
                                                      &LayerWeights::memory_rate,
                                                      &LayerWeights::memory_norm,
                                                      &LayerWeights::attention_norm_bias,
-                                                     &LayerWeights::ffn_norm_bias};
+                                                     &LayerWeights::ffn_norm_bias,
+                                                     &LayerWeights::shared_gate_bias,
+                                                     &LayerWeights::shared_up_bias,
+                                                     &LayerWeights::shared_down_bias};
 static_assert(sizeof(LayerWeights) ==
                   std::size(kMatrices) * sizeof(Matrix) + std::size(kVectors) * sizeof(Tensor),
               "each weight is in one of the lists");
@@ -127,7 +131,7 @@ struct Model {
   Division division;
   std::unique_ptr<const Tokenizer> tokenizer;
   Matrix embedding, output;  // the same one where they are tied
-  Tensor norm, norm_bias;
+  Tensor norm, norm_bias, output_bias;
   std::vector<LayerWeights> layers;
   // What a decode step reads: every matrix once, of experts those of one token, of the embedding
   // only rows unless it is tied.

@@ -66,6 +66,7 @@ class Mover {
       Move(model_.output.stored, Cut(0, Layout()));
       Move(model_.output.scale, whole);
     }
+    Move(model_.output_bias, Cut(0, Layout()));
     Move(model_.norm, whole);
     Move(model_.norm_bias, whole);
     for (LayerWeights& w : model_.layers) MoveLayer(w);
@@ -75,9 +76,10 @@ class Mover {
   void MoveLayer(LayerWeights& w) {
     const ModelConfig& c = model_.config;
     const Sharding whole(mesh_);
-    for (Tensor* t : {&w.attention_norm, &w.ffn_norm, &w.attention_post_norm, &w.ffn_post_norm,
-                      &w.o_bias, &w.attention_norm_bias, &w.ffn_norm_bias, &w.down_bias,
-                      &w.router.stored, &w.router_bias, &w.choice_bias, &w.shared_share.stored}) {
+    for (Tensor* t :
+         {&w.attention_norm, &w.ffn_norm, &w.attention_post_norm, &w.ffn_post_norm, &w.o_bias,
+          &w.attention_norm_bias, &w.ffn_norm_bias, &w.down_bias, &w.router.stored, &w.router_bias,
+          &w.choice_bias, &w.shared_share.stored, &w.shared_down_bias}) {
       Move(*t, whole);
     }
     for (const auto& [name, matrix] : kMatrices) Move((w.*matrix).scale, whole);
@@ -95,6 +97,9 @@ class Mover {
     MoveColumns(0, w.shared_gate, w.shared_up, w.shared_down);
     for (Tensor* t : {&w.gate_bias, &w.up_bias}) {
       Move(*t, Cut(columns, Layout::Aligned(BlockOf(w.down))));
+    }
+    for (Tensor* t : {&w.shared_gate_bias, &w.shared_up_bias}) {
+      Move(*t, Cut(0, Layout::Aligned(BlockOf(w.shared_down))));
     }
   }
 
@@ -183,6 +188,7 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
     move(model->output.stored);
     move(model->output.scale);
   }
+  move(model->output_bias);
   move(model->norm);
   move(model->norm_bias);
   for (LayerWeights& w : model->layers) {

@@ -378,8 +378,9 @@ Tensor Transformer::Mixture(const LayerWeights& w, const Tensor& x) const {
   const Tensor results = down.Flatten(0, 1).Take(blocks.row);  // [T, used, dim]
   const Tensor y = (results * routes.shares.Unsqueeze(-1)).Sum({1});
   if (!w.shared_gate) return y;
-  const Tensor shared =
-      Project(Gated(Project(rows, w.shared_gate), Project(rows, w.shared_up)), w.shared_down);
+  const Tensor shared = Project(Gated(Project(rows, w.shared_gate, w.shared_gate_bias),
+                                      Project(rows, w.shared_up, w.shared_up_bias)),
+                                w.shared_down, w.shared_down_bias);
   return y + (w.shared_share ? shared * Project(x, w.shared_share).Sigmoid() : shared);
 }
 
@@ -415,7 +416,7 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position, const E
 
 Tensor Transformer::Logits(const Tensor& hidden) const {
   const ModelConfig& c = model_.config;
-  const Tensor logits = Scaled(Project(hidden, model_.output), c.logit_scale);
+  const Tensor logits = Scaled(Project(hidden, model_.output, model_.output_bias), c.logit_scale);
   return Capped(logits, c.logit_cap).To(model_.division.logits);
 }
 

@@ -12,6 +12,7 @@ struct Names {
 #define LAYER "model.layers.N."
 inline constexpr Names kEmbedding = {{"token_embd.weight"}, {"model.embed_tokens.weight"}};
 inline constexpr Names kOutput = {{"output.weight"}, {"lm_head.weight"}};
+inline constexpr Names kOutputBias = {{"output.bias"}, {"lm_head.bias"}};
 inline constexpr Names kNorm = {{"output_norm.weight", "token_embd_norm.weight"},
                                 {"model.norm.weight", "model.embedding_norm.weight"}};
 inline constexpr Names kNormBias = {{"output_norm.bias"}, {"model.norm.bias"}};
@@ -154,6 +155,12 @@ inline constexpr Names kSharedUp = {
 inline constexpr Names kSharedDown = {
     {"blk.N.ffn_down_shexp.weight"},
     {LAYER "mlp.shared_expert.down_proj.weight", LAYER "mlp.shared_experts.down_proj.weight"}};
+inline constexpr Names kSharedGateBias = {{"blk.N.ffn_gate_shexp.bias"},
+                                          {LAYER "mlp.shared_experts.gate_proj.bias"}};
+inline constexpr Names kSharedUpBias = {{"blk.N.ffn_up_shexp.bias"},
+                                        {LAYER "mlp.shared_experts.up_proj.bias"}};
+inline constexpr Names kSharedDownBias = {{"blk.N.ffn_down_shexp.bias"},
+                                          {LAYER "mlp.shared_experts.down_proj.bias"}};
 inline constexpr Names kSharedShare = {{"blk.N.ffn_gate_inp_shexp.weight"},
                                        {LAYER "mlp.shared_expert_gate.weight"}};
 #undef LAYER

@@ -135,6 +135,9 @@ def Models():
         intermediate_size=40, moe_intermediate_size=20, head_dim=8, moe_k=3, moe_num_experts=8,
         moe_num_shared_experts=2, moe_layer_start_index=1, tie_word_embeddings=False,
         **SMALL)
+    yield "ernie4_5_moe_biased", t.Ernie4_5_MoeConfig(
+        intermediate_size=40, moe_intermediate_size=20, head_dim=8, moe_k=3, moe_num_experts=8,
+        moe_num_shared_experts=2, moe_layer_start_index=1, use_bias=True, **SMALL)
     short = {**SMALL, "num_hidden_layers": 3}
     kinds = ["conv", "full_attention", "conv"]
     yield "lfm2", t.Lfm2Config(intermediate_size=50, norm_eps=1e-5, block_multiple_of=8,
