@@ -133,7 +133,7 @@ absl::Status ReadScales(const Reader& r, const Architecture& known, ModelConfig*
   ASSIGN_OR_RETURN(c->residual_scale, r.Number("residual_scale", 1));
   ASSIGN_OR_RETURN(const double divided, r.Number("logit_scale", 1));
   c->logit_scale = known.logits_multiplied ? divided : 1 / divided;
-  ASSIGN_OR_RETURN(c->score_scale, r.Number("attention.scale", 0));
+  ASSIGN_OR_RETURN(c->score_scale, r.Number("attention.scale", known.streams ? 1 : 0));
   ASSIGN_OR_RETURN(c->score_cap, r.Number("attn_logit_softcapping", known.score_cap));
   ASSIGN_OR_RETURN(c->logit_cap, r.Number("final_logit_softcapping", known.logit_cap));
   // Files of the largest Gemma 2 and 3 do not say that they divide by another root.
@@ -243,6 +243,27 @@ absl::Status ReadMemories(const Reader& r, const Architecture& known, ModelConfi
   return absl::OkStatus();
 }
 
+// Streams of hidden states, and which gates count. Files do not say how wide ways past layers are.
+absl::Status ReadStreams(const Reader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->streams, r.Int("altup.num_inputs"));
+  ASSIGN_OR_RETURN(c->active_stream, r.Int("altup.active_idx", 0));
+  ASSIGN_OR_RETURN(c->layer_embedding, r.Int("embedding_length_per_layer_input"));
+  ASSIGN_OR_RETURN(const int64_t shared, r.Int("attention.shared_kv_layers"));
+  if (shared < 0 || shared >= c->layers) {
+    return r.Bad(absl::StrCat("key '", r.Key("attention.shared_kv_layers"), "' is ", shared, " of ",
+                              c->layers, " layers"));
+  }
+  c->own_keys = shared == 0 ? 0 : c->layers - shared;
+  const std::string key = r.Key("activation_sparsity_scale");
+  if (r.m.Find(key) == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const GgufArray* each, r.m.Numbers(key));
+  for (uint64_t i = 0; i < each->count && i <= kMostLayers; ++i) {
+    c->sparsity.push_back(each->Number(i));
+    if (std::isnan(c->sparsity.back())) return r.Bad(absl::StrCat("key '", key, "' holds nan"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ReadHeads(const Reader& r, ModelConfig* c) {
   if (r.m.Find(r.Key("attention.key_length")) == nullptr && c->dim % c->heads != 0) {
     return r.Bad(absl::StrCat("key '", r.Key("embedding_length"), "' is ", c->dim,
@@ -312,6 +333,14 @@ bool ModelConfig::AnyRemembers() const {
 
 bool ModelConfig::AllRemember() const {
   return std::count(remembers.begin(), remembers.end(), true) == layers;
+}
+
+int64_t ModelConfig::KeysOf(int64_t layer) const {
+  if (own_keys == 0 || layer < own_keys) return layer;
+  for (int64_t i = own_keys - 1; i >= 0; --i) {
+    if (WindowOf(static_cast<size_t>(i)) == WindowOf(static_cast<size_t>(layer))) return i;
+  }
+  return -1;
 }
 
 double Sharper(double factor, double by) {
@@ -413,6 +442,7 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   c.layers -= c.predicting_layers;
   RETURN_IF_ERROR(known->latent ? ReadLatent(r, &c) : ReadHeads(r, &c));
   if (known->remembers) RETURN_IF_ERROR(ReadMemories(r, *known, &c));
+  if (known->streams) RETURN_IF_ERROR(ReadStreams(r, &c));
   ASSIGN_OR_RETURN(const double clamp, r.Number("attention.clamp_kqv", 0));
   if (clamp != 0) {
     return r.Bad(absl::StrCat("key '", r.Key("attention.clamp_kqv"), "' is ", clamp,

@@ -66,6 +66,15 @@ struct ModelConfig {
   std::vector<bool> convolved;  // of each layer, whether it convolves instead; empty: none does
   int64_t taps = 0;             // there, and in memories: so many positions, its own the last
 
+  // Where hidden states are several streams, of which layers read one (see streams.cc), so many;
+  // 0: they are one. Each layer reads an embedding of its own of each token, too, of which the
+  // rows may be fewer than the vocabulary, and what it reads goes past it by a way of `detour`.
+  int64_t streams = 0, active_stream = 0, detour = 0, layer_embedding = 0, layer_vocabulary = 0;
+  bool stream_scaled = true;  // what a layer's embedding has a gate of
+  int64_t own_keys = 0;       // layers from this one on use those of one before; 0: none does
+  // Of each layer, how many deviations above their mean gates must be not to count as 0, or -inf.
+  std::vector<double> sparsity;
+
   double gate_limit = 0;  // 0: gates are SiLU or GELU; else as transformer.cc says
   // Layers with a router send each token to experts_used of so many feed-forward parts of their
   // own, and to a shared one of shared_ffn columns, if that is not 0.
@@ -86,6 +95,9 @@ struct ModelConfig {
   bool Remembers(size_t layer) const { return layer < remembers.size() && remembers[layer]; }
   bool AnyRemembers() const;
   bool AllRemember() const;
+  // Of which layer the keys and values are: its own, or the last that has some of its kind; -1:
+  // there is none.
+  int64_t KeysOf(int64_t layer) const;
   bool Convolves(size_t layer) const { return layer < convolved.size() && convolved[layer]; }
   bool Turns(size_t layer) const { return layer >= unturned.size() || !unturned[layer]; }
 };
@@ -128,6 +140,7 @@ struct Architecture {
   bool convolves = false;            // some layers do
   bool remembers = false;            // most layers do, and attention's results have gates
   bool memory_tiled = false;         // see ModelConfig, of GGUF files
+  bool streams = false;              // see ModelConfig
   bool sigmoid = false;              // see Gating, the same
   bool choice_biased = false;        // kByBias, of GGUF files that do not say
   bool may_norm_heads = false;       // config.json says by use_qk_norm whether heads are normed
@@ -196,7 +209,8 @@ inline constexpr ConfigKey
     kSharedKey = {{"expert_shared_feed_forward_length", "expert_shared_count"},
                   {"shared_expert_intermediate_size", "n_shared_experts",
                    "moe_num_shared_experts"}},
-    kGroupsKey = {{"expert_group_count"}, {"n_group"}};
+    kGroupsKey = {{"expert_group_count"}, {"n_group"}},
+    kSharedLayersKey = {{"attention.shared_kv_layers"}, {"num_kv_shared_layers"}};
 // As the file has it, for messages: "key 'llama.block_count'".
 using KeyNamer = std::function<std::string(const ConfigKey&)>;
 

@@ -53,6 +53,28 @@ constexpr Size kOfLatent[] = {
      kMaxDim,
      {{"attention.value_length_mla", "attention.value_length"}, {"v_head_dim"}}}};
 
+constexpr Size kOfStreams[] = {
+    {"the number of streams",
+     &Config::streams,
+     1,
+     64,
+     {{"altup.num_inputs"}, {"altup_num_inputs"}}},
+    {"the length of a layer's embedding",
+     &Config::layer_embedding,
+     1,
+     kMaxDim,
+     {{"embedding_length_per_layer_input"}, {"hidden_size_per_layer_input"}}},
+    {"the length of the way past a layer",
+     &Config::detour,
+     0,
+     kMaxDim,
+     {{"laurel_rank"}, {"laurel_rank"}}},
+    {"the vocabulary of layers' embeddings",
+     &Config::layer_vocabulary,
+     0,
+     INT32_MAX,
+     {{"vocab_size_per_layer_input"}, {"vocab_size_per_layer_input"}}}};
+
 constexpr ConfigKey kMemoryKeyHeads = {{"ssm.group_count"}, {"linear_num_key_heads"}};
 constexpr ConfigKey kMemoryValueHeads = {{"ssm.time_step_rank"}, {"linear_num_value_heads"}};
 constexpr Size kOfMemories[] = {{"the number of keys' heads of a memory", &Config::memory_key_heads,
@@ -170,6 +192,30 @@ absl::Status CheckExperts(const Checker& check) {
                       c.experts / c.expert_groups * c.expert_groups_used);
 }
 
+absl::Status CheckStreams(const Checker& check) {
+  const ModelConfig& c = check.c;
+  for (const Size& s : kOfStreams) RETURN_IF_ERROR(check.Within(s));
+  RETURN_IF_ERROR(check.Within({{"altup.active_idx"}, {"altup_active_idx"}},
+                               "the stream that layers read", c.active_stream, 0, c.streams - 1));
+  RETURN_IF_ERROR(check.Within(kSharedLayersKey, "the number of layers with keys of others",
+                               c.own_keys == 0 ? 0 : c.layers - c.own_keys, 0, c.layers - 1));
+  if (!c.sparsity.empty() && c.sparsity.size() != static_cast<size_t>(c.layers)) {
+    return check.Bad({{"activation_sparsity_scale"}, {"activation_sparsity_pattern"}}, "there are ",
+                     c.sparsity.size(), " entries, and ", c.layers, " layers");
+  }
+  return absl::OkStatus();
+}
+
+// Of layers whose window is known.
+absl::Status CheckKeys(const Checker& check) {
+  for (int64_t i = 0; i < check.c.layers; ++i) {
+    if (check.c.KeysOf(i) >= 0) continue;
+    return check.Bad(kSharedLayersKey, "layer ", i,
+                     " has the keys of another of its kind, and none before it has any");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ShareExperts(int64_t count, const std::string& file, const KeyNamer& name,
@@ -200,6 +246,10 @@ absl::Status CheckConfig(const ModelConfig& c, const std::string& file, const Ke
                        " heads of a memory's values are no multiple of ", c.memory_key_heads,
                        " of its keys");
     }
+  }
+  if (known.streams) {
+    RETURN_IF_ERROR(CheckStreams(check));
+    RETURN_IF_ERROR(CheckKeys(check));
   }
   if (known.convolves || known.remembers) {
     RETURN_IF_ERROR(check.Within(

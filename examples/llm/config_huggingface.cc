@@ -1,6 +1,7 @@
 // config.json of Hugging Face models as a configuration.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
@@ -146,6 +147,68 @@ absl::Status ReadConvolutions(const JsonReader& r, ModelConfig* c) {
   const double columns = std::floor(times * static_cast<double>(2 * c->ffn / 3));
   c->ffn = (static_cast<int64_t>(columns) + unit - 1) / unit * unit;
   return absl::OkStatus();
+}
+
+// Above which a share of what is normally distributed is left, in deviations from the mean.
+double DeviationsOf(double share) {
+  if (!(share > 0)) return -std::numeric_limits<double>::infinity();
+  double low = -40, high = 40;
+  for (int i = 0; i < 80; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::sqrt(2.0)) / 2 < share ? low : high) = middle;
+  }
+  return low;
+}
+
+// Streams of hidden states, and which gates count.
+absl::Status ReadStreams(const JsonReader& r, ModelConfig* c) {
+  ASSIGN_OR_RETURN(c->streams, r.Int("altup_num_inputs"));
+  ASSIGN_OR_RETURN(c->active_stream, r.Int("altup_active_idx"));
+  ASSIGN_OR_RETURN(c->stream_scaled, r.Bool("altup_correct_scale", false));
+  ASSIGN_OR_RETURN(c->layer_embedding, r.Int("hidden_size_per_layer_input"));
+  ASSIGN_OR_RETURN(c->layer_vocabulary, r.Int("vocab_size_per_layer_input"));
+  ASSIGN_OR_RETURN(c->detour, r.Int("laurel_rank"));
+  if (c->detour < 1) return r.Bad("key 'laurel_rank' is ", c->detour);
+  ASSIGN_OR_RETURN(const int64_t shared, r.Int("num_kv_shared_layers"));
+  if (shared < 0 || shared >= c->layers) {
+    return r.Bad("key 'num_kv_shared_layers' is ", shared, " of ", c->layers, " layers");
+  }
+  c->own_keys = shared == 0 ? 0 : c->layers - shared;
+  c->score_scale = 1;
+  const char* const key = "activation_sparsity_pattern";
+  const std::optional<Json> each = r.Find(key);
+  if (!each) {
+    constexpr int64_t kFirst = 10;
+    constexpr double kUsual = 0.95;
+    if (c->layers <= kFirst || c->layers > kMostLayers) return absl::OkStatus();
+    c->sparsity.assign(static_cast<size_t>(c->layers), DeviationsOf(0));
+    std::fill_n(c->sparsity.begin(), kFirst, DeviationsOf(kUsual));
+    return absl::OkStatus();
+  }
+  if (!each->is(Json::Type::kArray)) return r.Wrong(key, *each, "an array");
+  for (const JsonItem item : each->Items()) {
+    const std::optional<double> share = item.value().Number();
+    if (!share || !(*share >= 0) || *share >= 1) {
+      return r.Wrong(key, item.value(), "a number of at least 0 and below 1");
+    }
+    c->sparsity.push_back(DeviationsOf(*share));
+  }
+  return absl::OkStatus();
+}
+
+// One number, or an array of as many equal ones as there are layers.
+absl::StatusOr<int64_t> EachLayer(const JsonReader& r, const char* key, int64_t layers) {
+  const std::optional<Json> each = r.Find(key);
+  if (!each || !each->is(Json::Type::kArray)) return r.Int(key);
+  int64_t count = 0, one = 0;
+  for (const JsonItem item : each->Items()) {
+    const std::optional<int64_t> n = item.value().Int();
+    if (!n) return r.Wrong(key, item.value(), "an integer");
+    if (count++ == 0) one = *n;
+    if (one != *n) return r.Bad("key '", key, "': layers of unequal sizes are not known");
+  }
+  if (count == layers) return one;
+  return r.Bad("key '", key, "' has ", count, " entries, and there are ", layers, " layers");
 }
 
 // Heads whose keys and values are made of one vector a position.
@@ -325,7 +388,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   const char* const width = older     ? "block_ff_dim"
                             : mixture ? "moe_intermediate_size"
                                       : "intermediate_size";
-  ASSIGN_OR_RETURN(c.ffn, r.Int(width));
+  ASSIGN_OR_RETURN(c.ffn, EachLayer(r, width, c.layers));
   ASSIGN_OR_RETURN(c.vocabulary, r.Int("vocab_size"));
   ASSIGN_OR_RETURN(c.context, r.Int("max_position_embeddings"));
   const char* epsilon = "rms_norm_eps";
@@ -354,6 +417,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
   if (known->latent) RETURN_IF_ERROR(ReadLatent(r, &c));
   if (known->convolves) RETURN_IF_ERROR(ReadConvolutions(r, &c));
   if (known->remembers) RETURN_IF_ERROR(ReadMemories(r, &c));
+  if (known->streams) RETURN_IF_ERROR(ReadStreams(r, &c));
   RETURN_IF_ERROR(ReadPredicting(r, &c));
   RETURN_IF_ERROR(ReadExperts(r, *known, &c));
   RETURN_IF_ERROR(CheckConfig(c, file, r.namer()));  // before sizes are used

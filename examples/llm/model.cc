@@ -118,7 +118,11 @@ absl::Status ReadAttention(WeightTaker* t, const ModelConfig& c, const Architect
                            int64_t i, LayerWeights* w) {
   if (c.latent > 0) return ReadLatentAttention(t, c, i, w);
   const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  if (t->Find(kQkv, i) != nullptr) {
+  const bool own = c.KeysOf(i) == i;
+  if (!own) {
+    t->PassOver({&kK, &kV, &kKBias, &kVBias, &kKNorm}, i);
+    RETURN_IF_ERROR(t->Read(kQ, i, q, c.dim, &w->q));
+  } else if (t->Find(kQkv, i) != nullptr) {
     RETURN_IF_ERROR(t->ReadJoined(kQkv, i, c.dim, {{q, &w->q}, {kv, &w->k}, {kv, &w->v}}));
   } else {
     RETURN_IF_ERROR(t->Read(kQ, i, known.remembers ? 2 * q : q, c.dim, &w->q));
@@ -128,13 +132,16 @@ absl::Status ReadAttention(WeightTaker* t, const ModelConfig& c, const Architect
   RETURN_IF_ERROR(t->Read(kO, i, c.dim, q, &w->o));
   const bool biased = c.qkv_biased || c.attention_biased;
   RETURN_IF_ERROR(t->Read(kQBias, i, {known.remembers ? 2 * q : q}, biased, &w->q_bias));
-  RETURN_IF_ERROR(t->Read(kKBias, i, {kv}, biased, &w->k_bias));
-  RETURN_IF_ERROR(t->Read(kVBias, i, {kv}, biased, &w->v_bias));
+  if (own) {
+    RETURN_IF_ERROR(t->Read(kKBias, i, {kv}, biased, &w->k_bias));
+    RETURN_IF_ERROR(t->Read(kVBias, i, {kv}, biased, &w->v_bias));
+  }
   RETURN_IF_ERROR(t->Read(kOBias, i, {c.dim}, c.attention_biased, &w->o_bias));
   RETURN_IF_ERROR(t->Read(kSinks, i, {c.heads}, known.sinks, &w->sinks));
   const bool normed = known.heads_normed || known.widths_normed || c.heads_normed;
   const bool whole = known.widths_normed;
   RETURN_IF_ERROR(t->ReadNorm(kQNorm, i, whole ? q : c.head_dim, normed, &w->q_norm));
+  if (!own) return absl::OkStatus();
   return t->ReadNorm(kKNorm, i, whole ? kv : c.head_dim, normed, &w->k_norm);
 }
 
@@ -221,6 +228,39 @@ absl::Status ReadMixture(WeightTaker* t, const ModelConfig& c, int64_t i, LayerW
   return t->Read(kSharedShare, i, 1, c.dim, &w->shared_share);
 }
 
+absl::Status ReadStreams(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
+  const int64_t n = c.streams, own = c.layer_embedding;
+  RETURN_IF_ERROR(t->Read(kDetourIn, i, c.detour, c.dim, &w->detour_in));
+  RETURN_IF_ERROR(t->Read(kDetourOut, i, c.dim, c.detour, &w->detour_out));
+  RETURN_IF_ERROR(t->ReadNorm(kDetourNorm, i, c.dim, true, &w->detour_norm));
+  RETURN_IF_ERROR(t->Read(kStreamRouter, i, n, c.dim, &w->stream_router));
+  RETURN_IF_ERROR(t->ReadNorm(kStreamRouterNorm, i, c.dim, true, &w->stream_norm));
+  RETURN_IF_ERROR(t->Read(kStreamPredict, i, n * n, n, &w->stream_predict));
+  RETURN_IF_ERROR(t->Read(kStreamCorrect, i, n, n, &w->stream_correct));
+  RETURN_IF_ERROR(t->Read(kStreamScale, i, {c.dim}, true, &w->stream_scale));
+  RETURN_IF_ERROR(t->Read(kLayerGate, i, own, c.dim, &w->layer_gate));
+  RETURN_IF_ERROR(t->Read(kLayerUp, i, c.dim, own, &w->layer_up));
+  return t->ReadNorm(kLayerNorm, i, c.dim, true, &w->layer_norm);
+}
+
+// What is not of one layer. Of some lengths the file's tensors alone say what they are.
+absl::Status ReadAllStreams(WeightTaker* t, ModelConfig* c, Model* m) {
+  const int64_t all = c->layers * c->layer_embedding, others = c->streams - 1;
+  const auto rows = [&](const Names& names, int64_t* to) {
+    const Weight* w = t->Find(names, 0);
+    if (*to == 0 && w != nullptr && w->shape.size() == 2) *to = w->shape[0];
+  };
+  rows(kDetourIn, &c->detour);
+  rows(kLayerEmbedding, &c->layer_vocabulary);
+  RETURN_IF_ERROR(t->Read(kLayerEmbedding, 0, c->layer_vocabulary, all, &m->layer_embedding));
+  RETURN_IF_ERROR(t->Read(kLayerProjection, 0, all, c->dim, &m->layer_projection));
+  RETURN_IF_ERROR(
+      t->ReadNorm(kLayerProjectionNorm, 0, c->layer_embedding, true, &m->layer_projection_norm));
+  if (others == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(t->ReadExperts(kStreamsIn, 0, others, c->dim, c->dim, &m->streams_in));
+  return t->ReadExperts(kStreamsOut, 0, others, c->dim, c->dim, &m->streams_out);
+}
+
 absl::Status ReadLayer(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWeights* w) {
   const Architecture& known = *ArchitectureNamed(c.architecture);
   const auto biased = [&](const Names& names, Tensor* to) {
@@ -239,6 +279,7 @@ absl::Status ReadLayer(WeightTaker* t, const ModelConfig& c, int64_t i, LayerWei
     RETURN_IF_ERROR(t->ReadNorm(kAttentionPostNorm, i, c.dim, true, &w->attention_post_norm));
     RETURN_IF_ERROR(t->ReadNorm(kFfnPostNorm, i, c.dim, true, &w->ffn_post_norm));
   }
+  if (known.streams) RETURN_IF_ERROR(ReadStreams(t, c, i, w));
   RETURN_IF_ERROR(c.Remembers(static_cast<size_t>(i))   ? ReadMemory(t, c, i, w)
                   : c.Convolves(static_cast<size_t>(i)) ? ReadConvolution(t, c, i, w)
                                                         : ReadAttention(t, c, known, i, w));
@@ -322,6 +363,7 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   if (ArchitectureNamed(config.architecture)->centred) {
     RETURN_IF_ERROR(t.Read(kNormBias, 0, {config.dim}, false, &m.norm_bias));
   }
+  if (config.streams > 0) RETURN_IF_ERROR(ReadAllStreams(&t, &config, &m));
   // As many layers as there are, never as many as the file says: a count alone costs nothing.
   for (int64_t i = 0; i < config.layers; ++i) {
     RETURN_IF_ERROR(ReadLayer(&t, config, i, &m.layers.emplace_back()));
@@ -339,6 +381,7 @@ absl::StatusOr<Model> MakeModel(ModelConfig config, std::unique_ptr<const Tokeni
   m.bytes_stored = weights.bytes();
   m.bytes_read = m.bytes_stored;
   if (apart) m.bytes_read -= t.Find(kEmbedding, 0)->bytes.size();
+  if (config.streams > 0) m.bytes_read -= t.Find(kLayerEmbedding, 0)->bytes.size();
   for (const LayerWeights& w : m.layers) {
     if (!w.router) continue;
     for (const Matrix* experts : {&w.gate, &w.up, &w.down}) {

@@ -49,6 +49,9 @@ struct LayerWeights {
   Tensor memory_keep_bias;  // of each head of values
   Tensor memory_rate;       // of each, below 0: of how fast it forgets
   Tensor memory_norm;       // of each head's results
+  // Of streams of hidden states (see streams.cc).
+  Matrix detour_in, detour_out, stream_router, stream_predict, stream_correct, layer_gate, layer_up;
+  Tensor detour_norm, stream_norm, stream_scale, layer_norm;
   Matrix gate, up, down;
   Tensor gate_bias, up_bias, down_bias;
   Matrix router;
@@ -79,6 +82,13 @@ inline constexpr std::pair<const char*, Matrix LayerWeights::*> kMatrices[] = {
     {"memory write", &LayerWeights::memory_write},
     {"memory keep", &LayerWeights::memory_keep},
     {"memory out", &LayerWeights::memory_out},
+    {"detour in", &LayerWeights::detour_in},
+    {"detour out", &LayerWeights::detour_out},
+    {"stream router", &LayerWeights::stream_router},
+    {"stream predict", &LayerWeights::stream_predict},
+    {"stream correct", &LayerWeights::stream_correct},
+    {"layer gate", &LayerWeights::layer_gate},
+    {"layer up", &LayerWeights::layer_up},
     {"gate", &LayerWeights::gate},
     {"up", &LayerWeights::up},
     {"down", &LayerWeights::down},
@@ -112,7 +122,11 @@ inline constexpr Tensor LayerWeights::*kVectors[] = {&LayerWeights::attention_no
                                                      &LayerWeights::ffn_norm_bias,
                                                      &LayerWeights::shared_gate_bias,
                                                      &LayerWeights::shared_up_bias,
-                                                     &LayerWeights::shared_down_bias};
+                                                     &LayerWeights::shared_down_bias,
+                                                     &LayerWeights::detour_norm,
+                                                     &LayerWeights::stream_norm,
+                                                     &LayerWeights::stream_scale,
+                                                     &LayerWeights::layer_norm};
 static_assert(sizeof(LayerWeights) ==
                   std::size(kMatrices) * sizeof(Matrix) + std::size(kVectors) * sizeof(Tensor),
               "each weight is in one of the lists");
@@ -132,6 +146,10 @@ struct Model {
   std::unique_ptr<const Tokenizer> tokenizer;
   Matrix embedding, output;  // the same one where they are tied
   Tensor norm, norm_bias, output_bias;
+  // Of several streams: matrices of all but the first, and what all layers have of a token, side by
+  // side.
+  Matrix streams_in, streams_out, layer_embedding, layer_projection;
+  Tensor layer_projection_norm;
   std::vector<LayerWeights> layers;
   // What a decode step reads: every matrix once, of experts those of one token, of the embedding
   // only rows unless it is tied.

@@ -37,6 +37,17 @@ class Progress {
 int64_t BlockOf(const Matrix& m) { return InfoOf(m.format).block_elements; }
 
 // Moves the weights of one model.
+// What streams of hidden states have beside layers: every place has all of it.
+template <typename Move>
+void MoveStreams(const Move& move, Model* m) {
+  for (Matrix* matrix :
+       {&m->streams_in, &m->streams_out, &m->layer_embedding, &m->layer_projection}) {
+    move(matrix->stored);
+    move(matrix->scale);
+  }
+  move(m->layer_projection_norm);
+}
+
 class Mover {
  public:
   Mover(Model* model, const std::vector<Place>& places, Progress& progress)
@@ -67,6 +78,7 @@ class Mover {
       Move(model_.output.scale, whole);
     }
     Move(model_.output_bias, Cut(0, Layout()));
+    MoveStreams([&](Tensor& t) { Move(t, whole); }, &model_);
     Move(model_.norm, whole);
     Move(model_.norm_bias, whole);
     for (LayerWeights& w : model_.layers) MoveLayer(w);
@@ -80,6 +92,13 @@ class Mover {
          {&w.attention_norm, &w.ffn_norm, &w.attention_post_norm, &w.ffn_post_norm, &w.o_bias,
           &w.attention_norm_bias, &w.ffn_norm_bias, &w.down_bias, &w.router.stored, &w.router_bias,
           &w.choice_bias, &w.shared_share.stored, &w.shared_down_bias}) {
+      Move(*t, whole);
+    }
+    for (Matrix* m : {&w.detour_in, &w.detour_out, &w.stream_router, &w.stream_predict,
+                      &w.stream_correct, &w.layer_gate, &w.layer_up}) {
+      Move(m->stored, whole);
+    }
+    for (Tensor* t : {&w.detour_norm, &w.stream_norm, &w.stream_scale, &w.layer_norm}) {
       Move(*t, whole);
     }
     for (const auto& [name, matrix] : kMatrices) Move((w.*matrix).scale, whole);
@@ -189,6 +208,7 @@ void MoveWhole(Model* model, const Place& place, Progress& progress) {
     move(model->output.scale);
   }
   move(model->output_bias);
+  MoveStreams(move, model);
   move(model->norm);
   move(model->norm_bias);
   for (LayerWeights& w : model->layers) {

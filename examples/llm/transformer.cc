@@ -86,6 +86,7 @@ Transformer::Cache Transformer::EmptyCache(size_t layer, DType dtype) const {
   if (c.latent > 0) {
     return {Tensor::Empty({1, context_, c.latent + c.turned()}, dtype, division.whole), {}};
   }
+  if (c.KeysOf(static_cast<int64_t>(layer)) != static_cast<int64_t>(layer)) return {};
   const Dims shape = {division.kv_heads, context_, c.head_dim};
   return {Tensor::Empty(shape, dtype, division.heads), Tensor::Empty(shape, dtype, division.heads)};
 }
@@ -282,11 +283,12 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
   const ModelConfig& c = model_.config;
   const LayerWeights& w = model_.layers[layer];
   if (c.latent > 0) return LatentAttention(layer, x, position);
-  Cache& cache = caches_[layer];
+  Cache& cache = caches_[static_cast<size_t>(c.KeysOf(static_cast<int64_t>(layer)))];
   const int64_t window = c.WindowOf(layer);
   const int64_t kv_heads = model_.division.kv_heads;
   const int64_t tokens = x.size(0), group = c.heads / kv_heads;
-  const Rows input = RowsFor(x, {w.q, w.k, w.v});
+  const Rows input =
+      RowsFor(x, w.k ? std::vector<Matrix>{w.q, w.k, w.v} : std::vector<Matrix>{w.q});
   const Architecture& known = *ArchitectureNamed(c.architecture);
   const auto heads = [&](const Tensor& of_all, int64_t count) {
     return of_all.Reshape({tokens, count, c.head_dim});
@@ -305,15 +307,16 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
     gate = both.Select(2, 1).Flatten(1, 2).Sigmoid();
   }
   Tensor q = turned(projected, c.heads, w.q_norm);
-  const Tensor k = turned(Project(input, w.k, w.k_bias), kv_heads, w.k_norm);
-  const Tensor v = heads(Project(input, w.v, w.v_bias), kv_heads);
   if (sharpness_) q = q * sharpness_.SliceAxis(0, {position, position + tokens});
   const Slice here{position, position + tokens};
   const auto store = [&](Tensor& kept, const Tensor& t) {
     kept.SliceAxis(1, here).Assign(t.Permute({1, 0, 2}).Cast(kept.dtype()));
   };
-  store(cache.keys, k);
-  store(cache.values, v);
+  if (w.k) {
+    store(cache.keys, turned(Project(input, w.k, w.k_bias), kv_heads, w.k_norm));
+    const Tensor v = heads(Project(input, w.v, w.v_bias), kv_heads);
+    store(cache.values, known.streams ? v.RmsNorm({}, c.norm_eps) : v);
+  }
   // Read as they are kept: the cast is part of the products' kernels.
   const Pairs seen = {
       {0, kv_heads}, {FirstSeen(window, position), position + tokens}, {0, c.head_dim}};
@@ -350,10 +353,18 @@ Tensor Transformer::Activated(const Tensor& x) const {
   return known.gelu ? x.GeluTanh() : x.Silu();
 }
 
-Tensor Transformer::FeedForward(const LayerWeights& w, const Tensor& x) const {
+Tensor Transformer::FeedForward(size_t layer, const Tensor& x) const {
+  const LayerWeights& w = model_.layers[layer];
   if (!w.gate) return Project(Activated(Project(x, w.up, w.up_bias)), w.down, w.down_bias);
   const Rows rows = RowsFor(x, {w.gate, w.up});
-  const Tensor gate = Project(rows, w.gate, w.gate_bias), up = Project(rows, w.up, w.up_bias);
+  Tensor gate = Project(rows, w.gate, w.gate_bias);
+  const Tensor up = Project(rows, w.up, w.up_bias);
+  const std::vector<double>& sparsity = model_.config.sparsity;
+  if (layer < sparsity.size() && std::isfinite(sparsity[layer])) {
+    const Tensor mean = gate.Mean({-1}, /*keepdim=*/true);
+    const Tensor deviation = (gate - mean).Square().Mean({-1}, /*keepdim=*/true).Sqrt();
+    gate = (gate - (mean + deviation * sparsity[layer])).Relu();
+  }
   return Project(Gated(gate, up), w.down, w.down_bias);
 }
 
@@ -401,6 +412,7 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position, const E
   Tensor x = Values(embedding.stored.Take(tokens), embedding.format);
   if (embedding.scale) x = x * embedding.scale;
   x = Scaled(x, c.embedding_scale);
+  if (c.streams > 0) return HiddenOfStreams(x, tokens, position);
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
     const Tensor read = Normed(x, w.attention_norm, w.attention_norm_bias);
@@ -409,7 +421,7 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position, const E
                                           : Attention(i, read, position);
     x = added(x, mixed, w.attention_post_norm);
     const Tensor y = parallel ? read : Normed(x, w.ffn_norm, w.ffn_norm_bias);
-    x = added(x, w.router ? Mixture(w, y) : FeedForward(w, y), w.ffn_post_norm);
+    x = added(x, w.router ? Mixture(w, y) : FeedForward(i, y), w.ffn_post_norm);
   }
   return Normed(x, model_.norm, model_.norm_bias);
 }

@@ -63,9 +63,13 @@ class Transformer {
   Tensor Memory(size_t layer, const Tensor& x, const Extent& count);
   Tensor Convolution(size_t layer, const Tensor& x, const Extent& position);
   Tensor LatentAttention(size_t layer, const Tensor& x, const Extent& position);
+  Tensor HiddenOfStreams(const Tensor& embedded, const Tensor& tokens, const Extent& position);
+  Tensor LayerInputs(const Tensor& embedded, const Tensor& tokens) const;
+  std::vector<Tensor> StreamsAfter(size_t layer, const std::vector<Tensor>& streams,
+                                   const Tensor& input, const Extent& position);
   Tensor Seen(const Tensor& scores, int64_t window, int64_t tokens, const Extent& position) const;
   Tensor Mixed(const Tensor& scores, const Tensor& values, const Tensor& sinks) const;
-  Tensor FeedForward(const LayerWeights& w, const Tensor& x) const;
+  Tensor FeedForward(size_t layer, const Tensor& x) const;
   Tensor Mixture(const LayerWeights& w, const Tensor& x) const;
   Tensor Gated(const Tensor& gate, const Tensor& up) const;
   Tensor Activated(const Tensor& x) const;

@@ -163,6 +163,37 @@ inline constexpr Names kSharedDownBias = {{"blk.N.ffn_down_shexp.bias"},
                                           {LAYER "mlp.shared_experts.down_proj.bias"}};
 inline constexpr Names kSharedShare = {{"blk.N.ffn_gate_inp_shexp.weight"},
                                        {LAYER "mlp.shared_expert_gate.weight"}};
+// Of streams of hidden states: what makes them of the embedding, and one of them again; what layers
+// have of tokens; and of a layer the way past it and how streams go through it.
+inline constexpr Names kStreamsIn = {{"altup_proj.weight"}, {"model.altup_projections.E.weight"}};
+inline constexpr Names kStreamsOut = {{"altup_unembd_proj.weight"},
+                                      {"model.altup_unembed_projections.E.weight"}};
+inline constexpr Names kLayerEmbedding = {{"per_layer_token_embd.weight"},
+                                          {"model.embed_tokens_per_layer.weight"}};
+inline constexpr Names kLayerProjection = {{"per_layer_model_proj.weight"},
+                                           {"model.per_layer_model_projection.weight"}};
+inline constexpr Names kLayerProjectionNorm = {{"per_layer_proj_norm.weight"},
+                                               {"model.per_layer_projection_norm.weight"}};
+inline constexpr Names kDetourIn = {{"blk.N.laurel_l.weight"}, {LAYER "laurel.linear_left.weight"}};
+inline constexpr Names kDetourOut = {{"blk.N.laurel_r.weight"},
+                                     {LAYER "laurel.linear_right.weight"}};
+inline constexpr Names kDetourNorm = {{"blk.N.laurel_post_norm.weight"},
+                                      {LAYER "laurel.post_laurel_norm.weight"}};
+inline constexpr Names kStreamRouter = {{"blk.N.altup_router.weight"},
+                                        {LAYER "altup.modality_router.weight"}};
+inline constexpr Names kStreamRouterNorm = {{"blk.N.altup_router_norm.weight"},
+                                            {LAYER "altup.router_norm.weight"}};
+inline constexpr Names kStreamPredict = {{"blk.N.altup_predict_coef.weight"},
+                                         {LAYER "altup.prediction_coefs.weight"}};
+inline constexpr Names kStreamCorrect = {{"blk.N.altup_correct_coef.weight"},
+                                         {LAYER "altup.correction_coefs.weight"}};
+inline constexpr Names kStreamScale = {{"blk.N.altup_correct_scale.weight"},
+                                       {LAYER "altup.correct_output_scale"}};
+inline constexpr Names kLayerGate = {{"blk.N.inp_gate.weight"},
+                                     {LAYER "per_layer_input_gate.weight"}};
+inline constexpr Names kLayerUp = {{"blk.N.proj.weight"}, {LAYER "per_layer_projection.weight"}};
+inline constexpr Names kLayerNorm = {{"blk.N.post_norm.weight"},
+                                     {LAYER "post_per_layer_input_norm.weight"}};
 #undef LAYER
 
 }  // namespace tessera::llm

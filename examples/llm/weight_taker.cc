@@ -185,6 +185,13 @@ absl::Status WeightTaker::ReadExperts(const Names& names, int64_t layer, int64_t
   return absl::OkStatus();
 }
 
+void WeightTaker::PassOver(std::initializer_list<const Names*> all, int64_t layer) {
+  for (const Names* names : all) {
+    const Weight* w = Find(*names, layer);
+    if (w != nullptr) taken.insert(w);
+  }
+}
+
 absl::Status WeightTaker::ReadApart(const Names& nibbles, const Names& exponents, int64_t layer,
                                     int64_t experts, int64_t rows, int64_t columns, Tensor* to) {
   const int64_t size = InfoOf(WeightFormat::kMXFP4).block_elements, half = size / 2;

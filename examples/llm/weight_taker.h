@@ -54,6 +54,8 @@ struct WeightTaker {
   // blocks of GGUF files, of which a byte's nibbles are half a block apart.
   absl::Status ReadApart(const Names& nibbles, const Names& exponents, int64_t layer,
                          int64_t experts, int64_t rows, int64_t columns, Tensor* to);
+  // Weights of a layer that does not use them.
+  void PassOver(std::initializer_list<const Names*> all, int64_t layer);
   // An error where the set has weights that were not taken, but for those of layers that guess
   // further tokens: from `layers` on, of which there are `passed`, or by a name of their own.
   absl::Status NothingLeft(int64_t layers, int64_t passed) const;

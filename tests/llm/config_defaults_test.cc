@@ -1,5 +1,7 @@
 // What config.json means where it leaves keys out, and what is said of keys that are wrong.
 
+#include <cmath>
+
 #include "absl/strings/str_split.h"
 #include "examples/llm/config.h"
 #include "runtime/gguf.h"
@@ -24,7 +26,7 @@ TEST(ConfigDefaults, EveryFamilyHasThem) {
     SCOPED_TRACE(type);
     const bool silent = type == "deepseek_v2";
     const absl::StatusOr<ModelConfig> c =
-        Read(type, silent ? R"("num_experts_per_tok": 2)" : R"("layer_types": null)");
+        Read(type, silent ? R"("num_experts_per_tok": 2)" : R"("num_kv_shared_layers": 0)");
     EXPECT_OK(c);
     EXPECT_TRUE(!c.ok() || c->norm_eps <= 1e-5);
   }
@@ -38,24 +40,17 @@ TEST(ConfigDefaults, AreTheFamilys) {
     int64_t kv_heads, head_dim, window;
     double rope_base, norm_eps;
     bool tied;
-  } rows[] = {{"llama", 128, 8, 0, 1e4, 1e-6, false},
-              {"mistral", 8, 8, 4096, 1e4, 1e-6, false},
-              {"mixtral", 8, 8, 0, 1e6, 1e-5, false},
-              {"qwen2", 32, 8, 0, 1e4, 1e-6, false},
-              {"qwen3", 32, 128, 0, 1e4, 1e-6, false},
-              {"gemma", 16, 256, 0, 1e4, 1e-6, true},
-              {"gemma3_text", 4, 256, 4096, 1e6, 1e-6, true},
-              {"olmo3", 128, 8, 4096, 5e5, 1e-5, false},
-              {"smollm3", 4, 8, 0, 2e6, 1e-6, true},
-              {"gpt_oss", 8, 64, 128, 1.5e5, 1e-5, false},
-              {"glm4", 2, 128, 0, 1e4, 1.5625e-7, false},
-              {"exaone4", 32, 8, 4096, 1e4, 1e-5, false},
-              {"ernie4_5", 2, 128, 0, 5e5, 1e-5, true},
-              {"starcoder2", 2, 8, 0, 1e4, 1e-5, true},
-              {"cohere", 128, 8, 0, 5e5, 1e-5, true},
-              {"minimax_m2", 8, 128, 0, 5e6, 1e-6, false},
-              {"lfm2", 8, 8, 0, 1e6, 1e-5, true},
-              {"qwen3_next", 2, 256, 0, 1e4, 1e-6, false}};
+  } rows[] = {
+      {"llama", 128, 8, 0, 1e4, 1e-6, false},         {"mistral", 8, 8, 4096, 1e4, 1e-6, false},
+      {"mixtral", 8, 8, 0, 1e6, 1e-5, false},         {"qwen2", 32, 8, 0, 1e4, 1e-6, false},
+      {"qwen3", 32, 128, 0, 1e4, 1e-6, false},        {"gemma", 16, 256, 0, 1e4, 1e-6, true},
+      {"gemma3_text", 4, 256, 4096, 1e6, 1e-6, true}, {"gemma2", 4, 256, 4096, 1e4, 1e-6, true},
+      {"olmo3", 128, 8, 4096, 5e5, 1e-5, false},      {"smollm3", 4, 8, 0, 2e6, 1e-6, true},
+      {"gpt_oss", 8, 64, 128, 1.5e5, 1e-5, false},    {"glm4", 2, 128, 0, 1e4, 1.5625e-7, false},
+      {"exaone4", 32, 8, 4096, 1e4, 1e-5, false},     {"ernie4_5", 2, 128, 0, 5e5, 1e-5, true},
+      {"starcoder2", 2, 8, 0, 1e4, 1e-5, true},       {"cohere", 128, 8, 0, 5e5, 1e-5, true},
+      {"minimax_m2", 8, 128, 0, 5e6, 1e-6, false},    {"lfm2", 8, 8, 0, 1e6, 1e-5, true},
+      {"qwen3_next", 2, 256, 0, 1e4, 1e-6, false}};
   for (const auto& row : rows) {
     SCOPED_TRACE(row.type);
     ASSERT_OK_AND_ASSIGN(const ModelConfig c, Read(row.type));
@@ -229,6 +224,39 @@ TEST(ConfigDefaults, OfExpertsInGguf) {
   EXPECT_EQ(read("llama", ""), Widths(120, 0));
 }
 
+// Of each layer a width, or one for all; and gates of which in the first ten layers 5 % are above
+// what does not count, if there are more.
+TEST(ConfigDefaults, OfLayersThatShareKeys) {
+  const auto read = [](int64_t layers, const std::string& keys) {
+    const std::string text = absl::StrCat(
+        R"({"model_type": "gemma3n_text", "hidden_size": 16, "num_attention_heads": 2,
+        "vocab_size": 9, "max_position_embeddings": 512, "num_hidden_layers": )",
+        layers, ", ", keys, "}");
+    const absl::StatusOr<Json> json = Json::Parse(text, "config.json");
+    return json.ok() ? ConfigFromHuggingFace(*json, "config.json") : json.status();
+  };
+  ASSERT_OK_AND_ASSIGN(const ModelConfig c, read(35, R"("intermediate_size": 8)"));
+  ASSERT_EQ(c.sparsity.size(), 35u);
+  EXPECT_NEAR(c.sparsity[9], 1.6448536269514722, 1e-9);
+  EXPECT_TRUE(std::isinf(c.sparsity[10]));
+  EXPECT_EQ(c.KeysOf(19), 19);
+  EXPECT_EQ(c.KeysOf(20), 18);  // with a window
+  EXPECT_EQ(c.KeysOf(24), 19);  // without one
+  EXPECT_EQ(c.KeysOf(34), 19);
+  const std::string shared = R"("num_kv_shared_layers": 0, "intermediate_size": )";
+  ASSERT_OK_AND_ASSIGN(const ModelConfig few, read(3, shared + "[8, 8, 8]"));
+  EXPECT_EQ(few.ffn, 8);
+  EXPECT_TRUE(few.sparsity.empty());
+  const std::pair<const char*, const char*> wrong[] = {
+      {"[8, 8]", "key 'intermediate_size' has 2 entries, and there are 3 layers"},
+      {"[8, 9, 8]", "key 'intermediate_size': layers of unequal sizes are not known"},
+      {R"([8, "8", 8])", "key 'intermediate_size' is '\"8\"', not an integer"},
+      {"[]", "key 'intermediate_size' has 0 entries, and there are 3 layers"}};
+  for (const auto& [keys, error] : wrong) {
+    EXPECT_THAT(read(3, shared + keys), StatusIs(absl::StatusCode::kDataLoss, error));
+  }
+}
+
 // Errors name the key, its value, and what may be.
 TEST(ConfigDefaults, OfWrongKeys) {
   const std::tuple<const char*, const char*, const char*> rows[] = {
@@ -267,6 +295,22 @@ TEST(ConfigDefaults, OfWrongKeys) {
       {"granite", R"("logits_scaling": 0)", "key 'logits_scaling': the scale of the logits is inf"},
       {"gemma2", R"("attn_logit_softcapping": -5)",
        "key 'attn_logit_softcapping': the cap of the scores is -5"},
+      {"gemma3n_text", "", "key 'num_kv_shared_layers' is 15 of 4 layers"},
+      {"gemma3n_text", R"("num_kv_shared_layers": -1)", "key 'num_kv_shared_layers' is -1 of 4"},
+      {"gemma3n_text", R"("num_kv_shared_layers": 1, "layer_types": ["sliding_attention",
+          "sliding_attention", "sliding_attention", "full_attention"])",
+       "key 'num_kv_shared_layers': layer 3 has the keys of another of its kind, and none before"},
+      {"gemma3n_text", R"("num_kv_shared_layers": 1, "altup_num_inputs": 0)",
+       "key 'altup_num_inputs': the number of streams is 0; 1 to 64 may be"},
+      {"gemma3n_text", R"("num_kv_shared_layers": 1, "altup_active_idx": 4)",
+       "key 'altup_active_idx': the stream that layers read is 4; 0 to 3 may be"},
+      {"gemma3n_text", R"("num_kv_shared_layers": 1, "laurel_rank": 0)", "key 'laurel_rank' is 0"},
+      {"gemma3n_text", R"("num_kv_shared_layers": 1, "activation_sparsity_pattern": [0.5])",
+       "key 'activation_sparsity_pattern': there are 1 entries, and 4 layers"},
+      {"gemma3n_text", R"("num_kv_shared_layers": 1, "activation_sparsity_pattern": [1])",
+       "key 'activation_sparsity_pattern' is '1', not a number of at least 0 and below 1"},
+      {"gemma3n_text", R"("num_kv_shared_layers": 1, "activation_sparsity_pattern": 0.5)",
+       "key 'activation_sparsity_pattern' is '0.5', not an array"},
       {"gemma3_text", R"("use_bidirectional_attention": true)",
        "key 'use_bidirectional_attention' is 'true', not false"}};
   for (const auto& [type, keys, error] : rows) {

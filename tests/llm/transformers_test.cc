@@ -259,6 +259,8 @@ std::vector<Named> Transformers::GgufWeights() const {
                              : "ffn_up_exps") +
                ".weight";
     }
+    if (is("altup_")) w.name = is("unembed") ? "altup_unembd_proj.weight" : "altup_proj.weight";
+    if (is("correct_output_scale")) w.name = blk + "altup_correct_scale.weight";
     if (is("conv.conv")) w.shape = {config_.dim, config_.taps};
     if (is("e_score_correction_bias") || is("expert_bias")) {
       w.name = blk + "exp_probs_b.bias";
@@ -292,7 +294,7 @@ std::vector<Named> Transformers::GgufWeights() const {
     // Experts, each with a tensor of its own, come in their order.
     const auto [at, fresh] = index.emplace(w.name, out.size());
     if (fresh) {
-      if (is(".experts.0.")) w.shape.insert(w.shape.begin(), 1);
+      if (is(".experts.0.") || is("_projections.0.")) w.shape.insert(w.shape.begin(), 1);
       out.push_back(std::move(w));
     } else {
       Named& all = out[at->second];
@@ -359,8 +361,8 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
     number("expert_weights_scale", c.experts_scale, 1);
     if (c.experts_renormed) file->Set(key("expert_weights_norm"), true);
     // Some files do not say, as those of GLM-4.7-Flash.
-    const bool said = std::string(GetParam()) != "glm4_moe_lite";
-    if (said) count("expert_gating_func", c.gating == Gating::kSigmoid ? 2 : 1);
+    if (std::string(GetParam()) != "glm4_moe_lite")
+      count("expert_gating_func", c.gating == Gating::kSigmoid ? 2 : 1);
   } else {
     count("expert_shared_feed_forward_length", c.shared_ffn);
   }
@@ -376,14 +378,21 @@ void Transformers::SetKeys(const std::string& architecture, GgufWriter* file) co
   const bool multiplied = ArchitectureNamed(c.architecture)->logits_multiplied;
   number("logit_scale", multiplied ? c.logit_scale : 1 / c.logit_scale, 1);
   if (architecture.starts_with("granite")) number("embedding_scale", c.embedding_scale, 1);
+  if (c.streams > 0) {
+    count("altup.num_inputs", c.streams);
+    count("altup.active_idx", c.active_stream);
+    count("embedding_length_per_layer_input", c.layer_embedding);
+    count("attention.shared_kv_layers", c.layers - c.own_keys);
+    file->Set(key("activation_sparsity_scale"), Values(c.sparsity.begin(), c.sparsity.end()));
+  }
   if (architecture == "gemma3") {
-    count("attention.sliding_window_pattern", 2);
     file->Set(key("rope.scaling.type"), "linear");
     number("rope.scaling.factor", c.rope_divisors[0], 0);
   }
   const bool olmo3 = architecture == "olmo2" && c.window > 0;
   const bool exaone = architecture == "exaone4" && c.window > 0;
-  if (olmo3 || exaone || architecture == "cohere2") count("attention.sliding_window_pattern", 2);
+  const bool by_turns = architecture == "gemma3" || architecture == "cohere2" || c.streams > 0;
+  if (olmo3 || exaone || by_turns) count("attention.sliding_window_pattern", 2);
   if (c.sharpness > 0) {
     file->Set(key("rope.scaling.type"), "yarn");
     number("rope.scaling.factor", 8, 0);
@@ -478,7 +487,7 @@ TEST_P(Transformers, GivesThemOverThreePlacesSlow) {
 INSTANTIATE_TEST_SUITE_P(
     All, Transformers,
     testing::Values("llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe",
-                    "olmoe", "gemma", "gemma2", "gemma3", "phi3", "phi3_long", "granite",
+                    "olmoe", "gemma", "gemma2", "gemma3", "gemma3n", "phi3", "phi3_long", "granite",
                     "granitemoe", "olmo2", "olmo3", "smollm3", "gpt_oss", "ministral3", "glm4",
                     "exaone4", "exaone4_whole", "seed_oss", "ernie4_5", "hunyuan_v1_dense", "arcee",
                     "starcoder2", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_greedy",

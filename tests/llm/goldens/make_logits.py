@@ -54,6 +54,15 @@ def Models():
         rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
                          "full_attention": {"rope_type": "linear", "factor": 8.0,
                                             "rope_theta": 10000.0}}, **SMALL)
+    kinds = ["sliding_attention", "full_attention"]
+    yield "gemma3n", t.Gemma3nTextConfig(
+        intermediate_size=40, head_dim=8, sliding_window=7, layer_types=2 * kinds,
+        final_logit_softcapping=5.0, vocab_size_per_layer_input=40, hidden_size_per_layer_input=8,
+        altup_num_inputs=3, altup_active_idx=1, num_kv_shared_layers=2, laurel_rank=5,
+        activation_sparsity_pattern=[0.9, 0.0, 0.5, 0.7], rope_parameters={
+            "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            "full_attention": {"rope_type": "default", "rope_theta": 10000.0}},
+        **{**SMALL, "num_hidden_layers": 4})
     yield "phi3", t.Phi3Config(intermediate_size=40, partial_rotary_factor=0.5, sliding_window=9,
                                **{**SMALL, "hidden_size": 48})
     yield "phi3_long", t.Phi3Config(
@@ -196,7 +205,7 @@ def Golden(label, config):
         logits = model(torch.tensor([TOKENS])).logits[0]
     for key in ["transformers_version", "dtype", "architectures", "use_cache"]:
         written.pop(key, None)
-    architecture = {"mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3",
+    architecture = {"mixtral": "llama", "mistral": "llama", "gemma3_text": "gemma3", "gemma3n_text": "gemma3n",
                     "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss",
                     "olmo3": "olmo2", "ministral3": "mistral3", "cohere": "command-r",
                     "hunyuan_v1_dense": "hunyuan-dense", "deepseek_v2": "deepseek2",
