@@ -140,6 +140,12 @@ absl::Status ReadAttention(WeightTaker* t, const ModelConfig& c, const Architect
   RETURN_IF_ERROR(t->Read(kSinks, i, {c.heads}, known.sinks, &w->sinks));
   const bool normed = known.heads_normed || known.widths_normed || c.heads_normed;
   const bool whole = known.widths_normed;
+  if (known.centred) {  // each head by weights of its own
+    RETURN_IF_ERROR(t->Read(kQNorm, i, {c.heads, c.head_dim}, normed, &w->q_norm));
+    RETURN_IF_ERROR(t->Read(kKNorm, i, {c.kv_heads, c.head_dim}, normed, &w->k_norm));
+    for (Tensor* norm : {&w->q_norm, &w->k_norm}) *norm = *norm ? norm->Flatten() : *norm;
+    return absl::OkStatus();
+  }
   RETURN_IF_ERROR(t->ReadNorm(kQNorm, i, whole ? q : c.head_dim, normed, &w->q_norm));
   if (!own) return absl::OkStatus();
   return t->ReadNorm(kKNorm, i, whole ? kv : c.head_dim, normed, &w->k_norm);

@@ -34,7 +34,8 @@ struct LayerWeights {
   Tensor attention_post_norm, ffn_post_norm;  // of what is added
   Matrix q, k, v, o;  // q with a gate after each head, where memories are among the layers
   Tensor q_bias, k_bias, v_bias, o_bias;
-  Tensor q_norm, k_norm;  // of each head, or of all together, or of q_down's and kv_down's results
+  Tensor q_norm, k_norm;  // of all heads alike, or of each, one after the other, or of q_down's and
+                          // kv_down's results
   // Of latent attention: q_down makes what q makes queries of, kv_down what is kept of a position;
   // k_up and v_up are a matrix for each head, and make of that, or of queries for it, as long ones.
   Matrix q_down, kv_down, k_up, v_up;

@@ -138,8 +138,9 @@ class Mover {
     const ModelConfig& c = model_.config;
     const Sharding whole(mesh_);
     const int64_t group = c.heads / (c.kv_heads * heads_.repeats) * c.head_dim;
-    const bool by_head = !ArchitectureNamed(c.architecture)->widths_normed;
-    const int64_t gated = ArchitectureNamed(c.architecture)->remembers ? 2 : 1;
+    const Architecture& known = *ArchitectureNamed(c.architecture);
+    const bool by_head = !known.widths_normed && !known.centred;
+    const int64_t gated = known.remembers ? 2 : 1;
     for (Tensor* t : {&w.q.stored, &w.q_bias}) Move(*t, Cut(0, Scaled(gated * group)));
     for (Tensor* t : {&w.k.stored, &w.k_bias, &w.v.stored, &w.v_bias}) MoveKeys(*t);
     if (by_head) {

@@ -294,7 +294,11 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
     return of_all.Reshape({tokens, count, c.head_dim});
   };
   const auto turned = [&](const Tensor& of_all, int64_t count, const Tensor& norm) {
-    const auto normed = [&](const Tensor& t) { return norm ? t.RmsNorm(norm, c.norm_eps) : t; };
+    const auto normed = [&](const Tensor& t) {
+      if (!norm) return t;
+      if (!known.centred) return t.RmsNorm(norm, c.norm_eps);
+      return t.LayerNorm({}, {}, c.norm_eps) * norm.Reshape({count, c.head_dim});
+    };
     if (known.turned_first) return normed(Rotate(layer, heads(of_all, count), position));
     return Rotate(layer,
                   known.widths_normed ? heads(normed(of_all), count) : normed(heads(of_all, count)),

@@ -490,10 +490,10 @@ INSTANTIATE_TEST_SUITE_P(
                     "olmoe", "gemma", "gemma2", "gemma3", "gemma3n", "phi3", "phi3_long", "granite",
                     "granitemoe", "olmo2", "olmo3", "smollm3", "gpt_oss", "ministral3", "glm4",
                     "exaone4", "exaone4_whole", "seed_oss", "ernie4_5", "hunyuan_v1_dense", "arcee",
-                    "starcoder2", "cohere", "cohere2", "deepseek_v2", "deepseek_v2_greedy",
-                    "deepseek_v3", "glm4_moe_lite", "glm4_moe", "dots1", "minimax_m2",
-                    "ernie4_5_moe", "ernie4_5_moe_biased", "lfm2", "lfm2_moe", "qwen3_next",
-                    "qwen3_5", "qwen3_5_moe"),
+                    "starcoder2", "cohere", "cohere_normed", "cohere2", "deepseek_v2",
+                    "deepseek_v2_greedy", "deepseek_v3", "glm4_moe_lite", "glm4_moe", "dots1",
+                    "minimax_m2", "ernie4_5_moe", "ernie4_5_moe_biased", "lfm2", "lfm2_moe",
+                    "qwen3_next", "qwen3_5", "qwen3_5_moe"),
     [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -113,6 +113,8 @@ def Models():
     yield "starcoder2", t.Starcoder2Config(intermediate_size=40, sliding_window=7, use_bias=True,
                                            norm_epsilon=1e-5, **centred)
     yield "cohere", t.CohereConfig(intermediate_size=40, logit_scale=0.3, **centred)
+    yield "cohere_normed", t.CohereConfig(intermediate_size=40, logit_scale=0.3, use_qk_norm=True,
+                                          **centred)
     yield "cohere2", t.Cohere2Config(
         intermediate_size=40, logit_scale=0.3, sliding_window=7, layer_types=[
             "sliding_attention", "full_attention"], **centred)
