@@ -140,9 +140,9 @@ absl::Status ReadConvolutions(const JsonReader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(const int64_t unit, r.Int("block_multiple_of", 256));
   if (unit < 1 || !(times > 0) || c->ffn < 1 || c->ffn > kMostColumns || unit > kMostColumns ||
       times > 64) {
-    return r.Bad(
-        "keys 'intermediate_size', 'block_ffn_dim_multiplier' and 'block_multiple_of' are ", c->ffn,
-        ", ", times, " and ", unit, "; they must be above 0, and sensible");
+    return r.Bad("keys '", r.NameOf({"block_ff_dim", "intermediate_size"}),
+                 "', 'block_ffn_dim_multiplier' and 'block_multiple_of' are ", c->ffn, ", ", times,
+                 " and ", unit, "; they must be above 0, and sensible");
   }
   const double columns = std::floor(times * static_cast<double>(2 * c->ffn / 3));
   c->ffn = (static_cast<int64_t>(columns) + unit - 1) / unit * unit;

@@ -181,7 +181,8 @@ TEST(Convolution, OfConfigJson) {
       {R"("num_hidden_layers": 3)", R"("num_hidden_layers": 9000000000)", "layers is 9000000000"},
       {R"("num_hidden_layers": 3)", R"("num_hidden_layers": -3)", "layers is -3"},
       {R"("block_multiple_of": 32)", R"("block_multiple_of": 0)", "1 and 0; they must be above 0"},
-      {R"("block_ff_dim": 100)", R"("block_ff_dim": 9223372036854775807)", "and sensible"}};
+      {R"("block_ff_dim": 100)", R"("block_ff_dim": 9223372036854775807)",
+       "keys 'block_ff_dim', 'block_ffn_dim_multiplier'"}};
   for (const auto& [from, to, error] : rows) {
     EXPECT_THAT(read(from, to).status(), StatusIs(absl::StatusCode::kDataLoss, error)) << to;
   }
