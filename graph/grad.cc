@@ -47,25 +47,38 @@ Tensor OfExtreme(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& 
   return mask * Expanded((g.Cast(wide) / ties).Cast(x.dtype()), x.shape());
 }
 
-// The product of the others; where one element is 0, only that one's is not. What is 0 is written
-// as a product with an element that is, so that its own derivative is right.
-Tensor OfProduct(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& axes) {
-  const auto expanded = [&x](const Tensor& t) { return Expanded(t, x.shape()); };
+// Of products: how many of their factors are 0, what the others multiply to, and the sum of those
+// that are 0.
+struct Factors {
+  Tensor zeros, rest, at_zero;
+};
+
+// The product of the others; where one factor is 0, only that one's is not. What is 0 is written as
+// a product with a factor that is, so that its own derivative is right. `at` brings what belongs to
+// a product to where its factors x stand.
+template <typename Fn>
+Tensor OfFactors(const Tensor& x, const Tensor& y, const Tensor& g, const Factors& f, Fn at) {
   // By what 0 stays 0.
   const auto finite = [](const Tensor& t) {
     return Where(t.Abs() < std::numeric_limits<double>::infinity(), t, 1);
   };
   const Tensor zero = x == 0, other = Where(zero, 1, x);
-  const Tensor zeros = zero.Cast(kInt32).Sum(Axes(axes), /*keepdim=*/true);
-  const Tensor rest = other.Prod(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
-  const Tensor at_zero = Where(zero, x, 0).Sum(Axes(axes), /*keepdim=*/true).Cast(x.dtype());
-  const Tensor count = expanded(zeros), of_rest = expanded(g * rest);
-  const Tensor of_two = (expanded(at_zero) - x) * finite(of_rest);
+  const Tensor count = at(f.zeros), of_rest = at(g * f.rest), at_zero = at(f.at_zero);
+  const Tensor of_two = (at_zero - x) * finite(of_rest);
   const Tensor of_zero = Where(count == 1, of_rest, Where(count == 2, of_two, 0));
-  const Tensor beside_one = expanded(at_zero) * finite(of_rest / other);
-  const Tensor of_other =
-      Where(count == 0, expanded(g * y) / other, Where(count == 1, beside_one, 0));
+  const Tensor beside_one = at_zero * finite(of_rest / other);
+  const Tensor of_other = Where(count == 0, at(g * y) / other, Where(count == 1, beside_one, 0));
   return Where(zero, of_zero, of_other);
+}
+
+Tensor OfProduct(const Tensor& x, const Tensor& y, const Tensor& g, const Ints& axes) {
+  const Tensor zero = x == 0;
+  const Factors f = {
+      zero.Cast(kInt32).Sum(Axes(axes), /*keepdim=*/true),
+      Where(zero, 1, x).Prod(Axes(axes), /*keepdim=*/true).Cast(x.dtype()),
+      Where(zero, x, 0).Sum(Axes(axes), /*keepdim=*/true).Cast(x.dtype()),
+  };
+  return OfFactors(x, y, g, f, [&x](const Tensor& t) { return Expanded(t, x.shape()); });
 }
 
 // By the finished result, whichever places took part in it.
@@ -157,20 +170,18 @@ Cotangents OfUpdatedExtreme(const UOp& u, const Tensor& y, const Tensor& g) {
   return {Where(kept, share, 0), Tensor(), Where(chosen, GatherBy(share, index, axes), 0)};
 }
 
-// The product of the others; where one factor is 0, only that one's is not.
+// The element itself is one of the factors.
 Cotangents OfUpdatedProduct(const UOp& u, const Tensor& y, const Tensor& g) {
   const Tensor base = Tensor(u.src(0)), index = Tensor(u.src(1)), updates = Tensor(u.src(2));
   const Ints& axes = u.arg<ReduceArg>().axes;
-  const Tensor zero = base == 0, zeros_of = updates == 0;
-  const Tensor zeros = ScatterBy(Op::kAdd, zero.Cast(kInt32), index, zeros_of.Cast(kInt32), axes);
-  const Tensor rest =
-      ScatterBy(Op::kMul, Where(zero, 1, base), index, Where(zeros_of, 1, updates), axes);
-  const Tensor others = g * Where(zeros == 0, y, Where(zeros == 1, rest, 0));
-  const auto of = [](const Tensor& all, const Tensor& any, const Tensor& none, const Tensor& x) {
-    return Where(any > 0, Where(none, all, 0), all / Where(none, 1, x));
+  const Tensor zero = base == 0, zero_of = updates == 0;
+  const Factors f = {
+      ScatterBy(Op::kAdd, zero.Cast(kInt32), index, zero_of.Cast(kInt32), axes),
+      ScatterBy(Op::kMul, Where(zero, 1, base), index, Where(zero_of, 1, updates), axes),
+      ScatterBy(Op::kAdd, Where(zero, base, 0), index, Where(zero_of, updates, 0), axes),
   };
-  return {of(others, zeros, zero, base), Tensor(),
-          of(GatherBy(others, index, axes), GatherBy(zeros, index, axes), zeros_of, updates)};
+  return {OfFactors(base, y, g, f, [](const Tensor& t) { return t; }), Tensor(),
+          OfFactors(updates, y, g, f, [&](const Tensor& t) { return GatherBy(t, index, axes); })};
 }
 
 // By the finished result, as of reductions. What an index outside reads is 0, so nothing flows.

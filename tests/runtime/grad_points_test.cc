@@ -127,6 +127,15 @@ TEST(GradPoints, SecondDerivativesOfProducts) {
   ExpectSecond("rows", rows, {0, 2, 0, 0}, {1, 1, 1, 1});
   ExpectSecond("CumProd", [](const Tensor& x) { return x.CumProd(0); }, {1, 0, 3, 4},
                {16, 24, 5, 3});
+  // Of two products, each of an element of the base and two updates.
+  const auto scattered = [](const Tensor& x) {
+    const Tensor index = Tensor::From({0, 1, 0, 1});
+    return x.Slice({{0, 2}}).Scatter(0, index, x.Slice({{2, {}}}), ScatterMode::kMul);
+  };
+  ExpectSecond("Scatter", scattered, {1, 2, 3, 4, 5, 6}, {8, 10, 6, 8, 4, 6});
+  ExpectSecond("Scatter at a zero", scattered, {0, 2, 3, 0, 5, 6}, {8, 6, 5, 8, 3, 2});
+  ExpectSecond("Scatter at two zeros", scattered, {0, 0, 0, 0, 5, 6}, {5, 6, 5, 6, 0, 0});
+  ExpectSecond("Scatter at three zeros", scattered, {0, 2, 0, 4, 0, 0}, {0, 4, 0, 2, 0, 6});
   ExpectSecond(
       "Sinc", [](const Tensor& x) { return x.Sinc(); }, {0, -0.0},
       {-std::numbers::pi * std::numbers::pi / 3, -std::numbers::pi * std::numbers::pi / 3});
