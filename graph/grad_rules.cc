@@ -34,8 +34,8 @@ Tensor ElementwiseCotangent(const UOp& u, int i, const Tensor& g) {
       return g * (i == 0 ? b : a);
     case Op::kDiv:
       return i == 0 ? g / b : -(g * r) / b;
-    case Op::kTruncMod:
-      return i == 0 ? g : -g * (a / b).Trunc();
+    case Op::kTruncMod:  // a / b may have been rounded up to the next whole number
+      return i == 0 ? g : -g * ((a - r) / b).Round();
     case Op::kMax:
     case Op::kMin:
       return OfExtreme(i == 0 ? a : b, i == 0 ? b : a, u.is(Op::kMax), g);

@@ -90,6 +90,18 @@ TEST(GradPoints, WhereTheySaturate) {
   ExpectFirst("Norm(.5)", [](const Tensor& x) { return x.Norm(.5, {0}); }, {0, 1}, {0, 1});
 }
 
+// 0.001 is somewhat more than that: it fits 249 times into 0.25, of which the quotient is rounded
+// to 250.
+TEST(GradPoints, RemaindersByTheirDivisor) {
+  const std::vector<double> at = {.001, -.001, 100, kInf};
+  ExpectNear(First([](const Tensor& x) { return Tensor::From({.25}).Cast(kFloat64).Fmod(x); }, at,
+                   kFloat64),
+             {-249, 249, 0, 0}, 0);
+  ExpectNear(First([](const Tensor& x) { return Tensor::From({.25}).Cast(kFloat64).Mod(x); }, at,
+                   kFloat64),
+             {-249, 250, 0, 0}, 0);
+}
+
 TEST(GradPoints, Acosh) {
   EXPECT_EQ(First([](const Tensor& x) { return x.Acosh(); }, {1}, kFloat64)[0], kInf);
 }
