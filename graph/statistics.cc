@@ -75,6 +75,15 @@ Tensor RavelIndex(absl::Span<const Tensor> positions, const Ints& extents, CallS
 
 namespace {
 
+// Whether there is an x for each y: along the axis, and along another one, or the same for all.
+bool FitsBeside(const Shape& x, const Shape& y, int axis) {
+  bool fits = x.rank() == y.rank();
+  for (int i = 0; fits && i < y.rank(); ++i) {
+    fits = x[i] == y[i] || (i != axis && x[i].is_int(1));
+  }
+  return fits;
+}
+
 // y and the distances of its neighbours along the axis, in the dtype in which both are computed.
 struct Curve {
   Tensor y, steps;
@@ -88,7 +97,7 @@ struct Curve {
       Extents dims(of_y.rank(), 1);
       dims[axis] = x.shape()[0];
       x = x.Reshape(dims);
-    } else if (!(x.shape() == of_y.shape())) {
+    } else if (!FitsBeside(x.shape(), of_y.shape(), axis)) {
       Fail("x must be a vector along axis ", axis, " of ", Show(of_y), ", or of its shape, not ",
            Show(of_x));
     }

@@ -37,7 +37,8 @@ Tensor LexSort(const Tensor& keys, CallSite at = CallSite::Here());
 Tensor RavelIndex(absl::Span<const Tensor> positions, const Ints& extents,
                   CallSite at = CallSite::Here());
 
-// ---- curves through points (x, y) along an axis of y; x is a vector, or of the shape of y
+// ---- curves through points (x, y) along an axis of y; x is a vector, or of the shape of y, or of
+// 1 along other axes
 Tensor Trapezoid(const Tensor& y, const Tensor& x, int axis = -1, CallSite at = CallSite::Here());
 Tensor CumTrapezoid(const Tensor& y, const Tensor& x, int axis = -1,
                     CallSite at = CallSite::Here());

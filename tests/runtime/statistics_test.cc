@@ -123,6 +123,9 @@ TEST(Statistics, CurvesAtUnevenDistances) {
   ExpectNear(Computed(Gradient(y, x)), slopes, 1e-14);
   ExpectNear(Computed(Gradient(y.Transpose(), x, 0).Transpose()), slopes, 1e-14);
   ExpectNear(Computed(Gradient(y, x.Expand({2, 5}))), slopes, 1e-14);
+  ExpectNear(Computed(Gradient(y, x.Reshape({1, 5}))), slopes, 1e-14);
+  ExpectNear(Computed(CumTrapezoid(y.Transpose(), x.Reshape({5, 1}), 0).Transpose()), sums, 1e-14);
+  EXPECT_ERROR(Trapezoid(y, x.Reshape({5, 1})), "Trapezoid", "along axis 1 of f64[2, 5]");
   EXPECT_EQ(Computed(Trapezoid(Tensor::Zeros({2, 0}), Tensor::Zeros({0}))), (Values{0, 0}));
   EXPECT_ERROR(Trapezoid(y, Of({1, 2})), "Trapezoid", "along axis 1 of f64[2, 5]");
   EXPECT_ERROR(Gradient(Of({1}), Of({1})), "Gradient", "at least two elements");
