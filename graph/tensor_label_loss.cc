@@ -20,7 +20,8 @@ Tensor Tensor::MultiLabelMarginLoss(const Tensor& target, LossReduction reductio
   Call call("MultiLabelMarginLoss", at, *this, target);
   CheckIndex(target);
   if (rank() < 1 || !(target.shape() == shape())) {
-    Fail("the target ", Show(target), " must have the shape of ", Show(*this));
+    Fail("takes logits [..., classes] and targets of their shape, not ", Show(*this), " and ",
+         Show(target));
   }
   const int last = rank() - 1;
   const Extent n = shape()[last];

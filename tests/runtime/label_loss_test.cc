@@ -36,6 +36,8 @@ TEST(LabelLoss, MultiLabel) {
   EXPECT_EQ(apart.shape(), Shape({2, 1}));
   ExpectNear(Computed(apart), {2.521977323898105, 4.539797762883445}, 1e-14);
   EXPECT_ERROR(x.MultiLabelMarginLoss(Tensor::From({1, 2})), "MultiLabelMarginLoss", "shape");
+  EXPECT_ERROR(Tensor::Scalar(1.).MultiLabelMarginLoss(Tensor::Scalar(0)), "MultiLabelMarginLoss",
+               "takes logits [..., classes]");
 }
 
 // The second has equal neighbours, the third and the fourth end before the last step, and the
