@@ -372,8 +372,9 @@ class Tensor {
   // a function's own derivative, or that of what it rounds (straight through). If the other has
   // this in it as Detach of it, derivatives of that derivative take the result for it.
   Tensor WithDerivativeOf(const Tensor& other, CallSite at = CallSite::Here()) const;
-  // NaN becomes `nan`, infinities the dtype's largest finite numbers.
-  Tensor NanToNum(Number nan = 0.0, CallSite at = CallSite::Here()) const;
+  // NaN becomes `nan`, infinities those numbers, or the dtype's largest finite ones.
+  Tensor NanToNum(Number nan = 0.0, std::optional<Number> positive = {},
+                  std::optional<Number> negative = {}, CallSite at = CallSite::Here()) const;
   // No less than low and no more than high, which are of this dtype; high wins, NaN stays.
   Tensor Clip(std::optional<Number> low, std::optional<Number> high,
               CallSite at = CallSite::Here()) const;
@@ -762,7 +763,7 @@ class Tensor {
                CallSite at = CallSite::Here()) const;
   // Positions [n, rank] of the first n elements that are not 0, in order; then rows of -1.
   Tensor NonZero(int64_t n, CallSite at = CallSite::Here()) const;
-  // The first n elements where the mask, of this shape, holds; then `fill`.
+  // The first n elements where the mask, which broadcasts to this shape, holds; then `fill`.
   Tensor MaskedSelect(const Tensor& mask, int64_t n, Number fill = 0,
                       CallSite at = CallSite::Here()) const;
   // Where the mask holds, the elements of src in order, then 0 where it has too few.
@@ -902,10 +903,10 @@ class Tensor {
   Tensor AffineGrid(const Ints& extents, bool align_corners = false,
                     CallSite at = CallSite::Here()) const;
   // (x - mean) / sqrt(variance + eps) of the last `axes` axes, to which weight and bias broadcast;
-  // and x / sqrt(mean of x^2 + eps) of the last axis.
+  // and x / sqrt(mean of x^2 + eps) of them.
   Tensor LayerNorm(const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5,
                    int axes = 1, CallSite at = CallSite::Here()) const;
-  Tensor RmsNorm(const Tensor& weight = {}, double eps = 1e-6,
+  Tensor RmsNorm(const Tensor& weight = {}, double eps = 1e-6, int axes = 1,
                  CallSite at = CallSite::Here()) const;
   // By given statistics of axis 1.
   Tensor BatchNorm(const Tensor& mean, const Tensor& variance, const Tensor& weight = {},

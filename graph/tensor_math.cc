@@ -354,11 +354,15 @@ Tensor Tensor::IsFinite(CallSite at) const {
   return Abs() <= LargestFinite(dtype());
 }
 
-Tensor Tensor::NanToNum(Number nan, CallSite at) const {
+Tensor Tensor::NanToNum(Number nan, std::optional<Number> positive, std::optional<Number> negative,
+                        CallSite at) const {
   Call call("NanToNum", at, *this);
   if (!dtype().IsFloat()) return Tensor(uop());
   const double top = LargestFinite(dtype());
-  return Where(IsNan(), nan, Clip(-top, top));
+  Tensor t = Clip(-top, top);
+  if (positive) t = Where(IsPosInf(), *positive, t);
+  if (negative) t = Where(IsNegInf(), *negative, t);
+  return Where(IsNan(), nan, t);
 }
 
 // NaN stays NaN, as Max and Min keep it.

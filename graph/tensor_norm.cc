@@ -11,12 +11,21 @@ using internal::FloatResult;
 using internal::Show;
 using internal::WideFloat;
 
+namespace {
+
+Ints LastAxes(const Tensor& x, int n) {
+  if (n < 1 || n > x.rank()) Fail("cannot normalise the last ", n, " axes of ", Show(x));
+  Ints last;
+  for (int i = 0; i < n; ++i) last.push_back(x.rank() - n + i);
+  return last;
+}
+
+}  // namespace
+
 Tensor Tensor::LayerNorm(const Tensor& weight, const Tensor& bias, double eps, int axes,
                          CallSite at) const {
   Call call("LayerNorm", at, *this, weight, bias);
-  if (axes < 1 || axes > rank()) Fail("cannot normalise the last ", axes, " axes of ", Show(*this));
-  Ints last;
-  for (int i = 0; i < axes; ++i) last.push_back(rank() - axes + i);
+  const Ints last = LastAxes(*this, axes);
   const Tensor x = WideFloat(*this);
   const Tensor centred = x - x.Mean(last, /*keepdim=*/true);
   const Tensor variance = centred.Square().Mean(last, /*keepdim=*/true);
@@ -25,11 +34,11 @@ Tensor Tensor::LayerNorm(const Tensor& weight, const Tensor& bias, double eps, i
   return bias ? y + bias : y;
 }
 
-Tensor Tensor::RmsNorm(const Tensor& weight, double eps, CallSite at) const {
+Tensor Tensor::RmsNorm(const Tensor& weight, double eps, int axes, CallSite at) const {
   Call call("RmsNorm", at, *this, weight);
-  if (rank() == 0) Fail("takes at least one axis");
   const Tensor x = WideFloat(*this);
-  const Tensor scale = (x.Square().Mean(-1, /*keepdim=*/true) + eps).Rsqrt();
+  const Ints last = LastAxes(*this, axes);
+  const Tensor scale = (x.Square().Mean(last, /*keepdim=*/true) + eps).Rsqrt();
   const Tensor y = (x * scale).Cast(FloatResult(dtype()));
   return weight ? y * weight : y;
 }

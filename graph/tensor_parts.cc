@@ -99,9 +99,15 @@ Tensor FirstThatHold(const Tensor& mask, int64_t n) {
   return Tensor::Full({n}, -1, type).Scatter(0, to, Tensor::Arange(elements, type));
 }
 
-void CheckMask(const Tensor& mask, const Tensor& t) {
-  if (mask.dtype().IsBool() && mask.shape() == t.shape()) return;
-  Fail("the mask ", Show(mask), " must be bool and have the shape of ", Show(t));
+// A mask over each element of t.
+Tensor MaskOf(const Tensor& mask, const Tensor& t) {
+  bool fits = mask.dtype().IsBool() && mask.rank() <= t.rank();
+  for (int i = 1; fits && i <= mask.rank(); ++i) {
+    const Extent& n = mask.shape()[mask.rank() - i];
+    fits = n.is_int(1) || n == t.shape()[t.rank() - i];
+  }
+  if (!fits) Fail("the mask ", Show(mask), " must be bool and broadcast to ", Show(t));
+  return Tensor(internal::BroadcastTo(mask.uop(), t.shape(), /*keep_scalar=*/false));
 }
 
 }  // namespace
@@ -110,7 +116,9 @@ std::vector<Tensor> Tensor::UnravelIndex(const Ints& extents, CallSite at) const
   Call call("UnravelIndex", at, *this);
   internal::CheckIndex(*this);
   std::vector<Tensor> out(extents.size());
-  Tensor rest = *this;
+  bool fits = true;  // extents in the dtype of the positions
+  for (int64_t n : extents) fits &= n <= MaxInt(dtype());
+  Tensor rest = fits ? *this : Cast(kInt64);
   for (size_t i = extents.size(); i-- > 0;) {
     if (extents[i] < 1) Fail("axis ", i, " has the extent ", extents[i]);
     out[i] = i == 0 ? rest : rest % extents[i];
@@ -135,16 +143,15 @@ Tensor Tensor::NonZero(int64_t n, CallSite at) const {
 
 Tensor Tensor::MaskedSelect(const Tensor& mask, int64_t n, Number fill, CallSite at) const {
   Call call("MaskedSelect", at, *this, mask);
-  CheckMask(mask, *this);
-  const Tensor place = FirstThatHold(mask, n);
+  const Tensor place = FirstThatHold(MaskOf(mask, *this), n);
   return Flatten().Take(place).MaskedFill(place < 0, fill);
 }
 
 Tensor Tensor::MaskedScatter(const Tensor& mask, const Tensor& src, CallSite at) const {
   Call call("MaskedScatter", at, *this, mask, src);
-  CheckMask(mask, *this);
-  const Tensor values = src.Cast(dtype()).Flatten().Take(PlaceAmong(mask));
-  return Where(mask, values.Reshape(shape()), *this);
+  const Tensor each = MaskOf(mask, *this);
+  const Tensor values = src.Cast(dtype()).Flatten().Take(PlaceAmong(each));
+  return Where(each, values.Reshape(shape()), *this);
 }
 
 // ---- of several tensors

@@ -257,6 +257,9 @@ TEST(TensorMath, ExtremesAndNaN) {
   EXPECT_THAT(Values(Tensor::From({1}).IsFinite()), ElementsAre(1));
   EXPECT_THAT(Values(c.Cast(kFloat16).NanToNum(5)), ElementsAre(65504, -65504, 5, 0));
   EXPECT_THAT(Values(c.Cast(kBFloat16).NanToNum())[0], 0x1.fep127);
+  EXPECT_THAT(Values(c.NanToNum(5, 7)), ElementsAre(7, -std::numeric_limits<float>::max(), 5, 0));
+  EXPECT_THAT(Values(c.NanToNum(5, 7, -kInf)), ElementsAre(7, -kInf, 5, 0));
+  EXPECT_THAT(Values(Tensor::From({9.0, -kInf}).NanToNum(0, 7, 8)), ElementsAre(9, 8));
   EXPECT_EQ(Values((Tensor::From({0.0}) / 0.0).IsNan())[0], 1);
 }
 

@@ -172,6 +172,9 @@ TEST(TensorNN, Norms) {
   ExpectNear(Values(x.LayerNorm(w, b)), layer, 1e-13);
   ExpectNear(Values(x.RmsNorm(w)), rms, 1e-13);
   EXPECT_EQ(x.Cast(kFloat16).RmsNorm().dtype(), kFloat16);
+  const Tensor halves = x.Reshape({3, 2, 2});
+  ExpectNear(Values(halves.RmsNorm(w.Reshape({2, 2}), 1e-6, 2)), rms, 1e-13);
+  EXPECT_ERROR(x.RmsNorm({}, 1e-6, 3), "RmsNorm", "last 3 axes");
   EXPECT_ERROR(x.LayerNorm({}, {}, 1e-5, 3), "LayerNorm", "last 3 axes");
   // f16 squares overflow; the norm is computed in f32.
   ExpectNear(Values(Tensor::Full({4}, 1000, kFloat16).RmsNorm()), {1, 1, 1, 1});

@@ -177,5 +177,25 @@ TEST(TensorScatter, Counting) {
   EXPECT_ERROR(i.BinCount(-1), "BinCount", "-1 bins");
 }
 
+TEST(TensorScatter, PositionsInNarrowIntegers) {
+  const std::vector<Tensor> at = Tensor::From({0, 127, 255}).Cast(kUInt8).UnravelIndex({2, 1, 300});
+  EXPECT_THAT(Values(at[0]), ElementsAre(0, 0, 0));
+  EXPECT_THAT(Values(at[2]), ElementsAre(0, 127, 255));
+  EXPECT_EQ(Tensor::From({7}).Cast(kUInt8).UnravelIndex({2, 5})[0].dtype(), kUInt8);
+}
+
+TEST(TensorScatter, MasksBroadcast) {
+  const Tensor x = Tensor::Arange(6).Reshape({2, 3});
+  const Tensor columns = Tensor::From({true, false, true}), rows = Tensor::From({{false}, {true}});
+  EXPECT_THAT(Values(x.MaskedSelect(columns, 5, -1)), ElementsAre(0, 2, 3, 5, -1));
+  EXPECT_THAT(Values(x.MaskedSelect(rows, 2)), ElementsAre(3, 4));
+  const Tensor src = Tensor::From({9, 8, 7, 6});
+  EXPECT_THAT(Values(x.MaskedScatter(columns, src)), ElementsAre(9, 1, 8, 7, 4, 6));
+  EXPECT_THAT(Values(x.MaskedScatter(rows, src)), ElementsAre(0, 1, 2, 9, 8, 7));
+  EXPECT_THAT(Values(x.MaskedScatter(Tensor::Scalar(true), src)), ElementsAre(9, 8, 7, 6, 0, 0));
+  EXPECT_ERROR(x.MaskedSelect(rows.Reshape({2}), 1), "MaskedSelect", "broadcast to i32[2, 3]");
+  EXPECT_ERROR(x.MaskedScatter(rows.Unsqueeze(0), src), "MaskedScatter", "bool[1, 2, 1]");
+}
+
 }  // namespace
 }  // namespace tessera

@@ -89,8 +89,12 @@ void AddParts(std::vector<CompositeRow>& rows) {
                   {{{4, 6}}, {{4, 6}}, {{20}}},
                   [](In x) -> Out {
                     const Tensor mask = x[1] > 0;
-                    return {x[0].MaskedSelect(mask, 7, 2), x[0].MaskedSelect(mask, 24),
-                            x[0].MaskedScatter(mask, x[2]), mask.NonZero(8), mask.NonZero(24)};
+                    return {x[0].MaskedSelect(mask, 7, 2),
+                            x[0].MaskedSelect(mask, 24),
+                            x[0].MaskedScatter(mask, x[2]),
+                            mask.NonZero(8),
+                            mask.NonZero(24),
+                            x[0].MaskedScatter(mask.SliceAxis(0, {0, 1}), x[2])};
                   },
                   true,
                   /*flat=*/true});

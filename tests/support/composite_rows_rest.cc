@@ -26,14 +26,23 @@ void AddMembers(std::vector<CompositeRow>& rows) {
                   },
                   false});
   rows.push_back({"MoreActivations", {{{3, 5}, -4, 4}}, [](In x) -> Out {
-                    return {x[0].Elu(0.7),    x[0].GeluTanh(),
-                            x[0].HardSwish(), x[0].LogSigmoid(),
-                            x[0].Mish(),      x[0].Relu6(),
-                            x[0].QuickGelu(), x[0].Gelu(),
-                            x[0].Sigmoid(),   x[0].Silu(),
-                            x[0].Softplus(),  x[0].Relu(),
-                            x[0].LeakyRelu(), (x[0].Abs() + 1).Rsqrt(),
-                            x[0].NanToNum(),  (x[0].Abs() + 1).Log10()};
+                    return {x[0].Elu(0.7),
+                            x[0].GeluTanh(),
+                            x[0].HardSwish(),
+                            x[0].LogSigmoid(),
+                            x[0].Mish(),
+                            x[0].Relu6(),
+                            x[0].QuickGelu(),
+                            x[0].Gelu(),
+                            x[0].Sigmoid(),
+                            x[0].Silu(),
+                            x[0].Softplus(),
+                            x[0].Relu(),
+                            x[0].LeakyRelu(),
+                            (x[0].Abs() + 1).Rsqrt(),
+                            x[0].NanToNum(),
+                            x[0].NanToNum(1, 2, -2),
+                            (x[0].Abs() + 1).Log10()};
                   }});
   rows.push_back(
       {"Spread", {{{4, 6}}}, [](In x) -> Out {
@@ -156,10 +165,10 @@ void AddLayers(std::vector<CompositeRow>& rows) {
   rows.push_back({"BatchNorm", {{{2, 4, 3}}, {{4}}, {{4}, 0.25, 2}, {{4}}, {{4}}}, [](In x) -> Out {
                     return {x[0].BatchNorm(x[1], x[2], x[3], x[4]), x[0].BatchNorm(x[1], x[2])};
                   }});
-  rows.push_back(
-      {"LayerNorm", {{{2, 4, 3}}, {{3}}, {{4, 3}}}, [](In x) -> Out {
-         return {x[0].LayerNorm(x[1], x[1]), x[0].LayerNorm(x[2], {}, 1e-3, 2), x[0].RmsNorm(x[1])};
-       }});
+  rows.push_back({"LayerNorm", {{{2, 4, 3}}, {{3}}, {{4, 3}}}, [](In x) -> Out {
+                    return {x[0].LayerNorm(x[1], x[1]), x[0].LayerNorm(x[2], {}, 1e-3, 2),
+                            x[0].RmsNorm(x[1]), x[0].RmsNorm(x[2], 1e-3, 2)};
+                  }});
   rows.push_back({"Linear", {{{3, 4}}, {{5, 4}}, {{5}}}, [](In x) -> Out {
                     return {x[0].Linear(x[1], x[2]), x[0].Dot(x[1].T()), x[0].MatMul(x[1].T())};
                   }});
