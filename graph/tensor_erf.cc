@@ -140,7 +140,7 @@ Tensor Tensor::LogNdtr(CallSite at) const {
   const Tensor x = Cast(kFloat64), z = x * (-1 / std::numbers::sqrt2), left = x < -1;
   const Tensor right = (Where(left, 0, -z).Erfc() * -0.5).Log1p();
   const Tensor scaled = ScaledErfc(Where(left, z, 1).Minimum(1e300));
-  const Tensor tail = (scaled * 0.5).Log() - Where(left, z * z, 0);
+  const Tensor tail = (scaled * 0.5).Log() - Where(left, z, 0).Square();
   return Where(left, tail, right).Cast(FloatResult(dtype()));
 }
 

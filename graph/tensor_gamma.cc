@@ -55,7 +55,8 @@ Tensor Tensor::Lgamma(CallSite at) const {
 // Moved up by 8, where the asymptotic series is good.
 Tensor Tensor::Digamma(CallSite at) const {
   Call call("Digamma", at, *this);
-  const Tensor x = Cast(kFloat64);
+  const Tensor given = Cast(kFloat64), top = given == kInfinity;
+  const Tensor x = Where(top, 1, given);  // what is not chosen has a derivative
   const Reflected from(x);
   const Tensor w = from.z + 8, s = 1 / (w * w);
   Tensor above = w.Log() - 0.5 / w -
@@ -67,7 +68,7 @@ Tensor Tensor::Digamma(CallSite at) const {
   const Tensor below = above - std::numbers::pi / Where(pole, 1, angle).Tan();
   const Tensor at_pole = Where(x == 0, (x * 0 - kInfinity).CopySign(-x), kNan);
   const Tensor y = Where(from.below, Where(pole, at_pole, below), above);
-  return Where(x.IsInf(), Where(x > 0, kInfinity, kNan), y).Cast(FloatResult(dtype()));
+  return Where(given.IsInf(), Where(top, kInfinity, kNan), y).Cast(FloatResult(dtype()));
 }
 
 namespace {

@@ -154,8 +154,11 @@ Tensor Tensor::Atanh(CallSite at) const {
 Tensor Tensor::Sinc(CallSite at) const {
   Call call("Sinc", at, *this);
   return InFloats(*this, [](const Tensor& of) {
-    const Tensor x = of * std::numbers::pi, safe = Where(x == 0, 1, x);
-    return Where(x == 0, 1 - x.Square() / 6, safe.Sin() / safe);  // with its second derivative
+    const Tensor x = of * std::numbers::pi, near = x.Abs() < 0.1, far = Where(near, 1, x);
+    // By its series, whose derivatives keep their digits.
+    const Tensor t = Where(near, x, 0).Square();
+    const Tensor series = 1 - t / 6 * (1 - t / 20 * (1 - t / 42 * (1 - t / 72 * (1 - t / 110))));
+    return Where(near, series, far.Sin() / far);
   });
 }
 

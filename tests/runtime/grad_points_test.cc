@@ -90,6 +90,21 @@ TEST(GradPoints, WhereTheySaturate) {
   ExpectFirst("Norm(.5)", [](const Tensor& x) { return x.Norm(.5, {0}); }, {0, 1}, {0, 1});
 }
 
+TEST(GradPoints, SincNearZero) {
+  const auto slope = [](double x) {
+    const double t = std::numbers::pi * std::numbers::pi * x * x;
+    return -std::numbers::pi * std::numbers::pi * x / 3 * (1 - t / 10 * (1 - t / 28));
+  };
+  const std::vector<double> at = {1e-5, 3e-4, -2e-3, 5e-324};
+  ExpectFirst("Sinc", [](const Tensor& x) { return x.Sinc(); }, at,
+              {slope(1e-5), slope(3e-4), slope(-2e-3), 0});
+}
+
+TEST(GradPoints, AtInfinity) {
+  ExpectFirst("LogNdtr", [](const Tensor& x) { return x.LogNdtr(); }, {kInf, -kInf}, {0, kInf});
+  ExpectFirst("Digamma", [](const Tensor& x) { return x.Digamma(); }, {kInf}, {0});
+}
+
 // 0.001 is somewhat more than that: it fits 249 times into 0.25, of which the quotient is rounded
 // to 250.
 TEST(GradPoints, RemaindersByTheirDivisor) {
