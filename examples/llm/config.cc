@@ -73,7 +73,7 @@ absl::Status ReadYarn(const Reader& r, double factor, ModelConfig* c) {
   if (!Stretch(yarn, c) || !(magnitude > 0)) {
     return r.Bad(absl::StrCat("keys '", r.Key("rope.scaling"),
                               ".*': yarn wants a factor, an original_context_length and an "
-                              "attn_factor above 0, and yarn_beta_fast > yarn_beta_slow > 0"));
+                              "attn_factor above 0, and yarn_beta_fast >= yarn_beta_slow > 0"));
   }
   if (c->latent > 0 && under != 0) {
     // Such files have a tenth of what others have. Scores are sharper, and angles are as they are:
@@ -370,7 +370,7 @@ std::vector<bool> EveryLast(int64_t layers, int64_t every) {
 
 bool Stretch(const Yarn& y, ModelConfig* c) {
   constexpr double kPi = 3.14159265358979323846;
-  const bool sensible = y.factor > 0 && y.trained > 0 && y.fast > y.slow && y.slow > 0 &&
+  const bool sensible = y.factor > 0 && y.trained > 0 && y.fast >= y.slow && y.slow > 0 &&
                         c->rope_base > 1 && !std::isinf(y.factor * y.trained * y.fast);
   if (!sensible) return false;
   const auto pair_of = [&](double turns) {  // the pair that turns so often in the trained context

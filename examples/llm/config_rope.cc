@@ -39,7 +39,7 @@ absl::Status YarnScaling(const JsonReader& r, ModelConfig* c) {
   ASSIGN_OR_RETURN(yarn.slow, r.Number("beta_slow", 1));
   ASSIGN_OR_RETURN(yarn.whole_pairs, r.Bool("truncate", true));
   if (!Stretch(yarn, c)) {
-    return r.BadHere("factor > 0, beta_fast > beta_slow > 0");
+    return r.BadHere("factor > 0, beta_fast >= beta_slow > 0");
   }
   // Models of DeepSeek's kind write two numbers, which count together or not at all.
   ASSIGN_OR_RETURN(const double over, r.Number("mscale", 0));

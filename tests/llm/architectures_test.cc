@@ -464,7 +464,14 @@ TEST(Architectures, YarnIsThatOfTransformers) {
     EXPECT_NEAR(std::pow(1e6, -i / 64.0) / qwen.rope_divisors[i], frequency, 1e-6 * frequency) << i;
   }
   EXPECT_FALSE(Stretch({0, 32768, 32, 1}, &qwen));
-  EXPECT_FALSE(Stretch({4, 32768, 1, 1}, &qwen));
+  EXPECT_FALSE(Stretch({4, 32768, 0.5, 1}, &qwen));
+  // What Kimi K2 is published with: no pair blends.
+  ModelConfig kimi;
+  kimi.head_dim = 64;
+  kimi.rope_base = 50000;
+  ASSERT_TRUE(Stretch({32, 4096, 1, 1}, &kimi));
+  ASSERT_EQ(kimi.rope_divisors.size(), 32u);
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(kimi.rope_divisors[i], i < 20 ? 1 : 32) << i;
 }
 
 }  // namespace

@@ -189,9 +189,9 @@ std::vector<Row> ModelRows() {
       {"yarn without turns",
        Small()
            .Set("llama.rope.scaling.type", "yarn")
-           .Set("llama.rope.scaling.yarn_beta_fast", 1.0f)
+           .Set("llama.rope.scaling.yarn_beta_fast", 0.5f)
            .Bytes(),
-       "yarn_beta_fast > yarn_beta_slow"},
+       "yarn_beta_fast >= yarn_beta_slow"},
       {"old rope scaling", With("llama.rope.scale_linear", -2.0f),
        "'llama.rope.scale_linear' is -2"},
       {"rope part", With("llama.rope.dimension_count", 6u),
