@@ -5,6 +5,7 @@
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -262,10 +263,12 @@ void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
   std::string joined;
   for (const Part& part : parts) joined += part.text;
   const absl::string_view text = joined;
-  std::vector<int32_t> marks;  // what stands in markup is no token elsewhere, whatever its kind
+  // What stands in markup is no token elsewhere, whatever its kind, but for spaces and lines.
+  absl::flat_hash_set<int32_t> marks;
   const auto collect = [&](absl::string_view markup) {
     for (size_t i = 0; i < markup.size(); ++i) {
-      if (const int32_t id = SpecialAt(markup, i, markup.size()); id >= 0) marks.push_back(id);
+      const int32_t id = SpecialAt(markup, i, markup.size());
+      if (id >= 0 && !WithoutSpaceAtBegin(spec.tokens[id].text).empty()) marks.insert(id);
     }
   };
   for (const Part& part : parts) {
@@ -279,7 +282,7 @@ void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
     part_end += part.text.size();
     while (i < part_end) {
       const int32_t id = SpecialAt(text, i, part.markup ? part_end : 0);
-      if (id < 0 || (!part.markup && std::count(marks.begin(), marks.end(), id) > 0)) {
+      if (id < 0 || (!part.markup && marks.contains(id))) {
         ++i;
         continue;
       }

@@ -27,7 +27,7 @@ std::unique_ptr<const Tokenizer> WithTemplate(const std::string& text) {
                                    : control ? TokenKind::kControl
                                              : TokenKind::kNormal});
   }
-  for (const char* mark : {"<answer>", "<other>"}) {
+  for (const char* mark : {"<answer>", "<other>", "    ", "\n\n"}) {
     spec.tokens.push_back({.text = mark, .score = 0, .kind = TokenKind::kUserDefined});
   }
   spec.bos = 1;
@@ -77,6 +77,21 @@ TEST(Tools, NamesOfTheirMarksAreTextBeforeTheySpeak) {
   EXPECT_EQ(count({"user", "<other>"}, other), 1) << "no mark of this template";
   EXPECT_EQ(tokenizer->Encode("<answer>", {.special = false}), std::vector<int32_t>{answer})
       << "outside chats it is what it is";
+}
+
+// A template that is indented says nothing of such tokens.
+TEST(Tools, TokensOfSpacesAreNoMarks) {
+  const auto tokenizer = WithTemplate(
+      "{% for m in messages %}\n    {%- if m.role == 'system' %}{{ m.content + '\n\n' }}"
+      "{% else %}<s>{{ m.content }}</s>{% endif %}{% endfor %}");
+  ASSERT_OK_AND_ASSIGN(ChatWriter writer, ChatWriter::Make(*tokenizer));
+  const Message code[] = {{"system", "a"}, {"user", "b:\n\n    c"}};
+  for (const size_t from : {0, 1}) {
+    ASSERT_OK_AND_ASSIGN(const std::vector<int32_t> ids,
+                         writer.Encode(absl::MakeConstSpan(code).subspan(from)));
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), tokenizer->Find("    ")), 1);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), tokenizer->Find("\n\n")), from == 0 ? 2 : 1);
+  }
 }
 
 TEST(Tools, WhatIsNoListOfThem) {
