@@ -32,7 +32,7 @@ constexpr Size kSizes[] = {
     {"the sliding window",
      &Config::window,
      0,
-     INT64_MAX,
+     INT32_MAX,
      {{"attention.sliding_window"}, {"sliding_window"}}},
     {"the number of experts", &Config::experts, 0, kMaxExperts, kExpertsKey}};
 
@@ -161,7 +161,6 @@ struct Checker {
   absl::Status Within(const ConfigKey& key, const char* what, int64_t value, int64_t least,
                       int64_t most) const {
     if (least <= value && value <= most) return absl::OkStatus();
-    if (most == INT64_MAX) return Bad(key, what, " is ", value, "; ", least, " or more may be");
     return Bad(key, what, " is ", value, "; ", least, " to ", most, " may be");
   }
   absl::Status Within(const Size& s) const {

@@ -36,7 +36,6 @@ class Progress {
 
 int64_t BlockOf(const Matrix& m) { return InfoOf(m.format).block_elements; }
 
-// Moves the weights of one model.
 // What streams of hidden states have beside layers: every place has all of it.
 template <typename Move>
 void MoveStreams(const Move& move, Model* m) {
@@ -48,6 +47,7 @@ void MoveStreams(const Move& move, Model* m) {
   move(m->layer_projection_norm);
 }
 
+// Moves the weights of one model.
 class Mover {
  public:
   Mover(Model* model, const std::vector<Place>& places, Progress& progress)

@@ -279,6 +279,8 @@ TEST(ConfigDefaults, OfWrongKeys) {
        "key 'rope_parameters': the base of rotary positions is 0"},
       {"llama", R"("tie_word_embeddings": 1)", "key 'tie_word_embeddings' is '1', not a bool"},
       {"mistral", R"("sliding_window": -1)", "key 'sliding_window' is -1"},
+      {"mistral", R"("sliding_window": 2147483648)",
+       "key 'sliding_window': the sliding window is 2147483648; 0 to 2147483647 may be"},
       {"cohere2", R"("sliding_window_pattern": 0)", "key 'sliding_window_pattern' is 0; 1 or more"},
       {"smollm3", R"("no_rope_layer_interval": -4)", "key 'no_rope_layer_interval' is -4"},
       {"smollm3", R"("no_rope_layers": [1, 1, "0", 1])", "key 'no_rope_layers' is '\"0\"'"},
