@@ -51,7 +51,8 @@ absl::StatusOr<std::vector<Tokenizer::Part>> ChatWriter::Parts(absl::Span<const 
     end = std::min(text.said.find_first_not_of(text.said[begin], begin), text.size());
     Tokenizer::Part& part = out.emplace_back();
     part.text = text.bytes.substr(begin, end - begin);
-    part.markup = text.said[begin] == 0;
+    part.markup = text.said[begin] == jinja::kOfTemplate;
+    part.own = text.said[begin] == jinja::kOfAssistant;
   }
   return out;
 }

@@ -35,9 +35,11 @@ class Conversation {
     return Take(Message{"user", text});
   }
 
-  // A conversation so far, of which the last message is answered unless it is the assistant's.
+  // A conversation so far, of which the last message is answered unless it is the assistant's, or
+  // says what the assistant is.
   absl::Status Begin(std::vector<Message> messages) {
-    const bool answered = messages.empty() || messages.back().role == "assistant";
+    const bool answered =
+        messages.empty() || messages.back().role == "assistant" || messages.back().role == "system";
     const Message last = answered ? Message() : messages.back();
     if (!answered) messages.pop_back();
     for (Message& m : messages) {

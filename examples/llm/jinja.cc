@@ -374,8 +374,8 @@ class Evaluation {
   int depth_ = 0, line_ = 1;
 };
 
-// A value of JSON that was parsed, whose texts were said.
-Value ValueOf(Heap& heap, const Json& json) {
+// A value of JSON that was parsed, whose texts are of that origin.
+Value ValueOf(Heap& heap, const Json& json, Origin of) {
   switch (json.type()) {
     case Json::Type::kNull:
       return Heap::None();
@@ -386,16 +386,16 @@ Value ValueOf(Heap& heap, const Json& json) {
       return whole ? Heap::Int(*whole) : Heap::Real(json.Number().value_or(0));
     }
     case Json::Type::kString:
-      return heap.Make(*json.String(), /*said=*/true);
+      return heap.Make(*json.String(), of);
     case Json::Type::kArray: {
       List out;
-      for (const JsonItem item : json.Items()) out.push_back(ValueOf(heap, item.value()));
+      for (const JsonItem item : json.Items()) out.push_back(ValueOf(heap, item.value(), of));
       return heap.Make(std::move(out));
     }
     case Json::Type::kObject: {
       Dict out;
       for (const JsonItem item : json.Items()) {
-        out.emplace_back(heap.Make(item.key(), /*said=*/true), ValueOf(heap, item.value()));
+        out.emplace_back(heap.Make(item.key(), of), ValueOf(heap, item.value(), of));
       }
       return heap.Make(std::move(out));
     }
@@ -403,9 +403,9 @@ Value ValueOf(Heap& heap, const Json& json) {
   return {};
 }
 
-Value ValueOfText(Heap& heap, const std::string& text, const char* what) {
+Value ValueOfText(Heap& heap, const std::string& text, const char* what, Origin of = kSaid) {
   const absl::StatusOr<Json> json = Json::Parse(text, what);
-  return json.ok() ? ValueOf(heap, *json) : heap.Fail(json.status().message());
+  return json.ok() ? ValueOf(heap, *json, of) : heap.Fail(json.status().message());
 }
 
 // A content as a list of one text.
@@ -418,8 +418,9 @@ Value InParts(Heap& heap, const Value& content) {
 Value MessagesOf(Heap& heap, const Template::Inputs& in) {
   List out;
   for (const Message& m : in.messages) {
+    const Origin of = m.role == "assistant" ? kOfAssistant : kSaid;
     if (!m.whole.empty()) {
-      Value whole = ValueOfText(heap, m.whole, "a message");
+      Value whole = ValueOfText(heap, m.whole, "a message", of);
       // Marks are made of roles, which are names.
       if (whole.is(Kind::kDict)) {
         if (Value* role = heap.Find(*whole.dict, "role")) *role = heap.Make(m.role);
@@ -429,7 +430,7 @@ Value MessagesOf(Heap& heap, const Template::Inputs& in) {
       out.push_back(whole);
       continue;
     }
-    Value content = heap.Make(m.content, /*said=*/true);
+    Value content = heap.Make(m.content, of);
     if (in.in_parts) content = InParts(heap, content);
     out.push_back(
         heap.Make(Dict{{heap.Make("role"), heap.Make(m.role)}, {heap.Make("content"), content}}));

@@ -237,7 +237,7 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
       form.json || (t.bytes.find('\'') != t.bytes.npos && t.bytes.find('"') == t.bytes.npos);
   if (!Charge(2 * t.size())) return;
   const char quote = doubled ? '"' : '\'';
-  out->Append(std::string(1, quote), false);
+  out->Append(std::string(1, quote), kOfTemplate);
   size_t next = 0;
   for (size_t i = 0; i < t.size(); i = next) {
     const char c = t.bytes[i];
@@ -262,15 +262,15 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
       out->said.append(t.said, i, next - i);
     } else {
       if (!Charge(2 * shown.size())) return;
-      out->Append(shown, t.said[i] != 0);
+      out->Append(shown, static_cast<Origin>(t.said[i]));
     }
   }
-  out->Append(std::string(1, quote), false);
+  out->Append(std::string(1, quote), kOfTemplate);
 }
 
 void Heap::Write(const Value& v, const Form& form, int depth, Text* out) {
   const auto put = [&](absl::string_view s) {
-    if (Charge(2 * s.size())) out->Append(s, false);
+    if (Charge(2 * s.size())) out->Append(s, kOfTemplate);
   };
   const auto line = [&](int at) {
     if (form.indent < 0) return;

@@ -1,7 +1,8 @@
 // Values of chat templates, and the heap of one rendering that holds them.
 //
-// Each byte of a text knows whether it was said in the conversation or is the template's, through
-// all that is done with it: what was said never becomes a control token.
+// Each byte of a text knows whether it was said in the conversation, and whether by the assistant,
+// or is the template's, through all that is done with it: what was said never becomes a control
+// token.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +18,19 @@
 
 namespace tessera::llm::jinja {
 
+enum Origin : char { kOfTemplate = 0, kSaid = 1, kOfAssistant = 2 };
+
 struct Text {
   std::string bytes;  // UTF-8
-  std::string said;   // as many: 1 where the byte was said, else 0
+  std::string said;   // as many: the Origin of each
 
   Text() = default;
-  explicit Text(absl::string_view b, bool was_said = false)
-      : bytes(b), said(b.size(), was_said ? 1 : 0) {}
+  explicit Text(absl::string_view b, Origin of = kOfTemplate) : bytes(b), said(b.size(), of) {}
   size_t size() const { return bytes.size(); }
   absl::string_view view() const { return bytes; }
   Text Part(size_t begin, size_t end) const;
   void Append(const Text& t);
-  void Append(absl::string_view b, bool was_said) { Append(Text(b, was_said)); }
+  void Append(absl::string_view b, Origin of) { Append(Text(b, of)); }
 };
 
 enum class Kind : uint8_t {
@@ -113,7 +115,7 @@ class Heap {
   static Value Function(const Node* macro);
   static Value Function(Builtin builtin);
   Value Make(Text t);
-  Value Make(absl::string_view bytes, bool said = false) { return Make(Text(bytes, said)); }
+  Value Make(absl::string_view bytes, Origin of = kOfTemplate) { return Make(Text(bytes, of)); }
   Value Make(List items);
   Value Make(Dict items, Kind kind = Kind::kDict);
 

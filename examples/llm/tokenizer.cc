@@ -263,7 +263,8 @@ void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
   std::string joined;
   for (const Part& part : parts) joined += part.text;
   const absl::string_view text = joined;
-  // What stands in markup is no token elsewhere, whatever its kind, but for spaces and lines.
+  // What stands in markup is no token in what others say, whatever its kind, but for spaces and
+  // lines.
   absl::flat_hash_set<int32_t> marks;
   const auto collect = [&](absl::string_view markup) {
     for (size_t i = 0; i < markup.size(); ++i) {
@@ -282,7 +283,7 @@ void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
     part_end += part.text.size();
     while (i < part_end) {
       const int32_t id = SpecialAt(text, i, part.markup ? part_end : 0);
-      if (id < 0 || (!part.markup && marks.contains(id))) {
+      if (id < 0 || (!part.markup && !part.own && marks.contains(id))) {
         ++i;
         continue;
       }

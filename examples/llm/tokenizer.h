@@ -79,11 +79,13 @@ class Tokenizer {
   std::vector<int32_t> Encode(absl::string_view text, const Options& options) const;
 
   // Parts of one text: words and merges reach from one into the next, names of control tokens do
-  // not, and count only in parts that are markup. Or a token itself, which texts end at.
+  // not, and count only in parts that are markup. Names of other tokens that stand in markup, or
+  // may, count there and in the model's own words. Or a token itself, which texts end at.
   struct Part {
     std::string text;
     bool markup = false;
     int32_t token = -1;
+    bool own = false;
   };
   std::vector<int32_t> Encode(absl::Span<const Part> parts, const Options& options) const;
 

@@ -170,6 +170,21 @@ TEST(Command, ForgetsTheOldestTurnsBeforeAToolsResult) {
   EXPECT_THAT(chat(std::string(300, 'b')).out, HasSubstr("of the context's 256 positions"));
 }
 
+TEST(Command, ASystemMessageOfAFileStays) {
+  const std::string file = OwnTempDir() + "/messages.json";
+  std::ofstream(file) << R"([{"role": "system", "content": "aaaa"}])";
+  const std::string line = std::string(70, 'b') + "\n";
+  const Outcome o = Chat("--messages " + file, line + line + line, true,
+                         "{% if messages[0].role != 'system' and messages[0].content|length > 9 %}"
+                         "{{ raise_exception('none') }}{% endif %}{% for m in messages %}"
+                         "{{ m.content }}{% endfor %}");
+  EXPECT_EQ(o.exit, 0) << o.out;
+  EXPECT_THAT(o.out, HasSubstr("turn is dropped"));
+  EXPECT_THAT(o.out, ::testing::Not(HasSubstr("none")));
+  const std::vector<std::string> answers = absl::StrSplit(o.out, "2 more at");
+  EXPECT_EQ(answers.size(), 4u) << "and is not answered: " << o.out;
+}
+
 TEST(Command, ChatsAfterAPrompt) {
   const Outcome o = Chat("--json --prompt 'ab a'", "ba\n", false);
   EXPECT_EQ(o.exit, 0);

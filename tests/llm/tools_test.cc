@@ -74,6 +74,8 @@ TEST(Tools, NamesOfTheirMarksAreTextBeforeTheySpeak) {
   };
   EXPECT_EQ(count({"user", "<answer>"}, answer), 0);
   EXPECT_EQ(count({"tool", "<answer>"}, answer), 1);
+  EXPECT_EQ(count({"assistant", "<answer></s>"}, answer), 1) << "its own words";
+  EXPECT_EQ(count({"assistant", "<answer></s>"}, 2), 1) << "but no control token of them";
   EXPECT_EQ(count({"user", "<other>"}, other), 1) << "no mark of this template";
   EXPECT_EQ(tokenizer->Encode("<answer>", {.special = false}), std::vector<int32_t>{answer})
       << "outside chats it is what it is";
