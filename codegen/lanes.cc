@@ -63,16 +63,17 @@ double LaneScore(const UOp& range, const RangeSets& sets, const Target* vectors)
     const bool gated = u.size() == 3 && !DecidedByThresholds(u.src(2), range, sets);
     const bool adjacent = s.linear && (s.factor == 1 || s.factor == 0) && !gated;
     const bool is_written = written.contains(u.get());
-    const int64_t most = is_written ? 1 : most_shuffled;
+    const bool turns = !gated && TurnsWith(u, range, sets);
+    const int64_t most = is_written ? 1 : turns ? kLeastTurned : most_shuffled;
     const bool shuffled = s.linear && std::abs(s.factor) <= most && !(is_written && gated);
     const bool masked = s.linear && s.factor == 1;
     const double bytes = static_cast<double>(sets.Iterations(sets.Free(u))) * u.dtype().bytes();
     const bool between = vectors && is_written && InterleavesWith(range, sets);
-    score += adjacent                              ? bytes
-             : shuffled || masked || between       ? bytes / 2
-             : !gated && TurnsWith(u, range, sets) ? bytes / 8
-             : searches && !is_written             ? 0
-                                                   : -2 * bytes;
+    score += adjacent                        ? bytes
+             : shuffled || masked || between ? bytes / 2
+             : turns                         ? bytes / 8
+             : searches && !is_written       ? 0
+                                             : -2 * bytes;
   }
   return score;
 }

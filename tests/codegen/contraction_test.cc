@@ -121,6 +121,14 @@ TEST(Contraction, ColumnsThatHaveLanes) {
   };
   EXPECT_TRUE(products(images.Conv2d(weights, {.padding = {1, 1}}), 16));
   EXPECT_FALSE(products(Einsum("ik,jkl->ijl", {rows, columns}), 16));
+  // Unless these would fill less than half of a vector; borders are no matter.
+  for (const int64_t side : {7, 8, 11}) {
+    for (const int64_t border : {0, 1}) {
+      const int64_t read = side + 2 - 2 * border;
+      const Tensor x = Tensor::Empty({64, 8, read, read});
+      EXPECT_EQ(products(x.Conv2d(weights, {.padding = {border, border}}), 16), side < 8) << side;
+    }
+  }
 }
 
 TEST(Contraction, ValuesOfFewColumns) {

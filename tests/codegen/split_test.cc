@@ -176,6 +176,22 @@ TEST(JoinTransposed, WritesRowsThatCrowdInBlocks) {
   EXPECT_TRUE(loops[2].src(1).IsConst(1024 / 8 / 4));
 }
 
+// Blocks are no wider than rows: each element is read once.
+TEST(JoinTransposed, ReadsShortRowsOnce) {
+  const UOp program = ProgramOf(Tensor::Empty({2000, 8}).T().Contiguous(), ChipWithPairs());
+  int loads = 0;
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kLoad) || s.size() < 2) continue;
+    ++loads;
+    EXPECT_EQ(s.dtype().lanes(), 8);
+  }
+  EXPECT_EQ(loads, Count(program, Op::kPut));
+  // Nor do sums along columns have lanes for which several columns are read.
+  const Tensor x = Tensor::Empty({63, 340, 8}), y = Tensor::Empty({63, 7, 340});
+  const UOp sums = ProgramOf(x.Transpose().MatMul(y.Transpose()), ChipWithPairs());
+  for (const UOp& s : sums.srcs()) EXPECT_FALSE(s.is(Op::kFma) && s.dtype().lanes() > 8);
+}
+
 // Columns that lie across memory are read along it and turned: no load or store of one element.
 TEST(JoinTransposed, PanelsAcrossTheGrain) {
   const Tensor x = Tensor::Empty({64, 32}), w = Tensor::Empty({48, 32});
