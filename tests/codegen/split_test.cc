@@ -192,6 +192,18 @@ TEST(JoinTransposed, ReadsShortRowsOnce) {
   for (const UOp& s : sums.srcs()) EXPECT_FALSE(s.is(Op::kFma) && s.dtype().lanes() > 8);
 }
 
+// What rows that are computed in two vectors need twice is kept, narrow as it may be.
+TEST(StageRecomputed, KeepsNarrowFloatsAsWideOnes) {
+  const auto exponentials = [](DType dtype) {
+    const Tensor x = Tensor::Empty({67, 24}, dtype);
+    const UOp program = ProgramOf(x.Exp() + x.Exp().Sum({-1}, true), ChipWithPairs());
+    int n = 0;
+    for (const UOp& s : program.srcs()) n += s.dtype().IsFloat() && HasProperty(s.op(), kExpensive);
+    return n;
+  };
+  EXPECT_EQ(exponentials(kFloat16), exponentials(kFloat32));
+}
+
 // Columns that lie across memory are read along it and turned: no load or store of one element.
 TEST(JoinTransposed, PanelsAcrossTheGrain) {
   const Tensor x = Tensor::Empty({64, 32}), w = Tensor::Empty({48, 32});
