@@ -31,6 +31,9 @@ namespace {
 // Rows and steps that pay for columns being laid out. (Of windows of 3 x 3, in 64 images of 2 x 2,
 // 64 rows of 144 steps take half as long again, and 256 half as long.)
 constexpr int64_t kLeastRows = 128, kLeastSteps = 16;
+// The same where the result, which is moved once more, is joined. (Four convolutions of 16 to 60
+// steps took 1.5 times as long.)
+constexpr int64_t kLeastStepsToJoin = 64;
 // The same, of columns that would be gathered. (Weights of 3 x 3 every 3 in 8 images of 37 x 61: 4
 // rows take 52 us gathered and 26 laid out, 2 rows of 3 x 3 in 31 x 31 58 and 78.)
 constexpr int64_t kFewRows = 4;
@@ -185,7 +188,7 @@ bool JoiningPays(const Product& p, const UOp& u, const Target& target) {
   if (!p.batch.empty()) return false;
   const int64_t lanes = target.vector_bytes / u.dtype().bytes();
   if (lanes < 2) return false;
-  if (p.rows_count < kLeastRows || p.steps_count < kLeastSteps) return false;
+  if (p.rows_count < kLeastRows || p.steps_count < kLeastStepsToJoin) return false;
   if (p.together == p.columns_count || p.columns_count < target.tile_vectors * lanes) return false;
   if (p.columns_count > kMostBytes / u.dtype().bytes() / p.steps_count) return false;
   return AreFew(p, lanes, target);

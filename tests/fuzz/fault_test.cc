@@ -21,13 +21,15 @@ void PrintTo(const FaultInfo& fault, std::ostream* out) { *out << fault.name; }
 
 namespace {
 
-// This binary with a fault planted and a filter on its tests.
-ChildResult RunWithFault(const std::string& fault, const std::string& filter) {
+// This binary with a fault planted and a filter on its tests, for a CPU without those features.
+ChildResult RunWithFault(const std::string& fault, const std::string& filter,
+                         const std::string& without = "") {
   char self[PATH_MAX] = {};
   if (readlink("/proc/self/exe", self, sizeof(self) - 1) < 0) return {};
-  const auto ran = RunChild({"/usr/bin/env", absl::StrCat("FAULT=", fault), self,
-                             absl::StrCat("--gtest_filter=", filter)},
-                            /*input=*/"", /*seconds=*/300);
+  std::vector<std::string> command = {"/usr/bin/env", absl::StrCat("FAULT=", fault)};
+  if (!without.empty()) command.push_back(absl::StrCat("CPU_FEATURES=", without));
+  command.insert(command.end(), {self, absl::StrCat("--gtest_filter=", filter)});
+  const auto ran = RunChild(command, /*input=*/"", /*seconds=*/300);
   return ran.ok() ? *ran : ChildResult{-1, ran.status().ToString()};
 }
 
@@ -61,7 +63,9 @@ TEST_P(EveryFault, IsFoundSlow) {
   if (name == "SecondStepSums" || name == "LastChunkLost") {
     if (HostTarget().cores < 2) GTEST_SKIP() << "one core shares nothing";
   }
-  const ChildResult o = RunWithFault(name, "GraphFuzz.ManySlow");
+  // Rows that a vector holds are kept in no scratch: of wide ones all that are short enough.
+  const bool narrow = name == "LanesShareScratch" && HostTarget().vector_bytes > 32;
+  const ChildResult o = RunWithFault(name, "GraphFuzz.ManySlow", narrow ? "-avx512f,-avx2" : "");
   EXPECT_NE(o.exit_code, 0);
   EXPECT_THAT(o.output, testing::HasSubstr(absl::StrCat("FAULT=", name, " is planted")));
   std::string found = LineWith(o.output, absl::StrCat("FAULT=", name, " found by"));
