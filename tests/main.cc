@@ -23,6 +23,14 @@ extern "C" int __lsan_is_turned_off() {
 }
 #endif
 
+// Which of many processes this one is (tests/CMakeLists.txt) is not said of those that tests start.
+class ShardIsOwn : public testing::EmptyTestEventListener {
+  void OnTestProgramStart(const testing::UnitTest&) override {
+    unsetenv("GTEST_TOTAL_SHARDS");
+    unsetenv("GTEST_SHARD_INDEX");
+  }
+};
+
 int main(int argc, char** argv) {
   setenv("SPEC", "2", /*overwrite=*/0);
   setenv("CACHE_DIR", tessera::kTestCacheDir, /*overwrite=*/0);
@@ -30,5 +38,6 @@ int main(int argc, char** argv) {
   std::unique_ptr<tessera::EmulateTiles> tiles;
   if (std::getenv("EMULATE_TILES") != nullptr) tiles = std::make_unique<tessera::EmulateTiles>();
   testing::InitGoogleMock(&argc, argv);
+  testing::UnitTest::GetInstance()->listeners().Append(new ShardIsOwn);
   return RUN_ALL_TESTS();
 }
