@@ -349,6 +349,7 @@ bool MayMask(const RangeSets& sets, const UOp& range, int64_t lanes, const Targe
   return std::all_of(sets.order().begin(), sets.order().end(), [&](const UOp& u) {
     if (sets.Closed(u) & bit) {
       const auto values = u.size() - ClosedRanges(u).size();
+      // Its INDEX is among the nodes, too, and must be linear.
       if (u.is(Op::kStore)) return StepOf(u.src(0).src(1), range, sets).factor == 1;
       return u.is(Op::kReduce) && values == 1;
     }

@@ -45,17 +45,16 @@ UOp Tile(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes, int64
 // over the range, or in a kernel that reads what it writes.
 UOp TileRepeating(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes);
 
+// The same, but what is left of a range, if that shows, is lanes of which those beyond the end read
+// nothing, count for nothing and write nothing. (Windows of 32 channels of 31 x 31 results by their
+// gradients: 340 us with 15 of 31 one by one, 70 so.) As Tile(..., kLeastLanes) unless MayMask.
+UOp TileMasking(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes,
+                const Target& target);
+
 // Whether lanes along a range can be left out of all that is read, reduced and written along it:
 // that lies few elements apart, what is written side by side, and is of a size of which chips leave
 // lanes out.
 bool MayMask(const RangeSets& sets, const UOp& range, int64_t lanes, const Target& target);
-
-// The same, but what is left of a range, if that shows, is lanes of which those beyond the end read
-// nothing, count for nothing and write nothing. (Windows of 32 channels of 31 x 31 results by their
-// gradients: 340 us with 15 of 31 one by one, 70 so.) As Tile(..., kLeastLanes) where lanes of what
-// is read or written cannot be left out.
-UOp TileMasking(const UOp& sink, const UOp& range, int64_t unroll, int64_t lanes,
-                const Target& target);
 
 // Gives the points of a range at which comparisons with it are decided (see DecidedPart) a loop of
 // their own, of whole vectors of so many lanes: what windows reach over a border is masked there
