@@ -74,56 +74,60 @@ Tensor OfLengthOne(const Tensor& x) {
 
 }  // namespace
 
-Tensor Transformer::Memory(size_t layer, const Tensor& x, const Extent& count) {
+Tensor Transformer::Memory(size_t layer, const Tensor& x, Parts parts) const {
   const ModelConfig& c = model_.config;
   const LayerWeights& w = model_.layers[layer];
-  const int64_t tokens = x.size(0), groups = c.memory_key_heads, heads = c.memory_value_heads;
-  const int64_t keys = groups * c.memory_key_dim;
+  const int64_t groups = c.memory_key_heads, heads = c.memory_value_heads;
+  const int64_t keys = groups * c.memory_key_dim, each = heads / groups;
   const Rows rows = RowsFor(
       x, {w.memory_q, w.memory_k, w.memory_v, w.memory_gate, w.memory_write, w.memory_keep});
   const auto of_input = [&](const Matrix& m) { return Project(rows, m); };
-
-  // Queries, keys and values are sums of what a position and the last few have. What is padded
-  // beyond `count` positions neither is kept nor makes the memory forget.
-  Tensor& last = caches_[layer].keys;
-  const Tensor own = Cat({of_input(w.memory_q), of_input(w.memory_k), of_input(w.memory_v)}, -1);
-  const Tensor read = Cat({last, own}, 0).Contiguous();
-  Tensor sum;
-  for (int64_t i = 0; i < c.taps; ++i) {
-    const Tensor part = read.SliceAxis(0, {i, i + tokens}) * w.memory_taps.SliceAxis(0, {i, i + 1});
-    sum = sum ? sum + part : part;
-  }
-  const Tensor mixed = sum.Silu().Contiguous();
-  last.Assign(read.SliceAxis(0, {count, count + (c.taps - 1)}));
-
-  const int64_t each = heads / groups;
-  const auto of_heads = [&](const Tensor& of_groups) {  // [groups, T, keys]
-    const int64_t keys_of = c.memory_key_dim;
-    const Dims shape =
-        c.memory_tiled ? Dims{each, groups, tokens, keys_of} : Dims{groups, each, tokens, keys_of};
-    return of_groups.Unsqueeze(c.memory_tiled ? 0 : 1).BroadcastTo(shape).Flatten(0, 1);
-  };
-  const auto part = [&](int64_t begin, int64_t count_of, int64_t length) {
-    return mixed.SliceAxis(-1, {begin, begin + count_of * length})
-        .Reshape({tokens, count_of, length})
-        .Permute({1, 0, 2});
-  };
-  const double scale = 1 / std::sqrt(static_cast<double>(c.memory_key_dim));
-  const Tensor there =
-      tokens == 1 ? Tensor::Ones({1, 1}) : (Tensor::Arange(tokens, kInt32) < count).Cast(kFloat32);
-  const auto of_position = [&](const Tensor& t) { return t.Transpose() * there; };
+  const Tensor inputs = Cat({of_input(w.memory_q), of_input(w.memory_k), of_input(w.memory_v)}, -1);
   const Tensor rate = (of_input(w.memory_keep) + w.memory_keep_bias).Softplus() * w.memory_rate;
-  Tensor& memory = caches_[layer].values;
-  Tensor next = memory;
-  const Tensor results =
-      Access({of_heads(OfLengthOne(part(0, groups, c.memory_key_dim)) * scale),
-              of_heads(OfLengthOne(part(keys, groups, c.memory_key_dim))),
-              part(2 * keys, heads, c.memory_value_dim),
-              of_position(of_input(w.memory_write).Sigmoid()), of_position(rate)},
-             &next)
-          .Contiguous();
-  memory.Assign(next);
-  const Tensor normed = results.Permute({1, 0, 2}).RmsNorm(w.memory_norm, c.norm_eps);
+  const Tensor share = of_input(w.memory_write).Sigmoid();
+
+  const Tensor results = ForEachPart(parts, [&](const Part& part, const auto& own) {
+    // Queries, keys and values are sums of what a position and the last few have. What is padded
+    // beyond `count` positions neither is kept nor makes the memory forget.
+    const int64_t tokens = part.tokens;
+    Tensor last = part.caches[layer].keys, memory = part.caches[layer].values;
+    const Tensor read = Cat({last, own(inputs)}, 0).Contiguous();
+    Tensor sum;
+    for (int64_t i = 0; i < c.taps; ++i) {
+      const Tensor tap =
+          read.SliceAxis(0, {i, i + tokens}) * w.memory_taps.SliceAxis(0, {i, i + 1});
+      sum = sum ? sum + tap : tap;
+    }
+    const Tensor mixed = sum.Silu().Contiguous();
+    last.Assign(read.SliceAxis(0, {part.count, part.count + (c.taps - 1)}));
+
+    const auto of_heads = [&](const Tensor& of_groups) {  // [groups, T, keys]
+      const int64_t keys_of = c.memory_key_dim;
+      const Dims shape = c.memory_tiled ? Dims{each, groups, tokens, keys_of}
+                                        : Dims{groups, each, tokens, keys_of};
+      return of_groups.Unsqueeze(c.memory_tiled ? 0 : 1).BroadcastTo(shape).Flatten(0, 1);
+    };
+    const auto columns = [&](int64_t begin, int64_t count_of, int64_t length) {
+      return mixed.SliceAxis(-1, {begin, begin + count_of * length})
+          .Reshape({tokens, count_of, length})
+          .Permute({1, 0, 2});
+    };
+    const double scale = 1 / std::sqrt(static_cast<double>(c.memory_key_dim));
+    const Tensor there = tokens == 1 ? Tensor::Ones({1, 1})
+                                     : (Tensor::Arange(tokens, kInt32) < part.count).Cast(kFloat32);
+    const auto of_position = [&](const Tensor& t) { return own(t).Transpose() * there; };
+    Tensor next = memory;
+    const Tensor gives =
+        Access(
+            {of_heads(OfLengthOne(columns(0, groups, c.memory_key_dim)) * scale),
+             of_heads(OfLengthOne(columns(keys, groups, c.memory_key_dim))),
+             columns(2 * keys, heads, c.memory_value_dim), of_position(share), of_position(rate)},
+            &next)
+            .Contiguous();
+    memory.Assign(next);
+    return gives.Permute({1, 0, 2});
+  });
+  const Tensor normed = results.RmsNorm(w.memory_norm, c.norm_eps);
   return Project(normed.Flatten(1, 2) * of_input(w.memory_gate).Silu(), w.memory_out);
 }
 

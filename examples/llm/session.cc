@@ -52,7 +52,7 @@ Tensor LikeliestAmong(const Tensor& logits) {
   constexpr float kLeast = std::numeric_limits<float>::lowest();  // above what stands for NaN
   const Tensor known =
       Where(logits.IsNan(), -std::numeric_limits<float>::infinity(), logits.Maximum(kLeast));
-  return known.ArgMax(0, /*keepdim=*/true).Cast(kInt32);
+  return known.ArgMax(-1).Cast(kInt32);
 }
 
 Tensor EmptyLogits(const Dims& shape, const Model& model) {
@@ -66,109 +66,154 @@ Session::Session(const Model& model, const SessionOptions& options)
       transformer_(model, ContextOf(model, options), CacheOf(model, options),
                    ActivationsOf(model, options)),
       interrupted_(options.interrupted) {
-  logits_ = EmptyLogits({model.config.vocabulary}, model);
+  for (int64_t i = 0; i < options.texts; ++i) texts_.push_back({transformer_.EmptyCaches()});
+  logits_ = EmptyLogits({options.texts, model.config.vocabulary}, model);
   if (model.division.logits.kind() != "CPU") {
-    likeliest_ = Tensor::Zeros({1}, kInt32, model.division.logits).Contiguous().Realize();
+    likeliest_ =
+        Tensor::Zeros({options.texts}, kInt32, model.division.logits).Contiguous().Realize();
   }
 }
 
-std::unique_ptr<Session::Step> Session::MakeStep(int64_t tokens, bool all) {
-  // A name has one pair of bounds in the process, so it tells both.
-  const std::string position_name = absl::StrCat("position_", tokens, "_of_", context());
+uint64_t Session::cache_bytes() const {
+  uint64_t sum = 0;
+  for (const Text& text : texts_) {
+    for (const Tensor& t : TensorsOf(text.caches)) {
+      sum += static_cast<uint64_t>(t.elements() * t.dtype().bytes());
+    }
+  }
+  return sum;
+}
+
+std::unique_ptr<Session::Step> Session::MakeStep(size_t texts, int64_t tokens, bool all) {
   const std::string row_name = absl::StrCat("row_", tokens);
-  const Variable position(position_name, 0, context() - tokens), row(row_name, 0, tokens - 1);
-  auto body = [this, tokens, all, position, row](const Tensor& input) {
-    const Extent count = tokens == 1 ? Extent(1) : row + 1;
-    const Tensor hidden = transformer_.Hidden(input.To(model_.division.whole), position, count);
+  const Variable row(row_name, 0, tokens - 1);
+  std::vector<std::string> positions;
+  std::vector<Part> parts;
+  for (size_t i = 0; i < texts; ++i) {
+    // A name has one pair of bounds in the process, so it tells both.
+    const std::string name = absl::StrCat("position_", tokens, "_of_", context());
+    positions.push_back(i == 0 ? name : absl::StrCat(name, "_", i));
+    parts.push_back({texts_[0].caches, tokens, Variable(positions[i], 0, context() - tokens),
+                     tokens == 1 ? Extent(1) : row + 1});
+  }
+  auto body = [this, parts, tokens, all, row](const std::vector<Tensor>& inputs) {
+    std::vector<Part> own = parts;
+    absl::Span<const Tensor> rest = absl::MakeConstSpan(inputs).subspan(1);
+    for (Part& p : own) {
+      p.caches = WithTensors(p.caches, rest);
+      rest.remove_prefix(TensorsOf(p.caches).size());
+    }
+    const Tensor hidden = transformer_.Hidden(inputs[0].To(model_.division.whole), own);
     if (all) {
       all_logits_.SliceAxis(0, {0, tokens}).Assign(transformer_.Logits(hidden));
     } else {
       const Tensor last = tokens == 1 ? hidden : hidden.SliceAxis(0, {row, row + 1});
-      const Tensor logits = transformer_.Logits(last).Reshape({model_.config.vocabulary});
-      logits_.Assign(logits);
-      if (likeliest_) likeliest_.Assign(LikeliestAmong(logits));
+      const Tensor logits = transformer_.Logits(last);
+      const int64_t count = static_cast<int64_t>(own.size());
+      logits_.SliceAxis(0, {0, count}).Assign(logits);
+      if (likeliest_) likeliest_.SliceAxis(0, {0, count}).Assign(LikeliestAmong(logits));
     }
+    return std::vector<Tensor>();
   };
-  auto step =
-      std::make_unique<Step>(Step{tokens, position_name, row_name, std::vector<int32_t>(tokens),
-                                  Tensor(), Jit(std::move(body))});
-  step->input = Tensor::FromBlob(step->ids.data(), {tokens}, kInt32, {}, model_.division.tokens);
+  const int64_t rows = static_cast<int64_t>(texts) * tokens;
+  auto step = std::make_unique<Step>(Step{texts, tokens, std::move(positions), row_name,
+                                          std::vector<int32_t>(static_cast<size_t>(rows)), Tensor(),
+                                          Jit(std::move(body))});
+  step->input = Tensor::FromBlob(step->ids.data(), {rows}, kInt32, {}, model_.division.tokens);
   return step;
 }
 
-Session::Step& Session::StepFor(size_t tokens, bool all) {
-  if (all) {
-    const int64_t size = std::min(kAllTokens, context());
-    if (all_ == nullptr) {
-      all_logits_ = EmptyLogits({size, model_.config.vocabulary}, model_);
-      all_ = MakeStep(size, true);
-    }
-    return *all_;
+Session::Step& Session::StepOf(size_t texts, int64_t tokens) {
+  for (const std::unique_ptr<Step>& s : steps_) {
+    if (s->texts == texts && s->tokens == tokens) return *s;
   }
+  steps_.push_back(MakeStep(texts, tokens, false));
+  return *steps_.back();
+}
+
+Session::Step& Session::StepForAll() {
+  const int64_t size = std::min(kAllTokens, context());
+  if (all_ == nullptr) {
+    all_logits_ = EmptyLogits({size, model_.config.vocabulary}, model_);
+    all_ = MakeStep(1, size, true);
+  }
+  return *all_;
+}
+
+Session::Step& Session::StepFor(size_t tokens, const Text& text) {
   const bool on_cpus = model_.division.whole.places()[0].kind() == "CPU";
   int64_t best = 1;
   for (const StepSize& s : kStepSizes) {
-    if (static_cast<int64_t>(tokens) >= s.least && s.tokens <= room() && (s.on_cpus || !on_cpus)) {
+    if (static_cast<int64_t>(tokens) >= s.least && s.tokens <= context() - text.position &&
+        (s.on_cpus || !on_cpus)) {
       best = s.tokens;
       break;
     }
   }
-  for (const std::unique_ptr<Step>& s : steps_) {
-    if (s->tokens == best) return *s;
-  }
-  steps_.push_back(MakeStep(best, false));
-  return *steps_.back();
+  return StepOf(1, best);
 }
 
-void Session::Run(Step& step, absl::Span<const int32_t> tokens) {
+// The tokens of the texts one after another; of one alone there may be fewer than the step has.
+void Session::Run(Step& step, absl::Span<const int32_t> tokens, absl::Span<Text* const> texts) {
   std::copy(tokens.begin(), tokens.end(), step.ids.begin());
   std::fill(step.ids.begin() + static_cast<int64_t>(tokens.size()), step.ids.end(), 0);
+  const size_t each = tokens.size() / texts.size();
   Bindings values;
-  // Memories do not know of positions.
-  if (!model_.config.AllRemember()) values[step.position] = position_;
+  std::vector<Tensor> inputs = {step.input};
+  for (size_t i = 0; i < texts.size(); ++i) {
+    for (Tensor& t : TensorsOf(texts[i]->caches)) inputs.push_back(std::move(t));
+    // Memories do not know of positions.
+    if (!model_.config.AllRemember()) values[step.positions[i]] = texts[i]->position;
+  }
   if (step.tokens > 1 && (&step != all_.get() || model_.config.AnyRemembers())) {
-    values[step.row] = static_cast<int64_t>(tokens.size()) - 1;
+    values[step.row] = static_cast<int64_t>(each) - 1;
   }
-  step.jit({step.input}, values);
-  if (model_.config.AnyRemembers()) {
-    // In place: what is read again is followed by what will be.
-    const size_t end = static_cast<size_t>(position_) + tokens.size();
-    fed_.resize(std::max(fed_.size(), end));
-    std::copy(tokens.begin(), tokens.end(), fed_.begin() + position_);
+  step.jit(inputs, values);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    Text& text = *texts[i];
+    const size_t end = static_cast<size_t>(text.position) + each;
+    if (model_.config.AnyRemembers()) {
+      // In place: what is read again is followed by what will be.
+      text.fed.resize(std::max(text.fed.size(), end));
+      const absl::Span<const int32_t> own = tokens.subspan(i * each, each);
+      std::copy(own.begin(), own.end(), text.fed.begin() + text.position);
+    }
+    text.position = text.remembered = static_cast<int64_t>(end);
   }
-  position_ += static_cast<int64_t>(tokens.size());
-  remembered_ = position_;
 }
 
 // Brings memories to the position, where that is not where they are.
-void Session::Recall() {
-  if (remembered_ == position_ || !model_.config.AnyRemembers()) return;
-  while (!kept_.empty() && kept_.back().position > position_) kept_.pop_back();
-  const std::vector<Tensor*> memories = transformer_.memories();
+void Session::Recall(Text& text) {
+  if (text.remembered == text.position || !model_.config.AnyRemembers()) return;
+  while (!text.kept.empty() && text.kept.back().position > text.position) text.kept.pop_back();
+  const std::vector<Tensor*> memories = transformer_.Memories(text.caches);
   for (size_t i = 0; i < memories.size(); ++i) {
     Tensor& m = *memories[i];
-    m.Assign(kept_.empty() ? Tensor::Zeros(m.shape(), m.dtype()) : kept_.back().memories[i]);
+    m.Assign(text.kept.empty() ? Tensor::Zeros(m.shape(), m.dtype())
+                               : text.kept.back().memories[i]);
     m.Realize();
   }
-  const int64_t to = position_;
-  position_ = remembered_ = kept_.empty() ? 0 : kept_.back().position;
-  const std::vector<int32_t> again(fed_.begin() + position_, fed_.begin() + to);
+  const int64_t to = text.position;
+  text.position = text.remembered = text.kept.empty() ? 0 : text.kept.back().position;
+  const std::vector<int32_t> again(text.fed.begin() + text.position, text.fed.begin() + to);
   try {
-    RunAll(again);
+    for (absl::Span<const int32_t> rest = again; !rest.empty();) {
+      rest.remove_prefix(RunSome(rest, text));
+    }
   } catch (...) {  // interrupted: the text is as long as before, and memories are behind it
-    position_ = to;
+    text.position = to;
     throw;
   }
 }
 
 // Conversations go on from where a prompt ended, or the answer to it.
-void Session::KeepMemories() {
+void Session::KeepMemories(Text& text) {
   constexpr size_t kMost = 3;
-  if (!model_.config.AnyRemembers() || position_ == 0) return;
-  if (!kept_.empty() && kept_.back().position == position_) return;
-  if (kept_.size() == kMost) kept_.erase(kept_.begin());
-  Kept& kept = kept_.emplace_back(Kept{position_, {}});
-  for (const Tensor* m : transformer_.memories()) {
+  if (!model_.config.AnyRemembers() || text.position == 0) return;
+  if (!text.kept.empty() && text.kept.back().position == text.position) return;
+  if (text.kept.size() == kMost) text.kept.erase(text.kept.begin());
+  Text::Kept& kept = text.kept.emplace_back(Text::Kept{text.position, {}});
+  for (const Tensor* m : transformer_.Memories(text.caches)) {
     Tensor copy = Tensor::Empty(m->shape(), m->dtype(), m->device());
     copy.Assign(*m);
     kept.memories.push_back(copy.Realize());
@@ -179,52 +224,72 @@ void Session::CheckInterrupted() const {
   if (interrupted_ != nullptr && *interrupted_) throw Error(absl::CancelledError("interrupted"));
 }
 
-void Session::Advance(absl::Span<const int32_t> tokens) {
-  CHECK(!tokens.empty() && static_cast<int64_t>(tokens.size()) <= room());
-  Recall();
+size_t Session::RunSome(absl::Span<const int32_t> tokens, Text& text) {
+  CheckInterrupted();
+  Step& step = StepFor(tokens.size(), text);
+  const size_t n = std::min<size_t>(tokens.size(), static_cast<size_t>(step.tokens));
+  Run(step, tokens.subspan(0, n), {&text});
+  return n;
+}
+
+size_t Session::AdvanceSome(absl::Span<const int32_t> tokens, int64_t text) {
+  CHECK(!tokens.empty() && static_cast<int64_t>(tokens.size()) <= room(text));
+  Text& at = texts_[static_cast<size_t>(text)];
+  Recall(at);
   const bool prompt = tokens.size() > 1;
-  if (prompt) KeepMemories();
-  RunAll(tokens);
-  if (prompt) KeepMemories();
+  if (prompt) KeepMemories(at);
+  const size_t n = RunSome(tokens, at);
+  if (prompt && n == tokens.size()) KeepMemories(at);
+  return n;
 }
 
-void Session::RunAll(absl::Span<const int32_t> tokens) {
-  while (!tokens.empty()) {
-    CheckInterrupted();
-    Step& step = StepFor(tokens.size(), false);
-    const size_t n = std::min<size_t>(tokens.size(), step.tokens);
-    Run(step, tokens.subspan(0, n));
-    tokens.remove_prefix(n);
+void Session::Advance(absl::Span<const int32_t> tokens, int64_t text) {
+  CHECK(!tokens.empty());
+  while (!tokens.empty()) tokens.remove_prefix(AdvanceSome(tokens, text));
+}
+
+void Session::AdvanceTogether(absl::Span<const Next> next) {
+  std::vector<int32_t> tokens;
+  std::vector<Text*> texts;
+  for (const Next& n : next) {
+    CHECK(room(n.text) > 0);
+    texts.push_back(&texts_[static_cast<size_t>(n.text)]);
+    tokens.push_back(n.token);
+    Recall(*texts.back());
   }
+  CheckInterrupted();
+  Run(StepOf(texts.size(), 1), tokens, texts);
 }
 
-const float* Session::Logits() {
-  if (!likeliest_) return logits_.Data<float>();
+const float* Session::Logits(size_t which) {
+  const size_t row = static_cast<size_t>(model_.config.vocabulary);
+  if (!likeliest_) return logits_.Data<float>() + which * row;
   host_logits_ = logits_.ToVector<float>();
-  return host_logits_.data();
+  return host_logits_.data() + which * row;
 }
 
-int32_t Session::Likeliest() {
-  if (likeliest_) return likeliest_.Item<int32_t>();
-  return LikeliestOf({logits_.Data<float>(), static_cast<size_t>(model_.config.vocabulary)});
+int32_t Session::Likeliest(size_t which) {
+  if (likeliest_) return likeliest_.ToVector<int32_t>()[which];
+  return LikeliestOf({Logits(which), static_cast<size_t>(model_.config.vocabulary)});
 }
 
 std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
   CHECK(static_cast<int64_t>(tokens.size()) <= room());
-  Recall();
+  Text& text = texts_[0];
+  Recall(text);
   std::vector<float> out;
   const size_t row = static_cast<size_t>(model_.config.vocabulary);
   while (!tokens.empty()) {
     CheckInterrupted();
-    Step& step = StepFor(tokens.size(), true);
+    Step& step = StepForAll();
     if (step.tokens > room()) {  // no room for padding
       const float* logits = Feed(tokens.subspan(0, 1));
       out.insert(out.end(), logits, logits + row);
       tokens.remove_prefix(1);
       continue;
     }
-    const size_t n = std::min<size_t>(tokens.size(), step.tokens);
-    Run(step, tokens.subspan(0, n));
+    const size_t n = std::min<size_t>(tokens.size(), static_cast<size_t>(step.tokens));
+    Run(step, tokens.subspan(0, n), {&text});
     if (likeliest_) host_logits_ = all_logits_.ToVector<float>();
     const float* const logits = likeliest_ ? host_logits_.data() : all_logits_.Data<float>();
     out.insert(out.end(), logits, logits + n * row);
@@ -236,7 +301,8 @@ std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
 std::string Session::ExplainStep() {
   const Variable position(absl::StrCat("position_1_of_", context()), 0, context() - 1);
   const Tensor token = Tensor::Zeros({1}, kInt32, model_.division.whole).Contiguous().Realize();
-  return Explain(transformer_.Logits(transformer_.Hidden(token, position, 1)));
+  const Part part{texts_[0].caches, 1, position, 1};
+  return Explain(transformer_.Logits(transformer_.Hidden(token, {part})));
 }
 
 }  // namespace tessera::llm

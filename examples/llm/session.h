@@ -1,4 +1,5 @@
-// A model at work: tokens go in, logits come out, keys and values stay in the caches.
+// A model at work on one text, or on several side by side: tokens go in, logits come out, keys and
+// values stay in the caches.
 #pragma once
 
 #include <atomic>
@@ -23,6 +24,7 @@ struct SessionOptions {
   // several times as fast (of one row by Q8_0 up to 1.7 times, as far as memory follows); f32
   // elsewhere.
   std::optional<Activations> activations;
+  int64_t texts = 1;                               // side by side, each with caches of its own
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C: what feeds tokens throws Cancelled
 };
 
@@ -33,13 +35,22 @@ class Session {
   Session(const Session&) = delete;  // its captured steps know where it is
   Session& operator=(const Session&) = delete;
 
-  // Runs the tokens at the next positions. There must be room, and at least one token.
-  void Advance(absl::Span<const int32_t> tokens);
-  // Of the last of them: the logits [vocabulary], which stay until the next call, and the first
-  // token with the greatest (NaN is the least), which a GPU finds by itself.
-  const float* Logits();
-  int32_t Likeliest();
-  // Both in one.
+  // Runs the tokens at a text's next positions. There must be room, and at least one token.
+  void Advance(absl::Span<const int32_t> tokens, int64_t text = 0);
+  // The same with as many of the tokens as one step takes, of which it gives the number.
+  size_t AdvanceSome(absl::Span<const int32_t> tokens, int64_t text = 0);
+  // One token more of each of several texts, as one step: the weights are read once for all.
+  struct Next {
+    int64_t text;
+    int32_t token;
+  };
+  void AdvanceTogether(absl::Span<const Next> next);
+  // Of the last token, or of those that went on together that of one: the logits [vocabulary],
+  // which stay until the next call, and the first token with the greatest (NaN is the least), which
+  // a GPU finds by itself.
+  const float* Logits(size_t which = 0);
+  int32_t Likeliest(size_t which = 0);
+  // Advances, and gives the logits.
   const float* Feed(absl::Span<const int32_t> tokens) {
     Advance(tokens);
     return Logits();
@@ -47,52 +58,62 @@ class Session {
   // The same with the logits of every token, [tokens, vocabulary].
   std::vector<float> FeedForAll(absl::Span<const int32_t> tokens);
 
-  int64_t position() const { return position_; }
-  int64_t context() const { return transformer_.context(); }
-  int64_t room() const { return context() - position_; }
+  int64_t texts() const { return static_cast<int64_t>(texts_.size()); }
+  int64_t context() const { return transformer_.context(); }  // of each
+  int64_t position(int64_t text = 0) const { return texts_[text].position; }
+  int64_t room(int64_t text = 0) const { return context() - position(text); }
   // Goes back to a position, from which the text may go on otherwise. Models with memories read
   // some of what is before it again, unless they were there at the end of one of the last prompts.
-  void Rewind(int64_t position) { position_ = position; }
-  uint64_t cache_bytes() const { return transformer_.cache_bytes(); }
+  void Rewind(int64_t position, int64_t text = 0) { texts_[text].position = position; }
+  uint64_t cache_bytes() const;
   // What the kernels of one decode step are.
   std::string ExplainStep();
 
  private:
-  // One captured step for a number of tokens. What is padded beyond the tokens is overwritten by
-  // the positions that follow before anything sees it.
+  struct Text {
+    Caches caches;
+    int64_t position = 0;
+    // Of models with memories: the tokens at all positions, at which position memories are, and
+    // what they were at some, in order.
+    struct Kept {
+      int64_t position;
+      std::vector<Tensor> memories;
+    };
+    std::vector<int32_t> fed = {};
+    int64_t remembered = 0;
+    std::vector<Kept> kept = {};
+  };
+  // One captured step of so many texts, for a number of tokens of each, whichever texts they are:
+  // their caches are inputs. What is padded beyond the tokens is overwritten by the positions that
+  // follow before anything sees it.
   struct Step {
+    size_t texts;
     int64_t tokens;
-    std::string position, row;  // names of its variables
-    std::vector<int32_t> ids;   // what `input` reads
+    std::vector<std::string> positions;  // names of its variables
+    std::string row;
+    std::vector<int32_t> ids;  // what `input` reads
     Tensor input;
     Jit jit;
   };
-  std::unique_ptr<Step> MakeStep(int64_t tokens, bool all);
-  Step& StepFor(size_t tokens, bool all);
-  void Run(Step& step, absl::Span<const int32_t> tokens);
-  void RunAll(absl::Span<const int32_t> tokens);
-  void Recall();
-  void KeepMemories();
+  std::unique_ptr<Step> MakeStep(size_t texts, int64_t tokens, bool all);
+  Step& StepFor(size_t tokens, const Text& text);
+  Step& StepOf(size_t texts, int64_t tokens);
+  Step& StepForAll();
+  void Run(Step& step, absl::Span<const int32_t> tokens, absl::Span<Text* const> texts);
+  size_t RunSome(absl::Span<const int32_t> tokens, Text& text);
+  void Recall(Text& text);
+  void KeepMemories(Text& text);
   void CheckInterrupted() const;
 
   const Model& model_;
   Transformer transformer_;
-  Tensor logits_;                   // [vocabulary]
-  Tensor likeliest_;                // [1], of logits that are not on a CPU
+  std::vector<Text> texts_;
+  Tensor logits_;                   // [texts, vocabulary]
+  Tensor likeliest_;                // [texts], of logits that are not on a CPU
   std::vector<float> host_logits_;  // a copy of such
   Tensor all_logits_;               // [kAllTokens, vocabulary], made when first asked for
   std::vector<std::unique_ptr<Step>> steps_;
   std::unique_ptr<Step> all_;
-  int64_t position_ = 0;
-  // Of models with memories: the tokens at all positions, at which position memories are, and what
-  // they were at some, in order.
-  struct Kept {
-    int64_t position;
-    std::vector<Tensor> memories;
-  };
-  std::vector<int32_t> fed_;
-  int64_t remembered_ = 0;
-  std::vector<Kept> kept_;
   const std::atomic<bool>* interrupted_;
 };
 

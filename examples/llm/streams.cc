@@ -46,7 +46,7 @@ Tensor Transformer::LayerInputs(const Tensor& embedded, const Tensor& tokens) co
 
 // A layer reads what it expects of the active stream; how far its result is from that corrects all.
 std::vector<Tensor> Transformer::StreamsAfter(size_t layer, const std::vector<Tensor>& streams,
-                                              const Tensor& input, const Extent& position) {
+                                              const Tensor& input, Parts parts) const {
   const ModelConfig& c = model_.config;
   const LayerWeights& w = model_.layers[layer];
   const size_t n = streams.size(), active = static_cast<size_t>(c.active_stream);
@@ -72,7 +72,7 @@ std::vector<Tensor> Transformer::StreamsAfter(size_t layer, const std::vector<Te
   const Tensor read = normed(x, w.attention_norm);
   const Tensor past =
       read + normed(Project(Project(read, w.detour_in), w.detour_out), w.detour_norm);
-  const Tensor mixed = normed(Attention(layer, read, position), w.attention_post_norm);
+  const Tensor mixed = normed(Attention(layer, read, parts), w.attention_post_norm);
   const Tensor between = (x + mixed + past) * kHalf;
   const Tensor fed = FeedForward(layer, normed(between, w.ffn_norm));
   const Tensor result = (between + normed(fed, w.ffn_post_norm)).Contiguous();
@@ -89,7 +89,7 @@ std::vector<Tensor> Transformer::StreamsAfter(size_t layer, const std::vector<Te
 }
 
 Tensor Transformer::HiddenOfStreams(const Tensor& embedded, const Tensor& tokens,
-                                    const Extent& position) {
+                                    Parts parts) const {
   const ModelConfig& c = model_.config;
   const Tensor inputs = LayerInputs(embedded, tokens);
   std::vector<Tensor> streams = {embedded};
@@ -98,7 +98,7 @@ Tensor Transformer::HiddenOfStreams(const Tensor& embedded, const Tensor& tokens
     streams.push_back(AsLong(Project(embedded, Nth(model_.streams_in, i - 1)), length));
   }
   for (size_t i = 0; i < model_.layers.size(); ++i) {
-    streams = StreamsAfter(i, streams, inputs.Select(1, static_cast<int64_t>(i)), position);
+    streams = StreamsAfter(i, streams, inputs.Select(1, static_cast<int64_t>(i)), parts);
   }
   const Tensor last = MeanSquare(streams[0]).Sqrt();
   Tensor sum = streams[0];

@@ -37,9 +37,37 @@ Tensor Scaled(const Tensor& x, double by) { return by == 1 ? x : x * by; }
 
 }  // namespace
 
+std::vector<Tensor> TensorsOf(const Caches& caches) {
+  std::vector<Tensor> out;
+  for (const Cache& c : caches) {
+    if (c.keys) out.push_back(c.keys);
+    if (c.values) out.push_back(c.values);
+  }
+  return out;
+}
+
+Caches WithTensors(const Caches& caches, absl::Span<const Tensor> tensors) {
+  Caches out = caches;
+  size_t i = 0;
+  for (Cache& c : out) {
+    if (c.keys) c.keys = tensors[i++];
+    if (c.values) c.values = tensors[i++];
+  }
+  return out;
+}
+
+Tensor AtPositions(const Tensor& of_all, Parts parts) {
+  std::vector<Tensor> out;
+  for (const Part& p : parts) {
+    out.push_back(of_all.SliceAxis(0, {p.position, p.position + p.tokens}));
+  }
+  return out.size() == 1 ? out[0] : Cat(out, 0).Contiguous();
+}
+
 Transformer::Transformer(const Model& model, int64_t context, DType cache, Activations activations)
     : model_(model),
       context_(context),
+      cache_(cache),
       rounds_(
           activations != Activations::kF32 && AnyIntegers(model) &&
           (activations == Activations::kInt8 || model.division.whole.places()[0].kind() == "CPU")),
@@ -58,19 +86,24 @@ Transformer::Transformer(const Model& model, int64_t context, DType cache, Activ
     }
     sharpness_ = Tensor::From(sharp, {context, 1, 1}, model.division.whole).Realize();
   }
-  for (size_t i = 0; i < model.layers.size(); ++i) caches_.push_back(EmptyCache(i, cache));
+}
+
+Caches Transformer::EmptyCaches() const {
+  Caches out;
+  for (size_t i = 0; i < model_.layers.size(); ++i) out.push_back(EmptyCache(i));
+  return out;
 }
 
 // Without contents: a position is written in the step that first sees it, so memory is touched
 // only as far as texts reach.
-Transformer::Cache Transformer::EmptyCache(size_t layer, DType dtype) const {
+Cache Transformer::EmptyCache(size_t layer) const {
   const ModelConfig& c = model_.config;
   const Division& division = model_.division;
   if (c.Convolves(layer)) {
-    Tensor read = Tensor::Empty({c.taps - 1 + context_, c.dim}, dtype,
+    Tensor read = Tensor::Empty({c.taps - 1 + context_, c.dim}, cache_,
                                 model_.layers[layer].conv_taps.device());
     if (c.taps > 1) {  // before the first position there is nothing
-      read.SliceAxis(0, {0, c.taps - 1}).Assign(Tensor::Zeros({c.taps - 1, c.dim}, dtype));
+      read.SliceAxis(0, {0, c.taps - 1}).Assign(Tensor::Zeros({c.taps - 1, c.dim}, cache_));
       read = read.Realize();
     }
     return {read, {}};
@@ -84,11 +117,12 @@ Transformer::Cache Transformer::EmptyCache(size_t layer, DType dtype) const {
             zeros({c.memory_value_heads, c.memory_key_dim, c.memory_value_dim})};
   }
   if (c.latent > 0) {
-    return {Tensor::Empty({1, context_, c.latent + c.turned()}, dtype, division.whole), {}};
+    return {Tensor::Empty({1, context_, c.latent + c.turned()}, cache_, division.whole), {}};
   }
   if (c.KeysOf(static_cast<int64_t>(layer)) != static_cast<int64_t>(layer)) return {};
   const Dims shape = {division.kv_heads, context_, c.head_dim};
-  return {Tensor::Empty(shape, dtype, division.heads), Tensor::Empty(shape, dtype, division.heads)};
+  return {Tensor::Empty(shape, cache_, division.heads),
+          Tensor::Empty(shape, cache_, division.heads)};
 }
 
 Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double>& divisors,
@@ -110,24 +144,14 @@ Transformer::Angles Transformer::AnglesFor(double base, const std::vector<double
           Tensor::From(sin, {context_, half}, whole).Realize()};
 }
 
-std::vector<Tensor*> Transformer::memories() {
+std::vector<Tensor*> Transformer::Memories(Caches& caches) const {
   std::vector<Tensor*> out;
-  for (size_t i = 0; i < caches_.size(); ++i) {
+  for (size_t i = 0; i < caches.size(); ++i) {
     if (!model_.config.Remembers(i)) continue;
-    out.push_back(&caches_[i].keys);
-    out.push_back(&caches_[i].values);
+    out.push_back(&caches[i].keys);
+    out.push_back(&caches[i].values);
   }
   return out;
-}
-
-uint64_t Transformer::cache_bytes() const {
-  uint64_t sum = 0;
-  for (const Cache& c : caches_) {
-    for (const Tensor* t : {&c.keys, &c.values}) {
-      if (*t) sum += static_cast<uint64_t>(t->elements() * t->dtype().bytes());
-    }
-  }
-  return sum;
 }
 
 bool Transformer::ByIntegers(const Matrix& weight) const {
@@ -189,15 +213,14 @@ Tensor Transformer::Project(const Tensor& x, const Matrix& weight, const Tensor&
 }
 
 // Rotary positions of [T, heads, width]: each pair of elements turns by its angle.
-Tensor Transformer::Rotate(size_t layer, const Tensor& x, const Extent& position) const {
+Tensor Transformer::Rotate(size_t layer, const Tensor& x, Parts parts) const {
   const ModelConfig& c = model_.config;
   if (!c.Turns(layer)) return x;
-  const int64_t tokens = x.size(0), turned = c.turned(), half = turned / 2;
+  const int64_t turned = c.turned(), half = turned / 2;
   const bool local = local_angles_.cos && c.WindowOf(layer) != 0;
   const Angles& angles = local ? local_angles_ : angles_;
-  const Slice here{position, position + tokens};
-  const Tensor cos = angles.cos.SliceAxis(0, here).Unsqueeze(1),
-               sin = angles.sin.SliceAxis(0, here).Unsqueeze(1);
+  const Tensor cos = AtPositions(angles.cos, parts).Unsqueeze(1),
+               sin = AtPositions(angles.sin, parts).Unsqueeze(1);
   Tensor a, b;
   if (c.rope_interleaved) {
     const Tensor pairs = x.SliceAxis(-1, {0, turned}).Unflatten(-1, {half, 2});
@@ -208,10 +231,10 @@ Tensor Transformer::Rotate(size_t layer, const Tensor& x, const Extent& position
     b = x.SliceAxis(-1, {half, turned});
   }
   const Tensor a_turned = a * cos - b * sin, b_turned = b * cos + a * sin;
-  std::vector<Tensor> parts = {a_turned, b_turned};
-  if (c.rope_interleaved) parts = {Stack(parts, -1).Flatten(-2)};
-  if (turned < x.size(-1)) parts.push_back(x.SliceAxis(-1, {turned, x.size(-1)}));
-  return parts.size() == 1 ? parts[0] : Cat(parts, -1);
+  std::vector<Tensor> out = {a_turned, b_turned};
+  if (c.rope_interleaved) out = {Stack(out, -1).Flatten(-2)};
+  if (turned < x.size(-1)) out.push_back(x.SliceAxis(-1, {turned, x.size(-1)}));
+  return out.size() == 1 ? out[0] : Cat(out, -1);
 }
 
 // The first position that any of the queries from `position` on sees.
@@ -260,33 +283,32 @@ Tensor Transformer::Mixed(const Tensor& scores, const Tensor& values, const Tens
 
 // Each number of a position as the last few positions have it, between two gates. What is read is
 // kept of every position, so that a text may go on from any.
-Tensor Transformer::Convolution(size_t layer, const Tensor& x, const Extent& position) {
+Tensor Transformer::Convolution(size_t layer, const Tensor& x, Parts parts) const {
   const ModelConfig& c = model_.config;
   const LayerWeights& w = model_.layers[layer];
-  const int64_t tokens = x.size(0);
   const Rows rows = RowsFor(x, {w.conv_in, w.conv_gate, w.conv_out_gate});
-  Tensor& kept = caches_[layer].keys;
   const Tensor read = Project(rows, w.conv_in) * Project(rows, w.conv_gate);
-  const Extent first = position + (c.taps - 1);
-  kept.SliceAxis(0, {first, first + tokens}).Assign(Kept(read, kept.dtype()));
-  Tensor sum;
-  for (int64_t i = 0; i < c.taps; ++i) {
-    const Extent from = position + i;
-    const Tensor part = kept.SliceAxis(0, {from, from + tokens}).Cast(kFloat32) *
-                        w.conv_taps.SliceAxis(0, {i, i + 1});
-    sum = sum ? sum + part : part;
-  }
-  return Project(sum * Project(rows, w.conv_out_gate), w.conv_out);
+  const Tensor sums = ForEachPart(parts, [&](const Part& part, const auto& own) {
+    Tensor kept = part.caches[layer].keys;
+    const Extent first = part.position + (c.taps - 1);
+    kept.SliceAxis(0, {first, first + part.tokens}).Assign(Kept(own(read), kept.dtype()));
+    Tensor sum;
+    for (int64_t i = 0; i < c.taps; ++i) {
+      const Extent from = part.position + i;
+      const Tensor tap = kept.SliceAxis(0, {from, from + part.tokens}).Cast(kFloat32) *
+                         w.conv_taps.SliceAxis(0, {i, i + 1});
+      sum = sum ? sum + tap : tap;
+    }
+    return sum;
+  });
+  return Project(sums * Project(rows, w.conv_out_gate), w.conv_out);
 }
 
-Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& position) {
+Tensor Transformer::Attention(size_t layer, const Tensor& x, Parts parts) const {
   const ModelConfig& c = model_.config;
   const LayerWeights& w = model_.layers[layer];
-  if (c.latent > 0) return LatentAttention(layer, x, position);
-  Cache& cache = caches_[static_cast<size_t>(c.KeysOf(static_cast<int64_t>(layer)))];
-  const int64_t window = c.WindowOf(layer);
-  const int64_t kv_heads = model_.division.kv_heads;
-  const int64_t tokens = x.size(0), group = c.heads / kv_heads;
+  if (c.latent > 0) return LatentAttention(layer, x, parts);
+  const int64_t kv_heads = model_.division.kv_heads, tokens = x.size(0);
   const Rows input =
       RowsFor(x, w.k ? std::vector<Matrix>{w.q, w.k, w.v} : std::vector<Matrix>{w.q});
   const Architecture& known = *ArchitectureNamed(c.architecture);
@@ -299,10 +321,10 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
       if (!known.centred) return t.RmsNorm(norm, c.norm_eps);
       return t.LayerNorm({}, {}, c.norm_eps) * norm.Reshape({count, c.head_dim});
     };
-    if (known.turned_first) return normed(Rotate(layer, heads(of_all, count), position));
+    if (known.turned_first) return normed(Rotate(layer, heads(of_all, count), parts));
     return Rotate(layer,
                   known.widths_normed ? heads(normed(of_all), count) : normed(heads(of_all, count)),
-                  position);
+                  parts);
   };
   Tensor projected = Project(input, w.q, w.q_bias), gate;
   if (known.remembers) {  // each head's queries have a gate of its results after them
@@ -310,20 +332,36 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
     projected = both.Select(2, 0).Flatten(1, 2);
     gate = both.Select(2, 1).Flatten(1, 2).Sigmoid();
   }
-  Tensor q = turned(projected, c.heads, w.q_norm);
-  if (sharpness_) q = q * sharpness_.SliceAxis(0, {position, position + tokens});
-  const Slice here{position, position + tokens};
-  const auto store = [&](Tensor& kept, const Tensor& t) {
-    kept.SliceAxis(1, here).Assign(t.Permute({1, 0, 2}).Cast(kept.dtype()));
-  };
+  Tensor q = turned(projected, c.heads, w.q_norm), k, v;
+  if (sharpness_) q = q * AtPositions(sharpness_, parts);
   if (w.k) {
-    store(cache.keys, turned(Project(input, w.k, w.k_bias), kv_heads, w.k_norm));
-    const Tensor v = heads(Project(input, w.v, w.v_bias), kv_heads);
-    store(cache.values, known.streams ? v.RmsNorm({}, c.norm_eps) : v);
+    k = turned(Project(input, w.k, w.k_bias), kv_heads, w.k_norm);
+    v = heads(Project(input, w.v, w.v_bias), kv_heads);
+    if (known.streams) v = v.RmsNorm({}, c.norm_eps);
   }
+  const Tensor results = ForEachPart(parts, [&](const Part& part, const auto& own) {
+    const Slice here{part.position, part.position + part.tokens};
+    const auto store = [&](Tensor kept, const Tensor& t) {
+      kept.SliceAxis(1, here).Assign(own(t).Permute({1, 0, 2}).Cast(kept.dtype()));
+    };
+    if (w.k) {
+      store(part.caches[layer].keys, k);
+      store(part.caches[layer].values, v);
+    }
+    return Attended(layer, own(q), part);
+  });
+  return Project(gate ? results * gate : results, w.o, w.o_bias);
+}
+
+// What queries [T, heads, head_dim] of a part see of its text, [T, heads * head_dim].
+Tensor Transformer::Attended(size_t layer, const Tensor& q, const Part& part) const {
+  const ModelConfig& c = model_.config;
+  const Cache& cache = part.caches[static_cast<size_t>(c.KeysOf(static_cast<int64_t>(layer)))];
+  const int64_t kv_heads = model_.division.kv_heads, group = c.heads / kv_heads;
+  const int64_t window = c.WindowOf(layer), tokens = part.tokens;
   // Read as they are kept: the cast is part of the products' kernels.
   const Pairs seen = {
-      {0, kv_heads}, {FirstSeen(window, position), position + tokens}, {0, c.head_dim}};
+      {0, kv_heads}, {FirstSeen(window, part.position), part.position + tokens}, {0, c.head_dim}};
   const Tensor keys = cache.keys.Shrink(seen).Cast(kFloat32);
   const Tensor values = cache.values.Shrink(seen).Cast(kFloat32);
 
@@ -333,12 +371,11 @@ Tensor Transformer::Attention(size_t layer, const Tensor& x, const Extent& posit
                           .Permute({1, 2, 0, 3})
                           .Reshape({kv_heads, group * tokens, c.head_dim});
   const Tensor scores = Seen(Capped(rows.MatMul(keys.Transpose()) * ScoreScale(), c.score_cap),
-                             window, tokens, position);
-  const Tensor mixed = Mixed(scores, values, w.sinks);
-  const Tensor results = mixed.Reshape({c.heads, tokens, c.head_dim})
-                             .Permute({1, 0, 2})
-                             .Reshape({tokens, c.heads * c.head_dim});
-  return Project(gate ? results * gate : results, w.o, w.o_bias);
+                             window, tokens, part.position);
+  return Mixed(scores, values, model_.layers[layer].sinks)
+      .Reshape({c.heads, tokens, c.head_dim})
+      .Permute({1, 0, 2})
+      .Reshape({tokens, c.heads * c.head_dim});
 }
 
 Tensor Transformer::Gated(const Tensor& gate, const Tensor& up) const {
@@ -406,7 +443,7 @@ Tensor Transformer::Normed(const Tensor& x, const Tensor& norm, const Tensor& bi
   return centred ? x.LayerNorm(norm, bias, c.norm_eps) : x.RmsNorm(norm, c.norm_eps);
 }
 
-Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position, const Extent& count) {
+Tensor Transformer::Hidden(const Tensor& tokens, Parts parts) const {
   const ModelConfig& c = model_.config;
   const auto added = [&](const Tensor& x, const Tensor& t, const Tensor& norm) {
     return x + Scaled(Normed(t, norm), c.residual_scale);
@@ -416,13 +453,13 @@ Tensor Transformer::Hidden(const Tensor& tokens, const Extent& position, const E
   Tensor x = Values(embedding.stored.Take(tokens), embedding.format);
   if (embedding.scale) x = x * embedding.scale;
   x = Scaled(x, c.embedding_scale);
-  if (c.streams > 0) return HiddenOfStreams(x, tokens, position);
+  if (c.streams > 0) return HiddenOfStreams(x, tokens, parts);
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const LayerWeights& w = model_.layers[i];
     const Tensor read = Normed(x, w.attention_norm, w.attention_norm_bias);
-    const Tensor mixed = c.Remembers(i)   ? Memory(i, read, count)
-                         : c.Convolves(i) ? Convolution(i, read, position)
-                                          : Attention(i, read, position);
+    const Tensor mixed = c.Remembers(i)   ? Memory(i, read, parts)
+                         : c.Convolves(i) ? Convolution(i, read, parts)
+                                          : Attention(i, read, parts);
     x = added(x, mixed, w.attention_post_norm);
     const Tensor y = parallel ? read : Normed(x, w.ffn_norm, w.ffn_norm_bias);
     x = added(x, w.router ? Mixture(w, y) : FeedForward(i, y), w.ffn_post_norm);
