@@ -298,7 +298,8 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
   options.stops = command.stops;
   options.sampler = command.sampler;
   options.interrupted = &interrupted;
-  RETURN_IF_ERROR(CheckPrompt(session, ids, options));  // before anything is shown
+  // Before anything is shown.
+  RETURN_IF_ERROR(CheckPrompt(ids, options, session.room(), session.context()));
   if (!command.json) Show(prompt);
   ASSIGN_OR_RETURN(const Generated g,
                    Generate(session, model, ids, options, [&](const std::string& text) {

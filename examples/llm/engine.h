@@ -1,11 +1,18 @@
-// A model that several texts share: requests come from any thread, and one thread of the engine
-// runs the model for them.
+// A model that several requests share: they come from any thread, and one thread of the engine runs
+// the model for all of them.
+//
+// Each request has one of the session's texts. A round runs one step of a prompt, if one is yet to
+// be read, and then one token of every text that is being written, together: so weights are read
+// once for all of them, and a long prompt holds the others up for a step at a time.
 #pragma once
 
-#include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,13 +24,14 @@ class Engine {
  public:
   // The session must outlive it, and is its own until then.
   Engine(Session& session, const Model& model);
-  // Ends what is under way, as if interrupted.
+  // Ends what is under way, as if interrupted, and refuses what waits. Nobody may ask any more.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   // Continues a prompt, from the text's beginning on, and waits for the end; any number of threads
-  // may ask at once. `show` is called by the asking thread, and ends the text by false ("gone").
+  // may ask at once. `show` is called by the asking thread with what is new, and with nothing while
+  // there is none; where it returns false nobody reads any more, and the text ends ("interrupt").
   // Of the options `before` and `draws` must be none. What a prompt has in common with an earlier
   // text need not be read again.
   absl::StatusOr<Generated> Generate(std::vector<int32_t> prompt, const GenerateOptions& options,
@@ -36,11 +44,34 @@ class Engine {
   Load load() const;
 
  private:
+  struct Request;
+  // What the session has seen of a text, and whose it is, if anybody's.
+  struct Text {
+    std::vector<int32_t> fed;
+    std::shared_ptr<Request> request;
+    int64_t used = 0;  // in which round a request had it last
+  };
+
+  void Work();
+  void Admit();
+  void Round();
+  void RunPrompt(size_t text);
+  void RunTogether();
+  void Pick(size_t text, size_t which);
+  void End(size_t text, const absl::Status& status);
+
   Session& session_;
   const Model& model_;
-  std::mutex mutex_;
-  std::vector<int32_t> fed_;  // what the session has seen
-  std::atomic<int64_t> asked_ = 0;
+  // Of the engine's thread alone.
+  std::vector<Text> texts_;
+  int64_t round_ = 0;
+
+  mutable std::mutex mutex_;
+  std::condition_variable asked_;
+  std::deque<std::shared_ptr<Request>> waiting_;
+  int64_t running_ = 0;
+  bool ending_ = false;
+  std::thread thread_;  // the last to begin
 };
 
 }  // namespace tessera::llm

@@ -2,7 +2,6 @@
 #include "examples/llm/generate.h"
 
 #include <chrono>
-#include <optional>
 
 #include "graph/status.h"
 
@@ -13,116 +12,112 @@ double Seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Passes text on, up to a stop text.
-struct StopFilter {
-  const std::vector<std::string>& stops;
-  std::string pending = {};
-  bool stopped = false;
-
-  std::string Push(const std::string& text) {
-    pending += text;
-    size_t stop = std::string::npos;
-    for (const std::string& s : stops) {
-      if (!s.empty()) stop = std::min(stop, pending.find(s));
-    }
-    if (stop != std::string::npos) {
-      stopped = true;
-      return pending.substr(0, stop);
-    }
-    size_t hold = 0;  // the longest end that a stop text begins with
-    for (const std::string& s : stops) {
-      for (size_t n = std::min(s.size(), pending.size()); n > hold; --n) {
-        if (pending.compare(pending.size() - n, n, s, 0, n) == 0) hold = n;
-      }
-    }
-    std::string out = pending.substr(0, pending.size() - hold);
-    pending.erase(0, out.size());
-    return out;
-  }
-};
-
 }  // namespace
 
-absl::Status CheckPrompt(const Session& session, absl::Span<const int32_t> prompt,
-                         const GenerateOptions& options) {
+absl::Status CheckPrompt(absl::Span<const int32_t> prompt, const GenerateOptions& options,
+                         int64_t room, int64_t context) {
   RETURN_IF_ERROR(CheckSampler(options.sampler));
   if (prompt.empty()) {
     return absl::InvalidArgumentError(
         "the prompt is empty, and this model has no token to begin with");
   }
-  if (static_cast<int64_t>(prompt.size()) > session.room()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the prompt has ", prompt.size(), " tokens, and the context has room for ",
-                     session.room(), " of ", session.context(), "; see --context"));
+  if (static_cast<int64_t>(prompt.size()) > room) {
+    return absl::InvalidArgumentError(absl::StrCat("the prompt has ", prompt.size(),
+                                                   " tokens, and the context has room for ", room,
+                                                   " of ", context, "; see --context"));
   }
   return absl::OkStatus();
+}
+
+Writing::Writing(const Model& model, absl::Span<const int32_t> prompt,
+                 const GenerateOptions& options, std::function<void(const std::string&)> show)
+    : model_(model), options_(options), show_(std::move(show)), recent_(options.before) {
+  if (options.draws == nullptr) own_draws_.emplace(options.sampler, model.config.vocabulary);
+  recent_.insert(recent_.end(), prompt.begin(), prompt.end());
+  out_.prompt_tokens = static_cast<int64_t>(prompt.size());
+}
+
+std::optional<int32_t> Writing::Next(Session& session, size_t which, int64_t room) {
+  const auto ended = [&](const char* reason) {
+    out_.reason = reason;
+    return std::nullopt;
+  };
+  const auto is_full = [&] {
+    return static_cast<int64_t>(out_.tokens.size()) >= options_.max_tokens;
+  };
+  if (is_full()) return ended("length");
+  if (options_.interrupted != nullptr && *options_.interrupted) return ended("interrupt");
+  Sampler& sampler = options_.draws == nullptr ? *own_draws_ : *options_.draws;
+  const int32_t token =
+      sampler.IsGreedy() ? session.Likeliest(which) : sampler.Pick(session.Logits(which), recent_);
+  if (token == options_.end || model_.tokenizer->EndsText(token)) return ended("end");
+  out_.tokens.push_back(token);
+  recent_.push_back(token);
+  Emit(utf8_.Push(options_.piece ? options_.piece(token) : model_.tokenizer->Piece(token)));
+  if (stopped_) return ended("stop");
+  if (is_full()) return ended("length");
+  if (room == 0) return ended("context");
+  return token;
+}
+
+std::string Writing::Passed(const std::string& text) {
+  pending_ += text;
+  size_t stop = std::string::npos;
+  for (const std::string& s : options_.stops) {
+    if (!s.empty()) stop = std::min(stop, pending_.find(s));
+  }
+  if (stop != std::string::npos) {
+    stopped_ = true;
+    return pending_.substr(0, stop);
+  }
+  size_t hold = 0;  // the longest end that a stop text begins with
+  for (const std::string& s : options_.stops) {
+    for (size_t n = std::min(s.size(), pending_.size()); n > hold; --n) {
+      if (pending_.compare(pending_.size() - n, n, s, 0, n) == 0) hold = n;
+    }
+  }
+  std::string out = pending_.substr(0, pending_.size() - hold);
+  pending_.erase(0, out.size());
+  return out;
+}
+
+void Writing::Emit(const std::string& text) {
+  const std::string passed = Passed(text);
+  if (passed.empty()) return;
+  out_.text += passed;
+  show_(passed);
+}
+
+Generated Writing::Finish() {
+  if (!stopped_) {
+    Emit(utf8_.Finish());
+    if (!pending_.empty() && !stopped_) {
+      out_.text += pending_;
+      show_(pending_);
+    }
+  }
+  return std::move(out_);
 }
 
 absl::StatusOr<Generated> Generate(Session& session, const Model& model,
                                    absl::Span<const int32_t> prompt, const GenerateOptions& options,
                                    const std::function<void(const std::string&)>& show) {
-  RETURN_IF_ERROR(CheckPrompt(session, prompt, options));
-  Generated out;
-  out.prompt_tokens = static_cast<int64_t>(prompt.size());
-  std::vector<int32_t> recent = options.before;
-  recent.insert(recent.end(), prompt.begin(), prompt.end());
-  recent.reserve(recent.size() + static_cast<size_t>(std::min(options.max_tokens, session.room())));
-  std::optional<Sampler> own;
-  if (options.draws == nullptr) own.emplace(options.sampler, model.config.vocabulary);
-  Sampler& sampler = options.draws == nullptr ? *own : *options.draws;
-  Utf8Stream utf8;
-  StopFilter filter{options.stops};
-  const auto emit = [&](const std::string& text) {
-    const std::string passed = filter.Push(text);
-    if (passed.empty()) return;
-    out.text += passed;
-    show(passed);
-  };
+  RETURN_IF_ERROR(CheckPrompt(prompt, options, session.room(), session.context()));
+  Writing writing(model, prompt, options, show);
   const double begin = Seconds();
-  const auto pick = [&] {
-    return sampler.IsGreedy() ? session.Likeliest() : sampler.Pick(session.Logits(), recent);
-  };
   session.Advance(prompt);
   session.Likeliest();  // waits for it
   const double prefilled = Seconds();
+  int64_t steps = 0;
+  while (const std::optional<int32_t> token = writing.Next(session, 0, session.room())) {
+    session.Advance({&*token, 1});
+    ++steps;
+  }
+  const double end = Seconds();
+  Generated out = writing.Finish();
   out.prefill_seconds = prefilled - begin;
-  while (true) {
-    if (static_cast<int64_t>(out.tokens.size()) >= options.max_tokens) {
-      out.reason = "length";
-      break;
-    }
-    if (options.interrupted != nullptr && *options.interrupted) {
-      out.reason = "interrupt";
-      break;
-    }
-    const int32_t token = pick();
-    if (token == options.end || model.tokenizer->EndsText(token)) {
-      out.reason = "end";
-      break;
-    }
-    out.tokens.push_back(token);
-    recent.push_back(token);
-    emit(utf8.Push(options.piece ? options.piece(token) : model.tokenizer->Piece(token)));
-    if (filter.stopped) {
-      out.reason = "stop";
-      break;
-    }
-    if (static_cast<int64_t>(out.tokens.size()) >= options.max_tokens) continue;
-    if (session.room() == 0) {
-      out.reason = "context";
-      break;
-    }
-    session.Advance({&token, 1});
-    ++out.decode_steps;
-  }
-  out.decode_seconds = Seconds() - prefilled;
-  if (!filter.stopped) {
-    emit(utf8.Finish());
-    if (!filter.pending.empty() && !filter.stopped) {
-      out.text += filter.pending;
-      show(filter.pending);
-    }
-  }
+  out.decode_seconds = end - prefilled;
+  out.decode_steps = steps;
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,15 +30,44 @@ struct Generated {
   std::string text;
   std::vector<int32_t> tokens;
   const char* reason = "";  // "end", "length", "stop", "context" or "interrupt"
-  int64_t prompt_tokens = 0;
+  int64_t prompt_tokens = 0, reused_tokens = 0;  // of the former, what an earlier text had read
   double prefill_seconds = 0, decode_seconds = 0;
   int64_t decode_steps = 0;
 };
 
-// Whether these can be continued: a prompt of at least one token that fits, and a sampler's
-// numbers.
-absl::Status CheckPrompt(const Session& session, absl::Span<const int32_t> prompt,
-                         const GenerateOptions& options);
+// Whether these can be continued where there is room for so many tokens of a context: a prompt of
+// at least one token that fits, and a sampler's numbers.
+absl::Status CheckPrompt(absl::Span<const int32_t> prompt, const GenerateOptions& options,
+                         int64_t room, int64_t context);
+
+// Text that is being written: which token comes next, what is shown of it, and when it ends.
+class Writing {
+ public:
+  // The model must outlive it, and what the options point to. `show` gets whole characters as they
+  // become certain.
+  Writing(const Model& model, absl::Span<const int32_t> prompt, const GenerateOptions& options,
+          std::function<void(const std::string&)> show);
+
+  // The next token, by the logits that the session has of the last one (the `which`th of those that
+  // went on together), which has room for so many more; or nothing: what was written has ended.
+  std::optional<int32_t> Next(Session& session, size_t which, int64_t room);
+  // Shows what was held back. The seconds are left to the caller.
+  Generated Finish();
+
+ private:
+  std::string Passed(const std::string& text);  // what is certain to come before a stop text
+  void Emit(const std::string& text);
+
+  const Model& model_;
+  const GenerateOptions options_;
+  const std::function<void(const std::string&)> show_;
+  std::optional<Sampler> own_draws_;
+  std::vector<int32_t> recent_;
+  Utf8Stream utf8_;
+  std::string pending_;  // may be the beginning of a stop text
+  bool stopped_ = false;
+  Generated out_;
+};
 
 // Continues the session after `prompt`. `show` gets whole characters as they become certain. The
 // last token is not fed to the session.

@@ -449,6 +449,39 @@ TEST_P(Transformers, GivesThemTokenByTokenSlow) {
   ExpectGolden(logits);
 }
 
+// Two texts that go on by turns alone, and together with a third.
+TEST_P(Transformers, GivesThemBesideAnotherTextSlow) {
+  ASSERT_OK_AND_ASSIGN(const Model model, Load());
+  SessionOptions options;
+  options.context = 64;
+  options.texts = 3;
+  Session session(model, options);
+  std::vector<float> first(kTokens * kVocabulary), second = first;
+  const auto keep = [&](std::vector<float>& all, int at, size_t which) {
+    const float* last = session.Logits(which);
+    std::copy(last, last + kVocabulary, all.begin() + at * kVocabulary);
+  };
+  const auto golden = absl::MakeConstSpan(tokens_);
+  const std::vector<int32_t> other = {5, 40, 7, 7, 2};
+  session.Advance(golden.subspan(0, 16), 2);
+  keep(second, 15, 0);
+  session.Advance(other, 1);
+  session.Advance(golden.subspan(0, 1), 0);
+  keep(first, 0, 0);
+  for (int i = 1; i < kTokens; ++i) {
+    const int ahead = std::min(i + 15, kTokens);
+    std::vector<Session::Next> next = {{0, tokens_[i]}};
+    if (ahead < kTokens) next.insert(next.begin(), {2, tokens_[ahead]});
+    if (i % 2 == 0) next.push_back({1, other[i % 5]});
+    session.AdvanceTogether(next);
+    if (ahead < kTokens) keep(second, ahead, 0);
+    keep(first, i, ahead < kTokens ? 1 : 0);
+  }
+  ExpectGolden(first);
+  std::copy(first.begin(), first.begin() + 15 * kVocabulary, second.begin());
+  ExpectGolden(second);
+}
+
 TEST_P(Transformers, GivesThemFromGguf) {
   const std::string architecture = *golden_->Find("architecture")->String();
   GgufWriter file;
