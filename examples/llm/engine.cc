@@ -122,8 +122,7 @@ void Engine::Work() {
     }
   }
   for (size_t i = 0; i < texts_.size(); ++i) {
-    if (texts_[i].request) texts_[i].request->gone = true;
-    End(i, absl::OkStatus());
+    if (texts_[i].request) Abandon(i);
   }
   const std::lock_guard lock(mutex_);
   for (const auto& request : waiting_)
@@ -149,7 +148,7 @@ void Engine::Admit() {
     for (Text& text : texts_) {
       if (text.request) continue;
       size_t n = CommonLength(text.fed, request->prompt);
-      if (2 * n <= text.fed.size()) n = 0;
+      if (2 * n <= std::min(text.fed.size(), request->prompt.size())) n = 0;
       if (best == nullptr || n > kept || (n == kept && text.used < best->used)) {
         best = &text;
         kept = n;
@@ -185,10 +184,7 @@ void Engine::Round() {
 void Engine::RunPrompt(size_t text) {
   Text& at = texts_[text];
   Request& r = *at.request;
-  if (r.gone) {
-    r.writing->Next(session_, 0, 0);
-    return End(text, absl::OkStatus());
-  }
+  if (r.gone) return Abandon(text);
   const auto rest = absl::MakeConstSpan(r.prompt).subspan(at.fed.size());
   const size_t n = session_.AdvanceSome(rest, static_cast<int64_t>(text));
   at.fed.insert(at.fed.end(), rest.begin(), rest.begin() + static_cast<int64_t>(n));
@@ -218,6 +214,13 @@ void Engine::Pick(size_t text, size_t which) {
   Request& r = *texts_[text].request;
   r.next = r.writing->Next(session_, which, session_.room(static_cast<int64_t>(text)));
   if (!r.next) End(text, absl::OkStatus());
+}
+
+void Engine::Abandon(size_t text) {
+  Request& r = *texts_[text].request;
+  r.gone = true;
+  r.writing->Next(session_, 0, 0);  // says why
+  End(text, absl::OkStatus());
 }
 
 // The end of the request that has the text, if one does.

@@ -58,6 +58,7 @@ class Engine {
   void RunPrompt(size_t text);
   void RunTogether();
   void Pick(size_t text, size_t which);
+  void Abandon(size_t text);
   void End(size_t text, const absl::Status& status);
 
   Session& session_;
