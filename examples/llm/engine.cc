@@ -131,7 +131,7 @@ void Engine::Work() {
 }
 
 // Gives texts to those who wait: of the free ones that which has most in common with the prompt, if
-// that is most of what was read of it, or else the one that was used longest ago.
+// that is most of either, or else the one that was used longest ago.
 void Engine::Admit() {
   while (true) {
     std::shared_ptr<Request> request;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "examples/llm/parallel.h"
 #include "tests/llm/models.h"
 #include "tests/testing.h"
 
@@ -69,6 +70,28 @@ TEST_F(EngineTest, AnswersManyAtOnceAsEachAlone) {
     }
     EXPECT_EQ(engine.load().running, 0);
     EXPECT_EQ(engine.load().waiting, 0);
+  }
+}
+
+// Over three places, and on a GPU, which finds the likeliest tokens by itself.
+TEST_F(EngineTest, AnswersOnOtherDevices) {
+  const std::string wanted[] = {Alone(kPrompts[0], Greedy(8)).text,
+                                Alone(kPrompts[1], Greedy(8)).text};
+  const std::vector<Place> places[] = {{Place("CPU", 0), Place("CPU", 1), Place("CPU", 2)},
+                                       {Place("SIM", 0)}};
+  for (const std::vector<Place>& devices : places) {
+    ASSERT_OK_AND_ASSIGN(Model model, LoadModel(kStory));
+    ASSERT_OK(Distribute(&model, devices));
+    Session session(model, Texts(2));
+    Engine engine(session, model);
+    std::string got[2];
+    const auto ask = [&](size_t i) {
+      got[i] = ValueOrThrow(engine.Generate(Ids(kPrompts[i]), Greedy(8), Ignore)).text;
+    };
+    std::thread other(ask, 1);
+    ask(0);
+    other.join();
+    for (int i : {0, 1}) EXPECT_EQ(got[i], wanted[i]) << devices[0].ToString();
   }
 }
 
