@@ -8,7 +8,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLeastRows = 16;                    // that pay for laying out columns anew
+constexpr int64_t kLeastRows = 12;                    // that pay for laying out columns anew
 constexpr int64_t kLeastInRow = 16, kMostInRow = 64;  // lanes by which a panel is filled
 constexpr int64_t kMostPanelCopies = 8;
 constexpr int64_t kRowsOfTile = 4;
@@ -108,11 +108,16 @@ UOp ByteTiler::Panel(const UOp& b, const std::vector<UOp>& deep, const UOp& alon
     loops.push_back(fill.back());
     there.emplace(r, fill.back());
   }
+  // As many columns at once as a row of theirs has parts: squares that turn in registers.
+  const int64_t square = std::min(width, along.src(0).vmax() / kBytesOfDot);
   const UOp lane = Range(along.src(0).vmax(), RangeKind::kVector);
-  const UOp own = Range(width, RangeKind::kLoop);
+  const UOp squares = Range(width / square, RangeKind::kLoop);
+  const UOp in_square = Range(square, RangeKind::kUnroll);
+  const UOp own = Plus(Times(squares, square), in_square);
   there.emplace(along, lane);
   there.emplace(c_.lane, Plus(Times(panels, width), own));
-  loops.insert(loops.begin(), own);
+  loops.insert(loops.begin(), squares);
+  loops.push_back(in_square);
   loops.push_back(lane);
   const UOp four = UOp::Index(kBytesOfDot);
   extents.insert(extents.end(), {along.src(0).vmax() / kBytesOfDot, width, kBytesOfDot});

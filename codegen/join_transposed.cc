@@ -12,12 +12,13 @@
 namespace tessera {
 namespace {
 
-// A STORE of one lane of a vector.
+// A STORE of one lane of a vector, or one lane's part of a STORE of some adjacent ones.
 struct LaneStore {
   int place = 0;  // among the stores
   UOp vector;
   int64_t lane = 0;
-  int64_t offset = 0;  // beyond what it shares with the others of its block
+  int64_t offset = 0;         // beyond what it shares with the others of its block
+  size_t stored = 1, at = 0;  // so many lanes at once, of which it is that one
 };
 
 // What stores of one block share: pointer, index but for a constant, dtype, loops, and whether
@@ -34,6 +35,15 @@ std::string BlockKey(const UOp& store, const Sum& sum) {
   key += store.src(1).dtype().ToString();
   key += StoresAgain(store) ? "again" : "";
   return key;
+}
+
+// Whether a shuffle takes adjacent lanes of one vector.
+bool IsPartOfOne(const UOp& shuffle) {
+  const Ints& from = shuffle.arg<Ints>();
+  for (size_t l = 1; l < from.size(); ++l) {
+    if (from[l] != from[0] + static_cast<int64_t>(l)) return false;
+  }
+  return shuffle.src(0) == shuffle.src(1) && from.back() < shuffle.src(0).dtype().lanes();
 }
 
 // The lower (0) or upper (1) halves of two vectors, so many lanes of each in turn.
@@ -97,10 +107,18 @@ class Joiner {
     std::map<std::string, std::vector<LaneStore>> blocks;
     for (size_t i = 0; i < stores_.size(); ++i) {
       const UOp& s = stores_[i];
-      if (!s.is(Op::kStore) || !s.src(1).is(Op::kLane) || s.src(0).size() != 2) continue;
+      if (!s.is(Op::kStore) || s.src(0).size() != 2) continue;
+      const UOp& value = s.src(1);
+      const bool several = value.is(Op::kShuffle) && IsPartOfOne(value);
+      if (!several && !value.is(Op::kLane)) continue;
       const Sum sum = ToSum(s.src(0).src(1));
-      blocks[BlockKey(s, sum)].push_back(
-          {static_cast<int>(i), s.src(1).src(0), s.src(1).arg<int64_t>(), sum.constant});
+      const int64_t first = several ? value.arg<Ints>()[0] : value.arg<int64_t>();
+      const auto stored = static_cast<size_t>(value.dtype().lanes());
+      for (size_t l = 0; l < stored; ++l) {
+        const auto lane = static_cast<int64_t>(l);
+        blocks[BlockKey(s, sum)].push_back(
+            {static_cast<int>(i), value.src(0), first + lane, sum.constant + lane, stored, l});
+      }
     }
     for (auto& [key, block] : blocks) Join(block);
     std::vector<UOp> left;
@@ -163,7 +181,7 @@ class Joiner {
   static Row RowAt(const std::vector<LaneStore>& block, size_t i) {
     const LaneStore& first = block[i];
     const auto lanes = static_cast<size_t>(first.vector.dtype().lanes());
-    if (!std::has_single_bit(lanes)) return {};
+    if (!std::has_single_bit(lanes) || first.at > 0) return {};
     size_t run = 1;
     for (; i + run < block.size() && run < lanes; ++run) {
       const LaneStore &a = block[i + run - 1], &b = block[i + run];
@@ -171,11 +189,14 @@ class Joiner {
     }
     Row row{std::bit_floor(run), 1, 0};
     row.m = lanes / row.unit;
+    const auto is_whole = [&](const LaneStore& s) { return s.stored == 1 || s.stored == row.unit; };
+    if (!is_whole(first)) return {};
     size_t at = i + 1;
     for (; at < block.size() && at < i + lanes; ++at) {
       const LaneStore &a = block[at - 1], &b = block[at], &same = block[at - row.unit];
       if (!Follows(a, b) || !(b.vector.dtype() == first.vector.dtype())) break;
       const size_t in_unit = (at - i) % row.unit;
+      if (!is_whole(b) || (b.stored > 1 && b.at != in_unit)) break;
       if (b.lane != first.lane + static_cast<int64_t>(in_unit)) break;
       if (in_unit > 0 && !(b.vector == a.vector)) break;
       if (in_unit == 0 && b.vector == same.vector) break;

@@ -233,6 +233,19 @@ TEST(ByteDots, LargeBlocksAreNotScaledInParts) {
   EXPECT_EQ(Count(ProgramOf(Scaled(x, w), ChipWithDots()), Op::kMma), 0);
 }
 
+// Panels for many rows are filled by squares that turn in registers: no store is of four bytes.
+TEST(ByteDots, PanelsAreFilledByWholeVectors) {
+  const Tensor x = Tensor::Empty({32, 8, 32}, kInt8), w = Tensor::Empty({64, 8, 32}, kInt8);
+  const UOp program = ProgramOf(Scaled(x, w), ChipWithDots());
+  int stores = 0;
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kPut) || !(s.src(2).dtype().Scalar() == kUInt8)) continue;
+    EXPECT_EQ(s.src(2).dtype().lanes(), 32);
+    ++stores;
+  }
+  EXPECT_EQ(stores, 8);
+}
+
 TEST(ByteDots, ProductsOfMatricesInIntegers) {
   const Tensor x = Tensor::Empty({1, 256}, kUInt8), w = Tensor::Empty({64, 256}, kInt8);
   const Tensor sums = (x.Unsqueeze(1).Cast(kInt32) * w.Cast(kInt32)).Sum({-1});
