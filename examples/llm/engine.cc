@@ -79,6 +79,7 @@ absl::StatusOr<Generated> Engine::Generate(std::vector<int32_t> prompt,
   request->prompt = std::move(prompt);
   request->options = options;
   request->options.interrupted = &request->gone;
+  const absl::Cleanup leave = [&] { request->gone = true; };
   {
     const std::lock_guard lock(mutex_);
     if (ending_) return absl::CancelledError("the engine is ending");
@@ -112,8 +113,8 @@ void Engine::Work() {
       asked_.wait(lock, [this] { return ending_ || running_ > 0 || !waiting_.empty(); });
       if (ending_) break;
     }
-    Admit();
     try {
+      Admit();
       Round();
     } catch (const Error& e) {
       for (size_t i = 0; i < texts_.size(); ++i) End(i, e.status());
@@ -159,11 +160,11 @@ void Engine::Admit() {
         std::min(CommonLength(best->fed, request->prompt), request->prompt.size() - 1);
     best->fed.resize(same);
     session_.Rewind(static_cast<int64_t>(same), best - texts_.data());
+    best->request = request;
     request->reused = static_cast<int64_t>(same);
     request->begin = Clock::now();
     request->writing.emplace(model_, request->prompt, request->options,
                              [to = request.get()](const std::string& text) { to->Show(text); });
-    best->request = std::move(request);
   }
 }
 
