@@ -343,7 +343,7 @@ class Tensor {
   Tensor FMin(const Operand& b) const;
   Tensor Gcd(const Operand& b) const;        // of magnitudes; with 0 the other one
   Tensor Lcm(const Operand& b) const;        // with 0 it is 0
-  Tensor LdExp(const Operand& b) const;      // this * 2^b, of integral b
+  Tensor LdExp(const Operand& b) const;      // this * 2^b
   Tensor NextAfter(const Operand& b) const;  // the next number towards b
   // this + value * a * b, and this + value * a / b.
   Tensor AddCMul(const Operand& a, const Operand& b, double value = 1) const;
@@ -972,12 +972,15 @@ class Tensor {
   // max(0, 1 - target * this), of targets 1 and -1.
   Tensor HingeLoss(const Tensor& target, LossReduction = LossReduction::kMean,
                    CallSite at = CallSite::Here()) const;
-  // e^this - target this, or this - target log(this + 1e-8).
+  // e^this - target this, or this - target log(this + eps); in full with Stirling's log(target!) of
+  // targets above 1.
   Tensor PoissonNllLoss(const Tensor& target, bool log_input = true,
-                        LossReduction = LossReduction::kMean, CallSite at = CallSite::Here()) const;
-  // Half of log(variance) + (this - target)^2 / variance, the variance at least eps.
+                        LossReduction = LossReduction::kMean, bool full = false, double eps = 1e-8,
+                        CallSite at = CallSite::Here()) const;
+  // Half of log(variance) + (this - target)^2 / variance, the variance at least eps; in full with
+  // half of log(2 pi). The variance may lack the last axis.
   Tensor GaussianNllLoss(const Tensor& target, const Tensor& variance, double eps = 1e-6,
-                         LossReduction = LossReduction::kMean,
+                         LossReduction = LossReduction::kMean, bool full = false,
                          CallSite at = CallSite::Here()) const;
   // log(1 + exp(-target * this)), of targets 1 and -1.
   Tensor SoftMarginLoss(const Tensor& target, LossReduction = LossReduction::kMean,
@@ -995,14 +998,14 @@ class Tensor {
                              LossReduction = LossReduction::kMean,
                              CallSite at = CallSite::Here()) const;
   // max(0, distance to the positive - distance to the negative + margin), distances being p-norms
-  // of rows.
+  // of rows; with swap the negative's is the smaller one of those to this and to the positive.
   Tensor TripletMarginLoss(const Tensor& positive, const Tensor& negative, double margin = 1,
-                           double p = 2, LossReduction = LossReduction::kMean,
+                           double p = 2, LossReduction = LossReduction::kMean, bool swap = false,
                            CallSite at = CallSite::Here()) const;
   // Of logits [N, classes]: the sum of max(0, margin - right + other)^p over the other classes,
-  // over the number of classes.
+  // over the number of classes, times the weight of the right one.
   Tensor MultiMarginLoss(const Tensor& target, int p = 1, double margin = 1,
-                         LossReduction = LossReduction::kMean,
+                         LossReduction = LossReduction::kMean, const Tensor& weight = {},
                          CallSite at = CallSite::Here()) const;
   // Of logits [N, classes], several of which are right: the targets [N, classes] begin with those
   // classes, then -1. The sum of max(0, 1 - right + other) over all pairs of a right class and

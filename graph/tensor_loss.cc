@@ -23,6 +23,10 @@ Tensor internal::Ended(const Tensor& each, LossReduction reduction, DType dtype)
       return each.Mean().Cast(FloatResult(dtype));
     case LossReduction::kSum:
       break;
+    case LossReduction::kBatchMean:
+      if (each.rank() == 0) Fail("kBatchMean divides by the extent of a first axis; take kSum");
+      return (each.Sum() / Tensor::FromExtent(each.shape()[0]).Cast(each.dtype()))
+          .Cast(FloatResult(dtype));
   }
   return each.Sum().Cast(FloatResult(dtype));
 }
@@ -219,19 +223,29 @@ Tensor Tensor::HingeLoss(const Tensor& target, LossReduction reduction, CallSite
 }
 
 Tensor Tensor::PoissonNllLoss(const Tensor& target, bool log_input, LossReduction reduction,
-                              CallSite at) const {
+                              bool full, double eps, CallSite at) const {
   Call call("PoissonNllLoss", at, *this, target);
   const Compared c(*this, target);
-  const Tensor each = log_input ? c.x.Exp() - c.target * c.x : c.x - c.target * (c.x + 1e-8).Log();
+  Tensor each = log_input ? c.x.Exp() - c.target * c.x : c.x - c.target * (c.x + eps).Log();
+  if (full) {
+    const Tensor many = c.target > 1, t = Where(many, c.target, 1);
+    each = each + Where(many, t * t.Log() - t + (t * (2 * M_PI)).Log() * 0.5, 0);
+  }
   return Ended(each, reduction, c.type);
 }
 
 Tensor Tensor::GaussianNllLoss(const Tensor& target, const Tensor& variance, double eps,
-                               LossReduction reduction, CallSite at) const {
+                               LossReduction reduction, bool full, CallSite at) const {
   Call call("GaussianNllLoss", at, *this, target, variance);
   const Compared c(*this, target);
-  const Tensor v = variance.Cast(c.x.dtype()).Maximum(eps);
-  return Ended((v.Log() + (c.x - c.target).Square() / v) * 0.5, reduction, c.type);
+  // Without the last axis it is that of whole rows.
+  const bool of_rows =
+      rank() > 0 && variance.shape() == Shape(Extents(shape().begin(), shape().end() - 1));
+  const Tensor given = of_rows ? variance.Unsqueeze(-1) : variance;
+  const Tensor v = given.Cast(c.x.dtype()).Maximum(eps);
+  Tensor each = (v.Log() + (c.x - c.target).Square() / v) * 0.5;
+  if (full) each = each + 0.5 * std::log(2 * M_PI);
+  return Ended(each, reduction, c.type);
 }
 
 Tensor Tensor::SoftMarginLoss(const Tensor& target, LossReduction reduction, CallSite at) const {
@@ -267,18 +281,19 @@ Tensor Tensor::CosineEmbeddingLoss(const Tensor& b, const Tensor& target, double
 }
 
 Tensor Tensor::TripletMarginLoss(const Tensor& positive, const Tensor& negative, double margin,
-                                 double p, LossReduction reduction, CallSite at) const {
+                                 double p, LossReduction reduction, bool swap, CallSite at) const {
   Call call("TripletMarginLoss", at, *this, positive, negative);
   if (rank() < 1) Fail("takes rows, not ", Show(*this));
-  const Compared near(*this, positive), far(*this, negative);
+  const Compared near(*this, positive), far(*this, negative), across(positive, negative);
   // Moved a little off 0, where the norm has no derivative.
   const auto distance = [&](const Compared& c) { return (c.x - c.target + 1e-6).Norm(p, -1); };
-  return Ended((distance(near) - distance(far) + margin).Relu(), reduction, near.type);
+  const Tensor beyond = swap ? distance(far).Minimum(distance(across)) : distance(far);
+  return Ended((distance(near) - beyond + margin).Relu(), reduction, near.type);
 }
 
 Tensor Tensor::MultiMarginLoss(const Tensor& target, int p, double margin, LossReduction reduction,
-                               CallSite at) const {
-  Call call("MultiMarginLoss", at, *this, target);
+                               const Tensor& weight, CallSite at) const {
+  Call call("MultiMarginLoss", at, *this, target, weight);
   CheckIndex(target);
   if (rank() < 1 || target.rank() != rank() - 1 || (p != 1 && p != 2)) {
     Fail("takes logits [N, classes], classes [N] and the power 1 or 2, not ", Show(*this), ", ",
@@ -286,11 +301,15 @@ Tensor Tensor::MultiMarginLoss(const Tensor& target, int p, double margin, LossR
   }
   const Tensor x = WideFloat(*this);
   const Extent n = shape()[rank() - 1];
+  if (weight && !(weight.shape() == Shape({n}))) {
+    Fail("the weight ", Show(weight), " must have one element for each class of ", Show(*this));
+  }
   const Tensor own = target.Cast(kInt64).Unsqueeze(-1) == CountAlong(rank() - 1, rank(), n, kInt64);
   const Tensor right = Where(own, x, 0).Sum(-1, /*keepdim=*/true);
   Tensor over = Where(own, 0, (margin - right + x).Relu());
   if (p == 2) over = over.Square();
-  const Tensor each = over.Sum(-1) / Tensor::FromExtent(n).Cast(x.dtype());
+  Tensor each = over.Sum(-1) / Tensor::FromExtent(n).Cast(x.dtype());
+  if (weight) each = each * Where(own, weight.Cast(x.dtype()), 0).Sum(-1);
   return Ended(each, reduction, dtype());
 }
 

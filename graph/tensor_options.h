@@ -17,8 +17,9 @@ enum class ScatterMode : uint8_t { kSet, kAdd, kMul, kMax, kMin, kMean };
 // of the other end; or the elements mirrored, the edge repeated.
 enum class PadMode : uint8_t { kConstant, kReflect, kReplicate, kCircular, kSymmetric };
 
-// What a loss gives: one number for each element, their mean, or their sum.
-enum class LossReduction : uint8_t { kNone, kMean, kSum };
+// What a loss gives: one number for each element, their mean, their sum, or that over the extent of
+// the first axis.
+enum class LossReduction : uint8_t { kNone, kMean, kSum, kBatchMean };
 
 // What lies between two elements in order: a point of the line between them, the lower or the
 // higher one, the nearer one (halfway, that at an even position), or their mean.
@@ -40,6 +41,7 @@ struct PoolOptions {
   Ints dilation = {};  // empty: 1
   bool count_padding = true;  // averages divide by what lies in the padding as well
   bool ceil_mode = false;     // the last window may reach over the end, where nothing is counted
+  std::optional<int64_t> divisor = {};  // averages divide by that, however many there are
 };
 using Pool2dOptions = PoolOptions;
 

@@ -89,6 +89,10 @@ Tensor AverageOf(const Tensor& t, const PoolOptions& o) {
   const Tensor x = WideFloat(t);
   const Windowing w = internal::PoolWindowing(x, o);
   const Tensor sum = internal::WindowsOf(x, w, 0).Sum(WindowAxes(w));
+  if (o.divisor) {
+    if (*o.divisor == 0) Fail("cannot divide by the divisor 0");
+    return (sum / *o.divisor).Cast(FloatResult(t.dtype()));
+  }
   if (o.count_padding && !o.ceil_mode) {
     int64_t elements = 1;
     for (int64_t n : w.size) elements *= n;
@@ -170,10 +174,32 @@ Tensor Tensor::MaxUnpool(const Tensor& indices, const Ints& extents, CallSite at
 
 // ---- pools of given results
 
+// Window i covers elements floor(i size / n) to ceil((i + 1) size / n).
+internal::EvenWindows::EvenWindows(const Tensor& x, int axis, int64_t n) {
+  const Tensor size = Tensor::FromExtent(x.shape()[axis], kInt64);
+  const int rank = x.rank() + 1;
+  const Tensor i = CountAlong(axis, rank, n, kInt64);
+  const Tensor begin = (i * size).FloorDiv(n), end = ((i + 1) * size + (n - 1)).FloorDiv(n);
+  const Tensor element = CountAlong(axis + 1, rank, x.shape()[axis], kInt64);
+  inside = (element >= begin) & (element < end);
+  count = (end - begin).Squeeze(axis + 1);
+}
+
+void internal::CheckExtents(const Tensor& x, const Ints& extents) {
+  const int axes = static_cast<int>(extents.size());
+  if (axes == 0 || x.rank() < axes + 1) {
+    Fail("takes an extent for each of the last axes, fewer than those of ", Show(x));
+  }
+  for (int i = 0; i < axes; ++i) {
+    const int axis = x.rank() - axes + i;
+    if (extents[i] < 0 || (extents[i] > 0 && x.shape()[axis].min() == 0)) {
+      Fail("cannot make ", extents[i], " positions of axis ", axis, " of ", Show(x));
+    }
+  }
+}
+
 namespace {
 
-// One axis of x reduced to n positions: position i covers elements floor(i size / n) to
-// ceil((i + 1) size / n).
 Tensor Adapted(const Tensor& x, int axis, int64_t n, bool max) {
   const Extent& extent = x.shape()[axis];
   if (extent.is_int(n)) return x;
@@ -181,37 +207,22 @@ Tensor Adapted(const Tensor& x, int axis, int64_t n, bool max) {
     const Tensor split = x.Unflatten(axis, {n, extent.value() / n});
     return max ? split.Max(axis + 1) : split.Mean(axis + 1);
   }
-  const Tensor size = Tensor::FromExtent(extent, kInt64);
-  const int rank = x.rank() + 1;
-  const Tensor i = CountAlong(axis, rank, n, kInt64);
-  const Tensor begin = (i * size).FloorDiv(n), end = ((i + 1) * size + (n - 1)).FloorDiv(n);
-  const Tensor element = CountAlong(axis + 1, rank, extent, kInt64);
-  const Tensor inside = (element >= begin) & (element < end);
+  const internal::EvenWindows windows(x, axis, n);
   const Tensor wide = x.Unsqueeze(axis);
   if (max) {
     const Tensor lowest(UOp::Const(x.dtype(), LowestScalar(x.dtype())));
-    return Where(inside, wide, lowest).Max(axis + 1);
+    return Where(windows.inside, wide, lowest).Max(axis + 1);
   }
-  const Tensor count = (end - begin).Squeeze(axis + 1).Cast(x.dtype());
-  return Where(inside, wide, 0).Sum(axis + 1) / count;
+  return Where(windows.inside, wide, 0).Sum(axis + 1) / windows.count.Cast(x.dtype());
 }
 
 Tensor AdaptedTo(const Tensor& t, const Ints& extents, bool max) {
+  internal::CheckExtents(t, extents);
   const int axes = static_cast<int>(extents.size());
-  if (axes == 0 || t.rank() < axes + 1) {
-    Fail("takes an extent for each of the last axes, fewer than those of ", Show(t));
-  }
   Tensor x = t;
   for (int i = 0; i < axes; ++i) {
     const int axis = t.rank() - axes + i;
-    if (extents[i] < 0 || (extents[i] > 0 && t.shape()[axis].min() == 0)) {
-      Fail("cannot make ", extents[i], " positions of axis ", axis, " of ", Show(t));
-    }
-    if (extents[i] == 0) {
-      x = x.SliceAxis(axis, {0, 0});
-      continue;
-    }
-    x = Adapted(x, t.rank() - axes + i, extents[i], max);
+    x = extents[i] == 0 ? x.SliceAxis(axis, {0, 0}) : Adapted(x, axis, extents[i], max);
   }
   return x;
 }

@@ -25,6 +25,14 @@ Windowing NormalWindowing(const Tensor& x, const Ints& size, const Ints& stride,
 Windowing PoolWindowing(const Tensor& x, const PoolOptions& options);
 // [N, C, positions ..., window ...] over x with `padding` around.
 Tensor WindowsOf(const Tensor& x, const Windowing& w, Number padding);
+// One axis of x cut into n windows of nearly equal size: for a new axis before it of so many
+// positions, which elements are in each window, and how many.
+struct EvenWindows {
+  Tensor inside, count;
+  EvenWindows(const Tensor& x, int axis, int64_t n);
+};
+// An Error unless the extents are those of the last axes of x, as pools of given results take them.
+void CheckExtents(const Tensor& x, const Ints& extents);
 // Numbers of an option, one for each of `axes`: `absent` if there are none, one for all, or as
 // many.
 Ints PerAxis(const char* what, const Ints& given, int axes, int64_t absent, int64_t least);

@@ -230,6 +230,10 @@ TEST(TensorConv, PoolsAgreeWithLoops) {
     ExpectNear(Values(t.Im2Col(o)), columns);
     o.count_padding = false;
     ExpectNear(Values(t.AvgPool(o)), inside, 1e-14);
+    o.divisor = 5;
+    std::vector<double> fifths = mean;
+    for (double& m : fifths) m *= static_cast<double>(Product(s.kernel)) / 5;
+    ExpectNear(Values(t.AvgPool(o)), fifths, 1e-13);
     const bool covered = std::find(place.begin(), place.end(), -1) == place.end();
     const auto both = t.MaxPoolWithIndices(o);
     ExpectNear(Values(both.values), most);
@@ -348,6 +352,19 @@ TEST(TensorPad, Modes) {
   EXPECT_ERROR(x.PadBy(PadMode::kConstant, {{-2, -2}}), "PadBy", "cannot take");
   EXPECT_ERROR(Tensor::Zeros({0}).PadBy(PadMode::kReplicate, {{1, 0}}), "PadBy",
                "nothing to repeat");
+}
+
+// torch.nn.functional.avg_pool2d of sin(0.7 i), whose last windows reach over the end.
+TEST(TensorConv, AvgPoolByADivisor) {
+  const Tensor x = (Tensor::Arange(25, kFloat64) * 0.7).Sin().Reshape({1, 1, 5, 5});
+  PoolOptions o{.size = {3, 2}, .stride = {2}, .padding = {1}, .ceil_mode = true, .divisor = 5};
+  ExpectNear(Values(x.AvgPool(o)),
+             {-0.07015664553792397, -0.044872193562353835, 0.1167489558833614, -0.11469847778850015,
+              -0.3217152168921981, 0.008271861025438244, 0.022182319144640063, -0.0896899306999428,
+              -0.1132891282695542},
+             1e-15);
+  o.divisor = 0;
+  EXPECT_ERROR(x.AvgPool(o), "AvgPool", "divisor 0");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Losses and normalisations against plain loops.
 #include "tests/graph/tensor_testing.h"
+#include "tests/support/waves.h"
 
 namespace tessera {
 namespace {
@@ -212,6 +213,56 @@ TEST(TensorNorm, NeighboursAndLengths) {
   }
   ExpectNear(Values(Tensor::From({{3, 4}, {0, 0}}).LpNormalize()), {0.6, 0.8, 0, 0}, 1e-6);
   ExpectNear(Values(Tensor::From({{3, 4}, {1, 0}}).LpNormalize(1, 0)), {0.75, 1, 0.25, 0}, 1e-6);
+}
+
+// PyTorch's values of sin(0.7 i).
+TEST(TensorLoss, Forms) {
+  const LossReduction none = LossReduction::kNone;
+  const Tensor a = Waves({3, 4}), p = a * 0.5 + 0.1, n = a.Flip(0) * 0.7;
+  ExpectNear(Computed(a.TripletMarginLoss(p, n, 1.5, 2, none, /*swap=*/true)),
+             {1.3579494788259736, 1.9267528550924893, 1.6415216788178237}, 1e-14);
+  ExpectNear(Computed(a.TripletMarginLoss(p, n, 1.5, 2, none)),
+             {1.1196489406800798, 1.9267528550924893, 1.2658382159189019}, 1e-14);
+  const Tensor x = Waves({2, 4}), size = x.Abs() + 0.1;
+  const Tensor t = Tensor::From({{0., 1., 2., 3.5}, {1.5, 0.5, 4., 1.}}, kFloat64);
+  ExpectNear(Computed(x.PoissonNllLoss(t, true, none, /*full=*/true)),
+             {1, 1.2602788471490391, 1.3599234722003282, 1.7795147500853998, 1.1253103441321404,
+              0.8795279884266003, 7.06185814471978, 1.3568443466204174},
+             1e-14);
+  ExpectNear(Computed(size.PoissonNllLoss(t, false, none, true, 0.01)),
+             {0.1, 1.0262919300162332, 1.5549262320580461, 3.488245926194421, 1.8794183386272856,
+              0.8381970119425699, 4.203223201138901, 0.99402734074969},
+             1e-14);
+  ExpectNear(Computed(x.PoissonNllLoss(t, true, LossReduction::kMean, true)), {1.9779072366667132},
+             1e-14);
+  ExpectNear(Computed(x.GaussianNllLoss(t, size, 1e-6, none, /*full=*/true)),
+             {-0.23235401329235006, 0.856270714831273, 1.4340766448643298, 4.509310305640054,
+              2.0628232589425473, 1.323414687576764, 13.117798778088183, 2.773929869498219},
+             1e-13);
+  const Tensor y = Tensor::From({2, 0, 3}), w = Tensor::From<double>({0.5, 1, 2, 3});
+  ExpectNear(Computed(a.MultiMarginLoss(y, 1, 0.8, none, w)),
+             {0.5682637969548223, 0.014278577769309388, 0.3516137736313416}, 1e-15);
+  ExpectNear(Computed(a.MultiMarginLoss(y, 2, 0.8, LossReduction::kMean, w)), {0.1671290328389848},
+             1e-15);
+  EXPECT_ERROR(a.MultiMarginLoss(y, 1, 1, none, Waves({3})), "MultiMarginLoss", "each class");
+}
+
+TEST(TensorLoss, MeanOfBatch) {
+  const LossReduction batch = LossReduction::kBatchMean;
+  const Tensor a = Waves({3, 4}), logs = a.LogSoftmax(1), q = (-a).Softmax(1);
+  ExpectNear(Computed(logs.KlDivLoss(q, batch)), {0.5069278133427504}, 1e-15);
+  ExpectNear(Computed(logs.KlDivLoss(q.Log(), batch, true)), {0.5069278133427504}, 1e-15);
+  EXPECT_ERROR(Tensor::Scalar(1.).MseLoss(Tensor::Scalar(2.), batch), "MseLoss", "kBatchMean");
+}
+
+// A variance for each row, as PyTorch takes it.
+TEST(TensorLoss, VarianceOfRows) {
+  const Tensor x = Waves({3, 3}), of_rows = Tensor::From<double>({0.5, 1, 2});
+  ExpectNear(Computed(x.GaussianNllLoss(x * 0, of_rows, 1e-6, LossReduction::kNone)),
+             {-0.34657359027997264, 0.06844283826990682, 0.6245375800543564, 0.372565205335175,
+              0.05610853037243761, 0.061524436414173836, 0.5364846720445582, 0.5878768742930669,
+              0.44619798230262886},
+             1e-14);
 }
 
 }  // namespace

@@ -111,7 +111,9 @@ void AddWindows(std::vector<CompositeRow>& rows) {
   rows.push_back({"AvgPool", image, [o](In x) -> Out {
                     PoolOptions inside = o;
                     inside.count_padding = false;
-                    return {x[0].AvgPool(o), x[0].AvgPool(inside)};
+                    PoolOptions by = o;
+                    by.divisor = 5;
+                    return {x[0].AvgPool(o), x[0].AvgPool(inside), x[0].AvgPool(by)};
                   }});
   rows.push_back({"LpPool", image, [](In x) -> Out {
                     return {x[0].LpPool(2, {}), x[0].LpPool(3, {.size = {2}, .stride = {1}})};

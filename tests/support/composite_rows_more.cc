@@ -148,10 +148,12 @@ void AddMargins(std::vector<CompositeRow>& rows) {
                             x[0].HingeEmbeddingLoss(sign, 1.25, none),
                             x[0].MarginRankingLoss(x[1], sign, 0.3, none),
                             x[0].CosineEmbeddingLoss(x[1], sign.Select(1, 0), 0.1, none),
-                            x[0].TripletMarginLoss(x[1], x[2], 1.5, 2, none)};
+                            x[0].TripletMarginLoss(x[1], x[2], 1.5, 2, none),
+                            x[0].TripletMarginLoss(x[1], x[2], 4, 2, none, true)};
                   }});
   rows.push_back({"GaussianNll", {{{3, 5}}, {{3, 5}}, {{3, 5}, 0.25, 2}}, [](In x) -> Out {
-                    return {x[0].GaussianNllLoss(x[1], x[2])};
+                    return {x[0].GaussianNllLoss(x[1], x[2]),
+                            x[0].PoissonNllLoss(x[2], true, LossReduction::kBatchMean, true)};
                   }});
   rows.push_back(
       {"MultiMargin", {{{4, 3}}, {{4}, 0, 3, kInt32}}, [=](In x) -> Out {
