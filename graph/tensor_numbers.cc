@@ -82,8 +82,16 @@ Tensor Tensor::PopCount(CallSite at) const {
 // numbers.
 Tensor Tensor::LdExp(const Operand& of) const {
   Call call("LdExp", of.site(), *this, of);
-  const Tensor power(AsNode(of, of.tensor() == nullptr ? kInt64 : of.tensor()->dtype()));
-  if (!power.dtype().IsInt()) Fail("multiplies by 2 to a whole power, not ", Show(power));
+  const bool number = of.tensor() == nullptr,
+             parts = number && of.number().cls == KindClass::kFloat;
+  const Tensor power(AsNode(of, parts ? kFloat64 : number ? kInt64 : of.tensor()->dtype()));
+  if (power.dtype().IsFloat()) {
+    // A whole power, and a factor above 1/2, of which no product is too large.
+    const DType type = number ? FloatResult(dtype()) : FloatResult(CommonType(*this, of));
+    const Tensor p = power.Cast(kFloat64).Clip(-2400.0, 2400.0), whole = p.Ceil();
+    return (Cast(kFloat64) * (p - whole).Exp2()).LdExp(whole.Cast(kInt64)).Cast(type);
+  }
+  if (!power.dtype().IsInt()) Fail("multiplies by 2 to a power, not ", Show(power));
   const Tensor x = Floats(*this), k = power.Cast(kInt64).Clip(-2400, 2400);
   if (x.dtype() != kFloat64) {
     return (x.Cast(kFloat64) * PowerOfTwo(k.Clip(-600, 600))).Cast(x.dtype());

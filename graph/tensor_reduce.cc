@@ -112,9 +112,10 @@ Tensor internal::RootOf(const Tensor& sum, double p) {
 
 Tensor internal::PowersOf(const Tensor& x, double p) {
   if (p == 2) return x.Square();
-  if (p < 0 || p >= 1) return x.Abs().Pow(p);
+  if (p >= 1) return x.Abs().Pow(p);
   const Tensor none = x == 0;
-  return Where(none, 0, Where(none, 1, x).Abs().Pow(p));
+  const double of_none = p < 0 ? std::numeric_limits<double>::infinity() : 0;
+  return Where(none, of_none, Where(none, 1, x).Abs().Pow(p));
 }
 
 Tensor Tensor::Std(const Axes& axes, int correction, bool keepdim, CallSite at) const {

@@ -186,7 +186,7 @@ TEST(TensorErrors, DTypesThatDoNotFit) {
       SAYS("f32", x, Gcd(G().x)),
       SAYS("f32", x, Lcm(G().i * 1.0)),
       SAYS("f32", x, PopCount()),
-      SAYS("f32", x, LdExp(G().x)),
+      SAYS("bool", x, LdExp(G().b)),
       SAYS("i32", i, RoundTo(-1)),
       SAYS("f32", x, MaskedFill(G().x, 0)),
       SAYS("f32", x, Gather(0, G().x)),

@@ -79,6 +79,28 @@ TEST(TensorNumbers, LdExpAndFrExp) {
     }
   }
   EXPECT_EQ(Values(Tensor::Full({1}, 3, kInt32).LdExp(2))[0], 12);  // whole numbers as f32
+  // By parts of powers, of which none between is too large or too small.
+  const Tensor wide = Tensor::From<double>({1.5, -3, 0, 1e-300, 1e300, 1, 1, 0, 2});
+  const Tensor parts = Tensor::From<double>({0.5, -1.25, 3, 1500.5, -1500.5, kInf, -kInf, kNan, 9});
+  const auto got = Values(wide.LdExp(parts));
+  const std::vector<double> want = {2.121320343559643,
+                                    -1.2613446228805718,
+                                    0,
+                                    1e-300 * 0x1p750 * 0x1p750 * std::sqrt(2.),
+                                    1e300 * 0x1p-750 * 0x1p-750 / std::sqrt(2.),
+                                    kInf,
+                                    0,
+                                    kNan,
+                                    1024};
+  for (size_t i = 0; i < want.size(); ++i) {
+    if (std::isfinite(want[i])) {
+      EXPECT_NEAR(got[i] / (want[i] == 0 ? 1 : want[i]), want[i] == 0 ? 0 : 1, 1e-14) << i;
+    } else {
+      ExpectSame(got[i], want[i]);
+    }
+  }
+  EXPECT_EQ(wide.Cast(kFloat32).LdExp(0.5).dtype(), kFloat32);
+  EXPECT_EQ(Values(Tensor::Full({1}, 8.).LdExp(-0.5))[0], std::sqrt(32.f));
 }
 
 TEST(TensorNumbers, DivisorsOfEveryPairOfBytes) {

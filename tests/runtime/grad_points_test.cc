@@ -88,6 +88,7 @@ TEST(GradPoints, WhereTheySaturate) {
               },
               {0, 0, 3, 4}, {0, 0, .6, .8});
   ExpectFirst("Norm(.5)", [](const Tensor& x) { return x.Norm(.5, {0}); }, {0, 1}, {0, 1});
+  ExpectFirst("Norm(-1)", [](const Tensor& x) { return x.Norm(-1, {0}); }, {0, 0, 3}, {0, 0, 0});
 }
 
 TEST(GradPoints, SincNearZero) {

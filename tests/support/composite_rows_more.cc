@@ -49,8 +49,9 @@ void AddNumbers(std::vector<CompositeRow>& rows) {
                     return {x[0].Gcd(x[1]), x[0].Lcm(x[1]), x[0].PopCount()};
                   },
                   false});
-  rows.push_back(
-      {"LdExp", {{{3, 5}}, {{5}, -9, 9, kInt32}}, [](In x) -> Out { return {x[0].LdExp(x[1])}; }});
+  rows.push_back({"LdExp", {{{3, 5}}, {{5}, -9, 9, kInt32}, {{5}}}, [](In x) -> Out {
+                    return {x[0].LdExp(x[1]), x[0].LdExp(x[2])};
+                  }});
   rows.push_back({"FloatBits",
                   {{{3, 5}}, {{3, 5}}},
                   [](In x) -> Out {

@@ -210,7 +210,7 @@ void AddOfTwo(std::vector<DTypeRow>& rows) {
   TWO_WITH(NextAfter, x.NextAfter(x), Float, kAll, x + 0 * y);
   TWO(Gcd, Same, kIntegers, static_cast<double>(std::gcd(int64_t(x), int64_t(y))));
   TWO(Lcm, Same, kIntegers, static_cast<double>(std::lcm(int64_t(x), int64_t(y))));
-  TWO(LdExp, Float, kIntegers, x * std::exp2(y));
+  TWO(LdExp, Float, kNumbers, x * std::exp2(y));
   TWO_WITH(AddCMul, x.AddCMul(y, y, 2), BesideInts, kAll, x + 2 * y * y);
   TWO_WITH(AddCDiv, x.AddCDiv(y, y, 2), Float, kAll, x + 2 * (y / y));
   TWO_WITH(Clamp, x.Clamp(y, y), Same, kAll, y + 0 * x);
