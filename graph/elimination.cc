@@ -178,8 +178,8 @@ Tensor Solved(const Tensor& matrix, const Tensor& sides) {
                         : SolvedByStep(matrix, sides);
 }
 
-Elimination::Elimination(const Tensor& matrix) {
-  const int64_t n = matrix.size(-2), width = CeilDiv(n, CeilDiv(n, kMostSteps));
+Elimination::Elimination(const Tensor& matrix, std::optional<int64_t> pivots) {
+  const int64_t n = pivots.value_or(matrix.size(-2)), width = CeilDiv(n, CeilDiv(n, kMostSteps));
   std::vector<Tensor> rows;
   Tensor left = matrix, used = matrix.SliceAxis(-1, {0, 1}).ZerosLike();
   for (int64_t at = 0; at < n; at += width) {
@@ -196,6 +196,8 @@ Elimination::Elimination(const Tensor& matrix) {
     across_.push_back(SolvedLower(lower.Contiguous(), of_pivots, Sides::kByInverse));
     left = (rest - panel.shares.MatMul(across_.back())).Contiguous();
   }
+  const int64_t others = matrix.size(-2) - n;
+  if (others > 0) rows.push_back(used.Squeeze(-1).ArgSort().SliceAxis(-1, {0, others}));
   at_row_ = Cat(rows, -1).Contiguous();
 }
 
@@ -224,22 +226,18 @@ std::pair<Tensor, Tensor> Elimination::Pivots() const {
 
 Tensor Elimination::Lower() const {
   const Tensor shares = Cat(shares_, -1);
-  return RowsAt(shares, at_row_) + Tensor::Eye(shares.size(-1), -1, shares.dtype());
+  return RowsAt(shares, at_row_) + Tensor::Eye(shares.size(-2), shares.size(-1), shares.dtype());
 }
 
 Tensor Elimination::Upper() const {
-  const int64_t n = at_row_.size(-1);
   std::vector<Tensor> rows;
   int64_t at = 0;
   for (size_t i = 0; i < corners_.size(); ++i) {
-    const int64_t end = at + corners_[i].size(-1);
     Pairs pairs(corners_[i].rank(), {0, 0});
     pairs.back() = {at, 0};
-    const bool last = end == n;
-    const Tensor row =
-        last ? corners_[i] : Cat({corners_[i], across_[i].SliceAxis(-1, {0, n - end})}, -1);
+    const Tensor row = i < across_.size() ? Cat({corners_[i], across_[i]}, -1) : corners_[i];
     rows.push_back(row.Pad(pairs));
-    at = end;
+    at += corners_[i].size(-1);
   }
   return Cat(rows, -2);
 }

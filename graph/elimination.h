@@ -5,6 +5,7 @@
 // until such steps are few; what parts do to one another are products.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -35,14 +36,15 @@ Tensor Solved(const Tensor& matrix, const Tensor& sides);
 // rows of the largest pivots come first.
 class Elimination {
  public:
-  // Of [..., N, N + K], N > 0: the rest are right sides.
-  explicit Elimination(const Tensor& matrix);
+  // Of [..., N, N + K], N > 0: the rest are right sides. Or by so many of the first columns alone,
+  // 0 < pivots <= N: rows that are none of their pivots' come last.
+  explicit Elimination(const Tensor& matrix, std::optional<int64_t> pivots = {});
   // The right sides, if there are any, when the matrix has become the identity.
   Tensor Solved() const;
   // The pivots [..., N]; and 1, or -1 where the rows are in an order of odd exchanges.
   std::pair<Tensor, Tensor> Pivots() const;
-  // Which row of the matrix is which of the triangles, [..., N], and these: ones are on the
-  // diagonal of the lower one.
+  // Which row of the matrix is which of the triangles, [..., N], and these, of as many columns and
+  // rows as there are pivots: ones are on the diagonal of the lower one.
   const Tensor& at_row() const { return at_row_; }
   Tensor Lower() const;
   Tensor Upper() const;

@@ -1,10 +1,13 @@
 // Exponentials, factors, products in their best order, and norms.
 #include "graph/matrix_functions.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "graph/elimination.h"
+#include "graph/tensor_decompose.h"
 #include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
 
@@ -25,6 +28,13 @@ namespace {
 
 void CheckMatrix(const Tensor& x) {
   if (x.rank() < 2) Fail("takes matrices [..., M, N], not ", Show(x));
+}
+
+// The shape of as many matrices of another size.
+Dims OfSize(const Tensor& x, int64_t rows, int64_t columns) {
+  Extents dims(x.shape().begin(), x.shape().end() - 2);
+  dims.insert(dims.end(), {Extent(rows), Extent(columns)});
+  return Dims(dims);
 }
 
 // The first terms of the exponential, up to x^19: the numbers of which are 1 / k! are cut into
@@ -73,13 +83,39 @@ Tensor LogDet(const Tensor& x, CallSite at) {
 
 LuFactors Lu(const Tensor& x, CallSite at) {
   Call call("Lu", at, x);
+  CheckMatrix(x);
   const DType type = FloatResult(x.dtype());
-  const Tensor m = WideFloat(x);
-  if (SquareSize(x) == 0) return {m.Cast(type), m.Cast(type), m.Cast(type)};
-  const Elimination e(m);
-  const Tensor row = Tensor::Arange(x.size(-1)).Unsqueeze(-1);
+  const Tensor matrix = WideFloat(x);
+  const int64_t m = x.size(-2), n = x.size(-1), k = std::min(m, n);
+  if (k == 0 || x.shape().MaxElements() == 0) {
+    const Tensor one = Tensor::Eye(m, m, type).Expand(OfSize(x, m, m));
+    return {one, Tensor::Zeros(OfSize(x, m, k), type), Tensor::Zeros(OfSize(x, k, n), type)};
+  }
+  const Elimination e(matrix, k);
+  const Tensor row = Tensor::Arange(m).Unsqueeze(-1);
   const Tensor p = e.at_row().Unsqueeze(-2) == row;
   return {p.Cast(type), e.Lower().Cast(type), e.Upper().Cast(type)};
+}
+
+Tensor LuSolve(const LuFactors& factors, const Tensor& b, CallSite at) {
+  Call call("LuSolve", at, factors.p, factors.l, factors.u, b);
+  const Tensor &p = factors.p, &l = factors.l, &u = factors.u;
+  SquareSize(l);
+  SquareSize(u);
+  return u.SolveTriangular(l.SolveTriangular(p.Transpose().MatMul(b)), /*upper=*/true);
+}
+
+// From the right it is the same of everything transposed.
+Tensor SolveTriangular(const Tensor& a, const Tensor& b, const TriangularOptions& o, CallSite at) {
+  Call call("SolveTriangular", at, a, b);
+  const int64_t n = SquareSize(a);
+  Tensor matrix = a;
+  if (o.unit) matrix = Where(Tensor::Eye(n, -1, kBool), 1, a);
+  const bool turned = o.transposed == o.left, columns = b.rank() > 1;
+  if (turned) matrix = matrix.Transpose();
+  const bool upper = o.upper != turned;
+  if (o.left || !columns) return matrix.SolveTriangular(b, upper);
+  return matrix.SolveTriangular(b.Transpose(), upper).Transpose();
 }
 
 Tensor CholeskySolve(const Tensor& l, const Tensor& b, CallSite at) {
@@ -150,6 +186,31 @@ Tensor SvdVals(const Tensor& x, CallSite at) {
   return x.Svd().s;
 }
 
+std::pair<Tensor, Tensor> QrComplete(const Tensor& x, CallSite at) {
+  Call call("QrComplete", at, x);
+  CheckMatrix(x);
+  const auto [q, r] = WideFloat(x).Qr();
+  Pairs below(x.rank(), {0, 0});
+  below[x.rank() - 2] = {0, x.size(-2) - r.size(-2)};
+  const DType type = FloatResult(x.dtype());
+  return {Cat({q, internal::Complement(q)}, -1).Cast(type), r.Pad(below).Cast(type)};
+}
+
+SingularValues SvdComplete(const Tensor& x, CallSite at) {
+  Call call("SvdComplete", at, x);
+  CheckMatrix(x);
+  const SingularValues t = WideFloat(x).Svd();
+  const Tensor v = t.vt.Transpose(), u = Cat({t.u, internal::Complement(t.u)}, -1);
+  const Tensor vt = Cat({v, internal::Complement(v)}, -1).Transpose();
+  const DType type = FloatResult(x.dtype());
+  return {u.Cast(type), t.s.Cast(type), vt.Cast(type)};
+}
+
+Tensor EigenValues(const Tensor& x, CallSite at) {
+  Call call("EigenValues", at, x);
+  return x.Eigh().first;
+}
+
 Tensor NuclearNorm(const Tensor& x, CallSite at) {
   Call call("NuclearNorm", at, x);
   CheckMatrix(x);
@@ -165,24 +226,134 @@ Tensor MatrixNorm(const Tensor& x, double p, CallSite at) {
   }
   return InFloats(x, [&](const Tensor& t) {
     const Tensor sizes = kind == 2 ? t.Svd().s : t.Abs().Sum(kind == 1 ? -2 : -1);
+    if (sizes.shape()[sizes.rank() - 1].is_int(0)) {
+      if (p < 0) Fail("there is no smallest value of ", Show(x));
+      return sizes.Sum(-1);
+    }
     return p > 0 ? sizes.Max(-1) : sizes.Min(-1);
   });
 }
 
-Tensor Cond(const Tensor& x, double p, CallSite at) {
-  Call call("Cond", at, x);
+Tensor MatrixNorm(const Tensor& x, MatrixNormKind kind, CallSite at) {
+  Call call("MatrixNorm", at, x);
+  CheckMatrix(x);
+  return kind == MatrixNormKind::kNuclear ? NuclearNorm(x) : x.Norm(2, {-2, -1});
+}
+
+namespace {
+
+Tensor CondBy(const Tensor& x, const std::function<Tensor(const Tensor&)>& cond) {
   CheckMatrix(x);
   return InFloats(x, [&](const Tensor& t) {
-    Tensor cond;
-    if (std::fabs(p) == 2) {
-      const Tensor s = t.Svd().s, most = s.Max(-1), least = s.Min(-1);
-      cond = p > 0 ? most / least : least / most;
-    } else {
-      SquareSize(t);
-      cond = MatrixNorm(t, p) * MatrixNorm(t.Inverse(), p);
-    }
-    return Where(cond.IsNan() & t.IsNan().Any({-2, -1}).LogicalNot(), kInfinity, cond);
+    if (x.shape().MaxElements() == 0) return t.Sum({-2, -1});
+    const Tensor c = cond(t);
+    return Where(c.IsNan() & t.IsNan().Any({-2, -1}).LogicalNot(), kInfinity, c);
   });
+}
+
+}  // namespace
+
+Tensor Cond(const Tensor& x, double p, CallSite at) {
+  Call call("Cond", at, x);
+  return CondBy(x, [&](const Tensor& t) {
+    if (std::fabs(p) != 2) {
+      SquareSize(t);
+      return MatrixNorm(t, p) * MatrixNorm(t.Inverse(), p);
+    }
+    const Tensor s = t.Svd().s, most = s.Max(-1), least = s.Min(-1);
+    return p > 0 ? most / least : least / most;
+  });
+}
+
+Tensor Cond(const Tensor& x, MatrixNormKind kind, CallSite at) {
+  Call call("Cond", at, x);
+  return CondBy(x, [&](const Tensor& t) {
+    SquareSize(t);
+    return MatrixNorm(t, kind) * MatrixNorm(t.Inverse(), kind);
+  });
+}
+
+namespace {
+
+Tensor Mirrored(const Tensor& x, const RankOptions& o) {
+  if (!o.symmetric) return x;
+  internal::CheckSquare(x);
+  return x.Tril() + x.Tril(-1).Transpose();
+}
+
+}  // namespace
+
+Tensor PInverse(const Tensor& x, const RankOptions& o, CallSite at) {
+  Call call("PInverse", at, x);
+  return internal::PseudoInverse(Mirrored(x, o), {o.absolute, o.relative});
+}
+
+Tensor MatrixRank(const Tensor& x, const RankOptions& o, CallSite at) {
+  Call call("MatrixRank", at, x);
+  return internal::RankOf(Mirrored(x, o), {o.absolute, o.relative});
+}
+
+Tensor TensorSolve(const Tensor& a, const Tensor& b, const Ints& axes, CallSite at) {
+  Call call("TensorSolve", at, a, b);
+  Ints to;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    to.push_back(static_cast<int64_t>(i) - static_cast<int64_t>(axes.size()));
+  }
+  const Tensor moved = axes.empty() ? a : a.MoveAxis(Axes(axes), Axes(to));
+  const int rank = b.rank();
+  bool fits = moved.rank() >= rank;
+  Extents of_x;
+  Extent elements = 1;
+  for (int i = 0; fits && i < moved.rank(); ++i) {
+    const Extent& n = moved.shape()[i];
+    if (i < rank) {
+      fits = n == b.shape()[i];
+    } else {
+      of_x.push_back(n);
+      elements = elements * n;
+    }
+  }
+  if (!fits || !(elements == b.shape().Elements())) {
+    Fail("the first must have the axes of the second, then others of as many elements, not ",
+         Show(moved), " and ", Show(b));
+  }
+  return moved.Reshape({elements, elements}).Solve(b.Reshape({elements})).Reshape(Dims(of_x));
+}
+
+Tensor TensorInverse(const Tensor& x, int axes, CallSite at) {
+  Call call("TensorInverse", at, x);
+  if (axes < 1 || axes > x.rank()) {
+    Fail("takes from 1 to ", x.rank(), " first axes of ", Show(x), ", not ", axes);
+  }
+  const Extents rows(x.shape().begin(), x.shape().begin() + axes),
+      columns(x.shape().begin() + axes, x.shape().end());
+  const Extent n = Shape(rows).Elements();
+  if (!(Shape(columns).Elements() == n)) {
+    Fail("the first ", axes, " axes and the others must have as many elements, not ",
+         Shape(rows).ToString(), " and ", Shape(columns).ToString());
+  }
+  Extents dims = columns;
+  dims.insert(dims.end(), rows.begin(), rows.end());
+  return x.Reshape({n, n}).Inverse().Reshape(Dims(dims));
+}
+
+Tensor HouseholderProduct(const Tensor& x, const Tensor& tau, CallSite at) {
+  Call call("HouseholderProduct", at, x, tau);
+  bool fits = x.rank() > 1 && tau.rank() == x.rank() - 1;
+  for (int i = 0; fits && i + 2 < x.rank(); ++i) fits = x.shape()[i] == tau.shape()[i];
+  if (!fits || x.size(-1) > x.size(-2) || tau.size(-1) > x.size(-1)) {
+    Fail("takes [..., M, N] and [..., K], K <= N <= M, not ", Show(x), " and ", Show(tau));
+  }
+  const DType type = FloatResult(Promote(x.dtype(), tau.dtype())), wide = AccumulateType(type);
+  const int64_t m = x.size(-2), n = x.size(-1);
+  const Tensor one = Tensor::Eye(m, n, wide), v = x.Cast(wide).Tril(-1) + one, t = tau.Cast(wide);
+  Tensor q = one.Expand(x.shape());
+  for (int64_t k = tau.size(-1); k-- > 0;) {
+    const Tensor column = v.SliceAxis(-1, {k, k + 1});
+    const Tensor scale = t.SliceAxis(-1, {k, k + 1}).Unsqueeze(-1);
+    q = (q - column * scale * (column * q).Sum(-2, /*keepdim=*/true)).Contiguous();
+  }
+  return q.Cast(type);
 }
 
 }  // namespace tessera

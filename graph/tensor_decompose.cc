@@ -190,6 +190,18 @@ Matrices TallQr(const Tensor& a) {
 
 }  // namespace
 
+// The reflections that make the first columns of the identity those of q, of its others. They move
+// against those of q.
+Tensor internal::Complement(const Tensor& q) {
+  const int64_t m = q.size(-2), k = q.size(-1);
+  Pairs pairs(q.rank(), {0, 0});
+  pairs.back() = {0, m - k};
+  if (k == m) return q.SliceAxis(-1, {0, 0});
+  if (k == 0) return q.Pad(pairs) + Tensor::Eye(m, m, q.dtype());
+  const Tensor rest = HouseholderQr(q.Detach().Pad(pairs))[0].SliceAxis(-1, {k, {}}).Detach();
+  return DerivedBy(rest, [&] { return -q.Detach().MatMul(q.Transpose().MatMul(rest)); });
+}
+
 std::pair<Tensor, Tensor> Tensor::Qr(CallSite at) const {
   Call call("Qr", at, *this);
   const Tensor a = WholeMatrices(*this);

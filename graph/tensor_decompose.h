@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "graph/tensor.h"
@@ -27,5 +28,18 @@ Matrices JacobiPairs(const Tensor& matrix);
 
 // Q [..., M, N] and R [..., N, N] of [..., M, N], M >= N > 0, by Householder's reflections.
 Matrices HouseholderQr(const Tensor& matrix);
+
+// Orthonormal columns [..., M, M - K] to which those of q [..., M, K] are orthogonal. Turning them
+// among themselves has no derivative.
+Tensor Complement(const Tensor& q);
+
+// What singular values must be above to count: both numbers, of which the second is times the
+// largest value; max(M, N) times the epsilon if there is neither.
+struct Tolerance {
+  std::optional<double> absolute = {}, relative = {};
+};
+// As Tensor::PInverse and MatrixRank.
+Tensor PseudoInverse(const Tensor& x, const Tolerance& tolerance);
+Tensor RankOf(const Tensor& x, const Tolerance& tolerance);
 
 }  // namespace tessera::internal

@@ -26,6 +26,7 @@ using internal::HouseholderQr;
 using internal::JacobiPairs;
 using internal::Matrices;
 using internal::Show;
+using internal::Tolerance;
 using internal::Tridiagonal;
 using internal::TridiagonalPairs;
 using internal::WholeMatrices;
@@ -254,16 +255,17 @@ Matrices Singular(const Tensor& a) {
 
 bool HasNone(const Tensor& a) { return a.size(-2) == 0 || a.size(-1) == 0; }
 
-// What values must be above to count.
-Tensor Least(const Tensor& a, const Tensor& s, std::optional<double> rtol) {
+Tensor Least(const Tensor& a, const Tensor& s, const Tolerance& tolerance) {
   const auto most = static_cast<double>(std::max(a.size(-2), a.size(-1)));
-  return s.Max(-1, /*keepdim=*/true) * rtol.value_or(Epsilon(a.dtype()) * most);
+  const double by = tolerance.absolute ? 0 : Epsilon(a.dtype()) * most;
+  const Tensor least = s.Max(-1, /*keepdim=*/true) * tolerance.relative.value_or(by);
+  return tolerance.absolute ? least.Maximum(*tolerance.absolute) : least;
 }
 
 // dP = -P dA P + P P^T dA^T (I - A P) + (I - P A) dA^T P^T P, where the rank stays.
-Tensor PseudoInverse(const Tensor& a, std::optional<double> rtol) {
+Tensor InverseOf(const Tensor& a, const Tolerance& tolerance) {
   const Matrices t = SingularTriple(a);
-  const Tensor counts = t[1] > Least(a, t[1], rtol);
+  const Tensor counts = t[1] > Least(a, t[1], tolerance);
   const Tensor inverse = Where(counts, 1 / Where(counts, t[1], 1), Where(t[1].IsNan(), t[1], 0));
   const Tensor value = t[2].Transpose().MatMul(inverse.Transpose() * t[0].Transpose());
   const auto derivative = [&](const Matrices& at) -> Matrices {
@@ -276,6 +278,18 @@ Tensor PseudoInverse(const Tensor& a, std::optional<double> rtol) {
 }
 
 }  // namespace
+
+Tensor internal::PseudoInverse(const Tensor& x, const Tolerance& tolerance) {
+  const Tensor a = WholeMatrices(x);
+  return (HasNone(a) ? a.Transpose() : InverseOf(a, tolerance)).Cast(FloatResult(x.dtype()));
+}
+
+Tensor internal::RankOf(const Tensor& x, const Tolerance& tolerance) {
+  const Tensor a = WholeMatrices(x);
+  if (HasNone(a)) return a.Sum({-2, -1}).Cast(kInt32);
+  const Tensor s = SingularTriple(a)[1];
+  return (s > Least(a, s, tolerance)).Cast(kInt32).Sum({-2, -1});
+}
 
 std::pair<Tensor, Tensor> Tensor::Eigh(CallSite at) const {
   Call call("Eigh", at, *this);
@@ -301,16 +315,12 @@ SingularValues Tensor::Svd(CallSite at) const {
 
 Tensor Tensor::PInverse(std::optional<double> rtol, CallSite at) const {
   Call call("PInverse", at, *this);
-  const Tensor a = WholeMatrices(*this);
-  return (HasNone(a) ? a.Transpose() : PseudoInverse(a, rtol)).Cast(FloatResult(dtype()));
+  return internal::PseudoInverse(*this, {.relative = rtol});
 }
 
 Tensor Tensor::MatrixRank(std::optional<double> rtol, CallSite at) const {
   Call call("MatrixRank", at, *this);
-  const Tensor a = WholeMatrices(*this);
-  if (HasNone(a)) return a.Sum({-2, -1}).Cast(kInt32);
-  const Tensor s = SingularTriple(a)[1];
-  return (s > Least(a, s, rtol)).Cast(kInt32).Sum({-2, -1});
+  return internal::RankOf(*this, {.relative = rtol});
 }
 
 Tensor Tensor::LstSq(const Tensor& b, std::optional<double> rtol, CallSite at) const {

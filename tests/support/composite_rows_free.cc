@@ -159,12 +159,44 @@ void AddMatrices(std::vector<CompositeRow>& rows) {
          return {
              f.p, f.l, f.u, CholeskySolve(l, x[1]), CholeskyInverse(l), LogDet(l), MatrixExp(x[0])};
        }});
+  rows.push_back({"FactorsOfOthers", {{{2, 4, 3}, 0.1, 3}, {{2, 3, 4}, 0.1, 3}}, [](In x) -> Out {
+                    const LuFactors tall = Lu(x[0]), wide = Lu(x[1]);
+                    return {tall.p, tall.l, tall.u, wide.p, wide.l, wide.u};
+                  }});
+  rows.push_back({"CompleteFactors", {{{2, 4, 2}}, {{2, 3}}}, [](In x) -> Out {
+                    const auto [q, r] = QrComplete(x[0]);
+                    const Tensor rest = q.SliceAxis(-1, {2, {}});
+                    const SingularValues wide = SvdComplete(x[1]);
+                    const Tensor none = wide.vt.SliceAxis(0, {2, {}});
+                    return {q.SliceAxis(-1, {0, 2}), r, rest.MatMul(rest.Transpose()), wide.s,
+                            none.Transpose().MatMul(none)};
+                  }});
+  rows.push_back({"Triangles", {{{2, 3, 3}}, {{3, 3}}}, [](In x) -> Out {
+                    const Tensor a = x[0] * 0.3 + Tensor::Eye(3) * 2;
+                    return {SolveTriangular(a, x[1], {.upper = true, .left = false}),
+                            SolveTriangular(a, x[1], {.transposed = true, .unit = true}),
+                            LuSolve(Lu(a), x[1])};
+                  }});
+  rows.push_back({"TensorsAsMatrices", {{{2, 2, 4}}, {{2, 2}}, {{4, 3}}, {{2}}}, [](In x) -> Out {
+                    const Tensor a = x[0] * 0.2 + Tensor::Eye(4).Reshape({2, 2, 4}) * 2;
+                    return {TensorSolve(a, x[1]), TensorInverse(a), HouseholderProduct(x[2], x[3])};
+                  }});
+  rows.push_back({"Tolerances", {{{2, 4, 3}}, {{2, 3, 3}}}, [](In x) -> Out {
+                    const RankOptions both{.absolute = 0.01, .relative = 0.01, .symmetric = true};
+                    return {PInverse(x[0], {.absolute = 0.01}), PInverse(x[1], both),
+                            MatrixRank(x[0], {.absolute = 0.5}), EigenValues(x[1])};
+                  }});
   rows.push_back(
       {"Chain", {{{2, 5}}, {{5, 3}}, {{3, 4}}}, [](In x) -> Out { return {MultiDot(x)}; }});
-  rows.push_back(
-      {"MatrixNorms", {{{2, 3, 3}}}, [](In x) -> Out {
-         return {SvdVals(x[0]), NuclearNorm(x[0]), MatrixNorm(x[0], 1), Cond(x[0]), Cond(x[0], 1)};
-       }});
+  rows.push_back({"MatrixNorms", {{{2, 3, 3}}}, [](In x) -> Out {
+                    return {SvdVals(x[0]),
+                            NuclearNorm(x[0]),
+                            MatrixNorm(x[0], 1),
+                            Cond(x[0]),
+                            Cond(x[0], 1),
+                            MatrixNorm(x[0], MatrixNormKind::kFrobenius),
+                            Cond(x[0], MatrixNormKind::kNuclear)};
+                  }});
 }
 
 void AddSignals(std::vector<CompositeRow>& rows) {
