@@ -1,4 +1,4 @@
-// Layers and losses of networks that are no members of Tensor.
+// Layers, pools and losses of networks that are no members of Tensor.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,16 @@
 
 namespace tessera {
 
+struct EmbeddingOptions {
+  std::optional<int64_t> padding = {};  // a row without a derivative; may count from the end
+  // No row has a p-norm above that: longer ones are made shorter, which their derivative ignores.
+  std::optional<double> most = {};
+  double p = 2;
+  bool by_frequency = false;  // a row's derivative is over how often the index names it
+};
+// The rows of a table [rows, E] at an index.
+Tensor Embedding(const Tensor& table, const Tensor& index, const EmbeddingOptions& options,
+                 CallSite at = CallSite::Here());
 enum class BagMode : uint8_t { kSum, kMean, kMax };
 // For each row of an index [N, L] what the rows of a table [rows, E] come to that it names: [N, E].
 // Those that are outside, or `padding`, do not count; of none that counts it is 0. Weights, of the
@@ -14,6 +24,21 @@ enum class BagMode : uint8_t { kSum, kMean, kMax };
 Tensor EmbeddingBag(const Tensor& table, const Tensor& index, BagMode mode = BagMode::kMean,
                     std::optional<int64_t> padding = {}, const Tensor& weights = {},
                     CallSite at = CallSite::Here());
+// The same of a vector [L] of bags one after another, which begin at the offsets [N], in order.
+Tensor EmbeddingBag(const Tensor& table, const Tensor& index, const Tensor& offsets,
+                    BagMode mode = BagMode::kMean, std::optional<int64_t> padding = {},
+                    const Tensor& weights = {}, CallSite at = CallSite::Here());
+
+// Tensor::AdaptiveMaxPool with the first position of each maximum in the pooled axes, flattened, as
+// i64; a maximum has the derivative of the element there.
+ValuesAndIndices AdaptiveMaxPoolWithIndices(const Tensor& x, const Ints& extents,
+                                            CallSite at = CallSite::Here());
+// The same of windows of one size whose distances vary by samples u [N, C, axes] from 0 to 1, drawn
+// if there are none: along an axis of n elements window i of m begins at floor((i + u) a) -
+// floor(u a), a = (n - size) / (m - 1), the last one ends the axis (Graham, 2015).
+ValuesAndIndices FractionalMaxPool(const Tensor& x, const Ints& size, const Ints& extents,
+                                   const Tensor& samples = {}, CallSite at = CallSite::Here());
+
 // x^T W_k y + bias_k of vectors [..., A] and [..., B], for each of the weights [out, A, B].
 Tensor Bilinear(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias = {},
                 CallSite at = CallSite::Here());

@@ -225,6 +225,28 @@ void AddLayers(std::vector<CompositeRow>& rows) {
                     return {EmbeddingBag(x[0], x[1], BagMode::kSum, 1, x[2]),
                             EmbeddingBag(x[0], x[1]), EmbeddingBag(x[0], x[1], BagMode::kMax)};
                   }});
+  rows.push_back({"BagsOfOffsets",
+                  {{{5, 3}}, {{8}, 0, 5, kInt32}, {{8}}, {{3}, 0, 2, kInt32}},
+                  [](In x) -> Out {
+                    const Tensor from = x[3].CumSum(0) - x[3].SliceAxis(0, {0, 1});
+                    return {EmbeddingBag(x[0], x[1], from, BagMode::kSum, 1, x[2]),
+                            EmbeddingBag(x[0], x[1], from, BagMode::kMean),
+                            EmbeddingBag(x[0], x[1], from, BagMode::kMax)};
+                  }});
+  rows.push_back({"PoolsWithPositions", {{{1, 2, 5, 4}}}, [](In x) -> Out {
+                    const auto even = AdaptiveMaxPoolWithIndices(x[0], {3, 2});
+                    const Tensor u = Tensor::Full({1, 2, 2}, 0.3);
+                    const auto uneven = FractionalMaxPool(x[0], {2, 2}, {3, 3}, u);
+                    return {even.values, even.indices, uneven.values, uneven.indices};
+                  }});
+  // What rows of Embedding have as derivatives is no difference of them.
+  rows.push_back({"EmbeddingOptions",
+                  {{{5, 3}}, {{2, 4}, 0, 5, kInt32}},
+                  [](In x) -> Out {
+                    return {Embedding(x[0], x[1], {.padding = 1, .most = 1.5}),
+                            Embedding(x[0], x[1], {.by_frequency = true})};
+                  },
+                  false});
   rows.push_back({"Bilinear", {{{2, 3}}, {{2, 4}}, {{2, 3, 4}}, {{2}}}, [](In x) -> Out {
                     return {Bilinear(x[0], x[1], x[2], x[3])};
                   }});
