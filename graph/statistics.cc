@@ -56,6 +56,64 @@ Tensor HistogramDd(const Tensor& points, const std::vector<HistogramAxis>& axes,
   return Where(inside, flat, -1).BinCount(boxes, weights).Reshape(Dims(bins));
 }
 
+Tensor Histogram(const Tensor& x, const Tensor& edges, const HistogramOptions& o, CallSite at) {
+  Call call("Histogram", at, x, edges, o.weights);
+  if (edges.rank() != 1 || edges.size(0) < 2) {
+    Fail("takes a vector of two edges or more, not ", Show(edges));
+  }
+  const int64_t bins = edges.size(0) - 1;
+  const DType both = Promote(x.dtype(), edges.dtype());
+  const Tensor to = edges.Cast(both), from = x.Cast(both);
+  const Tensor last = from == to.SliceAxis(0, {bins, {}}).Reshape({});
+  const Tensor before = to.SearchSorted(from, /*right=*/true) - 1;
+  const Tensor counts = Where(last, bins - 1, before).BinCount(bins, o.weights);
+  if (!o.density) return counts;
+  const DType type = FloatResult(Promote(counts.dtype(), edges.dtype()));
+  const Tensor share = counts.Cast(AccumulateType(type));
+  const Tensor widths = edges.Cast(share.dtype()).Diff();
+  return (share / share.Sum() / widths).Cast(type);
+}
+
+Tensor HistogramEdges(const Tensor& x, int64_t bins, CallSite at) {
+  Call call("HistogramEdges", at, x);
+  if (bins < 1) Fail("takes one interval or more, not ", bins);
+  return internal::InFloats(x, [&](const Tensor& t) {
+    const Tensor share = Tensor::Arange(bins + 1, t.dtype()) / bins;
+    if (t.shape().MaxElements() == 0) return share;
+    const Tensor least = t.Min(), most = t.Max(), one = (least == most).Cast(t.dtype()) * 0.5;
+    const Tensor low = least - one, high = most + one;
+    return Where(share == 1, high, low + share * (high - low));
+  });
+}
+
+namespace {
+
+Tensor OfSamples(const Tensor& weights, const Tensor& x, DType type) {
+  if (weights.rank() != 1 || !(weights.shape()[0] == x.shape()[1])) {
+    Fail("the weights ", Show(weights), " must be a vector with one element for each sample of ",
+         Show(x));
+  }
+  return weights.Cast(type);
+}
+
+}  // namespace
+
+Tensor Cov(const Tensor& given, const CovOptions& o, CallSite at) {
+  Call call("Cov", at, given, o.frequencies, o.weights);
+  if (!o.frequencies && !o.weights) return given.Cov(o.correction);
+  if (given.rank() > 2) Fail("takes [variables, samples] or [samples], not ", Show(given));
+  const Tensor x =
+      WideFloat(given.rank() == 2 ? given : given.Reshape({1, given.shape().Elements()}));
+  if (o.frequencies) internal::CheckIndex(o.frequencies);
+  const Tensor times = o.frequencies ? OfSamples(o.frequencies, x, x.dtype()) : Tensor();
+  const Tensor weights = o.weights ? OfSamples(o.weights, x, x.dtype()) : Tensor();
+  const Tensor each = !weights ? times : times ? times * weights : weights, sum = each.Sum();
+  const Tensor apart = x - (x * each).Sum(1, /*keepdim=*/true) / sum;
+  const Tensor lost = weights ? (each * weights).Sum() / sum : Tensor::Ones({}, x.dtype());
+  const Tensor out = (apart * each).MatMul(apart.T()) / (sum - lost * o.correction).Maximum(0);
+  return (given.rank() == 2 ? out : out.Reshape({})).Cast(FloatResult(given.dtype()));
+}
+
 Tensor RavelIndex(absl::Span<const Tensor> positions, const Ints& extents, CallSite at) {
   Call call("RavelIndex", at, positions);
   if (positions.size() != extents.size() || positions.empty()) {
@@ -155,6 +213,20 @@ Tensor Unwrap(const Tensor& x, double period, int axis, CallSite at) {
     pairs[a] = {1, 0};
     return t + more.Pad(pairs).Detach();
   });
+}
+
+Tensor Diff(const Tensor& x, const Tensor& before, const Tensor& after, int n, int axis,
+            CallSite at) {
+  Call call("Diff", at, x, before, after);
+  const int a = NormalAxis(axis, x.rank());
+  std::vector<Tensor> parts;
+  for (const Tensor& part : {before, x, after}) {
+    if (!part) continue;
+    Extents dims = x.shape().ToExtents();
+    dims[a] = 1;
+    parts.push_back(part.rank() == 0 ? part.Expand(Dims(dims)) : part);
+  }
+  return Cat(parts, a).Diff(n, a);
 }
 
 Tensor NanCumSum(const Tensor& x, int axis, CallSite at) {

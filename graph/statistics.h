@@ -23,6 +23,25 @@ struct HistogramAxis {
 Tensor HistogramDd(const Tensor& points, const std::vector<HistogramAxis>& axes,
                    const Tensor& weights = {}, CallSite at = CallSite::Here());
 
+// How many lie between each edge and the next, the last one included, or the sum of their weights,
+// of the shape of x; or that over all of it and over the width. Edges ascend, which is not checked.
+struct HistogramOptions {
+  Tensor weights = {};
+  bool density = false;
+};
+Tensor Histogram(const Tensor& x, const Tensor& edges, const HistogramOptions& options = {},
+                 CallSite at = CallSite::Here());
+// So many equal intervals from the least to the largest element; half a unit to both sides of one
+// number, and of none from 0 to 1.
+Tensor HistogramEdges(const Tensor& x, int64_t bins, CallSite at = CallSite::Here());
+
+// Tensor::Cov of samples [N] that count so many times, as integers, and in proportion to weights.
+struct CovOptions {
+  int correction = 1;
+  Tensor frequencies = {}, weights = {};
+};
+Tensor Cov(const Tensor& x, const CovOptions& options, CallSite at = CallSite::Here());
+
 // ---- rows: what lies at each position of an axis, compared by its first element, then the next.
 // The different rows, ascending, as Tensor::Unique gives the different elements: its indices,
 // counts and inverse are of positions along the axis.
@@ -46,6 +65,10 @@ Tensor Gradient(const Tensor& y, const Tensor& x, int axis = -1, CallSite at = C
 // With multiples of the period added, so that no step is longer than half of it.
 Tensor Unwrap(const Tensor& x, double period = 6.283185307179586, int axis = -1,
               CallSite at = CallSite::Here());
+// Tensor::Diff of what stands before x, x, and what stands after it, each of which may be empty or
+// one number.
+Tensor Diff(const Tensor& x, const Tensor& before, const Tensor& after, int n = 1, int axis = -1,
+            CallSite at = CallSite::Here());
 // CumSum and CumProd, ignoring NaNs.
 Tensor NanCumSum(const Tensor& x, int axis, CallSite at = CallSite::Here());
 Tensor NanCumProd(const Tensor& x, int axis, CallSite at = CallSite::Here());

@@ -189,5 +189,92 @@ TEST(Statistics, Polynomials) {
   EXPECT_ERROR(PolyVal(both, x), "PolyVal", "a vector of coefficients");
 }
 
+// numpy.histogram
+TEST(Statistics, HistogramOfEdges) {
+  const Tensor x = Waves({4, 5}), weights = Tensor::Arange(20, kFloat64).Reshape({4, 5}) * 0.5;
+  const Tensor edges = Of({-.9, -.3, .1, .7, 0.9854497299884601});
+  EXPECT_EQ(Histogram(x, edges).dtype(), kInt32);
+  EXPECT_EQ(Computed(Histogram(x, edges)), (Values{6, 3, 5, 3}));
+  EXPECT_EQ(Computed(Histogram(x, edges, {.weights = weights})), (Values{32.5, 13.5, 23.5, 8.5}));
+  ExpectNear(Computed(Histogram(x, edges, {.density = true})),
+             {0.588235294117647, 0.4411764705882353, 0.4901960784313726, 0.618219496099815}, 1e-14);
+  ExpectNear(Computed(Histogram(x, edges, {.weights = weights, .density = true})),
+             {0.6944444444444443, 0.4326923076923077, 0.5021367521367522, 0.3817637486599285},
+             1e-14);
+  EXPECT_EQ(Computed(Histogram(Of({kNan, kInf, -kInf, 5}), Of({0, 1}))), Values{0});
+  EXPECT_EQ(Computed(Histogram(Tensor::From({1, 2, 2, 3}), Tensor::From({1, 2, 3}))),
+            (Values{1, 3}));
+  const Tensor large = Tensor::From<int64_t>({1 << 30, (1 << 30) + 1, (1 << 30) + 2});
+  EXPECT_EQ(Computed(Histogram(large, large)), (Values{1, 2}));
+  ExpectNear(Computed(HistogramEdges(x, 4)),
+             {-0.9824526126243326, -0.4897974009989994, 0.0028578106263338343, 0.49551302225166693,
+              0.9881682338770003},
+             1e-15);
+  EXPECT_EQ(Computed(Histogram(x, HistogramEdges(x, 4))), (Values{6, 3, 4, 7}));
+  EXPECT_EQ(Computed(HistogramEdges(Of({3, 3}), 2)), (Values{2.5, 3, 3.5}));
+  EXPECT_EQ(Computed(HistogramEdges(Of({}), 2)), (Values{0, 0.5, 1}));
+  EXPECT_ERROR(Histogram(x, Of({1})), "Histogram", "two edges or more, not f64[1]");
+  EXPECT_ERROR(Histogram(x, edges, {.weights = edges}), "Histogram", "shape of");
+  EXPECT_ERROR(HistogramEdges(x, 0), "HistogramEdges", "one interval or more");
+}
+
+// torch.cov
+TEST(Statistics, CovOfWeights) {
+  const Tensor x = Waves({3, 6}), f = Tensor::From({1, 2, 3, 1, 0, 2}), w = Waves({6}).Abs() + 0.1;
+  const std::vector<Values> often = {
+      {0.28635490890336573, -0.2745239569120288, -0.01717822771658532, -0.2745239569120288,
+       0.5562630461542919, -0.27090399886613686, -0.01717822771658532, -0.27090399886613686,
+       0.28280546169376997},
+      {0.32214927251628644, -0.3088394515260324, -0.019325506181158483, -0.3088394515260324,
+       0.6257959269235783, -0.304766998724404, -0.019325506181158483, -0.304766998724404,
+       0.3181561444054912},
+      {0.3681705971614702, -0.3529593731726085, -0.022086292778466837, -0.3529593731726085,
+       0.7151953450555181, -0.34830514139931884, -0.022086292778466837, -0.34830514139931884,
+       0.36360702217770424}};
+  const std::vector<Values> weighted = {
+      {0.18546536034145036, -0.19026612546483185, 0.0010946935459519179, -0.1902661254648318,
+       0.4508900694413111, -0.251841346092493, 0.0010946935459519179, -0.251841346092493,
+       0.24584119681975414},
+      {0.23610244938800684, -0.24221395399717002, 0.0013935746656553755, -0.24221395399716994,
+       0.5739953250775839, -0.3206008850393467, 0.0013935746656553755, -0.3206008850393467,
+       0.31296253177823535},
+      {0.32477480748434145, -0.3331815933437238, 0.0019169557322528585, -0.33318159334372377,
+       0.7895691962628735, -0.4410080919865815, 0.0019169557322528585, -0.4410080919865815,
+       0.43050102305821975}};
+  const std::vector<Values> both = {
+      {0.19972304900736082, -0.20615115805415646, 0.002412623128573671, -0.20615115805415646,
+       0.3884003563922626, -0.1746837974136261, 0.002412623128573671, -0.17468379741362608,
+       0.16886862086125984},
+      {0.23035567673995197, -0.23776970039416848, 0.002782660470402519, -0.23776970039416848,
+       0.44797146542400695, -0.20147601675777282, 0.002782660470402519, -0.2014760167577728,
+       0.1947689344418341},
+      {0.27208719315859936, -0.28084435041487354, 0.0032867706479833246, -0.28084435041487354,
+       0.5291265245438727, -0.23797565861718456, 0.0032867706479833246, -0.23797565861718453,
+       0.23005351305752647}};
+  for (int c = 0; c < 3; ++c) {
+    ExpectNear(Computed(Cov(x, {.correction = c, .frequencies = f})), often[c], 1e-14);
+    ExpectNear(Computed(Cov(x, {.correction = c, .weights = w})), weighted[c], 1e-14);
+    ExpectNear(Computed(Cov(x, {c, f, w})), both[c], 1e-14);
+  }
+  ExpectNear(Computed(Cov(x.Select(0, 0), {.frequencies = f})), {0.32214927251628644}, 1e-15);
+  EXPECT_EQ(Computed(Cov(x, {})), Computed(x.Cov()));
+  EXPECT_ERROR(Cov(x, {.weights = Waves({3})}), "Cov", "each sample of f64[3, 6]");
+  EXPECT_ERROR(Cov(x, {.frequencies = w}), "Cov", "index");
+}
+
+// torch.diff and numpy.diff
+TEST(Statistics, DiffOfMore) {
+  const Tensor five = Tensor::Full({2, 1}, 5., kFloat64);
+  ExpectNear(Computed(Diff(Waves({2, 3}), five, Waves({2, 2}), 2)),
+             {5.644217687237691, -0.3029856444869219, -1.3266817727392293, 1.6296674172261512,
+              3.608569416858157, -0.15755016135255617, 2.0220043355236053, -1.4584733210176664},
+             1e-14);
+  const Tensor x = Of({1, 2, 4, 7, 0});
+  EXPECT_EQ(Computed(Diff(x, Tensor::Scalar(0.), Tensor::Scalar(9.))), (Values{1, 1, 2, 3, -7, 9}));
+  EXPECT_EQ(Computed(Diff(x, {}, {})), Computed(x.Diff()));
+  EXPECT_EQ(Computed(Diff(Of({}), Tensor::Scalar(2.), {})), Values{});
+  EXPECT_ERROR(Diff(Waves({2, 3}), Waves({3, 1}), {}), "Diff", "f64[3, 1]");
+}
+
 }  // namespace
 }  // namespace tessera

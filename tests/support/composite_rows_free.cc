@@ -137,6 +137,21 @@ void AddSamples(std::vector<CompositeRow>& rows) {
                     return out;
                   },
                   false});
+  rows.push_back({"HistogramOfEdges",
+                  {{{9}}, {{9}}, {{4}}},
+                  [](In x) -> Out {
+                    const Tensor edges = x[2].Sort().values;
+                    return {Histogram(x[0], edges, {.weights = x[1]}),
+                            Histogram(x[0], edges, {.density = true}), HistogramEdges(x[0], 3)};
+                  },
+                  false});
+  rows.push_back({"WeightedCovariances",
+                  {{{3, 6}}, {{6}, 0, 4, kInt32}, {{6}, 0.2, 2}, {{3, 2}}},
+                  [](In x) -> Out {
+                    return {Cov(x[0], {.frequencies = x[1]}),
+                            Cov(x[0], {.correction = 0, .frequencies = x[1], .weights = x[2]}),
+                            Diff(x[0], x[3], Tensor::Scalar(1.5), 2)};
+                  }});
   rows.push_back({"Curves", {{{3, 6}}, {{6}}}, [](In x) -> Out {
                     const Tensor at = x[1].Sort().values;
                     return {Trapezoid(x[0], at), CumTrapezoid(x[0], at), Gradient(x[0], at),
