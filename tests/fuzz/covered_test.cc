@@ -18,8 +18,9 @@ std::string TextOf(const std::string& path) {
 }
 
 const std::vector<std::string> kFreeFunctions = {
-    "graph/distributions.h", "graph/matrix_functions.h",  "graph/network_functions.h",
-    "graph/signals.h",       "graph/special_functions.h", "graph/statistics.h"};
+    "graph/distributions.h",     "graph/index_functions.h", "graph/matrix_functions.h",
+    "graph/network_functions.h", "graph/signals.h",         "graph/special_functions.h",
+    "graph/statistics.h"};
 
 // What gives tensors, by name: the public members, and the free functions after them and elsewhere.
 std::set<std::string> Functions() {

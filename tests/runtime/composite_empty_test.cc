@@ -1,6 +1,10 @@
 // Composed functions of tensors without elements, and of single numbers.
 #include <cmath>
 
+#include "graph/index_functions.h"
+#include "graph/matrix_functions.h"
+#include "graph/network_functions.h"
+#include "graph/statistics.h"
 #include "tests/graph/tensor_testing.h"
 #include "tests/support/check.h"
 
@@ -65,6 +69,28 @@ TEST(CompositeEmpty, OfNothingAlongAnAxis) {
   expect(none.Unflatten(0, {1, -1}), {1, 3, 0});
   EXPECT_ERROR(none.Unflatten(0, {1, 1}), "Unflatten", "cannot make [1, 1] of axis 0 of f32[3, 0]");
   EXPECT_ERROR(none.Unflatten(0, {2, -1}), "Unflatten", "do not divide evenly");
+}
+
+TEST(CompositeEmpty, OfFreeFunctions) {
+  const auto expect = [](Tensor t, const Shape& shape, const std::vector<double>& values = {}) {
+    EXPECT_EQ(t.shape(), shape);
+    EXPECT_EQ(t.ToVector<double>(), values);
+  };
+  const Tensor none = Tensor::Zeros({0}), whole = Tensor::Zeros({0}, kInt32);
+  expect(Histogram(none, Tensor::From({0., 1., 2.})), {2}, {0, 0});
+  expect(PutFlat(Tensor::From({1., 2.}), whole, none), {2}, {1, 2});
+  expect(PutFlat(none, whole, none, true), {0});
+  expect(TakeAlong(Tensor::Zeros({0, 2}), Tensor::Zeros({0, 1}, kInt32), 1), {0, 1});
+  expect(IndexReduce(Tensor::From({3.}), 0, whole, none, ScatterMode::kMean, false), {1}, {3});
+  expect(RepeatInterleave(none, whole, 0, 0), {0});
+  expect(SegmentReduce(none, whole, 0), {0});
+  expect(DiagonalScatter(Tensor::Zeros({2, 0}), none), {2, 0});
+  expect(TensorSolve(Tensor::Full({1, 1}, 2.), Tensor::From({6.})), {1}, {3});
+  expect(TensorInverse(Tensor::Full({1, 1}, 2.), 1), {1, 1}, {0.5});
+  expect(HouseholderProduct(Tensor::Zeros({1, 1}), Tensor::From({2.})), {1, 1}, {-1});
+  expect(SolveTriangular(Tensor::Full({1, 1}, 5.), Tensor::From({3.}), {.unit = true}), {1}, {3});
+  expect(FractionalMaxPool(Tensor::Ones({1, 1, 1}), {1}, {1}).values, {1, 1, 1}, {1});
+  expect(AdaptiveMaxPoolWithIndices(Tensor::Zeros({0, 2, 4}), {2}).indices, {0, 2, 2});
 }
 
 TEST(CompositeEmpty, OfOneNumber) {

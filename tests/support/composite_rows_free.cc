@@ -1,6 +1,7 @@
 // Rows of functions that are no members of Tensor: special ones, those of distributions, of samples
 // and of matrices.
 #include "graph/distributions.h"
+#include "graph/index_functions.h"
 #include "graph/matrix_functions.h"
 #include "graph/network_functions.h"
 #include "graph/signals.h"
@@ -214,6 +215,27 @@ void AddMatrices(std::vector<CompositeRow>& rows) {
                   }});
 }
 
+void AddPositions(std::vector<CompositeRow>& rows) {
+  rows.push_back({"FlatPositions",
+                  {{{3, 4}}, {{2, 3}, -14, 14, kInt32}, {{2, 3}}, {{3, 1}, -4, 4, kInt32}},
+                  [](In x) -> Out {
+                    return {TakeFlat(x[0], x[1]), PutFlat(x[0], x[1], x[2]),
+                            PutFlat(x[0], x[1], x[2], true), TakeAlong(x[0], x[3], 1),
+                            PutAlong(x[0], x[3], x[2].SliceAxis(0, {0, 1}).T(), 1)};
+                  }});
+  rows.push_back(
+      {"IndexReduce", {{{3, 4}, 0.5, 2}, {{5}, 0, 3, kInt32}, {{5, 4}, 0.5, 2}}, [](In x) -> Out {
+         return {IndexReduce(x[0], 0, x[1], x[2], ScatterMode::kMul),
+                 IndexReduce(x[0], 0, x[1], x[2], ScatterMode::kMean, false),
+                 IndexReduce(x[0], 0, x[1], x[2], ScatterMode::kMax)};
+       }});
+  rows.push_back({"Segments", {{{5, 3}}, {{5}, 0, 3, kInt32}, {{3}}}, [](In x) -> Out {
+                    return {RepeatInterleave(x[0], x[1], 12, 0), SegmentReduce(x[0], x[1], 3),
+                            SegmentReduce(x[0], x[1], 3, ScatterMode::kMax).Clip(-9.0, 9.0),
+                            DiagonalScatter(x[0], x[2], -1)};
+                  }});
+}
+
 void AddSignals(std::vector<CompositeRow>& rows) {
   const auto options = [] {
     return StftOptions{.size = 6, .hop = 2, .window = Tensor::HannWindow(6)};
@@ -275,6 +297,7 @@ void AddLayers(std::vector<CompositeRow>& rows) {
 
 void AddFreeRows(std::vector<CompositeRow>& rows) {
   AddLayers(rows);
+  AddPositions(rows);
   AddSignals(rows);
   AddSamples(rows);
   AddMatrices(rows);
