@@ -214,7 +214,7 @@ void Engine::RunTogether() {
 void Engine::Pick(size_t text, size_t which) {
   Request& r = *texts_[text].request;
   r.next = r.writing->Next(session_, which, session_.room(static_cast<int64_t>(text)));
-  if (!r.next) End(text, absl::OkStatus());
+  if (!r.next) End(text, r.writing->status());
 }
 
 void Engine::Abandon(size_t text) {

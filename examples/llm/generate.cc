@@ -33,6 +33,9 @@ Writing::Writing(const Model& model, absl::Span<const int32_t> prompt,
                  const GenerateOptions& options, std::function<void(const std::string&)> show)
     : model_(model), options_(options), show_(std::move(show)), recent_(options.before) {
   if (options.draws == nullptr) own_draws_.emplace(options.sampler, model.config.vocabulary);
+  if (options.grammar != nullptr) {
+    constraint_.emplace(options.grammar, *model.tokenizer, options.end);
+  }
   recent_.insert(recent_.end(), prompt.begin(), prompt.end());
   out_.prompt_tokens = static_cast<int64_t>(prompt.size());
 }
@@ -48,13 +51,25 @@ std::optional<int32_t> Writing::Next(Session& session, size_t which, int64_t roo
   if (is_full()) return ended("length");
   if (options_.interrupted != nullptr && *options_.interrupted) return ended("interrupt");
   Sampler& sampler = options_.draws == nullptr ? *own_draws_ : *options_.draws;
-  const int32_t token =
-      sampler.IsGreedy() ? session.Likeliest(which) : sampler.Pick(session.Logits(which), recent_);
-  if (token == options_.end || model_.tokenizer->EndsText(token)) return ended("end");
+  int32_t token = -1;
+  if (constraint_) {
+    const absl::StatusOr<int32_t> picked =
+        constraint_->Pick(sampler, session.Logits(which), recent_);
+    status_ = picked.status();
+    token = picked.value_or(-1);
+  } else {
+    token = sampler.IsGreedy() ? session.Likeliest(which)
+                               : sampler.Pick(session.Logits(which), recent_);
+  }
+  if (token < 0 || token == options_.end || model_.tokenizer->EndsText(token)) return ended("end");
   out_.tokens.push_back(token);
   recent_.push_back(token);
   Emit(utf8_.Push(options_.piece ? options_.piece(token) : model_.tokenizer->Piece(token)));
   if (stopped_) return ended("stop");
+  if (constraint_) {
+    constraint_->Accept(token);
+    if (constraint_->AtEnd()) return ended("end");
+  }
   if (is_full()) return ended("length");
   if (room == 0) return ended("context");
   return token;
@@ -114,6 +129,7 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
     ++steps;
   }
   const double end = Seconds();
+  RETURN_IF_ERROR(writing.status());
   Generated out = writing.Finish();
   out.prefill_seconds = prefilled - begin;
   out.decode_seconds = end - prefilled;

@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "examples/llm/constraint.h"
 #include "examples/llm/sampler.h"
 #include "examples/llm/session.h"
 
@@ -21,6 +23,7 @@ struct GenerateOptions {
   // tokens, which goes on from answer to answer; none: one of its own.
   std::vector<int32_t> before;
   Sampler* draws = nullptr;
+  std::shared_ptr<const Grammar> grammar;          // what the text keeps to; none: anything
   int32_t end = -1;                                // a token that ends it beside the tokenizer's
   std::function<std::string(int32_t)> piece;       // what a token shows; none: its text
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C
@@ -51,6 +54,8 @@ class Writing {
   // The next token, by the logits that the session has of the last one (the `which`th of those that
   // went on together), which has room for so many more; or nothing: what was written has ended.
   std::optional<int32_t> Next(Session& session, size_t which, int64_t room);
+  // Whether it ended because nothing goes on as the grammar wants.
+  const absl::Status& status() const { return status_; }
   // Shows what was held back. The seconds are left to the caller.
   Generated Finish();
 
@@ -62,6 +67,8 @@ class Writing {
   const GenerateOptions options_;
   const std::function<void(const std::string&)> show_;
   std::optional<Sampler> own_draws_;
+  std::optional<Constraint> constraint_;
+  absl::Status status_;
   std::vector<int32_t> recent_;
   Utf8Stream utf8_;
   std::string pending_;  // may be the beginning of a stop text

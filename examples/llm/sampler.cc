@@ -41,8 +41,25 @@ Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary)
       random_(options.seed) {}
 
 int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent) {
-  const size_t n = candidates_.size();
-  if (IsGreedy()) return LikeliestOf({logits, n});
+  if (IsGreedy()) return LikeliestOf({logits, candidates_.size()});
+  FillCandidates(logits, recent);
+  return PickCandidate();
+}
+
+int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent,
+                      absl::Span<const uint64_t> allowed) {
+  FillCandidates(logits, recent);
+  count_ = 0;
+  for (const auto& candidate : candidates_) {
+    const auto id = static_cast<uint32_t>(candidate.second);
+    const bool is = id / 64 < allowed.size() && (allowed[id / 64] >> id % 64 & 1) != 0;
+    if (is) candidates_[count_++] = candidate;
+  }
+  return count_ == 0 ? -1 : PickCandidate();
+}
+
+void Sampler::FillCandidates(const float* logits, absl::Span<const int32_t> recent) {
+  const size_t n = count_ = candidates_.size();
   const auto logit = [&](size_t i) {
     return std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
   };
@@ -56,17 +73,20 @@ int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent) {
       candidates_[i].first = v > 0 ? v / penalty : v * penalty;
     }
   }
+}
+
+int32_t Sampler::PickCandidate() {
+  const auto begin = candidates_.begin(), last = begin + static_cast<int64_t>(count_);
   // Greatest logit first, of equal ones the lower id.
   const auto before = [](const auto& a, const auto& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   };
   if (options_.temperature == 0) {
-    return std::min_element(candidates_.begin(), candidates_.end(), before)->second;
+    return std::min_element(begin, last, before)->second;
   }
-  kept_ = n;
+  kept_ = count_;
   if (options_.top_k > 0) Keep(static_cast<size_t>(options_.top_k));
-  const auto end = candidates_.begin() + static_cast<int64_t>(kept_);
-  std::partial_sort(candidates_.begin(), end, candidates_.end(), before);
+  std::partial_sort(begin, begin + static_cast<int64_t>(kept_), last, before);
   const double top = candidates_[0].first;
   double sum = 0;
   for (size_t i = 0; i < kept_; ++i) {

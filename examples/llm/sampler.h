@@ -31,15 +31,22 @@ class Sampler {
   Sampler(const SamplerOptions& options, int64_t vocabulary);
   // Whether each pick is the likeliest token.
   bool IsGreedy() const { return options_.temperature == 0 && options_.repeat_penalty == 1; }
+  // Whether picks are left to chance.
+  bool Draws() const { return options_.temperature != 0; }
   // Allocates nothing. Equal seeds, logits and recent tokens give equal picks.
   int32_t Pick(const float* logits, absl::Span<const int32_t> recent);
+  // The same among tokens whose bits are set, 64 to a word; -1: none is.
+  int32_t Pick(const float* logits, absl::Span<const int32_t> recent,
+               absl::Span<const uint64_t> allowed);
 
  private:
+  void FillCandidates(const float* logits, absl::Span<const int32_t> recent);
+  int32_t PickCandidate();
   void Keep(size_t count) { kept_ = std::min(kept_, count); }
   SamplerOptions options_;
   std::vector<std::pair<float, int32_t>> candidates_;  // logit and id
   std::vector<double> weights_;
-  size_t kept_ = 0;
+  size_t count_ = 0, kept_ = 0;  // of candidates
   std::mt19937_64 random_;
 };
 

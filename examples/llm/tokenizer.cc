@@ -2,6 +2,8 @@
 #include "examples/llm/tokenizer.h"
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
 #include <queue>
 
 #include "absl/container/flat_hash_map.h"
@@ -57,6 +59,8 @@ struct Tokenizer::Data {
   std::array<bool, 256> special_starts = {};
   size_t longest = 0;  // token
   float least_score = 0;
+  std::once_flag tree_once;
+  std::optional<TokenTree> tree;
 
   absl::Status Error(const std::string& what) const {
     return absl::DataLossError(absl::StrCat(spec.file, ": tokenizer: ", what));
@@ -487,6 +491,23 @@ int32_t Tokenizer::Find(absl::string_view text) const {
 bool Tokenizer::EndsText(int32_t id) const {
   const TokenizerSpec& s = data_->spec;
   return id == s.eos || std::find(s.ends.begin(), s.ends.end(), id) != s.ends.end();
+}
+
+bool Tokenizer::WritesText(int32_t id) const {
+  if (id < 0 || id >= size() || EndsText(id)) return false;
+  const TokenKind kind = data_->spec.tokens[id].kind;
+  return kind == TokenKind::kNormal || kind == TokenKind::kUserDefined || kind == TokenKind::kByte;
+}
+
+const TokenTree& Tokenizer::Tree() const {
+  std::call_once(data_->tree_once, [this] {
+    std::vector<std::string> texts(static_cast<size_t>(size()));
+    for (int32_t id = 0; id < size(); ++id) {
+      if (WritesText(id)) texts[id] = Piece(id);
+    }
+    data_->tree.emplace(texts);
+  });
+  return *data_->tree;
 }
 
 const TokenizerSpec& Tokenizer::spec() const { return data_->spec; }

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "examples/llm/tokenizer_tree.h"
 #include "runtime/gguf.h"
 
 namespace tessera::llm {
@@ -95,6 +96,10 @@ class Tokenizer {
   // The id of a token by its text in the file, or -1.
   int32_t Find(absl::string_view text) const;
   bool EndsText(int32_t id) const;
+  // Whether it is none of the control tokens or those without use.
+  bool WritesText(int32_t id) const;
+  // The pieces of those that do, made when first asked for, by any thread.
+  const TokenTree& Tree() const;
   const TokenizerSpec& spec() const;
   int size() const;
 

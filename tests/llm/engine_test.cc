@@ -109,6 +109,30 @@ TEST_F(EngineTest, DrawsAsSeedsSay) {
   }
 }
 
+TEST_F(EngineTest, KeepsEachToItsGrammar) {
+  Session session(*model_, Texts(3));
+  Engine engine(session, *model_);
+  GenerateOptions few = Greedy(200), lost = Greedy(200);
+  few.grammar = ValueOrThrow(ParseGrammar("root ::= (\" \" [a-z]{2,5}){4} \".\"", "g"));
+  // So many ways to read it that they are not followed for long.
+  lost.grammar = ValueOrThrow(
+      ParseGrammar("root ::= (([^!]{1,99} [^!]{1,99}){1,99} [^!]{1,99}){90,99} \"!\"", "g"));
+  const GenerateOptions all[] = {few, lost, Greedy(30)};
+  std::vector<std::thread> askers;
+  std::vector<absl::StatusOr<Generated>> got(3);
+  for (size_t i = 0; i < 3; ++i) {
+    askers.emplace_back([&, i] { got[i] = engine.Generate(Ids(kPrompts[0]), all[i], Ignore); });
+  }
+  for (std::thread& t : askers) t.join();
+  ASSERT_OK(got[0]);
+  EXPECT_STREQ(got[0]->reason, "end");
+  EXPECT_EQ(got[0]->text, Alone(kPrompts[0], few).text);
+  EXPECT_THAT(got[0]->text, ::testing::MatchesRegex("( [a-z][a-z][a-z]?[a-z]?[a-z]?)+\\."));
+  EXPECT_THAT(got[1], StatusIs(absl::StatusCode::kInvalidArgument, "too ambiguous"));
+  ASSERT_OK(got[2]);
+  EXPECT_EQ(got[2]->text, Alone(kPrompts[0], Greedy(30)).text);
+}
+
 TEST_F(EngineTest, ReadsNoBeginningTwice) {
   Session session(*model_, Texts(2));
   Engine engine(session, *model_);

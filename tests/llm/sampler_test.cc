@@ -90,6 +90,30 @@ TEST(Sampler, DrawsFollowTheProbabilities) {
   }
 }
 
+TEST(Sampler, OfAllowedTokensTheOptionsLeaveTheLikeliest) {
+  const auto drawn = [](const SamplerOptions& options, uint64_t allowed,
+                        const std::vector<float>& logits, const std::vector<int32_t>& recent = {}) {
+    Sampler sampler(options, kVocabulary);
+    std::set<int32_t> out;
+    for (int i = 0; i < 2000; ++i) out.insert(sampler.Pick(logits.data(), recent, {&allowed, 1}));
+    return out;
+  };
+  EXPECT_THAT(drawn({}, 0b111000, kLogits), ElementsAre(3));
+  EXPECT_THAT(drawn({}, 0b110101, kLogits), ElementsAre(4));
+  EXPECT_THAT(drawn({}, 0, kLogits), ElementsAre(-1));
+  EXPECT_THAT(drawn({}, uint64_t{1} << 40, kLogits), ElementsAre(-1));  // no token
+  EXPECT_THAT(drawn(Warm(), 0b100101, kLogits), ElementsAre(0, 2, 5));
+  SamplerOptions o = Warm();
+  o.top_k = 2;
+  EXPECT_THAT(drawn(o, 0b110101, kLogits), ElementsAre(0, 4));
+  o.repeat_penalty = 100;
+  EXPECT_THAT(drawn(o, 0b110110, kLogits, {1, 4}), ElementsAre(1, 4));
+  o.top_k = 0;
+  const std::vector<float> none(kVocabulary, -INFINITY), nan(kVocabulary, std::nanf(""));
+  EXPECT_THAT(drawn(o, 0b001000, none), ElementsAre(3));
+  EXPECT_THAT(drawn(o, 0b010000, nan), ElementsAre(4));
+}
+
 TEST(Sampler, OptionsOutOfRangeAreErrors) {
   const auto bad = [](auto set, const char* name) {
     SamplerOptions o;
