@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "examples/llm/json_schema.h"
 #include "examples/llm/parallel.h"
 #include "graph/status.h"
 #include "runtime/mapped_file.h"
@@ -107,6 +108,11 @@ constexpr Option kOptions[] = {
      "a JSON array of messages that a chat begins with, of any role; one that is not the "
      "assistant's at its end is answered",
      [](Command& c, const std::string& v) { return c.messages_file = v, !v.empty(); }},
+    {"--grammar", "FILE",
+     "the text, or each answer of a chat, is one of this grammar in GBNF, llama.cpp's notation",
+     [](Command& c, const std::string& v) { return c.grammar_file = v, !v.empty(); }},
+    {"--json-schema", "FILE", "the same: JSON that fits this JSON schema; of {} any object",
+     [](Command& c, const std::string& v) { return c.schema_file = v, !v.empty(); }},
     {"--tokenize", "", "prints the ids of stdin's tokens", SetMode<Command::Mode::kTokenize>},
     {"--no-bos", "", "with --tokenize: without the tokens that begin and end a text",
      [](Command& c, const std::string&) { return c.bos = false, true; }},
@@ -137,6 +143,20 @@ constexpr Option kOptions[] = {
      [](Command& c, const std::string&) { return c.json = true; }},
     {"--help", "", "this", [](Command& c, const std::string&) { return c.help = true; }},
 };
+
+absl::StatusOr<std::shared_ptr<const Grammar>> ReadGrammar(const Command& c) {
+  const std::string& file = c.grammar_file.empty() ? c.schema_file : c.grammar_file;
+  if (file.empty()) return nullptr;
+  if (!c.grammar_file.empty() && !c.schema_file.empty()) {
+    return absl::InvalidArgumentError("--grammar and --json-schema: a text keeps to one of them");
+  }
+  if (c.mode != Command::Mode::kGenerate && c.mode != Command::Mode::kChat) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        c.grammar_file.empty() ? "--json-schema" : "--grammar", " goes with --prompt or --chat"));
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadText(file));
+  return c.grammar_file.empty() ? GrammarOfJsonSchema(text, file) : ParseGrammar(text, file);
+}
 
 const Option* FindOption(const std::string& name) {
   for (const Option& o : kOptions) {
@@ -192,6 +212,9 @@ absl::StatusOr<Command> ParseCommand(absl::Span<const std::string> arguments) {
       if (!value->empty())
         return absl::InvalidArgumentError(absl::StrCat(name, " goes with --chat"));
     }
+  }
+  if (!c.help) {
+    ASSIGN_OR_RETURN(c.grammar, ReadGrammar(c));
   }
   RETURN_IF_ERROR(CheckSampler(c.sampler));
   RETURN_IF_ERROR(CheckUtf8("--prompt", c.prompt));
@@ -298,6 +321,7 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
   options.stops = command.stops;
   options.sampler = command.sampler;
   options.interrupted = &interrupted;
+  options.grammar = command.grammar;
   // Before anything is shown.
   RETURN_IF_ERROR(CheckPrompt(ids, options, session.room(), session.context()));
   if (!command.json) Show(prompt);

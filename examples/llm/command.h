@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,7 +29,9 @@ struct Command {
   std::vector<Place> devices = {Place("CPU", 0)};
   std::string system;  // of a chat
   std::string tools_file, messages_file;
-  std::string file;  // of --perplexity and --logits
+  std::string grammar_file, schema_file;
+  std::shared_ptr<const Grammar> grammar;  // of either
+  std::string file;                        // of --perplexity and --logits
   bool json = false, bos = true, check_tensors = false, help = false;
 };
 

@@ -22,6 +22,7 @@ class Conversation {
     options_.stops = command.stops;
     options_.sampler = command.sampler;
     options_.interrupted = &interrupted;
+    options_.grammar = command.grammar;
     options_.draws = &sampler_;
     options_.end = writer_.end();
   }

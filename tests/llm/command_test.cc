@@ -15,6 +15,7 @@ namespace tessera::llm {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 const std::string kModel = std::string("--model ") + kStory + " ";
 
@@ -138,6 +139,32 @@ Outcome Chat(const std::string& options, const std::string& in, bool errors = tr
   std::ofstream(model + ".in") << in;
   return RunTool("llm", "--model " + model + " --chat --max-tokens 2 " + options + " <" + model +
                             ".in" + (errors ? "" : " 2>/dev/null #"));
+}
+
+TEST(Command, KeepsToAGrammarOrASchema) {
+  const std::string grammar = OwnTempDir() + "/g.gbnf", schema = OwnTempDir() + "/s.json";
+  std::ofstream(grammar) << "root ::= \" there \" (\"is\" | \"are\") \" \" [a-z]+ \".\"";
+  std::ofstream(schema) << R"({"type": "array", "items": {"enum": ["cat", "dog"]}, "minItems": 2,
+                               "maxItems": 3})";
+  const std::string prompt = "--prompt 'Once upon a time' ";
+  EXPECT_THAT(Llm(prompt + "--grammar " + grammar).out,
+              MatchesRegex("Once upon a time there (is|are) [a-z]+\\.\n"));
+  const Outcome json = Llm(prompt + "--json --json-schema " + schema);
+  const auto list = nlohmann::json::parse(std::string(nlohmann::json::parse(json.out)["text"]));
+  EXPECT_TRUE(list.size() == 2 || list.size() == 3) << json.out;
+  const std::string two = OwnTempDir() + "/two.gbnf";
+  std::ofstream(two) << "root ::= \"q\" \"z\"";
+  EXPECT_EQ(Chat("--grammar " + two, "ab\nab\n", false).out, "qz\nqz\n");
+  for (const auto& [arguments, error] : std::vector<std::pair<std::string, std::string>>{
+           {"--grammar " + schema, "s.json: line 1, column 1: a rule begins with its name"},
+           {"--json-schema " + grammar, "g.gbnf: byte 0: no JSON value"},
+           {"--grammar /nowhere", "/nowhere: No such file"},
+           {"--grammar " + grammar + " --bench", "--grammar goes with --prompt or --chat"},
+           {"--grammar " + grammar + " --json-schema " + schema, "keeps to one of them"}}) {
+    const Outcome o = RunTool("llm", kModel + arguments);
+    EXPECT_EQ(o.exit, 2);
+    EXPECT_THAT(o.out, HasSubstr(error));
+  }
 }
 
 TEST(Command, ChatsAndForgetsTheOldestTurns) {
