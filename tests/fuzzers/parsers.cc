@@ -5,7 +5,9 @@
 
 #include "examples/llm/chat.h"
 #include "examples/llm/config.h"
+#include "examples/llm/grammar_matcher.h"
 #include "examples/llm/jinja.h"
+#include "examples/llm/json_schema.h"
 #include "examples/llm/pattern.h"
 #include "examples/llm/tokenizer.h"
 #include "examples/onnx/plain.h"
@@ -107,6 +109,45 @@ void ChatTemplate(absl::string_view bytes) {
   }
 }
 
+// What a look at all tokens says of each is what the token itself says.
+void Match(const std::shared_ptr<const Grammar>& grammar) {
+  const std::vector<std::string> texts = {"a",  "b",    "ab",   "\"",   "{", "{\"", "}",
+                                          "1",  "\xC3", "\xA9", "true", ":", ": ",  ", ",
+                                          "\n", "]",    "[",    "-",    " ", "x",   "\\"};
+  const TokenTree tree(texts);
+  GrammarMatcher matcher(grammar);
+  for (size_t step = 0; step < 40; ++step) {
+    const auto mask = matcher.Mask(tree);
+    if (!mask.ok()) return;
+    const uint64_t allowed = (*mask)[0];
+    for (size_t i = 0; i < texts.size() && !matcher.overflowed(); ++i) {
+      if (matcher.Allows(texts[i]) != ((allowed >> i & 1) != 0) && !matcher.overflowed()) {
+        std::abort();
+      }
+    }
+    size_t next = step * 7 % texts.size();
+    for (size_t i = 0; i < texts.size() && (allowed >> next & 1) == 0; ++i) {
+      next = (next + 1) % texts.size();
+    }
+    if ((allowed >> next & 1) == 0) return;
+    if (!matcher.Push(texts[next])) std::abort();
+  }
+}
+
+// What a schema becomes is a grammar, unless none fits it.
+void Schema(absl::string_view bytes) {
+  const absl::StatusOr<std::string> text = GrammarTextOfJsonSchema(bytes, "fuzz");
+  if (!text.ok()) return;
+  const auto grammar = ParseGrammar(*text, "fuzz");
+  if (grammar.ok()) return Match(*grammar);
+  const absl::string_view why = grammar.status().message();
+  for (const char* known :
+       {"never ends", "too large", "too many", "may be empty", "no character"}) {
+    if (why.find(known) != absl::string_view::npos) return;
+  }
+  std::abort();
+}
+
 void Parse(absl::string_view bytes) {
 #if FUZZ_TARGET == 0
   Gguf(bytes);
@@ -128,6 +169,11 @@ void Parse(absl::string_view bytes) {
   GraphText(bytes);
 #elif FUZZ_TARGET == 9
   ChatTemplate(bytes);
+#elif FUZZ_TARGET == 10
+  const auto grammar = ParseGrammar(bytes, "fuzz");
+  if (grammar.ok()) Match(*grammar);
+#elif FUZZ_TARGET == 11
+  Schema(bytes);
 #else
   const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
   const std::vector<Character> text = Characters(kText);
