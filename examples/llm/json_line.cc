@@ -45,9 +45,15 @@ JsonLine& JsonLine::Ids(const char* key, absl::Span<const int32_t> values) {
   return Add(key, absl::StrCat("[", absl::StrJoin(values, ","), "]"));
 }
 
+std::string JsonLine::str() const { return absl::StrCat("{", text_, "}"); }
+
 void JsonLine::Print() const {
   std::printf("{%s}\n", text_.c_str());
   std::fflush(stdout);
+}
+
+std::string JsonList(absl::Span<const std::string> values) {
+  return absl::StrCat("[", absl::StrJoin(values, ","), "]");
 }
 
 }  // namespace tessera::llm

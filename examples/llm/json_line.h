@@ -1,4 +1,4 @@
-// One JSON object on a line, written key by key.
+// JSON objects on a line, written key by key.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ class JsonLine {
   // With so many digits after the point; null where it is not finite, which JSON has no word for.
   JsonLine& Number(const char* key, double value, int digits = 2);
   JsonLine& Ids(const char* key, absl::Span<const int32_t> values);
+  // What is JSON already: an object within, a list, null.
+  JsonLine& Raw(const char* key, absl::string_view json) { return Add(key, json); }
+  std::string str() const;  // {...}
   // Writes {...} and a line's end to stdout.
   void Print() const;
 
@@ -27,5 +30,8 @@ class JsonLine {
   JsonLine& Add(const char* key, absl::string_view value);
   std::string text_;
 };
+
+// [...] of what is JSON already.
+std::string JsonList(absl::Span<const std::string> values);
 
 }  // namespace tessera::llm
