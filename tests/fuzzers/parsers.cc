@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "examples/llm/api.h"
 #include "examples/llm/chat.h"
 #include "examples/llm/config.h"
 #include "examples/llm/grammar_matcher.h"
@@ -148,6 +149,22 @@ void Schema(absl::string_view bytes) {
   std::abort();
 }
 
+// Requests of both kinds; and what an assistant writes, which is all shown or becomes calls,
+// however it comes.
+void Request(absl::string_view bytes) {
+  for (const bool chat : {false, true}) {
+    const absl::StatusOr<ApiRequest> request = ParseApiRequest(bytes, chat, {});
+    if (request.ok() && (chat ? request->messages.empty() : request->prompts.empty())) std::abort();
+    if (!request.ok()) ErrorJson(request.status(), HttpStatusOf(request.status()));
+  }
+  ToolCallReader whole, pieces;
+  std::string one = whole.Push(bytes), other;
+  for (size_t i = 0; i < bytes.size(); i += 3) other += pieces.Push(bytes.substr(i, 3));
+  const ToolCallReader::Rest a = whole.Finish(), b = pieces.Finish();
+  if (one + a.text != other + b.text || a.calls.size() != b.calls.size()) std::abort();
+  if (a.calls.empty() && one + a.text != bytes) std::abort();
+}
+
 void Parse(absl::string_view bytes) {
 #if FUZZ_TARGET == 0
   Gguf(bytes);
@@ -174,6 +191,8 @@ void Parse(absl::string_view bytes) {
   if (grammar.ok()) Match(*grammar);
 #elif FUZZ_TARGET == 11
   Schema(bytes);
+#elif FUZZ_TARGET == 12
+  Request(bytes);
 #else
   const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
   const std::vector<Character> text = Characters(kText);
