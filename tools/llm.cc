@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "examples/llm/command.h"
+#include "examples/llm/server.h"
 
 using tessera::llm::Command;
 
@@ -15,8 +16,10 @@ namespace {
 int Run(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const absl::StatusOr<Command> command = tessera::llm::ParseCommand(arguments);
+  absl::Status status = command.status();
+  if (command.ok() && command->mode == Command::Mode::kServe) status = tessera::llm::CanServe();
   absl::StatusOr<int> exit_status =
-      command.ok() ? tessera::llm::RunCommand(*command) : absl::StatusOr<int>(command.status());
+      status.ok() ? tessera::llm::RunCommand(*command, tessera::llm::RunServe) : status;
   const bool written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
   if (exit_status.ok() && written) return *exit_status;
   if (exit_status.ok()) {

@@ -6,6 +6,7 @@
 // a template's own, such as its usual system message, are read from it.
 #pragma once
 
+#include <atomic>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ class AnswerReader {
   std::string Show(int32_t token);
   // What of the text that was shown is told again in later turns.
   std::string Told(const std::string& shown) const;
+  // From which byte of what is shown on that is; beyond the end as long as it is none of it. Other
+  // threads may ask.
+  size_t said_from() const { return harmony_ ? said_from_.load() : 0; }
 
  private:
   const Tokenizer& tokenizer_;
@@ -69,7 +73,8 @@ class AnswerReader {
   bool in_header_ = true;
   std::string header_;
   Utf8Stream utf8_;
-  size_t shown_ = 0, said_from_ = std::string::npos;
+  size_t shown_ = 0;
+  std::atomic<size_t> said_from_ = std::string::npos;
 };
 
 }  // namespace tessera::llm

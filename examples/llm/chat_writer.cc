@@ -104,7 +104,7 @@ absl::StatusOr<ChatWriter> ChatWriter::Make(const Tokenizer& tokenizer) {
   absl::StatusOr<jinja::Template> parsed = jinja::Template::Parse(text);
   absl::Status status = parsed.status();
   if (parsed.ok()) {
-    out.template_ = *std::move(parsed);
+    out.template_ = std::make_shared<const jinja::Template>(*std::move(parsed));
     status = out.Try();
   }
   if (!status.ok()) {

@@ -5,7 +5,9 @@
 // template's own (examples/llm/jinja_value.h), and names of tokens count only there.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,6 +18,7 @@
 
 namespace tessera::llm {
 
+// Copies share the template; each has its own tools.
 class ChatWriter {
  public:
   // The tokenizer must outlive it. An error says why neither way is open.
@@ -42,7 +45,7 @@ class ChatWriter {
 
   const Tokenizer* tokenizer_;
   std::string tools_;
-  std::optional<jinja::Template> template_;
+  std::shared_ptr<const jinja::Template> template_;
   std::string why_no_template_;
   bool in_parts_ = false;
   std::optional<ChatForm> form_;

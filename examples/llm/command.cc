@@ -40,6 +40,19 @@ bool SetMode(Command& c, const std::string&) {
 bool Double(const std::string& v, double* to) { return absl::SimpleAtod(v, to); }
 bool Int(const std::string& v, int64_t* to) { return absl::SimpleAtoi(v, to); }
 
+// [HOST:]PORT, where a host with colons stands in brackets.
+bool SetAddress(Command& c, const std::string& v) {
+  c.mode = Command::Mode::kServe;
+  const size_t colon = v.rfind(':');
+  if (colon != std::string::npos) {
+    c.host = v.substr(0, colon);
+    const bool brackets = c.host.size() >= 2 && c.host.front() == '[' && c.host.back() == ']';
+    if (brackets) c.host = c.host.substr(1, c.host.size() - 2);
+    if (c.host.empty() || (!brackets && c.host.find(':') != std::string::npos)) return false;
+  }
+  return Int(v.substr(colon + 1), &c.port) && c.port >= 0 && c.port <= 65535;
+}
+
 constexpr Option kOptions[] = {
     {"--model", "FILE|DIR", "a GGUF file, or a folder with config.json and safetensors",
      [](Command& c, const std::string& v) { return c.model = v, true; }},
@@ -139,6 +152,15 @@ constexpr Option kOptions[] = {
        return SetMode<Command::Mode::kLogits>(c, v);
      }},
     {"--explain", "", "the kernels and collectives of a step", SetMode<Command::Mode::kExplain>},
+    {"--serve", "[HOST:]PORT",
+     "answers the OpenAI API there, until Ctrl-C; 0: at any port that is free; host: 127.0.0.1",
+     SetAddress},
+    {"--slots", "N", "how many requests --serve answers at once, from 1 to 256; 4",
+     [](Command& c, const std::string& v) {
+       return Int(v, &c.slots) && c.slots > 0 && c.slots <= 256;
+     }},
+    {"--api-key", "KEY", "what --serve's clients have to name",
+     [](Command& c, const std::string& v) { return c.api_key = v, !v.empty(); }},
     {"--json", "", "in every mode: the result as one JSON object; of --chat, one a line and event",
      [](Command& c, const std::string&) { return c.json = true; }},
     {"--help", "", "this", [](Command& c, const std::string&) { return c.help = true; }},
@@ -387,7 +409,7 @@ absl::StatusOr<Model> LoadAndPlace(const Command& command) {
 
 }  // namespace
 
-absl::StatusOr<int> RunCommand(const Command& command) {
+absl::StatusOr<int> RunCommand(const Command& command, ServeMode serve) {
   if (command.help) {
     Show(CommandHelp());
     return 0;
@@ -399,6 +421,7 @@ absl::StatusOr<int> RunCommand(const Command& command) {
   options.cache = command.cache;
   options.activations = command.activations;
   options.interrupted = &interrupted;
+  if (command.mode == Command::Mode::kServe) options.texts = command.slots;
   Session session(model, options);
   switch (command.mode) {
     case Command::Mode::kGenerate:
@@ -424,6 +447,8 @@ absl::StatusOr<int> RunCommand(const Command& command) {
         Show(session.ExplainStep());
       }
       return 0;
+    case Command::Mode::kServe:
+      return serve(command, model, session);
     case Command::Mode::kTokenize:
       break;
   }

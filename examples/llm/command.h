@@ -14,7 +14,17 @@
 namespace tessera::llm {
 
 struct Command {
-  enum class Mode { kGenerate, kChat, kTokenize, kCheck, kBench, kPerplexity, kLogits, kExplain };
+  enum class Mode {
+    kGenerate,
+    kChat,
+    kTokenize,
+    kCheck,
+    kBench,
+    kPerplexity,
+    kLogits,
+    kExplain,
+    kServe
+  };
   Mode mode = Mode::kGenerate;
   std::string model;
   std::string prompt;
@@ -31,7 +41,9 @@ struct Command {
   std::string tools_file, messages_file;
   std::string grammar_file, schema_file;
   std::shared_ptr<const Grammar> grammar;  // of either
-  std::string file;                        // of --perplexity and --logits
+  std::string file;                         // of --perplexity and --logits
+  std::string host = "127.0.0.1", api_key;  // of a server
+  int64_t port = 0, slots = 4;
   bool json = false, bos = true, check_tensors = false, help = false;
 };
 
@@ -43,7 +55,9 @@ std::string CommandHelp();
 extern std::atomic<bool> interrupted;
 
 // Each mode prints its result on stdout and all else on stderr, and gives the exit status.
-absl::StatusOr<int> RunCommand(const Command& command);
+// `serve` is that of kServe (server.h), which links a library for HTTP.
+using ServeMode = absl::StatusOr<int> (*)(const Command&, const Model&, Session&);
+absl::StatusOr<int> RunCommand(const Command& command, ServeMode serve);
 absl::Status RunBench(const Command& command, const Model& model, Session& session);
 absl::Status RunPerplexity(const Command& command, const Model& model, Session& session);
 absl::Status RunLogits(const Command& command, const Model& model, Session& session);

@@ -278,6 +278,10 @@ TEST(Command, ErrorsAreOneLine) {
       {"--model x --context 0", "--context '0'"},
       {"--model x --stop ''", "--stop ''"},
       {"--model x --devices GPU:0", "--devices"},
+      {"--model x --serve 65536", "--serve '65536': wants [HOST:]PORT"},
+      {"--model x --serve ::1:80", "--serve '::1:80'"},
+      {"--model x --slots 0", "--slots '0'"},
+      {"--model x --api-key ''", "--api-key ''"},
       {"--model /nowhere --prompt a", "/nowhere: No such file"}};
   for (const auto& [arguments, error] : rows) {
     const Outcome o = RunTool("llm", arguments);
@@ -321,6 +325,22 @@ TEST(Command, OptionsAreSet) {
   EXPECT_EQ(c.sampler.temperature, 0.7);
   EXPECT_EQ(c.context, 99);
   EXPECT_THAT(CommandHelp(), HasSubstr("--repeat-penalty R"));
+}
+
+TEST(Command, AddressesToServeAt) {
+  const auto address = [](const std::string& of) {
+    const absl::StatusOr<Command> c =
+        ParseCommand(std::vector<std::string>{"--model", "m", "--serve", of, "--slots", "7"});
+    if (!c.ok() || c->mode != Command::Mode::kServe || c->slots != 7) return std::string("none");
+    return absl::StrCat(c->host, " ", c->port);
+  };
+  EXPECT_EQ(address("8080"), "127.0.0.1 8080");
+  EXPECT_EQ(address("0.0.0.0:80"), "0.0.0.0 80");
+  EXPECT_EQ(address("localhost:0"), "localhost 0");
+  EXPECT_EQ(address("[::1]:80"), "::1 80");
+  for (const char* wrong : {"", "x", "-1", ":80", "[]:80", "host:", "a:b:80", "80:host", "65536"}) {
+    EXPECT_EQ(address(wrong), "none") << wrong;
+  }
 }
 
 TEST(Command, JsonStringsAreEscaped) {
