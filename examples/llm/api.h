@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "examples/llm/chat.h"
+#include "examples/llm/grammar.h"
 #include "examples/llm/sampler.h"
 #include "examples/llm/tool_calls.h"
 #include "runtime/json.h"
@@ -40,6 +42,7 @@ struct ApiRequest {
   int64_t max_tokens = -1;  // -1: up to the context's end
   std::vector<std::string> stops;
   SamplerOptions sampler;
+  std::shared_ptr<const Grammar> grammar;  // that the texts keep to; none: any
   bool stream = false, include_usage = false;
 };
 inline constexpr int64_t kMostTexts = 32;  // of one request

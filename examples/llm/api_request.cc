@@ -9,6 +9,7 @@
 #include "examples/llm/api.h"
 #include "examples/llm/chat_writer.h"
 #include "examples/llm/json_line.h"
+#include "examples/llm/json_schema.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
@@ -48,11 +49,31 @@ absl::Status RefuseUnlessNothing(Parts&, const std::string& field, const Json& v
   return IsNothing(v) ? absl::OkStatus() : NotSupported(field);
 }
 
-// The one place to read what an answer has to look like.
-absl::Status ReadResponseFormat(Parts&, const std::string& field, const Json& v) {
+absl::Status KeepTo(Parts& p, const std::string& field,
+                    absl::StatusOr<std::shared_ptr<const Grammar>> grammar) {
+  if (!grammar.ok()) return WrongField(field, absl::StrCat("is ", grammar.status().message()));
+  if (p.request.grammar != nullptr) {
+    return WrongField(field, "is another form than one that is given beside it; leave one out");
+  }
+  p.request.grammar = *std::move(grammar);
+  return absl::OkStatus();
+}
+
+// What an answer has to look like.
+absl::Status ReadResponseFormat(Parts& p, const std::string& field, const Json& v) {
   const std::optional<Json> type = v.is(Json::Type::kObject) ? v.Find("type") : std::nullopt;
-  if (type && type->String() == "text") return absl::OkStatus();
-  return WrongField(field, "has no type but \"text\" here", "unsupported_parameter");
+  const std::string form = type ? type->String().value_or("") : "";
+  if (form == "text") return absl::OkStatus();
+  if (form == "json_object") return KeepTo(p, field, GrammarOfJsonSchema("{}", "wrong"));
+  if (form != "json_schema") {
+    return WrongField(field, "has no type of \"text\", \"json_object\" and \"json_schema\"");
+  }
+  const std::optional<Json> named = v.Find("json_schema");
+  const std::optional<Json> schema =
+      named && named->is(Json::Type::kObject) ? named->Find("schema") : std::nullopt;
+  const std::string place = field + ".json_schema.schema";
+  if (!schema) return WrongField(place, "is missing");
+  return KeepTo(p, place, GrammarOfJsonSchema(schema->text(), "wrong"));
 }
 
 absl::Status ReadFlag(const std::string& field, const Json& v, bool* to) {
@@ -233,8 +254,18 @@ constexpr Field kFields[] = {
     {"functions", RefuseUnlessNothing},
     {"echo", RefuseUnlessNothing},
     {"suffix", RefuseUnlessNothing},
-    {"grammar", RefuseUnlessNothing},
-    {"json_schema", RefuseUnlessNothing},
+    {"grammar",
+     [](Parts& p, const std::string& field, const Json& v) {
+       if (IsNothing(v)) return absl::OkStatus();
+       const std::optional<std::string> text = v.String();
+       if (!text) return WrongValue(field, v, "a text in GBNF");
+       return KeepTo(p, field, ParseGrammar(*text, "wrong"));
+     }},
+    {"json_schema",
+     [](Parts& p, const std::string& field, const Json& v) {
+       if (v.is(Json::Type::kNull)) return absl::OkStatus();
+       return KeepTo(p, field, GrammarOfJsonSchema(v.text(), "wrong"));
+     }},
     {"audio", RefuseUnlessNothing},
 };
 

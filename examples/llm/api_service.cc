@@ -103,6 +103,7 @@ class ApiService::Answering {
     options.stops = request.stops;
     options.sampler = request.sampler;
     options.sampler.seed += i % copies;
+    options.grammar = request.grammar;
     std::shared_ptr<AnswerReader> reader;  // the engine's too, whose thread reads what comes
     if (job_.writer) {
       reader = std::make_shared<AnswerReader>(*service_.model_.tokenizer, job_.writer->form());

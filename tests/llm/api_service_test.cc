@@ -114,6 +114,28 @@ TEST(ApiService, TellsTheStory) {
       << "all but what says the first token";
 }
 
+TEST(ApiService, TextsKeepToWhatIsAskedOfThem) {
+  const auto f = Story();
+  const std::string begin =
+      R"({"prompt": "Once upon a time", "max_tokens": 200, "temperature": 1, )";
+  const auto said = [&](const std::string& fields) -> std::string {
+    const absl::StatusOr<json> whole = f->AskWhole(begin + fields + "}");
+    EXPECT_OK(whole.status());
+    if (!whole.ok()) return "";
+    EXPECT_EQ((*whole)["choices"][0]["finish_reason"], "stop");
+    return (*whole)["choices"][0]["text"];
+  };
+  const std::string schema =
+      R"({"type": "object", "properties": {"a": {"enum": [1, 2]}}, "required": ["a"]})";
+  for (const std::string& fields :
+       {R"("response_format": {"type": "json_schema", "json_schema": {"schema": )" + schema + "}}",
+        R"("json_schema": )" + schema}) {
+    const json value = json::parse(said(fields), nullptr, /*allow_exceptions=*/false);
+    EXPECT_TRUE(value.is_object() && (value["a"] == 1 || value["a"] == 2)) << value;
+  }
+  EXPECT_EQ(said(R"("grammar": "root ::= \"xyz\"")"), "xyz");
+}
+
 TEST(ApiService, StopTextsEndIt) {
   const auto f = Story();
   ASSERT_OK_AND_ASSIGN(const json whole,
