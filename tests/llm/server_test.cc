@@ -251,7 +251,7 @@ TEST(Server, APortThatIsTaken) {
 TEST(Server, SignalsEndTheProgram) {
   for (const int signal : {SIGINT, SIGTERM}) {
     const std::string command = std::string("echo $$; exec ") + kBinDir + "/llm --model " + kStory +
-                                " --serve localhost:0 --json 2>&1";
+                                " --serve 0 --json 2>&1";
     FILE* out = popen(command.c_str(), "r");
     ASSERT_NE(out, nullptr);
     char line[4096];
@@ -261,7 +261,7 @@ TEST(Server, SignalsEndTheProgram) {
     while (url.empty() && fgets(line, sizeof(line), out) != nullptr) {
       if (line[0] == '{') url = json::parse(line)["url"];
     }
-    EXPECT_EQ(url.rfind("http://localhost:", 0), 0u);
+    EXPECT_EQ(url.rfind("http://127.0.0.1:", 0), 0u);
     httplib::Client client(url);
     httplib::Request request;
     request.method = "POST";
