@@ -39,6 +39,14 @@ constexpr int kLaneBytes = 16;
 #define TESSERA_SWITCHES_FIBERS
 #endif
 
+// What a fiber left on its stack, red zones among it, is gone: for the next, and for whatever is
+// mapped there later.
+void Forget([[maybe_unused]] char* stack, [[maybe_unused]] size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(stack, bytes);
+#endif
+}
+
 #if defined(__x86_64__)
 extern "C" void tessera_sim_switch(void** from, void* to);
 // Saves what a function must keep on the stack that it leaves, and takes it from the other.
@@ -66,13 +74,6 @@ tessera_sim_switch:
 .size tessera_sim_switch,.-tessera_sim_switch
 )");
 
-// What the fiber before left on the stack, its red zones among it, is gone.
-void Forget(char* stack, size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__)
-  __asan_unpoison_memory_region(stack, bytes);
-#endif
-}
-
 struct Context {
   void* stack_pointer = nullptr;
 };
@@ -96,6 +97,7 @@ TESSERA_SWITCHES_FIBERS void Switch(Context& from, Context& to) {
   swapcontext(&from.context, &to.context);
 }
 void Prepare(Context& c, char* stack, size_t bytes, void (*entry)()) {
+  Forget(stack, bytes);
   getcontext(&c.context);
   c.context.uc_stack.ss_sp = stack;
   c.context.uc_stack.ss_size = bytes;
@@ -119,7 +121,10 @@ class GuardedMemory {
     base_ = static_cast<char*>(p);
     CHECK(mprotect(data(), bytes_, PROT_READ | PROT_WRITE) == 0, "mprotect");
   }
-  ~GuardedMemory() { munmap(base_, total_); }
+  ~GuardedMemory() {
+    Forget(data(), bytes_);
+    munmap(base_, total_);
+  }
   GuardedMemory(const GuardedMemory&) = delete;
   char* data() const { return base_ + PageBytes(); }
   size_t bytes() const { return bytes_; }
