@@ -480,6 +480,9 @@ UOp TileByteDots(const UOp& sink, const RangeSets& sets, const ByteDots& dots,
     if (AdjacentOver(c.a, r, sets)) both.push_back(r);
   }
   ByteTiler tiler(sink, sets, dots, target);
+  if (const UOp in = Longest(of_columns); in && LieInPanels(sets, dots, target)) {
+    return tiler.InPlace(in);
+  }
   if (const UOp row = Longest(c.rows), along = Longest(of_columns); row && along) {
     if (WorthPanels(sets, dots, row, along, target)) return tiler.Across(row, along);
   }

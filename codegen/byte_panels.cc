@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "codegen/byte_tiler.h"
+#include "codegen/lanes.h"
 #include "graph/simplify.h"
 
 namespace tessera {
@@ -13,6 +14,8 @@ constexpr int64_t kLeastInRow = 16, kMostInRow = 64;  // lanes by which a panel 
 constexpr int64_t kMostPanelCopies = 8;
 constexpr int64_t kRowsOfTile = 4;
 constexpr int64_t kPanelsPerCore = 4;  // at least, of those that cores share
+constexpr int64_t kRowsInPlace = 8, kCopiesInPlace = 64;
+constexpr int64_t kMostBytesOfSums = int64_t{4} << 20;  // of rows, beside their products
 
 }  // namespace
 
@@ -54,7 +57,7 @@ UOp ByteTiler::Across(const UOp& row, const UOp& along) {
   const UOp b = Panel(up.value, deep, along, width, map, panels, column, step, part);
   UOp dots = SumOver(UOp::Make(Op::kMul, {ToInt32(a), ToInt32(b)}), steps);
   if (up.by != 0) {
-    dots = UOp::Make(Op::kAdd, {dots, SumsOfRows(c_.a, up.by, row, rows, along)});
+    dots = UOp::Make(Op::kAdd, {dots, SumsOfRows(up.by, along, map)});
   }
   UOp sum = dots;
   if (dots_.sum) {
@@ -86,6 +89,46 @@ UOp ByteTiler::Across(const UOp& row, const UOp& along) {
                   ? LargestDivisor(rows.src(0).vmax(), kRowsOfTile)
                   : kRowsOfTile,
               1);
+}
+
+UOp ByteTiler::InPlace(const UOp& along) {
+  const int64_t lanes = target_.vector_bytes / kInt32.bytes();
+  const int64_t vectors = c_.lane.src(0).vmax() / lanes;
+  // Sums in f32 and in integers for each row and vector, beside what is read.
+  const int64_t most = std::max<int64_t>(1, (target_.vector_registers - 8) / 2 / vectors);
+  const UOp row = Longest(c_.rows);
+  const int64_t rows = row ? std::max<int64_t>(1, row.src(0).vmax()) : 1;
+  const int64_t at_once = CeilDiv(rows, CeilDiv(rows, std::min(most, kRowsInPlace)));
+  most_copies_ = std::max(kMostCopies, kCopiesInPlace / at_once);
+
+  const UOp part = CopiesOf(UOp::Index(along.src(0).vmax() / kBytesOfDot));
+  const UOp step = Range(kBytesOfDot, RangeKind::kMatrix);
+  Substitution map = {{along, Plus(Times(part, kBytesOfDot), step)}};
+  std::vector<UOp> steps, blocks = dots_.blocks;
+  for (const UOp& r : c_.inner) {
+    if (!(r == along)) steps.push_back(CopiesOf(r, map));
+  }
+  steps.insert(steps.end(), {part, step});
+  for (auto r = blocks.rbegin(); r != blocks.rend(); ++r) {
+    if (ChoosesBy(c_.b, *r)) *r = CopiesOf(UOp(*r), map);
+  }
+  const auto there = [&](const UOp& u) { return Simplify(Substitute(u, map)); };
+  UOp sum;
+  if (MustRaise(c_.a, c_.b, target_)) {
+    const RaisedBytes up = Raise(c_.b);
+    sum = DotsOver(there(c_.a), there(up.value), steps, blocks);
+    if (up.by != 0) sum = UOp::Make(Op::kAdd, {sum, SumsOfRows(up.by, along, map)});
+  } else {
+    sum = DotsOver(there(c_.a), there(c_.b), steps, blocks);
+  }
+  if (dots_.sum) {
+    map.emplace(c_.reduce, sum);
+    sum = SumOver(there(UOp(dots_.sum.src(0))), blocks);
+  }
+  UOp out = Substitute(sink_, {{dots_.sum ? dots_.sum : c_.reduce, sum}});
+  out = ColumnsOutward(Simplify(out), c_);
+  out = Simplify(Tile(out, c_.lane, vectors, lanes));
+  return row ? Tile(out, row, at_once, 1) : out;
 }
 
 UOp ByteTiler::PointOf(const std::vector<UOp>& ranges, const std::vector<int64_t>& extents) {
@@ -154,28 +197,35 @@ UOp ByteTiler::PanelOfScales(const UOp& factor, int64_t width, const UOp& panels
   return UOp::Make(Op::kIndex, {stage, PointOf(read, extents)});
 }
 
-UOp ByteTiler::SumsOfRows(const UOp& a, int64_t by, const UOp& row, const UOp& rows,
-                          const UOp& along) {
-  std::vector<int64_t> extents = {rows.src(0).vmax()};
-  std::vector<UOp> read = {rows}, fill = {Range(rows.src(0).vmax(), RangeKind::kLoop)}, steps;
-  Substitution there = {{row, fill[0]}};
-  for (const UOp& r : dots_.blocks) {
+UOp ByteTiler::SumsOfRows(int64_t by, const UOp& along, const Substitution& map) {
+  std::vector<int64_t> extents;
+  std::vector<UOp> read, fill, steps;
+  Substitution there;
+  const auto lay = [&](const UOp& r) {
+    const auto it = map.find(r);
     extents.push_back(r.src(0).vmax());
-    read.push_back(r);
+    read.push_back(it == map.end() ? r : it->second);
     fill.push_back(Range(extents.back(), RangeKind::kLoop));
     there.emplace(r, fill.back());
-  }
+  };
+  for (const UOp& r : c_.rows) lay(r);
+  for (const UOp& r : dots_.blocks) lay(r);
   for (const UOp& r : c_.inner) {
     if (r == along) continue;
     steps.push_back(Range(r.src(0).vmax(), RangeKind::kUnroll));
     there.emplace(r, steps.back());
   }
-  const UOp lane = Range(along.src(0).vmax() / kBytesOfDot, RangeKind::kVector);
+  const int64_t groups = along.src(0).vmax() / kBytesOfDot;
+  const int64_t lanes =
+      std::min<int64_t>(PowerOfTwoIn(groups), target_.vector_bytes / kInt32.bytes());
+  const UOp part = Range(groups / lanes, RangeKind::kLoop);
+  const UOp lane = Range(lanes, RangeKind::kVector);
   const UOp step = Range(kBytesOfDot, RangeKind::kMatrix);
-  there.emplace(along, Plus(Times(lane, kBytesOfDot), step));
-  steps.push_back(step);
-  const UOp of_lane = SumOver(ToInt32(Simplify(Substitute(a, there))), steps);
-  const UOp value = UOp::Make(Op::kMul, {SumOver(of_lane, {lane}), UOp::Const(kInt32, -by)});
+  there.emplace(along, Plus(Times(Plus(Times(part, lanes), lane), kBytesOfDot), step));
+  steps.insert(steps.end(), {part, step});
+  UOp sum = SumOver(ToInt32(Simplify(Substitute(c_.a, there))), steps);
+  if (lanes > 1) sum = SumOver(sum, {lane});
+  const UOp value = UOp::Make(Op::kMul, {sum, UOp::Const(kInt32, -by)});
   int64_t elements = 1;
   for (int64_t e : extents) elements *= e;
   const UOp stage = MakeStage(next_stage_++, elements, PointOf(fill, extents), value, fill);
@@ -195,6 +245,31 @@ std::vector<UOp> ByteTiler::FactorsOver(RangeMask these, RangeMask others) const
     }
   }
   return out;
+}
+
+bool LieInPanels(const RangeSets& sets, const ByteDots& dots, const Target& target) {
+  const UOp& lane = dots.c.lane;
+  const int64_t lanes = target.vector_bytes / kInt32.bytes();
+  int64_t sums = kInt32.bytes();
+  for (const std::vector<UOp>* ranges : {&dots.c.rows, &dots.blocks, &dots.c.inner}) {
+    for (const UOp& r : *ranges) {
+      if (!r.src(0).IsConst() || r.src(0).vmax() > kMostBytesOfSums) return false;
+      if (ranges != &dots.c.inner) sums *= std::max<int64_t>(1, r.src(0).vmax());
+      if (sums > kMostBytesOfSums) return false;
+    }
+  }
+  if (!lane.src(0).IsConst() || lane.src(0).vmax() == 0 || lane.src(0).vmax() % lanes != 0 ||
+      lane.arg<RangeArg>().kind != RangeKind::kLoop) {
+    return false;  // or cores share the lanes: there are few panels
+  }
+  bool any = false;
+  for (const UOp& l : TopoSort({&dots.c.b, 1})) {
+    if (!l.is(Op::kIndex) || !(sets.Free(l) & sets.Bit(lane))) continue;
+    const Step s = StepOf(l.src(1), lane, sets);
+    if (!s.linear || s.factor != kBytesOfDot) return false;
+    any = true;
+  }
+  return any;
 }
 
 bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, const UOp& along,

@@ -30,6 +30,10 @@ UOp ToInt32(const UOp& bytes);
 bool WorthPanels(const RangeSets& sets, const ByteDots& dots, const UOp& row, const UOp& along,
                  const Target& target);
 
+// Whether the columns' bytes lie in panels of whole vectors, four of a column next to the next
+// one's.
+bool LieInPanels(const RangeSets& sets, const ByteDots& dots, const Target& target);
+
 class ByteTiler {
  public:
   ByteTiler(const UOp& sink, const RangeSets& sets, const ByteDots& dots, const Target& target)
@@ -49,6 +53,10 @@ class ByteTiler {
   // of so many columns, four steps of a column lie next to those of the next one. Rows are copies.
   // Each element of the result then takes four bytes of its row and of a lane at a time.
   UOp Across(const UOp& row, const UOp& along);
+
+  // Lanes over columns whose bytes lie in panels already: four steps of a column next to those of
+  // the next one.
+  UOp InPlace(const UOp& along);
 
  private:
   // The sum over `steps` of the products, of which the chip's own instruction takes four; what is
@@ -106,8 +114,9 @@ class ByteTiler {
   // What a sum's products are times in each column and block, in a panel too.
   UOp PanelOfScales(const UOp& factor, int64_t width, const UOp& panels, const UOp& column);
 
-  // Minus `by` times the sum of a row's bytes in each block, which all panels read.
-  UOp SumsOfRows(const UOp& a, int64_t by, const UOp& row, const UOp& rows, const UOp& along);
+  // Minus `by` times the sum of a row's bytes in each block, which all panels read; rows and blocks
+  // are what `map` has for them.
+  UOp SumsOfRows(int64_t by, const UOp& along, const Substitution& map);
 
   // The factors of the sum's products that vary over some of these ranges and none of the others.
   std::vector<UOp> FactorsOver(RangeMask these, RangeMask others) const;
@@ -123,7 +132,7 @@ class ByteTiler {
   // A loop of this many steps, in copies as long as these are few.
   UOp CopiesOf(const UOp& extent) {
     const int64_t n = extent.vmax();
-    const bool few = extent.IsConst() && copies_ * n <= kMostCopies;
+    const bool few = extent.IsConst() && copies_ * n <= most_copies_;
     if (few) copies_ *= n;
     return UOp::Make(Op::kRange, kInt64, {extent},
                      RangeArg{next_id_++, few ? RangeKind::kUnroll : RangeKind::kLoop});
@@ -144,7 +153,7 @@ class ByteTiler {
   const Target& target_;
   UOp scaled_;  // of the dots, with what is kept in place of what it is
   int64_t next_id_, next_stage_;
-  int64_t copies_ = 1;
+  int64_t copies_ = 1, most_copies_ = kMostCopies;
 };
 
 }  // namespace tessera

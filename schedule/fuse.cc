@@ -176,6 +176,13 @@ class Fuser {
     return cuts && u.dtype().IsInt() && below_[i].ops <= 2 && Cheap(i);
   }
 
+  // What is in memory in a dtype that is no longer: a copy would be read no faster.
+  bool IsWidened(int i) const {
+    const UOp& u = order_[i];
+    return u.is(Op::kCast) && below_[i].leaf != nullptr && below_[i].ops == 0 && Cheap(i) &&
+           u.src(0).dtype().bytes() <= u.dtype().bytes();
+  }
+
   // Made of loops and constants alone, by little: nothing that a reader could read is as near.
   bool OfLoops(int i) const { return below_[i].leaf == nullptr && Cheap(i); }
 
@@ -222,9 +229,9 @@ class Fuser {
     if (OfVariables(i)) return false;
     if (state.demands.size() > 1 && !Cheap(i) && !IsMovement(u.op())) return true;
     // Many readers: what an EXPAND repeats is kept, not the repetitions; what a RESHAPE shows, and
-    // not a copy in another shape; nor positions that are cut to what is there, as that shows each
-    // reader that they are; nor what is made of loops.
-    if (state.demands.size() > 4 && !IsCut(i) && !OfLoops(i)) {
+    // not a copy in another shape or dtype; nor positions that are cut to what is there, as that
+    // shows each reader that they are; nor what is made of loops.
+    if (state.demands.size() > 4 && !IsCut(i) && !IsWidened(i) && !OfLoops(i)) {
       return !u.is(Op::kExpand) && !u.is(Op::kReshape);
     }
     const Demand& d = state.demands[0];

@@ -166,6 +166,23 @@ TEST(ByteDots, FieldsOfBytesAreMultipliedAsTheyAre) {
   }
 }
 
+// Columns that lie in panels are read as they lie, a vector of lanes for each four steps, by rows
+// side by side, and nothing of them is added up across lanes.
+TEST(ByteDots, PanelsAreReadInPlace) {
+  const Tensor panels = Tensor::Empty({64, 8, 8, 16, 4}, kInt8);
+  const Tensor w = panels.Permute({0, 3, 1, 2, 4}).Reshape({1024, 8, 32});
+  Target chip = ChipWithDots();
+  chip.vector_registers = 32;
+  for (const int64_t rows : {1, 4}) {
+    const UOp program = ProgramOf(Scaled(Tensor::Empty({rows, 8, 32}, kInt8), w), chip);
+    const int vectors = 16 * 4 / chip.vector_bytes;
+    // 8 times four steps of each row and vector, and once the sums of rows.
+    EXPECT_EQ(Count(program, Op::kMma), 8 * rows * vectors + 1);
+    EXPECT_EQ(Count(program, Op::kFold), 1);
+    EXPECT_EQ(LoadsOf(program, kInt8, false), 0);
+  }
+}
+
 // What is added in each block besides is summed in the same kernel, by lanes of its own.
 TEST(ByteDots, OffsetsOfBlocksAreAddedInTheSameKernel) {
   const Tensor x = Tensor::Empty({1, 8, 32}, kInt8), w = Tensor::Empty({64, 8, 32}, kInt8);

@@ -79,6 +79,24 @@ TEST(MemoryHints, StreamsFarApartAreFetchedALittleAhead) {
   EXPECT_EQ(quarters.size(), 3u);  // and the first
 }
 
+// One such stream is asked for by bytes: it goes on past the end of its row, however long that is.
+TEST(MemoryHints, ALongRowIsNotFetchedWhole) {
+  constexpr int64_t kBlocks = 64, kPanels = 512;  // rows of 32 KiB
+  const Tensor panels = Input({kPanels, kBlocks, 8, 16, 4}, kInt8);
+  const Tensor w = panels.Permute({0, 3, 1, 2, 4}).Reshape({16 * kPanels, kBlocks, 32});
+  const Tensor x = Input({1, kBlocks, 32}, kInt8);
+  const Tensor dots = (x.Unsqueeze(1).Cast(kInt32) * w.Cast(kInt32)).Sum({-1});
+  const UOp program =
+      ProgramOf((dots.Cast(kFloat32) * Input({16 * kPanels, kBlocks})).Sum({-1}), SmallChip());
+  int fetched = 0;
+  for (const UOp& s : program.srcs()) {
+    if (!s.is(Op::kPrefetch) || !(s.src(0).dtype() == kInt8)) continue;
+    ++fetched;
+    EXPECT_TRUE(s.src(1).src(1).IsConst(8192));
+  }
+  EXPECT_EQ(fetched, 8);
+}
+
 // As far as the chip asks for, where it does.
 TEST(MemoryHints, StreamsFarApartAreFetchedAsFarAheadAsTheChipNeeds) {
   constexpr int64_t kColumns = 1024;

@@ -168,6 +168,42 @@ TEST(ByteProducts, NibblesInBlocksOfTheirOwn) {
   }
 }
 
+// A view of a copy in which four bytes of a column lie next to those of the next one, 16 side by
+// side.
+Tensor InPanels(const Tensor& columns) {  // [n, blocks, length]
+  const int64_t n = columns.size(0), blocks = columns.size(1), length = columns.size(2);
+  const Tensor panels = columns.Reshape({n / 16, 16, blocks, length / 4, 4})
+                            .Permute({0, 2, 3, 1, 4})
+                            .Contiguous()
+                            .Realize();
+  return panels.Permute({0, 3, 1, 2, 4}).Reshape({n, blocks, length});
+}
+
+TEST(ByteProducts, ColumnsInPanels) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  Tensor::ManualSeed(6);
+  for (const DType a : {kInt8, kUInt8}) {
+    for (const DType b : {kInt8, kUInt8}) {
+      for (const int64_t m : {1, 2, 9, 40}) {
+        for (const int64_t length : {4, 32, 64}) {
+          const Blocks x = RandomBlocks(m, 3, length, a), w = RandomBlocks(48, 3, length, b);
+          ExpectScaled(x, {InPanels(w.bytes), w.scales});
+          const Tensor one = InPanels(w.bytes).Flatten(1), rows = x.bytes.Flatten(1);
+          EXPECT_EQ(Products(rows, one).Sum({-1}).ToVector<int32_t>(),
+                    Products(rows, w.bytes.Flatten(1)).Sum({-1}).ToVector<int32_t>())
+              << m << " rows, blocks of " << length;
+        }
+      }
+    }
+  }
+  for (const int64_t m : {1, 4, 17}) {  // nibbles, and what is added to each block's sum
+    const Tensor bytes = InPanels(RandomBytes({32, 4, 16}, kUInt8));
+    const Tensor values = Stack({bytes & 15, bytes >> 4}, -2).Flatten(-2).Cast(kInt8) - 8;
+    const Blocks x = RandomBlocks(m, 4, 32, kInt8);
+    ExpectScaled(x, {values, Tensor::Uniform(-1, 1, {32, 4}).Realize()});
+  }
+}
+
 TEST(ByteProducts, OfNothing) {
   const Tensor x = Tensor::Zeros({2, 0, 32}, kInt8, "CPU"),
                w = Tensor::Zeros({3, 0, 32}, kInt8, "CPU");

@@ -366,6 +366,22 @@ TEST(Fusion, SumsOfProductsAreProducts) {
   EXPECT_EQ(products((a * w + b * u).Max({2})), 0);
 }
 
+// Bytes are read as bytes, however many readers take them as longer integers.
+TEST(Fusion, WhatIsWidenedForManyIsNotStored) {
+  const Tensor x = Tensor::Zeros({1, 64}, kInt8).Realize(), wide = x.Cast(kInt32);
+  std::vector<Tensor> sums;
+  for (int i = 0; i < 6; ++i) {
+    sums.push_back((wide * Tensor::Zeros({8 + i, 64}, kInt8).Realize().Cast(kInt32)).Sum({1}));
+  }
+  EXPECT_EQ(PlanOf(sums).kernels.size(), sums.size());
+  const Tensor narrow = Tensor::Zeros({1, 64}).Realize().Cast(kInt8);
+  sums.clear();
+  for (int i = 0; i < 6; ++i) {
+    sums.push_back((narrow * Tensor::Zeros({8 + i, 64}, kInt8).Realize()).Sum({1}));
+  }
+  EXPECT_EQ(PlanOf(sums).kernels.size(), sums.size() + 1) << "a shorter copy is kept";
+}
+
 TEST(Fusion, ProductsReadTheRowsThatAreLookedUp) {
   constexpr int64_t kTables = 64, kRows = 96, kBlocks = 16, kBytes = 18;
   const Tensor table = Tensor::Zeros({kTables, kRows, kBlocks, kBytes}, kUInt8).Realize();
