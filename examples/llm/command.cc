@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "examples/llm/json_schema.h"
+#include "examples/llm/panels.h"
 #include "examples/llm/parallel.h"
 #include "graph/status.h"
 #include "runtime/mapped_file.h"
@@ -98,11 +99,13 @@ constexpr Option kOptions[] = {
                                      : Activations::kBf16;
        return v == "f32" || v == "int8" || v == "bf16";
      }},
-    {"--weights", "mapped|copied",
-     "on one CPU: read from the file at each step, or copied to memory that is read faster; mapped",
+    {"--weights", "mapped|copied|panels",
+     "on one CPU: read from the file at each step, or copied to memory that is read faster, or "
+     "there in an order in which integers are multiplied faster; else that, if it leaves room",
      [](Command& c, const std::string& v) {
        c.copy_weights = v == "copied";
-       return v == "mapped" || v == "copied";
+       c.panels = v == "panels";
+       return v == "mapped" || v == "copied" || v == "panels";
      }},
     {"--devices", "A,B,...", "where to run: one device, or several of a kind side by side",
      [](Command& c, const std::string& v) {
@@ -397,6 +400,11 @@ absl::StatusOr<Model> LoadAndPlace(const Command& command) {
   }();
   if (!moved.ok()) {
     return absl::Status(moved.code(), absl::StrCat("--devices: ", moved.message()));
+  }
+  const bool by_integers = command.activations != Activations::kF32;
+  if (command.panels.value_or(by_integers && LeavesRoomForPanels(model))) {
+    ShowProgress progress("laid out");
+    RETURN_IF_ERROR(CopyIntoPanels(&model, std::ref(progress)));
   }
   if (model.division.whole.is_sharding()) {
     const std::chrono::duration<double> all = std::chrono::steady_clock::now() - begin;

@@ -34,6 +34,7 @@ struct Command {
   std::optional<DType> cache;
   std::optional<Activations> activations;
   bool copy_weights = false;
+  std::optional<bool> panels;
   std::vector<std::string> stops;
   SamplerOptions sampler;
   std::vector<Place> devices = {Place("CPU", 0)};

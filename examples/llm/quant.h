@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "examples/llm/quant_blocks.h"
 #include "graph/tensor.h"
 #include "runtime/weight_file.h"
 
@@ -33,7 +34,12 @@ struct IntegerBlocks {
 
 // Whether the format's values are such numbers.
 bool HasIntegers(WeightFormat format);
-IntegerBlocks Integers(const Tensor& stored, WeightFormat format);
+IntegerBlocks Integers(const Blocks& stored, WeightFormat format);
+
+// Blocks in panels, made at once, for products on CPUs: those of several rows take half the time.
+// Of [columns, blocks, bytes] in formats that gain by it, where the columns fill panels.
+bool HasPanels(const Tensor& stored, WeightFormat format);
+Blocks InPanels(const Tensor& stored, WeightFormat format);
 
 // Rounded f32 values [..., columns]: in each block of 32 the number of greatest magnitude is 127
 // times the scale, which is then rounded to f16, as in blocks of Q8_0. What is not finite stays so

@@ -64,9 +64,9 @@ Tensor MinusOfEven(const Tensor& bits) { return Entries<kMinusOfEven>(bits); }
 Tensor Signed(const Tensor& numbers, const Tensor& minus) { return (numbers ^ minus) - minus; }
 
 // Numbers of `size` bytes, of which one begins every `step` bytes from the first.
-Tensor Words(const Tensor& b, int64_t begin, int64_t end, int size, int64_t step) {
+Tensor Words(const Blocks& b, int64_t begin, int64_t end, int size, int64_t step) {
   const auto byte = [&](int64_t i) {
-    return b.SliceAxis(-1, {begin + i, end, step}).Cast(kUInt32) << (8 * i);
+    return b.stored().SliceAxis(-1, {begin + i, end, step}).Cast(kUInt32) << (8 * i);
   };
   Tensor words = byte(0);
   for (int i = 1; i < size; ++i) words = words | byte(i);
@@ -109,29 +109,29 @@ Tensor OddScales(const Tensor& steps, const Tensor& unit) {
 
 }  // namespace
 
-IntegerBlocks IntegersOfIQ2XXS(const Tensor& b) {
+IntegerBlocks IntegersOfIQ2XXS(const Blocks& b) {
   const Tensor index = Bytes(Cut(Bytes(b, 2, 66), 8, 8), 0, 4);
   return SignedByWords(Entries<kOfIQ2XXS>(index), Words(b, 6, 66, 4, 8), Half(b, 0) * 0.25f);
 }
 
-IntegerBlocks IntegersOfIQ2XS(const Tensor& b) {
+IntegerBlocks IntegersOfIQ2XS(const Blocks& b) {
   const Tensor words = Words(b, 2, 66, 2, 2);
   return SignedByBytes(Entries<kOfIQ2XS>(words & 511), MinusOfEven((words >> 9) & 127),
                        Bytes(b, 66, 74), Half(b, 0) * 0.25f);
 }
 
-IntegerBlocks IntegersOfIQ2S(const Tensor& b) {
+IntegerBlocks IntegersOfIQ2S(const Blocks& b) {
   const Tensor index = Above(Bytes(b, 2, 34), InOrder(Bytes(b, 66, 74), 4, 2, 2).Flatten(-2));
   return SignedByBytes(Entries<kOfIQ2S>(index), Minus(Bytes(b, 34, 66)), Bytes(b, 74, 82),
                        Half(b, 0) * 0.25f);
 }
 
-IntegerBlocks IntegersOfIQ3XXS(const Tensor& b) {
+IntegerBlocks IntegersOfIQ3XXS(const Blocks& b) {
   const Tensor entries = Entries<kOfIQ3XXS>(Bytes(b, 2, 66)).Flatten(-2).Unflatten(-1, {8, 4, 8});
   return SignedByWords(entries, Words(b, 66, 98, 4, 4), Half(b, 0) * 0.5f);
 }
 
-IntegerBlocks IntegersOfIQ3S(const Tensor& b) {
+IntegerBlocks IntegersOfIQ3S(const Blocks& b) {
   const Tensor index = Above(Bytes(b, 2, 66), InOrder(Bytes(b, 66, 74), 8, 1, 1).Flatten(-2));
   const Tensor entries = Entries<kOfIQ3S>(index).Flatten(-2).Unflatten(-1, {8, 4, 8});
   return {Signed(entries, Minus(Cut(Bytes(b, 74, 106), 8, 4))),
@@ -139,7 +139,7 @@ IntegerBlocks IntegersOfIQ3S(const Tensor& b) {
           {}};
 }
 
-IntegerBlocks IntegersOfIQ1S(const Tensor& b) {
+IntegerBlocks IntegersOfIQ1S(const Blocks& b) {
   const Tensor high = Words(b, 34, 50, 2, 2);
   const Tensor index = Above(Cut(Bytes(b, 2, 34), 8, 4), InOrder(high, 4, 3, 3));
   const Tensor below = ((high >> 15) != 0).Unsqueeze(-1).Unsqueeze(-1);
@@ -149,7 +149,7 @@ IntegerBlocks IntegersOfIQ1S(const Tensor& b) {
 }
 
 // Its scale of half precision is four bits of each of four words.
-IntegerBlocks IntegersOfIQ1M(const Tensor& b) {
+IntegerBlocks IntegersOfIQ1M(const Blocks& b) {
   const Tensor high = NibblesInOrder(Bytes(b, 32, 48));
   const Tensor entries = Entries<kOfIQ1, 8>(Above(Bytes(b, 0, 32), high & 7));
   Tensor bits = Bytes(b, 49, 50).Cast(kUInt16) >> 4;

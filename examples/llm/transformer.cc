@@ -190,7 +190,9 @@ Transformer::Rows Transformer::RowsFor(const Tensor& x, absl::Span<const Matrix>
 // [..., rows, columns] of the weight's matrices, of which there may be a batch.
 Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& bias) const {
   if (weight.scale) {
-    const Tensor y = Project(x, {weight.stored, weight.format}) * weight.scale;
+    Matrix plain = weight;
+    plain.scale = {};
+    const Tensor y = Project(x, plain) * weight.scale;
     return bias ? y + bias : y;
   }
   const auto times = [&](const Tensor& rows, const Tensor& matrix) {
@@ -204,7 +206,7 @@ Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& b
   if (!ByIntegers(weight)) {
     return times(RoundedBeside(x.values, weight.stored.dtype()), weight.values());
   }
-  const Tensor y = Product(x.rounded, Integers(weight.stored, weight.format));
+  const Tensor y = Product(x.rounded, weight.integers());
   return bias ? y + bias : y;
 }
 

@@ -1,6 +1,7 @@
 // Files whose tensors are in different formats, as the usual mixtures (Q4_K_M, Q5_K_M) are.
 #include <cmath>
 
+#include "examples/llm/panels.h"
 #include "examples/llm/parallel.h"
 #include "examples/llm/session.h"
 #include "tests/llm/models.h"
@@ -65,6 +66,39 @@ TEST(MixedFormats, IntegersAreNearlyTheValuesSlow) {
       EXPECT_LT(error, 0.02) << tokens;
     }
   }
+}
+
+TEST(MixedFormats, PanelsGiveNearlyTheSameLogits) {
+  const std::string path = MixedFile(WeightFormat::kQ4K, WeightFormat::kQ6K, WeightFormat::kQ8_0);
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(path));
+  ASSERT_OK_AND_ASSIGN(Model laid_out, LoadModel(path));
+  EXPECT_TRUE(LeavesRoomForPanels(laid_out));
+  uint64_t told = 0, of = 1;
+  ASSERT_OK(CopyIntoPanels(&laid_out, [&](uint64_t done, uint64_t all) {
+    EXPECT_GT(done, told);
+    told = done;
+    of = all;
+    return true;
+  }));
+  EXPECT_EQ(told, of);
+  for (const auto& [name, matrix] : kMatrices) {
+    const Matrix& m = laid_out.layers[0].*matrix;
+    EXPECT_EQ(m.panels != nullptr, static_cast<bool>(m)) << name;
+  }
+  for (const int tokens : {1, 5, 16}) {
+    const std::vector<int32_t> ids = SomeTokens(tokens);
+    const std::vector<float> exact = LogitsOf(model, Activations::kInt8, ids);
+    EXPECT_LT(RelativeError(exact, LogitsOf(laid_out, Activations::kInt8, ids)), 0.005) << tokens;
+    const std::vector<float> floats = LogitsOf(model, Activations::kF32, ids);
+    EXPECT_EQ(floats, LogitsOf(laid_out, Activations::kF32, ids)) << "by what the file has";
+  }
+  ASSERT_OK_AND_ASSIGN(Model ended, LoadModel(path));
+  const auto no = [](uint64_t, uint64_t) { return false; };
+  EXPECT_EQ(CopyIntoPanels(&ended, no).code(), absl::StatusCode::kCancelled);
+  ASSERT_OK_AND_ASSIGN(Model spread, LoadModel(path));
+  ASSERT_OK(Distribute(&spread, {Place("CPU", 0), Place("CPU", 1)}));
+  ASSERT_OK(CopyIntoPanels(&spread));
+  EXPECT_EQ(spread.layers[0].q.panels, nullptr) << "of several places each has a part";
 }
 
 // Matrices with a scale beside them, each or of each expert, as files in NVFP4 have them.

@@ -342,6 +342,27 @@ TEST(QuantProducts, IntegersTimesScalesAreTheValues) {
   EXPECT_FALSE(HasIntegers(WeightFormat::kF16));
 }
 
+TEST(QuantProducts, PanelsHaveTheSameNumbers) {
+  int formats = 0;
+  for (const WeightFormat format : kBlockFormats) {
+    SCOPED_TRACE(InfoOf(format).name);
+    const Tensor stored = RandomBlocks(32, 2, format);
+    if (!HasPanels(stored, format)) continue;
+    ++formats;
+    const Blocks panels = InPanels(stored, format);
+    const IntegerBlocks want = Integers(stored, format), got = Integers(panels, format);
+    EXPECT_EQ(got.integers.ToVector<int32_t>(), want.integers.ToVector<int32_t>());
+    EXPECT_EQ(got.scales.ToVector<float>(), want.scales.ToVector<float>());
+    if (want.offsets) {
+      EXPECT_EQ(got.offsets.ToVector<float>(), want.offsets.ToVector<float>());
+    }
+  }
+  EXPECT_GE(formats, 13);
+  const Tensor odd = RandomBlocks(33, 2, WeightFormat::kQ8_0);
+  EXPECT_FALSE(HasPanels(odd, WeightFormat::kQ8_0)) << "a column would have no panel";
+  EXPECT_FALSE(HasPanels(odd.Unsqueeze(0), WeightFormat::kQ8_0));
+}
+
 TEST(QuantProducts, ActivationsAreTheNearestIntegers) {
   const float inf = std::numeric_limits<float>::infinity();
   std::vector<float> x(6 * 32);
@@ -411,7 +432,7 @@ TEST(QuantProducts, InBf16AreSumsOfTheRoundedValuesSlow) {
   }
 }
 
-// On each kind of device, for a step's one row and for many.
+// On each kind of device, for a step's one row and for many, as stored and in panels.
 TEST(QuantProducts, AreSumsOverBlocksSlow) {
   for (const char* device : {"CPU", "SIM:0"}) {
     for (const WeightFormat format : kBlockFormats) {
@@ -425,18 +446,23 @@ TEST(QuantProducts, AreSumsOverBlocksSlow) {
         const std::vector<double> q = a.integers.ToVector<double>(),
                                   s = a.scales.ToVector<double>(),
                                   w = Values(stored, format).ToVector<double>();
-        const std::vector<float> got =
-            Product(Quantise(x.To(device)), Integers(stored.To(device), format)).ToVector<float>();
-        for (int64_t i = 0; i < rows; ++i) {
-          for (int64_t j = 0; j < columns; ++j) {
-            double want = 0, size = 0;
-            for (int64_t k = 0; k < blocks * 32; ++k) {
-              const double term =
-                  q[i * blocks * 32 + k] * s[i * blocks + k / 32] * w[j * blocks * 32 + k];
-              want += term;
-              size += std::fabs(term);
+        std::vector<Blocks> ways = {stored.To(device)};
+        if (HasPanels(ways[0].stored(), format)) ways.push_back(InPanels(ways[0].stored(), format));
+        for (const Blocks& way : ways) {
+          const std::vector<float> got =
+              Product(Quantise(x.To(device)), Integers(way, format)).ToVector<float>();
+          for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < columns; ++j) {
+              double want = 0, size = 0;
+              for (int64_t k = 0; k < blocks * 32; ++k) {
+                const double term =
+                    q[i * blocks * 32 + k] * s[i * blocks + k / 32] * w[j * blocks * 32 + k];
+                want += term;
+                size += std::fabs(term);
+              }
+              ASSERT_NEAR(got[i * columns + j], want, 2e-6 * size)
+                  << device << ", way " << &way - ways.data() << ": " << i << "," << j;
             }
-            ASSERT_NEAR(got[i * columns + j], want, 2e-6 * size) << device << " " << i << "," << j;
           }
         }
       }
