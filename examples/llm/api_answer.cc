@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "examples/llm/api.h"
+#include "examples/llm/api_fields.h"
 #include "examples/llm/json_line.h"
 
 namespace tessera::llm {
@@ -76,6 +77,13 @@ absl::Status WrongField(const std::string& field, absl::string_view what, const 
   out.SetPayload(kField, absl::Cord(field));
   if (code[0] != '\0') out.SetPayload(kCode, absl::Cord(code));
   return out;
+}
+
+absl::Status WrongValue(const std::string& field, const Json& v, absl::string_view allowed) {
+  constexpr size_t kShown = 40;
+  std::string shown(v.text().substr(0, kShown));
+  if (v.text().size() > kShown) shown += "...";  // a character that is cut is told as U+FFFD
+  return WrongField(field, absl::StrCat("is ", shown, "; it is ", allowed));
 }
 
 int HttpStatusOf(const absl::Status& error) {

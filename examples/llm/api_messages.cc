@@ -1,0 +1,132 @@
+// Reading the messages and tools of requests, as templates want them.
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "examples/llm/api_fields.h"
+#include "examples/llm/chat_writer.h"
+#include "examples/llm/json_line.h"
+#include "graph/status.h"
+
+namespace tessera::llm {
+namespace {
+
+// An object again, with other values for some of its keys.
+std::string Rewritten(const Json& object, const std::map<std::string, std::string>& others) {
+  std::vector<std::string> members;
+  for (const JsonItem item : object.Items()) {
+    const std::string key = item.key();
+    const auto other = others.find(key);
+    members.push_back(absl::StrCat(JsonString(key), ":",
+                                   other == others.end() ? item.value().text() : other->second));
+  }
+  return absl::StrCat("{", absl::StrJoin(members, ","), "}");
+}
+
+// A list of parts as one text.
+absl::StatusOr<std::string> TextOfParts(const Json& parts, const std::string& field) {
+  std::string out;
+  int i = 0;
+  for (const JsonItem item : parts.Items()) {
+    const std::string at = absl::StrCat(field, "[", i++, "]");
+    const bool object = item.value().is(Json::Type::kObject);
+    const std::optional<Json> type = object ? item.value().Find("type") : std::nullopt;
+    const std::optional<Json> text = object ? item.value().Find("text") : std::nullopt;
+    const std::string is = type ? type->String().value_or("") : "";
+    if (is != "text") return WrongField(at, "has a type that is not read: parts are of type text");
+    if (!text || !text->is(Json::Type::kString)) return WrongField(at, "has no text");
+    out += *text->String();
+  }
+  return out;
+}
+
+// Calls with their arguments as objects; `changed` says whether any was a text.
+absl::StatusOr<std::string> CallsWithObjects(const Json& calls, const std::string& field,
+                                             bool* changed) {
+  if (!calls.is(Json::Type::kArray)) return WrongValue(field, calls, "a list of calls");
+  std::vector<std::string> out;
+  for (const JsonItem item : calls.Items()) {
+    const Json& call = item.value();
+    const std::optional<Json> function =
+        call.is(Json::Type::kObject) ? call.Find("function") : std::nullopt;
+    const std::optional<Json> name =
+        function && function->is(Json::Type::kObject) ? function->Find("name") : std::nullopt;
+    if (!name || !name->is(Json::Type::kString)) {
+      return WrongField(absl::StrCat(field, "[", out.size(), "]"), "has no function with a name");
+    }
+    const std::optional<Json> arguments = function->Find("arguments");
+    const std::string text = arguments ? arguments->String().value_or("") : "";
+    const absl::StatusOr<Json> object = Json::Parse(text, "");
+    if (object.ok() && object->is(Json::Type::kObject)) {
+      *changed = true;
+      out.push_back(Rewritten(call, {{"function", Rewritten(*function, {{"arguments", text}})}}));
+    } else {
+      out.emplace_back(call.text());
+    }
+  }
+  return JsonList(out);
+}
+
+absl::StatusOr<std::vector<Message>> MessagesOf(absl::Span<const std::string> objects) {
+  const absl::StatusOr<std::vector<Message>> out = MessagesOfJson(JsonList(objects), "messages");
+  if (!out.ok()) return WrongField("messages", absl::StrCat("is wrong: ", out.status().message()));
+  return out;
+}
+
+}  // namespace
+
+absl::Status ReadMessages(const Json& json, ApiRequest* request) {
+  if (!json.is(Json::Type::kArray)) return WrongValue("messages", json, "a list of messages");
+  std::vector<std::string> with_objects, as_told;
+  bool changed = false;
+  for (const JsonItem item : json.Items()) {
+    const Json& message = item.value();
+    const std::string field = absl::StrCat("messages[", as_told.size(), "]");
+    if (!message.is(Json::Type::kObject)) return WrongValue(field, message, "an object");
+    std::map<std::string, std::string> others;
+    const std::optional<Json> content = message.Find("content"), calls = message.Find("tool_calls");
+    const bool called = calls && !calls->is(Json::Type::kNull);
+    if (content && content->is(Json::Type::kArray)) {
+      ASSIGN_OR_RETURN(const std::string text, TextOfParts(*content, field + ".content"));
+      others["content"] = JsonString(text);
+    } else if (!content || content->is(Json::Type::kNull)) {
+      if (!called) return WrongField(field + ".content", "is missing");
+    } else if (!content->is(Json::Type::kString)) {
+      return WrongValue(field + ".content", *content, "a text, or a list of parts of type text");
+    }
+    as_told.push_back(Rewritten(message, others));
+    if (called) {
+      ASSIGN_OR_RETURN(others["tool_calls"],
+                       CallsWithObjects(*calls, field + ".tool_calls", &changed));
+    }
+    with_objects.push_back(Rewritten(message, others));
+  }
+  if (as_told.empty()) return WrongField("messages", "has no message");
+  ASSIGN_OR_RETURN(request->messages, MessagesOf(with_objects));
+  if (changed) {
+    ASSIGN_OR_RETURN(request->as_told, MessagesOf(as_told));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadTools(const Json& json, std::string* to) {
+  if (!json.is(Json::Type::kArray)) return WrongValue("tools", json, "a list of functions");
+  int i = 0;
+  for (const JsonItem item : json.Items()) {
+    const Json& tool = item.value();
+    const bool object = tool.is(Json::Type::kObject);
+    const std::optional<Json> type = object ? tool.Find("type") : std::nullopt;
+    const std::optional<Json> function = object ? tool.Find("function") : std::nullopt;
+    const std::optional<Json> name =
+        function && function->is(Json::Type::kObject) ? function->Find("name") : std::nullopt;
+    if (!type || type->String() != "function" || !name || !name->is(Json::Type::kString)) {
+      return WrongField(absl::StrCat("tools[", i, "]"),
+                        "is no {\"type\": \"function\", \"function\": {\"name\": ...}}");
+    }
+    ++i;
+  }
+  if (i > 0) *to = std::string(json.text());
+  return absl::OkStatus();
+}
+
+}  // namespace tessera::llm
