@@ -115,8 +115,7 @@ class Conversation {
   }
 
   absl::Status Answer(const Message& message, const std::vector<int32_t>& ids) {
-    size_t same = 0;  // what the session need not see again
-    while (same + 1 < ids.size() && same < fed_.size() && ids[same] == fed_[same]) ++same;
+    const size_t same = ReadBefore(fed_, ids);
     session_.Rewind(static_cast<int64_t>(same));
     options_.before.assign(ids.begin(), ids.begin() + static_cast<int64_t>(same));
     AnswerReader reader(*model_.tokenizer, writer_.form());

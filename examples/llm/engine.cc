@@ -19,11 +19,6 @@ double Since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-size_t CommonLength(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
-  const auto [end, other] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
-  return static_cast<size_t>(end - a.begin());
-}
-
 }  // namespace
 
 struct Engine::Request {
@@ -145,19 +140,18 @@ void Engine::Admit() {
       ++running_;
     }
     Text* best = nullptr;
-    size_t kept = 0;
+    size_t same = 0, kept = 0;
     for (Text& text : texts_) {
       if (text.request) continue;
-      size_t n = CommonLength(text.fed, request->prompt);
-      if (2 * n <= std::min(text.fed.size(), request->prompt.size())) n = 0;
-      if (best == nullptr || n > kept || (n == kept && text.used < best->used)) {
+      const size_t n = ReadBefore(text.fed, request->prompt);
+      const bool most = 2 * n > std::min(text.fed.size(), request->prompt.size());
+      const size_t worth = most ? n : 0;
+      if (best == nullptr || worth > kept || (worth == kept && text.used < best->used)) {
         best = &text;
-        kept = n;
+        same = n;
+        kept = worth;
       }
     }
-    // Something must be read.
-    const size_t same =
-        std::min(CommonLength(best->fed, request->prompt), request->prompt.size() - 1);
     best->fed.resize(same);
     session_.Rewind(static_cast<int64_t>(same), best - texts_.data());
     best->request = request;

@@ -1,6 +1,7 @@
 // The loop of generation, and holding text back that may be the beginning of a stop text.
 #include "examples/llm/generate.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "graph/status.h"
@@ -27,6 +28,12 @@ absl::Status CheckPrompt(absl::Span<const int32_t> prompt, const GenerateOptions
                                                    " of ", context, "; see --context"));
   }
   return absl::OkStatus();
+}
+
+size_t ReadBefore(absl::Span<const int32_t> fed, absl::Span<const int32_t> prompt) {
+  if (prompt.empty()) return 0;
+  const auto [end, other] = std::mismatch(prompt.begin(), prompt.end() - 1, fed.begin(), fed.end());
+  return static_cast<size_t>(end - prompt.begin());
 }
 
 Writing::Writing(const Model& model, absl::Span<const int32_t> prompt,

@@ -43,6 +43,10 @@ struct Generated {
 absl::Status CheckPrompt(absl::Span<const int32_t> prompt, const GenerateOptions& options,
                          int64_t room, int64_t context);
 
+// How many of a prompt's tokens need not be read again by a session that has read `fed`: what both
+// begin with, but for the prompt's last token, which says what comes next.
+size_t ReadBefore(absl::Span<const int32_t> fed, absl::Span<const int32_t> prompt);
+
 // Text that is being written: which token comes next, what is shown of it, and when it ends.
 class Writing {
  public:

@@ -153,6 +153,16 @@ TEST_F(EngineTest, ReadsNoBeginningTwice) {
   EXPECT_EQ(again.text, first.text);
 }
 
+TEST_F(EngineTest, ThePromptsLastTokenIsAlwaysRead) {
+  const std::vector<int32_t> fed = {1, 2, 3};
+  EXPECT_EQ(ReadBefore(fed, std::vector<int32_t>{1, 2, 3, 4}), 3u);
+  EXPECT_EQ(ReadBefore(fed, fed), 2u);
+  EXPECT_EQ(ReadBefore(fed, std::vector<int32_t>{1, 5, 3, 4}), 1u);
+  EXPECT_EQ(ReadBefore(fed, std::vector<int32_t>{1}), 0u);
+  EXPECT_EQ(ReadBefore({}, fed), 0u);
+  EXPECT_EQ(ReadBefore(fed, {}), 0u);
+}
+
 TEST_F(EngineTest, EndsWhatNobodyReads) {
   Session session(*model_, Texts(2));
   Engine engine(session, *model_);
