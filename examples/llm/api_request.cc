@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <random>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "examples/llm/api.h"
 #include "examples/llm/api_fields.h"
@@ -93,6 +94,24 @@ absl::Status ReadNumber(Draft& d, const std::string& field, const Json& v,
     return WrongField(field, why.substr(why.find(' ') + 1));
   }
   d.request.sampler.*to = *number;
+  return absl::OkStatus();
+}
+
+// The object of OpenAI's, from ids of tokens to biases.
+absl::Status ReadBiases(Draft& d, const std::string& field, const Json& v) {
+  if (!v.is(Json::Type::kObject)) return WrongValue(field, v, "an object from ids to numbers");
+  auto& biases = d.request.sampler.biases;
+  biases.clear();
+  for (const JsonItem item : v.Items()) {
+    auto& [token, bias] = biases.emplace_back();
+    const std::string key = item.key(), at = absl::StrCat(field, "[\"", key, "\"]");
+    if (!absl::SimpleAtoi(key, &token) || token < 0) return WrongField(at, "is no id of a token");
+    const std::optional<double> number = item.value().Number();
+    if (!number || !(*number >= -100) || *number > 100) {
+      return WrongValue(at, item.value(), "a number from -100 to 100");
+    }
+    bias = *number;
+  }
   return absl::OkStatus();
 }
 
@@ -191,6 +210,22 @@ constexpr Field kFields[] = {
                  const Json& v) { return ReadNumber(d, field, v, &SamplerOptions::top_p); }},
     {"min_p", [](Draft& d, const std::string& field,
                  const Json& v) { return ReadNumber(d, field, v, &SamplerOptions::min_p); }},
+    {"typical_p",
+     [](Draft& d, const std::string& field, const Json& v) {
+       return ReadNumber(d, field, v, &SamplerOptions::typical_p);
+     }},
+    {"presence_penalty",
+     [](Draft& d, const std::string& field, const Json& v) {
+       return ReadNumber(d, field, v, &SamplerOptions::presence_penalty);
+     }},
+    {"frequency_penalty",
+     [](Draft& d, const std::string& field, const Json& v) {
+       return ReadNumber(d, field, v, &SamplerOptions::frequency_penalty);
+     }},
+    {"repeat_last_n",
+     [](Draft& d, const std::string& field, const Json& v) {
+       return ReadCount(field, v, -1, kMost, &d.request.sampler.repeat_last);
+     }},
     {"repeat_penalty",
      [](Draft& d, const std::string& field, const Json& v) {
        return ReadNumber(d, field, v, &SamplerOptions::repeat_penalty);
@@ -232,9 +267,7 @@ constexpr Field kFields[] = {
        return v.text() == "[\"text\"]" ? absl::OkStatus() : NotSupported(field);
      }},
     {"top_logprobs", RefuseUnlessNothing},
-    {"logit_bias", RefuseUnlessNothing},
-    {"presence_penalty", RefuseUnlessNothing},
-    {"frequency_penalty", RefuseUnlessNothing},
+    {"logit_bias", ReadBiases},
     {"repetition_penalty",
      [](Draft& d, const std::string& field, const Json& v) {
        return ReadNumber(d, field, v, &SamplerOptions::repeat_penalty);

@@ -229,6 +229,9 @@ absl::StatusOr<std::shared_ptr<const ApiService::Job>> ApiService::Take(absl::st
     return absl::UnavailableError(ending_ ? "the server ends"
                                           : "too many texts are waiting; ask again later");
   }
+  for (const auto& [token, bias] : job->request.sampler.biases) {
+    RETURN_IF_ERROR(CheckTokens({&token, 1}, "logit_bias"));
+  }
   RETURN_IF_ERROR(chat ? EncodeChat(job.get()) : EncodePrompts(job.get()));
   const std::string field = chat ? "messages" : "prompt";
   for (const std::vector<int32_t>& prompt : job->prompts) {

@@ -41,6 +41,14 @@ bool SetMode(Command& c, const std::string&) {
 bool Double(const std::string& v, double* to) { return absl::SimpleAtod(v, to); }
 bool Int(const std::string& v, int64_t* to) { return absl::SimpleAtoi(v, to); }
 
+// ID+BIAS or ID-BIAS.
+bool AddBias(Command& c, const std::string& v) {
+  const size_t sign = v.find_first_of("+-");
+  if (sign == std::string::npos) return false;
+  auto& [token, bias] = c.sampler.biases.emplace_back();
+  return absl::SimpleAtoi(v.substr(0, sign), &token) && Double(v.substr(sign), &bias);
+}
+
 // [HOST:]PORT, where a host with colons stands in brackets.
 bool SetAddress(Command& c, const std::string& v) {
   c.mode = Command::Mode::kServe;
@@ -70,12 +78,22 @@ constexpr Option kOptions[] = {
      [](Command& c, const std::string& v) { return Double(v, &c.sampler.temperature); }},
     {"--top-k", "K", "only the K likeliest tokens; 0: all",
      [](Command& c, const std::string& v) { return Int(v, &c.sampler.top_k); }},
+    {"--typical-p", "P", "only the fewest tokens nearest to the usual surprise that reach P",
+     [](Command& c, const std::string& v) { return Double(v, &c.sampler.typical_p); }},
     {"--top-p", "P", "only the fewest tokens that reach probability P",
      [](Command& c, const std::string& v) { return Double(v, &c.sampler.top_p); }},
     {"--min-p", "M", "only tokens with M times the likeliest one's probability",
      [](Command& c, const std::string& v) { return Double(v, &c.sampler.min_p); }},
     {"--repeat-penalty", "R", "above 1: recent tokens become less likely",
      [](Command& c, const std::string& v) { return Double(v, &c.sampler.repeat_penalty); }},
+    {"--repeat-last-n", "N", "how many tokens are recent; 64; -1: all, with the prompt",
+     [](Command& c, const std::string& v) { return Int(v, &c.sampler.repeat_last); }},
+    {"--presence-penalty", "P", "taken from the logits of tokens that were written, from -2 to 2",
+     [](Command& c, const std::string& v) { return Double(v, &c.sampler.presence_penalty); }},
+    {"--frequency-penalty", "P", "the same for each time that they were",
+     [](Command& c, const std::string& v) { return Double(v, &c.sampler.frequency_penalty); }},
+    {"--logit-bias", "ID+B|ID-B",
+     "adds B, at most 100, to a token's logit; may be given several times", AddBias},
     {"--seed", "S", "of the draws; the same seed gives the same text",
      [](Command& c, const std::string& v) { return absl::SimpleAtoi(v, &c.sampler.seed); }},
     {"--stop", "TEXT", "ends the text before this; may be given several times",
@@ -348,7 +366,7 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
   options.interrupted = &interrupted;
   options.grammar = command.grammar;
   // Before anything is shown.
-  RETURN_IF_ERROR(CheckPrompt(ids, options, session.room(), session.context()));
+  RETURN_IF_ERROR(CheckPrompt(model, ids, options, session.room(), session.context()));
   if (!command.json) Show(prompt);
   ASSIGN_OR_RETURN(const Generated g,
                    Generate(session, model, ids, options, [&](const std::string& text) {
@@ -424,6 +442,7 @@ absl::StatusOr<int> RunCommand(const Command& command, ServeMode serve) {
   }
   if (command.mode == Command::Mode::kTokenize) return RunTokenize(command);
   ASSIGN_OR_RETURN(const Model model, LoadAndPlace(command));
+  RETURN_IF_ERROR(CheckSampler(command.sampler, model.config.vocabulary));
   SessionOptions options;
   options.context = command.context;
   options.cache = command.cache;

@@ -26,11 +26,10 @@ bool Constraint::Allows(int32_t token) {
   return tokenizer_.WritesText(token) && matcher_.Allows(tokenizer_.Piece(token));
 }
 
-absl::StatusOr<int32_t> Constraint::Pick(Sampler& sampler, const float* logits,
-                                         absl::Span<const int32_t> recent) {
+absl::StatusOr<int32_t> Constraint::Pick(Sampler& sampler, const float* logits, const Past& past) {
   if (AtEnd() && IsComplete()) return -1;
   if (!sampler.Draws()) {  // the best of all is the best of those allowed, if it is one
-    const int32_t best = sampler.Pick(logits, recent);
+    const int32_t best = sampler.Pick(logits, past);
     if (Allows(best)) return best;
   }
   ASSIGN_OR_RETURN(const absl::Span<const uint64_t> mask, matcher_.Mask(tokenizer_.Tree()));
@@ -40,7 +39,7 @@ absl::StatusOr<int32_t> Constraint::Pick(Sampler& sampler, const float* logits,
     const uint64_t bit = uint64_t{1} << id % 64;
     allowed_[id / 64] = matcher_.CanEnd() ? allowed_[id / 64] | bit : allowed_[id / 64] & ~bit;
   }
-  const int32_t token = sampler.Pick(logits, recent, allowed_);
+  const int32_t token = sampler.Pick(logits, past, allowed_);
   if (token >= 0 || IsComplete()) return token;
   return absl::InvalidArgumentError(
       matcher_.overflowed()

@@ -22,8 +22,7 @@ class Constraint {
 
   // As Sampler::Pick, among the tokens that are allowed; -1: the text is at its end. An error where
   // the vocabulary cannot write what the grammar wants.
-  absl::StatusOr<int32_t> Pick(Sampler& sampler, const float* logits,
-                               absl::Span<const int32_t> recent);
+  absl::StatusOr<int32_t> Pick(Sampler& sampler, const float* logits, const Past& past);
   // Goes on after a token that was picked.
   void Accept(int32_t token);
   // Whether the text is complete, and no longer one is allowed.

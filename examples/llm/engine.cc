@@ -69,7 +69,7 @@ absl::StatusOr<Generated> Engine::Generate(std::vector<int32_t> prompt,
                                            const std::function<bool(const std::string&)>& show) {
   CHECK(options.before.empty() && options.draws == nullptr);
   const int64_t context = session_.context();
-  RETURN_IF_ERROR(CheckPrompt(prompt, options, context, context));
+  RETURN_IF_ERROR(CheckPrompt(model_, prompt, options, context, context));
   const auto request = std::make_shared<Request>();
   request->prompt = std::move(prompt);
   request->options = options;

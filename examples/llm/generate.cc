@@ -15,9 +15,9 @@ double Seconds() {
 
 }  // namespace
 
-absl::Status CheckPrompt(absl::Span<const int32_t> prompt, const GenerateOptions& options,
-                         int64_t room, int64_t context) {
-  RETURN_IF_ERROR(CheckSampler(options.sampler));
+absl::Status CheckPrompt(const Model& model, absl::Span<const int32_t> prompt,
+                         const GenerateOptions& options, int64_t room, int64_t context) {
+  RETURN_IF_ERROR(CheckSampler(options.sampler, model.config.vocabulary));
   if (prompt.empty()) {
     return absl::InvalidArgumentError(
         "the prompt is empty, and this model has no token to begin with");
@@ -38,12 +38,12 @@ size_t ReadBefore(absl::Span<const int32_t> fed, absl::Span<const int32_t> promp
 
 Writing::Writing(const Model& model, absl::Span<const int32_t> prompt,
                  const GenerateOptions& options, std::function<void(const std::string&)> show)
-    : model_(model), options_(options), show_(std::move(show)), recent_(options.before) {
+    : model_(model), options_(options), show_(std::move(show)), past_(options.before) {
   if (options.draws == nullptr) own_draws_.emplace(options.sampler, model.config.vocabulary);
   if (options.grammar != nullptr) {
     constraint_.emplace(options.grammar, *model.tokenizer, options.end);
   }
-  recent_.insert(recent_.end(), prompt.begin(), prompt.end());
+  past_.insert(past_.end(), prompt.begin(), prompt.end());
   out_.prompt_tokens = static_cast<int64_t>(prompt.size());
 }
 
@@ -58,19 +58,19 @@ std::optional<int32_t> Writing::Next(Session& session, size_t which, int64_t roo
   if (is_full()) return ended("length");
   if (options_.interrupted != nullptr && *options_.interrupted) return ended("interrupt");
   Sampler& sampler = options_.draws == nullptr ? *own_draws_ : *options_.draws;
+  const Past past = {past_, out_.tokens.size()};
   int32_t token = -1;
   if (constraint_) {
-    const absl::StatusOr<int32_t> picked =
-        constraint_->Pick(sampler, session.Logits(which), recent_);
+    const absl::StatusOr<int32_t> picked = constraint_->Pick(sampler, session.Logits(which), past);
     status_ = picked.status();
     token = picked.value_or(-1);
   } else {
-    token = sampler.IsGreedy() ? session.Likeliest(which)
-                               : sampler.Pick(session.Logits(which), recent_);
+    token =
+        sampler.IsGreedy() ? session.Likeliest(which) : sampler.Pick(session.Logits(which), past);
   }
   if (token < 0 || token == options_.end || model_.tokenizer->EndsText(token)) return ended("end");
   out_.tokens.push_back(token);
-  recent_.push_back(token);
+  past_.push_back(token);
   Emit(utf8_.Push(options_.piece ? options_.piece(token) : model_.tokenizer->Piece(token)));
   if (stopped_) return ended("stop");
   if (constraint_) {
@@ -124,7 +124,7 @@ Generated Writing::Finish() {
 absl::StatusOr<Generated> Generate(Session& session, const Model& model,
                                    absl::Span<const int32_t> prompt, const GenerateOptions& options,
                                    const std::function<void(const std::string&)>& show) {
-  RETURN_IF_ERROR(CheckPrompt(prompt, options, session.room(), session.context()));
+  RETURN_IF_ERROR(CheckPrompt(model, prompt, options, session.room(), session.context()));
   Writing writing(model, prompt, options, show);
   const double begin = Seconds();
   session.Advance(prompt);

@@ -19,7 +19,7 @@ struct GenerateOptions {
   int64_t max_tokens = 256;
   std::vector<std::string> stops;  // texts that end it and are not shown
   SamplerOptions sampler;
-  // Of a conversation: the tokens before the prompt, which count as recent too, and what draws the
+  // Of a conversation: the tokens before the prompt, which penalties see too, and what draws the
   // tokens, which goes on from answer to answer; none: one of its own.
   std::vector<int32_t> before;
   Sampler* draws = nullptr;
@@ -40,8 +40,8 @@ struct Generated {
 
 // Whether these can be continued where there is room for so many tokens of a context: a prompt of
 // at least one token that fits, and a sampler's numbers.
-absl::Status CheckPrompt(absl::Span<const int32_t> prompt, const GenerateOptions& options,
-                         int64_t room, int64_t context);
+absl::Status CheckPrompt(const Model& model, absl::Span<const int32_t> prompt,
+                         const GenerateOptions& options, int64_t room, int64_t context);
 
 // How many of a prompt's tokens need not be read again by a session that has read `fed`: what both
 // begin with, but for the prompt's last token, which says what comes next.
@@ -73,7 +73,7 @@ class Writing {
   std::optional<Sampler> own_draws_;
   std::optional<Constraint> constraint_;
   absl::Status status_;
-  std::vector<int32_t> recent_;
+  std::vector<int32_t> past_;
   Utf8Stream utf8_;
   std::string pending_;  // may be the beginning of a stop text
   bool stopped_ = false;

@@ -1,4 +1,4 @@
-// Sampling in the order of penalties, top-k, top-p, min-p, temperature.
+// Sampling in llama.cpp's order: biases, penalties, top-k, typical-p, top-p, min-p, temperature.
 #include "examples/llm/sampler.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace tessera::llm {
 
-absl::Status CheckSampler(const SamplerOptions& o) {
+absl::Status CheckSampler(const SamplerOptions& o, int64_t vocabulary) {
   constexpr double kMost = 1e6;
   const auto bad = [](const char* name, double value, const char* allowed) {
     return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; ", allowed));
@@ -18,10 +18,29 @@ absl::Status CheckSampler(const SamplerOptions& o) {
     return bad("--temperature", o.temperature, "it is a number from 0 to 1e6");
   }
   if (o.top_k < 0) return bad("--top-k", static_cast<double>(o.top_k), "it is from 0 (all) on");
+  if (!(o.typical_p > 0) || o.typical_p > 1) {
+    return bad("--typical-p", o.typical_p, "it is above 0 and at most 1");
+  }
   if (!(o.top_p > 0) || o.top_p > 1) return bad("--top-p", o.top_p, "it is above 0 and at most 1");
   if (!(o.min_p >= 0) || o.min_p > 1) return bad("--min-p", o.min_p, "it is from 0 to 1");
   if (!(o.repeat_penalty >= 1 / kMost) || o.repeat_penalty > kMost) {
     return bad("--repeat-penalty", o.repeat_penalty, "it is from 1e-6 to 1e6");
+  }
+  if (o.repeat_last < -1) {
+    return bad("--repeat-last-n", static_cast<double>(o.repeat_last), "it is from -1 (all) on");
+  }
+  for (const auto& [name, penalty] : {std::pair("--presence-penalty", o.presence_penalty),
+                                      std::pair("--frequency-penalty", o.frequency_penalty)}) {
+    if (!(penalty >= -2) || penalty > 2) return bad(name, penalty, "it is from -2 to 2");
+  }
+  for (const auto& [token, bias] : o.biases) {
+    if (!(bias >= -100) || bias > 100) {
+      return bad("--logit-bias", bias, "a bias is from -100 to 100");
+    }
+    if (token < 0 || token >= vocabulary) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--logit-bias has token ", token, ", and the model has ", vocabulary));
+    }
   }
   return absl::OkStatus();
 }
@@ -40,15 +59,19 @@ Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary)
       weights_(static_cast<size_t>(vocabulary)),
       random_(options.seed) {}
 
-int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent) {
+bool Sampler::Changes() const {
+  return options_.repeat_penalty != 1 || options_.presence_penalty != 0 ||
+         options_.frequency_penalty != 0 || !options_.biases.empty();
+}
+
+int32_t Sampler::Pick(const float* logits, const Past& past) {
   if (IsGreedy()) return LikeliestOf({logits, candidates_.size()});
-  FillCandidates(logits, recent);
+  FillCandidates(logits, past);
   return PickCandidate();
 }
 
-int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent,
-                      absl::Span<const uint64_t> allowed) {
-  FillCandidates(logits, recent);
+int32_t Sampler::Pick(const float* logits, const Past& past, absl::Span<const uint64_t> allowed) {
+  FillCandidates(logits, past);
   count_ = 0;
   for (const auto& candidate : candidates_) {
     const auto id = static_cast<uint32_t>(candidate.second);
@@ -58,21 +81,75 @@ int32_t Sampler::Pick(const float* logits, absl::Span<const int32_t> recent,
   return count_ == 0 ? -1 : PickCandidate();
 }
 
-void Sampler::FillCandidates(const float* logits, absl::Span<const int32_t> recent) {
+void Sampler::FillCandidates(const float* logits, const Past& past) {
   const size_t n = count_ = candidates_.size();
-  const auto logit = [&](size_t i) {
-    return std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
-  };
-  for (size_t i = 0; i < n; ++i) candidates_[i] = {logit(i), static_cast<int32_t>(i)};
-  if (options_.repeat_penalty != 1) {
-    const size_t last = std::min<size_t>(recent.size(), static_cast<size_t>(options_.repeat_last));
-    const float penalty = static_cast<float>(options_.repeat_penalty);
-    for (int32_t id : recent.subspan(recent.size() - last)) {
-      const auto i = static_cast<size_t>(id);
-      const float v = logit(i);  // of the model, so that a token seen twice counts once
-      candidates_[i].first = v > 0 ? v / penalty : v * penalty;
-    }
+  for (size_t i = 0; i < n; ++i) {
+    const float logit = std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
+    candidates_[i] = {logit, static_cast<int32_t>(i)};
   }
+  if (!Changes()) return;
+  for (const auto& [token, bias] : options_.biases) {
+    candidates_[static_cast<size_t>(token)].first += static_cast<float>(bias);
+  }
+  Penalise(past);
+}
+
+void Sampler::Penalise(const Past& past) {
+  std::vector<double>& seen = weights_;  // how often, of tokens that were; until they are weighed
+  const auto each = [&](absl::Span<const int32_t> tokens, const auto& change) {
+    for (const int32_t id : tokens) seen[static_cast<size_t>(id)] = 0;
+    for (const int32_t id : tokens) {
+      const auto i = static_cast<size_t>(id);
+      change(candidates_[i].first, seen[i]++ == 0);
+    }
+  };
+  const size_t all = past.tokens.size();
+  if (options_.repeat_penalty != 1) {
+    const size_t last =
+        options_.repeat_last < 0 ? all : std::min(all, static_cast<size_t>(options_.repeat_last));
+    const float penalty = static_cast<float>(options_.repeat_penalty);
+    each(past.tokens.subspan(all - last), [&](float& logit, bool first) {
+      if (first) logit = logit > 0 ? logit / penalty : logit * penalty;
+    });
+  }
+  if (options_.presence_penalty == 0 && options_.frequency_penalty == 0) return;
+  const auto once = static_cast<float>(options_.presence_penalty),
+             each_time = static_cast<float>(options_.frequency_penalty);
+  each(past.tokens.subspan(all - past.written),
+       [&](float& logit, bool first) { logit -= each_time + (first ? once : 0); });
+}
+
+// The weights of what is kept, greatest first, and their sum.
+double Sampler::Weigh(double temperature) {
+  const double top = candidates_[0].first;
+  double sum = 0;
+  for (size_t i = 0; i < kept_; ++i) {
+    weights_[i] = std::exp((candidates_[i].first - top) / temperature);
+    sum += weights_[i];
+  }
+  return sum;
+}
+
+// How surprising a token is, is minus its log-probability, and usual is the mean of that. As the
+// candidates are sorted, those nearest to it stand side by side.
+void Sampler::KeepTypical() {
+  const double sum = Weigh(1);
+  const auto surprise = [&](size_t i) { return -std::log(weights_[i] / sum); };
+  double usual = 0;
+  for (size_t i = 0; i < kept_; ++i) {
+    if (weights_[i] > 0) usual += weights_[i] / sum * surprise(i);
+  }
+  size_t begin = 0;
+  while (begin + 1 < kept_ && surprise(begin) < usual) ++begin;
+  size_t end = begin;
+  for (double reached = 0; reached < options_.typical_p && end - begin < kept_;) {
+    const bool below = begin > 0 && (end == kept_ ||
+                                     usual - surprise(begin - 1) < std::abs(surprise(end) - usual));
+    reached += weights_[below ? --begin : end++] / sum;
+  }
+  std::copy(candidates_.begin() + static_cast<int64_t>(begin),
+            candidates_.begin() + static_cast<int64_t>(end), candidates_.begin());
+  Keep(end - begin);
 }
 
 int32_t Sampler::PickCandidate() {
@@ -87,12 +164,8 @@ int32_t Sampler::PickCandidate() {
   kept_ = count_;
   if (options_.top_k > 0) Keep(static_cast<size_t>(options_.top_k));
   std::partial_sort(begin, begin + static_cast<int64_t>(kept_), last, before);
-  const double top = candidates_[0].first;
-  double sum = 0;
-  for (size_t i = 0; i < kept_; ++i) {
-    weights_[i] = std::exp(candidates_[i].first - top);
-    sum += weights_[i];
-  }
+  if (options_.typical_p < 1) KeepTypical();
+  double sum = Weigh(1);
   if (options_.top_p < 1) {
     double reached = 0;
     for (size_t i = 0; i < kept_; ++i) {
@@ -101,11 +174,7 @@ int32_t Sampler::PickCandidate() {
     }
   }
   while (kept_ > 1 && weights_[kept_ - 1] < options_.min_p) --kept_;
-  sum = 0;
-  for (size_t i = 0; i < kept_; ++i) {
-    weights_[i] = std::exp((candidates_[i].first - top) / options_.temperature);
-    sum += weights_[i];
-  }
+  sum = Weigh(options_.temperature);
   double left = static_cast<double>(random_() >> 11) * 0x1p-53 * sum;
   for (size_t i = 0; i < kept_; ++i) {
     left -= weights_[i];

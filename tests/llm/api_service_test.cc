@@ -136,6 +136,24 @@ TEST(ApiService, TextsKeepToWhatIsAskedOfThem) {
   EXPECT_EQ(said(R"("grammar": "root ::= \"xyz\"")"), "xyz");
 }
 
+TEST(ApiService, BiasesAndPenaltiesChangeTheText) {
+  const auto f = Story();
+  const auto said = [&](const std::string& fields) -> std::string {
+    const auto whole = f->AskWhole(R"({"prompt": "Once upon a time", "max_tokens": 60)" + fields);
+    EXPECT_OK(whole.status());
+    return whole.ok() ? (*whole)["choices"][0]["text"] : json();
+  };
+  const std::string plain = said("}");
+  EXPECT_THAT(plain, HasSubstr("Lily"));
+  EXPECT_EQ(said(R"(, "logit_bias": {"403": 100}})"), [] {
+    std::string once;
+    for (int i = 0; i < 60; ++i) once += " Once";
+    return once;
+  }());
+  EXPECT_NE(said(R"(, "frequency_penalty": 2})"), plain);
+  EXPECT_NE(said(R"(, "presence_penalty": 2})"), plain);
+}
+
 TEST(ApiService, StopTextsEndIt) {
   const auto f = Story();
   ASSERT_OK_AND_ASSIGN(const json whole,
@@ -245,6 +263,8 @@ TEST(ApiService, WhatCannotBeAnswered) {
               HasSubstr("token 512, and the model has 512"));
   EXPECT_THAT(std::string(why(*story, R"({"prompt": []})", false)["message"]),
               HasSubstr("no token to begin with"));
+  EXPECT_EQ(why(*story, R"({"prompt": "a", "logit_bias": {"512": 1}})", false)["param"],
+            "logit_bias");
   const std::string chat = R"({"messages": [{"role": "user", "content": "a"}]})";
   EXPECT_THAT(std::string(why(*story, chat, true)["message"]), HasSubstr("no chat template"));
   const auto strict = Sayer("ab",

@@ -26,7 +26,9 @@ TEST(Api, FieldsAreRead) {
       Completion(R"(, "model": "any", "max_tokens": 7, "temperature": 0.5, "top_p": 0.25,
                     "top_k": 9, "min_p": 0.125, "repeat_penalty": 1.5, "seed": -3, "n": 3,
                     "stop": ["x", "y"], "stream": true, "stream_options": {"include_usage": true},
-                    "user": "me", "logit_bias": {}, "presence_penalty": 0.0, "logprobs": null,
+                    "user": "me", "logit_bias": {"7": -100, "9": 1.5}, "presence_penalty": 0.5,
+                    "frequency_penalty": -2, "typical_p": 0.75, "repeat_last_n": -1,
+                    "logprobs": null,
                     "response_format": {"type": "text"}, "what": [{"is": "new"}])"));
   ASSERT_EQ(r.prompts.size(), 1u);
   EXPECT_EQ(r.prompts[0].text, "a");
@@ -36,6 +38,11 @@ TEST(Api, FieldsAreRead) {
   EXPECT_EQ(r.sampler.top_k, 9);
   EXPECT_EQ(r.sampler.min_p, 0.125);
   EXPECT_EQ(r.sampler.repeat_penalty, 1.5);
+  EXPECT_EQ(r.sampler.presence_penalty, 0.5);
+  EXPECT_EQ(r.sampler.frequency_penalty, -2);
+  EXPECT_EQ(r.sampler.typical_p, 0.75);
+  EXPECT_EQ(r.sampler.repeat_last, -1);
+  EXPECT_THAT(r.sampler.biases, ElementsAre(std::pair(7, -100.0), std::pair(9, 1.5)));
   EXPECT_EQ(r.sampler.seed, static_cast<uint64_t>(-3));
   EXPECT_EQ(r.copies, 3);
   EXPECT_THAT(r.stops, ElementsAre("x", "y"));
@@ -117,9 +124,16 @@ TEST(Api, WhatIsWrongIsNamed) {
       {R"("stream_options": [])", "stream_options is []; it is an object", "stream_options"},
       {R"("stream_options": {"include_usage": 0})", "include_usage is 0",
        "stream_options.include_usage"},
-      {R"("logit_bias": {"5": 1})", "logit_bias is not supported", "logit_bias"},
-      {R"("presence_penalty": 0.5)", "presence_penalty is not", "presence_penalty"},
-      {R"("frequency_penalty": -1)", "frequency_penalty is not", "frequency_penalty"},
+      {R"("logit_bias": [])", "logit_bias is []; it is an object", "logit_bias"},
+      {R"("logit_bias": {"a": 1})", "logit_bias[\"a\"] is no id", "logit_bias[\"a\"]"},
+      {R"("logit_bias": {"-1": 1})", "logit_bias[\"-1\"] is no id", "logit_bias[\"-1\"]"},
+      {R"("logit_bias": {"5": 101})", "is 101; it is a number from -100", "logit_bias[\"5\"]"},
+      {R"("logit_bias": {"5": true})", "is true; it is a number", "logit_bias[\"5\"]"},
+      {R"("presence_penalty": 2.5)", "is 2.5; it is from -2 to 2", "presence_penalty"},
+      {R"("frequency_penalty": -3)", "frequency_penalty is -3", "frequency_penalty"},
+      {R"("frequency_penalty": {})", "frequency_penalty is {}", "frequency_penalty"},
+      {R"("typical_p": 0)", "typical_p is 0; it is above 0", "typical_p"},
+      {R"("repeat_last_n": -2)", "repeat_last_n is -2", "repeat_last_n"},
       {R"("logprobs": 0)", "logprobs is not supported", "logprobs"},
       {R"("logprobs": true)", "logprobs is not supported", "logprobs"},
       {R"("echo": true)", "echo is not supported", "echo"},

@@ -270,6 +270,13 @@ TEST(Command, ErrorsAreOneLine) {
       {"--model x --temperature 1e300", "--temperature is 1e+300"},
       {"--model x --repeat-penalty 1e300", "--repeat-penalty is 1e+300"},
       {"--model x --repeat-penalty 1e-300", "it is from 1e-6 to 1e6"},
+      {"--model x --presence-penalty 3", "--presence-penalty is 3; it is from -2 to 2"},
+      {"--model x --frequency-penalty -3", "--frequency-penalty is -3"},
+      {"--model x --typical-p 0", "--typical-p is 0"},
+      {"--model x --repeat-last-n -2", "--repeat-last-n is -2"},
+      {"--model x --logit-bias 5", "--logit-bias '5': wants ID+B|ID-B"},
+      {"--model x --logit-bias x+1", "--logit-bias 'x+1'"},
+      {"--model x --logit-bias 5+101", "--logit-bias is 101"},
       {"--model x --stop \xFF", "--stop: not UTF-8 from byte 0"},
       {"--model x --system a\xFF", "--system: not UTF-8 from byte 1"},
       {"--model x --prompt a\xFF", "--prompt: not UTF-8 from byte 1"},
@@ -292,6 +299,9 @@ TEST(Command, ErrorsAreOneLine) {
   const Outcome bench = RunTool("llm", kModel + "--bench --context 1");
   EXPECT_EQ(bench.exit, 1);
   EXPECT_THAT(bench.out, HasSubstr("give --context 2 or more"));
+  const Outcome bias = RunTool("llm", kModel + "--prompt a --logit-bias 512+1");
+  EXPECT_EQ(bias.exit, 1);
+  EXPECT_THAT(bias.out, HasSubstr("--logit-bias has token 512, and the model has 512"));
   const Outcome nowhere = RunTool("llm", kModel + "--devices NULL:0 --prompt Once");
   EXPECT_EQ(nowhere.exit, 1);
   EXPECT_THAT(nowhere.out, HasSubstr("NULL has no values"));
@@ -310,12 +320,40 @@ TEST(Command, ErrorsAreOneLine) {
 }
 
 TEST(Command, OptionsAreSet) {
-  ASSERT_OK_AND_ASSIGN(
-      const Command c,
-      ParseCommand(std::vector<std::string>{
-          "--model",          "m",   "--prompt",      "p",   "--stop",    "a",   "--stop",  "b",
-          "--seed",           "9",   "--top-k",       "4",   "--top-p",   "0.5", "--min-p", "0.1",
-          "--repeat-penalty", "1.1", "--temperature", "0.7", "--context", "99"}));
+  ASSERT_OK_AND_ASSIGN(const Command c, ParseCommand(std::vector<std::string>{"--model",
+                                                                              "m",
+                                                                              "--prompt",
+                                                                              "p",
+                                                                              "--stop",
+                                                                              "a",
+                                                                              "--stop",
+                                                                              "b",
+                                                                              "--seed",
+                                                                              "9",
+                                                                              "--top-k",
+                                                                              "4",
+                                                                              "--top-p",
+                                                                              "0.5",
+                                                                              "--min-p",
+                                                                              "0.1",
+                                                                              "--repeat-penalty",
+                                                                              "1.1",
+                                                                              "--temperature",
+                                                                              "0.7",
+                                                                              "--context",
+                                                                              "99",
+                                                                              "--typical-p",
+                                                                              "0.9",
+                                                                              "--repeat-last-n",
+                                                                              "-1",
+                                                                              "--presence-penalty",
+                                                                              "0.5",
+                                                                              "--frequency-penalty",
+                                                                              "-0.5",
+                                                                              "--logit-bias",
+                                                                              "5-100",
+                                                                              "--logit-bias",
+                                                                              "7+1.5"}));
   EXPECT_EQ(c.model, "m");
   EXPECT_EQ(c.prompt, "p");
   EXPECT_TRUE(c.prompt_given);
@@ -324,6 +362,11 @@ TEST(Command, OptionsAreSet) {
   EXPECT_EQ(c.sampler.top_k, 4);
   EXPECT_EQ(c.sampler.temperature, 0.7);
   EXPECT_EQ(c.context, 99);
+  EXPECT_EQ(c.sampler.typical_p, 0.9);
+  EXPECT_EQ(c.sampler.repeat_last, -1);
+  EXPECT_EQ(c.sampler.presence_penalty, 0.5);
+  EXPECT_EQ(c.sampler.frequency_penalty, -0.5);
+  EXPECT_EQ(c.sampler.biases, (std::vector<std::pair<int32_t, double>>{{5, -100}, {7, 1.5}}));
   EXPECT_THAT(CommandHelp(), HasSubstr("--repeat-penalty R"));
 }
 

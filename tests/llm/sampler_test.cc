@@ -14,10 +14,14 @@ using ::testing::ElementsAre;
 constexpr int kVocabulary = 6;
 const std::vector<float> kLogits = {0.5f, 2.0f, -1.0f, 2.0f, 1.0f, -3.0f};
 
-std::set<int32_t> Drawn(const SamplerOptions& options, const std::vector<int32_t>& recent = {}) {
+// Of a text of these tokens, all but `given` of which were written.
+std::set<int32_t> Drawn(const SamplerOptions& options, const std::vector<int32_t>& tokens = {},
+                        size_t given = 0) {
   Sampler sampler(options, kVocabulary);
   std::set<int32_t> out;
-  for (int i = 0; i < 2000; ++i) out.insert(sampler.Pick(kLogits.data(), recent));
+  for (int i = 0; i < 2000; ++i) {
+    out.insert(sampler.Pick(kLogits.data(), {tokens, tokens.size() - given}));
+  }
   return out;
 }
 
@@ -42,6 +46,37 @@ TEST(Sampler, OptionsLeaveTheLikeliest) {
   EXPECT_THAT(Drawn(o), ElementsAre(1, 3, 4));
 }
 
+// Probabilities are 0.38 of 1 and 3, 0.14, 0.08, 0.02 and 0.003, and the usual surprise is 1.31.
+TEST(Sampler, TypicalTokensAreNearestToTheUsualSurprise) {
+  SamplerOptions o = Warm();
+  o.typical_p = 0.3;  // 1 and 3 are nearest, at 0.97
+  EXPECT_THAT(Drawn(o), ElementsAre(3));
+  o.typical_p = 0.6;
+  EXPECT_THAT(Drawn(o), ElementsAre(1, 3));
+  o.typical_p = 0.8;  // then 4, at 1.97
+  EXPECT_THAT(Drawn(o), ElementsAre(1, 3, 4));
+  o.typical_p = 0.99;
+  EXPECT_THAT(Drawn(o), ElementsAre(0, 1, 2, 3, 4));
+  o.top_k = 1;
+  EXPECT_THAT(Drawn(o), ElementsAre(1));
+}
+
+TEST(Sampler, TheLikeliestMayBeTooUsual) {
+  // One token of 0.56 and eight of 0.055: the usual surprise is 1.6, their own are 0.58 and 2.9.
+  std::vector<float> logits(9, 0.0f);
+  logits[4] = std::log(10.2f);
+  SamplerOptions o = Warm();
+  o.typical_p = 0.4;
+  Sampler sampler(o, 9);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(sampler.Pick(logits.data(), {}), 4);
+  // One of 0.34 and forty of 0.0165: 1.08 and 4.1 of 3.08, so that the many are nearer.
+  logits.assign(41, 0.0f);
+  logits[4] = std::log(20.6f);
+  o.typical_p = 0.6;
+  Sampler many(o, 41);
+  for (int i = 0; i < 500; ++i) EXPECT_NE(many.Pick(logits.data(), {}), 4);
+}
+
 TEST(Sampler, RecentTokensBecomeLessLikely) {
   SamplerOptions o;
   o.repeat_penalty = 1.5;
@@ -49,18 +84,56 @@ TEST(Sampler, RecentTokensBecomeLessLikely) {
   EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(1));
   o.repeat_penalty = 10;
   EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(4));
+  o.repeat_last = 1;
+  EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(1));
+  o.repeat_last = 0;
+  EXPECT_THAT(Drawn(o, {1, 1}), ElementsAre(1));
+  o.repeat_last = -1;
+  std::vector<int32_t> long_ago(100, 5);
+  long_ago[0] = 1;
+  EXPECT_THAT(Drawn(o, long_ago, 100), ElementsAre(3));
+}
+
+// Of 1 the logit is 2, of 4 it is 1, and of 0 a half.
+TEST(Sampler, PenaltiesOfWhatWasWritten) {
+  SamplerOptions o;
+  o.presence_penalty = 1.25;
+  EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(4));
+  EXPECT_THAT(Drawn(o, {1, 3, 1, 3, 4}), ElementsAre(1)) << "once, however often it was written";
+  EXPECT_THAT(Drawn(o, {1, 3}, 2), ElementsAre(1)) << "a prompt was not written";
+  EXPECT_THAT(Drawn(o, {1, 3}, 1), ElementsAre(1));
+  o.presence_penalty = 0;
+  o.frequency_penalty = 0.75;
+  EXPECT_THAT(Drawn(o, {1, 3}), ElementsAre(1));
+  EXPECT_THAT(Drawn(o, {1, 3, 1, 3}), ElementsAre(4));
+  EXPECT_THAT(Drawn(o, {1, 3, 1, 3, 1, 3, 4}), ElementsAre(0));
+  o.frequency_penalty = -2;
+  EXPECT_THAT(Drawn(o, {2, 2}), ElementsAre(2));
+  EXPECT_FALSE(Sampler(o, kVocabulary).IsGreedy());
+}
+
+TEST(Sampler, BiasesAreAdded) {
+  SamplerOptions o;
+  o.biases = {{5, 100}};
+  EXPECT_THAT(Drawn(o), ElementsAre(5));
+  EXPECT_FALSE(Sampler(o, kVocabulary).IsGreedy());
+  o.biases = {{1, -100}, {3, -100}};
+  EXPECT_THAT(Drawn(o), ElementsAre(4));
+  o.temperature = 1;
+  EXPECT_THAT(Drawn(o), ElementsAre(0, 2, 4, 5));
 }
 
 TEST(Sampler, APenaltyMakesNoTokenOfNaN) {
   std::vector<float> logits = kLogits;
   logits[1] = logits[5] = std::nanf("");
+  const std::vector<int32_t> past = {1, 5, 1, 3};
   for (const double temperature : {0.0, 1.0}) {
     SamplerOptions o;
     o.temperature = temperature;
     o.repeat_penalty = 1.5;
     Sampler sampler(o, kVocabulary);
     for (int i = 0; i < 500; ++i) {
-      const int32_t id = sampler.Pick(logits.data(), std::vector<int32_t>{1, 5, 1, 3});
+      const int32_t id = sampler.Pick(logits.data(), {past, past.size()});
       ASSERT_TRUE(id != 1 && id != 5 && (temperature > 0 || id == 3)) << id;
     }
   }
@@ -95,7 +168,7 @@ TEST(Sampler, OfAllowedTokensTheOptionsLeaveTheLikeliest) {
                         const std::vector<float>& logits, const std::vector<int32_t>& recent = {}) {
     Sampler sampler(options, kVocabulary);
     std::set<int32_t> out;
-    for (int i = 0; i < 2000; ++i) out.insert(sampler.Pick(logits.data(), recent, {&allowed, 1}));
+    for (int i = 0; i < 2000; ++i) out.insert(sampler.Pick(logits.data(), {recent}, {&allowed, 1}));
     return out;
   };
   EXPECT_THAT(drawn({}, 0b111000, kLogits), ElementsAre(3));
@@ -127,6 +200,17 @@ TEST(Sampler, OptionsOutOfRangeAreErrors) {
   bad([](auto& o) { o.top_p = 1.5; }, "--top-p");
   bad([](auto& o) { o.min_p = -0.1; }, "--min-p");
   bad([](auto& o) { o.repeat_penalty = 0; }, "--repeat-penalty");
+  bad([](auto& o) { o.repeat_last = -2; }, "--repeat-last-n");
+  bad([](auto& o) { o.typical_p = 0; }, "--typical-p");
+  bad([](auto& o) { o.presence_penalty = 2.5; }, "--presence-penalty");
+  bad([](auto& o) { o.frequency_penalty = std::nan(""); }, "--frequency-penalty");
+  bad([](auto& o) { o.biases = {{1, 101}}; }, "--logit-bias is 101");
+  bad([](auto& o) { o.biases = {{-1, 1}}; }, "--logit-bias has token -1");
+  SamplerOptions o;
+  o.biases = {{6, 1}};
+  EXPECT_OK(CheckSampler(o));
+  EXPECT_THAT(CheckSampler(o, 6), StatusIs(absl::StatusCode::kInvalidArgument,
+                                           "--logit-bias has token 6, and the model has 6"));
 }
 
 }  // namespace
