@@ -44,6 +44,7 @@ struct ApiRequest {
   SamplerOptions sampler;
   std::shared_ptr<const Grammar> grammar;  // that the texts keep to; none: any
   bool stream = false, include_usage = false;
+  int64_t likeliest = -1;  // tokens that are told beside each of a text; -1: none, nor that
 };
 inline constexpr int64_t kMostTexts = 32;  // of one request
 
@@ -68,12 +69,24 @@ struct AnswerHead {
   std::string id, model;
   int64_t created = 0;         // seconds since 1970
   bool include_usage = false;  // at the end of the parts
+  bool weighed = false;        // with the likelihoods of tokens
+};
+// A token, which may be part of a character, and the logarithm of its probability.
+struct Weight {
+  std::string bytes;
+  double log_probability = 0;
+};
+struct ToldToken {
+  Weight next;
+  std::vector<Weight> likeliest;
+  int64_t offset = 0;  // the characters of the choice's text before it
 };
 // One of the texts that are asked for, or what is new of it.
 struct Choice {
   int64_t index = 0;
   std::string text = {}, thought = {};
   std::vector<ToolCall> calls = {};
+  std::vector<ToldToken> tokens = {};  // of `text`, where they are asked for
   std::string finish = {};  // why it ended: "stop", "length", "tool_calls"; "": it goes on
 };
 struct Usage {

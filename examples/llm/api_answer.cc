@@ -64,8 +64,9 @@ std::string MessageJson(const Choice& choice) {
 }
 
 // A choice, which ends with why it did.
-std::string ChoiceJson(const Choice& choice, JsonLine begun) {
-  begun.Raw("logprobs", "null")
+std::string ChoiceJson(const AnswerHead& head, const Choice& choice, bool whole, JsonLine begun) {
+  const bool weighed = head.weighed && (whole || !choice.tokens.empty());
+  begun.Raw("logprobs", weighed ? LogprobsJson(head.chat, choice.tokens) : "null")
       .Raw("finish_reason", choice.finish.empty() ? "null" : JsonString(choice.finish));
   return begun.str();
 }
@@ -127,7 +128,7 @@ std::string AnswerJson(const AnswerHead& head, absl::Span<const Choice> choices,
     } else {
       line.Text("text", choice.text);
     }
-    written.push_back(ChoiceJson(choice, std::move(line)));
+    written.push_back(ChoiceJson(head, choice, true, std::move(line)));
   }
   return Beginning(head, "chat.completion")
       .Raw("choices", JsonList(written))
@@ -149,7 +150,7 @@ std::string AnswerPartJson(const AnswerHead& head, const Choice& news, bool firs
     line.Text("text", news.text);
   }
   JsonLine out = Beginning(head, "chat.completion.chunk");
-  out.Raw("choices", JsonList({ChoiceJson(news, std::move(line))}));
+  out.Raw("choices", JsonList({ChoiceJson(head, news, false, std::move(line))}));
   if (head.include_usage) out.Raw("usage", "null");
   return out.str();
 }

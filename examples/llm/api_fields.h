@@ -1,4 +1,4 @@
-// Values of a request's fields, and what is wrong with them.
+// Values of fields: of requests, what is wrong with them; of answers, those that are long to write.
 #pragma once
 
 #include <string>
@@ -15,5 +15,8 @@ absl::Status WrongValue(const std::string& field, const Json& v, absl::string_vi
 
 absl::Status ReadMessages(const Json& json, ApiRequest* request);
 absl::Status ReadTools(const Json& json, std::string* to);
+
+// How likely tokens were, in the form of chats' answers or of completions'.
+std::string LogprobsJson(bool chat, absl::Span<const ToldToken> tokens);
 
 }  // namespace tessera::llm

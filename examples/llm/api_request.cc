@@ -17,10 +17,10 @@ constexpr int64_t kCompletionTokens = 16;  // OpenAI's
 // Where each part of a request goes until all of it is known.
 struct Draft {
   ApiRequest request;
-  std::optional<int64_t> max_tokens, max_completion_tokens;
+  std::optional<int64_t> max_tokens, max_completion_tokens, top_logprobs;
   std::optional<Json> messages, tools;
   bool calls = true;  // tools may be called
-  bool prompted = false, seeded = false;
+  bool prompted = false, seeded = false, logprobs = false;
 };
 
 absl::Status NotSupported(const std::string& field) {
@@ -165,6 +165,12 @@ absl::Status ReadPrompt(Draft& d, const std::string& field, const Json& v) {
   return absl::OkStatus();
 }
 
+// Of chats whether, of completions how many.
+absl::Status ReadLogprobs(Draft& d, const std::string& field, const Json& v) {
+  if (!d.request.chat) return ReadCount(field, v, 0, 5, &d.request.likeliest);
+  return ReadFlag(field, v, &d.logprobs);
+}
+
 absl::Status ReadToolChoice(Draft& d, const std::string& field, const Json& v) {
   const std::string choice = v.String().value_or("");
   d.calls = choice != "none";
@@ -254,9 +260,10 @@ constexpr Field kFields[] = {
        return ReadFlag(field + ".include_usage", *usage, &d.request.include_usage);
      }},
     {"response_format", ReadResponseFormat},
-    {"logprobs",
-     [](Draft&, const std::string& field, const Json& v) {
-       return v.Bool() == false ? absl::OkStatus() : NotSupported(field);
+    {"logprobs", ReadLogprobs},
+    {"top_logprobs",
+     [](Draft& d, const std::string& field, const Json& v) {
+       return ReadCount(field, v, 0, 20, &d.top_logprobs.emplace());
      }},
     {"best_of",
      [](Draft&, const std::string& field, const Json& v) {
@@ -266,7 +273,6 @@ constexpr Field kFields[] = {
      [](Draft&, const std::string& field, const Json& v) {
        return v.text() == "[\"text\"]" ? absl::OkStatus() : NotSupported(field);
      }},
-    {"top_logprobs", RefuseUnlessNothing},
     {"logit_bias", ReadBiases},
     {"repetition_penalty",
      [](Draft& d, const std::string& field, const Json& v) {
@@ -339,6 +345,10 @@ absl::StatusOr<ApiRequest> ParseApiRequest(absl::string_view body, bool chat,
     if (d.tools) RETURN_IF_ERROR(ReadTools(*d.tools, &request.tools));
     if (!d.calls) request.tools.clear();
     request.prompts.clear();
+    if (d.logprobs) request.likeliest = d.top_logprobs.value_or(0);
+    if (d.top_logprobs && !d.logprobs) {
+      return WrongField("top_logprobs", "goes with logprobs: true");
+    }
   } else if (!d.prompted) {
     return WrongField("prompt", "is missing");
   } else if (static_cast<int64_t>(request.prompts.size()) * request.copies > kMostTexts) {

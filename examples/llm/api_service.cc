@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "examples/llm/choice_reader.h"
 #include "examples/llm/json_line.h"
 #include "graph/status.h"
 
@@ -65,6 +66,7 @@ class ApiService::Answering {
     all.text += news.text;
     all.thought += news.thought;
     all.calls.insert(all.calls.end(), news.calls.begin(), news.calls.end());
+    all.tokens.insert(all.tokens.end(), news.tokens.begin(), news.tokens.end());
     all.finish = news.finish;
     const bool nothing =
         news.text.empty() && news.thought.empty() && news.calls.empty() && news.finish.empty();
@@ -104,29 +106,33 @@ class ApiService::Answering {
     options.sampler = request.sampler;
     options.sampler.seed += i % copies;
     options.grammar = request.grammar;
-    std::shared_ptr<AnswerReader> reader;  // the engine's too, whose thread reads what comes
+    ChoiceReader::Options reading;
     if (job_.writer) {
-      reader = std::make_shared<AnswerReader>(*service_.model_.tokenizer, job_.writer->form());
       options.end = job_.writer->end();
-      options.piece = [reader](int32_t token) { return reader->Show(token); };
+      reading.form = job_.writer->form();
+      reading.thoughts = job_.thoughts;
+      reading.open = job_.open;
+      reading.calls = !request.tools.empty();
     }
-    ToolCallReader calls;
-    size_t seen = 0;
+    // The engine's too, whose thread reads what comes.
+    const auto reader = std::make_shared<ChoiceReader>(*service_.model_.tokenizer, reading);
+    options.piece = [reader](int32_t token) { return reader->Show(token); };
+    if (request.likeliest >= 0) {
+      options.likeliest = request.likeliest;
+      options.weighed = [reader](TokenLikelihood weighed) { reader->Weigh(std::move(weighed)); };
+    }
     const auto show = [&](const std::string& text) {
-      const size_t from = reader ? reader->said_from() : 0;
-      const size_t thought = std::min(from - std::min(from, seen), text.size());
-      seen += text.size();
-      news.thought = text.substr(0, thought);
-      news.text = text.substr(thought);
-      if (!request.tools.empty()) news.text = calls.Push(news.text);
-      return Add(news, false);
+      Choice more;
+      more.index = news.index;
+      reader->Push(text, &more);
+      return Add(std::move(more), false);
     };
     const std::vector<int32_t>& prompt = job_.prompts[i / copies];
     const absl::StatusOr<Generated> g = service_.engine_.Generate(prompt, options, show);
-    Finish(i, g, calls.Finish());
+    Finish(i, g, reader.get());
   }
 
-  void Finish(size_t i, const absl::StatusOr<Generated>& g, ToolCallReader::Rest rest) {
+  void Finish(size_t i, const absl::StatusOr<Generated>& g, ChoiceReader* reader) {
     if (!g.ok()) {
       const std::lock_guard lock(mutex_);
       status_.Update(g.status());
@@ -134,8 +140,7 @@ class ApiService::Answering {
     }
     Choice last;
     last.index = static_cast<int64_t>(i);
-    last.text = std::move(rest.text);
-    last.calls = std::move(rest.calls);
+    reader->Finish(&last);
     const absl::string_view reason = g->reason;
     last.finish = !last.calls.empty()                         ? "tool_calls"
                   : reason == "length" || reason == "context" ? "length"
@@ -198,6 +203,12 @@ absl::Status ApiService::EncodeChat(Job* job) const {
   absl::StatusOr<std::vector<int32_t>> ids = writer.Encode(request.messages);
   if (!ids.ok() && !request.as_told.empty()) ids = writer.Encode(request.as_told);
   if (!ids.ok()) return WrongField("messages", absl::StrCat("is wrong: ", ids.status().message()));
+  if (writer.form() != ChatForm::kHarmony) {
+    job->thoughts = ThoughtMarksOf(model_.tokenizer->spec().chat_template);
+  }
+  // A grammar says all of what is written, thoughts too.
+  job->open = job->thoughts != nullptr && request.grammar == nullptr &&
+              OpensThought(*job->thoughts, *model_.tokenizer, *ids);
   job->prompts.push_back(*std::move(ids));
   return absl::OkStatus();
 }
@@ -249,7 +260,8 @@ absl::StatusOr<std::shared_ptr<const ApiService::Job>> ApiService::Take(absl::st
                .id = NewId(chat ? "chatcmpl-" : "cmpl-"),
                .model = options_.name,
                .created = std::time(nullptr),
-               .include_usage = job->request.stream && job->request.include_usage};
+               .include_usage = job->request.stream && job->request.include_usage,
+               .weighed = job->request.likeliest >= 0};
   return job;
 }
 

@@ -11,6 +11,7 @@
 #include "examples/llm/api.h"
 #include "examples/llm/chat_writer.h"
 #include "examples/llm/engine.h"
+#include "examples/llm/thoughts.h"
 
 namespace tessera::llm {
 
@@ -31,6 +32,8 @@ class ApiService {
     ApiRequest request;
     AnswerHead head;
     std::optional<ChatWriter> writer;           // of a chat
+    const ThoughtMarks* thoughts = nullptr;     // of a model that thinks
+    bool open = false;                          // its texts begin within a thought
     std::vector<std::vector<int32_t>> prompts;  // at least one; each is continued `copies` times
     std::shared_ptr<void> place;
   };

@@ -61,6 +61,8 @@ class AnswerReader {
   AnswerReader(const Tokenizer& tokenizer, std::optional<ChatForm> form);
   // What the token shows: no header, and an empty line between messages.
   std::string Show(int32_t token);
+  // Whether the next token is of a header, or ends one.
+  bool in_header() const { return harmony_ && in_header_; }
   // What of the text that was shown is told again in later turns.
   std::string Told(const std::string& shown) const;
   // From which byte of what is shown on that is; beyond the end as long as it is none of it. Other

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "examples/llm/held_text.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
@@ -71,6 +72,13 @@ std::optional<int32_t> Writing::Next(Session& session, size_t which, int64_t roo
   if (token < 0 || token == options_.end || model_.tokenizer->EndsText(token)) return ended("end");
   out_.tokens.push_back(token);
   past_.push_back(token);
+  if (options_.weighed) {
+    const auto vocabulary = static_cast<size_t>(model_.config.vocabulary);
+    TokenLikelihood weighed =
+        LikelihoodOf({session.Logits(which), vocabulary}, token, options_.likeliest);
+    weighed.begin = out_.text.size() + pending_.size();
+    options_.weighed(std::move(weighed));
+  }
   Emit(utf8_.Push(options_.piece ? options_.piece(token) : model_.tokenizer->Piece(token)));
   if (stopped_) return ended("stop");
   if (constraint_) {
@@ -92,13 +100,9 @@ std::string Writing::Passed(const std::string& text) {
     stopped_ = true;
     return pending_.substr(0, stop);
   }
-  size_t hold = 0;  // the longest end that a stop text begins with
-  for (const std::string& s : options_.stops) {
-    for (size_t n = std::min(s.size(), pending_.size()); n > hold; --n) {
-      if (pending_.compare(pending_.size() - n, n, s, 0, n) == 0) hold = n;
-    }
-  }
-  std::string out = pending_.substr(0, pending_.size() - hold);
+  size_t certain = pending_.size();
+  for (const std::string& s : options_.stops) certain = std::min(certain, BeforeMark(pending_, s));
+  std::string out = pending_.substr(0, certain);
   pending_.erase(0, out.size());
   return out;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "examples/llm/constraint.h"
+#include "examples/llm/likelihood.h"
 #include "examples/llm/sampler.h"
 #include "examples/llm/session.h"
 
@@ -23,9 +24,13 @@ struct GenerateOptions {
   // tokens, which goes on from answer to answer; none: one of its own.
   std::vector<int32_t> before;
   Sampler* draws = nullptr;
-  std::shared_ptr<const Grammar> grammar;          // what the text keeps to; none: anything
-  int32_t end = -1;                                // a token that ends it beside the tokenizer's
-  std::function<std::string(int32_t)> piece;       // what a token shows; none: its text
+  std::shared_ptr<const Grammar> grammar;     // what the text keeps to; none: anything
+  int32_t end = -1;                           // a token that ends it beside the tokenizer's
+  std::function<std::string(int32_t)> piece;  // what a token shows; none: its text
+  // Told of each token, but for one that ends the text, before anything is shown of it; with so
+  // many of the likeliest.
+  std::function<void(TokenLikelihood)> weighed;
+  int64_t likeliest = 0;
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C
 };
 

@@ -1,13 +1,12 @@
 // Holding text back from where calls may begin, and reading them at its end.
 #include "examples/llm/tool_calls.h"
 
-#include <algorithm>
 #include <optional>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "examples/llm/api.h"
+#include "examples/llm/held_text.h"
 #include "runtime/json.h"
 
 namespace tessera::llm {
@@ -55,14 +54,7 @@ std::vector<ToolCall> CallsOf(absl::string_view text) {
 std::string ToolCallReader::Push(absl::string_view text) {
   held_.append(text.data(), text.size());
   size_t end = absl::string_view(held_).find(kBegin);
-  if (end == held_.npos) {  // it may end in the beginning of one
-    end = held_.size();
-    for (size_t n = std::min(kBegin.size() - 1, held_.size()); n > 0; --n) {
-      if (!absl::EndsWith(held_, kBegin.substr(0, n))) continue;
-      end -= n;
-      break;
-    }
-  }
+  if (end == held_.npos) end = BeforeMark(held_, kBegin);
   while (end > 0 && absl::ascii_isspace(held_[end - 1])) --end;
   std::string out = held_.substr(0, end);
   held_.erase(0, end);

@@ -1,84 +1,12 @@
 // The API answered by small models, without HTTP.
-#include "examples/llm/api_service.h"
-
-#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "tests/llm/models.h"
-#include "tests/llm/small_files.h"
+#include "tests/llm/api_fixture.h"
 
 namespace tessera::llm {
 namespace {
 
-using nlohmann::json;
 using ::testing::HasSubstr;
-
-SessionOptions FourTexts() {
-  SessionOptions options;
-  options.texts = 4;
-  return options;
-}
-
-struct Fixture {
-  Model model;
-  Session session;
-  Engine engine;
-  ApiService service;
-  Fixture(Model m, const ApiService::Options& options)
-      : model(std::move(m)),
-        session(model, FourTexts()),
-        engine(session, model),
-        service(engine, model, WithContext(options)) {}
-  ApiService::Options WithContext(ApiService::Options options) const {
-    options.context = session.context();
-    return options;
-  }
-
-  // What is told, in order.
-  absl::StatusOr<std::vector<json>> Ask(const std::string& body, bool chat = false) {
-    ASSIGN_OR_RETURN(const auto job, service.Take(body, chat));
-    std::vector<json> out;
-    const auto tell = [&](const std::string& text) {
-      out.push_back(json::parse(text));
-      return true;
-    };
-    RETURN_IF_ERROR(service.Answer(*job, tell, [] { return true; }).status());
-    return out;
-  }
-  absl::StatusOr<json> AskWhole(const std::string& body, bool chat = false) {
-    ASSIGN_OR_RETURN(const std::vector<json> all, Ask(body, chat));
-    EXPECT_EQ(all.size(), 1u);
-    return all[0];
-  }
-};
-
-std::unique_ptr<Fixture> Story() {
-  absl::StatusOr<Model> model = LoadModel(kStory);
-  EXPECT_OK(model.status());
-  ApiService::Options options;
-  options.name = "story";
-  return std::make_unique<Fixture>(*std::move(model), options);
-}
-
-// A model whose weights are zero, so that it always says its first token.
-std::unique_ptr<Fixture> Sayer(const std::string& says, const std::string& chat_template) {
-  std::vector<std::string> tokens = SmallTokens();
-  std::vector<int32_t> kinds(tokens.size(), 1);
-  tokens[0] = says;
-  kinds[1] = kinds[2] = 3;
-  for (int b = 0; b < 256; ++b) kinds[3 + b] = 6;
-  const std::string path = SmallGguf()
-                               .Set("llama.context_length", uint32_t{256})
-                               .Set("tokenizer.ggml.tokens", tokens)
-                               .Set("tokenizer.ggml.token_type", kinds)
-                               .Set("tokenizer.chat_template", chat_template)
-                               .Write();
-  absl::StatusOr<Model> model = LoadModel(path);
-  EXPECT_OK(model.status());
-  ApiService::Options options;
-  options.name = "sayer";
-  return std::make_unique<Fixture>(*std::move(model), options);
-}
 
 constexpr char kTemplate[] =
     "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}{% for m in messages %}"
@@ -241,7 +169,7 @@ TEST(ApiService, ArgumentsAsTheyCameWhereATemplateWantsThat) {
 
 TEST(ApiService, WhatCannotBeAnswered) {
   const auto story = Story();
-  const auto why = [](Fixture& f, const std::string& body, bool chat) {
+  const auto why = [](ApiFixture& f, const std::string& body, bool chat) {
     const absl::Status status = f.service.Take(body, chat).status();
     EXPECT_EQ(HttpStatusOf(status), 400) << body;
     return json::parse(ErrorJson(status, 400))["error"];

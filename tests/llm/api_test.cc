@@ -134,8 +134,9 @@ TEST(Api, WhatIsWrongIsNamed) {
       {R"("frequency_penalty": {})", "frequency_penalty is {}", "frequency_penalty"},
       {R"("typical_p": 0)", "typical_p is 0; it is above 0", "typical_p"},
       {R"("repeat_last_n": -2)", "repeat_last_n is -2", "repeat_last_n"},
-      {R"("logprobs": 0)", "logprobs is not supported", "logprobs"},
-      {R"("logprobs": true)", "logprobs is not supported", "logprobs"},
+      {R"("logprobs": 6)", "logprobs is 6; it is a whole number from 0 to 5", "logprobs"},
+      {R"("logprobs": true)", "logprobs is true; it is a whole number", "logprobs"},
+      {R"("top_logprobs": 21)", "top_logprobs is 21; it is", "top_logprobs"},
       {R"("echo": true)", "echo is not supported", "echo"},
       {R"("best_of": 2)", "best_of is not supported", "best_of"},
       {R"("grammar": "root ::= x")", "grammar is wrong", "grammar"},
@@ -156,6 +157,24 @@ TEST(Api, WhatIsWrongIsNamed) {
     EXPECT_EQ(told["param"], param[0] == '\0' ? json() : json(param)) << fields;
     EXPECT_EQ(told["type"], "invalid_request_error");
   }
+}
+
+TEST(Api, LikelihoodsAreAskedForInTwoForms) {
+  const auto likeliest = [](const absl::StatusOr<ApiRequest>& r) {
+    EXPECT_OK(r.status());
+    return r.ok() ? r->likeliest : -2;
+  };
+  EXPECT_EQ(likeliest(Completion("")), -1);
+  EXPECT_EQ(likeliest(Completion(R"(, "logprobs": 0)")), 0);
+  EXPECT_EQ(likeliest(Completion(R"(, "logprobs": 5)")), 5);
+  const std::string message = R"([{"role": "user", "content": "a"}])";
+  EXPECT_EQ(likeliest(Chat(message, R"(, "logprobs": false)")), -1);
+  EXPECT_EQ(likeliest(Chat(message, R"(, "logprobs": true)")), 0);
+  EXPECT_EQ(likeliest(Chat(message, R"(, "top_logprobs": 20, "logprobs": true)")), 20);
+  EXPECT_THAT(Chat(message, R"(, "top_logprobs": 2)"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "top_logprobs goes with logprobs"));
+  EXPECT_THAT(Chat(message, R"(, "logprobs": 1)"),
+              StatusIs(absl::StatusCode::kInvalidArgument, "logprobs is 1; it is true or false"));
 }
 
 TEST(Api, BodiesThatAreNone) {
