@@ -26,12 +26,20 @@ struct ApiDefaults {
   int64_t max_tokens = -1;  // -1: up to the context's end in chats, 16 in completions
 };
 
+// Which tools an answer calls: any or none that the model likes, or ...
+struct ToolChoice {
+  bool none = false, required = false;
+  std::string name = {};  // the one that is required; "": any
+  bool one = false;       // no more than one call
+};
+
 struct ApiRequest {
   bool chat = false;
   // Of a chat. Arguments of calls come as texts, and most templates want objects: `messages` has
   // these, and `as_told` has the texts, for templates that do not; empty where there are none.
   std::vector<Message> messages, as_told;
   std::string tools;  // a JSON array; "": none
+  ToolChoice tool_choice;
   // Of a completion: texts to continue, or their tokens.
   struct Prompt {
     std::string text;

@@ -1,4 +1,4 @@
-// Reading the messages and tools of requests, as templates want them.
+// Reading the messages of requests, as templates want them.
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -106,26 +106,6 @@ absl::Status ReadMessages(const Json& json, ApiRequest* request) {
   if (changed) {
     ASSIGN_OR_RETURN(request->as_told, MessagesOf(as_told));
   }
-  return absl::OkStatus();
-}
-
-absl::Status ReadTools(const Json& json, std::string* to) {
-  if (!json.is(Json::Type::kArray)) return WrongValue("tools", json, "a list of functions");
-  int i = 0;
-  for (const JsonItem item : json.Items()) {
-    const Json& tool = item.value();
-    const bool object = tool.is(Json::Type::kObject);
-    const std::optional<Json> type = object ? tool.Find("type") : std::nullopt;
-    const std::optional<Json> function = object ? tool.Find("function") : std::nullopt;
-    const std::optional<Json> name =
-        function && function->is(Json::Type::kObject) ? function->Find("name") : std::nullopt;
-    if (!type || type->String() != "function" || !name || !name->is(Json::Type::kString)) {
-      return WrongField(absl::StrCat("tools[", i, "]"),
-                        "is no {\"type\": \"function\", \"function\": {\"name\": ...}}");
-    }
-    ++i;
-  }
-  if (i > 0) *to = std::string(json.text());
   return absl::OkStatus();
 }
 

@@ -19,7 +19,6 @@ struct Draft {
   ApiRequest request;
   std::optional<int64_t> max_tokens, max_completion_tokens, top_logprobs;
   std::optional<Json> messages, tools;
-  bool calls = true;  // tools may be called
   bool prompted = false, seeded = false, logprobs = false;
 };
 
@@ -171,14 +170,6 @@ absl::Status ReadLogprobs(Draft& d, const std::string& field, const Json& v) {
   return ReadFlag(field, v, &d.logprobs);
 }
 
-absl::Status ReadToolChoice(Draft& d, const std::string& field, const Json& v) {
-  const std::string choice = v.String().value_or("");
-  d.calls = choice != "none";
-  if (choice == "none" || choice == "auto") return absl::OkStatus();
-  return WrongField(field, "is neither \"auto\" nor \"none\": no call can be required",
-                    "unsupported_parameter");
-}
-
 struct Field {
   const char* name;
   absl::Status (*read)(Draft& d, const std::string& field, const Json& v);
@@ -196,7 +187,15 @@ constexpr Field kFields[] = {
        d.tools = v;
        return absl::OkStatus();
      }},
-    {"tool_choice", ReadToolChoice},
+    {"tool_choice", [](Draft& d, const std::string& field,
+                       const Json& v) { return ReadToolChoice(field, v, &d.request.tool_choice); }},
+    {"parallel_tool_calls",
+     [](Draft& d, const std::string& field, const Json& v) {
+       bool several = true;
+       RETURN_IF_ERROR(ReadFlag(field, v, &several));
+       d.request.tool_choice.one = !several;
+       return absl::OkStatus();
+     }},
     {"max_tokens",
      [](Draft& d, const std::string& field, const Json& v) {
        return ReadCount(field, v, 1, kMost, &d.max_tokens.emplace());
@@ -343,7 +342,15 @@ absl::StatusOr<ApiRequest> ParseApiRequest(absl::string_view body, bool chat,
     if (!d.messages) return WrongField("messages", "is missing");
     RETURN_IF_ERROR(ReadMessages(*d.messages, &request));
     if (d.tools) RETURN_IF_ERROR(ReadTools(*d.tools, &request.tools));
-    if (!d.calls) request.tools.clear();
+    if (request.tool_choice.none) request.tools.clear();
+    if (request.tool_choice.required) {
+      if (request.grammar != nullptr) {
+        return WrongField("tool_choice", "asks for a call, and another field for another form");
+      }
+      if (request.tools.empty()) {
+        return WrongField("tool_choice", "asks for a call, and there are no tools");
+      }
+    }
     request.prompts.clear();
     if (d.logprobs) request.likeliest = d.top_logprobs.value_or(0);
     if (d.top_logprobs && !d.logprobs) {

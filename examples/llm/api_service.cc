@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "examples/llm/api_fields.h"
 #include "examples/llm/choice_reader.h"
 #include "examples/llm/json_line.h"
 #include "graph/status.h"
@@ -113,6 +114,7 @@ class ApiService::Answering {
       reading.thoughts = job_.thoughts;
       reading.open = job_.open;
       reading.calls = !request.tools.empty();
+      reading.one_call = request.tool_choice.one;
     }
     // The engine's too, whose thread reads what comes.
     const auto reader = std::make_shared<ChoiceReader>(*service_.model_.tokenizer, reading);
@@ -210,6 +212,12 @@ absl::Status ApiService::EncodeChat(Job* job) const {
   job->open = job->thoughts != nullptr && request.grammar == nullptr &&
               OpensThought(*job->thoughts, *model_.tokenizer, *ids);
   job->prompts.push_back(*std::move(ids));
+  if (!request.tool_choice.required) return absl::OkStatus();
+  if (writer.form() == ChatForm::kHarmony) {
+    return WrongField("tool_choice", "asks for a call, which gpt-oss writes in an unknown form");
+  }
+  ASSIGN_OR_RETURN(request.grammar,
+                   GrammarOfCalls(request.tools, request.tool_choice, job->thoughts, job->open));
   return absl::OkStatus();
 }
 

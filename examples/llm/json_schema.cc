@@ -76,10 +76,10 @@ uint32_t TypeOf(const Json& v) {
 absl::StatusOr<std::string> SchemaTranslator::Translate() {
   const Json::Range all = root_.Items();
   if (root_.is(Type::kObject) && !(all.begin() != all.end())) {
-    return absl::StrCat("root ::= object\n", kJsonRules);
+    return absl::StrCat(rule_, " ::= object\n");
   }
   ASSIGN_OR_RETURN(const std::string root, NameOf({{root_, "#"}}));
-  std::string out = absl::StrCat("root ::= ", root, "\n");
+  std::string out = absl::StrCat(rule_, " ::= ", root, "\n");
   while (!waiting_.empty()) {
     const auto [name, parts] = std::move(waiting_.front());
     waiting_.pop_front();
@@ -91,7 +91,7 @@ absl::StatusOr<std::string> SchemaTranslator::Translate() {
           absl::StrCat(name_, ": the schema becomes too large a grammar"));
     }
   }
-  return absl::StrCat(out, kJsonRules);
+  return out;
 }
 
 absl::Status SchemaTranslator::Error(const std::string& place, absl::string_view what) const {
@@ -106,7 +106,7 @@ absl::StatusOr<std::string> SchemaTranslator::NameOf(Parts parts) {
     const auto at = reinterpret_cast<uintptr_t>(p.schema.text().data());
     absl::StrAppend(&key, at, p.without_any ? "a," : ",");
   }
-  const auto [it, added] = rules_.try_emplace(key, absl::StrCat("v", rules_.size()));
+  const auto [it, added] = rules_.try_emplace(key, absl::StrCat(rule_, "-", rules_.size()));
   if (added) waiting_.emplace_back(it->second, flat);
   return it->second;
 }
@@ -323,13 +323,19 @@ absl::StatusOr<std::string> SchemaTranslator::Number(const Parts& parts, bool in
   return out.ok() ? out : Error(place, out.status().message());
 }
 
-absl::StatusOr<std::string> GrammarTextOfJsonSchema(absl::string_view schema,
-                                                    const std::string& name) {
+absl::StatusOr<std::string> RulesOfJsonSchema(absl::string_view schema, const std::string& rule,
+                                              const std::string& name) {
   if (schema.size() > kMostSchema) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": the schema is larger than 1 MiB"));
   }
   ASSIGN_OR_RETURN(const Json json, Json::Parse(schema, name));
-  return SchemaTranslator(json, name).Translate();
+  return SchemaTranslator(json, rule, name).Translate();
+}
+
+absl::StatusOr<std::string> GrammarTextOfJsonSchema(absl::string_view schema,
+                                                    const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string rules, RulesOfJsonSchema(schema, "root", name));
+  return absl::StrCat(rules, kJsonRules);
 }
 
 absl::StatusOr<std::shared_ptr<const Grammar>> GrammarOfJsonSchema(absl::string_view schema,

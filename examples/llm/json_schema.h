@@ -22,6 +22,10 @@
 namespace tessera::llm {
 
 // The errors begin with `name`.
+// Rules for a larger grammar, of which `rule` is the schema's; the names of the others begin with
+// that. They use kJsonRules (json_schema_scalars.h), which have to stand beside them once.
+absl::StatusOr<std::string> RulesOfJsonSchema(absl::string_view schema, const std::string& rule,
+                                              const std::string& name);
 absl::StatusOr<std::string> GrammarTextOfJsonSchema(absl::string_view schema,
                                                     const std::string& name);
 absl::StatusOr<std::shared_ptr<const Grammar>> GrammarOfJsonSchema(absl::string_view schema,

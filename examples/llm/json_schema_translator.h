@@ -22,9 +22,12 @@ std::string PlaceIn(const std::string& place, absl::string_view key);
 // Writes rules: each schema that has to hold, alone or with others at the same place, is one.
 class SchemaTranslator {
  public:
-  SchemaTranslator(const Json& root, const std::string& name) : root_(root), name_(name) {}
+  // The first rule is `rule`, and the names of the others begin with that. Errors begin with
+  // `name`.
+  SchemaTranslator(const Json& root, const std::string& rule, const std::string& name)
+      : root_(root), rule_(rule), name_(name) {}
 
-  // The grammar's text.
+  // The rules, beside which kJsonRules have to stand.
   absl::StatusOr<std::string> Translate();
 
  private:
@@ -89,7 +92,7 @@ class SchemaTranslator {
   absl::StatusOr<std::string> Object(const std::string& name, const Parts& parts);
 
   const Json root_;
-  const std::string& name_;
+  const std::string &rule_, &name_;
   absl::flat_hash_map<std::string, std::string> rules_;  // by the schemas that hold
   std::deque<std::pair<std::string, Parts>> waiting_;
   absl::flat_hash_map<const char*, absl::flat_hash_map<std::string, Json>> members_;  // of objects

@@ -6,7 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "examples/llm/held_text.h"
+#include "examples/llm/json_schema_scalars.h"
 
 namespace tessera::llm {
 namespace {
@@ -43,6 +45,22 @@ bool OpensThought(const ThoughtMarks& marks, const Tokenizer& tokenizer,
     absl::StripTrailingAsciiWhitespace(&end);
   }
   return absl::EndsWith(end, marks.begin);
+}
+
+// A mark's first character is no other of it. So a text without the mark is pieces that each begin
+// with that character, go on as the mark does, and then otherwise.
+std::string GrammarOfThought(const ThoughtMarks& marks) {
+  const auto escaped = [](char c) {
+    return absl::StrCat(c == '[' || c == ']' ? "\\" : "", absl::string_view(&c, 1));
+  };
+  const std::string first = escaped(marks.end[0]);
+  std::vector<std::string> pieces;
+  for (size_t n = 1; n < marks.end.size(); ++n) {
+    pieces.push_back(absl::StrCat(GrammarQuoted(marks.end.substr(0, n)), " ([^",
+                                  escaped(marks.end[n]), first, "] [^", first, "]*)?"));
+  }
+  return absl::StrCat("[^", first, "]* (", absl::StrJoin(pieces, " | "), ")* ",
+                      GrammarQuoted(marks.end));
 }
 
 void ThoughtReader::Drop(size_t bytes) {

@@ -22,6 +22,9 @@ bool OpensThought(const ThoughtMarks& marks, const Tokenizer& tokenizer,
 const std::string& PieceWithMarks(const ThoughtMarks& marks, const Tokenizer& tokenizer,
                                   int32_t token);
 
+// A grammar's expression of what follows the first mark, with the last one.
+std::string GrammarOfThought(const ThoughtMarks& marks);
+
 class ThoughtReader {
  public:
   // `open`: the text begins within a thought.

@@ -147,7 +147,9 @@ TEST(Api, WhatIsWrongIsNamed) {
       {R"("response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}})",
        "is wrong", "response_format.json_schema.schema"},
       {R"("response_format": "text")", "response_format has", "response_format"},
-      {R"("tool_choice": "required")", "tool_choice is neither", "tool_choice"},
+      {R"("tool_choice": "maybe")", "tool_choice is \"maybe\"; it is \"none\"", "tool_choice"},
+      {R"("tool_choice": {"type": "function"})", "it is \"none\"", "tool_choice"},
+      {R"("parallel_tool_calls": 1)", "is 1; it is true or false", "parallel_tool_calls"},
       {R"("n": 1, "n": 1)", "the key 'n' is there twice", ""}};
   for (const auto& [fields, error, param] : rows) {
     const absl::Status status = Completion(std::string(", ") + fields).status();
@@ -258,6 +260,10 @@ TEST(Api, Tools) {
   EXPECT_EQ(read(R"("tool_choice": "auto", "tools": )" + tools), tools);
   EXPECT_EQ(read(R"("tool_choice": "none", "tools": )" + tools), "");
   EXPECT_EQ(read(R"("tools": [])"), "");
+  EXPECT_EQ(read(R"("tool_choice": "required", "tools": )" + tools), tools);
+  EXPECT_THAT(read(R"("tool_choice": "required")"), HasSubstr("and there are no tools"));
+  EXPECT_THAT(read(R"("tool_choice": "required", "json_schema": {}, "tools": )" + tools),
+              HasSubstr("another field for another form"));
   EXPECT_THAT(read(R"("tools": [{"type": "function"}])"), HasSubstr("tools[0] is no {\"type\""));
   EXPECT_THAT(read(R"("tools": [{"type": "web", "function": {"name": "f"}}])"),
               HasSubstr("tools[0] is no"));
