@@ -182,6 +182,12 @@ constexpr Option kOptions[] = {
      }},
     {"--api-key", "KEY", "what --serve's clients have to name",
      [](Command& c, const std::string& v) { return c.api_key = v, !v.empty(); }},
+    {"--cors", "ORIGIN",
+     "whose pages in browsers may ask --serve, as http://a.b:80; * for any; none",
+     [](Command& c, const std::string& v) {
+       c.cors = v;
+       return !v.empty() && v.find_first_of(" \r\n") == v.npos;
+     }},
     {"--json", "", "in every mode: the result as one JSON object; of --chat, one a line and event",
      [](Command& c, const std::string&) { return c.json = true; }},
     {"--help", "", "this", [](Command& c, const std::string&) { return c.help = true; }},

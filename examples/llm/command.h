@@ -41,9 +41,9 @@ struct Command {
   std::string system;  // of a chat
   std::string tools_file, messages_file;
   std::string grammar_file, schema_file;
-  std::shared_ptr<const Grammar> grammar;   // of either
-  std::string file;                         // of --perplexity and --logits
-  std::string host = "127.0.0.1", api_key;  // of a server
+  std::shared_ptr<const Grammar> grammar;         // of either
+  std::string file;                               // of --perplexity and --logits
+  std::string host = "127.0.0.1", api_key, cors;  // of a server
   int64_t port = 0, slots = 4;
   bool json = false, bos = true, check_tensors = false, help = false;
 };

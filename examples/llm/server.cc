@@ -153,6 +153,16 @@ struct Server::Impl {
            (absl::ConsumePrefix(&key, "Bearer ") && SameKey(key, options.key));
   }
 
+  // What browsers ask before a page of another origin may ask, without a key.
+  static void Permit(const httplib::Request& request, const Route& route,
+                     httplib::Response& response) {
+    response.set_header("Access-Control-Allow-Methods", route.method);
+    const std::string headers = request.get_header_value("Access-Control-Request-Headers");
+    if (!headers.empty()) response.set_header("Access-Control-Allow-Headers", headers);
+    response.set_header("Access-Control-Max-Age", "86400");  // seconds
+    response.status = 204;
+  }
+
   // All of the body, or what is wrong with it.
   absl::Status Read(Exchange& e, const httplib::ContentReader& reader) {
     if (!e.request.has_header("Content-Length") && !e.request.has_header("Transfer-Encoding")) {
@@ -190,6 +200,7 @@ struct Server::Impl {
       return Fail(response, absl::NotFoundError("there is nothing at this path; /v1/models and "
                                                 "/v1/chat/completions are known, for instance"));
     }
+    if (request.method == "OPTIONS" && !options.cors.empty()) return Permit(request, *at, response);
     const std::string method = request.method == "HEAD" ? "GET" : request.method;
     if (method != at->method) {
       response.set_header("Allow", at->method);
@@ -225,6 +236,9 @@ struct Server::Impl {
       setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
       socket = s;
     });
+    if (!options.cors.empty()) {
+      http.set_default_headers({{"Access-Control-Allow-Origin", options.cors}, {"Vary", "Origin"}});
+    }
     const auto plain = [this](const httplib::Request& request, httplib::Response& response) {
       Dispatch(request, response, nullptr);
     };
@@ -306,6 +320,7 @@ absl::StatusOr<int> RunServe(const Command& command, const Model& model, Session
   http.host = command.host;
   http.port = static_cast<int>(command.port);
   http.key = command.api_key;
+  http.cors = command.cors;
   http.connections = command.slots + ApiService::kMostWaiting + 16;
   ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Start(service, std::move(http)));
   std::signal(SIGTERM, [](int) {

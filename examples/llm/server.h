@@ -16,6 +16,7 @@ class Server {
     std::string host = "127.0.0.1";
     int port = 0;                  // 0: any that is free
     std::string key;               // that clients must name; "": none
+    std::string cors;              // whose pages may ask, an origin or "*"; "": none but its own
     int64_t most_body = 16 << 20;  // bytes
     int64_t connections = 64;      // that are served at once; more wait
     bool log = true;               // a line on stderr for each request

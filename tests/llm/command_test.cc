@@ -289,6 +289,7 @@ TEST(Command, ErrorsAreOneLine) {
       {"--model x --serve ::1:80", "--serve '::1:80'"},
       {"--model x --slots 0", "--slots '0'"},
       {"--model x --api-key ''", "--api-key ''"},
+      {"--model x --cors ''", "--cors '': wants ORIGIN"},
       {"--model /nowhere --prompt a", "/nowhere: No such file"}};
   for (const auto& [arguments, error] : rows) {
     const Outcome o = RunTool("llm", arguments);

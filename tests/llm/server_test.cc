@@ -173,6 +173,45 @@ TEST(Server, WantsItsKey) {
   EXPECT_EQ(status("/v1/models", {{"Authorization", "Bearer secret"}}), 200);
 }
 
+TEST(Server, PagesOfOtherOrigins) {
+  Server::Options options;
+  options.key = "secret";
+  const std::string origin = "Access-Control-Allow-Origin", path = "/v1/completions";
+  {
+    const Served closed(options);
+    const auto r = closed.Client().Options(path);
+    ASSERT_TRUE(r);
+    EXPECT_EQ(r->status, 405);
+    EXPECT_FALSE(r->has_header(origin));
+  }
+  options.cors = "http://page";
+  const Served s(options);
+  auto r = s.Client().Options(path, {{"Origin", "http://page"},
+                                     {"Access-Control-Request-Method", "POST"},
+                                     {"Access-Control-Request-Headers", "authorization,x-any"}});
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->status, 204);
+  EXPECT_EQ(r->get_header_value(origin), "http://page");
+  EXPECT_EQ(r->get_header_value("Access-Control-Allow-Methods"), "POST");
+  EXPECT_EQ(r->get_header_value("Access-Control-Allow-Headers"), "authorization,x-any");
+  r = s.Client().Options("/nothing");
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->status, 404);
+  const httplib::Headers with_key = {{"Authorization", "Bearer secret"}};
+  for (const bool stream : {false, true}) {
+    r = s.Client().Post(path, with_key,
+                        std::string(kOnce) + (stream ? R"(, "stream": true})" : "}"),
+                        "application/json");
+    ASSERT_TRUE(r);
+    EXPECT_EQ(r->status, 200);
+    EXPECT_EQ(r->get_header_value(origin), "http://page");
+  }
+  r = s.Post(path, "{}");  // without the key: a page is told why
+  ASSERT_TRUE(r);
+  EXPECT_EQ(r->status, 401);
+  EXPECT_EQ(r->get_header_value(origin), "http://page");
+}
+
 // Texts that are written for clients that are gone end, or else they would be counted.
 TEST(Server, ClientsThatGoEndTheirTexts) {
   const Served s;
