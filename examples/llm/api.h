@@ -26,10 +26,10 @@ struct ApiDefaults {
   int64_t max_tokens = -1;  // -1: up to the context's end in chats, 16 in completions
 };
 
-// Which tools an answer calls: any or none that the model likes, or ...
+// Which tools an answer may call, or has to; of neither it is the model that chooses.
 struct ToolChoice {
   bool none = false, required = false;
-  std::string name = {};  // the one that is required; "": any
+  std::string name = {};  // of the function that is required; "": any
   bool one = false;       // no more than one call
 };
 
@@ -80,13 +80,13 @@ struct AnswerHead {
   bool weighed = false;        // with the likelihoods of tokens
 };
 // A token, which may be part of a character, and the logarithm of its probability.
-struct Weight {
+struct TokenChance {
   std::string bytes;
   double log_probability = 0;
 };
 struct ToldToken {
-  Weight next;
-  std::vector<Weight> likeliest;
+  TokenChance next;
+  std::vector<TokenChance> likeliest;
   int64_t offset = 0;  // the characters of the choice's text before it
 };
 // One of the texts that are asked for, or what is new of it.

@@ -21,17 +21,17 @@ std::string TextOf(const std::string& bytes, const char* before_bytes) {
   return out;
 }
 
-std::string LogOf(const Weight& weight) {
-  return absl::StrFormat("%.*f", kDigits, weight.log_probability);
+std::string LogOf(const TokenChance& chance) {
+  return absl::StrFormat("%.*f", kDigits, chance.log_probability);
 }
 
-JsonLine ChatToken(const Weight& weight) {
-  const std::string numbers = absl::StrJoin(weight.bytes, ",", [](std::string* out, char c) {
+JsonLine ChatToken(const TokenChance& chance) {
+  const std::string numbers = absl::StrJoin(chance.bytes, ",", [](std::string* out, char c) {
     absl::StrAppend(out, static_cast<int>(static_cast<uint8_t>(c)));
   });
   JsonLine out;
-  out.Text("token", TextOf(weight.bytes, ""))
-      .Raw("logprob", LogOf(weight))
+  out.Text("token", TextOf(chance.bytes, ""))
+      .Raw("logprob", LogOf(chance))
       .Raw("bytes", absl::StrCat("[", numbers, "]"));
   return out;
 }
@@ -40,25 +40,25 @@ std::string ChatLogprobs(absl::Span<const ToldToken> tokens) {
   std::vector<std::string> content;
   for (const ToldToken& token : tokens) {
     std::vector<std::string> top;
-    for (const Weight& weight : token.likeliest) top.push_back(ChatToken(weight).str());
+    for (const TokenChance& chance : token.likeliest) top.push_back(ChatToken(chance).str());
     content.push_back(ChatToken(token.next).Raw("top_logprobs", JsonList(top)).str());
   }
   return JsonLine().Raw("content", JsonList(content)).Raw("refusal", "null").str();
 }
 
-std::string CompletionToken(const Weight& weight) {
-  return JsonString(TextOf(weight.bytes, "bytes:"));
+std::string CompletionToken(const TokenChance& chance) {
+  return JsonString(TextOf(chance.bytes, "bytes:"));
 }
 
 // An object whose keys are tokens; of equal ones the likeliest counts.
 std::string Likeliest(const ToldToken& token) {
   std::set<std::string> seen;
   std::vector<std::string> members;
-  const auto add = [&](const Weight& weight) {
-    const std::string key = CompletionToken(weight);
-    if (seen.insert(key).second) members.push_back(absl::StrCat(key, ":", LogOf(weight)));
+  const auto add = [&](const TokenChance& chance) {
+    const std::string key = CompletionToken(chance);
+    if (seen.insert(key).second) members.push_back(absl::StrCat(key, ":", LogOf(chance)));
   };
-  for (const Weight& weight : token.likeliest) add(weight);
+  for (const TokenChance& chance : token.likeliest) add(chance);
   add(token.next);
   return absl::StrCat("{", absl::StrJoin(members, ","), "}");
 }

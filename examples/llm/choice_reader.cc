@@ -65,14 +65,14 @@ void ChoiceReader::TellTokens(Choice* news) {
       characters_ += static_cast<uint8_t>(said_[counted_]) >> 6 != 2;
     }
     ToldToken& told = news->tokens.emplace_back();
-    told.next = WeightOf(weighed.next);
-    for (const auto& one : weighed.likeliest) told.likeliest.push_back(WeightOf(one));
+    told.next = ChanceOf(weighed.next);
+    for (const auto& one : weighed.likeliest) told.likeliest.push_back(ChanceOf(one));
     told.offset = characters_;
   }
 }
 
 // Control tokens show nothing and are told by their names.
-Weight ChoiceReader::WeightOf(const TokenLikelihood::One& one) const {
+TokenChance ChoiceReader::ChanceOf(const TokenLikelihood::One& one) const {
   std::string bytes = tokenizer_.Piece(one.token);
   if (bytes.empty() && one.token < tokenizer_.size()) {
     bytes = tokenizer_.spec().tokens[static_cast<size_t>(one.token)].text;

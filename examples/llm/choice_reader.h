@@ -39,7 +39,7 @@ class ChoiceReader {
  private:
   void Say(const std::string& said, bool ended, Choice* news);
   void TellTokens(Choice* news);
-  Weight WeightOf(const TokenLikelihood::One& one) const;
+  TokenChance ChanceOf(const TokenLikelihood::One& one) const;
 
   const Tokenizer& tokenizer_;
   const Options options_;

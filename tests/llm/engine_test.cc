@@ -75,8 +75,17 @@ TEST_F(EngineTest, AnswersManyAtOnceAsEachAlone) {
 
 // Over three places, and on a GPU, which finds the likeliest tokens by itself.
 TEST_F(EngineTest, AnswersOnOtherDevices) {
-  const std::string wanted[] = {Alone(kPrompts[0], Greedy(8)).text,
-                                Alone(kPrompts[1], Greedy(8)).text};
+  using Logs = std::vector<double>;
+  const auto weighing = [](Logs* logs) {
+    GenerateOptions options = Greedy(8);
+    options.weighed = [logs](const TokenLikelihood& of) {
+      logs->push_back(of.next.log_probability);
+    };
+    return options;
+  };
+  std::string wanted[2];
+  Logs wanted_logs[2];
+  for (int i : {0, 1}) wanted[i] = Alone(kPrompts[i], weighing(&wanted_logs[i])).text;
   const std::vector<Place> places[] = {{Place("CPU", 0), Place("CPU", 1), Place("CPU", 2)},
                                        {Place("SIM", 0)}};
   for (const std::vector<Place>& devices : places) {
@@ -85,13 +94,17 @@ TEST_F(EngineTest, AnswersOnOtherDevices) {
     Session session(model, Texts(2));
     Engine engine(session, model);
     std::string got[2];
+    Logs logs[2];
     const auto ask = [&](size_t i) {
-      got[i] = ValueOrThrow(engine.Generate(Ids(kPrompts[i]), Greedy(8), Ignore)).text;
+      got[i] = ValueOrThrow(engine.Generate(Ids(kPrompts[i]), weighing(&logs[i]), Ignore)).text;
     };
     std::thread other(ask, 1);
     ask(0);
     other.join();
-    for (int i : {0, 1}) EXPECT_EQ(got[i], wanted[i]) << devices[0].ToString();
+    for (int i : {0, 1}) {
+      EXPECT_EQ(got[i], wanted[i]) << devices[0].ToString();
+      EXPECT_THAT(logs[i], ::testing::Pointwise(::testing::DoubleNear(1e-3), wanted_logs[i]));
+    }
   }
 }
 
