@@ -19,10 +19,10 @@ struct Matrix {
   Tensor stored;
   WeightFormat format = WeightFormat::kF32;
   Tensor scale = {};  // of its products: [1], or [experts, 1, 1]; none: they are as they are
-  std::shared_ptr<const Blocks> panels = {};  // of the same blocks (panels.h), or none
+  std::shared_ptr<const Blocks> panels =
+      {};  // of the same blocks, for several rows (panels.h), or none
   explicit operator bool() const { return static_cast<bool>(stored); }
   Tensor values() const { return Values(stored, format); }
-  IntegerBlocks integers() const { return Integers(panels ? *panels : Blocks(stored), format); }
   // Those of the experts that `index` names, one axis.
   Matrix Of(const Tensor& index) const {
     return {stored.Take(index), format, scale ? scale.Take(index) : scale};

@@ -10,8 +10,8 @@ namespace tessera::llm {
 bool LeavesRoomForPanels(const Model& model);
 
 // Gives a model that is on one CPU panels of all matrices that products of integers read (quant.h);
-// the others stay as they are. What the file has is kept, and no longer read but for single rows
-// and products of floats. `progress` as for LoadModel; where it ends the loading, the model is not
+// the others stay as they are. What the file has is kept: products of single rows and of floats
+// read it. `progress` as for LoadModel; where it ends the loading, the model is not
 // to be used.
 absl::Status CopyIntoPanels(Model* model, const LoadProgress& progress = {});
 
