@@ -19,8 +19,7 @@ struct Matrix {
   Tensor stored;
   WeightFormat format = WeightFormat::kF32;
   Tensor scale = {};  // of its products: [1], or [experts, 1, 1]; none: they are as they are
-  std::shared_ptr<const Blocks> panels =
-      {};  // of the same blocks, for several rows (panels.h), or none
+  std::shared_ptr<const Blocks> panels = {};  // copies for several rows (panels.h), or none
   explicit operator bool() const { return static_cast<bool>(stored); }
   Tensor values() const { return Values(stored, format); }
   // Those of the experts that `index` names, one axis.

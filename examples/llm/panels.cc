@@ -30,7 +30,6 @@ bool IsOnCpu(const Tensor& t) {
   return !device.is_sharding() && device.places()[0].kind() == "CPU";
 }
 
-// Those that may have panels, each once.
 std::vector<Matrix*> MatricesForPanels(Model* model) {
   std::vector<Matrix*> out;
   const auto add = [&](Matrix* m) {
