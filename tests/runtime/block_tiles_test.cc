@@ -84,7 +84,7 @@ TEST_F(BlockTiles, ProductsOf16BitsUseMatrixUnits) {
 }
 
 // Both of a unit's widths, ends that tiles reach over, and what is computed while it is staged.
-TEST_F(BlockTiles, LargeProductsUseUnitsOfFourWarps) {
+TEST_F(BlockTiles, LargeProductsUseUnitsOfFourWarpsSlow) {
   const std::string arch = TextFlag(Flag::kCudaArch);
   if (!arch.empty() && arch != "sm_90") GTEST_SKIP() << arch << " has none";
   for (int turn = 0; turn < 4; ++turn) {

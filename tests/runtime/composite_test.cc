@@ -24,7 +24,7 @@ TEST_P(Composite, AgreesWithTheReference) {
   EXPECT_GT(compared.exact + compared.within, 0);
 }
 
-TEST_P(Composite, SpreadOverPlaces) {
+TEST_P(Composite, SpreadOverPlacesSlow) {
   const CompositeRow& row = GetParam();
   std::vector<Tensor> inputs = CompositeInputs(row);
   const std::vector<Tensor> whole = row.fn(inputs);

@@ -64,7 +64,7 @@ TEST(GpuDevice, ProductsOfEveryTile) {
 
 // So many that every multiprocessor has a tile of the largest: of 16 bits by units of several warps
 // where the chip has them, whose sums of small integers are those of f32.
-TEST(GpuDevice, LargeProductsOf16Bits) {
+TEST(GpuDevice, LargeProductsOf16BitsSlow) {
   const bool real = GpuKind() == "CUDA";
   const int64_t sizes[][3] = {{real ? 1920 : 264, 192, real ? 4000 : 520}, {1500, 130, 1532}};
   for (const auto& [m, k, n] : sizes) {

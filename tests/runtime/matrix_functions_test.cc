@@ -140,7 +140,7 @@ TEST(MatrixFunctions, Norms) {
 }
 
 // torch.linalg.lu; the order of rows without a pivot is the library's own.
-TEST(MatrixFunctions, LuOfOthers) {
+TEST(MatrixFunctions, LuOfOthersSlow) {
   const Tensor tall = Waves({5, 3}) + Tensor::Eye(5, 3, kFloat64) * 0.5;
   const LuFactors f = Lu(tall);
   ExpectNear(Computed(f.u),

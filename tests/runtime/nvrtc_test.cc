@@ -154,7 +154,7 @@ TEST_F(Nvrtc, RowsOfBlocksAreReadInVectors) {
   ExpectTexts(row.Linear(Given({8192, 2048}, kBFloat16)), 1, {"ld.global.nc.v4.f32"});
 }
 
-TEST_F(Nvrtc, RowsOfIntegersAreDotProductsOfFour) {
+TEST_F(Nvrtc, RowsOfIntegersAreDotProductsOfFourSlow) {
   const llm::RoundedRows row = {Given({1, 64, 32}, kInt8), Given({1, 64}), Given({1, 64})};
   for (const WeightFormat format : {WeightFormat::kQ4_0, WeightFormat::kQ8_0, WeightFormat::kQ4_1,
                                     WeightFormat::kQ4K, WeightFormat::kQ6K}) {
@@ -164,7 +164,7 @@ TEST_F(Nvrtc, RowsOfIntegersAreDotProductsOfFour) {
   }
 }
 
-TEST_F(Nvrtc, ConvolutionsSpillNothing) {
+TEST_F(Nvrtc, ConvolutionsSpillNothingSlow) {
   for (const DType dtype : {kFloat32, kBFloat16}) {
     ExpectTexts(Given({16, 64, 56, 56}, dtype).Conv2d(Given({64, 64, 3, 3}, dtype)), 1,
                 {dtype == kBFloat16 ? "mma.sync" : "fma.rn.f32", "bar.sync"});

@@ -32,7 +32,7 @@ void ExpectAlike(const Tensor& x, const Tensor& y, double tolerance) {
   ExpectNear(x.Cast(kFloat64).ToVector<double>(), y.Cast(kFloat64).ToVector<double>(), tolerance);
 }
 
-TEST(ProductLayout, ConvolutionsOfManySmallImages) {
+TEST(ProductLayout, ConvolutionsOfManySmallImagesSlow) {
   for (const DType dtype : {kFloat32, kBFloat16, kFloat16, kFloat64}) {
     for (const int64_t side : {4, 7}) {
       SCOPED_TRACE(absl::StrCat(dtype.ToString(), " ", side));

@@ -164,7 +164,7 @@ TEST(Sort, ByCounting) {
 }
 
 // What is not fixed is not known to be few.
-TEST(Sort, ByMerging) {
+TEST(Sort, ByMergingSlow) {
   const Variable rows("rows", 1, 5);
   const std::vector<float> values = Draw<float>(3 * 300, 1);
   const Tensor x = Tensor::From(values).Reshape({3, 300}).Pad({{0, 2}, {0, 0}}).Realize();

@@ -87,7 +87,7 @@ TEST_P(SplitReductions, OfShortRows) {
 }
 
 // Products whose sums are so long that every chip divides them, or would if anything did.
-TEST_P(SplitReductions, OfProducts) {
+TEST_P(SplitReductions, OfProductsSlow) {
   constexpr int64_t kRows = 17, kColumns = 40;
   for (const int64_t n : {1 << 16, 11 * 5003, 65537}) {
     const std::vector<float> x = Draw(kRows * n, 5), y = Draw(n * kColumns, 6);
