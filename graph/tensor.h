@@ -378,8 +378,10 @@ class Tensor {
   // No less than low and no more than high, which are of this dtype; high wins, NaN stays.
   Tensor Clip(std::optional<Number> low, std::optional<Number> high,
               CallSite at = CallSite::Here()) const;
-  Tensor Cast(DType dtype, CallSite at = CallSite::Here()) const;     // see Convert in dtype.h
-  Tensor Bitcast(DType dtype, CallSite at = CallSite::Here()) const;  // of equal width
+  Tensor Cast(DType dtype, CallSite at = CallSite::Here()) const;  // see Convert in dtype.h
+  // The same bits. Where the widths differ, the last axis has so many times more or fewer elements,
+  // as memory has them: the lowest bits come first.
+  Tensor Bitcast(DType dtype, CallSite at = CallSite::Here()) const;
 
   // ---- one operand, as floats; integers and bools as f32. NaN gives NaN, and so does what lies
   // outside a function's domain, which is stated where it is not every number.

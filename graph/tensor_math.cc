@@ -379,9 +379,47 @@ Tensor Tensor::Cast(DType to, CallSite at) const {
   return Tensor(CastTo(uop(), to));
 }
 
+namespace {
+
+// Each element as the `parts` elements of a narrower dtype that it consists of.
+Tensor InParts(const Tensor& t, DType narrow, int parts) {
+  const Tensor bits = t.Bitcast(UnsignedOf(t.dtype()));
+  const Tensor from = Tensor::Arange(parts, bits.dtype()) * narrow.bits();
+  return (bits.Unsqueeze(-1) >> from).Cast(UnsignedOf(narrow)).Bitcast(narrow).Flatten(-2);
+}
+
+// The elements of a wider dtype that so many neighbours each are.
+Tensor OfParts(const Tensor& t, DType wide, int parts) {
+  const Tensor bits = t.Bitcast(UnsignedOf(t.dtype())).Unflatten(-1, {-1, parts});
+  Tensor out;
+  for (int i = 0; i < parts; ++i) {
+    const Tensor part = bits.Select(-1, i).Cast(UnsignedOf(wide)) << (i * t.dtype().bits());
+    out = out ? out | part : part;
+  }
+  return out.Bitcast(wide);
+}
+
+}  // namespace
+
 Tensor Tensor::Bitcast(DType to, CallSite at) const {
   Call call("Bitcast", at, *this);
-  return Tensor(dtype() == to ? uop() : Build(Op::kBitcast, to, {uop()}, {}));
+  if (dtype() == to) return Tensor(uop());
+  const int from_bits = dtype().bits(), to_bits = to.bits();
+  if (from_bits == to_bits || dtype().IsBool() || to.IsBool()) {
+    return Tensor(Build(Op::kBitcast, to, {uop()}, {}));
+  }
+  if (rank() == 0) {
+    Fail(Show(*this), " has no axis for ", to.ToString(),
+         ", which has another width; Unsqueeze(0) gives it one");
+  }
+  if (to_bits < from_bits) return InParts(*this, to, from_bits / to_bits);
+  const int parts = to_bits / from_bits;
+  const Extent& last = shape()[rank() - 1];
+  if (last.is_int() && last.value() % parts != 0) {
+    Fail("the last axis of ", Show(*this), " is no multiple of ", parts, " elements, as ",
+         to.ToString(), " takes; pad or slice it first");
+  }
+  return OfParts(*this, to, parts);
 }
 
 }  // namespace tessera

@@ -180,7 +180,28 @@ TEST(TensorMath, ShiftsAndBits) {
   EXPECT_THAT(Values(~x), ElementsAre(-1001, 0, -6));
   EXPECT_THAT(Values((x & 7) ^ 1), ElementsAre(1, 6, 4));
   EXPECT_THAT(Values(Tensor::From({1.0}).Bitcast(kInt32) >> 23), ElementsAre(127));
-  EXPECT_ERROR(Tensor::From({1.0}).Bitcast(kInt16), "Bitcast", "width");
+}
+
+TEST(TensorMath, BitsAsOtherDtypes) {
+  const Tensor x = Tensor::From({1.0, -2.0});
+  EXPECT_THAT(Values(x.Bitcast(kUInt8)), ElementsAre(0, 0, 128, 63, 0, 0, 0, 192));
+  EXPECT_THAT(Values(x.Bitcast(kInt16)), ElementsAre(0, 16256, 0, -16384));
+  EXPECT_THAT(Values(x.Bitcast(kBFloat16)), ElementsAre(0, 1, 0, -2));
+  EXPECT_THAT(Values(x.Bitcast(kInt64)), ElementsAre(-4611686017362034688));
+  EXPECT_THAT(Values(Tensor::From({0, 0, 0, 0, 0, 0, 240, 191}, kUInt8).Bitcast(kFloat64)),
+              ElementsAre(-1));
+  const Tensor rows = Tensor::Arange(24, kInt16).Reshape({2, 3, 4});
+  EXPECT_EQ(rows.Bitcast(kUInt8).shape(), Shape({2, 3, 8}));
+  EXPECT_EQ(rows.Bitcast(kFloat64).shape(), Shape({2, 3, 1}));
+  for (const DType t : {kInt8, kUInt8, kFloat16, kBFloat16, kInt32, kFloat32, kUInt64, kFloat64}) {
+    EXPECT_EQ(Values(rows.Bitcast(t).Bitcast(kInt16)), Values(rows)) << t.ToString();
+  }
+  EXPECT_EQ(Tensor::Zeros({2, 0}, kUInt8).Bitcast(kFloat32).shape(), Shape({2, 0}));
+  EXPECT_EQ(Tensor::Zeros({0, 3}).Bitcast(kUInt8).shape(), Shape({0, 12}));
+  EXPECT_ERROR(Tensor::Zeros({2, 3}, kInt8).Bitcast(kInt32), "Bitcast", "no multiple of 4",
+               "i8[2, 3]", "i32");
+  EXPECT_ERROR(Tensor::Scalar(1.0f).Bitcast(kInt16), "Bitcast", "no axis", "Unsqueeze(0)");
+  EXPECT_ERROR(x.Bitcast(kBool), "Bitcast", "bool");
 }
 
 TEST(TensorMath, NumbersMustFit) {

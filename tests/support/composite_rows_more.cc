@@ -99,6 +99,12 @@ void AddParts(std::vector<CompositeRow>& rows) {
                   },
                   true,
                   /*flat=*/true});
+  rows.push_back({"Bits",
+                  {{{3, 4}}},
+                  [](In x) -> Out {
+                    return {x[0].Bitcast(kInt16), x[0].Bitcast(kUInt8), x[0].Bitcast(kInt64)};
+                  },
+                  false});
   rows.push_back({"Unravelled",
                   {{{7}, 0, 23, kInt32}},
                   [](In x) -> Out {
