@@ -57,7 +57,8 @@ namespace tessera {
   X(kU64, "U64", -1, 1, 8)           \
   X(kBool, "BOOL", -1, 1, 1)         \
   X(kF8E4M3, "F8_E4M3", -1, 1, 1)    \
-  X(kF8E5M2, "F8_E5M2", -1, 1, 1)
+  X(kF8E5M2, "F8_E5M2", -1, 1, 1)    \
+  X(kF8E4M3Scaled, "F8_E4M3 scaled", -1, 128, 132)
 
 enum class WeightFormat : uint8_t {
 #define TESSERA_WEIGHT_ENUM(id, name, number, elements, bytes) id,

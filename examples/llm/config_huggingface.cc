@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "examples/llm/config_json.h"
@@ -36,6 +37,18 @@ absl::Status ReadKinds(const JsonReader& r, const char* kind, const ModelConfig&
   if (to->size() == static_cast<size_t>(c.layers)) return absl::OkStatus();
   return r.Bad("key 'layer_types' has ", to->size(), " entries, and there are ", c.layers,
                " layers");
+}
+
+// Weights in 8-bit floats are known, and gpt-oss's in MXFP4.
+absl::Status CheckQuantisation(const JsonReader& r) {
+  const std::optional<Json> how = r.Find("quantization_config");
+  if (!how || !how->is(Json::Type::kObject)) return absl::OkStatus();
+  const std::optional<Json> method = how->Find("quant_method");
+  constexpr const char* kKnown[] = {"fp8", "fbgemm_fp8", "compressed-tensors", "modelopt", "mxfp4"};
+  const std::optional<std::string> name = method ? method->String() : std::nullopt;
+  if (!name || absl::c_linear_search(kKnown, *name)) return absl::OkStatus();
+  return r.Bad("key 'quantization_config': weights by ", ShowName(*name),
+               " are not read; those in FP8 are, and GGUF files of the model");
 }
 
 // Which layers the window is for: as layer_types lists, or else all, or as one of the family's keys
@@ -378,6 +391,7 @@ absl::StatusOr<ModelConfig> ConfigFromHuggingFace(const Json& json, const std::s
                  KnownModelTypes());
   }
   r.defaults = DefaultsOf(*type->String());
+  RETURN_IF_ERROR(CheckQuantisation(r));
   c.architecture = known->name;
   ASSIGN_OR_RETURN(c.layers, r.Int("num_hidden_layers"));
   ASSIGN_OR_RETURN(c.dim, r.Int("hidden_size"));

@@ -282,6 +282,11 @@ IntegerBlocks IntegersOfNVFP4(const Blocks& b) {
           {}};
 }
 
+// A scale in f32, then 128 floats of eight bits.
+Tensor F8E4M3Scaled(const Blocks& b) {
+  return Bytes(b, 4, 132).Bitcast(kFloat8E4M3).Cast(kFloat32) * Word(b, 0).Bitcast(kFloat32);
+}
+
 struct Format {
   WeightFormat format;
   Tensor (*values)(const Blocks& blocks);           // or nullptr: integers times scales
@@ -312,14 +317,17 @@ constexpr Format kBlocks[] = {{WeightFormat::kQ8_0, Q8_0, IntegersOfQ8_0, true},
                               {WeightFormat::kIQ2XS, nullptr, IntegersOfIQ2XS},
                               {WeightFormat::kIQ2S, nullptr, IntegersOfIQ2S},
                               {WeightFormat::kIQ3XXS, nullptr, IntegersOfIQ3XXS},
-                              {WeightFormat::kIQ3S, nullptr, IntegersOfIQ3S}};
+                              {WeightFormat::kIQ3S, nullptr, IntegersOfIQ3S},
+                              {WeightFormat::kF8E4M3Scaled, F8E4M3Scaled, nullptr}};
 struct Number {
   WeightFormat format;
   DType dtype;
 };
 const Number kNumbers[] = {{WeightFormat::kF32, kFloat32},
                            {WeightFormat::kF16, kFloat16},
-                           {WeightFormat::kBF16, kBFloat16}};
+                           {WeightFormat::kBF16, kBFloat16},
+                           {WeightFormat::kF8E4M3, kFloat8E4M3},
+                           {WeightFormat::kF8E5M2, kFloat8E5M2}};
 
 const Format* BlocksOf(WeightFormat format) {
   for (const Format& f : kBlocks) {
@@ -343,7 +351,9 @@ bool CanCompute(WeightFormat format) {
 std::string ComputableFormats() {
   std::string out;
   for (const Number& n : kNumbers) absl::StrAppend(&out, InfoOf(n.format).name, ", ");
-  for (const Format& f : kBlocks) absl::StrAppend(&out, InfoOf(f.format).name, ", ");
+  for (const Format& f : kBlocks) {  // but for ours, which no file has
+    if (InfoOf(f.format).gguf >= 0) absl::StrAppend(&out, InfoOf(f.format).name, ", ");
+  }
   return out.substr(0, out.size() - 2);
 }
 

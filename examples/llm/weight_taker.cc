@@ -1,10 +1,12 @@
 // Each weight is checked against the shape that the configuration wants, and its format.
 #include "examples/llm/weight_taker.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "examples/llm/float8.h"
 #include "examples/llm/weight_names.h"
 #include "graph/status.h"
 
@@ -14,6 +16,14 @@ namespace {
 std::string NameOf(const char* name, int64_t layer, int64_t expert) {
   return absl::StrReplaceAll(
       name, {{".N.", absl::StrCat(".", layer, ".")}, {".E.", absl::StrCat(".", expert, ".")}});
+}
+
+// Angles that are computed; and what inputs, keys and values are divided by where these become
+// 8-bit floats as well.
+bool IsForOthers(absl::string_view name, bool gguf) {
+  if (absl::EndsWith(name, "rotary_emb.inv_freq")) return true;
+  constexpr const char* kEnds[] = {".input_scale", ".k_scale", ".v_scale"};
+  return !gguf && absl::c_any_of(kEnds, [&](const char* e) { return absl::EndsWith(name, e); });
 }
 
 // Without leading axes of 1.
@@ -109,10 +119,19 @@ absl::Status WeightTaker::ReadScale(const Names& names, int64_t layer, int64_t c
   RETURN_IF_ERROR(Read({{own.c_str()}, {}}, layer, {count}, false, &to->scale));
   return Read({{of_input.c_str()}, {}}, layer, {count}, false, &passed);
 }
+absl::StatusOr<Matrix> WeightTaker::MatrixOf(const Weight& w) {
+  if (!gguf && IsFloat8(w.format)) {
+    for (const char* suffix : {"_scale_inv", "_scale"}) {
+      const Weight* scale = weights.Find(w.name + suffix);
+      if (scale != nullptr && taken.insert(scale).second) return TimesScale(w, *scale);
+    }
+  }
+  return Matrix{Stored(w), w.format};
+}
 absl::Status WeightTaker::Read(const Names& names, int64_t layer, int64_t rows, int64_t columns,
                                Matrix* to) {
   ASSIGN_OR_RETURN(const Weight w, Required(names, layer, {rows, columns}));
-  *to = {Stored(w), w.format};
+  ASSIGN_OR_RETURN(*to, MatrixOf(w));
   return ReadScale(names, layer, 1, to);
 }
 absl::Status WeightTaker::Read(const Names& names, int64_t layer, const std::vector<int64_t>& shape,
@@ -140,6 +159,16 @@ absl::Status WeightTaker::ReadJoined(const Names& names, int64_t layer, int64_t 
   ASSIGN_OR_RETURN(const Weight w, Required(names, layer, {rows, columns}));
   Matrix whole;
   RETURN_IF_ERROR(ReadScale(names, layer, 1, &whole));
+  if (IsFloat8(w.format)) {
+    ASSIGN_OR_RETURN(whole, MatrixOf(w));
+    int64_t row = 0;
+    for (const auto& [own, to] : parts) {
+      const Tensor part = whole.stored.SliceAxis(0, {row, row + own});
+      *to = {part.Contiguous().Realize(), whole.format};
+      row += own;
+    }
+    return absl::OkStatus();
+  }
   const uint64_t row_bytes = w.bytes.size() / static_cast<uint64_t>(rows);
   uint64_t at = 0;
   for (const auto& [own, to] : parts) {
@@ -168,6 +197,7 @@ absl::Status WeightTaker::ReadExperts(const Names& names, int64_t layer, int64_t
     return ReadBatch(names, layer, experts, rows, columns, to);
   }
   std::string bytes;
+  std::vector<Tensor> scaled;
   Weight all;
   for (int64_t e = 0; e < experts; ++e) {
     ASSIGN_OR_RETURN(const Weight w, Required(names, layer, {rows, columns}, e));
@@ -177,7 +207,16 @@ absl::Status WeightTaker::ReadExperts(const Names& names, int64_t layer, int64_t
           ", and that of the experts before it ", InfoOf(all.format).name));
     }
     all.format = w.format;
-    absl::StrAppend(&bytes, w.bytes);
+    if (IsFloat8(w.format)) {
+      ASSIGN_OR_RETURN(*to, MatrixOf(w));
+      scaled.push_back(to->stored);
+    } else {
+      absl::StrAppend(&bytes, w.bytes);
+    }
+  }
+  if (!scaled.empty()) {
+    to->stored = Stack(scaled, 0).Contiguous().Realize();
+    return absl::OkStatus();
   }
   all.shape = {experts, rows, columns};
   all.bytes = bytes;
@@ -224,8 +263,7 @@ absl::Status WeightTaker::NothingLeft(int64_t layers, int64_t passed) const {
            layer < layers + passed;
   };
   for (const Weight& w : weights.all()) {
-    if (taken.contains(&w) || absl::EndsWith(w.name, "rotary_emb.inv_freq")) continue;
-    if (beyond(w.name)) continue;
+    if (taken.contains(&w) || IsForOthers(w.name, gguf) || beyond(w.name)) continue;
     return absl::DataLossError(absl::StrCat(w.file ? w.file->path() : file, ": tensor ",
                                             ShowName(w.name),
                                             " belongs to no part of this architecture"));

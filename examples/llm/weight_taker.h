@@ -64,6 +64,8 @@ struct WeightTaker {
   // What a matrix's products are multiplied by, which GGUF files have beside it. What its inputs
   // were divided by on chips that multiply in such formats is passed over.
   absl::Status ReadScale(const Names& names, int64_t layer, int64_t count, Matrix* to);
+  // What was taken; times the scale that folders have beside what is in 8-bit floats.
+  absl::StatusOr<Matrix> MatrixOf(const Weight& w);
 };
 
 }  // namespace tessera::llm

@@ -281,8 +281,9 @@ TEST(Quant, ExponentsOfMXFP4) {
 
 TEST(Quant, EveryFormatIsTestedAndNamed) {
   EXPECT_EQ(ComputableFormats(),
-            "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, "
-            "IQ4_XS, MXFP4, NVFP4, Q1_0, Q2_0, TQ1_0, TQ2_0, IQ1_S, IQ1_M, IQ2_XXS, IQ2_XS, "
+            "F32, F16, BF16, F8_E4M3, F8_E5M2, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, "
+            "Q5_K, Q6_K, IQ4_NL, IQ4_XS, MXFP4, NVFP4, Q1_0, Q2_0, TQ1_0, TQ2_0, IQ1_S, IQ1_M, "
+            "IQ2_XXS, IQ2_XS, "
             "IQ2_S, IQ3_XXS, IQ3_S");
   for (WeightFormat format : kBlockFormats) EXPECT_TRUE(CanCompute(format));
   EXPECT_FALSE(CanCompute(WeightFormat::kQ8K));
