@@ -1,11 +1,12 @@
-// Steps of 1, 16 and 128 tokens, of 32 on CPUs and of 512 on GPUs, captured when first needed and
-// replayed for every position.
+// Steps of 1, 16 and 128 tokens, of 32 on CPUs and of 512 on GPUs, and of a few with guesses,
+// captured when first needed and replayed for every position.
 #include "examples/llm/session.h"
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 
+#include "examples/llm/guess.h"
 #include "examples/llm/sampler.h"
 #include "graph/error.h"
 #include "graph/panel.h"
@@ -24,6 +25,9 @@ struct StepSize {
 constexpr StepSize kStepSizes[] = {
     {512, 0, 257}, {128, 97, 17}, {32, 17, 0}, {16, 3, 3}, {1, 1, 1}};  // largest first
 constexpr int64_t kAllTokens = 64;
+// Of steps with guesses: by Q4_0 these take 1.1, 1.6 and 2.9 times as long as one token.
+constexpr int64_t kGuessSizes[] = {4, 8, 16};
+static_assert(kMostGuesses < 16);
 constexpr int64_t kDefaultContext = 4096;
 
 int64_t ContextOf(const Model& model, const SessionOptions& options) {
@@ -59,19 +63,31 @@ Tensor EmptyLogits(const Dims& shape, const Model& model) {
   return Tensor::Zeros(shape, kFloat32, model.division.logits).Contiguous().Realize();
 }
 
+// The tokens of a step that checks guesses, for so many.
+int64_t StepSizeFor(int64_t tokens) {
+  return *std::lower_bound(std::begin(kGuessSizes), std::end(kGuessSizes), tokens);
+}
+
 }  // namespace
 
 Session::Session(const Model& model, const SessionOptions& options)
     : model_(model),
       transformer_(model, ContextOf(model, options), CacheOf(model, options),
                    ActivationsOf(model, options)),
+      guesses_(model.config.AnyRemembers() ? 0 : std::min(options.guesses, kMostGuesses)),
       interrupted_(options.interrupted) {
   for (int64_t i = 0; i < options.texts; ++i) texts_.push_back({transformer_.EmptyCaches()});
-  logits_ = EmptyLogits({options.texts, model.config.vocabulary}, model);
-  if (model.division.logits.kind() != "CPU") {
-    likeliest_ =
-        Tensor::Zeros({options.texts}, kInt32, model.division.logits).Contiguous().Realize();
+  last_ = Room(options.texts);
+  if (guesses_ > 0) each_ = Room(StepSizeFor(guesses_ + 1));
+}
+
+Session::Given Session::Room(int64_t rows) const {
+  const Place& place = model_.division.logits;
+  Given out{EmptyLogits({rows, model_.config.vocabulary}, model_)};
+  if (place.kind() != "CPU") {
+    out.likeliest = Tensor::Zeros({rows}, kInt32, place).Contiguous().Realize();
   }
+  return out;
 }
 
 uint64_t Session::cache_bytes() const {
@@ -84,7 +100,7 @@ uint64_t Session::cache_bytes() const {
   return sum;
 }
 
-std::unique_ptr<Session::Step> Session::MakeStep(size_t texts, int64_t tokens, bool all) {
+std::unique_ptr<Session::Step> Session::MakeStep(size_t texts, int64_t tokens, Gives gives) {
   const std::string row_name = absl::StrCat("row_", tokens);
   const Variable row(row_name, 0, tokens - 1);
   std::vector<std::string> positions;
@@ -96,7 +112,7 @@ std::unique_ptr<Session::Step> Session::MakeStep(size_t texts, int64_t tokens, b
     parts.push_back({texts_[0].caches, tokens, Variable(positions[i], 0, context() - tokens),
                      tokens == 1 ? Extent(1) : row + 1});
   }
-  auto body = [this, parts, tokens, all, row](const std::vector<Tensor>& inputs) {
+  auto body = [this, parts, tokens, gives, row](const std::vector<Tensor>& inputs) {
     std::vector<Part> own = parts;
     absl::Span<const Tensor> rest = absl::MakeConstSpan(inputs).subspan(1);
     for (Part& p : own) {
@@ -104,30 +120,31 @@ std::unique_ptr<Session::Step> Session::MakeStep(size_t texts, int64_t tokens, b
       rest.remove_prefix(TensorsOf(p.caches).size());
     }
     const Tensor hidden = transformer_.Hidden(inputs[0].To(model_.division.whole), own);
-    if (all) {
+    if (gives == Gives::kAll) {
       all_logits_.SliceAxis(0, {0, tokens}).Assign(transformer_.Logits(hidden));
     } else {
-      const Tensor last = tokens == 1 ? hidden : hidden.SliceAxis(0, {row, row + 1});
-      const Tensor logits = transformer_.Logits(last);
-      const int64_t count = static_cast<int64_t>(own.size());
-      logits_.SliceAxis(0, {0, count}).Assign(logits);
-      if (likeliest_) likeliest_.SliceAxis(0, {0, count}).Assign(LikeliestAmong(logits));
+      const bool one = gives == Gives::kLast && tokens > 1;
+      const Tensor logits = transformer_.Logits(one ? hidden.SliceAxis(0, {row, row + 1}) : hidden);
+      const int64_t count = gives == Gives::kEach ? tokens : static_cast<int64_t>(own.size());
+      Given& to = gives == Gives::kEach ? each_ : last_;
+      to.logits.SliceAxis(0, {0, count}).Assign(logits);
+      if (to.likeliest) to.likeliest.SliceAxis(0, {0, count}).Assign(LikeliestAmong(logits));
     }
     return std::vector<Tensor>();
   };
   const int64_t rows = static_cast<int64_t>(texts) * tokens;
-  auto step = std::make_unique<Step>(Step{texts, tokens, std::move(positions), row_name,
+  auto step = std::make_unique<Step>(Step{texts, tokens, gives, std::move(positions), row_name,
                                           std::vector<int32_t>(static_cast<size_t>(rows)), Tensor(),
                                           Jit(std::move(body))});
   step->input = Tensor::FromBlob(step->ids.data(), {rows}, kInt32, {}, model_.division.tokens);
   return step;
 }
 
-Session::Step& Session::StepOf(size_t texts, int64_t tokens) {
+Session::Step& Session::StepOf(size_t texts, int64_t tokens, Gives gives) {
   for (const std::unique_ptr<Step>& s : steps_) {
-    if (s->texts == texts && s->tokens == tokens) return *s;
+    if (s->texts == texts && s->tokens == tokens && s->gives == gives) return *s;
   }
-  steps_.push_back(MakeStep(texts, tokens, false));
+  steps_.push_back(MakeStep(texts, tokens, gives));
   return *steps_.back();
 }
 
@@ -135,7 +152,7 @@ Session::Step& Session::StepForAll() {
   const int64_t size = std::min(kAllTokens, context());
   if (all_ == nullptr) {
     all_logits_ = EmptyLogits({size, model_.config.vocabulary}, model_);
-    all_ = MakeStep(1, size, true);
+    all_ = MakeStep(1, size, Gives::kAll);
   }
   return *all_;
 }
@@ -166,9 +183,12 @@ void Session::Run(Step& step, absl::Span<const int32_t> tokens, absl::Span<Text*
     // Memories do not know of positions.
     if (!model_.config.AllRemember()) values[step.positions[i]] = texts[i]->position;
   }
-  if (step.tokens > 1 && (&step != all_.get() || model_.config.AnyRemembers())) {
+  if (step.tokens > 1 && (step.gives == Gives::kLast || model_.config.AnyRemembers())) {
     values[step.row] = static_cast<int64_t>(each) - 1;
   }
+  given_ = step.gives == Gives::kEach ? &each_ : &last_;
+  given_->host_logits.clear();
+  given_->host_likeliest.clear();
   step.jit(inputs, values);
   for (size_t i = 0; i < texts.size(); ++i) {
     Text& text = *texts[i];
@@ -262,16 +282,36 @@ void Session::AdvanceTogether(absl::Span<const Next> next) {
   Run(StepOf(texts.size(), 1), tokens, texts);
 }
 
+int64_t Session::MostGuesses(int64_t text) const {
+  int64_t most = 0;
+  for (const int64_t size : kGuessSizes) {
+    if (size <= room(text)) most = size - 1;
+  }
+  return std::min(most, guesses_);
+}
+
+void Session::AdvanceGuessing(absl::Span<const int32_t> tokens, int64_t text) {
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  CHECK(count > 1 && count - 1 <= MostGuesses(text));
+  CheckInterrupted();
+  Run(StepOf(1, StepSizeFor(count), Gives::kEach), tokens, {&texts_[static_cast<size_t>(text)]});
+}
+
 const float* Session::Logits(size_t which) {
+  Given& g = *given_;
   const size_t row = static_cast<size_t>(model_.config.vocabulary);
-  if (!likeliest_) return logits_.Data<float>() + which * row;
-  host_logits_ = logits_.ToVector<float>();
-  return host_logits_.data() + which * row;
+  if (!g.likeliest) return g.logits.Data<float>() + which * row;
+  if (g.host_logits.empty()) g.host_logits = g.logits.ToVector<float>();
+  return g.host_logits.data() + which * row;
 }
 
 int32_t Session::Likeliest(size_t which) {
-  if (likeliest_) return likeliest_.ToVector<int32_t>()[which];
-  return LikeliestOf({Logits(which), static_cast<size_t>(model_.config.vocabulary)});
+  Given& g = *given_;
+  if (!g.likeliest) {
+    return LikeliestOf({Logits(which), static_cast<size_t>(model_.config.vocabulary)});
+  }
+  if (g.host_likeliest.empty()) g.host_likeliest = g.likeliest.ToVector<int32_t>();
+  return g.host_likeliest[which];
 }
 
 std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
@@ -291,8 +331,9 @@ std::vector<float> Session::FeedForAll(absl::Span<const int32_t> tokens) {
     }
     const size_t n = std::min<size_t>(tokens.size(), static_cast<size_t>(step.tokens));
     Run(step, tokens.subspan(0, n), {&text});
-    if (likeliest_) host_logits_ = all_logits_.ToVector<float>();
-    const float* const logits = likeliest_ ? host_logits_.data() : all_logits_.Data<float>();
+    std::vector<float> copy;
+    if (last_.likeliest) copy = all_logits_.ToVector<float>();
+    const float* const logits = last_.likeliest ? copy.data() : all_logits_.Data<float>();
     out.insert(out.end(), logits, logits + n * row);
     tokens.remove_prefix(n);
   }

@@ -25,6 +25,7 @@ struct SessionOptions {
   // elsewhere.
   std::optional<Activations> activations;
   int64_t texts = 1;                               // side by side, each with caches of its own
+  int64_t guesses = 0;                             // most that are checked in a step
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C: what feeds tokens throws Cancelled
 };
 
@@ -45,9 +46,15 @@ class Session {
     int32_t token;
   };
   void AdvanceTogether(absl::Span<const Next> next);
-  // Of the last token, or of those that went on together that of one: the logits [vocabulary],
-  // which stay until the next call, and the first token with the greatest (NaN is the least), which
-  // a GPU finds by itself.
+  // A text's next token and guesses of what follows it, as one step that tells of each what comes
+  // after it: Rewind leaves those behind that were wrong.
+  void AdvanceGuessing(absl::Span<const int32_t> tokens, int64_t text = 0);
+  // How many may be guessed there now: what is after them must have room, too, and memories know no
+  // way back.
+  int64_t MostGuesses(int64_t text = 0) const;
+  // Of the last token, or of one of those that went on together or guessing: the logits
+  // [vocabulary], which stay until the next call, and the first token with the greatest (NaN is the
+  // least), which a GPU finds by itself.
   const float* Logits(size_t which = 0);
   int32_t Likeliest(size_t which = 0);
   // Advances, and gives the logits.
@@ -86,18 +93,28 @@ class Session {
   // One captured step of so many texts, for a number of tokens of each, whichever texts they are:
   // their caches are inputs. What is padded beyond the tokens is overwritten by the positions that
   // follow before anything sees it.
+  enum class Gives { kLast, kEach, kAll };  // logits: of texts' last tokens, of each of a few; many
   struct Step {
     size_t texts;
     int64_t tokens;
+    Gives gives;
     std::vector<std::string> positions;  // names of its variables
     std::string row;
     std::vector<int32_t> ids;  // what `input` reads
     Tensor input;
     Jit jit;
   };
-  std::unique_ptr<Step> MakeStep(size_t texts, int64_t tokens, bool all);
+  // What steps give, of so many rows at most.
+  struct Given {
+    Tensor logits;                        // [rows, vocabulary]
+    Tensor likeliest = {};                // [rows], of logits that are not on a CPU
+    std::vector<float> host_logits = {};  // copies of such, once asked for
+    std::vector<int32_t> host_likeliest = {};
+  };
+  Given Room(int64_t rows) const;
+  std::unique_ptr<Step> MakeStep(size_t texts, int64_t tokens, Gives gives);
   Step& StepFor(size_t tokens, const Text& text);
-  Step& StepOf(size_t texts, int64_t tokens);
+  Step& StepOf(size_t texts, int64_t tokens, Gives gives = Gives::kLast);
   Step& StepForAll();
   void Run(Step& step, absl::Span<const int32_t> tokens, absl::Span<Text* const> texts);
   size_t RunSome(absl::Span<const int32_t> tokens, Text& text);
@@ -108,10 +125,10 @@ class Session {
   const Model& model_;
   Transformer transformer_;
   std::vector<Text> texts_;
-  Tensor logits_;                   // [texts, vocabulary]
-  Tensor likeliest_;                // [texts], of logits that are not on a CPU
-  std::vector<float> host_logits_;  // a copy of such
-  Tensor all_logits_;               // [kAllTokens, vocabulary], made when first asked for
+  const int64_t guesses_;
+  Given last_, each_;
+  Given* given_ = &last_;  // by the last step
+  Tensor all_logits_;      // [kAllTokens, vocabulary], made when first asked for
   std::vector<std::unique_ptr<Step>> steps_;
   std::unique_ptr<Step> all_;
   const std::atomic<bool>* interrupted_;

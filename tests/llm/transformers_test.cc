@@ -89,6 +89,40 @@ TEST_P(Transformers, GivesThemTokenByTokenSlow) {
   ExpectGolden(logits);
 }
 
+// With guesses in a step, of which some are wrong and are left behind; those with memories have
+// none.
+TEST_P(Transformers, GivesThemWithGuessesSlow) {
+  ASSERT_OK_AND_ASSIGN(const Model model, Load());
+  SessionOptions options;
+  options.context = 32;
+  options.guesses = 7;
+  Session session(model, options);
+  std::vector<float> logits;
+  const auto keep = [&](int rows) {
+    for (int i = 0; i < rows; ++i) {
+      const float* row = session.Logits(static_cast<size_t>(i));
+      logits.insert(logits.end(), row, row + kVocabulary);
+    }
+  };
+  if (model.config.AnyRemembers()) {
+    EXPECT_EQ(session.MostGuesses(), 0);
+    return;
+  }
+  session.Advance(absl::MakeConstSpan(tokens_).subspan(0, 1));
+  keep(1);
+  for (int right = 1, i = 1; i < kTokens; i += right, right = right % 6 + 1) {
+    right = std::min(right, kTokens - i);
+    std::vector<int32_t> guessed(tokens_.begin() + i, tokens_.begin() + i + right);
+    while (guessed.size() < 3 || guessed.size() < static_cast<size_t>(right) + 1) {
+      guessed.push_back((right * 7 + 5) % kVocabulary);
+    }
+    session.AdvanceGuessing(guessed);
+    keep(right);
+    session.Rewind(i + right);
+  }
+  ExpectGolden(logits);
+}
+
 // Two texts that go on by turns alone, and together with a third.
 TEST_P(Transformers, GivesThemBesideAnotherTextSlow) {
   ASSERT_OK_AND_ASSIGN(const Model model, Load());
