@@ -107,6 +107,7 @@ class ApiService::Answering {
     options.sampler = request.sampler;
     options.sampler.seed += i % copies;
     options.grammar = request.grammar;
+    options.guessing = service_.options_.guessing;
     ChoiceReader::Options reading;
     if (job_.writer) {
       options.end = job_.writer->end();
@@ -140,6 +141,8 @@ class ApiService::Answering {
       status_.Update(g.status());
       return;
     }
+    service_.guessed_ += g->guessed;
+    service_.kept_ += g->kept;
     Choice last;
     last.index = static_cast<int64_t>(i);
     reader->Finish(&last);
@@ -335,6 +338,8 @@ std::string ApiService::Metrics() const {
   add("requests_total", "counter", requests_);
   add("prompt_tokens_total", "counter", prompt_tokens_);
   add("new_tokens_total", "counter", new_tokens_);
+  add("guessed_tokens_total", "counter", guessed_);
+  add("kept_guesses_total", "counter", kept_);
   add("texts_running", "gauge", load.running);
   add("texts_waiting", "gauge", load.waiting);
   return out;

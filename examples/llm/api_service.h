@@ -22,6 +22,7 @@ class ApiService {
     int64_t context = 0;  // tokens that a text has room for
     int64_t slots = 4;    // texts that are written at once
     ApiDefaults defaults = {};
+    Guessing guessing = {};
   };
   static constexpr int64_t kMostWaiting = kMostTexts;  // texts beyond those; more are refused
   // The engine and the model must outlive it.
@@ -69,7 +70,8 @@ class ApiService {
   const absl::StatusOr<ChatWriter> writer_;
   const int64_t begun_;  // seconds since 1970
   std::atomic<bool> ending_ = false;
-  std::atomic<int64_t> places_ = 0, requests_ = 0, prompt_tokens_ = 0, new_tokens_ = 0;
+  std::atomic<int64_t> places_ = 0, requests_ = 0, prompt_tokens_ = 0, new_tokens_ = 0,
+                       guessed_ = 0, kept_ = 0;
 };
 
 }  // namespace tessera::llm

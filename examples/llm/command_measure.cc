@@ -137,6 +137,29 @@ absl::Status RunCheck(const Command& command, const Model& model, Session& sessi
   return absl::OkStatus();
 }
 
+namespace {
+
+// Of a step that checks so many guesses after a prompt, which the session stays at.
+double SecondsOfCheck(Session& session, absl::Span<const int32_t> prompt, int64_t guesses) {
+  constexpr int kChecks = 8;
+  std::vector<int32_t> tokens;
+  for (int64_t i = 0; i <= guesses; ++i) {
+    tokens.push_back(prompt[static_cast<size_t>(i) % prompt.size()]);
+  }
+  const int64_t position = session.position();
+  std::vector<double> seconds;
+  for (int i = 0; i < kChecks && !interrupted; ++i) {
+    const double begin = Seconds();
+    session.AdvanceGuessing(tokens);
+    session.Likeliest();
+    seconds.push_back(Seconds() - begin);
+    session.Rewind(position);
+  }
+  return seconds.empty() ? 0 : Median(seconds);
+}
+
+}  // namespace
+
 absl::Status RunBench(const Command& command, const Model& model, Session& session) {
   constexpr int kRuns = 5;
   if (session.context() < 2) {
@@ -150,7 +173,8 @@ absl::Status RunBench(const Command& command, const Model& model, Session& sessi
   for (int64_t i = 0; i < prefill; ++i) {
     ids[static_cast<size_t>(i)] = static_cast<int32_t>((i * 7919 + 11) % model.config.vocabulary);
   }
-  std::vector<double> prefill_seconds, step_seconds;
+  std::vector<double> prefill_seconds, step_seconds, check_seconds;
+  int64_t guesses = 0;
   for (int run = -1; run < kRuns; ++run) {  // the first compiles
     session.Rewind(0);
     const double begin = Seconds();
@@ -168,9 +192,13 @@ absl::Status RunBench(const Command& command, const Model& model, Session& sessi
     if (run < 0) continue;
     prefill_seconds.push_back(prefilled - begin);
     step_seconds.push_back(Median(steps));
+    session.Rewind(prefill);
+    guesses = session.MostGuesses();
+    if (guesses > 0) check_seconds.push_back(SecondsOfCheck(session, ids, guesses));
   }
   const double prefill_rate = static_cast<double>(prefill) / Median(prefill_seconds);
   const double step = Median(step_seconds);
+  const double check = guesses > 0 ? Median(check_seconds) : 0;
   // A step reads every weight and, on average over these positions, so much of the caches.
   const double positions = static_cast<double>(prefill) + static_cast<double>(decode) / 2;
   const double cache = static_cast<double>(session.cache_bytes()) * positions /
@@ -182,19 +210,24 @@ absl::Status RunBench(const Command& command, const Model& model, Session& sessi
   if (places[0].kind() != "CPU") peak *= static_cast<double>(places.size());
   const double share = peak > 0 ? rate / peak : 0;
   if (command.json) {
-    JsonLine()
-        .Text("format", model.format)
+    JsonLine line;
+    line.Text("format", model.format)
         .Count("prefill_tokens", prefill)
         .Number("prefill_tokens_per_second", prefill_rate)
         .Number("decode_tokens_per_second", 1 / step)
         .Number("bytes_per_second", rate, 0)
         .Number("measured_bandwidth", peak, 0)
-        .Number("bandwidth_share", share, 4)
-        .Print();
+        .Number("bandwidth_share", share, 4);
+    if (guesses > 0) line.Count("guesses", guesses).Number("checks_per_second", 1 / check);
+    line.Print();
     return absl::OkStatus();
   }
   std::printf("prefill of %d  %10.1f tokens/s\ndecode          %10.1f tokens/s\n",
               static_cast<int>(prefill), prefill_rate, 1 / step);
+  if (guesses > 0) {
+    std::printf("of %2d guesses  %11.1f tokens/s where all are right, %.1f where none is\n",
+                static_cast<int>(guesses), static_cast<double>(guesses + 1) / check, 1 / check);
+  }
   std::printf("reads           %s/s, %.0f %% of the %s/s measured\n", ShowBytes(rate).c_str(),
               100 * share, ShowBytes(peak).c_str());
   return absl::OkStatus();

@@ -196,6 +196,7 @@ void Engine::RunTogether() {
     if (r != nullptr && r->next) all.push_back({static_cast<int64_t>(i), *r->next});
   }
   if (all.empty()) return;
+  if (all.size() == 1) return RunAlone(static_cast<size_t>(all[0].text));
   session_.AdvanceTogether(all);
   for (size_t i = 0; i < all.size(); ++i) {
     Text& at = texts_[static_cast<size_t>(all[i].text)];
@@ -205,9 +206,25 @@ void Engine::RunTogether() {
   for (size_t i = 0; i < all.size(); ++i) Pick(static_cast<size_t>(all[i].text), i);
 }
 
+void Engine::RunAlone(size_t text) {
+  Text& at = texts_[text];
+  Request& r = *at.request;
+  const int64_t index = static_cast<int64_t>(text);
+  const std::optional<int32_t> next = r.writing->Step(session_, index, *r.next);
+  ++r.steps;
+  const auto seen = r.writing->text().subspan(0, static_cast<size_t>(session_.position(index)));
+  at.fed.insert(at.fed.end(), seen.begin() + static_cast<int64_t>(at.fed.size()), seen.end());
+  GoOn(text, next);
+}
+
 void Engine::Pick(size_t text, size_t which) {
+  const int64_t room = session_.room(static_cast<int64_t>(text));
+  GoOn(text, texts_[text].request->writing->Next(session_, which, room));
+}
+
+void Engine::GoOn(size_t text, std::optional<int32_t> next) {
   Request& r = *texts_[text].request;
-  r.next = r.writing->Next(session_, which, session_.room(static_cast<int64_t>(text)));
+  r.next = next;
   if (!r.next) End(text, r.writing->status());
 }
 

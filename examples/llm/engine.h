@@ -3,7 +3,8 @@
 //
 // Each request has one of the session's texts. A round runs one step of a prompt, if one is yet to
 // be read, and then one token of every text that is being written, together: so weights are read
-// once for all of them, and a long prompt holds the others up for a step at a time.
+// once for all of them, and a long prompt holds the others up for a step at a time. A text that is
+// written alone may have guesses in its steps.
 #pragma once
 
 #include <condition_variable>
@@ -57,7 +58,9 @@ class Engine {
   void Round();
   void RunPrompt(size_t text);
   void RunTogether();
+  void RunAlone(size_t text);
   void Pick(size_t text, size_t which);
+  void GoOn(size_t text, std::optional<int32_t> next);
   void Abandon(size_t text);
   void End(size_t text, const absl::Status& status);
 

@@ -39,7 +39,11 @@ size_t ReadBefore(absl::Span<const int32_t> fed, absl::Span<const int32_t> promp
 
 Writing::Writing(const Model& model, absl::Span<const int32_t> prompt,
                  const GenerateOptions& options, std::function<void(const std::string&)> show)
-    : model_(model), options_(options), show_(std::move(show)), past_(options.before) {
+    : model_(model),
+      options_(options),
+      show_(std::move(show)),
+      past_(options.before),
+      pace_(options.guessing.most) {
   if (options.draws == nullptr) own_draws_.emplace(options.sampler, model.config.vocabulary);
   if (options.grammar != nullptr) {
     constraint_.emplace(options.grammar, *model.tokenizer, options.end);
@@ -90,6 +94,44 @@ std::optional<int32_t> Writing::Next(Session& session, size_t which, int64_t roo
   return token;
 }
 
+std::vector<int32_t> Writing::Guess(int64_t most) const {
+  // The step gives one token more than are guessed.
+  const int64_t left = options_.max_tokens - static_cast<int64_t>(out_.tokens.size()) - 1;
+  most = std::min({most, left, pace_.Most()});
+  if (most <= 0) return {};
+  std::vector<int32_t> out = options_.guessing.guesser(past_, most);
+  const auto is_none = [&](int32_t token) {
+    return token < 0 || token >= model_.config.vocabulary;
+  };
+  out.erase(std::find_if(out.begin(), out.end(), is_none), out.end());
+  return out;
+}
+
+std::optional<int32_t> Writing::Step(Session& session, int64_t text, int32_t token) {
+  std::vector<int32_t> tokens = Guess(session.MostGuesses(text));
+  if (tokens.empty()) {
+    session.Advance({&token, 1}, text);
+    pace_.Passed();
+    return Next(session, 0, session.room(text));
+  }
+  const int64_t guessed = static_cast<int64_t>(tokens.size()), begin = session.position(text);
+  tokens.insert(tokens.begin(), token);
+  session.AdvanceGuessing(tokens, text);
+  // Each is drawn as if it came alone, so that only what is equal to it is kept.
+  int64_t kept = 0;
+  std::optional<int32_t> next;
+  while (true) {
+    next = Next(session, static_cast<size_t>(kept), session.context() - (begin + kept + 1));
+    if (!next || kept == guessed || *next != tokens[static_cast<size_t>(kept) + 1]) break;
+    ++kept;
+  }
+  session.Rewind(begin + kept + 1, text);
+  pace_.Checked(guessed, kept);
+  out_.guessed += guessed;
+  out_.kept += kept;
+  return next;
+}
+
 std::string Writing::Passed(const std::string& text) {
   pending_ += text;
   size_t stop = std::string::npos;
@@ -135,10 +177,8 @@ absl::StatusOr<Generated> Generate(Session& session, const Model& model,
   session.Likeliest();  // waits for it
   const double prefilled = Seconds();
   int64_t steps = 0;
-  while (const std::optional<int32_t> token = writing.Next(session, 0, session.room())) {
-    session.Advance({&*token, 1});
-    ++steps;
-  }
+  std::optional<int32_t> token = writing.Next(session, 0, session.room());
+  for (; token; ++steps) token = writing.Step(session, 0, *token);
   const double end = Seconds();
   RETURN_IF_ERROR(writing.status());
   Generated out = writing.Finish();

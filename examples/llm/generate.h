@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "examples/llm/constraint.h"
+#include "examples/llm/guess.h"
 #include "examples/llm/likelihood.h"
 #include "examples/llm/sampler.h"
 #include "examples/llm/session.h"
@@ -31,6 +32,7 @@ struct GenerateOptions {
   // many of the likeliest.
   std::function<void(TokenLikelihood)> weighed;
   int64_t likeliest = 0;
+  Guessing guessing;                               // only of how many steps it takes
   const std::atomic<bool>* interrupted = nullptr;  // Ctrl-C
 };
 
@@ -41,6 +43,7 @@ struct Generated {
   int64_t prompt_tokens = 0, reused_tokens = 0;  // of the former, what an earlier text had read
   double prefill_seconds = 0, decode_seconds = 0;
   int64_t decode_steps = 0;
+  int64_t guessed = 0, kept = 0;  // tokens, and how many of them were steps saved
 };
 
 // Whether these can be continued where there is room for so many tokens of a context: a prompt of
@@ -63,12 +66,19 @@ class Writing {
   // The next token, by the logits that the session has of the last one (the `which`th of those that
   // went on together), which has room for so many more; or nothing: what was written has ended.
   std::optional<int32_t> Next(Session& session, size_t which, int64_t room);
+  // The token that Next gave goes to one of the session's texts, in a step of its own, with guesses
+  // of what follows it where these are worth it; then as Next. What the session has seen after that
+  // is the text up to its position.
+  std::optional<int32_t> Step(Session& session, int64_t text, int32_t token);
   // Whether it ended because nothing goes on as the grammar wants.
   const absl::Status& status() const { return status_; }
+  // With the prompt, and what the options have before it.
+  absl::Span<const int32_t> text() const { return past_; }
   // Shows what was held back. The seconds are left to the caller.
   Generated Finish();
 
  private:
+  std::vector<int32_t> Guess(int64_t most) const;
   std::string Passed(const std::string& text);  // what is certain to come before a stop text
   void Emit(const std::string& text);
 
@@ -79,6 +89,7 @@ class Writing {
   std::optional<Constraint> constraint_;
   absl::Status status_;
   std::vector<int32_t> past_;
+  Pace pace_;
   Utf8Stream utf8_;
   std::string pending_;  // may be the beginning of a stop text
   bool stopped_ = false;

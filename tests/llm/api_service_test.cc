@@ -302,5 +302,27 @@ TEST(ApiService, ThreadsAskAtOnce) {
   EXPECT_THAT(f->service.Metrics(), HasSubstr("tessera_llm_texts_running 0\n"));
 }
 
+TEST(ApiService, CountsGuesses) {
+  const std::string body = R"({"prompt": "the big dog and the big dog and the", "max_tokens": 40,
+                               "temperature": 0, "logprobs": 1})";
+  const auto plain = Story();
+  ApiService::Options options;
+  options.name = "story";
+  options.guessing = {3, [](absl::Span<const int32_t> text, int64_t most) {
+                        return text.size() % 2 == 0 ? LookUp(text, most) : std::vector<int32_t>{5};
+                      }};
+  ASSERT_OK_AND_ASSIGN(Model model, LoadModel(kStory));
+  ApiFixture guessing(std::move(model), options);
+  ASSERT_OK_AND_ASSIGN(const json want, plain->AskWhole(body));
+  ASSERT_OK_AND_ASSIGN(const json got, guessing.AskWhole(body));
+  EXPECT_EQ(got["choices"][0]["text"], want["choices"][0]["text"]);
+  EXPECT_EQ(got["choices"][0]["logprobs"]["tokens"], want["choices"][0]["logprobs"]["tokens"]);
+  EXPECT_EQ(got["usage"], want["usage"]);
+  EXPECT_THAT(plain->service.Metrics(), HasSubstr("tessera_llm_guessed_tokens_total 0\n"));
+  const std::string metrics = guessing.service.Metrics();
+  EXPECT_THAT(metrics, Not(HasSubstr("tessera_llm_guessed_tokens_total 0\n")));
+  EXPECT_THAT(metrics, HasSubstr("tessera_llm_kept_guesses_total "));
+}
+
 }  // namespace
 }  // namespace tessera::llm

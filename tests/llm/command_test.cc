@@ -49,6 +49,22 @@ TEST(Command, JsonIsOneObject) {
   EXPECT_EQ(json["prompt_tokens"], 5);
 }
 
+TEST(Command, GuessesWhatItIsAskedTo) {
+  const std::string prompt =
+      "--prompt 'the big dog and the big dog and the' --max-tokens 40 --json";
+  const nlohmann::json plain = nlohmann::json::parse(Llm(prompt).out),
+                       guessed = nlohmann::json::parse(Llm(prompt + " --draft 3").out);
+  EXPECT_EQ(guessed["text"], plain["text"]);
+  EXPECT_EQ(plain["guessed_tokens"], 0);
+  EXPECT_GT(guessed["guessed_tokens"], 0);
+  EXPECT_LE(guessed["kept_guesses"], guessed["guessed_tokens"]);
+  const Outcome o = RunTool("llm", kModel + "--prompt 'the big dog and the big' --draft 3");
+  EXPECT_THAT(o.out, HasSubstr(" guesses kept\n"));
+  const nlohmann::json bench = nlohmann::json::parse(Llm("--bench --json --draft 5").out);
+  EXPECT_EQ(bench["guesses"], 5);
+  EXPECT_GT(bench["checks_per_second"], 0);
+}
+
 TEST(Command, JsonInEveryMode) {
   const auto json = [](const std::string& arguments, const std::string& in = "") {
     const Outcome o = Llm(arguments + " --json", in);
@@ -288,6 +304,8 @@ TEST(Command, ErrorsAreOneLine) {
       {"--model x --serve 65536", "--serve '65536': wants [HOST:]PORT"},
       {"--model x --serve ::1:80", "--serve '::1:80'"},
       {"--model x --slots 0", "--slots '0'"},
+      {"--model x --draft 16", "--draft '16': wants N"},
+      {"--model x --draft -1", "--draft '-1'"},
       {"--model x --api-key ''", "--api-key ''"},
       {"--model x --cors ''", "--cors '': wants ORIGIN"},
       {"--model /nowhere --prompt a", "/nowhere: No such file"}};

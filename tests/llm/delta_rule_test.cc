@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_replace.h"
+#include "examples/llm/generate.h"
 #include "examples/llm/session.h"
 #include "tests/llm/models.h"
 #include "tests/llm/small_files.h"
@@ -116,6 +117,27 @@ TEST(DeltaRule, GoesOnFromAnyPosition) {
   again.Feed(absl::MakeConstSpan(ids).subspan(0, 20));
   const float* want = again.Feed(absl::MakeConstSpan(others).subspan(20, 5));
   EXPECT_LT(RelativeError({want, row}, {logits, row}), 1e-4);
+}
+
+// Memories know no way back from a wrong guess.
+TEST(DeltaRule, WritesWithoutGuesses) {
+  ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(Small().Random().Write()));
+  SessionOptions options;
+  options.guesses = 3;
+  Session session(model, options);
+  GenerateOptions writing;
+  writing.max_tokens = 20;
+  const std::vector<int32_t> ids = SomeTokens(5);
+  ASSERT_OK_AND_ASSIGN(const Generated want, Generate(session, model, ids, writing, [](auto&) {}));
+  session.Rewind(0);
+  writing.guessing = {3, [](auto, auto) {
+                        ADD_FAILURE() << "asked for guesses";
+                        return std::vector<int32_t>{5};
+                      }};
+  ASSERT_OK_AND_ASSIGN(const Generated got, Generate(session, model, ids, writing, [](auto&) {}));
+  EXPECT_GT(want.tokens.size(), 5u);
+  EXPECT_EQ(got.tokens, want.tokens);
+  EXPECT_EQ(got.decode_steps, want.decode_steps);
 }
 
 // Interrupted while it reads again what is before a position, a session is where it was.
