@@ -120,8 +120,12 @@ constexpr Option kOptions[] = {
      "guesses up to N tokens at a time, at most 15, from what followed the last ones earlier, and "
      "checks them in one step: the same text, sooner where it repeats what was there; 0: none",
      [](Command& c, const std::string& v) {
-       return Int(v, &c.draft) && c.draft >= 0 && c.draft <= kMostGuesses;
+       c.guessing_given = true;
+       return Int(v, &c.guessing.most) && c.guessing.most >= 0 && c.guessing.most <= kMostGuesses;
      }},
+    {"--draft-model", "FILE|DIR",
+     "guesses by this model of the same vocabulary instead, up to 3 tokens without --draft",
+     [](Command& c, const std::string& v) { return c.draft_model = v, !v.empty(); }},
     {"--devices", "A,B,...", "where to run: one device, or several of a kind side by side",
      [](Command& c, const std::string& v) {
        c.devices = PlaceList(std::vector<std::string>(absl::StrSplit(v, ','))).places;
@@ -252,6 +256,7 @@ absl::StatusOr<Command> ParseCommand(absl::Span<const std::string> arguments) {
   if (!c.help && c.model.empty()) {
     return absl::InvalidArgumentError("--model FILE|DIR is missing; --help lists the options");
   }
+  if (!c.draft_model.empty() && !c.guessing_given) c.guessing.most = 3;
   if (c.mode != Command::Mode::kChat && !c.help) {
     for (const auto& [name, value] :
          {std::pair("--tools", &c.tools_file), std::pair("--messages", &c.messages_file)}) {

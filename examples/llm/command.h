@@ -31,7 +31,10 @@ struct Command {
   bool prompt_given = false;  // else stdin is read
   int64_t max_tokens = -1;    // -1: as Generate's mode decides
   int64_t context = 0, bench_prompt = 128;
-  int64_t draft = 0;  // most tokens that are guessed
+  // What is guessed of texts. By another model once that is loaded, if one is named.
+  Guessing guessing;
+  bool guessing_given = false;
+  std::string draft_model;
   std::optional<DType> cache;
   std::optional<Activations> activations;
   bool copy_weights = false;

@@ -23,7 +23,7 @@ class Conversation {
     options_.sampler = command.sampler;
     options_.interrupted = &interrupted;
     options_.grammar = command.grammar;
-    options_.guessing.most = command.draft;
+    options_.guessing = command.guessing;
     options_.draws = &sampler_;
     options_.end = writer_.end();
   }

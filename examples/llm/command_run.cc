@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "examples/llm/command.h"
+#include "examples/llm/draft_model.h"
 #include "examples/llm/panels.h"
 #include "examples/llm/parallel.h"
 #include "graph/status.h"
@@ -105,7 +106,7 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
   options.sampler = command.sampler;
   options.interrupted = &interrupted;
   options.grammar = command.grammar;
-  options.guessing.most = command.draft;
+  options.guessing = command.guessing;
   // Before anything is shown.
   RETURN_IF_ERROR(CheckPrompt(model, ids, options, session.room(), session.context()));
   if (!command.json) Show(prompt);
@@ -137,22 +138,21 @@ absl::StatusOr<int> RunTokenize(const Command& command) {
   return 0;
 }
 
-// The model, on the command's devices; says on stderr how long that took.
-absl::StatusOr<Model> LoadAndPlace(const Command& command) {
+// A model, on the command's devices; says on stderr how long that took.
+absl::StatusOr<Model> LoadAndPlace(const Command& command, const std::string& path) {
   const auto begin = std::chrono::steady_clock::now();
-  absl::StatusOr<Model> loaded = [&command] {
+  absl::StatusOr<Model> loaded = [&path] {
     ShowProgress progress("read");
-    return LoadModel(command.model, std::ref(progress));
+    return LoadModel(path, std::ref(progress));
   }();
   RETURN_IF_ERROR(loaded.status());
   Model& model = *loaded;
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
   const double bytes = static_cast<double>(model.bytes_stored);
-  std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s in %s, loaded in %s, %s/s\n",
-               command.model.c_str(), model.config.architecture.c_str(),
-               static_cast<int>(model.config.layers), static_cast<int>(model.config.dim),
-               ShowBytes(bytes).c_str(), model.format.c_str(), ShowSeconds(taken.count()).c_str(),
-               ShowBytes(bytes / taken.count()).c_str());
+  std::fprintf(stderr, "llm: %s: %s, %d layers of %d, %s in %s, loaded in %s, %s/s\n", path.c_str(),
+               model.config.architecture.c_str(), static_cast<int>(model.config.layers),
+               static_cast<int>(model.config.dim), ShowBytes(bytes).c_str(), model.format.c_str(),
+               ShowSeconds(taken.count()).c_str(), ShowBytes(bytes / taken.count()).c_str());
   const absl::Status moved = [&] {
     ShowProgress progress("moved");
     return Distribute(&model, command.devices, std::ref(progress), command.copy_weights);
@@ -174,24 +174,49 @@ absl::StatusOr<Model> LoadAndPlace(const Command& command) {
   return loaded;
 }
 
+// What guesses in a session of these options, or a word on why nothing does.
+absl::Status SetGuesser(Command* command, SessionOptions options, const Model& model,
+                        const Session& session) {
+  if (command->guessing.most == 0) return absl::OkStatus();
+  if (session.MostGuesses() == 0) {
+    std::fprintf(stderr, "llm: %s writes without guesses: %s\n", command->model.c_str(),
+                 model.config.AnyRemembers() ? "its memories know no way back"
+                                             : "its context has no room for any");
+    return absl::OkStatus();
+  }
+  if (command->draft_model.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(Model draft, LoadAndPlace(*command, command->draft_model));
+  options.context = std::min(session.context(), draft.config.context);
+  options.texts = 1;
+  options.guesses = 0;
+  ASSIGN_OR_RETURN(command->guessing.guesser, GuesserByModel(std::move(draft), options, model));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<int> RunCommand(const Command& command, ServeMode serve) {
+absl::StatusOr<int> RunCommand(const Command& given, ServeMode serve) {
+  Command command = given;
   if (command.help) {
     Show(CommandHelp());
     return 0;
   }
   if (command.mode == Command::Mode::kTokenize) return RunTokenize(command);
-  ASSIGN_OR_RETURN(const Model model, LoadAndPlace(command));
+  ASSIGN_OR_RETURN(const Model model, LoadAndPlace(command, command.model));
   RETURN_IF_ERROR(CheckSampler(command.sampler, model.config.vocabulary));
   SessionOptions options;
   options.context = command.context;
   options.cache = command.cache;
   options.activations = command.activations;
   options.interrupted = &interrupted;
-  options.guesses = command.draft;
+  options.guesses = command.guessing.most;
   if (command.mode == Command::Mode::kServe) options.texts = command.slots;
   Session session(model, options);
+  using Mode = Command::Mode;
+  if (command.mode == Mode::kGenerate || command.mode == Mode::kChat ||
+      command.mode == Mode::kServe) {
+    RETURN_IF_ERROR(SetGuesser(&command, options, model, session));
+  }
   switch (command.mode) {
     case Command::Mode::kGenerate:
       return RunGenerate(command, model, session);

@@ -28,16 +28,16 @@ std::vector<int32_t> LookUp(absl::Span<const int32_t> text, int64_t most) {
   return out;
 }
 
-int64_t Pace::Most() const { return credit_ < kGuess ? 0 : std::min(next_, most_); }
+int64_t Pace::Most() const { return credit_ < kCost ? 0 : std::min(next_, most_); }
 
 void Pace::Passed() { credit_ = std::min(credit_ + 1, kMostCredit); }
 
 // A step of four tokens takes up to about 1.5 times as long as one of a single token, and more
-// tokens take longer in proportion: so a right guess pays for such a step, and many are guessed
+// tokens take longer in proportion: so a right guess pays for two such steps, and many are guessed
 // where all of few were right.
 void Pace::Checked(int64_t guessed, int64_t right) {
-  const int64_t cost = (guessed + kFew) / (kFew + 1);
-  credit_ = std::min(credit_ + (right - cost) * kGuess, kMostCredit);
+  const int64_t cost = (guessed + kFew) / (kFew + 1) * kCost;
+  credit_ = std::min(credit_ + right * kStep - cost, kMostCredit);
   next_ = right == guessed ? std::min(2 * next_ + 1, most_) : kFew;
 }
 

@@ -26,8 +26,8 @@ struct Guessing {
 };
 
 // How many to guess in a text's next step, by how many were right so far and nothing else, so that
-// equal texts take equal steps. Texts of which all guesses are wrong lose about one step of a
-// hundred.
+// equal texts take equal steps. Texts of which all guesses are wrong lose two steps and one of
+// fifty, or less where guesses cost less than is reckoned with.
 class Pace {
  public:
   explicit Pace(int64_t most) : most_(most) {}
@@ -36,9 +36,11 @@ class Pace {
   void Checked(int64_t guessed, int64_t right);
 
  private:
+  // Few guesses, and in parts of the time of a step: what it is worth, what few guesses cost, and
+  // how much is kept of what was won.
+  static constexpr int64_t kFew = 3, kStep = 48, kCost = kStep / 2, kMostCredit = 8 * kCost;
   int64_t most_, next_ = kFew;
-  int64_t credit_ = 2 * kGuess;  // in parts of what a step of few guesses is worth
-  static constexpr int64_t kFew = 3, kGuess = 32, kMostCredit = 4 * kGuess;
+  int64_t credit_ = 4 * kCost;  // what may be lost
 };
 
 }  // namespace tessera::llm

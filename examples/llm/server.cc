@@ -315,7 +315,7 @@ absl::StatusOr<int> RunServe(const Command& command, const Model& model, Session
   options.context = session.context();
   options.slots = command.slots;
   options.defaults = {command.sampler, command.stops, command.max_tokens};
-  options.guessing.most = command.draft;
+  options.guessing = command.guessing;
   ApiService service(engine, model, std::move(options));
   Server::Options http;
   http.host = command.host;

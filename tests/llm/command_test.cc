@@ -65,6 +65,22 @@ TEST(Command, GuessesWhatItIsAskedTo) {
   EXPECT_GT(bench["checks_per_second"], 0);
 }
 
+TEST(Command, GuessesByAnotherModel) {
+  const std::string options = "--prompt 'One day' --max-tokens 30 --json ";
+  const nlohmann::json plain = nlohmann::json::parse(Llm(options).out);
+  const nlohmann::json same = nlohmann::json::parse(Llm(options + "--draft-model " + kStory).out);
+  EXPECT_EQ(same["text"], plain["text"]);
+  EXPECT_GT(same["kept_guesses"], 15);
+  const std::string other = SmallGguf().Write();
+  const Outcome o = RunTool("llm", kModel + options + "--draft-model " + other);
+  EXPECT_EQ(o.exit, 1);
+  EXPECT_THAT(o.out, HasSubstr("cannot guess for examples/llm/models/stories260K/"));
+  EXPECT_THAT(Llm(options + "--draft 0 --draft-model " + other).out, HasSubstr("\"text\""));
+  // Models that cannot guess say so.
+  const Outcome small = RunTool("llm", kModel + "--prompt a --context 3 --max-tokens 1 --draft 3");
+  EXPECT_THAT(small.out, HasSubstr("writes without guesses: its context has no room for any"));
+}
+
 TEST(Command, JsonInEveryMode) {
   const auto json = [](const std::string& arguments, const std::string& in = "") {
     const Outcome o = Llm(arguments + " --json", in);

@@ -44,8 +44,8 @@ TEST(Pace, WrongGuessesBecomeRare) {
     pace.Checked(3, 0);
     ++guesses;
   }
-  EXPECT_GE(guesses, 20);  // what comes later may be known again
-  EXPECT_LE(guesses, 2 + 960 / 32);
+  EXPECT_GE(guesses, 30);  // what comes later may be known again
+  EXPECT_LE(guesses, 4 + 960 / 24);
 }
 
 TEST(Pace, RightGuessesBecomeMany) {
