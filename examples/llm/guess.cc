@@ -6,7 +6,7 @@
 namespace tessera::llm {
 
 std::vector<int32_t> LookUp(absl::Span<const int32_t> text, int64_t most) {
-  // Two words are often followed by others; of more than a few it hardly matters how many they are.
+  // What follows one token alone is chance; of more than a few it hardly matters how many they are.
   constexpr size_t kLeast = 2, kEnough = 8;
   size_t best = 0, from = 0;
   for (size_t end = text.size(); --end > 0 && best < kEnough;) {

@@ -90,10 +90,11 @@ class Session {
     int64_t remembered = 0;
     std::vector<Kept> kept = {};
   };
+  // Whose logits: texts' last tokens, each of a few, or each of many.
+  enum class Gives { kLast, kEach, kAll };
   // One captured step of so many texts, for a number of tokens of each, whichever texts they are:
   // their caches are inputs. What is padded beyond the tokens is overwritten by the positions that
   // follow before anything sees it.
-  enum class Gives { kLast, kEach, kAll };  // logits: of texts' last tokens, of each of a few; many
   struct Step {
     size_t texts;
     int64_t tokens;
