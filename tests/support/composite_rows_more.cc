@@ -99,7 +99,7 @@ void AddParts(std::vector<CompositeRow>& rows) {
                   },
                   true,
                   /*flat=*/true});
-  rows.push_back({"Bits",
+  rows.push_back({"BitsOfOthers",
                   {{{3, 4}}},
                   [](In x) -> Out {
                     return {x[0].Bitcast(kInt16), x[0].Bitcast(kUInt8), x[0].Bitcast(kInt64)};
