@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/match.h"
+#include "examples/llm/parallel.h"
 #include "examples/llm/session.h"
 #include "tests/llm/models.h"
 
@@ -104,10 +105,13 @@ absl::StatusOr<Model> Make(const std::string& type, const RandomWeights& weights
   return MakeModel(config, nullptr, weights.set, false, "test");
 }
 
-void ExpectTwins(const std::string& type, const Twins& t, WeightFormat format) {
-  ASSERT_OK_AND_ASSIGN(const Model eight, Make(type, t.eight));
+void ExpectTwins(const std::string& type, const Twins& t, WeightFormat format, int places = 1) {
+  ASSERT_OK_AND_ASSIGN(Model eight, Make(type, t.eight));
   ASSERT_OK_AND_ASSIGN(const Model plain, Make(type, t.plain));
   EXPECT_EQ(eight.layers[0].o.format, format);
+  std::vector<Place> on;
+  for (int i = 0; i < places; ++i) on.emplace_back("CPU", i);
+  ASSERT_OK(Distribute(&eight, on));
   SessionOptions options;
   options.activations = Activations::kF32;
   options.cache = kFloat32;
@@ -152,6 +156,14 @@ TEST(Float8, MatricesThatAreOne) {
     t.AddMatrix("model.layers.0.mlp.down_proj.weight", kDim, kFfn, kind);
     ExpectTwins("phi3", t, WeightFormat::kF8E4M3Scaled);
   }
+}
+
+TEST(Float8, OverSeveralPlaces) {
+  Twins t;
+  AddOutside(&t);
+  AddAttention(&t, Scales::kBlocks);
+  AddFfn(&t, "model.layers.0.mlp.", kFfn, Scales::kBlocks);
+  for (int places : {2, 3}) ExpectTwins("qwen3", t, WeightFormat::kF8E4M3Scaled, places);
 }
 
 TEST(Float8, WithoutScalesTheyAreTheirValues) {
