@@ -206,8 +206,8 @@ Tensor Transformer::Project(const Rows& x, const Matrix& weight, const Tensor& b
   if (!ByIntegers(weight)) {
     return times(RoundedBeside(x.values, weight.stored.dtype()), weight.values());
   }
-  // One row takes as long as reading, for which the stored blocks do: those of Q8_0 were read up to
-  // a third faster than panels in whole models.
+  // One row takes as long as reading, for which the stored blocks do: in whole models panels were
+  // read no faster, and those of Q6_K slower.
   const bool one = x.values.elements() == x.values.size(-1);
   const Blocks stored = weight.panels && !one ? *weight.panels : Blocks(weight.stored);
   const Tensor y = Product(x.rounded, Integers(stored, weight.format));

@@ -123,7 +123,9 @@ absl::StatusOr<Matrix> WeightTaker::MatrixOf(const Weight& w) {
   if (!gguf && IsFloat8(w.format)) {
     for (const char* suffix : {"_scale_inv", "_scale"}) {
       const Weight* scale = weights.Find(w.name + suffix);
-      if (scale != nullptr && taken.insert(scale).second) return TimesScale(w, *scale);
+      if (scale == nullptr) continue;
+      taken.insert(scale);
+      return TimesScale(w, *scale);
     }
   }
   return Matrix{Stored(w), w.format};
@@ -208,7 +210,13 @@ absl::Status WeightTaker::ReadExperts(const Names& names, int64_t layer, int64_t
     }
     all.format = w.format;
     if (IsFloat8(w.format)) {
+      const WeightFormat before = to->format;
       ASSIGN_OR_RETURN(*to, MatrixOf(w));
+      if (e > 0 && to->format != before) {
+        return absl::DataLossError(absl::StrCat(
+            file, ": tensor ", ShowName(w.name),
+            ": of it and the experts before it, some have a scale beside them and some have none"));
+      }
       scaled.push_back(to->stored);
     } else {
       absl::StrAppend(&bytes, w.bytes);

@@ -146,6 +146,24 @@ TEST(Float8, Experts) {
   ExpectTwins("qwen3_moe", t, WeightFormat::kF8E4M3Scaled);
 }
 
+TEST(Float8, ExpertsOfWhichOneHasNoScale) {
+  Twins t;
+  AddOutside(&t);
+  AddAttention(&t, Scales::kBlocks);
+  for (const char* part : {"model.layers.0.mlp.experts.0.", "model.layers.0.mlp.experts.1."}) {
+    AddFfn(&t, part, kExpertFfn, Scales::kBlocks);
+  }
+  t.AddPlain("model.layers.0.mlp.gate.weight", 2, kDim);
+  RandomWeights spoiled;
+  for (const Weight& w : t.eight.set.all()) {
+    if (w.name != "model.layers.0.mlp.experts.1.up_proj.weight_scale_inv") {
+      EXPECT_OK(spoiled.set.Add(w));
+    }
+  }
+  EXPECT_THAT(Make("qwen3_moe", spoiled).status(),
+              StatusIs(absl::StatusCode::kDataLoss, "experts.1.up_proj.weight"));
+}
+
 TEST(Float8, MatricesThatAreOne) {
   for (const Scales kind : {Scales::kOne, Scales::kRows, Scales::kBlocks}) {
     Twins t;
