@@ -14,9 +14,7 @@ Tensor Blocks::ByteScales(int64_t begin, int64_t end) const {
 }
 
 Tensor Blocks::Half(int64_t at) const {
-  const Tensor low = stored_.SliceAxis(-1, {at, at + 1}).Cast(kUInt16);
-  const Tensor high = stored_.SliceAxis(-1, {at + 1, at + 2}).Cast(kUInt16);
-  const Tensor half = (low | (high << 8)).Bitcast(kFloat16);
+  const Tensor half = stored_.SliceAxis(-1, {at, at + 2}).Bitcast(kFloat16);
   return (panels_ ? Panel(at, at + 2, half, 1) : half).Cast(kFloat32);
 }
 
