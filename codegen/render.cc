@@ -159,9 +159,10 @@ class Renderer {
     return Held(u) == as ? Use(u) : absl::StrCat("(", TypeName(as), ")", Use(u));
   }
 
-  // The dtype of a node's i64 operands: narrow if all are and the result is.
+  // The dtype of a node's i64 operands: narrow if all are and the result is. All 64 bits are asked
+  // for by whatever takes them apart.
   DType OperandsHeld(const UOp& u) {
-    if (!gpu_ || (u.dtype() == kInt64 && Held(u) == kInt64)) return kInt64;
+    if (!gpu_ || u.is(Op::kBitcast) || (u.dtype() == kInt64 && Held(u) == kInt64)) return kInt64;
     for (const UOp& s : u.srcs()) {
       if (s.dtype() == kInt64 && Held(s) == kInt64) return kInt64;
     }

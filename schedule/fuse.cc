@@ -59,6 +59,9 @@ struct Kernel {
   bool expensive = false;    // some op of it is, so far
 };
 
+// The value that is there, in another dtype: computed anew as easily as read.
+bool IsConversion(const UOp& u) { return u.is(Op::kCast) || u.is(Op::kBitcast); }
+
 class Fuser {
  public:
   Fuser(absl::Span<const UOp> roots, const Targets& targets) : targets_(targets) {
@@ -100,7 +103,7 @@ class Fuser {
         b.many_leaves |= sb.many_leaves || (b.leaf && sb.leaf && b.leaf != sb.leaf);
         if (b.leaf == nullptr) b.leaf = sb.leaf;
       }
-      if (IsElementwise(u.op()) && !u.is(Op::kCast)) ++b.ops;
+      if (IsElementwise(u.op()) && !IsConversion(u)) ++b.ops;
       b.expensive |= HasProperty(u.op(), kExpensive);
       b.reduces |= u.is(Op::kReduce);
       if (PicksRows(u)) {
@@ -179,7 +182,7 @@ class Fuser {
   // What is in memory in a dtype that is no longer: a copy would be read no faster.
   bool IsWidened(int i) const {
     const UOp& u = order_[i];
-    return u.is(Op::kCast) && below_[i].leaf != nullptr && below_[i].ops == 0 && Cheap(i) &&
+    return IsConversion(u) && below_[i].leaf != nullptr && below_[i].ops == 0 && Cheap(i) &&
            u.src(0).dtype().bytes() <= u.dtype().bytes();
   }
 
@@ -238,10 +241,10 @@ class Fuser {
     Kernel& k = kernels_[d.kernel];
     if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
     if (u.size() > 1 && WouldReadTooMuch(i)) return true;
-    if (state.repeated_operand && IsElementwise(u.op()) && !u.is(Op::kCast)) return true;
+    if (state.repeated_operand && IsElementwise(u.op()) && !IsConversion(u)) return true;
     if (state.repeated_operand && u.is(Op::kCat) && below_[i].ops > 0) return true;
     if (u.is(Op::kReduce)) return !CanInline(u, d, k);
-    if (IsElementwise(u.op()) && !u.is(Op::kCast) && below_[i].expensive) return !Hoistable(d, k);
+    if (IsElementwise(u.op()) && !IsConversion(u) && below_[i].expensive) return !Hoistable(d, k);
     return false;
   }
 
@@ -364,7 +367,7 @@ class Fuser {
       AxisMap map = SourceMap(u, s, d.map, LoopShape(order_[k.root]));
       if (!contraction) {
         const bool repeated = states_[i].repeated_operand || (k.has_contraction && Overlaps(u));
-        Ask(u.src(s), d.kernel, map, repeated && (IsMovement(u.op()) || u.is(Op::kCast)));
+        Ask(u.src(s), d.kernel, map, repeated && (IsMovement(u.op()) || IsConversion(u)));
         continue;
       }
       // Straight to the product's operands: one that lacks the last loop is read once a tile of it.

@@ -116,6 +116,15 @@ RT_FN rt_vec<rt_u32, N / 4> rt_words_(rt_vec<T, N> v) {
     for (int i = 0; i < N; ++i) r.v[i] = fn(a.v[i], b.v[i], c.v[i]);      \
     return r;                                                             \
   }
+// ptxas takes it that neg.s16 and abs.s16 never wrap: what follows reads -(-32768) as 32768. So of
+// 16 bits, whatever the compiler may make a neg.s16 of is computed in 32, without its seeing the
+// result.
+template <class T>
+constexpr bool rt_is_short_ = rt_is_signed_<T> && !rt_is_float_<T> && sizeof(T) == 2;
+RT_FN rt_i16 rt_short_(rt_i32 x) {
+  asm("" : "+r"(x));
+  return (rt_i16)x;
+}
 // Integers wrap, which C++ promises of unsigned ones only.
 template <class T>
 RT_FN T rt_add(T a, T b) {
@@ -128,6 +137,8 @@ template <class T>
 RT_FN T rt_sub(T a, T b) {
   if constexpr (rt_is_float_<T>)
     return a - b;
+  else if constexpr (rt_is_short_<T>)
+    return rt_short_((rt_i32)a - (rt_i32)b);
   else
     return (T)(rt_uint_<T>)((rt_u64)a - (rt_u64)b);
 }
@@ -135,6 +146,8 @@ template <class T>
 RT_FN T rt_mul(T a, T b) {
   if constexpr (rt_is_float_<T>)
     return a * b;
+  else if constexpr (rt_is_short_<T>)
+    return rt_short_((rt_i32)a * (rt_i32)b);
   else if constexpr (sizeof(T) == 8)
     return (T)((rt_u64)a * (rt_u64)b);
   else
@@ -144,6 +157,8 @@ template <class T>
 RT_FN T rt_neg(T a) {
   if constexpr (rt_is_float_<T>)
     return -a;
+  else if constexpr (rt_is_short_<T>)
+    return rt_short_(-(rt_i32)a);
   else
     return (T)(rt_uint_<T>)(0 - (rt_u64)a);
 }

@@ -79,6 +79,8 @@ RT_FN T rt_abs(T x) {
   if constexpr (rt_is_float_<T>) {
     constexpr rt_uint_<T> magnitude = (rt_uint_<T>)(~0ull >> (65 - 8 * sizeof(T)));
     return __builtin_bit_cast(T, (rt_uint_<T>)(__builtin_bit_cast(rt_uint_<T>, x) & magnitude));
+  } else if constexpr (rt_is_short_<T>) {
+    return rt_short_(x < 0 ? -(rt_i32)x : (rt_i32)x);
   } else if constexpr (rt_is_signed_<T>) {
     return x < 0 ? rt_neg(x) : x;
   } else {

@@ -46,6 +46,15 @@ GPU_CASE(MapOfHalves, OnGpu({40, 64}, kFloat16) * 2 + 1)
 GPU_CASE(MapOfBrainFloats, OnGpu({40, 63}, kBFloat16) * 2 + 1)
 GPU_CASE(MapOfBytes, (OnGpu({3000}) * 100).Cast(kInt8) + 1)
 GPU_CASE(MapOfLongs, (OnGpu({300}) * 1e6).Cast(kInt64) * 3)
+GPU_CASE(MapOfBitsOfLongs, (OnGpu({300}) * 100).Cast(kInt32).Cast(kInt64).Bitcast(kUInt64),
+         (OnGpu({300}) * 100).Cast(kInt32).Cast(kInt64).Bitcast(kFloat64))
+// -32768 is its own negative.
+Tensor Shorts() {
+  const std::vector<int> values = {-32768, -32767, -9, -1, 0, 1, 8, 32767};
+  return Tensor::From(values, {8}, Gpu()).Cast(kInt16).Realize();
+}
+GPU_CASE(MapOfShorts, -Shorts() % 9, Shorts().Abs() % 9, -Shorts() < Shorts(), Shorts() * -1 % 9,
+         (Tensor::Zeros({8}, kInt16, Gpu()) - Shorts()).Cast(kFloat32))
 GPU_CASE(MapOfFunctions, OnGpu({500}).Exp() + OnGpu({500}, kFloat32, 2).Sin())
 GPU_CASE(Transposed, OnGpu({65, 34}).T() + 1)
 GPU_CASE(TransposedWhole, OnGpu({64, 96}).T() * 2)

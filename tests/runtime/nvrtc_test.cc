@@ -55,6 +55,18 @@ class Nvrtc : public NvrtcTest {
 
 Tensor Given(const Dims& dims, DType dtype = kFloat32) { return Tensor::Empty(dims, dtype, "SIM"); }
 
+// ptxas takes these for ones that never wrap.
+TEST_F(Nvrtc, ShortsAreNegatedInWords) {
+  const Tensor x = Given({300}, kInt16), zero = Tensor::Zeros({300}, kInt16, "SIM");
+  for (const Tensor& t : {-x % 9, x.Abs() % 9, x * -1 % 9, (zero - x) % 9}) {
+    for (const Program& p : Programs({t})) {
+      const std::string ptx = Compile(p, archs_[0]).ptx;
+      EXPECT_EQ(ptx.find("neg.s16"), std::string::npos) << ptx;
+      EXPECT_EQ(ptx.find("abs.s16"), std::string::npos) << ptx;
+    }
+  }
+}
+
 // What tests of faults run on a GPU.
 TEST_F(Nvrtc, KernelsWrittenByHandCompile) {
   const Program p = RawProgram("wild", "b0[rt_block() * 32 + rt_thread()] = 1.0f;");

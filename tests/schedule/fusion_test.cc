@@ -382,6 +382,14 @@ TEST(Fusion, WhatIsWidenedForManyIsNotStored) {
   EXPECT_EQ(PlanOf(sums).kernels.size(), sums.size() + 1) << "a shorter copy is kept";
 }
 
+// The same bytes by another name, of which many parts are taken.
+TEST(Fusion, BitsThatManyTakeAreNotStored) {
+  const Tensor bytes = Tensor::Zeros({64, 18}, kInt8).Realize().Bitcast(kUInt8);
+  Tensor sum = bytes.SliceAxis(-1, {0, 1});
+  for (int i = 1; i < 9; ++i) sum = sum * 3 + bytes.SliceAxis(-1, {i, i + 1});
+  EXPECT_EQ(PlanOf({sum}).kernels.size(), 1u);
+}
+
 TEST(Fusion, ProductsReadTheRowsThatAreLookedUp) {
   constexpr int64_t kTables = 64, kRows = 96, kBlocks = 16, kBytes = 18;
   const Tensor table = Tensor::Zeros({kTables, kRows, kBlocks, kBytes}, kUInt8).Realize();
