@@ -1,6 +1,9 @@
 // Contexts, streams, errors and the target of a CUDA device.
 #include "runtime/cuda_driver.h"
 
+#include <pthread.h>
+
+#include <atomic>
 #include <memory>
 
 #include "absl/strings/match.h"
@@ -10,6 +13,14 @@
 
 namespace tessera::cuda {
 namespace {
+
+// How often this process and those it comes from were forked, so far as a device was open then.
+std::atomic<int> forks{0};
+
+void CountForks() {
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  (void)registered;
+}
 
 // Errors after which a context answers everything with the same error.
 bool EndsContext(CUresult r) {
@@ -53,8 +64,10 @@ std::string Progress::Culprit() const {
 absl::StatusOr<std::unique_ptr<DriverDevice>> DriverDevice::Open(const DriverTable* driver,
                                                                  int index,
                                                                  const std::string& name) {
+  CountForks();
   auto device = std::make_unique<DriverDevice>();
   device->driver_ = driver;
+  device->forks_ = forks;
   device->name_ = name;
   RETURN_IF_ERROR(device->Start(index));
   return device;
@@ -125,6 +138,11 @@ absl::Status DriverDevice::Describe() {
 }
 
 absl::Status DriverDevice::Enter() {
+  if (forks != forks_) {
+    return absl::UnavailableError(absl::StrCat(
+        name_, ": the device was opened before this process was forked, and CUDA does not follow ",
+        "into the child; open it in the child alone, or start the child as a program of its own"));
+  }
   {
     std::lock_guard lock(mutex_);
     if (!lost_.ok()) return lost_;
@@ -133,6 +151,7 @@ absl::Status DriverDevice::Enter() {
 }
 
 bool DriverDevice::IsLost() const {
+  if (forks != forks_) return true;
   std::lock_guard lock(mutex_);
   return !lost_.ok();
 }

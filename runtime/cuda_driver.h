@@ -48,7 +48,8 @@ class DriverDevice {
   CUstream copy() const { return copy_; }
   const Target& target() const { return target_; }
 
-  // Makes the context current; an error once the device is lost.
+  // Makes the context current; an error once the device is lost, as it is to a child that was
+  // forked after it was opened.
   absl::Status Enter();
   // The same of a device that may be lost, to give back what the driver holds for us.
   void MakeCurrent() { (void)driver_->cuCtxSetCurrent(context_); }
@@ -74,6 +75,7 @@ class DriverDevice {
   CUmemoryPool pool_ = nullptr;
   CUstream compute_ = nullptr, copy_ = nullptr;
   Target target_;
+  int forks_ = 0;             // of this process and its parents before it was opened
   mutable std::mutex mutex_;  // of what follows
   absl::Status lost_;
   Progress progress_;

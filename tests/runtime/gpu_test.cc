@@ -1,6 +1,10 @@
 // What the CUDA runtime does on any GPU, simulated or real: copies, graphs, several streams and
 // devices, errors.
 #include "tests/support/gpu.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/capture.h"
 #include "tests/support/check.h"
@@ -32,6 +36,27 @@ TEST(GpuDevice, DescribesItself) {
   EXPECT_GE(target.cores, 1);
   EXPECT_GE(target.shared_bytes, 48 << 10);
   EXPECT_FALSE(Runtime().IsHost());
+}
+
+// The child has neither the driver's threads nor its memory.
+TEST(GpuDevice, AForkedChildIsTold) {
+  const Tensor x = On(Gpu(), Counted(10, 1)).Realize();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    std::string error;
+    try {
+      (void)(x * 2).ToVector<float>();
+    } catch (const Error& e) {
+      error = e.what();
+    }
+    const bool cpus_go_on = Tensor::Ones({5}, kFloat32, "CPU").Sum().Item() == 5;
+    _exit(error.find("before this process was forked") != std::string::npos && cpus_go_on ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ((x * 2).ToVector<float>()[0], 2);
 }
 
 TEST(GpuDevice, CopiesOfEverySize) {
