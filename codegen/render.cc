@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "codegen/byte_dots.h"
 #include "codegen/gpu_numbers.h"
+#include "codegen/index_widths.h"
 #include "codegen/lanes.h"
 #include "codegen/literal.h"
 #include "codegen/matrix.h"
@@ -35,6 +36,7 @@ class Renderer {
   // For GPUs: parameters of the function itself, and integers no wider than their bounds ask for.
   absl::StatusOr<GpuText> RunGpu(const Lowered& lowered) {
     gpu_ = true;
+    widths_ = IndexWidths(/*may_narrow=*/true);
     const UOp& program = lowered.program;
     const auto written = WrittenBuffers(program);
     GpuText out;
@@ -130,47 +132,20 @@ class Renderer {
       return absl::InternalError(
           absl::StrCat("render: variable ", var, " is not among the kernel's"));
     }
-    const std::string type = TypeName(Held(u)), name = absl::StrCat("n", next_++);
+    const std::string type = TypeName(widths_.Of(u)), name = absl::StrCat("n", next_++);
     names_.emplace(u.get(), name);
     Line(absl::StrCat("const ", type, " ", name, " = (", type, ")", from, ";"));
     return absl::OkStatus();
   }
 
-  // The dtype in which the text computes a node: i64 whose bounds, and those of what it is computed
-  // from, fit in 32 bits is i32 on a GPU, where i64 costs several times as much.
-  DType Held(const UOp& u) {
-    if (!gpu_ || !(u.dtype() == kInt64)) return u.dtype();
-    const auto [it, fresh] = held_.try_emplace(u.get(), kInt64);
-    if (!fresh) return it->second;
-    bool small = u.vmin() >= INT32_MIN && u.vmax() <= INT32_MAX;
-    const bool computed = IsElementwise(u.op()) && !u.is(Op::kBitcast) && !u.is(Op::kShl) &&
-                          !u.is(Op::kShr) && !u.is(Op::kPow) &&
-                          !(u.is(Op::kCast) && !u.src(0).dtype().IsInt());
-    small &= computed || u.is(Op::kRange) || u.is(Op::kVar) || u.IsConst();
-    for (const UOp& s : u.srcs()) {
-      if (s.dtype() == kInt64) small &= Held(s) == kInt32;
-    }
-    return held_[u.get()] = small ? kInt32 : kInt64;
-  }
-
   // An i64 operand in the dtype in which its user computes.
   std::string UseHeld(const UOp& u, DType as) {
     if (u.IsConst()) return Literal(u.arg<Scalar>(), as);
-    return Held(u) == as ? Use(u) : absl::StrCat("(", TypeName(as), ")", Use(u));
-  }
-
-  // The dtype of a node's i64 operands: narrow if all are and the result is. All 64 bits are asked
-  // for by whatever takes them apart.
-  DType OperandsHeld(const UOp& u) {
-    if (!gpu_ || u.is(Op::kBitcast) || (u.dtype() == kInt64 && Held(u) == kInt64)) return kInt64;
-    for (const UOp& s : u.srcs()) {
-      if (s.dtype() == kInt64 && Held(s) == kInt64) return kInt64;
-    }
-    return kInt32;
+    return widths_.Of(u) == as ? Use(u) : absl::StrCat("(", TypeName(as), ")", Use(u));
   }
 
   std::string Use(const UOp& u) {
-    if (u.IsConst()) return Literal(u.arg<Scalar>(), Held(u));
+    if (u.IsConst()) return Literal(u.arg<Scalar>(), widths_.Of(u));
     auto it = names_.find(u.get());
     CHECK(it != names_.end(), "render: ", Info(u.op()).text, " is used before its statement");
     return it->second;
@@ -186,7 +161,7 @@ class Renderer {
   void Value(const UOp& u, const std::string& expr) {
     if (names_.contains(u.get())) return;
     const std::string name = absl::StrCat("v", next_++);
-    const std::string type = IsTile(u.dtype()) || ReadInPlace(u) ? "auto" : TypeName(Held(u));
+    const std::string type = IsTile(u.dtype()) || ReadInPlace(u) ? "auto" : TypeName(widths_.Of(u));
     Line(absl::StrCat("const ", type, " ", name, " = ", expr, ";"));
     names_.emplace(u.get(), name);
     scopes_.back().push_back(u.get());
@@ -208,11 +183,11 @@ class Renderer {
 
   std::string Elementwise(const UOp& u) {
     const int lanes = u.dtype().lanes();
-    const DType index = OperandsHeld(u);
+    const DType index = widths_.OfOperands(u);
     const auto use = [&](int i) { return UseAs(u.src(i), lanes, index); };
     const DType operand = u.src(0).dtype();
     if (u.is(Op::kCast)) {
-      return CastText(use(0), operand == kInt64 ? index : operand, Held(u));
+      return CastText(use(0), operand == kInt64 ? index : operand, widths_.Of(u));
     }
     if (u.is(Op::kBitcast))
       return absl::StrCat("rt_bitcast<", TypeName(u.dtype().Scalar()), ">(", use(0), ")");
@@ -222,7 +197,7 @@ class Renderer {
                                 (u.src(0).vmin() >= 0 || FaultPlanted(Fault::kFloorDivTruncates));
     const char* form = Info(u.op()).ctext;
     // Where C++ leaves overflow open, a function of the prelude wraps.
-    if (gpu_ && lanes == 1 && u.dtype().IsInt() && Held(u) == u.dtype()) {
+    if (gpu_ && lanes == 1 && u.dtype().IsInt() && widths_.Of(u) == u.dtype()) {
       if (u.is(Op::kAdd)) form = "rt_add($0, $1)";
       if (u.is(Op::kSub)) form = "rt_sub($0, $1)";
       if (u.is(Op::kMul)) form = "rt_mul($0, $1)";
@@ -365,8 +340,8 @@ class Renderer {
         if (const int64_t n = gpu_ ? 0 : LoopCount(u); n > 1) {
           more = absl::StrCat("RT_TIMES(", more, ", ", n, ")");
         }
-        Open(absl::StrCat("for (", TypeName(Held(u)), " ", name, " = ", Use(u.src(0)), "; ", more,
-                          "; ", name, " += ", Use(u.src(2)), ") {"));
+        Open(absl::StrCat("for (", TypeName(widths_.Of(u)), " ", name, " = ", Use(u.src(0)), "; ",
+                          more, "; ", name, " += ", Use(u.src(2)), ") {"));
         names_.emplace(u.get(), name);
         scopes_.back().push_back(u.get());
         break;
@@ -478,9 +453,9 @@ class Renderer {
 
   const std::vector<std::string>& variables_;
   bool gpu_ = false, in_place_ = false;
+  IndexWidths widths_;
   int threads_ = 1;
   absl::flat_hash_set<const Node*> unrolled_;
-  absl::flat_hash_map<const Node*, DType> held_;
   std::string text_;
   int indent_ = 1;
   int64_t next_ = 0;
