@@ -19,7 +19,7 @@ while read -r pattern; do
 done < <(grep -E '^ *tests ' gpu-check | grep -oE "'[^' ]*-[^' ]*'" | tr -d "'" | sed 's/^[^-]*-//' | tr : '\n')
 
 ./gpu-check --sim >"$work/out" 2>&1 || fail "over a simulated GPU it fails:"
-for step in device gpu kernel_forms ops capture mesh fuzz faults benchmarks_{copies,reductions,products} \
+for step in device gpu kernel_forms ops capture mesh fuzz fuzz_fresh faults benchmarks_{copies,reductions,products} \
     benchmarks_{attention,replays}; do
   grep -qE "^$step +ok " "$work/out" || fail "the step $step did not pass:"
   grep -q "\"name\": \"$step\", \"result\": \"ok\"" results.json || fail "results.json lacks $step:"
@@ -36,6 +36,7 @@ fi
 printf '#!/bin/sh\necho broken; exit 7\n' >fuzz_test
 if ./gpu-check --sim >"$work/out" 2>&1; then fail "it passes although a step fails:"; fi
 grep -qE '^fuzz +FAILED .*exit 7: broken' "$work/out" || fail "the failed step is not told:"
+grep -qE '^fuzz_fresh +FAILED' "$work/out" || fail "nor that of several processes:"
 grep -qE '^faults +ok ' "$work/out" || fail "what follows the failed step did not run:"
 
 # One that is stopped leaves what it found until then.
