@@ -14,7 +14,7 @@
 namespace tessera::cuda {
 namespace {
 
-// How often this process and those it comes from were forked, so far as a device was open then.
+// How many forks lie between the process that first opened a device and this one.
 std::atomic<int> forks{0};
 
 void CountForks() {

@@ -75,7 +75,7 @@ class DriverDevice {
   CUmemoryPool pool_ = nullptr;
   CUstream compute_ = nullptr, copy_ = nullptr;
   Target target_;
-  int forks_ = 0;             // of this process and its parents before it was opened
+  int forks_ = 0;             // see cuda_driver.cc: as it was when the device was opened
   mutable std::mutex mutex_;  // of what follows
   absl::Status lost_;
   Progress progress_;

@@ -92,6 +92,16 @@ void AddFfn(Twins* t, const std::string& part, int64_t width, Scales kind) {
   t->AddMatrix(part + "down_proj.weight", kDim, width, kind);
 }
 
+// All of a mixture of two experts.
+void AddMixture(Twins* t) {
+  AddOutside(t);
+  AddAttention(t, Scales::kBlocks);
+  for (const char* part : {"model.layers.0.mlp.experts.0.", "model.layers.0.mlp.experts.1."}) {
+    AddFfn(t, part, kExpertFfn, Scales::kBlocks);
+  }
+  t->AddPlain("model.layers.0.mlp.gate.weight", 2, kDim);
+}
+
 absl::StatusOr<Model> Make(const std::string& type, const RandomWeights& weights,
                            const std::string& keys = "") {
   const std::string text = absl::StrCat(R"({"hidden_size": 256, "intermediate_size": 320,
@@ -137,23 +147,13 @@ TEST(Float8, EveryKindOfScale) {
 
 TEST(Float8, Experts) {
   Twins t;
-  AddOutside(&t);
-  AddAttention(&t, Scales::kBlocks);
-  for (const char* part : {"model.layers.0.mlp.experts.0.", "model.layers.0.mlp.experts.1."}) {
-    AddFfn(&t, part, kExpertFfn, Scales::kBlocks);
-  }
-  t.AddPlain("model.layers.0.mlp.gate.weight", 2, kDim);
+  AddMixture(&t);
   ExpectTwins("qwen3_moe", t, WeightFormat::kF8E4M3Scaled);
 }
 
 TEST(Float8, ExpertsOfWhichOneHasNoScale) {
   Twins t;
-  AddOutside(&t);
-  AddAttention(&t, Scales::kBlocks);
-  for (const char* part : {"model.layers.0.mlp.experts.0.", "model.layers.0.mlp.experts.1."}) {
-    AddFfn(&t, part, kExpertFfn, Scales::kBlocks);
-  }
-  t.AddPlain("model.layers.0.mlp.gate.weight", 2, kDim);
+  AddMixture(&t);
   RandomWeights spoiled;
   for (const Weight& w : t.eight.set.all()) {
     if (w.name != "model.layers.0.mlp.experts.1.up_proj.weight_scale_inv") {

@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kFlopsOfTile = 2 * 16 * 16 * 32;
 
 // Four sums, so that none waits for the last product that it took up. The tiles are those of a
-// product's first numbers: of zeros a Xeon took 0.45 to 0.7 of the time, as less power does more.
+// product's first numbers: of zeros a Xeon took 0.45 to 0.7 of the time.
 constexpr char kText[] = R"(RT_KERNEL(tile_peak) {
   const rt_tiles tiles;
   const rt_bf16* numbers = (const rt_bf16*)rt_buffers[0];
