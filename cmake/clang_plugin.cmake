@@ -1,6 +1,8 @@
-# The Clang plugin: finds the highest LLVM and Clang development packages from 19 down to 14 and
+# The Clang plugin: finds the first LLVM and Clang development packages of the versions below and
 # builds tessera_clang, and tells the runtime where to look for it. No other target links LLVM.
 
+# The best first: 19 is the one that kernels are measured with.
+set(tessera_llvm_versions 19 20 21 22 18 17 16 15 14)
 set(TESSERA_LLVM_ROOT "" CACHE PATH "Prefix of the LLVM to use, e.g. /usr/lib/llvm-19; empty: search")
 
 # Sets `out`_INCLUDE, `out`_CLANG, `out`_LLVM and `out`_VERSION if the prefix holds what we need.
@@ -14,7 +16,7 @@ function(tessera_probe_llvm out prefix)
   string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" version "${lines}")
   string(REGEX MATCH "^[0-9]+" major "${version}")
   string(REGEX MATCH "^[0-9]+\\.[0-9]+" minor "${version}")
-  if(NOT major OR major LESS 14 OR major GREATER 19)
+  if(NOT major IN_LIST tessera_llvm_versions)
     return()
   endif()
   foreach(name LLVM CLANG)
@@ -40,7 +42,7 @@ if(TESSERA_CLANG_PLUGIN)
   if(TESSERA_LLVM_ROOT)
     tessera_probe_llvm(tessera_llvm ${TESSERA_LLVM_ROOT})
   else()
-    foreach(major RANGE 19 14 -1)
+    foreach(major IN LISTS tessera_llvm_versions)
       foreach(prefix /usr/lib/llvm-${major} /usr/lib64/llvm${major} /usr/lib/llvm${major})
         if(NOT tessera_llvm_VERSION)
           tessera_probe_llvm(tessera_llvm ${prefix})
@@ -75,7 +77,7 @@ set_source_files_properties(runtime/jit_compiler.cc PROPERTIES COMPILE_DEFINITIO
   "TESSERA_PLUGIN_DIRS=\"${tessera_plugin_dirs}\";TESSERA_PLUGIN_LIBRARIES=\"${tessera_llvm_CLANG}:${tessera_llvm_LLVM}\"")
 
 if(NOT tessera_llvm_VERSION)
-  message(STATUS "tessera: no Clang plugin (wants libclang-N-dev and llvm-N-dev, N in 14..19); "
+  message(STATUS "tessera: no Clang plugin (wants libclang-N-dev and llvm-N-dev, N in 14..22); "
     "kernels compile in a child clang")
   return()
 endif()

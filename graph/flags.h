@@ -23,7 +23,7 @@
     "compile for a CPU with (+) or without (-) these: -avx512f,+amx-bf16; names as Clang's")      \
   X(kGuardPages, "GUARD_PAGES", kInt, "0", "1: unmapped pages around every CPU buffer")           \
   X(kJit, "JIT", kInt, "1", "CPU compiler: 0 none, 1 Clang in process, 2 a child clang")          \
-  X(kClang, "CLANG", kText, "", "path of the child clang; else clang-19 to clang-14 of the PATH") \
+  X(kClang, "CLANG", kText, "", "path of the child clang; else clang-14 to clang-22 of the PATH") \
   X(kDevice, "DEVICE", kText, "CPU", "where tensors are made that name no device, e.g. CUDA:1")   \
   X(kCudaDriver, "CUDA_DRIVER", kText, "", "the driver's library; else libcuda.so.1")             \
   X(kNvrtc, "NVRTC", kText, "", "NVRTC's library; else as the loader finds it, or the toolkit's") \

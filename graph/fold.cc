@@ -44,11 +44,11 @@ template <typename T>
 void Rows(Op op, DType result, int bits, absl::Span<const ScalarSource> srcs,
           absl::Span<Scalar> out) {
   switch (op) {
-#define EW(name, text, arity, type, props, ctext, value, comment)                                  \
-  case Op::k##name:                                                                                \
-    return Loop<T>(result, srcs, out,                                                              \
-                   [bits]([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T c) -> T { \
-                     return static_cast<T>(value);                                                 \
+#define EW(name, text, arity, type, props, ctext, value, comment)                               \
+  case Op::k##name:                                                                             \
+    return Loop<T>(result, srcs, out,                                                           \
+                   [=]([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T c) -> T { \
+                     return static_cast<T>(value);                                              \
                    });
 #define OP(name, text, ...) case Op::k##name:
 #include "graph/ops.def"

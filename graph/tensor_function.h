@@ -19,12 +19,17 @@ void CheckArity(const char* what, size_t takes, size_t given);
 
 inline constexpr int kMostArity = 8;
 
-template <typename Result>
-std::vector<Tensor> AsVector(const Result& result) {
-  if constexpr (std::is_same_v<Result, Tensor>) {
-    return {result};
+// What fn makes of these, as a vector: it gives one, one tensor or none.
+template <typename Fn, typename... Args>
+std::vector<Tensor> ResultsOf(Fn& fn, const Args&... args) {
+  using Result = std::invoke_result_t<Fn&, const Args&...>;
+  if constexpr (std::is_void_v<Result>) {
+    fn(args...);
+    return {};
+  } else if constexpr (std::is_same_v<Result, Tensor>) {
+    return {fn(args...)};
   } else {
-    return result;
+    return fn(args...);
   }
 }
 
@@ -36,26 +41,14 @@ template <int arity = 0, typename Fn>
 TensorsToTensors AsTensorsToTensors(const char* what, Fn fn) {
   using Inputs = std::vector<Tensor>;
   if constexpr (std::is_invocable_v<Fn&, const Inputs&>) {
-    return [fn = std::move(fn)](const Inputs& inputs) mutable -> Inputs {
-      if constexpr (std::is_void_v<std::invoke_result_t<Fn&, const Inputs&>>) {
-        fn(inputs);
-        return {};
-      } else {
-        return AsVector(fn(inputs));
-      }
-    };
+    return [fn = std::move(fn)](const Inputs& inputs) mutable { return ResultsOf(fn, inputs); };
   } else {
     static_assert(arity <= kMostArity, "a function takes a vector of tensors or up to 8 of them");
     const auto of_each = [&]<size_t... i>(std::index_sequence<i...>)->TensorsToTensors {
       if constexpr (std::is_invocable_v<Fn&, EachTensor<i>...>) {
-        return [what, fn = std::move(fn)](const Inputs& inputs) mutable -> Inputs {
+        return [what, fn = std::move(fn)](const Inputs& inputs) mutable {
           CheckArity(what, arity, inputs.size());
-          if constexpr (std::is_void_v<std::invoke_result_t<Fn&, EachTensor<i>...>>) {
-            fn(inputs[i]...);
-            return {};
-          } else {
-            return AsVector(fn(inputs[i]...));
-          }
+          return ResultsOf(fn, inputs[i]...);
         };
       } else {
         return AsTensorsToTensors<arity + 1>(what, std::move(fn));

@@ -45,7 +45,7 @@ Tensor Tensor::TensorDot(const Tensor& b, const Axes& own, const Axes& of_b, Cal
     return std::find(axes.begin(), axes.end(), a) != axes.end();
   };
   Ints rows, columns(y);
-  Extents dims, inner;
+  Extents dims;
   Extent m = 1, k = 1, n = 1;
   for (int i = 0; i < rank(); ++i) {
     if (has(x, i)) continue;

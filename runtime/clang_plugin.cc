@@ -39,8 +39,8 @@
 #include <string>
 #include <vector>
 
-#if LLVM_VERSION_MAJOR < 14 || LLVM_VERSION_MAJOR > 19
-#error "tessera: the Clang plugin knows LLVM 14 to 19"
+#if LLVM_VERSION_MAJOR < 14 || LLVM_VERSION_MAJOR > 22
+#error "tessera: the Clang plugin knows LLVM 14 to 22"
 #endif
 
 namespace {
@@ -155,9 +155,17 @@ std::unique_ptr<llvm::Module> ParseText(llvm::LLVMContext& context, llvm::String
   const std::vector<std::string> args = FrontendArguments(options);
   std::vector<const char*> pointers;
   for (const std::string& arg : args) pointers.push_back(arg.c_str());
+  // The text is the only file that exists.
+  llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem> files(new llvm::vfs::InMemoryFileSystem);
+  files->addFile(kFile, 0, llvm::MemoryBuffer::getMemBufferCopy(text, kFile));
+#if LLVM_VERSION_MAJOR >= 21
+  clang::DiagnosticOptions diagnostic_options;
+  clang::TextDiagnosticPrinter printer(log, diagnostic_options);
+#else
   llvm::IntrusiveRefCntPtr<clang::DiagnosticOptions> diagnostic_options(
       new clang::DiagnosticOptions);
   clang::TextDiagnosticPrinter printer(log, diagnostic_options.get());
+#endif
   llvm::IntrusiveRefCntPtr<clang::DiagnosticIDs> ids(new clang::DiagnosticIDs);
   clang::DiagnosticsEngine diagnostics(ids, diagnostic_options, &printer, false);
   clang::CompilerInstance compiler;
@@ -168,11 +176,17 @@ std::unique_ptr<llvm::Module> ParseText(llvm::LLVMContext& context, llvm::String
   compiler.getLangOpts().setValueVisibilityMode(
       clang::HiddenVisibility);                     // flag differs by version
   compiler.getDiagnosticOpts().ShowCarets = false;  // else "1 error generated" goes to stderr
+#if LLVM_VERSION_MAJOR >= 22
+  compiler.setVirtualFileSystem(files);
   compiler.createDiagnostics(&printer, false);
-  // The text is the only file that exists.
-  llvm::IntrusiveRefCntPtr<llvm::vfs::InMemoryFileSystem> files(new llvm::vfs::InMemoryFileSystem);
-  files->addFile(kFile, 0, llvm::MemoryBuffer::getMemBufferCopy(text, kFile));
+  compiler.createFileManager();
+#elif LLVM_VERSION_MAJOR >= 20
+  compiler.createDiagnostics(*files, &printer, false);
   compiler.createFileManager(files);
+#else
+  compiler.createDiagnostics(&printer, false);
+  compiler.createFileManager(files);
+#endif
   clang::EmitLLVMOnlyAction action(&context);
   if (!compiler.ExecuteAction(action)) return nullptr;
   return action.takeModule();
@@ -216,7 +230,11 @@ void Compile(Job& job) {
   job.failed = job.failed || module == nullptr;
   if (job.failed) return;
   std::string error;
+#if LLVM_VERSION_MAJOR >= 21
+  const llvm::Triple& triple = module->getTargetTriple();
+#else
   const std::string triple = module->getTargetTriple();
+#endif
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (target == nullptr) {
     log << "error: " << error << "\n";

@@ -85,7 +85,10 @@ std::string FindChild() {
   std::vector<std::string> dirs = absl::StrSplit(path, ':', absl::SkipEmpty());
   dirs.push_back("/usr/bin");
   std::vector<std::string> names;
-  for (int version = 19; version >= 14; --version) names.push_back(absl::StrCat("clang-", version));
+  for (const int version :
+       {19, 20, 21, 22, 18, 17, 16, 15, 14}) {  // as in cmake/clang_plugin.cmake
+    names.push_back(absl::StrCat("clang-", version));
+  }
   names.push_back("clang");
   for (const std::string& name : names) {
     for (const std::string& dir : dirs) {
@@ -285,7 +288,7 @@ absl::StatusOr<std::string> CompileInChild(absl::string_view text, const Target&
   const std::string clang = FindChild();
   if (clang.empty()) {
     return absl::UnavailableError(
-        "no child clang: neither CLANG names a file nor is clang-19 to clang-14 or clang in the "
+        "no child clang: neither CLANG names a file nor is clang-14 to clang-22 or clang in the "
         "PATH "
         "or in /usr/bin");
   }
@@ -323,7 +326,7 @@ absl::StatusOr<std::string> CompileToObject(absl::string_view text, const Target
   if (!absl::IsUnavailable(object.status())) return object;
   return absl::UnavailableError(absl::StrCat(
       "no compiler for CPU kernels. ", no_plugin.message(), ". ", object.status().message(),
-      ". Install clang-19 (or 14 to 18), or libclang-19-dev and llvm-19-dev and build again"));
+      ". Install clang-19 (or 14 to 22), or libclang-19-dev and llvm-19-dev and build again"));
 }
 
 std::string CompilerIdentity() {

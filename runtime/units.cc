@@ -25,7 +25,8 @@ std::string ShowBytes(double bytes) {
 std::string ShowCount(double n) { return Scaled<5>(n, 1000, {"", " k", " M", " G", " T"}); }
 std::string ShowSeconds(double seconds) {
   if (seconds < 1e-3) return absl::StrFormat("%.1f us", seconds * 1e6);
-  return absl::StrFormat(seconds < 1 ? "%.2f ms" : "%.2f s", seconds * (seconds < 1 ? 1e3 : 1));
+  if (seconds < 1) return absl::StrFormat("%.2f ms", seconds * 1e3);
+  return absl::StrFormat("%.2f s", seconds);
 }
 
 std::string ShowCores(int workers, int parts, double utilisation) {

@@ -2,7 +2,7 @@
 //
 // A kernel is one function after the paragraphs of these files that its names call for: see
 // PreludeFor in codegen/prelude.h. So what belongs together stands without an empty line, and
-// nothing is used above its definition. All of it is C++17 for Clang 14 to 19, without headers.
+// nothing is used above its definition. All of it is C++17 for Clang 14 to 22, without headers.
 // Functions take scalars and vectors alike; names that end in _ are the prelude's own.
 #pragma once
 

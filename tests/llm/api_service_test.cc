@@ -109,7 +109,7 @@ TEST(ApiService, SeveralTextsOfSeveralPrompts) {
     finished += !choice["finish_reason"].is_null();
   }
   EXPECT_EQ(finished, 4);
-  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(texts[i], whole["choices"][i]["text"]);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(json(texts[i]), whole["choices"][i]["text"]);
 }
 
 TEST(ApiService, AnswersAChat) {
@@ -297,7 +297,7 @@ TEST(ApiService, ThreadsAskAtOnce) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const std::string& text : texts) EXPECT_EQ(text, alone["choices"][0]["text"]);
+  for (const std::string& text : texts) EXPECT_EQ(json(text), alone["choices"][0]["text"]);
   EXPECT_THAT(f->service.Metrics(), HasSubstr("tessera_llm_new_tokens_total 210\n"));
   EXPECT_THAT(f->service.Metrics(), HasSubstr("tessera_llm_texts_running 0\n"));
 }

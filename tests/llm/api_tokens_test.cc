@@ -62,7 +62,7 @@ TEST(ApiTokens, LogProbabilitiesAreTheModels) {
       EXPECT_LE(other, logprobs["token_logprobs"][i]);
     }
   }
-  EXPECT_EQ(text, whole["choices"][0]["text"]);
+  EXPECT_EQ(json(text), whole["choices"][0]["text"]);
 
   ASSERT_OK_AND_ASSIGN(const std::vector<json> parts, f->Ask(body + R"(, "stream": true})"));
   const json joined = Joined(parts, false)["logprobs"];
@@ -92,14 +92,14 @@ TEST(ApiTokens, KeepToTheTextWhereItEnds) {
   EXPECT_EQ(choice["text"], ", there was a little girl named");
   std::string text;
   for (const std::string token : choice["logprobs"]["tokens"]) text += token;
-  EXPECT_EQ(text, choice["text"]);
+  EXPECT_EQ(json(text), choice["text"]);
   ASSERT_OK_AND_ASSIGN(const std::vector<json> parts, f->Ask(body + R"(, "stream": true})"));
   EXPECT_EQ(Joined(parts, false)["logprobs"]["tokens"], choice["logprobs"]["tokens"]);
   for (const json& part : parts) {
     if (part["choices"][0]["logprobs"].is_null()) continue;
     std::string of_part;
     for (const std::string token : part["choices"][0]["logprobs"]["tokens"]) of_part += token;
-    EXPECT_EQ(of_part, part["choices"][0]["text"]);
+    EXPECT_EQ(json(of_part), part["choices"][0]["text"]);
   }
 }
 

@@ -23,6 +23,9 @@ rejects format --foo
 rejects fuzz abc
 rejects fuzz 0
 rejects fuzz 10 20
+rejects on-distribution
+rejects on-distribution noble tools/test
+rejects on-distribution ubuntu/noble
 rejects sanitize --help
 rejects sanitize graph
 rejects sanitize --thread graph

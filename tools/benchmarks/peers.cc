@@ -3,6 +3,8 @@
 // and could keep one that this CPU cannot run.
 #include "tools/benchmarks/peers.h"
 
+#include <utility>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -223,19 +225,25 @@ void LayerNorm(const float* a, const float* weight, float* b, int64_t rows, int6
                   : LayerNormLoop<false>(a, weight, b, rows, columns, eps);
 }
 
+// Lanes of a and b in turn: of their lower halves, or of their upper ones.
+template <bool upper, size_t... i>
+inline Vec Interleave(Vec a, Vec b, std::index_sequence<i...>) {
+  constexpr int kFirst = upper ? kLanes / 2 : 0;
+#ifdef __clang__
+  return __builtin_shufflevector(a, b, (kFirst + i / 2 + i % 2 * kLanes)...);
+#else
+  return __builtin_shuffle(a, b, IVec{(kFirst + i / 2 + i % 2 * kLanes)...});
+#endif
+}
+
 // A square of kLanes x kLanes turns in registers: each round interleaves the halves.
 inline void Turn(Vec* rows) {
-  IVec low, high;
-  for (int i = 0; i < kLanes / 2; ++i) {
-    low[2 * i] = high[2 * i] = i;
-    low[2 * i + 1] = high[2 * i + 1] = kLanes + i;
-  }
-  high += kLanes / 2;
+  constexpr auto kEach = std::make_index_sequence<kLanes>();
   for (int round = 1; round < kLanes; round *= 2) {
     Vec next[kLanes];
     for (int i = 0; i < kLanes / 2; ++i) {
-      next[2 * i] = __builtin_shuffle(rows[i], rows[i + kLanes / 2], low);
-      next[2 * i + 1] = __builtin_shuffle(rows[i], rows[i + kLanes / 2], high);
+      next[2 * i] = Interleave<false>(rows[i], rows[i + kLanes / 2], kEach);
+      next[2 * i + 1] = Interleave<true>(rows[i], rows[i + kLanes / 2], kEach);
     }
     for (int i = 0; i < kLanes; ++i) rows[i] = next[i];
   }
