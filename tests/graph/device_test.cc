@@ -36,7 +36,7 @@ TEST(Mesh, CoordinatesNeighboursAndParts) {
   for (int i = 0; i < 6; ++i) EXPECT_EQ(grid.IndexAt(grid.Coordinates(i)), i);
   EXPECT_EQ(grid.Neighbours(4, 1), (std::pair{3, 5}));
   EXPECT_EQ(grid.Neighbours(4, 0), (std::pair{1, -1}));
-  EXPECT_EQ(grid.CoordinateOver(5, {{1}}), 2);
+  EXPECT_EQ(grid.CoordinateOver(5, {1}), 2);
   EXPECT_EQ(grid.Slice(1, 2).places(), (std::vector<Place>{{"CPU", 2}, {"CPU", 5}}));
   EXPECT_EQ(grid.Select({{"CPU", 4}, {"CPU", 0}}).ToString(), "CPU:4,0");
   EXPECT_EQ((Mesh(Cpus(2)) | Mesh({"CPU:1", "CPU:7"})).ToString(), "CPU:0-1,7");

@@ -41,8 +41,8 @@ UOp Data(DType dtype, std::vector<T> values) {
   std::memcpy(bytes, values.data(), values.size() * sizeof(T));
   buffer->storage->data = bytes;
   buffer->storage->deleter = [](Storage& s) { delete[] static_cast<uint8_t*>(s.data); };
-  return UOp::Make(Op::kBuffer, dtype, {},
-                   BufferArg{buffer, Extents{static_cast<int64_t>(values.size())}, {}});
+  const Extents shape(1, values.size());
+  return UOp::Make(Op::kBuffer, dtype, {}, BufferArg{buffer, shape, {}});
 }
 
 TEST(Evaluate, Leaves) {

@@ -375,8 +375,8 @@ TEST(ShardingBytes, RoutedExpertsServeTheirTokens) {
 
 void AddSchemes(Table& t) {
   const auto over = [](int n) { return Sharding(Mesh(Cpus(n))); };
-  const int p = 4;
-  const auto all_reduce = [p](int64_t n) { return 2 * (p - 1) * n * 4; };
+  constexpr int p = 4;
+  const auto all_reduce = [](int64_t n) { return 2 * (p - 1) * n * 4; };
   const Tensor x = On({16, 8}, over(p)), up = On({8, 32}, Line(p, S(1))),
                down = On({32, 8}, Line(p, S(0)));
   t.Add("Megatron MLP", {x + x.MatMul(up).Relu().MatMul(down)}, all_reduce(16 * 8));
