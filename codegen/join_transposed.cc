@@ -193,13 +193,13 @@ class Joiner {
     if (!is_whole(first)) return {};
     size_t at = i + 1;
     for (; at < block.size() && at < i + lanes; ++at) {
-      const LaneStore &a = block[at - 1], &b = block[at], &same = block[at - row.unit];
+      const LaneStore &a = block[at - 1], &b = block[at];
       if (!Follows(a, b) || !(b.vector.dtype() == first.vector.dtype())) break;
       const size_t in_unit = (at - i) % row.unit;
       if (!is_whole(b) || (b.stored > 1 && b.at != in_unit)) break;
       if (b.lane != first.lane + static_cast<int64_t>(in_unit)) break;
       if (in_unit > 0 && !(b.vector == a.vector)) break;
-      if (in_unit == 0 && b.vector == same.vector) break;
+      if (in_unit == 0 && b.vector == block[at - row.unit].vector) break;
     }
     row.n = (at - i) / row.unit;
     if (!std::has_single_bit(row.n) && !(row.unit == 1 && GoesOn(block, i, at))) {
