@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/error.h"
+#include "graph/hash.h"
 #include "graph/status.h"
 
 namespace tessera {
@@ -17,7 +18,7 @@ namespace {
 
 struct DataHash {
   size_t operator()(const DeviceData& d) const {
-    return absl::HashOf(d.is_sharding, d.place, d.mesh ? absl::HashOf(*d.mesh) : 0, d.placements);
+    return HashAll(d.is_sharding, d.place, d.mesh ? HashAll(*d.mesh) : 0, d.placements);
   }
 };
 struct DataEq {

@@ -1,6 +1,7 @@
 // Reading of one statement of the text form, by a cursor over its line.
 #include "graph/statement.h"
 
+#include <charconv>
 #include <cmath>
 
 #include "absl/strings/ascii.h"
@@ -177,7 +178,8 @@ absl::StatusOr<Arg> TakeScalar(Cursor& c, DType dtype) {
       c.TakeWhile([](char ch) { return IsNameChar(ch) || ch == '-' || ch == '+' || ch == ':'; });
   if (dtype.IsFloat() && word.substr(0, 4) == "nan:") {
     uint64_t bits = 0;
-    if (word.size() != 20 || !absl::SimpleHexAtoi(word.substr(4), &bits)) {
+    const char* const end = word.data() + word.size();
+    if (word.size() != 20 || std::from_chars(word.data() + 4, end, bits, 16).ptr != end) {
       return c.Fail("16 hexadecimal digits after nan:");
     }
     if (!std::isnan(Scalar{bits}.AsFloat())) return c.Fail("the bits of a NaN after nan:");

@@ -8,13 +8,13 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/container/node_hash_set.h"
-#include "absl/hash/hash.h"
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/callsite.h"
+#include "graph/hash.h"
 #include "graph/index_algebra.h"
 #include "graph/infer.h"
 #include "graph/own_extent.h"
@@ -30,24 +30,24 @@ std::atomic<int64_t> live_nodes{0};
 
 struct HashArgValue {
   size_t operator()(std::monostate) const { return 0; }
-  size_t operator()(Scalar s) const { return absl::HashOf(s.bits); }
-  size_t operator()(const VarArg& v) const { return absl::HashOf(v.name, v.min, v.max); }
-  size_t operator()(const BufferArg& b) const { return absl::HashOf(b.buffer.get(), b.shape); }
-  size_t operator()(const ParamArg& p) const { return absl::HashOf(p.slot, p.shape, p.device); }
-  size_t operator()(const Extents& e) const { return absl::HashOf(e); }
-  size_t operator()(const Ints& i) const { return absl::HashOf(i); }
-  size_t operator()(const Pairs& p) const { return absl::HashOf(p); }
+  size_t operator()(Scalar s) const { return HashAll(s.bits); }
+  size_t operator()(const VarArg& v) const { return HashAll(v.name, v.min, v.max); }
+  size_t operator()(const BufferArg& b) const { return HashAll(b.buffer.get(), b.shape); }
+  size_t operator()(const ParamArg& p) const { return HashAll(p.slot, p.shape, p.device); }
+  size_t operator()(const Extents& e) const { return HashAll(e); }
+  size_t operator()(const Ints& i) const { return HashAll(i); }
+  size_t operator()(const Pairs& p) const { return HashAll(p); }
   size_t operator()(const WindowArg& w) const {
-    return absl::HashOf(w.axes, w.size, w.stride, w.dilation);
+    return HashAll(w.axes, w.size, w.stride, w.dilation);
   }
-  size_t operator()(const ReduceArg& r) const { return absl::HashOf(r.op, r.axes); }
-  size_t operator()(int64_t i) const { return absl::HashOf(i); }
-  size_t operator()(Device d) const { return absl::HashOf(d); }
-  size_t operator()(RangeArg r) const { return absl::HashOf(r.id, r.kind); }
-  size_t operator()(StageArg s) const { return absl::HashOf(s.id, s.space, s.ahead); }
-  size_t operator()(const std::string& s) const { return absl::HashOf(s); }
+  size_t operator()(const ReduceArg& r) const { return HashAll(r.op, r.axes); }
+  size_t operator()(int64_t i) const { return HashAll(i); }
+  size_t operator()(Device d) const { return HashAll(d); }
+  size_t operator()(RangeArg r) const { return HashAll(r.id, r.kind); }
+  size_t operator()(StageArg s) const { return HashAll(s.id, s.space, s.ahead); }
+  size_t operator()(const std::string& s) const { return HashAll(s); }
   size_t operator()(const ExchangeArg& x) const {
-    return absl::HashOf(x.from->device, x.to->device, x.shape, x.op, x.over);
+    return HashAll(x.from->device, x.to->device, x.shape, x.op, x.over);
   }
 };
 
@@ -59,14 +59,14 @@ struct NodeKey {
   size_t hash;
 };
 
-// As absl::HashOf, which takes several times as long over pointers.
+// As HashAll, which takes several times as long over pointers.
 size_t Mixed(size_t hash, uintptr_t more) {
   const absl::uint128 product = absl::uint128(hash ^ more) * 0x9ddfea08eb382d69u;
   return absl::Uint128High64(product) ^ absl::Uint128Low64(product);
 }
 
 NodeKey MakeKey(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& arg) {
-  size_t h = absl::HashOf(op, dtype, arg.value.index(), std::visit(HashArgValue(), arg.value));
+  size_t h = HashAll(op, dtype, arg.value.index(), std::visit(HashArgValue(), arg.value));
   for (const UOp& s : srcs) h = Mixed(h, reinterpret_cast<uintptr_t>(s.get()));
   return {op, dtype, srcs, arg, h};
 }

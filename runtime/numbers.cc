@@ -6,9 +6,9 @@
 #include <mutex>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "graph/flags.h"
+#include "graph/hash.h"
 #include "graph/node_map.h"
 #include "graph/number_var.h"
 
@@ -119,7 +119,7 @@ bool LetNumbersVary(PlanKey& key) {
   if (vary == 1) {
     Families& all = AllFamilies();
     std::lock_guard lock(all.mutex);
-    const size_t hash = absl::HashOf(words);
+    const size_t hash = HashAll(words);
     if (all.by_hash.size() >= kMostFamilies && !all.by_hash.contains(hash)) all.by_hash.clear();
     Family& family = all.by_hash[hash];
     if (family.first.size() != found.size()) family = {};
@@ -134,7 +134,7 @@ bool LetNumbersVary(PlanKey& key) {
     for (const Found& f : found) {
       if (f.decides_way) way.push_back(f.number.value);
     }
-    const size_t way_hash = absl::HashOf(way);
+    const size_t way_hash = HashAll(way);
     const bool new_way =
         std::find(family.ways.begin(), family.ways.end(), way_hash) == family.ways.end();
     if (new_way && family.ways.size() <= kWaysBefore) family.ways.push_back(way_hash);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "absl/hash/hash.h"
+#include "graph/hash.h"
 #include "graph/lookup.h"
 
 namespace tessera {
@@ -11,7 +11,7 @@ namespace {
 
 // An id for "some expression of these": its top bit keeps it apart from loop ids.
 uint64_t ExpressionId(const Node* node, size_t axis, uint64_t of) {
-  return absl::HashOf(node, axis, of) | uint64_t{1} << 63;
+  return HashAll(node, axis, of) | uint64_t{1} << 63;
 }
 
 bool IsLoop(const AxisLoop& a) { return a.id != 0 && a.id >> 63 == 0; }
@@ -111,7 +111,7 @@ Axes BelowReshape(const UOp& u, const AxisMap& map) {
     for (int o = g.out_begin; o < g.out_end; ++o) {
       if (!u.shape()[o].is_int(1)) out_axis = o, ++outs;
       mask |= map.axes[o].mask;
-      id = absl::HashOf(id, map.axes[o].id);
+      id = HashAll(id, map.axes[o].id);
     }
     if (ins == 1 && outs == 1) {
       out[in_axis] = map.axes[out_axis];
@@ -153,7 +153,7 @@ Axes BelowGather(const UOp& u, int s, const AxisMap& map) {
   for (int i = 0; i < l.index_rank; ++i) {
     const AxisLoop& of_index = map.axes[l.FromIndex(i)];
     gathered.mask |= of_index.mask;
-    gathered.id = absl::HashOf(gathered.id, of_index.id);
+    gathered.id = HashAll(gathered.id, of_index.id);
   }
   gathered.id = ExpressionId(u.get(), l.axis, gathered.id);
   for (int i = 0; i < rank; ++i) {
@@ -185,7 +185,7 @@ Axes BelowWindow(const UOp& u, const AxisMap& map) {
     AxisLoop& a = out[w.axes[i]];
     const AxisLoop& within = map.axes[rank + i];
     if (within.id == 0 && w.stride[i] == 1) continue;
-    a = {ExpressionId(u.get(), i, absl::HashOf(a.id, within.id)), a.mask | within.mask};
+    a = {ExpressionId(u.get(), i, HashAll(a.id, within.id)), a.mask | within.mask};
   }
   return out;
 }
@@ -208,7 +208,7 @@ AxisMap BelowMoved(const UOp& u, int s, const AxisMap& map) {
     a = from[i].is_int(1) && u.is(Op::kShrink)
             ? AxisLoop{}
             : AxisLoop{ExpressionId(u.get(), i * 16 + s, a.id), a.mask, one_loop};
-    if (!u.is(Op::kShrink)) out.gate = absl::HashOf(out.gate, a.id);
+    if (!u.is(Op::kShrink)) out.gate = HashAll(out.gate, a.id);
   }
   return out;
 }

@@ -1,8 +1,8 @@
 // Which schemas hold at a place: what is named stands beside what names it.
 #include <algorithm>
+#include <charconv>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_replace.h"
@@ -27,10 +27,9 @@ constexpr char kUnknown[] =
 std::string KeyOf(absl::string_view step) {
   std::string out;
   for (size_t i = 0; i < step.size(); ++i) {
-    unsigned byte = 0;
-    const bool hex = step[i] == '%' && i + 2 < step.size() && absl::ascii_isxdigit(step[i + 1]) &&
-                     absl::ascii_isxdigit(step[i + 2]);
-    if (hex && absl::SimpleHexAtoi(step.substr(i + 1, 2), &byte)) {
+    const char* const c = step.data() + i;
+    uint8_t byte = 0;
+    if (*c == '%' && i + 2 < step.size() && std::from_chars(c + 1, c + 3, byte, 16).ptr == c + 3) {
       out += static_cast<char>(byte);
       i += 2;
     } else {

@@ -263,9 +263,9 @@ struct Server::Impl {
   }
 
   absl::Status Listen() {
-    port = options.port == 0                               ? http.bind_to_any_port(options.host)
-           : http.bind_to_port(options.host, options.port) ? options.port
-                                                           : -1;
+    port = options.port == 0 ? http.bind_to_any_port(options.host.c_str())
+           : http.bind_to_port(options.host.c_str(), options.port) ? options.port
+                                                                   : -1;
     if (port < 0) {
       return absl::UnavailableError(absl::StrCat("cannot listen at ", options.host, ":",
                                                  options.port,

@@ -2,10 +2,9 @@
 #include "examples/llm/tokenizer.h"
 
 #include <algorithm>
+#include <charconv>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "examples/llm/tokenizer_data.h"
@@ -60,11 +59,10 @@ absl::Status Tokenizer::Data::FillTokens() {
       pieces[i] = t.text;
       if (!t.text.empty()) special.push_back(id);
     } else if (t.kind == TokenKind::kByte) {
-      const bool form = t.text.size() == 6 && absl::StartsWith(t.text, "<0x") &&
-                        absl::ascii_isxdigit(t.text[3]) && absl::ascii_isxdigit(t.text[4]) &&
-                        t.text[5] == '>';
-      unsigned value = 0;
-      if (!form || !absl::SimpleHexAtoi(absl::string_view(t.text).substr(3, 2), &value)) {
+      const bool form = t.text.size() == 6 && absl::StartsWith(t.text, "<0x") && t.text[5] == '>';
+      const char* const digits = t.text.data() + 3;
+      uint8_t value = 0;
+      if (!form || std::from_chars(digits, digits + 2, value, 16).ptr != digits + 2) {
         return Error(absl::StrCat("token ", i, ", ", ShowName(t.text), ", is no byte <0xNN>"));
       }
       bytes[value] = id;

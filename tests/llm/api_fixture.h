@@ -50,7 +50,7 @@ struct ApiFixture {
   absl::StatusOr<json> AskWhole(const std::string& body, bool chat = false) {
     ASSIGN_OR_RETURN(const std::vector<json> all, Ask(body, chat));
     EXPECT_EQ(all.size(), 1u);
-    return all[0];
+    return json(all[0]);
   }
 };
 

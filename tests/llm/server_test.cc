@@ -55,7 +55,7 @@ struct Served {
     return client;
   }
   httplib::Result Post(const std::string& path, const std::string& body) const {
-    return Client().Post(path, body, "application/json");
+    return Client().Post(path.c_str(), body, "application/json");
   }
 };
 
@@ -66,24 +66,25 @@ TEST(Server, AnswersEachPath) {
   httplib::Client client = s.Client();
   client.set_keep_alive(true);
   for (const std::string prefix : {"", "/v1"}) {
-    auto r = client.Get(prefix + "/health");
+    auto r = client.Get((prefix + "/health").c_str());
     ASSERT_TRUE(r);
     EXPECT_EQ(json::parse(r->body)["status"], "ok");
-    r = client.Get(prefix + "/models");
+    r = client.Get((prefix + "/models").c_str());
     ASSERT_TRUE(r);
     EXPECT_EQ(json::parse(r->body)["data"][0]["id"], "story");
     EXPECT_EQ(r->get_header_value("Content-Type"), "application/json");
-    r = client.Post(prefix + "/completions", std::string(kOnce) + "}", "application/json");
+    r = client.Post((prefix + "/completions").c_str(), std::string(kOnce) + "}",
+                    "application/json");
     ASSERT_TRUE(r);
     EXPECT_EQ(r->status, 200);
     EXPECT_EQ(json::parse(r->body)["choices"][0]["text"], ", there was a");
-    r = client.Post(prefix + "/tokenize", R"({"content": "Once"})", "text/plain");
+    r = client.Post((prefix + "/tokenize").c_str(), R"({"content": "Once"})", "text/plain");
     ASSERT_TRUE(r);
     EXPECT_EQ(r->body, R"({"tokens":[403]})");
-    r = client.Post(prefix + "/detokenize", R"({"tokens": [403]})", "application/json");
+    r = client.Post((prefix + "/detokenize").c_str(), R"({"tokens": [403]})", "application/json");
     ASSERT_TRUE(r);
     EXPECT_EQ(r->body, R"({"content":" Once"})");
-    r = client.Get(prefix + "/metrics");
+    r = client.Get((prefix + "/metrics").c_str());
     ASSERT_TRUE(r);
     EXPECT_THAT(r->body, HasSubstr("tessera_llm_requests_total "));
   }
@@ -119,7 +120,7 @@ TEST(Server, RefusesAndGoesOn) {
     EXPECT_THAT(std::string(error["message"]), HasSubstr(message));
     EXPECT_TRUE(error.contains("type") && error.contains("param") && error.contains("code"));
   };
-  const std::string path = "/v1/completions";
+  constexpr char path[] = "/v1/completions";
   expect(s.Client().Get("/v1/nothing"), 404, "nothing at this path");
   expect(s.Post("/nothing", "{}"), 404, "nothing at this path");
   expect(s.Client().Get(path), 405, "asked by POST");
@@ -163,7 +164,7 @@ TEST(Server, WantsItsKey) {
   options.key = "secret";
   const Served s(options);
   const auto status = [&](const std::string& path, const httplib::Headers& headers) {
-    const auto r = s.Client().Get(path, headers);
+    const auto r = s.Client().Get(path.c_str(), headers);
     return r ? r->status : -1;
   };
   EXPECT_EQ(status("/health", {}), 200);
@@ -178,7 +179,7 @@ TEST(Server, WantsItsKey) {
 TEST(Server, PagesOfOtherOrigins) {
   Server::Options options;
   options.key = "secret";
-  const std::string origin = "Access-Control-Allow-Origin", path = "/v1/completions";
+  constexpr char origin[] = "Access-Control-Allow-Origin", path[] = "/v1/completions";
   {
     const Served closed(options);
     const auto r = closed.Client().Options(path);
@@ -243,6 +244,7 @@ TEST(Server, ClientsThatGoEndTheirTexts) {
   EXPECT_FALSE(streaming.send(request));
   EXPECT_THAT(got, HasSubstr("data: {"));
   metrics_at_rest();
+  if (std::string(CPPHTTPLIB_VERSION) < "0.11") return;  // tells it of a client only by writing
   httplib::Client waiting = s.Client();
   waiting.set_read_timeout(0, 50'000);
   EXPECT_FALSE(waiting.Post("/v1/completions", body + "}", "application/json"));
