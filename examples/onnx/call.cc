@@ -16,30 +16,47 @@ Call::Call(Importer& importer, const Node& node, int64_t opset, std::vector<Valu
 }
 
 const Value& Call::Input(int i) const {
-  if (!Has(i)) Fail("input ", i, " is missing");
+  if (!Has(i)) Fail("input ", i, HasAny(i) ? " is a sequence" : " is missing");
   return inputs_[i];
+}
+const std::vector<Value>& Call::Sequence(int i) const {
+  if (!HasAny(i) || !inputs_[i].is_sequence()) Fail("input ", i, " is no sequence");
+  return *inputs_[i].sequence;
 }
 Tensor Call::In(int i) {
   const Value& v = Input(i);
   return v.known && !all_known_ ? importer_.Placed(v.tensor) : v.tensor;
 }
 
-const Tensor& Call::Known(int i) const {
+// All that is not known is computed at once: what several inputs share, and some op reads, is not
+// computed for each.
+const Tensor& Call::Computed(int i) {
   const Value& v = Input(i);
-  if (!v.known) {
-    Unsupported("input ", i, " ('", node_.inputs[i],
-                "') has to be known while the graph is built, and follows from data");
+  if (v.known || computed_inputs_) return v.tensor;
+  std::vector<Tensor> unknown;
+  for (const Value& x : inputs_) {
+    if (x.tensor && !x.known) unknown.push_back(x.tensor);
   }
+  Tensor::Realize(absl::MakeSpan(unknown));
+  auto next = unknown.begin();
+  for (Value& x : inputs_) {
+    if (x.tensor && !x.known) x.tensor = *next++;
+  }
+  computed_inputs_ = true;
   return v.tensor;
 }
-std::vector<int64_t> Call::HostInts(int i) const { return Known(i).ToVector<int64_t>(); }
-std::vector<double> Call::HostFloats(int i) const { return Known(i).ToVector<double>(); }
-int64_t Call::HostInt(int i) const {
+Tensor Call::Read(int i) {
+  Computed(i);
+  return In(i);
+}
+std::vector<int64_t> Call::HostInts(int i) { return Computed(i).ToVector<int64_t>(); }
+std::vector<double> Call::HostFloats(int i) { return Computed(i).ToVector<double>(); }
+int64_t Call::HostInt(int i) {
   const std::vector<int64_t> v = HostInts(i);
   if (v.size() != 1) Fail("input ", i, " has ", v.size(), " elements, not 1");
   return v[0];
 }
-double Call::HostFloat(int i) const {
+double Call::HostFloat(int i) {
   const std::vector<double> v = HostFloats(i);
   if (v.size() != 1) Fail("input ", i, " has ", v.size(), " elements, not 1");
   return v[0];
@@ -101,18 +118,27 @@ DType Call::Type(const std::string& name, DType other) const {
   const Attribute* a = Find(name);
   if (a == nullptr) return other;
   const std::optional<DType> t = DTypeOfElement(a->i);
-  if (!t) Unsupported("the element type ", ElementName(a->i), " is none of a Tensor");
+  if (!t || IsNarrow(a->i)) {
+    Unsupported("the element type ", ElementName(a->i), " is none of a Tensor");
+  }
   return *t;
 }
-std::optional<std::vector<int64_t>> Call::IntsOf(int input, const std::string& attribute) const {
+int64_t Call::Element(const std::string& name, int64_t other) const {
+  const Attribute* a = Find(name);
+  return a == nullptr || a->i == 0 ? other : a->i;
+}
+std::optional<std::vector<int64_t>> Call::IntsOf(int input, const std::string& attribute) {
   if (Has(input)) return HostInts(input);
   if (Find(attribute) != nullptr) return Ints(attribute);
   return {};
 }
 
 void Call::Out(const Tensor& t) {
+  OutOf(t, Has(0) && t.dtype() == inputs_[0].tensor.dtype() ? inputs_[0].element : 0);
+}
+void Call::OutOf(const Tensor& t, int64_t narrow) {
   const OpRow* row = FindOp(node_);
-  outputs_.push_back({t, all_known_ || (row != nullptr && row->shape_only)});
+  outputs_.push_back({t, all_known_ || (row != nullptr && row->shape_only), narrow});
 }
 bool Call::Wants(int output) const {
   return output < static_cast<int>(node_.outputs.size()) && !node_.outputs[output].empty();
@@ -134,11 +160,29 @@ std::vector<Value> Call::RunGraph(const std::string& attribute, std::vector<Valu
 const OpRow* FindOp(const Node& node) {
   static const auto* const table = [] {
     auto* map = new absl::flat_hash_map<std::string, const OpRow*>();
-    for (const absl::Span<const OpRow> rows :
-         {ArithmeticOps(), ActivationOps(),      ReduceOps(),    MovementOps(),    CreationOps(),
-          IndexOps(),      LinearOps(),          NormOps(),      ConvolutionOps(), PoolOps(),
-          AttentionOps(),  LinearAttentionOps(), RecurrentOps(), QuantizeOps(),    SignalOps(),
-          RegionOps(),     ImageOps(),           LossOps(),      ControlOps(),     NgramOps()}) {
+    for (const absl::Span<const OpRow> rows : {ArithmeticOps(),
+                                               ActivationOps(),
+                                               ReduceOps(),
+                                               MovementOps(),
+                                               CreationOps(),
+                                               IndexOps(),
+                                               SelectionOps(),
+                                               LinearOps(),
+                                               NormOps(),
+                                               ConvolutionOps(),
+                                               PoolOps(),
+                                               AttentionOps(),
+                                               LinearAttentionOps(),
+                                               RecurrentOps(),
+                                               QuantizeOps(),
+                                               SignalOps(),
+                                               RegionOps(),
+                                               ImageOps(),
+                                               LossOps(),
+                                               TrainingOps(),
+                                               ControlOps(),
+                                               SequenceOps(),
+                                               NgramOps()}) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");
       }
@@ -165,6 +209,25 @@ int64_t Product(absl::Span<const int64_t> sizes) {
 }
 Tensor Wrapped(const Tensor& index, int64_t extent) {
   return Where(index < 0, index + extent, index);
+}
+Value Joined(Call& c, absl::Span<const Value> parts, int axis, bool stack) {
+  Value out;
+  out.known = true;
+  for (const Value& v : parts) {
+    if (!v.tensor) c.Fail("joins sequences, not tensors");
+    out.known = out.known && v.known;
+  }
+  std::vector<Tensor> tensors;
+  for (const Value& v : parts) {
+    tensors.push_back(v.known && !out.known ? c.importer().Placed(v.tensor) : v.tensor);
+  }
+  axis = c.Axis(axis, tensors[0].rank() + (stack ? 1 : 0));
+  out.tensor = stack ? Stack(tensors, axis) : Cat(tensors, axis);
+  out.element = parts[0].element;
+  return out;
+}
+int64_t ElementOf(const Value& v) {
+  return v.element != 0 ? v.element : ElementOfDType(v.tensor.dtype());
 }
 
 }  // namespace tessera::onnx

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,18 @@
 
 namespace tessera::onnx {
 
-// What a name in a graph stands for.
+// What a name in a graph stands for: a tensor, a sequence, or nothing (what was left out, an empty
+// optional).
 struct Value {
-  Tensor tensor;  // empty: left out
+  Tensor tensor;
   // It follows from shapes, constants and inputs that set shapes or attributes alone: it lies on
-  // the host's CPU or has no device, and may be read while the graph is built.
+  // the host's CPU or has no device, and costs little to read while the graph is built.
   bool known = false;
+  int64_t element = 0;  // the narrow type (element_types.h) whose values these are; 0: none
+  std::shared_ptr<const std::vector<Value>> sequence = nullptr;
+
+  bool is_sequence() const { return sequence != nullptr; }
+  bool empty() const { return !tensor && !sequence; }
 };
 
 class Importer;
@@ -34,16 +41,21 @@ class Call {
   // ---- inputs
   int inputs() const { return static_cast<int>(inputs_.size()); }
   bool Has(int i) const { return i < inputs() && inputs_[i].tensor; }
-  const Value& Input(int i) const;  // an Error where it is left out, as in all that follow
+  bool HasAny(int i) const { return i < inputs() && !inputs_[i].empty(); }
+  const Value& Input(int i) const;  // an Error where it is no tensor, as in all that follow
+  const Value& Any(int i) const { return inputs_.at(i); }
+  const std::vector<Value>& Sequence(int i) const;
   // As data, where the other data lies.
   Tensor In(int i);
   Tensor InOr(int i, const Tensor& other = {}) { return Has(i) ? In(i) : other; }
-  // Read on the host: an Error where the value is not known.
-  std::vector<int64_t> HostInts(int i) const;
-  std::vector<double> HostFloats(int i) const;
-  int64_t HostInt(int i) const;  // of one element
-  double HostFloat(int i) const;
-  int64_t HostIntOr(int i, int64_t other) const { return Has(i) ? HostInt(i) : other; }
+  // The same, computed now where it is not known, for a shape or a course that follows from it.
+  Tensor Read(int i);
+  // Read on the host.
+  std::vector<int64_t> HostInts(int i);
+  std::vector<double> HostFloats(int i);
+  int64_t HostInt(int i);  // of one element
+  double HostFloat(int i);
+  int64_t HostIntOr(int i, int64_t other) { return Has(i) ? HostInt(i) : other; }
 
   // ---- attributes
   // Null where it is absent; a case that gives it another type fails.
@@ -59,16 +71,21 @@ class Call {
   std::vector<std::string> Strings(const std::string& name) const;
   // A list with an entry for each of n things, all `other` where it is missing.
   std::vector<int64_t> IntsFor(const std::string& name, size_t n, int64_t other) const;
-  // An element type given as an integer attribute.
+  // An element type given as an integer attribute: its dtype where it is not narrow, or its number.
   DType Type(const std::string& name, DType other) const;
+  int64_t Element(const std::string& name, int64_t other) const;
   // What moved from an attribute to an input: the input where there is one. Absent: none.
-  std::optional<std::vector<int64_t>> IntsOf(int input, const std::string& attribute) const;
+  std::optional<std::vector<int64_t>> IntsOf(int input, const std::string& attribute);
 
   // ---- outputs, in order
+  // Known where the inputs are; of the narrow type of input 0, where that is its dtype: ops that
+  // take such types move elements, but for those that say the type themselves.
   void Out(const Tensor& t);
+  void OutOf(const Tensor& t, int64_t narrow);
   void Out(const Value& v) { outputs_.push_back(v); }
   bool Wants(int output) const;  // whether anyone named it
   std::vector<Value>& outputs() { return outputs_; }
+  bool computed_inputs() const { return computed_inputs_; }  // some input was not known, and read
   bool all_known() const { return all_known_; }
 
   // An axis as it is written, -rank to rank - 1, as 0 to rank - 1.
@@ -88,13 +105,14 @@ class Call {
   Importer& importer() { return importer_; }
 
  private:
-  const Tensor& Known(int i) const;
+  const Tensor& Computed(int i);
   Importer& importer_;
   const Node& node_;
   int64_t opset_;
   std::vector<Value> inputs_;
   std::vector<Value> outputs_;
   bool all_known_;
+  bool computed_inputs_ = false;
 };
 
 // How an op's data moves, as far as sharded runs are checked for it.
@@ -142,6 +160,9 @@ absl::Span<const OpRow> ImageOps();
 absl::Span<const OpRow> LossOps();
 absl::Span<const OpRow> ControlOps();
 absl::Span<const OpRow> NgramOps();
+absl::Span<const OpRow> SelectionOps();
+absl::Span<const OpRow> TrainingOps();
+absl::Span<const OpRow> SequenceOps();
 
 // The row of a node's op, or null.
 const OpRow* FindOp(const Node& node);
@@ -151,5 +172,10 @@ std::vector<int64_t> Sizes(const Tensor& t);  // the extents of its shape
 int64_t Product(absl::Span<const int64_t> sizes);
 // Negative indices of an axis counted from its end.
 Tensor Wrapped(const Tensor& index, int64_t extent);
+// Tensors side by side along an axis, a new one where `stack` says so.
+Value Joined(Call& c, absl::Span<const Value> parts, int axis, bool stack);
+// An output: x in an element type, by the attributes `saturate` and `round_mode`, as Cast rounds.
+void OutAs(Call& c, const Tensor& x, int64_t element);
+int64_t ElementOf(const Value& v);
 
 }  // namespace tessera::onnx

@@ -24,31 +24,33 @@ std::string ShapeText(const std::vector<int64_t>& dims) {
   return absl::StrCat("(", absl::StrJoin(dims, ", "), ")");
 }
 
-// The tensors of input_0.pb, input_1.pb, ... (or output_), and the files that they point into.
+// The values of input_0.pb, input_1.pb, ... (or output_), and the files that they point into.
 struct DataSet {
-  std::vector<TensorData> inputs, outputs;
+  std::vector<ValueData> inputs, outputs;
   std::vector<File> files;
 };
-absl::StatusOr<std::vector<TensorData>> ReadAll(const std::string& prefix, DataSet& set) {
-  std::vector<TensorData> out;
-  for (int i = 0;; ++i) {
+absl::StatusOr<std::vector<ValueData>> ReadAll(const std::string& prefix,
+                                               absl::Span<const ValueInfo> infos, DataSet& set) {
+  std::vector<ValueData> out;
+  for (size_t i = 0;; ++i) {
     const std::string path = absl::StrCat(prefix, i, ".pb");
     std::error_code error;
     if (!fs::exists(path, error)) return out;
-    if (fs::file_size(path, error) == 0) {  // a message without fields is an empty file
-      out.emplace_back();
-      continue;
+    absl::string_view bytes;  // of a message without fields there are none
+    if (fs::file_size(path, error) != 0) {
+      ASSIGN_OR_RETURN(const File file, MappedFile::Open(path));
+      set.files.push_back(file);
+      bytes = file->bytes();
     }
-    ASSIGN_OR_RETURN(File file, MappedFile::Open(path));
-    set.files.push_back(file);
-    ASSIGN_OR_RETURN(TensorData t, ParseTensor(file->bytes(), file->path()));
-    out.push_back(std::move(t));
+    const ValueInfo::Kind kind = i < infos.size() ? infos[i].kind : ValueInfo::Kind::kTensor;
+    ASSIGN_OR_RETURN(ValueData v, ParseValue(bytes, kind, path));
+    out.push_back(std::move(v));
   }
 }
-absl::StatusOr<DataSet> ReadDataSet(const std::string& folder) {
+absl::StatusOr<DataSet> ReadDataSet(const std::string& folder, const Graph& graph) {
   DataSet set;
-  ASSIGN_OR_RETURN(set.inputs, ReadAll(folder + "/input_", set));
-  ASSIGN_OR_RETURN(set.outputs, ReadAll(folder + "/output_", set));
+  ASSIGN_OR_RETURN(set.inputs, ReadAll(folder + "/input_", graph.inputs, set));
+  ASSIGN_OR_RETURN(set.outputs, ReadAll(folder + "/output_", graph.outputs, set));
   return set;
 }
 
@@ -171,6 +173,30 @@ struct RunOutcome {
   bool whole = false;  // no result is sharded
 };
 
+std::string Difference(const Value& got, const TensorData& expected, double tolerance) {
+  const std::string difference = Difference(got.tensor, expected, tolerance);
+  if (!difference.empty() || ElementOf(got) == expected.element) return difference;
+  return absl::StrCat("is of ", ElementName(ElementOf(got)), ", expected ",
+                      ElementName(expected.element));
+}
+std::string Difference(const Value& got, const ValueData& expected, double tolerance) {
+  const size_t n = expected.tensors.size();
+  if (!expected.is_sequence) {
+    if (n == 0) return got.empty() ? "" : "is there, expected nothing";
+    return got.tensor ? Difference(got, expected.tensors[0], tolerance) : "is no tensor";
+  }
+  if (!got.is_sequence() || got.sequence->size() != n) {
+    return absl::StrCat("is no sequence of ", n, " tensors");
+  }
+  for (size_t i = 0; i < n; ++i) {
+    const Value& v = (*got.sequence)[i];
+    const std::string difference =
+        v.tensor ? Difference(v, expected.tensors[i], tolerance) : "is no tensor";
+    if (!difference.empty()) return absl::StrCat("tensor ", i, " ", difference);
+  }
+  return "";
+}
+
 RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placing,
                    double tolerance) {
   const std::set<std::string> host = HostInputs(model);
@@ -183,17 +209,21 @@ RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placin
   absl::flat_hash_map<std::string, Value> inputs;
   std::vector<Tensor> data;
   for (size_t i = 0; i < set.inputs.size(); ++i) {
-    if (set.inputs[i].element == 0) continue;  // an optional input that was left out
     const bool known = host.contains(names[i].name);
-    Tensor t = MakeTensor(set.inputs[i], known || placing.axis ? Device("CPU") : placing.data);
-    if (!known) data.push_back(t = Placed(t, placing));
-    inputs[names[i].name] = {t, known};
+    const Device device = known || placing.axis ? Device("CPU") : placing.data;
+    Value& v = inputs[names[i].name] = MakeValue(set.inputs[i], device, known);
+    if (v.tensor && !known) data.push_back(v.tensor = Placed(v.tensor, placing));
   }
   Importer importer(model, placing.data);
   const std::vector<Value> outputs = importer.Run(inputs);
   out.random = importer.drew_random();
   std::vector<Tensor> results;
-  for (const Value& v : outputs) results.push_back(v.tensor);
+  for (const Value& v : outputs) {
+    if (v.tensor) results.push_back(v.tensor);
+    for (size_t i = 0; v.is_sequence() && i < v.sequence->size(); ++i) {
+      results.push_back((*v.sequence)[i].tensor);
+    }
+  }
   if (placing.axis) {
     std::vector<UOp> roots;
     for (const Tensor& t : results) roots.push_back(t.uop());
@@ -203,17 +233,15 @@ RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placin
     if (!out.fault.empty()) return out;
   }
   Tensor::Realize(absl::MakeSpan(results));
+  // Of random values only the type and shape can be compared.
+  const double most = out.random ? INFINITY : tolerance;
   for (size_t i = 0; i < set.outputs.size(); ++i) {
-    if (i >= results.size()) {
-      out.fault = absl::StrCat("output ", i, " is missing");
-      return out;
-    }
-    // Of random values only the type and shape can be compared.
-    const double most = out.random ? INFINITY : tolerance;
-    const std::string difference = Difference(results[i], set.outputs[i], most);
+    const std::string difference =
+        i < outputs.size() ? Difference(outputs[i], set.outputs[i], most) : "is missing";
     if (difference.empty()) continue;
-    out.fault =
-        absl::StrCat("output ", i, " ('", model.graphs[0].outputs[i].name, "'): ", difference);
+    const absl::string_view name =
+        i < outputs.size() ? model.graphs[0].outputs[i].name : absl::string_view();
+    out.fault = absl::StrCat("output ", i, " ('", name, "'): ", difference);
     return out;
   }
   return out;
@@ -221,7 +249,9 @@ RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placin
 
 std::vector<Placing> ShardedPlacings(const DataSet& set, int places) {
   size_t rank = 0;
-  for (const TensorData& t : set.inputs) rank = std::max(rank, t.dims.size());
+  for (const ValueData& v : set.inputs) {
+    for (const TensorData& t : v.tensors) rank = std::max(rank, t.dims.size());
+  }
   std::vector<Place> line;
   for (int i = 0; i < places; ++i) line.emplace_back("CPU", i);
   std::vector<Placing> out;
@@ -346,7 +376,7 @@ CaseResult RunCase(const std::string& folder, const CaseOptions& options) {
     while (result.kind != CaseResult::Kind::kFail) {
       const std::string data = absl::StrCat(folder, "/test_data_set_", sets);
       if (!fs::exists(data)) break;
-      RunDataSet(*model, ValueOrThrow(ReadDataSet(data)), options, result);
+      RunDataSet(*model, ValueOrThrow(ReadDataSet(data, model->graphs[0])), options, result);
       ++sets;
     }
     if (sets == 0) return end(CaseResult::Kind::kSkip, "there is no test_data_set_0");

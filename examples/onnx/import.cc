@@ -86,6 +86,21 @@ Tensor MakeTensor(const TensorData& data, Device device) {
   return Tensor::FromBytes(bytes.data(), data.dims, *dtype, device);
 }
 
+Value MakeValue(const TensorData& data, Device device, bool known) {
+  return {MakeTensor(data, device), known, IsNarrow(data.element) ? data.element : 0};
+}
+
+Value MakeValue(const ValueData& data, Device device, bool known) {
+  if (data.is_sequence) {
+    std::vector<Value> values;
+    for (const TensorData& t : data.tensors) values.push_back(MakeValue(t, device, known));
+    Value out;
+    out.sequence = std::make_shared<const std::vector<Value>>(std::move(values));
+    return out;
+  }
+  return data.tensors.empty() ? Value() : MakeValue(data.tensors[0], device, known);
+}
+
 Importer::Importer(const Model& model, Device data) : model_(model), data_(data) {}
 
 Tensor Importer::Placed(const Tensor& known) const {
@@ -116,10 +131,12 @@ std::vector<Value> Importer::RunGraph(const Graph& graph, std::vector<Value> arg
     scope.defaults = scope_->defaults;
   }
   for (const TensorData& t : graph.initializers) {
-    scope.names[t.name] = {MakeTensor(t, "CPU"), true};
+    scope.names[t.name] = MakeValue(t, "CPU", true);
   }
   for (size_t i = 0; i < graph.inputs.size() && i < arguments.size(); ++i) {
-    if (arguments[i].tensor) scope.names[graph.inputs[i].name] = std::move(arguments[i]);
+    // An empty optional is a value, an input that was left out none.
+    if (arguments[i].empty() && graph.inputs[i].kind != ValueInfo::Kind::kOptional) continue;
+    scope.names[graph.inputs[i].name] = std::move(arguments[i]);
   }
   Scope* const before = scope_;
   scope_ = &scope;
@@ -150,8 +167,8 @@ std::vector<Value> Importer::Outputs(absl::Span<const std::string> names) const 
   return out;
 }
 
-const Value* Importer::Find(const std::string& name) const {
-  for (const Scope* s = scope_; s != nullptr; s = s->outer) {
+Value* Importer::Find(const std::string& name) const {
+  for (Scope* s = scope_; s != nullptr; s = s->outer) {
     const auto it = s->names.find(name);
     if (it != s->names.end()) return &it->second;
   }
@@ -222,6 +239,9 @@ void Importer::RunNode(const Node& node) {
   const auto version = scope_->opsets->find(node.domain);
   Call call(*this, node, version == scope_->opsets->end() ? 1 : version->second, std::move(inputs));
   row->import(call);
+  for (int i = 0; call.computed_inputs() && i < call.inputs(); ++i) {  // for what else takes them
+    if (call.Has(i)) *Find(node.inputs[i]) = call.Input(i);
+  }
   if (call.outputs().size() < node.outputs.size()) {
     call.Unsupported("output ", call.outputs().size(), " is not made");
   }

@@ -1,7 +1,8 @@
 // Models as Tensor expressions: each node becomes public Tensor functions on lazy values.
 //
 // Inputs that set shapes or attributes, and what follows from them or from shapes alone, are read
-// on the host while the graph is built; nothing else is read before the results are.
+// on the host while the graph is built. Where a shape or the course of control flow follows from
+// data, these are computed at that point; nothing else is before the results are.
 #pragma once
 
 #include <set>
@@ -20,6 +21,8 @@ std::set<std::string> HostInputs(const Model& model);
 
 // A tensor of a file, copied to a device.
 Tensor MakeTensor(const TensorData& data, Device device);
+Value MakeValue(const TensorData& data, Device device, bool known);
+Value MakeValue(const ValueData& data, Device device, bool known);
 
 // Functions that call each other and loops may not write out more nodes than this.
 inline constexpr int64_t kMostNodes = 1 << 20;
@@ -49,12 +52,12 @@ class Importer {
   // The names of one graph or function; those of the graphs around it are seen through it.
   struct Scope {
     Names names;
-    const Scope* outer = nullptr;
+    Scope* outer = nullptr;
     const std::map<std::string, int64_t>* opsets = nullptr;
     const std::map<std::string, Attribute>* attributes = nullptr;  // of the function's call
     const std::map<std::string, Attribute>* defaults = nullptr;
   };
-  const Value* Find(const std::string& name) const;
+  Value* Find(const std::string& name) const;
   void RunNodes(absl::Span<const Node> nodes);
   void RunNode(const Node& node);
   void CallFunction(const Function& function, const Node& node);

@@ -1,35 +1,23 @@
-// Control flow whose course is known while the graph is built: each branch and turn is written out.
+// Control flow, whose course is found while the graph is built: each branch and turn is written
+// out.
 #include "examples/onnx/call.h"
 #include "examples/onnx/import.h"
 
 namespace tessera::onnx {
 namespace {
 
-constexpr int64_t kMostTurns = 100000;
+constexpr int64_t kMostTurns = 10'000;
 
 void If(Call& c) {
   const bool condition = c.HostInt(0) != 0;
   for (const Value& v : c.RunGraph(condition ? "then_branch" : "else_branch", {})) c.Out(v);
 }
 
-// The tensors of all turns as one, along a new axis.
-Value Stacked(Call& c, const std::vector<Value>& turns, int axis) {
-  std::vector<Tensor> parts;
-  Value out;
-  out.known = true;
-  for (const Value& v : turns) out.known = out.known && v.known;
-  for (const Value& v : turns) {
-    parts.push_back(v.known && !out.known ? c.importer().Placed(v.tensor) : v.tensor);
-  }
-  out.tensor = Stack(parts, axis);
-  return out;
-}
-
 void Loop(Call& c) {
   const int64_t turns = c.Has(0) ? c.HostInt(0) : kMostTurns;
   bool goes_on = !c.Has(1) || c.HostInt(1) != 0;
   std::vector<Value> carried;
-  for (int i = 2; i < c.inputs(); ++i) carried.push_back(c.Input(i));
+  for (int i = 2; i < c.inputs(); ++i) carried.push_back(c.Any(i));
   const size_t count = carried.size();
   std::vector<std::vector<Value>> scans(c.node().outputs.size() -
                                         std::min(c.node().outputs.size(), count));
@@ -40,20 +28,27 @@ void Loop(Call& c) {
     arguments.insert(arguments.end(), carried.begin(), carried.end());
     std::vector<Value> results = c.RunGraph("body", std::move(arguments));
     if (results.size() < 1 + count + scans.size()) c.Fail("the body gives too few results");
-    if (!results[0].known) c.Unsupported("whether it goes on follows from data");
-    goes_on = results[0].tensor.Item<int64_t>() != 0;
-    // What the next condition may follow from is read now: each turn is the same few kernels, not
-    // one with all turns before.
+    // What the next condition may follow from is computed now: each turn is the same few kernels,
+    // not one with all turns before.
+    if (!results[0].tensor) c.Fail("the body gives no condition");
+    const auto decides = [&](const Value& v) { return v.tensor && (v.known || !results[0].known); };
+    std::vector<Tensor> computed = {results[0].tensor};
     for (size_t i = 0; i < count; ++i) {
       carried[i] = results[1 + i];
-      if (carried[i].known) carried[i].tensor = carried[i].tensor.Realize();
+      if (decides(carried[i])) computed.push_back(carried[i].tensor);
+    }
+    Tensor::Realize(absl::MakeSpan(computed));
+    goes_on = computed[0].Item<int64_t>() != 0;
+    auto next = computed.begin() + 1;
+    for (Value& v : carried) {
+      if (decides(v)) v.tensor = *next++;
     }
     for (size_t i = 0; i < scans.size(); ++i) scans[i].push_back(results[1 + count + i]);
   }
   for (const Value& v : carried) c.Out(v);
   for (const std::vector<Value>& scan : scans) {
     if (scan.empty()) c.Unsupported("a scan output of no turns has no known shape");
-    c.Out(Stacked(c, scan, 0));
+    c.Out(Joined(c, scan, 0, true));
   }
 }
 
@@ -103,12 +98,11 @@ void Scan(Call& c) {
     for (int i = 0; i < states; ++i) results[i].push_back(state[i]);
     for (int i = 0; i < outputs; ++i) {
       if (scans[i].empty()) c.Unsupported("a scan output of no turns has no known shape");
-      const int to = c.Axis(out_axes[i], scans[i][0].tensor.rank() + 1);
-      results[states + i].push_back(Stacked(c, scans[i], to));
+      results[states + i].push_back(Joined(c, scans[i], static_cast<int>(out_axes[i]), true));
     }
   }
   for (const std::vector<Value>& r : results) {
-    c.Out(batched ? Stacked(c, r, 0) : r[0]);
+    c.Out(batched ? Joined(c, r, 0, true) : r[0]);
   }
 }
 

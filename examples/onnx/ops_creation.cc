@@ -11,8 +11,8 @@ namespace {
 constexpr double kPi = 3.14159265358979323846;
 
 void Constant(Call& c) {
+  if (c.Find("value") != nullptr) return c.Out(MakeValue(c.TensorOf("value"), "CPU", true));
   const auto known = [&](const Tensor& t) { c.Out(Value{t, true}); };
-  if (c.Find("value") != nullptr) return known(MakeTensor(c.TensorOf("value"), "CPU"));
   if (c.Find("value_int") != nullptr) {
     return known(Tensor::From(std::vector<int64_t>{c.Int("value_int")}, {}, "CPU"));
   }
@@ -42,7 +42,7 @@ void ConstantOfShape(Call& c) {
   const TensorData& t = c.TensorOf("value");
   if (!t.dtype()) c.Unsupported(ElementName(t.element), " is none of a Tensor");
   if (t.bytes().empty()) c.Fail("its value has no element");
-  c.Out(Tensor::Full(shape, NumberOf(t), *t.dtype()));
+  c.OutOf(Tensor::Full(shape, NumberOf(t), *t.dtype()), IsNarrow(t.element) ? t.element : 0);
 }
 
 void EyeLike(Call& c) {

@@ -92,31 +92,11 @@ void OneHot(Call& c) {
   c.Out(Where(hot, values[1], values[0]));
 }
 
-// Which elements stay sets the shape: the condition is read on the host.
-void Compress(Call& c) {
-  Tensor x = c.In(0);
-  const std::vector<int64_t> condition = c.HostInts(1);
-  int axis = 0;
-  if (c.Find("axis") == nullptr) {
-    x = x.Flatten();
-  } else {
-    axis = c.Axis(c.Int("axis"), x.rank());
-  }
-  std::vector<int32_t> kept;
-  for (size_t i = 0; i < condition.size(); ++i) {
-    if (condition[i] != 0) kept.push_back(static_cast<int32_t>(i));
-  }
-  std::vector<Tensor> parts;
-  for (const int32_t i : kept) parts.push_back(x.SliceAxis(axis, {i, i + 1}));
-  c.Out(parts.empty() ? x.SliceAxis(axis, {0, 0}) : Cat(parts, axis));
-}
-
 constexpr OpRow kRows[] = {
-    {"Compress", Compress, HostInput({1})}, {"Gather", Gather},
-    {"GatherElements", GatherElements},     {"GatherND", GatherND},
-    {"OneHot", OneHot, HostInput({1})},     {"Scatter", ScatterElements},
-    {"ScatterElements", ScatterElements},   {"ScatterND", ScatterND},
-    {"TensorScatter", TensorScatter},
+    {"Gather", Gather},           {"GatherElements", GatherElements},
+    {"GatherND", GatherND},       {"OneHot", OneHot, HostInput({1})},
+    {"Scatter", ScatterElements}, {"ScatterElements", ScatterElements},
+    {"ScatterND", ScatterND},     {"TensorScatter", TensorScatter},
 };
 
 }  // namespace

@@ -24,34 +24,31 @@ Tensor Spread(Call& c, Tensor v, const Tensor& x) {
   return v.size(axis) > x.size(axis) ? v.SliceAxis(axis, {0, x.size(axis)}) : v;
 }
 
-// Numbers in the quantised range as the quantised type: rounded to even, saturated.
-Tensor Quantised(const Tensor& y, const Tensor& zero_point, DType to) {
+// Numbers in the quantised range as a type of integers: rounded to even, saturated.
+void OutQuantised(Call& c, const Tensor& y, const Tensor& zero_point, int64_t to) {
   const Tensor shifted = zero_point ? y.Round() + zero_point.Cast(y.dtype()) : y.Round();
-  return shifted.Clip(MinInt(to), MaxInt(to)).Cast(to);
+  const IntRange range = RangeOfElement(to);
+  OutAs(c, shifted.Clip(range.least, range.most), to);
 }
 
 void QuantizeLinear(Call& c) {
   const Tensor x = c.In(0), scale = Spread(c, c.In(1), x);
-  const DType to = c.Has(2) ? c.Input(2).tensor.dtype() : c.Type("output_dtype", kUInt8);
+  const int64_t to = c.Has(2) ? ElementOf(c.Input(2)) : c.Element("output_dtype", kElementUInt8);
   const DType in = c.Int("precision", 0) != 0 ? c.Type("precision", kFloat32)
                                               : Promote(scale.dtype(), x.dtype());
   const DType wide = in.IsFloat() ? in : kFloat32;
   const Tensor y = x.Cast(wide) / scale.Cast(wide);
-  if (to.IsFloat()) {  // fp8, whose zero point is 0
-    const double most = to == kFloat8E4M3 ? 448 : 57344;
-    return c.Out((c.Int("saturate", 1) != 0 ? y.Clip(-most, most) : y).Cast(to));
-  }
+  if (SmallFloatOf(to)) return OutAs(c, y, to);  // the zero point is 0
   // Sums with 16-bit zero points are exact in f32.
   const Tensor zero = c.Has(2) ? Spread(c, c.In(2), x) : Tensor();
-  c.Out(Quantised(y.Cast(Promote(wide, kFloat32)), zero, to));
+  OutQuantised(c, y.Cast(Promote(wide, kFloat32)), zero, to);
 }
 
 void DequantizeLinear(Call& c) {
   const Tensor x = c.In(0), scale = Spread(c, c.In(1), x);
   Tensor y = x.Cast(Promote(kFloat32, scale.dtype()));
   if (c.Has(2)) y = y - Spread(c, c.In(2), x).Cast(y.dtype());
-  c.Out((y * scale).Cast(c.Int("output_dtype", 0) != 0 ? c.Type("output_dtype", kFloat32)
-                                                       : scale.dtype()));
+  OutAs(c, y * scale, c.Element("output_dtype", ElementOf(c.Input(1))));
 }
 
 void DynamicQuantizeLinear(Call& c) {
@@ -109,8 +106,8 @@ void QLinearConv(Call& c) {
   }
   const Tensor scale = ScaleAlong(c, 1, 1, sum.rank()) * ScaleAlong(c, 4, 1, sum.rank()) /
                        ScaleAlong(c, 6, 1, sum.rank());
-  const DType to = c.Input(7).tensor.dtype();
-  c.Out(Quantised(sum.Cast(kFloat64) * scale.Cast(kFloat64), c.In(7).Reshape({}), to));
+  OutQuantised(c, sum.Cast(kFloat64) * scale.Cast(kFloat64), c.In(7).Reshape({}),
+               ElementOf(c.Input(7)));
 }
 
 void ConvInteger(Call& c) {

@@ -18,11 +18,11 @@ constexpr OpReason kOps[] = {
     {"If", "control flow (If)", true},
     {"Loop", "control flow (Loop)", true},
     {"Scan", "control flow (Scan)", true},
-    {"SequenceMap", "sequences (SequenceMap)", false},
+    {"SequenceMap", "sequences (SequenceMap)", true},
     {"Compress", "output shape follows from data (Compress)", true},
-    {"NonZero", "output shape follows from data (NonZero)", false},
-    {"NonMaxSuppression", "output shape follows from data (NonMaxSuppression)", false},
-    {"Unique", "output shape follows from data (Unique)", false},
+    {"NonZero", "output shape follows from data (NonZero)", true},
+    {"NonMaxSuppression", "output shape follows from data (NonMaxSuppression)", true},
+    {"Unique", "output shape follows from data (Unique)", true},
     {"ImageDecoder", "output shape follows from data (ImageDecoder)", false},
 };
 
@@ -30,7 +30,7 @@ class Rules {
  public:
   explicit Rules(const Model& model) {
     for (const auto& [domain, version] : model.opsets) {
-      if (domain == "ai.onnx.preview.training") Say("training (ai.onnx.preview.training)", false);
+      if (domain == "ai.onnx.preview.training") Say("training (ai.onnx.preview.training)", true);
       if (domain == "ai.onnx.ml") Say("ai.onnx.ml", false);
     }
     for (const Graph& g : model.graphs) {
@@ -51,14 +51,14 @@ class Rules {
     if (result_.reason.empty() || (result_.may_run && !may_run)) result_ = {reason, may_run};
   }
   void LookElement(int64_t element) {
-    if (element == 0 || DTypeOfElement(element)) return;
+    if (element == 0 || (DTypeOfElement(element) && !IsNarrow(element))) return;
     const std::string name = ElementName(element);
-    Say(name == "STRING" ? "strings" : absl::StrCat("element type ", name), false);
+    Say(name == "STRING" ? "strings" : absl::StrCat("element type ", name), IsNarrow(element));
   }
   void Look(const ValueInfo& info) {
     using Kind = ValueInfo::Kind;
-    if (info.kind == Kind::kSequence) Say("sequences", false);
-    if (info.kind == Kind::kOptional) Say("optionals", false);
+    if (info.kind == Kind::kSequence) Say("sequences", true);
+    if (info.kind == Kind::kOptional) Say("optionals", true);
     if (info.kind == Kind::kMap) Say("maps", false);
     if (info.kind == Kind::kSparse) Say("sparse tensors", false);
     LookElement(info.element);
@@ -76,10 +76,11 @@ class Rules {
       Say(absl::StrCat("strings (", node.op, ")"), false);
     }
     if (absl::StartsWith(node.op, "Sequence") || absl::StrContains(node.op, "Sequence")) {
-      if (node.op != "ReverseSequence") Say(absl::StrCat("sequences (", node.op, ")"), false);
+      if (node.op != "ReverseSequence") Say(absl::StrCat("sequences (", node.op, ")"), true);
     }
-    if (absl::StartsWith(node.op, "Optional"))
-      Say(absl::StrCat("optionals (", node.op, ")"), false);
+    if (absl::StartsWith(node.op, "Optional")) {
+      Say(absl::StrCat("optionals (", node.op, ")"), true);
+    }
   }
   Plainness result_;
 };

@@ -308,4 +308,52 @@ absl::StatusOr<TensorData> ParseTensor(absl::string_view bytes, const std::strin
   return ReadTensor(in);
 }
 
+namespace {
+
+absl::StatusOr<ValueData> ReadSequence(WireReader& in) {
+  ValueData out;
+  out.is_sequence = true;
+  RETURN_IF_ERROR(EachField(in, [&](uint32_t field) -> absl::Status {
+    if (field > 3 && field < 8) return in.Error("a sequence of what are no tensors");
+    if (field != 3) return absl::OkStatus();
+    ASSIGN_OR_RETURN(WireReader tensor, in.Message("tensor of a sequence"));
+    ASSIGN_OR_RETURN(TensorData data, ReadTensor(tensor));
+    out.tensors.push_back(std::move(data));
+    return absl::OkStatus();
+  }));
+  return out;
+}
+
+absl::StatusOr<ValueData> ReadOptional(WireReader& in) {
+  ValueData out;
+  RETURN_IF_ERROR(EachField(in, [&](uint32_t field) -> absl::Status {
+    if (field == 3) {
+      ASSIGN_OR_RETURN(WireReader tensor, in.Message("optional tensor"));
+      ASSIGN_OR_RETURN(TensorData data, ReadTensor(tensor));
+      out = {false, {std::move(data)}};
+    } else if (field == 5) {
+      ASSIGN_OR_RETURN(WireReader sequence, in.Message("optional sequence"));
+      ASSIGN_OR_RETURN(out, ReadSequence(sequence));
+    } else if (field == 4 || field > 5) {
+      return in.Error("an optional of what is neither a tensor nor a sequence");
+    }
+    return absl::OkStatus();
+  }));
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<ValueData> ParseValue(absl::string_view bytes, ValueInfo::Kind kind,
+                                     const std::string& name) {
+  WireReader in(bytes, name);
+  if (kind == ValueInfo::Kind::kSequence) return ReadSequence(in);
+  if (kind == ValueInfo::Kind::kOptional) return ReadOptional(in);
+  if (bytes.empty()) return ValueData();  // an input that was left out
+  ASSIGN_OR_RETURN(TensorData data, ReadTensor(in));
+  ValueData out;
+  if (data.element != 0) out.tensors.push_back(std::move(data));
+  return out;
+}
+
 }  // namespace tessera::onnx

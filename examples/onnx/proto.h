@@ -14,15 +14,12 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "graph/dtype.h"
+#include "examples/onnx/element_types.h"
 
 namespace tessera::onnx {
 
-// Element types by their number in files; those without a DType are outside what tensors can be.
-std::optional<DType> DTypeOfElement(int64_t element);
-std::string ElementName(int64_t element);  // "FLOAT", "INT4", "type 99"
-
-// A TensorProto. Its data has been checked against its shape where its dtype is known.
+// A TensorProto. Its data has been checked against its shape where its dtype is known; of a narrow
+// type it is the values, not the codes of the file.
 struct TensorData {
   std::string name;
   std::vector<int64_t> dims;
@@ -102,5 +99,13 @@ inline constexpr int kMaxNesting = 32;
 // `name` is used in messages.
 absl::StatusOr<Model> ParseModel(absl::string_view bytes, const std::string& name);
 absl::StatusOr<TensorData> ParseTensor(absl::string_view bytes, const std::string& name);
+
+// What a file of a value holds: a tensor, a sequence of them, or nothing.
+struct ValueData {
+  bool is_sequence = false;
+  std::vector<TensorData> tensors;  // at most one where it is no sequence
+};
+absl::StatusOr<ValueData> ParseValue(absl::string_view bytes, ValueInfo::Kind kind,
+                                     const std::string& name);
 
 }  // namespace tessera::onnx

@@ -8,28 +8,6 @@
 namespace tessera::onnx {
 namespace {
 
-struct Element {
-  const char* name;
-  DType dtype;  // void where tensors cannot have it
-};
-constexpr Element kElements[] = {
-    {"UNDEFINED", kVoid},      {"FLOAT", kFloat32},
-    {"UINT8", kUInt8},         {"INT8", kInt8},
-    {"UINT16", kUInt16},       {"INT16", kInt16},
-    {"INT32", kInt32},         {"INT64", kInt64},
-    {"STRING", kVoid},         {"BOOL", kBool},
-    {"FLOAT16", kFloat16},     {"DOUBLE", kFloat64},
-    {"UINT32", kUInt32},       {"UINT64", kUInt64},
-    {"COMPLEX64", kVoid},      {"COMPLEX128", kVoid},
-    {"BFLOAT16", kBFloat16},   {"FLOAT8E4M3FN", kFloat8E4M3},
-    {"FLOAT8E4M3FNUZ", kVoid}, {"FLOAT8E5M2", kFloat8E5M2},
-    {"FLOAT8E5M2FNUZ", kVoid}, {"UINT4", kVoid},
-    {"INT4", kVoid},           {"FLOAT4E2M1", kVoid},
-    {"FLOAT8E8M0", kVoid},     {"UINT2", kVoid},
-    {"INT2", kVoid},
-};
-constexpr int64_t kElementCount = sizeof(kElements) / sizeof(kElements[0]);
-
 // The elements of the typed fields, as the dtype lays them out.
 struct Typed {
   std::vector<int64_t> ints;    // of int32_data
@@ -37,7 +15,7 @@ struct Typed {
   std::string floats, doubles;  // as they are
 };
 
-absl::StatusOr<std::string> Collect(const WireReader& in, const Typed& typed, DType dtype) {
+std::string Collect(const Typed& typed, DType dtype) {
   if (dtype == kFloat32) return typed.floats;
   if (dtype == kFloat64) return typed.doubles;
   const bool wide = dtype == kInt64 || dtype == kUInt64 || dtype == kUInt32;
@@ -55,16 +33,6 @@ absl::StatusOr<std::string> Collect(const WireReader& in, const Typed& typed, DT
 }
 
 }  // namespace
-
-std::optional<DType> DTypeOfElement(int64_t element) {
-  if (element < 0 || element >= kElementCount || kElements[element].dtype.IsVoid()) return {};
-  return kElements[element].dtype;
-}
-
-std::string ElementName(int64_t element) {
-  if (element < 0 || element >= kElementCount) return absl::StrCat("type ", element);
-  return kElements[element].name;
-}
 
 absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
   TensorData t;
@@ -124,15 +92,16 @@ absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
   const std::optional<DType> dtype = t.dtype();
   if (!dtype) return t;  // nobody will read its elements
   if (external) return in.Error("tensor '", ShowName(t.name), "' has its data in another file");
-  if (!has_raw) {
-    ASSIGN_OR_RETURN(t.own, Collect(in, typed, *dtype));
-  }
-  uint64_t bytes = 0;
-  if (!CheckedMul(elements, static_cast<uint64_t>(dtype->bytes()), &bytes) ||
-      bytes != t.bytes().size()) {
+  const bool narrow = IsNarrow(t.element);
+  if (!has_raw) t.own = Collect(typed, narrow ? kUInt8 : *dtype);
+  const int bits = narrow ? BitsInFile(t.element, has_raw) : 8 * dtype->bytes();
+  uint64_t all_bits = 0;
+  if (!CheckedMul(elements, static_cast<uint64_t>(bits), &all_bits) ||
+      all_bits / 8 + (all_bits % 8 != 0) != t.bytes().size()) {
     return in.Error("tensor '", ShowName(t.name), "' of ", elements, " ", ElementName(t.element),
                     " elements has ", t.bytes().size(), " bytes of data");
   }
+  if (narrow) t.own = Unpacked(t.element, t.bytes(), bits, elements);
   return t;
 }
 

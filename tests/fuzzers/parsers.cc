@@ -64,6 +64,11 @@ void ReadTensorBytes(const onnx::TensorData& t) {
 void Onnx(absl::string_view bytes) {
   const absl::StatusOr<onnx::TensorData> tensor = onnx::ParseTensor(bytes, "fuzz");
   if (tensor.ok()) ReadTensorBytes(*tensor);
+  using Kind = onnx::ValueInfo::Kind;
+  for (const Kind kind : {Kind::kSequence, Kind::kOptional}) {
+    const absl::StatusOr<onnx::ValueData> v = onnx::ParseValue(bytes, kind, "fuzz");
+    for (size_t i = 0; v.ok() && i < v->tensors.size(); ++i) ReadTensorBytes(v->tensors[i]);
+  }
   const absl::StatusOr<onnx::Model> model = onnx::ParseModel(bytes, "fuzz");
   if (!model.ok()) return;
   onnx::PlainnessOf(*model);

@@ -35,8 +35,9 @@ End Build(const Model& model, const std::vector<std::string>& inputs) {
     absl::flat_hash_map<std::string, Value> values;
     for (size_t i = 0; i < inputs.size() && i < model.graphs[0].inputs.size(); ++i) {
       const std::string& name = model.graphs[0].inputs[i].name;
-      const TensorData t = ValueOrThrow(ParseTensor(inputs[i], "input"));
-      values[name] = {MakeTensor(t, "CPU"), host.contains(name)};
+      const ValueInfo::Kind kind = model.graphs[0].inputs[i].kind;
+      const ValueData v = ValueOrThrow(ParseValue(inputs[i], kind, "input"));
+      values[name] = MakeValue(v, "CPU", host.contains(name));
     }
     Importer(model, "CPU").Run(values);
   } catch (const Error&) {

@@ -185,7 +185,10 @@ TEST(OnnxProto, SurvivesCutsAndChanges) {
 TEST(OnnxProto, KnowsElementTypes) {
   EXPECT_EQ(DTypeOfElement(16), kBFloat16);
   EXPECT_EQ(DTypeOfElement(17), kFloat8E4M3);
-  EXPECT_EQ(DTypeOfElement(18), std::nullopt);
+  EXPECT_EQ(DTypeOfElement(14), std::nullopt);
+  EXPECT_EQ(DTypeOfElement(22), kInt8);
+  EXPECT_TRUE(IsNarrow(22));
+  EXPECT_FALSE(IsNarrow(3));
   EXPECT_EQ(DTypeOfElement(-1), std::nullopt);
   EXPECT_EQ(DTypeOfElement(std::numeric_limits<int64_t>::max()), std::nullopt);
   EXPECT_EQ(ElementName(22), "INT4");
