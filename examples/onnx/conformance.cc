@@ -47,9 +47,21 @@ absl::StatusOr<std::vector<ValueData>> ReadAll(const std::string& prefix,
     out.push_back(std::move(v));
   }
 }
+// The inputs that files are of: before version 4 of the format initializers are listed as inputs,
+// too.
+std::vector<ValueInfo> GivenInputs(const Graph& graph) {
+  std::vector<ValueInfo> out;
+  for (const ValueInfo& info : graph.inputs) {
+    const auto is_it = [&](const TensorData& t) { return t.name == info.name; };
+    if (std::none_of(graph.initializers.begin(), graph.initializers.end(), is_it)) {
+      out.push_back(info);
+    }
+  }
+  return out;
+}
 absl::StatusOr<DataSet> ReadDataSet(const std::string& folder, const Graph& graph) {
   DataSet set;
-  ASSIGN_OR_RETURN(set.inputs, ReadAll(folder + "/input_", graph.inputs, set));
+  ASSIGN_OR_RETURN(set.inputs, ReadAll(folder + "/input_", GivenInputs(graph), set));
   ASSIGN_OR_RETURN(set.outputs, ReadAll(folder + "/output_", graph.outputs, set));
   return set;
 }
@@ -200,7 +212,7 @@ std::string Difference(const Value& got, const ValueData& expected, double toler
 RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placing,
                    double tolerance) {
   const std::set<std::string> host = HostInputs(model);
-  const std::vector<ValueInfo>& names = model.graphs[0].inputs;
+  const std::vector<ValueInfo> names = GivenInputs(model.graphs[0]);
   RunOutcome out;
   if (set.inputs.size() > names.size()) {
     out.fault = absl::StrCat(set.inputs.size(), " inputs for ", names.size(), " names");

@@ -244,11 +244,12 @@ TEST(Server, ClientsThatGoEndTheirTexts) {
   EXPECT_FALSE(streaming.send(request));
   EXPECT_THAT(got, HasSubstr("data: {"));
   metrics_at_rest();
-  if (std::string(CPPHTTPLIB_VERSION) < "0.11") return;  // tells it of a client only by writing
+#ifdef CPPHTTPLIB_VERSION  // without it, a library tells of clients that are gone only by writing
   httplib::Client waiting = s.Client();
   waiting.set_read_timeout(0, 50'000);
   EXPECT_FALSE(waiting.Post("/v1/completions", body + "}", "application/json"));
   EXPECT_THAT(metrics_at_rest(), HasSubstr("requests_total 2\n"));
+#endif
 }
 
 TEST(Server, ManyClientsAtOnce) {

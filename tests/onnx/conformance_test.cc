@@ -152,18 +152,31 @@ TEST(OnnxConformance, JudgesPlacements) {
               HasSubstr("193 bytes moved where 192 would do"));
 }
 
-// A folder with one case: a model of one node, its input and its expected output.
-std::string MakeCase(const std::string& name, const std::string& node, const std::string& in,
-                     const std::string& out) {
+// A folder with one case: a model, its input and its expected output.
+std::string MakeCaseOf(const std::string& name, const std::string& graph, const std::string& in,
+                       const std::string& out) {
   const std::string folder = OwnTempDir() + "/" + name;
   fs::create_directories(folder + "/test_data_set_0");
   const auto write = [&](const std::string& file, const std::string& bytes) {
     std::ofstream(folder + "/" + file, std::ios::binary) << bytes;
   };
-  write("model.onnx", ModelText(GraphText({node}, {"x"}, {"y"})));
+  write("model.onnx", ModelText(graph));
   write("test_data_set_0/input_0.pb", in);
   write("test_data_set_0/output_0.pb", out);
   return folder;
+}
+std::string MakeCase(const std::string& name, const std::string& node, const std::string& in,
+                     const std::string& out) {
+  return MakeCaseOf(name, GraphText({node}, {"x"}, {"y"}), in, out);
+}
+
+// Older files list initializers as inputs, anywhere among them.
+TEST(OnnxConformance, InitializersAreNotGiven) {
+  const std::string graph = GraphText({NodeText("Sub", {"x", "w"}, {"y"})}, {"w", "x"}, {"y"},
+                                      {Floats("w", {2}, {1, 2})});
+  const CaseResult r = RunCase(
+      MakeCaseOf("older/listed", graph, Floats("x", {2}, {5, 7}), Floats("y", {2}, {4, 5})), {});
+  EXPECT_EQ(r.kind, CaseResult::Kind::kPass) << r.why;
 }
 
 TEST(OnnxTestTool, SaysWhatPassesFailsAndIsSkipped) {
