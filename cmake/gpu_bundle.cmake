@@ -32,6 +32,7 @@ function(tessera_portable from)
   endforeach()
   target_link_libraries(${name} PRIVATE -Wl,--start-group ${archives} ${tessera_absl_archives}
     ${TESSERA_GTEST_ARCHIVE} ${TESSERA_GMOCK_ARCHIVE} -Wl,--end-group
+    -Wl,-z,muldefs  # the status library of Ubuntu 22.04 has constants of its header as its own
     -static-libstdc++ -static-libgcc -Wl,--gc-sections -s Threads::Threads ${CMAKE_DL_LIBS})
   add_dependencies(gpu-bundle ${name})
 endfunction()
