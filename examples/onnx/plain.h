@@ -10,7 +10,7 @@ namespace tessera::onnx {
 
 struct Plainness {
   std::string reason;   // why the model is not plain; empty: it is
-  bool may_run = true;  // it is worth a try: only its course is not plain, not its types
+  bool may_run = true;  // it is worth a try: it needs nothing that the importer lacks altogether
 };
 // By rules on the model alone.
 Plainness PlainnessOf(const Model& model);
