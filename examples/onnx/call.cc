@@ -19,6 +19,10 @@ const Value& Call::Input(int i) const {
   if (!Has(i)) Fail("input ", i, HasAny(i) ? " is a sequence" : " is missing");
   return inputs_[i];
 }
+const Value& Call::Any(int i) const {
+  if (i >= inputs()) Fail("input ", i, " is missing");
+  return inputs_[i];
+}
 const std::vector<Value>& Call::Sequence(int i) const {
   if (!HasAny(i) || !inputs_[i].is_sequence()) Fail("input ", i, " is no sequence");
   return *inputs_[i].sequence;

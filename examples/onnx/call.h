@@ -43,7 +43,7 @@ class Call {
   bool Has(int i) const { return i < inputs() && inputs_[i].tensor; }
   bool HasAny(int i) const { return i < inputs() && !inputs_[i].empty(); }
   const Value& Input(int i) const;  // an Error where it is no tensor, as in all that follow
-  const Value& Any(int i) const { return inputs_.at(i); }
+  const Value& Any(int i) const;    // whatever it is, if it is named at all
   const std::vector<Value>& Sequence(int i) const;
   // As data, where the other data lies.
   Tensor In(int i);

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "examples/onnx/import.h"
@@ -50,12 +51,11 @@ absl::StatusOr<std::vector<ValueData>> ReadAll(const std::string& prefix,
 // The inputs that files are of: before version 4 of the format initializers are listed as inputs,
 // too.
 std::vector<ValueInfo> GivenInputs(const Graph& graph) {
+  absl::flat_hash_set<absl::string_view> initializers;
+  for (const TensorData& t : graph.initializers) initializers.insert(t.name);
   std::vector<ValueInfo> out;
   for (const ValueInfo& info : graph.inputs) {
-    const auto is_it = [&](const TensorData& t) { return t.name == info.name; };
-    if (std::none_of(graph.initializers.begin(), graph.initializers.end(), is_it)) {
-      out.push_back(info);
-    }
+    if (!initializers.contains(info.name)) out.push_back(info);
   }
   return out;
 }

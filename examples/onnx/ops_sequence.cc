@@ -94,7 +94,10 @@ void Map(Call& c) {
     }
     const Values made = c.RunGraph("body", std::move(arguments));
     if (made.size() < results.size()) c.Fail("the body gives too few results");
-    for (size_t i = 0; i < results.size(); ++i) results[i].push_back(made[i]);
+    for (size_t i = 0; i < results.size(); ++i) {
+      if (!made[i].tensor) c.Fail("result ", i, " of the body is no tensor");
+      results[i].push_back(made[i]);
+    }
   }
   for (Values& r : results) OutSequence(c, std::move(r));
 }

@@ -87,6 +87,10 @@ TEST(OnnxSequence, Mistakes) {
       First(graph({NodeText("Optional", {}, {"o"}), NodeText("OptionalGetElement", {"o"}, {"y"})}),
             a),
       "OptionalGetElement", "the optional is empty");
+  for (const std::string op : {"Identity", "SequenceLength", "OptionalGetElement"}) {
+    EXPECT_THAT(ErrorOf([&] { First(graph({NodeText(op, {}, {"y"})}), a); }),
+                ::testing::StartsWith(op + ": "));
+  }
   // more parts than nodes may be written out
   EXPECT_ERROR(First(GraphText({NodeText("Expand", {"a", "n"}, {"x"}),
                                 NodeText("SplitToSequence", {"x"}, {"y"})},
