@@ -129,7 +129,11 @@ DType Call::Type(const std::string& name, DType other) const {
 }
 int64_t Call::Element(const std::string& name, int64_t other) const {
   const Attribute* a = Find(name);
-  return a == nullptr || a->i == 0 ? other : a->i;
+  if (a == nullptr || a->i == 0) return other;
+  if (!DTypeOfElement(a->i)) {
+    Unsupported("the element type ", ElementName(a->i), " is none of a Tensor");
+  }
+  return a->i;
 }
 std::optional<std::vector<int64_t>> Call::IntsOf(int input, const std::string& attribute) {
   if (Has(input)) return HostInts(input);
@@ -140,9 +144,10 @@ std::optional<std::vector<int64_t>> Call::IntsOf(int input, const std::string& a
 void Call::Out(const Tensor& t) {
   OutOf(t, Has(0) && t.dtype() == inputs_[0].tensor.dtype() ? inputs_[0].element : 0);
 }
-void Call::OutOf(const Tensor& t, int64_t narrow) {
+void Call::OutOf(const Tensor& t, int64_t element) {
   const OpRow* row = FindOp(node_);
-  outputs_.push_back({t, all_known_ || (row != nullptr && row->shape_only), narrow});
+  outputs_.push_back(
+      {t, all_known_ || (row != nullptr && row->shape_only), IsNarrow(element) ? element : 0});
 }
 bool Call::Wants(int output) const {
   return output < static_cast<int>(node_.outputs.size()) && !node_.outputs[output].empty();

@@ -81,7 +81,7 @@ class Call {
   // Known where the inputs are; of the narrow type of input 0, where that is its dtype: ops that
   // take such types move elements, but for those that say the type themselves.
   void Out(const Tensor& t);
-  void OutOf(const Tensor& t, int64_t narrow);
+  void OutOf(const Tensor& t, int64_t element);
   void Out(const Value& v) { outputs_.push_back(v); }
   bool Wants(int output) const;  // whether anyone named it
   std::vector<Value>& outputs() { return outputs_; }

@@ -65,7 +65,7 @@ void OutAs(Call& c, const Tensor& x, int64_t element) {
   } else if (IsNarrow(element)) {
     y = Wrapped(y, RangeOfElement(element));
   }
-  c.OutOf(y.Cast(*held), IsNarrow(element) ? element : 0);
+  c.OutOf(y.Cast(*held), element);
 }
 
 }  // namespace tessera::onnx

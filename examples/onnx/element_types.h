@@ -16,8 +16,6 @@ namespace tessera::onnx {
 // Types by their number in files; more have no name here.
 enum Element : int64_t {
   kElementUInt8 = 2,
-  kElementFloat8E4M3FNUZ = 18,
-  kElementFloat8E5M2FNUZ = 20,
   kElementFloat8E8M0 = 24,
 };
 

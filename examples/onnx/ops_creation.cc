@@ -42,7 +42,7 @@ void ConstantOfShape(Call& c) {
   const TensorData& t = c.TensorOf("value");
   if (!t.dtype()) c.Unsupported(ElementName(t.element), " is none of a Tensor");
   if (t.bytes().empty()) c.Fail("its value has no element");
-  c.OutOf(Tensor::Full(shape, NumberOf(t), *t.dtype()), IsNarrow(t.element) ? t.element : 0);
+  c.OutOf(Tensor::Full(shape, NumberOf(t), *t.dtype()), t.element);
 }
 
 void EyeLike(Call& c) {

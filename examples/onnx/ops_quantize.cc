@@ -26,6 +26,7 @@ Tensor Spread(Call& c, Tensor v, const Tensor& x) {
 
 // Numbers in the quantised range as a type of integers: rounded to even, saturated.
 void OutQuantised(Call& c, const Tensor& y, const Tensor& zero_point, int64_t to) {
+  if (!DTypeOfElement(to)->IsInt()) c.Fail(ElementName(to), " is no type of quantised numbers");
   const Tensor shifted = zero_point ? y.Round() + zero_point.Cast(y.dtype()) : y.Round();
   const IntRange range = RangeOfElement(to);
   OutAs(c, shifted.Clip(range.least, range.most), to);

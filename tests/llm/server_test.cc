@@ -244,11 +244,13 @@ TEST(Server, ClientsThatGoEndTheirTexts) {
   EXPECT_FALSE(streaming.send(request));
   EXPECT_THAT(got, HasSubstr("data: {"));
   metrics_at_rest();
-#ifdef CPPHTTPLIB_VERSION  // without it, a library tells of clients that are gone only by writing
+#ifdef CPPHTTPLIB_VERSION  // older ones have none
   httplib::Client waiting = s.Client();
   waiting.set_read_timeout(0, 50'000);
   EXPECT_FALSE(waiting.Post("/v1/completions", body + "}", "application/json"));
   EXPECT_THAT(metrics_at_rest(), HasSubstr("requests_total 2\n"));
+#else
+  GTEST_SKIP() << "while a client waits, this version of cpp-httplib cannot tell that it has gone";
 #endif
 }
 

@@ -159,6 +159,29 @@ TEST(OnnxElementTypes, CastsToPowersOfTwo) {
   EXPECT_ERROR(Cast(x, kE8M0, mode("odd")), "Cast", "round_mode is 'odd'");
 }
 
+TEST(OnnxElementTypes, OfQuantisedNumbers) {
+  const auto quantise = [](int64_t element) {
+    const std::string bytes =
+        ModelText(GraphText({NodeText("QuantizeLinear", {"x", "s"}, {"y"},
+                                      {IntAttribute("output_dtype", element)})},
+                            {"x", "s"}, {"y"}),
+                  25);
+    const Model model = ValueOrThrow(ParseModel(bytes, "test"));
+    absl::flat_hash_map<std::string, Value> inputs;
+    inputs["x"] = {Tensor::From(std::vector<float>{1, 100, -100}, {3}, "CPU"), false};
+    inputs["s"] = {Tensor::From(std::vector<float>{2}, {}, "CPU"), false};
+    return Importer(model, "CPU").Run(inputs).at(0).tensor.ToVector<float>();
+  };
+  EXPECT_THAT(quantise(kInt4), ElementsAre(0, 7, -8));
+  EXPECT_THAT(quantise(kE2M1), ElementsAre(0.5, 6, -6));
+  EXPECT_THAT(quantise(0), ElementsAre(0, 50, 0));  // UINT8, as where there is none
+  EXPECT_ERROR(quantise(99), "QuantizeLinear", "the element type type 99 is none of a Tensor");
+  EXPECT_ERROR(quantise(-1), "QuantizeLinear", "none of a Tensor");
+  for (const int64_t element : {kElementFloat, kElementBool}) {
+    EXPECT_ERROR(quantise(element), "QuantizeLinear", "is no type of quantised numbers");
+  }
+}
+
 TEST(OnnxElementTypes, StayOnWhatMoves) {
   const std::string bytes = ModelText(
       GraphText({NodeText("Cast", {"x"}, {"t"}, {IntAttribute("to", kInt4)}),
