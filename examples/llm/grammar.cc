@@ -262,15 +262,20 @@ class Builder {
     return absl::OkStatus();
   }
 
+  // Of others `first` is no node.
+  static bool Calls(const Grammar::Node& node) {
+    return node.kind == Kind::kCall || node.kind == Kind::kRepeat;
+  }
+
   // What may come next without a byte in between.
   std::vector<int32_t> Silent(int32_t i) const {
     const Grammar::Node& node = g_.nodes[i];
     std::vector<int32_t> out;
     if (node.kind == Kind::kBytes) return out;
     ForEachBelow(i, [&](int32_t to) { out.push_back(to); });
-    const bool calls = node.kind == Kind::kCall || node.kind == Kind::kRepeat;
-    const bool passed = empty_[node.first] || (node.kind == Kind::kRepeat && node.min == 0);
-    if (calls && !passed) out.pop_back();
+    if (Calls(node) && !(node.kind == Kind::kRepeat && node.min == 0) && !empty_[node.first]) {
+      out.pop_back();
+    }
     return out;
   }
 
@@ -320,8 +325,7 @@ class Builder {
     }
     for (int32_t i = 0; i < n; ++i) {
       const Grammar::Node& node = g_.nodes[i];
-      const bool calls = node.kind == Kind::kCall || node.kind == Kind::kRepeat;
-      if (!calls || component[i] != component[node.first]) continue;
+      if (!Calls(node) || component[i] != component[node.first]) continue;
       const GrammarRule& rule = rules_[rule_of_[node.first]];
       return GrammarError(name_, rule.place,
                           absl::StrCat("the rule ", ShowName(rule.name),

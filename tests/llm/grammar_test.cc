@@ -145,6 +145,7 @@ TEST(Grammar, HostileTextsEndSoon) {
         std::string(5 << 20, 'a'), "root ::= [" + repeated("\\u4e00-\\u4e01\\u4e05", 100000)}) {
     EXPECT_FALSE(ParseGrammar(text, "g").ok());
   }
+  EXPECT_TRUE(Accepts(Parse("root ::= (" + repeated("|", 1000) + ") (\"a\" | \"\")"), "a"));
   std::string chain = "root ::= r0\n", many = "root ::= \"a\"\n";
   for (int i = 0; i < 20000; ++i) {
     absl::StrAppend(&chain, "r", i, " ::= r", i + 1, " | \"a\"\n");
