@@ -2,8 +2,10 @@
 #include "codegen/product_chain.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "codegen/seen_keys.h"
 #include "codegen/split.h"
 #include "codegen/stage.h"
 #include "graph/panel.h"
@@ -16,6 +18,7 @@ namespace {
 constexpr int64_t kMostRows = 512;      // of a block: more would gain little
 constexpr int64_t kRowsOfPacking = 24;  // that take as long as packing the panels of a block
 constexpr int64_t kRowsOfReading = 24;  // for which reading kept panels again is little
+constexpr int64_t kBlocksOfSeen = 8;    // of keys that rows see in turn: more would gain little
 constexpr int64_t kRowsOfRest = 32;     // that another nest, of a block of another size, is worth
 
 RangeMask MaskOf(const std::vector<UOp>& ranges, const RangeSets& sets) {
@@ -73,11 +76,15 @@ UOp BlockedRow(const ProductChain& c) {
 // So many that both products' rows stay in the core's part of the last cache, or where panels are
 // kept in its own; and that the worker with most blocks, of which the last has the rest as well, is
 // done soonest.
-int64_t RowsOfBlock(const UOp& row, const ProductChain& c, const RangeSets& sets,
+int64_t RowsOfBlock(bool leaves, const UOp& row, const ProductChain& c, const RangeSets& sets,
                     const Target& target) {
   const bool kept = KeepsPanels(c, sets, target);
   const int64_t part = std::max(target.l2_bytes, target.cache_bytes / (2 * target.cores));
-  const int64_t fit = kept ? RowsOfOwnCache(c, sets, target) : part / BytesOfRow(c, sets);
+  int64_t fit = kept ? RowsOfOwnCache(c, sets, target) : part / BytesOfRow(c, sets);
+  if (kept && leaves) {  // keys, of which a block's last row sees most
+    const int64_t keys = sets.Iterations(sets.Closed(c.second));
+    fit = std::min(fit, std::max(kRowsOfReading, keys / kBlocksOfSeen));
+  }
   const int64_t rows = row.src(0).vmax(), tile = MostTileRows(target);
   const int64_t most = std::clamp<int64_t>(fit, 1, std::min(rows, kMostRows));
   const auto time = [&](int64_t block) {
@@ -129,6 +136,16 @@ class NestOptimiser {
     return Substitute(out, own);
   }
 
+  // The same with ranges that no other nest has.
+  UOp RunApart(const UOp& sink) {
+    auto others = std::exchange(made_, {});
+    const UOp out = Run(sink);
+    made_ = std::move(others);
+    return out;
+  }
+
+  int64_t& next_id() { return next_id_; }
+
  private:
   int64_t next_id_;
   absl::FunctionRef<UOp(const UOp&)> nest_;
@@ -156,9 +173,16 @@ UOp WithStores(const UOp& stage, const UOp& sink) {
   return stage.WithSrcs(srcs);
 }
 
+// Of a store's chain: the loop over blocks of rows, and that over the rows of one; nothing where
+// there is one block, or a block is one row.
+struct RowBlock {
+  UOp blocks, row;
+};
+
 // The rows that a block takes whole: the one that is its own part, and others, from the innermost
 // outwards, while they are few enough together.
-std::vector<UOp> RowsInside(const ProductChain& c, const UOp& row) {
+std::vector<UOp> RowsInside(const ProductChain& c, const RowBlock& block) {
+  const UOp& row = block.row;
   std::vector<UOp> rows;
   int64_t count = 1;
   if (row) {
@@ -167,7 +191,7 @@ std::vector<UOp> RowsInside(const ProductChain& c, const UOp& row) {
   }
   for (auto it = c.rows.rbegin(); it != c.rows.rend(); ++it) {
     const int64_t extent = it->src(0).vmax();
-    if (*it == row || it->arg<RangeArg>().kind == RangeKind::kGrid) continue;
+    if (*it == row || *it == block.blocks || it->arg<RangeArg>().kind == RangeKind::kGrid) continue;
     if (!it->src(0).IsConst() || extent > kMostRows / count) break;
     count *= extent;
     rows.insert(rows.begin(), *it);
@@ -175,20 +199,40 @@ std::vector<UOp> RowsInside(const ProductChain& c, const UOp& row) {
   return rows;
 }
 
-// The store's chain over one block, of which `row`, if it has more than one, is a part of a loop
-// over rows. The stores that take its place, which may `keep` panels from block to block.
-std::vector<UOp> TileBlock(const UOp& store, const UOp& row, bool keep, const Target& target,
-                           NestOptimiser& nests) {
+// The block's nests with loops over keys that end after those that its rows see, if all values that
+// its columns meet are finite.
+UOp EndedAfterSeen(const UOp& sink, const ProductChain& c, const UOp& seen,
+                   const std::vector<UOp>& columns, const UOp& scores, const UOp& weights,
+                   NestOptimiser& nests) {
+  const UOp sum = FinitenessOfValues(c, columns, nests.next_id());
+  const UOp finite = UOp::Make(Op::kCmpEq, {sum, UOp::Const(sum.dtype(), Scalar())});
+  const UOp flag = UOp::Make(Op::kWhere, {finite, UOp::Index(1), UOp::Index(0)});
+  const UOp stage = MakeStage(FreshStageId(sink), 1, UOp::Index(0), flag, {});
+  const UOp filled = WithStores(stage, nests.RunApart(UOp::Make(Op::kSink, {UOp(stage.src(1))})));
+  const UOp all =
+      UOp::Make(Op::kCmpEq, {UOp::Make(Op::kIndex, {filled, UOp::Index(0)}), UOp::Index(0)});
+  const UOp& keys = c.inner[0].src(0);
+  const UOp end = UOp::Make(Op::kWhere, {all, keys, seen});
+  const UOp out = EndAfterSeen(sink, scores, weights, end, nests.next_id());
+  return out ? out : sink;
+}
+
+// The store's chain over one block. The stores that take its place, which may `keep` panels from
+// block to block, and may leave keys that no row of the block sees.
+std::vector<UOp> TileBlock(const UOp& store, const RowBlock& block, bool keep, bool leaves,
+                           const Target& target, NestOptimiser& nests) {
   const UOp sink = UOp::Make(Op::kSink, {store});
   const std::optional<ProductChain> c = FindProductChain(RangeSets(sink));
   if (!c) return {};
-  std::vector<UOp> rows = RowsInside(*c, row);
-  std::vector<UOp> outer, own;
+  std::vector<UOp> rows = RowsInside(*c, block);
+  const UOp seen = leaves ? SeenKeys(sink, *c, RangeSets(sink), rows) : UOp();
+  std::vector<UOp> outer, own, columns;
   const auto in = [](const std::vector<UOp>& ranges, const UOp& r) {
     return std::find(ranges.begin(), ranges.end(), r) != ranges.end();
   };
   for (const UOp& r : ClosedRanges(store)) {
     (in(c->columns, r) || in(rows, r) ? own : outer).push_back(r);
+    if (in(c->columns, r)) columns.push_back(r);
   }
   rows.insert(rows.end(), c->inner.begin(), c->inner.end());
   const std::vector<RangeKind> loops(rows.size(), RangeKind::kLoop);
@@ -215,6 +259,7 @@ std::vector<UOp> TileBlock(const UOp& store, const UOp& row, bool keep, const Ta
   UOp out = nests.Run(Substitute(mixed, {{weights, UOp(weights.src(0))}}));
   if (keep) out = KeepPanels(out, c->rows);
   out = Substitute(out, {{UOp(weights.src(0)), WithStores(weights, weight_nest)}});
+  if (seen && !tiles) out = EndedAfterSeen(out, *c, seen, columns, scores, weights, nests);
 
   std::vector<UOp> stores;
   for (const UOp& s : out.srcs()) {
@@ -231,12 +276,13 @@ std::vector<UOp> TileBlock(const UOp& store, const UOp& row, bool keep, const Ta
 UOp TileChain(const UOp& sink, const ProductChain& chain, const Target& target,
               absl::FunctionRef<UOp(const UOp& sink)> nest) {
   const RangeSets sets(sink);
+  const bool leaves = MayLeaveKeys(sink, chain, sets);
   int64_t next_id = FreshRangeId(sets);
   UOp blocks = sink;
-  std::vector<UOp> rows = {UOp()};  // of each store's block
+  std::vector<RowBlock> of_store = {{}};
   if (const UOp row = BlockedRow(chain)) {
-    rows.clear();
-    const int64_t block = RowsOfBlock(row, chain, sets, target);
+    of_store.clear();
+    const int64_t block = RowsOfBlock(leaves, row, chain, sets, target);
     const auto range = [&](const UOp& extent, RangeKind kind) {
       return UOp::Make(Op::kRange, kInt64, {extent}, RangeArg{next_id++, kind});
     };
@@ -251,14 +297,16 @@ UOp TileChain(const UOp& sink, const ProductChain& chain, const Target& target,
     const auto add = [&](const UOp& begin, const UOp& count, const UOp& extent) {
       if (count.vmax() <= 0 || extent.vmax() <= 0) return;
       LoopSegment s{begin, {}};
+      RowBlock& made = of_store.emplace_back();
       if (!count.IsConst(1) || kind == RangeKind::kGrid) {
-        s.ranges.push_back(range(count, kind));
-        s.value = UOp::Make(Op::kAdd, {begin, by_block(Op::kMul, s.ranges.back())});
+        made.blocks = range(count, kind);
+        s.ranges.push_back(made.blocks);
+        s.value = UOp::Make(Op::kAdd, {begin, by_block(Op::kMul, made.blocks)});
       }
-      rows.push_back(extent.IsConst(1) ? UOp() : range(extent, RangeKind::kLoop));
-      if (rows.back()) {
-        s.ranges.push_back(rows.back());
-        s.value = UOp::Make(Op::kAdd, {s.value, rows.back()});
+      if (!extent.IsConst(1)) {
+        made.row = range(extent, RangeKind::kLoop);
+        s.ranges.push_back(made.row);
+        s.value = UOp::Make(Op::kAdd, {s.value, made.row});
       }
       segments.push_back(std::move(s));
     };
@@ -273,7 +321,8 @@ UOp TileChain(const UOp& sink, const ProductChain& chain, const Target& target,
   const bool keep = KeepsPanels(chain, sets, target);
   std::vector<UOp> stores;
   for (int i = 0; i < blocks.size(); ++i) {
-    const std::vector<UOp> of_block = TileBlock(blocks.src(i), rows[i], keep, target, nests);
+    const std::vector<UOp> of_block =
+        TileBlock(blocks.src(i), of_store[i], keep, leaves, target, nests);
     if (of_block.empty()) return UOp();
     stores.insert(stores.end(), of_block.begin(), of_block.end());
   }

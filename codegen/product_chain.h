@@ -7,7 +7,8 @@
 // put around them afterwards. Where panels of all keys and values stay in the core's part of the
 // last cache they are packed once for all blocks, and a block has so few rows that what it keeps, 8
 // n bytes a row, stays in the core's own; else a block packs keys and values anew, 8 n d bytes for
-// 4 n d flops a row, and has enough rows to pay for that.
+// 4 n d flops a row, and has enough rows to pay for that. Keys that a mask of indices hides from
+// all rows of a block are left out (codegen/seen_keys.h).
 #pragma once
 
 #include "absl/functional/function_ref.h"

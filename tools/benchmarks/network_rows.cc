@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
@@ -226,15 +227,20 @@ void AttentionRows(const Wanted& wanted, const std::string& python, DType dtype,
     CheckAttention(dtype);
     out.push_back(measure(Heads(dtype)));
   };
-  for (const auto& [of, step] :
-       {std::pair("attention_prefill", "torch.nn.functional.scaled_dot_product_attention(q, k, v)"),
-        std::pair("attention_eager", "(q @ k.transpose(-1, -2) / 128 ** 0.5).softmax(-1) @ v")}) {
+  constexpr char kFused[] = "torch.nn.functional.scaled_dot_product_attention(q, k, v";
+  const std::tuple<const char*, std::string, bool> beside[] = {
+      {"attention_prefill", absl::StrCat(kFused, ")"), false},
+      {"attention_causal", absl::StrCat(kFused, ", is_causal=True)"), true},
+      {"attention_eager", "(q @ k.transpose(-1, -2) / 128 ** 0.5).softmax(-1) @ v", false}};
+  for (const auto& [of, step, causal] : beside) {
     add(name(of), [&](const Heads& h) {
       const std::string text =
           absl::StrCat("q, k, v = (torch.rand(1, 32, 2048, 128)", wide ? "" : ".bfloat16()",
                        " for _ in range(3))\ndef step():\n    ", step, "\n");
-      return BesideTorch(name(of), python, text, h.bytes, Heads::kFlops,
-                         [&] { return h.q.ScaledDotProductAttention(h.k, h.v); });
+      AttentionOptions options;
+      options.causal = causal;
+      return BesideTorch(name(of), python, text, h.bytes, Heads::kFlops / (causal ? 2 : 1),
+                         [&] { return h.q.ScaledDotProductAttention(h.k, h.v, options); });
     });
   }
   const std::string composed = name("attention_composed");
