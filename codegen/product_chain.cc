@@ -203,7 +203,7 @@ std::vector<UOp> RowsInside(const ProductChain& c, const RowBlock& block) {
 // its columns meet are finite.
 UOp EndedAfterSeen(const UOp& sink, const ProductChain& c, const UOp& seen,
                    const std::vector<UOp>& columns, const UOp& scores, const UOp& weights,
-                   NestOptimiser& nests) {
+                   bool in_tiles, NestOptimiser& nests) {
   const UOp sum = FinitenessOfValues(c, columns, nests.next_id());
   const UOp finite = UOp::Make(Op::kCmpEq, {sum, UOp::Const(sum.dtype(), Scalar())});
   const UOp flag = UOp::Make(Op::kWhere, {finite, UOp::Index(1), UOp::Index(0)});
@@ -213,7 +213,7 @@ UOp EndedAfterSeen(const UOp& sink, const ProductChain& c, const UOp& seen,
       UOp::Make(Op::kCmpEq, {UOp::Make(Op::kIndex, {filled, UOp::Index(0)}), UOp::Index(0)});
   const UOp& keys = c.inner[0].src(0);
   const UOp end = UOp::Make(Op::kWhere, {all, keys, seen});
-  const UOp out = EndAfterSeen(sink, scores, weights, end, nests.next_id());
+  const UOp out = EndAfterSeen(sink, scores, weights, in_tiles, end, nests.next_id());
   return out ? out : sink;
 }
 
@@ -244,6 +244,7 @@ std::vector<UOp> TileBlock(const UOp& store, const RowBlock& block, bool keep, b
   const UOp within = WithLoops(sink, own);
   const bool tiles = AreOfTiles(c->second.src(0), target) && c->inner.size() == 1;
   UOp mixed = tiles ? StageInTiles(within, kept, over, loops) : UOp();
+  const bool in_tiles = static_cast<bool>(mixed);
   if (!mixed) mixed = StageValueOver(within, kept, over, loops);
   const UOp weights = OnlyStage(mixed);
   Substitution there;
@@ -259,7 +260,7 @@ std::vector<UOp> TileBlock(const UOp& store, const RowBlock& block, bool keep, b
   UOp out = nests.Run(Substitute(mixed, {{weights, UOp(weights.src(0))}}));
   if (keep) out = KeepPanels(out, c->rows);
   out = Substitute(out, {{UOp(weights.src(0)), WithStores(weights, weight_nest)}});
-  if (seen && !tiles) out = EndedAfterSeen(out, *c, seen, columns, scores, weights, nests);
+  if (seen) out = EndedAfterSeen(out, *c, seen, columns, scores, weights, in_tiles, nests);
 
   std::vector<UOp> stores;
   for (const UOp& s : out.srcs()) {

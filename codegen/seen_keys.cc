@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "codegen/one_pass.h"
 #include "graph/index_math.h"
+#include "graph/panel.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -89,18 +90,34 @@ UOp WithRange(const UOp& value, const UOp& range, const UOp& other) {
   return made.at(value.get());
 }
 
-// Scratch with an element for each key, in rows of so many elements.
+// Scratch with an element for each key.
 struct KeyTable {
   enum class Unseen : uint8_t { kIgnored, kZero, kOther };  // what counts of keys that no row sees
-  int64_t row;
+  int64_t row;  // elements from one row to the next, or from so many rows as a tile has
   Unseen unseen;
+  int64_t of_tile = 0;  // keys of a tile, where it lies in tiles (see PlaceInRowTiles)
+
+  // The key of an element.
+  UOp KeyAt(const UOp& at) const {
+    const UOp in_row = Modulo(at, row);
+    if (of_tile == 0) return Simplify(in_row);
+    const UOp tile = Over(in_row, of_tile * kRowsOfTile);
+    return Simplify(Plus(Times(tile, of_tile), Modulo(in_row, of_tile)));
+  }
 };
 
 class LoopEnder {
  public:
-  LoopEnder(const UOp& sink, const UOp& scores, const UOp& weights) : sink_(sink), sets_(sink) {
+  LoopEnder(const UOp& sink, const UOp& scores, const UOp& weights, bool in_tiles)
+      : sink_(sink), sets_(sink) {
     tables_.emplace(scores.src(0), KeyTable{RowOf(scores), KeyTable::Unseen::kIgnored});
-    tables_.emplace(weights.src(0), KeyTable{RowOf(weights), KeyTable::Unseen::kZero});
+    KeyTable of_weights{RowOf(weights), KeyTable::Unseen::kZero};
+    if (in_tiles) {
+      const UOp& keys = ClosedRanges(weights.src(1)).back().src(0);
+      of_weights.row = kRowsOfTile * keys.vmax();
+      of_weights.of_tile = kBytesOfTileRow / weights.dtype().bytes();
+    }
+    tables_.emplace(weights.src(0), of_weights);
   }
 
   UOp Run(const UOp& seen, int64_t& next_id) {
@@ -116,14 +133,16 @@ class LoopEnder {
       for (const UOp& s : u.srcs()) srcs.push_back(made.at(s.get()));
       for (const Loop& l : loops_) {
         if (!(l.closer == u)) continue;
-        const UOp times = UOp::Make(Op::kMin, {UOp(l.range.src(0)), Times(units, unit / l.step)});
+        const UOp steps = Minus(Times(units, unit / l.step), UOp::Index(l.first / l.step));
+        const UOp some = UOp::Make(Op::kMax, {steps, UOp::Index(0)});
+        const UOp times = UOp::Make(Op::kMin, {UOp(l.range.src(0)), some});
         const RangeArg arg{next_id++, RangeKind::kLoop};
         const UOp range = UOp::Make(Op::kRange, kInt64, {Simplify(times)}, arg);
         for (UOp& s : srcs) s = WithRange(s, l.range, range);
       }
       UOp out = u.WithSrcs(srcs);
       if (checked_.contains(u.get())) {
-        const UOp key = Modulo(out.src(1), tables_.at(ScratchOf(u)).row);
+        const UOp key = tables_.at(ScratchOf(u)).KeyAt(out.src(1));
         out = UOp::Make(Op::kWhere, {Below(key, end), out, UOp::Const(u.dtype(), Scalar())});
       }
       made.emplace(u.get(), out);
@@ -136,7 +155,7 @@ class LoopEnder {
 
   struct Loop {
     UOp closer, range;
-    int64_t step;  // keys from one iteration to the next
+    int64_t step = 0, first = 0;  // keys from one iteration to the next, and that of the first
   };
 
   // Elements from one row of a stage to the next, or 0 where that is not known.
@@ -172,9 +191,14 @@ class LoopEnder {
       int64_t row = 0;
       for (const UOp& store : u.srcs().subspan(1)) {
         for (const UOp& at : AccessesOf(store)) {
+          const absl::Span<const UOp> own = ClosedRanges(store);
+          if (!std::any_of(own.begin(), own.end(),
+                           [&](const UOp& r) { return StepOf(at, r) != 0; })) {
+            continue;  // of rows alone
+          }
           row = tables_.at(ScratchOf(at)).row;
           const UOp apart = Minus(at.src(1), store.src(0).src(1));
-          for (const UOp& r : ClosedRanges(store)) {
+          for (const UOp& r : own) {
             if (StrideOf(apart, r) != 0) return false;
           }
         }
@@ -209,19 +233,19 @@ class LoopEnder {
 
   // By how many keys a range moves what is read or written; 0 where it runs over rows.
   std::optional<int64_t> StepOf(const UOp& access, const UOp& range) const {
-    const std::optional<int64_t> by = StrideOf(access.src(1), range);
-    const int64_t row = tables_.at(ScratchOf(access)).row;
-    if (!by || *by < 0 || (*by > row && *by % row != 0)) return std::nullopt;
-    return *by < row ? *by : 0;
+    const std::optional<int64_t> by = StrideOf(KeyOf(access), range);
+    return by && *by >= 0 ? by : std::nullopt;
   }
+  UOp KeyOf(const UOp& access) const { return tables_.at(ScratchOf(access)).KeyAt(access.src(1)); }
 
-  // Whether the first that is read or written is of the first key.
-  bool FromFirst(const UOp& access) const {
+  // The key of what is read or written first; -1 where that varies.
+  int64_t FirstKey(const UOp& access) const {
+    const UOp key = KeyOf(access);
+    const RangeSets sets(key);
     Substitution first;
-    const RangeSets sets(access.src(1));
     for (const UOp& r : sets.ranges()) first.emplace(r, UOp::Index(0));
-    const UOp at = Substitute(access.src(1), first);
-    return Simplify(Modulo(at, tables_.at(ScratchOf(access)).row)).IsConst(0);
+    const UOp at = Simplify(Substitute(key, first));
+    return at.IsConst() ? at.vmax() : -1;
   }
 
   bool FindLoops() {
@@ -230,27 +254,29 @@ class LoopEnder {
       if (!ClosesRanges(u)) continue;
       const std::vector<UOp> accesses = AccessesOf(u);
       for (const UOp& r : ClosedRanges(u)) {
-        int64_t step = 0;
-        bool from_first = r.arg<RangeArg>().kind == RangeKind::kLoop;
+        Loop loop{u, r};
         for (const UOp& at : accesses) {
-          const std::optional<int64_t> by = StepOf(at, r);
-          if (!by || (step != 0 && *by != 0 && step != *by)) return false;
-          if (*by == 0) continue;
-          step = *by;
-          from_first = from_first && FromFirst(at);
+          const std::optional<int64_t> step = StepOf(at, r);
+          if (!step || (loop.step != 0 && *step != 0 && loop.step != *step)) return false;
+          if (*step == 0) continue;
+          const int64_t first = FirstKey(at);
+          loop.first = loop.step == 0 || loop.first == first ? first : -1;
+          loop.step = *step;
         }
-        if (step == 0 || !from_first) continue;
-        loops_.push_back({u, r, step});
+        if (r.arg<RangeArg>().kind != RangeKind::kLoop || loop.step == 0) continue;
+        if (loop.first < 0 || loop.first % loop.step != 0) continue;
+        loops_.push_back(loop);
         for (const UOp& at : accesses) {
-          if (StepOf(at, r) == step) ended.insert(at.get());
+          if (StepOf(at, r) == loop.step) ended.insert(at.get());
         }
       }
     }
     for (const UOp& u : sets_.order()) {
       if (!IsOfTable(u) || !u.src(0).is(Op::kStage) || ended.contains(u.get())) continue;
-      const KeyTable::Unseen unseen = tables_.at(ScratchOf(u)).unseen;
-      if (unseen == KeyTable::Unseen::kOther) return false;
-      if (unseen == KeyTable::Unseen::kZero) checked_.insert(u.get());
+      const KeyTable& table = tables_.at(ScratchOf(u));
+      if (table.unseen == KeyTable::Unseen::kIgnored) continue;
+      if (table.unseen == KeyTable::Unseen::kOther || table.of_tile != 0) return false;
+      checked_.insert(u.get());
     }
     return !loops_.empty();
   }
@@ -315,9 +341,9 @@ UOp FinitenessOfValues(const ProductChain& chain, const std::vector<UOp>& own, i
   return UOp::Make(Op::kReduce, srcs, ReduceArg{Op::kAdd, {}});
 }
 
-UOp EndAfterSeen(const UOp& sink, const UOp& scores, const UOp& weights, const UOp& seen,
-                 int64_t& next_id) {
-  return LoopEnder(sink, scores, weights).Run(seen, next_id);
+UOp EndAfterSeen(const UOp& sink, const UOp& scores, const UOp& weights, bool in_tiles,
+                 const UOp& seen, int64_t& next_id) {
+  return LoopEnder(sink, scores, weights, in_tiles).Run(seen, next_id);
 }
 
 }  // namespace tessera

@@ -29,11 +29,11 @@ UOp FinitenessOfValues(const ProductChain& chain, const std::vector<UOp>& own, i
 
 // The kernel with loops over keys that end after the first `seen`, or somewhat later; nothing where
 // that cannot be told. `scores` and `weights` are stages as they were made, of whose SCRATCH the
-// kernel knows them, filled over rows and, last, keys: a loop is over keys if it moves along their
-// rows, or along scratch that is filled from them for each key. Others, as what whole tiles leave
-// has them, go over all keys, and weights count 0 there. What does not depend on `seen` is filled
-// for all keys.
-UOp EndAfterSeen(const UOp& sink, const UOp& scores, const UOp& weights, const UOp& seen,
-                 int64_t& next_id);
+// kernel knows them, filled over rows and, last, keys, the weights perhaps `in_tiles`: a loop is
+// over keys if it moves along their rows, or along scratch that is filled from them for each key.
+// Others, as what whole tiles leave has them, go over all keys, and weights count 0 there. What
+// does not depend on `seen` is filled for all keys.
+UOp EndAfterSeen(const UOp& sink, const UOp& scores, const UOp& weights, bool in_tiles,
+                 const UOp& seen, int64_t& next_id);
 
 }  // namespace tessera

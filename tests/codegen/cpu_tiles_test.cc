@@ -122,12 +122,6 @@ TEST_F(CpuTiles, ProductsOfBytesOfAnySigns) {
   }
 }
 
-Target ChipWithTiles() {
-  Target t = ChipWithPairs();
-  t.features += ",+amx-tile,+amx-bf16,+amx-int8";
-  return t;
-}
-
 // How many FRAGMENTs of a program read what a kernel is given.
 int FragmentsOfParams(const UOp& program) {
   int count = 0;

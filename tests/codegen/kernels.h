@@ -36,6 +36,13 @@ inline Target ChipWithPairs() {
   return t;
 }
 
+// One with a matrix unit for bf16 and bytes.
+inline Target ChipWithTiles() {
+  Target t = ChipWithPairs();
+  t.features += ",+amx-tile,+amx-bf16,+amx-int8";
+  return t;
+}
+
 // This machine, and what it runs of older ones, by name.
 inline std::vector<std::pair<std::string, Target>> ChipsOfThisMachine() {
   const Target host = HostTarget();

@@ -10,15 +10,10 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Target OneCore() {
-  Target t = SmallChip();
-  t.cores = 1;
-  return t;
-}
-
-// Loops whose end is computed.
-int EndedLoops(const Tensor& t) {
-  const UOp program = ProgramOf(t, OneCore());
+// Loops whose end is computed, on a chip of one core.
+int EndedLoops(const Tensor& t, Target target = SmallChip()) {
+  target.cores = 1;
+  const UOp program = ProgramOf(t, target);
   int count = 0;
   for (const UOp& s : program.srcs()) count += s.is(Op::kRange) && !s.src(1).IsConst();
   return count;
@@ -76,6 +71,23 @@ TEST(SeenKeys, OfRowsOfSeveralHeads) {
   const Tensor masked = Where(Tensor::Arange(keys) <= query,
                               scores.Reshape({kShared, kGroup, kTokens, keys}), -kInfinity);
   EXPECT_GE(EndedLoops(masked.Reshape({kShared, kGroup * kTokens, keys}).Softmax().MatMul(k)), 5);
+}
+
+// Of halves that are summed in pairs of steps, and in tiles of a matrix unit.
+TEST(SeenKeys, OfHalves) {
+  const auto narrow = [](const Dims& shape) { return NarrowInput(shape); };
+  for (const int64_t n : {256, 512}) {
+    const Tensor q = narrow({2, n, 64}), k = narrow({2, n, 64}), v = narrow({2, n, 64});
+    AttentionOptions options;
+    for (const bool causal : {false, true}) {
+      options.causal = causal;
+      const Tensor y = q.ScaledDotProductAttention(k, v, options);
+      for (const Target& target : {ChipWithPairs(), ChipWithTiles()}) {
+        const int ended = EndedLoops(y, target);
+        EXPECT_TRUE(causal ? ended >= 5 : ended == 0) << n << " " << ended;
+      }
+    }
+  }
 }
 
 // A weight that is 0 would matter, or there is nothing to leave out.
