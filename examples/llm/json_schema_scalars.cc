@@ -252,7 +252,7 @@ std::string OfClass(uint32_t c) {
 
 // Characters as JSON strings have them: some are escaped.
 absl::StatusOr<std::string> GrammarOfSet(const CharSet& set) {
-  constexpr uint32_t kWordBits = 0x1F | 0xE0 | 1u << 8 | 1u << 11, kDigitBits = 1u << 8;
+  constexpr uint32_t kWordBits = 0x1F | 0xE0 | 0x300 | 1u << 11, kDigitBits = 1u << 8;
   const uint32_t categories = set.categories;
   if (set.also != nullptr || set.not_categories != 0 ||
       (categories != 0 && categories != kDigitBits && categories != kWordBits)) {

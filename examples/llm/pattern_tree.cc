@@ -197,7 +197,8 @@ struct Parser {
       AddRange(code, code, set);
       return std::optional<uint32_t>(code);
     };
-    constexpr uint32_t kLetters = 0x1F, kMarks = 0xE0, kDigits = 1u << 8, kConnectors = 1u << 11;
+    constexpr uint32_t kLetters = 0x1F, kMarks = 0xE0, kDigits = 1u << 8, kLetterNumbers = 1u << 9,
+                       kConnectors = 1u << 11;
     switch (c) {
       case 'r':
         return one('\r');
@@ -219,7 +220,7 @@ struct Parser {
         set->categories |= kDigits;
         return std::optional<uint32_t>();
       case 'w':
-        set->categories |= kLetters | kMarks | kDigits | kConnectors;
+        set->categories |= kLetters | kMarks | kDigits | kLetterNumbers | kConnectors;
         return std::optional<uint32_t>();
       case 'p':
       case 'P':

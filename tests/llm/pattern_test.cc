@@ -33,6 +33,8 @@ TEST(Pattern, WordsNumbersAndSpaces) {
               ElementsAre("'S", "a", "b", "'LL", "xyz"));
   EXPECT_THAT(Words(R"((ab|c)*d)", "ababcd cd d e"),
               ElementsAre("ababcd", " ", "cd", " ", "d", " e"));
+  // \w has numbers that are letters, and no other but digits, as in Hugging Face's expressions.
+  EXPECT_THAT(Words(R"(\w+)", "aⅧ_e\u0301٣⁵1"), ElementsAre("aⅧ_e\u0301٣", "⁵", "1"));
 }
 
 TEST(Pattern, WordsOfNamedVocabularies) {
