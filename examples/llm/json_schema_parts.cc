@@ -39,6 +39,15 @@ std::string KeyOf(absl::string_view step) {
   return absl::StrReplaceAll(out, {{"~1", "/"}, {"~0", "~"}});
 }
 
+// Whether a word that is not known changes nothing by its value.
+bool SaysNothing(absl::string_view key, absl::string_view value) {
+  if (key == "uniqueItems") return value == "false";
+  const bool any = value == "{}" || value == "true";
+  if (key == "propertyNames") return any || value == R"({"type":"string"})";
+  if (absl::StartsWith(key, "unevaluated")) return any;
+  return value == "{}" && (absl::StartsWith(key, "dependen") || key == "patternProperties");
+}
+
 }  // namespace
 
 std::string PlaceIn(const std::string& place, absl::string_view key) {
@@ -93,10 +102,7 @@ absl::Status SchemaTranslator::CheckWords(const Part& part) const {
     const std::string key = item.key();
     const bool unknown = absl::StrContains(kUnknown, absl::StrCat(" ", key, " "));
     if (!unknown) continue;
-    const std::string value = CompactJson(item.value());
-    const bool any_of_these =
-        absl::StartsWith(key, "dependen") || key == "patternProperties" || key == "propertyNames";
-    if (value == "{}" ? any_of_these : value == "false" && key == "uniqueItems") continue;
+    if (SaysNothing(key, CompactJson(item.value()))) continue;
     return Error(PlaceIn(part.place, key), absl::StrCat(key, " is not known in grammars"));
   }
   return absl::OkStatus();

@@ -70,6 +70,9 @@ TEST(JsonSchema, Objects) {
              "maxProperties": 2})",
          {R"({"x": true})", R"({"x": true, "y": false})"},
          {"{}", R"({"x": 1})", R"({"x": true, "y": true, "z": true})"});
+  Expect(R"({"type": "object", "propertyNames": {"type": "string"}, "unevaluatedProperties": true,
+             "additionalProperties": {"type": "null"}})",
+         {"{}", R"({"a": null})"}, {R"({"a": 1})", "[]"});
   Expect(R"({"type": "object", "additionalProperties": false})", {"{}"}, {R"({"a": 1})"});
   Expect(R"({"required": ["z"], "type": "object"})", {R"({"z": 1})", R"({"z": 1, "y": 2})"},
          {"{}", R"({"y": 2})"});
@@ -198,6 +201,7 @@ TEST(JsonSchema, ErrorsNameWordAndPlace) {
       {R"({"items": {"multipleOf": 3}})", "s: #/items/multipleOf: multipleOf is not known"},
       {R"({"patternProperties": {"a": {}}})", "patternProperties is not known"},
       {R"({"uniqueItems": true})", "uniqueItems is not known"},
+      {R"({"propertyNames": {"type": "string", "pattern": "a"}})", "propertyNames is not known"},
       {R"({"properties": {}, "unevaluatedProperties": false})", "unevaluatedProperties is not"},
       {R"({"if": {"const": 1}, "then": false})", "is not known"},
       {R"({"$ref": "http://x.y/z"})", "s: #/$ref: 'http://x.y/z' is no place of this text"},
