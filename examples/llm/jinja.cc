@@ -348,6 +348,10 @@ class Evaluation {
     if (a.plain.size() > macro.names.size()) {
       return heap_.Fail("'", macro.text, "' takes ", macro.names.size(), " arguments");
     }
+    for (const auto& [name, value] : a.named) {
+      if (std::count(macro.names.begin(), macro.names.end(), name) > 0) continue;
+      return heap_.Fail("'", macro.text, "' takes no argument '", name, "'");
+    }
     const size_t outside = std::exchange(macro_base_, scopes_.size());
     const Scope scope(this);
     for (size_t i = 0; i < macro.names.size(); ++i) {

@@ -2,28 +2,17 @@
 #include "examples/llm/jinja_functions.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "examples/llm/jinja_numbers.h"
 #include "examples/llm/jinja_text.h"
 
 namespace tessera::llm::jinja {
 namespace {
 
 // ---- of lists
-
-// The attribute, "a.b" of a within b, or the index, that several filters go by.
-Value Attribute(Heap& heap, Value v, const Value& path) {
-  if (!path.is(Kind::kText)) return ItemOf(heap, v, path);
-  for (absl::string_view rest = path.bytes(); !heap.failed();) {
-    const size_t dot = rest.find('.');
-    v = ItemOf(heap, v, heap.Make(rest.substr(0, dot)));
-    if (dot == rest.npos) break;
-    rest.remove_prefix(dot + 1);
-  }
-  return v;
-}
 
 // What these filters go through: nothing has no elements.
 List AnyOf(Heap& heap, const Value& v) { return IsTrue(v) ? ItemsOf(heap, v) : List(); }
@@ -36,8 +25,7 @@ Value Map(Heap& heap, const Arguments& a) {
   List out;
   for (const Value& v : AnyOf(heap, a.plain[0])) {
     if (attribute != nullptr) {
-      out.push_back(Attribute(heap, v, *attribute));
-      if (out.back().is(Kind::kUndefined)) out.back() = otherwise;
+      out.push_back(AlongPath(heap, v, *attribute, otherwise));
     } else if (a.plain.size() > 1) {
       Arguments own = {{v}, a.named};
       own.plain.insert(own.plain.end(), a.plain.begin() + 2, a.plain.end());
@@ -55,7 +43,7 @@ Value Selected(Heap& heap, const Arguments& a, bool by_attribute, bool wanted) {
   if (by_attribute && a.plain.size() < 2) return heap.Fail("wants an attribute");
   List out;
   for (const Value& v : AnyOf(heap, a.plain[0])) {
-    Arguments own = {{by_attribute ? Attribute(heap, v, a.plain[1]) : v}, {}};
+    Arguments own = {{by_attribute ? AlongPath(heap, v, a.plain[1]) : v}, {}};
     bool holds = IsTrue(own.plain[0]);
     if (a.plain.size() > test) {
       own.plain.insert(own.plain.end(), a.plain.begin() + static_cast<int64_t>(test) + 1,
@@ -72,14 +60,28 @@ Value Reject(Heap& heap, const Arguments& a) { return Selected(heap, a, false, f
 Value SelectAttr(Heap& heap, const Arguments& a) { return Selected(heap, a, true, true); }
 Value RejectAttr(Heap& heap, const Arguments& a) { return Selected(heap, a, true, false); }
 
-// Merge sort, as a comparison that fails is no order.
-void SortBy(Heap& heap, List* list, bool any_case, const Value& path) {
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& v : *list) {
-    Value key = path.is(Kind::kUndefined) ? v : Attribute(heap, v, path);
-    if (any_case && key.is(Kind::kText)) key = heap.Make(absl::AsciiStrToLower(key.bytes()));
-    keyed.emplace_back(key, v);
+// What a value is compared by: itself, or what a path leads to, or several, "a,b"; texts in any
+// case where that is asked for.
+Value KeyOf(Heap& heap, const Value& v, const Value& path, bool any_case) {
+  const auto key_by = [&](const Value& to) {
+    const bool own = to.is(Kind::kUndefined) || to.is(Kind::kNone);
+    const Value key = own ? v : AlongPath(heap, v, to);
+    return any_case && key.is(Kind::kText) ? heap.Make(absl::AsciiStrToLower(key.bytes())) : key;
+  };
+  if (!absl::StrContains(path.bytes(), ',')) return key_by(path);
+  List all;
+  for (const absl::string_view part : absl::StrSplit(path.bytes(), ',')) {
+    if (heap.failed()) return {};
+    all.push_back(key_by(heap.Make(part)));
   }
+  return heap.Make(std::move(all));
+}
+
+// Merge sort, as a comparison that fails is no order; what is equal stays in order either way.
+void SortBy(Heap& heap, List* list, bool any_case, const Value& path, bool reverse) {
+  std::vector<std::pair<Value, Value>> keyed;
+  for (const Value& v : *list) keyed.emplace_back(KeyOf(heap, v, path, any_case), v);
+  const int sign = reverse ? -1 : 1;
   for (size_t width = 1; width < keyed.size() && !heap.failed(); width *= 2) {
     std::vector<std::pair<Value, Value>> next;
     for (size_t begin = 0; begin < keyed.size(); begin += 2 * width) {
@@ -87,7 +89,7 @@ void SortBy(Heap& heap, List* list, bool any_case, const Value& path) {
       const size_t middle = j, end = std::min(j + width, keyed.size());
       while (i < middle || j < end) {
         const bool second =
-            i == middle || (j < end && heap.Compare(keyed[j].first, keyed[i].first) < 0);
+            i == middle || (j < end && heap.Compare(keyed[j].first, keyed[i].first) * sign < 0);
         next.push_back(keyed[second ? j++ : i++]);
       }
     }
@@ -98,8 +100,8 @@ void SortBy(Heap& heap, List* list, bool any_case, const Value& path) {
 
 Value Sort(Heap& heap, const Arguments& a) {
   List out = ItemsOf(heap, a.plain[0]);
-  SortBy(heap, &out, !IsTrue(ArgumentAt(a, 2, "case_sensitive")), ArgumentAt(a, 3, "attribute"));
-  if (IsTrue(ArgumentAt(a, 1, "reverse"))) std::reverse(out.begin(), out.end());
+  SortBy(heap, &out, !IsTrue(ArgumentAt(a, 2, "case_sensitive")), ArgumentAt(a, 3, "attribute"),
+         IsTrue(ArgumentAt(a, 1, "reverse")));
   return heap.Make(std::move(out));
 }
 
@@ -116,8 +118,8 @@ Value DictSort(Heap& heap, const Arguments& a) {
   if (heap.failed()) return {};
   List out = *pairs.list;
   const bool by_value = ArgumentAt(a, 2, "by").bytes() == "value";
-  SortBy(heap, &out, !IsTrue(ArgumentAt(a, 1, "case_sensitive")), Heap::Int(by_value ? 1 : 0));
-  if (IsTrue(ArgumentAt(a, 3, "reverse"))) std::reverse(out.begin(), out.end());
+  SortBy(heap, &out, !IsTrue(ArgumentAt(a, 1, "case_sensitive")), Heap::Int(by_value ? 1 : 0),
+         IsTrue(ArgumentAt(a, 3, "reverse")));
   return heap.Make(std::move(out));
 }
 
@@ -139,34 +141,57 @@ Value Get(Heap& heap, const Arguments& a) {
 }
 
 Value Unique(Heap& heap, const Arguments& a) {
-  List out;
+  const bool any_case = !IsTrue(ArgumentAt(a, 1, "case_sensitive"));
+  List out, keys;
   for (const Value& v : ItemsOf(heap, a.plain[0])) {
-    const bool known = std::any_of(out.begin(), out.end(),
-                                   [&](const Value& other) { return heap.Equal(v, other); });
-    if (!known) out.push_back(v);
+    const Value key = KeyOf(heap, v, ArgumentAt(a, 2, "attribute"), any_case);
+    const bool known = std::any_of(keys.begin(), keys.end(),
+                                   [&](const Value& other) { return heap.Equal(key, other); });
     if (heap.failed()) return {};
+    if (known) continue;
+    keys.push_back(key);
+    out.push_back(v);
   }
   return heap.Make(std::move(out));
 }
 
-Value First(Heap& heap, const Arguments& a) { return ItemOf(heap, a.plain[0], Heap::Int(0)); }
-Value Last(Heap& heap, const Arguments& a) { return ItemOf(heap, a.plain[0], Heap::Int(-1)); }
+// Of what has an order; of what is undefined nothing.
+Value AtEnd(Heap& heap, const Value& v, bool last) {
+  const Value of = v.is(Kind::kText) || v.is(Kind::kList) ? v : heap.Make(ItemsOf(heap, v));
+  return heap.failed() ? Value() : ItemOf(heap, of, Heap::Int(last ? -1 : 0));
+}
+Value First(Heap& heap, const Arguments& a) { return AtEnd(heap, a.plain[0], false); }
+Value Last(Heap& heap, const Arguments& a) { return AtEnd(heap, a.plain[0], true); }
 Value Reverse(Heap& heap, const Arguments& a) {
   return SliceOf(heap, a.plain[0].is(Kind::kText) ? a.plain[0] : ToList(heap, a), Heap::None(),
                  Heap::None(), Heap::Int(-1));
 }
 
 Value Extreme(Heap& heap, const Arguments& a, int sign) {
-  Value best;
+  const bool any_case = !IsTrue(ArgumentAt(a, 1, "case_sensitive"));
+  Value best, most;
   bool first = true;
   for (const Value& v : ItemsOf(heap, a.plain[0])) {
-    if (first || heap.Compare(v, best) * sign > 0) best = v;
+    const Value key = KeyOf(heap, v, ArgumentAt(a, 2, "attribute"), any_case);
+    if (first || heap.Compare(key, most) * sign > 0) {
+      best = v;
+      most = key;
+    }
     first = false;
   }
   return best;
 }
 Value Min(Heap& heap, const Arguments& a) { return Extreme(heap, a, -1); }
 Value Max(Heap& heap, const Arguments& a) { return Extreme(heap, a, 1); }
+
+Value Sum(Heap& heap, const Arguments& a) {
+  const Value attribute = ArgumentAt(a, 1, "attribute"), start = ArgumentAt(a, 2, "start");
+  Value sum = start.is(Kind::kUndefined) ? Heap::Int(0) : start;
+  for (const Value& v : ItemsOf(heap, a.plain[0])) {
+    sum = Arithmetic(heap, "+", sum, KeyOf(heap, v, attribute, false));
+  }
+  return sum;
+}
 
 Value Length(Heap& heap, const Arguments& a) {
   const Value& v = a.plain[0];
@@ -186,37 +211,27 @@ Value Default(Heap& heap, const Arguments& a) {
 Value Same(Heap&, const Arguments& a) { return a.plain[0]; }
 Value String(Heap& heap, const Arguments& a) { return heap.Make(heap.Shown(a.plain[0])); }
 Value ToJson(Heap& heap, const Arguments& a) {
-  const bool ascii = IsTrue(ArgumentAt(a, 1, "ensure_ascii"));
-  const Value indent = ArgumentAt(a, 2, "indent");
-  const bool lines = indent.is(Kind::kInt) && indent.number >= 0;
-  return heap.Make(heap.Json(
-      a.plain[0], lines ? static_cast<int>(std::min<int64_t>(indent.number, 16)) : -1, ascii));
+  JsonForm form;
+  form.ascii = IsTrue(ArgumentAt(a, 1, "ensure_ascii"));
+  form.sorted = IsTrue(ArgumentAt(a, 4, "sort_keys"));
+  const Value indent = ArgumentAt(a, 2, "indent"), marks = ArgumentAt(a, 3, "separators");
+  constexpr int64_t kMostIndent = 16;
+  if (indent.is(Kind::kInt)) {
+    form.indent = std::string(std::clamp<int64_t>(indent.number, 0, kMostIndent), ' ');
+  } else if (indent.is(Kind::kText)) {
+    form.indent = std::string(indent.bytes().substr(0, kMostIndent));
+  }
+  if (form.indent) form.comma = ",";
+  if (marks.is(Kind::kList)) {
+    const List& two = *marks.list;
+    if (two.size() != 2 || !two[0].is(Kind::kText) || !two[1].is(Kind::kText)) {
+      return heap.Fail("tojson: separators are two texts");
+    }
+    form.comma = std::string(two[0].bytes());
+    form.colon = std::string(two[1].bytes());
+  }
+  return heap.Make(heap.Json(a.plain[0], form));
 }
-Value ToInt(Heap& heap, const Arguments& a) {
-  const Value& v = a.plain[0];
-  if (!heap.Read(v.bytes().size())) return {};
-  if (v.is(Kind::kInt) || v.is(Kind::kBool)) return Heap::Int(v.number);
-  int64_t whole = 0;
-  double real = v.is(Kind::kFloat) ? v.real : 0;
-  if (v.is(Kind::kText) && absl::SimpleAtoi(v.bytes(), &whole)) return Heap::Int(whole);
-  if (v.is(Kind::kText) && !absl::SimpleAtod(v.bytes(), &real)) real = 0;
-  if (std::abs(real) < 0x1p62) return Heap::Int(static_cast<int64_t>(real));  // of nan: not
-  const Value otherwise = ArgumentAt(a, 1, "default");
-  return otherwise.is(Kind::kUndefined) ? Heap::Int(0) : otherwise;
-}
-Value ToFloat(Heap& heap, const Arguments& a) {
-  if (!heap.Read(a.plain[0].bytes().size())) return {};
-  double real = a.plain[0].IsNumber() ? a.plain[0].Real() : 0;
-  if (a.plain[0].is(Kind::kText) && !absl::SimpleAtod(a.plain[0].bytes(), &real)) real = 0;
-  return Heap::Real(real);
-}
-Value Abs(Heap& heap, const Arguments& a) {
-  const Value& v = a.plain[0];
-  if (v.is(Kind::kFloat)) return Heap::Real(std::abs(v.real));
-  if (!v.IsNumber() || v.number == INT64_MIN) return heap.Fail("abs of ", NameOf(v.kind));
-  return Heap::Int(std::abs(v.number));
-}
-
 struct Entry {
   absl::string_view name;
   Builtin function;
@@ -236,6 +251,7 @@ constexpr Entry kFilters[] = {{"map", Map},
                               {"reverse", Reverse},
                               {"min", Min},
                               {"max", Max},
+                              {"sum", Sum},
                               {"length", Length},
                               {"count", Length},
                               {"default", Default},
@@ -243,9 +259,10 @@ constexpr Entry kFilters[] = {{"map", Map},
                               {"safe", Same},
                               {"string", String},
                               {"tojson", ToJson},
-                              {"int", ToInt},
-                              {"float", ToFloat},
-                              {"abs", Abs},
+                              {"int", numbers::ToInt},
+                              {"float", numbers::ToFloat},
+                              {"abs", numbers::Abs},
+                              {"round", numbers::Round},
                               {"trim", texts::Strip},
                               {"lower", texts::Lower},
                               {"upper", texts::Upper},
@@ -286,17 +303,35 @@ Value Range(Heap& heap, const Arguments& a) {
   }
   return heap.Make(std::move(out));
 }
+// Of a dictionary or pairs, and then what is named.
+Dict EntriesOf(Heap& heap, const Arguments& a) {
+  Dict out;
+  const auto put = [&](const Value& key, const Value& value) {
+    const auto old = std::find_if(out.begin(), out.end(),
+                                  [&](const auto& item) { return heap.Equal(item.first, key); });
+    if (old == out.end()) {
+      out.emplace_back(key, value);
+    } else {
+      old->second = value;
+    }
+  };
+  if (!a.plain.empty() && a.plain[0].is(Kind::kDict)) {
+    if (heap.Charge(a.plain[0].dict->size() * 2 * sizeof(Value))) out = *a.plain[0].dict;
+  } else if (!a.plain.empty()) {
+    for (const Value& pair : ItemsOf(heap, a.plain[0])) {
+      const List two = ItemsOf(heap, pair);
+      if (two.size() != 2) heap.Fail("a dictionary is made of pairs");
+      if (heap.failed()) return out;
+      put(two[0], two[1]);
+    }
+  }
+  for (const auto& [name, value] : a.named) put(heap.Make(name), value);
+  return out;
+}
 Value Namespace(Heap& heap, const Arguments& a) {
-  Dict out;
-  if (!a.plain.empty() && a.plain[0].is(Kind::kDict)) out = *a.plain[0].dict;
-  for (const auto& [name, value] : a.named) out.emplace_back(heap.Make(name), value);
-  return heap.Make(std::move(out), Kind::kNamespace);
+  return heap.Make(EntriesOf(heap, a), Kind::kNamespace);
 }
-Value DictOf(Heap& heap, const Arguments& a) {
-  Dict out;
-  for (const auto& [name, value] : a.named) out.emplace_back(heap.Make(name), value);
-  return heap.Make(std::move(out));
-}
+Value DictOf(Heap& heap, const Arguments& a) { return heap.Make(EntriesOf(heap, a)); }
 Value Raise(Heap& heap, const Arguments& a) {
   return heap.Fail("the template says: ",
                    a.plain.empty() ? std::string() : heap.Shown(a.plain[0]).bytes);
@@ -359,8 +394,7 @@ bool CallTest(Heap& heap, absl::string_view name, const Arguments& a) {
   if (name == "true") return is({Kind::kBool}) && v.number == 1;
   if (name == "false") return is({Kind::kBool}) && v.number == 0;
   if (name == "sequence" || name == "iterable") {
-    const bool undefined = name == "iterable" && is({Kind::kUndefined});
-    return undefined || is({Kind::kText, Kind::kList, Kind::kDict});
+    return is({Kind::kUndefined, Kind::kText, Kind::kList, Kind::kDict});
   }
   if (name == "lower" || name == "upper") {
     const absl::string_view text = v.bytes();
@@ -380,7 +414,11 @@ bool CallTest(Heap& heap, absl::string_view name, const Arguments& a) {
   const Value& other = a.plain[1];
   if (name == "equalto" || name == "eq" || name == "==") return heap.Equal(v, other);
   if (name == "ne" || name == "!=") return !heap.Equal(v, other);
-  if (name == "sameas") return v.kind == other.kind && heap.Equal(v, other);
+  if (name == "sameas") {
+    if (is({Kind::kList})) return other.is(Kind::kList) && v.list == other.list;
+    if (is({Kind::kDict})) return other.is(Kind::kDict) && v.dict == other.dict;
+    return v.kind == other.kind && heap.Equal(v, other);
+  }
   if (name == "in") return Contains(heap, other, v);
   if (name == "gt" || name == "greaterthan" || name == ">") return heap.Compare(v, other) > 0;
   if (name == "ge" || name == ">=") return heap.Compare(v, other) >= 0;

@@ -22,6 +22,8 @@ bool Contains(Heap& heap, const Value& all, const Value& one);
 
 // of[key], undefined where there is none; and of[begin:end:step], each none where it is left out.
 Value ItemOf(Heap& heap, const Value& of, const Value& key);
+// The same along a path, "a.0.b", or by an index; `otherwise` where something on the way is none.
+Value AlongPath(Heap& heap, Value of, const Value& path, const Value& otherwise = {});
 Value SliceOf(Heap& heap, const Value& of, const Value& begin, const Value& end, const Value& step);
 // What a loop goes through: elements, keys, or characters.
 List ItemsOf(Heap& heap, const Value& v);

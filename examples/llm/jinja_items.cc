@@ -1,6 +1,8 @@
 // What is in values: elements, slices, and whether something is.
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "examples/llm/jinja_functions.h"
 #include "examples/llm/jinja_text.h"
 #include "examples/llm/unicode.h"
@@ -53,6 +55,25 @@ Value ItemOf(Heap& heap, const Value& of, const Value& key) {
       return {};
   }
   return {};
+}
+
+Value AlongPath(Heap& heap, Value of, const Value& path, const Value& otherwise) {
+  if (!path.is(Kind::kText)) {
+    of = ItemOf(heap, of, path);
+    return of.is(Kind::kUndefined) ? otherwise : of;
+  }
+  for (absl::string_view rest = path.bytes(); !heap.failed();) {
+    const size_t dot = rest.find('.');
+    const absl::string_view part = rest.substr(0, dot);
+    const bool digits = std::all_of(part.begin(), part.end(), absl::ascii_isdigit);
+    int64_t index = 0;
+    of = ItemOf(heap, of,
+                digits && absl::SimpleAtoi(part, &index) ? Heap::Int(index) : heap.Make(part));
+    if (of.is(Kind::kUndefined)) of = otherwise;
+    if (dot == rest.npos) break;
+    rest.remove_prefix(dot + 1);
+  }
+  return of;
 }
 
 Value SliceOf(Heap& heap, const Value& of, const Value& begin, const Value& end,

@@ -81,6 +81,7 @@ Value Arithmetic(Heap& heap, absl::string_view op, const Value& a, const Value& 
     }
     return heap.Make(std::move(all));
   }
+  if (op == "*" && a.is(Kind::kInt) && b.is(Kind::kText)) return Arithmetic(heap, op, b, a);
   return heap.Fail(NameOf(a.kind), " ", op, " ", NameOf(b.kind), " is not known");
 }
 

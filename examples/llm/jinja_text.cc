@@ -140,11 +140,26 @@ Value SplitBy(Heap& heap, const Arguments& a, bool from_end) {
 }
 Value Split(Heap& heap, const Arguments& a) { return SplitBy(heap, a, false); }
 Value SplitFromEnd(Heap& heap, const Arguments& a) { return SplitBy(heap, a, true); }
+// A line ends as in Python, at \n, \r, both, and what else Unicode has for that.
 Value Lines(Heap& heap, const Arguments& a) {
-  Value all = SplitBy(heap, {{a.plain[0], heap.Make("\n")}, {}}, false);
-  if (!all.is(Kind::kList) || !all.list->back().is(Kind::kText)) return all;
-  const bool open = all.list->back().text->size() > 0;  // what follows the last line's end
-  return open ? all : heap.Make(List(all.list->begin(), all.list->end() - 1));
+  const Text& t = Whole(heap, a);
+  const bool with_ends = IsTrue(ArgumentAt(a, 1, "keepends"));
+  const std::vector<Character> all = Characters(t.bytes);
+  List out;
+  size_t from = 0;
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    const uint32_t c = all[i].code;
+    const bool ends = (c >= '\n' && c <= '\r') || (c >= 0x1C && c <= 0x1E) || c == 0x85 ||
+                      c == 0x2028 || c == 0x2029;
+    if (!ends) continue;
+    if (!heap.Step()) return {};
+    const size_t end = all[i].begin;
+    if (c == '\r' && all[i + 1].code == '\n') ++i;
+    out.push_back(heap.Make(t.Part(from, with_ends ? all[i + 1].begin : end)));
+    from = all[i + 1].begin;
+  }
+  if (from < t.size()) out.push_back(heap.Make(t.Part(from, t.size())));
+  return heap.Make(std::move(out));
 }
 
 Value Found(Heap& heap, const Arguments& a, bool last) {
@@ -241,10 +256,19 @@ Value Capitalize(Heap& heap, const Arguments& a) {
     return i == 0 ? absl::ascii_toupper(t[i]) : absl::ascii_tolower(t[i]);
   });
 }
-Value Title(Heap& heap, const Arguments& a) {
+// The method: letters after what is none.
+Value TitleOfLetters(Heap& heap, const Arguments& a) {
   return Changed(heap, a, [](const std::string& t, size_t i) {
     const bool within = i > 0 && absl::ascii_isalpha(t[i - 1]);
     return within ? absl::ascii_tolower(t[i]) : absl::ascii_toupper(t[i]);
+  });
+}
+// The filter: what begins words, which an apostrophe does not.
+Value Title(Heap& heap, const Arguments& a) {
+  return Changed(heap, a, [](const std::string& t, size_t i) {
+    const bool first = i == 0 || absl::ascii_isspace(t[i - 1]) ||
+                       absl::StrContains("-({[<", absl::string_view(t).substr(i - 1, 1));
+    return first ? absl::ascii_toupper(t[i]) : absl::ascii_tolower(t[i]);
   });
 }
 
@@ -270,8 +294,9 @@ Value Replace(Heap& heap, const Arguments& a) {
 
 Value JoinFilter(Heap& heap, const Arguments& a) {
   List items = ItemsOf(heap, a.plain[0]);
-  if (const Value* attribute = Named(a, "attribute")) {
-    for (Value& v : items) v = ItemOf(heap, v, *attribute);
+  const Value attribute = ArgumentAt(a, 2, "attribute");
+  if (!attribute.is(Kind::kUndefined)) {
+    for (Value& v : items) v = AlongPath(heap, v, attribute);
   }
   const Value by = ArgumentAt(a, 1, "d");
   return heap.Make(JoinedBy(heap, items, by.is(Kind::kText) ? *by.text : Text()));
@@ -311,7 +336,7 @@ Builtin Method(absl::string_view name) {
                                                             {"lower", Lower},
                                                             {"upper", Upper},
                                                             {"capitalize", Capitalize},
-                                                            {"title", Title},
+                                                            {"title", TitleOfLetters},
                                                             {"replace", Replace},
                                                             {"join", Join},
                                                             {"find", Find},

@@ -204,12 +204,6 @@ Value Heap::Make(Dict items, Kind kind) {
   return v;
 }
 
-struct Heap::Form {
-  bool json;
-  int indent;
-  bool ascii = false;
-};
-
 // \u and the numbers of UTF-16.
 static std::string Escaped(uint32_t code) {
   if (code < 0x10000) return absl::StrFormat("\\u%04x", code);
@@ -232,9 +226,10 @@ static std::string Digits(double x) {
   return out.find_first_of(".e") == out.npos ? out + ".0" : out;
 }
 
-void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
+void Heap::WriteQuoted(const Text& t, const JsonForm* form, Text* out) {
+  const bool json = form != nullptr;
   const bool doubled =
-      form.json || (t.bytes.find('\'') != t.bytes.npos && t.bytes.find('"') == t.bytes.npos);
+      json || (t.bytes.find('\'') != t.bytes.npos && t.bytes.find('"') == t.bytes.npos);
   if (!Charge(2 * t.size())) return;
   const char quote = doubled ? '"' : '\'';
   out->Append(std::string(1, quote), kOfTemplate);
@@ -243,19 +238,19 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
     const char c = t.bytes[i];
     std::string shown;
     next = i + 1;
-    if (form.ascii && (c & 0x80) != 0) {
+    if (json && form->ascii && (c & 0x80) != 0) {
       while (next < t.size() && (t.bytes[next] & 0xC0) == 0x80) ++next;
       const uint32_t code = Characters(t.view().substr(i, next - i))[0].code;
       if (code != kNoCharacter) shown = Escaped(code);
     }
     constexpr absl::string_view kPlain = "\n\t\r\b\f", kNames = "ntrbf";
-    const size_t at = kPlain.substr(0, form.json ? 5 : 3).find(c);
+    const size_t at = kPlain.substr(0, json ? 5 : 3).find(c);
     if (c == quote || c == '\\') {
       shown = {'\\', c};
     } else if (at != kPlain.npos) {
       shown = {'\\', kNames[at]};
-    } else if (static_cast<unsigned char>(c) < 32 || (c == 127 && !form.json)) {
-      shown = form.json ? absl::StrFormat("\\u%04x", c) : absl::StrFormat("\\x%02x", c);
+    } else if (static_cast<unsigned char>(c) < 32 || (c == 127 && !json)) {
+      shown = json ? absl::StrFormat("\\u%04x", c) : absl::StrFormat("\\x%02x", c);
     }
     if (shown.empty()) {
       out->bytes.append(t.bytes, i, next - i);
@@ -268,24 +263,26 @@ void Heap::WriteQuoted(const Text& t, const Form& form, Text* out) {
   out->Append(std::string(1, quote), kOfTemplate);
 }
 
-void Heap::Write(const Value& v, const Form& form, int depth, Text* out) {
+void Heap::Write(const Value& v, const JsonForm* form, int depth, Text* out) {
+  const bool json = form != nullptr;
   const auto put = [&](absl::string_view s) {
     if (Charge(2 * s.size())) out->Append(s, kOfTemplate);
   };
   const auto line = [&](int at) {
-    if (form.indent < 0) return;
+    if (!json || !form->indent) return;
     put("\n");
-    put(std::string(static_cast<size_t>(form.indent * at), ' '));
+    for (int i = 0; i < at; ++i) put(*form->indent);
   };
-  const absl::string_view comma = form.indent >= 0 ? "," : ", ";
+  const absl::string_view comma = json ? absl::string_view(form->comma) : ", ",
+                          colon = json ? absl::string_view(form->colon) : ": ";
   switch (v.kind) {
     case Kind::kUndefined:
-      if (form.json) Fail("what is undefined is no JSON");
+      if (json) Fail("what is undefined is no JSON");
       return put("Undefined");
     case Kind::kNone:
-      return put(form.json ? "null" : "None");
+      return put(json ? "null" : "None");
     case Kind::kBool:
-      return put(form.json ? (v.number != 0 ? "true" : "false") : v.number != 0 ? "True" : "False");
+      return put(json ? (v.number != 0 ? "true" : "false") : v.number != 0 ? "True" : "False");
     case Kind::kInt:
       return put(absl::StrCat(v.number));
     case Kind::kFloat:
@@ -301,17 +298,29 @@ void Heap::Write(const Value& v, const Form& form, int depth, Text* out) {
       }
       if (!v.list->empty()) line(depth);
       return put("]");
-    case Kind::kDict:
+    case Kind::kDict: {
+      std::vector<const Dict::value_type*> items;
+      if (!Charge(v.dict->size() * sizeof(items[0]))) return;
+      for (const auto& item : *v.dict) items.push_back(&item);
+      if (json && form->sorted && Read(items.size() * sizeof(Value))) {
+        std::stable_sort(items.begin(), items.end(), [](const auto* a, const auto* b) {
+          return a->first.bytes() < b->first.bytes();
+        });
+      }
       put("{");
-      for (size_t i = 0; i < v.dict->size() && Step(); ++i) {
+      for (size_t i = 0; i < items.size() && Step(); ++i) {
         if (i > 0) put(comma);
         line(depth + 1);
-        Write((*v.dict)[i].first, form, depth + 1, out);
-        put(": ");
-        Write((*v.dict)[i].second, form, depth + 1, out);
+        const bool quoted = json && !items[i]->first.is(Kind::kText);  // keys are texts
+        if (quoted) put("\"");
+        Write(items[i]->first, form, depth + 1, out);
+        if (quoted) put("\"");
+        put(colon);
+        Write(items[i]->second, form, depth + 1, out);
       }
-      if (!v.dict->empty()) line(depth);
+      if (!items.empty()) line(depth);
       return put("}");
+    }
     case Kind::kNamespace:
     case Kind::kFunction:
       Fail(NameOf(v.kind), " cannot be written");
@@ -321,14 +330,13 @@ void Heap::Write(const Value& v, const Form& form, int depth, Text* out) {
 Text Heap::Shown(const Value& v) {
   if (v.is(Kind::kText)) return *v.text;
   Text out;
-  if (!v.is(Kind::kUndefined)) Write(v, {.json = false, .indent = -1}, 0, &out);
+  if (!v.is(Kind::kUndefined)) Write(v, nullptr, 0, &out);
   return out;
 }
 
-Text Heap::Json(const Value& v, int indent, bool ascii) {
+Text Heap::Json(const Value& v, const JsonForm& form) {
   Text out;
-  constexpr int kMostIndent = 16;
-  Write(v, {.json = true, .indent = std::min(indent, kMostIndent), .ascii = ascii}, 0, &out);
+  Write(v, &form, 0, &out);
   return out;
 }
 

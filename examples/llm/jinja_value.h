@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <ctime>
 #include <deque>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -80,6 +81,13 @@ struct Value {
 bool IsTrue(const Value& v);
 const char* NameOf(Kind kind);
 
+// How JSON is written: in lines, each with so much of `indent` as it is deep, where that is given.
+struct JsonForm {
+  std::optional<std::string> indent;
+  std::string comma = ", ", colon = ": ";
+  bool ascii = false, sorted = false;  // escapes in place of what is not ASCII; keys in order
+};
+
 // Makes values, within bounds: what a template does costs steps, of which going through texts takes
 // as many as it is long, and bytes. Once it fails, all that is made is undefined.
 class Heap {
@@ -119,17 +127,16 @@ class Heap {
   Value Make(List items);
   Value Make(Dict items, Kind kind = Kind::kDict);
 
-  // As {{ }} writes it; or as JSON, in lines where indent is not negative, and with escapes in
-  // place of all that is not ASCII, if asked to.
+  // As {{ }} writes it; or as JSON.
   Text Shown(const Value& v);
-  Text Json(const Value& v, int indent, bool ascii = false);
+  Text Json(const Value& v, const JsonForm& form);
 
  private:
-  struct Form;
   static Value OfNumber(Kind kind, int64_t number);
   uint8_t DepthOver(uint8_t most);
-  void Write(const Value& v, const Form& form, int depth, Text* out);
-  void WriteQuoted(const Text& t, const Form& form, Text* out);
+  // Without a form as {{ }} does.
+  void Write(const Value& v, const JsonForm* form, int depth, Text* out);
+  void WriteQuoted(const Text& t, const JsonForm* form, Text* out);
 
   Limits left_;
   absl::Status status_;

@@ -147,6 +147,52 @@ TEST(Jinja, LoopsAreLeftFromWithin) {
             "12Ab");
 }
 
+// The texts are those of Jinja2 3.1, with transformers' own tojson.
+TEST(Jinja, FiltersTakeTheArgumentsOfJinja2) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"{{ 'x'|int(-1) }} {{ none|int(4) }} {{ '12a'|int(default=3) }} {{ 'x'|int }}", "-1 4 3 0"},
+      {"{{ '0x1F'|int(0, 16) }} {{ '-0b11'|int(base=2) }} {{ 'z'|int(base=36) }}", "31 -3 35"},
+      {"{{ ' +1_000 '|int }} {{ '1__0'|int(7) }} {{ '_1'|int(7) }} {{ '3.9'|int }}", "1000 7 7 3"},
+      {"{{ 'x'|float(1.5) }} {{ ' 2.5 '|float(1) }} {{ []|float }}", "1.5 2.5 0.0"},
+      {"{{ 2.5|round }} {{ 3.14159|round(2) }} {{ 7|round }} {{ 2.1|round(0, 'ceil') }}",
+       "2.0 3.14 7 3.0"},
+      {"{{ {'b': 1, 'a': [2]}|tojson(sort_keys=true) }}", R"({"a": [2], "b": 1})"},
+      {"{{ {'b': 1, 'a': [2, 3]}|tojson(separators=(',', ':')) }}", R"({"b":1,"a":[2,3]})"},
+      {"{{ [1]|tojson(indent='- ') }}{{ [1]|tojson(indent=0) }}", "[\n- 1\n][\n1\n]"},
+      {"{{ [1, 2]|tojson(indent=1, separators=(', ', '=')) }}", "[\n 1, \n 2\n]"},
+      {"{{ {1: 0, none: 0, true: 0, 1.5: 0}|tojson }}", R"({"1": 0, "null": 0, "1.5": 0})"},
+      {"{{ dict({'a': 1}, b=2) }}{{ dict([('a', 1)], a=3) }}", "{'a': 1, 'b': 2}{'a': 3}"},
+      {"{{ namespace({'a': 1}, a=2).a }}", "2"},
+      {"{% set l = [{'n': 1, 'i': 0}, {'n': 1, 'i': 1}, {'n': 2, 'i': 2}] %}"
+       "{{ l|sort(attribute='n', reverse=true)|map(attribute='i')|join }} "
+       "{{ l|sort(attribute='n,i')|join('-', 'i') }} {{ (l|max(attribute='n')).i }} "
+       "{{ l|unique(attribute='n')|list|length }} {{ l|sum(attribute='n') }} {{ [1.5]|sum(start=2) "
+       "}}",
+       "201 0-1-2 2 2 4 3.5"},
+      {"{{ {'b': 1, 'a': 1}|dictsort(false, 'value', true)|map('first')|join }}", "ba"},
+      {"{{ [[1, {'k': 'x'}], [2, {}]]|map(attribute='1.k', default='-')|join }}", "x-"},
+      {"{{ [{}]|map(attribute='a.b', default='-')|join }}{{ [[1, 2]]|join(attribute='1') }}", "-2"},
+      {"{{ ['b', 'A', 'a', 'B']|unique|join }} {{ ['b', 'A']|min }} {{ ['b', 'A', 'a']|max }}",
+       "bA A b"},
+      {"{{ ['b', 'A', 'a']|unique(true)|join }} {{ ['b', 'A', 'a']|max(case_sensitive=true) }}",
+       "bAa b"},
+      {"{{ nothing|first }}{{ nothing|last }}{{ {'k': 1}|first }}{{ {'k': 1, 'l': 2}|last }}",
+       "kl"},
+      {"{{ \"it's o'neil-x (y) [Z\"|title }} {{ \"it's x\".title() }}",
+       "It's O'neil-X (Y) [Z It'S X"},
+      {"{{ 'a\\nb\\r\\nc\\rd\\n\\n'.splitlines() }}", "['a', 'b', 'c', 'd', '']"},
+      {"{{ 'a\\r\\nb'.splitlines(true) }}{{ ''.splitlines() }}", "['a\\r\\n', 'b'][]"},
+      {"{% set a = [1] %}{% set b = a %}{{ a is sameas b }}{{ a is sameas [1] }}", "TrueFalse"},
+      {"{{ 3 * 'ab' }}{{ nothing is sequence }}", "abababTrue"}};
+  for (const auto& [text, want] : rows) EXPECT_EQ(Written(text), want) << text;
+  EXPECT_THAT(Written("{% macro m(a) %}{{ a }}{% endmacro %}{{ m(b=1) }}"),
+              HasSubstr("'m' takes no argument 'b'"));
+  EXPECT_THAT(Written("{{ '1'|int(base=1) }}"), HasSubstr("the base is 0, or 2 to 36"));
+  EXPECT_THAT(Written("{{ dict([1]) }}"), HasSubstr("an integer has no elements"));
+  EXPECT_THAT(Written("{{ dict([[1]]) }}"), HasSubstr("made of pairs"));
+  EXPECT_THAT(Written("{{ 1|tojson(separators=[',']) }}"), HasSubstr("separators are two texts"));
+}
+
 TEST(Jinja, NothingIsUnbounded) {
   const std::string open(100'000, '('), close(100'000, ')');
   EXPECT_THAT(Written("{{ " + open + "1" + close + " }}"), HasSubstr("nests too deep"));
@@ -237,7 +283,9 @@ TEST(Jinja, BytesBoundWhatIsWritten) {
   jinja::Value v = heap.Make("\x01");
   for (int i = 0; i < 40; ++i) v = heap.Make(jinja::List{v});
   EXPECT_OK(heap.status());
-  EXPECT_LE(heap.Json(v, 16).size(), 5'000u);
+  jinja::JsonForm form;
+  form.indent = std::string(16, ' ');
+  EXPECT_LE(heap.Json(v, form).size(), 5'000u);
   EXPECT_THAT(heap.status(), StatusIs(absl::StatusCode::kInvalidArgument, "too much text"));
 }
 
