@@ -36,8 +36,10 @@ struct ToolChoice {
 struct ApiRequest {
   bool chat = false;
   // Of a chat. Arguments of calls come as texts, and most templates want objects: `messages` has
-  // these, and `as_told` has the texts, for templates that do not; empty where there are none.
-  std::vector<Message> messages, as_told;
+  // these. Beside calls a content may be null, or left out, and many templates want "". For those
+  // that refuse `messages` there are other readings, the likelier first.
+  std::vector<Message> messages;
+  std::vector<std::vector<Message>> other_readings;
   std::string tools;  // a JSON array; "": none
   ToolChoice tool_choice;
   // Of a completion: texts to continue, or their tokens.

@@ -11,14 +11,18 @@
 namespace tessera::llm {
 namespace {
 
-// An object again, with other values for some of its keys.
-std::string Rewritten(const Json& object, const std::map<std::string, std::string>& others) {
+// An object again, with other values for some of its keys, and those that it lacks.
+std::string Rewritten(const Json& object, std::map<std::string, std::string> others) {
   std::vector<std::string> members;
   for (const JsonItem item : object.Items()) {
     const std::string key = item.key();
     const auto other = others.find(key);
     members.push_back(absl::StrCat(JsonString(key), ":",
                                    other == others.end() ? item.value().text() : other->second));
+    if (other != others.end()) others.erase(other);
+  }
+  for (const auto& [key, value] : others) {
+    members.push_back(absl::StrCat(JsonString(key), ":", value));
   }
   return absl::StrCat("{", absl::StrJoin(members, ","), "}");
 }
@@ -67,6 +71,12 @@ absl::StatusOr<std::string> CallsWithObjects(const Json& calls, const std::strin
   return JsonList(out);
 }
 
+// One way in which templates may want messages.
+struct Reading {
+  bool objects, filled;  // arguments of calls are objects; a content that is null is ""
+};
+constexpr Reading kReadings[] = {{true, false}, {false, false}, {true, true}, {false, true}};
+
 absl::StatusOr<std::vector<Message>> MessagesOf(absl::Span<const std::string> objects) {
   const absl::StatusOr<std::vector<Message>> out = MessagesOfJson(JsonList(objects), "messages");
   if (!out.ok()) return WrongField("messages", absl::StrCat("is wrong: ", out.status().message()));
@@ -77,34 +87,41 @@ absl::StatusOr<std::vector<Message>> MessagesOf(absl::Span<const std::string> ob
 
 absl::Status ReadMessages(const Json& json, ApiRequest* request) {
   if (!json.is(Json::Type::kArray)) return WrongValue("messages", json, "a list of messages");
-  std::vector<std::string> with_objects, as_told;
-  bool changed = false;
+  std::vector<std::string> all[std::size(kReadings)];
+  bool texts = false, nulls = false;
   for (const JsonItem item : json.Items()) {
     const Json& message = item.value();
-    const std::string field = absl::StrCat("messages[", as_told.size(), "]");
+    const std::string field = absl::StrCat("messages[", all[0].size(), "]");
     if (!message.is(Json::Type::kObject)) return WrongValue(field, message, "an object");
     std::map<std::string, std::string> others;
+    std::string objects;
     const std::optional<Json> content = message.Find("content"), calls = message.Find("tool_calls");
     const bool called = calls && !calls->is(Json::Type::kNull);
-    if (content && content->is(Json::Type::kArray)) {
+    const bool null = !content || content->is(Json::Type::kNull);
+    if (null) {
+      if (!called) return WrongField(field + ".content", "is missing");
+      nulls = true;
+    } else if (content->is(Json::Type::kArray)) {
       ASSIGN_OR_RETURN(const std::string text, TextOfParts(*content, field + ".content"));
       others["content"] = JsonString(text);
-    } else if (!content || content->is(Json::Type::kNull)) {
-      if (!called) return WrongField(field + ".content", "is missing");
     } else if (!content->is(Json::Type::kString)) {
       return WrongValue(field + ".content", *content, "a text, or a list of parts of type text");
     }
-    as_told.push_back(Rewritten(message, others));
     if (called) {
-      ASSIGN_OR_RETURN(others["tool_calls"],
-                       CallsWithObjects(*calls, field + ".tool_calls", &changed));
+      ASSIGN_OR_RETURN(objects, CallsWithObjects(*calls, field + ".tool_calls", &texts));
     }
-    with_objects.push_back(Rewritten(message, others));
+    for (size_t i = 0; i < std::size(kReadings); ++i) {
+      std::map<std::string, std::string> own = others;
+      if (called && kReadings[i].objects) own["tool_calls"] = objects;
+      if (null && kReadings[i].filled) own["content"] = "\"\"";
+      all[i].push_back(Rewritten(message, own));
+    }
   }
-  if (as_told.empty()) return WrongField("messages", "has no message");
-  ASSIGN_OR_RETURN(request->messages, MessagesOf(with_objects));
-  if (changed) {
-    ASSIGN_OR_RETURN(request->as_told, MessagesOf(as_told));
+  if (all[0].empty()) return WrongField("messages", "has no message");
+  ASSIGN_OR_RETURN(request->messages, MessagesOf(all[0]));
+  for (size_t i = 1; i < std::size(kReadings); ++i) {
+    if ((!kReadings[i].objects && !texts) || (kReadings[i].filled && !nulls)) continue;
+    ASSIGN_OR_RETURN(request->other_readings.emplace_back(), MessagesOf(all[i]));
   }
   return absl::OkStatus();
 }

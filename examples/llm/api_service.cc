@@ -205,8 +205,13 @@ absl::Status ApiService::EncodeChat(Job* job) const {
     const absl::Status status = writer.SetTools(request.tools, "tools");
     if (!status.ok()) return WrongField("tools", absl::StrCat("is wrong: ", status.message()));
   }
+  writer.RefuseNone();
   absl::StatusOr<std::vector<int32_t>> ids = writer.Encode(request.messages);
-  if (!ids.ok() && !request.as_told.empty()) ids = writer.Encode(request.as_told);
+  for (const std::vector<Message>& reading : request.other_readings) {
+    if (ids.ok()) break;
+    absl::StatusOr<std::vector<int32_t>> other = writer.Encode(reading);
+    if (other.ok()) ids = std::move(other);
+  }
   if (!ids.ok()) return WrongField("messages", absl::StrCat("is wrong: ", ids.status().message()));
   if (writer.form() != ChatForm::kHarmony) {
     job->thoughts = ThoughtMarksOf(model_.tokenizer->spec().chat_template);

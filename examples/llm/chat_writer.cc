@@ -44,6 +44,7 @@ absl::StatusOr<std::vector<Tokenizer::Part>> ChatWriter::Parts(absl::Span<const 
   in.eos = NameOf(spec, spec.eos);
   in.today = DayOf(today);
   in.in_parts = in_parts_;
+  in.refuse_none = refuse_none_;
   in.to_answer = to_answer;
   ASSIGN_OR_RETURN(const jinja::Text text, template_->Render(in));
   std::vector<Tokenizer::Part> out;

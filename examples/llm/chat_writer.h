@@ -28,6 +28,9 @@ class ChatWriter {
   // writes none. `name` is where they come from.
   absl::Status SetTools(std::string tools, const std::string& name);
 
+  // Templates may write a content that is null as "None"; from now on that is an error.
+  void RefuseNone() { refuse_none_ = true; }
+
   // The conversation up to where the assistant is to speak.
   absl::StatusOr<std::vector<int32_t>> Encode(absl::Span<const Message> messages,
                                               const Date& today = Today()) const;
@@ -47,7 +50,7 @@ class ChatWriter {
   std::string tools_;
   std::shared_ptr<const jinja::Template> template_;
   std::string why_no_template_;
-  bool in_parts_ = false;
+  bool in_parts_ = false, refuse_none_ = false;
   std::optional<ChatForm> form_;
   int32_t end_ = -1;
 };

@@ -428,8 +428,9 @@ Value MessagesOf(Heap& heap, const Template::Inputs& in) {
       // Marks are made of roles, which are names.
       if (whole.is(Kind::kDict)) {
         if (Value* role = heap.Find(*whole.dict, "role")) *role = heap.Make(m.role);
-        Value* content = in.in_parts ? heap.Find(*whole.dict, "content") : nullptr;
-        if (content && content->is(Kind::kText)) *content = InParts(heap, *content);
+        Value* content = heap.Find(*whole.dict, "content");
+        if (content && content->is(Kind::kNone)) *content = Heap::None(!in.refuse_none);
+        if (content && content->is(Kind::kText) && in.in_parts) *content = InParts(heap, *content);
       }
       out.push_back(whole);
       continue;

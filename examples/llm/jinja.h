@@ -35,8 +35,9 @@ class Template {
     std::string tools;     // a JSON array of functions that may be called; "": none
     std::string bos, eos;  // what these tokens are called
     std::tm today = {};
-    bool in_parts = false;  // contents are lists of texts, as templates of some models want them
-    bool to_answer = true;  // the text goes up to where the assistant is to speak
+    bool in_parts = false;     // contents are lists of texts, as templates of some models want them
+    bool refuse_none = false;  // it is an error to write a content that is null
+    bool to_answer = true;     // the text goes up to where the assistant is to speak
   };
   absl::StatusOr<Text> Render(const Inputs& inputs, const Heap::Limits& limits = {}) const;
 

@@ -280,6 +280,7 @@ void Heap::Write(const Value& v, const JsonForm* form, int depth, Text* out) {
       if (json) Fail("what is undefined is no JSON");
       return put("Undefined");
     case Kind::kNone:
+      if (!json && v.number != 0) Fail("a content that is null would be written as None");
       return put(json ? "null" : "None");
     case Kind::kBool:
       return put(json ? (v.number != 0 ? "true" : "false") : v.number != 0 ? "True" : "False");

@@ -116,7 +116,9 @@ class Heap {
   // Of two numbers, texts or lists, as their difference; fails for others.
   int Compare(const Value& a, const Value& b);
 
-  static Value None() { return OfNumber(Kind::kNone, 0); }
+  static Value None(bool can_be_shown = true) {
+    return OfNumber(Kind::kNone, can_be_shown ? 0 : 1);
+  }
   static Value Bool(bool b) { return OfNumber(Kind::kBool, b ? 1 : 0); }
   static Value Int(int64_t n) { return OfNumber(Kind::kInt, n); }
   static Value Real(double x);

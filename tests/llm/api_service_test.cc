@@ -167,6 +167,26 @@ TEST(ApiService, ArgumentsAsTheyCameWhereATemplateWantsThat) {
   EXPECT_EQ(whole["usage"]["prompt_tokens"], 11);  // a space, and a({"x":7})
 }
 
+// Beside calls a content may be null or left out: some templates ask whether it is, to others it
+// has to be a text, and to none it is "None".
+TEST(ApiService, ContentsThatAreNull) {
+  const auto tokens = [](const std::string& shown, const std::string& content) {
+    const auto f = Sayer("ab", "{% for m in messages %}" + shown + "{% endfor %}");
+    const absl::StatusOr<json> whole = f->AskWhole(
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", )" + content +
+            R"("tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}], "max_tokens": 1})",
+        true);
+    EXPECT_OK(whole.status());
+    return whole.ok() ? int{(*whole)["usage"]["prompt_tokens"]} - 1 : -1;  // without a space
+  };
+  for (const char* content : {R"("content": null, )", ""}) {
+    EXPECT_EQ(tokens("{{ '<' + m.content + '>' }}", content), 5) << "<a><>";
+    EXPECT_EQ(tokens("{{ m.content }}", content), 1) << "a";
+    EXPECT_EQ(tokens("{{ m.content | trim ~ '.' }}", content), 3) << "a..";
+  }
+  EXPECT_EQ(tokens("{{ 'null' if m.content is none else m.content }}", R"("content": null, )"), 5);
+}
+
 TEST(ApiService, WhatCannotBeAnswered) {
   const auto story = Story();
   const auto why = [](ApiFixture& f, const std::string& body, bool chat) {

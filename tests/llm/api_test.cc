@@ -210,7 +210,7 @@ TEST(Api, MessagesOfPartsAreTexts) {
   EXPECT_EQ(r.messages[0].content, "s");
   EXPECT_EQ(r.messages[1].content, "a\"b");
   EXPECT_EQ(r.messages[1].whole, "");
-  EXPECT_TRUE(r.as_told.empty());
+  EXPECT_TRUE(r.other_readings.empty());
 }
 
 TEST(Api, ArgumentsOfCallsAreObjects) {
@@ -218,11 +218,18 @@ TEST(Api, ArgumentsOfCallsAreObjects) {
       {"role": "assistant", "content": null, "tool_calls": [{"id": "c", "type": "function",
           "function": {"name": "f", "arguments": "{\"x\": [1]}"}}]},
       {"role": "tool", "tool_call_id": "c", "content": "2"}])"));
-  const json whole = json::parse(r.messages[0].whole), told = json::parse(r.as_told[0].whole);
+  const json whole = json::parse(r.messages[0].whole);
+  ASSERT_EQ(r.other_readings.size(), 3u);
+  const json told = json::parse(r.other_readings[0][0].whole);
   EXPECT_EQ(whole["tool_calls"][0]["function"]["arguments"], json::parse(R"({"x": [1]})"));
   EXPECT_EQ(whole["tool_calls"][0]["id"], "c");
   EXPECT_EQ(told["tool_calls"][0]["function"]["arguments"], "{\"x\": [1]}");
   EXPECT_EQ(json::parse(r.messages[1].whole)["tool_call_id"], "c");
+  // A content that is null, and then as an empty text in either.
+  EXPECT_TRUE(told["content"].is_null());
+  json filled = whole;
+  filled["content"] = "";
+  EXPECT_EQ(json::parse(r.other_readings[1][0].whole), filled);
 }
 
 TEST(Api, MessagesThatAreNone) {
