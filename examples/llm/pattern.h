@@ -1,6 +1,7 @@
 // The regular expressions that pre-tokenisers are written in, over Unicode characters.
 //
-// Known: literals, escapes (\r \n \t \s \S \d \w, \p{L} \p{Lu} \P{..}), [classes] with ranges and
+// Known: literals, escapes (\r \n \t \s \S \d \w, \p{L} \p{Lu} \P{..}, \xNN \uNNNN), [classes] with
+// ranges and
 // &&-free negation, groups (...), (?:...), (?i:...), alternation, ? * + {n} {n,} {n,m} (greedy),
 // lookahead (?=...) (?!...). All else is an error that names its place, and so is a pattern that
 // counts to thousands.

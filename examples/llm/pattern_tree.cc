@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "examples/llm/unicode.h"
 #include "graph/status.h"
 
@@ -222,6 +223,11 @@ struct Parser {
       case 'w':
         set->categories |= kLetters | kMarks | kDigits | kLetterNumbers | kConnectors;
         return std::optional<uint32_t>();
+      case 'x':
+      case 'u': {
+        ASSIGN_OR_RETURN(const uint32_t code, TakeHex(c == 'x' ? 2 : 4));
+        return one(code);
+      }
       case 'p':
       case 'P':
         return Property(c == 'P', set);
@@ -232,6 +238,18 @@ struct Parser {
       return Error("this escape is not known");
     }
     return one(c);
+  }
+
+  absl::StatusOr<uint32_t> TakeHex(int digits) {
+    uint32_t code = 0;
+    for (; digits > 0; --digits, ++at) {
+      const uint32_t c = at < end() ? text[at].code : kNoCharacter;
+      const bool hex = c < 0x80 && absl::ascii_isxdigit(static_cast<uint8_t>(c));
+      if (!hex) return Error("this escape wants hexadecimal digits, 2 after \\x and 4 after \\u");
+      code = code << 4 | (c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+    }
+    if (code >= 0xD800 && code <= 0xDFFF) return Error("this is half of a character");
+    return code;
   }
 
   absl::StatusOr<std::optional<uint32_t>> Property(bool negated, CharSet* set) {

@@ -37,6 +37,15 @@ TEST(Pattern, WordsNumbersAndSpaces) {
   EXPECT_THAT(Words(R"(\w+)", "aⅧ_e\u0301٣⁵1"), ElementsAre("aⅧ_e\u0301٣", "⁵", "1"));
 }
 
+TEST(Pattern, CharactersByTheirNumbers) {
+  EXPECT_THAT(Words(R"([\x30-\u0039]+|\u4e2d)", "a12中b"), ElementsAre("a", "12", "中", "b"));
+  EXPECT_THAT(Words(R"((?i:\x6B))", "aK"), ElementsAre("a", "K"));
+  for (const char* wrong : {R"(\x4)", R"(\u123g)", R"([\u12)"}) {
+    EXPECT_THAT(Pattern::Compile(wrong).status().message(), HasSubstr("hexadecimal")) << wrong;
+  }
+  EXPECT_THAT(Pattern::Compile(R"(\ud83d\ude00)").status().message(), HasSubstr("half of a"));
+}
+
 TEST(Pattern, WordsOfNamedVocabularies) {
   const auto words = [](const char* name, const std::string& text) {
     absl::StatusOr<const PreTokenizer*> named = PreTokenizerNamed(name);
