@@ -271,9 +271,11 @@ absl::StatusOr<std::string> SchemaTranslator::String(const Parts& parts) const {
     if (!text.ok()) return Error(w.place, text.status().message());
     forms.emplace_back(w.place, *std::move(text));
   }
+  const bool by_pattern = !forms.empty();
   for (const Word& w : Words(parts, "format")) {
     const std::optional<std::string> format = w.value.String();
     if (!format) return Error(w.place, "it is a string");
+    if (by_pattern) continue;  // a format only says what the pattern is for
     if (std::optional<std::string> text = GrammarOfFormat(*format)) {
       forms.emplace_back(w.place, *std::move(text));
     }

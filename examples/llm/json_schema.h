@@ -2,10 +2,10 @@
 //
 // Known: type, enum, const, properties, required, additionalProperties, minProperties and
 // maxProperties of objects without properties, items, prefixItems, minItems, maxItems, minLength,
-// maxLength, pattern, format date, time, date-time and uuid, minimum, maximum and their exclusive
-// forms (of numbers that are no integers: whole bounds), anyOf, allOf, $ref to places of the same
-// text. oneOf is as anyOf. What changes the meaning otherwise is an error that names its place;
-// what only annotates, and words that JSON Schema does not have, change nothing.
+// maxLength, pattern, where there is none format date, time, date-time and uuid, minimum, maximum
+// and their exclusive forms (of numbers that are no integers: whole bounds), anyOf, allOf, $ref to
+// places of the same text. oneOf is as anyOf. What changes the meaning otherwise is an error that
+// names its place; what only annotates, and words that JSON Schema does not have, change nothing.
 //
 // Narrower than the standard: properties come in the order in which they are written. Where some
 // are listed, others need additionalProperties. A schema without `type` is of the types that its
