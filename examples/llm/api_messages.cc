@@ -27,7 +27,7 @@ std::string Rewritten(const Json& object, std::map<std::string, std::string> oth
   return absl::StrCat("{", absl::StrJoin(members, ","), "}");
 }
 
-// A list of parts as one text.
+// A list of parts as one text, in lines, as other servers have them.
 absl::StatusOr<std::string> TextOfParts(const Json& parts, const std::string& field) {
   std::string out;
   int i = 0;
@@ -39,7 +39,7 @@ absl::StatusOr<std::string> TextOfParts(const Json& parts, const std::string& fi
     const std::string is = type ? type->String().value_or("") : "";
     if (is != "text") return WrongField(at, "has a type that is not read: parts are of type text");
     if (!text || !text->is(Json::Type::kString)) return WrongField(at, "has no text");
-    out += *text->String();
+    absl::StrAppend(&out, i == 1 ? "" : "\n", *text->String());
   }
   return out;
 }

@@ -221,7 +221,7 @@ Value ToJson(Heap& heap, const Arguments& a) {
   } else if (indent.is(Kind::kText)) {
     form.indent = std::string(indent.bytes().substr(0, kMostIndent));
   }
-  if (form.indent) form.comma = ",";
+  if (form.indent) form.comma.pop_back();  // lines end in no space
   if (marks.is(Kind::kList)) {
     const List& two = *marks.list;
     if (two.size() != 2 || !two[0].is(Kind::kText) || !two[1].is(Kind::kText)) {

@@ -208,7 +208,7 @@ TEST(Api, MessagesOfPartsAreTexts) {
       {"role": "user", "content": [{"type": "text", "text": "a\""}, {"type": "text", "text": "b"}]}])"));
   ASSERT_EQ(r.messages.size(), 2u);
   EXPECT_EQ(r.messages[0].content, "s");
-  EXPECT_EQ(r.messages[1].content, "a\"b");
+  EXPECT_EQ(r.messages[1].content, "a\"\nb");
   EXPECT_EQ(r.messages[1].whole, "");
   EXPECT_TRUE(r.other_readings.empty());
 }
