@@ -29,10 +29,6 @@ constexpr OpReason kOps[] = {
 class Rules {
  public:
   explicit Rules(const Model& model) {
-    for (const auto& [domain, version] : model.opsets) {
-      if (domain == "ai.onnx.preview.training") Say("training (ai.onnx.preview.training)", true);
-      if (domain == "ai.onnx.ml") Say("ai.onnx.ml", false);
-    }
     for (const Graph& g : model.graphs) {
       for (const ValueInfo& info : g.inputs) Look(info);
       for (const ValueInfo& info : g.outputs) Look(info);
@@ -68,6 +64,9 @@ class Rules {
       for (const TensorData& t : a.tensors) LookElement(t.element);
       if (name == "to" || name == "dtype" || name == "output_dtype") LookElement(a.i);
     }
+    // Some exporters import every domain that they know: what counts is whose ops there are.
+    if (node.domain == "ai.onnx.preview.training") Say("training (" + node.domain + ")", true);
+    if (node.domain == "ai.onnx.ml") Say(node.domain, false);
     if (!node.domain.empty()) return;
     for (const OpReason& row : kOps) {
       if (node.op == row.op) Say(row.reason, row.may_run);
