@@ -216,7 +216,9 @@ void Importer::RunNode(const Node& node) {
         absl::StrCat("GraphProto: more than ", kMostNodes, " nodes, with those of all turns")));
   }
   for (const Function& f : model_.functions) {
-    if (f.name == node.op && f.domain == node.domain) return CallFunction(f, node);
+    if (f.name == node.op && f.domain == node.domain && f.overload == node.overload) {
+      return CallFunction(f, node);
+    }
   }
   const OpRow* row = FindOp(node);
   if (row == nullptr) {

@@ -220,6 +220,8 @@ class ModelParser {
           return ReadAttribute(in, &node.attributes);
         case 7:
           return ReadString(in, "domain", &node.domain);
+        case 8:
+          return ReadString(in, "overload", &node.overload);
       }
       return absl::OkStatus();
     }));
@@ -282,6 +284,8 @@ class ModelParser {
           return ReadString(in, "function domain", &f.domain);
         case 11:
           return ReadAttribute(in, &f.defaults);
+        case 13:
+          return ReadString(in, "function overload", &f.overload);
       }
       return absl::OkStatus();
     }));

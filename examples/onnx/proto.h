@@ -58,6 +58,7 @@ struct Attribute {
 
 struct Node {
   std::string op, domain, name;
+  std::string overload;                      // which of the functions of that name
   std::vector<std::string> inputs, outputs;  // "" where an optional one is left out
   std::map<std::string, Attribute> attributes;
 };
@@ -79,7 +80,7 @@ struct Graph {
 
 // A FunctionProto: a graph without types, whose nodes may refer to attributes of the caller.
 struct Function {
-  std::string name, domain;
+  std::string name, domain, overload;
   std::vector<std::string> inputs, outputs;
   std::map<std::string, Attribute> defaults;
   std::vector<Node> nodes;

@@ -155,6 +155,24 @@ TEST(OnnxImport, CallsFunctions) {
               HasSubstr("Concat: axis 5"));
 }
 
+// Functions of one name are told apart by their overload.
+TEST(OnnxImport, CallsOverloads) {
+  const auto function = [](const std::string& op, const std::string& overload) {
+    return Bytes(25, Bytes(1, "F") + Bytes(4, "a") + Bytes(5, "r") +
+                         Bytes(7, NodeText(op, {"a"}, {"r"})) + Bytes(9, OpsetText("", 13)) +
+                         Bytes(10, "own") + Bytes(13, overload));
+  };
+  const auto call = [](const std::string& overload) {
+    return ModelText(
+        GraphText({NodeText("F", {"x"}, {"y"}, {}, "own") + Bytes(8, overload)}, {"x"}, {"y"}), 13,
+        "");
+  };
+  const std::string both = function("Relu", "a") + function("Neg", "b");
+  EXPECT_THAT(Result(call("a") + both, {{"x", {1, -2}}}).values, ElementsAre(1, 0));
+  EXPECT_THAT(Result(call("b") + both, {{"x", {1, -2}}}).values, ElementsAre(-1, 2));
+  EXPECT_THAT(Result(call("") + both, {{"x", {1, -2}}}).error, HasSubstr("no such op of own"));
+}
+
 std::string CallsItself() {
   const std::string function = Bytes(1, "F") + Bytes(4, "a") + Bytes(5, "r") +
                                Bytes(7, NodeText("F", {"a"}, {"r"}, {}, "own")) + Bytes(10, "own");
