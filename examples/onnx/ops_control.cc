@@ -13,6 +13,26 @@ void If(Call& c) {
   for (const Value& v : c.RunGraph(condition ? "then_branch" : "else_branch", {})) c.Out(v);
 }
 
+// What is joined of the results of no turns: a turn is written out for their shapes alone.
+std::vector<Value> NoTurns(Call& c, std::vector<Value> arguments, size_t first,
+                           absl::Span<const int64_t> axes) {
+  std::vector<Value> rows, out;
+  try {
+    rows = c.RunGraph("body", std::move(arguments));
+  } catch (const Error& e) {
+    c.Unsupported("a scan output of no turns has no known shape: ", e.what());
+  }
+  if (rows.size() < first + axes.size()) c.Fail("the body gives too few results");
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const Value& row = rows[first + i];
+    if (!row.tensor) c.Fail("joins sequences, not tensors");
+    std::vector<int64_t> sizes = Sizes(row.tensor);
+    sizes.insert(sizes.begin() + c.Axis(axes[i], row.tensor.rank() + 1), 0);
+    out.push_back({Tensor::Zeros(sizes, row.tensor.dtype(), "CPU"), true, row.element});
+  }
+  return out;
+}
+
 void Loop(Call& c) {
   const int64_t turns = c.Has(0) ? c.HostInt(0) : kMostTurns;
   bool goes_on = !c.Has(1) || c.HostInt(1) != 0;
@@ -21,12 +41,15 @@ void Loop(Call& c) {
   const size_t count = carried.size();
   std::vector<std::vector<Value>> scans(c.node().outputs.size() -
                                         std::min(c.node().outputs.size(), count));
+  const auto arguments_of = [&](int64_t turn) {
+    std::vector<Value> arguments = {{Tensor::From(std::vector<int64_t>{turn}, {}, "CPU"), true},
+                                    {Tensor::From(std::vector<bool>{true}, {}, "CPU"), true}};
+    arguments.insert(arguments.end(), carried.begin(), carried.end());
+    return arguments;
+  };
   for (int64_t turn = 0; turn < turns && goes_on; ++turn) {
     if (turn >= kMostTurns) c.Unsupported("more than ", kMostTurns, " turns");
-    std::vector<Value> arguments = {{Tensor::From(std::vector<int64_t>{turn}, {}, "CPU"), true},
-                                    {Tensor::From(std::vector<bool>{goes_on}, {}, "CPU"), true}};
-    arguments.insert(arguments.end(), carried.begin(), carried.end());
-    std::vector<Value> results = c.RunGraph("body", std::move(arguments));
+    std::vector<Value> results = c.RunGraph("body", arguments_of(turn));
     if (results.size() < 1 + count + scans.size()) c.Fail("the body gives too few results");
     // What the next condition may follow from is computed now: each turn is the same few kernels,
     // not one with all turns before.
@@ -46,10 +69,12 @@ void Loop(Call& c) {
     for (size_t i = 0; i < scans.size(); ++i) scans[i].push_back(results[1 + count + i]);
   }
   for (const Value& v : carried) c.Out(v);
-  for (const std::vector<Value>& scan : scans) {
-    if (scan.empty()) c.Unsupported("a scan output of no turns has no known shape");
-    c.Out(Joined(c, scan, 0, true));
+  if (!scans.empty() && scans[0].empty()) {
+    const std::vector<int64_t> axes(scans.size(), 0);
+    for (const Value& v : NoTurns(c, arguments_of(0), 1 + count, axes)) c.Out(v);
+    return;
   }
+  for (const std::vector<Value>& scan : scans) c.Out(Joined(c, scan, 0, true));
 }
 
 // Version 8 has a batch axis and lengths before what later versions have.
@@ -96,9 +121,19 @@ void Scan(Call& c) {
       }
     }
     for (int i = 0; i < states; ++i) results[i].push_back(state[i]);
+    if (turns == 0 && outputs > 0) {
+      std::vector<Value> arguments = state;
+      for (int i = 0; i < scanned; ++i) {
+        std::vector<int64_t> sizes = Sizes(inputs[i].tensor);
+        sizes.erase(sizes.begin() + axis_of(i));
+        arguments.push_back({Tensor::Zeros(sizes, inputs[i].tensor.dtype(), "CPU"), true});
+      }
+      std::vector<Value> none = NoTurns(c, std::move(arguments), states, out_axes);
+      for (int i = 0; i < outputs; ++i) scans[i] = {none[i]};
+    }
     for (int i = 0; i < outputs; ++i) {
-      if (scans[i].empty()) c.Unsupported("a scan output of no turns has no known shape");
-      results[states + i].push_back(Joined(c, scans[i], static_cast<int>(out_axes[i]), true));
+      results[states + i].push_back(
+          turns == 0 ? scans[i][0] : Joined(c, scans[i], static_cast<int>(out_axes[i]), true));
     }
   }
   for (const std::vector<Value>& r : results) {

@@ -241,6 +241,28 @@ TEST(OnnxImport, WritesOutLoops) {
   EXPECT_THAT(Result(loop("rows"), {{"x", {1, 2}}}).values, ElementsAre(2, 4, 3, 6, 4, 8));
 }
 
+// Rows of no turns are none, of the shape that a turn's would have: [0, 2] beside one row.
+TEST(OnnxImport, JoinsRowsOfNoTurns) {
+  const std::string body =
+      GraphText({NodeText("Identity", {"go"}, {"go_on"}), NodeText("Mul", {"x", "sum"}, {"row"})},
+                {"turn", "go", "sum"}, {"go_on", "sum", "row"});
+  const std::string scanned =
+      GraphText({NodeText("Mul", {"sum", "part"}, {"row"})}, {"sum", "part"}, {"sum", "row"});
+  const auto joined = [&](const std::string& node) {
+    return ModelText(GraphText(
+        {NodeText("Unsqueeze", {"x", "axis"}, {"m"}), node,
+         NodeText("Concat", {"rows", "m"}, {"y"}, {IntAttribute("axis", 0)})},
+        {"x"}, {"y"}, {Longs("n", {}, {0}), Longs("axis", {1}, {0}), Floats("none", {0, 2}, {})}));
+  };
+  const std::string loop =
+      NodeText("Loop", {"n", "", "x"}, {"last", "rows"}, {GraphAttribute("body", body)});
+  EXPECT_THAT(Result(joined(loop), {{"x", {1, 2}}}).values, ElementsAre(1, 2));
+  const std::string scan =
+      NodeText("Scan", {"x", "none"}, {"last", "rows"},
+               {GraphAttribute("body", scanned), IntAttribute("num_scan_inputs", 1)});
+  EXPECT_THAT(Result(joined(scan), {{"x", {1, 2}}}).values, ElementsAre(1, 2));
+}
+
 TEST(OnnxImport, KnowsRandomResults) {
   const auto draws = [](const std::string& op) {
     const std::string bytes = ModelText(GraphText({NodeText(op, {"x"}, {"y"})}, {"x"}, {"y"}));
