@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "examples/onnx/import.h"
+#include "examples/onnx/other_files.h"
 #include "examples/onnx/plain.h"
 #include "graph/least_bytes.h"
 #include "runtime/mapped_file.h"
@@ -378,8 +379,10 @@ CaseResult RunCase(const std::string& folder, const CaseOptions& options) {
   };
   const absl::StatusOr<File> file = MappedFile::Open(folder + "/model.onnx");
   if (!file.ok()) return end(CaseResult::Kind::kFail, file.status().message());
-  const absl::StatusOr<Model> model = ParseModel((*file)->bytes(), (*file)->path());
+  absl::StatusOr<Model> model = ParseModel((*file)->bytes(), (*file)->path());
   if (!model.ok()) return end(CaseResult::Kind::kFail, model.status().message());
+  const auto others = ReadOtherFiles(*model, folder);
+  if (!others.ok()) return end(CaseResult::Kind::kFail, others.status().message());
   const Plainness plainness = PlainnessOf(*model);
   result.plain = plainness.reason.empty();
   if (!plainness.may_run) return end(CaseResult::Kind::kSkip, plainness.reason);

@@ -80,6 +80,11 @@ Tensor MakeTensor(const TensorData& data, Device device) {
                                                       ElementName(data.element), " of '", data.name,
                                                       "' is none of a Tensor")));
   }
+  if (!data.elsewhere.location.empty()) {
+    throw Error(absl::InvalidArgumentError(
+        absl::StrCat("TensorProto: the data of '", data.name, "' is in the file '",
+                     data.elsewhere.location, "', which was not read")));
+  }
   if (!dtype->IsBool()) return Tensor::FromBytes(data.bytes().data(), data.dims, *dtype, device);
   std::string bytes(data.bytes());  // any byte but 0 is true
   for (char& b : bytes) b = b != 0;

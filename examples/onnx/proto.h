@@ -18,14 +18,22 @@
 
 namespace tessera::onnx {
 
-// A TensorProto. Its data has been checked against its shape where its dtype is known; of a narrow
-// type it is the values, not the codes of the file.
+// Part of another file that a model names.
+struct Elsewhere {
+  std::string location;  // relative to the model's folder; empty: the data is in the model
+  uint64_t offset = 0;
+  std::optional<uint64_t> length;  // none: to the end
+};
+
+// A TensorProto. Its data has been checked against its shape where its dtype is known and it is not
+// in another file (external.h); of a narrow type it is the values, not the codes of the file.
 struct TensorData {
   std::string name;
   std::vector<int64_t> dims;
   int64_t element = 0;
   absl::string_view raw;  // row-major little-endian elements, where `own` is empty
   std::string own;        // the same, collected from typed fields
+  Elsewhere elsewhere;
 
   absl::string_view bytes() const { return own.empty() ? raw : absl::string_view(own); }
   std::optional<DType> dtype() const { return DTypeOfElement(element); }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "absl/strings/numbers.h"
 #include "runtime/mapped_file.h"
 
 namespace tessera::onnx {
@@ -32,7 +33,56 @@ std::string Collect(const Typed& typed, DType dtype) {
   return out;
 }
 
+// One entry of external_data: a key and a value, both text.
+absl::Status ReadElsewhere(const WireReader& outer, Elsewhere* to) {
+  ASSIGN_OR_RETURN(WireReader in, outer.Message("external_data"));
+  absl::string_view key, value;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, in.Next());
+    if (!more) break;
+    if (in.field() == 1) {
+      ASSIGN_OR_RETURN(key, in.Bytes("key"));
+    } else if (in.field() == 2) {
+      ASSIGN_OR_RETURN(value, in.Bytes("value"));
+    }
+  }
+  if (key == "location") to->location = std::string(value);
+  if (key != "offset" && key != "length") return absl::OkStatus();
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(value, &number)) {
+    return in.Error("external_data: the ", key, " '", ShowName(value), "' is no number of bytes");
+  }
+  if (key == "offset") {
+    to->offset = number;
+  } else {
+    to->length = number;
+  }
+  return absl::OkStatus();
+}
+
+// Extents are not negative, and their product fits 62 bits.
+uint64_t Elements(const TensorData& t) {
+  uint64_t elements = 1;
+  for (const int64_t d : t.dims) elements *= static_cast<uint64_t>(d);
+  return elements;
+}
+
 }  // namespace
+
+std::string FitData(TensorData& t, bool raw) {
+  const uint64_t elements = Elements(t);
+  const bool narrow = IsNarrow(t.element);
+  const int bits = narrow ? BitsInFile(t.element, raw) : 8 * t.dtype()->bytes();
+  uint64_t all_bits = 0;
+  if (!CheckedMul(elements, static_cast<uint64_t>(bits), &all_bits) ||
+      all_bits / 8 + (all_bits % 8 != 0) != t.bytes().size()) {
+    return absl::StrCat("tensor '", ShowName(t.name), "' of ", elements, " ",
+                        ElementName(t.element), " elements has ", t.bytes().size(),
+                        " bytes of data");
+  }
+  if (narrow) t.own = Unpacked(t.element, t.bytes(), bits, elements);
+  return "";
+}
 
 absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
   TensorData t;
@@ -74,6 +124,9 @@ absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
       case 11:
         RETURN_IF_ERROR(in.Ints("uint64_data", &typed.longs));
         break;
+      case 13:
+        RETURN_IF_ERROR(ReadElsewhere(in, &t.elsewhere));
+        break;
       case 14: {
         ASSIGN_OR_RETURN(const int64_t location, in.Int("data_location"));
         external = location != 0;
@@ -88,20 +141,16 @@ absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
     if (d != 0 && !CheckedMul(elements, static_cast<uint64_t>(d), &elements)) elements = ~0ull;
     if (elements >> 62) return in.Error("tensor '", ShowName(t.name), "' has too many elements");
   }
-  for (const int64_t d : t.dims) elements = d == 0 ? 0 : elements;
   const std::optional<DType> dtype = t.dtype();
-  if (!dtype) return t;  // nobody will read its elements
-  if (external) return in.Error("tensor '", ShowName(t.name), "' has its data in another file");
-  const bool narrow = IsNarrow(t.element);
-  if (!has_raw) t.own = Collect(typed, narrow ? kUInt8 : *dtype);
-  const int bits = narrow ? BitsInFile(t.element, has_raw) : 8 * dtype->bytes();
-  uint64_t all_bits = 0;
-  if (!CheckedMul(elements, static_cast<uint64_t>(bits), &all_bits) ||
-      all_bits / 8 + (all_bits % 8 != 0) != t.bytes().size()) {
-    return in.Error("tensor '", ShowName(t.name), "' of ", elements, " ", ElementName(t.element),
-                    " elements has ", t.bytes().size(), " bytes of data");
+  if (!external) t.elsewhere = {};
+  if (external && t.elsewhere.location.empty()) {
+    return in.Error("tensor '", ShowName(t.name),
+                    "' has its data in another file, and none is named");
   }
-  if (narrow) t.own = Unpacked(t.element, t.bytes(), bits, elements);
+  if (!dtype || external) return t;  // nobody will read its elements here
+  if (!has_raw) t.own = Collect(typed, IsNarrow(t.element) ? kUInt8 : *dtype);
+  const std::string fault = FitData(t, has_raw);
+  if (!fault.empty()) return in.Error(fault);
   return t;
 }
 
