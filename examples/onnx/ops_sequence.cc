@@ -56,14 +56,17 @@ void Split(Call& c) {
   const int axis = c.Axis(c.Int("axis", 0), x.tensor.rank());
   const int64_t n = x.tensor.size(axis);
   std::vector<int64_t> sizes = c.Has(1) ? c.HostInts(1) : std::vector<int64_t>{1};
+  bool squeeze = false;
   if (!c.Has(1) || c.Input(1).tensor.rank() == 0) {  // of that size each, the last what remains
     const int64_t size = sizes.at(0);
+    // The standard's text has keepdims ignored beside an input of sizes. PyTorch writes unbind with
+    // both, for ONNX Runtime to go by.
+    squeeze = size == 1 && c.Int("keepdims", 1) == 0;
     if (size < 1) c.Fail("parts of ", size);
     if (n / size > kMostNodes) c.Unsupported("more than ", kMostNodes, " parts");
     sizes.assign(n / size, size);
     if (n % size != 0) sizes.push_back(n % size);
   }
-  const bool squeeze = !c.Has(1) && c.Int("keepdims", 1) == 0;
   Values values;
   for (const Tensor& part : x.tensor.Split(sizes, axis)) {
     values.push_back({squeeze ? part.Squeeze(Axes({axis})) : part, x.known, x.element});

@@ -100,6 +100,21 @@ TEST(OnnxSequence, Mistakes) {
                "SplitToSequence", "more than 1048576 parts");
 }
 
+// As PyTorch writes unbind, with a size of 1; parts of several elements keep their axis.
+TEST(OnnxSequence, SplitsWithoutTheAxis) {
+  const auto part = [](int64_t size, int64_t keep) {
+    const std::string graph =
+        GraphText({NodeText("SplitToSequence", {"x", "n"}, {"s"}, {IntAttribute("keepdims", keep)}),
+                   NodeText("SequenceAt", {"s", "i"}, {"y"})},
+                  {"x", "n", "i"}, {"y"});
+    return First(graph, {{"x", Vector({1, 2, 3, 4})}, {"n", Long(size)}, {"i", Long(1)}}).tensor;
+  };
+  EXPECT_EQ(part(1, 0).rank(), 0);
+  EXPECT_EQ(part(1, 1).rank(), 1);
+  EXPECT_EQ(part(2, 0).rank(), 1);
+  EXPECT_THAT(part(1, 0).ToVector<float>(), ElementsAre(2));
+}
+
 TEST(OnnxSequence, OfFiles) {
   const std::string one = Floats("a", {1}, {5}), two = Floats("b", {2}, {6, 7});
   const auto parse = [](const std::string& bytes, ValueInfo::Kind kind) {
