@@ -91,10 +91,12 @@ void QLinearMatMul(Call& c) {
   const int rank = sum.rank();
   const Tensor scale =
       ScaleAlong(c, 1, -2, rank) * ScaleAlong(c, 4, -1, rank) / ScaleAlong(c, 6, -2, rank);
-  // The standard's text says that the result saturates; its reference and the results that it
-  // records wrap around, and so does this.
-  const Tensor y = sum.Cast(kFloat64) * scale.Cast(kFloat64) + c.In(7).Cast(kFloat64);
-  c.Out(y.Round().Cast(kInt32).Cast(c.Input(7).tensor.dtype()));
+  const Tensor y = sum.Cast(kFloat64) * scale.Cast(kFloat64);
+  const DType to = c.Input(7).tensor.dtype();
+  // The standard's text says that the result saturates, and ONNX Runtime's does. Of i8 the results
+  // that v1.21.0 records wrap around, and so does this; of u8 none tells.
+  if (to == kUInt8) return OutQuantised(c, y, c.In(7), ElementOf(c.Input(7)));
+  c.Out((y + c.In(7).Cast(kFloat64)).Round().Cast(kInt32).Cast(to));
 }
 
 void QLinearConv(Call& c) {

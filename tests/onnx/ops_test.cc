@@ -108,6 +108,19 @@ TEST(OnnxOps, IntegersAreReducedWithoutLoss) {
   EXPECT_EQ(reduced("ReduceLogSumExp", {724892532719, 3}), 724892532719);
 }
 
+// 2 * 100 + 200, of u8 cut to its range.
+TEST(OnnxOps, QuantisedProductsOfU8Saturate) {
+  const auto bytes = [](const std::string& name, const std::vector<int64_t>& dims, char value) {
+    return TensorText(name, dims, kElementUInt8, std::string(1, value));
+  };
+  const Ran ran = RunNode("QLinearMatMul", {"a", "s", "z", "b", "s", "z", "s", "y"},
+                          {bytes("a", {1, 1}, 2), bytes("b", {1, 1}, 100), Floats("s", {}, {1}),
+                           bytes("z", {}, 0), bytes("y", {}, static_cast<char>(200))},
+                          {}, 21);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].Item<int64_t>(), 255);
+}
+
 TEST(OnnxOps, HardmaxOfNothing) {
   for (const int64_t opset : {11, 13}) {
     const Ran ran = RunNode("Hardmax", {"x"}, {Floats("x", {2, 0}, {})}, {}, opset);
