@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "examples/onnx/proto_tensor.h"
+#include "examples/onnx/sort_nodes.h"
 #include "examples/onnx/wire.h"
 
 namespace tessera::onnx {
@@ -72,6 +73,7 @@ class ModelParser {
       ASSIGN_OR_RETURN(Graph parsed, ReadGraph(graph));
       model_.graphs.push_back(std::move(parsed));
     }
+    SortNodes(model_);
     return std::move(model_);
   }
 

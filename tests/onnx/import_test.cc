@@ -45,6 +45,21 @@ TEST(OnnxImport, RunsNodesInOrder) {
   EXPECT_THAT(Result(ModelText(graph), {{"x", {1, 2}}}).values, ElementsAre(-11, -22));
 }
 
+// Nodes may lie in any order, as some converters leave them; a branch takes names as well.
+TEST(OnnxImport, SortsNodes) {
+  const std::string branch = GraphText({NodeText("Neg", {"b"}, {"r"})}, {}, {"r"});
+  const std::string graph = GraphText(
+      {NodeText("If", {"yes"}, {"y"},
+                {GraphAttribute("then_branch", branch), GraphAttribute("else_branch", branch)}),
+       NodeText("Add", {"a", "w"}, {"b"}), NodeText("Mul", {"x", "w"}, {"a"})},
+      {"x"}, {"y"}, {Floats("w", {2}, {10, 20}), TensorText("yes", {}, kElementBool, "\1")});
+  EXPECT_THAT(Result(ModelText(graph), {{"x", {1, 2}}}).values, ElementsAre(-20, -60));
+  const std::string circle =
+      GraphText({NodeText("Add", {"x", "b"}, {"a"}), NodeText("Neg", {"a"}, {"b"})}, {"x"}, {"b"});
+  EXPECT_THAT(Result(ModelText(circle), {{"x", {1}}}).error,
+              HasSubstr("nothing before it makes its input 'b'"));
+}
+
 // Before version 7 the axes of the second operand began where an attribute says.
 TEST(OnnxImport, AddsByAxisInOldModels) {
   const std::string reshape = NodeText("Reshape", {"x", "s"}, {"m"});
