@@ -38,7 +38,8 @@ class HostNames {
       for (const auto& [name, a] : node.attributes) {
         if (a.graph >= 0) MarkBody(node, model_.graphs[a.graph]);
       }
-      if (wanted && !row->shape_only) {
+      // What comes of samples is data, whatever shapes follow from it: a detector's boxes.
+      if (wanted && !row->shape_only && row->flow != Flow::kBatch) {
         for (const std::string& name : node.inputs) Mark(name);
       }
     }

@@ -113,6 +113,15 @@ TEST(OnnxImport, FindsHostInputs) {
   EXPECT_THAT(HostInputs(*model), ElementsAre("k"));
 }
 
+// An image is data, though the shape of what is found in it follows from it.
+TEST(OnnxImport, ImagesAreNoHostInputs) {
+  const std::string bytes =
+      ModelText(GraphText({NodeText("Conv", {"x", "w"}, {"c"}), NodeText("Cast", {"c"}, {"s"}),
+                           NodeText("Reshape", {"v", "s"}, {"y"})},
+                          {"x", "w", "v"}, {"y"}));
+  EXPECT_TRUE(HostInputs(ValueOrThrow(ParseModel(bytes, "test"))).empty());
+}
+
 // What sets a shape is found; where it is given as data all the same, it is computed when needed.
 TEST(OnnxImport, ReadsShapes) {
   const std::string reshape = NodeText("Reshape", {"x", "t"}, {"y"});
