@@ -41,7 +41,7 @@ const Tensor& Call::Computed(int i) {
   for (const Value& x : inputs_) {
     if (x.tensor && !x.known) unknown.push_back(x.tensor);
   }
-  Tensor::Realize(absl::MakeSpan(unknown));
+  importer_.Compute(absl::MakeSpan(unknown));
   auto next = unknown.begin();
   for (Value& x : inputs_) {
     if (x.tensor && !x.known) x.tensor = *next++;

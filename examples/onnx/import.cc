@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace tessera::onnx {
 namespace {
 
@@ -142,22 +144,12 @@ std::vector<Value> Importer::RunGraph(const Graph& graph, std::vector<Value> arg
   for (size_t i = 0; i < graph.inputs.size() && i < arguments.size(); ++i) {
     // An empty optional is a value, an input that was left out none.
     if (arguments[i].empty() && graph.inputs[i].kind != ValueInfo::Kind::kOptional) continue;
+    scope.lazy.push_back(graph.inputs[i].name);
     scope.names[graph.inputs[i].name] = std::move(arguments[i]);
   }
-  Scope* const before = scope_;
-  scope_ = &scope;
-  std::vector<Value> out;
-  try {
-    RunNodes(graph.nodes);
-    std::vector<std::string> names;
-    for (const ValueInfo& info : graph.outputs) names.push_back(info.name);
-    out = Outputs(names);
-  } catch (...) {
-    scope_ = before;
-    throw;
-  }
-  scope_ = before;
-  return out;
+  scope.nodes = graph.nodes;
+  for (const ValueInfo& info : graph.outputs) scope.outputs.push_back(info.name);
+  return RunNodes(scope);
 }
 
 std::vector<Value> Importer::Outputs(absl::Span<const std::string> names) const {
@@ -181,12 +173,20 @@ Value* Importer::Find(const std::string& name) const {
   return nullptr;
 }
 
-void Importer::RunNodes(absl::Span<const Node> nodes) {
-  if (++depth_ > kMaxNesting) {
+std::vector<Value> Importer::RunNodes(Scope& scope) {
+  if (depth_ >= kMaxNesting) {
     throw Error(absl::InvalidArgumentError(absl::StrCat(
         "GraphProto: graphs and functions call each other deeper than ", kMaxNesting)));
   }
-  for (const Node& node : nodes) {
+  scope.caller = scope_;
+  const absl::Cleanup back = [this, &scope] {
+    scope_ = scope.caller;
+    --depth_;
+  };
+  scope_ = &scope;
+  ++depth_;
+  for (const Node& node : scope.nodes) {
+    scope.at = static_cast<size_t>(&node - scope.nodes.data());
     const bool refers =
         scope_->attributes != nullptr &&
         std::any_of(node.attributes.begin(), node.attributes.end(),
@@ -197,7 +197,56 @@ void Importer::RunNodes(absl::Span<const Node> nodes) {
       RunNode(node);
     }
   }
-  --depth_;
+  return Outputs(scope.outputs);
+}
+
+const Importer::LastUses& Importer::LastUsesOf(absl::Span<const Node> nodes) {
+  const auto [it, is_new] = last_uses_.try_emplace(nodes.data());
+  if (!is_new) return it->second;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    std::vector<const Node*> left = {&nodes[i]};
+    while (!left.empty()) {
+      const Node& node = *left.back();
+      left.pop_back();
+      for (const std::string& name : node.inputs) it->second[name] = i;
+      for (const auto& [key, a] : node.attributes) {
+        if (a.graph < 0) continue;
+        const Graph& body = model_.graphs[a.graph];
+        for (const Node& inner : body.nodes) left.push_back(&inner);
+        for (const ValueInfo& info : body.outputs) it->second[info.name] = i;
+      }
+    }
+  }
+  return it->second;
+}
+
+void Importer::Compute(absl::Span<Tensor> wanted) {
+  std::vector<Tensor> all(wanted.begin(), wanted.end());
+  std::vector<Value*> values;
+  for (Scope* s = scope_; s != nullptr; s = s->caller) {
+    if (s->lazy.empty()) continue;
+    const LastUses& uses = LastUsesOf(s->nodes);
+    for (const std::string& name : s->lazy) {
+      const auto use = uses.find(name);
+      const bool later = (use != uses.end() && use->second >= s->at) ||
+                         std::find(s->outputs.begin(), s->outputs.end(), name) != s->outputs.end();
+      Value& v = s->names.at(name);
+      if (!later) continue;
+      if (v.is_sequence()) {  // its tensors are ours to change once they are a copy
+        auto copy = std::make_shared<std::vector<Value>>(*v.sequence);
+        for (Value& part : *copy) values.push_back(&part);
+        v.sequence = std::move(copy);
+      } else {
+        values.push_back(&v);
+      }
+    }
+    s->lazy.clear();
+  }
+  std::erase_if(values, [](const Value* v) { return !v->tensor || v->known; });
+  for (const Value* v : values) all.push_back(v->tensor);
+  Tensor::Realize(absl::MakeSpan(all));
+  std::copy_n(all.begin(), wanted.size(), wanted.begin());
+  for (size_t i = 0; i < values.size(); ++i) values[i]->tensor = all[wanted.size() + i];
 }
 
 // A function's node with the attributes that it takes from the function's call.
@@ -254,7 +303,9 @@ void Importer::RunNode(const Node& node) {
     call.Unsupported("output ", call.outputs().size(), " is not made");
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    if (!node.outputs[i].empty()) scope_->names[node.outputs[i]] = std::move(call.outputs()[i]);
+    if (node.outputs[i].empty()) continue;
+    Value& v = scope_->names[node.outputs[i]] = std::move(call.outputs()[i]);
+    if (v.is_sequence() || (v.tensor && !v.known)) scope_->lazy.push_back(node.outputs[i]);
   }
 }
 
@@ -262,24 +313,20 @@ void Importer::CallFunction(const Function& function, const Node& node) {
   Scope scope;  // a function sees only its own names
   for (size_t i = 0; i < function.inputs.size() && i < node.inputs.size(); ++i) {
     const Value* v = Find(node.inputs[i]);
-    if (v != nullptr) scope.names[function.inputs[i]] = *v;
+    if (v == nullptr) continue;
+    scope.lazy.push_back(function.inputs[i]);
+    scope.names[function.inputs[i]] = *v;
   }
   scope.opsets = &function.opsets;
   scope.attributes = &node.attributes;
   scope.defaults = &function.defaults;
-  Scope* const before = scope_;
-  scope_ = &scope;
-  std::vector<Value> out;
-  try {
-    RunNodes(function.nodes);
-    out = Outputs(function.outputs);
-  } catch (...) {
-    scope_ = before;
-    throw;
-  }
-  scope_ = before;
+  scope.nodes = function.nodes;
+  scope.outputs = function.outputs;
+  std::vector<Value> out = RunNodes(scope);
   for (size_t i = 0; i < node.outputs.size() && i < out.size(); ++i) {
-    if (!node.outputs[i].empty()) scope_->names[node.outputs[i]] = std::move(out[i]);
+    if (node.outputs[i].empty()) continue;
+    Value& v = scope_->names[node.outputs[i]] = std::move(out[i]);
+    if (v.is_sequence() || (v.tensor && !v.known)) scope_->lazy.push_back(node.outputs[i]);
   }
 }
 

@@ -2,7 +2,8 @@
 //
 // Inputs that set shapes or attributes, and what follows from them or from shapes alone, are read
 // on the host while the graph is built. Where a shape or the course of control flow follows from
-// data, these are computed at that point; nothing else is before the results are.
+// data, these are computed at that point, and with them what later nodes take, so that nothing is
+// computed twice; nothing else is before the results are.
 #pragma once
 
 #include <set>
@@ -46,19 +47,30 @@ class Importer {
   void SetDrewRandom() { drew_random_ = true; }
   // A known value where data lies.
   Tensor Placed(const Tensor& known) const;
+  // Computes these, and at once all that is not computed yet and that a node still to come takes:
+  // what they are made of would else be computed again with each of those that is asked for.
+  void Compute(absl::Span<Tensor> wanted);
 
  private:
   using Names = absl::flat_hash_map<std::string, Value>;
+  // The last node of a list that takes a name, itself or in a graph of its own.
+  using LastUses = absl::flat_hash_map<absl::string_view, size_t>;
   // The names of one graph or function; those of the graphs around it are seen through it.
   struct Scope {
     Names names;
     Scope* outer = nullptr;
+    Scope* caller = nullptr;  // whose node runs this one; the same but for functions
+    absl::Span<const Node> nodes;
+    size_t at = 0;  // the node that runs
+    std::vector<std::string> outputs;
+    std::vector<std::string> lazy;  // what it got or made since the last Compute
     const std::map<std::string, int64_t>* opsets = nullptr;
     const std::map<std::string, Attribute>* attributes = nullptr;  // of the function's call
     const std::map<std::string, Attribute>* defaults = nullptr;
   };
   Value* Find(const std::string& name) const;
-  void RunNodes(absl::Span<const Node> nodes);
+  std::vector<Value> RunNodes(Scope& scope);
+  const LastUses& LastUsesOf(absl::Span<const Node> nodes);
   void RunNode(const Node& node);
   void CallFunction(const Function& function, const Node& node);
   Node Resolved(const Node& node) const;
@@ -67,6 +79,7 @@ class Importer {
   const Model& model_;
   Device data_;
   Scope* scope_ = nullptr;
+  absl::flat_hash_map<const Node*, LastUses> last_uses_;  // by the first node of a list
   int depth_ = 0;
   bool drew_random_ = false;
   int64_t nodes_ = 0;

@@ -60,7 +60,11 @@ void Loop(Call& c) {
       carried[i] = results[1 + i];
       if (decides(carried[i])) computed.push_back(carried[i].tensor);
     }
-    Tensor::Realize(absl::MakeSpan(computed));
+    if (results[0].known) {
+      Tensor::Realize(absl::MakeSpan(computed));
+    } else {
+      c.importer().Compute(absl::MakeSpan(computed));
+    }
     goes_on = computed[0].Item<int64_t>() != 0;
     auto next = computed.begin() + 1;
     for (Value& v : carried) {

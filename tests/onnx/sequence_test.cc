@@ -1,5 +1,6 @@
 // Sequences, optionals, and what follows from data: shapes and the course of control flow.
 #include "examples/onnx/import.h"
+#include "runtime/runtime.h"
 #include "tests/graph/tensor_testing.h"
 #include "tests/onnx/encode.h"
 #include "tests/testing.h"
@@ -171,6 +172,30 @@ TEST(OnnxData, EndsLoop) {
   const Inputs in = {{"x", Tensor::From(std::vector<float>{7}, {}, "CPU")}, {"limit", limit}};
   EXPECT_THAT(Numbers(graph("last"), in), ElementsAre(112));
   EXPECT_THAT(Numbers(graph("all"), in), ElementsAre(7, 14, 28, 56));
+}
+
+// Eight products, and shapes that follow from the last: with more of these the products are not
+// computed again.
+TEST(OnnxData, ComputesNothingTwice) {
+  const auto kernels = [](int reads) {
+    std::vector<std::string> nodes, outputs;
+    std::string last = "x";
+    for (int i = 0; i < 8; ++i) {
+      nodes.push_back(NodeText("MatMul", {last, "x"}, {absl::StrCat("m", i)}));
+      last = absl::StrCat("m", i);
+    }
+    for (int i = 0; i < reads; ++i) {
+      nodes.push_back(NodeText("Mul", {last, "x"}, {absl::StrCat("t", i)}));
+      nodes.push_back(NodeText("NonZero", {absl::StrCat("t", i)}, {absl::StrCat("y", i)}));
+      outputs.push_back(absl::StrCat("y", i));
+    }
+    const Tensor x = Tensor::From(std::vector<float>{1, 0, 1, 1}, {2, 2}, "CPU");
+    const int64_t before = GetRuntimeStats().kernels_run;
+    EXPECT_THAT(Numbers(GraphText(nodes, {"x"}, outputs), {{"x", x}}),
+                ElementsAre(0, 1, 1, 0, 0, 1));
+    return GetRuntimeStats().kernels_run - before;
+  };
+  EXPECT_LT(kernels(5) - kernels(1), 4 * 8);
 }
 
 TEST(OnnxData, SetsShapes) {
