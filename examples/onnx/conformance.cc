@@ -210,8 +210,9 @@ std::string Difference(const Value& got, const ValueData& expected, double toler
   return "";
 }
 
-RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placing,
+RunOutcome RunOnce(Importer& importer, const DataSet& set, const Placing& placing,
                    double tolerance) {
+  const Model& model = importer.model();
   const std::set<std::string> host = HostInputs(model);
   const std::vector<ValueInfo> names = GivenInputs(model.graphs[0]);
   RunOutcome out;
@@ -227,7 +228,6 @@ RunOutcome RunOnce(const Model& model, const DataSet& set, const Placing& placin
     Value& v = inputs[names[i].name] = MakeValue(set.inputs[i], device, known);
     if (v.tensor && !known) data.push_back(v.tensor = Placed(v.tensor, placing));
   }
-  Importer importer(model, placing.data);
   const std::vector<Value> outputs = importer.Run(inputs);
   out.random = importer.drew_random();
   std::vector<Tensor> results;
@@ -283,11 +283,11 @@ std::vector<Placing> ShardedPlacings(const DataSet& set, int places) {
 }
 
 // Fills the result; errors of the run are thrown.
-void RunDataSet(const Model& model, const DataSet& set, const CaseOptions& options,
+void RunDataSet(Importer& importer, const DataSet& set, const CaseOptions& options,
                 CaseResult& result) {
   Placing plain;
   plain.data = options.device;
-  const RunOutcome outcome = RunOnce(model, set, plain, options.tolerance);
+  const RunOutcome outcome = RunOnce(importer, set, plain, options.tolerance);
   if (!outcome.fault.empty()) {
     result.kind = CaseResult::Kind::kFail;
     result.why = outcome.fault;
@@ -298,7 +298,8 @@ void RunDataSet(const Model& model, const DataSet& set, const CaseOptions& optio
     for (const Placing& placing : ShardedPlacings(set, options.shard)) {
       RunOutcome sharded;
       try {
-        sharded = RunOnce(model, set, placing, options.tolerance);
+        Importer spread(importer.model(), placing.data);
+        sharded = RunOnce(spread, set, placing, options.tolerance);
       } catch (const Error& e) {
         sharded.fault = e.what();
       }
@@ -387,11 +388,12 @@ CaseResult RunCase(const std::string& folder, const CaseOptions& options) {
   result.plain = plainness.reason.empty();
   if (!plainness.may_run) return end(CaseResult::Kind::kSkip, plainness.reason);
   try {
+    Importer importer(*model, options.device);
     int sets = 0;
     while (result.kind != CaseResult::Kind::kFail) {
       const std::string data = absl::StrCat(folder, "/test_data_set_", sets);
       if (!fs::exists(data)) break;
-      RunDataSet(*model, ValueOrThrow(ReadDataSet(data, model->graphs[0])), options, result);
+      RunDataSet(importer, ValueOrThrow(ReadDataSet(data, model->graphs[0])), options, result);
       ++sets;
     }
     if (sets == 0) return end(CaseResult::Kind::kSkip, "there is no test_data_set_0");

@@ -111,14 +111,18 @@ Value MakeValue(const ValueData& data, Device device, bool known) {
 
 Importer::Importer(const Model& model, Device data) : model_(model), data_(data) {}
 
-Tensor Importer::Placed(const Tensor& known) const {
+Tensor Importer::Placed(const Tensor& known) {
   if (!known.device() || known.device() == data_) return known;
   // It is put there before the computation starts, as the inputs are.
-  return known.To(data_).Realize();
+  Tensor& placed = placed_[known.uop()];
+  if (!placed) placed = known.To(data_).Realize();
+  return placed;
 }
 
 std::vector<Value> Importer::Run(const absl::flat_hash_map<std::string, Value>& inputs) {
   const Graph& graph = model_.graphs[0];
+  nodes_ = 0;
+  drew_random_ = false;
   std::vector<Value> arguments;
   for (const ValueInfo& info : graph.inputs) {
     const auto it = inputs.find(info.name);
@@ -139,7 +143,9 @@ std::vector<Value> Importer::RunGraph(const Graph& graph, std::vector<Value> arg
     scope.defaults = scope_->defaults;
   }
   for (const TensorData& t : graph.initializers) {
-    scope.names[t.name] = MakeValue(t, "CPU", true);
+    const auto [it, is_new] = initializers_.try_emplace(&t);
+    if (is_new) it->second = MakeValue(t, "CPU", true);
+    scope.names[t.name] = it->second;
   }
   for (size_t i = 0; i < graph.inputs.size() && i < arguments.size(); ++i) {
     // An empty optional is a value, an input that was left out none.

@@ -35,7 +35,7 @@ class Importer {
   Importer(const Model& model, Device data);
 
   // The values of the model's outputs for its inputs, by name. Throws tessera::Error; what is not
-  // supported has the code kUnimplemented.
+  // supported has the code kUnimplemented. May be called again: initializers are copied once.
   std::vector<Value> Run(const absl::flat_hash_map<std::string, Value>& inputs);
 
   // ---- for nodes that hold graphs
@@ -46,7 +46,7 @@ class Importer {
   bool drew_random() const { return drew_random_; }
   void SetDrewRandom() { drew_random_ = true; }
   // A known value where data lies.
-  Tensor Placed(const Tensor& known) const;
+  Tensor Placed(const Tensor& known);
   // Computes these, and at once all that is not computed yet and that a node still to come takes:
   // what they are made of would else be computed again with each of those that is asked for.
   void Compute(absl::Span<Tensor> wanted);
@@ -78,6 +78,8 @@ class Importer {
 
   const Model& model_;
   Device data_;
+  absl::flat_hash_map<const TensorData*, Value> initializers_;
+  absl::flat_hash_map<UOp, Tensor> placed_;  // by what is known
   Scope* scope_ = nullptr;
   absl::flat_hash_map<const Node*, LastUses> last_uses_;  // by the first node of a list
   int depth_ = 0;

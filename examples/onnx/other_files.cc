@@ -44,7 +44,7 @@ absl::Status Take(TensorData& t, const MappedFile& file) {
   const uint64_t left = offset <= all.size() ? all.size() - offset : 0;
   const uint64_t length = t.elsewhere.length.value_or(left);
   if (offset > all.size() || length > left) {
-    return absl::DataLossError(absl::StrCat(file.path(), ": tensor '", ShowName(t.name), "' takes ",
+    return absl::DataLossError(absl::StrCat(file.path(), ": tensor ", ShowName(t.name), " takes ",
                                             length, " bytes from byte ", offset,
                                             ", and the file has ", all.size()));
   }
@@ -63,9 +63,9 @@ absl::StatusOr<std::vector<File>> ReadOtherFiles(Model& model, const std::string
     const std::string location = t->elsewhere.location;
     if (location.empty()) continue;
     if (LeadsOut(location)) {
-      return absl::InvalidArgumentError(absl::StrCat(folder, ": tensor '", ShowName(t->name),
-                                                     "' is in '", ShowName(location),
-                                                     "', which lies outside the model's folder"));
+      return absl::InvalidArgumentError(absl::StrCat(folder, ": tensor ", ShowName(t->name),
+                                                     " is in ", ShowName(location),
+                                                     ", which lies outside the model's folder"));
     }
     File& file = files[location];
     if (file == nullptr) {

@@ -50,7 +50,7 @@ absl::Status ReadElsewhere(const WireReader& outer, Elsewhere* to) {
   if (key != "offset" && key != "length") return absl::OkStatus();
   uint64_t number = 0;
   if (!absl::SimpleAtoi(value, &number)) {
-    return in.Error("external_data: the ", key, " '", ShowName(value), "' is no number of bytes");
+    return in.Error("external_data: the ", key, " ", ShowName(value), " is no number of bytes");
   }
   if (key == "offset") {
     to->offset = number;
@@ -76,9 +76,8 @@ std::string FitData(TensorData& t, bool raw) {
   uint64_t all_bits = 0;
   if (!CheckedMul(elements, static_cast<uint64_t>(bits), &all_bits) ||
       all_bits / 8 + (all_bits % 8 != 0) != t.bytes().size()) {
-    return absl::StrCat("tensor '", ShowName(t.name), "' of ", elements, " ",
-                        ElementName(t.element), " elements has ", t.bytes().size(),
-                        " bytes of data");
+    return absl::StrCat("tensor ", ShowName(t.name), " of ", elements, " ", ElementName(t.element),
+                        " elements has ", t.bytes().size(), " bytes of data");
   }
   if (narrow) t.own = Unpacked(t.element, t.bytes(), bits, elements);
   return "";
@@ -136,16 +135,16 @@ absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
   }
   uint64_t elements = 1;
   for (const int64_t d : t.dims) {
-    if (d < 0) return in.Error("tensor '", ShowName(t.name), "' has an extent of ", d);
+    if (d < 0) return in.Error("tensor ", ShowName(t.name), " has an extent of ", d);
     // Extents whose product leaves 62 bits are refused even beside a zero.
     if (d != 0 && !CheckedMul(elements, static_cast<uint64_t>(d), &elements)) elements = ~0ull;
-    if (elements >> 62) return in.Error("tensor '", ShowName(t.name), "' has too many elements");
+    if (elements >> 62) return in.Error("tensor ", ShowName(t.name), " has too many elements");
   }
   const std::optional<DType> dtype = t.dtype();
   if (!external) t.elsewhere = {};
   if (external && t.elsewhere.location.empty()) {
-    return in.Error("tensor '", ShowName(t.name),
-                    "' has its data in another file, and none is named");
+    return in.Error("tensor ", ShowName(t.name),
+                    " has its data in another file, and none is named");
   }
   if (!dtype || external) return t;  // nobody will read its elements here
   if (!has_raw) t.own = Collect(typed, IsNarrow(t.element) ? kUInt8 : *dtype);

@@ -44,7 +44,8 @@ TEST(OnnxOtherFiles, AreRead) {
                     Entry("location", "w.data") + Entry("offset", "4") + Entry("length", "8")),
           Elsewhere("b", 2, kElementFloat, Entry("location", "in/b.data")));
   Model model = ValueOrThrow(ParseModel(bytes, "test"));
-  EXPECT_ERROR(Importer(model, "CPU").Run({}), "'a' is in the file 'w.data'", "was not read");
+  EXPECT_ERROR(Importer(model, "CPU").Run({}), "TensorProto",
+               "'a' is in the file 'w.data', which was not read");
   const auto files = ReadOtherFiles(model, folder);
   ASSERT_OK(files);
   EXPECT_EQ(files->size(), 2u);

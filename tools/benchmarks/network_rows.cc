@@ -46,11 +46,13 @@ void CheckConvolution(DType dtype) {
   CheckClose("conv2d", Convolution(x, w).ToVector<float>(), want, tolerance);
 }
 
-// Attention with scores, and what Softmax makes of them, in memory.
-Tensor StepByStep(const Tensor& q, const Tensor& k, const Tensor& v) {
+// Attention with scores, and what Softmax makes of them, in memory; of causal attention by a mask
+// that is there already.
+Tensor StepByStep(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask = {}) {
   const double width = std::sqrt(static_cast<double>(q.size(-1)));
-  const Tensor scores = (q.MatMul(k.Transpose()) / width).Realize();
-  const Tensor shares = scores.Softmax().Realize();
+  Tensor scores = q.MatMul(k.Transpose()) / width;
+  if (mask) scores = Where(mask, scores, -INFINITY);
+  const Tensor shares = scores.Realize().Softmax().Realize();
   return shares.MatMul(v);
 }
 
@@ -243,12 +245,20 @@ void AttentionRows(const Wanted& wanted, const std::string& python, DType dtype,
                          [&] { return h.q.ScaledDotProductAttention(h.k, h.v, options); });
     });
   }
-  const std::string composed = name("attention_composed");
-  add(composed, [&](const Heads& h) {
-    return Measured(
-        composed, h.bytes, Heads::kFlops, [&] { return h.q.ScaledDotProductAttention(h.k, h.v); },
-        "the same, step by step", [&] { StepByStep(h.q, h.k, h.v).Realize(); });
-  });
+  for (const bool causal : {false, true}) {
+    const std::string composed = name(causal ? "attention_causal_composed" : "attention_composed");
+    AttentionOptions options;
+    options.causal = causal;
+    add(composed, [&](const Heads& h) {
+      const int64_t tokens = h.q.size(1);
+      Tensor mask;
+      if (causal) mask = (Tensor::Arange(tokens) <= Tensor::Arange(tokens).Unsqueeze(1)).Realize();
+      return Measured(
+          composed, h.bytes, Heads::kFlops / (causal ? 2 : 1),
+          [&] { return h.q.ScaledDotProductAttention(h.k, h.v, options); },
+          "the same, step by step", [&] { StepByStep(h.q, h.k, h.v, mask).Realize(); });
+    });
+  }
 }
 
 }  // namespace
