@@ -34,17 +34,34 @@ bool IsMinusInfinity(const UOp& u) {
          u.arg<Scalar>().AsFloat() == -std::numeric_limits<double>::infinity();
 }
 
-// So many of the first keys are all at which a condition may be what it is to be, or nothing.
-UOp EndWhere(const UOp& condition, bool holds, const UOp& key) {
-  if (condition.is(holds ? Op::kAnd : Op::kOr)) {
-    for (const UOp& s : condition.srcs()) {
-      if (const UOp end = EndWhere(s, holds, key)) return end;
-    }
-    return UOp();
+// An integer as one of 64 bits, computed from indices as such where narrower ones do not wrap.
+UOp Widened(const UOp& u, int depth = 0) {
+  constexpr int kDeepest = 6;  // what is shared is seen again on each way to it
+  const DType dtype = u.dtype();
+  const auto holds = [&](const UOp& wide) {
+    return wide.vmin() >= MinInt(dtype) && wide.vmax() <= MaxInt(dtype);
+  };
+  if (dtype == kInt64) return u;
+  if (depth == kDeepest) return UOp::Make(Op::kCast, kInt64, {u});
+  if (u.is(Op::kCast) && u.src(0).dtype().IsInt()) {
+    const UOp wide = Widened(u.src(0), depth + 1);
+    if (holds(wide)) return wide;
   }
+  if (u.is(Op::kAdd) || u.is(Op::kSub) || u.is(Op::kMul)) {
+    const UOp wide =
+        UOp::Make(u.op(), {Widened(u.src(0), depth + 1), Widened(u.src(1), depth + 1)});
+    if (holds(wide)) return wide;
+  }
+  return UOp::Make(Op::kCast, kInt64, {u});
+}
+
+// So many of the first keys are all at which a comparison may be what it is to be, or nothing.
+UOp EndOfComparison(const UOp& condition, bool holds, const UOp& key) {
   bool less = condition.is(Op::kCmpLt);
-  if (!(less || condition.is(Op::kCmpLe)) || !(condition.src(0).dtype() == kInt64)) return UOp();
-  UOp a = condition.src(0), b = condition.src(1);
+  if (!(less || condition.is(Op::kCmpLe))) return UOp();
+  const DType dtype = condition.src(0).dtype();
+  if (!dtype.IsInt() || dtype == kUInt64) return UOp();
+  UOp a = Widened(condition.src(0)), b = Widened(condition.src(1));
   if (!holds) {  // b <= a, or b < a
     std::swap(a, b);
     less = !less;
@@ -52,6 +69,23 @@ UOp EndWhere(const UOp& condition, bool holds, const UOp& key) {
   const UOp excess = Simplify(Plus(Minus(a, b), UOp::Index(less ? 1 : 0)));  // at most 0
   if (StrideOf(excess, key) != 1) return UOp();
   return Simplify(Minus(UOp::Index(1), Substitute(excess, {{key, UOp::Index(0)}})));
+}
+
+// The same of a condition of several.
+UOp EndWhere(const UOp& condition, bool holds, const UOp& key) {
+  std::vector<UOp> work = {condition};
+  absl::flat_hash_set<const Node*> met;
+  while (!work.empty()) {
+    const UOp u = work.back();
+    work.pop_back();
+    if (!met.insert(u.get()).second) continue;
+    if (u.is(holds ? Op::kAnd : Op::kOr)) {
+      work.insert(work.end(), u.srcs().begin(), u.srcs().end());
+    } else if (const UOp end = EndOfComparison(u, holds, key)) {
+      return end;
+    }
+  }
+  return UOp();
 }
 
 // The same of a score that is not -inf.

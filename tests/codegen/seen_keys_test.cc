@@ -54,7 +54,14 @@ TEST(SeenKeys, OfMasksByIndices) {
                 return Where(padding, Where(column <= row, s * 0.5, -kInfinity), -kInfinity);
               })),
               5);
-    EXPECT_GE(EndedLoops(masked(column < Tensor::Empty({2, 1, 1}, kInt64))), 5) << n;
+    for (const DType dtype : {kInt64, kInt32}) {
+      const Tensor lengths = Tensor::Empty({2, 1, 1}, dtype);
+      EXPECT_GE(EndedLoops(masked(column.Cast(dtype) < lengths)), 5) << n;
+      EXPECT_GE(EndedLoops(masked(column.Cast(dtype) <= row.Cast(dtype))), 5) << n;
+      const Tensor places = Tensor::Arange(n, dtype);
+      EXPECT_GE(EndedLoops(masked(places <= places.Unsqueeze(1))), 5) << n;
+      EXPECT_GE(EndedLoops(masked(places - 3 < places.Unsqueeze(1) - 2)), 5) << n;
+    }
   }
 }
 
