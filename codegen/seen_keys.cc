@@ -55,13 +55,24 @@ UOp Widened(const UOp& u, int depth = 0) {
   return UOp::Make(Op::kCast, kInt64, {u});
 }
 
+// One side of a comparison with keys, so bounded that what is made of it does not wrap; or nothing.
+UOp WithinBounds(const UOp& u, const UOp& key) {
+  constexpr int64_t kMost = int64_t{1} << 48;
+  if (u.vmin() >= -kMost && u.vmax() <= kMost) return u;
+  if (DependsOn(u, key)) return UOp();
+  const UOp above = UOp::Make(Op::kMax, {u, UOp::Index(-kMost)});
+  return UOp::Make(Op::kMin, {above, UOp::Index(kMost)});
+}
+
 // So many of the first keys are all at which a comparison may be what it is to be, or nothing.
 UOp EndOfComparison(const UOp& condition, bool holds, const UOp& key) {
   bool less = condition.is(Op::kCmpLt);
   if (!(less || condition.is(Op::kCmpLe))) return UOp();
   const DType dtype = condition.src(0).dtype();
   if (!dtype.IsInt() || dtype == kUInt64) return UOp();
-  UOp a = Widened(condition.src(0)), b = Widened(condition.src(1));
+  UOp a = WithinBounds(Widened(condition.src(0)), key),
+      b = WithinBounds(Widened(condition.src(1)), key);
+  if (!a || !b) return UOp();
   if (!holds) {  // b <= a, or b < a
     std::swap(a, b);
     less = !less;

@@ -65,6 +65,16 @@ TEST(SeenKeys, OfMasksByIndices) {
   }
 }
 
+// Rows that may see nothing give zeros.
+TEST(SeenKeys, OfRowsThatMaySeeNone) {
+  const Operands o(256, 512);
+  AttentionOptions causal, padded;
+  causal.causal = true;
+  padded.mask = Places(512) <= Tensor::Empty({2, 1, 1}, kInt64);
+  EXPECT_GE(EndedLoops(o.q.ScaledDotProductAttention(o.k, o.v, causal)), 5);
+  EXPECT_GE(EndedLoops(o.q.ScaledDotProductAttention(o.k, o.v, padded)), 5);
+}
+
 // The rows of several heads that share keys, one head after another, as language models have them.
 TEST(SeenKeys, OfRowsOfSeveralHeads) {
   constexpr int64_t kShared = 2, kGroup = 3, kTokens = 256;

@@ -130,13 +130,13 @@ TEST(CausalAttention, KeysThatAreNotFinite) {
              want, 2e-5);
 }
 
-// Some batches are shorter than others, and one is empty: its rows see nothing.
-TEST(CausalAttention, LengthsThatAreRead) {
-  constexpr int64_t kBatch = 4, kRows = 160, kKeys = 400;
-  const std::vector<int64_t> lengths = {400, 1, 130, 0};
+// Some batches are shorter than others, and two are empty: their rows see nothing.
+TEST(CausalAttention, LastKeysThatAreRead) {
+  constexpr int64_t kBatch = 5, kRows = 160, kKeys = 400;
+  const std::vector<int64_t> last = {INT64_MAX, 0, 129, -1, INT64_MIN};
   const Numbers n{kBatch, kRows, kKeys, 8};
   AttentionOptions o;
-  o.mask = Tensor::Arange(kKeys) < Tensor::From(lengths, {kBatch, 1, 1}).Realize();
+  o.mask = Tensor::Arange(kKeys) <= Tensor::From(last, {kBatch, 1, 1}).Realize();
   const std::vector<double> got =
       Heads(n.q, kBatch, 8)
           .ScaledDotProductAttention(Heads(n.k, kBatch, 8), Heads(n.v, kBatch, 8), o)
@@ -145,9 +145,9 @@ TEST(CausalAttention, LengthsThatAreRead) {
   const size_t each = kRows * 8;
   for (int64_t b = 0; b < kBatch; ++b) {
     const std::vector<double> want =
-        Expected(n, [&](int64_t, int64_t j) { return j < std::max<int64_t>(1, lengths[b]); });
+        Expected(n, [&](int64_t, int64_t j) { return j <= std::max<int64_t>(0, last[b]); });
     for (size_t i = b * each; i < (b + 1) * each; ++i) {
-      EXPECT_NEAR(got[i], lengths[b] == 0 ? 0 : want[i], 2e-5) << b << " " << i;
+      EXPECT_NEAR(got[i], last[b] < 0 ? 0 : want[i], 2e-5) << b << " " << i;
     }
   }
 }
