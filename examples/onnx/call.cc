@@ -191,7 +191,8 @@ const OpRow* FindOp(const Node& node) {
                                                TrainingOps(),
                                                ControlOps(),
                                                SequenceOps(),
-                                               NgramOps()}) {
+                                               NgramOps(),
+                                               MicrosoftQuantizedOps()}) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");
       }

@@ -1,4 +1,6 @@
 // Activations.
+#include "absl/strings/match.h"
+#include "examples/onnx/activation.h"
 #include "examples/onnx/call.h"
 
 namespace tessera::onnx {
@@ -94,7 +96,38 @@ constexpr OpRow kRows[] = {
     {"ThresholdedRelu", ThresholdedRelu, 0, kEach},
 };
 
+constexpr NamedActivation kActivations[] = {
+    {"Affine", 2, 1, 0, [](const Tensor& x, double a, double b) { return x * a + b; }},
+    {"Celu", 1, 1, 0,
+     [](const Tensor& x, double a, double) {
+       return x.Maximum(0) + ((x / a).Expm1() * a).Minimum(0);
+     }},
+    {"Elu", 1, 1, 0, [](const Tensor& x, double a, double) { return x.Elu(a); }},
+    {"HardSigmoid", 2, 0.2, 0.5,
+     [](const Tensor& x, double a, double b) { return (x * a + b).Clip(0, 1); }},
+    {"LeakyRelu", 1, 0.01, 0, [](const Tensor& x, double a, double) { return x.LeakyRelu(a); }},
+    {"Relu", 0, 0, 0, [](const Tensor& x, double, double) { return x.Relu(); }},
+    {"ScaledTanh", 2, 1, 1, [](const Tensor& x, double a, double b) { return (x * b).Tanh() * a; }},
+    {"Selu", 2, 1.67326319217681884765625, 1.05070102214813232421875,
+     [](const Tensor& x, double a, double b) {
+       return Where(x > 0, x, x.Minimum(0).Expm1() * a) * b;
+     }},
+    {"Sigmoid", 0, 0, 0, [](const Tensor& x, double, double) { return x.Sigmoid(); }},
+    {"Softplus", 0, 0, 0, [](const Tensor& x, double, double) { return x.Softplus(); }},
+    {"Softsign", 0, 0, 0, [](const Tensor& x, double, double) { return x / (x.Abs() + 1); }},
+    {"Tanh", 0, 0, 0, [](const Tensor& x, double, double) { return x.Tanh(); }},
+    {"ThresholdedRelu", 1, 1, 0,
+     [](const Tensor& x, double a, double) { return Where(x > a, x, 0); }},
+};
+
 }  // namespace
+
+const NamedActivation* FindActivation(const std::string& name) {
+  for (const NamedActivation& a : kActivations) {
+    if (absl::EqualsIgnoreCase(a.name, name)) return &a;
+  }
+  return nullptr;
+}
 
 absl::Span<const OpRow> ActivationOps() { return kRows; }
 

@@ -1,8 +1,44 @@
 // Quantised numbers: integers or fp8 with a scale and a zero point.
-#include "examples/onnx/call.h"
+#include "examples/onnx/quantize.h"
+
 #include "examples/onnx/convolution.h"
 
 namespace tessera::onnx {
+
+void OutQuantised(Call& c, const Tensor& y, const Tensor& zero_point, int64_t to) {
+  if (!DTypeOfElement(to)->IsInt()) c.Fail(ElementName(to), " is no type of quantised numbers");
+  const Tensor shifted = zero_point ? y.Round() + zero_point.Cast(y.dtype()) : y.Round();
+  const IntRange range = RangeOfElement(to);
+  OutAs(c, shifted.Clip(range.least, range.most), to);
+}
+
+Tensor Integers(Call& c, int input, int zero_point, int axis) {
+  const Tensor x = c.In(input).Cast(kInt32);
+  if (!c.Has(zero_point)) return x;
+  const Tensor zero = c.In(zero_point).Cast(kInt32);
+  if (zero.elements() == 1) return x - zero.Reshape({});
+  if (zero.rank() != 1) return x - zero;
+  std::vector<int64_t> shape(x.rank(), 1);
+  shape[c.Axis(axis, x.rank())] = zero.size(0);
+  return x - zero.Reshape(shape);
+}
+
+Tensor ScaleAlong(Call& c, int input, int axis, int rank) {
+  const Tensor s = c.In(input);
+  if (s.elements() == 1) return s.Reshape({});
+  if (s.rank() != 1) return s;
+  std::vector<int64_t> shape(rank, 1);
+  shape[c.Axis(axis, rank)] = s.size(0);
+  return s.Reshape(shape);
+}
+
+Quantised QuantisedByRange(const Tensor& x) {
+  const Tensor high = x.Max().Maximum(0), low = x.Min().Minimum(0);
+  const Tensor scale = Where(high == low, 1.0f, high - low) / 255;
+  const Tensor zero = (0 - low / scale).Clip(0, 255).Round();
+  return {((x / scale).Round() + zero).Clip(0, 255), scale, zero};
+}
+
 namespace {
 
 // A scale or zero point beside x: one number, one for each position of an axis, or one for each
@@ -22,14 +58,6 @@ Tensor Spread(Call& c, Tensor v, const Tensor& x) {
   }
   v = v.RepeatInterleave(block, axis);
   return v.size(axis) > x.size(axis) ? v.SliceAxis(axis, {0, x.size(axis)}) : v;
-}
-
-// Numbers in the quantised range as a type of integers: rounded to even, saturated.
-void OutQuantised(Call& c, const Tensor& y, const Tensor& zero_point, int64_t to) {
-  if (!DTypeOfElement(to)->IsInt()) c.Fail(ElementName(to), " is no type of quantised numbers");
-  const Tensor shifted = zero_point ? y.Round() + zero_point.Cast(y.dtype()) : y.Round();
-  const IntRange range = RangeOfElement(to);
-  OutAs(c, shifted.Clip(range.least, range.most), to);
 }
 
 void QuantizeLinear(Call& c) {
@@ -53,34 +81,10 @@ void DequantizeLinear(Call& c) {
 }
 
 void DynamicQuantizeLinear(Call& c) {
-  const Tensor x = c.In(0);
-  const Tensor high = x.Max().Maximum(0), low = x.Min().Minimum(0);
-  const Tensor scale = Where(high == low, 1.0f, high - low) / 255;
-  const Tensor zero = (0 - low / scale).Clip(0, 255).Round();
-  c.Out(((x / scale).Round() + zero).Clip(0, 255).Cast(kUInt8));
-  c.Out(scale);
-  c.Out(zero.Cast(kUInt8));
-}
-
-// Less its zero point, as i32; a vector of them is along `axis`, from the last where negative.
-Tensor Integers(Call& c, int input, int zero_point, int axis) {
-  const Tensor x = c.In(input).Cast(kInt32);
-  if (!c.Has(zero_point)) return x;
-  const Tensor zero = c.In(zero_point).Cast(kInt32);
-  if (zero.elements() == 1) return x - zero.Reshape({});
-  if (zero.rank() != 1) return x - zero;
-  std::vector<int64_t> shape(x.rank(), 1);
-  shape[c.Axis(axis, x.rank())] = zero.size(0);
-  return x - zero.Reshape(shape);
-}
-// A scale beside a result of that rank.
-Tensor ScaleAlong(Call& c, int input, int axis, int rank) {
-  const Tensor s = c.In(input);
-  if (s.elements() == 1) return s.Reshape({});
-  if (s.rank() != 1) return s;
-  std::vector<int64_t> shape(rank, 1);
-  shape[c.Axis(axis, rank)] = s.size(0);
-  return s.Reshape(shape);
+  const Quantised q = QuantisedByRange(c.In(0));
+  c.Out(q.y.Cast(kUInt8));
+  c.Out(q.scale);
+  c.Out(q.zero_point.Cast(kUInt8));
 }
 
 // Rows of the first operand and columns of the second may have scales of their own.

@@ -1,7 +1,9 @@
 // Recurrent networks, written out over their steps.
 #include <algorithm>
 
+#include "examples/onnx/activation.h"
 #include "examples/onnx/call.h"
+#include "examples/onnx/quantize.h"
 
 namespace tessera::onnx {
 namespace {
@@ -12,41 +14,6 @@ struct Activation {
   double alpha = 0, beta = 0;
   double clip = 0;  // what it takes is cut to -clip to clip; 0: as it is
 };
-
-struct Known {
-  const char* name;
-  bool has_alpha, has_beta;
-  double alpha, beta;
-  Tensor (*fn)(const Tensor& x, double alpha, double beta);
-};
-const Known kActivations[] = {
-    {"Affine", true, true, 1, 0, [](const Tensor& x, double a, double b) { return x * a + b; }},
-    {"Elu", true, false, 1, 0, [](const Tensor& x, double a, double) { return x.Elu(a); }},
-    {"HardSigmoid", true, true, 0.2, 0.5,
-     [](const Tensor& x, double a, double b) { return (x * a + b).Clip(0, 1); }},
-    {"LeakyRelu", true, false, 0.01, 0,
-     [](const Tensor& x, double a, double) { return x.LeakyRelu(a); }},
-    {"Relu", false, false, 0, 0, [](const Tensor& x, double, double) { return x.Relu(); }},
-    {"ScaledTanh", true, true, 1, 1,
-     [](const Tensor& x, double a, double b) { return (x * b).Tanh() * a; }},
-    {"Sigmoid", false, false, 0, 0, [](const Tensor& x, double, double) { return x.Sigmoid(); }},
-    {"Softplus", false, false, 0, 0, [](const Tensor& x, double, double) { return x.Softplus(); }},
-    {"Softsign", false, false, 0, 0,
-     [](const Tensor& x, double, double) { return x / (x.Abs() + 1); }},
-    {"Tanh", false, false, 0, 0, [](const Tensor& x, double, double) { return x.Tanh(); }},
-    {"ThresholdedRelu", true, false, 1, 0,
-     [](const Tensor& x, double a, double) { return Where(x > a, x, 0); }},
-};
-const Known* FindActivation(std::string name) {
-  const auto lower = [](std::string text) {
-    for (char& ch : text) ch = static_cast<char>(ch >= 'A' && ch <= 'Z' ? ch - 'A' + 'a' : ch);
-    return text;
-  };
-  for (const Known& k : kActivations) {
-    if (lower(k.name) == lower(name)) return &k;
-  }
-  return nullptr;
-}
 
 Tensor Apply(const Activation& a, const Tensor& x) {
   const Tensor in = a.clip > 0 ? x.Clip(-a.clip, a.clip) : x;
@@ -122,11 +89,11 @@ std::vector<std::vector<Activation>> ActivationsOf(Call& c, int64_t directions,
   size_t alpha = 0, beta = 0;
   std::vector<std::vector<Activation>> out(directions);
   for (size_t i = 0; i < names.size(); ++i) {
-    const Known* known = FindActivation(names[i]);
+    const NamedActivation* known = FindActivation(names[i]);
     if (known == nullptr) c.Fail("the activation '", names[i], "' is none");
     Activation a{names[i], known->alpha, known->beta, c.Float("clip", 0)};
-    if (known->has_alpha && alpha < alphas.size()) a.alpha = alphas[alpha++];
-    if (known->has_beta && beta < betas.size()) a.beta = betas[beta++];
+    if (known->numbers > 0 && alpha < alphas.size()) a.alpha = alphas[alpha++];
+    if (known->numbers > 1 && beta < betas.size()) a.beta = betas[beta++];
     out[i / defaults.size()].push_back(a);
   }
   return out;
@@ -197,7 +164,39 @@ void Rnn(Call& c) { Recurrent(c, RnnStep, 1, {"Tanh"}); }
 void Gru(Call& c) { Recurrent(c, GruStep, 3, {"Sigmoid", "Tanh"}); }
 void Lstm(Call& c) { Recurrent(c, LstmStep, 4, {"Sigmoid", "Tanh", "Tanh"}); }
 
-constexpr OpRow kRows[] = {{"GRU", Gru}, {"LSTM", Lstm}, {"RNN", Rnn}};
+// x as u8 by its range, and back.
+Tensor ThroughRange(const Tensor& x) {
+  const Quantised q = QuantisedByRange(x);
+  return (q.y - q.zero_point) * q.scale;
+}
+State DynamicLstmStep(const Direction& d, const Tensor& x, const State& s) {
+  return LstmStep(d, x, {ThroughRange(s.h), s.c});
+}
+// Weights [directions, in, 4 * hidden], with a scale for each direction or column. What they meet
+// is quantised as well: the inputs of all steps together, the state at each.
+void DynamicQuantizeLstm(Call& c) {
+  const auto weights = [&](int input, int scale) {
+    const Tensor w = c.In(input);
+    const auto along = [&](const Tensor& t) { return t.Reshape({w.size(0), 1, -1}); };
+    const Tensor centred = w.Cast(kInt32) - along(c.In(scale + 1)).Cast(kInt32);
+    return (centred.Cast(kFloat32) * along(c.In(scale))).Transpose();
+  };
+  std::vector<Tensor> inputs = {ThroughRange(c.In(0)), weights(kWeights, 8),
+                                weights(kRecurrent, 10)};
+  for (int i = kBias; i <= kPeepholes; ++i) inputs.push_back(c.InOr(i));
+  std::vector<Value> values;
+  for (const Tensor& t : inputs) values.push_back({t, c.all_known()});
+  Call inner(c.importer(), c.node(), c.opset(), std::move(values));
+  Recurrent(inner, DynamicLstmStep, 4, {"Sigmoid", "Tanh", "Tanh"});
+  for (const Value& v : inner.outputs()) c.Out(v);
+}
+
+constexpr OpRow kRows[] = {
+    {"GRU", Gru},
+    {"LSTM", Lstm},
+    {"RNN", Rnn},
+    {"com.microsoft.DynamicQuantizeLSTM", DynamicQuantizeLstm},
+};
 
 }  // namespace
 

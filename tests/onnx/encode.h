@@ -51,6 +51,14 @@ inline std::string Longs(const std::string& name, const std::vector<int64_t>& di
 inline std::string IntAttribute(const std::string& name, int64_t v) {
   return Bytes(1, name) + Number(3, v) + Number(20, 2);
 }
+inline std::string FloatAttribute(const std::string& name, float v) {
+  return Bytes(1, name) + Tag(2, 5) + Raw<float>({v}) + Number(20, 1);
+}
+inline std::string IntsAttribute(const std::string& name, const std::vector<int64_t>& values) {
+  std::string out = Bytes(1, name);
+  for (const int64_t v : values) out += Number(8, v);
+  return out + Number(20, 7);
+}
 inline std::string TextAttribute(const std::string& name, const std::string& text) {
   return Bytes(1, name) + Bytes(4, text) + Number(20, 3);
 }

@@ -5,10 +5,8 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "examples/onnx/import.h"
 #include "runtime/runtime.h"
-#include "tests/onnx/encode.h"
-#include "tests/testing.h"
+#include "tests/onnx/run_node.h"
 
 namespace tessera::onnx {
 namespace {
@@ -18,37 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-std::string FloatAttribute(const std::string& name, float v) {
-  return Bytes(1, name) + Tag(2, 5) + Raw<float>({v}) + Number(20, 1);
-}
-
-// The outputs of one node over these inputs, or no tensors and an error.
-struct Ran {
-  std::vector<Tensor> out;
-  std::string error;
-};
-Ran RunGraph(const std::string& graph, int64_t opset) {
-  const std::string bytes = ModelText(graph, opset);
-  const absl::StatusOr<Model> model = ParseModel(bytes, "test");
-  EXPECT_OK(model.status());
-  Ran ran;
-  if (!model.ok()) return ran;
-  try {
-    for (Value& v : Importer(*model, "CPU").Run({})) ran.out.push_back(v.tensor.Realize());
-  } catch (const Error& e) {
-    ran.out.clear();
-    ran.error = e.what();
-  }
-  return ran;
-}
-Ran RunNode(const std::string& op, const std::vector<std::string>& inputs,
-            const std::vector<std::string>& values, const std::vector<std::string>& attributes,
-            int64_t opset, int outputs = 1) {
-  std::vector<std::string> names;
-  for (int i = 0; i < outputs; ++i) names.push_back(absl::StrCat("y", i));
-  return RunGraph(GraphText({NodeText(op, inputs, names, attributes)}, {}, names, values), opset);
-}
 
 std::vector<float> UpTo(int n) {
   std::vector<float> out;
