@@ -192,6 +192,7 @@ const OpRow* FindOp(const Node& node) {
                                                ControlOps(),
                                                SequenceOps(),
                                                NgramOps(),
+                                               MicrosoftOps(),
                                                MicrosoftQuantizedOps()}) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");
