@@ -193,6 +193,7 @@ const OpRow* FindOp(const Node& node) {
                                                SequenceOps(),
                                                NgramOps(),
                                                MicrosoftOps(),
+                                               MicrosoftAttentionOps(),
                                                MicrosoftQuantizedOps()}) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");

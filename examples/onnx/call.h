@@ -164,6 +164,7 @@ absl::Span<const OpRow> SelectionOps();
 absl::Span<const OpRow> TrainingOps();
 absl::Span<const OpRow> SequenceOps();
 absl::Span<const OpRow> MicrosoftOps();
+absl::Span<const OpRow> MicrosoftAttentionOps();
 absl::Span<const OpRow> MicrosoftQuantizedOps();
 
 // The row of a node's op, or null.

@@ -1,9 +1,36 @@
 // Attention and the rotation of its queries and keys.
+#include "examples/onnx/attention.h"
+
 #include <cmath>
 
 #include "examples/onnx/call.h"
 
 namespace tessera::onnx {
+
+Tensor Hidden(const Tensor& hidden, DType dtype) {
+  return Where(hidden, Tensor::Full({}, -INFINITY, dtype), Tensor::Full({}, 0.0, dtype));
+}
+
+void ShareHeads(const Tensor& q, Tensor& k, Tensor& v) {
+  const int64_t groups = q.size(1) / std::max<int64_t>(k.size(1), 1);
+  if (groups <= 1) return;
+  k = k.RepeatInterleave(groups, 1);
+  v = v.RepeatInterleave(groups, 1);
+}
+
+Tensor Rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, int64_t rotated,
+               bool interleaved) {
+  const Tensor turning = x.SliceAxis(3, {0, rotated}), rest = x.SliceAxis(3, {rotated, x.size(3)});
+  const Tensor a =
+      interleaved ? turning.SliceAxis(3, {0, rotated, 2}) : turning.SliceAxis(3, {0, rotated / 2});
+  const Tensor b = interleaved ? turning.SliceAxis(3, {1, rotated, 2})
+                               : turning.SliceAxis(3, {rotated / 2, rotated});
+  const Tensor u = cos.Unsqueeze(2), v = sin.Unsqueeze(2);
+  const std::vector<Tensor> turned = {u * a - v * b, v * a + u * b};
+  const Tensor y = interleaved ? Stack(turned, 4).Reshape(turning.shape()) : Cat(turned, 3);
+  return rotated < x.size(3) ? Cat(std::vector<Tensor>{y, rest}, 3) : y;
+}
+
 namespace {
 
 // [batch, length, heads * size] as [batch, heads, length, size].
@@ -22,17 +49,6 @@ struct Bias {
   Tensor sum;
   void Add(const Tensor& t) { sum = sum ? sum + t : t; }
 };
-Tensor Hidden(const Tensor& hidden, DType dtype) {
-  return Where(hidden, Tensor::Full({}, -INFINITY, dtype), Tensor::Full({}, 0.0, dtype));
-}
-
-// Several heads of queries may share one of keys and values.
-void ShareHeads(const Tensor& q, Tensor& k, Tensor& v) {
-  const int64_t groups = q.size(1) / std::max<int64_t>(k.size(1), 1);
-  if (groups <= 1) return;
-  k = k.RepeatInterleave(groups, 1);
-  v = v.RepeatInterleave(groups, 1);
-}
 
 void Attention(Call& c) {
   Tensor q = SplitHeads(c, c.In(0), "q_num_heads");
@@ -153,17 +169,7 @@ void RotaryEmbedding(Call& c) {
     cos = cos.Take(position, 0);
     sin = sin.Take(position, 0);
   }
-  cos = cos.Unsqueeze(2);
-  sin = sin.Unsqueeze(2);
-  const Tensor turning = x.SliceAxis(3, {0, rotated}), rest = x.SliceAxis(3, {rotated, size});
-  const bool interleaved = c.Int("interleaved", 0) != 0;
-  const Tensor a =
-      interleaved ? turning.SliceAxis(3, {0, rotated, 2}) : turning.SliceAxis(3, {0, rotated / 2});
-  const Tensor b = interleaved ? turning.SliceAxis(3, {1, rotated, 2})
-                               : turning.SliceAxis(3, {rotated / 2, rotated});
-  const std::vector<Tensor> turned = {cos * a - sin * b, sin * a + cos * b};
-  Tensor y = interleaved ? Stack(turned, 4).Reshape(turning.shape()) : Cat(turned, 3);
-  if (rotated < size) y = Cat(std::vector<Tensor>{y, rest}, 3);
+  const Tensor y = Rotated(x, cos, sin, rotated, c.Int("interleaved", 0) != 0);
   c.Out(in.rank() == 4 ? y.Permute({0, 2, 1, 3}) : y.Reshape(in.shape()));
 }
 
