@@ -194,6 +194,7 @@ const OpRow* FindOp(const Node& node) {
                                                NgramOps(),
                                                MicrosoftOps(),
                                                MicrosoftAttentionOps(),
+                                               MicrosoftBlockOps(),
                                                MicrosoftQuantizedOps()}) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");

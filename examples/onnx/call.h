@@ -165,6 +165,7 @@ absl::Span<const OpRow> TrainingOps();
 absl::Span<const OpRow> SequenceOps();
 absl::Span<const OpRow> MicrosoftOps();
 absl::Span<const OpRow> MicrosoftAttentionOps();
+absl::Span<const OpRow> MicrosoftBlockOps();
 absl::Span<const OpRow> MicrosoftQuantizedOps();
 
 // The row of a node's op, or null.
