@@ -36,15 +36,32 @@ void FusedConv(Call& c) {
   c.Out(Activated(c, y, c.Floats("activation_params")));
 }
 
+void NhwcMaxPool(Call& c) {
+  c.Out(ChannelsLast(RunAs(c, "MaxPool", 12, {ChannelsFirst(c.In(0))})[0].tensor));
+}
+
 // ---- activations
 
-Tensor WithBias(Call& c) { return c.Has(1) ? c.In(0) + c.In(1) : c.In(0); }
-void Gelu(Call& c) { c.Out(c.In(0).Gelu()); }
-void BiasGelu(Call& c) { c.Out((c.In(0) + c.In(1)).Gelu()); }
-void FastGelu(Call& c) { c.Out(WithBias(c).GeluTanh()); }
-void QuickGelu(Call& c) {
+// Computed in f32 or wider, and rounded once.
+template <typename Fn>
+void Activate(Call& c, bool bias, Fn fn) {
   const Tensor x = c.In(0);
-  c.Out(x * (x * c.Float("alpha", 1.702f)).Sigmoid());
+  const DType wide = Promote(x.dtype(), kFloat32);
+  const Tensor in = bias ? x.Cast(wide) + c.In(1).Cast(wide) : x.Cast(wide);
+  c.Out(fn(in).Cast(x.dtype()));
+}
+void Gelu(Call& c) {
+  Activate(c, false, [](const Tensor& x) { return x.Gelu(); });
+}
+void BiasGelu(Call& c) {
+  Activate(c, true, [](const Tensor& x) { return x.Gelu(); });
+}
+void FastGelu(Call& c) {
+  Activate(c, c.Has(1), [](const Tensor& x) { return x.GeluTanh(); });
+}
+void QuickGelu(Call& c) {
+  const double alpha = c.Float("alpha", 1.702f);
+  Activate(c, false, [alpha](const Tensor& x) { return x * (x * alpha).Sigmoid(); });
 }
 
 // ---- norms of the last axes
@@ -115,6 +132,7 @@ constexpr OpRow kRows[] = {
     {"com.microsoft.FusedGemm", FusedGemm},
     {"com.microsoft.FusedMatMul", FusedMatMul},
     {"com.microsoft.Gelu", Gelu, 0, kEach},
+    {"com.microsoft.NhwcMaxPool", NhwcMaxPool, 0, Flow::kBatch},
     {"com.microsoft.QuickGelu", QuickGelu, 0, kEach},
     {"com.microsoft.SkipLayerNormalization", SkipLayerNormalization<false>},
     {"com.microsoft.SkipSimplifiedLayerNormalization", SkipLayerNormalization<true>},

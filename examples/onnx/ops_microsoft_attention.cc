@@ -4,6 +4,7 @@
 
 #include "examples/onnx/attention.h"
 #include "examples/onnx/call.h"
+#include "examples/onnx/quantize.h"
 
 namespace tessera::onnx {
 namespace {
@@ -94,36 +95,50 @@ Scoring ScoringOf(Call& c, const Tensor& q, int64_t keys, int mask, int more) {
   return {ScaleOf(c, q), 0, bias.sum, {}};
 }
 
-// One matrix makes queries, keys and values, side by side; the past has keys and values stacked.
-void Attention(Call& c) {
-  const int64_t heads = c.Int("num_heads");
+// Queries, keys and values lie side by side; the past has keys and values stacked.
+struct PackedInputs {
+  int mask, past, more;  // more to add to the scores
+};
+void PackedAttention(Call& c, const Tensor& all, const PackedInputs& at) {
+  const int64_t heads = c.Int("num_heads"), width = all.size(2), third = width / 3;
   if (c.Int("do_rotary", 0) != 0) c.Unsupported("do_rotary");
-  if (c.Int("past_present_share_buffer", 0) != 0 || c.Has(6)) {
-    c.Unsupported("past_present_share_buffer");
-  }
-  const Tensor x = c.In(0), w = c.In(1);
-  if (x.rank() != 3 || w.rank() != 2) {
-    c.Fail("of ", x.shape().ToString(), " and weights ", w.shape().ToString());
-  }
-  Tensor all = x.MatMul(w).Cast(x.dtype());
-  if (c.Has(2)) all = all + c.In(2);
-  const int64_t third = w.size(1) / 3;
+  if (c.Int("past_present_share_buffer", 0) != 0) c.Unsupported("past_present_share_buffer");
   const std::vector<int64_t> sizes = c.Ints("qkv_hidden_sizes", {third, third, third});
   if (sizes.size() != 3 || sizes[0] < 1 || sizes[2] < 1 || sizes[0] != sizes[1] ||
-      sizes[0] > w.size(1) || sizes[2] != w.size(1) - 2 * sizes[0]) {
-    c.Fail("qkv_hidden_sizes do not fit weights ", w.shape().ToString());
+      sizes[0] > width || sizes[2] != width - 2 * sizes[0]) {
+    c.Fail("qkv_hidden_sizes do not fit weights of ", width, " columns");
   }
   const auto part = [&](int64_t from, int64_t size) {
     return SplitHeads(c, all.SliceAxis(2, {from, from + size}), heads);
   };
   const Tensor q = part(0, sizes[0]);
   Tensor k = part(sizes[0], sizes[0]), v = part(2 * sizes[0], sizes[2]);
-  if (c.Has(4)) {
-    k = CatPast(c.In(4).Select(0, 0), k);
-    v = CatPast(c.In(4).Select(0, 1), v);
+  if (c.Has(at.past)) {
+    k = CatPast(c.In(at.past).Select(0, 0), k);
+    v = CatPast(c.In(at.past).Select(0, 1), v);
   }
-  c.Out(JoinHeads(Attend(q, k, v, ScoringOf(c, q, k.size(2), 3, 5)).y));
-  if (c.Wants(1)) c.Out(Stack(std::vector<Tensor>{k, v}, 0));
+  c.OutOf(JoinHeads(Attend(q, k, v, ScoringOf(c, q, k.size(2), at.mask, at.more)).y), 0);
+  if (c.Wants(1)) c.OutOf(Stack(std::vector<Tensor>{k, v}, 0), 0);
+}
+void CheckProjection(Call& c) {
+  const Tensor x = c.In(0), w = c.In(1);
+  if (x.rank() != 3 || w.rank() != 2) {
+    c.Fail("of ", x.shape().ToString(), " and weights ", w.shape().ToString());
+  }
+}
+
+void Attention(Call& c) {
+  CheckProjection(c);
+  if (c.Has(6)) c.Unsupported("past_sequence_length");
+  const Tensor x = c.In(0), all = x.MatMul(c.In(1)).Cast(x.dtype());
+  PackedAttention(c, c.Has(2) ? all + c.In(2) : all, {3, 4, 5});
+}
+// The same of integers.
+void QAttention(Call& c) {
+  CheckProjection(c);
+  const Tensor sum = Integers(c, 0, 6, 2).MatMul(Integers(c, 1, 7, 1));
+  const Tensor scale = ScaleAlong(c, 3, 2, 3) * ScaleAlong(c, 4, 2, 3);
+  PackedAttention(c, sum.Cast(scale.dtype()) * scale + c.In(2), {5, 8, c.inputs()});
 }
 
 // Queries, keys and values come by themselves, or packed [batch, length, heads, 2 or 3, size].
@@ -180,7 +195,10 @@ void MultiHeadAttention(Call& c) {
 // cos and sin at positions [batch or 1, length].
 Tensor Turned(const Tensor& x, const Tensor& cos, const Tensor& sin, const Tensor& at,
               bool interleaved) {
-  return Rotated(x, cos.Take(at, 0), sin.Take(at, 0), 2 * cos.size(1), interleaved);
+  const DType wide = Promote(x.dtype(), kFloat32);
+  return Rotated(x.Cast(wide), cos.Take(at, 0).Cast(wide), sin.Take(at, 0).Cast(wide),
+                 2 * cos.size(1), interleaved)
+      .Cast(x.dtype());
 }
 
 void RotaryEmbedding(Call& c) {
@@ -317,6 +335,7 @@ constexpr OpRow kRows[] = {
     {"com.microsoft.Attention", Attention, 0, Flow::kBatch},
     {"com.microsoft.GroupQueryAttention", GroupQueryAttention, HostInput({6}), Flow::kBatch},
     {"com.microsoft.MultiHeadAttention", MultiHeadAttention, 0, Flow::kBatch},
+    {"com.microsoft.QAttention", QAttention, 0, Flow::kBatch},
     {"com.microsoft.RotaryEmbedding", RotaryEmbedding},
 };
 

@@ -26,21 +26,6 @@ void OutUnder(Call& c, const Tensor& y, int scale, int64_t element) {
   OutQuantised(c, y / Only(c, scale), zero, element);
 }
 
-// Axes as [N, D1, ..., C] where the attribute says so, and back.
-std::vector<int64_t> ChannelsLast(int rank, bool back) {
-  std::vector<int64_t> axes;
-  for (int a = 0; a < rank; ++a) axes.push_back(a);
-  if (rank < 3) return axes;
-  if (back) {
-    axes.erase(axes.begin() + 1);
-    axes.push_back(1);
-  } else {
-    axes.pop_back();
-    axes.insert(axes.begin() + 1, rank - 1);
-  }
-  return axes;
-}
-
 // QLinearOP is OP on what is dequantised, then quantised. After `plain` inputs each operand has a
 // scale and a zero point after it, and last come those of the result; QLinearConcat has them first.
 template <int plain = 0, bool result_first = false>
@@ -53,11 +38,11 @@ void QLinear(Call& c) {
   for (int i = 0; i < plain; ++i) inputs.push_back(c.In(i));
   for (int i = 0; i < operands; ++i) {
     const Tensor x = Dequantised(c, kFirst + 3 * i);
-    inputs.push_back(channels_last ? x.Permute(ChannelsLast(x.rank(), false)) : x);
+    inputs.push_back(channels_last ? ChannelsFirst(x) : x);
   }
   const std::string op(absl::StripPrefix(c.op(), "QLinear"));
   Tensor y = RunAs(c, op, c.Int("opset", 13), inputs)[0].tensor;
-  if (channels_last) y = y.Permute(ChannelsLast(y.rank(), true));
+  if (channels_last) y = ChannelsLast(y);
   OutUnder(c, y, result_first ? 0 : plain + 3 * operands, ElementOf(c.Input(kFirst)));
 }
 
@@ -90,6 +75,29 @@ void DynamicQuantizeMatMul(Call& c) {
   c.OutOf(c.Has(4) ? y + c.In(4) : y, 0);
 }
 
+// ONNX's own, but for the place of the channels.
+void QLinearConv(Call& c) {
+  std::vector<Tensor> inputs;
+  for (int i = 0; i < c.inputs(); ++i) inputs.push_back(c.InOr(i));
+  const bool channels_last = c.Int("channels_last", 0) != 0;
+  if (channels_last) inputs[0] = ChannelsFirst(c.In(0));
+  const Tensor y = RunAs(c, "QLinearConv", 10, inputs)[0].tensor;
+  c.OutOf(channels_last ? ChannelsLast(y) : y, 0);
+}
+
+// An embedding that is looked up, and a vector, by the input of the numbers; the scales of the five
+// begin at input 8, their zero points at 13.
+void QEmbedLayerNormalization(Call& c) {
+  const auto dequantised = [&](int input, int which, const Tensor& numbers) {
+    if (!c.Has(input)) return Tensor();
+    return (numbers.Cast(kFloat32) - Only(c, 13 + which).Cast(kFloat32)) * Only(c, 8 + which);
+  };
+  std::vector<Tensor> inputs = {c.In(0), c.InOr(1)};
+  for (int i = 0; i < 5; ++i) inputs.push_back(dequantised(2 + i, i, c.InOr(2 + i)));
+  inputs.push_back(c.InOr(7));
+  for (const Value& v : RunAs(c, "com.microsoft.EmbedLayerNormalization", 1, inputs)) c.Out(v);
+}
+
 // The same as ONNX's of version 21, which came later.
 void SameAsOnnx(Call& c) {
   std::vector<Tensor> inputs;
@@ -102,10 +110,12 @@ constexpr OpRow kRows[] = {
     {"com.microsoft.DequantizeLinear", SameAsOnnx},
     {"com.microsoft.DynamicQuantizeMatMul", DynamicQuantizeMatMul},
     {"com.microsoft.MatMulIntegerToFloat", MatMulIntegerToFloat},
+    {"com.microsoft.QEmbedLayerNormalization", QEmbedLayerNormalization},
     {"com.microsoft.QGemm", QGemm},
     {"com.microsoft.QLinearAdd", QLinear<>, 0, kEach},
     {"com.microsoft.QLinearAveragePool", QLinear<>, 0, Flow::kBatch},
     {"com.microsoft.QLinearConcat", QLinear<0, true>},
+    {"com.microsoft.QLinearConv", QLinearConv, 0, Flow::kBatch},
     {"com.microsoft.QLinearGlobalAveragePool", QLinear<>, 0, Flow::kBatch},
     {"com.microsoft.QLinearLeakyRelu", QLinear<>, 0, kEach},
     {"com.microsoft.QLinearMul", QLinear<>, 0, kEach},

@@ -9,7 +9,9 @@ namespace tessera::onnx {
 std::vector<Value> RunAs(Call& c, const std::string& op, int64_t opset,
                          const std::vector<Tensor>& inputs) {
   Node named;
-  named.op = op;
+  const size_t dot = op.rfind('.');
+  if (dot != std::string::npos) named.domain = op.substr(0, dot);
+  named.op = op.substr(dot + 1);  // npos + 1 is 0
   const OpRow* row = FindOp(named);
   CHECK(row != nullptr, op, " is in no table");
   std::vector<Value> values;
@@ -18,6 +20,9 @@ std::vector<Value> RunAs(Call& c, const std::string& op, int64_t opset,
   row->import(inner);
   return inner.outputs();
 }
+
+Tensor ChannelsFirst(const Tensor& x) { return x.rank() < 3 ? x : x.MoveAxis(-1, 1); }
+Tensor ChannelsLast(const Tensor& x) { return x.rank() < 3 ? x : x.MoveAxis(1, -1); }
 
 Tensor Activated(Call& c, const Tensor& x, const std::vector<double>& numbers) {
   if (c.Find("activation") == nullptr) return x;

@@ -19,7 +19,7 @@ TEST(OnnxMicrosoftAttention, Errors) {
   EXPECT_THAT(error({"x", "w"}, {IntAttribute("num_heads", 3)}),
               HasSubstr("Attention: an input of 3 heads has shape [1, 2, 2]"));
   EXPECT_THAT(error({"x", "w"}, {one, IntsAttribute("qkv_hidden_sizes", {2, 2, 3})}),
-              HasSubstr("Attention: qkv_hidden_sizes do not fit weights [2, 6]"));
+              HasSubstr("Attention: qkv_hidden_sizes do not fit weights of 6 columns"));
   EXPECT_THAT(error({"x", "w", "", "m"}, {one}),
               HasSubstr("Attention: a mask of shape [1, 1, 2, 2] for 2 keys"));
   EXPECT_THAT(error({"x", "w"}, {one, IntAttribute("do_rotary", 1)}),
@@ -316,6 +316,47 @@ TEST(OnnxGroupQueryAttention, PackedAndRotated) {
        -0.0791899f, 1.40081f,  -1.15919f, 0.32081f, 1.79536f,  -0.75919f, 0.72081f, -1.83919f,
        0.32051f,    0.989078f, -0.75949f, 0.72051f, -1.83949f, -0.35949f, 1.12051f, -1.43949f,
        0.0405097f,  1.52051f,  -1.03949f, 0.44051f, 1.10908f,  -0.63949f, 0.84051f, -1.71949f});
+}
+
+TEST(OnnxMicrosoftAttention, OfIntegers) {
+  const Ran ran = RunMicrosoft(
+      "QAttention", {"x", "w", "b", "s", "t", "", "z", "u", "p"},
+      {BytesOf("x", {1, 2, 2}, kElementUInt8, 1), BytesOf("w", {2, 6}, kElementInt8, 2),
+       Wave("b", {6}, 3), Floats("s", {}, {0.01f}),
+       Floats("t", {6}, {0.01f, 0.02f, 0.01f, 0.03f, 0.01f, 0.02f}), UBytes("z", {}, {90}),
+       SBytes("u", {6}, {0, 0, 0, 0, 0, 0}), Wave("p", {2, 1, 1, 1, 2}, 4)},
+      {IntAttribute("num_heads", 1), IntAttribute("unidirectional", 1)}, 2);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[1, 2, 2]");
+  ExpectNear(ran.out[0], {1.65464f, 0.120964f, 1.46372f, -0.346777f});
+  EXPECT_EQ(ran.out[1].shape().ToString(), "[2, 1, 1, 3, 2]");
+  ExpectNear(ran.out[1], {-0.24f, 1.24f, -2.7788f, 1.3877f, -1.6096f, 0.8549f, -1.32f, 0.16f,
+                          2.3834f, 0.1114f, 0.859f, -1.8422f});
+}
+
+// As ONNX Runtime GenAI writes it: lengths are sums of a mask, which are data; the total is its
+// extent.
+TEST(OnnxGroupQueryAttention, LengthsFollowFromAMask) {
+  const std::string graph = GraphText(
+      {NodeText("ReduceSum", {"mask", "axis"}, {"sums"}, {IntAttribute("keepdims", 0)}),
+       NodeText("Sub", {"sums", "one"}, {"last"}),
+       NodeText("Cast", {"last"}, {"n"}, {IntAttribute("to", kElementInt32)}),
+       NodeText("Shape", {"mask"}, {"extents"}), NodeText("Gather", {"extents", "one"}, {"extent"}),
+       NodeText("Cast", {"extent"}, {"t"}, {IntAttribute("to", kElementInt32)}),
+       NodeText("GroupQueryAttention", {"q", "q", "q", "p", "p", "n", "t"}, {"y", "k", "v"},
+                {IntAttribute("num_heads", 1), IntAttribute("kv_num_heads", 1)}, "com.microsoft")},
+      {"q", "mask", "p"}, {"y", "k", "v"}, {Longs("axis", {1}, {1}), Longs("one", {}, {1})});
+  const std::string bytes = ModelText(graph, 17);
+  const absl::StatusOr<Model> model = ParseModel(bytes, "test");
+  ASSERT_OK(model.status());
+  EXPECT_THAT(HostInputs(*model), ::testing::IsEmpty());
+  Importer importer(*model, "CPU");
+  const std::vector<Value> out =
+      importer.Run({{"q", {Tensor::Ones({2, 1, 8}) * 5}},
+                    {"mask", {Tensor::From(std::vector<int64_t>{1, 1, 1, 1, 1, 0}, {2, 3})}},
+                    {"p", {Tensor::Ones({2, 1, 2, 8})}}});
+  ASSERT_EQ(out.size(), 3u);
+  EXPECT_THAT(out[1].tensor.Max({-1}).ToVector<float>(), ElementsAre(1, 1, 5, 1, 5, 0));
 }
 
 }  // namespace

@@ -200,5 +200,13 @@ TEST(OnnxEmbedNorm, WithoutSegments) {
              {-1.88f, 1.08f, -0.8f, 2.16f, 3.24f, -1.88f, 1.08f, 0, 0.28f, -0.8f, 0.28f, -0.8f});
 }
 
+TEST(OnnxFused, MaxPoolWithChannelsLast) {
+  const Ran ran = RunMicrosoft("NhwcMaxPool", {"x"}, {BytesOf("x", {1, 2, 3, 2}, kElementUInt8, 1)},
+                               {IntsAttribute("kernel_shape", {1, 2})});
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[1, 2, 2, 2]");
+  EXPECT_THAT(ran.out[0].ToVector<int64_t>(), ElementsAre(85, 122, 159, 196, 233, 88, 125, 162));
+}
+
 }  // namespace
 }  // namespace tessera::onnx

@@ -219,5 +219,36 @@ TEST(OnnxDynamicQuantize, LstmOfTwoDirections) {
   ExpectNear(ran.out[2], {0.336669f, -0.424345f, -0.207267f, 0.860707f});
 }
 
+TEST(OnnxQLinear, ConvWithChannelsLast) {
+  const Ran ran =
+      RunMicrosoft("QLinearConv", {"x", "s", "z", "w", "t", "y", "u", "v", "b"},
+                   {BytesOf("x", {1, 2, 2, 2}, kElementUInt8, 1), Floats("s", {}, {0.02f}),
+                    UBytes("z", {}, {100}), BytesOf("w", {1, 2, 2, 1}, kElementInt8, 3),
+                    Floats("t", {}, {0.01f}), SBytes("y", {}, {0}), Floats("u", {}, {0.05f}),
+                    UBytes("v", {}, {90}), Ints("b", {1}, {500})},
+                   {IntAttribute("channels_last", 1)});
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[1, 1, 2, 1]");
+  EXPECT_THAT(ran.out[0].ToVector<int64_t>(), ElementsAre(32, 175));
+}
+
+TEST(OnnxQLinear, EmbedLayerNormalization) {
+  const Ran ran = RunMicrosoft(
+      "QEmbedLayerNormalization",
+      {"i", "", "w", "p", "", "g", "b", "m", "c", "d", "", "e", "f", "j", "k", "", "l", "n"},
+      {Ints("i", {1, 2}, {0, 2}), BytesOf("w", {3, 2}, kElementUInt8, 1),
+       BytesOf("p", {4, 2}, kElementUInt8, 2), BytesOf("g", {2}, kElementUInt8, 4),
+       BytesOf("b", {2}, kElementUInt8, 5), Ints("m", {1, 2}, {1, 0}), Floats("c", {}, {0.02f}),
+       Floats("d", {}, {0.03f}), Floats("e", {}, {0.01f}), Floats("f", {}, {0.04f}),
+       UBytes("j", {}, {100}), UBytes("k", {}, {90}), UBytes("l", {}, {10}),
+       UBytes("n", {}, {128})},
+      {FloatAttribute("epsilon", 0.1f)}, 2);
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[1, 2, 2]");
+  ExpectNear(ran.out[0], {-3.24172f, -0.768175f, -3.24172f, -0.768175f});
+  EXPECT_EQ(ran.out[1].shape().ToString(), "[1]");
+  EXPECT_THAT(ran.out[1].ToVector<int64_t>(), ElementsAre(1));
+}
+
 }  // namespace
 }  // namespace tessera::onnx
