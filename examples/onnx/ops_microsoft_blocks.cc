@@ -1,5 +1,6 @@
 // Ops of com.microsoft on weights in blocks of few bits, each block with its scale.
 #include <algorithm>
+#include <iterator>
 
 #include "examples/onnx/call.h"
 
@@ -64,6 +65,48 @@ void MatMulNBits(Call& c) {
   c.Out((c.Has(5) ? y + c.In(5).Cast(wide) : y).Cast(a.dtype()));
 }
 
+// Numbers of 4 bits as bitsandbytes has them, an index into these; those of the higher bits first.
+constexpr double kFp4[] = {0, 5.208333333e-03, 0.66666667, 1, 0.33333333, 0.5, 0.16666667, 0.25};
+constexpr double kNf4[] = {-1.0,
+                           -0.6961928009986877,
+                           -0.5250730514526367,
+                           -0.39491748809814453,
+                           -0.28444138169288635,
+                           -0.18477343022823334,
+                           -0.09105003625154495,
+                           0.0,
+                           0.07958029955625534,
+                           0.16093020141124725,
+                           0.24611230194568634,
+                           0.33791524171829224,
+                           0.44070982933044434,
+                           0.5626170039176941,
+                           0.7229568362236023,
+                           1.0};
+
+// The weights lie in one vector, by rows of K, in blocks that may span rows.
+void MatMulBnb4(Call& c) {
+  const int64_t k = c.Int("K"), n = c.Int("N"), block = c.Int("block_size");
+  const Tensor a = c.In(0), bytes = c.In(1), scale = c.In(2);
+  const int64_t stored = bytes.elements();
+  if (k < 1 || n < 1 || block < 16 || k > 2 * stored || n > 2 * stored ||
+      Product({n, k}) > 2 * stored || c.Int("transB", 1) == 0) {
+    c.Fail("K is ", k, ", N ", n, " and block_size ", block, " for ", stored, " bytes");
+  }
+  std::vector<double> values(std::begin(kNf4), std::end(kNf4));
+  if (c.Int("quant_type") == 0) {
+    values.assign(std::begin(kFp4), std::end(kFp4));
+    for (const double v : kFp4) values.push_back(-v);  // the highest bit is the sign
+  }
+  Tensor table = Tensor::From(std::vector<float>(values.begin(), values.end()));
+  const Tensor pairs = Stack(std::vector<Tensor>{bytes.Flatten() >> 4, bytes.Flatten() & 15}, 1);
+  const int64_t repeat = std::min(block, 2 * stored);
+  const Tensor each = scale.Cast(kFloat32).Flatten().RepeatInterleave(repeat, 0);
+  const Tensor weight = table.Take(pairs.Flatten().Cast(kInt32), 0).SliceAxis(0, {0, n * k}) *
+                        each.SliceAxis(0, {0, n * k});
+  c.Out(a.Cast(kFloat32).MatMul(weight.Reshape({n, k}).T()).Cast(a.dtype()));
+}
+
 // Scales and zero points have one number for each block of the quantised axis.
 void GatherBlockQuantized(Call& c) {
   Tensor data = c.In(0), scale = c.In(2), zero = c.InOr(3);
@@ -103,6 +146,7 @@ void GatherBlockQuantized(Call& c) {
 
 constexpr OpRow kRows[] = {
     {"com.microsoft.GatherBlockQuantized", GatherBlockQuantized},
+    {"com.microsoft.MatMulBnb4", MatMulBnb4},
     {"com.microsoft.MatMulNBits", MatMulNBits},
 };
 

@@ -143,5 +143,36 @@ TEST(OnnxGatherBlocks, OfEightBitsWithZeroPoints) {
                           25.6f, -18.2f, -10.8f, -3.4f, 4});
 }
 
+TEST(OnnxMatMulBnb4, OfFloats) {
+  const Ran ran = RunMicrosoft(
+      "MatMulBnb4", {"a", "b", "s"},
+      {Wave("a", {1, 12}, 1), BytesOf("b", {18}, kElementUInt8, 2), Floats("s", {3}, {0.5f, 1, 2})},
+      {IntAttribute("K", 12), IntAttribute("N", 3), IntAttribute("block_size", 16),
+       IntAttribute("quant_type", 0)});
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[1, 3]");
+  ExpectNear(ran.out[0], {2.2026f, 0.775f, 1.38542f});
+}
+
+TEST(OnnxMatMulBnb4, OfQuantiles) {
+  const Ran ran = RunMicrosoft(
+      "MatMulBnb4", {"a", "b", "s"},
+      {Wave("a", {1, 12}, 1), BytesOf("b", {18}, kElementUInt8, 2), Floats("s", {3}, {0.5f, 1, 2})},
+      {IntAttribute("K", 12), IntAttribute("N", 3), IntAttribute("block_size", 16),
+       IntAttribute("quant_type", 1)});
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[1, 3]");
+  ExpectNear(ran.out[0], {-1.68101f, -1.09909f, 0.45542f});
+}
+
+TEST(OnnxMatMulBnb4, Errors) {
+  EXPECT_THAT(RunMicrosoft("MatMulBnb4", {"a", "b", "s"},
+                           {Wave("a", {1, 12}, 1), UBytes("b", {1}, {1}), Floats("s", {1}, {1})},
+                           {IntAttribute("K", 12), IntAttribute("N", 1),
+                            IntAttribute("block_size", 16), IntAttribute("quant_type", 1)})
+                  .error,
+              HasSubstr("MatMulBnb4: K is 12, N 1 and block_size 16 for 1 bytes"));
+}
+
 }  // namespace
 }  // namespace tessera::onnx
