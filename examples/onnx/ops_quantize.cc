@@ -98,8 +98,8 @@ void QLinearMatMul(Call& c) {
   const Tensor y = sum.Cast(kFloat64) * scale.Cast(kFloat64);
   const DType to = c.Input(7).tensor.dtype();
   // The standard's text says that the result saturates, and ONNX Runtime's does. Of i8 the results
-  // that v1.21.0 records wrap around, and so does this; of u8 none tells.
-  if (to == kUInt8) return OutQuantised(c, y, c.In(7), ElementOf(c.Input(7)));
+  // that v1.21.0 records, all of version 21, wrap around, and so does this from there on.
+  if (to == kUInt8 || c.opset() < 21) return OutQuantised(c, y, c.In(7), ElementOf(c.Input(7)));
   c.Out((y + c.In(7).Cast(kFloat64)).Round().Cast(kInt32).Cast(to));
 }
 

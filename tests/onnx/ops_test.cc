@@ -75,17 +75,24 @@ TEST(OnnxOps, IntegersAreReducedWithoutLoss) {
   EXPECT_EQ(reduced("ReduceLogSumExp", {724892532719, 3}), 724892532719);
 }
 
-// 2 * 100 + 200, of u8 cut to its range.
-TEST(OnnxOps, QuantisedProductsOfU8Saturate) {
-  const auto bytes = [](const std::string& name, const std::vector<int64_t>& dims, char value) {
-    return TensorText(name, dims, kElementUInt8, std::string(1, value));
+// 2 * 100 + 50 or + 200, cut to the range: of i8 before version 21.
+TEST(OnnxOps, QuantisedProductsSaturate) {
+  constexpr int64_t kInt8Element = 3;
+  const auto product = [](int64_t element, char zero, int64_t opset) {
+    const auto bytes = [&](const std::string& name, const std::vector<int64_t>& dims, char value) {
+      return TensorText(name, dims, element, std::string(1, value));
+    };
+    const Ran ran = RunNode("QLinearMatMul", {"a", "s", "z", "b", "s", "z", "s", "y"},
+                            {bytes("a", {1, 1}, 2), bytes("b", {1, 1}, 100), Floats("s", {}, {1}),
+                             bytes("z", {}, 0), bytes("y", {}, zero)},
+                            {}, opset);
+    EXPECT_EQ(ran.error, "");
+    return ran.out.empty() ? 0 : ran.out[0].Item<int64_t>();
   };
-  const Ran ran = RunNode("QLinearMatMul", {"a", "s", "z", "b", "s", "z", "s", "y"},
-                          {bytes("a", {1, 1}, 2), bytes("b", {1, 1}, 100), Floats("s", {}, {1}),
-                           bytes("z", {}, 0), bytes("y", {}, static_cast<char>(200))},
-                          {}, 21);
-  ASSERT_EQ(ran.error, "");
-  EXPECT_EQ(ran.out[0].Item<int64_t>(), 255);
+  EXPECT_EQ(product(kElementUInt8, static_cast<char>(200), 21), 255);
+  EXPECT_EQ(product(kElementUInt8, static_cast<char>(200), 13), 255);
+  EXPECT_EQ(product(kInt8Element, 50, 13), 127);
+  EXPECT_EQ(product(kInt8Element, 50, 21), 250 - 256);  // as v1.21.0 has it
 }
 
 TEST(OnnxOps, HardmaxOfNothing) {
