@@ -11,11 +11,12 @@
 #include "graph/simplify.h"
 
 namespace tessera {
-namespace {
 
 bool IsNumber(const UOp& u, double value) {
   return u.IsConst() && u.dtype().IsFloat() && u.arg<Scalar>().AsFloat() == value;
 }
+
+namespace {
 
 class Finder {
  public:

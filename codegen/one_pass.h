@@ -39,6 +39,9 @@ struct OnePass {
 std::optional<OnePass> FindOnePass(const UOp& sink, const ProductChain& chain,
                                    const RangeSets& sets);
 
+// Whether it is this number, as a constant of floats.
+bool IsNumber(const UOp& u, double value);
+
 // What sums so far are multiplied by where the maximum was `before`, and `now` is subtracted.
 UOp RescaleFactor(const OnePass& pass, const UOp& before, const UOp& now);
 

@@ -2,13 +2,13 @@
 #include "codegen/seen_keys.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "codegen/lane_values.h"
 #include "codegen/one_pass.h"
 #include "graph/index_math.h"
 #include "graph/panel.h"
@@ -23,15 +23,8 @@ constexpr int64_t kLeastRows = 128;   // for which reading all values once more 
 
 // By how much an index grows with a range; nothing where that is not the same everywhere.
 std::optional<int64_t> StrideOf(const UOp& index, const UOp& range) {
-  const UOp next = Substitute(index, {{range, Plus(range, UOp::Index(1))}});
-  const UOp by = Simplify(Minus(next, index));
-  if (!by.IsConst()) return std::nullopt;
-  return by.arg<Scalar>().AsInt();
-}
-
-bool IsMinusInfinity(const UOp& u) {
-  return u.IsConst() && u.dtype().IsFloat() &&
-         u.arg<Scalar>().AsFloat() == -std::numeric_limits<double>::infinity();
+  int64_t stride;
+  return LaneStride(Simplify(index), range, stride) ? std::optional(stride) : std::nullopt;
 }
 
 // An integer as one of 64 bits, computed from indices as such where narrower ones do not wrap.
@@ -103,7 +96,7 @@ UOp EndWhere(const UOp& condition, bool holds, const UOp& key) {
 UOp EndOfFinite(const UOp& score, const UOp& key) {
   if (!score.is(Op::kWhere)) return UOp();
   for (const bool holds : {true, false}) {
-    if (!IsMinusInfinity(score.src(holds ? 2 : 1))) continue;
+    if (!IsNumber(score.src(holds ? 2 : 1), -std::numeric_limits<double>::infinity())) continue;
     if (const UOp end = EndWhere(score.src(0), holds, key)) return end;
     return EndOfFinite(score.src(holds ? 1 : 2), key);
   }
