@@ -275,13 +275,7 @@ class Evaluation {
     for (size_t i = 0; i + 1 < n.of.size(); i += 2) {
       const Value key = Of(n.of[i]);
       const Value value = Of(n.of[i + 1]);
-      const auto old = std::find_if(out.begin(), out.end(),
-                                    [&](const auto& item) { return heap_.Equal(item.first, key); });
-      if (old == out.end()) {
-        out.emplace_back(key, value);
-      } else {
-        old->second = value;
-      }
+      heap_.Put(out, key, value);
     }
     return heap_.Make(std::move(out));
   }

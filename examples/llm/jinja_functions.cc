@@ -306,15 +306,6 @@ Value Range(Heap& heap, const Arguments& a) {
 // Of a dictionary or pairs, and then what is named.
 Dict EntriesOf(Heap& heap, const Arguments& a) {
   Dict out;
-  const auto put = [&](const Value& key, const Value& value) {
-    const auto old = std::find_if(out.begin(), out.end(),
-                                  [&](const auto& item) { return heap.Equal(item.first, key); });
-    if (old == out.end()) {
-      out.emplace_back(key, value);
-    } else {
-      old->second = value;
-    }
-  };
   if (!a.plain.empty() && a.plain[0].is(Kind::kDict)) {
     if (heap.Charge(a.plain[0].dict->size() * 2 * sizeof(Value))) out = *a.plain[0].dict;
   } else if (!a.plain.empty()) {
@@ -322,10 +313,10 @@ Dict EntriesOf(Heap& heap, const Arguments& a) {
       const List two = ItemsOf(heap, pair);
       if (two.size() != 2) heap.Fail("a dictionary is made of pairs");
       if (heap.failed()) return out;
-      put(two[0], two[1]);
+      heap.Put(out, two[0], two[1]);
     }
   }
-  for (const auto& [name, value] : a.named) put(heap.Make(name), value);
+  for (const auto& [name, value] : a.named) heap.Put(out, heap.Make(name), value);
   return out;
 }
 Value Namespace(Heap& heap, const Arguments& a) {

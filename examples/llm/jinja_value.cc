@@ -83,6 +83,15 @@ Value* Heap::Find(Dict& dict, absl::string_view key) {
   return nullptr;
 }
 
+void Heap::Put(Dict& dict, const Value& key, const Value& value) {
+  for (auto& [k, v] : dict) {
+    if (!Equal(k, key)) continue;
+    v = value;
+    return;
+  }
+  dict.emplace_back(key, value);
+}
+
 int Heap::Compare(const Value& a, const Value& b) {
   if (!Step()) return 0;
   if (a.IsNumber() && b.IsNumber()) {

@@ -113,6 +113,8 @@ class Heap {
   bool Equal(const Value& a, const Value& b);
   // The value of a key that is a text, or nullptr.
   Value* Find(Dict& dict, absl::string_view key);
+  // In place of the value that an equal key has, or as the last.
+  void Put(Dict& dict, const Value& key, const Value& value);
   // Of two numbers, texts or lists, as their difference; fails for others.
   int Compare(const Value& a, const Value& b);
 
