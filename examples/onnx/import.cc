@@ -114,9 +114,10 @@ Importer::Importer(const Model& model, Device data) : model_(model), data_(data)
 Tensor Importer::Placed(const Tensor& known) {
   if (!known.device() || known.device() == data_) return known;
   // It is put there before the computation starts, as the inputs are.
-  Tensor& placed = placed_[known.uop()];
-  if (!placed) placed = known.To(data_).Realize();
-  return placed;
+  const auto kept = placed_.find(known.uop());
+  if (kept == placed_.end()) return known.To(data_).Realize();
+  if (!kept->second) kept->second = known.To(data_).Realize();
+  return kept->second;
 }
 
 std::vector<Value> Importer::Run(const absl::flat_hash_map<std::string, Value>& inputs) {
@@ -143,8 +144,11 @@ std::vector<Value> Importer::RunGraph(const Graph& graph, std::vector<Value> arg
     scope.defaults = scope_->defaults;
   }
   for (const TensorData& t : graph.initializers) {
-    const auto [it, is_new] = initializers_.try_emplace(&t);
-    if (is_new) it->second = MakeValue(t, "CPU", true);
+    auto it = initializers_.find(&t);
+    if (it == initializers_.end()) {
+      it = initializers_.emplace(&t, MakeValue(t, "CPU", true)).first;
+      placed_.emplace(it->second.tensor.uop(), Tensor());
+    }
     scope.names[t.name] = it->second;
   }
   for (size_t i = 0; i < graph.inputs.size() && i < arguments.size(); ++i) {
@@ -308,9 +312,13 @@ void Importer::RunNode(const Node& node) {
   if (call.outputs().size() < node.outputs.size()) {
     call.Unsupported("output ", call.outputs().size(), " is not made");
   }
-  for (size_t i = 0; i < node.outputs.size(); ++i) {
+  SetOutputs(node, std::move(call.outputs()));
+}
+
+void Importer::SetOutputs(const Node& node, std::vector<Value> values) {
+  for (size_t i = 0; i < node.outputs.size() && i < values.size(); ++i) {
     if (node.outputs[i].empty()) continue;
-    Value& v = scope_->names[node.outputs[i]] = std::move(call.outputs()[i]);
+    Value& v = scope_->names[node.outputs[i]] = std::move(values[i]);
     if (v.is_sequence() || (v.tensor && !v.known)) scope_->lazy.push_back(node.outputs[i]);
   }
 }
@@ -328,12 +336,7 @@ void Importer::CallFunction(const Function& function, const Node& node) {
   scope.defaults = &function.defaults;
   scope.nodes = function.nodes;
   scope.outputs = function.outputs;
-  std::vector<Value> out = RunNodes(scope);
-  for (size_t i = 0; i < node.outputs.size() && i < out.size(); ++i) {
-    if (node.outputs[i].empty()) continue;
-    Value& v = scope_->names[node.outputs[i]] = std::move(out[i]);
-    if (v.is_sequence() || (v.tensor && !v.known)) scope_->lazy.push_back(node.outputs[i]);
-  }
+  SetOutputs(node, RunNodes(scope));
 }
 
 }  // namespace tessera::onnx

@@ -73,13 +73,14 @@ class Importer {
   const LastUses& LastUsesOf(absl::Span<const Node> nodes);
   void RunNode(const Node& node);
   void CallFunction(const Function& function, const Node& node);
+  void SetOutputs(const Node& node, std::vector<Value> values);
   Node Resolved(const Node& node) const;
   std::vector<Value> Outputs(absl::Span<const std::string> names) const;
 
   const Model& model_;
   Device data_;
   absl::flat_hash_map<const TensorData*, Value> initializers_;
-  absl::flat_hash_map<UOp, Tensor> placed_;  // by what is known
+  absl::flat_hash_map<UOp, Tensor> placed_;  // of initializers, those that data met where it lies
   Scope* scope_ = nullptr;
   absl::flat_hash_map<const Node*, LastUses> last_uses_;  // by the first node of a list
   int depth_ = 0;

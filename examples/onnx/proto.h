@@ -26,7 +26,7 @@ struct Elsewhere {
 };
 
 // A TensorProto. Its data has been checked against its shape where its dtype is known and it is not
-// in another file (external.h); of a narrow type it is the values, not the codes of the file.
+// in another file (other_files.h); of a narrow type it is the values, not the codes of the file.
 struct TensorData {
   std::string name;
   std::vector<int64_t> dims;
