@@ -15,10 +15,11 @@ struct MemoryHints {
   absl::flat_hash_set<const Node*> streamed;
   // LOADs, with the elements from each to its like in the next row. Hardware follows no stream
   // across pages, so the first touch of each row waits for memory. Rows of a large buffer are
-  // asked for while the row before is worked on, short ones some rows before; rows that several
-  // loops read one after another further before, by the last of them, which would leave memory
-  // idle. Of several streams that are read on and on far from one another less is asked for, the
-  // least where there is little to compute, but as much as the target wants.
+  // asked for while the row before is worked on, short ones some rows before. Where several loops
+  // read a row one after another, all but the first from the caches, memory would idle meanwhile:
+  // rows are asked for further before, by the last of them, and short ones by the last that does
+  // not write. Of several streams that are read on and on far from one another less is asked for,
+  // the least where there is little to compute, but as much as the target wants.
   absl::flat_hash_map<const Node*, int64_t> ahead;
   // FRAGMENTs of a panel of tiles that lies in memory, of which each part is read for one square of
   // rows after another: meanwhile the next part is asked for, a tile's rows shared by the squares.
