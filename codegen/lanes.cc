@@ -187,10 +187,9 @@ int64_t LongestPiece(const RangeSets& sets, const UOp& range) {
   return std::max(longest, range.src(0).vmax() - begin);
 }
 
-bool ChoosesOften(const RangeSets& sets, const UOp& range) {
+size_t Choices(const RangeSets& sets, const UOp& range) {
   const size_t choices = ChoicesAlong(sets, range);
-  return choices >= kMostThresholds && choices <= kMostChoices &&
-         Thresholds(sets, range).size() <= choices;
+  return choices <= kMostChoices && Thresholds(sets, range).size() <= choices ? choices : 0;
 }
 
 RangePart DecidedPart(const RangeSets& sets, const UOp& range) {

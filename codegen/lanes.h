@@ -28,8 +28,9 @@ std::vector<int64_t> Thresholds(const RangeSets& sets, const UOp& range);
 // The longest piece of a range between two of them.
 int64_t LongestPiece(const RangeSets& sets, const UOp& range);
 
-// Whether many values are chosen from by Thresholds of the range, as in a CAT of many pieces.
-bool ChoosesOften(const RangeSets& sets, const UOp& range);
+// How many times Thresholds of the range choose between two values, as in a CAT, of which a piece
+// needs but one; 0 where there are more of them than that, or too many.
+size_t Choices(const RangeSets& sets, const UOp& range);
 
 // Whether `condition` depends on the range only by comparisons that Thresholds counts.
 bool DecidedByThresholds(const UOp& condition, const UOp& range, const RangeSets& sets);

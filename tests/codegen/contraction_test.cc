@@ -338,6 +338,16 @@ TEST(Loops, PiecesOfACatAreReadAsVectors) {
   EXPECT_GE(loads.vectors, 6);
 }
 
+// Where a loop chooses between two values, each has a loop of its own; also where blocks of them
+// turn in registers.
+TEST(Loops, NoStepChoosesBetweenTwo) {
+  const Tensor x = NarrowInput({64, 48, 32}, kFloat32), y = NarrowInput({64, 48, 32}, kFloat32);
+  const auto choices = [](const Tensor& t) { return Count(ProgramOf(t, SmallChip()), Op::kWhere); };
+  EXPECT_EQ(choices(Stack({x * y, x - y}, 1)), 0);
+  EXPECT_EQ(choices(Stack({x * y, x - y}, 1).Transpose(-1, -2)), 0);
+  EXPECT_EQ(choices(Stack({x * y, x - y, x / y}, 2)), 0);
+}
+
 // Heads that were computed in groups are in order in memory: the product over them reads vectors.
 TEST(Contraction, ReadsRegroupedHeadsAsVectors) {
   const Tensor mixed = Tensor::Empty({8, 4, 64}), w = Tensor::Empty({96, 64, 32});
