@@ -19,8 +19,8 @@ constexpr int64_t kMostReadings = 4;  // beyond, asking each time costs more tha
 // What is read once goes by as fast as memory gives it: it must be asked for so many bytes before,
 // or it comes too late. (At 4 KiB a product with rows of Q4_0 took 1.6 times as long.)
 constexpr int64_t kLeastAhead = 8192;
-// While other loops read the same row again nothing is asked for, unless it is short: memory has the
-// more to do for it.
+// While other loops read the same row again nothing is asked for, unless it is short: memory has
+// the more to do for it.
 constexpr int64_t kLeastAheadOfReaders = 12288;
 // Of short rows the next one is asked for by the loop before the one that writes, which has enough
 // to do with memory. (LayerNorm and softmax of 1024 f32: 5 to 10 % less time than with 12 KiB,
