@@ -2,9 +2,10 @@
 #include "runtime/clang_plugin.h"
 
 #include <clang/Basic/Version.h>
-#include <clang/CodeGen/CodeGenAction.h>
+#include <clang/CodeGen/ModuleBuilder.h>
 #include <clang/Frontend/CompilerInstance.h>
 #include <clang/Frontend/CompilerInvocation.h>
+#include <clang/Frontend/FrontendAction.h>
 #include <clang/Frontend/TextDiagnosticPrinter.h>
 #include <clang/Lex/PreprocessorOptions.h>
 #include <llvm/Config/llvm-config.h>
@@ -34,9 +35,12 @@
 #include <csetjmp>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #if LLVM_VERSION_MAJOR < 14 || LLVM_VERSION_MAJOR > 22
@@ -48,16 +52,19 @@ namespace {
 constexpr char kFile[] = "kernel.cc";
 
 // What turns straight SSA text with explicit vectors into good code; anything longer costs
-// compile time and gains nothing there. Prelude functions are always_inline. Blocks are merged
-// before instcombine, which moves what is used in a later block there one by one: the loads of a
-// loop would run from high addresses to low, a third of the speed on chips that prefetch upward.
+// compile time and gains nothing there. Prelude functions are always_inline, and have no variables
+// in memory left by then: a kernel of many would have thousands, which take sroa a quarter of the
+// time. Blocks are merged before instcombine, which moves what is used in a later block there one
+// by one: the loads of a loop would run from high addresses to low, a third of the speed on chips
+// that prefetch upward.
 #if LLVM_VERSION_MAJOR >= 18
 #define TESSERA_INSTCOMBINE "instcombine<no-verify-fixpoint>"
 #else
 #define TESSERA_INSTCOMBINE "instcombine"
 #endif
 constexpr char kPipeline[] =
-    "always-inline,function(lower-expect,sroa,simplifycfg,early-cse," TESSERA_INSTCOMBINE
+    "function(sroa),always-inline,"
+    "function(lower-expect,sroa,simplifycfg,early-cse," TESSERA_INSTCOMBINE
     ",simplifycfg,loop-mssa(licm),early-cse),globaldce";
 
 // Where the fatal-error handler of this thread returns to, and what it leaves there.
@@ -149,6 +156,35 @@ std::vector<std::string> FrontendArguments(const TesseraCompileOptions& options)
   return args;
 }
 
+// The text's module and no more: Clang's own action would set up a back end, too.
+class EmitModule : public clang::ASTFrontendAction {
+ public:
+  explicit EmitModule(llvm::LLVMContext& context) : context_(context) {}
+  std::unique_ptr<llvm::Module> TakeModule() { return std::move(module_); }
+
+ protected:
+  std::unique_ptr<clang::ASTConsumer> CreateASTConsumer(clang::CompilerInstance& compiler,
+                                                        llvm::StringRef file) override {
+    std::unique_ptr<clang::CodeGenerator> generator(
+        clang::CreateLLVMCodeGen(compiler.getDiagnostics(), file,
+#if LLVM_VERSION_MAJOR >= 15
+                                 &compiler.getVirtualFileSystem(),
+#endif
+                                 compiler.getHeaderSearchOpts(), compiler.getPreprocessorOpts(),
+                                 compiler.getCodeGenOpts(), context_));
+    generator_ = generator.get();
+    return generator;
+  }
+  void EndSourceFileAction() override {
+    module_ = std::unique_ptr<llvm::Module>(generator_->ReleaseModule());
+  }
+
+ private:
+  llvm::LLVMContext& context_;
+  clang::CodeGenerator* generator_ = nullptr;  // of the compiler
+  std::unique_ptr<llvm::Module> module_;       // null after an error
+};
+
 std::unique_ptr<llvm::Module> ParseText(llvm::LLVMContext& context, llvm::StringRef text,
                                         const TesseraCompileOptions& options,
                                         llvm::raw_ostream& log) {
@@ -187,10 +223,55 @@ std::unique_ptr<llvm::Module> ParseText(llvm::LLVMContext& context, llvm::String
   compiler.createDiagnostics(&printer, false);
   compiler.createFileManager(files);
 #endif
-  clang::EmitLLVMOnlyAction action(&context);
+  EmitModule action(context);
   if (!compiler.ExecuteAction(action)) return nullptr;
-  return action.takeModule();
+  return action.TakeModule();
 }
+
+using Machine = std::unique_ptr<llvm::TargetMachine>;
+
+// Null, and the error, where there is none for the module.
+Machine MakeMachine(const llvm::Module& module, const TesseraCompileOptions& options,
+                    std::string& error) {
+#if LLVM_VERSION_MAJOR >= 21
+  const llvm::Triple& triple = module.getTargetTriple();
+#else
+  const std::string triple = module.getTargetTriple();
+#endif
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (target == nullptr) return nullptr;
+  return Machine(target->createTargetMachine(
+      triple, options.cpu, options.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+      llvm::CodeModel::Small, CodegenLevel(options.opt_level)));
+}
+
+// Machines that no compile has at present, by their options. To make one, and the tables of a chip
+// that it makes for its first function, is a twentieth of a small kernel's compile. Never freed:
+// LLVM's globals may go first.
+class IdleMachines {
+ public:
+  using Key = std::tuple<std::string, std::string, int32_t>;
+  static Key KeyOf(const TesseraCompileOptions& options) {
+    return {options.cpu, options.features, options.opt_level};
+  }
+  static IdleMachines& Global() {
+    static IdleMachines* const machines = new IdleMachines;
+    return *machines;
+  }
+  Machine Take(const Key& key) {  // null where there is none
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto node = idle_.extract(key);
+    return node.empty() ? nullptr : std::move(node.mapped());
+  }
+  void GiveBack(const Key& key, Machine machine) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    idle_.emplace(key, std::move(machine));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::multimap<Key, Machine> idle_;
+};
 
 void Optimise(llvm::Module& module, llvm::TargetMachine* machine, int opt_level) {
   llvm::LoopAnalysisManager loops;
@@ -230,29 +311,26 @@ void Compile(Job& job) {
   job.failed = job.failed || module == nullptr;
   if (job.failed) return;
   std::string error;
-#if LLVM_VERSION_MAJOR >= 21
-  const llvm::Triple& triple = module->getTargetTriple();
-#else
-  const std::string triple = module->getTargetTriple();
-#endif
-  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
-  if (target == nullptr) {
+  const IdleMachines::Key key = IdleMachines::KeyOf(*job.options);
+  Machine machine = IdleMachines::Global().Take(key);
+  if (machine == nullptr) machine = MakeMachine(*module, *job.options, error);
+  if (machine == nullptr) {
     log << "error: " << error << "\n";
     job.failed = true;
     return;
   }
-  std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, job.options->cpu, job.options->features, llvm::TargetOptions(), llvm::Reloc::PIC_,
-      llvm::CodeModel::Small, CodegenLevel(job.options->opt_level)));
-  Optimise(*module, machine.get(), job.options->opt_level);
-  llvm::legacy::PassManager emit;
-  llvm::raw_svector_ostream out(job.object);
-  if (machine->addPassesToEmitFile(emit, out, nullptr, kObjectFile)) {
-    log << "error: this target emits no objects\n";
-    job.failed = true;
-    return;
-  }
-  emit.run(*module);
+  {
+    Optimise(*module, machine.get(), job.options->opt_level);
+    llvm::legacy::PassManager emit;
+    llvm::raw_svector_ostream out(job.object);
+    if (machine->addPassesToEmitFile(emit, out, nullptr, kObjectFile)) {
+      log << "error: this target emits no objects\n";
+      job.failed = true;
+      return;
+    }
+    emit.run(*module);
+  }  // the passes are of this machine
+  IdleMachines::Global().GiveBack(key, std::move(machine));
 }
 
 // Runs a job; false if LLVM called an error fatal.

@@ -66,6 +66,8 @@ RT_FN rt_like_<V, To> rt_cast(V x) {
     return rt_narrow_(rt_convert_<rt_f32>(x));
   else if constexpr (rt_is_float_<From> && !rt_is_float_<To>)
     return rt_saturate_<To>(x);
+  else if constexpr (rt_lanes_<V> == 0)
+    return (To)x;
   else
-    return rt_convert_<To>(x);
+    return __builtin_convertvector(x, rt_like_<V, To>);
 }

@@ -23,14 +23,12 @@ RT_FN V rt_math_f64_(V x, Vs... more) {
     return Lanes::of(x, more...);
 }
 
-// A polynomial by its coefficients, from the constant on.
-template <class V>
-RT_FN V rt_poly_(V, rt_f64 last) {
-  return (V)last;
-}
+// A polynomial by its coefficients, from that of the highest power on.
 template <class V, class... C>
 RT_FN V rt_poly_(V x, rt_f64 first, C... rest) {
-  return rt_fma(rt_poly_(x, rest...), x, (V)first);
+  V sum = (V)first;
+  ((sum = rt_fma(sum, x, (V)rest)), ...);
+  return sum;
 }
 
 // Whole numbers below 2^51 added to it are in the low bits of the sum.

@@ -34,9 +34,9 @@ struct rt_log_f64_sum_ {
 template <class V>
 RT_FN rt_log_f64_sum_<V> rt_log_f64_series_(V f) {
   V s = f / (f + 2.0), z = s * s, half = f * f * 0.5;
-  V q = rt_poly_(z, 0x1.5555555555558p-1, 0x1.99999999952b2p-2, 0x1.2492492df6947p-2,
-                 0x1.c71c62debf86bp-3, 0x1.7462b69705382p-3, 0x1.39fe208c33457p-3,
-                 0x1.2b5b5fb2eac92p-3);
+  V q = rt_poly_(z, 0x1.2b5b5fb2eac92p-3, 0x1.39fe208c33457p-3, 0x1.7462b69705382p-3,
+                 0x1.c71c62debf86bp-3, 0x1.2492492df6947p-2, 0x1.99999999952b2p-2,
+                 0x1.5555555555558p-1);
   return {half, s * rt_fma(z, q, half)};
 }
 

@@ -28,17 +28,16 @@ RT_FN rt_trig_f64_parts_<V> rt_trig_f64_reduce_(V x) {
 template <class V>
 RT_FN V rt_sin_f64_poly_(V r) {
   V s = r * r;
-  V q = rt_poly_(s, -0x1.5555555555555p-3, 0x1.1111111111110p-7, -0x1.a01a01a019936p-13,
-                 0x1.71de3a54605eep-19, -0x1.ae64541266378p-26, 0x1.61217ec01749dp-33,
-                 -0x1.ab17a79237a19p-41);
+  V q = rt_poly_(s, -0x1.ab17a79237a19p-41, 0x1.61217ec01749dp-33, -0x1.ae64541266378p-26,
+                 0x1.71de3a54605eep-19, -0x1.a01a01a019936p-13, 0x1.1111111111110p-7,
+                 -0x1.5555555555555p-3);
   return rt_fma(q, rt_fma(s, r, (V)0.0), r);  // the + 0 keeps a result of -0
 }
 
 template <class V>
 RT_FN V rt_cos_f64_poly_(V r) {
-  return rt_poly_(r * r, 1.0, -0.5, 0x1.5555555555555p-5, -0x1.6c16c16c16966p-10,
-                  0x1.a01a019f4e867p-16, -0x1.27e4fa17a41b4p-22, 0x1.1eeb68b109172p-29,
-                  -0x1.907d7aebd5dedp-37);
+  return rt_poly_(r * r, -0x1.907d7aebd5dedp-37, 0x1.1eeb68b109172p-29, -0x1.27e4fa17a41b4p-22,
+                  0x1.a01a019f4e867p-16, -0x1.6c16c16c16966p-10, 0x1.5555555555555p-5, -0.5, 1.0);
 }
 
 template <class V>  // the sine of r and `quadrant` quarter turns
@@ -80,11 +79,11 @@ struct rt_tan_f64_ {
 
 template <class V>  // (asin(x) - x) / x^3 of s = x^2, for |x| <= 1/2
 RT_FN V rt_asin_f64_poly_(V s) {
-  return rt_poly_(s, 0x1.5555555555556p-3, 0x1.3333333332ecap-4, 0x1.6db6db6e31f13p-5,
-                  0x1.f1c71c1db0623p-6, 0x1.6e8bb1c8209a2p-6, 0x1.1c4d35cf95421p-6,
-                  0x1.c9cf07674736ap-7, 0x1.782651caa6547p-7, 0x1.52420b04b37bep-7,
-                  0x1.65a9c4dfcf8b2p-8, 0x1.1d189408314eep-6, -0x1.e6aaa8a0a04ccp-7,
-                  0x1.d72b2bc8155f8p-6);
+  return rt_poly_(s, 0x1.d72b2bc8155f8p-6, -0x1.e6aaa8a0a04ccp-7, 0x1.1d189408314eep-6,
+                  0x1.65a9c4dfcf8b2p-8, 0x1.52420b04b37bep-7, 0x1.782651caa6547p-7,
+                  0x1.c9cf07674736ap-7, 0x1.1c4d35cf95421p-6, 0x1.6e8bb1c8209a2p-6,
+                  0x1.f1c71c1db0623p-6, 0x1.6db6db6e31f13p-5, 0x1.3333333332ecap-4,
+                  0x1.5555555555556p-3);
 }
 
 // Above 1/2 by way of asin(sqrt((1 - x) / 2)); pi/2 in two parts.
@@ -125,10 +124,10 @@ struct rt_atan_f64_ {
     V up = rt_pick_<V>(large, -1.0, rt_pick_<V>(middle, a - 1.0, a));
     V down = rt_pick_<V>(large, a, rt_pick_<V>(middle, a + 1.0, 1.0));
     V b = up / down, s = b * b;
-    V q = rt_poly_(s, -0x1.5555555555555p-2, 0x1.999999999934ap-3, -0x1.2492492436049p-3,
-                   0x1.c71c71852c3b3p-4, -0x1.745d0b25ea53bp-4, 0x1.3b1262c6a6500p-4,
-                   -0x1.10fa7430fd993p-4, 0x1.dfe60ca50d070p-5, -0x1.a0985dfbdb769p-5,
-                   0x1.415f2860d0713p-5, -0x1.3a28e50685854p-6);
+    V q = rt_poly_(s, -0x1.3a28e50685854p-6, 0x1.415f2860d0713p-5, -0x1.a0985dfbdb769p-5,
+                   0x1.dfe60ca50d070p-5, -0x1.10fa7430fd993p-4, 0x1.3b1262c6a6500p-4,
+                   -0x1.745d0b25ea53bp-4, 0x1.c71c71852c3b3p-4, -0x1.2492492436049p-3,
+                   0x1.999999999934ap-3, -0x1.5555555555555p-2);
     V t = q * (s * b);  // atan(b) - b
     V turn =
         rt_pick_<V>(large, 0x1.921fb54442d18p0, rt_pick_<V>(middle, 0x1.921fb54442d18p-1, 0.0));

@@ -86,9 +86,9 @@ struct rt_pow_f64_ {
     V f = p.f * inverse;
     V fl = rt_fma(-f, dl, rt_fma(-f, d, p.f)) * inverse;
     V s = f * f, sl = rt_fma(f, f, -s) + f * 2.0 * fl;
-    V q = rt_poly_(s, 0x1.999999999999ep-3, 0x1.249249248e511p-3, 0x1.c71c71d7ef489p-4,
-                   0x1.745d09ebc663ep-4, 0x1.3b18ba4163286p-4, 0x1.10188237ff7e4p-4,
-                   0x1.087aabe253d9cp-4);
+    V q = rt_poly_(s, 0x1.087aabe253d9cp-4, 0x1.10188237ff7e4p-4, 0x1.3b18ba4163286p-4,
+                   0x1.745d09ebc663ep-4, 0x1.c71c71d7ef489p-4, 0x1.249249248e511p-3,
+                   0x1.999999999999ep-3);
     V third = s * 0x1.5555555555555p-2;
     V rest = rt_fma(s, (V)0x1.5555555555555p-2, -third);
     rest = rt_fma(sl, (V)0x1.5555555555555p-2, rt_fma(s, (V)0x1.5555555555555p-56, rest));

@@ -96,25 +96,25 @@ RT_FN auto rt_narrow_(V x) {
   }
 }
 
-template <class V>
-RT_FN rt_like_<V, rt_bool> rt_lt(V a, V b) {
-  return rt_as_bool_(rt_wide_(a) < rt_wide_(b));
-}
+// In one piece where no f16 is: each function that another calls is compiled and inlined by itself.
+#define RT_COMPARE_(name, op)                                                    \
+  template <class V>                                                             \
+  RT_FN rt_like_<V, rt_bool> name(V a, V b) {                                    \
+    if constexpr (__is_same(rt_elem_<V>, rt_f16))                                \
+      return name(rt_wide_(a), rt_wide_(b));                                     \
+    else if constexpr (rt_lanes_<V> == 0)                                        \
+      return a op b;                                                             \
+    else                                                                         \
+      return __builtin_convertvector(a op b, rt_like_<V, rt_bool>) & (rt_bool)1; \
+  }
 
-template <class V>
-RT_FN rt_like_<V, rt_bool> rt_le(V a, V b) {
-  return rt_as_bool_(rt_wide_(a) <= rt_wide_(b));
-}
+RT_COMPARE_(rt_lt, <)
 
-template <class V>
-RT_FN rt_like_<V, rt_bool> rt_eq(V a, V b) {
-  return rt_as_bool_(rt_wide_(a) == rt_wide_(b));
-}
+RT_COMPARE_(rt_le, <=)
 
-template <class V>
-RT_FN rt_like_<V, rt_bool> rt_ne(V a, V b) {
-  return rt_as_bool_(rt_wide_(a) != rt_wide_(b));
-}
+RT_COMPARE_(rt_eq, ==)
+
+RT_COMPARE_(rt_ne, !=)
 
 template <class V>
 RT_FN V rt_where(rt_like_<V, rt_bool> mask, V a, V b) {

@@ -314,7 +314,7 @@ void Fuzz(uint64_t first, int64_t count) {
 }
 
 TEST(StateFuzz, Few) { Fuzz(1, 300); }
-TEST(StateFuzz, ManySlow) { Fuzz(10000, 4000); }
+TEST(StateFuzz, ManySlow) { Fuzz(10000, 2000); }
 TEST(StateFuzz, FreshSeedsLong) { Fuzz(uint64_t{std::random_device()()} << 16, 100000); }
 
 }  // namespace
