@@ -292,6 +292,14 @@ void Optimise(llvm::Module& module, llvm::TargetMachine* machine, int opt_level)
   passes.run(module, modules);
 }
 
+// False where the target has no objects.
+bool EmitObject(llvm::Module& module, llvm::TargetMachine* machine, llvm::raw_pwrite_stream& out) {
+  llvm::legacy::PassManager emit;
+  if (machine->addPassesToEmitFile(emit, out, nullptr, kObjectFile)) return false;
+  emit.run(module);
+  return true;
+}
+
 struct Job {
   llvm::StringRef text;
   const TesseraCompileOptions* options;
@@ -319,17 +327,12 @@ void Compile(Job& job) {
     job.failed = true;
     return;
   }
-  {
-    Optimise(*module, machine.get(), job.options->opt_level);
-    llvm::legacy::PassManager emit;
-    llvm::raw_svector_ostream out(job.object);
-    if (machine->addPassesToEmitFile(emit, out, nullptr, kObjectFile)) {
-      log << "error: this target emits no objects\n";
-      job.failed = true;
-      return;
-    }
-    emit.run(*module);
-  }  // the passes are of this machine
+  Optimise(*module, machine.get(), job.options->opt_level);
+  llvm::raw_svector_ostream out(job.object);
+  if (!EmitObject(*module, machine.get(), out)) {
+    log << "error: this target emits no objects\n";
+    job.failed = true;
+  }
   IdleMachines::Global().GiveBack(key, std::move(machine));
 }
 

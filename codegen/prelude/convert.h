@@ -66,7 +66,7 @@ RT_FN rt_like_<V, To> rt_cast(V x) {
     return rt_narrow_(rt_convert_<rt_f32>(x));
   else if constexpr (rt_is_float_<From> && !rt_is_float_<To>)
     return rt_saturate_<To>(x);
-  else if constexpr (rt_lanes_<V> == 0)
+  else if constexpr (rt_lanes_<V> == 0)  // as rt_convert_, with no function more to inline
     return (To)x;
   else
     return __builtin_convertvector(x, rt_like_<V, To>);
