@@ -1,6 +1,7 @@
 // Means, variances, entropies, and divergences between distributions.
 #include <cmath>
 #include <numbers>
+#include <optional>
 #include <vector>
 
 #include "graph/distribution_fields.h"
@@ -366,15 +367,17 @@ Tensor KlDivergence(const Distribution& p, const Distribution& q, CallSite at) {
   for (const Tensor& t : ParametersOf("KlDivergence", at, q)) given.push_back(t);
   Call call("KlDivergence", at, given);
   const DType type = ResultType(given);
-  return std::visit(
-      [&](const auto& a, const auto& b) -> Tensor {
+  const std::optional<Tensor> divergence = std::visit(
+      [](const auto& a, const auto& b) -> std::optional<Tensor> {
         if constexpr (requires { KlOf()(a, b); }) {
-          return KlOf()(a, b).Cast(type);
+          return KlOf()(a, b);
         } else {
-          Fail("of a ", NameOf(a), " and a ", NameOf(b), " there is no closed form");
+          return std::nullopt;
         }
       },
       Widened(p, type), Widened(q, type));
+  if (divergence.has_value()) return divergence->Cast(type);
+  Fail("of a ", NameOf(p), " and a ", NameOf(q), " there is no closed form");
 }
 
 }  // namespace tessera

@@ -164,6 +164,11 @@ class Index {
   template <std::same_as<Tensor> T>
   Index(const T& positions, CallSite at = CallSite::Here())
       : entry_(UOp(positions.uop())), site_(at) {}
+  Index(const Index&);
+  Index(Index&&) noexcept;
+  Index& operator=(const Index&);
+  Index& operator=(Index&&) noexcept;
+  ~Index();
   const Entry& entry() const { return entry_; }
   CallSite site() const { return site_; }
 

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "graph/buffer.h"
 #include "graph/constant_results.h"
@@ -288,6 +290,9 @@ namespace {
 UOp MakeVariable(const std::string& name, int64_t min, int64_t max, CallSite at) {
   Call call("Variable", at);
   if (name.empty()) Fail("needs a name");
+  if (std::any_of(name.begin(), name.end(), absl::ascii_iscntrl)) {
+    Fail("the name '", absl::CEscape(name), "' has control characters; take one without");
+  }
   if (name[0] == '@' || absl::StartsWith(name, "rt_")) {
     Fail("the name '", name,
          "' is one that generated code uses; take one that does not begin with ", "'@' or 'rt_'");
@@ -307,19 +312,23 @@ Tensor::Tensor(UOp value) : state_(std::make_shared<State>()) {
   internal::MadeInCall(*this);
 }
 
+Tensor::Tensor(const Tensor&) = default;
+Tensor& Tensor::operator=(const Tensor&) & = default;
+Tensor& Tensor::operator=(Tensor&&) & noexcept = default;
+Tensor::~Tensor() = default;
+
 Tensor::State& Tensor::Now() const {
+  if (state_ == nullptr) {
+    Fail("the tensor is empty: it was default-constructed and given no value");
+  }
   internal::Trace* trace = internal::Trace::Current();
   return trace == nullptr ? *state_ : trace->See(state_);
 }
 
-const UOp& Tensor::uop() const {
-  if (state_ == nullptr) {
-    Fail("the tensor is empty: it was default-constructed and given no value");
-  }
-  return Now().value;
-}
+const UOp& Tensor::uop() const { return Now().value; }
 
 bool Tensor::StandAlone() const {
+  if (state_ == nullptr) return true;
   State& s = *state_;
   if (s.base && s.base.use_count() > 1) return false;
   s.base = nullptr;
@@ -334,6 +343,10 @@ void Tensor::SetUOp(const UOp& value) const {
 }
 
 int64_t Tensor::size(int axis) const {
+  if (axis < -rank() || axis >= rank()) {
+    Call call("size", CallSite::Here(), *this);
+    internal::NormalAxis(axis, rank());
+  }
   const Extent& e = shape()[internal::NormalAxis(axis, rank())];
   if (!e.is_int())
     Fail("axis ", axis, " has the symbolic extent ", e.ToString(), ", and must have a known one");

@@ -10,7 +10,8 @@
 // such expressions, and views as well: assigning to one writes into the tensor it was made from,
 // and into the views it was made through. Unlike in NumPy and PyTorch, a view does not follow its
 // tensor: after v = x[0]; x.Assign(0), v still has the old values, and v += 1 writes those plus 1;
-// take a view when you need it.
+// take a view when you need it. What is written through a view renews it, and those between: they
+// then show all of the tensor as it has become.
 //
 // Broadcasting. Shapes are aligned at the last axis; extents of 1 repeat.
 //
@@ -73,10 +74,11 @@ class Tensor {
  public:
   Tensor() = default;  // empty: no tensor; where an argument is optional, none
   explicit Tensor(UOp value);
-  Tensor(const Tensor&) = default;
+  Tensor(const Tensor&);
   Tensor(Tensor&&) noexcept = default;
-  Tensor& operator=(const Tensor&) & = default;  // the variable becomes a handle to that tensor
-  Tensor& operator=(Tensor&&) & noexcept = default;
+  Tensor& operator=(const Tensor&) &;  // the variable becomes a handle to that tensor
+  Tensor& operator=(Tensor&&) & noexcept;
+  ~Tensor();
   void operator=(const Operand& value) &&;  // x[0] = y writes into x
 
   // ---- what it is

@@ -112,6 +112,12 @@ Tensor LookedUp(const Tensor& x, const std::vector<Tensor>& lookups, const Ints&
 
 }  // namespace
 
+Index::Index(const Index&) = default;
+Index::Index(Index&&) noexcept = default;
+Index& Index::operator=(const Index&) = default;
+Index& Index::operator=(Index&&) noexcept = default;
+Index::~Index() = default;
+
 Tensor Tensor::operator[](std::initializer_list<Index> indices) const {
   Call call("Index", indices.size() == 0 ? CallSite::Here() : indices.begin()->site(), *this);
   const Indexed by = AxisByAxis(*this, indices);
@@ -181,9 +187,12 @@ Tensor Tensor::OneHot(int64_t n, DType type, CallSite at) const {
 
 namespace {
 
-// Whether an element of the last two axes lies on or below the diagonal.
-Tensor Below(const Tensor& t, int64_t diagonal) {
+// Whether an element of the last two axes lies on or below a diagonal, so many beyond the main one
+// less `less`.
+Tensor Below(const Tensor& t, int64_t diagonal, int64_t less = 0) {
   if (t.rank() < 2) Fail("takes matrices, not ", Show(t));
+  constexpr int64_t kBeyondAll = int64_t{1} << 62;
+  diagonal = std::clamp(diagonal, -kBeyondAll, kBeyondAll) - less;
   const Tensor row = Tensor::Arange(t.shape()[t.rank() - 2], kInt64).Unsqueeze(1);
   const Tensor column = Tensor::Arange(t.shape()[t.rank() - 1], kInt64);
   return column <= (diagonal == 0 ? row : row + diagonal);
@@ -198,7 +207,7 @@ Tensor Tensor::Tril(int64_t diagonal, CallSite at) const {
 
 Tensor Tensor::Triu(int64_t diagonal, CallSite at) const {
   Call call("Triu", at, *this);
-  return Where(Below(*this, diagonal - 1), false, *this);
+  return Where(Below(*this, diagonal, 1), false, *this);
 }
 
 }  // namespace tessera

@@ -321,6 +321,13 @@ void UOp::SetMarks(const UOp& from) const {
   if (const std::string* why = from.node_->note.load()) node_->note.store(why);
 }
 
+Arg::Arg(const Arg&) = default;
+Arg::Arg(Arg&&) noexcept = default;
+Arg& Arg::operator=(const Arg&) = default;
+Arg& Arg::operator=(Arg&&) noexcept = default;
+Arg::~Arg() = default;
+bool operator==(const Arg& a, const Arg& b) { return a.value == b.value; }
+
 bool operator==(const ExchangeArg& a, const ExchangeArg& b) {
   const auto same = [](const auto& x, const auto& y) { return x == y || *x == *y; };
   return same(a.from, b.from) && same(a.to, b.to) && a.shape == b.shape && a.op == b.op &&

@@ -52,11 +52,14 @@ std::string ErrorOf(Fn fn) {
   return "";
 }
 
-// Matches a Status or StatusOr that is OK.
-MATCHER(IsOk, negation ? "is an error" : "is OK") {
-  const absl::Status& status = internal::StatusOf(arg);
-  *result_listener << status.ToString();
-  return status.ok();
+// Whether a Status or StatusOr is OK.
+inline testing::AssertionResult Succeeds(const char* text, const absl::Status& status) {
+  if (status.ok()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << text << " is " << status;
+}
+template <typename T>
+testing::AssertionResult Succeeds(const char* text, const absl::StatusOr<T>& value) {
+  return Succeeds(text, value.status());
 }
 
 // Matches an OK StatusOr whose value matches `inner` (a value or a matcher).
@@ -76,8 +79,8 @@ MATCHER_P2(StatusIs, code, part, "is an error with that code and message") {
 }
 }  // namespace tessera
 
-#define EXPECT_OK(expr) EXPECT_THAT((expr), ::tessera::IsOk())
-#define ASSERT_OK(expr) ASSERT_THAT((expr), ::tessera::IsOk())
+#define EXPECT_OK(expr) EXPECT_PRED_FORMAT1(::tessera::Succeeds, (expr))
+#define ASSERT_OK(expr) ASSERT_PRED_FORMAT1(::tessera::Succeeds, (expr))
 
 // ASSERT_OK_AND_ASSIGN(auto value, StatusOrExpr()): the value, or a fatal failure with the status.
 #define ASSERT_OK_AND_ASSIGN(lhs, expr) \

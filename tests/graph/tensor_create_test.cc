@@ -237,6 +237,11 @@ TEST(Tensor, EmptyHandlesAreRefused) {
   EXPECT_ERROR(none.Exp(), "Exp", "empty");
   EXPECT_ERROR(none + 1, "Add", "empty");
   EXPECT_ERROR(none.shape(), "Tensor", "empty");
+  EXPECT_ERROR(none += 1, "+=", "empty");
+  EXPECT_ERROR(Tensor(none) += 1, "+=", "empty");
+  EXPECT_ERROR(Tensor(none).operator=(1), "=", "empty");
+  EXPECT_ERROR(none.Assign(1), "Assign", "empty");
+  EXPECT_TRUE(none.StandAlone());
 }
 
 TEST(Tensor, CallSitesAreTheUsers) {

@@ -259,7 +259,7 @@ TEST_F(Jit, CompileAllKeepsTheOrder) {
   for (int i = 0; i < 12; ++i) EXPECT_EQ(Apply(*kernels[i], 1), i % 10 + 1.0f);
   EXPECT_EQ(kernels[0], kernels[10]);
   EXPECT_EQ(GetJitStats().compiles, before.compiles + 10);
-  EXPECT_THAT(CompileAll({}, target), IsOk());
+  EXPECT_OK(CompileAll({}, target));
 }
 
 TEST_F(Jit, CompileAllGivesTheFirstError) {
