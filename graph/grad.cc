@@ -9,6 +9,7 @@
 #include "graph/grad_window.h"
 #include "graph/history.h"
 #include "graph/stand_ins.h"
+#include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
@@ -147,6 +148,10 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
     }
     if (!g) g = Tensor::Zeros(p.shape(), p.dtype());
     out.push_back(internal::CopyTo(g.uop(), p.device()));
+    if (p.device().is_sharding() && !(out.back().device() == p.device())) {
+      out.back() =
+          internal::ImpliedCopy(out.back(), p.device().sharding(), "the form of its layout");
+    }
   }
   const Substitution results = ResultsInDerivatives(walk.order());
   if (!results.empty()) out = Substitute(out, results);

@@ -147,22 +147,6 @@ bool MentionsPlace(const Extent& e) {
   return FindBelow({&e.expr(), 1}, is_of_place) != nullptr;
 }
 
-// The highest that a sum can be, with each MAX in it taken as either operand: its bounds alone do
-// not know that begin + max(end - begin, 0) is begin or end.
-int64_t HighestOf(const UOp& u, int most_choices = 3) {
-  if (most_choices == 0) return u.vmax();
-  for (const Sum::Term& t : ToSum(u).terms) {
-    if (!t.term.is(Op::kMax) || t.factor < 0) continue;
-    int64_t most = std::numeric_limits<int64_t>::min();
-    for (const UOp& choice : t.term.srcs()) {
-      const UOp chosen = Simplify(Substitute(u, Substitution{{t.term, choice}}));
-      most = std::max(most, HighestOf(chosen, most_choices - 1));
-    }
-    return std::min(most, u.vmax());
-  }
-  return u.vmax();
-}
-
 absl::StatusOr<Shape> InferPadShrink(const Context& c) {
   ASSIGN_OR_RETURN(const Pairs* pairs, ArgOf<Pairs>(c));
   const Shape& from = c.srcs[0].shape();
@@ -207,10 +191,13 @@ absl::StatusOr<Shape> InferPadShrink(const Context& c) {
       return c.Fail("axis ", i, " ends at ", b.ToString(), ", past what some place has of ",
                     from.ToString());
     }
-    if ((b.max() > from[i].max() && HighestOf(b.ToUOp()) > from[i].max()) ||
-        (b.is_int() && from[i].is_int() && b.value() > from[i].value())) {
-      return c.Fail("axis ", i, " ends at ", b.ToString(), ", past its extent ",
-                    from[i].ToString());
+    const Extent left = from[i] - b;
+    if (const std::optional<std::string> negative = Negative(left)) {
+      return c.Fail("axis ", i, " ends at ", b.ToString(), ", past its extent ", from[i].ToString(),
+                    left.is_int() ? "" : absl::StrCat(": ", left.ToString(), " is ", *negative));
+    }
+    if (!known && Negative(a)) {
+      return c.Fail("axis ", i, " may begin at ", a.ToString(), ", before its first element");
     }
     if (!known && Negative(b - a)) {
       return c.Fail("axis ", i, " may begin at ", a.ToString(), " after its end ", b.ToString());

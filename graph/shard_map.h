@@ -9,7 +9,8 @@
 // dims become Manual), and no operation moves anything by itself. Along the other dims it is what
 // it was, so programs nest: another ShardMap inside takes another dim. What the function returns
 // leaves with a placement for each of the named dims (a GLOBAL): Shard puts the places' values side
-// by side, Replicate is for what does not differ between them.
+// by side, Replicate is for what does not differ between them. Random numbers that are drawn inside
+// are the same on all places: draw them outside, whole, where each is to have its own.
 #pragma once
 
 #include <functional>

@@ -44,7 +44,8 @@ void CheckAccess(SpecGraph& g, const SpecAccess& a, SpecPoints::Reads reads,
   const int64_t count = ElementsOf(pointer), last = count - a.lanes;
   const int64_t low = a.offset.vmin(), high = a.offset.vmax();
   // No loop over an empty buffer runs, whatever its index has been simplified to.
-  if (count == 0 || (low >= 0 && high <= last)) return;
+  if (count == 0 && !a.runs) return;
+  if (low >= 0 && high <= last) return;
   const auto report = [&](const std::string& where) {
     g.Report(SpecRule::kIndexBounds, a.node, Info(g.nodes[a.node].op).text, ": the offset is ",
              where, a.lanes > 1 ? absl::StrCat(" and ", a.lanes - 1, " further") : "", ", and ",

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "graph/fold.h"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr uint64_t kFewPoints = 1024;
 constexpr int kPointsBetween = 24;
+constexpr size_t kMostTurns = 16;
 constexpr uint64_t kAlongALoop = 24;
 
 bool IsNamed(const UOp& u, absl::string_view name) {
@@ -33,6 +35,10 @@ uint64_t CountBetween(int64_t low, int64_t high) {
   if (high < low) return 0;
   const uint64_t between = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
   return between == UINT64_MAX ? between : between + 1;
+}
+
+uint64_t Magnitude(int64_t v) {
+  return v < 0 ? -static_cast<uint64_t>(v) : static_cast<uint64_t>(v);
 }
 
 }  // namespace
@@ -266,9 +272,99 @@ bool SpecPoints::VisitExtreme(Visitor fn, bool highest) {
   return true;
 }
 
+std::vector<SpecPoints::Turn> SpecPoints::Turns() const {
+  std::vector<Turn> turns;
+  // The last entries first: they are what the expressions are, and decide most.
+  for (int i = static_cast<int>(entries_.size()) - 1; i >= 0 && turns.size() < kMostTurns; --i) {
+    const Entry& e = entries_[i];
+    if (e.kind != Kind::kElementwise) continue;
+    const Op op = e.node.op();
+    const bool compares =
+        op == Op::kCmpLt || op == Op::kCmpLe || op == Op::kCmpEq || op == Op::kCmpNe;
+    const bool divides =
+        op == Op::kFloorDiv || op == Op::kFloorMod || op == Op::kTruncDiv || op == Op::kTruncMod;
+    if (compares || divides) turns.push_back({e.srcs[0], e.srcs[1], 0});
+    if (op == Op::kCast && e.node.dtype().IsInt() && e.node.src(0).dtype().IsInt() &&
+        e.node.src(0).vmax() > MaxInt(e.node.dtype())) {
+      turns.push_back({e.srcs[0], -1, MaxInt(e.node.dtype())});
+    }
+  }
+  return turns;
+}
+
+std::optional<int64_t> SpecPoints::ValueOf(const Turn& t) const {
+  if (!known_[t.entry] || (t.less >= 0 && !known_[t.less])) return std::nullopt;
+  int64_t value = 0;
+  const int64_t less = t.less >= 0 ? values_[t.less].AsInt() : t.number;
+  if (__builtin_sub_overflow(values_[t.entry].AsInt(), less, &value)) return std::nullopt;
+  return value;
+}
+
+uint64_t SpecPoints::NumberOf(int entry) const {
+  const Entry& e = entries_[entry];
+  const auto value = static_cast<uint64_t>(values_[entry].AsInt());
+  if (e.kind != Kind::kRange) return value - static_cast<uint64_t>(BoundsOf(e.node).vmin());
+  if (e.srcs.size() == 1) return value;
+  const auto begin = static_cast<uint64_t>(values_[e.srcs[0]].AsInt());
+  return (value - begin) / static_cast<uint64_t>(values_[e.srcs[2]].AsInt());
+}
+
+// From a corner, along one loop after another, those of the longest strides first, as far towards
+// the turn as whole strides go: as a number is written in digits.
+bool SpecPoints::VisitTurn(Visitor fn, const Turn& t) {
+  for (const uint64_t corner : {kLowest, kHighest}) {
+    std::fill(choices_.begin(), choices_.end(), corner);
+    if (!Evaluate()) continue;
+    const std::optional<int64_t> begin = ValueOf(t);
+    if (!begin) continue;
+    std::vector<std::pair<int64_t, int>> strides;  // and entries
+    std::vector<uint64_t> numbers(entries_.size());
+    for (int f : free_) {
+      if (known_[f]) numbers[f] = NumberOf(f);
+    }
+    for (int f : free_) {
+      if (!known_[f] || budget_ <= 0) continue;
+      const uint64_t next = numbers[f] == 0 ? 1 : numbers[f] - 1;
+      choices_[f] = kFirst + next;
+      const std::optional<int64_t> value = Evaluate() ? ValueOf(t) : std::nullopt;
+      choices_[f] = corner;
+      int64_t stride = 0;
+      if (!value || __builtin_sub_overflow(*value, *begin, &stride) || stride == 0) continue;
+      strides.emplace_back(numbers[f] == 0 ? stride : -stride, f);
+    }
+    std::sort(strides.begin(), strides.end(),
+              [](const auto& a, const auto& b) { return Magnitude(a.first) > Magnitude(b.first); });
+    for (const int64_t target : {-1, 0, 1}) {
+      std::fill(choices_.begin(), choices_.end(), corner);
+      int64_t now = *begin;
+      for (const auto& [stride, f] : strides) {
+        int64_t missing = 0;
+        if (budget_ <= 0 || __builtin_sub_overflow(target, now, &missing)) break;
+        const uint64_t most = MostValues(f), number = numbers[f];
+        const uint64_t by = Magnitude(missing) / Magnitude(stride);
+        const uint64_t above = number < most ? most - 1 - number : 0;
+        const bool down = (missing < 0) != (stride < 0);
+        const uint64_t to = down ? number - std::min(by, number) : number + std::min(by, above);
+        choices_[f] = kFirst + to;
+        const std::optional<int64_t> value = Evaluate() ? ValueOf(t) : std::nullopt;
+        if (value) {
+          now = *value;
+        } else {
+          choices_[f] = corner;
+        }
+      }
+      if (Evaluate() && !fn()) return false;
+    }
+  }
+  return true;
+}
+
 void SpecPoints::Visit(Visitor fn) {
   if (AreFew()) return void(VisitEach(fn));
   if (!VisitExtreme(fn, true) || !VisitExtreme(fn, false)) return;
+  for (const Turn& t : Turns()) {
+    if (!VisitTurn(fn, t)) return;
+  }
   std::mt19937_64 rng(1);
   for (int p = 0; p < kPointsBetween && budget_ > 0; ++p) {
     for (int f : free_) {

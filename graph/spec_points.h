@@ -36,7 +36,8 @@ class SpecPoints {
   std::string Where() const;
 
   // Calls fn at points until it returns false: at all of them if they are few; else at those where
-  // expressions[0] is lowest and highest if it rises or falls with each loop by itself, and at some
+  // expressions[0] is lowest and highest if it rises or falls with each loop by itself, at those
+  // about which a comparison turns, a remainder begins anew or a cast wraps around, and at some
   // between. Only points that exist: those in all loops that the expressions mention.
   using Visitor = absl::FunctionRef<bool()>;
   void Visit(Visitor fn);
@@ -75,6 +76,16 @@ class SpecPoints {
   void EvaluateElementwise(int entry);
   bool AreFew() const;
   bool VisitExtreme(Visitor fn, bool highest);
+  // What an op does turns where one entry less another, or less a number, is 0.
+  struct Turn {
+    int entry, less;  // -1: none
+    int64_t number;
+  };
+  std::vector<Turn> Turns() const;
+  std::optional<int64_t> ValueOf(const Turn& t) const;
+  bool VisitTurn(Visitor fn, const Turn& t);
+  uint64_t NumberOf(
+      int entry) const;  // of the value that a free entry has, counted from its lowest
 
   std::vector<Entry> entries_;  // sources before their users
   absl::flat_hash_map<const Node*, int> index_;

@@ -121,6 +121,12 @@ Tensor RavelIndex(absl::Span<const Tensor> positions, const Ints& extents, CallS
          Shape(Extents(extents.begin(), extents.end())).ToString(), ", not along ",
          positions.size());
   }
+  int64_t elements = 1;
+  for (int64_t e : extents) {
+    if (e >= 0 && !__builtin_mul_overflow(elements, e, &elements)) continue;
+    Fail("takes positions in a tensor of at most 2^63 - 1 elements, not of ",
+         Shape(Extents(extents.begin(), extents.end())).ToString());
+  }
   Tensor flat, inside;
   for (size_t i = 0; i < positions.size(); ++i) {
     internal::CheckIndex(positions[i]);

@@ -47,6 +47,7 @@ Tensor Tensor::SwapAxes(int a, int b, CallSite at) const {
 Tensor Tensor::AtLeast(int least, CallSite at) const {
   Call call("AtLeast", at, *this);
   if (rank() >= least) return *this;
+  if (least > kMaxRank) Fail("a rank of ", least, " is above the limit of ", kMaxRank);
   Extents dims(least - rank(), 1);
   dims.insert(dims.end(), shape().begin(), shape().end());
   return Reshape(dims);

@@ -220,7 +220,8 @@ Tensor Tensor::Eye(int64_t rows, int64_t columns, DType dtype, CallSite at) {
   Call call("Eye", at);
   if (columns == -1) columns = rows;
   if (rows < 0 || columns < 0) Fail("cannot make ", rows, " rows and ", columns, " columns");
-  return (Arange(rows).Unsqueeze(1) == Arange(columns)).Cast(dtype);
+  const DType counted = std::max(rows, columns) <= INT32_MAX ? kInt32 : kInt64;
+  return (Arange(rows, counted).Unsqueeze(1) == Arange(columns, counted)).Cast(dtype);
 }
 
 Tensor Tensor::EmptyLike(std::optional<DType> dtype, CallSite at) const {
@@ -248,11 +249,22 @@ Tensor Tensor::FullLike(Number value, std::optional<DType> dtype, CallSite at) c
 namespace {
 
 Tensor TriangleIndices(int64_t rows, int64_t columns, int64_t diagonal, bool lower) {
+  constexpr int64_t kMost = int64_t{1} << 28;  // they are listed one by one
   if (rows < 0 || columns < 0) Fail("there is no matrix of ", rows, " by ", columns);
+  diagonal = std::clamp(diagonal, -rows, columns);  // beyond, all or nothing is on one side
   std::vector<int64_t> row, column;
-  for (int64_t i = 0; i < rows; ++i) {
-    const int64_t edge = std::clamp<int64_t>(i + diagonal + (lower ? 1 : 0), 0, columns);
-    for (int64_t j = lower ? 0 : edge; j < (lower ? edge : columns); ++j) {
+  // Rows without an element come first, or last.
+  const int64_t first = lower ? std::max<int64_t>(0, -diagonal) : 0;
+  const int64_t end = lower || diagonal < columns - rows ? rows : columns - diagonal;
+  for (int64_t i = first; columns > 0 && i < end; ++i) {
+    const int64_t edge =
+        std::clamp<int64_t>(i + diagonal, lower ? -1 : 0, columns - (lower ? 1 : 0));
+    const int64_t from = lower ? 0 : edge, to = lower ? edge + 1 : columns;
+    if (to - from > kMost - static_cast<int64_t>(row.size())) {
+      Fail("a matrix of ", rows, " by ", columns, " has more than ", kMost,
+           " such elements; Tri gives a matrix that says where they are");
+    }
+    for (int64_t j = from; j < to; ++j) {
       row.push_back(i);
       column.push_back(j);
     }

@@ -125,8 +125,10 @@ Tensor Tensor::Erfcx(CallSite at) const {
   Call call("Erfcx", at, *this);
   const Tensor x = Cast(kFloat64), below = x < 0;
   const Tensor scaled = ScaledErfc(Where(below, -x, x).Minimum(1e300));
-  const Tensor other = ExpOfSquare(Where(below, x.Maximum(-27), 0)) * 2 - scaled;
-  return Where(x == kInfinity, 0, Where(below, other, scaled)).Cast(FloatResult(dtype()));
+  const Tensor far = x < -27;  // where it is above all floats, and so steep
+  const Tensor other = ExpOfSquare(Where(below & ~far, x, 0)) * 2 - scaled;
+  const Tensor near = Where(x == kInfinity, 0, Where(below, other, scaled));
+  return Where(far, Where(far, x, -1) * -kInfinity, near).Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::Ndtr(CallSite at) const {

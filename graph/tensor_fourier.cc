@@ -164,7 +164,10 @@ int64_t GoodLength(int64_t n) {
 // The same of any n: as k m = (k^2 + m^2 - (k - m)^2) / 2, a convolution between two turns.
 Tensor ByConvolution(const Tensor& x, int sign) {
   const int axis = x.rank() - 3;
-  const int64_t n = x.size(axis), length = GoodLength(2 * n - 1);
+  const int64_t n = x.size(axis);
+  constexpr int64_t kLongest = int64_t{1} << 31;  // squares of which are counted below
+  if (n > kLongest) Fail("an axis of ", n, " elements has no factors, and is above ", kLongest);
+  const int64_t length = GoodLength(2 * n - 1);
   const Ints radices = Radices(length);
   const Tensor k = Tensor::Arange(n, kInt64);
   const Circle square(k * k, 2 * n, x.dtype());

@@ -153,8 +153,9 @@ Tensor Tensor::MvLgamma(int p, CallSite at) const {
   Call call("MvLgamma", at, *this);
   if (p < 1) Fail("takes matrices of one row or more, not ", p);
   const Tensor x = Cast(kFloat64);
-  Tensor sum = Tensor::Full({}, p * (p - 1) / 4.0 * std::log(std::numbers::pi), kFloat64);
-  for (int i = 0; i < p; ++i) sum = sum + (x - i / 2.0).Lgamma();
+  const double rows = p;
+  const Tensor sum = (x.Unsqueeze(-1) - Tensor::Arange(p, kFloat64) * 0.5).Lgamma().Sum(-1) +
+                     rows * (rows - 1) / 4 * std::log(std::numbers::pi);
   return Where(x > (p - 1) / 2.0, sum, kNan).Cast(FloatResult(dtype()));
 }
 

@@ -194,7 +194,8 @@ Tensor Tensor::RoundTo(int decimals, CallSite at) const {
     Fail("rounds floats before the point, not ", Show(*this), "; cast it");
   }
   const int most = dtype() == kFloat64 ? 308 : 38;  // of which the power of 10 is finite
-  if (std::abs(decimals) > most) Fail("takes at most ", most, " decimals, not ", decimals);
+  if (decimals > most || decimals < -most)
+    Fail("takes at most ", most, " decimals, not ", decimals);
   const double scale = std::pow(10.0, std::abs(decimals));
   return InFloats(*this, [&](const Tensor& x) {
     if (decimals < 0) return (x / scale).Round() * scale;

@@ -3,6 +3,7 @@
 
 #include "graph/tensor.h"
 #include "graph/tensor_internal.h"
+#include "graph/tensor_part.h"
 
 namespace tessera {
 
@@ -39,6 +40,7 @@ struct Side {
     if (!n.is_int() && count > period) {
       Fail("axis ", axis, " of ", Show(x), " may be too short for ", count, " elements beside it");
     }
+    internal::CheckPieces(x, axis, count / period);
     bool mirrored = mode != PadMode::kCircular;
     while (count > 0) {
       const int64_t take = std::min(count, period);

@@ -21,6 +21,10 @@ inline Tensor KnownPart(const Tensor& t, int axis, const Extent& begin, const Ex
   return t.Shrink(pairs);
 }
 
+// More pieces of a tensor, each a tensor of its own, are an Error.
+inline constexpr int64_t kMostPieces = int64_t{1} << 20;
+void CheckPieces(const Tensor& t, int axis, int64_t pieces);
+
 // The first n elements of an axis, or all of it and zeros; along a symbolic one n are known to be
 // there.
 inline Tensor FittedTo(const Tensor& t, int axis, const Extent& n) {

@@ -47,6 +47,7 @@ std::vector<Tensor> Tensor::Unbind(int axis, CallSite at) const {
   if (!shape()[a].is_int()) {
     Fail("how many pieces axis ", a, " of ", Show(*this), " has is not known; use Select");
   }
+  internal::CheckPieces(*this, a, size(a));
   for (int64_t i = 0; i < size(a); ++i) out.push_back(Select(a, i));
   return out;
 }

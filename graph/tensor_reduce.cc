@@ -38,6 +38,12 @@ Tensor Accumulated(Op op, const Tensor& t, const Axes& axes, bool keepdim) {
 }
 
 Tensor Extreme(Op op, const Tensor& t, const Axes& axes, bool keepdim) {
+  if (t.dtype().IsBool() && (op == Op::kMax || op == Op::kMin)) {  // others' are refused below
+    for (int64_t a : AxesAlong(axes, t.rank())) {
+      if (t.shape()[static_cast<int>(a)].max() > 0) continue;
+      Fail("axis ", a, " is empty, and ", Info(op).text, " of nothing has no value");
+    }
+  }
   return Tensor(Reduced(op, t.uop(), AxesAlong(axes, t.rank()), keepdim));
 }
 

@@ -158,6 +158,11 @@ Tensor Between(const Tensor& low, const Tensor& high, const Share& share) {
   return Where(finite, low + (high - low) * share, low * (1 - share) + high * share);
 }
 
+// The same by shares that are computed, of which 0 is the first number whatever the other is.
+Tensor BetweenOrAt(const Tensor& low, const Tensor& high, const Tensor& share) {
+  return Where(share == 0, low, Between(low, high, share));
+}
+
 // What there is at position q (n - 1) of n elements.
 Tensor InterpolatedAt(const Tensor& x, int a, double q, QuantileMethod method, bool keepdim) {
   const PointInOrder place = PointOf(q * static_cast<double>(x.size(a) - 1), method);
@@ -180,7 +185,7 @@ Tensor InterpolatedAtVarying(const Tensor& x, int a, double q, QuantileMethod me
     return keepdim ? one : one.Squeeze(a);
   };
   const Tensor first = before.Cast(kInt64), low = at(first);
-  return Where(share == 0, low, Between(low, at((first + 1).Minimum(last)), share));
+  return BetweenOrAt(low, at((first + 1).Minimum(last)), share);
 }
 
 void CheckShare(double q) {
@@ -238,7 +243,7 @@ Tensor Tensor::NanQuantile(double q, std::optional<int> axis, bool keepdim, Quan
     return x.Gather(a, order.Gather(a, place.Cast(order.dtype())));
   };
   const Tensor value =
-      Between(at_place(before), at_place((before + 1).Minimum(last)), share.Cast(x.dtype()));
+      BetweenOrAt(at_place(before), at_place((before + 1).Minimum(last)), share.Cast(x.dtype()));
   return (keepdim ? value : value.Squeeze(a)).Cast(dtype());
 }
 

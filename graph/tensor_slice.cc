@@ -211,6 +211,12 @@ Tensor Tensor::Window(const Axes& axes, const Ints& size, const Ints& stride, co
   return Moved([&](const UOp& u) { return Build(Op::kWindow, {u}, arg); });
 }
 
+void internal::CheckPieces(const Tensor& t, int axis, int64_t pieces) {
+  if (pieces <= kMostPieces) return;
+  Fail(pieces, " pieces along axis ", axis, " of ", Show(t), " are more than the ", kMostPieces,
+       " that there may be; Unflatten makes them rows of one tensor");
+}
+
 std::vector<Tensor> Tensor::Split(const std::vector<int64_t>& sizes, int axis, CallSite at) const {
   Call call("Split", at, *this);
   const int a = NormalAxis(axis, rank());
@@ -269,8 +275,10 @@ std::vector<Tensor> Tensor::Split(int64_t piece, int axis, CallSite at) const {
     Fail("how many pieces of ", piece, " axis ", axis, " of ", Show(*this), " has is not known; ",
          "use Chunk or ArraySplit, which make a given number of them, or Narrow");
   }
+  const int a = NormalAxis(axis, rank());
+  internal::CheckPieces(*this, a, size(a) / piece);
   std::vector<int64_t> sizes;
-  for (int64_t left = size(axis); left > 0; left -= piece) sizes.push_back(std::min(left, piece));
+  for (int64_t left = size(a); left > 0; left -= piece) sizes.push_back(std::min(left, piece));
   if (sizes.empty()) sizes.push_back(0);
   return Split(sizes, axis);
 }
@@ -280,6 +288,7 @@ namespace {
 template <typename Fn>
 std::vector<Tensor> Pieces(const Tensor& x, int axis, int64_t n, Fn end) {
   if (n < 1) Fail("cannot make ", n, " pieces of axis ", axis, " of ", Show(x));
+  internal::CheckPieces(x, axis, n);
   std::vector<Tensor> out;
   Extent begin = 0;
   for (int64_t i = 0; i < n; ++i) {

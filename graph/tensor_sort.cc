@@ -322,6 +322,10 @@ bool IsFewComparisons(const Tensor& x, int a) {
 
 Tensor SortedIndex(const Tensor& x, int a, bool descending) {
   const Extent n = x.shape()[a];
+  if (n.is_int() && n.value() > kMostElements) {
+    Fail("axis ", a, " of ", Show(x), " is longer than anything that is sorted, ", kMostElements,
+         " elements");
+  }
   const bool narrow = n.max() <= INT32_MAX / 4;
   const Tensor order = OrderOf(x, descending).Transpose(a, -1);
   const bool count = !n.is_int() || n.value() <= kCounted || IsFewComparisons(x, a);

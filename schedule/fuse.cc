@@ -239,7 +239,7 @@ class Fuser {
     }
     const Demand& d = state.demands[0];
     Kernel& k = kernels_[d.kernel];
-    if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op());
+    if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op()) || k.nodes >= 2 * kMaxKernelNodes;
     if (u.size() > 1 && WouldReadTooMuch(i)) return true;
     if (state.repeated_operand && IsElementwise(u.op()) && !IsConversion(u)) return true;
     if (state.repeated_operand && u.is(Op::kCat) && below_[i].ops > 0) return true;
@@ -345,7 +345,7 @@ class Fuser {
   void Enter(int i, const Demand& d) {
     const UOp& u = order_[i];
     Kernel& k = kernels_[d.kernel];
-    ++k.nodes;
+    k.nodes += NodesOf(u);
     k.expensive |= HasProperty(u.op(), kExpensive);
     if (IsTransfer(u)) return;  // reads buffers whole
     if (u.is(Op::kAssign)) {
@@ -378,6 +378,10 @@ class Fuser {
       }
     }
   }
+
+  // What an op makes of a kernel's text, in nodes: a PAD adds a condition to all below it, and of
+  // lookups in what lookups give each is within the conditions of the one before.
+  static int NodesOf(const UOp& u) { return u.is(Op::kGather) ? 16 : u.is(Op::kPad) ? 4 : 1; }
 
   // Whether a WINDOW shows elements of its source more than once.
   static bool Overlaps(const UOp& u) {

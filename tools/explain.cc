@@ -145,8 +145,18 @@ std::vector<UOp> RootsOf(const std::string& text) {
   for (const Violation& v : violations) std::cerr << v.line << ": " << v.ToString() << "\n";
   if (!violations.empty()) std::exit(1);
   const std::vector<UOp> roots = ValueOrThrow(Parse(text));
+  const auto refuse = [](const UOp& u, const std::string& why) {
+    std::cerr << "tools/explain: " << Info(u.op()).text << ": " << why << "\n";
+    std::exit(1);
+  };
+  for (const UOp& u : roots) {
+    if (u.dtype().IsVoid()) refuse(u, "is no tensor; return the tensors that are asked for");
+  }
   Substitution buffers;
   for (const UOp& u : TopoSort(roots)) {
+    if (u.is(Op::kExchange)) {
+      refuse(u, "is what the scheduler makes of collectives; write the COPY that it stands for");
+    }
     if (!u.is(Op::kParam)) continue;
     const BufferArg arg{std::make_shared<Buffer>(), u.shape().ToExtents(), u.device()};
     buffers.emplace(u, UOp::Make(Op::kBuffer, u.dtype(), {}, arg));
@@ -188,7 +198,7 @@ int Main(int argc, char** argv) {
     const auto step = std::find_if(plan.steps.begin(), plan.steps.end(), [&](const PlanStep& s) {
       return s.kind == PlanStep::kKernel && s.kernel == static_cast<int>(k);
     });
-    const Place& place = plan.buffers[step->buffers[0]].device.place();
+    const Place& place = plan.buffers[step->buffers[0]].device.places()[0];
     DeviceRuntime& device = *ValueOrThrow(GetDevice(place));
     const Program program =
         ValueOrThrow(Codegen(kernel.graph, kernel.name, kernel.variables, device.target()));

@@ -337,12 +337,75 @@ TEST(TensorErrors, NumbersOutOfRange) {
       STATIC(Uniform(1, 0, {2})),
       STATIC(GeomSpace(-1, 1, 3)),
       STATIC(TrilIndices(-1, 2)),
+      STATIC(TrilIndices(INT64_MAX, INT64_MAX)),
+      STATIC(TriuIndices(INT64_MAX, INT64_MAX)),
       STATIC(HammingWindow(-1)),
       STATIC(KaimingUniform({})),
       STATIC(Arange(0, 5, 0)),
       STATIC(Arange(3000000000)),
       STATIC(Full({2}, 300, kInt8)),
   });
+}
+
+// Counts that no memory or patience holds are refused before anything is made of them.
+TEST(TensorErrors, CountsBeyondAnyUse) {
+  struct Huge {
+    Tensor one = Tensor::Zeros({INT64_MAX}), none = Tensor::Zeros({INT64_MAX, 0});
+    Tensor rows = Tensor::Zeros({int64_t{1} << 40, 1, 1});
+  };
+  static const Huge& huge = *new Huge;
+  const auto at_huge = [](const char* text, std::function<void()> call, const char* part) {
+    return Mistake{text, std::move(call), part, true};
+  };
+  Expect({
+      at_huge(
+          "Sort", [] { huge.one.Sort(); }, "longer than anything that is sorted"),
+      at_huge(
+          "ArgSort", [] { huge.one.ArgSort(0); }, "longer than anything"),
+      at_huge(
+          "TopK", [] { huge.one.TopK(3); }, ""),
+      at_huge(
+          "Mode", [] { huge.one.Mode(); }, ""),
+      at_huge(
+          "NanMedian", [] { huge.one.NanMedian(0); }, ""),
+      at_huge(
+          "Shuffle", [] { huge.none.Shuffle(); }, ""),
+      at_huge(
+          "Unbind", [] { huge.rows.Unbind(0); }, "1099511627776 pieces"),
+      at_huge(
+          "Split", [] { huge.rows.Split(1, 0); }, "1099511627776 pieces"),
+      at_huge(
+          "ArraySplit", [] { huge.rows.ArraySplit(INT64_MAX, 0); }, "pieces along axis 0"),
+      SAYS("pieces along axis 0", v, PadBy(PadMode::kReflect, {{INT64_MAX, 0}})),
+      OF(x, AtLeast(INT32_MAX)),
+      OF(x, size(7)),
+      STATIC(Permutation(INT64_MAX, kInt64)),
+  });
+  EXPECT_EQ(huge.none.Sort(1).values.size(0), INT64_MAX);
+}
+
+// Diagonals outside of a matrix have all of it, or nothing, on one side.
+TEST(TensorErrors, DiagonalsBeyondTheMatrix) {
+  const Tensor ones = Tensor::Ones({3, 4});
+  for (const int64_t beyond : {int64_t{4}, INT64_MAX - 1, INT64_MAX}) {
+    EXPECT_EQ(Tensor::TrilIndices(3, 4, beyond).size(1), 12);
+    EXPECT_EQ(Tensor::TriuIndices(3, 4, beyond).size(1), 0);
+    EXPECT_EQ(ones.Tril(beyond).Sum().Item(), 12);
+    EXPECT_EQ(ones.Triu(beyond).Sum().Item(), 0);
+    EXPECT_EQ(Tensor::Tri(3, 4, beyond).Sum().Item(), 12);
+  }
+  for (const int64_t beyond : {int64_t{-3}, INT64_MIN + 1, INT64_MIN}) {
+    EXPECT_EQ(Tensor::TrilIndices(3, 4, beyond).size(1), 0);
+    EXPECT_EQ(Tensor::TriuIndices(3, 4, beyond).size(1), 12);
+    EXPECT_EQ(ones.Tril(beyond).Sum().Item(), 0);
+    EXPECT_EQ(ones.Triu(beyond).Sum().Item(), 12);
+  }
+  EXPECT_EQ(Tensor::TrilIndices(INT64_MAX, 0).size(1), 0);
+  EXPECT_EQ(Tensor::TriuIndices(INT64_MAX, 2).size(1), 3);
+  for (int64_t d = -4; d <= 5; ++d) {
+    EXPECT_EQ(Tensor::TrilIndices(3, 4, d).size(1), ones.Tril(d).Sum().Item());
+    EXPECT_EQ(Tensor::TriuIndices(3, 4, d).size(1), ones.Triu(d).Sum().Item());
+  }
 }
 
 // Where the variables of an extent have values that make it negative, the call says so.

@@ -117,6 +117,24 @@ TEST(TensorMovement, Shrink) {
   EXPECT_ERROR(x.Shrink({{0, 1}}), "Shrink", "pair for each axis");
 }
 
+// Elements that are not there for some values of the variables cannot be asked for.
+TEST(TensorMovement, ShrinkAlongVariables) {
+  const Variable n("n", 1, 8), m("m", 0, 8);
+  const Tensor x = Counted({8, 2}), some = x.Shrink({{0, n}, {0, 2}});
+  EXPECT_ERROR(some.Shrink({{0, 4}, {0, 2}}), "Shrink", "ends at 4, past its extent n");
+  EXPECT_ERROR(some.Shrink({{0, m}, {0, 2}}), "Shrink", " is -1 at n = 1, m = 2");
+  EXPECT_ERROR(some.Shrink({{0, n + Extent(1)}, {0, 2}}), "Shrink", "past its extent n");
+  EXPECT_ERROR(x.Shrink({{n - Extent(4), n}, {0, 2}}), "Shrink", "cannot take elements");
+  EXPECT_ERROR(x.Shrink({{n, m}, {0, 2}}), "Shrink", "after its end");
+  EXPECT_ERROR(x.Slice({{n, {}}}).Shrink({{0, n}, {0, 2}}), "Shrink", "past its extent");
+  // These are there, whatever it is.
+  some.Shrink({{0, 1}, {0, 2}});
+  some.Shrink({{n - Extent(1), n}, {0, 2}});
+  some.Shrink({{0, Min(n, m)}, {0, 2}});
+  x.Shrink({{Max(n - Extent(4), 0), n}, {0, 2}});
+  some.Slice({{0, m}}).Shrink({{0, Min(n, m)}, {0, 2}});
+}
+
 // Every slice of a short axis, against a loop that follows Python's rules.
 TEST(TensorMovement, SlicesAreThoseOfNumPy) {
   for (int n : {0, 1, 5}) {

@@ -18,6 +18,17 @@ std::vector<double> DrawNormal(int64_t n, uint32_t seed = 1) {
   return out;
 }
 
+TEST(TensorReduce, NothingHasNoExtremeOfAnyDtype) {
+  for (const DType t : {kBool, kInt32, kFloat32, kUInt8}) {
+    const Tensor none = Tensor::Zeros({3, 0}, t);
+    EXPECT_ERROR(none.Max(), "Max", "of nothing has no value");
+    EXPECT_ERROR(none.Min({1}), "Min", "of nothing has no value");
+    EXPECT_EQ(none.Max({0}).shape(), Shape({0}));
+  }
+  EXPECT_TRUE(Tensor::Zeros({0}, kBool).All().Item());
+  EXPECT_FALSE(Tensor::Zeros({0}, kBool).Any().Item());
+}
+
 TEST(TensorReduce, SumsOverAxes) {
   const Tensor x = Tensor::Arange(6).Reshape({2, 3});
   EXPECT_THAT(Values(x.Sum()), ElementsAre(15));

@@ -9,6 +9,7 @@
 namespace tessera {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsNan;
 
@@ -108,7 +109,12 @@ TEST(TensorSpecialValues, OfTheErrorFunction) {
   EXPECT_THAT(Values(edges.LogNdtr()), ElementsAre(-kInf, 0, IsNan()));
   EXPECT_THAT(Values(Tensor::From({0.0, 1.0, -0.1, 1.1, kNan}).Ndtri()),
               ElementsAre(-kInf, kInf, IsNan(), IsNan(), IsNan()));
-  EXPECT_EQ(Values(Tensor::From({-30.0}).Erfcx())[0], kInf);
+  const Tensor steep = Tensor::From({-10.0, -26.9, -27.1, -30.0}).Cast(kFloat64);
+  EXPECT_EQ(Values(steep.Erfcx())[3], kInf);
+  EXPECT_THAT(Values(Grad(steep.Cast(kFloat32).Erfcx().Sum(), {steep})[0]), Each(-kInf));
+  const Tensor slope = Grad(steep.Erfcx().Sum(), {steep})[0];
+  EXPECT_LT(Values(slope)[0], -1e43);
+  EXPECT_THAT(Values(slope.SliceAxis(0, {1, 4})), Each(-kInf));
 }
 
 TEST(TensorSpecialValues, OfBessel) {

@@ -101,6 +101,17 @@ TEST(TensorUnique, QuantileMethods) {
   EXPECT_ERROR(x.NanQuantile(1.5), "NanQuantile", "share");
 }
 
+// What lies behind a place that is met exactly does not count, infinite as it may be.
+TEST(TensorUnique, NanQuantileBesideInfinities) {
+  const Tensor x = Tensor::From({0.5, 2.0, kInf});
+  EXPECT_EQ(Values(x.NanQuantile(0.5))[0], 2);
+  EXPECT_EQ(Values(x.NanQuantile(0.75))[0], kInf);
+  EXPECT_EQ(Values(x.NanQuantile(0.3, 0, false, QuantileMethod::kHigher))[0], 2);
+  EXPECT_EQ(Values(Tensor::From({1.0, kInf}).NanQuantile(0.0))[0], 1);
+  EXPECT_EQ(Values(Tensor::From({3.0, kNan, kInf}).NanQuantile(1.0))[0], kInf);
+  EXPECT_EQ(Values(Tensor::From({-kInf, 3.0, kNan}).NanQuantile(0.0))[0], -kInf);
+}
+
 TEST(TensorUnique, WithoutNans) {
   const Tensor x = Tensor::From({{kNan, 2.0, 8.0, kNan}, {kNan, kNan, kNan, kNan}});
   EXPECT_THAT(Values(x.NanQuantile(0.5, 1)), ElementsAre(5, IsNan()));

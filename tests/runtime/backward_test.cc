@@ -20,6 +20,17 @@ TEST(Backward, AddsUpAtMarkedTensors) {
   EXPECT_FALSE(static_cast<bool>(w.grad()));
 }
 
+// A gradient is where its parameter is, in the form in which that was asked for.
+TEST(Backward, GradientsHaveTheFormOfTheirParametersLayout) {
+  const Sharding halves({"CPU:0", "CPU:1"}, 0, Layout::Ceil());
+  Tensor x = Tensor::From(Values{1, 2, 3, 4}).Shard(halves);
+  x.RequireGrad();
+  x.Square().Sum().Backward();
+  EXPECT_EQ(x.grad().device(), x.device());
+  EXPECT_EQ(x.grad().ToVector<float>(), (Values{2, 4, 6, 8}));
+  EXPECT_EQ(Grad(x.Sum(), {x})[0].device(), x.device());
+}
+
 TEST(Backward, OnlyWhatTheLossDependsOn) {
   Tensor a = Tensor::From(Values{1}).RequireGrad(), b = Tensor::From(Values{2}).RequireGrad();
   a.Sum().Backward();

@@ -46,6 +46,27 @@ TEST(ExplainTool, TakesTextFilesAndShowsTheirMistakes) {
   EXPECT_THAT(wrong.out, HasSubstr("SHL"));
 }
 
+// What no plan is made of is said, whatever the validator says of the graph.
+TEST(ExplainTool, GraphsThatAreNoTensors) {
+  const auto explained = [](const std::string& text) {
+    const std::string file = OwnTempDir() + "/explain_graph.txt";
+    std::ofstream(file) << text;
+    return RunTool("explain", file);
+  };
+  const Outcome sink = explained("%0 = CONST f32 () 1.0\n%1 = SINK void (%0)\n");
+  EXPECT_EQ(sink.exit, 1);
+  EXPECT_THAT(sink.out, HasSubstr("SINK: is no tensor"));
+  const Outcome exchange = explained(
+      "%0 = PARAM f32 () slot 0 [3] @CPU:0-1{M}\n"
+      "%2 = EXCHANGE f32 (%0) \"CPU:0-1{M}<0:0..3,3..6>\" \"CPU:2<:1..5>\" [4]\n");
+  EXPECT_EQ(exchange.exit, 1);
+  EXPECT_THAT(exchange.out, HasSubstr("EXCHANGE: is what the scheduler makes"));
+  const Outcome sharded =
+      explained("%0 = PARAM f32 () slot 0 [4] @CPU:0-1{S0}\n%1 = NEG f32 (%0)\n");
+  EXPECT_EQ(sharded.exit, 0) << sharded.out;
+  EXPECT_THAT(sharded.out, HasSubstr("RT_KERNEL("));
+}
+
 TEST(ExplainTool, EveryNamedExpressionIsExplained) {
   const Outcome help = RunTool("explain", "--help");
   EXPECT_EQ(help.exit, 0);
