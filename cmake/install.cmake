@@ -21,8 +21,9 @@ endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tessera)
 install(EXPORT tesseraTargets NAMESPACE tessera:: DESTINATION ${package_dir})
+set(tessera_plugin_dir ${CMAKE_INSTALL_LIBDIR}/tessera)
 configure_package_config_file(cmake/tesseraConfig.cmake.in cmake/tesseraConfig.cmake
-  INSTALL_DESTINATION ${package_dir})
+  INSTALL_DESTINATION ${package_dir} PATH_VARS tessera_plugin_dir)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/cmake/tesseraConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/cmake/tesseraConfig.cmake

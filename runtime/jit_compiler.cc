@@ -31,6 +31,10 @@
 #define TESSERA_PLUGIN_LIBRARIES ""
 #endif
 
+// The folder of the plugin beside which find_package(tessera) found the libraries; a source of its
+// own that it gives to programs (cmake/tesseraConfig.cmake.in).
+extern "C" __attribute__((weak)) const char tessera_plugin_dir[];
+
 namespace tessera {
 namespace {
 
@@ -50,7 +54,7 @@ std::string DirOf(absl::string_view path) {
 }
 
 // The folders that may hold the plugin: beside the executable and the library that we are in, the
-// lib folder beside them, the build folder, the installed one.
+// lib folder beside them, that of the package, the build folder, the installed one.
 std::vector<std::string> PluginDirs() {
   std::vector<std::string> dirs;
   auto add = [&dirs](const std::string& near) {
@@ -64,6 +68,7 @@ std::vector<std::string> PluginDirs() {
       info.dli_fname[0] == '/') {
     add(DirOf(info.dli_fname));
   }
+  if (tessera_plugin_dir != nullptr) dirs.emplace_back(tessera_plugin_dir);
   for (absl::string_view dir : absl::StrSplit(TESSERA_PLUGIN_DIRS, ':', absl::SkipEmpty())) {
     dirs.emplace_back(dir);
   }

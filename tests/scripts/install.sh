@@ -14,4 +14,4 @@ fi
 cp -r "$source/tests/install" "$work/outside"
 cmake -S "$work/outside" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >/dev/null
 cmake --build "$work/build"
-env -u CACHE_DIR XDG_CACHE_HOME="$work/cache" SPEC=2 "$work/build/outside"
+env -u CACHE_DIR XDG_CACHE_HOME="$work/cache" SPEC=2 "$work/build/outside" "$work/prefix"
