@@ -4,6 +4,9 @@
 #include <algorithm>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "runtime/mapped_file.h"
 
 namespace tessera::onnx {
 namespace {
@@ -64,6 +67,16 @@ class HostNames {
   const Model& model_;
   std::set<std::string> names_;
 };
+
+// An error, and which node it is of: the innermost, as its op may be one of many alike.
+Error AtNode(const Error& error, const Node& node) {
+  constexpr absl::string_view kMark = "; at node ";
+  const absl::Status& status = error.status();
+  if (absl::StrContains(status.message(), kMark)) return error;
+  return Error(absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), kMark, ShowName(node.name), ", ", ShowName(node.op))));
+}
 
 }  // namespace
 
@@ -287,8 +300,9 @@ void Importer::RunNode(const Node& node) {
   }
   const OpRow* row = FindOp(node);
   if (row == nullptr) {
-    throw Error(absl::UnimplementedError(absl::StrCat(
-        node.op, ": there is no such op", node.domain.empty() ? "" : " of " + node.domain)));
+    throw Error(absl::UnimplementedError(
+        absl::StrCat(absl::CEscape(node.op), ": there is no such op",
+                     node.domain.empty() ? "" : " of " + absl::CEscape(node.domain))));
   }
   std::vector<Value> inputs;
   for (const std::string& name : node.inputs) {
@@ -298,14 +312,18 @@ void Importer::RunNode(const Node& node) {
     }
     const Value* v = Find(name);
     if (v == nullptr) {
-      throw Error(absl::InvalidArgumentError(
-          absl::StrCat(node.op, ": nothing before it makes its input '", name, "'")));
+      throw Error(absl::InvalidArgumentError(absl::StrCat(
+          absl::CEscape(node.op), ": nothing before it makes its input ", ShowName(name))));
     }
     inputs.push_back(*v);
   }
   const auto version = scope_->opsets->find(node.domain);
   Call call(*this, node, version == scope_->opsets->end() ? 1 : version->second, std::move(inputs));
-  row->import(call);
+  try {
+    row->import(call);
+  } catch (const Error& error) {
+    throw AtNode(error, node);
+  }
   for (int i = 0; call.computed_inputs() && i < call.inputs(); ++i) {  // for what else takes them
     if (call.Has(i)) *Find(node.inputs[i]) = call.Input(i);
   }

@@ -82,7 +82,9 @@ void TensorScatter(Call& c) {
 
 void OneHot(Call& c) {
   const Tensor index = c.In(0), values = c.In(2);
-  const int64_t depth = static_cast<int64_t>(std::clamp(c.HostFloat(1), 0.0, 1e15));
+  const double given = c.HostFloat(1);
+  if (!(given >= 0 && given <= 1e15)) c.Fail("the depth is ", given, ", and no number of classes");
+  const auto depth = static_cast<int64_t>(given);
   const int axis = c.Axis(c.Int("axis", -1), index.rank() + 1);
   std::vector<int64_t> along(index.rank() + 1, 1);
   along[axis] = depth;

@@ -31,7 +31,8 @@ void NonZero(Call& c) {
   const Tensor x = c.Read(0);
   const Tensor y = x.rank() == 0 ? x.Reshape({1}) : x;
   const auto n = y.CountNonzero().Item<int64_t>();
-  c.Out(y.NonZero(n).Transpose().Cast(kInt64));
+  const Tensor places = y.NonZero(n).Transpose().Cast(kInt64);
+  c.Out(x.rank() == 0 ? places.SliceAxis(0, {0, 0}) : places);  // there is no axis to be along
 }
 
 void Unique(Call& c) {

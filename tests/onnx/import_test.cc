@@ -241,6 +241,7 @@ TEST(OnnxImport, RefusesWithoutCrashing) {
       {node(NodeText("Split", {"x"}, {"y"}, {IntAttribute("num_outputs", int64_t{1} << 60)})),
        "Split: num_outputs is"},
       {node(NodeText("TopK", {"x", "x"}, {"y"})), "TopK: "},
+      {node(NodeText("\x1b[31mOp\n", {"x"}, {"y"})), "\\033[31mOp\\n: there is no such op"},
       {CallsItself(), "deeper than 32"},
       {CallsTenfold(), "nodes"},
   };
@@ -263,6 +264,18 @@ TEST(OnnxImport, WritesOutLoops) {
   };
   EXPECT_THAT(Result(loop("total"), {{"x", {1, 2}}}).values, ElementsAre(4, 8));
   EXPECT_THAT(Result(loop("rows"), {{"x", {1, 2}}}).values, ElementsAre(2, 4, 3, 6, 4, 8));
+}
+
+// A loop that no number of turns ends is an error where it has had as many as there may be.
+TEST(OnnxImport, LoopsWithoutEnd) {
+  const std::string body =
+      GraphText({NodeText("Identity", {"go"}, {"go_on"}), NodeText("Identity", {"sum"}, {"next"})},
+                {"turn", "go", "sum"}, {"go_on", "next"});
+  const Ran ran = Result(
+      ModelText(GraphText({NodeText("Loop", {"", "", "x"}, {"y"}, {GraphAttribute("body", body)})},
+                          {"x"}, {"y"})),
+      {{"x", {1}}});
+  EXPECT_THAT(ran.error, HasSubstr("Loop: more than 10000 turns; at node '', 'Loop'"));
 }
 
 // Rows of no turns are none, of the shape that a turn's would have: [0, 2] beside one row.
