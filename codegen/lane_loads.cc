@@ -108,7 +108,7 @@ UOp LaneLoads::InRuns(const UOp& u) const {
   const bool by_rows = offsets.empty();  // where each row is depends on what is read elsewhere
   const std::vector<UOp> places = by_rows ? AtLanes(u.src(1), range_) : std::vector<UOp>();
   const int64_t run = by_rows ? RunOfNeighbours(places) : RunLength(offsets);
-  if (run < kLeastRun) return Repeated(u, offsets);
+  if (run < kLeastLanes) return Repeated(u, offsets);
   const UOp first = AtLane(u.src(1), range_, 0);
   std::vector<UOp> parts;
   for (int64_t l = 0; l < lanes_; l += run) {

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-inline constexpr int64_t kLeastRun = 4;  // lanes that are worth a vector of their own
+inline constexpr int64_t kLeastLanes = 4;  // lanes that are worth a vector of their own
 
 class LaneLoads {
  public:

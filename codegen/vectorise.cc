@@ -338,8 +338,8 @@ class Vectoriser {
       return;
     }
     const int64_t run = one_gate && shuffles_ ? RunLength(LaneOffsets(index.src(1), range_)) : 1;
-    for (int64_t l = 0; l < lanes_; l += run < kLeastRun ? 1 : run) {
-      if (run < kLeastRun) {
+    for (int64_t l = 0; l < lanes_; l += run < kLeastLanes ? 1 : run) {
+      if (run < kLeastLanes) {
         emit(at_lane(l), UOp::Make(Op::kLane, u.src(1).dtype(), {value}, l));
         continue;
       }
