@@ -1,5 +1,6 @@
 // Reading requests: a table of the fields that are known.
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "absl/strings/numbers.h"
@@ -52,7 +53,10 @@ absl::Status ReadResponseFormat(Draft& d, const std::string& field, const Json& 
   const std::optional<Json> type = v.is(Json::Type::kObject) ? v.Find("type") : std::nullopt;
   const std::string form = type ? type->String().value_or("") : "";
   if (form == "text") return absl::OkStatus();
-  if (form == "json_object") return KeepTo(d, field, GrammarOfJsonSchema("{}", "wrong"));
+  if (form == "json_object") {
+    const std::optional<Json> schema = v.Find("schema");  // as llama-server has it
+    return KeepTo(d, field, GrammarOfJsonSchema(schema ? schema->text() : "{}", "wrong"));
+  }
   if (form != "json_schema") {
     return WrongField(field, "has no type of \"text\", \"json_object\" and \"json_schema\"");
   }
@@ -73,7 +77,10 @@ absl::Status ReadFlag(const std::string& field, const Json& v, bool* to) {
 
 absl::Status ReadCount(const std::string& field, const Json& v, int64_t least, int64_t most,
                        int64_t* to) {
-  const std::optional<int64_t> n = v.Int();
+  std::optional<int64_t> n = v.Int();
+  if (const std::optional<double> d = v.Number(); !n && d && *d == std::floor(*d)) {
+    if (std::abs(*d) <= static_cast<double>(most)) n = static_cast<int64_t>(*d);  // 8.0
+  }
   if (!n || *n < least || *n > most) {
     return WrongValue(field, v, absl::StrCat("a whole number from ", least, " to ", most));
   }
@@ -293,6 +300,33 @@ constexpr Field kFields[] = {
        return KeepTo(d, field, GrammarOfJsonSchema(v.text(), "wrong"));
      }},
     {"audio", RefuseUnlessNothing},
+    // Of other servers: what they say would change the answer.
+    {"function_call", RefuseUnlessNothing},
+    {"reasoning_effort", RefuseUnlessNothing},
+    {"verbosity", RefuseUnlessNothing},
+    {"chat_template_kwargs", RefuseUnlessNothing},
+    {"continue_final_message", RefuseUnlessNothing},
+    {"add_generation_prompt",
+     [](Draft&, const std::string& field, const Json& v) {
+       return v.Bool() == true ? absl::OkStatus() : NotSupported(field);
+     }},
+    {"min_tokens", RefuseUnlessNothing},
+    {"ignore_eos", RefuseUnlessNothing},
+    {"stop_token_ids", RefuseUnlessNothing},
+    {"bad_words", RefuseUnlessNothing},
+    {"guided_json", RefuseUnlessNothing},
+    {"guided_regex", RefuseUnlessNothing},
+    {"guided_choice", RefuseUnlessNothing},
+    {"guided_grammar", RefuseUnlessNothing},
+    {"structured_outputs", RefuseUnlessNothing},
+    {"mirostat", RefuseUnlessNothing},
+    {"dry_multiplier", RefuseUnlessNothing},
+    {"xtc_probability", RefuseUnlessNothing},
+    {"n_predict",
+     [](Draft& d, const std::string& field, const Json& v) {
+       if (v.Int() == -1) return absl::OkStatus();
+       return ReadCount(field, v, 1, kMost, &d.max_tokens.emplace());
+     }},
 };
 
 uint64_t RandomSeed() {

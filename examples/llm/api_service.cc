@@ -158,8 +158,8 @@ class ApiService::Answering {
       if (i % static_cast<size_t>(job_.request.copies) == 0) {
         report_.usage.prompt +=
             static_cast<int64_t>(job_.prompts[i / static_cast<size_t>(job_.request.copies)].size());
+        report_.usage.cached += g->reused_tokens;
       }
-      report_.usage.cached += g->reused_tokens;
       report_.usage.completion += static_cast<int64_t>(g->tokens.size());
       absl::StripTrailingAsciiWhitespace(&choices_[i].thought);
       if (!status_.ok()) return;
@@ -263,7 +263,7 @@ absl::StatusOr<std::shared_ptr<const ApiService::Job>> ApiService::Take(absl::st
   const std::string field = chat ? "messages" : "prompt";
   for (const std::vector<int32_t>& prompt : job->prompts) {
     if (prompt.empty()) {
-      return WrongField(field, "is empty, and this model has no token to begin with");
+      return WrongField(field, "is empty, with no token to begin with");
     }
     if (static_cast<int64_t>(prompt.size()) > options_.context) {
       return WrongField(field,

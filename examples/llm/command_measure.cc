@@ -277,6 +277,9 @@ absl::Status RunPerplexity(const Command& command, const Model& model, Session& 
         absl::StrCat(command.file, ": too few tokens to predict one"));
   }
   const double mean = sum / static_cast<double>(count);
+  if (std::isnan(mean)) {
+    return absl::DataLossError("the model's logits are no numbers (NaN); --check says where");
+  }
   if (command.json) {
     JsonLine()
         .Count("tokens", count)

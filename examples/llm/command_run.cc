@@ -126,7 +126,10 @@ absl::StatusOr<int> RunGenerate(const Command& command, const Model& model, Sess
 
 absl::StatusOr<int> RunTokenize(const Command& command) {
   ASSIGN_OR_RETURN(const std::unique_ptr<const Tokenizer> tokenizer, LoadTokenizer(command.model));
-  ASSIGN_OR_RETURN(const std::string text, ReadText("-"));
+  std::string text = command.prompt;
+  if (text.empty()) {
+    ASSIGN_OR_RETURN(text, ReadText("-"));
+  }
   Tokenizer::Options options;
   options.special = command.bos;
   const std::vector<int32_t> ids = tokenizer->Encode(text, options);

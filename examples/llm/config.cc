@@ -433,7 +433,7 @@ absl::StatusOr<ModelConfig> ConfigFromGguf(const GgufMetadata& m) {
   const char* epsilon =
       known->centred ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
   ASSIGN_OR_RETURN(c.norm_eps, r.Number(epsilon, -1));
-  if (c.norm_eps == -1) {
+  if (c.norm_eps == -1 && m.Find(r.Key(epsilon)) == nullptr) {
     return r.Bad(absl::StrCat("the key '", r.Key(epsilon), "' is missing"));
   }
   if (c.heads <= 0) {

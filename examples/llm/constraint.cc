@@ -30,7 +30,7 @@ absl::StatusOr<int32_t> Constraint::Pick(Sampler& sampler, const float* logits, 
   if (AtEnd() && IsComplete()) return -1;
   if (!sampler.Draws()) {  // the best of all is the best of those allowed, if it is one
     const int32_t best = sampler.Pick(logits, past);
-    if (Allows(best)) return best;
+    if (best == kNoNumbers || Allows(best)) return best;
   }
   ASSIGN_OR_RETURN(const absl::Span<const uint64_t> mask, matcher_.Mask(tokenizer_.Tree()));
   allowed_.assign(mask.begin(), mask.end());
@@ -40,7 +40,7 @@ absl::StatusOr<int32_t> Constraint::Pick(Sampler& sampler, const float* logits, 
     allowed_[id / 64] = matcher_.CanEnd() ? allowed_[id / 64] | bit : allowed_[id / 64] & ~bit;
   }
   const int32_t token = sampler.Pick(logits, past, allowed_);
-  if (token >= 0 || IsComplete()) return token;
+  if (token >= 0 || token == kNoNumbers || IsComplete()) return token;
   return absl::InvalidArgumentError(
       matcher_.overflowed()
           ? "the grammar is too ambiguous: there are more ways to read the text than are followed"

@@ -73,6 +73,11 @@ std::optional<int32_t> Writing::Next(Session& session, size_t which, int64_t roo
     token =
         sampler.IsGreedy() ? session.Likeliest(which) : sampler.Pick(session.Logits(which), past);
   }
+  if (token == kNoNumbers) {
+    status_ = absl::DataLossError(
+        "the model's logits are no numbers (NaN): some weights are not finite, or numbers on the "
+        "way from them overflow; tools/llm --check says where");
+  }
   if (token < 0 || token == options_.end || model_.tokenizer->EndsText(token)) return ended("end");
   out_.tokens.push_back(token);
   past_.push_back(token);

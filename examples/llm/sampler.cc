@@ -8,6 +8,15 @@
 #include "graph/status.h"
 
 namespace tessera::llm {
+namespace {
+
+// Greatest logit first, of equal ones the lower id.
+constexpr auto kComesBefore = [](const std::pair<float, int32_t>& a,
+                                 const std::pair<float, int32_t>& b) {
+  return a.first != b.first ? a.first > b.first : a.second < b.second;
+};
+
+}  // namespace
 
 absl::Status CheckSampler(const SamplerOptions& o, int64_t vocabulary) {
   constexpr double kMost = 1e6;
@@ -50,7 +59,7 @@ int32_t LikeliestOf(absl::Span<const float> logits) {
   for (size_t i = 1; i < logits.size(); ++i) {
     if (logits[i] > logits[best] || (std::isnan(logits[best]) && !std::isnan(logits[i]))) best = i;
   }
-  return static_cast<int32_t>(best);
+  return std::isnan(logits[best]) ? kNoNumbers : static_cast<int32_t>(best);
 }
 
 Sampler::Sampler(const SamplerOptions& options, int64_t vocabulary)
@@ -66,12 +75,11 @@ bool Sampler::Changes() const {
 
 int32_t Sampler::Pick(const float* logits, const Past& past) {
   if (IsGreedy()) return LikeliestOf({logits, candidates_.size()});
-  FillCandidates(logits, past);
-  return PickCandidate();
+  return FillCandidates(logits, past) ? PickCandidate() : kNoNumbers;
 }
 
 int32_t Sampler::Pick(const float* logits, const Past& past, absl::Span<const uint64_t> allowed) {
-  FillCandidates(logits, past);
+  if (!FillCandidates(logits, past)) return kNoNumbers;
   count_ = 0;
   for (const auto& candidate : candidates_) {
     const auto id = static_cast<uint32_t>(candidate.second);
@@ -81,17 +89,19 @@ int32_t Sampler::Pick(const float* logits, const Past& past, absl::Span<const ui
   return count_ == 0 ? -1 : PickCandidate();
 }
 
-void Sampler::FillCandidates(const float* logits, const Past& past) {
+bool Sampler::FillCandidates(const float* logits, const Past& past) {
   const size_t n = count_ = candidates_.size();
   for (size_t i = 0; i < n; ++i) {
     const float logit = std::isnan(logits[i]) ? -std::numeric_limits<float>::infinity() : logits[i];
     candidates_[i] = {logit, static_cast<int32_t>(i)};
   }
-  if (!Changes()) return;
+  if (std::all_of(logits, logits + n, [](float logit) { return std::isnan(logit); })) return false;
+  if (!Changes()) return true;
   for (const auto& [token, bias] : options_.biases) {
     candidates_[static_cast<size_t>(token)].first += static_cast<float>(bias);
   }
   Penalise(past);
+  return true;
 }
 
 void Sampler::Penalise(const Past& past) {
@@ -152,32 +162,62 @@ void Sampler::KeepTypical() {
   Keep(end - begin);
 }
 
+// Of candidates that are kept the first ones are put in order as far as they are looked at: of a
+// large vocabulary hardly any are, and to sort all takes longer than many a model's step.
+void Sampler::SortTo(size_t count) {
+  count = std::min(count, kept_);
+  if (count <= sorted_) return;
+  const auto at = [&](size_t i) { return candidates_.begin() + static_cast<int64_t>(i); };
+  std::partial_sort(at(sorted_), at(count), at(kept_), kComesBefore);
+  sorted_ = count;
+}
+const std::pair<float, int32_t>& Sampler::InOrder(size_t i) {
+  constexpr size_t kFirst = 64;
+  if (i >= sorted_) SortTo(std::max({i + 1, kFirst, 4 * sorted_}));
+  return candidates_[i];
+}
+
+// A candidate's weight, beside 1 for the first of all.
+double Sampler::WeightOf(float logit, double temperature) const {
+  return std::exp((static_cast<double>(logit) - candidates_[0].first) / temperature);
+}
+double Sampler::SumOfWeights(double temperature) const {
+  double sum = 0;
+  for (size_t i = 0; i < kept_; ++i) sum += WeightOf(candidates_[i].first, temperature);
+  return sum;
+}
+
 int32_t Sampler::PickCandidate() {
   const auto begin = candidates_.begin(), last = begin + static_cast<int64_t>(count_);
-  // Greatest logit first, of equal ones the lower id.
-  const auto before = [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  };
-  if (options_.temperature == 0) {
-    return std::min_element(begin, last, before)->second;
-  }
+  if (options_.temperature == 0) return std::min_element(begin, last, kComesBefore)->second;
   kept_ = count_;
-  if (options_.top_k > 0) Keep(static_cast<size_t>(options_.top_k));
-  std::partial_sort(begin, begin + static_cast<int64_t>(kept_), last, before);
-  if (options_.typical_p < 1) KeepTypical();
-  double sum = Weigh(1);
+  sorted_ = 0;
+  if (options_.top_k > 0 && static_cast<size_t>(options_.top_k) < count_) {
+    SortTo(static_cast<size_t>(options_.top_k));
+    Keep(static_cast<size_t>(options_.top_k));
+  }
+  if (options_.typical_p < 1) {
+    SortTo(kept_);
+    KeepTypical();
+    sorted_ = kept_;
+  }
+  SortTo(1);
   if (options_.top_p < 1) {
+    const double sum = SumOfWeights(1);
     double reached = 0;
     for (size_t i = 0; i < kept_; ++i) {
-      reached += weights_[i] / sum;
+      reached += WeightOf(InOrder(i).first, 1) / sum;
       if (reached >= options_.top_p) Keep(i + 1);
     }
   }
-  while (kept_ > 1 && weights_[kept_ - 1] < options_.min_p) --kept_;
-  sum = Weigh(options_.temperature);
-  double left = static_cast<double>(random_() >> 11) * 0x1p-53 * sum;
+  if (options_.min_p > 0) {
+    const auto stays = [&](const auto& c) { return WeightOf(c.first, 1) >= options_.min_p; };
+    const auto end = std::partition(begin + 1, begin + static_cast<int64_t>(kept_), stays);
+    Keep(static_cast<size_t>(end - begin));
+  }
+  double left = static_cast<double>(random_() >> 11) * 0x1p-53 * SumOfWeights(options_.temperature);
   for (size_t i = 0; i < kept_; ++i) {
-    left -= weights_[i];
+    left -= WeightOf(InOrder(i).first, options_.temperature);
     if (left < 0) return candidates_[i].second;
   }
   return candidates_[0].second;

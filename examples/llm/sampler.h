@@ -31,6 +31,9 @@ struct SamplerOptions {
 absl::Status CheckSampler(const SamplerOptions& options,
                           int64_t vocabulary = std::numeric_limits<int32_t>::max());
 
+// What a pick is where no logit is a number.
+inline constexpr int32_t kNoNumbers = -2;
+
 // The first token with the greatest logit; NaN is the least.
 int32_t LikeliestOf(absl::Span<const float> logits);
 
@@ -53,17 +56,24 @@ class Sampler {
   int32_t Pick(const float* logits, const Past& past, absl::Span<const uint64_t> allowed);
 
  private:
-  bool Changes() const;  // any logit
-  void FillCandidates(const float* logits, const Past& past);
+  bool Changes() const;                                        // any logit
+  bool FillCandidates(const float* logits, const Past& past);  // false: none is a number
   void Penalise(const Past& past);
   int32_t PickCandidate();
   double Weigh(double temperature);
   void KeepTypical();
-  void Keep(size_t count) { kept_ = std::min(kept_, count); }
+  void Keep(size_t count) {
+    kept_ = std::min(kept_, count);
+    sorted_ = std::min(sorted_, kept_);
+  }
+  void SortTo(size_t count);
+  const std::pair<float, int32_t>& InOrder(size_t i);
+  double WeightOf(float logit, double temperature) const;
+  double SumOfWeights(double temperature) const;
   SamplerOptions options_;
   std::vector<std::pair<float, int32_t>> candidates_;  // logit and id
   std::vector<double> weights_;
-  size_t count_ = 0, kept_ = 0;  // of candidates
+  size_t count_ = 0, kept_ = 0, sorted_ = 0;  // of candidates: all, and of these the first so many
   std::mt19937_64 random_;
 };
 

@@ -108,8 +108,8 @@ struct Server::Impl {
       return report.ok();  // else the connection is broken off
     };
     if ((*job)->request.stream) e.response.set_header("Cache-Control", "no-cache");
-    e.response.set_chunked_content_provider((*job)->request.stream ? "text/event-stream" : kJson,
-                                            provide);
+    e.response.set_chunked_content_provider(
+        (*job)->request.stream ? "text/event-stream; charset=utf-8" : kJson, provide);
   }
 
   absl::StatusOr<ApiService::Report> Send(const ApiService::Job& job, httplib::DataSink& sink) {
@@ -220,7 +220,6 @@ struct Server::Impl {
     } catch (const std::exception& error) {
       Fail(response, absl::InternalError(error.what()));
     }
-    if (response.status == -1) response.status = 200;
   }
 
   void SetUp() {

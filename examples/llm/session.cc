@@ -56,7 +56,8 @@ Tensor LikeliestAmong(const Tensor& logits) {
   constexpr float kLeast = std::numeric_limits<float>::lowest();  // above what stands for NaN
   const Tensor known =
       Where(logits.IsNan(), -std::numeric_limits<float>::infinity(), logits.Maximum(kLeast));
-  return known.ArgMax(-1).Cast(kInt32);
+  const Tensor none = known.Max(-1) == -std::numeric_limits<float>::infinity();
+  return Where(none, kNoNumbers, known.ArgMax(-1).Cast(kInt32));
 }
 
 Tensor EmptyLogits(const Dims& shape, const Model& model) {

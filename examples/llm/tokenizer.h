@@ -51,7 +51,8 @@ struct TokenizerSpec {
   bool fuse_unknown = false;  // unknown characters side by side are one token
   bool add_bos = false, add_eos = false;
   int64_t bos = -1, eos = -1, unknown = -1;
-  std::vector<int64_t> ends;  // what ends a turn beside eos
+  std::vector<int64_t> before_bos;  // what goes ahead of that, if it is added
+  std::vector<int64_t> ends;        // what ends a turn beside eos
   std::string chat_template;
 };
 

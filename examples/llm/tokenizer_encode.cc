@@ -45,7 +45,10 @@ std::vector<int32_t> Tokenizer::Encode(absl::string_view text, const Options& op
 std::vector<int32_t> Tokenizer::Encode(absl::Span<const Part> parts, const Options& options) const {
   const TokenizerSpec& spec = data_->spec;
   std::vector<int32_t> out;
-  if (options.special && spec.add_bos) out.push_back(static_cast<int32_t>(spec.bos));
+  if (options.special && spec.add_bos) {
+    out.insert(out.end(), spec.before_bos.begin(), spec.before_bos.end());
+    out.push_back(static_cast<int32_t>(spec.bos));
+  }
   bool prefixed = spec.prefix != TokenizerSpec::Prefix::kNone && !options.continues;
   size_t first = 0;
   for (size_t i = 0; i <= parts.size(); ++i) {

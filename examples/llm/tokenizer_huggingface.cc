@@ -206,6 +206,7 @@ struct Reader {
       const std::optional<Json> pattern = Find(*normalizer, "pattern");
       const std::string from = pattern ? Text(Find(*pattern, "String")) : "";
       if (from == " " && Text(Find(*normalizer, "content")) == "\xE2\x96\x81") {
+        no_spaces = true;
         return absl::OkStatus();
       }
       return Bad("'normalizer': a Replace of other than \" \" by U+2581 is not known");
@@ -230,6 +231,21 @@ struct Reader {
       return Bad("'pre_tokenizer': the behavior ", ShowName(behavior),
                  " is not known; Isolated and Contiguous are");
     }
+    return absl::OkStatus();
+  }
+
+  absl::Status Split(const Json& pre) const {
+    const std::optional<Json> pattern = Find(pre, "pattern");
+    const std::string text = pattern ? Text(Find(*pattern, "String")) : "";
+    if (text == " " && no_spaces) return absl::OkStatus();  // of which none is left: Gemma's
+    const std::string regex = pattern ? Text(Find(*pattern, "Regex")) : "";
+    if (regex.empty()) return Bad("'pre_tokenizer': a Split that has no Regex is not known");
+    if (!True(Find(pre, "invert"))) return Cut(regex, pre);
+    // What matches is kept and all else is removed: patterns of words leave nothing else.
+    if (Text(Find(pre, "behavior")) != "Removed") {
+      return Bad("'pre_tokenizer': an inverted Split is known where it removes what is no match");
+    }
+    spec->patterns.push_back(regex);
     return absl::OkStatus();
   }
 
@@ -260,14 +276,7 @@ struct Reader {
       if (!regex || True(regex)) spec->patterns.push_back(kGpt2Pattern);
       return absl::OkStatus();
     }
-    if (type == "Split") {
-      const std::optional<Json> pattern = Find(*pre, "pattern");
-      const std::string regex = pattern ? Text(Find(*pattern, "Regex")) : "";
-      if (regex.empty() || True(Find(*pre, "invert"))) {
-        return Bad("'pre_tokenizer': a Split that is inverted or has no Regex is not known");
-      }
-      return Cut(regex, *pre);
-    }
+    if (type == "Split") return Split(*pre);
     if (type == "Digits") {
       spec->patterns.push_back(True(Find(*pre, "individual_digits")) ? R"(\p{N})" : R"(\p{N}+)");
       return absl::OkStatus();
@@ -298,6 +307,16 @@ struct Reader {
       for (const JsonItem item : all->Items()) RETURN_IF_ERROR(PostProcessor(item.value(), 1));
       return absl::OkStatus();
     }
+    if (type == "BertProcessing" || type == "RobertaProcessing") {
+      for (const char* key : {"cls", "sep"}) {
+        const std::optional<Json> pair = Find(*post, key);
+        if (!pair || !pair->is(Json::Type::kArray)) {
+          return Bad("'post_processor.", key, "' is no pair of a token and its id");
+        }
+        RETURN_IF_ERROR(Surround(Text((*pair->Items().begin()).value()), key[0] == 'c'));
+      }
+      return absl::OkStatus();
+    }
     if (type != "TemplateProcessing") return absl::OkStatus();
     const std::optional<Json> single = Find(*post, "single");
     if (!single) return absl::OkStatus();
@@ -305,18 +324,31 @@ struct Reader {
     for (const JsonItem item : single->Items()) {
       if (item.value().Find("Sequence")) before = false;
       const std::optional<Json> special = item.value().Find("SpecialToken");
-      if (!special) continue;
-      const std::string text = Text(Find(*special, "id"));
-      for (size_t i = 0; i < spec->tokens.size(); ++i) {
-        if (spec->tokens[i].text != text) continue;
-        (before ? spec->add_bos : spec->add_eos) = true;
-        (before ? spec->bos : spec->eos) = static_cast<int64_t>(i);
-      }
+      if (special) RETURN_IF_ERROR(Surround(Text(Find(*special, "id")), before));
     }
     return absl::OkStatus();
   }
 
+  // One more token before, or one after, a text.
+  absl::Status Surround(const std::string& text, bool before) const {
+    for (size_t i = 0; i < spec->tokens.size(); ++i) {
+      if (spec->tokens[i].text != text) continue;
+      const auto id = static_cast<int64_t>(i);
+      if (before) {
+        if (spec->add_bos) spec->before_bos.push_back(spec->bos);
+        spec->add_bos = true;
+        spec->bos = id;
+      } else {
+        spec->add_eos = true;
+        spec->eos = id;
+      }
+      return absl::OkStatus();
+    }
+    return Bad("'post_processor' has ", ShowName(text), ", which is no token");
+  }
+
   mutable size_t entries = 0;
+  mutable bool no_spaces = false;  // after normalising
 };
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> OpenIfThere(const std::string& path) {
@@ -366,25 +398,33 @@ absl::Status ReadChatTemplate(const std::string& path, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
-absl::Status ReadGenerationConfig(const std::string& path, TokenizerSpec* spec) {
+// What ends a text by the 'eos_token_id' of a file, if it is there: an id, or several. False where
+// it says nothing of that.
+absl::StatusOr<bool> ReadEnds(const std::string& path, TokenizerSpec* spec) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, OpenIfThere(path));
-  if (file == nullptr) return absl::OkStatus();
+  if (file == nullptr) return false;
   ASSIGN_OR_RETURN(const Json json, Json::Parse(file->bytes(), path));
-  const std::optional<Json> eos = json.Find("eos_token_id");
-  if (!eos) return absl::OkStatus();
-  std::vector<int64_t> ids;
-  if (eos->Int()) ids.push_back(*eos->Int());
-  for (const JsonItem item : eos->Items()) {
-    if (item.value().Int()) ids.push_back(*item.value().Int());
+  std::optional<Json> eos = json.Find("eos_token_id");
+  // Of models of more than texts, beside what those are made of.
+  if (const std::optional<Json> text = json.Find("text_config"); !eos && text) {
+    eos = text->Find("eos_token_id");
   }
-  for (int64_t id : ids) {
-    if (id < 0 || id >= static_cast<int64_t>(spec->tokens.size())) {
-      return absl::DataLossError(absl::StrCat(path, ": 'eos_token_id' is ", id, ", and there are ",
-                                              spec->tokens.size(), " tokens"));
+  if (!eos || eos->is(Json::Type::kNull)) return false;
+  const auto add = [&](const Json& id) {
+    const std::optional<int64_t> at = id.Int();
+    if (!at || *at < 0 || *at >= static_cast<int64_t>(spec->tokens.size())) {
+      return absl::DataLossError(absl::StrCat(path, ": 'eos_token_id' has ", ShowName(id.text()),
+                                              ", and there are ", spec->tokens.size(), " tokens"));
     }
-    spec->ends.push_back(id);
+    spec->ends.push_back(*at);
+    return absl::OkStatus();
+  };
+  if (!eos->is(Json::Type::kArray)) {
+    RETURN_IF_ERROR(add(*eos));
+    return true;
   }
-  return absl::OkStatus();
+  for (const JsonItem item : eos->Items()) RETURN_IF_ERROR(add(item.value()));
+  return true;
 }
 
 }  // namespace
@@ -404,7 +444,8 @@ absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFace(const std::string& folder
   ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerFromHuggingFaceText(file->bytes(), path));
   RETURN_IF_ERROR(ReadTokenizerConfig(folder + "/tokenizer_config.json", &spec));
   RETURN_IF_ERROR(ReadChatTemplate(folder + "/chat_template.jinja", &spec));
-  RETURN_IF_ERROR(ReadGenerationConfig(folder + "/generation_config.json", &spec));
+  ASSIGN_OR_RETURN(const bool told, ReadEnds(folder + "/generation_config.json", &spec));
+  if (!told) RETURN_IF_ERROR(ReadEnds(folder + "/config.json", &spec).status());
   return spec;
 }
 

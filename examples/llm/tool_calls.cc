@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "examples/llm/api.h"
 #include "examples/llm/held_text.h"
@@ -34,19 +35,25 @@ std::optional<ToolCall> CallOf(absl::string_view text) {
   return call;
 }
 
-// None where anything in the text is no call.
-std::vector<ToolCall> CallsOf(absl::string_view text) {
+// Those that a text begins with, taken from it. The mark of an end may stand in an argument, too.
+std::vector<ToolCall> TakeCalls(absl::string_view* text) {
+  constexpr int kMostEnds = 64;  // that are looked at
   std::vector<ToolCall> out;
-  text = absl::StripAsciiWhitespace(text);
-  while (absl::ConsumePrefix(&text, kBegin)) {
-    const size_t end = text.find(kEnd);
-    if (end == text.npos) return {};
-    std::optional<ToolCall> call = CallOf(text.substr(0, end));
-    if (!call) return {};
+  for (absl::string_view rest = absl::StripAsciiWhitespace(*text);
+       absl::ConsumePrefix(&rest, kBegin);) {
+    std::optional<ToolCall> call;
+    size_t end = rest.find(kEnd);
+    for (int i = 0; i < kMostEnds && end != rest.npos; ++i) {
+      call = CallOf(rest.substr(0, end));
+      if (call) break;
+      end = rest.find(kEnd, end + 1);
+    }
+    if (!call) break;
     out.push_back(*std::move(call));
-    text = absl::StripLeadingAsciiWhitespace(text.substr(end + kEnd.size()));
+    rest = absl::StripLeadingAsciiWhitespace(rest.substr(end + kEnd.size()));
+    *text = rest;
   }
-  return text.empty() ? out : std::vector<ToolCall>();
+  return out;
 }
 
 }  // namespace
@@ -63,8 +70,14 @@ std::string ToolCallReader::Push(absl::string_view text) {
 
 ToolCallReader::Rest ToolCallReader::Finish() {
   Rest out;
-  out.calls = CallsOf(held_);
-  if (out.calls.empty()) out.text = std::move(held_);
+  absl::string_view left = held_;
+  out.calls = TakeCalls(&left);
+  const bool cut = absl::StartsWith(left, kBegin) || absl::StartsWith(kBegin, left);
+  if (!cut) {  // a text that goes on spoke of calls
+    out.calls.clear();
+    left = held_;
+  }
+  out.text = std::string(left);
   return out;
 }
 

@@ -1,5 +1,6 @@
 // Calls of tools in what an assistant writes: <tool_call>{"name": ..., "arguments":
 // {...}}</tool_call>, one after the other at the end of the text, as Qwen's and Hermes' models do.
+// What is cut before it is a whole call is text.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@ class ToolCallReader {
  public:
   // What of the text comes before any call, as far as that is certain.
   std::string Push(absl::string_view text);
-  // After the last: the calls, or what was held back as it might have been some.
+  // After the last: the calls, and what of the text that was held back is none.
   struct Rest {
     std::string text;
     std::vector<ToolCall> calls;

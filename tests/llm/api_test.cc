@@ -138,6 +138,11 @@ TEST(Api, WhatIsWrongIsNamed) {
       {R"("logprobs": true)", "logprobs is true; it is a whole number", "logprobs"},
       {R"("top_logprobs": 21)", "top_logprobs is 21; it is", "top_logprobs"},
       {R"("echo": true)", "echo is not supported", "echo"},
+      {R"("reasoning_effort": "low")", "reasoning_effort is not supported", "reasoning_effort"},
+      {R"("guided_json": {"type": "object"})", "guided_json is not supported", "guided_json"},
+      {R"("stop_token_ids": [1])", "stop_token_ids is not supported", "stop_token_ids"},
+      {R"("add_generation_prompt": false)", "is not supported", "add_generation_prompt"},
+      {R"("max_tokens": 8.5)", "max_tokens is 8.5; it is a whole number", "max_tokens"},
       {R"("best_of": 2)", "best_of is not supported", "best_of"},
       {R"("grammar": "root ::= x")", "grammar is wrong", "grammar"},
       {R"("grammar": 5)", "grammar is 5; it is a text", "grammar"},
@@ -297,7 +302,10 @@ TEST(Api, CallsInATextAreRead) {
       {call, "", R"(f{"x": "</b>"};)"},
       {"I call.\n\n" + call + "\n" + call + "\n", "I call.", R"(f{"x": "</b>"};f{"x": "</b>"};)"},
       {R"(<tool_call>{"name": "g"}</tool_call>)", "", "g{};"},
-      {R"(<tool_call>{"name": "g", "arguments": "{}"}</tool_call>)", "", "g{};"}};
+      {R"(<tool_call>{"name": "g", "arguments": "{}"}</tool_call>)", "", "g{};"},
+      {R"(<tool_call>{"name": "g", "arguments": {"x": "</tool_call>"}}</tool_call>)", "",
+       R"(g{"x": "</tool_call>"};)"},
+      {R"(<tool_call>{"name": "g"}</tool_call> <tool_call>{"na)", R"(<tool_call>{"na)", "g{};"}};
   for (const auto& [text, shown, calls] : rows) {
     for (const size_t piece : {1, 3, 7, 1000}) {
       EXPECT_EQ(Calls(text, piece), std::pair(std::string(shown), std::string(calls)));

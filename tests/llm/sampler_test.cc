@@ -1,8 +1,12 @@
 // Sampling: what each option leaves over, and how often it is drawn.
 #include "examples/llm/sampler.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <random>
 #include <set>
+#include <tuple>
 
 #include "tests/testing.h"
 
@@ -144,7 +148,7 @@ TEST(Sampler, TheLikeliestIsTheFirstGreatestNumber) {
   EXPECT_EQ(LikeliestOf(std::vector<float>{nan, 1, 3, nan, 3}), 2);
   EXPECT_EQ(LikeliestOf(std::vector<float>{-1}), 0);
   EXPECT_EQ(LikeliestOf(std::vector<float>{nan, -INFINITY}), 1);
-  EXPECT_EQ(LikeliestOf(std::vector<float>{nan, nan}), 0);
+  EXPECT_EQ(LikeliestOf(std::vector<float>{nan, nan}), kNoNumbers);
 }
 
 TEST(Sampler, DrawsFollowTheProbabilities) {
@@ -184,7 +188,58 @@ TEST(Sampler, OfAllowedTokensTheOptionsLeaveTheLikeliest) {
   o.top_k = 0;
   const std::vector<float> none(kVocabulary, -INFINITY), nan(kVocabulary, std::nanf(""));
   EXPECT_THAT(drawn(o, 0b001000, none), ElementsAre(3));
-  EXPECT_THAT(drawn(o, 0b010000, nan), ElementsAre(4));
+  EXPECT_THAT(drawn(o, 0b010000, nan), ElementsAre(kNoNumbers));
+  EXPECT_THAT(drawn({}, 0b010000, nan), ElementsAre(kNoNumbers));
+}
+
+// Of a large vocabulary only what is looked at is put in order: as if all were.
+TEST(Sampler, DrawsAsFromAllInOrder) {
+  constexpr int64_t kMany = 5000;
+  std::mt19937_64 random(5);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<float> logits(kMany);
+  for (float& l : logits) l = std::round(normal(random) * 16) / 16;  // many are equal
+  std::vector<int32_t> order(kMany);
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return logits[a] > logits[b]; });
+  for (const auto& [top_p, min_p, temperature, top_k] :
+       std::vector<std::tuple<double, double, double, int64_t>>{{1, 0, 1, 0},
+                                                                {0.9, 0, 1, 0},
+                                                                {1, 0.01, 0.7, 0},
+                                                                {0.99, 1e-4, 2, 0},
+                                                                {1, 0, 50, 0},
+                                                                {0.95, 0, 1, 1000}}) {
+    SamplerOptions o;
+    o.temperature = temperature;
+    o.top_p = top_p;
+    o.min_p = min_p;
+    o.top_k = top_k;
+    o.seed = 9;
+    const auto weight = [&](size_t i, double t) {
+      return std::exp((static_cast<double>(logits[order[i]]) - logits[order[0]]) / t);
+    };
+    size_t kept = top_k > 0 ? static_cast<size_t>(top_k) : kMany;
+    double sum = 0, reached = 0;
+    for (size_t i = 0; i < kept; ++i) sum += weight(i, 1);
+    if (top_p < 1) {
+      for (size_t i = 0; i < kept; ++i) {
+        reached += weight(i, 1) / sum;
+        if (reached >= top_p) kept = i + 1;
+      }
+    }
+    while (kept > 1 && weight(kept - 1, 1) < min_p) --kept;
+    sum = 0;
+    for (size_t i = 0; i < kept; ++i) sum += weight(i, temperature);
+    Sampler sampler(o, kMany);
+    std::mt19937_64 same(o.seed);
+    for (int n = 0; n < 300; ++n) {
+      double left = static_cast<double>(same() >> 11) * 0x1p-53 * sum;
+      size_t at = 0;
+      while (at + 1 < kept && (left -= weight(at, temperature)) >= 0) ++at;
+      ASSERT_EQ(sampler.Pick(logits.data(), {}), order[at]) << n << " by " << temperature;
+    }
+  }
 }
 
 TEST(Sampler, OptionsOutOfRangeAreErrors) {

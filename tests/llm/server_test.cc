@@ -95,7 +95,7 @@ TEST(Server, StreamsEvents) {
   const auto r = s.Post("/v1/completions", std::string(kOnce) + R"(, "stream": true})");
   ASSERT_TRUE(r);
   EXPECT_EQ(r->status, 200);
-  EXPECT_EQ(r->get_header_value("Content-Type"), "text/event-stream");
+  EXPECT_EQ(r->get_header_value("Content-Type"), "text/event-stream; charset=utf-8");
   const std::vector<std::string> events = absl::StrSplit(r->body, "\n\n");
   ASSERT_GE(events.size(), 4u);
   std::string text;

@@ -1,6 +1,9 @@
 // Tokenizers: the samples of public vocabularies, the story's from both files, streaming.
 #include "examples/llm/tokenizer.h"
 
+#include <filesystem>
+#include <fstream>
+
 #include "absl/strings/str_split.h"
 #include "examples/llm/pretokenizers.h"
 #include "tests/llm/models.h"
@@ -249,6 +252,89 @@ TEST(Tokenizer, SpacesAndUnknownsOfTokenizerJson) {
   EXPECT_THAT(IdsOf(merges("true"), "xya"), ElementsAre(2, 0, 1));
   EXPECT_THAT(IdsOf(merges("false"), "xya"), ElementsAre(2, 0, 0, 1));
   EXPECT_THAT(IdsOf(merges("true"), " a"), ElementsAre(2, 3));
+}
+
+// {"<s>": 0, "a": 1, "<x>": 2, "\u2581": 3, "\u2581a": 4} and what is added to that.
+std::string SmallJson(const std::string& more) {
+  return absl::StrCat(
+      R"({"model":{"type":"BPE","unk_token":"<s>","byte_fallback":true,"vocab":{"<s>":0,"a":1,)"
+      R"("<x>":2,"\u2581":3,"\u2581a":4},"merges":["\u2581 a"]},)",
+      more, "}");
+}
+
+TEST(Tokenizer, SplitsThatFindNothing) {
+  const std::string
+      spaces = R"("normalizer":{"type":"Replace","pattern":{"String":" "},"content":"\u2581"})",
+      split = R"("pre_tokenizer":{"type":"Split","pattern":{"String":" "},)"
+              R"("behavior":"MergedWithPrevious","invert":false})";
+  EXPECT_THAT(IdsOf(SmallJson(spaces + "," + split), "a a"), ElementsAre(1, 4));  // Gemma's
+  EXPECT_THAT(TokenizerFromHuggingFaceText(SmallJson(split), "f"),
+              StatusIs(absl::StatusCode::kDataLoss, "a Split that has no Regex"));
+}
+
+TEST(Tokenizer, InvertedSplitsKeepWhatMatches) {
+  const auto words = [](const char* how) {
+    return absl::StrCat(R"({"type":"Sequence","pretokenizers":[{"type":"Split","pattern":)"
+                        R"({"Regex":"\\p{L}+|[^\\p{L}]+"},)",
+                        how, R"(},{"type":"ByteLevel","use_regex":false}]})");
+  };
+  const std::string kept = words(R"("behavior":"Isolated","invert":false)"),
+                    inverted = words(R"("behavior":"Removed","invert":true)");
+  for (const char* text : {"a--b", " a", "---"}) {
+    EXPECT_EQ(IdsOf(ByteLevelJson(inverted, "null"), text),
+              IdsOf(ByteLevelJson(kept, "null"), text));
+  }
+  EXPECT_THAT(TokenizerFromHuggingFaceText(
+                  ByteLevelJson(words(R"("behavior":"Isolated","invert":true)"), "null"), "f"),
+              StatusIs(absl::StatusCode::kDataLoss, "an inverted Split"));
+}
+
+TEST(Tokenizer, TokensAroundTexts) {
+  const auto around = [](const std::string& post) {
+    return SmallJson(R"("post_processor":)" + post);
+  };
+  const auto special = [](const char* id) {
+    return absl::StrCat(R"({"SpecialToken":{"id":")", id, R"(","type_id":0}})");
+  };
+  const std::string text = R"({"Sequence":{"id":"A","type_id":0}})";
+  EXPECT_THAT(IdsOf(around(absl::StrCat(R"({"type":"TemplateProcessing","single":[)",
+                                        special("<s>"), ",", special("<x>"), ",", text, "]}")),
+                    "a"),
+              ElementsAre(0, 2, 1));  // GLM's
+  EXPECT_THAT(IdsOf(around(R"({"type":"RobertaProcessing","cls":["<s>",0],"sep":["<x>",2]})"), "a"),
+              ElementsAre(0, 1, 2));
+  EXPECT_THAT(
+      TokenizerFromHuggingFaceText(around(absl::StrCat(R"({"type":"TemplateProcessing","single":[)",
+                                                       special("<y>"), ",", text, "]}")),
+                                   "f"),
+      StatusIs(absl::StatusCode::kDataLoss, "'<y>', which is no token"));
+}
+
+// generation_config.json says what ends a text; else config.json does.
+TEST(Tokenizer, EndsOfFolders) {
+  const std::string folder = OwnTempDir() + "/ends";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder + "/" + name) << text;
+  };
+  write("tokenizer.json", SmallJson(R"("normalizer":null)"));
+  const auto ends = [&]() -> std::vector<int64_t> {
+    const absl::StatusOr<TokenizerSpec> spec = TokenizerFromHuggingFace(folder);
+    EXPECT_OK(spec);
+    return spec.ok() ? spec->ends : std::vector<int64_t>();
+  };
+  EXPECT_THAT(ends(), ElementsAre());
+  write("config.json", R"({"eos_token_id": 2})");
+  EXPECT_THAT(ends(), ElementsAre(2));
+  write("config.json", R"({"text_config": {"eos_token_id": [1, 2]}})");
+  EXPECT_THAT(ends(), ElementsAre(1, 2));
+  write("generation_config.json", R"({"eos_token_id": 1})");
+  EXPECT_THAT(ends(), ElementsAre(1));
+  for (const char* wrong : {"5", "-1", "\"x\"", "[1, \"a\"]", "1099511627776"}) {
+    write("generation_config.json", absl::StrCat(R"({"eos_token_id": )", wrong, "}"));
+    EXPECT_THAT(TokenizerFromHuggingFace(folder),
+                StatusIs(absl::StatusCode::kDataLoss, "'eos_token_id' has"));
+  }
 }
 
 TEST(Tokenizer, CharactersAreStreamedWhole) {
