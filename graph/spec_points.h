@@ -84,8 +84,8 @@ class SpecPoints {
   std::vector<Turn> Turns() const;
   std::optional<int64_t> ValueOf(const Turn& t) const;
   bool VisitTurn(Visitor fn, const Turn& t);
-  uint64_t NumberOf(
-      int entry) const;  // of the value that a free entry has, counted from its lowest
+  // Which of its values a free entry has, counted from its lowest.
+  uint64_t NumberOf(int entry) const;
 
   std::vector<Entry> entries_;  // sources before their users
   absl::flat_hash_map<const Node*, int> index_;
