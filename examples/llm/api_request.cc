@@ -55,7 +55,8 @@ absl::Status ReadResponseFormat(Draft& d, const std::string& field, const Json& 
   if (form == "text") return absl::OkStatus();
   if (form == "json_object") {
     const std::optional<Json> schema = v.Find("schema");  // as llama-server has it
-    return KeepTo(d, field, GrammarOfJsonSchema(schema ? schema->text() : "{}", "wrong"));
+    const bool given = schema && !schema->is(Json::Type::kNull);
+    return KeepTo(d, field, GrammarOfJsonSchema(given ? schema->text() : "{}", "wrong"));
   }
   if (form != "json_schema") {
     return WrongField(field, "has no type of \"text\", \"json_object\" and \"json_schema\"");

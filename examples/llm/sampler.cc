@@ -129,21 +129,11 @@ void Sampler::Penalise(const Past& past) {
        [&](float& logit, bool first) { logit -= each_time + (first ? once : 0); });
 }
 
-// The weights of what is kept, greatest first, and their sum.
-double Sampler::Weigh(double temperature) {
-  const double top = candidates_[0].first;
-  double sum = 0;
-  for (size_t i = 0; i < kept_; ++i) {
-    weights_[i] = std::exp((candidates_[i].first - top) / temperature);
-    sum += weights_[i];
-  }
-  return sum;
-}
-
 // How surprising a token is, is minus its log-probability, and usual is the mean of that. As the
 // candidates are sorted, those nearest to it stand side by side.
 void Sampler::KeepTypical() {
-  const double sum = Weigh(1);
+  double sum = 0;
+  for (size_t i = 0; i < kept_; ++i) sum += weights_[i] = WeightOf(candidates_[i].first, 1);
   const auto surprise = [&](size_t i) { return -std::log(weights_[i] / sum); };
   double usual = 0;
   for (size_t i = 0; i < kept_; ++i) {

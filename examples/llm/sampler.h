@@ -60,7 +60,6 @@ class Sampler {
   bool FillCandidates(const float* logits, const Past& past);  // false: none is a number
   void Penalise(const Past& past);
   int32_t PickCandidate();
-  double Weigh(double temperature);
   void KeepTypical();
   void Keep(size_t count) {
     kept_ = std::min(kept_, count);

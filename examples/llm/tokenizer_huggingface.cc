@@ -310,10 +310,14 @@ struct Reader {
     if (type == "BertProcessing" || type == "RobertaProcessing") {
       for (const char* key : {"cls", "sep"}) {
         const std::optional<Json> pair = Find(*post, key);
-        if (!pair || !pair->is(Json::Type::kArray)) {
+        std::vector<Json> parts;
+        if (pair && pair->is(Json::Type::kArray)) {
+          for (const JsonItem item : pair->Items()) parts.push_back(item.value());
+        }
+        if (parts.size() != 2) {
           return Bad("'post_processor.", key, "' is no pair of a token and its id");
         }
-        RETURN_IF_ERROR(Surround(Text((*pair->Items().begin()).value()), key[0] == 'c'));
+        RETURN_IF_ERROR(Surround(Text(parts[0]), /*before=*/key == absl::string_view("cls")));
       }
       return absl::OkStatus();
     }

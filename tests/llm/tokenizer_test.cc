@@ -303,6 +303,12 @@ TEST(Tokenizer, TokensAroundTexts) {
               ElementsAre(0, 2, 1));  // GLM's
   EXPECT_THAT(IdsOf(around(R"({"type":"RobertaProcessing","cls":["<s>",0],"sep":["<x>",2]})"), "a"),
               ElementsAre(0, 1, 2));
+  for (const char* cls : {"[]", "5", R"({"a":0,"b":1})", R"(["<s>"])"}) {
+    const std::string post =
+        absl::StrCat(R"({"type":"BertProcessing","sep":["<x>",2],"cls":)", cls, "}");
+    EXPECT_THAT(TokenizerFromHuggingFaceText(around(post), "f"),
+                StatusIs(absl::StatusCode::kDataLoss, "'post_processor.cls' is no pair"));
+  }
   EXPECT_THAT(
       TokenizerFromHuggingFaceText(around(absl::StrCat(R"({"type":"TemplateProcessing","single":[)",
                                                        special("<y>"), ",", text, "]}")),
