@@ -309,50 +309,56 @@ uint64_t SpecPoints::NumberOf(int entry) const {
   return (value - begin) / static_cast<uint64_t>(values_[e.srcs[2]].AsInt());
 }
 
+// By how much a turn's value grows where each free entry alone goes a step up from a corner, those
+// that change it most first.
+std::vector<SpecPoints::Stride> SpecPoints::StridesAt(uint64_t corner, const Turn& t,
+                                                      int64_t begin) {
+  std::vector<Stride> strides;
+  for (int f : free_) {
+    if (known_[f]) strides.push_back({f, 0, NumberOf(f)});
+  }
+  for (Stride& s : strides) {
+    if (budget_ <= 0) break;
+    choices_[s.entry] = kFirst + (s.number == 0 ? 1 : s.number - 1);
+    const std::optional<int64_t> value = Evaluate() ? ValueOf(t) : std::nullopt;
+    choices_[s.entry] = corner;
+    if (!value) continue;
+    const auto [above, below] = s.number == 0 ? std::pair(*value, begin) : std::pair(begin, *value);
+    if (__builtin_sub_overflow(above, below, &s.up)) s.up = 0;
+  }
+  std::sort(strides.begin(), strides.end(),
+            [](const Stride& a, const Stride& b) { return Magnitude(a.up) > Magnitude(b.up); });
+  return strides;
+}
+
 // From a corner, along one loop after another, those of the longest strides first, as far towards
 // the turn as whole strides go: as a number is written in digits.
+void SpecPoints::GoTowards(int64_t target, uint64_t corner, const Turn& t, int64_t begin,
+                           absl::Span<const Stride> strides) {
+  std::fill(choices_.begin(), choices_.end(), corner);
+  int64_t now = begin;
+  for (const Stride& s : strides) {
+    int64_t missing = 0;
+    if (s.up == 0 || budget_ <= 0 || __builtin_sub_overflow(target, now, &missing)) return;
+    const uint64_t by = Magnitude(missing) / Magnitude(s.up), most = MostValues(s.entry);
+    const uint64_t above = s.number < most ? most - 1 - s.number : 0;
+    const bool down = (missing < 0) != (s.up < 0);
+    choices_[s.entry] =
+        kFirst + (down ? s.number - std::min(by, s.number) : s.number + std::min(by, above));
+    const std::optional<int64_t> value = Evaluate() ? ValueOf(t) : std::nullopt;
+    if (!value) choices_[s.entry] = corner;
+    now = value.value_or(now);
+  }
+}
+
 bool SpecPoints::VisitTurn(Visitor fn, const Turn& t) {
   for (const uint64_t corner : {kLowest, kHighest}) {
     std::fill(choices_.begin(), choices_.end(), corner);
-    if (!Evaluate()) continue;
-    const std::optional<int64_t> begin = ValueOf(t);
+    const std::optional<int64_t> begin = Evaluate() ? ValueOf(t) : std::nullopt;
     if (!begin) continue;
-    std::vector<std::pair<int64_t, int>> strides;  // and entries
-    std::vector<uint64_t> numbers(entries_.size());
-    for (int f : free_) {
-      if (known_[f]) numbers[f] = NumberOf(f);
-    }
-    for (int f : free_) {
-      if (!known_[f] || budget_ <= 0) continue;
-      const uint64_t next = numbers[f] == 0 ? 1 : numbers[f] - 1;
-      choices_[f] = kFirst + next;
-      const std::optional<int64_t> value = Evaluate() ? ValueOf(t) : std::nullopt;
-      choices_[f] = corner;
-      int64_t stride = 0;
-      if (!value || __builtin_sub_overflow(*value, *begin, &stride) || stride == 0) continue;
-      strides.emplace_back(numbers[f] == 0 ? stride : -stride, f);
-    }
-    std::sort(strides.begin(), strides.end(),
-              [](const auto& a, const auto& b) { return Magnitude(a.first) > Magnitude(b.first); });
+    const std::vector<Stride> strides = StridesAt(corner, t, *begin);
     for (const int64_t target : {-1, 0, 1}) {
-      std::fill(choices_.begin(), choices_.end(), corner);
-      int64_t now = *begin;
-      for (const auto& [stride, f] : strides) {
-        int64_t missing = 0;
-        if (budget_ <= 0 || __builtin_sub_overflow(target, now, &missing)) break;
-        const uint64_t most = MostValues(f), number = numbers[f];
-        const uint64_t by = Magnitude(missing) / Magnitude(stride);
-        const uint64_t above = number < most ? most - 1 - number : 0;
-        const bool down = (missing < 0) != (stride < 0);
-        const uint64_t to = down ? number - std::min(by, number) : number + std::min(by, above);
-        choices_[f] = kFirst + to;
-        const std::optional<int64_t> value = Evaluate() ? ValueOf(t) : std::nullopt;
-        if (value) {
-          now = *value;
-        } else {
-          choices_[f] = corner;
-        }
-      }
+      GoTowards(target, corner, t, *begin, strides);
       if (Evaluate() && !fn()) return false;
     }
   }

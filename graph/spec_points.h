@@ -83,6 +83,14 @@ class SpecPoints {
   };
   std::vector<Turn> Turns() const;
   std::optional<int64_t> ValueOf(const Turn& t) const;
+  struct Stride {
+    int entry;
+    int64_t up;       // by how much a turn's value grows with each of the entry's values
+    uint64_t number;  // which of them it has in the corner
+  };
+  std::vector<Stride> StridesAt(uint64_t corner, const Turn& t, int64_t begin);
+  void GoTowards(int64_t target, uint64_t corner, const Turn& t, int64_t begin,
+                 absl::Span<const Stride> strides);
   bool VisitTurn(Visitor fn, const Turn& t);
   // Which of its values a free entry has, counted from its lowest.
   uint64_t NumberOf(int entry) const;

@@ -90,6 +90,17 @@ TEST(Server, AnswersEachPath) {
   }
 }
 
+TEST(Server, APartIsAnsweredAsOne) {
+  const Served s;
+  httplib::Client client = s.Client();
+  const auto whole = client.Get("/v1/models");
+  const auto part = client.Get("/v1/models", httplib::Headers{{"Range", "bytes=0-10"}});
+  ASSERT_TRUE(whole && part);
+  EXPECT_EQ(whole->status, 200);
+  EXPECT_EQ(part->status, 206);
+  EXPECT_EQ(part->body, whole->body.substr(0, 11));
+}
+
 TEST(Server, StreamsEvents) {
   const Served s;
   const auto r = s.Post("/v1/completions", std::string(kOnce) + R"(, "stream": true})");
