@@ -1,206 +1,23 @@
-// Tables of functions. Those of texts are in jinja_text.cc.
+// What is for any value, and where the functions of one kind are looked for.
 #include "examples/llm/jinja_functions.h"
 
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_split.h"
+#include "examples/llm/jinja_lists.h"
 #include "examples/llm/jinja_numbers.h"
 #include "examples/llm/jinja_text.h"
 
 namespace tessera::llm::jinja {
 namespace {
 
-// ---- of lists
-
-// What these filters go through: nothing has no elements.
-List AnyOf(Heap& heap, const Value& v) { return IsTrue(v) ? ItemsOf(heap, v) : List(); }
-
-Value Map(Heap& heap, const Arguments& a) {
-  const Value* attribute = Named(a, "attribute");
-  const Value otherwise = ArgumentAt(a, 9, "default");
-  size_t copied = a.plain.size() * sizeof(Value);
-  for (const auto& [name, value] : a.named) copied += name.size() + sizeof(value);
-  List out;
-  for (const Value& v : AnyOf(heap, a.plain[0])) {
-    if (attribute != nullptr) {
-      out.push_back(AlongPath(heap, v, *attribute, otherwise));
-    } else if (a.plain.size() > 1) {
-      Arguments own = {{v}, a.named};
-      own.plain.insert(own.plain.end(), a.plain.begin() + 2, a.plain.end());
-      out.push_back(CallFilter(heap, a.plain[1].bytes(), own));
-    } else {
-      return heap.Fail("map wants an attribute or a filter");
-    }
-    if (!heap.Read(copied)) return {};
-  }
-  return heap.Make(std::move(out));
-}
-
-Value Selected(Heap& heap, const Arguments& a, bool by_attribute, bool wanted) {
-  const size_t test = by_attribute ? 2 : 1;
-  if (by_attribute && a.plain.size() < 2) return heap.Fail("wants an attribute");
-  List out;
-  for (const Value& v : AnyOf(heap, a.plain[0])) {
-    Arguments own = {{by_attribute ? AlongPath(heap, v, a.plain[1]) : v}, {}};
-    bool holds = IsTrue(own.plain[0]);
-    if (a.plain.size() > test) {
-      own.plain.insert(own.plain.end(), a.plain.begin() + static_cast<int64_t>(test) + 1,
-                       a.plain.end());
-      holds = CallTest(heap, a.plain[test].bytes(), own);
-    }
-    if (!heap.Read(a.plain.size() * sizeof(Value))) return {};
-    if (holds == wanted) out.push_back(v);
-  }
-  return heap.Make(std::move(out));
-}
-Value Select(Heap& heap, const Arguments& a) { return Selected(heap, a, false, true); }
-Value Reject(Heap& heap, const Arguments& a) { return Selected(heap, a, false, false); }
-Value SelectAttr(Heap& heap, const Arguments& a) { return Selected(heap, a, true, true); }
-Value RejectAttr(Heap& heap, const Arguments& a) { return Selected(heap, a, true, false); }
-
-// What a value is compared by: itself, or what a path leads to, or several, "a,b"; texts in any
-// case where that is asked for.
-Value KeyOf(Heap& heap, const Value& v, const Value& path, bool any_case) {
-  const auto key_by = [&](const Value& to) {
-    const bool own = to.is(Kind::kUndefined) || to.is(Kind::kNone);
-    const Value key = own ? v : AlongPath(heap, v, to);
-    return any_case && key.is(Kind::kText) ? heap.Make(absl::AsciiStrToLower(key.bytes())) : key;
-  };
-  if (!absl::StrContains(path.bytes(), ',')) return key_by(path);
-  List all;
-  for (const absl::string_view part : absl::StrSplit(path.bytes(), ',')) {
-    if (heap.failed()) return {};
-    all.push_back(key_by(heap.Make(part)));
-  }
-  return heap.Make(std::move(all));
-}
-
-// Merge sort, as a comparison that fails is no order; what is equal stays in order either way.
-void SortBy(Heap& heap, List* list, bool any_case, const Value& path, bool reverse) {
-  std::vector<std::pair<Value, Value>> keyed;
-  for (const Value& v : *list) keyed.emplace_back(KeyOf(heap, v, path, any_case), v);
-  const int sign = reverse ? -1 : 1;
-  for (size_t width = 1; width < keyed.size() && !heap.failed(); width *= 2) {
-    std::vector<std::pair<Value, Value>> next;
-    for (size_t begin = 0; begin < keyed.size(); begin += 2 * width) {
-      size_t i = begin, j = std::min(begin + width, keyed.size());
-      const size_t middle = j, end = std::min(j + width, keyed.size());
-      while (i < middle || j < end) {
-        const bool second =
-            i == middle || (j < end && heap.Compare(keyed[j].first, keyed[i].first) * sign < 0);
-        next.push_back(keyed[second ? j++ : i++]);
-      }
-    }
-    keyed = std::move(next);
-  }
-  for (size_t i = 0; i < keyed.size(); ++i) (*list)[i] = keyed[i].second;
-}
-
-Value Sort(Heap& heap, const Arguments& a) {
-  List out = ItemsOf(heap, a.plain[0]);
-  SortBy(heap, &out, !IsTrue(ArgumentAt(a, 2, "case_sensitive")), ArgumentAt(a, 3, "attribute"),
-         IsTrue(ArgumentAt(a, 1, "reverse")));
-  return heap.Make(std::move(out));
-}
-
-Value Items(Heap& heap, const Arguments& a) {
-  List out;
-  if (a.plain[0].is(Kind::kUndefined)) return heap.Make(std::move(out));
-  if (!a.plain[0].is(Kind::kDict)) return heap.Fail("items of ", NameOf(a.plain[0].kind));
-  for (const auto& [key, value] : *a.plain[0].dict) out.push_back(heap.Make(List{key, value}));
-  return heap.Make(std::move(out));
-}
-
-Value DictSort(Heap& heap, const Arguments& a) {
-  const Value pairs = Items(heap, a);
-  if (heap.failed()) return {};
-  List out = *pairs.list;
-  const bool by_value = ArgumentAt(a, 2, "by").bytes() == "value";
-  SortBy(heap, &out, !IsTrue(ArgumentAt(a, 1, "case_sensitive")), Heap::Int(by_value ? 1 : 0),
-         IsTrue(ArgumentAt(a, 3, "reverse")));
-  return heap.Make(std::move(out));
-}
-
-Value ToList(Heap& heap, const Arguments& a) { return heap.Make(ItemsOf(heap, a.plain[0])); }
-Value Keys(Heap& heap, const Arguments& a) {
-  return a.plain[0].is(Kind::kDict) ? ToList(heap, a) : heap.Fail("keys of no dictionary");
-}
-Value ValuesOf(Heap& heap, const Arguments& a) {
-  if (!a.plain[0].is(Kind::kDict)) return heap.Fail("values of no dictionary");
-  List out;
-  for (const auto& item : *a.plain[0].dict) out.push_back(item.second);
-  return heap.Make(std::move(out));
-}
-Value Get(Heap& heap, const Arguments& a) {
-  if (!a.plain[0].is(Kind::kDict) || a.plain.size() < 2) return heap.Fail("get of no dictionary");
-  const Value found = ItemOf(heap, a.plain[0], a.plain[1]);
-  if (!found.is(Kind::kUndefined)) return found;
-  return a.plain.size() > 2 ? a.plain[2] : Heap::None();
-}
-
-Value Unique(Heap& heap, const Arguments& a) {
-  const bool any_case = !IsTrue(ArgumentAt(a, 1, "case_sensitive"));
-  List out, keys;
-  for (const Value& v : ItemsOf(heap, a.plain[0])) {
-    const Value key = KeyOf(heap, v, ArgumentAt(a, 2, "attribute"), any_case);
-    const bool known = std::any_of(keys.begin(), keys.end(),
-                                   [&](const Value& other) { return heap.Equal(key, other); });
-    if (heap.failed()) return {};
-    if (known) continue;
-    keys.push_back(key);
-    out.push_back(v);
-  }
-  return heap.Make(std::move(out));
-}
-
-// Of what has an order; of what is undefined nothing.
-Value AtEnd(Heap& heap, const Value& v, bool last) {
-  const Value of = v.is(Kind::kText) || v.is(Kind::kList) ? v : heap.Make(ItemsOf(heap, v));
-  return heap.failed() ? Value() : ItemOf(heap, of, Heap::Int(last ? -1 : 0));
-}
-Value First(Heap& heap, const Arguments& a) { return AtEnd(heap, a.plain[0], false); }
-Value Last(Heap& heap, const Arguments& a) { return AtEnd(heap, a.plain[0], true); }
-Value Reverse(Heap& heap, const Arguments& a) {
-  return SliceOf(heap, a.plain[0].is(Kind::kText) ? a.plain[0] : ToList(heap, a), Heap::None(),
-                 Heap::None(), Heap::Int(-1));
-}
-
-Value Extreme(Heap& heap, const Arguments& a, int sign) {
-  const bool any_case = !IsTrue(ArgumentAt(a, 1, "case_sensitive"));
-  Value best, most;
-  bool first = true;
-  for (const Value& v : ItemsOf(heap, a.plain[0])) {
-    const Value key = KeyOf(heap, v, ArgumentAt(a, 2, "attribute"), any_case);
-    if (first || heap.Compare(key, most) * sign > 0) {
-      best = v;
-      most = key;
-    }
-    first = false;
-  }
-  return best;
-}
-Value Min(Heap& heap, const Arguments& a) { return Extreme(heap, a, -1); }
-Value Max(Heap& heap, const Arguments& a) { return Extreme(heap, a, 1); }
-
-Value Sum(Heap& heap, const Arguments& a) {
-  const Value attribute = ArgumentAt(a, 1, "attribute"), start = ArgumentAt(a, 2, "start");
-  Value sum = start.is(Kind::kUndefined) ? Heap::Int(0) : start;
-  for (const Value& v : ItemsOf(heap, a.plain[0])) {
-    sum = Arithmetic(heap, "+", sum, KeyOf(heap, v, attribute, false));
-  }
-  return sum;
-}
-
 Value Length(Heap& heap, const Arguments& a) {
   const Value& v = a.plain[0];
   if (v.is(Kind::kText)) return Heap::Int(LengthOf(heap, v.bytes()));
-  if (v.IsNumber() || v.is(Kind::kNone)) return heap.Fail(NameOf(v.kind), " has no length");
-  return Heap::Int(static_cast<int64_t>(ItemsOf(heap, v).size()));
+  if (v.is(Kind::kList)) return Heap::Int(static_cast<int64_t>(v.list->size()));
+  if (v.is(Kind::kDict)) return Heap::Int(static_cast<int64_t>(v.dict->size()));
+  return v.is(Kind::kUndefined) ? Heap::Int(0) : heap.Fail(NameOf(v.kind), " has no length");
 }
-
-// ---- of anything
 
 Value Default(Heap& heap, const Arguments& a) {
   const bool falsy = IsTrue(ArgumentAt(a, 2, "boolean")) && !IsTrue(a.plain[0]);
@@ -210,6 +27,11 @@ Value Default(Heap& heap, const Arguments& a) {
 }
 Value Same(Heap&, const Arguments& a) { return a.plain[0]; }
 Value String(Heap& heap, const Arguments& a) { return heap.Make(heap.Shown(a.plain[0])); }
+Value Quoted(Heap& heap, const Arguments& a) { return heap.Make(heap.Quoted(a.plain[0])); }
+Value Attribute(Heap& heap, const Arguments& a) {
+  const Value& of = a.plain[0];  // a dictionary has items, no attributes
+  return of.is(Kind::kDict) ? Value() : MemberOf(heap, of, ArgumentAt(a, 1, "name").bytes());
+}
 Value ToJson(Heap& heap, const Arguments& a) {
   JsonForm form;
   form.ascii = IsTrue(ArgumentAt(a, 1, "ensure_ascii"));
@@ -232,54 +54,15 @@ Value ToJson(Heap& heap, const Arguments& a) {
   }
   return heap.Make(heap.Json(a.plain[0], form));
 }
-struct Entry {
-  absl::string_view name;
-  Builtin function;
-};
-constexpr Entry kFilters[] = {{"map", Map},
-                              {"select", Select},
-                              {"reject", Reject},
-                              {"selectattr", SelectAttr},
-                              {"sort", Sort},
-                              {"rejectattr", RejectAttr},
-                              {"items", Items},
-                              {"dictsort", DictSort},
-                              {"list", ToList},
-                              {"unique", Unique},
-                              {"first", First},
-                              {"last", Last},
-                              {"reverse", Reverse},
-                              {"min", Min},
-                              {"max", Max},
-                              {"sum", Sum},
-                              {"length", Length},
-                              {"count", Length},
-                              {"default", Default},
-                              {"d", Default},
-                              {"safe", Same},
-                              {"string", String},
-                              {"tojson", ToJson},
-                              {"int", numbers::ToInt},
-                              {"float", numbers::ToFloat},
-                              {"abs", numbers::Abs},
-                              {"round", numbers::Round},
-                              {"trim", texts::Strip},
-                              {"lower", texts::Lower},
-                              {"upper", texts::Upper},
-                              {"capitalize", texts::Capitalize},
-                              {"title", texts::Title},
-                              {"replace", texts::Replace},
-                              {"join", texts::JoinFilter},
-                              {"indent", texts::Indent}};
-constexpr Entry kDictMethods[] = {
-    {"get", Get}, {"items", Items}, {"keys", Keys}, {"values", ValuesOf}};
-
-template <size_t N>
-Builtin Find(const Entry (&table)[N], absl::string_view name) {
-  for (const Entry& e : table) {
-    if (e.name == name) return e.function;
+constexpr Entry kFilters[] = {{"length", Length}, {"count", Length},   {"default", Default},
+                              {"d", Default},     {"attr", Attribute}, {"safe", Same},
+                              {"string", String}, {"pprint", Quoted},  {"tojson", ToJson}};
+Builtin Filter(absl::string_view name) {
+  Builtin f = Find(kFilters, name);
+  for (const auto table : {lists::Filter, texts::Filter, numbers::Filter}) {
+    if (f == nullptr) f = table(name);
   }
-  return nullptr;
+  return f;
 }
 
 // ---- functions
@@ -353,16 +136,14 @@ Value ArgumentAt(const Arguments& a, size_t at, absl::string_view name) {
 
 Value CallFilter(Heap& heap, absl::string_view name, const Arguments& a) {
   if (!heap.Step()) return {};
-  const Builtin f = Find(kFilters, name);
+  const Builtin f = Filter(name);
   return f == nullptr ? heap.Fail("the filter '", name, "' is not known") : f(heap, a);
 }
 
 Value CallMethod(Heap& heap, absl::string_view name, const Arguments& a) {
   if (!heap.Step()) return {};
   const Kind kind = a.plain[0].kind;
-  const Builtin f = kind == Kind::kText   ? texts::Method(name)
-                    : kind == Kind::kDict ? Find(kDictMethods, name)
-                                          : nullptr;
+  const Builtin f = kind == Kind::kText ? texts::Method(name) : lists::Method(kind, name);
   if (f == nullptr) return heap.Fail(NameOf(kind), " has no method '", name, "'");
   return f(heap, a);
 }
@@ -381,6 +162,7 @@ bool CallTest(Heap& heap, absl::string_view name, const Arguments& a) {
   if (name == "integer") return is({Kind::kInt});
   if (name == "float") return is({Kind::kFloat});
   if (name == "number") return v.IsNumber();
+  if (name == "filter") return Filter(v.bytes()) != nullptr;
   if (name == "callable") return is({Kind::kFunction});
   if (name == "true") return is({Kind::kBool}) && v.number == 1;
   if (name == "false") return is({Kind::kBool}) && v.number == 0;
@@ -388,11 +170,7 @@ bool CallTest(Heap& heap, absl::string_view name, const Arguments& a) {
     return is({Kind::kUndefined, Kind::kText, Kind::kList, Kind::kDict});
   }
   if (name == "lower" || name == "upper") {
-    const absl::string_view text = v.bytes();
-    if (!heap.Read(text.size())) return false;
-    const auto other = name == "lower" ? absl::ascii_isupper : absl::ascii_islower;
-    return std::none_of(text.begin(), text.end(), other) &&
-           std::any_of(text.begin(), text.end(), absl::ascii_isalpha);
+    return texts::AllOfCase(heap, v.bytes(), name == "lower");
   }
   if (name == "odd" || name == "even") {
     if (!is({Kind::kInt})) heap.Fail("odd and even are of integers");

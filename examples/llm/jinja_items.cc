@@ -9,16 +9,32 @@
 
 namespace tessera::llm::jinja {
 
+Value MemberOf(Heap& heap, const Value& of, absl::string_view name) {
+  if (of.is(Kind::kUndefined)) return heap.Fail("'", name, "' of what is undefined");
+  if (of.group && name == "grouper") return (*of.list)[0];
+  if (of.group && name == "list") return (*of.list)[1];
+  if (!of.is(Kind::kDict) && !of.is(Kind::kNamespace)) return {};
+  const Value* found = heap.Find(*of.dict, name);
+  return found == nullptr ? Value() : *found;
+}
+
 bool Contains(Heap& heap, const Value& all, const Value& one) {
   if (all.is(Kind::kText)) {
     if (!one.is(Kind::kText)) heap.Fail("a text contains texts alone");
-    return all.is(Kind::kText) && one.is(Kind::kText) && heap.Search(*all.text, one.bytes()) &&
+    return all.is(Kind::kText) && one.is(Kind::kText) &&
+           heap.Search(all.bytes().size(), one.bytes()) &&
            all.bytes().find(one.bytes()) != absl::string_view::npos;
   }
-  if (all.IsNumber() || all.is(Kind::kNone)) heap.Fail(NameOf(all.kind), " contains nothing");
-  const List items = ItemsOf(heap, all);
-  return std::any_of(items.begin(), items.end(),
-                     [&](const Value& v) { return heap.Equal(v, one); });
+  if (all.is(Kind::kList)) {
+    return std::any_of(all.list->begin(), all.list->end(),
+                       [&](const Value& v) { return heap.Equal(v, one); });
+  }
+  if (all.is(Kind::kDict)) {
+    return std::any_of(all.dict->begin(), all.dict->end(),
+                       [&](const auto& item) { return heap.Equal(item.first, one); });
+  }
+  if (!all.is(Kind::kUndefined)) heap.Fail(NameOf(all.kind), " contains nothing");
+  return false;
 }
 
 Value ItemOf(Heap& heap, const Value& of, const Value& key) {
@@ -34,6 +50,7 @@ Value ItemOf(Heap& heap, const Value& of, const Value& key) {
       return {};
     case Kind::kText:
     case Kind::kList: {
+      if (key.is(Kind::kText)) return of.group ? MemberOf(heap, of, key.bytes()) : Value();
       if (!key.is(Kind::kInt)) return {};
       std::vector<Character> all;
       if (of.is(Kind::kText)) {
@@ -109,7 +126,7 @@ Value SliceOf(Heap& heap, const Value& of, const Value& begin, const Value& end,
     joined.bytes.append(of.text->bytes, from, bytes);
     joined.said.append(of.text->said, from, bytes);
   }
-  return text ? heap.Make(std::move(joined)) : heap.Make(std::move(out));
+  return text ? heap.Make(std::move(joined)) : heap.Make(std::move(out), of.tuple);
 }
 
 List ItemsOf(Heap& heap, const Value& v) {

@@ -2,11 +2,13 @@
 #include "examples/llm/jinja_lexer.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "examples/llm/unicode.h"
 #include "graph/status.h"
 
@@ -59,18 +61,54 @@ class Lexer {
       return absl::OkStatus();
     }
     const char mark = rest[begin + 1], sign = begin + 2 < rest.size() ? rest[begin + 2] : ' ';
-    if (sign == '-') {
-      before = WithoutSpaceAtEnd(before);
-    } else if (sign != '+' && mark != '{') {
-      const size_t line = before.rfind('\n') + 1;  // 0 where there is none
-      const bool first = line > 0 || at_line_begin_;
-      if (first && WithoutSpaceAtEnd(before.substr(line)).empty()) before = before.substr(0, line);
-    }
+    before = Before(before, sign, mark != '{');
     if (!before.empty()) Add(Token::Kind::kText, before);
     Move(begin + 2 + (sign == '-' || sign == '+' ? 1 : 0));
     if (mark == '#') return Comment();
+    if (const size_t size = SizeOfBlock("raw"); mark == '%' && size > 0) return Raw(size);
     Add(mark == '{' ? Token::Kind::kBeginOutput : Token::Kind::kBeginBlock, "");
     return Within(mark == '{');
+  }
+
+  // The text before a mark that begins with this sign, without the space that goes with it.
+  absl::string_view Before(absl::string_view text, char sign, bool block) const {
+    if (sign == '-') return WithoutSpaceAtEnd(text);
+    if (sign == '+' || !block) return text;
+    const size_t line = text.rfind('\n') + 1;  // 0 where there is none
+    const bool first = line > 0 || at_line_begin_;
+    return first && WithoutSpaceAtEnd(text.substr(line)).empty() ? text.substr(0, line) : text;
+  }
+
+  // Of what is between {% and the end of %}, if that is this name; or 0.
+  size_t SizeOfBlock(absl::string_view name) const {
+    absl::string_view rest = WithoutSpaceAtBegin(Rest());
+    if (!absl::ConsumePrefix(&rest, name)) return 0;
+    rest = WithoutSpaceAtBegin(rest);
+    if (!absl::StartsWith(rest, "%}"))
+      rest.remove_prefix(absl::StartsWith(rest, "-%}") || absl::StartsWith(rest, "+%}"));
+    return absl::ConsumePrefix(&rest, "%}") ? Rest().size() - rest.size() : 0;
+  }
+  // What is text as it is, up to {% endraw %}.
+  absl::Status Raw(size_t size) {
+    const char after = Rest()[size - 3];
+    Move(size);
+    if (after == '-') End(after, /*block=*/true);
+    at_line_begin_ = at_ > 0 && text_[at_ - 1] == '\n';
+    const absl::string_view rest = Rest();
+    for (size_t end = rest.find("{%"); end != rest.npos; end = rest.find("{%", end + 2)) {
+      const char sign = end + 2 < rest.size() ? rest[end + 2] : ' ';
+      const size_t begin = end + 2 + (sign == '-' || sign == '+' ? 1 : 0), from = at_;
+      at_ += begin;
+      const size_t last = SizeOfBlock("endraw");
+      at_ = from;
+      if (last == 0) continue;
+      const absl::string_view before = Before(rest.substr(0, end), sign, /*block=*/true);
+      if (!before.empty()) Add(Token::Kind::kText, before);
+      Move(begin + last);
+      End(text_[at_ - 3], /*block=*/true);
+      return absl::OkStatus();
+    }
+    return Bad("{% raw %} does not end");
   }
 
   absl::Status Comment() {
@@ -151,6 +189,25 @@ class Lexer {
     const absl::string_view rest = Rest();
     const auto digit = [&](size_t i) { return i < rest.size() && absl::ascii_isdigit(rest[i]); };
     Token::Kind kind = Token::Kind::kInt;
+    constexpr absl::string_view kBases = "xob";
+    const size_t letter = size == 1 && rest[0] == '0' && rest.size() > 2
+                              ? kBases.find(absl::ascii_tolower(rest[1]))
+                              : kBases.npos;
+    if (letter != kBases.npos) {
+      constexpr int kBase[] = {16, 8, 2};
+      for (size = 2;
+           size < rest.size() && (absl::ascii_isxdigit(rest[size]) || rest[size] == '_');) {
+        ++size;
+      }
+      const std::string digits = absl::StrReplaceAll(rest.substr(2, size - 2), {{"_", ""}});
+      int64_t n = 0;
+      const char* const end = digits.data() + digits.size();
+      const auto read = std::from_chars(digits.data(), end, n, kBase[letter]);
+      if (read.ec != std::errc() || read.ptr != end) return Bad("a number is not known");
+      Add(kind, absl::StrCat(n));
+      Move(size);
+      return absl::OkStatus();
+    }
     if (size < rest.size() && rest[size] == '.' && digit(size + 1)) {
       kind = Token::Kind::kFloat;
       for (++size; digit(size);) ++size;

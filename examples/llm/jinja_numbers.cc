@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "examples/llm/jinja_functions.h"
 #include "examples/llm/jinja_text.h"
 
 namespace tessera::llm::jinja::numbers {
@@ -45,8 +46,6 @@ std::optional<double> RealOf(const Value& v) {
   if (v.IsNumber()) return v.Real();
   return v.is(Kind::kText) && absl::SimpleAtod(v.bytes(), &out) ? std::optional(out) : std::nullopt;
 }
-
-}  // namespace
 
 Value ToInt(Heap& heap, const Arguments& a) {
   const Value &v = a.plain[0], base = ArgumentAt(a, 2, "base");
@@ -86,6 +85,13 @@ Value Abs(Heap& heap, const Arguments& a) {
   if (v.is(Kind::kFloat)) return Heap::Real(std::abs(v.real));
   if (!v.IsNumber() || v.number == INT64_MIN) return heap.Fail("abs of ", NameOf(v.kind));
   return Heap::Int(std::abs(v.number));
+}
+
+}  // namespace
+
+Builtin Filter(absl::string_view name) {
+  constexpr Entry kAll[] = {{"int", ToInt}, {"float", ToFloat}, {"abs", Abs}, {"round", Round}};
+  return Find(kAll, name);
 }
 
 }  // namespace tessera::llm::jinja::numbers

@@ -1,13 +1,11 @@
-// Filters of numbers, and those that make them of texts.
+// Filters of numbers, and those that make them of texts, by their names; or nullptr.
 #pragma once
 
+#include "absl/strings/string_view.h"
 #include "examples/llm/jinja_value.h"
 
 namespace tessera::llm::jinja::numbers {
 
-Value ToInt(Heap& heap, const Arguments& a);
-Value ToFloat(Heap& heap, const Arguments& a);
-Value Abs(Heap& heap, const Arguments& a);
-Value Round(Heap& heap, const Arguments& a);
+Builtin Filter(absl::string_view name);
 
 }  // namespace tessera::llm::jinja::numbers

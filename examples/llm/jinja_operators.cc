@@ -2,12 +2,14 @@
 #include <cmath>
 
 #include "examples/llm/jinja_functions.h"
+#include "examples/llm/jinja_text.h"
 
 namespace tessera::llm::jinja {
 namespace {
 
 Value OfReals(Heap& heap, absl::string_view op, double a, double b) {
-  if (b == 0 && (op == "/" || op == "//" || op == "%")) return heap.Fail("a division by 0");
+  const bool divides = op == "/" || op == "//" || op == "%";
+  if (divides ? b == 0 : op == "**" && a == 0 && b < 0) return heap.Fail("a division by 0");
   if (op == "+") return Heap::Real(a + b);
   if (op == "-") return Heap::Real(a - b);
   if (op == "*") return Heap::Real(a * b);
@@ -28,7 +30,8 @@ Value OfWholes(Heap& heap, absl::string_view op, int64_t a, int64_t b) {
     over = __builtin_mul_overflow(a, b, &out);
   } else if (op == "**") {
     constexpr int64_t kMost = 64;
-    if (b < 0 || b > kMost) return heap.Fail("such powers are not known");
+    if (b < 0) return OfReals(heap, op, static_cast<double>(a), static_cast<double>(b));
+    if (b > kMost) return heap.Fail("such powers are not known");
     for (out = 1; b > 0; --b) over = __builtin_mul_overflow(out, a, &out) || over;
   } else {
     if (b == 0) return heap.Fail("a division by 0");
@@ -72,7 +75,16 @@ Value Arithmetic(Heap& heap, absl::string_view op, const Value& a, const Value& 
     List both = ItemsOf(heap, a);
     const List more = ItemsOf(heap, b);
     both.insert(both.end(), more.begin(), more.end());
-    return heap.Make(std::move(both));
+    return heap.Make(std::move(both), a.tuple && b.tuple);
+  }
+  if (op == "%" && a.is(Kind::kText)) return texts::Formatted(heap, *a.text, b);
+  if (op == "*" && a.is(Kind::kList) && b.is(Kind::kInt)) {
+    List all;
+    for (int64_t i = 0; i < b.number && heap.Charge(a.list->size() * sizeof(Value)) && heap.Step();
+         ++i) {
+      all.insert(all.end(), a.list->begin(), a.list->end());
+    }
+    return heap.Make(std::move(all), a.tuple);
   }
   if (op == "*" && a.is(Kind::kText) && b.is(Kind::kInt)) {
     Text all;
@@ -81,7 +93,9 @@ Value Arithmetic(Heap& heap, absl::string_view op, const Value& a, const Value& 
     }
     return heap.Make(std::move(all));
   }
-  if (op == "*" && a.is(Kind::kInt) && b.is(Kind::kText)) return Arithmetic(heap, op, b, a);
+  if (op == "*" && a.is(Kind::kInt) && (b.is(Kind::kText) || b.is(Kind::kList))) {
+    return Arithmetic(heap, op, b, a);
+  }
   return heap.Fail(NameOf(a.kind), " ", op, " ", NameOf(b.kind), " is not known");
 }
 

@@ -74,6 +74,8 @@ class Parser : Cursor {
     if (t.is(T::kName, "for")) return For();
     if (t.is(T::kName, "set")) return Set();
     if (t.is(T::kName, "macro")) return Macro();
+    if (t.is(T::kName, "call")) return CallBlock();
+    if (t.is(T::kName, "with")) return With();
     if (t.is(T::kName, "filter")) {
       Node* n = New(NodeKind::kFilterBody);
       n->of = {FilterNamed(nullptr)};
@@ -81,9 +83,10 @@ class Parser : Cursor {
       WholeBody(n, "endfilter");
       return n;
     }
-    if (t.is(T::kName, "generation")) {
+    if (t.is(T::kName, "generation") || t.is(T::kName, "block")) {
       Node* n = New(NodeKind::kScope);
-      WholeBody(n, "endgeneration");
+      if (t.text == "block") Name();
+      WholeBody(n, absl::StrCat("end", t.text));
       return n;
     }
     if (t.is(T::kName, "break") || t.is(T::kName, "continue")) {
@@ -119,23 +122,43 @@ class Parser : Cursor {
     return first;
   }
 
-  std::vector<std::string> Targets() {
-    std::vector<std::string> out;
-    const bool within = SkipOp("(");
+  // What is assigned to: a name, several, also within brackets, or attributes of namespaces.
+  const Node* Targets(bool with_attributes) {
+    const Deeper deeper(this);
+    Nodes all;
+    bool several = false;
     do {
-      out.push_back(Name());
+      if (several && !Now().is(T::kName) && !Now().is(T::kOperator, "(")) break;
+      all.push_back(Target(with_attributes));
+      several = several || Now().is(T::kOperator, ",");
     } while (SkipOp(","));
-    if (within) ExpectOp(")");
-    return out;
+    return several ? New(NodeKind::kTuple, std::move(all)) : all[0];
+  }
+  const Node* Target(bool with_attributes) {
+    if (SkipOp("(")) {
+      const Node* within = Targets(with_attributes);
+      ExpectOp(")");
+      return within;
+    }
+    Node* n = New(NodeKind::kName);
+    n->text = Name();
+    constexpr absl::string_view kConstants[] = {"true", "True", "false", "False", "none", "None"};
+    if (std::count(std::begin(kConstants), std::end(kConstants), n->text) > 0) {
+      Fail(absl::StrCat("'", n->text, "' cannot be set"));
+    }
+    if (!with_attributes || !SkipOp(".")) return n;
+    Node* attribute = New(NodeKind::kAttribute, {n});
+    attribute->text = Name();
+    return attribute;
   }
 
   const Node* For() {
     Node* n = New(NodeKind::kFor);
-    n->names = Targets();
+    n->of.push_back(Targets(false));
     Expect(T::kName, "in", "in");
-    n->of.push_back(Or());
+    n->of.push_back(Tuple(&Parser::Or));
     if (SkipName("if")) n->of.push_back(Expression());
-    if (Now().is(T::kName, "recursive")) Fail("loops that call themselves are not known");
+    if (SkipName("recursive")) n->text = "recursive";
     for (const Node* child : n->of) Contain(n, child);
     EndBlock();
     ++loops_;
@@ -151,24 +174,29 @@ class Parser : Cursor {
   }
 
   const Node* Set() {
-    Node* n = New(NodeKind::kSet);
-    n->names = Targets();
-    if (SkipOp(".")) {
-      n->text = n->names[0];
-      if (n->names.size() > 1) Fail("several targets with attributes are not known");
-      n->names = {Name()};
-    }
+    const Node* to = Targets(true);
     if (SkipOp("=")) {
-      n->of = {Tuple()};
-      Contain(n, n->of[0]);
+      const Node* n = New(NodeKind::kSet, {to, Tuple()});
       EndBlock();
       return n;
     }
-    n->kind = NodeKind::kSetBody;
     const Node* filters = nullptr;
     while (SkipOp("|")) filters = FilterNamed(filters);
-    n->of = {filters};
+    Node* n = New(NodeKind::kSetBody, {to, filters});
     WholeBody(n, "endset");
+    return n;
+  }
+
+  const Node* With() {
+    Node* n = New(NodeKind::kScope);
+    while (!Now().is(T::kEndBlock) && status_.ok()) {
+      n->of.push_back(Target(false));
+      ExpectOp("=");
+      n->of.push_back(Expression());
+      if (!Now().is(T::kEndBlock)) ExpectOp(",");
+    }
+    for (const Node* child : n->of) Contain(n, child);
+    WholeBody(n, "endwith");
     return n;
   }
 
@@ -176,6 +204,23 @@ class Parser : Cursor {
     Node* n = New(NodeKind::kMacro);
     n->text = Name();
     ExpectOp("(");
+    Parameters(n);
+    BodyOfMacro(n, "endmacro");
+    return n;
+  }
+  const Node* CallBlock() {
+    Node* n = New(NodeKind::kCallBlock);
+    n->text = "caller";
+    if (SkipOp("(")) Parameters(n);
+    const Node* call = Postfixed(Primary());
+    if (call->kind != NodeKind::kCall) Fail("wants a call");
+    n->of = {call};
+    Contain(n, call);
+    BodyOfMacro(n, "endcall");
+    return n;
+  }
+  // Up to the bracket that closes them.
+  void Parameters(Node* n) {
     while (!SkipOp(")") && status_.ok()) {
       n->names.push_back(Name());
       if (n->names.size() > kMostArguments) Fail("a macro has too many parameters");
@@ -185,24 +230,30 @@ class Parser : Cursor {
       }
       Comma(")");
     }
+  }
+  void BodyOfMacro(Node* n, absl::string_view end) {
     const int outside = std::exchange(loops_, 0);
-    WholeBody(n, "endmacro");
+    Node* const around = std::exchange(macro_, n);
+    WholeBody(n, end);
+    macro_ = around;
     loops_ = outside;
-    return n;
   }
 
   // ---- expressions
 
-  const Node* Tuple() {
-    const Node* first = Expression();
+  const Node* Tuple() { return Tuple(&Parser::Expression); }
+  const Node* Tuple(const Node* (Parser::*one)()) {
+    const Node* first = (this->*one)();
     if (!Now().is(T::kOperator, ",")) return first;
     Nodes all = {first};
-    while (SkipOp(",") && BeginsExpression()) all.push_back(Expression());
-    return New(NodeKind::kList, std::move(all));
+    while (SkipOp(",") && BeginsExpression()) all.push_back((this->*one)());
+    return New(NodeKind::kTuple, std::move(all));
   }
   bool BeginsExpression() const {
     if (Now().is(T::kOperator)) return absl::StrContains("([{-+", Now().text);
-    return Now().is(T::kName) || IsLiteral(Now());
+    constexpr absl::string_view kAfter[] = {"in", "if", "recursive"};  // of a loop's list
+    if (!Now().is(T::kName)) return IsLiteral(Now());
+    return std::count(std::begin(kAfter), std::end(kAfter), Now().text) == 0;
   }
 
   const Node* Expression() {
@@ -281,7 +332,7 @@ class Parser : Cursor {
   const Node* Primary() {
     const Token t = Take();
     if (t.is(T::kOperator, "(")) {
-      if (SkipOp(")")) return New(NodeKind::kList);
+      if (SkipOp(")")) return New(NodeKind::kTuple);
       const Node* n = Tuple();
       ExpectOp(")");
       return n;
@@ -295,6 +346,8 @@ class Parser : Cursor {
       if (t.text.size() > kMostOfAName) Fail("a name is too long");
       Node* n = New(NodeKind::kName);
       n->text = t.text;
+      if (macro_ != nullptr && t.text == "varargs") macro_->takes_more = true;
+      if (macro_ != nullptr && t.text == "kwargs") macro_->takes_named = true;
       return n;
     }
     if (t.is(T::kInt) || t.is(T::kFloat)) {
@@ -375,9 +428,10 @@ class Parser : Cursor {
     if (!SkipOp("(")) return n;
     while (!SkipOp(")") && status_.ok()) {
       const bool named = Now().is(T::kName) && After().is(T::kOperator, "=");
-      if (named) {
-        const std::string name = Name();
-        Take();
+      const bool spread = Now().is(T::kOperator, "*") || Now().is(T::kOperator, "**");
+      if (named || spread) {
+        const std::string name = spread ? Take().text : Name();
+        if (named) Take();
         n->named.emplace_back(name, Expression());
         Contain(n, n->named.back().second);
       } else {
@@ -426,7 +480,9 @@ class Parser : Cursor {
     return t.is(T::kName) && std::count(std::begin(kWords), std::end(kWords), t.text) == 0;
   }
 
-  int loops_ = 0;  // around what is parsed
+  // Around what is parsed:
+  int loops_ = 0;
+  Node* macro_ = nullptr;
 };
 
 }  // namespace

@@ -14,21 +14,23 @@ namespace tessera::llm::jinja {
 
 enum class NodeKind : uint8_t {
   // Statements.
-  kText,    // as it is
-  kOutput,  // of
-  kIf,      // of: body, otherwise
-  kFor,     // names in of, perhaps of those that of[1] holds for: body, otherwise
-  kSet,     // names, or where there is another of, the attribute names[0] of it: to of[0]
-  kSetBody,
-  kMacro,  // text is its name, names are its parameters; those that have defaults named
+  kText,       // as it is
+  kOutput,     // of
+  kIf,         // of: body, otherwise
+  kFor,        // of[0] in of[1], perhaps of those that of[2] holds for: body, otherwise
+  kSet,        // of[0] to of[1]
+  kSetBody,    // of[0] to the body, through the filter of[1]
+  kMacro,      // text is its name, names are its parameters; those that have defaults named
+  kCallBlock,  // of[0] is called; body, names and named are a macro's
   kFilterBody,
-  kScope,  // body
+  kScope,  // body, where of has names and what they are, in turn
   kBreak,
   kContinue,
   // Expressions.
   kConstant,
   kName,
   kList,
+  kTuple,
   kDict,  // keys and values in turn
   kNot,
   kNegative,
@@ -55,6 +57,7 @@ struct Node {
   std::vector<const Node*> of;
   std::vector<std::pair<std::string, const Node*>> named;
   std::vector<const Node*> body, otherwise;
+  bool takes_more = false, takes_named = false;  // a macro that speaks of varargs, of kwargs
 };
 
 struct Program {

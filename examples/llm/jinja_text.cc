@@ -1,4 +1,4 @@
-// What is done with texts; each byte keeps whether it was said.
+// Where texts are cut, searched and put together.
 #include "examples/llm/jinja_text.h"
 
 #include <algorithm>
@@ -26,16 +26,13 @@ List CharactersOf(Heap& heap, const Text& t) {
 }
 
 namespace texts {
-namespace {
 
-// What is filtered, as a text, and arguments that are texts.
 const Text& Own(Heap& heap, const Arguments& a) {
   static const Text* const none = new Text;
   if (a.plain[0].is(Kind::kText)) return *a.plain[0].text;
   const Value shown = heap.Make(heap.Shown(a.plain[0]));
   return shown.is(Kind::kText) ? *shown.text : *none;
 }
-// The same, to be gone through.
 const Text& Whole(Heap& heap, const Arguments& a) {
   static const Text* const none = new Text;
   const Text& t = Own(heap, a);
@@ -45,6 +42,8 @@ absl::string_view Word(Heap& heap, const List& all, size_t at) {
   if (at >= all.size() || !all[at].is(Kind::kText)) heap.Fail("a method of texts wants a text");
   return !heap.failed() && heap.Read(all[at].bytes().size()) ? all[at].bytes() : "";
 }
+
+namespace {
 
 Value Stripped(Heap& heap, const Arguments& a, bool begin, bool end) {
   const Text& t = Whole(heap, a);
@@ -68,18 +67,49 @@ Value Stripped(Heap& heap, const Arguments& a, bool begin, bool end) {
   while (end && last > first && among(all[last - 1])) --last;
   return heap.Make(t.Part(all[first].begin, all[last].begin));
 }
+Value Strip(Heap& heap, const Arguments& a) { return Stripped(heap, a, true, true); }
 Value StripBegin(Heap& heap, const Arguments& a) { return Stripped(heap, a, true, false); }
 Value StripEnd(Heap& heap, const Arguments& a) { return Stripped(heap, a, false, true); }
+
+// The part of a text between two arguments, which may be left out, and where it begins.
+struct Window {
+  absl::string_view bytes;
+  int64_t begin = 0;
+  bool empty = false;  // it begins behind the end: not even nothing is in it
+};
+Window WindowOf(Heap& heap, const Arguments& a) {
+  const Text& t = Own(heap, a);
+  Window out = {t.view()};
+  if (a.plain.size() < 3 || !heap.Read(t.size())) return out;
+  const std::vector<Character> all = Characters(t.bytes);
+  const auto size = static_cast<int64_t>(all.size()) - 1;
+  const auto bound = [&](size_t at, int64_t otherwise) {
+    if (at >= a.plain.size() || !a.plain[at].is(Kind::kInt)) return otherwise;
+    const int64_t n = a.plain[at].number;
+    return n < 0 ? std::max<int64_t>(n + size, 0) : n;
+  };
+  out.begin = bound(2, 0);
+  const int64_t end = std::min(bound(3, size), size);
+  out.empty = out.begin > size;
+  if (out.begin > end) {
+    out.bytes = {};
+    out.empty = true;
+    return out;
+  }
+  const size_t from = all[static_cast<size_t>(out.begin)].begin;
+  out.bytes = out.bytes.substr(from, all[static_cast<size_t>(end)].begin - from);
+  return out;
+}
 
 // Whether it has the word that is asked for, or one of a list, at an end.
 template <typename F>
 Value AtEnd(Heap& heap, const Arguments& a, F&& has) {
-  const Text& t = Own(heap, a);
+  const Window in = WindowOf(heap, a);
   const bool many = a.plain.size() > 1 && a.plain[1].is(Kind::kList);
   const List& words = many ? *a.plain[1].list : a.plain;
   bool any = false;
   for (size_t i = many ? 0 : 1; i < (many ? words.size() : 2) && !any; ++i) {
-    any = has(t.bytes, Word(heap, words, i));
+    any = has(in.bytes, Word(heap, words, i)) && !in.empty;
   }
   return Heap::Bool(any);
 }
@@ -96,46 +126,50 @@ Value WithoutEnd(Heap& heap, const Arguments& a) {
   return heap.Make(t.Part(0, t.size() - (absl::EndsWith(t.bytes, word) ? word.size() : 0)));
 }
 
+// The words between white space; after so many splits the rest is as it is.
+Value SplitBySpace(Heap& heap, const Text& t, int64_t left, bool from_end) {
+  if (!heap.Read(t.size())) return {};
+  const std::vector<Character> all = Characters(t.bytes);
+  const size_t size = all.size() - 1;
+  const auto space = [&](size_t i) { return IsWhitespace(all[from_end ? size - 1 - i : i].code); };
+  const auto part = [&](size_t from, size_t to) {  // of characters, counted from where it begins
+    return heap.Make(from_end ? t.Part(all[size - to].begin, all[size - from].begin)
+                              : t.Part(all[from].begin, all[to].begin));
+  };
+  List out;
+  for (size_t i = 0; i < size && heap.Step();) {
+    if (space(i)) {
+      ++i;
+      continue;
+    }
+    size_t end = left-- > 0 ? i : size;
+    while (end < size && !space(end)) ++end;
+    out.push_back(part(i, end));
+    i = end;
+  }
+  if (from_end) std::reverse(out.begin(), out.end());
+  return heap.Make(std::move(out));
+}
+
 // By white space, or by a word, at most so many times; from the end, or the begin.
 Value SplitBy(Heap& heap, const Arguments& a, bool from_end) {
   const Text& t = Own(heap, a);
   const Value by = ArgumentAt(a, 1, "sep"), times = ArgumentAt(a, 2, "maxsplit");
   int64_t left = times.is(Kind::kInt) && times.number >= 0 ? times.number : INT64_MAX;
-  std::vector<std::pair<size_t, size_t>> gaps;
-  if (by.is(Kind::kText)) {
-    const size_t size = by.bytes().size();
-    if (size == 0) return heap.Fail("a text cannot be split by nothing");
-    if (!heap.Search(t, by.bytes())) return {};
-    size_t at = from_end ? t.view().rfind(by.bytes()) : t.view().find(by.bytes());
-    for (; at != t.bytes.npos && left-- > 0 && heap.Step();) {
-      gaps.emplace_back(at, at + size);
-      if (from_end && at < size) break;
-      at = from_end ? t.view().rfind(by.bytes(), at - size) : t.view().find(by.bytes(), at + size);
-    }
-    if (from_end) std::reverse(gaps.begin(), gaps.end());
-  } else {
-    if (from_end || left != INT64_MAX) return heap.Fail("such splits by white space are not known");
-    if (!heap.Read(t.size())) return {};
-    const std::vector<Character> all = Characters(t.bytes);
-    for (size_t i = 0; i + 1 < all.size(); ++i) {
-      if (!IsWhitespace(all[i].code)) continue;
-      if (!heap.Step()) return {};
-      if (gaps.empty() || gaps.back().second != all[i].begin) {
-        gaps.emplace_back(all[i].begin, all[i].begin);
-      }
-      gaps.back().second = all[i + 1].begin;
-    }
-  }
+  if (!by.is(Kind::kText)) return SplitBySpace(heap, t, left, from_end);
+  const absl::string_view word = by.bytes();
+  if (word.empty()) return heap.Fail("a text cannot be split by nothing");
+  if (!heap.Search(t.size(), word)) return {};
   List out;
-  size_t from = 0;
-  const auto add = [&](size_t to) {
-    if (by.is(Kind::kText) || to > from) out.push_back(heap.Make(t.Part(from, to)));
-  };
-  for (const auto& [begin, end] : gaps) {
-    add(begin);
-    from = end;
+  size_t begin = 0, end = t.size();  // of what is left
+  while (left-- > 0 && heap.Step()) {
+    const size_t at = from_end ? t.view().substr(0, end).rfind(word) : t.view().find(word, begin);
+    if (at == t.bytes.npos) break;
+    out.push_back(heap.Make(from_end ? t.Part(at + word.size(), end) : t.Part(begin, at)));
+    (from_end ? end : begin) = from_end ? at : at + word.size();
   }
-  add(t.size());
+  out.push_back(heap.Make(t.Part(begin, end)));
+  if (from_end) std::reverse(out.begin(), out.end());
   return heap.Make(std::move(out));
 }
 Value Split(Heap& heap, const Arguments& a) { return SplitBy(heap, a, false); }
@@ -163,61 +197,48 @@ Value Lines(Heap& heap, const Arguments& a) {
 }
 
 Value Found(Heap& heap, const Arguments& a, bool last) {
-  const Text& t = Own(heap, a);
+  const Window in = WindowOf(heap, a);
   const absl::string_view word = Word(heap, a.plain, 1);
-  if (!heap.Search(t, word)) return {};
-  const size_t at = last ? t.view().rfind(word) : t.view().find(word);
-  return Heap::Int(at == t.bytes.npos ? -1 : LengthOf(heap, t.view().substr(0, at)));
+  if (!heap.Search(in.bytes.size(), word)) return {};
+  const size_t at = in.empty ? in.bytes.npos : last ? in.bytes.rfind(word) : in.bytes.find(word);
+  return Heap::Int(at == in.bytes.npos ? -1 : in.begin + LengthOf(heap, in.bytes.substr(0, at)));
 }
 Value Find(Heap& heap, const Arguments& a) { return Found(heap, a, false); }
 Value FindLast(Heap& heap, const Arguments& a) { return Found(heap, a, true); }
-Value Index(Heap& heap, const Arguments& a) {
-  const Value at = Found(heap, a, false);
+Value Surely(Heap& heap, const Value& at) {
   return at.number < 0 ? heap.Fail("index: the text is not found") : at;
 }
+Value Index(Heap& heap, const Arguments& a) { return Surely(heap, Found(heap, a, false)); }
+Value IndexLast(Heap& heap, const Arguments& a) { return Surely(heap, Found(heap, a, true)); }
 Value Count(Heap& heap, const Arguments& a) {
-  const Value parts = Split(heap, a);
-  return parts.is(Kind::kList) ? Heap::Int(static_cast<int64_t>(parts.list->size()) - 1) : Value();
-}
-Value IsDigits(Heap& heap, const Arguments& a) {
-  const std::string& t = Whole(heap, a).bytes;
-  return Heap::Bool(!t.empty() && std::all_of(t.begin(), t.end(), absl::ascii_isdigit));
-}
-
-// With {} as the next argument, {0} as one by its place, and {name}; {{ is a brace.
-Value Format(Heap& heap, const Arguments& a) {
-  const Text& t = Own(heap, a);
-  Text out;
-  size_t next = 0;
-  for (size_t i = 0; i < t.size() && heap.Step();) {
-    const char c = t.bytes[i];
-    const bool brace = c == '{' || c == '}', twice = i + 1 < t.size() && t.bytes[i + 1] == c;
-    if (!brace || twice) {
-      out.Append(t.Part(i, i + 1));
-      i += brace ? 2 : 1;
-      continue;
-    }
-    const size_t end = t.view().find('}', i);
-    if (c == '}' || end == t.view().npos) return heap.Fail("format: a brace stands alone");
-    const absl::string_view field = t.view().substr(i + 1, end - i - 1);
-    size_t at = next;
-    Value v;
-    if (field.empty() || absl::SimpleAtoi(field, &at)) {
-      if (field.empty()) ++next;
-      if (at + 1 >= a.plain.size()) return heap.Fail("format wants more arguments");
-      v = a.plain[at + 1];
-    } else if (const Value* named = Named(a, field)) {
-      v = *named;
-    } else {
-      return heap.Fail("format: the field '", field, "' is not known");
-    }
-    const Text shown = heap.Shown(v);
-    if (!heap.Charge(2 * shown.size())) return {};
-    out.Append(shown);
-    i = end + 1;
+  const Window in = WindowOf(heap, a);
+  const absl::string_view word = Word(heap, a.plain, 1);
+  if (!heap.Search(in.bytes.size(), word) || in.empty) return Heap::Int(0);
+  if (word.empty()) return Heap::Int(LengthOf(heap, in.bytes) + 1);
+  int64_t count = 0;
+  for (size_t at = in.bytes.find(word); at != in.bytes.npos && heap.Step();
+       at = in.bytes.find(word, at + word.size())) {
+    ++count;
   }
-  return heap.Make(std::move(out));
+  return Heap::Int(count);
 }
+// Before a word, the word, and after it.
+Value Partitioned(Heap& heap, const Arguments& a, bool last) {
+  const Text& t = Own(heap, a);
+  const absl::string_view word = Word(heap, a.plain, 1);
+  if (word.empty()) return heap.Fail("a text cannot be split by nothing");
+  if (!heap.Search(t.size(), word)) return {};
+  size_t at = last ? t.view().rfind(word) : t.view().find(word), size = word.size();
+  if (at == t.bytes.npos) {
+    at = last ? 0 : t.size();
+    size = 0;
+  }
+  return heap.Make(List{heap.Make(t.Part(0, at)), heap.Make(t.Part(at, at + size)),
+                        heap.Make(t.Part(at + size, t.size()))},
+                   /*tuple=*/true);
+}
+Value Partition(Heap& heap, const Arguments& a) { return Partitioned(heap, a, false); }
+Value PartitionLast(Heap& heap, const Arguments& a) { return Partitioned(heap, a, true); }
 
 Text JoinedBy(Heap& heap, const List& items, const Text& by) {
   Text out;
@@ -234,55 +255,24 @@ Value Join(Heap& heap, const Arguments& a) {
   return heap.Make(JoinedBy(heap, ItemsOf(heap, a.plain[1]), Own(heap, a)));
 }
 
-// Of letters that ASCII has; others stay.
-template <typename F>
-Value Changed(Heap& heap, const Arguments& a, F&& change) {
-  Text t = Whole(heap, a);
-  for (size_t i = 0; i < t.size(); ++i) t.bytes[i] = change(t.bytes, i);
-  return heap.Make(std::move(t));
-}
-
-}  // namespace
-
-Value Strip(Heap& heap, const Arguments& a) { return Stripped(heap, a, true, true); }
-Value Lower(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) { return absl::ascii_tolower(t[i]); });
-}
-Value Upper(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) { return absl::ascii_toupper(t[i]); });
-}
-Value Capitalize(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) {
-    return i == 0 ? absl::ascii_toupper(t[i]) : absl::ascii_tolower(t[i]);
-  });
-}
-// The method: letters after what is none.
-Value TitleOfLetters(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) {
-    const bool within = i > 0 && absl::ascii_isalpha(t[i - 1]);
-    return within ? absl::ascii_tolower(t[i]) : absl::ascii_toupper(t[i]);
-  });
-}
-// The filter: what begins words, which an apostrophe does not.
-Value Title(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) {
-    const bool first = i == 0 || absl::ascii_isspace(t[i - 1]) ||
-                       absl::StrContains("-({[<", absl::string_view(t).substr(i - 1, 1));
-    return first ? absl::ascii_toupper(t[i]) : absl::ascii_tolower(t[i]);
-  });
-}
-
 Value Replace(Heap& heap, const Arguments& a) {
   const Text& t = Own(heap, a);
   const Value with = ArgumentAt(a, 2, "new"), times = ArgumentAt(a, 3, "count");
   const absl::string_view word = Word(heap, a.plain, 1);
   if (!with.is(Kind::kText)) return heap.Fail("replace wants two texts");
-  if (word.empty()) return heap.Fail("nothing cannot be replaced");
-  if (!heap.Search(t, word)) return {};
+  if (!heap.Search(t.size(), word)) return {};
   int64_t left = times.is(Kind::kInt) && times.number >= 0 ? times.number : INT64_MAX;
+  // Nothing is before each character, and at the end.
+  const auto next = [&](size_t from, bool first) {
+    if (!word.empty()) return t.view().find(word, from);
+    size_t at = from + (first ? 0 : 1);
+    while (at < t.size() && (t.bytes[at] & 0xC0) == 0x80) ++at;
+    return at <= t.size() ? at : t.bytes.npos;
+  };
   Text out;
   size_t from = 0;
-  for (size_t at; left-- > 0 && (at = t.view().find(word, from)) != t.bytes.npos;) {
+  bool first = true;
+  for (size_t at; left-- > 0 && (at = next(from, first)) != t.bytes.npos; first = false) {
     if (!heap.Charge(2 * (at - from + with.text->size())) || !heap.Step()) return {};
     out.Append(t.Part(from, at));
     out.Append(*with.text);
@@ -302,55 +292,40 @@ Value JoinFilter(Heap& heap, const Arguments& a) {
   return heap.Make(JoinedBy(heap, items, by.is(Kind::kText) ? *by.text : Text()));
 }
 
-// Lines after the first, or all, begin with spaces; empty ones do not unless asked.
-Value Indent(Heap& heap, const Arguments& a) {
-  const Text& t = Own(heap, a);
-  const Value width = ArgumentAt(a, 1, "width");
-  constexpr int64_t kUsual = 4, kMost = 1000;
-  const int64_t spaces =
-      width.is(Kind::kInt) ? std::clamp<int64_t>(width.number, 0, kMost) : kUsual;
-  const Text by =
-      width.is(Kind::kText) ? *width.text : Text(std::string(static_cast<size_t>(spaces), ' '));
-  const bool first = IsTrue(ArgumentAt(a, 2, "first")), blank = IsTrue(ArgumentAt(a, 3, "blank"));
-  Text out;
-  for (size_t from = 0; from <= t.size();) {
-    const size_t end = std::min(t.view().find('\n', from), t.size());
-    const bool wanted = from == 0 ? first : blank || end > from;
-    if (!heap.Charge(2 * (end - from + by.size()))) return {};
-    if (wanted) out.Append(by);
-    out.Append(t.Part(from, std::min(end + 1, t.size())));
-    from = end + 1;
-  }
-  return heap.Make(std::move(out));
-}
+}  // namespace
 
 Builtin Method(absl::string_view name) {
-  constexpr std::pair<absl::string_view, Builtin> kAll[] = {{"strip", Strip},
-                                                            {"lstrip", StripBegin},
-                                                            {"rstrip", StripEnd},
-                                                            {"split", Split},
-                                                            {"rsplit", SplitFromEnd},
-                                                            {"splitlines", Lines},
-                                                            {"startswith", Begins},
-                                                            {"endswith", Ends},
-                                                            {"lower", Lower},
-                                                            {"upper", Upper},
-                                                            {"capitalize", Capitalize},
-                                                            {"title", TitleOfLetters},
-                                                            {"replace", Replace},
-                                                            {"join", Join},
-                                                            {"find", Find},
-                                                            {"rfind", FindLast},
-                                                            {"index", Index},
-                                                            {"count", Count},
-                                                            {"format", Format},
-                                                            {"isdigit", IsDigits},
-                                                            {"removeprefix", WithoutBegin},
-                                                            {"removesuffix", WithoutEnd}};
-  for (const auto& [known, function] : kAll) {
-    if (known == name) return function;
+  constexpr Entry kAll[] = {{"strip", Strip},
+                            {"lstrip", StripBegin},
+                            {"rstrip", StripEnd},
+                            {"split", Split},
+                            {"rsplit", SplitFromEnd},
+                            {"splitlines", Lines},
+                            {"startswith", Begins},
+                            {"endswith", Ends},
+                            {"replace", Replace},
+                            {"join", Join},
+                            {"find", Find},
+                            {"rfind", FindLast},
+                            {"index", Index},
+                            {"rindex", IndexLast},
+                            {"count", Count},
+                            {"partition", Partition},
+                            {"rpartition", PartitionLast},
+                            {"removeprefix", WithoutBegin},
+                            {"removesuffix", WithoutEnd}};
+  for (const auto more : {MethodOfWords, MethodOfForms}) {
+    if (const Builtin f = more(name)) return f;
   }
-  return nullptr;
+  return jinja::Find(kAll, name);
+}
+
+Builtin Filter(absl::string_view name) {
+  constexpr Entry kAll[] = {{"trim", Strip}, {"replace", Replace}, {"join", JoinFilter}};
+  for (const auto more : {FilterOfWords, FilterOfForms}) {
+    if (const Builtin f = more(name)) return f;
+  }
+  return jinja::Find(kAll, name);
 }
 
 }  // namespace texts

@@ -1,4 +1,5 @@
-// Methods and filters of texts, which count characters, not bytes.
+// Methods and filters of texts, which count characters, not bytes; each byte keeps whether it was
+// said.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -15,17 +16,25 @@ const Value* Named(const Arguments& a, absl::string_view name);
 
 namespace texts {
 
-// A method by its name, or nullptr.
+// By their names, or nullptr: those here, and where a text is cut (jinja_text.cc), those of letters
+// and lines (jinja_words.cc), and of fields that are filled (jinja_format.cc).
 Builtin Method(absl::string_view name);
+Builtin MethodOfWords(absl::string_view name);
+Builtin MethodOfForms(absl::string_view name);
+Builtin Filter(absl::string_view name);
+Builtin FilterOfWords(absl::string_view name);
+Builtin FilterOfForms(absl::string_view name);
 
-Value Strip(Heap& heap, const Arguments& a);
-Value Lower(Heap& heap, const Arguments& a);
-Value Upper(Heap& heap, const Arguments& a);
-Value Capitalize(Heap& heap, const Arguments& a);
-Value Title(Heap& heap, const Arguments& a);
-Value Replace(Heap& heap, const Arguments& a);
-Value JoinFilter(Heap& heap, const Arguments& a);  // of a list, by a text
-Value Indent(Heap& heap, const Arguments& a);
+// form % of: of a tuple each element, of a dictionary what a field names, of others the one.
+Value Formatted(Heap& heap, const Text& form, const Value& of);
+
+// Whether there are letters, and all are of this case.
+bool AllOfCase(Heap& heap, absl::string_view text, bool lower);
+
+// What is filtered, as a text; the same, to be gone through; and an argument that is a text.
+const Text& Own(Heap& heap, const Arguments& a);
+const Text& Whole(Heap& heap, const Arguments& a);
+absl::string_view Word(Heap& heap, const List& all, size_t at);
 
 }  // namespace texts
 }  // namespace tessera::llm::jinja

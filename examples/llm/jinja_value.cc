@@ -64,9 +64,9 @@ bool Heap::Read(size_t bytes) {
 }
 
 // A word may begin, and nearly be there, at each byte.
-bool Heap::Search(const Text& in, absl::string_view word) {
+bool Heap::Search(size_t bytes, absl::string_view word) {
   constexpr size_t kAtOnce = 16;
-  return Read(word.size() > in.size() ? 0 : in.size() * (1 + word.size() / kAtOnce));
+  return Read(word.size() > bytes ? 0 : bytes * (1 + word.size() / kAtOnce));
 }
 
 bool Heap::Charge(size_t bytes) {
@@ -129,7 +129,8 @@ bool Heap::Equal(const Value& a, const Value& b) {
       if (a.bytes().size() != b.bytes().size()) return false;
       return Read(a.bytes().size()) && a.bytes() == b.bytes();
     case Kind::kList:
-      return std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), same);
+      return a.tuple == b.tuple &&
+             std::equal(a.list->begin(), a.list->end(), b.list->begin(), b.list->end(), same);
     case Kind::kDict:
       if (a.dict->size() != b.dict->size()) return false;
       return std::all_of(a.dict->begin(), a.dict->end(), [&](const auto& item) {
@@ -140,7 +141,7 @@ bool Heap::Equal(const Value& a, const Value& b) {
     case Kind::kNamespace:
       return a.dict == b.dict;
     case Kind::kFunction:
-      return a.macro == b.macro && a.builtin == b.builtin;
+      return a.closure == b.closure && a.builtin == b.builtin;
     case Kind::kBool:
     case Kind::kInt:
     case Kind::kFloat:
@@ -170,15 +171,22 @@ Value Heap::Real(double x) {
   return v;
 }
 
-Value Heap::Function(const Node* macro) {
+Value Heap::Real(double x, absl::string_view written) {
+  const Value text = Make(written);
+  Value v = Real(x);
+  if (!failed()) v.written = text.text;
+  return v;
+}
+
+Value Heap::Function(const Closure* macro) {
   Value v;
   v.kind = Kind::kFunction;
-  v.macro = macro;
+  v.closure = macro;
   return v;
 }
 
 Value Heap::Function(Builtin builtin) {
-  Value v = Function(static_cast<const Node*>(nullptr));
+  Value v = Function(static_cast<const Closure*>(nullptr));
   v.builtin = builtin;
   return v;
 }
@@ -191,9 +199,10 @@ Value Heap::Make(Text t) {
   return v;
 }
 
-Value Heap::Make(List items) {
+Value Heap::Make(List items, bool tuple) {
   if (!Charge(sizeof(List) + items.size() * sizeof(Value))) return {};
   Value v;
+  v.tuple = tuple;
   for (const Value& item : items) v.depth = std::max(v.depth, item.depth);
   v.depth = DepthOver(v.depth);
   v.kind = Kind::kList;
@@ -220,10 +229,18 @@ static std::string Escaped(uint32_t code) {
                          0xDC00 + ((code - 0x10000) & 0x3FF));
 }
 
-// As Python writes them: 1.0, 1e+16.
-static std::string Digits(double x) {
-  if (std::isnan(x)) return "nan";
-  if (std::isinf(x)) return x < 0 ? "-inf" : "inf";
+// What Python's repr writes as it is.
+static bool IsSeen(uint32_t code) { return CategoryOf(code) < Category::kZs; }
+static std::string EscapedInPython(uint32_t code) {
+  return code < 0x100     ? absl::StrFormat("\\x%02x", code)
+         : code < 0x10000 ? absl::StrFormat("\\u%04x", code)
+                          : absl::StrFormat("\\U%08x", code);
+}
+
+// As Python writes them: 1.0, 1e+16; in JSON other names of what is none.
+static std::string Digits(double x, bool json) {
+  if (std::isnan(x)) return json ? "NaN" : "nan";
+  if (std::isinf(x)) return absl::StrCat(x < 0 ? "-" : "", json ? "Infinity" : "inf");
   std::string out;
   for (int digits = 1; digits <= 17; ++digits) {
     out = absl::StrFormat("%.*g", digits, x);
@@ -247,10 +264,11 @@ void Heap::WriteQuoted(const Text& t, const JsonForm* form, Text* out) {
     const char c = t.bytes[i];
     std::string shown;
     next = i + 1;
-    if (json && form->ascii && (c & 0x80) != 0) {
+    if ((!json || form->ascii) && (c & 0x80) != 0) {
       while (next < t.size() && (t.bytes[next] & 0xC0) == 0x80) ++next;
       const uint32_t code = Characters(t.view().substr(i, next - i))[0].code;
-      if (code != kNoCharacter) shown = Escaped(code);
+      if (code != kNoCharacter && json) shown = Escaped(code);
+      if (code != kNoCharacter && !json && !IsSeen(code)) shown = EscapedInPython(code);
     }
     constexpr absl::string_view kPlain = "\n\t\r\b\f", kNames = "ntrbf";
     const size_t at = kPlain.substr(0, json ? 5 : 3).find(c);
@@ -296,18 +314,20 @@ void Heap::Write(const Value& v, const JsonForm* form, int depth, Text* out) {
     case Kind::kInt:
       return put(absl::StrCat(v.number));
     case Kind::kFloat:
-      return put(Digits(v.real));
+      return put(v.written != nullptr ? v.written->view() : Digits(v.real, json));
     case Kind::kText:
       return WriteQuoted(*v.text, form, out);
-    case Kind::kList:
-      put("[");
+    case Kind::kList: {
+      const bool tuple = v.tuple && !json;
+      put(tuple ? "(" : "[");
       for (size_t i = 0; i < v.list->size() && Step(); ++i) {
         if (i > 0) put(comma);
         line(depth + 1);
         Write((*v.list)[i], form, depth + 1, out);
       }
       if (!v.list->empty()) line(depth);
-      return put("]");
+      return put(!tuple ? "]" : v.list->size() == 1 ? ",)" : ")");
+    }
     case Kind::kDict: {
       std::vector<const Dict::value_type*> items;
       if (!Charge(v.dict->size() * sizeof(items[0]))) return;
@@ -341,6 +361,12 @@ Text Heap::Shown(const Value& v) {
   if (v.is(Kind::kText)) return *v.text;
   Text out;
   if (!v.is(Kind::kUndefined)) Write(v, nullptr, 0, &out);
+  return out;
+}
+
+Text Heap::Quoted(const Value& v) {
+  Text out;
+  Write(v, nullptr, 0, &out);
   return out;
 }
 

@@ -48,7 +48,7 @@ enum class Kind : uint8_t {
 };
 
 struct Value;
-struct Node;
+struct Closure;
 class Heap;
 using List = std::vector<Value>;
 using Dict = std::vector<std::pair<Value, Value>>;  // in order; keys are texts or numbers
@@ -61,16 +61,21 @@ using Builtin = Value (*)(Heap& heap, const Arguments& a);
 // A view: the heap has what it points to.
 struct Value {
   Kind kind = Kind::kUndefined;
-  uint8_t depth = 0;  // of lists and dictionaries within each other
+  uint8_t depth = 0;   // of lists and dictionaries within each other
+  bool tuple = false;  // of lists
+  bool group = false;  // a tuple of which the elements have names: grouper and list
   union {
     int64_t number = 0;  // of bools too
     double real;
     const Text* text;
     const List* list;
-    Dict* dict;         // of namespaces too
-    const Node* macro;  // of functions: a macro,
+    Dict* dict;              // of namespaces too
+    const Closure* closure;  // of functions: a macro,
   };
-  Builtin builtin = nullptr;  // or this
+  union {
+    Builtin builtin = nullptr;  // or this
+    const Text* written;        // of floats: an integer of more digits than a float has
+  };
 
   bool is(Kind k) const { return kind == k; }
   bool IsNumber() const { return is(Kind::kBool) || is(Kind::kInt) || is(Kind::kFloat); }
@@ -107,7 +112,7 @@ class Heap {
   }
   bool Step();              // false where there was one too many
   bool Read(size_t bytes);  // goes through so many, which takes a step or more
-  bool Search(const Text& in, absl::string_view word);
+  bool Search(size_t bytes, absl::string_view word);  // goes through so many for a word
   bool Charge(size_t bytes);
 
   bool Equal(const Value& a, const Value& b);
@@ -124,15 +129,17 @@ class Heap {
   static Value Bool(bool b) { return OfNumber(Kind::kBool, b ? 1 : 0); }
   static Value Int(int64_t n) { return OfNumber(Kind::kInt, n); }
   static Value Real(double x);
-  static Value Function(const Node* macro);
+  Value Real(double x, absl::string_view written);
+  static Value Function(const Closure* macro);
   static Value Function(Builtin builtin);
   Value Make(Text t);
   Value Make(absl::string_view bytes, Origin of = kOfTemplate) { return Make(Text(bytes, of)); }
-  Value Make(List items);
+  Value Make(List items, bool tuple = false);
   Value Make(Dict items, Kind kind = Kind::kDict);
 
-  // As {{ }} writes it; or as JSON.
+  // As {{ }} writes it, the same with texts in quotes, or as JSON.
   Text Shown(const Value& v);
+  Text Quoted(const Value& v);
   Text Json(const Value& v, const JsonForm& form);
 
  private:
