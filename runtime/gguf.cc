@@ -13,11 +13,8 @@ constexpr int kTypes = 13;
 constexpr const char* kTypeNames[kTypes] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
                                             "bool", "string", "array", "u64", "i64", "f64"};
 constexpr int kTypeBytes[kTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-constexpr uint64_t kMaxKey = 65535;
 constexpr uint64_t kMaxString = uint64_t{1} << 30;
 constexpr uint64_t kMaxArray = uint64_t{1} << 30;
-constexpr uint64_t kMaxName = 63;
-constexpr uint32_t kMaxRank = 4;
 // The least bytes of an entry: key length and a byte, type, value; name, rank, extent, type,
 // offset.
 constexpr uint64_t kLeastValue = 8 + 1 + 4 + 1;
@@ -147,7 +144,7 @@ struct GgufParser {
   }
 
   absl::Status KeyValue() {
-    ASSIGN_OR_RETURN(const absl::string_view key, String("a key", kMaxKey));
+    ASSIGN_OR_RETURN(const absl::string_view key, String("a key", kMostGgufKey));
     if (key.empty()) return in.Error("an empty key");
     if (ValidUtf8Prefix(key) != key.size()) {
       return in.Error("the key ", ShowName(key), " is not UTF-8");
@@ -244,7 +241,7 @@ struct GgufParser {
   }
 
   absl::StatusOr<Weight> TensorEntry() {
-    ASSIGN_OR_RETURN(const absl::string_view text, String("a tensor's name", kMaxName));
+    ASSIGN_OR_RETURN(const absl::string_view text, String("a tensor's name", kMostGgufName));
     if (text.empty()) return in.Error("a tensor without a name");
     if (ValidUtf8Prefix(text) != text.size()) {
       return in.Error("the tensor name ", ShowName(text), " is not UTF-8");
@@ -253,7 +250,7 @@ struct GgufParser {
     w.name = std::string(text);
     w.file = file;
     ASSIGN_OR_RETURN(const uint32_t rank, in.Read<uint32_t>(ShowName(text)));
-    if (rank == 0 || rank > kMaxRank) {
+    if (rank == 0 || rank > kMostGgufRank) {
       return in.Error("tensor ", ShowName(text), " has ", rank, " axes; 1 to 4 are allowed");
     }
     w.shape.resize(rank);

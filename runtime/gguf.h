@@ -14,6 +14,10 @@
 
 namespace tessera {
 
+// Bytes of a key and of a tensor's name, and axes: no file has more.
+inline constexpr uint64_t kMostGgufKey = 65535, kMostGgufName = 63;
+inline constexpr uint32_t kMostGgufRank = 4;
+
 enum class GgufType : uint8_t {
   kU8,
   kI8,

@@ -7,6 +7,7 @@
 #include "graph/status.h"
 #include "runtime/file_writer.h"
 #include "runtime/gguf.h"
+#include "runtime/mapped_file.h"
 
 namespace tessera {
 namespace {
@@ -40,7 +41,19 @@ int64_t Padding(int64_t n) { return (kAlignment - n % kAlignment) % kAlignment; 
 
 }  // namespace
 
+void GgufWriter::Check(absl::string_view what, const std::string& name, uint64_t most,
+                       absl::flat_hash_set<std::string>* known) {
+  const char* const wrong = name.empty()                           ? "is empty"
+                            : name.size() > most                   ? "is too long"
+                            : ValidUtf8Prefix(name) != name.size() ? "is not UTF-8"
+                            : !known->insert(name).second          ? "is there twice"
+                                                                   : nullptr;
+  if (wrong == nullptr || !wrong_.ok()) return;
+  wrong_ = absl::InvalidArgumentError(absl::StrCat(what, " ", ShowName(name), " ", wrong));
+}
+
 void GgufWriter::Value(const std::string& key, uint32_t type, const std::string& bytes) {
+  Check("the key", key, kMostGgufKey, &keys_);
   AppendText(key, &values_);
   Append(type, &values_);
   values_.append(bytes);
@@ -80,6 +93,12 @@ void GgufWriter::Add(const std::string& name, WeightFormat format,
   const absl::StatusOr<WeightSize> size = SizeOf(format, shape);
   CHECK(size.ok(), std::string(size.status().message()));
   CHECK(InfoOf(format).gguf >= 0, InfoOf(format).name);
+  Check("the tensor name", name, kMostGgufName, &names_);
+  if (wrong_.ok() && (shape.empty() || shape.size() > kMostGgufRank || size->bytes == 0)) {
+    wrong_ = absl::InvalidArgumentError(
+        absl::StrCat("tensor ", ShowName(name), " has ", shape.size(), " axes and ", size->bytes,
+                     " bytes; 1 to 4 axes, none of 0, are allowed"));
+  }
   tensors_.push_back({name, format, shape, static_cast<int64_t>(size->bytes), std::move(fill)});
 }
 void GgufWriter::Add(const std::string& name, WeightFormat format,
@@ -128,6 +147,7 @@ std::string GgufWriter::Bytes() const {
 }
 
 absl::Status GgufWriter::Write(const std::string& path) const {
+  if (!wrong_.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", wrong_.message()));
   FileWriter file(path);
   Emit([&](const std::string& part) { file.Write(part); });
   return file.Finish();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "runtime/weight_file.h"
 
@@ -22,9 +23,11 @@ class GgufWriter {
   void Set(const std::string& key, const std::vector<float>& value);
   void Set(const std::string& key, const std::vector<int32_t>& value);
 
+  // A key or a name that is there already, or that no file may have, is an error of Write.
+  //
   // Fills `size` bytes when the file is written, so that large models need no memory.
   using Fill = std::function<void(char* bytes, int64_t size)>;
-  // A row-major shape; CHECKs that it is made of whole blocks.
+  // A row-major shape, none of whose extents is 0; CHECKs that it is made of whole blocks.
   void Add(const std::string& name, WeightFormat format, const std::vector<int64_t>& shape,
            Fill fill);
   void Add(const std::string& name, WeightFormat format, const std::vector<int64_t>& shape,
@@ -42,11 +45,16 @@ class GgufWriter {
     int64_t bytes;
     Fill fill;
   };
+  // Keeps the first trouble there is.
+  void Check(absl::string_view what, const std::string& name, uint64_t most,
+             absl::flat_hash_set<std::string>* known);
   void Value(const std::string& key, uint32_t type, const std::string& bytes);
   void Emit(const std::function<void(const std::string&)>& out) const;
 
   std::string values_;
   uint64_t count_ = 0;
+  absl::flat_hash_set<std::string> keys_, names_;
+  absl::Status wrong_;
   std::vector<Tensor> tensors_;
 };
 

@@ -80,5 +80,37 @@ TEST(FileWriter, AMappedModelStays) {
   EXPECT_EQ(Read(path), after.Bytes());
 }
 
+// What no reader would take is not written.
+TEST(FileWriter, ModelsHaveEachNameOnce) {
+  const std::string path = Path("names.gguf");
+  const auto status = [&](const std::function<void(GgufWriter&)>& fill) {
+    GgufWriter w;
+    fill(w);
+    return w.Write(path);
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  const auto add = [](GgufWriter& w, const std::string& name, const std::vector<int64_t>& shape) {
+    w.Add(name, WeightFormat::kI8, shape, [](char*, int64_t) {});
+  };
+  EXPECT_THAT(status([](GgufWriter& w) { w.Set("k", true), w.Set("k", "x"); }),
+              StatusIs(invalid, "names.gguf: the key 'k' is there twice"));
+  EXPECT_THAT(status([](GgufWriter& w) { w.Set("", true); }), StatusIs(invalid, "is empty"));
+  EXPECT_THAT(status([](GgufWriter& w) { w.Set("\xFF", true); }), StatusIs(invalid, "not UTF-8"));
+  EXPECT_THAT(status([&](GgufWriter& w) { add(w, "w", {4}), add(w, "w", {4}); }),
+              StatusIs(invalid, "the tensor name 'w' is there twice"));
+  EXPECT_THAT(status([&](GgufWriter& w) { add(w, std::string(64, 'w'), {4}); }),
+              StatusIs(invalid, "is too long"));
+  EXPECT_THAT(status([&](GgufWriter& w) {
+                add(w, "w", {1, 1, 1, 1, 1});
+              }),
+              StatusIs(invalid, "has 5 axes and 1 bytes"));
+  EXPECT_THAT(status([&](GgufWriter& w) {
+                add(w, "w", {4, 0});
+              }),
+              StatusIs(invalid, "has 2 axes and 0 bytes"));
+  EXPECT_EQ(MappedFile::Open(path).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_OK(status([&](GgufWriter& w) { add(w, std::string(63, 'w'), {1, 1, 1, 4}); }));
+}
+
 }  // namespace
 }  // namespace tessera
