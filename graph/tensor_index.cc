@@ -75,7 +75,8 @@ Indexed AxisByAxis(const Tensor& x, std::initializer_list<Index> indices) {
     } else if (const auto* positions = std::get_if<UOp>(&i.entry())) {
       if (positions->dtype() == kBool) {
         Fail("the mask ", Show(Tensor(*positions)), " picks as many elements as hold, which no ",
-             "shape can say; use Where, or MaskedSelect with a number of elements");
+             "shape can say; use MaskedSelect with a number of elements, or, to write there, ",
+             "x = x.MaskedFill(mask, value) or Where");
       }
       out.lookups.push_back(FromTheFirst(Tensor(*positions), x.shape()[axis]));
       out.slices.emplace_back();
