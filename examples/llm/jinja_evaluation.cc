@@ -80,7 +80,9 @@ class Evaluation {
       e_.scope_ = own_.get();
     }
     void Leave() {
-      if (own_->captured && e_.heap_.Charge(sizeof(Scope))) e_.captured_.push_back(std::move(own_));
+      if (!own_->captured) return;
+      e_.heap_.Charge(sizeof(Scope));
+      e_.captured_.push_back(std::move(own_));
     }
     Evaluation& e_;
     Scope* const before_;
