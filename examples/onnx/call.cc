@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "examples/onnx/import.h"
 #include "graph/status.h"
+#include "runtime/mapped_file.h"
 
 namespace tessera::onnx {
 
@@ -166,36 +168,40 @@ std::vector<Value> Call::RunGraph(const std::string& attribute, std::vector<Valu
   return importer_.RunGraph(importer_.model().graphs[a->graph], std::move(arguments));
 }
 
+std::vector<absl::Span<const OpRow>> OpTables() {
+  return {ArithmeticOps(),
+          ActivationOps(),
+          ReduceOps(),
+          MovementOps(),
+          CreationOps(),
+          IndexOps(),
+          SelectionOps(),
+          LinearOps(),
+          NormOps(),
+          ConvolutionOps(),
+          PoolOps(),
+          AttentionOps(),
+          LinearAttentionOps(),
+          RecurrentOps(),
+          QuantizeOps(),
+          SignalOps(),
+          RegionOps(),
+          ImageOps(),
+          LossOps(),
+          TrainingOps(),
+          ControlOps(),
+          SequenceOps(),
+          NgramOps(),
+          MicrosoftOps(),
+          MicrosoftAttentionOps(),
+          MicrosoftBlockOps(),
+          MicrosoftQuantizedOps()};
+}
+
 const OpRow* FindOp(const Node& node) {
   static const auto* const table = [] {
     auto* map = new absl::flat_hash_map<std::string, const OpRow*>();
-    for (const absl::Span<const OpRow> rows : {ArithmeticOps(),
-                                               ActivationOps(),
-                                               ReduceOps(),
-                                               MovementOps(),
-                                               CreationOps(),
-                                               IndexOps(),
-                                               SelectionOps(),
-                                               LinearOps(),
-                                               NormOps(),
-                                               ConvolutionOps(),
-                                               PoolOps(),
-                                               AttentionOps(),
-                                               LinearAttentionOps(),
-                                               RecurrentOps(),
-                                               QuantizeOps(),
-                                               SignalOps(),
-                                               RegionOps(),
-                                               ImageOps(),
-                                               LossOps(),
-                                               TrainingOps(),
-                                               ControlOps(),
-                                               SequenceOps(),
-                                               NgramOps(),
-                                               MicrosoftOps(),
-                                               MicrosoftAttentionOps(),
-                                               MicrosoftBlockOps(),
-                                               MicrosoftQuantizedOps()}) {
+    for (const absl::Span<const OpRow> rows : OpTables()) {
       for (const OpRow& row : rows) {
         CHECK(map->emplace(row.name, &row).second, row.name, " is in two tables");
       }
@@ -204,6 +210,15 @@ const OpRow* FindOp(const Node& node) {
   }();
   const auto it = table->find(node.domain.empty() ? node.op : node.domain + "." + node.op);
   return it == table->end() ? nullptr : it->second;
+}
+
+Error AtNode(const Error& error, const Node& node) {
+  constexpr absl::string_view kMark = "; at node ";
+  const absl::Status& status = error.status();
+  if (absl::StrContains(status.message(), kMark)) return error;
+  return Error(absl::Status(
+      status.code(),
+      absl::StrCat(status.message(), kMark, ShowName(node.name), ", ", ShowName(node.op))));
 }
 
 std::vector<int64_t> Sizes(const Tensor& t) {

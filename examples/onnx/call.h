@@ -168,8 +168,13 @@ absl::Span<const OpRow> MicrosoftAttentionOps();
 absl::Span<const OpRow> MicrosoftBlockOps();
 absl::Span<const OpRow> MicrosoftQuantizedOps();
 
+std::vector<absl::Span<const OpRow>> OpTables();  // all of these
+
 // The row of a node's op, or null.
 const OpRow* FindOp(const Node& node);
+
+// An error, and which node it is of: the innermost, as its op may be one of many alike.
+Error AtNode(const Error& error, const Node& node);
 
 // ---- what several subjects use
 std::vector<int64_t> Sizes(const Tensor& t);  // the extents of its shape

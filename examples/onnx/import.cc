@@ -5,7 +5,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
+#include "examples/onnx/check_model.h"
 #include "runtime/mapped_file.h"
 
 namespace tessera::onnx {
@@ -68,16 +68,6 @@ class HostNames {
   std::set<std::string> names_;
 };
 
-// An error, and which node it is of: the innermost, as its op may be one of many alike.
-Error AtNode(const Error& error, const Node& node) {
-  constexpr absl::string_view kMark = "; at node ";
-  const absl::Status& status = error.status();
-  if (absl::StrContains(status.message(), kMark)) return error;
-  return Error(absl::Status(
-      status.code(),
-      absl::StrCat(status.message(), kMark, ShowName(node.name), ", ", ShowName(node.op))));
-}
-
 }  // namespace
 
 std::set<std::string> HostInputs(const Model& model) {
@@ -122,7 +112,9 @@ Value MakeValue(const ValueData& data, Device device, bool known) {
   return data.tensors.empty() ? Value() : MakeValue(data.tensors[0], device, known);
 }
 
-Importer::Importer(const Model& model, Device data) : model_(model), data_(data) {}
+Importer::Importer(const Model& model, Device data) : model_(model), data_(data) {
+  CheckModel(model);
+}
 
 Tensor Importer::Placed(const Tensor& known) {
   if (!known.device() || known.device() == data_) return known;

@@ -31,7 +31,8 @@ inline constexpr int64_t kMostNodes = 1 << 20;
 class Importer {
  public:
   // `data` is where initializers and known values go when they meet data: the place of the inputs,
-  // or a Sharding that replicates over theirs. The model must outlive the importer.
+  // or a Sharding that replicates over theirs. The model must outlive the importer. Throws what
+  // CheckModel does.
   Importer(const Model& model, Device data);
 
   // The values of the model's outputs for its inputs, by name. Throws tessera::Error; what is not

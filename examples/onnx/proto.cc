@@ -99,7 +99,11 @@ class ModelParser {
       }
       return absl::OkStatus();
     }));
-    (*to)[Domain(domain)] = version;
+    const auto [it, is_new] = to->emplace(Domain(domain), version);
+    if (!is_new && it->second != version) {
+      return in.Error("opset_import has two versions of ", domain.empty() ? "ai.onnx" : domain,
+                      ": ", it->second, " and ", version);
+    }
     return absl::OkStatus();
   }
 
@@ -133,8 +137,16 @@ class ModelParser {
     ASSIGN_OR_RETURN(WireReader in, outer.Message("attribute"));
     std::string name, floats;
     Attribute a;
-    int64_t type = 0;
+    int64_t type = 0, value_type = 0;
     RETURN_IF_ERROR(EachField(in, [&](uint32_t field) -> absl::Status {
+      if (field >= 2 && field <= 11) {  // values, one field for each of the first ten types
+        const int64_t of = field - 1;
+        if (value_type != 0 && value_type != of) {
+          return in.Error("attribute '", name, "' has values of two types, ", value_type, " and ",
+                          of);
+        }
+        value_type = of;
+      }
       switch (field) {
         case 1:
           return ReadString(in, "attribute name", &name);
@@ -181,6 +193,11 @@ class ModelParser {
       }
       return absl::OkStatus();
     }));
+    if (type == 0) type = value_type;  // files of the first versions say no type
+    if (value_type != 0 && type != value_type) {
+      return in.Error("attribute '", name, "' says that it is of type ", type,
+                      " and has a value of type ", value_type);
+    }
     a.floats.resize(floats.size() / sizeof(float));
     if (!floats.empty()) std::memcpy(a.floats.data(), floats.data(), floats.size());
     using Type = Attribute::Type;
@@ -188,14 +205,6 @@ class ModelParser {
                                Type::kString, Type::kTensor, Type::kGraph,
                                Type::kFloats, Type::kInts,   Type::kStrings};
     a.type = type >= 0 && type < 9 ? kTypes[type] : Type::kOther;
-    if (type == 0) {  // files of the first versions say no type
-      a.type = a.graph >= 0         ? Type::kGraph
-               : !a.tensors.empty() ? Type::kTensor
-               : !a.ints.empty()    ? Type::kInts
-               : !a.floats.empty()  ? Type::kFloats
-               : !a.strings.empty() ? Type::kStrings
-                                    : Type::kNone;
-    }
     const bool lacks = (a.type == Type::kTensor && a.tensors.size() != 1) ||
                        (a.type == Type::kGraph && a.graph < 0);
     if (lacks && a.reference.empty()) return in.Error("attribute '", name, "' has no value");

@@ -209,8 +209,9 @@ std::string CallsTenfold() {
   for (int i = 0; i < 20; ++i) {
     std::string f = Bytes(1, absl::StrCat("F", i)) + Bytes(4, "a") + Bytes(5, "r");
     for (int k = 0; k < 10; ++k) {
-      f += Bytes(7, i == 19 ? NodeText("Neg", {"a"}, {"r"})
-                            : NodeText(absl::StrCat("F", i + 1), {"a"}, {"r"}, {}, "own"));
+      const std::string to = k == 0 ? "r" : absl::StrCat("r", k);
+      f += Bytes(7, i == 19 ? NodeText("Neg", {"a"}, {to})
+                            : NodeText(absl::StrCat("F", i + 1), {"a"}, {to}, {}, "own"));
     }
     functions += Bytes(25, f + Bytes(10, "own") + Bytes(9, OpsetText("", 13)));
   }
@@ -231,7 +232,8 @@ TEST(OnnxImport, RefusesWithoutCrashing) {
       {node(NodeText("Relu", {"nothing"}, {"y"})),
        "Relu: nothing before it makes its input 'nothing'"},
       {node(NodeText("Relu", {}, {"y"})), "Relu: input 0 is missing"},
-      {node(NodeText("Relu", {"x"}, {"y", "z"})), "Relu: output 1 is not made"},
+      {node(NodeText("Relu", {"x"}, {"y", "z"})),
+       "Relu: 2 outputs; there are at most 1 in its opset"},
       {node(NodeText("Relu", {"x"}, {"z"})), "nothing makes the output 'y'"},
       {node(NodeText("Concat", {}, {"y"}, {IntAttribute("axis", 0)})), "Concat: there is no input"},
       {node(NodeText("Constant", {}, {"y"})), "Constant: it holds neither"},

@@ -1,0 +1,14 @@
+// What a model must be before it is imported, whatever its inputs.
+#pragma once
+
+#include "examples/onnx/proto.h"
+
+namespace tessera::onnx {
+
+// Throws tessera::Error where a version of ai.onnx is none that is known, a graph's names are made
+// twice, or taken where nothing makes them, or a node has other inputs, outputs or attributes than
+// its op of that version (signatures.h). Nodes are in order (sort_nodes.h). A graph may give a name
+// of those around it a new meaning, as ONNX Runtime lets it.
+void CheckModel(const Model& model);
+
+}  // namespace tessera::onnx
