@@ -232,7 +232,39 @@ class Checker {
   const Model& model_;
 };
 
+std::string TypeText(int64_t element, const std::optional<std::vector<int64_t>>& dims) {
+  const std::string type = ElementName(element);
+  if (!dims) return type;
+  return absl::StrCat(type, " [",
+                      absl::StrJoin(*dims, ", ",
+                                    [](std::string* out, int64_t extent) {
+                                      absl::StrAppend(out, extent < 0 ? "?" : absl::StrCat(extent));
+                                    }),
+                      "]");
+}
+
+bool Fits(absl::Span<const int64_t> dims, absl::Span<const int64_t> declared) {
+  return std::equal(dims.begin(), dims.end(), declared.begin(), declared.end(),
+                    [](int64_t got, int64_t said) { return said < 0 || got == said; });
+}
+
 }  // namespace
+
+std::string Contradiction(const ValueInfo& info, const Value& value, bool shapes) {
+  using Kind = ValueInfo::Kind;
+  const bool tensor = info.kind == Kind::kTensor, sequence = info.kind == Kind::kSequence;
+  if (value.empty() || (!tensor && !sequence)) return "";
+  if (sequence != value.is_sequence()) {
+    return sequence ? "is a tensor, declared as a sequence" : "is a sequence, declared as a tensor";
+  }
+  if (sequence) return "";
+  const int64_t element = ElementOf(value);
+  const std::vector<int64_t> dims = Sizes(value.tensor);
+  const bool other = info.element != 0 && info.element != element;
+  if (!other && (!shapes || !info.dims || Fits(dims, *info.dims))) return "";
+  return absl::StrCat("is ", TypeText(element, dims), ", declared as ",
+                      TypeText(info.element != 0 ? info.element : element, info.dims));
+}
 
 void CheckModel(const Model& model) { Checker(model).Run(); }
 

@@ -1,6 +1,7 @@
-// What a model must be before it is imported, whatever its inputs.
+// What a model must be before it is imported, whatever its inputs, and its values after that.
 #pragma once
 
+#include "examples/onnx/call.h"
 #include "examples/onnx/proto.h"
 
 namespace tessera::onnx {
@@ -10,5 +11,9 @@ namespace tessera::onnx {
 // its op of that version (signatures.h). Nodes are in order (sort_nodes.h). A graph may give a name
 // of those around it a new meaning, as ONNX Runtime lets it.
 void CheckModel(const Model& model);
+
+// How a value is none that an input, an output or a value_info of its name says; empty: it is one.
+// Extents that are open fit any, as does what says nothing.
+std::string Contradiction(const ValueInfo& info, const Value& value, bool shapes);
 
 }  // namespace tessera::onnx

@@ -71,6 +71,8 @@ class Importer {
   };
   Value* Find(const std::string& name) const;
   std::vector<Value> RunNodes(Scope& scope);
+  // Throws where a value of a graph that has run is none that the graph declares it to be.
+  void CheckValues(const Graph& graph, const Names& names, absl::Span<const Value> outputs) const;
   const LastUses& LastUsesOf(absl::Span<const Node> nodes);
   void RunNode(const Node& node);
   void CallFunction(const Function& function, const Node& node);

@@ -1,6 +1,7 @@
 // Parsing models: graphs, nodes, attributes and functions.
 #include "examples/onnx/proto.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "examples/onnx/proto_tensor.h"
@@ -107,6 +108,25 @@ class ModelParser {
     return absl::OkStatus();
   }
 
+  // Extents that are named, or left out, or negative, as some tools write them, are -1.
+  absl::StatusOr<std::vector<int64_t>> ReadDims(const WireReader& outer) {
+    ASSIGN_OR_RETURN(WireReader in, outer.Message("shape"));
+    std::vector<int64_t> dims;
+    RETURN_IF_ERROR(EachField(in, [&](uint32_t field) -> absl::Status {
+      if (field != 1) return absl::OkStatus();
+      ASSIGN_OR_RETURN(WireReader dim, in.Message("dim"));
+      dims.push_back(-1);
+      return EachField(dim, [&](uint32_t part) -> absl::Status {
+        if (part == 1) {
+          ASSIGN_OR_RETURN(const int64_t extent, dim.Int("dim_value"));
+          dims.back() = std::max<int64_t>(extent, -1);
+        }
+        return absl::OkStatus();
+      });
+    }));
+    return dims;
+  }
+
   absl::StatusOr<ValueInfo> ReadValueInfo(const WireReader& outer) {
     ASSIGN_OR_RETURN(WireReader in, outer.Message("value info"));
     ValueInfo info;
@@ -125,6 +145,9 @@ class ModelParser {
         return EachField(tensor, [&](uint32_t part) -> absl::Status {
           if (part == 1) {
             ASSIGN_OR_RETURN(info.element, tensor.Int("elem_type"));
+          }
+          if (part == 2) {
+            ASSIGN_OR_RETURN(info.dims, ReadDims(tensor));
           }
           return absl::OkStatus();
         });
@@ -259,9 +282,13 @@ class ModelParser {
           return absl::OkStatus();
         }
         case 11:
-        case 12: {
+        case 12:
+        case 13: {
           ASSIGN_OR_RETURN(ValueInfo info, ReadValueInfo(in));
-          (field == 11 ? graph.inputs : graph.outputs).push_back(std::move(info));
+          (field == 11   ? graph.inputs
+           : field == 12 ? graph.outputs
+                         : graph.values)
+              .push_back(std::move(info));
           return absl::OkStatus();
         }
         case 15:

@@ -75,7 +75,8 @@ struct ValueInfo {
   enum class Kind { kNone, kTensor, kSparse, kSequence, kMap, kOptional };
   std::string name;
   Kind kind = Kind::kNone;
-  int64_t element = 0;  // of a tensor
+  int64_t element = 0;  // of a tensor, as is its shape, in which -1 is any extent
+  std::optional<std::vector<int64_t>> dims;
 };
 
 struct Graph {
@@ -84,6 +85,7 @@ struct Graph {
   std::vector<TensorData> initializers;
   bool has_sparse_initializers = false;
   std::vector<ValueInfo> inputs, outputs;
+  std::vector<ValueInfo> values;  // what is said of other names
 };
 
 // A FunctionProto: a graph without types, whose nodes may refer to attributes of the caller.

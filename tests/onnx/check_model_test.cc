@@ -3,6 +3,7 @@
 
 #include "absl/strings/match.h"
 #include "examples/onnx/call.h"
+#include "examples/onnx/import.h"
 #include "examples/onnx/signatures.h"
 #include "tests/onnx/encode.h"
 #include "tests/testing.h"
@@ -156,6 +157,108 @@ TEST(OnnxCheckModel, ValuesOfOtherTypes) {
               HasSubstr("attribute 'axis' says that it is of type 2 and has a value of type 3"));
   EXPECT_THAT(fault(Number(3, 1) + Bytes(4, "1")), HasSubstr("has values of two types, 2 and 3"));
   EXPECT_THAT(fault(Bytes(4, "1")), HasSubstr("attribute 'axis' is a string, not an int"));
+}
+
+// What is wrong with a model once it runs.
+std::string RunFault(const std::string& bytes, const absl::flat_hash_map<std::string, Value>& in) {
+  const Model model = ValueOrThrow(ParseModel(bytes, "test"));
+  try {
+    Importer(model, "CPU").Run(in);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+// What a model says of its values: y = -relu(x), of x [2, 4].
+class Declared {
+ public:
+  std::string input = InfoText("x", kElementFloat, {2, 4});
+  std::string value = Bytes(1, "v");
+  std::string output = Bytes(1, "y");
+  std::string second = NodeText("Neg", {"v"}, {"y"});
+
+  // What is wrong of it for an x of these extents.
+  std::string Fault(const std::vector<int64_t>& extents = {2, 4}) const {
+    const std::string bytes =
+        ModelText(Bytes(1, NodeText("Relu", {"x"}, {"v"})) + Bytes(1, second) + Bytes(11, input) +
+                  Bytes(12, output) + Bytes(13, value));
+    return RunFault(bytes, {{"x", {Tensor::Zeros(extents, kFloat32, "CPU"), false}}});
+  }
+};
+
+TEST(OnnxCheckModel, DeclaredInputs) {
+  Declared d;
+  EXPECT_EQ(d.Fault(), "");
+  EXPECT_EQ(d.Fault({3, 4}), "Importer: the input 'x' is FLOAT [3, 4], declared as FLOAT [2, 4]");
+  EXPECT_EQ(d.Fault({2}), "Importer: the input 'x' is FLOAT [2], declared as FLOAT [2, 4]");
+  d.input = InfoText("x", kElementFloat, {-1, 4});
+  EXPECT_EQ(d.Fault({3, 4}), "");
+  EXPECT_THAT(d.Fault({3, 5}), HasSubstr("declared as FLOAT [?, 4]"));
+  d.input = InfoText("x", kElementInt64);
+  EXPECT_EQ(d.Fault(), "Importer: the input 'x' is FLOAT [2, 4], declared as INT64");
+  d.input = Bytes(1, "x") + Bytes(2, Bytes(4, ""));
+  EXPECT_THAT(d.Fault(), HasSubstr("'x' is a tensor, declared as a sequence"));
+}
+
+TEST(OnnxCheckModel, DeclaredResults) {
+  for (const bool last : {false, true}) {
+    Declared d;
+    std::string& info = last ? d.output : d.value;
+    const std::string name = last ? "y" : "v";
+    const std::string made = last ? "Neg: its output 'y' is " : "Relu: its output 'v' is ";
+    info = InfoText(name, kElementFloat, {2, -1});
+    EXPECT_EQ(d.Fault(), "");
+    info = InfoText(name, kElementInt64, {2, 4});
+    EXPECT_THAT(d.Fault(), StartsWith(made + "FLOAT [2, 4], declared as INT64 [2, 4]; at node"));
+    info = InfoText(name, kElementFloat, {2, 5});
+    EXPECT_THAT(d.Fault(), StartsWith(made + "FLOAT [2, 4], declared as FLOAT [2, 5]; at node"));
+    info = Bytes(1, name) + Bytes(2, Bytes(4, ""));
+    EXPECT_THAT(d.Fault(), StartsWith(made + "a tensor, declared as a sequence"));
+  }
+}
+
+// Extents of one example, and those of pools that round up, are not held against a model.
+TEST(OnnxCheckModel, DeclaredShapesThatToolsGetWrong) {
+  Declared d;
+  d.input = InfoText("x", kElementFloat, {-1, 4});
+  d.value = InfoText("v", kElementFloat, {1, 4});
+  EXPECT_EQ(d.Fault(), "");
+  d.output = InfoText("y", kElementFloat, {1, 4});
+  EXPECT_THAT(d.Fault(), HasSubstr("declared as FLOAT [1, 4]"));
+  d.input = InfoText("x", kElementFloat, {1, 1, 3});
+  d.value = Bytes(1, "v");
+  d.output = InfoText("y", kElementFloat, {1, 1, 3});
+  const auto pool = [](int64_t ceil_mode) {
+    return NodeText("MaxPool", {"v"}, {"y"},
+                    {IntsAttribute("kernel_shape", {1}), IntsAttribute("strides", {3}),
+                     IntAttribute("ceil_mode", ceil_mode)});
+  };
+  d.second = pool(1);
+  EXPECT_EQ(d.Fault({1, 1, 3}), "");
+  d.second = pool(0);
+  EXPECT_THAT(d.Fault({1, 1, 3}), StartsWith("MaxPool: its output 'y' is FLOAT [1, 1, 1]"));
+}
+
+TEST(OnnxCheckModel, DeclaredResultsOfBranches) {
+  const auto fault = [](int64_t element) {
+    const std::string branch =
+        Bytes(1, NodeText("Relu", {"x"}, {"r"})) + Bytes(12, InfoText("r", element, {9}));
+    return RunFault(
+        ModelText(GraphText(
+            {NodeText(
+                "If", {"c"}, {"y"},
+                {GraphAttribute("then_branch", branch), GraphAttribute("else_branch", branch)})},
+            {}, {"y"}, {Floats("x", {1}, {1}), TensorText("c", {}, kElementBool, "\1")})),
+        {});
+  };
+  EXPECT_EQ(fault(kElementFloat), "");
+  EXPECT_THAT(fault(kElementBool), StartsWith("Relu: its output 'r' is FLOAT [1], declared as"));
+}
+
+TEST(OnnxCheckModel, InputsThatWereNotGiven) {
+  EXPECT_THAT(RunFault(ModelText(GraphText({NodeText("Relu", {"x"}, {"y"})}, {"x"}, {"y"})), {}),
+              StartsWith("Relu: its input 'x' is one of the model's, and was not given"));
 }
 
 TEST(OnnxCheckModel, EachOpHasASignature) {

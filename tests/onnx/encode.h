@@ -87,6 +87,14 @@ inline std::string NodeText(const std::string& op, const std::vector<std::string
 inline std::string InfoText(const std::string& name, int64_t element = kElementFloat) {
   return Bytes(1, name) + Bytes(2, Bytes(1, Number(1, element)));
 }
+// With a shape; -1: an extent with a name.
+inline std::string InfoText(const std::string& name, int64_t element,
+                            const std::vector<int64_t>& dims) {
+  std::string shape;
+  for (const int64_t d : dims) shape += Bytes(1, d < 0 ? Bytes(2, "n") : Number(1, d));
+  return Bytes(1, name) + Bytes(2, Bytes(1, Number(1, element) + Bytes(2, shape)));
+}
+// Inputs and outputs without types.
 inline std::string GraphText(const std::vector<std::string>& nodes,
                              const std::vector<std::string>& inputs,
                              const std::vector<std::string>& outputs,
@@ -94,8 +102,8 @@ inline std::string GraphText(const std::vector<std::string>& nodes,
   std::string out;
   for (const std::string& n : nodes) out += Bytes(1, n);
   for (const std::string& t : initializers) out += Bytes(5, t);
-  for (const std::string& name : inputs) out += Bytes(11, InfoText(name));
-  for (const std::string& name : outputs) out += Bytes(12, InfoText(name));
+  for (const std::string& name : inputs) out += Bytes(11, Bytes(1, name));
+  for (const std::string& name : outputs) out += Bytes(12, Bytes(1, name));
   return out;
 }
 inline std::string OpsetText(const std::string& domain, int64_t version) {
