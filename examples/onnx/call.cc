@@ -165,7 +165,12 @@ int Call::Axis(int64_t axis, int rank) const {
 std::vector<Value> Call::RunGraph(const std::string& attribute, std::vector<Value> arguments) {
   const Attribute* a = Find(attribute);
   if (a == nullptr || a->graph < 0) Fail("the graph '", attribute, "' is missing");
-  return importer_.RunGraph(importer_.model().graphs[a->graph], std::move(arguments));
+  const Graph& graph = importer_.model().graphs[a->graph];
+  if (graph.inputs.size() != arguments.size()) {
+    Fail("the graph '", attribute, "' has ", graph.inputs.size(), " inputs; it is run on ",
+         arguments.size(), " values");
+  }
+  return importer_.RunGraph(graph, std::move(arguments));
 }
 
 std::vector<absl::Span<const OpRow>> OpTables() {
@@ -198,6 +203,10 @@ std::vector<absl::Span<const OpRow>> OpTables() {
           MicrosoftQuantizedOps()};
 }
 
+std::string FullName(const Node& node) {
+  return node.domain.empty() ? node.op : absl::StrCat(node.domain, ".", node.op);
+}
+
 const OpRow* FindOp(const Node& node) {
   static const auto* const table = [] {
     auto* map = new absl::flat_hash_map<std::string, const OpRow*>();
@@ -208,7 +217,7 @@ const OpRow* FindOp(const Node& node) {
     }
     return map;
   }();
-  const auto it = table->find(node.domain.empty() ? node.op : node.domain + "." + node.op);
+  const auto it = table->find(FullName(node));
   return it == table->end() ? nullptr : it->second;
 }
 

@@ -170,7 +170,8 @@ absl::Span<const OpRow> MicrosoftQuantizedOps();
 
 std::vector<absl::Span<const OpRow>> OpTables();  // all of these
 
-// The row of a node's op, or null.
+// A node's op after its domain and a dot, as in OpRow, and the row of that name, or null.
+std::string FullName(const Node& node);
 const OpRow* FindOp(const Node& node);
 
 // An error, and which node it is of: the innermost, as its op may be one of many alike.

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
@@ -48,6 +49,7 @@ void CheckCount(const Node& node, absl::string_view kind, absl::Span<const std::
   while (!names.empty() && names.back().empty()) names.remove_suffix(1);
   size_t at = 0;
   for (const char p : pattern) {
+    if (absl::ascii_islower(p)) continue;  // of what type it is
     const bool there = at < names.size() && !names[at].empty();
     if (p == '+' && !there) FailAt(node, "there is no ", kind, " ", at);
     if (p == '+' || p == '*') return;
@@ -216,10 +218,7 @@ class Checker {
              ": opset_import has to say which version of the op it is");
     }
     const int64_t version = it == opsets.end() ? 1 : it->second;
-    const Signature* row = nullptr;
-    for (const Signature& r : rows) {
-      if (r.since <= version) row = &r;
-    }
+    const Signature* row = SignatureOf(rows[0].op, version);
     if (row == nullptr) FailAt(node, "it came with opset ", rows[0].since, "; this is ", version);
     if (row->inputs == nullptr) {
       FailAt(node, "it ended with opset ", row->since, "; this is ", version);
@@ -264,6 +263,26 @@ std::string Contradiction(const ValueInfo& info, const Value& value, bool shapes
   if (!other && (!shapes || !info.dims || Fits(dims, *info.dims))) return "";
   return absl::StrCat("is ", TypeText(element, dims), ", declared as ",
                       TypeText(info.element != 0 ? info.element : element, info.dims));
+}
+
+void CheckTypes(const Node& node, int64_t version, absl::Span<const Value> inputs) {
+  const Signature* row = SignatureOf(FullName(node), version);
+  if (row == nullptr || row->inputs == nullptr) return;
+  std::map<char, size_t> first;  // of each letter
+  size_t at = 0;
+  for (const char* p = row->inputs; *p != '\0'; ++p) {
+    const size_t end = *p == '+' || *p == '*' ? inputs.size() : at + 1;
+    const bool tied = absl::ascii_islower(p[1]);
+    for (; at < end; ++at) {
+      if (!tied || at >= inputs.size() || !inputs[at].tensor) continue;
+      const size_t other = first.emplace(p[1], at).first->second;
+      const int64_t a = ElementOf(inputs[other]), b = ElementOf(inputs[at]);
+      if (a == b) continue;
+      FailAt(node, "input ", other, " is ", ElementName(a), ", input ", at, " ", ElementName(b),
+             "; they have to be of one type: cast one of them");
+    }
+    if (tied) ++p;
+  }
 }
 
 void CheckModel(const Model& model) { Checker(model).Run(); }

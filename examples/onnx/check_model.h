@@ -12,6 +12,9 @@ namespace tessera::onnx {
 // of those around it a new meaning, as ONNX Runtime lets it.
 void CheckModel(const Model& model);
 
+// Throws where inputs of a node differ in type that its op has of one type.
+void CheckTypes(const Node& node, int64_t version, absl::Span<const Value> inputs);
+
 // How a value is none that an input, an output or a value_info of its name says; empty: it is one.
 // Extents that are open fit any, as does what says nothing.
 std::string Contradiction(const ValueInfo& info, const Value& value, bool shapes);

@@ -351,8 +351,10 @@ void Importer::RunNode(const Node& node) {
     }
     inputs.push_back(*v);
   }
-  const auto version = scope_->opsets->find(node.domain);
-  Call call(*this, node, version == scope_->opsets->end() ? 1 : version->second, std::move(inputs));
+  const auto it = scope_->opsets->find(node.domain);
+  const int64_t version = it == scope_->opsets->end() ? 1 : it->second;
+  CheckTypes(node, version, inputs);
+  Call call(*this, node, version, std::move(inputs));
   try {
     row->import(call);
   } catch (const Error& error) {

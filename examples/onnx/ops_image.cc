@@ -172,6 +172,10 @@ Plan PlanOf(Call& c, const Tensor& x, bool crop) {
       plan.scale.push_back(static_cast<double>(plan.extents[i]) / static_cast<double>(extent(i)));
     }
     const std::string policy = c.String("keep_aspect_ratio_policy", "stretch");
+    if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller") {
+      c.Fail("keep_aspect_ratio_policy is '", policy,
+             "'; stretch, not_larger and not_smaller are known");
+    }
     if (policy != "stretch") {
       const double scale = policy == "not_larger"
                                ? *std::min_element(plan.scale.begin(), plan.scale.end())

@@ -256,6 +256,38 @@ TEST(OnnxCheckModel, DeclaredResultsOfBranches) {
   EXPECT_THAT(fault(kElementBool), StartsWith("Relu: its output 'r' is FLOAT [1], declared as"));
 }
 
+TEST(OnnxCheckModel, TypesOfInputs) {
+  const std::string f = Floats("f", {1}, {1}), i = Longs("i", {1}, {0});
+  const std::string c = TensorText("c", {1}, kElementBool, "\1");
+  const auto fault = [&](const std::string& op, const std::vector<std::string>& inputs,
+                         const std::vector<std::string>& attributes = {}, int64_t opset = 20) {
+    return RunFault(
+        ModelText(GraphText({NodeText(op, inputs, {"y"}, attributes)}, {}, {"y"}, {f, i, c}),
+                  opset),
+        {});
+  };
+  EXPECT_EQ(fault("Add", {"f", "i"}),
+            "Add: input 0 is FLOAT, input 1 INT64; they have to be of one type: cast one of them; "
+            "at node '', 'Add'");
+  EXPECT_EQ(fault("Where", {"c", "f", "f"}), "");
+  EXPECT_THAT(fault("Where", {"c", "f", "i"}), HasSubstr("input 1 is FLOAT, input 2 INT64"));
+  EXPECT_THAT(fault("Clip", {"f", "", "i"}), HasSubstr("input 0 is FLOAT, input 2 INT64"));
+  EXPECT_THAT(fault("Concat", {"f", "f", "i"}, {IntAttribute("axis", 0)}),
+              HasSubstr("input 0 is FLOAT, input 2 INT64"));
+  EXPECT_EQ(fault("Pow", {"f", "i"}, {}, 12), "");
+  EXPECT_THAT(fault("Pow", {"f", "i"}, {}, 11), HasSubstr("of one type"));
+  EXPECT_EQ(fault("Gather", {"f", "i"}), "");
+}
+
+TEST(OnnxCheckModel, ValuesForGraphs) {
+  const std::string body = GraphText({NodeText("Identity", {"go"}, {"on"})}, {"n", "go"}, {"on"});
+  EXPECT_EQ(RunFault(ModelText(GraphText(
+                         {NodeText("Loop", {"n", "", "x"}, {"y"}, {GraphAttribute("body", body)})},
+                         {}, {"y"}, {Longs("n", {}, {1}), Floats("x", {1}, {1})})),
+                     {}),
+            "Loop: the graph 'body' has 2 inputs; it is run on 3 values; at node '', 'Loop'");
+}
+
 TEST(OnnxCheckModel, InputsThatWereNotGiven) {
   EXPECT_THAT(RunFault(ModelText(GraphText({NodeText("Relu", {"x"}, {"y"})}, {"x"}, {"y"})), {}),
               StartsWith("Relu: its input 'x' is one of the model's, and was not given"));

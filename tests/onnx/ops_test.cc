@@ -49,6 +49,19 @@ TEST(OnnxOps, NearestElementsAreFoundInF32) {
   EXPECT_THAT(resized("linear", "tf_half_pixel_for_nn").error, HasSubstr("tf_half_pixel_for_nn"));
 }
 
+TEST(OnnxOps, PoliciesOfAspectRatios) {
+  const auto extents = [](const std::string& policy) {
+    const Ran ran = RunNode("Resize", {"x", "", "", "n"},
+                            {Floats("x", {2, 4}, UpTo(8)), Longs("n", {2}, {4, 4})},
+                            {TextAttribute("keep_aspect_ratio_policy", policy)}, 18);
+    return ran.error.empty() ? ran.out[0].shape().ToString() : ran.error;
+  };
+  EXPECT_EQ(extents("stretch"), "[4, 4]");
+  EXPECT_EQ(extents("not_larger"), "[2, 4]");
+  EXPECT_EQ(extents("not_smaller"), "[4, 8]");
+  EXPECT_THAT(extents("wider"), HasSubstr("keep_aspect_ratio_policy is 'wider'; stretch,"));
+}
+
 // What is taken of a region outside of the source, by nearest elements too.
 TEST(OnnxOps, RegionsBeyondTheSource) {
   const Ran ran =
