@@ -1,4 +1,7 @@
 // Pooling.
+#include <algorithm>
+#include <limits>
+
 #include "examples/onnx/call.h"
 #include "examples/onnx/convolution.h"
 
@@ -16,6 +19,55 @@ PoolOptions OptionsOf(Call& c, const Tensor& x) {
   options.ceil_mode = c.Int("ceil_mode", 0) != 0;
   options.count_padding = c.Int("count_include_pad", 0) != 0;
   return options;
+}
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+enum class Kind { kMax, kMean, kNorm };
+
+// What an axis has for the window at each of its positions, padding left out, reduced. Where a
+// window may reach it, the element is found by its index: what is outside costs nothing.
+Tensor ReducedAlong(const Tensor& x, const PoolOptions& o, size_t i, Kind kind, double p) {
+  const int axis = static_cast<int>(i) + 2;
+  const int64_t extent = x.size(axis), step = o.dilation[i];
+  const int64_t places = x.MaxPool(o).size(axis), most = (extent + step - 1) / step;
+  const Tensor begin = (Tensor::Arange(places, kInt64) * o.stride[i] - o.padding[i]).Unsqueeze(1);
+  const Tensor skipped = (-begin + (step - 1)).FloorDiv(step).Maximum(0);
+  const Tensor tap = skipped + Tensor::Arange(most, kInt64);
+  const Tensor at = begin + tap * step;  // [places, most]
+  const Tensor inside = (tap < o.size[i]) & (at < extent);
+  std::vector<int64_t> shape(x.rank() + 1, 1);
+  shape[axis] = places;
+  const auto along = [&](const Tensor& t, int64_t n) {
+    shape[axis + 1] = n;
+    return t.Reshape(shape);
+  };
+  const Tensor found = x.Take(at.Clip(0, extent - 1), axis), is_there = along(inside, most);
+  if (kind == Kind::kMax) {
+    const Tensor known = x.dtype().IsFloat() ? Where(is_there, found, -kInfinity)
+                                             : Where(is_there, found, MinInt(x.dtype()));
+    return known.Max(axis + 1);
+  }
+  const Tensor parts = Where(is_there, found, 0);
+  if (kind == Kind::kNorm) return parts.Norm(p, {axis + 1});
+  const int64_t end = extent + o.padding[o.size.size() + i];
+  const Tensor count = o.count_padding
+                           ? (end - begin + (step - 1)).FloorDiv(step).Minimum(o.size[i])
+                           : inside.Cast(kInt64).Sum(1);
+  return parts.Sum(axis + 1) / along(count, 1).Squeeze(axis + 1).Cast(x.dtype());
+}
+
+// x reduced along those axes on which a window has far more elements than x; the options are what
+// is left to do on the others.
+Tensor Narrowed(Tensor x, PoolOptions& o, Kind kind, double p = 0) {
+  for (size_t i = 0; i < o.size.size(); ++i) {
+    const int64_t extent = x.size(static_cast<int>(i) + 2);
+    if (extent == 0 || o.size[i] / 4 * o.dilation[i] <= extent) continue;
+    x = ReducedAlong(x, o, i, kind, p);
+    o.size[i] = o.stride[i] = o.dilation[i] = 1;
+    o.padding[i] = o.padding[o.size.size() + i] = 0;
+  }
+  return x;
 }
 
 // Positions within [D1, ...], counted in one, as ONNX counts: in the whole tensor, by rows or,
@@ -41,21 +93,37 @@ Tensor WholePositions(const Tensor& index, const Tensor& x, bool by_columns) {
   return at + plane * Product(extents);
 }
 
+constexpr double kMostCompared = 1ll << 32;
+
 void MaxPool(Call& c) {
   const Tensor x = c.In(0);
-  const PoolOptions options = OptionsOf(c, x);
-  if (!c.Wants(1)) return c.Out(x.MaxPool(options));
+  PoolOptions options = OptionsOf(c, x);
+  if (!c.Wants(1)) {
+    const Tensor y = Narrowed(x, options, Kind::kMax);
+    return c.Out(y.MaxPool(options));
+  }
+  double compared = static_cast<double>(x.MaxPool(options).elements());
+  for (const int64_t n : options.size) compared *= static_cast<double>(n);
+  if (compared > kMostCompared) {
+    c.Unsupported("windows of ", compared, " elements in all, for indices; without indices only ",
+                  "those in the input count");
+  }
   const ValuesAndIndices y = x.MaxPoolWithIndices(options);
   c.Out(y.values);
   c.Out(WholePositions(y.indices, x, c.Int("storage_order", 0) != 0));
 }
 void AveragePool(Call& c) {
   const Tensor x = c.In(0);
-  c.Out(x.AvgPool(OptionsOf(c, x)).Cast(x.dtype()));
+  PoolOptions options = OptionsOf(c, x);
+  const Tensor y = Narrowed(x.Cast(Promote(x.dtype(), kFloat32)), options, Kind::kMean);
+  c.Out(y.AvgPool(options).Cast(x.dtype()));
 }
 void LpPool(Call& c) {
   const Tensor x = c.In(0);
-  c.Out(x.LpPool(static_cast<double>(c.Int("p", 2)), OptionsOf(c, x)));
+  const auto p = static_cast<double>(c.Int("p", 2));
+  PoolOptions options = OptionsOf(c, x);
+  const Tensor y = Narrowed(x.Cast(Promote(x.dtype(), kFloat32)), options, Kind::kNorm, p);
+  c.Out(y.LpPool(p, options).Cast(x.dtype()));
 }
 void GlobalAveragePool(Call& c) { c.Out(c.In(0).GlobalAvgPool()); }
 void GlobalMaxPool(Call& c) { c.Out(c.In(0).GlobalMaxPool()); }

@@ -49,6 +49,35 @@ TEST(OnnxOps, NearestElementsAreFoundInF32) {
   EXPECT_THAT(resized("linear", "tf_half_pixel_for_nn").error, HasSubstr("tf_half_pixel_for_nn"));
 }
 
+// Of a window over [-b, -b + size) those elements count that there are: 1 2 3 4 here.
+TEST(OnnxOps, PoolsOfFarLargerWindows) {
+  const auto pooled = [](const char* op, int64_t size, const std::vector<int64_t>& pads,
+                         std::vector<std::string> more = {}, int outputs = 1) {
+    more.push_back(IntsAttribute("kernel_shape", {size, 2}));
+    more.push_back(IntsAttribute("pads", {pads[0], 0, pads[1], 0}));
+    return RunNode(op, {"x"}, {Floats("x", {1, 1, 4, 2}, {1, 0, 2, 0, 3, 0, 4, 0})}, more, 20,
+                   outputs);
+  };
+  constexpr int64_t kSize = 1'000'000'000;
+  // Windows from -kSize + 2, which has two elements, to -1, which has all.
+  const std::vector<int64_t> pads = {kSize - 2, 1};
+  const auto values = [](const Ran& ran) {
+    EXPECT_EQ(ran.error, "");
+    return ran.out.empty() ? std::vector<float>() : ran.out[0].ToVector<float>();
+  };
+  EXPECT_THAT(values(pooled("MaxPool", kSize, pads)), ElementsAre(2, 3, 4, 4));
+  EXPECT_THAT(values(pooled("MaxPool", kSize, {1, kSize - 4})), ElementsAre(4, 4));
+  EXPECT_THAT(values(pooled("AveragePool", kSize, pads)), ElementsAre(0.75, 1, 1.25, 1.25));
+  EXPECT_THAT(values(pooled("AveragePool", 50, {48, 1}, {IntAttribute("count_include_pad", 1)})),
+              ElementsAre(0.03f, 0.06f, 0.1f, 0.1f));
+  EXPECT_THAT(values(pooled("LpPool", kSize, pads, {IntAttribute("p", 1)})),
+              ElementsAre(3, 6, 10, 10));
+  EXPECT_THAT(values(pooled("MaxPool", 100, {8, 288}, {IntsAttribute("dilations", {3, 1})})),
+              ElementsAre(2, 3, 4))
+      << "every third";
+  EXPECT_THAT(pooled("MaxPool", kSize, pads, {}, 2).error, HasSubstr("for indices"));
+}
+
 TEST(OnnxOps, PoliciesOfAspectRatios) {
   const auto extents = [](const std::string& policy) {
     const Ran ran = RunNode("Resize", {"x", "", "", "n"},
