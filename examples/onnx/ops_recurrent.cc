@@ -20,9 +20,13 @@ Tensor Apply(const Activation& a, const Tensor& x) {
   return FindActivation(a.name)->fn(in, a.alpha, a.beta);
 }
 
-// What one direction of a network is made of: weights without the axis of directions.
+// What one direction of a network is made of, without the axis of directions; gates lie side by
+// side on the last axis. What inputs give to gates is computed for all steps at once.
 struct Direction {
-  Tensor w, r, bias_w, bias_r, peepholes;  // biases and peepholes may be empty
+  Tensor from_x;     // [steps, batch, gates * hidden], with the biases that are only added
+  Tensor r;          // [hidden, gates * hidden]
+  Tensor bias_r;     // of GRU's hidden gate, where it is added before the reset; may be empty
+  Tensor peepholes;  // may be empty
   std::vector<Activation> activations;
   bool linear_before_reset = false, input_forget = false;
 };
@@ -30,45 +34,45 @@ struct State {
   Tensor h, c;
 };
 
-// Gate g of the rows of a matrix or vector of `count` gates.
-Tensor Gate(const Tensor& t, int64_t count, int64_t g) {
-  const int64_t hidden = t.size(0) / count;
-  return t.SliceAxis(0, {g * hidden, (g + 1) * hidden});
-}
-// x [batch, ..] under the rows of gate g, with its bias.
-Tensor Under(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t count, int64_t g) {
-  const Tensor y = x.MatMul(Gate(weight, count, g).T());
-  return bias ? y + Gate(bias, count, g) : y;
+// Gates from g on of `count` ones.
+Tensor Gate(const Tensor& t, int64_t count, int64_t g, int64_t gates = 1) {
+  const int64_t hidden = t.size(-1) / count;
+  return t.SliceAxis(-1, {g * hidden, (g + gates) * hidden});
 }
 
+// The steps take what the inputs give to the gates, [batch, gates * hidden].
 State RnnStep(const Direction& d, const Tensor& x, const State& s) {
-  return {Apply(d.activations[0], Under(x, d.w, d.bias_w, 1, 0) + Under(s.h, d.r, d.bias_r, 1, 0)),
-          {}};
+  return {Apply(d.activations[0], x + s.h.MatMul(d.r)), {}};
 }
 
 // Gates: update, reset, hidden.
 State GruStep(const Direction& d, const Tensor& x, const State& s) {
-  const auto from_x = [&](int g) { return Under(x, d.w, d.bias_w, 3, g); };
-  const auto from_h = [&](const Tensor& h, int g) { return Under(h, d.r, d.bias_r, 3, g); };
-  const Tensor update = Apply(d.activations[0], from_x(0) + from_h(s.h, 0));
-  const Tensor reset = Apply(d.activations[0], from_x(1) + from_h(s.h, 1));
-  const Tensor recurrent = d.linear_before_reset ? reset * from_h(s.h, 2) : from_h(reset * s.h, 2);
-  const Tensor hidden = Apply(d.activations[1], from_x(2) + recurrent);
+  const Tensor r = Gate(d.r, 3, 2);
+  const Tensor both = Gate(x, 3, 0, 2) + s.h.MatMul(Gate(d.r, 3, 0, 2));
+  const Tensor update = Apply(d.activations[0], Gate(both, 2, 0));
+  const Tensor reset = Apply(d.activations[0], Gate(both, 2, 1));
+  Tensor recurrent;
+  if (d.linear_before_reset) {
+    const Tensor h = s.h.MatMul(r);
+    recurrent = reset * (d.bias_r ? h + d.bias_r : h);
+  } else {
+    recurrent = (reset * s.h).MatMul(r);
+  }
+  const Tensor hidden = Apply(d.activations[1], Gate(x, 3, 2) + recurrent);
   return {(1 - update) * hidden + update * s.h, {}};
 }
 
 // Gates: input, output, forget, cell; the first three look at the cell through peepholes.
 State LstmStep(const Direction& d, const Tensor& x, const State& s) {
-  const auto gate = [&](int g) {
-    return Under(x, d.w, d.bias_w, 4, g) + Under(s.h, d.r, d.bias_r, 4, g);
-  };
-  const auto peep = [&](int p, const Tensor& y, const Tensor& cell) {
+  const Tensor gates = x + s.h.MatMul(d.r);
+  const auto peep = [&](int g, int p, const Tensor& cell) {
+    const Tensor y = Gate(gates, 4, g);
     return d.peepholes ? y + Gate(d.peepholes, 3, p) * cell : y;
   };
-  const Tensor in = Apply(d.activations[0], peep(0, gate(0), s.c));
-  const Tensor forget = d.input_forget ? 1 - in : Apply(d.activations[0], peep(2, gate(2), s.c));
-  const Tensor cell = forget * s.c + in * Apply(d.activations[1], gate(3));
-  const Tensor out = Apply(d.activations[0], peep(1, gate(1), cell));
+  const Tensor in = Apply(d.activations[0], peep(0, 0, s.c));
+  const Tensor forget = d.input_forget ? 1 - in : Apply(d.activations[0], peep(2, 2, s.c));
+  const Tensor cell = forget * s.c + in * Apply(d.activations[1], Gate(gates, 4, 3));
+  const Tensor out = Apply(d.activations[0], peep(1, 1, cell));
   return {out * Apply(d.activations[2], cell), cell};
 }
 
@@ -120,36 +124,47 @@ void Recurrent(Call& c, Step step, int64_t gates, const std::vector<std::string>
     if (!c.Has(input)) return Tensor::Zeros({batch, hidden}, x.dtype());
     return c.In(input).Select(batch_first ? 1 : 0, d);
   };
+  Tensor
+      runs;  // which sequences have not ended, [steps, batch, 1]: in memory, not made at each step
+  if (c.Has(kLengths)) {
+    const Tensor step_of = Tensor::Arange(steps, kInt64).Reshape({steps, 1, 1});
+    runs = (c.In(kLengths).Reshape({1, batch, 1}) > step_of).Contiguous();
+  }
   std::vector<Tensor> all, last_h, last_c;
   for (int64_t d = 0; d < directions; ++d) {
     Direction net;
-    net.w = w.Select(0, d);
-    net.r = r.Select(0, d);
+    net.linear_before_reset = c.Int("linear_before_reset", 0) != 0;
+    net.r = r.Select(0, d).T();
+    net.from_x = x.MatMul(w.Select(0, d).T());
     if (c.Has(kBias)) {
       const Tensor bias = c.In(kBias).Select(0, d);
-      net.bias_w = Gate(bias, 2, 0);
-      net.bias_r = Gate(bias, 2, 1);
+      Tensor added = Gate(bias, 2, 0), of_r = Gate(bias, 2, 1);
+      if (gates == 3 && net.linear_before_reset) {
+        net.bias_r = Gate(of_r, 3, 2);
+        of_r = Cat({Gate(of_r, 3, 0, 2), Tensor::Zeros({hidden}, of_r.dtype())}, 0);
+      }
+      net.from_x = net.from_x + (added + of_r);
     }
+    net.from_x = net.from_x.Contiguous();
     if (has_cell && c.Has(kPeepholes)) net.peepholes = c.In(kPeepholes).Select(0, d);
     net.activations = activations[d];
-    net.linear_before_reset = c.Int("linear_before_reset", 0) != 0;
     net.input_forget = c.Int("input_forget", 0) != 0;
     State s = {first(kFirstH, d), has_cell ? first(kFirstC, d) : Tensor()};
     const bool backward = way == "reverse" || d == 1;
     std::vector<Tensor> outputs(steps);
     for (int64_t i = 0; i < steps; ++i) {
       const int64_t t = backward ? steps - 1 - i : i;
-      State next = step(net, x.Select(0, t), s);
-      outputs[t] = next.h;
-      if (c.Has(kLengths)) {  // a sequence that has ended keeps its state and gives zeros
-        const Tensor runs = (c.In(kLengths) > t).Unsqueeze(1);
-        outputs[t] = Where(runs, next.h, 0);
-        next.h = Where(runs, next.h, s.h);
-        if (has_cell) next.c = Where(runs, next.c, s.c);
+      State next = step(net, net.from_x.Select(0, t), s);
+      if (runs) {  // a sequence that has ended keeps its state
+        const Tensor on = runs.Select(0, t);
+        next.h = Where(on, next.h, s.h);
+        if (has_cell) next.c = Where(on, next.c, s.c);
       }
+      outputs[t] = next.h;
       s = next;
     }
     all.push_back(steps == 0 ? Tensor::Zeros({0, batch, hidden}, x.dtype()) : Stack(outputs, 0));
+    if (runs) all.back() = Where(runs, all.back(), 0);  // and gives zeros
     last_h.push_back(s.h);
     last_c.push_back(s.c);
   }
