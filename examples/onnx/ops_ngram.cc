@@ -32,17 +32,20 @@ std::vector<Grams> PoolOf(Call& c) {
 
 // How often each gram occurs in each row [N, C], with up to `skips` items left out between its own.
 Tensor Occurrences(Call& c, const Tensor& x, const Grams& grams, int64_t skips) {
-  Tensor counts = Tensor::Zeros({x.size(0), grams.count}, kInt32);
-  Tensor wanted = Tensor::From(grams.items, {1, 1, grams.count, grams.length}, "CPU");
+  const int64_t items = x.size(1), others = grams.length - 1;
+  if (items <= others) return Tensor::Zeros({x.size(0), grams.count}, kInt32);
+  // How far apart its items may lie, 1 or more.
+  const int64_t steps = others == 0 ? 1 : std::min(skips, (items - 1) / others - 1) + 1;
+  Tensor wanted = Tensor::From(grams.items, {grams.count, grams.length}, "CPU");
   if (!c.all_known()) wanted = c.importer().Placed(wanted);
-  for (int64_t skip = 0; skip <= (grams.length == 1 ? 0 : skips); ++skip) {
-    const int64_t reach = (grams.length - 1) * (skip + 1) + 1;
-    if (reach > x.size(1)) break;
-    const Tensor windows = x.Window(1, {grams.length}, {}, {skip + 1});  // [N, places, length]
-    const Tensor found = (windows.Unsqueeze(2) == wanted).All(3);
-    counts = counts + found.Cast(kInt32).Sum({1});
+  const Tensor first = Tensor::Arange(items, kInt64);
+  const Tensor step = (Tensor::Arange(steps, kInt64) + 1).Unsqueeze(1);
+  Tensor found = (first + step * others < items).Unsqueeze(2);  // [steps, items, grams]
+  for (int64_t k = 0; k < grams.length; ++k) {
+    const Tensor item = x.Take(first + step * k, 1);  // [N, steps, items]
+    found = found & (item.Unsqueeze(3) == wanted.Select(1, k));
   }
-  return counts;
+  return found.Cast(kInt32).Sum({1, 2});
 }
 
 void TfIdfVectorizer(Call& c) {
@@ -52,6 +55,7 @@ void TfIdfVectorizer(Call& c) {
   const Tensor x = (in.rank() == 1 ? in.Unsqueeze(0) : in).Cast(kInt64);
   const int64_t shortest = c.Int("min_gram_length"), longest = c.Int("max_gram_length");
   const int64_t skips = c.Int("max_skip_count");
+  if (skips < 0) c.Fail("max_skip_count is ", skips);
   const std::vector<int64_t> to = c.Ints("ngram_indexes");
   const std::string mode = c.String("mode", "TF");
   const std::vector<double> weights = c.Floats("weights");

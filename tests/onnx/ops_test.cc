@@ -49,6 +49,44 @@ TEST(OnnxOps, NearestElementsAreFoundInF32) {
   EXPECT_THAT(resized("linear", "tf_half_pixel_for_nn").error, HasSubstr("tf_half_pixel_for_nn"));
 }
 
+// Grams whose items lie up to `skips` items apart, counted one by one.
+TEST(OnnxOps, GramsWithSkips) {
+  constexpr int64_t kItems = 40;
+  std::vector<int64_t> x;
+  for (int64_t i = 0; i < 2 * kItems; ++i) x.push_back(i * i % 7);
+  const std::vector<std::vector<int64_t>> grams = {{1}, {2}, {1, 2}, {4, 4}, {1, 2, 4}, {0, 1, 4}};
+  std::vector<int64_t> pool;
+  for (const auto& gram : grams) pool.insert(pool.end(), gram.begin(), gram.end());
+  for (const int64_t skips : {int64_t{0}, int64_t{3}, std::numeric_limits<int64_t>::max()}) {
+    std::vector<float> expected;
+    for (int64_t row = 0; row < 2; ++row) {
+      for (const auto& gram : grams) {
+        const auto others = static_cast<int64_t>(gram.size()) - 1;
+        int count = 0;
+        for (int64_t step = 1; step <= kItems && step - 1 <= (others == 0 ? 0 : skips); ++step) {
+          for (int64_t p = 0; p + others * step < kItems; ++p) {
+            bool found = true;
+            for (int64_t k = 0; k <= others; ++k) {
+              found = found && x[row * kItems + p + k * step] == gram[k];
+            }
+            count += found ? 1 : 0;
+          }
+        }
+        expected.push_back(static_cast<float>(count));
+      }
+    }
+    const Ran ran = RunNode(
+        "TfIdfVectorizer", {"x"}, {Longs("x", {2, kItems}, x)},
+        {IntAttribute("min_gram_length", 1), IntAttribute("max_gram_length", 3),
+         IntAttribute("max_skip_count", skips), TextAttribute("mode", "TF"),
+         IntsAttribute("ngram_counts", {0, 2, 6}),
+         IntsAttribute("ngram_indexes", {0, 1, 2, 3, 4, 5}), IntsAttribute("pool_int64s", pool)},
+        9);
+    ASSERT_EQ(ran.error, "");
+    EXPECT_EQ(ran.out[0].ToVector<float>(), expected) << skips;
+  }
+}
+
 // Of a window over [-b, -b + size) those elements count that there are: 1 2 3 4 here.
 TEST(OnnxOps, PoolsOfFarLargerWindows) {
   const auto pooled = [](const char* op, int64_t size, const std::vector<int64_t>& pads,
