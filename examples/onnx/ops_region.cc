@@ -1,4 +1,7 @@
 // Regions of images, pooled.
+#include <algorithm>
+#include <limits>
+
 #include "examples/onnx/call.h"
 
 namespace tessera::onnx {
@@ -106,7 +109,44 @@ void RoiAlign(Call& c) {
   c.Out((mean ? all.Mean({3, 5}) : all.Max({3, 5})).Cast(x.dtype()));
 }
 
-constexpr OpRow kRows[] = {{"RoiAlign", RoiAlign}};
+// Regions [count, 5] of an image's number and corners, which are rounded to elements and belong to
+// the region: each bin is the maximum of what it touches within the image, 0 where that is nothing.
+void MaxRoiPool(Call& c) {
+  const Tensor x = c.In(0), rois = c.In(1);
+  const std::vector<int64_t> bins = c.Ints("pooled_shape");
+  if (x.rank() != 4 || rois.rank() != 2 || rois.size(1) != 5) {
+    c.Fail("of ", x.shape().ToString(), " and regions of ", rois.shape().ToString(),
+           "; they are [N, C, H, W] and [count, 5]");
+  }
+  if (bins.size() != 2 || std::min(bins[0], bins[1]) < 1 || std::max(bins[0], bins[1]) > 1 << 20) {
+    c.Fail("pooled_shape has to be two numbers from 1 to ", 1 << 20);
+  }
+  const Tensor wide = rois.Cast(Promote(x.dtype(), kFloat32));
+  // Halves are rounded away from 0.
+  const Tensor scaled = wide * c.Float("spatial_scale", 1);
+  const Tensor box = Where(scaled < 0, (scaled - 0.5).Ceil(), (scaled + 0.5).Floor());
+  // Which elements of an axis are in which bin, [count, bins, extent].
+  const auto inside = [&](int first, int64_t n, int64_t extent) {
+    const auto corner = [&](int i) { return box.SliceAxis(1, {i, i + 1}).Unsqueeze(2); };
+    const Tensor begin = corner(first), length = (corner(first + 2) - begin + 1).Maximum(1);
+    const Tensor size = length / static_cast<double>(n);
+    const Tensor bin = Tensor::Arange(n).Cast(box.dtype()).Unsqueeze(1);
+    const Tensor element = Tensor::Arange(extent).Cast(box.dtype());
+    return (element >= (bin * size).Floor() + begin) &
+           (element < ((bin + 1) * size).Ceil() + begin);
+  };
+  const Tensor v = inside(2, bins[0], x.size(2)), h = inside(1, bins[1], x.size(3));
+  const auto most = [](const Tensor& in, const Tensor& t) {
+    return Where(in, t, -std::numeric_limits<double>::infinity()).Max(-1);
+  };
+  const Tensor images = x.Take(rois.Select(1, 0).Cast(kInt64), 0);  // [count, channels, H, W]
+  const Tensor in_rows = most(h.Unsqueeze(1).Unsqueeze(1), images.Unsqueeze(3));
+  const Tensor y = most(v.Unsqueeze(1).Unsqueeze(3), in_rows.Transpose(2, 3).Unsqueeze(2));
+  const Tensor some = v.Any(2).Unsqueeze(2) & h.Any(2).Unsqueeze(1);
+  c.Out(Where(some.Unsqueeze(1), y, 0).Cast(x.dtype()));
+}
+
+constexpr OpRow kRows[] = {{"MaxRoiPool", MaxRoiPool}, {"RoiAlign", RoiAlign}};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 // Ops where the public cases do not look: against plain loops, and against what ONNX's own runtimes
 // give.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -127,6 +128,59 @@ TEST(OnnxOps, PoliciesOfAspectRatios) {
   EXPECT_EQ(extents("not_larger"), "[2, 4]");
   EXPECT_EQ(extents("not_smaller"), "[4, 8]");
   EXPECT_THAT(extents("wider"), HasSubstr("keep_aspect_ratio_policy is 'wider'; stretch,"));
+}
+
+// Against the loops of the op's first implementation, for regions within, beyond and outside of
+// images, turned round and rounded.
+TEST(OnnxOps, RegionsByTheirMaxima) {
+  constexpr int kChannels = 2, kHeight = 5, kWidth = 6, kRows = 3, kColumns = 2;
+  std::vector<float> x;
+  for (int i = 0; i < 2 * kChannels * kHeight * kWidth; ++i) {
+    x.push_back(static_cast<float>(i * 37 % 61) - 50);
+  }
+  const std::vector<float> rois = {0, 0,  0, 11, 9,  1, 2,  2, 5,  7, 1, -9, -5, 3,  4,
+                                   0, 15, 3, 30, 20, 1, 40, 2, 50, 4, 0, 6,  6,  2,  2,
+                                   1, 1,  3, 5,  5,  0, 3,  1, 3,  1, 1, -5, -3, -1, -1};
+  std::vector<float> expected;
+  const auto rounded = [](float v) { return static_cast<int>(std::round(v * 0.5f)); };
+  for (size_t r = 0; r < rois.size(); r += 5) {
+    const int left = rounded(rois[r + 1]), top = rounded(rois[r + 2]);
+    const auto width = static_cast<float>(std::max(rounded(rois[r + 3]) - left + 1, 1));
+    const auto height = static_cast<float>(std::max(rounded(rois[r + 4]) - top + 1, 1));
+    for (int c = 0; c < kChannels; ++c) {
+      for (int i = 0; i < kRows * kColumns; ++i) {
+        const auto bound = [](int bin, float length, int bins, int begin, int extent, bool end) {
+          const float at =
+              static_cast<float>(bin + (end ? 1 : 0)) * (length / static_cast<float>(bins));
+          return std::clamp(static_cast<int>(end ? std::ceil(at) : std::floor(at)) + begin, 0,
+                            extent);
+        };
+        const int row = i / kColumns, column = i % kColumns;
+        float most = -kInfinity;
+        for (int y = bound(row, height, kRows, top, kHeight, false);
+             y < bound(row, height, kRows, top, kHeight, true); ++y) {
+          for (int z = bound(column, width, kColumns, left, kWidth, false);
+               z < bound(column, width, kColumns, left, kWidth, true); ++z) {
+            const int plane = static_cast<int>(rois[r]) * kChannels + c;
+            most = std::max(most, x[(plane * kHeight + y) * kWidth + z]);
+          }
+        }
+        expected.push_back(most == -kInfinity ? 0 : most);
+      }
+    }
+  }
+  const auto pooled = [&](const std::vector<int64_t>& shape) {
+    return RunNode("MaxRoiPool", {"x", "r"},
+                   {Floats("x", {2, kChannels, kHeight, kWidth}, x), Floats("r", {9, 5}, rois)},
+                   {IntsAttribute("pooled_shape", shape), FloatAttribute("spatial_scale", 0.5f)},
+                   13);
+  };
+  const Ran ran = pooled({kRows, kColumns});
+  ASSERT_EQ(ran.error, "");
+  EXPECT_EQ(ran.out[0].shape().ToString(), "[9, 2, 3, 2]");
+  EXPECT_EQ(ran.out[0].ToVector<float>(), expected);
+  EXPECT_THAT(pooled({3}).error, HasSubstr("MaxRoiPool: pooled_shape has to be two numbers"));
+  EXPECT_THAT(pooled({3, 0}).error, HasSubstr("pooled_shape has to be two numbers"));
 }
 
 // What is taken of a region outside of the source, by nearest elements too.
