@@ -252,39 +252,9 @@ std::string OfClass(uint32_t c) {
 
 // Characters as JSON strings have them: some are escaped.
 absl::StatusOr<std::string> GrammarOfSet(const CharSet& set) {
-  constexpr uint32_t kWordBits = 0x1F | 0xE0 | 0x300 | 1u << 11, kDigitBits = 1u << 8;
-  const uint32_t categories = set.categories;
-  if (set.also != nullptr || set.not_categories != 0 ||
-      (categories != 0 && categories != kDigitBits && categories != kWordBits)) {
-    return absl::InvalidArgumentError("lookaheads and \\p are not known here");
-  }
-  std::vector<bool> is(128, false);
-  std::vector<Range> ranges = set.ranges;
-  if (categories != 0) ranges.emplace_back('0', '9');
-  if (categories == kWordBits) {
-    ranges.insert(ranges.end(), {{'A', 'Z'}, {'a', 'z'}, {'_', '_'}});
-  }
-  const std::vector<Range> spaces = {
-      {'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
-      {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
-  if (set.space) ranges.insert(ranges.end(), spaces.begin(), spaces.end());
-  if (set.not_space) {
-    uint32_t next = 0;
-    for (const auto& [low, high] : spaces) {
-      ranges.emplace_back(next, low - 1);
-      next = high + 1;
-    }
-    ranges.emplace_back(next, kLast);
-  }
-  std::sort(ranges.begin(), ranges.end());
-  const auto has = [&](uint32_t c) {
-    const bool listed = std::any_of(ranges.begin(), ranges.end(),
-                                    [c](const Range& r) { return c >= r.first && c <= r.second; });
-    return listed != set.negated;
-  };
   std::vector<std::string> of;
   for (uint32_t c = 0; c < 0x80; ++c) {
-    if ((c < 0x20 || c == '"' || c == '\\') && has(c)) {
+    if ((c < 0x20 || c == '"' || c == '\\') && set.Has(c)) {
       const std::string quoted = JsonQuoted(std::string(1, static_cast<char>(c)));
       of.push_back(GrammarQuoted(absl::string_view(quoted).substr(1, quoted.size() - 2)));
     }
@@ -298,16 +268,7 @@ absl::StatusOr<std::string> GrammarOfSet(const CharSet& set) {
       if (from <= to) absl::StrAppend(&plain, OfClass(from), "-", OfClass(to));
     }
   };
-  uint32_t next = 0;
-  for (const auto& [low, high] : ranges) {
-    if (!set.negated) {
-      add(low, high);
-    } else if (low > next) {
-      add(next, low - 1);
-    }
-    next = std::max(next, high + 1);
-  }
-  if (set.negated && next <= kLast) add(next, kLast);
+  for (const auto& [low, high] : set.ranges()) add(low, high);
   if (!plain.empty()) of.push_back(absl::StrCat("[", plain, "]"));
   if (of.empty()) return absl::InvalidArgumentError("no character is of one of its classes");
   return of.size() == 1 ? of[0] : absl::StrCat("(", absl::StrJoin(of, " | "), ")");
@@ -349,7 +310,7 @@ absl::StatusOr<std::string> GrammarOfPattern(absl::string_view pattern) {
   }
   to_end = to_end && !escaped;
   if (to_end) inner.remove_suffix(1);
-  ASSIGN_OR_RETURN(const PatternChoice choice, ParsePattern(inner));
+  ASSIGN_OR_RETURN(const PatternChoice choice, ParsePattern(inner, PatternDialect::kEcmaScript));
   if (choice.size() > 1 && (from_begin || to_end)) {
     return absl::InvalidArgumentError("^ and $ beside | want a group: ^(...|...)$");
   }

@@ -11,6 +11,7 @@
 #include <array>
 #include <map>
 
+#include "absl/container/flat_hash_map.h"
 #include "examples/llm/pattern_tree.h"
 #include "graph/status.h"
 
@@ -41,6 +42,8 @@ struct Instruction {
     kJump,      // to `first`
     kAhead,     // goes on at `first` if what follows this instruction, up to its kEnd, matches
     kNotAhead,  // if it does not
+    kOnce,  // goes on at `first` from where the first match of what follows, up to its kEnd, ends
+    kBack,  // goes `first` characters back
     kFail,
     kEnd
   } kind;
@@ -62,7 +65,7 @@ namespace {
 bool Nullable(const Choice& choice);
 bool Nullable(const Piece& p) {
   if (p.kind == Piece::Kind::kSet) return p.min == 0;
-  return p.kind != Piece::Kind::kGroup || p.min == 0 || Nullable(p.choice);
+  return !p.reads() || p.min == 0 || Nullable(p.choice);
 }
 bool Nullable(const Sequence& s) {
   return std::all_of(s.begin(), s.end(), [](const Piece& p) { return Nullable(p); });
@@ -79,12 +82,19 @@ struct Compiler {
   std::vector<Set> sets;
   std::map<const Piece*, int> set_of;
   int splits = 0;
+  bool empty_once = false;  // a repeat has a kOnce that may match nothing
 
   bool Full() const { return code.size() > kMostInstructions; }
   int here() const { return static_cast<int>(code.size()); }
   int Emit(Kind kind, int first = 0) {
     code.push_back({kind, first, 0, kind == Kind::kSplit || kind == Kind::kLoop ? splits++ : 0});
     return here() - 1;
+  }
+  // One of two ways is the next instruction, and at last the other is the one after all so far:
+  // which is tried first?
+  void Leave(int split, bool lazy) {
+    code[split].second = here();
+    if (lazy) std::swap(code[split].first, code[split].second);
   }
   // The next instruction first; `second` is set when it is known.
   int EmitSplit() { return Emit(Kind::kSplit, here() + 1); }
@@ -127,23 +137,23 @@ struct Compiler {
   }
 
   void Write(const Piece& p, What what) {
-    if (p.kind == Piece::Kind::kAhead || p.kind == Piece::Kind::kNotAhead) {
+    if (!p.reads()) {
       if (what == What::kSome) {
         Emit(Kind::kFail);
-        return;
+      } else if (p.kind == Piece::Kind::kBack) {
+        Emit(Kind::kBack, p.min);
+      } else {
+        WriteApart(p.kind == Piece::Kind::kAhead ? Kind::kAhead : Kind::kNotAhead, p);
       }
-      const int ahead = Emit(p.kind == Piece::Kind::kAhead ? Kind::kAhead : Kind::kNotAhead);
-      Write(p.choice, What::kAll);
-      Emit(Kind::kEnd);
-      code[ahead].first = here();
       return;
     }
     if (what == What::kNothing) {
+      empty_once |= p.kind == Piece::Kind::kOnce;
       if (p.min > 0)
         Write(p.choice, What::kNothing);  // a set that must read is in no such sequence
       return;
     }
-    const bool nullable = p.kind == Piece::Kind::kGroup && Nullable(p.choice);
+    const bool nullable = p.kind != Piece::Kind::kSet && Nullable(p.choice);
     int count = 0;
     if (what == What::kSome && nullable) {
       WriteOnce(p, What::kSome);
@@ -151,7 +161,7 @@ struct Compiler {
     }
     const int least = what == What::kSome && !nullable ? std::max(p.min, 1) : p.min;
     for (; count < least && !Full(); ++count) WriteOnce(p, What::kAll);
-    if (p.max == kMany && p.kind == Piece::Kind::kSet) {
+    if (p.max == kMany && p.kind == Piece::Kind::kSet && !p.lazy) {
       const int loop = Emit(Kind::kLoop, SetOf(p));
       code[loop].second = here();
       return;
@@ -160,7 +170,7 @@ struct Compiler {
       const int loop = EmitSplit();
       WriteOnce(p, nullable ? What::kSome : What::kAll);
       Emit(Kind::kJump, loop);
-      code[loop].second = here();
+      Leave(loop, p.lazy);
       return;
     }
     std::vector<int> outs;
@@ -168,12 +178,25 @@ struct Compiler {
       outs.push_back(EmitSplit());
       WriteOnce(p, What::kAll);
     }
-    for (int out : outs) code[out].second = here();
+    for (int out : outs) Leave(out, p.lazy);
+  }
+
+  // With a kEnd of its own.
+  void WriteApart(Kind kind, const Piece& p) {
+    const int apart = Emit(kind);
+    Write(p.choice, What::kAll);
+    Emit(Kind::kEnd);
+    code[apart].first = here();
   }
 
   void WriteOnce(const Piece& p, What what) {
     if (p.kind == Piece::Kind::kGroup) {
       Write(p.choice, what);
+      return;
+    }
+    if (p.kind == Piece::Kind::kOnce) {
+      empty_once |= what != What::kAll;
+      WriteApart(Kind::kOnce, p);
       return;
     }
     Emit(Kind::kSet, SetOf(p));
@@ -221,10 +244,12 @@ class Matcher {
   // Where the match that begins at a character ends, or -1.
   int64_t Match(size_t at) {
     steps_ = 0;
-    return Run(0, at, false);
+    return Run(0, at, End::kMatch);
   }
 
  private:
+  enum class End { kMatch, kAhead, kOnce };  // of what a run is
+
   // A split on the way here, and whether its last way is the one that is tried: of a loop, that
   // which reads no further than `least`; now it has read up to `at`, and it could up to `most`.
   struct Frame {
@@ -239,8 +264,8 @@ class Matcher {
     return at < text_.size() && sets_[i.first].Has(text_[at].code);
   }
 
-  // From an instruction to the end of its program, which is a lookahead's where `ahead`.
-  int64_t Run(int pc, size_t at, bool ahead) {
+  // From an instruction to the end of its program.
+  int64_t Run(int pc, size_t at, End end) {
     const size_t base = stack_.size();
     while (true) {
       const Instruction& i = code_[pc];
@@ -259,15 +284,27 @@ class Matcher {
           good = false;
           break;
         case Kind::kEnd:
-          return Succeed(base, at, ahead);
+          return Succeed(base, at, end);
         case Kind::kAhead:
         case Kind::kNotAhead:
-          good = (Run(pc + 1, at, true) >= 0) == (i.kind == Kind::kAhead);
+          good = (Run(pc + 1, at, End::kAhead) >= 0) == (i.kind == Kind::kAhead);
           pc = i.first;
+          break;
+        case Kind::kOnce: {
+          const int64_t to = Run(pc + 1, at, End::kOnce);
+          good = to >= 0;
+          if (good) at = static_cast<size_t>(to);
+          pc = i.first;
+          break;
+        }
+        case Kind::kBack:
+          good = at >= static_cast<size_t>(i.first);
+          at -= static_cast<size_t>(i.first);
+          ++pc;
           break;
         case Kind::kSplit: {
           const Memory::Known known = memory_.Of(i.split, at);
-          if (known == Memory::kMatches) return Succeed(base, at, ahead);
+          if (known == Memory::kMatches) return Succeed(base, EndOf(i.split, at), end);
           good = known == Memory::kNothing;
           if (!good) break;
           if (Blocked(i.first, at)) {
@@ -281,7 +318,7 @@ class Matcher {
         }
         case Kind::kLoop: {
           const Memory::Known known = memory_.Of(i.split, at);
-          if (known == Memory::kMatches) return Succeed(base, at, ahead);
+          if (known == Memory::kMatches) return Succeed(base, EndOf(i.split, at), end);
           good = known == Memory::kNothing;
           if (!good) break;
           size_t to = at;
@@ -320,13 +357,22 @@ class Matcher {
     return code_[pc].kind == Kind::kSet && !Reads(code_[pc], at);
   }
 
-  // What led here matches too, of a lookahead: of others it matters where they end.
-  int64_t Succeed(size_t base, size_t at, bool ahead) {
-    if (ahead) {
-      for (size_t i = base; i < stack_.size(); ++i) Learn(stack_[i], Memory::kMatches);
+  // What led here matches too, of a lookahead or a kOnce: of others it matters where they end.
+  int64_t Succeed(size_t base, size_t at, End end) {
+    for (size_t i = base; i < stack_.size() && end != End::kMatch && steps_ > kShort; ++i) {
+      const Frame& f = stack_[i];
+      Learn(f, Memory::kMatches);
+      const uint64_t split = static_cast<uint64_t>(code_[f.pc].split) << 32;
+      for (size_t k = f.least; k <= f.at && end == End::kOnce; ++k) ends_[split | k] = at;
     }
     stack_.resize(base);
     return static_cast<int64_t>(at);
+  }
+
+  // Where a match that is known ends; anywhere if it is a lookahead's.
+  size_t EndOf(int split, size_t at) const {
+    const auto it = ends_.find(static_cast<uint64_t>(split) << 32 | at);
+    return it == ends_.end() ? at : it->second;
   }
 
   void Learn(const Frame& f, Memory::Known known) {
@@ -340,7 +386,8 @@ class Matcher {
   const absl::Span<const Character> text_;
   Memory memory_;
   std::vector<Frame> stack_;
-  int64_t steps_ = 0;  // of this match
+  absl::flat_hash_map<uint64_t, size_t> ends_;  // of splits of kOnce and characters
+  int64_t steps_ = 0;                           // of this match
 };
 
 }  // namespace
@@ -360,6 +407,10 @@ absl::StatusOr<Pattern> Pattern::Compile(absl::string_view text) {
                                                    kMostInstructions,
                                                    " steps; smaller counts do not"));
   }
+  if (compiler.empty_once) {
+    return absl::InvalidArgumentError(
+        "pattern: a possessive repeat that may match nothing, in another repeat, is not known");
+  }
   auto program = std::make_unique<Program>();
   program->code = std::move(compiler.code);
   program->sets = std::move(compiler.sets);
@@ -367,22 +418,32 @@ absl::StatusOr<Pattern> Pattern::Compile(absl::string_view text) {
   return Pattern(std::move(program));
 }
 
-std::vector<Word> Pattern::Split(absl::Span<const Character> text, const Word& of) const {
-  std::vector<Word> words;
+std::vector<Word> Pattern::Matches(absl::Span<const Character> text, const Word& of) const {
+  std::vector<Word> matches;
   const size_t size = of.end - of.begin;
   Matcher matcher(program_->code, program_->sets, program_->splits, text.subspan(of.begin, size));
-  size_t rest = 0;  // where what no match holds begins
-  for (size_t at = 0; at < size;) {
+  for (size_t at = 0; at <= size;) {
     const int64_t to = matcher.Match(at);
-    if (to <= static_cast<int64_t>(at)) {
-      ++at;
-      continue;
+    const size_t end = of.begin + static_cast<size_t>(std::max<int64_t>(to, 0));
+    const bool nothing = to <= static_cast<int64_t>(at);
+    // No match of nothing follows another match at once.
+    if (to >= 0 && !(nothing && !matches.empty() && matches.back().end == end)) {
+      matches.push_back({of.begin + at, end});
     }
-    if (rest < at) words.push_back({of.begin + rest, of.begin + at});
-    words.push_back({of.begin + at, of.begin + static_cast<size_t>(to)});
-    at = rest = static_cast<size_t>(to);
+    at = nothing ? at + 1 : static_cast<size_t>(to);
   }
-  if (rest < size) words.push_back({of.begin + rest, of.end});
+  return matches;
+}
+
+std::vector<Word> Pattern::Split(absl::Span<const Character> text, const Word& of) const {
+  std::vector<Word> words;
+  size_t rest = of.begin;  // where what no match holds begins
+  for (const Word& match : Matches(text, of)) {
+    if (rest < match.begin) words.push_back({rest, match.begin});
+    if (match.begin < match.end) words.push_back(match);
+    rest = match.end;
+  }
+  if (rest < of.end) words.push_back({rest, of.end});
   return words;
 }
 

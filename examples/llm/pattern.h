@@ -1,9 +1,11 @@
 // The regular expressions that pre-tokenisers are written in, over Unicode characters.
 //
-// Known: literals, escapes (\r \n \t \s \S \d \w, \p{L} \p{Lu} \P{..}, \xNN \uNNNN), [classes] with
-// ranges and
-// &&-free negation, groups (...), (?:...), (?i:...), alternation, ? * + {n} {n,} {n,m} (greedy),
-// lookahead (?=...) (?!...). All else is an error that names its place, and so is a pattern that
+// As Oniguruma has them, which Hugging Face's tokenizers use. Known: literals, escapes (\r \n \t \f
+// \v \a \e, \s \d \w \h and their negations, \p{L} \p{Han} \p{Alpha} \p{^Lu} \P{..}, \xNN \x{N..}
+// \uNNNN, \R), [classes] with ranges, [:names:], classes within and &&, groups (...), (?:...),
+// (?<name>...), (?i:...) (?m:...) (?i), (?>...), alternation, ? * + {n} {n,} {n,m} {,m}, greedy,
+// lazy or possessive, lookahead (?=...) (?!...), lookbehind of a fixed length (?<=...) (?<!...),
+// and ^ $ \A \z \Z \b \B. All else is an error that names its place, and so is a pattern that
 // counts to thousands.
 #pragma once
 
@@ -34,7 +36,10 @@ class Pattern {
   // The words of a part of a text: what matches, from left to right, and what lies between; a match
   // looks no further than the part's end. Whatever the pattern, the time is at most its size by the
   // text's.
+  // A match of nothing cuts, too.
   std::vector<Word> Split(absl::Span<const Character> text, const Word& of) const;
+  // What matches alone.
+  std::vector<Word> Matches(absl::Span<const Character> text, const Word& of) const;
 
  private:
   struct Program;

@@ -3,84 +3,116 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
-#include "absl/strings/ascii.h"
-#include "examples/llm/unicode.h"
+#include "examples/llm/pattern_classes.h"
 #include "graph/status.h"
 
 namespace tessera::llm {
-
-bool CharSet::Has(uint32_t c) const {
-  if (also != nullptr && !also->Has(c)) return false;
-  const auto listed = [&] {
-    for (const auto& [low, high] : ranges) {
-      if (c >= low && c <= high) return true;
-    }
-    if (space && IsWhitespace(c)) return true;
-    if (not_space && !IsWhitespace(c)) return true;
-    if (categories == 0 && not_categories == 0) return false;
-    const uint32_t bit = 1u << static_cast<int>(CategoryOf(c));
-    return (categories & bit) != 0 || (not_categories != 0 && (not_categories & bit) == 0);
-  };
-  return listed() != negated;
-}
-
 namespace {
 
 using Piece = PatternPiece;
+using Kind = PatternPiece::Kind;
 using Sequence = PatternSequence;
 using Choice = PatternChoice;
 
 constexpr int kMaxGroupDepth = 32;
 constexpr size_t kMaxPattern = 65536;
+constexpr int kMaxCount = 9999;
 
-std::optional<uint32_t> CategoryBits(absl::string_view name) {
-  static constexpr const char* kNames[] = {
-      "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps", "Pe",
-      "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cs", "Co", "Cn"};
-  uint32_t bits = 0;
-  for (size_t i = 0; i < std::size(kNames); ++i) {
-    if (name == kNames[i] || (name.size() == 1 && name[0] == kNames[i][0])) bits |= 1u << i;
+Piece SetPiece(CharSet set) {
+  Piece piece;
+  piece.set = std::move(set);
+  return piece;
+}
+Piece ChoicePiece(Kind kind, Choice choice) {
+  Piece piece;
+  piece.kind = kind;
+  piece.choice = std::move(choice);
+  return piece;
+}
+Piece Ahead(CharSet set, bool negated) {
+  return ChoicePiece(negated ? Kind::kNotAhead : Kind::kAhead, {{SetPiece(std::move(set))}});
+}
+Piece Behind(const CharSet& set, bool negated) {
+  Piece back;
+  back.kind = Kind::kBack;
+  return ChoicePiece(negated ? Kind::kNotAhead : Kind::kAhead, {{back, SetPiece(set)}});
+}
+Piece Group(Choice choice) { return ChoicePiece(Kind::kGroup, std::move(choice)); }
+
+const CharSet& AnyCharacter() {
+  static const auto* const all = new CharSet(0, kNoCharacter);
+  return *all;
+}
+// The borders of texts, lines and words, by what is beside them.
+Piece TextBegin() { return Behind(AnyCharacter(), true); }
+Piece TextEnd() { return Ahead(AnyCharacter(), true); }
+Piece LineBegin() {
+  return Group({{TextBegin()}, {Behind(CharSet('\n', '\n'), false), Ahead(AnyCharacter(), false)}});
+}
+Piece LineEnd() { return Ahead(CharSet('\n', '\n').Others(), true); }
+Piece LastLineEnd() {
+  Piece line = SetPiece(CharSet('\n', '\n'));
+  line.min = 0;
+  return ChoicePiece(Kind::kAhead, {{line, TextEnd()}});
+}
+Piece WordBorder(bool inside) {
+  const CharSet word = WordCharacters();
+  return Group(
+      {{Behind(word, false), Ahead(word, !inside)}, {Behind(word, true), Ahead(word, inside)}});
+}
+Piece LineBreak() {
+  const CharSet breaks({{'\n', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}});
+  return ChoicePiece(Kind::kOnce, {{SetPiece(CharSet('\r', '\r')), SetPiece(CharSet('\n', '\n'))},
+                                   {SetPiece(breaks)}});
+}
+
+// How many characters it reads, if that is always the same.
+std::optional<int> WidthOf(const Sequence& sequence) {
+  int width = 0;
+  for (const Piece& p : sequence) {
+    if (!p.reads()) continue;
+    std::optional<int> once = 1;
+    if (p.kind != Kind::kSet) {
+      once = p.choice.empty() ? 0 : WidthOf(p.choice[0]);
+      for (const Sequence& s : p.choice) {
+        if (WidthOf(s) != once) return std::nullopt;
+      }
+    }
+    if (!once || p.min != p.max) return std::nullopt;
+    if (*once * int64_t{p.min} + width > kMaxCount) return std::nullopt;
+    width += *once * p.min;
   }
-  if (bits == 0) return std::nullopt;
-  return bits;
+  return width;
+}
+
+const CharSet* OnlySet(const Choice& choice) {
+  if (choice.size() != 1 || choice[0].size() != 1) return nullptr;
+  const Piece& p = choice[0][0];
+  if (p.max != 1 || p.min != 1) return nullptr;
+  if (p.kind == Kind::kGroup) return OnlySet(p.choice);
+  return p.kind == Kind::kSet ? &p.set : nullptr;
 }
 
 struct Parser {
-  std::vector<Character> text;
-  size_t at = 0;
-  bool ignore_case = false;
-
-  size_t end() const { return text.size() - 1; }
-  bool Is(char c) const { return at < end() && text[at].code == static_cast<uint32_t>(c); }
-  bool Take(absl::string_view s) {
-    for (size_t i = 0; i < s.size(); ++i) {
-      if (at + i >= end() || text[at + i].code != static_cast<uint8_t>(s[i])) return false;
-    }
-    at += s.size();
-    return true;
-  }
-  absl::Status Error(absl::string_view what) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("pattern: byte ", text[std::min(at, end())].begin, ": ", what));
-  }
+  PatternCursor in;
 
   absl::StatusOr<Choice> ParseChoice(int depth) {
-    if (depth > kMaxGroupDepth) return Error("groups nest too deep");
+    if (depth > kMaxGroupDepth) return in.Error("groups nest too deep");
     Choice choice(1);
-    while (at < end() && !Is(')')) {
-      if (Take("|")) {
+    while (in.at < in.end() && !in.Is(')')) {
+      if (in.Take("|")) {
         choice.emplace_back();
         continue;
       }
       ASSIGN_OR_RETURN(Piece piece, ParsePiece(depth));
       Sequence& sequence = choice.back();
       // A one-character lookahead and the set after it are one set.
-      if (!sequence.empty() && sequence.back().kind == Piece::Kind::kAhead &&
-          piece.kind == Piece::Kind::kSet && piece.min == 1 && piece.max == 1) {
-        if (const CharSet* only = OnlySet(sequence.back().choice)) {
-          piece.set.also = std::make_shared<CharSet>(*only);
+      if (!sequence.empty() && piece.kind == Kind::kSet && piece.min == 1 && piece.max == 1) {
+        const Kind before = sequence.back().kind;
+        const CharSet* only = OnlySet(sequence.back().choice);
+        if (only != nullptr && (before == Kind::kAhead || before == Kind::kNotAhead)) {
+          piece.set = Both(before == Kind::kAhead ? *only : only->Others(), piece.set);
           sequence.pop_back();
         }
       }
@@ -89,217 +121,177 @@ struct Parser {
     return choice;
   }
 
-  static const CharSet* OnlySet(const Choice& choice) {
-    if (choice.size() != 1 || choice[0].size() != 1) return nullptr;
-    const Piece& p = choice[0][0];
-    if (p.max != 1 || p.min != 1) return nullptr;
-    if (p.kind == Piece::Kind::kGroup) return OnlySet(p.choice);
-    return p.kind == Piece::Kind::kSet ? &p.set : nullptr;
-  }
-
   absl::StatusOr<Piece> ParsePiece(int depth) {
     ASSIGN_OR_RETURN(Piece piece, ParseAtom(depth));
-    if (piece.kind == Piece::Kind::kGroup) {  // a group of one set is that set
-      if (const CharSet* only = OnlySet(piece.choice)) {
-        Piece set;
-        set.set = *only;
-        piece = std::move(set);
-      }
+    if (piece.kind == Kind::kGroup) {  // a group of one set is that set
+      if (const CharSet* only = OnlySet(piece.choice)) piece = SetPiece(CharSet(*only));
     }
-    if (Take("?"))
-      piece.min = 0;
-    else if (Take("*"))
-      piece.min = 0, piece.max = kMany;
-    else if (Take("+"))
-      piece.max = kMany;
-    else if (Take("{")) {
-      ASSIGN_OR_RETURN(piece.min, ParseCount());
-      piece.max = piece.min;
-      if (Take(",")) {
-        piece.max = kMany;
-        if (!Is('}')) {
-          ASSIGN_OR_RETURN(piece.max, ParseCount());
-        }
-      }
-      if (!Take("}") || piece.max < piece.min) return Error("a wrong {n,m}");
-    } else {
-      return piece;
+    for (int repeats = 0;; ++repeats) {
+      ASSIGN_OR_RETURN(const bool repeated, ParseRepeat(&piece));
+      if (!repeated) return piece;
+      if (repeats > kMaxGroupDepth) return in.Error("too many repeats of repeats");
     }
-    if (Is('?') || Is('+') || Is('*')) return Error("lazy and possessive repeats are not known");
-    return piece;
   }
 
-  absl::StatusOr<int> ParseCount() {
-    int n = 0;
-    const size_t begin = at;
-    while (at < end() && text[at].code >= '0' && text[at].code <= '9' && n < 10000) {
-      n = n * 10 + static_cast<int>(text[at++].code - '0');
+  // Whether there is a repeat, which the piece then has.
+  absl::StatusOr<bool> ParseRepeat(Piece* piece) {
+    int min = 1, max = 1;
+    bool counted = false;
+    if (in.Take("?")) {
+      min = 0;
+    } else if (in.Take("*")) {
+      min = 0, max = kMany;
+    } else if (in.Take("+")) {
+      max = kMany;
+    } else {
+      ASSIGN_OR_RETURN(counted, ParseCounts(&min, &max));
+      if (!counted) return false;
     }
-    if (at == begin || n >= 10000) return Error("a wrong {n,m}");
+    if (piece->min != 1 || piece->max != 1 || !piece->reads())
+      *piece = Group({{std::move(*piece)}});
+    piece->min = min;
+    piece->max = max;
+    if (in.Is('?') && (in.ecma() || !counted || min < max)) {  // a{2}? is (a{2})? elsewhere
+      ++in.at;
+      piece->lazy = true;
+    } else if (in.Is('+') && !counted) {  // a{1,2}+ is (a{1,2})+
+      ++in.at;
+      *piece = Possessive(std::move(*piece));
+    }
+    return true;
+  }
+
+  static Piece Possessive(Piece piece) {
+    if (piece.kind == Kind::kSet && piece.max == kMany) {
+      Piece end = Ahead(piece.set, true);
+      return Group({{std::move(piece), std::move(end)}});
+    }
+    return ChoicePiece(Kind::kOnce, {{std::move(piece)}});
+  }
+
+  // {n} {n,} {n,m} {,m}; what else begins with a brace is that character.
+  absl::StatusOr<bool> ParseCounts(int* min, int* max) {
+    const size_t begin = in.at;
+    if (!in.Take("{")) return false;
+    ASSIGN_OR_RETURN(const std::optional<int> low, ParseCount());
+    std::optional<int> high = low;
+    const bool range = in.Take(",");
+    if (range) {
+      ASSIGN_OR_RETURN(high, ParseCount());
+    }
+    if ((!low && (!high || in.ecma())) || !in.Take("}")) {
+      in.at = begin;
+      return false;
+    }
+    *min = low.value_or(0);
+    *max = high.value_or(kMany);
+    if (*max < *min) return in.Error("a wrong {n,m}");
+    return true;
+  }
+
+  absl::StatusOr<std::optional<int>> ParseCount() {
+    std::optional<int> n;
+    while (in.at < in.end() && in.text[in.at].code >= '0' && in.text[in.at].code <= '9') {
+      n = n.value_or(0) * 10 + static_cast<int>(in.text[in.at++].code - '0');
+      if (*n > kMaxCount) return in.Error("a wrong {n,m}");
+    }
     return n;
   }
 
   absl::StatusOr<Piece> ParseAtom(int depth) {
-    Piece piece;
-    if (Take("(")) {
-      const bool case_before = ignore_case;
-      piece.kind = Piece::Kind::kGroup;
-      if (Take("?:")) {
-      } else if (Take("?i:")) {
-        ignore_case = true;
-      } else if (Take("?=")) {
-        piece.kind = Piece::Kind::kAhead;
-      } else if (Take("?!")) {
-        piece.kind = Piece::Kind::kNotAhead;
-      } else if (Is('?')) {
-        return Error("this kind of group is not known");
-      }
-      ASSIGN_OR_RETURN(piece.choice, ParseChoice(depth + 1));
-      if (!Take(")")) return Error("a group is not closed");
-      ignore_case = case_before;
-      return piece;
+    if (in.Take("(")) return ParseGroup(depth);
+    if (in.Take("[")) {
+      ASSIGN_OR_RETURN(CharSet set, ParseClass(&in, 0));
+      return SetPiece(std::move(set));
     }
-    if (Take("[")) {
-      RETURN_IF_ERROR(ParseClass(&piece.set));
-      return piece;
+    if (in.Is('*') || in.Is('+') || in.Is('?')) return in.Error("this character is not known here");
+    if (in.Take("^")) return LineBegin();
+    if (in.Take("$")) return LineEnd();
+    if (in.Take(".")) return SetPiece(in.dot_all ? AnyCharacter() : CharSet('\n', '\n').Others());
+    if (in.Take("\\")) {
+      if (in.Take("A")) return TextBegin();
+      if (in.Take("z")) return TextEnd();
+      if (in.Take("Z")) return LastLineEnd();
+      if (in.Take("b")) return WordBorder(false);
+      if (in.Take("B")) return WordBorder(true);
+      if (in.Take("R")) return LineBreak();
+      ASSIGN_OR_RETURN(PatternEscape escape, ParseEscape(&in));
+      if (!escape.code) return SetPiece(std::move(escape.set));
+      return Literal(*escape.code);
     }
-    if (Is('^') || Is('$') || Is('*') || Is('+') || Is('?') || Is('{')) {
-      return Error("this character is not known here");
-    }
-    if (Take(".")) {
-      piece.set.ranges = {{'\n', '\n'}};
-      piece.set.negated = true;
-      return piece;
-    }
-    if (Is('\\')) {
-      RETURN_IF_ERROR(ParseEscape(&piece.set).status());
-      return piece;
-    }
-    AddRange(text[at].code, text[at].code, &piece.set);
-    ++at;
-    return piece;
+    return Literal(in.text[in.at++].code);
   }
 
-  void AddRange(uint32_t low, uint32_t high, CharSet* set) const {
-    set->ranges.emplace_back(low, high);
-    if (!ignore_case) return;
-    for (uint32_t c = std::max<uint32_t>(low, 'A'); c <= std::min<uint32_t>(high, 'z'); ++c) {
-      const uint32_t other = c ^ 0x20;
-      if ((c | 0x20) >= 'a' && (c | 0x20) <= 'z') set->ranges.emplace_back(other, other);
-    }
+  absl::StatusOr<Piece> Literal(uint32_t code) {
+    ASSIGN_OR_RETURN(CharSet set, in.Cased(CharSet(code, code)));
+    return SetPiece(std::move(set));
   }
 
-  // Adds an escape to the set; gives the character where it is a single one.
-  absl::StatusOr<std::optional<uint32_t>> ParseEscape(CharSet* set) {
-    ++at;
-    if (at >= end()) return Error("ends in \\");
-    const uint32_t c = text[at++].code;
-    const auto one = [&](uint32_t code) {
-      AddRange(code, code, set);
-      return std::optional<uint32_t>(code);
-    };
-    constexpr uint32_t kLetters = 0x1F, kMarks = 0xE0, kDigits = 1u << 8, kLetterNumbers = 1u << 9,
-                       kConnectors = 1u << 11;
-    switch (c) {
-      case 'r':
-        return one('\r');
-      case 'n':
-        return one('\n');
-      case 't':
-        return one('\t');
-      case 'f':
-        return one('\f');
-      case 'v':
-        return one('\v');
-      case 's':
-        set->space = true;
-        return std::optional<uint32_t>();
-      case 'S':
-        set->not_space = true;
-        return std::optional<uint32_t>();
-      case 'd':
-        set->categories |= kDigits;
-        return std::optional<uint32_t>();
-      case 'w':
-        set->categories |= kLetters | kMarks | kDigits | kLetterNumbers | kConnectors;
-        return std::optional<uint32_t>();
-      case 'x':
-      case 'u': {
-        ASSIGN_OR_RETURN(const uint32_t code, TakeHex(c == 'x' ? 2 : 4));
-        return one(code);
-      }
-      case 'p':
-      case 'P':
-        return Property(c == 'P', set);
-      default:
-        break;
+  absl::StatusOr<Piece> ParseGroup(int depth) {
+    const bool ignored_case = in.ignore_case, dotted_all = in.dot_all;
+    Kind kind = Kind::kGroup;
+    bool behind = false, to_end = false;
+    if (in.Take("?=")) {
+      kind = Kind::kAhead;
+    } else if (in.Take("?!")) {
+      kind = Kind::kNotAhead;
+    } else if (in.Take("?<=") || in.Take("?<!")) {
+      kind = in.text[in.at - 1].code == '=' ? Kind::kAhead : Kind::kNotAhead;
+      behind = true;
+    } else if (in.Take("?>")) {
+      kind = Kind::kOnce;
+    } else if (in.Take("?<")) {  // a name, which nothing calls
+      while (in.at < in.end() && !in.Is('>') && !in.Is(')')) ++in.at;
+      if (!in.Take(">")) return in.Error("a name of a group is not closed");
+    } else if (in.Take("?")) {
+      ASSIGN_OR_RETURN(to_end, ParseOptions());
     }
-    if (c > 0x7F || (c >= '0' && c <= '9') || ((c | 0x20) >= 'a' && (c | 0x20) <= 'z')) {
-      return Error("this escape is not known");
-    }
-    return one(c);
+    ASSIGN_OR_RETURN(Choice choice, ParseChoice(depth + 1));
+    if (!to_end && !in.Take(")")) return in.Error("a group is not closed");
+    in.ignore_case = ignored_case;
+    in.dot_all = dotted_all;
+    if (behind) RETURN_IF_ERROR(GoBack(&choice));
+    return ChoicePiece(kind, std::move(choice));
   }
 
-  absl::StatusOr<uint32_t> TakeHex(int digits) {
-    uint32_t code = 0;
-    for (; digits > 0; --digits, ++at) {
-      const uint32_t c = at < end() ? text[at].code : kNoCharacter;
-      const bool hex = c < 0x80 && absl::ascii_isxdigit(static_cast<uint8_t>(c));
-      if (!hex) return Error("this escape wants hexadecimal digits, 2 after \\x and 4 after \\u");
-      code = code << 4 | (c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-    }
-    if (code >= 0xD800 && code <= 0xDFFF) return Error("this is half of a character");
-    return code;
-  }
-
-  absl::StatusOr<std::optional<uint32_t>> Property(bool negated, CharSet* set) {
-    if (!Take("{")) return Error("\\p wants {category}");
-    std::string name;
-    while (at < end() && !Is('}') && name.size() < 16) AppendUtf8(text[at++].code, &name);
-    const std::optional<uint32_t> bits = CategoryBits(name);
-    if (!Take("}") || !bits) return Error("this category is not known");
-    if (negated && set->not_categories != 0) return Error("two \\P in one class are not known");
-    (negated ? set->not_categories : set->categories) |= *bits;
-    return std::optional<uint32_t>();
-  }
-
-  absl::Status ParseClass(CharSet* set) {
-    set->negated = Take("^");
-    bool first = true;
-    while (true) {
-      if (at >= end()) return Error("a class is not closed");
-      if (!first && Take("]")) return absl::OkStatus();
-      first = false;
-      if (Is('[') || Take("&&")) return Error("classes in classes are not known");
-      std::optional<uint32_t> low;
-      if (Is('\\')) {
-        ASSIGN_OR_RETURN(low, ParseEscape(set));
+  // Up to the colon, after which they hold in the group; or, as true, to the bracket, after which
+  // they hold to the end of the group that this one is in.
+  absl::StatusOr<bool> ParseOptions() {
+    bool on = true;
+    while (!in.Is(':') && !in.Is(')')) {
+      if (in.Take("-")) {
+        on = false;
+      } else if (in.Take("i")) {
+        in.ignore_case = on;
+      } else if (in.Take("m")) {
+        in.dot_all = on;
       } else {
-        low = text[at++].code;
-        AddRange(*low, *low, set);
+        return in.Error("this kind of group is not known");
       }
-      if (!low || !Is('-') || at + 1 >= end() || text[at + 1].code == ']') continue;
-      ++at;
-      std::optional<uint32_t> high;
-      if (Is('\\')) {
-        CharSet ignored;
-        ASSIGN_OR_RETURN(high, ParseEscape(&ignored));
-      } else {
-        high = text[at++].code;
-      }
-      if (!high || *high < *low) return Error("a wrong range");
-      AddRange(*low, *high, set);
     }
+    return !in.Take(":") && in.Take(")");
+  }
+
+  absl::Status GoBack(Choice* choice) {
+    for (Sequence& s : *choice) {
+      const std::optional<int> width = WidthOf(s);
+      if (!width) return in.Error("what is looked back for has no fixed length");
+      Piece back;
+      back.kind = Kind::kBack;
+      back.min = back.max = *width;
+      s.insert(s.begin(), std::move(back));
+    }
+    return absl::OkStatus();
   }
 };
 
 }  // namespace
 
-absl::StatusOr<PatternChoice> ParsePattern(absl::string_view text) {
+absl::StatusOr<PatternChoice> ParsePattern(absl::string_view text, PatternDialect dialect) {
   if (text.size() > kMaxPattern) return absl::InvalidArgumentError("pattern: too long");
-  Parser parser{Characters(text)};
+  Parser parser{{Characters(text), dialect}};
   ASSIGN_OR_RETURN(Choice choice, parser.ParseChoice(0));
-  if (parser.at != parser.end()) return parser.Error("a ) without (");
+  if (parser.in.at != parser.in.end()) return parser.in.Error("a ) without (");
   return choice;
 }
 

@@ -20,6 +20,15 @@ Category CategoryOf(uint32_t code_point) {
   return static_cast<Category>(next[-1] & 31);
 }
 
+std::vector<CategoryRange> CategoryRanges() {
+  std::vector<CategoryRange> out;
+  for (const uint32_t range : kRanges) {
+    if (!out.empty()) out.back().last = (range >> 5) - 1;
+    out.push_back({range >> 5, kNoCharacter - 1, static_cast<Category>(range & 31)});
+  }
+  return out;
+}
+
 bool IsWhitespace(uint32_t c) {
   return (c >= 9 && c <= 13) || c == ' ' || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||

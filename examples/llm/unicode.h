@@ -44,6 +44,12 @@ enum class Category : uint8_t {
 };
 Category CategoryOf(uint32_t code_point);
 
+struct CategoryRange {
+  uint32_t first, last;
+  Category category;
+};
+std::vector<CategoryRange> CategoryRanges();  // of all code points, in their order
+
 bool IsWhitespace(uint32_t code_point);     // the property White_Space
 bool IsWordCharacter(uint32_t code_point);  // \w of Unicode's regular expressions
 

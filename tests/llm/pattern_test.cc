@@ -46,6 +46,56 @@ TEST(Pattern, CharactersByTheirNumbers) {
   EXPECT_THAT(Pattern::Compile(R"(\ud83d\ude00)").status().message(), HasSubstr("half of a"));
 }
 
+std::vector<std::string> Found(const std::string& pattern, const std::string& text) {
+  absl::StatusOr<Pattern> p = Pattern::Compile(pattern);
+  EXPECT_OK(p);
+  if (!p.ok()) return {};
+  const std::vector<Character> c = Characters(text);
+  std::vector<std::string> out;
+  for (const Word& w : p->Matches(c, {0, c.size() - 1})) {
+    out.push_back(text.substr(c[w.begin].begin, c[w.end].begin - c[w.begin].begin));
+  }
+  return out;
+}
+
+// What is found is what Hugging Face's tokenizers 0.23 find.
+TEST(Pattern, RepeatsInEachWay) {
+  EXPECT_THAT(Found("a+?", "aaa"), ElementsAre("a", "a", "a"));
+  EXPECT_THAT(Found("(a|b)*?c", "abc"), ElementsAre("abc"));
+  EXPECT_THAT(Found("a{1,2}?b?", "aab"), ElementsAre("a", "ab"));
+  EXPECT_THAT(Found("a{2}?b", "b aab"), ElementsAre("b", "aab"));  // (a{2})?
+  EXPECT_THAT(Found(R"(\p{N}{1,3}+)", "1234567 8"), ElementsAre("1234567", "8"));
+  EXPECT_THAT(Found("a{,2}b{1", "ab{1aaab{1"), ElementsAre("ab{1", "aab{1"));
+  EXPECT_THAT(Found("a++a|b?+b|c*+", "aabbcc"), ElementsAre("", "", "bb", "cc"));
+  EXPECT_THAT(Found("(?>ab?|abc)d|c", "abcdabd"), ElementsAre("c", "abd"));
+  EXPECT_THAT(Found("(?>(?:ab)+)b", "ababb"), ElementsAre("ababb"));
+}
+
+TEST(Pattern, WhatStandsBeside) {
+  EXPECT_THAT(Words("(?<=[a-z])(?=[A-Z])", "camelCaseX"), ElementsAre("camel", "Case", "X"));
+  EXPECT_THAT(Words("(?=b)", "abab"), ElementsAre("a", "ba", "b"));
+  EXPECT_THAT(Found("(?<=a|bc)d", "adbcdcd"), ElementsAre("d", "d"));
+  EXPECT_THAT(Found("(?<!a|bc)d.", "adbcdcd!"), ElementsAre("d!"));
+  EXPECT_THAT(Found("^a|a$", "aba\nab\nba"), ElementsAre("a", "a", "a", "a"));
+  EXPECT_THAT(Found("\\Aa|a\\z", "aa\na\na"), ElementsAre("a", "a"));
+  EXPECT_THAT(Found("a\\Z", "a\na\n"), ElementsAre("a"));
+  EXPECT_THAT(Found("\\b\\w|\\w\\B", "ab c\u00b2"), ElementsAre("a", "c"));
+}
+
+TEST(Pattern, Classes) {
+  EXPECT_THAT(Found("[a-z&&[^b-y]]+|[[:digit:][:^ascii:]]", "azb1\u00e9"),
+              ElementsAre("az", "1", "\u00e9"));
+  EXPECT_THAT(Found(R"(\p{Han}+|\p{^L}|\P{Lu}|\p{Letter})", "A中文1b"),
+              ElementsAre("A", "中文", "1", "b"));
+  EXPECT_THAT(Found(R"(\D\H\W\S)", "ag !1a.b"), ElementsAre("ag !"));
+  EXPECT_THAT(Found(R"(\h+|\R)", "xfa1\r\n\n"), ElementsAre("fa1", "\r\n", "\n"));
+  EXPECT_THAT(Found(R"([\x{4e2d}-\x{6587}]\a?)", "中文\a"), ElementsAre("中", "文\a"));
+  // In any case, which a property beside a class is not.
+  EXPECT_THAT(Found("(?i:[^b]s\\p{Lu})", "bsA\u212a\u017fAkSa"), ElementsAre("\u212a\u017fA"));
+  EXPECT_THAT(Found("x(?i)a|B", "xAb"), ElementsAre("xA"));
+  EXPECT_THAT(Found("(?m:a.)(?i-m:B)", "a\nb"), ElementsAre("a\nb"));
+}
+
 TEST(Pattern, WordsOfNamedVocabularies) {
   const auto words = [](const char* name, const std::string& text) {
     absl::StatusOr<const PreTokenizer*> named = PreTokenizerNamed(name);
@@ -71,10 +121,14 @@ TEST(Pattern, WordsOfNamedVocabularies) {
 }
 
 TEST(Pattern, WhatIsNotKnownIsAnError) {
-  for (const char* wrong : {"(", ")", "[", "[a", "a{", "a{3,1}", "*", "a**", "\\", "\\q", "\\p{Xx}",
-                            "\\pL", "(?<a>b)", "a+?", "[z-a]", "^a"}) {
+  for (const char* wrong :
+       {"(",      ")",       "[",    "[a",    "a{3,1}",  "a{99999}", "*",    "\\",
+        "\\q",    "\\p{Xx}", "\\pL", "[z-a]", "[a-\\d]", "[[:b:]]",  "(?<a", "(?x:a)",
+        "(a)\\1", "\\G",     "\\X",  "[a",    "[[a]",    "(?>a"}) {
     EXPECT_FALSE(Pattern::Compile(wrong).ok()) << wrong;
   }
+  EXPECT_THAT(Pattern::Compile("(?<=a+)b").status().message(), HasSubstr("no fixed length"));
+  EXPECT_THAT(Pattern::Compile("((?>a?)b?)*").status().message(), HasSubstr("may match nothing"));
   EXPECT_FALSE(Pattern::Compile(std::string(1000, '(')).ok());
   EXPECT_THAT(Pattern::Compile("(a{99}){99}").status().message(), HasSubstr("smaller counts"));
 }
@@ -84,7 +138,8 @@ TEST(Pattern, MatchingEndsOnHostileTexts) {
   for (const char* pattern :
        {"(a*)*b", "(a|aa)*(a|aa)*(a|aa)*b", "(a+)+b", "((a?)+)*b", "((a*)*(a?)*)*b", "a*a*a*b",
         "(a|a)*(?=b)c", "a*(?!a)b", "(a*(?=a*b))*c", "(a|a(?=a*b)a)+b", "(a{0,20}){0,20}b",
-        "a{3,30}a{3,30}b", "(a(?!a*c)a*)*b"}) {
+        "a{3,30}a{3,30}b", "(a(?!a*c)a*)*b", "(a*?)*?b", "(?>(?:aa)+)b", "(?:(?>a+)a?)+b", "a*+b",
+        "(?>(?:a|aa)+)(?<=a{9})b", "((?<=a)a|(?<!b)a)+?b"}) {
     EXPECT_THAT(Words(pattern, many), ElementsAre(many)) << pattern;  // else years
   }
   // A lookahead that sees all the rest from every character.
@@ -145,12 +200,16 @@ TEST(Pattern, SplitsAsTheStandardLibraryMatches) {
       std::smatch m;
       const bool found = std::regex_search(text.cbegin() + static_cast<int64_t>(at), text.cend(), m,
                                            expression, std::regex_constants::match_continuous);
-      if (!found || m.length() == 0) {
+      if (!found) {
         ++at;
         continue;
       }
       word(rest, at);
       rest = at + static_cast<size_t>(m.length());
+      if (m.length() == 0) {
+        ++at;
+        continue;
+      }
       word(at, rest);
       at = rest;
       ++matches;
