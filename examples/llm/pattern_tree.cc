@@ -166,6 +166,7 @@ struct Parser {
       Piece end = Ahead(piece.set, true);
       return Group({{std::move(piece), std::move(end)}});
     }
+    if (piece.kind == Kind::kSet) return Group({{SetPiece(piece.set)}, {Ahead(piece.set, true)}});
     return ChoicePiece(Kind::kOnce, {{std::move(piece)}});
   }
 
