@@ -1,4 +1,4 @@
-// Canonical decomposition, ordering and composition.
+// Decomposition, ordering and composition.
 #include "examples/llm/compose.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "examples/llm/unicode.h"
+#include "examples/llm/unicode_properties.h"
 
 namespace tessera::llm {
 namespace {
@@ -17,6 +17,7 @@ struct Decomposition {
 };
 constexpr uint32_t kStaysApart = 1u << 31;
 
+#include "examples/llm/unicode_compatibility.inc"
 #include "examples/llm/unicode_compositions.inc"
 
 // Hangul syllables: a leading consonant, a vowel, and perhaps a trailing consonant.
@@ -35,7 +36,30 @@ uint8_t ClassOf(uint32_t code) {
   return static_cast<uint8_t>(next[-1]);
 }
 
-void AppendDecomposed(uint32_t code, std::vector<Mark>* out) {
+// What looks alike, of code points that Unicode says so of.
+absl::Span<const uint32_t> AlikeTo(uint32_t code) {
+  static const auto* const parts = [] {
+    auto* all = new absl::flat_hash_map<uint32_t, absl::Span<const uint32_t>>;
+    const absl::Span<const uint32_t> list = kCompatibleParts;
+    for (size_t i = 0; i < list.size(); i += 1 + (list[i] & 31)) {
+      all->emplace(list[i] >> 5, list.subspan(i + 1, list[i] & 31));
+    }
+    return all;
+  }();
+  const auto it = parts->find(code);
+  return it == parts->end() ? absl::Span<const uint32_t>() : it->second;
+}
+
+void AppendDecomposed(uint32_t code, bool alike, std::vector<Mark>* out) {
+  if (alike) {
+    const absl::Span<const uint32_t> parts = AlikeTo(code);
+    for (const uint32_t part : parts) out->push_back({part, ClassOf(part)});
+    if (!parts.empty()) return;
+    if (const uint32_t other = Mapped(kCompatibleRuns, code); other != code) {
+      out->push_back({other, ClassOf(other)});
+      return;
+    }
+  }
   if (const uint32_t s = code - kSyllables; s < kNumSyllables) {
     out->push_back({kLeading + s / (kNumVowels * kNumTrailing), 0});
     out->push_back({kVowels + s / kNumTrailing % kNumVowels, 0});
@@ -49,7 +73,7 @@ void AppendDecomposed(uint32_t code, std::vector<Mark>* out) {
     out->push_back({code, ClassOf(code)});
     return;
   }
-  AppendDecomposed(it->first, out);
+  AppendDecomposed(it->first, alike, out);
   if (it->second != 0) out->push_back({it->second, ClassOf(it->second)});
 }
 
@@ -111,11 +135,11 @@ void Compose(std::vector<Mark>* marks) {
   marks->resize(out);
 }
 
-std::string Normalised(absl::string_view text, bool compose) {
-  // Below U+0300 there is nothing to compose, below U+0080 nothing to take apart.
-  constexpr uint32_t kFirstMark = 0x300, kFirstComposed = 0xC0;
+std::string Normalised(absl::string_view text, bool compose, bool alike) {
+  // Below these nothing is to be composed, taken apart or looks alike.
+  constexpr uint32_t kFirstMark = 0x300, kFirstComposed = 0xC0, kFirstAlike = 0xA0;
   const std::vector<Character> characters = Characters(text);
-  const uint32_t plain = compose ? kFirstMark : kFirstComposed;
+  const uint32_t plain = alike ? kFirstAlike : compose ? kFirstMark : kFirstComposed;
   if (std::all_of(characters.begin(), characters.end(),
                   [&](const Character& c) { return c.code < plain || c.code == kNoCharacter; })) {
     return std::string(text);
@@ -130,7 +154,7 @@ std::string Normalised(absl::string_view text, bool compose) {
   };
   for (const Character& c : characters) {
     if (c.code != kNoCharacter) {
-      AppendDecomposed(c.code, &marks);
+      AppendDecomposed(c.code, alike, &marks);
       continue;
     }
     flush();
@@ -141,7 +165,9 @@ std::string Normalised(absl::string_view text, bool compose) {
 
 }  // namespace
 
-std::string Composed(absl::string_view text) { return Normalised(text, true); }
-std::string Decomposed(absl::string_view text) { return Normalised(text, false); }
+std::string Composed(absl::string_view text, bool alike) { return Normalised(text, true, alike); }
+std::string Decomposed(absl::string_view text, bool alike) {
+  return Normalised(text, false, alike);
+}
 
 }  // namespace tessera::llm

@@ -1,9 +1,11 @@
-// Reading config.json, with errors that name the file, the key, the value found and the one wanted.
+// Reading config.json and the like, with errors that name the file, the key, the value found and
+// the one wanted.
 #pragma once
 
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -88,6 +90,41 @@ struct JsonReader {
     const std::optional<bool> b = v->Bool();
     if (!b) return Wrong(key, *v, "a bool");
     return *b;
+  }
+  absl::StatusOr<std::string> Text(absl::string_view key,
+                                   std::optional<std::string> otherwise = {}) const {
+    const std::optional<Json> v = Find(key);
+    if (!v) {
+      if (otherwise) return *otherwise;
+      return Bad("the key '", within, key, "' is missing");
+    }
+    std::optional<std::string> text = v->String();
+    if (!text) return Wrong(key, *v, "a text");
+    return *std::move(text);
+  }
+  absl::StatusOr<JsonReader> Object(absl::string_view key) const {
+    ASSIGN_OR_RETURN(const Json v, Typed(key, Json::Type::kObject, "an object"));
+    return JsonReader{v, file, absl::StrCat(within, key, ".")};
+  }
+  absl::StatusOr<Json> Array(absl::string_view key) const {
+    return Typed(key, Json::Type::kArray, "an array");
+  }
+  // The objects of an array.
+  absl::StatusOr<std::vector<JsonReader>> Objects(absl::string_view key) const {
+    ASSIGN_OR_RETURN(const Json array, Array(key));
+    std::vector<JsonReader> out;
+    for (const JsonItem item : array.Items()) {
+      const std::string name = absl::StrCat(key, "[", out.size(), "]");
+      if (!item.value().is(Json::Type::kObject)) return Wrong(name, item.value(), "an object");
+      out.push_back({item.value(), file, absl::StrCat(within, name, ".")});
+    }
+    return out;
+  }
+  absl::StatusOr<Json> Typed(absl::string_view key, Json::Type type, const char* wanted) const {
+    const std::optional<Json> v = Find(key);
+    if (!v) return Bad("the key '", within, key, "' is missing");
+    if (!v->is(type)) return Wrong(key, *v, wanted);
+    return *v;
   }
 };
 

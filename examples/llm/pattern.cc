@@ -447,24 +447,4 @@ std::vector<Word> Pattern::Split(absl::Span<const Character> text, const Word& o
   return words;
 }
 
-std::vector<absl::string_view> WordsOf(absl::string_view text, absl::Span<const Pattern> patterns) {
-  if (patterns.empty()) return {text};
-  const std::vector<Character> characters = Characters(text);
-  std::vector<Word> words = {{0, characters.size() - 1}};
-  for (const Pattern& pattern : patterns) {
-    std::vector<Word> split;
-    for (const Word& w : words) {
-      const std::vector<Word> parts = pattern.Split(characters, w);
-      split.insert(split.end(), parts.begin(), parts.end());
-    }
-    words = std::move(split);
-  }
-  std::vector<absl::string_view> out;
-  for (const auto& [begin, end] : words) {
-    const uint32_t from = characters[begin].begin;
-    out.push_back(text.substr(from, characters[end].begin - from));
-  }
-  return out;
-}
-
 }  // namespace tessera::llm

@@ -47,7 +47,4 @@ class Pattern {
   std::unique_ptr<Program> program_;
 };
 
-// The words of a whole text: the first pattern splits it, and each other one the words so far.
-std::vector<absl::string_view> WordsOf(absl::string_view text, absl::Span<const Pattern> patterns);
-
 }  // namespace tessera::llm

@@ -92,19 +92,18 @@ constexpr char kDigit[] = R"(\p{N})";
 constexpr char kDigits[] = R"(\p{N}+)";
 
 const std::vector<PreTokenizer>& Known() {
-  constexpr auto kComposed = TokenizerSpec::Form::kComposed;
   static const auto* const table = new std::vector<PreTokenizer>{
       {"gpt-2 phi-2 jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code roberta-bpe "
        "gigachat a.x-4.0 mellum mpt olmo jais trillion exaone4",
        {kGpt2Pattern}},
       {"llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2", {kLlama3}, true},
       {"dbrx smaug-bpe glm4 chatglm-bpe", {kLlama3}},
-      {"qwen2 deepseek-r1-qwen megrez", {kQwen2}, false, kComposed},
+      {"qwen2 deepseek-r1-qwen megrez", {kQwen2}, false, true},
       {"hunyuan stablelm2", {kQwen2}},
       {"tekken", {kTekken}, true},
       {"gpt-4o llama4 minimax-m2", {kGpt4o}},
       {"kimi-k2", {kKimi}},
-      {"qwen35", {kQwen35}, false, kComposed},
+      {"qwen35", {kQwen35}, false, true},
       {"seed-coder", {kSeedCoder}},
       {"falcon", {kPunctuation, kGpt2Pattern, kThreeDigits}},
       {"smollm starcoder refact command-r exaone minerva-7b codeshell", {kDigit, kGpt2Pattern}},

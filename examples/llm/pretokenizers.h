@@ -14,7 +14,7 @@ struct PreTokenizer {
   const char* names;                  // in GGUF files, separated by spaces
   std::vector<std::string> patterns;  // applied in turn; see pattern.h
   bool llama3 = false;                // texts begin with bos, words that are tokens are not merged
-  TokenizerSpec::Form form = TokenizerSpec::Form::kAsWritten;
+  bool composed = false;              // texts are, as in compose.h
 };
 
 // An error lists the known names.

@@ -14,34 +14,22 @@
 namespace tessera::llm {
 namespace {
 
-using ByteOfCharacter = std::array<int16_t, 512>;  // by code point; -1: one that stands for itself
-
-// What UTF-8 stands for where some characters, of at most two bytes each, stand for bytes.
-std::string FromByteCharacters(absl::string_view text, const ByteOfCharacter& byte_of) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto lead = static_cast<uint8_t>(text[i]);
-    const bool pair = lead >= 0xC0 && lead < 0xC8 && i + 1 < text.size();
-    const int code = pair ? (lead & 31) << 6 | (text[i + 1] & 63) : lead;
-    if ((pair || lead < 0x80) && byte_of[code] >= 0) {
-      out += static_cast<char>(byte_of[code]);
-      i += pair;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
+// How the vocabularies of a model write text.
+std::vector<TextStep> DecoderOf(TokenizerSpec::Model model) {
+  if (model == TokenizerSpec::Model::kByteLevel) return {Change(TextStep::Kind::kFromBytes)};
+  return {Replace(kSpace, " ")};
 }
 
 }  // namespace
 
 absl::Status Tokenizer::Data::FillTokens() {
   bytes.fill(-1);
-  ByteOfCharacter byte_of;
-  byte_of.fill(-1);
-  for (int b = 0; b < 256; ++b) byte_of[Characters(ByteCharacters()[b])[0].code] = b;
-  const bool byte_level = spec.model == TokenizerSpec::Model::kByteLevel;
+  if (spec.decoder.empty()) spec.decoder = DecoderOf(spec.model);
+  const bool byte_level =
+      std::any_of(spec.decoder.begin(), spec.decoder.end(),
+                  [](const TextStep& s) { return s.kind == TextStep::Kind::kFromBytes; });
+  absl::StatusOr<TextSteps> decoder = TextSteps::Make(spec.decoder);
+  if (!decoder.ok()) return Error(std::string(decoder.status().message()));
   by_text.reserve(spec.tokens.size());
   pieces.resize(spec.tokens.size());
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
@@ -54,10 +42,11 @@ absl::Status Tokenizer::Data::FillTokens() {
     longest = std::max(longest, t.text.size());
     least_score = std::min(least_score, t.score);
     if (t.kind == TokenKind::kControl || t.kind == TokenKind::kUnknown) {
-      if (!t.text.empty()) special.push_back(id);
+      if (!t.text.empty()) special.tokens.push_back({t.text, id});
     } else if (t.kind == TokenKind::kUserDefined) {
-      pieces[i] = t.text;
-      if (!t.text.empty()) special.push_back(id);
+      // Where bytes are written as characters such a token is written as it is.
+      pieces[i] = byte_level ? t.text : decoder->Changed(t.text, {});
+      if (!t.text.empty()) special.tokens.push_back({t.text, id});
     } else if (t.kind == TokenKind::kByte) {
       const bool form = t.text.size() == 6 && absl::StartsWith(t.text, "<0x") && t.text[5] == '>';
       const char* const digits = t.text.data() + 3;
@@ -67,10 +56,8 @@ absl::Status Tokenizer::Data::FillTokens() {
       }
       bytes[value] = id;
       pieces[i] = std::string(1, static_cast<char>(value));
-    } else if (byte_level) {
-      pieces[i] = FromByteCharacters(t.text, byte_of);
     } else {
-      pieces[i] = absl::StrReplaceAll(t.text, {{kSpace, " "}});
+      pieces[i] = decoder->Changed(t.text, {});
     }
   }
   return absl::OkStatus();
@@ -81,7 +68,9 @@ absl::Status Tokenizer::Data::FillMerges() {
   std::string joined;
   for (size_t i = 0; i < spec.merges.size(); ++i) {
     const auto& [left, right] = spec.merges[i];
-    joined.assign(left).append(right);
+    if (right.size() < spec.inner_mark.size())
+      return Error(absl::StrCat("merge ", i, ": too short"));
+    joined.assign(left).append(right, spec.inner_mark.size());
     const auto a = by_text.find(left), b = by_text.find(right), ab = by_text.find(joined);
     if (a == by_text.end() || b == by_text.end() || ab == by_text.end()) {
       const std::string& missing = a == by_text.end() ? left : b == by_text.end() ? right : joined;
@@ -91,6 +80,13 @@ absl::Status Tokenizer::Data::FillMerges() {
     merges.emplace(PairKey(a->second, b->second), Merge{static_cast<int32_t>(i), ab->second});
   }
   return absl::OkStatus();
+}
+
+void Tokenizer::Data::SpecialTokens::Sort() {
+  std::stable_sort(tokens.begin(), tokens.end(), [](const Special& a, const Special& b) {
+    return a.text.size() > b.text.size();
+  });
+  for (const Special& token : tokens) starts[static_cast<uint8_t>(token.text[0])] = true;
 }
 
 absl::Status Tokenizer::Data::Fill() {
@@ -121,22 +117,25 @@ absl::Status Tokenizer::Data::Fill() {
           b == '\n' || (b >= ' ' && b < 0x7F) || (b >= 0x80 && b < 0xC0) || (b >= 0xC3 && b < 0xF0);
       if (text && bytes[b] < 0) return Error(absl::StrFormat("no token for the byte 0x%02x", b));
     }
-  } else if (spec.unknown < 0) {
+  } else if (spec.unknown < 0 && !spec.drop_unknown) {
     for (int b = 0; b < 256; ++b) {
       if (bytes[b] >= 0) continue;
       return Error(absl::StrFormat("no token for the byte 0x%02x and none for the unknown", b));
     }
   }
-  for (const std::string& text : spec.patterns) {
-    absl::StatusOr<Pattern> pattern = Pattern::Compile(text);
-    if (!pattern.ok()) return Error(std::string(pattern.status().message()));
-    patterns.push_back(*std::move(pattern));
+  for (const auto& [from, to] :
+       {std::pair(&spec.normalizer, &normalizer), std::pair(&spec.pre_tokenizer, &pre_tokenizer)}) {
+    absl::StatusOr<TextSteps> steps = TextSteps::Make(*from);
+    if (!steps.ok()) return Error(std::string(steps.status().message()));
+    *to = *std::move(steps);
   }
-  spec.prefix_after = std::min(spec.prefix_after, patterns.size());
-  std::stable_sort(special.begin(), special.end(), [&](int32_t a, int32_t b) {
-    return spec.tokens[a].text.size() > spec.tokens[b].text.size();
-  });
-  for (int32_t id : special) special_starts[static_cast<uint8_t>(spec.tokens[id].text[0])] = true;
+  for (const Special& token : special.tokens) {
+    if (!spec.tokens[token.id].normalized || normalizer.empty()) continue;
+    std::string text = normalizer.Changed(token.text, {});
+    if (!text.empty()) normalized.tokens.push_back({std::move(text), token.id});
+  }
+  special.Sort();
+  normalized.Sort();
   spec.merges = {};
   return absl::OkStatus();
 }

@@ -1,4 +1,5 @@
-// Text to token ids and back: byte-level BPE, SentencePiece BPE by scores or by merges, unigram.
+// Text to token ids and back: byte-level BPE, SentencePiece BPE by scores or by merges, unigram,
+// WordPiece, words.
 #pragma once
 
 #include <array>
@@ -10,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "examples/llm/text_step.h"
 #include "examples/llm/tokenizer_tree.h"
 #include "runtime/gguf.h"
 
@@ -23,32 +25,33 @@ struct TokenizerSpec {
     kByteLevel,  // merges over bytes, which the file writes as printable characters
     kScores,     // SentencePiece BPE: the pair whose token has the highest score is merged first
     kMerges,     // merges over characters, unknown ones as byte tokens
-    kUnigram     // the split with the greatest sum of scores
+    kUnigram,    // the split with the greatest sum of scores
+    kLongest,    // WordPiece: from left to right the longest token, or else the word is unknown
+    kWords       // a word is a token, or unknown
   };
   struct Token {
     std::string text;  // as in the file
-    float score = 0;
+    double score = 0;
     TokenKind kind = TokenKind::kNormal;
     // Of tokens that are cut out of texts: it takes the white space on that side, and it is none
     // where a letter, digit or mark stands beside it.
     bool takes_left = false, takes_right = false, alone = false;
+    bool added = false;       // it is none of the model's, which finds it in no word
+    bool normalized = false;  // it is cut out where the steps of `normalizer` are done, on it, too
   };
-  // Where a space is put before a text: nowhere, at its beginning, or after each control token as
-  // well.
-  enum class Prefix { kNone, kBegin, kEach };
-  // The form in which the vocabulary has characters with marks; see compose.h.
-  enum class Form { kAsWritten, kComposed, kDecomposed };
   std::string file;  // for messages
   Model model = Model::kByteLevel;
   std::vector<Token> tokens;
   std::vector<std::pair<std::string, std::string>> merges;  // first is done first
-  std::vector<std::string> patterns;                        // of the pre-tokeniser, applied in turn
-  size_t prefix_after = 0;   // how many of these apply before `prefix` does
-  bool whole_words = false;  // a word that is a token is not merged
-  Form form = Form::kAsWritten;
-  Prefix prefix = Prefix::kNone;
-  bool prefix_once = false;   // not where there is a space already
-  bool fuse_unknown = false;  // unknown characters side by side are one token
+  // Done in turn to what is no special token: changes of a text, then its cuts into words, and
+  // changes that make a token text.
+  std::vector<TextStep> normalizer, pre_tokenizer, decoder;
+  std::string inner_mark,
+      end_mark;                // before tokens that begin no word, and after those that end it
+  bool whole_words = false;    // a word that is a token is not merged
+  bool fuse_unknown = false;   // unknown characters side by side are one token
+  bool drop_unknown = false;   // or they are left out, where there is no such token
+  int64_t longest_word = 100;  // of kLongest: longer ones, in characters, are unknown
   bool add_bos = false, add_eos = false;
   int64_t bos = -1, eos = -1, unknown = -1;
   std::vector<int64_t> before_bos;  // what goes ahead of that, if it is added
@@ -62,6 +65,9 @@ absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFace(const std::string& folder
 // From the text of a tokenizer.json alone.
 absl::StatusOr<TokenizerSpec> TokenizerFromHuggingFaceText(absl::string_view text,
                                                            const std::string& file);
+
+// What SentencePiece writes for a space, U+2581.
+inline constexpr char kSpace[] = "\xE2\x96\x81";
 
 // Adds the tokens that by their names end a turn: files often name only one of them.
 void AddEndsByName(TokenizerSpec* spec);

@@ -2,11 +2,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "absl/container/flat_hash_set.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "examples/llm/compose.h"
 #include "examples/llm/tokenizer_data.h"
 #include "examples/llm/unicode.h"
 
@@ -26,17 +22,6 @@ struct Candidate {
 
 }  // namespace
 
-int32_t Tokenizer::Data::SpecialAt(absl::string_view text, size_t at, size_t markup_end) const {
-  if (!special_starts[static_cast<uint8_t>(text[at])]) return -1;
-  for (int32_t id : special) {
-    const TokenizerSpec::Token& t = spec.tokens[id];
-    const bool anywhere = t.kind == TokenKind::kUserDefined;
-    if (!anywhere && at + t.text.size() > markup_end) continue;
-    if (text.substr(at, t.text.size()) == t.text) return id;
-  }
-  return -1;
-}
-
 std::vector<int32_t> Tokenizer::Encode(absl::string_view text, const Options& options) const {
   const Part all{std::string(text), options.markup};
   return Encode(absl::MakeConstSpan(&all, 1), options);
@@ -49,15 +34,15 @@ std::vector<int32_t> Tokenizer::Encode(absl::Span<const Part> parts, const Optio
     out.insert(out.end(), spec.before_bos.begin(), spec.before_bos.end());
     out.push_back(static_cast<int32_t>(spec.bos));
   }
-  bool prefixed = spec.prefix != TokenizerSpec::Prefix::kNone && !options.continues;
+  TextSteps::Place place{true, options.continues};
   size_t first = 0;
   for (size_t i = 0; i <= parts.size(); ++i) {
     if (i < parts.size() && parts[i].token < 0) continue;
-    data_->EncodeParts(parts.subspan(first, i - first), prefixed, &out);
+    data_->EncodeParts(parts.subspan(first, i - first), place, &out);
     first = i + 1;
     if (i == parts.size()) break;
     out.push_back(parts[i].token);
-    prefixed = spec.prefix == TokenizerSpec::Prefix::kEach;
+    place.begins = false;
   }
   if (options.special && spec.add_eos && spec.eos >= 0) {
     out.push_back(static_cast<int32_t>(spec.eos));
@@ -65,18 +50,13 @@ std::vector<int32_t> Tokenizer::Encode(absl::Span<const Part> parts, const Optio
   return out;
 }
 
-// Tokens that stand in the texts as they are written are cut out, and what lies between is encoded.
-void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
-                                  std::vector<int32_t>* out) const {
-  std::string joined;
-  for (const Part& part : parts) joined += part.text;
-  const absl::string_view text = joined;
-  // What stands in markup is no token in what others say, whatever its kind, but for spaces and
-  // lines.
-  absl::flat_hash_set<int32_t> marks;
+// What stands in markup is no token in what others say, whatever its kind, but for spaces and
+// lines.
+Tokenizer::Data::Marks Tokenizer::Data::MarksOf(absl::Span<const Part> parts) const {
+  Marks marks;
   const auto collect = [&](absl::string_view markup) {
     for (size_t i = 0; i < markup.size(); ++i) {
-      const int32_t id = SpecialAt(markup, i, markup.size());
+      const int32_t id = SpecialAt(special, markup, i, [](const Special&) { return true; });
       if (id >= 0 && !WithoutSpaceAtBegin(spec.tokens[id].text).empty()) marks.insert(id);
     }
   };
@@ -86,76 +66,154 @@ void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, bool prefixed,
   // Nor is what a template would write in another conversation.
   const bool any = std::any_of(parts.begin(), parts.end(), [](const Part& p) { return p.markup; });
   if (any && parts.size() > 1) collect(spec.chat_template);
+  return marks;
+}
+
+std::optional<Tokenizer::Data::Around> Tokenizer::Data::AroundOf(int32_t id, size_t size,
+                                                                 absl::string_view text,
+                                                                 size_t begin, size_t at) const {
+  const TokenizerSpec::Token& token = spec.tokens[id];
+  Around around{text.substr(begin, at - begin), at + size};
+  if (token.alone && (EndsInWord(text.substr(0, at)) || BeginsWithWord(text.substr(around.end)))) {
+    return std::nullopt;
+  }
+  if (token.takes_left) around.before = WithoutSpaceAtEnd(around.before);
+  if (token.takes_right) {
+    around.end = text.size() - WithoutSpaceAtBegin(text.substr(around.end)).size();
+  }
+  return around;
+}
+
+// Tokens that stand in the texts as they are written are cut out, and what lies between is encoded.
+void Tokenizer::Data::EncodeParts(absl::Span<const Part> parts, TextSteps::Place place,
+                                  std::vector<int32_t>* out) const {
+  std::string joined;
+  for (const Part& part : parts) joined += part.text;
+  const absl::string_view text = joined;
+  const Marks marks = MarksOf(parts);
+  const bool one = parts.size() == 1;
   size_t begin = 0, i = 0, part_end = 0;
+  Span span{{}, place, true, true};  // since the last token that was cut out
+  const auto encode = [&](absl::string_view between) {
+    span.text = between;
+    EncodeSpan(span, marks, out);
+  };
   for (const Part& part : parts) {
     part_end += part.text.size();
+    if (!part.text.empty()) {
+      span.markup = span.markup && part.markup;
+      span.own = span.own && (part.markup || part.own);
+    }
     while (i < part_end) {
-      const int32_t id = SpecialAt(text, i, part.markup ? part_end : 0);
+      const int32_t id = SpecialAt(special, text, i, [&](const Special& s) {
+        const TokenizerSpec::Token& token = spec.tokens[s.id];
+        const bool control = token.kind != TokenKind::kUserDefined;
+        // Of several parts only those of control tokens can be told apart once they are normalized.
+        if (token.normalized && !normalizer.empty() && (one || !control)) return false;
+        return !control || (part.markup && i + s.text.size() <= part_end);
+      });
       if (id < 0 || (!part.markup && !part.own && marks.contains(id))) {
         ++i;
         continue;
       }
-      const TokenizerSpec::Token& token = spec.tokens[id];
-      size_t end = i + token.text.size();
-      if (token.alone && (EndsInWord(text.substr(0, i)) || BeginsWithWord(text.substr(end)))) {
-        i = end;
+      const size_t size = spec.tokens[id].text.size();
+      const std::optional<Around> around = AroundOf(id, size, text, begin, i);
+      if (!around) {
+        i += size;
         continue;
       }
-      absl::string_view before = text.substr(begin, i - begin);
-      if (token.takes_left) before = WithoutSpaceAtEnd(before);
-      if (token.takes_right) end = text.size() - WithoutSpaceAtBegin(text.substr(end)).size();
-      EncodeText(before, prefixed, out);
+      encode(around->before);
       out->push_back(id);
-      i = begin = end;
-      prefixed = spec.prefix == TokenizerSpec::Prefix::kEach;
+      i = begin = around->end;
+      span = {{}, {false, place.follows}, part.markup, part.markup || part.own};
     }
   }
-  EncodeText(text.substr(begin), prefixed, out);
+  encode(text.substr(begin));
 }
 
-void Tokenizer::Data::EncodeText(absl::string_view written, bool prefixed,
+// Tokens that stand in what the normalizer makes are cut out.
+void Tokenizer::Data::EncodeSpan(const Span& span, const Marks& marks,
                                  std::vector<int32_t>* out) const {
-  if (written.empty()) return;
-  const std::string text = spec.form == TokenizerSpec::Form::kComposed     ? Composed(written)
-                           : spec.form == TokenizerSpec::Form::kDecomposed ? Decomposed(written)
-                                                                           : std::string(written);
-  const auto first = absl::MakeConstSpan(patterns).subspan(0, spec.prefix_after);
-  for (absl::string_view piece : WordsOf(text, first)) {
-    EncodePiece(piece, prefixed, out);
-    prefixed = prefixed && spec.prefix == TokenizerSpec::Prefix::kEach;
-  }
-}
-
-void Tokenizer::Data::EncodePiece(absl::string_view piece, bool prefixed,
-                                  std::vector<int32_t>* out) const {
-  const bool byte_level = spec.model == TokenizerSpec::Model::kByteLevel;
-  const bool spaced = piece[0] == ' ' || (!byte_level && absl::StartsWith(piece, kSpace));
-  std::string text = absl::StrCat(prefixed && !(spec.prefix_once && spaced) ? " " : "", piece);
-  if (!byte_level) text = absl::StrReplaceAll(text, {{" ", kSpace}});
-  for (absl::string_view word :
-       WordsOf(text, absl::MakeConstSpan(patterns).subspan(spec.prefix_after))) {
-    if (byte_level) {
-      EncodeWord(word, out);
+  if (span.text.empty()) return;
+  if (normalizer.empty()) return EncodeText(span.text, span.place, out);
+  const std::string changed = normalizer.Changed(span.text, span.place);
+  const absl::string_view text = changed;
+  TextSteps::Place place = span.place;
+  const auto may = [&](const Special& s) {
+    const bool control = spec.tokens[s.id].kind != TokenKind::kUserDefined;
+    return control ? span.markup : span.own || !marks.contains(s.id);
+  };
+  size_t begin = 0;
+  for (size_t i = 0; i < text.size() && !normalized.tokens.empty();) {
+    const Special* found = nullptr;
+    SpecialAt(normalized, text, i, [&](const Special& s) {
+      if (may(s)) found = &s;
+      return found != nullptr;
+    });
+    if (found == nullptr) {
+      ++i;
       continue;
     }
-    std::vector<int32_t> ids;  // apart: unknown tokens are fused within a word only
-    if (spec.model == TokenizerSpec::Model::kUnigram) {
-      Unigram(word, &ids);
-    } else {
-      Characterwise(word, &ids);
+    const std::optional<Around> around = AroundOf(found->id, found->text.size(), text, begin, i);
+    if (!around) {
+      i += found->text.size();
+      continue;
     }
-    out->insert(out->end(), ids.begin(), ids.end());
+    EncodeText(around->before, place, out);
+    out->push_back(found->id);
+    i = begin = around->end;
+    place.begins = false;
   }
+  EncodeText(text.substr(begin), place, out);
+}
+
+void Tokenizer::Data::EncodeText(absl::string_view text, TextSteps::Place place,
+                                 std::vector<int32_t>* out) const {
+  pre_tokenizer.Do(text, place, [&](absl::string_view word) { EncodeWord(word, out); });
 }
 
 void Tokenizer::Data::EncodeWord(absl::string_view word, std::vector<int32_t>* out) const {
+  std::vector<int32_t> ids;  // apart: unknown tokens are fused within a word only
+  switch (spec.model) {
+    case TokenizerSpec::Model::kByteLevel:
+      Bytewise(word, &ids);
+      break;
+    case TokenizerSpec::Model::kScores:
+    case TokenizerSpec::Model::kMerges:
+      Characterwise(word, &ids);
+      break;
+    case TokenizerSpec::Model::kUnigram:
+      Unigram(word, &ids);
+      break;
+    case TokenizerSpec::Model::kLongest:
+      Longest(word, &ids);
+      break;
+    case TokenizerSpec::Model::kWords: {
+      const int32_t id = InModel(word);
+      ids.push_back(id < 0 ? static_cast<int32_t>(spec.unknown) : id);
+      break;
+    }
+  }
+  out->insert(out->end(), ids.begin(), ids.end());
+}
+
+int32_t Tokenizer::Data::InModel(absl::string_view text) const {
+  const auto it = by_text.find(text);
+  if (it == by_text.end()) return -1;
+  const TokenizerSpec::Token& token = spec.tokens[it->second];
+  return token.added || token.kind == TokenKind::kControl ? -1 : it->second;
+}
+
+std::string Tokenizer::Data::Marked(absl::string_view word, size_t begin, size_t size) const {
+  return absl::StrCat(begin > 0 ? spec.inner_mark : "", word.substr(begin, size),
+                      begin + size == word.size() ? spec.end_mark : "");
+}
+
+void Tokenizer::Data::Bytewise(absl::string_view word, std::vector<int32_t>* out) const {
   if (spec.whole_words) {
     std::string text;
     for (char c : word) text += ByteCharacters()[static_cast<uint8_t>(c)];
-    if (const auto it = by_text.find(text); it != by_text.end()) {
-      out->push_back(it->second);
-      return;
-    }
+    if (const int32_t id = InModel(text); id >= 0) return out->push_back(id);
   }
   std::vector<Symbol> symbols(word.size());
   for (uint32_t i = 0; i < word.size(); ++i) {
@@ -166,32 +224,59 @@ void Tokenizer::Data::EncodeWord(absl::string_view word, std::vector<int32_t>* o
 
 void Tokenizer::Data::Characterwise(absl::string_view text, std::vector<int32_t>* out) const {
   if (spec.whole_words) {
-    if (const auto it = by_text.find(text); it != by_text.end()) {
-      out->push_back(it->second);
-      return;
-    }
+    if (const int32_t id = InModel(text); id >= 0) return out->push_back(id);
   }
   const std::vector<Character> characters = Characters(text);
   std::vector<Symbol> symbols;
   symbols.reserve(characters.size());
   for (size_t i = 0; i + 1 < characters.size(); ++i) {
     const uint32_t begin = characters[i].begin, size = characters[i + 1].begin - begin;
-    const auto it = by_text.find(text.substr(begin, size));
-    symbols.push_back({it == by_text.end() ? -1 : it->second, begin, size, 0, 0});
+    const auto it = by_text.find(Marked(text, begin, size));
+    const bool known = it != by_text.end() && !spec.tokens[it->second].added;
+    // What is left out makes neighbours of what is beside it.
+    if (!known && spec.unknown < 0 && !AllBytes(Marked(text, begin, size))) continue;
+    symbols.push_back({known ? it->second : -1, begin, size, 0, 0});
   }
   Join(text, std::move(symbols), out);
 }
 
-void Tokenizer::Data::AppendBytes(absl::string_view text, std::vector<int32_t>* out) const {
-  for (char c : text) {
-    const int32_t byte = bytes[static_cast<uint8_t>(c)];
-    if (byte < 0 && spec.unknown < 0) continue;
-    if (byte < 0) {
-      const int32_t unknown = static_cast<int32_t>(spec.unknown);
-      if (!spec.fuse_unknown || out->empty() || out->back() != unknown) out->push_back(unknown);
-      return;  // one unknown token for the character
+void Tokenizer::Data::Longest(absl::string_view word, std::vector<int32_t>* out) const {
+  const std::vector<Character> characters = Characters(word);
+  const size_t n = characters.size() - 1;
+  const size_t before = out->size();
+  bool known = n <= static_cast<size_t>(spec.longest_word);
+  for (size_t i = 0; known && i < n;) {
+    known = false;
+    const std::string mark = i > 0 ? spec.inner_mark : "";
+    for (size_t j = n; j > i && !known; --j) {
+      const size_t begin = characters[i].begin, size = characters[j].begin - begin;
+      if (mark.size() + size > longest) continue;
+      const int32_t id = InModel(absl::StrCat(mark, word.substr(begin, size)));
+      if (id < 0) continue;
+      out->push_back(id);
+      known = true;
+      i = j;
     }
-    out->push_back(byte);
+  }
+  if (known) return;
+  out->resize(before);
+  out->push_back(static_cast<int32_t>(spec.unknown));
+}
+
+bool Tokenizer::Data::AllBytes(absl::string_view text) const {
+  return std::all_of(text.begin(), text.end(),
+                     [&](char c) { return bytes[static_cast<uint8_t>(c)] >= 0; });
+}
+
+// An unknown character as its bytes, if all of them are tokens.
+void Tokenizer::Data::AppendBytes(absl::string_view text, std::vector<int32_t>* out) const {
+  if (spec.unknown >= 0 && !AllBytes(text)) {
+    const int32_t unknown = static_cast<int32_t>(spec.unknown);
+    if (!spec.fuse_unknown || out->empty() || out->back() != unknown) out->push_back(unknown);
+    return;
+  }
+  for (char c : text) {
+    if (const int32_t id = bytes[static_cast<uint8_t>(c)]; id >= 0) out->push_back(id);
   }
 }
 
@@ -237,7 +322,7 @@ void Tokenizer::Data::Join(absl::string_view text, std::vector<Symbol> symbols,
     if (s.id >= 0) {
       out->push_back(s.id);
     } else {
-      AppendBytes(text.substr(s.begin, s.size), out);
+      AppendBytes(Marked(text, s.begin, s.size), out);
     }
   }
 }
@@ -257,14 +342,11 @@ void Tokenizer::Data::Unigram(absl::string_view text, std::vector<int32_t>* out)
   for (size_t i = 0; i < n; ++i) {
     const size_t begin = characters[i].begin;
     for (size_t j = i + 1; j <= n && characters[j].begin - begin <= longest; ++j) {
-      const auto it = by_text.find(text.substr(begin, characters[j].begin - begin));
-      const bool known = it != by_text.end() &&
-                         spec.tokens[it->second].kind != TokenKind::kUnused &&
-                         spec.tokens[it->second].kind != TokenKind::kControl;
+      const int32_t id = InModel(text.substr(begin, characters[j].begin - begin));
+      const bool known = id >= 0 && spec.tokens[id].kind != TokenKind::kUnused;
       if (!known && j != i + 1) continue;
-      const double score =
-          best[i].score + (known ? spec.tokens[it->second].score : least_score - 10.0);
-      if (score > best[j].score) best[j] = {score, i, known ? it->second : -1};
+      const double score = best[i].score + (known ? spec.tokens[id].score : least_score - 10.0);
+      if (score > best[j].score) best[j] = {score, i, known ? id : -1};
     }
   }
   std::vector<size_t> ends;

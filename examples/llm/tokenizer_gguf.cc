@@ -71,6 +71,14 @@ absl::Status ReadMerges(const GgufMetadata& m, TokenizerSpec* spec) {
   return absl::OkStatus();
 }
 
+// What SentencePiece does to a text, which a space may be put before.
+std::vector<TextStep> Spaced(bool prefix) {
+  std::vector<TextStep> out;
+  if (prefix) out.push_back(Prefix(" "));
+  out.push_back(Replace(" ", kSpace));
+  return out;
+}
+
 absl::Status ReadSpecial(const GgufMetadata& m, TokenizerSpec* spec) {
   const auto id = [&](const char* name, int64_t otherwise) -> absl::StatusOr<int64_t> {
     const std::string key = absl::StrCat("tokenizer.ggml.", name, "_token_id");
@@ -95,7 +103,7 @@ absl::Status ReadSpecial(const GgufMetadata& m, TokenizerSpec* spec) {
   if (add_bos) spec->add_bos = *add_bos;
   spec->add_eos = add_eos.value_or(false);
   if (prefix && spec->model != TokenizerSpec::Model::kByteLevel) {
-    spec->prefix = *prefix ? TokenizerSpec::Prefix::kEach : TokenizerSpec::Prefix::kNone;
+    spec->normalizer = Spaced(*prefix);
   }
   ASSIGN_OR_RETURN(const std::optional<absl::string_view> chat,
                    m.String("tokenizer.chat_template"));
@@ -164,16 +172,18 @@ absl::StatusOr<TokenizerSpec> TokenizerFromGguf(const GgufMetadata& m) {
     if (!pre) return Bad(m, "the key 'tokenizer.ggml.pre' is missing; convert the file again");
     const absl::StatusOr<const PreTokenizer*> words = PreTokenizerNamed(*pre);
     if (!words.ok()) return Bad(m, std::string(words.status().message()));
-    spec.patterns = (*words)->patterns;
-    spec.form = (*words)->form;
+    for (const std::string& pattern : (*words)->patterns) {
+      spec.pre_tokenizer.push_back(CutBy(pattern));
+    }
+    if ((*words)->composed) spec.normalizer = {Change(TextStep::Kind::kCompose)};
     spec.add_bos = spec.whole_words = (*words)->llama3;
   } else if (*model == "llama") {
     spec.model = TokenizerSpec::Model::kScores;
-    spec.prefix = TokenizerSpec::Prefix::kEach;
+    spec.normalizer = Spaced(true);
     spec.add_bos = true;
   } else if (*model == "t5") {
     spec.model = TokenizerSpec::Model::kUnigram;
-    spec.prefix = TokenizerSpec::Prefix::kEach;
+    spec.normalizer = Spaced(true);
     spec.fuse_unknown = true;
   } else {
     return Bad(m, absl::StrCat("the tokenizer model ", ShowName(*model),

@@ -7,6 +7,17 @@
 
 namespace tessera::llm {
 
+std::vector<int32_t> IdsOf(const std::string& json, const std::string& text) {
+  absl::StatusOr<TokenizerSpec> spec = TokenizerFromHuggingFaceText(json, "tokenizer.json");
+  EXPECT_OK(spec);
+  if (!spec.ok()) return {};
+  auto tokenizer = Tokenizer::Make(*std::move(spec));
+  EXPECT_OK(tokenizer);
+  Tokenizer::Options options;
+  options.markup = true;
+  return tokenizer.ok() ? (*tokenizer)->Encode(text, options) : std::vector<int32_t>();
+}
+
 std::string DecodeAll(const Tokenizer& t, const std::vector<int32_t>& ids) {
   std::string out;
   for (int32_t id : ids) out += t.Piece(id);

@@ -22,6 +22,8 @@ inline bool HasData() { return access(absl::StrCat(kData, "README.md").c_str(), 
   if (!HasData()) GTEST_SKIP() << "no ../shared/data"
 
 std::string ReadFile(const std::string& path);
+// Of a text in which tokens may be written, by the text of a tokenizer.json.
+std::vector<int32_t> IdsOf(const std::string& json, const std::string& text);
 std::string DecodeAll(const Tokenizer& t, const std::vector<int32_t>& ids);
 
 // How far some values are from the exact ones, as a share of these, by their squares.
