@@ -3,6 +3,32 @@
 #include "graph/status.h"
 
 namespace tessera::llm {
+namespace {
+
+// How many bytes at the beginning may be those of one character, at least 1, and how many it has; 0
+// where none begins so.
+struct Begun {
+  size_t bytes, of;
+};
+Begun BegunAt(absl::string_view bytes) {
+  const auto at = [&](size_t i) { return static_cast<uint8_t>(bytes[i]); };
+  const uint8_t b = at(0);
+  const size_t n = b >= 0xF0 && b <= 0xF4  ? 4
+                   : b >= 0xE0 && b < 0xF0 ? 3
+                   : b >= 0xC2 && b < 0xE0 ? 2
+                                           : 0;
+  // Some leave room for fewer second bytes: no longer forms, halves of characters, or too many.
+  const uint8_t low = b == 0xE0 ? 0xA0 : b == 0xF0 ? 0x90 : 0x80;
+  const uint8_t high = b == 0xED ? 0x9F : b == 0xF4 ? 0x8F : 0xBF;
+  size_t i = 1;
+  while (i < n && i < bytes.size() && at(i) >= (i == 1 ? low : 0x80) &&
+         at(i) <= (i == 1 ? high : 0xBF)) {
+    ++i;
+  }
+  return {i, n};
+}
+
+}  // namespace
 
 std::string Utf8Stream::Push(absl::string_view bytes) {
   pending_.append(bytes.data(), bytes.size());
@@ -13,24 +39,15 @@ std::string Utf8Stream::Push(absl::string_view bytes) {
     pending_.erase(0, valid);
     if (pending_.empty()) return out;
     // What is left starts with a character that is incomplete or wrong.
-    const uint8_t b = static_cast<uint8_t>(pending_[0]);
-    const size_t n = b >= 0xF0 && b <= 0xF4  ? 4
-                     : b >= 0xE0 && b < 0xF0 ? 3
-                     : b >= 0xC2 && b < 0xE0 ? 2
-                                             : 0;
-    size_t have = 1;
-    while (have < pending_.size() && static_cast<uint8_t>(pending_[have]) >> 6 == 2) ++have;
-    if (have == pending_.size() && have < n) return out;
+    const Begun begun = BegunAt(pending_);
+    if (begun.bytes == pending_.size() && begun.bytes < begun.of) return out;
     out += "\xEF\xBF\xBD";
-    pending_.erase(0, 1);
+    pending_.erase(0, begun.bytes);
   }
 }
 
 std::string Utf8Stream::Finish() {
-  std::string out;
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    if (i == 0 || static_cast<uint8_t>(pending_[i]) >> 6 != 2) out += "\xEF\xBF\xBD";
-  }
+  const std::string out = pending_.empty() ? "" : "\xEF\xBF\xBD";
   pending_.clear();
   return out;
 }

@@ -325,6 +325,10 @@ TEST(Tokenizer, CharactersAreStreamedWhole) {
   EXPECT_EQ(stream.Push("\xC3"), "");
   EXPECT_EQ(stream.Push("x"), "\xEF\xBF\xBDx");  // the character never came
   EXPECT_EQ(stream.Push("\xFFy"), "\xEF\xBF\xBDy");
+  // One for each beginning of a character, as Unicode recommends.
+  EXPECT_EQ(stream.Push("\xE0\xA5\xE0z"), "\xEF\xBF\xBD\xEF\xBF\xBDz");
+  EXPECT_EQ(stream.Push("\xF0\x9F\x98\xC3\xA9"), "\xEF\xBF\xBD\u00e9");
+  EXPECT_EQ(stream.Push("\xE0\x80\xED\xA0z"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBDz");
   EXPECT_EQ(stream.Push("\xE2\x82"), "");
   EXPECT_EQ(stream.Finish(), "\xEF\xBF\xBD");
   EXPECT_EQ(stream.Finish(), "");
