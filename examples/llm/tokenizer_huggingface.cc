@@ -15,13 +15,20 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> OpenIfThere(const std::string&
   return MappedFile::Open(path);
 }
 
-// "<s>", or {"content": "<s>", ...}, as an id.
-int64_t TokenOf(const Json& config, const char* key, const TokenizerSpec& spec) {
-  std::optional<Json> v = config.Find(key);
-  if (v && v->is(Json::Type::kObject)) v = v->Find("content");
-  if (!v || !v->String()) return -1;
+// "<s>", or {"content": "<s>", ...}, as an id; -1 where it is no token.
+absl::StatusOr<int64_t> TokenOf(const JsonReader& config, const char* key,
+                                const TokenizerSpec& spec) {
+  const std::optional<Json> v = config.Find(key);
+  if (!v) return -1;
+  std::string text;
+  if (v->is(Json::Type::kObject)) {
+    ASSIGN_OR_RETURN(const JsonReader token, config.Object(key));
+    ASSIGN_OR_RETURN(text, token.Text("content"));
+  } else {
+    ASSIGN_OR_RETURN(text, config.Text(key));
+  }
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
-    if (spec.tokens[i].text == *v->String()) return static_cast<int64_t>(i);
+    if (spec.tokens[i].text == text) return static_cast<int64_t>(i);
   }
   return -1;
 }
@@ -30,22 +37,30 @@ absl::Status ReadTokenizerConfig(const std::string& path, TokenizerSpec* spec) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const MappedFile> file, OpenIfThere(path));
   if (file == nullptr) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Json json, Json::Parse(file->bytes(), path));
-  if (const int64_t id = TokenOf(json, "bos_token", *spec); id >= 0) spec->bos = id;
-  if (const int64_t id = TokenOf(json, "eos_token", *spec); id >= 0) spec->eos = id;
-  if (const std::optional<Json> add = json.Find("add_bos_token"); add && add->Bool()) {
-    spec->add_bos = *add->Bool() && spec->bos >= 0;
+  const JsonReader config{json, path};
+  ASSIGN_OR_RETURN(const int64_t bos, TokenOf(config, "bos_token", *spec));
+  ASSIGN_OR_RETURN(const int64_t eos, TokenOf(config, "eos_token", *spec));
+  if (bos >= 0) spec->bos = bos;
+  if (eos >= 0) spec->eos = eos;
+  if (config.Find("add_bos_token")) {
+    ASSIGN_OR_RETURN(const bool add, config.Bool("add_bos_token", false));
+    spec->add_bos = add && spec->bos >= 0;
   }
-  if (const std::optional<Json> add = json.Find("add_eos_token"); add && add->Bool()) {
-    spec->add_eos = *add->Bool() && spec->eos >= 0;
+  if (config.Find("add_eos_token")) {
+    ASSIGN_OR_RETURN(const bool add, config.Bool("add_eos_token", false));
+    spec->add_eos = add && spec->eos >= 0;
   }
-  const std::optional<Json> chat = json.Find("chat_template");
+  const std::optional<Json> chat = config.Find("chat_template");
   if (!chat) return absl::OkStatus();
-  if (chat->String()) spec->chat_template = *chat->String();
-  for (const JsonItem item : chat->Items()) {  // several, each with its name
-    const std::optional<Json> name = item.value().Find("name"),
-                              text = item.value().Find("template");
-    if (!name || name->String() != "default" || !text || !text->String()) continue;
-    spec->chat_template = *text->String();
+  if (!chat->is(Json::Type::kArray)) {
+    ASSIGN_OR_RETURN(spec->chat_template, config.Text("chat_template"));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<JsonReader> several, config.Objects("chat_template"));
+  for (const JsonReader& one : several) {
+    ASSIGN_OR_RETURN(const std::string name, one.Text("name"));
+    ASSIGN_OR_RETURN(std::string text, one.Text("template"));
+    if (name == "default") spec->chat_template = std::move(text);
   }
   return absl::OkStatus();
 }

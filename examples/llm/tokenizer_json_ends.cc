@@ -161,7 +161,14 @@ struct PostReader {
 
 absl::Status ReadDecoder(const JsonReader& root, TokenizerSpec* spec) {
   ASSIGN_OR_RETURN(const std::optional<JsonReader> in, ObjectIfThere(root, "decoder"));
-  return in ? DecoderReader{&spec->decoder}.Read(*in, 0) : absl::OkStatus();
+  if (!in) return absl::OkStatus();
+  RETURN_IF_ERROR(DecoderReader{&spec->decoder}.Read(*in, 0));
+  if (spec->decoder.empty()) {  // tokens are written as they are, whatever the model
+    TextStep nothing = Change(TextStep::Kind::kTrim);
+    nothing.left = nothing.right = false;
+    spec->decoder.push_back(nothing);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ReadPostProcessor(const JsonReader& root, TokenizerSpec* spec) {

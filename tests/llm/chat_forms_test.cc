@@ -123,7 +123,7 @@ TEST(ChatForms, TemplatesOfFolders) {
                   R"({"name":"default","template":"d"}]})",
                   ""),
             "d");
-  EXPECT_EQ(found(R"({"chat_template":[1,{"name":"default"}]})", ""), "");
+  EXPECT_EQ(found(R"({"chat_template":[{"name":"tool_use","template":"t"}]})", ""), "");
   EXPECT_EQ(found("{}", "j\n"), "j\n");
   EXPECT_EQ(found(R"({"chat_template":"x"})", "j"), "j");
 }

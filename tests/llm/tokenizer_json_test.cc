@@ -237,6 +237,7 @@ TEST(TokenizerJson, Decoders) {
   EXPECT_EQ(piece(R"({"type":"ByteLevel"})", "\u0120\u00c3\u00a9"), " \u00e9");
   EXPECT_EQ(piece(R"({"type":"Metaspace","replacement":"_"})", "_a\u2581"), " a\u2581");
   EXPECT_EQ(piece(R"({"type":"Strip","content":"a","start":2,"stop":1})", "aaabaa"), "aba");
+  EXPECT_EQ(piece(R"({"type":"Fuse"})", "\u2581"), "\u2581");
   EXPECT_EQ(piece(R"({"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"_"},)"
                   R"("content":" "},{"type":"ByteFallback"},{"type":"Fuse"},)"
                   R"({"type":"Strip","content":" ","start":1,"stop":0}]})",

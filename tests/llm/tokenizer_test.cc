@@ -317,6 +317,26 @@ TEST(Tokenizer, EndsOfFolders) {
   }
 }
 
+TEST(Tokenizer, WrongTypesInConfigsOfFolders) {
+  const std::string folder = OwnTempDir() + "/types";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/tokenizer.json") << SmallJson(R"("normalizer":null)");
+  for (const auto& [config, key] :
+       {std::pair(R"({"bos_token": 5})", "'bos_token' is '5'"),
+        std::pair(R"({"eos_token": {"content": []}})", "'eos_token.content' is"),
+        std::pair(R"({"add_bos_token": "yes"})", "'add_bos_token' is"),
+        std::pair(R"({"chat_template": 1})", "'chat_template' is '1'"),
+        std::pair(R"({"chat_template": [{"name": "default"}]})", "'chat_template[0].template'")}) {
+    std::ofstream(folder + "/tokenizer_config.json") << config;
+    EXPECT_THAT(TokenizerFromHuggingFace(folder), StatusIs(absl::StatusCode::kDataLoss, key));
+  }
+  std::ofstream(folder + "/tokenizer_config.json")
+      << R"({"bos_token": {"content": "<x>"}, "eos_token": null, "add_bos_token": true})";
+  ASSERT_OK_AND_ASSIGN(const TokenizerSpec spec, TokenizerFromHuggingFace(folder));
+  EXPECT_EQ(spec.bos, 2);
+  EXPECT_TRUE(spec.add_bos);
+}
+
 TEST(Tokenizer, CharactersAreStreamedWhole) {
   Utf8Stream stream;
   EXPECT_EQ(stream.Push("a\xF0\x9F"), "a");
