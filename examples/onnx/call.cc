@@ -5,6 +5,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "examples/onnx/import.h"
 #include "graph/status.h"
 #include "runtime/mapped_file.h"
@@ -95,6 +96,14 @@ double Call::Float(const std::string& name, double other) const {
 std::string Call::String(const std::string& name, const std::string& other) const {
   const Attribute* a = Typed(name, Attribute::Type::kString);
   return a == nullptr ? other : std::string(a->s);
+}
+std::string Call::Choice(const std::string& name,
+                         std::initializer_list<absl::string_view> known) const {
+  std::string out = String(name, std::string(*known.begin()));
+  if (std::find(known.begin(), known.end(), out) != known.end()) return out;
+  const absl::Span<const absl::string_view> all = known;
+  Fail(name, " is ", ShowName(out), "; ", absl::StrJoin(all.first(all.size() - 1), ", "), " and ",
+       all.back(), " are known");
 }
 std::vector<int64_t> Call::Ints(const std::string& name, std::vector<int64_t> other) const {
   const Attribute* a = Typed(name, Attribute::Type::kInts);

@@ -65,6 +65,8 @@ class Call {
   int64_t Int(const std::string& name) const;  // an Error where it is missing
   double Float(const std::string& name, double other) const;
   std::string String(const std::string& name, const std::string& other) const;
+  // One of these, of which the first is the default.
+  std::string Choice(const std::string& name, std::initializer_list<absl::string_view> known) const;
   std::vector<int64_t> Ints(const std::string& name, std::vector<int64_t> other = {}) const;
   std::vector<double> Floats(const std::string& name) const;
   const TensorData& TensorOf(const std::string& name) const;

@@ -27,11 +27,7 @@ void Celu(Call& c) {
 }
 void Elu(Call& c) { c.Out(c.In(0).Elu(c.Float("alpha", 1))); }
 void Gelu(Call& c) {
-  const std::string approximate = c.String("approximate", "none");
-  if (approximate != "none" && approximate != "tanh") {
-    c.Fail("approximate '", approximate, "' is none; it is none or tanh");
-  }
-  c.Out(approximate == "tanh" ? c.In(0).GeluTanh() : c.In(0).Gelu());
+  c.Out(c.Choice("approximate", {"none", "tanh"}) == "tanh" ? c.In(0).GeluTanh() : c.In(0).Gelu());
 }
 void HardSigmoid(Call& c) {
   c.Out((c.In(0) * c.Float("alpha", 0.2) + c.Float("beta", 0.5)).Clip(0, 1));

@@ -34,11 +34,8 @@ Windows WindowsOf(Call& c, const std::vector<int64_t>& extents, const std::vecto
              dilations[i]);
     }
   }
-  const std::string automatic = c.String("auto_pad", "NOTSET");
-  const auto known = {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"};
-  if (std::find(known.begin(), known.end(), automatic) == known.end()) {
-    c.Fail("auto_pad is '", automatic, "'");
-  }
+  const std::string automatic =
+      c.Choice("auto_pad", {"NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"});
   if (automatic == "VALID") pads.assign(2 * n, 0);
   if (automatic == "SAME_UPPER" || automatic == "SAME_LOWER") {
     for (size_t i = 0; i < n; ++i) {

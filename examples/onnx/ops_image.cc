@@ -157,6 +157,8 @@ Plan PlanOf(Call& c, const Tensor& x, bool crop) {
   Plan plan;
   for (const int64_t a : c.Ints("axes")) plan.axes.push_back(c.Axis(a, x.rank()));
   for (int a = 0; a < x.rank() && c.Find("axes") == nullptr; ++a) plan.axes.push_back(a);
+  const std::string policy =
+      c.Choice("keep_aspect_ratio_policy", {"stretch", "not_larger", "not_smaller"});
   const size_t n = plan.axes.size();
   const auto extent = [&](size_t i) { return x.size(static_cast<int>(plan.axes[i])); };
   if (c.Has(2) && c.Input(2).tensor.elements() > 0) {
@@ -170,11 +172,6 @@ Plan PlanOf(Call& c, const Tensor& x, bool crop) {
     if (plan.extents.size() != n) c.Fail(plan.extents.size(), " sizes for ", n, " axes");
     for (size_t i = 0; i < n; ++i) {
       plan.scale.push_back(static_cast<double>(plan.extents[i]) / static_cast<double>(extent(i)));
-    }
-    const std::string policy = c.String("keep_aspect_ratio_policy", "stretch");
-    if (policy != "stretch" && policy != "not_larger" && policy != "not_smaller") {
-      c.Fail("keep_aspect_ratio_policy is '", policy,
-             "'; stretch, not_larger and not_smaller are known");
     }
     if (policy != "stretch") {
       const double scale = policy == "not_larger"
@@ -245,12 +242,9 @@ void Upsample(Call& c) {
 void GridSample(Call& c) {
   GridSampleOptions options;
   options.mode = ModeOf(c, c.String("mode", c.opset() < 20 ? "bilinear" : "linear"));
-  const std::string padding = c.String("padding_mode", "zeros");
+  const std::string padding = c.Choice("padding_mode", {"zeros", "border", "reflection"});
   if (padding == "border") options.padding = PadMode::kReplicate;
   if (padding == "reflection") options.padding = PadMode::kReflect;
-  if (padding != "zeros" && padding != "border" && padding != "reflection") {
-    c.Fail("padding_mode '", padding, "' is none; it is zeros, border or reflection");
-  }
   options.align_corners = c.Int("align_corners", 0) != 0;
   c.Out(c.In(0).GridSample(c.In(1), options));
 }

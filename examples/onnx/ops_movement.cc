@@ -188,7 +188,7 @@ void DepthToSpace(Call& c) {
     c.Fail("blocks of ", b, " do not fit ", x.shape().ToString());
   }
   const int64_t n = x.size(0), d = x.size(1) / (b * b), h = x.size(2), w = x.size(3);
-  const Tensor y = c.String("mode", "DCR") == "CRD"
+  const Tensor y = c.Choice("mode", {"DCR", "CRD"}) == "CRD"
                        ? x.Reshape({n, d, b, b, h, w}).Permute({0, 1, 4, 2, 5, 3})
                        : x.Reshape({n, b, b, d, h, w}).Permute({0, 3, 4, 1, 5, 2});
   c.Out(y.Reshape({n, d, h * b, w * b}));
@@ -201,9 +201,8 @@ void SpaceToDepth(Call& c) {
     c.Fail("blocks of ", b, " do not fit ", x.shape().ToString());
   }
   const int64_t n = x.size(0), d = x.size(1), h = x.size(2) / b, w = x.size(3) / b;
-  const std::string mode = c.String("mode", "DCR");
-  if (mode != "DCR" && mode != "CRD") c.Fail("the mode is '", mode, "'; it is DCR or CRD");
-  const Axes order = mode == "DCR" ? Axes{0, 3, 5, 1, 2, 4} : Axes{0, 1, 3, 5, 2, 4};
+  const Axes order =
+      c.Choice("mode", {"DCR", "CRD"}) == "DCR" ? Axes{0, 3, 5, 1, 2, 4} : Axes{0, 1, 3, 5, 2, 4};
   c.Out(x.Reshape({n, d, h, b, w, b}).Permute(order).Reshape({n, b * b * d, h, w}));
 }
 

@@ -57,9 +57,8 @@ void TfIdfVectorizer(Call& c) {
   const int64_t skips = c.Int("max_skip_count");
   if (skips < 0) c.Fail("max_skip_count is ", skips);
   const std::vector<int64_t> to = c.Ints("ngram_indexes");
-  const std::string mode = c.String("mode", "TF");
+  const std::string mode = c.Choice("mode", {"TF", "IDF", "TFIDF"});
   const std::vector<double> weights = c.Floats("weights");
-  if (mode != "TF" && mode != "IDF" && mode != "TFIDF") c.Fail("mode '", mode, "' is none");
   const std::vector<Grams> pool = PoolOf(c);
   const auto total = static_cast<int64_t>(to.size());
   int64_t size = 0;

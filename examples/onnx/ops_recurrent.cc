@@ -107,12 +107,33 @@ using Step = State (*)(const Direction& d, const Tensor& x, const State& s);
 constexpr int kWeights = 1, kRecurrent = 2, kBias = 3, kLengths = 4, kFirstH = 5, kFirstC = 6,
               kPeepholes = 7;
 
+// Direction d but for its activations; x is [steps, batch, inputs].
+Direction DirectionOf(Call& c, const Tensor& x, int64_t d, int64_t gates) {
+  Direction net;
+  net.linear_before_reset = c.Int("linear_before_reset", 0) != 0;
+  net.input_forget = c.Int("input_forget", 0) != 0;
+  net.r = c.In(kRecurrent).Select(0, d).T();
+  net.from_x = x.MatMul(c.In(kWeights).Select(0, d).T());
+  if (c.Has(kBias)) {
+    const Tensor bias = c.In(kBias).Select(0, d);
+    Tensor added = Gate(bias, 2, 0), of_r = Gate(bias, 2, 1);
+    if (gates == 3 && net.linear_before_reset) {
+      net.bias_r = Gate(of_r, 3, 2);
+      of_r = Cat({Gate(of_r, 3, 0, 2), Tensor::Zeros(Sizes(net.bias_r), net.bias_r.dtype())}, 0);
+    }
+    net.from_x = net.from_x + (added + of_r);
+  }
+  net.from_x = net.from_x.Contiguous();
+  if (gates == 4 && c.Has(kPeepholes)) net.peepholes = c.In(kPeepholes).Select(0, d);
+  return net;
+}
+
 // Runs all directions; every network has its inputs in this order.
 void Recurrent(Call& c, Step step, int64_t gates, const std::vector<std::string>& defaults) {
   const bool batch_first = c.Int("layout", 0) != 0, has_cell = gates == 4;
   const Tensor x = batch_first ? c.In(0).Transpose(0, 1) : c.In(0);
   const Tensor w = c.In(kWeights), r = c.In(kRecurrent);
-  const std::string way = c.String("direction", "forward");
+  const std::string way = c.Choice("direction", {"forward", "reverse", "bidirectional"});
   const int64_t directions = way == "bidirectional" ? 2 : 1;
   if (x.rank() != 3 || w.rank() != 3 || w.size(0) != directions) {
     c.Fail("direction ", way, " for inputs of ", x.shape().ToString(), " and weights of ",
@@ -124,31 +145,15 @@ void Recurrent(Call& c, Step step, int64_t gates, const std::vector<std::string>
     if (!c.Has(input)) return Tensor::Zeros({batch, hidden}, x.dtype());
     return c.In(input).Select(batch_first ? 1 : 0, d);
   };
-  Tensor
-      runs;  // which sequences have not ended, [steps, batch, 1]: in memory, not made at each step
+  Tensor runs;  // [steps, batch, 1]: which sequences go on; in memory, not made at each step
   if (c.Has(kLengths)) {
     const Tensor step_of = Tensor::Arange(steps, kInt64).Reshape({steps, 1, 1});
     runs = (c.In(kLengths).Reshape({1, batch, 1}) > step_of).Contiguous();
   }
   std::vector<Tensor> all, last_h, last_c;
   for (int64_t d = 0; d < directions; ++d) {
-    Direction net;
-    net.linear_before_reset = c.Int("linear_before_reset", 0) != 0;
-    net.r = r.Select(0, d).T();
-    net.from_x = x.MatMul(w.Select(0, d).T());
-    if (c.Has(kBias)) {
-      const Tensor bias = c.In(kBias).Select(0, d);
-      Tensor added = Gate(bias, 2, 0), of_r = Gate(bias, 2, 1);
-      if (gates == 3 && net.linear_before_reset) {
-        net.bias_r = Gate(of_r, 3, 2);
-        of_r = Cat({Gate(of_r, 3, 0, 2), Tensor::Zeros({hidden}, of_r.dtype())}, 0);
-      }
-      net.from_x = net.from_x + (added + of_r);
-    }
-    net.from_x = net.from_x.Contiguous();
-    if (has_cell && c.Has(kPeepholes)) net.peepholes = c.In(kPeepholes).Select(0, d);
+    Direction net = DirectionOf(c, x, d, gates);
     net.activations = activations[d];
-    net.input_forget = c.Int("input_forget", 0) != 0;
     State s = {first(kFirstH, d), has_cell ? first(kFirstC, d) : Tensor()};
     const bool backward = way == "reverse" || d == 1;
     std::vector<Tensor> outputs(steps);

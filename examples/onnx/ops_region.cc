@@ -38,21 +38,16 @@ void RoiAlign(Call& c) {
   const int64_t count = rois.size(0), height = x.size(2), width = x.size(3);
   const int64_t rows = c.Int("output_height", 1), columns = c.Int("output_width", 1);
   const int64_t points = c.Int("sampling_ratio", 0);
-  const std::string mode = c.String("mode", "avg");
-  const bool mean = mode == "avg";
+  const bool mean = c.Choice("mode", {"avg", "max"}) == "avg";
   if (rows < 1 || columns < 1 || rows > 1 << 20 || columns > 1 << 20 || points > 1 << 20) {
     c.Fail("of ", rows, " x ", columns, " bins of ", points, " points");
   }
-  if (!mean && mode != "max") c.Fail("mode is '", mode, "'; avg and max are known");
   if (points <= 0 && !mean) {
     c.Unsupported("mode is max and sampling_ratio ", points,
                   ": how many points are compared would follow from data");
   }
-  const std::string corners = c.String("coordinate_transformation_mode", "half_pixel");
-  if (corners != "half_pixel" && corners != "output_half_pixel") {
-    c.Fail("coordinate_transformation_mode is '", corners,
-           "'; half_pixel and output_half_pixel are known");
-  }
+  const std::string corners =
+      c.Choice("coordinate_transformation_mode", {"half_pixel", "output_half_pixel"});
   const bool half = c.opset() >= 16 && corners == "half_pixel";
   const Tensor box =
       rois.Cast(Promote(x.dtype(), kFloat32)) * c.Float("spatial_scale", 1) - (half ? 0.5 : 0.0);

@@ -60,10 +60,7 @@ void Adam(Call& c) {
 
 void Momentum(Call& c) {
   const Step step = StepOf(c, 1);
-  const std::string mode = c.String("mode", "standard");
-  if (mode != "standard" && mode != "nesterov") {
-    c.Fail("mode is '", mode, "'; standard and nesterov are known");
-  }
+  const std::string mode = c.Choice("mode", {"standard", "nesterov"});
   const double alpha = c.Float("alpha", 0);
   const Tensor beta = Where(step.count > 0, c.Float("beta", 1), 1.0);
   OutSteps(c, step, [&](const Tensor& x, const Tensor& g, const std::vector<Tensor>& states) {

@@ -183,6 +183,27 @@ TEST(OnnxOps, RegionsByTheirMaxima) {
   EXPECT_THAT(pooled({3, 0}).error, HasSubstr("pooled_shape has to be two numbers"));
 }
 
+TEST(OnnxOps, ChoicesAreKnown) {
+  const std::string x = Floats("x", {1, 4, 2, 2}, UpTo(16)), w = Floats("w", {1, 4, 1}, UpTo(4));
+  const std::string r = Floats("r", {1, 1, 1}, {1}), v = Floats("v", {1, 1, 4}, UpTo(4));
+  const auto error = [&](const std::string& op, const std::vector<std::string>& inputs,
+                         const std::string& name, std::vector<std::string> more = {}) {
+    more.push_back(TextAttribute(name, "other"));
+    return RunNode(op, inputs, {x, w, r, v}, more, 26).error;
+  };
+  const std::string blocks = IntAttribute("blocksize", 2), to = IntAttribute("to", kElementFloat);
+  EXPECT_THAT(error("DepthToSpace", {"x"}, "mode", {blocks}),
+              HasSubstr("DepthToSpace: mode is 'other'; DCR and CRD are known"));
+  EXPECT_THAT(error("SpaceToDepth", {"x"}, "mode", {blocks}), HasSubstr("attribute 'mode'"));
+  EXPECT_THAT(error("Cast", {"x"}, "round_mode", {to}),
+              HasSubstr("Cast: round_mode is 'other'; up, down and nearest are known"));
+  EXPECT_THAT(error("RNN", {"v", "w", "r"}, "direction"),
+              HasSubstr("RNN: direction is 'other'; forward, reverse and bidirectional are known"));
+  EXPECT_THAT(error("MaxPool", {"x"}, "auto_pad", {IntsAttribute("kernel_shape", {1, 1})}),
+              HasSubstr("MaxPool: auto_pad is 'other'; NOTSET, VALID, SAME_UPPER and SAME_LOWER"));
+  EXPECT_THAT(error("Gelu", {"x"}, "approximate"), HasSubstr("none and tanh are known"));
+}
+
 // What is taken of a region outside of the source, by nearest elements too.
 TEST(OnnxOps, RegionsBeyondTheSource) {
   const Ran ran =
