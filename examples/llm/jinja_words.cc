@@ -7,17 +7,23 @@
 #include "examples/llm/jinja_functions.h"
 #include "examples/llm/jinja_text.h"
 #include "examples/llm/unicode.h"
+#include "examples/llm/unicode_properties.h"
 
 namespace tessera::llm::jinja::texts {
 namespace {
 
 // ---- what letters are
 
-bool IsUpper(uint32_t c) { return c != kNoCharacter && CategoryOf(c) == Category::kLu; }
-bool IsTitle(uint32_t c) { return c != kNoCharacter && CategoryOf(c) == Category::kLt; }
-bool IsLower(uint32_t c) { return c != kNoCharacter && CategoryOf(c) == Category::kLl; }
+bool Among(absl::Span<const CodeRange> ranges, uint32_t c) {
+  return std::any_of(ranges.begin(), ranges.end(),
+                     [&](const CodeRange& r) { return r.first <= c && c <= r.last; });
+}
+bool Is(Category category, uint32_t c) { return c != kNoCharacter && CategoryOf(c) == category; }
+bool IsUpper(uint32_t c) { return Is(Category::kLu, c) || Among(OtherUppercase(), c); }
+bool IsLower(uint32_t c) { return Is(Category::kLl, c) || Among(OtherLowercase(), c); }
+bool IsTitle(uint32_t c) { return Is(Category::kLt, c); }
 bool IsLetter(uint32_t c) { return c != kNoCharacter && CategoryOf(c) <= Category::kLo; }
-bool IsDecimal(uint32_t c) { return c != kNoCharacter && CategoryOf(c) == Category::kNd; }
+bool IsDecimal(uint32_t c) { return Is(Category::kNd, c); }
 bool IsNumeric(uint32_t c) {
   return c != kNoCharacter && CategoryOf(c) >= Category::kNd && CategoryOf(c) <= Category::kNo;
 }
@@ -54,47 +60,56 @@ Value AreOfCase(Heap& heap, const Arguments& a) {
 
 // ---- case
 
-enum class Case { kAsItIs, kLower, kUpper };
+enum class Case { kLower, kUpper, kTitle };
 
-// Of letters that ASCII has; others stay.
+// Each letter in the case that is wanted of it and what comes before it.
 template <typename F>
 Value Changed(Heap& heap, const Arguments& a, F&& wanted) {
-  Text t = Whole(heap, a);
-  const std::string before = t.bytes;
-  for (size_t i = 0; i < t.size(); ++i) {
-    const Case to = wanted(before, i);
-    if (to == Case::kLower) t.bytes[i] = absl::ascii_tolower(t.bytes[i]);
-    if (to == Case::kUpper) t.bytes[i] = absl::ascii_toupper(t.bytes[i]);
+  const Text& t = Whole(heap, a);
+  const std::vector<Character> all = Characters(t.bytes);
+  Text out;
+  for (size_t i = 0; i + 1 < all.size(); ++i) {
+    const uint32_t code = all[i].code;
+    std::string letter;
+    if (code == kNoCharacter) {
+      letter = t.bytes.substr(all[i].begin, 1);
+    } else {
+      const Case to = wanted(code, i > 0 ? all[i - 1].code : kNoCharacter, i == 0);
+      const auto append = to == Case::kLower   ? AppendLower
+                          : to == Case::kUpper ? AppendUpper
+                                               : AppendTitle;
+      append(code, &letter);
+    }
+    if (!heap.Charge(2 * letter.size())) return {};
+    out.Append(letter, static_cast<Origin>(t.said[all[i].begin]));
   }
-  return heap.Make(std::move(t));
+  return heap.Make(std::move(out));
 }
 Value Lower(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string&, size_t) { return Case::kLower; });
+  return Changed(heap, a, [](uint32_t, uint32_t, bool) { return Case::kLower; });
 }
 Value Upper(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string&, size_t) { return Case::kUpper; });
+  return Changed(heap, a, [](uint32_t, uint32_t, bool) { return Case::kUpper; });
 }
 Value Capitalize(Heap& heap, const Arguments& a) {
-  return Changed(heap, a,
-                 [](const std::string&, size_t i) { return i == 0 ? Case::kUpper : Case::kLower; });
+  return Changed(
+      heap, a, [](uint32_t, uint32_t, bool first) { return first ? Case::kTitle : Case::kLower; });
 }
 Value SwapCase(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) {
-    return absl::ascii_isupper(t[i]) ? Case::kLower : Case::kUpper;
-  });
+  return Changed(
+      heap, a, [](uint32_t c, uint32_t, bool) { return IsUpper(c) ? Case::kLower : Case::kUpper; });
 }
 // The method: letters after what is none.
 Value TitleOfLetters(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) {
-    return i > 0 && absl::ascii_isalpha(t[i - 1]) ? Case::kLower : Case::kUpper;
+  return Changed(heap, a, [](uint32_t, uint32_t before, bool) {
+    return IsUpper(before) || IsLower(before) || IsTitle(before) ? Case::kLower : Case::kTitle;
   });
 }
 // The filter: what begins words, which an apostrophe does not.
 Value Title(Heap& heap, const Arguments& a) {
-  return Changed(heap, a, [](const std::string& t, size_t i) {
-    const bool first = i == 0 || absl::ascii_isspace(t[i - 1]) ||
-                       absl::StrContains("-({[<", absl::string_view(t).substr(i - 1, 1));
-    return first ? Case::kUpper : Case::kLower;
+  return Changed(heap, a, [](uint32_t, uint32_t before, bool first) {
+    const bool mark = before < 0x80 && absl::StrContains("-({[<", static_cast<char>(before));
+    return first || mark || IsSpace(before) ? Case::kUpper : Case::kLower;
   });
 }
 

@@ -47,6 +47,23 @@ void AppendLower(uint32_t code, std::string* out) {
   AppendUtf8(Mapped(kLowerRuns, code), out);
 }
 
+// Of lists of (code point << 5) | number of parts, and the parts; whether it is there.
+static bool AppendParts(absl::Span<const uint32_t> list, uint32_t code, std::string* out) {
+  for (size_t i = 0; i < list.size(); i += 1 + (list[i] & 31)) {
+    if (list[i] >> 5 != code) continue;
+    for (const uint32_t part : list.subspan(i + 1, list[i] & 31)) AppendUtf8(part, out);
+    return true;
+  }
+  return false;
+}
+void AppendUpper(uint32_t code, std::string* out) {
+  if (code >= 0x80 && AppendParts(kUpperParts, code, out)) return;
+  AppendUtf8(Mapped(kUpperRuns, code), out);
+}
+void AppendTitle(uint32_t code, std::string* out) {
+  if (code < 0x80 || !AppendParts(kTitleParts, code, out)) AppendUpper(code, out);
+}
+
 uint32_t Folded(uint32_t code) {
   const uint32_t folded = Mapped(kFoldRuns, code);
   return folded != code ? folded : Mapped(kLowerRuns, code);

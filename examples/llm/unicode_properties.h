@@ -25,7 +25,9 @@ struct CodeRun {
 uint32_t Mapped(absl::Span<const CodeRun> runs, uint32_t code_point);
 
 void AppendLower(uint32_t code_point, std::string* out);
-uint32_t Folded(uint32_t code_point);  // the same for all cases of a letter
+void AppendUpper(uint32_t code_point, std::string* out);
+void AppendTitle(uint32_t code_point, std::string* out);  // as the first letter of a word
+uint32_t Folded(uint32_t code_point);                     // the same for all cases of a letter
 // All cases of a letter; the code point alone where there is no other.
 std::vector<uint32_t> CasesOf(uint32_t code_point);
 

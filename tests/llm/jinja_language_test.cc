@@ -131,6 +131,15 @@ TEST(JinjaLanguage, TextsOfPython) {
   });
 }
 
+TEST(JinjaLanguage, LettersHaveCases) {
+  ExpectRows(
+      {{"{{ 'ÀÉß'.lower() }} {{ 'àéßﬁ'|upper }} {{ 'ßa éA'.title() }} {{ 'ǆA'.capitalize() }}",
+        "àéß ÀÉSSFI Ssa Éa ǅa"},
+       {"{{ 'aÉ'.swapcase() }}{{ 'ÉA' is upper }}{{ 'éß' is lower }}{{ 'ǅ'.isupper() }}"
+        "{{ 'Ⅷ'.isupper() }}{{ 'ªº'.islower() }}",
+        "AéTrueTrueFalseTrueTrue"}});
+}
+
 TEST(JinjaLanguage, WhatIsWrongSaysSo) {
   const std::pair<const char*, const char*> rows[] = {
       {"{% raw %}{% raw %}", "{% raw %} does not end"},
