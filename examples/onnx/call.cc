@@ -205,6 +205,8 @@ std::vector<absl::Span<const OpRow>> OpTables() {
           TrainingOps(),
           ControlOps(),
           SequenceOps(),
+          StringOps(),
+          LearningOps(),
           NgramOps(),
           MicrosoftOps(),
           MicrosoftAttentionOps(),

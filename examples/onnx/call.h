@@ -165,6 +165,8 @@ absl::Span<const OpRow> NgramOps();
 absl::Span<const OpRow> SelectionOps();
 absl::Span<const OpRow> TrainingOps();
 absl::Span<const OpRow> SequenceOps();
+absl::Span<const OpRow> StringOps();
+absl::Span<const OpRow> LearningOps();
 absl::Span<const OpRow> MicrosoftOps();
 absl::Span<const OpRow> MicrosoftAttentionOps();
 absl::Span<const OpRow> MicrosoftBlockOps();

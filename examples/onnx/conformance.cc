@@ -12,6 +12,7 @@
 #include "examples/onnx/import.h"
 #include "examples/onnx/other_files.h"
 #include "examples/onnx/plain.h"
+#include "examples/onnx/strings.h"
 #include "graph/least_bytes.h"
 #include "runtime/mapped_file.h"
 #include "runtime/runtime.h"
@@ -186,9 +187,24 @@ struct RunOutcome {
   bool whole = false;  // no result is sharded
 };
 
+std::string StringsDifference(const Value& got, const TensorData& expected) {
+  const std::vector<uint64_t> numbers = got.tensor.ToVector<uint64_t>();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto want = LoadScalar(expected.bytes().data() + i * sizeof(uint64_t), kUInt64).bits;
+    if (numbers[i] == want) continue;
+    return absl::StrCat("element ", i, " is ", ShowName(StringOf(numbers[i])), ", expected ",
+                        ShowName(StringOf(want)));
+  }
+  return "";
+}
+
 std::string Difference(const Value& got, const TensorData& expected, double tolerance) {
   const std::string difference = Difference(got.tensor, expected, tolerance);
-  if (!difference.empty() || ElementOf(got) == expected.element) return difference;
+  const bool same = ElementOf(got) == expected.element;
+  if (same && IsStrings(got) && !difference.empty() && Sizes(got.tensor) == expected.dims) {
+    return StringsDifference(got, expected);
+  }
+  if (!difference.empty() || same) return difference;
   return absl::StrCat("is of ", ElementName(ElementOf(got)), ", expected ",
                       ElementName(expected.element));
 }

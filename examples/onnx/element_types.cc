@@ -24,7 +24,7 @@ const Row kRows[] = {
     {"INT16", kInt16},
     {"INT32", kInt32},
     {"INT64", kInt64},
-    {"STRING"},
+    {"STRING", kUInt64, 64},
     {"BOOL", kBool},
     {"FLOAT16", kFloat16},
     {"DOUBLE", kFloat64},
@@ -92,7 +92,7 @@ int64_t ElementOfDType(DType dtype) {
 
 IntRange RangeOfElement(int64_t element) {
   const Row& row = *Find(element);
-  if (row.narrow == 0) return {MinInt(row.dtype), MaxInt(row.dtype)};
+  if (row.narrow == 0 || element == kElementString) return {MinInt(row.dtype), MaxInt(row.dtype)};
   const int64_t count = int64_t{1} << row.narrow;
   return row.dtype == kInt8 ? IntRange{-count / 2, count / 2 - 1} : IntRange{0, count - 1};
 }

@@ -1,7 +1,8 @@
 // The element types of ONNX: the dtype that each is held in, and how files lay it out.
 //
 // Types of fewer bits than any dtype's (INT4, FLOAT4E2M1, ...), and those of 8 that no dtype has,
-// are held as their values, in i8, u8 or f32: "narrow" below. A Value (call.h) says of which it is.
+// are held as their values, in i8, u8 or f32, strings as numbers in u64 (strings.h): "narrow"
+// below. A Value (call.h) says of which it is.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +17,11 @@ namespace tessera::onnx {
 // Types by their number in files; more have no name here.
 enum Element : int64_t {
   kElementUInt8 = 2,
+  kElementString = 8,
   kElementFloat8E8M0 = 24,
 };
 
-// The dtype of a type's values; none of strings, complex numbers and what is no type.
+// The dtype of a type's values; none of complex numbers and what is no type.
 std::optional<DType> DTypeOfElement(int64_t element);
 std::string ElementName(int64_t element);  // "FLOAT", "INT4", "type 99"
 bool IsNarrow(int64_t element);

@@ -6,6 +6,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/escaping.h"
 #include "examples/onnx/check_model.h"
+#include "examples/onnx/strings.h"
 #include "runtime/mapped_file.h"
 
 namespace tessera::onnx {
@@ -354,6 +355,7 @@ void Importer::RunNode(const Node& node) {
   const auto it = scope_->opsets->find(node.domain);
   const int64_t version = it == scope_->opsets->end() ? 1 : it->second;
   CheckTypes(node, version, inputs);
+  CheckStrings(node, inputs);
   Call call(*this, node, version, std::move(inputs));
   try {
     row->import(call);

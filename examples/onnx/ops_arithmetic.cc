@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "examples/onnx/call.h"
+#include "examples/onnx/strings.h"
 
 namespace tessera::onnx {
 namespace {
@@ -120,8 +121,12 @@ void Same(Call& c) {
   if (c.Has(0)) return c.Out(c.In(0));
   c.Out(c.Any(0));
 }
-void Cast(Call& c) { OutAs(c, c.In(0), c.Int("to")); }
-void CastLike(Call& c) { OutAs(c, c.In(0), ElementOf(c.Input(1))); }
+void CastTo(Call& c, int64_t to) {
+  if (IsStrings(c.Input(0)) || to == kElementString) return CastStrings(c, to);
+  OutAs(c, c.In(0), to);
+}
+void Cast(Call& c) { CastTo(c, c.Int("to")); }
+void CastLike(Call& c) { CastTo(c, ElementOf(c.Input(1))); }
 void BitCast(Call& c) {
   if (c.Find("to") == nullptr) c.Fail("attribute 'to' is missing");
   const DType to = c.Type("to", kFloat32);

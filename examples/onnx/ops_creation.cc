@@ -4,6 +4,7 @@
 
 #include "examples/onnx/call.h"
 #include "examples/onnx/import.h"
+#include "examples/onnx/strings.h"
 
 namespace tessera::onnx {
 namespace {
@@ -25,7 +26,14 @@ void Constant(Call& c) {
   if (const Attribute* a = c.Find("value_floats")) {
     return known(Tensor::From(a->floats, {static_cast<int64_t>(a->floats.size())}, "CPU"));
   }
-  c.Unsupported("it holds neither a tensor nor numbers");
+  if (const Attribute* a = c.Find("value_string")) {
+    return OutStrings(c, {std::string(a->s)}, {});
+  }
+  if (c.Find("value_strings") != nullptr) {
+    const std::vector<std::string> texts = c.Strings("value_strings");
+    return OutStrings(c, texts, {static_cast<int64_t>(texts.size())});
+  }
+  c.Unsupported("it holds neither a tensor nor numbers nor strings");
 }
 
 // The one element of a tensor attribute, as a number of its dtype.

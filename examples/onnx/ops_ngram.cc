@@ -1,8 +1,9 @@
-// Counts of n-grams of integers.
+// Counts of n-grams of integers or strings.
 #include <algorithm>
 
 #include "examples/onnx/call.h"
 #include "examples/onnx/import.h"
+#include "examples/onnx/strings.h"
 
 namespace tessera::onnx {
 namespace {
@@ -13,7 +14,11 @@ struct Grams {
   std::vector<int64_t> items;
 };
 std::vector<Grams> PoolOf(Call& c) {
-  const std::vector<int64_t> pool = c.Ints("pool_int64s"), starts = c.Ints("ngram_counts");
+  std::vector<int64_t> pool = c.Ints("pool_int64s");
+  for (const std::string& text : c.Strings("pool_strings")) {
+    pool.push_back(static_cast<int64_t>(NumberOf(text)));
+  }
+  const std::vector<int64_t> starts = c.Ints("ngram_counts");
   std::vector<Grams> out;
   int64_t first = 0;
   for (size_t i = 0; i < starts.size(); ++i) {
@@ -49,7 +54,14 @@ Tensor Occurrences(Call& c, const Tensor& x, const Grams& grams, int64_t skips) 
 }
 
 void TfIdfVectorizer(Call& c) {
-  if (c.Find("pool_int64s") == nullptr) c.Unsupported("a pool of strings");
+  const bool texts = c.Find("pool_strings") != nullptr;
+  if (texts == (c.Find("pool_int64s") != nullptr)) {
+    c.Fail("wants a pool of integers or one of strings");
+  }
+  if (texts != IsStrings(c.Input(0))) {
+    c.Fail("the input is ", ElementName(ElementOf(c.Input(0))), ", the pool of ",
+           texts ? "strings" : "integers");
+  }
   const Tensor in = c.In(0);
   if (in.rank() != 1 && in.rank() != 2) c.Fail("the input has shape ", in.shape().ToString());
   const Tensor x = (in.rank() == 1 ? in.Unsqueeze(0) : in).Cast(kInt64);

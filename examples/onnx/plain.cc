@@ -49,7 +49,8 @@ class Rules {
   void LookElement(int64_t element) {
     if (element == 0 || (DTypeOfElement(element) && !IsNarrow(element))) return;
     const std::string name = ElementName(element);
-    Say(name == "STRING" ? "strings" : absl::StrCat("element type ", name), IsNarrow(element));
+    Say(element == kElementString ? "strings" : absl::StrCat("element type ", name),
+        IsNarrow(element));
   }
   void Look(const ValueInfo& info) {
     using Kind = ValueInfo::Kind;
@@ -66,13 +67,13 @@ class Rules {
     }
     // Some exporters import every domain that they know: what counts is whose ops there are.
     if (node.domain == "ai.onnx.preview.training") Say("training (" + node.domain + ")", true);
-    if (node.domain == "ai.onnx.ml") Say(node.domain, false);
+    if (node.domain == "ai.onnx.ml") Say(node.domain, true);
     if (!node.domain.empty()) return;
     for (const OpReason& row : kOps) {
       if (node.op == row.op) Say(row.reason, row.may_run);
     }
     if (absl::StartsWith(node.op, "String") || absl::StartsWith(node.op, "Regex")) {
-      Say(absl::StrCat("strings (", node.op, ")"), false);
+      Say(absl::StrCat("strings (", node.op, ")"), true);
     }
     if (absl::StartsWith(node.op, "Sequence") || absl::StrContains(node.op, "Sequence")) {
       if (node.op != "ReverseSequence") Say(absl::StrCat("sequences (", node.op, ")"), true);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/numbers.h"
+#include "examples/onnx/string_table.h"
 #include "runtime/mapped_file.h"
 
 namespace tessera::onnx {
@@ -14,6 +15,7 @@ struct Typed {
   std::vector<int64_t> ints;    // of int32_data
   std::vector<int64_t> longs;   // of int64_data and uint64_data
   std::string floats, doubles;  // as they are
+  std::string strings;          // their numbers, in u64
 };
 
 std::string Collect(const Typed& typed, DType dtype) {
@@ -71,7 +73,9 @@ uint64_t Elements(const TensorData& t) {
 
 std::string FitData(TensorData& t, bool raw) {
   const uint64_t elements = Elements(t);
-  const bool narrow = IsNarrow(t.element);
+  const bool strings = t.element == kElementString;
+  if (strings && raw) return absl::StrCat("tensor ", ShowName(t.name), ": strings in raw_data");
+  const bool narrow = IsNarrow(t.element) && !strings;
   const int bits = narrow ? BitsInFile(t.element, raw) : 8 * t.dtype()->bytes();
   uint64_t all_bits = 0;
   if (!CheckedMul(elements, static_cast<uint64_t>(bits), &all_bits) ||
@@ -104,6 +108,12 @@ absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
       case 5:
         RETURN_IF_ERROR(in.Ints("int32_data", &typed.ints));
         break;
+      case 6: {
+        ASSIGN_OR_RETURN(const absl::string_view text, in.Bytes("string_data"));
+        const uint64_t number = NumberOf(text);
+        typed.strings.append(reinterpret_cast<const char*>(&number), sizeof(number));
+        break;
+      }
       case 7:
         RETURN_IF_ERROR(in.Ints("int64_data", &typed.longs));
         break;
@@ -147,7 +157,11 @@ absl::StatusOr<TensorData> ReadTensor(WireReader& in) {
                     " has its data in another file, and none is named");
   }
   if (!dtype || external) return t;  // nobody will read its elements here
-  if (!has_raw) t.own = Collect(typed, IsNarrow(t.element) ? kUInt8 : *dtype);
+  if (!has_raw && t.element == kElementString) {
+    t.own = std::move(typed.strings);
+  } else if (!has_raw) {
+    t.own = Collect(typed, IsNarrow(t.element) ? kUInt8 : *dtype);
+  }
   const std::string fault = FitData(t, has_raw);
   if (!fault.empty()) return in.Error(fault);
   return t;

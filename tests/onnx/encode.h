@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "examples/onnx/element_types.h"
 
 namespace tessera::onnx {
 
@@ -30,7 +31,7 @@ std::string Raw(const std::vector<T>& values) {
   return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
 }
 
-constexpr int64_t kElementFloat = 1, kElementInt64 = 7, kElementString = 8, kElementBool = 9;
+constexpr int64_t kElementFloat = 1, kElementInt64 = 7, kElementBool = 9;
 
 inline std::string TensorText(const std::string& name, const std::vector<int64_t>& dims,
                               int64_t element, const std::string& raw) {
@@ -47,12 +48,30 @@ inline std::string Longs(const std::string& name, const std::vector<int64_t>& di
   return TensorText(name, dims, kElementInt64, Raw(values));
 }
 
+inline std::string StringsText(const std::string& name, const std::vector<int64_t>& dims,
+                               const std::vector<std::string>& values) {
+  std::string out;
+  for (const int64_t d : dims) out += Number(1, d);
+  for (const std::string& v : values) out += Bytes(6, v);
+  return out + Number(2, kElementString) + Bytes(8, name);
+}
+
 // Attributes, with their type field.
 inline std::string IntAttribute(const std::string& name, int64_t v) {
   return Bytes(1, name) + Number(3, v) + Number(20, 2);
 }
 inline std::string FloatAttribute(const std::string& name, float v) {
   return Bytes(1, name) + Tag(2, 5) + Raw<float>({v}) + Number(20, 1);
+}
+inline std::string FloatsAttribute(const std::string& name, const std::vector<float>& values) {
+  std::string out = Bytes(1, name);
+  for (const float v : values) out += Tag(7, 5) + Raw<float>({v});
+  return out + Number(20, 6);
+}
+inline std::string TextsAttribute(const std::string& name, const std::vector<std::string>& values) {
+  std::string out = Bytes(1, name);
+  for (const std::string& v : values) out += Bytes(9, v);
+  return out + Number(20, 8);
 }
 inline std::string IntsAttribute(const std::string& name, const std::vector<int64_t>& values) {
   std::string out = Bytes(1, name);

@@ -1,0 +1,139 @@
+// Which ops take strings, and strings as numbers.
+#include "examples/onnx/strings.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+
+namespace tessera::onnx {
+namespace {
+
+// By FullName, in order.
+constexpr absl::string_view kTakeStrings[] = {"Cast",
+                                              "CastLike",
+                                              "CenterCropPad",
+                                              "Compress",
+                                              "Concat",
+                                              "ConcatFromSequence",
+                                              "DepthToSpace",
+                                              "Equal",
+                                              "Expand",
+                                              "Flatten",
+                                              "Gather",
+                                              "GatherElements",
+                                              "GatherND",
+                                              "Identity",
+                                              "If",
+                                              "Loop",
+                                              "Optional",
+                                              "OptionalGetElement",
+                                              "OptionalHasElement",
+                                              "Pad",
+                                              "RegexFullMatch",
+                                              "Reshape",
+                                              "ReverseSequence",
+                                              "Scan",
+                                              "Scatter",
+                                              "ScatterElements",
+                                              "ScatterND",
+                                              "SequenceAt",
+                                              "SequenceConstruct",
+                                              "SequenceErase",
+                                              "SequenceInsert",
+                                              "SequenceLength",
+                                              "SequenceMap",
+                                              "Shape",
+                                              "Size",
+                                              "Slice",
+                                              "SpaceToDepth",
+                                              "Split",
+                                              "SplitToSequence",
+                                              "Squeeze",
+                                              "StringConcat",
+                                              "StringNormalizer",
+                                              "StringSplit",
+                                              "TfIdfVectorizer",
+                                              "Tile",
+                                              "Transpose",
+                                              "Unsqueeze",
+                                              "Where",
+                                              "ai.onnx.ml.CategoryMapper",
+                                              "ai.onnx.ml.LabelEncoder",
+                                              "ai.onnx.ml.OneHotEncoder"};
+
+}  // namespace
+
+Tensor StringTensor(absl::Span<const std::string> texts, absl::Span<const int64_t> shape) {
+  std::vector<uint64_t> numbers;
+  for (const std::string& text : texts) numbers.push_back(NumberOf(text));
+  return Tensor::From(numbers, std::vector<int64_t>(shape.begin(), shape.end()), "CPU");
+}
+
+bool IsStrings(const Value& v) { return v.element == kElementString; }
+
+std::vector<absl::string_view> StringsOf(Call& c, int input) {
+  if (!IsStrings(c.Input(input))) c.Fail("input ", input, " has no strings");
+  std::vector<absl::string_view> out;
+  for (const uint64_t n : c.Read(input).ToVector<uint64_t>()) out.push_back(StringOf(n));
+  return out;
+}
+
+void CheckStrings(const Node& node, absl::Span<const Value> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!IsStrings(inputs[i])) continue;
+    const std::string name = FullName(node);
+    if (std::binary_search(std::begin(kTakeStrings), std::end(kTakeStrings), name)) return;
+    throw Error(absl::InvalidArgumentError(
+        absl::StrCat(name, ": input ", i, " is STRING; it takes no strings")));
+  }
+}
+
+void OutStrings(Call& c, absl::Span<const std::string> texts, absl::Span<const int64_t> shape) {
+  c.Out(Value{StringTensor(texts, shape), true, kElementString});
+}
+
+void CastStrings(Call& c, int64_t to) {
+  const std::vector<int64_t> shape = Sizes(c.Input(0).tensor);
+  if (IsStrings(c.Input(0)) && to == kElementString) return c.Out(c.Input(0));
+  if (to == kElementString) {
+    const Tensor x = c.Read(0);
+    std::vector<std::string> texts;
+    const DType dtype = x.dtype();
+    const auto add = [&](Scalar v) { texts.push_back(ScalarToString(v, dtype)); };
+    if (dtype.IsFloat()) {
+      for (const double v : x.ToVector<double>()) add(Scalar::Float(v));
+    } else if (dtype == kUInt64) {
+      for (const uint64_t v : x.ToVector<uint64_t>()) add({v});
+    } else {
+      for (const int64_t v : x.ToVector<int64_t>()) add(Scalar::Int(v));
+    }
+    return OutStrings(c, texts, shape);
+  }
+  const std::optional<DType> dtype = DTypeOfElement(to);
+  if (!dtype || IsNarrow(to)) c.Unsupported("strings as ", ElementName(to));
+  const std::vector<absl::string_view> texts = StringsOf(c, 0);
+  if (dtype->IsFloat()) {
+    std::vector<double> numbers;
+    for (const absl::string_view text : texts) {
+      double v = 0;
+      if (!absl::SimpleAtod(text, &v)) c.Fail("'", text, "' is no number");
+      numbers.push_back(v);
+    }
+    return c.Out(Value{Tensor::From(numbers, shape, "CPU").Cast(*dtype), true});
+  }
+  std::vector<int64_t> numbers;
+  for (const absl::string_view text : texts) {
+    int64_t v = 0;
+    const bool whole = absl::SimpleAtoi(text, &v);
+    if (!whole && dtype->IsBool() && absl::EqualsIgnoreCase(text, "true")) {
+      v = 1;
+    } else if (!whole && !(dtype->IsBool() && absl::EqualsIgnoreCase(text, "false"))) {
+      c.Fail("'", text, "' is no whole number");
+    }
+    numbers.push_back(v);
+  }
+  c.Out(Value{Tensor::From(numbers, shape, "CPU").Cast(*dtype), true});
+}
+
+}  // namespace tessera::onnx
