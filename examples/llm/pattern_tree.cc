@@ -75,8 +75,8 @@ std::optional<int> WidthOf(const Sequence& sequence) {
     std::optional<int> once = 1;
     if (p.kind != Kind::kSet) {
       once = p.choice.empty() ? 0 : WidthOf(p.choice[0]);
-      for (const Sequence& s : p.choice) {
-        if (WidthOf(s) != once) return std::nullopt;
+      for (size_t i = 1; i < p.choice.size(); ++i) {
+        if (WidthOf(p.choice[i]) != once) return std::nullopt;
       }
     }
     if (!once || p.min != p.max) return std::nullopt;

@@ -1,6 +1,8 @@
 // Reading the trie of a map of characters.
 #include "examples/llm/tokenizer_charsmap.h"
 
+#include <algorithm>
+
 #include "absl/strings/escaping.h"
 #include "examples/llm/unicode_properties.h"
 #include "graph/status.h"
@@ -38,6 +40,11 @@ absl::StatusOr<Charsmap> Charsmap::Make(absl::string_view base64) {
   Charsmap map;
   for (size_t i = 0; i < size; i += 4) map.trie_.push_back(WordAt(bytes, 4 + i));
   map.texts_ = bytes.substr(4 + size);
+  for (size_t at = 0; at < map.texts_.size();) {
+    const size_t length = std::char_traits<char>::length(map.texts_.c_str() + at);
+    map.longest_ = std::max(map.longest_, length);
+    at += length + 1;
+  }
   return map;
 }
 

@@ -19,6 +19,7 @@ class Charsmap {
   // Each character with its marks is what the map has for its first bytes, or else each code point
   // is.
   std::string Mapped(absl::string_view text) const;
+  size_t longest() const { return longest_; }  // text that it has
 
  private:
   // Whether the map has any beginning of the text, whose replacement is appended.
@@ -26,6 +27,7 @@ class Charsmap {
 
   std::vector<uint32_t> trie_;
   std::string texts_;
+  size_t longest_ = 0;
 };
 
 }  // namespace tessera::llm

@@ -248,7 +248,7 @@ void Tokenizer::Data::Longest(absl::string_view word, std::vector<int32_t>* out)
   for (size_t i = 0; known && i < n;) {
     known = false;
     const std::string mark = i > 0 ? spec.inner_mark : "";
-    for (size_t j = n; j > i && !known; --j) {
+    for (size_t j = std::min(n, i + longest); j > i && !known; --j) {
       const size_t begin = characters[i].begin, size = characters[j].begin - begin;
       if (mark.size() + size > longest) continue;
       const int32_t id = InModel(absl::StrCat(mark, word.substr(begin, size)));

@@ -18,6 +18,7 @@ namespace {
 using Kind = TextStep::Kind;
 
 constexpr size_t kMostSteps = 256;
+constexpr size_t kMostGrowth = 1 << 16;
 
 // Each character as `change` appends it; bytes of none stay.
 template <typename Change>
@@ -131,6 +132,38 @@ void CutByScript(absl::Span<const Character> text, const Word& of, std::vector<W
   }
 }
 
+// At most how many times as long a text becomes.
+size_t GrowthOf(const TextStep& step, const std::optional<Charsmap>& map) {
+  constexpr size_t kAlike = 11, kForm = 3, kPlain = 2;
+  switch (step.kind) {
+    case Kind::kCompose:
+    case Kind::kDecompose:
+      return step.alike ? kAlike : kForm;
+    case Kind::kWithoutAccents:
+      return kForm;
+    case Kind::kReplace:
+      if (step.from.empty()) return step.text.size() + 1;  // it may match nothing, anywhere
+      return std::max<size_t>(1, (step.text.size() + step.from.size() - 1) / step.from.size());
+    case Kind::kPrefix:
+      return step.text.size() + 1;
+    case Kind::kCharsmap:
+      return std::max<size_t>(1, map->longest());
+    case Kind::kLower:
+    case Kind::kIdeographsApart:
+    case Kind::kBytes:
+      return kPlain;
+    case Kind::kWithoutMarks:
+    case Kind::kTrim:
+    case Kind::kClean:
+    case Kind::kNmt:
+    case Kind::kFromBytes:
+    case Kind::kCut:
+    case Kind::kScripts:
+      return 1;
+  }
+  return 1;
+}
+
 }  // namespace
 
 absl::StatusOr<TextSteps> TextSteps::Make(std::vector<TextStep> steps) {
@@ -138,6 +171,7 @@ absl::StatusOr<TextSteps> TextSteps::Make(std::vector<TextStep> steps) {
     return absl::InvalidArgumentError(absl::StrCat("more than ", kMostSteps, " steps on texts"));
   }
   TextSteps out;
+  size_t growth = 1;
   for (TextStep& step : steps) {
     Step made;
     if (!step.pattern.empty()) {
@@ -146,6 +180,11 @@ absl::StatusOr<TextSteps> TextSteps::Make(std::vector<TextStep> steps) {
     if (step.kind == Kind::kCharsmap) {
       ASSIGN_OR_RETURN(made.map, Charsmap::Make(step.text));
       step.text = {};
+    }
+    growth *= GrowthOf(step, made.map);
+    if (growth > kMostGrowth) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("steps that may make texts ", kMostGrowth, " times as long"));
     }
     made.step = std::move(step);
     out.steps_.push_back(std::move(made));

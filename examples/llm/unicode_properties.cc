@@ -69,7 +69,7 @@ uint32_t Folded(uint32_t code) {
   return folded != code ? folded : Mapped(kLowerRuns, code);
 }
 
-std::vector<uint32_t> CasesOf(uint32_t code) {
+absl::Span<const uint32_t> CasesOf(uint32_t code) {
   static const auto* const by_folded = [] {
     auto* out = new absl::flat_hash_map<uint32_t, std::vector<uint32_t>>;
     for (const auto& runs : {absl::MakeConstSpan(kLowerRuns), absl::MakeConstSpan(kFoldRuns)}) {
@@ -84,7 +84,7 @@ std::vector<uint32_t> CasesOf(uint32_t code) {
     return out;
   }();
   const auto it = by_folded->find(Folded(code));
-  return it == by_folded->end() ? std::vector<uint32_t>{code} : it->second;
+  return it == by_folded->end() ? absl::Span<const uint32_t>() : it->second;
 }
 
 int ScriptOf(uint32_t code) { return static_cast<int>(ValueAt(kScripts, 8, code)); }

@@ -28,8 +28,8 @@ void AppendLower(uint32_t code_point, std::string* out);
 void AppendUpper(uint32_t code_point, std::string* out);
 void AppendTitle(uint32_t code_point, std::string* out);  // as the first letter of a word
 uint32_t Folded(uint32_t code_point);                     // the same for all cases of a letter
-// All cases of a letter; the code point alone where there is no other.
-std::vector<uint32_t> CasesOf(uint32_t code_point);
+// All cases of a letter; nothing where there is one.
+absl::Span<const uint32_t> CasesOf(uint32_t code_point);
 
 // Scripts have numbers; names may lack their capitals, spaces, '_' and '-'.
 int ScriptOf(uint32_t code_point);

@@ -130,6 +130,10 @@ TEST(Pattern, WhatIsNotKnownIsAnError) {
   EXPECT_THAT(Pattern::Compile("(?<=a+)b").status().message(), HasSubstr("no fixed length"));
   EXPECT_THAT(Pattern::Compile("((?>a?)b?)*").status().message(), HasSubstr("may match nothing"));
   EXPECT_FALSE(Pattern::Compile(std::string(1000, '(')).ok());
+  // Widths of what is looked back for are added up once.
+  std::string deep = "aa";
+  for (int i = 0; i < 28; ++i) deep = "(?:" + deep + ")";
+  EXPECT_OK(Pattern::Compile("(?<=" + deep + "b)"));
   EXPECT_THAT(Pattern::Compile("(a{99}){99}").status().message(), HasSubstr("smaller counts"));
 }
 

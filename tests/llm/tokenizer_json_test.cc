@@ -154,6 +154,21 @@ std::string SmallCharsmap() {
   return absl::Base64Escape(bytes + std::string("xy\0z\0", 5));
 }
 
+TEST(TokenizerJson, TextsMayNotGrowWithoutBounds) {
+  const auto made = [](int times, const char* text) {
+    std::vector<TextStep> steps(static_cast<size_t>(times), Replace("a", text));
+    return Tokenizer::Make([&] {
+      TokenizerSpec spec = SpecOf(WordsJson(""));
+      spec.normalizer = steps;
+      return spec;
+    }());
+  };
+  EXPECT_OK(made(16, "aa"));
+  EXPECT_THAT(made(17, "aa"), StatusIs(absl::StatusCode::kDataLoss, "65536 times as long"));
+  EXPECT_OK(made(200, "b"));
+  EXPECT_THAT(made(300, "b"), StatusIs(absl::StatusCode::kDataLoss, "more than 256 steps"));
+}
+
 TEST(TokenizerJson, MapsOfCharacters) {
   const auto map = [](const std::string& base64) {
     return absl::StrCat(R"("type":"Precompiled","precompiled_charsmap":")", base64, "\"");

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using Attributes = std::vector<std::string>;
 
 Value Made(const std::string& op, const Attributes& attributes,
-          const std::vector<std::string>& inputs, int64_t version = 4) {
+           const std::vector<std::string>& inputs, int64_t version = 4) {
   std::vector<std::string> names;
   for (size_t i = 0; i < inputs.size(); ++i) names.push_back(absl::StrCat("x", i));
   const std::string bytes = ModelText(
@@ -71,19 +71,19 @@ TEST(OnnxLearning, Labels) {
       ElementsAre(6, 5, 7));
   const Value back =
       Made("LabelEncoder",
-          {IntsAttribute("keys_int64s", {4, 5}), TextsAttribute("values_strings", {"a", "b"})},
-          {Longs("x0", {3}, {5, 6, 4})});
+           {IntsAttribute("keys_int64s", {4, 5}), TextsAttribute("values_strings", {"a", "b"})},
+           {Longs("x0", {3}, {5, 6, 4})});
   EXPECT_TRUE(IsStrings(back));
   EXPECT_EQ(back.tensor.ToVector<uint64_t>(),
             (std::vector<uint64_t>{NumberOf("b"), NumberOf("_Unused"), NumberOf("a")}));
   EXPECT_THAT(Made("LabelEncoder", {TextsAttribute("classes_strings", {"a", "b"})},
-                  {StringsText("x0", {3}, {"b", "c", "a"})}, 1)
+                   {StringsText("x0", {3}, {"b", "c", "a"})}, 1)
                   .tensor.ToVector<int64_t>(),
               ElementsAre(1, -1, 0));
   EXPECT_THAT(
       Made("CategoryMapper",
-          {TextsAttribute("cats_strings", {"a", "b"}), IntsAttribute("cats_int64s", {8, 9})},
-          {StringsText("x0", {3}, {"b", "c", "a"})})
+           {TextsAttribute("cats_strings", {"a", "b"}), IntsAttribute("cats_int64s", {8, 9})},
+           {StringsText("x0", {3}, {"b", "c", "a"})})
           .tensor.ToVector<int64_t>(),
       ElementsAre(9, -1, 8));
 }
@@ -205,11 +205,11 @@ TEST(OnnxLearning, WhatIsWrong) {
   EXPECT_ERROR(Made("LabelEncoder", {IntsAttribute("keys_int64s", {1})}, {Longs("x0", {1}, {1})}),
                "LabelEncoder", "wants keys and values");
   EXPECT_ERROR(Made("LabelEncoder",
-                   {TextsAttribute("keys_strings", {"a"}), IntsAttribute("values_int64s", {1})},
-                   {Longs("x0", {1}, {1})}),
+                    {TextsAttribute("keys_strings", {"a"}), IntsAttribute("values_int64s", {1})},
+                    {Longs("x0", {1}, {1})}),
                "LabelEncoder", "the input is INT64, its keys are STRING");
   EXPECT_ERROR(Made("OneHotEncoder", {IntsAttribute("cats_int64s", {1}), IntAttribute("zeros", 0)},
-                   {Longs("x0", {1}, {2})}),
+                    {Longs("x0", {1}, {2})}),
                "OneHotEncoder", "none of the categories");
 }
 
