@@ -90,8 +90,7 @@ struct Compiler {
     code.push_back({kind, first, 0, kind == Kind::kSplit || kind == Kind::kLoop ? splits++ : 0});
     return here() - 1;
   }
-  // One of two ways is the next instruction, and at last the other is the one after all so far:
-  // which is tried first?
+  // The second way of a split is what is written next; where it is lazy that is tried first.
   void Leave(int split, bool lazy) {
     code[split].second = here();
     if (lazy) std::swap(code[split].first, code[split].second);

@@ -13,7 +13,7 @@ struct TextStep {
     kLower,
     kWithoutMarks,
     kWithoutAccents,   // taken apart and without marks that take no room, as BERT does
-    kTrim,             // white space at the ends of `cut`
+    kTrim,             // white space at the ends that are set
     kReplace,          // by `text` what `from` is, or what `pattern` matches
     kPrefix,           // `text` before it
     kClean,            // without control characters, and each white space a space: BERT's
@@ -32,9 +32,8 @@ struct TextStep {
   std::string pattern, from, text;
   bool alike = false;              // of kCompose and kDecompose
   bool left = true, right = true;  // of kTrim
-  bool once = false;               // of kPrefix: not where it is already
-  bool begin_only =
-      false;  // of kPrefix: only where a text begins, not after tokens and cuts as well
+  // Of kPrefix: not where it is already; only where a text begins, not after tokens and cuts too.
+  bool once = false, begin_only = false;
   Matches matches = Matches::kAlone;
   bool inverted = false;  // what does not match counts as a match, and else nothing
 };

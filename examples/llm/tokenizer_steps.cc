@@ -174,6 +174,9 @@ absl::StatusOr<TextSteps> TextSteps::Make(std::vector<TextStep> steps) {
   size_t growth = 1;
   for (TextStep& step : steps) {
     Step made;
+    if (step.kind == Kind::kCut && step.pattern.empty()) {
+      return absl::InvalidArgumentError("a cut by no pattern");
+    }
     if (!step.pattern.empty()) {
       ASSIGN_OR_RETURN(made.pattern, Pattern::Compile(step.pattern));
     }

@@ -154,6 +154,13 @@ std::string SmallCharsmap() {
   return absl::Base64Escape(bytes + std::string("xy\0z\0", 5));
 }
 
+TEST(TokenizerJson, CutsWantAPattern) {
+  TokenizerSpec spec = SpecOf(WordsJson(""));
+  spec.pre_tokenizer = {CutBy("")};
+  EXPECT_THAT(Tokenizer::Make(std::move(spec)),
+              StatusIs(absl::StatusCode::kDataLoss, "a cut by no pattern"));
+}
+
 TEST(TokenizerJson, TextsMayNotGrowWithoutBounds) {
   const auto made = [](int times, const char* text) {
     std::vector<TextStep> steps(static_cast<size_t>(times), Replace("a", text));
