@@ -102,7 +102,7 @@ void IsInf(Call& c) {
   if (c.Int("detect_positive", 1) == 0) out = out & (x < 0);
   c.Out(out);
 }
-void Select(Call& c) { c.Out(Where(c.In(0), c.In(1), c.In(2))); }
+void Select(Call& c) { c.OutOf(Where(c.In(0), c.In(1), c.In(2)), c.Input(1).element); }
 
 // A bound of Clip: an attribute before version 11, then an input.
 void Clip(Call& c) {

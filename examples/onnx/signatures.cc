@@ -265,6 +265,7 @@ constexpr Signature kRows[] = {
     {"ReduceSum", 13, "1?", "1", "keepdims:i noop_with_empty_axes:i"},
     {"ReduceSumSquare", 1, "1", "1", "axes:I keepdims:i"},
     {"ReduceSumSquare", 18, "1?", "1", "keepdims:i noop_with_empty_axes:i"},
+    {"RegexFullMatch", 20, "1", "1", "pattern:s"},
     {"Relu", 1, "1", "1"},
     {"Reshape", 1, "1", "1", "shape:I"},
     {"Reshape", 5, "11", "1"},
@@ -329,6 +330,10 @@ constexpr Signature kRows[] = {
     {"Sqrt", 1, "1", "1"},
     {"Squeeze", 1, "1", "1", "axes:I"},
     {"Squeeze", 13, "1?", "1"},
+    {"StringConcat", 20, "11", "1"},
+    {"StringNormalizer", 10, "1", "1",
+     "case_change_action:s is_case_sensitive:i locale:s stopwords:S"},
+    {"StringSplit", 20, "1", "11", "delimiter:s maxsplit:i"},
     {"Sub", 1, "1a1a", "1", "axis:i broadcast:i"},
     {"Sub", 7, "1a1a", "1"},
     {"Sum", 1, "+a", "1"},
@@ -358,6 +363,44 @@ constexpr Signature kRows[] = {
     {"Where", 9, "11a1a", "1"},
     {"Xor", 1, "1a1a", "1", "axis:i broadcast:i"},
     {"Xor", 7, "1a1a", "1"},
+    {"ai.onnx.ml.ArrayFeatureExtractor", 1, "11", "1"},
+    {"ai.onnx.ml.Binarizer", 1, "1", "1", "threshold:f"},
+    {"ai.onnx.ml.CategoryMapper", 1, "1", "1",
+     "cats_int64s:I cats_strings:S default_int64:i default_string:s"},
+    {"ai.onnx.ml.FeatureVectorizer", 1, "+", "1", "inputdimensions:I"},
+    {"ai.onnx.ml.Imputer", 1, "1", "1",
+     "imputed_value_floats:F imputed_value_int64s:I replaced_value_float:f "
+     "replaced_value_int64:i"},
+    {"ai.onnx.ml.LabelEncoder", 1, "1", "1", "classes_strings:S default_int64:i default_string:s"},
+    {"ai.onnx.ml.LabelEncoder", 2, "1", "1",
+     "default_float:f default_int64:i default_string:s keys_floats:F keys_int64s:I "
+     "keys_strings:S values_floats:F values_int64s:I values_strings:S"},
+    {"ai.onnx.ml.LabelEncoder", 4, "1", "1",
+     "default_float:f default_int64:i default_string:s default_tensor:t keys_floats:F "
+     "keys_int64s:I keys_strings:S keys_tensor:t values_floats:F values_int64s:I "
+     "values_strings:S values_tensor:t"},
+    {"ai.onnx.ml.LinearRegressor", 1, "1", "1",
+     "coefficients:F intercepts:F post_transform:s targets:i"},
+    {"ai.onnx.ml.Normalizer", 1, "1", "1", "norm:s"},
+    {"ai.onnx.ml.OneHotEncoder", 1, "1", "1", "cats_int64s:I cats_strings:S zeros:i"},
+    {"ai.onnx.ml.Scaler", 1, "1", "1", "offset:F scale:F"},
+    {"ai.onnx.ml.TreeEnsemble", 5, "1", "1",
+     "aggregate_function:i leaf_targetids:I! leaf_weights:t! membership_values:t n_targets:i "
+     "nodes_falseleafs:I! nodes_falsenodeids:I! nodes_featureids:I! nodes_hitrates:t "
+     "nodes_missing_value_tracks_true:I nodes_modes:t! nodes_splits:t! nodes_trueleafs:I! "
+     "nodes_truenodeids:I! post_transform:i tree_roots:I!"},
+    {"ai.onnx.ml.TreeEnsembleRegressor", 1, "1", "1",
+     "aggregate_function:s base_values:F n_targets:i nodes_falsenodeids:I nodes_featureids:I "
+     "nodes_hitrates:F nodes_missing_value_tracks_true:I nodes_modes:S nodes_nodeids:I "
+     "nodes_treeids:I nodes_truenodeids:I nodes_values:F post_transform:s target_ids:I "
+     "target_nodeids:I target_treeids:I target_weights:F"},
+    {"ai.onnx.ml.TreeEnsembleRegressor", 3, "1", "1",
+     "aggregate_function:s base_values:F base_values_as_tensor:t n_targets:i "
+     "nodes_falsenodeids:I nodes_featureids:I nodes_hitrates:F nodes_hitrates_as_tensor:t "
+     "nodes_missing_value_tracks_true:I nodes_modes:S nodes_nodeids:I nodes_treeids:I "
+     "nodes_truenodeids:I nodes_values:F nodes_values_as_tensor:t post_transform:s "
+     "target_ids:I target_nodeids:I target_treeids:I target_weights:F "
+     "target_weights_as_tensor:t"},
     {"ai.onnx.preview.FlexAttention", 1, "1a1a1a", "1",
      "prob_mod:g scale:f score_mod:g softmax_precision:i"},
     {"ai.onnx.preview.training.Adagrad", 1, "11+", "+",

@@ -2,9 +2,12 @@
 #include "examples/onnx/strings.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 
 namespace tessera::onnx {
 namespace {
@@ -62,6 +65,20 @@ constexpr absl::string_view kTakeStrings[] = {"Cast",
                                               "ai.onnx.ml.LabelEncoder",
                                               "ai.onnx.ml.OneHotEncoder"};
 
+// With as few digits as tell it from all others of its dtype, and a point or an exponent.
+std::string Written(double x, DType dtype) {
+  if (!std::isfinite(x)) return ScalarToString(Scalar::Float(x), dtype);
+  std::string out;
+  constexpr int kMostDigits = 17;
+  for (int digits = 1; digits <= kMostDigits; ++digits) {
+    out = absl::StrFormat("%.*g", digits, x);
+    double back = 0;
+    const bool read = absl::SimpleAtod(out, &back);
+    if (read && Convert(Scalar::Float(back), kFloat64, dtype).AsFloat() == x) break;
+  }
+  return out.find_first_of(".e") == out.npos ? out + ".0" : out;
+}
+
 }  // namespace
 
 Tensor StringTensor(absl::Span<const std::string> texts, absl::Span<const int64_t> shape) {
@@ -82,10 +99,12 @@ std::vector<absl::string_view> StringsOf(Call& c, int input) {
 void CheckStrings(const Node& node, absl::Span<const Value> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!IsStrings(inputs[i])) continue;
-    const std::string name = FullName(node);
-    if (std::binary_search(std::begin(kTakeStrings), std::end(kTakeStrings), name)) return;
-    throw Error(absl::InvalidArgumentError(
-        absl::StrCat(name, ": input ", i, " is STRING; it takes no strings")));
+    const bool takes =
+        std::binary_search(std::begin(kTakeStrings), std::end(kTakeStrings), FullName(node));
+    if (takes) return;
+    throw AtNode(Error(absl::InvalidArgumentError(absl::StrCat(
+                     absl::CEscape(node.op), ": input ", i, " is STRING; it takes no strings"))),
+                 node);
   }
 }
 
@@ -102,7 +121,7 @@ void CastStrings(Call& c, int64_t to) {
     const DType dtype = x.dtype();
     const auto add = [&](Scalar v) { texts.push_back(ScalarToString(v, dtype)); };
     if (dtype.IsFloat()) {
-      for (const double v : x.ToVector<double>()) add(Scalar::Float(v));
+      for (const double v : x.ToVector<double>()) texts.push_back(Written(v, dtype));
     } else if (dtype == kUInt64) {
       for (const uint64_t v : x.ToVector<uint64_t>()) add({v});
     } else {

@@ -200,7 +200,7 @@ TEST(OnnxLearning, WhatIsWrong) {
   EXPECT_ERROR(tree({1, 0}, {0}), "TreeEnsemble", "attribute 'nodes_truenodeids' has 1 entries");
   EXPECT_ERROR(tree({1, 0}, {0, 1}, {0, 5}), "TreeEnsemble", "feature 5 is none of 1");
   EXPECT_ERROR(tree({1, 0}, {0, 1}, {0, 0}, 9), "TreeEnsemble", "node 0 has mode 9");
-  EXPECT_ERROR(Made("Scaler", {FloatsAttribute("scale", {1, 2})}, kTwoByThree), "ai.onnx.ml.Scaler",
+  EXPECT_ERROR(Made("Scaler", {FloatsAttribute("scale", {1, 2})}, kTwoByThree), "Scaler",
                "has 2 entries for 3 features");
   EXPECT_ERROR(Made("LabelEncoder", {IntsAttribute("keys_int64s", {1})}, {Longs("x0", {1}, {1})}),
                "LabelEncoder", "wants keys and values");
