@@ -69,13 +69,18 @@ class Marked {
   // Whether a marked tensor still is this very node.
   bool Stays(const UOp& u) const { return nodes_.contains(u.get()); }
 
+  // Whether a buffer has a history that leads to one, be it one itself. A history that leads
+  // nowhere goes.
+  bool StillHasPast(const UOp& u) { return HistoryOf(u) != nullptr && StillLeads(u); }
+
   // The nodes below these expressions that lead to one.
   absl::flat_hash_set<const Node*> Above(absl::Span<const UOp> expressions) {
     absl::flat_hash_set<const Node*> out;
     if (none()) return out;
     for (const UOp& u : TopoSort(expressions)) {
       if (!u.dtype().IsFloat()) continue;
-      bool leads = Is(u) || (HistoryOf(u) != nullptr && StillLeads(u));
+      const bool has_past = StillHasPast(u);
+      bool leads = Is(u) || has_past;
       for (const UOp& s : u.srcs()) leads |= out.contains(s.get());
       if (leads) out.insert(u.get());
     }
@@ -88,12 +93,12 @@ class Marked {
     return nodes_.contains(u.get()) || (computed && nodes_.contains(computed.get()));
   }
 
-  // Nearest first, as what is used still is seldom far. A history that leads nowhere goes.
+  // Nearest first, as what is used still is seldom far.
   bool StillLeads(const UOp& buffer) {
     std::vector<UOp> queue = {buffer};
     absl::flat_hash_set<const Node*> seen = {buffer.get()};
     for (size_t i = 0; i < queue.size(); ++i) {
-      if (Is(queue[i])) return true;
+      if (i > 0 && Is(queue[i])) return true;
       const UOp u = queue[i];
       for (const UOp& s : Sources(u)) {
         if (s.dtype().IsFloat() && !nowhere_.contains(s.get()) && seen.insert(s.get()).second) {
@@ -101,7 +106,9 @@ class Marked {
         }
       }
     }
-    for (const UOp& u : queue) nowhere_.insert(u.get());
+    for (const UOp& u : queue) {
+      if (!Is(u)) nowhere_.insert(u.get());
+    }
     kept_.insert(kept_.end(), queue.begin(), queue.end());
     Buffer& b = *buffer.arg<BufferArg>().buffer;
     b.computed_from = NearestHashes(b.history->srcs);
@@ -143,9 +150,10 @@ void KeepHistories(absl::Span<const UOp> expressions, absl::Span<const UOp> buff
 UOp WithHistory(const UOp& root) {
   absl::flat_hash_map<const Node*, UOp> done;
   std::vector<std::pair<UOp, bool>> stack = {{root, false}};  // node, sources done
+  Marked marked;                                              // outlives the lock
   std::unique_lock lock(Mutex());
   bool any = false;
-  for (const UOp& u : TopoSort({&root, 1})) any |= HistoryOf(u) != nullptr;
+  for (const UOp& u : TopoSort({&root, 1})) any |= marked.StillHasPast(u);
   if (!any) return root;
   while (!stack.empty()) {
     auto [u, ready] = stack.back();

@@ -3,9 +3,13 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "graph/uop.h"
 
 namespace tessera {
+
+// What the VARs begin with whose values say how many random numbers were drawn before.
+inline constexpr absl::string_view kDrawVariable = "@draw";
 
 // A constant as the integer that its VAR has: of a float the bits.
 int64_t NumberOf(const UOp& constant);

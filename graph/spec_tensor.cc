@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "graph/buffer.h"
 #include "graph/infer.h"
+#include "graph/number_var.h"
 #include "graph/own_extent.h"
 #include "graph/spec_graph.h"
 #include "graph/text.h"
@@ -57,8 +58,8 @@ bool IsOfPasses(absl::string_view name) {
     return name.size() > prefix.size() && absl::StartsWith(name, prefix) &&
            absl::c_all_of(name.substr(prefix.size()), absl::ascii_isdigit);
   };
-  return numbered("@") || numbered(kPlaceVariable) || numbered("@draw") || numbered("@number") ||
-         numbered("@step") || absl::StartsWith(name, "@random_");
+  return numbered("@") || numbered(kPlaceVariable) || numbered(kDrawVariable) ||
+         numbered("@number") || numbered("@step") || absl::StartsWith(name, "@random_");
 }
 
 // Why a variable cannot have its name; nothing if it can.

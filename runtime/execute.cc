@@ -169,7 +169,7 @@ class Execution {
   absl::StatusOr<int64_t> ValueFor(const PlanStep& step, const std::string& variable) const {
     const auto own = step.numbers.find(variable);
     if (own != step.numbers.end()) return own->second;
-    const auto it = bindings_.find(variable);
+    const auto it = bindings_.find(NameIn(step, variable));
     if (it != bindings_.end()) return it->second;
     return absl::FailedPreconditionError(
         absl::StrCat("realize: the variable '", variable, "' has no value; give it one"));

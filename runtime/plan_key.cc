@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "graph/fault.h"
 #include "graph/node_map.h"
+#include "graph/number_var.h"
 #include "graph/status.h"
 #include "runtime/numbers.h"
 
@@ -35,7 +36,7 @@ const UOp* CounterOf(const UOp& u) {
   return first.IsConst() && first.arg<Scalar>().bits <= INT64_MAX ? &u.src(0) : nullptr;
 }
 
-std::string DrawName(size_t slot) { return absl::StrCat("@draw", slot); }
+std::string DrawName(size_t slot) { return absl::StrCat(kDrawVariable, slot); }
 
 class Writer {
  public:

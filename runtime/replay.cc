@@ -157,7 +157,7 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
         fixed_values_.emplace_back(at, own->values[i]);
         continue;
       }
-      const auto it = std::find(variables.begin(), variables.end(), name);
+      const auto it = std::find(variables.begin(), variables.end(), NameIn(step, name));
       CHECK(it != variables.end(), "a plan has the variable ", name, " that its graph has not");
       variable_patches_.push_back({at, static_cast<int>(it - variables.begin())});
     }

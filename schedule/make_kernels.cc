@@ -33,16 +33,6 @@ std::string KernelName(const UOp& value) {
   return absl::StrCat(name, "_", value.dtype().ToString());
 }
 
-std::vector<std::string> Variables(const UOp& sink) {
-  std::vector<std::string> names;
-  for (const UOp& u : TopoSort({&sink, 1}, /*with_extents=*/true)) {
-    if (u.is(Op::kVar)) names.push_back(u.arg<VarArg>().name);
-  }
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  return names;
-}
-
 class KernelMaker {
  public:
   KernelMaker(absl::Span<const UOp> roots, const Fusion& fusion, const Targets& targets,
@@ -195,7 +185,7 @@ class KernelMaker {
       ASSIGN_OR_RETURN(k.graph, IndexForm(kernel_outputs, forms_, parts));
       k.graph = KeepRunning(k.graph);
       k.name = KernelName(kernel_outputs[0].value);
-      k.variables = Variables(k.graph);
+      k.variables = VariablesOf(k.graph);
       k.num_buffers = static_cast<int>(step.buffers.size());
       k.num_outputs = outputs;
       plan_.kernels.push_back(std::move(k));

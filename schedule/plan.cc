@@ -34,6 +34,21 @@ std::string MeshText(Device d) {
 
 }  // namespace
 
+std::vector<std::string> VariablesOf(const UOp& sink) {
+  std::vector<std::string> names;
+  for (const UOp& u : TopoSort({&sink, 1}, /*with_extents=*/true)) {
+    if (u.is(Op::kVar)) names.push_back(u.arg<VarArg>().name);
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+const std::string& NameIn(const PlanStep& step, const std::string& variable) {
+  const auto it = step.names.find(variable);
+  return it == step.names.end() ? variable : it->second;
+}
+
 std::string StepName(const Plan& plan, const PlanStep& step) {
   if (step.kind == PlanStep::kKernel) return plan.kernels[step.kernel].name;
   const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
@@ -162,9 +177,12 @@ std::string Plan::ToString() const {
     const std::string numbers = absl::StrJoin(s.numbers, "", [](std::string* o, const auto& n) {
       absl::StrAppend(o, ", ", n.first, "=", n.second);
     });
+    const std::string names = absl::StrJoin(s.names, "", [](std::string* o, const auto& n) {
+      absl::StrAppend(o, ", ", n.first, "=", n.second);
+    });
     const std::string name =
         s.kind == PlanStep::kKernel ? kernels[s.kernel].name : KindName(s.kind);
-    absl::StrAppend(&out, "  ", name, "(", list, numbers, ")", s.once ? " once" : "",
+    absl::StrAppend(&out, "  ", name, "(", list, numbers, names, ")", s.once ? " once" : "",
                     s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }
   for (const auto& [device, bytes] : arenas) {

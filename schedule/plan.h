@@ -61,6 +61,8 @@ struct PlanStep {
   int kernel = -1;  // of a kernel step
   // By name, the values of those of the kernel's variables that are the step's own.
   std::map<std::string, int64_t> numbers = {};
+  // By name, which variables of the plan those of the kernel are that several steps share.
+  std::map<std::string, std::string> names = {};
   std::vector<int> buffers;  // by slot; of the others: destination, source
   const CallSite* site = nullptr;
   // Of an exchange or reduce-scatter: where the parts lie before and after. Its sources are one
@@ -85,6 +87,11 @@ struct Plan {
   bool has_meshes() const { return !place_variables.empty() || on_meshes; }
   bool on_meshes = false;  // some buffer is on several places
 };
+
+// The names of a kernel's VARs, by slot.
+std::vector<std::string> VariablesOf(const UOp& sink);
+// The variable of the plan that one of a step's kernel is.
+const std::string& NameIn(const PlanStep& step, const std::string& variable);
 
 // What a step is, in a line of a table: the name of its kernel, or what moves between which places.
 std::string StepName(const Plan& plan, const PlanStep& step);

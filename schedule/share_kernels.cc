@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "graph/flags.h"
 #include "graph/kernel_form.h"
@@ -39,6 +40,7 @@ struct Skeleton {
   UOp graph;
   std::vector<Slot> slots;
   Numbers numbers;
+  std::vector<std::string> draws;  // the variables of random numbers, which the graph counts anew
 };
 
 std::string SlotName(size_t slot) { return absl::StrCat("@slot", slot); }
@@ -115,6 +117,12 @@ Skeleton SkeletonOf(const UOp& kernel) {
   for (const UOp& u : order) {
     srcs.clear();
     for (const UOp& s : u.srcs()) srcs.push_back(made.at(s.get()));
+    if (u.is(Op::kVar) && absl::StartsWith(u.arg<VarArg>().name, kDrawVariable)) {
+      VarArg draw = u.arg<VarArg>();
+      out.draws.push_back(std::exchange(draw.name, absl::StrCat(kDrawVariable, out.draws.size())));
+      made.emplace(u.get(), UOp::Make(Op::kVar, u.dtype(), {}, std::move(draw)));
+      continue;
+    }
     if (u.IsConst() && u.dtype().IsFloat() && !known.contains(u.get())) {
       out.slots.push_back({ConstantFrom(u.dtype(), SlotName(out.slots.size())), u, UOp()});
       out.numbers.push_back(NumberOf(u));
@@ -164,10 +172,20 @@ class Sharing {
       const Skeleton::Slot& slot = all_[0].slots[i];
       values_.emplace(slot.stand_in, ValueOf(slot, Column(i)));
     }
-    return !vars_.empty() && vars_.size() <= kMostVars;
+    const bool draw_alike = std::all_of(
+        all_.begin(), all_.end(), [&](const Skeleton& s) { return s.draws == all_[0].draws; });
+    return (!vars_.empty() || !draw_alike) && vars_.size() <= kMostVars;
   }
 
   UOp Kernel() const { return Simplify(Substitute(all_[0].graph, values_)); }
+
+  std::map<std::string, std::string> DrawsOf(size_t sharer) const {
+    std::map<std::string, std::string> out;
+    for (const std::string& draw : all_[sharer].draws) {
+      out.emplace(absl::StrCat(kDrawVariable, out.size()), draw);
+    }
+    return out;
+  }
 
   std::map<std::string, int64_t> NumbersOf(size_t sharer) const {
     std::map<std::string, int64_t> out;
@@ -262,13 +280,14 @@ void ShareAmong(const Members& members, std::vector<Skeleton> skeletons, Plan& p
   if (!sharing.Find()) return;
   PlanKernel& shared = plan.kernels[members[0]];
   shared.graph = sharing.Kernel();
-  for (const auto& [name, value] : sharing.NumbersOf(0)) shared.variables.push_back(name);
-  std::sort(shared.variables.begin(), shared.variables.end());
+  shared.variables = VariablesOf(shared.graph);
   absl::flat_hash_map<int, size_t> sharer;
   for (size_t i = 0; i < members.size(); ++i) sharer.emplace(members[i], i);
   for (PlanStep& step : plan.steps) {
     const auto it = sharer.find(step.kernel);
-    if (it != sharer.end()) step.numbers = sharing.NumbersOf(it->second);
+    if (it == sharer.end()) continue;
+    step.numbers = sharing.NumbersOf(it->second);
+    step.names = sharing.DrawsOf(it->second);
   }
   for (int k : members) now[k] = members[0];
 }

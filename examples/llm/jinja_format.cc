@@ -58,7 +58,7 @@ bool ReadSpec(absl::string_view text, Spec* out) {
   one_of("+- ", &out->sign);
   out->prefix = one_of("#", &hash);
   out->zeros = one_of("0", &zero) && out->align == 0;
-  if (out->zeros) out->fill = "0";
+  if (out->zeros) out->fill.assign(1, '0');
   out->width = NumberAt(&text);
   one_of(",_", &out->group);
   if (one_of(".", &dot)) {
@@ -406,7 +406,7 @@ Value Formatted(Heap& heap, const Text& form, const Value& of) {
     }
     const bool of_text = absl::StrContains("src", spec.type);
     spec.zeros = spec.zeros && !of_text && spec.align != '<';
-    if (spec.zeros) spec.fill = "0";
+    if (spec.zeros) spec.fill.assign(1, '0');
     const Text field = Converted(heap, v ? *v : operands.Next(), spec);
     if (!heap.Charge(2 * field.size())) return {};
     out.Append(field);

@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "graph/grad.h"
+#include "graph/history.h"
 #include "runtime/capture.h"
 #include "tests/graph/tensor_testing.h"
 
@@ -69,6 +70,34 @@ TEST(History, UpdatedParametersHaveNone) {
   }
   EXPECT_LT(LiveNodes(), nodes + 50);
   EXPECT_LT(w.Item(), 1);
+}
+
+// Nor do they where each update is a tensor of its own, which is marked once the one before is
+// gone.
+TEST(History, MarkedResultsOfTensorsThatAreGoneHaveNone) {
+  const Tensor x = Tensor::From({{1.f, 2.f}, {3.f, 4.f}});
+  Tensor w = Tensor::From({1.f, 1.f}).Realize(), kept;
+  w.RequireGrad();
+  std::vector<float> by_hand = {1, 1};
+  for (int i = 0; i < 30; ++i) {
+    const Tensor loss = (x * w).Square().Sum(), g = Grad(loss, {w})[0];
+    if (i >= 2) {
+      const UOp whole = WithHistory(loss.uop());
+      EXPECT_LT(TopoSort({&whole, 1}).size(), 40u) << i;
+    }
+    w = (w - 0.01 * g).Realize();
+    w.RequireGrad();
+    by_hand = {by_hand[0] * (1 - 0.02F * 10), by_hand[1] * (1 - 0.02F * 20)};
+    EXPECT_NEAR(w.ToVector<float>()[0], by_hand[0], 1e-5);
+  }
+  // What is there still has a gradient through the update.
+  kept = w;
+  const Tensor after = (w * 3).Realize();
+  w = after;
+  w.RequireGrad();
+  EXPECT_THAT(Floats(Grad((w * 2).Sum(), {kept})[0]), ElementsAre(6, 6));
+  EXPECT_EQ(w.Sum().Item(), w.Sum().Item());  // realising something in between
+  EXPECT_THAT(Floats(Grad((w * 2).Sum(), {kept})[0]), ElementsAre(6, 6));
 }
 
 TEST(History, ManyParametersAreCheap) {

@@ -7,6 +7,7 @@
 #include "graph/flags.h"
 #include "graph/grad.h"
 #include "runtime/capture.h"
+#include "runtime/jit.h"
 #include "runtime/realize.h"
 #include "runtime/runtime.h"
 #include "tests/support/check.h"
@@ -91,6 +92,35 @@ TEST(ShareKernels, Constants) {
     for (int i = 0; i < 6; ++i) y = (y * (1.5 + i) - 0.25).Softmax();
     EXPECT_EQ(Kernels(y), 1u) << dtype.ToString();
     EXPECT_REFERENCE(y);
+  }
+}
+
+// Steps of a loop that draw random numbers, each after those before it.
+TEST(ShareKernels, RandomNumbersBesidesOthers) {
+  const Tensor w = Ramp({16, 16}), in = Ramp({9, 12, 16}), x = Ramp({12, 16});
+  const auto steps = [&](const Tensor& first) {
+    Tensor h = first;
+    for (int t = 0; t < 9; ++t) {
+      h = h.MatMul(w) + in[t];
+      h = (h.Dropout(0.25) + (0.1 + 0.01 * t) * Tensor::RandN({12, 16})).Contiguous();
+    }
+    return h;
+  };
+  const auto again = [&] {
+    Tensor::ManualSeed(3);
+    return steps(x);
+  };
+  ClearKernels();
+  const JitStats before = GetJitStats();
+  const Tensor h = again();
+  const std::vector<float> want = h.ToVector<float>();
+  const JitStats after = GetJitStats();
+  EXPECT_LE(after.compiles + after.disk_hits - before.compiles - before.disk_hits, 3);
+  EXPECT_REFERENCE(h);
+  Jit captured(steps);
+  for (int i = 0; i < 3; ++i) {
+    Tensor::ManualSeed(3);
+    EXPECT_EQ(captured.One({x}).ToVector<float>(), want) << i;
   }
 }
 
