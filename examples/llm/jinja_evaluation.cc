@@ -428,11 +428,10 @@ class Evaluation {
     const Closure& closure = *function.closure;
     const Node& macro = *closure.node;
     const Inner scope(this, closure.scope);
-    List more;
-    while (a.plain.size() > macro.names.size()) {
-      more.insert(more.begin(), a.plain.back());
-      a.plain.pop_back();
-    }
+    const size_t own = std::min(a.plain.size(), macro.names.size());
+    if (!heap_.Read(a.plain.size() * sizeof(Value))) return {};
+    List more(a.plain.begin() + static_cast<int64_t>(own), a.plain.end());
+    a.plain.resize(own);
     Dict others;
     for (const auto& [name, value] : a.named) {
       if (std::count(macro.names.begin(), macro.names.end(), name) > 0) continue;

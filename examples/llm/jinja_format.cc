@@ -343,7 +343,7 @@ Text Converted(Heap& heap, const Value& v, Spec spec) {
   }
   const bool of_wholes = absl::StrContains("dxXo", spec.type);
   if (!v.IsNumber() || spec.type == 'c' || (spec.type != 'd' && of_wholes && v.is(Kind::kFloat)) ||
-      (of_wholes && std::abs(v.Real()) >= 0x1p62)) {
+      (of_wholes && !(std::abs(v.Real()) < 0x1p62))) {
     heap.Fail("%", std::string(1, spec.type), " is not for ", NameOf(v.kind));
     return {};
   }
@@ -381,7 +381,8 @@ Value Formatted(Heap& heap, const Text& form, const Value& of) {
       if (!absl::StartsWith(rest, "*")) return NumberAt(&rest);
       rest.remove_prefix(1);
       const Value given = operands.Next();
-      return given.is(Kind::kInt) ? given.number : kMostWidth + 1;
+      constexpr int64_t kMost = kMostWidth + 1;
+      return given.is(Kind::kInt) ? std::clamp(given.number, -kMost, kMost) : kMost;
     };
     spec.width = number();
     if (spec.width < 0) spec.align = '<';

@@ -176,7 +176,8 @@ class Lexer {
       if (absl::StartsWith(rest, op)) return Take(Token::Kind::kOperator, op.size());
     }
     if (absl::StrContains(kShort, rest.substr(0, 1))) return Take(Token::Kind::kOperator, 1);
-    return Bad(absl::StrCat("'", rest.substr(0, 1), "' is no part of an expression"));
+    const size_t size = Characters(rest.substr(0, 4))[1].begin;
+    return Bad(absl::StrCat("'", rest.substr(0, size), "' is no part of an expression"));
   }
 
   absl::Status Take(Token::Kind kind, size_t size) {

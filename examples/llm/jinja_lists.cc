@@ -16,7 +16,8 @@ List AnyOf(Heap& heap, const Value& v) { return IsTrue(v) ? ItemsOf(heap, v) : L
 
 Value Map(Heap& heap, const Arguments& a) {
   const Value* attribute = Named(a, "attribute");
-  const Value otherwise = ArgumentAt(a, 9, "default");
+  const Value* given = Named(a, "default");
+  const Value otherwise = given != nullptr ? *given : Value();
   size_t copied = a.plain.size() * sizeof(Value);
   for (const auto& [name, value] : a.named) copied += name.size() + sizeof(value);
   List out;
@@ -220,7 +221,10 @@ Value GroupBy(Heap& heap, const Arguments& a) {
 // In rows of so many, the last filled up where that is asked for.
 Value Batch(Heap& heap, const Arguments& a) {
   const Value count = ArgumentAt(a, 1, "linecount"), fill = ArgumentAt(a, 2, "fill_with");
-  if (!count.is(Kind::kInt) || count.number < 1) return heap.Fail("batch wants a length");
+  constexpr int64_t kMost = 1'000'000;
+  if (!count.is(Kind::kInt) || count.number < 1 || count.number > kMost) {
+    return heap.Fail("batch wants a length");
+  }
   const auto most = static_cast<size_t>(count.number);
   List out, row;
   for (const Value& v : ItemsOf(heap, a.plain[0])) {

@@ -120,7 +120,7 @@ int64_t Missing(Heap& heap, const Arguments& a, const Text& t, int64_t usual = -
   const Value width = ArgumentAt(a, 1, "width");
   constexpr int64_t kMost = 1'000'000;
   if (!width.is(Kind::kInt) && usual < 0) heap.Fail("wants a width");
-  const int64_t to = width.is(Kind::kInt) ? width.number : usual;
+  const int64_t to = std::max<int64_t>(width.is(Kind::kInt) ? width.number : usual, 0);
   if (to > kMost) heap.Fail("a width of more than ", kMost);
   return heap.failed() ? 0 : std::max<int64_t>(to - LengthOf(heap, t.bytes), 0);
 }
@@ -231,7 +231,8 @@ Value Truncate(Heap& heap, const Arguments& a) {
   const Text& t = Whole(heap, a);
   const auto number = [&](size_t at, absl::string_view name, int64_t usual) {
     const Value v = ArgumentAt(a, at, name);
-    return v.is(Kind::kInt) ? v.number : usual;
+    constexpr int64_t kMost = int64_t{1} << 40;  // so that sums do not overflow
+    return v.is(Kind::kInt) ? std::clamp(v.number, -kMost, kMost) : usual;
   };
   constexpr int64_t kLength = 255, kLeeway = 5;
   const int64_t length = number(1, "length", kLength), leeway = number(4, "leeway", kLeeway);

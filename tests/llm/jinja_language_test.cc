@@ -172,7 +172,11 @@ TEST(JinjaLanguage, WhatIsWrongSaysSo) {
       {"{{ 'a'.rjust(3, 'xy') }}", "with one character"},
       {"{{ [1]|batch(0) }}", "batch wants a length"},
       {"{{ [1]|slice(99999999) }}", "a number of parts"},
-      {"{{ {}|urlencode }}", "urlencode of a dictionary"}};
+      {"{{ {}|urlencode }}", "urlencode of a dictionary"},
+      {"{{ [1]|batch(2305843009213693953, 0) }}", "batch wants a length"},
+      {"{{ '%d' % ('nan'|float) }}", "%d is not for a float"},
+      {"{{ '%*d' % (-9223372036854775807 - 1, 1) }}", "too large"},
+      {"{{ é }}", "'é' is no part of an expression"}};
   for (const auto& [text, want] : rows) EXPECT_THAT(Written(text), HasSubstr(want)) << text;
 }
 
@@ -210,6 +214,14 @@ TEST(JinjaLanguage, NothingIsUnbounded) {
       << "a macro sees the loop that it was made in";
   EXPECT_THAT(Written("{% for i in range(90000) %}{% for j in range(90000) %}{% macro f() %}"
                       "{% endmacro %}{% endfor %}{% endfor %}"),
+              HasSubstr("too m"));
+  const char* const kLargest =
+      "{{ 'abc'|truncate(1000000000, leeway=9223372036854775807) }}"
+      "{{ 'abc'|truncate(9223372036854775807) }}"
+      "{{ 'abc'.ljust(-9223372036854775807 - 1) }}";
+  EXPECT_EQ(Written(kLargest), "abcabcabc");
+  EXPECT_THAT(Written("{% macro m() %}{{ varargs|length }}{% endmacro %}{% set r = range(100000) %}"
+                      "{% for i in range(1000) %}{{ m(*r) }}{% endfor %}"),
               HasSubstr("too m"));
   EXPECT_THAT(Written("{{ ('%10000s' * 100000)|format(*range(100000)) }}"), HasSubstr("too m"));
 }
