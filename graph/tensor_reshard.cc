@@ -172,11 +172,10 @@ void OneMesh(Op op, std::vector<UOp>& srcs) {
                       std::all_of(places.begin(), places.end(),
                                   [&best](const Place& p) { return best->IndexOf(p) >= 0; });
     if (!same) {
-      const auto there = std::find_if(srcs.begin(), srcs.end(), [&best](const UOp& o) {
-        return o.device().is_sharding() && o.device().sharding().mesh() == *best;
-      });
-      Fail("the operands are on different devices, ",
-           there == srcs.end() ? best->ToString() : Describe(*there), " and ", Describe(s),
+      // Not their shapes: within an op they are no longer those that it was given.
+      Fail("the operands are on different devices, ", best->ToString(), " and ",
+           s.device().is_sharding() ? s.device().sharding().mesh().ToString()
+                                    : s.device().ToString(),
            "; move one of them with .To(...)");
     }
     if (s.device().is_sharding() && s.device().sharding().mesh() == *best) continue;

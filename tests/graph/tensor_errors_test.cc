@@ -440,6 +440,12 @@ TEST(TensorErrors, PlacesThatDiffer) {
            [&] { here.Gather(0, G().elsewhere.Cast(kInt32)); }}) {
     EXPECT_THAT(ErrorOf(call), HasSubstr("on different devices, CPU and CPU:1"));
   }
+  // The shapes are those that were given, not what is made of them.
+  const Tensor images = Tensor::Zeros({3, 4, 7, 8}, kFloat32, Sharding({"CPU:0", "CPU:1"}, 0)),
+               weight = Tensor::Zeros({2, 4, 3, 3}, kFloat32, "CPU:0");
+  EXPECT_EQ(ErrorOf([&] { images.Conv2d(weight); }),
+            "Conv2d: the operands are on different devices, CPU:0-1 and CPU; move one of them with "
+            ".To(...); got f32[3/2, 4, 7, 8] on CPU:0-1, f32[2, 4, 3, 3] on CPU");
 }
 
 // What only reductions and per-place programs make is no place for a new tensor.

@@ -287,8 +287,10 @@ TEST(Sharded, Mistakes) {
               HasSubstr("adds up to 7 elements of 8"));
   EXPECT_THAT(ErrorOf([&] { x.Shard({"CPU:0", "CPU:0"}, 0); }), HasSubstr("is repeated"));
   EXPECT_THAT(ErrorOf([&] { x.Shard({"CPU:0", "CPU:1"}, 2); }), HasSubstr("there is no axis 2"));
-  EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2)) + x.Shard(Line(3)); }),
-              HasSubstr("different devices, f32[8/2, 4] on CPU:0-1 and f32[8/3, 4] on CPU:0-2"));
+  EXPECT_THAT(
+      ErrorOf([&] { x.Shard(Line(2)) + x.Shard(Line(3)); }),
+      HasSubstr("different devices, CPU:0-1 and CPU:0-2; move one of them with .To(...); got "
+                "f32[8/2, 4] on CPU:0-1, f32[8/3, 4] on CPU:0-2"));
   EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2)) + x.To("CPU:5"); }), HasSubstr(".To(...)"));
   EXPECT_THAT(ErrorOf([&] { x.ShardAt(0); }), HasSubstr("not on a Sharding"));
   EXPECT_THAT(ErrorOf([&] { x.Shard(Line(2)).ShardAt(2); }), HasSubstr("there is no shard 2"));
