@@ -238,9 +238,11 @@ class Sharing {
   UOp WholeOf(Numbers column) {
     if (!Differs(column)) return UOp::Index(column[0]);
     const auto [least, most] = std::minmax_element(column.begin(), column.end());
-    const int64_t begin = *least, length = *most - *least;
     int64_t unit = 0;
-    for (int64_t v : column) unit = std::gcd(unit, v - begin);
+    for (int64_t v : column) unit = std::gcd(unit, v - *least);
+    // What all have beyond whole units, where none is negative: of other numbers by the same units
+    // the same kernel is made.
+    const int64_t begin = *least < 0 ? *least : *least % unit, length = *most - begin;
     for (int64_t& v : column) v = (v - begin) / unit;
     const UOp var = OffsetVar(NameOf(std::move(column), true), length / unit);
     return (Extent(begin) + Extent(unit) * Extent(var)).ToUOp();
