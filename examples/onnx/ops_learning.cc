@@ -100,10 +100,11 @@ void FeatureVectorizer(Call& c) {
   std::vector<Tensor> parts;
   for (int i = 0; i < c.inputs(); ++i) {
     const Tensor x = Rows(c, c.In(i).Cast(kFloat32));
-    if (x.size(1) < sizes[static_cast<size_t>(i)]) {
-      c.Fail("input ", i, " has ", x.size(1), " features of ", sizes[static_cast<size_t>(i)]);
+    const int64_t size = sizes[static_cast<size_t>(i)];
+    if (size < 0 || size > x.size(1)) {
+      c.Fail("input ", i, " has ", x.size(1), " features of ", size);
     }
-    parts.push_back(x.SliceAxis(1, {0, sizes[static_cast<size_t>(i)]}));
+    parts.push_back(x.SliceAxis(1, {0, size}));
   }
   c.Out(Cat(parts, 1));
 }
@@ -175,9 +176,16 @@ void Mapped(Call& c, const Listed& keys, const Listed& values, const Tensor& oth
 // The one element that stands for keys that are not there.
 Tensor OtherOf(Call& c, const Listed& values) {
   if (c.Find("default_tensor") != nullptr) {
-    const Tensor other = MakeTensor(c.TensorOf("default_tensor"), "CPU").Flatten();
-    if (other.size(0) != 1) c.Fail("default_tensor has ", other.size(0), " elements");
-    return other.Select(0, 0);
+    const Value other = MakeValue(c.TensorOf("default_tensor"), "CPU", true);
+    if (values.values) {
+      const int64_t is = ElementOf(other), want = ElementOf({values.values, true, values.element});
+      if (is != want) {
+        c.Fail("default_tensor is ", ElementName(is), ", the values are ", ElementName(want));
+      }
+    }
+    const Tensor flat = other.tensor.Flatten();
+    if (flat.size(0) != 1) c.Fail("default_tensor has ", flat.size(0), " elements");
+    return flat.Select(0, 0);
   }
   if (values.element == kElementString) {
     return StringTensor({c.String("default_string", "_Unused")}, {});
@@ -215,14 +223,15 @@ void CategoryMapper(Call& c) {
 void OneHotEncoder(Call& c) {
   const Listed categories = ListOf(c, "cats");
   if (!categories.values) c.Fail("wants cats_int64s or cats_strings");
-  const Tensor x = c.In(0);
+  const bool all_there = c.Int("zeros", 1) == 0;
+  const Tensor x = all_there ? c.Read(0) : c.In(0);
   if (IsStrings(c.Input(0)) != (categories.element == kElementString)) {
     c.Fail("the input is ", ElementName(ElementOf(c.Input(0))), ", the categories are not");
   }
   const Tensor given = Beside(c, categories.values);
   const Tensor same =
       (categories.element == kElementString ? x : x.Cast(kInt64)).Unsqueeze(-1) == given;
-  if (c.Int("zeros", 1) == 0 && !same.Any(-1).All().Item<bool>()) {
+  if (all_there && !same.Any(-1).All().Item<bool>()) {
     c.Fail("an element is none of the categories, and zeros is 0");
   }
   c.Out(Value{same.Cast(kFloat32), c.all_known()});

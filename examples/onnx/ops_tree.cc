@@ -68,6 +68,14 @@ int64_t DepthOf(Call& c, const Forest& f) {
   return out;
 }
 
+// Rows are as wide as the widest: one of many must not make all of them too large.
+constexpr size_t kMostEntries = 1 << 24;
+void CheckEntries(Call& c, size_t rows, size_t most) {
+  if (most > kMostEntries / rows) {
+    c.Unsupported(rows, " nodes and leaves, one of them with ", most, " entries");
+  }
+}
+
 class Walk {
  public:
   Walk(Call& c, const Forest& f, const Tensor& x) : c_(c), f_(f), x_(x) {}
@@ -119,6 +127,7 @@ class Walk {
     // Rows of members, filled up with what nothing equals.
     size_t most = 1;
     for (const std::vector<double>& set : f_.members) most = std::max(most, set.size());
+    CheckEntries(c_, f_.members.size(), most);
     std::vector<double> table;
     for (const std::vector<double>& set : f_.members) {
       table.insert(table.end(), set.begin(), set.end());
@@ -150,6 +159,7 @@ Tensor Scores(Call& c, const Forest& f, const Tensor& x, int64_t targets, Aggreg
   std::vector<double> weight;
   size_t most = 1;
   for (const auto& leaf : f.weights) most = std::max(most, leaf.size());
+  CheckEntries(c, f.weights.size(), most);
   for (const auto& leaf : f.weights) {  // a row each, filled up with no target
     for (size_t k = 0; k < most; ++k) {
       target.push_back(k < leaf.size() ? leaf[k].first : -1);

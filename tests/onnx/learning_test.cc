@@ -211,6 +211,28 @@ TEST(OnnxLearning, WhatIsWrong) {
   EXPECT_ERROR(Made("OneHotEncoder", {IntsAttribute("cats_int64s", {1}), IntAttribute("zeros", 0)},
                     {Longs("x0", {1}, {2})}),
                "OneHotEncoder", "none of the categories");
+  EXPECT_ERROR(Made("LabelEncoder",
+                    {IntsAttribute("keys_int64s", {1}), TextsAttribute("values_strings", {"a"}),
+                     TensorAttribute("default_tensor", Longs("d", {1}, {0}))},
+                    {Longs("x0", {1}, {1})}),
+               "LabelEncoder", "default_tensor is INT64, the values are STRING");
+  EXPECT_ERROR(Numbers("FeatureVectorizer", {IntsAttribute("inputdimensions", {-1})}, kTwoByThree),
+               "FeatureVectorizer", "3 features of -1");
+}
+
+TEST(OnnxLearning, OneWideLeafOfMany) {
+  constexpr int64_t kCount = 5000;
+  const std::vector<int64_t> zeros(kCount, 0);
+  std::vector<int64_t> each(kCount);
+  for (int64_t i = 0; i < kCount; ++i) each[static_cast<size_t>(i)] = i;
+  EXPECT_ERROR(Made("TreeEnsembleRegressor",
+                    {IntsAttribute("nodes_treeids", each), IntsAttribute("nodes_nodeids", zeros),
+                     TextsAttribute("nodes_modes", std::vector<std::string>(kCount, "LEAF")),
+                     IntsAttribute("target_treeids", zeros), IntsAttribute("target_nodeids", zeros),
+                     IntsAttribute("target_ids", zeros),
+                     FloatsAttribute("target_weights", std::vector<float>(kCount, 1))},
+                    {Floats("x0", {1, 1}, {1})}),
+               "TreeEnsembleRegressor", "5000 nodes and leaves, one of them with 5000 entries");
 }
 
 }  // namespace
