@@ -14,6 +14,16 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
+// An Error where a node would make too much: strings are kept as long as the process lives.
+constexpr size_t kMostBytes = size_t{1} << 28;
+void CheckBytes(Call& c, size_t bytes) {
+  if (bytes > kMostBytes) c.Unsupported("more than ", kMostBytes, " bytes of strings");
+}
+void CheckBytes(Call& c, absl::Span<const absl::string_view> texts) {
+  size_t bytes = 0;
+  for (const absl::string_view text : texts) CheckBytes(c, bytes += text.size());
+}
+
 void Concat(Call& c) {
   if (!IsStrings(c.Input(0)) || !IsStrings(c.Input(1))) c.Fail("joins strings");
   const Tensor a = c.Read(0), b = c.Read(1);
@@ -21,6 +31,10 @@ void Concat(Call& c) {
   const std::vector<uint64_t> first = (a + zeros).ToVector<uint64_t>(),
                               second = (b + zeros).ToVector<uint64_t>();
   Texts out;
+  size_t bytes = 0;
+  for (size_t i = 0; i < first.size(); ++i) {
+    CheckBytes(c, bytes += StringOf(first[i]).size() + StringOf(second[i]).size());
+  }
   for (size_t i = 0; i < first.size(); ++i) {
     out.push_back(absl::StrCat(StringOf(first[i]), StringOf(second[i])));
   }
@@ -41,22 +55,23 @@ std::vector<std::string> Parts(absl::string_view text, const std::string& delimi
     out.emplace_back(text);
     return out;
   }
-  for (text = llm::WithoutSpaceAtBegin(text); !text.empty();
-       text = llm::WithoutSpaceAtBegin(text)) {
+  const std::vector<llm::Character> all = llm::Characters(text);
+  const size_t end = all.size() - 1;
+  for (size_t at = 0;;) {
+    while (at < end && llm::IsWhitespace(all[at].code)) ++at;
+    if (at == end) return out;
+    const size_t begin = all[at].begin;
     if (most-- == 0) {
-      out.emplace_back(llm::WithoutSpaceAtEnd(text));
-      break;
+      out.emplace_back(llm::WithoutSpaceAtEnd(text.substr(begin)));
+      return out;
     }
-    const std::vector<llm::Character> all = llm::Characters(text);
-    size_t end = 0;
-    while (end + 1 < all.size() && !llm::IsWhitespace(all[end].code)) ++end;
-    out.emplace_back(text.substr(0, all[end].begin));
-    text.remove_prefix(all[end].begin);
+    while (at < end && !llm::IsWhitespace(all[at].code)) ++at;
+    out.emplace_back(text.substr(begin, all[at].begin - begin));
   }
-  return out;
 }
 void Split(Call& c) {
   const std::vector<absl::string_view> texts = StringsOf(c, 0);
+  CheckBytes(c, texts);
   const std::string delimiter = c.String("delimiter", "");
   const int64_t most = c.Int("maxsplit", INT64_MAX);
   std::vector<std::vector<std::string>> all;
@@ -82,6 +97,9 @@ void Split(Call& c) {
 // Patterns are RE2's where those are Oniguruma's as well (examples/llm/pattern.h).
 void FullMatch(Call& c) {
   const std::string pattern = c.String("pattern", "");
+  // Alone first: what is wrong of it by itself may be right within the brackets.
+  const absl::Status alone = llm::Pattern::Compile(pattern).status();
+  if (!alone.ok()) c.Unsupported("the pattern '", pattern, "': ", alone.message());
   const absl::StatusOr<llm::Pattern> whole =
       llm::Pattern::Compile(absl::StrCat("\\A(?:", pattern, ")\\z"));
   if (!whole.ok()) c.Unsupported("the pattern '", pattern, "': ", whole.status().message());
@@ -96,6 +114,7 @@ void FullMatch(Call& c) {
 // Without words that are to be left out, then in one case.
 void Normalizer(Call& c) {
   const std::vector<absl::string_view> texts = StringsOf(c, 0);
+  CheckBytes(c, texts);
   const std::vector<int64_t> shape = Sizes(c.Input(0).tensor);
   const bool rows = shape.size() == 2 && shape[0] == 1;
   if (shape.size() != 1 && !rows) c.Fail("the input is of shape [C] or [1, C]");

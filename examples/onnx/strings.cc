@@ -79,6 +79,28 @@ std::string Written(double x, DType dtype) {
   return out.find_first_of(".e") == out.npos ? out + ".0" : out;
 }
 
+// Texts as whole numbers that the dtype holds; of bool as true and false as well.
+template <typename I>
+std::vector<I> Whole(Call& c, absl::Span<const absl::string_view> texts, DType dtype) {
+  std::vector<I> out;
+  for (const absl::string_view text : texts) {
+    I v = 0;
+    const bool whole = absl::SimpleAtoi(text, &v);
+    if (!whole && dtype.IsBool() && absl::EqualsIgnoreCase(text, "true")) {
+      v = 1;
+    } else if (!whole && !(dtype.IsBool() && absl::EqualsIgnoreCase(text, "false"))) {
+      c.Fail("'", text, "' is no whole number of ", ElementName(ElementOfDType(dtype)));
+    }
+    if (dtype != kUInt64 && !dtype.IsBool() &&
+        Convert(Scalar::Int(static_cast<int64_t>(v)), kInt64, dtype).AsInt() !=
+            static_cast<int64_t>(v)) {
+      c.Fail("'", text, "' is out of range of ", ElementName(ElementOfDType(dtype)));
+    }
+    out.push_back(v);
+  }
+  return out;
+}
+
 }  // namespace
 
 Tensor StringTensor(absl::Span<const std::string> texts, absl::Span<const int64_t> shape) {
@@ -101,6 +123,13 @@ void CheckStrings(const Node& node, absl::Span<const Value> inputs) {
     if (!IsStrings(inputs[i])) continue;
     const bool takes =
         std::binary_search(std::begin(kTakeStrings), std::end(kTakeStrings), FullName(node));
+    const auto reduction = node.attributes.find("reduction");  // of ScatterElements, ScatterND
+    if (takes && reduction != node.attributes.end() && reduction->second.s != "none") {
+      throw AtNode(Error(absl::InvalidArgumentError(absl::StrCat(
+                       absl::CEscape(node.op), ": input ", i, " is STRING; reduction '",
+                       absl::CEscape(reduction->second.s), "' computes with numbers"))),
+                   node);
+    }
     if (takes) return;
     throw AtNode(Error(absl::InvalidArgumentError(absl::StrCat(
                      absl::CEscape(node.op), ": input ", i, " is STRING; it takes no strings"))),
@@ -141,18 +170,10 @@ void CastStrings(Call& c, int64_t to) {
     }
     return c.Out(Value{Tensor::From(numbers, shape, "CPU").Cast(*dtype), true});
   }
-  std::vector<int64_t> numbers;
-  for (const absl::string_view text : texts) {
-    int64_t v = 0;
-    const bool whole = absl::SimpleAtoi(text, &v);
-    if (!whole && dtype->IsBool() && absl::EqualsIgnoreCase(text, "true")) {
-      v = 1;
-    } else if (!whole && !(dtype->IsBool() && absl::EqualsIgnoreCase(text, "false"))) {
-      c.Fail("'", text, "' is no whole number");
-    }
-    numbers.push_back(v);
-  }
-  c.Out(Value{Tensor::From(numbers, shape, "CPU").Cast(*dtype), true});
+  const Tensor whole = *dtype == kUInt64
+                           ? Tensor::From(Whole<uint64_t>(c, texts, *dtype), shape, "CPU")
+                           : Tensor::From(Whole<int64_t>(c, texts, *dtype), shape, "CPU");
+  c.Out(Value{whole.Cast(*dtype), true});
 }
 
 }  // namespace tessera::onnx

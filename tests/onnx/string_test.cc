@@ -1,6 +1,8 @@
 // Strings, which are held as numbers: what moves them, what reads them, and what takes none.
 #include "examples/onnx/strings.h"
 
+#include <chrono>
+
 #include "examples/onnx/import.h"
 #include "runtime/runtime.h"
 #include "tests/graph/tensor_testing.h"
@@ -97,6 +99,13 @@ TEST(OnnxStrings, Casts) {
               ElementsAre(1, 0, 1));
   EXPECT_ERROR(cast(StringsText("x", {1}, {"x"}), kElementFloat), "Cast", "'x' is no number");
   EXPECT_ERROR(cast(StringsText("x", {1}, {"1.5"}), kElementInt64), "Cast", "no whole number");
+  EXPECT_THAT(cast(StringsText("x", {1}, {"18446744073709551615"}), 13)  // UINT64
+                  .tensor.ToVector<uint64_t>(),
+              ElementsAre(UINT64_MAX));
+  EXPECT_THAT(cast(StringsText("x", {1}, {"255"}), kElementUInt8).tensor.ToVector<int>(),
+              ElementsAre(255));
+  EXPECT_ERROR(cast(StringsText("x", {1}, {"300"}), kElementUInt8), "Cast",
+               "'300' is out of range of UINT8");
 }
 
 TEST(OnnxStrings, WhatReadsThem) {
@@ -127,12 +136,38 @@ TEST(OnnxStrings, WhatReadsThem) {
   EXPECT_THAT(constant(TextsAttribute("value_strings", {"a", ""})), ElementsAre("a", ""));
 }
 
+TEST(OnnxStrings, SplitsLongTextsInTheirTime) {
+  std::string text;
+  for (int i = 0; i < 60000; ++i) text += "ab ";
+  const auto begin = std::chrono::steady_clock::now();
+  const Value n =
+      Made({NodeText("StringSplit", {"x"}, {"y", "n"})}, {"n"}, {StringsText("x", {1}, {text})})[0];
+  EXPECT_THAT(n.tensor.ToVector<int64_t>(), ElementsAre(60000));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(seconds.count(), 5) << "each word is read once, not all after it";
+}
+
+TEST(OnnxStrings, BytesThatOneNodeMakes) {
+  EXPECT_ERROR(Made({NodeText("StringConcat", {"x", "u"}, {"y"})}, {"y"},
+                    {StringsText("x", {1}, {std::string(1 << 20, 'x')}),
+                     StringsText("u", {257}, Texts(257))}),
+               "StringConcat", "more than 268435456 bytes of strings");
+}
+
 TEST(OnnxStrings, WhatTakesNone) {
   EXPECT_ERROR(OnWords("Add", {"w"}, {}, {}), "Add", "input 0 is STRING; it takes no strings");
   EXPECT_ERROR(OnWords("Unique", {}, {}, {}), "Unique", "takes no strings");
   EXPECT_ERROR(OnWords("Scaler", {}, {}, {}, "ai.onnx.ml"), "Scaler", "no strings");
   EXPECT_ERROR(OnWords("RegexFullMatch", {}, {TextAttribute("pattern", "(")}, {}), "RegexFullMatch",
                "the pattern '('");
+  EXPECT_ERROR(OnWords("RegexFullMatch", {}, {TextAttribute("pattern", "a)|(b")}, {}),
+               "RegexFullMatch", "pattern: byte 1");
+  EXPECT_ERROR(OnWords("ScatterElements", {"i", "u"}, {TextAttribute("reduction", "add")},
+                       {Longs("i", {1, 1}, {0}), StringsText("u", {1, 1}, {"z"})}),
+               "ScatterElements", "input 0 is STRING; reduction 'add'");
+  EXPECT_THAT(TextsOf(OnWords("ScatterElements", {"i", "u"}, {TextAttribute("reduction", "none")},
+                              {Longs("i", {1, 1}, {0}), StringsText("u", {1, 1}, {"z"})})),
+              ElementsAre("z", "b", "c", "d", "e", "f"));
   EXPECT_ERROR(OnWords("StringNormalizer", {}, {}, {}), "StringNormalizer", "shape [C] or [1, C]");
   const auto fault = [](const std::string& tensor) {
     const std::string bytes = ModelText(GraphText({}, {}, {}, {tensor}));
