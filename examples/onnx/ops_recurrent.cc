@@ -1,6 +1,7 @@
 // Recurrent networks, written out over their steps.
 #include <algorithm>
 
+#include "absl/strings/str_join.h"
 #include "examples/onnx/activation.h"
 #include "examples/onnx/call.h"
 #include "examples/onnx/quantize.h"
@@ -135,11 +136,23 @@ void Recurrent(Call& c, Step step, int64_t gates, const std::vector<std::string>
   const Tensor w = c.In(kWeights), r = c.In(kRecurrent);
   const std::string way = c.Choice("direction", {"forward", "reverse", "bidirectional"});
   const int64_t directions = way == "bidirectional" ? 2 : 1;
-  if (x.rank() != 3 || w.rank() != 3 || w.size(0) != directions) {
+  if (x.rank() != 3 || w.rank() != 3 || r.rank() != 3 || w.size(0) != directions) {
     c.Fail("direction ", way, " for inputs of ", x.shape().ToString(), " and weights of ",
            w.shape().ToString());
   }
   const int64_t steps = x.size(0), batch = x.size(1), hidden = r.size(2);
+  const auto check = [&](const char* what, const Tensor& t, const std::vector<int64_t>& want) {
+    if (Sizes(t) == want) return;
+    c.Fail(what, " is of shape ", t.shape().ToString(), "; of ", directions, " directions, ",
+           x.size(2), " inputs and ", hidden, " hidden it is [", absl::StrJoin(want, ", "), "]");
+  };
+  check("W", w, {directions, gates * hidden, x.size(2)});
+  check("R", r, {directions, gates * hidden, hidden});
+  if (c.Has(kBias)) check("B", c.In(kBias), {directions, 2 * gates * hidden});
+  if (has_cell && c.Has(kPeepholes)) check("P", c.In(kPeepholes), {directions, 3 * hidden});
+  if (c.Int("hidden_size", hidden) != hidden) {
+    c.Fail("hidden_size is ", c.Int("hidden_size", hidden), ", R is of ", hidden);
+  }
   const auto activations = ActivationsOf(c, directions, defaults);
   const auto first = [&](int input, int64_t d) {
     if (!c.Has(input)) return Tensor::Zeros({batch, hidden}, x.dtype());

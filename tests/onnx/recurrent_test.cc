@@ -81,5 +81,25 @@ TEST(OnnxRecurrent, SequencesEndByThemselves) {
   }
 }
 
+TEST(OnnxRecurrent, ShapesOfWeights) {
+  const auto fault = [](const std::vector<int64_t>& w, const std::vector<int64_t>& r,
+                        const std::vector<int64_t>& b, int64_t hidden = 2) {
+    return RunGraph(GraphText({NodeText("GRU", {"x", "w", "r", "b"}, {"y"},
+                                        {IntAttribute("hidden_size", hidden)})},
+                              {}, {"y"},
+                              {Numbers("x", {4, 1, 3}, 1), Numbers("w", w, 2), Numbers("r", r, 3),
+                               Numbers("b", b, 4)}),
+                    20)
+        .error;
+  };
+  using ::testing::HasSubstr;
+  EXPECT_EQ(fault({1, 6, 3}, {1, 6, 2}, {1, 12}), "");
+  EXPECT_THAT(fault({1, 3, 3}, {1, 6, 2}, {1, 12}), HasSubstr("W is of shape"));
+  EXPECT_THAT(fault({1, 6, 3}, {1, 3, 2}, {1, 12}), HasSubstr("R is of shape"));
+  EXPECT_THAT(fault({1, 6, 3}, {2, 6, 2}, {1, 12}), HasSubstr("R is of shape"));
+  EXPECT_THAT(fault({1, 6, 3}, {1, 6, 2}, {1, 2}), HasSubstr("it is [1, 12]"));
+  EXPECT_THAT(fault({1, 6, 3}, {1, 6, 2}, {1, 12}, 4), HasSubstr("hidden_size is 4, R is of 2"));
+}
+
 }  // namespace
 }  // namespace tessera::onnx
