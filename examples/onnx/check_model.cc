@@ -67,11 +67,15 @@ struct TypeLetter {
   const char* name;
 };
 constexpr TypeLetter kTypes[] = {
-    {'f', Attribute::Type::kFloat, "a float"},    {'i', Attribute::Type::kInt, "an int"},
-    {'s', Attribute::Type::kString, "a string"},  {'t', Attribute::Type::kTensor, "a tensor"},
-    {'g', Attribute::Type::kGraph, "a graph"},    {'F', Attribute::Type::kFloats, "floats"},
-    {'I', Attribute::Type::kInts, "ints"},        {'S', Attribute::Type::kStrings, "strings"},
-    {'p', Attribute::Type::kOther, "what it is"},
+    {'f', Attribute::Type::kFloat, "a float"},
+    {'i', Attribute::Type::kInt, "an int"},
+    {'s', Attribute::Type::kString, "a string"},
+    {'t', Attribute::Type::kTensor, "a tensor"},
+    {'g', Attribute::Type::kGraph, "a graph"},
+    {'F', Attribute::Type::kFloats, "floats"},
+    {'I', Attribute::Type::kInts, "ints"},
+    {'S', Attribute::Type::kStrings, "strings"},
+    {'p', Attribute::Type::kOther, "a sparse tensor or a type"},
 };
 const char* NameOf(Attribute::Type type) {
   for (const TypeLetter& t : kTypes) {
@@ -142,17 +146,26 @@ class Checker {
     CheckOpsets(model_.opsets);
     CheckGraph(model_.graphs[0], nullptr, model_.opsets);
     for (const Function& f : model_.functions) {
-      CheckOpsets(f.opsets);
-      Scope scope{{}, nullptr, f.opsets};
-      for (const std::string& name : f.inputs) {
-        if (!scope.makers.emplace(name, nullptr).second) Twice("FunctionProto", "inputs", name);
+      try {
+        CheckFunction(f);
+      } catch (const Error& e) {
+        throw Error(
+            absl::Status(e.status().code(),
+                         absl::StrCat(e.status().message(), "; in function ", ShowName(f.name))));
       }
-      CheckNodes(f.nodes, scope);
-      for (const std::string& name : f.outputs) CheckOutput("FunctionProto", name, scope);
     }
   }
 
  private:
+  void CheckFunction(const Function& f) const {
+    CheckOpsets(f.opsets);
+    Scope scope{{}, nullptr, f.opsets};
+    for (const std::string& name : f.inputs) {
+      if (!scope.makers.emplace(name, nullptr).second) Twice("FunctionProto", "inputs", name);
+    }
+    CheckNodes(f.nodes, scope);
+    for (const std::string& name : f.outputs) CheckOutput("FunctionProto", name, scope);
+  }
   [[noreturn]] static void Twice(absl::string_view of, absl::string_view what,
                                  const std::string& name) {
     Fail(of, ": two ", what, " are named ", ShowName(name));

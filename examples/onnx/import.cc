@@ -175,7 +175,7 @@ std::vector<Value> Importer::RunGraph(const Graph& graph, std::vector<Value> arg
 }
 
 // A graph within another may run for other shapes than it was written for. So may the model, where
-// its inputs leave extents open: then what tools say of shapes between is often of one example.
+// its inputs leave extents open: then what tools say of other shapes is often of one example.
 // Of pools with ceil_mode ONNX's own shape inference counts a window too many, in all after them.
 void Importer::CheckValues(const Graph& graph, const Names& names,
                            absl::Span<const Value> outputs) const {
@@ -206,7 +206,7 @@ void Importer::CheckValues(const Graph& graph, const Names& names,
     const auto it = names.find(info.name);
     if (it != names.end()) check(info, it->second, exact && closed);
   }
-  for (size_t i = 0; i < outputs.size(); ++i) check(graph.outputs[i], outputs[i], exact);
+  for (size_t i = 0; i < outputs.size(); ++i) check(graph.outputs[i], outputs[i], exact && closed);
 }
 
 std::vector<Value> Importer::Outputs(absl::Span<const std::string> names) const {

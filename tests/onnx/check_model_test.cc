@@ -89,7 +89,7 @@ TEST(OnnxCheckModel, Functions) {
   const std::string add = NodeText("Add", {"a", "b"}, {"r"});
   const std::string call = NodeText("F", {"x", "x"}, {"y"}, {}, "own");
   EXPECT_EQ(fault({add}, call), "");
-  EXPECT_EQ(fault({}, call), "FunctionProto: nothing makes the output 'r'");
+  EXPECT_EQ(fault({}, call), "FunctionProto: nothing makes the output 'r'; in function 'F'");
   EXPECT_THAT(fault({NodeText("Add", {"a", "x"}, {"r"})}, call), HasSubstr("its input 'x'"));
   EXPECT_THAT(fault({add, add}, call), HasSubstr("its output 'r' is there already"));
   EXPECT_THAT(fault({add}, call, Bytes(4, "a") + Bytes(4, "a")), HasSubstr("two inputs are named"));
@@ -122,6 +122,8 @@ TEST(OnnxCheckModel, Nodes) {
        "Softmax: attribute 'axis' is a string, not an int"},
       {NodeText("Softmax", {"x"}, {"y"}, {IntsAttribute("axis", {1})}), 20,
        "Softmax: attribute 'axis' is ints, not an int"},
+      {NodeText("Constant", {}, {"y"}, {FloatAttribute("sparse_value", 1)}), 20,
+       "Constant: attribute 'sparse_value' is a float, not a sparse tensor or a type"},
       {NodeText("Softmax", {"x"}, {"y"}, {Bytes(1, "axis") + Number(3, 1)}), 20, ""},
       {NodeText("ReduceSum", {"x"}, {"y"}, {IntsAttribute("axes", {0})}), 12, ""},
       {NodeText("ReduceSum", {"x"}, {"y"}, {IntsAttribute("axes", {0})}), 13,
@@ -225,7 +227,9 @@ TEST(OnnxCheckModel, DeclaredShapesThatToolsGetWrong) {
   d.value = InfoText("v", kElementFloat, {1, 4});
   EXPECT_EQ(d.Fault(), "");
   d.output = InfoText("y", kElementFloat, {1, 4});
-  EXPECT_THAT(d.Fault(), HasSubstr("declared as FLOAT [1, 4]"));
+  EXPECT_EQ(d.Fault(), "");
+  d.output = InfoText("y", kElementInt64, {1, 4});
+  EXPECT_THAT(d.Fault(), HasSubstr("declared as INT64 [1, 4]")) << "types are";
   d.input = InfoText("x", kElementFloat, {1, 1, 3});
   d.value = Bytes(1, "v");
   d.output = InfoText("y", kElementFloat, {1, 1, 3});
