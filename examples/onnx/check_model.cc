@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "examples/onnx/call.h"
+#include "examples/onnx/functions.h"
 #include "examples/onnx/signatures.h"
 #include "runtime/mapped_file.h"
 
@@ -140,7 +141,7 @@ struct Scope {
 
 class Checker {
  public:
-  explicit Checker(const Model& model) : model_(model) {}
+  explicit Checker(const Model& model) : model_(model), functions_(model.functions) {}
 
   void Run() const {
     CheckOpsets(model_.opsets);
@@ -214,10 +215,9 @@ class Checker {
   }
 
   void CheckNode(const Node& node, const Opsets& opsets) const {
-    for (const Function& f : model_.functions) {
-      if (f.name != node.op || f.domain != node.domain || f.overload != node.overload) continue;
-      CheckCount(node, "input", node.inputs, std::string(f.inputs.size(), '?'));
-      CheckCount(node, "output", node.outputs, std::string(f.outputs.size(), '?'));
+    if (const Function* f = functions_.Of(node)) {
+      CheckCount(node, "input", node.inputs, std::string(f->inputs.size(), '?'));
+      CheckCount(node, "output", node.outputs, std::string(f->outputs.size(), '?'));
       return;
     }
     const std::string dot = node.domain.empty() ? "" : ".";
@@ -242,6 +242,7 @@ class Checker {
   }
 
   const Model& model_;
+  const Functions functions_;
 };
 
 std::string TypeText(int64_t element, const std::optional<std::vector<int64_t>>& dims) {

@@ -113,7 +113,8 @@ Value MakeValue(const ValueData& data, Device device, bool known) {
   return data.tensors.empty() ? Value() : MakeValue(data.tensors[0], device, known);
 }
 
-Importer::Importer(const Model& model, Device data) : model_(model), data_(data) {
+Importer::Importer(const Model& model, Device data)
+    : model_(model), functions_(model.functions), data_(data) {
   CheckModel(model);
 }
 
@@ -327,11 +328,7 @@ void Importer::RunNode(const Node& node) {
     throw Error(absl::InvalidArgumentError(
         absl::StrCat("GraphProto: more than ", kMostNodes, " nodes, with those of all turns")));
   }
-  for (const Function& f : model_.functions) {
-    if (f.name == node.op && f.domain == node.domain && f.overload == node.overload) {
-      return CallFunction(f, node);
-    }
-  }
+  if (const Function* f = functions_.Of(node)) return CallFunction(*f, node);
   const OpRow* row = FindOp(node);
   if (row == nullptr) {
     throw Error(absl::UnimplementedError(

@@ -12,6 +12,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "examples/onnx/call.h"
+#include "examples/onnx/functions.h"
 #include "examples/onnx/proto.h"
 #include "graph/tensor.h"
 
@@ -81,6 +82,7 @@ class Importer {
   std::vector<Value> Outputs(absl::Span<const std::string> names) const;
 
   const Model& model_;
+  const Functions functions_;
   Device data_;
   absl::flat_hash_map<const TensorData*, Value> initializers_;
   absl::flat_hash_map<UOp, Tensor> placed_;  // of initializers, those that data met where it lies

@@ -97,6 +97,22 @@ TEST(OnnxCheckModel, Functions) {
               StartsWith("F: 3 inputs; there are at most 2"));
 }
 
+// Of functions that differ in their overload alone.
+TEST(OnnxCheckModel, Overloads) {
+  const auto function = [](const std::string& overload, const std::string& inputs) {
+    return Bytes(25,
+                 Bytes(1, "F") + inputs + Bytes(5, "a") + Bytes(10, "own") + Bytes(13, overload));
+  };
+  const std::string both =
+      function("", Bytes(4, "a")) + function("two", Bytes(4, "a") + Bytes(4, "b"));
+  const auto fault = [&](const std::string& overload) {
+    const std::string call = NodeText("F", {"x", "x"}, {"y"}, {}, "own") + Bytes(8, overload);
+    return Fault(ModelText(GraphText({call}, {"x"}, {"y"}), 13, both));
+  };
+  EXPECT_EQ(fault("two"), "");
+  EXPECT_THAT(fault(""), StartsWith("F: 2 inputs; there are at most 1"));
+}
+
 TEST(OnnxCheckModel, Nodes) {
   const std::string pads = IntsAttribute("pads", {0, 0}), axis = IntAttribute("axis", 0);
   const struct {
