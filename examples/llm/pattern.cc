@@ -159,7 +159,11 @@ struct Compiler {
       count = 1;
     }
     const int least = what == What::kSome && !nullable ? std::max(p.min, 1) : p.min;
-    for (; count < least && !Full(); ++count) WriteOnce(p, What::kAll);
+    for (; count < least && !Full(); ++count) {
+      const int before = here();
+      WriteOnce(p, What::kAll);
+      if (here() == before) count = least - 1;  // nothing, however often
+    }
     if (p.max == kMany && p.kind == Piece::Kind::kSet && !p.lazy) {
       const int loop = Emit(Kind::kLoop, SetOf(p));
       code[loop].second = here();

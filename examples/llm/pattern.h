@@ -34,8 +34,8 @@ class Pattern {
   ~Pattern();
 
   // The words of a part of a text: what matches, from left to right, and what lies between; a match
-  // looks no further than the part's end. Whatever the pattern, the time is at most its size by the
-  // text's.
+  // looks no further than the part's end. Whatever the pattern, time and memory are at most its
+  // size by the text's. A repeat goes on past what matches nothing: (?:|a)+ is a*, to the last a.
   // A match of nothing cuts, too.
   std::vector<Word> Split(absl::Span<const Character> text, const Word& of) const;
   // What matches alone.

@@ -85,9 +85,14 @@ absl::StatusOr<CharSet> PatternCursor::Cased(CharSet set) {
     for (const CodeRange& range : set.ranges()) members += range.last - range.first + 1;
     set = WithAllCases(set);
   }
-  ranges += set.ranges().size() + (members > kMaxFolded ? kMaxFolded : members);
-  if (ranges > kMaxRanges) return Error("too many large sets of characters");
+  RETURN_IF_ERROR(Count(set.ranges().size() + std::min(members, kMaxFolded)));
   return set;
+}
+
+absl::Status PatternCursor::Count(size_t more) {
+  ranges += more;
+  if (ranges > kMaxRanges) return Error("too many large sets of characters");
+  return absl::OkStatus();
 }
 
 absl::StatusOr<PatternEscape> ParseEscape(PatternCursor* in) {

@@ -28,7 +28,8 @@ struct PatternCursor {
   bool Is(char c) const { return at < end() && text[at].code == static_cast<uint32_t>(c); }
   bool Take(absl::string_view s);
   absl::Status Error(absl::string_view what) const;
-  // In all cases where these are ignored. Patterns of many large sets are refused.
+  absl::Status Count(size_t more);  // ranges; patterns of too many are refused
+  // In all cases where these are ignored. Counted.
   absl::StatusOr<CharSet> Cased(CharSet set);
 };
 

@@ -125,19 +125,24 @@ CharSet WithAllCases(const CharSet& set) {
 }
 
 CharSet Whitespace() {
-  std::vector<CodeRange> out;
-  constexpr uint32_t kLast = 0x3000;
-  for (uint32_t c = 0; c <= kLast; ++c) {
-    if (IsWhitespace(c)) out.push_back({c, c});
-  }
-  return CharSet(std::move(out));
+  static const auto* const all = [] {
+    std::vector<CodeRange> out;
+    constexpr uint32_t kLast = 0x3000;
+    for (uint32_t c = 0; c <= kLast; ++c) {
+      if (IsWhitespace(c)) out.push_back({c, c});
+    }
+    return new CharSet(std::move(out));
+  }();
+  return *all;
 }
 
 CharSet WordCharacters() {
   // Superscripts and fractions of Latin-1, and no others.
   const CharSet latin({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}});
-  return Either(Either(Alphabetic(), latin),
-                OfCategories(CategoryBits("m") | CategoryBits("nd") | CategoryBits("pc")));
+  static const auto* const all = new CharSet(
+      Either(Either(Alphabetic(), latin),
+             OfCategories(CategoryBits("m") | CategoryBits("nd") | CategoryBits("pc"))));
+  return *all;
 }
 
 std::optional<CharSet> SetNamed(absl::string_view name) {

@@ -94,6 +94,14 @@ const CharSet* OnlySet(const Choice& choice) {
   return p.kind == Kind::kSet ? &p.set : nullptr;
 }
 
+size_t RangesOf(const Piece& piece) {
+  size_t n = piece.set.ranges().size();
+  for (const Sequence& s : piece.choice) {
+    for (const Piece& p : s) n += RangesOf(p);
+  }
+  return n;
+}
+
 struct Parser {
   PatternCursor in;
 
@@ -210,17 +218,23 @@ struct Parser {
     if (in.Take("$")) return LineEnd();
     if (in.Take(".")) return SetPiece(in.dot_all ? AnyCharacter() : CharSet('\n', '\n').Others());
     if (in.Take("\\")) {
-      if (in.Take("A")) return TextBegin();
-      if (in.Take("z")) return TextEnd();
-      if (in.Take("Z")) return LastLineEnd();
-      if (in.Take("b")) return WordBorder(false);
-      if (in.Take("B")) return WordBorder(true);
-      if (in.Take("R")) return LineBreak();
-      ASSIGN_OR_RETURN(PatternEscape escape, ParseEscape(&in));
-      if (!escape.code) return SetPiece(std::move(escape.set));
-      return Literal(*escape.code);
+      ASSIGN_OR_RETURN(Piece piece, ParseEscaped());
+      RETURN_IF_ERROR(in.Count(RangesOf(piece)));
+      return piece;
     }
     return Literal(in.text[in.at++].code);
+  }
+
+  absl::StatusOr<Piece> ParseEscaped() {
+    if (in.Take("A")) return TextBegin();
+    if (in.Take("z")) return TextEnd();
+    if (in.Take("Z")) return LastLineEnd();
+    if (in.Take("b")) return WordBorder(false);
+    if (in.Take("B")) return WordBorder(true);
+    if (in.Take("R")) return LineBreak();
+    ASSIGN_OR_RETURN(PatternEscape escape, ParseEscape(&in));
+    if (!escape.code) return SetPiece(std::move(escape.set));
+    return Literal(*escape.code);
   }
 
   absl::StatusOr<Piece> Literal(uint32_t code) {

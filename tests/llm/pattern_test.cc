@@ -135,6 +135,14 @@ TEST(Pattern, WhatIsNotKnownIsAnError) {
   for (int i = 0; i < 28; ++i) deep = "(?:" + deep + ")";
   EXPECT_OK(Pattern::Compile("(?<=" + deep + "b)"));
   EXPECT_THAT(Pattern::Compile("(a{99}){99}").status().message(), HasSubstr("smaller counts"));
+  std::string borders;
+  for (int i = 0; i < 32000; ++i) borders += "\\b";
+  EXPECT_THAT(Pattern::Compile(borders).status().message(), HasSubstr("too many large sets"));
+}
+
+TEST(Pattern, NothingOftenIsNothing) {
+  EXPECT_THAT(Found("(?:){9999}{9999}{9999}a", "ba"), ElementsAre("a"));
+  EXPECT_THAT(Found("(?:(?:){9999}a{0}){9999}+a", "ba"), ElementsAre("a"));
 }
 
 TEST(Pattern, MatchingEndsOnHostileTexts) {
