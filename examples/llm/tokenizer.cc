@@ -14,6 +14,8 @@
 namespace tessera::llm {
 namespace {
 
+constexpr char kTooLong[] = ": with it what the tokens become may be too long";
+
 // How the vocabularies of a model write text.
 std::vector<TextStep> DecoderOf(TokenizerSpec::Model model) {
   if (model == TokenizerSpec::Model::kByteLevel) return {Change(TextStep::Kind::kFromBytes)};
@@ -32,6 +34,16 @@ absl::Status Tokenizer::Data::FillTokens() {
   if (!decoder.ok()) return Error(std::string(decoder.status().message()));
   by_text.reserve(spec.tokens.size());
   pieces.resize(spec.tokens.size());
+  constexpr size_t kLeastBudget = 16 << 20, kGrowth = 64;
+  budget = 0;
+  for (const TokenizerSpec::Token& t : spec.tokens) budget += t.text.size();
+  budget = std::max(kLeastBudget, kGrowth * budget);
+  const auto written = [&](int32_t id) {
+    std::optional<std::string> piece = decoder->ChangedWithin(&budget, spec.tokens[id].text);
+    if (!piece) return Error(absl::StrCat("token ", id, kTooLong));
+    pieces[id] = *std::move(piece);
+    return absl::OkStatus();
+  };
   for (size_t i = 0; i < spec.tokens.size(); ++i) {
     const TokenizerSpec::Token& t = spec.tokens[i];
     const int32_t id = static_cast<int32_t>(i);
@@ -45,7 +57,8 @@ absl::Status Tokenizer::Data::FillTokens() {
       if (!t.text.empty()) special.tokens.push_back({t.text, id});
     } else if (t.kind == TokenKind::kUserDefined) {
       // Where bytes are written as characters such a token is written as it is.
-      pieces[i] = byte_level ? t.text : decoder->Changed(t.text, {});
+      pieces[i] = t.text;
+      if (!byte_level) RETURN_IF_ERROR(written(id));
       if (!t.text.empty()) special.tokens.push_back({t.text, id});
     } else if (t.kind == TokenKind::kByte) {
       const bool form = t.text.size() == 6 && absl::StartsWith(t.text, "<0x") && t.text[5] == '>';
@@ -57,7 +70,7 @@ absl::Status Tokenizer::Data::FillTokens() {
       bytes[value] = id;
       pieces[i] = std::string(1, static_cast<char>(value));
     } else {
-      pieces[i] = decoder->Changed(t.text, {});
+      RETURN_IF_ERROR(written(id));
     }
   }
   return absl::OkStatus();
@@ -131,8 +144,9 @@ absl::Status Tokenizer::Data::Fill() {
   }
   for (const Special& token : special.tokens) {
     if (!spec.tokens[token.id].normalized || normalizer.empty()) continue;
-    std::string text = normalizer.Changed(token.text, {});
-    if (!text.empty()) normalized.tokens.push_back({std::move(text), token.id});
+    std::optional<std::string> text = normalizer.ChangedWithin(&budget, token.text);
+    if (!text) return Error(absl::StrCat("token ", token.id, kTooLong));
+    if (!text->empty()) normalized.tokens.push_back({*std::move(text), token.id});
   }
   special.Sort();
   normalized.Sort();

@@ -47,6 +47,7 @@ struct Tokenizer::Data {
   };
   SpecialTokens special, normalized;
   size_t longest = 0;  // token
+  size_t budget = 0;   // of bytes that tokens may yet become as they are written and normalized
   double least_score = 0;
   std::once_flag tree_once;
   std::optional<TokenTree> tree;

@@ -201,7 +201,9 @@ int32_t Tokenizer::Data::InModel(absl::string_view text) const {
   const auto it = by_text.find(text);
   if (it == by_text.end()) return -1;
   const TokenizerSpec::Token& token = spec.tokens[it->second];
-  return token.added || token.kind == TokenKind::kControl ? -1 : it->second;
+  const bool none =
+      token.added || token.kind == TokenKind::kControl || token.kind == TokenKind::kUnused;
+  return none ? -1 : it->second;
 }
 
 std::string Tokenizer::Data::Marked(absl::string_view word, size_t begin, size_t size) const {
@@ -343,7 +345,7 @@ void Tokenizer::Data::Unigram(absl::string_view text, std::vector<int32_t>* out)
     const size_t begin = characters[i].begin;
     for (size_t j = i + 1; j <= n && characters[j].begin - begin <= longest; ++j) {
       const int32_t id = InModel(text.substr(begin, characters[j].begin - begin));
-      const bool known = id >= 0 && spec.tokens[id].kind != TokenKind::kUnused;
+      const bool known = id >= 0;
       if (!known && j != i + 1) continue;
       const double score = best[i].score + (known ? spec.tokens[id].score : least_score - 10.0);
       if (score > best[j].score) best[j] = {score, i, known ? id : -1};

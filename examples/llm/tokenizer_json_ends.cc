@@ -65,8 +65,10 @@ struct DecoderReader {
     if (start < 0 || stop < 0 || start > kMost || stop > kMost) {
       return in.BadHere(absl::StrCat("'start' and 'stop' of 0 to ", kMost));
     }
-    if (fused && stop > 0) return in.BadHere("no 'stop' after Fuse");
-    if (fused) return absl::OkStatus();
+    if (fused) {  // the space at a text's beginning stays
+      if (content == " " && start <= 1 && stop == 0) return absl::OkStatus();
+      return in.BadHere("after Fuse a content of one space, a 'start' of 0 or 1 and no 'stop'");
+    }
     if (start > 0) ReplaceAll(absl::StrCat("\\A", Quoted(content), "{1,", start, "}"), "");
     if (stop > 0) ReplaceAll(absl::StrCat(Quoted(content), "{1,", stop, "}\\z"), "");
     return absl::OkStatus();

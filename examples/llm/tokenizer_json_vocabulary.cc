@@ -164,6 +164,10 @@ struct VocabularyReader {
       ASSIGN_OR_RETURN(const std::string text, in.Text("content"));
       if (!id || text.empty()) return in.BadHere("an id and a content");
       ASSIGN_OR_RETURN(TokenizerSpec::Token * token, Place(*id, text));
+      if (!token->text.empty() && token->text != text) {
+        return in.Bad("the tokens ", ShowName(token->text), " and ", ShowName(text),
+                      " have one id");
+      }
       token->added = token->text != text;
       token->text = text;
       ASSIGN_OR_RETURN(token->takes_left, in.Bool("lstrip", false));

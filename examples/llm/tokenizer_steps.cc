@@ -184,7 +184,8 @@ absl::StatusOr<TextSteps> TextSteps::Make(std::vector<TextStep> steps) {
       ASSIGN_OR_RETURN(made.map, Charsmap::Make(step.text));
       step.text = {};
     }
-    growth *= GrowthOf(step, made.map);
+    made.growth = GrowthOf(step, made.map);
+    growth *= made.growth;
     if (growth > kMostGrowth) {
       return absl::InvalidArgumentError(
           absl::StrCat("steps that may make texts ", kMostGrowth, " times as long"));
@@ -315,6 +316,19 @@ void TextSteps::Do(absl::string_view text, const Place& place, const Taker& take
 std::string TextSteps::Changed(absl::string_view text, const Place& place) const {
   std::string out(text);
   for (const Step& step : steps_) out = Changed(step, out, place);
+  return out;
+}
+
+std::optional<std::string> TextSteps::ChangedWithin(size_t* budget, absl::string_view text) const {
+  std::string out(text);
+  size_t most = out.size();
+  for (const Step& step : steps_) {
+    if (out.size() > *budget / step.growth) return std::nullopt;
+    out = Changed(step, out, {});
+    most = std::max(most, out.size());
+  }
+  if (most > *budget) return std::nullopt;
+  *budget -= most;
   return out;
 }
 

@@ -28,6 +28,8 @@ class TextSteps {
   void Do(absl::string_view text, const Place& place, const Taker& take) const;
   // The whole text, of steps that cut nothing.
   std::string Changed(absl::string_view text, const Place& place) const;
+  // That, taking its greatest length on the way from `budget`; nothing where more might be wanted.
+  std::optional<std::string> ChangedWithin(size_t* budget, absl::string_view text) const;
 
   bool empty() const { return steps_.empty(); }
 
@@ -36,6 +38,7 @@ class TextSteps {
     TextStep step;
     std::optional<Pattern> pattern;
     std::optional<Charsmap> map;
+    size_t growth = 1;  // at most how many times as long a text becomes
     bool cuts() const {
       return step.kind == TextStep::Kind::kCut || step.kind == TextStep::Kind::kScripts;
     }

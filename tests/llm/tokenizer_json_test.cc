@@ -176,6 +176,39 @@ TEST(TokenizerJson, TextsMayNotGrowWithoutBounds) {
   EXPECT_THAT(made(300, "b"), StatusIs(absl::StatusCode::kDataLoss, "more than 256 steps"));
 }
 
+TEST(TokenizerJson, PiecesMayNotGrowWithoutBounds) {
+  const auto made = [](const TextStep& step, bool decodes) {
+    TokenizerSpec spec = SpecOf(WordsJson(""));
+    for (int i = 0; i < 50; ++i) spec.tokens.push_back({std::string(4000, 'c')});
+    for (TokenizerSpec::Token& t : spec.tokens) {
+      if (!decodes) t.kind = TokenKind::kUserDefined;
+      t.normalized = !decodes;
+    }
+    (decodes ? spec.decoder : spec.normalizer) = {step};
+    return Tokenizer::Make(std::move(spec));
+  };
+  for (const bool decodes : {false, true}) {
+    EXPECT_THAT(made(Replace("c", std::string(65000, 'd')), decodes),
+                StatusIs(absl::StatusCode::kDataLoss, "token 4: with it"));
+    EXPECT_OK(made(Replace("c", std::string(50, 'd')), decodes));
+  }
+}
+
+TEST(TokenizerJson, EachIdIsOfOneToken) {
+  const auto added = [](const std::string& tokens) {
+    return WordsJson("\"added_tokens\":[" + tokens + "]");
+  };
+  const char kLast[] = R"({"id":6,"content":"t"})";
+  EXPECT_THAT(TokenizerFromHuggingFaceText(added(R"({"id":1,"content":"y"})"), "f"),
+              StatusIs(absl::StatusCode::kDataLoss, "'x' and 'y' have one id"));
+  EXPECT_THAT(
+      TokenizerFromHuggingFaceText(added(absl::StrCat(kLast, R"(,{"id":6,"content":"y"})")), "f"),
+      StatusIs(absl::StatusCode::kDataLoss, "'t' and 'y' have one id"));
+  EXPECT_THAT(IdsOf(added(absl::StrCat(kLast, R"(,{"id":1,"content":"x"})")), "x"), ElementsAre(1));
+  // An id without a token is found nowhere.
+  EXPECT_THAT(IdsOf(added(kLast), "[unused 4]"), ElementsAre(0));
+}
+
 TEST(TokenizerJson, MapsOfCharacters) {
   const auto map = [](const std::string& base64) {
     return absl::StrCat(R"("type":"Precompiled","precompiled_charsmap":")", base64, "\"");
@@ -302,6 +335,9 @@ TEST(TokenizerJson, WrongTypesAreErrorsThatNameTheKey) {
       {step("decoder", R"("type":"CTC")"), "the decoder 'CTC' is not known"},
       {step("decoder", R"("type":"Sequence","decoders":[{"type":"Fuse"},{"type":"ByteLevel"}])"),
        "'ByteLevel' after Fuse"},
+      {step("decoder", R"("type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip",)"
+                       R"("content":"a","start":1,"stop":0}])"),
+       "after Fuse a content of one space"},
       {step("post_processor", R"("type":"Else")"), "the post_processor 'Else' is not known"},
   };
   for (const auto& [json, message] : kRows) {
