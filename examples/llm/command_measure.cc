@@ -253,7 +253,7 @@ absl::Status RunPerplexity(const Command& command, const Model& model, Session& 
   Tokenizer::Options plain;
   plain.special = false;
   const std::vector<int32_t> ids = model.tokenizer->Encode(text, plain);
-  const int64_t bos = model.tokenizer->spec().add_bos ? model.tokenizer->spec().bos : -1;
+  const int64_t bos = model.tokenizer->spec().added_bos();
   const size_t window = static_cast<size_t>(session.context()) - (bos >= 0 ? 1 : 0);
   double sum = 0;
   int64_t count = 0;

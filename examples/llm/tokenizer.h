@@ -54,9 +54,13 @@ struct TokenizerSpec {
   int64_t longest_word = 100;  // of kLongest: longer ones, in characters, are unknown
   bool add_bos = false, add_eos = false;
   int64_t bos = -1, eos = -1, unknown = -1;
+  int64_t first = -1, last = -1;    // what is added in place of bos and eos, or -1
   std::vector<int64_t> before_bos;  // what goes ahead of that, if it is added
   std::vector<int64_t> ends;        // what ends a turn beside eos
   std::string chat_template;
+
+  int64_t added_bos() const { return !add_bos ? -1 : first >= 0 ? first : bos; }
+  int64_t added_eos() const { return !add_eos ? -1 : last >= 0 ? last : eos; }
 };
 
 // The errors name the file and the key, token or merge.

@@ -32,7 +32,7 @@ std::vector<int32_t> Tokenizer::Encode(absl::Span<const Part> parts, const Optio
   std::vector<int32_t> out;
   if (options.special && spec.add_bos) {
     out.insert(out.end(), spec.before_bos.begin(), spec.before_bos.end());
-    out.push_back(static_cast<int32_t>(spec.bos));
+    out.push_back(static_cast<int32_t>(spec.added_bos()));
   }
   TextSteps::Place place{true, options.continues};
   size_t first = 0;
@@ -44,8 +44,8 @@ std::vector<int32_t> Tokenizer::Encode(absl::Span<const Part> parts, const Optio
     out.push_back(parts[i].token);
     place.begins = false;
   }
-  if (options.special && spec.add_eos && spec.eos >= 0) {
-    out.push_back(static_cast<int32_t>(spec.eos));
+  if (options.special && spec.added_eos() >= 0) {
+    out.push_back(static_cast<int32_t>(spec.added_eos()));
   }
   return out;
 }

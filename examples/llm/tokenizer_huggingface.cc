@@ -40,6 +40,7 @@ absl::Status ReadTokenizerConfig(const std::string& path, TokenizerSpec* spec) {
   const JsonReader config{json, path};
   ASSIGN_OR_RETURN(const int64_t bos, TokenOf(config, "bos_token", *spec));
   ASSIGN_OR_RETURN(const int64_t eos, TokenOf(config, "eos_token", *spec));
+  // What they are called; around a text goes what the post-processor says.
   if (bos >= 0) spec->bos = bos;
   if (eos >= 0) spec->eos = eos;
   if (config.Find("add_bos_token")) {

@@ -147,12 +147,12 @@ struct PostReader {
       if (before) {
         if (spec->add_bos) spec->before_bos.push_back(spec->bos);
         spec->add_bos = true;
-        spec->bos = id;
+        spec->bos = spec->first = id;
         return absl::OkStatus();
       }
       if (ends) return in.BadHere("no second token after a text");
       ends = spec->add_eos = true;
-      spec->eos = id;
+      spec->eos = spec->last = id;
       return absl::OkStatus();
     }
     return in.Bad("'post_processor' has ", ShowName(text), ", which is no token");

@@ -337,6 +337,27 @@ TEST(Tokenizer, WrongTypesInConfigsOfFolders) {
   EXPECT_TRUE(spec.add_bos);
 }
 
+TEST(Tokenizer, WhatGoesAroundTextsIsNotWhatConfigsCallBosAndEos) {
+  const std::string folder = OwnTempDir() + "/around";
+  std::filesystem::create_directories(folder);
+  const auto ids = [&](const std::string& post, const std::string& config) {
+    std::ofstream(folder + "/tokenizer.json") << SmallJson("\"post_processor\":" + post);
+    std::ofstream(folder + "/tokenizer_config.json") << config;
+    absl::StatusOr<TokenizerSpec> spec = TokenizerFromHuggingFace(folder);
+    EXPECT_OK(spec);
+    EXPECT_EQ(spec->bos, 2);
+    EXPECT_EQ(spec->eos, 4);
+    return (*Tokenizer::Make(*std::move(spec)))->Encode("a", {});
+  };
+  const std::string around = R"({"type":"BertProcessing","cls":["<s>",0],"sep":["\u2581",3]})";
+  const std::string names = R"({"bos_token":"<x>","eos_token":"\u2581a")";
+  EXPECT_THAT(ids(around, names + "}"), ElementsAre(0, 1, 3));
+  EXPECT_THAT(ids(around, names + R"(,"add_bos_token":true,"add_eos_token":false})"),
+              ElementsAre(0, 1));
+  EXPECT_THAT(ids("null", names + R"(,"add_bos_token":true,"add_eos_token":true})"),
+              ElementsAre(2, 1, 4));
+}
+
 TEST(Tokenizer, CharactersAreStreamedWhole) {
   Utf8Stream stream;
   EXPECT_EQ(stream.Push("a\xF0\x9F"), "a");
