@@ -95,6 +95,8 @@ class Marked {
 
   // Nearest first, as what is used still is seldom far.
   bool StillLeads(const UOp& buffer) {
+    const History& h = *HistoryOf(buffer);
+    if (Stays(UOp::Make(h.op, h.dtype, h.srcs, h.arg))) return true;
     std::vector<UOp> queue = {buffer};
     absl::flat_hash_set<const Node*> seen = {buffer.get()};
     for (size_t i = 0; i < queue.size(); ++i) {

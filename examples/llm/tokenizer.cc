@@ -50,6 +50,14 @@ absl::Status Tokenizer::Data::FillTokens() {
     if (ValidUtf8Prefix(t.text) != t.text.size()) {
       return Error(absl::StrCat("token ", i, " is not UTF-8"));
     }
+    // Where words are cut by tokens the time goes with the cube of the longest.
+    constexpr size_t kMostOfCuts = 1024;
+    const bool cuts = spec.model == TokenizerSpec::Model::kLongest ||
+                      spec.model == TokenizerSpec::Model::kUnigram;
+    if (cuts && t.text.size() > kMostOfCuts) {
+      return Error(absl::StrCat("token ", i, " has ", t.text.size(),
+                                " bytes; of such a model at most ", kMostOfCuts, " are known"));
+    }
     by_text.emplace(t.text, id);  // of equal texts the first counts
     longest = std::max(longest, t.text.size());
     least_score = std::min(least_score, t.score);

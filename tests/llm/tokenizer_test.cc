@@ -104,6 +104,11 @@ TEST(Tokenizer, UnigramTakesTheLikeliestSplit) {
   EXPECT_THAT(t->Encode("abb", {}), ElementsAre(3, 2));   // ab b: -2.5; a bb: -2.7; abb: -4
   EXPECT_THAT(t->Encode("abbb", {}), ElementsAre(3, 5));  // ab bb
   EXPECT_THAT(t->Encode("axb", {}), ElementsAre(1, 0, 2));
+  TokenizerSpec longer;
+  longer.model = TokenizerSpec::Model::kUnigram;
+  longer.tokens = {{std::string(1024, 'a')}, {std::string(1025, 'a')}};
+  EXPECT_THAT(Tokenizer::Make(std::move(longer)).status(),
+              StatusIs(absl::StatusCode::kDataLoss, "token 1 has 1025 bytes"));
 }
 
 // The ids are those of Hugging Face's tokenizers 0.23.
