@@ -100,10 +100,28 @@ std::string WholeDigits(uint64_t n, const Spec& spec) {
   }
   return spec.type == 'X' ? absl::AsciiStrToUpper(out) : out;
 }
+// As g writes it, but with a point or a power: with one as soon as there are as many digits.
+std::string SeenAsFloat(double x, int digits) {
+  const std::string power = absl::StrFormat("%.*e", digits - 1, x);
+  const size_t mark = power.find('e');
+  int exponent = 0;
+  const bool read = absl::SimpleAtoi(power.substr(mark + 1), &exponent);
+  std::string out = absl::StrFormat("%.*g", digits, x);
+  if (!read || exponent != digits - 1 || x == 0) {
+    return out.find_first_of(".e") == out.npos ? out + ".0" : out;
+  }
+  out = power.substr(0, mark);
+  if (absl::StrContains(out, '.')) {
+    out.erase(out.find_last_not_of('0') + 1);
+    if (out.back() == '.') out.pop_back();
+  }
+  return out + power.substr(mark);
+}
+
 std::string RealDigits(Heap& heap, double x, const Spec& spec) {
   constexpr int kUsual = 6;
-  char type = spec.type == '%' ? 'f' : spec.type;
-  int digits = spec.precision < 0 ? kUsual : static_cast<int>(spec.precision);
+  const char type = spec.type == '%' ? 'f' : spec.type;
+  const int digits = spec.precision < 0 ? kUsual : static_cast<int>(spec.precision);
   std::string out;
   if (std::isnan(x) || std::isinf(x)) {
     out = std::isnan(x) ? "nan" : "inf";
@@ -111,22 +129,8 @@ std::string RealDigits(Heap& heap, double x, const Spec& spec) {
   }
   if (type == 0 && spec.precision < 0) {
     out = heap.Shown(Heap::Real(x)).bytes;
-  } else if (type == 0) {  // as g, but that a float is seen to be one
-    digits = std::max(digits, 1);
-    const std::string power = absl::StrFormat("%.*e", digits - 1, x);
-    int exponent = 0;
-    const bool read = absl::SimpleAtoi(power.substr(power.find('e') + 1), &exponent);
-    out = absl::StrFormat("%.*g", digits, x);
-    if (read && exponent == digits - 1 && digits > 0 && x != 0) {
-      std::string mantissa = power.substr(0, power.find('e'));
-      if (absl::StrContains(mantissa, '.')) {
-        mantissa.erase(mantissa.find_last_not_of('0') + 1);
-        if (mantissa.back() == '.') mantissa.pop_back();
-      }
-      out = mantissa + power.substr(power.find('e'));
-    } else if (out.find_first_of(".e") == out.npos) {
-      out += ".0";
-    }
+  } else if (type == 0) {
+    out = SeenAsFloat(x, std::max(digits, 1));
   } else {
     const std::string form =
         absl::StrFormat("%%%s.%d%c", spec.prefix ? "#" : "", digits, type == 'n' ? 'g' : type);

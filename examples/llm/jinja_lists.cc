@@ -218,21 +218,31 @@ Value GroupBy(Heap& heap, const Arguments& a) {
   return heap.Make(std::move(out));
 }
 
+// A count from 1 on, the first argument; or 0, and it fails.
+size_t CountOf(Heap& heap, const Arguments& a, absl::string_view name, int64_t most,
+               absl::string_view wanted) {
+  const Value count = ArgumentAt(a, 1, name);
+  if (count.is(Kind::kInt) && count.number >= 1 && count.number <= most) {
+    return static_cast<size_t>(count.number);
+  }
+  heap.Fail(wanted);
+  return 0;
+}
+bool IsGiven(const Value& fill) { return !fill.is(Kind::kUndefined) && !fill.is(Kind::kNone); }
+
 // In rows of so many, the last filled up where that is asked for.
 Value Batch(Heap& heap, const Arguments& a) {
-  const Value count = ArgumentAt(a, 1, "linecount"), fill = ArgumentAt(a, 2, "fill_with");
-  constexpr int64_t kMost = 1'000'000;
-  if (!count.is(Kind::kInt) || count.number < 1 || count.number > kMost) {
-    return heap.Fail("batch wants a length");
-  }
-  const auto most = static_cast<size_t>(count.number);
+  const Value fill = ArgumentAt(a, 2, "fill_with");
+  constexpr int64_t kLongest = 1'000'000;
+  const size_t most = CountOf(heap, a, "linecount", kLongest, "batch wants a length");
+  if (heap.failed()) return {};
   List out, row;
   for (const Value& v : ItemsOf(heap, a.plain[0])) {
     row.push_back(v);
     if (row.size() == most) out.push_back(heap.Make(std::exchange(row, {})));
   }
   if (row.empty()) return heap.Make(std::move(out));
-  if (!fill.is(Kind::kUndefined) && !fill.is(Kind::kNone)) {
+  if (IsGiven(fill)) {
     if (!heap.Charge((most - row.size()) * sizeof(Value))) return {};
     row.resize(most, fill);
   }
@@ -242,21 +252,18 @@ Value Batch(Heap& heap, const Arguments& a) {
 
 // In so many parts, the first of which are longer by one where it cannot be even.
 Value Slices(Heap& heap, const Arguments& a) {
-  const Value count = ArgumentAt(a, 1, "slices"), fill = ArgumentAt(a, 2, "fill_with");
+  const Value fill = ArgumentAt(a, 2, "fill_with");
   constexpr int64_t kMost = 100'000;
-  if (!count.is(Kind::kInt) || count.number < 1 || count.number > kMost) {
-    return heap.Fail("slice wants a number of parts");
-  }
+  const size_t parts = CountOf(heap, a, "slices", kMost, "slice wants a number of parts");
   const List all = ItemsOf(heap, a.plain[0]);
-  const auto parts = static_cast<size_t>(count.number);
-  const bool filled = !fill.is(Kind::kUndefined) && !fill.is(Kind::kNone);
+  if (heap.failed()) return {};
   List out;
   for (size_t i = 0, begin = 0; i < parts; ++i) {
     const bool longer = i < all.size() % parts;
     const size_t size = all.size() / parts + longer;
     List part(all.begin() + static_cast<int64_t>(begin),
               all.begin() + static_cast<int64_t>(begin + size));
-    if (filled && !longer) part.push_back(fill);
+    if (IsGiven(fill) && !longer) part.push_back(fill);
     out.push_back(heap.Make(std::move(part)));
     begin += size;
   }

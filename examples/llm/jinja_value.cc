@@ -359,9 +359,7 @@ void Heap::Write(const Value& v, const JsonForm* form, int depth, Text* out) {
 
 Text Heap::Shown(const Value& v) {
   if (v.is(Kind::kText)) return *v.text;
-  Text out;
-  if (!v.is(Kind::kUndefined)) Write(v, nullptr, 0, &out);
-  return out;
+  return v.is(Kind::kUndefined) ? Text() : Quoted(v);
 }
 
 Text Heap::Quoted(const Value& v) {

@@ -31,7 +31,7 @@ namespace {
 
 Tensor FloatsAsTensor(Call& c, const char* name) {
   const std::vector<double> values = c.Floats(name);
-  return Tensor::From(values, {static_cast<int64_t>(values.size())}).Cast(kFloat32);
+  return Tensor::From(values, {static_cast<int64_t>(values.size())}, "CPU").Cast(kFloat32);
 }
 
 // What is known, where the data of the op lies.
@@ -51,19 +51,21 @@ void Binarizer(Call& c) {
   c.Out((x > c.Float("threshold", 0)).Cast(x.dtype()));
 }
 
-// One number for each feature, or one for all.
-Tensor PerFeature(Call& c, const char* name, const Tensor& x, double other) {
-  if (c.Find(name) == nullptr) return Tensor::Full({1}, other, kFloat32);
-  const Tensor values = FloatsAsTensor(c, name);
+// The values of an attribute: one for each feature, or one for all.
+Tensor PerFeature(Call& c, const char* name, const Tensor& values, const Tensor& x) {
   if (values.size(0) != 1 && values.size(0) != x.size(-1)) {
     c.Fail("attribute '", name, "' has ", values.size(0), " entries for ", x.size(-1), " features");
   }
-  return Beside(c, values.To("CPU"));
+  return Beside(c, values);
 }
 void Scaler(Call& c) {
   const Tensor x = c.In(0).Cast(kFloat32);
   if (x.rank() == 0) c.Fail("the input has no axis");
-  c.Out((x - PerFeature(c, "offset", x, 0)) * PerFeature(c, "scale", x, 1));
+  const auto given = [&](const char* name, double other) {
+    if (c.Find(name) == nullptr) return Tensor::Full({1}, other, kFloat32);
+    return PerFeature(c, name, FloatsAsTensor(c, name), x);
+  };
+  c.Out((x - given("offset", 0)) * given("scale", 1));
 }
 
 void Normalizer(Call& c) {
@@ -80,16 +82,13 @@ void Imputer(Call& c) {
   const bool real = x.dtype().IsFloat();
   const char* const name = real ? "imputed_value_floats" : "imputed_value_int64s";
   const std::vector<int64_t> ints = c.Ints("imputed_value_int64s");
-  const Tensor values =
-      real ? FloatsAsTensor(c, name) : Tensor::From(ints, {static_cast<int64_t>(ints.size())});
-  if (values.size(0) != 1 && values.size(0) != x.size(-1)) {
-    c.Fail("attribute '", name, "' has ", values.size(0), " entries for ", x.size(-1), " features");
-  }
+  const Tensor values = real ? FloatsAsTensor(c, name)
+                             : Tensor::From(ints, {static_cast<int64_t>(ints.size())}, "CPU");
   const double replaced = c.Float("replaced_value_float", 0);
   const Tensor gone = !real                  ? x == c.Int("replaced_value_int64", 0)
                       : std::isnan(replaced) ? x.IsNan()
                                              : x == replaced;
-  c.Out(Where(gone, Beside(c, values.Cast(x.dtype()).To("CPU")), x));
+  c.Out(Where(gone, PerFeature(c, name, values.Cast(x.dtype()), x), x));
 }
 
 void FeatureVectorizer(Call& c) {
@@ -116,13 +115,13 @@ void LinearRegressor(Call& c) {
     c.Fail("coefficients has ", weights.size(0), " entries for ", targets, " targets of ",
            x.size(1), " features");
   }
-  Tensor y = x.MatMul(Beside(c, weights.Reshape({targets, x.size(1)}).To("CPU")).T());
+  Tensor y = x.MatMul(Beside(c, weights.Reshape({targets, x.size(1)})).T());
   if (c.Find("intercepts") != nullptr) {
     const Tensor intercepts = FloatsAsTensor(c, "intercepts");
     if (intercepts.size(0) != targets) {
       c.Fail("intercepts has ", intercepts.size(0), " entries for ", targets, " targets");
     }
-    y = y + Beside(c, intercepts.To("CPU"));
+    y = y + Beside(c, intercepts);
   }
   c.Out(PostTransformed(c, y, c.String("post_transform", "NONE")));
 }
@@ -151,7 +150,7 @@ Listed ListOf(Call& c, const std::string& what) {
     return {Tensor::From(ints, n(ints), "CPU")};
   }
   if (c.Find(what + "_floats") == nullptr) return {};
-  return {FloatsAsTensor(c, (what + "_floats").c_str()).To("CPU")};
+  return {FloatsAsTensor(c, (what + "_floats").c_str())};
 }
 
 // For each element of an input its value where its key is, else the other one.
