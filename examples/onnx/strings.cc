@@ -64,6 +64,7 @@ constexpr absl::string_view kTakeStrings[] = {"Cast",
                                               "ai.onnx.ml.CategoryMapper",
                                               "ai.onnx.ml.LabelEncoder",
                                               "ai.onnx.ml.OneHotEncoder"};
+static_assert(std::is_sorted(std::begin(kTakeStrings), std::end(kTakeStrings)));
 
 // With as few digits as tell it from all others of its dtype, and a point or an exponent.
 std::string Written(double x, DType dtype) {
