@@ -134,8 +134,10 @@ std::string RealDigits(Heap& heap, double x, const Spec& spec) {
   } else {
     const std::string form =
         absl::StrFormat("%%%s.%d%c", spec.prefix ? "#" : "", digits, type == 'n' ? 'g' : type);
-    absl::FormatUntyped(&out, absl::UntypedFormatSpec(form),
-                        {absl::FormatArg(spec.type == '%' ? x * 100 : x)});
+    if (!absl::FormatUntyped(&out, absl::UntypedFormatSpec(form),
+                             {absl::FormatArg(spec.type == '%' ? x * 100 : x)})) {
+      return {};
+    }
     if (spec.type == '%') out += '%';
   }
   return spec.group != 0 ? Grouped(out, spec.group, 3) : out;
