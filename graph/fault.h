@@ -35,6 +35,7 @@
   /* fusion and order */                                                                   \
   X(ReaderEdgeLost, "a reader of an old version may come after its overwriting")           \
   X(JoinDespitePath, "groups are joined although one needs the other")                     \
+  X(JoinOverwritten, "groups are joined although one overwrites what the other reads")     \
   X(JoinTransposed, "groups of one size and different shapes are joined")                  \
   X(OverwrittenInPlace, "an ASSIGN that reads what it overwrites elsewhere has no buffer") \
   X(OldVersionNotCopied, "a version that is wanted and overwritten is not copied")         \

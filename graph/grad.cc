@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "graph/grad_data.h"
 #include "graph/grad_rules.h"
+#include "graph/grad_sum.h"
 #include "graph/grad_window.h"
 #include "graph/history.h"
 #include "graph/stand_ins.h"
@@ -36,15 +37,16 @@ class Walk {
       needs_[u.get()] = needs && u.dtype().IsFloat();
     }
     Tensor one = Tensor::Ones(loss.shape(), loss.dtype());
-    grads_[loss.get()] = one;
+    cotangents_[loss.get()] = {one};
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) Visit(*it);
     for (const UOp& u : order_) {
-      const auto it = grads_.find(u.get());
-      if (it == grads_.end() || !IsParameter(u)) continue;
+      const auto it = cotangents_.find(u.get());
+      if (it == cotangents_.end() || !IsParameter(u)) continue;
       const UOp computed = u.realized();
       const bool itself = is_parameter_.contains(u.get());
+      const Tensor g = SumOfCotangents(it->second);
       Tensor& sum = of_parameters_[itself ? u.get() : computed.get()];
-      sum = sum ? sum + it->second : it->second;
+      sum = sum ? sum + g : g;
     }
   }
 
@@ -71,11 +73,11 @@ class Walk {
   }
 
   void Visit(const UOp& u) {
-    const auto it = grads_.find(u.get());
+    const auto it = cotangents_.find(u.get());
     // An assigned parameter begins there: how it was updated is no part of the loss.
     const bool begins = u.size() == 0 || (u.is(Op::kAssign) && IsParameter(u));
-    if (it == grads_.end() || begins) return;
-    const Tensor g = it->second;
+    if (it == cotangents_.end() || begins) return;
+    const Tensor g = SumOfCotangents(it->second);
     if (u.is(Op::kReduce)) return Add(u.src(0), OfReduce(u, Tensor(u), g));
     if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce) && !IsOwn(u)) {
       return Add(u.src(0).src(0), OfReduce(u.src(0), Tensor(u), g));
@@ -105,9 +107,7 @@ class Walk {
 
   void Add(const UOp& s, const Tensor& cotangent) {
     if (!cotangent || !needs_[s.get()]) return;
-    const Tensor g = WithExtentsOf(s, cotangent);
-    Tensor& sum = grads_[s.get()];
-    sum = sum ? sum + g : g;
+    cotangents_[s.get()].push_back(WithExtentsOf(s, cotangent));
   }
 
   // What an adjoint has computed from other extents is as long, and may be written otherwise: where
@@ -124,7 +124,8 @@ class Walk {
 
   const std::vector<UOp> order_;
   absl::flat_hash_map<const Node*, bool> is_parameter_, needs_;
-  absl::flat_hash_map<const Node*, Tensor> grads_, of_parameters_;
+  absl::flat_hash_map<const Node*, std::vector<Tensor>> cotangents_;
+  absl::flat_hash_map<const Node*, Tensor> of_parameters_;
 };
 
 }  // namespace

@@ -70,7 +70,7 @@ absl::StatusOr<Plan> PlanKernels(absl::Span<const UOp> roots, const PlanKey& key
   const std::vector<UOp> values = WithParams(roots, key);
   RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
   IndexForms forms;
-  return ScheduleKernels(values, targets, home, key.on_meshes, forms);
+  return ScheduleKernels(values, targets, home, key.on_meshes, key.lasting.slots, forms);
 }
 
 // One where passes are counted or their texts numbered: in the same order each time.

@@ -416,8 +416,12 @@ std::vector<UOp> NodesOf(const PlanKey& key, const Segment& segment) {
 absl::StatusOr<Plan> ScheduleSegment(const PlanKey& key, const Segment& segment,
                                      const Targets& targets, Device home, IndexForms& forms) {
   absl::flat_hash_map<const Node*, UOp> params;
+  std::vector<bool> lasting;
   for (size_t i = 0; i < segment.inputs.size(); ++i) {
     const Segment::Input& in = segment.inputs[i];
+    const std::vector<bool>& slots = key.lasting.slots;
+    const size_t slot = in.is_leaf ? in.index : slots.size();
+    lasting.push_back(slot < slots.size() && slots[slot]);
     const UOp& u = in.is_leaf ? key.leaves[in.index] : key.order[in.index];
     params[u.get()] = UOp::Make(
         Op::kParam, u.dtype(), {},
@@ -427,7 +431,7 @@ absl::StatusOr<Plan> ScheduleSegment(const PlanKey& key, const Segment& segment,
   for (int r : segment.results) results.push_back(key.order[r]);
   const std::vector<UOp> values = WithParams(results, key, NodesOf(key, segment), params);
   RETURN_IF_ERROR(Verify(values, SpecStage::kTensor, SpecLevel(), "front", targets.home()));
-  return ScheduleKernels(values, targets, home, /*on_meshes=*/false, forms);
+  return ScheduleKernels(values, targets, home, /*on_meshes=*/false, lasting, forms);
 }
 
 }  // namespace

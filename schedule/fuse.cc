@@ -239,7 +239,7 @@ class Fuser {
     }
     const Demand& d = state.demands[0];
     Kernel& k = kernels_[d.kernel];
-    if (k.nodes >= kMaxKernelNodes) return !IsMovement(u.op()) || k.nodes >= 2 * kMaxKernelNodes;
+    if (k.nodes >= kMostKernelNodes) return !IsMovement(u.op()) || k.nodes >= 2 * kMostKernelNodes;
     if (u.size() > 1 && WouldReadTooMuch(i)) return true;
     if (state.repeated_operand && IsElementwise(u.op()) && !IsConversion(u)) return true;
     if (state.repeated_operand && u.is(Op::kCat) && below_[i].ops > 0) return true;
@@ -345,7 +345,7 @@ class Fuser {
   void Enter(int i, const Demand& d) {
     const UOp& u = order_[i];
     Kernel& k = kernels_[d.kernel];
-    k.nodes += NodesOf(u);
+    k.nodes += KernelNodesOf(u);
     k.expensive |= HasProperty(u.op(), kExpensive);
     if (IsTransfer(u)) return;  // reads buffers whole
     if (u.is(Op::kAssign)) {
@@ -378,10 +378,6 @@ class Fuser {
       }
     }
   }
-
-  // What an op makes of a kernel's text, in nodes: a PAD adds a condition to all below it, and of
-  // lookups in what lookups give each is within the conditions of the one before.
-  static int NodesOf(const UOp& u) { return u.is(Op::kGather) ? 16 : u.is(Op::kPad) ? 4 : 1; }
 
   // Whether a WINDOW shows elements of its source more than once.
   static bool Overlaps(const UOp& u) {
@@ -421,7 +417,6 @@ class Fuser {
     if (state.demands.size() < 6) state.demands.push_back({kernel, map});
   }
 
-  static constexpr int kMaxKernelNodes = 600;
   static constexpr int kMaxKernelLoops = 32;
   static constexpr int kSpareParams = 16;  // for outputs
   const Targets& targets_;
@@ -439,6 +434,8 @@ UOp WrittenFor(const UOp& value) {
   while (u.is(Op::kReshape)) u = UOp(u.src(0));
   return u;
 }
+
+int KernelNodesOf(const UOp& u) { return u.is(Op::kGather) ? 16 : u.is(Op::kPad) ? 4 : 1; }
 
 bool IsContraction(const UOp& reduce) {
   if (!reduce.is(Op::kReduce) || reduce.arg<ReduceArg>().op != Op::kAdd) return false;

@@ -10,7 +10,8 @@
 
 namespace tessera {
 
-inline constexpr int kCheapOps = 6;  // elementwise ops that each reader does again
+inline constexpr int kCheapOps = 6;           // elementwise ops that each reader does again
+inline constexpr int kMostKernelNodes = 600;  // of one kernel, about
 
 // Values computed by one kernel: one loop nest over their common shape. More than one where they
 // share shape and inputs. A COPY is a group of its own.
@@ -34,6 +35,10 @@ absl::StatusOr<Fusion> Fuse(absl::Span<const UOp> roots, const Targets& targets)
 // What the kernel of a value that gets a buffer computes: of one that only reshapes, what it
 // reshapes, as that lies in memory as the value does. Loops run over its shape.
 UOp WrittenFor(const UOp& value);
+
+// What an op makes of a kernel's text, in nodes: a PAD adds a condition to all below it, and of
+// lookups in what lookups give each is within the conditions of the one before.
+int KernelNodesOf(const UOp& u);
 
 // Whether a REDUCE is a sum of products whose operands each lack an axis of the result: a matmul.
 bool IsContraction(const UOp& reduce);

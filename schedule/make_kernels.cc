@@ -141,33 +141,21 @@ class KernelMaker {
       }
       params.emplace(in, param);
     }
-    std::vector<UOp> sources;
-    for (const UOp& r : group.roots) {
-      if (r.is(Op::kAssign)) {
-        sources.push_back(r.src(2));
-      } else if (r.is(Op::kReshape)) {
-        sources.push_back(WrittenFor(r));
-      } else {
-        sources.insert(sources.end(), r.srcs().begin(), r.srcs().end());
-      }
-    }
-    const std::vector<UOp> replaced = Substitute(sources, params);
     std::vector<KernelOutput> kernel_outputs;
-    size_t next = 0;
     for (int i = 0; i < outputs; ++i) {
       const UOp& r = group.roots[i];
       KernelOutput o;
       if (r.is(Op::kAssign)) {
-        o.value = replaced[next++];
+        o.value = Substitute(r.src(2), params);
         // A part of the view may be read as well, from a buffer; what is written lies in the base.
         o.target = Substitute(r.src(1), {{r.src(0), params.at(r.src(0))}});
+        params.emplace(r, o.value);  // what roots after it read of it
       } else if (r.is(Op::kReshape)) {
-        o.value = replaced[next++];
+        o.value = Substitute(WrittenFor(r), params);
         o.target = UOp::Make(Op::kReshape, {param_of_buffer[step.buffers[i]]},
                              o.value.shape().ToExtents());
       } else {
-        o.value = r.WithSrcs(absl::MakeSpan(replaced).subspan(next, r.size()));
-        next += r.size();
+        o.value = r.WithSrcs(Substitute(r.srcs(), params));
         o.target = param_of_buffer[step.buffers[i]];
       }
       kernel_outputs.push_back(std::move(o));

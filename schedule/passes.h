@@ -50,8 +50,12 @@ std::vector<UOp> SplitReductions(absl::Span<const UOp> roots, const Targets& tar
 void ChainProducts(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets,
                    IndexForms& forms);
 
-// Joins groups of one shape that read a common input and do not depend on one another.
-void JoinGroups(Fusion& fusion, const Targets& targets);
+// Joins groups of one shape that read a common input and do not depend on one another, and groups
+// with those whose values they read element by element: what is kept for later, as for a gradient,
+// is written by the kernel that goes on with it. What nothing else reads is then not written.
+// What `lasting` leaves alone make stays apart, as it may be kept.
+void JoinGroups(Fusion& fusion, absl::Span<const UOp> roots, const Targets& targets,
+                const std::vector<bool>& lasting);
 
 // Orders the groups so that producers come before consumers and whoever reads a buffer before the
 // ASSIGN that overwrites it. Where both cannot be, the error is FailedPrecondition.

@@ -25,7 +25,8 @@ void GiveOwnBytes(absl::Span<const UOp> roots, PassRunner::Roots& values) {
 }  // namespace
 
 absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets& targets,
-                                     Device default_device, bool on_meshes, IndexForms& forms) {
+                                     Device default_device, bool on_meshes,
+                                     const std::vector<bool>& lasting, IndexForms& forms) {
   PassRunner passes("schedule", SpecStage::kTensor, targets.home());
   PassRunner::Roots values(roots.begin(), roots.end());
   std::vector<PlaceVariable> place_variables;
@@ -68,14 +69,14 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
   // Before joining: a group with two results is no link of a chain.
   ChainProducts(fusion, values, targets, forms);
   // After fusion: joining needs to know which values have buffers.
-  JoinGroups(fusion, targets);
+  JoinGroups(fusion, values, targets, lasting);
   if (!OrderGroups(fusion).ok()) {
     // A reader of an old version needs the new one too: it gets a copy of the old.
     RETURN_IF_ERROR(passes.Run("copy_overwritten", values,
                                [](const PassRunner::Roots& r) { return CopyOverwritten(r); }));
     ASSIGN_OR_RETURN(fusion, Fuse(values, targets));
     ChainProducts(fusion, values, targets, forms);
-    JoinGroups(fusion, targets);
+    JoinGroups(fusion, values, targets, lasting);
     RETURN_IF_ERROR(OrderGroups(fusion));
   }
   ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device, forms));
@@ -100,7 +101,8 @@ absl::Status FinishPlan(Plan& plan, const Targets& targets, const Lasting& lasti
 absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& targets,
                               Device default_device, bool on_meshes, const Lasting& lasting) {
   IndexForms forms;
-  ASSIGN_OR_RETURN(Plan plan, ScheduleKernels(roots, targets, default_device, on_meshes, forms));
+  ASSIGN_OR_RETURN(
+      Plan plan, ScheduleKernels(roots, targets, default_device, on_meshes, lasting.slots, forms));
   RETURN_IF_ERROR(FinishPlan(plan, targets, lasting));
   return plan;
 }

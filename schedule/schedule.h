@@ -18,10 +18,11 @@ absl::StatusOr<Plan> Schedule(absl::Span<const UOp> roots, const Targets& target
                               Device default_device, bool on_meshes, const Lasting& lasting = {});
 
 // Its two halves, for plans that are made of parts: kernels and steps, their work not yet divided
-// and their temps without memory; and what is decided on the whole of them. `forms`: kernels of
-// the other parts.
+// and their temps without memory; and what is decided on the whole of them. `lasting`: as Lasting's
+// slots; `forms`: kernels of the other parts.
 absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets& targets,
-                                     Device default_device, bool on_meshes, IndexForms& forms);
+                                     Device default_device, bool on_meshes,
+                                     const std::vector<bool>& lasting, IndexForms& forms);
 absl::Status FinishPlan(Plan& plan, const Targets& targets, const Lasting& lasting);
 
 }  // namespace tessera

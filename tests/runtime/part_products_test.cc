@@ -55,5 +55,38 @@ TEST(PartProducts, GradientsOfWhatIsReadTwice) {
   EXPECT_EQ(got.ToVector<float>(), want.ToVector<float>());
 }
 
+// What every step of a loop reads gets a gradient of few steps from each: one product of all of
+// them, or of some. The first step multiplies nothing but zeros, which stay apart.
+TEST(PartProducts, OfALoopAreOneProduct) {
+  for (DType dtype : {kFloat32, kFloat64, kBFloat16}) {
+    for (int turns : {3, 40, 70}) {
+      const Tensor w = Small({24, 40}, dtype);
+      Tensor sum, want;
+      for (int t = 0; t < turns; ++t) {
+        const Tensor x = t == 0 ? Tensor::Zeros({3, 24}, dtype) : Small({3, 24}, dtype),
+                     up = Small({3, 40}, dtype);
+        const Tensor loss = (x.MatMul(w) * up).Sum(),
+                     part = x.Cast(kFloat64).T().MatMul(up.Cast(kFloat64));
+        sum = t == 0 ? loss : sum + loss;
+        want = t == 0 ? part : want + part;
+      }
+      const Tensor got = Grad(sum, {w})[0];
+      // Whole numbers, which bf16 rounds once.
+      EXPECT_EQ(got.ToVector<double>(), want.Cast(dtype).ToVector<double>()) << turns;
+    }
+  }
+}
+
+TEST(PartProducts, FactorsOfEitherOrderLineUp) {
+  Tensor sum;
+  for (int t = 0; t < 20; ++t) {
+    const Tensor a = Small({18, 1, 2}, kFloat32), w = Small({1, 19, 2}, kFloat32);
+    const Tensor term = t % 3 == 0 ? w * a : a * w;
+    sum = t == 0 ? term : sum + term;
+  }
+  EXPECT_REFERENCE(sum.Sum({2}), (sum + sum).Sum({0, 2}),
+                   (sum + Small({18, 19, 2}, kFloat32) * Small({2}, kFloat32)).Sum({2}));
+}
+
 }  // namespace
 }  // namespace tessera

@@ -71,7 +71,7 @@ TEST(Segments, PlanIsThatOfTheWhole) {
   const Targets targets = TwoCores();
   IndexForms forms;
   ASSERT_OK_AND_ASSIGN(Plan whole,
-                       ScheduleKernels(WithParams(roots, key), targets, Cpu(), false, forms));
+                       ScheduleKernels(WithParams(roots, key), targets, Cpu(), false, {}, forms));
   ASSERT_OK_AND_ASSIGN(Plan joined, ScheduleSegments(key, FindSegments(key), targets, Cpu()));
   std::vector<std::string> names[2];
   int p = 0;
