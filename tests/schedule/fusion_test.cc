@@ -1,9 +1,12 @@
 // Which kernels come of which expressions: fusion, joining, order, sharing and memory.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "graph/kernel_form.h"
 #include "graph/tensor.h"
 #include "runtime/plan_key.h"
+#include "schedule/passes.h"
 #include "schedule/schedule.h"
 #include "tests/testing.h"
 
@@ -341,6 +344,47 @@ TEST(Memory, LiveTempsNeverOverlap) {
     }
   }
   EXPECT_GE(temps, 6);
+}
+
+// So many that they get their places in another way: none overlaps, and little is lost.
+TEST(Memory, NorDoVeryManyTemps) {
+  constexpr int kTemps = 10000, kSteps = 3000;
+  std::mt19937 random(46);
+  Plan plan;
+  plan.steps.resize(kSteps);
+  std::vector<std::pair<int, int>> lives;
+  std::vector<int64_t> live_bytes(kSteps, 0);
+  for (int b = 0; b < kTemps; ++b) {
+    PlanBuffer buffer;
+    buffer.kind = PlanBuffer::kTemp;
+    buffer.device = Device(Place("CPU", 0));
+    buffer.bytes = 1 + static_cast<int64_t>(random() % 5000);
+    plan.buffers.push_back(buffer);
+    const int first = static_cast<int>(random() % kSteps);
+    const int length = static_cast<int>(random() % (b % 50 == 0 ? kSteps : 20));
+    lives.emplace_back(first, std::min(kSteps - 1, first + length));
+    plan.steps[lives[b].first].buffers.push_back(b);
+    plan.steps[lives[b].second].buffers.push_back(b);
+    for (int s = lives[b].first; s <= lives[b].second; ++s) live_bytes[s] += buffer.bytes;
+  }
+  PlanMemory(plan);
+  ASSERT_EQ(plan.arenas.size(), 1u);
+  std::vector<std::vector<int>> alive(kSteps);
+  for (int b = 0; b < kTemps; ++b) {
+    for (int s = lives[b].first; s <= lives[b].second; ++s) alive[s].push_back(b);
+  }
+  for (std::vector<int>& bs : alive) {
+    const auto at = [&](int b) -> const PlanBuffer& { return plan.buffers[b]; };
+    std::sort(bs.begin(), bs.end(), [&](int a, int b) { return at(a).offset < at(b).offset; });
+    for (size_t i = 1; i < bs.size(); ++i) {
+      ASSERT_LE(at(bs[i - 1]).offset + at(bs[i - 1]).bytes, at(bs[i]).offset);
+    }
+    if (!bs.empty()) {
+      EXPECT_LE(at(bs.back()).offset + at(bs.back()).bytes, plan.arenas[0].second);
+    }
+  }
+  const int64_t most = *std::max_element(live_bytes.begin(), live_bytes.end());
+  EXPECT_LT(plan.arenas[0].second, most * 3 / 2);
 }
 
 // Rows that are looked up are read where they lie, whatever is computed of their bytes; and what a
