@@ -165,11 +165,13 @@ UOp Parted(const UOp& u) {
   std::vector<UOp> parts;
   // To be joined costs a term its factors, written and read; to be added up, its result.
   Terms joined = TakeLinedUp(single);
-  const int64_t factors = ElementsOf(joined[0][0]) + ElementsOf(joined[0][1]);
   const size_t n = joined.size(), groups = (n + kMostJoined - 1) / kMostJoined;
-  const int64_t longer = steps * static_cast<int64_t>(n / groups);
-  if (n > 1 && factors <= u.shape().MaxElements() && longer >= kLeastSteps &&
-      is_product(joined[0])) {
+  const auto pays = [&] {
+    const int64_t factors = ElementsOf(joined[0][0]) + ElementsOf(joined[0][1]);
+    const int64_t longer = steps * static_cast<int64_t>(n / groups);
+    return factors <= u.shape().MaxElements() && longer >= kLeastSteps && is_product(joined[0]);
+  };
+  if (n > 1 && pays()) {
     for (size_t g = 0; g < groups; ++g) {
       const size_t begin = n * g / groups, end = n * (g + 1) / groups;
       parts.push_back(AsOne(sum, absl::MakeSpan(joined).subspan(begin, end - begin)));

@@ -1,6 +1,7 @@
 // Sums of several products of matrices give what their elements, added up one by one, give.
 #include "graph/grad.h"
 #include "graph/tensor.h"
+#include "runtime/realize.h"
 #include "tests/support/check.h"
 
 namespace tessera {
@@ -74,6 +75,23 @@ TEST(PartProducts, OfALoopAreOneProduct) {
       // Whole numbers, which bf16 rounds once.
       EXPECT_EQ(got.ToVector<double>(), want.Cast(dtype).ToVector<double>()) << turns;
     }
+  }
+}
+
+// Factors whose extents are not known are not laid out side by side.
+TEST(PartProducts, OfSymbolicExtents) {
+  const Variable n("part_products_n", 1, 24);
+  const Tensor a = Small({24, 17}, kFloat32), b = Small({24, 17}, kFloat32),
+               w = Small({17, 19}, kFloat32), u = Small({17, 19}, kFloat32);
+  const auto rows = [&](const Tensor& t) { return t.Shrink({{0, n}, {0, 17}}).Unsqueeze(2); };
+  const Tensor sum = (rows(a) * w + rows(b) * u).Sum({1}),
+               few = (rows(a) * w + rows(b) * u).Sum({0});
+  for (int64_t bound : {1, 5, 24}) {
+    const std::vector<Tensor> got = Realize({sum, few}, {{"part_products_n", bound}});
+    const auto part = [&](const Tensor& t) { return t.Shrink({{0, bound}, {0, 17}}).Unsqueeze(2); };
+    const Tensor terms = part(a) * w + part(b) * u;
+    EXPECT_EQ(got[0].ToVector<float>(), terms.Sum({1}).ToVector<float>());
+    EXPECT_EQ(got[1].ToVector<float>(), terms.Sum({0}).ToVector<float>());
   }
 }
 
