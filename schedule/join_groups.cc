@@ -26,6 +26,7 @@ bool SameLoops(const Shape& a, const Shape& b) {
 struct Traits {
   bool joinable = true;
   bool lasts = false;             // it is made of nothing but lasting leaves
+  bool kept = false;              // it has a result of the plan, which is made each time
   bool bounds = false;            // its values are kept apart on purpose
   const Node* reduced = nullptr;  // what the group's reductions run over
   Ints axes;
@@ -36,7 +37,8 @@ class Joiner {
  public:
   Joiner(Fusion& fusion, absl::Span<const UOp> kept, const Targets& targets,
          const std::vector<bool>& lasting)
-      : fusion_(fusion), kept_(kept), targets_(targets), lasting_(lasting) {
+      : fusion_(fusion), targets_(targets), lasting_(lasting) {
+    for (const UOp& k : kept) kept_.insert(k.get());
     const size_t n = fusion.groups.size();
     traits_.resize(n);
     home_.resize(n);
@@ -127,6 +129,7 @@ class Joiner {
     for (const UOp& r : group.roots) {
       t.joinable &= !IsTransfer(r) && !r.is(Op::kScatter);
       t.bounds |= r.is(Op::kContiguous);
+      t.kept |= kept_.contains(r.get());
       // One that writes a part has other loops than its result.
       t.joinable &= !r.is(Op::kAssign) || (r.src(0) == r.src(1) && !circles_);
     }
@@ -189,6 +192,7 @@ class Joiner {
     if (params > static_cast<size_t>(targets_.Of(to.roots[0].device()).max_params)) return false;
     if (traits_[g].nodes + traits_[host].nodes > kMostKernelNodes) return false;
     if (traits_[g].lasts != traits_[host].lasts) return false;
+    if (traits_[g].lasts && traits_[g].kept != traits_[host].kept) return false;
     const UOp &a = to.roots[0], &b = from.roots[0];
     return SameLoops(WrittenFor(a).shape(), WrittenFor(b).shape()) && a.device() == b.device() &&
            !OverwritesValueOf(to, from) && !OverwritesValueOf(from, to);
@@ -303,11 +307,10 @@ class Joiner {
     for (const FusedGroup& g : fusion_.groups) {
       for (const UOp& in : g.inputs) read.insert(in.get());
     }
-    for (const UOp& k : kept_) read.insert(k.get());
     for (FusedGroup& g : fusion_.groups) {
       if (g.roots.size() < 2) continue;
       const auto inner = std::stable_partition(g.roots.begin(), g.roots.end(), [&](const UOp& r) {
-        return r.is(Op::kAssign) || read.contains(r.get());
+        return r.is(Op::kAssign) || read.contains(r.get()) || kept_.contains(r.get());
       });
       for (auto r = inner; r != g.roots.end(); ++r) fusion_.group_of.erase(r->get());
       g.roots.erase(inner, g.roots.end());
@@ -315,7 +318,7 @@ class Joiner {
   }
 
   Fusion& fusion_;
-  const absl::Span<const UOp> kept_;  // the plan's results
+  absl::flat_hash_set<const Node*> kept_;  // the plan's results
   const Targets& targets_;
   const std::vector<bool>& lasting_;
   std::vector<Traits> traits_;

@@ -169,7 +169,9 @@ UOp Parted(const UOp& u) {
   const auto pays = [&] {
     const int64_t factors = ElementsOf(joined[0][0]) + ElementsOf(joined[0][1]);
     const int64_t longer = steps * static_cast<int64_t>(n / groups);
-    return factors <= u.shape().MaxElements() && longer >= kLeastSteps && is_product(joined[0]);
+    // A sum of one step is none, and what is added up stays as it was written.
+    return steps > 1 && factors <= u.shape().MaxElements() && longer >= kLeastSteps &&
+           is_product(joined[0]);
   };
   if (n > 1 && pays()) {
     for (size_t g = 0; g < groups; ++g) {

@@ -41,6 +41,21 @@ TEST(GradSum, OfSlicesOfEveryKind) {
   ExpectGradient(x, 1, {{1, 1}, {1, 3}, {3, 4}});          // one of nothing
 }
 
+// Where padded to the whole each would cost more than all of them joined.
+TEST(GradSum, OfLongSlicesThatOverlap) {
+  const Tensor x = Some({4096, 512});
+  ExpectGradient(x, 0,
+                 {{0, 2000},
+                  {1000, 3000},
+                  {2000, 4096},
+                  {5, 9},
+                  {3000, 3500},
+                  {7, 4000},
+                  {9, 10},
+                  {4000, 4096},
+                  {0, 1}});
+}
+
 TEST(GradSum, OfSlicesOnSeveralPlaces) {
   for (int axis : {0, 1}) {
     const Tensor x = Some({6, 4}).To(Line(2, axis)).Realize();

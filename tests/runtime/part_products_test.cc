@@ -3,6 +3,7 @@
 #include "graph/tensor.h"
 #include "runtime/realize.h"
 #include "tests/support/check.h"
+#include "tests/support/samples.h"
 
 namespace tessera {
 namespace {
@@ -93,6 +94,23 @@ TEST(PartProducts, OfSymbolicExtents) {
     EXPECT_EQ(got[0].ToVector<float>(), terms.Sum({1}).ToVector<float>());
     EXPECT_EQ(got[1].ToVector<float>(), terms.Sum({0}).ToVector<float>());
   }
+}
+
+TEST(PartProducts, OfPartsOfUnequalSize) {
+  const Tensor x = Small({5}, kFloat32), y = Small({5}, kFloat32);
+  const Sharding two = Line(2);
+  const Tensor p = x.To(two), q = y.To(two);
+  EXPECT_EQ((p * q + q * q).Sum().Item<float>(), (x * y + y * y).Sum().Item<float>());
+}
+
+// What is added up before a sum of one step is added up as it is written.
+TEST(PartProducts, OfOneStep) {
+  Tensor sum;
+  for (int t = 0; t < 20; ++t) {
+    const Tensor term = Tensor::RandN({18, 1, 1}).Realize() * Tensor::RandN({1, 19, 1}).Realize();
+    sum = t == 0 ? term : sum + term;
+  }
+  EXPECT_REFERENCE(sum.Sum({2}));
 }
 
 TEST(PartProducts, FactorsOfEitherOrderLineUp) {

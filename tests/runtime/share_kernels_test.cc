@@ -64,8 +64,10 @@ TEST(ShareKernels, CtcOfManySteps) {
     };
     return std::pair(Kernels(loss()), Kernels(Grad(loss(), {logits})[0]));
   };
-  EXPECT_EQ(kernels(40), kernels(60));
-  EXPECT_LT(kernels(60).second, 40u);
+  const auto few = kernels(12), many = kernels(60);
+  EXPECT_EQ(few.first, many.first);
+  EXPECT_LE(many.second, few.second + 4);  // many slices are joined in stages
+  EXPECT_LT(many.second, 40u);
 }
 
 TEST(ShareKernels, RowsOneByOne) {

@@ -122,6 +122,10 @@ TEST(Joining, WhatLastsIsKeptApartFromWhatChanges) {
   const Plan p = PlanOf(one, {w});
   ASSERT_EQ(p.steps.size(), 2u);
   EXPECT_TRUE(p.steps[0].once);
+  // Nor to a result, which is made each time, of the same.
+  const Plan results = PlanOf({table * 2, table.Sin() * x}, {w});
+  ASSERT_EQ(results.steps.size(), 3u);
+  EXPECT_TRUE(results.steps[0].once);
 }
 
 }  // namespace

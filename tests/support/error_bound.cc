@@ -208,13 +208,27 @@ class BoundsOf {
     return any ? NodeErrors{std::move(error), {}} : NodeErrors{};
   }
 
+  // What a sum adds up in any order: products that are added up before, too.
+  static std::vector<UOp> TermsOf(const UOp& reduce) {
+    const std::vector<UOp> whole = {UOp(reduce.src(0))};
+    if (reduce.arg<ReduceArg>().op != Op::kAdd) return whole;
+    std::vector<UOp> products, stack = whole;
+    while (!stack.empty()) {
+      const UOp u = stack.back();
+      stack.pop_back();
+      if (!u.is(Op::kMul) && !u.is(Op::kAdd)) return whole;
+      if (u.is(Op::kMul)) products.push_back(u);
+      if (u.is(Op::kAdd)) stack.insert(stack.end(), u.srcs().begin(), u.srcs().end());
+    }
+    return products;
+  }
+
   NodeErrors Reduce(const UOp& u) {
-    const UOp& src = u.src(0);
-    const HostArray &x = Value(src), &r = Value(u);
-    const NodeErrors& e = ErrorsOf(src);
+    const HostArray &x = Value(u.src(0)), &r = Value(u);
     const Op op = u.arg<ReduceArg>().op;
     const int64_t n = x.elements(), outputs = r.elements();
-    if (!u.dtype().IsFloat() && e.error.empty()) return {};
+    if (!u.dtype().IsFloat() && ErrorsOf(u.src(0)).error.empty()) return {};
+    const std::vector<UOp> terms = n > outputs ? TermsOf(u) : std::vector<UOp>{UOp(u.src(0))};
     std::vector<ReduceError> sums(outputs, ReduceError(op, u.dtype()));
     // Where each element goes: row-major strides of the result, 0 on the reduced axes.
     std::vector<int64_t> strides(x.shape.size()), at(x.shape.size(), 0);
@@ -225,7 +239,10 @@ class BoundsOf {
     }
     for (int64_t i = 0; i < n; ++i) {
       const int64_t to = std::inner_product(at.begin(), at.end(), strides.begin(), int64_t{0});
-      sums[to].Add({x.At(i), At(e.error, i)}, At(e.unrounded, i));
+      for (const UOp& term : terms) {
+        const NodeErrors& e = ErrorsOf(term);
+        sums[to].Add({Value(term).At(i), At(e.error, i)}, At(e.unrounded, i));
+      }
       for (size_t a = at.size(); a-- > 0;) {
         if (++at[a] < x.shape[a]) break;
         at[a] = 0;
