@@ -27,7 +27,7 @@ struct Traits {
   bool joinable = true;
   bool lasts = false;             // it is made of nothing but lasting leaves
   bool kept = false;              // it has a result of the plan, which is made each time
-  bool bounds = false;            // its values are kept apart on purpose
+  bool apart = false;             // its values are kept apart on purpose
   const Node* reduced = nullptr;  // what the group's reductions run over
   Ints axes;
   int nodes = 0;
@@ -50,9 +50,7 @@ class Joiner {
 
   void Run() {
     for (int g = 0; g < Size(); ++g) home_[g] = g;
-    // Groups in a circle are taken apart by copies, in OrderGroups: what overwrites is left alone.
-    circles_ = !FindNeeds(/*of_writers=*/true);
-    if (circles_) FindNeeds(/*of_writers=*/false);
+    if (!FindNeeds()) return;  // OrderGroups will find the circle, and all is decided anew
     for (int g = 0; g < Size(); ++g) {
       traits_[g] = TraitsOf(fusion_.groups[g]);
       if (!traits_[g].joinable) continue;
@@ -76,13 +74,8 @@ class Joiner {
 
   // A group needs those whose values it reads; one that overwrites, those that read what it
   // overwrites. False where some are in a circle.
-  bool FindNeeds(bool of_writers) {
+  bool FindNeeds() {
     absl::flat_hash_map<const Node*, std::vector<int>> readers;
-    for (int g = 0; g < Size(); ++g) {
-      needs_[g].clear();
-      needed_by_[g].clear();
-      level_[g] = 0;
-    }
     for (int g = 0; g < Size(); ++g) {
       for (const UOp& in : fusion_.groups[g].inputs) {
         readers[in.get()].push_back(g);
@@ -91,7 +84,7 @@ class Joiner {
         }
       }
     }
-    for (int g = 0; g < Size() && of_writers; ++g) {
+    for (int g = 0; g < Size(); ++g) {
       for (const UOp& r : fusion_.groups[g].roots) {
         if (!r.is(Op::kAssign)) continue;
         for (int reader : readers[r.src(0).get()]) {
@@ -128,10 +121,10 @@ class Joiner {
                                                [&](const UOp& in) { return Lasts(in); });
     for (const UOp& r : group.roots) {
       t.joinable &= !IsTransfer(r) && !r.is(Op::kScatter);
-      t.bounds |= r.is(Op::kContiguous);
+      t.apart |= r.is(Op::kContiguous);
       t.kept |= kept_.contains(r.get());
       // One that writes a part has other loops than its result.
-      t.joinable &= !r.is(Op::kAssign) || (r.src(0) == r.src(1) && !circles_);
+      t.joinable &= !r.is(Op::kAssign) || r.src(0) == r.src(1);
     }
     if (!t.joinable) return t;
     WalkGroup(
@@ -151,13 +144,13 @@ class Joiner {
 
   // A group that computes what g reads, each element for the same one of g: g's loops have it.
   std::optional<int> NeededHostOf(int g) {
-    if (traits_[g].reduced != nullptr || circles_) return std::nullopt;
+    if (traits_[g].reduced != nullptr) return std::nullopt;
     for (const UOp& in : fusion_.groups[g].inputs) {
       const auto found = fusion_.group_of.find(in.get());
       if (found == fusion_.group_of.end()) continue;
       const int host = home_[found->second];
       const Traits& t = traits_[host];
-      if (!t.joinable || t.reduced != nullptr || t.bounds) continue;
+      if (!t.joinable || t.reduced != nullptr || t.apart) continue;
       if (Alike(g, host) && ReadsAtItsLoops(g, host) && !Reaches(g, host, /*through=*/true) &&
           !Reaches(host, g)) {
         return host;
@@ -279,7 +272,7 @@ class Joiner {
       }
     }
     traits_[host].nodes += traits_[g].nodes;
-    traits_[host].bounds |= traits_[g].bounds;
+    traits_[host].apart |= traits_[g].apart;
     needs_[host].insert(needs_[host].end(), needs_[g].begin(), needs_[g].end());
     needed_by_[host].insert(needed_by_[host].end(), needed_by_[g].begin(), needed_by_[g].end());
     for (int need : needs_[g]) {
@@ -327,7 +320,6 @@ class Joiner {
   // of all that they need.
   std::vector<std::vector<int>> needs_, needed_by_;
   std::vector<int> level_;
-  bool circles_ = false;   // what overwrites is not joined
   std::vector<int> seen_;  // the last search that met it
   int search_ = 0;
   absl::flat_hash_map<const Node*, std::vector<int>> readers_;  // joinable ones, of each input
