@@ -188,6 +188,38 @@ net = Decoder()
 x, label = torch.randint(0, 1024, (8, 128)), torch.randint(0, 1024, (1024,))
 )";
 
+// A long short-term memory of 64 numbers over 8 sequences of 500 steps of 32, written step by step.
+constexpr int64_t kSteps = 500;
+Network Recurrent() {
+  constexpr int64_t kSequences = 8, kIn = 32, kWide = 64, kClasses = 10;
+  Network n;
+  const Tensor wx = n.Add(Weight({4 * kWide, kIn})), wh = n.Add(Weight({4 * kWide, kWide}));
+  const Tensor bias = n.Add(Zeros(4 * kWide));
+  const Tensor w = n.Add(Weight({kClasses, kWide})), b = n.Add(Zeros(kClasses));
+  n.forward = [=](const Tensor& x) {
+    const Tensor from_input = x.Linear(wx, bias);
+    Tensor h = Tensor::Zeros({kSequences, kWide}), cell = h;
+    for (int64_t t = 0; t < kSteps; ++t) {
+      const Tensors gates = (from_input.Select(0, t) + h.Linear(wh)).Chunk(4, 1);
+      cell = gates[1].Sigmoid() * cell + gates[0].Sigmoid() * gates[2].Tanh();
+      h = gates[3].Sigmoid() * cell.Tanh();
+    }
+    return h.Linear(w, b);
+  };
+  return n;
+}
+
+constexpr const char* kRecurrent = R"(
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.last = nn.LSTM(32, 64), nn.Linear(64, 10)
+    def forward(self, x):
+        return self.last(self.lstm(x)[0][-1])
+net = Recurrent()
+x, label = torch.randn(500, 8, 32), torch.randint(0, 10, (8,))
+)";
+
 constexpr const char* kBefore =
     "import torch.nn as nn, torch.nn.functional as F\ntorch.set_grad_enabled(True)\n";
 constexpr const char* kStep = R"(
@@ -235,6 +267,12 @@ std::vector<Row> TrainingRows(const Wanted& wanted, const std::string& python) {
     out.push_back(Training("train_transformer", python, Transformer(),
                            Tensor::RandInt(0, 1024, {8, 128}).Realize(), Labels(1024, 1024),
                            3 * 2.0 * 1024 * kOfToken, kTransformer));
+  }
+  if (wanted("train_recurrent")) {
+    constexpr double kFlops = 2.0 * kSteps * 8 * 256 * (32 + 64);
+    out.push_back(Training("train_recurrent", python, Recurrent(),
+                           Tensor::RandN({kSteps, 8, 32}).Realize(), Labels(8, 10), 3 * kFlops,
+                           kRecurrent));
   }
   return out;
 }
