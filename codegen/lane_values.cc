@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "graph/index_math.h"
+#include "graph/kernel_form.h"
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 
@@ -27,12 +28,25 @@ std::optional<int64_t> At(const UOp& u, const UOp& range, int64_t point) {
   return std::nullopt;
 }
 
+// Stages that are filled over all of the range: what they have does not depend on it.
+void LeaveFilled(const UOp& u, const UOp& range, Substitution& map) {
+  for (const UOp& stage : TopoSort({&u, 1})) {
+    if (!stage.is(Op::kStage)) continue;
+    for (const UOp& filled : stage.srcs().subspan(1)) {
+      const absl::Span<const UOp> closed = ClosedRanges(filled);
+      if (std::find(closed.begin(), closed.end(), range) != closed.end()) map.emplace(stage, stage);
+    }
+  }
+}
+
 }  // namespace
 
 UOp AtLane(const UOp& u, const UOp& range, int64_t lane) {
   int64_t stride;
   if (!(u.dtype() == kInt64) || !LaneStride(u, range, stride)) {
-    return Simplify(Substitute(u, {{range, UOp::Index(lane)}}));
+    Substitution map = {{range, UOp::Index(lane)}};
+    LeaveFilled(u, range, map);
+    return Simplify(Substitute(u, map));
   }
   // The range is a term of a sum, which becomes a number.
   Sum sum = ToSum(u);

@@ -99,5 +99,30 @@ TEST(Seeds, N2665) {
   }
 }
 
+// What is looked up where products say, which are staged for all columns at once: a column of the
+// lookup is no column of the stage.
+TEST(Seeds, N233041368001337) {
+  EXPECT_EQ(Try(R"(
+%0 = PARAM f8e4m3 () slot 0 [37, 1, 1] @CPU
+%1 = PARAM u64 () slot 1 [1, 9] @CPU
+%2 = GATHER f8e4m3 (%0, %1) [2, 0, 0] : f8e4m3[37, 1, 1, 9] on CPU
+%3 = RESHAPE f8e4m3 (%2) [37, 1, 1, 1, 9] : f8e4m3[37, 1, 1, 1, 9] on CPU
+%4 = CMPEQ bool (%2, %2) : bool[37, 1, 1, 9] on CPU
+%5 = RESHAPE bool (%4) [37, 1, 1, 1, 9] : bool[37, 1, 1, 1, 9] on CPU
+%6 = CAST f8e4m3 (%5) : f8e4m3[37, 1, 1, 1, 9] on CPU
+%7 = CAT f8e4m3 (%3, %6) 3 : f8e4m3[37, 1, 1, 2, 9] on CPU
+%8 = CAST f32 (%2) : f32[37, 1, 1, 9] on CPU
+%9 = REDUCE f32 (%8) MUL axes=[0] : f32[1, 1, 1, 9] on CPU
+%10 = RESHAPE f32 (%9) [1, 1, 9] : f32[1, 1, 9] on CPU
+%11 = CAST f8e4m3 (%10) : f8e4m3[1, 1, 9] on CPU
+%12 = CAST i32 (%11) : i32[1, 1, 9] on CPU
+%13 = ABS i32 (%12) : i32[1, 1, 9] on CPU
+%14 = CONST i32 () 9
+%15 = FLOORMOD i32 (%13, %14) : i32[1, 1, 9] on CPU
+%16 = GATHER f8e4m3 (%7, %15) [4, 0, 0] : f8e4m3[37, 1, 1, 2, 1, 1, 9] on CPU
+)"),
+            "");
+}
+
 }  // namespace
 }  // namespace tessera
