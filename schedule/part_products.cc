@@ -3,6 +3,7 @@
 #include <array>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "graph/rewrite.h"
 #include "schedule/axis_map.h"
 #include "schedule/fuse.h"
@@ -19,11 +20,13 @@ constexpr int64_t kLeastSteps = 16;  // below, tiles gain little
 // may be nearly the same, element by element.
 std::vector<UOp> ProductsOf(const UOp& sum) {
   std::vector<UOp> out, stack = {sum};
+  absl::flat_hash_set<const Node*> seen;
   while (!stack.empty()) {
     const UOp u = stack.back();
     stack.pop_back();
     if (out.size() + stack.size() > kMostTerms) return {};
     if (u.is(Op::kAdd)) {
+      if (!seen.insert(u.get()).second) return {};  // a sum that is added up again: too many terms
       stack.push_back(UOp(u.src(1)));
       stack.push_back(UOp(u.src(0)));
     } else if (u.is(Op::kMul)) {
