@@ -78,6 +78,7 @@ class Walk {
     const bool begins = u.size() == 0 || (u.is(Op::kAssign) && IsParameter(u));
     if (it == cotangents_.end() || begins) return;
     const Tensor g = SumOfCotangents(it->second);
+    it->second = {g};  // a parameter's is asked for again
     if (u.is(Op::kReduce)) return Add(u.src(0), OfReduce(u, Tensor(u), g));
     if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce) && !IsOwn(u)) {
       return Add(u.src(0).src(0), OfReduce(u.src(0), Tensor(u), g));
