@@ -416,10 +416,10 @@ std::vector<UOp> NodesOf(const PlanKey& key, const Segment& segment) {
 absl::StatusOr<Plan> ScheduleSegment(const PlanKey& key, const Segment& segment,
                                      const Targets& targets, Device home, IndexForms& forms) {
   absl::flat_hash_map<const Node*, UOp> params;
+  const std::vector<bool>& slots = key.lasting.slots;
   std::vector<bool> lasting;
   for (size_t i = 0; i < segment.inputs.size(); ++i) {
     const Segment::Input& in = segment.inputs[i];
-    const std::vector<bool>& slots = key.lasting.slots;
     const size_t slot = in.is_leaf ? in.index : slots.size();
     lasting.push_back(slot < slots.size() && slots[slot]);
     const UOp& u = in.is_leaf ? key.leaves[in.index] : key.order[in.index];

@@ -13,8 +13,9 @@ namespace tessera {
 inline constexpr int kCheapOps = 6;           // elementwise ops that each reader does again
 inline constexpr int kMostKernelNodes = 600;  // of one kernel, about
 
-// Values computed by one kernel: one loop nest over their common shape. More than one where they
-// share shape and inputs. A COPY is a group of its own.
+// Values computed by one kernel: one loop nest over their common shape. More than one, sources
+// first, where they share shape and inputs or some are read by others. A COPY is a group of its
+// own.
 struct FusedGroup {
   std::vector<UOp> roots;
   std::vector<UOp> inputs;  // what it reads: values of other groups, and leaves with storage

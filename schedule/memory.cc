@@ -51,29 +51,36 @@ int64_t PlaceBySize(Plan& plan, std::vector<Life> lives) {
   return arena;
 }
 
+using Gaps = std::map<int64_t, int64_t>;  // where one begins, how long it is
+
+// Makes room free again, as one gap with those that it touches.
+void GiveBack(Gaps& free, int64_t offset, int64_t bytes) {
+  const auto next = free.lower_bound(offset);
+  const auto gap = free.emplace_hint(next, offset, bytes);
+  if (next != free.end() && offset + bytes == next->first) {
+    gap->second += next->second;
+    free.erase(next);
+  }
+  if (gap == free.begin()) return;
+  const auto before = std::prev(gap);
+  if (before->first + before->second < offset) return;
+  before->second += gap->second;
+  free.erase(gap);
+}
+
 // In the order of time, each at the lowest offset that is free when it begins.
 int64_t PlaceByTime(Plan& plan, std::vector<Life> lives) {
   std::stable_sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) {
     return std::tie(a.first, b.bytes) < std::tie(b.first, a.bytes);
   });
-  std::map<int64_t, int64_t> free = {{0, kMostBytes}};  // where it begins, how long it is
+  Gaps free = {{0, kMostBytes}};
   using End = std::pair<int, const Life*>;
   std::priority_queue<End, std::vector<End>, std::greater<End>> ends;
   int64_t arena = 0;
   for (const Life& l : lives) {
     for (; !ends.empty() && ends.top().first < l.first; ends.pop()) {
       const Life& past = *ends.top().second;
-      auto next = free.lower_bound(plan.buffers[past.buffer].offset);
-      auto gap = free.emplace_hint(next, plan.buffers[past.buffer].offset, past.bytes);
-      if (next != free.end() && gap->first + gap->second == next->first) {
-        gap->second += next->second;
-        free.erase(next);
-      }
-      if (gap == free.begin()) continue;
-      const auto before = std::prev(gap);
-      if (before->first + before->second < gap->first) continue;
-      before->second += gap->second;
-      free.erase(gap);
+      GiveBack(free, plan.buffers[past.buffer].offset, past.bytes);
     }
     auto gap = free.begin();
     while (gap->second < l.bytes) ++gap;

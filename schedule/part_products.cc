@@ -102,10 +102,13 @@ Terms TakeLinedUp(Terms& terms) {
   const auto key = [](const std::array<UOp, 2>& t) {
     return std::minmax({AxesOf(t[0]), AxesOf(t[1])});
   };
-  for (const auto& t : terms) ++counts[key(t)];
-  const std::array<UOp, 2> model = *std::max_element(
-      terms.begin(), terms.end(),
-      [&](const auto& a, const auto& b) { return counts.at(key(a)) < counts.at(key(b)); });
+  std::array<UOp, 2> model;
+  int most = 0;
+  for (const auto& t : terms) {
+    const int alike = ++counts[key(t)];
+    if (alike > most) model = t;
+    most = std::max(most, alike);
+  }
   Terms taken, left;
   for (std::array<UOp, 2>& t : terms) {
     if (!LinesUp(t[0], model[0])) std::swap(t[0], t[1]);
