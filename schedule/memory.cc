@@ -78,6 +78,10 @@ int64_t PlaceByTime(Plan& plan, std::vector<Life> lives) {
   std::priority_queue<End, std::vector<End>, std::greater<End>> ends;
   int64_t arena = 0;
   for (const Life& l : lives) {
+    if (l.bytes == 0) {  // it has no place among the gaps
+      plan.buffers[l.buffer].offset = 0;
+      continue;
+    }
     for (; !ends.empty() && ends.top().first < l.first; ends.pop()) {
       const Life& past = *ends.top().second;
       GiveBack(free, plan.buffers[past.buffer].offset, past.bytes);
