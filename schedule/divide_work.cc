@@ -288,6 +288,25 @@ bool SharesColumns(const RangeSets& sets, absl::Span<const UOp> loops, const Til
   return true;
 }
 
+// Of a product the loop to share, or another one by whose tiles more of the cores are busy; of
+// those that are as good the one by which each moves least. (Of 16 rows by 256 columns in panels of
+// 32 the columns of a panel are the longest loop, and one tile.)
+size_t KeepingBusy(const RangeSets& sets, absl::Span<const UOp> loops, const Tiles& tiles,
+                   std::optional<size_t> whole, int64_t cores, size_t shared) {
+  const auto use = [&](size_t i) {
+    return UseOfTiles(loops[i].src(0).vmax(), tiles.points[i], cores);
+  };
+  size_t out = shared;
+  if (use(out) >= kSharedWell) return out;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    if (i == whole || !loops[i].src(0).IsConst() || use(i) < use(out)) continue;
+    const bool moves_less =
+        MovedOver(sets, loops[i]).Each(cores) < MovedOver(sets, loops[out]).Each(cores);
+    if (use(i) > use(out) || moves_less) out = i;
+  }
+  return out;
+}
+
 // Which loop the cores share: the first that occupies them, else the longest; but where memory is
 // what takes time another that occupies them, if each then moves much less: a product of a few rows
 // is divided by columns, so that each core reads its part of the weights. A long transposition is
@@ -305,6 +324,7 @@ size_t LoopToShare(const PlanKernel& k, const RangeSets& sets, absl::Span<const 
     if (out == loops.size() || extent(out) < std::min(extent(i), enough(out))) out = i;
   }
   if (cores < 2 || out == loops.size()) return out;
+  if (tiles.rows) out = KeepingBusy(sets, loops, tiles, whole, cores, out);
   double least = MovedOver(sets, loops[out]).Each(cores);
   if (static_cast<double>(k.flops.max()) > kComputing * least) {
     const bool by_columns = tiles.rows == out && extent(*tiles.columns) >= enough(*tiles.columns) &&

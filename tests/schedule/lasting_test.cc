@@ -14,7 +14,8 @@ constexpr int64_t kMiB = 1 << 20;
 Tensor Input(const Dims& shape, DType dtype = kFloat32) { return Tensor::Empty(shape, dtype); }
 
 // The plan of a tensor where these leaves last.
-Plan PlanOf(const Tensor& tensor, const std::vector<Tensor>& lasting, int64_t most_bytes = kMiB) {
+Plan PlanOf(const Tensor& tensor, const std::vector<Tensor>& lasting, int64_t most_bytes = kMiB,
+            bool wide = false) {
   const std::vector<UOp> roots = {tensor.uop()};
   const PlanKey key = MakePlanKey(roots);
   Lasting lasts{std::vector<bool>(key.leaves.size(), false), most_bytes};
@@ -25,6 +26,11 @@ Plan PlanOf(const Tensor& tensor, const std::vector<Tensor>& lasting, int64_t mo
   Target target;
   target.cores = 2;
   target.cache_bytes = 8 << 20;
+  if (wide) {  // panels of two vectors of 16 floats
+    target.vector_bytes = 64;
+    target.vector_registers = 32;
+    target.l2_bytes = 1 << 20;
+  }
   absl::StatusOr<Plan> plan =
       Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)), /*on_meshes=*/false, lasts);
   EXPECT_OK(plan);
@@ -120,6 +126,22 @@ TEST(Lasting, PanelsOfOneCall) {
   EXPECT_EQ(PlanOf(rows.MatMul(w), {}).steps.size(), 1u) << "rows that may be few";
   EXPECT_EQ(steps(2048, 1024, 64), 1u) << "columns that stay in a core's cache";
   EXPECT_EQ(steps(512, 1024, 1 << 16), 1u) << "too many bytes";
+}
+
+// Cores share panels, not the columns of one, which are one tile; nor rows, by which each core
+// would read all panels.
+TEST(Lasting, CoresSharePanels) {
+  for (int64_t rows : {8, 16, 24}) {
+    const Tensor w = Input({256, 256});
+    const Plan p = PlanOf(Input({rows, 256}).MatMul(w), {w}, kMiB, /*wide=*/true);
+    ASSERT_EQ(p.steps.size(), 2u);
+    const PlanKernel& product = p.kernels[p.steps[1].kernel];
+    EXPECT_EQ(product.workers, 2);
+    for (const UOp& u : TopoSort({&product.graph, 1})) {
+      if (!u.is(Op::kRange) || u.arg<RangeArg>().kind != RangeKind::kGrid) continue;
+      EXPECT_EQ(u.src(0).vmax(), p.buffers[p.steps[0].buffers[0]].shape[0].value()) << rows;
+    }
+  }
 }
 
 // What is computed once reads nothing that is laid out at each run.
