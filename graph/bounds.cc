@@ -4,6 +4,7 @@
 
 #include "graph/fault.h"
 #include "graph/infer.h"
+#include "graph/loop_form.h"
 
 namespace tessera {
 namespace {
@@ -136,6 +137,18 @@ Bounds InferBounds(Op op, DType dtype, absl::Span<const UOp> srcs, const Arg& ar
     case Op::kSplat:
     case Op::kLane:
       return of(0);
+    case Op::kResult: {  // what a turn gives, and what the first one takes
+      const LoopForm loop(srcs[0]);
+      const auto i = std::get<int64_t>(arg.value);
+      const auto carried = static_cast<int64_t>(loop.carried.size());
+      if (i >= carried && i < loop.body.size()) {
+        const UOp& each = loop.body.src(static_cast<int>(i));
+        return {each.vmin(), each.vmax()};
+      }
+      const auto c = static_cast<int>(i < carried ? i : i - loop.body.size());
+      const UOp &first = loop.carried[c], &each = loop.body.src(c);
+      return {std::min(first.vmin(), each.vmin()), std::max(first.vmax(), each.vmax())};
+    }
     case Op::kPad:
       return {std::min<int64_t>(0, srcs[0].vmin()), std::max<int64_t>(0, srcs[0].vmax())};
     case Op::kReduce:

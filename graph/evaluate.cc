@@ -1,12 +1,15 @@
 // The reference evaluator.
 #include "graph/evaluate.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "graph/box.h"
 #include "graph/buffer.h"
 #include "graph/evaluate_values.h"
 #include "graph/fold.h"
 #include "graph/infer.h"
+#include "graph/loop_form.h"
 #include "graph/status.h"
 #include "graph/unmap.h"
 
@@ -28,9 +31,28 @@ Ints DimsOf(const Box& box) {
 // Computes the nodes that the roots need, sources first, and drops a value after its last use.
 class Evaluator {
  public:
-  explicit Evaluator(const EvaluateOptions& options) : options_(options) {}
+  // In the body of a loop `items` has the values of ITEMs by number.
+  explicit Evaluator(const EvaluateOptions& options, const std::vector<Value>* items = nullptr)
+      : options_(options), items_(items) {}
 
   absl::StatusOr<std::vector<HostArray>> Run(absl::Span<const UOp> roots) {
+    ASSIGN_OR_RETURN(const std::vector<Value> values, ValuesOf(roots));
+    std::vector<HostArray> out;
+    for (size_t i = 0; i < roots.size(); ++i) {
+      const DType dtype = roots[i].dtype();
+      const Value& v = values[i];
+      HostArray host{dtype, {v.dims.begin(), v.dims.end()}, {}};
+      const int width = dtype.bytes();
+      host.bytes.resize(v.data->size() * width);
+      for (size_t k = 0; k < v.data->size(); ++k) {
+        StoreScalar(&host.bytes[k * width], dtype, (*v.data)[k]);
+      }
+      out.push_back(std::move(host));
+    }
+    return out;
+  }
+
+  absl::StatusOr<std::vector<Value>> ValuesOf(absl::Span<const UOp> roots) {
     const std::vector<UOp> order = TopoSort(roots, /*with_extents=*/true);
     for (const UOp& r : roots) ++uses_[r.get()];
     for (auto it = order.rbegin(); it != order.rend(); ++it) {
@@ -40,24 +62,21 @@ class Evaluator {
     }
     for (const UOp& u : order) {
       if (!uses_.contains(u.get())) continue;
-      ASSIGN_OR_RETURN(values_[u.get()], Compute(u));
+      if (u.is(Op::kLoop)) {
+        ASSIGN_OR_RETURN(looped_[u.get()], Looped(u));
+      } else {
+        ASSIGN_OR_RETURN(values_[u.get()], Compute(u));
+      }
       if (!IsRealized(u)) {
         ForEachUse(u, [this](const UOp& s) {
-          if (--uses_[s.get()] == 0) values_.erase(s.get());
+          if (--uses_[s.get()] > 0) return;
+          values_.erase(s.get());
+          looped_.erase(s.get());
         });
       }
     }
-    std::vector<HostArray> out;
-    for (const UOp& r : roots) {
-      const Value& v = values_.at(r.get());
-      HostArray host{r.dtype(), {v.dims.begin(), v.dims.end()}, {}};
-      const int width = r.dtype().bytes();
-      host.bytes.resize(v.data->size() * width);
-      for (size_t i = 0; i < v.data->size(); ++i) {
-        StoreScalar(&host.bytes[i * width], r.dtype(), (*v.data)[i]);
-      }
-      out.push_back(std::move(host));
-    }
+    std::vector<Value> out;
+    for (const UOp& r : roots) out.push_back(values_.at(r.get()));
     return out;
   }
 
@@ -74,8 +93,56 @@ class Evaluator {
       }
       return fn(u.src(2));
     }
-    for (const UOp& s : u.srcs()) fn(s);
+    // The body of a loop is computed for each turn.
+    for (const UOp& s : u.srcs().subspan(u.is(Op::kLoop) ? 1 : 0)) fn(s);
     ForEachArgUOp(u.arg(), fn);
+  }
+
+  // All that a loop leaves.
+  absl::StatusOr<std::vector<Value>> Looped(const UOp& u) {
+    const LoopForm loop(u);
+    const int64_t turns = Of(loop.turns).data->front().AsInt();
+    std::vector<Value> items;
+    for (const UOp& s : u.srcs().subspan(2)) items.push_back(Of(s));
+    const size_t carried = loop.carried.size(), first_fixed = carried + loop.sequences.size();
+    std::vector<Value> out(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(carried));
+    std::vector<std::vector<Scalar>> stacked(loop.num_results());
+    std::vector<Ints> dims(loop.num_results());
+    const auto stack = [&](int result, int64_t at, const Value& v) {
+      std::vector<Scalar>& all = stacked[result];
+      dims[result] = v.dims;
+      all.resize(turns * v.data->size());
+      std::copy(v.data->begin(), v.data->end(),
+                all.begin() + static_cast<std::ptrdiff_t>(at * v.data->size()));
+    };
+    for (int64_t t = 0; t < turns; ++t) {
+      const int64_t at = loop.backwards ? turns - 1 - t : t;
+      for (size_t i = 0; i < carried; ++i) items[i] = out[i];
+      for (size_t i = carried; i < first_fixed; ++i) {
+        const Value& all = Of(loop.SourceOf(static_cast<int64_t>(i)));
+        Ints rest(all.dims.begin() + 1, all.dims.end());
+        ASSIGN_OR_RETURN(const int64_t n, Count(rest));
+        const auto begin = all.data->begin() + static_cast<std::ptrdiff_t>(at * n);
+        items[i] = MakeValue(std::move(rest), std::vector<Scalar>(begin, begin + n));
+      }
+      ASSIGN_OR_RETURN(const std::vector<Value> given,
+                       Evaluator(options_, &items).ValuesOf(loop.body.srcs()));
+      for (size_t i = 0; i < carried; ++i) {
+        stack(loop.Taken(static_cast<int>(i)), at, out[i]);
+        out[i] = given[i];
+      }
+      for (size_t i = carried; i < given.size(); ++i) stack(static_cast<int>(i), at, given[i]);
+    }
+    for (int i = static_cast<int>(carried); i < loop.num_results(); ++i) {
+      Ints shape = dims[i];
+      if (turns == 0) {
+        const Shape all = loop.ShapeOfResult(i);
+        for (const Extent& e : all.dims().subspan(1)) shape.push_back(e.is_int() ? e.value() : 0);
+      }
+      shape.insert(shape.begin(), turns);
+      out.push_back(MakeValue(std::move(shape), std::move(stacked[i])));
+    }
+    return out;
   }
 
   static const uint8_t* StorageOf(const UOp& buffer) {
@@ -138,6 +205,11 @@ class Evaluator {
       std::vector<Scalar> data(n);
       for (int64_t i = 0; i < n; ++i) data[i] = Convert(Scalar::Int(i), kInt64, u.dtype());
       return MakeValue(std::move(dims), std::move(data));
+    }
+    if (u.is(Op::kItem)) {
+      const auto number = static_cast<size_t>(NumberOfItem(u));
+      if (items_ == nullptr || number >= items_->size()) return Fail(u, "is of no loop");
+      return (*items_)[number];
     }
     const bool is_buffer = u.is(Op::kBuffer);
     Ints dims = IntsOf(is_buffer ? u.arg<BufferArg>().shape : u.arg<ParamArg>().shape);
@@ -356,7 +428,8 @@ class Evaluator {
         if (u.is(Op::kCat)) return Cat(u);
         if (u.is(Op::kMStack)) return Stack(u);
         if (u.is(Op::kMSelect)) return Selected(u);
-        if (u.is(Op::kExchange)) return Fail(u, "is made by the scheduler");
+        if (u.is(Op::kExchange) || u.is(Op::kRan)) return Fail(u, "is made by the scheduler");
+        if (u.is(Op::kResult)) return looped_.at(u.src(0).get())[NumberOfResult(u)];
         if (u.is(Op::kLocal) || u.is(Op::kGlobal) || u.is(Op::kPass)) {
           return Fail(u, "is of what each place has as its own");  // WithoutPrograms leaves none
         }
@@ -371,6 +444,8 @@ class Evaluator {
   }
 
   const EvaluateOptions& options_;
+  const std::vector<Value>* const items_;
+  absl::flat_hash_map<const Node*, std::vector<Value>> looped_;  // by LOOP
   absl::flat_hash_map<const Node*, int64_t> uses_;
   absl::flat_hash_map<const Node*, Value> values_;
 };

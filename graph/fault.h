@@ -64,6 +64,7 @@
   X(PlanKeyLacksConstants, "plans are found without regard to constants")                  \
   X(PlanKeyLacksOffsets, "plans are found without regard to where slices lie")             \
   X(KernelKeyByLength, "kernels are found by the length of their text")                    \
+  X(TurnTakesFirst, "each turn of a loop takes what the first one took")                   \
   X(ReplayOldVariables, "a replay runs with the variables of the first one")               \
   X(ReplayOldInputs, "a replay reads the inputs of the first one")
 

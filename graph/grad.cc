@@ -5,10 +5,12 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/grad_data.h"
+#include "graph/grad_loop.h"
 #include "graph/grad_rules.h"
 #include "graph/grad_sum.h"
 #include "graph/grad_window.h"
 #include "graph/history.h"
+#include "graph/loop_form.h"
 #include "graph/stand_ins.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
@@ -28,16 +30,21 @@ Tensor Fitted(const Tensor& g, const UOp& src) {
 
 class Walk {
  public:
-  // The loss with its history.
-  Walk(const UOp& loss, absl::Span<const Tensor> parameters) : order_(TopoSort({&loss, 1})) {
-    for (const Tensor& p : parameters) is_parameter_.insert({p.uop().get(), true});
+  // Of values with their histories, given their cotangents.
+  Walk(absl::Span<const UOp> values, absl::Span<const Tensor> cotangents,
+       absl::Span<const UOp> parameters)
+      : order_(TopoSort(values)) {
+    for (const UOp& p : parameters) is_parameter_.insert({p.get(), true});
     for (const UOp& u : order_) {
       bool needs = IsParameter(u);
       for (const UOp& s : u.srcs()) needs |= needs_[s.get()];
-      needs_[u.get()] = needs && u.dtype().IsFloat();
+      if (needs && u.is(Op::kSink)) {
+        Fail("a parameter is a constant, which the turns of a loop have as such; mark it with ",
+             "RequireGrad, or realise it, before the loop is written");
+      }
+      needs_[u.get()] = needs && (u.dtype().IsFloat() || u.is(Op::kLoop));
     }
-    Tensor one = Tensor::Ones(loss.shape(), loss.dtype());
-    cotangents_[loss.get()] = {one};
+    for (size_t i = 0; i < values.size(); ++i) Add(values[i], cotangents[i]);
     for (auto it = order_.rbegin(); it != order_.rend(); ++it) Visit(*it);
     for (const UOp& u : order_) {
       const auto it = cotangents_.find(u.get());
@@ -52,8 +59,8 @@ class Walk {
 
   // Of the node or, where that was computed since, of the node that it was; empty if the loss does
   // not depend on it.
-  Tensor Of(const Tensor& parameter) const {
-    const auto it = of_parameters_.find(parameter.uop().get());
+  Tensor Of(const UOp& parameter) const {
+    const auto it = of_parameters_.find(parameter.get());
     return it == of_parameters_.end() ? Tensor() : it->second;
   }
 
@@ -73,12 +80,17 @@ class Walk {
   }
 
   void Visit(const UOp& u) {
+    if (u.is(Op::kLoop)) return VisitLoop(u);
     const auto it = cotangents_.find(u.get());
     // An assigned parameter begins there: how it was updated is no part of the loss.
     const bool begins = u.size() == 0 || (u.is(Op::kAssign) && IsParameter(u));
     if (it == cotangents_.end() || begins) return;
     const Tensor g = SumOfCotangents(it->second);
     it->second = {g};  // a parameter's is asked for again
+    if (u.is(Op::kResult)) {
+      of_results_[u.src(0).get()][NumberOfResult(u)] = g;
+      return;
+    }
     if (u.is(Op::kReduce)) return Add(u.src(0), OfReduce(u, Tensor(u), g));
     if (u.is(Op::kAllReduce) && u.src(0).is(Op::kReduce) && !IsOwn(u)) {
       return Add(u.src(0).src(0), OfReduce(u.src(0), Tensor(u), g));
@@ -95,6 +107,24 @@ class Walk {
     if (IsMovement(u.op())) return Add(u.src(0), OfMovement(u, g));
     const Cotangents all = IsElementwise(u.op()) ? OfElementwise(u, g) : OfData(u, g);
     for (size_t i = 0; i < all.size(); ++i) Add(u.src(static_cast<int>(i)), all[i]);
+  }
+
+  // Those of all its results are there.
+  void VisitLoop(const UOp& loop) {
+    const auto it = of_results_.find(loop.get());
+    if (it == of_results_.end()) return;
+    const auto needs = [this](const UOp& s) { return needs_[s.get()]; };
+    const auto pullback = [](absl::Span<const UOp> outputs, absl::Span<const Tensor> cotangents,
+                             absl::Span<const UOp> inputs) {
+      const Walk walk(outputs, cotangents, inputs);
+      std::vector<Tensor> out;
+      for (const UOp& in : inputs) out.push_back(walk.Of(in));
+      return out;
+    };
+    const auto ends = [this](const UOp& s) { return IsParameter(s); };
+    for (const Flow& f : LoopCotangents(loop, it->second, needs, ends, pullback)) {
+      Add(f.to, f.cotangent);
+    }
   }
 
   static Cotangents OfElementwise(const UOp& u, const Tensor& g) {
@@ -126,6 +156,7 @@ class Walk {
   const std::vector<UOp> order_;
   absl::flat_hash_map<const Node*, bool> is_parameter_, needs_;
   absl::flat_hash_map<const Node*, std::vector<Tensor>> cotangents_;
+  absl::flat_hash_map<const Node*, std::map<int, Tensor>> of_results_;  // by LOOP
   absl::flat_hash_map<const Node*, Tensor> of_parameters_;
 };
 
@@ -139,10 +170,14 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
   for (const Tensor& p : parameters) {
     if (!p.dtype().IsFloat()) Fail("the parameter ", Show(p), " is not of a float dtype");
   }
-  const Walk walk(WithHistory(loss.uop()), parameters);
+  std::vector<UOp> nodes;
+  for (const Tensor& p : parameters) nodes.push_back(p.uop());
+  const UOp value = WithHistory(loss.uop());
+  const Tensor one = Tensor::Ones(loss.shape(), loss.dtype());
+  const Walk walk({&value, 1}, {&one, 1}, nodes);
   std::vector<UOp> out;
   for (const Tensor& p : parameters) {
-    Tensor g = walk.Of(p);
+    Tensor g = walk.Of(p.uop());
     if (!g && walk.Lost(p)) {
       Fail("the loss ", Show(loss), " depends on the parameter ", Show(p),
            " by a value that was realised (or read, or printed) before the loss was written; mark ",

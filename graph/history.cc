@@ -34,6 +34,9 @@ absl::Span<const UOp> Sources(const UOp& u) {
   return h == nullptr ? u.srcs() : absl::Span<const UOp>(h->srcs);
 }
 
+// Whether derivatives go through a node: floats, and LOOPs, which leave some.
+bool CarriesDerivatives(const UOp& u) { return u.dtype().IsFloat() || u.is(Op::kLoop); }
+
 // One thread at a time keeps, follows and forgets.
 std::mutex& Mutex() {
   static std::mutex& mutex = *new std::mutex;
@@ -78,7 +81,7 @@ class Marked {
     absl::flat_hash_set<const Node*> out;
     if (none()) return out;
     for (const UOp& u : TopoSort(expressions)) {
-      if (!u.dtype().IsFloat()) continue;
+      if (!CarriesDerivatives(u)) continue;
       const bool has_past = StillHasPast(u);
       bool leads = Is(u) || has_past;
       for (const UOp& s : u.srcs()) leads |= out.contains(s.get());
@@ -103,7 +106,7 @@ class Marked {
       if (i > 0 && Is(queue[i])) return true;
       const UOp u = queue[i];
       for (const UOp& s : Sources(u)) {
-        if (s.dtype().IsFloat() && !nowhere_.contains(s.get()) && seen.insert(s.get()).second) {
+        if (CarriesDerivatives(s) && !nowhere_.contains(s.get()) && seen.insert(s.get()).second) {
           queue.push_back(s);
         }
       }

@@ -7,6 +7,7 @@
 #include "graph/box.h"
 #include "graph/infer_context.h"
 #include "graph/infer_device.h"
+#include "graph/loop_form.h"
 #include "graph/own_extent.h"
 #include "graph/status.h"
 
@@ -32,6 +33,11 @@ absl::StatusOr<DType> InferType(const Context& c, DType declared) {
       if (declared.IsVoid()) return c.Fail("needs a dtype");
       if (c.op == Op::kBitcast && declared.bits() != first.bits()) {
         return c.Fail("cannot reinterpret as ", declared.ToString(), ", which has another width");
+      }
+      if (c.op == Op::kResult && CheckResult(c).ok()) {  // else its shape is the error
+        const DType of =
+            LoopForm(c.srcs[0]).DTypeOfResult(static_cast<int>(std::get<int64_t>(c.arg.value)));
+        if (!(of == declared)) return c.Fail("is ", of.ToString(), ", not ", declared.ToString());
       }
       return declared;
     case TypeRule::kVoid:
@@ -229,9 +235,9 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   }
   const bool needs_one = op == Op::kReduce || op == Op::kCat || op == Op::kRange ||
                          op == Op::kStage || op == Op::kMStack || op == Op::kExchange;
-  const size_t least = op == Op::kIndex || op == Op::kStore || op == Op::kUpdate ? 2
-                       : needs_one                                               ? 1
-                                                                                 : 0;
+  const bool needs_two =
+      op == Op::kIndex || op == Op::kStore || op == Op::kUpdate || op == Op::kLoop;
+  const size_t least = needs_two ? 2 : needs_one ? 1 : 0;
   if (srcs.size() < least) return c.Fail("takes at least ", least, " sources");
   step = InferStep::kArgument;
   if (arg.value.index() != static_cast<size_t>(info.arg)) {
@@ -253,7 +259,9 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
   } else if (op == Op::kBuffer) {
     out.device = std::get<BufferArg>(arg.value).device;
     RETURN_IF_ERROR(CheckStored(c, out.dtype, out.shape, out.device));
-  } else if (op == Op::kParam) {
+  } else if (op == Op::kResult) {
+    out.device = LoopForm(srcs[0]).DeviceOfResult(static_cast<int>(std::get<int64_t>(arg.value)));
+  } else if (op == Op::kParam || op == Op::kItem || op == Op::kRan) {
     out.device = std::get<ParamArg>(arg.value).device;
     RETURN_IF_ERROR(CheckStored(c, out.dtype, out.shape, out.device));
   } else if (op == Op::kLocal || op == Op::kGlobal) {
@@ -267,7 +275,7 @@ absl::StatusOr<Inferred> Infer(Op op, DType declared, absl::Span<const UOp> srcs
     absl::StatusOr<Device> device = InferSharded(op, srcs, arg, out.shape);
     if (!device.ok()) return c.Fail(device.status().message());
     out.device = *device;
-  } else if (info.cls != OpClass::kProgram && op != Op::kSink) {
+  } else if (info.cls != OpClass::kProgram && op != Op::kSink && op != Op::kLoop) {
     ASSIGN_OR_RETURN(out.device, InferDevice(c, out.shape));
   }
   return out;

@@ -39,10 +39,14 @@ absl::Status CheckMeshDims(const InferContext& c, const Ints& dims, const Mesh& 
 // Whether there is a tensor of these extents.
 absl::Status CheckExtents(const InferContext& c, absl::Span<const Extent> dims);
 
-// The shape of a node, by op; those of MSTACK, MSELECT and EXCHANGE by themselves.
+// The shape of a node, by op; those of MSTACK, MSELECT, EXCHANGE and LOOP by themselves.
 absl::StatusOr<Shape> InferShape(const InferContext& c);
 absl::StatusOr<Shape> InferStack(const InferContext& c);
 absl::StatusOr<Shape> InferSelect(const InferContext& c);
 absl::StatusOr<Shape> InferExchange(const InferContext& c);
+absl::StatusOr<Shape> InferLoop(const InferContext& c);
+absl::StatusOr<Shape> InferResult(const InferContext& c);
+// Whether a RESULT names one of a LOOP.
+absl::Status CheckResult(const InferContext& c);
 
 }  // namespace tessera

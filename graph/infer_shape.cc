@@ -456,6 +456,10 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
     }
     case Op::kExchange:
       return InferExchange(c);
+    case Op::kLoop:
+      return InferLoop(c);
+    case Op::kResult:
+      return InferResult(c);
     case Op::kIota: {
       ASSIGN_OR_RETURN(const Extents* n, ArgOf<Extents>(c));
       if (n->size() != 1) return c.Fail("takes one extent");
@@ -469,7 +473,9 @@ absl::StatusOr<Shape> InferShape(const InferContext& c) {
       RETURN_IF_ERROR(CheckExtents(c, b->shape));
       return Shape(b->shape);
     }
-    case Op::kParam: {
+    case Op::kParam:
+    case Op::kItem:
+    case Op::kRan: {
       ASSIGN_OR_RETURN(const ParamArg* p, ArgOf<ParamArg>(c));
       if (p->slot < 0) return c.Fail("the slot ", p->slot, " is negative");
       RETURN_IF_ERROR(CheckNotNegative(c, p->shape));

@@ -15,9 +15,26 @@ void CheckArity(const char* what, size_t takes, size_t given) {
 }
 
 UOp Placeholder(DType dtype, const Shape& shape, Device device) {
-  const UOp out = NewBuffer(dtype, shape.ToExtents(), device ? device : DefaultDevice());
+  return PlaceholderOn(dtype, shape, device ? device : DefaultDevice());
+}
+
+UOp PlaceholderOn(DType dtype, const Shape& shape, Device device) {
+  const UOp out = NewBuffer(dtype, shape.ToExtents(), device);
   out.arg<BufferArg>().buffer->stands_for_input = true;
   return out;
+}
+
+Device OfSample(Device device, int axis) {
+  if (!device.is_sharding()) return device;
+  std::vector<Placement> p = device.sharding().placements();
+  for (Placement& each : p) {
+    if (each.ShardsAxis(axis)) {
+      each = Placement::Replicate();
+    } else if (each.is(Placement::Kind::kShard) && each.axis > axis) {
+      --each.axis;
+    }
+  }
+  return device.sharding().With(std::move(p));
 }
 
 std::vector<UOp> Traced(const TensorFunction& function, const std::vector<UOp>& inputs) {

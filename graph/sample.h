@@ -4,15 +4,25 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "graph/tensor_function.h"
 
 namespace tessera::internal {
 
-// A BUFFER that never has values.
+// A BUFFER that never has values; on the default device, or on none, if none is given.
 UOp Placeholder(DType dtype, const Shape& shape, Device device);
+UOp PlaceholderOn(DType dtype, const Shape& shape, Device device);
+
+// Where a sample is of what lies there: whole along the mesh dims that cut the axis of samples.
+Device OfSample(Device device, int axis);
 
 // What the function makes of its inputs, some of which are Placeholders: nodes over them.
 std::vector<UOp> Traced(const TensorFunction& function, const std::vector<UOp>& inputs);
+
+// The roots of a sample's graph as those of a batch, which is their first axis: of all nodes that
+// depend on some of the inputs, whose batches are given.
+std::vector<UOp> OfEach(absl::Span<const UOp> roots, const Extent& batch,
+                        absl::flat_hash_map<const Node*, UOp> inputs);
 
 // While one lives, this thread calls such a function: what it makes is its own, and it may write
 // into nothing else.

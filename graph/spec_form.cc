@@ -423,6 +423,10 @@ struct Form {
       case Op::kGlobal:
       case Op::kPass:
       case Op::kExchange:
+      case Op::kItem:
+      case Op::kLoop:
+      case Op::kResult:
+      case Op::kRan:
       case Op::kAssign:
       case Op::kSink:
       case Op::kProgram:
@@ -443,6 +447,9 @@ bool CheckOperands(const NodeView& v, ReportFn report) {
     if (!v.srcs[i].dtype().IsVoid()) continue;
     const bool store = v.src_ops[i] == Op::kStore || v.src_ops[i] == Op::kUpdate;
     if (store && v.op == Op::kStage) continue;
+    const bool loops = v.op == Op::kLoop ? i == 0 && v.src_ops[0] == Op::kSink
+                                         : v.op == Op::kResult && v.src_ops[i] == Op::kLoop;
+    if (loops) continue;
     report(store ? SpecRule::kStoreOutsideSink : SpecRule::kVoidOperand,
            absl::StrCat(Info(v.op).text, ": uses ", Info(v.src_ops[i]).text,
                         store ? ", which belongs in a SINK" : ", which has no value"));

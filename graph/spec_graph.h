@@ -92,6 +92,7 @@ void CheckNode(SpecGraph& g, int i, const UOp& stated, const StatedShape& annota
 // The rules on whole graphs of a stage; every node has been through CheckNode.
 void CheckCommon(SpecGraph& g);
 void CheckTensorGraph(SpecGraph& g);
+void CheckLoops(SpecGraph& g);  // those of them on LOOPs
 void CheckKernelGraph(SpecGraph& g);
 void CheckProgramGraph(SpecGraph& g);
 // Those on kernels and programs alike: pointers, range ids; parameters and launch limits.

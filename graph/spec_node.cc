@@ -64,12 +64,17 @@ SpecRule ShapeFailure(const NodeView& v) {
     case Op::kAssign:
       return IsWritable(v.srcs[0].op()) ? SpecRule::kAssignValue : SpecRule::kAssignBase;
     case Op::kParam:
+    case Op::kItem:
+    case Op::kRan:
       return std::get<ParamArg>(v.arg.value).slot < 0 ? SpecRule::kSlotShared
                                                       : SpecRule::kExtentForm;
     case Op::kMStack:
     case Op::kMSelect:
     case Op::kExchange:
       return SpecRule::kMeshParts;
+    case Op::kLoop:
+    case Op::kResult:
+      return SpecRule::kLoopForm;
     case Op::kLocal:
     case Op::kGlobal:
     case Op::kPass:
@@ -133,7 +138,8 @@ SpecRule ShapeFailure(const NodeView& v) {
 SpecRule DeviceFailure(const NodeView& v) {
   if (v.op == Op::kMStack) return SpecRule::kMeshParts;
   if (v.op == Op::kAllReduce) return SpecRule::kMeshReduce;
-  if (v.op == Op::kParam || v.op == Op::kBuffer) return SpecRule::kBufferPlace;
+  const bool stored = v.op == Op::kParam || v.op == Op::kItem || v.op == Op::kRan;
+  if (stored || v.op == Op::kBuffer) return SpecRule::kBufferPlace;
   if (v.op == Op::kLocal || v.op == Op::kGlobal || v.op == Op::kPass) {
     return SpecRule::kManualBorder;
   }
@@ -192,7 +198,7 @@ void InferNode(SpecGraph& g, int i, const NodeView& view, bool vague, const UOp&
   if (!inferred.ok()) {
     // A shape is not held against a node whose sources have none that is known.
     g.nodes[i].bad = true;
-    if (vague && step == InferStep::kShape) return;
+    if (vague && step == InferStep::kShape) return;  // nor a RESULT against what is no LOOP
     return report(FailedRule(step, view), std::string(inferred.status().message()));
   }
   if (!shape.known && !vague) shape = {true, inferred->shape, inferred->device};
@@ -234,7 +240,8 @@ void CheckNode(SpecGraph& g, int i, const UOp& stated, const StatedShape& annota
   }
   if (stated) return;
   // What is wrong, or made of what is not known, takes the place that its statement gives it.
-  const bool has_kind = Info(n.op).cls == OpClass::kKernel || Info(n.op).cls == OpClass::kProgram;
+  const bool has_kind = Info(n.op).cls == OpClass::kKernel || Info(n.op).cls == OpClass::kProgram ||
+                        n.op == Op::kLoop;
   n.vague = (vague && !annotation.known) || (n.bad && (!shape.known || has_kind));
   if (!n.bad && !(vague && annotation.known)) {
     if (auto made = UOp::TryMake(n.op, n.dtype, srcs, *n.arg); made.ok()) n.value = *made;

@@ -65,6 +65,10 @@ bool HasPlace(Op op) {
     case Op::kGlobal:
     case Op::kPass:
     case Op::kExchange:
+    case Op::kItem:
+    case Op::kLoop:
+    case Op::kResult:
+    case Op::kRan:
     case Op::kAssign:
     case Op::kSink:
     case Op::kIndex:

@@ -59,7 +59,8 @@ bool IsOfPasses(absl::string_view name) {
            absl::c_all_of(name.substr(prefix.size()), absl::ascii_isdigit);
   };
   return numbered("@") || numbered(kPlaceVariable) || numbered(kDrawVariable) ||
-         numbered("@number") || numbered("@step") || absl::StartsWith(name, "@random_");
+         numbered("@number") || numbered("@step") || numbered("@turn") ||
+         absl::StartsWith(name, "@random_");
 }
 
 // Why a variable cannot have its name; nothing if it can.
@@ -246,6 +247,7 @@ void CheckCommon(SpecGraph& g) {
 }
 
 void CheckTensorGraph(SpecGraph& g) {
+  CheckLoops(g);
   const auto whole = [&g](int i, int reader) {
     const SpecNode& n = g.nodes[i];
     if (!IsPartial(n)) return;

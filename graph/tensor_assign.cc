@@ -152,6 +152,11 @@ Tensor Shown(const UOp& view, const Tensor& v) {
 
 }  // namespace
 
+Tensor internal::AfterAssign(const UOp& base, UOp view, Tensor v) {
+  for (; !(view == base); view = UOp(view.src(0))) v = Shown(view, v);
+  return v;
+}
+
 // Every version that can be written lies in a BUFFER of the tensor's own: a value that has none
 // yet, which other tensors may share as a node, is first assigned to a fresh one.
 Tensor& Tensor::Assign(const Operand& value) {

@@ -41,6 +41,9 @@ inline Tensor FittedTo(const Tensor& t, int axis, const Extent& n) {
 // after may be no expressions whose bounds show that they are not negative, as Pad asks.
 Tensor BeforeShrink(const UOp& shrink, const Tensor& part);
 
+// What a base is once v is assigned to a view of it, as a value of its own.
+Tensor AfterAssign(const UOp& base, UOp view, Tensor v);
+
 // How many neighbours an axis has: one less than elements, or none.
 inline Extent LessOne(const Extent& n) {
   return n.min() > 0 ? n - Extent(1) : Max(n - Extent(1), 0);

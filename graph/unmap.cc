@@ -11,6 +11,7 @@
 #include "graph/rewrite.h"
 #include "graph/simplify.h"
 #include "graph/status.h"
+#include "graph/unroll.h"
 
 namespace tessera {
 namespace {
@@ -328,7 +329,8 @@ absl::StatusOr<std::vector<UOp>> WithoutPrograms(absl::Span<const UOp> roots,
     return u.is(Op::kLocal) || u.is(Op::kGlobal) || u.is(Op::kPass);
   });
   if (none) return std::vector<UOp>(roots.begin(), roots.end());
-  return Unmapper(stop_at_realized).Run(roots);
+  ASSIGN_OR_RETURN(const std::vector<UOp> written_out, WithoutLoops(roots, stop_at_realized));
+  return Unmapper(stop_at_realized).Run(written_out);
 }
 
 }  // namespace tessera

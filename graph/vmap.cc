@@ -8,6 +8,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "graph/buffer.h"
 #include "graph/lookup.h"
+#include "graph/loop_internal.h"
+#include "graph/rewrite.h"
 #include "graph/sample.h"
 #include "graph/tensor_internal.h"
 #include "graph/walk.h"
@@ -23,20 +25,6 @@ using internal::Fail;
 using internal::PermuteTo;
 using internal::ReshapeTo;
 using internal::Show;
-
-// Where the batch lies, a sample is: whole along the mesh dims that cut the batch.
-Device OfSample(Device device, int axis) {
-  if (!device.is_sharding()) return device;
-  std::vector<Placement> p = device.sharding().placements();
-  for (Placement& each : p) {
-    if (each.ShardsAxis(axis)) {
-      each = Placement::Replicate();
-    } else if (each.is(How::kShard) && each.axis > axis) {
-      --each.axis;
-    }
-  }
-  return device.sharding().With(std::move(p));
-}
 
 // Where a batch goes whose samples go to a device: stays cut along mesh dims that say nothing else.
 Device OfBatch(Device device, Device batch_is_on) {
@@ -132,6 +120,8 @@ class Batcher {
   UOp Batched(const UOp& u) const {
     if (IsElementwise(u.op())) return Elementwise(u);
     if (IsMovement(u.op())) return Moved(u);
+    if (u.is(Op::kLoop)) return LoopOfBatch(u);
+    if (u.is(Op::kResult)) return Result(u);
     const UOp x = Whole(u.src(0));
     switch (u.op()) {
       case Op::kReduce:
@@ -151,12 +141,8 @@ class Batcher {
       case Op::kLocal:
       case Op::kGlobal:
         return Build(u.op(), u.dtype(), {x}, OfBatch(u.device(), x.device()));
-      case Op::kPass: {  // which has one element along its first axis
-        Ints order(x.rank());
-        for (int i = 0; i < x.rank(); ++i) order[i] = i;
-        std::swap(order[0], order[1]);
-        return PermuteTo(Build(u.op(), {PermuteTo(x, order)}, u.arg()), order);
-      }
+      case Op::kPass:  // which has one element along its first axis
+        return AxesSwapped(Build(u.op(), {AxesSwapped(x)}, u.arg()));
       case Op::kMSelect:
       case Op::kContiguous:
       case Op::kMark:
@@ -166,6 +152,61 @@ class Batcher {
       default:
         Fail("cannot take a ", Info(u.op()).text, " of each sample, ", Describe(u));
     }
+  }
+
+  // The first two: the batch is the second axis of what goes by turns, of sequences and stacks.
+  static UOp AxesSwapped(const UOp& u) {
+    Ints order(u.rank());
+    for (int i = 0; i < u.rank(); ++i) order[i] = i;
+    std::swap(order[0], order[1]);
+    return PermuteTo(u, order);
+  }
+
+  // All that is carried is of each sample; of what is read that which is so outside.
+  UOp LoopOfBatch(const UOp& u) const {
+    const LoopForm loop(u);
+    internal::LoopParts parts;
+    parts.turns = loop.turns;
+    parts.backwards = loop.backwards;
+    const internal::OpenBody body = internal::Opened(loop);
+    absl::flat_hash_map<const Node*, UOp> batched;
+    Substitution same;  // ITEMs of what is the same for all samples
+    const auto stand_for = [&](int64_t number, const UOp& value, bool of_sample) {
+      const auto it = body.items.find(number);
+      if (it == body.items.end()) return;  // no turn takes it
+      if (of_sample) {
+        batched.emplace(it->second.get(), value);
+      } else {
+        same.emplace(it->second, value);
+      }
+    };
+    for (int64_t k = 0; k < u.size() - 2; ++k) {
+      const UOp& source = loop.SourceOf(k);
+      const bool carried = k < static_cast<int64_t>(loop.carried.size());
+      const bool of_sample = carried || IsBatched(source);
+      const UOp value = of_sample ? Whole(source) : source;
+      if (carried) {
+        parts.carried.push_back(value);
+        parts.carried_items.push_back(
+            internal::NewItem(value.dtype(), value.shape(), value.device()));
+        stand_for(k, parts.carried_items.back(), of_sample);
+      } else if (loop.IsOfSequence(k)) {
+        const UOp& all = parts.sequences.emplace_back(of_sample ? AxesSwapped(value) : value);
+        parts.sequence_items.push_back(internal::NewItem(all.dtype(), ShapeOfElement(all),
+                                                         internal::OfSample(all.device(), 0)));
+        stand_for(k, parts.sequence_items.back(), of_sample);
+      } else {
+        stand_for(k, value, of_sample);
+      }
+    }
+    parts.results = Substitute(Batcher(batch_, std::move(batched)).Run(body.results), same);
+    return internal::MakeLoop(parts);
+  }
+
+  UOp Result(const UOp& u) const {
+    const UOp out = internal::ResultOf(made_.at(u.src(0).get()), NumberOfResult(u));
+    const bool stacked = NumberOfResult(u) >= static_cast<int>(LoopForm(u.src(0)).carried.size());
+    return stacked ? AxesSwapped(out) : out;
   }
 
   std::vector<UOp> AllWhole(const UOp& u) const {
@@ -262,6 +303,11 @@ class Batcher {
 
 }  // namespace
 
+std::vector<UOp> internal::OfEach(absl::Span<const UOp> roots, const Extent& batch,
+                                  absl::flat_hash_map<const Node*, UOp> inputs) {
+  return Batcher(batch, std::move(inputs)).Run(roots);
+}
+
 std::vector<Tensor> Vmap(const TensorFunction& function, const std::vector<VmapInput>& inputs,
                          int out_axis) {
   std::vector<Tensor> given;
@@ -287,7 +333,7 @@ std::vector<Tensor> Vmap(const TensorFunction& function, const std::vector<VmapI
     const Tensor x = in.tensor.MoveAxis(axis, 0);
     Extents dims(x.shape().begin() + 1, x.shape().end());
     const UOp sample =
-        internal::Placeholder(x.dtype(), Shape(std::move(dims)), OfSample(x.device(), 0));
+        internal::Placeholder(x.dtype(), Shape(std::move(dims)), internal::OfSample(x.device(), 0));
     batches.emplace(sample.get(), internal::Current(x.uop()));
     samples.push_back(sample);
   }

@@ -57,10 +57,9 @@ class Execution {
     if (IntFlag(Flag::kDebug) >= 2) table_.emplace(plan_);
     {
       PlanScope scope;
-      for (const PlanStep& step : plan_.steps) {
-        const absl::Status ran = RunStep(step);
-        if (ran.ok()) continue;
-        LoseWritten(step, ran);
+      const absl::Status ran = RunSteps(0, plan_.steps.size());
+      if (!ran.ok()) {
+        LoseWritten(ran);
         return ran;
       }
     }
@@ -70,14 +69,62 @@ class Execution {
   }
 
  private:
+  absl::Status RunSteps(size_t begin, size_t end) {
+    for (size_t s = begin; s < end; ++s) {
+      reached_ = std::max(reached_, s);
+      if (plan_.steps[s].kind == PlanStep::kLoop) {
+        const size_t last = EndOfLoop(plan_, s);
+        if (made_nan_ != nullptr) RETURN_IF_ERROR(Clear(WrittenBy(plan_, plan_.steps[s])));
+        RETURN_IF_ERROR(RunLoop(plan_.loops[plan_.steps[s].loop], s + 1, last));
+        s = last;
+      } else {
+        RETURN_IF_ERROR(RunStep(plan_.steps[s]));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // A loop whose steps are those from `begin` below `end`.
+  absl::Status RunLoop(const PlanLoop& loop, size_t begin, size_t end) {
+    ASSIGN_OR_RETURN(const int64_t turns, ExtentValue(loop.turns, bindings_));
+    for (int64_t t = 0; t < turns; ++t) {
+      bindings_[loop.variable] = loop.At(t, turns);
+      for (const PlanLoop::Carried& c : loop.carried) {
+        data_[c.taken] = data_[c.buffers[PlanLoop::TakenBy(t, turns)]];
+        data_[c.given] = data_[c.buffers[PlanLoop::GivenBy(t, turns)]];
+      }
+      RETURN_IF_ERROR(RunSteps(begin, end));
+    }
+    if (turns > 0) return absl::OkStatus();
+    for (const PlanLoop::Carried& c : loop.carried) {
+      RETURN_IF_ERROR(Copy(c.result(), c.first()));
+    }
+    return absl::OkStatus();
+  }
+
+  // What is written a part at a time holds no NaNs by chance.
+  absl::Status Clear(absl::Span<const int> buffers) {
+    for (int b : buffers) {
+      const PlanBuffer& buffer = plan_.buffers[b];
+      const std::vector<char> zeros(buffer.bytes);
+      ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(buffer.device.place()));
+      RETURN_IF_ERROR(device->CopyIn(data_[b][0], zeros.data(), buffer.bytes));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Copy(int to, int from) {
+    return CopyPlanBuffer(plan_.buffers[to], data_[to][0], plan_.buffers[from], data_[from][0]);
+  }
+
   // Up to a step that failed, what was there before is written to or about to be.
-  void LoseWritten(const PlanStep& failed, const absl::Status& why) {
+  void LoseWritten(const absl::Status& why) {
     const auto message = std::make_shared<const std::string>(why.message());
     for (const PlanStep& step : plan_.steps) {
       for (int b : WrittenBy(plan_, step)) {
         if (plan_.buffers[b].kind == PlanBuffer::kInput) storage_[b]->lost = message;
       }
-      if (&step == &failed) return;
+      if (&step == &plan_.steps[reached_]) return;
     }
   }
 
@@ -102,6 +149,8 @@ class Execution {
           ASSIGN_OR_RETURN(storage_[i], AllocateBuffer(plan_, b));
           break;
         }
+        case PlanBuffer::kOfTurn:
+          break;
         case PlanBuffer::kTemp:
           if (b.kept) {
             ASSIGN_OR_RETURN(storage_[i], AllocateBuffer(plan_, b));
@@ -150,7 +199,7 @@ class Execution {
 
   absl::Status Launch(const PlanStep& step) {
     if (step.kind == PlanStep::kCopy) {
-      return RunCopyStep(plan_, step, data_[step.buffers[0]][0], data_[step.buffers[1]][0]);
+      return Copy(step.buffers[0], step.buffers[1]);
     }
     if (step.kind != PlanStep::kKernel) return LaunchTransfer(step);
     if (made_nan_ == nullptr || !compiled_.devices[step.kernel]->Computes()) return RunKernel(step);
@@ -272,8 +321,9 @@ class Execution {
   const CompiledPlan& compiled_;
   const Plan& plan_;
   absl::Span<const std::shared_ptr<Storage>> leaves_;
-  const Bindings& bindings_;
+  Bindings bindings_;  // of the turns under way, too
   bool* const made_nan_;
+  size_t reached_ = 0;  // the last step that was begun
   std::optional<LaunchTable> table_;
   std::vector<std::pair<Device, std::shared_ptr<Storage>>> arenas_;
   std::vector<std::shared_ptr<Storage>> storage_;
@@ -282,8 +332,8 @@ class Execution {
 
 }  // namespace
 
-absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, const void* source) {
-  const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
+absl::Status CopyPlanBuffer(const PlanBuffer& to, void* target, const PlanBuffer& from,
+                            const void* source) {
   ASSIGN_OR_RETURN(DeviceRuntime * to_device, GetDevice(to.device.place()));
   ASSIGN_OR_RETURN(DeviceRuntime * from_device, GetDevice(from.device.place()));
   if (!to_device->Computes()) return absl::OkStatus();

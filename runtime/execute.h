@@ -5,8 +5,9 @@
 
 namespace tessera {
 
-// Performs a copy step between these addresses.
-absl::Status RunCopyStep(const Plan& plan, const PlanStep& step, void* target, const void* source);
+// Copies from one buffer of a plan to another, which lie at these addresses.
+absl::Status CopyPlanBuffer(const PlanBuffer& to, void* target, const PlanBuffer& from,
+                            const void* source);
 
 // The value of an extent under the bindings.
 absl::StatusOr<int64_t> ExtentValue(const Extent& e, const Bindings& bindings);

@@ -50,8 +50,14 @@ constexpr int kNameColumn = 36;  // what is longer has a line of its own
 void ShowStep(const Plan& plan, size_t i, std::string* out) {
   const PlanStep& s = plan.steps[i];
   const int n = static_cast<int>(s.buffers.size());
-  std::string what, cores = "-", bytes, flops = "-", buffers;
-  if (s.kind != PlanStep::kKernel) {
+  std::string what, cores = "-", bytes = "-", flops = "-", buffers;
+  if (s.loop >= 0) {
+    const auto written = static_cast<int>(WrittenBy(plan, s).size());
+    what = StepName(plan, s);
+    if (s.kind == PlanStep::kLoop) {
+      buffers = absl::StrCat(Names(s.buffers, 0, written), " <- ", Names(s.buffers, written, n));
+    }
+  } else if (s.kind != PlanStep::kKernel) {
     what = TransferName(plan, s);
     bytes = ShowBytes(static_cast<double>(
         s.kind == PlanStep::kCopy ? plan.buffers[s.buffers[0]].bytes : BytesMoved(plan, s)));
@@ -76,7 +82,7 @@ void ShowStep(const Plan& plan, size_t i, std::string* out) {
 }
 
 void ShowBuffers(const Plan& plan, std::string* out) {
-  const char* kinds[] = {"reads", "result", "temp"};
+  const char* kinds[] = {"reads", "result", "temp", "turn"};
   for (size_t i = 0; i < plan.buffers.size(); ++i) {
     const PlanBuffer& b = plan.buffers[i];
     absl::StrAppend(out, absl::StrFormat("  %4s  %-6s %11s  %s", Name(static_cast<int>(i)),
@@ -90,22 +96,25 @@ void ShowBuffers(const Plan& plan, std::string* out) {
 }
 
 std::string ShowPlan(const Plan& plan) {
-  size_t copies = 0, exchanges = 0, reductions = 0, scatters = 0;
+  size_t copies = 0, exchanges = 0, reductions = 0, scatters = 0, loops = 0;
   double copied = 0;
   for (const PlanStep& s : plan.steps) {
     exchanges += s.kind == PlanStep::kExchange;
     reductions += s.kind == PlanStep::kAllReduce;
     scatters += s.kind == PlanStep::kReduceScatter;
+    loops += s.kind == PlanStep::kLoop;
     if (s.kind != PlanStep::kCopy) continue;
     ++copies;
     copied += static_cast<double>(plan.buffers[s.buffers[0]].bytes);
   }
-  const size_t launches = plan.steps.size() - copies - exchanges - reductions - scatters;
+  const size_t launches =
+      plan.steps.size() - copies - exchanges - reductions - scatters - 2 * loops;
   std::string out = Plural(launches, "kernel");
   if (plan.kernels.size() != launches)
     absl::StrAppend(&out, " (", plan.kernels.size(), " distinct)");
   absl::StrAppend(&out, ", ", copies == 1 ? "1 copy" : absl::StrCat(copies, " copies"));
   if (copies > 0) absl::StrAppend(&out, " of ", ShowBytes(copied));
+  if (loops > 0) absl::StrAppend(&out, ", ", Plural(loops, "loop"));
   if (exchanges + reductions + scatters > 0) {
     absl::StrAppend(&out, ", ", Plural(exchanges, "exchange"), ", ",
                     Plural(reductions, "all-reduce"), ", ",

@@ -55,6 +55,7 @@ std::vector<Decides> DecidedBy(const PlanKey& key) {
     const UOp& u = key.order[i];
     if (u.realized()) continue;
     ForEachArgUOp(u.arg(), [&](const UOp& e) { raise(e, Decides::kExtents); });
+    if (u.is(Op::kLoop)) raise(u.src(1), Decides::kExtents);  // the turns, of stacks
     const Decides own = out[i];
     const bool moves = IsMovement(u.op());
     if (own == Decides::kExtents && (moves || IsElementwise(u.op()))) {

@@ -11,6 +11,7 @@
 #include "graph/node_map.h"
 #include "graph/own_extent.h"
 #include "graph/status.h"
+#include "graph/unroll.h"
 #include "runtime/check_nan.h"
 #include "runtime/execute.h"
 #include "runtime/mesh.h"
@@ -308,7 +309,12 @@ absl::StatusOr<std::vector<UOp>> RealizeNodes(absl::Span<const UOp> roots, const
     }
     LoseAssigned(key);
   }
-  if (made_nan) return NameNanOp(key, bindings, ran.status());
+  if (made_nan) {
+    // Of a loop the turn that makes it is named, as the op of a turn written out.
+    const auto plain = WithoutLoops(targets.values, /*stop_at_realized=*/true);
+    if (!plain.ok()) return ran.status();
+    return NameNanOp(MakePlanKey(*plain, /*draws_vary=*/true), bindings, ran.status());
+  }
   RETURN_IF_ERROR(ran.status());
   undo.Keep();
   return Results(roots.size(), targets, plan->plan, *ran, bindings);

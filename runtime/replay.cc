@@ -46,11 +46,26 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
   }
   written_ = WrittenLeaves(p);
   FindKept();
+  loops_.resize(p.loops.size());
+  for (size_t l = 0; l < p.loops.size(); ++l) {
+    for (size_t c = 0; c < p.loops[l].carried.size(); ++c) {
+      const PlanLoop::Carried& carried = p.loops[l].carried[c];
+      of_turns_[carried.taken] = {static_cast<int>(l), static_cast<int>(c), false};
+      of_turns_[carried.given] = {static_cast<int>(l), static_cast<int>(c), true};
+    }
+  }
+  std::vector<int> open;  // the loops around a step
   for (const PlanStep& step : p.steps) {
-    if (step.kind == PlanStep::kKernel) {
-      AddKernel(step, names_, result_of);
+    if (step.kind == PlanStep::kEndLoop) {
+      loops_[open.back()].end = launches_.size();
+      open.pop_back();
       continue;
     }
+    if (step.kind == PlanStep::kKernel) {
+      AddKernel(step, names_, open, result_of);
+      continue;
+    }
+    if (step.kind == PlanStep::kLoop) open.push_back(step.loop);
     Launchable l;
     l.step = &step;
     l.transfer = plan_->transfers[&step - p.steps.data()].get();
@@ -111,6 +126,10 @@ void Replay::AddArgument(int buffer, int place, const std::vector<int>& result_o
   const int part = b.device.is_sharding() ? place : -1;
   arguments_.push_back({buffer, place});
   if (b.kind == PlanBuffer::kInput) leaf_patches_.push_back({at, b.slot, part});
+  if (b.kind == PlanBuffer::kOfTurn) {
+    const OfTurn& of = of_turns_.at(buffer);
+    loops_[of.loop].arguments.push_back({at, of.carried, of.given});
+  }
   if (b.kept) {
     const auto kept = std::lower_bound(kept_buffers_.begin(), kept_buffers_.end(), buffer);
     kept_patches_.push_back({at, static_cast<int>(kept - kept_buffers_.begin()), part});
@@ -119,7 +138,7 @@ void Replay::AddArgument(int buffer, int place, const std::vector<int>& result_o
 }
 
 void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> variables,
-                       const std::vector<int>& result_of) {
+                       const std::vector<int>& loops, const std::vector<int>& result_of) {
   const Plan& p = plan_->plan;
   const PlanKernel& kernel = p.kernels[step.kernel];
   const Device on = p.buffers[step.buffers[0]].device;
@@ -157,11 +176,18 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
         fixed_values_.emplace_back(at, own->values[i]);
         continue;
       }
+      const auto turns = std::find_if(loops.begin(), loops.end(), [&](int l) {
+        return p.loops[l].variable == NameIn(step, name);
+      });
+      if (turns != loops.end()) {
+        loops_[*turns].variables.push_back(at);
+        continue;
+      }
       const auto it = std::find(variables.begin(), variables.end(), NameIn(step, name));
       CHECK(it != variables.end(), "a plan has the variable ", name, " that its graph has not");
       variable_patches_.push_back({at, static_cast<int>(it - variables.begin())});
     }
-    ++(step.once ? kernels_once_ : kernels_);
+    ++(step.once ? kernels_once_ : loops.empty() ? kernels_ : loops_[loops.back()].kernels);
   }
   (step.once ? once_ : launches_).push_back(std::move(l));
 }
@@ -238,7 +264,53 @@ absl::Status Replay::RunLaunches(Frame& frame, absl::Span<const int64_t> values)
       return only_device_->RunRecording(*frame.recording, frame.recorded);
     }
   }
-  for (const Launchable& l : launches_) RETURN_IF_ERROR(RunLaunch(l, frame, values));
+  return RunLaunches(0, launches_.size(), frame, values);
+}
+
+absl::Status Replay::RunLaunches(size_t begin, size_t end, Frame& frame,
+                                 absl::Span<const int64_t> values) const {
+  for (size_t i = begin; i < end; ++i) {
+    const Launchable& l = launches_[i];
+    if (l.step->kind != PlanStep::kLoop) {
+      RETURN_IF_ERROR(RunLaunch(l, frame, values));
+      continue;
+    }
+    RETURN_IF_ERROR(RunLoop(i, frame, values));
+    i = loops_[l.step->loop].end - 1;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Replay::RunLoop(size_t at, Frame& frame, absl::Span<const int64_t> values) const {
+  const Plan& p = plan_->plan;
+  const Launchable& l = launches_[at];
+  const PlanLoop& loop = p.loops[l.step->loop];
+  const TurnPatches& patches = loops_[l.step->loop];
+  ASSIGN_OR_RETURN(const int64_t turns, ValueOf(loop.turns, values));
+  // Where the buffers of the loop lie in this run, as its step lists them.
+  const auto lies = [&](int buffer) {
+    const auto& listed = l.step->buffers;
+    const auto k = std::find(listed.begin(), listed.end(), buffer) - listed.begin();
+    return frame.arguments[l.first_buffer + k];
+  };
+  std::vector<std::array<void*, 3>> carried;
+  for (const PlanLoop::Carried& c : loop.carried) {
+    carried.push_back({lies(c.buffers[0]), lies(c.buffers[1]), lies(c.buffers[2])});
+  }
+  for (int64_t t = 0; t < turns; ++t) {
+    for (int v : patches.variables) frame.variables[v] = loop.At(t, turns);
+    for (const auto& [argument, c, given] : patches.arguments) {
+      const int which = given ? PlanLoop::GivenBy(t, turns) : PlanLoop::TakenBy(t, turns);
+      frame.arguments[argument] = carried[c][which];
+    }
+    RETURN_IF_ERROR(RunLaunches(at + 1, patches.end, frame, values));
+  }
+  Count(&RuntimeStats::kernels_run, turns * patches.kernels);
+  for (size_t c = 0; turns == 0 && c < carried.size(); ++c) {
+    const PlanLoop::Carried& of = loop.carried[c];
+    RETURN_IF_ERROR(CopyPlanBuffer(p.buffers[of.result()], carried[c][0], p.buffers[of.first()],
+                                   carried[c][2]));
+  }
   return absl::OkStatus();
 }
 
@@ -247,7 +319,9 @@ absl::Status Replay::RunLaunch(const Launchable& l, const Frame& frame,
   if (!l.places.empty()) return RunKernel(l, frame);
   void* const* arguments = frame.arguments.data() + l.first_buffer;
   if (l.transfer == nullptr) {
-    return RunCopyStep(plan_->plan, *l.step, arguments[0], arguments[1]);
+    const std::vector<PlanBuffer>& buffers = plan_->plan.buffers;
+    return CopyPlanBuffer(buffers[l.step->buffers[0]], arguments[0], buffers[l.step->buffers[1]],
+                          arguments[1]);
   }
   const auto targets = static_cast<size_t>(l.num_targets);
   return l.transfer->Run({arguments, targets},

@@ -64,6 +64,21 @@ class Replay {
   struct Argument {
     int buffer, place;
   };
+  // What changes from turn to turn of a loop, and where its launches end.
+  struct TurnPatches {
+    std::vector<int> variables;
+    struct OfCarried {
+      int at, carried;
+      bool given;
+    };
+    std::vector<OfCarried> arguments;
+    size_t end = 0;
+    int64_t kernels = 0;  // of its own launches, those of loops within not
+  };
+  struct OfTurn {
+    int loop, carried;
+    bool given;
+  };
   // What the steps that run once computed.
   struct Kept {
     std::vector<std::shared_ptr<Storage>> storage;  // by kept buffer; null of what no other reads
@@ -79,11 +94,15 @@ class Replay {
   void FindKept();
   void AddArgument(int buffer, int place, const std::vector<int>& result_of);
   void AddKernel(const PlanStep& step, absl::Span<const std::string> variables,
-                 const std::vector<int>& result_of);
+                 const std::vector<int>& loops, const std::vector<int>& result_of);
   static absl::StatusOr<std::shared_ptr<Storage>> Allocate(const Result& result);
   absl::StatusOr<int64_t> ValueOf(const Extent& e, absl::Span<const int64_t> values) const;
   absl::Status PatchPlaces(absl::Span<const int64_t> values, Frame& frame) const;
   absl::Status RunLaunches(Frame& frame, absl::Span<const int64_t> values) const;
+  absl::Status RunLaunches(size_t begin, size_t end, Frame& frame,
+                           absl::Span<const int64_t> values) const;
+  // The loop that this launch begins.
+  absl::Status RunLoop(size_t at, Frame& frame, absl::Span<const int64_t> values) const;
   absl::Status RunLaunch(const Launchable& l, const Frame& frame,
                          absl::Span<const int64_t> values) const;
   absl::Status RunKernel(const Launchable& l, const Frame& frame) const;
@@ -95,7 +114,9 @@ class Replay {
 
   const CompiledPlanPtr plan_;
   std::vector<Launchable> launches_, once_;
-  const std::vector<std::string> names_;  // of the variables
+  std::vector<TurnPatches> loops_;             // as the plan's
+  absl::flat_hash_map<int, OfTurn> of_turns_;  // by buffer
+  const std::vector<std::string> names_;       // of the variables
   std::vector<Argument> arguments_;
   std::vector<std::pair<int, int64_t>> fixed_values_;  // variables that a place or step knows
   std::vector<PlacePatch> place_patches_;

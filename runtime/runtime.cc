@@ -144,7 +144,7 @@ absl::StatusOr<CompiledPlanPtr> MakePlan(absl::Span<const UOp> roots, const Plan
   }
   for (const PlanStep& step : out->plan.steps) {
     out->transfers.emplace_back();
-    if (step.kind == PlanStep::kKernel || step.kind == PlanStep::kCopy) continue;
+    if (step.kind == PlanStep::kKernel || step.kind == PlanStep::kCopy || step.loop >= 0) continue;
     ASSIGN_OR_RETURN(out->transfers.back(), Transfer::Make(out->plan, step));
   }
   RETURN_IF_ERROR(CompileKernels(*out));

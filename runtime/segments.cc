@@ -33,6 +33,8 @@ class Cutter {
   std::vector<Segment> Run() {
     if (size_ < kLeastNodes || key_.on_meshes || !OnePlace()) return {};
     if (!key_.draws.empty() || !key_.numbers.empty()) return {};
+    const auto loops = [](const UOp& u) { return u.is(Op::kLoop); };
+    if (std::any_of(key_.order.begin(), key_.order.end(), loops)) return {};  // bodies are no parts
     Summarise();
     is_root_.assign(size_, false);
     for (int r : key_.roots) is_root_[r] = true;

@@ -22,6 +22,13 @@ bool SameLoops(const Shape& a, const Shape& b) {
   return within;
 }
 
+// What the loops of a value's kernel run over.
+const Shape& LoopsOf(const UOp& root) {
+  return root.is(Op::kAssign) ? root.src(1).shape() : WrittenFor(root).shape();
+}
+
+bool WritesPart(const UOp& root) { return root.is(Op::kAssign) && !(root.src(0) == root.src(1)); }
+
 // What decides over joining, of a group as it is so far.
 struct Traits {
   bool joinable = true;
@@ -123,8 +130,6 @@ class Joiner {
       t.joinable &= !IsTransfer(r) && !r.is(Op::kScatter);
       t.apart |= r.is(Op::kContiguous);
       t.kept |= kept_.contains(r.get());
-      // One that writes a part has other loops than its result.
-      t.joinable &= !r.is(Op::kAssign) || r.src(0) == r.src(1);
     }
     if (!t.joinable) return t;
     WalkGroup(
@@ -187,7 +192,7 @@ class Joiner {
     if (traits_[g].lasts != traits_[host].lasts) return false;
     if (traits_[g].lasts && traits_[g].kept != traits_[host].kept) return false;
     const UOp &a = to.roots[0], &b = from.roots[0];
-    return SameLoops(WrittenFor(a).shape(), WrittenFor(b).shape()) && a.device() == b.device() &&
+    return SameLoops(LoopsOf(a), LoopsOf(b)) && a.device() == b.device() &&
            !OverwritesValueOf(to, from) && !OverwritesValueOf(from, to);
   }
 
@@ -223,7 +228,7 @@ class Joiner {
       if (!fresh && (elementwise || !before->second)) continue;
       before->second = elementwise;
       if (std::find(roots.begin(), roots.end(), u) != roots.end()) {
-        if (!elementwise || !(WrittenFor(u) == u)) return false;
+        if (!elementwise || WritesPart(u) || !(WrittenFor(u) == u)) return false;
         continue;
       }
       if (fusion_.group_of.contains(u.get())) continue;

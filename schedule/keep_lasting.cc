@@ -24,6 +24,7 @@ absl::Span<const int> ReadBy(const Plan& plan, const PlanStep& step) {
 
 // Whether a step that reads nothing but what lasts gives the same each time.
 bool Repeats(const Plan& plan, const PlanStep& step) {
+  if (step.loop >= 0) return false;  // its own steps write
   if (step.kind == PlanStep::kKernel) return HasNoVariables(plan, plan.kernels[step.kernel]);
   return std::all_of(step.buffers.begin(), step.buffers.end(),
                      [&](int b) { return plan.buffers[b].shape.is_static(); });

@@ -473,7 +473,7 @@ absl::StatusOr<Localised> Localise(absl::Span<const UOp> roots) { return Localis
 
 bool IsTransfer(const UOp& u) {
   if (u.is(Op::kCopy)) return static_cast<bool>(u.src(0).device());
-  return u.is(Op::kExchange) || u.is(Op::kAllReduce);
+  return u.is(Op::kExchange) || u.is(Op::kAllReduce) || u.is(Op::kRan);
 }
 
 }  // namespace tessera

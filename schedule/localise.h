@@ -41,7 +41,7 @@ struct Localised {
 // SHRINK. Afterwards no device is Shard, Replicate or Partial.
 absl::StatusOr<Localised> Localise(absl::Span<const UOp> roots);
 
-// Whether a node is a step of its own: data goes from buffer to buffer.
+// Whether a node is a step of its own, or steps: data goes from buffers to a buffer.
 bool IsTransfer(const UOp& u);
 
 }  // namespace tessera

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "graph/index_math.h"
 #include "graph/kernel_form.h"
@@ -264,8 +265,23 @@ class Packer {
     }
   }
 
-  // The panels of a buffer, laid out before that step; those that are kept, unless they are
-  // already.
+  // The outermost loop around a step that does not write a buffer; or the step itself.
+  size_t OutsideOfLoops(size_t step, int buffer) const {
+    if (plan_.buffers[buffer].kind == PlanBuffer::kOfTurn) return step;
+    for (size_t begin = 0; begin < step; ++begin) {
+      if (plan_.steps[begin].kind != PlanStep::kLoop) continue;
+      const size_t end = EndOfLoop(plan_, begin);
+      if (end < step) continue;
+      const bool written = std::any_of(
+          plan_.steps.begin() + begin, plan_.steps.begin() + end,
+          [&](const PlanStep& s) { return absl::c_linear_search(WrittenBy(plan_, s), buffer); });
+      if (!written) return begin;
+    }
+    return step;
+  }
+
+  // The panels of a buffer, laid out before that step, or the loop that it is in; those that are
+  // kept, unless they are already.
   int PanelsOf(int source, const Packed& packed, int64_t bytes, size_t before, bool keep) {
     const auto [kernel, is_new] = kernels_.try_emplace(packed.pack, -1);
     if (is_new) {
@@ -296,7 +312,10 @@ class Packer {
     step.buffers = {out, source};
     step.site = plan_.steps[before].site;
     step.once = keep;
-    before_[before].push_back(std::move(step));
+    const size_t at = OutsideOfLoops(before, source);
+    // Each turn reads them.
+    if (at < before) plan_.steps[EndOfLoop(plan_, at)].buffers.push_back(out);
+    before_[at].push_back(std::move(step));
     return out;
   }
 

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "graph/target.h"
 #include "schedule/fuse.h"
+#include "schedule/outline_loops.h"
 #include "schedule/plan.h"
 #include "schedule/rangeify.h"
 #include "schedule/targets.h"
@@ -65,9 +66,10 @@ absl::Status OrderGroups(Fusion& fusion);
 std::vector<UOp> CopyOverwritten(absl::Span<const UOp> roots);
 
 // Turns groups into kernels in index form (each distinct one once), not yet divided over cores, and
-// steps over plan buffers.
+// steps over plan buffers. The bodies of loops are scheduled where their RANs stand.
 absl::StatusOr<Plan> MakeKernels(absl::Span<const UOp> roots, const Fusion& fusion,
-                                 const Targets& targets, Device default_device, IndexForms& forms);
+                                 absl::Span<const OutlinedLoop> loops, const Targets& targets,
+                                 Device default_device, IndexForms& forms);
 
 // In how many parts the axis that a SCATTER writes is divided, each of which reads the whole index:
 // 1 unless other axes are too short for the cores. 1 of other values.

@@ -24,6 +24,10 @@ const char* KindName(PlanStep::Kind kind) {
       return "all-reduce";
     case PlanStep::kReduceScatter:
       return "reduce-scatter";
+    case PlanStep::kLoop:
+      return "loop";
+    case PlanStep::kEndLoop:
+      return "end of loop";
   }
   return "";
 }
@@ -51,6 +55,10 @@ const std::string& NameIn(const PlanStep& step, const std::string& variable) {
 
 std::string StepName(const Plan& plan, const PlanStep& step) {
   if (step.kind == PlanStep::kKernel) return plan.kernels[step.kernel].name;
+  if (step.loop >= 0) {
+    return absl::StrCat(KindName(step.kind), " of ", plan.loops[step.loop].turns.ToString(),
+                        " turns");
+  }
   const PlanBuffer &to = plan.buffers[step.buffers[0]], &from = plan.buffers[step.buffers[1]];
   const std::string kind = KindName(step.kind);
   if (step.kind == PlanStep::kCopy || step.kind == PlanStep::kExchange) {
@@ -71,9 +79,16 @@ absl::Status TooLarge(const Shape& shape, DType dtype) {
 }
 
 absl::Span<const int> WrittenBy(const Plan& plan, const PlanStep& step) {
-  const bool kernel = step.kind == PlanStep::kKernel;
-  return absl::MakeSpan(step.buffers)
-      .subspan(0, kernel ? plan.kernels[step.kernel].num_outputs : 1);
+  int n = 1;
+  if (step.kind == PlanStep::kKernel) n = plan.kernels[step.kernel].num_outputs;
+  if (step.loop >= 0) n = plan.loops[step.loop].num_written;
+  return absl::MakeSpan(step.buffers).subspan(0, n);
+}
+
+size_t EndOfLoop(const Plan& plan, size_t begin) {
+  size_t end = begin + 1;
+  while (plan.steps[end].loop != plan.steps[begin].loop) ++end;
+  return end;
 }
 
 std::vector<int> WrittenLeaves(const Plan& plan) {
@@ -103,10 +118,13 @@ int64_t ExtentAt(const Plan& plan, const Extent& extent, Device mesh, int place)
 }
 
 int64_t BytesMoved(const Plan& plan, const PlanStep& step) {
+  if (step.loop >= 0) return 0;
   const PlanBuffer& to = plan.buffers[step.buffers[0]];
   const int64_t width = to.dtype.bytes();
   switch (step.kind) {
     case PlanStep::kKernel:
+    case PlanStep::kLoop:
+    case PlanStep::kEndLoop:
       return 0;
     case PlanStep::kCopy:
       return to.device == plan.buffers[step.buffers[1]].device ? 0 : to.bytes;
@@ -160,7 +178,7 @@ int64_t BytesSent(const Plan& plan, const PlanStep& step) {
 
 std::string Plan::ToString() const {
   std::string out = absl::StrCat("plan: ", steps.size(), " steps, ", kernels.size(), " kernels\n");
-  const char* kinds[] = {"input", "output", "temp"};
+  const char* kinds[] = {"input", "output", "temp", "of a turn"};
   for (size_t i = 0; i < buffers.size(); ++i) {
     const PlanBuffer& b = buffers[i];
     absl::StrAppend(&out, "  b", i, " ", kinds[b.kind], " ", Describe(b.dtype, b.shape, b.device));
@@ -181,7 +199,7 @@ std::string Plan::ToString() const {
       absl::StrAppend(o, ", ", n.first, "=", n.second);
     });
     const std::string name =
-        s.kind == PlanStep::kKernel ? kernels[s.kernel].name : KindName(s.kind);
+        s.kind == PlanStep::kKernel || s.loop >= 0 ? StepName(*this, s) : KindName(s.kind);
     absl::StrAppend(&out, "  ", name, "(", list, numbers, names, ")", s.once ? " once" : "",
                     s.site ? absl::StrCat("  at ", s.site->ToString()) : "", "\n");
   }

@@ -1,6 +1,7 @@
 // What the scheduler gives: kernels in index form, the steps that run them, and their buffers.
 #pragma once
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "absl/status/status.h"
 #include "graph/box.h"
 #include "graph/callsite.h"
+#include "graph/fault.h"
 #include "graph/uop.h"
 #include "schedule/localise.h"
 
@@ -35,7 +37,8 @@ struct PlanKernel {
 absl::Status TooLarge(const Shape& shape, DType dtype);
 
 struct PlanBuffer {
-  enum Kind : uint8_t { kInput, kOutput, kTemp };
+  // kOfTurn: in the steps of a loop, one of the buffers of a carried value, by turns.
+  enum Kind : uint8_t { kInput, kOutput, kTemp, kOfTurn };
   Kind kind = kTemp;
   int slot = -1;  // of an input: the leaf's; of an output: the root's
   DType dtype;
@@ -56,9 +59,12 @@ struct Lasting {
 };
 
 struct PlanStep {
-  enum Kind : uint8_t { kKernel, kCopy, kExchange, kAllReduce, kReduceScatter };
+  // Steps from a kLoop to the kEndLoop of the same loop are repeated; both list what these write
+  // that others read, and what they read of others.
+  enum Kind : uint8_t { kKernel, kCopy, kExchange, kAllReduce, kReduceScatter, kLoop, kEndLoop };
   Kind kind = kKernel;
   int kernel = -1;  // of a kernel step
+  int loop = -1;    // of a kLoop or kEndLoop, in the plan's
   // By name, the values of those of the kernel's variables that are the step's own.
   std::map<std::string, int64_t> numbers = {};
   // By name, which variables of the plan those of the kernel are that several steps share.
@@ -75,10 +81,36 @@ struct PlanStep {
   bool once = false;
 };
 
+// Steps that are repeated, each turn with the value of a variable. The buffer of a carried value is
+// another in each turn: the first turn reads where it begins, the last one writes the result, and
+// those between write the result and another buffer by turns, so that nothing is copied.
+struct PlanLoop {
+  Extent turns;
+  bool backwards = false;  // the variable counts down
+  std::string variable;
+  struct Carried {
+    std::array<int, 3> buffers;  // the result, the other one, and where it begins
+    int taken, given;            // kOfTurn: what a turn reads, and writes
+    int result() const { return buffers[0]; }
+    int first() const { return buffers[2]; }
+  };
+  std::vector<Carried> carried;
+  int num_written = 0;  // of the buffers that a kLoop lists: the first
+
+  int64_t At(int64_t turn, int64_t of) const { return backwards ? of - 1 - turn : turn; }
+  // Which of a carried value's buffers turn `turn` of `of` writes and reads: 0, the result, 1, the
+  // other one, or 2, where it begins.
+  static int GivenBy(int64_t turn, int64_t of) { return static_cast<int>((of - 1 - turn) % 2); }
+  static int TakenBy(int64_t turn, int64_t of) {
+    return turn == 0 || FaultPlanted(Fault::kTurnTakesFirst) ? 2 : GivenBy(turn - 1, of);
+  }
+};
+
 struct Plan {
   std::vector<PlanBuffer> buffers;
   std::vector<PlanKernel> kernels;
   std::vector<PlanStep> steps;
+  std::vector<PlanLoop> loops;
   std::vector<int> roots;                          // the buffer of each root
   std::vector<std::pair<Device, int64_t>> arenas;  // bytes of temps by device
   std::vector<PlaceVariable> place_variables;
@@ -108,7 +140,11 @@ int64_t BytesMoved(const Plan& plan);
 bool GoesAtOnce(int64_t bytes, int places);
 int64_t BytesSent(const Plan& plan, const PlanStep& step);
 
-// The buffers that a step writes: the first of its own.
+// The step that ends the loop which step `begin` begins.
+size_t EndOfLoop(const Plan& plan, size_t begin);
+
+// The buffers that a step writes: the first of its own. Of a loop those that others read, which its
+// own steps write.
 absl::Span<const int> WrittenBy(const Plan& plan, const PlanStep& step);
 // The slots of leaves that some step writes.
 std::vector<int> WrittenLeaves(const Plan& plan);

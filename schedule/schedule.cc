@@ -3,6 +3,7 @@
 
 #include "graph/pass.h"
 #include "graph/status.h"
+#include "graph/unroll.h"
 #include "schedule/localise.h"
 #include "schedule/passes.h"
 #include "schedule/share_kernels.h"
@@ -31,6 +32,8 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
   PassRunner::Roots values(roots.begin(), roots.end());
   std::vector<PlaceVariable> place_variables;
   if (on_meshes) {
+    // Loops are written out: what a place computes of one is no loop of the same places.
+    ASSIGN_OR_RETURN(values, WithoutLoops(values, /*stop_at_realized=*/false));
     // First: everything below sees what one place computes.
     ASSIGN_OR_RETURN(Localised local, Localise(values));
     place_variables = std::move(local.variables);
@@ -49,6 +52,13 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
         passes.RunOptional("bucket_collectives", values,
                            [](const PassRunner::Roots& r) { return BucketCollectives(r); }));
   }
+  // First on one place: nothing below looks into a loop, whose body is scheduled by itself.
+  std::vector<OutlinedLoop> loops;
+  RETURN_IF_ERROR(passes.Run("outline_loops", values, [&](const PassRunner::Roots& r) {
+    Outlined out = OutlineLoops(r, default_device);
+    loops = std::move(out.loops);
+    return std::move(out.roots);
+  }));
   // Before fusion: it decides on assignments and reductions as they stand.
   RETURN_IF_ERROR(passes.RunOptional("sink_reshapes", values,
                                      [](const PassRunner::Roots& r) { return SinkReshapes(r); }));
@@ -79,7 +89,7 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
     JoinGroups(fusion, values, targets, lasting);
     RETURN_IF_ERROR(OrderGroups(fusion));
   }
-  ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, targets, default_device, forms));
+  ASSIGN_OR_RETURN(Plan plan, MakeKernels(values, fusion, loops, targets, default_device, forms));
   plan.place_variables = std::move(place_variables);
   return plan;
 }

@@ -1,7 +1,8 @@
 // Planted faults: the fuzz test of random graphs finds every one of the table.
 //
-// Each runs GraphFuzz.ManySlow, as it is, in a process of its own with FAULT set; without a fault,
-// the same seeds find nothing, or that test fails. What was found and by what is printed.
+// Each runs GraphFuzz.ManySlow, or LoopFuzz.Few for one of loops, as it is, in a process of its own
+// with FAULT set; without a fault, the same seeds find nothing, or that test fails. What was found
+// and by what is printed.
 #include <unistd.h>
 
 #include <climits>
@@ -65,7 +66,8 @@ TEST_P(EveryFault, IsFoundSlow) {
   }
   // Rows that a vector holds are kept in no scratch: of wide ones all that are short enough.
   const bool narrow = name == "LanesShareScratch" && HostTarget().vector_bytes > 32;
-  const ChildResult o = RunWithFault(name, "GraphFuzz.ManySlow", narrow ? "-avx512f,-avx2" : "");
+  const char* fuzzer = name == "TurnTakesFirst" ? "LoopFuzz.Few" : "GraphFuzz.ManySlow";
+  const ChildResult o = RunWithFault(name, fuzzer, narrow ? "-avx512f,-avx2" : "");
   EXPECT_NE(o.exit_code, 0);
   EXPECT_THAT(o.output, testing::HasSubstr(absl::StrCat("FAULT=", name, " is planted")));
   std::string found = LineWith(o.output, absl::StrCat("FAULT=", name, " found by"));

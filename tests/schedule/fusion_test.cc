@@ -146,7 +146,7 @@ TEST(Fusion, StepsOfEliminationAreTheSameKernels) {
        {m.Solve(b), m.SolveTriangular(b), m.SolveTriangular(b, true), m.Cholesky(), m.Det()}) {
     EXPECT_LE(PlanOf({t}).kernels.size(), 14u);
   }
-  EXPECT_LE(PlanOf({m.Qr().first}).kernels.size(), 36u);
+  EXPECT_LE(PlanOf({m.Qr().first}).kernels.size(), 37u);
   EXPECT_LE(PlanOf({m.Eigh().second}).kernels.size(), 26u);
   EXPECT_LE(PlanOf({m.Svd().u}).kernels.size(), 56u);
   std::vector<Tensor> pieces;
@@ -358,7 +358,7 @@ TEST(Memory, NorDoVeryManyTemps) {
     PlanBuffer buffer;
     buffer.kind = PlanBuffer::kTemp;
     buffer.device = Device(Place("CPU", 0));
-    buffer.bytes = 1 + static_cast<int64_t>(random() % 5000);
+    buffer.bytes = b % 90 == 1 ? 0 : 1 + static_cast<int64_t>(random() % 5000);
     plan.buffers.push_back(buffer);
     const int first = static_cast<int>(random() % kSteps);
     const int length = static_cast<int>(random() % (b % 50 == 0 ? kSteps : 20));
@@ -371,6 +371,8 @@ TEST(Memory, NorDoVeryManyTemps) {
   ASSERT_EQ(plan.arenas.size(), 1u);
   std::vector<std::vector<int>> alive(kSteps);
   for (int b = 0; b < kTemps; ++b) {
+    EXPECT_GE(plan.buffers[b].offset, 0);
+    if (plan.buffers[b].bytes == 0) continue;
     for (int s = lives[b].first; s <= lives[b].second; ++s) alive[s].push_back(b);
   }
   for (std::vector<int>& bs : alive) {

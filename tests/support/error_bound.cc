@@ -13,6 +13,7 @@
 #include "graph/rewrite.h"
 #include "graph/status.h"
 #include "graph/unmap.h"
+#include "graph/unroll.h"
 #include "tests/support/scalar_error.h"
 
 namespace tessera {
@@ -265,7 +266,9 @@ class BoundsOf {
 
 absl::StatusOr<std::vector<Bounded>> EvaluateWithBounds(absl::Span<const UOp> roots,
                                                         const EvaluateOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<UOp> plain, WithoutPrograms(roots, options.stop_at_realized));
+  // What a loop is off by is what its turns are, written out.
+  ASSIGN_OR_RETURN(const std::vector<UOp> turns, WithoutLoops(roots, options.stop_at_realized));
+  ASSIGN_OR_RETURN(const std::vector<UOp> plain, WithoutPrograms(turns, options.stop_at_realized));
   return BoundsOf(options).Run(plain);
 }
 
