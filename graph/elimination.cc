@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "graph/index_math.h"
+#include "graph/repeat.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera::internal {
@@ -42,9 +43,11 @@ Tensor RowsAt(const Tensor& t, const Tensor& at_row) {
 Tensor SolvedByStep(const Tensor& matrix, const Tensor& sides) {
   const int64_t n = matrix.size(-1);
   const Tensor row = Tensor::Arange(n);
-  Tensor m = Cat({matrix, sides}, -1), used = matrix.Select(-1, 0).ZerosLike(kInt32).Contiguous();
-  const Tensor one = used.SliceAxis(-1, {0, 1}).OnesLike();
-  for (int64_t k = 0; k < n; ++k) {
+  const Tensor all = Cat({matrix, sides}, -1);
+  const Tensor none = matrix.Select(-1, 0).ZerosLike(kInt32).Contiguous();
+  const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor &m = in[0], &used = in[1];
+    const Tensor one = used.SliceAxis(-1, {0, 1}).OnesLike();
     const Tensor column = m.Select(-1, 0).Abs();
     const Tensor at_row = Where(used == 0, column, -1).ArgMax(-1, /*keepdim=*/true);
     const Tensor chosen = (at_row == row).Unsqueeze(-1);
@@ -52,10 +55,12 @@ Tensor SolvedByStep(const Tensor& matrix, const Tensor& sides) {
     const Tensor scaled = pivot_row / pivot_row.SliceAxis(-1, {0, 1});
     const Tensor moved = Where(chosen, m.SliceAxis(-2, {0, 1}), m).SliceAxis(-2, {1, {}});
     const Tensor rest = moved - moved.SliceAxis(-1, {0, 1}) * scaled;
-    m = MovedUp(Cat({rest, scaled}, -2), -1).Contiguous();
-    used = Cat({used.SliceAxis(-1, {1, {}}), one}, -1).Contiguous();
-  }
-  return m.SliceAxis(-1, {0, sides.shape()[sides.rank() - 1]});
+    return {MovedUp(Cat({rest, scaled}, -2), -1).Contiguous(),
+            Cat({used.SliceAxis(-1, {1, {}}), one}, -1).Contiguous()};
+  };
+  return Repeat(n, {all, none}, {}, step)
+      .carried[0]
+      .SliceAxis(-1, {0, sides.shape()[sides.rank() - 1]});
 }
 
 // Elimination in some columns [..., N, W] of a matrix, of whose rows some are used already. Rows
@@ -69,28 +74,28 @@ struct Panel {
   Panel(const Tensor& columns, const Tensor& used_before) {
     const int64_t w = columns.size(-1);
     const Tensor row = Tensor::Arange(columns.size(-2));
-    Tensor m = Cat({columns, used_before}, -1).Contiguous();
-    std::vector<Tensor> of_steps, pivot_rows, chosen_rows;
-    for (int64_t k = 0; k < w; ++k) {
+    const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      const Tensor& m = in[0];
       const Tensor first = m.Select(-1, 0), last = m.Select(-1, w);
-      const Tensor at = Where(last == 0, first.Abs(), -1).ArgMax(-1, /*keepdim=*/true);
-      chosen_rows.push_back(at.Contiguous());
-      const Tensor chosen = (chosen_rows.back() == row).Unsqueeze(-1);
-      pivot_rows.push_back(Where(chosen, m, 0).Sum(-2, /*keepdim=*/true).Contiguous());
-      const Tensor& pivot_row = pivot_rows.back();
+      const Tensor at = Where(last == 0, first.Abs(), -1).ArgMax(-1, /*keepdim=*/true).Contiguous();
+      const Tensor chosen = (at == row).Unsqueeze(-1);
+      const Tensor pivot_row = Where(chosen, m, 0).Sum(-2, /*keepdim=*/true).Contiguous();
       const Tensor pivot = pivot_row.SliceAxis(-1, {0, 1});
       const Tensor now = Where(chosen, 1, m.SliceAxis(-1, {w, w + 1}));
       const Tensor share = m.SliceAxis(-1, {0, 1}) / Where(pivot == 0, 1, pivot);
-      of_steps.push_back(Where(now == 0, share, 0).Contiguous());
-      const Tensor rest = m - of_steps.back() * pivot_row;
+      const Tensor of_rows = Where(now == 0, share, 0).Contiguous();
+      const Tensor rest = m - of_rows * pivot_row;
       const Tensor zero = now.ZerosLike();
-      m = Cat({rest.SliceAxis(-1, {1, w}), zero, now}, -1).Contiguous();
-    }
-    shares = Cat(of_steps, -1).Contiguous();
-    at_row = Cat(chosen_rows, -1).Contiguous();
-    used = m.SliceAxis(-1, {w, w + 1});
+      return {Cat({rest.SliceAxis(-1, {1, w}), zero, now}, -1).Contiguous(), of_rows, pivot_row,
+              at};
+    };
+    const Looped steps = Repeat(w, {Cat({columns, used_before}, -1).Contiguous()}, {}, step);
+    shares = JoinedAlong(steps.stacked[0], -1).Contiguous();
+    at_row = JoinedAlong(steps.stacked[2], -1).Contiguous();
+    used = steps.carried[0].SliceAxis(-1, {w, w + 1});
     // Each row begins at its pivot: as rows of W + 1 elements, they are read one step further.
-    const Tensor rows = Cat(pivot_rows, -2).Flatten(-2).SliceAxis(-1, {0, w * w});
+    const Tensor pivot_rows = JoinedAlong(steps.stacked[1], -2);
+    const Tensor rows = pivot_rows.Flatten(-2).SliceAxis(-1, {0, w * w});
     upper = rows.Unflatten(-1, {w, w}).Triu().Contiguous();
   }
 };
@@ -134,14 +139,12 @@ Tensor SolvedLower(const Tensor& lower, const Tensor& sides, Sides how) {
     return SolvedLower(lower, one.Contiguous(), how).MatMul(sides).Contiguous();
   }
   const Tensor columns = FromPivots(lower);
-  std::vector<Tensor> rows(n);
-  Tensor left = sides;
-  for (int64_t k = 0; k < n; ++k) {
-    const Tensor column = columns.Select(-2, k).Unsqueeze(-1);
-    rows[k] = (left.SliceAxis(-2, {0, 1}) / column.SliceAxis(-2, {0, 1})).Contiguous();
-    left = MovedUp(left - column * rows[k], -2).Contiguous();
-  }
-  return Cat(rows, -2);
+  const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor &left = in[0], column = in[1].Unsqueeze(-1);
+    const Tensor row = (left.SliceAxis(-2, {0, 1}) / column.SliceAxis(-2, {0, 1})).Contiguous();
+    return {MovedUp(left - column * row, -2).Contiguous(), row};
+  };
+  return JoinedAlong(Repeat(n, {sides}, {columns.MoveAxis(-2, 0)}, step).stacked[0], -2);
 }
 
 // Column by column; what each contributes is taken off the matrix that is left. A column begins at
@@ -157,17 +160,15 @@ Tensor LowerFactor(const Tensor& matrix) {
     right.back() = {0, n - half};
     return Cat({a.Pad(right), Cat({b, LowerFactor(rest.Contiguous())}, -1)}, -2).Contiguous();
   }
-  Tensor m = matrix;
-  std::vector<Tensor> columns;
-  for (int64_t k = 0; k < n; ++k) {
-    const Tensor column = m.Select(-1, 0);
-    columns.push_back((column / column.SliceAxis(-1, {0, 1}).Sqrt()).Contiguous());
-    const Tensor& c = columns.back();
-    m = MovedUp(MovedUp(m - c.Unsqueeze(-1) * c.Unsqueeze(-2), -1), -2).Contiguous();
-  }
+  const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor &m = in[0], column = m.Select(-1, 0);
+    const Tensor c = (column / column.SliceAxis(-1, {0, 1}).Sqrt()).Contiguous();
+    return {MovedUp(MovedUp(m - c.Unsqueeze(-1) * c.Unsqueeze(-2), -1), -2).Contiguous(), c};
+  };
+  const Tensor columns = Repeat(n, {matrix}, {}, step).stacked[0].MoveAxis(0, -2);
   Pairs pairs(matrix.rank(), {0, 0});
   pairs.back() = {0, 1};
-  const Tensor apart = Stack(columns, -2).Pad(pairs).Flatten(-2).SliceAxis(-1, {0, n * n});
+  const Tensor apart = columns.Pad(pairs).Flatten(-2).SliceAxis(-1, {0, n * n});
   return apart.Unflatten(-1, {n, n}).Transpose().Tril();
 }
 

@@ -1,7 +1,7 @@
 // Square matrices by elimination.
 //
-// The steps are written out, one for each row. After each step rows and columns move up, so that
-// all steps are the same graph, whose kernels are compiled once. Larger matrices are taken in parts
+// There is a step for each row. After each step rows and columns move up, so that all steps are the
+// same graph, and a loop. Larger matrices are taken in parts
 // until such steps are few; what parts do to one another are products.
 #pragma once
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/elimination.h"
+#include "graph/repeat.h"
 #include "graph/tensor_decompose.h"
 #include "graph/tensor_floats.h"
 #include "graph/tensor_internal.h"
@@ -68,9 +69,11 @@ Tensor MatrixExp(const Tensor& of_x, CallSite at) {
     const Tensor known = squares <= kMostSquares, times = Where(known, squares, 0);
     const Tensor scaled = Where(known, x, 0) * (-times).Exp2();
     Tensor power = Series(scaled.Contiguous(), Tensor::Eye(n, -1, x.dtype()));
-    for (int i = 0; i < kMostSquares; ++i) {
-      power = Where(times > i, power.MatMul(power), power).Contiguous();
-    }
+    const auto step = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      return {Where(times > in[1], in[0].MatMul(in[0]), in[0]).Contiguous()};
+    };
+    const Tensor counts = Tensor::Arange(kMostSquares).Cast(times.dtype());
+    power = internal::Repeat(kMostSquares, {power}, {counts}, step).carried[0];
     return Where(known, power, kNan);
   });
 }
@@ -348,11 +351,14 @@ Tensor HouseholderProduct(const Tensor& x, const Tensor& tau, CallSite at) {
   const int64_t m = x.size(-2), n = x.size(-1);
   const Tensor one = Tensor::Eye(m, n, wide), v = x.Cast(wide).Tril(-1) + one, t = tau.Cast(wide);
   Tensor q = one.Expand(x.shape());
-  for (int64_t k = tau.size(-1); k-- > 0;) {
-    const Tensor column = v.SliceAxis(-1, {k, k + 1});
-    const Tensor scale = t.SliceAxis(-1, {k, k + 1}).Unsqueeze(-1);
-    q = (q - column * scale * (column * q).Sum(-2, /*keepdim=*/true)).Contiguous();
-  }
+  const int64_t k = tau.size(-1);
+  const Tensor columns = v.SliceAxis(-1, {0, k}).MoveAxis(-1, 0).Flip(0);
+  const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor &q = in[0], column = in[1].Unsqueeze(-1);
+    const Tensor scale = in[2].Unsqueeze(-1).Unsqueeze(-1);
+    return {(q - column * scale * (column * q).Sum(-2, /*keepdim=*/true)).Contiguous()};
+  };
+  q = internal::Repeat(k, {q}, {columns, t.MoveAxis(-1, 0).Flip(0)}, step).carried[0];
   return q.Cast(type);
 }
 

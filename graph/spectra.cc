@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "graph/index_math.h"
+#include "graph/repeat.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera::internal {
@@ -103,17 +104,19 @@ class Joined {
     found_ = located(Where(below, next, sorted_), below.Cast(kInt32) + i, first * sign);
     const Tensor one = Tensor::Scalar(int64_t{1}, kInt64);
     const Tensor bits = (one << (Tensor::Arange(kHalvings).Cast(kInt64) + kLeastBit)).Contiguous();
-    const auto raised = [&](int bit) {
-      const Tensor by = bits.SliceAxis(0, {bit, bit + 1});
-      return (found_.Offset().Abs().Bitcast(kInt64) + by).Bitcast(kFloat64);
+    const auto raised = [&](const Located& at, const Tensor& bit) {
+      return (at.Offset().Abs().Bitcast(kInt64) + bit).Bitcast(kFloat64);
     };
-    for (int bit = kHalvings - 1; bit >= 0; --bit) {
-      const Tensor tried = raised(bit);
-      const Tensor value = At(found_, tried.Minimum(half) * sign);
+    const auto halve = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      const Located at{in[0]};
+      const Tensor tried = raised(at, in[1]);
+      const Tensor value = At(at, tried.Minimum(half) * sign);
       const Tensor beyond = (value * sign < 0) & (tried <= half);
-      found_ = found_.With(Where(beyond, tried * sign, found_.Offset()));
-    }
-    const Tensor least = found_.Offset().Abs().Contiguous(), most = raised(0).Contiguous();
+      return {at.With(Where(beyond, tried * sign, at.Offset())).all};
+    };
+    found_ = {Repeat(kHalvings, {found_.all}, {bits.Flip(0)}, halve).carried[0]};
+    const Tensor least = found_.Offset().Abs().Contiguous();
+    const Tensor most = raised(found_, bits.SliceAxis(0, {0, 1})).Contiguous();
     found_ = found_.With((least + most) * 0.5 * sign);
     for (int step = 0; step < (type == kFloat64 ? 4 : 3); ++step) {
       const Tensor both = WithSlope(found_);

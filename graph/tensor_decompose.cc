@@ -6,6 +6,7 @@
 #include "graph/elimination.h"
 #include "graph/index_math.h"
 #include "graph/reflections.h"
+#include "graph/repeat.h"
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 
@@ -16,6 +17,7 @@ using internal::Call;
 using internal::Fail;
 using internal::FloatResult;
 using internal::HouseholderQr;
+using internal::JoinedAlong;
 using internal::Matrices;
 using internal::MovedBy;
 using internal::MovedUp;
@@ -81,18 +83,15 @@ namespace {
 
 // The reflections of some columns [..., M, W], and the triangle [..., W, W] that they make of them.
 std::pair<Reflections, Tensor> Reflected(const Tensor& columns) {
-  Tensor m = columns;
-  std::vector<Tensor> of_steps, factors, rows;
-  for (int64_t k = 0; k < columns.size(-1); ++k) {
-    const Reflection r(m.SliceAxis(-1, {0, 1}));
-    of_steps.push_back(r.v.Transpose());
-    factors.push_back(r.factor);
-    m = r.Of(m).Contiguous();
-    rows.push_back(m.SliceAxis(-2, {0, 1}).Contiguous());
-    m = MovedUp(MovedUp(m, -1), -2);
-  }
-  const Tensor v = Cat(of_steps, -2).Contiguous(), r = Cat(rows, -2).Contiguous();
-  return {Reflections(Skewed(v, 1).Contiguous(), Cat(factors, -1).Contiguous()),
+  const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Reflection r(in[0].SliceAxis(-1, {0, 1}));
+    const Tensor m = r.Of(in[0]).Contiguous();
+    return {MovedUp(MovedUp(m, -1), -2), r.v.Transpose(), r.factor, m.SliceAxis(-2, {0, 1})};
+  };
+  const Looped steps = internal::Repeat(columns.size(-1), {columns}, {}, step);
+  const Tensor v = JoinedAlong(steps.stacked[0], -2).Contiguous();
+  const Tensor r = JoinedAlong(steps.stacked[2], -2).Contiguous();
+  return {Reflections(Skewed(v, 1).Contiguous(), JoinedAlong(steps.stacked[1], -1).Contiguous()),
           Skewed(r, 1).Triu().Contiguous()};
 }
 

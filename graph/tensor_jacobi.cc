@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "graph/repeat.h"
 #include "graph/spectra.h"
 #include "graph/tensor.h"
 #include "graph/tensor_decompose.h"
@@ -25,6 +26,7 @@ using internal::FloatResult;
 using internal::HouseholderQr;
 using internal::JacobiPairs;
 using internal::Matrices;
+using internal::Repeat;
 using internal::Show;
 using internal::Tolerance;
 using internal::Tridiagonal;
@@ -109,20 +111,23 @@ Matrices internal::JacobiPairs(const Tensor& matrix) {
   const int64_t even = m.size(-1);
   Tensor vectors = (Tensor::Eye(even, -1, m.dtype()) + m.ZerosLike()).Contiguous();
   const auto diagonal = [](const Tensor& t) { return t.Diagonal(0, -2, -1); };
-  for (int64_t sweep = 0; sweep < Sweeps(m.dtype(), n); ++sweep) {
-    const Tensor order = Padded(diagonal(m).SliceAxis(-1, {0, n}).ArgSort(-1, true));
-    m = InOrder(InOrder(m, order).Transpose(), order).Contiguous();
-    vectors = InOrder(vectors, order).Contiguous();
-    for (int64_t round = 0; round + 1 < even; ++round) {
-      const Tensor own = diagonal(m), both = diagonal(m.Flip(-1)), other = own.Flip(-1);
-      // Both partners must see the same, and m is symmetric but for rounding.
-      const Tensor rotations =
-          Rotations(own, other, (both + both.Flip(-1)) * 0.5, own.Abs().Maximum(other.Abs()));
-      const Tensor columns = Rotated(m, rotations);
-      m = Rotated(columns.Transpose(), rotations).Contiguous();
-      vectors = Rotated(vectors, rotations).Contiguous();
-    }
-  }
+  const auto round = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor own = diagonal(in[0]), both = diagonal(in[0].Flip(-1)), other = own.Flip(-1);
+    // Both partners must see the same, and m is symmetric but for rounding.
+    const Tensor rotations =
+        Rotations(own, other, (both + both.Flip(-1)) * 0.5, own.Abs().Maximum(other.Abs()));
+    const Tensor columns = Rotated(in[0], rotations);
+    return {Rotated(columns.Transpose(), rotations).Contiguous(),
+            Rotated(in[1], rotations).Contiguous()};
+  };
+  const auto sweep = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor order = Padded(diagonal(in[0]).SliceAxis(-1, {0, n}).ArgSort(-1, true));
+    const Tensor ordered = InOrder(InOrder(in[0], order).Transpose(), order).Contiguous();
+    return Repeat(even - 1, {ordered, InOrder(in[1], order).Contiguous()}, {}, round).carried;
+  };
+  const Looped swept = Repeat(Sweeps(m.dtype(), n), {m, vectors}, {}, sweep);
+  m = swept.carried[0];
+  vectors = swept.carried[1];
   const auto [values, order] = diagonal(m).SliceAxis(-1, {0, n}).Sort();
   const Tensor apart = vectors.SliceAxis(-2, {0, n}).SliceAxis(-1, {0, n});
   return {values.Unsqueeze(-2).LdExp(exponent), InOrder(apart, order)};
@@ -211,17 +216,21 @@ Matrices TallSingular(const Tensor& matrix) {
   const int64_t even = columns.size(-1);
   const Tensor zeros = columns.SliceAxis(-2, {0, 1}).ZerosLike();
   Tensor both = Cat({columns, Tensor::Eye(even, -1, matrix.dtype()) + zeros}, -2).Contiguous();
-  const auto squares = [&] { return both.Narrow(-2, 0, m).Narrow(-1, 0, n).Square().Sum(-2); };
-  for (int64_t sweep = 0; sweep < Sweeps(matrix.dtype(), n); ++sweep) {
-    both = InOrder(both, Padded(squares().ArgSort(-1, true))).Contiguous();
-    for (int64_t round = 0; round + 1 < even; ++round) {
-      const Tensor x = both.SliceAxis(-2, {0, m}), y = x.Flip(-1);
-      const Tensor own = (x * x).Sum(-2), other = (y * y).Sum(-2);
-      const Tensor rotations = Rotations(own, other, (x * y).Sum(-2), (own * other).Sqrt());
-      both = Rotated(both, rotations).Contiguous();
-    }
-  }
-  const auto [values, order] = squares().Sqrt().Sort(-1, /*descending=*/true);
+  const auto squares = [&](const Tensor& t) {
+    return t.Narrow(-2, 0, m).Narrow(-1, 0, n).Square().Sum(-2);
+  };
+  const auto round = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor x = in[0].SliceAxis(-2, {0, m}), y = x.Flip(-1);
+    const Tensor own = (x * x).Sum(-2), other = (y * y).Sum(-2);
+    const Tensor rotations = Rotations(own, other, (x * y).Sum(-2), (own * other).Sqrt());
+    return {Rotated(in[0], rotations).Contiguous()};
+  };
+  const auto sweep = [&](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+    const Tensor order = Padded(squares(in[0]).ArgSort(-1, true));
+    return Repeat(even - 1, {InOrder(in[0], order).Contiguous()}, {}, round).carried;
+  };
+  both = Repeat(Sweeps(matrix.dtype(), n), {both}, {}, sweep).carried[0];
+  const auto [values, order] = squares(both).Sqrt().Sort(-1, /*descending=*/true);
   const Tensor sorted = InOrder(both.SliceAxis(-1, {0, n}), order).Contiguous();
   const Tensor v = sorted.SliceAxis(-2, {m, m + n});
   return {Orthonormal(sorted.SliceAxis(-2, {0, m})), values.Unsqueeze(-2).LdExp(exponent),

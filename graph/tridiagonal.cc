@@ -5,6 +5,7 @@
 
 #include "graph/elimination.h"
 #include "graph/index_math.h"
+#include "graph/repeat.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera::internal {
@@ -12,9 +13,9 @@ namespace {
 
 constexpr int64_t kLeastShrink = 32;
 
-// A step reflects what the first row and column have; then those after them move up, so that many
-// steps are the same graph. Zeros come in at the end. They are left off four times: so the numbers
-// of distinct kernels and of zeros that are read both stay small.
+// A step reflects what the first row and column have; then those after them move up, so that steps
+// are the same graph, and a loop. Zeros come in at the end. They are left off four times: so the
+// numbers of distinct kernels and of zeros that are read both stay small.
 int64_t StepsBeforeShrinking(int64_t n, int64_t left) {
   return left < 2 * kLeastShrink ? left : std::max(kLeastShrink, CeilDiv(n, 4));
 }
@@ -23,17 +24,14 @@ int64_t StepsBeforeShrinking(int64_t n, int64_t left) {
 class Steps {
  public:
   Steps(int64_t size, int64_t first) : size_(size), at_(first) {}
-  void Add(const Reflection& r) {
-    v_.push_back(r.v.Transpose());
-    factors_.push_back(r.factor);
-  }
-  void Shrink() {
-    const Tensor skewed = Skewed(Cat(v_, -2).Contiguous(), 1);
+  // Of some steps, after which what is left shrinks: v^T of each, and factors, stacked.
+  void Add(const Tensor& v, const Tensor& factors) {
+    const Tensor skewed = Skewed(JoinedAlong(v, -2).Contiguous(), 1);
     Pairs before(skewed.rank(), {0, 0});
     before.back() = {at_, 0};
     rows_.push_back(skewed.Pad(before).SliceAxis(-1, {0, size_}).Contiguous());
-    at_ += static_cast<int64_t>(v_.size());
-    v_.clear();
+    factors_.push_back(JoinedAlong(factors, -1));
+    at_ += v.size(0);
   }
   std::vector<Reflections> All() const {
     return Reflections::OfMany(Cat(rows_, -2).Contiguous(), Cat(factors_, -1).Contiguous());
@@ -41,7 +39,7 @@ class Steps {
 
  private:
   int64_t size_, at_;
-  std::vector<Tensor> v_, factors_, rows_;
+  std::vector<Tensor> factors_, rows_;
 };
 
 Tensor AsVector(const std::vector<Tensor>& numbers, int64_t n) {
@@ -67,21 +65,22 @@ Tridiagonal::Tridiagonal(const Tensor& matrix) {
   Tensor m = matrix;
   for (int64_t left = n; left > 0;) {
     const int64_t steps = StepsBeforeShrinking(n, left);
-    for (int64_t k = 0; k < steps; ++k) {
-      const Tensor column = m.SliceAxis(-1, {0, 1});
+    const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      const Tensor column = in[0].SliceAxis(-1, {0, 1});
       const Reflection r(MovedUp(column, -2));
-      all.Add(r);
-      on_diagonal.push_back(column.SliceAxis(-2, {0, 1}).Contiguous());
-      off_diagonal.push_back(r.to);
-      const Tensor rest = MovedUp(MovedUp(m, -1), -2);
+      const Tensor rest = MovedUp(MovedUp(in[0], -1), -2);
       const Tensor product = (r.factor * (rest * r.v.Transpose()).Sum(-1, true)).Contiguous();
       const Tensor share = (r.factor * (r.v * product).Sum(-2, true) * 0.5).Contiguous();
       const Tensor p = (product - share * r.v).Contiguous();
-      m = (rest - r.v * p.Transpose() - p * r.v.Transpose()).Contiguous();
-    }
+      return {(rest - r.v * p.Transpose() - p * r.v.Transpose()).Contiguous(), r.v.Transpose(),
+              r.factor, column.SliceAxis(-2, {0, 1}), r.to};
+    };
+    const Looped done = Repeat(steps, {m}, {}, step);
+    all.Add(done.stacked[0], done.stacked[1]);
+    on_diagonal.push_back(JoinedAlong(done.stacked[2], -1));
+    off_diagonal.push_back(JoinedAlong(done.stacked[3], -1));
     left -= steps;
-    all.Shrink();
-    m = Corner(m, left);
+    m = Corner(done.carried[0], left);
   }
   diagonal = AsVector(on_diagonal, n);
   beside = AsVector(off_diagonal, n - 1);
@@ -99,24 +98,30 @@ Bidiagonal::Bidiagonal(const Tensor& matrix) {
   Tensor m = matrix;
   for (int64_t left = n; left > 0;) {
     const int64_t steps = StepsBeforeShrinking(n, left);
-    for (int64_t k = 0; k < steps; ++k) {
+    const auto step = [](const std::vector<Tensor>& in) -> std::vector<Tensor> {
+      const Tensor& m = in[0];
       const Reflection down(m.SliceAxis(-1, {0, 1}));
-      of_columns.Add(down);
-      on_diagonal.push_back(down.to);
       const Tensor row = (down.factor * (down.v * m).Sum(-2, true)).Contiguous();
       const Tensor first =
           MovedUp(m.SliceAxis(-2, {0, 1}) - down.v.SliceAxis(-2, {0, 1}) * row, -1);
       const Reflection across(first.Transpose());
-      of_rows.Add(across);
-      off_diagonal.push_back(across.to);
       const Tensor rest = MovedUp(MovedUp(m - down.v * row, -1), -2), v = across.v.Transpose();
       const Tensor column = (across.factor * (rest * v).Sum(-1, true)).Contiguous();
-      m = (rest - column * v).Contiguous();
-    }
+      return {(rest - column * v).Contiguous(),
+              down.v.Transpose(),
+              down.factor,
+              v,
+              across.factor,
+              down.to,
+              across.to};
+    };
+    const Looped done = Repeat(steps, {m}, {}, step);
+    of_columns.Add(done.stacked[0], done.stacked[1]);
+    of_rows.Add(done.stacked[2], done.stacked[3]);
+    on_diagonal.push_back(JoinedAlong(done.stacked[4], -1));
+    off_diagonal.push_back(JoinedAlong(done.stacked[5], -1));
     left -= steps;
-    of_columns.Shrink();
-    of_rows.Shrink();
-    m = Corner(m, left);
+    m = Corner(done.carried[0], left);
   }
   diagonal = AsVector(on_diagonal, n);
   beside = AsVector(off_diagonal, n - 1);
