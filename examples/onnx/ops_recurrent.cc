@@ -1,10 +1,11 @@
-// Recurrent networks, written out over their steps.
+// Recurrent networks: a loop over their steps for each direction.
 #include <algorithm>
 
 #include "absl/strings/str_join.h"
 #include "examples/onnx/activation.h"
 #include "examples/onnx/call.h"
 #include "examples/onnx/quantize.h"
+#include "graph/loop.h"
 
 namespace tessera::onnx {
 namespace {
@@ -167,24 +168,23 @@ void Recurrent(Call& c, Step step, int64_t gates, const std::vector<std::string>
   for (int64_t d = 0; d < directions; ++d) {
     Direction net = DirectionOf(c, x, d, gates);
     net.activations = activations[d];
-    State s = {first(kFirstH, d), has_cell ? first(kFirstC, d) : Tensor()};
-    const bool backward = way == "reverse" || d == 1;
-    std::vector<Tensor> outputs(steps);
-    for (int64_t i = 0; i < steps; ++i) {
-      const int64_t t = backward ? steps - 1 - i : i;
-      State next = step(net, net.from_x.Select(0, t), s);
+    std::vector<Tensor> carried = {first(kFirstH, d)}, sequences = {net.from_x};
+    if (has_cell) carried.push_back(first(kFirstC, d));
+    if (runs) sequences.push_back(runs);
+    const auto turn = [&](const std::vector<Tensor>& in) {
+      const State s = {in[0], has_cell ? in[1] : Tensor()};
+      State next = step(net, in[carried.size()], s);
       if (runs) {  // a sequence that has ended keeps its state
-        const Tensor on = runs.Select(0, t);
-        next.h = Where(on, next.h, s.h);
-        if (has_cell) next.c = Where(on, next.c, s.c);
+        next.h = Where(in.back(), next.h, s.h);
+        if (has_cell) next.c = Where(in.back(), next.c, s.c);
       }
-      outputs[t] = next.h;
-      s = next;
-    }
-    all.push_back(steps == 0 ? Tensor::Zeros({0, batch, hidden}, x.dtype()) : Stack(outputs, 0));
-    if (runs) all.back() = Where(runs, all.back(), 0);  // and gives zeros
-    last_h.push_back(s.h);
-    last_c.push_back(s.c);
+      return has_cell ? std::vector<Tensor>{next.h, next.c, next.h}
+                      : std::vector<Tensor>{next.h, next.h};
+    };
+    const Looped looped = Loop(turn, carried, sequences, {.backwards = way == "reverse" || d == 1});
+    all.push_back(runs ? Where(runs, looped.stacked[0], 0) : looped.stacked[0]);  // and gives zeros
+    last_h.push_back(looped.carried[0]);
+    if (has_cell) last_c.push_back(looped.carried[1]);
   }
   const Tensor y = Stack(all, 1);  // [steps, directions, batch, hidden]
   const int at = batch_first ? 1 : 0;
