@@ -335,7 +335,7 @@ TEST(Loop, NamesTheOpThatMakesANan) {
   const auto done = RealizeNodes(std::vector<UOp>{sum.uop()}, {}, /*check_nan=*/true);
   ASSERT_FALSE(done.ok());
   EXPECT_THAT(std::string(done.status().message()), HasSubstr("LOG makes the first NaN"));
-  EXPECT_THAT(std::string(done.status().message()), HasSubstr("loop_test.cc"));
+  EXPECT_THAT(std::string(done.status().message()), HasSubstr("loop_uses_test.cc"));
   // Rows of a stack that no turn has written yet hold none, whatever lay there before.
   for (int i = 0; i < 4; ++i) {
     { Tensor all_bits = Tensor::Full({8, 64}, int64_t{-1}, kInt32).Realize(); }
