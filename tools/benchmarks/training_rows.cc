@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "graph/loop.h"
 #include "graph/tensor.h"
 #include "runtime/capture.h"
 #include "runtime/optimizer.h"
@@ -188,23 +189,26 @@ net = Decoder()
 x, label = torch.randint(0, 1024, (8, 128)), torch.randint(0, 1024, (1024,))
 )";
 
-// A long short-term memory of 64 numbers over 8 sequences of 500 steps of 32, written step by step.
+// A long short-term memory of 64 numbers over 8 sequences of 500 steps of 32, as a loop or written
+// out.
 constexpr int64_t kSteps = 500;
-Network Recurrent() {
+Network Recurrent(bool loop) {
   constexpr int64_t kSequences = 8, kIn = 32, kWide = 64, kClasses = 10;
   Network n;
   const Tensor wx = n.Add(Weight({4 * kWide, kIn})), wh = n.Add(Weight({4 * kWide, kWide}));
   const Tensor bias = n.Add(Zeros(4 * kWide));
   const Tensor w = n.Add(Weight({kClasses, kWide})), b = n.Add(Zeros(kClasses));
   n.forward = [=](const Tensor& x) {
-    const Tensor from_input = x.Linear(wx, bias);
-    Tensor h = Tensor::Zeros({kSequences, kWide}), cell = h;
-    for (int64_t t = 0; t < kSteps; ++t) {
-      const Tensors gates = (from_input.Select(0, t) + h.Linear(wh)).Chunk(4, 1);
-      cell = gates[1].Sigmoid() * cell + gates[0].Sigmoid() * gates[2].Tanh();
-      h = gates[3].Sigmoid() * cell.Tanh();
-    }
-    return h.Linear(w, b);
+    const auto step = [&](const Tensor& h, const Tensor& cell, const Tensor& from_input) {
+      const Tensors gates = (from_input + h.Linear(wh)).Chunk(4, 1);
+      const Tensor next = gates[1].Sigmoid() * cell + gates[0].Sigmoid() * gates[2].Tanh();
+      return Tensors{gates[3].Sigmoid() * next.Tanh(), next};
+    };
+    const Tensor zeros = Tensor::Zeros({kSequences, kWide}), all = x.Linear(wx, bias);
+    if (loop) return Loop(step, {zeros, zeros}, {all}).carried[0].Linear(w, b);
+    Tensors state = {zeros, zeros};
+    for (int64_t t = 0; t < kSteps; ++t) state = step(state[0], state[1], all.Select(0, t));
+    return state[0].Linear(w, b);
   };
   return n;
 }
@@ -268,11 +272,12 @@ std::vector<Row> TrainingRows(const Wanted& wanted, const std::string& python) {
                            Tensor::RandInt(0, 1024, {8, 128}).Realize(), Labels(1024, 1024),
                            3 * 2.0 * 1024 * kOfToken, kTransformer));
   }
-  if (wanted("train_recurrent")) {
+  for (const bool loop : {true, false}) {
+    const char* name = loop ? "train_recurrent" : "train_recurrent_steps";
+    if (!wanted(name)) continue;
     constexpr double kFlops = 2.0 * kSteps * 8 * 256 * (32 + 64);
-    out.push_back(Training("train_recurrent", python, Recurrent(),
-                           Tensor::RandN({kSteps, 8, 32}).Realize(), Labels(8, 10), 3 * kFlops,
-                           kRecurrent));
+    out.push_back(Training(name, python, Recurrent(loop), Tensor::RandN({kSteps, 8, 32}).Realize(),
+                           Labels(8, 10), 3 * kFlops, kRecurrent));
   }
   return out;
 }
