@@ -89,15 +89,6 @@ UOp ElementOf(const UOp& sequence, const Extent& at) {
   return UOp::Make(Op::kReshape, {element}, std::move(dims));
 }
 
-int64_t HeightAbove(absl::Span<const UOp> roots) {
-  int64_t out = 0;
-  WalkDown(roots, [&](const UOp& u) {
-    if (u.is(Op::kLoop)) out = std::max(out, u.arg<Ints>()[3] + 1);
-    return true;
-  });
-  return out;
-}
-
 absl::StatusOr<Shape> InferLoop(const InferContext& c) {
   ASSIGN_OR_RETURN(const Ints* arg, ArgOf<Ints>(c));
   const auto& a = *arg;

@@ -56,7 +56,4 @@ UOp ElementOf(const UOp& sequence, const Extent& at);
 // How many the RESULT is, and of what.
 inline int NumberOfResult(const UOp& result) { return static_cast<int>(result.arg<int64_t>()); }
 
-// The highest of the LOOPs that the nodes are made of, plus 1.
-int64_t HeightAbove(absl::Span<const UOp> roots);
-
 }  // namespace tessera

@@ -5,11 +5,22 @@
 #include "graph/infer.h"
 #include "graph/loop_form.h"
 #include "graph/spec_graph.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
 
 constexpr int64_t kMostHeights = 62;
+
+// The highest of the LOOPs that the nodes are made of, plus 1.
+int64_t HeightAbove(absl::Span<const UOp> roots) {
+  int64_t out = 0;
+  WalkDown(roots, [&](const UOp& u) {
+    if (u.is(Op::kLoop)) out = std::max(out, u.arg<Ints>()[3] + 1);
+    return true;
+  });
+  return out;
+}
 
 // What a turn takes against what its loop reads.
 void CheckItems(SpecGraph& g, int i, const LoopForm& loop) {

@@ -80,8 +80,7 @@ std::vector<UOp> Unrolled(const LoopForm& loop, int64_t turns) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<UOp>> WithoutLoops(absl::Span<const UOp> roots, bool stop_at_realized,
-                                              const TurnsOf& turns_of) {
+absl::StatusOr<std::vector<UOp>> WithoutLoops(absl::Span<const UOp> roots, bool stop_at_realized) {
   const std::vector<UOp> order = TopoSort(roots);
   const auto loops = [](const UOp& u) { return u.is(Op::kLoop); };
   if (std::none_of(order.begin(), order.end(), loops)) {
@@ -101,18 +100,13 @@ absl::StatusOr<std::vector<UOp>> WithoutLoops(absl::Span<const UOp> roots, bool 
     }
     if (u.is(Op::kLoop)) {
       const LoopForm loop(srcs, u.arg<Ints>());
-      if (!loop.turns.IsConst() && turns_of == nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "LOOP: the number of turns is an expression, and the loop is written out; ",
-            "give a number, or run it on one place"));
-      }
-      int64_t turns = loop.turns.vmin();
       if (!loop.turns.IsConst()) {
-        ASSIGN_OR_RETURN(turns, turns_of(loop.turns));
+        return absl::InvalidArgumentError(
+            absl::StrCat("LOOP: the number of turns is an expression, and the loop is written ",
+                         "out; give a number, or run it on one place"));
       }
-      results.emplace(u.get(), Unrolled(loop, turns));
+      results.emplace(u.get(), Unrolled(loop, loop.turns.vmin()));
     } else if (u.is(Op::kResult)) {
-      // Of symbolic shapes the written-out value is as long as it is now.
       plain.emplace(u.get(), results.at(u.src(0).get())[NumberOfResult(u)]);
     } else {
       const bool same = std::equal(srcs.begin(), srcs.end(), u.srcs().begin());
