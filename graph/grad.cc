@@ -12,7 +12,6 @@
 #include "graph/history.h"
 #include "graph/loop_form.h"
 #include "graph/stand_ins.h"
-#include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 
 namespace tessera {
@@ -184,11 +183,7 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
            "the parameter with RequireGrad before that, so that its history is kept");
     }
     if (!g) g = Tensor::Zeros(p.shape(), p.dtype());
-    out.push_back(internal::CopyTo(g.uop(), p.device()));
-    if (p.device().is_sharding() && !(out.back().device() == p.device())) {
-      out.back() =
-          internal::ImpliedCopy(out.back(), p.device().sharding(), "the form of its layout");
-    }
+    out.push_back(CotangentAt(g, p.device()));
   }
   const Substitution results = ResultsInDerivatives(walk.order());
   if (!results.empty()) out = Substitute(out, results);

@@ -8,6 +8,7 @@
 #include "graph/infer_device.h"
 #include "graph/lookup.h"
 #include "graph/shard_map.h"
+#include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
 
@@ -262,6 +263,12 @@ Tensor Inside(const Tensor& g, Device device) {
 }
 
 }  // namespace
+
+UOp CotangentAt(const Tensor& g, Device device) {
+  const UOp out = internal::CopyTo(g.uop(), device);
+  if (!device.is_sharding() || out.device() == device) return out;
+  return internal::ImpliedCopy(out, device.sharding(), "the form of its layout");
+}
 
 bool IsOwn(const UOp& all_reduce) {
   const auto dim = static_cast<int>(all_reduce.arg<ReduceArg>().axes[0]);

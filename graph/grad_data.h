@@ -17,6 +17,9 @@ Cotangents OfScatter(const UOp& u, const Tensor& y, const Tensor& g);
 // Of all other ops that are not elementwise.
 Cotangents OfData(const UOp& u, const Tensor& g);
 
+// A cotangent where what it is of lies.
+UOp CotangentAt(const Tensor& g, Device device);
+
 // Whether an ALLREDUCE combines what is each place's own.
 bool IsOwn(const UOp& all_reduce);
 

@@ -13,7 +13,6 @@
 #include "graph/loop_internal.h"
 #include "graph/rewrite.h"
 #include "graph/sample.h"
-#include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/walk.h"
 
@@ -25,13 +24,6 @@ using internal::NewItem;
 
 UOp ZerosLike(const UOp& u, DType dtype) {
   return internal::CopyTo(Tensor::Zeros(u.shape(), dtype).uop(), u.device());
-}
-
-// A cotangent where what it is of lies.
-UOp PlacedAs(const Tensor& g, Device device) {
-  const UOp out = internal::CopyTo(g.uop(), device);
-  if (!device.is_sharding() || out.device() == device) return out;
-  return internal::ImpliedCopy(out, device.sharding(), "the form of its layout");
 }
 
 bool Repeats(const UOp& u) {
@@ -155,7 +147,7 @@ class Adjoint {
       if (!value.dtype().IsFloat()) continue;
       const Tensor* g = OfResult(c);
       const UOp first =
-          g != nullptr ? PlacedAs(*g, value.device()) : ZerosLike(value, value.dtype());
+          g != nullptr ? CotangentAt(*g, value.device()) : ZerosLike(value, value.dtype());
       outputs_.push_back(body_.results[c]);
       cotangents_.push_back(Tensor(AddCarried(first, value, value.dtype())));
     }
@@ -190,7 +182,8 @@ class Adjoint {
         const Tensor each = ElementOf(*taken, value.device());
         g = g ? g + each : each;
       }
-      const Where result = Carry(g ? PlacedAs(g, value.device()) : ZerosLike(value, value.dtype()));
+      const Where result =
+          Carry(g ? CotangentAt(g, value.device()) : ZerosLike(value, value.dtype()));
       if (needs_(value)) wanted_.push_back({value, result});
     }
   }
@@ -219,7 +212,7 @@ class Adjoint {
       }
       const DType wide = of.dtype().bits() < 32 ? kFloat32 : of.dtype();
       const Tensor sum(AddCarried(ZerosLike(of, wide), of, wide));
-      wanted_.push_back({of, Carry(PlacedAs(sum + g.Cast(wide), of.device()))});
+      wanted_.push_back({of, Carry(CotangentAt(sum + g.Cast(wide), of.device()))});
     }
   }
 
@@ -268,7 +261,7 @@ class Adjoint {
       const UOp& source = form_.SourceOf(number);
       const Tensor g = FlowTo(number);
       if (!form_.IsOfSequence(number) || !g || !needs_(source)) continue;
-      wanted_.push_back({source, Stack(PlacedAs(g, item.device()))});
+      wanted_.push_back({source, Stack(CotangentAt(g, item.device()))});
     }
   }
 

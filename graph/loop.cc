@@ -296,7 +296,12 @@ Looped LoopOf(const Trace& trace, const std::vector<Tensor>& carried,
   if (can_be && absl::c_any_of(parts.results, in_parts)) return written_out();
   if (!home) {  // all goes where what is captured is
     for (const UOp& r : parts.results) home = home ? home : r.device();
-    trace_on(home ? home : internal::DefaultDevice());
+    if (!home) home = internal::DefaultDevice();
+    trace_on(home);
+  }
+  // So are constants that a turn gives: what the loop leaves is made by it, on a device.
+  for (UOp& r : parts.results) {
+    if (!r.device()) r = internal::CopyTo(r, home);
   }
   const auto n = static_cast<std::ptrdiff_t>(carried.size());
   parts.carried_items.assign(items.begin(), items.begin() + n);

@@ -87,20 +87,26 @@ class KernelMaker {
     const int buffer = it->second;
     for (const UOp* v = &u; !(*v == base); v = &v->src(0)) buffers_.emplace(v->get(), buffer);
     if (fresh) {
-      PlanBuffer b;
+      AddBuffer(base, PlanBuffer::kTemp);
       if (base.is(Op::kParam)) {
-        b.kind = PlanBuffer::kInput;
-        b.slot = static_cast<int>(base.arg<ParamArg>().slot);
+        plan_.buffers.back().kind = PlanBuffer::kInput;
+        plan_.buffers.back().slot = static_cast<int>(base.arg<ParamArg>().slot);
       }
-      b.dtype = base.dtype();
-      b.shape = base.shape();
-      b.device = base.device() ? base.device() : default_;
       if (base.shape().MaxElements() > kMostElements) too_large_ = base;
-      b.bytes = std::min(base.shape().MaxElements(), kMostElements) * base.dtype().bytes();
-      plan_.on_meshes |= b.device.is_sharding();
-      plan_.buffers.push_back(std::move(b));
     }
     return buffer;
+  }
+
+  int AddBuffer(const UOp& like, PlanBuffer::Kind kind) {
+    PlanBuffer b;
+    b.kind = kind;
+    b.dtype = like.dtype();
+    b.shape = like.shape();
+    b.device = like.device() ? like.device() : default_;
+    b.bytes = std::min(like.shape().MaxElements(), kMostElements) * like.dtype().bytes();
+    plan_.on_meshes |= b.device.is_sharding();
+    plan_.buffers.push_back(std::move(b));
+    return static_cast<int>(plan_.buffers.size()) - 1;
   }
 
   absl::Status AddTransfer(const UOp& u) {
@@ -126,18 +132,6 @@ class KernelMaker {
     }
     plan_.steps.push_back(std::move(step));
     return absl::OkStatus();
-  }
-
-  // A buffer that no node is.
-  int AddBuffer(const UOp& like, PlanBuffer::Kind kind) {
-    PlanBuffer b;
-    b.kind = kind;
-    b.dtype = like.dtype();
-    b.shape = like.shape();
-    b.device = like.device() ? like.device() : default_;
-    b.bytes = std::min(like.shape().MaxElements(), kMostElements) * like.dtype().bytes();
-    plan_.buffers.push_back(std::move(b));
-    return static_cast<int>(plan_.buffers.size()) - 1;
   }
 
   UOp ParamLike(size_t slot, const UOp& u) const {
@@ -244,15 +238,7 @@ class KernelMaker {
           taken ? ParamLike(result - form.body.size(), form.carried[result - form.body.size()])
                 : given[result];
       const UOp stack = ParamLike(static_cast<size_t>(ran.size()) + i, stacked[i]);
-      Pairs bounds = {{at, at + Extent(1)}};
-      Extents dims = {Extent(1)};
-      for (const Extent& e : value.shape()) {
-        bounds.emplace_back(Extent(0), e);
-        dims.push_back(e);
-      }
-      const UOp row = UOp::Make(Op::kShrink, {stack}, std::move(bounds));
-      const UOp shaped = UOp::Make(Op::kReshape, {value}, std::move(dims));
-      roots.push_back(UOp::Make(Op::kAssign, {stack, row, shaped}));
+      roots.push_back(UOp::Make(Op::kAssign, {stack, ElementOf(stack, at), value}));
       roots.back().SetMarks(stacked[i]);
     }
     return ScheduleKernels(roots, targets_, default_, /*on_meshes=*/false, {}, forms_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "graph/loop_form.h"
 
 namespace tessera {
@@ -41,7 +42,9 @@ class Outliner {
     const std::vector<UOp> order = TopoSort(roots);
     const auto loops = [](const UOp& u) { return u.is(Op::kLoop); };
     if (std::none_of(order.begin(), order.end(), loops)) return std::move(out_);
+    const absl::flat_hash_set<const Node*> outside = OutsideOfBodies(roots, order);
     for (const UOp& u : order) {
+      if (!outside.contains(u.get())) continue;
       if (u.is(Op::kLoop)) {
         AddLoop(u);
       } else if (u.is(Op::kResult)) {
@@ -55,6 +58,17 @@ class Outliner {
   }
 
  private:
+  static absl::flat_hash_set<const Node*> OutsideOfBodies(absl::Span<const UOp> roots,
+                                                          absl::Span<const UOp> order) {
+    absl::flat_hash_set<const Node*> out;
+    for (const UOp& r : roots) out.insert(r.get());
+    for (auto u = order.rbegin(); u != order.rend(); ++u) {
+      if (!out.contains(u->get())) continue;
+      for (const UOp& s : u->srcs().subspan(u->is(Op::kLoop) ? 1 : 0)) out.insert(s.get());
+    }
+    return out;
+  }
+
   UOp Now(const UOp& u) const {
     const auto it = done_.find(u);
     return it == done_.end() ? u : it->second;

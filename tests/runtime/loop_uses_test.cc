@@ -249,6 +249,11 @@ TEST(Loop, GoesWhereWhatItCapturesIs) {
   };
   const Tensor got = Loop(turn(w), {Tensor::Zeros({2, 3})}, {}, {.turns = 4}).carried[0];
   EXPECT_EQ(got.device().ToString(), "CPU:1");
+  // Constants that a turn gives as well, whatever the default is.
+  const auto gives = [](const Tensor& a) { return Tensors{a * 2, Tensor::Full({3}, 2.0)}; };
+  const Tensor h = Numbers({3}).To("CPU:1").Realize();
+  const Tensor all = Loop(gives, {h}, {}, {.turns = 4}).stacked[0] + h;
+  ExpectNear(all.To("CPU:0"), (h + 2).To("CPU:0").Expand({4, 3}), "constants");
   ExpectNear(got, WrittenOut(turn(w), {Tensor::Zeros({2, 3})}, {}, 4)[0], "values");
 }
 
