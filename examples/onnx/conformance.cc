@@ -245,7 +245,7 @@ RunOutcome RunOnce(Importer& importer, const DataSet& set, const Placing& placin
     if (v.tensor && !known) data.push_back(v.tensor = Placed(v.tensor, placing));
   }
   const std::vector<Value> outputs = importer.Run(inputs);
-  out.random = importer.drew_random();
+  out.random = importer.draws() > 0;
   std::vector<Tensor> results;
   for (const Value& v : outputs) {
     if (v.tensor) results.push_back(v.tensor);

@@ -130,7 +130,7 @@ Tensor Importer::Placed(const Tensor& known) {
 std::vector<Value> Importer::Run(const absl::flat_hash_map<std::string, Value>& inputs) {
   const Graph& graph = model_.graphs[0];
   nodes_ = 0;
-  drew_random_ = false;
+  draws_ = 0;
   std::vector<Value> arguments;
   for (const ValueInfo& info : graph.inputs) {
     const auto it = inputs.find(info.name);

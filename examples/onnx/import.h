@@ -44,9 +44,9 @@ class Importer {
   std::vector<Value> RunGraph(const Graph& graph, std::vector<Value> arguments);
   const Model& model() const { return model_; }
   Device data_device() const { return data_; }
-  // Whether random numbers were drawn, so that results cannot be foretold.
-  bool drew_random() const { return drew_random_; }
-  void SetDrewRandom() { drew_random_ = true; }
+  // How often random numbers were drawn, so that results cannot be foretold.
+  int64_t draws() const { return draws_; }
+  void CountDraw() { ++draws_; }
   // A known value where data lies.
   Tensor Placed(const Tensor& known);
   // Computes these, and at once all that is not computed yet and that a node still to come takes:
@@ -89,7 +89,7 @@ class Importer {
   Scope* scope_ = nullptr;
   absl::flat_hash_map<const Node*, LastUses> last_uses_;  // by the first node of a list
   int depth_ = 0;
-  bool drew_random_ = false;
+  int64_t draws_ = 0;
   int64_t nodes_ = 0;
 };
 

@@ -113,11 +113,11 @@ void BlackmanWindow(Call& c) { Window(c, 0.42, 0.5, 0.08); }
 // Random numbers follow Tensor's generator: their bits are not those of other runtimes.
 DType RandomType(Call& c, DType other) { return c.Type("dtype", other); }
 Tensor UniformOf(Call& c, const std::vector<int64_t>& shape, DType dtype) {
-  c.importer().SetDrewRandom();
+  c.importer().CountDraw();
   return Tensor::Uniform(c.Float("low", 0), c.Float("high", 1), shape, kFloat32).Cast(dtype);
 }
 Tensor NormalOf(Call& c, const std::vector<int64_t>& shape, DType dtype) {
-  c.importer().SetDrewRandom();
+  c.importer().CountDraw();
   return (Tensor::RandN(shape) * c.Float("scale", 1) + c.Float("mean", 0)).Cast(dtype);
 }
 void RandomUniform(Call& c) { c.Out(UniformOf(c, c.Ints("shape"), RandomType(c, kFloat32))); }
@@ -131,13 +131,13 @@ void RandomNormalLike(Call& c) {
   c.Out(NormalOf(c, Sizes(x), RandomType(c, x.dtype())));
 }
 void Bernoulli(Call& c) {
-  c.importer().SetDrewRandom();
+  c.importer().CountDraw();
   const Tensor x = c.In(0);
   c.Out((Tensor::Rand(x.shape()) < x).Cast(RandomType(c, x.dtype())));
 }
 // Positions of the last axis, drawn by the logarithms of their weights.
 void Multinomial(Call& c) {
-  c.importer().SetDrewRandom();
+  c.importer().CountDraw();
   const Tensor weights = c.In(0).Softmax(-1);
   const int64_t n = c.Int("sample_size", 1);
   const Tensor below = weights.CumSum(-1).Unsqueeze(1);  // [batch, 1, classes]
@@ -156,7 +156,7 @@ void Dropout(Call& c) {
     return;
   }
   if (!(ratio > 0 && ratio < 1)) c.Fail("ratio is ", ratio, "; it is from 0 to below 1");
-  c.importer().SetDrewRandom();
+  c.importer().CountDraw();
   const Tensor kept = Tensor::Rand(x.shape()) >= ratio;
   c.Out(Where(kept, x / (1 - ratio), 0));
   c.Out(kept);

@@ -6,7 +6,6 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/runtime.h"
 #include "tests/onnx/run_node.h"
 
 namespace tessera::onnx {
@@ -377,38 +376,6 @@ TEST(OnnxOps, RegionsBesideInfinities) {
       {Floats("x", {1, 1, 4, 4}, image), Floats("r", {1, 4}, {0, 0, 2, 2}), Longs("i", {1}, {0})},
       {TextAttribute("mode", "max")}, 16);
   EXPECT_THAT(max.error, HasSubstr("mode is max and sampling_ratio 0"));
-}
-
-// ---- control flow
-
-// Each turn runs what the turn before ran: no kernel is made of all turns so far.
-TEST(OnnxOps, TurnsOfALoopAreAlike) {
-  const auto last = [](int64_t limit) {
-    const std::string body =
-        GraphText({NodeText("Mul", {"s", "three"}, {"p"}), NodeText("Add", {"p", "one"}, {"q"}),
-                   NodeText("Mod", {"q", "prime"}, {"next"}), NodeText("Add", {"n", "one"}, {"n1"}),
-                   NodeText("Less", {"n1", "limit"}, {"go_on"})},
-                  {"turn", "go", "s", "n"}, {"go_on", "next", "n1"},
-                  {Longs("three", {}, {3}), Longs("one", {}, {1}), Longs("prime", {}, {10007})});
-    const Ran ran = RunGraph(
-        GraphText({NodeText("Loop", {"", "yes", "begin", "zero"}, {"s", "n"},
-                            {GraphAttribute("body", body)})},
-                  {}, {"s", "n"},
-                  {Longs("limit", {}, {limit}), Longs("begin", {}, {7}), Longs("zero", {}, {0}),
-                   TensorText("yes", {}, kElementBool, std::string(1, '\1'))}),
-        20);
-    EXPECT_EQ(ran.error, "");
-    return ran.out.empty() ? -1 : ran.out[0].Item<int64_t>();
-  };
-  const auto expected = [](int64_t turns) {
-    int64_t s = 7;
-    for (int64_t i = 0; i < turns; ++i) s = (s * 3 + 1) % 10007;
-    return s;
-  };
-  EXPECT_EQ(last(5), expected(5));
-  const RuntimeStats before = GetRuntimeStats();
-  EXPECT_EQ(last(40), expected(40));
-  EXPECT_EQ(GetRuntimeStats().plans_made, before.plans_made);
 }
 
 }  // namespace
