@@ -47,17 +47,25 @@ TEST_P(DerivativesOfComposite, ForwardIsTheAdjointOfBackSlow) {
   const auto [values, moved] = Jvp(f, floats, v);
   for (const Tensor& y : values) u.push_back(Direction(y, 0.7));
   const auto [same, pulled] = Vjp(f, floats, u);
+  std::vector<Tensor> all;
+  for (const std::vector<Tensor>& each : {values, moved, u, same, pulled, v}) {
+    all.insert(all.end(), each.begin(), each.end());
+  }
+  const std::vector<std::vector<double>> read = ReferenceValues(all);
+  const size_t n = u.size();  // values, moved, u, same; then pulled, v
   double forward = 0, back = 0, size = 0;
-  for (size_t i = 0; i < u.size(); ++i) {
+  for (size_t i = 0; i < n; ++i) {
     EXPECT_EQ(moved[i].shape(), values[i].shape());
     EXPECT_EQ(moved[i].dtype(), values[i].dtype());
-    EXPECT_EQ(same[i].ToVector<double>(), values[i].ToVector<double>());
-    const Tensor terms = moved[i].Cast(kFloat64) * u[i];
-    forward += terms.Sum().Item<double>();
-    size += terms.Abs().Sum().Item<double>();
+    EXPECT_EQ(read[i], read[3 * n + i]);
+    for (size_t k = 0; k < read[i].size(); ++k) {
+      const double term = read[n + i][k] * read[2 * n + i][k];
+      forward += term;
+      size += std::fabs(term);
+    }
   }
-  for (size_t i = 0; i < v.size(); ++i) {
-    back += (pulled[i].Cast(kFloat64) * v[i]).Sum().Item<double>();
+  for (size_t i = 4 * n; i < 4 * n + v.size(); ++i) {
+    for (size_t k = 0; k < read[i].size(); ++k) back += read[i][k] * read[i + v.size()][k];
   }
   EXPECT_NEAR(forward, back, 1e-6 * (1 + size)) << row.name;
   EXPECT_TRUE(row.flat || size > 0) << row.name;

@@ -38,11 +38,29 @@ std::vector<UOp> FromHost(const std::vector<UOp>& roots) {
   return copies.empty() ? roots : Substitute(roots, copies);
 }
 
+std::vector<UOp> RootsOf(const std::vector<Tensor>& tensors) {
+  std::vector<UOp> out;
+  for (const Tensor& t : tensors) out.push_back(t.uop());
+  return out;
+}
+
 }  // namespace
 
+std::vector<std::vector<double>> ReferenceValues(const std::vector<Tensor>& tensors) {
+  const absl::StatusOr<std::vector<HostArray>> arrays = Evaluate(FromHost(RootsOf(tensors)));
+  EXPECT_OK(arrays.status());
+  std::vector<std::vector<double>> out;
+  for (size_t i = 0; arrays.ok() && i < arrays->size(); ++i) {
+    const HostArray& a = (*arrays)[i];
+    std::vector<double>& values = out.emplace_back(a.elements());
+    for (size_t k = 0; k < values.size(); ++k) values[k] = a.AsDouble(static_cast<int64_t>(k));
+  }
+  out.resize(tensors.size());
+  return out;
+}
+
 std::string Mismatch(std::vector<Tensor> tensors, Compared* compared) {
-  std::vector<UOp> roots;
-  for (const Tensor& t : tensors) roots.push_back(t.uop());
+  std::vector<UOp> roots = RootsOf(tensors);
   std::vector<std::string> texts;
   for (const UOp& r : roots) texts.push_back(Print({&r, 1}));
   const auto want = EvaluateWithBounds(FromHost(roots));

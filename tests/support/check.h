@@ -16,6 +16,9 @@ HostArray ReadBuffer(const UOp& buffer);
 // Realises the tensors together; "" where each agrees with the reference, else what differs.
 std::string Mismatch(std::vector<Tensor> tensors, Compared* compared = nullptr);
 
+// The values of tensors as the reference has them, for what is said of graphs: no kernel is made.
+std::vector<std::vector<double>> ReferenceValues(const std::vector<Tensor>& tensors);
+
 #define EXPECT_REFERENCE(...)                                                                \
   if (const std::string mismatch_ = ::tessera::Mismatch({__VA_ARGS__}); mismatch_.empty()) { \
   } else                                                                                     \
