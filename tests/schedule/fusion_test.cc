@@ -185,6 +185,18 @@ TEST(Fusion, MatMulOfComputedOperandKeepsIt) {
   EXPECT_EQ(Steps({(deep * 2).Linear(Input({512, 1 << 14}))}), 3u);
 }
 
+// What many columns would round anew is rounded before; what few do, or what is widened, is not.
+TEST(Fusion, WhatProductsRoundForManyColumnsIsRoundedBefore) {
+  const auto steps = [](int64_t rows, int64_t columns, DType from, DType to) {
+    return Steps({Input({rows, 512}, from).Cast(to).MatMul(Input({512, columns}, to))});
+  };
+  EXPECT_EQ(steps(64, 512, kFloat32, kBFloat16), 2u);
+  EXPECT_EQ(steps(64, 512, kFloat32, kFloat16), 2u);
+  EXPECT_EQ(steps(1, 512, kFloat32, kBFloat16), 1u);
+  EXPECT_EQ(steps(64, 64, kFloat32, kBFloat16), 1u);
+  EXPECT_EQ(steps(64, 512, kBFloat16, kFloat32), 1u);
+}
+
 TEST(Fusion, AttentionKeepsNoScores) {
   AttentionOptions causal;
   causal.causal = true;
