@@ -172,11 +172,37 @@ Tensor LowerFactor(const Tensor& matrix) {
   return apart.Unflatten(-1, {n, n}).Transpose().Tril();
 }
 
-Tensor Solved(const Tensor& matrix, const Tensor& sides) {
+namespace {
+
+Tensor BySteps(const Tensor& matrix, const Tensor& sides) {
+  return matrix.size(-1) > kMostSteps ? Elimination(Cat({matrix, sides}, -1).Contiguous()).Solved()
+                                      : SolvedByStep(matrix, sides);
+}
+
+}  // namespace
+
+// A change of the inverse is -inverse change inverse.
+Tensor Inverted(const Tensor& matrix) {
   const int64_t n = matrix.size(-1);
-  if (n == 0 || sides.shape()[sides.rank() - 1] == Extent(0)) return sides;
-  return n > kMostSteps ? Elimination(Cat({matrix, sides}, -1).Contiguous()).Solved()
-                        : SolvedByStep(matrix, sides);
+  if (n == 0) return matrix;
+  const Tensor one = Tensor::Eye(n, -1, matrix.dtype()).Expand(Dims(matrix.shape().ToExtents()));
+  const Tensor inverse = BySteps(matrix, one);
+  return DerivedBy(inverse, [&] {
+    const Tensor at = inverse.Detach();
+    return at * 2 - at.MatMul(matrix).MatMul(at);
+  });
+}
+
+// What is left over of the sides, which is nothing, says how the result changes with it. (Gradient
+// of 256 rows: 6.5 ms so, 10.6 by that of all steps; of 64 0.6 and 0.45.)
+Tensor Solved(const Tensor& matrix, const Tensor& sides) {
+  if (matrix.size(-1) == 0 || sides.shape()[sides.rank() - 1] == Extent(0)) return sides;
+  const Tensor x = BySteps(matrix, sides);
+  if (matrix.size(-1) <= kMostSteps) return x;
+  return DerivedBy(x, [&] {
+    const Tensor at = x.Detach();
+    return at + Inverted(matrix).MatMul(sides - matrix.MatMul(at));
+  });
 }
 
 Elimination::Elimination(const Tensor& matrix, std::optional<int64_t> pivots) {

@@ -31,6 +31,7 @@ Tensor LowerFactor(const Tensor& matrix);
 
 // What becomes of right sides [..., N, K] when the matrices beside them are the identity.
 Tensor Solved(const Tensor& matrix, const Tensor& sides);
+Tensor Inverted(const Tensor& matrix);
 
 // Elimination, some columns at a time: what they do to the columns after them are products. The
 // rows of the largest pivots come first.

@@ -82,8 +82,8 @@ Tensor Tensor::SolveTriangular(const Tensor& b, bool upper, CallSite at) const {
 
 Tensor Tensor::Inverse(CallSite at) const {
   Call call("Inverse", at, *this);
-  if (SquareSize(*this) == 0) return Cast(FloatResult(dtype()));
-  return Solve(Eye(SquareSize(*this), -1, FloatResult(dtype())));
+  SquareSize(*this);
+  return internal::Inverted(WideFloat(*this)).Cast(FloatResult(dtype()));
 }
 
 Tensor Tensor::Cholesky(CallSite at) const {

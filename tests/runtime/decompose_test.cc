@@ -149,6 +149,19 @@ TEST(DecomposeGradients, OfBothOrdersSlow) {
     const auto [values, vectors] = x.Eigh();
     return weighed(vectors.Square()) + values.Exp().Sum();
   });
+  const Tensor large = (FractionsOf({70, 70}, 5) + Tensor::Eye(70, -1, kFloat64) * 6).Realize();
+  const Tensor sides = FractionsOf({70, 2}, 6).Realize();
+  for (const Tensor& a : {square, large}) {
+    const Tensor b = sides.SliceAxis(0, {0, a.size(0)});
+    ExpectDerivatives(
+        a, [&](const Tensor& x) { return x.Inverse().Sin().Sum(); }, 1e-5);
+    ExpectDerivatives(
+        a,
+        [&](const Tensor& x) {
+          return x.Solve(b * x.SliceAxis(1, {0, 2})).Square().Sum();
+        },
+        1e-5);
+  }
 }
 
 // Functions of eigenvalues that are equal are smooth if they are symmetric, and no vectors are
