@@ -43,7 +43,8 @@ std::mutex& Mutex() {
   return mutex;
 }
 
-// The nodes among which a lost gradient is looked for: the nearest ones, the first of them first.
+// The nodes among which a lost gradient is looked for: the nearest ones that have a derivative, the
+// first of them first.
 std::vector<size_t> NearestHashes(absl::Span<const UOp> first) {
   constexpr size_t kMostRemembered = 256;
   std::vector<size_t> hashes;
@@ -55,7 +56,8 @@ std::vector<size_t> NearestHashes(absl::Span<const UOp> first) {
   for (size_t i = 0; i < queue.size(); ++i) {
     if (queue[i]->dtype().IsFloat()) hashes.push_back(queue[i]->get()->hash);
     for (const UOp& s : queue[i]->srcs()) {
-      if (queue.size() < kMostRemembered && seen.insert(s.get()).second) queue.push_back(&s);
+      if (queue.size() >= kMostRemembered || !CarriesDerivatives(s)) continue;
+      if (seen.insert(s.get()).second) queue.push_back(&s);
     }
   }
   return hashes;

@@ -1,5 +1,8 @@
 // Whether a reshape keeps the number of elements, and where it takes sharded axes.
 #include <algorithm>
+#include <cstdlib>
+#include <numeric>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "graph/infer_context.h"
@@ -89,7 +92,7 @@ struct Factors {
   void Add(const Extent& e) {
     if (e.is_int()) return Times(e.value());
     const UOp root = e.expr();
-    if (!root.is(Op::kMul)) return Count(rest[root.get()], 1);
+    if (!root.is(Op::kMul)) return AddSum(root, 1);
     // A product may share its factors: each node is visited once, after all that it is a factor of.
     const std::vector<UOp> order = TopoSort({&root, 1});
     absl::flat_hash_map<const Node*, int64_t> times;
@@ -103,17 +106,33 @@ struct Factors {
       } else if (u->IsConst()) {
         Power(u->arg<Scalar>().AsInt(), n);
       } else {
-        Count(rest[u->get()], n);
+        AddSum(*u, n);
       }
     }
   }
 
  private:
+  // What divides all terms of a sum is a factor of its own: 2 and n + 1, not 2 * n + 2.
+  void AddSum(const UOp& u, int64_t n) {
+    const int64_t by = u.is(Op::kAdd) ? DivisorOf(u) : 1;
+    const Extent whole(u), part = by > 1 ? FloorDiv(whole, by) : whole;
+    if (part.is_int() || !(part * by == whole)) return Count(rest[u.get()], n);
+    if (by > 1) Power(by, n);
+    kept_.push_back(part.expr());
+    Count(rest[part.expr().get()], n);
+  }
+  static int64_t DivisorOf(const UOp& term) {
+    if (term.is(Op::kAdd)) return std::gcd(DivisorOf(term.src(0)), DivisorOf(term.src(1)));
+    const UOp& number = term.is(Op::kMul) ? term.src(1) : term;
+    return number.IsConst() ? std::abs(number.arg<Scalar>().AsInt()) : 1;
+  }
   void Count(int64_t& count, int64_t n) { overflow |= __builtin_add_overflow(count, n, &count); }
   void Power(int64_t base, int64_t n) {
     if (base >= -1 && base <= 1) return Times(base < 0 && n % 2 == 0 ? 1 : base);
     for (int64_t i = 0; i < n && !overflow && number != 0; ++i) Times(base);
   }
+
+  std::vector<UOp> kept_;  // the nodes of `rest` that nothing else holds
 };
 
 }  // namespace

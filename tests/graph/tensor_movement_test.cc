@@ -117,6 +117,17 @@ TEST(TensorMovement, Shrink) {
   EXPECT_ERROR(x.Shrink({{0, 1}}), "Shrink", "pair for each axis");
 }
 
+// Extents of sums are as many however the factors of the terms are written.
+TEST(TensorMovement, ReshapesSumsOfVariables) {
+  const Variable n("n", 1, 8);
+  const Extent more = Extent(n) + 1, twice = Extent(n) * 2 + 2;
+  const Tensor rows = Tensor::Arange(more).Reshape({more, 1, 1, 1});
+  const Tensor pairs = rows.Expand({more, 2, more, 2});
+  EXPECT_EQ(pairs.Reshape({twice, twice}).shape(), Shape({twice, twice}));
+  EXPECT_ERROR(pairs.Reshape({twice, twice + 2}), "Reshape", "elements are not");
+  EXPECT_ERROR(pairs.Reshape({twice, Extent(n) * 2 + 1}), "Reshape", "elements are not");
+}
+
 // Elements that are not there for some values of the variables cannot be asked for.
 TEST(TensorMovement, ShrinkAlongVariables) {
   const Variable n("n", 1, 8), m("m", 0, 8);

@@ -38,6 +38,12 @@ TEST(History, WhatIsLostIsAnError) {
   // Nothing was lost where nothing was computed.
   const Tensor other = Tensor::From({5.f});
   EXPECT_THAT(Floats(Grad((x * x).Sum(), {other})[0]), ElementsAre(0));
+  // Nor where what was computed has no derivative.
+  Tensor marked = Tensor::From({1.f, -2.f});
+  marked.RequireGrad();
+  const Tensor mask = (marked > 0).Cast(kFloat32);
+  EXPECT_THAT(Floats(mask), ElementsAre(1, 0));
+  EXPECT_THAT(Floats(Grad((x * mask).Sum(), {marked})[0]), ElementsAre(0, 0));
 }
 
 TEST(History, AParameterMayDependOnAnother) {
