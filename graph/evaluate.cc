@@ -137,7 +137,11 @@ class Evaluator {
       Ints shape = dims[i];
       if (turns == 0) {
         const Shape all = loop.ShapeOfResult(i);
-        for (const Extent& e : all.dims().subspan(1)) shape.push_back(e.is_int() ? e.value() : 0);
+        for (const Extent& e : all.dims().subspan(1)) {
+          const UOp extent = e.ToUOp();
+          ASSIGN_OR_RETURN(const std::vector<Value> n, Evaluator(options_).ValuesOf({&extent, 1}));
+          shape.push_back(n[0].data->front().AsInt());
+        }
       }
       shape.insert(shape.begin(), turns);
       out.push_back(MakeValue(std::move(shape), std::move(stacked[i])));

@@ -63,7 +63,11 @@ class Walk {
     return it == of_parameters_.end() ? Tensor() : it->second;
   }
 
-  absl::Span<const UOp> order() const { return order_; }
+  // Derivatives, in which results that stand in for something have derivatives in turn.
+  std::vector<UOp> WithResults(std::vector<UOp> derivatives) const {
+    const Substitution results = ResultsInDerivatives(order_);
+    return results.empty() ? derivatives : Substitute(derivatives, results);
+  }
 
   // Whether it came from the parameter by way of a value that nothing says the making of.
   bool Lost(const Tensor& parameter) const {
@@ -116,8 +120,14 @@ class Walk {
     const auto pullback = [](absl::Span<const UOp> outputs, absl::Span<const Tensor> cotangents,
                              absl::Span<const UOp> inputs) {
       const Walk walk(outputs, cotangents, inputs);
+      std::vector<UOp> found;
+      for (const UOp& in : inputs) {
+        if (const Tensor g = walk.Of(in)) found.push_back(g.uop());
+      }
+      found = walk.WithResults(std::move(found));
       std::vector<Tensor> out;
-      for (const UOp& in : inputs) out.push_back(walk.Of(in));
+      auto next = found.begin();
+      for (const UOp& in : inputs) out.push_back(walk.Of(in) ? Tensor(*next++) : Tensor());
       return out;
     };
     const auto ends = [this](const UOp& s) { return IsParameter(s); };
@@ -185,8 +195,7 @@ std::vector<Tensor> Grad(const Tensor& loss, absl::Span<const Tensor> parameters
     if (!g) g = Tensor::Zeros(p.shape(), p.dtype());
     out.push_back(CotangentAt(g, p.device()));
   }
-  const Substitution results = ResultsInDerivatives(walk.order());
-  if (!results.empty()) out = Substitute(out, results);
+  out = walk.WithResults(std::move(out));
   return std::vector<Tensor>(out.begin(), out.end());
 }
 

@@ -26,7 +26,7 @@ UOp ZerosLike(const UOp& u, DType dtype) {
   return internal::CopyTo(Tensor::Zeros(u.shape(), dtype).uop(), u.device());
 }
 
-bool Repeats(const UOp& u) {
+bool ShowsElements(const UOp& u) {
   return u.is(Op::kExpand) || u.is(Op::kReshape) || u.is(Op::kPermute) || u.is(Op::kFlip);
 }
 
@@ -155,12 +155,12 @@ class Adjoint {
       const Tensor* g = OfResult(form_.Stacked(s));
       if (g == nullptr) continue;
       outputs_.push_back(body_.results[form_.Stacked(s)]);
-      cotangents_.push_back(ElementOf(*g, outputs_.back().device()));
+      cotangents_.push_back(TakeElement(*g, outputs_.back().device()));
     }
   }
 
   // What a turn sees of the cotangent of a stack.
-  Tensor ElementOf(const Tensor& g, Device device) {
+  Tensor TakeElement(const Tensor& g, Device device) {
     const UOp sequence = g.device() ? g.uop() : internal::CopyTo(g.uop(), device);
     parts_.sequences.push_back(sequence);
     return Tensor(parts_.sequence_items.emplace_back(
@@ -179,7 +179,7 @@ class Adjoint {
       if (!value.dtype().IsFloat()) continue;
       Tensor g = FlowTo(c);
       if (const Tensor* taken = OfResult(form_.Taken(c)); taken != nullptr) {
-        const Tensor each = ElementOf(*taken, value.device());
+        const Tensor each = TakeElement(*taken, value.device());
         g = g ? g + each : each;
       }
       const Where result =
@@ -196,7 +196,7 @@ class Adjoint {
       Tensor g = FlowTo(number);
       if (!IsFixed(number) || !g || !needs_(source)) continue;
       UOp of = source;
-      while (Repeats(of) && !ends_(of)) of = UOp(of.src(0));
+      while (ShowsElements(of) && !ends_(of)) of = UOp(of.src(0));
       if (!(of == source)) {
         const UOp base = NewItem(of.dtype(), of.shape(), of.device());
         const UOp shown = Substitute(source, {{of, base}});

@@ -15,6 +15,7 @@
 #include "graph/tensor_align.h"
 #include "graph/tensor_internal.h"
 #include "graph/tensor_part.h"
+#include "graph/walk.h"
 
 namespace tessera {
 
@@ -47,8 +48,6 @@ internal::OpenBody internal::Opened(const LoopForm& loop) {
 }
 
 namespace {
-
-constexpr int64_t kMostNested = 62;
 
 // Makes the body of a loop: its placeholders become ITEMs, and so does what is fixed.
 class Closer {
@@ -86,7 +85,7 @@ class Closer {
       }
     }
     for (const UOp& r : results) fix(r);
-    if (height > kMostNested) Fail("more than ", kMostNested, " loops lie within one another");
+    if (height > kMostHeights) Fail("more than ", kMostHeights, " loops lie within one another");
     Substitution items;
     for (const auto& [written, number] : written_) {
       const ParamArg arg{ItemSlot(height, number), written.shape().ToExtents(), written.device()};
@@ -247,6 +246,10 @@ Looped WrittenOut(const Trace& trace, const std::vector<Tensor>& carried,
     for (const Tensor& s : sequences) taken.push_back(s.Select(0, at).uop());
     const std::vector<UOp> given = trace(taken);
     CheckCount(given, carried.size());
+    if (t > 0 && given.size() != carried.size() + stacked.size()) {
+      Fail("turn ", t, " gives ", given.size(), " values, and those before gave ",
+           carried.size() + stacked.size());
+    }
     for (size_t i = 0; i < carried.size(); ++i) CheckCarried(given[i], taken[i], i);
     out.carried = std::vector<Tensor>(given.begin(), given.begin() + n);
     stacked.resize(given.size() - n);
@@ -259,61 +262,111 @@ Looped WrittenOut(const Trace& trace, const std::vector<Tensor>& carried,
   return out;
 }
 
-Looped LoopOf(const Trace& trace, const std::vector<Tensor>& carried,
-              const std::vector<Tensor>& sequences, const LoopOptions& options) {
-  internal::LoopParts parts;
-  const Extent turns = TurnsOf(sequences, options.turns);
-  parts.turns = turns.ToUOp();
-  parts.backwards = options.backwards;
-  // On several places each turn is placed as it comes: what is carried may lie elsewhere after it.
-  const auto written_out = [&] {
-    return WrittenOut(trace, carried, sequences, turns.value(), options.backwards);
-  };
-  const bool can_be = turns.is_int() && turns.value() > 0;
-  if (can_be && (IsInParts(carried) || IsInParts(sequences))) return written_out();
-  Device home = DeviceAmong(carried, sequences);
-  std::vector<UOp> items;
-  const auto trace_on = [&](Device device) {
-    parts.carried.clear();
-    parts.sequences.clear();
-    items.clear();
-    for (const auto* tensors : {&carried, &sequences}) {
+// What is traced: placeholders for what a turn takes, and what it makes of them.
+struct TracedTurn {
+  std::vector<UOp> sources, items, results;  // carried values, then sequences; of a turn
+};
+
+// Sources that have no device go to the given one; without it, so do their placeholders not.
+TracedTurn TracedOn(Device device, const std::vector<Tensor>& carried,
+                    const std::vector<Tensor>& sequences) {
+  TracedTurn out;
+  for (const auto* tensors : {&carried, &sequences}) {
+    for (const Tensor& t : *tensors) {
+      UOp u = internal::Current(t.uop());
+      if (!u.device() && device) u = internal::CopyTo(u, device);
       const bool of_sequence = tensors == &sequences;
-      for (const Tensor& t : *tensors) {
-        UOp u = internal::Current(t.uop());
-        if (!u.device()) u = internal::CopyTo(u, device);
-        items.push_back(
-            internal::PlaceholderOn(u.dtype(), of_sequence ? ShapeOfElement(u) : u.shape(),
-                                    of_sequence ? internal::OfSample(u.device(), 0) : u.device()));
-        (of_sequence ? parts.sequences : parts.carried).push_back(std::move(u));
-      }
+      const Shape shape = of_sequence ? ShapeOfElement(u) : u.shape();
+      const Device on = of_sequence && u.device() ? internal::OfSample(u.device(), 0) : u.device();
+      out.items.push_back(internal::PlaceholderOn(u.dtype(), shape, on));
+      out.sources.push_back(std::move(u));
     }
-    parts.results = trace(items);
-    CheckCount(parts.results, carried.size());
-  };
-  trace_on(home);
-  const auto in_parts = [](const UOp& u) { return IsInParts(u.device()); };
-  if (can_be && absl::c_any_of(parts.results, in_parts)) return written_out();
-  if (!home) {  // all goes where what is captured is
-    for (const UOp& r : parts.results) home = home ? home : r.device();
-    if (!home) home = internal::DefaultDevice();
-    trace_on(home);
-  }
-  // So are constants that a turn gives: what the loop leaves is made by it, on a device.
-  for (UOp& r : parts.results) {
-    if (!r.device()) r = internal::CopyTo(r, home);
-  }
-  const auto n = static_cast<std::ptrdiff_t>(carried.size());
-  parts.carried_items.assign(items.begin(), items.begin() + n);
-  parts.sequence_items.assign(items.begin() + n, items.end());
-  for (size_t i = 0; i < carried.size(); ++i) CheckCarried(parts.results[i], items[i], i);
-  const UOp loop = internal::MakeLoop(parts);
-  Looped out;
-  for (int i = 0; i < LoopForm(loop).body.size(); ++i) {
-    auto& into = static_cast<size_t>(i) < carried.size() ? out.carried : out.stacked;
-    into.push_back(Tensor(internal::ResultOf(loop, i)));
   }
   return out;
+}
+
+// Whether all that is on a device is on this one.
+bool LieOn(Device device, absl::Span<const UOp> results) {
+  const UOp* elsewhere =
+      FindBelow(results, [&](const UOp& u) { return u.device() && !(u.device() == device); });
+  return elsewhere == nullptr;
+}
+
+// What is made of the turn: what is given back as it was taken is no longer carried, as it is the
+// same in each turn.
+Looped Made(const TracedTurn& turn, size_t carried, const Extent& turns, bool backwards) {
+  internal::LoopParts parts;
+  parts.turns = turns.ToUOp();
+  parts.backwards = backwards;
+  Substitution same;
+  for (size_t i = 0; i < turn.items.size(); ++i) {
+    if (i < carried && turn.results[i] == turn.items[i]) {
+      same.emplace(turn.items[i], turn.sources[i]);
+      continue;
+    }
+    (i < carried ? parts.carried : parts.sequences).push_back(turn.sources[i]);
+    (i < carried ? parts.carried_items : parts.sequence_items).push_back(turn.items[i]);
+  }
+  for (size_t i = 0; i < turn.results.size(); ++i) {
+    if (i >= carried || !same.contains(turn.items[i])) parts.results.push_back(turn.results[i]);
+  }
+  parts.results = Substitute(parts.results, same);
+  Looped out;
+  UOp loop;
+  if (!parts.results.empty()) loop = internal::MakeLoop(parts);
+  int next = 0;
+  for (size_t i = 0; i < turn.results.size(); ++i) {
+    const bool stays = i < carried && same.contains(turn.items[i]);
+    (i < carried ? out.carried : out.stacked)
+        .push_back(Tensor(stays ? turn.sources[i] : internal::ResultOf(loop, next++)));
+  }
+  return out;
+}
+
+Looped LoopOf(const Trace& trace, const std::vector<Tensor>& carried,
+              const std::vector<Tensor>& sequences, const LoopOptions& options) {
+  const Extent turns = TurnsOf(sequences, options.turns);
+  const size_t n = carried.size();
+  // On several places each turn is placed as it comes: what is carried may lie elsewhere after it.
+  const auto written_out = [&] {
+    if (!turns.is_int()) {
+      Fail("a loop of tensors on several places is written out, and the number of turns is ",
+           turns.ToString(), "; give a number, or move what it takes to one place with .To(...)");
+    }
+    return WrittenOut(trace, carried, sequences, turns.value(), options.backwards);
+  };
+  const bool has_turns = !turns.is_int(0);
+  if (has_turns && (IsInParts(carried) || IsInParts(sequences))) return written_out();
+  Device home = DeviceAmong(carried, sequences);
+  const auto traced_on = [&](Device device) {
+    TracedTurn turn = TracedOn(device, carried, sequences);
+    turn.results = trace(turn.items);
+    CheckCount(turn.results, n);
+    return turn;
+  };
+  TracedTurn turn = traced_on(home);
+  const auto in_parts = [](const UOp& u) { return IsInParts(u.device()); };
+  if (has_turns && absl::c_any_of(turn.results, in_parts)) return written_out();
+  if (!home) {  // all goes where what is captured is
+    for (const UOp& r : turn.results) home = home ? home : r.device();
+    if (!home) home = internal::DefaultDevice();
+    if (LieOn(home, turn.results)) {
+      TracedTurn placed = TracedOn(home, carried, sequences);
+      Substitution items;
+      for (size_t i = 0; i < turn.items.size(); ++i) items.emplace(turn.items[i], placed.items[i]);
+      placed.results = Substitute(turn.results, items);
+      turn = std::move(placed);
+    } else {
+      turn = traced_on(home);
+    }
+  }
+  // So are constants that a turn gives: what the loop leaves is made by it, on a device.
+  for (size_t i = 0; i < turn.results.size(); ++i) {
+    UOp& r = turn.results[i];
+    if (!r.device()) r = internal::CopyTo(r, i < n ? turn.items[i].device() : home);
+  }
+  for (size_t i = 0; i < n; ++i) CheckCarried(turn.results[i], turn.items[i], i);
+  return Made(turn, n, turns, options.backwards);
 }
 
 constexpr int64_t kFewSteps = 6;

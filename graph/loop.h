@@ -8,15 +8,17 @@
 //   out.carried[0];  // h after the last turn
 //   out.stacked[0];  // all of them: [turns, ...]
 //
-// The function is called once (and once more where nothing that is passed is on a device yet) with
-// what is carried and an element along the first axis of each sequence; it returns as many values
-// to carry on, of the same dtypes, shapes and devices, and then any number that are stacked. What
-// it captures is the same in each turn, and computed once: so are random numbers that it draws
-// (draw them outside, whole, and pass them as a sequence). It may branch on shapes, but not read
-// values; what it assigns to is its own, anew in each turn. A loop has gradients, of any order, by
-// a loop that goes back and computes each turn again; it may lie within a loop, a Jit, a Vmap. On
-// one device it is compiled once for all turns; where something is on several places each turn is
-// written out by a call of its own, and the number of turns is known.
+// The function is called once (and once more where nothing that is passed is on a device yet, and
+// what it captures is on several) with what is carried and an element along the first axis of each
+// sequence; it returns as many values to carry on, of the same dtypes, shapes and devices, and then
+// any number that are stacked. What it captures is the same in each turn, and computed once: so are
+// random numbers that it draws (draw them outside, whole, and pass them as a sequence). It may
+// branch on shapes, but not read values; what it assigns to is its own, anew in each turn. A loop
+// has gradients, of any order, by a loop that goes back and computes each turn again, from what was
+// carried into it: that is kept of all turns. No turns leave what was carried as it was. A loop may
+// lie within a loop, a Jit, a Vmap. On one device it is compiled once for all turns; where what it
+// takes is on several places each turn is written out by a call of its own, and the number of turns
+// is known.
 #pragma once
 
 #include <optional>

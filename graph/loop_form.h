@@ -9,6 +9,7 @@ namespace tessera {
 
 // Loops nest, and ITEMs say which they are of: a loop's height is above those of the loops in its
 // body, so that no ITEM of another loop there has its number.
+inline constexpr int64_t kMostHeights = 62;
 int64_t ItemSlot(int64_t height, int64_t number);
 int64_t HeightOfItem(const UOp& item);
 int64_t NumberOfItem(const UOp& item);

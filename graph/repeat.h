@@ -9,7 +9,7 @@ namespace tessera::internal {
 
 // What `step` makes of what is carried and an element of each sequence, in order, so many times:
 // as Loop, but that its calls are part of the call under way. Few steps are written out, and so
-// are all where something lies on several places.
+// are all where something lies on several places; of no steps nothing is stacked.
 Looped Repeat(int64_t times, const std::vector<Tensor>& carried,
               const std::vector<Tensor>& sequences, const TensorsToTensors& step);
 

@@ -10,8 +10,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kMostHeights = 62;
-
 // The highest of the LOOPs that the nodes are made of, plus 1.
 int64_t HeightAbove(absl::Span<const UOp> roots) {
   int64_t out = 0;

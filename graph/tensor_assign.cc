@@ -142,12 +142,14 @@ Tensor Shown(const UOp& view, const Tensor& v) {
   if (view.is(Op::kCopy)) return v.To(x.device());
   const bool all = view.is(Op::kReshape) || view.is(Op::kPermute) || view.is(Op::kFlip);
   if (all) return Back(view, v);
-  // As bits, so that adding zeros changes nothing.
   const Tensor written = Back(view, Tensor::Ones(v.shape(), kUInt8)) > 0;
-  Tensor placed =
-      Back(view, v.dtype().IsBool() ? v.Cast(kUInt8) : v.Bitcast(UnsignedOf(v.dtype())));
-  placed = v.dtype().IsBool() ? placed.Cast(kBool) : placed.Bitcast(v.dtype());
-  return Where(written, placed.To(x.device()), x);
+  const auto among = [&](const Tensor& placed) { return Where(written, placed.To(x.device()), x); };
+  if (!view.is(Op::kWindow)) return among(Back(view, v));
+  // Windows are added up: as bits, so that adding zeros changes nothing.
+  if (v.dtype().IsBool()) return among(Back(view, v.Cast(kUInt8)).Cast(kBool));
+  const Tensor exact = among(Back(view, v.Bitcast(UnsignedOf(v.dtype()))).Bitcast(v.dtype()));
+  if (!v.dtype().IsFloat()) return exact;
+  return internal::DerivedBy(exact, [&] { return among(Back(view, v)); });
 }
 
 }  // namespace

@@ -80,9 +80,10 @@ std::vector<UOp> Unrolled(const LoopForm& loop, int64_t turns) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<UOp>> WithoutLoops(absl::Span<const UOp> roots, bool stop_at_realized) {
+absl::StatusOr<std::vector<UOp>> WithoutLoops(absl::Span<const UOp> roots, bool stop_at_realized,
+                                              const std::function<bool(const UOp&)>& which) {
   const std::vector<UOp> order = TopoSort(roots);
-  const auto loops = [](const UOp& u) { return u.is(Op::kLoop); };
+  const auto loops = [&](const UOp& u) { return u.is(Op::kLoop) && which(u); };
   if (std::none_of(order.begin(), order.end(), loops)) {
     return std::vector<UOp>(roots.begin(), roots.end());
   }
@@ -98,7 +99,7 @@ absl::StatusOr<std::vector<UOp>> WithoutLoops(absl::Span<const UOp> roots, bool 
       const auto it = plain.find(s.get());
       srcs.push_back(it != plain.end() ? it->second : s);
     }
-    if (u.is(Op::kLoop)) {
+    if (loops(u)) {
       const LoopForm loop(srcs, u.arg<Ints>());
       if (!loop.turns.IsConst()) {
         return absl::InvalidArgumentError(
@@ -106,7 +107,7 @@ absl::StatusOr<std::vector<UOp>> WithoutLoops(absl::Span<const UOp> roots, bool 
                          "out; give a number, or run it on one place"));
       }
       results.emplace(u.get(), Unrolled(loop, loop.turns.vmin()));
-    } else if (u.is(Op::kResult)) {
+    } else if (u.is(Op::kResult) && results.contains(u.src(0).get())) {
       plain.emplace(u.get(), results.at(u.src(0).get())[NumberOfResult(u)]);
     } else {
       const bool same = std::equal(srcs.begin(), srcs.end(), u.srcs().begin());

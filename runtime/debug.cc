@@ -82,26 +82,42 @@ Place LaunchTable::PlaceOf(const PlanStep& step) const {
 }
 
 LaunchTable::~LaunchTable() {
-  if (launches_ < 2) return;
+  if (all_.launches < 2) return;
   const bool one_place = places_.size() == 1;
-  Line(absl::StrCat("all ", launches_), "", seconds_, bytes_, flops_, computed_,
+  Line(absl::StrCat("all ", all_.launches), "", all_.seconds, all_.bytes, all_.flops, all_.computes,
        one_place ? MeasuredPeak(*places_.begin()) : Peak(), "");
+}
+
+void LaunchTable::Sum::Add(const Sum& other) {
+  launches += other.launches;
+  seconds += other.seconds, bytes += other.bytes, flops += other.flops;
+  computes |= other.computes;
 }
 
 void LaunchTable::Add(const PlanStep& step, double seconds, double bytes, double flops,
                       bool computes) {
-  ++launches_;
-  seconds_ += seconds, bytes_ += bytes, flops_ += flops;
-  computed_ |= computes;
-  const Place place = PlaceOf(step);
-  places_.insert(place);
+  const Sum one = {1, seconds, bytes, flops, computes};
+  all_.Add(one);
+  places_.insert(PlaceOf(step));
+  if (loops_ > 0) return sums_[&step].Add(one);
+  Line(step, one);
+}
+
+void LaunchTable::EndLoop() {
+  if (--loops_ > 0) return;
+  for (const auto& [step, sum] : sums_) Line(*step, sum);
+  sums_.clear();
+}
+
+void LaunchTable::Line(const PlanStep& step, const Sum& sum) const {
   std::string cores;
   if (step.kind == PlanStep::kKernel) {
     const PlanKernel& k = plan_.kernels[step.kernel];
     cores = ShowCores(k.workers, k.parts(), k.utilisation);
   }
-  Line(StepName(plan_, step), cores, seconds, bytes, flops, computes, MeasuredPeak(place),
-       step.site ? step.site->ToString() : "");
+  const std::string times = sum.launches > 1 ? absl::StrCat(" x ", sum.launches) : "";
+  Line(StepName(plan_, step) + times, cores, sum.seconds, sum.bytes, sum.flops, sum.computes,
+       MeasuredPeak(PlaceOf(step)), step.site ? step.site->ToString() : "");
 }
 
 void LaunchTable::Line(const std::string& name, const std::string& cores, double seconds,

@@ -2,6 +2,7 @@
 // form, 6 programs statement by statement.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "absl/container/flat_hash_set.h"
@@ -25,17 +26,27 @@ class LaunchTable {
   LaunchTable(const LaunchTable&) = delete;
   // A launch that computed nothing, on NULL, has no rates.
   void Add(const PlanStep& step, double seconds, double bytes, double flops, bool computes);
+  // The launches of a step between these have one line, with their number.
+  void BeginLoop() { ++loops_; }
+  void EndLoop();
 
  private:
+  struct Sum {
+    int launches = 0;
+    double seconds = 0, bytes = 0, flops = 0;
+    bool computes = false;
+    void Add(const Sum& other);
+  };
+  void Line(const PlanStep& step, const Sum& sum) const;
   void Line(const std::string& name, const std::string& cores, double seconds, double bytes,
             double flops, bool computes, const Peak& peak, const std::string& site) const;
   // Where a step runs, or the first of its places.
   Place PlaceOf(const PlanStep& step) const;
 
   const Plan& plan_;
-  int launches_ = 0;
-  double seconds_ = 0, bytes_ = 0, flops_ = 0;
-  bool computed_ = false;
+  Sum all_;
+  int loops_ = 0;                        // under way
+  std::map<const PlanStep*, Sum> sums_;  // of steps in them, in the order of the plan
   absl::flat_hash_set<Place> places_;
 };
 

@@ -3,6 +3,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "graph/callsite.h"
 #include "graph/evaluate.h"
@@ -74,8 +77,8 @@ class Execution {
       reached_ = std::max(reached_, s);
       if (plan_.steps[s].kind == PlanStep::kLoop) {
         const size_t last = EndOfLoop(plan_, s);
-        if (made_nan_ != nullptr) RETURN_IF_ERROR(Clear(WrittenBy(plan_, plan_.steps[s])));
-        RETURN_IF_ERROR(RunLoop(plan_.loops[plan_.steps[s].loop], s + 1, last));
+        ForgetNans(plan_.steps[s]);
+        RETURN_IF_ERROR(RunLoop(plan_.steps[s], s + 1, last));
         s = last;
       } else {
         RETURN_IF_ERROR(RunStep(plan_.steps[s]));
@@ -85,10 +88,17 @@ class Execution {
   }
 
   // A loop whose steps are those from `begin` below `end`.
-  absl::Status RunLoop(const PlanLoop& loop, size_t begin, size_t end) {
+  absl::Status RunLoop(const PlanStep& step, size_t begin, size_t end) {
+    const PlanLoop& loop = plan_.loops[step.loop];
     ASSIGN_OR_RETURN(const int64_t turns, ExtentValue(loop.turns, bindings_));
+    turns_.push_back({&step, 0});
+    if (table_) table_->BeginLoop();
+    const absl::Cleanup ends = [this] {
+      turns_.pop_back();
+      if (table_) table_->EndLoop();
+    };
     for (int64_t t = 0; t < turns; ++t) {
-      bindings_[loop.variable] = loop.At(t, turns);
+      bindings_[loop.variable] = turns_.back().at = loop.At(t, turns);
       for (const PlanLoop::Carried& c : loop.carried) {
         data_[c.taken] = data_[c.buffers[PlanLoop::TakenBy(t, turns)]];
         data_[c.given] = data_[c.buffers[PlanLoop::GivenBy(t, turns)]];
@@ -98,17 +108,6 @@ class Execution {
     if (turns > 0) return absl::OkStatus();
     for (const PlanLoop::Carried& c : loop.carried) {
       RETURN_IF_ERROR(Copy(c.result(), c.first()));
-    }
-    return absl::OkStatus();
-  }
-
-  // What is written a part at a time holds no NaNs by chance.
-  absl::Status Clear(absl::Span<const int> buffers) {
-    for (int b : buffers) {
-      const PlanBuffer& buffer = plan_.buffers[b];
-      const std::vector<char> zeros(buffer.bytes);
-      ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(buffer.device.place()));
-      RETURN_IF_ERROR(device->CopyIn(data_[b][0], zeros.data(), buffer.bytes));
     }
     return absl::OkStatus();
   }
@@ -203,16 +202,18 @@ class Execution {
     }
     if (step.kind != PlanStep::kKernel) return LaunchTransfer(step);
     if (made_nan_ == nullptr || !compiled_.devices[step.kernel]->Computes()) return RunKernel(step);
-    ASSIGN_OR_RETURN(const auto before, FirstNan(step, /*written=*/false));
+    ASSIGN_OR_RETURN(const bool before, ReadsNan(step));
     RETURN_IF_ERROR(RunKernel(step));
+    ForgetNans(step);
     if (before) return absl::OkStatus();
-    ASSIGN_OR_RETURN(const auto made, FirstNan(step, /*written=*/true));
+    ASSIGN_OR_RETURN(const auto made, WrittenNan(step));
     if (!made) return absl::OkStatus();
     *made_nan_ = true;
-    return absl::InvalidArgumentError(
-        absl::StrCat("realize: CHECK_NAN: kernel ", plan_.kernels[step.kernel].name,
-                     step.site != nullptr ? absl::StrCat(" of ", step.site->ToString()) : "",
-                     " made a NaN at ", *made, " and read none"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "realize: CHECK_NAN: kernel ", plan_.kernels[step.kernel].name,
+        step.site != nullptr ? absl::StrCat(" of ", step.site->ToString()) : "", " made a NaN at ",
+        *made, turns_.empty() ? "" : absl::StrCat(", in turn ", turns_.back().at, " of a loop"),
+        " and read none"));
   }
 
   absl::StatusOr<int64_t> ValueFor(const PlanStep& step, const std::string& variable) const {
@@ -281,48 +282,97 @@ class Execution {
     });
   }
 
-  // Where a step's buffers hold a NaN: those that it has written, or those that hold something
-  // before it runs.
-  absl::StatusOr<std::optional<std::string>> FirstNan(const PlanStep& step, bool written) {
-    const int outputs = plan_.kernels[step.kernel].num_outputs;
-    for (int i = 0; i < static_cast<int>(step.buffers.size()); ++i) {
-      const PlanBuffer& b = plan_.buffers[step.buffers[i]];
-      if (written ? i >= outputs : i < outputs && b.kind != PlanBuffer::kInput) continue;
-      for (size_t place = 0; place < data_[step.buffers[i]].size(); ++place) {
-        std::vector<int64_t> shape;
-        int64_t elements = 1;
-        for (const Extent& e : b.shape) {
-          const Extent own =
-              b.device.is_sharding() ? ExtentOn(plan_, e, b.device, static_cast<int>(place)) : e;
-          ASSIGN_OR_RETURN(const int64_t extent, ExtentValue(own, bindings_));
-          shape.push_back(extent);
-          elements *= extent;
-        }
-        const void* data = data_[step.buffers[i]][place];
-        ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(b.device.places()[place]));
-        std::vector<char> read;
-        if (!device->IsHost()) {
-          if (!b.dtype.IsFloat()) continue;
-          read.resize(elements * b.dtype.bytes());
-          RETURN_IF_ERROR(device->CopyOut(read.data(), data, static_cast<int64_t>(read.size())));
-          data = read.data();
-        }
-        const int64_t at = FindNan(data, b.dtype, elements);
-        if (at < 0) continue;
-        return std::optional<std::string>(absl::StrCat(
-            ShowPosition(at, shape), " of ", Describe(b.dtype, b.shape, b.device),
-            b.device.is_sharding() ? absl::StrCat(", on ", b.device.places()[place].ToString())
-                                   : ""));
+  // Whether what a step reads holds a NaN, as far as something was there before the plan began.
+  absl::StatusOr<bool> ReadsNan(const PlanStep& step) {
+    for (size_t i = 0; i < step.buffers.size(); ++i) {
+      const int b = step.buffers[i];
+      const PlanBuffer& buffer = plan_.buffers[b];
+      const bool written = i < WrittenBy(plan_, step).size();
+      if (written && buffer.kind != PlanBuffer::kInput) continue;
+      const auto known = holds_nan_.find(b);
+      if (known == holds_nan_.end()) {
+        ASSIGN_OR_RETURN(const auto found, NanIn(b));
+        // What a turn takes is another buffer in the next one.
+        if (buffer.kind != PlanBuffer::kOfTurn) holds_nan_.emplace(b, found.has_value());
+        if (found) return true;
+      } else if (known->second) {
+        return true;
       }
+    }
+    return false;
+  }
+
+  absl::StatusOr<std::optional<std::string>> WrittenNan(const PlanStep& step) {
+    for (int b : WrittenBy(plan_, step)) {
+      ASSIGN_OR_RETURN(auto found, NanIn(b));
+      if (found) return found;
     }
     return std::optional<std::string>();
   }
 
+  void ForgetNans(const PlanStep& step) {
+    for (int b : WrittenBy(plan_, step)) holds_nan_.erase(b);
+  }
+
+  // Where a buffer holds a NaN. Of the stack of a loop under way, of which one element is written
+  // in each turn, only that is looked at.
+  absl::StatusOr<std::optional<std::string>> NanIn(int buffer) {
+    const PlanBuffer& b = plan_.buffers[buffer];
+    const int64_t row = ElementOfTurn(buffer);
+    for (size_t place = 0; place < data_[buffer].size(); ++place) {
+      std::vector<int64_t> shape;
+      int64_t elements = 1;
+      for (const Extent& e : b.shape) {
+        const Extent own =
+            b.device.is_sharding() ? ExtentOn(plan_, e, b.device, static_cast<int>(place)) : e;
+        ASSIGN_OR_RETURN(const int64_t extent, ExtentValue(own, bindings_));
+        shape.push_back(extent);
+        elements *= extent;
+      }
+      if (row >= 0) elements /= shape[0];
+      const int64_t first = row < 0 ? 0 : row * elements;
+      const char* data = static_cast<const char*>(data_[buffer][place]) + first * b.dtype.bytes();
+      ASSIGN_OR_RETURN(DeviceRuntime * device, GetDevice(b.device.places()[place]));
+      std::vector<char> read;
+      if (!device->IsHost()) {
+        if (!b.dtype.IsFloat()) continue;
+        read.resize(elements * b.dtype.bytes());
+        RETURN_IF_ERROR(device->CopyOut(read.data(), data, static_cast<int64_t>(read.size())));
+        data = read.data();
+      }
+      const int64_t at = FindNan(data, b.dtype, elements);
+      if (at < 0) continue;
+      return std::optional<std::string>(absl::StrCat(
+          ShowPosition(first + at, shape), " of ", Describe(b.dtype, b.shape, b.device),
+          b.device.is_sharding() ? absl::StrCat(", on ", b.device.places()[place].ToString())
+                                 : ""));
+    }
+    return std::optional<std::string>();
+  }
+
+  // Of a stack which element the turn under way writes; -1 of other buffers.
+  int64_t ElementOfTurn(int buffer) const {
+    for (const Turn& turn : turns_) {
+      const size_t carried = 2 * plan_.loops[turn.loop->loop].carried.size();
+      if (absl::c_linear_search(WrittenBy(plan_, *turn.loop).subspan(carried), buffer)) {
+        return turn.at;
+      }
+    }
+    return -1;
+  }
+
+  struct Turn {
+    const PlanStep* loop;
+    int64_t at;  // along its stacks
+  };
   const CompiledPlan& compiled_;
   const Plan& plan_;
   absl::Span<const std::shared_ptr<Storage>> leaves_;
   Bindings bindings_;  // of the turns under way, too
   bool* const made_nan_;
+  std::vector<Turn> turns_;  // under way, of loops within one another
+  absl::flat_hash_map<int, bool>
+      holds_nan_;       // of buffers that were looked at since they were written
   size_t reached_ = 0;  // the last step that was begun
   std::optional<LaunchTable> table_;
   std::vector<std::pair<Device, std::shared_ptr<Storage>>> arenas_;

@@ -56,8 +56,10 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
   }
   std::vector<int> open;  // the loops around a step
   for (const PlanStep& step : p.steps) {
+    std::vector<Launchable>& launches = step.once ? once_ : launches_;
     if (step.kind == PlanStep::kEndLoop) {
-      loops_[open.back()].end = launches_.size();
+      TurnPatches& ended = loops_[open.back()];
+      ended.launches = launches.size() - ended.launches;
       open.pop_back();
       continue;
     }
@@ -65,7 +67,10 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
       AddKernel(step, names_, open, result_of);
       continue;
     }
-    if (step.kind == PlanStep::kLoop) open.push_back(step.loop);
+    if (step.kind == PlanStep::kLoop) {
+      open.push_back(step.loop);
+      loops_[step.loop].launches = launches.size() + 1;  // until it ends: those before its own
+    }
     Launchable l;
     l.step = &step;
     l.transfer = plan_->transfers[&step - p.steps.data()].get();
@@ -76,7 +81,7 @@ Replay::Replay(CompiledPlanPtr plan, std::vector<std::string> variables)
       if (l.num_targets == 0) l.num_targets = parts;
     }
     l.num_buffers = static_cast<int>(arguments_.size()) - l.first_buffer;
-    (step.once ? once_ : launches_).push_back(std::move(l));
+    launches.push_back(std::move(l));
   }
   // Of one variable together: its extent is worked out once.
   std::stable_sort(
@@ -187,7 +192,7 @@ void Replay::AddKernel(const PlanStep& step, absl::Span<const std::string> varia
       CHECK(it != variables.end(), "a plan has the variable ", name, " that its graph has not");
       variable_patches_.push_back({at, static_cast<int>(it - variables.begin())});
     }
-    ++(step.once ? kernels_once_ : loops.empty() ? kernels_ : loops_[loops.back()].kernels);
+    ++(!loops.empty() ? loops_[loops.back()].kernels : step.once ? kernels_once_ : kernels_);
   }
   (step.once ? once_ : launches_).push_back(std::move(l));
 }
@@ -264,38 +269,36 @@ absl::Status Replay::RunLaunches(Frame& frame, absl::Span<const int64_t> values)
       return only_device_->RunRecording(*frame.recording, frame.recorded);
     }
   }
-  return RunLaunches(0, launches_.size(), frame, values);
+  return RunLaunches(launches_, frame, values);
 }
 
-absl::Status Replay::RunLaunches(size_t begin, size_t end, Frame& frame,
+absl::Status Replay::RunLaunches(absl::Span<const Launchable> launches, Frame& frame,
                                  absl::Span<const int64_t> values) const {
-  for (size_t i = begin; i < end; ++i) {
-    const Launchable& l = launches_[i];
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const Launchable& l = launches[i];
     if (l.step->kind != PlanStep::kLoop) {
       RETURN_IF_ERROR(RunLaunch(l, frame, values));
       continue;
     }
-    RETURN_IF_ERROR(RunLoop(i, frame, values));
-    i = loops_[l.step->loop].end - 1;
+    const size_t count = loops_[l.step->loop].launches;
+    RETURN_IF_ERROR(RunLoop(l, launches.subspan(i + 1, count), frame, values));
+    i += count;
   }
   return absl::OkStatus();
 }
 
-absl::Status Replay::RunLoop(size_t at, Frame& frame, absl::Span<const int64_t> values) const {
+absl::Status Replay::RunLoop(const Launchable& l, absl::Span<const Launchable> body, Frame& frame,
+                             absl::Span<const int64_t> values) const {
   const Plan& p = plan_->plan;
-  const Launchable& l = launches_[at];
   const PlanLoop& loop = p.loops[l.step->loop];
   const TurnPatches& patches = loops_[l.step->loop];
   ASSIGN_OR_RETURN(const int64_t turns, ValueOf(loop.turns, values));
-  // Where the buffers of the loop lie in this run, as its step lists them.
-  const auto lies = [&](int buffer) {
-    const auto& listed = l.step->buffers;
-    const auto k = std::find(listed.begin(), listed.end(), buffer) - listed.begin();
-    return frame.arguments[l.first_buffer + k];
-  };
+  // Where its buffers lie in this run: the step lists them as it does those of its plan, each with
+  // one part.
   std::vector<std::array<void*, 3>> carried;
-  for (const PlanLoop::Carried& c : loop.carried) {
-    carried.push_back({lies(c.buffers[0]), lies(c.buffers[1]), lies(c.buffers[2])});
+  void* const* const listed = frame.arguments.data() + l.first_buffer;
+  for (size_t c = 0; c < loop.carried.size(); ++c) {
+    carried.push_back({listed[2 * c], listed[2 * c + 1], listed[loop.num_written + c]});
   }
   for (int64_t t = 0; t < turns; ++t) {
     for (int v : patches.variables) frame.variables[v] = loop.At(t, turns);
@@ -303,7 +306,7 @@ absl::Status Replay::RunLoop(size_t at, Frame& frame, absl::Span<const int64_t> 
       const int which = given ? PlanLoop::GivenBy(t, turns) : PlanLoop::TakenBy(t, turns);
       frame.arguments[argument] = carried[c][which];
     }
-    RETURN_IF_ERROR(RunLaunches(at + 1, patches.end, frame, values));
+    RETURN_IF_ERROR(RunLaunches(body, frame, values));
   }
   Count(&RuntimeStats::kernels_run, turns * patches.kernels);
   for (size_t c = 0; turns == 0 && c < carried.size(); ++c) {
@@ -366,7 +369,7 @@ absl::StatusOr<std::shared_ptr<const Replay::Kept>> Replay::KeptFor(
   }
   PatchKept(next, frame);
   PlanScope scope;
-  for (const Launchable& l : once_) RETURN_IF_ERROR(RunLaunch(l, frame, values));
+  RETURN_IF_ERROR(RunLaunches(once_, frame, values));
   Count(&RuntimeStats::kernels_run, kernels_once_);
   for (size_t i = 0; i < next.storage.size(); ++i) {
     if (!kept_wanted_[i]) next.storage[i] = nullptr;

@@ -64,7 +64,7 @@ class Replay {
   struct Argument {
     int buffer, place;
   };
-  // What changes from turn to turn of a loop, and where its launches end.
+  // What changes from turn to turn of a loop, and how many launches it repeats.
   struct TurnPatches {
     std::vector<int> variables;
     struct OfCarried {
@@ -72,7 +72,7 @@ class Replay {
       bool given;
     };
     std::vector<OfCarried> arguments;
-    size_t end = 0;
+    size_t launches = 0;
     int64_t kernels = 0;  // of its own launches, those of loops within not
   };
   struct OfTurn {
@@ -99,10 +99,11 @@ class Replay {
   absl::StatusOr<int64_t> ValueOf(const Extent& e, absl::Span<const int64_t> values) const;
   absl::Status PatchPlaces(absl::Span<const int64_t> values, Frame& frame) const;
   absl::Status RunLaunches(Frame& frame, absl::Span<const int64_t> values) const;
-  absl::Status RunLaunches(size_t begin, size_t end, Frame& frame,
+  absl::Status RunLaunches(absl::Span<const Launchable> launches, Frame& frame,
                            absl::Span<const int64_t> values) const;
-  // The loop that this launch begins.
-  absl::Status RunLoop(size_t at, Frame& frame, absl::Span<const int64_t> values) const;
+  // The loop that this launch begins, and what it repeats.
+  absl::Status RunLoop(const Launchable& l, absl::Span<const Launchable> body, Frame& frame,
+                       absl::Span<const int64_t> values) const;
   absl::Status RunLaunch(const Launchable& l, const Frame& frame,
                          absl::Span<const int64_t> values) const;
   absl::Status RunKernel(const Launchable& l, const Frame& frame) const;

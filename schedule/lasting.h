@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// By buffer: lasting leaves that no step writes, and temps that one step computes from nothing
-// else.
+// By buffer: lasting leaves that no step writes, and temps that one step, or one loop, computes
+// from nothing else.
 std::vector<bool> LastingBuffers(const Plan& plan, const std::vector<bool>& slots);
 
 }  // namespace tessera

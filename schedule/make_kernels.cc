@@ -224,11 +224,11 @@ class KernelMaker {
     }
     const std::vector<UOp> given = Substitute(form.body.srcs(), items);
     std::vector<UOp> roots;
-    const auto is_root = [&](const UOp& u) { return absl::c_linear_search(roots, u); };
+    absl::flat_hash_set<UOp> is_root;
     for (size_t c = 0; c < carried; ++c) {
       // A buffer of its own: not that of what a turn takes, nor of another root.
       UOp own = given[c].size() > 0 ? given[c] : UOp::Make(Op::kContiguous, {given[c]});
-      while (is_root(own)) own = UOp::Make(Op::kContiguous, {own});
+      while (!is_root.insert(own).second) own = UOp::Make(Op::kContiguous, {own});
       roots.push_back(std::move(own));
     }
     for (size_t i = 0; i < stacked.size(); ++i) {

@@ -2,10 +2,12 @@
 #include "schedule/outline_loops.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "graph/loop_form.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -23,14 +25,18 @@ UOp BaseOf(const UOp& value) {
 // Whether a value is made of constants, counters and variables, by a few cheap ops; of one number
 // that is made of variables, by any.
 bool IsLittle(const UOp& value) {
-  const std::vector<UOp> order = TopoSort({&value, 1});
   const bool number = value.rank() == 0 && !value.device();
-  return (number || order.size() <= kLittle) &&
-         std::all_of(order.begin(), order.end(), [](const UOp& u) {
-           const bool leaf = u.is(Op::kConst) || u.is(Op::kIota) || u.is(Op::kVar);
-           const bool cheap = IsElementwise(u.op()) && !HasProperty(u.op(), kExpensive);
-           return leaf || cheap || IsMovement(u.op());
-         });
+  const auto is_much = [](const UOp& u) {
+    const bool leaf = u.is(Op::kConst) || u.is(Op::kIota) || u.is(Op::kVar);
+    const bool cheap = IsElementwise(u.op()) && !HasProperty(u.op(), kExpensive);
+    return !leaf && !cheap && !IsMovement(u.op());
+  };
+  int left = number ? std::numeric_limits<int>::max() : kLittle;
+  WalkDown({&value, 1}, [&](const UOp& u) {
+    if (left >= 0) left = is_much(u) ? -1 : left - 1;
+    return left >= 0;
+  });
+  return left >= 0;
 }
 
 class Outliner {

@@ -267,7 +267,7 @@ class Packer {
 
   // The outermost loop around a step that does not write a buffer; or the step itself.
   size_t OutsideOfLoops(size_t step, int buffer) const {
-    if (plan_.buffers[buffer].kind == PlanBuffer::kOfTurn) return step;
+    if (plan_.loops.empty() || plan_.buffers[buffer].kind == PlanBuffer::kOfTurn) return step;
     for (size_t begin = 0; begin < step; ++begin) {
       if (plan_.steps[begin].kind != PlanStep::kLoop) continue;
       const size_t end = EndOfLoop(plan_, begin);

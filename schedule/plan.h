@@ -78,6 +78,7 @@ struct PlanStep {
   std::vector<int> dims;  // of the mesh, over which it combines
   std::string why;        // the note of the node, where a builder put it there
   // Whether it depends on nothing but what lasts: it may run once for many runs of the other steps.
+  // Of a loop all steps do, or none.
   bool once = false;
 };
 
@@ -95,7 +96,10 @@ struct PlanLoop {
     int first() const { return buffers[2]; }
   };
   std::vector<Carried> carried;
-  int num_written = 0;  // of the buffers that a kLoop lists: the first
+  // Of the buffers that a kLoop lists: the first. These are the result and the other buffer of each
+  // carried value, then stacks, of which each turn writes an element; next come those where carried
+  // values begin.
+  int num_written = 0;
 
   int64_t At(int64_t turn, int64_t of) const { return backwards ? of - 1 - turn : turn; }
   // Which of a carried value's buffers turn `turn` of `of` writes and reads: 0, the result, 1, the

@@ -1,9 +1,12 @@
 // The scheduler's list of passes.
 #include "schedule/schedule.h"
 
+#include <algorithm>
+
 #include "graph/pass.h"
 #include "graph/status.h"
 #include "graph/unroll.h"
+#include "graph/walk.h"
 #include "schedule/localise.h"
 #include "schedule/passes.h"
 #include "schedule/share_kernels.h"
@@ -23,6 +26,13 @@ void GiveOwnBytes(absl::Span<const UOp> roots, PassRunner::Roots& values) {
   }
 }
 
+// Whether something that a loop takes, or a turn has, is on several places at once.
+bool IsInParts(const UOp& loop) {
+  const auto in_parts = [](const UOp& u) { return u.device() && u.device().is_sharding(); };
+  return std::any_of(loop.srcs().begin(), loop.srcs().end(), in_parts) ||
+         FindBelow({&loop.src(0), 1}, in_parts) != nullptr;
+}
+
 }  // namespace
 
 absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets& targets,
@@ -32,8 +42,9 @@ absl::StatusOr<Plan> ScheduleKernels(absl::Span<const UOp> roots, const Targets&
   PassRunner::Roots values(roots.begin(), roots.end());
   std::vector<PlaceVariable> place_variables;
   if (on_meshes) {
-    // Loops are written out: what a place computes of one is no loop of the same places.
-    ASSIGN_OR_RETURN(values, WithoutLoops(values, /*stop_at_realized=*/false));
+    // Loops of several places are written out: what one of them computes is no loop of the same
+    // places.
+    ASSIGN_OR_RETURN(values, WithoutLoops(values, /*stop_at_realized=*/false, IsInParts));
     // First: everything below sees what one place computes.
     ASSIGN_OR_RETURN(Localised local, Localise(values));
     place_variables = std::move(local.variables);

@@ -2,6 +2,7 @@
 #include "runtime/debug.h"
 
 #include "graph/flags.h"
+#include "graph/loop.h"
 #include "graph/tensor.h"
 #include "runtime/device.h"
 #include "runtime/peak.h"
@@ -32,6 +33,15 @@ TEST(Debug, Level2ShowsLaunchesWithRatesAndShareOfPeak) {
                             " debug_test.cc:[0-9]+"));
   EXPECT_THAT(text, HasSubstr("all 2"));
   EXPECT_THAT(text, Not(HasSubstr("RT_KERNEL")));
+}
+
+TEST(Debug, StepsOfALoopHaveOneLine) {
+  const Tensor w = Tensor::Eye(8).Realize();
+  const auto turn = [&](const Tensor& h) { return h.MatMul(w) + 1; };
+  const std::string text =
+      Printed(Loop(turn, {Tensor::Ones({8, 8})}, {}, {.turns = 30}).carried[0], "2");
+  EXPECT_THAT(text, ContainsRegex("\ndot_8x8x8_f32 x 30 +1 "));
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 20);
 }
 
 TEST(Debug, TransfersHaveTheirOwnNames) {

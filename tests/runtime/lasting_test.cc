@@ -65,6 +65,21 @@ void ExpectClose(const Tensor& got, const std::vector<double>& expected) {
   ExpectNear(got.ToVector<double>(), expected, 1e-5);
 }
 
+// Loops, such as decompositions are, as well; and again once what they are made of was written.
+TEST(Lasting, LoopsThatReadNoInputRunOnce) {
+  Tensor k = Matrix(12, 12), x = Matrix(12, 3, 2);
+  k.Assign(k.MatMul(k.Transpose()) + Tensor::Eye(12)).Realize();
+  Jit step([&](const Tensor& x) { return k.Cholesky().MatMul(x); });
+  Tensor out;
+  for (int i = 0; i < 3; ++i) step.One({x}).Realize();
+  EXPECT_LE(KernelsOf([&] { out = step.One({x}).Realize(); }), 2);
+  ExpectNear(out.ToVector<double>(), k.Cholesky().MatMul(x).ToVector<double>(), 1e-5);
+  k.Assign(k * 2).Realize();
+  EXPECT_GE(KernelsOf([&] { out = step.One({x}).Realize(); }), 12);
+  ExpectNear(out.ToVector<double>(), k.Cholesky().MatMul(x).ToVector<double>(), 1e-5);
+  EXPECT_LE(KernelsOf([&] { out = step.One({x}).Realize(); }), 2);
+}
+
 TEST(Lasting, WhatReadsNoInputRunsOnce) {
   Tensor w = Matrix(4, 8);
   // Stored here and there: a sum within another kernel may be taken in another order.

@@ -118,6 +118,14 @@ std::vector<Case> Cases(bool sharded = false) {
                  },
                  {h.Cast(kFloat64)},
                  {x.Cast(kFloat64)}});
+  // A value that stands in for something: its derivatives have derivatives of their own.
+  out.push_back({"StandsIn",
+                 [](const Tensor& a, const Tensor& x) {
+                   const Tensor both = a * 0.5 + x, e = both.Detach().Exp();
+                   return Tensors{a * e.WithDerivativeOf(e.Detach() * both) * 0.3, e};
+                 },
+                 {h},
+                 {x}});
   for (Case& c : out) c.weights = {w, bias};
   return out;
 }
@@ -125,7 +133,7 @@ std::vector<Case> Cases(bool sharded = false) {
 constexpr const char* kCases[] = {
     "Recurrent",         "TwoCarriedSwap", "SameTwice",    "CarriedStays", "ConstantResults",
     "NothingCarried",    "NothingStacked", "Counter",      "Weights",      "Gathered",
-    "ProductsOfWeights", "Reductions",     "TwoSequences", "Doubles"};
+    "ProductsOfWeights", "Reductions",     "TwoSequences", "Doubles",      "StandsIn"};
 
 // By name: the cases' tensors are not made before a test runs.
 class LoopCases : public ::testing::TestWithParam<const char*> {

@@ -2,6 +2,7 @@
 // other places; NaNs; what is refused.
 #include "graph/derivatives.h"
 #include "graph/grad.h"
+#include "graph/loop_form.h"
 #include "graph/shard_map.h"
 #include "graph/vmap.h"
 #include "runtime/capture.h"
@@ -317,6 +318,94 @@ TEST(Loop, AssignsToItsOwn) {
   }
 }
 
+// Gradients go through what a turn assigns, to rows and to every other one.
+TEST(Loop, GradientsOfWhatIsAssigned) {
+  const Tensor a = Numbers({4}), x = Numbers({3, 4}, 2);
+  const auto turn = [](const Tensor& t, const Tensor& y) {
+    Tensor own = (y * t).Contiguous();
+    own[{1}] = t[{0}] * y[{3}];
+    own[{Slice{{}, {}, 2}}] += t[{Slice{{}, 2}}].Sin();
+    return Tensors{t * 0.5 + own.Cos(), own};
+  };
+  const auto written = [](const Tensor& t, const Tensor& y) {
+    const Tensor all = y * t, sines = t.Sin();
+    const Tensor own =
+        Stack({all[{0}] + sines[{0}], t[{0}] * y[{3}], all[{2}] + sines[{1}], all[{3}]});
+    return Tensors{t * 0.5 + own.Cos(), own};
+  };
+  const auto grads = [&](const Tensors& results) { return Grad(LossOf(results), {a, x}); };
+  const Tensors got = All(Loop(turn, {a}, {x})), want = WrittenOut(written, {a}, {x}, 3);
+  const Tensors by = grads(got), wanted = grads(want);  // before values are read
+  for (size_t i = 0; i < 2; ++i) {
+    ExpectNear(got[i], want[i], "result");
+    ExpectNear(by[i], wanted[i], "gradient");
+  }
+}
+
+// What is given back as it was taken is not carried: it is there before the turns, as a weight is.
+TEST(Loop, WhatStaysIsNotCarried) {
+  const Tensor w = Numbers({3, 3}), h = Numbers({3}, 2);
+  const auto turn = [](const Tensor& w, const Tensor& h) {
+    return Tensors{w, h.MatMul(w).Tanh(), h};
+  };
+  const Looped l = Loop(turn, {w, h}, {}, {.turns = 9});
+  EXPECT_EQ(LoopForm(l.stacked[0].uop().src(0)).carried.size(), 1u);
+  const Tensors want = WrittenOut(turn, {w, h}, {}, 9), got = All(l);
+  const Tensors by = Grad(LossOf(got), {w, h}), wanted = Grad(LossOf(want), {w, h});
+  for (size_t i = 0; i < 3; ++i) ExpectNear(got[i], want[i], "result " + std::to_string(i));
+  for (size_t i = 0; i < 2; ++i) ExpectNear(by[i], wanted[i], "gradient");
+  const auto same = [](const Tensor& w) { return Tensors{w}; };
+  ExpectNear(Loop(same, {w}, {}, {.turns = 5}).carried[0], w, "of nothing else");
+}
+
+// A function is traced once, also where nothing that it takes is on a device.
+TEST(Loop, IsTracedOnce) {
+  int calls = 0;
+  std::function<Tensors(const Tensor&, int)> nested = [&](const Tensor& t, int left) -> Tensors {
+    if (left == 0) return ++calls, Tensors{t + Tensor::Rand({3})};
+    return Loop([&](const Tensor& u) { return nested(u, left - 1); }, {t}, {}, {.turns = 2})
+        .carried;
+  };
+  const auto after = [&](const Tensor& start) {
+    Tensor::ManualSeed(7);
+    Tensors out = nested(start, 4);
+    out.push_back(Tensor::Rand({3}));
+    return out;
+  };
+  const Tensors from_none = after(Tensor::Zeros({3}));
+  EXPECT_EQ(calls, 1);
+  const Tensors from_one = after(Tensor::Zeros({3}).To("CPU").Realize());
+  for (size_t i = 0; i < 2; ++i) ExpectNear(from_none[i], from_one[i], "the same draws");
+}
+
+// A loop of one place is a loop beside tensors of several.
+TEST(Loop, BesideOthersOnSeveralPlaces) {
+  const Variable n("n", 0, 8);
+  const Tensor h = Numbers({4}), x = Numbers({8, 4}, 2);
+  const Tensor parts = Numbers({6, 4}, 3).Shard({"CPU:0", "CPU:1"}, 0).Realize();
+  const auto turn = [](const Tensor& h, const Tensor& x) { return Tensors{(h + x).Sin(), h}; };
+  const Looped l = Loop(turn, {h}, {x.Shrink({{0, n}, {0, 4}})});
+  const Tensors got = Realize({l.carried[0], parts * 2}, {{"n", 5}});
+  ExpectNear(got[0], WrittenOut(turn, {h}, {x}, 5)[0], "carried");
+  ExpectNear(got[1], Numbers({6, 4}, 3) * 2, "in parts");
+  const auto sharded = [&] { return Loop(turn, {parts[{0}]}, {x.Shrink({{0, n}, {0, 4}})}); };
+  EXPECT_ERROR(sharded(), "Loop", "the number of turns is n");
+  const Tensor begins = x.To(Sharding({"CPU:0", "CPU:1"})).Shrink({{0, n}, {0, 4}});
+  EXPECT_ERROR(Loop(turn, {h}, {begins}), "Loop", "on several places");
+}
+
+// A constant goes where what was taken lies.
+TEST(Loop, GivesConstantsBack) {
+  const Tensor a = Numbers({3}).To("CPU:0").Realize(), b = Numbers({3}, 2).To("CPU:1").Realize();
+  const Looped l = Loop(
+      [](const Tensor& a, const Tensor& b) {
+        return Tensors{a + b.To("CPU:0"), Tensor::Ones({3})};
+      },
+      {a, b}, {}, {.turns = 3});
+  EXPECT_EQ(l.carried[1].device().ToString(), "CPU:1");
+  ExpectNear(l.carried[0], a + b.To("CPU:0") + 2, "carried");
+}
+
 TEST(Loop, DifferentiatesWithinATurn) {
   // Steps down the slope of a function of each turn's own.
   const Tensor start = Numbers({3}), x = Numbers({4, 3}, 2);
@@ -341,6 +430,14 @@ TEST(Loop, NamesTheOpThatMakesANan) {
   ASSERT_FALSE(done.ok());
   EXPECT_THAT(std::string(done.status().message()), HasSubstr("LOG makes the first NaN"));
   EXPECT_THAT(std::string(done.status().message()), HasSubstr("loop_uses_test.cc"));
+  const Looped rows = Loop(
+      [](const Tensor& a, const Tensor& y) {
+        return Tensors{a, (y - 0.5).Log()};
+      },
+      {Tensor::Zeros({})}, {x});
+  const auto stacked =
+      RealizeNodes(std::vector<UOp>{rows.stacked[0].uop()}, {}, /*check_nan=*/true);
+  EXPECT_THAT(std::string(stacked.status().message()), HasSubstr("LOG makes the first NaN"));
   // Rows of a stack that no turn has written yet hold none, whatever lay there before.
   for (int i = 0; i < 4; ++i) {
     { Tensor all_bits = Tensor::Full({8, 64}, int64_t{-1}, kInt32).Realize(); }
@@ -391,6 +488,20 @@ TEST(Loop, SaysWhatIsWrong) {
   };
   EXPECT_ERROR(nested(a, 70), "Loop", "more than 62 loops lie within one another");
   EXPECT_ERROR(Loop(same, {a}, {x}, {.turns = Extent(-1)}), "Loop", "");
+  int turns = 0;
+  const auto more = [&](const Tensor& t, const Tensor& y) {
+    return ++turns == 1 ? Tensors{t + y} : Tensors{t + y, y};
+  };
+  const Sharding two({"CPU:0", "CPU:1"});
+  EXPECT_ERROR(Loop(more, {a.To(two)}, {x.To(two)}), "Loop",
+               "turn 1 gives 2 values, and those before gave 1");
+  EXPECT_ERROR(Loop(
+                   [](const Tensor& t) {
+                     t.ToVector<float>();
+                     return Tensors{t + 1};
+                   },
+                   {Tensor::Zeros({3})}, {}, {.turns = 2}),
+               "ToVector", "stands for an input");
 }
 
 }  // namespace
