@@ -14,6 +14,7 @@
 #include "codegen/cpu_tiles.h"
 #include "codegen/lanes.h"
 #include "graph/index_math.h"
+#include "graph/panel.h"
 #include "graph/simplify.h"
 #include "graph/walk.h"
 
@@ -82,12 +83,7 @@ UOp Modulo256(const UOp& u) {
   return UOp::Make(Op::kBitcast, kUInt8, {u}, Arg());
 }
 
-// Whether the chip has dot products of unsigned by signed bytes, and of bytes of one sign, alone.
-bool MixedSigns(const Target& target) {
-  return absl::StrContains(target.features, "+avx512vnni") ||
-         absl::StrContains(target.features, "+avxvnni");
-}
-
+// Whether the chip has dot products of bytes of one sign alone.
 bool OneSign(const Target& target) {
   return absl::StrContains(target.features, "+dotprod") &&
          !absl::StrContains(target.features, "+i8mm");
@@ -107,7 +103,7 @@ UOp ByteTiler::DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& step
     if (a.dtype().IsUnsigned() && a.vmax() < 128) return plain(narrow(a), b);
     if (b.dtype().IsUnsigned() && b.vmax() < 128) return plain(a, narrow(b));
   }
-  if (!MixedSigns(target_) || mixed) return plain(a, b);
+  if (!MultipliesTwoSigns(target_) || mixed) return plain(a, b);
   const RaisedBytes up = Raise(b);
   if (!a.dtype().IsUnsigned()) {
     if (up.by == 0) return plain(a, up.value);
@@ -171,7 +167,7 @@ RaisedBytes Raise(const UOp& bytes) {
 UOp ToInt32(const UOp& bytes) { return UOp::Make(Op::kCast, kInt32, {bytes}, Arg()); }
 
 bool MustRaise(const UOp& a, const UOp& b, const Target& target) {
-  return MixedSigns(target) && !a.dtype().IsUnsigned() && !b.dtype().IsUnsigned();
+  return MultipliesTwoSigns(target) && !a.dtype().IsUnsigned() && !b.dtype().IsUnsigned();
 }
 
 UOp ByteTiler::Along(const UOp& along) {

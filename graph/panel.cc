@@ -62,6 +62,17 @@ bool SumsPairs(const Target& target) {
   return target.dialect == Dialect::kCpp && absl::StrContains(target.features, "+avx512bf16");
 }
 
+bool MultipliesTwoSigns(const Target& target) {
+  return target.dialect == Dialect::kCpp && (absl::StrContains(target.features, "+avx512vnni") ||
+                                             absl::StrContains(target.features, "+avxvnni"));
+}
+
+bool SumsBytes(const Target& target) {
+  if (MultipliesTwoSigns(target)) return true;
+  return target.dialect == Dialect::kCpp && (absl::StrContains(target.features, "+dotprod") ||
+                                             absl::StrContains(target.features, "+i8mm"));
+}
+
 UOp PairsOf(const UOp& reduce, const Target& target) {
   if (!SumsPairs(target)) return UOp();
   const UOp& product = reduce.src(0);

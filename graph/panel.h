@@ -68,6 +68,11 @@ bool IsWidened(const UOp& u);
 bool SumsPairs(const Target& target);
 UOp PairsOf(const UOp& reduce, const Target& target);
 
+// Whether a CPU has dot products of four bytes at a time, in lanes of i32; and whether of unsigned
+// by signed bytes alone.
+bool SumsBytes(const Target& target);
+bool MultipliesTwoSigns(const Target& target);
+
 // Where a point of these ranges lies in a panel, and how many places that has. The last range is
 // adjacent; but of `pairs`, one of them, two steps lie side by side at each place of the others.
 // Between rows, of the last range or so many of the last, `gap` places stay free.

@@ -1,4 +1,5 @@
 // Sums of products of bytes against plain loops: exact in integers, and scaled by block in f32.
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -55,6 +56,45 @@ TEST(ByteProducts, AreExact) {
       ExpectExact(3, 1, 32, a, b);
       ExpectExact(1, 1, 128, a, b);
     }
+  }
+}
+
+// Matrices whose elements along the sum lie apart, of one or both.
+TEST(ByteProducts, OfMatricesAsTheyLie) {
+  SetFlagForTest guard(Flag::kGuardPages, "1");
+  Tensor::ManualSeed(3);
+  for (const auto& [m, k, n] : {std::array{9, 64, 35}, {16, 33, 8}, {3, 40, 70}, {70, 16, 130}}) {
+    for (const DType a : {kInt8, kUInt8}) {
+      for (const DType b : {kInt8, kUInt8}) {
+        const Tensor x = RandomBytes({2, m, k}, a), w = RandomBytes({k, n}, b);
+        const Tensor across = x.Transpose().Contiguous().Realize();
+        const std::vector<double> p = x.ToVector<double>(), q = w.ToVector<double>();
+        std::vector<double> want(2 * m * n);
+        for (int i = 0; i < 2 * m; ++i) {
+          for (int j = 0; j < n; ++j) {
+            for (int l = 0; l < k; ++l) want[i * n + j] += p[i * k + l] * q[l * n + j];
+          }
+        }
+        const Tensor wide = w.Cast(kInt32);
+        EXPECT_EQ(x.Cast(kInt32).MatMul(wide).ToVector<double>(), want);
+        EXPECT_EQ(across.Transpose().Cast(kInt32).MatMul(wide).ToVector<double>(), want);
+        const Tensor rows = w.Transpose().Contiguous().Realize(), flat = x.Flatten(0, 1);
+        EXPECT_EQ(flat.Cast(kInt32).Linear(rows.Cast(kInt32)).ToVector<double>(), want);
+        EXPECT_EQ(flat.Cast(kInt32).MatMul(wide).ToVector<double>(), want);
+      }
+    }
+  }
+}
+
+// Of so many that one of two signed ones is raised before: however each lies.
+TEST(ByteProducts, OfManySigned) {
+  Tensor::ManualSeed(4);
+  const Tensor x = RandomBytes({300, 500}, kInt8), w = RandomBytes({500, 260}, kInt8);
+  const std::vector<double> want =
+      x.Cast(kFloat64).MatMul(w.Cast(kFloat64)).ToVector<double>();  // exact
+  const Tensor x_across = x.T().Contiguous().Realize(), w_across = w.T().Contiguous().Realize();
+  for (const Tensor& a : {x, x_across.T()}) {
+    for (const Tensor& b : {w, w_across.T()}) EXPECT_EQ(a.MatMul(b).ToVector<double>(), want);
   }
 }
 

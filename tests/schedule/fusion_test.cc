@@ -22,11 +22,11 @@ Target TwoCores() {
 
 Tensor Input(const Dims& shape, DType dtype = kFloat32) { return Tensor::Empty(shape, dtype); }
 
-Plan PlanOf(const std::vector<Tensor>& tensors) {
+Plan PlanOf(const std::vector<Tensor>& tensors, const Target& target = TwoCores()) {
   std::vector<UOp> roots;
   for (const Tensor& t : tensors) roots.push_back(t.uop());
   const PlanKey key = MakePlanKey(roots);
-  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), TwoCores(), Device(Place("CPU", 0)),
+  absl::StatusOr<Plan> plan = Schedule(WithParams(roots, key), target, Device(Place("CPU", 0)),
                                        /*on_meshes=*/false);
   EXPECT_OK(plan);
   return plan.ok() ? *std::move(plan) : Plan();
@@ -195,6 +195,26 @@ TEST(Fusion, WhatProductsRoundForManyColumnsIsRoundedBefore) {
   EXPECT_EQ(steps(1, 512, kFloat32, kBFloat16), 1u);
   EXPECT_EQ(steps(64, 64, kFloat32, kBFloat16), 1u);
   EXPECT_EQ(steps(64, 512, kBFloat16, kFloat32), 1u);
+}
+
+// A chip's dot products of bytes take four along the sum; there are as many for whom that is laid
+// out.
+TEST(Fusion, BytesAreLaidOutAlongTheSum) {
+  Target target = TwoCores();
+  const auto steps = [&](int64_t rows, bool across, int64_t side = 64) {
+    const Tensor w = across ? Input({side, side}, kInt8).T() : Input({side, side}, kInt8);
+    return PlanOf({Input({rows, side}, kInt8).MatMul(w)}, target).steps.size();
+  };
+  EXPECT_EQ(steps(32, false), 1u);
+  target.features = "+avx512vnni";
+  EXPECT_EQ(steps(32, false), 2u);
+  EXPECT_EQ(steps(32, true), 1u);
+  EXPECT_EQ(steps(4, false), 1u);
+  // One of two signed ones is raised for many, and the other's sums are taken off.
+  EXPECT_EQ(steps(512, false, 512), 4u);
+  EXPECT_EQ(steps(512, true, 512), 3u);
+  target.features = "+dotprod";
+  EXPECT_EQ(steps(512, true, 512), 1u);
 }
 
 TEST(Fusion, AttentionKeepsNoScores) {
