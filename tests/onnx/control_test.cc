@@ -18,7 +18,8 @@ struct Result {
   std::string error;
 };
 Result Of(const std::string& graph, const std::vector<float>& x) {
-  const absl::StatusOr<Model> model = ParseModel(ModelText(graph, 20), "test");
+  const std::string bytes = ModelText(graph, 20);  // of which the model shows parts
+  const absl::StatusOr<Model> model = ParseModel(bytes, "test");
   EXPECT_OK(model.status());
   if (!model.ok()) return {};
   try {
