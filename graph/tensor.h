@@ -27,7 +27,9 @@
 // Low precision. Sums, products of matrices, Softmax and norms of f16, bf16 and fp8 are computed in
 // f32 and rounded once at the end; those of narrow integers are returned as i32 or u32.
 //
-// Devices. A tensor made of numbers alone has no device and takes that of what it meets.
+// Devices. A tensor made of numbers alone (Full, Zeros, Arange and the like) has no device and
+// takes that of what it meets; one made of data, with From, lies on the CPU unless a device is
+// given.
 //
 // Threads. Any number may use tensors of their own, and read one that is realised. Asking a tensor
 // for its values where it is not realised yet changes it, as assigning to it does: two threads may
@@ -109,7 +111,7 @@ class Tensor {
                          std::function<void(void*)> deleter = {}, Device device = {},
                          CallSite at = CallSite::Here());
 
-  // ---- creation. Tensors of numbers have no device unless one is given.
+  // ---- creation. What no data is given for has no device unless one is given.
   static Tensor Empty(const Dims& shape, DType dtype = kFloat32, Device device = {},
                       CallSite at = CallSite::Here());  // storage without contents
   static Tensor Zeros(const Dims& shape, DType dtype = kFloat32, Device device = {},
@@ -954,7 +956,8 @@ class Tensor {
   Tensor SmoothL1Loss(const Tensor& target, double beta = 1, LossReduction = LossReduction::kMean,
                       CallSite at = CallSite::Here()) const;
   // Of logits, or of log-probabilities (NllLoss), [N, classes, ...]; targets are classes [N, ...],
-  // for CrossEntropy also probabilities of this shape.
+  // for CrossEntropy also probabilities of this shape. A class that there is not does not count, as
+  // the one to ignore.
   Tensor CrossEntropy(const Tensor& target, CallSite at = CallSite::Here()) const;
   Tensor CrossEntropy(const Tensor& target, const ClassLossOptions& options,
                       CallSite at = CallSite::Here()) const;
