@@ -375,7 +375,9 @@ Cotangents OfData(const UOp& u, const Tensor& g) {
       return {OfSelect(u, g)};
     default:
       Fail("cannot differentiate through ", Info(u.op()).text, " of ", Describe(u),
-           "; write the new value instead of assigning it");
+           u.is(Op::kAssign)
+               ? "; make a new value, as SliceScatter, PutAt and Where do, instead of assigning"
+               : "");
   }
 }
 
