@@ -1,6 +1,6 @@
 // Whether a reshape keeps the number of elements, and where it takes sharded axes.
 #include <algorithm>
-#include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -8,6 +8,7 @@
 #include "graph/infer_context.h"
 #include "graph/infer_device.h"
 #include "graph/layout.h"
+#include "graph/walk.h"
 
 namespace tessera {
 namespace {
@@ -121,10 +122,17 @@ struct Factors {
     kept_.push_back(part.expr());
     Count(rest[part.expr().get()], n);
   }
-  static int64_t DivisorOf(const UOp& term) {
-    if (term.is(Op::kAdd)) return std::gcd(DivisorOf(term.src(0)), DivisorOf(term.src(1)));
-    const UOp& number = term.is(Op::kMul) ? term.src(1) : term;
-    return number.IsConst() ? std::abs(number.arg<Scalar>().AsInt()) : 1;
+  // Terms may be shared: each counts once.
+  static int64_t DivisorOf(const UOp& sum) {
+    int64_t out = 0;
+    WalkDown({&sum, 1}, [&](const UOp& u) {
+      if (out == 1 || u.is(Op::kAdd)) return out != 1;
+      const UOp& number = u.is(Op::kMul) ? u.src(1) : u;
+      const int64_t factor = number.IsConst() ? number.arg<Scalar>().AsInt() : 1;
+      out = factor == std::numeric_limits<int64_t>::min() ? 1 : std::gcd(out, factor);
+      return false;
+    });
+    return out;
   }
   void Count(int64_t& count, int64_t n) { overflow |= __builtin_add_overflow(count, n, &count); }
   void Power(int64_t base, int64_t n) {
