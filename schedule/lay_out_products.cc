@@ -326,6 +326,11 @@ UOp InPlace(const UOp& value, const Ints& axes, const Shape& shape) {
   return UOp::Make(Op::kPermute, {UOp::Make(Op::kReshape, {value}, extents)}, back);
 }
 
+// The same as an operand of a product of this shape.
+UOp InProduct(const UOp& value, const Ints& axes, const Shape& shape) {
+  return UOp::Make(Op::kExpand, {InPlace(value, axes, shape)}, shape.ToExtents());
+}
+
 // Whether what is laid out of b goes on along the sum, and not along the columns: these are a
 // window's few elements, and there are more steps in a row, which are loaded as vectors. (Windows
 // of 3 x 3 x 3 at 16 places each: 600 us along the columns, 90 along the sum. What turns them then,
@@ -385,10 +390,8 @@ bool RowsPay(const UOp& u, const Product& p, const Target& target) {
 
 // The same sum of products with a laid out.
 UOp WithRows(const UOp& u, const Product& p, const Target& target) {
-  const Shape& shape = u.src(0).shape();
-  const UOp a = InPlace(Rows(u, p, target), Together(p.rows, p.steps), shape);
-  const UOp all = UOp::Make(Op::kExpand, {a}, shape.ToExtents());
-  return u.WithSrcs({UOp::Make(Op::kMul, {all, p.b})});
+  const UOp a = InProduct(Rows(u, p, target), Together(p.rows, p.steps), u.src(0).shape());
+  return u.WithSrcs({UOp::Make(Op::kMul, {a, p.b})});
 }
 
 // An operand's own axes, then those along the sum.
@@ -406,10 +409,6 @@ struct AlongSum {
   }
   bool LiesSo() const { return LiesAlong(operand, static_cast<int>(axes.back())) != Along::kFar; }
   bool Fits() const { return ordered.shape().MaxElements() <= kMostBytes; }
-  // A value in that order as an operand of the product.
-  UOp InProduct(const UOp& value, const Shape& shape) const {
-    return UOp::Make(Op::kExpand, {InPlace(value, axes, shape)}, shape.ToExtents());
-  }
 };
 
 // The sums of an operand alone, which is the same along the axes of the other one.
@@ -437,8 +436,8 @@ UOp OfBytes(const UOp& u, const Product& p, const Target& target) {
   const bool lay_a = !of_a.LiesSo() && p.columns_count >= kLeastReadersOfBytes && of_a.Fits();
   const bool lay_b = !of_b.LiesSo() && p.rows_count >= kLeastReadersOfBytes && of_b.Fits();
   UOp a = p.a, b = p.b;
-  if (lay_a) a = of_a.InProduct(Kept(of_a.ordered, a), shape);
-  if (lay_b) b = of_b.InProduct(Kept(of_b.ordered, b), shape);
+  if (lay_a) a = InProduct(Kept(of_a.ordered, a), of_a.axes, shape);
+  if (lay_b) b = InProduct(Kept(of_b.ordered, b), of_b.axes, shape);
   const UOp same = lay_a || lay_b ? u.WithSrcs({UOp::Make(Op::kMul, {a, b})}) : UOp();
 
   // What is turned anyway is not the one that is raised: that goes by as vectors.
@@ -452,7 +451,7 @@ UOp OfBytes(const UOp& u, const Product& p, const Target& target) {
   if (lay_a && lay_b) up = UOp::Make(Op::kContiguous, {up});
   up = UOp::Make(Op::kBitcast, kUInt8, {up}, Arg());
   up = UOp::Make(Op::kAdd, {up, UOp::Const(kUInt8, int64_t{128})});
-  up = raised.InProduct(CastTo(UOp::Make(Op::kContiguous, {up}), kInt32), shape);
+  up = InProduct(CastTo(UOp::Make(Op::kContiguous, {up}), kInt32), raised.axes, shape);
   const UOp sum = u.WithSrcs({UOp::Make(Op::kMul, {raise_a ? up : a, raise_a ? b : up})});
   const UOp sums = raise_a ? SumsOf(u, b, p.rows) : SumsOf(u, a, p.columns);
   return UOp::Make(Op::kAdd, {sum, UOp::Make(Op::kMul, {sums, UOp::Const(kInt32, int64_t{-128})})});
