@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kMostTurns = 10'000;  // written out
 constexpr int64_t kMostOfLoop = int64_t{1} << 20;
-constexpr int64_t kFewTurns = 6;  // are better written out
+constexpr int64_t kFewTurns = 6;
 
 void If(Call& c) {
   const bool condition = c.HostInt(0) != 0;
@@ -40,6 +40,9 @@ std::vector<Value> NoTurns(Call& c, std::vector<Value> arguments, size_t first,
   }
   return out;
 }
+
+// Neither so few that they are better written out, nor more than a loop may have.
+bool AreForALoop(int64_t turns) { return turns > kFewTurns && turns <= kMostOfLoop; }
 
 // Values of one turn, or of all: what is carried, then what is stacked.
 using Body = std::function<std::vector<Value>(std::vector<Value>)>;
@@ -84,7 +87,7 @@ std::vector<Value> LoopOf(Call& c, int64_t turns, size_t carried, const std::vec
 // The same; nothing where turns are to be written out.
 std::optional<std::vector<Value>> InALoop(Call& c, int64_t turns, absl::Span<const Value> carried,
                                           absl::Span<const Value> sequences, const Body& body) {
-  if (turns <= kFewTurns || turns > kMostOfLoop) return {};
+  if (!AreForALoop(turns)) return {};
   std::vector<Value> taken(carried.begin(), carried.end());
   taken.insert(taken.end(), sequences.begin(), sequences.end());
   const int64_t draws = c.importer().draws();
@@ -101,7 +104,7 @@ std::optional<std::vector<Value>> InALoop(Call& c, int64_t turns, absl::Span<con
 // next condition: where that is the one it has taken, or known to hold.
 std::optional<std::vector<Value>> LoopInALoop(Call& c, int64_t turns,
                                               absl::Span<const Value> carried, size_t results) {
-  if (turns > kMostOfLoop) return {};
+  if (!AreForALoop(turns)) return {};
   const Value number = {Tensor::Arange(turns, kInt64), true};
   return InALoop(c, turns, carried, {number}, [&](std::vector<Value> in) {
     const Value goes_on = {Tensor::From(std::vector<bool>{true}, {}, "CPU"), true};

@@ -156,15 +156,17 @@ TEST(OnnxControl, JoinsRowsOfNoTurns) {
                 {"turn", "go", "sum"}, {"go_on", "sum", "row"});
   const std::string scanned =
       GraphText({NodeText("Mul", {"sum", "part"}, {"row"})}, {"sum", "part"}, {"sum", "row"});
-  const auto joined = [&](const std::string& node) {
-    return GraphText({NodeText("Unsqueeze", {"x", "axis"}, {"m"}), node,
-                      NodeText("Concat", {"rows", "m"}, {"y"}, {IntAttribute("axis", 0)})},
-                     {"x"}, {"y"},
-                     {Longs("n", {}, {0}), Longs("axis", {1}, {0}), Floats("none", {0, 2}, {})});
+  const auto joined = [&](const std::string& node, int64_t turns = 0) {
+    return GraphText(
+        {NodeText("Unsqueeze", {"x", "axis"}, {"m"}), node,
+         NodeText("Concat", {"rows", "m"}, {"y"}, {IntAttribute("axis", 0)})},
+        {"x"}, {"y"},
+        {Longs("n", {}, {turns}), Longs("axis", {1}, {0}), Floats("none", {0, 2}, {})});
   };
   const std::string loop =
       NodeText("Loop", {"n", "", "x"}, {"last", "rows"}, {GraphAttribute("body", body)});
   EXPECT_THAT(Of(joined(loop), {1, 2}).values, ElementsAre(1, 2));
+  EXPECT_THAT(Of(joined(loop, -3), {1, 2}).values, ElementsAre(1, 2));
   const std::string scan =
       NodeText("Scan", {"x", "none"}, {"last", "rows"},
                {GraphAttribute("body", scanned), IntAttribute("num_scan_inputs", 1)});
