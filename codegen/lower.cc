@@ -289,8 +289,12 @@ absl::Status Lowerer::Emit(const UOp& u) {
       for (const UOp& s : u.srcs()) srcs.push_back(*Find(s));
       Define(u, Append(home, UOp::Make(Op::kLoad, u.dtype(), srcs, FreshId())));
       if (auto ahead = hints_.ahead.find(u.get()); ahead != hints_.ahead.end()) {
-        const UOp at = Append(home, UOp::Make(Op::kAdd, {srcs[1], UOp::Index(ahead->second)}));
-        Append(home, UOp::Make(Op::kPrefetch, {srcs[0], at}, Ints{next_id_++, 1}));
+        const int64_t each = u.dtype().Scalar().bytes(), line = kLineBytes / each;
+        for (int64_t lane = 0; lane < u.dtype().lanes(); lane += line) {
+          const UOp by = UOp::Index(ahead->second + lane);
+          const UOp at = Append(home, UOp::Make(Op::kAdd, {srcs[1], by}));
+          Append(home, UOp::Make(Op::kPrefetch, {srcs[0], at}, Ints{next_id_++, 1}));
+        }
       }
       return absl::OkStatus();
     }

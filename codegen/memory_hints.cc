@@ -13,7 +13,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kLineBytes = 64;
 constexpr int64_t kLeastLoad = 8;     // bytes: with less a line would be asked for at every step
 constexpr int64_t kMostReadings = 4;  // beyond, asking each time costs more than it gains
 // What is read once goes by as fast as memory gives it: it must be asked for so many bytes before,
@@ -25,7 +24,7 @@ constexpr int64_t kLeastAheadOfReaders = 12288;
 // Of short rows the next one is asked for by the loop before the one that writes, which has enough
 // to do with memory. (LayerNorm and softmax of 1024 f32: 5 to 10 % less time than with 12 KiB,
 // asked for by the last reader; of 4096 they took 12 % more so.)
-constexpr int64_t kShortRow = 64;  // vectors
+constexpr int64_t kShortRow = 64;  // vectors, of the target
 constexpr int64_t kLeastAheadOfShort = 4096;
 // Of streams that hardware follows: just enough to be over the end of a page before it is, where
 // the target does not say how far it wants. (At 2 KiB a loop over rows of f16 took 1.2 times as
@@ -245,15 +244,16 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
     const bool once = r.before < 0;
     if (once && BytesOf(buffer) <= target.l2_bytes) continue;
     const Step step = StepOf(l.load.src(1), l.row, sets);
-    const bool is_short = !once && std::abs(step.factor) <= kShortRow * l.load.dtype().lanes();
+    const int64_t each = l.load.dtype().Scalar().bytes();
+    const int64_t lanes = std::min<int64_t>(l.load.dtype().lanes(), target.vector_bytes / each);
+    const bool is_short = !once && std::abs(step.factor) <= kShortRow * lanes;
     if (l.level != (is_short && r.last == highest ? r.before : r.last)) continue;
-    const int64_t bytes = std::abs(step.factor) * l.load.dtype().Scalar().bytes();
+    const int64_t bytes = std::abs(step.factor) * each;
     if (!step.linear || bytes < kLeastStride || bytes > target.l2_bytes / 4) continue;
     const auto near = [&](const RowLoad* c) { return OnOneLine(*c, l); };
     if (std::any_of(chosen.begin(), chosen.end(), near)) continue;
     chosen.push_back(&l);
     if (once && IsOneOfStreams(l, loads, sets)) {
-      const int64_t each = l.load.dtype().Scalar().bytes();
       int64_t elements = kStepsOfStream * StepOfStream(l, rows, sets);
       elements = std::max(elements, target.stream_ahead / each);
       if (IsBusy(l, loads, rows, sets)) elements = std::max(elements, kBytesOfBusyStream / each);
@@ -265,7 +265,7 @@ void FindAhead(const RangeSets& sets, const Target& target, MemoryHints& hints) 
     // What goes on past the end of a row need not be whole rows away. (Panels of 32 KiB of bytes: a
     // tenth of the time.)
     if (once && FillsRows(l, sets)) {
-      elements = std::min(elements, ahead / l.load.dtype().Scalar().bytes());
+      elements = std::min(elements, ahead / each);
     }
     hints.ahead.emplace(l.load.get(), elements);
   }

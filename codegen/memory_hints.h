@@ -9,6 +9,8 @@
 
 namespace tessera {
 
+inline constexpr int64_t kLineBytes = 64;  // of a cache
+
 struct MemoryHints {
   // STOREs of vectors to a result that no cache holds until it is read: a plain store would read
   // each line first, and drive out what is still wanted.

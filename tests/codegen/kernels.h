@@ -95,4 +95,14 @@ inline int Count(const UOp& program, Op op) {
   return count;
 }
 
+// The lanes of each statement of an op; of stores those of what is stored.
+inline std::vector<int> LanesOf(const UOp& program, Op op) {
+  std::vector<int> out;
+  for (const UOp& s : program.srcs()) {
+    const bool variable = s.is(Op::kLoad) && s.size() == 1;
+    if (s.is(op) && !variable) out.push_back((op == Op::kPut ? s.src(2) : s).dtype().lanes());
+  }
+  return out;
+}
+
 }  // namespace tessera

@@ -41,16 +41,6 @@ Tensor Drawn(const Dims& shape, DType dtype, uint32_t seed) {
   return Tensor::From(numbers, shape).Cast(dtype).Realize();
 }
 
-// The lanes of each load, or of each store, of a program.
-std::vector<int> LanesOf(const UOp& program, Op op) {
-  std::vector<int> out;
-  for (const UOp& s : program.srcs()) {
-    const bool of_buffer = s.is(op) && s.size() > 1;  // and no variable
-    if (of_buffer) out.push_back((op == Op::kPut ? s.src(2) : s).dtype().lanes());
-  }
-  return out;
-}
-
 int64_t WholeVectors(const UOp& program, Op op) {
   const std::vector<int> lanes = LanesOf(program, op);
   return std::count(lanes.begin(), lanes.end(), 16);
@@ -135,6 +125,18 @@ TEST(Strided, AreLoadedAsVectors) {
 TEST(Masked, ReductionsOfShortRowsHaveNoSingleElements) {
   const UOp program = ProgramOf(Tensor::Empty({512, 31}).Square().Sum({1}), WideChip());
   EXPECT_THAT(LanesOf(program, Op::kLoad), AllOf(Not(IsEmpty()), Each(16)));
+}
+
+// Long chains of arithmetic, which are computed of several vectors side by side, and what is left.
+TEST(Lockstep, Values) {
+  std::mt19937 random(7);
+  for (const DType dtype : {kFloat32, kBFloat16, kFloat16}) {
+    for (const int64_t n : {31, 32, 48, 64, 255, 256, 297}) {
+      const Tensor x = Drawn({5, n}, dtype, random());
+      EXPECT_REFERENCE(x.Exp(), x.Tanh(), x.Softmax(), x.Sin().Sum({1}), x.T().Exp(),
+                       (x.Exp() + 1).Log(), x.Exp().Pad({{0, 0}, {2, 1}}), x.Erf().Max({1}));
+    }
+  }
 }
 
 TEST(Masked, Values) {

@@ -300,6 +300,29 @@ TEST(Vectors, MaskedLanesAreNotFarOutside) {
   EXPECT_FALSE(chosen(1)) << "less than a page before and after";
 }
 
+// Long chains of arithmetic are computed of several vectors side by side, where there are enough of
+// them and each is short; what is cheap is not.
+TEST(Vectors, LongChainsRunInLockstep) {
+  const auto lanes = [](const Tensor& y, Op op, const Target& target = SmallChip()) {
+    const std::vector<int> all = LanesOf(ProgramOf(y, target), op);
+    return std::set<int>(all.begin(), all.end());
+  };
+  const std::set<int> four = {32}, two = {16}, one = {8};
+  const auto x = [](int64_t columns, DType dtype = kFloat32) {
+    return Tensor::Empty({64, columns}, dtype);
+  };
+  EXPECT_EQ(lanes(x(1024).Softmax(), Op::kExp), four);
+  EXPECT_EQ(lanes(x(1024).Tanh(), Op::kTanh), four);
+  EXPECT_EQ(lanes(x(1024, kBFloat16).Sin(), Op::kSin), four);
+  EXPECT_EQ(lanes(x(48).Softmax(), Op::kExp), two);
+  EXPECT_EQ(lanes(x(40).Softmax(), Op::kExp), one);
+  EXPECT_EQ(lanes(x(1024, kFloat64).Exp(), Op::kExp), std::set<int>{4});
+  EXPECT_EQ(lanes(x(1024).Sqrt(), Op::kSqrt), one);
+  Target wide = SmallChip();
+  wide.vector_bytes = 64;
+  EXPECT_EQ(lanes(x(1024).Exp(), Op::kExp, wide), std::set<int>{16});
+}
+
 // Between the borders that windows reach over comparisons are decided: there is a loop of whole
 // vectors of its own for that, of which no lane is masked.
 TEST(CutDecided, BordersAreApart) {
