@@ -62,3 +62,16 @@ RT_FN V rt_scale_(V p, V n, V t) {
   V low = (V)((half + 127) << 23), high = (V)((k - half + 127) << 23);
   return p * low * high;
 }
+
+// The same for 1/2 < p < 2 and n from -152, for which it is 0, to 129, where t is the sum
+// n + RT_SCALE_MAGIC. Its lowest bits hold n + 356: half of that is the exponent of one factor as a
+// float has it, and what is left, less 102, of the other: that one is 0 for -152, so that nothing
+// need be masked, and chips need not take their time for what is too small for any number.
+#define RT_SCALE_MAGIC (RT_ROUND_MAGIC + 356.0f)
+template <class V>
+RT_FN V rt_scale_or_zero_(V p, V t) {
+  typedef rt_ints_<V> I;
+  I first = ((I)t >> 1) << 23;
+  I second = ((I)t << 23) - (102 << 23) - first;
+  return p * (V)first * (V)second;
+}
