@@ -143,15 +143,29 @@ TEST(Story, QuantisedToEightBitsIsNearlyTheSameSlow) {
   EXPECT_EQ(of_few[1], of_few[2]);  // bf16 is for many at once
 }
 
-// All that llama.cpp rounds is rounded alike, so the text is its text: of five layers and one
-// matrix in f16 in each, by sums in another order.
+// All that llama.cpp rounds is rounded alike, so what it says next is the likeliest here, too: of
+// five layers and one matrix in f16 in each, by sums in another order, which chips have in orders
+// of their own. That may decide between two words that are as likely as each other, but no more.
 TEST(Story, EightBitsTellLlamaCppsStory) {
   SKIP_WITHOUT_DATA();
+  constexpr float kAsLikely = 0.05f;
+  constexpr size_t kTokens = 220;  // of words that were said as the tokenizer would part them
   const std::string folder = std::string(kData) + "models/stories260K/";
   ASSERT_OK_AND_ASSIGN(const Model model, LoadModel(folder + "stories260K-Q8_0.gguf"));
-  ASSERT_OK_AND_ASSIGN(const Told told, Tell(model, Greedy(252)));
-  const std::string expected = ReadFile(folder + "llama.cpp-greedy-Q8_0.txt");
-  EXPECT_EQ(told.text, absl::StripAsciiWhitespace(expected));
+  const std::string story = ReadFile(folder + "llama.cpp-greedy-Q8_0.txt");
+  const std::vector<int32_t> ids = model.tokenizer->Encode(absl::StripAsciiWhitespace(story), {});
+  const size_t given = model.tokenizer->Encode(kPrompt, {}).size();
+  ASSERT_GT(ids.size(), kTokens);
+  Session session(model, {});
+  size_t likeliest = 0;
+  for (size_t i = 0; i + 1 < kTokens; ++i) {
+    const float* logits = session.Feed({ids[i]});
+    if (i + 1 < given) continue;
+    const float most = *std::max_element(logits, logits + model.config.vocabulary);
+    EXPECT_LT(most - logits[ids[i + 1]], kAsLikely) << i;
+    likeliest += session.Likeliest() == ids[i + 1];
+  }
+  EXPECT_GE(likeliest + 2, kTokens - given);
 }
 
 // Keys and values in f16 take half the memory and err by half a unit of f16, 2^-11, each.
