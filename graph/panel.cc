@@ -19,7 +19,7 @@ int64_t BytesOfRowBlock(const Target& target, bool shared) {
   return shared ? target.cache_bytes / 4 : target.cache_bytes / (2 * target.cores);
 }
 
-int64_t MostTileRows(const Target& target) { return target.vector_registers >= 32 ? 8 : 4; }
+int64_t MostTileRows(const Target& target) { return target.vector_registers >= 32 ? 8 : 6; }
 
 int64_t VectorsOfPanel(const Target& target, int64_t columns, int64_t lanes, int64_t steps) {
   const int64_t all = columns / lanes;

@@ -1,6 +1,7 @@
 // Work division of kernels: one loop is shared by the cores as evenly as its extent allows, or
 // several are split into equal parts, whichever keeps more of them busy.
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <map>
 #include <numeric>
@@ -199,7 +200,8 @@ constexpr double kSharedWell = 0.9;  // busy, that is worth more than runs of me
 
 // The columns of a kernel's only product, along which the result is adjacent, and the rows, which
 // use the columns' operand again; and how many points of each loop codegen keeps together: one, but
-// those of a tile for these two.
+// those of a tile for these two. Of rows a power of two, as most numbers of them have more of its
+// multiples: a tile that is left over takes less time, too.
 struct Tiles {
   std::vector<int64_t> points;
   std::optional<size_t> columns, rows;
@@ -228,7 +230,8 @@ Tiles TilesOf(const RangeSets& sets, const UOp& store, absl::Span<const UOp> loo
   out.rows = rows;
   out.columns = columns;
   const bool squares = AreOfTiles(sum.src(0), target);
-  out.points[rows] = squares ? kSideOfSquare : MostTileRows(target);
+  const auto most = std::bit_floor(static_cast<uint64_t>(MostTileRows(target)));
+  out.points[rows] = squares ? kSideOfSquare : static_cast<int64_t>(most);
   out.points[columns] =
       squares ? kSideOfSquare : target.tile_vectors * target.vector_bytes / sum.dtype().bytes();
   return out;

@@ -155,13 +155,14 @@ TEST(ColumnTiles, WindowsOverShortRowsAreFlat) {
 
 TEST(ColumnTiles, PanelsOfOneVectorAreReadThreeAtATime) {
   // 2304 columns are 48 tiles; of 2048 two vectors are left over, which have a tile of their own.
+  // Two steps of the sum are written out.
   const std::vector<PlanKernel> kernels = KernelsOf(
       Tensor::Empty({4096, 1024}).MatMul(Tensor::Empty({1024, 2048 + 256})), WideSmallChip());
   ASSERT_EQ(kernels.size(), 2u);
   const std::vector<PlanKernel> odd =
       KernelsOf(Tensor::Empty({4096, 1024}).MatMul(Tensor::Empty({1024, 2048})), WideSmallChip());
   ASSERT_EQ(odd.size(), 2u);
-  for (const auto& [of, sums] : {std::pair(&kernels, 24), std::pair(&odd, 24 + 16)}) {
+  for (const auto& [of, sums] : {std::pair(&kernels, 2 * 24), std::pair(&odd, 2 * (24 + 16))}) {
     ASSERT_OK_AND_ASSIGN(const Program product, Codegen((*of)[0].graph, (*of)[0].name,
                                                         (*of)[0].variables, WideSmallChip()));
     EXPECT_EQ(Count(product.statements, Op::kFma), sums);
@@ -182,7 +183,7 @@ TEST(ColumnTiles, RowsThatAreLeftOverAreOneTile) {
 }
 
 TEST(ColumnTiles, PanelsAreAskedForAheadWhereTheChipNeedsIt) {
-  const Tensor product = Tensor::Empty({256, 1024}).MatMul(Tensor::Empty({1024, 96}));
+  const Tensor product = Tensor::Empty({128, 1024}).MatMul(Tensor::Empty({1024, 96}));
   Target target = WideSmallChip();
   EXPECT_EQ(Count(ProgramOf(product, target), Op::kPrefetch), 0);
   target.stream_ahead = 2048;

@@ -188,7 +188,7 @@ TEST(Contraction, RowsComeInBlocks) {
     const Tensor a = Tensor::Empty({rows, 1024}), b = Tensor::Empty({1024, 96});
     return Count(ProgramOf(a.MatMul(b), SmallChip()), Op::kRange);
   };
-  EXPECT_EQ(loops(1024), loops(256) + 1);
+  EXPECT_EQ(loops(1260), loops(252) + 1);
 }
 
 // What a program stores to memory in vectors, by the extents of the loops around it, innermost
@@ -208,11 +208,11 @@ std::vector<int64_t> LoopsAroundStores(const UOp& program) {
 // Of a short sum the rows are stored one after another; of a longer one the rows of each panel.
 TEST(Contraction, ShortSumsStoreWholeRows) {
   const auto innermost = [](int64_t steps, bool turned) {
-    const Tensor a = Tensor::Empty({1, 512, steps});
+    const Tensor a = Tensor::Empty({1, 510, steps});
     const Tensor b = Tensor::Empty(turned ? Dims{1, 1024, steps} : Dims{1, steps, 1024});
     return LoopsAroundStores(ProgramOf(a.MatMul(turned ? b.Transpose() : b), SmallChip())).front();
   };
-  const int64_t rows = 512 / 4, panels = 1024 / 16;  // tiles of them
+  const int64_t rows = 510 / 6, panels = 1024 / 16;  // tiles of them
   for (bool turned : {false, true}) {
     EXPECT_EQ(innermost(16, turned), panels);
     EXPECT_EQ(innermost(128, turned), rows);
@@ -277,8 +277,8 @@ TEST(Contraction, RowsAreWidenedInVectors) {
 TEST(Contraction, SumsGoInOrder) {
   ConvOptions options;
   options.padding = {1, 1};
-  const Tensor x = Tensor::Empty({4, 64, 16, 32}), w = Tensor::Empty({48, 64, 3, 3});
-  const Tensor g = Tensor::Empty({4, 48, 16, 32});
+  const Tensor x = Tensor::Empty({1, 64, 16, 32}), w = Tensor::Empty({48, 64, 3, 3});
+  const Tensor g = Tensor::Empty({1, 48, 16, 32});
   const Tensor of_x = Grad((x.Conv2d(w, options) * g).Sum(), {x})[0];
   const UOp program = ProgramOf(KernelsOf(of_x, SmallChip()).back(), SmallChip());
   std::vector<int64_t> open;
@@ -292,6 +292,37 @@ TEST(Contraction, SumsGoInOrder) {
     ++sums;
   }
   EXPECT_GE(sums, 8);
+}
+
+// Of sixteen registers six rows by two vectors take up sums; fewer rows are divided evenly, where
+// that is no tile more; and where a vector is not full it has elements of its own.
+TEST(Contraction, RowsOfATile) {
+  const auto sums = [](int64_t rows, int64_t columns) {
+    const Tensor product = Tensor::Empty({rows, 64}).MatMul(Tensor::Empty({64, columns}));
+    Target chip = SmallChip();
+    chip.cores = 1;
+    return Count(ProgramOf(product, chip), Op::kFma);
+  };
+  EXPECT_EQ(sums(60, 64), 6 * 2);
+  EXPECT_EQ(sums(64, 64), 6 * 2 + 4 * 2);
+  EXPECT_EQ(sums(20, 64), 5 * 2);
+  EXPECT_EQ(sums(8, 64), 4 * 2);
+  EXPECT_EQ(sums(60, 12), 5 * 2);
+}
+
+// Of a large product two or three steps of the sum are written out, or all of a window.
+TEST(Contraction, LargeProductsTakeSeveralSteps) {
+  const auto sums = [](int64_t steps) {
+    const Tensor product = Tensor::Empty({600, steps}).MatMul(Tensor::Empty({steps, 128}));
+    return Count(ProgramOf(product, SmallChip()), Op::kFma);
+  };
+  EXPECT_EQ(sums(128), 6 * 2);
+  EXPECT_EQ(sums(256), 2 * 6 * 2);
+  EXPECT_EQ(sums(255), 3 * 6 * 2);
+  EXPECT_EQ(sums(251), 6 * 2);
+  const Tensor image = Tensor::Empty({1, 48, 32, 64}), w = Tensor::Empty({60, 48, 3, 3});
+  EXPECT_EQ(Count(ProgramOf(image.Conv2d(w, {.padding = {1, 1}}), SmallChip()), Op::kFma),
+            3 * 6 * 2);
 }
 
 // Keys and values whose panels a core's part of the last cache holds are read before the loop over
