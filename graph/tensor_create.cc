@@ -252,18 +252,30 @@ Tensor TriangleIndices(int64_t rows, int64_t columns, int64_t diagonal, bool low
   constexpr int64_t kMost = int64_t{1} << 28;  // they are listed one by one
   if (rows < 0 || columns < 0) Fail("there is no matrix of ", rows, " by ", columns);
   diagonal = std::clamp(diagonal, -rows, columns);  // beyond, all or nothing is on one side
-  std::vector<int64_t> row, column;
   // Rows without an element come first, or last.
   const int64_t first = lower ? std::max<int64_t>(0, -diagonal) : 0;
-  const int64_t end = lower || diagonal < columns - rows ? rows : columns - diagonal;
-  for (int64_t i = first; columns > 0 && i < end; ++i) {
+  const int64_t end = columns == 0                         ? 0
+                      : lower || diagonal < columns - rows ? rows
+                                                           : columns - diagonal;
+  const auto span = [&](int64_t i) {
     const int64_t edge =
         std::clamp<int64_t>(i + diagonal, lower ? -1 : 0, columns - (lower ? 1 : 0));
-    const int64_t from = lower ? 0 : edge, to = lower ? edge + 1 : columns;
-    if (to - from > kMost - static_cast<int64_t>(row.size())) {
+    return lower ? std::pair<int64_t, int64_t>(0, edge + 1) : std::pair(edge, columns);
+  };
+  int64_t count = 0;
+  for (int64_t i = first; i < end; ++i) {
+    const auto [from, to] = span(i);
+    if (to - from > kMost - count) {
       Fail("a matrix of ", rows, " by ", columns, " has more than ", kMost,
            " such elements; Tri gives a matrix that says where they are");
     }
+    count += to - from;
+  }
+  std::vector<int64_t> row, column;
+  row.reserve(2 * count);
+  column.reserve(count);
+  for (int64_t i = first; i < end; ++i) {
+    const auto [from, to] = span(i);
     for (int64_t j = from; j < to; ++j) {
       row.push_back(i);
       column.push_back(j);
