@@ -29,7 +29,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads = 256, kWarpsOfBlock = 8;
 constexpr int64_t kEnoughThreads = 1 << 14;  // outputs that occupy a chip with a thread each
 constexpr size_t kMostWork = 64;             // of one element, that is worth writing out in copies
 constexpr int64_t kThreadRows = 8;           // of a contraction, at most, in a thread's registers
@@ -223,7 +222,7 @@ class Binder {
     UOp row;
     const int64_t rows = in_output ? RowsOfTile(sets_.Iterations(all) / lanes, row) : 1;
     const Flat flat = Flatten(loops_, lane_, lanes, row, rows);
-    int64_t threads = kThreads;
+    int64_t threads = kThreadsOfBlock;
     while (threads > kWarp && ShareOf(flat.count.vmax(), cores_) <= threads / 2) threads /= 2;
     if (const int64_t copies = CopiesOf(flat.count.vmax(), lanes); copies > 1) {
       const UOp block = Range(CeilOver(flat.count, threads * copies), RangeKind::kGrid);
@@ -308,7 +307,7 @@ class Binder {
       Settle();
       return;
     }
-    int64_t threads = kThreads;
+    int64_t threads = kThreadsOfBlock;
     while (threads > kWarp && threads > longest) threads /= 2;
     const Flat flat = Flatten(rows, UOp(), 1);
     const bool several = flat.count.vmax() >= kWarpsOfBlock && longest <= 8 * kWarp;

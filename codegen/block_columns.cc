@@ -19,7 +19,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads = 256;
 constexpr int64_t kLeastRows = 64;   // that are worth sharing
 constexpr int64_t kLeastOfWarp = 4;  // rows
 constexpr int64_t kMostSums = 8;     // of a thread
@@ -96,7 +95,7 @@ class ColumnBlocks {
     const auto blocks = [&] { return outputs / copies_ / lanes_ / kWarp; };
     lanes_ = std::min(VectorLanes(lane_, sets_), kMostSums / copies_);
     while (lanes_ > 1 && blocks() < target_.cores) lanes_ /= 2;
-    threads_ = kThreads;
+    threads_ = kThreadsOfBlock;
     const auto of_warp = [&] { return rows / (threads_ / kWarp); };
     while (2 * threads_ <= target_.max_threads && blocks() * threads_ < busy &&
            of_warp() >= 2 * kLeastOfWarp) {

@@ -13,7 +13,6 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads = 256;
 constexpr int64_t kAtOnce = 4;  // additions of one core that do not wait for one another
 
 // Whether all that is read and written along the range is adjacent, or the same.
@@ -71,7 +70,7 @@ UOp OnThreads(const UOp& sink, const Target& target) {
   }
   if (common.empty()) return sink;
   count = Simplify(count);
-  int64_t threads = kThreads;
+  int64_t threads = kThreadsOfBlock;
   while (threads > kWarp && ShareOf(count.vmax(), target.cores) <= threads / 2) threads /= 2;
   const UOp each = UOp::Index(threads);
   const UOp over = UOp::Make(Op::kAdd, {count, UOp::Index(threads - 1)});

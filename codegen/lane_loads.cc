@@ -6,6 +6,7 @@
 
 #include "codegen/lane_values.h"
 #include "codegen/lanes.h"
+#include "codegen/split.h"
 #include "graph/fault.h"
 
 namespace tessera {

@@ -10,8 +10,6 @@
 
 namespace tessera {
 
-inline constexpr int64_t kLeastLanes = 4;  // lanes that are worth a vector of their own
-
 class LaneLoads {
  public:
   // `done` has what each node that a load is made of has become. Unless lanes can be moved within

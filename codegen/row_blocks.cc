@@ -23,9 +23,7 @@
 namespace tessera {
 namespace {
 
-constexpr int64_t kThreads = 256, kWarpsOfBlock = 8;
-constexpr int64_t kLeastLanes = 4;             // of a vector that is worth it
-constexpr int64_t kMostCopies = 8;             // fields of the same bytes
+constexpr int64_t kMostFields = 8;             // fields of the same bytes
 constexpr int64_t kMostOfA = 8, kMostOfB = 4;  // rows of a product's operands for a thread
 constexpr int64_t kNumbersOfScale = 8;         // for a thread, at least, where these are bytes
 constexpr int64_t kMostNumbers = 32;    // of a thread, unless they are fields or dot products
@@ -156,7 +154,7 @@ class RowBlocks {
         chosen, [](const UOp& a, const UOp& b) { return a.src(0).vmax() < b.src(0).vmax(); });
     int64_t numbers = lanes_;
     for (const UOp& r : chosen) {
-      if (numbers / lanes_ * r.src(0).vmax() > kMostCopies) break;
+      if (numbers / lanes_ * r.src(0).vmax() > kMostFields) break;
       numbers *= r.src(0).vmax();
       copied_.push_back(r);
     }
@@ -197,7 +195,7 @@ class RowBlocks {
     if (of_a_ > 1) row_a_ = a;
     // More warps for each row would read what they share more often, and meet at barriers.
     int64_t most = kWarp;
-    while (2 * most <= std::min(kThreads, units_ / kLeastUnits)) most *= 2;
+    while (2 * most <= std::min(kThreadsOfBlock, units_ / kLeastUnits)) most *= 2;
     of_b_ = b.src(0).IsConst() ? kMostOfB : 1;
     while (of_b_ > 1 &&
            (b.src(0).vmax() % of_b_ != 0 || of_a_ * of_b_ > kMostOfA ||
@@ -207,7 +205,8 @@ class RowBlocks {
     if (of_b_ > 1) row_b_ = b;
     const auto groups = rows / (of_a_ * of_b_);
     threads_ = kWarp;
-    while (threads_ < kThreads && 2 * threads_ <= units_ && groups * threads_ < busy) threads_ *= 2;
+    while (threads_ < kThreadsOfBlock && 2 * threads_ <= units_ && groups * threads_ < busy)
+      threads_ *= 2;
   }
 
   // The stores' loops: blocks, rows of a block with a warp each, and rows of a thread.

@@ -11,6 +11,7 @@
 #include "codegen/lane_loads.h"
 #include "codegen/lane_values.h"
 #include "codegen/lanes.h"
+#include "codegen/split.h"
 #include "graph/kernel_form.h"
 #include "graph/node_map.h"
 #include "graph/panel.h"

@@ -15,13 +15,6 @@ namespace {
 
 using How = Placement::Kind;
 
-template <typename... Parts>
-absl::Status Fail(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
-int64_t ExtentOf(const Shape& shape, int axis) { return std::max<int64_t>(0, shape[axis].max()); }
-
 // ---- the rules
 
 // Takes the placements apart by axis, and puts them together under new axes.
@@ -75,7 +68,7 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
       int64_t begin = 0, end = 0;
       if (__builtin_add_overflow(nest[0].layout.lo(), lo, &begin) ||
           __builtin_add_overflow(begin, ExtentOf(r.shape(), a), &end)) {
-        return Fail("axis ", a, " lies too far from the pieces that it was cut into");
+        return Misplaced("axis ", a, " lies too far from the pieces that it was cut into");
       }
     }
     Nest cut = nest;
@@ -88,8 +81,8 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
 // What is laid out by its bound is not read in windows, but of its bound.
 absl::Status RefuseSymbolic(const Rule& r, int axis) {
   if (r.src().shape()[axis].is_int() || r.sharding().DimsOf(axis).empty()) return absl::OkStatus();
-  return Fail("axis ", axis, " of ", Describe(r.src()), " is sharded and symbolic; .To(...) a ",
-              "device that does not shard it first");
+  return Misplaced("axis ", axis, " of ", Describe(r.src()),
+                   " is sharded and symbolic; .To(...) a ", "device that does not shard it first");
 }
 
 // Balanced, or under Sizes and Aligned the positions lie where their window begins.
@@ -129,14 +122,14 @@ absl::StatusOr<Device> Reduced(Rule& r, const ReduceArg& arg) {
 
 absl::StatusOr<Device> AllReduced(Rule& r, const ReduceArg& arg) {
   for (int64_t d : arg.axes) {
-    if (d < 0 || d >= r.sharding().mesh().ndim()) return Fail("the mesh has no dim ", d);
+    if (d < 0 || d >= r.sharding().mesh().ndim()) return Misplaced("the mesh has no dim ", d);
     Placement& p = r.out()[d];
     if (!p.is(How::kPartial) && !p.is(How::kManual)) {
-      return Fail("mesh dim ", r.sharding().mesh().DimName(static_cast<int>(d)), " is ",
-                  p.ToString(), ", which needs no reduction");
+      return Misplaced("mesh dim ", r.sharding().mesh().DimName(static_cast<int>(d)), " is ",
+                       p.ToString(), ", which needs no reduction");
     }
     if (p.is(How::kPartial)) {
-      if (p.op != arg.op) return Fail("combines by ", Info(p.op).text);
+      if (p.op != arg.op) return Misplaced("combines by ", Info(p.op).text);
       p = Placement::Replicate();
     }
   }
@@ -161,8 +154,8 @@ absl::StatusOr<Device> LookedUp(Op op, absl::Span<const UOp> srcs, const Arg& ar
     if (gathers || !l.IsOwn(cuts[d].axis)) continue;
     const Op combine = std::get<ReduceArg>(arg.value).op;
     if (combine == Op::kAssign) {
-      return Fail("the index is sharded, and of updates of one element the last must win; ",
-                  "replicate it with .To(...)");
+      return Misplaced("the index is sharded, and of updates of one element the last must win; ",
+                       "replicate it with .To(...)");
     }
     out[d] = Placement::Partial(combine);
   }
@@ -180,8 +173,8 @@ absl::Status CheckMeshes(absl::Span<const UOp> srcs) {
       continue;
     }
     if (s.device() == first->device()) continue;
-    return Fail("the operands are on different devices, ", first->device().ToString(), " and ",
-                s.device().ToString(), "; move one of them with .To(...)");
+    return Misplaced("the operands are on different devices, ", first->device().ToString(), " and ",
+                     s.device().ToString(), "; move one of them with .To(...)");
   }
   return absl::OkStatus();
 }
@@ -200,8 +193,8 @@ absl::StatusOr<Device> Alike(absl::Span<const UOp> srcs, const Shape& shape) {
                       : SamePlacement(shape, s.device(), first->device())) {
       continue;
     }
-    return Fail("the operands are sharded in different ways, ", first->device().ToString(), " and ",
-                s.device().ToString(), "; reshard one of them with .To(...)");
+    return Misplaced("the operands are sharded in different ways, ", first->device().ToString(),
+                     " and ", s.device().ToString(), "; reshard one of them with .To(...)");
   }
   // The form that sorts first, whichever operand has it.
   std::optional<Sharding> best;
@@ -233,25 +226,26 @@ absl::StatusOr<Device> Joined(absl::Span<const UOp> srcs, int axis, const Shape&
     const Sharding rest = without_axis(sharding);
     if (!out) out = rest;
     if (!SamePlacement(s.shape(), rest, *out)) {
-      return Fail("the pieces are sharded in different ways, ", out->ToString(), " and ",
-                  sharding.ToString(), "; reshard one of them with .To(...)");
+      return Misplaced("the pieces are sharded in different ways, ", out->ToString(), " and ",
+                       sharding.ToString(), "; reshard one of them with .To(...)");
     }
   }
   std::vector<Placement> p = out->placements();
   for (size_t d = 0; d < joins.size(); ++d) {
     if (!joins[d]) continue;
-    if (!p[d].is(How::kReplicate)) return Fail("mesh dim ", d, " shards two axes of the result");
+    if (!p[d].is(How::kReplicate))
+      return Misplaced("mesh dim ", d, " shards two axes of the result");
     p[d] = Placement::Shard(axis);
   }
   return Device(CanonicalSharding(shape, out->With(std::move(p))));
 }
 
 absl::StatusOr<Device> Stacked(absl::Span<const UOp> srcs, Device to, const Shape& shape) {
-  if (!to.is_sharding()) return Fail("stacks to a Sharding, not to ", to.ToString());
+  if (!to.is_sharding()) return Misplaced("stacks to a Sharding, not to ", to.ToString());
   const Sharding s = to.sharding();
   RETURN_IF_ERROR(CheckPlacement(shape, s));
   if (static_cast<int>(srcs.size()) != s.size()) {
-    return Fail(s.ToString(), " has ", s.size(), " places for ", srcs.size(), " shards");
+    return Misplaced(s.ToString(), " has ", s.size(), " places for ", srcs.size(), " shards");
   }
   const Boxes boxes = BoxesOf(shape, to);
   for (int i = 0; i < s.size(); ++i) {
@@ -259,11 +253,11 @@ absl::StatusOr<Device> Stacked(absl::Span<const UOp> srcs, Device to, const Shap
     bool fits = srcs[i].rank() == shape.rank();
     for (int a = 0; fits && a < shape.rank(); ++a) fits = srcs[i].shape()[a].is_int(box[a].size());
     if (!fits)
-      return Fail("shard ", i, " is ", Describe(srcs[i]), ", which is not its part of ",
-                  Describe(srcs[i].dtype(), shape, to));
+      return Misplaced("shard ", i, " is ", Describe(srcs[i]), ", which is not its part of ",
+                       Describe(srcs[i].dtype(), shape, to));
     if (srcs[i].device() && !(srcs[i].device() == Device(s[i]))) {
-      return Fail("shard ", i, " is on ", srcs[i].device().ToString(), ", not on ",
-                  s[i].ToString());
+      return Misplaced("shard ", i, " is on ", srcs[i].device().ToString(), ", not on ",
+                       s[i].ToString());
     }
   }
   return to;
@@ -273,14 +267,14 @@ absl::StatusOr<Device> OfReshape(Rule& r) {
   std::vector<int> lost;
   const Sharding image = ReshapeImage(r.src().shape(), r.sharding(), r.shape(), &lost);
   if (lost.empty()) return Device(image);
-  return Fail("the pieces of axis ", r.sharding()(lost[0]).axis, " of ", Describe(r.src()),
-              " are not pieces of ", r.shape().ToString(), "; reshard it first with .To(...)");
+  return Misplaced("the pieces of axis ", r.sharding()(lost[0]).axis, " of ", Describe(r.src()),
+                   " are not pieces of ", r.shape().ToString(), "; reshard it first with .To(...)");
 }
 
 absl::StatusOr<Device> OfExpand(Rule& r) {
   for (int a = 0; a < r.src().rank(); ++a) {
     if (r.src().shape()[a] == r.shape()[a] || r.sharding().DimsOf(a).empty()) continue;
-    return Fail("axis ", a, " of ", Describe(r.src()), " is sharded; replicate it first");
+    return Misplaced("axis ", a, " of ", Describe(r.src()), " is sharded; replicate it first");
   }
   return r.Result();
 }
@@ -289,8 +283,8 @@ absl::Status RefusePartial(Op op, absl::Span<const UOp> srcs) {
   if (op == Op::kAllReduce) return absl::OkStatus();
   for (const UOp& s : srcs) {
     if (s.device().is_sharding() && s.device().sharding().Has(How::kPartial)) {
-      return Fail("takes a value that is partial (", s.device().ToString(),
-                  "), which only an ALLREDUCE may read");
+      return Misplaced("takes a value that is partial (", s.device().ToString(),
+                       "), which only an ALLREDUCE may read");
     }
   }
   return absl::OkStatus();
@@ -328,15 +322,15 @@ absl::StatusOr<Device> OfMovement(Rule& r, Op op, const Arg& arg) {
 absl::Status CheckPlacement(const Shape& shape, const Sharding& sharding) {
   for (const Placement& p : sharding.placements()) {
     if (p.is(How::kShard) && p.axis >= shape.rank()) {
-      return Fail("there is no axis ", p.axis, " to shard in ", shape.ToString());
+      return Misplaced("there is no axis ", p.axis, " to shard in ", shape.ToString());
     }
   }
   for (int a = 0; a < shape.rank(); ++a) {
     const Nest nest = sharding.NestOf(a);
     if (nest.empty()) continue;
     if (absl::Status s = CheckNest(nest, ExtentOf(shape, a)); !s.ok()) {
-      return Fail("axis ", a, " of ", shape.ToString(), " cannot be sharded as ",
-                  sharding.ToString(), ": ", s.message());
+      return Misplaced("axis ", a, " of ", shape.ToString(), " cannot be sharded as ",
+                       sharding.ToString(), ": ", s.message());
     }
   }
   return absl::OkStatus();
@@ -438,8 +432,9 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
   if (op == Op::kFlip || op == Op::kWindow || op == Op::kCat) {
     for (const UOp& s : srcs) {
       if (!s.device() || !DiffersAlong(s.shape(), -1)) continue;
-      return Fail("the places' parts of ", Describe(s), " differ in size, and it is sharded along ",
-                  "other mesh dims; name those in the ShardMap as well");
+      return Misplaced("the places' parts of ", Describe(s),
+                       " differ in size, and it is sharded along ",
+                       "other mesh dims; name those in the ShardMap as well");
     }
   }
   if (IsElementwise(op)) return Alike(srcs, shape);
@@ -447,8 +442,8 @@ absl::StatusOr<Device> InferSharded(Op op, absl::Span<const UOp> srcs, const Arg
   if (op == Op::kGather || op == Op::kScatter) return LookedUp(op, srcs, arg, shape);
   if (op == Op::kAssign) {
     if (srcs[2].device() && !SamePlacement(srcs[1].shape(), srcs[1].device(), srcs[2].device())) {
-      return Fail("the value is on ", srcs[2].device().ToString(), ", the target on ",
-                  srcs[1].device().ToString(), "; move the value with .To(...)");
+      return Misplaced("the value is on ", srcs[2].device().ToString(), ", the target on ",
+                       srcs[1].device().ToString(), "; move the value with .To(...)");
     }
     return srcs[0].device();
   }

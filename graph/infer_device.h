@@ -1,13 +1,27 @@
 // The device of a node over several places: how placements go through each primitive.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "graph/uop.h"
 
 namespace tessera {
+
+// What follows the op's name in a message.
+template <typename... Parts>
+absl::Status Misplaced(const Parts&... parts) {
+  return absl::InvalidArgumentError(absl::StrCat(parts...));
+}
+
+// The most elements that an axis may have.
+inline int64_t ExtentOf(const Shape& shape, int axis) {
+  return std::max<int64_t>(0, shape[axis].max());
+}
 
 // The device of a node of this shape, some of whose sources are sharded. Sources that do not fit
 // together are an error: the builders of graph/tensor_align.h put reshards before such nodes. A

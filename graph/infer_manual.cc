@@ -19,11 +19,6 @@ namespace {
 
 using How = Placement::Kind;
 
-template <typename... Parts>
-absl::Status Fail(const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(parts...));
-}
-
 // The side that is no place's own: the source of a LOCAL, the result of a GLOBAL.
 struct Border {
   Sharding outside, inside;
@@ -31,12 +26,12 @@ struct Border {
 
 absl::StatusOr<Border> BorderOf(Op op, const UOp& src, Device to) {
   if (!src.device().is_sharding() || !to.is_sharding()) {
-    return Fail("takes a tensor on a Sharding to a Sharding, not ", Describe(src), " to ",
-                to.ToString());
+    return Misplaced("takes a tensor on a Sharding to a Sharding, not ", Describe(src), " to ",
+                     to.ToString());
   }
   const Sharding from = src.device().sharding(), other = to.sharding();
   if (!(from.mesh() == other.mesh())) {
-    return Fail("stays on one mesh, not from ", from.ToString(), " to ", other.ToString());
+    return Misplaced("stays on one mesh, not from ", from.ToString(), " to ", other.ToString());
   }
   const Border b = op == Op::kLocal ? Border{from, other} : Border{other, from};
   for (int d = 0; d < from.mesh().ndim(); ++d) {
@@ -44,8 +39,8 @@ absl::StatusOr<Border> BorderOf(Op op, const UOp& src, Device to) {
     const bool enters = b.inside(d).is(How::kManual) &&
                         (b.outside(d).is(How::kReplicate) || b.outside(d).is(How::kShard));
     if (enters) continue;
-    return Fail("mesh dim ", from.mesh().DimName(d), " cannot be ", b.inside(d).ToString(),
-                " inside and ", b.outside(d).ToString(), " outside");
+    return Misplaced("mesh dim ", from.mesh().DimName(d), " cannot be ", b.inside(d).ToString(),
+                     " inside and ", b.outside(d).ToString(), " outside");
   }
   return b;
 }
@@ -175,7 +170,7 @@ absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to) {
   Extents dims = src.shape().ToExtents();
   for (const Placement& p : b.outside.placements()) {
     if (p.is(How::kShard) && p.axis >= src.rank()) {
-      return Fail("there is no axis ", p.axis, " in ", Describe(src));
+      return Misplaced("there is no axis ", p.axis, " in ", Describe(src));
     }
   }
   for (int a = 0; a < src.rank(); ++a) {
@@ -186,10 +181,11 @@ absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to) {
       dims[a] = std::accumulate(own->sizes.begin(), own->sizes.end(), int64_t{0});
       continue;
     }
-    if (!dims[a].is_int()) return Fail("axis ", a, " of ", Describe(src), " is symbolic and cut");
+    if (!dims[a].is_int())
+      return Misplaced("axis ", a, " of ", Describe(src), " is symbolic and cut");
     int64_t whole = 0;
     if (op == Op::kGlobal && __builtin_mul_overflow(dims[a].value(), parts, &whole)) {
-      return Fail("the parts of axis ", a, " of ", Describe(src), " are too many elements");
+      return Misplaced("the parts of axis ", a, " of ", Describe(src), " are too many elements");
     }
     if (op == Op::kLocal && b.inside.NestOf(a).empty()) {
       const absl::Status fits = CheckNest(b.outside.NestOf(a), dims[a].value());
@@ -200,8 +196,8 @@ absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to) {
     } else if (dims[a].value() % parts == 0) {
       dims[a] = dims[a].value() / parts;
     } else {
-      return Fail("axis ", a, " of ", Describe(src), " is not cut into ", parts,
-                  " equal parts, which other mesh dims cut on; pad it first");
+      return Misplaced("axis ", a, " of ", Describe(src), " is not cut into ", parts,
+                       " equal parts, which other mesh dims cut on; pad it first");
     }
   }
   return Shape(std::move(dims));
@@ -215,9 +211,10 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
   RETURN_IF_ERROR(CheckPlacement(op == Op::kLocal ? other : src.shape(), b.inside));
   for (int a = 0; a < outside.rank(); ++a) {
     const auto uneven = [&] {
-      return Fail("axis ", a, " of ", Describe(src.dtype(), outside, b.outside),
-                  " is not cut into equal parts, which other mesh dims cut on; pad it, or .To(...) "
-                  "an even layout first");
+      return Misplaced(
+          "axis ", a, " of ", Describe(src.dtype(), outside, b.outside),
+          " is not cut into equal parts, which other mesh dims cut on; pad it, or .To(...) "
+          "an even layout first");
     };
     if (PartsOf(b, a) == 1) {  // a clip is held by the outermost dim, which may be one that enters
       const Nest out = b.outside.NestOf(a), in = b.inside.NestOf(a);
@@ -232,9 +229,9 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
     const Cut cut = numbers ? CutAxis(b.outside.NestOf(a), outside[a].value()) : Cut();
     if (numbers && own.empty()) {
       if (OwnExtentOf(b.outside, a, outside[a].value()) == within[a]) continue;
-      return Fail("the places' parts of axis ", a, " of ", Describe(src.dtype(), within, to),
-                  " are not those of ", b.outside.ToString(), "; give the result the layout of ",
-                  "its parts");
+      return Misplaced("the places' parts of axis ", a, " of ", Describe(src.dtype(), within, to),
+                       " are not those of ", b.outside.ToString(),
+                       "; give the result the layout of ", "its parts");
     }
     const auto even = [&](const Cut& c) {
       for (size_t i = 0; i + 1 < c.size(); ++i) {
@@ -249,52 +246,52 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
     const std::optional<OwnSizes> own = OwnSizesOf(src.shape()[a]);
     if (!own) continue;
     if (!IsOver(*own, b.outside.mesh())) {
-      return Fail("axis ", a, " of ", Describe(src), " is of places of another mesh than ",
-                  b.outside.mesh().ToString());
+      return Misplaced("axis ", a, " of ", Describe(src), " is of places of another mesh than ",
+                       b.outside.mesh().ToString());
     }
     for (const auto& [d, size] : own->dims) {
       if (b.inside(d).is(How::kManual) == b.outside(d).is(How::kManual)) continue;
       if (b.outside(d).ShardsAxis(a)) continue;
-      return Fail("the places along mesh dim ", b.outside.mesh().DimName(d),
-                  " have parts of different sizes of axis ", a, " of ", Describe(src),
-                  "; give the result a Shard placement of that axis, or AllGather it first");
+      return Misplaced("the places along mesh dim ", b.outside.mesh().DimName(d),
+                       " have parts of different sizes of axis ", a, " of ", Describe(src),
+                       "; give the result a Shard placement of that axis, or AllGather it first");
     }
   }
   for (int d = 0; d < b.outside.mesh().ndim(); ++d) {
     if (!b.inside(d).is(How::kManual) || !b.outside(d).is(How::kReplicate) || !Varies(src, d)) {
       continue;
     }
-    return Fail("what the places along mesh dim ", b.outside.mesh().DimName(d),
-                " have may differ, so it cannot be one value on all of them; AllReduce or "
-                "AllGather it first, or give the result a Shard placement");
+    return Misplaced("what the places along mesh dim ", b.outside.mesh().DimName(d),
+                     " have may differ, so it cannot be one value on all of them; AllReduce or "
+                     "AllGather it first, or give the result a Shard placement");
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckPass(const UOp& src, const Ints& arg) {
-  if (!src.device().is_sharding()) return Fail("takes a tensor on a Sharding");
+  if (!src.device().is_sharding()) return Misplaced("takes a tensor on a Sharding");
   const Sharding s = src.device().sharding();
   if (arg.empty() || arg[0] < 0 || arg[0] >= s.mesh().ndim()) {
-    return Fail("names no dim of ", s.mesh().ToString());
+    return Misplaced("names no dim of ", s.mesh().ToString());
   }
   const auto dim = static_cast<int>(arg[0]);
   const int64_t places = s.mesh().dims()[dim].size;
   if (!s(dim).is(How::kManual)) {
-    return Fail("mesh dim ", s.mesh().DimName(dim), " is ", s(dim).ToString(), ", not Manual");
+    return Misplaced("mesh dim ", s.mesh().DimName(dim), " is ", s(dim).ToString(), ", not Manual");
   }
   if (static_cast<int64_t>(arg.size()) != places + 1) {
-    return Fail("has ", arg.size() - 1, " sources for ", places, " places");
+    return Misplaced("has ", arg.size() - 1, " sources for ", places, " places");
   }
   for (size_t i = 1; i < arg.size(); ++i) {
     if (arg[i] >= 0 && arg[i] < places) continue;
-    return Fail("place ", i - 1, " has the source ", arg[i], ", which is not one of ", places);
+    return Misplaced("place ", i - 1, " has the source ", arg[i], ", which is not one of ", places);
   }
   if (DiffersAlong(src.shape(), -1)) {
-    return Fail("places have parts of different sizes, ", src.shape().ToString(),
-                "; AllGather them, or pad them to one size");
+    return Misplaced("places have parts of different sizes, ", src.shape().ToString(),
+                     "; AllGather them, or pad them to one size");
   }
   if (src.rank() == 0 || !src.shape()[0].is_int(1) || !s.DimsOf(0).empty()) {
-    return Fail("axis 0 of ", Describe(src), " is not whole and of extent 1");
+    return Misplaced("axis 0 of ", Describe(src), " is not whole and of extent 1");
   }
   return absl::OkStatus();
 }

@@ -13,8 +13,6 @@
 namespace tessera {
 namespace {
 
-int64_t ExtentOf(const Shape& shape, int axis) { return std::max<int64_t>(0, shape[axis].max()); }
-
 // What a reshape does to an axis: where it goes, and boundary * num / den.
 struct AxisImage {
   int axis;
