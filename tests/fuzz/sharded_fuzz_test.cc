@@ -288,7 +288,7 @@ void Fuzz(uint64_t first, int64_t count) {
 TEST(ShardedFuzz, Few) { Fuzz(1, 60); }
 TEST(ShardedFuzz, AssignedOfSymbolicExtents) { Fuzz(267094701123614, 1); }
 TEST(ShardedFuzz, TwoAssignmentsToOneVersion) { Fuzz(267094701129803, 1); }
-TEST(ShardedFuzz, ManySlow) { Fuzz(5000, 700); }
+TEST(ShardedFuzz, ManySlow) { Fuzz(5000, 400); }
 TEST(ShardedFuzz, FreshSeedsLong) { Fuzz(uint64_t{std::random_device()()} << 16, 100000); }
 
 }  // namespace

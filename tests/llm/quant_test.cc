@@ -439,7 +439,8 @@ TEST(QuantProducts, AreSumsOverBlocksSlow) {
   for (const char* device : {"CPU", "SIM:0"}) {
     for (const WeightFormat format : kBlockFormats) {
       SCOPED_TRACE(InfoOf(format).name);
-      for (const int64_t rows : {1, 3, 20}) {
+      const int64_t several = static_cast<int>(format) % 2 == 0 ? 3 : 20;
+      for (const int64_t rows : {int64_t{1}, several}) {
         const int64_t columns = 48, elements = InfoOf(format).block_elements,
                       blocks = std::max<int64_t>(4, 2 * elements / 32);
         const Tensor x = Tensor::Uniform(-1, 1, {rows, blocks * 32}).Realize();
