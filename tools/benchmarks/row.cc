@@ -32,15 +32,21 @@ std::vector<Times> Interleaved(const std::vector<std::function<void()>>& fns, in
                                bool settled) {
   constexpr auto kRest = std::chrono::milliseconds(15);
   constexpr double kWarmMs = 15;  // after a rest a core needs about 10 ms to be as fast as before
+  constexpr int kLeastRounds = 3;
+  constexpr double kEnoughMs = 60e3;  // some peers take minutes for what their chip has no unit for
   std::vector<std::vector<double>> times(fns.size());
-  for (int round = 0; round <= rounds; ++round) {
+  double all = 0;
+  for (int round = 0; round <= rounds && (round <= kLeastRounds || all < kEnoughMs); ++round) {
     for (size_t i = 0; i < fns.size(); ++i) {
       if (!fns[i]) continue;
       if (settled) {
         std::this_thread::sleep_for(kRest);
-        for (double warm = 0; warm < kWarmMs;) warm += Milliseconds(fns[i]);
+        double warm = 0;
+        while (warm < kWarmMs) warm += Milliseconds(fns[i]);
+        all += warm;
       }
       const double ms = Milliseconds(fns[i]);
+      all += ms;
       if (round > 0) times[i].push_back(ms);
     }
   }

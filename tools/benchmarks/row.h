@@ -31,10 +31,11 @@ struct Row {
 double Milliseconds(const std::function<void()>& fn);
 
 // The median and the least of each function's times, over rounds in which each runs once, in turn:
-// what slows the machine for a while slows all of them. The first round is not counted. A null
-// function is left out. Where they are to be `settled`, as beside libraries with threads of their
-// own, each begins when what the one before left spinning has come to rest, and runs untimed for a
-// while: a product of 1024 x 1024 bf16 took 1.5 times as long right after PyTorch's.
+// what slows the machine for a while slows all of them. The first round is not counted; after a
+// minute three others are enough. A null function is left out. Where they are to be `settled`, as
+// beside libraries with threads of their own, each begins when what the one before left spinning
+// has come to rest, and runs untimed for a while: a product of 1024 x 1024 bf16 took 1.5 times as
+// long right after PyTorch's.
 struct Times {
   double median = 0, least = 0;
 };
