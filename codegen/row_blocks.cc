@@ -205,8 +205,9 @@ class RowBlocks {
     if (of_b_ > 1) row_b_ = b;
     const auto groups = rows / (of_a_ * of_b_);
     threads_ = kWarp;
-    while (threads_ < kThreadsOfBlock && 2 * threads_ <= units_ && groups * threads_ < busy)
+    while (threads_ < kThreadsOfBlock && 2 * threads_ <= units_ && groups * threads_ < busy) {
       threads_ *= 2;
+    }
   }
 
   // The stores' loops: blocks, rows of a block with a warp each, and rows of a thread.

@@ -82,7 +82,7 @@ absl::StatusOr<Device> PadOrShrink(Rule& r, Op op, const Pairs& pairs) {
 absl::Status RefuseSymbolic(const Rule& r, int axis) {
   if (r.src().shape()[axis].is_int() || r.sharding().DimsOf(axis).empty()) return absl::OkStatus();
   return Misplaced("axis ", axis, " of ", Describe(r.src()),
-                   " is sharded and symbolic; .To(...) a ", "device that does not shard it first");
+                   " is sharded and symbolic; .To(...) a device that does not shard it first");
 }
 
 // Balanced, or under Sizes and Aligned the positions lie where their window begins.
@@ -233,8 +233,9 @@ absl::StatusOr<Device> Joined(absl::Span<const UOp> srcs, int axis, const Shape&
   std::vector<Placement> p = out->placements();
   for (size_t d = 0; d < joins.size(); ++d) {
     if (!joins[d]) continue;
-    if (!p[d].is(How::kReplicate))
+    if (!p[d].is(How::kReplicate)) {
       return Misplaced("mesh dim ", d, " shards two axes of the result");
+    }
     p[d] = Placement::Shard(axis);
   }
   return Device(CanonicalSharding(shape, out->With(std::move(p))));

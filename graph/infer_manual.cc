@@ -181,8 +181,9 @@ absl::StatusOr<Shape> ManualShape(Op op, const UOp& src, Device to) {
       dims[a] = std::accumulate(own->sizes.begin(), own->sizes.end(), int64_t{0});
       continue;
     }
-    if (!dims[a].is_int())
+    if (!dims[a].is_int()) {
       return Misplaced("axis ", a, " of ", Describe(src), " is symbolic and cut");
+    }
     int64_t whole = 0;
     if (op == Op::kGlobal && __builtin_mul_overflow(dims[a].value(), parts, &whole)) {
       return Misplaced("the parts of axis ", a, " of ", Describe(src), " are too many elements");
@@ -231,7 +232,7 @@ absl::Status CheckBorder(Op op, const UOp& src, Device to) {
       if (OwnExtentOf(b.outside, a, outside[a].value()) == within[a]) continue;
       return Misplaced("the places' parts of axis ", a, " of ", Describe(src.dtype(), within, to),
                        " are not those of ", b.outside.ToString(),
-                       "; give the result the layout of ", "its parts");
+                       "; give the result the layout of its parts");
     }
     const auto even = [&](const Cut& c) {
       for (size_t i = 0; i + 1 < c.size(); ++i) {
