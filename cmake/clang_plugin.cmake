@@ -55,7 +55,8 @@ if(TESSERA_CLANG_PLUGIN)
   endif()
 endif()
 
-# What every cached kernel depends on beside its text: the sources that compile, link and store it.
+# What every cached kernel depends on beside its text: the sources that compile, link and store it. The
+# plugin's name ends in their hash, so that a runtime loads no other, and what one build compiled serves all.
 set(tessera_jit_sources clang_plugin.h clang_plugin.cc jit_compiler.cc elf_loader.cc
   elf_symbols.cc kernel_cache.cc jit.cc)
 set(tessera_jit_text "")
@@ -74,7 +75,7 @@ set_source_files_properties(runtime/kernel_cache.cc PROPERTIES
 include(GNUInstallDirs)
 set(tessera_plugin_dirs "${CMAKE_CURRENT_BINARY_DIR}:${CMAKE_INSTALL_FULL_LIBDIR}/tessera")
 set_source_files_properties(runtime/jit_compiler.cc PROPERTIES COMPILE_DEFINITIONS
-  "TESSERA_PLUGIN_DIRS=\"${tessera_plugin_dirs}\";TESSERA_PLUGIN_LIBRARIES=\"${tessera_llvm_CLANG}:${tessera_llvm_LLVM}\"")
+  "TESSERA_JIT_BUILD=\"${tessera_jit_build}\";TESSERA_PLUGIN_DIRS=\"${tessera_plugin_dirs}\";TESSERA_PLUGIN_LIBRARIES=\"${tessera_llvm_CLANG}:${tessera_llvm_LLVM}\"")
 
 if(NOT tessera_llvm_VERSION)
   message(STATUS "tessera: no Clang plugin (wants libclang-N-dev and llvm-N-dev, N in 14..22); "
@@ -83,7 +84,7 @@ if(NOT tessera_llvm_VERSION)
 endif()
 message(STATUS "tessera: Clang plugin with LLVM ${tessera_llvm_VERSION}")
 add_library(tessera_clang MODULE runtime/clang_plugin.cc)
-set_target_properties(tessera_clang PROPERTIES PREFIX "" OUTPUT_NAME tessera_clang
+set_target_properties(tessera_clang PROPERTIES PREFIX "" OUTPUT_NAME tessera_clang-${tessera_jit_build}
   LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}
   CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 target_include_directories(tessera_clang PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

@@ -58,8 +58,6 @@ bool ReadsIndices(const UOp& load) {
   return FindBelow({&load.src(1), 1}, is_load) != nullptr;
 }
 
-int64_t Magnitude(const UOp& bytes) { return std::max(-bytes.vmin(), bytes.vmax()); }
-
 // Whether every part of a block's dot product is a number of f32.
 bool Exact(const Contraction& c) {
   int64_t most = Magnitude(c.a) * Magnitude(c.b);
@@ -90,6 +88,8 @@ bool OneSign(const Target& target) {
 }
 
 }  // namespace
+
+int64_t Magnitude(const UOp& bytes) { return std::max(-bytes.vmin(), bytes.vmax()); }
 
 UOp ByteTiler::DotsOver(const UOp& a, const UOp& b, const std::vector<UOp>& steps,
                         const std::vector<UOp>& blocks) {

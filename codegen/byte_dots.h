@@ -3,14 +3,17 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "codegen/contraction.h"
 #include "graph/target.h"
 
 namespace tessera {
 
-inline constexpr int64_t kBytesOfDot = 4;       // that a lane sums at once
-inline constexpr char kDotName[] = "rt_dot4";   // the prelude's name for it, as an MMA's argument
+inline constexpr int64_t kBytesOfDot = 4;      // that a lane sums at once
+inline constexpr char kDotName[] = "rt_dot4";  // the prelude's name for it, as an MMA's argument
+inline constexpr char kSmallDotName[] = "rt_dot4_small";  // where pairs of products fit in 16 bits
 inline constexpr char kPairName[] = "rt_dot2";  // that of products of bf16 in pairs: graph/panel.h
 
 // REDUCE(add) in i32 of products of integers of eight bits: the contraction, of which a and b are
@@ -22,6 +25,15 @@ struct ByteDots {
   UOp scaled, rest;
   std::vector<UOp> blocks;  // the ranges that it closes
 };
+
+// Whether an MMA is dot products of four bytes a lane.
+inline bool IsByteDot(const UOp& mma) {
+  const std::string& name = mma.arg<std::string>();
+  return name == kDotName || name == kSmallDotName;
+}
+
+// The largest of the values' magnitudes.
+int64_t Magnitude(const UOp& bytes);
 
 // Whether a value is an integer of eight bits, cast to a wider one.
 bool IsByte(const UOp& u);

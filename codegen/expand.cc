@@ -52,7 +52,7 @@ const RuleSet& LaneRules() {
   const auto add = [](const Match& m) {
     for (int i : {0, 1}) {
       const UOp &dot = m.root.src(i), &other = m.root.src(1 - i);
-      if (!dot.is(Op::kMma) || dot.arg<std::string>() != kDotName) continue;
+      if (!dot.is(Op::kMma) || !IsByteDot(dot)) continue;
       if (dot.size() == 2) return dot.WithSrcs({dot.src(0), dot.src(1), other});
       const UOp sum = UOp::Make(Op::kAdd, {UOp(dot.src(2)), other});
       return dot.WithSrcs({dot.src(0), dot.src(1), sum});

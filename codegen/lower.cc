@@ -42,7 +42,7 @@ void Lowerer::FindChains() {
   }
   absl::flat_hash_map<const Node*, size_t> place;
   for (const UOp& u : sets_.order()) {
-    if (!u.is(Op::kMma) || u.arg<std::string>() == kDotName) continue;
+    if (!u.is(Op::kMma) || IsByteDot(u)) continue;
     const auto before = u.size() == 3 ? place.find(u.src(2).get()) : place.end();
     const size_t at = before == place.end() ? 0 : before->second + 1;
     place[u.get()] = at;

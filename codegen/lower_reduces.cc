@@ -65,7 +65,7 @@ std::vector<UOp> Lowerer::ProductsOf(const UOp& value) {
   for (UOp u = value; u.is(Op::kMma); u = UOp(u.src(2))) {
     out.push_back(u);
     if (u.size() == 2) break;
-    if (u.arg<std::string>() == kDotName) return {};  // adds up to what is added then
+    if (IsByteDot(u)) return {};  // adds up to what is added then
   }
   if (!out.empty() && out.back().size() != 2) return {};
   std::reverse(out.begin(), out.end());

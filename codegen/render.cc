@@ -437,7 +437,7 @@ class Renderer {
         break;
       case Op::kMma: {
         const std::string sum = u.size() == 3 ? Use(u.src(2)) : Zeros(u);
-        const bool self = gpu_ && u.arg<std::string>() != kDotName;  // what all of a warp do
+        const bool self = gpu_ && !IsByteDot(u);  // what all of a warp do
         Value(u, absl::StrCat(u.arg<std::string>(), self ? "(RT_SELF " : "(", Use(u.src(0)), ", ",
                               Use(u.src(1)), ", ", sum, ")"));
         break;

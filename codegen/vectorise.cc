@@ -175,7 +175,11 @@ class Vectoriser {
     }
     if (b.dtype().IsUnsigned()) std::swap(a, b);
     const DType sums = u.dtype().WithLanes(Lanes());
-    const std::string name = u.dtype().IsFloat() ? kPairName : kDotName;
+    std::string name = u.dtype().IsFloat() ? kPairName : kDotName;
+    if (u.dtype().IsInt() && 2 * Magnitude(a) * Magnitude(b) <= INT16_MAX) {
+      name = kSmallDotName;
+      if (!a.dtype().IsUnsigned() && b.vmin() == INT8_MIN) std::swap(a, b);  // which a may be
+    }
     std::vector<UOp> srcs = {
         UOp::Make(Op::kMma, sums, {OfDot(a, step), OfDot(b, step)}, Arg(name))};
     for (const UOp& r : ClosedRanges(u)) {

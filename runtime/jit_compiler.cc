@@ -24,7 +24,11 @@
 #include "runtime/child_process.h"
 #include "runtime/clang_plugin.h"
 
-#ifndef TESSERA_PLUGIN_DIRS  // set by cmake/clang_plugin.cmake
+#ifndef TESSERA_JIT_BUILD  // set by cmake/clang_plugin.cmake, as the others: a hash of the sources
+                           // named there
+#define TESSERA_JIT_BUILD "0"
+#endif
+#ifndef TESSERA_PLUGIN_DIRS
 #define TESSERA_PLUGIN_DIRS ""
 #endif
 #ifndef TESSERA_PLUGIN_LIBRARIES
@@ -38,7 +42,7 @@ extern "C" __attribute__((weak)) const char tessera_plugin_dir[];
 namespace tessera {
 namespace {
 
-constexpr char kPluginName[] = "tessera_clang.so";
+constexpr char kPluginName[] = "tessera_clang-" TESSERA_JIT_BUILD ".so";
 constexpr size_t kStackBytes = size_t{256} << 20;  // reserved, not touched: Clang recurses deeply
 constexpr double kChildSeconds = 300;
 constexpr int64_t kMaxObjectBytes = int64_t{1} << 30;
@@ -340,7 +344,7 @@ std::string CompilerIdentity() {
   if (mode == 1 && !plugin_failed.load()) {
     const std::string path = FindPlugin();
     if (!path.empty()) {
-      std::string identity = absl::StrCat("plugin ", FileIdentity(path));
+      std::string identity = absl::StrCat("plugin ", kPluginName);
       for (absl::string_view library :
            absl::StrSplit(TESSERA_PLUGIN_LIBRARIES, ':', absl::SkipEmpty())) {
         absl::StrAppend(&identity, " ", FileIdentity(std::string(library)));

@@ -6,12 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -30,7 +32,10 @@ namespace {
 constexpr char kMagic[8] = {'T', 'E', 'S', 'S', 'K', 'R', 'N', '1'};
 constexpr int64_t kMaxEntryBytes = int64_t{1} << 30;
 constexpr time_t kStaleSeconds = 3600;  // a writer's file of this age has lost its writer
+constexpr time_t kDaySeconds = 24 * 3600;
 constexpr char kTempPrefix[] = "tmp-";
+constexpr char kEntrySuffix[] = ".kernel";
+constexpr char kShrunk[] = "/shrunk";  // an empty file: when the folder was last looked over
 
 // The fixed part of an entry; key and object follow.
 struct Header {
@@ -81,6 +86,18 @@ void RemoveStaleTemps(const std::string& folder) {
   closedir(dir);
 }
 
+// Whether the folder has not been looked over for a day; it counts as looked over from now on.
+bool IsDue(const std::string& folder) {
+  const std::string path = folder + kShrunk;
+  struct stat info;
+  if (stat(path.c_str(), &info) == 0 && time(nullptr) - info.st_mtime < kDaySeconds) return false;
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return false;
+  const bool marked = futimens(fd, nullptr) == 0;
+  close(fd);
+  return marked;
+}
+
 absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
@@ -122,7 +139,7 @@ KernelCache KernelCache::FromFlags() {
 KernelCache::KernelCache(std::string folder) : folder_(std::move(folder)) {}
 
 std::string KernelCache::Path(absl::string_view key) const {
-  return absl::StrCat(folder_, "/", HashBytes(key).Hex(), ".kernel");
+  return absl::StrCat(folder_, "/", HashBytes(key).Hex(), kEntrySuffix);
 }
 
 absl::StatusOr<std::string> KernelCache::Load(absl::string_view key) const {
@@ -157,8 +174,40 @@ absl::Status KernelCache::Prepare() const {
   if (stat(folder_.c_str(), &info) != 0) RETURN_IF_ERROR(MakeFolders(folder_));
   RETURN_IF_ERROR(CheckOwner(folder_));
   static std::atomic<bool> swept{false};
-  if (!swept.exchange(true)) RemoveStaleTemps(folder_);
+  if (!swept.exchange(true)) {
+    RemoveStaleTemps(folder_);
+    if (IsDue(folder_)) Shrink(kMostBytes);
+  }
   return absl::OkStatus();
+}
+
+void KernelCache::Shrink(int64_t bytes) const {
+  struct Entry {
+    time_t read;
+    int64_t bytes;
+    std::string path;
+  };
+  std::vector<Entry> entries;
+  int64_t all = 0;
+  DIR* dir = opendir(folder_.c_str());
+  if (dir == nullptr) return;
+  while (const dirent* entry = readdir(dir)) {
+    if (!absl::EndsWith(entry->d_name, kEntrySuffix)) continue;
+    std::string path = absl::StrCat(folder_, "/", entry->d_name);
+    struct stat info;
+    if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) continue;
+    all += info.st_size;
+    // Where reading is not noted (noatime) it is when it was written.
+    entries.push_back({std::max(info.st_atime, info.st_mtime), info.st_size, std::move(path)});
+  }
+  closedir(dir);
+  if (all <= bytes) return;
+  std::sort(entries.begin(), entries.end(),
+            [](const Entry& a, const Entry& b) { return a.read < b.read; });
+  for (const Entry& e : entries) {
+    if (all <= bytes) return;
+    if (unlink(e.path.c_str()) == 0) all -= e.bytes;
+  }
 }
 
 absl::Status KernelCache::Store(absl::string_view key, absl::string_view object) const {

@@ -1,6 +1,7 @@
 // Compiled kernels on disk: one checksummed file each, found by everything that it depends on.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -33,6 +34,11 @@ class KernelCache {
 
   // Stores the object, replacing what is there.
   absl::Status Store(absl::string_view key, absl::string_view object) const;
+
+  // Removes entries, those read longest ago first, until the others are no more bytes. Once a day
+  // the first process that stores something keeps the folder at kMostBytes so.
+  void Shrink(int64_t bytes) const;
+  static constexpr int64_t kMostBytes = int64_t{4} << 30;
 
   // The file of a key.
   std::string Path(absl::string_view key) const;

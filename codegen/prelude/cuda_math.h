@@ -170,6 +170,11 @@ RT_FN rt_vec<rt_i32, N> rt_dot4(rt_vec<A, M> a, rt_vec<B, M> b, rt_vec<rt_i32, N
   return sum;
 }
 
+template <class A, class B, class S>
+RT_FN S rt_dot4_small(A a, B b, S sum) {
+  return rt_dot4(a, b, sum);
+}
+
 // ---- random bits: Threefry-2x32 with 20 rounds (Salmon et al., 2011)
 
 template <int R0, int R1, int R2, int R3>

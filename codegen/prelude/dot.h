@@ -31,9 +31,26 @@ RT_FN rt_vec<rt_i32, N> rt_pairs_(rt_vec<rt_i16, 2 * N> a, rt_vec<rt_i16, 2 * N>
   return rt_take_every_<0, 2, N>(products) + rt_take_every_<1, 2, N>(products);
 }
 
+// Every second byte, in 16 bits: those at even places, and those at odd ones.
+template <class V>
+RT_FN rt_vec<rt_i16, rt_lanes_<V> / 2> rt_even_(V v) {
+  typedef rt_vec<rt_i16, rt_lanes_<V> / 2> Halves;
+  if constexpr (rt_is_signed_<rt_elem_<V>>) return (Halves)((Halves)v << 8) >> 8;
+  return (Halves)v & 255;
+}
+template <class V>
+RT_FN rt_vec<rt_i16, rt_lanes_<V> / 2> rt_odd_(V v) {
+  typedef rt_vec<rt_i16, rt_lanes_<V> / 2> Halves;
+  typedef rt_vec<rt_u16, rt_lanes_<V> / 2> Unsigned;
+  if constexpr (rt_is_signed_<rt_elem_<V>>) return (Halves)v >> 8;
+  return (Halves)((Unsigned)v >> 8);
+}
+
 template <int N, class A, class B>
 RT_FN rt_vec<rt_i32, N> rt_dots_(A a, B b) {
 #if defined(__AVX512BW__)
+  constexpr int most = 16;
+#elif defined(__AVX2__)
   constexpr int most = 8;
 #else
   constexpr int most = 4;
@@ -46,8 +63,7 @@ RT_FN rt_vec<rt_i32, N> rt_dots_(A a, B b) {
     r.hi = rt_dots_<N / 2>((HalfA)a.hi, (HalfB)b.hi);
     return r;
   } else {
-    rt_vec<rt_i32, 2 * N> pairs = rt_pairs_<2 * N>(rt_convert_<rt_i16>(a), rt_convert_<rt_i16>(b));
-    return rt_take_every_<0, 2, N>(pairs) + rt_take_every_<1, 2, N>(pairs);
+    return rt_pairs_<N>(rt_even_(a), rt_even_(b)) + rt_pairs_<N>(rt_odd_(a), rt_odd_(b));
   }
 }
 
@@ -84,6 +100,30 @@ RT_FN S rt_dot4(A a, B b, S sum) {
   }
 #endif
   return (S)((rt_vec<rt_u32, N>)sum + (rt_vec<rt_u32, N>)rt_dots_<N>(a, b));
+}
+
+// The same, of bytes of which no two products exceed 16 bits and a sign; if both are signed, a is
+// not negative where b is -128.
+template <class A, class B, class S>
+RT_FN S rt_dot4_small(A a, B b, S sum) {
+#if defined(__AVX2__) && !defined(__AVX512VNNI__) && !defined(__AVXVNNI__)
+  constexpr int N = rt_lanes_<S>;
+  if constexpr (rt_is_signed_<rt_elem_<B>> && (N == 4 || N == 8)) {
+    typedef rt_vec<rt_i8, 4 * N> Bytes;
+    typedef rt_vec<rt_i16, 2 * N> Pairs;
+    Bytes positive = (Bytes)a, other = (Bytes)b;
+    if constexpr (rt_is_signed_<rt_elem_<A>>) {
+      positive = __builtin_elementwise_abs(positive);
+      if constexpr (N == 8) other = (Bytes)__builtin_ia32_psignb256(other, (Bytes)a);
+      if constexpr (N == 4) other = (Bytes)__builtin_ia32_psignb128(other, (Bytes)a);
+    }
+    Pairs pairs;
+    if constexpr (N == 8) pairs = (Pairs)__builtin_ia32_pmaddubsw256(positive, other);
+    if constexpr (N == 4) pairs = (Pairs)__builtin_ia32_pmaddubsw128(positive, other);
+    return (S)((rt_vec<rt_u32, N>)sum + (rt_vec<rt_u32, N>)rt_pairs_<N>(pairs, (Pairs)(rt_i16)1));
+  }
+#endif
+  return rt_dot4(a, b, sum);
 }
 
 // To each lane of the sum the products of two bf16 of a and two of b. The products are exact; chips

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -20,14 +21,15 @@ namespace {
 constexpr int64_t kLanes = 16 * 6;  // of all vectors of a case
 
 // Sixteen sums a call of the kernel, by vectors of so many.
-std::string DotKernel(int lanes, absl::string_view a, absl::string_view b) {
+std::string DotKernel(int lanes, absl::string_view a, absl::string_view b,
+                      absl::string_view function = "rt_dot4") {
   const auto load = [&](absl::string_view type, int buffer, int n, absl::string_view at) {
     return absl::StrCat("rt_load<", type, ", ", n, ">((const ", type, "*)rt_buffers[", buffer,
                         "], ", at, ")");
   };
   const std::string body =
       absl::StrCat("RT_KERNEL(test) {\n  for (rt_i64 i = 0; i < ", kLanes, "; i += ", lanes,
-                   ") {\n    rt_store<", lanes, ">((rt_i32*)rt_buffers[3], i, rt_dot4(",
+                   ") {\n    rt_store<", lanes, ">((rt_i32*)rt_buffers[3], i, ", function, "(",
                    load(a, 0, 4 * lanes, "4 * i"), ", ", load(b, 1, 4 * lanes, "4 * i"), ", ",
                    load("rt_i32", 2, lanes, "i"), "));\n  }\n}\n");
   return absl::StrCat(PreludeFor(body), body);
@@ -65,6 +67,51 @@ TEST(ByteDots, SumsOfFourProductsOnEveryChip) {
           }
           ASSERT_EQ(got[i], static_cast<int32_t>(want))
               << chip << ", " << lanes << " lanes, signs " << signs << ", lane " << i;
+        }
+      }
+    }
+  }
+}
+
+// Bytes of one kind, from the smallest to the largest.
+struct Bytes {
+  const char* type;
+  int least, most;
+};
+
+TEST(ByteDots, SumsWhosePairsFitIn16BitsOnEveryChip) {
+  std::mt19937 rng(8);
+  const std::pair<Bytes, Bytes> cases[] = {{{"rt_u8", 0, 127}, {"rt_i8", -128, 127}},
+                                           {{"rt_u8", 0, 255}, {"rt_i8", -64, 64}},
+                                           {{"rt_i8", -128, 127}, {"rt_i8", -127, 127}},
+                                           {{"rt_i8", -8, 7}, {"rt_i8", -127, 127}}};
+  std::vector<int32_t> sums(kLanes), got(kLanes);
+  for (int32_t& s : sums) s = static_cast<int32_t>(rng());
+  for (const auto& [of_a, of_b] : cases) {
+    std::vector<int> a(4 * kLanes), b(4 * kLanes);
+    std::vector<uint8_t> bytes_a, bytes_b;
+    const auto fill = [&](const Bytes& kind, std::vector<int>& values,
+                          std::vector<uint8_t>& bytes) {
+      for (int& v : values) {
+        const int edges[] = {kind.least, kind.most, std::max(kind.least, -1), 0};
+        v = rng() % 2 ? edges[rng() % 4]
+                      : kind.least + static_cast<int>(rng() % (kind.most - kind.least + 1));
+        bytes.push_back(static_cast<uint8_t>(v));
+      }
+    };
+    fill(of_a, a, bytes_a);
+    fill(of_b, b, bytes_b);
+    for (const auto& [chip, target] : ChipsOfThisMachine()) {
+      for (const int lanes : {4, 8, 16}) {
+        const std::string text = DotKernel(lanes, of_a.type, of_b.type, "rt_dot4_small");
+        ASSERT_OK_AND_ASSIGN(const CpuKernelPtr kernel, GetKernel(text, "test", target));
+        void* buffers[] = {bytes_a.data(), bytes_b.data(), sums.data(), got.data()};
+        kernel->fn(buffers, nullptr, nullptr, 0, 1);
+        for (int64_t i = 0; i < kLanes; ++i) {
+          uint32_t want = static_cast<uint32_t>(sums[i]);
+          for (int64_t k = 4 * i; k < 4 * i + 4; ++k) want += static_cast<uint32_t>(a[k] * b[k]);
+          ASSERT_EQ(got[i], static_cast<int32_t>(want))
+              << chip << ", " << lanes << " lanes of " << of_a.type << " to " << of_a.most;
         }
       }
     }

@@ -1,5 +1,7 @@
-// libFuzzer targets of everything that parses files: FUZZ_TARGET chooses one. tools/fuzz runs them.
+// libFuzzer targets of everything that parses files: the environment's FUZZ_TARGET names one of
+// kTargets, which tools/fuzz runs in turn. Without it the names are printed.
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -13,17 +15,12 @@
 #include "examples/llm/tokenizer.h"
 #include "examples/onnx/plain.h"
 #include "examples/onnx/proto.h"
-#include "graph/constant_results.h"
 #include "graph/spec.h"
 #include "graph/text.h"
 #include "runtime/gguf.h"
 #include "runtime/json.h"
 #include "runtime/npy.h"
 #include "runtime/safetensors.h"
-
-// Of builders of tensors, which no parser calls.
-void tessera::internal::CallBegins() {}
-void tessera::internal::CallEnds() {}
 
 namespace tessera::llm {
 namespace {
@@ -170,51 +167,83 @@ void Request(absl::string_view bytes) {
   if (a.calls.empty() && one + a.text != bytes) std::abort();
 }
 
-void Parse(absl::string_view bytes) {
-#if FUZZ_TARGET == 0
-  Gguf(bytes);
-#elif FUZZ_TARGET == 1
+void SafetensorsFile(absl::string_view bytes) {
   ParseSafetensors(bytes, "fuzz", nullptr).status().IgnoreError();
-#elif FUZZ_TARGET == 2
+}
+
+void JsonText(absl::string_view bytes) {
   const absl::StatusOr<Json> json = Json::Parse(bytes, "fuzz");
   if (json.ok()) ReadAll(*json, 0);
-#elif FUZZ_TARGET == 3
+}
+
+void TokenizerText(absl::string_view bytes) {
   UseTokenizer(TokenizerFromHuggingFaceText(bytes, "fuzz"));
-#elif FUZZ_TARGET == 4
+}
+
+void Config(absl::string_view bytes) {
   const absl::StatusOr<Json> json = Json::Parse(bytes, "fuzz");
   if (json.ok()) ConfigFromHuggingFace(*json, "fuzz").status().IgnoreError();
-#elif FUZZ_TARGET == 6
-  Onnx(bytes);
-#elif FUZZ_TARGET == 7
-  Npy(bytes);
-#elif FUZZ_TARGET == 8
-  GraphText(bytes);
-#elif FUZZ_TARGET == 9
-  ChatTemplate(bytes);
-#elif FUZZ_TARGET == 10
+}
+
+void GrammarText(absl::string_view bytes) {
   const auto grammar = ParseGrammar(bytes, "fuzz");
   if (grammar.ok()) Match(*grammar);
-#elif FUZZ_TARGET == 11
-  Schema(bytes);
-#elif FUZZ_TARGET == 12
-  Request(bytes);
-#else
+}
+
+// Words lie side by side, and none is empty.
+void PatternText(absl::string_view bytes) {
   const absl::StatusOr<Pattern> pattern = Pattern::Compile(bytes);
   const std::vector<Character> text = Characters(kText);
   if (!pattern.ok()) return;
-  size_t end = 0;  // words lie side by side, and none is empty
+  size_t end = 0;
   for (const Word& w : pattern->Split(text, {0, text.size() - 1})) {
     if (w.begin != end || w.end <= w.begin) std::abort();
     end = w.end;
   }
   if (end != text.size() - 1) std::abort();
-#endif
 }
+
+struct FuzzTarget {
+  const char* name;
+  void (*parse)(absl::string_view bytes);
+};
+constexpr FuzzTarget kTargets[] = {
+    {"gguf", Gguf},
+    {"safetensors", SafetensorsFile},
+    {"json", JsonText},
+    {"config", Config},
+    {"tokenizer", TokenizerText},
+    {"pattern", PatternText},
+    {"onnx", Onnx},
+    {"npy", Npy},
+    {"text", GraphText},
+    {"chat", ChatTemplate},
+    {"grammar", GrammarText},
+    {"schema", Schema},
+    {"request", Request},
+};
+
+const FuzzTarget* chosen = nullptr;
 
 }  // namespace
 }  // namespace tessera::llm
 
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  using tessera::llm::kTargets;
+  const char* const name = std::getenv("FUZZ_TARGET");
+  for (const auto& target : kTargets) {
+    if (name == nullptr) std::puts(target.name);
+    if (name != nullptr && absl::string_view(name) == target.name) tessera::llm::chosen = &target;
+  }
+  if (name == nullptr) std::exit(0);
+  if (tessera::llm::chosen == nullptr) {
+    std::fprintf(stderr, "FUZZ_TARGET=%s is none of those printed without it\n", name);
+    std::exit(2);
+  }
+  return 0;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  tessera::llm::Parse({reinterpret_cast<const char*>(data), size});
+  tessera::llm::chosen->parse({reinterpret_cast<const char*>(data), size});
   return 0;
 }

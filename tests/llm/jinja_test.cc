@@ -251,7 +251,7 @@ TEST(Jinja, NothingIsUnbounded) {
 }
 
 // What takes long takes steps.
-TEST(Jinja, StepsBoundTime) {
+TEST(Jinja, StepsBoundTimeSlow) {
   const std::string texts =
       "{% set n = namespace(s='a') %}{% for i in range(20) %}{% set n.s = n.s ~ n.s %}{% endfor %}"
       "{% set t = n.s ~ '' %}{% set half = n.s[:500000] %}";

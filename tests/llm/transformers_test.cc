@@ -66,13 +66,16 @@ class Transformers : public testing::TestWithParam<const char*> {
   std::vector<int32_t> tokens_;
 };
 
+// In all ways in which a model is served.
+class ServedTransformers : public Transformers {};
+
 TEST_P(Transformers, GivesTheseLogits) {
   ASSERT_OK_AND_ASSIGN(const Model model, Load());
   ExpectGolden(model);
 }
 
 // As a prompt in a step of 16 and then one by one.
-TEST_P(Transformers, GivesThemTokenByTokenSlow) {
+TEST_P(ServedTransformers, GivesThemTokenByTokenSlow) {
   ASSERT_OK_AND_ASSIGN(const Model model, Load());
   SessionOptions options;
   options.context = 64;
@@ -91,7 +94,7 @@ TEST_P(Transformers, GivesThemTokenByTokenSlow) {
 
 // With guesses in a step, of which some are wrong and are left behind; those with memories have
 // none.
-TEST_P(Transformers, GivesThemWithGuessesSlow) {
+TEST_P(ServedTransformers, GivesThemWithGuessesSlow) {
   ASSERT_OK_AND_ASSIGN(const Model model, Load());
   SessionOptions options;
   options.context = 32;
@@ -124,7 +127,7 @@ TEST_P(Transformers, GivesThemWithGuessesSlow) {
 }
 
 // Two texts that go on by turns alone, and together with a third.
-TEST_P(Transformers, GivesThemBesideAnotherTextSlow) {
+TEST_P(ServedTransformers, GivesThemBesideAnotherTextSlow) {
   ASSERT_OK_AND_ASSIGN(const Model model, Load());
   SessionOptions options;
   options.context = 64;
@@ -171,36 +174,67 @@ TEST_P(Transformers, GivesThemFromGguf) {
   ExpectGolden(model);
 }
 
-TEST_P(Transformers, GivesThemOnAnotherPlaceSlow) {
+TEST_P(ServedTransformers, GivesThemOnAnotherPlaceSlow) {
   ASSERT_OK_AND_ASSIGN(Model model, Load());
   ASSERT_OK(Distribute(&model, {Cpu(1)}));
   ExpectGolden(model);
 }
 
 // Whose kernels are others, those by experts among them.
-TEST_P(Transformers, GivesThemOnASimulatedGpuSlow) {
+TEST_P(ServedTransformers, GivesThemOnASimulatedGpuSlow) {
   ASSERT_OK_AND_ASSIGN(Model model, Load());
   ASSERT_OK(Distribute(&model, {Place("SIM", 0)}));
   ExpectGolden(model);
 }
 
-TEST_P(Transformers, GivesThemOverThreePlacesSlow) {
+TEST_P(ServedTransformers, GivesThemOverThreePlacesSlow) {
   ASSERT_OK_AND_ASSIGN(Model model, Load());
   ASSERT_OK(Distribute(&model, {Cpu(0), Cpu(1), Cpu(2)}));
   ExpectGolden(model);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Transformers,
-    testing::Values("llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen2_moe", "qwen3_moe",
-                    "olmoe", "gemma", "gemma2", "gemma3", "gemma3n", "phi3", "phi3_long", "granite",
-                    "granitemoe", "olmo2", "olmo3", "smollm3", "gpt_oss", "ministral3", "glm4",
-                    "exaone4", "exaone4_whole", "seed_oss", "ernie4_5", "hunyuan_v1_dense", "arcee",
-                    "starcoder2", "cohere", "cohere_normed", "cohere2", "deepseek_v2",
-                    "deepseek_v2_greedy", "deepseek_v3", "glm4_moe_lite", "glm4_moe", "dots1",
-                    "minimax_m2", "ernie4_5_moe", "ernie4_5_moe_biased", "lfm2", "lfm2_moe",
-                    "qwen3_next", "qwen3_5", "qwen3_5_moe"),
-    [](const auto& info) { return std::string(info.param); });
+// Which differ most from one another, and the others.
+const std::vector<const char*> kDistinct = {
+    "llama",      "qwen3_moe", "gemma2",     "gemma3n",    "phi3_long",   "granitemoe",
+    "gpt_oss",    "exaone4",   "starcoder2", "cohere2",    "deepseek_v2", "deepseek_v3",
+    "minimax_m2", "lfm2_moe",  "qwen3_next", "qwen3_5_moe"};
+const std::vector<const char*> kAlike = {"mistral",
+                                         "qwen2",
+                                         "qwen3",
+                                         "mixtral",
+                                         "qwen2_moe",
+                                         "olmoe",
+                                         "gemma",
+                                         "gemma3",
+                                         "phi3",
+                                         "granite",
+                                         "olmo2",
+                                         "olmo3",
+                                         "smollm3",
+                                         "ministral3",
+                                         "glm4",
+                                         "exaone4_whole",
+                                         "seed_oss",
+                                         "ernie4_5",
+                                         "hunyuan_v1_dense",
+                                         "arcee",
+                                         "cohere",
+                                         "cohere_normed",
+                                         "deepseek_v2_greedy",
+                                         "glm4_moe_lite",
+                                         "glm4_moe",
+                                         "dots1",
+                                         "ernie4_5_moe",
+                                         "ernie4_5_moe_biased",
+                                         "lfm2",
+                                         "qwen3_5"};
+
+std::string NameOf(const testing::TestParamInfo<const char*>& info) { return info.param; }
+
+INSTANTIATE_TEST_SUITE_P(Distinct, Transformers, testing::ValuesIn(kDistinct), NameOf);
+INSTANTIATE_TEST_SUITE_P(Alike, Transformers, testing::ValuesIn(kAlike), NameOf);
+INSTANTIATE_TEST_SUITE_P(Distinct, ServedTransformers, testing::ValuesIn(kDistinct), NameOf);
+INSTANTIATE_TEST_SUITE_P(AlikeLong, ServedTransformers, testing::ValuesIn(kAlike), NameOf);
 
 }  // namespace
 }  // namespace tessera::llm

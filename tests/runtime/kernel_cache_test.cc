@@ -1,6 +1,7 @@
 // The disk cache: entries survive, change with every part of their key, and never come back broken.
 #include "runtime/kernel_cache.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -36,7 +37,9 @@ class KernelCacheTest : public ::testing::Test {
   }
   int Files() const {
     int n = 0;
-    for (const auto& entry : fs::directory_iterator(folder_)) n += entry.is_regular_file();
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      n += entry.is_regular_file() && entry.path().filename() != "shrunk";
+    }
     return n;
   }
 
@@ -215,6 +218,28 @@ TEST_F(KernelCacheTest, FullDiskIsAnErrorAndLeavesNothing) {
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(KernelCacheTest, ShrinksByWhatWasReadLongestAgo) {
+  const KernelCache cache(folder_);
+  const std::string object(1000, 'x');
+  const auto name = [](int i) { return absl::StrCat("key ", i); };
+  const auto set_read = [&](int i, time_t when) {
+    const timespec times[2] = {{when, 0}, {1'000'000, 0}};
+    ASSERT_EQ(utimensat(AT_FDCWD, cache.Path(name(i)).c_str(), times, 0), 0);
+  };
+  for (int i = 0; i < 8; ++i) ASSERT_OK(cache.Store(name(i), object));
+  WriteAll(folder_ + "/notes.txt", object);
+  cache.Shrink(100'000);  // more than there is
+  EXPECT_OK(cache.Load(name(0)));
+  for (int i = 0; i < 8; ++i) set_read(i, 1'000'000 + i * 5 % 8 * 100);
+  cache.Shrink(3500);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(cache.Load(name(i)).ok(), i * 5 % 8 >= 5) << i;
+  }
+  cache.Shrink(0);
+  EXPECT_THAT(cache.Load(name(3)), StatusIs(absl::StatusCode::kNotFound, ""));
+  EXPECT_EQ(ReadAll(folder_ + "/notes.txt"), object);
 }
 
 // Writers killed at any moment: what is found is always whole.
