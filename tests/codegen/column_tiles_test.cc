@@ -70,7 +70,7 @@ std::vector<float> ProductFor(const Target& target, const Tensor& a, const Tenso
   return out;
 }
 
-TEST(ColumnTiles, AnyNumberOfThem) {
+TEST(ColumnTiles, AnyNumberOfThemSlow) {
   std::mt19937 rng(7);
   const auto numbers = [&](int64_t n) {
     std::vector<float> out(n);

@@ -131,7 +131,7 @@ TEST(Contraction, ColumnsThatHaveLanes) {
   }
 }
 
-TEST(Contraction, ValuesOfFewColumns) {
+TEST(Contraction, ValuesOfFewColumnsSlow) {
   std::mt19937 random(1);
   const auto drawn = [&](const std::vector<int64_t>& shape) {
     const int64_t n = Tensor::Empty(shape).elements();

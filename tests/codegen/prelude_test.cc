@@ -164,7 +164,7 @@ Elements Want(const OpCase& c, const std::vector<Elements>& operands) {
 
 class PreludeOps : public testing::TestWithParam<DType> {};
 
-TEST_P(PreludeOps, AgreeWithTheEvaluator) {
+TEST_P(PreludeOps, AgreeWithTheEvaluatorSlow) {
   const DType t = GetParam();
   std::vector<OpCase> cases;
   std::vector<PreludeCase> tests;
@@ -227,7 +227,7 @@ void CheckConversions(const std::vector<PreludeCase>& tests) {
   }
 }
 
-TEST_P(PreludeCasts, AgreeWithConvert) {
+TEST_P(PreludeCasts, AgreeWithConvertSlow) {
   std::vector<PreludeCase> tests;
   for (DType to : kNative) {
     tests.push_back({absl::StrCat("rt_cast<", PreludeType(to), ">($0)"), {GetParam()}, to});

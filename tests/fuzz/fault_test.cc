@@ -40,14 +40,20 @@ ChildResult RunWithFault(const std::string& fault, const std::string& filter,
 // The seeds that found, on most chips, what the first sixty graphs do not.
 std::string LikelySeed(const std::string& fault) {
   static const std::map<std::string, std::string>& seeds = *new std::map<std::string, std::string>{
-      {"DilationIgnored", "1579"},     {"FlipOneAxis", "1066"},        {"FloatPlusZero", "1232"},
-      {"FloorDivTruncates", "1580"},   {"FreedEarly", "1140"},         {"JoinDespitePath", "1132"},
-      {"KernelTargetIgnored", "1197"}, {"LastChunkLost", "1121"},      {"MaxStartsAtZero", "1410"},
-      {"ModuloOffByOne", "1320"},      {"MoveInPlace", "1201"},        {"NarrowCastMerged", "1561"},
-      {"OldVersionNotCopied", "1132"}, {"OverwrittenInPlace", "1102"}, {"PermuteInverted", "1078"},
-      {"PlainCast", "1291"},           {"RangesNotSeparated", "1743"}, {"ReaderEdgeLost", "1132"},
-      {"RemainderOfVariable", "1350"}, {"RoundingSkipped", "1139"},    {"ScratchOverlaps", "1320"},
-      {"SecondStepSums", "1073"},      {"WhereBounds", "1113"},        {"ZeroTimesFloat", "1265"}};
+      {"CastBounds", "2514"},          {"DilationIgnored", "1579"},
+      {"FlipOneAxis", "1066"},         {"FloatPlusZero", "1232"},
+      {"FloorDivTruncates", "1580"},   {"FreedEarly", "1140"},
+      {"JoinDespitePath", "1132"},     {"JoinTransposed", "2056"},
+      {"KernelTargetIgnored", "1197"}, {"LanesShareScratch", "2256"},
+      {"LastChunkLost", "1121"},       {"MaxStartsAtZero", "1410"},
+      {"ModuloOffByOne", "1320"},      {"MoveInPlace", "1201"},
+      {"NarrowCastMerged", "1561"},    {"OldVersionNotCopied", "1132"},
+      {"OverwrittenInPlace", "1102"},  {"PermuteInverted", "1078"},
+      {"PlainCast", "1291"},           {"RangesNotSeparated", "1743"},
+      {"ReaderEdgeLost", "1132"},      {"RemainderOfVariable", "1350"},
+      {"RoundingSkipped", "1139"},     {"ScratchOverlaps", "1320"},
+      {"SecondStepSums", "1073"},      {"WhereBounds", "1113"},
+      {"WrapIgnored", "2276"},         {"ZeroTimesFloat", "1265"}};
   const auto at = seeds.find(fault);
   return at == seeds.end() ? "" : at->second;
 }

@@ -41,7 +41,7 @@ TEST(FarRows, ProductsOfFewRows) {
   }
 }
 
-TEST(FarRows, EveryReductionAndDtype) {
+TEST(FarRows, EveryReductionAndDtypeSlow) {
   for (const DType dtype : {kFloat64, kFloat16, kBFloat16, kInt8, kInt64}) {
     SCOPED_TRACE(dtype.ToString());
     const Tensor x = Integers({320, 4096 / dtype.bytes()}, dtype);  // 1.25 MiB
@@ -63,7 +63,7 @@ TEST(FarRows, MoreRowsThanScratchHolds) {
   }
 }
 
-TEST(FarRows, BatchesAndSpecialValues) {
+TEST(FarRows, BatchesAndSpecialValuesSlow) {
   EXPECT_REFERENCE(Integers({3, 240, 500}).Sum({1}));
   EXPECT_REFERENCE(Integers({240, 3, 500}).Sum({0}));
   EXPECT_REFERENCE(Integers({2, 2, 240}).MatMul(Integers({2, 240, 800})));
