@@ -29,6 +29,8 @@ export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file
 if [ -z "$emits_header" ]; then exec "$ccache" "$@"; fi
 # Clang's precompiled header says where its sources lie, so each checkout has its own; what was compiled with
 # one is found by a sum of the sources.
+rm -f "$output.sum"
 "$@" || exit
+if [ -z "$depends" ]; then exit; fi
 { echo "$@"; sed 's/\\$//; s/^[^ ]*: //' "$depends" | tr -s ' ' '\n' | grep . | xargs cat; } |
   sha256sum >"$output.sum"
