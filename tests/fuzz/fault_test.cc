@@ -1,8 +1,8 @@
 // Planted faults: the fuzz test of random graphs finds every one of the table.
 //
 // Each runs GraphFuzz.ManySlow, or LoopFuzz.Few for one of loops, as it is, in a process of its own
-// with FAULT set; without a fault, the same seeds find nothing, or that test fails. What was found
-// and by what is printed.
+// with FAULT set, after the one graph that is likely to show it; without a fault, the same seeds
+// find nothing, or that test fails. What was found and by what is printed.
 #include <unistd.h>
 
 #include <climits>
@@ -37,7 +37,8 @@ ChildResult RunWithFault(const std::string& fault, const std::string& filter,
   return ran.ok() ? *ran : ChildResult{-1, ran.status().ToString()};
 }
 
-// The seeds that found, on most chips, what the first sixty graphs do not.
+// Where a chip with AVX2 found what the first sixty graphs do not show; others may find it
+// elsewhere.
 std::string LikelySeed(const std::string& fault) {
   static const std::map<std::string, std::string>& seeds = *new std::map<std::string, std::string>{
       {"CastBounds", "2514"},          {"DilationIgnored", "1579"},
