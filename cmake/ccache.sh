@@ -24,7 +24,7 @@ for argument do
   before=$argument
   set -- "$@" "$argument"
 done
-export CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
 export CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
 if [ -z "$emits_header" ]; then exec "$ccache" "$@"; fi
 # Clang's precompiled header says where its sources lie, so each checkout has its own; what was compiled with
