@@ -13,16 +13,21 @@ namespace tessera {
 
 using Tensors = std::vector<Tensor>;
 
-inline void ExpectNear(const Tensor& got, const Tensor& want, const std::string& what,
-                       double bound = 1e-5) {
-  ASSERT_EQ(got.shape(), want.shape()) << what;
-  ASSERT_EQ(got.dtype(), want.dtype()) << what;
-  const auto a = got.ToVector<double>(), b = want.ToVector<double>();
+inline void ExpectNear(const std::vector<double>& a, const std::vector<double>& b,
+                       const std::string& what, double bound = 1e-5) {
+  ASSERT_EQ(a.size(), b.size()) << what;
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_TRUE(a[i] == b[i] || std::fabs(a[i] - b[i]) <= bound * (1 + std::fabs(b[i])) ||
                 (std::isnan(a[i]) && std::isnan(b[i])))
         << what << ", element " << i << ": " << a[i] << " is not " << b[i];
   }
+}
+
+inline void ExpectNear(const Tensor& got, const Tensor& want, const std::string& what,
+                       double bound = 1e-5) {
+  ASSERT_EQ(got.shape(), want.shape()) << what;
+  ASSERT_EQ(got.dtype(), want.dtype()) << what;
+  ExpectNear(got.ToVector<double>(), want.ToVector<double>(), what, bound);
 }
 
 inline Tensor Numbers(const Dims& shape, uint64_t seed = 1) {
